@@ -1,0 +1,317 @@
+// tern: small language models on the device they run on. The whole public interface.
+//
+// Two objects. A *model* is a file made ready: mapped weights, tokenizer, chat template, graph; it
+// never changes after it was opened and may be shared by any number of threads. A *session* is one
+// timeline over a model: its keys and values, its position, its sampler; one thread at a time.
+//
+//     tern_error err = {0};
+//     tern_model *model;
+//     tern_session *session;
+//     if (tern_model_open(&model, "model.gguf", NULL, &err) != TERN_OK) ...err.message...
+//     tern_session_open(&session, model, NULL, &err);
+//     tern_generate(session, "Once upon a time", NULL, on_text, user, NULL, &err);
+//
+// Rules that hold for every function:
+// - In a desc or params struct, zero means "the default"; pass NULL for all defaults.
+// - What can fail returns tern_status and fills *err (which may be NULL) with one line of text.
+// - The library never prints, never exits and keeps no global state but memory counters.
+// - Text is UTF-8. Token ids are int32. Sizes are bytes and times are seconds unless named
+// otherwise.
+// - A function is thread-safe for different objects; for the same session it is not.
+#ifndef TERN_H
+#define TERN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(_WIN32)
+#define TERN_API
+#else
+#define TERN_API __attribute__((visibility("default")))
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TERN_VERSION_MAJOR 0
+#define TERN_VERSION_MINOR 1
+#define TERN_VERSION_PATCH 0
+TERN_API const char *tern_version(void); // "0.1.0"
+
+// ---- Errors ------------------------------------------------------------------------------------
+
+#define TERN_STATUS_MAP(ROW)                                                                       \
+    ROW(TERN_OK, "ok")                                                                             \
+    ROW(TERN_ERR_MEMORY, "out of memory")                                                          \
+    ROW(TERN_ERR_IO, "input or output failed")                                                     \
+    ROW(TERN_ERR_FORMAT, "a file is not what it claims to be")                                     \
+    ROW(TERN_ERR_UNSUPPORTED, "not supported")                                                     \
+    ROW(TERN_ERR_ARGUMENT, "wrong argument")                                                       \
+    ROW(TERN_ERR_CONTEXT_FULL, "the context is full")                                              \
+    ROW(TERN_ERR_CANCELLED, "cancelled by the caller")                                             \
+    ROW(TERN_ERR_DEVICE, "the device failed")
+
+typedef enum tern_status {
+#define ROW(name, text) name,
+    TERN_STATUS_MAP(ROW)
+#undef ROW
+} tern_status;
+
+typedef struct tern_error {
+    tern_status status;
+    char message[512]; // one printable line, no newline
+} tern_error;
+
+TERN_API const char *tern_status_name(tern_status status);
+
+// Called while something long goes on. fraction is 0..1, phase a short word such as "load".
+// Return false to stop: the call then fails with TERN_ERR_CANCELLED.
+typedef bool (*tern_progress_fn)(void *user, const char *phase, double fraction);
+
+// Receives a piece of a report or of generated text (not terminated). Return false to stop.
+typedef bool (*tern_text_fn)(void *user, const char *text, size_t n_bytes);
+
+// ---- Models ------------------------------------------------------------------------------------
+
+typedef struct tern_model tern_model;
+
+typedef enum tern_type { // element types of tensors that can be asked for
+    TERN_TYPE_AUTO = 0,
+    TERN_TYPE_F32,
+    TERN_TYPE_F16,
+    TERN_TYPE_BF16,
+    TERN_TYPE_Q8_0,
+    TERN_TYPE_Q4_0,
+    TERN_TYPE_Q4_K,
+    TERN_TYPE_Q5_K,
+    TERN_TYPE_Q6_K,
+    TERN_TYPE_TQ1_0,
+    TERN_TYPE_TQ2_0,
+    TERN_TYPE_I2_S,
+} tern_type;
+// "q8_0" and so on, case ignored; TERN_TYPE_AUTO when the name is not known.
+TERN_API tern_type tern_type_from_name(const char *name);
+TERN_API const char *tern_type_name(tern_type type);
+
+typedef enum tern_ternary_layout {
+    TERN_TERNARY_AUTO = 0, // measured at load, the faster of the two
+    TERN_TERNARY_2BIT,     // four weights a byte; I2_S files are used where they are mapped
+    TERN_TERNARY_1_6BIT,   // five weights a byte; 20% fewer bytes for a token
+} tern_ternary_layout;
+
+typedef enum tern_head_mode {
+    TERN_HEAD_AUTO = 0, // exact when it saves bytes
+    TERN_HEAD_FILE,     // as the file has it
+    TERN_HEAD_EXACT,    // low-bit screening with a proven bound, then full-precision rows:
+                        // the same argmax and top-k, to the bit, at a fraction of the bytes
+    TERN_HEAD_Q8_0,     // converted at load; changes the logits
+    TERN_HEAD_Q6_K,
+    TERN_HEAD_Q4_0,
+} tern_head_mode;
+
+typedef struct tern_model_desc {
+    const char *device;        // "cpu" (default), "webgpu", "auto"
+    int n_threads;             // 0: one for each core
+    int n_batch;               // prompt tokens computed at once, 0: 512
+    tern_ternary_layout ternary;
+    tern_head_mode head;
+    const char *chat_template; // Jinja text that replaces the file's
+    const char *cpu_features;  // "scalar", "avx2", "avx512", "neon"...: at most these; NULL: all
+    tern_progress_fn on_progress;
+    void *user;
+} tern_model_desc;
+
+// path: a .gguf file (the first of a split set too), or a Hugging Face folder.
+TERN_API tern_status tern_model_open(tern_model **out, const char *path,
+                                     const tern_model_desc *desc, tern_error *err);
+TERN_API void tern_model_close(tern_model *model); // NULL is allowed; close its sessions first
+
+typedef struct tern_model_info {
+    const char *path, *architecture, *name; // live as long as the model
+    const char *device;                     // where it runs, e.g. "cpu avx512vnni, 2 threads"
+    const char *ternary_layout;             // "2-bit", "1.6-bit" or "none"
+    const char *head;                       // e.g. "exact f16"
+    int32_t n_vocab, n_layers, n_embd, n_context_train;
+    int32_t n_threads, n_batch;
+    uint64_t n_params;                      // weights, counted once when tied
+    uint64_t file_bytes;                    // bytes of tensor data in the file
+    uint64_t bytes_per_token;               // weights that one greedy decode step reads
+    uint64_t bytes_per_token_logits;        // the same when all logits are wanted
+    uint64_t kv_bytes_per_token;            // of an F16 cache
+    double load_seconds;
+    int32_t bos_id, eos_id;                 // -1: none
+    bool adds_bos;
+    // Sampling defaults of the file; a negative value means that the file has none.
+    float temperature, top_p, min_p, repeat_penalty;
+    int32_t top_k;
+} tern_model_info;
+TERN_API void tern_model_get_info(const tern_model *model, tern_model_info *info);
+
+// ---- Text and tokens ---------------------------------------------------------------------------
+
+typedef enum tern_tokenize_flags {
+    TERN_TOKENIZE_PLAIN = 0,   // the text is only text
+    TERN_TOKENIZE_SPECIAL = 1, // names of special tokens in the text become those tokens
+    TERN_TOKENIZE_BOS = 2,     // begin as the model's tokenizer does (BOS, where it adds one)
+} tern_tokenize_flags;
+
+// Writes up to capacity ids and sets *n_ids to the number that the text has; call again with more
+// room when *n_ids > capacity. Thread-safe.
+TERN_API tern_status tern_tokenize(const tern_model *model, const char *text, size_t n_bytes,
+                                   unsigned flags, int32_t *ids, size_t capacity, size_t *n_ids,
+                                   tern_error *err);
+// The text of ids, passed to `on_text` in one or more pieces. with_special: also the names of
+// control tokens. Thread-safe.
+TERN_API tern_status tern_detokenize(const tern_model *model, const int32_t *ids, size_t n_ids,
+                                     bool with_special, tern_text_fn on_text, void *user,
+                                     tern_error *err);
+// The vocabulary entry itself, as stored; lives as long as the model. NULL: no such id.
+TERN_API const char *tern_token_text(const tern_model *model, int32_t id, size_t *n_bytes);
+TERN_API bool tern_token_is_end(const tern_model *model, int32_t id); // ends a turn or a text
+
+typedef struct tern_message {
+    const char *role, *content; // "system", "user", "assistant", "tool"
+} tern_message;
+
+// Renders messages with the model's chat template; the text is passed to on_text.
+// add_generation_prompt: end with the words that make the model answer.
+TERN_API tern_status tern_chat_format(const tern_model *model, const tern_message *messages,
+                                      size_t n_messages, bool add_generation_prompt,
+                                      tern_text_fn on_text, void *user, tern_error *err);
+
+// ---- Sessions ----------------------------------------------------------------------------------
+
+typedef struct tern_session tern_session;
+
+typedef enum tern_kv_type {
+    TERN_KV_AUTO = 0, // F32 while the whole cache stays below 64 MiB, else F16
+    TERN_KV_F32,
+    TERN_KV_F16,
+    TERN_KV_Q8_0,
+} tern_kv_type;
+
+typedef struct tern_session_desc {
+    int n_context;      // 0: what the model was trained for, at most 8192
+    tern_kv_type kv_type;
+    bool shift_context; // when full, drop the oldest half after the first n_keep instead of failing
+    int n_keep;         // tokens at the beginning that a shift keeps, 0: 4
+} tern_session_desc;
+
+TERN_API tern_status tern_session_open(tern_session **out, tern_model *model,
+                                       const tern_session_desc *desc, tern_error *err);
+TERN_API void tern_session_close(tern_session *session);
+TERN_API void tern_session_reset(tern_session *session);
+TERN_API int32_t tern_session_n_context(const tern_session *session);
+TERN_API size_t tern_session_n_tokens(const tern_session *session); // tokens in the timeline
+
+// Makes the timeline equal to ids[0..n_ids): keeps what is common at its front, drops the rest of
+// the old timeline, computes the new tokens in batches. *n_reused (may be NULL) gets the length of
+// the part that was not computed again.
+TERN_API tern_status tern_session_sync(tern_session *session, const int32_t *ids, size_t n_ids,
+                                       size_t *n_reused, tern_error *err);
+
+// Appends ids to the timeline; logits (may be NULL) gets [n_ids, n_vocab] floats, the scores for
+// the token after each of them.
+TERN_API tern_status tern_session_logits(tern_session *session, const int32_t *ids, size_t n_ids,
+                                         float *logits, tern_error *err);
+
+typedef struct tern_sampling {
+    // Each field: a negative value takes the file's or the usual default (0.8, 40, 0.95, 0.05, 1).
+    // tern_sampling_default() sets all of them negative. A zeroed struct means greedy.
+    float temperature;       // 0: greedy
+    int32_t top_k;           // 0: off
+    float top_p;             // 0 or 1: off
+    float min_p;             // 0: off
+    float repeat_penalty;    // 0 or 1: off
+    float frequency_penalty; // 0: off
+    float presence_penalty;  // 0: off
+    int32_t penalty_window;  // last tokens that the penalties look at, 0: 64
+    uint64_t seed;           // 0: a new one each time
+} tern_sampling;
+TERN_API tern_sampling tern_sampling_default(void);
+
+typedef enum tern_stop_reason {
+    TERN_STOP_END = 0, // the model ended its text
+    TERN_STOP_LENGTH,  // max_tokens
+    TERN_STOP_STRING,  // one of the stop strings
+    TERN_STOP_CONTEXT, // the context is full
+    TERN_STOP_CALLER,  // the callback returned false
+} tern_stop_reason;
+
+typedef struct tern_generate_params {
+    const tern_sampling *sampling; // NULL: tern_sampling_default()
+    int32_t max_tokens;            // 0: until the model ends or the context is full
+    const char *const *stops;      // texts that end the answer and are not part of it
+    size_t n_stops;
+    bool ignore_end;               // go on after end tokens (for measurements)
+} tern_generate_params;
+
+typedef struct tern_generate_stats {
+    tern_stop_reason reason;
+    size_t n_prompt, n_reused, n_generated; // tokens
+    double prompt_seconds, generate_seconds;
+    uint64_t seed;                          // that was used
+} tern_generate_stats;
+
+// Continues the given ids; on_text receives whole characters as they come. Thread rule: another
+// thread may not use the session, but on_text may return false at any time.
+TERN_API tern_status tern_generate_ids(tern_session *session, const int32_t *ids, size_t n_ids,
+                                       const tern_generate_params *params, tern_text_fn on_text,
+                                       void *user, tern_generate_stats *stats, tern_error *err);
+// The same from text: special tokens are recognised and the tokenizer's BOS is added.
+TERN_API tern_status tern_generate(tern_session *session, const char *prompt,
+                                   const tern_generate_params *params, tern_text_fn on_text,
+                                   void *user, tern_generate_stats *stats, tern_error *err);
+// The ids that the last generation appended (not the prompt's).
+TERN_API const int32_t *tern_session_generated(const tern_session *session, size_t *n_ids);
+
+// ---- Reports, conversion, measuring ------------------------------------------------------------
+
+typedef enum tern_format { TERN_FORMAT_TEXT = 0, TERN_FORMAT_JSON, TERN_FORMAT_DOT } tern_format;
+
+typedef struct tern_inspect_desc {
+    tern_format format;
+    bool tensors, histogram; // list every tensor; count -1, 0, +1 in the ternary ones
+} tern_inspect_desc;
+// Metadata of a file or folder, without computing anything.
+TERN_API tern_status tern_inspect(const char *path, const tern_inspect_desc *desc,
+                                  tern_text_fn on_text, void *user, tern_error *err);
+// The graph after each pass and the plan of its buffers.
+TERN_API tern_status tern_graph_report(const tern_model *model, tern_format format,
+                                       tern_text_fn on_text, void *user, tern_error *err);
+
+typedef struct tern_convert_desc {
+    tern_type type;        // of the weight matrices; AUTO: I2_S for ternary ones, else as they are
+    tern_type head_type;   // of embedding and output head; AUTO: F16, or as they are
+    uint64_t split_bytes;  // begin a new file after so many bytes; 0: one file
+    const char *arch;      // GGUF architecture name to write; NULL: chosen by the source
+    tern_progress_fn on_progress;
+    void *user;
+} tern_convert_desc;
+// in: GGUF or Hugging Face folder. out: a name ending in .gguf, or a folder (safetensors).
+// Streams one tensor at a time; out appears under its name only when it is complete.
+TERN_API tern_status tern_convert(const char *in, const char *out, const tern_convert_desc *desc,
+                                  tern_error *err);
+
+typedef struct tern_machine_limits {
+    char cpu[64], features[128];
+    int n_threads;
+    double read_gb_per_s;     // sequential reads of memory by n_threads
+    double int8_gmac_per_s;   // multiply-accumulates by n_threads, in registers
+} tern_machine_limits;
+TERN_API tern_status tern_machine_measure(int n_threads, tern_machine_limits *out,
+                                          tern_error *err);
+
+typedef struct tern_memory {
+    size_t heap_now, heap_max; // what the library allocated itself, without mapped files
+    size_t process_max;        // peak resident size of the process, 0 when not known
+    uint64_t n_allocs;         // allocations since the program began
+} tern_memory;
+TERN_API tern_memory tern_memory_get(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,96 @@
+#include <string.h>
+#include "base/alloc.h"
+#include "base/half.h"
+#include "base/json.h"
+#include "base/utf8.h"
+#include "tests/harness.h"
+
+TEST(json_reads_nested_values) {
+    tern_json_doc doc;
+    tern_error err = {0};
+    const char text[] = "{\"a\": [1, -2.5e3, \"x\\u00e9\\n\"], \"b\": {\"c\": true}, \"d\": null}";
+    REQUIRE_OK(tern_json_parse(&doc, text, strlen(text), &err), err);
+    const tern_json *a = tern_json_get(&doc, tern_json_root(&doc), "a");
+    REQUIRE(tern_json_is(a, TERN_JSON_ARRAY) && a->n == 3);
+    const tern_json *e = tern_json_first(&doc, a);
+    CHECK(tern_json_int(e, 0) == 1);
+    e = tern_json_next(&doc, a, e);
+    CHECK(tern_json_number(e, 0) == -2500);
+    e = tern_json_next(&doc, a, e);
+    CHECK(tern_str_is(tern_json_str(e), "x\xC3\xA9\n"));
+    CHECK(tern_json_next(&doc, a, e) == NULL);
+    CHECK(tern_json_bool(tern_json_path(&doc, "b.c"), false));
+    CHECK(tern_json_path(&doc, "b.x.y") == NULL);
+    tern_json_free(&doc);
+}
+
+TEST(json_refuses_what_is_not_json) {
+    static const char *const bad[] = {"",      "{",       "[1,]",      "{\"a\":1,}", "01",  "\"\\x\"",
+                                      "[1 2]", "\"\x01\"", "nul",      "1 1",        "{1:2}", "-",
+                                      "1.",    "1e",      "\"\\ud8",   "[",          "\"abc"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        tern_json_doc doc;
+        tern_error err = {0};
+        CHECK_MSG(tern_json_parse(&doc, bad[i], strlen(bad[i]), &err) == TERN_ERR_FORMAT, "%s",
+                  bad[i]);
+        CHECK(err.message[0] != 0);
+    }
+    char deep[1000];
+    memset(deep, '[', sizeof deep);
+    tern_json_doc doc;
+    CHECK(tern_json_parse(&doc, deep, sizeof deep, NULL) == TERN_ERR_FORMAT);
+}
+
+TEST(half_conversions_round_trip_and_round_to_even) {
+    for (uint32_t h = 0; h < 0x10000; h++) {
+        float f = tern_f16_to_f32((uint16_t)h);
+        if (f != f) continue;
+        CHECK_MSG(tern_f32_to_f16(f) == h, "%04x", h);
+        _Float16 native;
+        uint16_t bits = (uint16_t)h;
+        memcpy(&native, &bits, 2);
+        CHECK_MSG((float)native == f, "%04x", h);
+    }
+    CHECK(tern_f32_to_f16(65520.0f) == 0x7C00);
+    CHECK(tern_f32_to_f16(65519.9f) == 0x7BFF);
+    CHECK(tern_f32_to_f16(1.0f + 0x1p-11f) == 0x3C00); // a tie goes to the even neighbour
+    CHECK(tern_f32_to_f16(0x1p-25f) == 0);
+    CHECK(tern_f32_to_bf16(1.0f + 0x1p-8f) == 0x3F80);
+}
+
+TEST(utf8_is_strict_and_streams) {
+    uint32_t code;
+    char out[4];
+    for (uint32_t c = 0; c < 0x110000; c += c < 0x3000 ? 1 : 97) {
+        if (c >= 0xD800 && c < 0xE000) continue;
+        int n = tern_utf8_encode(c, out);
+        CHECK(tern_utf8_decode(out, (size_t)n, &code) == n && code == c);
+        for (int cut = 1; cut < n; cut++) {
+            CHECK(tern_utf8_decode(out, (size_t)cut, &code) == -1);
+            CHECK(tern_utf8_complete_prefix(out, (size_t)cut) == 0);
+        }
+    }
+    CHECK(tern_utf8_decode("\xC0\x80", 2, &code) == 0);
+    CHECK(tern_utf8_decode("\xED\xA0\x80", 3, &code) == 0);
+    CHECK(tern_utf8_decode("\xF4\x90\x80\x80", 4, &code) == 0);
+}
+
+TEST(alloc_counts_zeroes_aligns_and_fails_on_demand) {
+    tern_mem_stats before = tern_mem_get_stats();
+    char *small = tern_alloc(TERN_MEM_MISC, 10), *large = tern_alloc(TERN_MEM_KV, 5 << 20);
+    REQUIRE(small && large);
+    CHECK(((uintptr_t)small | (uintptr_t)large) % 64 == 0);
+    CHECK(large[(5 << 20) - 1] == 0);
+    small[9] = 7;
+    small = tern_realloc(TERN_MEM_MISC, small, 1000);
+    CHECK(small[9] == 7 && small[999] == 0);
+    CHECK(tern_mem_get_stats().total_now - before.total_now == 1000 + (5 << 20));
+    tern_mem_fail_at(2);
+    char *third = tern_alloc(TERN_MEM_MISC, 1);
+    CHECK(third && !tern_alloc(TERN_MEM_MISC, 1) && !tern_alloc(TERN_MEM_MISC, 1));
+    tern_mem_fail_at(0);
+    tern_free(third);
+    tern_free(small);
+    tern_free(large);
+    CHECK(tern_mem_get_stats().total_now == before.total_now);
+}

@@ -1,0 +1,37 @@
+// Error plumbing used by every folder.
+//
+// A function that can fail returns tern_status and takes a tern_error * last (may be NULL).
+// The first place that detects the fault writes the whole sentence: what is wrong, where, and
+// what was expected; callers only forward it. Nothing below the command line prints or exits.
+#ifndef TERN_BASE_STATUS_H
+#define TERN_BASE_STATUS_H
+
+#include <stdarg.h>
+#include <stddef.h>
+#include "tern.h"
+
+// Fills err (if not NULL) and returns status, so that `return tern_fail(...)` reads naturally.
+// Messages longer than the buffer are cut; control characters from files are made harmless.
+tern_status tern_fail(tern_error *err, tern_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+// Puts "context: " in front of a message that is already there: used to add the file's name.
+tern_status tern_fail_prefix(tern_error *err, tern_status status, const char *context);
+
+// Out of memory, with the size that could not be had.
+tern_status tern_fail_memory(tern_error *err, size_t bytes);
+
+#define TERN_TRY(expression)                                                                       \
+    do {                                                                                           \
+        tern_status try_status_ = (expression);                                                    \
+        if (try_status_ != TERN_OK) return try_status_;                                            \
+    } while (0)
+
+// As TERN_TRY, for functions that clean up at a label `fail:` and return `status` there.
+#define TERN_TRY_GOTO(expression)                                                                  \
+    do {                                                                                           \
+        status = (expression);                                                                     \
+        if (status != TERN_OK) goto fail;                                                          \
+    } while (0)
+
+#endif

@@ -1,0 +1,81 @@
+#include "base/strbuf.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "base/utf8.h"
+
+bool tern_str_eq(tern_str a, tern_str b) {
+    return a.len == b.len && (a.len == 0 || memcmp(a.ptr, b.ptr, a.len) == 0);
+}
+
+bool tern_str_is(tern_str a, const char *terminated) {
+    return tern_str_eq(a, (tern_str){terminated, strlen(terminated)});
+}
+
+static bool reserve(tern_strbuf *b, size_t more) {
+    if (b->failed || more == (size_t)-1 ||
+        tern_array_reserve(TERN_MEM_MISC, &b->ptr, &b->capacity, b->len, more + 1) != 0)
+        b->failed = true;
+    return !b->failed;
+}
+
+void tern_strbuf_append(tern_strbuf *b, const void *bytes, size_t n) {
+    if (!reserve(b, n)) return;
+    if (n) memcpy(b->ptr + b->len, bytes, n);
+    b->len += n;
+    b->ptr[b->len] = 0;
+}
+
+void tern_strbuf_puts(tern_strbuf *b, const char *text) {
+    tern_strbuf_append(b, text, strlen(text));
+}
+
+void tern_strbuf_putc(tern_strbuf *b, char c) { tern_strbuf_append(b, &c, 1); }
+
+void tern_strbuf_printf(tern_strbuf *b, const char *format, ...) {
+    va_list args, again;
+    va_start(args, format);
+    va_copy(again, args);
+    int n = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    if (n >= 0 && reserve(b, (size_t)n)) {
+        vsnprintf(b->ptr + b->len, (size_t)n + 1, format, again);
+        b->len += (size_t)n;
+    }
+    va_end(again);
+}
+
+void tern_strbuf_json(tern_strbuf *b, const char *text, size_t n) {
+    tern_strbuf_putc(b, '"');
+    for (size_t i = 0; i < n;) {
+        uint32_t code;
+        int length = tern_utf8_decode(text + i, n - i, &code);
+        if (length <= 0) {
+            tern_strbuf_puts(b, "\xEF\xBF\xBD");
+            i++;
+            continue;
+        }
+        if (code == '"' || code == '\\') tern_strbuf_printf(b, "\\%c", (char)code);
+        else if (code == '\n') tern_strbuf_puts(b, "\\n");
+        else if (code == '\t') tern_strbuf_puts(b, "\\t");
+        else if (code == '\r') tern_strbuf_puts(b, "\\r");
+        else if (code < 0x20 || code == 0x7f) tern_strbuf_printf(b, "\\u%04x", (unsigned)code);
+        else tern_strbuf_append(b, text + i, (size_t)length);
+        i += (size_t)length;
+    }
+    tern_strbuf_putc(b, '"');
+}
+
+void tern_strbuf_clear(tern_strbuf *b) {
+    b->len = 0;
+    if (b->ptr) b->ptr[0] = 0;
+}
+
+void tern_strbuf_free(tern_strbuf *b) {
+    tern_free(b->ptr);
+    *b = (tern_strbuf){0};
+}
+
+const char *tern_strbuf_text(const tern_strbuf *b) { return b->ptr ? b->ptr : ""; }

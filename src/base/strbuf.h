@@ -1,0 +1,37 @@
+// A growing byte string. Zero-initialise it; free it with tern_strbuf_free.
+// After a failed allocation `failed` stays set and further appends do nothing, so that a writer may
+// append many times and test once at the end.
+#ifndef TERN_BASE_STRBUF_H
+#define TERN_BASE_STRBUF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+// A borrowed stretch of bytes, not terminated.
+typedef struct tern_str {
+    const char *ptr;
+    size_t len;
+} tern_str;
+#define TERN_STR(literal) ((tern_str){(literal), sizeof(literal) - 1})
+bool tern_str_eq(tern_str a, tern_str b);
+bool tern_str_is(tern_str a, const char *terminated);
+
+typedef struct tern_strbuf {
+    char *ptr; // terminated by a 0 byte when not NULL
+    size_t len, capacity;
+    bool failed;
+} tern_strbuf;
+
+void tern_strbuf_append(tern_strbuf *b, const void *bytes, size_t n);
+void tern_strbuf_puts(tern_strbuf *b, const char *text);
+void tern_strbuf_putc(tern_strbuf *b, char c);
+void tern_strbuf_printf(tern_strbuf *b, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+// Appends text as a JSON string with its quotes; invalid UTF-8 becomes U+FFFD.
+void tern_strbuf_json(tern_strbuf *b, const char *text, size_t n);
+void tern_strbuf_clear(tern_strbuf *b); // keeps the memory
+void tern_strbuf_free(tern_strbuf *b);
+// The bytes so far, never NULL.
+const char *tern_strbuf_text(const tern_strbuf *b);
+
+#endif

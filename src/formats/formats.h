@@ -1,0 +1,117 @@
+// Model files, opened: tensors and metadata, whatever the container.
+//
+// A GGUF file (v2, v3, split sets) or a Hugging Face folder (safetensors, also sharded by an index,
+// config.json and the tokenizer's files). Tensor data is mapped and never copied. Nothing in a file
+// is trusted: sizes, offsets, counts and lengths are checked with overflow-safe arithmetic before
+// anything is looked at, tensors may not overlap or leave the file, and messages name the file, the
+// field and the reason.
+#ifndef TERN_FORMATS_FORMATS_H
+#define TERN_FORMATS_FORMATS_H
+
+#include "base/dtype.h"
+#include "base/json.h"
+#include "base/status.h"
+#include "base/strbuf.h"
+
+typedef enum tern_file_kind { TERN_FILE_GGUF, TERN_FILE_HF } tern_file_kind;
+
+typedef struct tern_tensor {
+    const char *name; // as in the file
+    tern_dtype type;
+    int n_dims;
+    uint64_t ne[4];   // ne[0] is the row's length (GGUF order); unused ones are 1
+    const void *data; // mapped; at least `bytes` long; GGUF: aligned to 32
+    uint64_t bytes;
+    float scale;      // I2_S and HF_TERNARY: value = code * scale (already the right way round)
+    int shard;        // index of the file it is in
+} tern_tensor;
+
+// Metadata value types; the numbers are GGUF's.
+typedef enum tern_meta_type {
+    TERN_META_U8, TERN_META_I8, TERN_META_U16, TERN_META_I16, TERN_META_U32, TERN_META_I32,
+    TERN_META_F32, TERN_META_BOOL, TERN_META_STRING, TERN_META_ARRAY, TERN_META_U64,
+    TERN_META_I64, TERN_META_F64,
+} tern_meta_type;
+
+typedef struct tern_meta {
+    const char *key; // terminated copy
+    tern_meta_type type;
+    tern_meta_type element_type; // of an array
+    uint64_t n;                  // elements of an array; bytes of a string; else 1
+    const void *data;            // little-endian bytes in the file, unaligned; strings: the text
+    const tern_str *strings;     // of an array of strings, else NULL
+} tern_meta;
+
+typedef struct tern_file {
+    tern_file_kind kind;
+    const char *path;
+    tern_tensor *tensors;
+    size_t n_tensors;
+    tern_meta *metas; // GGUF only
+    size_t n_metas;
+    // Hugging Face only. Absent files have no root; texts are mapped.
+    tern_json_doc config, tokenizer_config, generation_config;
+    tern_str tokenizer_json;   // text of tokenizer.json, parsed by whoever needs it
+    tern_str chat_template;    // text of chat_template.jinja
+    uint64_t tensor_bytes;     // of all tensors
+    struct tern_file_private *priv; // mappings, name index
+} tern_file;
+
+tern_status tern_file_open(tern_file **out, const char *path, tern_error *err);
+void tern_file_close(tern_file *file);
+
+// NULL: there is none.
+const tern_tensor *tern_file_tensor(const tern_file *file, const char *name);
+const tern_meta *tern_file_meta(const tern_file *file, const char *key);
+// Typed access to GGUF metadata; any integer type converts, false when absent or of another kind.
+bool tern_file_meta_int(const tern_file *file, const char *key, int64_t *value);
+bool tern_file_meta_float(const tern_file *file, const char *key, double *value);
+bool tern_file_meta_bool(const tern_file *file, const char *key, bool *value);
+bool tern_file_meta_str(const tern_file *file, const char *key, tern_str *value);
+// Element i of an array of numbers, converted.
+bool tern_meta_element(const tern_meta *meta, uint64_t i, double *value);
+
+// The kernel may forget these pages (they are read again when touched): after a weight was
+// repacked, its mapping need not stay resident.
+void tern_file_drop_pages(const tern_file *file, const void *data, uint64_t bytes);
+// Asks the kernel to read ahead.
+void tern_file_will_need(const tern_file *file, const void *data, uint64_t bytes);
+
+// ---- Writing GGUF, one tensor at a time --------------------------------------------------------
+
+typedef struct tern_gguf_writer tern_gguf_writer;
+// path appears only at finish: until then the data is in "path.partial".
+// split_bytes > 0: starts "name-00001-of-000NN.gguf" files of about that much tensor data.
+tern_status tern_gguf_writer_open(tern_gguf_writer **out, const char *path, uint64_t split_bytes,
+                                  tern_error *err);
+tern_status tern_gguf_put_str(tern_gguf_writer *w, const char *key, tern_str value);
+tern_status tern_gguf_put_int(tern_gguf_writer *w, const char *key, tern_meta_type type,
+                              int64_t value);
+tern_status tern_gguf_put_f32(tern_gguf_writer *w, const char *key, float value);
+tern_status tern_gguf_put_strings(tern_gguf_writer *w, const char *key, const tern_str *values,
+                                  size_t n);
+tern_status tern_gguf_put_array(tern_gguf_writer *w, const char *key, tern_meta_type element_type,
+                                const void *values, size_t n);
+tern_status tern_gguf_put_meta(tern_gguf_writer *w, const tern_meta *meta); // copies one as it is
+// Declares every tensor, in file order, before the first data.
+tern_status tern_gguf_declare(tern_gguf_writer *w, const char *name, tern_dtype type, int n_dims,
+                              const uint64_t *ne);
+// Data of the tensors in declared order, in pieces; each tensor's pieces must add up to its bytes.
+tern_status tern_gguf_write(tern_gguf_writer *w, const void *bytes, uint64_t n, tern_error *err);
+tern_status tern_gguf_writer_finish(tern_gguf_writer *w, tern_error *err); // checks, renames
+void tern_gguf_writer_free(tern_gguf_writer *w); // without finish: removes the partial files
+
+// ---- Writing safetensors -----------------------------------------------------------------------
+
+typedef struct tern_st_writer tern_st_writer;
+// Writes folder/model.safetensors, or shards with model.safetensors.index.json when larger than
+// split_bytes (0: one file). Same protocol as above; dtype names are safetensors' ("BF16", "U8").
+tern_status tern_st_writer_open(tern_st_writer **out, const char *folder, uint64_t split_bytes,
+                                tern_error *err);
+tern_status tern_st_declare(tern_st_writer *w, const char *name, tern_dtype type, int n_dims,
+                            const uint64_t *shape_outer_first);
+tern_status tern_st_write(tern_st_writer *w, const void *bytes, uint64_t n, tern_error *err);
+tern_status tern_st_writer_finish(tern_st_writer *w, tern_error *err);
+void tern_st_writer_free(tern_st_writer *w);
+
+#endif

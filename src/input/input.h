@@ -1,0 +1,86 @@
+// Text to tokens and back, and chat templates.
+#ifndef TERN_INPUT_INPUT_H
+#define TERN_INPUT_INPUT_H
+
+#include "base/status.h"
+#include "base/strbuf.h"
+#include "formats/formats.h"
+
+// ---- Tokenizer: immutable after opening, any number of threads ----------------------------------
+
+typedef struct tern_tokenizer tern_tokenizer;
+
+// From GGUF metadata (tokenizer.ggml.*) or a folder's tokenizer.json + tokenizer_config.json. The
+// kind is known by structure, not by name: a "BPE" with byte_fallback or a " " -> U+2581 normalizer
+// is SentencePiece BPE.
+tern_status tern_tokenizer_open(tern_tokenizer **out, const tern_file *file, tern_error *err);
+void tern_tokenizer_free(tern_tokenizer *t);
+
+int32_t tern_tokenizer_n_vocab(const tern_tokenizer *t);
+int32_t tern_tokenizer_bos(const tern_tokenizer *t); // -1: none
+int32_t tern_tokenizer_eos(const tern_tokenizer *t);
+bool tern_tokenizer_adds_bos(const tern_tokenizer *t);
+bool tern_tokenizer_is_end(const tern_tokenizer *t, int32_t id); // eos, eot, eom, <|im_end|>, ...
+// All end tokens, for lists; returns their number.
+size_t tern_tokenizer_ends(const tern_tokenizer *t, const int32_t **ids);
+bool tern_tokenizer_is_control(const tern_tokenizer *t, int32_t id);
+// The entry as stored; {NULL, 0} when there is no such id. -1 when no entry has this text.
+tern_str tern_tokenizer_text(const tern_tokenizer *t, int32_t id);
+int32_t tern_tokenizer_find(const tern_tokenizer *t, tern_str text);
+
+typedef struct tern_ids { // growing list of ids; zero-initialise, free ids with tern_free
+    int32_t *ids;
+    size_t n, capacity;
+} tern_ids;
+// Appends. flags: tern_tokenize_flags of tern.h.
+tern_status tern_tokenizer_encode(const tern_tokenizer *t, const char *text, size_t n_bytes,
+                                  unsigned flags, tern_ids *out, tern_error *err);
+
+// Decoding as a stream: a state per text. Appends the bytes that id stands for; what is not a whole
+// character yet stays in the state.
+typedef struct tern_decoder {
+    char pending[8];
+    uint8_t n_pending;
+    bool started;      // SentencePiece drops one space in front of the first word
+    bool with_special; // also print the names of control tokens
+} tern_decoder;
+void tern_tokenizer_decode(const tern_tokenizer *t, tern_decoder *d, int32_t id, tern_strbuf *out);
+void tern_tokenizer_decode_end(tern_decoder *d, tern_strbuf *out); // a cut character: U+FFFD
+
+// What GGUF metadata a tokenizer.json needs (used by conversion); arrays live as long as t.
+typedef struct tern_tokenizer_export {
+    const char *model, *pre;   // "gpt2" / "llama"; "llama-bpe", "qwen2", "default", ...
+    const tern_str *tokens;    // [n_vocab] in GGUF spelling
+    const float *scores;       // [n_vocab] or NULL
+    const int32_t *types;      // [n_vocab] 1 normal, 2 unknown, 3 control, 4 user, 5 unused, 6 byte
+    const tern_str *merges;    // [n_merges] "left right", or NULL
+    size_t n_vocab, n_merges;
+    int32_t bos, eos, unk, pad;
+    bool add_bos, add_eos, add_space_prefix;
+} tern_tokenizer_export;
+tern_status tern_tokenizer_export_gguf(const tern_tokenizer *t, tern_tokenizer_export *out,
+                                       tern_error *err);
+
+// ---- Chat templates: the Jinja that models ship --------------------------------------------------
+
+typedef struct tern_template tern_template;
+// Parses a template; messages name line and reason.
+tern_status tern_template_open(tern_template **out, tern_str source, tern_error *err);
+void tern_template_free(tern_template *t);
+// Renders with `messages` and, of `variables` (a JSON object, may be NULL: bos_token, eos_token,
+// add_generation_prompt, tools, enable_thinking, strftime_now's date_string ...) all members.
+// Bounded: steps, depth and output size are capped. raise_exception() becomes TERN_ERR_ARGUMENT
+// with the template's own words.
+tern_status tern_template_render(const tern_template *t, const char *variables_json,
+                                 size_t variables_bytes, tern_strbuf *out, tern_error *err);
+// The template for a model: `override` if not NULL, else the file's own, except where it is known to
+// be wrong (BitNet's early converter); else a known-good one by vocabulary. Never NULL on success.
+tern_status tern_template_for_model(tern_template **out, const tern_file *file,
+                                    const tern_tokenizer *tokenizer, const char *override,
+                                    tern_error *err);
+// Renders messages for the model; bos/eos names come from the tokenizer.
+tern_status tern_template_chat(const tern_template *t, const tern_tokenizer *tokenizer,
+                               const tern_message *messages, size_t n_messages,
+                               bool add_generation_prompt, tern_strbuf *out, tern_error *err);
+
+#endif

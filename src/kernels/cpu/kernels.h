@@ -1,0 +1,162 @@
+// The inner loops of the CPU backend: contracts, and one table of them per instruction set.
+//
+// Every variant of a kernel gives the same bits. Integer kernels because integers are exact; float
+// kernels because the order of additions is part of the contract:
+// - a reduction keeps 16 partial sums, element i going to lane i mod 16 (elements behind the last
+//   full 16 too, the other lanes adding nothing), and then adds lanes 8 apart, 4, 2 and 1 apart;
+// - where the contract says fma, multiply and add round once, in every variant;
+// - exp is the library's own polynomial (vec.h), not libm's.
+// So text does not depend on the processor, on the number of threads, or on how many tokens were
+// computed together: row t of a batch has the bits that it would have alone. Speculation and prefix
+// reuse rest on this.
+//
+// Kernels are pure: no allocation, no locks, no knowledge of models. Pointers marked 64 are aligned
+// to 64 bytes. Nothing is read outside the given arrays, except that arrays from tern_alloc may be
+// read up to their next multiple of 64 bytes.
+#ifndef TERN_KERNELS_CPU_KERNELS_H
+#define TERN_KERNELS_CPU_KERNELS_H
+
+#include "base/dtype.h"
+
+typedef enum tern_act { TERN_ACT_NONE, TERN_ACT_SILU, TERN_ACT_RELU2, TERN_ACT_GELU } tern_act;
+
+// What a query block sees of one layer's cache, for one key/value head.
+//
+// Positions are stored in blocks of 16. Keys are transposed inside a block, [head_dim][16], so that
+// 16 scores are computed at once without a horizontal sum; values are [16][head_dim].
+// Q8_0: one float scale for each 32 dimensions of a position. A key block is
+// float scale[head_dim / 32][16] followed by int8 [head_dim][16]; a value block is
+// float scale[16][head_dim / 32] followed by int8 [16][head_dim].
+typedef struct tern_attention_args {
+    float *out;         // query row (t, h) at out + t * row_stride + h * head_dim; so is q
+    const float *q;
+    size_t row_stride;  // floats
+    size_t n_tokens;    // token t stands at position first_pos + t and sees positions 0..first_pos+t
+    size_t n_heads;     // query heads that share this key/value head, adjacent
+    size_t head_dim;    // a multiple of 16 for kernels of the fast kind; any even number works
+    size_t first_pos;
+    const void *k, *v;  // 64: the head's blocks
+    tern_dtype kv_type; // F32, F16 or Q8_0
+    float scale;        // usually 1 / sqrt(head_dim)
+    float *scratch;     // 64: tern_attention_scratch_floats(args) floats
+} tern_attention_args;
+
+typedef struct tern_float_kernels {
+    const char *name;
+    // y[i] = x[i] * (1 / sqrt(mean(x^2) + eps)) * w[i]; the products in this order. y may be x.
+    void (*rms_norm)(float *y, const float *x, const float *w, size_t n, float eps);
+    // BitNet's activation quantization, for one row: s = 127 / max(max|x|, 1e-5),
+    // q[i] = rint(x[i] * s) (ties to even) in -128..127, *inv_scale = 1 / s, *sum = sum of q.
+    void (*quantize_i8)(int8_t *q, float *inv_scale, int32_t *sum, const float *x, size_t n);
+    void (*add)(float *y, const float *a, const float *b, size_t n); // y may be a or b
+    void (*mul)(float *y, const float *a, const float *b, size_t n);
+    void (*scale)(float *y, const float *x, float factor, size_t n);
+    void (*act)(float *y, const float *x, size_t n, tern_act act);
+    // y = act(gate) * up
+    void (*glu)(float *y, const float *gate, const float *up, size_t n, tern_act act);
+    // Rotates one head in place: pairs (x[i], x[i + n_rot/2]) when halves, else (x[2i], x[2i+1]), by
+    // the angle whose cosine and sine are cos[i], sin[i], i < n_rot/2:
+    // (a, b) -> (fma(a, cos, -(b * sin)), fma(b, cos, a * sin)).
+    void (*rope)(float *x, const float *cos, const float *sin, size_t n_rot, bool halves);
+    // Any float or quantized type to float, bits as tern_dtype_decode gives them.
+    void (*decode)(tern_dtype type, const void *data, uint64_t first, size_t n, float scale,
+                   float *out);
+    // y[t * y_stride + r] = dot(x row t, w row r) (+ what is there, if accumulate), by fma in the
+    // 16-lane order; w has rows of n_in floats, decoded by the caller, 64. For 1 token this is the
+    // matrix x vector kernel, for many a register-tiled one; the bits are the same.
+    void (*matmul)(float *y, size_t y_stride, const float *x, size_t x_stride, size_t n_tokens,
+                   const float *w, size_t n_rows, size_t n_in, bool accumulate);
+    // The same for 1 token and rows of any type, without a buffer of decoded rows: decodes in
+    // registers or small pieces. row_bytes from one row to the next.
+    void (*matvec)(float *y, const float *x, tern_dtype type, const void *w, size_t row_bytes,
+                   size_t n_rows, size_t n_in, float scale, bool accumulate);
+    // Puts the keys and values of one position and one head into its blocks.
+    void (*kv_store)(void *k, void *v, tern_dtype kv_type, size_t pos, size_t head_dim,
+                     const float *key, const float *value);
+    // Causal attention of a block of tokens, online softmax over blocks of 16 positions in order:
+    // m' = max(m, block max), p = exp(s - m'), sum = fma(sum, exp(m - m'), 16-lane sum of p),
+    // acc = fma per position in order on acc * exp(m - m'). Positions that a token does not see
+    // have p = 0. out = acc * (1 / sum).
+    void (*attention)(const tern_attention_args *args);
+    // Index of the greatest (the first of equals), n > 0. NaN never wins unless all are NaN.
+    size_t (*argmax)(const float *x, size_t n);
+} tern_float_kernels;
+
+size_t tern_attention_scratch_floats(const tern_attention_args *args);
+// Bytes of the key (= of the value) blocks of one head for n_positions.
+size_t tern_kv_head_bytes(tern_dtype kv_type, size_t head_dim, size_t n_positions);
+
+// ---- Ternary matrices --------------------------------------------------------------------------
+
+typedef enum tern_packing {
+    TERN_PACK_2BIT,   // rows of I2_S blocks: 128 weights in 32 bytes, byte i holds elements i,
+                      // 32+i, 64+i, 96+i in bits 7:6, 5:4, 3:2, 1:0; code = weight + 1
+    TERN_PACK_1_6BIT, // five weights a byte in base 3, layout in ternary/pack.c
+} tern_packing;
+
+typedef struct tern_ternary_matrix {
+    tern_packing packing;
+    const uint8_t *data;  // row r at data + r * row_bytes
+    size_t n_in, n_rows;  // n_in as in the model; rows are padded with zero weights
+    size_t row_bytes;
+    float scale;          // value = (code - 1) * scale
+} tern_ternary_matrix;
+
+// Quantized activations of a batch, as the kernels read them.
+typedef struct tern_i8_rows {
+    int8_t *q;         // 64: row t at q + t * stride; padded with zeros up to stride
+    size_t stride;     // n_in rounded up to TERN_I8_PAD
+    float *inv_scale;  // [n_tokens]
+    int32_t *sum;      // [n_tokens]
+    size_t n_tokens;
+} tern_i8_rows;
+#define TERN_I8_PAD 640 // lcm(128, 320 / gcd(...)): whole blocks of both packings
+
+// out[t * out_stride + r] = (float)(sum_i code[r][i] * q[t][i] - sum[t]) * (scale * inv_scale[t]),
+// plus what is there if accumulate (product and sum round separately).
+// |codes x activations| is exact in int32 for n_in <= 2^22; no variant may saturate in between.
+typedef struct tern_ternary_kernels {
+    const char *name;
+    // Decode: 1..4 tokens, rows [first_row, last_row). `prepared` is made once per activation batch
+    // by `prepare` (prepared_bytes() big, 64): activations in the order that the unpacking yields.
+    size_t (*prepared_bytes)(tern_packing packing, size_t n_in, size_t n_tokens);
+    void (*prepare)(tern_packing packing, void *prepared, const tern_i8_rows *x, size_t n_in);
+    void (*gemv)(const tern_ternary_matrix *w, size_t first_row, size_t last_row,
+                 const tern_i8_rows *x, const void *prepared, float *out, size_t out_stride,
+                 bool accumulate);
+    // Prompt: weights unpacked once per block of rows, then multiplied with all tokens.
+    // `panels` (panels_bytes() big, 64) is x rearranged once per batch by `make_panels` (rows of
+    // tokens [first_token, last_token) only, so that threads share the work); scratch is one
+    // thread's (gemm_scratch_bytes(), 64). Row blocks begin at multiples of gemm_row_block.
+    size_t gemm_row_block;
+    size_t (*panels_bytes)(size_t n_in, size_t n_tokens);
+    void (*make_panels)(void *panels, const tern_i8_rows *x, size_t n_in, size_t first_token,
+                        size_t last_token); // first_token a multiple of gemm_token_block
+    size_t gemm_token_block;
+    size_t (*gemm_scratch_bytes)(size_t n_in);
+    void (*gemm)(const tern_ternary_matrix *w, size_t first_row, size_t last_row,
+                 const tern_i8_rows *x, const void *panels, void *scratch, float *out,
+                 size_t out_stride, bool accumulate);
+} tern_ternary_kernels;
+
+size_t tern_ternary_row_bytes(tern_packing packing, size_t n_in);
+// Packs one row of codes q (-1, 0, +1).
+void tern_ternary_pack_row(tern_packing packing, const int8_t *q, size_t n_in, uint8_t *row);
+void tern_ternary_unpack_row(tern_packing packing, const uint8_t *row, size_t n_in, int8_t *q);
+
+// ---- Choice at run time ------------------------------------------------------------------------
+
+typedef struct tern_cpu_kernels {
+    char name[32]; // "scalar", "avx2", "avx512", "neon", "neon dotprod"
+    const tern_float_kernels *f;
+    const tern_ternary_kernels *t;
+} tern_cpu_kernels;
+
+// The best variants that this processor runs and that `at_most` allows (NULL: all; "scalar",
+// "avx2", "avx512", "neon", "dotprod"). False: no such name. TERN_CPU_FEATURES in the environment
+// is the command line's business, not this function's.
+bool tern_cpu_kernels_select(const char *at_most, tern_cpu_kernels *out);
+// Names of all that this processor runs, best last, for tests: at least "scalar".
+size_t tern_cpu_kernels_list(const char *names[8]);
+
+#endif

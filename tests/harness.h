@@ -1,0 +1,50 @@
+// A test is a function that registers itself: TEST(gguf_rejects_truncated_header) { ... }
+//
+// CHECK goes on after a failure and REQUIRE leaves the test. Tests that need files which are not
+// part of the repository ask DATA(path) and return when it is not there (counted as skipped).
+#ifndef TERN_TESTS_HARNESS_H
+#define TERN_TESTS_HARNESS_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+typedef struct test_case {
+    const char *name;
+    void (*run)(void);
+    struct test_case *next;
+} test_case;
+
+void test_register(test_case *t);
+void test_check(bool ok, const char *file, int line, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+void test_skip(const char *why);
+// Path of an optional data file below TERN_TEST_DATA (environment); NULL when it is not there: the
+// test is then counted as skipped and must return. Valid until the next call but seven.
+const char *test_data(const char *relative_path);
+// A folder for files that a test writes; removed at the end.
+const char *test_tmp(const char *name);
+
+#define TEST(name)                                                                                 \
+    static void test_##name(void);                                                                 \
+    __attribute__((constructor)) static void test_register_##name(void) {                          \
+        static test_case t = {#name, test_##name, NULL};                                           \
+        test_register(&t);                                                                         \
+    }                                                                                              \
+    static void test_##name(void)
+
+#define CHECK(condition) test_check((condition), __FILE__, __LINE__, "%s", #condition)
+#define CHECK_MSG(condition, ...) test_check((condition), __FILE__, __LINE__, __VA_ARGS__)
+#define REQUIRE(condition)                                                                         \
+    do {                                                                                           \
+        bool require_ok_ = (condition);                                                            \
+        test_check(require_ok_, __FILE__, __LINE__, "%s", #condition);                             \
+        if (!require_ok_) return;                                                                  \
+    } while (0)
+#define REQUIRE_OK(call, err)                                                                      \
+    do {                                                                                           \
+        bool require_ok_ = (call) == TERN_OK;                                                      \
+        test_check(require_ok_, __FILE__, __LINE__, "%s: %s", #call, (err).message);               \
+        if (!require_ok_) return;                                                                  \
+    } while (0)
+
+#endif
