@@ -1,0 +1,207 @@
+// Decoders of every element type, and the description of the block layouts.
+//
+// All numbers are little-endian; f16 is IEEE binary16. d is a block's scale. The order of float
+// operations is the one of the published formulas, each product and difference rounding once.
+//
+//   Q8_0  32 weights, 34 bytes   f16 d, int8 q[32]:                          d * q
+//   Q4_0  32 weights, 18 bytes   f16 d, 16 bytes; byte i holds weight i in its low nibble and
+//                                weight 16 + i in its high one:              d * (nibble - 8)
+//   Q4_K  256 weights, 144 bytes f16 d, f16 d_min, 12 bytes of eight 6-bit scales and eight 6-bit
+//                                minima, 4 x 32 bytes; byte i of group g holds weight 64g + i (low
+//                                nibble) and 64g + 32 + i (high), of sub-blocks 2g and 2g + 1:
+//                                                           (d * scale) * nibble - (d_min * min)
+//   Q5_K  256 weights, 176 bytes as Q4_K with 32 more bytes before the nibbles: bit s of byte i is
+//                                the fifth bit of weight i of sub-block s
+//   Q6_K  256 weights, 210 bytes 128 bytes of low nibbles, 64 bytes of high bit pairs, int8
+//                                scales[16], f16 d. Each half (128 weights) takes 64 low bytes and
+//                                32 high ones: weights i, 32 + i, 64 + i, 96 + i (i < 32) have
+//                                their nibbles in low[i], low[32 + i] (low nibbles), low[i],
+//                                low[32 + i] (high nibbles), and bits 1:0, 3:2, 5:4, 7:6 of
+//                                high[i]; sixteen weights share a scale: (d * scale) * (q - 32)
+//   TQ2_0 256 weights, 66 bytes  64 bytes of codes, f16 d; byte i of half h holds weights
+//                                128h + i + 32s in bits 2s:                  (code - 1) * d
+//   TQ1_0 256 weights, 54 bytes  32 bytes of five trits (weight i + 32t is trit t of byte i), 16
+//                                bytes of five (160 + i + 16t), 4 bytes of four (240 + i + 4t),
+//                                f16 d. A byte is ceil(v * 256 / 243) with v the number in base 3
+//                                whose most significant digit is trit 0, so that multiplying by
+//                                3^t (modulo 256) brings trit t to the front, where times 3, shift
+//                                right by 8 reads it without a division.
+//   I2_S  128 weights, 32 bytes  byte i holds weights i, 32 + i, 64 + i, 96 + i in bits 7:6, 5:4,
+//                                3:2, 1:0; blocks run through the whole tensor, whatever its rows:
+//                                                                            (code - 1) * scale
+// The fourth two-bit code does not occur in honest files; it decodes to 2 here.
+#include "base/dtype.h"
+#include "base/half.h"
+
+static uint16_t read_u16(const uint8_t *p) { return (uint16_t)(p[0] | p[1] << 8); }
+static float read_f16(const uint8_t *p) { return tern_f16_to_f32(read_u16(p)); }
+
+static void decode_q8_0(const uint8_t *b, float *y) {
+    float d = read_f16(b);
+    for (int i = 0; i < 32; i++) y[i] = (float)(int8_t)b[2 + i] * d;
+}
+
+static void decode_q4_0(const uint8_t *b, float *y) {
+    float d = read_f16(b);
+    for (int i = 0; i < 16; i++) {
+        y[i] = (float)((b[2 + i] & 15) - 8) * d;
+        y[16 + i] = (float)((b[2 + i] >> 4) - 8) * d;
+    }
+}
+
+// The 12 bytes s of Q4_K and Q5_K: scales 0..3 and minima 0..3 in the low six bits of bytes 0..3
+// and 4..7; scale and minimum 4 + i in the nibbles of byte 8 + i, their upper two bits on top of
+// bytes i and 4 + i.
+static void unpack_scales(const uint8_t *s, float d, float d_min, float scale[8], float min[8]) {
+    for (int i = 0; i < 4; i++) {
+        scale[i] = d * (float)(s[i] & 63);
+        min[i] = d_min * (float)(s[4 + i] & 63);
+        scale[4 + i] = d * (float)((s[8 + i] & 15) | s[i] >> 6 << 4);
+        min[4 + i] = d_min * (float)(s[8 + i] >> 4 | s[4 + i] >> 6 << 4);
+    }
+}
+
+// high: the fifth bits of Q5_K, or NULL
+static void decode_q45_k(const uint8_t *b, const uint8_t *high, const uint8_t *low, float *y) {
+    float scale[8], min[8];
+    unpack_scales(b + 4, read_f16(b), read_f16(b + 2), scale, min);
+    for (int s = 0; s < 8; s++) {
+        for (int i = 0; i < 32; i++) {
+            int q = low[s / 2 * 32 + i] >> s % 2 * 4 & 15;
+            if (high) q |= (high[i] >> s & 1) << 4;
+            y[s * 32 + i] = scale[s] * (float)q - min[s];
+        }
+    }
+}
+
+static void decode_q4_k(const uint8_t *b, float *y) { decode_q45_k(b, NULL, b + 16, y); }
+static void decode_q5_k(const uint8_t *b, float *y) { decode_q45_k(b, b + 16, b + 48, y); }
+
+static void decode_q6_k(const uint8_t *b, float *y) {
+    const uint8_t *low = b, *high = b + 128;
+    const int8_t *scales = (const int8_t *)b + 192;
+    float d = read_f16(b + 208);
+    for (int half = 0; half < 2; half++, low += 64, high += 32) {
+        for (int s = 0; s < 4; s++) {
+            for (int i = 0; i < 32; i++) {
+                int q = (low[s % 2 * 32 + i] >> s / 2 * 4 & 15) | (high[i] >> s * 2 & 3) << 4;
+                float scale = d * (float)scales[half * 8 + s * 2 + i / 16];
+                *y++ = scale * (float)(q - 32);
+            }
+        }
+    }
+}
+
+// ---- Ternary -----------------------------------------------------------------------------------
+
+static void codes_tq2_0(const uint8_t *b, int8_t *q) {
+    for (int i = 0; i < 256; i++) {
+        q[i] = (int8_t)((b[i / 128 * 32 + i % 32] >> i % 128 / 32 * 2 & 3) - 1);
+    }
+}
+
+static void codes_tq1_0(const uint8_t *b, int8_t *q) {
+    static const uint8_t pow3[5] = {1, 3, 9, 27, 81};
+    static const struct {
+        int n_bytes, n_trits;
+    } parts[3] = {{32, 5}, {16, 5}, {4, 4}};
+    for (int part = 0; part < 3; part++) {
+        for (int t = 0; t < parts[part].n_trits; t++) {
+            for (int i = 0; i < parts[part].n_bytes; i++) {
+                uint8_t front = (uint8_t)(b[i] * pow3[t]);
+                *q++ = (int8_t)((front * 3 >> 8) - 1);
+            }
+        }
+        b += parts[part].n_bytes;
+    }
+}
+
+static void codes_i2_s(const uint8_t *data, uint64_t first, size_t n, int8_t *q) {
+    for (uint64_t i = first; i < first + n; i++) {
+        *q++ = (int8_t)((data[i / 128 * 32 + i % 32] >> (6 - i % 128 / 32 * 2) & 3) - 1);
+    }
+}
+
+bool tern_dtype_decode_ternary(tern_dtype type, const void *data, uint64_t first, size_t n,
+                               int8_t *q, float *scales) {
+    const uint8_t *b = data;
+    if (type == TERN_DTYPE_I2_S) {
+        codes_i2_s(data, first, n, q);
+        return true;
+    }
+    if (type != TERN_DTYPE_TQ1_0 && type != TERN_DTYPE_TQ2_0) return false;
+    size_t bytes = tern_dtype_block_bytes(type);
+    b += first / 256 * bytes;
+    for (size_t i = 0; i < n / 256; i++, b += bytes, q += 256) {
+        if (type == TERN_DTYPE_TQ1_0) codes_tq1_0(b, q);
+        else codes_tq2_0(b, q);
+        scales[i] = read_f16(b + bytes - 2);
+    }
+    return true;
+}
+
+static void decode_tq(tern_dtype type, const uint8_t *b, float *y) {
+    int8_t q[256];
+    float d;
+    tern_dtype_decode_ternary(type, b, 0, 256, q, &d);
+    for (int i = 0; i < 256; i++) y[i] = (float)q[i] * d;
+}
+
+static void decode_tq1_0(const uint8_t *b, float *y) { decode_tq(TERN_DTYPE_TQ1_0, b, y); }
+static void decode_tq2_0(const uint8_t *b, float *y) { decode_tq(TERN_DTYPE_TQ2_0, b, y); }
+
+// ---- All types ---------------------------------------------------------------------------------
+
+// Numbers that stand alone. Files may put them at any address.
+static float decode_one(tern_dtype type, const uint8_t *p) {
+    union {
+        uint16_t u16;
+        int32_t i32;
+        int64_t i64;
+        float f32;
+        double f64;
+    } v;
+    memcpy(&v, p, tern_dtype_block_bytes(type));
+    switch (type) {
+    case TERN_DTYPE_F16: return tern_f16_to_f32(v.u16);
+    case TERN_DTYPE_BF16: return tern_bf16_to_f32(v.u16);
+    case TERN_DTYPE_F32: return v.f32;
+    case TERN_DTYPE_F64: return (float)v.f64;
+    case TERN_DTYPE_I8: return (float)(int8_t)*p;
+    case TERN_DTYPE_U8: return (float)*p;
+    case TERN_DTYPE_I32: return (float)v.i32;
+    case TERN_DTYPE_I64: return (float)v.i64;
+    default: return 0;
+    }
+}
+
+void tern_dtype_decode(tern_dtype type, const void *data, uint64_t first, size_t n, float scale,
+                       float *out) {
+    static void (*const decoders[TERN_DTYPE_COUNT])(const uint8_t *, float *) = {
+        [TERN_DTYPE_Q4_0] = decode_q4_0,   [TERN_DTYPE_Q8_0] = decode_q8_0,
+        [TERN_DTYPE_Q4_K] = decode_q4_k,   [TERN_DTYPE_Q5_K] = decode_q5_k,
+        [TERN_DTYPE_Q6_K] = decode_q6_k,   [TERN_DTYPE_TQ1_0] = decode_tq1_0,
+        [TERN_DTYPE_TQ2_0] = decode_tq2_0,
+    };
+    if (type == TERN_DTYPE_I2_S) {
+        int8_t q[128];
+        for (size_t done = 0, step; done < n; done += step) {
+            step = n - done < 128 ? n - done : 128;
+            codes_i2_s(data, first + done, step, q);
+            for (size_t i = 0; i < step; i++) out[done + i] = (float)q[i] * scale;
+        }
+        return;
+    }
+    if (type == TERN_DTYPE_HF_TERNARY) return; // a byte's codes lie in four rows: the reader's work
+    size_t block_n = tern_dtype_block_n(type), block_bytes = tern_dtype_block_bytes(type);
+    const uint8_t *b = (const uint8_t *)data + first / block_n * block_bytes;
+    if (type == TERN_DTYPE_F32) {
+        memcpy(out, b, n * sizeof *out);
+    } else if (decoders[type]) {
+        for (size_t i = 0; i + block_n <= n; i += block_n, b += block_bytes) {
+            decoders[type](b, out + i);
+        }
+    } else {
+        for (size_t i = 0; i < n; i++, b += block_bytes) out[i] = decode_one(type, b);
+    }
+}
