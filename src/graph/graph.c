@@ -1,0 +1,273 @@
+#include "graph/graph.h"
+
+#include <stdio.h>
+#include <string.h>
+#include "base/alloc.h"
+
+void tern_graph_init(tern_graph *g) {
+    *g = (tern_graph){.layer = -1};
+}
+
+void tern_graph_free(tern_graph *g) {
+    tern_free(g->values);
+    tern_free(g->nodes);
+    *g = (tern_graph){0};
+}
+
+tern_status tern_graph_copy(tern_graph *to, const tern_graph *from, tern_error *err) {
+    *to = *from;
+    to->values = tern_alloc_array(TERN_MEM_GRAPH, from->n_values + 1, sizeof *to->values);
+    to->nodes = tern_alloc_array(TERN_MEM_GRAPH, from->n_nodes + 1, sizeof *to->nodes);
+    if (!to->values || !to->nodes) {
+        tern_graph_free(to);
+        return tern_fail_memory(err, from->n_nodes * sizeof *to->nodes);
+    }
+    to->values_capacity = from->n_values;
+    to->nodes_capacity = from->n_nodes;
+    memcpy(to->values, from->values, from->n_values * sizeof *to->values);
+    memcpy(to->nodes, from->nodes, from->n_nodes * sizeof *to->nodes);
+    return TERN_OK;
+}
+
+// ---- Building ----------------------------------------------------------------------------------
+// A builder whose input is -1 (something failed before) adds nothing and returns -1.
+
+static tern_vid new_value(tern_graph *g, tern_value_kind kind, tern_value_type type, tern_sym sym,
+                          int64_t rows, int64_t cols) {
+    if (g->failed || tern_array_reserve(TERN_MEM_GRAPH, &g->values, &g->values_capacity,
+                                        g->n_values, 1) != 0) {
+        g->failed = true;
+        return -1;
+    }
+    g->values[g->n_values] = (tern_value){
+        .kind = kind, .type = type, .sym = sym, .rows = rows, .cols = cols, .producer = -1};
+    return (tern_vid)g->n_values++;
+}
+
+static tern_vid named_value(tern_graph *g, const char *name, tern_value_kind kind,
+                            tern_value_type type, tern_sym sym, int64_t rows, int64_t cols) {
+    char full[64];
+    const char *hole = strstr(name, "%d");
+    if (hole)
+        snprintf(full, sizeof full, "%.*s%d%s", (int)(hole - name), name, (int)g->layer, hole + 2);
+    else snprintf(full, sizeof full, "%s", name);
+    tern_vid v = tern_graph_find(g, full); // the same weight twice is one weight (a tied head)
+    if (v < 0) v = new_value(g, kind, type, sym, rows, cols);
+    if (v >= 0) memcpy(g->values[v].name, full, sizeof full);
+    return v;
+}
+
+tern_vid tern_graph_find(const tern_graph *g, const char *name) {
+    for (size_t i = 0; i < g->n_values; i++)
+        if (strcmp(g->values[i].name, name) == 0) return (tern_vid)i;
+    return -1;
+}
+
+static tern_node *new_node(tern_graph *g, tern_op op) {
+    if (g->failed ||
+        tern_array_reserve(TERN_MEM_GRAPH, &g->nodes, &g->nodes_capacity, g->n_nodes, 1) != 0) {
+        g->failed = true;
+        return NULL;
+    }
+    tern_node *n = &g->nodes[g->n_nodes++];
+    *n = (tern_node){.op = op, .layer = g->layer};
+    return n;
+}
+
+static void add_in(tern_graph *g, tern_node *n, tern_vid v) {
+    if (v < 0) g->failed = true;
+    else if (n) n->in[n->n_in++] = v;
+}
+
+// A node with one output like `like` (same symbol and, unless cols is given, columns).
+static tern_vid op_node(tern_graph *g, tern_op op, tern_vid a, tern_vid b, tern_value_type type,
+                        int64_t cols) {
+    if (a < 0) return -1;
+    tern_sym sym = g->values[a].sym;
+    tern_vid out = new_value(g, TERN_VALUE_TEMP, type, sym, g->values[a].rows,
+                             cols ? cols : g->values[a].cols);
+    tern_node *n = new_node(g, op);
+    add_in(g, n, a);
+    if (b != -1) add_in(g, n, b);
+    if (!n || out < 0) return -1;
+    n->out[n->n_out++] = out;
+    g->values[out].producer = (int32_t)g->n_nodes - 1;
+    if (n->layer >= 0)
+        snprintf(g->values[out].name, sizeof g->values[out].name, "l%d.%s.%d", (int)n->layer,
+                 tern_op_name(op), (int)out);
+    else
+        snprintf(g->values[out].name, sizeof g->values[out].name, "%s.%d", tern_op_name(op),
+                 (int)out);
+    return out;
+}
+
+static tern_node *last_node(tern_graph *g) { return &g->nodes[g->n_nodes - 1]; }
+
+tern_vid tern_g_input(tern_graph *g, const char *name, tern_sym sym, int64_t cols) {
+    return named_value(g, name, TERN_VALUE_INPUT, TERN_VALUE_I32, sym, 0, cols);
+}
+
+tern_vid tern_g_matrix(tern_graph *g, const char *name, int64_t n_out, int64_t n_in) {
+    tern_vid v =
+        named_value(g, name, TERN_VALUE_WEIGHT, TERN_VALUE_F32, TERN_SYM_CONST, n_out, n_in);
+    if (v >= 0) g->values[v].is_matrix = true;
+    return v;
+}
+
+tern_vid tern_g_vector(tern_graph *g, const char *name, int64_t n) {
+    return named_value(g, name, TERN_VALUE_WEIGHT, TERN_VALUE_F32, TERN_SYM_CONST, 1, n);
+}
+
+tern_vid tern_g_table(tern_graph *g, const char *name, int64_t n_rows, int64_t n_cols) {
+    tern_vid v =
+        named_value(g, name, TERN_VALUE_WEIGHT, TERN_VALUE_F32, TERN_SYM_CONST, n_rows, n_cols);
+    if (v >= 0) g->values[v].is_table = true;
+    return v;
+}
+
+tern_vid tern_g_state(tern_graph *g, const char *name, int64_t cols) {
+    return named_value(g, name, TERN_VALUE_STATE, TERN_VALUE_F32, TERN_SYM_CONST, 0, cols);
+}
+
+tern_vid tern_g_embed(tern_graph *g, tern_vid ids, tern_vid table) {
+    if (table < 0) return -1;
+    return op_node(g, TERN_OP_EMBED, ids, table, TERN_VALUE_F32, g->values[table].cols);
+}
+
+tern_vid tern_g_rms_norm(tern_graph *g, tern_vid x, tern_vid w, float eps) {
+    tern_vid y = op_node(g, TERN_OP_RMS_NORM, x, w < 0 ? -2 : w, TERN_VALUE_F32, 0);
+    if (y >= 0) last_node(g)->eps = eps;
+    return y;
+}
+
+tern_vid tern_g_quantize(tern_graph *g, tern_vid x) {
+    return op_node(g, TERN_OP_QUANTIZE, x, -1, TERN_VALUE_I8ROWS, 0);
+}
+
+tern_vid tern_g_ternarize(tern_graph *g, tern_vid w) {
+    return op_node(g, TERN_OP_TERNARIZE, w, -1, TERN_VALUE_F32, 0);
+}
+
+tern_vid tern_g_linear(tern_graph *g, tern_vid x, tern_vid w) {
+    if (w < 0) return -1;
+    return op_node(g, TERN_OP_LINEAR, x, w, TERN_VALUE_F32, g->values[w].rows);
+}
+
+tern_vid tern_g_bitlinear(tern_graph *g, tern_vid x, tern_vid w) {
+    return tern_g_linear(g, tern_g_quantize(g, x), tern_g_ternarize(g, w));
+}
+
+tern_vid tern_g_rope(tern_graph *g, tern_vid x, tern_vid factors, int32_t n_heads,
+                     int32_t head_dim, const tern_rope_attrs *attrs) {
+    tern_vid y = op_node(g, TERN_OP_ROPE, x, factors, TERN_VALUE_F32, 0);
+    if (y < 0) return -1;
+    tern_node *n = last_node(g);
+    n->n_heads = n_heads;
+    n->head_dim = head_dim;
+    n->rope = *attrs;
+    return y;
+}
+
+void tern_g_kv_store(tern_graph *g, tern_vid k, tern_vid v, tern_vid k_state, tern_vid v_state,
+                     int32_t n_kv_heads, int32_t head_dim) {
+    tern_node *n = new_node(g, TERN_OP_KV_STORE);
+    add_in(g, n, k);
+    add_in(g, n, v);
+    add_in(g, n, k_state);
+    add_in(g, n, v_state);
+    if (!n) return;
+    n->n_kv_heads = n_kv_heads;
+    n->head_dim = head_dim;
+}
+
+tern_vid tern_g_attention(tern_graph *g, tern_vid q, tern_vid k_state, tern_vid v_state,
+                          int32_t n_heads, int32_t n_kv_heads, int32_t head_dim, float scale) {
+    tern_vid y = op_node(g, TERN_OP_ATTENTION, q, k_state < 0 ? -2 : k_state, TERN_VALUE_F32, 0);
+    if (y < 0) return -1;
+    tern_node *n = last_node(g);
+    add_in(g, n, v_state);
+    n->n_heads = n_heads;
+    n->n_kv_heads = n_kv_heads;
+    n->head_dim = head_dim;
+    n->scale = scale;
+    return y;
+}
+
+tern_vid tern_g_add(tern_graph *g, tern_vid a, tern_vid b) {
+    return op_node(g, TERN_OP_ADD, a, b < 0 ? -2 : b, TERN_VALUE_F32, 0);
+}
+
+tern_vid tern_g_mul(tern_graph *g, tern_vid a, tern_vid b) {
+    return op_node(g, TERN_OP_MUL, a, b < 0 ? -2 : b, TERN_VALUE_F32, 0);
+}
+
+tern_vid tern_g_act(tern_graph *g, tern_vid x, tern_act_kind act) {
+    tern_vid y = op_node(g, TERN_OP_ACT, x, -1, TERN_VALUE_F32, 0);
+    if (y >= 0) last_node(g)->act = act;
+    return y;
+}
+
+tern_vid tern_g_take_rows(tern_graph *g, tern_vid x) {
+    tern_vid y = op_node(g, TERN_OP_TAKE_ROWS, x, -1, TERN_VALUE_F32, 0);
+    if (y >= 0) g->values[y].sym = TERN_SYM_OUTPUTS;
+    return y;
+}
+
+tern_vid tern_g_top_k(tern_graph *g, tern_vid x) {
+    return op_node(g, TERN_OP_TOP_K, x, -1, TERN_VALUE_F32, 0);
+}
+
+void tern_g_output(tern_graph *g, tern_vid v, const char *name) {
+    if (v < 0) {
+        g->failed = true;
+        return;
+    }
+    g->values[v].kind = TERN_VALUE_OUTPUT;
+    snprintf(g->values[v].name, sizeof g->values[v].name, "%s", name);
+}
+
+// ---- Checking ----------------------------------------------------------------------------------
+
+static tern_status check_linear(const tern_graph *g, const tern_node *n, tern_error *err) {
+    const tern_value *x = &g->values[n->in[0]], *w = &g->values[n->in[1]];
+    if (x->cols != w->cols)
+        return tern_fail(err, TERN_ERR_FORMAT,
+                         "graph: %s has %lld columns but its input %s has %lld", w->name,
+                         (long long)w->cols, x->name, (long long)x->cols);
+    return TERN_OK;
+}
+
+tern_status tern_graph_check(const tern_graph *g, tern_error *err) {
+    if (g->failed) return tern_fail_memory(err, g->n_values * sizeof *g->values);
+    for (size_t i = 0; i < g->n_nodes; i++) {
+        const tern_node *n = &g->nodes[i];
+        for (int k = 0; k < n->n_in; k++) {
+            const tern_value *v = &g->values[n->in[k]];
+            bool ready = v->producer >= 0 ? (size_t)v->producer < i
+                                          : v->kind != TERN_VALUE_TEMP && v->kind != TERN_VALUE_OUTPUT;
+            if (!ready)
+                return tern_fail(err, TERN_ERR_FORMAT, "graph: node %zu (%s) reads %s too early", i,
+                                 tern_op_name(n->op), v->name);
+        }
+        if (n->op == TERN_OP_LINEAR || n->op == TERN_OP_LINEAR_ADD) TERN_TRY(check_linear(g, n, err));
+        if (n->op == TERN_OP_ADD || n->op == TERN_OP_MUL) {
+            const tern_value *a = &g->values[n->in[0]], *b = &g->values[n->in[1]];
+            if (a->cols != b->cols || a->sym != b->sym)
+                return tern_fail(err, TERN_ERR_FORMAT, "graph: %s and %s do not have one shape",
+                                 a->name, b->name);
+        }
+        if (n->op == TERN_OP_ATTENTION && (n->n_kv_heads <= 0 || n->n_heads % n->n_kv_heads != 0))
+            return tern_fail(err, TERN_ERR_FORMAT, "graph: %d query heads over %d key heads",
+                             (int)n->n_heads, (int)n->n_kv_heads);
+    }
+    return TERN_OK;
+}
+
+const char *tern_op_name(tern_op op) {
+    static const char *const names[] = {
+#define ROW(name, text) text,
+        TERN_OPS(ROW)
+#undef ROW
+    };
+    return (unsigned)op < TERN_OP_COUNT ? names[op] : "?";
+}

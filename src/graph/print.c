@@ -1,0 +1,121 @@
+// A graph as text, JSON or Graphviz.
+#include <inttypes.h>
+#include "graph/graph.h"
+
+static void print_shape(const tern_value *v, tern_strbuf *out) {
+    static const char *const type_names[] = {"f32", "i32", "i8rows"};
+    const char *type = type_names[v->type];
+    switch (v->sym) {
+    case TERN_SYM_TOKENS: tern_strbuf_printf(out, "%s[T, %" PRId64 "]", type, v->cols); break;
+    case TERN_SYM_OUTPUTS: tern_strbuf_printf(out, "%s[O, %" PRId64 "]", type, v->cols); break;
+    default:
+        if (v->kind == TERN_VALUE_STATE)
+            tern_strbuf_printf(out, "state[context, %" PRId64 "]", v->cols);
+        else if (v->rows == 1) tern_strbuf_printf(out, "[%" PRId64 "]", v->cols);
+        else tern_strbuf_printf(out, "[%" PRId64 ", %" PRId64 "]", v->rows, v->cols);
+    }
+}
+
+static void print_attrs(const tern_node *n, tern_strbuf *out) {
+    static const char *const acts[] = {"silu", "relu2", "gelu"};
+    switch (n->op) {
+    case TERN_OP_RMS_NORM:
+    case TERN_OP_NORM_QUANTIZE: tern_strbuf_printf(out, " eps=%g", (double)n->eps); break;
+    case TERN_OP_GLU_NORM_QUANTIZE:
+        tern_strbuf_printf(out, " act=%s eps=%g", acts[n->act], (double)n->eps);
+        break;
+    case TERN_OP_ACT:
+    case TERN_OP_GLU: tern_strbuf_printf(out, " act=%s", acts[n->act]); break;
+    case TERN_OP_ROPE:
+    case TERN_OP_ROPE_STORE:
+        tern_strbuf_printf(out, " base=%g n_rot=%d pairs=%s", (double)n->rope.base,
+                           (int)n->rope.n_rot, n->rope.halves ? "halves" : "neighbours");
+        break;
+    case TERN_OP_ATTENTION:
+        tern_strbuf_printf(out, " heads=%d/%d dim=%d scale=%g", (int)n->n_heads,
+                           (int)n->n_kv_heads, (int)n->head_dim, (double)n->scale);
+        break;
+    default: break;
+    }
+}
+
+static void print_text(const tern_graph *g, const char *title, const tern_memory_plan *plan,
+                       tern_strbuf *out) {
+    tern_strbuf_printf(out, "%s: %zu nodes\n", title, g->n_nodes);
+    for (size_t i = 0; i < g->n_nodes; i++) {
+        const tern_node *n = &g->nodes[i];
+        tern_strbuf_printf(out, "%4zu  %-18s", i, tern_op_name(n->op));
+        for (int k = 0; k < n->n_out; k++)
+            tern_strbuf_printf(out, "%s%s", k ? ", " : "", g->values[n->out[k]].name);
+        tern_strbuf_puts(out, n->n_out ? " = (" : "(");
+        for (int k = 0; k < n->n_in; k++)
+            tern_strbuf_printf(out, "%s%s", k ? ", " : "", g->values[n->in[k]].name);
+        tern_strbuf_putc(out, ')');
+        print_attrs(n, out);
+        for (int k = 0; k < n->n_out; k++) {
+            tern_strbuf_puts(out, k ? ", " : " : ");
+            print_shape(&g->values[n->out[k]], out);
+            if (plan && plan->spans[n->out[k]].bytes)
+                tern_strbuf_printf(out, " @%" PRIu64 "+%" PRIu64, plan->spans[n->out[k]].offset,
+                                   plan->spans[n->out[k]].bytes);
+        }
+        tern_strbuf_putc(out, '\n');
+    }
+    if (plan)
+        tern_strbuf_printf(out,
+                           "buffers: one pool of %.2f MB (%.2f MB without sharing)\n",
+                           (double)plan->bytes / 1e6, (double)plan->bytes_sum / 1e6);
+}
+
+static void print_names(const tern_graph *g, const tern_vid *ids, int n, tern_strbuf *out) {
+    tern_strbuf_putc(out, '[');
+    for (int k = 0; k < n; k++) {
+        const char *name = g->values[ids[k]].name;
+        if (k) tern_strbuf_puts(out, ", ");
+        tern_strbuf_json(out, name, __builtin_strlen(name));
+    }
+    tern_strbuf_putc(out, ']');
+}
+
+static void print_json(const tern_graph *g, const char *title, const tern_memory_plan *plan,
+                       tern_strbuf *out) {
+    tern_strbuf_printf(out, "{\"pass\": \"%s\", \"nodes\": [", title);
+    for (size_t i = 0; i < g->n_nodes; i++) {
+        const tern_node *n = &g->nodes[i];
+        tern_strbuf_printf(out, "%s\n {\"op\": \"%s\", \"layer\": %d, \"in\": ", i ? "," : "",
+                           tern_op_name(n->op), (int)n->layer);
+        print_names(g, n->in, n->n_in, out);
+        tern_strbuf_puts(out, ", \"out\": ");
+        print_names(g, n->out, n->n_out, out);
+        if (plan && n->n_out)
+            tern_strbuf_printf(out, ", \"offset\": %" PRIu64 ", \"bytes\": %" PRIu64,
+                               plan->spans[n->out[0]].offset, plan->spans[n->out[0]].bytes);
+        tern_strbuf_putc(out, '}');
+    }
+    tern_strbuf_puts(out, "\n]");
+    if (plan) tern_strbuf_printf(out, ", \"pool_bytes\": %" PRIu64, plan->bytes);
+    tern_strbuf_puts(out, "}");
+}
+
+static void print_dot(const tern_graph *g, const char *title, tern_strbuf *out) {
+    tern_strbuf_printf(out, "digraph \"%s\" {\n  rankdir=TB; node [shape=box];\n", title);
+    for (size_t i = 0; i < g->n_nodes; i++) {
+        const tern_node *n = &g->nodes[i];
+        tern_strbuf_printf(out, "  n%zu [label=\"%s", i, tern_op_name(n->op));
+        for (int k = 0; k < n->n_in; k++)
+            if (g->values[n->in[k]].kind == TERN_VALUE_WEIGHT)
+                tern_strbuf_printf(out, "\\n%s", g->values[n->in[k]].name);
+        tern_strbuf_puts(out, "\"];\n");
+        for (int k = 0; k < n->n_in; k++)
+            if (g->values[n->in[k]].producer >= 0)
+                tern_strbuf_printf(out, "  n%d -> n%zu;\n", (int)g->values[n->in[k]].producer, i);
+    }
+    tern_strbuf_puts(out, "}\n");
+}
+
+void tern_graph_print(const tern_graph *g, const char *title, const tern_memory_plan *plan,
+                      tern_format format, tern_strbuf *out) {
+    if (format == TERN_FORMAT_JSON) print_json(g, title, plan, out);
+    else if (format == TERN_FORMAT_DOT) print_dot(g, title, out);
+    else print_text(g, title, plan, out);
+}

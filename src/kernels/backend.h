@@ -1,0 +1,87 @@
+// What a device must do for the runtime: a dozen functions. It hears of graphs and tensors, never of
+// models, tokenizers or files.
+//
+//   open ── bind (each weight) ── compile (graph + weights → plan) ── instance (state of a session)
+//                                                      submit ─ poll ─ read, per batch of tokens
+//
+// submit never waits: a browser cannot block, and a GPU should not. poll says whether the batch is
+// done; the CPU's submit computes at once, so its poll is always true.
+#ifndef TERN_KERNELS_BACKEND_H
+#define TERN_KERNELS_BACKEND_H
+
+#include "base/dtype.h"
+#include "graph/graph.h"
+
+typedef struct tern_device tern_device;     // an open backend
+typedef struct tern_weight tern_weight;     // a weight as the device's kernels read it
+typedef struct tern_plan tern_plan;         // a compiled graph
+typedef struct tern_instance tern_instance; // its memory for one session: states, temporaries
+
+typedef struct tern_device_desc {
+    int n_threads;            // 0: one for each core
+    const char *cpu_features; // see tern_model_desc
+    tern_ternary_layout ternary;
+} tern_device_desc;
+
+// A weight as the file has it.
+typedef struct tern_weight_source {
+    const char *name;
+    tern_dtype type;
+    const void *data;   // mapped; row r of a matrix at r * (bytes of n_in elements)
+    uint64_t bytes;
+    int64_t n_rows, n_cols;
+    float scale;        // I2_S, HF_TERNARY
+    bool ternarize;     // float master weights: round(w / mean|w|) in -1..1, times mean|w|
+    bool is_matrix, is_table, is_head;
+    tern_head_mode head; // for is_head
+} tern_weight_source;
+
+// What bind made of it.
+typedef struct tern_weight_info {
+    tern_weight_kind kind;
+    bool keeps_source;        // the mapped data is read at run time: keep it mapped and warm
+    uint64_t bytes_per_token; // that one token's matrix x vector product reads
+    uint64_t bytes_per_token_greedy; // head: when only the greatest logits are wanted
+    const char *layout;       // "1.6-bit", "F16", "exact F16" ...
+} tern_weight_info;
+
+typedef struct tern_batch {
+    const int32_t *ids;
+    int32_t n_tokens;    // 1 .. the plan's n_batch
+    int32_t first_pos;   // position of ids[0]; the states hold positions 0 .. first_pos - 1
+    int32_t n_outputs;   // the last n tokens' results are wanted: 0 .. n_tokens
+    float *logits;       // [n_outputs, n_vocab], or NULL
+    int32_t top_k;       // > 0: the k greatest logits of each output row
+    int32_t *top_ids;    // [n_outputs, top_k], by falling logit, of equals the lower index first
+    float *top_logits;   // [n_outputs, top_k], the same bits as in `logits`
+} tern_batch;
+
+typedef struct tern_backend {
+    const char *name;
+    tern_status (*open)(tern_device **out, const tern_device_desc *desc, tern_error *err);
+    void (*close)(tern_device *d);
+    // One line for people: "cpu avx512, 2 threads".
+    const char *(*describe)(const tern_device *d);
+    // Decides, before the weights are bound, what can only be decided by measuring on them.
+    tern_status (*tune)(tern_device *d, const tern_weight_source *sources, size_t n,
+                        tern_error *err);
+    tern_status (*bind)(tern_device *d, const tern_weight_source *source, tern_weight **out,
+                        tern_error *err);
+    void (*unbind)(tern_device *d, tern_weight *w);
+    void (*weight_info)(const tern_weight *w, tern_weight_info *info);
+    // weights[v] for every weight value v of the graph; the graph stays the caller's and alive.
+    tern_status (*compile)(tern_device *d, const tern_graph *g, tern_weight *const *weights,
+                           int32_t n_batch, tern_plan **out, tern_error *err);
+    void (*plan_free)(tern_plan *p);
+    const tern_memory_plan *(*plan_memory)(const tern_plan *p);
+    tern_status (*instance_open)(tern_plan *p, int32_t n_context, tern_kv_type kv_type,
+                                 tern_instance **out, tern_error *err);
+    void (*instance_close)(tern_instance *i);
+    // Results lie in the batch's arrays when poll says done.
+    tern_status (*submit)(tern_instance *i, const tern_batch *batch, tern_error *err);
+    tern_status (*poll)(tern_instance *i, bool *done, tern_error *err);
+} tern_backend;
+
+extern const tern_backend tern_backend_cpu;
+
+#endif

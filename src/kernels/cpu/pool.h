@@ -1,0 +1,41 @@
+// The CPU backend's threads: a team that walks through the same list of steps together.
+//
+// tern_pool_run calls fn once on every thread (the caller is thread 0) and returns when all are
+// back. Inside, tern_team_barrier separates the steps. Waiting threads spin for a short while, since
+// a barrier in the decode loop comes every few microseconds, and then sleep, since a laptop's
+// battery matters. One run at a time: callers queue on a mutex.
+#ifndef TERN_KERNELS_CPU_POOL_H
+#define TERN_KERNELS_CPU_POOL_H
+
+#include <stdatomic.h>
+#include "base/status.h"
+
+typedef struct tern_pool tern_pool;
+
+typedef struct tern_team {
+    int thread, n_threads; // 0 <= thread < n_threads
+    tern_pool *pool;
+} tern_team;
+
+typedef void (*tern_team_fn)(void *ctx, const tern_team *team);
+
+tern_status tern_pool_open(tern_pool **out, int n_threads, tern_error *err); // 0: one per core
+void tern_pool_close(tern_pool *pool);
+int tern_pool_n_threads(const tern_pool *pool);
+void tern_pool_run(tern_pool *pool, tern_team_fn fn, void *ctx);
+// All threads of the team must come here before any goes on; what they wrote before is visible to
+// all after.
+void tern_team_barrier(const tern_team *team);
+
+// Claims the next block of [0, n): *first, *last. False when there is no more. The counter must be 0
+// at the start of a step.
+static inline bool tern_team_claim(atomic_size_t *counter, size_t n, size_t block, size_t *first,
+                                   size_t *last) {
+    size_t at = atomic_fetch_add_explicit(counter, block, memory_order_relaxed);
+    if (at >= n) return false;
+    *first = at;
+    *last = at + block < n ? at + block : n;
+    return true;
+}
+
+#endif

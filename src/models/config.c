@@ -1,0 +1,388 @@
+// The file's config, read into tern_config and written back: one table names each field in both
+// worlds.
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include "models/models.h"
+
+#define TERN_ARCH_ROW(name) extern const tern_arch tern_arch_##name;
+#include "models/models.inc"
+#undef TERN_ARCH_ROW
+
+const tern_arch *const *tern_arch_list(size_t *n) {
+    static const tern_arch *const list[] = {
+#define TERN_ARCH_ROW(name) &tern_arch_##name,
+#include "models/models.inc"
+#undef TERN_ARCH_ROW
+    };
+    *n = sizeof list / sizeof *list;
+    return list;
+}
+
+// ---- The table ---------------------------------------------------------------------------------
+
+// gguf: the key behind "<architecture>."; hf: the member of config.json, or two separated by '|' of
+// which the first that is there counts.
+typedef struct int_field {
+    size_t offset;
+    const char *gguf, *hf;
+    int64_t least, most; // least 0: the field may be absent
+} int_field;
+
+typedef struct float_field {
+    size_t offset;
+    const char *gguf, *hf;
+    double otherwise;
+} float_field;
+
+#define AT(member) offsetof(tern_config, member)
+
+static const int_field int_fields[] = {
+    {AT(n_layers), "block_count", "num_hidden_layers", 1, 10000},
+    {AT(n_embd), "embedding_length", "hidden_size", 1, 1 << 20},
+    {AT(n_ff), "feed_forward_length", "intermediate_size", 1, 1 << 22},
+    {AT(n_heads), "attention.head_count", "num_attention_heads", 1, 65536},
+    {AT(n_kv_heads), "attention.head_count_kv", "num_key_value_heads", 0, 65536},
+    {AT(head_dim), "attention.key_length", "head_dim", 0, 65536},
+    {AT(n_context), "context_length", "max_position_embeddings", 0, INT32_MAX},
+    {AT(n_vocab), "vocab_size", "vocab_size", 0, 1 << 24},
+};
+
+static const float_field float_fields[] = {
+    {AT(rms_eps), "attention.layer_norm_rms_epsilon", "rms_norm_eps", 1e-5},
+};
+
+static const char *const act_names[] = {"silu", "relu2", "gelu"};
+
+// ---- Access to both worlds ---------------------------------------------------------------------
+
+typedef struct reader {
+    const tern_file *file;
+    char prefix[64]; // GGUF
+} reader;
+
+static const tern_json *hf_field(const reader *r, const char *path) {
+    return tern_json_path(&r->file->config, path);
+}
+
+static bool read_float(const reader *r, const char *gguf, const char *hf, double *value) {
+    if (r->file->kind == TERN_FILE_GGUF) {
+        char key[160];
+        snprintf(key, sizeof key, "%s.%s", r->prefix, gguf);
+        return tern_file_meta_float(r->file, key, value);
+    }
+    const tern_json *j = hf ? hf_field(r, hf) : NULL;
+    if (!tern_json_is(j, TERN_JSON_NUMBER)) return false;
+    *value = j->number;
+    return true;
+}
+
+// Some files give one value a layer (an array); only equal ones are supported here.
+static bool read_first_of_array(const tern_file *file, const char *key, int64_t *value) {
+    const tern_meta *meta = tern_file_meta(file, key);
+    if (!meta || meta->type != TERN_META_ARRAY || meta->n == 0) return false;
+    double first, d;
+    if (!tern_meta_element(meta, 0, &first)) return false;
+    for (uint64_t i = 1; i < meta->n; i++)
+        if (!tern_meta_element(meta, i, &d) || d != first) return false;
+    *value = (int64_t)first;
+    return true;
+}
+
+static bool read_int(const reader *r, const char *gguf, const char *hf, int64_t *value) {
+    if (r->file->kind == TERN_FILE_GGUF) {
+        char key[160];
+        snprintf(key, sizeof key, "%s.%s", r->prefix, gguf);
+        return tern_file_meta_int(r->file, key, value) || read_first_of_array(r->file, key, value);
+    }
+    const tern_json *j = hf ? hf_field(r, hf) : NULL;
+    if (!tern_json_is(j, TERN_JSON_NUMBER)) return false;
+    *value = tern_json_int(j, -1);
+    return true;
+}
+
+static tern_str read_str(const reader *r, const char *gguf, const char *hf) {
+    tern_str s = {NULL, 0};
+    if (r->file->kind == TERN_FILE_GGUF) {
+        char key[160];
+        snprintf(key, sizeof key, "%s.%s", r->prefix, gguf);
+        tern_file_meta_str(r->file, key, &s);
+        return s;
+    }
+    return hf ? tern_json_str(hf_field(r, hf)) : s;
+}
+
+// ---- Which architecture ------------------------------------------------------------------------
+
+static bool in_list(const char *const *list, tern_str name) {
+    for (; *list; list++)
+        if (tern_str_is(name, *list)) return true;
+    return false;
+}
+
+static tern_status find_arch(const tern_file *file, reader *r, const tern_arch **arch,
+                             tern_error *err) {
+    bool gguf = file->kind == TERN_FILE_GGUF;
+    tern_str name = {NULL, 0};
+    if (gguf) tern_file_meta_str(file, "general.architecture", &name);
+    else name = tern_json_str(tern_json_path(&file->config, "model_type"));
+    const char *key = gguf ? "general.architecture" : "config.json: model_type";
+    if (!name.ptr || name.len == 0 || name.len >= sizeof r->prefix)
+        return tern_fail(err, TERN_ERR_FORMAT, "%s is missing", key);
+    memcpy(r->prefix, name.ptr, name.len);
+    r->prefix[name.len] = 0;
+    size_t n;
+    const tern_arch *const *list = tern_arch_list(&n);
+    for (size_t i = 0; i < n; i++) {
+        if (!in_list(gguf ? list[i]->gguf_names : list[i]->hf_types, name)) continue;
+        *arch = list[i];
+        return TERN_OK;
+    }
+    return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s is \"%s\": this architecture is not supported",
+                     key, r->prefix);
+}
+
+// ---- Fields that need thought ------------------------------------------------------------------
+
+static tern_status read_act(const reader *r, const tern_arch *arch, tern_config *c,
+                            tern_error *err) {
+    tern_str act = read_str(r, "hidden_activation", "hidden_act");
+    c->act = TERN_ACTIVATION_SILU;
+    if (act.ptr) {
+        for (int i = 0; i < 3; i++)
+            if (tern_str_is(act, act_names[i])) {
+                c->act = (tern_act_kind)i;
+                return TERN_OK;
+            }
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "activation \"%.*s\" is not supported",
+                         (int)(act.len < 64 ? act.len : 64), act.ptr);
+    }
+    // GGUF does not say. The names with a version belong to 2B-4T's converter; plain "bitnet" is
+    // llama.cpp's, made for the older SiLU models, but 2B-4T (known by its vocabulary) is also
+    // found under it.
+    if (arch->always_ternary && r->file->kind == TERN_FILE_GGUF &&
+        (strcmp(r->prefix, "bitnet") != 0 || c->n_vocab > 100000))
+        c->act = TERN_ACTIVATION_RELU2;
+    return TERN_OK;
+}
+
+static tern_status read_rope_scaling(const reader *r, tern_config *c, tern_error *err) {
+    bool gguf = r->file->kind == TERN_FILE_GGUF;
+    // transformers 5 writes rope_parameters, 4 wrote rope_scaling.
+    bool v5 = !gguf && tern_json_is(hf_field(r, "rope_parameters"), TERN_JSON_OBJECT);
+    const char *group = v5 ? "rope_parameters" : "rope_scaling";
+    char path[96];
+#define HF(member) (snprintf(path, sizeof path, "%s.%s", group, member), path)
+    tern_rope_attrs *a = &c->rope;
+    double d;
+    a->factor = read_float(r, "rope.scaling.factor", HF("factor"), &d) ? (float)d : 1.0f;
+    tern_str type = read_str(r, "rope.scaling.type", HF("rope_type"));
+    if (!type.ptr) type = read_str(r, "rope.scaling.type", HF("type"));
+    int64_t original;
+    if (!read_int(r, "rope.scaling.original_context_length",
+                  HF("original_max_position_embeddings"), &original))
+        original = c->n_context;
+    a->n_context_orig = (int32_t)original;
+    if (gguf && tern_file_tensor(r->file, "rope_freqs.weight")) {
+        a->scaling = TERN_ROPE_FACTORS;
+        return TERN_OK;
+    }
+    if (!type.ptr || tern_str_is(type, "default") || tern_str_is(type, "none")) return TERN_OK;
+    if (tern_str_is(type, "linear")) {
+        if (a->factor != 1.0f) a->scaling = TERN_ROPE_LINEAR;
+    } else if (tern_str_is(type, "llama3")) {
+        a->scaling = TERN_ROPE_LLAMA3;
+        a->low_freq_factor = read_float(r, "", HF("low_freq_factor"), &d) ? (float)d : 1.0f;
+        a->high_freq_factor = read_float(r, "", HF("high_freq_factor"), &d) ? (float)d : 4.0f;
+    } else if (tern_str_is(type, "yarn")) {
+        a->scaling = TERN_ROPE_YARN;
+        a->beta_fast = read_float(r, "rope.scaling.yarn_beta_fast", HF("beta_fast"), &d) ? (float)d : 32;
+        a->beta_slow = read_float(r, "rope.scaling.yarn_beta_slow", HF("beta_slow"), &d) ? (float)d : 1;
+        a->attn_factor = read_float(r, "rope.scaling.attn_factor", HF("attention_factor"), &d) ? (float)d : 0;
+    } else
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "RoPE scaling \"%.*s\" is not supported",
+                         (int)(type.len < 64 ? type.len : 64), type.ptr);
+#undef HF
+    if (!(a->factor > 0) || a->n_context_orig <= 0)
+        return tern_fail(err, TERN_ERR_FORMAT, "RoPE scaling: factor %g over %d tokens makes no sense",
+                         (double)a->factor, (int)a->n_context_orig);
+    return TERN_OK;
+}
+
+static tern_status read_rope(const reader *r, const tern_arch *arch, tern_config *c,
+                             tern_error *err) {
+    double d;
+    int64_t n_rot = c->head_dim;
+    bool has_base = read_float(r, "rope.freq_base", "rope_theta", &d) ||
+                    read_float(r, "rope.freq_base", "rope_parameters.rope_theta", &d);
+    c->rope.base = has_base ? (float)d : 10000.0f;
+    if (r->file->kind == TERN_FILE_GGUF) read_int(r, "rope.dimension_count", NULL, &n_rot);
+    else if (read_float(r, "", "partial_rotary_factor", &d))
+        n_rot = (int64_t)((double)c->head_dim * d);
+    if (n_rot < 2 || n_rot % 2 != 0 || n_rot > c->head_dim || !(c->rope.base > 0))
+        return tern_fail(err, TERN_ERR_FORMAT,
+                         "RoPE over %" PRId64 " of %" PRId64 " dimensions with base %g makes no sense",
+                         n_rot, c->head_dim, (double)c->rope.base);
+    c->rope.n_rot = (int32_t)n_rot;
+    c->rope.halves = r->file->kind == TERN_FILE_HF || !arch->gguf_rope_neighbours;
+    return read_rope_scaling(r, c, err);
+}
+
+static tern_status read_sizes(const reader *r, tern_config *c, tern_error *err) {
+    for (size_t i = 0; i < sizeof int_fields / sizeof *int_fields; i++) {
+        const int_field *f = &int_fields[i];
+        int64_t value = 0;
+        bool gguf = r->file->kind == TERN_FILE_GGUF;
+        const char *key = gguf ? f->gguf : f->hf;
+        bool found = read_int(r, f->gguf, f->hf, &value);
+        if (!found && f->least > 0)
+            return tern_fail(err, TERN_ERR_FORMAT, "config: %s%s%s is missing", gguf ? r->prefix : "",
+                             gguf ? "." : "", key);
+        if (found && (value < (f->least ? f->least : 1) || value > f->most))
+            return tern_fail(err, TERN_ERR_FORMAT,
+                             "config: %s is %" PRId64 ", expected 1 to %" PRId64, key, value, f->most);
+        *(int64_t *)((char *)c + f->offset) = value;
+    }
+    for (size_t i = 0; i < sizeof float_fields / sizeof *float_fields; i++) {
+        const float_field *f = &float_fields[i];
+        double value = f->otherwise;
+        read_float(r, f->gguf, f->hf, &value);
+        if (!(value >= 0 && value < 1))
+            return tern_fail(err, TERN_ERR_FORMAT, "config: %s is %g, expected 0 to 1", f->gguf, value);
+        *(double *)((char *)c + f->offset) = value;
+    }
+    return TERN_OK;
+}
+
+tern_status tern_model_read(const tern_file *file, const tern_arch **arch, tern_config *c,
+                            tern_error *err) {
+    reader r = {.file = file};
+    *c = (tern_config){0};
+    TERN_TRY(find_arch(file, &r, arch, err));
+    TERN_TRY(read_sizes(&r, c, err));
+    if (c->n_kv_heads == 0) c->n_kv_heads = c->n_heads;
+    if (c->head_dim == 0) c->head_dim = c->n_embd / c->n_heads;
+    if (c->n_context == 0) c->n_context = 2048;
+    if (c->head_dim < 2 || c->head_dim % 2 != 0 || c->n_heads % c->n_kv_heads != 0)
+        return tern_fail(err, TERN_ERR_FORMAT,
+                         "config: %" PRId64 " heads, %" PRId64 " key heads and %" PRId64
+                         " dimensions a head do not fit together",
+                         c->n_heads, c->n_kv_heads, c->head_dim);
+    double final_eps = c->rms_eps;
+    read_float(&r, "final_norm_rms_epsilon", "final_norm_eps", &final_eps);
+    c->final_rms_eps = final_eps;
+    const tern_tensor *table = tern_model_tensor(file, *arch, "token_embd.weight");
+    if (!table || table->n_dims != 2)
+        return tern_fail(err, TERN_ERR_FORMAT, "tensor token_embd.weight is missing or not a matrix");
+    c->n_vocab = (int64_t)table->ne[1]; // what is really there
+    c->tied_head = tern_model_tensor(file, *arch, "output.weight") == NULL;
+    TERN_TRY(read_act(&r, *arch, c, err));
+    return read_rope(&r, *arch, c, err);
+}
+
+// ---- Names -------------------------------------------------------------------------------------
+
+// Matches name against a pattern with at most one %d; *layer is its number.
+static bool match(const char *pattern, const char *name, int *layer) {
+    const char *hole = strstr(pattern, "%d");
+    *layer = -1;
+    if (!hole) return strcmp(pattern, name) == 0;
+    size_t front = (size_t)(hole - pattern);
+    if (strncmp(pattern, name, front) != 0) return false;
+    int value = 0, digits = 0;
+    const char *at = name + front;
+    for (; *at >= '0' && *at <= '9' && digits < 6; at++, digits++) value = value * 10 + (*at - '0');
+    *layer = value;
+    return digits > 0 && strcmp(at, hole + 2) == 0;
+}
+
+static bool fill(const char *pattern, int layer, char *out, size_t size) {
+    const char *hole = strstr(pattern, "%d");
+    int n = hole ? snprintf(out, size, "%.*s%d%s", (int)(hole - pattern), pattern, layer, hole + 2)
+                 : snprintf(out, size, "%s", pattern);
+    return n > 0 && (size_t)n < size;
+}
+
+bool tern_model_name_to_hf(const tern_arch *arch, const char *gguf_name, char *out, size_t size) {
+    int layer;
+    for (const tern_tensor_name *t = arch->tensors; t->gguf; t++)
+        if (t->hf && match(t->gguf, gguf_name, &layer)) return fill(t->hf, layer, out, size);
+    return false;
+}
+
+bool tern_model_name_to_gguf(const tern_arch *arch, const char *hf_name, char *out, size_t size) {
+    int layer;
+    for (const tern_tensor_name *t = arch->tensors; t->gguf; t++)
+        if (t->hf && match(t->hf, hf_name, &layer)) return fill(t->gguf, layer, out, size);
+    return false;
+}
+
+const tern_tensor *tern_model_tensor(const tern_file *file, const tern_arch *arch,
+                                     const char *gguf_name) {
+    char hf[128];
+    if (file->kind == TERN_FILE_GGUF) return tern_file_tensor(file, gguf_name);
+    return tern_model_name_to_hf(arch, gguf_name, hf, sizeof hf) ? tern_file_tensor(file, hf) : NULL;
+}
+
+// ---- Writing -----------------------------------------------------------------------------------
+
+tern_status tern_config_write_gguf(tern_gguf_writer *w, const char *arch_name,
+                                   const tern_config *c) {
+    char key[160];
+#define KEY(name) (snprintf(key, sizeof key, "%s.%s", arch_name, name), key)
+    for (size_t i = 0; i < sizeof int_fields / sizeof *int_fields; i++) {
+        int64_t value = *(const int64_t *)((const char *)c + int_fields[i].offset);
+        TERN_TRY(tern_gguf_put_int(w, KEY(int_fields[i].gguf), TERN_META_U32, value));
+    }
+    TERN_TRY(tern_gguf_put_int(w, KEY("attention.value_length"), TERN_META_U32, c->head_dim));
+    TERN_TRY(tern_gguf_put_f32(w, KEY("attention.layer_norm_rms_epsilon"), (float)c->rms_eps));
+    if (c->final_rms_eps != c->rms_eps)
+        TERN_TRY(tern_gguf_put_f32(w, KEY("final_norm_rms_epsilon"), (float)c->final_rms_eps));
+    TERN_TRY(tern_gguf_put_int(w, KEY("rope.dimension_count"), TERN_META_U32, c->rope.n_rot));
+    TERN_TRY(tern_gguf_put_f32(w, KEY("rope.freq_base"), c->rope.base));
+    TERN_TRY(tern_gguf_put_str(w, KEY("hidden_activation"),
+                               (tern_str){act_names[c->act], strlen(act_names[c->act])}));
+    if (c->rope.scaling == TERN_ROPE_LINEAR || c->rope.scaling == TERN_ROPE_YARN) {
+        bool yarn = c->rope.scaling == TERN_ROPE_YARN;
+        TERN_TRY(tern_gguf_put_str(w, KEY("rope.scaling.type"),
+                                   yarn ? TERN_STR("yarn") : TERN_STR("linear")));
+        TERN_TRY(tern_gguf_put_f32(w, KEY("rope.scaling.factor"), c->rope.factor));
+        TERN_TRY(tern_gguf_put_int(w, KEY("rope.scaling.original_context_length"), TERN_META_U32,
+                                   c->rope.n_context_orig));
+    }
+#undef KEY
+    return TERN_OK;
+}
+
+void tern_config_write_json(const tern_arch *arch, const tern_config *c, const char *dtype,
+                            bool packed_ternary, tern_strbuf *out) {
+    const char *class_name = arch->always_ternary ? "BitNetForCausalLM" : "LlamaForCausalLM";
+    tern_strbuf_printf(out, "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\",\n",
+                       class_name, arch->hf_types[0]);
+    for (size_t i = 0; i < sizeof int_fields / sizeof *int_fields; i++)
+        tern_strbuf_printf(out, "  \"%s\": %" PRId64 ",\n", int_fields[i].hf,
+                           *(const int64_t *)((const char *)c + int_fields[i].offset));
+    tern_strbuf_printf(out, "  \"rms_norm_eps\": %.9g,\n", c->rms_eps);
+    if (c->final_rms_eps != c->rms_eps)
+        tern_strbuf_printf(out, "  \"final_norm_eps\": %.9g,\n", c->final_rms_eps);
+    tern_strbuf_printf(out, "  \"hidden_act\": \"%s\",\n  \"rope_theta\": %.9g,\n", act_names[c->act],
+                       (double)c->rope.base);
+    if (c->rope.scaling == TERN_ROPE_LINEAR)
+        tern_strbuf_printf(out, "  \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": %.9g},\n",
+                           (double)c->rope.factor);
+    if (c->rope.scaling == TERN_ROPE_LLAMA3)
+        tern_strbuf_printf(out,
+                           "  \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": %.9g, "
+                           "\"low_freq_factor\": %.9g, \"high_freq_factor\": %.9g, "
+                           "\"original_max_position_embeddings\": %d},\n",
+                           (double)c->rope.factor, (double)c->rope.low_freq_factor,
+                           (double)c->rope.high_freq_factor, (int)c->rope.n_context_orig);
+    if (packed_ternary)
+        tern_strbuf_puts(out, "  \"quantization_config\": {\"quant_method\": \"bitnet\", "
+                              "\"linear_class\": \"autobitlinear\", "
+                              "\"quantization_mode\": \"offline\"},\n");
+    tern_strbuf_printf(out,
+                       "  \"attention_bias\": false,\n  \"tie_word_embeddings\": %s,\n"
+                       "  \"torch_dtype\": \"%s\"\n}\n",
+                       c->tied_head ? "true" : "false", dtype);
+}

@@ -1,0 +1,36 @@
+// Llama 1 to 3 and what copies it; also Falcon-E, which is a BitNet that calls itself llama: its
+// ternary tensors become BitLinears when the graph is lowered.
+#include "models/models.h"
+
+static tern_status build(tern_graph *g, const tern_config *c, tern_error *err) {
+    return tern_build_decoder(g, c, (tern_decoder_style){0}, err);
+}
+
+static const char *const gguf_names[] = {"llama", NULL};
+static const char *const hf_types[] = {"llama", "mistral", NULL};
+
+static const tern_tensor_name tensors[] = {
+    {"token_embd.weight", "model.embed_tokens.weight"},
+    {"output_norm.weight", "model.norm.weight"},
+    {"output.weight", "lm_head.weight"},
+    {"rope_freqs.weight", NULL}, // computed from config.json's rope parameters there
+    {"blk.%d.attn_norm.weight", "model.layers.%d.input_layernorm.weight"},
+    {"blk.%d.attn_q.weight", "model.layers.%d.self_attn.q_proj.weight"},
+    {"blk.%d.attn_k.weight", "model.layers.%d.self_attn.k_proj.weight"},
+    {"blk.%d.attn_v.weight", "model.layers.%d.self_attn.v_proj.weight"},
+    {"blk.%d.attn_output.weight", "model.layers.%d.self_attn.o_proj.weight"},
+    {"blk.%d.ffn_norm.weight", "model.layers.%d.post_attention_layernorm.weight"},
+    {"blk.%d.ffn_gate.weight", "model.layers.%d.mlp.gate_proj.weight"},
+    {"blk.%d.ffn_up.weight", "model.layers.%d.mlp.up_proj.weight"},
+    {"blk.%d.ffn_down.weight", "model.layers.%d.mlp.down_proj.weight"},
+    {NULL, NULL},
+};
+
+const tern_arch tern_arch_llama = {
+    .name = "llama",
+    .gguf_names = gguf_names,
+    .hf_types = hf_types,
+    .tensors = tensors,
+    .gguf_rope_neighbours = true,
+    .build = build,
+};

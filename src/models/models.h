@@ -1,0 +1,67 @@
+// Architectures: each turns a file's own config into a graph. One file each, one row in models.inc.
+//
+// A model file knows names and hyperparameters, and nothing of memory, kernels or tokens.
+#ifndef TERN_MODELS_MODELS_H
+#define TERN_MODELS_MODELS_H
+
+#include "formats/formats.h"
+#include "graph/graph.h"
+
+// Hyperparameters, as the file states them, in the field's usual names.
+typedef struct tern_config {
+    int64_t n_vocab, n_layers, n_embd, n_ff, n_heads, n_kv_heads, head_dim, n_context;
+    double rms_eps, final_rms_eps; // final: of the last norm; the same unless the file says so
+    tern_act_kind act;
+    tern_rope_attrs rope;
+    bool tied_head; // the output head is the embedding table
+} tern_config;
+
+// The same tensor in the two worlds: GGUF and Hugging Face; %d is the layer.
+typedef struct tern_tensor_name {
+    const char *gguf, *hf;
+} tern_tensor_name;
+
+typedef struct tern_arch {
+    const char *name;             // "bitnet", "llama"
+    const char *const *gguf_names; // general.architecture values, NULL-terminated; the first one is
+                                   // written by conversion
+    const char *const *hf_types;   // config.json model_type values
+    const tern_tensor_name *tensors; // ends with {NULL, NULL}
+    bool always_ternary;           // float weights are master weights: ternarized at load
+    // GGUF of this architecture stores the rows of q and k so that RoPE pairs are neighbours, Hugging
+    // Face so that they are halves of the head: conversion moves rows.
+    bool gguf_rope_neighbours;
+    tern_status (*build)(tern_graph *g, const tern_config *c, tern_error *err);
+} tern_arch;
+
+// The architecture of a file, its config checked for sense (no zero, no absurd size).
+tern_status tern_model_read(const tern_file *file, const tern_arch **arch, tern_config *config,
+                            tern_error *err);
+const tern_arch *const *tern_arch_list(size_t *n);
+// The tensor with this GGUF name, in either kind of file; NULL: not there.
+const tern_tensor *tern_model_tensor(const tern_file *file, const tern_arch *arch,
+                                     const char *gguf_name);
+// The Hugging Face name of a GGUF one and the reverse, into a buffer of `size`; false: unknown.
+bool tern_model_name_to_hf(const tern_arch *arch, const char *gguf_name, char *out, size_t size);
+bool tern_model_name_to_gguf(const tern_arch *arch, const char *hf_name, char *out, size_t size);
+
+// Writes the config as GGUF keys under the prefix `arch_name`, or reads them back: one table, used
+// by tern_model_read and by conversion.
+tern_status tern_config_write_gguf(tern_gguf_writer *w, const char *arch_name,
+                                   const tern_config *c);
+// config.json text for a Hugging Face folder; model_type and architectures by arch.
+void tern_config_write_json(const tern_arch *arch, const tern_config *c, const char *dtype,
+                            bool packed_ternary, tern_strbuf *out);
+
+// ---- Used by the architectures' files ----------------------------------------------------------
+
+// Both families are the same decoder with two differences: where sub-norms stand, and whether the
+// linears are BitLinears.
+typedef struct tern_decoder_style {
+    bool sub_norms; // a norm in front of the attention's output projection and of the down one
+    bool bitlinear;
+} tern_decoder_style;
+tern_status tern_build_decoder(tern_graph *g, const tern_config *c, tern_decoder_style style,
+                               tern_error *err);
+
+#endif
