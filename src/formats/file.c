@@ -1,0 +1,280 @@
+// Opening, closing and asking: what both containers have in common.
+#include "formats/file_private.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "base/alloc.h"
+
+// ---- Construction --------------------------------------------------------------------------------
+
+tern_status tern_file_new(tern_file **out, const char *path, tern_error *err) {
+    *out = NULL;
+    tern_file *file = tern_alloc(TERN_MEM_FILE, sizeof *file);
+    if (!file) return tern_fail_memory(err, sizeof *file);
+    file->priv = tern_alloc(TERN_MEM_FILE, sizeof *file->priv);
+    file->path = file->priv ? tern_pool_text(&file->priv->pool, (tern_str){path, strlen(path)})
+                            : NULL;
+    if (!file->path) {
+        tern_file_close(file);
+        return tern_fail_memory(err, sizeof *file->priv);
+    }
+    *out = file;
+    return TERN_OK;
+}
+
+void tern_file_close(tern_file *file) {
+    if (!file) return;
+    tern_json_free(&file->config);
+    tern_json_free(&file->tokenizer_config);
+    tern_json_free(&file->generation_config);
+    tern_free(file->tensors);
+    tern_free(file->metas);
+    struct tern_file_private *p = file->priv;
+    if (p) {
+        for (size_t i = 0; i < p->n_maps; i++) tern_mapping_close(&p->maps[i]);
+        tern_free(p->maps);
+        tern_name_index_free(&p->tensor_index);
+        tern_name_index_free(&p->meta_index);
+        tern_pool_free(&p->pool);
+        tern_free(p);
+    }
+    tern_free(file);
+}
+
+tern_status tern_file_map(tern_file *file, const char *path, bool missing_ok, tern_mapping *out,
+                          tern_error *err) {
+    struct tern_file_private *p = file->priv;
+    if (tern_array_reserve(TERN_MEM_FILE, &p->maps, &p->maps_capacity, p->n_maps, 1) != 0)
+        return tern_fail_memory(err, (p->n_maps + 1) * sizeof *p->maps);
+    TERN_TRY(tern_mapping_open(out, path, missing_ok, err));
+    if (out->bytes) p->maps[p->n_maps++] = *out;
+    return TERN_OK;
+}
+
+tern_tensor *tern_file_add_tensor(tern_file *file, tern_error *err) {
+    if (tern_array_reserve(TERN_MEM_FILE, &file->tensors, &file->priv->tensors_capacity,
+                           file->n_tensors, 1) != 0) {
+        tern_fail_memory(err, (file->n_tensors + 1) * sizeof *file->tensors);
+        return NULL;
+    }
+    tern_tensor *t = &file->tensors[file->n_tensors++];
+    *t = (tern_tensor){.ne = {1, 1, 1, 1}};
+    return t;
+}
+
+tern_status tern_file_index_tensors(tern_file *file, tern_error *err) {
+    file->tensor_bytes = 0;
+    for (size_t i = 0; i < file->n_tensors; i++) // cannot overflow: all lie in mapped files
+        file->tensor_bytes += file->tensors[i].bytes;
+    return tern_name_index_build(&file->priv->tensor_index, file->tensors, file->n_tensors,
+                                 sizeof *file->tensors, "tensor", err);
+}
+
+static int by_address(const void *a, const void *b) {
+    const tern_tensor *x = *(const tern_tensor *const *)a, *y = *(const tern_tensor *const *)b;
+    if (x->data != y->data) return (uintptr_t)x->data < (uintptr_t)y->data ? -1 : 1;
+    return x < y ? -1 : x > y;
+}
+
+static tern_status check_in_order(const tern_tensor *const *sorted, size_t n, const uint8_t *data,
+                                  uint64_t n_data, bool gapless, tern_error *err) {
+    const uint8_t *end = data; // of the tensor before
+    for (size_t i = 0; i < n; i++) {
+        const uint8_t *begin = sorted[i]->data;
+        if (begin < end)
+            return tern_fail(err, TERN_ERR_FORMAT, "tensor '%s' overlaps '%s'", sorted[i]->name,
+                             i ? sorted[i - 1]->name : "the header");
+        if (gapless && begin != end)
+            return tern_fail(err, TERN_ERR_FORMAT, "%llu bytes in front of tensor '%s' are nobody's",
+                             (unsigned long long)(begin - end), sorted[i]->name);
+        end = begin + sorted[i]->bytes;
+    }
+    if (gapless && end != data + n_data)
+        return tern_fail(err, TERN_ERR_FORMAT, "%llu bytes behind the last tensor are nobody's",
+                         (unsigned long long)(data + n_data - end));
+    return TERN_OK;
+}
+
+tern_status tern_file_check_layout(tern_file *file, size_t first, const uint8_t *data,
+                                   uint64_t n_data, bool gapless, tern_error *err) {
+    size_t n = file->n_tensors - first;
+    const tern_tensor **sorted = tern_alloc_array(TERN_MEM_MISC, n, sizeof *sorted);
+    if (!sorted) return tern_fail_memory(err, n * sizeof *sorted);
+    bool in_order = true; // as nearly all files are
+    for (size_t i = 0; i < n; i++) {
+        sorted[i] = &file->tensors[first + i];
+        if (i > 0 && by_address(&sorted[i - 1], &sorted[i]) > 0) in_order = false;
+    }
+    if (!in_order) qsort(sorted, n, sizeof *sorted, by_address);
+    tern_status status = check_in_order(sorted, n, data, n_data, gapless, err);
+    tern_free(sorted);
+    return status;
+}
+
+// ---- Opening by path -----------------------------------------------------------------------------
+
+static bool ends_with(const char *text, const char *end) {
+    size_t n = strlen(text), n_end = strlen(end);
+    return n >= n_end && !strcmp(text + n - n_end, end);
+}
+
+// "a/b.safetensors" opens the folder "a" and names "b.safetensors".
+static tern_status open_folder_of(tern_file *file, const char *path, tern_error *err) {
+    const char *slash = strrchr(path, '/');
+    size_t n_folder = slash ? (size_t)(slash - path) : 0;
+    tern_str folder = n_folder ? (tern_str){path, n_folder} : slash ? TERN_STR("/") : TERN_STR(".");
+    char *copy = tern_strndup(TERN_MEM_MISC, folder.ptr, folder.len);
+    if (!copy) return tern_fail_memory(err, folder.len + 1);
+    const char *name = slash ? slash + 1 : path;
+    if (ends_with(name, ".index.json")) name = NULL;
+    tern_status status = tern_hf_open_folder(file, copy, name, err);
+    tern_free(copy);
+    return status;
+}
+
+static tern_status open_any(tern_file *file, const char *path, tern_error *err) {
+    struct stat st;
+    if (stat(path, &st) != 0)
+        return tern_fail(err, TERN_ERR_IO, "%s: cannot be opened: %s", path, strerror(errno));
+    if (S_ISDIR(st.st_mode)) return tern_hf_open_folder(file, path, NULL, err);
+    if (ends_with(path, ".safetensors") || ends_with(path, ".safetensors.index.json"))
+        return open_folder_of(file, path, err);
+    return tern_gguf_open_files(file, path, err);
+}
+
+tern_status tern_file_open(tern_file **out, const char *path, tern_error *err) {
+    tern_file *file;
+    *out = NULL;
+    TERN_TRY(tern_file_new(&file, path, err));
+    tern_status status = open_any(file, path, err);
+    if (status == TERN_OK) *out = file;
+    else tern_file_close(file);
+    return status;
+}
+
+// ---- Look-up -------------------------------------------------------------------------------------
+
+const tern_tensor *tern_file_tensor(const tern_file *file, const char *name) {
+    int64_t i = tern_name_index_find(&file->priv->tensor_index, file->tensors,
+                                     sizeof *file->tensors, name);
+    return i < 0 ? NULL : &file->tensors[i];
+}
+
+const tern_meta *tern_file_meta(const tern_file *file, const char *key) {
+    int64_t i = tern_name_index_find(&file->priv->meta_index, file->metas, sizeof *file->metas,
+                                     key);
+    return i < 0 ? NULL : &file->metas[i];
+}
+
+typedef struct number {
+    enum { NOT_A_NUMBER, IS_INT, IS_FLOAT, IS_BOOL } kind;
+    int64_t i;
+    double f;
+} number;
+
+static number read_number(tern_meta_type type, const uint8_t *p) {
+    union {
+        uint8_t u8; int8_t i8; uint16_t u16; int16_t i16; uint32_t u32; int32_t i32;
+        uint64_t u64; int64_t i64; float f32; double f64;
+    } v = {0};
+    size_t bytes = tern_meta_type_bytes(type);
+    if (bytes == 0) return (number){.kind = NOT_A_NUMBER};
+    memcpy(&v, p, bytes);
+    int64_t i = 0;
+    switch (type) {
+    case TERN_META_U8: i = v.u8; break;
+    case TERN_META_I8: i = v.i8; break;
+    case TERN_META_U16: i = v.u16; break;
+    case TERN_META_I16: i = v.i16; break;
+    case TERN_META_U32: i = v.u32; break;
+    case TERN_META_I32: i = v.i32; break;
+    case TERN_META_I64: i = v.i64; break;
+    case TERN_META_BOOL: return (number){IS_BOOL, v.u8 != 0, v.u8 != 0};
+    case TERN_META_F32: return (number){IS_FLOAT, 0, v.f32};
+    case TERN_META_F64: return (number){IS_FLOAT, 0, v.f64};
+    case TERN_META_U64:
+        if (v.u64 > INT64_MAX) return (number){IS_FLOAT, 0, (double)v.u64};
+        i = v.i64;
+        break;
+    default: return (number){.kind = NOT_A_NUMBER};
+    }
+    return (number){IS_INT, i, (double)i};
+}
+
+static number meta_number(const tern_file *file, const char *key) {
+    const tern_meta *m = tern_file_meta(file, key);
+    return m ? read_number(m->type, m->data) : (number){.kind = NOT_A_NUMBER};
+}
+
+bool tern_file_meta_int(const tern_file *file, const char *key, int64_t *value) {
+    number v = meta_number(file, key);
+    if (v.kind == IS_INT) *value = v.i;
+    return v.kind == IS_INT;
+}
+
+bool tern_file_meta_float(const tern_file *file, const char *key, double *value) {
+    number v = meta_number(file, key);
+    bool ok = v.kind == IS_INT || v.kind == IS_FLOAT;
+    if (ok) *value = v.f;
+    return ok;
+}
+
+bool tern_file_meta_bool(const tern_file *file, const char *key, bool *value) {
+    number v = meta_number(file, key);
+    if (v.kind == IS_BOOL) *value = v.i != 0;
+    return v.kind == IS_BOOL;
+}
+
+bool tern_file_meta_str(const tern_file *file, const char *key, tern_str *value) {
+    const tern_meta *m = tern_file_meta(file, key);
+    if (!m || m->type != TERN_META_STRING) return false;
+    *value = (tern_str){m->data, (size_t)m->n};
+    return true;
+}
+
+bool tern_meta_element(const tern_meta *meta, uint64_t i, double *value) {
+    if (meta->type != TERN_META_ARRAY || i >= meta->n) return false;
+    size_t bytes = tern_meta_type_bytes(meta->element_type);
+    if (bytes == 0) return false; // strings
+    number v = read_number(meta->element_type, (const uint8_t *)meta->data + i * bytes);
+    *value = v.f;
+    return v.kind != NOT_A_NUMBER;
+}
+
+// ---- Pages ---------------------------------------------------------------------------------------
+
+// The whole pages of [data, data + bytes) that lie in one of the file's mappings; copies on the
+// heap must never be dropped, since nothing would bring them back.
+static bool mapped_pages(const tern_file *file, const void *data, uint64_t bytes, void **begin,
+                         size_t *length) {
+    const uint8_t *p = data;
+    for (size_t i = 0; i < file->priv->n_maps; i++) {
+        const tern_mapping *m = &file->priv->maps[i];
+        if (p < m->bytes || p >= m->bytes + m->n || bytes > m->n - (uint64_t)(p - m->bytes))
+            continue;
+        uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+        uintptr_t first = ((uintptr_t)p + page - 1) & ~(page - 1);
+        uintptr_t last = ((uintptr_t)p + (uintptr_t)bytes) & ~(page - 1);
+        *begin = (void *)first;
+        *length = last > first ? last - first : 0;
+        return *length > 0;
+    }
+    return false;
+}
+
+void tern_file_drop_pages(const tern_file *file, const void *data, uint64_t bytes) {
+    void *begin;
+    size_t length;
+    if (mapped_pages(file, data, bytes, &begin, &length)) madvise(begin, length, MADV_DONTNEED);
+}
+
+void tern_file_will_need(const tern_file *file, const void *data, uint64_t bytes) {
+    void *begin;
+    size_t length;
+    if (mapped_pages(file, data, bytes, &begin, &length)) madvise(begin, length, MADV_WILLNEED);
+}

@@ -1,0 +1,374 @@
+// Reading GGUF, versions 2 and 3 (little-endian).
+//
+//     "GGUF"  u32 version  u64 n_tensors  u64 n_kv
+//     n_kv      times: string key, u32 type, value
+//     n_tensors times: string name, u32 n_dims, u64 ne[n_dims], u32 type, u64 offset
+//     padding to `general.alignment` (32 when the key is not there)
+//     tensor data; each offset counts from here and is a multiple of the alignment
+//
+// A string is a u64 length and its bytes. An array is u32 element type, u64 count, elements. Counts
+// are compared with the bytes that are left before anything is allocated for them, so that memory
+// is at most a small multiple of the file's size.
+#include "formats/file_private.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include "base/alloc.h"
+
+#define TENSOR_NAME_MAX 255
+#define KEY_MAX         65535 // the specification's own limit
+#define I2_S_TAIL       32    // behind the codes; the scale is the first float
+
+// A metadata entry takes at least: key length and one byte of key, type, one byte of value.
+#define KV_BYTES_MIN     (8 + 1 + 4 + 1)
+// A tensor: name length and one byte, n_dims, type, offset.
+#define TENSOR_BYTES_MIN (8 + 1 + 4 + 4 + 8)
+
+typedef struct reader {
+    const uint8_t *begin, *at, *end;
+    tern_file *file;
+    tern_error *err;
+} reader;
+
+static uint64_t left(const reader *r) { return (uint64_t)(r->end - r->at); }
+
+static tern_status cut_off(reader *r, const char *what) {
+    return tern_fail(r->err, TERN_ERR_FORMAT, "the file ends at byte %llu, inside %s",
+                     (unsigned long long)(r->end - r->begin), what);
+}
+
+static tern_status read_bytes(reader *r, void *to, size_t n, const char *what) {
+    if (left(r) < n) return cut_off(r, what);
+    memcpy(to, r->at, n);
+    r->at += n;
+    return TERN_OK;
+}
+
+static tern_status read_string(reader *r, tern_str *out, const char *what) {
+    uint64_t n = 0;
+    TERN_TRY(read_bytes(r, &n, sizeof n, what));
+    if (n > left(r))
+        return tern_fail(r->err, TERN_ERR_FORMAT,
+                         "%s at byte %llu is said to be %llu bytes long; the file has %llu more",
+                         what, (unsigned long long)(r->at - r->begin), (unsigned long long)n,
+                         (unsigned long long)left(r));
+    *out = (tern_str){(const char *)r->at, (size_t)n};
+    r->at += n;
+    return TERN_OK;
+}
+
+// A name: a terminated copy, since C strings are what callers compare it with.
+static tern_status read_name(reader *r, const char **out, size_t n_max, const char *what) {
+    tern_str s;
+    TERN_TRY(read_string(r, &s, what));
+    if (s.len == 0 || s.len > n_max || memchr(s.ptr, 0, s.len))
+        return tern_fail(r->err, TERN_ERR_FORMAT,
+                         "%s in front of byte %llu has %zu bytes (1 to %zu, none of them 0, are "
+                         "allowed)",
+                         what, (unsigned long long)(r->at - r->begin), s.len, n_max);
+    *out = tern_pool_text(&r->file->priv->pool, s);
+    return *out ? TERN_OK : tern_fail_memory(r->err, s.len + 1);
+}
+
+// ---- Metadata ------------------------------------------------------------------------------------
+
+size_t tern_meta_type_bytes(tern_meta_type type) {
+    switch (type) {
+    case TERN_META_U8: case TERN_META_I8: case TERN_META_BOOL: return 1;
+    case TERN_META_U16: case TERN_META_I16: return 2;
+    case TERN_META_U32: case TERN_META_I32: case TERN_META_F32: return 4;
+    case TERN_META_U64: case TERN_META_I64: case TERN_META_F64: return 8;
+    case TERN_META_STRING: case TERN_META_ARRAY: break;
+    }
+    return 0;
+}
+
+static tern_status read_string_array(reader *r, tern_meta *m) {
+    tern_str *strings = NULL;
+    if (m->n > left(r) / 8) return cut_off(r, m->key); // each has at least its length
+    strings = tern_pool_take(&r->file->priv->pool, (size_t)m->n * sizeof *strings);
+    if (!strings) return tern_fail_memory(r->err, (size_t)m->n * sizeof *strings);
+    m->strings = strings;
+    for (uint64_t i = 0; i < m->n; i++) TERN_TRY(read_string(r, &strings[i], m->key));
+    return TERN_OK;
+}
+
+static tern_status read_array(reader *r, tern_meta *m) {
+    uint32_t type = 0;
+    TERN_TRY(read_bytes(r, &type, sizeof type, m->key));
+    TERN_TRY(read_bytes(r, &m->n, sizeof m->n, m->key));
+    m->element_type = (tern_meta_type)type;
+    m->data = r->at;
+    if (type == TERN_META_STRING) return read_string_array(r, m);
+    if (type == TERN_META_ARRAY)
+        return tern_fail(r->err, TERN_ERR_UNSUPPORTED, "metadata '%s' is an array of arrays",
+                         m->key);
+    size_t bytes = tern_meta_type_bytes(m->element_type);
+    if (bytes == 0)
+        return tern_fail(r->err, TERN_ERR_FORMAT, "metadata '%s' is an array of the unknown type %u",
+                         m->key, type);
+    if (m->n > left(r) / bytes) return cut_off(r, m->key);
+    r->at += m->n * bytes;
+    return TERN_OK;
+}
+
+static tern_status read_meta(reader *r, tern_meta *m) {
+    uint32_t type = 0;
+    TERN_TRY(read_name(r, &m->key, KEY_MAX, "a metadata key"));
+    TERN_TRY(read_bytes(r, &type, sizeof type, m->key));
+    m->type = (tern_meta_type)type;
+    m->n = 1;
+    if (type == TERN_META_ARRAY) return read_array(r, m);
+    if (type == TERN_META_STRING) {
+        tern_str s;
+        TERN_TRY(read_string(r, &s, m->key));
+        m->data = s.ptr;
+        m->n = s.len;
+        return TERN_OK;
+    }
+    size_t bytes = tern_meta_type_bytes(m->type);
+    if (bytes == 0)
+        return tern_fail(r->err, TERN_ERR_FORMAT, "metadata '%s' has the unknown type %u", m->key,
+                         type);
+    if (left(r) < bytes) return cut_off(r, m->key);
+    m->data = r->at;
+    r->at += bytes;
+    return TERN_OK;
+}
+
+static tern_status read_metas(reader *r, uint64_t n_kv) {
+    tern_file *f = r->file;
+    if (n_kv > left(r) / KV_BYTES_MIN)
+        return tern_fail(r->err, TERN_ERR_FORMAT,
+                         "%llu metadata entries do not fit into the %llu bytes of the file",
+                         (unsigned long long)n_kv, (unsigned long long)(r->end - r->begin));
+    f->metas = tern_alloc_array(TERN_MEM_FILE, (size_t)n_kv, sizeof *f->metas);
+    if (!f->metas) return tern_fail_memory(r->err, (size_t)n_kv * sizeof *f->metas);
+    for (uint64_t i = 0; i < n_kv; i++) {
+        TERN_TRY(read_meta(r, &f->metas[i]));
+        f->n_metas++;
+    }
+    return tern_name_index_build(&f->priv->meta_index, f->metas, f->n_metas, sizeof *f->metas,
+                                 "metadata key", r->err);
+}
+
+static int64_t int_or(const tern_file *file, const char *key, int64_t otherwise) {
+    int64_t value;
+    return tern_file_meta_int(file, key, &value) ? value : otherwise;
+}
+
+// ---- Tensors -------------------------------------------------------------------------------------
+
+static tern_status unknown_type(reader *r, const tern_tensor *t, uint32_t id) {
+    static const struct { uint32_t id; const char *name; } known[] = {
+        {3, "Q4_1"}, {6, "Q5_0"}, {7, "Q5_1"}, {10, "Q2_K"}, {11, "Q3_K"}, {15, "Q8_K"},
+        {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"}, {19, "IQ1_S"}, {20, "IQ4_NL"},
+        {21, "IQ3_S"}, {22, "IQ2_S"}, {23, "IQ4_XS"}, {25, "I16"}, {29, "IQ1_M"},
+        {38, "bitnet.cpp's TL1"}, {39, "MXFP4 or bitnet.cpp's TL2"}, {134, "ik_llama.cpp's IQ1_BN"},
+        {135, "ik_llama.cpp's IQ2_BN"}, {335, "ik_llama.cpp's IQ2_BN_R4"},
+    };
+    const char *name = "unknown";
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (known[i].id == id) name = known[i].name;
+    return tern_fail(r->err, TERN_ERR_UNSUPPORTED,
+                     "tensor '%s' has element type %u (%s), which cannot be read", t->name, id,
+                     name);
+}
+
+static tern_status read_shape(reader *r, tern_tensor *t, uint64_t *n_elements) {
+    uint32_t n_dims = 0;
+    TERN_TRY(read_bytes(r, &n_dims, sizeof n_dims, t->name));
+    if (n_dims > 4)
+        return tern_fail(r->err, TERN_ERR_FORMAT, "tensor '%s' has %u dimensions; at most 4 are "
+                         "possible", t->name, n_dims);
+    t->n_dims = (int)n_dims;
+    *n_elements = 1;
+    for (uint32_t i = 0; i < n_dims; i++) {
+        TERN_TRY(read_bytes(r, &t->ne[i], sizeof t->ne[i], t->name));
+        if (t->ne[i] == 0 || __builtin_mul_overflow(*n_elements, t->ne[i], n_elements) ||
+            *n_elements > INT64_MAX)
+            return tern_fail(r->err, TERN_ERR_FORMAT,
+                             "tensor '%s' has an impossible dimension %u: %llu", t->name, i,
+                             (unsigned long long)t->ne[i]);
+    }
+    return TERN_OK;
+}
+
+static tern_status read_tensor(reader *r, tern_tensor *t, uint64_t *offset) {
+    uint64_t n_elements = 0;
+    uint32_t type = 0;
+    TERN_TRY(read_name(r, &t->name, TENSOR_NAME_MAX, "a tensor name"));
+    TERN_TRY(read_shape(r, t, &n_elements));
+    TERN_TRY(read_bytes(r, &type, sizeof type, t->name));
+    TERN_TRY(read_bytes(r, offset, sizeof *offset, t->name));
+    if (!tern_dtype_from_ggml_id(type, &t->type)) return unknown_type(r, t, type);
+    if (!tern_dtype_bytes(t->type, n_elements, t->ne[0], &t->bytes))
+        return tern_fail(r->err, TERN_ERR_FORMAT,
+                         "tensor '%s': rows of %llu elements are not whole blocks of %zu (%s)",
+                         t->name, (unsigned long long)t->ne[0], tern_dtype_block_n(t->type),
+                         tern_dtype_name(t->type));
+    return TERN_OK;
+}
+
+static tern_status place_tensor(reader *r, tern_tensor *t, uint64_t offset, uint64_t data_at,
+                                uint64_t alignment) {
+    uint64_t n_data = (uint64_t)(r->end - r->begin) - data_at;
+    if (offset % alignment)
+        return tern_fail(r->err, TERN_ERR_FORMAT, "tensor '%s' begins at %llu, not at a multiple "
+                         "of %llu", t->name, (unsigned long long)offset,
+                         (unsigned long long)alignment);
+    if (offset > n_data || t->bytes > n_data - offset)
+        return tern_fail(r->err, TERN_ERR_FORMAT,
+                         "tensor '%s' leaves the file: %llu bytes at %llu of %llu (is the file "
+                         "cut off?)",
+                         t->name, (unsigned long long)t->bytes, (unsigned long long)offset,
+                         (unsigned long long)n_data);
+    const uint8_t *data = r->begin + data_at + offset;
+    t->data = data;
+    if (t->type == TERN_DTYPE_I2_S) {
+        memcpy(&t->scale, data + t->bytes - I2_S_TAIL, sizeof t->scale);
+        if (!isfinite(t->scale))
+            return tern_fail(r->err, TERN_ERR_FORMAT, "the scale of tensor '%s' is not a finite "
+                             "number", t->name);
+    }
+    return TERN_OK;
+}
+
+static tern_status read_tensors(reader *r, uint64_t n_tensors, int shard, uint64_t alignment) {
+    tern_file *f = r->file;
+    size_t first = f->n_tensors;
+    if (n_tensors > left(r) / TENSOR_BYTES_MIN)
+        return tern_fail(r->err, TERN_ERR_FORMAT, "%llu tensors do not fit into the %llu bytes of "
+                         "the file", (unsigned long long)n_tensors,
+                         (unsigned long long)(r->end - r->begin));
+    uint64_t *offsets = tern_alloc_array(TERN_MEM_MISC, (size_t)n_tensors, sizeof *offsets);
+    if (!offsets) return tern_fail_memory(r->err, (size_t)n_tensors * sizeof *offsets);
+    tern_status status = TERN_OK;
+    for (uint64_t i = 0; i < n_tensors; i++) {
+        tern_tensor *t = tern_file_add_tensor(f, r->err);
+        if (!t) TERN_TRY_GOTO(TERN_ERR_MEMORY);
+        t->shard = shard;
+        TERN_TRY_GOTO(read_tensor(r, t, &offsets[i]));
+    }
+    uint64_t data_at = (uint64_t)(r->at - r->begin) + alignment - 1;
+    data_at -= data_at % alignment;
+    uint64_t n = (uint64_t)(r->end - r->begin);
+    if (data_at > n) data_at = n; // no data: an error only if there are tensors
+    for (uint64_t i = 0; i < n_tensors; i++)
+        TERN_TRY_GOTO(place_tensor(r, &f->tensors[first + i], offsets[i], data_at, alignment));
+    status = tern_file_check_layout(f, first, r->begin + data_at, n - data_at, false, r->err);
+fail:
+    tern_free(offsets);
+    return status;
+}
+
+// ---- Files ---------------------------------------------------------------------------------------
+
+static tern_status read_header(reader *r, uint64_t *n_tensors, uint64_t *n_kv) {
+    uint32_t magic = 0, version = 0;
+    TERN_TRY(read_bytes(r, &magic, sizeof magic, "the header"));
+    if (memcmp(&magic, "GGUF", 4) != 0)
+        return tern_fail(r->err, TERN_ERR_FORMAT, "neither a GGUF file (it begins otherwise) nor a "
+                         "Hugging Face folder");
+    TERN_TRY(read_bytes(r, &version, sizeof version, "the header"));
+    if (version == 2u << 24 || version == 3u << 24)
+        return tern_fail(r->err, TERN_ERR_UNSUPPORTED, "a big-endian GGUF file");
+    if (version != 2 && version != 3)
+        return tern_fail(r->err, TERN_ERR_UNSUPPORTED, "GGUF version %u (2 and 3 can be read)",
+                         version);
+    TERN_TRY(read_bytes(r, n_tensors, sizeof *n_tensors, "the header"));
+    return read_bytes(r, n_kv, sizeof *n_kv, "the header");
+}
+
+// `keys` is the file whose metadata this is: the real one for shard 0, a passing one for others.
+static tern_status parse_with(tern_file *file, tern_file *keys, int shard, const uint8_t *bytes,
+                              uint64_t n, tern_gguf_split *split, tern_error *err) {
+    reader r = {bytes, bytes, bytes + n, keys, err};
+    uint64_t n_tensors = 0, n_kv = 0;
+    TERN_TRY(read_header(&r, &n_tensors, &n_kv));
+    TERN_TRY(read_metas(&r, n_kv));
+    *split = (tern_gguf_split){
+        .no = int_or(keys, "split.no", -1),
+        .count = int_or(keys, "split.count", -1),
+        .n_tensors = int_or(keys, "split.tensors.count", -1),
+    };
+    // Kernels read the data where it is mapped and want it at multiples of 32.
+    int64_t alignment = int_or(keys, "general.alignment", 32);
+    if (alignment < 32 || alignment > 1 << 20 || (alignment & (alignment - 1)))
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "general.alignment is %lld (a power of two "
+                         "between 32 and 1048576 can be read)", (long long)alignment);
+    r.file = file;
+    return read_tensors(&r, n_tensors, shard, (uint64_t)alignment);
+}
+
+tern_status tern_gguf_parse(tern_file *file, int shard, const uint8_t *bytes, uint64_t n,
+                            tern_gguf_split *split, tern_error *err) {
+    file->kind = TERN_FILE_GGUF;
+    if (shard == 0) return parse_with(file, file, shard, bytes, n, split, err);
+    tern_file *passing;
+    TERN_TRY(tern_file_new(&passing, "", err));
+    tern_status status = parse_with(file, passing, shard, bytes, n, split, err);
+    tern_file_close(passing);
+    return status;
+}
+
+static tern_status open_part(tern_file *file, int shard, const char *path, tern_gguf_split *split,
+                             tern_error *err) {
+    tern_mapping m;
+    TERN_TRY(tern_file_map(file, path, false, &m, err));
+    tern_status status = tern_gguf_parse(file, shard, m.bytes, m.n, split, err);
+    return status == TERN_OK ? status : tern_fail_prefix(err, status, path);
+}
+
+// "x-00001-of-00003.gguf" -> "x-00002-of-00003.gguf" in place; false: not such a name.
+static bool name_part(char *path, int64_t from, int64_t to, int64_t count) {
+    char old[40], fresh[40];
+    int n = snprintf(old, sizeof old, "-%05d-of-%05d.gguf", (int)from + 1, (int)count);
+    snprintf(fresh, sizeof fresh, "-%05d-of-%05d.gguf", (int)to + 1, (int)count);
+    size_t length = strlen(path);
+    if (length <= (size_t)n || strcmp(path + length - n, old) != 0) return false;
+    memcpy(path + length - n, fresh, (size_t)n); // five digits hold every u16: the same length
+    return true;
+}
+
+static tern_status open_other_parts(tern_file *file, char *path, const tern_gguf_split *first,
+                                    tern_error *err) {
+    for (int i = 1; i < first->count; i++) {
+        tern_gguf_split s;
+        name_part(path, i - 1, i, first->count);
+        TERN_TRY(open_part(file, i, path, &s, err));
+        if (s.no != i || s.count != first->count)
+            return tern_fail(err, TERN_ERR_FORMAT, "%s: says that it is part %lld of %lld, not %d "
+                             "of %lld (counted from 0)", path, (long long)s.no, (long long)s.count,
+                             i, (long long)first->count);
+    }
+    if (first->n_tensors >= 0 && (uint64_t)first->n_tensors != file->n_tensors)
+        return tern_fail(err, TERN_ERR_FORMAT, "%s: the set of %lld files has %zu tensors; "
+                         "split.tensors.count is %lld", file->path, (long long)first->count,
+                         file->n_tensors, (long long)first->n_tensors);
+    return TERN_OK;
+}
+
+tern_status tern_gguf_open_files(tern_file *file, const char *path, tern_error *err) {
+    tern_gguf_split split;
+    tern_status status = TERN_OK;
+    TERN_TRY(open_part(file, 0, path, &split, err));
+    if (split.count > 1) {
+        char *part = tern_strdup(TERN_MEM_MISC, path);
+        if (!part) return tern_fail_memory(err, strlen(path) + 1);
+        if (split.count > 65535 || split.no < 0 || split.no >= split.count ||
+            !name_part(part, split.no, 0, split.count))
+            status = tern_fail(err, TERN_ERR_FORMAT, "%s: part %lld of %lld by its metadata, but "
+                               "not by its name (…-00001-of-000NN.gguf)", path,
+                               (long long)split.no + 1, (long long)split.count);
+        else if (split.no != 0)
+            status = tern_fail(err, TERN_ERR_ARGUMENT, "%s: part %lld of a set; open its first "
+                               "file, %s", path, (long long)split.no + 1, part);
+        else status = open_other_parts(file, part, &split, err);
+        tern_free(part);
+        TERN_TRY(status);
+    }
+    status = tern_file_index_tensors(file, err);
+    return status == TERN_OK ? status : tern_fail_prefix(err, status, path);
+}

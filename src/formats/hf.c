@@ -1,0 +1,241 @@
+// Hugging Face folders: the JSON files, the shards, and BitNet's packed weights.
+#include "formats/file_private.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "base/half.h"
+
+#define CONFIG_BYTES_MAX ((uint64_t)64 << 20) // tokenizer_config.json lists every added token
+#define SINGLE "model.safetensors"
+#define INDEX  "model.safetensors.index.json"
+
+// "folder/name" in the file's pool.
+static tern_status join(tern_file *file, const char *folder, tern_str name, char **out,
+                        tern_error *err) {
+    size_t n = strlen(folder);
+    *out = tern_pool_take(&file->priv->pool, n + name.len + 2);
+    if (!*out) return tern_fail_memory(err, n + name.len + 2);
+    memcpy(*out, folder, n);
+    if (n && folder[n - 1] != '/') (*out)[n++] = '/';
+    memcpy(*out + n, name.ptr, name.len);
+    return TERN_OK;
+}
+
+static tern_status map_text(tern_file *file, const char *folder, const char *name, tern_str *out,
+                            tern_error *err) {
+    char *path;
+    tern_mapping m;
+    *out = (tern_str){NULL, 0};
+    TERN_TRY(join(file, folder, (tern_str){name, strlen(name)}, &path, err));
+    TERN_TRY(tern_file_map(file, path, true, &m, err));
+    *out = (tern_str){(const char *)m.bytes, (size_t)m.n};
+    return TERN_OK;
+}
+
+static tern_status map_json(tern_file *file, const char *folder, const char *name,
+                            tern_json_doc *doc, tern_error *err) {
+    tern_str text;
+    TERN_TRY(map_text(file, folder, name, &text, err));
+    if (!text.ptr) return TERN_OK;
+    tern_status status =
+        text.len > CONFIG_BYTES_MAX
+            ? tern_fail(err, TERN_ERR_FORMAT, "%zu bytes; at most %llu are read", text.len,
+                        (unsigned long long)CONFIG_BYTES_MAX)
+            : tern_json_parse(doc, text.ptr, text.len, err);
+    if (status == TERN_OK) return status;
+    tern_json_free(doc);
+    tern_fail_prefix(err, status, name);
+    return tern_fail_prefix(err, status, folder);
+}
+
+// ---- Shards --------------------------------------------------------------------------------------
+
+static tern_status open_shard(tern_file *file, const char *folder, tern_str name, int shard,
+                              tern_error *err) {
+    char *path;
+    tern_mapping m;
+    TERN_TRY(join(file, folder, name, &path, err));
+    TERN_TRY(tern_file_map(file, path, false, &m, err));
+    tern_status status = tern_safetensors_parse(file, shard, m.bytes, m.n, err);
+    return status == TERN_OK ? status : tern_fail_prefix(err, status, path);
+}
+
+// Links inside the folder may lead anywhere (the hub's cache is made of them), but the index, which
+// came with the model, may not.
+static bool stays_inside(tern_str name) {
+    if (name.len == 0 || name.len > 255 || name.ptr[0] == '/' || memchr(name.ptr, 0, name.len))
+        return false;
+    for (size_t i = 0; i + 1 < name.len; i++)
+        if (name.ptr[i] == '.' && name.ptr[i + 1] == '.') return false;
+    return true;
+}
+
+// The shards of a weight map, in order of appearance, each once.
+typedef struct shard_list {
+    const char **names;
+    size_t n, capacity;
+} shard_list;
+
+static tern_status add_shard(tern_file *file, shard_list *list, tern_str name, tern_error *err) {
+    for (size_t i = list->n; i-- > 0;) // neighbours in the map are mostly in the same shard
+        if (tern_str_is(name, list->names[i])) return TERN_OK;
+    if (!stays_inside(name))
+        return tern_fail(err, TERN_ERR_FORMAT, "weight_map names a file outside of the folder");
+    if (list->n >= 4096) return tern_fail(err, TERN_ERR_FORMAT, "weight_map names over 4096 files");
+    if (tern_array_reserve(TERN_MEM_MISC, &list->names, &list->capacity, list->n, 1) != 0)
+        return tern_fail_memory(err, (list->n + 1) * sizeof *list->names);
+    list->names[list->n] = tern_pool_text(&file->priv->pool, name);
+    if (!list->names[list->n]) return tern_fail_memory(err, name.len + 1);
+    list->n++;
+    return TERN_OK;
+}
+
+static tern_status list_shards(tern_file *file, const tern_json_doc *doc, shard_list *list,
+                               tern_error *err) {
+    const tern_json *map = tern_json_get(doc, tern_json_root(doc), "weight_map");
+    if (!tern_json_is(map, TERN_JSON_OBJECT))
+        return tern_fail(err, TERN_ERR_FORMAT, "no weight_map");
+    for (const tern_json *k = tern_json_first(doc, map); k; k = tern_json_next(doc, map, k))
+        TERN_TRY(add_shard(file, list, tern_json_str(tern_json_value_of(doc, k)), err));
+    return TERN_OK;
+}
+
+// Every tensor that the index promises must be in the shard that it says.
+static tern_status check_promises(const tern_file *file, const tern_json_doc *doc,
+                                  const shard_list *list, tern_error *err) {
+    const tern_json *map = tern_json_get(doc, tern_json_root(doc), "weight_map");
+    for (const tern_json *k = tern_json_first(doc, map); k; k = tern_json_next(doc, map, k)) {
+        tern_str key = tern_json_str(k);
+        char name[1024];
+        if (key.len >= sizeof name) continue; // no shard has such a name
+        memcpy(name, key.ptr, key.len);
+        name[key.len] = 0;
+        const tern_tensor *t = tern_file_tensor(file, name);
+        tern_str shard = tern_json_str(tern_json_value_of(doc, k));
+        if (!t || !tern_str_is(shard, list->names[t->shard]))
+            return tern_fail(err, TERN_ERR_FORMAT, "tensor '%s' is not in %.*s", name,
+                             (int)shard.len, shard.ptr);
+    }
+    return TERN_OK;
+}
+
+static tern_status open_shards(tern_file *file, const char *folder, const tern_json_doc *doc,
+                               tern_error *err) {
+    shard_list list = {0};
+    tern_status status = list_shards(file, doc, &list, err);
+    if (status != TERN_OK) goto fail;
+    for (size_t i = 0; i < list.n; i++)
+        TERN_TRY_GOTO(open_shard(file, folder, (tern_str){list.names[i], strlen(list.names[i])},
+                                 (int)i, err));
+    TERN_TRY_GOTO(tern_file_index_tensors(file, err));
+    status = check_promises(file, doc, &list, err);
+fail:
+    tern_free(list.names);
+    return status;
+}
+
+// ---- BitNet's packed weights ---------------------------------------------------------------------
+
+static tern_status read_scale(const tern_tensor *s, bool divides, float *out, tern_error *err) {
+    float value = 0;
+    uint16_t half;
+    if (s->ne[0] * s->ne[1] * s->ne[2] * s->ne[3] != 1)
+        return tern_fail(err, TERN_ERR_FORMAT, "'%s' has more than one element", s->name);
+    if (s->type == TERN_DTYPE_F32) memcpy(&value, s->data, sizeof value);
+    else if (s->type == TERN_DTYPE_F16 || s->type == TERN_DTYPE_BF16) {
+        memcpy(&half, s->data, sizeof half);
+        value = s->type == TERN_DTYPE_F16 ? tern_f16_to_f32(half) : tern_bf16_to_f32(half);
+    } else
+        return tern_fail(err, TERN_ERR_FORMAT, "'%s' is %s, not F32, F16 or BF16", s->name,
+                         tern_dtype_name(s->type));
+    if (divides) value = 1 / value;
+    if (!isfinite(value) || value == 0)
+        return tern_fail(err, TERN_ERR_FORMAT, "'%s' is not a usable scale", s->name);
+    *out = value;
+    return TERN_OK;
+}
+
+static const tern_tensor *scale_of(const tern_file *file, const tern_tensor *t) {
+    char name[1100];
+    int n = snprintf(name, sizeof name, "%s_scale", t->name);
+    return n > 0 && (size_t)n < sizeof name ? tern_file_tensor(file, name) : NULL;
+}
+
+// U8 [out / 4, in] with a sibling "…_scale" is a ternary matrix [out, in]. The two linear classes of
+// transformers use the scale in opposite ways: `autobitlinear` multiplies the product by it and
+// `bitlinear`, the default, divides.
+tern_status tern_hf_resolve_ternary(tern_file *file, tern_error *err) {
+    const tern_json *q = tern_json_path(&file->config, "quantization_config");
+    if (!tern_str_is(tern_json_str(tern_json_get(&file->config, q, "quant_method")), "bitnet"))
+        return TERN_OK;
+    tern_str linear = tern_json_str(tern_json_get(&file->config, q, "linear_class"));
+    bool multiplies = tern_str_is(linear, "autobitlinear");
+    if (linear.ptr && !multiplies && !tern_str_is(linear, "bitlinear"))
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "config.json: linear_class is '%.*s', neither "
+                         "bitlinear nor autobitlinear", (int)(linear.len < 40 ? linear.len : 40),
+                         linear.ptr);
+    for (size_t i = 0; i < file->n_tensors; i++) {
+        tern_tensor *t = &file->tensors[i];
+        if (t->type != TERN_DTYPE_U8 || t->n_dims != 2) continue;
+        const tern_tensor *scale = scale_of(file, t);
+        if (!scale)
+            return tern_fail(err, TERN_ERR_FORMAT, "tensor '%s' is packed, but there is no "
+                             "'%s_scale'", t->name, t->name);
+        TERN_TRY(read_scale(scale, !multiplies, &t->scale, err));
+        t->ne[1] *= 4; // bounded: the packed bytes lie in the file
+        t->type = TERN_DTYPE_HF_TERNARY;
+    }
+    return TERN_OK;
+}
+
+// ---- Folders -------------------------------------------------------------------------------------
+
+// Whether the index has the file among its shards.
+static bool index_names(const tern_json_doc *doc, const char *file_name) {
+    const tern_json *map = tern_json_get(doc, tern_json_root(doc), "weight_map");
+    for (const tern_json *k = tern_json_first(doc, map); k; k = tern_json_next(doc, map, k))
+        if (tern_str_is(tern_json_str(tern_json_value_of(doc, k)), file_name)) return true;
+    return false;
+}
+
+// Of a folder that has both, transformers reads the single file and not the index; so do we.
+static tern_status open_weights(tern_file *file, const char *folder, const char *only_file,
+                                tern_error *err) {
+    tern_json_doc doc = {0};
+    tern_status status = TERN_OK;
+    if (!only_file || !strcmp(only_file, SINGLE)) {
+        tern_str text;
+        TERN_TRY(map_text(file, folder, SINGLE, &text, err));
+        if (text.ptr) only_file = SINGLE;
+    }
+    if (!only_file || strcmp(only_file, SINGLE) != 0)
+        TERN_TRY(map_json(file, folder, INDEX, &doc, err));
+    if (tern_json_root(&doc) && (!only_file || index_names(&doc, only_file))) {
+        status = open_shards(file, folder, &doc, err);
+        if (status != TERN_OK) tern_fail_prefix(err, status, INDEX);
+    } else {
+        if (only_file)
+            status = open_shard(file, folder, (tern_str){only_file, strlen(only_file)}, 0, err);
+        if (status == TERN_OK) status = tern_file_index_tensors(file, err);
+    }
+    tern_json_free(&doc);
+    return status;
+}
+
+tern_status tern_hf_open_folder(tern_file *file, const char *folder, const char *only_file,
+                                tern_error *err) {
+    file->kind = TERN_FILE_HF;
+    TERN_TRY(map_json(file, folder, "config.json", &file->config, err));
+    TERN_TRY(map_json(file, folder, "tokenizer_config.json", &file->tokenizer_config, err));
+    TERN_TRY(map_json(file, folder, "generation_config.json", &file->generation_config, err));
+    TERN_TRY(map_text(file, folder, "tokenizer.json", &file->tokenizer_json, err));
+    TERN_TRY(map_text(file, folder, "chat_template.jinja", &file->chat_template, err));
+    TERN_TRY(open_weights(file, folder, only_file, err));
+    if (file->n_tensors == 0 && !tern_json_root(&file->config) && !file->tokenizer_json.ptr)
+        return tern_fail(err, TERN_ERR_FORMAT, "%s: no model here: neither %s nor %s nor "
+                         "config.json nor tokenizer.json", folder, SINGLE, INDEX);
+    tern_status status = tern_hf_resolve_ternary(file, err);
+    return status == TERN_OK ? status : tern_fail_prefix(err, status, folder);
+}
