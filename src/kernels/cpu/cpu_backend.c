@@ -1,0 +1,65 @@
+// The CPU as a backend: the table of functions, and what is decided when it is opened.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include "base/alloc.h"
+#include "kernels/cpu/cpu.h"
+
+static void cpu_close(tern_device *d) {
+    if (!d) return;
+    tern_pool_close(d->pool);
+    tern_free(d);
+}
+
+static tern_status cpu_open(tern_device **out, const tern_device_desc *desc, tern_error *err) {
+    *out = NULL;
+    tern_device *d = tern_alloc(TERN_MEM_GRAPH, sizeof *d);
+    if (!d) return tern_fail_memory(err, sizeof *d);
+    if (!tern_cpu_kernels_select(desc->cpu_features, &d->kernels)) {
+        tern_free(d);
+        return tern_fail(err, TERN_ERR_ARGUMENT, "\"%s\" is not a set of CPU features known here",
+                         desc->cpu_features);
+    }
+    tern_status status = tern_pool_open(&d->pool, desc->n_threads, err);
+    if (status != TERN_OK) {
+        cpu_close(d);
+        return status;
+    }
+    d->ternary_wanted = desc->ternary;
+    d->packing = desc->ternary == TERN_TERNARY_1_6BIT ? TERN_PACK_1_6BIT : TERN_PACK_2BIT;
+    int n = tern_pool_n_threads(d->pool);
+    snprintf(d->description, sizeof d->description, "cpu %s, %d thread%s", d->kernels.name, n,
+             n == 1 ? "" : "s");
+    *out = d;
+    return TERN_OK;
+}
+
+static const char *cpu_describe(const tern_device *d) { return d->description; }
+
+static const tern_memory_plan *cpu_plan_memory(const tern_plan *p) { return &p->memory; }
+
+static tern_status cpu_poll(tern_instance *i, bool *done, tern_error *err) {
+    (void)i;
+    (void)err;
+    *done = true;
+    return TERN_OK;
+}
+
+const tern_backend tern_backend_cpu = {
+    .name = "cpu",
+    .open = cpu_open,
+    .close = cpu_close,
+    .describe = cpu_describe,
+    .tune = cpu_tune,
+    .bind = cpu_weight_bind,
+    .unbind = cpu_weight_unbind,
+    .weight_info = cpu_weight_info,
+    .compile = cpu_compile,
+    .plan_free = cpu_plan_free,
+    .plan_memory = cpu_plan_memory,
+    .instance_open = cpu_instance_open,
+    .instance_close = cpu_instance_close,
+    .submit = cpu_submit,
+    .poll = cpu_poll,
+};

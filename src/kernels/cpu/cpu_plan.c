@@ -1,0 +1,305 @@
+// A graph compiled for the CPU: a list of steps that a team of threads walks through with a barrier
+// behind each; and a session's memory for it.
+#include <math.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "kernels/cpu/cpu.h"
+
+// ---- Values ------------------------------------------------------------------------------------
+
+static uint64_t round_64(uint64_t n) { return (n + 63) / 64 * 64; }
+
+uint64_t cpu_i8_layout(const tern_device *d, int64_t n_in, int32_t n_tokens, void *memory,
+                       cpu_i8 *out) {
+    const tern_ternary_kernels *k = d->kernels.t;
+    size_t stride = ((size_t)n_in + TERN_I8_PAD - 1) / TERN_I8_PAD * TERN_I8_PAD;
+    size_t n = (size_t)n_tokens, few = n < CPU_GEMV_TOKENS ? n : CPU_GEMV_TOKENS;
+    uint64_t at_scale = round_64((uint64_t)stride * n), at_sum = at_scale + round_64(n * 4);
+    uint64_t at_prepared = at_sum + round_64(n * 4);
+    uint64_t at_panels =
+        at_prepared + round_64(k->prepared_bytes(d->packing, (size_t)n_in, few));
+    uint64_t end = at_panels +
+                   (n > CPU_GEMV_TOKENS ? round_64(k->panels_bytes((size_t)n_in, n)) : 0);
+    if (memory) {
+        uint8_t *m = memory;
+        *out = (cpu_i8){.rows = {.q = (int8_t *)m,
+                                 .stride = stride,
+                                 .inv_scale = (float *)(m + at_scale),
+                                 .sum = (int32_t *)(m + at_sum),
+                                 .n_tokens = n},
+                        .prepared = m + at_prepared,
+                        .panels = m + at_panels};
+    }
+    return end;
+}
+
+static uint64_t value_bytes(const void *ctx, const tern_graph *g, tern_vid v) {
+    const tern_plan *p = ctx;
+    const tern_value *value = &g->values[v];
+    if (value->kind == TERN_VALUE_OUTPUT) return 0; // lies in the batch's arrays
+    uint64_t rows = (uint64_t)p->n_batch;
+    if (value->type == TERN_VALUE_I8ROWS)
+        return cpu_i8_layout(p->device, value->cols, (int32_t)rows, NULL, NULL);
+    return rows * (uint64_t)value->cols * sizeof(float);
+}
+
+int32_t cpu_rows(const cpu_run *run, tern_vid v) {
+    return run->plan->g->values[v].sym == TERN_SYM_OUTPUTS ? run->batch->n_outputs
+                                                           : run->batch->n_tokens;
+}
+
+void *cpu_value(const cpu_run *run, tern_vid v) {
+    if (run->plan->g->values[v].kind == TERN_VALUE_OUTPUT) return run->batch->logits;
+    return run->instance->pool + run->plan->memory.spans[v].offset;
+}
+
+// ---- Rotary embedding --------------------------------------------------------------------------
+
+// Frequencies of the pairs: base^(-2i/n), and how the scalings for long contexts change them.
+static void set_frequencies(cpu_rope *r, const float *factors) {
+    const tern_rope_attrs *a = &r->attrs;
+    double n = a->n_rot, pi = 3.14159265358979323846;
+    r->magnitude = 1;
+    // YaRN (arXiv:2309.00071): dimensions that turn more than beta_fast times over the trained
+    // context keep their frequency, those below beta_slow are interpolated, with a ramp between.
+    double low = 0, high = 0;
+    if (a->scaling == TERN_ROPE_YARN) {
+        double scale = n / (2 * log(a->base));
+        low = fmax(0, floor(scale * log(a->n_context_orig / (a->beta_fast * 2 * pi))));
+        high = fmin(n - 1, ceil(scale * log(a->n_context_orig / (a->beta_slow * 2 * pi))));
+        r->magnitude = a->attn_factor > 0 ? a->attn_factor : (float)(0.1 * log(a->factor) + 1);
+    }
+    for (int i = 0; i < a->n_rot / 2; i++) {
+        double f = 1 / (double)powf(a->base, (float)(2 * i) / (float)n);
+        if (a->scaling == TERN_ROPE_LINEAR) f /= a->factor;
+        if (a->scaling == TERN_ROPE_FACTORS && factors) f /= factors[i];
+        if (a->scaling == TERN_ROPE_LLAMA3) {
+            // Long waves are slowed down by the factor, short ones kept, a ramp between.
+            double wave = 2 * pi / f, turns = a->n_context_orig / wave;
+            double keep = (turns - a->low_freq_factor) / (a->high_freq_factor - a->low_freq_factor);
+            keep = keep < 0 ? 0 : keep > 1 ? 1 : keep;
+            f = (1 - keep) * f / a->factor + keep * f;
+        }
+        if (a->scaling == TERN_ROPE_YARN) {
+            double ramp = (i - low) / fmax(high - low, 0.001);
+            ramp = ramp < 0 ? 0 : ramp > 1 ? 1 : ramp;
+            f = f / a->factor * ramp + f * (1 - ramp);
+        }
+        r->inv_freq[i] = (float)f;
+    }
+}
+
+static tern_status add_rope(tern_plan *p, const tern_node *n, int *index, tern_error *err) {
+    for (size_t i = 0; i < p->n_ropes; i++)
+        if (memcmp(&p->ropes[i].attrs, &n->rope, sizeof n->rope) == 0) {
+            *index = (int)i;
+            return TERN_OK;
+        }
+    cpu_rope *grown = tern_realloc(TERN_MEM_GRAPH, p->ropes, (p->n_ropes + 1) * sizeof *grown);
+    if (!grown) return tern_fail_memory(err, sizeof *grown);
+    p->ropes = grown;
+    cpu_rope *r = &p->ropes[p->n_ropes];
+    *r = (cpu_rope){.attrs = n->rope};
+    r->inv_freq = tern_alloc_array(TERN_MEM_GRAPH, (size_t)n->rope.n_rot / 2, sizeof(float));
+    if (!r->inv_freq) return tern_fail_memory(err, (size_t)n->rope.n_rot);
+    *index = (int)p->n_ropes++;
+    int at = n->op == TERN_OP_ROPE ? 1 : 5; // where the factors are, if there are any
+    set_frequencies(r, n->n_in > at ? p->weights[n->in[at]]->vector : NULL);
+    return TERN_OK;
+}
+
+static void fill_rope_tables(const cpu_run *run) {
+    const tern_plan *p = run->plan;
+    for (size_t i = 0; i < p->n_ropes; i++) {
+        const cpu_rope *r = &p->ropes[i];
+        size_t half = (size_t)r->attrs.n_rot / 2;
+        float *cos_table = run->instance->rope_tables + i * run->instance->rope_stride;
+        float *sin_table = cos_table + (size_t)p->n_batch * half;
+        for (int32_t t = 0; t < run->batch->n_tokens; t++)
+            for (size_t k = 0; k < half; k++) {
+                float angle = (float)(run->batch->first_pos + t) * r->inv_freq[k];
+                cos_table[(size_t)t * half + k] = (float)cos(angle) * r->magnitude;
+                sin_table[(size_t)t * half + k] = (float)sin(angle) * r->magnitude;
+            }
+    }
+}
+
+// ---- Compiling ---------------------------------------------------------------------------------
+
+static tern_status add_step(tern_plan *p, const tern_node *n, tern_error *err) {
+    const tern_graph *g = p->g;
+    cpu_step *s = &p->steps[p->n_steps];
+    *s = (cpu_step){.fn = cpu_step_for(n->op), .node = n, .index = (int)p->n_steps, .rope = -1};
+    if (!s->fn)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "the CPU backend has no %s", tern_op_name(n->op));
+    if (n->op == TERN_OP_ROPE || n->op == TERN_OP_ROPE_STORE) TERN_TRY(add_rope(p, n, &s->rope, err));
+    s->for_outputs = n->n_out > 0 && g->values[n->out[0]].sym == TERN_SYM_OUTPUTS;
+    s->for_top_k = n->op == TERN_OP_TOP_K || n->op == TERN_OP_LINEAR_TOP_K;
+    s->for_logits =
+        n->n_out > 0 && g->values[n->out[0]].kind == TERN_VALUE_OUTPUT && !s->for_top_k;
+    if (s->for_logits) p->n_vocab = g->values[n->out[0]].cols;
+    size_t scratch = (size_t)round_64(cpu_step_scratch(p, n));
+    if (scratch > p->scratch_bytes) p->scratch_bytes = scratch;
+    p->n_steps++;
+    return TERN_OK;
+}
+
+tern_status cpu_compile(tern_device *d, const tern_graph *g, tern_weight *const *weights,
+                        int32_t n_batch, tern_plan **out, tern_error *err) {
+    *out = NULL;
+    tern_status status = TERN_OK;
+    tern_plan *p = tern_alloc(TERN_MEM_GRAPH, sizeof *p);
+    if (!p) return tern_fail_memory(err, sizeof *p);
+    p->device = d;
+    p->g = g;
+    p->weights = weights;
+    p->n_batch = n_batch;
+    p->steps = tern_alloc_array(TERN_MEM_GRAPH, g->n_nodes + 1, sizeof *p->steps);
+    if (!p->steps) {
+        status = tern_fail_memory(err, g->n_nodes * sizeof *p->steps);
+        goto fail;
+    }
+    for (size_t i = 0; i < g->n_nodes; i++) TERN_TRY_GOTO(add_step(p, &g->nodes[i], err));
+    TERN_TRY_GOTO(tern_graph_plan_memory(g, value_bytes, p, &p->memory, err));
+    *out = p;
+    return TERN_OK;
+fail:
+    cpu_plan_free(p);
+    return status;
+}
+
+void cpu_plan_free(tern_plan *p) {
+    if (!p) return;
+    for (size_t i = 0; i < p->n_ropes; i++) tern_free(p->ropes[i].inv_freq);
+    tern_free(p->ropes);
+    tern_free(p->steps);
+    tern_memory_plan_free(&p->memory);
+    tern_free(p);
+}
+
+// ---- A session's memory ------------------------------------------------------------------------
+
+static tern_status open_states(tern_instance *in, tern_error *err) {
+    const tern_graph *g = in->plan->g;
+    in->states = tern_alloc_array(TERN_MEM_KV, g->n_values + 1, sizeof *in->states);
+    if (!in->states) return tern_fail_memory(err, g->n_values * sizeof *in->states);
+    for (size_t i = 0; i < g->n_nodes; i++) {
+        const tern_node *n = &g->nodes[i];
+        if (n->op != TERN_OP_KV_STORE && n->op != TERN_OP_ROPE_STORE) continue;
+        size_t bytes = (size_t)n->n_kv_heads *
+                       tern_kv_head_bytes(in->kv_type, (size_t)n->head_dim, (size_t)in->n_context);
+        for (int k = 0; k < 2; k++) {
+            tern_vid v = n->in[(n->op == TERN_OP_KV_STORE ? 2 : 3) + k];
+            in->states[v] = tern_alloc(TERN_MEM_KV, bytes);
+            if (!in->states[v]) return tern_fail_memory(err, bytes);
+        }
+    }
+    return TERN_OK;
+}
+
+static uint64_t f32_cache_bytes(const tern_plan *p, int32_t n_context) {
+    uint64_t bytes = 0;
+    for (size_t v = 0; v < p->g->n_values; v++)
+        if (p->g->values[v].kind == TERN_VALUE_STATE)
+            bytes += (uint64_t)p->g->values[v].cols * (uint64_t)n_context * sizeof(float);
+    return bytes;
+}
+
+#define F32_CACHE_BYTES_MAX ((uint64_t)64 << 20)
+static tern_status choose_kv_type(tern_instance *in, tern_kv_type wanted, tern_error *err) {
+    if (wanted == TERN_KV_AUTO)
+        wanted = f32_cache_bytes(in->plan, in->n_context) <= F32_CACHE_BYTES_MAX ? TERN_KV_F32
+                                                                                  : TERN_KV_F16;
+    in->kv_type = wanted == TERN_KV_F32    ? TERN_DTYPE_F32
+                  : wanted == TERN_KV_Q8_0 ? TERN_DTYPE_Q8_0
+                                           : TERN_DTYPE_F16;
+    for (size_t i = 0; in->kv_type == TERN_DTYPE_Q8_0 && i < in->plan->g->n_nodes; i++) {
+        const tern_node *n = &in->plan->g->nodes[i];
+        if (n->op == TERN_OP_ATTENTION && n->head_dim % 32 != 0)
+            return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                             "a Q8_0 cache needs heads of a multiple of 32 dimensions, not %d",
+                             (int)n->head_dim);
+    }
+    return TERN_OK;
+}
+
+tern_status cpu_instance_open(tern_plan *p, int32_t n_context, tern_kv_type kv_type,
+                              tern_instance **out, tern_error *err) {
+    *out = NULL;
+    tern_status status = TERN_OK;
+    tern_instance *in = tern_alloc(TERN_MEM_SESSION, sizeof *in);
+    if (!in) return tern_fail_memory(err, sizeof *in);
+    in->plan = p;
+    in->n_context = n_context;
+    TERN_TRY_GOTO(choose_kv_type(in, kv_type, err));
+    for (size_t i = 0; i < p->n_ropes; i++) {
+        size_t floats = (size_t)p->n_batch * (size_t)p->ropes[i].attrs.n_rot;
+        if (floats > in->rope_stride) in->rope_stride = floats;
+    }
+    size_t n_threads = (size_t)tern_pool_n_threads(p->device->pool);
+    in->pool = tern_alloc(TERN_MEM_ACTIVATIONS, p->memory.bytes + 64);
+    in->scratch = tern_alloc_array(TERN_MEM_ACTIVATIONS, n_threads, p->scratch_bytes + 64);
+    in->rope_tables = tern_alloc_array(TERN_MEM_ACTIVATIONS, p->n_ropes * in->rope_stride + 1,
+                                       sizeof(float));
+    in->logits = tern_alloc_array(TERN_MEM_ACTIVATIONS, (size_t)p->n_vocab + 16, sizeof(float));
+    in->counters = tern_alloc_array(TERN_MEM_ACTIVATIONS, (p->n_steps + 1) * CPU_COUNTERS,
+                                    sizeof *in->counters);
+    if (!in->pool || !in->scratch || !in->rope_tables || !in->logits || !in->counters) {
+        status = tern_fail_memory(err, p->memory.bytes);
+        goto fail;
+    }
+    TERN_TRY_GOTO(open_states(in, err));
+    *out = in;
+    return TERN_OK;
+fail:
+    cpu_instance_close(in);
+    return status;
+}
+
+void cpu_instance_close(tern_instance *in) {
+    if (!in) return;
+    for (size_t v = 0; in->states && v < in->plan->g->n_values; v++) tern_free(in->states[v]);
+    tern_free(in->states);
+    tern_free(in->pool);
+    tern_free(in->scratch);
+    tern_free(in->rope_tables);
+    tern_free(in->logits);
+    tern_free(in->counters);
+    tern_free(in);
+}
+
+// ---- Running -----------------------------------------------------------------------------------
+
+static bool is_wanted(const cpu_step *s, const tern_batch *b) {
+    if (s->for_outputs && b->n_outputs == 0) return false;
+    if (s->for_logits && !b->logits) return false;
+    return !s->for_top_k || b->top_k > 0;
+}
+
+static void run_steps(void *ctx, const tern_team *team) {
+    cpu_run *run = ctx;
+    for (size_t i = 0; i < run->plan->n_steps; i++) {
+        const cpu_step *s = &run->plan->steps[i];
+        if (!is_wanted(s, run->batch)) continue;
+        s->fn(run, s, team);
+        tern_team_barrier(team);
+    }
+}
+
+tern_status cpu_submit(tern_instance *in, const tern_batch *batch, tern_error *err) {
+    const tern_plan *p = in->plan;
+    if (batch->n_tokens < 1 || batch->n_tokens > p->n_batch || batch->n_outputs < 0 ||
+        batch->n_outputs > batch->n_tokens || batch->first_pos < 0 ||
+        batch->first_pos > in->n_context - batch->n_tokens)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "a batch of %d tokens at %d does not fit",
+                         (int)batch->n_tokens, (int)batch->first_pos);
+    if (batch->top_k > p->n_vocab)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "top %d of %lld", (int)batch->top_k,
+                         (long long)p->n_vocab);
+    for (size_t i = 0; i < p->n_steps * CPU_COUNTERS; i++)
+        atomic_store_explicit(&in->counters[i], 0, memory_order_relaxed);
+    cpu_run run = {in, p, batch};
+    fill_rope_tables(&run);
+    tern_pool_run(p->device->pool, run_steps, &run);
+    return TERN_OK;
+}

@@ -1,0 +1,301 @@
+// Opening a model: file -> config -> graph -> weights -> plan. Each step is a function below, in
+// that order.
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include "base/alloc.h"
+#include "runtime/runtime.h"
+
+const char *tern_version(void) { return "0.1.0"; }
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static tern_status report(const tern_model_desc *desc, double fraction, tern_error *err) {
+    if (!desc->on_progress || desc->on_progress(desc->user, "load", fraction)) return TERN_OK;
+    return tern_fail(err, TERN_ERR_CANCELLED, "loading was cancelled");
+}
+
+// ---- Device ------------------------------------------------------------------------------------
+
+static tern_status open_device(tern_model *m, const tern_model_desc *desc, tern_error *err) {
+    const char *name = desc->device ? desc->device : "cpu";
+    if (strcmp(name, "webgpu") == 0)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "this build has no WebGPU backend");
+    if (strcmp(name, "cpu") != 0 && strcmp(name, "auto") != 0)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "device \"%s\": expected cpu, webgpu or auto", name);
+    m->backend = &tern_backend_cpu;
+    tern_device_desc d = {.n_threads = desc->n_threads,
+                          .cpu_features = desc->cpu_features,
+                          .ternary = desc->ternary};
+    return m->backend->open(&m->device, &d, err);
+}
+
+// ---- Weights -----------------------------------------------------------------------------------
+
+static void mark_uses(const tern_graph *g, tern_weight_source *sources) {
+    for (size_t i = 0; i < g->n_nodes; i++) {
+        const tern_node *n = &g->nodes[i];
+        if (n->op == TERN_OP_TERNARIZE) sources[n->in[0]].ternarize = true;
+        if (n->op == TERN_OP_LINEAR && g->values[n->out[0]].kind == TERN_VALUE_OUTPUT)
+            sources[n->in[1]].is_head = true;
+    }
+}
+
+static tern_status find_source(const tern_model *m, const tern_value *v, tern_weight_source *s,
+                               tern_error *err) {
+    const tern_tensor *t = tern_model_tensor(m->file, m->arch, v->name);
+    if (!t) return tern_fail(err, TERN_ERR_FORMAT, "tensor %s is missing", v->name);
+    int64_t rows = (int64_t)t->ne[1];
+    bool vector = !v->is_matrix && !v->is_table;
+    if ((int64_t)t->ne[0] != v->cols || rows != v->rows || t->ne[2] != 1 || t->ne[3] != 1)
+        return tern_fail(err, TERN_ERR_FORMAT,
+                         "tensor %s is %llu x %llu, but the config makes it %lld x %lld", t->name,
+                         (unsigned long long)t->ne[1], (unsigned long long)t->ne[0],
+                         (long long)v->rows, (long long)v->cols);
+    bool is_float = t->type == TERN_DTYPE_F32 || t->type == TERN_DTYPE_F16 ||
+                    t->type == TERN_DTYPE_BF16;
+    bool number = t->type == TERN_DTYPE_I8 || t->type == TERN_DTYPE_I32 ||
+                  t->type == TERN_DTYPE_I64 || t->type == TERN_DTYPE_F64 || t->type == TERN_DTYPE_U8;
+    if ((vector && !is_float) || number)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "tensor %s has type %s, which a %s cannot have",
+                         t->name, tern_dtype_name(t->type), vector ? "vector" : "weight matrix");
+    s->name = t->name;
+    s->type = t->type;
+    s->data = t->data;
+    s->bytes = t->bytes;
+    s->n_rows = rows;
+    s->n_cols = v->cols;
+    s->scale = t->scale;
+    s->is_matrix = v->is_matrix;
+    s->is_table = v->is_table;
+    return TERN_OK;
+}
+
+// A tensor that the graph does not read is harmless, a bias that would be left out is not.
+static tern_status refuse_biases(const tern_model *m, tern_error *err) {
+    for (size_t i = 0; i < m->file->n_tensors; i++) {
+        const char *name = m->file->tensors[i].name;
+        size_t n = strlen(name);
+        if (n > 5 && strcmp(name + n - 5, ".bias") == 0)
+            return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                             "tensor %s: a %s with biases is not supported", name, m->arch->name);
+    }
+    return TERN_OK;
+}
+
+static tern_status bind_all(tern_model *m, const tern_weight_source *sources,
+                            const tern_model_desc *desc, tern_error *err) {
+    const tern_graph *g = &m->built;
+    uint64_t done = 0;
+    for (size_t v = 0; v < g->n_values; v++) {
+        if (g->values[v].kind != TERN_VALUE_WEIGHT) continue;
+        const tern_weight_source *s = &sources[v];
+        tern_weight_info info;
+        TERN_TRY(m->backend->bind(m->device, s, &m->weights[v], err));
+        m->backend->weight_info(m->weights[v], &info);
+        if (!info.keeps_source) tern_file_drop_pages(m->file, s->data, s->bytes);
+        m->info.bytes_per_token += info.bytes_per_token_greedy;
+        m->info.bytes_per_token_logits += info.bytes_per_token;
+        m->info.n_params += (uint64_t)(s->n_rows * s->n_cols);
+        if (s->is_head) m->info.head = info.layout;
+        else if (info.kind == TERN_WEIGHT_TERNARY) m->info.ternary_layout = info.layout;
+        done += s->bytes;
+        TERN_TRY(report(desc, (double)done / (double)m->file->tensor_bytes, err));
+    }
+    return TERN_OK;
+}
+
+static tern_status bind_weights(tern_model *m, const tern_model_desc *desc, tern_error *err) {
+    const tern_graph *g = &m->built;
+    tern_status status = TERN_OK;
+    tern_weight_source *sources = tern_alloc_array(TERN_MEM_GRAPH, g->n_values + 1, sizeof *sources);
+    m->weights = tern_alloc_array(TERN_MEM_GRAPH, g->n_values + 1, sizeof *m->weights);
+    if (!sources || !m->weights) {
+        status = tern_fail_memory(err, g->n_values * sizeof *sources);
+        goto fail;
+    }
+    mark_uses(g, sources);
+    for (size_t v = 0; v < g->n_values; v++) {
+        if (g->values[v].kind != TERN_VALUE_WEIGHT) continue;
+        TERN_TRY_GOTO(find_source(m, &g->values[v], &sources[v], err));
+        sources[v].head = desc->head;
+    }
+    TERN_TRY_GOTO(m->backend->tune(m->device, sources, g->n_values, err));
+    TERN_TRY_GOTO(bind_all(m, sources, desc, err));
+fail:
+    tern_free(sources);
+    return status;
+}
+
+// ---- Plan --------------------------------------------------------------------------------------
+
+static tern_status compile(tern_model *m, tern_error *err) {
+    const tern_graph *g = &m->built;
+    tern_weight_kind *kinds = tern_alloc_array(TERN_MEM_GRAPH, g->n_values + 1, sizeof *kinds);
+    if (!kinds) return tern_fail_memory(err, g->n_values * sizeof *kinds);
+    for (size_t v = 0; v < g->n_values; v++) {
+        tern_weight_info info = {0};
+        if (m->weights[v]) m->backend->weight_info(m->weights[v], &info);
+        kinds[v] = info.kind;
+    }
+    tern_status status = tern_graph_copy(&m->lowered, &m->built, err);
+    if (status == TERN_OK) status = tern_pass_lower(&m->lowered, kinds, err);
+    tern_free(kinds);
+    TERN_TRY(status);
+    TERN_TRY(tern_graph_copy(&m->fused, &m->lowered, err));
+    TERN_TRY(tern_pass_fuse(&m->fused, err));
+    // Values keep their numbers through the passes; only new ones are added behind, and none of
+    // them is a weight.
+    tern_weight **grown = tern_realloc(TERN_MEM_GRAPH, m->weights,
+                                       (m->fused.n_values + 1) * sizeof *grown);
+    if (!grown) return tern_fail_memory(err, m->fused.n_values * sizeof *grown);
+    m->weights = grown;
+    return m->backend->compile(m->device, &m->fused, m->weights, m->n_batch, &m->plan, err);
+}
+
+// ---- Info --------------------------------------------------------------------------------------
+
+static float meta_float(const tern_model *m, const char *gguf, const char *hf) {
+    double d;
+    if (m->file->kind == TERN_FILE_GGUF)
+        return tern_file_meta_float(m->file, gguf, &d) && d >= 0 ? (float)d : -1;
+    return (float)tern_json_number(tern_json_path(&m->file->generation_config, hf), -1);
+}
+
+static void copy_name(char *out, size_t size, tern_str s) {
+    size_t n = s.len < size - 1 ? s.len : size - 1;
+    if (s.ptr) memcpy(out, s.ptr, n);
+    out[s.ptr ? n : 0] = 0;
+}
+
+static void fill_info(tern_model *m) {
+    tern_model_info *i = &m->info;
+    tern_str s = {NULL, 0};
+    if (m->file->kind == TERN_FILE_GGUF) tern_file_meta_str(m->file, "general.name", &s);
+    else s = tern_json_str(tern_json_path(&m->file->config, "_name_or_path"));
+    copy_name(m->name, sizeof m->name, s);
+    s = (tern_str){m->arch->name, strlen(m->arch->name)};
+    if (m->file->kind == TERN_FILE_GGUF) tern_file_meta_str(m->file, "general.architecture", &s);
+    copy_name(m->architecture, sizeof m->architecture, s);
+    i->path = m->path;
+    i->name = m->name;
+    i->architecture = m->architecture;
+    i->device = m->backend->describe(m->device);
+    if (!i->ternary_layout) i->ternary_layout = "none";
+    i->n_vocab = (int32_t)m->config.n_vocab;
+    i->n_layers = (int32_t)m->config.n_layers;
+    i->n_embd = (int32_t)m->config.n_embd;
+    i->n_context_train = (int32_t)m->config.n_context;
+    i->n_batch = m->n_batch;
+    i->file_bytes = m->file->tensor_bytes;
+    i->kv_bytes_per_token =
+        (uint64_t)(m->config.n_layers * m->config.n_kv_heads * m->config.head_dim * 2 * 2);
+    i->bos_id = m->tokenizer ? tern_tokenizer_bos(m->tokenizer) : -1;
+    i->eos_id = m->tokenizer ? tern_tokenizer_eos(m->tokenizer) : -1;
+    i->adds_bos = m->tokenizer && tern_tokenizer_adds_bos(m->tokenizer);
+    i->temperature = meta_float(m, "general.sampling.temp", "temperature");
+    i->top_k = (int32_t)meta_float(m, "general.sampling.top_k", "top_k");
+    i->top_p = meta_float(m, "general.sampling.top_p", "top_p");
+    i->min_p = meta_float(m, "general.sampling.min_p", "min_p");
+    i->repeat_penalty = meta_float(m, "general.sampling.penalty_repeat", "repetition_penalty");
+}
+
+// ---- Opening and closing -----------------------------------------------------------------------
+
+static bool has_tokenizer(const tern_file *file) {
+    return file->kind == TERN_FILE_HF ? file->tokenizer_json.len > 0
+                                      : tern_file_meta(file, "tokenizer.ggml.tokens") != NULL;
+}
+
+// A model without a tokenizer is of use to who has token ids; the functions that need text say so.
+// A template that cannot be used is remembered, since plain generation does not need it.
+static tern_status open_text(tern_model *m, const tern_model_desc *desc, tern_error *err) {
+    if (!has_tokenizer(m->file)) return TERN_OK;
+    TERN_TRY(tern_tokenizer_open(&m->tokenizer, m->file, err));
+    if (tern_tokenizer_n_vocab(m->tokenizer) > m->config.n_vocab)
+        return tern_fail(err, TERN_ERR_FORMAT,
+                         "the tokenizer has %d tokens, but the embedding table %lld rows",
+                         (int)tern_tokenizer_n_vocab(m->tokenizer), (long long)m->config.n_vocab);
+    tern_status status = tern_template_for_model(&m->chat_template, m->file, m->tokenizer,
+                                                 desc->chat_template, &m->template_error);
+    if (status == TERN_OK || (status != TERN_ERR_MEMORY && !desc->chat_template)) return TERN_OK;
+    if (err) *err = m->template_error;
+    return status;
+}
+
+static tern_status open_parts(tern_model *m, const tern_model_desc *desc, tern_error *err) {
+    TERN_TRY(report(desc, 0, err));
+    TERN_TRY(tern_file_open(&m->file, m->path, err)); // its messages name the file
+    tern_status status = TERN_OK;
+    TERN_TRY_GOTO(tern_model_read(m->file, &m->arch, &m->config, err));
+    TERN_TRY_GOTO(refuse_biases(m, err));
+    TERN_TRY_GOTO(open_text(m, desc, err));
+    tern_graph_init(&m->built);
+    TERN_TRY_GOTO(m->arch->build(&m->built, &m->config, err));
+    TERN_TRY(open_device(m, desc, err));
+    TERN_TRY_GOTO(bind_weights(m, desc, err));
+    return compile(m, err);
+fail:
+    return tern_fail_prefix(err, status, m->path);
+}
+
+tern_status tern_model_open(tern_model **out, const char *path, const tern_model_desc *desc,
+                            tern_error *err) {
+    static const tern_model_desc defaults = {0};
+    if (!out) return tern_fail(err, TERN_ERR_ARGUMENT, "tern_model_open: out is NULL");
+    *out = NULL;
+    if (!path) return tern_fail(err, TERN_ERR_ARGUMENT, "tern_model_open: path is NULL");
+    if (!desc) desc = &defaults;
+    if (desc->n_batch < 0 || desc->n_batch > 65536)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "batch of %d tokens: expected 1 to 65536",
+                         desc->n_batch);
+    double start = now();
+    tern_model *m = tern_alloc(TERN_MEM_GRAPH, sizeof *m);
+    if (!m) return tern_fail_memory(err, sizeof *m);
+    m->n_batch = desc->n_batch ? desc->n_batch : 512;
+    m->path = tern_strdup(TERN_MEM_GRAPH, path);
+    tern_status status = m->path ? open_parts(m, desc, err) : tern_fail_memory(err, strlen(path));
+    if (status != TERN_OK) {
+        tern_model_close(m);
+        return status;
+    }
+    fill_info(m);
+    m->info.load_seconds = now() - start;
+    *out = m;
+    return TERN_OK;
+}
+
+void tern_model_close(tern_model *m) {
+    if (!m) return;
+    if (m->plan) m->backend->plan_free(m->plan);
+    for (size_t v = 0; m->weights && v < m->built.n_values; v++)
+        if (m->weights[v]) m->backend->unbind(m->device, m->weights[v]);
+    tern_free(m->weights);
+    tern_graph_free(&m->built);
+    tern_graph_free(&m->lowered);
+    tern_graph_free(&m->fused);
+    if (m->device) m->backend->close(m->device);
+    tern_template_free(m->chat_template);
+    tern_tokenizer_free(m->tokenizer);
+    tern_file_close(m->file);
+    tern_free(m->path);
+    tern_free(m);
+}
+
+void tern_model_get_info(const tern_model *m, tern_model_info *info) { *info = m->info; }
+
+tern_status tern_model_instance(tern_model *m, int32_t n_context, tern_kv_type kv_type,
+                                tern_instance **out, tern_error *err) {
+    return m->backend->instance_open(m->plan, n_context, kv_type, out, err);
+}
+
+tern_status tern_model_compute(tern_model *m, tern_instance *instance, const tern_batch *batch,
+                               tern_error *err) {
+    TERN_TRY(m->backend->submit(instance, batch, err));
+    for (bool done = false; !done;) TERN_TRY(m->backend->poll(instance, &done, err));
+    return TERN_OK;
+}

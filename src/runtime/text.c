@@ -1,0 +1,94 @@
+// The public text functions of a model: tokens, pieces, chat templates, and the graph's report.
+#include <string.h>
+#include "base/alloc.h"
+#include "runtime/runtime.h"
+
+static tern_status need_tokenizer(const tern_model *m, tern_error *err) {
+    if (m->tokenizer) return TERN_OK;
+    return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: the model has no tokenizer", m->path);
+}
+
+tern_status tern_tokenize(const tern_model *m, const char *text, size_t n_bytes, unsigned flags,
+                          int32_t *ids, size_t capacity, size_t *n_ids, tern_error *err) {
+    tern_ids list = {0};
+    TERN_TRY(need_tokenizer(m, err));
+    tern_status status = tern_tokenizer_encode(m->tokenizer, text, n_bytes, flags, &list, err);
+    if (status == TERN_OK) {
+        size_t n = list.n < capacity ? list.n : capacity;
+        if (n) memcpy(ids, list.ids, n * sizeof *ids);
+        *n_ids = list.n;
+    }
+    tern_free(list.ids);
+    return status;
+}
+
+tern_status tern_detokenize(const tern_model *m, const int32_t *ids, size_t n_ids,
+                            bool with_special, tern_text_fn on_text, void *user, tern_error *err) {
+    tern_strbuf text = {0};
+    tern_decoder d = {.with_special = with_special};
+    TERN_TRY(need_tokenizer(m, err));
+    for (size_t i = 0; i < n_ids; i++) {
+        if (ids[i] < 0 || ids[i] >= tern_tokenizer_n_vocab(m->tokenizer)) {
+            tern_strbuf_free(&text);
+            return tern_fail(err, TERN_ERR_ARGUMENT, "token %d (the %zuth) is not in 0..%d",
+                             (int)ids[i], i + 1, (int)tern_tokenizer_n_vocab(m->tokenizer) - 1);
+        }
+        tern_tokenizer_decode(m->tokenizer, &d, ids[i], &text);
+    }
+    tern_tokenizer_decode_end(&d, &text);
+    tern_status status = TERN_OK;
+    if (text.failed) status = tern_fail_memory(err, text.len);
+    else if (!on_text(user, tern_strbuf_text(&text), text.len))
+        status = tern_fail(err, TERN_ERR_CANCELLED, "cancelled by the caller");
+    tern_strbuf_free(&text);
+    return status;
+}
+
+const char *tern_token_text(const tern_model *m, int32_t id, size_t *n_bytes) {
+    tern_str s = {NULL, 0};
+    if (m->tokenizer) s = tern_tokenizer_text(m->tokenizer, id);
+    *n_bytes = s.len;
+    return s.ptr;
+}
+
+bool tern_token_is_end(const tern_model *m, int32_t id) {
+    return m->tokenizer && tern_tokenizer_is_end(m->tokenizer, id);
+}
+
+tern_status tern_chat_format(const tern_model *m, const tern_message *messages, size_t n_messages,
+                             bool add_generation_prompt, tern_text_fn on_text, void *user,
+                             tern_error *err) {
+    tern_strbuf text = {0};
+    TERN_TRY(need_tokenizer(m, err));
+    if (!m->chat_template) {
+        if (err) *err = m->template_error;
+        return tern_fail_prefix(err, m->template_error.status, m->path);
+    }
+    tern_status status = tern_template_chat(m->chat_template, m->tokenizer, messages, n_messages,
+                                            add_generation_prompt, &text, err);
+    if (status == TERN_OK && !on_text(user, tern_strbuf_text(&text), text.len))
+        status = tern_fail(err, TERN_ERR_CANCELLED, "cancelled by the caller");
+    tern_strbuf_free(&text);
+    return status;
+}
+
+tern_status tern_graph_report(const tern_model *m, tern_format format, tern_text_fn on_text,
+                              void *user, tern_error *err) {
+    tern_strbuf text = {0};
+    bool json = format == TERN_FORMAT_JSON;
+    if (json) tern_strbuf_puts(&text, "[");
+    if (format != TERN_FORMAT_DOT) { // a picture of the last one is enough
+        tern_graph_print(&m->built, "built", NULL, format, &text);
+        tern_strbuf_puts(&text, json ? ",\n" : "\n");
+        tern_graph_print(&m->lowered, "lowered", NULL, format, &text);
+        tern_strbuf_puts(&text, json ? ",\n" : "\n");
+    }
+    tern_graph_print(&m->fused, "fused", m->backend->plan_memory(m->plan), format, &text);
+    if (json) tern_strbuf_puts(&text, "]\n");
+    tern_status status = TERN_OK;
+    if (text.failed) status = tern_fail_memory(err, text.len);
+    else if (!on_text(user, tern_strbuf_text(&text), text.len))
+        status = tern_fail(err, TERN_ERR_CANCELLED, "cancelled by the caller");
+    tern_strbuf_free(&text);
+    return status;
+}

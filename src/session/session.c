@@ -1,0 +1,358 @@
+// A session: one timeline of tokens over a model, and generation that continues it.
+#include <string.h>
+#include <time.h>
+#include "base/alloc.h"
+#include "base/utf8.h"
+#include "session/session.h"
+
+#define DEFAULT_CONTEXT_MAX 8192
+
+// ---- Opening -----------------------------------------------------------------------------------
+
+tern_status tern_session_open(tern_session **out, tern_model *model, const tern_session_desc *desc,
+                              tern_error *err) {
+    static const tern_session_desc defaults = {0};
+    if (!out || !model) return tern_fail(err, TERN_ERR_ARGUMENT, "tern_session_open: NULL argument");
+    *out = NULL;
+    if (!desc) desc = &defaults;
+    int32_t trained = model->info.n_context_train;
+    if (desc->n_context < 0 || desc->n_context > 1 << 24)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "context of %d tokens: expected 1 to %d",
+                         desc->n_context, 1 << 24);
+    tern_session *s = tern_alloc(TERN_MEM_SESSION, sizeof *s);
+    if (!s) return tern_fail_memory(err, sizeof *s);
+    s->model = model;
+    s->desc = *desc;
+    s->n_context = desc->n_context ? desc->n_context
+                   : trained < DEFAULT_CONTEXT_MAX ? trained
+                                                   : DEFAULT_CONTEXT_MAX;
+    if (s->desc.n_keep <= 0) s->desc.n_keep = 4;
+    if (s->desc.n_keep > s->n_context / 2) s->desc.n_keep = s->n_context / 2;
+    tern_status status = tern_model_instance(model, s->n_context, desc->kv_type, &s->instance, err);
+    s->tokens = tern_alloc_array(TERN_MEM_SESSION, (size_t)s->n_context, sizeof *s->tokens);
+    s->top_ids = tern_alloc_array(TERN_MEM_SESSION, TERN_TOP_K_MAX, sizeof *s->top_ids);
+    s->top_logits = tern_alloc_array(TERN_MEM_SESSION, TERN_TOP_K_MAX, sizeof *s->top_logits);
+    s->logits = tern_alloc_array(TERN_MEM_SESSION, (size_t)model->info.n_vocab, sizeof *s->logits);
+    if (status == TERN_OK && (!s->tokens || !s->top_ids || !s->top_logits || !s->logits))
+        status = tern_fail_memory(err, (size_t)model->info.n_vocab * sizeof *s->logits);
+    if (status != TERN_OK) {
+        tern_session_close(s);
+        return status;
+    }
+    *out = s;
+    return TERN_OK;
+}
+
+void tern_session_close(tern_session *s) {
+    if (!s) return;
+    if (s->instance) s->model->backend->instance_close(s->instance);
+    tern_sampler_free(&s->sampler);
+    tern_strbuf_free(&s->text);
+    tern_strbuf_free(&s->held);
+    tern_free(s->generated);
+    tern_free(s->tokens);
+    tern_free(s->top_ids);
+    tern_free(s->top_logits);
+    tern_free(s->logits);
+    tern_free(s);
+}
+
+void tern_session_reset(tern_session *s) { s->n_tokens = 0; }
+int32_t tern_session_n_context(const tern_session *s) { return s->n_context; }
+size_t tern_session_n_tokens(const tern_session *s) { return s->n_tokens; }
+
+const int32_t *tern_session_generated(const tern_session *s, size_t *n_ids) {
+    *n_ids = s->n_generated;
+    return s->generated;
+}
+
+// ---- The timeline ------------------------------------------------------------------------------
+
+// What is wanted of the last tokens that are appended.
+typedef struct wanted {
+    size_t n_outputs; // of the last tokens
+    float *logits;    // [n_outputs, n_vocab], or NULL
+    int32_t top_k;    // into the session's arrays; n_outputs is 1 then
+} wanted;
+
+static tern_status check_ids(const tern_session *s, const int32_t *ids, size_t n, tern_error *err) {
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] < 0 || ids[i] >= s->model->info.n_vocab)
+            return tern_fail(err, TERN_ERR_ARGUMENT, "token %d (the %zuth) is not in 0..%d",
+                             (int)ids[i], i + 1, (int)s->model->info.n_vocab - 1);
+    return TERN_OK;
+}
+
+// Appends tokens in batches. After a failure the timeline holds the batches that were computed.
+static tern_status append(tern_session *s, const int32_t *ids, size_t n, const wanted *w,
+                          tern_error *err) {
+    size_t n_vocab = (size_t)s->model->info.n_vocab;
+    if (n > (size_t)s->n_context - s->n_tokens)
+        return tern_fail(err, TERN_ERR_CONTEXT_FULL,
+                         "%zu tokens do not fit into a context of %d, of which %zu are used", n,
+                         (int)s->n_context, s->n_tokens);
+    TERN_TRY(check_ids(s, ids, n, err));
+    for (size_t done = 0; done < n;) {
+        size_t left = n - done, batch_max = (size_t)s->model->n_batch;
+        size_t take = left < batch_max ? left : batch_max;
+        size_t behind = left - take; // tokens of later batches
+        size_t outputs = w->n_outputs > behind ? w->n_outputs - behind : 0;
+        if (outputs > take) outputs = take;
+        size_t first_output = n - w->n_outputs; // index in ids of the first wanted one
+        size_t batch_first_output = done + take - outputs;
+        tern_batch b = {
+            .ids = ids + done,
+            .n_tokens = (int32_t)take,
+            .first_pos = (int32_t)s->n_tokens,
+            .n_outputs = (int32_t)outputs,
+            .logits = w->logits && outputs
+                          ? w->logits + (batch_first_output - first_output) * n_vocab
+                          : NULL,
+            .top_k = w->top_k,
+            .top_ids = s->top_ids,
+            .top_logits = s->top_logits,
+        };
+        TERN_TRY(tern_model_compute(s->model, s->instance, &b, err));
+        memcpy(s->tokens + s->n_tokens, ids + done, take * sizeof *ids);
+        s->n_tokens += take;
+        done += take;
+    }
+    return TERN_OK;
+}
+
+// Keeps the common front of the timeline and ids, but recomputes the last n_again tokens of ids.
+static size_t keep_common(tern_session *s, const int32_t *ids, size_t n_ids, size_t n_again) {
+    size_t most = n_ids > n_again ? n_ids - n_again : 0, common = 0;
+    while (common < s->n_tokens && common < most && s->tokens[common] == ids[common]) common++;
+    s->n_tokens = common; // keys and values behind are overwritten before they are read
+    return common;
+}
+
+tern_status tern_session_sync(tern_session *s, const int32_t *ids, size_t n_ids, size_t *n_reused,
+                              tern_error *err) {
+    size_t common = keep_common(s, ids, n_ids, 0);
+    if (n_reused) *n_reused = common;
+    return append(s, ids + common, n_ids - common, &(wanted){0}, err);
+}
+
+tern_status tern_session_logits(tern_session *s, const int32_t *ids, size_t n_ids, float *logits,
+                                tern_error *err) {
+    return append(s, ids, n_ids, &(wanted){.n_outputs = logits ? n_ids : 0, .logits = logits}, err);
+}
+
+// Drops the oldest half behind the first n_keep tokens. What is left has other positions now, so its
+// keys and values are computed again: slower than rotating the cached keys, but the same numbers as
+// if the text had begun there.
+static tern_status shift(tern_session *s, const wanted *w, tern_error *err) {
+    size_t keep = (size_t)s->desc.n_keep, drop = (s->n_tokens - keep) / 2;
+    if (drop == 0) drop = 1;
+    size_t n = s->n_tokens - drop;
+    int32_t *ids = tern_alloc_array(TERN_MEM_SESSION, n + 1, sizeof *ids);
+    if (!ids) return tern_fail_memory(err, n * sizeof *ids);
+    memcpy(ids, s->tokens, keep * sizeof *ids);
+    memcpy(ids + keep, s->tokens + keep + drop, (n - keep) * sizeof *ids);
+    s->n_tokens = keep;
+    tern_status status = append(s, ids + keep, n - keep, w, err);
+    tern_free(ids);
+    return status;
+}
+
+// ---- Generation --------------------------------------------------------------------------------
+
+typedef struct generation {
+    tern_session *s;
+    const tern_generate_params *params;
+    tern_text_fn on_text;
+    void *user;
+    tern_decoder decoder;
+    tern_stop_reason reason;
+    bool stopped;
+} generation;
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void emit(generation *g, const char *text, size_t n) {
+    if (n == 0 || !g->on_text || g->on_text(g->user, text, n)) return;
+    g->stopped = true;
+    g->reason = TERN_STOP_CALLER;
+}
+
+// Position of the first stop string in text, or SIZE_MAX.
+static size_t find_stop(const generation *g, const char *text, size_t n) {
+    size_t best = SIZE_MAX;
+    for (size_t i = 0; i < g->params->n_stops; i++) {
+        const char *stop = g->params->stops[i];
+        size_t length = strlen(stop);
+        const char *hit = length ? memmem(text, n, stop, length) : NULL;
+        if (hit && (size_t)(hit - text) < best) best = (size_t)(hit - text);
+    }
+    return best;
+}
+
+// Length of the longest end of text that is the beginning of a stop string.
+static size_t held_back(const generation *g, const char *text, size_t n) {
+    size_t most = 0;
+    for (size_t i = 0; i < g->params->n_stops; i++) {
+        size_t length = strlen(g->params->stops[i]);
+        for (size_t k = length ? length - 1 : 0; k > most; k--)
+            if (k <= n && memcmp(text + n - k, g->params->stops[i], k) == 0) {
+                most = k;
+                break;
+            }
+    }
+    return most;
+}
+
+// Passes on what is certain of the text in s->held.
+static void flush(generation *g, bool at_end) {
+    tern_strbuf *held = &g->s->held;
+    size_t stop = find_stop(g, tern_strbuf_text(held), held->len);
+    if (stop != SIZE_MAX) {
+        emit(g, held->ptr, stop);
+        if (!g->stopped) {
+            g->stopped = true;
+            g->reason = TERN_STOP_STRING;
+        }
+        tern_strbuf_clear(held);
+        return;
+    }
+    size_t keep = at_end ? 0 : held_back(g, tern_strbuf_text(held), held->len);
+    size_t n = held->len - keep;
+    emit(g, held->ptr, n);
+    if (n) memmove(held->ptr, held->ptr + n, keep);
+    held->len = keep;
+}
+
+static void add_text(generation *g, int32_t id) {
+    tern_session *s = g->s;
+    if (!s->model->tokenizer) return;
+    tern_strbuf_clear(&s->text);
+    tern_tokenizer_decode(s->model->tokenizer, &g->decoder, id, &s->text);
+    tern_strbuf_append(&s->held, tern_strbuf_text(&s->text), s->text.len);
+    flush(g, false);
+}
+
+static void end_text(generation *g) {
+    tern_session *s = g->s;
+    if (g->reason == TERN_STOP_CALLER || g->reason == TERN_STOP_STRING) return;
+    tern_strbuf_clear(&s->text);
+    if (s->model->tokenizer) tern_tokenizer_decode_end(&g->decoder, &s->text);
+    tern_strbuf_append(&s->held, tern_strbuf_text(&s->text), s->text.len);
+    tern_stop_reason reason = g->reason;
+    flush(g, true);
+    if (g->reason != TERN_STOP_CALLER && g->reason != TERN_STOP_STRING) g->reason = reason;
+}
+
+// What the sampler needs of the next token's scores.
+static wanted wanted_scores(tern_session *s) {
+    int32_t k = tern_sampler_need(&s->sampler);
+    return k > 0 ? (wanted){.n_outputs = 1, .top_k = k}
+                 : (wanted){.n_outputs = 1, .logits = s->logits};
+}
+
+static int32_t choose(tern_session *s, const wanted *w) {
+    size_t n = w->top_k ? (size_t)w->top_k : (size_t)s->model->info.n_vocab;
+    for (size_t i = 0; i < n; i++)
+        s->sampler.candidates[i] = w->top_k
+                                       ? (tern_candidate){s->top_logits[i], s->top_ids[i]}
+                                       : (tern_candidate){s->logits[i], (int32_t)i};
+    return tern_sampler_choose(&s->sampler, n, s->tokens, s->n_tokens);
+}
+
+// The loop: scores of the last token are there; choose, show, append.
+static tern_status generate_loop(generation *g, int32_t max_tokens, tern_error *err) {
+    tern_session *s = g->s;
+    for (;;) {
+        wanted w = wanted_scores(s);
+        int32_t id = choose(s, &w);
+        if (tern_token_is_end(s->model, id) && !g->params->ignore_end) {
+            g->reason = TERN_STOP_END;
+            return TERN_OK;
+        }
+        s->generated[s->n_generated++] = id;
+        add_text(g, id);
+        if (g->stopped) return TERN_OK;
+        if ((int32_t)s->n_generated == max_tokens) {
+            g->reason = TERN_STOP_LENGTH;
+            return TERN_OK;
+        }
+        if (s->n_tokens == (size_t)s->n_context) {
+            if (!s->desc.shift_context) {
+                g->reason = TERN_STOP_CONTEXT;
+                return TERN_OK;
+            }
+            TERN_TRY(shift(s, &(wanted){0}, err));
+        }
+        TERN_TRY(append(s, &id, 1, &w, err));
+    }
+}
+
+static tern_status prepare(tern_session *s, const tern_generate_params *params, int32_t max_tokens,
+                           tern_error *err) {
+    TERN_TRY(tern_sampler_prepare(&s->sampler, params->sampling, &s->model->info, err));
+    s->n_generated = 0;
+    if (tern_array_reserve(TERN_MEM_SESSION, &s->generated, &s->generated_capacity, 0,
+                           (size_t)max_tokens + 1) != 0)
+        return tern_fail_memory(err, (size_t)max_tokens * sizeof *s->generated);
+    // Room for text, so that the loop allocates nothing: no piece of a token is longer than this,
+    // but for vocabularies with absurd entries, which cost an allocation.
+    tern_strbuf *buffers[] = {&s->text, &s->held};
+    for (int i = 0; i < 2; i++) {
+        tern_strbuf_clear(buffers[i]);
+        if (tern_array_reserve(TERN_MEM_SESSION, &buffers[i]->ptr, &buffers[i]->capacity, 0, 4096) != 0)
+            return tern_fail_memory(err, 4096);
+    }
+    return TERN_OK;
+}
+
+tern_status tern_generate_ids(tern_session *s, const int32_t *ids, size_t n_ids,
+                              const tern_generate_params *params, tern_text_fn on_text, void *user,
+                              tern_generate_stats *stats, tern_error *err) {
+    static const tern_generate_params defaults = {0};
+    if (!params) params = &defaults;
+    tern_generate_stats st = {.n_prompt = n_ids};
+    generation g = {.s = s, .params = params, .on_text = on_text, .user = user};
+    if (n_ids == 0)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "the prompt is empty: there is nothing to continue");
+    if (n_ids > (size_t)s->n_context)
+        return tern_fail(err, TERN_ERR_CONTEXT_FULL,
+                         "the prompt has %zu tokens, the context only %d", n_ids, (int)s->n_context);
+    // Without a limit: what fits; with a shifting context there is none, so one is set.
+    int32_t max_tokens = params->max_tokens;
+    if (max_tokens <= 0) max_tokens = s->desc.shift_context ? 1 << 20 : s->n_context;
+    TERN_TRY(prepare(s, params, max_tokens, err));
+    st.seed = s->sampler.params.seed;
+    double start = now();
+    st.n_reused = keep_common(s, ids, n_ids, 1); // the last one again: its scores are needed
+    wanted w = wanted_scores(s);
+    TERN_TRY(append(s, ids + st.n_reused, n_ids - st.n_reused, &w, err));
+    double middle = now();
+    tern_status status = generate_loop(&g, max_tokens, err);
+    if (status == TERN_OK) end_text(&g);
+    st.prompt_seconds = middle - start;
+    st.generate_seconds = now() - middle;
+    st.n_generated = s->n_generated;
+    st.reason = g.reason;
+    if (status == TERN_OK && (s->text.failed || s->held.failed))
+        status = tern_fail_memory(err, s->held.len);
+    if (stats) *stats = st;
+    return status;
+}
+
+tern_status tern_generate(tern_session *s, const char *prompt, const tern_generate_params *params,
+                          tern_text_fn on_text, void *user, tern_generate_stats *stats,
+                          tern_error *err) {
+    tern_ids ids = {0};
+    if (!s->model->tokenizer)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: the model has no tokenizer", s->model->path);
+    tern_status status = tern_tokenizer_encode(s->model->tokenizer, prompt, strlen(prompt),
+                                               TERN_TOKENIZE_SPECIAL | TERN_TOKENIZE_BOS, &ids, err);
+    if (status == TERN_OK)
+        status = tern_generate_ids(s, ids.ids, ids.n, params, on_text, user, stats, err);
+    tern_free(ids.ids);
+    return status;
+}
