@@ -80,7 +80,8 @@ void tern_file_will_need(const tern_file *file, const void *data, uint64_t bytes
 // ---- Writing GGUF, one tensor at a time --------------------------------------------------------
 
 typedef struct tern_gguf_writer tern_gguf_writer;
-// path appears only at finish: until then the data is in "path.partial".
+// path appears only at finish: until then the data is in "path.partial". After a call that failed,
+// all later ones fail and finish says why.
 // split_bytes > 0: starts "name-00001-of-000NN.gguf" files of about that much tensor data.
 tern_status tern_gguf_writer_open(tern_gguf_writer **out, const char *path, uint64_t split_bytes,
                                   tern_error *err);
@@ -92,12 +93,15 @@ tern_status tern_gguf_put_strings(tern_gguf_writer *w, const char *key, const te
                                   size_t n);
 tern_status tern_gguf_put_array(tern_gguf_writer *w, const char *key, tern_meta_type element_type,
                                 const void *values, size_t n);
-tern_status tern_gguf_put_meta(tern_gguf_writer *w, const tern_meta *meta); // copies one as it is
+// Copies one as it is; skips general.alignment and split.*, which are about files, not models.
+tern_status tern_gguf_put_meta(tern_gguf_writer *w, const tern_meta *meta);
 // Declares every tensor, in file order, before the first data.
 tern_status tern_gguf_declare(tern_gguf_writer *w, const char *name, tern_dtype type, int n_dims,
                               const uint64_t *ne);
 // Data of the tensors in declared order, in pieces; each tensor's pieces must add up to its bytes.
 tern_status tern_gguf_write(tern_gguf_writer *w, const void *bytes, uint64_t n, tern_error *err);
+// The 32 bytes that end an I2_S tensor: its scale, then zeros.
+tern_status tern_gguf_write_i2_s_scale(tern_gguf_writer *w, float scale, tern_error *err);
 tern_status tern_gguf_writer_finish(tern_gguf_writer *w, tern_error *err); // checks, renames
 void tern_gguf_writer_free(tern_gguf_writer *w); // without finish: removes the partial files
 
@@ -105,7 +109,8 @@ void tern_gguf_writer_free(tern_gguf_writer *w); // without finish: removes the 
 
 typedef struct tern_st_writer tern_st_writer;
 // Writes folder/model.safetensors, or shards with model.safetensors.index.json when larger than
-// split_bytes (0: one file). Same protocol as above; dtype names are safetensors' ("BF16", "U8").
+// split_bytes (0: one file), and removes the one of these two that an earlier model left there.
+// Same protocol as above; types without a name in safetensors are refused.
 tern_status tern_st_writer_open(tern_st_writer **out, const char *folder, uint64_t split_bytes,
                                 tern_error *err);
 tern_status tern_st_declare(tern_st_writer *w, const char *name, tern_dtype type, int n_dims,

@@ -1,0 +1,70 @@
+// What the two writers share: files that appear only when all is written, and a list of declared
+// tensors whose data streams through in order.
+//
+// Life of a writer: declare tensors, write their data in pieces, finish. At the first data the plan
+// is made: which tensor goes into which part (file), since a header that comes before the data must
+// already know all of it. The container says what a part's header is.
+#ifndef TERN_FORMATS_TENSOR_WRITER_H
+#define TERN_FORMATS_TENSOR_WRITER_H
+
+#include "formats/file_private.h"
+
+// ---- Files written under another name ------------------------------------------------------------
+
+// Each file of the set is written to "path.partial", brought to the disk and closed; only when all
+// are complete do they get their names. A crash leaves partial files and what was there before.
+typedef struct tern_out_set {
+    char **paths;
+    size_t n_paths, capacity;
+    uint8_t *buffer;
+    size_t n_buffered;
+    int fd; // of the file being written, -1: none
+} tern_out_set;
+
+tern_status tern_out_begin(tern_out_set *set, const char *path, tern_error *err);
+tern_status tern_out_write(tern_out_set *set, const void *bytes, uint64_t n, tern_error *err);
+tern_status tern_out_end(tern_out_set *set, tern_error *err);
+// Renames all; the file `last` appears when the others are there, since it is the one that readers
+// open.
+tern_status tern_out_commit(tern_out_set *set, size_t last, tern_error *err);
+void tern_out_free(tern_out_set *set); // removes what was not committed
+
+// ---- Tensors declared, then streamed -------------------------------------------------------------
+
+typedef struct tern_planned {
+    const char *name;
+    tern_dtype type;
+    int n_dims;
+    uint64_t ne[4]; // as declared, unused ones 1
+    uint64_t bytes;
+    size_t part;
+} tern_planned;
+
+typedef struct tern_writer tern_writer;
+struct tern_writer {
+    char *path;
+    uint64_t split_bytes, alignment;
+    tern_pool pool;
+    tern_planned *tensors;
+    size_t n_tensors, capacity, n_parts;
+    size_t at;          // tensor that is being written
+    uint64_t n_written; // bytes of it
+    bool planned, part_open;
+    tern_error failed; // of an earlier call: nothing more is accepted
+    tern_out_set out;
+    // Opens the part's file (tern_out_begin) and writes everything in front of the data.
+    tern_status (*begin_part)(tern_writer *w, size_t part, tern_error *err);
+};
+
+tern_status tern_writer_init(tern_writer *w, const char *path, uint64_t split_bytes,
+                             uint64_t alignment, tern_error *err);
+void tern_writer_deinit(tern_writer *w);
+tern_status tern_writer_declare(tern_writer *w, const char *name, tern_dtype type, int n_dims,
+                                const uint64_t *ne, uint64_t n_row);
+tern_status tern_writer_write(tern_writer *w, const void *bytes, uint64_t n, tern_error *err);
+// Checks that all data came and ends the last part; a file without tensors is begun here.
+tern_status tern_writer_end(tern_writer *w, tern_error *err);
+// Gives the files their names; see tern_out_commit. The writer takes nothing after that.
+tern_status tern_writer_commit(tern_writer *w, size_t last, tern_error *err);
+
+#endif
