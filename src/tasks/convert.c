@@ -1,0 +1,497 @@
+// Conversion between containers and element types, one tensor at a time, a few rows in memory.
+//
+//   open -> list of output tensors (name, type, how its rows are made) -> header -> rows
+//
+// Ternary weights are carried as codes and one scale, so they survive any round trip to the bit.
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "base/alloc.h"
+#include "base/half.h"
+#include "base/ternary.h"
+#include "formats/formats.h"
+#include "input/input.h"
+#include "models/models.h"
+#include "tasks/tasks.h"
+
+typedef struct item {
+    const tern_tensor *from;
+    char name[128];    // in the output
+    tern_dtype type;   // in the output; HF_TERNARY: U8 packed, with a scale tensor behind it
+    tern_ternary_kind kind;
+    int64_t n_heads;   // > 0: rows are permuted between the two RoPE conventions
+    bool neighbours;   // the output wants RoPE pairs adjacent
+} item;
+
+typedef struct conversion {
+    const tern_convert_desc *desc;
+    tern_file *file;
+    const tern_arch *arch;
+    tern_config config;
+    bool to_gguf;
+    tern_dtype matrix_type, head_type;
+    bool has_matrix_type, has_head_type;
+    item *items;
+    size_t n_items;
+    tern_gguf_writer *gguf;
+    tern_st_writer *st;
+    uint64_t bytes_done, bytes_all;
+} conversion;
+
+static tern_matrix_view view_of(const tern_tensor *t) {
+    return (tern_matrix_view){t->type, t->data, t->bytes,
+                              (int64_t)(t->ne[1] * t->ne[2] * t->ne[3]), (int64_t)t->ne[0], t->scale};
+}
+
+static bool is_float(tern_dtype t) {
+    return t == TERN_DTYPE_F32 || t == TERN_DTYPE_F16 || t == TERN_DTYPE_BF16;
+}
+
+// ---- Deciding ----------------------------------------------------------------------------------
+
+// The output's name. *skip: the tensor has no place in the output (scales, caches of transformers).
+static tern_status map_name(const conversion *c, const tern_tensor *t, item *it, bool *skip,
+                            tern_error *err) {
+    const char *name = t->name;
+    size_t n = strlen(name);
+    bool from_gguf = c->file->kind == TERN_FILE_GGUF, known;
+    *skip = false;
+    if (from_gguf && c->to_gguf) {
+        known = n < sizeof it->name;
+        if (known) memcpy(it->name, name, n + 1);
+    } else if (from_gguf) {
+        if (strcmp(name, "rope_freqs.weight") == 0)
+            return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                             "%s: RoPE factors cannot be written to a Hugging Face config", name);
+        known = tern_model_name_to_hf(c->arch, name, it->name, sizeof it->name);
+    } else if (c->to_gguf) {
+        *skip = (n > 13 && strcmp(name + n - 13, ".weight_scale") == 0) || strstr(name, "inv_freq");
+        known = tern_model_name_to_gguf(c->arch, name, it->name, sizeof it->name);
+    } else {
+        *skip = n > 13 && strcmp(name + n - 13, ".weight_scale") == 0;
+        known = n < sizeof it->name;
+        if (known) memcpy(it->name, name, n + 1);
+    }
+    if (known || *skip) return TERN_OK;
+    return tern_fail(err, TERN_ERR_UNSUPPORTED, "tensor %s is not one of a %s", name, c->arch->name);
+}
+
+static const char *gguf_name_of(const conversion *c, const tern_tensor *t, char *buffer, size_t n) {
+    if (c->file->kind == TERN_FILE_GGUF) return t->name;
+    return tern_model_name_to_gguf(c->arch, t->name, buffer, n) ? buffer : t->name;
+}
+
+static tern_status choose_matrix_type(const conversion *c, item *it, tern_error *err) {
+    tern_matrix_view view = view_of(it->from);
+    tern_dtype wanted = c->matrix_type;
+    TERN_TRY(tern_ternary_find(&view, c->arch->always_ternary, &it->kind, err));
+    bool ternary_wanted = c->has_matrix_type && tern_dtype_is_ternary(wanted);
+    if (!c->has_matrix_type) {
+        wanted = it->kind.is_ternary ? TERN_DTYPE_I2_S : it->from->type;
+        if (!c->to_gguf && !it->kind.is_ternary && !is_float(wanted)) wanted = TERN_DTYPE_BF16;
+    }
+    if (ternary_wanted && !it->kind.is_ternary)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "tensor %s is %s and not ternary: it cannot become %s", it->from->name,
+                         tern_dtype_name(it->from->type), tern_dtype_name(wanted));
+    if (!c->to_gguf && it->kind.is_ternary && !(c->has_matrix_type && is_float(wanted))) {
+        if (view.n_rows % 4 != 0)
+            return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                             "tensor %s has %lld rows: packing needs a multiple of 4", it->from->name,
+                             (long long)view.n_rows);
+        wanted = TERN_DTYPE_HF_TERNARY;
+    } else if (!c->to_gguf && !is_float(wanted))
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "safetensors have no type %s",
+                         tern_dtype_name(wanted));
+    it->type = wanted;
+    return TERN_OK;
+}
+
+static tern_status choose_type(const conversion *c, item *it, tern_error *err) {
+    char buffer[128];
+    const tern_tensor *t = it->from;
+    const char *name = gguf_name_of(c, t, buffer, sizeof buffer);
+    bool head = strcmp(name, "token_embd.weight") == 0 || strcmp(name, "output.weight") == 0;
+    bool from_hf = c->file->kind == TERN_FILE_HF;
+    if (t->n_dims < 2) { // norms: exact, and what every loader expects
+        it->type = c->to_gguf || !is_float(t->type) ? TERN_DTYPE_F32 : t->type;
+    } else if (head) {
+        it->type = t->type;
+        if (c->has_head_type) it->type = c->head_type;
+        else if (from_hf && c->to_gguf) it->type = TERN_DTYPE_F16;
+        else if (!c->to_gguf && !is_float(t->type)) it->type = TERN_DTYPE_BF16;
+        if (!c->to_gguf && !is_float(it->type))
+            return tern_fail(err, TERN_ERR_UNSUPPORTED, "safetensors have no type %s",
+                             tern_dtype_name(it->type));
+    } else TERN_TRY(choose_matrix_type(c, it, err));
+    uint64_t bytes;
+    uint64_t n = t->ne[0] * t->ne[1] * t->ne[2] * t->ne[3];
+    if (it->type != TERN_DTYPE_HF_TERNARY && !tern_dtype_bytes(it->type, n, t->ne[0], &bytes))
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "tensor %s: rows of %llu weights cannot be %s (blocks of %zu)", t->name,
+                         (unsigned long long)t->ne[0], tern_dtype_name(it->type),
+                         tern_dtype_block_n(it->type));
+    if (c->arch->gguf_rope_neighbours && from_hf == c->to_gguf) {
+        size_t length = strlen(name);
+        bool q = length > 14 && strcmp(name + length - 14, ".attn_q.weight") == 0;
+        bool k = length > 14 && strcmp(name + length - 14, ".attn_k.weight") == 0;
+        it->n_heads = q ? c->config.n_heads : k ? c->config.n_kv_heads : 0;
+        it->neighbours = c->to_gguf;
+    }
+    return TERN_OK;
+}
+
+static tern_status list_items(conversion *c, tern_error *err) {
+    c->items = tern_alloc_array(TERN_MEM_FILE, c->file->n_tensors + 1, sizeof *c->items);
+    if (!c->items) return tern_fail_memory(err, c->file->n_tensors * sizeof *c->items);
+    for (size_t i = 0; i < c->file->n_tensors; i++) {
+        item *it = &c->items[c->n_items];
+        bool skip;
+        *it = (item){.from = &c->file->tensors[i]};
+        TERN_TRY(map_name(c, it->from, it, &skip, err));
+        if (skip) continue;
+        TERN_TRY(choose_type(c, it, err));
+        tern_file_drop_pages(c->file, it->from->data, it->from->bytes);
+        c->bytes_all += it->from->bytes;
+        c->n_items++;
+    }
+    return TERN_OK;
+}
+
+// ---- Rows --------------------------------------------------------------------------------------
+
+// The source row that becomes row `row` of the output. Inside a head of 2h rows, halves order has
+// row (j, i) at j * h + i and neighbours order at 2 * i + j, for j = 0, 1.
+static int64_t source_row(const item *it, int64_t row, int64_t n_rows) {
+    if (it->n_heads == 0) return row;
+    int64_t head = n_rows / it->n_heads, half = head / 2, in = row % head, base = row - in;
+    return base + (it->neighbours ? in % 2 * half + in / 2 : in % half * 2 + in / half);
+}
+
+static tern_status write_bytes(conversion *c, const void *bytes, uint64_t n, tern_error *err) {
+    return c->gguf ? tern_gguf_write(c->gguf, bytes, n, err) : tern_st_write(c->st, bytes, n, err);
+}
+
+// I2_S blocks run over the whole tensor, so rows are gathered into whole blocks first.
+typedef struct gather {
+    int8_t *codes; // what is not written yet, then a row
+    size_t n;
+    uint8_t *packed;
+} gather;
+
+static tern_status write_gathered(conversion *c, const item *it, gather *g, bool at_end,
+                                  tern_error *err) {
+    size_t block = tern_dtype_block_n(it->type);
+    size_t whole = at_end ? (g->n + block - 1) / block * block : g->n / block * block;
+    memset(g->codes + g->n, 0, whole > g->n ? whole - g->n : 0);
+    tern_dtype_encode_ternary(it->type, g->codes, whole, it->kind.scale, g->packed);
+    TERN_TRY(write_bytes(c, g->packed, whole / block * tern_dtype_block_bytes(it->type), err));
+    g->n = g->n > whole ? g->n - whole : 0;
+    memmove(g->codes, g->codes + whole, g->n);
+    return TERN_OK;
+}
+
+static tern_status write_ternary_rows(conversion *c, const item *it, tern_codes *codes, gather *g,
+                                      tern_error *err) {
+    const tern_matrix_view *v = &codes->view;
+    for (int64_t row = 0; row < v->n_rows; row++) {
+        const int8_t *q = tern_codes_row(codes, source_row(it, row, v->n_rows));
+        memcpy(g->codes + g->n, q, (size_t)v->n_cols);
+        g->n += (size_t)v->n_cols;
+        TERN_TRY(write_gathered(c, it, g, row == v->n_rows - 1, err));
+    }
+    if (it->type != TERN_DTYPE_I2_S) return TERN_OK;
+    float tail[8] = {it->kind.scale};
+    return write_bytes(c, tail, sizeof tail, err);
+}
+
+// Four rows a byte: see docs/formats.md. The scale follows as a tensor of its own.
+static tern_status write_hf_packed(conversion *c, const item *it, tern_codes *codes, uint8_t *bytes,
+                                   tern_error *err) {
+    const tern_matrix_view *v = &codes->view;
+    int64_t quarter = v->n_rows / 4;
+    for (int64_t row = 0; row < quarter; row++) {
+        memset(bytes, 0, (size_t)v->n_cols);
+        for (int k = 0; k < 4; k++) {
+            const int8_t *q = tern_codes_row(codes, source_row(it, row + k * quarter, v->n_rows));
+            for (int64_t i = 0; i < v->n_cols; i++)
+                bytes[i] |= (uint8_t)((q[i] + 1) << (2 * k));
+        }
+        TERN_TRY(write_bytes(c, bytes, (uint64_t)v->n_cols, err));
+    }
+    return write_bytes(c, &it->kind.scale, sizeof(float), err);
+}
+
+// Floats of a row: of ternary kinds code * scale, so that master weights come out rounded.
+static void float_row(const item *it, tern_codes *codes, int64_t row, float *out) {
+    const tern_matrix_view *v = &codes->view;
+    if (!it->kind.is_ternary) {
+        tern_dtype_decode(v->type, v->data, (uint64_t)(row * v->n_cols), (size_t)v->n_cols, v->scale,
+                          out);
+        return;
+    }
+    const int8_t *q = tern_codes_row(codes, row);
+    for (int64_t i = 0; i < v->n_cols; i++) out[i] = (float)q[i] * it->kind.scale;
+}
+
+static tern_status write_float_rows(conversion *c, const item *it, tern_codes *codes, float *floats,
+                                    void *encoded, tern_error *err) {
+    const tern_matrix_view *v = &codes->view;
+    uint64_t row_bytes;
+    tern_dtype_bytes(it->type, (uint64_t)v->n_cols, (uint64_t)v->n_cols, &row_bytes);
+    for (int64_t row = 0; row < v->n_rows; row++) {
+        int64_t from = source_row(it, row, v->n_rows);
+        if (it->type == v->type) { // as it is, to the bit
+            const uint8_t *at = (const uint8_t *)v->data + (uint64_t)from * row_bytes;
+            TERN_TRY(write_bytes(c, at, row_bytes, err));
+            continue;
+        }
+        float_row(it, codes, from, floats);
+        if (!tern_dtype_encode(it->type, floats, (size_t)v->n_cols, encoded))
+            return tern_fail(err, TERN_ERR_UNSUPPORTED, "writing %s is not supported",
+                             tern_dtype_name(it->type));
+        TERN_TRY(write_bytes(c, encoded, row_bytes, err));
+    }
+    return TERN_OK;
+}
+
+static tern_status write_item(conversion *c, const item *it, tern_error *err) {
+    tern_matrix_view view = view_of(it->from);
+    size_t n = (size_t)view.n_cols;
+    tern_codes codes;
+    gather g = {0};
+    TERN_TRY(tern_codes_open(&codes, &view, &it->kind, err));
+    float *floats = tern_alloc_array(TERN_MEM_MISC, n + 64, sizeof *floats);
+    g.codes = tern_alloc(TERN_MEM_MISC, 2 * n + 1024);
+    g.packed = tern_alloc(TERN_MEM_MISC, n * sizeof(float) + 1024);
+    tern_status status;
+    if (!floats || !g.codes || !g.packed) status = tern_fail_memory(err, n * sizeof *floats);
+    else if (it->type == TERN_DTYPE_HF_TERNARY)
+        status = write_hf_packed(c, it, &codes, g.packed, err);
+    else if (tern_dtype_is_ternary(it->type) && it->kind.is_ternary)
+        status = write_ternary_rows(c, it, &codes, &g, err);
+    else status = write_float_rows(c, it, &codes, floats, g.packed, err);
+    tern_codes_close(&codes);
+    tern_free(floats);
+    tern_free(g.codes);
+    tern_free(g.packed);
+    return status;
+}
+
+static tern_status write_items(conversion *c, tern_error *err) {
+    for (size_t i = 0; i < c->n_items; i++) {
+        const tern_tensor *t = c->items[i].from;
+        tern_status status = write_item(c, &c->items[i], err);
+        if (status != TERN_OK) return status;
+        tern_file_drop_pages(c->file, t->data, t->bytes);
+        c->bytes_done += t->bytes;
+        const tern_convert_desc *d = c->desc;
+        if (d->on_progress &&
+            !d->on_progress(d->user, "convert", (double)c->bytes_done / (double)c->bytes_all))
+            return tern_fail(err, TERN_ERR_CANCELLED, "conversion was cancelled");
+    }
+    return TERN_OK;
+}
+
+// ---- GGUF header -------------------------------------------------------------------------------
+
+static int64_t file_type(const conversion *c) {
+    for (size_t i = 0; i < c->n_items; i++) {
+        if (c->items[i].from->n_dims < 2) continue;
+        switch (c->items[i].type) { // what llama.cpp and bitnet.cpp call "mostly ..."
+        case TERN_DTYPE_I2_S: return 40;
+        case TERN_DTYPE_TQ1_0: return 36;
+        case TERN_DTYPE_TQ2_0: return 37;
+        case TERN_DTYPE_Q8_0: return 7;
+        case TERN_DTYPE_Q4_0: return 2;
+        case TERN_DTYPE_Q4_K: return 15;
+        case TERN_DTYPE_Q5_K: return 17;
+        case TERN_DTYPE_Q6_K: return 18;
+        default: break;
+        }
+    }
+    for (size_t i = 0; i < c->n_items; i++)
+        if (c->items[i].from->n_dims >= 2)
+            return c->items[i].type == TERN_DTYPE_F32    ? 0
+                   : c->items[i].type == TERN_DTYPE_BF16 ? 32
+                                                         : 1;
+    return 0;
+}
+
+static tern_status put_tokenizer(tern_gguf_writer *w, const tern_tokenizer *t, tern_error *err) {
+    tern_tokenizer_export e = {0};
+    TERN_TRY(tern_tokenizer_export_gguf(t, &e, err));
+    TERN_TRY(tern_gguf_put_str(w, "tokenizer.ggml.model", (tern_str){e.model, strlen(e.model)}));
+    TERN_TRY(tern_gguf_put_str(w, "tokenizer.ggml.pre", (tern_str){e.pre, strlen(e.pre)}));
+    TERN_TRY(tern_gguf_put_strings(w, "tokenizer.ggml.tokens", e.tokens, e.n_vocab));
+    if (e.scores)
+        TERN_TRY(tern_gguf_put_array(w, "tokenizer.ggml.scores", TERN_META_F32, e.scores, e.n_vocab));
+    TERN_TRY(tern_gguf_put_array(w, "tokenizer.ggml.token_type", TERN_META_I32, e.types, e.n_vocab));
+    if (e.merges)
+        TERN_TRY(tern_gguf_put_strings(w, "tokenizer.ggml.merges", e.merges, e.n_merges));
+    const struct { const char *key; int32_t id; } ids[] = {
+        {"tokenizer.ggml.bos_token_id", e.bos}, {"tokenizer.ggml.eos_token_id", e.eos},
+        {"tokenizer.ggml.unknown_token_id", e.unk}, {"tokenizer.ggml.padding_token_id", e.pad}};
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
+        if (ids[i].id >= 0) TERN_TRY(tern_gguf_put_int(w, ids[i].key, TERN_META_U32, ids[i].id));
+    TERN_TRY(tern_gguf_put_int(w, "tokenizer.ggml.add_bos_token", TERN_META_BOOL, e.add_bos));
+    TERN_TRY(tern_gguf_put_int(w, "tokenizer.ggml.add_eos_token", TERN_META_BOOL, e.add_eos));
+    if (strcmp(e.model, "llama") == 0)
+        TERN_TRY(tern_gguf_put_int(w, "tokenizer.ggml.add_space_prefix", TERN_META_BOOL,
+                                   e.add_space_prefix));
+    return TERN_OK;
+}
+
+// Metadata of a Hugging Face folder as GGUF keys.
+static tern_status put_hf_meta(conversion *c, const char *out_path, tern_error *err) {
+    tern_gguf_writer *w = c->gguf;
+    const char *arch_name = c->desc->arch ? c->desc->arch : c->arch->gguf_names[0];
+    const char *base = strrchr(out_path, '/');
+    base = base ? base + 1 : out_path;
+    size_t base_length = strlen(base) > 5 ? strlen(base) - 5 : 0; // without ".gguf"
+    TERN_TRY(tern_gguf_put_str(w, "general.architecture",
+                               (tern_str){arch_name, strlen(arch_name)}));
+    TERN_TRY(tern_gguf_put_str(w, "general.name", (tern_str){base, base_length}));
+    TERN_TRY(tern_config_write_gguf(w, arch_name, &c->config));
+    TERN_TRY(tern_gguf_put_int(w, "general.file_type", TERN_META_U32, file_type(c)));
+    TERN_TRY(tern_gguf_put_int(w, "general.quantization_version", TERN_META_U32, 2));
+    if (c->file->tokenizer_json.len == 0) return TERN_OK;
+    tern_tokenizer *t;
+    TERN_TRY(tern_tokenizer_open(&t, c->file, err));
+    tern_status status = put_tokenizer(w, t, err);
+    if (status == TERN_OK) {
+        tern_str chat = c->file->chat_template;
+        if (!chat.ptr)
+            chat = tern_json_str(tern_json_path(&c->file->tokenizer_config, "chat_template"));
+        if (chat.ptr) status = tern_gguf_put_str(w, "tokenizer.chat_template", chat);
+    }
+    tern_tokenizer_free(t);
+    return status;
+}
+
+// Metadata of a GGUF file, copied but for what the conversion changes.
+static tern_status copy_meta(conversion *c) {
+    const char *arch_name = c->desc->arch;
+    tern_str old = {NULL, 0};
+    tern_file_meta_str(c->file, "general.architecture", &old);
+    for (size_t i = 0; i < c->file->n_metas; i++) {
+        tern_meta m = c->file->metas[i];
+        char key[256];
+        if (strncmp(m.key, "split.", 6) == 0 || strcmp(m.key, "general.file_type") == 0) continue;
+        if (arch_name && strcmp(m.key, "general.architecture") == 0) {
+            TERN_TRY(tern_gguf_put_str(c->gguf, m.key, (tern_str){arch_name, strlen(arch_name)}));
+            continue;
+        }
+        if (arch_name && strncmp(m.key, old.ptr, old.len) == 0 && m.key[old.len] == '.') {
+            snprintf(key, sizeof key, "%s%s", arch_name, m.key + old.len);
+            m.key = key;
+        }
+        TERN_TRY(tern_gguf_put_meta(c->gguf, &m));
+    }
+    return tern_gguf_put_int(c->gguf, "general.file_type", TERN_META_U32, file_type(c));
+}
+
+static tern_status to_gguf(conversion *c, const char *out, tern_error *err) {
+    tern_status status = tern_gguf_writer_open(&c->gguf, out, c->desc->split_bytes, err);
+    if (status != TERN_OK) return status;
+    status = c->file->kind == TERN_FILE_HF ? put_hf_meta(c, out, err) : copy_meta(c);
+    if (status != TERN_OK && (!err || err->status == TERN_OK)) return tern_fail_memory(err, 0);
+    if (status != TERN_OK) return status;
+    for (size_t i = 0; i < c->n_items; i++) {
+        const tern_tensor *t = c->items[i].from;
+        status = tern_gguf_declare(c->gguf, c->items[i].name, c->items[i].type, t->n_dims, t->ne);
+        if (status != TERN_OK)
+            return tern_fail(err, status, "tensor %s could not be declared: %s", c->items[i].name,
+                             tern_status_name(status));
+    }
+    TERN_TRY(write_items(c, err));
+    return tern_gguf_writer_finish(c->gguf, err);
+}
+
+// ---- Hugging Face folder -----------------------------------------------------------------------
+
+static tern_status write_text(const char *folder, const char *name, tern_str text, tern_error *err) {
+    char path[1024];
+    if (text.len == 0) return TERN_OK;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *f = fopen(path, "wb");
+    bool ok = f && fwrite(text.ptr, 1, text.len, f) == text.len;
+    ok = f && fclose(f) == 0 && ok;
+    return ok ? TERN_OK : tern_fail(err, TERN_ERR_IO, "%s cannot be written", path);
+}
+
+static tern_status declare_st(conversion *c, const item *it) {
+    const tern_tensor *t = it->from;
+    uint64_t shape[4];
+    for (int k = 0; k < t->n_dims; k++) shape[k] = t->ne[t->n_dims - 1 - k];
+    if (it->type != TERN_DTYPE_HF_TERNARY)
+        return tern_st_declare(c->st, it->name, it->type, t->n_dims, shape);
+    shape[0] /= 4;
+    char scale_name[160];
+    snprintf(scale_name, sizeof scale_name, "%s_scale", it->name);
+    uint64_t one = 1;
+    TERN_TRY(tern_st_declare(c->st, it->name, TERN_DTYPE_U8, t->n_dims, shape));
+    return tern_st_declare(c->st, scale_name, TERN_DTYPE_F32, 1, &one);
+}
+
+static tern_status to_folder(conversion *c, const char *out, tern_error *err) {
+    bool packed = false;
+    const char *dtype = "float32";
+    TERN_TRY(tern_st_writer_open(&c->st, out, c->desc->split_bytes, err));
+    for (size_t i = 0; i < c->n_items; i++) {
+        const item *it = &c->items[i];
+        tern_status status = declare_st(c, it);
+        if (status != TERN_OK)
+            return tern_fail(err, status, "tensor %s could not be declared", it->name);
+        packed = packed || it->type == TERN_DTYPE_HF_TERNARY;
+        if (it->from->n_dims >= 2 && it->type == TERN_DTYPE_BF16) dtype = "bfloat16";
+        if (it->from->n_dims >= 2 && it->type == TERN_DTYPE_F16) dtype = "float16";
+    }
+    TERN_TRY(write_items(c, err));
+    tern_strbuf config = {0};
+    tern_config_write_json(c->arch, &c->config, dtype, packed, &config);
+    tern_status status = config.failed ? tern_fail_memory(err, config.len) : TERN_OK;
+    if (status == TERN_OK)
+        status = write_text(out, "config.json", (tern_str){config.ptr, config.len}, err);
+    tern_strbuf_free(&config);
+    TERN_TRY(status);
+    if (c->file->kind == TERN_FILE_HF) {
+        TERN_TRY(write_text(out, "tokenizer.json", c->file->tokenizer_json, err));
+        TERN_TRY(write_text(out, "chat_template.jinja", c->file->chat_template, err));
+    }
+    return tern_st_writer_finish(c->st, err);
+}
+
+// ---- The whole ---------------------------------------------------------------------------------
+
+static tern_status run(conversion *c, const char *in, const char *out, tern_error *err) {
+    size_t n = strlen(out);
+    c->to_gguf = n > 5 && strcmp(out + n - 5, ".gguf") == 0;
+    c->has_matrix_type = tern_type_to_dtype(c->desc->type, &c->matrix_type);
+    c->has_head_type = tern_type_to_dtype(c->desc->head_type, &c->head_type);
+    TERN_TRY(tern_file_open(&c->file, in, err));
+    tern_status status = TERN_OK;
+    TERN_TRY_GOTO(tern_model_read(c->file, &c->arch, &c->config, err));
+    TERN_TRY_GOTO(list_items(c, err));
+    TERN_TRY_GOTO(c->to_gguf ? to_gguf(c, out, err) : to_folder(c, out, err));
+    return TERN_OK;
+fail:
+    return tern_fail_prefix(err, status, in);
+}
+
+tern_status tern_convert(const char *in, const char *out, const tern_convert_desc *desc,
+                         tern_error *err) {
+    static const tern_convert_desc defaults = {0};
+    if (!in || !out) return tern_fail(err, TERN_ERR_ARGUMENT, "tern_convert: a path is NULL");
+    if (err) *err = (tern_error){0};
+    struct stat a, b;
+    if (stat(in, &a) == 0 && stat(out, &b) == 0 && a.st_ino == b.st_ino && a.st_dev == b.st_dev)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "%s: input and output are the same", in);
+    conversion c = {.desc = desc ? desc : &defaults};
+    tern_status status = run(&c, in, out, err);
+    tern_gguf_writer_free(c.gguf);
+    tern_st_writer_free(c.st);
+    tern_free(c.items);
+    tern_file_close(c.file);
+    return status;
+}

@@ -1,0 +1,103 @@
+// What the machine can do, measured: the limits that a benchmark's figures are held against.
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include "base/alloc.h"
+#include "kernels/cpu/kernels.h"
+#include "kernels/cpu/pool.h"
+#include "tasks/tasks.h"
+
+tern_memory tern_memory_get(void) {
+    tern_mem_stats s = tern_mem_get_stats();
+    tern_memory m = {.heap_now = s.total_now, .heap_max = s.total_max, .n_allocs = s.n_allocs};
+    struct rusage usage;
+    if (getrusage(RUSAGE_SELF, &usage) == 0) m.process_max = (size_t)usage.ru_maxrss * 1024;
+    return m;
+}
+
+#define READ_BYTES   ((size_t)512 << 20) // well beyond any cache
+#define N_ROUNDS     5
+#define INT8_SECONDS 0.05
+
+typedef struct measurement {
+    const tern_cpu_kernels *kernels;
+    const uint64_t *data;
+    size_t n; // words
+    atomic_size_t counter;
+    _Atomic uint64_t sink; // so that the loops are not optimised away
+    _Atomic uint64_t n_macs;
+} measurement;
+
+static double seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void read_all(void *ctx, const tern_team *team) {
+    measurement *m = ctx;
+    uint64_t sums[8] = {0};
+    (void)team;
+    for (size_t first, last; tern_team_claim(&m->counter, m->n, 1 << 16, &first, &last);)
+        for (size_t i = first; i < last; i += 8)
+            for (size_t k = 0; k < 8; k++) sums[k] += m->data[i + k];
+    for (size_t k = 0; k < 8; k++) m->sink += sums[k];
+}
+
+static void multiply(void *ctx, const tern_team *team) {
+    measurement *m = ctx;
+    double end = seconds() + INT8_SECONDS;
+    uint64_t macs = 0;
+    (void)team;
+    while (seconds() < end) macs += m->kernels->t->peak_loop();
+    m->n_macs += macs;
+}
+
+static void read_cpu_name(char *out, size_t size) {
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    char line[256];
+    snprintf(out, size, "unknown");
+    while (f && fgets(line, sizeof line, f)) {
+        char *value = strchr(line, ':');
+        if (strncmp(line, "model name", 10) != 0 || !value) continue;
+        value[strcspn(value, "\n")] = 0;
+        snprintf(out, size, "%s", value + 2);
+        break;
+    }
+    if (f) fclose(f);
+}
+
+tern_status tern_machine_measure(int n_threads, tern_machine_limits *out, tern_error *err) {
+    tern_cpu_kernels kernels;
+    tern_pool *pool;
+    measurement m = {.kernels = &kernels, .n = READ_BYTES / sizeof(uint64_t)};
+    *out = (tern_machine_limits){0};
+    tern_cpu_kernels_select(NULL, &kernels);
+    TERN_TRY(tern_pool_open(&pool, n_threads, err));
+    out->n_threads = tern_pool_n_threads(pool);
+    read_cpu_name(out->cpu, sizeof out->cpu);
+    snprintf(out->features, sizeof out->features, "%s", kernels.name);
+    uint64_t *data = tern_alloc(TERN_MEM_MISC, READ_BYTES);
+    if (!data) {
+        tern_pool_close(pool);
+        return tern_fail_memory(err, READ_BYTES);
+    }
+    memset(data, 1, READ_BYTES); // pages that were never written are all the same one
+    m.data = data;
+    for (int i = 0; i < N_ROUNDS; i++) {
+        atomic_store(&m.counter, 0);
+        double start = seconds();
+        tern_pool_run(pool, read_all, &m);
+        double rate = (double)READ_BYTES / (seconds() - start) * 1e-9;
+        if (rate > out->read_gb_per_s) out->read_gb_per_s = rate;
+        m.n_macs = 0;
+        start = seconds();
+        tern_pool_run(pool, multiply, &m);
+        rate = (double)m.n_macs / (seconds() - start) * 1e-9;
+        if (rate > out->int8_gmac_per_s) out->int8_gmac_per_s = rate;
+    }
+    tern_free(data);
+    tern_pool_close(pool);
+    return TERN_OK;
+}

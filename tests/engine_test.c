@@ -1,0 +1,325 @@
+// The public interface on tiny models: what must hold for every model, checked without any data.
+#include <stdlib.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "harness.h"
+#include "tern.h"
+#include "tiny_model.h"
+
+static const char *tiny(const tiny_model_desc *desc, const char *name) {
+    tern_error err = {0};
+    const char *path = test_tmp(name);
+    test_check(tiny_model_write(path, desc, &err) == TERN_OK, __FILE__, __LINE__, "%s", err.message);
+    return path;
+}
+
+typedef struct opened {
+    tern_model *model;
+    tern_session *session;
+} opened;
+
+static bool open_both(opened *o, const char *path, const tern_model_desc *md,
+                      const tern_session_desc *sd) {
+    tern_error err = {0};
+    *o = (opened){0};
+    bool ok = tern_model_open(&o->model, path, md, &err) == TERN_OK &&
+              tern_session_open(&o->session, o->model, sd, &err) == TERN_OK;
+    test_check(ok, __FILE__, __LINE__, "%s: %s", path, err.message);
+    return ok;
+}
+
+static void close_both(opened *o) {
+    tern_session_close(o->session);
+    tern_model_close(o->model);
+}
+
+static const int32_t prompt[] = {5, 70, 100, 33, 259, 8, 120, 64, 260, 90, 91, 92, 93, 94, 95, 96, 97};
+#define N_PROMPT (sizeof prompt / sizeof *prompt)
+
+// Greedy ids after the prompt.
+static size_t greedy(opened *o, int n, int32_t *out) {
+    tern_error err = {0};
+    tern_sampling s = {0};
+    tern_generate_params p = {.sampling = &s, .max_tokens = n, .ignore_end = true};
+    size_t n_ids = 0;
+    tern_status status = tern_generate_ids(o->session, prompt, N_PROMPT, &p, NULL, NULL, NULL, &err);
+    test_check(status == TERN_OK, __FILE__, __LINE__, "%s", err.message);
+    const int32_t *ids = tern_session_generated(o->session, &n_ids);
+    memcpy(out, ids, n_ids * sizeof *ids);
+    return n_ids;
+}
+
+TEST(engine_text_does_not_depend_on_threads_kernels_batches_or_layouts) {
+    static const tern_model_desc variants[] = {
+        {.n_threads = 1}, {.n_threads = 2}, {.n_threads = 4},
+        {.cpu_features = "scalar"}, {.cpu_features = "avx2"}, {.cpu_features = "avx512"},
+        {.n_batch = 1}, {.n_batch = 5}, {.n_batch = 16},
+        {.ternary = TERN_TERNARY_2BIT}, {.ternary = TERN_TERNARY_1_6BIT},
+        {.head = TERN_HEAD_EXACT}, {.head = TERN_HEAD_FILE},
+        {.cpu_features = "scalar", .ternary = TERN_TERNARY_1_6BIT, .n_threads = 2},
+    };
+    static const tiny_model_desc models[] = {
+        {.seed = 3, .head_type = TERN_DTYPE_F16},
+        {.seed = 4, .n_embd = 192, .n_ff = 320, .n_heads = 6, .n_kv_heads = 2}, // rows of 1.5 blocks
+        {.seed = 5, .arch = "llama", .type = TERN_DTYPE_F16, .separate_head = true},
+        {.seed = 6, .arch = "llama", .type = TERN_DTYPE_I2_S},
+    };
+    for (size_t m = 0; m < sizeof models / sizeof *models; m++) {
+        const char *path = tiny(&models[m], "variants.gguf");
+        int32_t want[40], got[40];
+        opened o;
+        if (!open_both(&o, path, NULL, NULL)) return;
+        REQUIRE(greedy(&o, 40, want) == 40);
+        close_both(&o);
+        for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
+            tern_error err = {0};
+            tern_status status = tern_model_open(&o.model, path, &variants[i], &err);
+            if (status == TERN_ERR_ARGUMENT && variants[i].cpu_features) continue; // another machine
+            REQUIRE_OK(status, err);
+            REQUIRE_OK(tern_session_open(&o.session, o.model, NULL, &err), err);
+            CHECK_MSG(greedy(&o, 40, got) == 40 && memcmp(got, want, sizeof got) == 0,
+                      "model %zu, variant %zu gives another text", m, i);
+            close_both(&o);
+        }
+    }
+}
+
+TEST(engine_batched_logits_have_the_bits_of_single_steps) {
+    const char *path = tiny(&(tiny_model_desc){.seed = 7}, "steps.gguf");
+    opened a, b;
+    tern_error err = {0};
+    float batch[N_PROMPT * TINY_N_VOCAB], steps[N_PROMPT * TINY_N_VOCAB];
+    if (!open_both(&a, path, NULL, NULL) || !open_both(&b, path, NULL, NULL)) return;
+    REQUIRE_OK(tern_session_logits(a.session, prompt, N_PROMPT, batch, &err), err);
+    for (size_t i = 0; i < N_PROMPT; i++)
+        REQUIRE_OK(tern_session_logits(b.session, prompt + i, 1, steps + i * TINY_N_VOCAB, &err), err);
+    CHECK(memcmp(batch, steps, sizeof batch) == 0);
+    close_both(&a);
+    close_both(&b);
+}
+
+TEST(engine_decode_allocates_nothing) {
+    const char *path = tiny(&(tiny_model_desc){.seed = 8}, "allocs.gguf");
+    opened o;
+    int32_t ids[64];
+    if (!open_both(&o, path, NULL, NULL)) return;
+    greedy(&o, 64, ids);
+    uint64_t before = tern_memory_get().n_allocs;
+    greedy(&o, 64, ids);
+    CHECK(tern_memory_get().n_allocs == before);
+    close_both(&o);
+}
+
+static bool collect(void *user, const char *text, size_t n) {
+    char *out = user;
+    size_t used = strlen(out);
+    if (used + n < 4096) memcpy(out + used, text, n);
+    return used + n < 4096;
+}
+
+TEST(engine_seed_decides_the_text) {
+    const char *path = tiny(&(tiny_model_desc){.seed = 9}, "seed.gguf");
+    opened o;
+    tern_error err = {0};
+    char text[3][4200] = {{0}};
+    uint64_t seeds[3] = {42, 42, 43};
+    if (!open_both(&o, path, NULL, NULL)) return;
+    for (int i = 0; i < 3; i++) {
+        tern_sampling s = tern_sampling_default();
+        s.seed = seeds[i];
+        s.temperature = 1.5f;
+        s.top_k = 0;
+        s.repeat_penalty = 1.1f;
+        tern_generate_params p = {.sampling = &s, .max_tokens = 60, .ignore_end = true};
+        REQUIRE_OK(tern_generate(o.session, "the and", &p, collect, text[i], NULL, &err), err);
+    }
+    CHECK(strcmp(text[0], text[1]) == 0);
+    CHECK(strcmp(text[0], text[2]) != 0);
+    close_both(&o);
+}
+
+TEST(engine_penalties_give_the_same_choice_from_few_and_from_all_candidates) {
+    const char *path = tiny(&(tiny_model_desc){.seed = 10}, "penalty.gguf");
+    opened o;
+    tern_error err = {0};
+    if (!open_both(&o, path, NULL, NULL)) return;
+    int32_t few[50], all[50];
+    for (int round = 0; round < 2; round++) {
+        // top-k 1 with penalties asks for the greatest 1 + window; temperature 1 keeps only one.
+        tern_sampling s = {.temperature = 1, .top_k = 1, .repeat_penalty = 1.3f, .presence_penalty = 1,
+                           .frequency_penalty = 0.5f, .penalty_window = round ? 600 : 20, .seed = 1};
+        tern_generate_params p = {.sampling = &s, .max_tokens = 18, .ignore_end = true};
+        size_t n;
+        REQUIRE_OK(tern_generate_ids(o.session, prompt, 2, &p, NULL, NULL, NULL, &err), err);
+        memcpy(round ? all : few, tern_session_generated(o.session, &n), 18 * sizeof *few);
+    }
+    CHECK(memcmp(few, all, 18 * sizeof *few) == 0); // 20 tokens: both windows see all of them
+    close_both(&o);
+}
+
+TEST(engine_reuses_the_common_prefix) {
+    const char *path = tiny(&(tiny_model_desc){.seed = 11}, "prefix.gguf");
+    opened o;
+    tern_error err = {0};
+    int32_t fresh[20], reused[20];
+    size_t n, n_reused;
+    if (!open_both(&o, path, NULL, NULL)) return;
+    greedy(&o, 20, fresh);
+    int32_t other[N_PROMPT];
+    memcpy(other, prompt, sizeof other);
+    other[10] = 7;
+    REQUIRE_OK(tern_session_sync(o.session, other, N_PROMPT, &n_reused, &err), err);
+    CHECK(n_reused == 10);
+    tern_sampling s = {0};
+    tern_generate_params p = {.sampling = &s, .max_tokens = 20, .ignore_end = true};
+    tern_generate_stats st;
+    REQUIRE_OK(tern_generate_ids(o.session, prompt, N_PROMPT, &p, NULL, NULL, &st, &err), err);
+    CHECK(st.n_reused == 10);
+    memcpy(reused, tern_session_generated(o.session, &n), sizeof reused);
+    CHECK(memcmp(fresh, reused, sizeof fresh) == 0);
+    close_both(&o);
+}
+
+TEST(engine_stop_strings_end_the_text_and_are_not_part_of_it) {
+    const char *path = tiny(&(tiny_model_desc){.seed = 12}, "stop.gguf");
+    opened o;
+    tern_error err = {0};
+    char whole[4200] = {0}, cut[4200] = {0};
+    if (!open_both(&o, path, NULL, NULL)) return;
+    tern_sampling s = {0};
+    tern_generate_params p = {.sampling = &s, .max_tokens = 50, .ignore_end = true};
+    REQUIRE_OK(tern_generate(o.session, "in the", &p, collect, whole, NULL, &err), err);
+    REQUIRE(strlen(whole) > 12);
+    char stop[6] = {0};
+    memcpy(stop, whole + 6, 5);
+    const char *stops[] = {"never there", stop};
+    tern_generate_stats st;
+    p.stops = stops;
+    p.n_stops = 2;
+    REQUIRE_OK(tern_generate(o.session, "in the", &p, collect, cut, &st, &err), err);
+    size_t at = (size_t)(strstr(whole, stop) - whole);
+    CHECK(st.reason == TERN_STOP_STRING);
+    CHECK(strlen(cut) == at && memcmp(cut, whole, at) == 0);
+    close_both(&o);
+}
+
+static bool stop_after_three(void *user, const char *text, size_t n) {
+    (void)text;
+    (void)n;
+    return ++*(int *)user < 3;
+}
+
+TEST(engine_callback_cancels_and_context_ends) {
+    const char *path = tiny(&(tiny_model_desc){.seed = 13}, "context.gguf");
+    opened o;
+    tern_error err = {0};
+    int calls = 0;
+    tern_generate_stats st;
+    tern_session_desc sd = {.n_context = 32};
+    if (!open_both(&o, path, NULL, &sd)) return;
+    tern_sampling s = {0};
+    tern_generate_params p = {.sampling = &s, .ignore_end = true};
+    REQUIRE_OK(tern_generate(o.session, "the", &p, stop_after_three, &calls, &st, &err), err);
+    CHECK(st.reason == TERN_STOP_CALLER && calls == 3);
+    REQUIRE_OK(tern_generate_ids(o.session, prompt, N_PROMPT, &p, NULL, NULL, &st, &err), err);
+    CHECK(st.reason == TERN_STOP_CONTEXT);
+    CHECK(st.n_generated == 32 - N_PROMPT + 1); // the last one needs no place
+    int32_t many[40] = {0};
+    CHECK(tern_generate_ids(o.session, many, 40, &p, NULL, NULL, NULL, &err) == TERN_ERR_CONTEXT_FULL);
+    int32_t bad[] = {1, TINY_N_VOCAB};
+    CHECK(tern_generate_ids(o.session, bad, 2, &p, NULL, NULL, NULL, &err) == TERN_ERR_ARGUMENT);
+    CHECK(tern_generate_ids(o.session, bad, 0, &p, NULL, NULL, NULL, &err) == TERN_ERR_ARGUMENT);
+    close_both(&o);
+}
+
+TEST(engine_shifting_context_goes_on) {
+    const char *path = tiny(&(tiny_model_desc){.seed = 14}, "shift.gguf");
+    opened o;
+    tern_error err = {0};
+    tern_generate_stats st;
+    tern_session_desc sd = {.n_context = 32, .shift_context = true};
+    if (!open_both(&o, path, NULL, &sd)) return;
+    tern_sampling s = {0};
+    tern_generate_params p = {.sampling = &s, .max_tokens = 100, .ignore_end = true};
+    REQUIRE_OK(tern_generate_ids(o.session, prompt, N_PROMPT, &p, NULL, NULL, &st, &err), err);
+    CHECK(st.n_generated == 100 && st.reason == TERN_STOP_LENGTH);
+    CHECK(tern_session_n_tokens(o.session) <= 32);
+    close_both(&o);
+}
+
+TEST(engine_every_cache_type_is_close) {
+    const char *path = tiny(&(tiny_model_desc){.seed = 15}, "cache.gguf");
+    static const tern_kv_type types[] = {TERN_KV_F32, TERN_KV_F16, TERN_KV_Q8_0};
+    static float logits[3][N_PROMPT * TINY_N_VOCAB];
+    for (int i = 0; i < 3; i++) {
+        opened o;
+        tern_error err = {0};
+        tern_session_desc sd = {.kv_type = types[i]};
+        if (!open_both(&o, path, NULL, &sd)) return;
+        REQUIRE_OK(tern_session_logits(o.session, prompt, N_PROMPT, logits[i], &err), err);
+        close_both(&o);
+    }
+    for (int i = 1; i < 3; i++) {
+        double error = 0, norm = 0;
+        for (size_t k = 0; k < N_PROMPT * TINY_N_VOCAB; k++) {
+            double d = (double)logits[i][k] - (double)logits[0][k];
+            error += d * d;
+            norm += (double)logits[0][k] * (double)logits[0][k];
+        }
+        CHECK_MSG(error > 0 && error / norm < (i == 1 ? 1e-3 : 1e-2), "type %d: %g", i, error / norm);
+    }
+}
+
+TEST(engine_survives_failing_allocations) {
+    const char *path = tiny(&(tiny_model_desc){.seed = 16, .n_layers = 1}, "oom.gguf");
+    size_t before = tern_memory_get().heap_now;
+    bool succeeded = false;
+    for (uint64_t n = 1; n < 4000 && !succeeded; n++) {
+        tern_model *model = NULL;
+        tern_session *session = NULL;
+        tern_error err = {0};
+        tern_mem_fail_at(n);
+        tern_status status = tern_model_open(&model, path, &(tern_model_desc){.n_threads = 1}, &err);
+        if (status == TERN_OK) status = tern_session_open(&session, model, NULL, &err);
+        tern_sampling s = {0};
+        tern_generate_params p = {.sampling = &s, .max_tokens = 3, .ignore_end = true};
+        if (status == TERN_OK)
+            status = tern_generate(session, "the", &p, NULL, NULL, NULL, &err);
+        tern_mem_fail_at(0);
+        succeeded = status == TERN_OK;
+        CHECK_MSG(succeeded || (status == TERN_ERR_MEMORY && err.message[0]),
+                  "allocation %llu: status %d, \"%s\"", (unsigned long long)n, (int)status, err.message);
+        tern_session_close(session);
+        tern_model_close(model);
+        CHECK_MSG(tern_memory_get().heap_now == before, "allocation %llu leaks",
+                  (unsigned long long)n);
+    }
+    CHECK(succeeded);
+}
+
+TEST(engine_refuses_models_that_do_not_fit_their_config) {
+    tern_error err = {0};
+    tern_model *model;
+    const char *path = tiny(&(tiny_model_desc){.seed = 17}, "good.gguf");
+    CHECK(tern_model_open(&model, test_tmp("absent.gguf"), NULL, &err) == TERN_ERR_IO);
+    CHECK(strstr(err.message, "absent.gguf") != NULL);
+    CHECK(tern_model_open(&model, path, &(tern_model_desc){.device = "webgpu"}, &err) ==
+          TERN_ERR_UNSUPPORTED);
+    CHECK(tern_model_open(&model, path, &(tern_model_desc){.device = "toaster"}, &err) ==
+          TERN_ERR_ARGUMENT);
+    CHECK(tern_model_open(&model, path, &(tern_model_desc){.n_threads = -1}, &err) ==
+          TERN_ERR_ARGUMENT);
+    CHECK(model == NULL);
+    // A name that lies: a layer's norm is missing.
+    FILE *f = fopen(path, "rb+");
+    REQUIRE(f != NULL);
+    char bytes[20000];
+    size_t n = fread(bytes, 1, sizeof bytes, f);
+    char *name = memmem(bytes, n, "blk.1.ffn_norm.weight", 21);
+    REQUIRE(name != NULL);
+    fseek(f, name - bytes, SEEK_SET);
+    fputc('x', f);
+    fclose(f);
+    CHECK(tern_model_open(&model, path, NULL, &err) == TERN_ERR_FORMAT);
+    CHECK(strstr(err.message, "blk.1.ffn_norm.weight is missing") != NULL);
+}

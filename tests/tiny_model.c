@@ -1,0 +1,214 @@
+#include "tiny_model.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "base/utf8.h"
+#include "formats/formats.h"
+
+// ---- Numbers: splitmix64, so that a seed gives the same file everywhere ---------------------------
+
+static uint64_t next_random(uint64_t *state) {
+    uint64_t z = *state += 0x9E3779B97F4A7C15u;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+    return z ^ z >> 31;
+}
+
+static float normal(uint64_t *state) { // sum of twelve uniforms: near enough
+    float sum = -6;
+    for (int i = 0; i < 12; i++) sum += (float)(next_random(state) >> 40) * 0x1p-24f;
+    return sum;
+}
+
+// ---- Tensors -----------------------------------------------------------------------------------
+
+typedef struct writer {
+    tern_gguf_writer *w;
+    tiny_model_desc d;
+    uint64_t random;
+    bool declaring; // first pass: names and shapes; second pass: data
+    tern_error *err;
+} writer;
+
+static bool is_float(tern_dtype t) {
+    return t == TERN_DTYPE_F32 || t == TERN_DTYPE_F16 || t == TERN_DTYPE_BF16;
+}
+
+static tern_status write_ternary(writer *t, tern_dtype type, size_t n, float scale) {
+    size_t padded = (n + 255) / 256 * 256;
+    int8_t *q = tern_alloc(TERN_MEM_MISC, padded);
+    uint8_t *out = tern_alloc(TERN_MEM_MISC, padded);
+    if (!q || !out) return tern_fail_memory(t->err, padded);
+    for (size_t i = 0; i < n; i++) {
+        unsigned r = next_random(&t->random) & 255; // 42% zeros, as in trained BitNets
+        q[i] = r < 74 ? -1 : r < 182 ? 0 : 1;
+    }
+    size_t block = tern_dtype_block_n(type), whole = (n + block - 1) / block * block;
+    tern_dtype_encode_ternary(type, q, whole, scale, out);
+    tern_status status =
+        tern_gguf_write(t->w, out, whole / block * tern_dtype_block_bytes(type), t->err);
+    float tail[8] = {scale};
+    if (status == TERN_OK && type == TERN_DTYPE_I2_S)
+        status = tern_gguf_write(t->w, tail, sizeof tail, t->err);
+    tern_free(q);
+    tern_free(out);
+    return status;
+}
+
+static tern_status write_float(writer *t, tern_dtype type, size_t n, float mean, float deviation) {
+    float *x = tern_alloc_array(TERN_MEM_MISC, n, sizeof *x);
+    uint8_t *out = tern_alloc_array(TERN_MEM_MISC, n, sizeof(float));
+    if (!x || !out) return tern_fail_memory(t->err, n * sizeof *x);
+    for (size_t i = 0; i < n; i++) x[i] = mean + deviation * normal(&t->random);
+    uint64_t bytes = 0;
+    tern_status status = TERN_OK;
+    if (!tern_dtype_bytes(type, n, n, &bytes) || !tern_dtype_encode(type, x, n, out))
+        status = tern_fail(t->err, TERN_ERR_UNSUPPORTED, "tiny model: cannot write %s",
+                           tern_dtype_name(type));
+    if (status == TERN_OK) status = tern_gguf_write(t->w, out, bytes, t->err);
+    tern_free(x);
+    tern_free(out);
+    return status;
+}
+
+static tern_status vector(writer *t, const char *name, int n) {
+    uint64_t ne[1] = {(uint64_t)n};
+    if (t->declaring) return tern_gguf_declare(t->w, name, TERN_DTYPE_F32, 1, ne);
+    return write_float(t, TERN_DTYPE_F32, (size_t)n, 1, 0.1f);
+}
+
+static tern_status matrix(writer *t, const char *name, tern_dtype type, int n_out, int n_in,
+                          float deviation) {
+    uint64_t ne[2] = {(uint64_t)n_in, (uint64_t)n_out};
+    size_t n = (size_t)n_out * (size_t)n_in;
+    if (t->declaring) return tern_gguf_declare(t->w, name, type, 2, ne);
+    if (tern_dtype_is_ternary(type)) return write_ternary(t, type, n, deviation * 1.3f);
+    return write_float(t, type, n, 0, deviation);
+}
+
+static tern_status layer(writer *t, int i) {
+    const tiny_model_desc *d = &t->d;
+    bool sub_norms = strncmp(d->arch, "bitnet", 6) == 0;
+    int kv = d->n_embd / d->n_heads * d->n_kv_heads;
+    float s = 1 / sqrtf((float)d->n_embd), down = 1 / sqrtf((float)d->n_ff);
+    char name[64];
+#define NAME(text) (snprintf(name, sizeof name, "blk.%d." text ".weight", i), name)
+    TERN_TRY(vector(t, NAME("attn_norm"), d->n_embd));
+    TERN_TRY(matrix(t, NAME("attn_q"), d->type, d->n_embd, d->n_embd, s));
+    TERN_TRY(matrix(t, NAME("attn_k"), d->type, kv, d->n_embd, s));
+    TERN_TRY(matrix(t, NAME("attn_v"), d->type, kv, d->n_embd, s));
+    if (sub_norms) TERN_TRY(vector(t, NAME("attn_sub_norm"), d->n_embd));
+    TERN_TRY(matrix(t, NAME("attn_output"), d->type, d->n_embd, d->n_embd, s));
+    TERN_TRY(vector(t, NAME("ffn_norm"), d->n_embd));
+    TERN_TRY(matrix(t, NAME("ffn_gate"), d->type, d->n_ff, d->n_embd, s));
+    TERN_TRY(matrix(t, NAME("ffn_up"), d->type, d->n_ff, d->n_embd, s));
+    if (sub_norms) TERN_TRY(vector(t, NAME("ffn_sub_norm"), d->n_ff));
+    return matrix(t, NAME("ffn_down"), d->type, d->n_embd, d->n_ff, down);
+#undef NAME
+}
+
+static tern_status tensors(writer *t) {
+    TERN_TRY(matrix(t, "token_embd.weight", t->d.head_type, TINY_N_VOCAB, t->d.n_embd, 0.7f));
+    for (int i = 0; i < t->d.n_layers; i++) TERN_TRY(layer(t, i));
+    TERN_TRY(vector(t, "output_norm.weight", t->d.n_embd));
+    if (!t->d.separate_head) return TERN_OK;
+    return matrix(t, "output.weight", t->d.head_type, TINY_N_VOCAB, t->d.n_embd, 0.7f);
+}
+
+// ---- Metadata ----------------------------------------------------------------------------------
+
+static tern_status put_u32(writer *t, const char *name, int64_t value) {
+    char key[96];
+    snprintf(key, sizeof key, "%s.%s", t->d.arch, name);
+    return tern_gguf_put_int(t->w, key, TERN_META_U32, value);
+}
+
+static tern_status put_config(writer *t) {
+    const tiny_model_desc *d = &t->d;
+    char key[96];
+    TERN_TRY(tern_gguf_put_str(t->w, "general.architecture", (tern_str){d->arch, strlen(d->arch)}));
+    TERN_TRY(tern_gguf_put_str(t->w, "general.name", TERN_STR("tiny seeded model")));
+    TERN_TRY(put_u32(t, "vocab_size", TINY_N_VOCAB));
+    TERN_TRY(put_u32(t, "context_length", d->n_context));
+    TERN_TRY(put_u32(t, "embedding_length", d->n_embd));
+    TERN_TRY(put_u32(t, "block_count", d->n_layers));
+    TERN_TRY(put_u32(t, "feed_forward_length", d->n_ff));
+    TERN_TRY(put_u32(t, "attention.head_count", d->n_heads));
+    TERN_TRY(put_u32(t, "attention.head_count_kv", d->n_kv_heads));
+    TERN_TRY(put_u32(t, "rope.dimension_count", d->n_embd / d->n_heads));
+    snprintf(key, sizeof key, "%s.attention.layer_norm_rms_epsilon", d->arch);
+    TERN_TRY(tern_gguf_put_f32(t->w, key, 1e-5f));
+    snprintf(key, sizeof key, "%s.rope.freq_base", d->arch);
+    return tern_gguf_put_f32(t->w, key, 10000);
+}
+
+// GPT-2's alphabet: printable bytes stand for themselves, the others for U+0100 and up, in order.
+static int byte_character(int byte, char out[4]) {
+    uint32_t shifted = 0x100;
+    for (int b = 0; b <= byte; b++) {
+        bool printable = (b > 32 && b < 127) || (b > 160 && b < 173) || b > 173;
+        if (b == byte) return tern_utf8_encode(printable ? (uint32_t)b : shifted, out);
+        if (!printable) shifted++;
+    }
+    return 0;
+}
+
+static tern_status put_tokenizer(writer *t) {
+    static char text[TINY_N_VOCAB][16], merge_text[TINY_N_VOCAB][16];
+    static const char *const pairs[] = {"t h", "th e", "a n", "an d", "i n", "e r", "o n", "r e"};
+    static const char *const special[] = {"<|endoftext|>", "<|im_start|>", "<|im_end|>"};
+    tern_str tokens[TINY_N_VOCAB], merges[8];
+    int32_t types[TINY_N_VOCAB];
+    for (int i = 0; i < TINY_N_VOCAB; i++) {
+        types[i] = i < 3 ? 3 : 1;
+        if (i < 3) snprintf(text[i], sizeof text[i], "%s", special[i]);
+        else if (i < 259) text[i][byte_character(i - 3, text[i])] = 0;
+        else if (i < 267) {
+            const char *pair = pairs[i - 259], *gap = strchr(pair, ' ');
+            snprintf(merge_text[i], sizeof merge_text[i], "%s", pair);
+            snprintf(text[i], sizeof text[i], "%.*s%s", (int)(gap - pair), pair, gap + 1);
+            merges[i - 259] = (tern_str){merge_text[i], strlen(merge_text[i])};
+        } else {
+            snprintf(text[i], sizeof text[i], "<unused%d>", i - 267);
+            types[i] = 5;
+        }
+        tokens[i] = (tern_str){text[i], strlen(text[i])};
+    }
+    TERN_TRY(tern_gguf_put_str(t->w, "tokenizer.ggml.model", TERN_STR("gpt2")));
+    TERN_TRY(tern_gguf_put_str(t->w, "tokenizer.ggml.pre", TERN_STR("gpt-2")));
+    TERN_TRY(tern_gguf_put_strings(t->w, "tokenizer.ggml.tokens", tokens, TINY_N_VOCAB));
+    TERN_TRY(tern_gguf_put_array(t->w, "tokenizer.ggml.token_type", TERN_META_I32, types,
+                                 TINY_N_VOCAB));
+    TERN_TRY(tern_gguf_put_strings(t->w, "tokenizer.ggml.merges", merges, 8));
+    TERN_TRY(tern_gguf_put_int(t->w, "tokenizer.ggml.bos_token_id", TERN_META_U32, 0));
+    TERN_TRY(tern_gguf_put_int(t->w, "tokenizer.ggml.eos_token_id", TERN_META_U32, 0));
+    return tern_gguf_put_int(t->w, "tokenizer.ggml.add_bos_token", TERN_META_BOOL, 1);
+}
+
+// ---- The whole ---------------------------------------------------------------------------------
+
+static int or_default(int value, int otherwise) { return value ? value : otherwise; }
+
+tern_status tiny_model_write(const char *path, const tiny_model_desc *desc, tern_error *err) {
+    writer t = {.d = *desc, .declaring = true, .err = err};
+    t.random = desc->seed * 0x9E3779B9u + 1;
+    if (!t.d.arch) t.d.arch = "bitnet-b1.58";
+    if (is_float(t.d.type) && strncmp(t.d.arch, "bitnet", 6) == 0) t.d.type = TERN_DTYPE_I2_S;
+    t.d.n_layers = or_default(t.d.n_layers, 2);
+    t.d.n_embd = or_default(t.d.n_embd, 128);
+    t.d.n_ff = or_default(t.d.n_ff, 384);
+    t.d.n_heads = or_default(t.d.n_heads, 4);
+    t.d.n_kv_heads = or_default(t.d.n_kv_heads, 2);
+    t.d.n_context = or_default(t.d.n_context, 512);
+    tern_status status = tern_gguf_writer_open(&t.w, path, desc->split_bytes, err);
+    if (status == TERN_OK) status = put_config(&t);
+    if (status == TERN_OK) status = put_tokenizer(&t);
+    if (status == TERN_OK) status = tensors(&t);
+    t.declaring = false;
+    if (status == TERN_OK) status = tensors(&t);
+    if (status == TERN_OK) status = tern_gguf_writer_finish(t.w, err);
+    tern_gguf_writer_free(t.w);
+    return status;
+}

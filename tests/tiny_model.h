@@ -1,0 +1,24 @@
+// Writes tiny seeded GGUF models: for tests that must not depend on data outside the repository, and
+// for `make run` until a trained model is carried.
+#ifndef TERN_TESTS_TINY_MODEL_H
+#define TERN_TESTS_TINY_MODEL_H
+
+#include "base/dtype.h"
+#include "base/status.h"
+
+typedef struct tiny_model_desc { // zero: the default in brackets
+    const char *arch;            // ["bitnet-b1.58"], or "llama"
+    tern_dtype type;             // of the matrices; F32 (0) means I2_S for bitnet
+    tern_dtype head_type;        // of embedding and head [F32]; use F16 for the usual
+    int n_layers, n_embd, n_ff, n_heads, n_kv_heads, n_context; // [2, 128, 384, 4, 2, 512]
+    bool separate_head;
+    unsigned seed;
+    uint64_t split_bytes;
+} tiny_model_desc;
+
+// 300 tokens: 3 special ones, the 256 bytes, a few merges.
+#define TINY_N_VOCAB 300
+
+tern_status tiny_model_write(const char *path, const tiny_model_desc *desc, tern_error *err);
+
+#endif
