@@ -2,7 +2,9 @@
 # One Makefile, no configure step; every source is found by wildcard.
 
 BUILD   ?= build
-CC      ?= gcc
+ifeq ($(origin CC),default)
+CC      := gcc
+endif
 AR      ?= ar
 PREFIX  ?= /usr/local
 OPT     ?= -O3
@@ -32,25 +34,79 @@ isa_files    = $(foreach i,$(1),$(wildcard src/kernels/cpu/*_$(i).c src/kernels/
 TEST_PATTERN := %_test.c %_check.c
 LIB_SRC  := $(filter-out $(TEST_PATTERN) $(call isa_files,$(filter-out $(ISAS),$(ALL_ISAS))),\
             $(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c))
-TEST_SRC := $(filter $(TEST_PATTERN),$(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c tests/*.c)) tests/harness.c
+TEST_SRC := $(filter $(TEST_PATTERN),$(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c tests/*.c)) \
+            tests/harness.c tests/tiny_model.c
 CLI_SRC  := $(wildcard apps/cli/*.c)
-FUZZ_SRC := $(wildcard fuzz/*_fuzz.c)
 
 obj = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 LIB_OBJ  := $(call obj,$(LIB_SRC))
 TEST_OBJ := $(call obj,$(TEST_SRC))
 CLI_OBJ  := $(call obj,$(CLI_SRC))
 
-.PHONY: all run test help clean deps lint
 .DEFAULT_GOAL := all
-all: deps $(BUILD)/tern $(BUILD)/libtern.a $(BUILD)/libtern.so
+.PHONY: all run test check bench asan tsan lint install uninstall clean help deps header-test
+
+all: deps $(BUILD)/tern $(BUILD)/libtern.a $(BUILD)/libtern.so ## build/tern and the libraries
+
+# ---- Main jobs ----------------------------------------------------------------------------------
+
+run: all $(BUILD)/tiny.gguf ## complete a text with the model that the repository makes
+	$(BUILD)/tern run -m $(BUILD)/tiny.gguf -p "Once upon a time" -n 48 --seed 1
+
+test: all $(BUILD)/tern_tests header-test fuzz-replay ## every test that takes no longer than seconds
+	$(BUILD)/tern_tests
+	tests/cli_test.sh $(BUILD)/tern $(BUILD)/tiny.gguf
+
+bench: all $(BUILD)/kernel_bench ## speed beside the machine's limits; MODEL=file.gguf for a model of yours
+	tools/bench.sh $(BUILD) $(MODEL)
+
+asan: ## the tests under the address and undefined-behaviour sanitizers
+	$(MAKE) BUILD=build/asan OPT=-O1 EXTRA_CFLAGS="-fsanitize=address,undefined -fno-sanitize-recover=undefined" \
+	    build/asan/tern_tests
+	build/asan/tern_tests
+tsan: ## the engine's tests under the thread sanitizer
+	$(MAKE) BUILD=build/tsan OPT=-O1 EXTRA_CFLAGS="-fsanitize=thread" build/tsan/tern_tests
+	build/tsan/tern_tests engine pool
+
+lint: ## layers, names of symbols, format
+	tools/check_layers.sh
+	tools/check_symbols.sh $(BUILD)/libtern.a
+	tools/check_format.sh
+
+PUBLIC := include/tern.h
+install: all ## to PREFIX (/usr/local), under DESTDIR
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/pkgconfig \
+	    $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/share/man/man1
+	install -m 755 $(BUILD)/tern $(DESTDIR)$(PREFIX)/bin/tern
+	install -m 644 $(PUBLIC) $(DESTDIR)$(PREFIX)/include/
+	install -m 644 $(BUILD)/libtern.a $(DESTDIR)$(PREFIX)/lib/libtern.a
+	install -m 755 $(BUILD)/libtern.so $(DESTDIR)$(PREFIX)/lib/libtern.so.$(VERSION)
+	ln -sf libtern.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/libtern.so.0
+	ln -sf libtern.so.0 $(DESTDIR)$(PREFIX)/lib/libtern.so
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' tools/tern.pc.in \
+	    > $(DESTDIR)$(PREFIX)/lib/pkgconfig/tern.pc
+	install -m 644 docs/tern.1 $(DESTDIR)$(PREFIX)/share/man/man1/tern.1
+uninstall: ## what install put there
+	rm -f $(DESTDIR)$(PREFIX)/bin/tern $(DESTDIR)$(PREFIX)/include/tern.h \
+	    $(DESTDIR)$(PREFIX)/lib/libtern.* $(DESTDIR)$(PREFIX)/lib/pkgconfig/tern.pc \
+	    $(DESTDIR)$(PREFIX)/share/man/man1/tern.1
+
+deps:
+	@tools/install_deps.sh
+clean: ## remove the build folder
+	rm -rf $(BUILD)
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 16
+
+# ---- Files --------------------------------------------------------------------------------------
 
 define isa_rule
 $(BUILD)/obj/%_$(1).o: ALL_CFLAGS += $(FLAGS_$(1))
 endef
 $(foreach i,$(ISAS),$(eval $(call isa_rule,$(i))))
 
-$(BUILD)/obj/%.o: %.c
+# Objects depend on the installed packages only in order: a fresh machine gets them first.
+$(BUILD)/obj/%.o: %.c | deps
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
 $(BUILD)/libtern.a: $(LIB_OBJ)
@@ -62,14 +118,17 @@ $(BUILD)/tern: $(CLI_OBJ) $(BUILD)/libtern.a
 	$(CC) $(ALL_CFLAGS) -o $@ $^ $(LIBS) $(CLI_LIBS)
 $(BUILD)/tern_tests: $(TEST_OBJ) $(BUILD)/libtern.a
 	$(CC) $(ALL_CFLAGS) -o $@ $^ $(LIBS)
+$(BUILD)/make_tiny_model: $(call obj,tools/make_tiny_model.c tests/tiny_model.c) $(BUILD)/libtern.a
+	$(CC) $(ALL_CFLAGS) -o $@ $^ $(LIBS)
+$(BUILD)/tiny.gguf: $(BUILD)/make_tiny_model
+	$< $@
 
-deps:
-	@tools/install_deps.sh
+# The public header stands alone, in C and in C++; the example is built against it.
+header-test: $(BUILD)/libtern.a
+	@mkdir -p $(BUILD)
+	echo '#include "tern.h"' | $(CC) -std=c99 -Wall -Wextra -Werror -pedantic -Iinclude -x c -fsyntax-only -
+	echo '#include "tern.h"' | $(CXX) -std=c++11 -Wall -Wextra -Werror -pedantic -Iinclude -x c++ -fsyntax-only -
+	$(CC) -std=c11 -Wall -Wextra -Iinclude -o $(BUILD)/hello examples/hello.c $(BUILD)/libtern.a $(LIBS)
 
-clean: ## remove the build folder
-	rm -rf $(BUILD)
-
-help: ## this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 14
-
+-include fuzz/fuzz.mk kernels.mk
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)

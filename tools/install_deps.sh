@@ -2,7 +2,7 @@
 # Installs, with apt-get, the Debian packages that are named (default: what `make` needs) and not
 # there yet. Does nothing, and needs no rights, when all of them are.
 set -eu
-[ $# -gt 0 ] || set -- gcc make libc6-dev libpcre2-dev libutf8proc-dev libedit-dev pkg-config
+[ $# -gt 0 ] || set -- gcc g++ make libc6-dev libpcre2-dev libutf8proc-dev libedit-dev pkg-config
 command -v dpkg-query >/dev/null 2>&1 || exit 0 # not a Debian: the compiler will name what lacks
 missing=
 for package in "$@"; do

@@ -53,7 +53,7 @@ static void repack(void *ctx, const tern_team *team) {
     (void)team;
     for (size_t row, last; tern_team_claim(&job->counter, job->from->n_rows, 64, &row, &last);)
         for (; row < last; row++)
-            job->k->repack(job->to + row * job->row_bytes,
+            job->k->repack_row(job->to + row * job->row_bytes,
                            job->from->data + row * job->from->row_bytes, job->from->n_in);
 }
 

@@ -35,7 +35,7 @@ static void pack_rows(void *ctx, const tern_team *team) {
         for (size_t row = first; row < last; row++) {
             uint8_t *to = job->out + row * job->m->row_bytes;
             if (straight)
-                job->d->kernels.t->repack(to, (const uint8_t *)job->s->data +
+                job->d->kernels.t->repack_row(to, (const uint8_t *)job->s->data +
                                                   row * (size_t)(job->s->n_cols / 4),
                                           (size_t)job->s->n_cols);
             else
