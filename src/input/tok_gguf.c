@@ -116,7 +116,7 @@ static tern_status open_byte_level(tern_tokenizer *t, const tern_file *file, boo
 
 static tern_status open_sentencepiece(tern_tokenizer *t, const tern_file *file, tern_error *err) {
     bool prefix = true;
-    tern_norm_step *step;
+    tern_norm_step *step = NULL;
     tern_file_meta_bool(file, KEY("add_space_prefix"), &prefix);
     t->byte_fallback = t->fuse_unk = t->space_marks = true;
     t->strip_space = prefix;

@@ -54,7 +54,7 @@ static tern_token_type type_of_added(const reader *r, const tern_json *token, te
 static tern_status read_tokens(reader *r, bool measure) {
     const tern_json *vocab = get(r, r->model, "vocab");
     bool bytes = tern_json_bool(get(r, r->model, "byte_fallback"), false);
-    int32_t id;
+    int32_t id = 0;
     for (const tern_json *k = tern_json_first(&r->doc, vocab); k;
          k = tern_json_next(&r->doc, vocab, k)) {
         tern_str text = tern_json_str(k);

@@ -40,7 +40,7 @@ static tern_status read_normalizer(reader *r, const tern_json *v, int depth) {
     static const char *const forms[] = {"NFC", "NFD", "NFKC", "NFKD"};
     tern_normalizer *z = &r->t->normalizer;
     tern_str type = string(r, v, "type"), none = {0};
-    tern_norm_step *step;
+    tern_norm_step *step = NULL;
     if (!tern_json_is(v, TERN_JSON_OBJECT)) return TERN_OK;
     if (depth > DEPTH_MAX) return unsupported(r, "so deep a", type);
     for (int i = 0; i < 4; i++) {
@@ -119,7 +119,7 @@ static tern_status read_behavior(reader *r, const tern_json *v, tern_split_behav
 }
 
 static tern_status read_byte_level(reader *r, const tern_json *v) {
-    tern_split_step *step;
+    tern_split_step *step = NULL;
     if (flag(r, v, "add_prefix_space", true))
         TERN_TRY(add_step(r, TERN_STEP_PREFIX_SPACE, &step));
     if (flag(r, v, "use_regex", true))
@@ -129,7 +129,7 @@ static tern_status read_byte_level(reader *r, const tern_json *v) {
 }
 
 static tern_status read_metaspace(reader *r, const tern_json *v) {
-    tern_split_step *step;
+    tern_split_step *step = NULL;
     tern_str mark = string(r, v, "replacement"), scheme = string(r, v, "prepend_scheme");
     if (!tern_str_is(mark, TERN_SPACE_MARK)) return unsupported(r, "a Metaspace of", mark);
     TERN_TRY(add_step(r, TERN_STEP_METASPACE, &step));
@@ -145,7 +145,7 @@ static tern_status read_metaspace(reader *r, const tern_json *v) {
 // \w+|[^\w\s]+ with \w spelled out, since engines differ on it; what is left over is dropped.
 static tern_status read_whitespace(reader *r) {
 #define WORD "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}"
-    tern_split_step *step;
+    tern_split_step *step = NULL;
     TERN_TRY(add_split(r, TERN_PATTERN_REGEX, TERN_SPLIT_REMOVED, &step));
     step->invert = true;
     tern_str words = TERN_STR("[" WORD "]+|[^\\s" WORD "]+");
@@ -153,7 +153,7 @@ static tern_status read_whitespace(reader *r) {
 }
 
 static tern_status read_split(reader *r, const tern_json *v) {
-    tern_split_step *step;
+    tern_split_step *step = NULL;
     TERN_TRY(add_split(r, TERN_PATTERN_LITERAL, TERN_SPLIT_ISOLATED, &step));
     TERN_TRY(read_behavior(r, v, &step->behavior));
     step->invert = flag(r, v, "invert", false);
@@ -162,7 +162,7 @@ static tern_status read_split(reader *r, const tern_json *v) {
 
 static tern_status read_pre_tokenizer(reader *r, const tern_json *v, int depth) {
     tern_str type = string(r, v, "type");
-    tern_split_step *step;
+    tern_split_step *step = NULL;
     if (!tern_json_is(v, TERN_JSON_OBJECT)) return TERN_OK;
     if (depth > DEPTH_MAX) return unsupported(r, "so deep a", type);
     if (tern_str_is(type, "Sequence")) {
