@@ -40,6 +40,10 @@ bool tern_merges_add(tern_merges *m, int32_t left, int32_t right, uint32_t order
     return true;
 }
 
+const tern_merge *tern_merges_slot(const tern_merges *m, int32_t left, int32_t right) {
+    return &m->slots[slot_of(m, (uint32_t)left, (uint32_t)right)];
+}
+
 const tern_merge *tern_merges_find(const tern_merges *m, int32_t left, int32_t right) {
     uint32_t l = (uint32_t)left, r = (uint32_t)right;
     if (m->n == 0) return NULL;

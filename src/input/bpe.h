@@ -28,6 +28,8 @@ void tern_merges_deinit(tern_merges *m);
 // Adds one of at most n_merges; the first of equal pairs stays. False: the table is hostile (too
 // many pairs fall together).
 bool tern_merges_add(tern_merges *m, int32_t left, int32_t right, uint32_t order, int32_t id);
+// Where a pair is looked for first.
+const tern_merge *tern_merges_slot(const tern_merges *m, int32_t left, int32_t right);
 const tern_merge *tern_merges_find(const tern_merges *m, int32_t left, int32_t right); // or NULL
 
 // ---- Words ---------------------------------------------------------------------------------------

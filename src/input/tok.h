@@ -56,6 +56,9 @@ void tern_vocab_deinit(tern_vocab *v);
 int32_t tern_vocab_find(const tern_vocab *v, const char *text, size_t n); // -1: none
 // The same for what a text may become by itself: never a control, unknown or byte token.
 int32_t tern_vocab_find_plain(const tern_vocab *v, const char *text, size_t n);
+// The two halves of tern_vocab_find. The vocabulary must have been initialised.
+uint32_t tern_vocab_hash(const char *text, size_t n);
+int32_t tern_vocab_find_hashed(const tern_vocab *v, uint32_t hash, const char *text, size_t n);
 static inline tern_str tern_vocab_text(const tern_vocab *v, int32_t id) {
     return (tern_str){v->text + v->offsets[id], v->offsets[id + 1] - v->offsets[id]};
 }
@@ -165,14 +168,27 @@ tern_status tern_tokenizer_json_splitter(tern_tokenizer *t, const tern_json_doc 
                                          const tern_json *value, tern_error *err);
 // Sets byte_ids and glued from the vocabulary.
 void tern_tokenizer_index_bytes(tern_tokenizer *t);
-// Adds the merge of two texts into the token that they make together. *known is false when one of
-// the three is not in the vocabulary. scratch: any buffer.
-tern_status tern_tokenizer_add_merge(tern_tokenizer *t, tern_str left, tern_str right,
-                                     uint32_t order, tern_strbuf *scratch, bool *known,
-                                     tern_error *err);
 void tern_tokenizer_add_end(tern_tokenizer *t, int64_t id); // ids that do not exist are ignored
 void tern_tokenizer_add_known_ends(tern_tokenizer *t);
 void tern_export_store_free(tern_export_store *s);
+
+// Merges given as texts; add them all, then flush, then free `text` (tok_merges.c).
+#define TERN_MERGE_BATCH 64
+typedef struct tern_merge_text {
+    size_t at, n_left, n_right; // bytes of `text`: left, then right
+    uint32_t order, hash[3];    // of left, right, both
+    int32_t id[3];
+} tern_merge_text;
+typedef struct tern_merge_batch {
+    tern_tokenizer *t; // whose merges table has room for all
+    bool strict;       // texts that are no tokens are an error, else the merge is left out
+    int n;
+    tern_merge_text list[TERN_MERGE_BATCH];
+    tern_strbuf text;
+} tern_merge_batch;
+tern_status tern_merge_batch_add(tern_merge_batch *b, tern_str left, tern_str right,
+                                 uint32_t order, tern_error *err);
+tern_status tern_merge_batch_flush(tern_merge_batch *b, tern_error *err);
 
 // GGUF's tokenizer.ggml.pre (tok_pre.c).
 typedef struct tern_pre {

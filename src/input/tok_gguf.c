@@ -62,7 +62,8 @@ static tern_status read_merges(tern_tokenizer *t, const tern_file *file, tern_er
     if (merges->n > UINT32_MAX / 32)
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s has too many entries", KEY("merges"));
     TERN_TRY(tern_merges_init(&t->merges, merges->n, err));
-    tern_strbuf scratch = {0};
+    // A merge of what is no token can never be used: it is left out.
+    tern_merge_batch batch = {.t = t};
     tern_status status = TERN_OK;
     for (uint64_t i = 0; i < merges->n && status == TERN_OK; i++) {
         tern_str left = merges->strings[i], right;
@@ -70,11 +71,10 @@ static tern_status read_merges(tern_tokenizer *t, const tern_file *file, tern_er
         if (!space) continue;
         right = (tern_str){space + 1, left.len - (size_t)(space + 1 - left.ptr)};
         left.len = (size_t)(space - left.ptr);
-        // A merge of what is no token can never be used: it is left out.
-        bool known;
-        status = tern_tokenizer_add_merge(t, left, right, (uint32_t)i, &scratch, &known, err);
+        status = tern_merge_batch_add(&batch, left, right, (uint32_t)i, err);
     }
-    tern_strbuf_free(&scratch);
+    if (status == TERN_OK) status = tern_merge_batch_flush(&batch, err);
+    tern_strbuf_free(&batch.text);
     return status;
 }
 

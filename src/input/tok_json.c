@@ -91,7 +91,7 @@ static tern_status read_merges(reader *r) {
     if (!tern_json_is(merges, TERN_JSON_ARRAY))
         return tern_fail(r->err, TERN_ERR_FORMAT, "tokenizer.json: model.merges is not an array");
     TERN_TRY(tern_merges_init(&r->t->merges, merges->n, r->err));
-    tern_strbuf scratch = {0};
+    tern_merge_batch batch = {.t = r->t, .strict = true};
     tern_status status = TERN_OK;
     uint32_t order = 0;
     for (const tern_json *m = tern_json_first(&r->doc, merges); m && status == TERN_OK;
@@ -106,15 +106,10 @@ static tern_status read_merges(reader *r) {
             left = tern_json_str(first);
             right = tern_json_str(tern_json_next(&r->doc, m, first));
         }
-        bool known = false;
-        if (left.ptr && right.ptr)
-            status = tern_tokenizer_add_merge(r->t, left, right, order, &scratch, &known, r->err);
-        if (status == TERN_OK && !known)
-            status = tern_fail(r->err, TERN_ERR_FORMAT,
-                               "tokenizer.json: line %u: merge %u is not two tokens that make a "
-                               "third", m->line, order);
+        status = tern_merge_batch_add(&batch, left, right, order, r->err);
     }
-    tern_strbuf_free(&scratch);
+    if (status == TERN_OK) status = tern_merge_batch_flush(&batch, r->err);
+    tern_strbuf_free(&batch.text);
     return status;
 }
 

@@ -7,7 +7,7 @@
 
 // Texts are short and there are a quarter of a million of them, and each merge looks up three:
 // eight bytes a step, and a comparison only where 32 bits of the hash are equal.
-static uint32_t hash_text(const char *s, size_t n) {
+uint32_t tern_vocab_hash(const char *s, size_t n) {
     uint64_t h = n * 0x9E3779B97F4A7C15u, word;
     for (; n >= 8; s += 8, n -= 8) {
         memcpy(&word, s, 8);
@@ -32,7 +32,7 @@ static bool is_at(const tern_vocab *v, const tern_vocab_slot *slot, uint32_t has
 
 static bool insert(tern_vocab *v, int32_t id) {
     tern_str text = tern_vocab_text(v, id);
-    uint32_t hash = hash_text(text.ptr, text.len);
+    uint32_t hash = tern_vocab_hash(text.ptr, text.len);
     size_t i = hash & (v->n_slots - 1);
     for (int probes = 0; v->slots[i].id_1; i = (i + 1) & (v->n_slots - 1)) {
         if (is_at(v, &v->slots[i], hash, text.ptr, text.len)) break;
@@ -87,13 +87,15 @@ void tern_vocab_deinit(tern_vocab *v) {
     *v = (tern_vocab){0};
 }
 
-int32_t tern_vocab_find(const tern_vocab *v, const char *text, size_t n) {
-    if (v->n_slots == 0) return -1;
-    uint32_t hash = hash_text(text, n);
+int32_t tern_vocab_find_hashed(const tern_vocab *v, uint32_t hash, const char *text, size_t n) {
     size_t i = hash & (v->n_slots - 1);
     for (; v->slots[i].id_1; i = (i + 1) & (v->n_slots - 1))
         if (is_at(v, &v->slots[i], hash, text, n)) return (int32_t)v->slots[i].id_1 - 1;
     return -1;
+}
+
+int32_t tern_vocab_find(const tern_vocab *v, const char *text, size_t n) {
+    return tern_vocab_find_hashed(v, tern_vocab_hash(text, n), text, n);
 }
 
 int32_t tern_vocab_find_plain(const tern_vocab *v, const char *text, size_t n) {
@@ -168,22 +170,4 @@ void tern_tokenizer_index_bytes(tern_tokenizer *t) {
     }
     if (t->byte_level) return;
     for (int32_t id = 0; id < v->n; id++) note_glued(t, tern_vocab_text(v, id));
-}
-
-tern_status tern_tokenizer_add_merge(tern_tokenizer *t, tern_str left, tern_str right,
-                                     uint32_t order, tern_strbuf *scratch, bool *known,
-                                     tern_error *err) {
-    const tern_vocab *v = &t->vocab;
-    tern_strbuf_clear(scratch);
-    tern_strbuf_append(scratch, left.ptr, left.len);
-    tern_strbuf_append(scratch, right.ptr, right.len);
-    if (scratch->failed) return tern_fail_memory(err, left.len + right.len);
-    int32_t l = tern_vocab_find(v, left.ptr, left.len);
-    int32_t r = tern_vocab_find(v, right.ptr, right.len);
-    int32_t both = tern_vocab_find(v, tern_strbuf_text(scratch), scratch->len);
-    *known = l >= 0 && r >= 0 && both >= 0;
-    if (*known && !tern_merges_add(&t->merges, l, r, order, both))
-        return tern_fail(err, TERN_ERR_FORMAT, "tokenizer: the merges are made to be slow (at %u)",
-                         order);
-    return TERN_OK;
 }
