@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include "base/alloc.h"
 
-// ---- Construction --------------------------------------------------------------------------------
+// ---- Construction ------------------------------------------------------------------------------
 
 tern_status tern_file_new(tern_file **out, const char *path, tern_error *err) {
     *out = NULL;
@@ -90,8 +90,8 @@ static tern_status check_in_order(const tern_tensor *const *sorted, size_t n, co
             return tern_fail(err, TERN_ERR_FORMAT, "tensor '%s' overlaps '%s'", sorted[i]->name,
                              i ? sorted[i - 1]->name : "the header");
         if (gapless && begin != end)
-            return tern_fail(err, TERN_ERR_FORMAT, "%llu bytes in front of tensor '%s' are nobody's",
-                             (unsigned long long)(begin - end), sorted[i]->name);
+            return tern_fail(err, TERN_ERR_FORMAT, "%llu bytes in front of tensor '%s' are "
+                             "nobody's", (unsigned long long)(begin - end), sorted[i]->name);
         end = begin + sorted[i]->bytes;
     }
     if (gapless && end != data + n_data)
@@ -116,7 +116,7 @@ tern_status tern_file_check_layout(tern_file *file, size_t first, const uint8_t 
     return status;
 }
 
-// ---- Opening by path -----------------------------------------------------------------------------
+// ---- Opening by path ---------------------------------------------------------------------------
 
 static bool ends_with(const char *text, const char *end) {
     size_t n = strlen(text), n_end = strlen(end);
@@ -157,7 +157,7 @@ tern_status tern_file_open(tern_file **out, const char *path, tern_error *err) {
     return status;
 }
 
-// ---- Look-up -------------------------------------------------------------------------------------
+// ---- Look-up -----------------------------------------------------------------------------------
 
 const tern_tensor *tern_file_tensor(const tern_file *file, const char *name) {
     int64_t i = tern_name_index_find(&file->priv->tensor_index, file->tensors,
@@ -246,7 +246,7 @@ bool tern_meta_element(const tern_meta *meta, uint64_t i, double *value) {
     return v.kind != NOT_A_NUMBER;
 }
 
-// ---- Pages ---------------------------------------------------------------------------------------
+// ---- Pages -------------------------------------------------------------------------------------
 
 // The whole pages of [data, data + bytes) that lie in one of the file's mappings; copies on the
 // heap must never be dropped, since nothing would bring them back.

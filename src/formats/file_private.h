@@ -11,7 +11,7 @@
 
 #include "formats/formats.h"
 
-// ---- A read-only mapping of a whole file ---------------------------------------------------------
+// ---- A read-only mapping of a whole file -------------------------------------------------------
 
 typedef struct tern_mapping {
     const uint8_t *bytes; // never NULL after a success, also when the file is empty
@@ -22,7 +22,7 @@ typedef struct tern_mapping {
 tern_status tern_mapping_open(tern_mapping *m, const char *path, bool missing_ok, tern_error *err);
 void tern_mapping_close(tern_mapping *m);
 
-// ---- A pool: many small blocks with one lifetime -------------------------------------------------
+// ---- A pool: many small blocks with one lifetime -----------------------------------------------
 
 typedef struct tern_pool {
     struct tern_pool_chunk *chunks; // newest first
@@ -32,7 +32,7 @@ void *tern_pool_take(tern_pool *pool, size_t bytes); // 16-byte aligned, zeroed;
 char *tern_pool_text(tern_pool *pool, tern_str text); // a terminated copy
 void tern_pool_free(tern_pool *pool);
 
-// ---- Names to positions --------------------------------------------------------------------------
+// ---- Names to positions ------------------------------------------------------------------------
 
 // Open addressing over 32-bit positions, at most a quarter full. Whoever writes a file chooses its
 // names, so the length of a probe is capped: names made to collide are refused, not waited for.
@@ -51,7 +51,7 @@ int64_t tern_name_index_find(const tern_name_index *index, const void *items, si
 uint64_t tern_name_hash(const char *name);
 void tern_name_index_free(tern_name_index *index);
 
-// ---- Files under construction --------------------------------------------------------------------
+// ---- Files under construction ------------------------------------------------------------------
 
 struct tern_file_private {
     tern_mapping *maps;
@@ -71,9 +71,6 @@ tern_status tern_file_index_tensors(tern_file *file, tern_error *err);
 // them: they must then fill data[0..n_data).
 tern_status tern_file_check_layout(tern_file *file, size_t first, const uint8_t *data,
                                    uint64_t n_data, bool gapless, tern_error *err);
-
-// Bytes of one value; 0 for strings, arrays and what is no type.
-size_t tern_meta_type_bytes(tern_meta_type type);
 
 // Appends what the bytes of one GGUF file hold. Metadata of shard 0 becomes the file's; of later
 // ones only the split keys are looked at. The bytes must outlive the file.

@@ -68,6 +68,8 @@ bool tern_file_meta_int(const tern_file *file, const char *key, int64_t *value);
 bool tern_file_meta_float(const tern_file *file, const char *key, double *value);
 bool tern_file_meta_bool(const tern_file *file, const char *key, bool *value);
 bool tern_file_meta_str(const tern_file *file, const char *key, tern_str *value);
+// Bytes of one value; 0 for strings, arrays and what is no type.
+size_t tern_meta_type_bytes(tern_meta_type type);
 // Element i of an array of numbers, converted.
 bool tern_meta_element(const tern_meta *meta, uint64_t i, double *value);
 

@@ -71,7 +71,7 @@ static tern_status read_name(reader *r, const char **out, size_t n_max, const ch
     return *out ? TERN_OK : tern_fail_memory(r->err, s.len + 1);
 }
 
-// ---- Metadata ------------------------------------------------------------------------------------
+// ---- Metadata ----------------------------------------------------------------------------------
 
 size_t tern_meta_type_bytes(tern_meta_type type) {
     switch (type) {
@@ -106,8 +106,8 @@ static tern_status read_array(reader *r, tern_meta *m) {
                          m->key);
     size_t bytes = tern_meta_type_bytes(m->element_type);
     if (bytes == 0)
-        return tern_fail(r->err, TERN_ERR_FORMAT, "metadata '%s' is an array of the unknown type %u",
-                         m->key, type);
+        return tern_fail(r->err, TERN_ERR_FORMAT, "metadata '%s' is an array of the unknown "
+                         "type %u", m->key, type);
     if (m->n > left(r) / bytes) return cut_off(r, m->key);
     r->at += m->n * bytes;
     return TERN_OK;
@@ -158,7 +158,7 @@ static int64_t int_or(const tern_file *file, const char *key, int64_t otherwise)
     return tern_file_meta_int(file, key, &value) ? value : otherwise;
 }
 
-// ---- Tensors -------------------------------------------------------------------------------------
+// ---- Tensors -----------------------------------------------------------------------------------
 
 static tern_status unknown_type(reader *r, const tern_tensor *t, uint32_t id) {
     static const struct { uint32_t id; const char *name; } known[] = {
@@ -263,7 +263,7 @@ fail:
     return status;
 }
 
-// ---- Files ---------------------------------------------------------------------------------------
+// ---- Files -------------------------------------------------------------------------------------
 
 static tern_status read_header(reader *r, uint64_t *n_tensors, uint64_t *n_kv) {
     uint32_t magic = 0, version = 0;

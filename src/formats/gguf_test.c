@@ -7,7 +7,7 @@
 #include "base/alloc.h"
 #include "tests/harness.h"
 
-// ---- Making bytes --------------------------------------------------------------------------------
+// ---- Making bytes ------------------------------------------------------------------------------
 
 static void put(tern_strbuf *b, const void *p, size_t n) { tern_strbuf_append(b, p, n); }
 static void put_u32(tern_strbuf *b, uint32_t v) { put(b, &v, 4); }
@@ -116,7 +116,7 @@ static tern_status parse_and_close(const void *bytes, size_t n, tern_error *err)
     return status;
 }
 
-// ---- What is found -------------------------------------------------------------------------------
+// ---- What is found -----------------------------------------------------------------------------
 
 TEST(gguf_reads_metadata_of_every_type) {
     tern_strbuf b = small_file();
@@ -187,7 +187,7 @@ TEST(gguf_honours_its_own_alignment) {
     tern_strbuf_free(&b);
 }
 
-// ---- What is refused -----------------------------------------------------------------------------
+// ---- What is refused ---------------------------------------------------------------------------
 
 static void check_refused(tern_strbuf *b, tern_status status, const char *words) {
     tern_error err = {0};
@@ -311,7 +311,8 @@ TEST(gguf_refuses_impossible_tensors) {
 
 TEST(gguf_refuses_overlap_and_double_names) {
     static const struct { const char *second; uint64_t at; const char *words; } cases[] = {
-        {"b", 0, "'b' overlaps 'a'"}, {"b", 32, "'b' overlaps 'a'"}, {"a", 64, "'a' is there twice"},
+        {"b", 0, "'b' overlaps 'a'"}, {"b", 32, "'b' overlaps 'a'"},
+        {"a", 64, "'a' is there twice"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tern_strbuf b = {0};
@@ -423,7 +424,7 @@ TEST(gguf_survives_failing_allocations) {
     tern_strbuf_free(&b);
 }
 
-// ---- Files in the world --------------------------------------------------------------------------
+// ---- Files in the world ------------------------------------------------------------------------
 
 static void check_opens(const char *path, size_t n_tensors_min) {
     tern_file *f;
@@ -466,4 +467,23 @@ TEST(gguf_opens_real_vocabularies) {
         if (!path) return;
         check_opens(path, 0);
     }
+}
+
+// The worked example of docs/formats.md: the weights -1, 0, +1, -1, 0, +1, ... times 0.5.
+TEST(gguf_i2_s_is_as_documented) {
+    static const uint8_t pattern[3] = {0x24, 0x49, 0x92};
+    tern_strbuf b = one_tensor(GGML_I2_S, 128, 1, 0, 64);
+    uint8_t *data = (uint8_t *)b.ptr + b.len - 64;
+    for (int i = 0; i < 32; i++) data[i] = pattern[i % 3];
+    memcpy(data + 32, (uint8_t[]){0x00, 0x00, 0x00, 0x3F}, 4);
+    tern_file *f;
+    tern_error err = {0};
+    float weights[128];
+    REQUIRE_OK(parse_at(&f, (uint8_t *)b.ptr, b.len, &err), err);
+    const tern_tensor *t = tern_file_tensor(f, "w");
+    CHECK(t->scale == 0.5f);
+    tern_dtype_decode(t->type, t->data, 0, 128, t->scale, weights);
+    for (int i = 0; i < 128; i++) CHECK(weights[i] == (float)(i % 3 - 1) * 0.5f);
+    tern_file_close(f);
+    tern_strbuf_free(&b);
 }

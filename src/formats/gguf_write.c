@@ -25,7 +25,7 @@ static void put_key(tern_strbuf *b, const char *key, tern_meta_type type) {
     put_u32(b, (uint32_t)type);
 }
 
-// ---- Metadata ------------------------------------------------------------------------------------
+// ---- Metadata ----------------------------------------------------------------------------------
 
 static tern_status refuse(tern_gguf_writer *w, const char *key, const char *why) {
     return tern_fail(&w->base.failed, TERN_ERR_ARGUMENT, "metadata '%s' %s", key, why);
@@ -121,7 +121,7 @@ tern_status tern_gguf_put_meta(tern_gguf_writer *w, const tern_meta *m) {
     return end_meta(w);
 }
 
-// ---- Parts ---------------------------------------------------------------------------------------
+// ---- Parts -------------------------------------------------------------------------------------
 
 static void put_tensors(tern_strbuf *b, const tern_writer *w, size_t part) {
     uint64_t offset = 0;
@@ -181,7 +181,7 @@ static tern_status begin_part(tern_writer *base, size_t part, tern_error *err) {
     return status;
 }
 
-// ---- Life ----------------------------------------------------------------------------------------
+// ---- Life --------------------------------------------------------------------------------------
 
 tern_status tern_gguf_writer_open(tern_gguf_writer **out, const char *path, uint64_t split_bytes,
                                   tern_error *err) {

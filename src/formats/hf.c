@@ -50,7 +50,7 @@ static tern_status map_json(tern_file *file, const char *folder, const char *nam
     return tern_fail_prefix(err, status, folder);
 }
 
-// ---- Shards --------------------------------------------------------------------------------------
+// ---- Shards ------------------------------------------------------------------------------------
 
 static tern_status open_shard(tern_file *file, const char *folder, tern_str name, int shard,
                               tern_error *err) {
@@ -136,7 +136,7 @@ fail:
     return status;
 }
 
-// ---- BitNet's packed weights ---------------------------------------------------------------------
+// ---- BitNet's packed weights -------------------------------------------------------------------
 
 static tern_status read_scale(const tern_tensor *s, bool divides, float *out, tern_error *err) {
     float value = 0;
@@ -163,8 +163,8 @@ static const tern_tensor *scale_of(const tern_file *file, const tern_tensor *t) 
     return n > 0 && (size_t)n < sizeof name ? tern_file_tensor(file, name) : NULL;
 }
 
-// U8 [out / 4, in] with a sibling "…_scale" is a ternary matrix [out, in]. The two linear classes of
-// transformers use the scale in opposite ways: `autobitlinear` multiplies the product by it and
+// U8 [out / 4, in] with a sibling "..._scale" is a ternary matrix [out, in]. The two linear classes
+// of transformers use the scale in opposite ways: `autobitlinear` multiplies the product by it and
 // `bitlinear`, the default, divides.
 tern_status tern_hf_resolve_ternary(tern_file *file, tern_error *err) {
     const tern_json *q = tern_json_path(&file->config, "quantization_config");
@@ -190,7 +190,7 @@ tern_status tern_hf_resolve_ternary(tern_file *file, tern_error *err) {
     return TERN_OK;
 }
 
-// ---- Folders -------------------------------------------------------------------------------------
+// ---- Folders -----------------------------------------------------------------------------------
 
 // Whether the index has the file among its shards.
 static bool index_names(const tern_json_doc *doc, const char *file_name) {

@@ -93,7 +93,7 @@ static tern_status write_index(tern_writer *w, tern_error *err) {
     return tern_out_end(&w->out, err);
 }
 
-// ---- Life ----------------------------------------------------------------------------------------
+// ---- Life --------------------------------------------------------------------------------------
 
 tern_status tern_st_writer_open(tern_st_writer **out, const char *folder, uint64_t split_bytes,
                                 tern_error *err) {

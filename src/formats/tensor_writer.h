@@ -9,7 +9,7 @@
 
 #include "formats/file_private.h"
 
-// ---- Files written under another name ------------------------------------------------------------
+// ---- Files written under another name ----------------------------------------------------------
 
 // Each file of the set is written to "path.partial", brought to the disk and closed; only when all
 // are complete do they get their names. A crash leaves partial files and what was there before.
@@ -29,7 +29,7 @@ tern_status tern_out_end(tern_out_set *set, tern_error *err);
 tern_status tern_out_commit(tern_out_set *set, size_t last, tern_error *err);
 void tern_out_free(tern_out_set *set); // removes what was not committed
 
-// ---- Tensors declared, then streamed -------------------------------------------------------------
+// ---- Tensors declared, then streamed -----------------------------------------------------------
 
 typedef struct tern_planned {
     const char *name;

@@ -190,8 +190,8 @@ TEST(gguf_writer_refuses_misuse) {
         REQUIRE_OK(tern_gguf_writer_open(&w, path, 0, &err), err);
         tern_gguf_put_int(w, "k", TERN_META_U8, i == 1 ? 256 : 255);
         if (i == 0) CHECK(tern_gguf_put_f32(w, "k", 1) == TERN_ERR_ARGUMENT);
-        tern_gguf_declare(w, "w", i == 2 ? TERN_DTYPE_TQ2_0 : i == 3 ? TERN_DTYPE_U8 : TERN_DTYPE_F32,
-                          1, &(uint64_t){2});
+        tern_dtype type = i == 2 ? TERN_DTYPE_TQ2_0 : i == 3 ? TERN_DTYPE_U8 : TERN_DTYPE_F32;
+        tern_gguf_declare(w, "w", type, 1, &(uint64_t){2});
         char longest[65] = {0};
         memset(longest, 'x', 64);
         if (i == 4) tern_gguf_declare(w, longest, TERN_DTYPE_F32, 1, &(uint64_t){2});
@@ -245,7 +245,7 @@ TEST(gguf_writer_writes_a_vocabulary_only) {
     tern_file_close(f);
 }
 
-// ---- safetensors ---------------------------------------------------------------------------------
+// ---- safetensors -------------------------------------------------------------------------------
 
 static tern_status write_folder(const char *folder, uint64_t split_bytes, tern_error *err) {
     static const uint64_t a_shape[] = {2, 3}, b_shape[] = {40}, quoted_shape[] = {1};

@@ -1,0 +1,139 @@
+#include <stdlib.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "formats/formats.h"
+#include "tests/harness.h"
+
+static bool collect(void *user, const char *text, size_t n) {
+    tern_strbuf_append(user, text, n);
+    return true;
+}
+
+static bool refuse(void *user, const char *text, size_t n) {
+    (void)user, (void)text, (void)n;
+    return false;
+}
+
+// A model with one I2_S tensor of 64 codes -1, 128 codes 0 and 64 codes +1, and an F16 table.
+static tern_status write_model(const char *path, bool with_head, tern_error *err) {
+    tern_gguf_writer *w;
+    int32_t many[100] = {0};
+    uint8_t bytes[256] = {0};
+    TERN_TRY(tern_gguf_writer_open(&w, path, 0, err));
+    tern_gguf_put_str(w, "general.architecture", TERN_STR("bitnet"));
+    tern_gguf_put_f32(w, "eps", 1e-5f);
+    tern_gguf_put_int(w, "big", TERN_META_U64, INT64_MAX);
+    tern_gguf_put_array(w, "many", TERN_META_I32, many, 100);
+    tern_gguf_declare(w, "token_embd.weight", TERN_DTYPE_F16, 2, (uint64_t[]){4, 32});
+    tern_gguf_declare(w, "blk.0.ffn_up.weight", TERN_DTYPE_I2_S, 2, (uint64_t[]){128, 2});
+    if (with_head) tern_gguf_declare(w, "output.weight", TERN_DTYPE_F16, 2, (uint64_t[]){4, 32});
+    tern_status status = tern_gguf_write(w, bytes, 256, err);
+    memset(bytes, 0x19, 64); // 0, 1, 2, 1
+    if (status == TERN_OK) status = tern_gguf_write(w, bytes, 64, err);
+    if (status == TERN_OK) status = tern_gguf_write_i2_s_scale(w, 0.125f, err);
+    if (status == TERN_OK && with_head) status = tern_gguf_write(w, bytes, 256, err);
+    if (status == TERN_OK) status = tern_gguf_writer_finish(w, err);
+    tern_gguf_writer_free(w);
+    return status;
+}
+
+static int64_t at(const tern_json_doc *doc, const char *path) {
+    return tern_json_int(tern_json_path(doc, path), -1);
+}
+
+TEST(inspect_counts_in_json) {
+    const char *path = test_tmp("inspect.gguf");
+    tern_inspect_desc desc = {.format = TERN_FORMAT_JSON, .tensors = true, .histogram = true};
+    for (int with_head = 0; with_head < 2; with_head++) {
+        tern_strbuf out = {0};
+        tern_json_doc doc = {0};
+        tern_error err = {0};
+        REQUIRE_OK(write_model(path, with_head, &err), err);
+        REQUIRE_OK(tern_inspect(path, &desc, collect, &out, &err), err);
+        REQUIRE_OK(tern_json_parse(&doc, out.ptr, out.len, &err), err);
+        CHECK(tern_str_is(tern_json_str(tern_json_path(&doc, "architecture")), "bitnet"));
+        CHECK(at(&doc, "all.n_tensors") == 2 + with_head);
+        CHECK(at(&doc, "all.bytes") == 256 + 96 + 256 * with_head);
+        CHECK(at(&doc, "ternary.n_weights") == 256 && at(&doc, "ternary.bits_per_weight") == 3);
+        CHECK(at(&doc, "types.F16.bytes") == 256 * (1 + with_head));
+        // Tied, the table is read as the head; untied, only the head is.
+        CHECK(at(&doc, "bytes_per_token") == 256 + 96);
+        CHECK(tern_json_bool(tern_json_path(&doc, "tied_head"), with_head) == !with_head);
+        CHECK(at(&doc, "codes.-1") == 64 && at(&doc, "codes.0") == 128);
+        CHECK(at(&doc, "codes.+1") == 64);
+        CHECK(at(&doc, "codes.invalid") == 0);
+        CHECK(tern_json_number(tern_json_path(&doc, "metadata.eps"), 0) == 1e-5);
+        CHECK(strstr(out.ptr, "\"big\":9223372036854775807"));
+        const tern_json *many = tern_json_path(&doc, "metadata.many");
+        CHECK(many && many->n == 17 && strstr(out.ptr, "... of 100")); // cut
+        const tern_json *tensors = tern_json_path(&doc, "tensors");
+        CHECK(tensors && tensors->n == (uint32_t)(2 + with_head));
+        CHECK(strstr(out.ptr, "\"scale\":0.125"));
+        tern_json_free(&doc);
+        tern_strbuf_free(&out);
+    }
+}
+
+TEST(inspect_draws_a_histogram) {
+    const char *path = test_tmp("inspect_text.gguf");
+    tern_inspect_desc desc = {.tensors = true, .histogram = true};
+    tern_strbuf out = {0};
+    tern_error err = {0};
+    REQUIRE_OK(write_model(path, false, &err), err);
+    REQUIRE_OK(tern_inspect(path, &desc, collect, &out, &err), err);
+    CHECK(strstr(out.ptr, " 0            128  50.00%  ########################################\n"));
+    CHECK(strstr(out.ptr, "+1             64  25.00%  ####################\n"));
+    CHECK(strstr(out.ptr, "blk.0.ffn_up.weight  25.0 50.0 25.0%"));
+    CHECK(strstr(out.ptr, "a token reads 352 bytes of weights (the embedding table is the output"));
+    CHECK(!strstr(out.ptr, "??"));
+    tern_strbuf_clear(&out);
+    REQUIRE_OK(tern_inspect(path, NULL, collect, &out, &err), err);
+    CHECK(!strstr(out.ptr, "ffn_up") && !strstr(out.ptr, "##"));
+    tern_strbuf_free(&out);
+    CHECK(tern_inspect(path, NULL, refuse, NULL, &err) == TERN_ERR_CANCELLED);
+    desc.format = TERN_FORMAT_DOT;
+    CHECK(tern_inspect(path, &desc, refuse, NULL, &err) == TERN_ERR_ARGUMENT);
+}
+
+TEST(inspect_survives_failing_allocations) {
+    const char *path = test_tmp("inspect_failing.gguf");
+    tern_inspect_desc desc = {.format = TERN_FORMAT_JSON, .tensors = true, .histogram = true};
+    tern_error err = {0};
+    REQUIRE_OK(write_model(path, true, &err), err);
+    tern_strbuf out = {0};
+    tern_status status = TERN_ERR_MEMORY;
+    for (int n = 1; status != TERN_OK && n < 200; n++) {
+        size_t before = tern_mem_get_stats().total_now;
+        tern_mem_fail_at((uint64_t)n);
+        status = tern_inspect(path, &desc, refuse, NULL, &err);
+        tern_mem_fail_at(0);
+        CHECK(tern_mem_get_stats().total_now == before);
+        if (status == TERN_ERR_CANCELLED) break; // came as far as the report
+        CHECK(status == TERN_ERR_MEMORY);
+    }
+    CHECK(status == TERN_ERR_CANCELLED);
+    tern_strbuf_free(&out);
+}
+
+// The same trained model in two ternary layouts has the same codes.
+TEST(inspect_agrees_between_real_files) {
+    int64_t counts[2][3] = {{0}};
+    for (int i = 0; i < 2; i++) {
+        const char *path = test_data(i ? "models/bitllama2c/bit3M.TQ1_0.gguf"
+                                       : "models/bitllama2c/bit3M.TQ2_0.gguf");
+        if (!path) return;
+        tern_inspect_desc desc = {.format = TERN_FORMAT_JSON, .histogram = true};
+        tern_strbuf out = {0};
+        tern_json_doc doc = {0};
+        tern_error err = {0};
+        REQUIRE_OK(tern_inspect(path, &desc, collect, &out, &err), err);
+        REQUIRE_OK(tern_json_parse(&doc, out.ptr, out.len, &err), err);
+        counts[i][0] = at(&doc, "codes.-1");
+        counts[i][1] = at(&doc, "codes.0");
+        counts[i][2] = at(&doc, "codes.+1");
+        CHECK(counts[i][0] + counts[i][1] + counts[i][2] == at(&doc, "ternary.n_weights"));
+        tern_json_free(&doc);
+        tern_strbuf_free(&out);
+    }
+    CHECK(counts[0][1] > 0 && memcmp(counts[0], counts[1], sizeof counts[0]) == 0);
+}
