@@ -6,7 +6,7 @@
 #     make fuzz-replay           all seeds once, then with failing allocations (any compiler)
 
 TIME ?= 60
-FUZZ_NAMES := $(patsubst fuzz/%_fuzz.c,%,$(FUZZ_SRC))
+FUZZ_NAMES := $(patsubst fuzz/%_fuzz.c,%,$(wildcard fuzz/*_fuzz.c))
 FUZZ_BUILD := $(BUILD)/fuzz
 FUZZ_SANITIZE := address,undefined
 FUZZ_REPLAYS := $(FUZZ_NAMES:%=$(BUILD)/fuzz/%_replay)

@@ -255,7 +255,8 @@ TEST(hf_folder_refuses_what_is_no_model) {
 }
 
 static tern_status open_packed(const char *folder, const char *quantization,
-                               const char *scale_header, const uint8_t scale[4], tern_file **f, tern_error *err) {
+                               const char *scale_header, const uint8_t scale[4],
+                               tern_file **f, tern_error *err) {
     char text[400];
     snprintf(text, sizeof text,
              "{\"l.weight\":{\"dtype\":\"U8\",\"shape\":[2,4],\"data_offsets\":[0,8]}%s}",
