@@ -7,7 +7,8 @@
 #include "base/alloc.h"
 #include "base/half.h"
 
-#define CONFIG_BYTES_MAX ((uint64_t)64 << 20) // tokenizer_config.json lists every added token
+#define CONFIG_BYTES_MAX ((uint64_t)32 << 20) // a thousand times what is usual
+#define SHARDS_MAX       512                  // looked through for each tensor: a bound on time
 #define SINGLE "model.safetensors"
 #define INDEX  "model.safetensors.index.json"
 
@@ -74,21 +75,22 @@ static bool stays_inside(tern_str name) {
 
 // The shards of a weight map, in order of appearance, each once.
 typedef struct shard_list {
-    const char **names;
+    tern_str *names;
     size_t n, capacity;
 } shard_list;
 
 static tern_status add_shard(tern_file *file, shard_list *list, tern_str name, tern_error *err) {
     for (size_t i = list->n; i-- > 0;) // neighbours in the map are mostly in the same shard
-        if (tern_str_is(name, list->names[i])) return TERN_OK;
+        if (tern_str_eq(name, list->names[i])) return TERN_OK;
     if (!stays_inside(name))
         return tern_fail(err, TERN_ERR_FORMAT, "weight_map names a file outside of the folder");
-    if (list->n >= 4096) return tern_fail(err, TERN_ERR_FORMAT, "weight_map names over 4096 files");
+    if (list->n >= SHARDS_MAX)
+        return tern_fail(err, TERN_ERR_FORMAT, "weight_map names over %d files", SHARDS_MAX);
     if (tern_array_reserve(TERN_MEM_MISC, &list->names, &list->capacity, list->n, 1) != 0)
         return tern_fail_memory(err, (list->n + 1) * sizeof *list->names);
-    list->names[list->n] = tern_pool_text(&file->priv->pool, name);
-    if (!list->names[list->n]) return tern_fail_memory(err, name.len + 1);
-    list->n++;
+    char *copy = tern_pool_text(&file->priv->pool, name);
+    if (!copy) return tern_fail_memory(err, name.len + 1);
+    list->names[list->n++] = (tern_str){copy, name.len};
     return TERN_OK;
 }
 
@@ -114,7 +116,7 @@ static tern_status check_promises(const tern_file *file, const tern_json_doc *do
         name[key.len] = 0;
         const tern_tensor *t = tern_file_tensor(file, name);
         tern_str shard = tern_json_str(tern_json_value_of(doc, k));
-        if (!t || !tern_str_is(shard, list->names[t->shard]))
+        if (!t || !tern_str_eq(shard, list->names[t->shard]))
             return tern_fail(err, TERN_ERR_FORMAT, "tensor '%s' is not in %.*s", name,
                              (int)shard.len, shard.ptr);
     }
@@ -127,8 +129,7 @@ static tern_status open_shards(tern_file *file, const char *folder, const tern_j
     tern_status status = list_shards(file, doc, &list, err);
     if (status != TERN_OK) goto fail;
     for (size_t i = 0; i < list.n; i++)
-        TERN_TRY_GOTO(open_shard(file, folder, (tern_str){list.names[i], strlen(list.names[i])},
-                                 (int)i, err));
+        TERN_TRY_GOTO(open_shard(file, folder, list.names[i], (int)i, err));
     TERN_TRY_GOTO(tern_file_index_tensors(file, err));
     status = check_promises(file, doc, &list, err);
 fail:
