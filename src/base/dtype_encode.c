@@ -50,7 +50,8 @@ static void encode_q8_0(const float *x, uint8_t *b) {
 static void encode_q4_0(const float *x, uint8_t *b) {
     float inv = inverse(write_f16(b, extreme(x, 32) / -8));
     for (int i = 0; i < 16; i++) {
-        int low = round_clamp(x[i] * inv, -8, 7) + 8, high = round_clamp(x[16 + i] * inv, -8, 7) + 8;
+        int low = round_clamp(x[i] * inv, -8, 7) + 8;
+        int high = round_clamp(x[16 + i] * inv, -8, 7) + 8;
         b[2 + i] = (uint8_t)(low | high << 4);
     }
 }

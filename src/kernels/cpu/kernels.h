@@ -5,7 +5,7 @@
 // - a reduction keeps 16 partial sums, element i going to lane i mod 16 (elements behind the last
 //   full 16 too, the other lanes adding nothing), and then adds lanes 8 apart, 4, 2 and 1 apart;
 // - where the contract says fma, multiply and add round once, in every variant;
-// - exp is the library's own polynomial (vec.h), not libm's.
+// - exp is the library's own polynomial (float/vec_math.inl), not libm's.
 // So text does not depend on the processor, on the number of threads, or on how many tokens were
 // computed together: row t of a batch has the bits that it would have alone. Speculation and prefix
 // reuse rest on this.
@@ -31,7 +31,7 @@ typedef struct tern_attention_args {
     float *out;         // query row (t, h) at out + t * row_stride + h * head_dim; so is q
     const float *q;
     size_t row_stride;  // floats
-    size_t n_tokens;    // token t stands at position first_pos + t and sees positions 0..first_pos+t
+    size_t n_tokens;    // token t stands at first_pos + t and sees positions 0..first_pos + t
     size_t n_heads;     // query heads that share this key/value head, adjacent
     size_t head_dim;    // a multiple of 16 for kernels of the fast kind; any even number works
     size_t first_pos;
@@ -54,8 +54,8 @@ typedef struct tern_float_kernels {
     void (*act)(float *y, const float *x, size_t n, tern_act act);
     // y = act(gate) * up
     void (*glu)(float *y, const float *gate, const float *up, size_t n, tern_act act);
-    // Rotates one head in place: pairs (x[i], x[i + n_rot/2]) when halves, else (x[2i], x[2i+1]), by
-    // the angle whose cosine and sine are cos[i], sin[i], i < n_rot/2:
+    // Rotates one head in place: pairs (x[i], x[i + n_rot/2]) when halves, else (x[2i], x[2i+1]),
+    // by the angle whose cosine and sine are cos[i], sin[i], i < n_rot/2:
     // (a, b) -> (fma(a, cos, -(b * sin)), fma(b, cos, a * sin)).
     void (*rope)(float *x, const float *cos, const float *sin, size_t n_rot, bool halves);
     // Any float or quantized type to float, bits as tern_dtype_decode gives them.
@@ -73,10 +73,12 @@ typedef struct tern_float_kernels {
     // Puts the keys and values of one position and one head into its blocks.
     void (*kv_store)(void *k, void *v, tern_dtype kv_type, size_t pos, size_t head_dim,
                      const float *key, const float *value);
-    // Causal attention of a block of tokens, online softmax over blocks of 16 positions in order:
-    // m' = max(m, block max), p = exp(s - m'), sum = fma(sum, exp(m - m'), 16-lane sum of p),
-    // acc = fma per position in order on acc * exp(m - m'). Positions that a token does not see
-    // have p = 0. out = acc * (1 / sum).
+    // Causal attention of a block of tokens. q * scale rounds first; a score is one chain of fmas
+    // over the dimensions. Online softmax over spans of 64 positions in order: m' = max(m, the span's
+    // max), p = exp(s - m'), sum = fma(sum, exp(m - m'), p) in 16 lanes (p of lane l: positions l,
+    // 16 + l, 32 + l, 48 + l of the span added in this order), acc = fma per position in order on
+    // acc * exp(m - m'). Positions that a token does not see take no part, whatever they hold.
+    // out = acc * (1 / (sum of the lanes)).
     void (*attention)(const tern_attention_args *args);
     // Index of the greatest (the first of equals), n > 0. NaN never wins unless all are NaN.
     size_t (*argmax)(const float *x, size_t n);

@@ -1,0 +1,321 @@
+// Times the float kernels: `make bench-kernels`, then build/kernel_bench [-t THREADS] [PART ...].
+//
+// Shapes are those of BitNet b1.58 2B-4T. Matrices are larger than any cache; each thread has its
+// own rows, as in the engine. Best of several runs; GB/s counts the bytes of the weights or the cache
+// (for rows: all that is read and written), GMAC/s the multiplications.
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include "base/alloc.h"
+#include "kernels/cpu/kernels.h"
+
+enum { MAX_THREADS = 64, N_RUNS = 5 };
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+typedef struct job {
+    const tern_float_kernels *k;
+    void (*run)(const struct job *job, int thread, int n_threads);
+    tern_dtype type;
+    size_t n_rows, n_in, n_tokens, first_pos;
+    float *x, *y;
+    void *w;
+    size_t row_bytes;
+    double bytes, macs;
+} job;
+
+typedef struct worker {
+    const job *j;
+    int thread, n_threads;
+    pthread_barrier_t *start;
+    double seconds;
+} worker;
+
+static void *work(void *arg) {
+    worker *w = arg;
+    w->seconds = 1e9;
+    for (int i = 0; i < N_RUNS; i++) {
+        pthread_barrier_wait(w->start);
+        double begin = now();
+        w->j->run(w->j, w->thread, w->n_threads);
+        pthread_barrier_wait(w->start);
+        double took = now() - begin;
+        if (took < w->seconds) w->seconds = took;
+    }
+    return NULL;
+}
+
+static void measure(const char *what, const job *j, int n_threads) {
+    pthread_barrier_t start;
+    pthread_t threads[MAX_THREADS];
+    worker workers[MAX_THREADS];
+    pthread_barrier_init(&start, NULL, (unsigned)n_threads);
+    for (int i = 0; i < n_threads; i++) {
+        workers[i] = (worker){j, i, n_threads, &start, 0};
+        if (i && pthread_create(&threads[i], NULL, work, &workers[i])) exit(1);
+    }
+    work(&workers[0]);
+    for (int i = 1; i < n_threads; i++) pthread_join(threads[i], NULL);
+    pthread_barrier_destroy(&start);
+    double s = workers[0].seconds;
+    printf("| %-8s | %-30s | %2d | %9.3f | %7.2f | %7.2f |\n", j->k->name, what, n_threads,
+           s * 1e3, j->bytes / s * 1e-9, j->macs / s * 1e-9);
+    fflush(stdout);
+}
+
+// The thread's share of n, in multiples of block.
+static void share(size_t n, size_t block, int thread, int n_threads, size_t *first, size_t *last) {
+    size_t blocks = (n + block - 1) / block, t = (size_t)thread, all = (size_t)n_threads;
+    *first = blocks * t / all * block;
+    *last = blocks * (t + 1) / all * block;
+    if (*last > n) *last = n;
+}
+
+static void *buffer(size_t bytes) {
+    uint8_t *p = tern_alloc(TERN_MEM_MISC, bytes);
+    if (!p) {
+        fprintf(stderr, "kernel_bench: no memory for %zu bytes\n", bytes);
+        exit(1);
+    }
+    return p;
+}
+
+static float *numbers(size_t n) {
+    float *x = buffer(n * sizeof *x);
+    uint32_t seed = 1;
+    for (size_t i = 0; i < n; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        x[i] = (float)(seed >> 8) * 0x1p-23f - 1;
+    }
+    return x;
+}
+
+// ---- matrix x vector ---------------------------------------------------------------------------
+
+static void run_matvec(const job *j, int thread, int n_threads) {
+    size_t first, last;
+    share(j->n_rows, 16, thread, n_threads, &first, &last);
+    const uint8_t *w = (const uint8_t *)j->w + first * j->row_bytes;
+    j->k->matvec(j->y + first, j->x, j->type, w, j->row_bytes, last - first, j->n_in, 1, false);
+}
+
+static void bench_matvec(const tern_float_kernels *k, int n_threads) {
+    static const tern_dtype types[] = {TERN_DTYPE_F16,  TERN_DTYPE_Q6_K, TERN_DTYPE_Q8_0,
+                                       TERN_DTYPE_Q4_0, TERN_DTYPE_Q4_K, TERN_DTYPE_Q5_K,
+                                       TERN_DTYPE_BF16, TERN_DTYPE_F32};
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+        job j = {.k = k, .run = run_matvec, .type = types[t], .n_in = 2560};
+        uint64_t row_bytes;
+        char what[64];
+        j.n_rows = types[t] == TERN_DTYPE_F32 ? 32064 : 128256;
+        if (!strcmp(k->name, "scalar")) j.n_rows /= 16;
+        tern_dtype_bytes(types[t], j.n_in, j.n_in, &row_bytes);
+        j.row_bytes = row_bytes;
+        j.x = numbers(j.n_in);
+        j.y = buffer(j.n_rows * sizeof *j.y);
+        j.w = buffer(j.n_rows * j.row_bytes);
+        // One encoded row, many times.
+        tern_dtype_encode(types[t], j.x, j.n_in, j.w);
+        for (size_t r = 1; r < j.n_rows; r++) {
+            memcpy((uint8_t *)j.w + r * j.row_bytes, j.w, j.row_bytes);
+        }
+        j.bytes = (double)j.n_rows * (double)j.row_bytes;
+        j.macs = (double)j.n_rows * (double)j.n_in;
+        snprintf(what, sizeof what, "matvec %s %zux%zu", tern_dtype_name(types[t]), j.n_rows,
+                 j.n_in);
+        measure(what, &j, n_threads);
+        tern_free(j.x), tern_free(j.y), tern_free(j.w);
+    }
+}
+
+// ---- matmul ------------------------------------------------------------------------------------
+
+static void run_matmul(const job *j, int thread, int n_threads) {
+    size_t first, last;
+    share(j->n_rows, 48, thread, n_threads, &first, &last);
+    for (size_t r = first; r < last; r += 48) { // a block of rows at a time, as when decoded
+        size_t n = last - r < 48 ? last - r : 48;
+        j->k->matmul(j->y + r, j->n_rows, j->x, j->n_in, j->n_tokens,
+                     (const float *)j->w + r * j->n_in, n, j->n_in, false);
+    }
+}
+
+static void bench_matmul(const tern_float_kernels *k, int n_threads) {
+    static const size_t n_tokens[] = {1, 4, 64, 512};
+    size_t cut = !strcmp(k->name, "scalar") ? 16 : 1;
+    for (size_t t = 0; t < 4; t++) {
+        job j = {.k = k, .run = run_matmul, .n_in = 2560, .n_rows = 6912 / cut};
+        char what[64];
+        j.n_tokens = n_tokens[t];
+        j.x = numbers(j.n_in * j.n_tokens);
+        j.w = numbers(j.n_in * j.n_rows);
+        j.y = buffer(j.n_rows * j.n_tokens * sizeof *j.y);
+        j.bytes = (double)(j.n_rows * j.n_in * sizeof(float));
+        j.macs = (double)j.n_rows * (double)j.n_in * (double)j.n_tokens;
+        snprintf(what, sizeof what, "matmul %zux%zux%zu", j.n_tokens, j.n_rows, j.n_in);
+        measure(what, &j, n_threads);
+        tern_free(j.x), tern_free(j.y), tern_free(j.w);
+    }
+}
+
+// ---- attention ---------------------------------------------------------------------------------
+
+enum { HEAD_DIM = 128, N_KV_HEADS = 5, N_GROUP = 4, N_LAYERS = 30 };
+
+// x: queries, y: output and scratch; w: keys, then values, of all layers and heads.
+static void run_attention(const job *j, int thread, int n_threads) {
+    size_t n_pos = j->first_pos + j->n_tokens;
+    size_t head_bytes = tern_kv_head_bytes(j->type, HEAD_DIM, n_pos);
+    size_t stride = N_KV_HEADS * N_GROUP * HEAD_DIM;
+    size_t block = j->n_tokens < 12 ? j->n_tokens : 12, blocks = (j->n_tokens + block - 1) / block;
+    tern_attention_args a = {.row_stride = stride, .n_heads = N_GROUP, .head_dim = HEAD_DIM,
+                             .kv_type = j->type, .scale = 0.088f};
+    a.scratch = j->y + j->n_tokens * stride +
+                (size_t)thread * ((tern_attention_scratch_floats(&a) + 15) / 16 * 16);
+    for (size_t i = 0; i < N_LAYERS * N_KV_HEADS * blocks; i++) {
+        if (i % (size_t)n_threads != (size_t)thread) continue;
+        size_t head = i / blocks, t = i % blocks * block;
+        a.k = (uint8_t *)j->w + head * 2 * head_bytes;
+        a.v = (const uint8_t *)a.k + head_bytes;
+        a.q = j->x + t * stride + head % N_KV_HEADS * N_GROUP * HEAD_DIM;
+        a.out = j->y + t * stride + head % N_KV_HEADS * N_GROUP * HEAD_DIM;
+        a.first_pos = j->first_pos + t;
+        a.n_tokens = j->n_tokens - t < block ? j->n_tokens - t : block;
+        j->k->attention(&a);
+    }
+}
+
+static void bench_attention_shape(const tern_float_kernels *k, int n_threads, tern_dtype type,
+                                  size_t n_tokens, size_t first_pos) {
+    job j = {.k = k, .run = run_attention, .type = type, .n_tokens = n_tokens};
+    size_t n_pos = first_pos + n_tokens, stride = N_KV_HEADS * N_GROUP * HEAD_DIM;
+    size_t head_bytes = tern_kv_head_bytes(type, HEAD_DIM, n_pos);
+    tern_attention_args a = {.head_dim = HEAD_DIM};
+    char what[64];
+    j.first_pos = first_pos;
+    j.x = numbers(n_tokens * stride);
+    j.w = buffer(2 * N_LAYERS * N_KV_HEADS * head_bytes);
+    j.y = buffer((n_tokens * stride + MAX_THREADS * (tern_attention_scratch_floats(&a) + 16)) *
+                 sizeof(float));
+    float *kv = numbers(HEAD_DIM);
+    for (size_t h = 0; h < N_LAYERS * N_KV_HEADS; h++) {
+        uint8_t *keys = (uint8_t *)j.w + h * 2 * head_bytes;
+        for (size_t p = 0; p < n_pos; p++) {
+            k->kv_store(keys, keys + head_bytes, type, p, HEAD_DIM, kv, kv);
+        }
+    }
+    for (size_t t = 0; t < n_tokens; t++) j.macs += (double)(first_pos + t + 1);
+    j.macs *= 2.0 * HEAD_DIM * N_KV_HEADS * N_GROUP * N_LAYERS;
+    j.bytes = 2.0 * N_LAYERS * N_KV_HEADS * (double)head_bytes;
+    snprintf(what, sizeof what, "attention %s %zu tokens at %zu", tern_dtype_name(type), n_tokens,
+             first_pos);
+    measure(what, &j, n_threads);
+    tern_free(j.x), tern_free(j.w), tern_free(j.y), tern_free(kv);
+}
+
+static void bench_attention(const tern_float_kernels *k, int n_threads) {
+    static const tern_dtype types[] = {TERN_DTYPE_F16, TERN_DTYPE_F32, TERN_DTYPE_Q8_0};
+    for (int t = 0; t < 3; t++) {
+        if (strcmp(k->name, "scalar")) {
+            bench_attention_shape(k, n_threads, types[t], 512, 0);
+            bench_attention_shape(k, n_threads, types[t], 4, 2048);
+        }
+        bench_attention_shape(k, n_threads, types[t], 1, 2048);
+    }
+}
+
+// ---- rows --------------------------------------------------------------------------------------
+
+enum { ROW_RMS_NORM, ROW_QUANTIZE, ROW_RELU2_GLU, ROW_SILU_GLU, ROW_ADD, ROW_ROPE, ROW_KV_STORE,
+       ROW_ARGMAX, N_ROW_KERNELS };
+static const char *const row_names[] = {"rms_norm", "quantize_i8", "glu relu2", "glu silu", "add",
+                                        "rope", "kv_store F16", "argmax"};
+
+// n_rows rows of n_in floats, walked over 30 times as by the layers of a model.
+static void run_rows(const job *j, int thread, int n_threads) {
+    size_t first, last, n = j->n_in;
+    float inv;
+    int32_t sum;
+    share(j->n_rows, 1, thread, n_threads, &first, &last);
+    uint8_t *cache = (uint8_t *)j->w + (size_t)thread * (1 << 20);
+    for (size_t r = first; r < last; r++) {
+        const float *x = j->x + r % 64 * n, *w = j->x + (r + 1) % 64 * n;
+        float *y = j->y + r % 64 * n;
+        switch (j->n_tokens) { // which kernel
+        case ROW_RMS_NORM: j->k->rms_norm(y, x, w, n, 1e-5f); break;
+        case ROW_QUANTIZE: j->k->quantize_i8((int8_t *)y, &inv, &sum, x, n); break;
+        case ROW_RELU2_GLU: j->k->glu(y, x, w, n, TERN_ACT_RELU2); break;
+        case ROW_SILU_GLU: j->k->glu(y, x, w, n, TERN_ACT_SILU); break;
+        case ROW_ADD: j->k->add(y, y, x, n); break;
+        case ROW_ROPE:
+            for (size_t i = 0; i + 128 <= n; i += 128) j->k->rope(y + i, x, x + 64, 128, true);
+            break;
+        case ROW_KV_STORE:
+            for (size_t i = 0; i + 128 <= n; i += 128) {
+                j->k->kv_store(cache, cache + (1 << 19), TERN_DTYPE_F16, r % 512, 128, x + i,
+                               x + i);
+            }
+            break;
+        default: *y = (float)j->k->argmax(x, n);
+        }
+    }
+}
+
+static void bench_rows(const tern_float_kernels *k, int n_threads) {
+    for (size_t what = 0; what < N_ROW_KERNELS; what++) {
+        job j = {.k = k, .run = run_rows, .n_rows = 512 * 30, .n_in = 2560, .n_tokens = what};
+        char name[64];
+        if (what == ROW_RELU2_GLU || what == ROW_SILU_GLU) j.n_in = 6912;
+        j.x = numbers(64 * j.n_in);
+        j.y = numbers(64 * j.n_in);
+        j.w = buffer((size_t)n_threads << 20);
+        int arrays = what == ROW_QUANTIZE || what >= ROW_ROPE ? 1 : 3;
+        j.bytes = (double)(j.n_rows * j.n_in * sizeof(float)) * arrays;
+        snprintf(name, sizeof name, "%s %zux%zu", row_names[what], j.n_rows, j.n_in);
+        measure(name, &j, n_threads);
+        tern_free(j.x), tern_free(j.y), tern_free(j.w);
+    }
+}
+
+int main(int argc, char **argv) {
+    static const struct {
+        const char *name;
+        void (*run)(const tern_float_kernels *k, int n_threads);
+    } parts[] = {{"matvec", bench_matvec},
+                 {"matmul", bench_matmul},
+                 {"attention", bench_attention},
+                 {"rows", bench_rows}};
+    int n_threads = 1, first = 1;
+    const char *only = NULL;
+    for (; first + 1 < argc && argv[first][0] == '-'; first += 2) {
+        if (!strcmp(argv[first], "-t")) n_threads = atoi(argv[first + 1]);
+        else if (!strcmp(argv[first], "-k")) only = argv[first + 1];
+        else break;
+    }
+    if ((first < argc && argv[first][0] == '-') || n_threads < 1 || n_threads > MAX_THREADS) {
+        fprintf(stderr, "usage: kernel_bench [-t THREADS] [-k KERNELS] "
+                        "[matvec|matmul|attention|rows ...]\n");
+        return 2;
+    }
+    printf("| kernels  | what                           |  t |        ms |    GB/s |  GMAC/s |\n"
+           "|----------|--------------------------------|----|-----------|---------|---------|\n");
+    const char *names[8];
+    size_t n = tern_cpu_kernels_list(names);
+    for (size_t i = n; i-- > 0;) {
+        tern_cpu_kernels k;
+        if (only && strcmp(only, names[i])) continue;
+        if (!tern_cpu_kernels_select(names[i], &k)) continue;
+        for (size_t p = 0; p < sizeof parts / sizeof *parts; p++) {
+            bool wanted = first == argc;
+            for (int a = first; a < argc; a++) wanted |= !strcmp(argv[a], parts[p].name);
+            if (wanted) parts[p].run(k.f, n_threads);
+        }
+    }
+    return 0;
+}

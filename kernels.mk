@@ -1,0 +1,25 @@
+# The kernels alone: base and kernels with their tests, in a program that needs no other library.
+# `make check-kernels` runs it here; `make check-kernels-arm` cross-compiles it for 64-bit ARM and
+# runs it under qemu, where the NEON kernels are compared with the scalar ones.
+
+ARM_CC   ?= aarch64-linux-gnu-gcc
+ARM_ROOT ?= /usr/aarch64-linux-gnu
+RUN      ?=
+
+KERNEL_PARTS := src/base/% src/kernels/cpu/float/% src/kernels/cpu/ternary/% src/kernels/cpu/select.c
+KERNEL_SRC := $(filter $(KERNEL_PARTS),$(LIB_SRC))
+KERNEL_TEST_SRC := tests/harness.c $(filter $(KERNEL_PARTS),$(TEST_SRC))
+KERNEL_OBJ := $(call obj,$(KERNEL_SRC))
+
+.PHONY: check-kernels check-kernels-arm bench-kernels
+$(BUILD)/kernel_tests: $(KERNEL_OBJ) $(call obj,$(KERNEL_TEST_SRC))
+	$(CC) $(ALL_CFLAGS) -o $@ $^ -lm -pthread
+$(BUILD)/kernel_bench: $(KERNEL_OBJ) $(call obj,bench/kernel_bench.c)
+	$(CC) $(ALL_CFLAGS) -o $@ $^ -lm -pthread
+
+check-kernels: $(BUILD)/kernel_tests ## every kernel against the scalar reference
+	$(RUN) $(BUILD)/kernel_tests -v
+check-kernels-arm: ## the same for 64-bit ARM, under qemu
+	$(MAKE) check-kernels CC=$(ARM_CC) BUILD=$(BUILD)/arm RUN="qemu-aarch64 -L $(ARM_ROOT)"
+bench-kernels: $(BUILD)/kernel_bench ## time the kernels: then $(BUILD)/kernel_bench -t 2
+	$(BUILD)/kernel_bench

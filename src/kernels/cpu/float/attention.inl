@@ -1,0 +1,343 @@
+// Keys and values: storing them, and causal attention over them. Layout of the blocks: kernels.h.
+//
+// Query rows (token, head) are taken in tiles of up to 12. A tile walks over the positions in spans
+// of 64: scores (queries x keys), one step of the online softmax, then the weighted sum of values.
+// Both products are outer-product tiles, rows x 16-lane columns kept in registers, each element of
+// which is one chain of fmas in the order of the dimensions or positions: so a row's bits do not
+// depend on which rows share its tile. Positions that a row does not see are never multiplied with
+// their values, which may be left over from another text and not even be numbers.
+
+enum { TILE_ROWS = ATTENTION_TILE_ROWS, SPAN = ATTENTION_SPAN, CHUNK = ATTENTION_CHUNK };
+
+typedef struct attention_tile {
+    const tern_attention_args *a;
+    size_t first_row, n_rows;
+    size_t hd16; // head_dim rounded up to 16
+    float *acc;  // [n_rows][hd16] weighted sum of values so far
+    float *q;    // [chunks of head_dim][TILE_ROWS][CHUNK] queries times a->scale
+    float *s;    // [TILE_ROWS][SPAN] scores, then weights
+    float *sum;  // [n_rows][16] partial sums of the weights
+    float *m;    // [n_rows] greatest score so far
+    float *shift; // [16] exp(m - m') of this span
+} attention_tile;
+
+// Row r of the tile sees this many of the positions [from, from + SPAN).
+VEC_INLINE size_t seen_in_span(const attention_tile *t, size_t r, size_t from) {
+    size_t seen = t->a->first_pos + (t->first_row + r) / t->a->n_heads + 1;
+    if (seen <= from) return 0;
+    return seen - from < SPAN ? seen - from : SPAN;
+}
+
+// Dimension d of the 16 positions of a block.
+VEC_INLINE v16 load_key(tern_dtype type, const uint8_t *block, size_t head_dim, size_t d) {
+    if (type == TERN_DTYPE_F32) return v16_load((const float *)block + 16 * d);
+    if (type == TERN_DTYPE_F16) return v16_from_f16(block + 32 * d);
+    const int8_t *q = (const int8_t *)block + q8_groups(head_dim) * 64;
+    return v16_mul(v16_load((const float *)block + 16 * (d / 32)), v16_from_i8(q + 16 * d));
+}
+
+// Dimensions 16c..16c+15 of a position.
+VEC_INLINE v16 load_value(tern_dtype type, const uint8_t *v, size_t head_dim, size_t pos,
+                          size_t c) {
+    size_t at = pos * head_dim + 16 * c;
+    if (type == TERN_DTYPE_F32) return v16_load((const float *)v + at);
+    if (type == TERN_DTYPE_F16) return v16_from_f16(v + 2 * at);
+    size_t groups = q8_groups(head_dim);
+    const uint8_t *block = v + pos / 16 * (16 * head_dim + 64 * groups);
+    const float *scale = (const float *)block + pos % 16 * groups;
+    const int8_t *q = (const int8_t *)block + 64 * groups + pos % 16 * head_dim;
+    return v16_mul(v16_set1(scale[c / 2]), v16_from_i8(q + 16 * c));
+}
+
+// ---- The two products --------------------------------------------------------------------------
+
+// Scores of rows r.. with `cols` blocks of keys, over dimensions d0..d0+n_d of one chunk.
+VEC_INLINE void score_tile(const attention_tile *t, tern_dtype type, const uint8_t *k,
+                           size_t block_bytes, float *s, const float *q, size_t d0, size_t n_d,
+                           int rows, int cols) {
+    v16 acc[TILE_ROWS][4];
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; i++) {
+#pragma GCC unroll 4
+        for (int c = 0; c < cols; c++) {
+            acc[i][c] = d0 ? v16_load(s + i * SPAN + 16 * c) : v16_set1(0);
+        }
+    }
+    for (size_t d = 0; d < n_d; d++) {
+        v16 b[4];
+#pragma GCC unroll 4
+        for (int c = 0; c < cols; c++) {
+            b[c] = load_key(type, k + (size_t)c * block_bytes, t->a->head_dim, d0 + d);
+        }
+#pragma GCC unroll 16
+        for (int i = 0; i < rows; i++) {
+            v16 a = v16_set1(q[(size_t)i * CHUNK + d]);
+#pragma GCC unroll 4
+            for (int c = 0; c < cols; c++) acc[i][c] = v16_fma(a, b[c], acc[i][c]);
+        }
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; i++) {
+#pragma GCC unroll 4
+        for (int c = 0; c < cols; c++) v16_store(s + i * SPAN + 16 * c, acc[i][c]);
+    }
+}
+
+// Adds the positions [from + j0, from + j1) to columns c0.. of rows r...
+VEC_INLINE void value_tile(const attention_tile *t, tern_dtype type, size_t from, size_t j0,
+                           size_t j1, size_t r, size_t c0, int rows, int cols) {
+    const float *p = t->s + r * SPAN;
+    float *out = t->acc + r * t->hd16 + 16 * c0;
+    v16 acc[TILE_ROWS][4];
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; i++) {
+#pragma GCC unroll 4
+        for (int c = 0; c < cols; c++) acc[i][c] = v16_load(out + (size_t)i * t->hd16 + 16 * c);
+    }
+    for (size_t j = j0; j < j1; j++) {
+        v16 b[4];
+#pragma GCC unroll 4
+        for (int c = 0; c < cols; c++) {
+            b[c] = load_value(type, t->a->v, t->a->head_dim, from + j, c0 + (size_t)c);
+        }
+#pragma GCC unroll 16
+        for (int i = 0; i < rows; i++) {
+            v16 a = v16_set1(p[(size_t)i * SPAN + j]);
+#pragma GCC unroll 4
+            for (int c = 0; c < cols; c++) acc[i][c] = v16_fma(a, b[c], acc[i][c]);
+        }
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; i++) {
+#pragma GCC unroll 4
+        for (int c = 0; c < cols; c++) v16_store(out + (size_t)i * t->hd16 + 16 * c, acc[i][c]);
+    }
+}
+
+// How the remaining rows and columns are cut into tiles that have a register layout of their own.
+VEC_INLINE size_t take_rows(size_t left) {
+    return left >= VEC_TILE_ROWS ? VEC_TILE_ROWS : VEC_TILE_ROWS > 4 && left >= 4 ? 4 : 1;
+}
+
+VEC_INLINE size_t take_cols(size_t rows, size_t left) {
+    size_t most = rows == 1 ? VEC_TILE_1_COLS : rows == 4 ? VEC_TILE_4_COLS : VEC_TILE_COLS;
+    return left >= most ? most : 1;
+}
+
+#define DISPATCH_TILE(rows, cols, TILE)                                                            \
+    do {                                                                                           \
+        if ((rows) == 1 && (cols) > 1) TILE(1, VEC_TILE_1_COLS);                                   \
+        else if ((rows) == 1) TILE(1, 1);                                                          \
+        else if ((rows) == 4 && (cols) > 1) TILE(4, VEC_TILE_4_COLS);                              \
+        else if ((rows) == 4) TILE(4, 1);                                                          \
+        else if ((cols) > 1) TILE(VEC_TILE_ROWS, VEC_TILE_COLS);                                   \
+        else TILE(VEC_TILE_ROWS, 1);                                                               \
+    } while (0)
+
+VEC_INLINE void span_scores(const attention_tile *t, tern_dtype type, size_t from,
+                            size_t n_blocks) {
+    size_t head_dim = t->a->head_dim, block_bytes = tern_kv_head_bytes(type, head_dim, 16);
+    const uint8_t *k = (const uint8_t *)t->a->k + from / 16 * block_bytes;
+    for (size_t d0 = 0; d0 < head_dim; d0 += CHUNK) {
+        size_t n_d = head_dim - d0 < CHUNK ? head_dim - d0 : CHUNK;
+        for (size_t r = 0, rows; r < t->n_rows; r += rows) {
+            const float *q = t->q + d0 * TILE_ROWS + r * CHUNK;
+            rows = take_rows(t->n_rows - r);
+            for (size_t c = 0, cols; c < n_blocks; c += cols) {
+                cols = take_cols(rows, n_blocks - c);
+                float *s = t->s + r * SPAN + 16 * c;
+                const uint8_t *block = k + c * block_bytes;
+#define TILE(R, C) score_tile(t, type, block, block_bytes, s, q, d0, n_d, R, C)
+                DISPATCH_TILE(rows, cols, TILE);
+#undef TILE
+            }
+        }
+    }
+}
+
+VEC_INLINE void add_values(const attention_tile *t, tern_dtype type, size_t from, size_t j0,
+                           size_t j1, size_t first_row, size_t last_row) {
+    size_t head_dim = t->a->head_dim;
+    for (size_t r = first_row, rows; r < last_row; r += rows) {
+        rows = take_rows(last_row - r);
+        for (size_t c = 0, cols; c < head_dim / 16; c += cols) {
+            cols = take_cols(rows, head_dim / 16 - c);
+#define TILE(R, C) value_tile(t, type, from, j0, j1, r, c, R, C)
+            DISPATCH_TILE(rows, cols, TILE);
+#undef TILE
+        }
+    }
+    for (size_t d = head_dim / 16 * 16; d < head_dim; d++) { // a head that is not whole columns
+        for (size_t r = first_row; r < last_row; r++) {
+            float *acc = t->acc + r * t->hd16 + d;
+            for (size_t j = j0; j < j1; j++) {
+                float v = kv_value_at(type, t->a->v, head_dim, from + j, d);
+                *acc = fmaf(t->s[r * SPAN + j], v, *acc);
+            }
+        }
+    }
+}
+
+// ---- The softmax and the whole -----------------------------------------------------------------
+
+// Scores become weights exp(s - m'); sums and accumulators are brought from m to m'.
+static void span_softmax(const attention_tile *t, size_t from, size_t n_blocks) {
+    static const float lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    v16 lane = v16_load(lanes), nothing = v16_set1(-INFINITY);
+    float before[16] = {0}, now[16] = {0};
+    for (size_t r = 0; r < t->n_rows; r++) {
+        float *s = t->s + r * SPAN;
+        v16 top = v16_set1(t->m[r]);
+        size_t seen = seen_in_span(t, r, from);
+        for (size_t b = 0; b < n_blocks; b++) {
+            v16 a = v16_load(s + 16 * b);
+            if (seen < 16 * (b + 1)) {
+                v16 n = v16_set1((float)seen - (float)(16 * b));
+                a = v16_if_less(lane, n, a, nothing);
+                v16_store(s + 16 * b, a);
+            }
+            top = v16_max(a, top);
+        }
+        before[r] = t->m[r];
+        t->m[r] = now[r] = v16_top(top);
+    }
+    v16_store(t->shift, vec_exp(v16_sub(v16_load(before), v16_load(now))));
+    for (size_t r = 0; r < t->n_rows; r++) {
+        float *s = t->s + r * SPAN, *acc = t->acc + r * t->hd16;
+        v16 m = v16_set1(t->m[r]), shift = v16_set1(t->shift[r]), sum = v16_set1(0);
+        for (size_t b = 0; b < n_blocks; b++) {
+            v16 p = vec_exp(v16_sub(v16_load(s + 16 * b), m));
+            v16_store(s + 16 * b, p);
+            sum = v16_add(sum, p);
+        }
+        v16_store(t->sum + 16 * r, v16_fma(v16_load(t->sum + 16 * r), shift, sum));
+        if (t->shift[r] == 1) continue;
+        for (size_t d = 0; d < t->hd16; d += 16) {
+            v16_store(acc + d, v16_mul(v16_load(acc + d), shift));
+        }
+    }
+}
+
+// What all rows see is added to all rows at once; then each gets what it sees beyond that.
+VEC_INLINE void span_values(const attention_tile *t, tern_dtype type, size_t from) {
+    size_t common = seen_in_span(t, 0, from);
+    add_values(t, type, from, 0, common, 0, t->n_rows);
+    if (common == SPAN) return;
+    for (size_t r = 1; r < t->n_rows; r++) {
+        size_t seen = seen_in_span(t, r, from);
+        if (seen > common) add_values(t, type, from, common, seen, r, r + 1);
+    }
+}
+
+static void tile_begin(attention_tile *t) {
+    const tern_attention_args *a = t->a;
+    v16 scale = v16_set1(a->scale);
+    for (size_t r = 0; r < t->n_rows; r++) {
+        size_t row = t->first_row + r;
+        const float *q = a->q + row / a->n_heads * a->row_stride + row % a->n_heads * a->head_dim;
+        for (size_t d = 0; d < a->head_dim; d += 16) {
+            float *to = t->q + d / CHUNK * CHUNK * TILE_ROWS + r * CHUNK + d % CHUNK;
+            v16_store(to, v16_mul(load_some(q + d, a->head_dim - d), scale));
+        }
+        v16_store(t->sum + 16 * r, v16_set1(0));
+        t->m[r] = -INFINITY;
+    }
+    memset(t->acc, 0, t->n_rows * t->hd16 * sizeof *t->acc);
+}
+
+static void tile_end(const attention_tile *t) {
+    const tern_attention_args *a = t->a;
+    for (size_t r = 0; r < t->n_rows; r++) {
+        size_t row = t->first_row + r;
+        float *out = a->out + row / a->n_heads * a->row_stride + row % a->n_heads * a->head_dim;
+        v16 inv = v16_set1(1 / v16_sum(v16_load(t->sum + 16 * r)));
+        for (size_t d = 0; d < a->head_dim; d += 16) {
+            v16 o = v16_mul(v16_load(t->acc + r * t->hd16 + d), inv);
+            store_some(out + d, o, a->head_dim - d);
+        }
+    }
+}
+
+VEC_INLINE void attend(const tern_attention_args *a, tern_dtype type) {
+    attention_tile t = {.a = a, .hd16 = (a->head_dim + 15) / 16 * 16};
+    t.acc = a->scratch;
+    t.q = t.acc + TILE_ROWS * t.hd16;
+    t.s = t.q + TILE_ROWS * ((a->head_dim + CHUNK - 1) / CHUNK * CHUNK);
+    t.sum = t.s + TILE_ROWS * SPAN;
+    t.m = t.sum + TILE_ROWS * 16;
+    t.shift = t.m + 16;
+    size_t n_rows = a->n_tokens * a->n_heads;
+    for (; t.first_row < n_rows; t.first_row += TILE_ROWS) {
+        t.n_rows = n_rows - t.first_row < TILE_ROWS ? n_rows - t.first_row : TILE_ROWS;
+        tile_begin(&t);
+        for (size_t from = 0, seen; (seen = seen_in_span(&t, t.n_rows - 1, from)); from += SPAN) {
+            size_t n_blocks = (seen + 15) / 16;
+            span_scores(&t, type, from, n_blocks);
+            span_softmax(&t, from, n_blocks);
+            span_values(&t, type, from);
+        }
+        tile_end(&t);
+    }
+}
+
+static void attention(const tern_attention_args *args) {
+    switch (args->kv_type) {
+    case TERN_DTYPE_F32: attend(args, TERN_DTYPE_F32); break;
+    case TERN_DTYPE_F16: attend(args, TERN_DTYPE_F16); break;
+    case TERN_DTYPE_Q8_0: attend(args, TERN_DTYPE_Q8_0); break;
+    default: break;
+    }
+}
+
+// ---- Storing -----------------------------------------------------------------------------------
+
+// 32 numbers (n of them there) as int8 with one scale, largest / 127.
+static float quantize_group(int8_t q[32], const float *x, size_t n) {
+    v16 a = load_some(x, n), b = n > 16 ? load_some(x + 16, n - 16) : v16_set1(0);
+    float largest = v16_top(v16_max(v16_abs(a), v16_max(v16_abs(b), v16_set1(0))));
+    v16 inv = v16_set1(127 / (largest > 1e-30f ? largest : 1e-30f));
+    v16 low = v16_set1(-127), high = v16_set1(127);
+    v16_store_i8(q, v16_max(v16_min(vec_rint(v16_mul(a, inv)), high), low));
+    v16_store_i8(q + 16, v16_max(v16_min(vec_rint(v16_mul(b, inv)), high), low));
+    return largest / 127;
+}
+
+static void kv_store_q8_0(uint8_t *k, uint8_t *v, size_t lane, size_t head_dim, const float *key,
+                          const float *value) {
+    size_t groups = q8_groups(head_dim);
+    int8_t q[32], *k_q = (int8_t *)k + 64 * groups, *v_q = (int8_t *)v + 64 * groups;
+    for (size_t g = 0; g < groups; g++) {
+        size_t n = head_dim - 32 * g < 32 ? head_dim - 32 * g : 32;
+        ((float *)k)[16 * g + lane] = quantize_group(q, key + 32 * g, n);
+        for (size_t i = 0; i < n; i++) k_q[(32 * g + i) * 16 + lane] = q[i];
+        ((float *)v)[groups * lane + g] = quantize_group(q, value + 32 * g, n);
+        memcpy(v_q + lane * head_dim + 32 * g, q, n);
+    }
+}
+
+static void kv_store_f16(uint16_t *k, uint16_t *v, size_t lane, size_t head_dim, const float *key,
+                         const float *value) {
+    uint16_t h[16];
+    for (size_t d = 0; d < head_dim; d += 16) {
+        size_t n = head_dim - d < 16 ? head_dim - d : 16;
+        v16_store_f16(h, load_some(key + d, n));
+        for (size_t i = 0; i < n; i++) k[(d + i) * 16 + lane] = h[i];
+        v16_store_f16(h, load_some(value + d, n));
+        memcpy(v + lane * head_dim + d, h, n * sizeof *h);
+    }
+}
+
+static void kv_store(void *k, void *v, tern_dtype kv_type, size_t pos, size_t head_dim,
+                     const float *key, const float *value) {
+    size_t block_bytes = tern_kv_head_bytes(kv_type, head_dim, 16), lane = pos % 16;
+    void *k_block = (uint8_t *)k + pos / 16 * block_bytes;
+    void *v_block = (uint8_t *)v + pos / 16 * block_bytes;
+    if (kv_type == TERN_DTYPE_Q8_0) {
+        kv_store_q8_0(k_block, v_block, lane, head_dim, key, value);
+    } else if (kv_type == TERN_DTYPE_F16) {
+        kv_store_f16(k_block, v_block, lane, head_dim, key, value);
+    } else {
+        for (size_t d = 0; d < head_dim; d++) ((float *)k_block)[d * 16 + lane] = key[d];
+        memcpy((float *)v_block + lane * head_dim, value, head_dim * sizeof *value);
+    }
+}

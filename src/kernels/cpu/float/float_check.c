@@ -1,0 +1,539 @@
+// Every variant of the float kernels against the scalar one, bit for bit; and the scalar one
+// against arithmetic in double.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "base/half.h"
+#include "kernels/cpu/kernels.h"
+#include "tests/harness.h"
+
+enum { N_MAX = 6912 };
+
+typedef struct variants {
+    const tern_float_kernels *k[8]; // k[0] is the scalar one
+    size_t n;
+} variants;
+
+static variants all_variants(void) {
+    variants v = {.n = 0};
+    const char *names[8];
+    size_t n = tern_cpu_kernels_list(names);
+    for (size_t i = 0; i < n; i++) {
+        tern_cpu_kernels k;
+        if (!tern_cpu_kernels_select(names[i], &k)) continue;
+        if (!v.n || v.k[v.n - 1] != k.f) v.k[v.n++] = k.f;
+    }
+    return v;
+}
+
+static uint32_t next_random(uint32_t *state) {
+    *state = *state * 1664525u + 1013904223u;
+    return *state >> 8;
+}
+
+static float next_float(uint32_t *state) { return (float)next_random(state) * 0x1p-23f - 1; }
+
+// Rows of several kinds: ordinary numbers, tiny ones, huge ones, zeros, and a mixture with the odd
+// NaN and infinity.
+enum { KIND_PLAIN, KIND_TINY, KIND_HUGE, KIND_ZERO, KIND_MIXED, N_KINDS };
+static void fill(float *x, size_t n, int kind, uint32_t seed) {
+    static const float odd[] = {0,      -0.0f, 1e-45f, -1e-39f, 1e30f, -3e38f, INFINITY, -INFINITY,
+                                NAN,    0.5f,  -1.5f,  2.5f,    127,   -128,   88.5f,    -87.5f};
+    for (size_t i = 0; i < n; i++) {
+        float u = next_float(&seed);
+        x[i] = kind == KIND_PLAIN  ? u * 3
+               : kind == KIND_TINY ? u * 1e-37f * (i % 3 ? 1e-3f : 1)
+               : kind == KIND_HUGE ? u * 1e18f
+               : kind == KIND_ZERO ? (i % 2 ? 0.0f : -0.0f)
+               : i % 7             ? u * 20
+                                   : odd[next_random(&seed) % 16];
+    }
+}
+
+static bool same_bits(const float *a, const float *b, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (memcmp(a + i, b + i, sizeof *a) && !(a[i] != a[i] && b[i] != b[i])) return false;
+    }
+    return true;
+}
+
+static const size_t more_lengths[] = {2560, 6912};
+enum { N_LENGTHS = 130 + 2 };
+static size_t length(size_t i) { return i < 130 ? i + 1 : more_lengths[i - 130]; }
+
+// Output buffers have a guard behind the row that no kernel may touch.
+static float x[N_MAX + 1], w[N_MAX + 1], expected[N_MAX + 1], got[N_MAX + 1];
+
+static void same_rows(const tern_float_kernels *k, const char *what, size_t n, int kind) {
+    CHECK_MSG(same_bits(expected, got, n), "%s %s n=%zu kind=%d", k->name, what, n, kind);
+    CHECK_MSG(got[n] == 77, "%s %s n=%zu wrote behind its row", k->name, what, n);
+}
+
+TEST(float_rows_have_the_same_bits_everywhere) {
+    variants v = all_variants();
+    for (size_t i = 0; i < N_LENGTHS; i++) {
+        size_t n = length(i);
+        for (int kind = 0; kind < N_KINDS; kind++) {
+            fill(x, n, kind, (uint32_t)(n * 5) + (uint32_t)kind);
+            fill(w, n, kind == KIND_HUGE ? KIND_PLAIN : kind, (uint32_t)n + 99);
+            for (size_t j = 1; j < v.n; j++) {
+#define SAME(what, ...)                                                                            \
+    do {                                                                                           \
+        float *y = expected;                                                                       \
+        const tern_float_kernels *k = v.k[0];                                                      \
+        k->__VA_ARGS__;                                                                            \
+        y = got;                                                                                   \
+        y[n] = 77;                                                                                 \
+        k = v.k[j];                                                                                \
+        k->__VA_ARGS__;                                                                            \
+        same_rows(k, what, n, kind);                                                               \
+    } while (0)
+                SAME("rms_norm", rms_norm(y, x, w, n, 1e-5f));
+                SAME("add", add(y, x, w, n));
+                SAME("mul", mul(y, x, w, n));
+                SAME("scale", scale(y, x, 1.7f, n));
+                SAME("none", act(y, x, n, TERN_ACT_NONE));
+                SAME("silu", act(y, x, n, TERN_ACT_SILU));
+                SAME("gelu", act(y, x, n, TERN_ACT_GELU));
+                SAME("relu2", act(y, x, n, TERN_ACT_RELU2));
+                SAME("silu glu", glu(y, x, w, n, TERN_ACT_SILU));
+                SAME("relu2 glu", glu(y, x, w, n, TERN_ACT_RELU2));
+                CHECK(v.k[0]->argmax(x, n) == v.k[j]->argmax(x, n));
+            }
+        }
+    }
+}
+
+TEST(float_activations_and_norm_are_accurate) {
+    variants v = all_variants();
+    for (int i = 0; i < N_MAX; i++) x[i] = (float)(i - N_MAX / 2) * 0.01f; // -34 .. 34
+    v.k[0]->act(expected, x, N_MAX, TERN_ACT_SILU);
+    v.k[0]->act(got, x, N_MAX, TERN_ACT_GELU);
+    for (int i = 0; i < N_MAX; i++) {
+        double a = x[i], silu = a / (1 + exp(-a));
+        double gelu = 0.5 * a * (1 + tanh(0.7978845608028654 * (a + 0.044715 * a * a * a)));
+        CHECK_MSG(fabs(expected[i] - silu) <= 4e-7 * fabs(silu) + 1e-37, "silu(%g)", a);
+        CHECK_MSG(fabs(got[i] - gelu) <= 1e-5 * fabs(gelu) + 1e-6, "gelu(%g)", a);
+    }
+    double squares = 0;
+    for (int i = 0; i < 1000; i++) squares += (double)x[i] * x[i];
+    fill(w, 1000, KIND_PLAIN, 4);
+    v.k[0]->rms_norm(expected, x, w, 1000, 1e-5f);
+    for (int i = 0; i < 1000; i++) {
+        double y = x[i] / sqrt(squares / 1000 + 1e-5) * (double)w[i];
+        CHECK(fabs(expected[i] - y) <= 1e-6 * fabs(y));
+    }
+}
+
+TEST(float_quantization_is_exact) {
+    variants v = all_variants();
+    static int8_t q[N_MAX], q2[N_MAX + 1];
+    float inv, inv2;
+    int32_t sum, sum2;
+    for (size_t i = 0; i < N_LENGTHS; i++) {
+        size_t n = length(i);
+        for (int kind = 0; kind < N_KINDS; kind++) {
+            fill(x, n, kind, (uint32_t)(n * 7) + (uint32_t)kind);
+            v.k[0]->quantize_i8(q, &inv, &sum, x, n);
+            float largest = 1e-5f;
+            int32_t total = 0;
+            for (size_t j = 0; j < n; j++) {
+                if (fabsf(x[j]) > largest) largest = fabsf(x[j]);
+                total += q[j];
+            }
+            CHECK(sum == total);
+            for (size_t j = 0; j < n && isfinite(largest) && !isnan(x[j]); j++) {
+                CHECK_MSG(q[j] == (int)rintf(x[j] * (127 / largest)), "n=%zu j=%zu", n, j);
+            }
+            for (size_t j = 1; j < v.n; j++) {
+                q2[n] = 77;
+                v.k[j]->quantize_i8(q2, &inv2, &sum2, x, n);
+                CHECK_MSG(!memcmp(q, q2, n) && sum == sum2 && same_bits(&inv, &inv2, 1),
+                          "%s n=%zu kind=%d", v.k[j]->name, n, kind);
+                CHECK(q2[n] == 77);
+            }
+        }
+    }
+    // Ties go to the even neighbour.
+    static const float ties[] = {127, 0.5f, 1.5f, 2.5f, -0.5f, -1.5f, -2.5f, 125.5f};
+    static const int8_t even[] = {127, 0, 2, 2, 0, -2, -2, 126};
+    v.k[0]->quantize_i8(q, &inv, &sum, ties, 8);
+    CHECK(!memcmp(q, even, 8) && inv == 1);
+}
+
+TEST(float_rope_rotates) {
+    variants v = all_variants();
+    static float cosines[128], sines[128];
+    for (int i = 0; i < 128; i++) {
+        cosines[i] = cosf((float)i * 0.3f);
+        sines[i] = sinf((float)i * 0.3f);
+    }
+    for (size_t half = 1; half <= 128; half++) {
+        for (int halves = 0; halves < 2; halves++) {
+            fill(x, 2 * half, KIND_PLAIN, (uint32_t)half);
+            memcpy(expected, x, 2 * half * sizeof *x);
+            v.k[0]->rope(expected, cosines, sines, 2 * half, halves);
+            for (size_t i = 0; i < half; i++) {
+                size_t a = halves ? i : 2 * i, b = halves ? half + i : 2 * i + 1;
+                CHECK(fabsf(expected[a] - (x[a] * cosines[i] - x[b] * sines[i])) < 1e-6f);
+                CHECK(fabsf(expected[b] - (x[b] * cosines[i] + x[a] * sines[i])) < 1e-6f);
+            }
+            for (size_t j = 1; j < v.n; j++) {
+                memcpy(got, x, 2 * half * sizeof *x);
+                got[2 * half] = 77;
+                v.k[j]->rope(got, cosines, sines, 2 * half, halves);
+                same_rows(v.k[j], "rope", 2 * half, halves);
+            }
+        }
+    }
+}
+
+TEST(float_argmax_takes_the_first_and_no_nan) {
+    variants v = all_variants();
+    for (size_t j = 0; j < v.n; j++) {
+        for (size_t n = 1; n <= 200; n++) {
+            for (size_t i = 0; i < n; i++) x[i] = -1;
+            CHECK(v.k[j]->argmax(x, n) == 0);
+            x[n / 2] = x[n - 1] = 3;
+            CHECK(v.k[j]->argmax(x, n) == n / 2);
+            if (n > 2) x[0] = NAN, x[n / 2 - 1] = NAN;
+            CHECK(v.k[j]->argmax(x, n) == n / 2);
+            for (size_t i = 0; i < n; i++) x[i] = i == n / 2 ? -INFINITY : NAN;
+            CHECK(v.k[j]->argmax(x, n) == n / 2);
+            x[n / 2] = NAN;
+            CHECK(v.k[j]->argmax(x, n) == 0);
+        }
+    }
+}
+
+// ---- Types -------------------------------------------------------------------------------------
+
+static const tern_dtype types[] = {TERN_DTYPE_F32,  TERN_DTYPE_F16,   TERN_DTYPE_BF16,
+                                   TERN_DTYPE_Q4_0, TERN_DTYPE_Q8_0,  TERN_DTYPE_Q4_K,
+                                   TERN_DTYPE_Q5_K, TERN_DTYPE_Q6_K,  TERN_DTYPE_TQ1_0,
+                                   TERN_DTYPE_TQ2_0, TERN_DTYPE_I2_S, TERN_DTYPE_I8};
+enum { N_TYPES = sizeof types / sizeof *types };
+
+static bool is_plain(tern_dtype type) { return tern_dtype_block_n(type) == 1; }
+
+// Random bytes: any code with any scale, infinities and NaNs too unless `tame`.
+static void fill_blocks(uint8_t *b, tern_dtype type, size_t n, bool tame, uint32_t seed) {
+    uint64_t bytes;
+    float number;
+    tern_dtype_bytes(type, n, n, &bytes);
+    for (size_t i = 0; i < bytes; i++) b[i] = (uint8_t)next_random(&seed);
+    if (!tame) return;
+    for (size_t i = 0; is_plain(type) && type != TERN_DTYPE_I8 && i < n; i++) {
+        number = next_float(&seed);
+        tern_dtype_encode(type, &number, 1, b + i * tern_dtype_block_bytes(type));
+    }
+    size_t block = tern_dtype_block_bytes(type);
+    for (size_t i = 0; !is_plain(type) && i + block <= bytes; i += block) {
+        bool behind = type == TERN_DTYPE_Q6_K || tern_dtype_is_ternary(type);
+        uint8_t *scale = b + i + (behind ? block - 2 : 0);
+        scale[1] = (uint8_t)((scale[1] & 0x83) | 0x20); // exponent -7 .. -6
+        if (type == TERN_DTYPE_Q4_K || type == TERN_DTYPE_Q5_K) scale[3] = 0x20;
+    }
+}
+
+TEST(float_decode_has_the_reference_bits) {
+    variants v = all_variants();
+    static _Alignas(64) uint8_t blocks[1024 * 4 + 64];
+    for (int t = 0; t < N_TYPES; t++) {
+        for (int round = 0; round < 20; round++) {
+            size_t n = is_plain(types[t]) ? 1 + (size_t)round * 13 : 1024;
+            size_t first = n > 512 ? 256 : 0;
+            fill_blocks(blocks, types[t], 1024, false, (uint32_t)round);
+            tern_dtype_decode(types[t], blocks, first, n - first, 0.37f, expected);
+            for (size_t j = 0; j < v.n; j++) {
+                got[n - first] = 77;
+                v.k[j]->decode(types[t], blocks, first, n - first, 0.37f, got);
+                same_rows(v.k[j], tern_dtype_name(types[t]), n - first, round);
+            }
+        }
+    }
+}
+
+TEST(float_matmul_has_the_same_bits_everywhere) {
+    variants v = all_variants();
+    static const size_t n_ins[] = {1, 2, 15, 16, 17, 31, 33, 64, 130, 400};
+    enum { T = 9, R = 15, N = 400 };
+    static _Alignas(64) float rows[R * N];
+    static float tokens[T * (N + 3)];
+    static float want[T * (R + 2)], have[T * (R + 2)], alone[R];
+    for (size_t i = 0; i < sizeof n_ins / sizeof *n_ins; i++) {
+        size_t n_in = n_ins[i], x_stride = n_in + 3, y_stride = R + 2;
+        fill(rows, R * n_in, KIND_PLAIN, 3);
+        fill(tokens, T * x_stride, KIND_PLAIN, 4);
+        for (size_t n_tokens = 1; n_tokens <= T; n_tokens += 2) {
+            size_t n_rows = R - (n_tokens * 5) % 7;
+            bool accumulate = n_tokens % 4 == 1;
+            fill(want, T * y_stride, KIND_PLAIN, 5);
+            v.k[0]->matmul(want, y_stride, tokens, x_stride, n_tokens, rows, n_rows, n_in,
+                           accumulate);
+            for (size_t j = 1; j < v.n; j++) {
+                fill(have, T * y_stride, KIND_PLAIN, 5);
+                v.k[j]->matmul(have, y_stride, tokens, x_stride, n_tokens, rows, n_rows, n_in,
+                               accumulate);
+                CHECK_MSG(same_bits(want, have, T * y_stride), "%s %zu x %zu x %zu",
+                          v.k[j]->name, n_tokens, n_rows, n_in);
+            }
+            for (size_t t = 0; t < n_tokens; t++) {
+                fill(have, T * y_stride, KIND_PLAIN, 5);
+                memcpy(alone, have + t * y_stride, sizeof alone);
+                for (size_t r = 0; r < n_rows; r++) {
+                    double dot = accumulate ? alone[r] : 0, size = fabs(dot);
+                    for (size_t k = 0; k < n_in; k++) {
+                        double p = (double)rows[r * n_in + k] * tokens[t * x_stride + k];
+                        dot += p;
+                        size += fabs(p);
+                    }
+                    CHECK(fabs(dot - want[t * y_stride + r]) <= 1e-6 * size);
+                }
+                v.k[v.n - 1]->matmul(alone, R, tokens + t * x_stride, x_stride, 1, rows, n_rows,
+                                     n_in, accumulate);
+                CHECK(same_bits(alone, want + t * y_stride, n_rows));
+            }
+        }
+    }
+}
+
+TEST(float_matvec_is_matmul_of_decoded_rows) {
+    variants v = all_variants();
+    static const size_t n_ins[] = {7, 48, 130, 256, 1280};
+    enum { R = 7, N = 1280 };
+    static _Alignas(64) uint8_t packed[R * N * 4];
+    static _Alignas(64) float rows[R * N];
+    float want[R + 1], have[R + 1];
+    for (int t = 0; t < N_TYPES; t++) {
+        for (size_t i = 0; i < sizeof n_ins / sizeof *n_ins; i++) {
+            uint64_t row_bytes;
+            size_t n_in = n_ins[i], n_rows = R - i % 3;
+            if (!tern_dtype_bytes(types[t], n_in, n_in, &row_bytes)) continue;
+            for (size_t r = 0; r < R; r++) {
+                uint8_t *row = packed + r * row_bytes;
+                fill_blocks(row, types[t], n_in, true, (uint32_t)(r + i));
+                tern_dtype_decode(types[t], row, 0, n_in, 0.5f, rows + r * n_in);
+            }
+            fill(x, n_in, KIND_PLAIN, 3);
+            for (int accumulate = 0; accumulate < 2; accumulate++) {
+                fill(want, R + 1, KIND_PLAIN, 8);
+                v.k[0]->matmul(want, R, x, n_in, 1, rows, n_rows, n_in, accumulate);
+                for (size_t j = 0; j < v.n; j++) {
+                    fill(have, R + 1, KIND_PLAIN, 8);
+                    v.k[j]->matvec(have, x, types[t], packed, row_bytes, n_rows, n_in, 0.5f,
+                                   accumulate);
+                    CHECK_MSG(same_bits(want, have, R + 1), "%s %s n_in=%zu", v.k[j]->name,
+                              tern_dtype_name(types[t]), n_in);
+                }
+            }
+        }
+    }
+}
+
+// ---- Attention ---------------------------------------------------------------------------------
+
+enum { MAX_POS = 160, MAX_TOKENS = 19, MAX_HEADS = 5, MAX_HD = 272 };
+
+typedef struct attention_case {
+    size_t head_dim, n_heads, n_tokens, first_pos;
+} attention_case;
+
+static const attention_case attention_cases[] = {
+    {64, 4, 1, 0},   {64, 4, 19, 0},  {128, 4, 7, 57}, {128, 4, 1, 129}, {128, 1, 14, 60},
+    {16, 5, 3, 15},  {20, 3, 5, 62},  {80, 2, 9, 31},  {256, 1, 5, 11},  {272, 2, 3, 64},
+    {34, 1, 17, 17}, {96, 4, 3, 126}, {2, 1, 3, 0},
+};
+static const tern_dtype kv_types[] = {TERN_DTYPE_F32, TERN_DTYPE_F16, TERN_DTYPE_Q8_0};
+
+typedef struct attention_data {
+    float *q, *out, *scratch, *keys, *values;
+    void *k, *v;
+} attention_data;
+
+// The heads of a token are one longer row, as they lie in a model's activations.
+static size_t query_stride(const attention_case *c) { return c->n_heads * c->head_dim + 8; }
+
+static tern_attention_args attention_args(const attention_case *c, const attention_data *d,
+                                          tern_dtype type) {
+    return (tern_attention_args){.out = d->out,
+                                 .q = d->q,
+                                 .row_stride = query_stride(c),
+                                 .n_tokens = c->n_tokens,
+                                 .n_heads = c->n_heads,
+                                 .head_dim = c->head_dim,
+                                 .first_pos = c->first_pos,
+                                 .k = d->k,
+                                 .v = d->v,
+                                 .kv_type = type,
+                                 .scale = 1 / sqrtf((float)c->head_dim),
+                                 .scratch = d->scratch};
+}
+
+// Everything is allocated to its exact size, so that sanitizers see reads and writes outside; cache
+// and scratch are full of NaNs, which must not matter.
+static bool attention_open(const attention_case *c, tern_dtype type, attention_data *d) {
+    size_t n_pos = c->first_pos + c->n_tokens, bytes = tern_kv_head_bytes(type, c->head_dim, n_pos);
+    tern_attention_args args = attention_args(c, d, type);
+    size_t scratch_bytes = tern_attention_scratch_floats(&args) * sizeof(float);
+    size_t q_floats = c->n_tokens * query_stride(c);
+    d->q = tern_alloc(TERN_MEM_MISC, q_floats * sizeof(float));
+    d->out = tern_alloc(TERN_MEM_MISC, q_floats * sizeof(float));
+    d->scratch = tern_alloc(TERN_MEM_MISC, scratch_bytes);
+    d->keys = tern_alloc(TERN_MEM_MISC, n_pos * c->head_dim * sizeof(float));
+    d->values = tern_alloc(TERN_MEM_MISC, n_pos * c->head_dim * sizeof(float));
+    d->k = tern_alloc(TERN_MEM_KV, bytes);
+    d->v = tern_alloc(TERN_MEM_KV, bytes);
+    if (!d->q || !d->out || !d->scratch || !d->keys || !d->values || !d->k || !d->v) return false;
+    memset(d->k, 0xFF, bytes);
+    memset(d->v, 0xFF, bytes);
+    memset(d->scratch, 0xFF, scratch_bytes);
+    fill(d->q, q_floats, KIND_PLAIN, 1);
+    fill(d->keys, n_pos * c->head_dim, KIND_PLAIN, 2);
+    fill(d->values, n_pos * c->head_dim, KIND_PLAIN, 3);
+    return true;
+}
+
+static void attention_close(attention_data *d) {
+    void *all[] = {d->q, d->out, d->scratch, d->keys, d->values, d->k, d->v};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) tern_free(all[i]);
+}
+
+static void store_all(const tern_float_kernels *k, const attention_case *c, tern_dtype type,
+                      const attention_data *d) {
+    for (size_t p = 0; p < c->first_pos + c->n_tokens; p++) {
+        k->kv_store(d->k, d->v, type, p, c->head_dim, d->keys + p * c->head_dim,
+                    d->values + p * c->head_dim);
+    }
+}
+
+// Greatest difference from softmax in double, over all rows.
+static double attention_error(const attention_case *c, const attention_data *d) {
+    static double weight[MAX_POS];
+    double worst = 0;
+    for (size_t row = 0; row < c->n_tokens * c->n_heads; row++) {
+        size_t token = row / c->n_heads, seen = c->first_pos + token + 1;
+        size_t at = token * query_stride(c) + row % c->n_heads * c->head_dim;
+        double top = -INFINITY, sum = 0;
+        for (size_t p = 0; p < seen; p++) {
+            weight[p] = 0;
+            for (size_t i = 0; i < c->head_dim; i++) {
+                weight[p] += (double)d->q[at + i] * d->keys[p * c->head_dim + i];
+            }
+            weight[p] /= sqrt((double)c->head_dim);
+            top = fmax(top, weight[p]);
+        }
+        for (size_t p = 0; p < seen; p++) sum += weight[p] = exp(weight[p] - top);
+        for (size_t i = 0; i < c->head_dim; i++) {
+            double o = 0;
+            for (size_t p = 0; p < seen; p++) o += weight[p] * d->values[p * c->head_dim + i];
+            double miss = fabs(o / sum - d->out[at + i]);
+            if (!(miss <= worst)) worst = miss;
+        }
+    }
+    return worst;
+}
+
+// Whoever computes token t alone, from the cache as it was then, gets its row of the batch.
+static void check_tokens_alone(const tern_float_kernels *k, const attention_case *c,
+                               tern_dtype type, const attention_data *d) {
+    tern_attention_args args = attention_args(c, d, type);
+    size_t stride = query_stride(c), bytes = tern_kv_head_bytes(type, c->head_dim, MAX_POS);
+    float *alone = tern_alloc(TERN_MEM_MISC, stride * sizeof(float));
+    void *keys = tern_alloc(TERN_MEM_MISC, bytes), *values = tern_alloc(TERN_MEM_MISC, bytes);
+    REQUIRE(alone && keys && values);
+    memset(keys, 0xFF, bytes);
+    memset(values, 0xFF, bytes);
+    for (size_t p = 0, t = 0; p < c->first_pos + c->n_tokens; p++) {
+        k->kv_store(keys, values, type, p, c->head_dim, d->keys + p * c->head_dim,
+                    d->values + p * c->head_dim);
+        if (p < c->first_pos) continue;
+        args.out = alone;
+        args.q = d->q + t * stride;
+        args.first_pos = p;
+        args.n_tokens = 1;
+        args.k = keys;
+        args.v = values;
+        k->attention(&args);
+        CHECK_MSG(same_bits(alone, d->out + t * stride, c->n_heads * c->head_dim),
+                  "%s %s head_dim %zu token %zu", k->name, tern_dtype_name(type), c->head_dim, t);
+        t++;
+    }
+    tern_free(alone);
+    tern_free(keys);
+    tern_free(values);
+}
+
+TEST(float_attention_is_right_and_the_same_everywhere) {
+    static const double tolerance[] = {1e-5, 4e-3, 0.06};
+    variants v = all_variants();
+    for (size_t i = 0; i < sizeof attention_cases / sizeof *attention_cases; i++) {
+        const attention_case *c = &attention_cases[i];
+        for (int type = 0; type < 3; type++) {
+            attention_data d = {0};
+            size_t n_out = c->n_tokens * query_stride(c);
+            float *first_out = tern_alloc(TERN_MEM_MISC, n_out * sizeof(float));
+            REQUIRE(attention_open(c, kv_types[type], &d) && first_out);
+            for (size_t j = 0; j < v.n; j++) {
+                tern_attention_args args = attention_args(c, &d, kv_types[type]);
+                fill(d.out, n_out, KIND_PLAIN, 9); // what lies between the rows stays as it is
+                store_all(v.k[j], c, kv_types[type], &d);
+                v.k[j]->attention(&args);
+                if (j == 0) {
+                    memcpy(first_out, d.out, n_out * sizeof(float));
+                    double miss = attention_error(c, &d);
+                    CHECK_MSG(miss <= tolerance[type], "%s head_dim %zu: off by %g",
+                              tern_dtype_name(kv_types[type]), c->head_dim, miss);
+                }
+                CHECK_MSG(same_bits(first_out, d.out, n_out), "%s %s head_dim %zu", v.k[j]->name,
+                          tern_dtype_name(kv_types[type]), c->head_dim);
+                if (j == 0 || j == v.n - 1) check_tokens_alone(v.k[j], c, kv_types[type], &d);
+            }
+            tern_free(first_out);
+            attention_close(&d);
+        }
+    }
+}
+
+TEST(float_kv_store_has_the_same_bits_everywhere) {
+    variants v = all_variants();
+    static uint8_t k[2][4 * 32 * MAX_HD], values[2][4 * 32 * MAX_HD];
+    static float key[MAX_HD], value[MAX_HD];
+    for (size_t head_dim = 2; head_dim <= MAX_HD; head_dim += 18) {
+        for (int type = 0; type < 3; type++) {
+            for (int kind = 0; kind < KIND_MIXED; kind++) { // bits of NaNs may differ
+                memset(k, 0, sizeof k);
+                memset(values, 0, sizeof values);
+                for (size_t j = 0; j < v.n; j++) {
+                    for (size_t pos = 0; pos < 19; pos += 3) {
+                        fill(key, head_dim, kind, (uint32_t)pos);
+                        fill(value, head_dim, kind, (uint32_t)pos + 1);
+                        v.k[j]->kv_store(k[j > 0], values[j > 0], kv_types[type], pos, head_dim,
+                                         key, value);
+                    }
+                    if (j == 0) continue;
+                    CHECK_MSG(!memcmp(k[0], k[1], sizeof k[0]) &&
+                                  !memcmp(values[0], values[1], sizeof values[0]),
+                              "%s %s head_dim %zu", v.k[j]->name,
+                              tern_dtype_name(kv_types[type]), head_dim);
+                }
+            }
+        }
+    }
+}
+
+TEST(cpu_kernels_are_selected_by_name) {
+    const char *names[8];
+    tern_cpu_kernels k;
+    size_t n = tern_cpu_kernels_list(names);
+    REQUIRE(n >= 1);
+    CHECK(!strcmp(names[0], "scalar"));
+    for (size_t i = 0; i < n; i++) {
+        CHECK(tern_cpu_kernels_select(names[i], &k) && k.f);
+        CHECK(strstr(k.name, names[i]) != NULL);
+    }
+    const char *best = names[n - 1];
+    CHECK(tern_cpu_kernels_select(NULL, &k) && strstr(k.name, best));
+    CHECK(!tern_cpu_kernels_select("sse9", &k) && !tern_cpu_kernels_select("", &k));
+}

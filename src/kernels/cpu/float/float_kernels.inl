@@ -1,0 +1,34 @@
+// The float kernels of one instruction set: included by float_<isa>.c behind its vec_<isa>.h.
+#include <math.h>
+#include <string.h>
+#include "kernels/cpu/float/float_kernels.h"
+#include "kernels/cpu/float/kv_cache.h"
+
+#include "kernels/cpu/float/vec_math.inl"
+#include "kernels/cpu/float/elementwise.inl"
+#include "kernels/cpu/float/unpack.inl"
+#include "kernels/cpu/float/matmul.inl"
+#include "kernels/cpu/float/attention.inl"
+
+#define TEXT_(x) #x
+#define TEXT(x) TEXT_(x)
+#define JOIN_(a, b) a##b
+#define JOIN(a, b) JOIN_(a, b)
+
+const tern_float_kernels JOIN(tern_float_kernels_, VEC_NAME) = {
+    .name = TEXT(VEC_NAME),
+    .rms_norm = rms_norm,
+    .quantize_i8 = quantize_i8,
+    .add = add,
+    .mul = mul,
+    .scale = scale_row,
+    .act = act_row,
+    .glu = glu,
+    .rope = rope,
+    .decode = decode,
+    .matmul = matmul,
+    .matvec = matvec,
+    .kv_store = kv_store,
+    .attention = attention,
+    .argmax = argmax,
+};

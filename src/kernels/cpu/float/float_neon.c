@@ -1,0 +1,3 @@
+#include "kernels/cpu/vec_neon.h"
+
+#include "kernels/cpu/float/float_kernels.inl"

@@ -1,0 +1,182 @@
+// Matrix products. The dot of two rows is 16 partial sums by fma, added up at the end; one chain of
+// dependent fmas per dot, so that several dots go on side by side to hide the latency and to use
+// each loaded vector more than once.
+
+VEC_INLINE void put(float *y, float dot, bool accumulate) { *y = accumulate ? *y + dot : dot; }
+
+// ---- Rows of floats ----------------------------------------------------------------------------
+
+typedef struct matmul_args {
+    float *y;
+    const float *x, *w;
+    size_t y_stride, x_stride, n_in;
+    bool accumulate;
+} matmul_args;
+
+// n_tokens x n_rows dots beginning at token t and row r; both counts are constants in each use.
+VEC_INLINE void matmul_tile(const matmul_args *m, size_t t, size_t r, int n_tokens, int n_rows) {
+    const float *x[VEC_MATMUL_TOKENS], *w[VEC_MATMUL_ROWS];
+    v16 acc[VEC_MATMUL_TOKENS][VEC_MATMUL_ROWS];
+#pragma GCC unroll 8
+    for (int i = 0; i < n_tokens; i++) x[i] = m->x + (t + (size_t)i) * m->x_stride;
+#pragma GCC unroll 8
+    for (int j = 0; j < n_rows; j++) w[j] = m->w + (r + (size_t)j) * m->n_in;
+#pragma GCC unroll 8
+    for (int i = 0; i < n_tokens; i++) {
+#pragma GCC unroll 8
+        for (int j = 0; j < n_rows; j++) acc[i][j] = v16_set1(0);
+    }
+    size_t k = 0;
+    for (; k + 16 <= m->n_in; k += 16) {
+        v16 a[VEC_MATMUL_TOKENS];
+#pragma GCC unroll 8
+        for (int i = 0; i < n_tokens; i++) a[i] = v16_load(x[i] + k);
+#pragma GCC unroll 8
+        for (int j = 0; j < n_rows; j++) {
+            v16 b = v16_load(w[j] + k);
+#pragma GCC unroll 8
+            for (int i = 0; i < n_tokens; i++) acc[i][j] = v16_fma(a[i], b, acc[i][j]);
+        }
+    }
+    size_t left = m->n_in - k;
+#pragma GCC unroll 8
+    for (int i = 0; i < n_tokens; i++) {
+#pragma GCC unroll 8
+        for (int j = 0; j < n_rows; j++) {
+            if (left) {
+                v16 a = v16_load_n(x[i] + k, left), b = v16_load_n(w[j] + k, left);
+                acc[i][j] = v16_fma(a, b, acc[i][j]);
+            }
+            float *y = m->y + (t + (size_t)i) * m->y_stride + r + (size_t)j;
+            put(y, v16_sum(acc[i][j]), m->accumulate);
+        }
+    }
+}
+
+// All rows with n_tokens (a constant) tokens from t on.
+VEC_INLINE void matmul_rows(const matmul_args *m, size_t t, int n_tokens, size_t n_rows) {
+    size_t r = 0;
+    for (; r + VEC_MATMUL_ROWS <= n_rows; r += VEC_MATMUL_ROWS) {
+        matmul_tile(m, t, r, n_tokens, VEC_MATMUL_ROWS);
+    }
+    for (; r < n_rows; r++) matmul_tile(m, t, r, n_tokens, 1);
+}
+
+static void matmul(float *y, size_t y_stride, const float *x, size_t x_stride, size_t n_tokens,
+                   const float *w, size_t n_rows, size_t n_in, bool accumulate) {
+    matmul_args m = {y, x, w, y_stride, x_stride, n_in, accumulate};
+    size_t t = 0;
+    for (; t + VEC_MATMUL_TOKENS <= n_tokens; t += VEC_MATMUL_TOKENS) {
+        matmul_rows(&m, t, VEC_MATMUL_TOKENS, n_rows);
+    }
+    for (; t < n_tokens; t++) matmul_rows(&m, t, 1, n_rows);
+}
+
+// ---- Matrix x vector, rows of any type ---------------------------------------------------------
+
+typedef struct matvec_args {
+    float *y;
+    const float *x;
+    const uint8_t *w;
+    size_t row_bytes, n_rows, n_in;
+    float scale;
+    bool accumulate;
+} matvec_args;
+
+// A few rows from r on; behind the last row, the last row again.
+VEC_INLINE void matvec_begin(const matvec_args *m, size_t r, const uint8_t *row[], v16 acc[]) {
+#pragma GCC unroll 8
+    for (size_t j = 0; j < VEC_MATVEC_ROWS; j++) {
+        acc[j] = v16_set1(0);
+        row[j] = m->w + (r + j < m->n_rows ? r + j : m->n_rows - 1) * m->row_bytes;
+    }
+}
+
+VEC_INLINE void matvec_put(const matvec_args *m, size_t r, const v16 acc[]) {
+#pragma GCC unroll 8
+    for (size_t j = 0; j < VEC_MATVEC_ROWS; j++) {
+        if (r + j < m->n_rows) put(m->y + r + j, v16_sum(acc[j]), m->accumulate);
+    }
+}
+
+VEC_INLINE void matvec_plain(const matvec_args *m, tern_dtype type) {
+    for (size_t r = 0; r < m->n_rows; r += VEC_MATVEC_ROWS) {
+        const uint8_t *row[VEC_MATVEC_ROWS];
+        v16 acc[VEC_MATVEC_ROWS];
+        matvec_begin(m, r, row, acc);
+        size_t i = 0;
+        for (; i + 16 <= m->n_in; i += 16) {
+            v16 x = v16_load(m->x + i);
+#pragma GCC unroll 8
+            for (int j = 0; j < VEC_MATVEC_ROWS; j++) {
+                acc[j] = v16_fma(x, load_plain(type, row[j], i, i + 16), acc[j]);
+            }
+        }
+        if (i < m->n_in) {
+            v16 x = v16_load_n(m->x + i, m->n_in - i);
+#pragma GCC unroll 8
+            for (int j = 0; j < VEC_MATVEC_ROWS; j++) {
+                acc[j] = v16_fma(x, load_plain(type, row[j], i, m->n_in), acc[j]);
+            }
+        }
+        matvec_put(m, r, acc);
+    }
+}
+
+VEC_INLINE void matvec_blocks(const matvec_args *m, tern_dtype type, size_t block_n,
+                              size_t block_bytes) {
+    unpacked u[VEC_MATVEC_ROWS];
+    for (size_t r = 0; r < m->n_rows; r += VEC_MATVEC_ROWS) {
+        const uint8_t *row[VEC_MATVEC_ROWS];
+        v16 acc[VEC_MATVEC_ROWS];
+        matvec_begin(m, r, row, acc);
+        for (size_t i = 0; i + block_n <= m->n_in; i += block_n) {
+#pragma GCC unroll 8
+            for (int j = 0; j < VEC_MATVEC_ROWS; j++) {
+                unpack(&u[j], type, row[j]);
+                row[j] += block_bytes;
+            }
+            for (size_t g = 0; g < block_n / 16; g++) {
+                v16 x = v16_load(m->x + i + 16 * g);
+#pragma GCC unroll 8
+                for (int j = 0; j < VEC_MATVEC_ROWS; j++) {
+                    acc[j] = v16_fma(x, unpacked_group(&u[j], type, g), acc[j]);
+                }
+            }
+        }
+        matvec_put(m, r, acc);
+    }
+}
+
+// Types that are not worth a loop of their own: the ternary ones are multiplied as integers
+// elsewhere.
+static void matvec_by_pieces(const matvec_args *m, tern_dtype type) {
+    float piece[256];
+    for (size_t r = 0; r < m->n_rows; r++) {
+        v16 acc = v16_set1(0);
+        for (size_t i = 0; i < m->n_in; i += 256) {
+            size_t n = m->n_in - i < 256 ? m->n_in - i : 256;
+            tern_dtype_decode(type, m->w + r * m->row_bytes, i, n, m->scale, piece);
+            for (size_t k = 0; k < n; k += 16) {
+                acc = v16_fma(load_some(m->x + i + k, n - k), load_some(piece + k, n - k), acc);
+            }
+        }
+        put(m->y + r, v16_sum(acc), m->accumulate);
+    }
+}
+
+static void matvec(float *y, const float *x, tern_dtype type, const void *w, size_t row_bytes,
+                   size_t n_rows, size_t n_in, float scale, bool accumulate) {
+    matvec_args m = {y, x, w, row_bytes, n_rows, n_in, scale, accumulate};
+    switch (type) {
+    case TERN_DTYPE_F32: matvec_plain(&m, TERN_DTYPE_F32); break;
+    case TERN_DTYPE_F16: matvec_plain(&m, TERN_DTYPE_F16); break;
+    case TERN_DTYPE_BF16: matvec_plain(&m, TERN_DTYPE_BF16); break;
+    case TERN_DTYPE_Q8_0: matvec_blocks(&m, TERN_DTYPE_Q8_0, 32, 34); break;
+    case TERN_DTYPE_Q4_0: matvec_blocks(&m, TERN_DTYPE_Q4_0, 32, 18); break;
+    case TERN_DTYPE_Q4_K: matvec_blocks(&m, TERN_DTYPE_Q4_K, 256, 144); break;
+    case TERN_DTYPE_Q5_K: matvec_blocks(&m, TERN_DTYPE_Q5_K, 256, 176); break;
+    case TERN_DTYPE_Q6_K: matvec_blocks(&m, TERN_DTYPE_Q6_K, 256, 210); break;
+    default: matvec_by_pieces(&m, type); break;
+    }
+}

@@ -1,0 +1,45 @@
+// What every float kernel needs over the 16-lane vector v16 (vec_*.h): ends of rows, rounding, exp.
+//
+// The kernels are written once, over v16, and compiled for each instruction set by a float_<isa>.c;
+// so all variants do the same operations in the same order, and their bits agree by construction.
+
+#define VEC_INLINE static inline __attribute__((always_inline))
+
+// The next 16 elements of a row of which `left` remain; what is behind the end counts as zero.
+VEC_INLINE v16 load_some(const float *p, size_t left) {
+    return left >= 16 ? v16_load(p) : v16_load_n(p, left);
+}
+
+VEC_INLINE void store_some(float *p, v16 a, size_t left) {
+    if (left >= 16) v16_store(p, a);
+    else v16_store_n(p, a, left);
+}
+
+// To the nearest whole number, ties to even, for |x| < 2^22: 1.5 * 2^23 leaves no bits for a
+// fraction.
+VEC_INLINE v16 vec_rint(v16 x) {
+    v16 magic = v16_set1(0x1.8p23f);
+    return v16_sub(v16_add(x, magic), magic);
+}
+
+// e^x with a relative error below 1.3e-7; zero below -87, e^88 above 88, NaN for NaN; exp(0) is 1.
+//
+// x = n ln 2 + r with |r| <= ln 2 / 2, and e^x = 2^n e^r. The polynomial is 1 + r + r^2 p(r), p of
+// degree 4 interpolating (e^r - 1 - r) / r^2 at the Chebyshev nodes (error 1.1e-8). Adding
+// 1.5 * 2^23 leaves n in the low bits of the sum, from where it is added to the exponent.
+VEC_INLINE v16 vec_exp(v16 x) {
+    v16 magic = v16_set1(0x1.8p23f), low = v16_set1(-87.0f);
+    v16 clamped = v16_max(low, v16_min(v16_set1(88.0f), x));
+    v16 shifted = v16_fma(clamped, v16_set1(0x1.715476p+0f), magic);
+    v16 n = v16_sub(shifted, magic);
+    v16 r = v16_fma(n, v16_set1(-0x1.62e43p-1f), clamped);
+    r = v16_fma(n, v16_set1(0x1.05c610p-29f), r);
+    v16 p = v16_set1(0x1.6d113cp-10f);
+    p = v16_fma(p, r, v16_set1(0x1.120ba2p-7f));
+    p = v16_fma(p, r, v16_set1(0x1.55551ap-5f));
+    p = v16_fma(p, r, v16_set1(0x1.5554dcp-3f));
+    p = v16_fma(p, r, v16_set1(0.5f));
+    p = v16_fma(p, r, v16_set1(1.0f));
+    p = v16_fma(p, r, v16_set1(1.0f));
+    return v16_if_less(x, low, v16_set1(0), v16_add_exponent(p, shifted));
+}

@@ -1,0 +1,110 @@
+// Which kernels this processor runs.
+#include <stdio.h>
+#include <string.h>
+#include "kernels/cpu/float/float_kernels.h"
+#include "kernels/cpu/kernels.h"
+
+#if defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+#endif
+
+// The ternary tables join as their files do.
+#if __has_include("kernels/cpu/ternary/ternary_scalar.c")
+extern const tern_ternary_kernels tern_ternary_kernels_scalar;
+#define TERNARY_SCALAR &tern_ternary_kernels_scalar
+#else
+#define TERNARY_SCALAR NULL
+#endif
+#if __has_include("kernels/cpu/ternary/ternary_avx2.c")
+extern const tern_ternary_kernels tern_ternary_kernels_avx2;
+#define TERNARY_AVX2 &tern_ternary_kernels_avx2
+#else
+#define TERNARY_AVX2 TERNARY_SCALAR
+#endif
+#if __has_include("kernels/cpu/ternary/ternary_avx512.c")
+extern const tern_ternary_kernels tern_ternary_kernels_avx512;
+#define TERNARY_AVX512 &tern_ternary_kernels_avx512
+#else
+#define TERNARY_AVX512 TERNARY_AVX2
+#endif
+#if __has_include("kernels/cpu/ternary/ternary_neon.c")
+extern const tern_ternary_kernels tern_ternary_kernels_neon;
+#define TERNARY_NEON &tern_ternary_kernels_neon
+#else
+#define TERNARY_NEON TERNARY_SCALAR
+#endif
+#if __has_include("kernels/cpu/ternary/ternary_dotprod.c")
+extern const tern_ternary_kernels tern_ternary_kernels_dotprod;
+#define TERNARY_DOTPROD &tern_ternary_kernels_dotprod
+#else
+#define TERNARY_DOTPROD TERNARY_NEON
+#endif
+
+static bool always(void) { return true; }
+
+#if defined(__x86_64__)
+
+static bool has_avx2(void) {
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           __builtin_cpu_supports("f16c");
+}
+
+static bool has_avx512(void) {
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512vbmi");
+}
+
+#elif defined(__aarch64__)
+
+static bool has_dotprod(void) {
+#if defined(__linux__)
+    return getauxval(AT_HWCAP) >> 20 & 1; // HWCAP_ASIMDDP
+#elif defined(__APPLE__)
+    return true; // every Apple processor that runs macOS on ARM
+#else
+    return false;
+#endif
+}
+
+#endif
+
+// From worst to best; each level runs where the next one does.
+static const struct level {
+    const char *name, *full_name;
+    bool (*runs)(void);
+    const tern_float_kernels *f;
+    const tern_ternary_kernels *t;
+} levels[] = {
+    {"scalar", "scalar", always, &tern_float_kernels_scalar, TERNARY_SCALAR},
+#if defined(__x86_64__)
+    {"avx2", "avx2", has_avx2, &tern_float_kernels_avx2, TERNARY_AVX2},
+    {"avx512", "avx512", has_avx512, &tern_float_kernels_avx512, TERNARY_AVX512},
+#elif defined(__aarch64__)
+    {"neon", "neon", always, &tern_float_kernels_neon, TERNARY_NEON},
+    {"dotprod", "neon dotprod", has_dotprod, &tern_float_kernels_neon, TERNARY_DOTPROD},
+#endif
+};
+enum { N_LEVELS = sizeof levels / sizeof *levels };
+
+bool tern_cpu_kernels_select(const char *at_most, tern_cpu_kernels *out) {
+    size_t limit = N_LEVELS - 1;
+    if (at_most) {
+        for (limit = 0; strcmp(levels[limit].name, at_most);) {
+            if (++limit == N_LEVELS) return false;
+        }
+    }
+    while (!levels[limit].runs()) limit--;
+    snprintf(out->name, sizeof out->name, "%s", levels[limit].full_name);
+    out->f = levels[limit].f;
+    out->t = levels[limit].t;
+    return true;
+}
+
+size_t tern_cpu_kernels_list(const char *names[8]) {
+    size_t n = 0;
+    for (size_t i = 0; i < N_LEVELS; i++) {
+        if (levels[i].runs()) names[n++] = levels[i].name;
+    }
+    return n;
+}

@@ -1,0 +1,116 @@
+// The 16-lane vector as two AVX2 registers. What each operation means: vec_scalar.h.
+#ifndef TERN_KERNELS_CPU_VEC_AVX2_H
+#define TERN_KERNELS_CPU_VEC_AVX2_H
+
+#include <immintrin.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define VEC_NAME avx2
+enum { VEC_MATMUL_TOKENS = 2, VEC_MATMUL_ROWS = 3, VEC_MATVEC_ROWS = 4 };
+enum { VEC_TILE_ROWS = 6, VEC_TILE_COLS = 1, VEC_TILE_4_COLS = 1, VEC_TILE_1_COLS = 4 };
+
+typedef struct v16 {
+    __m256 lo, hi;
+} v16;
+
+static inline v16 v16_set1(float x) { return (v16){_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
+static inline v16 v16_load(const float *p) {
+    return (v16){_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)};
+}
+static inline __m256i vec_first_n(size_t n, int from) {
+    __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n - from), lane);
+}
+static inline v16 v16_load_n(const float *p, size_t n) {
+    return (v16){_mm256_maskload_ps(p, vec_first_n(n, 0)),
+                 _mm256_maskload_ps(p + 8, vec_first_n(n, 8))};
+}
+static inline v16 v16_from_bf16(const void *p) {
+    const __m128i *h = p;
+    __m256i lo = _mm256_cvtepu16_epi32(_mm_loadu_si128(h));
+    __m256i hi = _mm256_cvtepu16_epi32(_mm_loadu_si128(h + 1));
+    return (v16){_mm256_castsi256_ps(_mm256_slli_epi32(lo, 16)),
+                 _mm256_castsi256_ps(_mm256_slli_epi32(hi, 16))};
+}
+static inline v16 v16_from_f16(const void *p) {
+    const __m128i *h = p;
+    return (v16){_mm256_cvtph_ps(_mm_loadu_si128(h)), _mm256_cvtph_ps(_mm_loadu_si128(h + 1))};
+}
+static inline v16 v16_from_i8(const int8_t *p) {
+    __m256i lo = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p));
+    __m256i hi = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(p + 8)));
+    return (v16){_mm256_cvtepi32_ps(lo), _mm256_cvtepi32_ps(hi)};
+}
+static inline float vec_f16(uint16_t h) { return _cvtsh_ss(h); }
+
+static inline void v16_store(float *p, v16 a) {
+    _mm256_storeu_ps(p, a.lo);
+    _mm256_storeu_ps(p + 8, a.hi);
+}
+static inline void v16_store_n(float *p, v16 a, size_t n) {
+    _mm256_maskstore_ps(p, vec_first_n(n, 0), a.lo);
+    _mm256_maskstore_ps(p + 8, vec_first_n(n, 8), a.hi);
+}
+static inline void v16_store_f16(uint16_t *p, v16 a) {
+    _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(a.lo, _MM_FROUND_TO_NEAREST_INT));
+    _mm_storeu_si128((__m128i *)(p + 8), _mm256_cvtps_ph(a.hi, _MM_FROUND_TO_NEAREST_INT));
+}
+static inline void v16_store_i8(int8_t *p, v16 a) {
+    __m256i words = _mm256_packs_epi32(_mm256_cvtps_epi32(a.lo), _mm256_cvtps_epi32(a.hi));
+    words = _mm256_permute4x64_epi64(words, _MM_SHUFFLE(3, 1, 2, 0));
+    __m128i bytes = _mm_packs_epi16(_mm256_castsi256_si128(words),
+                                    _mm256_extracti128_si256(words, 1));
+    _mm_storeu_si128((__m128i *)p, bytes);
+}
+
+static inline v16 v16_add(v16 a, v16 b) {
+    return (v16){_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)};
+}
+static inline v16 v16_sub(v16 a, v16 b) {
+    return (v16){_mm256_sub_ps(a.lo, b.lo), _mm256_sub_ps(a.hi, b.hi)};
+}
+static inline v16 v16_mul(v16 a, v16 b) {
+    return (v16){_mm256_mul_ps(a.lo, b.lo), _mm256_mul_ps(a.hi, b.hi)};
+}
+static inline v16 v16_div(v16 a, v16 b) {
+    return (v16){_mm256_div_ps(a.lo, b.lo), _mm256_div_ps(a.hi, b.hi)};
+}
+static inline v16 v16_fma(v16 a, v16 b, v16 c) {
+    return (v16){_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)};
+}
+static inline v16 v16_abs(v16 a) {
+    __m256 sign = _mm256_set1_ps(-0.0f);
+    return (v16){_mm256_andnot_ps(sign, a.lo), _mm256_andnot_ps(sign, a.hi)};
+}
+static inline v16 v16_max(v16 a, v16 b) {
+    return (v16){_mm256_max_ps(a.lo, b.lo), _mm256_max_ps(a.hi, b.hi)};
+}
+static inline v16 v16_min(v16 a, v16 b) {
+    return (v16){_mm256_min_ps(a.lo, b.lo), _mm256_min_ps(a.hi, b.hi)};
+}
+static inline v16 v16_if_less(v16 a, v16 b, v16 yes, v16 no) {
+    return (v16){_mm256_blendv_ps(no.lo, yes.lo, _mm256_cmp_ps(a.lo, b.lo, _CMP_LT_OQ)),
+                 _mm256_blendv_ps(no.hi, yes.hi, _mm256_cmp_ps(a.hi, b.hi, _CMP_LT_OQ))};
+}
+static inline v16 v16_add_exponent(v16 a, v16 b) {
+    __m256i lo = _mm256_slli_epi32(_mm256_castps_si256(b.lo), 23);
+    __m256i hi = _mm256_slli_epi32(_mm256_castps_si256(b.hi), 23);
+    return (v16){_mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a.lo), lo)),
+                 _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a.hi), hi))};
+}
+
+static inline float v16_sum(v16 a) {
+    __m256 s8 = _mm256_add_ps(a.lo, a.hi);
+    __m128 s4 = _mm_add_ps(_mm256_castps256_ps128(s8), _mm256_extractf128_ps(s8, 1));
+    __m128 s2 = _mm_add_ps(s4, _mm_movehl_ps(s4, s4));
+    return _mm_cvtss_f32(_mm_add_ss(s2, _mm_movehdup_ps(s2)));
+}
+static inline float v16_top(v16 a) {
+    __m256 t8 = _mm256_max_ps(a.lo, a.hi);
+    __m128 t4 = _mm_max_ps(_mm256_castps256_ps128(t8), _mm256_extractf128_ps(t8, 1));
+    __m128 t2 = _mm_max_ps(t4, _mm_movehl_ps(t4, t4));
+    return _mm_cvtss_f32(_mm_max_ss(t2, _mm_movehdup_ps(t2)));
+}
+
+#endif

@@ -1,0 +1,70 @@
+// The 16-lane vector as one AVX-512 register. What each operation means: vec_scalar.h.
+#ifndef TERN_KERNELS_CPU_VEC_AVX512_H
+#define TERN_KERNELS_CPU_VEC_AVX512_H
+
+#include <immintrin.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define VEC_NAME avx512
+enum { VEC_MATMUL_TOKENS = 4, VEC_MATMUL_ROWS = 6, VEC_MATVEC_ROWS = 4 };
+enum { VEC_TILE_ROWS = 12, VEC_TILE_COLS = 2, VEC_TILE_4_COLS = 4, VEC_TILE_1_COLS = 4 };
+
+typedef __m512 v16;
+
+static inline v16 v16_set1(float x) { return _mm512_set1_ps(x); }
+static inline v16 v16_load(const float *p) { return _mm512_loadu_ps(p); }
+static inline v16 v16_load_n(const float *p, size_t n) {
+    return _mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p);
+}
+static inline v16 v16_from_bf16(const void *p) {
+    __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(p));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
+}
+static inline v16 v16_from_f16(const void *p) { return _mm512_cvtph_ps(_mm256_loadu_si256(p)); }
+static inline v16 v16_from_i8(const int8_t *p) {
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
+}
+static inline float vec_f16(uint16_t h) { return _cvtsh_ss(h); }
+
+static inline void v16_store(float *p, v16 a) { _mm512_storeu_ps(p, a); }
+static inline void v16_store_n(float *p, v16 a, size_t n) {
+    _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), a);
+}
+static inline void v16_store_f16(uint16_t *p, v16 a) {
+    _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
+}
+static inline void v16_store_i8(int8_t *p, v16 a) {
+    _mm_storeu_si128((__m128i *)p, _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(a)));
+}
+
+static inline v16 v16_add(v16 a, v16 b) { return _mm512_add_ps(a, b); }
+static inline v16 v16_sub(v16 a, v16 b) { return _mm512_sub_ps(a, b); }
+static inline v16 v16_mul(v16 a, v16 b) { return _mm512_mul_ps(a, b); }
+static inline v16 v16_div(v16 a, v16 b) { return _mm512_div_ps(a, b); }
+static inline v16 v16_fma(v16 a, v16 b, v16 c) { return _mm512_fmadd_ps(a, b, c); }
+static inline v16 v16_abs(v16 a) { return _mm512_abs_ps(a); }
+static inline v16 v16_max(v16 a, v16 b) { return _mm512_max_ps(a, b); }
+static inline v16 v16_min(v16 a, v16 b) { return _mm512_min_ps(a, b); }
+static inline v16 v16_if_less(v16 a, v16 b, v16 yes, v16 no) {
+    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), no, yes);
+}
+static inline v16 v16_add_exponent(v16 a, v16 b) {
+    __m512i shifted = _mm512_slli_epi32(_mm512_castps_si512(b), 23);
+    return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a), shifted));
+}
+
+static inline float v16_sum(v16 a) {
+    __m256 s8 = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
+    __m128 s4 = _mm_add_ps(_mm256_castps256_ps128(s8), _mm256_extractf128_ps(s8, 1));
+    __m128 s2 = _mm_add_ps(s4, _mm_movehl_ps(s4, s4));
+    return _mm_cvtss_f32(_mm_add_ss(s2, _mm_movehdup_ps(s2)));
+}
+static inline float v16_top(v16 a) {
+    __m256 t8 = _mm256_max_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
+    __m128 t4 = _mm_max_ps(_mm256_castps256_ps128(t8), _mm256_extractf128_ps(t8, 1));
+    __m128 t2 = _mm_max_ps(t4, _mm_movehl_ps(t4, t4));
+    return _mm_cvtss_f32(_mm_max_ss(t2, _mm_movehdup_ps(t2)));
+}
+
+#endif

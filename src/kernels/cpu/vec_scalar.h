@@ -1,0 +1,90 @@
+// The 16-lane vector in plain C: the definition that the other vec_*.h are checked against.
+//
+// Every operation rounds once. Two notes on numbers that are not ordinary: max(a, b) is
+// a > b ? a : b and min(a, b) is a < b ? a : b, so that the second operand wins when one is a NaN
+// (as on x86); which NaN comes out of arithmetic is nobody's business.
+#ifndef TERN_KERNELS_CPU_VEC_SCALAR_H
+#define TERN_KERNELS_CPU_VEC_SCALAR_H
+
+#include <math.h>
+#include "base/half.h"
+
+#define VEC_NAME scalar
+// How many accumulators the kernels keep in registers: see matmul.inl and attention.inl.
+enum { VEC_MATMUL_TOKENS = 1, VEC_MATMUL_ROWS = 1, VEC_MATVEC_ROWS = 1 };
+enum { VEC_TILE_ROWS = 1, VEC_TILE_COLS = 1, VEC_TILE_4_COLS = 1, VEC_TILE_1_COLS = 1 };
+
+typedef struct v16 {
+    float lane[16];
+} v16;
+
+#define VEC_EACH(expression)                                                                       \
+    v16 r;                                                                                         \
+    for (int i = 0; i < 16; i++) r.lane[i] = (expression);                                         \
+    return r
+
+static inline v16 v16_set1(float x) { VEC_EACH(x); }
+static inline v16 v16_load(const float *p) { VEC_EACH(p[i]); }
+static inline v16 v16_load_n(const float *p, size_t n) { VEC_EACH((size_t)i < n ? p[i] : 0); }
+static inline v16 v16_from_bf16(const void *p) {
+    uint16_t h[16];
+    memcpy(h, p, sizeof h);
+    VEC_EACH(tern_bf16_to_f32(h[i]));
+}
+static inline v16 v16_from_f16(const void *p) {
+    uint16_t h[16];
+    memcpy(h, p, sizeof h);
+    VEC_EACH(tern_f16_to_f32(h[i]));
+}
+static inline v16 v16_from_i8(const int8_t *p) { VEC_EACH((float)p[i]); }
+static inline float vec_f16(uint16_t h) { return tern_f16_to_f32(h); }
+
+static inline void v16_store(float *p, v16 a) { memcpy(p, a.lane, sizeof a.lane); }
+static inline void v16_store_n(float *p, v16 a, size_t n) { memcpy(p, a.lane, n * sizeof *p); }
+static inline void v16_store_f16(uint16_t *p, v16 a) {
+    for (int i = 0; i < 16; i++) p[i] = tern_f32_to_f16(a.lane[i]);
+}
+// Lanes hold whole numbers in -128..127.
+static inline void v16_store_i8(int8_t *p, v16 a) {
+    for (int i = 0; i < 16; i++) p[i] = (int8_t)a.lane[i];
+}
+
+static inline v16 v16_add(v16 a, v16 b) { VEC_EACH(a.lane[i] + b.lane[i]); }
+static inline v16 v16_sub(v16 a, v16 b) { VEC_EACH(a.lane[i] - b.lane[i]); }
+static inline v16 v16_mul(v16 a, v16 b) { VEC_EACH(a.lane[i] * b.lane[i]); }
+static inline v16 v16_div(v16 a, v16 b) { VEC_EACH(a.lane[i] / b.lane[i]); }
+static inline v16 v16_fma(v16 a, v16 b, v16 c) { VEC_EACH(fmaf(a.lane[i], b.lane[i], c.lane[i])); }
+static inline v16 v16_abs(v16 a) { VEC_EACH(fabsf(a.lane[i])); }
+static inline v16 v16_max(v16 a, v16 b) {
+    VEC_EACH(a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i]);
+}
+static inline v16 v16_min(v16 a, v16 b) {
+    VEC_EACH(a.lane[i] < b.lane[i] ? a.lane[i] : b.lane[i]);
+}
+// a < b ? yes : no
+static inline v16 v16_if_less(v16 a, v16 b, v16 yes, v16 no) {
+    VEC_EACH(a.lane[i] < b.lane[i] ? yes.lane[i] : no.lane[i]);
+}
+// The bits of a plus the bits of b shifted left by 23: adds the low bits of b to a's exponent.
+static inline v16 v16_add_exponent(v16 a, v16 b) {
+    VEC_EACH(tern_bits_to_f32(tern_f32_to_bits(a.lane[i]) + (tern_f32_to_bits(b.lane[i]) << 23)));
+}
+
+// The contract's order: lanes 8 apart, then 4, 2 and 1 apart.
+static inline float v16_sum(v16 a) {
+    for (int apart = 8; apart; apart /= 2) {
+        for (int i = 0; i < apart; i++) a.lane[i] += a.lane[i + apart];
+    }
+    return a.lane[0];
+}
+static inline float v16_top(v16 a) {
+    for (int apart = 8; apart; apart /= 2) {
+        for (int i = 0; i < apart; i++) {
+            if (!(a.lane[i] > a.lane[i + apart])) a.lane[i] = a.lane[i + apart];
+        }
+    }
+    return a.lane[0];
+}
+
+#undef VEC_EACH
+#endif
