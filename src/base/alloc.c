@@ -50,7 +50,7 @@ static int must_fail(void) {
 
 static header *header_of(void *block) { return (header *)((char *)block - HEADER_BYTES); }
 
-static header *take_mapped(size_t bytes) {
+static header *take_mapped(tern_mem_tag tag, size_t bytes) {
 #ifdef __linux__
     size_t length = (bytes + HEADER_BYTES + HUGE_BYTES - 1) / HUGE_BYTES * HUGE_BYTES;
     // Map one huge page more than needed, then give back what is outside the aligned part.
@@ -61,12 +61,15 @@ static header *take_mapped(size_t bytes) {
     if (start > raw) munmap(raw, (size_t)(start - raw));
     size_t tail = (size_t)(raw + length + HUGE_BYTES - (start + length));
     if (tail) munmap(start + length, tail);
-    madvise(start, length, MADV_HUGEPAGE);
+    // A cache is touched at many places and little by little: huge pages would make all of it
+    // resident at once.
+    if (tag != TERN_MEM_KV) madvise(start, length, MADV_HUGEPAGE);
     header *h = (header *)start;
     h->capacity = length - HEADER_BYTES;
     h->is_mapped = 1;
     return h;
 #else
+    (void)tag;
     (void)bytes;
     return NULL;
 #endif
@@ -83,7 +86,7 @@ static header *take_heap(size_t bytes) {
 
 void *tern_alloc(tern_mem_tag tag, size_t bytes) {
     if (must_fail() || bytes > SIZE_MAX / 2) return NULL;
-    header *h = bytes >= HUGE_BYTES ? take_mapped(bytes) : NULL;
+    header *h = bytes >= HUGE_BYTES ? take_mapped(tag, bytes) : NULL;
     if (!h) h = take_heap(bytes);
     if (!h) return NULL;
     h->bytes = bytes;

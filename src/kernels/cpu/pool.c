@@ -1,10 +1,14 @@
 #include "kernels/cpu/pool.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <unistd.h>
 #include "base/alloc.h"
 
-#define SPINS_BEFORE_SLEEP 20000 // about 100 us: longer than any gap inside a token
+// A wait inside a token is a few microseconds when every thread has a core: spin for about 20. When
+// it takes longer the thread that is waited for probably has none: offer it this one, then sleep.
+#define SPINS  2000
+#define YIELDS 100
 
 struct tern_pool {
     int n_threads, n_started;
@@ -33,9 +37,10 @@ static inline void relax(void) {
 
 // Waits until *word is no longer `old`.
 static void wait_change(tern_pool *p, atomic_uint *word, unsigned old) {
-    for (int i = 0; i < SPINS_BEFORE_SLEEP; i++) {
+    for (int i = 0; i < SPINS + YIELDS; i++) {
         if (atomic_load_explicit(word, memory_order_acquire) != old) return;
-        relax();
+        if (i < SPINS) relax();
+        else sched_yield();
     }
     pthread_mutex_lock(&p->lock);
     atomic_fetch_add(&p->n_sleeping, 1);
