@@ -137,6 +137,8 @@ static tern_status parse_number(parser *p, size_t index) {
     }
     char spelling[64];
     size_t n = (size_t)(p->at - start);
+    for (const char *c = start; c < p->at; c++)
+        if (*c == '.' || *c == 'e' || *c == 'E') p->doc->nodes[index].n = 1;
     if (n >= sizeof spelling) return fail(p, "number longer than 63 characters");
     memcpy(spelling, start, n);
     spelling[n] = 0;

@@ -24,7 +24,8 @@ typedef enum tern_json_type {
 // A value in a document. Members of an object come as pairs of nodes: key, value, key, value.
 typedef struct tern_json {
     uint32_t type;   // tern_json_type
-    uint32_t n;      // string: bytes; array: elements; object: members; bool: the value
+    uint32_t n;      // string: bytes; array: elements; object: members; bool: the value;
+                     // number: 1 when it is written with a point or an exponent
     uint32_t next;   // index of the node after this value and all that is inside it
     uint32_t line;   // where it begins, for messages
     union {

@@ -1,0 +1,174 @@
+// Which chat template a model gets, and the data that it is rendered with.
+//
+// What the caller gives, else what the file has, else one that is known to be right for the
+// vocabulary: a model that was trained on <|im_start|> has it as one token. The file's own is not
+// used where it is known to be wrong: BitNet's first converter wrote a template of another model
+// ("Human: ... BITNETAssistant: ") into its GGUF files.
+#include "input/input.h"
+
+#include <ctype.h>
+#include <string.h>
+#include "base/alloc.h"
+
+static const char chatml[] =
+    "{% for message in messages %}"
+    "{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+
+static const char llama3[] =
+    "{{ bos_token }}"
+    "{% for message in messages %}"
+    "{{ '<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n' }}"
+    "{{ message['content'] | trim }}<|eot_id|>"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}"
+    "{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}"
+    "{% endif %}";
+
+static const char bitnet[] =
+    "{{ bos_token }}"
+    "{% for message in messages %}"
+    "{{ message['role'] | capitalize }}: {{ message['content'] | trim }}<|eot_id|>"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}Assistant: {% endif %}";
+
+// Gemma has no system role: its text goes in front of the first question.
+static const char gemma[] =
+    "{{ bos_token }}"
+    "{% set ns = namespace(system='') %}"
+    "{% for message in messages %}"
+    "{% if message['role'] == 'system' %}"
+    "{% set ns.system = ns.system + message['content'] | trim + '\\n\\n' %}"
+    "{% else %}"
+    "{{ '<start_of_turn>' + ('model' if message['role'] == 'assistant' else 'user') + '\\n' }}"
+    "{{ ns.system + message['content'] | trim + '<end_of_turn>\\n' }}"
+    "{% set ns.system = '' %}"
+    "{% endif %}"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<start_of_turn>model\\n' }}{% endif %}";
+
+static const char llama2[] =
+    "{% set ns = namespace(system='') %}"
+    "{% for message in messages %}"
+    "{% if message['role'] == 'system' %}"
+    "{% set ns.system = '<<SYS>>\\n' + message['content'] | trim + '\\n<</SYS>>\\n\\n' %}"
+    "{% elif message['role'] == 'assistant' %}"
+    "{{ ' ' + message['content'] | trim + ' ' + eos_token }}"
+    "{% else %}"
+    "{{ bos_token + '[INST] ' + ns.system + message['content'] | trim + ' [/INST]' }}"
+    "{% set ns.system = '' %}"
+    "{% endif %}"
+    "{% endfor %}";
+
+static const char plain[] =
+    "{{ bos_token }}"
+    "{% for message in messages %}"
+    "{{ message['role'] | capitalize + ': ' + message['content'] | trim + '\\n' }}"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}{{ 'Assistant: ' }}{% endif %}";
+
+static bool contains(tern_str text, const char *part, bool any_case) {
+    size_t n = strlen(part);
+    for (size_t i = 0; i + n <= text.len; i++) {
+        size_t k = 0;
+        while (k < n && (any_case ? tolower((unsigned char)text.ptr[i + k]) : text.ptr[i + k]) ==
+                            part[k])
+            k++;
+        if (k == n) return true;
+    }
+    return false;
+}
+
+// Whether a name that the file gives its model has this word in it.
+static bool is_named(const tern_file *file, const char *word) {
+    static const char *const gguf[] = {"general.name", "general.architecture",
+                                       "general.basename"};
+    static const char *const hf[] = {"model_type", "_name_or_path"};
+    tern_str name;
+    for (size_t i = 0; i < sizeof gguf / sizeof *gguf; i++)
+        if (tern_file_meta_str(file, gguf[i], &name) && contains(name, word, true)) return true;
+    for (size_t i = 0; i < sizeof hf / sizeof *hf; i++)
+        if (contains(tern_json_str(tern_json_path(&file->config, hf[i])), word, true)) return true;
+    return file->path && contains((tern_str){file->path, strlen(file->path)}, word, true);
+}
+
+// "chat_template" of tokenizer_config.json: a text, or a list of named ones.
+static tern_str from_config(const tern_json_doc *doc) {
+    const tern_json *value = tern_json_path(doc, "chat_template");
+    if (!tern_json_is(value, TERN_JSON_ARRAY)) return tern_json_str(value);
+    tern_str first = {0};
+    for (const tern_json *item = tern_json_first(doc, value); item;
+         item = tern_json_next(doc, value, item)) {
+        tern_str text = tern_json_str(tern_json_get(doc, item, "template"));
+        if (tern_str_is(tern_json_str(tern_json_get(doc, item, "name")), "default")) return text;
+        if (!first.ptr) first = text;
+    }
+    return first;
+}
+
+static tern_str from_file(const tern_file *file) {
+    tern_str text = file->chat_template;
+    if (!text.len) text = from_config(&file->tokenizer_config);
+    if (!text.len && !tern_file_meta_str(file, "tokenizer.chat_template", &text)) text.len = 0;
+    if (contains(text, "BITNETAssistant", false)) text.len = 0;
+    return text;
+}
+
+static bool has_token(const tern_tokenizer *tokenizer, const char *text) {
+    return tern_tokenizer_find(tokenizer, (tern_str){text, strlen(text)}) >= 0;
+}
+
+static const char *by_vocabulary(const tern_file *file, const tern_tokenizer *tokenizer) {
+    if (has_token(tokenizer, "<|im_start|>")) return chatml;
+    if (has_token(tokenizer, "<|start_header_id|>"))
+        return is_named(file, "bitnet") ? bitnet : llama3;
+    if (has_token(tokenizer, "<start_of_turn>")) return gemma;
+    bool llama2_name = is_named(file, "llama-2") || is_named(file, "llama2");
+    if (has_token(tokenizer, "[INST]") || (llama2_name && is_named(file, "chat"))) return llama2;
+    return plain;
+}
+
+tern_status tern_template_for_model(tern_template **out, const tern_file *file,
+                                    const tern_tokenizer *tokenizer, const char *override,
+                                    tern_error *err) {
+    tern_str text = override ? (tern_str){override, strlen(override)} : from_file(file);
+    if (!override && !text.len) {
+        text.ptr = by_vocabulary(file, tokenizer);
+        text.len = strlen(text.ptr);
+    }
+    return tern_template_open(out, text, err);
+}
+
+static void put_token(tern_strbuf *json, const char *name, const tern_tokenizer *tokenizer,
+                      int32_t id) {
+    tern_str text = id >= 0 ? tern_tokenizer_text(tokenizer, id) : (tern_str){0};
+    tern_strbuf_printf(json, "\"%s\":", name);
+    tern_strbuf_json(json, text.ptr ? text.ptr : "", text.len);
+    tern_strbuf_putc(json, ',');
+}
+
+tern_status tern_template_chat(const tern_template *t, const tern_tokenizer *tokenizer,
+                               const tern_message *messages, size_t n_messages,
+                               bool add_generation_prompt, tern_strbuf *out, tern_error *err) {
+    tern_strbuf json = {0};
+    tern_strbuf_putc(&json, '{');
+    put_token(&json, "bos_token", tokenizer, tern_tokenizer_bos(tokenizer));
+    put_token(&json, "eos_token", tokenizer, tern_tokenizer_eos(tokenizer));
+    tern_strbuf_printf(&json, "\"add_generation_prompt\":%s,\"messages\":[",
+                       add_generation_prompt ? "true" : "false");
+    for (size_t i = 0; i < n_messages; i++) {
+        const char *role = messages[i].role ? messages[i].role : "user";
+        const char *content = messages[i].content ? messages[i].content : "";
+        tern_strbuf_puts(&json, i ? ",{\"role\":" : "{\"role\":");
+        tern_strbuf_json(&json, role, strlen(role));
+        tern_strbuf_puts(&json, ",\"content\":");
+        tern_strbuf_json(&json, content, strlen(content));
+        tern_strbuf_putc(&json, '}');
+    }
+    tern_strbuf_puts(&json, "]}");
+    tern_status status = json.failed ? tern_fail_memory(err, json.len)
+                                     : tern_template_render(t, json.ptr, json.len, out, err);
+    tern_strbuf_free(&json);
+    return status;
+}
