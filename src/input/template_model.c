@@ -85,8 +85,9 @@ static bool is_named(const tern_file *file, const char *word) {
     static const char *const gguf[] = {"general.name", "general.architecture",
                                        "general.basename"};
     static const char *const hf[] = {"model_type", "_name_or_path"};
+    bool is_gguf = file->kind == TERN_FILE_GGUF;
     tern_str name;
-    for (size_t i = 0; i < sizeof gguf / sizeof *gguf; i++)
+    for (size_t i = 0; is_gguf && i < sizeof gguf / sizeof *gguf; i++)
         if (tern_file_meta_str(file, gguf[i], &name) && contains(name, word, true)) return true;
     for (size_t i = 0; i < sizeof hf / sizeof *hf; i++)
         if (contains(tern_json_str(tern_json_path(&file->config, hf[i])), word, true)) return true;
@@ -110,7 +111,9 @@ static tern_str from_config(const tern_json_doc *doc) {
 static tern_str from_file(const tern_file *file) {
     tern_str text = file->chat_template;
     if (!text.len) text = from_config(&file->tokenizer_config);
-    if (!text.len && !tern_file_meta_str(file, "tokenizer.chat_template", &text)) text.len = 0;
+    if (file->kind == TERN_FILE_GGUF &&
+        !tern_file_meta_str(file, "tokenizer.chat_template", &text))
+        text.len = 0;
     if (contains(text, "BITNETAssistant", false)) text.len = 0;
     return text;
 }
