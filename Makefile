@@ -57,8 +57,9 @@ test: all $(BUILD)/tern_tests header-test fuzz-replay ## every test that takes n
 	$(BUILD)/tern_tests
 	tests/cli_test.sh $(BUILD)/tern $(BUILD)/tiny.gguf
 
-bench: all $(BUILD)/kernel_bench ## speed beside the machine's limits; MODEL=file.gguf for a model of yours
-	tools/bench.sh $(BUILD) $(MODEL)
+MODEL ?= $(BUILD)/2b.gguf
+bench: all $(MODEL) ## speed beside the machine's limits; MODEL=file.gguf (else random weights of 2B-4T's shape)
+	$(BUILD)/tern bench -m $(MODEL) -p 512 -n 128 -t 1,2 -r 5
 
 asan: ## the tests under the address and undefined-behaviour sanitizers
 	$(MAKE) BUILD=build/asan OPT=-O1 EXTRA_CFLAGS="-fsanitize=address,undefined -fno-sanitize-recover=undefined" \
@@ -122,6 +123,9 @@ $(BUILD)/make_tiny_model: $(call obj,tools/make_tiny_model.c tests/tiny_model.c)
 	$(CC) $(ALL_CFLAGS) -o $@ $^ $(LIBS)
 $(BUILD)/tiny.gguf: $(BUILD)/make_tiny_model
 	$< $@
+
+$(BUILD)/2b.gguf: $(BUILD)/make_tiny_model
+	$< $@ 2b
 
 # The public header stands alone, in C and in C++; the example is built against it.
 header-test: $(BUILD)/libtern.a

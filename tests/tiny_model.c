@@ -36,38 +36,45 @@ static bool is_float(tern_dtype t) {
     return t == TERN_DTYPE_F32 || t == TERN_DTYPE_F16 || t == TERN_DTYPE_BF16;
 }
 
-static tern_status write_ternary(writer *t, tern_dtype type, size_t n, float scale) {
-    size_t padded = (n + 255) / 256 * 256;
-    int8_t *q = tern_alloc(TERN_MEM_MISC, padded);
-    uint8_t *out = tern_alloc(TERN_MEM_MISC, padded);
-    if (!q || !out) return tern_fail_memory(t->err, padded);
-    for (size_t i = 0; i < n; i++) {
-        unsigned r = next_random(&t->random) & 255; // 42% zeros, as in trained BitNets
-        q[i] = r < 74 ? -1 : r < 182 ? 0 : 1;
+// Tensors are written in pieces of whole blocks, so that large ones need no memory.
+#define PIECE 65536
+
+static tern_status write_ternary_piece(writer *t, tern_dtype type, size_t n, float scale,
+                                       int8_t *q, uint8_t *out) {
+    for (size_t i = 0; i < n;) { // 42% zeros, as in trained BitNets; a byte decides each
+        uint64_t r = next_random(&t->random);
+        for (int k = 0; k < 8 && i < n; k++, i++, r >>= 8)
+            q[i] = (r & 255) < 74 ? -1 : (r & 255) < 182 ? 0 : 1;
     }
     size_t block = tern_dtype_block_n(type), whole = (n + block - 1) / block * block;
+    memset(q + n, 0, whole - n);
     tern_dtype_encode_ternary(type, q, whole, scale, out);
-    tern_status status =
-        tern_gguf_write(t->w, out, whole / block * tern_dtype_block_bytes(type), t->err);
-    float tail[8] = {scale};
-    if (status == TERN_OK && type == TERN_DTYPE_I2_S)
-        status = tern_gguf_write(t->w, tail, sizeof tail, t->err);
-    tern_free(q);
-    tern_free(out);
-    return status;
+    return tern_gguf_write(t->w, out, whole / block * tern_dtype_block_bytes(type), t->err);
 }
 
-static tern_status write_float(writer *t, tern_dtype type, size_t n, float mean, float deviation) {
-    float *x = tern_alloc_array(TERN_MEM_MISC, n, sizeof *x);
-    uint8_t *out = tern_alloc_array(TERN_MEM_MISC, n, sizeof(float));
-    if (!x || !out) return tern_fail_memory(t->err, n * sizeof *x);
-    for (size_t i = 0; i < n; i++) x[i] = mean + deviation * normal(&t->random);
+static tern_status write_float_piece(writer *t, tern_dtype type, size_t n, float mean,
+                                     float deviation, float *x, uint8_t *out) {
     uint64_t bytes = 0;
-    tern_status status = TERN_OK;
+    for (size_t i = 0; i < n; i++) x[i] = mean + deviation * normal(&t->random);
     if (!tern_dtype_bytes(type, n, n, &bytes) || !tern_dtype_encode(type, x, n, out))
-        status = tern_fail(t->err, TERN_ERR_UNSUPPORTED, "tiny model: cannot write %s",
-                           tern_dtype_name(type));
-    if (status == TERN_OK) status = tern_gguf_write(t->w, out, bytes, t->err);
+        return tern_fail(t->err, TERN_ERR_UNSUPPORTED, "tiny model: cannot write %s",
+                         tern_dtype_name(type));
+    return tern_gguf_write(t->w, out, bytes, t->err);
+}
+
+static tern_status write_data(writer *t, tern_dtype type, size_t n, float mean, float deviation) {
+    float *x = tern_alloc_array(TERN_MEM_MISC, PIECE + 256, sizeof *x);
+    uint8_t *out = tern_alloc_array(TERN_MEM_MISC, PIECE + 256, sizeof(float));
+    bool ternary = tern_dtype_is_ternary(type);
+    tern_status status = x && out ? TERN_OK : tern_fail_memory(t->err, PIECE * sizeof *x);
+    for (size_t left = n; status == TERN_OK && left > 0;) {
+        size_t take = left < PIECE ? left : PIECE;
+        status = ternary ? write_ternary_piece(t, type, take, deviation * 1.3f, (int8_t *)x, out)
+                         : write_float_piece(t, type, take, mean, deviation, x, out);
+        left -= take;
+    }
+    if (status == TERN_OK && type == TERN_DTYPE_I2_S)
+        status = tern_gguf_write_i2_s_scale(t->w, deviation * 1.3f, t->err);
     tern_free(x);
     tern_free(out);
     return status;
@@ -76,7 +83,7 @@ static tern_status write_float(writer *t, tern_dtype type, size_t n, float mean,
 static tern_status vector(writer *t, const char *name, int n) {
     uint64_t ne[1] = {(uint64_t)n};
     if (t->declaring) return tern_gguf_declare(t->w, name, TERN_DTYPE_F32, 1, ne);
-    return write_float(t, TERN_DTYPE_F32, (size_t)n, 1, 0.1f);
+    return write_data(t, TERN_DTYPE_F32, (size_t)n, 1, 0.1f);
 }
 
 static tern_status matrix(writer *t, const char *name, tern_dtype type, int n_out, int n_in,
@@ -84,8 +91,7 @@ static tern_status matrix(writer *t, const char *name, tern_dtype type, int n_ou
     uint64_t ne[2] = {(uint64_t)n_in, (uint64_t)n_out};
     size_t n = (size_t)n_out * (size_t)n_in;
     if (t->declaring) return tern_gguf_declare(t->w, name, type, 2, ne);
-    if (tern_dtype_is_ternary(type)) return write_ternary(t, type, n, deviation * 1.3f);
-    return write_float(t, type, n, 0, deviation);
+    return write_data(t, type, n, 0, deviation);
 }
 
 static tern_status layer(writer *t, int i) {
@@ -110,11 +116,11 @@ static tern_status layer(writer *t, int i) {
 }
 
 static tern_status tensors(writer *t) {
-    TERN_TRY(matrix(t, "token_embd.weight", t->d.head_type, TINY_N_VOCAB, t->d.n_embd, 0.7f));
+    TERN_TRY(matrix(t, "token_embd.weight", t->d.head_type, t->d.n_vocab, t->d.n_embd, 0.7f));
     for (int i = 0; i < t->d.n_layers; i++) TERN_TRY(layer(t, i));
     TERN_TRY(vector(t, "output_norm.weight", t->d.n_embd));
     if (!t->d.separate_head) return TERN_OK;
-    return matrix(t, "output.weight", t->d.head_type, TINY_N_VOCAB, t->d.n_embd, 0.7f);
+    return matrix(t, "output.weight", t->d.head_type, t->d.n_vocab, t->d.n_embd, 0.7f);
 }
 
 // ---- Metadata ----------------------------------------------------------------------------------
@@ -130,7 +136,7 @@ static tern_status put_config(writer *t) {
     char key[96];
     TERN_TRY(tern_gguf_put_str(t->w, "general.architecture", (tern_str){d->arch, strlen(d->arch)}));
     TERN_TRY(tern_gguf_put_str(t->w, "general.name", TERN_STR("tiny seeded model")));
-    TERN_TRY(put_u32(t, "vocab_size", TINY_N_VOCAB));
+    TERN_TRY(put_u32(t, "vocab_size", d->n_vocab));
     TERN_TRY(put_u32(t, "context_length", d->n_context));
     TERN_TRY(put_u32(t, "embedding_length", d->n_embd));
     TERN_TRY(put_u32(t, "block_count", d->n_layers));
@@ -202,6 +208,7 @@ tern_status tiny_model_write(const char *path, const tiny_model_desc *desc, tern
     t.d.n_heads = or_default(t.d.n_heads, 4);
     t.d.n_kv_heads = or_default(t.d.n_kv_heads, 2);
     t.d.n_context = or_default(t.d.n_context, 512);
+    if (t.d.n_vocab < TINY_N_VOCAB) t.d.n_vocab = TINY_N_VOCAB;
     tern_status status = tern_gguf_writer_open(&t.w, path, desc->split_bytes, err);
     if (status == TERN_OK) status = put_config(&t);
     if (status == TERN_OK) status = put_tokenizer(&t);

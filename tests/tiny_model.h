@@ -11,12 +11,13 @@ typedef struct tiny_model_desc { // zero: the default in brackets
     tern_dtype type;             // of the matrices; F32 (0) means I2_S for bitnet
     tern_dtype head_type;        // of embedding and head [F32]; use F16 for the usual
     int n_layers, n_embd, n_ff, n_heads, n_kv_heads, n_context; // [2, 128, 384, 4, 2, 512]
+    int n_vocab;                 // rows of the table [300], at least that many
     bool separate_head;
     unsigned seed;
     uint64_t split_bytes;
 } tiny_model_desc;
 
-// 300 tokens: 3 special ones, the 256 bytes, a few merges.
+// The tokenizer has 300 tokens: 3 special ones, the 256 bytes, a few merges.
 #define TINY_N_VOCAB 300
 
 tern_status tiny_model_write(const char *path, const tiny_model_desc *desc, tern_error *err);
