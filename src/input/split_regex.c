@@ -2,11 +2,12 @@
 //
 // PCRE2's own limits count backtracking, but not how far one plain loop runs: "x+y" over a million
 // x looks at 10^12 / 2 characters and backtracks hardly at all. So a search is shown only a window
-// of the text. If the outcome could depend on what lies behind the window, PCRE2 answers "partial"
-// and the search is repeated with a window of twice the size, and these repetitions draw on a
-// budget proportional to the text: useful expressions need a longer window only for a longer match
-// and stay far below it. The match limit grows with the window, too. Time is thus bounded by the
-// length of the text times a constant, whatever the expression.
+// of the text. If the outcome could depend on what lies behind the window, PCRE2 answers "partial";
+// then the place where it was is tried alone, with windows twice as large each time, and the sizes
+// of these draw on a budget proportional to the text. Useful expressions need a larger window only
+// for a longer match and stay far below it; the others fail. The largest window is where the text
+// ends as far as one match is concerned. In all, a text takes time proportional to its length,
+// whatever the expression.
 #include "input/split.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -14,11 +15,13 @@
 #include <string.h>
 #include "base/alloc.h"
 
-#define WINDOW_MIN      512u
-#define STEPS_PER_START 20000u
-#define STEPS_PER_BYTE  16u
-#define BUDGET_PER_BYTE 64u
-#define PATTERN_MAX     (64u << 10)
+#define WINDOW_MIN      128u
+#define WINDOW_MAX      (32u << 10)
+#define STEPS_PER_START 4000u
+#define STEPS_PER_BYTE  8u
+#define BUDGET_PER_BYTE 4u
+#define BUDGET_MIN      (1u << 20)
+#define PATTERN_MAX     (16u << 10)
 
 static void *regex_alloc(size_t bytes, void *user) {
     (void)user;
@@ -67,8 +70,8 @@ tern_status tern_regex_compile(tern_pattern *p, tern_error *err) {
     if (context) {
         pcre2_set_parens_nest_limit(context, 100);
         code = pcre2_compile((PCRE2_SPTR)p->text, p->n_text,
-                             PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &reason, &offset,
-                             context);
+                             PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C | PCRE2_USE_OFFSET_LIMIT,
+                             &reason, &offset, context);
     }
     pcre2_compile_context_free(context);
     pcre2_general_context_free(general);
@@ -81,6 +84,12 @@ tern_status tern_regex_compile(tern_pattern *p, tern_error *err) {
                          "tokenizer: the expression \"%.200s\" cannot be used: %s (at byte %zu)",
                          p->text, why, (size_t)offset);
     }
+    uint32_t n_backward = 0; // each costs as much as what it repeats is long
+    if (pcre2_pattern_info(code, PCRE2_INFO_BACKREFMAX, &n_backward) != 0 || n_backward) {
+        pcre2_code_free(code);
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "tokenizer: the expression \"%.200s\" has back references", p->text);
+    }
     // Where there is no just-in-time compiler, matching is interpreted; the answer is the same.
     (void)pcre2_jit_compile(code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
     p->code = code;
@@ -90,7 +99,7 @@ tern_status tern_regex_compile(tern_pattern *p, tern_error *err) {
 void tern_regex_free(void *code) { pcre2_code_free(code); }
 
 void tern_matcher_begin(tern_matcher *m, size_t n_text) {
-    m->budget = (n_text + 4096) * BUDGET_PER_BYTE;
+    m->budget = n_text * BUDGET_PER_BYTE + BUDGET_MIN;
 }
 
 void tern_matcher_close(tern_matcher *m) {
@@ -122,38 +131,48 @@ static size_t window_end(const char *text, size_t n, size_t from, size_t window)
     return end;
 }
 
+// One search in text[from..edge); only: for a match that begins at `from`.
+static int search(const tern_pattern *p, tern_matcher *m, const char *text, size_t edge,
+                  size_t from, bool only, bool partial) {
+    uint32_t options = PCRE2_NO_UTF_CHECK | (partial ? PCRE2_PARTIAL_HARD : 0);
+    uint32_t steps = STEPS_PER_START + STEPS_PER_BYTE * (uint32_t)(edge - from);
+    pcre2_set_match_limit(m->context, steps);
+    pcre2_set_offset_limit(m->context, only ? from : PCRE2_UNSET);
+    int rc = pcre2_match(p->code, (PCRE2_SPTR)text, edge, from, options, m->match, m->context);
+    if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
+        rc = pcre2_match(p->code, (PCRE2_SPTR)text, edge, from, options | PCRE2_NO_JIT, m->match,
+                         m->context);
+    return rc;
+}
+
 tern_status tern_regex_find(const tern_pattern *p, tern_matcher *m, const char *text, size_t n,
                             size_t from, size_t *start, size_t *end, tern_error *err) {
     if (!prepare(m)) return tern_fail_memory(err, 1 << 10);
+    const PCRE2_SIZE *span = pcre2_get_ovector_pointer(m->match);
     size_t window = WINDOW_MIN;
     *start = *end = n;
     while (from < n) {
+        bool only = window > WINDOW_MIN;
         size_t edge = window_end(text, n, from, window);
-        size_t steps = STEPS_PER_START + STEPS_PER_BYTE * (edge - from);
-        pcre2_set_match_limit(m->context, steps < UINT32_MAX ? (uint32_t)steps : UINT32_MAX);
-        uint32_t options = PCRE2_NO_UTF_CHECK | (edge < n ? PCRE2_PARTIAL_HARD : 0);
-        int rc = pcre2_match(p->code, (PCRE2_SPTR)text, edge, from, options, m->match, m->context);
-        if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
-            rc = pcre2_match(p->code, (PCRE2_SPTR)text, edge, from, options | PCRE2_NO_JIT,
-                             m->match, m->context);
-        const PCRE2_SIZE *span = pcre2_get_ovector_pointer(m->match);
+        if (only && edge - from > m->budget) break;
+        if (only) m->budget -= edge - from;
+        int rc = search(p, m, text, edge, from, only, edge < n && window < WINDOW_MAX);
         if (rc >= 0 && span[0] >= from && span[1] >= span[0] && span[1] <= n) {
             *start = span[0];
             *end = span[1];
             return TERN_OK;
         }
-        if (rc == PCRE2_ERROR_NOMATCH) { // nothing begins in this window
-            if (edge == n) return TERN_OK;
-            from = edge;
-            continue;
-        }
-        if (rc == PCRE2_ERROR_NOMEMORY) return tern_fail_memory(err, 0);
-        if (rc != PCRE2_ERROR_PARTIAL || edge - from > m->budget)
-            return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                             "tokenizer: the expression \"%.200s\" takes too long on this text",
-                             p->text);
-        m->budget -= edge - from;
-        window *= 2;
+        if (rc == PCRE2_ERROR_PARTIAL && span[0] >= from && span[0] < edge) {
+            from = span[0];
+            window *= 2;
+        } else if (rc == PCRE2_ERROR_NOMATCH) { // nothing begins here
+            from = only ? window_end(text, n, from, 1) : edge;
+            window = WINDOW_MIN;
+        } else if (rc == PCRE2_ERROR_NOMEMORY) {
+            return tern_fail_memory(err, 0);
+        } else break;
     }
-    return TERN_OK;
+    if (from >= n) return TERN_OK;
+    return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                     "tokenizer: the expression \"%.200s\" takes too long on this text", p->text);
 }

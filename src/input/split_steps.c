@@ -124,7 +124,6 @@ tern_status tern_splitter_run(const tern_splitter *s, const char *text, size_t n
                               tern_pieces *out, tern_error *err) {
     out->text = text;
     out->n = out->spare_n = 0;
-    tern_matcher_begin(&out->matcher, n);
     if (n == 0) return TERN_OK;
     if (!push(out, 0, n)) return tern_fail_memory(err, sizeof *out->spare);
     for (int i = 0;; i++) {
@@ -136,6 +135,7 @@ tern_status tern_splitter_run(const tern_splitter *s, const char *text, size_t n
         while (i < s->n_steps && s->steps[i].kind != TERN_STEP_SPLIT)
             TERN_TRY(rewrite(&s->steps[i++], out, is_first, err));
         if (i == s->n_steps) return TERN_OK;
+        tern_matcher_begin(&out->matcher, n);
         for (size_t k = 0; k < out->n; k++)
             TERN_TRY(split_piece(&s->steps[i], out, out->list[k], err));
     }

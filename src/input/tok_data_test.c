@@ -254,8 +254,8 @@ static void run_speed(const char *vocabulary) {
         CHECK(tern_tokenizer_encode(t, text.ptr, text.n, 0, &ids, &err) == TERN_OK);
         double encoded = now();
         CHECK(ids.n > 250000 && ids.n < 400000);
-        // Generous, for slow and busy machines; usual are 0.1 s or less.
-        CHECK_MSG(encoded - opened < 3, "%s: %.2f s", vocabulary, encoded - opened);
+        // Generous, for slow and busy machines; usual is 0.1 s.
+        CHECK_MSG(encoded - opened < 10, "%s: %.2f s", vocabulary, encoded - opened);
         if (getenv("TERN_TEST_TIMES"))
             printf("%s: open %.0f ms, encode %.0f ms, %zu ids\n", vocabulary,
                    (opened - start) * 1e3, (encoded - opened) * 1e3, ids.n);
