@@ -2,7 +2,7 @@
 
 #include "base/alloc.h"
 
-// ---- Merges --------------------------------------------------------------------------------------
+// ---- Merges -------------------------------------------------------------------------------------
 
 #define FREE_SLOT  UINT32_MAX
 #define PROBES_MAX 1024 // a table that needs more was made to need more
@@ -53,7 +53,7 @@ const tern_merge *tern_merges_find(const tern_merges *m, int32_t left, int32_t r
     }
 }
 
-// ---- Words ---------------------------------------------------------------------------------------
+// ---- Words --------------------------------------------------------------------------------------
 
 void tern_bpe_free(tern_bpe *b) {
     tern_free(b->symbols);
@@ -101,7 +101,8 @@ static bool consider(tern_bpe *b, int32_t left, int32_t right, tern_bpe_pair_fn 
     if (!pair(user, l, r, &order, &id)) return true;
     if (tern_array_reserve(TERN_MEM_MISC, &b->heap, &b->heap_capacity, b->n_heap, 1) != 0)
         return false;
-    b->heap[b->n_heap++] = (tern_candidate){(uint64_t)order << 32 | (uint32_t)left, l->n + r->n, id};
+    b->heap[b->n_heap++] =
+        (tern_candidate){(uint64_t)order << 32 | (uint32_t)left, l->n + r->n, id};
     return true;
 }
 

@@ -2,14 +2,14 @@
 // neighbours is replaced by their merged token until no pair can be merged. "Best" is the smallest
 // order; the leftmost of equal ones.
 //
-// Neighbours and candidates are kept in a linked list and a heap: n log n for n symbols, so a "word"
-// of a megabyte takes no longer than a megabyte of words, nearly.
+// Neighbours are kept in a linked list and candidates in a heap: n log n for n symbols, so a "word"
+// of a megabyte takes hardly longer than a megabyte of words.
 #ifndef TERN_INPUT_BPE_H
 #define TERN_INPUT_BPE_H
 
 #include "base/status.h"
 
-// ---- Merges: (left id, right id) -> order, merged id ---------------------------------------------
+// ---- Merges: (left id, right id) -> order, merged id --------------------------------------------
 
 typedef struct tern_merge {
     uint32_t left, right; // ids; left == UINT32_MAX: a free slot
@@ -32,7 +32,7 @@ bool tern_merges_add(tern_merges *m, int32_t left, int32_t right, uint32_t order
 const tern_merge *tern_merges_slot(const tern_merges *m, int32_t left, int32_t right);
 const tern_merge *tern_merges_find(const tern_merges *m, int32_t left, int32_t right); // or NULL
 
-// ---- Words ---------------------------------------------------------------------------------------
+// ---- Words --------------------------------------------------------------------------------------
 
 typedef struct tern_symbol {
     uint32_t at, n;     // bytes of the word; n == 0: merged into another one

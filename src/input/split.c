@@ -101,7 +101,7 @@ size_t tern_split_gpt2(const char *text, size_t n, size_t at) {
     return white_space(text, n, at, false);
 }
 
-// ---- Patterns ----------------------------------------------------------------------------------
+// ---- Patterns -----------------------------------------------------------------------------------
 
 static const struct {
     const char *text;

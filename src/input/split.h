@@ -13,7 +13,7 @@
 #include "base/status.h"
 #include "base/strbuf.h"
 
-// ---- Patterns ----------------------------------------------------------------------------------
+// ---- Patterns -----------------------------------------------------------------------------------
 
 typedef enum tern_pattern_kind {
     TERN_PATTERN_LITERAL,
@@ -66,7 +66,7 @@ void tern_regex_free(void *code);
 tern_status tern_regex_find(const tern_pattern *p, tern_matcher *m, const char *text, size_t n,
                             size_t from, size_t *start, size_t *end, tern_error *err);
 
-// ---- Splitters ---------------------------------------------------------------------------------
+// ---- Splitters ----------------------------------------------------------------------------------
 
 typedef enum tern_split_behavior { // with "-" as the pattern, "a--b" becomes
     TERN_SPLIT_ISOLATED,           // a - - b

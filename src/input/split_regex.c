@@ -69,9 +69,9 @@ tern_status tern_regex_compile(tern_pattern *p, tern_error *err) {
     PCRE2_SIZE offset = 0;
     if (context) {
         pcre2_set_parens_nest_limit(context, 100);
-        code = pcre2_compile((PCRE2_SPTR)p->text, p->n_text,
-                             PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C | PCRE2_USE_OFFSET_LIMIT,
-                             &reason, &offset, context);
+        uint32_t options =
+            PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C | PCRE2_USE_OFFSET_LIMIT;
+        code = pcre2_compile((PCRE2_SPTR)p->text, p->n_text, options, &reason, &offset, context);
     }
     pcre2_compile_context_free(context);
     pcre2_general_context_free(general);

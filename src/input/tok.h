@@ -9,8 +9,8 @@
 // character (GPT-2's alphabet, tok_vocab.c) and begin a word as its bytes. *Character-level* ones,
 // SentencePiece's, write a space as U+2581 and begin a word as its characters, those that are not
 // in the vocabulary as bytes <0xNN> or as the unknown token. Merging is driven either by a list of
-// merges, or (GGUF files of SentencePiece models) by scores: any two neighbours whose joined text is
-// a token can merge, the highest score first.
+// merges, or (GGUF files of SentencePiece models) by scores: any two neighbours whose joined text
+// is a token can merge, the highest score first.
 #ifndef TERN_INPUT_TOK_H
 #define TERN_INPUT_TOK_H
 
@@ -24,7 +24,7 @@
 #define TERN_VOCAB_MAX   (1 << 22)      // ids, and bytes of one token, that are believed
 #define TERN_TEXT_MAX    (1 << 30)      // bytes of one text
 
-// ---- Vocabulary ----------------------------------------------------------------------------------
+// ---- Vocabulary ---------------------------------------------------------------------------------
 
 typedef enum tern_token_type { // GGUF's numbers
     TERN_TOKEN_NONE = 0,       // no such id
@@ -72,7 +72,7 @@ void tern_alphabet_spell(tern_strbuf *out, const char *bytes, size_t n);
 // "<0x0A>" -> 10; -1: not of this form.
 int tern_byte_token_value(tern_str text);
 
-// ---- Normalizer ------------------------------------------------------------------------------------
+// ---- Normalizer ---------------------------------------------------------------------------------
 
 typedef enum tern_norm_kind {
     TERN_NORM_FORM,
@@ -104,7 +104,7 @@ void tern_normalizer_close(tern_normalizer *z);
 tern_status tern_normalizer_run(const tern_normalizer *z, tern_matcher *m, tern_strbuf buffers[2],
                                 const char **text, size_t *n, tern_error *err);
 
-// ---- Added tokens ----------------------------------------------------------------------------------
+// ---- Added tokens -------------------------------------------------------------------------------
 
 typedef struct tern_added_token {
     tern_str text; // what is looked for
@@ -127,7 +127,7 @@ void tern_added_free(tern_added *a);
 const tern_added_token *tern_added_find(const tern_added *a, bool special, const char *text,
                                         size_t n, size_t from, size_t *start, size_t *end);
 
-// ---- Tokenizer -------------------------------------------------------------------------------------
+// ---- Tokenizer ----------------------------------------------------------------------------------
 
 #define TERN_ENDS_MAX  32
 #define TERN_FRAME_MAX 8

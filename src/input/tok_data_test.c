@@ -8,7 +8,7 @@ static double now(void) {
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-// ---- llama.cpp's vectors: cases in .inp, a line of ids for each in .out ---------------------------
+// ---- llama.cpp's vectors: cases in .inp, a line of ids for each in .out -------------------------
 
 static void check_case(const tern_tokenizer *t, const char *text, size_t n, const char *line,
                        const char *name) {
@@ -74,7 +74,7 @@ TEST(tok_llama_cpp_vectors_phi3) { // Llama-2's vocabulary
     run_llama_cpp_vectors("tokenizers/gguf/ggml-vocab-llama-spm.gguf", "phi-3");
 }
 
-// ---- Golden ids, line by line ----------------------------------------------------------------------
+// ---- Golden ids, line by line -------------------------------------------------------------------
 
 static void run_golden(const char *vocabulary, const char *name, const char *set,
                        const char *text_path) {
@@ -128,10 +128,10 @@ TEST(tok_golden_llama2_by_scores) {
     run_both("tokenizers/gguf/ggml-vocab-llama-spm.gguf", "llama2");
 }
 
-// ---- kitoken's vectors -----------------------------------------------------------------------------
+// ---- kitoken's vectors --------------------------------------------------------------------------
 //
-// "small" and "mixed" have a text a line, with \n for a newline and \s for a space at the end, "utf8"
-// is one text. Special tokens in the text are recognised.
+// "small" and "mixed" have a text a line, with \n for a newline and \s for a space at the end;
+// "utf8" is one text. Special tokens in the text are recognised.
 
 static size_t unescape(const char *from, size_t n, char *to) {
     size_t k = 0;
@@ -206,7 +206,7 @@ TEST(tok_kitoken_modernbert) {
 TEST(tok_kitoken_llama32) { run_kitoken_sets("tokenizers/llama3_1/tokenizer.json", "llama32"); }
 TEST(tok_kitoken_gemma3) { run_kitoken_sets("tokenizers/gemma3/tokenizer.json", "gemma3"); }
 
-// ---- There and back --------------------------------------------------------------------------------
+// ---- There and back -----------------------------------------------------------------------------
 
 static void run_round_trip(const char *vocabulary) {
     static const char *const files[] = {
@@ -241,7 +241,36 @@ TEST(tok_round_trip_gpt2) { run_round_trip("tokenizers/gguf/ggml-vocab-gpt-2.ggu
 TEST(tok_round_trip_llama2) { run_round_trip("tokenizers/gguf/ggml-vocab-llama-spm.gguf"); }
 TEST(tok_round_trip_gemma3) { run_round_trip("tokenizers/gemma3/tokenizer.json"); }
 
-// ---- Speed -----------------------------------------------------------------------------------------
+// ---- Conversion ---------------------------------------------------------------------------------
+
+static void run_conversion(const char *vocabulary) {
+    fixture_text text = fixture_read(test_data(WIKI));
+    tern_tokenizer *t = text.ptr ? fixture_open(vocabulary) : NULL;
+    tern_tokenizer *back = t ? fixture_through_gguf(t, "vocabulary.gguf", true) : NULL;
+    if (back) {
+        tern_ids a = {0}, b = {0};
+        tern_error err = {0};
+        CHECK(tern_tokenizer_encode(t, text.ptr, text.n, 3, &a, &err) == TERN_OK);
+        CHECK(tern_tokenizer_encode(back, text.ptr, text.n, 3, &b, &err) == TERN_OK);
+        CHECK_MSG(a.n == b.n && memcmp(a.ids, b.ids, a.n * sizeof *a.ids) == 0, "%s", vocabulary);
+        tern_free(a.ids);
+        tern_free(b.ids);
+    }
+    tern_tokenizer_free(back);
+    tern_tokenizer_free(t);
+    tern_free(text.ptr);
+}
+
+TEST(tok_conversion_keeps_the_ids) {
+    run_conversion("tokenizers/llama3_1/tokenizer.json");
+    run_conversion("tokenizers/qwen3/tokenizer.json");
+    run_conversion("tokenizers/gemma3/tokenizer.json");
+    run_conversion("tokenizers/kitoken-models/llama2.json");
+    run_conversion("tokenizers/kitoken-models/gpt2.json");
+    run_conversion("oracle/bitnet_packed/tokenizer.json");
+}
+
+// ---- Speed --------------------------------------------------------------------------------------
 
 static void run_speed(const char *vocabulary) {
     fixture_text text = fixture_read(test_data(WIKI));

@@ -24,7 +24,7 @@ static tern_status append(encoder *e, int32_t id) {
     return TERN_OK;
 }
 
-// ---- Pairs -----------------------------------------------------------------------------------------
+// ---- Pairs --------------------------------------------------------------------------------------
 
 static bool pair_by_merges(const void *user, const tern_symbol *left, const tern_symbol *right,
                            uint32_t *order, int32_t *id) {
@@ -47,7 +47,7 @@ static bool pair_by_scores(const void *user, const tern_symbol *left, const tern
     return true;
 }
 
-// ---- Words -----------------------------------------------------------------------------------------
+// ---- Words --------------------------------------------------------------------------------------
 
 static bool push_bytes(encoder *e, size_t n) {
     for (size_t i = 0; i < n; i++) {
@@ -158,7 +158,7 @@ static tern_status encode_piece(encoder *e, const char *text, size_t n) {
     return encode_word(e, text + begin, n - begin);
 }
 
-// ---- Texts -----------------------------------------------------------------------------------------
+// ---- Texts --------------------------------------------------------------------------------------
 
 static tern_status encode_plain(encoder *e, const char *text, size_t n, bool is_first) {
     TERN_TRY(tern_splitter_run(&e->t->splitter, text, n, is_first, &e->pieces, e->err));

@@ -80,6 +80,43 @@ static inline tern_strbuf fixture_decode(const tern_tokenizer *t, const int32_t 
     return out;
 }
 
+// Writes what the export says as a GGUF file and opens that.
+static inline tern_tokenizer *fixture_through_gguf(const tern_tokenizer *t, const char *name,
+                                                   bool with_pre) {
+    tern_tokenizer_export e;
+    tern_error err = {0};
+    tern_gguf_writer *w = NULL;
+    tern_tokenizer *back = NULL;
+    tern_file *file = NULL;
+    const char *path = test_tmp(name);
+    CHECK(tern_tokenizer_export_gguf(t, &e, &err) == TERN_OK);
+    if (err.status || tern_gguf_writer_open(&w, path, 0, &err) != TERN_OK) return NULL;
+    uint64_t ne[4] = {4, 1, 1, 1};
+    const float zeros[4] = {0};
+    bool ok = tern_gguf_put_str(w, "general.architecture", TERN_STR("llama")) == TERN_OK;
+    tern_gguf_put_str(w, "tokenizer.ggml.model", (tern_str){e.model, strlen(e.model)});
+    if (with_pre) tern_gguf_put_str(w, "tokenizer.ggml.pre", (tern_str){e.pre, strlen(e.pre)});
+    tern_gguf_put_strings(w, "tokenizer.ggml.tokens", e.tokens, e.n_vocab);
+    tern_gguf_put_array(w, "tokenizer.ggml.token_type", TERN_META_I32, e.types, e.n_vocab);
+    if (e.scores)
+        tern_gguf_put_array(w, "tokenizer.ggml.scores", TERN_META_F32, e.scores, e.n_vocab);
+    if (e.merges) tern_gguf_put_strings(w, "tokenizer.ggml.merges", e.merges, e.n_merges);
+    if (e.bos >= 0) tern_gguf_put_int(w, "tokenizer.ggml.bos_token_id", TERN_META_U32, e.bos);
+    if (e.eos >= 0) tern_gguf_put_int(w, "tokenizer.ggml.eos_token_id", TERN_META_U32, e.eos);
+    if (e.unk >= 0) tern_gguf_put_int(w, "tokenizer.ggml.unknown_token_id", TERN_META_U32, e.unk);
+    tern_gguf_put_int(w, "tokenizer.ggml.add_bos_token", TERN_META_BOOL, e.add_bos);
+    tern_gguf_put_int(w, "tokenizer.ggml.add_space_prefix", TERN_META_BOOL, e.add_space_prefix);
+    tern_status status = ok ? tern_gguf_declare(w, "x", TERN_DTYPE_F32, 1, ne) : TERN_ERR_IO;
+    if (status == TERN_OK) status = tern_gguf_write(w, zeros, sizeof zeros, &err);
+    if (status == TERN_OK) status = tern_gguf_writer_finish(w, &err);
+    tern_gguf_writer_free(w);
+    if (status == TERN_OK) status = tern_file_open(&file, path, &err);
+    if (status == TERN_OK) status = tern_tokenizer_open(&back, file, &err);
+    CHECK_MSG(status == TERN_OK, "%s", err.message);
+    tern_file_close(file);
+    return back;
+}
+
 // Encodes and compares with a list of expected ids that ends with -1.
 static inline void fixture_check_ids(const tern_tokenizer *t, const char *text, unsigned flags,
                                      const int32_t *expected, int line) {

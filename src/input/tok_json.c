@@ -25,7 +25,7 @@ static tern_status unsupported(reader *r, const char *what, tern_str name) {
                      what, (int)(name.len < 80 ? name.len : 80), name.ptr ? name.ptr : "");
 }
 
-// ---- Vocabulary ------------------------------------------------------------------------------------
+// ---- Vocabulary ---------------------------------------------------------------------------------
 
 static tern_status note_id(reader *r, tern_str text, const tern_json *id_value, int32_t *id) {
     int64_t value = tern_json_int(id_value, -1);
@@ -165,7 +165,7 @@ static tern_status read_added(reader *r) {
     return TERN_OK;
 }
 
-// ---- Decoder and post-processor ----------------------------------------------------------------------
+// ---- Decoder and post-processor -----------------------------------------------------------------
 
 static tern_status read_decoder(reader *r, const tern_json *d) {
     tern_tokenizer *t = r->t;
@@ -261,7 +261,7 @@ static tern_status read_post_processor(reader *r, const tern_json *p) {
     return TERN_OK;
 }
 
-// ---- Special tokens ----------------------------------------------------------------------------------
+// ---- Special tokens -----------------------------------------------------------------------------
 
 // tokenizer_config.json names tokens by text, plain or as {"content": text}.
 static int32_t named_token(const reader *r, const char *key) {
@@ -308,6 +308,7 @@ static void read_specials(reader *r) {
     int32_t eos_generation = token_id(r, generation, "eos_token_id", true);
     if (t->eos < 0) t->eos = eos >= 0 ? eos : eos_generation;
     if (t->bos < 0) t->bos = token_id(r, config, "bos_token_id", false);
+    if (t->bos < 0 && t->n_prefix == 1) t->bos = t->prefix[0]; // a folder without those files
     tern_tokenizer_add_end(t, t->eos);
     tern_tokenizer_add_known_ends(t);
     read_frame_switch(r, "add_bos_token", t->bos, t->prefix, &t->n_prefix);

@@ -34,7 +34,7 @@ static tern_status read_pattern(reader *r, const tern_json *owner, tern_pattern 
                      owner->line, (int)string(r, owner, "type").len, string(r, owner, "type").ptr);
 }
 
-// ---- Normalizers -----------------------------------------------------------------------------------
+// ---- Normalizers --------------------------------------------------------------------------------
 
 static tern_status read_normalizer(reader *r, const tern_json *v, int depth) {
     static const char *const forms[] = {"NFC", "NFD", "NFKC", "NFKD"};
@@ -84,15 +84,15 @@ tern_status tern_tokenizer_json_normalizer(tern_tokenizer *t, const tern_json_do
     return read_normalizer(&r, value, 0);
 }
 
-// ---- Pre-tokenizers --------------------------------------------------------------------------------
+// ---- Pre-tokenizers -----------------------------------------------------------------------------
 
 static tern_status add_step(reader *r, tern_step_kind kind, tern_split_step **step) {
     if (r->spelled)
         return unsupported(r, "a pre-tokenizer behind", TERN_STR("ByteLevel"));
     *step = tern_splitter_add(&r->t->splitter);
     if (!*step)
-        return tern_fail(r->err, TERN_ERR_UNSUPPORTED, "tokenizer.json: more than %d pre-tokenizers",
-                         TERN_SPLIT_STEPS_MAX);
+        return tern_fail(r->err, TERN_ERR_UNSUPPORTED,
+                         "tokenizer.json: more than %d pre-tokenizers", TERN_SPLIT_STEPS_MAX);
     (*step)->kind = kind;
     return TERN_OK;
 }

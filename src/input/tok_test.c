@@ -163,7 +163,7 @@ TEST(tok_normalizers) {
     tern_tokenizer_free(t);
 }
 
-// ---- Decoding --------------------------------------------------------------------------------------
+// ---- Decoding -----------------------------------------------------------------------------------
 
 static void check_decoded(const tern_tokenizer *t, const int32_t *ids, bool special,
                           const char *expected, int line) {
@@ -254,7 +254,7 @@ TEST(tok_long_words_take_no_square_of_time) {
     tern_free(text);
 }
 
-// ---- Hostile files ---------------------------------------------------------------------------------
+// ---- Hostile files ------------------------------------------------------------------------------
 
 TEST(tok_json_refuses_by_name) {
 #define MODEL "\"model\":{\"vocab\":{\"a\":0,\"b\":1},\"merges\":[]}"
@@ -343,43 +343,7 @@ TEST(tok_survives_failing_allocations) {
     }
 }
 
-// ---- GGUF ------------------------------------------------------------------------------------------
-
-// Writes what the export says, with changes by `odd`, and opens the file.
-static tern_tokenizer *through_gguf(const tern_tokenizer *t, const char *name, bool with_pre) {
-    tern_tokenizer_export e;
-    tern_error err = {0};
-    tern_gguf_writer *w = NULL;
-    tern_tokenizer *back = NULL;
-    tern_file *file = NULL;
-    const char *path = test_tmp(name);
-    CHECK(tern_tokenizer_export_gguf(t, &e, &err) == TERN_OK);
-    if (err.status || tern_gguf_writer_open(&w, path, 0, &err) != TERN_OK) return NULL;
-    uint64_t ne[4] = {4, 1, 1, 1};
-    const float zeros[4] = {0};
-    bool ok = tern_gguf_put_str(w, "general.architecture", TERN_STR("llama")) == TERN_OK;
-    tern_gguf_put_str(w, "tokenizer.ggml.model", (tern_str){e.model, strlen(e.model)});
-    if (with_pre) tern_gguf_put_str(w, "tokenizer.ggml.pre", (tern_str){e.pre, strlen(e.pre)});
-    tern_gguf_put_strings(w, "tokenizer.ggml.tokens", e.tokens, e.n_vocab);
-    tern_gguf_put_array(w, "tokenizer.ggml.token_type", TERN_META_I32, e.types, e.n_vocab);
-    if (e.scores)
-        tern_gguf_put_array(w, "tokenizer.ggml.scores", TERN_META_F32, e.scores, e.n_vocab);
-    if (e.merges) tern_gguf_put_strings(w, "tokenizer.ggml.merges", e.merges, e.n_merges);
-    if (e.bos >= 0) tern_gguf_put_int(w, "tokenizer.ggml.bos_token_id", TERN_META_U32, e.bos);
-    if (e.eos >= 0) tern_gguf_put_int(w, "tokenizer.ggml.eos_token_id", TERN_META_U32, e.eos);
-    if (e.unk >= 0) tern_gguf_put_int(w, "tokenizer.ggml.unknown_token_id", TERN_META_U32, e.unk);
-    tern_gguf_put_int(w, "tokenizer.ggml.add_bos_token", TERN_META_BOOL, e.add_bos);
-    tern_gguf_put_int(w, "tokenizer.ggml.add_space_prefix", TERN_META_BOOL, e.add_space_prefix);
-    tern_status status = ok ? tern_gguf_declare(w, "x", TERN_DTYPE_F32, 1, ne) : TERN_ERR_IO;
-    if (status == TERN_OK) status = tern_gguf_write(w, zeros, sizeof zeros, &err);
-    if (status == TERN_OK) status = tern_gguf_writer_finish(w, &err);
-    tern_gguf_writer_free(w);
-    if (status == TERN_OK) status = tern_file_open(&file, path, &err);
-    if (status == TERN_OK) status = tern_tokenizer_open(&back, file, &err);
-    CHECK_MSG(status == TERN_OK, "%s", err.message);
-    tern_file_close(file);
-    return back;
-}
+// ---- GGUF ---------------------------------------------------------------------------------------
 
 static void check_same(const tern_tokenizer *a, const tern_tokenizer *b) {
     static const char *const texts[] = {
@@ -392,7 +356,8 @@ static void check_same(const tern_tokenizer *a, const tern_tokenizer *b) {
         CHECK(tern_tokenizer_encode(b, texts[i], strlen(texts[i]), 3, &y, &err) == TERN_OK);
         CHECK_MSG(x.n == y.n && (x.n == 0 || memcmp(x.ids, y.ids, x.n * sizeof *x.ids) == 0),
                   "%s", texts[i]);
-        tern_strbuf u = fixture_decode(a, x.ids, x.n, true), v = fixture_decode(b, x.ids, x.n, true);
+        tern_strbuf u = fixture_decode(a, x.ids, x.n, true);
+        tern_strbuf v = fixture_decode(b, x.ids, x.n, true);
         CHECK_MSG(strcmp(tern_strbuf_text(&u), tern_strbuf_text(&v)) == 0, "%s and %s",
                   tern_strbuf_text(&u), tern_strbuf_text(&v));
         tern_strbuf_free(&u);
@@ -420,7 +385,7 @@ TEST(tok_export_reads_back_the_same) {
     CHECK(tern_str_is(e.tokens[299], "[PAD299]") && e.types[299] == 5 && e.types[SMALL_END] == 3);
     tern_tokenizer_export again;
     CHECK(tern_tokenizer_export_gguf(bytes, &again, &err) == TERN_OK && again.tokens == e.tokens);
-    tern_tokenizer *back = through_gguf(bytes, "bytes.gguf", true);
+    tern_tokenizer *back = fixture_through_gguf(bytes, "bytes.gguf", true);
     REQUIRE(back);
     check_same(bytes, back);
     CHECK(tern_tokenizer_n_vocab(back) == 300 && tern_tokenizer_bos(back) == SMALL_BOS);
@@ -430,7 +395,7 @@ TEST(tok_export_reads_back_the_same) {
     CHECK(!strcmp(e.model, "llama") && e.scores && !e.merges && e.add_space_prefix);
     CHECK(e.types[0] == 2 && e.types[1] == 3 && e.types[3] == 6 && e.types[260] == 1);
     CHECK(e.scores[286] > e.scores[287] && e.scores[290] > e.scores[260]);
-    back = through_gguf(chars, "chars.gguf", true);
+    back = fixture_through_gguf(chars, "chars.gguf", true);
     REQUIRE(back);
     check_same(chars, back);
     tern_tokenizer_free(back);
@@ -449,7 +414,7 @@ TEST(tok_gguf_without_pre_is_llama3_by_its_vocabulary) {
                  "\"content\":\"%s\",\"special\":true}]}", names[i][0]);
         tern_tokenizer *t = open_text(json, NULL, NULL);
         REQUIRE(t);
-        tern_tokenizer *back = through_gguf(t, "nopre.gguf", false);
+        tern_tokenizer *back = fixture_through_gguf(t, "nopre.gguf", false);
         REQUIRE(back);
         tern_tokenizer_export e;
         CHECK(tern_tokenizer_export_gguf(back, &e, NULL) == TERN_OK);

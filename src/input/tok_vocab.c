@@ -106,7 +106,7 @@ int32_t tern_vocab_find_plain(const tern_vocab *v, const char *text, size_t n) {
                                                                                              : -1;
 }
 
-// ---- Alphabet --------------------------------------------------------------------------------------
+// ---- Alphabet -----------------------------------------------------------------------------------
 //
 // Bytes 0x21..0x7E, 0xA1..0xAC and 0xAE..0xFF are printable. The others, 0x00..0x20, 0x7F..0xA0 and
 // 0xAD, are U+0100..U+0120, U+0121..U+0142 and U+0143.
@@ -142,7 +142,7 @@ int tern_byte_token_value(tern_str text) {
     return high < 0 || low < 0 ? -1 : high << 4 | low;
 }
 
-// ---- What a tokenizer derives from it ----------------------------------------------------------------
+// ---- What a tokenizer derives from it -----------------------------------------------------------
 
 // Sets the bits of characters in front of a space mark.
 static void note_glued(tern_tokenizer *t, tern_str text) {

@@ -84,7 +84,7 @@ void tern_unicode_repair(tern_strbuf *out, const char *bytes, size_t n) {
     tern_strbuf_append(out, bytes + good, n - good);
 }
 
-// ---- Normalization forms -----------------------------------------------------------------------
+// ---- Normalization forms ------------------------------------------------------------------------
 //
 // An ASCII character is the same in every form and nothing in front of it can combine with what
 // follows, so text is cut there: ASCII is copied, and each stretch "one ASCII character and the

@@ -65,12 +65,20 @@ TEST(unicode_repairs_as_the_standard_recommends) {
 }
 
 TEST(unicode_classes) {
-    CHECK(tern_unicode_class('x') == TERN_CHAR_LETTER && tern_unicode_class(0x4E2D) == TERN_CHAR_LETTER);
-    CHECK(tern_unicode_class('7') == TERN_CHAR_NUMBER && tern_unicode_class(0xB2) == TERN_CHAR_NUMBER);
-    CHECK(tern_unicode_class('\n') == TERN_CHAR_NEWLINE && tern_unicode_class(0x2028) == TERN_CHAR_SPACE);
-    CHECK(tern_unicode_class(0x85) == TERN_CHAR_SPACE && tern_unicode_class(0xA0) == TERN_CHAR_SPACE);
-    CHECK(tern_unicode_class(0x180E) == TERN_CHAR_OTHER && tern_unicode_class(0x301) == TERN_CHAR_OTHER);
-    CHECK(tern_unicode_is_punct('$') && tern_unicode_is_punct(0x3002) && !tern_unicode_is_punct('a'));
+    static const struct {
+        uint32_t code;
+        tern_char_class class;
+    } cases[] = {
+        {'x', TERN_CHAR_LETTER}, {0x4E2D, TERN_CHAR_LETTER}, {'7', TERN_CHAR_NUMBER},
+        {0xB2, TERN_CHAR_NUMBER}, {'\n', TERN_CHAR_NEWLINE}, {'\t', TERN_CHAR_SPACE},
+        {0x2028, TERN_CHAR_SPACE}, {0x85, TERN_CHAR_SPACE}, {0xA0, TERN_CHAR_SPACE},
+        {0x180E, TERN_CHAR_OTHER}, {0x301, TERN_CHAR_OTHER}, {0, TERN_CHAR_OTHER},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        CHECK_MSG(tern_unicode_class(cases[i].code) == cases[i].class, "%x",
+                  (unsigned)cases[i].code);
+    CHECK(tern_unicode_is_punct('$') && tern_unicode_is_punct(0x3002));
+    CHECK(!tern_unicode_is_punct('a') && !tern_unicode_is_punct(' '));
     CHECK(tern_unicode_is_word('_') && tern_unicode_is_word(0x301) && !tern_unicode_is_word('-'));
     tern_strbuf out = {0};
     tern_unicode_lower(&out, "\xC3\x89\xC4\xB0X", 5);
