@@ -1,0 +1,136 @@
+// Conversion: what comes out is what went in, to the bit where weights are ternary.
+#include <stdlib.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "formats/formats.h"
+#include "harness.h"
+#include "tiny_model.h"
+
+static bool convert(const char *in, const char *out, const tern_convert_desc *d) {
+    tern_error err = {0};
+    bool ok = tern_convert(in, out, d, &err) == TERN_OK;
+    test_check(ok, __FILE__, __LINE__, "%s -> %s: %s", in, out, err.message);
+    return ok;
+}
+
+// All tensors of a are in b with the same type, shape, scale and bytes (I2_S: without the tail).
+static void check_same_tensors(const char *a_path, const char *b_path) {
+    tern_file *a, *b;
+    tern_error err = {0};
+    REQUIRE_OK(tern_file_open(&a, a_path, &err), err);
+    REQUIRE_OK(tern_file_open(&b, b_path, &err), err);
+    CHECK(a->n_tensors == b->n_tensors);
+    for (size_t i = 0; i < a->n_tensors; i++) {
+        const tern_tensor *x = &a->tensors[i], *y = tern_file_tensor(b, x->name);
+        bool same = y && x->type == y->type && x->bytes == y->bytes && x->scale == y->scale &&
+                    memcmp(x->ne, y->ne, sizeof x->ne) == 0;
+        uint64_t n = x->type == TERN_DTYPE_I2_S ? x->bytes - 32 : x->bytes;
+        CHECK_MSG(same && memcmp(x->data, y->data, n) == 0, "%s differs", x->name);
+    }
+    tern_file_close(a);
+    tern_file_close(b);
+}
+
+static void greedy(const char *path, int32_t out[24]) {
+    static const int32_t prompt[] = {5, 70, 100, 33, 259};
+    tern_error err = {0};
+    tern_model *model;
+    tern_session *session;
+    tern_sampling s = {0};
+    tern_generate_params p = {.sampling = &s, .max_tokens = 24, .ignore_end = true};
+    size_t n;
+    REQUIRE_OK(tern_model_open(&model, path, NULL, &err), err);
+    REQUIRE_OK(tern_session_open(&session, model, NULL, &err), err);
+    REQUIRE_OK(tern_generate_ids(session, prompt, 5, &p, NULL, NULL, NULL, &err), err);
+    memcpy(out, tern_session_generated(session, &n), 24 * sizeof *out);
+    tern_session_close(session);
+    tern_model_close(model);
+}
+
+TEST(convert_round_trips_ternary_weights_to_the_bit) {
+    tern_error err = {0};
+    const char *archs[] = {"bitnet-b1.58", "llama"};
+    for (int i = 0; i < 2; i++) {
+        const char *a = test_tmp("a.gguf"), *hf = test_tmp("hf"), *b = test_tmp("b.gguf");
+        tiny_model_desc d = {.arch = archs[i], .type = TERN_DTYPE_I2_S, .n_embd = 256, .n_ff = 512,
+                             .head_type = TERN_DTYPE_F16, .seed = 21};
+        REQUIRE_OK(tiny_model_write(a, &d, &err), err);
+        tern_convert_desc to = {.arch = archs[i]};
+        if (!convert(a, hf, &(tern_convert_desc){0}) || !convert(hf, b, &to)) return;
+        check_same_tensors(a, b); // through the other container and its order of q's and k's rows
+        static const tern_type types[] = {TERN_TYPE_TQ1_0, TERN_TYPE_TQ2_0, TERN_TYPE_F32};
+        for (int k = 0; k < 3; k++) {
+            const char *t = test_tmp("t.gguf"), *back = test_tmp("back.gguf");
+            tern_convert_desc there = {.type = types[k]}, home = {.type = TERN_TYPE_I2_S};
+            if (types[k] == TERN_TYPE_F32 && i == 1) continue; // a float llama is not ternary
+            if (!convert(a, t, &there) || !convert(t, back, &home)) return;
+            tern_file *x, *y;
+            REQUIRE_OK(tern_file_open(&x, a, &err), err);
+            REQUIRE_OK(tern_file_open(&y, back, &err), err);
+            for (size_t n = 0; n < x->n_tensors; n++) { // TQ keeps the scale as F16, codes exactly
+                const tern_tensor *p = &x->tensors[n], *q = tern_file_tensor(y, p->name);
+                bool codes = p->type == TERN_DTYPE_I2_S;
+                CHECK_MSG(q && memcmp(p->data, q->data, p->bytes - (codes ? 32 : 0)) == 0, "%s",
+                          p->name);
+            }
+            tern_file_close(x);
+            tern_file_close(y);
+        }
+    }
+}
+
+TEST(convert_keeps_the_text_through_every_container) {
+    tern_error err = {0};
+    int32_t want[24], got[24];
+    const char *a = test_tmp("text.gguf");
+    tiny_model_desc d = {.n_embd = 256, .n_ff = 512, .seed = 22, .head_type = TERN_DTYPE_F16};
+    REQUIRE_OK(tiny_model_write(a, &d, &err), err);
+    greedy(a, want);
+    static const struct { const char *out; tern_convert_desc d; } cases[] = {
+        {"packed_hf", {0}},
+        {"split.gguf", {.split_bytes = 100000}},
+        {"named.gguf", {.arch = "bitnet-25"}},
+        {"float_hf", {.type = TERN_TYPE_F32}},
+        {"shards_hf", {.split_bytes = 50000}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *out = test_tmp(cases[i].out);
+        if (!convert(a, out, &cases[i].d)) continue;
+        if (cases[i].d.split_bytes && strstr(out, ".gguf")) out = test_tmp("split-00001-of-00005.gguf");
+        greedy(out, got);
+        CHECK_MSG(memcmp(want, got, sizeof want) == 0, "%s gives another text", cases[i].out);
+    }
+}
+
+TEST(convert_refuses_what_would_be_wrong) {
+    tern_error err = {0};
+    const char *a = test_tmp("refuse.gguf"), *out = test_tmp("never.gguf");
+    tiny_model_desc d = {.arch = "llama", .type = TERN_DTYPE_F16, .seed = 23};
+    REQUIRE_OK(tiny_model_write(a, &d, &err), err);
+    tern_convert_desc ternary = {.type = TERN_TYPE_I2_S}, blocks = {.head_type = TERN_TYPE_Q6_K};
+    CHECK(tern_convert(a, out, &ternary, &err) == TERN_ERR_UNSUPPORTED);
+    CHECK(strstr(err.message, "not ternary") != NULL);
+    CHECK(tern_convert(a, out, &blocks, &err) == TERN_ERR_UNSUPPORTED); // rows of 128
+    CHECK(tern_convert(a, a, NULL, &err) == TERN_ERR_ARGUMENT);
+    FILE *f = fopen(out, "rb");
+    CHECK(f == NULL); // nothing appears under the name of a failed conversion
+    if (f) fclose(f);
+}
+
+TEST(convert_survives_failing_allocations) {
+    tern_error err = {0};
+    const char *a = test_tmp("oom.gguf"), *out = test_tmp("oom_out.gguf");
+    tiny_model_desc d = {.n_layers = 1, .n_embd = 256, .n_ff = 256, .seed = 24};
+    REQUIRE_OK(tiny_model_write(a, &d, &err), err);
+    size_t before = tern_mem_get_stats().total_now;
+    tern_status status = TERN_ERR_MEMORY;
+    for (uint64_t n = 1; n < 2000 && status != TERN_OK; n++) {
+        tern_mem_fail_at(n);
+        status = tern_convert(a, out, &(tern_convert_desc){.type = TERN_TYPE_TQ2_0}, &err);
+        tern_mem_fail_at(0);
+        CHECK_MSG(status == TERN_OK || status == TERN_ERR_MEMORY, "%llu: %s", (unsigned long long)n,
+                  err.message);
+        CHECK(tern_mem_get_stats().total_now == before);
+    }
+    CHECK(tern_mem_get_stats().total_now == before);
+}
