@@ -93,7 +93,7 @@ size_t tern_kv_head_bytes(tern_dtype kv_type, size_t head_dim, size_t n_position
 typedef enum tern_packing {
     TERN_PACK_2BIT,   // rows of I2_S blocks: 128 weights in 32 bytes, byte i holds elements i,
                       // 32+i, 64+i, 96+i in bits 7:6, 5:4, 3:2, 1:0; code = weight + 1
-    TERN_PACK_1_6BIT, // five weights a byte in base 3, layout in ternary/pack.c
+    TERN_PACK_1_6BIT, // five weights a byte in base 3, layout in ternary/ternary.h
 } tern_packing;
 
 typedef struct tern_ternary_matrix {
@@ -112,13 +112,17 @@ typedef struct tern_i8_rows {
     int32_t *sum;      // [n_tokens]
     size_t n_tokens;
 } tern_i8_rows;
-#define TERN_I8_PAD 640 // lcm(128, 320 / gcd(...)): whole blocks of both packings
+#define TERN_I8_PAD 640 // lcm(128, 320): whole blocks of both packings
 
 // out[t * out_stride + r] = (float)(sum_i code[r][i] * q[t][i] - sum[t]) * (scale * inv_scale[t]),
 // plus what is there if accumulate (product and sum round separately).
 // |codes x activations| is exact in int32 for n_in <= 2^22; no variant may saturate in between.
 typedef struct tern_ternary_kernels {
     const char *name;
+    // Making rows, fast: the same bytes as tern_ternary_pack_row, and a 1.6-bit row from a 2-bit one.
+    // dst and src have the row's whole bytes and need no alignment.
+    void (*pack_row)(tern_packing packing, const int8_t *q, size_t n_in, uint8_t *row);
+    void (*repack_row)(uint8_t *dst, const uint8_t *src, size_t n_in);
     // Decode: 1..4 tokens, rows [first_row, last_row). `prepared` is made once per activation batch
     // by `prepare` (prepared_bytes() big, 64): activations in the order that the unpacking yields.
     size_t (*prepared_bytes)(tern_packing packing, size_t n_in, size_t n_tokens);

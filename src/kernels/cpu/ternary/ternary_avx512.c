@@ -1,0 +1,367 @@
+// Ternary decode kernels for AVX-512 with VNNI and VBMI, and the packers.
+//
+// vpdpbusd multiplies 64 unsigned bytes (codes 0..2) with 64 signed ones (activations) and adds four
+// neighbouring products to each of 16 int32 sums, all exact. A single token is bound by memory, so
+// what matters is to spend few instructions on a byte of weights:
+// - 2-bit fields are not shifted down. A field k places up holds 4^k times its code, which still
+//   fits a byte, and goes to an accumulator of its own that is divided by 4^k at the end.
+//   (|acc| <= n_in / 16 * 192 * 128 < 2^31 for n_in <= 2^22, even for the invalid code 3.)
+// - a 1.6-bit byte becomes four such fields by one table look-up. What the look-up does not see is
+//   85 times the first code, and it too is multiplied as it is, with a division at the end.
+// Two rows are worked on at once to load activations once for both. Prefetches run ahead through the
+// rows in the order of memory, since the hardware's own prefetcher does not follow two rows at once.
+#include "kernels/cpu/ternary/ternary_avx512.h"
+
+#include <string.h>
+
+// ---- Tables of the 1.6-bit packing -------------------------------------------------------------
+
+#define BYTES4(f, b) f(b), f((b) + 1), f((b) + 2), f((b) + 3)
+#define BYTES16(f, b) BYTES4(f, b), BYTES4(f, (b) + 4), BYTES4(f, (b) + 8), BYTES4(f, (b) + 12)
+#define BYTES64(f, b) BYTES16(f, b), BYTES16(f, (b) + 16), BYTES16(f, (b) + 32), BYTES16(f, (b) + 48)
+#define BYTES128(f) BYTES64(f, 0), BYTES64(f, 64)
+
+// m and the byte g = floor(256 (m + 1) / 243) - 1 that stands for it.
+#define LOW_PART(m) (256 * ((m) + 1) / 243 - 1)
+#define NUMBER(g) ((243 * ((g) + 1) - 1) / 256)
+#define FIELDS(m) ((m) / 27 % 3 | (m) / 9 % 3 << 2 | (m) / 3 % 3 << 4 | (m) % 3 << 6)
+#define FIELDS_OF_LOW(g) FIELDS(NUMBER(g))
+
+static const _Alignas(64) uint8_t fields_of_low[128] = {BYTES128(FIELDS_OF_LOW)};
+static const _Alignas(64) uint8_t low_part[128] = {BYTES128(LOW_PART)};
+
+static tern_t5_table load_table(const uint8_t bytes[128]) {
+    return (tern_t5_table){_mm512_load_si512(bytes), _mm512_load_si512(bytes + 64)};
+}
+
+tern_t5_table tern_t5_load_table(void) { return load_table(fields_of_low); }
+
+// ---- Packing -----------------------------------------------------------------------------------
+
+// Codes of the 64 elements from i on (a multiple of 64) of a 2-bit row: two fields of a block.
+TERN_INLINE __m512i codes_2bit(const uint8_t *row, size_t i) {
+    __m512i block = _mm512_broadcast_i64x4(_mm256_loadu_si256(
+        (const __m256i *)(row + i / TERN_I2S_WEIGHTS * TERN_I2S_BYTES)));
+    const __m512i first = _mm512_inserti64x4(_mm512_set1_epi16(6), _mm256_set1_epi16(4), 1);
+    const __m512i second = _mm512_inserti64x4(_mm512_set1_epi16(2), _mm256_setzero_si256(), 1);
+    return _mm512_and_si512(_mm512_srlv_epi16(block, i & 64 ? second : first),
+                            _mm512_set1_epi8(3));
+}
+
+// n <= TERN_I8_PAD codes to one or two 1.6-bit pieces. The codes behind n are 1.
+static void pack_codes(const uint8_t *codes, size_t n, uint8_t *row) {
+    const tern_t5_table table = load_table(low_part);
+    for (size_t base = 0, m; base < n; base += 5 * m, row += m) {
+        m = n - base >= TERN_T5_WEIGHTS ? TERN_T5_BYTES : tern_t5_tail_bytes(n);
+        __m512i number = _mm512_loadu_si512(codes + base + m);
+        for (size_t k = 2; k < 5; k++) {
+            __m512i twice = _mm512_add_epi8(number, number);
+            __m512i code = _mm512_loadu_si512(codes + base + k * m);
+            number = _mm512_add_epi8(_mm512_add_epi8(twice, number), code);
+        }
+        __m512i c0 = _mm512_loadu_si512(codes + base);
+        __m512i five = _mm512_add_epi8(c0, _mm512_slli_epi16(c0, 2)); // times 5, 17: times 85
+        __m512i first = _mm512_add_epi8(five, _mm512_slli_epi16(five, 4));
+        _mm512_mask_storeu_epi8(row, ~(__mmask64)0 >> (64 - m),
+                                _mm512_add_epi8(first, tern_t5_look_up(&table, number)));
+    }
+}
+
+static void repack_row(uint8_t *dst, const uint8_t *src, size_t n_in) {
+    _Alignas(64) uint8_t codes[TERN_I8_PAD];
+    for (size_t base = 0; base < n_in; base += TERN_I8_PAD, src += 160, dst += 128) {
+        size_t n = tern_min_size(n_in - base, TERN_I8_PAD);
+        for (size_t i = 0; i < n; i += 64) _mm512_store_si512(codes + i, codes_2bit(src, i));
+        if (n < TERN_I8_PAD) memset(codes + n, 1, TERN_I8_PAD - n);
+        pack_codes(codes, n, dst);
+    }
+}
+
+static void pack_row(tern_packing packing, const int8_t *q, size_t n_in, uint8_t *row) {
+    _Alignas(64) uint8_t codes[TERN_I8_PAD];
+    const __m512i one = _mm512_set1_epi8(1), three = _mm512_set1_epi8(3);
+    for (size_t base = 0; base < n_in; base += TERN_I8_PAD) {
+        size_t n = tern_min_size(n_in - base, TERN_I8_PAD);
+        for (size_t i = 0; i < TERN_I8_PAD; i += 64) { // zeros behind n: codes 1
+            __mmask64 mask = i >= n ? 0 : ~(__mmask64)0 >> (n - i < 64 ? 64 - (n - i) : 0);
+            __m512i w = _mm512_maskz_loadu_epi8(mask, q + base + i);
+            _mm512_store_si512(codes + i, _mm512_and_si512(_mm512_add_epi8(w, one), three));
+        }
+        if (packing == TERN_PACK_1_6BIT) {
+            pack_codes(codes, n, row + base / 5);
+            continue;
+        }
+        for (size_t i = 0; i < n; i += TERN_I2S_WEIGHTS) {
+            const __m256i *c = (const __m256i *)(codes + i);
+            __m256i b = _mm256_or_si256(_mm256_slli_epi16(c[0], 6), _mm256_slli_epi16(c[1], 4));
+            b = _mm256_or_si256(b, _mm256_or_si256(_mm256_slli_epi16(c[2], 2), c[3]));
+            _mm256_storeu_si256((__m256i *)(row + (base + i) / 4), b);
+        }
+    }
+}
+
+// ---- Decode ------------------------------------------------------------------------------------
+
+enum { ROWS = 4, TOKENS = 4, AHEAD = 4096 }; // AHEAD: bytes of prefetch
+
+// 2-bit rows are read by 64 bytes, two blocks: a field then holds 32 elements of the first and 32 of
+// the second. The same order of activations: for each 256 of them, [field][block][32].
+static size_t prepared_stride(size_t n_in) { return (n_in + 255) / 256 * 256; }
+
+static size_t prepared_bytes(tern_packing packing, size_t n_in, size_t n_tokens) {
+    return packing == TERN_PACK_2BIT ? prepared_stride(n_in) * n_tokens : 0;
+}
+
+static void prepare(tern_packing packing, void *prepared, const tern_i8_rows *x, size_t n_in) {
+    if (packing != TERN_PACK_2BIT) return;
+    int8_t *dst = prepared;
+    for (size_t t = 0; t < x->n_tokens; t++)
+        for (size_t i = 0; i < n_in; i += 256, dst += 256)
+            for (size_t f = 0; f < 4; f++) {
+                const int8_t *src = x->q + t * x->stride + i + f * 32;
+                memcpy(dst + f * 64, src, 32);
+                if (i + TERN_I2S_WEIGHTS < n_in) memcpy(dst + f * 64 + 32, src + 128, 32);
+                else memset(dst + f * 64 + 32, 0, 32);
+            }
+}
+
+// Lane r of the result is the sum of all 16 lanes of acc[r].
+TERN_INLINE __m128i sum_rows(const __m512i acc[ROWS]) {
+    __m512i ab = _mm512_add_epi32(_mm512_unpacklo_epi32(acc[0], acc[1]),
+                                  _mm512_unpackhi_epi32(acc[0], acc[1]));
+    __m512i cd = _mm512_add_epi32(_mm512_unpacklo_epi32(acc[2], acc[3]),
+                                  _mm512_unpackhi_epi32(acc[2], acc[3]));
+    __m512i all =
+        _mm512_add_epi32(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
+    __m256i half =
+        _mm256_add_epi32(_mm512_castsi512_si256(all), _mm512_extracti64x4_epi64(all, 1));
+    return _mm_add_epi32(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
+}
+
+TERN_INLINE void put_rows(float *out, __m128i acc, int32_t sum, float scale, size_t n_rows,
+                          bool accumulate) {
+    __mmask8 mask = (__mmask8)((1u << n_rows) - 1);
+    __m128 y = _mm_mul_ps(_mm_cvtepi32_ps(_mm_sub_epi32(acc, _mm_set1_epi32(sum))),
+                          _mm_set1_ps(scale));
+    if (accumulate) y = _mm_add_ps(_mm_maskz_loadu_ps(mask, out), y);
+    _mm_mask_storeu_ps(out, mask, y);
+}
+
+// The kernels below multiply two rows a and b with one token or several and leave 16 partial sums
+// of each in sums[t * ROWS] and sums[t * ROWS + 1]. Accumulators are members of structs and not of
+// arrays, since gcc 12 keeps arrays that are walked by unrolled loops in memory.
+
+#define DP(acc, codes, q) ((acc) = tern_dot_add(acc, codes, q))
+
+// One row and one token: sums that are 1, 4, 16, 64 and 85 times too great.
+typedef struct fields {
+    __m512i x1, x4, x16, x64, x85;
+} fields;
+
+TERN_INLINE __m512i join_fields(fields f) {
+    __m512i low = _mm512_add_epi32(f.x1, _mm512_srai_epi32(f.x4, 2));
+    __m512i high = _mm512_add_epi32(_mm512_srai_epi32(f.x16, 4), _mm512_srai_epi32(f.x64, 6));
+    return _mm512_add_epi32(low, high);
+}
+
+// 85 * INVERSE_85 = 1 mod 2^32: a product with it divides what is a multiple of 85.
+#define INVERSE_85 ((int32_t)0xFCFCFCFD)
+
+TERN_INLINE __m512i join_t5_fields(fields f) {
+    __m512i first = _mm512_mullo_epi32(f.x85, _mm512_set1_epi32(INVERSE_85));
+    return _mm512_add_epi32(join_fields(f), first);
+}
+
+TERN_INLINE __m512i field_mask(int k) { return _mm512_set1_epi8((char)(3 << 2 * k)); }
+
+TERN_INLINE __m512i load(const void *p) { return _mm512_loadu_si512(p); }
+
+TERN_INLINE void prefetch(const uint8_t *p) { _mm_prefetch((const char *)p, _MM_HINT_T0); }
+
+TERN_INLINE void add_2bit(fields *acc, __m512i w, const int8_t *x) {
+    DP(acc->x64, _mm512_and_si512(w, field_mask(3)), load(x));
+    DP(acc->x16, _mm512_and_si512(w, field_mask(2)), load(x + 64));
+    DP(acc->x4, _mm512_and_si512(w, field_mask(1)), load(x + 128));
+    DP(acc->x1, _mm512_and_si512(w, field_mask(0)), load(x + 192));
+}
+
+TERN_INLINE void dot_2bit_1(__m512i *sums, const uint8_t *a, const uint8_t *b, size_t n_bytes,
+                            const int8_t *x) {
+    fields sum_a = {0}, sum_b = {0};
+    const uint8_t *ahead = a + AHEAD;
+    for (; n_bytes >= 64; n_bytes -= 64, a += 64, b += 64, ahead += 128, x += 256) {
+        prefetch(ahead), prefetch(ahead + 64);
+        add_2bit(&sum_a, load(a), x);
+        add_2bit(&sum_b, load(b), x);
+    }
+    if (n_bytes) {
+        add_2bit(&sum_a, tern_load_part(a, n_bytes), x);
+        add_2bit(&sum_b, tern_load_part(b, n_bytes), x);
+    }
+    sums[0] = join_fields(sum_a);
+    sums[1] = join_fields(sum_b);
+}
+
+// A piece of m packed bytes.
+TERN_INLINE void add_t5(fields *acc, __m512i b, size_t m, const tern_t5_table *table,
+                        const int8_t *x) {
+    __m512i low = tern_t5_low(b), four = tern_t5_look_up(table, low);
+    DP(acc->x85, _mm512_sub_epi8(b, low), load(x));
+    DP(acc->x1, _mm512_and_si512(four, field_mask(0)), load(x + m));
+    DP(acc->x4, _mm512_and_si512(four, field_mask(1)), load(x + 2 * m));
+    DP(acc->x16, _mm512_and_si512(four, field_mask(2)), load(x + 3 * m));
+    DP(acc->x64, _mm512_and_si512(four, field_mask(3)), load(x + 4 * m));
+}
+
+TERN_INLINE void dot_t5_1(__m512i *sums, const uint8_t *a, const uint8_t *b, size_t n_bytes,
+                          const tern_t5_table *table, const int8_t *x) {
+    fields sum_a = {0}, sum_b = {0};
+    const uint8_t *ahead = a + AHEAD;
+    for (; n_bytes >= 64; n_bytes -= 64, a += 64, b += 64, ahead += 128, x += TERN_T5_WEIGHTS) {
+        prefetch(ahead), prefetch(ahead + 64);
+        add_t5(&sum_a, load(a), 64, table, x);
+        add_t5(&sum_b, load(b), 64, table, x);
+    }
+    if (n_bytes) {
+        add_t5(&sum_a, tern_load_part(a, n_bytes), n_bytes, table, x);
+        add_t5(&sum_b, tern_load_part(b, n_bytes), n_bytes, table, x);
+    }
+    sums[0] = join_t5_fields(sum_a);
+    sums[1] = join_t5_fields(sum_b);
+}
+
+// With several tokens the products are what takes time: fields are shifted down once, and one
+// accumulator does for all of them.
+typedef struct pair_sums {
+    __m512i a0, a1, a2, a3, b0, b1, b2, b3; // row a or b, token 0..3
+} pair_sums;
+
+// Codes of both rows times n tokens (a constant), whose activations are `stride` bytes apart.
+TERN_INLINE void add_codes(pair_sums *acc, __m512i a, __m512i b, const int8_t *x, size_t stride,
+                           int n) {
+    __m512i q = load(x);
+    DP(acc->a0, a, q), DP(acc->b0, b, q);
+    q = load(x + stride);
+    DP(acc->a1, a, q), DP(acc->b1, b, q);
+    if (n < 3) return;
+    q = load(x + 2 * stride);
+    DP(acc->a2, a, q), DP(acc->b2, b, q);
+    if (n < 4) return;
+    q = load(x + 3 * stride);
+    DP(acc->a3, a, q), DP(acc->b3, b, q);
+}
+
+TERN_INLINE void store_sums(__m512i *sums, const pair_sums *acc, int n) {
+    sums[0] = acc->a0, sums[1] = acc->b0;
+    sums[ROWS] = acc->a1, sums[ROWS + 1] = acc->b1;
+    if (n > 2) sums[2 * ROWS] = acc->a2, sums[2 * ROWS + 1] = acc->b2;
+    if (n > 3) sums[3 * ROWS] = acc->a3, sums[3 * ROWS + 1] = acc->b3;
+}
+
+TERN_INLINE void add_2bit_n(pair_sums *acc, __m512i a, __m512i b, const int8_t *x, size_t stride,
+                            int n) {
+    const __m512i three = _mm512_set1_epi8(3);
+#define CODES(w, shift) _mm512_and_si512(_mm512_srli_epi16(w, shift), three)
+    add_codes(acc, CODES(a, 6), CODES(b, 6), x, stride, n);
+    add_codes(acc, CODES(a, 4), CODES(b, 4), x + 64, stride, n);
+    add_codes(acc, CODES(a, 2), CODES(b, 2), x + 128, stride, n);
+    add_codes(acc, _mm512_and_si512(a, three), _mm512_and_si512(b, three), x + 192, stride, n);
+#undef CODES
+}
+
+TERN_INLINE void dot_2bit_n(__m512i *sums, const uint8_t *a, const uint8_t *b, size_t n_bytes,
+                            const int8_t *x, size_t stride, int n) {
+    pair_sums acc = {0};
+    const uint8_t *ahead = a + AHEAD;
+    for (; n_bytes >= 64; n_bytes -= 64, a += 64, b += 64, ahead += 128, x += 256) {
+        prefetch(ahead), prefetch(ahead + 64);
+        add_2bit_n(&acc, load(a), load(b), x, stride, n);
+    }
+    if (n_bytes)
+        add_2bit_n(&acc, tern_load_part(a, n_bytes), tern_load_part(b, n_bytes), x, stride, n);
+    store_sums(sums, &acc, n);
+}
+
+TERN_INLINE void add_t5_n(pair_sums *acc, __m512i a, __m512i b, size_t m,
+                          const tern_t5_table *table, const int8_t *x, size_t stride, int n) {
+    tern_t5_codes ca = tern_t5_unpack(table, a), cb = tern_t5_unpack(table, b);
+    add_codes(acc, ca.c0, cb.c0, x, stride, n);
+    add_codes(acc, ca.c1, cb.c1, x + m, stride, n);
+    add_codes(acc, ca.c2, cb.c2, x + 2 * m, stride, n);
+    add_codes(acc, ca.c3, cb.c3, x + 3 * m, stride, n);
+    add_codes(acc, ca.c4, cb.c4, x + 4 * m, stride, n);
+}
+
+TERN_INLINE void dot_t5_n(__m512i *sums, const uint8_t *a, const uint8_t *b, size_t n_bytes,
+                          const tern_t5_table *table, const int8_t *x, size_t stride, int n) {
+    pair_sums acc = {0};
+    const uint8_t *ahead = a + AHEAD;
+    for (; n_bytes >= 64; n_bytes -= 64, a += 64, b += 64, ahead += 128, x += TERN_T5_WEIGHTS) {
+        prefetch(ahead), prefetch(ahead + 64);
+        add_t5_n(&acc, load(a), load(b), 64, table, x, stride, n);
+    }
+    if (n_bytes)
+        add_t5_n(&acc, tern_load_part(a, n_bytes), tern_load_part(b, n_bytes), n_bytes, table, x,
+                 stride, n);
+    store_sums(sums, &acc, n);
+}
+
+TERN_INLINE void gemv_tokens(const tern_ternary_matrix *w, size_t first_row, size_t last_row,
+                             const tern_i8_rows *x, const int8_t *prepared, float *out,
+                             size_t out_stride, bool accumulate, bool is_2bit, int n_tokens) {
+    const size_t n_bytes = tern_ternary_row_bytes(w->packing, w->n_in);
+    const size_t stride = is_2bit ? prepared_stride(w->n_in) : x->stride;
+    const int8_t *q = is_2bit ? prepared : x->q;
+    const tern_t5_table table = tern_t5_load_table();
+    for (size_t row = first_row; row < last_row; row += ROWS) {
+        size_t n_rows = tern_min_size(last_row - row, ROWS);
+        __m512i sums[TOKENS * ROWS];
+        for (size_t r = 0; r < ROWS; r += 2) { // behind the last row: that one again, not stored
+            const uint8_t *a = w->data + (row + tern_min_size(r, n_rows - 1)) * w->row_bytes;
+            const uint8_t *b = w->data + (row + tern_min_size(r + 1, n_rows - 1)) * w->row_bytes;
+            if (n_tokens == 1 && is_2bit) dot_2bit_1(sums + r, a, b, n_bytes, q);
+            else if (n_tokens == 1) dot_t5_1(sums + r, a, b, n_bytes, &table, q);
+            else if (is_2bit) dot_2bit_n(sums + r, a, b, n_bytes, q, stride, n_tokens);
+            else dot_t5_n(sums + r, a, b, n_bytes, &table, q, stride, n_tokens);
+        }
+        for (int t = 0; t < n_tokens; t++)
+            put_rows(out + (size_t)t * out_stride + row, sum_rows(sums + t * ROWS), x->sum[t],
+                     w->scale * x->inv_scale[t], n_rows, accumulate);
+    }
+}
+
+static void gemv(const tern_ternary_matrix *w, size_t first_row, size_t last_row,
+                 const tern_i8_rows *x, const void *prepared, float *out, size_t out_stride,
+                 bool accumulate) {
+#define CASE(packing, n)                                                                           \
+    case (packing) * 8 + (n):                                                                      \
+        gemv_tokens(w, first_row, last_row, x, prepared, out, out_stride, accumulate,              \
+                    (packing) == TERN_PACK_2BIT, n);                                               \
+        break
+    switch ((size_t)w->packing * 8 + x->n_tokens) {
+        CASE(TERN_PACK_2BIT, 1);
+        CASE(TERN_PACK_2BIT, 2);
+        CASE(TERN_PACK_2BIT, 3);
+        CASE(TERN_PACK_2BIT, 4);
+        CASE(TERN_PACK_1_6BIT, 1);
+        CASE(TERN_PACK_1_6BIT, 2);
+        CASE(TERN_PACK_1_6BIT, 3);
+        CASE(TERN_PACK_1_6BIT, 4);
+    }
+#undef CASE
+}
+
+const tern_ternary_kernels tern_ternary_kernels_avx512 = {
+    .name = "avx512",
+    .pack_row = pack_row,
+    .repack_row = repack_row,
+    .prepared_bytes = prepared_bytes,
+    .prepare = prepare,
+    .gemv = gemv,
+    .gemm_row_block = TERN_GEMM_ROWS_AVX512,
+    .panels_bytes = tern_ternary_panels_bytes_avx512,
+    .make_panels = tern_ternary_make_panels_avx512,
+    .gemm_token_block = TERN_GEMM_TOKENS_AVX512,
+    .gemm_scratch_bytes = tern_ternary_gemm_scratch_bytes_avx512,
+    .gemm = tern_ternary_gemm_avx512,
+};

@@ -1,0 +1,207 @@
+// Ternary matrix times many tokens, for AVX-512 with VNNI and VBMI.
+//
+// A block of 32 rows is unpacked once into `scratch`, as codes 0..2 in the order
+// [n_in / 4][32 rows][4 neighbouring elements], small enough to stay in the second-level cache; then
+// it meets all tokens, 12 at a time. One step of four elements loads two registers of 16 rows and
+// broadcasts four activations of each token: 24 accumulators, each the target of one vpdpbusd, whose
+// rate is the only limit: 14 loads stand against 24 of them.
+// Activations lie as [block of 12 tokens][n_in / 4][token of the block][4], so that both operands
+// are read front to back. The last block has fewer tokens and no gaps.
+#include "kernels/cpu/ternary/ternary_avx512.h"
+
+#include <string.h>
+
+enum {
+    ROWS = TERN_GEMM_ROWS_AVX512,
+    TOKENS = TERN_GEMM_TOKENS_AVX512,
+    STEP = ROWS * 4, // bytes of codes that four elements take
+};
+
+static size_t n_steps(size_t n_in) { return (n_in + 3) / 4; }
+
+// Element (row r, dword d) of v becomes element (row d, dword r).
+TERN_INLINE void transpose16(__m512i v[16]) {
+    __m512i a[16];
+    for (int i = 0; i < 16; i += 2) {
+        a[i] = _mm512_unpacklo_epi32(v[i], v[i + 1]);
+        a[i + 1] = _mm512_unpackhi_epi32(v[i], v[i + 1]);
+    }
+    for (int i = 0; i < 16; i += 4) { // v[i + k]: dwords k, 4 + k, 8 + k, 12 + k of rows i..i + 3
+        v[i] = _mm512_unpacklo_epi64(a[i], a[i + 2]);
+        v[i + 1] = _mm512_unpackhi_epi64(a[i], a[i + 2]);
+        v[i + 2] = _mm512_unpacklo_epi64(a[i + 1], a[i + 3]);
+        v[i + 3] = _mm512_unpackhi_epi64(a[i + 1], a[i + 3]);
+    }
+    for (int k = 0; k < 4; k++) { // now 4x4 blocks of 128 bits
+        __m512i lo01 = _mm512_shuffle_i32x4(v[k], v[4 + k], 0x44);
+        __m512i hi01 = _mm512_shuffle_i32x4(v[k], v[4 + k], 0xEE);
+        __m512i lo23 = _mm512_shuffle_i32x4(v[8 + k], v[12 + k], 0x44);
+        __m512i hi23 = _mm512_shuffle_i32x4(v[8 + k], v[12 + k], 0xEE);
+        a[k] = _mm512_shuffle_i32x4(lo01, lo23, 0x88);
+        a[4 + k] = _mm512_shuffle_i32x4(lo01, lo23, 0xDD);
+        a[8 + k] = _mm512_shuffle_i32x4(hi01, hi23, 0x88);
+        a[12 + k] = _mm512_shuffle_i32x4(hi01, hi23, 0xDD);
+    }
+    for (int i = 0; i < 16; i++) v[i] = a[i];
+}
+
+// ---- Activations -------------------------------------------------------------------------------
+
+size_t tern_ternary_panels_bytes_avx512(size_t n_in, size_t n_tokens) {
+    return n_steps(n_in) * 4 * n_tokens;
+}
+
+void tern_ternary_make_panels_avx512(void *panels, const tern_i8_rows *x, size_t n_in,
+                                     size_t first_token, size_t last_token) {
+    for (size_t t0 = first_token; t0 < last_token; t0 += TOKENS) {
+        size_t n = tern_min_size(last_token - t0, TOKENS), steps = n_steps(n_in);
+        int8_t *dst = (int8_t *)panels + t0 * steps * 4;
+        __mmask16 mask = (__mmask16)((1u << n) - 1);
+        for (size_t step = 0; step < steps; step += 16) {
+            __m512i v[16];
+            for (size_t t = 0; t < 16; t++)
+                v[t] = t < n ? _mm512_loadu_si512(x->q + (t0 + t) * x->stride + step * 4)
+                             : _mm512_setzero_si512();
+            transpose16(v);
+            for (size_t i = 0; i < tern_min_size(16, steps - step); i++, dst += n * 4)
+                _mm512_mask_storeu_epi32(dst, mask, v[i]);
+        }
+    }
+}
+
+// ---- Weights -----------------------------------------------------------------------------------
+
+size_t tern_ternary_gemm_scratch_bytes_avx512(size_t n_in) {
+    return (n_in + TERN_I8_PAD - 1) / TERN_I8_PAD * TERN_I8_PAD * ROWS; // whole pieces
+}
+
+// Packed bytes are transposed first and unpacked then: one transposition does for all their fields.
+TERN_INLINE void load_transposed(__m512i v[16], const tern_ternary_matrix *w, size_t row,
+                                 size_t last_row, size_t at, size_t n_bytes) {
+    for (size_t r = 0; r < 16; r++) { // rows behind the last one: that one again, not stored
+        const uint8_t *p = w->data + tern_min_size(row + r, last_row - 1) * w->row_bytes + at;
+        v[r] = n_bytes == 64 ? _mm512_loadu_si512(p) : tern_load_part(p, n_bytes);
+    }
+    transpose16(v);
+}
+
+// 16 rows from `row` on, to the half block at dst.
+static void unpack_2bit(uint8_t *dst, const tern_ternary_matrix *w, size_t row, size_t last_row) {
+    const __m512i three = _mm512_set1_epi8(3);
+    size_t row_bytes = tern_ternary_row_bytes(TERN_PACK_2BIT, w->n_in);
+    for (size_t at = 0; at < row_bytes; at += 64) {
+        size_t n_bytes = tern_min_size(row_bytes - at, 64);
+        __m512i v[16];
+        load_transposed(v, w, row, last_row, at, n_bytes);
+        for (size_t d = 0; d < n_bytes / 4; d++) // dwords 8..15 are the second block's
+            for (size_t f = 0; f < 4; f++) {
+                size_t step = at + (d < 8 ? 0 : 32) + f * 8 + d % 8;
+                __m512i c = _mm512_srl_epi16(v[d], _mm_cvtsi32_si128(6 - 2 * (int)f));
+                _mm512_store_si512(dst + step * STEP, _mm512_and_si512(c, three));
+            }
+    }
+}
+
+static void unpack_t5(uint8_t *dst, const tern_ternary_matrix *w, size_t row, size_t last_row) {
+    const tern_t5_table table = tern_t5_load_table();
+    size_t row_bytes = tern_ternary_row_bytes(TERN_PACK_1_6BIT, w->n_in);
+    for (size_t at = 0; at < row_bytes; at += 64) {
+        size_t m = tern_min_size(row_bytes - at, 64);
+        __m512i v[16];
+        load_transposed(v, w, row, last_row, at, m);
+        for (size_t d = 0; d < m / 4; d++) {
+            uint8_t *to = dst + (at / 64 * 80 + d) * STEP;
+            tern_t5_codes c = tern_t5_unpack(&table, v[d]);
+            _mm512_store_si512(to, c.c0);
+            _mm512_store_si512(to + m / 4 * STEP, c.c1);
+            _mm512_store_si512(to + 2 * (m / 4) * STEP, c.c2);
+            _mm512_store_si512(to + 3 * (m / 4) * STEP, c.c3);
+            _mm512_store_si512(to + 4 * (m / 4) * STEP, c.c4);
+        }
+    }
+}
+
+// ---- Products ----------------------------------------------------------------------------------
+
+TERN_INLINE __m512i broadcast4(const int8_t *x) {
+    int32_t four;
+    memcpy(&four, x, 4);
+    return _mm512_set1_epi32(four);
+}
+
+TERN_INLINE void put_16(float *y, __m512i acc, int32_t sum, float scale, __mmask16 mask,
+                        bool accumulate) {
+    __m512 v = _mm512_cvtepi32_ps(_mm512_sub_epi32(acc, _mm512_set1_epi32(sum)));
+    v = _mm512_mul_ps(v, _mm512_set1_ps(scale));
+    if (accumulate) v = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, y), v);
+    _mm512_mask_storeu_ps(y, mask, v);
+}
+
+#define EACH_TOKEN(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
+
+// n_tokens (a constant) against 32 rows. mask: which of the 16 rows of a register are stored.
+// Every accumulator has a name, since gcc 12 keeps an array of them in memory.
+TERN_INLINE void tile(const uint8_t *w, const int8_t *x, size_t steps, int n_tokens,
+                      const int32_t *sum, const float *inv_scale, float scale,
+                      const __mmask16 mask[2], float *out, size_t out_stride, bool accumulate) {
+#define DECLARE(t) __m512i a##t = _mm512_setzero_si512(), b##t = a##t;
+#define MULTIPLY(t)                                                                                \
+    if ((t) < n_tokens) {                                                                          \
+        __m512i q = broadcast4(x + (t) * 4);                                                       \
+        a##t = tern_dot_add(a##t, wa, q);                                                   \
+        b##t = tern_dot_add(b##t, wb, q);                                                   \
+    }
+#define PUT(t)                                                                                     \
+    if ((t) < n_tokens) {                                                                          \
+        float *y = out + (t) * out_stride;                                                         \
+        put_16(y, a##t, sum[t], scale * inv_scale[t], mask[0], accumulate);                        \
+        put_16(y + 16, b##t, sum[t], scale * inv_scale[t], mask[1], accumulate);                   \
+    }
+    EACH_TOKEN(DECLARE)
+    for (; steps; steps--, w += STEP, x += n_tokens * 4) {
+        __m512i wa = _mm512_load_si512(w), wb = _mm512_load_si512(w + 64);
+        EACH_TOKEN(MULTIPLY)
+    }
+    EACH_TOKEN(PUT)
+#undef DECLARE
+#undef MULTIPLY
+#undef PUT
+}
+
+void tern_ternary_gemm_avx512(const tern_ternary_matrix *w, size_t first_row, size_t last_row,
+                              const tern_i8_rows *x, const void *panels, void *scratch, float *out,
+                              size_t out_stride, bool accumulate) {
+    const size_t steps = n_steps(w->n_in);
+    for (size_t row = first_row; row < last_row; row += ROWS) {
+        size_t n_rows = tern_min_size(last_row - row, ROWS);
+        uint32_t stored = n_rows < ROWS ? (1u << n_rows) - 1 : ~0u;
+        const __mmask16 mask[2] = {(__mmask16)stored, (__mmask16)(stored >> 16)};
+        for (size_t h = 0; h < 2; h++)
+            (w->packing == TERN_PACK_2BIT ? unpack_2bit : unpack_t5)(
+                (uint8_t *)scratch + h * 64, w, row + h * 16, last_row);
+        for (size_t t = 0; t < x->n_tokens; t += TOKENS) {
+            const int8_t *q = (const int8_t *)panels + t * steps * 4;
+            float *y = out + t * out_stride + row;
+            switch (tern_min_size(x->n_tokens - t, TOKENS)) {
+#define TILE(n)                                                                                    \
+    case n:                                                                                        \
+        tile(scratch, q, steps, n, x->sum + t, x->inv_scale + t, w->scale, mask, y, out_stride,    \
+             accumulate);                                                                          \
+        break
+                TILE(1);
+                TILE(2);
+                TILE(3);
+                TILE(4);
+                TILE(5);
+                TILE(6);
+                TILE(7);
+                TILE(8);
+                TILE(9);
+                TILE(10);
+                TILE(11);
+                TILE(12);
+#undef TILE
+            }
+        }
+    }
+}
