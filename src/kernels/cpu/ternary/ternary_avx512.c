@@ -8,8 +8,10 @@
 //   (|acc| <= n_in / 16 * 192 * 128 < 2^31 for n_in <= 2^22, even for the invalid code 3.)
 // - a 1.6-bit byte becomes four such fields by one table look-up. What the look-up does not see is
 //   85 times the first code, and it too is multiplied as it is, with a division at the end.
-// Two rows are worked on at once to load activations once for both. Prefetches run ahead through the
-// rows in the order of memory, since the hardware's own prefetcher does not follow two rows at once.
+// Where unpacking takes time, two rows are worked on at once to load activations once for both.
+// A core waits for only some twenty cache lines at a time, too few for the memory's speed unless the
+// lines are called into the second-level cache long before: by one prefetch a line, in the order of
+// memory, AHEAD bytes in front. Not one line may be left out, and none called to the first level.
 #include "kernels/cpu/ternary/ternary_avx512.h"
 
 #include <string.h>
@@ -102,7 +104,7 @@ static void pack_row(tern_packing packing, const int8_t *q, size_t n_in, uint8_t
 
 // ---- Decode ------------------------------------------------------------------------------------
 
-enum { ROWS = 4, TOKENS = 4, AHEAD = 4096 }; // AHEAD: bytes of prefetch
+enum { ROWS = 4, TOKENS = 4, AHEAD = 12288 }; // AHEAD: bytes of prefetch
 
 // 2-bit rows are read by 64 bytes, two blocks: a field then holds 32 elements of the first and 32 of
 // the second. The same order of activations: for each 256 of them, [field][block][32].
@@ -147,15 +149,15 @@ TERN_INLINE void put_rows(float *out, __m128i acc, int32_t sum, float scale, siz
     _mm_mask_storeu_ps(out, mask, y);
 }
 
-// The kernels below multiply two rows a and b with one token or several and leave 16 partial sums
-// of each in sums[t * ROWS] and sums[t * ROWS + 1]. Accumulators are members of structs and not of
+// The kernels below multiply one row, or two rows a and b, with one token or several. They leave 16
+// partial sums of row r and token t in sums[t * ROWS + r]. Accumulators are members of structs and not of
 // arrays, since gcc 12 keeps arrays that are walked by unrolled loops in memory.
 
 #define DP(acc, codes, q) ((acc) = tern_dot_add(acc, codes, q))
 
-// One row and one token: sums that are 1, 4, 16, 64 and 85 times too great.
+// One row and one token: sums that are 1, 4, 16 and 64 times too great.
 typedef struct fields {
-    __m512i x1, x4, x16, x64, x85;
+    __m512i x1, x4, x16, x64;
 } fields;
 
 TERN_INLINE __m512i join_fields(fields f) {
@@ -164,19 +166,11 @@ TERN_INLINE __m512i join_fields(fields f) {
     return _mm512_add_epi32(low, high);
 }
 
-// 85 * INVERSE_85 = 1 mod 2^32: a product with it divides what is a multiple of 85.
-#define INVERSE_85 ((int32_t)0xFCFCFCFD)
-
-TERN_INLINE __m512i join_t5_fields(fields f) {
-    __m512i first = _mm512_mullo_epi32(f.x85, _mm512_set1_epi32(INVERSE_85));
-    return _mm512_add_epi32(join_fields(f), first);
-}
-
 TERN_INLINE __m512i field_mask(int k) { return _mm512_set1_epi8((char)(3 << 2 * k)); }
 
 TERN_INLINE __m512i load(const void *p) { return _mm512_loadu_si512(p); }
 
-TERN_INLINE void prefetch(const uint8_t *p) { _mm_prefetch((const char *)p, _MM_HINT_T0); }
+TERN_INLINE void prefetch(const uint8_t *p) { _mm_prefetch((const char *)p + AHEAD, _MM_HINT_T1); }
 
 TERN_INLINE void add_2bit(fields *acc, __m512i w, const int8_t *x) {
     DP(acc->x64, _mm512_and_si512(w, field_mask(3)), load(x));
@@ -185,28 +179,22 @@ TERN_INLINE void add_2bit(fields *acc, __m512i w, const int8_t *x) {
     DP(acc->x1, _mm512_and_si512(w, field_mask(0)), load(x + 192));
 }
 
-TERN_INLINE void dot_2bit_1(__m512i *sums, const uint8_t *a, const uint8_t *b, size_t n_bytes,
-                            const int8_t *x) {
-    fields sum_a = {0}, sum_b = {0};
-    const uint8_t *ahead = a + AHEAD;
-    for (; n_bytes >= 64; n_bytes -= 64, a += 64, b += 64, ahead += 128, x += 256) {
-        prefetch(ahead), prefetch(ahead + 64);
-        add_2bit(&sum_a, load(a), x);
-        add_2bit(&sum_b, load(b), x);
+TERN_INLINE __m512i dot_2bit_1(const uint8_t *row, size_t n_bytes, const int8_t *x) {
+    fields sum = {0};
+    for (; n_bytes >= 64; n_bytes -= 64, row += 64, x += 256) {
+        prefetch(row);
+        add_2bit(&sum, load(row), x);
     }
-    if (n_bytes) {
-        add_2bit(&sum_a, tern_load_part(a, n_bytes), x);
-        add_2bit(&sum_b, tern_load_part(b, n_bytes), x);
-    }
-    sums[0] = join_fields(sum_a);
-    sums[1] = join_fields(sum_b);
+    prefetch(row);
+    if (n_bytes) add_2bit(&sum, tern_load_part(row, n_bytes), x);
+    return join_fields(sum);
 }
 
 // A piece of m packed bytes.
 TERN_INLINE void add_t5(fields *acc, __m512i b, size_t m, const tern_t5_table *table,
                         const int8_t *x) {
     __m512i low = tern_t5_low(b), four = tern_t5_look_up(table, low);
-    DP(acc->x85, _mm512_sub_epi8(b, low), load(x));
+    DP(acc->x64, _mm512_and_si512(_mm512_sub_epi8(b, low), field_mask(3)), load(x));
     DP(acc->x1, _mm512_and_si512(four, field_mask(0)), load(x + m));
     DP(acc->x4, _mm512_and_si512(four, field_mask(1)), load(x + 2 * m));
     DP(acc->x16, _mm512_and_si512(four, field_mask(2)), load(x + 3 * m));
@@ -216,18 +204,19 @@ TERN_INLINE void add_t5(fields *acc, __m512i b, size_t m, const tern_t5_table *t
 TERN_INLINE void dot_t5_1(__m512i *sums, const uint8_t *a, const uint8_t *b, size_t n_bytes,
                           const tern_t5_table *table, const int8_t *x) {
     fields sum_a = {0}, sum_b = {0};
-    const uint8_t *ahead = a + AHEAD;
-    for (; n_bytes >= 64; n_bytes -= 64, a += 64, b += 64, ahead += 128, x += TERN_T5_WEIGHTS) {
-        prefetch(ahead), prefetch(ahead + 64);
+    const uint8_t *next = a;
+    for (; n_bytes >= 64; n_bytes -= 64, a += 64, b += 64, next += 128, x += TERN_T5_WEIGHTS) {
+        prefetch(next), prefetch(next + 64);
         add_t5(&sum_a, load(a), 64, table, x);
         add_t5(&sum_b, load(b), 64, table, x);
     }
+    prefetch(next), prefetch(next + 64);
     if (n_bytes) {
         add_t5(&sum_a, tern_load_part(a, n_bytes), n_bytes, table, x);
         add_t5(&sum_b, tern_load_part(b, n_bytes), n_bytes, table, x);
     }
-    sums[0] = join_t5_fields(sum_a);
-    sums[1] = join_t5_fields(sum_b);
+    sums[0] = join_fields(sum_a);
+    sums[1] = join_fields(sum_b);
 }
 
 // With several tokens the products are what takes time: fields are shifted down once, and one
@@ -272,11 +261,12 @@ TERN_INLINE void add_2bit_n(pair_sums *acc, __m512i a, __m512i b, const int8_t *
 TERN_INLINE void dot_2bit_n(__m512i *sums, const uint8_t *a, const uint8_t *b, size_t n_bytes,
                             const int8_t *x, size_t stride, int n) {
     pair_sums acc = {0};
-    const uint8_t *ahead = a + AHEAD;
-    for (; n_bytes >= 64; n_bytes -= 64, a += 64, b += 64, ahead += 128, x += 256) {
-        prefetch(ahead), prefetch(ahead + 64);
+    const uint8_t *next = a;
+    for (; n_bytes >= 64; n_bytes -= 64, a += 64, b += 64, next += 128, x += 256) {
+        prefetch(next), prefetch(next + 64);
         add_2bit_n(&acc, load(a), load(b), x, stride, n);
     }
+    prefetch(next), prefetch(next + 64);
     if (n_bytes)
         add_2bit_n(&acc, tern_load_part(a, n_bytes), tern_load_part(b, n_bytes), x, stride, n);
     store_sums(sums, &acc, n);
@@ -295,11 +285,12 @@ TERN_INLINE void add_t5_n(pair_sums *acc, __m512i a, __m512i b, size_t m,
 TERN_INLINE void dot_t5_n(__m512i *sums, const uint8_t *a, const uint8_t *b, size_t n_bytes,
                           const tern_t5_table *table, const int8_t *x, size_t stride, int n) {
     pair_sums acc = {0};
-    const uint8_t *ahead = a + AHEAD;
-    for (; n_bytes >= 64; n_bytes -= 64, a += 64, b += 64, ahead += 128, x += TERN_T5_WEIGHTS) {
-        prefetch(ahead), prefetch(ahead + 64);
+    const uint8_t *next = a;
+    for (; n_bytes >= 64; n_bytes -= 64, a += 64, b += 64, next += 128, x += TERN_T5_WEIGHTS) {
+        prefetch(next), prefetch(next + 64);
         add_t5_n(&acc, load(a), load(b), 64, table, x, stride, n);
     }
+    prefetch(next), prefetch(next + 64);
     if (n_bytes)
         add_t5_n(&acc, tern_load_part(a, n_bytes), tern_load_part(b, n_bytes), n_bytes, table, x,
                  stride, n);
@@ -319,7 +310,8 @@ TERN_INLINE void gemv_tokens(const tern_ternary_matrix *w, size_t first_row, siz
         for (size_t r = 0; r < ROWS; r += 2) { // behind the last row: that one again, not stored
             const uint8_t *a = w->data + (row + tern_min_size(r, n_rows - 1)) * w->row_bytes;
             const uint8_t *b = w->data + (row + tern_min_size(r + 1, n_rows - 1)) * w->row_bytes;
-            if (n_tokens == 1 && is_2bit) dot_2bit_1(sums + r, a, b, n_bytes, q);
+            if (n_tokens == 1 && is_2bit)
+                sums[r] = dot_2bit_1(a, n_bytes, q), sums[r + 1] = dot_2bit_1(b, n_bytes, q);
             else if (n_tokens == 1) dot_t5_1(sums + r, a, b, n_bytes, &table, q);
             else if (is_2bit) dot_2bit_n(sums + r, a, b, n_bytes, q, stride, n_tokens);
             else dot_t5_n(sums + r, a, b, n_bytes, &table, q, stride, n_tokens);
