@@ -1,6 +1,6 @@
 // Speed of the ternary kernels, against what the machine can do.
 //
-//     ternary_bench [THREADS [PART_OF_A_VARIANT_NAME]]
+//     ternary_bench [THREADS [VARIANT]]
 //
 // Decode (matrix x vector) is measured over matrices far larger than the caches and stands beside a
 // plain read of as many bytes; prompts (matrix x matrix) beside a loop of multiply-adds that touches
@@ -15,7 +15,7 @@
 #include <time.h>
 
 #include "base/alloc.h"
-#include "kernels/cpu/ternary/ternary.h"
+#include "kernels/cpu/ternary/ternary_kernels.h"
 
 enum { MAX_THREADS = 64, ROUNDS = 9, PIECE = 1 << 20 }; // PIECE: bytes of weights timed at once
 
@@ -134,31 +134,19 @@ static void read_bytes(const void *user, int thread, size_t first, size_t last) 
     for (size_t k = 0; k < 8; k++) sink += sum[k];
 }
 
-#ifdef __x86_64__
-enum { PEAK_LOOPS = 4 << 20, PEAK_MACS = 16 * 64 };
-
-static void peak_loop(const void *user, int thread, size_t first, size_t last) {
-    (void)user, (void)thread;
-#define DP(i) "vpdpbusd %%zmm30, %%zmm31, %%zmm" #i "\n\t"
-    for (size_t i = first; i < last; i++)
-        __asm__ volatile(DP(0) DP(1) DP(2) DP(3) DP(4) DP(5) DP(6) DP(7) DP(8) DP(9) DP(10) DP(11)
-                             DP(12) DP(13) DP(14) DP(15)::
-                                 : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7",
-                                   "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14",
-                                   "xmm15");
-#undef DP
+static void peak_loops(const void *user, int thread, size_t first, size_t last) {
+    const tern_ternary_kernels *k = user;
+    (void)thread;
+    while (first++ < last) k->peak_loop();
 }
 
-static double peak_gmac(void) {
-    if (!__builtin_cpu_supports("avx512vnni")) return 0;
+static double peak_gmac(const tern_ternary_kernels *k) {
+    enum { LOOPS = 64 };
     pass p;
-    pass_init(&p, peak_loop, NULL, PEAK_LOOPS, 1, 1 << 15);
+    pass_init(&p, peak_loops, k, LOOPS, 1, 1);
     for (int i = 0; i < 3; i++) pass_run(&p);
-    return (double)PEAK_LOOPS * PEAK_MACS / pass_end(&p) * 1e-9;
+    return (double)LOOPS * (double)k->peak_loop() / pass_end(&p) * 1e-9;
 }
-#else
-static double peak_gmac(void) { return 0; }
-#endif
 
 // ---- A matrix and its activations --------------------------------------------------------------
 
@@ -298,33 +286,31 @@ static void bench_gemm(const tern_ternary_kernels *k, tern_packing packing, size
     double gmac = (double)n_rows * (double)n_in * (double)n_tokens / seconds * 1e-9;
     printf("%-8s gemm %s-bit %5zu x %5zu x %4zu: %.1f GMAC/s", k->name, packing ? "1.6" : "2",
            n_in, n_rows, n_tokens, gmac);
-    if (peak > 0) printf(" (%.1f%% of %.1f)", 100 * gmac / peak, peak);
-    printf(", panels %.3f ms of %.3f ms\n", pass_end(&panels) * 1e3, seconds * 1e3);
+    printf(" (%.1f%% of %.1f), panels %.3f ms of %.3f ms\n", 100 * gmac / peak,
+           peak, pass_end(&panels) * 1e3, seconds * 1e3);
     job_free(&j);
 }
 
 int main(int argc, char **argv) {
     static const size_t shapes[][2] = {{2560, 2560}, {2560, 640}, {2560, 6912}, {6912, 2560}};
-    const tern_ternary_kernels *list[4] = {&tern_ternary_kernels_scalar};
-    size_t n = 1;
-#ifdef __x86_64__
-    if (__builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vnni"))
-        list[n++] = &tern_ternary_kernels_avx512;
-#endif
+    const char *names[8];
+    size_t n = tern_cpu_kernels_list(names);
     if (argc > 1) n_threads = atoi(argv[1]);
     if (n_threads < 1 || n_threads > MAX_THREADS) n_threads = 1;
     for (size_t v = 0; v < n; v++) {
-        if (argc > 2 ? !strstr(list[v]->name, argv[2]) : v == 0) continue;
+        tern_cpu_kernels kernels;
+        if (argc > 2 ? strcmp(names[v], argv[2]) != 0 : v == 0) continue;
+        if (!tern_cpu_kernels_select(names[v], &kernels)) return 1;
         for (int packing = 0; packing < 2; packing++) {
-            bench_gemv(list[v], (tern_packing)packing, 2560);
-            bench_gemv(list[v], (tern_packing)packing, 6912);
+            bench_gemv(kernels.t, (tern_packing)packing, 2560);
+            bench_gemv(kernels.t, (tern_packing)packing, 6912);
         }
-        double peak = peak_gmac();
+        double peak = peak_gmac(kernels.t);
         for (int packing = 0; packing < 2; packing++)
             for (size_t i = 0; i < 4; i++)
-                bench_gemm(list[v], (tern_packing)packing, shapes[i][0], shapes[i][1], 512, peak);
+                bench_gemm(kernels.t, (tern_packing)packing, shapes[i][0], shapes[i][1], 512, peak);
         for (size_t tokens = 8; tokens < 130; tokens = tokens * 5 / 3)
-            bench_gemm(list[v], TERN_PACK_1_6BIT, 2560, 2560, tokens, peak);
+            bench_gemm(kernels.t, TERN_PACK_1_6BIT, 2560, 2560, tokens, peak);
     }
     return 0;
 }

@@ -93,7 +93,7 @@ size_t tern_kv_head_bytes(tern_dtype kv_type, size_t head_dim, size_t n_position
 typedef enum tern_packing {
     TERN_PACK_2BIT,   // rows of I2_S blocks: 128 weights in 32 bytes, byte i holds elements i,
                       // 32+i, 64+i, 96+i in bits 7:6, 5:4, 3:2, 1:0; code = weight + 1
-    TERN_PACK_1_6BIT, // five weights a byte in base 3, layout in ternary/ternary.h
+    TERN_PACK_1_6BIT, // five weights a byte in base 3, layout in ternary/ternary_kernels.h
 } tern_packing;
 
 typedef struct tern_ternary_matrix {
@@ -143,6 +143,9 @@ typedef struct tern_ternary_kernels {
     void (*gemm)(const tern_ternary_matrix *w, size_t first_row, size_t last_row,
                  const tern_i8_rows *x, const void *panels, void *scratch, float *out,
                  size_t out_stride, bool accumulate);
+    // What the processor could do at most: a fraction of a millisecond of the inner step of gemm on
+    // registers alone. Returns the number of multiply-adds done.
+    uint64_t (*peak_loop)(void);
 } tern_ternary_kernels;
 
 size_t tern_ternary_row_bytes(tern_packing packing, size_t n_in);

@@ -356,4 +356,5 @@ const tern_ternary_kernels tern_ternary_kernels_avx512 = {
     .gemm_token_block = TERN_GEMM_TOKENS_AVX512,
     .gemm_scratch_bytes = tern_ternary_gemm_scratch_bytes_avx512,
     .gemm = tern_ternary_gemm_avx512,
+    .peak_loop = tern_ternary_peak_loop_avx512,
 };

@@ -5,7 +5,7 @@
 
 #include <immintrin.h>
 
-#include "kernels/cpu/ternary/ternary.h"
+#include "kernels/cpu/ternary/ternary_kernels.h"
 
 #define TERN_INLINE static inline __attribute__((always_inline))
 
@@ -16,7 +16,7 @@ TERN_INLINE __m512i tern_dot_add(__m512i acc, __m512i codes, __m512i q) {
     return acc;
 }
 
-// A byte of a 1.6-bit row without its first code: one of 0..84, see ternary.h.
+// A byte of a 1.6-bit row without its first code: one of 0..84, see ternary_kernels.h.
 TERN_INLINE __m512i tern_t5_low(__m512i b) {
     __m512i one = _mm512_min_epu8(b, _mm512_sub_epi8(b, _mm512_set1_epi8(TERN_T5_FIRST)));
     return _mm512_min_epu8(one, _mm512_sub_epi8(b, _mm512_set1_epi8((char)(2 * TERN_T5_FIRST))));
@@ -64,5 +64,6 @@ size_t tern_ternary_gemm_scratch_bytes_avx512(size_t n_in);
 void tern_ternary_gemm_avx512(const tern_ternary_matrix *w, size_t first_row, size_t last_row,
                               const tern_i8_rows *x, const void *panels, void *scratch, float *out,
                               size_t out_stride, bool accumulate);
+uint64_t tern_ternary_peak_loop_avx512(void);
 
 #endif

@@ -205,3 +205,20 @@ void tern_ternary_gemm_avx512(const tern_ternary_matrix *w, size_t first_row, si
         }
     }
 }
+
+uint64_t tern_ternary_peak_loop_avx512(void) {
+    enum { ROUNDS = 1 << 14 };
+    __m512i w = _mm512_set1_epi8(1), q = _mm512_set1_epi8(1);
+#define START(t) __m512i a##t = w;
+#define ADD(t) a##t = tern_dot_add(a##t, w, q);
+#define USE(t) __asm__ volatile("" ::"v"(a##t)); // the sums count as used
+    EACH_TOKEN(START)
+    for (int i = 0; i < ROUNDS; i++) {
+        EACH_TOKEN(ADD)
+    }
+    EACH_TOKEN(USE)
+#undef START
+#undef ADD
+#undef USE
+    return (uint64_t)ROUNDS * TOKENS * 64;
+}

@@ -1,5 +1,5 @@
 // The two layouts of a ternary row in plain C: the specification of every faster packer.
-#include "kernels/cpu/ternary/ternary.h"
+#include "kernels/cpu/ternary/ternary_kernels.h"
 
 #include <string.h>
 

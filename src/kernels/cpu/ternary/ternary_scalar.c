@@ -1,5 +1,5 @@
 // Ternary products in plain C: the specification. Nothing is rearranged.
-#include "kernels/cpu/ternary/ternary.h"
+#include "kernels/cpu/ternary/ternary_kernels.h"
 
 static size_t no_bytes(tern_packing packing, size_t n_in, size_t n_tokens) {
     (void)packing, (void)n_in, (void)n_tokens;
@@ -65,6 +65,18 @@ static void gemv(const tern_ternary_matrix *w, size_t first_row, size_t last_row
         }
 }
 
+static uint64_t peak_loop(void) {
+    enum { N = 64, ROUNDS = 1000 };
+    int8_t weights[N], x[N];
+    volatile int32_t sink = 0; // so that the rounds are done
+    for (int i = 0; i < N; i++) weights[i] = (int8_t)(i % 3 - 1), x[i] = (int8_t)i;
+    for (int i = 0; i < ROUNDS; i++) {
+        x[i % N] = (int8_t)sink;
+        sink += dot(weights, x, N);
+    }
+    return (uint64_t)N * ROUNDS;
+}
+
 const tern_ternary_kernels tern_ternary_kernels_scalar = {
     .name = "scalar",
     .pack_row = tern_ternary_pack_row,
@@ -78,4 +90,5 @@ const tern_ternary_kernels tern_ternary_kernels_scalar = {
     .gemm_token_block = 1,
     .gemm_scratch_bytes = gemm_scratch_bytes,
     .gemm = gemm,
+    .peak_loop = peak_loop,
 };

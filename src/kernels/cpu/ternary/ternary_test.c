@@ -1,6 +1,6 @@
 // Every variant against sums written out here, exactly: ordinary and worst cases, odd sizes, ranges
 // of rows that begin anywhere.
-#include "kernels/cpu/ternary/ternary.h"
+#include "kernels/cpu/ternary/ternary_kernels.h"
 #include "base/alloc.h"
 #include "tests/harness.h"
 
@@ -15,16 +15,17 @@ static uint32_t random_u32(void) {
 }
 
 static size_t variants(const tern_ternary_kernels *list[8]) {
-    size_t n = 0;
-    list[n++] = &tern_ternary_kernels_scalar;
-#ifdef __x86_64__
-    if (__builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512vbmi"))
-        list[n++] = &tern_ternary_kernels_avx512;
-#endif
+    const char *names[8];
+    size_t n = tern_cpu_kernels_list(names);
+    for (size_t i = 0; i < n; i++) {
+        tern_cpu_kernels kernels;
+        CHECK(tern_cpu_kernels_select(names[i], &kernels));
+        list[i] = kernels.t;
+    }
     return n;
 }
 
-typedef enum pattern { RANDOM, ALL_PLUS, ALL_MINUS, CODE_3, N_PATTERNS } pattern;
+typedef enum pattern { RANDOM, ALL_PLUS, ALL_MINUS, N_PATTERNS } pattern;
 
 typedef struct problem {
     size_t n_in, n_rows, n_tokens;
@@ -208,7 +209,7 @@ TEST(ternary_gemv_is_exact) {
     size_t n_variants = variants(k);
     for (size_t i = 0; i < N_WIDTHS; i++)
         for (size_t n_tokens = 1; n_tokens <= 4; n_tokens++)
-            for (int kind = RANDOM; kind < CODE_3; kind++) {
+            for (int kind = RANDOM; kind < N_PATTERNS; kind++) {
                 problem p = problem_new(widths[i], 11, n_tokens);
                 fill(&p, (pattern)kind);
                 for (size_t v = 0; v < n_variants; v++)
@@ -244,7 +245,7 @@ TEST(ternary_gemm_is_exact) {
 TEST(ternary_long_rows_do_not_overflow) {
     const tern_ternary_kernels *k[8];
     size_t n_variants = variants(k);
-    for (int kind = ALL_PLUS; kind < CODE_3; kind++) {
+    for (int kind = ALL_PLUS; kind < N_PATTERNS; kind++) {
         problem p = problem_new(65536, 5, 4);
         fill(&p, (pattern)kind);
         for (size_t v = 0; v < n_variants; v++)

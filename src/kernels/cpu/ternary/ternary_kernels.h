@@ -17,8 +17,8 @@
 //   number of the thresholds 85 and 170 that v reaches, and 3 v + 2 mod 256 is the v of the next
 //   code. (v + 1) / 256 lies in (m / 81, (m + 1) / 81], and threefold it keeps what is left of the
 //   base-3 fraction. From B to the first v: 3 B + 2 + c0 = 255 c0 + 3 g + 2 + c0 = 3 g + 2 mod 256.
-#ifndef TERN_KERNELS_CPU_TERNARY_TERNARY_H
-#define TERN_KERNELS_CPU_TERNARY_TERNARY_H
+#ifndef TERN_KERNELS_CPU_TERNARY_KERNELS_H
+#define TERN_KERNELS_CPU_TERNARY_KERNELS_H
 
 #include "kernels/cpu/kernels.h"
 
