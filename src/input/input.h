@@ -41,7 +41,8 @@ tern_status tern_tokenizer_encode(const tern_tokenizer *t, const char *text, siz
 typedef struct tern_decoder {
     char pending[8];
     uint8_t n_pending;
-    bool started;      // SentencePiece drops one space in front of the first word
+    bool started;      // SentencePiece drops one space in front of the first word; set it to
+                       // decode from the middle of a text
     bool with_special; // also print the names of control tokens
 } tern_decoder;
 void tern_tokenizer_decode(const tern_tokenizer *t, tern_decoder *d, int32_t id, tern_strbuf *out);
