@@ -1,4 +1,4 @@
-# tern: `make` builds build/tern and the libraries, `make help` lists the rest.
+# tern: `make` builds build/tern and the libraries, `make help` lists the rest, V=1 shows commands.
 # One Makefile, no configure step; every source is found by wildcard.
 
 BUILD   ?= build
@@ -8,6 +8,7 @@ endif
 AR      ?= ar
 PREFIX  ?= /usr/local
 OPT     ?= -O3
+Q       := $(if $(V),,@)
 VERSION := 0.1.0
 MACHINE := $(shell $(CC) -dumpmachine | cut -d- -f1)
 
@@ -109,18 +110,24 @@ $(foreach i,$(ISAS),$(eval $(call isa_rule,$(i))))
 # Objects depend on the installed packages only in order: a fresh machine gets them first.
 $(BUILD)/obj/%.o: %.c | deps
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+	@echo "  cc    $<"
+	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
 $(BUILD)/libtern.a: $(LIB_OBJ)
 	@rm -f $@
-	$(AR) rcs $@ $^
+	@echo "  ar    $@"
+	$(Q)$(AR) rcs $@ $^
 $(BUILD)/libtern.so: $(LIB_OBJ)
-	$(CC) $(ALL_CFLAGS) -shared -Wl,-soname,libtern.so.0 -o $@ $^ $(LIBS)
+	@echo "  link  $@"
+	$(Q)$(CC) $(ALL_CFLAGS) -shared -Wl,-soname,libtern.so.0 -o $@ $^ $(LIBS)
 $(BUILD)/tern: $(CLI_OBJ) $(BUILD)/libtern.a
-	$(CC) $(ALL_CFLAGS) -o $@ $^ $(LIBS) $(CLI_LIBS)
+	@echo "  link  $@"
+	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ $(LIBS) $(CLI_LIBS)
 $(BUILD)/tern_tests: $(TEST_OBJ) $(BUILD)/libtern.a
-	$(CC) $(ALL_CFLAGS) -o $@ $^ $(LIBS)
+	@echo "  link  $@"
+	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ $(LIBS)
 $(BUILD)/make_tiny_model: $(call obj,tools/make_tiny_model.c tests/tiny_model.c) $(BUILD)/libtern.a
-	$(CC) $(ALL_CFLAGS) -o $@ $^ $(LIBS)
+	@echo "  link  $@"
+	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ $(LIBS)
 $(BUILD)/tiny.gguf: $(BUILD)/make_tiny_model
 	$< $@
 
