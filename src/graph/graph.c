@@ -1,5 +1,6 @@
 #include "graph/graph.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -261,6 +262,16 @@ tern_status tern_graph_check(const tern_graph *g, tern_error *err) {
                              (int)n->n_heads, (int)n->n_kv_heads);
     }
     return TERN_OK;
+}
+
+void tern_rope_llama3_factors(const tern_rope_attrs *a, float *factors) {
+    for (int i = 0; i < a->n_rot / 2; i++) {
+        double wave = 2 * 3.14159265358979323846 * pow(a->base, 2.0 * i / a->n_rot);
+        double turns = a->n_context_orig / wave; // over the context that it was trained for
+        double keep = (turns - a->low_freq_factor) / (a->high_freq_factor - a->low_freq_factor);
+        keep = keep < 0 ? 0 : keep > 1 ? 1 : keep;
+        factors[i] = (float)(1 / ((1 - keep) / a->factor + keep));
+    }
 }
 
 const char *tern_op_name(tern_op op) {

@@ -99,6 +99,10 @@ typedef struct tern_rope_attrs {
     int32_t n_context_orig;
 } tern_rope_attrs;
 
+// What LLAMA3 divides the frequency of each pair by, [n_rot / 2]: long waves by the factor, short ones
+// by 1, with a ramp between. GGUF stores these as the tensor rope_freqs.weight (FACTORS).
+void tern_rope_llama3_factors(const tern_rope_attrs *a, float *factors);
+
 #define TERN_NODE_INPUTS  8
 #define TERN_NODE_OUTPUTS 4
 

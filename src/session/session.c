@@ -316,6 +316,7 @@ tern_status tern_generate_ids(tern_session *s, const int32_t *ids, size_t n_ids,
     if (!params) params = &defaults;
     tern_generate_stats st = {.n_prompt = n_ids};
     generation g = {.s = s, .params = params, .on_text = on_text, .user = user};
+    g.decoder.started = true; // the text goes on: a space in front of its first word stays
     if (n_ids == 0)
         return tern_fail(err, TERN_ERR_ARGUMENT, "the prompt is empty: there is nothing to continue");
     if (n_ids > (size_t)s->n_context)

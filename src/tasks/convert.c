@@ -15,7 +15,9 @@
 #include "tasks/tasks.h"
 
 typedef struct item {
-    const tern_tensor *from;
+    const tern_tensor *from; // NULL: `values`, which no tensor of the input has
+    const float *values;     // [n_values]
+    uint64_t n_values;
     char name[128];    // in the output
     tern_dtype type;   // in the output; HF_TERNARY: U8 packed, with a scale tensor behind it
     tern_ternary_kind kind;
@@ -33,6 +35,7 @@ typedef struct conversion {
     bool has_matrix_type, has_head_type;
     item *items;
     size_t n_items;
+    float *rope_factors;
     tern_gguf_writer *gguf;
     tern_st_writer *st;
     uint64_t bytes_done, bytes_all;
@@ -142,7 +145,7 @@ static tern_status choose_type(const conversion *c, item *it, tern_error *err) {
 }
 
 static tern_status list_items(conversion *c, tern_error *err) {
-    c->items = tern_alloc_array(TERN_MEM_FILE, c->file->n_tensors + 1, sizeof *c->items);
+    c->items = tern_alloc_array(TERN_MEM_FILE, c->file->n_tensors + 2, sizeof *c->items);
     if (!c->items) return tern_fail_memory(err, c->file->n_tensors * sizeof *c->items);
     for (size_t i = 0; i < c->file->n_tensors; i++) {
         item *it = &c->items[c->n_items];
@@ -155,6 +158,20 @@ static tern_status list_items(conversion *c, tern_error *err) {
         c->bytes_all += it->from->bytes;
         c->n_items++;
     }
+    return TERN_OK;
+}
+
+// Llama 3's scaling of RoPE is four numbers in config.json and a tensor in GGUF.
+static tern_status add_rope_factors(conversion *c, tern_error *err) {
+    const tern_rope_attrs *a = &c->config.rope;
+    if (!c->to_gguf || a->scaling != TERN_ROPE_LLAMA3) return TERN_OK;
+    c->rope_factors = tern_alloc_array(TERN_MEM_FILE, (size_t)a->n_rot / 2, sizeof(float));
+    if (!c->rope_factors) return tern_fail_memory(err, (size_t)a->n_rot);
+    tern_rope_llama3_factors(a, c->rope_factors);
+    c->items[c->n_items++] = (item){.values = c->rope_factors,
+                                    .n_values = (uint64_t)a->n_rot / 2,
+                                    .name = "rope_freqs.weight",
+                                    .type = TERN_DTYPE_F32};
     return TERN_OK;
 }
 
@@ -281,8 +298,12 @@ static tern_status write_item(conversion *c, const item *it, tern_error *err) {
 static tern_status write_items(conversion *c, tern_error *err) {
     for (size_t i = 0; i < c->n_items; i++) {
         const tern_tensor *t = c->items[i].from;
-        tern_status status = write_item(c, &c->items[i], err);
-        if (status != TERN_OK) return status;
+        if (!t) {
+            const item *it = &c->items[i];
+            TERN_TRY(write_bytes(c, it->values, it->n_values * sizeof(float), err));
+            continue;
+        }
+        TERN_TRY(write_item(c, &c->items[i], err));
         tern_file_drop_pages(c->file, t->data, t->bytes);
         c->bytes_done += t->bytes;
         const tern_convert_desc *d = c->desc;
@@ -297,7 +318,7 @@ static tern_status write_items(conversion *c, tern_error *err) {
 
 static int64_t file_type(const conversion *c) {
     for (size_t i = 0; i < c->n_items; i++) {
-        if (c->items[i].from->n_dims < 2) continue;
+        if (!c->items[i].from || c->items[i].from->n_dims < 2) continue;
         switch (c->items[i].type) { // what llama.cpp and bitnet.cpp call "mostly ..."
         case TERN_DTYPE_I2_S: return 40;
         case TERN_DTYPE_TQ1_0: return 36;
@@ -311,7 +332,7 @@ static int64_t file_type(const conversion *c) {
         }
     }
     for (size_t i = 0; i < c->n_items; i++)
-        if (c->items[i].from->n_dims >= 2)
+        if (c->items[i].from && c->items[i].from->n_dims >= 2)
             return c->items[i].type == TERN_DTYPE_F32    ? 0
                    : c->items[i].type == TERN_DTYPE_BF16 ? 32
                                                          : 1;
@@ -342,10 +363,18 @@ static tern_status put_tokenizer(tern_gguf_writer *w, const tern_tokenizer *t, t
     return TERN_OK;
 }
 
+// The last name is llama.cpp's, which reads its own ternary types only; the first is bitnet.cpp's.
+static const char *default_arch_name(const conversion *c) {
+    const char *const *names = c->arch->gguf_names;
+    bool tq = file_type(c) == 36 || file_type(c) == 37;
+    while (tq && names[1]) names++;
+    return names[0];
+}
+
 // Metadata of a Hugging Face folder as GGUF keys.
 static tern_status put_hf_meta(conversion *c, const char *out_path, tern_error *err) {
     tern_gguf_writer *w = c->gguf;
-    const char *arch_name = c->desc->arch ? c->desc->arch : c->arch->gguf_names[0];
+    const char *arch_name = c->desc->arch ? c->desc->arch : default_arch_name(c);
     const char *base = strrchr(out_path, '/');
     base = base ? base + 1 : out_path;
     size_t base_length = strlen(base) > 5 ? strlen(base) - 5 : 0; // without ".gguf"
@@ -398,10 +427,12 @@ static tern_status to_gguf(conversion *c, const char *out, tern_error *err) {
     if (status != TERN_OK && (!err || err->status == TERN_OK)) return tern_fail_memory(err, 0);
     if (status != TERN_OK) return status;
     for (size_t i = 0; i < c->n_items; i++) {
-        const tern_tensor *t = c->items[i].from;
-        status = tern_gguf_declare(c->gguf, c->items[i].name, c->items[i].type, t->n_dims, t->ne);
+        const item *it = &c->items[i];
+        status = it->from ? tern_gguf_declare(c->gguf, it->name, it->type, it->from->n_dims,
+                                              it->from->ne)
+                          : tern_gguf_declare(c->gguf, it->name, it->type, 1, &it->n_values);
         if (status != TERN_OK)
-            return tern_fail(err, status, "tensor %s could not be declared: %s", c->items[i].name,
+            return tern_fail(err, status, "tensor %s could not be declared: %s", it->name,
                              tern_status_name(status));
     }
     TERN_TRY(write_items(c, err));
@@ -473,6 +504,7 @@ static tern_status run(conversion *c, const char *in, const char *out, tern_erro
     tern_status status = TERN_OK;
     TERN_TRY_GOTO(tern_model_read(c->file, &c->arch, &c->config, err));
     TERN_TRY_GOTO(list_items(c, err));
+    TERN_TRY_GOTO(add_rope_factors(c, err));
     TERN_TRY_GOTO(c->to_gguf ? to_gguf(c, out, err) : to_folder(c, out, err));
     return TERN_OK;
 fail:
@@ -491,6 +523,7 @@ tern_status tern_convert(const char *in, const char *out, const tern_convert_des
     tern_status status = run(&c, in, out, err);
     tern_gguf_writer_free(c.gguf);
     tern_st_writer_free(c.st);
+    tern_free(c.rope_factors);
     tern_free(c.items);
     tern_file_close(c.file);
     return status;

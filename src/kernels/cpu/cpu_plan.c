@@ -72,14 +72,7 @@ static void set_frequencies(cpu_rope *r, const float *factors) {
     for (int i = 0; i < a->n_rot / 2; i++) {
         double f = 1 / (double)powf(a->base, (float)(2 * i) / (float)n);
         if (a->scaling == TERN_ROPE_LINEAR) f /= a->factor;
-        if (a->scaling == TERN_ROPE_FACTORS && factors) f /= factors[i];
-        if (a->scaling == TERN_ROPE_LLAMA3) {
-            // Long waves are slowed down by the factor, short ones kept, a ramp between.
-            double wave = 2 * pi / f, turns = a->n_context_orig / wave;
-            double keep = (turns - a->low_freq_factor) / (a->high_freq_factor - a->low_freq_factor);
-            keep = keep < 0 ? 0 : keep > 1 ? 1 : keep;
-            f = (1 - keep) * f / a->factor + keep * f;
-        }
+        if (factors) f /= factors[i];
         if (a->scaling == TERN_ROPE_YARN) {
             double ramp = (i - low) / fmax(high - low, 0.001);
             ramp = ramp < 0 ? 0 : ramp > 1 ? 1 : ramp;
@@ -104,7 +97,16 @@ static tern_status add_rope(tern_plan *p, const tern_node *n, int *index, tern_e
     if (!r->inv_freq) return tern_fail_memory(err, (size_t)n->rope.n_rot);
     *index = (int)p->n_ropes++;
     int at = n->op == TERN_OP_ROPE ? 1 : 5; // where the factors are, if there are any
-    set_frequencies(r, n->n_in > at ? p->weights[n->in[at]]->vector : NULL);
+    const float *factors = n->n_in > at ? p->weights[n->in[at]]->vector : NULL;
+    float *computed = NULL;
+    if (n->rope.scaling == TERN_ROPE_LLAMA3) {
+        computed = tern_alloc_array(TERN_MEM_GRAPH, (size_t)n->rope.n_rot / 2, sizeof(float));
+        if (!computed) return tern_fail_memory(err, (size_t)n->rope.n_rot);
+        tern_rope_llama3_factors(&n->rope, computed);
+        factors = computed;
+    }
+    set_frequencies(r, factors);
+    tern_free(computed);
     return TERN_OK;
 }
 
