@@ -276,6 +276,15 @@ tern_status tern_model_read(const tern_file *file, const tern_arch **arch, tern_
         return tern_fail(err, TERN_ERR_FORMAT, "tensor token_embd.weight is missing or not a matrix");
     c->n_vocab = (int64_t)table->ne[1]; // what is really there
     c->tied_head = tern_model_tensor(file, *arch, "output.weight") == NULL;
+    bool gguf = file->kind == TERN_FILE_GGUF;
+    c->bos_id = c->eos_id = -1;
+    if (gguf) {
+        tern_file_meta_int(file, "tokenizer.ggml.bos_token_id", &c->bos_id);
+        tern_file_meta_int(file, "tokenizer.ggml.eos_token_id", &c->eos_id);
+    } else {
+        c->bos_id = tern_json_int(hf_field(&r, "bos_token_id"), -1);
+        c->eos_id = tern_json_int(hf_field(&r, "eos_token_id"), -1);
+    }
     TERN_TRY(read_act(&r, *arch, c, err));
     return read_rope(&r, *arch, c, err);
 }
@@ -362,6 +371,8 @@ void tern_config_write_json(const tern_arch *arch, const tern_config *c, const c
     for (size_t i = 0; i < sizeof int_fields / sizeof *int_fields; i++)
         tern_strbuf_printf(out, "  \"%s\": %" PRId64 ",\n", int_fields[i].hf,
                            *(const int64_t *)((const char *)c + int_fields[i].offset));
+    if (c->bos_id >= 0) tern_strbuf_printf(out, "  \"bos_token_id\": %" PRId64 ",\n", c->bos_id);
+    if (c->eos_id >= 0) tern_strbuf_printf(out, "  \"eos_token_id\": %" PRId64 ",\n", c->eos_id);
     tern_strbuf_printf(out, "  \"rms_norm_eps\": %.9g,\n", c->rms_eps);
     if (c->final_rms_eps != c->rms_eps)
         tern_strbuf_printf(out, "  \"final_norm_eps\": %.9g,\n", c->final_rms_eps);
@@ -370,6 +381,11 @@ void tern_config_write_json(const tern_arch *arch, const tern_config *c, const c
     if (c->rope.scaling == TERN_ROPE_LINEAR)
         tern_strbuf_printf(out, "  \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": %.9g},\n",
                            (double)c->rope.factor);
+    if (c->rope.scaling == TERN_ROPE_YARN)
+        tern_strbuf_printf(out,
+                           "  \"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": %.9g, "
+                           "\"original_max_position_embeddings\": %d},\n",
+                           (double)c->rope.factor, (int)c->rope.n_context_orig);
     if (c->rope.scaling == TERN_ROPE_LLAMA3)
         tern_strbuf_printf(out,
                            "  \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": %.9g, "

@@ -441,14 +441,32 @@ static tern_status to_gguf(conversion *c, const char *out, tern_error *err) {
 
 // ---- Hugging Face folder -----------------------------------------------------------------------
 
-static tern_status write_text(const char *folder, const char *name, tern_str text, tern_error *err) {
+static tern_status write_file(const char *folder, const char *name, const char *bytes, size_t n,
+                              tern_error *err) {
     char path[1024];
-    if (text.len == 0) return TERN_OK;
     snprintf(path, sizeof path, "%s/%s", folder, name);
     FILE *f = fopen(path, "wb");
-    bool ok = f && fwrite(text.ptr, 1, text.len, f) == text.len;
+    bool ok = f && fwrite(bytes, 1, n, f) == n;
     ok = f && fclose(f) == 0 && ok;
     return ok ? TERN_OK : tern_fail(err, TERN_ERR_IO, "%s cannot be written", path);
+}
+
+// Copies a file of the input folder as it is; one that is not there is none.
+static tern_status copy_file(const char *from, const char *to, const char *name, tern_error *err) {
+    char path[1024], *bytes = NULL;
+    snprintf(path, sizeof path, "%s/%s", from, name);
+    FILE *f = fopen(path, "rb");
+    if (!f) return TERN_OK;
+    fseek(f, 0, SEEK_END);
+    long n = ftell(f);
+    rewind(f);
+    bool ok = n >= 0 && (bytes = tern_alloc(TERN_MEM_FILE, (size_t)n + 1)) != NULL &&
+              fread(bytes, 1, (size_t)n, f) == (size_t)n;
+    fclose(f);
+    tern_status status = ok ? write_file(to, name, bytes, (size_t)n, err)
+                            : tern_fail(err, TERN_ERR_IO, "%s cannot be read", path);
+    tern_free(bytes);
+    return status;
 }
 
 static tern_status declare_st(conversion *c, const item *it) {
@@ -465,7 +483,7 @@ static tern_status declare_st(conversion *c, const item *it) {
     return tern_st_declare(c->st, scale_name, TERN_DTYPE_F32, 1, &one);
 }
 
-static tern_status to_folder(conversion *c, const char *out, tern_error *err) {
+static tern_status to_folder(conversion *c, const char *in, const char *out, tern_error *err) {
     bool packed = false;
     const char *dtype = "float32";
     TERN_TRY(tern_st_writer_open(&c->st, out, c->desc->split_bytes, err));
@@ -482,14 +500,14 @@ static tern_status to_folder(conversion *c, const char *out, tern_error *err) {
     tern_strbuf config = {0};
     tern_config_write_json(c->arch, &c->config, dtype, packed, &config);
     tern_status status = config.failed ? tern_fail_memory(err, config.len) : TERN_OK;
-    if (status == TERN_OK)
-        status = write_text(out, "config.json", (tern_str){config.ptr, config.len}, err);
+    if (status == TERN_OK) status = write_file(out, "config.json", config.ptr, config.len, err);
     tern_strbuf_free(&config);
     TERN_TRY(status);
-    if (c->file->kind == TERN_FILE_HF) {
-        TERN_TRY(write_text(out, "tokenizer.json", c->file->tokenizer_json, err));
-        TERN_TRY(write_text(out, "chat_template.jinja", c->file->chat_template, err));
-    }
+    static const char *const beside[] = {"tokenizer.json", "tokenizer_config.json",
+                                         "special_tokens_map.json", "generation_config.json",
+                                         "chat_template.jinja"};
+    for (size_t i = 0; c->file->kind == TERN_FILE_HF && i < sizeof beside / sizeof *beside; i++)
+        TERN_TRY(copy_file(in, out, beside[i], err));
     return tern_st_writer_finish(c->st, err);
 }
 
@@ -505,7 +523,7 @@ static tern_status run(conversion *c, const char *in, const char *out, tern_erro
     TERN_TRY_GOTO(tern_model_read(c->file, &c->arch, &c->config, err));
     TERN_TRY_GOTO(list_items(c, err));
     TERN_TRY_GOTO(add_rope_factors(c, err));
-    TERN_TRY_GOTO(c->to_gguf ? to_gguf(c, out, err) : to_folder(c, out, err));
+    TERN_TRY_GOTO(c->to_gguf ? to_gguf(c, out, err) : to_folder(c, in, out, err));
     return TERN_OK;
 fail:
     return tern_fail_prefix(err, status, in);
