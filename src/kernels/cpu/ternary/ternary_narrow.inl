@@ -10,7 +10,7 @@
 //   KERNELS, NAME, peak_loop()  the table to define
 #include <string.h>
 
-enum { MAX_DOTS = 40 };
+enum { MAX_DOTS = 40, AHEAD = 12288 }; // AHEAD: bytes, see ternary_avx512.c
 
 // How much greater the unpacked codes are than weight + 1.
 static int32_t code_excess(tern_packing packing) { return packing == TERN_PACK_1_6BIT; }
@@ -66,6 +66,7 @@ TERN_INLINE void dot_row(int32_t acc[4], const uint8_t *row, size_t n_bytes, con
         for (; at < end; at += UNIT) {
             bytes b = load_bytes(row + at);
             place p = place_of(at, n_bytes, is_2bit);
+            __builtin_prefetch(row + at + AHEAD, 0, 2); // to the second-level cache
             EACH_TOKEN(MULTIPLY)
         }
         EACH_TOKEN(END)
