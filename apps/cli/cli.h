@@ -1,0 +1,183 @@
+// The command line: a table of commands (main.c), a table of options for each (options.c), and what
+// the commands share. It uses the public interface and nothing else of the library.
+//
+// Exit statuses: 0 success, 1 failure, 2 wrong usage. Every error is one line on standard error
+// that begins with "tern: ".
+#ifndef TERN_CLI_H
+#define TERN_CLI_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include "tern.h"
+
+enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+
+typedef struct command {
+    const char *name, *usage, *summary; // usage: what follows the name in "tern NAME ..."
+    int (*run)(const struct command *self, int argc, char **argv); // argv[0]: the name
+} command;
+
+extern const command cli_commands[]; // ends with a NULL name
+
+int cmd_run(const command *self, int argc, char **argv);
+int cmd_chat(const command *self, int argc, char **argv);
+int cmd_inspect(const command *self, int argc, char **argv);
+int cmd_graph(const command *self, int argc, char **argv);
+int cmd_tokenize(const command *self, int argc, char **argv);
+int cmd_detokenize(const command *self, int argc, char **argv);
+int cmd_logits(const command *self, int argc, char **argv);
+int cmd_convert(const command *self, int argc, char **argv);
+int cmd_bench(const command *self, int argc, char **argv);
+
+// One line to standard error; returns the status, so that `return fail(...)` reads naturally.
+int fail(const char *format, ...) __attribute__((format(printf, 1, 2)));       // EXIT_FAILED
+int bad_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));  // EXIT_USAGE
+
+// What a command returns for a status of the library, after having printed the message. That
+// standard output failed is said at the very end.
+int exit_status(tern_status status, const tern_error *err);
+
+// ---- Options ------------------------------------------------------------------------------------
+
+typedef enum option_kind {
+    OPTION_FLAG,   // bool *
+    OPTION_COUNT,  // int *, 0 and more
+    OPTION_SEED,   // uint64_t *
+    OPTION_SIZE,   // uint64_t *, bytes with k, M or G
+    OPTION_NUMBER, // float *, 0 and more
+    OPTION_TEXT,   // const char **
+    OPTION_TEXTS,  // string_list *, may be repeated
+    OPTION_CHOICE, // int *: the position in `argument`, "one|two|three"
+    OPTION_GROUP,  // a heading in the help
+} option_kind;
+
+typedef struct option {
+    char short_name; // 0: none
+    const char *name;
+    option_kind kind;
+    void *target;
+    const char *argument; // its name in the help, or the choices
+    const char *help;
+} option;
+#define OPTIONS_END {0}
+#define OPTIONS_GROUP(title) {.kind = OPTION_GROUP, .help = title}
+
+typedef struct string_list {
+    const char **items;
+    size_t n;
+} string_list;
+
+// Reads argv; what is not an option goes to positional (at most n_max). Returns true when the
+// command goes on; else *status is what it returns (0 after --help).
+bool parse_options(const command *self, const option *options, int argc, char **argv,
+                   const char **positional, int n_max, int *n_positional, int *status);
+
+// ---- What several commands take -----------------------------------------------------------------
+
+typedef struct model_args {
+    const char *path, *device, *template_file, *cpu_features;
+    int n_threads, n_batch, ternary, head;
+    bool verbose;
+} model_args;
+#define MODEL_OPTIONS(m)                                                                           \
+    MODEL_OPTIONS_BEGIN(m),                                                                        \
+    {'t', "threads", OPTION_COUNT, &(m).n_threads, "N", "threads (default: one for each core)"},   \
+    MODEL_OPTIONS_END(m)
+#define MODEL_OPTIONS_BEGIN(m) /* without the threads, of which tern bench takes several */        \
+    OPTIONS_GROUP("Model"),                                                                        \
+    {'m', "model", OPTION_TEXT, &(m).path, "MODEL", "a .gguf file or a Hugging Face folder"},      \
+    {0, "device", OPTION_TEXT, &(m).device, "NAME", "cpu, webgpu or auto (default: cpu)"}
+#define MODEL_OPTIONS_END(m)                                                                       \
+    {'b', "batch", OPTION_COUNT, &(m).n_batch, "N", "prompt tokens computed at once (512)"},       \
+    {0, "ternary", OPTION_CHOICE, &(m).ternary, "auto|2bit|1.6bit",                                \
+     "how ternary weights lie in memory"},                                                         \
+    {0, "head", OPTION_CHOICE, &(m).head, "auto|file|exact|q8_0|q6_k|q4_0",                        \
+     "the output head; the last three change the logits"},                                         \
+    {0, "cpu-features", OPTION_TEXT, &(m).cpu_features, "NAME",                                    \
+     "use at most scalar, avx2, avx512, neon, dotprod"},                                           \
+    {0, "verbose", OPTION_FLAG, &(m).verbose, NULL, "say more on standard error"}
+#define TEMPLATE_OPTION(m)                                                                         \
+    {0, "chat-template", OPTION_TEXT, &(m).template_file, "FILE",                                  \
+     "a Jinja template instead of the model's own"}
+
+typedef struct session_args {
+    int n_context, kv_type, n_keep;
+    bool shift;
+} session_args;
+#define SESSION_OPTIONS(s)                                                                         \
+    OPTIONS_GROUP("Context"),                                                                      \
+    {'c', "context", OPTION_COUNT, &(s).n_context, "N",                                            \
+     "tokens of context (default: the model's, at most 8192)"},                                    \
+    {0, "kv-type", OPTION_CHOICE, &(s).kv_type, "auto|f32|f16|q8_0", "keys and values"},           \
+    {0, "shift-context", OPTION_FLAG, &(s).shift, NULL,                                            \
+     "when the context is full, drop its oldest half and go on"},                                  \
+    {0, "keep", OPTION_COUNT, &(s).n_keep, "N", "first tokens that are never dropped (4)"}
+
+typedef struct sampling_args {
+    tern_sampling sampling;
+    int n_max, top_k, window;
+    string_list stops;
+    bool ignore_end;
+} sampling_args;
+sampling_args sampling_args_default(void);
+#define SAMPLING_OPTIONS(s)                                                                        \
+    OPTIONS_GROUP("Generation (defaults: the model's own, else those in brackets)"),               \
+    {'n', "n-predict", OPTION_COUNT, &(s).n_max, "N", "tokens at most (until the model ends)"},    \
+    {0, "temp", OPTION_NUMBER, &(s).sampling.temperature, "T", "temperature, 0: greedy (0.8)"},    \
+    {0, "top-k", OPTION_COUNT, &(s).top_k, "K", "the K likeliest tokens, 0: all (40)"},            \
+    {0, "top-p", OPTION_NUMBER, &(s).sampling.top_p, "P", "the likeliest that reach P (0.95)"},    \
+    {0, "min-p", OPTION_NUMBER, &(s).sampling.min_p, "P", "at least P of the likeliest (0.05)"},   \
+    {0, "repeat-penalty", OPTION_NUMBER, &(s).sampling.repeat_penalty, "R", "1: none (1)"},        \
+    {0, "frequency-penalty", OPTION_NUMBER, &(s).sampling.frequency_penalty, "F", "(0)"},          \
+    {0, "presence-penalty", OPTION_NUMBER, &(s).sampling.presence_penalty, "F", "(0)"},            \
+    {0, "penalty-window", OPTION_COUNT, &(s).window, "N", "last tokens that they see (64)"},       \
+    {0, "seed", OPTION_SEED, &(s).sampling.seed, "S", "0: another one each time (0)"},             \
+    {0, "stop", OPTION_TEXTS, &(s).stops, "TEXT", "ends the answer; may be repeated"},             \
+    {0, "ignore-eos", OPTION_FLAG, &(s).ignore_end, NULL, "go on after end tokens"}
+
+// Checks that -m is there and opens; both print what is wrong and return NULL.
+tern_model *open_model(const command *self, const model_args *args, int *status);
+tern_session *open_session(tern_model *model, const session_args *args);
+// params points into args.
+tern_generate_params generate_params(sampling_args *args);
+const char *stop_reason_name(tern_stop_reason reason);
+// Speed, seed and why it ended, as one line on standard error.
+void print_stats(const tern_generate_stats *stats);
+
+// Shows progress on standard error where that is a terminal. For tern_progress_fn.
+bool show_progress(void *user, const char *phase, double fraction);
+
+// ---- Text ---------------------------------------------------------------------------------------
+
+typedef struct text { // a growing byte string, terminated; free ptr
+    char *ptr;
+    size_t n, capacity;
+} text;
+void text_append(text *t, const char *bytes, size_t n); // exits when memory is out
+void text_puts(text *t, const char *s);
+bool text_collect(void *user, const char *bytes, size_t n); // a tern_text_fn; user: text *
+// The whole of a file, "-": standard input. False after having printed why not.
+bool text_read(text *t, const char *path);
+
+// Writes to standard output; user is not used. False, which ends the generation, when that fails.
+bool write_out(void *user, const char *bytes, size_t n);
+// Reports a failure of standard output that happened at any time; else returns `status`.
+int close_out(int status);
+// A JSON string with its quotes.
+void put_json(FILE *f, const char *s, size_t n);
+
+typedef struct ids {
+    int32_t *ptr;
+    size_t n;
+} ids;
+// False after having printed why not. The ids are the caller's to free, also after a failure.
+bool tokenize(const tern_model *model, const char *s, size_t n, unsigned flags, ids *out);
+// The ids of a conversation, with the model's BOS in front when the template leaves it out.
+bool tokenize_chat(const tern_model *model, const tern_message *messages, size_t n, ids *out);
+
+void *must_alloc(void *block, size_t n, size_t size); // realloc that exits when memory is out
+double seconds_now(void);
+
+#endif

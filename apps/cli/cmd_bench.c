@@ -1,0 +1,324 @@
+// tern bench: prompt and generation speed for each number of threads, beside what the machine can
+// do. Prompts are bound by arithmetic, so their speed is held against the int8 peak; generation is
+// bound by bytes, so its speed is held against the read bandwidth.
+#include "cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define LIST_MAX 16
+
+typedef struct int_list {
+    int at[LIST_MAX];
+    size_t n;
+} int_list;
+
+typedef struct bench_args {
+    model_args model;
+    session_args session;
+    int_list prompts, answers, threads;
+    int n_repeats, format; // a position in "md|json|csv"
+    bool no_limits;
+} bench_args;
+
+typedef struct row {
+    bool is_prompt;
+    int n_tokens, n_threads;
+    size_t i_threads; // in the list of numbers of threads
+    double median, least, most; // tokens/s
+    uint64_t bytes_per_token;
+    double gb_per_s, percent_of_read, percent_of_int8; // negative: not known
+    double load_seconds, macs_per_token; // 0: not int8
+} row;
+
+typedef struct table {
+    row *rows;
+    size_t n;
+    char model[256], device[128], ternary[32], head[64];
+    uint64_t n_params;
+    tern_machine_limits limits[LIST_MAX]; // for each number of threads
+    size_t n_limits, peak_bytes;
+} table;
+
+static bool read_list(const char *option_name, const char *list, int least, int_list *out) {
+    out->n = 0;
+    for (const char *p = list;; p++) {
+        char *end;
+        long n = strtol(p, &end, 10);
+        if (end == p || n < least || n > 1 << 20 || (*end && *end != ',') || out->n == LIST_MAX) {
+            bad_usage("bench: %s '%s': expected up to %d numbers with commas between", option_name,
+                      list, LIST_MAX);
+            return false;
+        }
+        out->at[out->n++] = (int)n;
+        if (!*end) return true;
+        p = end;
+    }
+}
+
+// ---- One measurement ----------------------------------------------------------------------------
+
+static bool ignore_text(void *user, const char *bytes, size_t n) {
+    (void)user, (void)bytes, (void)n;
+    return true;
+}
+
+// Seconds for n tokens of prompt or of answer, or a negative number after having said why not.
+static double measure_once(tern_session *session, const int32_t *tokens, bool is_prompt, int n) {
+    tern_error err = {0};
+    tern_session_reset(session);
+    if (is_prompt) {
+        double start = seconds_now();
+        if (tern_session_sync(session, tokens, (size_t)n, NULL, &err) == TERN_OK)
+            return seconds_now() - start;
+        fail("%s", err.message);
+        return -1;
+    }
+    // Of n + 1 tokens the first comes from the prompt's scores and n from a step each.
+    const tern_sampling greedy = {0};
+    const tern_generate_params params = {
+        .sampling = &greedy, .max_tokens = n + 1, .ignore_end = true};
+    tern_generate_stats stats;
+    if (tern_generate_ids(session, tokens, 1, &params, ignore_text, NULL, &stats, &err) == TERN_OK)
+        return stats.generate_seconds;
+    fail("%s", err.message);
+    return -1;
+}
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static bool measure(tern_session *session, const int32_t *tokens, int n_repeats, row *r) {
+    double *speeds = must_alloc(NULL, (size_t)n_repeats, sizeof *speeds);
+    // Caches, pages and clocks settle in a run that does not count.
+    int n_warm = r->is_prompt ? r->n_tokens : r->n_tokens < 16 ? r->n_tokens : 16;
+    bool ok = measure_once(session, tokens, r->is_prompt, n_warm) >= 0;
+    for (int i = 0; ok && i < n_repeats; i++) {
+        double seconds = measure_once(session, tokens, r->is_prompt, r->n_tokens);
+        ok = seconds >= 0;
+        speeds[i] = r->n_tokens / (seconds > 0 ? seconds : 1e-9);
+    }
+    qsort(speeds, ok ? (size_t)n_repeats : 0, sizeof *speeds, by_value);
+    size_t middle = (size_t)n_repeats / 2;
+    r->median = n_repeats % 2 ? speeds[middle] : (speeds[middle - 1] + speeds[middle]) / 2;
+    r->least = speeds[0];
+    r->most = speeds[n_repeats - 1];
+    free(speeds);
+    return ok;
+}
+
+// Multiply-accumulates for a prompt token: all weights but the embedding table, of which one row is
+// looked up (and which, as the output head, is multiplied with the last token only).
+static double macs_per_token(const tern_model_info *info) {
+    if (!strcmp(info->ternary_layout, "none")) return 0;
+    double embedding = (double)info->n_vocab * info->n_embd;
+    return (double)info->n_params > embedding ? (double)info->n_params - embedding : 0;
+}
+
+// Fills in what the speeds mean, once the machine was measured too.
+static void compare(row *r, const tern_machine_limits *limits) {
+    r->gb_per_s = r->percent_of_read = r->percent_of_int8 = -1;
+    if (!r->is_prompt) r->gb_per_s = r->median * (double)r->bytes_per_token * 1e-9;
+    if (!r->is_prompt && limits->read_gb_per_s > 0)
+        r->percent_of_read = 100 * r->gb_per_s / limits->read_gb_per_s;
+    if (r->is_prompt && limits->int8_gmac_per_s > 0 && r->macs_per_token > 0)
+        r->percent_of_int8 = 100 * r->median * r->macs_per_token * 1e-9 / limits->int8_gmac_per_s;
+}
+
+// ---- All measurements ---------------------------------------------------------------------------
+
+static int largest(const int_list *list) {
+    int most = 0;
+    for (size_t i = 0; i < list->n; i++) most = list->at[i] > most ? list->at[i] : most;
+    return most;
+}
+
+static bool add_rows(const bench_args *args, tern_session *session, const int32_t *tokens,
+                     const tern_model_info *info, size_t i_threads, table *t) {
+    const int_list *lists[] = {&args->prompts, &args->answers};
+    for (int k = 0; k < 2; k++)
+        for (size_t i = 0; i < lists[k]->n; i++) {
+            row r = {
+                .is_prompt = k == 0,
+                .n_tokens = lists[k]->at[i],
+                .n_threads = info->n_threads ? info->n_threads : args->threads.at[i_threads],
+                .i_threads = i_threads,
+                .bytes_per_token = info->bytes_per_token,
+                .macs_per_token = macs_per_token(info),
+                .load_seconds = info->load_seconds,
+            };
+            if (r.n_tokens == 0) continue;
+            if (!measure(session, tokens, args->n_repeats, &r)) return false;
+            t->rows = must_alloc(t->rows, t->n + 1, sizeof *t->rows);
+            t->rows[t->n++] = r;
+        }
+    return true;
+}
+
+static void describe(table *t, const tern_model_info *info) { // the model closes before we print
+    snprintf(t->model, sizeof t->model, "%s", info->path);
+    snprintf(t->device, sizeof t->device, "%s", info->device);
+    snprintf(t->ternary, sizeof t->ternary, "%s", info->ternary_layout);
+    snprintf(t->head, sizeof t->head, "%s", info->head);
+    t->n_params = info->n_params;
+}
+
+static int bench_threads(const command *self, bench_args *args, size_t i_threads, table *t) {
+    int status, n_prompt = largest(&args->prompts), n_answer = largest(&args->answers) + 2;
+    tern_model_info info;
+    args->model.n_threads = args->threads.at[i_threads];
+    tern_model *model = open_model(self, &args->model, &status);
+    if (!model) return status;
+    tern_model_get_info(model, &info);
+    describe(t, &info);
+    session_args session_options = args->session;
+    if (!session_options.n_context)
+        session_options.n_context = n_prompt > n_answer ? n_prompt : n_answer;
+    // The speed does not depend on which tokens they are; these are spread over the vocabulary.
+    int32_t *tokens = must_alloc(NULL, (size_t)n_prompt + 1, sizeof *tokens);
+    for (int i = 0; i <= n_prompt; i++)
+        tokens[i] = (int32_t)((uint32_t)i * 2654435761u % (uint32_t)info.n_vocab);
+    tern_session *session = open_session(model, &session_options);
+    status =
+        session && add_rows(args, session, tokens, &info, i_threads, t) ? EXIT_OK : EXIT_FAILED;
+    tern_session_close(session);
+    tern_model_close(model);
+    free(tokens);
+    return status;
+}
+
+// After the models: what is measured with takes memory that is not theirs.
+static void measure_machine(const bench_args *args, table *t) {
+    tern_error err = {0};
+    t->peak_bytes = tern_memory_get().process_max;
+    for (size_t i = 0; i < args->threads.n && !args->no_limits; i++) {
+        if (tern_machine_measure(args->threads.at[i], &t->limits[i], &err) != TERN_OK)
+            fail("%s", err.message);
+        t->n_limits = i + 1;
+    }
+    for (size_t i = 0; i < t->n; i++) compare(&t->rows[i], &t->limits[t->rows[i].i_threads]);
+}
+
+// ---- Printing -----------------------------------------------------------------------------------
+
+static void put_percent(double percent) {
+    if (percent >= 0) printf(" %.0f%% |", percent);
+    else printf(" |");
+}
+
+static void print_md(const table *t) {
+    printf("%s: %.3f billion weights, ternary %s, head %s; %s; %.0f MB at most\n", t->model,
+           (double)t->n_params * 1e-9, t->ternary, t->head, t->device,
+           (double)t->peak_bytes * 1e-6);
+    for (size_t i = 0; i < t->n_limits; i++) {
+        const tern_machine_limits *l = &t->limits[i];
+        if (l->read_gb_per_s > 0)
+            printf("%s, %d threads: reads %.1f GB/s, int8 %.0f G multiply-adds/s (%s)\n", l->cpu,
+                   l->n_threads, l->read_gb_per_s, l->int8_gmac_per_s, l->features);
+    }
+    putchar('\n');
+    printf(
+        "| test | threads | tokens/s | from | to | MB/token | GB/s | of read | of int8 | load s |\n"
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n");
+    for (size_t i = 0; i < t->n; i++) {
+        const row *r = &t->rows[i];
+        printf("| %s %d | %d | %.2f | %.2f | %.2f |", r->is_prompt ? "pp" : "tg", r->n_tokens,
+               r->n_threads, r->median, r->least, r->most);
+        if (r->is_prompt) printf(" | |");
+        else printf(" %.1f | %.2f |", (double)r->bytes_per_token * 1e-6, r->gb_per_s);
+        put_percent(r->percent_of_read);
+        put_percent(r->percent_of_int8);
+        printf(" %.2f |\n", r->load_seconds);
+    }
+}
+
+static void print_csv(const table *t) {
+    printf("test,tokens,threads,tokens_per_second,least,most,bytes_per_token,gb_per_second,"
+           "percent_of_read,percent_of_int8,load_seconds,peak_bytes\n");
+    for (size_t i = 0; i < t->n; i++) {
+        const row *r = &t->rows[i];
+        const double optional[] = {r->gb_per_s, r->percent_of_read, r->percent_of_int8};
+        printf("%s,%d,%d,%.3f,%.3f,%.3f,%llu", r->is_prompt ? "pp" : "tg", r->n_tokens,
+               r->n_threads, r->median, r->least, r->most, (unsigned long long)r->bytes_per_token);
+        for (int k = 0; k < 3; k++) {
+            if (optional[k] >= 0) printf(",%.3f", optional[k]);
+            else printf(",");
+        }
+        printf(",%.3f,%zu\n", r->load_seconds, t->peak_bytes);
+    }
+}
+
+static void put_member(const char *name, double value) {
+    if (value >= 0) printf(",\"%s\":%.3f", name, value);
+    else printf(",\"%s\":null", name);
+}
+
+static void print_json(const table *t) {
+    printf("{\"model\":");
+    put_json(stdout, t->model, strlen(t->model));
+    printf(",\"device\":");
+    put_json(stdout, t->device, strlen(t->device));
+    printf(",\"cpu\":");
+    put_json(stdout, t->limits[0].cpu, strlen(t->limits[0].cpu));
+    printf(",\"ternary\":\"%s\",\"head\":\"%s\",\"weights\":%llu,\"limits\":[", t->ternary, t->head,
+           (unsigned long long)t->n_params);
+    for (size_t i = 0; i < t->n_limits && t->limits[i].read_gb_per_s > 0; i++) {
+        printf("%s{\"threads\":%d", i ? "," : "", t->limits[i].n_threads);
+        put_member("read_gb_per_second", t->limits[i].read_gb_per_s);
+        put_member("int8_gmac_per_second", t->limits[i].int8_gmac_per_s);
+        printf("}");
+    }
+    printf("],\"peak_bytes\":%zu,\"rows\":[", t->peak_bytes);
+    for (size_t i = 0; i < t->n; i++) {
+        const row *r = &t->rows[i];
+        printf("%s\n{\"test\":\"%s\",\"tokens\":%d,\"threads\":%d,\"bytes_per_token\":%llu",
+               i ? "," : "", r->is_prompt ? "pp" : "tg", r->n_tokens, r->n_threads,
+               (unsigned long long)r->bytes_per_token);
+        put_member("tokens_per_second", r->median);
+        put_member("least", r->least);
+        put_member("most", r->most);
+        put_member("gb_per_second", r->gb_per_s);
+        put_member("percent_of_read", r->percent_of_read);
+        put_member("percent_of_int8", r->percent_of_int8);
+        put_member("load_seconds", r->load_seconds);
+        printf("}");
+    }
+    printf("\n]}\n");
+}
+
+int cmd_bench(const command *self, int argc, char **argv) {
+    bench_args args = {.n_repeats = 5};
+    const char *prompts = "512", *answers = "128", *threads = "0";
+    const option options[] = {
+        {'p', "prompt", OPTION_TEXT, &prompts, "N,...", "lengths of prompts, 0: none (512)"},
+        {'n', "n-predict", OPTION_TEXT, &answers, "N,...", "lengths of answers, 0: none (128)"},
+        {'t', "threads", OPTION_TEXT, &threads, "N,...", "numbers of threads (one for each core)"},
+        {'r', "repeats", OPTION_COUNT, &args.n_repeats, "N", "runs of each (5)"},
+        {'o', "output", OPTION_CHOICE, &args.format, "md|json|csv", "how to print"},
+        {0, "no-limits", OPTION_FLAG, &args.no_limits, NULL, "do not measure the machine"},
+        MODEL_OPTIONS_BEGIN(args.model),
+        MODEL_OPTIONS_END(args.model),
+        SESSION_OPTIONS(args.session),
+        OPTIONS_END,
+    };
+    static void (*const print[])(const table *) = {print_md, print_json, print_csv};
+    table t = {0};
+    int status, n;
+    if (!parse_options(self, options, argc, argv, NULL, 0, &n, &status)) return status;
+    if (args.n_repeats < 1) return bad_usage("bench: --repeats 0: expected 1 or more");
+    if (!read_list("-p", prompts, 0, &args.prompts) ||
+        !read_list("-n", answers, 0, &args.answers) || !read_list("-t", threads, 0, &args.threads))
+        return EXIT_USAGE;
+    for (size_t i = 0; i < args.threads.n && status != EXIT_FAILED; i++) {
+        status = bench_threads(self, &args, i, &t);
+        if (status == EXIT_USAGE) return status;
+    }
+    if (status == EXIT_OK) {
+        measure_machine(&args, &t);
+        print[args.format](&t);
+    }
+    free(t.rows);
+    return status;
+}

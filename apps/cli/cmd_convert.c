@@ -1,0 +1,39 @@
+// tern convert: between files of models.
+#include "cli.h"
+
+#include <string.h>
+#include <unistd.h>
+
+static bool read_type(const char *where, const char *name, tern_type *out) {
+    *out = name ? tern_type_from_name(name) : TERN_TYPE_AUTO;
+    if (!name || *out != TERN_TYPE_AUTO || !strcmp(name, "auto")) return true;
+    bad_usage("convert: --%s '%s': expected f32, f16, bf16, q8_0, q4_0, q4_k, q5_k, q6_k, tq1_0, "
+              "tq2_0 or i2_s",
+              where, name);
+    return false;
+}
+
+int cmd_convert(const command *self, int argc, char **argv) {
+    const char *paths[2], *type = NULL, *head_type = NULL;
+    tern_convert_desc desc = {0};
+    tern_error err = {0};
+    int status, n;
+    const option options[] = {
+        {0, "type", OPTION_TEXT, &type, "TYPE",
+         "of the weight matrices (ternary ones: i2_s; others: as they are)"},
+        {0, "head-type", OPTION_TEXT, &head_type, "TYPE", "of embedding and output head"},
+        {0, "split", OPTION_SIZE, &desc.split_bytes, "SIZE",
+         "begin a new file after so many bytes"},
+        {0, "arch", OPTION_TEXT, &desc.arch, "NAME", "the architecture name to write"},
+        OPTIONS_END,
+    };
+    if (!parse_options(self, options, argc, argv, paths, 2, &n, &status)) return status;
+    if (n < 2)
+        return bad_usage("convert: two names are needed (usage: tern convert %s)", self->usage);
+    if (!read_type("type", type, &desc.type) || !read_type("head-type", head_type, &desc.head_type))
+        return EXIT_USAGE;
+    if (isatty(STDERR_FILENO)) desc.on_progress = show_progress;
+    tern_status converted = tern_convert(paths[0], paths[1], &desc, &err);
+    if (converted != TERN_OK && desc.on_progress) fprintf(stderr, "\r\033[K");
+    return exit_status(converted, &err);
+}

@@ -1,0 +1,22 @@
+// tern graph: what a model computes, after each pass.
+#include "cli.h"
+
+int cmd_graph(const command *self, int argc, char **argv) {
+    model_args args = {0};
+    int format = TERN_FORMAT_TEXT, status, n;
+    tern_error err = {0};
+    const option options[] = {
+        {0, "format", OPTION_CHOICE, &format, "text|json|dot", "dot: for Graphviz"},
+        MODEL_OPTIONS(args),
+        OPTIONS_END,
+    };
+    const char *path = NULL;
+    if (!parse_options(self, options, argc, argv, &path, 1, &n, &status)) return status;
+    if (n == 1) args.path = path;
+    tern_model *model = open_model(self, &args, &status);
+    if (!model) return status;
+    status =
+        exit_status(tern_graph_report(model, (tern_format)format, write_out, NULL, &err), &err);
+    tern_model_close(model);
+    return status;
+}

@@ -1,0 +1,23 @@
+// tern inspect: what is in a model file.
+#include "cli.h"
+
+int cmd_inspect(const command *self, int argc, char **argv) {
+    bool tensors = false, histogram = false, json = false;
+    const option options[] = {
+        {0, "tensors", OPTION_FLAG, &tensors, NULL, "list every tensor"},
+        {0, "histogram", OPTION_FLAG, &histogram, NULL, "count -1, 0 and 1 in the ternary ones"},
+        {0, "json", OPTION_FLAG, &json, NULL, "print JSON"},
+        OPTIONS_END,
+    };
+    const char *path = NULL;
+    int status, n;
+    tern_error err = {0};
+    if (!parse_options(self, options, argc, argv, &path, 1, &n, &status)) return status;
+    if (n == 0) return bad_usage("inspect: no model (usage: tern inspect %s)", self->usage);
+    const tern_inspect_desc desc = {
+        .format = json ? TERN_FORMAT_JSON : TERN_FORMAT_TEXT,
+        .tensors = tensors,
+        .histogram = histogram,
+    };
+    return exit_status(tern_inspect(path, &desc, write_out, NULL, &err), &err);
+}

@@ -1,0 +1,124 @@
+// tern run: completes a text, or with --chat answers a question.
+#include "cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct run_args {
+    model_args model;
+    session_args session;
+    sampling_args sampling;
+    const char *prompt, *file, *system;
+    bool chat, raw, json;
+} run_args;
+
+typedef struct output {
+    text all; // kept for --json
+    bool json;
+    char last; // character that was written
+} output;
+
+static bool on_text(void *user, const char *bytes, size_t n) {
+    output *out = user;
+    if (out->json) return text_collect(&out->all, bytes, n);
+    if (n) out->last = bytes[n - 1];
+    return write_out(NULL, bytes, n);
+}
+
+// The prompt's ids: as it is, or as a conversation of one question.
+static bool make_prompt(const run_args *args, const tern_model *model, const text *prompt,
+                        ids *out) {
+    tern_message messages[2];
+    size_t n = 0;
+    if (!args->chat)
+        return tokenize(model, prompt->ptr, prompt->n, TERN_TOKENIZE_SPECIAL | TERN_TOKENIZE_BOS,
+                        out);
+    if (args->system) messages[n++] = (tern_message){"system", args->system};
+    messages[n++] = (tern_message){"user", prompt->ptr};
+    return tokenize_chat(model, messages, n, out);
+}
+
+static void put_result(const tern_model *model, const tern_session *session, const output *out,
+                       const tern_generate_stats *s) {
+    tern_model_info info;
+    size_t n, computed = s->n_prompt - s->n_reused;
+    const int32_t *list = tern_session_generated(session, &n);
+    tern_model_get_info(model, &info);
+    printf("{\"text\":");
+    put_json(stdout, out->all.ptr ? out->all.ptr : "", out->all.n);
+    printf(",\"ids\":[");
+    for (size_t i = 0; i < n; i++) printf(i ? ",%d" : "%d", (int)list[i]);
+    printf("],\"prompt_tokens\":%zu,\"generated_tokens\":%zu", s->n_prompt, s->n_generated);
+    printf(",\"tokens_per_second\":%.3f",
+           s->generate_seconds > 0 ? (double)s->n_generated / s->generate_seconds : 0);
+    printf(",\"prompt_tokens_per_second\":%.3f",
+           s->prompt_seconds > 0 ? (double)computed / s->prompt_seconds : 0);
+    printf(",\"stop_reason\":\"%s\",\"seed\":%llu,\"model\":", stop_reason_name(s->reason),
+           (unsigned long long)s->seed);
+    put_json(stdout, info.path, strlen(info.path));
+    printf(",\"device\":");
+    put_json(stdout, info.device, strlen(info.device));
+    printf(",\"threads\":%d,\"context\":%d,\"load_seconds\":%.3f}\n", (int)info.n_threads,
+           (int)tern_session_n_context(session), info.load_seconds);
+}
+
+static int complete(run_args *args, tern_model *model, const text *prompt) {
+    tern_session *session = open_session(model, &args->session);
+    tern_generate_params params = generate_params(&args->sampling);
+    tern_generate_stats stats = {0};
+    tern_error err = {0};
+    output out = {.json = args->json, .last = '\n'};
+    ids start = {0};
+    int status = EXIT_FAILED;
+    if (!session || !make_prompt(args, model, prompt, &start)) goto end;
+    if (tern_generate_ids(session, start.ptr, start.n, &params, on_text, &out, &stats, &err) !=
+        TERN_OK) {
+        if (out.last != '\n') putchar('\n');
+        fail("%s", err.message);
+        goto end;
+    }
+    if (args->json) put_result(model, session, &out, &stats);
+    else putchar('\n');
+    fflush(stdout);
+    if (args->model.verbose || (isatty(STDERR_FILENO) && !args->json)) print_stats(&stats);
+    status = EXIT_OK;
+end:
+    free(start.ptr);
+    free(out.all.ptr);
+    tern_session_close(session);
+    return status;
+}
+
+int cmd_run(const command *self, int argc, char **argv) {
+    run_args args = {.sampling = sampling_args_default()};
+    const option options[] = {
+        OPTIONS_GROUP("Prompt"),
+        {'p', "prompt", OPTION_TEXT, &args.prompt, "TEXT", "the text to go on from; -: read it"},
+        {'f', "file", OPTION_TEXT, &args.file, "FILE", "the same from a file"},
+        {0, "raw", OPTION_FLAG, &args.raw, NULL, "complete the text as it is (the default)"},
+        {0, "chat", OPTION_FLAG, &args.chat, NULL, "answer it, by the model's chat template"},
+        {0, "system", OPTION_TEXT, &args.system, "TEXT", "with --chat: what comes before"},
+        {0, "json", OPTION_FLAG, &args.json, NULL, "print one JSON object at the end"},
+        MODEL_OPTIONS(args.model),
+        TEMPLATE_OPTION(args.model),
+        SESSION_OPTIONS(args.session),
+        SAMPLING_OPTIONS(args.sampling),
+        OPTIONS_END,
+    };
+    int status, n_positional;
+    text prompt = {0};
+    if (!parse_options(self, options, argc, argv, NULL, 0, &n_positional, &status)) return status;
+    if (!args.prompt == !args.file) return bad_usage("run: give a prompt with one of -p and -f");
+    if (args.chat && args.raw) return bad_usage("run: --raw and --chat exclude each other");
+    if (args.system && !args.chat) return bad_usage("run: --system needs --chat");
+    bool from_stdin = args.prompt && !strcmp(args.prompt, "-");
+    if (args.prompt && !from_stdin) text_puts(&prompt, args.prompt);
+    else if (!text_read(&prompt, args.file ? args.file : "-")) return EXIT_FAILED;
+    tern_model *model = open_model(self, &args.model, &status);
+    if (model) status = complete(&args, model, &prompt);
+    tern_model_close(model);
+    free(prompt.ptr);
+    free(args.sampling.stops.items);
+    return status;
+}

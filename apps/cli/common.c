@@ -1,0 +1,221 @@
+// What several commands do: open models and sessions, read and write text, print statistics.
+#include "cli.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+// ---- Memory and time ----------------------------------------------------------------------------
+
+void *must_alloc(void *block, size_t n, size_t size) {
+    size_t bytes;
+    void *grown = NULL;
+    if (!__builtin_mul_overflow(n ? n : 1, size, &bytes)) grown = realloc(block, bytes);
+    if (!grown) exit(fail("out of memory"));
+    return grown;
+}
+
+double seconds_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+// ---- Text ---------------------------------------------------------------------------------------
+
+void text_append(text *t, const char *bytes, size_t n) {
+    if (t->n + n + 1 > t->capacity) {
+        t->capacity = (t->n + n + 1) * 2;
+        t->ptr = must_alloc(t->ptr, t->capacity, 1);
+    }
+    if (n) memcpy(t->ptr + t->n, bytes, n);
+    t->n += n;
+    t->ptr[t->n] = 0;
+}
+
+void text_puts(text *t, const char *s) { text_append(t, s, strlen(s)); }
+
+bool text_collect(void *user, const char *bytes, size_t n) {
+    text_append(user, bytes, n);
+    return true;
+}
+
+bool text_read(text *t, const char *path) {
+    bool is_stdin = strcmp(path, "-") == 0;
+    FILE *f = is_stdin ? stdin : fopen(path, "rb");
+    char chunk[16384];
+    text_append(t, "", 0);
+    for (size_t n; f && (n = fread(chunk, 1, sizeof chunk, f));) text_append(t, chunk, n);
+    bool ok = f && !ferror(f);
+    if (!ok) fail("%s: %s", is_stdin ? "standard input" : path, strerror(errno));
+    if (f && !is_stdin) fclose(f);
+    return ok;
+}
+
+bool write_out(void *user, const char *bytes, size_t n) {
+    (void)user;
+    return fwrite(bytes, 1, n, stdout) == n && fflush(stdout) == 0;
+}
+
+int close_out(int status) {
+    bool ok = fflush(stdout) == 0 && !ferror(stdout);
+    if (!ok && status == EXIT_OK) return fail("standard output: %s", strerror(errno));
+    return status;
+}
+
+void put_json(FILE *f, const char *s, size_t n) {
+    putc('"', f);
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)s[i];
+        if (c == '"' || c == '\\') fprintf(f, "\\%c", c);
+        else if (c == '\n') fputs("\\n", f);
+        else if (c == '\t') fputs("\\t", f);
+        else if (c < 32 || c == 127) fprintf(f, "\\u%04x", c);
+        else putc(c, f);
+    }
+    putc('"', f);
+}
+
+// ---- Progress -----------------------------------------------------------------------------------
+
+#define BAR_WIDTH 32
+
+bool show_progress(void *user, const char *phase, double fraction) {
+    char bar[BAR_WIDTH + 1];
+    (void)user;
+    int filled = (int)(fraction * BAR_WIDTH);
+    for (int i = 0; i < BAR_WIDTH; i++) bar[i] = i < filled ? '#' : '.';
+    bar[BAR_WIDTH] = 0;
+    if (fraction >= 1) fprintf(stderr, "\r\033[K"); // done: the line is free again
+    else fprintf(stderr, "\r%s [%s] %3d%%", phase, bar, (int)(fraction * 100));
+    fflush(stderr);
+    return true;
+}
+
+// ---- Models and sessions ------------------------------------------------------------------------
+
+tern_model *open_model(const command *self, const model_args *args, int *status) {
+    tern_model *model = NULL;
+    tern_error err = {0};
+    text template = {0};
+    bool show = isatty(STDERR_FILENO);
+    *status = EXIT_FAILED;
+    if (!args->path) {
+        *status =
+            bad_usage("%s: no model (usage: tern %s %s)", self->name, self->name, self->usage);
+        return NULL;
+    }
+    if (args->template_file && !text_read(&template, args->template_file)) return NULL;
+    const tern_model_desc desc = {
+        .device = args->device,
+        .n_threads = args->n_threads,
+        .n_batch = args->n_batch,
+        .ternary = (tern_ternary_layout)args->ternary,
+        .head = (tern_head_mode)args->head,
+        .chat_template = template.ptr,
+        .cpu_features = args->cpu_features ? args->cpu_features : getenv("TERN_CPU_FEATURES"),
+        .on_progress = show ? show_progress : NULL,
+    };
+    tern_status opened = tern_model_open(&model, args->path, &desc, &err);
+    free(template.ptr);
+    if (show && opened != TERN_OK) fprintf(stderr, "\r\033[K");
+    if (opened != TERN_OK) {
+        fail("%s", err.message);
+        return NULL;
+    }
+    if (args->verbose) {
+        tern_model_info info;
+        tern_model_get_info(model, &info);
+        fprintf(stderr, "%s: %s, %.2f billion weights, %s, ternary %s, head %s, %.2f s to load\n",
+                info.path, info.architecture, (double)info.n_params * 1e-9, info.device,
+                info.ternary_layout, info.head, info.load_seconds);
+    }
+    *status = EXIT_OK;
+    return model;
+}
+
+tern_session *open_session(tern_model *model, const session_args *args) {
+    tern_session *session = NULL;
+    tern_error err = {0};
+    const tern_session_desc desc = {
+        .n_context = args->n_context,
+        .kv_type = (tern_kv_type)args->kv_type,
+        .shift_context = args->shift,
+        .n_keep = args->n_keep,
+    };
+    if (tern_session_open(&session, model, &desc, &err) != TERN_OK) fail("%s", err.message);
+    return session;
+}
+
+sampling_args sampling_args_default(void) {
+    tern_sampling s = tern_sampling_default();
+    s.seed = 0;
+    return (sampling_args){.sampling = s, .top_k = -1, .window = -1};
+}
+
+tern_generate_params generate_params(sampling_args *args) {
+    args->sampling.top_k = args->top_k;
+    if (args->window >= 0) args->sampling.penalty_window = args->window;
+    return (tern_generate_params){
+        .sampling = &args->sampling,
+        .max_tokens = args->n_max,
+        .stops = args->stops.items,
+        .n_stops = args->stops.n,
+        .ignore_end = args->ignore_end,
+    };
+}
+
+const char *stop_reason_name(tern_stop_reason reason) {
+    static const char *const names[] = {"end", "length", "stop", "context", "cancelled"};
+    return names[reason];
+}
+
+void print_stats(const tern_generate_stats *s) {
+    size_t computed = s->n_prompt - s->n_reused;
+    fprintf(stderr, "prompt: %zu tokens", s->n_prompt);
+    if (s->n_reused) fprintf(stderr, " (%zu already there)", s->n_reused);
+    if (s->prompt_seconds > 0)
+        fprintf(stderr, ", %.1f tokens/s", (double)computed / s->prompt_seconds);
+    fprintf(stderr, "; answer: %zu tokens", s->n_generated);
+    if (s->generate_seconds > 0)
+        fprintf(stderr, ", %.1f tokens/s", (double)s->n_generated / s->generate_seconds);
+    fprintf(stderr, "; stopped by %s; seed %llu\n", stop_reason_name(s->reason),
+            (unsigned long long)s->seed);
+}
+
+// ---- Tokens -------------------------------------------------------------------------------------
+
+bool tokenize(const tern_model *model, const char *s, size_t n, unsigned flags, ids *out) {
+    tern_error err = {0};
+    // No text has more tokens than bytes, but for what the tokenizer puts around it.
+    for (size_t room = n + 16, need = 0;; room = need) {
+        out->ptr = must_alloc(out->ptr, room, sizeof *out->ptr);
+        if (tern_tokenize(model, s, n, flags, out->ptr, room, &need, &err) != TERN_OK) {
+            fail("%s", err.message);
+            return false;
+        }
+        out->n = need;
+        if (need <= room) return true;
+    }
+}
+
+bool tokenize_chat(const tern_model *model, const tern_message *messages, size_t n, ids *out) {
+    tern_error err = {0};
+    tern_model_info info;
+    text rendered = {0};
+    if (tern_chat_format(model, messages, n, true, text_collect, &rendered, &err) != TERN_OK) {
+        fail("%s", err.message);
+        free(rendered.ptr);
+        return false;
+    }
+    tern_model_get_info(model, &info);
+    text_append(&rendered, "", 0);
+    bool ok = tokenize(model, rendered.ptr, rendered.n, TERN_TOKENIZE_SPECIAL, out);
+    if (ok && info.adds_bos && (out->n == 0 || out->ptr[0] != info.bos_id))
+        ok = tokenize(model, rendered.ptr, rendered.n, TERN_TOKENIZE_SPECIAL | TERN_TOKENIZE_BOS,
+                      out);
+    free(rendered.ptr);
+    return ok;
+}

@@ -1,0 +1,128 @@
+#!/bin/sh
+# The command line from outside: what it prints, where, and how it ends.
+#     tests/cli_test.sh build/tern build/tiny.gguf
+set -u
+tern=$1 model=$2
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+n=0 bad=0
+
+wrong() { # DESCRIPTION
+    echo "  $1" >&2
+    bad=$((bad + 1))
+}
+ends() { # STATUS COMMAND...: it must exit so; output lies in $dir/out and $dir/err
+    want=$1
+    shift
+    n=$((n + 1))
+    "$@" >"$dir/out" 2>"$dir/err" </dev/null
+    got=$?
+    [ $got = "$want" ] || wrong "exit $got, not $want: $*: $(cat "$dir/err")"
+}
+fails() { # STATUS PATTERN COMMAND...: and says so in one line that begins with "tern: "
+    status=$1 pattern=$2
+    shift 2
+    ends "$status" "$@"
+    [ "$(wc -l <"$dir/err")" = 1 ] || wrong "not one line: $*: $(cat "$dir/err")"
+    grep -q "^tern: .*$pattern" "$dir/err" || wrong "no '$pattern': $*: $(cat "$dir/err")"
+    [ -s "$dir/out" ] && wrong "output in spite of the failure: $*"
+}
+has() { # PATTERN: in the output of the last command
+    grep -q -- "$1" "$dir/out" || wrong "no '$1' in: $(head -c 300 "$dir/out")"
+}
+same() { # A B DESCRIPTION
+    n=$((n + 1))
+    [ "$1" = "$2" ] || wrong "$3: '$1' is not '$2'"
+}
+
+# Help and usage.
+ends 0 "$tern" --version
+has '^tern [0-9]*\.[0-9]*\.[0-9]*$'
+ends 0 "$tern" help
+for command in run chat inspect graph tokenize detokenize logits convert bench; do
+    ends 0 "$tern" help
+    has "^  $command "
+    ends 0 "$tern" $command --help
+    has "^usage: tern $command "
+    fails 2 "unknown option '--zork'" "$tern" $command --zork
+done
+ends 2 "$tern"
+fails 2 "no command 'zork'" "$tern" zork
+fails 2 "no model" "$tern" run -p x
+fails 2 "one of -p and -f" "$tern" run -m "$model"
+fails 2 "expected a whole number" "$tern" run -m "$model" -p x -n -3
+fails 2 "expected a number" "$tern" run -m "$model" -p x --temp hot
+fails 2 "expected auto|f32|f16|q8_0" "$tern" run -m "$model" -p x --kv-type q2
+fails 2 "needs" "$tern" run -m
+fails 2 "unexpected argument 'b'" "$tern" inspect a b
+fails 2 "two names" "$tern" convert a
+fails 2 "expected f32" "$tern" convert a b --type zork
+fails 1 "$dir/none.gguf: " "$tern" run -m "$dir/none.gguf" -p x
+echo "no model" >"$dir/text.gguf"
+fails 1 "$dir/text.gguf: " "$tern" inspect "$dir/text.gguf"
+fails 1 "$dir/none.txt: " "$tern" run -m "$model" -f "$dir/none.txt"
+
+# Completion: the same by every way in, and by seed.
+run="$tern run -m $model -n 12 --seed 7"
+a=$($run -p "Once upon a time" 2>/dev/null | od -An -c)
+printf 'Once upon a time' >"$dir/prompt"
+same "$($run -f "$dir/prompt" 2>/dev/null | od -An -c)" "$a" "a prompt from a file"
+same "$($run -p - 2>/dev/null <"$dir/prompt" | od -An -c)" "$a" "a prompt from standard input"
+same "$($run --prompt="Once upon a time" -n12 -t 2 2>/dev/null | od -An -c)" "$a" "two threads"
+ends 0 $run -p "Once upon a time" --json --temp 0
+has '^{"text":".*","ids":\[[0-9,]*\],"prompt_tokens":[0-9]*,"generated_tokens":12,'
+has '"stop_reason":"length","seed":7,"model":".*","device":"cpu'
+[ -s "$dir/err" ] && wrong "--json says something on standard error: $(cat "$dir/err")"
+greedy=$(sed 's/.*"ids":\[\([0-9,]*\)\].*/\1/' "$dir/out")
+ends 0 $run -p "Once upon a time" --json --temp 0 --kv-type f32 --ternary 1.6bit -b 3
+same "$(sed 's/.*"ids":\[\([0-9,]*\)\].*/\1/' "$dir/out")" "$greedy" "another layout and batch"
+ends 0 $run -p "Once" --chat --system "Be kind" --verbose
+grep -q 'stopped by' "$dir/err" || wrong "--verbose prints no statistics"
+printf '{{ raise_exception("no such talk") }}' >"$dir/no.jinja"
+fails 1 "no such talk" $run -p "Once" --chat --chat-template "$dir/no.jinja"
+fails 1 "context" "$tern" run -m "$model" -p "Once upon a time there was" -c 4
+
+# Tokens.
+text='Hello world, tern & "tea" äöü'
+ids=$(printf %s "$text" | "$tern" tokenize -m "$model" 2>/dev/null)
+same "$(echo "$ids" | "$tern" detokenize -m "$model" 2>/dev/null)" "$text" "tokens back to text"
+same "$(printf %s "$text" | "$tern" tokenize -m "$model" --pieces 2>/dev/null | cut -f1 | xargs)" \
+    "$ids" "pieces and ids"
+echo 'x y' | "$tern" detokenize -m "$model" >"$dir/out" 2>"$dir/err" && wrong "ids 'x y' accepted"
+grep -q "'x' is not a token id" "$dir/err" || wrong "no reason for ids 'x y'"
+
+# Scores: one row of the vocabulary for each id, the same through a pipe.
+printf '\001\000\000\000\002\000\000\000\003\000\000\000' >"$dir/ids"
+ends 0 "$tern" logits -m "$model" --ids "$dir/ids" -o "$dir/logits"
+vocabulary=$(($(wc -c <"$dir/logits") / 12))
+ends 0 "$tern" inspect "$model" --tensors
+has " x $vocabulary .*token_embd.weight"
+"$tern" logits -m "$model" --ids - -o - <"$dir/ids" 2>/dev/null | cmp -s - "$dir/logits" ||
+    wrong "logits through a pipe differ"
+printf 'abc' >"$dir/three"
+fails 1 "three: 3 bytes" "$tern" logits -m "$model" --ids "$dir/three" -o "$dir/none"
+[ -e "$dir/none" ] && wrong "logits leaves a file behind a failure"
+
+# Conversation without a terminal: one line a question, only answers are printed.
+printf 'Hi\n/system Be kind\n"""a\nb"""\n/save %s\n/zork\n/quit\nnever\n' "$dir/talk.json" |
+    "$tern" chat -m "$model" -n 4 --seed 1 >"$dir/out" 2>"$dir/err"
+same $? 0 "chat ends"
+grep -q 'no command /zork' "$dir/err" || wrong "chat does not complain about /zork"
+same "$(grep -c '"role"' "$dir/talk.json")" 5 "messages that were saved"
+grep -q '"role":"user","content":"a\\nb"' "$dir/talk.json" || wrong "chat loses quoted lines"
+grep -q '> ' "$dir/out" && wrong "chat prompts although there is no terminal"
+
+# Reports and conversion.
+ends 0 "$tern" graph "$model" --format json
+has '^\['
+ends 0 "$tern" inspect "$model" --json --histogram
+has '{'
+ends 0 "$tern" bench -m "$model" -p 8,16 -n 4 -t 1 -r 2 -o csv --no-limits
+same "$(grep -c '^[pt][pg],' "$dir/out")" 3 "rows of bench"
+ends 0 "$tern" convert "$model" "$dir/tq.gguf" --type tq2_0
+ends 0 "$tern" run -m "$dir/tq.gguf" -n 12 -p "Once upon a time" --json --temp 0
+same "$(sed 's/.*"ids":\[\([0-9,]*\)\].*/\1/' "$dir/out")" "$greedy" "the converted model"
+fails 1 "standard output" sh -c "'$tern' --version >/dev/full"
+
+echo "command line: $n checks, $bad failed"
+[ $bad = 0 ]
