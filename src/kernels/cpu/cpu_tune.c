@@ -8,7 +8,7 @@
 #include "kernels/cpu/cpu.h"
 
 #define SAMPLE_BYTES ((size_t)64 << 20) // of 2-bit codes; less and the last-level cache would lie
-#define N_ROUNDS     3
+#define N_ROUNDS     6
 
 typedef struct sample {
     const tern_ternary_kernels *k;
