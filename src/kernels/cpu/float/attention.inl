@@ -13,6 +13,7 @@ typedef struct attention_tile {
     const tern_attention_args *a;
     size_t first_row, n_rows;
     size_t hd16; // head_dim rounded up to 16
+    size_t block_bytes; // of 16 positions
     float *acc;  // [n_rows][hd16] weighted sum of values so far
     float *q;    // [chunks of head_dim][TILE_ROWS][CHUNK] queries times a->scale
     float *s;    // [TILE_ROWS][SPAN] scores, then weights
@@ -50,11 +51,19 @@ VEC_INLINE v16 load_value(tern_dtype type, const uint8_t *v, size_t head_dim, si
 }
 
 // ---- The two products --------------------------------------------------------------------------
+//
+// With one token in the call memory is the limit, and a span is too short for the hardware to guess
+// what comes next. So each product fetches, element by element, what the next one will read: the
+// scores this span's values, the sums of values the next span's keys. Past the end that is harmless.
+
+VEC_INLINE size_t kv_element_bytes(tern_dtype type) {
+    return type == TERN_DTYPE_F32 ? 4 : type == TERN_DTYPE_F16 ? 2 : 1;
+}
 
 // Scores of rows r.. with `cols` blocks of keys, over dimensions d0..d0+n_d of one chunk.
-VEC_INLINE void score_tile(const attention_tile *t, tern_dtype type, const uint8_t *k,
-                           size_t block_bytes, float *s, const float *q, size_t d0, size_t n_d,
-                           int rows, int cols) {
+VEC_INLINE void score_tile(const attention_tile *t, tern_dtype type, const uint8_t *k, float *s,
+                           const float *q, size_t d0, size_t n_d, int rows, int cols) {
+    const uint8_t *values = (const uint8_t *)t->a->v + (k - (const uint8_t *)t->a->k);
     v16 acc[TILE_ROWS][4];
 #pragma GCC unroll 16
     for (int i = 0; i < rows; i++) {
@@ -67,7 +76,9 @@ VEC_INLINE void score_tile(const attention_tile *t, tern_dtype type, const uint8
         v16 b[4];
 #pragma GCC unroll 4
         for (int c = 0; c < cols; c++) {
-            b[c] = load_key(type, k + (size_t)c * block_bytes, t->a->head_dim, d0 + d);
+            size_t at = (size_t)c * t->block_bytes;
+            b[c] = load_key(type, k + at, t->a->head_dim, d0 + d);
+            __builtin_prefetch(values + at + 16 * (d0 + d) * kv_element_bytes(type), 0, 2);
         }
 #pragma GCC unroll 16
         for (int i = 0; i < rows; i++) {
@@ -87,6 +98,7 @@ VEC_INLINE void score_tile(const attention_tile *t, tern_dtype type, const uint8
 VEC_INLINE void value_tile(const attention_tile *t, tern_dtype type, size_t from, size_t j0,
                            size_t j1, size_t r, size_t c0, int rows, int cols) {
     const float *p = t->s + r * SPAN;
+    const uint8_t *keys = (const uint8_t *)t->a->k + (from + SPAN) / 16 * t->block_bytes;
     float *out = t->acc + r * t->hd16 + 16 * c0;
     v16 acc[TILE_ROWS][4];
 #pragma GCC unroll 16
@@ -98,7 +110,10 @@ VEC_INLINE void value_tile(const attention_tile *t, tern_dtype type, size_t from
         v16 b[4];
 #pragma GCC unroll 4
         for (int c = 0; c < cols; c++) {
-            b[c] = load_value(type, t->a->v, t->a->head_dim, from + j, c0 + (size_t)c);
+            size_t column = c0 + (size_t)c;
+            b[c] = load_value(type, t->a->v, t->a->head_dim, from + j, column);
+            size_t ahead = j * t->block_bytes / 16 + 16 * column * kv_element_bytes(type);
+            __builtin_prefetch(keys + ahead, 0, 2);
         }
 #pragma GCC unroll 16
         for (int i = 0; i < rows; i++) {
@@ -136,8 +151,8 @@ VEC_INLINE size_t take_cols(size_t rows, size_t left) {
 
 VEC_INLINE void span_scores(const attention_tile *t, tern_dtype type, size_t from,
                             size_t n_blocks) {
-    size_t head_dim = t->a->head_dim, block_bytes = tern_kv_head_bytes(type, head_dim, 16);
-    const uint8_t *k = (const uint8_t *)t->a->k + from / 16 * block_bytes;
+    size_t head_dim = t->a->head_dim;
+    const uint8_t *k = (const uint8_t *)t->a->k + from / 16 * t->block_bytes;
     for (size_t d0 = 0; d0 < head_dim; d0 += CHUNK) {
         size_t n_d = head_dim - d0 < CHUNK ? head_dim - d0 : CHUNK;
         for (size_t r = 0, rows; r < t->n_rows; r += rows) {
@@ -146,8 +161,8 @@ VEC_INLINE void span_scores(const attention_tile *t, tern_dtype type, size_t fro
             for (size_t c = 0, cols; c < n_blocks; c += cols) {
                 cols = take_cols(rows, n_blocks - c);
                 float *s = t->s + r * SPAN + 16 * c;
-                const uint8_t *block = k + c * block_bytes;
-#define TILE(R, C) score_tile(t, type, block, block_bytes, s, q, d0, n_d, R, C)
+                const uint8_t *block = k + c * t->block_bytes;
+#define TILE(R, C) score_tile(t, type, block, s, q, d0, n_d, R, C)
                 DISPATCH_TILE(rows, cols, TILE);
 #undef TILE
             }
@@ -260,6 +275,7 @@ static void tile_end(const attention_tile *t) {
 
 VEC_INLINE void attend(const tern_attention_args *a, tern_dtype type) {
     attention_tile t = {.a = a, .hd16 = (a->head_dim + 15) / 16 * 16};
+    t.block_bytes = tern_kv_head_bytes(type, a->head_dim, 16);
     t.acc = a->scratch;
     t.q = t.acc + TILE_ROWS * t.hd16;
     t.s = t.q + TILE_ROWS * ((a->head_dim + CHUNK - 1) / CHUNK * CHUNK);

@@ -83,54 +83,42 @@ typedef struct matvec_args {
     bool accumulate;
 } matvec_args;
 
-// A few rows from r on; behind the last row, the last row again.
-VEC_INLINE void matvec_begin(const matvec_args *m, size_t r, const uint8_t *row[], v16 acc[]) {
-#pragma GCC unroll 8
-    for (size_t j = 0; j < VEC_MATVEC_ROWS; j++) {
-        acc[j] = v16_set1(0);
-        row[j] = m->w + (r + j < m->n_rows ? r + j : m->n_rows - 1) * m->row_bytes;
-    }
-}
-
-VEC_INLINE void matvec_put(const matvec_args *m, size_t r, const v16 acc[]) {
-#pragma GCC unroll 8
-    for (size_t j = 0; j < VEC_MATVEC_ROWS; j++) {
-        if (r + j < m->n_rows) put(m->y + r + j, v16_sum(acc[j]), m->accumulate);
-    }
-}
-
+// One row at a time, though its chain of fmas leaves the processor half idle: memory is then read
+// as one stream, which is what the hardware's prefetchers are best at, and memory is the limit.
 VEC_INLINE void matvec_plain(const matvec_args *m, tern_dtype type) {
-    for (size_t r = 0; r < m->n_rows; r += VEC_MATVEC_ROWS) {
-        const uint8_t *row[VEC_MATVEC_ROWS];
-        v16 acc[VEC_MATVEC_ROWS];
-        matvec_begin(m, r, row, acc);
+    for (size_t r = 0; r < m->n_rows; r++) {
+        const uint8_t *row = m->w + r * m->row_bytes;
+        v16 acc = v16_set1(0);
         size_t i = 0;
         for (; i + 16 <= m->n_in; i += 16) {
-            v16 x = v16_load(m->x + i);
-#pragma GCC unroll 8
-            for (int j = 0; j < VEC_MATVEC_ROWS; j++) {
-                acc[j] = v16_fma(x, load_plain(type, row[j], i, i + 16), acc[j]);
-            }
+            acc = v16_fma(v16_load(m->x + i), load_plain(type, row, i, i + 16), acc);
         }
         if (i < m->n_in) {
             v16 x = v16_load_n(m->x + i, m->n_in - i);
-#pragma GCC unroll 8
-            for (int j = 0; j < VEC_MATVEC_ROWS; j++) {
-                acc[j] = v16_fma(x, load_plain(type, row[j], i, m->n_in), acc[j]);
-            }
+            acc = v16_fma(x, load_plain(type, row, i, m->n_in), acc);
         }
-        matvec_put(m, r, acc);
+        put(m->y + r, v16_sum(acc), m->accumulate);
     }
 }
 
+// Blocks take longer to unpack than to fetch, so that several rows are worked on side by side; the
+// next rows are fetched meanwhile, in the order in which they lie in memory.
 VEC_INLINE void matvec_blocks(const matvec_args *m, tern_dtype type, size_t block_n,
                               size_t block_bytes) {
     unpacked u[VEC_MATVEC_ROWS];
     for (size_t r = 0; r < m->n_rows; r += VEC_MATVEC_ROWS) {
-        const uint8_t *row[VEC_MATVEC_ROWS];
+        const uint8_t *row[VEC_MATVEC_ROWS], *next = m->w + (r + VEC_MATVEC_ROWS) * m->row_bytes;
         v16 acc[VEC_MATVEC_ROWS];
-        matvec_begin(m, r, row, acc);
+#pragma GCC unroll 8
+        for (size_t j = 0; j < VEC_MATVEC_ROWS; j++) { // behind the last row, the last row again
+            acc[j] = v16_set1(0);
+            row[j] = m->w + (r + j < m->n_rows ? r + j : m->n_rows - 1) * m->row_bytes;
+        }
         for (size_t i = 0; i + block_n <= m->n_in; i += block_n) {
+            for (size_t p = 0; p < VEC_MATVEC_ROWS * block_bytes; p += 64) {
+                __builtin_prefetch(next + p, 0, 2);
+            }
+            next += VEC_MATVEC_ROWS * block_bytes;
 #pragma GCC unroll 8
             for (int j = 0; j < VEC_MATVEC_ROWS; j++) {
                 unpack(&u[j], type, row[j]);
@@ -144,7 +132,10 @@ VEC_INLINE void matvec_blocks(const matvec_args *m, tern_dtype type, size_t bloc
                 }
             }
         }
-        matvec_put(m, r, acc);
+#pragma GCC unroll 8
+        for (size_t j = 0; j < VEC_MATVEC_ROWS; j++) {
+            if (r + j < m->n_rows) put(m->y + r + j, v16_sum(acc[j]), m->accumulate);
+        }
     }
 }
 
