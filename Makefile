@@ -63,7 +63,7 @@ bench: all $(MODEL) ## speed beside the machine's limits; MODEL=file.gguf (else 
 	$(BUILD)/tern bench -m $(MODEL) -p 512 -n 128 -t 1,2 -r 5
 
 asan: ## the tests under the address and undefined-behaviour sanitizers
-	$(MAKE) BUILD=build/asan OPT=-O1 EXTRA_CFLAGS="-fsanitize=address,undefined -fno-sanitize-recover=undefined" \
+	$(MAKE) BUILD=build/asan OPT=-O1 EXTRA_CFLAGS="-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-var-tracking" \
 	    build/asan/tern_tests
 	build/asan/tern_tests
 tsan: ## the engine's tests under the thread sanitizer

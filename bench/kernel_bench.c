@@ -1,8 +1,8 @@
 // Times the float kernels: `make bench-kernels`, then build/kernel_bench [-t THREADS] [PART ...].
 //
 // Shapes are those of BitNet b1.58 2B-4T. Matrices are larger than any cache; each thread has its
-// own rows, as in the engine. Best of several runs; GB/s counts the bytes of the weights or the cache
-// (for rows: all that is read and written), GMAC/s the multiplications.
+// own rows, as in the engine. Best of several runs; GB/s counts the bytes of the weights or of the
+// cache (for rows: all that is read and written), GMAC/s the multiplications.
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

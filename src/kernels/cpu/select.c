@@ -3,38 +3,24 @@
 #include <string.h>
 #include "kernels/cpu/float/float_kernels.h"
 #include "kernels/cpu/kernels.h"
+#include "kernels/cpu/ternary/ternary_kernels.h"
 
 #if defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
 #endif
 
 // The ternary tables join as their files do.
-#if __has_include("kernels/cpu/ternary/ternary_scalar.c")
-extern const tern_ternary_kernels tern_ternary_kernels_scalar;
-#define TERNARY_SCALAR &tern_ternary_kernels_scalar
-#else
-#define TERNARY_SCALAR NULL
-#endif
 #if __has_include("kernels/cpu/ternary/ternary_avx2.c")
-extern const tern_ternary_kernels tern_ternary_kernels_avx2;
 #define TERNARY_AVX2 &tern_ternary_kernels_avx2
 #else
-#define TERNARY_AVX2 TERNARY_SCALAR
-#endif
-#if __has_include("kernels/cpu/ternary/ternary_avx512.c")
-extern const tern_ternary_kernels tern_ternary_kernels_avx512;
-#define TERNARY_AVX512 &tern_ternary_kernels_avx512
-#else
-#define TERNARY_AVX512 TERNARY_AVX2
+#define TERNARY_AVX2 &tern_ternary_kernels_scalar
 #endif
 #if __has_include("kernels/cpu/ternary/ternary_neon.c")
-extern const tern_ternary_kernels tern_ternary_kernels_neon;
 #define TERNARY_NEON &tern_ternary_kernels_neon
 #else
-#define TERNARY_NEON TERNARY_SCALAR
+#define TERNARY_NEON &tern_ternary_kernels_scalar
 #endif
 #if __has_include("kernels/cpu/ternary/ternary_dotprod.c")
-extern const tern_ternary_kernels tern_ternary_kernels_dotprod;
 #define TERNARY_DOTPROD &tern_ternary_kernels_dotprod
 #else
 #define TERNARY_DOTPROD TERNARY_NEON
@@ -76,10 +62,10 @@ static const struct level {
     const tern_float_kernels *f;
     const tern_ternary_kernels *t;
 } levels[] = {
-    {"scalar", "scalar", always, &tern_float_kernels_scalar, TERNARY_SCALAR},
+    {"scalar", "scalar", always, &tern_float_kernels_scalar, &tern_ternary_kernels_scalar},
 #if defined(__x86_64__)
     {"avx2", "avx2", has_avx2, &tern_float_kernels_avx2, TERNARY_AVX2},
-    {"avx512", "avx512", has_avx512, &tern_float_kernels_avx512, TERNARY_AVX512},
+    {"avx512", "avx512", has_avx512, &tern_float_kernels_avx512, &tern_ternary_kernels_avx512},
 #elif defined(__aarch64__)
     {"neon", "neon", always, &tern_float_kernels_neon, TERNARY_NEON},
     {"dotprod", "neon dotprod", has_dotprod, &tern_float_kernels_neon, TERNARY_DOTPROD},

@@ -54,7 +54,8 @@ VEC_INLINE v16 load_value(tern_dtype type, const uint8_t *v, size_t head_dim, si
 //
 // With one token in the call memory is the limit, and a span is too short for the hardware to guess
 // what comes next. So each product fetches, element by element, what the next one will read: the
-// scores this span's values, the sums of values the next span's keys. Past the end that is harmless.
+// scores this span's values, the sums of values the next span's keys. Past the end that does no
+// harm.
 
 VEC_INLINE size_t kv_element_bytes(tern_dtype type) {
     return type == TERN_DTYPE_F32 ? 4 : type == TERN_DTYPE_F16 ? 2 : 1;
