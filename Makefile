@@ -52,7 +52,7 @@ all: deps $(BUILD)/tern $(BUILD)/libtern.a $(BUILD)/libtern.so ## build/tern and
 # ---- Main jobs ----------------------------------------------------------------------------------
 
 run: all $(BUILD)/tiny.gguf ## complete a text with the model that the repository makes
-	$(BUILD)/tern run -m $(BUILD)/tiny.gguf -p "Once upon a time" -n 48 --seed 1
+	$(BUILD)/tern run -m $(BUILD)/tiny.gguf -p "Once upon a time" -n 64 --temp 2 --seed 1
 
 test: all $(BUILD)/tern_tests header-test fuzz-replay ## every test that takes no longer than seconds
 	$(BUILD)/tern_tests

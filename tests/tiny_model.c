@@ -94,6 +94,21 @@ static tern_status matrix(writer *t, const char *name, tern_dtype type, int n_ou
     return write_data(t, type, n, 0, deviation);
 }
 
+// Rows of the embedding table. A readable model's have nearly no length but for spaces, letters and
+// merges, so that as logits they are beaten by those.
+static tern_status table(writer *t, const char *name) {
+    int n = t->d.n_vocab;
+    if (t->declaring || !t->d.readable)
+        return matrix(t, name, t->d.head_type, n, t->d.n_embd, 0.7f);
+    for (int id = 0; id < n; id++) {
+        int byte = id - 3;
+        bool likely = byte == ' ' || (byte >= 'a' && byte <= 'z') || (id >= 259 && id < 267);
+        float deviation = likely ? 0.2f : 0.01f;
+        TERN_TRY(write_data(t, t->d.head_type, (size_t)t->d.n_embd, 0, deviation));
+    }
+    return TERN_OK;
+}
+
 static tern_status layer(writer *t, int i) {
     const tiny_model_desc *d = &t->d;
     bool sub_norms = strncmp(d->arch, "bitnet", 6) == 0;
@@ -116,11 +131,11 @@ static tern_status layer(writer *t, int i) {
 }
 
 static tern_status tensors(writer *t) {
-    TERN_TRY(matrix(t, "token_embd.weight", t->d.head_type, t->d.n_vocab, t->d.n_embd, 0.7f));
+    TERN_TRY(table(t, "token_embd.weight"));
     for (int i = 0; i < t->d.n_layers; i++) TERN_TRY(layer(t, i));
     TERN_TRY(vector(t, "output_norm.weight", t->d.n_embd));
     if (!t->d.separate_head) return TERN_OK;
-    return matrix(t, "output.weight", t->d.head_type, t->d.n_vocab, t->d.n_embd, 0.7f);
+    return table(t, "output.weight");
 }
 
 // ---- Metadata ----------------------------------------------------------------------------------

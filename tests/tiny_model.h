@@ -13,6 +13,7 @@ typedef struct tiny_model_desc { // zero: the default in brackets
     int n_layers, n_embd, n_ff, n_heads, n_kv_heads, n_context; // [2, 128, 384, 4, 2, 512]
     int n_vocab;                 // rows of the table [300], at least that many
     bool separate_head;
+    bool readable; // the table favours letters, so that what is generated can be printed
     unsigned seed;
     uint64_t split_bytes;
 } tiny_model_desc;

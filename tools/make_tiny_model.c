@@ -8,7 +8,7 @@
 
 int main(int argc, char **argv) {
     tern_error err = {0};
-    tiny_model_desc tiny = {.n_layers = 4, .n_embd = 256, .n_ff = 768};
+    tiny_model_desc tiny = {.n_layers = 4, .n_embd = 256, .n_ff = 768, .readable = true};
     tiny_model_desc large = {.n_layers = 30, .n_embd = 2560, .n_ff = 6912, .n_heads = 20,
                              .n_kv_heads = 5, .n_context = 4096, .n_vocab = 128256};
     bool is_2b = argc > 2 && strcmp(argv[2], "2b") == 0;
