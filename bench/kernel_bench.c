@@ -64,7 +64,7 @@ static void measure(const char *what, const job *j, int n_threads) {
     for (int i = 1; i < n_threads; i++) pthread_join(threads[i], NULL);
     pthread_barrier_destroy(&start);
     double s = workers[0].seconds;
-    printf("| %-8s | %-30s | %2d | %9.3f | %7.2f | %7.2f |\n", j->k->name, what, n_threads,
+    printf("| %-8s | %-31s | %2d | %9.3f | %7.2f | %7.2f |\n", j->k->name, what, n_threads,
            s * 1e3, j->bytes / s * 1e-9, j->macs / s * 1e-9);
     fflush(stdout);
 }
@@ -303,8 +303,8 @@ int main(int argc, char **argv) {
                         "[matvec|matmul|attention|rows ...]\n");
         return 2;
     }
-    printf("| kernels  | what                           |  t |        ms |    GB/s |  GMAC/s |\n"
-           "|----------|--------------------------------|----|-----------|---------|---------|\n");
+    printf("| kernels  | what                            |  t |        ms |    GB/s |  GMAC/s |\n"
+           "|----------|---------------------------------|----|-----------|---------|---------|\n");
     const char *names[8];
     size_t n = tern_cpu_kernels_list(names);
     for (size_t i = n; i-- > 0;) {
