@@ -52,8 +52,12 @@ TEST(convert_round_trips_ternary_weights_to_the_bit) {
     const char *archs[] = {"bitnet-b1.58", "llama"};
     for (int i = 0; i < 2; i++) {
         const char *a = test_tmp("a.gguf"), *hf = test_tmp("hf"), *b = test_tmp("b.gguf");
-        tiny_model_desc d = {.arch = archs[i], .type = TERN_DTYPE_I2_S, .n_embd = 256, .n_ff = 512,
-                             .head_type = TERN_DTYPE_F16, .seed = 21};
+        tiny_model_desc d = {.arch = archs[i],
+                             .type = TERN_DTYPE_I2_S,
+                             .n_embd = 256,
+                             .n_ff = 512,
+                             .head_type = TERN_DTYPE_F16,
+                             .seed = 21};
         REQUIRE_OK(tiny_model_write(a, &d, &err), err);
         tern_convert_desc to = {.arch = archs[i]};
         if (!convert(a, hf, &(tern_convert_desc){0}) || !convert(hf, b, &to)) return;
@@ -86,7 +90,10 @@ TEST(convert_keeps_the_text_through_every_container) {
     tiny_model_desc d = {.n_embd = 256, .n_ff = 512, .seed = 22, .head_type = TERN_DTYPE_F16};
     REQUIRE_OK(tiny_model_write(a, &d, &err), err);
     greedy(a, want);
-    static const struct { const char *out; tern_convert_desc d; } cases[] = {
+    static const struct {
+        const char *out;
+        tern_convert_desc d;
+    } cases[] = {
         {"packed_hf", {0}},
         {"split.gguf", {.split_bytes = 100000}},
         {"named.gguf", {.arch = "bitnet-25"}},
@@ -96,7 +103,8 @@ TEST(convert_keeps_the_text_through_every_container) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *out = test_tmp(cases[i].out);
         if (!convert(a, out, &cases[i].d)) continue;
-        if (cases[i].d.split_bytes && strstr(out, ".gguf")) out = test_tmp("split-00001-of-00005.gguf");
+        if (cases[i].d.split_bytes && strstr(out, ".gguf"))
+            out = test_tmp("split-00001-of-00005.gguf");
         greedy(out, got);
         CHECK_MSG(memcmp(want, got, sizeof want) == 0, "%s gives another text", cases[i].out);
     }

@@ -9,7 +9,8 @@
 static const char *tiny(const tiny_model_desc *desc, const char *name) {
     tern_error err = {0};
     const char *path = test_tmp(name);
-    test_check(tiny_model_write(path, desc, &err) == TERN_OK, __FILE__, __LINE__, "%s", err.message);
+    test_check(tiny_model_write(path, desc, &err) == TERN_OK, __FILE__, __LINE__, "%s",
+               err.message);
     return path;
 }
 
@@ -33,7 +34,8 @@ static void close_both(opened *o) {
     tern_model_close(o->model);
 }
 
-static const int32_t prompt[] = {5, 70, 100, 33, 259, 8, 120, 64, 260, 90, 91, 92, 93, 94, 95, 96, 97};
+static const int32_t prompt[] = {5,  70, 100, 33, 259, 8,  120, 64, 260,
+                                 90, 91, 92,  93, 94,  95, 96,  97};
 #define N_PROMPT (sizeof prompt / sizeof *prompt)
 
 // Greedy ids after the prompt.
@@ -42,7 +44,8 @@ static size_t greedy(opened *o, int n, int32_t *out) {
     tern_sampling s = {0};
     tern_generate_params p = {.sampling = &s, .max_tokens = n, .ignore_end = true};
     size_t n_ids = 0;
-    tern_status status = tern_generate_ids(o->session, prompt, N_PROMPT, &p, NULL, NULL, NULL, &err);
+    tern_status status =
+        tern_generate_ids(o->session, prompt, N_PROMPT, &p, NULL, NULL, NULL, &err);
     test_check(status == TERN_OK, __FILE__, __LINE__, "%s", err.message);
     const int32_t *ids = tern_session_generated(o->session, &n_ids);
     memcpy(out, ids, n_ids * sizeof *ids);
@@ -51,16 +54,28 @@ static size_t greedy(opened *o, int n, int32_t *out) {
 
 TEST(engine_text_does_not_depend_on_threads_kernels_batches_or_layouts) {
     static const tern_model_desc variants[] = {
-        {.n_threads = 1}, {.n_threads = 2}, {.n_threads = 4},
-        {.cpu_features = "scalar"}, {.cpu_features = "avx2"}, {.cpu_features = "avx512"},
-        {.n_batch = 1}, {.n_batch = 5}, {.n_batch = 16},
-        {.ternary = TERN_TERNARY_2BIT}, {.ternary = TERN_TERNARY_1_6BIT},
-        {.head = TERN_HEAD_EXACT}, {.head = TERN_HEAD_FILE},
+        {.n_threads = 1},
+        {.n_threads = 2},
+        {.n_threads = 4},
+        {.cpu_features = "scalar"},
+        {.cpu_features = "avx2"},
+        {.cpu_features = "avx512"},
+        {.n_batch = 1},
+        {.n_batch = 5},
+        {.n_batch = 16},
+        {.ternary = TERN_TERNARY_2BIT},
+        {.ternary = TERN_TERNARY_1_6BIT},
+        {.head = TERN_HEAD_EXACT},
+        {.head = TERN_HEAD_FILE},
         {.cpu_features = "scalar", .ternary = TERN_TERNARY_1_6BIT, .n_threads = 2},
     };
     static const tiny_model_desc models[] = {
         {.seed = 3, .head_type = TERN_DTYPE_F16},
-        {.seed = 4, .n_embd = 192, .n_ff = 320, .n_heads = 6, .n_kv_heads = 2}, // rows of 1.5 blocks
+        {.seed = 4,
+         .n_embd = 192,
+         .n_ff = 320,
+         .n_heads = 6,
+         .n_kv_heads = 2}, // rows of 1.5 blocks
         {.seed = 5, .arch = "llama", .type = TERN_DTYPE_F16, .separate_head = true},
         {.seed = 6, .arch = "llama", .type = TERN_DTYPE_I2_S},
     };
@@ -74,7 +89,8 @@ TEST(engine_text_does_not_depend_on_threads_kernels_batches_or_layouts) {
         for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
             tern_error err = {0};
             tern_status status = tern_model_open(&o.model, path, &variants[i], &err);
-            if (status == TERN_ERR_ARGUMENT && variants[i].cpu_features) continue; // another machine
+            if (status == TERN_ERR_ARGUMENT && variants[i].cpu_features)
+                continue; // another machine
             REQUIRE_OK(status, err);
             REQUIRE_OK(tern_session_open(&o.session, o.model, NULL, &err), err);
             CHECK_MSG(greedy(&o, 40, got) == 40 && memcmp(got, want, sizeof got) == 0,
@@ -92,7 +108,8 @@ TEST(engine_batched_logits_have_the_bits_of_single_steps) {
     if (!open_both(&a, path, NULL, NULL) || !open_both(&b, path, NULL, NULL)) return;
     REQUIRE_OK(tern_session_logits(a.session, prompt, N_PROMPT, batch, &err), err);
     for (size_t i = 0; i < N_PROMPT; i++)
-        REQUIRE_OK(tern_session_logits(b.session, prompt + i, 1, steps + i * TINY_N_VOCAB, &err), err);
+        REQUIRE_OK(tern_session_logits(b.session, prompt + i, 1, steps + i * TINY_N_VOCAB, &err),
+                   err);
     CHECK(memcmp(batch, steps, sizeof batch) == 0);
     close_both(&a);
     close_both(&b);
@@ -148,8 +165,13 @@ TEST(engine_penalties_give_the_same_choice_from_few_and_from_all_candidates) {
     int32_t few[50], all[50];
     for (int round = 0; round < 2; round++) {
         // top-k 1 with penalties asks for the greatest 1 + window; temperature 1 keeps only one.
-        tern_sampling s = {.temperature = 1, .top_k = 1, .repeat_penalty = 1.3f, .presence_penalty = 1,
-                           .frequency_penalty = 0.5f, .penalty_window = round ? 600 : 20, .seed = 1};
+        tern_sampling s = {.temperature = 1,
+                           .top_k = 1,
+                           .repeat_penalty = 1.3f,
+                           .presence_penalty = 1,
+                           .frequency_penalty = 0.5f,
+                           .penalty_window = round ? 600 : 20,
+                           .seed = 1};
         tern_generate_params p = {.sampling = &s, .max_tokens = 18, .ignore_end = true};
         size_t n;
         REQUIRE_OK(tern_generate_ids(o.session, prompt, 2, &p, NULL, NULL, NULL, &err), err);
@@ -227,7 +249,8 @@ TEST(engine_callback_cancels_and_context_ends) {
     CHECK(st.reason == TERN_STOP_CONTEXT);
     CHECK(st.n_generated == 32 - N_PROMPT + 1); // the last one needs no place
     int32_t many[40] = {0};
-    CHECK(tern_generate_ids(o.session, many, 40, &p, NULL, NULL, NULL, &err) == TERN_ERR_CONTEXT_FULL);
+    CHECK(tern_generate_ids(o.session, many, 40, &p, NULL, NULL, NULL, &err) ==
+          TERN_ERR_CONTEXT_FULL);
     int32_t bad[] = {1, TINY_N_VOCAB};
     CHECK(tern_generate_ids(o.session, bad, 2, &p, NULL, NULL, NULL, &err) == TERN_ERR_ARGUMENT);
     CHECK(tern_generate_ids(o.session, bad, 0, &p, NULL, NULL, NULL, &err) == TERN_ERR_ARGUMENT);
@@ -268,7 +291,8 @@ TEST(engine_every_cache_type_is_close) {
             error += d * d;
             norm += (double)logits[0][k] * (double)logits[0][k];
         }
-        CHECK_MSG(error > 0 && error / norm < (i == 1 ? 1e-3 : 1e-2), "type %d: %g", i, error / norm);
+        CHECK_MSG(error > 0 && error / norm < (i == 1 ? 1e-3 : 1e-2), "type %d: %g", i,
+                  error / norm);
     }
 }
 
@@ -281,16 +305,17 @@ TEST(engine_survives_failing_allocations) {
         tern_session *session = NULL;
         tern_error err = {0};
         tern_mem_fail_at(n);
-        tern_status status = tern_model_open(&model, path, &(tern_model_desc){.n_threads = 1}, &err);
+        tern_status status =
+            tern_model_open(&model, path, &(tern_model_desc){.n_threads = 1}, &err);
         if (status == TERN_OK) status = tern_session_open(&session, model, NULL, &err);
         tern_sampling s = {0};
         tern_generate_params p = {.sampling = &s, .max_tokens = 3, .ignore_end = true};
-        if (status == TERN_OK)
-            status = tern_generate(session, "the", &p, NULL, NULL, NULL, &err);
+        if (status == TERN_OK) status = tern_generate(session, "the", &p, NULL, NULL, NULL, &err);
         tern_mem_fail_at(0);
         succeeded = status == TERN_OK;
         CHECK_MSG(succeeded || (status == TERN_ERR_MEMORY && err.message[0]),
-                  "allocation %llu: status %d, \"%s\"", (unsigned long long)n, (int)status, err.message);
+                  "allocation %llu: status %d, \"%s\"", (unsigned long long)n, (int)status,
+                  err.message);
         tern_session_close(session);
         tern_model_close(model);
         CHECK_MSG(tern_memory_get().heap_now == before, "allocation %llu leaks",

@@ -80,8 +80,8 @@ static void check_oracle_model(const char *family, const char *model_path,
     CHECK_MSG(error < 1e-3, "%s: logits differ by %g", family, error);
     tern_sampling sampling = {0};
     size_t n_prompt = id_bytes / 4, n_more = greedy_bytes / 4 - n_prompt, n;
-    tern_generate_params params = {.sampling = &sampling, .max_tokens = (int)n_more,
-                                   .ignore_end = true};
+    tern_generate_params params = {
+        .sampling = &sampling, .max_tokens = (int)n_more, .ignore_end = true};
     for (int round = 0; round < 2; round++) { // the second time with nothing in the cache
         REQUIRE_OK(tern_generate_ids(session, ids, n_prompt, &params, NULL, NULL, NULL, &err), err);
         const int32_t *generated = tern_session_generated(session, &n);
@@ -101,8 +101,12 @@ static void check_oracle(const char *family, const tern_model_desc *desc) {
     if (path) check_oracle_model(family, path, desc);
 }
 
-TEST(oracle_bitnet_bf16_master) { check_oracle("bitnet_bf16_master", NULL); }
-TEST(oracle_llama) { check_oracle("llama", NULL); }
+TEST(oracle_bitnet_bf16_master) {
+    check_oracle("bitnet_bf16_master", NULL);
+}
+TEST(oracle_llama) {
+    check_oracle("llama", NULL);
+}
 
 TEST(oracle_is_the_same_with_every_packing_and_kernel) {
     static const tern_model_desc descs[] = {
@@ -124,7 +128,10 @@ TEST(oracle_survives_packing) {
     tern_error err = {0};
     const char *in = test_data("oracle/bitnet_bf16_master");
     if (!in) return;
-    static const struct { const char *name; tern_type type; } outs[] = {
+    static const struct {
+        const char *name;
+        tern_type type;
+    } outs[] = {
         {"packed", TERN_TYPE_AUTO}, {"i2_s.gguf", TERN_TYPE_I2_S}, {"floats", TERN_TYPE_F32}};
     for (size_t i = 0; i < sizeof outs / sizeof *outs; i++) {
         const char *out = test_tmp(outs[i].name);
@@ -206,8 +213,8 @@ static void check_golden_run(tern_model *model, const char *golden, double toler
     check_choices(golden, got, want, n_rows, n_vocab);
     tern_sampling sampling = {0};
     size_t n_more = n - n_prompt;
-    tern_generate_params params = {.sampling = &sampling, .max_tokens = (int)n_more,
-                                   .ignore_end = true};
+    tern_generate_params params = {
+        .sampling = &sampling, .max_tokens = (int)n_more, .ignore_end = true};
     REQUIRE_OK(tern_generate_ids(session, ids, n_prompt, &params, NULL, NULL, NULL, &err), err);
     const int32_t *generated = tern_session_generated(session, &n_generated);
     bool same = memcmp(generated, ids + n_prompt, n_more * 4) == 0;
@@ -248,7 +255,10 @@ TEST(golden_stories260k) {
 // llama.cpp keeps its cache in F16 and quantizes activations in its own ways (blocks of 32 or 256,
 // none for floats): its logits differ from each other by as much.
 TEST(golden_llama_cpp_by_type) {
-    static const struct { const char *model, *golden; double tolerance; } cases[] = {
+    static const struct {
+        const char *model, *golden;
+        double tolerance;
+    } cases[] = {
         {"models/stories260K/stories260K.f32.gguf", "stories260K/stories260K.f32", 1e-3},
         {"models/stories260K/stories260K.F16.gguf", "stories260K/stories260K.F16", 1e-3},
         {"models/stories260K/stories260K.BF16.gguf", "stories260K/stories260K.BF16", 5e-3},

@@ -7,7 +7,7 @@
 #include "base/utf8.h"
 #include "formats/formats.h"
 
-// ---- Numbers: splitmix64, so that a seed gives the same file everywhere ---------------------------
+// ---- Numbers: splitmix64, so that a seed gives the same file everywhere -------------------------
 
 static uint64_t next_random(uint64_t *state) {
     uint64_t z = *state += 0x9E3779B97F4A7C15u;
@@ -39,8 +39,8 @@ static bool is_float(tern_dtype t) {
 // Tensors are written in pieces of whole blocks, so that large ones need no memory.
 #define PIECE 65536
 
-static tern_status write_ternary_piece(writer *t, tern_dtype type, size_t n, float scale,
-                                       int8_t *q, uint8_t *out) {
+static tern_status write_ternary_piece(writer *t, tern_dtype type, size_t n, float scale, int8_t *q,
+                                       uint8_t *out) {
     for (size_t i = 0; i < n;) { // 42% zeros, as in trained BitNets; a byte decides each
         uint64_t r = next_random(&t->random);
         for (int k = 0; k < 8 && i < n; k++, i++, r >>= 8)
@@ -184,8 +184,10 @@ static tern_status put_tokenizer(writer *t) {
     int32_t types[TINY_N_VOCAB];
     for (int i = 0; i < TINY_N_VOCAB; i++) {
         types[i] = i < 3 ? 3 : 1;
-        if (i < 3) snprintf(text[i], sizeof text[i], "%s", special[i]);
-        else if (i < 259) text[i][byte_character(i - 3, text[i])] = 0;
+        if (i < 3)
+            snprintf(text[i], sizeof text[i], "%s", special[i]);
+        else if (i < 259)
+            text[i][byte_character(i - 3, text[i])] = 0;
         else if (i < 267) {
             const char *pair = pairs[i - 259], *gap = strchr(pair, ' ');
             snprintf(merge_text[i], sizeof merge_text[i], "%s", pair);
@@ -200,8 +202,8 @@ static tern_status put_tokenizer(writer *t) {
     TERN_TRY(tern_gguf_put_str(t->w, "tokenizer.ggml.model", TERN_STR("gpt2")));
     TERN_TRY(tern_gguf_put_str(t->w, "tokenizer.ggml.pre", TERN_STR("gpt-2")));
     TERN_TRY(tern_gguf_put_strings(t->w, "tokenizer.ggml.tokens", tokens, TINY_N_VOCAB));
-    TERN_TRY(tern_gguf_put_array(t->w, "tokenizer.ggml.token_type", TERN_META_I32, types,
-                                 TINY_N_VOCAB));
+    TERN_TRY(
+        tern_gguf_put_array(t->w, "tokenizer.ggml.token_type", TERN_META_I32, types, TINY_N_VOCAB));
     TERN_TRY(tern_gguf_put_strings(t->w, "tokenizer.ggml.merges", merges, 8));
     TERN_TRY(tern_gguf_put_int(t->w, "tokenizer.ggml.bos_token_id", TERN_META_U32, 0));
     TERN_TRY(tern_gguf_put_int(t->w, "tokenizer.ggml.eos_token_id", TERN_META_U32, 0));
@@ -210,7 +212,9 @@ static tern_status put_tokenizer(writer *t) {
 
 // ---- The whole ---------------------------------------------------------------------------------
 
-static int or_default(int value, int otherwise) { return value ? value : otherwise; }
+static int or_default(int value, int otherwise) {
+    return value ? value : otherwise;
+}
 
 tern_status tiny_model_write(const char *path, const tiny_model_desc *desc, tern_error *err) {
     writer t = {.d = *desc, .declaring = true, .err = err};

@@ -1,5 +1,5 @@
-// Writes tiny seeded GGUF models: for tests that must not depend on data outside the repository, and
-// for `make run` until a trained model is carried.
+// Writes tiny seeded GGUF models: for tests that must not depend on data outside the repository,
+// and for `make run` until a trained model is carried.
 #ifndef TERN_TESTS_TINY_MODEL_H
 #define TERN_TESTS_TINY_MODEL_H
 
@@ -11,7 +11,7 @@ typedef struct tiny_model_desc { // zero: the default in brackets
     tern_dtype type;             // of the matrices; F32 (0) means I2_S for bitnet
     tern_dtype head_type;        // of embedding and head [F32]; use F16 for the usual
     int n_layers, n_embd, n_ff, n_heads, n_kv_heads, n_context; // [2, 128, 384, 4, 2, 512]
-    int n_vocab;                 // rows of the table [300], at least that many
+    int n_vocab; // rows of the table [300], at least that many
     bool separate_head;
     bool readable; // the table favours letters, so that what is generated can be printed
     unsigned seed;

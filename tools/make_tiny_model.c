@@ -1,6 +1,6 @@
 // usage: make_tiny_model OUT.gguf [tiny|2b] [SEED]
-// Writes a BitNet with random weights: it runs like a real one, and its text means nothing. "2b" has
-// the shape of BitNet b1.58 2B-4T (1.2 GB), for measuring speed and memory.
+// Writes a BitNet with random weights: it runs like a real one, and its text means nothing. "2b"
+// has the shape of BitNet b1.58 2B-4T (1.2 GB), for measuring speed and memory.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,8 +9,13 @@
 int main(int argc, char **argv) {
     tern_error err = {0};
     tiny_model_desc tiny = {.n_layers = 4, .n_embd = 256, .n_ff = 768, .readable = true};
-    tiny_model_desc large = {.n_layers = 30, .n_embd = 2560, .n_ff = 6912, .n_heads = 20,
-                             .n_kv_heads = 5, .n_context = 4096, .n_vocab = 128256};
+    tiny_model_desc large = {.n_layers = 30,
+                             .n_embd = 2560,
+                             .n_ff = 6912,
+                             .n_heads = 20,
+                             .n_kv_heads = 5,
+                             .n_context = 4096,
+                             .n_vocab = 128256};
     bool is_2b = argc > 2 && strcmp(argv[2], "2b") == 0;
     if (argc < 2 || (argc > 2 && !is_2b && strcmp(argv[2], "tiny") != 0)) {
         fprintf(stderr, "usage: make_tiny_model OUT.gguf [tiny|2b] [SEED]\n");

@@ -25,9 +25,9 @@ TEST(json_reads_nested_values) {
 }
 
 TEST(json_refuses_what_is_not_json) {
-    static const char *const bad[] = {"",      "{",       "[1,]",      "{\"a\":1,}", "01",  "\"\\x\"",
-                                      "[1 2]", "\"\x01\"", "nul",      "1 1",        "{1:2}", "-",
-                                      "1.",    "1e",      "\"\\ud8",   "[",          "\"abc"};
+    static const char *const bad[] = {
+        "",    "{",     "[1,]", "{\"a\":1,}", "01", "\"\\x\"", "[1 2]", "\"\x01\"", "nul",
+        "1 1", "{1:2}", "-",    "1.",         "1e", "\"\\ud8", "[",     "\"abc"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         tern_json_doc doc;
         tern_error err = {0};

@@ -38,7 +38,8 @@ tern_status tern_fail_prefix(tern_error *err, tern_status status, const char *co
         char copy[sizeof err->message];
         snprintf(copy, sizeof copy, "%s", err->message);
         size_t n = (size_t)snprintf(err->message, sizeof err->message, "%s: ", context);
-        if (n < sizeof err->message) snprintf(err->message + n, sizeof err->message - n, "%s", copy);
+        if (n < sizeof err->message)
+            snprintf(err->message + n, sizeof err->message - n, "%s", copy);
         make_printable(err->message);
         err->status = status;
     }

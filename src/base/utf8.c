@@ -7,7 +7,10 @@ int tern_utf8_decode(const char *bytes, size_t n, uint32_t *code) {
         *code = c;
         return 1;
     }
-    int length = c >= 0xC2 && c <= 0xDF ? 2 : (c & 0xF0) == 0xE0 ? 3 : c >= 0xF0 && c <= 0xF4 ? 4 : 0;
+    int length = c >= 0xC2 && c <= 0xDF   ? 2
+                 : (c & 0xF0) == 0xE0     ? 3
+                 : c >= 0xF0 && c <= 0xF4 ? 4
+                                          : 0;
     if (length == 0) return 0;
     // The second byte's range is narrower after these leads: no overlong, surrogate or > 10FFFF.
     unsigned low = c == 0xE0 ? 0xA0 : c == 0xF0 ? 0x90 : 0x80;

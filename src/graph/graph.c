@@ -35,8 +35,8 @@ tern_status tern_graph_copy(tern_graph *to, const tern_graph *from, tern_error *
 
 static tern_vid new_value(tern_graph *g, tern_value_kind kind, tern_value_type type, tern_sym sym,
                           int64_t rows, int64_t cols) {
-    if (g->failed || tern_array_reserve(TERN_MEM_GRAPH, &g->values, &g->values_capacity,
-                                        g->n_values, 1) != 0) {
+    if (g->failed ||
+        tern_array_reserve(TERN_MEM_GRAPH, &g->values, &g->values_capacity, g->n_values, 1) != 0) {
         g->failed = true;
         return -1;
     }
@@ -51,7 +51,8 @@ static tern_vid named_value(tern_graph *g, const char *name, tern_value_kind kin
     const char *hole = strstr(name, "%d");
     if (hole)
         snprintf(full, sizeof full, "%.*s%d%s", (int)(hole - name), name, (int)g->layer, hole + 2);
-    else snprintf(full, sizeof full, "%s", name);
+    else
+        snprintf(full, sizeof full, "%s", name);
     tern_vid v = tern_graph_find(g, full); // the same weight twice is one weight (a tied head)
     if (v < 0) v = new_value(g, kind, type, sym, rows, cols);
     if (v >= 0) memcpy(g->values[v].name, full, sizeof full);
@@ -76,8 +77,10 @@ static tern_node *new_node(tern_graph *g, tern_op op) {
 }
 
 static void add_in(tern_graph *g, tern_node *n, tern_vid v) {
-    if (v < 0) g->failed = true;
-    else if (n) n->in[n->n_in++] = v;
+    if (v < 0)
+        g->failed = true;
+    else if (n)
+        n->in[n->n_in++] = v;
 }
 
 // A node with one output like `like` (same symbol and, unless cols is given, columns).
@@ -102,7 +105,9 @@ static tern_vid op_node(tern_graph *g, tern_op op, tern_vid a, tern_vid b, tern_
     return out;
 }
 
-static tern_node *last_node(tern_graph *g) { return &g->nodes[g->n_nodes - 1]; }
+static tern_node *last_node(tern_graph *g) {
+    return &g->nodes[g->n_nodes - 1];
+}
 
 tern_vid tern_g_input(tern_graph *g, const char *name, tern_sym sym, int64_t cols) {
     return named_value(g, name, TERN_VALUE_INPUT, TERN_VALUE_I32, sym, 0, cols);
@@ -158,8 +163,8 @@ tern_vid tern_g_bitlinear(tern_graph *g, tern_vid x, tern_vid w) {
     return tern_g_linear(g, tern_g_quantize(g, x), tern_g_ternarize(g, w));
 }
 
-tern_vid tern_g_rope(tern_graph *g, tern_vid x, tern_vid factors, int32_t n_heads,
-                     int32_t head_dim, const tern_rope_attrs *attrs) {
+tern_vid tern_g_rope(tern_graph *g, tern_vid x, tern_vid factors, int32_t n_heads, int32_t head_dim,
+                     const tern_rope_attrs *attrs) {
     tern_vid y = op_node(g, TERN_OP_ROPE, x, factors, TERN_VALUE_F32, 0);
     if (y < 0) return -1;
     tern_node *n = last_node(g);
@@ -244,13 +249,15 @@ tern_status tern_graph_check(const tern_graph *g, tern_error *err) {
         const tern_node *n = &g->nodes[i];
         for (int k = 0; k < n->n_in; k++) {
             const tern_value *v = &g->values[n->in[k]];
-            bool ready = v->producer >= 0 ? (size_t)v->producer < i
-                                          : v->kind != TERN_VALUE_TEMP && v->kind != TERN_VALUE_OUTPUT;
+            bool ready = v->producer >= 0
+                             ? (size_t)v->producer < i
+                             : v->kind != TERN_VALUE_TEMP && v->kind != TERN_VALUE_OUTPUT;
             if (!ready)
                 return tern_fail(err, TERN_ERR_FORMAT, "graph: node %zu (%s) reads %s too early", i,
                                  tern_op_name(n->op), v->name);
         }
-        if (n->op == TERN_OP_LINEAR || n->op == TERN_OP_LINEAR_ADD) TERN_TRY(check_linear(g, n, err));
+        if (n->op == TERN_OP_LINEAR || n->op == TERN_OP_LINEAR_ADD)
+            TERN_TRY(check_linear(g, n, err));
         if (n->op == TERN_OP_ADD || n->op == TERN_OP_MUL) {
             const tern_value *a = &g->values[n->in[0]], *b = &g->values[n->in[1]];
             if (a->cols != b->cols || a->sym != b->sym)

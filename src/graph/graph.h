@@ -48,26 +48,26 @@ typedef struct tern_value {
     int64_t rows, cols; // rows counts only for TERN_SYM_CONST
     int32_t producer;   // node, or -1
     // Weights
-    bool is_table;      // rows are looked up by token (a tied head uses the same weight both ways)
-    bool is_matrix;     // multiplied from the right: [n_out, n_in] in rows and cols
+    bool is_table;  // rows are looked up by token (a tied head uses the same weight both ways)
+    bool is_matrix; // multiplied from the right: [n_out, n_in] in rows and cols
 } tern_value;
 
 // name, text, and what it computes. W: weight. Lower half: made by passes, never by models.
 #define TERN_OPS(ROW)                                                                              \
-    ROW(TERN_OP_EMBED, "embed")           /* y[t] = W[ids[t]] */                                   \
-    ROW(TERN_OP_RMS_NORM, "rms_norm")     /* y = x / sqrt(mean(x^2) + eps) * w */                  \
-    ROW(TERN_OP_QUANTIZE, "quantize")     /* int8 rows, scale 127 / max|x| (BitNet) */             \
-    ROW(TERN_OP_TERNARIZE, "ternarize")   /* W -> round(W / mean|W|) in -1..1, times mean|W| */    \
-    ROW(TERN_OP_LINEAR, "linear")         /* y = x W^T */                                          \
-    ROW(TERN_OP_ROPE, "rope")             /* rotary position embedding of each head */             \
-    ROW(TERN_OP_KV_STORE, "kv_store")     /* appends rows of k and v to the states */              \
-    ROW(TERN_OP_ATTENTION, "attention")   /* softmax(q K^T * scale, causal) V */                   \
+    ROW(TERN_OP_EMBED, "embed")         /* y[t] = W[ids[t]] */                                     \
+    ROW(TERN_OP_RMS_NORM, "rms_norm")   /* y = x / sqrt(mean(x^2) + eps) * w */                    \
+    ROW(TERN_OP_QUANTIZE, "quantize")   /* int8 rows, scale 127 / max|x| (BitNet) */               \
+    ROW(TERN_OP_TERNARIZE, "ternarize") /* W -> round(W / mean|W|) in -1..1, times mean|W| */      \
+    ROW(TERN_OP_LINEAR, "linear")       /* y = x W^T */                                            \
+    ROW(TERN_OP_ROPE, "rope")           /* rotary position embedding of each head */               \
+    ROW(TERN_OP_KV_STORE, "kv_store")   /* appends rows of k and v to the states */                \
+    ROW(TERN_OP_ATTENTION, "attention") /* softmax(q K^T * scale, causal) V */                     \
     ROW(TERN_OP_ADD, "add")                                                                        \
     ROW(TERN_OP_MUL, "mul")                                                                        \
-    ROW(TERN_OP_ACT, "act")               /* activation function, attr act */                      \
-    ROW(TERN_OP_TAKE_ROWS, "take_rows")   /* the rows whose logits are wanted */                   \
-    ROW(TERN_OP_TOP_K, "top_k")           /* the k greatest of each row, with their indices */     \
-    ROW(TERN_OP_GLU, "glu")               /* act(gate) * up */                                     \
+    ROW(TERN_OP_ACT, "act")             /* activation function, attr act */                        \
+    ROW(TERN_OP_TAKE_ROWS, "take_rows") /* the rows whose logits are wanted */                     \
+    ROW(TERN_OP_TOP_K, "top_k")         /* the k greatest of each row, with their indices */       \
+    ROW(TERN_OP_GLU, "glu")             /* act(gate) * up */                                       \
     ROW(TERN_OP_NORM_QUANTIZE, "norm_quantize")                                                    \
     ROW(TERN_OP_GLU_NORM_QUANTIZE, "glu_norm_quantize")                                            \
     ROW(TERN_OP_LINEAR_GROUP, "linear_group") /* several W on one x: outputs in order */           \
@@ -79,28 +79,36 @@ typedef enum tern_op {
 #define ROW(name, text) name,
     TERN_OPS(ROW)
 #undef ROW
-    TERN_OP_COUNT
+        TERN_OP_COUNT
 } tern_op;
 
-typedef enum tern_act_kind { TERN_ACTIVATION_SILU, TERN_ACTIVATION_RELU2, TERN_ACTIVATION_GELU }
-    tern_act_kind;
+typedef enum tern_act_kind {
+    TERN_ACTIVATION_SILU,
+    TERN_ACTIVATION_RELU2,
+    TERN_ACTIVATION_GELU
+} tern_act_kind;
 
-typedef enum tern_rope_scaling { TERN_ROPE_NONE, TERN_ROPE_LINEAR, TERN_ROPE_LLAMA3, TERN_ROPE_YARN,
-                                 TERN_ROPE_FACTORS } tern_rope_scaling;
+typedef enum tern_rope_scaling {
+    TERN_ROPE_NONE,
+    TERN_ROPE_LINEAR,
+    TERN_ROPE_LLAMA3,
+    TERN_ROPE_YARN,
+    TERN_ROPE_FACTORS
+} tern_rope_scaling;
 
 typedef struct tern_rope_attrs {
-    int32_t n_rot;  // rotated dimensions of a head, even
-    bool halves;    // pairs (i, i + n_rot/2) instead of (2i, 2i + 1)
-    float base;     // theta
+    int32_t n_rot; // rotated dimensions of a head, even
+    bool halves;   // pairs (i, i + n_rot/2) instead of (2i, 2i + 1)
+    float base;    // theta
     tern_rope_scaling scaling;
-    float factor;   // LINEAR, LLAMA3, YARN: context is so many times longer than it was trained for
+    float factor; // LINEAR, LLAMA3, YARN: context is so many times longer than it was trained for
     float low_freq_factor, high_freq_factor; // LLAMA3
     float beta_fast, beta_slow, attn_factor; // YARN
     int32_t n_context_orig;
 } tern_rope_attrs;
 
-// What LLAMA3 divides the frequency of each pair by, [n_rot / 2]: long waves by the factor, short ones
-// by 1, with a ramp between. GGUF stores these as the tensor rope_freqs.weight (FACTORS).
+// What LLAMA3 divides the frequency of each pair by, [n_rot / 2]: long waves by the factor, short
+// ones by 1, with a ramp between. GGUF stores these as the tensor rope_freqs.weight (FACTORS).
 void tern_rope_llama3_factors(const tern_rope_attrs *a, float *factors);
 
 #define TERN_NODE_INPUTS  8
@@ -112,10 +120,10 @@ typedef struct tern_node {
     tern_vid in[TERN_NODE_INPUTS], out[TERN_NODE_OUTPUTS];
     int n_in, n_out;
     // Attributes; those that the op has.
-    float eps;                            // norms
-    tern_act_kind act;                    // act, glu
+    float eps;                             // norms
+    tern_act_kind act;                     // act, glu
     int32_t n_heads, n_kv_heads, head_dim; // rope, kv_store, attention
-    float scale;                          // attention
+    float scale;                           // attention
     tern_rope_attrs rope;
 } tern_node;
 
@@ -123,7 +131,7 @@ typedef struct tern_graph {
     tern_value *values;
     tern_node *nodes;
     size_t n_values, n_nodes, values_capacity, nodes_capacity;
-    bool failed; // memory ran out while building: checked once, by tern_graph_check
+    bool failed;   // memory ran out while building: checked once, by tern_graph_check
     int32_t layer; // stamped on new nodes
 } tern_graph;
 
@@ -131,7 +139,7 @@ void tern_graph_init(tern_graph *g);
 void tern_graph_free(tern_graph *g);
 tern_status tern_graph_copy(tern_graph *to, const tern_graph *from, tern_error *err);
 
-// ---- Building: each returns the new value; errors are remembered in the graph --------------------
+// ---- Building: each returns the new value; errors are remembered in the graph -------------------
 
 tern_vid tern_g_input(tern_graph *g, const char *name, tern_sym sym, int64_t cols);
 // Names of weights and states are GGUF's: "blk.%d.attn_q.weight" with g->layer for %d.
@@ -147,8 +155,8 @@ tern_vid tern_g_linear(tern_graph *g, tern_vid x, tern_vid w);
 // BitLinear of arXiv:2402.17764: linear(quantize(x), ternarize(w)).
 tern_vid tern_g_bitlinear(tern_graph *g, tern_vid x, tern_vid w);
 // factors: a vector [n_rot / 2] that divides the frequencies (scaling FACTORS), or -1.
-tern_vid tern_g_rope(tern_graph *g, tern_vid x, tern_vid factors, int32_t n_heads,
-                     int32_t head_dim, const tern_rope_attrs *attrs);
+tern_vid tern_g_rope(tern_graph *g, tern_vid x, tern_vid factors, int32_t n_heads, int32_t head_dim,
+                     const tern_rope_attrs *attrs);
 void tern_g_kv_store(tern_graph *g, tern_vid k, tern_vid v, tern_vid k_state, tern_vid v_state,
                      int32_t n_kv_heads, int32_t head_dim);
 tern_vid tern_g_attention(tern_graph *g, tern_vid q, tern_vid k_state, tern_vid v_state,
@@ -180,7 +188,9 @@ tern_status tern_pass_fuse(tern_graph *g, tern_error *err);
 
 // ---- Memory plan -------------------------------------------------------------------------------
 
-typedef struct tern_span { uint64_t offset, bytes; } tern_span;
+typedef struct tern_span {
+    uint64_t offset, bytes;
+} tern_span;
 typedef struct tern_memory_plan {
     tern_span *spans;   // [n_values]; bytes 0: not planned (weights, states, inputs)
     uint64_t bytes;     // of the pool

@@ -84,8 +84,8 @@ static tern_vid quantized(tern_graph *g, tern_vid x, size_t *i, tern_error *err)
     like.producer = (int32_t)*i;
     snprintf(like.name, sizeof like.name, "quantize.%d", (int)q);
     g->values[q] = like;
-    g->nodes[*i] = (tern_node){.op = TERN_OP_QUANTIZE, .layer = layer, .in = {x}, .out = {q},
-                               .n_in = 1, .n_out = 1};
+    g->nodes[*i] = (tern_node){
+        .op = TERN_OP_QUANTIZE, .layer = layer, .in = {x}, .out = {q}, .n_in = 1, .n_out = 1};
     (*i)++;
     return q;
 }

@@ -11,8 +11,10 @@ static void print_shape(const tern_value *v, tern_strbuf *out) {
     default:
         if (v->kind == TERN_VALUE_STATE)
             tern_strbuf_printf(out, "state[context, %" PRId64 "]", v->cols);
-        else if (v->rows == 1) tern_strbuf_printf(out, "[%" PRId64 "]", v->cols);
-        else tern_strbuf_printf(out, "[%" PRId64 ", %" PRId64 "]", v->rows, v->cols);
+        else if (v->rows == 1)
+            tern_strbuf_printf(out, "[%" PRId64 "]", v->cols);
+        else
+            tern_strbuf_printf(out, "[%" PRId64 ", %" PRId64 "]", v->rows, v->cols);
     }
 }
 
@@ -32,8 +34,8 @@ static void print_attrs(const tern_node *n, tern_strbuf *out) {
                            (int)n->rope.n_rot, n->rope.halves ? "halves" : "neighbours");
         break;
     case TERN_OP_ATTENTION:
-        tern_strbuf_printf(out, " heads=%d/%d dim=%d scale=%g", (int)n->n_heads,
-                           (int)n->n_kv_heads, (int)n->head_dim, (double)n->scale);
+        tern_strbuf_printf(out, " heads=%d/%d dim=%d scale=%g", (int)n->n_heads, (int)n->n_kv_heads,
+                           (int)n->head_dim, (double)n->scale);
         break;
     default: break;
     }
@@ -62,8 +64,7 @@ static void print_text(const tern_graph *g, const char *title, const tern_memory
         tern_strbuf_putc(out, '\n');
     }
     if (plan)
-        tern_strbuf_printf(out,
-                           "buffers: one pool of %.2f MB (%.2f MB without sharing)\n",
+        tern_strbuf_printf(out, "buffers: one pool of %.2f MB (%.2f MB without sharing)\n",
                            (double)plan->bytes / 1e6, (double)plan->bytes_sum / 1e6);
 }
 
@@ -115,7 +116,10 @@ static void print_dot(const tern_graph *g, const char *title, tern_strbuf *out) 
 
 void tern_graph_print(const tern_graph *g, const char *title, const tern_memory_plan *plan,
                       tern_format format, tern_strbuf *out) {
-    if (format == TERN_FORMAT_JSON) print_json(g, title, plan, out);
-    else if (format == TERN_FORMAT_DOT) print_dot(g, title, out);
-    else print_text(g, title, plan, out);
+    if (format == TERN_FORMAT_JSON)
+        print_json(g, title, plan, out);
+    else if (format == TERN_FORMAT_DOT)
+        print_dot(g, title, out);
+    else
+        print_text(g, title, plan, out);
 }

@@ -50,11 +50,11 @@ void tern_tokenizer_decode_end(tern_decoder *d, tern_strbuf *out); // a cut char
 
 // What GGUF metadata a tokenizer.json needs (used by conversion); arrays live as long as t.
 typedef struct tern_tokenizer_export {
-    const char *model, *pre;   // "gpt2" / "llama"; "llama-bpe", "qwen2", "default", ...
-    const tern_str *tokens;    // [n_vocab] in GGUF spelling
-    const float *scores;       // [n_vocab] or NULL
-    const int32_t *types;      // [n_vocab] 1 normal, 2 unknown, 3 control, 4 user, 5 unused, 6 byte
-    const tern_str *merges;    // [n_merges] "left right", or NULL
+    const char *model, *pre; // "gpt2" / "llama"; "llama-bpe", "qwen2", "default", ...
+    const tern_str *tokens;  // [n_vocab] in GGUF spelling
+    const float *scores;     // [n_vocab] or NULL
+    const int32_t *types;    // [n_vocab] 1 normal, 2 unknown, 3 control, 4 user, 5 unused, 6 byte
+    const tern_str *merges;  // [n_merges] "left right", or NULL
     size_t n_vocab, n_merges;
     int32_t bos, eos, unk, pad;
     bool add_bos, add_eos, add_space_prefix;
@@ -62,7 +62,7 @@ typedef struct tern_tokenizer_export {
 tern_status tern_tokenizer_export_gguf(const tern_tokenizer *t, tern_tokenizer_export *out,
                                        tern_error *err);
 
-// ---- Chat templates: the Jinja that models ship --------------------------------------------------
+// ---- Chat templates: the Jinja that models ship -------------------------------------------------
 
 typedef struct tern_template tern_template;
 // Parses a template; messages name line and reason.
@@ -74,8 +74,9 @@ void tern_template_free(tern_template *t);
 // with the template's own words.
 tern_status tern_template_render(const tern_template *t, const char *variables_json,
                                  size_t variables_bytes, tern_strbuf *out, tern_error *err);
-// The template for a model: `override` if not NULL, else the file's own, except where it is known to
-// be wrong (BitNet's early converter); else a known-good one by vocabulary. Never NULL on success.
+// The template for a model: `override` if not NULL, else the file's own, except where it is known
+// to be wrong (BitNet's early converter); else a known-good one by vocabulary. Never NULL on
+// success.
 tern_status tern_template_for_model(tern_template **out, const tern_file *file,
                                     const tern_tokenizer *tokenizer, const char *override,
                                     tern_error *err);

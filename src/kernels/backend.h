@@ -1,5 +1,5 @@
-// What a device must do for the runtime: a dozen functions. It hears of graphs and tensors, never of
-// models, tokenizers or files.
+// What a device must do for the runtime: a dozen functions. It hears of graphs and tensors, never
+// of models, tokenizers or files.
 //
 //   open ── bind (each weight) ── compile (graph + weights → plan) ── instance (state of a session)
 //                                                      submit ─ poll ─ read, per batch of tokens
@@ -27,11 +27,11 @@ typedef struct tern_device_desc {
 typedef struct tern_weight_source {
     const char *name;
     tern_dtype type;
-    const void *data;   // mapped; row r of a matrix at r * (bytes of n_in elements)
+    const void *data; // mapped; row r of a matrix at r * (bytes of n_in elements)
     uint64_t bytes;
     int64_t n_rows, n_cols;
-    float scale;        // I2_S, HF_TERNARY
-    bool ternarize;     // float master weights: round(w / mean|w|) in -1..1, times mean|w|
+    float scale;    // I2_S, HF_TERNARY
+    bool ternarize; // float master weights: round(w / mean|w|) in -1..1, times mean|w|
     bool is_matrix, is_table, is_head;
     tern_head_mode head; // for is_head
 } tern_weight_source;
@@ -39,21 +39,21 @@ typedef struct tern_weight_source {
 // What bind made of it.
 typedef struct tern_weight_info {
     tern_weight_kind kind;
-    bool keeps_source;        // the mapped data is read at run time: keep it mapped and warm
-    uint64_t bytes_per_token; // that one token's matrix x vector product reads
+    bool keeps_source;               // the mapped data is read at run time: keep it mapped and warm
+    uint64_t bytes_per_token;        // that one token's matrix x vector product reads
     uint64_t bytes_per_token_greedy; // head: when only the greatest logits are wanted
-    const char *layout;       // "1.6-bit", "F16", "exact F16" ...
+    const char *layout;              // "1.6-bit", "F16", "exact F16" ...
 } tern_weight_info;
 
 typedef struct tern_batch {
     const int32_t *ids;
-    int32_t n_tokens;    // 1 .. the plan's n_batch
-    int32_t first_pos;   // position of ids[0]; the states hold positions 0 .. first_pos - 1
-    int32_t n_outputs;   // the last n tokens' results are wanted: 0 .. n_tokens
-    float *logits;       // [n_outputs, n_vocab], or NULL
-    int32_t top_k;       // > 0: the k greatest logits of each output row
-    int32_t *top_ids;    // [n_outputs, top_k], by falling logit, of equals the lower index first
-    float *top_logits;   // [n_outputs, top_k], the same bits as in `logits`
+    int32_t n_tokens;  // 1 .. the plan's n_batch
+    int32_t first_pos; // position of ids[0]; the states hold positions 0 .. first_pos - 1
+    int32_t n_outputs; // the last n tokens' results are wanted: 0 .. n_tokens
+    float *logits;     // [n_outputs, n_vocab], or NULL
+    int32_t top_k;     // > 0: the k greatest logits of each output row
+    int32_t *top_ids;  // [n_outputs, top_k], by falling logit, of equals the lower index first
+    float *top_logits; // [n_outputs, top_k], the same bits as in `logits`
 } tern_batch;
 
 typedef struct tern_backend {

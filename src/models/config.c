@@ -124,8 +124,10 @@ static tern_status find_arch(const tern_file *file, reader *r, const tern_arch *
                              tern_error *err) {
     bool gguf = file->kind == TERN_FILE_GGUF;
     tern_str name = {NULL, 0};
-    if (gguf) tern_file_meta_str(file, "general.architecture", &name);
-    else name = tern_json_str(tern_json_path(&file->config, "model_type"));
+    if (gguf)
+        tern_file_meta_str(file, "general.architecture", &name);
+    else
+        name = tern_json_str(tern_json_path(&file->config, "model_type"));
     const char *key = gguf ? "general.architecture" : "config.json: model_type";
     if (!name.ptr || name.len == 0 || name.len >= sizeof r->prefix)
         return tern_fail(err, TERN_ERR_FORMAT, "%s is missing", key);
@@ -179,8 +181,8 @@ static tern_status read_rope_scaling(const reader *r, tern_config *c, tern_error
     tern_str type = read_str(r, "rope.scaling.type", HF("rope_type"));
     if (!type.ptr) type = read_str(r, "rope.scaling.type", HF("type"));
     int64_t original;
-    if (!read_int(r, "rope.scaling.original_context_length",
-                  HF("original_max_position_embeddings"), &original))
+    if (!read_int(r, "rope.scaling.original_context_length", HF("original_max_position_embeddings"),
+                  &original))
         original = c->n_context;
     a->n_context_orig = (int32_t)original;
     if (gguf && tern_file_tensor(r->file, "rope_freqs.weight")) {
@@ -196,16 +198,20 @@ static tern_status read_rope_scaling(const reader *r, tern_config *c, tern_error
         a->high_freq_factor = read_float(r, "", HF("high_freq_factor"), &d) ? (float)d : 4.0f;
     } else if (tern_str_is(type, "yarn")) {
         a->scaling = TERN_ROPE_YARN;
-        a->beta_fast = read_float(r, "rope.scaling.yarn_beta_fast", HF("beta_fast"), &d) ? (float)d : 32;
-        a->beta_slow = read_float(r, "rope.scaling.yarn_beta_slow", HF("beta_slow"), &d) ? (float)d : 1;
-        a->attn_factor = read_float(r, "rope.scaling.attn_factor", HF("attention_factor"), &d) ? (float)d : 0;
+        a->beta_fast =
+            read_float(r, "rope.scaling.yarn_beta_fast", HF("beta_fast"), &d) ? (float)d : 32;
+        a->beta_slow =
+            read_float(r, "rope.scaling.yarn_beta_slow", HF("beta_slow"), &d) ? (float)d : 1;
+        a->attn_factor =
+            read_float(r, "rope.scaling.attn_factor", HF("attention_factor"), &d) ? (float)d : 0;
     } else
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "RoPE scaling \"%.*s\" is not supported",
                          (int)(type.len < 64 ? type.len : 64), type.ptr);
 #undef HF
     if (!(a->factor > 0) || a->n_context_orig <= 0)
-        return tern_fail(err, TERN_ERR_FORMAT, "RoPE scaling: factor %g over %d tokens makes no sense",
-                         (double)a->factor, (int)a->n_context_orig);
+        return tern_fail(err, TERN_ERR_FORMAT,
+                         "RoPE scaling: factor %g over %d tokens makes no sense", (double)a->factor,
+                         (int)a->n_context_orig);
     return TERN_OK;
 }
 
@@ -216,12 +222,14 @@ static tern_status read_rope(const reader *r, const tern_arch *arch, tern_config
     bool has_base = read_float(r, "rope.freq_base", "rope_theta", &d) ||
                     read_float(r, "rope.freq_base", "rope_parameters.rope_theta", &d);
     c->rope.base = has_base ? (float)d : 10000.0f;
-    if (r->file->kind == TERN_FILE_GGUF) read_int(r, "rope.dimension_count", NULL, &n_rot);
+    if (r->file->kind == TERN_FILE_GGUF)
+        read_int(r, "rope.dimension_count", NULL, &n_rot);
     else if (read_float(r, "", "partial_rotary_factor", &d))
         n_rot = (int64_t)((double)c->head_dim * d);
     if (n_rot < 2 || n_rot % 2 != 0 || n_rot > c->head_dim || !(c->rope.base > 0))
         return tern_fail(err, TERN_ERR_FORMAT,
-                         "RoPE over %" PRId64 " of %" PRId64 " dimensions with base %g makes no sense",
+                         "RoPE over %" PRId64 " of %" PRId64
+                         " dimensions with base %g makes no sense",
                          n_rot, c->head_dim, (double)c->rope.base);
     c->rope.n_rot = (int32_t)n_rot;
     c->rope.halves = r->file->kind == TERN_FILE_HF || !arch->gguf_rope_neighbours;
@@ -236,11 +244,12 @@ static tern_status read_sizes(const reader *r, tern_config *c, tern_error *err) 
         const char *key = gguf ? f->gguf : f->hf;
         bool found = read_int(r, f->gguf, f->hf, &value);
         if (!found && f->least > 0)
-            return tern_fail(err, TERN_ERR_FORMAT, "config: %s%s%s is missing", gguf ? r->prefix : "",
-                             gguf ? "." : "", key);
+            return tern_fail(err, TERN_ERR_FORMAT, "config: %s%s%s is missing",
+                             gguf ? r->prefix : "", gguf ? "." : "", key);
         if (found && (value < (f->least ? f->least : 1) || value > f->most))
             return tern_fail(err, TERN_ERR_FORMAT,
-                             "config: %s is %" PRId64 ", expected 1 to %" PRId64, key, value, f->most);
+                             "config: %s is %" PRId64 ", expected 1 to %" PRId64, key, value,
+                             f->most);
         *(int64_t *)((char *)c + f->offset) = value;
     }
     for (size_t i = 0; i < sizeof float_fields / sizeof *float_fields; i++) {
@@ -248,7 +257,8 @@ static tern_status read_sizes(const reader *r, tern_config *c, tern_error *err) 
         double value = f->otherwise;
         read_float(r, f->gguf, f->hf, &value);
         if (!(value >= 0 && value < 1))
-            return tern_fail(err, TERN_ERR_FORMAT, "config: %s is %g, expected 0 to 1", f->gguf, value);
+            return tern_fail(err, TERN_ERR_FORMAT, "config: %s is %g, expected 0 to 1", f->gguf,
+                             value);
         *(double *)((char *)c + f->offset) = value;
     }
     return TERN_OK;
@@ -273,7 +283,8 @@ tern_status tern_model_read(const tern_file *file, const tern_arch **arch, tern_
     c->final_rms_eps = final_eps;
     const tern_tensor *table = tern_model_tensor(file, *arch, "token_embd.weight");
     if (!table || table->n_dims != 2)
-        return tern_fail(err, TERN_ERR_FORMAT, "tensor token_embd.weight is missing or not a matrix");
+        return tern_fail(err, TERN_ERR_FORMAT,
+                         "tensor token_embd.weight is missing or not a matrix");
     c->n_vocab = (int64_t)table->ne[1]; // what is really there
     c->tied_head = tern_model_tensor(file, *arch, "output.weight") == NULL;
     bool gguf = file->kind == TERN_FILE_GGUF;
@@ -330,7 +341,8 @@ const tern_tensor *tern_model_tensor(const tern_file *file, const tern_arch *arc
                                      const char *gguf_name) {
     char hf[128];
     if (file->kind == TERN_FILE_GGUF) return tern_file_tensor(file, gguf_name);
-    return tern_model_name_to_hf(arch, gguf_name, hf, sizeof hf) ? tern_file_tensor(file, hf) : NULL;
+    return tern_model_name_to_hf(arch, gguf_name, hf, sizeof hf) ? tern_file_tensor(file, hf)
+                                                                 : NULL;
 }
 
 // ---- Writing -----------------------------------------------------------------------------------
@@ -376,10 +388,11 @@ void tern_config_write_json(const tern_arch *arch, const tern_config *c, const c
     tern_strbuf_printf(out, "  \"rms_norm_eps\": %.9g,\n", c->rms_eps);
     if (c->final_rms_eps != c->rms_eps)
         tern_strbuf_printf(out, "  \"final_norm_eps\": %.9g,\n", c->final_rms_eps);
-    tern_strbuf_printf(out, "  \"hidden_act\": \"%s\",\n  \"rope_theta\": %.9g,\n", act_names[c->act],
-                       (double)c->rope.base);
+    tern_strbuf_printf(out, "  \"hidden_act\": \"%s\",\n  \"rope_theta\": %.9g,\n",
+                       act_names[c->act], (double)c->rope.base);
     if (c->rope.scaling == TERN_ROPE_LINEAR)
-        tern_strbuf_printf(out, "  \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": %.9g},\n",
+        tern_strbuf_printf(out,
+                           "  \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": %.9g},\n",
                            (double)c->rope.factor);
     if (c->rope.scaling == TERN_ROPE_YARN)
         tern_strbuf_printf(out,

@@ -1,7 +1,8 @@
 // The decoder-only transformer that most small language models are (Llama's order of things):
 //
 //   x = table[ids]
-//   per layer:  a = norm(x);  q, k, v = a Wq, a Wk, a Wv;  rotate q and k;  append k, v to the cache
+//   per layer:  a = norm(x);  q, k, v = a Wq, a Wk, a Wv;  rotate q and k;  append k, v to the
+//   cache
 //               x = x + attention(q, K, V) Wo
 //               f = norm(x);  x = x + (act(f Wgate) * (f Wup)) Wdown
 //   logits = norm(x) Whead

@@ -13,7 +13,7 @@ typedef struct tern_config {
     double rms_eps, final_rms_eps; // final: of the last norm; the same unless the file says so
     tern_act_kind act;
     tern_rope_attrs rope;
-    bool tied_head; // the output head is the embedding table
+    bool tied_head;         // the output head is the embedding table
     int64_t bos_id, eos_id; // -1: not stated
 } tern_config;
 
@@ -23,14 +23,14 @@ typedef struct tern_tensor_name {
 } tern_tensor_name;
 
 typedef struct tern_arch {
-    const char *name;             // "bitnet", "llama"
+    const char *name;              // "bitnet", "llama"
     const char *const *gguf_names; // general.architecture values, NULL-terminated; the first one is
                                    // written by conversion
     const char *const *hf_types;   // config.json model_type values
     const tern_tensor_name *tensors; // ends with {NULL, NULL}
-    bool always_ternary;           // float weights are master weights: ternarized at load
-    // GGUF of this architecture stores the rows of q and k so that RoPE pairs are neighbours, Hugging
-    // Face so that they are halves of the head: conversion moves rows.
+    bool always_ternary;             // float weights are master weights: ternarized at load
+    // GGUF of this architecture stores the rows of q and k so that RoPE pairs are neighbours,
+    // Hugging Face so that they are halves of the head: conversion moves rows.
     bool gguf_rope_neighbours;
     tern_status (*build)(tern_graph *g, const tern_config *c, tern_error *err);
 } tern_arch;

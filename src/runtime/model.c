@@ -6,7 +6,9 @@
 #include "base/alloc.h"
 #include "runtime/runtime.h"
 
-const char *tern_version(void) { return "0.1.0"; }
+const char *tern_version(void) {
+    return "0.1.0";
+}
 
 static double now(void) {
     struct timespec t;
@@ -26,11 +28,11 @@ static tern_status open_device(tern_model *m, const tern_model_desc *desc, tern_
     if (strcmp(name, "webgpu") == 0)
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "this build has no WebGPU backend");
     if (strcmp(name, "cpu") != 0 && strcmp(name, "auto") != 0)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "device \"%s\": expected cpu, webgpu or auto", name);
+        return tern_fail(err, TERN_ERR_ARGUMENT, "device \"%s\": expected cpu, webgpu or auto",
+                         name);
     m->backend = &tern_backend_cpu;
-    tern_device_desc d = {.n_threads = desc->n_threads,
-                          .cpu_features = desc->cpu_features,
-                          .ternary = desc->ternary};
+    tern_device_desc d = {
+        .n_threads = desc->n_threads, .cpu_features = desc->cpu_features, .ternary = desc->ternary};
     return m->backend->open(&m->device, &d, err);
 }
 
@@ -56,10 +58,11 @@ static tern_status find_source(const tern_model *m, const tern_value *v, tern_we
                          "tensor %s is %llu x %llu, but the config makes it %lld x %lld", t->name,
                          (unsigned long long)t->ne[1], (unsigned long long)t->ne[0],
                          (long long)v->rows, (long long)v->cols);
-    bool is_float = t->type == TERN_DTYPE_F32 || t->type == TERN_DTYPE_F16 ||
-                    t->type == TERN_DTYPE_BF16;
+    bool is_float =
+        t->type == TERN_DTYPE_F32 || t->type == TERN_DTYPE_F16 || t->type == TERN_DTYPE_BF16;
     bool number = t->type == TERN_DTYPE_I8 || t->type == TERN_DTYPE_I32 ||
-                  t->type == TERN_DTYPE_I64 || t->type == TERN_DTYPE_F64 || t->type == TERN_DTYPE_U8;
+                  t->type == TERN_DTYPE_I64 || t->type == TERN_DTYPE_F64 ||
+                  t->type == TERN_DTYPE_U8;
     if ((vector && !is_float) || number)
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "tensor %s has type %s, which a %s cannot have",
                          t->name, tern_dtype_name(t->type), vector ? "vector" : "weight matrix");
@@ -101,8 +104,10 @@ static tern_status bind_all(tern_model *m, const tern_weight_source *sources,
         m->info.bytes_per_token += info.bytes_per_token_greedy;
         m->info.bytes_per_token_logits += info.bytes_per_token;
         m->info.n_params += (uint64_t)(s->n_rows * s->n_cols);
-        if (s->is_head) m->info.head = info.layout;
-        else if (info.kind == TERN_WEIGHT_TERNARY) m->info.ternary_layout = info.layout;
+        if (s->is_head)
+            m->info.head = info.layout;
+        else if (info.kind == TERN_WEIGHT_TERNARY)
+            m->info.ternary_layout = info.layout;
         done += s->bytes;
         TERN_TRY(report(desc, (double)done / (double)m->file->tensor_bytes, err));
     }
@@ -112,7 +117,8 @@ static tern_status bind_all(tern_model *m, const tern_weight_source *sources,
 static tern_status bind_weights(tern_model *m, const tern_model_desc *desc, tern_error *err) {
     const tern_graph *g = &m->built;
     tern_status status = TERN_OK;
-    tern_weight_source *sources = tern_alloc_array(TERN_MEM_GRAPH, g->n_values + 1, sizeof *sources);
+    tern_weight_source *sources =
+        tern_alloc_array(TERN_MEM_GRAPH, g->n_values + 1, sizeof *sources);
     m->weights = tern_alloc_array(TERN_MEM_GRAPH, g->n_values + 1, sizeof *m->weights);
     if (!sources || !m->weights) {
         status = tern_fail_memory(err, g->n_values * sizeof *sources);
@@ -150,8 +156,8 @@ static tern_status compile(tern_model *m, tern_error *err) {
     TERN_TRY(tern_pass_fuse(&m->fused, err));
     // Values keep their numbers through the passes; only new ones are added behind, and none of
     // them is a weight.
-    tern_weight **grown = tern_realloc(TERN_MEM_GRAPH, m->weights,
-                                       (m->fused.n_values + 1) * sizeof *grown);
+    tern_weight **grown =
+        tern_realloc(TERN_MEM_GRAPH, m->weights, (m->fused.n_values + 1) * sizeof *grown);
     if (!grown) return tern_fail_memory(err, m->fused.n_values * sizeof *grown);
     m->weights = grown;
     return m->backend->compile(m->device, &m->fused, m->weights, m->n_batch, &m->plan, err);
@@ -175,8 +181,10 @@ static void copy_name(char *out, size_t size, tern_str s) {
 static void fill_info(tern_model *m) {
     tern_model_info *i = &m->info;
     tern_str s = {NULL, 0};
-    if (m->file->kind == TERN_FILE_GGUF) tern_file_meta_str(m->file, "general.name", &s);
-    else s = tern_json_str(tern_json_path(&m->file->config, "_name_or_path"));
+    if (m->file->kind == TERN_FILE_GGUF)
+        tern_file_meta_str(m->file, "general.name", &s);
+    else
+        s = tern_json_str(tern_json_path(&m->file->config, "_name_or_path"));
     copy_name(m->name, sizeof m->name, s);
     s = (tern_str){m->arch->name, strlen(m->arch->name)};
     if (m->file->kind == TERN_FILE_GGUF) tern_file_meta_str(m->file, "general.architecture", &s);
@@ -286,7 +294,9 @@ void tern_model_close(tern_model *m) {
     tern_free(m);
 }
 
-void tern_model_get_info(const tern_model *m, tern_model_info *info) { *info = m->info; }
+void tern_model_get_info(const tern_model *m, tern_model_info *info) {
+    *info = m->info;
+}
 
 tern_status tern_model_instance(tern_model *m, int32_t n_context, tern_kv_type kv_type,
                                 tern_instance **out, tern_error *err) {

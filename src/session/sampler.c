@@ -10,11 +10,11 @@
 #include "session/session.h"
 
 tern_sampling tern_sampling_default(void) {
-    return (tern_sampling){.temperature = -1, .top_k = -1, .top_p = -1, .min_p = -1,
-                           .repeat_penalty = -1};
+    return (tern_sampling){
+        .temperature = -1, .top_k = -1, .top_p = -1, .min_p = -1, .repeat_penalty = -1};
 }
 
-// ---- Random numbers: xoshiro256** seeded by splitmix64 (Blackman, Vigna) -------------------------
+// ---- Random numbers: xoshiro256** seeded by splitmix64 (Blackman, Vigna) ------------------------
 
 static uint64_t splitmix(uint64_t *state) {
     uint64_t z = *state += 0x9E3779B97F4A7C15u;
@@ -23,7 +23,9 @@ static uint64_t splitmix(uint64_t *state) {
     return z ^ z >> 31;
 }
 
-static uint64_t rotl(uint64_t x, int k) { return x << k | x >> (64 - k); }
+static uint64_t rotl(uint64_t x, int k) {
+    return x << k | x >> (64 - k);
+}
 
 static double uniform(uint64_t s[4]) { // [0, 1)
     uint64_t result = rotl(s[1] * 5, 7) * 9, t = s[1] << 17;
@@ -73,7 +75,8 @@ tern_status tern_sampler_prepare(tern_sampler *s, const tern_sampling *params,
     if (s->capacity >= (size_t)info->n_vocab) return TERN_OK;
     tern_free(s->candidates);
     s->capacity = 0;
-    s->candidates = tern_alloc_array(TERN_MEM_SESSION, (size_t)info->n_vocab, sizeof *s->candidates);
+    s->candidates =
+        tern_alloc_array(TERN_MEM_SESSION, (size_t)info->n_vocab, sizeof *s->candidates);
     if (!s->candidates) return tern_fail_memory(err, (size_t)info->n_vocab * sizeof *s->candidates);
     s->capacity = (size_t)info->n_vocab;
     return TERN_OK;

@@ -12,7 +12,8 @@
 tern_status tern_session_open(tern_session **out, tern_model *model, const tern_session_desc *desc,
                               tern_error *err) {
     static const tern_session_desc defaults = {0};
-    if (!out || !model) return tern_fail(err, TERN_ERR_ARGUMENT, "tern_session_open: NULL argument");
+    if (!out || !model)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "tern_session_open: NULL argument");
     *out = NULL;
     if (!desc) desc = &defaults;
     int32_t trained = model->info.n_context_train;
@@ -23,7 +24,7 @@ tern_status tern_session_open(tern_session **out, tern_model *model, const tern_
     if (!s) return tern_fail_memory(err, sizeof *s);
     s->model = model;
     s->desc = *desc;
-    s->n_context = desc->n_context ? desc->n_context
+    s->n_context = desc->n_context                 ? desc->n_context
                    : trained < DEFAULT_CONTEXT_MAX ? trained
                                                    : DEFAULT_CONTEXT_MAX;
     if (s->desc.n_keep <= 0) s->desc.n_keep = 4;
@@ -57,9 +58,15 @@ void tern_session_close(tern_session *s) {
     tern_free(s);
 }
 
-void tern_session_reset(tern_session *s) { s->n_tokens = 0; }
-int32_t tern_session_n_context(const tern_session *s) { return s->n_context; }
-size_t tern_session_n_tokens(const tern_session *s) { return s->n_tokens; }
+void tern_session_reset(tern_session *s) {
+    s->n_tokens = 0;
+}
+int32_t tern_session_n_context(const tern_session *s) {
+    return s->n_context;
+}
+size_t tern_session_n_tokens(const tern_session *s) {
+    return s->n_tokens;
+}
 
 const int32_t *tern_session_generated(const tern_session *s, size_t *n_ids) {
     *n_ids = s->n_generated;
@@ -140,9 +147,9 @@ tern_status tern_session_logits(tern_session *s, const int32_t *ids, size_t n_id
     return append(s, ids, n_ids, &(wanted){.n_outputs = logits ? n_ids : 0, .logits = logits}, err);
 }
 
-// Drops the oldest half behind the first n_keep tokens. What is left has other positions now, so its
-// keys and values are computed again: slower than rotating the cached keys, but the same numbers as
-// if the text had begun there.
+// Drops the oldest half behind the first n_keep tokens. What is left has other positions now, so
+// its keys and values are computed again: slower than rotating the cached keys, but the same
+// numbers as if the text had begun there.
 static tern_status shift(tern_session *s, const wanted *w, tern_error *err) {
     size_t keep = (size_t)s->desc.n_keep, drop = (s->n_tokens - keep) / 2;
     if (drop == 0) drop = 1;
@@ -257,9 +264,8 @@ static wanted wanted_scores(tern_session *s) {
 static int32_t choose(tern_session *s, const wanted *w) {
     size_t n = w->top_k ? (size_t)w->top_k : (size_t)s->model->info.n_vocab;
     for (size_t i = 0; i < n; i++)
-        s->sampler.candidates[i] = w->top_k
-                                       ? (tern_candidate){s->top_logits[i], s->top_ids[i]}
-                                       : (tern_candidate){s->logits[i], (int32_t)i};
+        s->sampler.candidates[i] = w->top_k ? (tern_candidate){s->top_logits[i], s->top_ids[i]}
+                                            : (tern_candidate){s->logits[i], (int32_t)i};
     return tern_sampler_choose(&s->sampler, n, s->tokens, s->n_tokens);
 }
 
@@ -303,7 +309,8 @@ static tern_status prepare(tern_session *s, const tern_generate_params *params, 
     tern_strbuf *buffers[] = {&s->text, &s->held};
     for (int i = 0; i < 2; i++) {
         tern_strbuf_clear(buffers[i]);
-        if (tern_array_reserve(TERN_MEM_SESSION, &buffers[i]->ptr, &buffers[i]->capacity, 0, 4096) != 0)
+        if (tern_array_reserve(TERN_MEM_SESSION, &buffers[i]->ptr, &buffers[i]->capacity, 0,
+                               4096) != 0)
             return tern_fail_memory(err, 4096);
     }
     return TERN_OK;
@@ -318,10 +325,12 @@ tern_status tern_generate_ids(tern_session *s, const int32_t *ids, size_t n_ids,
     generation g = {.s = s, .params = params, .on_text = on_text, .user = user};
     g.decoder.started = true; // the text goes on: a space in front of its first word stays
     if (n_ids == 0)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "the prompt is empty: there is nothing to continue");
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "the prompt is empty: there is nothing to continue");
     if (n_ids > (size_t)s->n_context)
         return tern_fail(err, TERN_ERR_CONTEXT_FULL,
-                         "the prompt has %zu tokens, the context only %d", n_ids, (int)s->n_context);
+                         "the prompt has %zu tokens, the context only %d", n_ids,
+                         (int)s->n_context);
     // Without a limit: what fits; with a shifting context there is none, so one is set.
     int32_t max_tokens = params->max_tokens;
     if (max_tokens <= 0) max_tokens = s->desc.shift_context ? 1 << 20 : s->n_context;
@@ -349,9 +358,11 @@ tern_status tern_generate(tern_session *s, const char *prompt, const tern_genera
                           tern_error *err) {
     tern_ids ids = {0};
     if (!s->model->tokenizer)
-        return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: the model has no tokenizer", s->model->path);
-    tern_status status = tern_tokenizer_encode(s->model->tokenizer, prompt, strlen(prompt),
-                                               TERN_TOKENIZE_SPECIAL | TERN_TOKENIZE_BOS, &ids, err);
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: the model has no tokenizer",
+                         s->model->path);
+    tern_status status =
+        tern_tokenizer_encode(s->model->tokenizer, prompt, strlen(prompt),
+                              TERN_TOKENIZE_SPECIAL | TERN_TOKENIZE_BOS, &ids, err);
     if (status == TERN_OK)
         status = tern_generate_ids(s, ids.ids, ids.n, params, on_text, user, stats, err);
     tern_free(ids.ids);

@@ -36,11 +36,11 @@ struct tern_session {
     int32_t n_context;
     int32_t *tokens; // [n_context] the timeline; its keys and values are in the instance
     size_t n_tokens;
-    int32_t *generated;      // [n_generated_max] kept apart: a shift may drop them from the timeline
+    int32_t *generated; // [n_generated_max] kept apart: a shift may drop them from the timeline
     size_t n_generated, generated_capacity;
     tern_sampler sampler;
-    float *logits;        // [n_vocab] of the last token, when all are needed
-    int32_t *top_ids;     // [TERN_TOP_K_MAX]
+    float *logits;    // [n_vocab] of the last token, when all are needed
+    int32_t *top_ids; // [TERN_TOP_K_MAX]
     float *top_logits;
     tern_strbuf text, held; // decoded; held back since it may be the beginning of a stop string
 };

@@ -18,11 +18,11 @@ typedef struct item {
     const tern_tensor *from; // NULL: `values`, which no tensor of the input has
     const float *values;     // [n_values]
     uint64_t n_values;
-    char name[128];    // in the output
-    tern_dtype type;   // in the output; HF_TERNARY: U8 packed, with a scale tensor behind it
+    char name[128];  // in the output
+    tern_dtype type; // in the output; HF_TERNARY: U8 packed, with a scale tensor behind it
     tern_ternary_kind kind;
-    int64_t n_heads;   // > 0: rows are permuted between the two RoPE conventions
-    bool neighbours;   // the output wants RoPE pairs adjacent
+    int64_t n_heads; // > 0: rows are permuted between the two RoPE conventions
+    bool neighbours; // the output wants RoPE pairs adjacent
 } item;
 
 typedef struct conversion {
@@ -42,8 +42,9 @@ typedef struct conversion {
 } conversion;
 
 static tern_matrix_view view_of(const tern_tensor *t) {
-    return (tern_matrix_view){t->type, t->data, t->bytes,
-                              (int64_t)(t->ne[1] * t->ne[2] * t->ne[3]), (int64_t)t->ne[0], t->scale};
+    return (tern_matrix_view){t->type,           t->data,
+                              t->bytes,          (int64_t)(t->ne[1] * t->ne[2] * t->ne[3]),
+                              (int64_t)t->ne[0], t->scale};
 }
 
 static bool is_float(tern_dtype t) {
@@ -76,7 +77,8 @@ static tern_status map_name(const conversion *c, const tern_tensor *t, item *it,
         if (known) memcpy(it->name, name, n + 1);
     }
     if (known || *skip) return TERN_OK;
-    return tern_fail(err, TERN_ERR_UNSUPPORTED, "tensor %s is not one of a %s", name, c->arch->name);
+    return tern_fail(err, TERN_ERR_UNSUPPORTED, "tensor %s is not one of a %s", name,
+                     c->arch->name);
 }
 
 static const char *gguf_name_of(const conversion *c, const tern_tensor *t, char *buffer, size_t n) {
@@ -100,8 +102,8 @@ static tern_status choose_matrix_type(const conversion *c, item *it, tern_error 
     if (!c->to_gguf && it->kind.is_ternary && !(c->has_matrix_type && is_float(wanted))) {
         if (view.n_rows % 4 != 0)
             return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                             "tensor %s has %lld rows: packing needs a multiple of 4", it->from->name,
-                             (long long)view.n_rows);
+                             "tensor %s has %lld rows: packing needs a multiple of 4",
+                             it->from->name, (long long)view.n_rows);
         wanted = TERN_DTYPE_HF_TERNARY;
     } else if (!c->to_gguf && !is_float(wanted))
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "safetensors have no type %s",
@@ -120,13 +122,17 @@ static tern_status choose_type(const conversion *c, item *it, tern_error *err) {
         it->type = c->to_gguf || !is_float(t->type) ? TERN_DTYPE_F32 : t->type;
     } else if (head) {
         it->type = t->type;
-        if (c->has_head_type) it->type = c->head_type;
-        else if (from_hf && c->to_gguf) it->type = TERN_DTYPE_F16;
-        else if (!c->to_gguf && !is_float(t->type)) it->type = TERN_DTYPE_BF16;
+        if (c->has_head_type)
+            it->type = c->head_type;
+        else if (from_hf && c->to_gguf)
+            it->type = TERN_DTYPE_F16;
+        else if (!c->to_gguf && !is_float(t->type))
+            it->type = TERN_DTYPE_BF16;
         if (!c->to_gguf && !is_float(it->type))
             return tern_fail(err, TERN_ERR_UNSUPPORTED, "safetensors have no type %s",
                              tern_dtype_name(it->type));
-    } else TERN_TRY(choose_matrix_type(c, it, err));
+    } else
+        TERN_TRY(choose_matrix_type(c, it, err));
     uint64_t bytes;
     uint64_t n = t->ne[0] * t->ne[1] * t->ne[2] * t->ne[3];
     if (it->type != TERN_DTYPE_HF_TERNARY && !tern_dtype_bytes(it->type, n, t->ne[0], &bytes))
@@ -231,8 +237,7 @@ static tern_status write_hf_packed(conversion *c, const item *it, tern_codes *co
         memset(bytes, 0, (size_t)v->n_cols);
         for (int k = 0; k < 4; k++) {
             const int8_t *q = tern_codes_row(codes, source_row(it, row + k * quarter, v->n_rows));
-            for (int64_t i = 0; i < v->n_cols; i++)
-                bytes[i] |= (uint8_t)((q[i] + 1) << (2 * k));
+            for (int64_t i = 0; i < v->n_cols; i++) bytes[i] |= (uint8_t)((q[i] + 1) << (2 * k));
         }
         TERN_TRY(write_bytes(c, bytes, (uint64_t)v->n_cols, err));
     }
@@ -243,8 +248,8 @@ static tern_status write_hf_packed(conversion *c, const item *it, tern_codes *co
 static void float_row(const item *it, tern_codes *codes, int64_t row, float *out) {
     const tern_matrix_view *v = &codes->view;
     if (!it->kind.is_ternary) {
-        tern_dtype_decode(v->type, v->data, (uint64_t)(row * v->n_cols), (size_t)v->n_cols, v->scale,
-                          out);
+        tern_dtype_decode(v->type, v->data, (uint64_t)(row * v->n_cols), (size_t)v->n_cols,
+                          v->scale, out);
         return;
     }
     const int8_t *q = tern_codes_row(codes, row);
@@ -282,12 +287,14 @@ static tern_status write_item(conversion *c, const item *it, tern_error *err) {
     g.codes = tern_alloc(TERN_MEM_MISC, 2 * n + 1024);
     g.packed = tern_alloc(TERN_MEM_MISC, n * sizeof(float) + 1024);
     tern_status status;
-    if (!floats || !g.codes || !g.packed) status = tern_fail_memory(err, n * sizeof *floats);
+    if (!floats || !g.codes || !g.packed)
+        status = tern_fail_memory(err, n * sizeof *floats);
     else if (it->type == TERN_DTYPE_HF_TERNARY)
         status = write_hf_packed(c, it, &codes, g.packed, err);
     else if (tern_dtype_is_ternary(it->type) && it->kind.is_ternary)
         status = write_ternary_rows(c, it, &codes, &g, err);
-    else status = write_float_rows(c, it, &codes, floats, g.packed, err);
+    else
+        status = write_float_rows(c, it, &codes, floats, g.packed, err);
     tern_codes_close(&codes);
     tern_free(floats);
     tern_free(g.codes);
@@ -346,13 +353,18 @@ static tern_status put_tokenizer(tern_gguf_writer *w, const tern_tokenizer *t, t
     TERN_TRY(tern_gguf_put_str(w, "tokenizer.ggml.pre", (tern_str){e.pre, strlen(e.pre)}));
     TERN_TRY(tern_gguf_put_strings(w, "tokenizer.ggml.tokens", e.tokens, e.n_vocab));
     if (e.scores)
-        TERN_TRY(tern_gguf_put_array(w, "tokenizer.ggml.scores", TERN_META_F32, e.scores, e.n_vocab));
-    TERN_TRY(tern_gguf_put_array(w, "tokenizer.ggml.token_type", TERN_META_I32, e.types, e.n_vocab));
-    if (e.merges)
-        TERN_TRY(tern_gguf_put_strings(w, "tokenizer.ggml.merges", e.merges, e.n_merges));
-    const struct { const char *key; int32_t id; } ids[] = {
-        {"tokenizer.ggml.bos_token_id", e.bos}, {"tokenizer.ggml.eos_token_id", e.eos},
-        {"tokenizer.ggml.unknown_token_id", e.unk}, {"tokenizer.ggml.padding_token_id", e.pad}};
+        TERN_TRY(
+            tern_gguf_put_array(w, "tokenizer.ggml.scores", TERN_META_F32, e.scores, e.n_vocab));
+    TERN_TRY(
+        tern_gguf_put_array(w, "tokenizer.ggml.token_type", TERN_META_I32, e.types, e.n_vocab));
+    if (e.merges) TERN_TRY(tern_gguf_put_strings(w, "tokenizer.ggml.merges", e.merges, e.n_merges));
+    const struct {
+        const char *key;
+        int32_t id;
+    } ids[] = {{"tokenizer.ggml.bos_token_id", e.bos},
+               {"tokenizer.ggml.eos_token_id", e.eos},
+               {"tokenizer.ggml.unknown_token_id", e.unk},
+               {"tokenizer.ggml.padding_token_id", e.pad}};
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
         if (ids[i].id >= 0) TERN_TRY(tern_gguf_put_int(w, ids[i].key, TERN_META_U32, ids[i].id));
     TERN_TRY(tern_gguf_put_int(w, "tokenizer.ggml.add_bos_token", TERN_META_BOOL, e.add_bos));
@@ -378,8 +390,8 @@ static tern_status put_hf_meta(conversion *c, const char *out_path, tern_error *
     const char *base = strrchr(out_path, '/');
     base = base ? base + 1 : out_path;
     size_t base_length = strlen(base) > 5 ? strlen(base) - 5 : 0; // without ".gguf"
-    TERN_TRY(tern_gguf_put_str(w, "general.architecture",
-                               (tern_str){arch_name, strlen(arch_name)}));
+    TERN_TRY(
+        tern_gguf_put_str(w, "general.architecture", (tern_str){arch_name, strlen(arch_name)}));
     TERN_TRY(tern_gguf_put_str(w, "general.name", (tern_str){base, base_length}));
     TERN_TRY(tern_config_write_gguf(w, arch_name, &c->config));
     TERN_TRY(tern_gguf_put_int(w, "general.file_type", TERN_META_U32, file_type(c)));

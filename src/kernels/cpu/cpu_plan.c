@@ -7,7 +7,9 @@
 
 // ---- Values ------------------------------------------------------------------------------------
 
-static uint64_t round_64(uint64_t n) { return (n + 63) / 64 * 64; }
+static uint64_t round_64(uint64_t n) {
+    return (n + 63) / 64 * 64;
+}
 
 uint64_t cpu_i8_layout(const tern_device *d, int64_t n_in, int32_t n_tokens, void *memory,
                        cpu_i8 *out) {
@@ -16,10 +18,9 @@ uint64_t cpu_i8_layout(const tern_device *d, int64_t n_in, int32_t n_tokens, voi
     size_t n = (size_t)n_tokens, few = n < CPU_GEMV_TOKENS ? n : CPU_GEMV_TOKENS;
     uint64_t at_scale = round_64((uint64_t)stride * n), at_sum = at_scale + round_64(n * 4);
     uint64_t at_prepared = at_sum + round_64(n * 4);
-    uint64_t at_panels =
-        at_prepared + round_64(k->prepared_bytes(d->packing, (size_t)n_in, few));
-    uint64_t end = at_panels +
-                   (n > CPU_GEMV_TOKENS ? round_64(k->panels_bytes((size_t)n_in, n)) : 0);
+    uint64_t at_panels = at_prepared + round_64(k->prepared_bytes(d->packing, (size_t)n_in, few));
+    uint64_t end =
+        at_panels + (n > CPU_GEMV_TOKENS ? round_64(k->panels_bytes((size_t)n_in, n)) : 0);
     if (memory) {
         uint8_t *m = memory;
         *out = (cpu_i8){.rows = {.q = (int8_t *)m,
@@ -133,12 +134,13 @@ static tern_status add_step(tern_plan *p, const tern_node *n, tern_error *err) {
     cpu_step *s = &p->steps[p->n_steps];
     *s = (cpu_step){.fn = cpu_step_for(n->op), .node = n, .index = (int)p->n_steps, .rope = -1};
     if (!s->fn)
-        return tern_fail(err, TERN_ERR_UNSUPPORTED, "the CPU backend has no %s", tern_op_name(n->op));
-    if (n->op == TERN_OP_ROPE || n->op == TERN_OP_ROPE_STORE) TERN_TRY(add_rope(p, n, &s->rope, err));
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "the CPU backend has no %s",
+                         tern_op_name(n->op));
+    if (n->op == TERN_OP_ROPE || n->op == TERN_OP_ROPE_STORE)
+        TERN_TRY(add_rope(p, n, &s->rope, err));
     s->for_outputs = n->n_out > 0 && g->values[n->out[0]].sym == TERN_SYM_OUTPUTS;
     s->for_top_k = n->op == TERN_OP_TOP_K || n->op == TERN_OP_LINEAR_TOP_K;
-    s->for_logits =
-        n->n_out > 0 && g->values[n->out[0]].kind == TERN_VALUE_OUTPUT && !s->for_top_k;
+    s->for_logits = n->n_out > 0 && g->values[n->out[0]].kind == TERN_VALUE_OUTPUT && !s->for_top_k;
     if (s->for_logits) p->n_vocab = g->values[n->out[0]].cols;
     size_t scratch = (size_t)round_64(cpu_step_scratch(p, n));
     if (scratch > p->scratch_bytes) p->scratch_bytes = scratch;
@@ -211,7 +213,7 @@ static uint64_t f32_cache_bytes(const tern_plan *p, int32_t n_context) {
 static tern_status choose_kv_type(tern_instance *in, tern_kv_type wanted, tern_error *err) {
     if (wanted == TERN_KV_AUTO)
         wanted = f32_cache_bytes(in->plan, in->n_context) <= F32_CACHE_BYTES_MAX ? TERN_KV_F32
-                                                                                  : TERN_KV_F16;
+                                                                                 : TERN_KV_F16;
     in->kv_type = wanted == TERN_KV_F32    ? TERN_DTYPE_F32
                   : wanted == TERN_KV_Q8_0 ? TERN_DTYPE_Q8_0
                                            : TERN_DTYPE_F16;
@@ -241,8 +243,8 @@ tern_status cpu_instance_open(tern_plan *p, int32_t n_context, tern_kv_type kv_t
     size_t n_threads = (size_t)tern_pool_n_threads(p->device->pool);
     in->pool = tern_alloc(TERN_MEM_ACTIVATIONS, p->memory.bytes + 64);
     in->scratch = tern_alloc_array(TERN_MEM_ACTIVATIONS, n_threads, p->scratch_bytes + 64);
-    in->rope_tables = tern_alloc_array(TERN_MEM_ACTIVATIONS, p->n_ropes * in->rope_stride + 1,
-                                       sizeof(float));
+    in->rope_tables =
+        tern_alloc_array(TERN_MEM_ACTIVATIONS, p->n_ropes * in->rope_stride + 1, sizeof(float));
     in->logits = tern_alloc_array(TERN_MEM_ACTIVATIONS, (size_t)p->n_vocab + 16, sizeof(float));
     in->counters = tern_alloc_array(TERN_MEM_ACTIVATIONS, (p->n_steps + 1) * CPU_COUNTERS,
                                     sizeof *in->counters);

@@ -39,8 +39,10 @@ static inline void relax(void) {
 static void wait_change(tern_pool *p, atomic_uint *word, unsigned old) {
     for (int i = 0; i < SPINS + YIELDS; i++) {
         if (atomic_load_explicit(word, memory_order_acquire) != old) return;
-        if (i < SPINS) relax();
-        else sched_yield();
+        if (i < SPINS)
+            relax();
+        else
+            sched_yield();
     }
     pthread_mutex_lock(&p->lock);
     atomic_fetch_add(&p->n_sleeping, 1);
@@ -117,7 +119,8 @@ tern_status tern_pool_open(tern_pool **out, int n_threads, tern_error *err) {
     for (int i = 1; i < n_threads; i++, p->n_started++) {
         if (pthread_create(&p->threads[i], NULL, worker, &p->teams[i]) == 0) continue;
         tern_pool_close(p);
-        return tern_fail(err, TERN_ERR_MEMORY, "thread %d of %d could not be started", i, n_threads);
+        return tern_fail(err, TERN_ERR_MEMORY, "thread %d of %d could not be started", i,
+                         n_threads);
     }
     *out = p;
     return TERN_OK;
@@ -136,4 +139,6 @@ void tern_pool_close(tern_pool *p) {
     tern_free(p);
 }
 
-int tern_pool_n_threads(const tern_pool *p) { return p->n_threads; }
+int tern_pool_n_threads(const tern_pool *p) {
+    return p->n_threads;
+}

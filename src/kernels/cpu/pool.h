@@ -1,8 +1,8 @@
 // The CPU backend's threads: a team that walks through the same list of steps together.
 //
 // tern_pool_run calls fn once on every thread (the caller is thread 0) and returns when all are
-// back. Inside, tern_team_barrier separates the steps. Waiting threads spin for a short while, since
-// a barrier in the decode loop comes every few microseconds, and then sleep, since a laptop's
+// back. Inside, tern_team_barrier separates the steps. Waiting threads spin for a short while,
+// since a barrier in the decode loop comes every few microseconds, and then sleep, since a laptop's
 // battery matters. One run at a time: callers queue on a mutex.
 #ifndef TERN_KERNELS_CPU_POOL_H
 #define TERN_KERNELS_CPU_POOL_H
@@ -27,8 +27,8 @@ void tern_pool_run(tern_pool *pool, tern_team_fn fn, void *ctx);
 // all after.
 void tern_team_barrier(const tern_team *team);
 
-// Claims the next block of [0, n): *first, *last. False when there is no more. The counter must be 0
-// at the start of a step.
+// Claims the next block of [0, n): *first, *last. False when there is no more. The counter must be
+// 0 at the start of a step.
 static inline bool tern_team_claim(atomic_size_t *counter, size_t n, size_t block, size_t *first,
                                    size_t *last) {
     size_t at = atomic_fetch_add_explicit(counter, block, memory_order_relaxed);
