@@ -279,7 +279,7 @@ static void step_rope_store(cpu_run *run, const cpu_step *step, const tern_team 
 
 // A unit of work is a block of tokens and some of the query heads that share a key/value head; for
 // a single token the heads are split further, so that there is something for every thread.
-#define ATTENTION_TOKENS 16
+#define ATTENTION_TOKENS 24 // whole tiles of the attention kernel for any number of heads
 
 static void step_attention(cpu_run *run, const cpu_step *step, const tern_team *team) {
     const tern_node *n = step->node;
