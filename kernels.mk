@@ -6,7 +6,7 @@ ARM_CC   ?= aarch64-linux-gnu-gcc
 ARM_ROOT ?= /usr/aarch64-linux-gnu
 RUN      ?=
 
-KERNEL_PARTS := src/base/% src/kernels/cpu/float/% src/kernels/cpu/ternary/% src/kernels/cpu/select.c
+KERNEL_PARTS := src/base/% src/kernels/cpu/float/% src/kernels/cpu/ternary/% src/kernels/cpu/head/% src/kernels/cpu/select.c
 KERNEL_SRC := $(filter $(KERNEL_PARTS),$(LIB_SRC))
 KERNEL_TEST_SRC := tests/harness.c $(filter $(KERNEL_PARTS),$(TEST_SRC))
 KERNEL_OBJ := $(call obj,$(KERNEL_SRC))
@@ -17,6 +17,8 @@ $(BUILD)/kernel_tests: $(KERNEL_OBJ) $(call obj,$(KERNEL_TEST_SRC))
 $(BUILD)/kernel_bench: $(KERNEL_OBJ) $(call obj,bench/kernel_bench.c)
 	$(CC) $(ALL_CFLAGS) -o $@ $^ -lm -pthread
 $(BUILD)/ternary_bench: $(KERNEL_OBJ) $(call obj,bench/ternary_bench.c)
+	$(CC) $(ALL_CFLAGS) -o $@ $^ -lm -pthread
+$(BUILD)/head_bench: $(KERNEL_OBJ) $(call obj,bench/head_bench.c)
 	$(CC) $(ALL_CFLAGS) -o $@ $^ -lm -pthread
 
 check-kernels: $(BUILD)/kernel_tests ## every kernel against the scalar reference

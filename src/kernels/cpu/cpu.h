@@ -9,6 +9,7 @@
 #define TERN_KERNELS_CPU_CPU_H
 
 #include "kernels/backend.h"
+#include "kernels/cpu/head/head.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/pool.h"
 
@@ -30,6 +31,7 @@ struct tern_weight {
     tern_dtype type;
     const uint8_t *rows;
     size_t row_bytes;
+    tern_head *screen; // of an exact head, or NULL
 };
 
 // Activations quantized for int8 kernels: one value of type I8ROWS.
@@ -86,6 +88,8 @@ struct tern_instance {
     uint8_t *scratch;    // [n_threads][scratch_bytes]
     float *rope_tables;  // per rope: cos [n_batch][n_rot/2], sin the same
     size_t rope_stride;  // floats of one rope's pair of tables
+    tern_head_query *query; // of an exact head, or NULL
+    bool more;           // the query wants another round
     float *logits;       // [n_vocab], when only the greatest are wanted and there is no screen
     atomic_size_t *counters;
 };

@@ -209,6 +209,16 @@ static uint64_t f32_cache_bytes(const tern_plan *p, int32_t n_context) {
     return bytes;
 }
 
+static tern_status open_query(tern_instance *in, tern_error *err) {
+    const tern_plan *p = in->plan;
+    for (size_t i = 0; i < p->g->n_nodes; i++) {
+        const tern_node *n = &p->g->nodes[i];
+        if (n->op != TERN_OP_LINEAR_TOP_K || !p->weights[n->in[1]]->screen) continue;
+        return tern_head_query_create(&in->query, p->weights[n->in[1]]->screen, err);
+    }
+    return TERN_OK;
+}
+
 #define F32_CACHE_BYTES_MAX ((uint64_t)64 << 20)
 static tern_status choose_kv_type(tern_instance *in, tern_kv_type wanted, tern_error *err) {
     if (wanted == TERN_KV_AUTO)
@@ -253,6 +263,7 @@ tern_status cpu_instance_open(tern_plan *p, int32_t n_context, tern_kv_type kv_t
         goto fail;
     }
     TERN_TRY_GOTO(open_states(in, err));
+    TERN_TRY_GOTO(open_query(in, err));
     *out = in;
     return TERN_OK;
 fail:
@@ -264,6 +275,7 @@ void cpu_instance_close(tern_instance *in) {
     if (!in) return;
     for (size_t v = 0; in->states && v < in->plan->g->n_values; v++) tern_free(in->states[v]);
     tern_free(in->states);
+    tern_head_query_free(in->query);
     tern_free(in->pool);
     tern_free(in->scratch);
     tern_free(in->rope_tables);

@@ -364,27 +364,62 @@ static void select_top_k(const float *x, int64_t n, int32_t k, int32_t *ids, flo
     }
 }
 
+// The counter back to 0, for another round of work inside one step: between two barriers, since all
+// threads must be done with it before, and see it after.
+static void restart(cpu_run *run, const cpu_step *step, const tern_team *team) {
+    tern_team_barrier(team);
+    if (team->thread == 0) atomic_store(counter(run, step, 0), 0);
+    tern_team_barrier(team);
+}
+
+// All logits of a row into the instance's buffer, then the greatest of them.
+static void top_k_of_all(cpu_run *run, const cpu_step *step, const tern_team *team,
+                         const tern_weight *w, const float *x, int32_t *ids, float *values) {
+    float *logits = run->instance->logits;
+    float_linear(run, step, team, 0, w, x, 1, logits, false);
+    tern_team_barrier(team);
+    if (team->thread == 0) select_top_k(logits, w->source.n_rows, run->batch->top_k, ids, values);
+}
+
+// The same by the exact head. Whether there is another round is written by one thread and read by
+// all behind a barrier.
+static void top_k_screened(cpu_run *run, const cpu_step *step, const tern_team *team,
+                           const float *x, int32_t *ids, float *values) {
+    tern_head_query *q = run->instance->query;
+    if (team->thread == 0) tern_head_begin(q, x, run->batch->top_k);
+    for (bool more = true; more;) {
+        tern_team_barrier(team);
+        size_t n = tern_head_n_items(q), block = tern_head_block(q), first, last;
+        while (tern_team_claim(counter(run, step, 0), n, block, &first, &last))
+            tern_head_work(q, first, last);
+        tern_team_barrier(team);
+        if (team->thread == 0) {
+            run->instance->more = tern_head_next(q, ids, values);
+            atomic_store(counter(run, step, 0), 0);
+        }
+        tern_team_barrier(team);
+        more = run->instance->more;
+    }
+}
+
 static void step_top_k(cpu_run *run, const cpu_step *step, const tern_team *team) {
     const tern_node *n = step->node;
     const tern_batch *b = run->batch;
     bool fused = n->op == TERN_OP_LINEAR_TOP_K;
-    int64_t n_vocab = fused ? run->plan->weights[n->in[1]]->source.n_rows : cols(run, n->in[0]);
+    const tern_weight *w = fused ? run->plan->weights[n->in[1]] : NULL;
     for (int32_t row = 0; row < b->n_outputs; row++) {
-        const float *logits = b->logits ? b->logits + row * n_vocab : run->instance->logits;
-        if (!b->logits) {
-            const tern_weight *w = run->plan->weights[n->in[1]];
-            const float *x = (const float *)cpu_value(run, n->in[0]) + row * w->source.n_cols;
-            if (row > 0) { // everyone is done with the counter and the logits of the row before
-                tern_team_barrier(team);
-                if (team->thread == 0) atomic_store(counter(run, step, 1), 0);
-                tern_team_barrier(team);
-            }
-            float_linear(run, step, team, 1, w, x, 1, run->instance->logits, false);
-            tern_team_barrier(team);
+        int32_t *ids = b->top_ids + row * b->top_k;
+        float *values = b->top_logits + row * b->top_k;
+        if (b->logits) {
+            int64_t n_vocab = run->plan->n_vocab;
+            if (team->thread == 0)
+                select_top_k(b->logits + row * n_vocab, n_vocab, b->top_k, ids, values);
+            continue;
         }
-        if (team->thread == 0)
-            select_top_k(logits, n_vocab, b->top_k, b->top_ids + row * b->top_k,
-                         b->top_logits + row * b->top_k);
+        const float *x = (const float *)cpu_value(run, n->in[0]) + row * w->source.n_cols;
+        if (row > 0) restart(run, step, team);
+        if (run->instance->query) top_k_screened(run, step, team, x, ids, values);
+        else top_k_of_all(run, step, team, w, x, ids, values);
     }
 }
 

@@ -139,6 +139,52 @@ static tern_status convert_head(tern_device *d, tern_weight *w, tern_dtype type,
     return atomic_load(&job.status) == TERN_OK ? TERN_OK : tern_fail_memory(err, bytes);
 }
 
+// The low-bit copy with which the greatest logits are found exactly.
+typedef struct screen_job {
+    tern_head *screen;
+    size_t n_rows;
+    atomic_size_t counter;
+    atomic_int status;
+} screen_job;
+
+static void build_screen_rows(void *ctx, const tern_team *team) {
+    screen_job *job = ctx;
+    (void)team;
+    void *scratch = tern_alloc(TERN_MEM_MISC, tern_head_build_scratch_bytes(job->screen));
+    if (!scratch) atomic_store(&job->status, TERN_ERR_MEMORY);
+    for (size_t first, last;
+         scratch && tern_team_claim(&job->counter, job->n_rows, 256, &first, &last);)
+        tern_head_build(job->screen, first, last, scratch);
+    tern_free(scratch);
+}
+
+static tern_status build_screen(tern_device *d, tern_weight *w, tern_error *err) {
+    const tern_weight_source *s = &w->source;
+    tern_head_matrix m = {w->type, w->rows, w->row_bytes, (size_t)s->n_rows, (size_t)s->n_cols,
+                          s->scale};
+    TERN_TRY(tern_head_create(&w->screen, &m, d->kernels.f, err));
+    screen_job job = {.screen = w->screen, .n_rows = (size_t)s->n_rows};
+    tern_pool_run(d->pool, build_screen_rows, &job);
+    if (atomic_load(&job.status) != TERN_OK) return tern_fail_memory(err, 0);
+    w->info.bytes_per_token_greedy = tern_head_screen_bytes(w->screen);
+    w->info.layout = w->type == TERN_DTYPE_F16    ? "exact F16"
+                     : w->type == TERN_DTYPE_BF16 ? "exact BF16"
+                     : w->type == TERN_DTYPE_F32  ? "exact F32"
+                                                  : "exact";
+    return TERN_OK;
+}
+
+// Worth it when it saves bytes that do not stay in a cache anyway.
+#define SCREEN_BYTES_MIN ((uint64_t)16 << 20)
+static bool wants_screen(const tern_weight *w) {
+    const tern_weight_source *s = &w->source;
+    if (!s->is_head || s->head == TERN_HEAD_FILE) return false;
+    if (s->head == TERN_HEAD_EXACT) return true;
+    bool wide = w->type == TERN_DTYPE_F32 || w->type == TERN_DTYPE_F16 ||
+                w->type == TERN_DTYPE_BF16;
+    return s->head == TERN_HEAD_AUTO && wide && w->info.bytes_per_token >= SCREEN_BYTES_MIN;
+}
+
 // ---- Binding -----------------------------------------------------------------------------------
 
 static tern_status bind_vector(tern_weight *w, tern_error *err) {
@@ -167,7 +213,7 @@ static tern_status bind_float(tern_device *d, tern_weight *w, tern_error *err) {
     w->info.layout = tern_dtype_name(w->type);
     if (s->is_matrix) w->info.bytes_per_token = (uint64_t)w->row_bytes * (uint64_t)s->n_rows;
     w->info.bytes_per_token_greedy = w->info.bytes_per_token;
-    return TERN_OK;
+    return wants_screen(w) ? build_screen(d, w, err) : TERN_OK;
 }
 
 tern_status cpu_weight_bind(tern_device *d, const tern_weight_source *s, tern_weight **out,
@@ -198,6 +244,7 @@ tern_status cpu_weight_bind(tern_device *d, const tern_weight_source *s, tern_we
 void cpu_weight_unbind(tern_device *d, tern_weight *w) {
     (void)d;
     if (!w) return;
+    tern_head_free(w->screen);
     tern_free(w->owned);
     tern_free(w);
 }

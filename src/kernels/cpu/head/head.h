@@ -1,12 +1,68 @@
-// The exact greedy head: the k greatest logits of W x without reading W in full precision.
+// The exact greedy head: the k greatest of the logits W x without reading most of W.
 //
-// (file-top proof: see head.c)
+// A low-bit copy of W says of nearly every row that it cannot be among the k greatest; the few rows
+// of which it cannot say so are computed in full. The answer is the same, in ids and in bits, as if
+// all rows had been computed by tern_float_kernels.matvec and the greatest chosen (equal values: the
+// lower id first; NaN never). Why: head.c.
+//
+// The copy (tern_head) is built once and shared; a query belongs to one session. Threads share the
+// work by ranges, with barriers of their own making in between:
+//
+//     one thread:   tern_head_begin(q, x, k)
+//     all threads:  do {
+//                       barrier
+//                       for each claimed range of [0, tern_head_n_items(q)):
+//                           tern_head_work(q, first, last)
+//                       barrier
+//     one thread:       more = tern_head_next(q, ids, values)
+//                   } while (more)
 #ifndef TERN_KERNELS_CPU_HEAD_H
 #define TERN_KERNELS_CPU_HEAD_H
 
+#include "base/status.h"
 #include "kernels/cpu/kernels.h"
 
-// Low-bit copy of a head W [n_rows, n_in]; filled by ranges of rows, so that threads share the work.
-typedef struct tern_head_screen tern_head_screen;
+typedef struct tern_head_matrix {
+    tern_dtype type;
+    const void *data; // row r at data + r * row_bytes; must stay where it is
+    size_t row_bytes, n_rows, n_in;
+    float scale;      // of I2_S, else unused
+} tern_head_matrix;
+
+typedef struct tern_head tern_head;
+typedef struct tern_head_query tern_head_query;
+
+// Allocates; the copy is then to be built, every row once. TERN_ERR_UNSUPPORTED for shapes that the
+// proof does not cover (n_in above 2^20).
+tern_status tern_head_create(tern_head **out, const tern_head_matrix *w,
+                             const tern_float_kernels *f, tern_error *err);
+void tern_head_free(tern_head *h);
+// Any thread, disjoint ranges. scratch (64): tern_head_build_scratch_bytes of this thread's own,
+// zeroed before its first use.
+size_t tern_head_build_scratch_bytes(const tern_head *h);
+void tern_head_build(tern_head *h, size_t first_row, size_t last_row, void *scratch);
+uint64_t tern_head_bytes(const tern_head *h);        // of the whole copy
+uint64_t tern_head_screen_bytes(const tern_head *h); // what every query reads at least
+
+tern_status tern_head_query_create(tern_head_query **out, const tern_head *h, tern_error *err);
+void tern_head_query_free(tern_head_query *q);
+
+// x [n_in] must stay until the end; k >= 1.
+void tern_head_begin(tern_head_query *q, const float *x, int32_t k);
+// Ranges begin at multiples of the block (but for the last they end at them, too).
+size_t tern_head_n_items(const tern_head_query *q);
+size_t tern_head_block(const tern_head_query *q);
+void tern_head_work(tern_head_query *q, size_t first, size_t last);
+// True: another round of work. False: ids and values [k] hold the answer, best first; places for
+// which there are no rows have the id INT32_MAX and the value -infinity.
+bool tern_head_next(tern_head_query *q, int32_t *ids, float *values);
+
+// How far the rows of the last query got.
+typedef struct tern_head_stats {
+    size_t n_refined[2]; // read the first and the second further bit
+    size_t n_exact;      // read in full
+    uint64_t bytes;      // all that was read
+} tern_head_stats;
+tern_head_stats tern_head_query_stats(const tern_head_query *q);
 
 #endif

@@ -1,0 +1,499 @@
+// The head's low-bit copy, the proof that it may be trusted, and the rounds of a query.
+//
+// COPY. A row w [n] is padded with zeros to groups of 512 = 32 x 16 weights, seen as 32 rows of 16
+// lanes; each lane of a group is one block of 32 weights with one scale. rho (a float of the row)
+// times c (a byte of the block) is the step s of the block's 4-bit codes q: w ~ s (q - 7.5). The 16
+// cells of width s tile [-max|w|, max|w|], so that one more bit halves a cell and two quarter it:
+//
+//     plane 1   4 bits   w^1 = s (2 q - 15) / 2            |w - w^1| <= s/2 per weight
+//     plane 2   1 bit    w^2 = s (2 (2q + b) - 31) / 4                  s/4
+//     plane 3   1 bit    w^3 = s (2 (4q + 2b + b') - 63) / 8            s/8
+//
+// Of every row the norms |w| and |r_p|, r_p = w - w^p, are kept, rounded up. In memory: element 16 t
+// + l of a group (t = 4 j + b) is byte 4 l + b of quarter j; a vector of 64 bytes of codes holds
+// quarter 2 i in the low and 2 i + 1 in the high nibbles, a vector of 64 bytes of bits has quarter j
+// in bit j. So the 4 bytes of a 32-bit lane are of one block, as dot-product instructions want them,
+// and the 16 scales of a group multiply 16 finished sums at once. Trailing vectors of codes that
+// hold only padding are left out. 4.25 bits a weight are read for all rows.
+//
+// QUERY. x = xi X + e with whole numbers X = 128 hi + lo, |X| <= 127 * 128, and x = 128 xi hi + e'
+// (the error of hi alone). All sums within a block are exact integers below 2^24. The approximations
+// of the logit y = w x:
+//
+//     a_1 = w^1 . (xi X),   a_p = a_(p-1) + (w^p - w^(p-1)) . (128 xi hi)
+//
+// THEOREM. Let X' = |x| + |e'| (>= |xi X|, |128 xi hi|, as |e| <= |e'|), G = 2^-23 (n/16 + 64), and
+// y the float that matvec computes. If all of these are finite,
+//
+//     |y - a_p| <= |r_p| |x| + (|w| + |r_1|) |e| + sum_(1<i<=p) (|r_(i-1)| + |r_i|) |e'|
+//                  + G (|w| + 2 |r_1|) X' + 2^-100
+//
+// Proof. w x - w^p x^ = r_p x + w^1 e + sum (w^i - w^(i-1)) e', each by Cauchy and Schwarz, with
+// |w^1| <= |w| + |r_1| and |w^i - w^(i-1)| <= |r_(i-1)| + |r_i|: the first three terms. The rest is
+// rounding, u = 2^-24: a sum of products in which no term passes through more than m roundings is
+// off by at most m u / (1 - m u) times the sum of the |products|, itself <= |w| |x|. In matvec m =
+// n/16 + 5 (16 chains of fma, then four additions). In a_1, and in each step after it, the terms are
+// block sums; m <= n/512 + 24, and the |products| sum to at most (|w| + 2 |r_1|) X', as the |r_1|
+// that is kept is no less than |r_2| and |r_3|. Together less than (n/8 + 128) u = G. Underflow adds less than 2^-149 for each operation,
+// magnified by at most 2^46 (a sum of scaled codes): 2^-100 is more. And no partial sum of matvec
+// overflows, as |w| |x| is finite. QED. Where a norm is infinite or NaN (so is it where w or x
+// is not finite), the bound is too, and the test below keeps the row.
+//
+// ROUNDS. 1. a_1 of all rows. 2. The k + 7 rows of greatest a_1 in full: their k-th value M is one
+// that k rows reach. 3. A row with a_p + bound < M has y < M: it is none of the k greatest, not even
+// by a tie. Rows that pass for p = 1, 2, 3 are computed in full. 4. The k greatest of them. In each
+// comparison NaN means keep; if fewer than k values are numbers, M = -infinity keeps all.
+//
+// COST. For Gaussian rows of 2560 the residuals' norms are 0.089, 0.044 and 0.022 |w|. In units of
+// the logits' deviation |w| |x| / sqrt(n) that is 4.5, 2.2 and 1.1, while the greatest of 128256
+// stands at 4.35: half of the rows need the second plane, 2 % the third, 0.1 % all bits. Trained
+// heads have a greatest logit that stands out, and a few hundred rows pass the first test.
+#include <math.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "kernels/cpu/float/float_kernels.h"
+#include "kernels/cpu/head/head.h"
+#include "kernels/cpu/head/head_kernels.h"
+
+enum { BLOCK = 64, MAX_N_IN = 1 << 20, MORE_SEEDS = 7 };
+
+struct tern_head {
+    tern_head_matrix w;
+    const tern_float_kernels *f;
+    const tern_head_kernels *k;
+    size_t n_vectors, n_groups; // of a row
+    uint64_t bytes;
+    float rounding; // G
+    float *rho, *norm_w, *norm_r[TERN_HEAD_PLANES]; // [n_rows]
+    uint8_t *codes, *scales, *bits[2];
+    void *memory;
+};
+
+// ---- The copy ----------------------------------------------------------------------------------
+
+static const tern_head_kernels *kernels_beside(const tern_float_kernels *f) {
+#if defined(__x86_64__)
+    if (f == &tern_float_kernels_avx512) return &tern_head_kernels_avx512;
+    if (f == &tern_float_kernels_avx2) return &tern_head_kernels_avx2;
+#endif
+    (void)f;
+    return &tern_head_kernels_scalar;
+}
+
+// Takes `bytes` of the block, from *at on; the block is NULL when sizes are only counted.
+static void *part(uint8_t *memory, uint64_t *at, uint64_t bytes) {
+    void *here = memory ? memory + *at : NULL;
+    *at += (bytes + 63) / 64 * 64;
+    return here;
+}
+
+static uint64_t lay_out(tern_head *h, uint8_t *memory) {
+    uint64_t at = 0, n_rows = h->w.n_rows;
+    h->codes = part(memory, &at, n_rows * 64 * h->n_vectors);
+    h->scales = part(memory, &at, n_rows * TERN_HEAD_LANES * h->n_groups);
+    for (int i = 0; i < 2; i++) h->bits[i] = part(memory, &at, n_rows * 64 * h->n_groups);
+    h->rho = part(memory, &at, n_rows * sizeof(float));
+    h->norm_w = part(memory, &at, n_rows * sizeof(float));
+    for (int p = 0; p < TERN_HEAD_PLANES; p++)
+        h->norm_r[p] = part(memory, &at, n_rows * sizeof(float));
+    return at;
+}
+
+tern_status tern_head_create(tern_head **out, const tern_head_matrix *w,
+                             const tern_float_kernels *f, tern_error *err) {
+    *out = NULL;
+    if (w->n_in == 0 || w->n_in > MAX_N_IN || w->n_rows > INT32_MAX)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "a head of %zu rows of %zu cannot be screened (rows of 1 to %d)",
+                         w->n_rows, w->n_in, MAX_N_IN);
+    tern_head *h = tern_alloc(TERN_MEM_WEIGHTS, sizeof *h);
+    if (!h) return tern_fail_memory(err, sizeof *h);
+    h->w = *w;
+    h->f = f;
+    h->k = kernels_beside(f);
+    h->n_vectors = (w->n_in + TERN_HEAD_VECTOR - 1) / TERN_HEAD_VECTOR;
+    h->n_groups = (w->n_in + TERN_HEAD_GROUP - 1) / TERN_HEAD_GROUP;
+    h->rounding = 0x1p-23f * ((float)w->n_in / 16 + 64);
+    h->bytes = lay_out(h, NULL);
+    h->memory = h->bytes <= SIZE_MAX / 2 ? tern_alloc(TERN_MEM_WEIGHTS, (size_t)h->bytes) : NULL;
+    if (!h->memory) {
+        tern_status status = tern_fail_memory(err, (size_t)h->bytes);
+        tern_free(h);
+        return status;
+    }
+    lay_out(h, h->memory);
+    *out = h;
+    return TERN_OK;
+}
+
+void tern_head_free(tern_head *h) {
+    if (!h) return;
+    tern_free(h->memory);
+    tern_free(h);
+}
+
+size_t tern_head_build_scratch_bytes(const tern_head *h) {
+    return h->n_groups * (TERN_HEAD_GROUP + TERN_HEAD_LANES) * sizeof(float);
+}
+
+uint64_t tern_head_bytes(const tern_head *h) { return h->bytes; }
+
+uint64_t tern_head_screen_bytes(const tern_head *h) {
+    uint64_t row = 64 * h->n_vectors + TERN_HEAD_LANES * h->n_groups + 3 * sizeof(float);
+    return h->w.n_rows * row; // codes, scales; rho, |w| and |r_1|
+}
+
+// The kept |r_1| is never below |r_2| and |r_3|, also where the row happens to lie on the first grid.
+// Norms come as the square roots of float sums: off by less than a factor 1 + G, and each residual
+// by two roundings of numbers of the size of w. What is too small to be squared is below 2^-60.
+static void round_up_norms(const tern_head *h, size_t r, const tern_head_row *row) {
+    float factor = 1 + h->rounding, w = row->norm_w * factor + 0x1p-60f;
+    h->norm_w[r] = w;
+    for (int p = 0; p < TERN_HEAD_PLANES; p++)
+        h->norm_r[p][r] = row->norm_r[p] * factor + w * 0x1p-21f + 0x1p-60f;
+    for (int p = 1; p < TERN_HEAD_PLANES; p++)
+        if (!(h->norm_r[p][r] <= h->norm_r[0][r])) h->norm_r[0][r] = h->norm_r[p][r];
+}
+
+void tern_head_build(tern_head *h, size_t first_row, size_t last_row, void *scratch) {
+    const tern_head_matrix *w = &h->w;
+    float *floats = scratch;
+    for (size_t r = first_row; r < last_row; r++) {
+        tern_head_row row = {.codes = h->codes + r * 64 * h->n_vectors,
+                             .scales = h->scales + r * TERN_HEAD_LANES * h->n_groups};
+        for (int i = 0; i < 2; i++) row.bits[i] = h->bits[i] + r * 64 * h->n_groups;
+        h->f->decode(w->type, (const uint8_t *)w->data + r * w->row_bytes, 0, w->n_in, w->scale,
+                     floats);
+        h->k->quantize(&row, floats, w->n_in);
+        h->rho[r] = row.rho;
+        round_up_norms(h, r, &row);
+    }
+}
+
+// ---- Lists of the greatest ---------------------------------------------------------------------
+
+// True when (a, id a) stands behind (b, id b): smaller, or equal with the higher id.
+static bool is_below(float a, int32_t id_a, float b, int32_t id_b) {
+    return a < b || (a == b && id_a > id_b);
+}
+
+// A heap whose root is the worst of those kept; full from the start, of what is worse than any.
+typedef struct top_list {
+    int32_t *ids;
+    float *values;
+    int32_t n;
+} top_list;
+
+static top_list top_open(int32_t *ids, float *values, int32_t n) {
+    for (int32_t i = 0; i < n; i++) {
+        ids[i] = INT32_MAX;
+        values[i] = -INFINITY;
+    }
+    return (top_list){ids, values, n};
+}
+
+static void top_swap(const top_list *t, int32_t i, int32_t j) {
+    float v = t->values[i];
+    int32_t id = t->ids[i];
+    t->values[i] = t->values[j];
+    t->ids[i] = t->ids[j];
+    t->values[j] = v;
+    t->ids[j] = id;
+}
+
+static bool top_is_below(const top_list *t, int32_t i, int32_t j) {
+    return is_below(t->values[i], t->ids[i], t->values[j], t->ids[j]);
+}
+
+static void top_sift(const top_list *t, int32_t n) {
+    for (int32_t at = 0, child; (child = 2 * at + 1) < n; at = child) {
+        if (child + 1 < n && top_is_below(t, child + 1, child)) child++;
+        if (!top_is_below(t, child, at)) return;
+        top_swap(t, at, child);
+    }
+}
+
+static void top_put(const top_list *t, int32_t id, float value) {
+    if (!is_below(t->values[0], t->ids[0], value, id)) return;
+    t->values[0] = value;
+    t->ids[0] = id;
+    top_sift(t, t->n);
+}
+
+static void top_sort(const top_list *t) {
+    for (int32_t n = t->n - 1; n > 0; n--) {
+        top_swap(t, 0, n);
+        top_sift(t, n);
+    }
+}
+
+// ---- A query -----------------------------------------------------------------------------------
+
+typedef enum head_round { SCREEN, SEED, REFINE } head_round;
+
+struct tern_head_query {
+    const tern_head *h;
+    const float *x;
+    int32_t k;
+    head_round round;
+    int32_t n_seeds;
+    float least; // M
+    tern_head_vector codes;
+    float half_xi;
+    // The bound of the theorem for a_(p+1): at_w |w| + sum of at_r[p][i] |r_(i+1)| + 2^-100.
+    float at_w, at_r[TERN_HEAD_PLANES][TERN_HEAD_PLANES];
+    float *approx;    // [n_rows]: a_1
+    float *block_top; // greatest a_1 of each BLOCK rows
+    int32_t *ids;     // [n_rows]: seeds; then rows that passed all tests
+    float *values;    // [n_rows]: their logits
+    atomic_size_t n_listed, n_passed[2];
+    void *memory;
+};
+
+static uint64_t lay_out_query(tern_head_query *q, uint8_t *memory) {
+    uint64_t at = 0, n_rows = q->h->w.n_rows, n_groups = q->h->n_groups;
+    q->codes.hi = part(memory, &at, n_groups * TERN_HEAD_GROUP);
+    q->codes.lo = part(memory, &at, n_groups * TERN_HEAD_GROUP);
+    q->codes.sum_x = part(memory, &at, n_groups * TERN_HEAD_LANES * sizeof(int32_t));
+    q->codes.sum_hi = part(memory, &at, n_groups * TERN_HEAD_LANES * sizeof(int32_t));
+    q->approx = part(memory, &at, n_rows * sizeof(float));
+    q->block_top = part(memory, &at, (n_rows / BLOCK + 1) * sizeof(float));
+    q->ids = part(memory, &at, n_rows * sizeof(int32_t));
+    q->values = part(memory, &at, n_rows * sizeof(float));
+    return at;
+}
+
+tern_status tern_head_query_create(tern_head_query **out, const tern_head *h, tern_error *err) {
+    *out = NULL;
+    tern_head_query *q = tern_alloc(TERN_MEM_SESSION, sizeof *q);
+    if (!q) return tern_fail_memory(err, sizeof *q);
+    q->h = h;
+    uint64_t bytes = lay_out_query(q, NULL);
+    q->memory = bytes <= SIZE_MAX / 2 ? tern_alloc(TERN_MEM_SESSION, (size_t)bytes) : NULL;
+    if (!q->memory) {
+        tern_status status = tern_fail_memory(err, (size_t)bytes);
+        tern_free(q);
+        return status;
+    }
+    lay_out_query(q, q->memory);
+    *out = q;
+    return TERN_OK;
+}
+
+void tern_head_query_free(tern_head_query *q) {
+    if (!q) return;
+    tern_free(q->memory);
+    tern_free(q);
+}
+
+typedef struct x_norms {
+    double x, e, e_hi; // |x|, |e|, |e'|
+} x_norms;
+
+// Quantizes x; the sums of squares and the errors, whose factors have 24 and 15 bits, are double.
+static x_norms quantize_x(tern_head_query *q, const float *x) {
+    size_t n = q->h->w.n_in, n_groups = q->h->n_groups;
+    double squares = 0, squares_e = 0, squares_hi = 0;
+    float most = 0;
+    for (size_t i = 0; i < n; i++) {
+        most = fabsf(x[i]) > most ? fabsf(x[i]) : most;
+        squares += (double)x[i] * x[i];
+    }
+    float xi = most / (127 * 128);
+    // The greatest number must not come out above 127 * 128, nor xi be too coarse to divide by.
+    bool is_plain = isfinite(squares) && isfinite(most) && xi > 0x1p-100f;
+    if (!is_plain) xi = 0;
+    q->half_xi = xi / 2;
+    double per_xi = is_plain ? 1 / (double)xi : 0;
+    memset(q->codes.hi, 0, n_groups * TERN_HEAD_GROUP);
+    memset(q->codes.lo, 0, n_groups * TERN_HEAD_GROUP);
+    memset(q->codes.sum_x, 0, n_groups * TERN_HEAD_LANES * sizeof(int32_t));
+    memset(q->codes.sum_hi, 0, n_groups * TERN_HEAD_LANES * sizeof(int32_t));
+    for (size_t i = 0; i < n; i++) {
+        size_t g = i / TERN_HEAD_GROUP, t = i % TERN_HEAD_GROUP / TERN_HEAD_LANES;
+        size_t lane = i % TERN_HEAD_LANES, at = TERN_HEAD_GROUP * g + t / 4 * 64 + 4 * lane + t % 4;
+        int32_t code = is_plain ? (int32_t)rint(x[i] * per_xi) : 0;
+        if (code > 127 * 128) code = 127 * 128;
+        if (code < -127 * 128) code = -127 * 128;
+        int32_t hi = (code + 64 + 128 * 128) / 128 - 128, lo = code - 128 * hi;
+        double e = x[i] - (double)xi * code, e_hi = x[i] - (double)xi * (128 * hi);
+        q->codes.hi[at] = (int8_t)hi;
+        q->codes.lo[at] = (int8_t)lo;
+        q->codes.sum_x[TERN_HEAD_LANES * g + lane] += 15 * code;
+        q->codes.sum_hi[TERN_HEAD_LANES * g + lane] += hi;
+        squares_e += e * e;
+        squares_hi += e_hi * e_hi;
+    }
+    return (x_norms){sqrt(squares), sqrt(squares_e), sqrt(squares_hi)};
+}
+
+void tern_head_begin(tern_head_query *q, const float *x, int32_t k) {
+    x_norms norm = quantize_x(q, x);
+    double slack = q->h->rounding, up = 1 + 0x1p-20; // for the roundings of norms and bounds
+    const float least = 0x1p-126f; // more than what a conversion to float loses by underflow
+    double e_hi = norm.e_hi > norm.e ? norm.e_hi : norm.e;
+    double rounding = slack * (norm.x + e_hi);
+    q->x = x;
+    q->k = k;
+    q->round = SCREEN;
+    q->least = -INFINITY;
+    for (int p = 0; p < TERN_HEAD_PLANES; p++) {
+        double at_r[TERN_HEAD_PLANES] = {norm.e + 2 * rounding};
+        for (int i = 1; i <= p; i++) {
+            at_r[i - 1] += e_hi;
+            at_r[i] += e_hi;
+        }
+        at_r[p] += norm.x;
+        for (int i = 0; i < TERN_HEAD_PLANES; i++) q->at_r[p][i] = (float)(at_r[i] * up) + least;
+    }
+    q->at_w = (float)((norm.e + rounding) * up) + least;
+    atomic_store(&q->n_listed, 0);
+    for (int i = 0; i < 2; i++) atomic_store(&q->n_passed[i], 0);
+}
+
+size_t tern_head_n_items(const tern_head_query *q) {
+    return q->round == SEED ? (size_t)q->n_seeds : q->h->w.n_rows;
+}
+
+size_t tern_head_block(const tern_head_query *q) { return q->round == SEED ? 1 : 4 * BLOCK; }
+
+// ---- Round 1 -----------------------------------------------------------------------------------
+
+static void screen_block(tern_head_query *q, size_t first, size_t last) {
+    const tern_head *h = q->h;
+    float *approx = q->approx + first, top = -INFINITY;
+    h->k->screen(approx, h->codes + first * 64 * h->n_vectors,
+                 h->scales + first * TERN_HEAD_LANES * h->n_groups, &q->codes, last - first,
+                 h->n_vectors);
+    for (size_t i = 0; i < last - first; i++) {
+        approx[i] *= h->rho[first + i] * q->half_xi;
+        top = approx[i] > top ? approx[i] : top;
+    }
+    q->block_top[first / BLOCK] = top;
+}
+
+// The seeds: a heap over all rows, most blocks of which need not be looked into.
+static void choose_seeds(tern_head_query *q) {
+    size_t n_rows = q->h->w.n_rows, wanted = (size_t)q->k + MORE_SEEDS;
+    q->n_seeds = (int32_t)(wanted < n_rows ? wanted : n_rows);
+    top_list t = top_open(q->ids, q->values, q->n_seeds);
+    for (size_t first = 0; first < n_rows; first += BLOCK) {
+        size_t last = first + BLOCK < n_rows ? first + BLOCK : n_rows;
+        if (!(q->block_top[first / BLOCK] > t.values[0])) continue;
+        for (size_t r = first; r < last; r++) top_put(&t, (int32_t)r, q->approx[r]);
+    }
+}
+
+// ---- Rounds 2 and 3 ----------------------------------------------------------------------------
+
+static float exact_logit(const tern_head_query *q, size_t row) {
+    const tern_head_matrix *w = &q->h->w;
+    float y;
+    q->h->f->matvec(&y, q->x, w->type, (const uint8_t *)w->data + row * w->row_bytes, w->row_bytes,
+                    1, w->n_in, w->scale, false);
+    return y;
+}
+
+static float bound(const tern_head_query *q, size_t row, int plane) {
+    const tern_head *h = q->h;
+    float b = h->norm_w[row] * q->at_w + 0x1p-100f;
+    for (int i = 0; i <= plane; i++) b += h->norm_r[i][row] * q->at_r[plane][i];
+    return b;
+}
+
+// Rows of the block that plane 1 does not rule out, as places in the block.
+static size_t screen_survivors(const tern_head_query *q, size_t first, size_t last,
+                               uint8_t places[BLOCK]) {
+    const float *approx = q->approx + first, *norm_w = q->h->norm_w + first;
+    const float *norm_r = q->h->norm_r[0] + first;
+    float at_w = q->at_w, at_r = q->at_r[0][0], high[BLOCK];
+    size_t n = 0;
+    for (size_t i = 0; i < last - first; i++)
+        high[i] = approx[i] + (norm_w[i] * at_w + norm_r[i] * at_r + 0x1p-100f);
+    for (size_t i = 0; i < last - first; i++) {
+        places[n] = (uint8_t)i;
+        n += !(high[i] < q->least);
+    }
+    return n;
+}
+
+static void fetch_ahead(const tern_head *h, size_t row) {
+    const uint8_t *bits = h->bits[0] + row * 64 * h->n_groups;
+    const uint8_t *scales = h->scales + row * TERN_HEAD_LANES * h->n_groups;
+    for (size_t g = 0; g < h->n_groups; g++) {
+        __builtin_prefetch(bits + 64 * g);
+        if (g % 4 == 0) __builtin_prefetch(scales + TERN_HEAD_LANES * g);
+    }
+}
+
+static void refine_block(tern_head_query *q, size_t first, size_t last) {
+    enum { AHEAD = 4 };
+    const tern_head *h = q->h;
+    uint8_t places[BLOCK];
+    size_t n = screen_survivors(q, first, last, places), n_passed = 0;
+    for (size_t i = 0; i < n && i < AHEAD; i++) fetch_ahead(h, first + places[i]);
+    for (size_t i = 0; i < n; i++) {
+        if (i + AHEAD < n) fetch_ahead(h, first + places[i + AHEAD]);
+        size_t row = first + places[i];
+        float a = q->approx[row], unit = h->rho[row] * (q->half_xi * 64);
+        bool passes = true;
+        for (int p = 1; p < TERN_HEAD_PLANES && passes; p++, unit /= 2) {
+            a += unit * h->k->refine(h->bits[p - 1] + row * 64 * h->n_groups,
+                                     h->scales + row * TERN_HEAD_LANES * h->n_groups, &q->codes,
+                                     h->n_groups);
+            passes = !(a + bound(q, row, p) < q->least);
+            n_passed += p == 1 && passes;
+        }
+        if (!passes) continue;
+        size_t at = atomic_fetch_add_explicit(&q->n_listed, 1, memory_order_relaxed);
+        q->ids[at] = (int32_t)row;
+        q->values[at] = exact_logit(q, row);
+    }
+    atomic_fetch_add_explicit(&q->n_passed[0], n, memory_order_relaxed);
+    atomic_fetch_add_explicit(&q->n_passed[1], n_passed, memory_order_relaxed);
+}
+
+void tern_head_work(tern_head_query *q, size_t first, size_t last) {
+    if (q->round == SEED) {
+        for (size_t i = first; i < last; i++) // fewer than asked for if the a_1 are NaN
+            if (q->ids[i] != INT32_MAX) q->values[i] = exact_logit(q, (size_t)q->ids[i]);
+        return;
+    }
+    for (size_t at = first; at < last; at += BLOCK) {
+        size_t end = at + BLOCK < last ? at + BLOCK : last;
+        if (q->round == SCREEN) screen_block(q, at, end);
+        else refine_block(q, at, end);
+    }
+}
+
+bool tern_head_next(tern_head_query *q, int32_t *ids, float *values) {
+    if (q->round == SCREEN) {
+        choose_seeds(q);
+        q->round = SEED;
+        return true;
+    }
+    size_t n = q->round == SEED ? (size_t)q->n_seeds : atomic_load(&q->n_listed);
+    top_list t = top_open(ids, values, q->k);
+    for (size_t i = 0; i < n; i++) top_put(&t, q->ids[i], q->values[i]);
+    if (q->round == SEED) {
+        q->least = values[0];
+        q->round = REFINE;
+        return true;
+    }
+    top_sort(&t);
+    return false;
+}
+
+tern_head_stats tern_head_query_stats(const tern_head_query *q) {
+    const tern_head *h = q->h;
+    tern_head_stats s = {.n_exact = atomic_load(&q->n_listed), .bytes = tern_head_screen_bytes(h)};
+    for (int i = 0; i < 2; i++) {
+        s.n_refined[i] = atomic_load(&q->n_passed[i]);
+        s.bytes += s.n_refined[i] * 64 * (uint64_t)h->n_groups;
+    }
+    s.bytes += s.n_refined[0] * TERN_HEAD_LANES * (uint64_t)h->n_groups;
+    s.bytes += (s.n_exact + (size_t)q->n_seeds) * (uint64_t)h->w.row_bytes;
+    return s;
+}

@@ -1,0 +1,80 @@
+#include <immintrin.h>
+#include "kernels/cpu/head/head_kernels.h"
+
+#include "kernels/cpu/head/head_quantize.inl"
+
+#define INLINE static inline __attribute__((always_inline))
+
+INLINE __m256i load(const void *p) { return _mm256_load_si256(p); }
+
+// Eight blocks of a group (half 0 or 1) of the row. Pairs of products are added up in 16 bits:
+// eight times at most 2 * 15 * 127 stay below 2^15.
+INLINE __m256i screen_blocks(const uint8_t *codes, const tern_head_vector *x, size_t first,
+                             size_t last, size_t half) {
+    const __m256i nibble = _mm256_set1_epi8(15), ones = _mm256_set1_epi16(1);
+    __m256i hi = _mm256_setzero_si256(), lo = hi;
+    for (size_t j = first; j < last; j++) {
+        const int8_t *x_hi = x->hi + 128 * j + 32 * half, *x_lo = x->lo + 128 * j + 32 * half;
+        __m256i v = load(codes + 64 * j + 32 * half);
+        __m256i even = _mm256_and_si256(v, nibble);
+        __m256i odd = _mm256_and_si256(_mm256_srli_epi16(v, 4), nibble);
+        hi = _mm256_add_epi16(hi, _mm256_maddubs_epi16(even, load(x_hi)));
+        lo = _mm256_add_epi16(lo, _mm256_maddubs_epi16(even, load(x_lo)));
+        hi = _mm256_add_epi16(hi, _mm256_maddubs_epi16(odd, load(x_hi + 64)));
+        lo = _mm256_add_epi16(lo, _mm256_maddubs_epi16(odd, load(x_lo + 64)));
+    }
+    hi = _mm256_slli_epi32(_mm256_madd_epi16(hi, ones), 8);
+    return _mm256_add_epi32(hi, _mm256_slli_epi32(_mm256_madd_epi16(lo, ones), 1));
+}
+
+INLINE __m256 add_scaled(__m256 sum, const uint8_t *scales, __m256i dot) {
+    __m256i c = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)scales));
+    return _mm256_fmadd_ps(_mm256_cvtepi32_ps(c), _mm256_cvtepi32_ps(dot), sum);
+}
+
+INLINE float sum_of(__m256 v) {
+    __m128 s = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    s = _mm_add_ps(s, _mm_movehl_ps(s, s));
+    return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
+}
+
+static void screen(float *out, const uint8_t *codes, const uint8_t *scales,
+                   const tern_head_vector *x, size_t n_rows, size_t n_vectors) {
+    size_t n_groups = (n_vectors + 3) / 4;
+    for (size_t r = 0; r < n_rows; r++) {
+        __m256 sum[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
+        for (size_t g = 0; g < n_groups; g++) {
+#pragma GCC unroll 2
+            for (size_t half = 0; half < 2; half++) {
+                __m256i dot = 4 * g + 4 <= n_vectors
+                                  ? screen_blocks(codes, x, 4 * g, 4 * g + 4, half)
+                                  : screen_blocks(codes, x, 4 * g, n_vectors, half);
+                dot = _mm256_sub_epi32(dot, load(x->sum_x + 16 * g + 8 * half));
+                sum[half] = add_scaled(sum[half], scales + 16 * g + 8 * half, dot);
+            }
+        }
+        out[r] = sum_of(_mm256_add_ps(sum[0], sum[1]));
+        codes += 64 * n_vectors;
+        scales += 16 * n_groups;
+    }
+}
+
+static float refine(const uint8_t *bits, const uint8_t *scales, const tern_head_vector *x,
+                    size_t n_groups) {
+    const __m256i one = _mm256_set1_epi8(1), ones = _mm256_set1_epi16(1);
+    __m256 sum = _mm256_setzero_ps();
+    for (size_t b = 0; b < 2 * n_groups; b++) { // half a group
+        __m256i v = load(bits + 32 * b), dot = _mm256_setzero_si256();
+        const int8_t *hi = x->hi + TERN_HEAD_GROUP * (b / 2) + 32 * (b % 2);
+#pragma GCC unroll 8
+        for (int q = 0; q < 8; q++) {
+            __m256i bit = _mm256_and_si256(_mm256_srli_epi16(v, q), one);
+            dot = _mm256_add_epi16(dot, _mm256_maddubs_epi16(bit, load(hi + 64 * q)));
+        }
+        dot = _mm256_slli_epi32(_mm256_madd_epi16(dot, ones), 1);
+        sum = add_scaled(sum, scales + 8 * b, _mm256_sub_epi32(dot, load(x->sum_hi + 8 * b)));
+    }
+    return sum_of(sum);
+}
+
+const tern_head_kernels tern_head_kernels_avx2 = {"avx2", quantize, screen, refine};

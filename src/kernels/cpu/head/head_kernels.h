@@ -1,0 +1,46 @@
+// The inner loops of the head, one table for each instruction set. Layout and proof: head.c.
+#ifndef TERN_KERNELS_CPU_HEAD_KERNELS_H
+#define TERN_KERNELS_CPU_HEAD_KERNELS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    TERN_HEAD_LANES = 16,   // blocks of a group lie beside each other
+    TERN_HEAD_GROUP = 512,  // 16 blocks of 32 weights
+    TERN_HEAD_VECTOR = 128, // weights of 64 bytes of 4-bit codes
+    TERN_HEAD_PLANES = 3,   // of 4, 1 and 1 bits
+};
+
+// One row of the copy.
+typedef struct tern_head_row {
+    uint8_t *codes;   // [64 * n_vectors]
+    uint8_t *scales;  // [16 * n_groups]
+    uint8_t *bits[2]; // [64 * n_groups] each
+    float rho;
+    float norm_w, norm_r[TERN_HEAD_PLANES]; // computed, not yet rounded up
+} tern_head_row;
+
+// A query's vector in the order of the codes.
+typedef struct tern_head_vector {
+    int8_t *hi, *lo;         // 64: [512 * n_groups]: X = 128 hi + lo
+    int32_t *sum_x, *sum_hi; // 64: [16 * n_groups]: 15 * (sum of X), sum of hi of each block
+} tern_head_vector;
+
+typedef struct tern_head_kernels {
+    const char *name;
+    // w: [512 * n_groups] with zeros behind n, followed by room for [16 * n_groups] floats.
+    void (*quantize)(tern_head_row *row, float *w, size_t n);
+    // out[r] = sum over blocks of scale * (sum of (2 code - 15) * X)
+    void (*screen)(float *out, const uint8_t *codes, const uint8_t *scales,
+                   const tern_head_vector *x, size_t n_rows, size_t n_vectors);
+    // sum over blocks of scale * (sum of (2 bit - 1) * hi)
+    float (*refine)(const uint8_t *bits, const uint8_t *scales, const tern_head_vector *x,
+                    size_t n_groups);
+} tern_head_kernels;
+
+extern const tern_head_kernels tern_head_kernels_scalar;
+extern const tern_head_kernels tern_head_kernels_avx2;
+extern const tern_head_kernels tern_head_kernels_avx512;
+
+#endif
