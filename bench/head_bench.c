@@ -156,14 +156,14 @@ static void measure(bench *b, const char *what, const float *x, int32_t k) {
         run_team(b, query_once, N_RUNS);
         tern_head_stats s = tern_head_query_stats(b->q);
         for (int j = 0; j < 2; j++) sum.n_refined[j] += s.n_refined[j] / N_QUERIES;
-        sum.n_exact += s.n_exact / N_QUERIES;
+        sum.n_exact += s.n_exact;
         sum.bytes += s.bytes / N_QUERIES;
     }
     double ms = 1e3, mb = 1e-6 * (double)sum.bytes;
     printf("%-12s k %3d: %6.2f ms (rounds %.2f %.3f %.2f), %.1f MB, %.1f GB/s; rows with 5 bits "
-           "%zu, 6 bits %zu, all %zu\n", what, k, ms * b->query, ms * b->round[0],
+           "%zu, 6 bits %zu, all %.1f\n", what, k, ms * b->query, ms * b->round[0],
            ms * b->round[1], ms * b->round[2], mb, mb / (ms * b->query), sum.n_refined[0],
-           sum.n_refined[1], sum.n_exact);
+           sum.n_refined[1], (double)sum.n_exact / N_QUERIES);
 }
 
 static void make_x(float *x, const uint16_t *rows) {

@@ -7,7 +7,7 @@
 
 INLINE __m256i load(const void *p) { return _mm256_load_si256(p); }
 
-// Eight blocks of a group (half 0 or 1) of the row. Pairs of products are added up in 16 bits:
+// Eight blocks (half 0 or 1) of a group of one row. Pairs of products are added up in 16 bits:
 // eight times at most 2 * 15 * 127 stay below 2^15.
 INLINE __m256i screen_blocks(const uint8_t *codes, const tern_head_vector *x, size_t first,
                              size_t last, size_t half) {
@@ -15,7 +15,7 @@ INLINE __m256i screen_blocks(const uint8_t *codes, const tern_head_vector *x, si
     __m256i hi = _mm256_setzero_si256(), lo = hi;
     for (size_t j = first; j < last; j++) {
         const int8_t *x_hi = x->hi + 128 * j + 32 * half, *x_lo = x->lo + 128 * j + 32 * half;
-        __m256i v = load(codes + 64 * j + 32 * half);
+        __m256i v = load(codes + TERN_HEAD_CODE_STEP * j + 32 * half);
         __m256i even = _mm256_and_si256(v, nibble);
         __m256i odd = _mm256_and_si256(_mm256_srli_epi16(v, 4), nibble);
         hi = _mm256_add_epi16(hi, _mm256_maddubs_epi16(even, load(x_hi)));
@@ -38,24 +38,36 @@ INLINE float sum_of(__m256 v) {
     return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
 }
 
-static void screen(float *out, const uint8_t *codes, const uint8_t *scales,
-                   const tern_head_vector *x, size_t n_rows, size_t n_vectors) {
-    size_t n_groups = (n_vectors + 3) / 4;
-    for (size_t r = 0; r < n_rows; r++) {
-        __m256 sum[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
-        for (size_t g = 0; g < n_groups; g++) {
+INLINE void screen_group(__m256 sum[2], const uint8_t *codes, const uint8_t *scales,
+                         const tern_head_vector *x, size_t g, size_t last) {
 #pragma GCC unroll 2
-            for (size_t half = 0; half < 2; half++) {
-                __m256i dot = 4 * g + 4 <= n_vectors
-                                  ? screen_blocks(codes, x, 4 * g, 4 * g + 4, half)
-                                  : screen_blocks(codes, x, 4 * g, n_vectors, half);
-                dot = _mm256_sub_epi32(dot, load(x->sum_x + 16 * g + 8 * half));
-                sum[half] = add_scaled(sum[half], scales + 16 * g + 8 * half, dot);
-            }
+    for (size_t half = 0; half < 2; half++) {
+        __m256i dot = screen_blocks(codes, x, 4 * g, last, half);
+        dot = _mm256_sub_epi32(dot, load(x->sum_x + TERN_HEAD_LANES * g + 8 * half));
+        sum[half] = add_scaled(sum[half], scales + TERN_HEAD_SCALE_STEP * g + 8 * half, dot);
+    }
+}
+
+static void screen_tile(float *out, const uint8_t *codes, const uint8_t *scales,
+                        const tern_head_vector *x, size_t n_vectors) {
+    __m256 sum[TERN_HEAD_TILE][2];
+    for (int r = 0; r < TERN_HEAD_TILE; r++) sum[r][0] = sum[r][1] = _mm256_setzero_ps();
+    for (size_t g = 0; 4 * g < n_vectors; g++) {
+        for (int r = 0; r < TERN_HEAD_TILE; r++) {
+            const uint8_t *row = codes + 64 * r, *row_scales = scales + TERN_HEAD_LANES * r;
+            if (4 * g + 4 <= n_vectors) screen_group(sum[r], row, row_scales, x, g, 4 * g + 4);
+            else screen_group(sum[r], row, row_scales, x, g, n_vectors);
         }
-        out[r] = sum_of(_mm256_add_ps(sum[0], sum[1]));
-        codes += 64 * n_vectors;
-        scales += 16 * n_groups;
+    }
+    for (int r = 0; r < TERN_HEAD_TILE; r++) out[r] = sum_of(_mm256_add_ps(sum[r][0], sum[r][1]));
+}
+
+static void screen(float *out, const uint8_t *codes, const uint8_t *scales,
+                   const tern_head_vector *x, size_t n_tiles, size_t n_vectors) {
+    for (size_t tile = 0; tile < n_tiles; tile++) {
+        screen_tile(out + TERN_HEAD_TILE * tile, codes, scales, x, n_vectors);
+        codes += TERN_HEAD_CODE_STEP * n_vectors;
+        scales += TERN_HEAD_SCALE_STEP * ((n_vectors + 3) / 4);
     }
 }
 
@@ -72,7 +84,8 @@ static float refine(const uint8_t *bits, const uint8_t *scales, const tern_head_
             dot = _mm256_add_epi16(dot, _mm256_maddubs_epi16(bit, load(hi + 64 * q)));
         }
         dot = _mm256_slli_epi32(_mm256_madd_epi16(dot, ones), 1);
-        sum = add_scaled(sum, scales + 8 * b, _mm256_sub_epi32(dot, load(x->sum_hi + 8 * b)));
+        dot = _mm256_sub_epi32(dot, load(x->sum_hi + 8 * b));
+        sum = add_scaled(sum, scales + TERN_HEAD_SCALE_STEP * (b / 2) + 8 * (b % 2), dot);
     }
     return sum_of(sum);
 }

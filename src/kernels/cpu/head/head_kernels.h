@@ -10,12 +10,15 @@ enum {
     TERN_HEAD_GROUP = 512,  // 16 blocks of 32 weights
     TERN_HEAD_VECTOR = 128, // weights of 64 bytes of 4-bit codes
     TERN_HEAD_PLANES = 3,   // of 4, 1 and 1 bits
+    TERN_HEAD_TILE = 4,     // rows whose vectors of codes alternate in memory
+    TERN_HEAD_CODE_STEP = 64 * TERN_HEAD_TILE,                // bytes from a row's vector to the next
+    TERN_HEAD_SCALE_STEP = TERN_HEAD_LANES * TERN_HEAD_TILE,  // and of the scales of its groups
 };
 
 // One row of the copy.
 typedef struct tern_head_row {
-    uint8_t *codes;   // [64 * n_vectors]
-    uint8_t *scales;  // [16 * n_groups]
+    uint8_t *codes;   // n_vectors of 64 bytes, TERN_HEAD_CODE_STEP apart
+    uint8_t *scales;  // n_groups of 16, TERN_HEAD_SCALE_STEP apart
     uint8_t *bits[2]; // [64 * n_groups] each
     float rho;
     float norm_w, norm_r[TERN_HEAD_PLANES]; // computed, not yet rounded up
@@ -31,10 +34,10 @@ typedef struct tern_head_kernels {
     const char *name;
     // w: [512 * n_groups] with zeros behind n, followed by room for [16 * n_groups] floats.
     void (*quantize)(tern_head_row *row, float *w, size_t n);
-    // out[r] = sum over blocks of scale * (sum of (2 code - 15) * X)
+    // out[r] = sum over blocks of scale * (sum of (2 code - 15) * X), for all rows of the tiles
     void (*screen)(float *out, const uint8_t *codes, const uint8_t *scales,
-                   const tern_head_vector *x, size_t n_rows, size_t n_vectors);
-    // sum over blocks of scale * (sum of (2 bit - 1) * hi)
+                   const tern_head_vector *x, size_t n_tiles, size_t n_vectors);
+    // sum over blocks of scale * (sum of (2 bit - 1) * hi), for one row
     float (*refine)(const uint8_t *bits, const uint8_t *scales, const tern_head_vector *x,
                     size_t n_groups);
 } tern_head_kernels;

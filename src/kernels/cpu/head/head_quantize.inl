@@ -88,7 +88,7 @@ static void quantize_group(tern_head_row *row, size_t g, const float *restrict w
             first[l] |= (even[l] >> 1 & 0x01010101) << 2 * j | (odd[l] & 0x02020202) << 2 * j;
             second[l] |= (even[l] & 0x01010101) << 2 * j | (odd[l] & 0x01010101) << (2 * j + 1);
         }
-        memcpy(row->codes + 64 * (4 * g + j), codes, sizeof codes);
+        memcpy(row->codes + TERN_HEAD_CODE_STEP * (4 * g + j), codes, sizeof codes);
     }
     memcpy(row->bits[0] + 64 * g, first, sizeof first);
     memcpy(row->bits[1] + 64 * g, second, sizeof second);
@@ -106,14 +106,16 @@ static void quantize(tern_head_row *row, float *w, size_t n) {
         row->rho = 0;
         if (!isfinite(squares)) row->norm_w = INFINITY;
         for (int p = 0; p < TERN_HEAD_PLANES; p++) row->norm_r[p] = row->norm_w;
-        memset(row->scales, 0, TERN_HEAD_LANES * n_groups);
+        for (size_t g = 0; g < n_groups; g++)
+            memset(row->scales + TERN_HEAD_SCALE_STEP * g, 0, TERN_HEAD_LANES);
         return;
     }
     residuals r = {0};
     for (size_t g = 0; g < n_groups; g++) {
         group_scales s;
         size_t at = TERN_HEAD_GROUP * g;
-        choose_scales(&s, top + TERN_HEAD_LANES * g, row->rho, row->scales + TERN_HEAD_LANES * g);
+        choose_scales(&s, top + TERN_HEAD_LANES * g, row->rho,
+                      row->scales + TERN_HEAD_SCALE_STEP * g);
         quantize_group(row, g, w + at, n - at, &s, &r);
     }
     for (int p = 0; p < TERN_HEAD_PLANES; p++) row->norm_r[p] = sqrtf(sum_of_lanes(r.squares[p]));
