@@ -158,7 +158,7 @@ typedef struct text { // a growing byte string, terminated; free ptr
 void text_append(text *t, const char *bytes, size_t n); // exits when memory is out
 void text_puts(text *t, const char *s);
 bool text_collect(void *user, const char *bytes, size_t n); // a tern_text_fn; user: text *
-// The whole of a file, "-": standard input. False after having printed why not.
+// The whole of a file, "-": standard input. False, and no text, after having printed why not.
 bool text_read(text *t, const char *path);
 
 // Writes to standard output; user is not used. False, which ends the generation, when that fails.

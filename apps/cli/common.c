@@ -51,7 +51,10 @@ bool text_read(text *t, const char *path) {
     bool ok = f && !ferror(f);
     if (!ok) fail("%s: %s", is_stdin ? "standard input" : path, strerror(errno));
     if (f && !is_stdin) fclose(f);
-    return ok;
+    if (ok) return true;
+    free(t->ptr);
+    *t = (text){0};
+    return false;
 }
 
 bool write_out(void *user, const char *bytes, size_t n) {
