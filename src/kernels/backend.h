@@ -62,6 +62,7 @@ typedef struct tern_backend {
     void (*close)(tern_device *d);
     // One line for people: "cpu avx512, 2 threads".
     const char *(*describe)(const tern_device *d);
+    int (*n_threads)(const tern_device *d); // of the host that compute; 0 for a GPU
     // Decides, before the weights are bound, what can only be decided by measuring on them.
     tern_status (*tune)(tern_device *d, const tern_weight_source *sources, size_t n,
                         tern_error *err);

@@ -199,6 +199,7 @@ static void fill_info(tern_model *m) {
     i->n_embd = (int32_t)m->config.n_embd;
     i->n_context_train = (int32_t)m->config.n_context;
     i->n_batch = m->n_batch;
+    i->n_threads = m->backend->n_threads(m->device);
     i->file_bytes = m->file->tensor_bytes;
     i->kv_bytes_per_token =
         (uint64_t)(m->config.n_layers * m->config.n_kv_heads * m->config.head_dim * 2 * 2);

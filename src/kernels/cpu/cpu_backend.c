@@ -37,6 +37,8 @@ static tern_status cpu_open(tern_device **out, const tern_device_desc *desc, ter
 
 static const char *cpu_describe(const tern_device *d) { return d->description; }
 
+static int cpu_n_threads(const tern_device *d) { return tern_pool_n_threads(d->pool); }
+
 static const tern_memory_plan *cpu_plan_memory(const tern_plan *p) { return &p->memory; }
 
 static tern_status cpu_poll(tern_instance *i, bool *done, tern_error *err) {
@@ -51,6 +53,7 @@ const tern_backend tern_backend_cpu = {
     .open = cpu_open,
     .close = cpu_close,
     .describe = cpu_describe,
+    .n_threads = cpu_n_threads,
     .tune = cpu_tune,
     .bind = cpu_weight_bind,
     .unbind = cpu_weight_unbind,
