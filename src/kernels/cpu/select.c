@@ -9,23 +9,6 @@
 #include <sys/auxv.h>
 #endif
 
-// The ternary tables join as their files do.
-#if __has_include("kernels/cpu/ternary/ternary_avx2.c")
-#define TERNARY_AVX2 &tern_ternary_kernels_avx2
-#else
-#define TERNARY_AVX2 &tern_ternary_kernels_scalar
-#endif
-#if __has_include("kernels/cpu/ternary/ternary_neon.c")
-#define TERNARY_NEON &tern_ternary_kernels_neon
-#else
-#define TERNARY_NEON &tern_ternary_kernels_scalar
-#endif
-#if __has_include("kernels/cpu/ternary/ternary_dotprod.c")
-#define TERNARY_DOTPROD &tern_ternary_kernels_dotprod
-#else
-#define TERNARY_DOTPROD TERNARY_NEON
-#endif
-
 static bool always(void) { return true; }
 
 #if defined(__x86_64__)
@@ -64,11 +47,11 @@ static const struct level {
 } levels[] = {
     {"scalar", "scalar", always, &tern_float_kernels_scalar, &tern_ternary_kernels_scalar},
 #if defined(__x86_64__)
-    {"avx2", "avx2", has_avx2, &tern_float_kernels_avx2, TERNARY_AVX2},
+    {"avx2", "avx2", has_avx2, &tern_float_kernels_avx2, &tern_ternary_kernels_avx2},
     {"avx512", "avx512", has_avx512, &tern_float_kernels_avx512, &tern_ternary_kernels_avx512},
 #elif defined(__aarch64__)
-    {"neon", "neon", always, &tern_float_kernels_neon, TERNARY_NEON},
-    {"dotprod", "neon dotprod", has_dotprod, &tern_float_kernels_neon, TERNARY_DOTPROD},
+    {"neon", "neon", always, &tern_float_kernels_neon, &tern_ternary_kernels_neon},
+    {"dotprod", "neon dotprod", has_dotprod, &tern_float_kernels_neon, &tern_ternary_kernels_dotprod},
 #endif
 };
 enum { N_LEVELS = sizeof levels / sizeof *levels };

@@ -7,8 +7,6 @@
 
 #include "kernels/cpu/ternary/ternary_kernels.h"
 
-#define TERN_INLINE static inline __attribute__((always_inline))
-
 // acc += codes * q. Written in assembly since gcc 12 copies accumulators to and fro around the
 // intrinsic, and into memory when many are alive: that halves the speed of the prompt kernel.
 TERN_INLINE __m512i tern_dot_add(__m512i acc, __m512i codes, __m512i q) {

@@ -7,8 +7,8 @@
 // TERN_PACK_1_6BIT: pieces of m bytes that hold 5 m weights. Byte j of a piece holds the elements
 // j, m + j, 2m + j, 3m + j and 4m + j of the piece, so that a register of bytes yields five registers
 // of neighbouring weights, and activations need no rearranging. All pieces have m = 64 but the
-// last, where m is the smallest multiple of 16 that suffices: a row of 2560 weights takes 512 bytes,
-// one of 6912 takes 1392 (1.611 bits a weight).
+// last, where m may be 32: a row of 2560 weights takes 512 bytes, one of 6912 takes 1408 (1.63 bits a
+// weight).
 // The five codes c0..c4 of a byte B are kept as B = 85 c0 + g, where g in 0..84 stands for
 // m = 27 c1 + 9 c2 + 3 c3 + c4 and is chosen so that the codes can be had in two ways:
 // - by look-up: g = min(B, B - 85, B - 170) with bytes that wrap around, 85 c0 = B - g, and a table
@@ -38,8 +38,10 @@ static inline unsigned tern_t5_low_part(unsigned m) { return 256 * (m + 1) / 243
 
 // Bytes of the last, shorter piece of a 1.6-bit row; 0: there is none.
 static inline size_t tern_t5_tail_bytes(size_t n_in) {
-    return (n_in % TERN_T5_WEIGHTS + 79) / 80 * 16;
+    return (n_in % TERN_T5_WEIGHTS + 159) / 160 * 32;
 }
+
+#define TERN_INLINE static inline __attribute__((always_inline))
 
 static inline size_t tern_min_size(size_t a, size_t b) { return a < b ? a : b; }
 

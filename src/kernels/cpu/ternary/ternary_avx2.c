@@ -1,0 +1,135 @@
+// Ternary kernels for AVX2.
+//
+// vpmaddubsw multiplies unsigned codes with signed activations and adds two neighbouring products to
+// an int16: at most 2 * 3 * 128 = 768 in size, so that 42 of them fit. They are added up as int16
+// and widened in time.
+#include <immintrin.h>
+
+#include "kernels/cpu/ternary/ternary_kernels.h"
+
+#define KERNELS tern_ternary_kernels_avx2
+#define NAME "avx2"
+
+enum { UNIT = 32, ROWS = 16, TOKENS = 4 };
+
+typedef __m256i bytes, unit_sums, sums;
+
+typedef struct codes {
+    bytes c0, c1, c2, c3, c4;
+} codes;
+
+TERN_INLINE bytes load_bytes(const void *p) { return _mm256_loadu_si256(p); }
+TERN_INLINE void store_bytes(void *p, bytes b) { _mm256_storeu_si256(p, b); }
+
+TERN_INLINE codes unpack_2bit(bytes b) {
+    const bytes three = _mm256_set1_epi8(3);
+    return (codes){_mm256_and_si256(_mm256_srli_epi16(b, 6), three),
+                   _mm256_and_si256(_mm256_srli_epi16(b, 4), three),
+                   _mm256_and_si256(_mm256_srli_epi16(b, 2), three), _mm256_and_si256(b, three),
+                   _mm256_setzero_si256()};
+}
+
+// 1 + the number of the thresholds 85 and 170 that v reaches. vpavgb rounds up; as an average of
+// complements it rounds down: with u = 255 - v, avg(v, avg(v, 255)) = 255 - floor(3 u / 4), whose
+// upper two bits are 3 - floor(3 u / 256).
+TERN_INLINE bytes t5_code(bytes v) {
+    bytes a = _mm256_avg_epu8(v, _mm256_avg_epu8(v, _mm256_set1_epi8(-1)));
+    return _mm256_and_si256(_mm256_srli_epi16(a, 6), _mm256_set1_epi8(3));
+}
+
+TERN_INLINE bytes t5_next(bytes v) { // 3 v + 2
+    return _mm256_add_epi8(_mm256_add_epi8(v, v), _mm256_add_epi8(v, _mm256_set1_epi8(2)));
+}
+
+TERN_INLINE codes unpack_t5(bytes b) {
+    codes c;
+    c.c0 = t5_code(b);
+    bytes twice = _mm256_add_epi8(b, b); // 3 b + 2 + code, and c0 is code + 1
+    bytes v = _mm256_add_epi8(_mm256_add_epi8(b, twice),
+                              _mm256_add_epi8(c.c0, _mm256_set1_epi8(1)));
+    c.c1 = t5_code(v);
+    c.c2 = t5_code(v = t5_next(v));
+    c.c3 = t5_code(v = t5_next(v));
+    c.c4 = t5_code(t5_next(v));
+    return c;
+}
+
+TERN_INLINE unit_sums no_units(void) { return _mm256_setzero_si256(); }
+TERN_INLINE sums no_sums(void) { return _mm256_setzero_si256(); }
+
+TERN_INLINE unit_sums dot_add(unit_sums u, bytes c, const int8_t *x) {
+    return _mm256_add_epi16(u, _mm256_maddubs_epi16(c, load_bytes(x)));
+}
+
+TERN_INLINE __m256i widen(unit_sums u) { return _mm256_madd_epi16(u, _mm256_set1_epi16(1)); }
+
+TERN_INLINE sums add_units(sums s, unit_sums u) { return _mm256_add_epi32(s, widen(u)); }
+
+TERN_INLINE int32_t add_up(sums s) {
+    __m128i h = _mm_add_epi32(_mm256_castsi256_si128(s), _mm256_extracti128_si256(s, 1));
+    h = _mm_add_epi32(h, _mm_shuffle_epi32(h, 0x4E));
+    return _mm_cvtsi128_si32(_mm_add_epi32(h, _mm_shuffle_epi32(h, 0xB1)));
+}
+
+TERN_INLINE __m256i broadcast4(const int8_t *x) {
+    int32_t four;
+    __builtin_memcpy(&four, x, 4);
+    return _mm256_set1_epi32(four);
+}
+
+TERN_INLINE void widen_into(int32_t *acc, __m256i a) {
+    __m256i *to = (__m256i *)acc;
+    *to = _mm256_add_epi32(*to, widen(a));
+}
+
+// The accumulator stays in its register: gcc 12 would also write it to memory in every step.
+#define KEEP(a) __asm__("" : "+x"(a))
+#define USE(a) __asm__ volatile("" ::"x"(a)) // for all that the compiler knows
+
+// Sums of 16 rows and 4 tokens; int16 sums live in registers for 40 steps.
+static void tile(int32_t acc[TOKENS][ROWS], const uint8_t *w, const int8_t *x, size_t steps) {
+#define EACH(X) X(0) X(1) X(2) X(3)
+#define DECLARE(t) __m256i a##t = _mm256_setzero_si256(), b##t = a##t;
+#define MULTIPLY(t)                                                                                \
+    {                                                                                              \
+        __m256i q = broadcast4(x + 4 * (t));                                                       \
+        a##t = _mm256_add_epi16(a##t, _mm256_maddubs_epi16(wa, q));                                \
+        b##t = _mm256_add_epi16(b##t, _mm256_maddubs_epi16(wb, q));                                \
+        KEEP(a##t);                                                                                \
+        KEEP(b##t);                                                                                \
+    }
+#define WIDEN(t) widen_into(acc[t], a##t), widen_into(acc[t] + 8, b##t);
+    while (steps) {
+        size_t n = tern_min_size(steps, 40);
+        EACH(DECLARE)
+        for (size_t i = 0; i < n; i++, w += 4 * ROWS, x += 4 * TOKENS) {
+            __m256i wa = load_bytes(w), wb = load_bytes(w + 32);
+            EACH(MULTIPLY)
+        }
+        EACH(WIDEN)
+        steps -= n;
+    }
+}
+
+static uint64_t peak_loop(void) {
+    enum { LOOPS = 1 << 13 };
+    __m256i w = _mm256_set1_epi8(1), q = w;
+#define ADD(sum)                                                                                   \
+    KEEP(q); /* or one product would do for all */                                                 \
+    sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(w, q));                                       \
+    KEEP(sum);
+#define ADD_BOTH(t)                                                                                \
+    ADD(a##t)                                                                                      \
+    ADD(b##t)
+    EACH(DECLARE)
+    for (int i = 0; i < LOOPS; i++) {
+        EACH(ADD_BOTH)
+    }
+#define USE_BOTH(t) USE(a##t); USE(b##t);
+    EACH(USE_BOTH)
+    return (uint64_t)LOOPS * 8 * 32;
+}
+
+#undef DECLARE
+#undef MULTIPLY
+#include "kernels/cpu/ternary/ternary_narrow.inl"

@@ -1,0 +1,272 @@
+// Ternary kernels for registers of 16 or 32 bytes: what AVX2 and NEON have in common. Included by a
+// file for an instruction set, after it has defined
+//   UNIT                        bytes of a register
+//   bytes, load_bytes(p), store_bytes(p, b)
+//   unpack_2bit(b), unpack_t5(b)     `codes` c0..c4 of packed bytes; the latter are 1 too great
+//   unit_sums, no_units(), dot_add(u, c, x)     adds codes c times activations at x; it must be
+//                               allowed MAX_DOTS times with codes up to 3
+//   sums, no_sums(), add_units(s, u)    32-bit sums, add_up(s) all of their lanes
+//   ROWS, TOKENS, tile(...)     see "Prompt" below
+//   KERNELS, NAME, peak_loop()  the table to define
+#include <string.h>
+
+enum { MAX_DOTS = 40, AHEAD = 12288 }; // AHEAD: bytes, see ternary_avx512.c
+
+// How much greater the unpacked codes are than weight + 1.
+static int32_t code_excess(tern_packing packing) { return packing == TERN_PACK_1_6BIT; }
+
+// What a kernel with such codes takes off its sums.
+static int32_t offset_of(const tern_ternary_matrix *w, int32_t sum) {
+    return (int32_t)((uint32_t)sum * (uint32_t)(1 + code_excess(w->packing)));
+}
+
+static void put(float *y, float value, bool accumulate) { *y = accumulate ? *y + value : value; }
+
+// Where the unit of packed bytes at `at` finds its elements: code k at first + k * step.
+typedef struct place {
+    size_t first, step;
+} place;
+
+TERN_INLINE place place_of(size_t at, size_t n_bytes, bool is_2bit) {
+    if (is_2bit)
+        return (place){at / TERN_I2S_BYTES * TERN_I2S_WEIGHTS + at % TERN_I2S_BYTES, TERN_I2S_BYTES};
+    size_t piece = at / TERN_T5_BYTES * TERN_T5_BYTES;
+    return (place){5 * piece + (at - piece), tern_min_size(TERN_T5_BYTES, n_bytes - piece)};
+}
+
+// ---- Decode ------------------------------------------------------------------------------------
+
+TERN_INLINE unit_sums dot_unit(unit_sums u, bytes b, const int8_t *x, place p, bool is_2bit) {
+    codes c = is_2bit ? unpack_2bit(b) : unpack_t5(b);
+    x += p.first;
+    u = dot_add(u, c.c0, x);
+    u = dot_add(u, c.c1, x + p.step);
+    u = dot_add(u, c.c2, x + 2 * p.step);
+    u = dot_add(u, c.c3, x + 3 * p.step);
+    return is_2bit ? u : dot_add(u, c.c4, x + 4 * p.step);
+}
+
+#define EACH_TOKEN(X) X(0) X(1) X(2) X(3)
+
+// One row times n_tokens (a constant).
+TERN_INLINE void dot_row(int32_t acc[4], const uint8_t *row, size_t n_bytes, const int8_t *x,
+                         size_t stride, bool is_2bit, int n_tokens) {
+#define DECLARE(t) sums s##t = no_sums();
+#define BEGIN(t) unit_sums u##t = no_units();
+#define MULTIPLY(t)                                                                                \
+    if ((t) < n_tokens) u##t = dot_unit(u##t, b, x + (t) * stride, p, is_2bit);
+#define END(t)                                                                                     \
+    if ((t) < n_tokens) s##t = add_units(s##t, u##t);
+#define STORE(t)                                                                                   \
+    if ((t) < n_tokens) acc[t] = add_up(s##t);
+    EACH_TOKEN(DECLARE)
+    for (size_t at = 0; at < n_bytes;) {
+        size_t end = tern_min_size(n_bytes, at + MAX_DOTS / 5 * UNIT);
+        EACH_TOKEN(BEGIN)
+        for (; at < end; at += UNIT) {
+            bytes b = load_bytes(row + at);
+            place p = place_of(at, n_bytes, is_2bit);
+            __builtin_prefetch(row + at + AHEAD, 0, 2); // to the second-level cache
+            EACH_TOKEN(MULTIPLY)
+        }
+        EACH_TOKEN(END)
+    }
+    EACH_TOKEN(STORE)
+#undef DECLARE
+#undef BEGIN
+#undef MULTIPLY
+#undef END
+#undef STORE
+}
+
+TERN_INLINE void gemv_tokens(const tern_ternary_matrix *w, size_t first_row, size_t last_row,
+                             const tern_i8_rows *x, float *out, size_t out_stride, bool accumulate,
+                             bool is_2bit, int n_tokens) {
+    const size_t n_bytes = tern_ternary_row_bytes(w->packing, w->n_in);
+    for (size_t row = first_row; row < last_row; row++) {
+        int32_t acc[4];
+        dot_row(acc, w->data + row * w->row_bytes, n_bytes, x->q, x->stride, is_2bit, n_tokens);
+        for (int t = 0; t < n_tokens; t++)
+            put(out + (size_t)t * out_stride + row,
+                tern_ternary_result(acc[t], offset_of(w, x->sum[t]), w->scale * x->inv_scale[t]),
+                accumulate);
+    }
+}
+
+static void gemv(const tern_ternary_matrix *w, size_t first_row, size_t last_row,
+                 const tern_i8_rows *x, const void *prepared, float *out, size_t out_stride,
+                 bool accumulate) {
+    (void)prepared;
+#define CASE(packing, n)                                                                           \
+    case (packing) * 8 + (n):                                                                      \
+        gemv_tokens(w, first_row, last_row, x, out, out_stride, accumulate,                        \
+                    (packing) == TERN_PACK_2BIT, n);                                               \
+        break
+    switch ((size_t)w->packing * 8 + x->n_tokens) {
+        CASE(TERN_PACK_2BIT, 1);
+        CASE(TERN_PACK_2BIT, 2);
+        CASE(TERN_PACK_2BIT, 3);
+        CASE(TERN_PACK_2BIT, 4);
+        CASE(TERN_PACK_1_6BIT, 1);
+        CASE(TERN_PACK_1_6BIT, 2);
+        CASE(TERN_PACK_1_6BIT, 3);
+        CASE(TERN_PACK_1_6BIT, 4);
+    }
+#undef CASE
+}
+
+static size_t prepared_bytes(tern_packing packing, size_t n_in, size_t n_tokens) {
+    (void)packing, (void)n_in, (void)n_tokens;
+    return 0; // activations are read in their own order
+}
+
+static void prepare(tern_packing packing, void *prepared, const tern_i8_rows *x, size_t n_in) {
+    (void)packing, (void)prepared, (void)x, (void)n_in;
+}
+
+// ---- Prompt ------------------------------------------------------------------------------------
+
+// As ternary_gemm_avx512.c: ROWS rows are unpacked to [n_in / 4][ROWS][4] and meet TOKENS tokens
+// laid out as [n_in / 4][TOKENS][4]. tile(acc, w, x, steps) computes the sums [TOKENS][ROWS]. Tokens
+// that a block lacks are zeros.
+
+static size_t n_steps(size_t n_in) { return (n_in + 3) / 4; }
+
+static size_t padded(size_t n_in) { return (n_in + TERN_I8_PAD - 1) / TERN_I8_PAD * TERN_I8_PAD; }
+
+static size_t panels_bytes(size_t n_in, size_t n_tokens) {
+    return (n_tokens + TOKENS - 1) / TOKENS * TOKENS * 4 * n_steps(n_in);
+}
+
+static void make_panels(void *panels, const tern_i8_rows *x, size_t n_in, size_t first_token,
+                        size_t last_token) {
+    for (size_t t0 = first_token; t0 < last_token; t0 += TOKENS) {
+        int8_t *dst = (int8_t *)panels + t0 * 4 * n_steps(n_in);
+        for (size_t step = 0; step < n_steps(n_in); step++)
+            for (size_t t = t0; t < t0 + TOKENS; t++, dst += 4) {
+                if (t < last_token) memcpy(dst, x->q + t * x->stride + 4 * step, 4);
+                else memset(dst, 0, 4);
+            }
+    }
+}
+
+static size_t gemm_scratch_bytes(size_t n_in) { return padded(n_in) * ROWS; }
+
+static void unpack_row(uint8_t *to, const uint8_t *row, size_t n_bytes, bool is_2bit) {
+    for (size_t at = 0; at < n_bytes; at += UNIT) {
+        place p = place_of(at, n_bytes, is_2bit);
+        bytes b = load_bytes(row + at);
+        codes c = is_2bit ? unpack_2bit(b) : unpack_t5(b);
+        store_bytes(to + p.first, c.c0);
+        store_bytes(to + p.first + p.step, c.c1);
+        store_bytes(to + p.first + 2 * p.step, c.c2);
+        store_bytes(to + p.first + 3 * p.step, c.c3);
+        if (!is_2bit) store_bytes(to + p.first + 4 * p.step, c.c4);
+    }
+}
+
+// A piece of all rows at a time, so that what is written stays in the first-level cache.
+static void unpack_rows(uint8_t *block, const tern_ternary_matrix *w, size_t row, size_t last_row) {
+    const bool is_2bit = w->packing == TERN_PACK_2BIT;
+    const size_t n_bytes = tern_ternary_row_bytes(w->packing, w->n_in);
+    const size_t piece_bytes = tern_ternary_row_bytes(w->packing, TERN_I8_PAD);
+    for (size_t at = 0; at < n_bytes; at += piece_bytes, block += TERN_I8_PAD * ROWS)
+        for (size_t r = 0; r < ROWS; r++) { // behind the last row: that one again, not stored
+            const uint8_t *p = w->data + tern_min_size(row + r, last_row - 1) * w->row_bytes + at;
+            _Alignas(32) uint8_t piece[TERN_I8_PAD] = {0};
+            unpack_row(piece, p, tern_min_size(piece_bytes, n_bytes - at), is_2bit);
+            for (size_t step = 0; step < TERN_I8_PAD / 4; step++)
+                memcpy(block + (step * ROWS + r) * 4, piece + step * 4, 4);
+        }
+}
+
+static void gemm(const tern_ternary_matrix *w, size_t first_row, size_t last_row,
+                 const tern_i8_rows *x, const void *panels, void *scratch, float *out,
+                 size_t out_stride, bool accumulate) {
+    const size_t steps = n_steps(w->n_in);
+    for (size_t row = first_row; row < last_row; row += ROWS) {
+        const size_t n_rows = tern_min_size(last_row - row, ROWS);
+        unpack_rows(scratch, w, row, last_row);
+        for (size_t t0 = 0; t0 < x->n_tokens; t0 += TOKENS) {
+            _Alignas(64) int32_t acc[TOKENS][ROWS] = {{0}};
+            tile(acc, scratch, (const int8_t *)panels + t0 * 4 * steps, steps);
+            for (size_t t = t0; t < tern_min_size(t0 + TOKENS, x->n_tokens); t++) {
+                const int32_t offset = offset_of(w, x->sum[t]);
+                const float scale = w->scale * x->inv_scale[t];
+                for (size_t r = 0; r < n_rows; r++)
+                    put(out + t * out_stride + row + r,
+                        tern_ternary_result(acc[t - t0][r], offset, scale), accumulate);
+            }
+        }
+    }
+}
+
+// ---- Packing -----------------------------------------------------------------------------------
+
+// The lower two bits of w + 1, to be stored.
+static void codes_of(uint8_t *to, const int8_t *q, size_t n) {
+    for (size_t i = 0; i < n; i++) to[i] = (uint8_t)(q[i] + 1) & 3;
+}
+
+static const _Alignas(32) uint8_t low_parts[81] = {
+#define LOW1(m) (256 * ((m) + 1) / 243 - 1)
+#define LOW9(m)                                                                                    \
+    LOW1(m), LOW1(m + 1), LOW1(m + 2), LOW1(m + 3), LOW1(m + 4), LOW1(m + 5), LOW1(m + 6),         \
+        LOW1(m + 7), LOW1(m + 8)
+    LOW9(0), LOW9(9), LOW9(18), LOW9(27), LOW9(36), LOW9(45), LOW9(54), LOW9(63), LOW9(72)};
+
+// n <= TERN_I8_PAD codes, 1 behind n.
+static void pack_codes(const uint8_t *c, size_t n, uint8_t *row) {
+    for (size_t base = 0, m; base < n; base += 5 * m, row += m, c += 5 * m) {
+        m = n - base >= TERN_T5_WEIGHTS ? TERN_T5_BYTES : tern_t5_tail_bytes(n);
+        uint8_t number[TERN_T5_BYTES];
+        for (size_t j = 0; j < m; j++)
+            number[j] = (uint8_t)(27 * c[m + j] + 9 * c[2 * m + j] + 3 * c[3 * m + j] +
+                                  c[4 * m + j]);
+        for (size_t j = 0; j < m; j++)
+            row[j] = (uint8_t)(TERN_T5_FIRST * c[j] + low_parts[number[j]]);
+    }
+}
+
+static void repack_row(uint8_t *dst, const uint8_t *src, size_t n_in) {
+    _Alignas(64) uint8_t piece[TERN_I8_PAD];
+    for (size_t base = 0; base < n_in; base += TERN_I8_PAD, dst += TERN_I8_PAD / 5) {
+        size_t n = tern_min_size(n_in - base, TERN_I8_PAD);
+        unpack_row(piece, src + base / 4, tern_ternary_row_bytes(TERN_PACK_2BIT, n), true);
+        memset(piece + n, 1, TERN_I8_PAD - n);
+        pack_codes(piece, n, dst);
+    }
+}
+
+static void pack_row(tern_packing packing, const int8_t *q, size_t n_in, uint8_t *row) {
+    _Alignas(64) uint8_t piece[TERN_I8_PAD];
+    for (size_t base = 0; base < n_in; base += TERN_I8_PAD) {
+        size_t n = tern_min_size(n_in - base, TERN_I8_PAD);
+        codes_of(piece, q + base, n);
+        memset(piece + n, 1, TERN_I8_PAD - n);
+        if (packing == TERN_PACK_1_6BIT) {
+            pack_codes(piece, n, row + base / 5);
+            continue;
+        }
+        for (const uint8_t *c = piece; c < piece + n; c += TERN_I2S_WEIGHTS)
+            for (size_t j = 0; j < TERN_I2S_BYTES; j++)
+                row[(base + (size_t)(c - piece)) / 4 + j] =
+                    (uint8_t)(c[j] << 6 | c[j + 32] << 4 | c[j + 64] << 2 | c[j + 96]);
+    }
+}
+
+const tern_ternary_kernels KERNELS = {
+    .name = NAME,
+    .pack_row = pack_row,
+    .repack_row = repack_row,
+    .prepared_bytes = prepared_bytes,
+    .prepare = prepare,
+    .gemv = gemv,
+    .gemm_row_block = ROWS,
+    .panels_bytes = panels_bytes,
+    .make_panels = make_panels,
+    .gemm_token_block = TOKENS,
+    .gemm_scratch_bytes = gemm_scratch_bytes,
+    .gemm = gemm,
+    .peak_loop = peak_loop,
+};
