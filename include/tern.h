@@ -118,12 +118,14 @@ typedef struct tern_model_desc {
     tern_ternary_layout ternary;
     tern_head_mode head;
     const char *chat_template; // Jinja text that replaces the file's
+    bool vocab_only;           // only tokenizer and template: no weights needed, no sessions possible
     const char *cpu_features;  // "scalar", "avx2", "avx512", "neon"...: at most these; NULL: all
     tern_progress_fn on_progress;
     void *user;
 } tern_model_desc;
 
-// path: a .gguf file (the first of a split set too), or a Hugging Face folder.
+// path: a .gguf file (the first of a split set too), or a Hugging Face folder; with vocab_only also a
+// tokenizer.json.
 TERN_API tern_status tern_model_open(tern_model **out, const char *path,
                                      const tern_model_desc *desc, tern_error *err);
 TERN_API void tern_model_close(tern_model *model); // NULL is allowed; close its sessions first

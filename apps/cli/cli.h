@@ -79,7 +79,7 @@ bool parse_options(const command *self, const option *options, int argc, char **
 typedef struct model_args {
     const char *path, *device, *template_file, *cpu_features;
     int n_threads, n_batch, ternary, head;
-    bool verbose;
+    bool verbose, vocab_only;
 } model_args;
 #define MODEL_OPTIONS(m)                                                                           \
     MODEL_OPTIONS_BEGIN(m),                                                                        \

@@ -6,7 +6,7 @@
 #include <string.h>
 
 int cmd_tokenize(const command *self, int argc, char **argv) {
-    model_args args = {0};
+    model_args args = {.vocab_only = true};
     bool as_ids = false, as_pieces = false, bos = false, plain = false;
     const option options[] = {
         {0, "ids", OPTION_FLAG, &as_ids, NULL, "the ids on one line (the default)"},
@@ -67,7 +67,7 @@ static bool read_ids(const char *s, ids *out) {
 }
 
 int cmd_detokenize(const command *self, int argc, char **argv) {
-    model_args args = {0};
+    model_args args = {.vocab_only = true};
     bool special = false;
     const option options[] = {
         {0, "special", OPTION_FLAG, &special, NULL, "print the names of control tokens, too"},

@@ -123,7 +123,7 @@ static bool ends_with(const char *text, const char *end) {
     return n >= n_end && !strcmp(text + n - n_end, end);
 }
 
-// "a/b.safetensors" opens the folder "a" and names "b.safetensors".
+// "a/b.safetensors" opens the folder "a" and names "b.safetensors"; "a/b.json" only a tokenizer.
 static tern_status open_folder_of(tern_file *file, const char *path, tern_error *err) {
     const char *slash = strrchr(path, '/');
     size_t n_folder = slash ? (size_t)(slash - path) : 0;
@@ -132,7 +132,9 @@ static tern_status open_folder_of(tern_file *file, const char *path, tern_error 
     if (!copy) return tern_fail_memory(err, folder.len + 1);
     const char *name = slash ? slash + 1 : path;
     if (ends_with(name, ".index.json")) name = NULL;
-    tern_status status = tern_hf_open_folder(file, copy, name, err);
+    bool tokenizer = name && ends_with(name, ".json");
+    tern_status status = tokenizer ? tern_hf_open_tokenizer(file, copy, name, err)
+                                   : tern_hf_open_folder(file, copy, name, err);
     tern_free(copy);
     return status;
 }
@@ -142,7 +144,7 @@ static tern_status open_any(tern_file *file, const char *path, tern_error *err) 
     if (stat(path, &st) != 0)
         return tern_fail(err, TERN_ERR_IO, "%s: cannot be opened: %s", path, strerror(errno));
     if (S_ISDIR(st.st_mode)) return tern_hf_open_folder(file, path, NULL, err);
-    if (ends_with(path, ".safetensors") || ends_with(path, ".safetensors.index.json"))
+    if (ends_with(path, ".safetensors") || ends_with(path, ".json"))
         return open_folder_of(file, path, err);
     return tern_gguf_open_files(file, path, err);
 }

@@ -82,6 +82,10 @@ tern_status tern_gguf_parse(tern_file *file, int shard, const uint8_t *bytes, ui
 // Opens path and, when it is the first of a split set, all the others.
 tern_status tern_gguf_open_files(tern_file *file, const char *path, tern_error *err);
 
+// A tokenizer.json alone, under any name.
+tern_status tern_hf_open_tokenizer(tern_file *file, const char *folder, const char *name,
+                                   tern_error *err);
+
 // Appends the tensors of one safetensors file.
 tern_status tern_safetensors_parse(tern_file *file, int shard, const uint8_t *bytes, uint64_t n,
                                    tern_error *err);

@@ -225,6 +225,14 @@ static tern_status open_weights(tern_file *file, const char *folder, const char 
     return status;
 }
 
+tern_status tern_hf_open_tokenizer(tern_file *file, const char *folder, const char *name,
+                                   tern_error *err) {
+    file->kind = TERN_FILE_HF;
+    TERN_TRY(map_text(file, folder, name, &file->tokenizer_json, err));
+    if (file->tokenizer_json.ptr) return TERN_OK;
+    return tern_fail(err, TERN_ERR_FORMAT, "%s/%s: an empty tokenizer", folder, name);
+}
+
 tern_status tern_hf_open_folder(tern_file *file, const char *folder, const char *only_file,
                                 tern_error *err) {
     file->kind = TERN_FILE_HF;

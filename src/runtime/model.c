@@ -178,6 +178,19 @@ static void copy_name(char *out, size_t size, tern_str s) {
     out[s.ptr ? n : 0] = 0;
 }
 
+static void fill_plan_info(tern_model *m) {
+    tern_model_info *i = &m->info;
+    i->device = m->backend->describe(m->device);
+    i->n_threads = m->backend->n_threads(m->device);
+    i->n_vocab = (int32_t)m->config.n_vocab;
+    i->n_layers = (int32_t)m->config.n_layers;
+    i->n_embd = (int32_t)m->config.n_embd;
+    i->n_context_train = (int32_t)m->config.n_context;
+    i->n_batch = m->n_batch;
+    i->kv_bytes_per_token =
+        (uint64_t)(m->config.n_layers * m->config.n_kv_heads * m->config.head_dim * 2 * 2);
+}
+
 static void fill_info(tern_model *m) {
     tern_model_info *i = &m->info;
     tern_str s = {NULL, 0};
@@ -186,23 +199,16 @@ static void fill_info(tern_model *m) {
     else
         s = tern_json_str(tern_json_path(&m->file->config, "_name_or_path"));
     copy_name(m->name, sizeof m->name, s);
-    s = (tern_str){m->arch->name, strlen(m->arch->name)};
+    s = m->arch ? (tern_str){m->arch->name, strlen(m->arch->name)} : TERN_STR("none");
     if (m->file->kind == TERN_FILE_GGUF) tern_file_meta_str(m->file, "general.architecture", &s);
     copy_name(m->architecture, sizeof m->architecture, s);
     i->path = m->path;
     i->name = m->name;
     i->architecture = m->architecture;
-    i->device = m->backend->describe(m->device);
     if (!i->ternary_layout) i->ternary_layout = "none";
-    i->n_vocab = (int32_t)m->config.n_vocab;
-    i->n_layers = (int32_t)m->config.n_layers;
-    i->n_embd = (int32_t)m->config.n_embd;
-    i->n_context_train = (int32_t)m->config.n_context;
-    i->n_batch = m->n_batch;
-    i->n_threads = m->backend->n_threads(m->device);
     i->file_bytes = m->file->tensor_bytes;
-    i->kv_bytes_per_token =
-        (uint64_t)(m->config.n_layers * m->config.n_kv_heads * m->config.head_dim * 2 * 2);
+    if (m->plan) fill_plan_info(m);
+    else i->n_vocab = tern_tokenizer_n_vocab(m->tokenizer);
     i->bos_id = m->tokenizer ? tern_tokenizer_bos(m->tokenizer) : -1;
     i->eos_id = m->tokenizer ? tern_tokenizer_eos(m->tokenizer) : -1;
     i->adds_bos = m->tokenizer && tern_tokenizer_adds_bos(m->tokenizer);
@@ -225,7 +231,7 @@ static bool has_tokenizer(const tern_file *file) {
 static tern_status open_text(tern_model *m, const tern_model_desc *desc, tern_error *err) {
     if (!has_tokenizer(m->file)) return TERN_OK;
     TERN_TRY(tern_tokenizer_open(&m->tokenizer, m->file, err));
-    if (tern_tokenizer_n_vocab(m->tokenizer) > m->config.n_vocab)
+    if (!desc->vocab_only && tern_tokenizer_n_vocab(m->tokenizer) > m->config.n_vocab)
         return tern_fail(err, TERN_ERR_FORMAT,
                          "the tokenizer has %d tokens, but the embedding table %lld rows",
                          (int)tern_tokenizer_n_vocab(m->tokenizer), (long long)m->config.n_vocab);
@@ -240,6 +246,11 @@ static tern_status open_parts(tern_model *m, const tern_model_desc *desc, tern_e
     TERN_TRY(report(desc, 0, err));
     TERN_TRY(tern_file_open(&m->file, m->path, err)); // its messages name the file
     tern_status status = TERN_OK;
+    if (desc->vocab_only) {
+        if (has_tokenizer(m->file)) TERN_TRY_GOTO(open_text(m, desc, err));
+        else TERN_TRY_GOTO(tern_fail(err, TERN_ERR_FORMAT, "there is no tokenizer in it"));
+        return TERN_OK;
+    }
     TERN_TRY_GOTO(tern_model_read(m->file, &m->arch, &m->config, err));
     TERN_TRY_GOTO(refuse_biases(m, err));
     TERN_TRY_GOTO(open_text(m, desc, err));

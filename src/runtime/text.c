@@ -76,6 +76,8 @@ tern_status tern_graph_report(const tern_model *m, tern_format format, tern_text
                               void *user, tern_error *err) {
     tern_strbuf text = {0};
     bool json = format == TERN_FORMAT_JSON;
+    if (!m->plan)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "%s: only its tokenizer was opened", m->path);
     if (json) tern_strbuf_puts(&text, "[");
     if (format != TERN_FORMAT_DOT) { // a picture of the last one is enough
         tern_graph_print(&m->built, "built", NULL, format, &text);
