@@ -51,7 +51,8 @@ static const struct level {
     {"avx512", "avx512", has_avx512, &tern_float_kernels_avx512, &tern_ternary_kernels_avx512},
 #elif defined(__aarch64__)
     {"neon", "neon", always, &tern_float_kernels_neon, &tern_ternary_kernels_neon},
-    {"dotprod", "neon dotprod", has_dotprod, &tern_float_kernels_neon, &tern_ternary_kernels_dotprod},
+    {"dotprod", "neon dotprod", has_dotprod, &tern_float_kernels_neon,
+     &tern_ternary_kernels_dotprod},
 #endif
 };
 enum { N_LEVELS = sizeof levels / sizeof *levels };

@@ -1,8 +1,8 @@
 // Ternary kernels for AVX2.
 //
-// vpmaddubsw multiplies unsigned codes with signed activations and adds two neighbouring products to
-// an int16: at most 2 * 3 * 128 = 768 in size, so that 42 of them fit. They are added up as int16
-// and widened in time.
+// vpmaddubsw multiplies unsigned codes with signed activations and adds two neighbouring products
+// to an int16: at most 2 * 3 * 128 = 768 in size, so that 42 of them fit. They are added up as
+// int16 and widened in time.
 #include <immintrin.h>
 
 #include "kernels/cpu/ternary/ternary_kernels.h"

@@ -1,17 +1,19 @@
 // Ternary decode kernels for AVX-512 with VNNI and VBMI, and the packers.
 //
-// vpdpbusd multiplies 64 unsigned bytes (codes 0..2) with 64 signed ones (activations) and adds four
-// neighbouring products to each of 16 int32 sums, all exact. A single token is bound by memory, so
-// what matters is to spend few instructions on a byte of weights:
+// vpdpbusd multiplies 64 unsigned bytes (codes 0..2) with 64 signed ones (activations) and adds
+// four neighbouring products to each of 16 int32 sums, all exact. A single token is bound by
+// memory, so what matters is to spend few instructions on a byte of weights:
 // - 2-bit fields are not shifted down. A field k places up holds 4^k times its code, which still
 //   fits a byte, and goes to an accumulator of its own that is divided by 4^k at the end.
 //   (|acc| <= n_in / 16 * 192 * 128 < 2^31 for n_in <= 2^22, even for the invalid code 3.)
-// - a 1.6-bit byte becomes four such fields by one table look-up. What the look-up does not see is
-//   85 times the first code, and it too is multiplied as it is, with a division at the end.
+// - a 1.6-bit byte becomes four such fields by one table look-up; what the look-up does not see is
+//   85 times the first code, in binary 01010101 or 10101010, and two of its bits are a field too.
 // Where unpacking takes time, two rows are worked on at once to load activations once for both.
-// A core waits for only some twenty cache lines at a time, too few for the memory's speed unless the
-// lines are called into the second-level cache long before: by one prefetch a line, in the order of
-// memory, AHEAD bytes in front. Not one line may be left out, and none called to the first level.
+//
+// A core waits for only some twenty cache lines at a time, too few for the memory's speed unless
+// the lines are called into the second-level cache long before: by one prefetch a line, in the
+// order of memory, AHEAD bytes in front. No line may be left out, and none called to the first
+// level.
 #include "kernels/cpu/ternary/ternary_avx512.h"
 
 #include <string.h>
@@ -20,7 +22,8 @@
 
 #define BYTES4(f, b) f(b), f((b) + 1), f((b) + 2), f((b) + 3)
 #define BYTES16(f, b) BYTES4(f, b), BYTES4(f, (b) + 4), BYTES4(f, (b) + 8), BYTES4(f, (b) + 12)
-#define BYTES64(f, b) BYTES16(f, b), BYTES16(f, (b) + 16), BYTES16(f, (b) + 32), BYTES16(f, (b) + 48)
+#define BYTES64(f, b)                                                                              \
+    BYTES16(f, b), BYTES16(f, (b) + 16), BYTES16(f, (b) + 32), BYTES16(f, (b) + 48)
 #define BYTES128(f) BYTES64(f, 0), BYTES64(f, 64)
 
 // m and the byte g = floor(256 (m + 1) / 243) - 1 that stands for it.
@@ -106,8 +109,8 @@ static void pack_row(tern_packing packing, const int8_t *q, size_t n_in, uint8_t
 
 enum { ROWS = 4, TOKENS = 4, AHEAD = 12288 }; // AHEAD: bytes of prefetch
 
-// 2-bit rows are read by 64 bytes, two blocks: a field then holds 32 elements of the first and 32 of
-// the second. The same order of activations: for each 256 of them, [field][block][32].
+// 2-bit rows are read by 64 bytes, two blocks: a field then holds 32 elements of the first and 32
+// of the second. The same order of activations: for each 256 of them, [field][block][32].
 static size_t prepared_stride(size_t n_in) { return (n_in + 255) / 256 * 256; }
 
 static size_t prepared_bytes(tern_packing packing, size_t n_in, size_t n_tokens) {
@@ -149,9 +152,9 @@ TERN_INLINE void put_rows(float *out, __m128i acc, int32_t sum, float scale, siz
     _mm_mask_storeu_ps(out, mask, y);
 }
 
-// The kernels below multiply one row, or two rows a and b, with one token or several. They leave 16
-// partial sums of row r and token t in sums[t * ROWS + r]. Accumulators are members of structs and not of
-// arrays, since gcc 12 keeps arrays that are walked by unrolled loops in memory.
+// The kernels below multiply one row, or two rows a and b, with one token or several. They leave
+// 16 partial sums of row r and token t in sums[t * ROWS + r]. Accumulators are members of structs
+// and not of arrays, since gcc 12 keeps arrays that are walked by unrolled loops in memory.
 
 #define DP(acc, codes, q) ((acc) = tern_dot_add(acc, codes, q))
 

@@ -1,10 +1,10 @@
 // Ternary matrix times many tokens, for AVX-512 with VNNI and VBMI.
 //
 // A block of 32 rows is unpacked once into `scratch`, as codes 0..2 in the order
-// [n_in / 4][32 rows][4 neighbouring elements], small enough to stay in the second-level cache; then
-// it meets all tokens, 12 at a time. One step of four elements loads two registers of 16 rows and
-// broadcasts four activations of each token: 24 accumulators, each the target of one vpdpbusd, whose
-// rate is the only limit: 14 loads stand against 24 of them.
+// [n_in / 4][32 rows][4 neighbouring elements], small enough to stay in the second-level cache;
+// then it meets all tokens, 12 at a time. One step of four elements loads two registers of 16 rows
+// and broadcasts four activations of each token: 24 accumulators, each the target of one vpdpbusd,
+// whose rate is the only limit: 14 loads stand against 24 of them.
 // Activations lie as [block of 12 tokens][n_in / 4][token of the block][4], so that both operands
 // are read front to back. The last block has fewer tokens and no gaps.
 #include "kernels/cpu/ternary/ternary_avx512.h"

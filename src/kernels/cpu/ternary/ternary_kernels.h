@@ -5,16 +5,16 @@
 // TERN_PACK_2BIT, a row of I2_S: blocks of 128 weights in 32 bytes; see kernels.h.
 //
 // TERN_PACK_1_6BIT: pieces of m bytes that hold 5 m weights. Byte j of a piece holds the elements
-// j, m + j, 2m + j, 3m + j and 4m + j of the piece, so that a register of bytes yields five registers
-// of neighbouring weights, and activations need no rearranging. All pieces have m = 64 but the
-// last, where m may be 32: a row of 2560 weights takes 512 bytes, one of 6912 takes 1408 (1.63 bits a
-// weight).
+// j, m + j, 2m + j, 3m + j and 4m + j of the piece, so that a register of bytes yields five
+// registers of neighbouring weights, and activations need no rearranging. All pieces have m = 64
+// but the last, where m may be 32: a row of 2560 weights takes 512 bytes, one of 6912 takes 1408
+// (1.63 bits a weight).
 // The five codes c0..c4 of a byte B are kept as B = 85 c0 + g, where g in 0..84 stands for
 // m = 27 c1 + 9 c2 + 3 c3 + c4 and is chosen so that the codes can be had in two ways:
 // - by look-up: g = min(B, B - 85, B - 170) with bytes that wrap around, 85 c0 = B - g, and a table
 //   of no more than 128 bytes has c1..c4 for each g;
-// - by arithmetic: g = floor(256 (m + 1) / 243) - 1. Of v = 3 g + 2, as of B itself, the code is the
-//   number of the thresholds 85 and 170 that v reaches, and 3 v + 2 mod 256 is the v of the next
+// - by arithmetic: g = floor(256 (m + 1) / 243) - 1. Of v = 3 g + 2, as of B itself, the code is
+//   the number of the thresholds 85 and 170 that v reaches, and 3 v + 2 mod 256 is the v of the next
 //   code. (v + 1) / 256 lies in (m / 81, (m + 1) / 81], and threefold it keeps what is left of the
 //   base-3 fraction. From B to the first v: 3 B + 2 + c0 = 255 c0 + 3 g + 2 + c0 = 3 g + 2 mod 256.
 #ifndef TERN_KERNELS_CPU_TERNARY_KERNELS_H

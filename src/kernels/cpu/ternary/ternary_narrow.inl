@@ -29,7 +29,8 @@ typedef struct place {
 
 TERN_INLINE place place_of(size_t at, size_t n_bytes, bool is_2bit) {
     if (is_2bit)
-        return (place){at / TERN_I2S_BYTES * TERN_I2S_WEIGHTS + at % TERN_I2S_BYTES, TERN_I2S_BYTES};
+        return (place){at / TERN_I2S_BYTES * TERN_I2S_WEIGHTS + at % TERN_I2S_BYTES,
+                       TERN_I2S_BYTES};
     size_t piece = at / TERN_T5_BYTES * TERN_T5_BYTES;
     return (place){5 * piece + (at - piece), tern_min_size(TERN_T5_BYTES, n_bytes - piece)};
 }
@@ -127,8 +128,8 @@ static void prepare(tern_packing packing, void *prepared, const tern_i8_rows *x,
 // ---- Prompt ------------------------------------------------------------------------------------
 
 // As ternary_gemm_avx512.c: ROWS rows are unpacked to [n_in / 4][ROWS][4] and meet TOKENS tokens
-// laid out as [n_in / 4][TOKENS][4]. tile(acc, w, x, steps) computes the sums [TOKENS][ROWS]. Tokens
-// that a block lacks are zeros.
+// laid out as [n_in / 4][TOKENS][4]. tile(acc, w, x, steps) computes the sums [TOKENS][ROWS].
+// Tokens that a block lacks are zeros.
 
 static size_t n_steps(size_t n_in) { return (n_in + 3) / 4; }
 

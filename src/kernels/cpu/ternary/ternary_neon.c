@@ -1,5 +1,5 @@
-// Ternary kernels for every 64-bit ARM. Products of codes up to 3 and activations are at most 384 in
-// size: 85 of them fit an int16, and they are widened in time.
+// Ternary kernels for every 64-bit ARM. Products of codes up to 3 and activations are at most 384
+// in size: 85 of them fit an int16, and they are widened in time.
 #include "kernels/cpu/ternary/ternary_neon.inl"
 
 #define KERNELS tern_ternary_kernels_neon
@@ -17,8 +17,8 @@ TERN_INLINE unit_sums dot_add(unit_sums u, bytes c, const int8_t *x) {
 
 TERN_INLINE sums add_units(sums s, unit_sums u) { return vpadalq_s16(s, u); }
 
-// Sums of 8 rows and 4 tokens. Four products of a row stay apart in a register of int16, two rows to
-// a register, for 80 steps.
+// Sums of 8 rows and 4 tokens. Four products of a row stay apart in a register of int16, two rows
+// to a register, for 80 steps.
 static void tile(int32_t acc[TOKENS][ROWS], const uint8_t *w, const int8_t *x, size_t steps) {
 #define DECLARE(t) int16x8_t a##t = vdupq_n_s16(0), b##t = a##t, c##t = a##t, d##t = a##t;
 #define MULTIPLY(t)                                                                                \

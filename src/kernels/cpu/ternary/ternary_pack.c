@@ -29,7 +29,8 @@ static void pack_5(const int8_t *q, size_t n_in, uint8_t *row) {
         for (size_t j = 0; j < m; j++) {
             unsigned number = 0;
             for (size_t k = 1; k < 5; k++) number = number * 3 + code_of(q, n_in, base + k * m + j);
-            row[j] = (uint8_t)(TERN_T5_FIRST * code_of(q, n_in, base + j) + tern_t5_low_part(number));
+            unsigned first = TERN_T5_FIRST * code_of(q, n_in, base + j);
+            row[j] = (uint8_t)(first + tern_t5_low_part(number));
         }
     }
 }

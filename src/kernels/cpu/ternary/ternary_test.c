@@ -98,7 +98,7 @@ static void problem_free(problem *p) {
     free(p->data[0]), free(p->data[1]);
 }
 
-// out must be `expected` (twice it, if accumulated onto itself) in the rows, and untouched elsewhere.
+// out must be `expected` (twice it, if accumulated onto itself) in the rows, untouched elsewhere.
 static void compare(const problem *p, const char *what, size_t first, size_t last, bool twice) {
     for (size_t t = 0; t < p->n_tokens; t++)
         for (size_t r = 0; r < p->out_stride; r++) {
@@ -115,8 +115,8 @@ static void clear(problem *p) {
     for (size_t i = 0; i < p->n_tokens * p->out_stride; i++) p->out[i] = -7;
 }
 
-static void check_gemv(const tern_ternary_kernels *k, problem *p, tern_packing packing, size_t first,
-                       size_t last) {
+static void check_gemv(const tern_ternary_kernels *k, problem *p, tern_packing packing,
+                       size_t first, size_t last) {
     void *prepared = array(1, k->prepared_bytes(packing, p->n_in, p->n_tokens));
     char what[64];
     snprintf(what, sizeof what, "%s gemv %s, %zu tokens", k->name, packing ? "1.6" : "2",
@@ -130,8 +130,8 @@ static void check_gemv(const tern_ternary_kernels *k, problem *p, tern_packing p
     tern_free(prepared);
 }
 
-static void check_gemm(const tern_ternary_kernels *k, problem *p, tern_packing packing, size_t first,
-                       size_t last) {
+static void check_gemm(const tern_ternary_kernels *k, problem *p, tern_packing packing,
+                       size_t first, size_t last) {
     void *panels = array(1, k->panels_bytes(p->n_in, p->n_tokens));
     void *scratch = array(1, k->gemm_scratch_bytes(p->n_in));
     char what[64];
@@ -194,7 +194,8 @@ TEST(ternary_rows_pack_and_unpack) {
 TEST(ternary_1_6bit_bytes_are_as_documented) {
     for (unsigned n = 0; n < 243; n++) {
         int8_t q[160] = {0}, back[160];
-        for (unsigned k = 0, rest = n; k < 5; k++, rest /= 3) q[(4 - k) * 32] = (int8_t)(rest % 3 - 1);
+        for (unsigned k = 0, rest = n; k < 5; k++, rest /= 3)
+            q[(4 - k) * 32] = (int8_t)(rest % 3 - 1);
         uint8_t row[32];
         tern_ternary_pack_row(TERN_PACK_1_6BIT, q, 160, row);
         CHECK(row[0] == 85 * (n / 81) + 256 * (n % 81 + 1) / 243 - 1);
