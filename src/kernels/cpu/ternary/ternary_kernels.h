@@ -14,9 +14,9 @@
 // - by look-up: g = min(B, B - 85, B - 170) with bytes that wrap around, 85 c0 = B - g, and a table
 //   of no more than 128 bytes has c1..c4 for each g;
 // - by arithmetic: g = floor(256 (m + 1) / 243) - 1. Of v = 3 g + 2, as of B itself, the code is
-//   the number of the thresholds 85 and 170 that v reaches, and 3 v + 2 mod 256 is the v of the next
-//   code. (v + 1) / 256 lies in (m / 81, (m + 1) / 81], and threefold it keeps what is left of the
-//   base-3 fraction. From B to the first v: 3 B + 2 + c0 = 255 c0 + 3 g + 2 + c0 = 3 g + 2 mod 256.
+//   the number of the thresholds 85 and 170 that v reaches, and 3 v + 2 mod 256 is the v of the
+//   next code. (v + 1) / 256 lies in (m / 81, (m + 1) / 81], and threefold it keeps what is left of
+//   the base-3 fraction. From B to the first v: 3 B + 2 + c0 = 256 c0 + 3 g + 2 = 3 g + 2 mod 256.
 #ifndef TERN_KERNELS_CPU_TERNARY_KERNELS_H
 #define TERN_KERNELS_CPU_TERNARY_KERNELS_H
 
