@@ -13,13 +13,17 @@ KERNEL_OBJ := $(call obj,$(KERNEL_SRC))
 
 .PHONY: check-kernels check-kernels-arm bench-kernels
 $(BUILD)/kernel_tests: $(KERNEL_OBJ) $(call obj,$(KERNEL_TEST_SRC))
-	$(CC) $(ALL_CFLAGS) -o $@ $^ -lm -pthread
+	@echo "  link  $@"
+	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ -lm -pthread
 $(BUILD)/kernel_bench: $(KERNEL_OBJ) $(call obj,bench/kernel_bench.c)
-	$(CC) $(ALL_CFLAGS) -o $@ $^ -lm -pthread
+	@echo "  link  $@"
+	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ -lm -pthread
 $(BUILD)/ternary_bench: $(KERNEL_OBJ) $(call obj,bench/ternary_bench.c)
-	$(CC) $(ALL_CFLAGS) -o $@ $^ -lm -pthread
+	@echo "  link  $@"
+	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ -lm -pthread
 $(BUILD)/head_bench: $(KERNEL_OBJ) $(call obj,bench/head_bench.c)
-	$(CC) $(ALL_CFLAGS) -o $@ $^ -lm -pthread
+	@echo "  link  $@"
+	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ -lm -pthread
 
 check-kernels: $(BUILD)/kernel_tests ## every kernel against the scalar reference
 	$(RUN) $(BUILD)/kernel_tests -v

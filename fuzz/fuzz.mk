@@ -18,7 +18,8 @@ fuzz: $(FUZZ_NAMES:%=fuzz-%) ## fuzz every reader for TIME=60 seconds each
 
 $(FUZZ_BUILD)/%_replay: $(BUILD)/obj/fuzz/%_fuzz.o $(BUILD)/obj/fuzz/replay.o $(BUILD)/libtern.a
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -o $@ $^ $(LIBS)
+	@echo "  link  $@"
+	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ $(LIBS)
 
 fuzz-replay: $(FUZZ_REPLAYS) ## run the seeds of all fuzz targets, with failing allocations
 	@for name in $(FUZZ_NAMES); do $(FUZZ_BUILD)/$${name}_replay fuzz/corpus/$$name || exit 1; done
