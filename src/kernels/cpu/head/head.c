@@ -60,7 +60,7 @@
 #include "kernels/cpu/head/head.h"
 #include "kernels/cpu/head/head_kernels.h"
 
-enum { BLOCK = 64, MAX_N_IN = 1 << 20, MORE_SEEDS = 7 };
+enum { BLOCK = 256, MAX_N_IN = 1 << 20, MORE_SEEDS = 7 };
 
 struct tern_head {
     tern_head_matrix w;
@@ -265,7 +265,7 @@ struct tern_head_query {
     float half_xi;
     // The bound of the theorem for a_(p+1): at_w |w| + sum of at_r[p][i] |r_(i+1)| + 2^-100.
     float at_w, at_r[TERN_HEAD_PLANES][TERN_HEAD_PLANES];
-    float *approx;    // [n_rows, whole tiles]: a_1
+    float *approx;    // [n_rows, whole tiles]: a_1, a_2, a_3 as rounds and tests go on
     float *block_top; // greatest a_1 of each BLOCK rows
     int32_t *ids;     // [n_rows]: seeds; then rows that passed all tests
     float *values;    // [n_rows]: their logits
@@ -378,7 +378,7 @@ size_t tern_head_n_items(const tern_head_query *q) {
     return q->round == SEED ? (size_t)q->n_seeds : q->h->w.n_rows;
 }
 
-size_t tern_head_block(const tern_head_query *q) { return q->round == SEED ? 1 : 4 * BLOCK; }
+size_t tern_head_block(const tern_head_query *q) { return q->round == SEED ? 1 : BLOCK; }
 
 // ---- Round 1 -----------------------------------------------------------------------------------
 
@@ -439,38 +439,39 @@ static size_t screen_survivors(const tern_head_query *q, size_t first, size_t la
     return n;
 }
 
-static void fetch_ahead(const tern_head *h, size_t row) {
-    const uint8_t *bits = bits_of(h, 1, row), *scales = scales_of(h, row);
-    for (size_t g = 0; g < h->n_groups; g++) {
-        __builtin_prefetch(bits + 64 * g);
-        __builtin_prefetch(scales + TERN_HEAD_SCALE_STEP * g);
+// Those of the n places whose rows the plane p does not rule out either; a_p becomes a_(p+1). Bits
+// of the rows to come are fetched meanwhile, as the hardware cannot guess which they are.
+static size_t refine(const tern_head_query *q, size_t first, uint8_t *places, size_t n, int p) {
+    enum { AHEAD = 4 };
+    const tern_head *h = q->h;
+    float half_step = q->half_xi * (128.0f / (float)(1 << p));
+    size_t n_left = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (i + AHEAD < n) {
+            const uint8_t *ahead = bits_of(h, p, first + places[i + AHEAD]);
+            for (size_t g = 0; g < h->n_groups; g++) __builtin_prefetch(ahead + 64 * g);
+        }
+        size_t row = first + places[i];
+        float sum = h->k->refine(bits_of(h, p, row), scales_of(h, row), &q->codes, h->n_groups);
+        float a = q->approx[row] += h->rho[row] * half_step * sum;
+        places[n_left] = places[i];
+        n_left += !(a + bound(q, row, p) < q->least);
     }
+    return n_left;
 }
 
 static void refine_block(tern_head_query *q, size_t first, size_t last) {
-    enum { AHEAD = 4 };
-    const tern_head *h = q->h;
     uint8_t places[BLOCK];
-    size_t n = screen_survivors(q, first, last, places), n_passed = 0;
-    for (size_t i = 0; i < n && i < AHEAD; i++) fetch_ahead(h, first + places[i]);
-    for (size_t i = 0; i < n; i++) {
-        if (i + AHEAD < n) fetch_ahead(h, first + places[i + AHEAD]);
-        size_t row = first + places[i];
-        float a = q->approx[row], unit = h->rho[row] * (q->half_xi * 64);
-        bool passes = true;
-        for (int p = 1; p < TERN_HEAD_PLANES && passes; p++, unit /= 2) {
-            a += unit *
-                 h->k->refine(bits_of(h, p, row), scales_of(h, row), &q->codes, h->n_groups);
-            passes = !(a + bound(q, row, p) < q->least);
-            n_passed += p == 1 && passes;
-        }
-        if (!passes) continue;
-        size_t at = atomic_fetch_add_explicit(&q->n_listed, 1, memory_order_relaxed);
-        q->ids[at] = (int32_t)row;
-        q->values[at] = exact_logit(q, row);
+    size_t n = screen_survivors(q, first, last, places);
+    for (int p = 1; p < TERN_HEAD_PLANES; p++) {
+        atomic_fetch_add_explicit(&q->n_passed[p - 1], n, memory_order_relaxed);
+        n = refine(q, first, places, n, p);
     }
-    atomic_fetch_add_explicit(&q->n_passed[0], n, memory_order_relaxed);
-    atomic_fetch_add_explicit(&q->n_passed[1], n_passed, memory_order_relaxed);
+    for (size_t i = 0; i < n; i++) {
+        size_t at = atomic_fetch_add_explicit(&q->n_listed, 1, memory_order_relaxed);
+        q->ids[at] = (int32_t)(first + places[i]);
+        q->values[at] = exact_logit(q, first + places[i]);
+    }
 }
 
 void tern_head_work(tern_head_query *q, size_t first, size_t last) {
