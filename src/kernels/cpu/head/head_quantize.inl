@@ -48,24 +48,25 @@ typedef struct residuals {
     float squares[TERN_HEAD_PLANES][TERN_HEAD_LANES];
 } residuals;
 
-// Four rows of lanes (`quad` of a group) to 6-bit codes, as bytes of 32-bit words; those of the
-// elements behind `left` take no part in the residual.
-static inline void quantize_quad(const float *restrict w, const group_scales *s, float rho,
-                                 size_t left, uint32_t *restrict words, residuals *r) {
+// A quarter of 64 weights to 6-bit codes, as bytes of 32-bit words; those of padding, from n_real
+// on, take no part in the residual.
+static inline __attribute__((always_inline)) void
+quantize_quarter(const float *restrict w, const group_scales *s, float rho, int n_real,
+                 uint32_t *restrict words, residuals *restrict r) {
     uint32_t word[TERN_HEAD_LANES] = {0};
     float h1 = rho / 2, h2 = rho / 4, h3 = rho / 8;
-    for (size_t b = 0; b < 4; b++) {
-        float part[TERN_HEAD_LANES];
-        EACH_LANE part[l] = TERN_HEAD_LANES * b + (size_t)l < left ? 1 : 0;
+#pragma GCC unroll 4
+    for (int b = 0; b < 4; b++) {
         EACH_LANE {
-            float v = w[TERN_HEAD_LANES * b + (size_t)l], c = s->c[l];
+            float v = w[TERN_HEAD_LANES * b + l], c = s->c[l];
+            float part = TERN_HEAD_LANES * b + l < n_real ? 1 : 0;
             int code = (int)(v * s->inv[l] + 32);
             code = code < 0 ? 0 : code;
             code = code > 63 ? 63 : code;
             word[l] |= (uint32_t)code << 8 * b;
-            float r1 = part[l] * (v - h1 * (c * (float)(2 * (code >> 2) - 15)));
-            float r2 = part[l] * (v - h2 * (c * (float)(2 * (code >> 1) - 31)));
-            float r3 = part[l] * (v - h3 * (c * (float)(2 * code - 63)));
+            float r1 = part * (v - h1 * (c * (float)(2 * (code >> 2) - 15)));
+            float r2 = part * (v - h2 * (c * (float)(2 * (code >> 1) - 31)));
+            float r3 = part * (v - h3 * (c * (float)(2 * code - 63)));
             r->squares[0][l] += r1 * r1;
             r->squares[1][l] += r2 * r2;
             r->squares[2][l] += r3 * r3;
@@ -80,9 +81,14 @@ static void quantize_group(tern_head_row *row, size_t g, const float *restrict w
     size_t n_vectors = left < TERN_HEAD_GROUP ? (left + TERN_HEAD_VECTOR - 1) / TERN_HEAD_VECTOR : 4;
     for (size_t j = 0; j < n_vectors; j++) {
         uint32_t even[TERN_HEAD_LANES], odd[TERN_HEAD_LANES], codes[TERN_HEAD_LANES];
-        size_t at = TERN_HEAD_VECTOR * j, rest = left > at + 64 ? left - at - 64 : 0;
-        quantize_quad(w + at, s, row->rho, left - at, even, r);
-        quantize_quad(w + at + 64, s, row->rho, rest, odd, r);
+        size_t at = TERN_HEAD_VECTOR * j;
+        if (left >= at + TERN_HEAD_VECTOR) {
+            quantize_quarter(w + at, s, row->rho, 64, even, r);
+            quantize_quarter(w + at + 64, s, row->rho, 64, odd, r);
+        } else {
+            quantize_quarter(w + at, s, row->rho, (int)(left - at), even, r);
+            quantize_quarter(w + at + 64, s, row->rho, (int)(left - at) - 64, odd, r);
+        }
         EACH_LANE {
             codes[l] = (even[l] >> 2 & 0x0F0F0F0F) | (odd[l] << 2 & 0xF0F0F0F0);
             first[l] |= (even[l] >> 1 & 0x01010101) << 2 * j | (odd[l] & 0x02020202) << 2 * j;
@@ -102,9 +108,9 @@ static void quantize(tern_head_row *row, float *w, size_t n) {
     row->norm_w = sqrtf(squares);
     row->rho = most / (8 * 255);
     if (!isfinite(squares) || row->rho < 0x1p-100f) {
-        // The copy says nothing: all scales zero, the residual is the row itself (or infinite).
+        // The copy says nothing: all scales are zero, the residual is the row itself, whose norm is
+        // infinite or NaN where the row has such numbers.
         row->rho = 0;
-        if (!isfinite(squares)) row->norm_w = INFINITY;
         for (int p = 0; p < TERN_HEAD_PLANES; p++) row->norm_r[p] = row->norm_w;
         for (size_t g = 0; g < n_groups; g++)
             memset(row->scales + TERN_HEAD_SCALE_STEP * g, 0, TERN_HEAD_LANES);

@@ -2,22 +2,37 @@
 
 #include "kernels/cpu/head/head_quantize.inl"
 
+// Sums of one group by byte of a vector, four of which make a block: at most 8 * 15 * 127, so that
+// 16 bits do, and compilers find the vector instructions.
+typedef struct byte_sums {
+    int16_t hi[64], lo[64];
+} byte_sums;
+
+static void screen_vector(byte_sums *restrict s, const uint8_t *restrict codes,
+                          const int8_t *restrict hi, const int8_t *restrict lo) {
+    for (int i = 0; i < 64; i++) {
+        int16_t even = codes[i] & 15, odd = codes[i] >> 4;
+        s->hi[i] = (int16_t)(s->hi[i] + even * hi[i] + odd * hi[64 + i]);
+        s->lo[i] = (int16_t)(s->lo[i] + even * lo[i] + odd * lo[64 + i]);
+    }
+}
+
+static int32_t block_sum(const int16_t *sums, int l) {
+    return sums[4 * l] + sums[4 * l + 1] + sums[4 * l + 2] + sums[4 * l + 3];
+}
+
 static float screen_row(const uint8_t *codes, const uint8_t *scales, const tern_head_vector *x,
                         size_t n_vectors) {
     float sum[TERN_HEAD_LANES] = {0};
     for (size_t g = 0; 4 * g < n_vectors; g++) {
-        int32_t hi[TERN_HEAD_LANES] = {0}, lo[TERN_HEAD_LANES] = {0};
-        for (size_t j = 4 * g; j < n_vectors && j < 4 * g + 4; j++) {
-            const uint8_t *code = codes + TERN_HEAD_CODE_STEP * j;
-            const int8_t *x_hi = x->hi + 128 * j, *x_lo = x->lo + 128 * j;
-            for (size_t i = 0; i < 64; i++) {
-                hi[i / 4] += (code[i] & 15) * x_hi[i] + (code[i] >> 4) * x_hi[64 + i];
-                lo[i / 4] += (code[i] & 15) * x_lo[i] + (code[i] >> 4) * x_lo[64 + i];
-            }
-        }
+        byte_sums s = {0};
+        for (size_t j = 4 * g; j < n_vectors && j < 4 * g + 4; j++)
+            screen_vector(&s, codes + TERN_HEAD_CODE_STEP * j, x->hi + 128 * j, x->lo + 128 * j);
+        const uint8_t *scale = scales + TERN_HEAD_SCALE_STEP * g;
+        const int32_t *sum_x = x->sum_x + TERN_HEAD_LANES * g;
         EACH_LANE {
-            int32_t dot = 256 * hi[l] + 2 * lo[l] - x->sum_x[TERN_HEAD_LANES * g + (size_t)l];
-            sum[l] += (float)scales[TERN_HEAD_SCALE_STEP * g + (size_t)l] * (float)dot;
+            int32_t dot = 256 * block_sum(s.hi, l) + 2 * block_sum(s.lo, l) - sum_x[l];
+            sum[l] += (float)scale[l] * (float)dot;
         }
     }
     return sum_of_lanes(sum);
@@ -34,19 +49,25 @@ static void screen(float *out, const uint8_t *codes, const uint8_t *scales,
     }
 }
 
+static void refine_vector(int16_t *restrict sums, const uint8_t *restrict bits,
+                          const int8_t *restrict hi, uint8_t bit) {
+    for (int i = 0; i < 64; i++) {
+        int8_t part = bits[i] & bit ? hi[i] : 0;
+        sums[i] = (int16_t)(sums[i] + part);
+    }
+}
+
 static float refine(const uint8_t *bits, const uint8_t *scales, const tern_head_vector *x,
                     size_t n_groups) {
     float sum[TERN_HEAD_LANES] = {0};
     for (size_t g = 0; g < n_groups; g++) {
-        int32_t hi[TERN_HEAD_LANES] = {0};
-        for (size_t q = 0; q < 8; q++) {
-            const int8_t *x_hi = x->hi + TERN_HEAD_GROUP * g + 64 * q;
-            for (size_t i = 0; i < 64; i++) hi[i / 4] += (bits[64 * g + i] >> q & 1) * x_hi[i];
-        }
-        EACH_LANE {
-            int32_t dot = 2 * hi[l] - x->sum_hi[TERN_HEAD_LANES * g + (size_t)l];
-            sum[l] += (float)scales[TERN_HEAD_SCALE_STEP * g + (size_t)l] * (float)dot;
-        }
+        int16_t sums[64] = {0};
+        for (int q = 0; q < 8; q++)
+            refine_vector(sums, bits + 64 * g, x->hi + TERN_HEAD_GROUP * g + 64 * q,
+                          (uint8_t)(1 << q));
+        const uint8_t *scale = scales + TERN_HEAD_SCALE_STEP * g;
+        const int32_t *sum_hi = x->sum_hi + TERN_HEAD_LANES * g;
+        EACH_LANE sum[l] += (float)scale[l] * (float)(2 * block_sum(sums, l) - sum_hi[l]);
     }
     return sum_of_lanes(sum);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "kernels/cpu/head/head.h"
+#include "kernels/cpu/head/head_kernels.h"
 #include "tests/harness.h"
 
 static uint32_t noise(uint32_t *state) {
@@ -17,6 +18,140 @@ static float gauss(uint32_t *state) {
     float u = ((float)(noise(state) >> 8) + 1) * 0x1p-24f, v = (float)(noise(state) >> 8) * 0x1p-24f;
     return sqrtf(-2 * logf(u)) * cosf(6.2831853f * v);
 }
+
+// ---- The kernels alone -------------------------------------------------------------------------
+
+enum { K_IN = 1200, K_VECTORS = 10, K_GROUPS = 3 }; // the last group has two vectors, one not full
+
+// One tile of random rows, quantized, and a random X.
+typedef struct tile {
+    _Alignas(64) uint8_t codes[TERN_HEAD_CODE_STEP * K_VECTORS];
+    _Alignas(64) uint8_t scales[TERN_HEAD_SCALE_STEP * K_GROUPS];
+    _Alignas(64) uint8_t bits[TERN_HEAD_TILE][2][64 * K_GROUPS];
+    float rho[TERN_HEAD_TILE], norms[TERN_HEAD_TILE][1 + TERN_HEAD_PLANES];
+} tile;
+
+static void quantize_tile(const tern_head_kernels *k, const float *w, tile *t) {
+    static _Alignas(64) float row[(TERN_HEAD_GROUP + TERN_HEAD_LANES) * K_GROUPS];
+    memset(t, 0, sizeof *t);
+    for (size_t r = 0; r < TERN_HEAD_TILE; r++) {
+        tern_head_row to = {t->codes + 64 * r, t->scales + TERN_HEAD_LANES * r,
+                            {t->bits[r][0], t->bits[r][1]}, 0, 0, {0}};
+        memset(row, 0, sizeof row);
+        memcpy(row, w + r * K_IN, K_IN * sizeof *row);
+        k->quantize(&to, row, K_IN);
+        t->rho[r] = to.rho;
+        t->norms[r][0] = to.norm_w;
+        memcpy(t->norms[r] + 1, to.norm_r, sizeof to.norm_r);
+    }
+}
+
+// Where element i lies: byte of its quarter's 64, lane, quarter.
+typedef struct place {
+    size_t group, quarter, byte, lane;
+} place;
+
+static place place_of(size_t i) {
+    size_t t = i % TERN_HEAD_GROUP / TERN_HEAD_LANES, lane = i % TERN_HEAD_LANES;
+    return (place){i / TERN_HEAD_GROUP, t / 4, 4 * lane + t % 4, lane};
+}
+
+// Twice, four and eight times the number that a scale is multiplied with, by planes; see head.c.
+static void planes_of(const tile *t, size_t r, size_t i, int planes[TERN_HEAD_PLANES], int *c) {
+    place p = place_of(i);
+    uint8_t pair = t->codes[TERN_HEAD_CODE_STEP * (4 * p.group + p.quarter / 2) + 64 * r + p.byte];
+    int code = p.quarter % 2 ? pair >> 4 : pair & 15;
+    planes[0] = 2 * code - 15;
+    for (int b = 0; b < 2; b++) {
+        code = 2 * code + (t->bits[r][b][64 * p.group + p.byte] >> p.quarter & 1);
+        planes[1 + b] = 2 * code - (32 << b) + 1;
+    }
+    *c = t->scales[TERN_HEAD_SCALE_STEP * p.group + TERN_HEAD_LANES * r + p.lane];
+}
+
+static void check_planes(const tile *t, const float *w) {
+    for (size_t r = 0; r < TERN_HEAD_TILE; r++) {
+        double squares[TERN_HEAD_PLANES] = {0};
+        for (size_t i = 0; i < K_IN; i++) {
+            int planes[TERN_HEAD_PLANES], c;
+            planes_of(t, r, i, planes, &c);
+            for (int p = 0; p < TERN_HEAD_PLANES; p++) {
+                double e = w[r * K_IN + i] - (double)t->rho[r] * c * planes[p] / (2 << p);
+                CHECK(fabs(e) <= (double)t->rho[r] * c / (2 << p) * 1.02);
+                squares[p] += e * e;
+            }
+        }
+        for (int p = 0; p < TERN_HEAD_PLANES; p++)
+            CHECK(fabs(t->norms[r][1 + p] / sqrt(squares[p]) - 1) < 1e-5);
+    }
+}
+
+typedef struct x_codes {
+    _Alignas(64) int8_t hi[TERN_HEAD_GROUP * K_GROUPS], lo[TERN_HEAD_GROUP * K_GROUPS];
+    _Alignas(64) int32_t sum_x[TERN_HEAD_LANES * K_GROUPS], sum_hi[TERN_HEAD_LANES * K_GROUPS];
+} x_codes;
+
+static void check_sums(const tern_head_kernels *k, const tile *t, x_codes *x) {
+    float screened[TERN_HEAD_TILE];
+    tern_head_vector v = {x->hi, x->lo, x->sum_x, x->sum_hi};
+    k->screen(screened, t->codes, t->scales, &v, 1, K_VECTORS);
+    for (size_t r = 0; r < TERN_HEAD_TILE; r++) {
+        double want[TERN_HEAD_PLANES] = {0}, size[TERN_HEAD_PLANES] = {0};
+        for (size_t i = 0; i < K_IN; i++) {
+            place at = place_of(i);
+            int planes[TERN_HEAD_PLANES], c;
+            planes_of(t, r, i, planes, &c);
+            int hi = x->hi[TERN_HEAD_GROUP * at.group + 64 * at.quarter + at.byte];
+            int lo = x->lo[TERN_HEAD_GROUP * at.group + 64 * at.quarter + at.byte];
+            double terms[] = {(double)c * planes[0] * (128 * hi + lo),
+                              (double)c * (planes[1] - 2 * planes[0]) * hi,
+                              (double)c * (planes[2] - 2 * planes[1]) * hi};
+            for (int p = 0; p < TERN_HEAD_PLANES; p++) {
+                want[p] += terms[p];
+                size[p] += fabs(terms[p]);
+            }
+        }
+        CHECK_MSG(fabs(screened[r] - want[0]) <= 1e-6 * size[0], "%s", k->name);
+        const uint8_t *scales = t->scales + TERN_HEAD_LANES * r;
+        for (int b = 0; b < 2; b++) {
+            float sum = k->refine(t->bits[r][b], scales, &v, K_GROUPS);
+            CHECK_MSG(fabs(sum - want[1 + b]) <= 1e-6 * size[1 + b], "%s", k->name);
+        }
+    }
+}
+
+TEST(head_kernels_are_right_and_quantize_alike) {
+    static float w[TERN_HEAD_TILE * K_IN];
+    static tile first, t;
+    static x_codes x;
+    const char *names[8];
+    size_t n_names = tern_cpu_kernels_list(names);
+    uint32_t seed = 1;
+    for (size_t i = 0; i < TERN_HEAD_TILE * K_IN; i++) w[i] = gauss(&seed);
+    for (size_t i = 0; i < K_IN; i++) {
+        place at = place_of(i);
+        int X = i % 3 ? (int)(noise(&seed) % 32513) - 16256 : i % 2 ? 16256 : -16256; // extremes
+        int hi = (X + 64 + 16384) / 128 - 128;
+        x.hi[TERN_HEAD_GROUP * at.group + 64 * at.quarter + at.byte] = (int8_t)hi;
+        x.lo[TERN_HEAD_GROUP * at.group + 64 * at.quarter + at.byte] = (int8_t)(X - 128 * hi);
+        x.sum_x[TERN_HEAD_LANES * at.group + at.lane] += 15 * X;
+        x.sum_hi[TERN_HEAD_LANES * at.group + at.lane] += hi;
+    }
+    quantize_tile(&tern_head_kernels_scalar, w, &first);
+    check_planes(&first, w);
+    check_sums(&tern_head_kernels_scalar, &first, &x);
+    for (size_t i = 1; i < n_names; i++) {
+#if defined(__x86_64__)
+        const tern_head_kernels *k =
+            strcmp(names[i], "avx2") ? &tern_head_kernels_avx512 : &tern_head_kernels_avx2;
+        quantize_tile(k, w, &t);
+        CHECK_MSG(!memcmp(&first, &t, sizeof t), "%s", k->name);
+        check_sums(k, &t, &x);
+#endif
+    }
+}
+
+// ---- The whole ---------------------------------------------------------------------------------
 
 // One matrix of a type and a vector.
 typedef struct head_case {
@@ -92,15 +227,17 @@ static void run_query(tern_head_query *q, const float *x, int32_t k, size_t rang
 
 enum { MAX_K = 300 };
 
-// Every variant, several k, against brute force. Returns the rows read in full for k = 1.
+// Every variant, several k, against brute force (whose bits are every variant's). Returns the rows read in full for k = 1.
 static size_t check_case(const head_case *c, const char *what) {
     static int32_t ids[MAX_K], want_ids[MAX_K];
     static float values[MAX_K], want[MAX_K];
     static const int32_t ks[] = {300, 40, 5, 1};
     const char *names[8];
     size_t n_names = tern_cpu_kernels_list(names), n_exact = 0;
+    tern_cpu_kernels kernels;
+    tern_cpu_kernels_select(NULL, &kernels);
+    brute_force(c, kernels.f, MAX_K, want_ids, want);
     for (size_t v = 0; v < n_names; v++) {
-        tern_cpu_kernels kernels;
         tern_error err = {0};
         tern_head *h;
         tern_head_query *q;
@@ -115,7 +252,6 @@ static size_t check_case(const head_case *c, const char *what) {
         tern_head_build(h, 0, c->n_rows / 3, scratch);
         bool opened = tern_head_query_create(&q, h, &err) == TERN_OK;
         for (size_t i = 0; opened && i < sizeof ks / sizeof *ks; i++) {
-            brute_force(c, kernels.f, ks[i], want_ids, want);
             run_query(q, c->x, ks[i], 1 + 7 * (i % 2), ids, values);
             CHECK_MSG(!memcmp(ids, want_ids, (size_t)ks[i] * sizeof *ids) &&
                           !memcmp(values, want, (size_t)ks[i] * sizeof *values),
