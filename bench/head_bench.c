@@ -1,6 +1,7 @@
 // Times the exact head at the shape of BitNet b1.58 2B-4T, F16 rows ~ N(0, 0.7), normalised x:
-// build/head_bench [-t THREADS] [K ...]. "stands out": one row is moved towards x, as the best token
-// of a trained model is; "plain" reads the same bytes as the first round and does nothing else.
+// build/head_bench [-t THREADS] [K ...]. "stands out": one row is moved towards x, as the best
+// token of a trained model is; "plain" reads the same bytes as the first round and does nothing
+// else.
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -53,7 +54,9 @@ static bool claim(bench *b, size_t n, size_t block, size_t *first, size_t *last)
     return *first < n;
 }
 
-static void wait_all(bench *b) { pthread_barrier_wait(&b->barrier); }
+static void wait_all(bench *b) {
+    pthread_barrier_wait(&b->barrier);
+}
 
 static void keep_best(double *best, double seconds) {
     if (*best == 0 || seconds < *best) *best = seconds;
@@ -161,9 +164,10 @@ static void measure(bench *b, const char *what, const float *x, int32_t k) {
     }
     double ms = 1e3, mb = 1e-6 * (double)sum.bytes;
     printf("%-12s k %3d: %6.2f ms (rounds %.2f %.3f %.2f), %.1f MB, %.1f GB/s; rows with 5 bits "
-           "%zu, 6 bits %zu, all %.1f\n", what, k, ms * b->query, ms * b->round[0],
-           ms * b->round[1], ms * b->round[2], mb, mb / (ms * b->query), sum.n_refined[0],
-           sum.n_refined[1], (double)sum.n_exact / N_QUERIES);
+           "%zu, 6 bits %zu, all %.1f\n",
+           what, k, ms * b->query, ms * b->round[0], ms * b->round[1], ms * b->round[2], mb,
+           mb / (ms * b->query), sum.n_refined[0], sum.n_refined[1],
+           (double)sum.n_exact / N_QUERIES);
 }
 
 static void make_x(float *x, const uint16_t *rows) {
@@ -186,7 +190,8 @@ int main(int argc, char **argv) {
     const char *at_most = getenv("TERN_CPU_FEATURES");
     int arg = 1;
     if (argc > 2 && !strcmp(argv[1], "-t")) b.n_threads = atoi(argv[2]), arg = 3;
-    if (b.n_threads < 1 || b.n_threads > 64 || !tern_cpu_kernels_select(at_most, &kernels)) return 1;
+    if (b.n_threads < 1 || b.n_threads > 64 || !tern_cpu_kernels_select(at_most, &kernels))
+        return 1;
     uint16_t *rows = tern_alloc_array(TERN_MEM_WEIGHTS, (size_t)N_ROWS * N_IN, sizeof *rows);
     b.y = tern_alloc_array(TERN_MEM_MISC, N_ROWS, sizeof *b.y);
     if (!rows || !b.y) return 1;
@@ -204,9 +209,9 @@ int main(int argc, char **argv) {
     run_team(&b, plain_once, N_RUNS);
     double screen = (double)tern_head_screen_bytes(b.h);
     printf("%s, %d threads: copy of %.0f MB built in %.3f s; all rows in full %.2f ms; plain read "
-           "of the first round's %.1f MB %.2f ms (%.1f GB/s)\n", kernels.name, b.n_threads,
-           1e-6 * (double)tern_head_bytes(b.h), b.build, 1e3 * b.full, 1e-6 * screen,
-           1e3 * b.plain, 1e-9 * screen / b.plain);
+           "of the first round's %.1f MB %.2f ms (%.1f GB/s)\n",
+           kernels.name, b.n_threads, 1e-6 * (double)tern_head_bytes(b.h), b.build, 1e3 * b.full,
+           1e-6 * screen, 1e3 * b.plain, 1e-9 * screen / b.plain);
     do {
         int32_t k = arg < argc ? atoi(argv[arg]) : 1;
         if (k < 1 || k > MAX_K) return 1;

@@ -9,19 +9,20 @@
 //     plane 2   1 bit    w^2 = s (2 (2q + b) - 31) / 4                  s/4
 //     plane 3   1 bit    w^3 = s (2 (4q + 2b + b') - 63) / 8            s/8
 //
-// Of every row the norms |w| and |r_p|, r_p = w - w^p, are kept, rounded up. In memory: element 16 t
-// + l of a group (t = 4 j + b) is byte 4 l + b of quarter j; a vector of 64 bytes of codes holds
-// quarter 2 i in the low and 2 i + 1 in the high nibbles, a vector of 64 bytes of bits has quarter j
-// in bit j. So the 4 bytes of a 32-bit lane are of one block, as dot-product instructions want them,
-// and the 16 scales of a group multiply 16 finished sums at once. Trailing vectors of codes that
-// hold only padding are left out. The vectors of four rows (a tile) alternate, as do their scales:
-// four rows share each load of x, and memory is still read from front to back, which the hardware's
-// prefetching wants (four streams side by side ran at half the speed). 4.25 bits a weight are read
-// for all rows.
+// Of every row the norms |w| and |r_p|, r_p = w - w^p, are kept, rounded up.
+//
+// In memory, element 16 t + l of a group, t = 4 j + b, is byte 4 l + b of quarter j. A vector of 64
+// bytes of codes holds quarter 2 i in the low and 2 i + 1 in the high nibbles; a vector of 64 bytes
+// of bits has quarter j in bit j. So the 4 bytes of a 32-bit lane are of one block, as dot-product
+// instructions want them, and the 16 scales of a group multiply 16 finished sums at once. Trailing
+// vectors of codes that hold only padding are left out. The vectors of four rows (a tile)
+// alternate, as do their scales: four rows share each load of x, and memory is still read from
+// front to back, as the hardware's prefetching wants it (four streams side by side ran at half the
+// speed). For all rows 4.25 bits a weight are read.
 //
 // QUERY. x = xi X + e with whole numbers X = 128 hi + lo, |X| <= 127 * 128, and x = 128 xi hi + e'
-// (the error of hi alone). All sums within a block are exact integers below 2^24. The approximations
-// of the logit y = w x:
+// (the error of hi alone). All sums within a block are exact integers below 2^24. The
+// approximations of the logit y = w x:
 //
 //     a_1 = w^1 . (xi X),   a_p = a_(p-1) + (w^p - w^(p-1)) . (128 xi hi)
 //
@@ -31,21 +32,22 @@
 //     |y - a_p| <= |r_p| |x| + (|w| + |r_1|) |e| + sum_(1<i<=p) (|r_(i-1)| + |r_i|) |e'|
 //                  + G (|w| + 2 |r_1|) X' + 2^-100
 //
-// Proof. w x - w^p x^ = r_p x + w^1 e + sum (w^i - w^(i-1)) e', each by Cauchy and Schwarz, with
-// |w^1| <= |w| + |r_1| and |w^i - w^(i-1)| <= |r_(i-1)| + |r_i|: the first three terms. The rest is
-// rounding, u = 2^-24: a sum of products in which no term passes through more than m roundings is
-// off by at most m u / (1 - m u) times the sum of the |products|, itself <= |w| |x|. In matvec m =
-// n/16 + 5 (16 chains of fma, then four additions). In a_1, and in each step after it, the terms are
-// block sums; m <= n/512 + 24, and the |products| sum to at most (|w| + 2 |r_1|) X', as the |r_1|
-// that is kept is no less than |r_2| and |r_3|. Together less than (n/8 + 128) u = G. Underflow adds less than 2^-149 for each operation,
+// Proof. The exact difference is r_p x + w^1 e + sum_(1<i<=p) (w^i - w^(i-1)) e'. By Cauchy and
+// Schwarz, with |w^1| <= |w| + |r_1| and |w^i - w^(i-1)| <= |r_(i-1)| + |r_i|, these are the first
+// three terms. The rest is rounding, u = 2^-24: a sum of products in which no term passes through
+// more than m roundings is off by at most m u / (1 - m u) times the sum of the |products|. In
+// matvec m = n/16 + 5 (16 chains of fma, then four additions) and that sum is at most |w| |x|. In
+// a_1 and in each step after it the terms are block sums, m <= n/512 + 24, and the |products| sum
+// to at most (|w| + 2 |r_1|) X', as the |r_1| that is kept is no less than |r_2| and |r_3|.
+// Together less than (n/8 + 128) u = G. Underflow adds less than 2^-149 for each operation,
 // magnified by at most 2^46 (a sum of scaled codes): 2^-100 is more. And no partial sum of matvec
-// overflows, as |w| |x| is finite. QED. Where a norm is infinite or NaN (so is it where w or x
-// is not finite), the bound is too, and the test below keeps the row.
+// overflows, as |w| |x| is finite. QED. Where w or x has an infinity or a NaN, or a square
+// overflows, a norm is infinite or NaN, the bound is too, and the test below keeps the row.
 //
 // ROUNDS. 1. a_1 of all rows. 2. The k + 7 rows of greatest a_1 in full: their k-th value M is one
-// that k rows reach. 3. A row with a_p + bound < M has y < M: it is none of the k greatest, not even
-// by a tie. Rows that pass for p = 1, 2, 3 are computed in full. 4. The k greatest of them. In each
-// comparison NaN means keep; if fewer than k values are numbers, M = -infinity keeps all.
+// that k rows reach. 3. A row with a_p + bound < M has y < M: it is none of the k greatest, not
+// even by a tie. Rows that pass for p = 1, 2, 3 are computed in full. 4. The k greatest of them. In
+// each comparison NaN means keep; if fewer than k values are numbers, M = -infinity keeps all.
 //
 // COST. For Gaussian rows of 2560 the residuals' norms are 0.089, 0.044 and 0.022 |w|. In units of
 // the logits' deviation |w| |x| / sqrt(n) that is 4.5, 2.2 and 1.1, while the greatest of 128256
@@ -68,7 +70,7 @@ struct tern_head {
     const tern_head_kernels *k;
     size_t n_vectors, n_groups; // of a row
     uint64_t bytes;
-    float rounding; // G
+    float rounding;                                 // G
     float *rho, *norm_w, *norm_r[TERN_HEAD_PLANES]; // [n_rows]
     uint8_t *codes, *scales, *bits[2];
     void *memory;
@@ -159,16 +161,19 @@ size_t tern_head_build_scratch_bytes(const tern_head *h) {
     return h->n_groups * (TERN_HEAD_GROUP + TERN_HEAD_LANES) * sizeof(float);
 }
 
-uint64_t tern_head_bytes(const tern_head *h) { return h->bytes; }
+uint64_t tern_head_bytes(const tern_head *h) {
+    return h->bytes;
+}
 
 uint64_t tern_head_screen_bytes(const tern_head *h) {
     uint64_t row = 64 * h->n_vectors + TERN_HEAD_LANES * h->n_groups + 3 * sizeof(float);
     return h->w.n_rows * row; // codes, scales; rho, |w| and |r_1|
 }
 
-// The kept |r_1| is never below |r_2| and |r_3|, also where the row happens to lie on the first grid.
-// Norms come as the square roots of float sums: off by less than a factor 1 + G, and each residual
-// by two roundings of numbers of the size of w. What is too small to be squared is below 2^-60.
+// The kept |r_1| is never below |r_2| and |r_3|, also where the row happens to lie on the first
+// grid. Norms come as the square roots of float sums: off by less than a factor 1 + G, and each
+// residual by two roundings of numbers of the size of w. What is too small to be squared is below
+// 2^-60.
 static void round_up_norms(const tern_head *h, size_t r, const tern_head_row *row) {
     float factor = 1 + h->rounding, w = row->norm_w * factor + 0x1p-60f;
     h->norm_w[r] = w;
@@ -378,15 +383,17 @@ size_t tern_head_n_items(const tern_head_query *q) {
     return q->round == SEED ? (size_t)q->n_seeds : q->h->w.n_rows;
 }
 
-size_t tern_head_block(const tern_head_query *q) { return q->round == SEED ? 1 : BLOCK; }
+size_t tern_head_block(const tern_head_query *q) {
+    return q->round == SEED ? 1 : BLOCK;
+}
 
 // ---- Round 1 -----------------------------------------------------------------------------------
 
 static void screen_block(tern_head_query *q, size_t first, size_t last) {
     const tern_head *h = q->h;
     float *approx = q->approx + first, top = -INFINITY;
-    h->k->screen(approx, codes_of(h, first), scales_of(h, first), &q->codes,
-                 tiles_of(last - first), h->n_vectors);
+    h->k->screen(approx, codes_of(h, first), scales_of(h, first), &q->codes, tiles_of(last - first),
+                 h->n_vectors);
     for (size_t i = 0; i < last - first; i++) {
         approx[i] *= h->rho[first + i] * q->half_xi;
         top = approx[i] > top ? approx[i] : top;
@@ -482,8 +489,10 @@ void tern_head_work(tern_head_query *q, size_t first, size_t last) {
     }
     for (size_t at = first; at < last; at += BLOCK) {
         size_t end = at + BLOCK < last ? at + BLOCK : last;
-        if (q->round == SCREEN) screen_block(q, at, end);
-        else refine_block(q, at, end);
+        if (q->round == SCREEN)
+            screen_block(q, at, end);
+        else
+            refine_block(q, at, end);
     }
 }
 

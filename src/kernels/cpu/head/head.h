@@ -2,8 +2,8 @@
 //
 // A low-bit copy of W says of nearly every row that it cannot be among the k greatest; the few rows
 // of which it cannot say so are computed in full. The answer is the same, in ids and in bits, as if
-// all rows had been computed by tern_float_kernels.matvec and the greatest chosen (equal values: the
-// lower id first; NaN never). Why: head.c.
+// all rows had been computed by tern_float_kernels.matvec and the greatest chosen (equal values:
+// the lower id first; NaN never). Why: head.c.
 //
 // The copy (tern_head) is built once and shared; a query belongs to one session. Threads share the
 // work by ranges, with barriers of their own making in between:
@@ -26,7 +26,7 @@ typedef struct tern_head_matrix {
     tern_dtype type;
     const void *data; // row r at data + r * row_bytes; must stay where it is
     size_t row_bytes, n_rows, n_in;
-    float scale;      // of I2_S, else unused
+    float scale; // of I2_S, else unused
 } tern_head_matrix;
 
 typedef struct tern_head tern_head;

@@ -5,7 +5,9 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-INLINE __m256i load(const void *p) { return _mm256_load_si256(p); }
+INLINE __m256i load(const void *p) {
+    return _mm256_load_si256(p);
+}
 
 // Eight blocks (half 0 or 1) of a group of one row. Pairs of products are added up in 16 bits:
 // eight times at most 2 * 15 * 127 stay below 2^15.
@@ -55,8 +57,10 @@ static void screen_tile(float *out, const uint8_t *codes, const uint8_t *scales,
     for (size_t g = 0; 4 * g < n_vectors; g++) {
         for (int r = 0; r < TERN_HEAD_TILE; r++) {
             const uint8_t *row = codes + 64 * r, *row_scales = scales + TERN_HEAD_LANES * r;
-            if (4 * g + 4 <= n_vectors) screen_group(sum[r], row, row_scales, x, g, 4 * g + 4);
-            else screen_group(sum[r], row, row_scales, x, g, n_vectors);
+            if (4 * g + 4 <= n_vectors)
+                screen_group(sum[r], row, row_scales, x, g, 4 * g + 4);
+            else
+                screen_group(sum[r], row, row_scales, x, g, n_vectors);
         }
     }
     for (int r = 0; r < TERN_HEAD_TILE; r++) out[r] = sum_of(_mm256_add_ps(sum[r][0], sum[r][1]));

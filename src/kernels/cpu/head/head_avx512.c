@@ -52,8 +52,8 @@ INLINE void screen_tile(float *out, const uint8_t *codes, const uint8_t *scales,
         __m512i sum_x = _mm512_load_si512(x->sum_x + TERN_HEAD_LANES * g);
 #pragma GCC unroll 4
         for (int r = 0; r < ROWS; r++) {
-            __m512i dot = _mm512_add_epi32(_mm512_slli_epi32(s.hi[r], 8),
-                                           _mm512_slli_epi32(s.lo[r], 1));
+            __m512i dot =
+                _mm512_add_epi32(_mm512_slli_epi32(s.hi[r], 8), _mm512_slli_epi32(s.lo[r], 1));
             sum[r] = add_scaled(sum[r], scales + TERN_HEAD_SCALE_STEP * g + TERN_HEAD_LANES * r,
                                 _mm512_sub_epi32(dot, sum_x));
         }

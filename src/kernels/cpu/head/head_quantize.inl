@@ -1,5 +1,5 @@
-// Quantizes one row: included by head_<isa>.c, where the compiler turns the loops over 16 lanes into
-// the vectors of that instruction set. The layout makes all of it vertical: a block is a lane.
+// Quantizes one row: included by head_<isa>.c, where the compiler turns the loops over 16 lanes
+// into the vectors of that instruction set. The layout makes all of it vertical: a block is a lane.
 #include <math.h>
 #include <string.h>
 
@@ -78,7 +78,8 @@ quantize_quarter(const float *restrict w, const group_scales *s, float rho, int 
 static void quantize_group(tern_head_row *row, size_t g, const float *restrict w, size_t left,
                            const group_scales *s, residuals *r) {
     uint32_t first[TERN_HEAD_LANES] = {0}, second[TERN_HEAD_LANES] = {0};
-    size_t n_vectors = left < TERN_HEAD_GROUP ? (left + TERN_HEAD_VECTOR - 1) / TERN_HEAD_VECTOR : 4;
+    size_t n_vectors =
+        left < TERN_HEAD_GROUP ? (left + TERN_HEAD_VECTOR - 1) / TERN_HEAD_VECTOR : 4;
     for (size_t j = 0; j < n_vectors; j++) {
         uint32_t even[TERN_HEAD_LANES], odd[TERN_HEAD_LANES], codes[TERN_HEAD_LANES];
         size_t at = TERN_HEAD_VECTOR * j;

@@ -15,7 +15,8 @@ static uint32_t noise(uint32_t *state) {
 }
 
 static float gauss(uint32_t *state) {
-    float u = ((float)(noise(state) >> 8) + 1) * 0x1p-24f, v = (float)(noise(state) >> 8) * 0x1p-24f;
+    float u = ((float)(noise(state) >> 8) + 1) * 0x1p-24f,
+          v = (float)(noise(state) >> 8) * 0x1p-24f;
     return sqrtf(-2 * logf(u)) * cosf(6.2831853f * v);
 }
 
@@ -35,8 +36,12 @@ static void quantize_tile(const tern_head_kernels *k, const float *w, tile *t) {
     static _Alignas(64) float row[(TERN_HEAD_GROUP + TERN_HEAD_LANES) * K_GROUPS];
     memset(t, 0, sizeof *t);
     for (size_t r = 0; r < TERN_HEAD_TILE; r++) {
-        tern_head_row to = {t->codes + 64 * r, t->scales + TERN_HEAD_LANES * r,
-                            {t->bits[r][0], t->bits[r][1]}, 0, 0, {0}};
+        tern_head_row to = {t->codes + 64 * r,
+                            t->scales + TERN_HEAD_LANES * r,
+                            {t->bits[r][0], t->bits[r][1]},
+                            0,
+                            0,
+                            {0}};
         memset(row, 0, sizeof row);
         memcpy(row, w + r * K_IN, K_IN * sizeof *row);
         k->quantize(&to, row, K_IN);
@@ -227,7 +232,8 @@ static void run_query(tern_head_query *q, const float *x, int32_t k, size_t rang
 
 enum { MAX_K = 300 };
 
-// Every variant, several k, against brute force (whose bits are every variant's). Returns the rows read in full for k = 1.
+// Every variant, several k, against brute force (whose bits are every variant's). Returns the rows
+// read in full for k = 1.
 static size_t check_case(const head_case *c, const char *what) {
     static int32_t ids[MAX_K], want_ids[MAX_K];
     static float values[MAX_K], want[MAX_K];
@@ -281,7 +287,7 @@ TEST(head_is_exact_for_gaussian_rows_of_every_type) {
 }
 
 TEST(head_is_exact_for_every_shape) {
-    static const size_t shapes[][2] = {{1, 1},   {2, 31},   {63, 33},  {64, 128},  {65, 129},
+    static const size_t shapes[][2] = {{1, 1},   {2, 31},    {63, 33},   {64, 128},  {65, 129},
                                        {300, 7}, {257, 511}, {128, 512}, {299, 897}, {400, 1664}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         head_case c;
@@ -296,7 +302,8 @@ TEST(head_is_exact_for_every_shape) {
 // ---- Rows that lie in wait ---------------------------------------------------------------------
 
 static void all_rows_equal(head_case *c) {
-    for (size_t r = 1; r < c->n_rows; r++) memcpy(c->w + r * c->n_in, c->w, c->n_in * sizeof(float));
+    for (size_t r = 1; r < c->n_rows; r++)
+        memcpy(c->w + r * c->n_in, c->w, c->n_in * sizeof(float));
 }
 
 static void one_unit_apart(head_case *c) { // logits that differ in their last bits, or not at all
@@ -313,12 +320,15 @@ static void outliers(head_case *c) {
 }
 
 static void zeros(head_case *c) {
-    for (size_t r = 0; r < c->n_rows; r += 2) memset(c->w + r * c->n_in, 0, c->n_in * sizeof(float));
+    for (size_t r = 0; r < c->n_rows; r += 2)
+        memset(c->w + r * c->n_in, 0, c->n_in * sizeof(float));
     for (size_t i = 0; i < c->n_in; i++) c->x[i] = -fabsf(c->x[i]);
     for (size_t i = c->n_in; i < 2 * c->n_in; i++) c->w[i] = -fabsf(c->w[i]);
 }
 
-static void zero_x(head_case *c) { memset(c->x, 0, c->n_in * sizeof(float)); }
+static void zero_x(head_case *c) {
+    memset(c->x, 0, c->n_in * sizeof(float));
+}
 
 static void tiny_rows(head_case *c) {
     for (size_t i = 0; i < c->n_rows * c->n_in; i++) c->w[i] *= 1e-41f;
@@ -366,8 +376,12 @@ static void nan_rows(head_case *c) {
     for (size_t r = 0; r < c->n_rows; r++)
         if (r % 97) c->w[r * c->n_in + r % c->n_in] = NAN;
 }
-static void nan_in_x(head_case *c) { c->x[9] = NAN; }
-static void infinite_x(head_case *c) { c->x[2] = INFINITY; }
+static void nan_in_x(head_case *c) {
+    c->x[9] = NAN;
+}
+static void infinite_x(head_case *c) {
+    c->x[2] = INFINITY;
+}
 static void infinite_x_zero_rows(head_case *c) {
     infinite_x(c);
     zeros(c);
@@ -378,14 +392,22 @@ TEST(head_is_exact_for_rows_that_lie_in_wait) {
         const char *name;
         void (*make)(head_case *c);
     } traps[] = {
-        {"equal rows", all_rows_equal},     {"one unit apart", one_unit_apart},
-        {"outliers", outliers},             {"zeros", zeros},
-        {"zero x", zero_x},                 {"tiny rows", tiny_rows},
-        {"tiny x", tiny_x},                 {"tiny products", tiny_products},
-        {"huge rows", huge_rows},           {"huge x", huge_x},
-        {"on the grid", on_the_grid},       {"cancelling", cancelling},
-        {"NaN in rows", not_numbers_in_rows}, {"NaN in most rows", nan_rows},
-        {"NaN in x", nan_in_x},             {"infinite x", infinite_x},
+        {"equal rows", all_rows_equal},
+        {"one unit apart", one_unit_apart},
+        {"outliers", outliers},
+        {"zeros", zeros},
+        {"zero x", zero_x},
+        {"tiny rows", tiny_rows},
+        {"tiny x", tiny_x},
+        {"tiny products", tiny_products},
+        {"huge rows", huge_rows},
+        {"huge x", huge_x},
+        {"on the grid", on_the_grid},
+        {"cancelling", cancelling},
+        {"NaN in rows", not_numbers_in_rows},
+        {"NaN in most rows", nan_rows},
+        {"NaN in x", nan_in_x},
+        {"infinite x", infinite_x},
         {"infinite x, zero rows", infinite_x_zero_rows},
     };
     for (size_t i = 0; i < sizeof traps / sizeof *traps; i++) {
