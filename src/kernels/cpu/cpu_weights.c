@@ -39,8 +39,8 @@ static void pack_rows(void *ctx, const tern_team *team) {
                                                   row * (size_t)(job->s->n_cols / 4),
                                           (size_t)job->s->n_cols);
             else
-                tern_ternary_pack_row(job->m->packing, tern_codes_row(&r, (int64_t)row),
-                                      (size_t)job->s->n_cols, to);
+                job->d->kernels.t->pack_row(job->m->packing, tern_codes_row(&r, (int64_t)row),
+                                            (size_t)job->s->n_cols, to);
         }
     }
     tern_codes_close(&r);
