@@ -39,7 +39,7 @@ typedef struct tern_weight_source {
 // What bind made of it.
 typedef struct tern_weight_info {
     tern_weight_kind kind;
-    bool keeps_source;               // the mapped data is read at run time: keep it mapped and warm
+    bool keeps_source;               // every token reads all of the mapped data: keep it resident
     uint64_t bytes_per_token;        // that one token's matrix x vector product reads
     uint64_t bytes_per_token_greedy; // head: when only the greatest logits are wanted
     const char *layout;              // "1.6-bit", "F16", "exact F16" ...

@@ -136,6 +136,7 @@ static tern_status convert_head(tern_device *d, tern_weight *w, tern_dtype type,
     convert_job job = {.w = w, .out = w->owned};
     tern_pool_run(d->pool, convert_rows, &job);
     w->rows = w->owned;
+    w->info.keeps_source = false; // the table is read by single rows
     return atomic_load(&job.status) == TERN_OK ? TERN_OK : tern_fail_memory(err, bytes);
 }
 
@@ -167,6 +168,7 @@ static tern_status build_screen(tern_device *d, tern_weight *w, tern_error *err)
     tern_pool_run(d->pool, build_screen_rows, &job);
     if (atomic_load(&job.status) != TERN_OK) return tern_fail_memory(err, 0);
     w->info.bytes_per_token_greedy = tern_head_screen_bytes(w->screen);
+    w->info.keeps_source = false; // from here on it is read by single rows
     w->info.layout = w->type == TERN_DTYPE_F16    ? "exact F16"
                      : w->type == TERN_DTYPE_BF16 ? "exact BF16"
                      : w->type == TERN_DTYPE_F32  ? "exact F32"
