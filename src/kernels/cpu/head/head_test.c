@@ -127,7 +127,7 @@ static void check_sums(const tern_head_kernels *k, const tile *t, x_codes *x) {
 
 TEST(head_kernels_are_right_and_quantize_alike) {
     static float w[TERN_HEAD_TILE * K_IN];
-    static tile first, t;
+    static tile first;
     static x_codes x;
     const char *names[8];
     size_t n_names = tern_cpu_kernels_list(names);
@@ -149,6 +149,7 @@ TEST(head_kernels_are_right_and_quantize_alike) {
 #if defined(__x86_64__)
         const tern_head_kernels *k =
             strcmp(names[i], "avx2") ? &tern_head_kernels_avx512 : &tern_head_kernels_avx2;
+        static tile t;
         quantize_tile(k, w, &t);
         CHECK_MSG(!memcmp(&first, &t, sizeof t), "%s", k->name);
         check_sums(k, &t, &x);
