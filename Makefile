@@ -18,7 +18,7 @@ CFLAGS   ?= -g
 WARNINGS := -Wall -Wextra -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith
 ALL_CFLAGS := -std=c11 -D_GNU_SOURCE $(OPT) $(CFLAGS) $(WARNINGS) -ffp-contract=off -fno-math-errno \
               -fvisibility=hidden -fPIC -pthread -Iinclude -Isrc -I. -I$(BUILD)/gen $(EXTRA_CFLAGS)
-LIBS     := -lpcre2-8 -lutf8proc -lm -pthread
+LIBS     := -lpcre2-8 -lutf8proc -lm -ldl -pthread
 CLI_LIBS := -ledit
 
 # Only files with an instruction set in their name are compiled for it, and only for their machine.
@@ -141,5 +141,5 @@ header-test: $(BUILD)/libtern.a
 	echo '#include "tern.h"' | $(CXX) -std=c++11 -Wall -Wextra -Werror -pedantic -Iinclude -x c++ -fsyntax-only -
 	$(CC) -std=c11 -Wall -Wextra -Iinclude -o $(BUILD)/hello examples/hello.c $(BUILD)/libtern.a $(LIBS)
 
--include fuzz/fuzz.mk kernels.mk
+-include fuzz/fuzz.mk kernels.mk webgpu.mk
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)

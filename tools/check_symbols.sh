@@ -1,8 +1,8 @@
 #!/bin/sh
 # Every symbol that the library defines for others to link begins with tern_, but for the private
-# ones of the CPU backend (cpu_), which the shared library does not export.
+# ones of the backends (cpu_, gpu_), which the shared library does not export.
 set -eu
-bad=$(nm -g --defined-only "$1" | awk 'NF == 3 {print $3}' | grep -vE '^_?(tern|cpu)_' || true)
+bad=$(nm -g --defined-only "$1" | awk 'NF == 3 {print $3}' | grep -vE '^_?(tern|cpu|gpu)_' || true)
 [ -z "$bad" ] && exit 0
 echo "symbols that do not begin with tern_:" "$bad" >&2
 exit 1

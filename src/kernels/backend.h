@@ -84,5 +84,6 @@ typedef struct tern_backend {
 } tern_backend;
 
 extern const tern_backend tern_backend_cpu;
+extern const tern_backend tern_backend_webgpu;
 
 #endif

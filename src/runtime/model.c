@@ -23,17 +23,29 @@ static tern_status report(const tern_model_desc *desc, double fraction, tern_err
 
 // ---- Device ------------------------------------------------------------------------------------
 
+// "auto" takes a GPU where there is one, and remembers why not where there is none.
 static tern_status open_device(tern_model *m, const tern_model_desc *desc, tern_error *err) {
     const char *name = desc->device ? desc->device : "cpu";
-    if (strcmp(name, "webgpu") == 0)
-        return tern_fail(err, TERN_ERR_UNSUPPORTED, "this build has no WebGPU backend");
-    if (strcmp(name, "cpu") != 0 && strcmp(name, "auto") != 0)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "device \"%s\": expected cpu, webgpu or auto",
-                         name);
+    bool automatic = strcmp(name, "auto") == 0;
+    tern_device_desc d = {.n_threads = desc->n_threads,
+                          .cpu_features = desc->cpu_features,
+                          .ternary = desc->ternary};
+    tern_error why = {0};
+    if (automatic || strcmp(name, "webgpu") == 0) {
+        m->backend = &tern_backend_webgpu;
+        tern_status status = m->backend->open(&m->device, &d, &why);
+        if (status == TERN_OK) return TERN_OK;
+        if (!automatic || status == TERN_ERR_MEMORY) {
+            if (err) *err = why;
+            return status;
+        }
+    } else if (strcmp(name, "cpu") != 0)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "device \"%s\": expected cpu, webgpu or auto", name);
     m->backend = &tern_backend_cpu;
-    tern_device_desc d = {
-        .n_threads = desc->n_threads, .cpu_features = desc->cpu_features, .ternary = desc->ternary};
-    return m->backend->open(&m->device, &d, err);
+    TERN_TRY(m->backend->open(&m->device, &d, err));
+    snprintf(m->device_text, sizeof m->device_text, "%s%s%s%s", m->backend->describe(m->device),
+             automatic ? " (no GPU: " : "", why.message, automatic ? ")" : "");
+    return TERN_OK;
 }
 
 // ---- Weights -----------------------------------------------------------------------------------
@@ -180,7 +192,7 @@ static void copy_name(char *out, size_t size, tern_str s) {
 
 static void fill_plan_info(tern_model *m) {
     tern_model_info *i = &m->info;
-    i->device = m->backend->describe(m->device);
+    i->device = m->device_text[0] ? m->device_text : m->backend->describe(m->device);
     i->n_threads = m->backend->n_threads(m->device);
     i->n_vocab = (int32_t)m->config.n_vocab;
     i->n_layers = (int32_t)m->config.n_layers;

@@ -26,6 +26,7 @@ struct tern_model {
     int32_t n_batch;
     tern_model_info info;
     char name[128], architecture[64];
+    char device_text[640]; // where "auto" went to the CPU, with the reason
 };
 
 // Session side of the runtime: an instance of the model's plan.

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/rope.h"
 
 // ---- Values ------------------------------------------------------------------------------------
 
@@ -56,33 +57,6 @@ void *cpu_value(const cpu_run *run, tern_vid v) {
 
 // ---- Rotary embedding --------------------------------------------------------------------------
 
-// Frequencies of the pairs: base^(-2i/n), and how the scalings for long contexts change them.
-static void set_frequencies(cpu_rope *r, const float *factors) {
-    const tern_rope_attrs *a = &r->attrs;
-    double n = a->n_rot, pi = 3.14159265358979323846;
-    r->magnitude = 1;
-    // YaRN (arXiv:2309.00071): dimensions that turn more than beta_fast times over the trained
-    // context keep their frequency, those below beta_slow are interpolated, with a ramp between.
-    double low = 0, high = 0;
-    if (a->scaling == TERN_ROPE_YARN) {
-        double scale = n / (2 * log(a->base));
-        low = fmax(0, floor(scale * log(a->n_context_orig / (a->beta_fast * 2 * pi))));
-        high = fmin(n - 1, ceil(scale * log(a->n_context_orig / (a->beta_slow * 2 * pi))));
-        r->magnitude = a->attn_factor > 0 ? a->attn_factor : (float)(0.1 * log(a->factor) + 1);
-    }
-    for (int i = 0; i < a->n_rot / 2; i++) {
-        double f = 1 / (double)powf(a->base, (float)(2 * i) / (float)n);
-        if (a->scaling == TERN_ROPE_LINEAR) f /= a->factor;
-        if (factors) f /= factors[i];
-        if (a->scaling == TERN_ROPE_YARN) {
-            double ramp = (i - low) / fmax(high - low, 0.001);
-            ramp = ramp < 0 ? 0 : ramp > 1 ? 1 : ramp;
-            f = f / a->factor * ramp + f * (1 - ramp);
-        }
-        r->inv_freq[i] = (float)f;
-    }
-}
-
 static tern_status add_rope(tern_plan *p, const tern_node *n, int *index, tern_error *err) {
     for (size_t i = 0; i < p->n_ropes; i++)
         if (memcmp(&p->ropes[i].attrs, &n->rope, sizeof n->rope) == 0) {
@@ -99,15 +73,7 @@ static tern_status add_rope(tern_plan *p, const tern_node *n, int *index, tern_e
     *index = (int)p->n_ropes++;
     int at = n->op == TERN_OP_ROPE ? 1 : 5; // where the factors are, if there are any
     const float *factors = n->n_in > at ? p->weights[n->in[at]]->vector : NULL;
-    float *computed = NULL;
-    if (n->rope.scaling == TERN_ROPE_LLAMA3) {
-        computed = tern_alloc_array(TERN_MEM_GRAPH, (size_t)n->rope.n_rot / 2, sizeof(float));
-        if (!computed) return tern_fail_memory(err, (size_t)n->rope.n_rot);
-        tern_rope_llama3_factors(&n->rope, computed);
-        factors = computed;
-    }
-    set_frequencies(r, factors);
-    tern_free(computed);
+    r->magnitude = tern_rope_frequencies(&r->attrs, factors, r->inv_freq);
     return TERN_OK;
 }
 

@@ -1,0 +1,32 @@
+#include "kernels/rope.h"
+#include <math.h>
+
+float tern_rope_frequencies(const tern_rope_attrs *a, const float *factors, float *inv_freq) {
+    double n = a->n_rot, pi = 3.14159265358979323846;
+    float magnitude = 1;
+    if (a->scaling == TERN_ROPE_LLAMA3) { // each factor is read before its frequency is written
+        tern_rope_llama3_factors(a, inv_freq);
+        factors = inv_freq;
+    }
+    // YaRN (arXiv:2309.00071): dimensions that turn more than beta_fast times over the trained
+    // context keep their frequency, those below beta_slow are interpolated, with a ramp between.
+    double low = 0, high = 0;
+    if (a->scaling == TERN_ROPE_YARN) {
+        double scale = n / (2 * log(a->base));
+        low = fmax(0, floor(scale * log(a->n_context_orig / (a->beta_fast * 2 * pi))));
+        high = fmin(n - 1, ceil(scale * log(a->n_context_orig / (a->beta_slow * 2 * pi))));
+        magnitude = a->attn_factor > 0 ? a->attn_factor : (float)(0.1 * log(a->factor) + 1);
+    }
+    for (int i = 0; i < a->n_rot / 2; i++) {
+        double f = 1 / (double)powf(a->base, (float)(2 * i) / (float)n);
+        if (a->scaling == TERN_ROPE_LINEAR) f /= a->factor;
+        if (factors) f /= factors[i];
+        if (a->scaling == TERN_ROPE_YARN) {
+            double ramp = (i - low) / fmax(high - low, 0.001);
+            ramp = ramp < 0 ? 0 : ramp > 1 ? 1 : ramp;
+            f = f / a->factor * ramp + f * (1 - ramp);
+        }
+        inv_freq[i] = (float)f;
+    }
+    return magnitude;
+}

@@ -1,0 +1,25 @@
+// y[t] = W[ids[t]]. A table larger than a binding comes in parts, each with its own dispatch, which
+// writes the rows of its own tokens only. Grid: (columns / 4 / 64, tokens).
+override COLS4: u32;     // columns / 4
+override IS_F16: bool;   // else f32
+override FIRST_ROW: u32; // of the table's part
+override N_ROWS: u32;
+
+@group(0) @binding(1) var<storage, read> table: array<u32>;
+@group(0) @binding(2) var<storage, read> ids: array<u32>;
+@group(0) @binding(3) var<storage, read_write> y: array<vec4<f32>>;
+
+@compute @workgroup_size(64)
+fn embed(@builtin(global_invocation_id) id: vec3<u32>) {
+    let row = ids[id.y] - FIRST_ROW; // wraps around for rows in front
+    if (id.x >= COLS4 || row >= N_ROWS) { return; }
+    let at = row * COLS4 + id.x;
+    var v: vec4<f32>;
+    if (IS_F16) {
+        v = vec4(unpack2x16float(table[2u * at]), unpack2x16float(table[2u * at + 1u]));
+    } else {
+        v = bitcast<vec4<f32>>(vec4(table[4u * at], table[4u * at + 1u], table[4u * at + 2u],
+                                    table[4u * at + 3u]));
+    }
+    y[id.y * COLS4 + id.x] = v;
+}

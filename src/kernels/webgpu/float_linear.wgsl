@@ -1,0 +1,110 @@
+// y[t][row] = dot(x[t], W[row]) for weights of f16 pairs or f32. A large matrix comes in parts of
+// whole rows, each with its own dispatch.
+override COLS4: u32;     // columns / 4
+override IS_F16: bool;
+override ADD: bool;
+override FIRST_ROW: u32; // of the part
+override N_ROWS: u32;
+override Y_COLS: u32;    // rows of the whole matrix
+override OUTPUTS: bool;  // rows of x are counted from run.first_output on, those of y from 0
+
+@group(0) @binding(1) var<storage, read> w: array<vec4<u32>>;
+@group(0) @binding(2) var<storage, read_write> x: array<vec4<f32>>;
+@group(0) @binding(3) var<storage, read_write> y: array<f32>;
+
+var<workgroup> sums: array<f32, 256>;
+
+fn halves(low: u32, high: u32) -> vec4<f32> {
+    return vec4(unpack2x16float(low), unpack2x16float(high));
+}
+
+fn write(to: u32, value: f32) {
+    if (ADD) { y[to] = y[to] + value; } else { y[to] = value; }
+}
+
+// 8 rows a workgroup, 32 threads a row. Grid: (rows / 8, tokens).
+@compute @workgroup_size(256)
+fn gemv(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    let row = min(group.x * 8u + lane / 32u, N_ROWS - 1u);
+    let part = lane % 32u;
+    var token = group.y;
+    if (OUTPUTS) { token += run.first_output; }
+    var sum = 0.0;
+    if (IS_F16) {
+        let cols8 = COLS4 / 2u;
+        for (var i = part; i < cols8; i += 32u) {
+            let v = w[row * cols8 + i];
+            sum += dot(halves(v.x, v.y), x[token * COLS4 + 2u * i]) +
+                   dot(halves(v.z, v.w), x[token * COLS4 + 2u * i + 1u]);
+        }
+    } else {
+        for (var i = part; i < COLS4; i += 32u) {
+            sum += dot(bitcast<vec4<f32>>(w[row * COLS4 + i]), x[token * COLS4 + i]);
+        }
+    }
+    sums[lane] = sum;
+    for (var step = 16u; step > 0u; step /= 2u) {
+        workgroupBarrier();
+        if (part < step) { sums[lane] += sums[lane + step]; }
+    }
+    if (part == 0u && group.x * 8u + lane / 32u < N_ROWS) {
+        write(group.y * Y_COLS + FIRST_ROW + row, sums[lane]);
+    }
+}
+
+// 64 rows x 64 tokens a workgroup, 4 x 4 a thread, 16 columns at a time. Grid: (rows / 64,
+// tokens / 64).
+var<workgroup> rows_now: array<vec4<f32>, 256>;   // [4 columns of 16][row]
+var<workgroup> tokens_now: array<vec4<f32>, 256>; // [4 columns of 16][token]
+
+fn weights4(row: u32, i: u32) -> vec4<f32> {
+    if (IS_F16) {
+        let v = w[(row * COLS4 + i) / 2u];
+        if (i % 2u == 0u) { return halves(v.x, v.y); }
+        return halves(v.z, v.w);
+    }
+    return bitcast<vec4<f32>>(w[row * COLS4 + i]);
+}
+
+@compute @workgroup_size(256)
+fn gemm(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    let tx = lane % 16u;
+    let ty = lane / 16u;
+    let row0 = group.x * 64u;
+    let token0 = group.y * 64u;
+    let load_row = min(row0 + lane / 4u, N_ROWS - 1u);
+    let load_token = min(token0 + lane / 4u, run.n_tokens - 1u);
+    let part = lane % 4u;
+    var sum: array<vec4<f32>, 4>;
+    for (var i = 0u; i < COLS4; i += 4u) {
+        var a = vec4(0.0);
+        var b = vec4(0.0);
+        if (i + part < COLS4) {
+            a = weights4(load_row, i + part);
+            b = x[load_token * COLS4 + i + part];
+        }
+        rows_now[part * 64u + lane / 4u] = a;
+        tokens_now[part * 64u + lane / 4u] = b;
+        workgroupBarrier();
+        for (var k = 0u; k < 4u; k++) {
+            let w0 = rows_now[k * 64u + tx];
+            let w1 = rows_now[k * 64u + tx + 16u];
+            let w2 = rows_now[k * 64u + tx + 32u];
+            let w3 = rows_now[k * 64u + tx + 48u];
+            for (var t = 0u; t < 4u; t++) {
+                let v = tokens_now[k * 64u + ty + 16u * t];
+                sum[t] += vec4(dot(w0, v), dot(w1, v), dot(w2, v), dot(w3, v));
+            }
+        }
+        workgroupBarrier();
+    }
+    for (var t = 0u; t < 4u; t++) {
+        let token = token0 + ty + 16u * t;
+        for (var r = 0u; r < 4u; r++) {
+            let row = row0 + tx + 16u * r;
+            if (token < run.n_tokens && row < N_ROWS) {
+                write(token * Y_COLS + FIRST_ROW + row, sum[t][r]);
+            }
+        }
+    }
+}

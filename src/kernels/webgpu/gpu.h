@@ -1,0 +1,225 @@
+// Private to the WebGPU backend: what its files share.
+//
+//   gpu_library.c   finds the library and its functions
+//   gpu_device.c    opens a device; buffers, pipelines, errors
+//   gpu_shaders.c   the kernels' texts and what each binds
+//   gpu_weights.c   weights as the kernels read them
+//   gpu_plan.c      graph -> list of dispatches
+//   gpu_run.c       memory of a session; submitting, reading back
+#ifndef TERN_KERNELS_WEBGPU_GPU_H
+#define TERN_KERNELS_WEBGPU_GPU_H
+
+#include "kernels/backend.h"
+#include "kernels/webgpu/wgpu_api.h"
+
+// ---- Kernels -----------------------------------------------------------------------------------
+
+// id, file, entry point, bindings from 1 on: r read-only, w written by some kernel, - none
+#define GPU_KERNELS(ROW)                                                                           \
+    ROW(GPU_EMBED, "embed", "embed", "rrw")                                                        \
+    ROW(GPU_RMS_NORM, "rows", "rms_norm", "w-rw")                                                  \
+    ROW(GPU_QUANTIZE, "rows", "quantize", "w---ww")                                                \
+    ROW(GPU_NORM_QUANTIZE, "rows", "norm_quantize", "w-r-ww")                                      \
+    ROW(GPU_GLU_NORM_QUANTIZE, "rows", "glu_norm_quantize", "wwr-ww")                              \
+    ROW(GPU_ADD, "elementwise", "add", "www")                                                      \
+    ROW(GPU_MUL, "elementwise", "mul", "www")                                                      \
+    ROW(GPU_GLU, "elementwise", "glu", "www")                                                      \
+    ROW(GPU_ACT, "elementwise", "act", "w-w")                                                      \
+    ROW(GPU_TAKE_ROWS, "elementwise", "take_rows", "w-w")                                          \
+    ROW(GPU_ROPE, "rope", "rope", "rw--w")                                                         \
+    ROW(GPU_KV_STORE, "rope", "kv_store", "--ww-ww")                                               \
+    ROW(GPU_ROPE_STORE, "rope", "rope_store", "rwwwwww")                                           \
+    ROW(GPU_GEMV1, "ternary_gemv", "gemv1", "rwww")                                                \
+    ROW(GPU_GEMV2, "ternary_gemv", "gemv2", "rwwww")                                               \
+    ROW(GPU_GEMV3, "ternary_gemv", "gemv3", "rwwwww")                                              \
+    ROW(GPU_GEMM, "ternary_gemm", "gemm", "rwww")                                                  \
+    ROW(GPU_FLOAT_GEMV, "float_linear", "gemv", "rww")                                             \
+    ROW(GPU_FLOAT_GEMM, "float_linear", "gemm", "rww")                                             \
+    ROW(GPU_ATTENTION, "attention", "attention", "wwww")                                           \
+    ROW(GPU_TOP_PARTS, "top", "top_parts", "ww")                                                   \
+    ROW(GPU_TOP_ROW, "top", "top_row", "-ww")
+
+typedef enum gpu_kernel {
+#define ROW(id, file, entry, bindings) id,
+    GPU_KERNELS(ROW)
+#undef ROW
+    GPU_KERNEL_COUNT
+} gpu_kernel;
+
+const char *gpu_kernel_file(gpu_kernel k);
+const char *gpu_kernel_entry(gpu_kernel k);
+const char *gpu_kernel_bindings(gpu_kernel k);
+const char *gpu_shader_text(const char *file); // without the prelude
+
+#define GPU_CONSTANTS 12
+#define GPU_BINDINGS  8 // storage bindings of a kernel at most, and the uniform
+
+// What a kernel is specialised by; names are the WGSL's overrides.
+typedef struct gpu_constant {
+    const char *name;
+    double value;
+} gpu_constant;
+
+typedef struct gpu_pipeline {
+    gpu_kernel kernel;
+    gpu_constant constants[GPU_CONSTANTS];
+    int n_constants;
+    wgpu_pipeline handle;
+} gpu_pipeline;
+
+// ---- Device ------------------------------------------------------------------------------------
+
+struct tern_device {
+    wgpu_api api;
+    wgpu_instance instance;
+    wgpu_adapter adapter;
+    wgpu_device device;
+    wgpu_queue queue;
+    uint64_t binding_bytes_max, buffer_bytes_max;
+    uint32_t workgroup_size_max;
+    bool packed_dot; // dot4I8Packed
+    char description[160];
+    char error[400]; // the first message of the device since it was last asked; empty: none
+    bool lost;
+    wgpu_module modules[GPU_KERNEL_COUNT];    // by the first kernel that is in the file
+    wgpu_layout layouts[GPU_KERNEL_COUNT];    // by kernel
+    wgpu_pipeline_layout pipeline_layouts[GPU_KERNEL_COUNT];
+    gpu_pipeline *pipelines;
+    size_t n_pipelines, pipelines_capacity, n_pipeline_hits;
+    uint64_t bytes; // of all buffers
+    // Ternary matrices lie one behind the other in slabs, so that neighbours can be one dispatch.
+    wgpu_buffer *slabs;
+    size_t n_slabs, slabs_capacity;
+    uint64_t slab_bytes, slab_used, ternary_bytes_left;
+};
+
+tern_status gpu_library_open(wgpu_api *api, tern_error *err);
+void gpu_library_close(wgpu_api *api);
+
+tern_status gpu_device_open(tern_device **out, const tern_device_desc *desc, tern_error *err);
+void gpu_device_close(tern_device *d);
+// Fails with the device's message, if there was one since the last call.
+tern_status gpu_check(tern_device *d, const char *doing, tern_error *err);
+tern_status gpu_buffer_new(tern_device *d, uint64_t bytes, uint64_t usage, const char *what,
+                           wgpu_buffer *out, tern_error *err);
+void gpu_buffer_free(tern_device *d, wgpu_buffer b);
+// The pipeline with these constants: from the cache, or made.
+tern_status gpu_pipeline_get(tern_device *d, const gpu_pipeline *wanted, wgpu_pipeline *out,
+                             tern_error *err);
+
+// ---- Weights -----------------------------------------------------------------------------------
+
+typedef enum gpu_form { GPU_FORM_TERNARY, GPU_FORM_F16, GPU_FORM_F32, GPU_FORM_VECTOR } gpu_form;
+
+typedef struct gpu_part { // whole rows in one binding
+    wgpu_buffer buffer;
+    uint64_t offset, bytes;
+    int64_t first_row, n_rows;
+} gpu_part;
+
+struct tern_weight {
+    int64_t n_rows, n_cols;
+    tern_weight_info info;
+    gpu_form form;
+    gpu_part *parts; // one, but for large float matrices
+    size_t n_parts;
+    bool owns_buffers; // ternary matrices lie in the device's slabs
+    float *vector;     // host copy of a vector
+};
+
+#define GPU_HEADER_BYTES 256 // in front of a ternary matrix: its scale
+#define GPU_TILE_ROWS    8
+#define GPU_BLOCK_COLS   64
+static inline int64_t gpu_blocks(int64_t n_cols) { return (n_cols + 63) / 64; }
+static inline uint64_t gpu_round(uint64_t n, uint64_t unit) { return (n + unit - 1) / unit * unit; }
+
+tern_status gpu_tune(tern_device *d, const tern_weight_source *sources, size_t n, tern_error *err);
+tern_status gpu_weight_bind(tern_device *d, const tern_weight_source *s, tern_weight **out,
+                            tern_error *err);
+void gpu_weight_unbind(tern_device *d, tern_weight *w);
+void gpu_weight_info(const tern_weight *w, tern_weight_info *info);
+
+// ---- Plan --------------------------------------------------------------------------------------
+
+// Where a binding's memory is.
+typedef enum gpu_place {
+    GPU_POOL,   // offset and bytes in the session's pool of temporaries
+    GPU_WEIGHT, // buffer, offset and bytes
+    GPU_STATE,  // value `v`
+    GPU_ANGLES, // of rope `v`
+    GPU_IDS,
+    GPU_LOGITS,
+    GPU_TOP_PARTS_MEMORY,
+    GPU_TOP_MEMORY,
+} gpu_place;
+typedef struct gpu_binding {
+    gpu_place place;
+    tern_vid v;
+    wgpu_buffer buffer;
+    uint64_t offset, bytes;
+} gpu_binding;
+
+// How many workgroups there are in y, or whether the dispatch takes part at all.
+typedef enum gpu_rows {
+    GPU_ROWS_TOKENS,
+    GPU_ROWS_OUTPUTS,
+    GPU_ROWS_CHUNK, // outputs that this pass over the head computes
+} gpu_rows;
+typedef enum gpu_when { GPU_ALWAYS, GPU_FEW_TOKENS, GPU_MANY_TOKENS } gpu_when;
+typedef enum gpu_phase {
+    GPU_PHASE_BODY,   // always
+    GPU_PHASE_HEAD,   // when logits or the greatest of them are wanted
+    GPU_PHASE_TOP,    // when only the greatest one is wanted
+} gpu_phase;
+
+typedef struct gpu_dispatch {
+    gpu_pipeline what;
+    wgpu_pipeline pipeline[2];               // [1]: with an f16 cache
+    gpu_binding bindings[GPU_BINDINGS];      // in the order of the kernel's, without the unused
+    int n_bindings;
+    uint32_t x;                              // workgroups
+    gpu_rows rows;
+    uint32_t rows_each;                      // rows that a workgroup in y takes
+    gpu_when when;
+    gpu_phase phase;
+    bool uses_cache;
+} gpu_dispatch;
+
+typedef struct gpu_rope {
+    tern_rope_attrs attrs;
+    float *inv_freq;
+    float magnitude;
+} gpu_rope;
+
+#define GPU_FEW       8   // tokens up to which matrices are multiplied token by token
+#define GPU_TOP_PARTS_N 64
+
+struct tern_plan {
+    tern_device *device;
+    const tern_graph *g;
+    tern_weight *const *weights;
+    int32_t n_batch;
+    gpu_dispatch *dispatches;
+    size_t n_dispatches, dispatches_capacity;
+    gpu_rope *ropes;
+    size_t n_ropes;
+    tern_memory_plan memory;
+    int64_t n_vocab;
+    int32_t chunk_rows; // of logits at a time
+};
+
+tern_status gpu_compile(tern_device *d, const tern_graph *g, tern_weight *const *weights,
+                        int32_t n_batch, tern_plan **out, tern_error *err);
+void gpu_plan_free(tern_plan *p);
+// Bytes of the integers of a quantized value; the rows' scales and sums lie behind.
+uint64_t gpu_i8_bytes(int64_t n_cols, int32_t n_rows);
+
+// ---- Sessions ----------------------------------------------------------------------------------
+
+tern_status gpu_instance_open(tern_plan *p, int32_t n_context, tern_kv_type kv_type,
+                              tern_instance **out, tern_error *err);
+void gpu_instance_close(tern_instance *i);
+tern_status gpu_submit(tern_instance *i, const tern_batch *batch, tern_error *err);
+tern_status gpu_poll(tern_instance *i, bool *done, tern_error *err);
+
+#endif

@@ -1,0 +1,324 @@
+// Opening a device, and what is made of it: buffers, bind group layouts, pipelines.
+//
+// Environment, for tests and for hunting faults: TERN_WEBGPU_CHECK=1 keeps WebGPU's own checks of
+// every call and of every index, which are left out otherwise; TERN_WEBGPU_MINIMUM=1 asks for a device
+// with the least limits that WebGPU promises; TERN_WEBGPU_BINDING_BYTES cuts weights into smaller parts.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include "base/alloc.h"
+#include "base/strbuf.h"
+#include "kernels/webgpu/gpu.h"
+
+static wgpu_text text_of(const char *s) { return (wgpu_text){s, strlen(s)}; }
+
+static bool is_set(const char *variable) {
+    const char *value = getenv(variable);
+    return value && *value && strcmp(value, "0") != 0;
+}
+
+// ---- Errors ------------------------------------------------------------------------------------
+
+static void remember(tern_device *d, const char *what, wgpu_text message) {
+    if (d->error[0]) return; // the first one is the cause
+    int n = message.ptr ? (int)strnlen(message.ptr, message.len < 350 ? message.len : 350) : 0;
+    snprintf(d->error, sizeof d->error, "%s%.*s", what, n, message.ptr ? message.ptr : "");
+    for (char *c = d->error; *c; c++)
+        if (*c == '\n') *c = ' ';
+}
+
+static void on_error(const wgpu_device *device, uint32_t type, wgpu_text message, void *u1,
+                     void *u2) {
+    (void)device;
+    (void)type;
+    (void)u2;
+    remember(u1, "", message);
+}
+
+static void on_lost(const wgpu_device *device, uint32_t reason, wgpu_text message, void *u1,
+                    void *u2) {
+    (void)device;
+    (void)reason;
+    (void)u2;
+    tern_device *d = u1;
+    d->lost = true;
+    remember(d, "the device was lost: ", message);
+}
+
+tern_status gpu_check(tern_device *d, const char *doing, tern_error *err) {
+    if (!d->error[0] && !d->lost) return TERN_OK;
+    tern_status status = tern_fail(err, TERN_ERR_DEVICE, "WebGPU failed while %s: %s", doing,
+                                   d->error[0] ? d->error : "the device was lost");
+    d->error[0] = 0;
+    return status;
+}
+
+// ---- Opening -----------------------------------------------------------------------------------
+
+typedef struct request { // of an adapter or a device
+    void *result;
+    bool done;
+    char message[200];
+} request;
+
+static void answer(request *r, uint32_t status, void *result, wgpu_text message) {
+    r->result = status == WGPU_SUCCESS ? result : NULL;
+    int n = message.ptr ? (int)strnlen(message.ptr, message.len < 190 ? message.len : 190) : 0;
+    snprintf(r->message, sizeof r->message, "%.*s", n, message.ptr ? message.ptr : "");
+    r->done = true;
+}
+static void on_adapter(uint32_t status, wgpu_adapter a, wgpu_text message, void *u1, void *u2) {
+    (void)u2;
+    answer(u1, status, a, message);
+}
+static void on_device(uint32_t status, wgpu_device a, wgpu_text message, void *u1, void *u2) {
+    (void)u2;
+    answer(u1, status, a, message);
+}
+
+// Drivers may take seconds to load; what takes longer hangs.
+#define OPEN_SECONDS 60
+static bool wait_for(tern_device *d, const request *r) {
+    time_t end = time(NULL) + OPEN_SECONDS;
+    while (!r->done && time(NULL) < end) d->api.InstanceProcessEvents(d->instance);
+    return r->done;
+}
+
+static tern_status open_adapter(tern_device *d, tern_error *err) {
+    static const char *const enabled[] = {"allow_unsafe_apis"}; // for the device's toggles
+    wgpu_toggles toggles = {.chain.type = WGPU_CHAIN_TOGGLES, .n_enabled = 1, .enabled = enabled};
+    wgpu_instance_desc desc = {.next = &toggles.chain};
+    d->instance = d->api.CreateInstance(&desc);
+    if (!d->instance) return tern_fail(err, TERN_ERR_DEVICE, "WebGPU did not start");
+    request r = {0};
+    wgpu_adapter_options options = {.level = WGPU_LEVEL_CORE, .power = WGPU_POWER_HIGH};
+    d->api.InstanceRequestAdapter(
+        d->instance, &options,
+        (wgpu_adapter_callback){NULL, WGPU_CALLBACK_PROCESS_EVENTS, on_adapter, &r, NULL});
+    if (!wait_for(d, &r)) return tern_fail(err, TERN_ERR_DEVICE, "WebGPU gave no adapter in time");
+    d->adapter = r.result;
+    if (!d->adapter)
+        return tern_fail(err, TERN_ERR_DEVICE, "WebGPU found no GPU here: %s", r.message);
+    return TERN_OK;
+}
+
+static void set_minimum(wgpu_limits *l) {
+    l->storage_buffers = 8;
+    l->storage_binding_bytes = 128 << 20;
+    l->buffer_bytes = 256 << 20;
+    l->workgroup_bytes = 16384;
+    l->workgroup_size = l->workgroup_x = l->workgroup_y = 256;
+}
+
+static tern_status open_device(tern_device *d, tern_error *err) {
+    wgpu_limits limits = {0};
+    d->api.AdapterGetLimits(d->adapter, &limits);
+    if (is_set("TERN_WEBGPU_MINIMUM")) set_minimum(&limits);
+    limits.next = NULL;
+    d->binding_bytes_max = limits.storage_binding_bytes;
+    d->buffer_bytes_max = limits.buffer_bytes;
+    d->workgroup_size_max = limits.workgroup_size;
+    const char *bytes = getenv("TERN_WEBGPU_BINDING_BYTES");
+    if (bytes && *bytes) {
+        uint64_t n = strtoull(bytes, NULL, 10);
+        if (n > 4096 && n < d->binding_bytes_max) d->binding_bytes_max = n;
+    }
+    if (d->binding_bytes_max > d->buffer_bytes_max) d->binding_bytes_max = d->buffer_bytes_max;
+    d->binding_bytes_max = d->binding_bytes_max / 4096 * 4096;
+    static const char *const fast[] = {"skip_validation", "disable_robustness",
+                                       "disable_workgroup_init"};
+    wgpu_toggles toggles = {.chain.type = WGPU_CHAIN_TOGGLES, .n_enabled = 3, .enabled = fast};
+    request r = {0};
+    wgpu_device_desc desc = {
+        .next = is_set("TERN_WEBGPU_CHECK") ? NULL : &toggles.chain,
+        .limits = &limits,
+        .lost = {NULL, WGPU_CALLBACK_SPONTANEOUS, on_lost, d, NULL},
+        .error = {NULL, on_error, d, NULL},
+    };
+    d->api.AdapterRequestDevice(
+        d->adapter, &desc,
+        (wgpu_device_callback){NULL, WGPU_CALLBACK_PROCESS_EVENTS, on_device, &r, NULL});
+    if (!wait_for(d, &r)) return tern_fail(err, TERN_ERR_DEVICE, "WebGPU gave no device in time");
+    d->device = r.result;
+    if (!d->device) return tern_fail(err, TERN_ERR_DEVICE, "WebGPU gave no device: %s", r.message);
+    d->queue = d->api.DeviceGetQueue(d->device);
+    d->packed_dot = d->api.InstanceHasWGSLLanguageFeature(d->instance, WGPU_WGSL_PACKED_DOT) != 0;
+    return TERN_OK;
+}
+
+static void describe(tern_device *d) {
+    wgpu_adapter_info info = {0};
+    if (d->api.AdapterGetInfo(d->adapter, &info) != WGPU_SUCCESS) {
+        snprintf(d->description, sizeof d->description, "webgpu");
+        return;
+    }
+    wgpu_text name = info.device.len > 0 ? info.device : info.description;
+    snprintf(d->description, sizeof d->description, "webgpu %.*s%s",
+             name.ptr ? (int)(name.len < 100 ? name.len : 100) : 0, name.ptr ? name.ptr : "",
+             info.type == WGPU_ADAPTER_CPU ? " (in software)" : "");
+    d->api.AdapterInfoFreeMembers(info);
+}
+
+tern_status gpu_device_open(tern_device **out, const tern_device_desc *desc, tern_error *err) {
+    (void)desc;
+    *out = NULL;
+    tern_device *d = tern_alloc(TERN_MEM_GRAPH, sizeof *d);
+    if (!d) return tern_fail_memory(err, sizeof *d);
+    tern_status status = TERN_OK;
+    TERN_TRY_GOTO(gpu_library_open(&d->api, err));
+    TERN_TRY_GOTO(open_adapter(d, err));
+    TERN_TRY_GOTO(open_device(d, err));
+    describe(d);
+    *out = d;
+    return TERN_OK;
+fail:
+    gpu_device_close(d);
+    return status;
+}
+
+void gpu_device_close(tern_device *d) {
+    if (!d) return;
+    const wgpu_api *a = &d->api;
+    for (size_t i = 0; i < d->n_pipelines; i++) a->ComputePipelineRelease(d->pipelines[i].handle);
+    for (int k = 0; k < GPU_KERNEL_COUNT; k++) {
+        if (d->modules[k]) a->ShaderModuleRelease(d->modules[k]);
+        if (d->layouts[k]) a->BindGroupLayoutRelease(d->layouts[k]);
+        if (d->pipeline_layouts[k]) a->PipelineLayoutRelease(d->pipeline_layouts[k]);
+    }
+    for (size_t i = 0; i < d->n_slabs; i++) gpu_buffer_free(d, d->slabs[i]);
+    if (d->queue) a->QueueRelease(d->queue);
+    if (d->device) {
+        a->DeviceDestroy(d->device);
+        a->DeviceRelease(d->device);
+    }
+    if (d->adapter) a->AdapterRelease(d->adapter);
+    if (d->instance) {
+        a->InstanceProcessEvents(d->instance); // the last callbacks point to d
+        a->InstanceRelease(d->instance);
+    }
+    gpu_library_close(&d->api);
+    tern_free(d->pipelines);
+    tern_free(d->slabs);
+    tern_free(d);
+}
+
+// ---- Buffers -----------------------------------------------------------------------------------
+
+tern_status gpu_buffer_new(tern_device *d, uint64_t bytes, uint64_t usage, const char *what,
+                           wgpu_buffer *out, tern_error *err) {
+    *out = NULL;
+    bytes = gpu_round(bytes ? bytes : 1, 256);
+    if (bytes > d->buffer_bytes_max)
+        return tern_fail(err, TERN_ERR_DEVICE,
+                         "%s needs %llu MB in one piece, the GPU's limit is %llu MB", what,
+                         (unsigned long long)(bytes >> 20),
+                         (unsigned long long)(d->buffer_bytes_max >> 20));
+    wgpu_buffer_desc desc = {.label = text_of(what), .usage = usage, .bytes = bytes};
+    *out = d->api.DeviceCreateBuffer(d->device, &desc);
+    tern_status status = gpu_check(d, "making a buffer", err);
+    if (status == TERN_OK && !*out)
+        status = tern_fail(err, TERN_ERR_DEVICE, "the GPU has no %llu MB for %s",
+                           (unsigned long long)(bytes >> 20), what);
+    if (status == TERN_OK) {
+        d->bytes += bytes;
+        return TERN_OK;
+    }
+    gpu_buffer_free(d, *out);
+    *out = NULL;
+    return status;
+}
+
+void gpu_buffer_free(tern_device *d, wgpu_buffer b) {
+    if (!b) return;
+    d->api.BufferDestroy(b);
+    d->api.BufferRelease(b);
+}
+
+// ---- Pipelines ---------------------------------------------------------------------------------
+
+// Kernels of one file share the module of the first of them.
+static tern_status module_of(tern_device *d, gpu_kernel k, wgpu_module *out, tern_error *err) {
+    const char *file = gpu_kernel_file(k);
+    while (k > 0 && strcmp(gpu_kernel_file(k - 1), file) == 0) k--;
+    *out = d->modules[k];
+    if (*out) return TERN_OK;
+    tern_strbuf b = {0};
+    tern_strbuf_puts(&b, d->packed_dot ? "requires packed_4x8_integer_dot_product;\n" : "");
+    tern_strbuf_puts(&b, gpu_shader_text("prelude"));
+    tern_strbuf_puts(&b, gpu_shader_text(d->packed_dot ? "dot_packed" : "dot_portable"));
+    tern_strbuf_puts(&b, gpu_shader_text(file));
+    if (b.failed) {
+        tern_strbuf_free(&b);
+        return tern_fail_memory(err, b.len);
+    }
+    wgpu_wgsl wgsl = {.chain.type = WGPU_CHAIN_WGSL, .code = {b.ptr, b.len}};
+    wgpu_module_desc desc = {.next = &wgsl.chain, .label = text_of(file)};
+    *out = d->modules[k] = d->api.DeviceCreateShaderModule(d->device, &desc);
+    tern_strbuf_free(&b);
+    return gpu_check(d, file, err);
+}
+
+static tern_status layout_of(tern_device *d, gpu_kernel k, tern_error *err) {
+    if (d->pipeline_layouts[k]) return TERN_OK;
+    wgpu_layout_entry entries[1 + GPU_BINDINGS] = {{0}};
+    const char *bindings = gpu_kernel_bindings(k);
+    size_t n = 0;
+    entries[n++].buffer.type = WGPU_BINDING_UNIFORM;
+    for (uint32_t i = 0; bindings[i]; i++) {
+        if (bindings[i] == '-') continue;
+        entries[n].binding = i + 1;
+        entries[n++].buffer.type =
+            bindings[i] == 'r' ? WGPU_BINDING_READ_ONLY : WGPU_BINDING_STORAGE;
+    }
+    for (size_t i = 0; i < n; i++) entries[i].visibility = WGPU_STAGE_COMPUTE;
+    wgpu_layout_desc desc = {.n_entries = n, .entries = entries};
+    d->layouts[k] = d->api.DeviceCreateBindGroupLayout(d->device, &desc);
+    wgpu_pipeline_layout_desc pipeline = {.n_layouts = 1, .layouts = &d->layouts[k]};
+    d->pipeline_layouts[k] = d->api.DeviceCreatePipelineLayout(d->device, &pipeline);
+    return gpu_check(d, "making a layout", err);
+}
+
+static bool same_pipeline(const gpu_pipeline *a, const gpu_pipeline *b) {
+    if (a->kernel != b->kernel || a->n_constants != b->n_constants) return false;
+    for (int i = 0; i < a->n_constants; i++)
+        if (strcmp(a->constants[i].name, b->constants[i].name) != 0 ||
+            a->constants[i].value != b->constants[i].value)
+            return false;
+    return true;
+}
+
+tern_status gpu_pipeline_get(tern_device *d, const gpu_pipeline *wanted, wgpu_pipeline *out,
+                             tern_error *err) {
+    for (size_t i = 0; i < d->n_pipelines; i++)
+        if (same_pipeline(&d->pipelines[i], wanted)) {
+            d->n_pipeline_hits++;
+            *out = d->pipelines[i].handle;
+            return TERN_OK;
+        }
+    wgpu_module module;
+    TERN_TRY(module_of(d, wanted->kernel, &module, err));
+    TERN_TRY(layout_of(d, wanted->kernel, err));
+    if (tern_array_reserve(TERN_MEM_GRAPH, &d->pipelines, &d->pipelines_capacity, d->n_pipelines,
+                           1) != 0)
+        return tern_fail_memory(err, sizeof *wanted);
+    wgpu_constant constants[GPU_CONSTANTS] = {{0}};
+    for (int i = 0; i < wanted->n_constants; i++) {
+        constants[i].key = text_of(wanted->constants[i].name);
+        constants[i].value = wanted->constants[i].value;
+    }
+    const char *entry = gpu_kernel_entry(wanted->kernel);
+    wgpu_pipeline_desc desc = {.label = text_of(entry),
+                               .layout = d->pipeline_layouts[wanted->kernel]};
+    desc.compute.module = module;
+    desc.compute.entry = text_of(entry);
+    desc.compute.n_constants = (size_t)wanted->n_constants;
+    desc.compute.constants = constants;
+    gpu_pipeline made = *wanted;
+    made.handle = d->api.DeviceCreateComputePipeline(d->device, &desc);
+    if (made.handle) d->pipelines[d->n_pipelines++] = made;
+    *out = made.handle;
+    TERN_TRY(gpu_check(d, entry, err));
+    return made.handle ? TERN_OK
+                       : tern_fail(err, TERN_ERR_DEVICE, "WebGPU made no pipeline for %s", entry);
+}

@@ -1,0 +1,71 @@
+// Finding a WebGPU library at run time: TERN_WEBGPU_LIB, beside the program, where the system looks.
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/status.h"
+#include "kernels/webgpu/gpu.h"
+
+#ifdef __APPLE__
+#define SUFFIX ".dylib"
+#else
+#define SUFFIX ".so"
+#endif
+
+static const char *const names[] = {"libwebgpu_wrapper" SUFFIX, "libwebgpu_dawn" SUFFIX};
+
+// Beside the program, and in webgpu/ beside it, where `make webgpu-native` puts it.
+static void *open_beside_program(const char *name) {
+    char program[512], path[700];
+    ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
+    if (n <= 0) return NULL;
+    program[n] = 0;
+    char *slash = strrchr(program, '/');
+    if (!slash) return NULL;
+    *slash = 0;
+    static const char *const folders[] = {"", "/webgpu"};
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s%s/%s", program, folders[i], name);
+        void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        if (library) return library;
+    }
+    return NULL;
+}
+
+static tern_status find_functions(wgpu_api *api, tern_error *err) {
+    // ISO C has no conversion from void * to a function; POSIX promises that this one works.
+#define FIND(result, name, arguments)                                                              \
+    *(void **)&api->name = dlsym(api->library, "wgpu" #name);                                      \
+    if (!api->name)                                                                                \
+        return tern_fail(err, TERN_ERR_DEVICE, "the WebGPU library has no wgpu" #name);
+    WGPU_FUNCTIONS(FIND)
+#undef FIND
+    if (!dlsym(api->library, "wgpuGetInstanceCapabilities"))
+        return tern_fail(err, TERN_ERR_DEVICE,
+                         "the WebGPU library is of another generation than the one known here "
+                         "(Dawn of 2025, as in npm's bun-webgpu)");
+    return TERN_OK;
+}
+
+tern_status gpu_library_open(wgpu_api *api, tern_error *err) {
+    *api = (wgpu_api){0};
+    const char *path = getenv("TERN_WEBGPU_LIB");
+    if (path && *path) {
+        api->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        if (!api->library)
+            return tern_fail(err, TERN_ERR_DEVICE, "TERN_WEBGPU_LIB: %s", dlerror());
+    }
+    for (size_t i = 0; !api->library && i < sizeof names / sizeof *names; i++)
+        api->library = open_beside_program(names[i]);
+    for (size_t i = 0; !api->library && i < sizeof names / sizeof *names; i++)
+        api->library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+    if (!api->library)
+        return tern_fail(err, TERN_ERR_DEVICE,
+                         "no WebGPU library was found; `make webgpu-native` fetches one, or "
+                         "TERN_WEBGPU_LIB names it");
+    return find_functions(api, err);
+}
+
+// The library stays loaded: its threads may still run code of it.
+void gpu_library_close(wgpu_api *api) { *api = (wgpu_api){0}; }

@@ -1,0 +1,440 @@
+// A graph compiled for the GPU: a list of dispatches, each a pipeline specialised to its shapes and
+// the places of what it binds. Everything that does not depend on a batch is decided here.
+#include <string.h>
+#include "base/alloc.h"
+#include "kernels/rope.h"
+#include "kernels/webgpu/gpu.h"
+
+// ---- Values ------------------------------------------------------------------------------------
+
+#define POOL_ALIGN 256 // of what is bound at an offset
+
+uint64_t gpu_i8_bytes(int64_t n_cols, int32_t n_rows) {
+    return gpu_round((uint64_t)gpu_blocks(n_cols) * GPU_BLOCK_COLS * (uint64_t)n_rows, POOL_ALIGN);
+}
+
+static uint64_t value_bytes(const void *ctx, const tern_graph *g, tern_vid v) {
+    const tern_plan *p = ctx;
+    const tern_value *value = &g->values[v];
+    uint64_t rows = (uint64_t)p->n_batch;
+    if (value->kind == TERN_VALUE_OUTPUT) return 0; // the session's buffer of logits
+    if (value->type == TERN_VALUE_I8ROWS)
+        return gpu_i8_bytes(value->cols, p->n_batch) + gpu_round(rows * 8, POOL_ALIGN);
+    return gpu_round(rows * (uint64_t)value->cols * sizeof(float), POOL_ALIGN);
+}
+
+// ---- Building a dispatch -----------------------------------------------------------------------
+
+static gpu_dispatch *add(tern_plan *p, gpu_kernel kernel, uint32_t x, gpu_rows rows) {
+    gpu_dispatch *d = &p->dispatches[p->n_dispatches++];
+    *d = (gpu_dispatch){.what.kernel = kernel, .x = x, .rows = rows, .rows_each = 1};
+    return d;
+}
+
+static void set(gpu_dispatch *d, const char *name, double value) {
+    d->what.constants[d->what.n_constants++] = (gpu_constant){name, value};
+}
+
+static void bind(gpu_dispatch *d, gpu_binding b) { d->bindings[d->n_bindings++] = b; }
+static void bind_place(gpu_dispatch *d, gpu_place place, tern_vid v) {
+    bind(d, (gpu_binding){.place = place, .v = v});
+}
+
+static void bind_value(const tern_plan *p, gpu_dispatch *d, tern_vid v) {
+    const tern_value *value = &p->g->values[v];
+    const tern_span *s = &p->memory.spans[v];
+    if (value->kind == TERN_VALUE_OUTPUT) bind_place(d, GPU_LOGITS, v);
+    else if (value->type == TERN_VALUE_I8ROWS) {
+        uint64_t bytes = gpu_i8_bytes(value->cols, p->n_batch);
+        bind(d, (gpu_binding){.place = GPU_POOL, .offset = s->offset, .bytes = bytes});
+        bind(d, (gpu_binding){.place = GPU_POOL,
+                              .offset = s->offset + bytes,
+                              .bytes = s->bytes - bytes});
+    } else bind(d, (gpu_binding){.place = GPU_POOL, .offset = s->offset, .bytes = s->bytes});
+}
+
+static void bind_part(gpu_dispatch *d, const gpu_part *part) {
+    bind(d, (gpu_binding){.place = GPU_WEIGHT,
+                          .buffer = part->buffer,
+                          .offset = part->offset,
+                          .bytes = part->bytes});
+}
+
+static int64_t cols(const tern_plan *p, tern_vid v) { return p->g->values[v].cols; }
+static gpu_rows rows_of(const tern_plan *p, tern_vid v) {
+    return p->g->values[v].sym == TERN_SYM_OUTPUTS ? GPU_ROWS_OUTPUTS : GPU_ROWS_TOKENS;
+}
+static uint32_t groups(int64_t n, int64_t each) { return (uint32_t)((n + each - 1) / each); }
+
+// Everything that writes the logits, or reads them, runs when they are wanted.
+static void set_phase(const tern_plan *p, gpu_dispatch *d, tern_vid out) {
+    if (p->g->values[out].kind == TERN_VALUE_OUTPUT) d->phase = GPU_PHASE_HEAD;
+}
+
+// ---- Ops of rows and elements ------------------------------------------------------------------
+
+static void add_embed(tern_plan *p, const tern_node *n) {
+    const tern_weight *w = p->weights[n->in[1]];
+    for (size_t i = 0; i < w->n_parts; i++) {
+        gpu_dispatch *d = add(p, GPU_EMBED, groups(w->n_cols / 4, 64), GPU_ROWS_TOKENS);
+        set(d, "COLS4", (double)(w->n_cols / 4));
+        set(d, "IS_F16", w->form == GPU_FORM_F16);
+        set(d, "FIRST_ROW", (double)w->parts[i].first_row);
+        set(d, "N_ROWS", (double)w->parts[i].n_rows);
+        bind_part(d, &w->parts[i]);
+        bind_place(d, GPU_IDS, -1);
+        bind_value(p, d, n->out[0]);
+        set_phase(p, d, n->out[0]);
+    }
+}
+
+// Row-wise kernels have a workgroup for each row.
+static void add_rows(tern_plan *p, const tern_node *n, gpu_kernel kernel) {
+    gpu_dispatch *d = add(p, kernel, 1, rows_of(p, n->out[0]));
+    int64_t n_cols = cols(p, n->in[0]);
+    set(d, "COLS4", (double)(n_cols / 4));
+    set(d, "Q_WORDS", (double)(gpu_blocks(n_cols) * GPU_BLOCK_COLS / 4));
+    set(d, "EPS", (double)n->eps);
+    set(d, "ACT", n->act);
+    for (int i = 0; i < n->n_in; i++) {
+        if (p->g->values[n->in[i]].kind == TERN_VALUE_WEIGHT)
+            bind_part(d, &p->weights[n->in[i]]->parts[0]);
+        else bind_value(p, d, n->in[i]);
+    }
+    bind_value(p, d, n->out[0]);
+    set_phase(p, d, n->out[0]);
+}
+
+static void add_elementwise(tern_plan *p, const tern_node *n, gpu_kernel kernel) {
+    int64_t n_cols = cols(p, n->out[0]);
+    gpu_dispatch *d = add(p, kernel, groups(n_cols / 4, 64), rows_of(p, n->out[0]));
+    set(d, "COLS4", (double)(n_cols / 4));
+    set(d, "ACT", n->act);
+    for (int i = 0; i < n->n_in; i++) bind_value(p, d, n->in[i]);
+    bind_value(p, d, n->out[0]);
+    set_phase(p, d, n->out[0]);
+}
+
+// ---- Linears -----------------------------------------------------------------------------------
+
+// As many threads a row as bring no further step; few enough for the least device's workgroup.
+static uint32_t splits_for(int64_t blocks, uint32_t threads_max) {
+    int64_t most = threads_max / GPU_TILE_ROWS, steps = (blocks + most - 1) / most;
+    int64_t splits = (blocks + steps - 1) / steps;
+    return (uint32_t)(splits < 8 ? 8 : splits); // the reduction wants 64 threads
+}
+
+// One product, or up to three of neighbours in a slab.
+static void add_gemv(tern_plan *p, const tern_node *n, int first, int count, bool accumulate) {
+    static const char *const at[] = {"AT0", "AT1", "AT2"}, *const rows[] = {"ROWS0", "ROWS1", "ROWS2"},
+                            *const tile[] = {"", "TILE1", "TILE2"};
+    gpu_dispatch *d = add(p, (gpu_kernel)(GPU_GEMV1 + count - 1), 0, rows_of(p, n->in[0]));
+    gpu_part span = p->weights[n->in[1 + first]]->parts[0];
+    int64_t blocks = gpu_blocks(cols(p, n->in[0]));
+    uint32_t splits = splits_for(blocks, 256);
+    set(d, "BLOCKS", (double)blocks);
+    set(d, "SPLITS", splits);
+    set(d, "THREADS", 8 * splits);
+    if (count == 1) set(d, "ADD", accumulate);
+    for (int i = 0; i < count; i++) {
+        const tern_weight *w = p->weights[n->in[1 + first + i]];
+        set(d, at[i], (double)((w->parts[0].offset - span.offset) / 16));
+        set(d, rows[i], (double)w->n_rows);
+        if (i > 0) set(d, tile[i], d->x);
+        d->x += groups(w->n_rows, GPU_TILE_ROWS);
+    }
+    const gpu_part *last = &p->weights[n->in[first + count]]->parts[0];
+    span.bytes = last->offset + last->bytes - span.offset;
+    bind_part(d, &span);
+    bind_value(p, d, n->in[0]);
+    for (int i = 0; i < count; i++) bind_value(p, d, n->out[first + i]);
+    if (d->rows == GPU_ROWS_TOKENS) d->when = GPU_FEW_TOKENS;
+    set_phase(p, d, n->out[first]);
+}
+
+static void add_gemm(tern_plan *p, const tern_node *n, int i, bool accumulate) {
+    const tern_weight *w = p->weights[n->in[1 + i]];
+    gpu_dispatch *d = add(p, GPU_GEMM, groups(w->n_rows, 64), GPU_ROWS_TOKENS);
+    d->rows_each = 128;
+    d->when = GPU_MANY_TOKENS;
+    set(d, "BLOCKS", (double)gpu_blocks(w->n_cols));
+    set(d, "ADD", accumulate);
+    set(d, "AT0", 0);
+    set(d, "ROWS0", (double)w->n_rows);
+    bind_part(d, &w->parts[0]);
+    bind_value(p, d, n->in[0]);
+    bind_value(p, d, n->out[i]);
+    set_phase(p, d, n->out[i]);
+}
+
+static bool is_ternary(const tern_plan *p, tern_vid w) {
+    return p->weights[w]->form == GPU_FORM_TERNARY;
+}
+
+// How many matrices from `first` on can be one dispatch.
+static int neighbours(const tern_plan *p, const tern_node *n, int first) {
+    const gpu_part *a = &p->weights[n->in[1 + first]]->parts[0];
+    int count = 1;
+    for (; count < 3 && first + count < n->n_out; count++) {
+        const gpu_part *b = &p->weights[n->in[1 + first + count]]->parts[0];
+        if (!is_ternary(p, n->in[1 + first + count]) || b->buffer != a->buffer ||
+            b->offset < a->offset)
+            break;
+    }
+    return count;
+}
+
+// x W^T for float weights; the logits of some outputs when `chunk`.
+static void add_float(tern_plan *p, tern_vid x, tern_vid wv, tern_vid out, bool accumulate,
+                      bool chunk) {
+    const tern_weight *w = p->weights[wv];
+    for (size_t i = 0; i < w->n_parts; i++) {
+        const gpu_part *part = &w->parts[i];
+        for (int many = 0; many < 2; many++) {
+            bool by_token = rows_of(p, x) == GPU_ROWS_TOKENS && !chunk;
+            if (many && !by_token) continue;
+            gpu_dispatch *d = add(p, many ? GPU_FLOAT_GEMM : GPU_FLOAT_GEMV,
+                                  groups(part->n_rows, many ? 64 : 8),
+                                  chunk ? GPU_ROWS_CHUNK : rows_of(p, x));
+            d->rows_each = many ? 64 : 1;
+            d->when = !by_token ? GPU_ALWAYS : many ? GPU_MANY_TOKENS : GPU_FEW_TOKENS;
+            set(d, "COLS4", (double)(w->n_cols / 4));
+            set(d, "IS_F16", w->form == GPU_FORM_F16);
+            set(d, "ADD", accumulate);
+            set(d, "FIRST_ROW", (double)part->first_row);
+            set(d, "N_ROWS", (double)part->n_rows);
+            set(d, "Y_COLS", (double)w->n_rows);
+            set(d, "OUTPUTS", chunk);
+            bind_part(d, part);
+            bind_value(p, d, x);
+            if (chunk) bind_place(d, GPU_LOGITS, -1);
+            else bind_value(p, d, out);
+            if (chunk) d->phase = GPU_PHASE_HEAD;
+        }
+    }
+}
+
+static void add_linear(tern_plan *p, const tern_node *n, bool accumulate) {
+    for (int i = 0; i < n->n_out;) {
+        bool chunk = p->g->values[n->out[i]].kind == TERN_VALUE_OUTPUT;
+        if (!is_ternary(p, n->in[1 + i])) {
+            add_float(p, n->in[0], n->in[1 + i], n->out[i], accumulate, chunk);
+            i++;
+            continue;
+        }
+        int count = accumulate ? 1 : neighbours(p, n, i);
+        add_gemv(p, n, i, count, accumulate);
+        for (int k = i; k < i + count; k++)
+            if (rows_of(p, n->in[0]) == GPU_ROWS_TOKENS) add_gemm(p, n, k, accumulate);
+        i += count;
+    }
+}
+
+// ---- Attention ---------------------------------------------------------------------------------
+
+static tern_status rope_index(tern_plan *p, const tern_node *n, tern_vid *index, tern_error *err) {
+    for (size_t i = 0; i < p->n_ropes; i++)
+        if (memcmp(&p->ropes[i].attrs, &n->rope, sizeof n->rope) == 0) {
+            *index = (tern_vid)i;
+            return TERN_OK;
+        }
+    gpu_rope *grown = tern_realloc(TERN_MEM_GRAPH, p->ropes, (p->n_ropes + 1) * sizeof *grown);
+    if (!grown) return tern_fail_memory(err, sizeof *grown);
+    p->ropes = grown;
+    gpu_rope *r = &p->ropes[p->n_ropes];
+    *r = (gpu_rope){.attrs = n->rope};
+    r->inv_freq = tern_alloc_array(TERN_MEM_GRAPH, (size_t)n->rope.n_rot / 2, sizeof(float));
+    if (!r->inv_freq) return tern_fail_memory(err, (size_t)n->rope.n_rot);
+    *index = (tern_vid)p->n_ropes++;
+    int at = n->op == TERN_OP_ROPE ? 1 : 5; // where the factors are, if there are any
+    r->magnitude = tern_rope_frequencies(
+        &r->attrs, n->n_in > at ? p->weights[n->in[at]]->vector : NULL, r->inv_freq);
+    return TERN_OK;
+}
+
+static tern_status add_rope(tern_plan *p, const tern_node *n, tern_error *err) {
+    bool rotates = n->op != TERN_OP_KV_STORE, stores = n->op != TERN_OP_ROPE;
+    tern_vid rope = -1;
+    if (rotates) TERN_TRY(rope_index(p, n, &rope, err));
+    int64_t q_pairs = rotates ? cols(p, n->in[0]) / 2 : 0;
+    int64_t k_pairs = stores ? cols(p, n->in[rotates ? 1 : 0]) / 2 : 0;
+    gpu_kernel kernel = !stores ? GPU_ROPE : rotates ? GPU_ROPE_STORE : GPU_KV_STORE;
+    gpu_dispatch *d = add(p, kernel, groups(q_pairs + k_pairs, 64), GPU_ROWS_TOKENS);
+    d->uses_cache = stores;
+    set(d, "HEAD_DIM", n->head_dim);
+    set(d, "N_ROT", rotates ? n->rope.n_rot : 0);
+    set(d, "HALVES", rotates && n->rope.halves);
+    set(d, "Q_PAIRS", (double)q_pairs);
+    set(d, "K_PAIRS", (double)k_pairs);
+    if (rotates) bind_place(d, GPU_ANGLES, rope);
+    int n_values = kernel == GPU_ROPE_STORE ? 3 : kernel == GPU_KV_STORE ? 2 : 1;
+    for (int i = 0; i < n_values; i++) bind_value(p, d, n->in[i]);
+    if (rotates) bind_value(p, d, n->out[0]);
+    if (stores) {
+        bind_place(d, GPU_STATE, n->in[n_values]);
+        bind_place(d, GPU_STATE, n->in[n_values + 1]);
+    }
+    return TERN_OK;
+}
+
+static tern_status add_attention(tern_plan *p, const tern_node *n, tern_error *err) {
+    if (n->head_dim > 256 || n->head_dim % 2 != 0)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "the GPU's attention has heads of an even number up to 256 dimensions, "
+                         "not %d", (int)n->head_dim);
+    gpu_dispatch *d = add(p, GPU_ATTENTION, (uint32_t)n->n_heads, GPU_ROWS_TOKENS);
+    d->uses_cache = true;
+    set(d, "HEAD_DIM", n->head_dim);
+    set(d, "N_HEADS", n->n_heads);
+    set(d, "N_KV_HEADS", n->n_kv_heads);
+    set(d, "SCALE", (double)n->scale);
+    bind_value(p, d, n->in[0]);
+    bind_place(d, GPU_STATE, n->in[1]);
+    bind_place(d, GPU_STATE, n->in[2]);
+    bind_value(p, d, n->out[0]);
+    set_phase(p, d, n->out[0]);
+    return TERN_OK;
+}
+
+// ---- The greatest logits -----------------------------------------------------------------------
+
+static void add_top(tern_plan *p, int64_t n_vocab) {
+    gpu_dispatch *d = add(p, GPU_TOP_PARTS, GPU_TOP_PARTS_N, GPU_ROWS_CHUNK);
+    set(d, "COLS", (double)n_vocab);
+    set(d, "PARTS", GPU_TOP_PARTS_N);
+    bind_place(d, GPU_LOGITS, -1);
+    bind_place(d, GPU_TOP_PARTS_MEMORY, -1);
+    d->phase = GPU_PHASE_TOP;
+    d = add(p, GPU_TOP_ROW, 1, GPU_ROWS_CHUNK);
+    set(d, "PARTS", GPU_TOP_PARTS_N);
+    bind_place(d, GPU_TOP_PARTS_MEMORY, -1);
+    bind_place(d, GPU_TOP_MEMORY, -1);
+    d->phase = GPU_PHASE_TOP;
+}
+
+// A fused top-k makes the logits itself: then the plain product for the output "logits" is the same.
+static bool made_by_top_k(const tern_graph *g, const tern_node *linear) {
+    for (size_t i = 0; i < g->n_nodes; i++)
+        if (g->nodes[i].op == TERN_OP_LINEAR_TOP_K && g->nodes[i].in[0] == linear->in[0] &&
+            g->nodes[i].in[1] == linear->in[1])
+            return true;
+    return false;
+}
+
+// ---- Compiling ---------------------------------------------------------------------------------
+
+static tern_status check_node(const tern_plan *p, const tern_node *n, tern_error *err) {
+    for (int i = 0; i < n->n_in + n->n_out; i++) {
+        const tern_value *v = &p->g->values[i < n->n_in ? n->in[i] : n->out[i - n->n_in]];
+        bool matters = v->kind == TERN_VALUE_TEMP;
+        if (matters && (v->cols % 4 != 0 || v->cols > 1 << 17))
+            return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                             "%s: the GPU's kernels need rows of a multiple of 4 elements, at most "
+                             "131072, not %lld", v->name, (long long)v->cols);
+    }
+    return TERN_OK;
+}
+
+static tern_status add_node(tern_plan *p, const tern_node *n, tern_error *err) {
+    switch (n->op) {
+    case TERN_OP_EMBED: add_embed(p, n); break;
+    case TERN_OP_RMS_NORM: add_rows(p, n, GPU_RMS_NORM); break;
+    case TERN_OP_QUANTIZE: add_rows(p, n, GPU_QUANTIZE); break;
+    case TERN_OP_NORM_QUANTIZE: add_rows(p, n, GPU_NORM_QUANTIZE); break;
+    case TERN_OP_GLU_NORM_QUANTIZE: add_rows(p, n, GPU_GLU_NORM_QUANTIZE); break;
+    case TERN_OP_ADD: add_elementwise(p, n, GPU_ADD); break;
+    case TERN_OP_MUL: add_elementwise(p, n, GPU_MUL); break;
+    case TERN_OP_GLU: add_elementwise(p, n, GPU_GLU); break;
+    case TERN_OP_ACT: add_elementwise(p, n, GPU_ACT); break;
+    case TERN_OP_TAKE_ROWS: add_elementwise(p, n, GPU_TAKE_ROWS); break;
+    case TERN_OP_LINEAR:
+        if (!made_by_top_k(p->g, n)) add_linear(p, n, false);
+        break;
+    case TERN_OP_LINEAR_GROUP: add_linear(p, n, false); break;
+    case TERN_OP_LINEAR_ADD: add_linear(p, n, true); break;
+    case TERN_OP_ROPE:
+    case TERN_OP_KV_STORE:
+    case TERN_OP_ROPE_STORE: return add_rope(p, n, err);
+    case TERN_OP_ATTENTION: return add_attention(p, n, err);
+    case TERN_OP_LINEAR_TOP_K:
+        add_float(p, n->in[0], n->in[1], -1, false, true);
+        add_top(p, p->weights[n->in[1]]->n_rows);
+        break;
+    case TERN_OP_TOP_K: add_top(p, cols(p, n->in[0])); break;
+    default:
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "the WebGPU backend has no %s",
+                         tern_op_name(n->op));
+    }
+    return TERN_OK;
+}
+
+static tern_status reserve(tern_plan *p, const tern_node *n, tern_error *err) {
+    size_t most = 2 * TERN_NODE_OUTPUTS + 2; // gemv and gemm of each product; top
+    for (int i = 0; i < n->n_in; i++)
+        if (p->g->values[n->in[i]].kind == TERN_VALUE_WEIGHT)
+            most += 2 * p->weights[n->in[i]]->n_parts;
+    if (tern_array_reserve(TERN_MEM_GRAPH, &p->dispatches, &p->dispatches_capacity,
+                           p->n_dispatches, most) != 0)
+        return tern_fail_memory(err, most * sizeof *p->dispatches);
+    return TERN_OK;
+}
+
+// Both kinds of cache get their pipelines now, so that opening a session makes none.
+static tern_status make_pipelines(tern_plan *p, tern_error *err) {
+    for (size_t i = 0; i < p->n_dispatches; i++) {
+        gpu_dispatch *d = &p->dispatches[i];
+        for (int half = 0; half < 2; half++) {
+            gpu_pipeline wanted = d->what;
+            if (d->uses_cache)
+                wanted.constants[wanted.n_constants++] = (gpu_constant){"KV_F16", half};
+            TERN_TRY(gpu_pipeline_get(p->device, &wanted, &d->pipeline[half], err));
+        }
+    }
+    return TERN_OK;
+}
+
+#define LOGITS_BYTES ((uint64_t)16 << 20) // at a time
+static void find_outputs(tern_plan *p) {
+    for (size_t v = 0; v < p->g->n_values; v++)
+        if (p->g->values[v].kind == TERN_VALUE_OUTPUT && p->g->values[v].cols > p->n_vocab)
+            p->n_vocab = p->g->values[v].cols;
+    uint64_t rows = LOGITS_BYTES / ((uint64_t)(p->n_vocab ? p->n_vocab : 1) * sizeof(float));
+    p->chunk_rows = rows < 1 ? 1 : rows < (uint64_t)p->n_batch ? (int32_t)rows : p->n_batch;
+}
+
+tern_status gpu_compile(tern_device *d, const tern_graph *g, tern_weight *const *weights,
+                        int32_t n_batch, tern_plan **out, tern_error *err) {
+    *out = NULL;
+    tern_status status = TERN_OK;
+    if (n_batch > 65535)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "a batch of %d tokens: the GPU takes 65535",
+                         (int)n_batch);
+    tern_plan *p = tern_alloc(TERN_MEM_GRAPH, sizeof *p);
+    if (!p) return tern_fail_memory(err, sizeof *p);
+    p->device = d;
+    p->g = g;
+    p->weights = weights;
+    p->n_batch = n_batch;
+    find_outputs(p);
+    TERN_TRY_GOTO(tern_graph_plan_memory(g, value_bytes, p, &p->memory, err));
+    for (size_t i = 0; i < g->n_nodes; i++) {
+        TERN_TRY_GOTO(check_node(p, &g->nodes[i], err));
+        TERN_TRY_GOTO(reserve(p, &g->nodes[i], err));
+        TERN_TRY_GOTO(add_node(p, &g->nodes[i], err));
+    }
+    TERN_TRY_GOTO(make_pipelines(p, err));
+    *out = p;
+    return TERN_OK;
+fail:
+    gpu_plan_free(p);
+    return status;
+}
+
+void gpu_plan_free(tern_plan *p) {
+    if (!p) return;
+    for (size_t i = 0; i < p->n_ropes; i++) tern_free(p->ropes[i].inv_freq);
+    tern_free(p->ropes);
+    tern_free(p->dispatches);
+    tern_memory_plan_free(&p->memory);
+    tern_free(p);
+}

@@ -1,0 +1,366 @@
+// A session's memory on the GPU, and batches on their way through it.
+//
+// submit encodes all dispatches of a batch into one command buffer, with a copy of what is wanted
+// into a buffer that can be mapped, and asks for the map; poll lets the library call back. Logits
+// of many rows come in chunks: the head is run again for the next rows when the last ones are read.
+#include <math.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "kernels/webgpu/gpu.h"
+
+typedef struct gpu_uniform { // struct Run of prelude.wgsl
+    uint32_t n_tokens, first_pos, n_outputs, first_output;
+} gpu_uniform;
+
+struct tern_instance {
+    tern_plan *plan;
+    int32_t n_context;
+    bool half_cache;
+    wgpu_buffer uniform, ids, pool, logits, top_parts, top, readback;
+    wgpu_buffer *states; // [n_values], or NULL
+    wgpu_buffer *angles; // by rope
+    wgpu_group *groups;  // by dispatch
+    float *angles_host;  // cosines and sines of a batch
+    uint64_t readback_bytes;
+    tern_batch batch;    // on its way
+    int32_t chunk_first, chunk_rows;
+    bool busy, mapped, map_failed;
+};
+
+// ---- Opening -----------------------------------------------------------------------------------
+
+#define STORAGE (WGPU_BUFFER_STORAGE | WGPU_BUFFER_COPY_DST | WGPU_BUFFER_COPY_SRC)
+
+static uint64_t angle_bytes(const tern_plan *p, size_t rope) {
+    return (uint64_t)p->n_batch * (uint64_t)p->ropes[rope].attrs.n_rot * sizeof(float);
+}
+
+#define F32_CACHE_BYTES_MAX ((uint64_t)64 << 20)
+static tern_status choose_cache(tern_instance *in, tern_kv_type wanted, tern_error *err) {
+    const tern_graph *g = in->plan->g;
+    uint64_t bytes = 0;
+    for (size_t v = 0; v < g->n_values; v++)
+        if (g->values[v].kind == TERN_VALUE_STATE)
+            bytes += (uint64_t)g->values[v].cols * (uint64_t)in->n_context * sizeof(float);
+    if (wanted == TERN_KV_Q8_0)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "the WebGPU backend has no Q8_0 cache");
+    in->half_cache = wanted == TERN_KV_F16 || (wanted == TERN_KV_AUTO && bytes > F32_CACHE_BYTES_MAX);
+    return TERN_OK;
+}
+
+static tern_status open_states(tern_instance *in, tern_error *err) {
+    const tern_plan *p = in->plan;
+    in->states = tern_alloc_array(TERN_MEM_KV, p->g->n_values + 1, sizeof *in->states);
+    if (!in->states) return tern_fail_memory(err, p->g->n_values * sizeof *in->states);
+    for (size_t v = 0; v < p->g->n_values; v++) {
+        const tern_value *value = &p->g->values[v];
+        if (value->kind != TERN_VALUE_STATE) continue;
+        uint64_t bytes = (uint64_t)in->n_context * (uint64_t)value->cols * (in->half_cache ? 2 : 4);
+        if (bytes > p->device->binding_bytes_max)
+            return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                             "a cache of %d positions is larger than the %llu MB that the GPU binds",
+                             (int)in->n_context,
+                             (unsigned long long)(p->device->binding_bytes_max >> 20));
+        TERN_TRY(gpu_buffer_new(p->device, bytes, STORAGE, "the cache", &in->states[v], err));
+    }
+    return TERN_OK;
+}
+
+static tern_status open_buffers(tern_instance *in, tern_error *err) {
+    const tern_plan *p = in->plan;
+    tern_device *d = p->device;
+    uint64_t logits = (uint64_t)in->plan->chunk_rows * (uint64_t)p->n_vocab * sizeof(float);
+    uint64_t rows = (uint64_t)p->chunk_rows;
+    in->readback_bytes = gpu_round(logits, 256);
+    TERN_TRY(gpu_buffer_new(d, sizeof(gpu_uniform), WGPU_BUFFER_UNIFORM | WGPU_BUFFER_COPY_DST,
+                            "the parameters of a run", &in->uniform, err));
+    TERN_TRY(gpu_buffer_new(d, (uint64_t)p->n_batch * 4, STORAGE, "tokens", &in->ids, err));
+    TERN_TRY(gpu_buffer_new(d, p->memory.bytes, STORAGE, "activations", &in->pool, err));
+    TERN_TRY(gpu_buffer_new(d, logits, STORAGE, "logits", &in->logits, err));
+    TERN_TRY(gpu_buffer_new(d, rows * GPU_TOP_PARTS_N * 8, STORAGE, "logits", &in->top_parts, err));
+    TERN_TRY(gpu_buffer_new(d, rows * 8, STORAGE, "logits", &in->top, err));
+    TERN_TRY(gpu_buffer_new(d, in->readback_bytes, WGPU_BUFFER_MAP_READ | WGPU_BUFFER_COPY_DST,
+                            "results", &in->readback, err));
+    in->angles = tern_alloc_array(TERN_MEM_SESSION, p->n_ropes + 1, sizeof *in->angles);
+    uint64_t most = 4;
+    for (size_t i = 0; in->angles && i < p->n_ropes; i++) {
+        uint64_t bytes = angle_bytes(p, i);
+        TERN_TRY(gpu_buffer_new(d, bytes, STORAGE, "angles", &in->angles[i], err));
+        if (bytes > most) most = bytes;
+    }
+    in->angles_host = tern_alloc(TERN_MEM_SESSION, (size_t)most);
+    if (!in->angles || !in->angles_host) return tern_fail_memory(err, (size_t)most);
+    return open_states(in, err);
+}
+
+static wgpu_group_entry entry_of(const tern_instance *in, const gpu_binding *b) {
+    wgpu_group_entry e = {.bytes = UINT64_MAX}; // the whole buffer
+    switch (b->place) {
+    case GPU_POOL: e.buffer = in->pool; break;
+    case GPU_WEIGHT: e.buffer = b->buffer; break;
+    case GPU_STATE: e.buffer = in->states[b->v]; break;
+    case GPU_ANGLES: e.buffer = in->angles[b->v]; break;
+    case GPU_IDS: e.buffer = in->ids; break;
+    case GPU_LOGITS: e.buffer = in->logits; break;
+    case GPU_TOP_PARTS_MEMORY: e.buffer = in->top_parts; break;
+    case GPU_TOP_MEMORY: e.buffer = in->top; break;
+    }
+    if (b->place == GPU_POOL || b->place == GPU_WEIGHT) {
+        e.offset = b->offset;
+        e.bytes = b->bytes;
+    }
+    return e;
+}
+
+static tern_status open_groups(tern_instance *in, tern_error *err) {
+    const tern_plan *p = in->plan;
+    tern_device *d = p->device;
+    in->groups = tern_alloc_array(TERN_MEM_SESSION, p->n_dispatches + 1, sizeof *in->groups);
+    if (!in->groups) return tern_fail_memory(err, p->n_dispatches * sizeof *in->groups);
+    for (size_t i = 0; i < p->n_dispatches; i++) {
+        const gpu_dispatch *step = &p->dispatches[i];
+        const char *kinds = gpu_kernel_bindings(step->what.kernel);
+        wgpu_group_entry entries[1 + GPU_BINDINGS] = {{0}};
+        entries[0] = (wgpu_group_entry){.buffer = in->uniform, .bytes = UINT64_MAX};
+        uint32_t number = 0;
+        for (int k = 0; k < step->n_bindings; k++, number++) {
+            while (kinds[number] == '-') number++;
+            entries[1 + k] = entry_of(in, &step->bindings[k]);
+            entries[1 + k].binding = number + 1;
+        }
+        wgpu_group_desc desc = {.layout = d->layouts[step->what.kernel],
+                                .n_entries = (size_t)step->n_bindings + 1,
+                                .entries = entries};
+        in->groups[i] = d->api.DeviceCreateBindGroup(d->device, &desc);
+        TERN_TRY(gpu_check(d, gpu_kernel_entry(step->what.kernel), err));
+    }
+    return TERN_OK;
+}
+
+tern_status gpu_instance_open(tern_plan *p, int32_t n_context, tern_kv_type kv_type,
+                              tern_instance **out, tern_error *err) {
+    *out = NULL;
+    tern_status status = TERN_OK;
+    tern_instance *in = tern_alloc(TERN_MEM_SESSION, sizeof *in);
+    if (!in) return tern_fail_memory(err, sizeof *in);
+    in->plan = p;
+    in->n_context = n_context;
+    TERN_TRY_GOTO(choose_cache(in, kv_type, err));
+    TERN_TRY_GOTO(open_buffers(in, err));
+    TERN_TRY_GOTO(open_groups(in, err));
+    *out = in;
+    return TERN_OK;
+fail:
+    gpu_instance_close(in);
+    return status;
+}
+
+void gpu_instance_close(tern_instance *in) {
+    if (!in) return;
+    const tern_plan *p = in->plan;
+    tern_device *d = p->device;
+    for (bool done = !in->busy; !done;) // the callback of a map points to the instance
+        if (gpu_poll(in, &done, NULL) != TERN_OK) break;
+    for (size_t i = 0; in->groups && i < p->n_dispatches; i++)
+        if (in->groups[i]) d->api.BindGroupRelease(in->groups[i]);
+    for (size_t v = 0; in->states && v < p->g->n_values; v++) gpu_buffer_free(d, in->states[v]);
+    for (size_t i = 0; in->angles && i < p->n_ropes; i++) gpu_buffer_free(d, in->angles[i]);
+    wgpu_buffer buffers[] = {in->uniform, in->ids, in->pool, in->logits, in->top_parts, in->top,
+                             in->readback};
+    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) gpu_buffer_free(d, buffers[i]);
+    tern_free(in->groups);
+    tern_free(in->states);
+    tern_free(in->angles);
+    tern_free(in->angles_host);
+    tern_free(in);
+}
+
+// ---- Submitting --------------------------------------------------------------------------------
+
+static void send_angles(tern_instance *in) {
+    const tern_plan *p = in->plan;
+    tern_device *d = p->device;
+    for (size_t i = 0; i < p->n_ropes; i++) {
+        const gpu_rope *r = &p->ropes[i];
+        size_t half = (size_t)r->attrs.n_rot / 2, n = (size_t)in->batch.n_tokens;
+        for (size_t t = 0; t < n; t++)
+            for (size_t k = 0; k < half; k++) {
+                float angle = (float)(in->batch.first_pos + (int32_t)t) * r->inv_freq[k];
+                in->angles_host[2 * (t * half + k)] = (float)cos(angle) * r->magnitude;
+                in->angles_host[2 * (t * half + k) + 1] = (float)sin(angle) * r->magnitude;
+            }
+        d->api.QueueWriteBuffer(d->queue, in->angles[i], 0, in->angles_host,
+                                n * half * 2 * sizeof(float));
+    }
+}
+
+static bool wants_results(const tern_batch *b) {
+    return b->n_outputs > 0 && (b->logits || b->top_k > 0);
+}
+static bool wants_only_greatest(const tern_batch *b) { return !b->logits && b->top_k == 1; }
+
+static uint32_t rows_of(const tern_instance *in, const gpu_dispatch *step) {
+    const tern_batch *b = &in->batch;
+    uint32_t rows = (uint32_t)(step->rows == GPU_ROWS_TOKENS    ? b->n_tokens
+                               : step->rows == GPU_ROWS_OUTPUTS ? b->n_outputs
+                                                                : in->chunk_rows);
+    return (rows + step->rows_each - 1) / step->rows_each;
+}
+
+static bool takes_part(const tern_instance *in, const gpu_dispatch *step, bool body) {
+    const tern_batch *b = &in->batch;
+    if (step->when == GPU_FEW_TOKENS && b->n_tokens > GPU_FEW) return false;
+    if (step->when == GPU_MANY_TOKENS && b->n_tokens <= GPU_FEW) return false;
+    switch (step->phase) {
+    case GPU_PHASE_BODY: return body;
+    case GPU_PHASE_HEAD: return wants_results(b);
+    default: return wants_results(b) && wants_only_greatest(b);
+    }
+}
+
+static void encode_dispatches(const tern_instance *in, wgpu_pass pass, bool body) {
+    const tern_plan *p = in->plan;
+    const wgpu_api *a = &p->device->api;
+    wgpu_pipeline now = NULL;
+    for (size_t i = 0; i < p->n_dispatches; i++) {
+        const gpu_dispatch *step = &p->dispatches[i];
+        uint32_t rows = rows_of(in, step);
+        if (rows == 0 || !takes_part(in, step, body)) continue;
+        wgpu_pipeline pipeline = step->pipeline[in->half_cache];
+        if (pipeline != now) a->ComputePassEncoderSetPipeline(pass, pipeline);
+        now = pipeline;
+        a->ComputePassEncoderSetBindGroup(pass, 0, in->groups[i], 0, NULL);
+        a->ComputePassEncoderDispatchWorkgroups(pass, step->x, rows, 1);
+    }
+}
+
+static void on_mapped(uint32_t status, wgpu_text message, void *u1, void *u2) {
+    (void)message;
+    (void)u2;
+    tern_instance *in = u1;
+    in->mapped = true;
+    in->map_failed = status != WGPU_SUCCESS;
+}
+
+// What is read back for the chunk; something always is, since its map tells that the run is over.
+static uint64_t result_bytes(const tern_instance *in) {
+    uint64_t rows = (uint64_t)in->chunk_rows;
+    if (!wants_results(&in->batch)) return 8;
+    return wants_only_greatest(&in->batch) ? rows * 8
+                                           : rows * (uint64_t)in->plan->n_vocab * sizeof(float);
+}
+
+static tern_status run_chunk(tern_instance *in, bool body, tern_error *err) {
+    const tern_batch *b = &in->batch;
+    tern_device *d = in->plan->device;
+    const wgpu_api *a = &d->api;
+    int32_t left = b->n_outputs - in->chunk_first;
+    in->chunk_rows = left < in->plan->chunk_rows ? left : in->plan->chunk_rows;
+    gpu_uniform u = {(uint32_t)b->n_tokens, (uint32_t)b->first_pos, (uint32_t)b->n_outputs,
+                     (uint32_t)in->chunk_first};
+    a->QueueWriteBuffer(d->queue, in->uniform, 0, &u, sizeof u);
+    wgpu_encoder encoder = a->DeviceCreateCommandEncoder(d->device, NULL);
+    wgpu_pass pass = a->CommandEncoderBeginComputePass(encoder, NULL);
+    encode_dispatches(in, pass, body);
+    a->ComputePassEncoderEnd(pass);
+    a->ComputePassEncoderRelease(pass);
+    uint64_t bytes = result_bytes(in);
+    wgpu_buffer from = wants_results(b) && !wants_only_greatest(b) ? in->logits : in->top;
+    a->CommandEncoderCopyBufferToBuffer(encoder, from, 0, in->readback, 0, bytes);
+    wgpu_commands commands = a->CommandEncoderFinish(encoder, NULL);
+    a->CommandEncoderRelease(encoder);
+    a->QueueSubmit(d->queue, 1, &commands);
+    a->CommandBufferRelease(commands);
+    in->mapped = in->map_failed = false;
+    in->busy = true;
+    a->BufferMapAsync(in->readback, WGPU_MAP_READ, 0, (size_t)bytes,
+                      (wgpu_map_callback){NULL, WGPU_CALLBACK_PROCESS_EVENTS, on_mapped, in, NULL});
+    return gpu_check(d, "submitting", err);
+}
+
+tern_status gpu_submit(tern_instance *in, const tern_batch *batch, tern_error *err) {
+    const tern_plan *p = in->plan;
+    tern_device *d = p->device;
+    if (batch->n_tokens < 1 || batch->n_tokens > p->n_batch || batch->n_outputs < 0 ||
+        batch->n_outputs > batch->n_tokens || batch->first_pos < 0 ||
+        batch->first_pos > in->n_context - batch->n_tokens)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "a batch of %d tokens at %d does not fit",
+                         (int)batch->n_tokens, (int)batch->first_pos);
+    if (batch->top_k > p->n_vocab)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "top %d of %lld", (int)batch->top_k,
+                         (long long)p->n_vocab);
+    if (in->busy) return tern_fail(err, TERN_ERR_ARGUMENT, "the last batch is not done yet");
+    in->batch = *batch;
+    in->chunk_first = 0;
+    d->api.QueueWriteBuffer(d->queue, in->ids, 0, batch->ids,
+                            (size_t)batch->n_tokens * sizeof *batch->ids);
+    send_angles(in);
+    return run_chunk(in, true, err);
+}
+
+// ---- Reading back ------------------------------------------------------------------------------
+
+// True when (a, id a) is to be dropped before (b, id b): smaller, or equal with the higher index.
+static bool is_below(float a, int32_t id_a, float b, int32_t id_b) {
+    return a < b || (a == b && id_a > id_b);
+}
+
+// Keeps the k greatest in falling order by insertion: nearly all logits fail the first comparison.
+static void select_top(const float *x, int64_t n, int32_t k, int32_t *ids, float *values) {
+    for (int32_t i = 0; i < k; i++) {
+        values[i] = -INFINITY;
+        ids[i] = INT32_MAX;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        if (!is_below(values[k - 1], ids[k - 1], x[i], (int32_t)i)) continue;
+        int32_t at = k - 1;
+        for (; at > 0 && is_below(values[at - 1], ids[at - 1], x[i], (int32_t)i); at--) {
+            values[at] = values[at - 1];
+            ids[at] = ids[at - 1];
+        }
+        values[at] = x[i];
+        ids[at] = (int32_t)i;
+    }
+}
+
+static void take_results(const tern_instance *in, const void *mapped) {
+    const tern_batch *b = &in->batch;
+    size_t n_vocab = (size_t)in->plan->n_vocab;
+    for (int32_t i = 0; i < in->chunk_rows; i++) {
+        size_t row = (size_t)(in->chunk_first + i);
+        if (wants_only_greatest(b)) {
+            memcpy(&b->top_ids[row], (const char *)mapped + i * 8, 4);
+            memcpy(&b->top_logits[row], (const char *)mapped + i * 8 + 4, 4);
+            continue;
+        }
+        const float *logits = (const float *)mapped + (size_t)i * n_vocab;
+        if (b->logits) memcpy(b->logits + row * n_vocab, logits, n_vocab * sizeof *logits);
+        if (b->top_k > 0)
+            select_top(logits, (int64_t)n_vocab, b->top_k, b->top_ids + row * (size_t)b->top_k,
+                       b->top_logits + row * (size_t)b->top_k);
+    }
+}
+
+tern_status gpu_poll(tern_instance *in, bool *done, tern_error *err) {
+    tern_device *d = in->plan->device;
+    *done = !in->busy;
+    if (*done) return TERN_OK;
+    d->api.InstanceProcessEvents(d->instance);
+    if (d->lost || d->error[0]) {
+        in->busy = false;
+        return gpu_check(d, "computing", err);
+    }
+    if (!in->mapped) return TERN_OK;
+    in->busy = false;
+    size_t bytes = (size_t)result_bytes(in);
+    const void *mapped =
+        in->map_failed ? NULL : d->api.BufferGetConstMappedRange(in->readback, 0, bytes);
+    if (!mapped) return tern_fail(err, TERN_ERR_DEVICE, "WebGPU's results could not be read");
+    if (wants_results(&in->batch)) take_results(in, mapped);
+    d->api.BufferUnmap(in->readback);
+    in->chunk_first += in->chunk_rows;
+    if (wants_results(&in->batch) && in->chunk_first < in->batch.n_outputs)
+        return run_chunk(in, false, err);
+    *done = true;
+    return TERN_OK;
+}

@@ -1,0 +1,243 @@
+// Weights as the kernels read them: ternary codes in tiles (ternary_gemv.wgsl) in slabs, float
+// matrices as rows of f16 pairs or f32 in parts that fit a binding, vectors as f32. Everything is
+// made and sent in pieces, so that the host never holds a second copy of a large matrix.
+#include <string.h>
+#include "base/alloc.h"
+#include "base/ternary.h"
+#include "kernels/webgpu/gpu.h"
+
+#define PIECE_BYTES ((uint64_t)4 << 20)
+#define STORAGE (WGPU_BUFFER_STORAGE | WGPU_BUFFER_COPY_DST)
+
+// Submitting nothing lets the library send what is written so far and reuse its staging memory.
+static void send(tern_device *d, wgpu_buffer b, uint64_t offset, const void *data, uint64_t bytes) {
+    d->api.QueueWriteBuffer(d->queue, b, offset, data, (size_t)bytes);
+    d->api.QueueSubmit(d->queue, 0, NULL);
+    d->api.InstanceProcessEvents(d->instance);
+}
+
+// ---- Ternary -----------------------------------------------------------------------------------
+
+static uint64_t tile_bytes(int64_t n_cols) { return (uint64_t)gpu_blocks(n_cols) * 128; }
+
+static uint64_t ternary_bytes(const tern_weight_source *s) {
+    uint64_t tiles = (uint64_t)(s->n_rows + GPU_TILE_ROWS - 1) / GPU_TILE_ROWS;
+    return gpu_round(GPU_HEADER_BYTES + tiles * tile_bytes(s->n_cols), 256);
+}
+
+// Slabs can be made as large as will be needed, no larger, since all matrices are known beforehand.
+tern_status gpu_tune(tern_device *d, const tern_weight_source *sources, size_t n, tern_error *err) {
+    (void)err;
+    d->ternary_bytes_left = 0;
+    for (size_t i = 0; i < n; i++)
+        if (sources[i].is_matrix && !sources[i].is_head)
+            d->ternary_bytes_left += ternary_bytes(&sources[i]);
+    return TERN_OK;
+}
+
+static tern_status slab_take(tern_device *d, uint64_t bytes, gpu_part *part, tern_error *err) {
+    if (bytes > d->binding_bytes_max)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "a ternary matrix of %llu bytes is larger than the %llu bytes that the GPU "
+                         "can bind", (unsigned long long)bytes,
+                         (unsigned long long)d->binding_bytes_max);
+    if (d->n_slabs == 0 || d->slab_used + bytes > d->slab_bytes) {
+        uint64_t size = d->ternary_bytes_left > bytes ? d->ternary_bytes_left : bytes;
+        if (size > d->binding_bytes_max) size = d->binding_bytes_max;
+        if (tern_array_reserve(TERN_MEM_GRAPH, &d->slabs, &d->slabs_capacity, d->n_slabs, 1) != 0)
+            return tern_fail_memory(err, sizeof *d->slabs);
+        TERN_TRY(gpu_buffer_new(d, size, STORAGE, "ternary weights", &d->slabs[d->n_slabs], err));
+        d->n_slabs++;
+        d->slab_bytes = size;
+        d->slab_used = 0;
+    }
+    part->buffer = d->slabs[d->n_slabs - 1];
+    part->offset = d->slab_used;
+    part->bytes = bytes;
+    d->slab_used += bytes;
+    return TERN_OK;
+}
+
+// Codes -1, 0, 1 of 64 columns into four words; see ternary_gemv.wgsl.
+static void pack_block(const int8_t *codes, uint32_t *out) {
+    for (int i = 0; i < 4; i++) {
+        uint32_t word = 0;
+        for (int j = 0; j < 4; j++) {
+            uint32_t c;
+            memcpy(&c, codes + 16 * i + 4 * j, 4);
+            // In each byte: 11 -> 0, 00 -> 1, 01 -> 2, without a carry into the next.
+            word |= (((c & 0x03030303u) + 0x01010101u) & 0x03030303u) << (2 * j);
+        }
+        out[i] = word;
+    }
+}
+
+static tern_status send_tiles(tern_device *d, const tern_weight *w, tern_codes *reader,
+                              tern_error *err) {
+    const gpu_part *part = &w->parts[0];
+    int64_t blocks = gpu_blocks(w->n_cols), n_tiles = (w->n_rows + 7) / GPU_TILE_ROWS;
+    uint64_t each = tile_bytes(w->n_cols);
+    int64_t per_piece = (int64_t)(PIECE_BYTES / each) + 1;
+    if (per_piece > n_tiles) per_piece = n_tiles;
+    uint32_t *piece = tern_alloc_array(TERN_MEM_MISC, (size_t)per_piece, (size_t)each);
+    int8_t *row = tern_alloc(TERN_MEM_MISC, (size_t)blocks * GPU_BLOCK_COLS);
+    tern_status status = piece && row ? TERN_OK : tern_fail_memory(err, (size_t)each);
+    for (int64_t tile = 0; status == TERN_OK && tile < n_tiles; tile += per_piece) {
+        int64_t n = n_tiles - tile < per_piece ? n_tiles - tile : per_piece;
+        for (int64_t r = 0; r < n * GPU_TILE_ROWS; r++) {
+            int64_t at = tile * GPU_TILE_ROWS + r;
+            uint32_t *to = piece + (uint64_t)(r / 8) * (each / 4) + (uint64_t)(r % 8) * 4;
+            // Rows behind the last repeat it; nobody reads their sums.
+            memcpy(row, tern_codes_row(reader, at < w->n_rows ? at : w->n_rows - 1),
+                   (size_t)w->n_cols);
+            for (int64_t b = 0; b < blocks; b++)
+                pack_block(row + b * GPU_BLOCK_COLS, to + b * 32);
+        }
+        send(d, part->buffer, part->offset + GPU_HEADER_BYTES + (uint64_t)tile * each, piece,
+             (uint64_t)n * each);
+    }
+    tern_free(piece);
+    tern_free(row);
+    return status;
+}
+
+static tern_status bind_ternary(tern_device *d, tern_weight *w, const tern_weight_source *s,
+                                const tern_matrix_view *view, const tern_ternary_kind *kind,
+                                tern_error *err) {
+    w->form = GPU_FORM_TERNARY;
+    w->info.kind = TERN_WEIGHT_TERNARY;
+    w->info.layout = "2-bit";
+    w->info.bytes_per_token = ternary_bytes(s);
+    w->n_parts = 1;
+    TERN_TRY(slab_take(d, ternary_bytes(s), &w->parts[0], err));
+    w->parts[0].n_rows = s->n_rows;
+    float header[GPU_HEADER_BYTES / 4] = {kind->scale};
+    send(d, w->parts[0].buffer, w->parts[0].offset, header, sizeof header);
+    tern_codes reader;
+    tern_status status = tern_codes_open(&reader, view, kind, err);
+    if (status == TERN_OK) status = send_tiles(d, w, &reader, err);
+    tern_codes_close(&reader);
+    return status;
+}
+
+// ---- Floats ------------------------------------------------------------------------------------
+
+static tern_status send_rows(tern_device *d, const tern_weight *w, const tern_weight_source *s,
+                             const gpu_part *part, tern_error *err) {
+    size_t n_cols = (size_t)s->n_cols, row_bytes = n_cols * (w->form == GPU_FORM_F16 ? 2 : 4);
+    size_t per_piece = PIECE_BYTES / row_bytes + 1;
+    float *floats = tern_alloc_array(TERN_MEM_MISC, n_cols, sizeof *floats);
+    uint8_t *piece = tern_alloc_array(TERN_MEM_MISC, per_piece, row_bytes);
+    tern_status status = floats && piece ? TERN_OK : tern_fail_memory(err, row_bytes);
+    for (size_t r = 0; status == TERN_OK && r < (size_t)part->n_rows; r += per_piece) {
+        size_t n = (size_t)part->n_rows - r < per_piece ? (size_t)part->n_rows - r : per_piece;
+        for (size_t i = 0; i < n; i++) {
+            uint64_t first = ((uint64_t)part->first_row + r + i) * n_cols;
+            if (w->form == GPU_FORM_F16 && s->type == TERN_DTYPE_F16) {
+                memcpy(piece + i * row_bytes, (const uint8_t *)s->data + first * 2, row_bytes);
+                continue;
+            }
+            tern_dtype_decode(s->type, s->data, first, n_cols, s->scale, floats);
+            if (w->form == GPU_FORM_F32) memcpy(piece + i * row_bytes, floats, row_bytes);
+            else tern_dtype_encode(TERN_DTYPE_F16, floats, n_cols, piece + i * row_bytes);
+        }
+        send(d, part->buffer, part->offset + r * row_bytes, piece, n * row_bytes);
+    }
+    tern_free(floats);
+    tern_free(piece);
+    return status;
+}
+
+static tern_status bind_rows(tern_device *d, tern_weight *w, const tern_weight_source *s,
+                             tern_error *err) {
+    if (s->type == TERN_DTYPE_HF_TERNARY)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: a packed ternary %s is not supported",
+                         s->name, s->is_head ? "head" : "table");
+    if (s->n_cols % 4 != 0)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "%s: the GPU's kernels need rows of a multiple of 4 elements, not %lld",
+                         s->name, (long long)s->n_cols);
+    bool half = s->type != TERN_DTYPE_F32 && s->n_cols % 8 == 0;
+    w->form = half ? GPU_FORM_F16 : GPU_FORM_F32;
+    w->info.layout = half ? "F16" : "F32";
+    uint64_t row_bytes = (uint64_t)s->n_cols * (half ? 2 : 4);
+    int64_t rows_max = (int64_t)(d->binding_bytes_max / row_bytes) / 8 * 8;
+    if (rows_max < 1)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: a row is larger than a GPU's binding",
+                         s->name);
+    size_t n_parts = (size_t)((s->n_rows + rows_max - 1) / rows_max);
+    w->parts = tern_realloc(TERN_MEM_WEIGHTS, w->parts, n_parts * sizeof *w->parts);
+    if (!w->parts) return tern_fail_memory(err, n_parts * sizeof *w->parts);
+    w->owns_buffers = true;
+    if (s->is_matrix) w->info.bytes_per_token = row_bytes * (uint64_t)s->n_rows;
+    for (int64_t first = 0; first < s->n_rows; first += rows_max) {
+        gpu_part *part = &w->parts[w->n_parts];
+        *part = (gpu_part){.first_row = first};
+        part->n_rows = s->n_rows - first < rows_max ? s->n_rows - first : rows_max;
+        part->bytes = (uint64_t)part->n_rows * row_bytes;
+        TERN_TRY(gpu_buffer_new(d, part->bytes, STORAGE, s->name, &part->buffer, err));
+        w->n_parts++;
+        TERN_TRY(send_rows(d, w, s, part, err));
+    }
+    return TERN_OK;
+}
+
+static tern_status bind_vector(tern_device *d, tern_weight *w, const tern_weight_source *s,
+                               tern_error *err) {
+    size_t n = (size_t)s->n_cols;
+    w->form = GPU_FORM_VECTOR;
+    w->info.layout = "F32";
+    w->vector = tern_alloc_array(TERN_MEM_WEIGHTS, n, sizeof(float));
+    if (!w->vector) return tern_fail_memory(err, n * sizeof(float));
+    tern_dtype_decode(s->type, s->data, 0, n, s->scale, w->vector);
+    w->owns_buffers = true;
+    w->parts[0].bytes = gpu_round(n * sizeof(float), 16);
+    w->parts[0].n_rows = 1;
+    TERN_TRY(gpu_buffer_new(d, w->parts[0].bytes, STORAGE, s->name, &w->parts[0].buffer, err));
+    w->n_parts = 1;
+    send(d, w->parts[0].buffer, 0, w->vector, n * sizeof(float));
+    return TERN_OK;
+}
+
+// ---- Binding -----------------------------------------------------------------------------------
+
+tern_status gpu_weight_bind(tern_device *d, const tern_weight_source *s, tern_weight **out,
+                            tern_error *err) {
+    *out = NULL;
+    tern_status status = TERN_OK;
+    tern_matrix_view view = {s->type, s->data, s->bytes, s->n_rows, s->n_cols, s->scale};
+    tern_ternary_kind kind = {0};
+    tern_weight *w = tern_alloc(TERN_MEM_WEIGHTS, sizeof *w);
+    if (!w) return tern_fail_memory(err, sizeof *w);
+    w->n_rows = s->n_rows;
+    w->n_cols = s->n_cols;
+    w->parts = tern_alloc(TERN_MEM_WEIGHTS, sizeof *w->parts);
+    if (!w->parts) {
+        status = tern_fail_memory(err, sizeof *w->parts);
+        goto fail;
+    }
+    if (s->is_matrix && !s->is_head)
+        TERN_TRY_GOTO(tern_ternary_find(&view, s->ternarize, &kind, err));
+    if (!s->is_matrix && !s->is_table) TERN_TRY_GOTO(bind_vector(d, w, s, err));
+    else if (kind.is_ternary) TERN_TRY_GOTO(bind_ternary(d, w, s, &view, &kind, err));
+    else TERN_TRY_GOTO(bind_rows(d, w, s, err));
+    if (s->is_matrix && !s->is_head) d->ternary_bytes_left -= ternary_bytes(s);
+    w->info.bytes_per_token_greedy = w->info.bytes_per_token;
+    TERN_TRY_GOTO(gpu_check(d, "sending weights", err));
+    *out = w;
+    return TERN_OK;
+fail:
+    gpu_weight_unbind(d, w);
+    return status;
+}
+
+void gpu_weight_unbind(tern_device *d, tern_weight *w) {
+    if (!w) return;
+    for (size_t i = 0; w->owns_buffers && i < w->n_parts; i++)
+        gpu_buffer_free(d, w->parts[i].buffer);
+    tern_free(w->parts);
+    tern_free(w->vector);
+    tern_free(w);
+}
+
+void gpu_weight_info(const tern_weight *w, tern_weight_info *info) { *info = w->info; }

@@ -1,0 +1,62 @@
+// In front of every kernel: what all of them know.
+//
+// Values of a run lie in one pool of memory, row after row. A binding that is written by any kernel
+// is declared read_write everywhere, since the pool is one buffer, and WebGPU allows a buffer one
+// kind of use in a dispatch.
+struct Run {
+    n_tokens: u32,
+    first_pos: u32,    // position of the first token
+    n_outputs: u32,    // the last n tokens' results are wanted
+    first_output: u32, // of those that this pass over the head computes
+}
+@group(0) @binding(0) var<uniform> run: Run;
+
+// Sixteen sums of sixteen: two barriers instead of eight. Workgroups that call these have 256 threads.
+var<workgroup> part_f: array<f32, 256>;
+var<workgroup> sum_f: array<f32, 16>;
+
+fn workgroup_sum(lane: u32, value: f32) -> f32 {
+    workgroupBarrier();
+    part_f[lane] = value;
+    workgroupBarrier();
+    if (lane < 16u) {
+        var s = 0.0;
+        for (var i = 0u; i < 16u; i++) { s += part_f[lane + 16u * i]; }
+        sum_f[lane] = s;
+    }
+    workgroupBarrier();
+    var total = 0.0;
+    for (var i = 0u; i < 16u; i++) { total += sum_f[i]; }
+    return total;
+}
+
+fn workgroup_max(lane: u32, value: f32) -> f32 {
+    workgroupBarrier();
+    part_f[lane] = value;
+    workgroupBarrier();
+    if (lane < 16u) {
+        var m = part_f[lane];
+        for (var i = 1u; i < 16u; i++) { m = max(m, part_f[lane + 16u * i]); }
+        sum_f[lane] = m;
+    }
+    workgroupBarrier();
+    var most = sum_f[0];
+    for (var i = 1u; i < 16u; i++) { most = max(most, sum_f[i]); }
+    return most;
+}
+
+// exp beyond these arguments is infinite or, on some devices, undefined.
+fn safe_exp(x: vec4<f32>) -> vec4<f32> { return exp(clamp(x, vec4(-87.0), vec4(87.0))); }
+
+const SILU = 0u;
+const RELU2 = 1u;
+fn activate(kind: u32, x: vec4<f32>) -> vec4<f32> {
+    if (kind == SILU) { return x / (1.0 + safe_exp(-x)); }
+    if (kind == RELU2) {
+        let r = max(x, vec4(0.0));
+        return r * r;
+    }
+    // gelu, by tanh(u) = 1 - 2 / (exp(2u) + 1)
+    let u = 0.7978845608028654 * (x + 0.044715 * x * x * x);
+    return 0.5 * x * (2.0 - 2.0 / (safe_exp(2.0 * u) + 1.0));
+}

@@ -1,0 +1,100 @@
+// Rotary embedding and the store into the key/value cache. A thread makes two neighbouring elements,
+// since two halves share a word of an f16 cache. Grid: (pairs of a row / 64, tokens).
+//
+// angles[t * N_ROT / 2 + i] = cosine and sine for pair i of token t. Caches are [position][head][dim].
+override HEAD_DIM: u32;
+override N_ROT: u32;
+override HALVES: bool;  // pairs (i, i + N_ROT / 2) instead of (2i, 2i + 1)
+override Q_PAIRS: u32;  // columns of q / 2
+override K_PAIRS: u32;
+override KV_F16: bool;
+
+@group(0) @binding(1) var<storage, read> angles: array<vec2<f32>>;
+@group(0) @binding(2) var<storage, read_write> q: array<f32>;
+@group(0) @binding(3) var<storage, read_write> k: array<f32>;
+@group(0) @binding(4) var<storage, read_write> v: array<f32>;
+@group(0) @binding(5) var<storage, read_write> y: array<f32>;
+@group(0) @binding(6) var<storage, read_write> keys: array<u32>;
+@group(0) @binding(7) var<storage, read_write> values: array<u32>;
+
+// Where the other element of d's pair is, the pair's number, and -1 for the first of the pair, +1
+// for the second: rotated = x[d] * cos + sign * other * sin.
+struct Partner { d: u32, pair: u32, sign: f32 }
+fn partner(d: u32) -> Partner {
+    let half = N_ROT / 2u;
+    if (HALVES) {
+        if (d < half) { return Partner(d + half, d, -1.0); }
+        return Partner(d - half, d - half, 1.0);
+    }
+    if (d % 2u == 0u) { return Partner(d + 1u, d / 2u, -1.0); }
+    return Partner(d - 1u, d / 2u, 1.0);
+}
+
+fn rotated_q(token: u32, column: u32) -> f32 {
+    let row = token * Q_PAIRS * 2u;
+    let d = column % HEAD_DIM;
+    if (d >= N_ROT) { return q[row + column]; }
+    let p = partner(d);
+    let a = angles[token * (N_ROT / 2u) + p.pair];
+    return q[row + column] * a.x + p.sign * q[row + column - d + p.d] * a.y;
+}
+
+fn rotated_k(token: u32, column: u32) -> f32 {
+    let row = token * K_PAIRS * 2u;
+    let d = column % HEAD_DIM;
+    if (d >= N_ROT) { return k[row + column]; }
+    let p = partner(d);
+    let a = angles[token * (N_ROT / 2u) + p.pair];
+    return k[row + column] * a.x + p.sign * k[row + column - d + p.d] * a.y;
+}
+
+fn store_key(token: u32, pair: u32, value: vec2<f32>) {
+    let at = (run.first_pos + token) * K_PAIRS + pair;
+    if (KV_F16) {
+        keys[at] = pack2x16float(value);
+    } else {
+        keys[2u * at] = bitcast<u32>(value.x);
+        keys[2u * at + 1u] = bitcast<u32>(value.y);
+    }
+}
+
+fn store_value(token: u32, pair: u32, value: vec2<f32>) {
+    let at = (run.first_pos + token) * K_PAIRS + pair;
+    if (KV_F16) {
+        values[at] = pack2x16float(value);
+    } else {
+        values[2u * at] = bitcast<u32>(value.x);
+        values[2u * at + 1u] = bitcast<u32>(value.y);
+    }
+}
+
+@compute @workgroup_size(64)
+fn rope(@builtin(global_invocation_id) id: vec3<u32>) {
+    if (id.x >= Q_PAIRS) { return; }
+    let at = id.y * Q_PAIRS * 2u + 2u * id.x;
+    y[at] = rotated_q(id.y, 2u * id.x);
+    y[at + 1u] = rotated_q(id.y, 2u * id.x + 1u);
+}
+
+@compute @workgroup_size(64)
+fn kv_store(@builtin(global_invocation_id) id: vec3<u32>) {
+    if (id.x >= K_PAIRS) { return; }
+    let at = id.y * K_PAIRS * 2u + 2u * id.x;
+    store_key(id.y, id.x, vec2(k[at], k[at + 1u]));
+    store_value(id.y, id.x, vec2(v[at], v[at + 1u]));
+}
+
+@compute @workgroup_size(64)
+fn rope_store(@builtin(global_invocation_id) id: vec3<u32>) {
+    if (id.x < Q_PAIRS) {
+        let at = id.y * Q_PAIRS * 2u + 2u * id.x;
+        y[at] = rotated_q(id.y, 2u * id.x);
+        y[at + 1u] = rotated_q(id.y, 2u * id.x + 1u);
+    }
+    let pair = id.x - Q_PAIRS; // wraps around in front
+    if (pair < K_PAIRS) {
+        let at = id.y * K_PAIRS * 2u + 2u * pair;
+        store_key(id.y, pair, vec2(rotated_k(id.y, 2u * pair), rotated_k(id.y, 2u * pair + 1u)));
+        store_value(id.y, pair, vec2(v[at], v[at + 1u]));
+    }
+}

@@ -1,0 +1,110 @@
+// Ternary matrix x int8 vector: y[t][row] = sum of code * q, exact in integers, times the scales.
+//
+// A matrix is cut into tiles of 8 rows; a tile is [column block of 64][row of 8] of vec4<u32>, so
+// that neighbouring threads read neighbouring 16 bytes. Word i of such a vector has, in bits 2j and
+// 2j + 1 of byte b, code + 1 of column 16i + 4j + b: shifted and masked it lies byte by byte as
+// the int8 activations do. In front of a matrix stand 256 bytes, of which the first four are its
+// scale. SPLITS threads share a row. Grid: (tiles of all matrices, tokens).
+//
+// Up to three matrices that read the same vector are one dispatch, if they lie in one buffer.
+override BLOCKS: u32;   // of 64 columns
+override SPLITS: u32;
+override THREADS: u32;  // 8 * SPLITS
+override ADD: bool;     // to what is in y
+// Of matrix i: where it begins (in vec4s), its first tile, its rows
+override AT0: u32;
+override AT1: u32;
+override AT2: u32;
+override TILE1: u32;
+override TILE2: u32;
+override ROWS0: u32;
+override ROWS1: u32;
+override ROWS2: u32;
+
+@group(0) @binding(1) var<storage, read> w: array<vec4<u32>>;
+@group(0) @binding(2) var<storage, read_write> q: array<vec4<u32>>;
+@group(0) @binding(3) var<storage, read_write> q_info: array<vec2<u32>>;
+@group(0) @binding(4) var<storage, read_write> y0: array<f32>;
+@group(0) @binding(5) var<storage, read_write> y1: array<f32>;
+@group(0) @binding(6) var<storage, read_write> y2: array<f32>;
+
+var<workgroup> sums: array<i32, THREADS>;
+var<workgroup> row_sums: array<i32, 64>;
+
+fn dot16(codes: u32, x: vec4<u32>) -> i32 {
+    return dot4(codes & 0x03030303u, x.x) + dot4((codes >> 2u) & 0x03030303u, x.y) +
+           dot4((codes >> 4u) & 0x03030303u, x.z) + dot4((codes >> 6u) & 0x03030303u, x.w);
+}
+
+// The product for row lane % 8 of the tile; valid in the first 8 threads.
+fn product(at: u32, tile: u32, token: u32, lane: u32) -> f32 {
+    let first = at + 16u + tile * BLOCKS * 8u + lane % 8u;
+    var sum = 0;
+    for (var b = lane / 8u; b < BLOCKS; b += SPLITS) {
+        let c = w[first + b * 8u];
+        let x = (token * BLOCKS + b) * 4u;
+        sum += dot16(c.x, q[x]) + dot16(c.y, q[x + 1u]) + dot16(c.z, q[x + 2u]) +
+               dot16(c.w, q[x + 3u]);
+    }
+    sums[lane] = sum;
+    workgroupBarrier();
+    if (lane < 64u) { // THREADS >= 64
+        var s = 0;
+        for (var i = lane; i < THREADS; i += 64u) { s += sums[i]; }
+        row_sums[lane] = s;
+    }
+    workgroupBarrier();
+    var s = 0;
+    for (var i = lane % 8u; i < 64u; i += 8u) { s += row_sums[i]; }
+    let info = q_info[token];
+    return f32(s - bitcast<i32>(info.y)) * (bitcast<f32>(w[at].x) * bitcast<f32>(info.x));
+}
+
+@compute @workgroup_size(THREADS)
+fn gemv1(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    let p = product(AT0, group.x, group.y, lane);
+    let row = group.x * 8u + lane;
+    if (lane < 8u && row < ROWS0) {
+        let to = group.y * ROWS0 + row;
+        if (ADD) { y0[to] = y0[to] + p; } else { y0[to] = p; }
+    }
+}
+
+@compute @workgroup_size(THREADS)
+fn gemv2(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    var at = AT0;
+    var tile = group.x;
+    if (group.x >= TILE1) {
+        at = AT1;
+        tile = group.x - TILE1;
+    }
+    let p = product(at, tile, group.y, lane);
+    let row = tile * 8u + lane;
+    if (lane < 8u) {
+        if (group.x < TILE1) {
+            if (row < ROWS0) { y0[group.y * ROWS0 + row] = p; }
+        } else if (row < ROWS1) { y1[group.y * ROWS1 + row] = p; }
+    }
+}
+
+@compute @workgroup_size(THREADS)
+fn gemv3(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    var at = AT0;
+    var tile = group.x;
+    if (group.x >= TILE2) {
+        at = AT2;
+        tile = group.x - TILE2;
+    } else if (group.x >= TILE1) {
+        at = AT1;
+        tile = group.x - TILE1;
+    }
+    let p = product(at, tile, group.y, lane);
+    let row = tile * 8u + lane;
+    if (lane < 8u) {
+        if (group.x < TILE1) {
+            if (row < ROWS0) { y0[group.y * ROWS0 + row] = p; }
+        } else if (group.x < TILE2) {
+            if (row < ROWS1) { y1[group.y * ROWS1 + row] = p; }
+        } else if (row < ROWS2) { y2[group.y * ROWS2 + row] = p; }
+    }
+}

@@ -1,0 +1,263 @@
+// The part of WebGPU's C interface that is used here, as Dawn's libraries of 2025 have it, and a
+// table of its functions filled by dlopen. Written down by hand, since the libraries that can be had
+// ready-made come with no header that fits; only what compute needs.
+//
+// Objects are opaque pointers. Asynchronous calls take a callback structure by value and call back
+// from wgpuInstanceProcessEvents.
+#ifndef TERN_KERNELS_WEBGPU_WGPU_API_H
+#define TERN_KERNELS_WEBGPU_WGPU_API_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct wgpu_instance_ *wgpu_instance;
+typedef struct wgpu_adapter_ *wgpu_adapter;
+typedef struct wgpu_device_ *wgpu_device;
+typedef struct wgpu_queue_ *wgpu_queue;
+typedef struct wgpu_buffer_ *wgpu_buffer;
+typedef struct wgpu_module_ *wgpu_module;
+typedef struct wgpu_layout_ *wgpu_layout;                   // of a bind group
+typedef struct wgpu_pipeline_layout_ *wgpu_pipeline_layout;
+typedef struct wgpu_group_ *wgpu_group;                     // bind group
+typedef struct wgpu_pipeline_ *wgpu_pipeline;
+typedef struct wgpu_encoder_ *wgpu_encoder;
+typedef struct wgpu_pass_ *wgpu_pass;
+typedef struct wgpu_commands_ *wgpu_commands;
+
+typedef struct wgpu_text { const char *ptr; size_t len; } wgpu_text;
+typedef struct wgpu_future { uint64_t id; } wgpu_future;
+
+typedef struct wgpu_chain {
+    struct wgpu_chain *next;
+    uint32_t type;
+} wgpu_chain;
+enum { WGPU_CHAIN_WGSL = 0x2, WGPU_CHAIN_TOGGLES = 0x5000A };
+
+enum { WGPU_SUCCESS = 1 }; // of every status used here
+enum { WGPU_CALLBACK_PROCESS_EVENTS = 2, WGPU_CALLBACK_SPONTANEOUS = 3 };
+enum {
+    WGPU_BUFFER_MAP_READ = 0x1,
+    WGPU_BUFFER_COPY_SRC = 0x4,
+    WGPU_BUFFER_COPY_DST = 0x8,
+    WGPU_BUFFER_UNIFORM = 0x40,
+    WGPU_BUFFER_STORAGE = 0x80,
+};
+enum { WGPU_MAP_READ = 1 };
+enum { WGPU_STAGE_COMPUTE = 4 };
+enum { WGPU_BINDING_UNIFORM = 2, WGPU_BINDING_STORAGE = 3, WGPU_BINDING_READ_ONLY = 4 };
+enum { WGPU_FEATURE_SUBGROUPS = 0x11 };
+enum { WGPU_ADAPTER_CPU = 3 };
+enum { WGPU_POWER_HIGH = 2, WGPU_LEVEL_CORE = 2 };
+enum { WGPU_WGSL_PACKED_DOT = 2 };
+
+typedef struct wgpu_toggles {
+    wgpu_chain chain;
+    size_t n_enabled;
+    const char *const *enabled;
+    size_t n_disabled;
+    const char *const *disabled;
+} wgpu_toggles;
+
+typedef struct wgpu_instance_desc {
+    wgpu_chain *next;
+    struct { void *next; uint32_t timed_wait; size_t timed_wait_max; } capabilities;
+} wgpu_instance_desc;
+
+typedef struct wgpu_adapter_options {
+    wgpu_chain *next;
+    uint32_t level, power, force_fallback, backend;
+    void *surface;
+} wgpu_adapter_options;
+
+typedef struct wgpu_limits {
+    wgpu_chain *next;
+    uint32_t textures[4], bind_groups, groups_plus_vertex, bindings_per_group;
+    uint32_t dynamic_uniforms, dynamic_storages, sampled_textures, samplers;
+    uint32_t storage_buffers, storage_textures, uniform_buffers;
+    uint64_t uniform_binding_bytes, storage_binding_bytes;
+    uint32_t uniform_alignment, storage_alignment, vertex_buffers;
+    uint64_t buffer_bytes;
+    uint32_t vertex_attributes, vertex_stride, interstage, attachments, attachment_bytes;
+    uint32_t workgroup_bytes, workgroup_size, workgroup_x, workgroup_y, workgroup_z;
+    uint32_t workgroups_per_dimension;
+    uint32_t by_stage[4], reserved[16]; // later libraries append limits
+} wgpu_limits;
+
+typedef struct wgpu_adapter_info {
+    wgpu_chain *next;
+    wgpu_text vendor, architecture, device, description;
+    uint32_t backend, type, vendor_id, device_id, subgroup_min, subgroup_max;
+    uint32_t reserved[8];
+} wgpu_adapter_info;
+
+typedef void (*wgpu_adapter_fn)(uint32_t status, wgpu_adapter adapter, wgpu_text message, void *u1,
+                                void *u2);
+typedef void (*wgpu_device_fn)(uint32_t status, wgpu_device device, wgpu_text message, void *u1,
+                               void *u2);
+typedef void (*wgpu_map_fn)(uint32_t status, wgpu_text message, void *u1, void *u2);
+typedef void (*wgpu_device_event_fn)(const wgpu_device *device, uint32_t reason, wgpu_text message,
+                                     void *u1, void *u2);
+// The status, and a message in later libraries: only the status may be read.
+typedef void (*wgpu_work_done_fn)(uint32_t status, void *a, void *b);
+
+#define WGPU_CALLBACK_INFO(name, fn_type)                                                          \
+    typedef struct name {                                                                          \
+        wgpu_chain *next;                                                                          \
+        uint32_t mode;                                                                             \
+        fn_type callback;                                                                          \
+        void *u1, *u2;                                                                             \
+    } name
+WGPU_CALLBACK_INFO(wgpu_adapter_callback, wgpu_adapter_fn);
+WGPU_CALLBACK_INFO(wgpu_device_callback, wgpu_device_fn);
+WGPU_CALLBACK_INFO(wgpu_map_callback, wgpu_map_fn);
+WGPU_CALLBACK_INFO(wgpu_lost_callback, wgpu_device_event_fn);
+
+typedef struct wgpu_error_callback {
+    wgpu_chain *next;
+    wgpu_device_event_fn callback;
+    void *u1, *u2;
+} wgpu_error_callback;
+
+typedef struct wgpu_device_desc {
+    wgpu_chain *next;
+    wgpu_text label;
+    size_t n_features;
+    const uint32_t *features;
+    const wgpu_limits *limits;
+    struct { wgpu_chain *next; wgpu_text label; } queue;
+    wgpu_lost_callback lost;
+    wgpu_error_callback error;
+} wgpu_device_desc;
+
+typedef struct wgpu_buffer_desc {
+    wgpu_chain *next;
+    wgpu_text label;
+    uint64_t usage, bytes;
+    uint32_t mapped_at_creation;
+} wgpu_buffer_desc;
+
+typedef struct wgpu_wgsl {
+    wgpu_chain chain;
+    wgpu_text code;
+} wgpu_wgsl;
+typedef struct wgpu_module_desc { wgpu_chain *next; wgpu_text label; } wgpu_module_desc;
+
+// What follows the buffer's part describes samplers and textures: zero, "not used".
+typedef struct wgpu_layout_entry {
+    wgpu_chain *next;
+    uint32_t binding;
+    uint64_t visibility;
+    uint32_t array_size;
+    struct { wgpu_chain *next; uint32_t type, dynamic_offset; uint64_t bytes_min; } buffer;
+    struct { wgpu_chain *next; uint32_t type; } sampler;
+    struct { wgpu_chain *next; uint32_t type, dimension, multisampled; } texture;
+    struct { wgpu_chain *next; uint32_t access, format, dimension; } storage_texture;
+} wgpu_layout_entry;
+typedef struct wgpu_layout_desc {
+    wgpu_chain *next;
+    wgpu_text label;
+    size_t n_entries;
+    const wgpu_layout_entry *entries;
+} wgpu_layout_desc;
+typedef struct wgpu_pipeline_layout_desc {
+    wgpu_chain *next;
+    wgpu_text label;
+    size_t n_layouts;
+    const wgpu_layout *layouts;
+    uint32_t immediate_bytes;
+} wgpu_pipeline_layout_desc;
+
+typedef struct wgpu_group_entry {
+    wgpu_chain *next;
+    uint32_t binding;
+    wgpu_buffer buffer;
+    uint64_t offset, bytes;
+    void *sampler, *texture;
+} wgpu_group_entry;
+typedef struct wgpu_group_desc {
+    wgpu_chain *next;
+    wgpu_text label;
+    wgpu_layout layout;
+    size_t n_entries;
+    const wgpu_group_entry *entries;
+} wgpu_group_desc;
+
+typedef struct wgpu_constant {
+    wgpu_chain *next;
+    wgpu_text key;
+    double value;
+} wgpu_constant;
+typedef struct wgpu_pipeline_desc {
+    wgpu_chain *next;
+    wgpu_text label;
+    wgpu_pipeline_layout layout;
+    struct {
+        wgpu_chain *next;
+        wgpu_module module;
+        wgpu_text entry;
+        size_t n_constants;
+        const wgpu_constant *constants;
+    } compute;
+} wgpu_pipeline_desc;
+
+// Return type, name behind "wgpu", arguments.
+#define WGPU_FUNCTIONS(F)                                                                          \
+    F(wgpu_instance, CreateInstance, (const wgpu_instance_desc *))                                 \
+    F(void, InstanceProcessEvents, (wgpu_instance))                                                \
+    F(uint32_t, InstanceHasWGSLLanguageFeature, (wgpu_instance, uint32_t))                         \
+    F(wgpu_future, InstanceRequestAdapter,                                                         \
+      (wgpu_instance, const wgpu_adapter_options *, wgpu_adapter_callback))                        \
+    F(void, InstanceRelease, (wgpu_instance))                                                      \
+    F(uint32_t, AdapterGetInfo, (wgpu_adapter, wgpu_adapter_info *))                               \
+    F(void, AdapterInfoFreeMembers, (wgpu_adapter_info))                                           \
+    F(uint32_t, AdapterGetLimits, (wgpu_adapter, wgpu_limits *))                                   \
+    F(uint32_t, AdapterHasFeature, (wgpu_adapter, uint32_t))                                       \
+    F(wgpu_future, AdapterRequestDevice,                                                           \
+      (wgpu_adapter, const wgpu_device_desc *, wgpu_device_callback))                              \
+    F(void, AdapterRelease, (wgpu_adapter))                                                        \
+    F(wgpu_queue, DeviceGetQueue, (wgpu_device))                                                   \
+    F(wgpu_buffer, DeviceCreateBuffer, (wgpu_device, const wgpu_buffer_desc *))                    \
+    F(wgpu_module, DeviceCreateShaderModule, (wgpu_device, const wgpu_module_desc *))              \
+    F(wgpu_layout, DeviceCreateBindGroupLayout, (wgpu_device, const wgpu_layout_desc *))           \
+    F(wgpu_pipeline_layout, DeviceCreatePipelineLayout,                                            \
+      (wgpu_device, const wgpu_pipeline_layout_desc *))                                            \
+    F(wgpu_group, DeviceCreateBindGroup, (wgpu_device, const wgpu_group_desc *))                   \
+    F(wgpu_pipeline, DeviceCreateComputePipeline, (wgpu_device, const wgpu_pipeline_desc *))       \
+    F(wgpu_encoder, DeviceCreateCommandEncoder, (wgpu_device, const void *))                       \
+    F(void, DeviceDestroy, (wgpu_device))                                                          \
+    F(void, DeviceRelease, (wgpu_device))                                                          \
+    F(wgpu_pass, CommandEncoderBeginComputePass, (wgpu_encoder, const void *))                     \
+    F(void, CommandEncoderCopyBufferToBuffer,                                                      \
+      (wgpu_encoder, wgpu_buffer, uint64_t, wgpu_buffer, uint64_t, uint64_t))                      \
+    F(wgpu_commands, CommandEncoderFinish, (wgpu_encoder, const void *))                           \
+    F(void, CommandEncoderRelease, (wgpu_encoder))                                                 \
+    F(void, CommandBufferRelease, (wgpu_commands))                                                 \
+    F(void, ComputePassEncoderSetPipeline, (wgpu_pass, wgpu_pipeline))                             \
+    F(void, ComputePassEncoderSetBindGroup,                                                        \
+      (wgpu_pass, uint32_t, wgpu_group, size_t, const uint32_t *))                                 \
+    F(void, ComputePassEncoderDispatchWorkgroups, (wgpu_pass, uint32_t, uint32_t, uint32_t))       \
+    F(void, ComputePassEncoderEnd, (wgpu_pass))                                                    \
+    F(void, ComputePassEncoderRelease, (wgpu_pass))                                                \
+    F(void, QueueSubmit, (wgpu_queue, size_t, const wgpu_commands *))                              \
+    F(void, QueueWriteBuffer, (wgpu_queue, wgpu_buffer, uint64_t, const void *, size_t))           \
+    F(void, QueueRelease, (wgpu_queue))                                                            \
+    F(wgpu_future, BufferMapAsync,                                                                 \
+      (wgpu_buffer, uint64_t, size_t, size_t, wgpu_map_callback))                                  \
+    F(const void *, BufferGetConstMappedRange, (wgpu_buffer, size_t, size_t))                      \
+    F(void, BufferUnmap, (wgpu_buffer))                                                            \
+    F(void, BufferDestroy, (wgpu_buffer))                                                          \
+    F(void, BufferRelease, (wgpu_buffer))                                                          \
+    F(void, ShaderModuleRelease, (wgpu_module))                                                    \
+    F(void, BindGroupLayoutRelease, (wgpu_layout))                                                 \
+    F(void, PipelineLayoutRelease, (wgpu_pipeline_layout))                                         \
+    F(void, BindGroupRelease, (wgpu_group))                                                        \
+    F(void, ComputePipelineRelease, (wgpu_pipeline))
+
+typedef struct wgpu_api {
+    void *library;
+#define WGPU_POINTER(result, name, arguments) result(*name) arguments;
+    WGPU_FUNCTIONS(WGPU_POINTER)
+#undef WGPU_POINTER
+} wgpu_api;
+
+#endif
