@@ -78,6 +78,7 @@ struct tern_device {
     uint64_t binding_bytes_max, buffer_bytes_max;
     uint32_t workgroup_size_max;
     bool packed_dot; // dot4I8Packed
+    bool software;   // the adapter runs on this processor
     char description[160];
     char error[400]; // the first message of the device since it was last asked; empty: none
     bool lost;

@@ -153,6 +153,7 @@ static void describe(tern_device *d) {
         snprintf(d->description, sizeof d->description, "webgpu");
         return;
     }
+    d->software = info.type == WGPU_ADAPTER_CPU;
     wgpu_text name = info.device.len > 0 ? info.device : info.description;
     snprintf(d->description, sizeof d->description, "webgpu %.*s%s",
              name.ptr ? (int)(name.len < 100 ? name.len : 100) : 0, name.ptr ? name.ptr : "",
