@@ -54,7 +54,7 @@ all: deps $(BUILD)/tern $(BUILD)/libtern.a $(BUILD)/libtern.so ## build/tern and
 run: all $(BUILD)/tiny.gguf ## complete a text with the model that the repository makes
 	$(BUILD)/tern run -m $(BUILD)/tiny.gguf -p "Once upon a time" -n 64 --temp 2 --seed 1
 
-test: all $(BUILD)/tern_tests header-test fuzz-replay ## every test that takes no longer than seconds
+test: all $(BUILD)/tern_tests $(BUILD)/tiny.gguf header-test fuzz-replay ## every test that takes no longer than seconds
 	$(BUILD)/tern_tests
 	tests/cli_test.sh $(BUILD)/tern $(BUILD)/tiny.gguf
 

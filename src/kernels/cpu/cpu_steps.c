@@ -146,11 +146,14 @@ static void step_take_rows(cpu_run *run, const cpu_step *step, const tern_team *
 
 // ---- Linears -----------------------------------------------------------------------------------
 
-// Rows of a matrix that are claimed at once: enough bytes to stream, few enough to share evenly.
-#define CLAIM_BYTES 49152
-static size_t rows_per_claim(size_t row_bytes, size_t granule) {
-    size_t rows = CLAIM_BYTES / (row_bytes ? row_bytes : 1);
-    return rows < granule ? granule : rows / granule * granule;
+// Matrix x vector is bound by memory, which wants each thread to read on for as long as possible: every
+// new run of rows costs about a microsecond until the prefetchers follow. The last runs are short, so
+// that the threads end together.
+#define LEAST_CLAIM_BYTES 32768
+static bool claim_matrix_rows(const tern_team *team, atomic_size_t *counter, size_t n_rows,
+                              size_t row_bytes, size_t *first, size_t *last) {
+    size_t least = LEAST_CLAIM_BYTES / (row_bytes ? row_bytes : 1) / 16 * 16;
+    return tern_team_claim_guided(team, counter, n_rows, 16, least < 16 ? 16 : least, first, last);
 }
 
 static void ternary_linear(cpu_run *run, const cpu_step *step, const tern_team *team, int which,
@@ -162,8 +165,8 @@ static void ternary_linear(cpu_run *run, const cpu_step *step, const tern_team *
     size_t first, last;
     cpu_i8_layout(run->plan->device, cols(run, x), n_rows, cpu_value(run, x), &v);
     if (n_rows <= CPU_GEMV_TOKENS) {
-        size_t block = rows_per_claim(m->row_bytes, 8);
-        while (tern_team_claim(counter(run, step, which), m->n_rows, block, &first, &last))
+        while (claim_matrix_rows(team, counter(run, step, which), m->n_rows, m->row_bytes, &first,
+                                 &last))
             k->gemv(m, first, last, &v.rows, v.prepared, out, m->n_rows, accumulate);
         return;
     }
@@ -184,8 +187,8 @@ static void float_linear(cpu_run *run, const cpu_step *step, const tern_team *te
     size_t n_in = (size_t)w->source.n_cols, n_out = (size_t)w->source.n_rows, first, last;
     float scale = w->source.scale;
     if (n_rows == 1) {
-        size_t block = rows_per_claim(w->row_bytes, 16);
-        while (tern_team_claim(counter(run, step, which), n_out, block, &first, &last))
+        while (
+            claim_matrix_rows(team, counter(run, step, which), n_out, w->row_bytes, &first, &last))
             f->matvec(out + first, x, w->type, w->rows + first * w->row_bytes, w->row_bytes,
                       last - first, n_in, scale, accumulate);
         return;

@@ -21,8 +21,8 @@ typedef struct sample {
 
 static void multiply(void *ctx, const tern_team *team) {
     sample *s = ctx;
-    (void)team;
-    for (size_t first, last; tern_team_claim(&s->counter, s->m.n_rows, 64, &first, &last);)
+    for (size_t first, last;
+         tern_team_claim_guided(team, &s->counter, s->m.n_rows, 16, 64, &first, &last);)
         s->k->gemv(&s->m, first, last, &s->x, s->prepared, s->out, s->m.n_rows, false);
 }
 

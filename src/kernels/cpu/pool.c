@@ -5,13 +5,17 @@
 #include <unistd.h>
 #include "base/alloc.h"
 
-// A wait inside a token is a few microseconds when every thread has a core: spin for about 20. When
-// it takes longer the thread that is waited for probably has none: offer it this one, then sleep.
-#define SPINS  2000
-#define YIELDS 100
+// A wait inside a token is a few microseconds when every thread has a core. Then spin for a while (a
+// fraction of a millisecond: whoever sleeps first loses its core to other programs, and the next
+// step waits for it); else the thread that is waited for needs this one's core: offer it at once.
+// When all that took too long, sleep.
+#define SPINS_OWN_CORE    20000
+#define SPINS_SHARED_CORE 100
+#define YIELDS            100
 
 struct tern_pool {
     int n_threads, n_started;
+    int n_spins; // before a waiting thread gives its core away
     pthread_t *threads;
     tern_team *teams;
     pthread_mutex_t run_lock; // one run at a time
@@ -37,9 +41,9 @@ static inline void relax(void) {
 
 // Waits until *word is no longer `old`.
 static void wait_change(tern_pool *p, atomic_uint *word, unsigned old) {
-    for (int i = 0; i < SPINS + YIELDS; i++) {
+    for (int i = 0; i < p->n_spins + YIELDS; i++) {
         if (atomic_load_explicit(word, memory_order_acquire) != old) return;
-        if (i < SPINS)
+        if (i < p->n_spins)
             relax();
         else
             sched_yield();
@@ -96,15 +100,14 @@ void tern_pool_run(tern_pool *p, tern_team_fn fn, void *ctx) {
 
 tern_status tern_pool_open(tern_pool **out, int n_threads, tern_error *err) {
     *out = NULL;
-    if (n_threads == 0) {
-        long n = sysconf(_SC_NPROCESSORS_ONLN);
-        n_threads = n > 0 ? (int)n : 1;
-    }
+    long n_cores = sysconf(_SC_NPROCESSORS_ONLN);
+    if (n_threads == 0) n_threads = n_cores > 0 ? (int)n_cores : 1;
     if (n_threads < 0 || n_threads > 1024)
         return tern_fail(err, TERN_ERR_ARGUMENT, "%d threads: expected 1 to 1024", n_threads);
     tern_pool *p = tern_alloc(TERN_MEM_GRAPH, sizeof *p);
     if (!p) return tern_fail_memory(err, sizeof *p);
     p->n_threads = n_threads;
+    p->n_spins = n_threads <= n_cores ? SPINS_OWN_CORE : SPINS_SHARED_CORE;
     p->n_started = 1;
     p->threads = tern_alloc_array(TERN_MEM_GRAPH, (size_t)n_threads, sizeof *p->threads);
     p->teams = tern_alloc_array(TERN_MEM_GRAPH, (size_t)n_threads, sizeof *p->teams);

@@ -38,4 +38,23 @@ static inline bool tern_team_claim(atomic_size_t *counter, size_t n, size_t bloc
     return true;
 }
 
+// The same in blocks that begin large and shrink: a quarter of what is left for two threads, an eighth
+// for four, but at least `least` and a multiple of `granule`. Streaming memory wants long runs, ending
+// together wants short ones.
+static inline bool tern_team_claim_guided(const tern_team *team, atomic_size_t *counter, size_t n,
+                                          size_t granule, size_t least, size_t *first,
+                                          size_t *last) {
+    size_t at = atomic_load_explicit(counter, memory_order_relaxed), block;
+    do {
+        if (at >= n) return false;
+        block = (n - at) / (2 * (size_t)team->n_threads) / granule * granule;
+        if (block < least) block = least;
+        if (block > n - at) block = n - at;
+    } while (!atomic_compare_exchange_weak_explicit(counter, &at, at + block, memory_order_relaxed,
+                                                    memory_order_relaxed));
+    *first = at;
+    *last = at + block;
+    return true;
+}
+
 #endif
