@@ -1,8 +1,10 @@
 // Causal attention with an online softmax: a workgroup for each head of each token goes over the
-// positions in tiles of 128, so that any context needs the same little memory. Grid: (heads, tokens).
+// positions in tiles of THREADS / 4, so that any context needs the same little memory. Grid: (heads,
+// tokens).
 //
-// In a tile each of 128 threads makes one score, then the threads share the columns of the values:
-// a thread adds two columns over every 2nd (4th, ...) position, and these parts are added at the end.
+// In a tile four threads share a score, each a quarter of the dimensions. Then the threads share the
+// columns of the values: those of one part take every n_parts-th position and keep a softmax of
+// their own, with its greatest score and its sum; the parts are put together at the end.
 override HEAD_DIM: u32; // even, at most 256
 override N_HEADS: u32;
 override N_KV_HEADS: u32;
@@ -10,15 +12,14 @@ override SCALE: f32;
 override KV_F16: bool;
 
 @group(0) @binding(1) var<storage, read_write> q: array<vec2<f32>>;
-@group(0) @binding(2) var<storage, read_write> keys: array<u32>;
-@group(0) @binding(3) var<storage, read_write> values: array<u32>;
+@group(0) @binding(2) var<storage, read_write> keys: array<u32>;   // [pair][position]
+@group(0) @binding(3) var<storage, read_write> values: array<u32>; // [position][pair]
 @group(0) @binding(4) var<storage, read_write> y: array<vec2<f32>>;
 
-const TILE = 128u;
 var<workgroup> query: array<vec2<f32>, 128>;
-var<workgroup> weights: array<f32, 128>;
-var<workgroup> scores: array<f32, 128>;
-var<workgroup> partial: array<vec2<f32>, 128>;
+var<workgroup> scores: array<f32, THREADS>; // [quarter][position]; at the end: greatest of a part
+var<workgroup> sums: array<f32, THREADS>;   // of a part
+var<workgroup> accs: array<vec2<f32>, THREADS>;
 
 fn key2(i: u32) -> vec2<f32> {
     if (KV_F16) { return unpack2x16float(keys[i]); }
@@ -30,61 +31,94 @@ fn value2(i: u32) -> vec2<f32> {
     return bitcast<vec2<f32>>(vec2(values[2u * i], values[2u * i + 1u]));
 }
 
+fn score(i: u32) -> f32 {
+    let tile = THREADS / 4u;
+    return (scores[i] + scores[tile + i]) + (scores[2u * tile + i] + scores[3u * tile + i]);
+}
+
+fn weight(s: f32, most: f32) -> f32 { return exp(max(s - most, -87.0)); }
+
 const NOTHING = -3.0e38;
 
-@compute @workgroup_size(128)
+@compute @workgroup_size(THREADS)
 fn attention(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    let tile = THREADS / 4u;
     let half = HEAD_DIM / 2u;
     let head = group.x;
-    let kv_head = head / (N_HEADS / N_KV_HEADS);
+    let column0 = head / (N_HEADS / N_KV_HEADS) * half;
     let stride = N_KV_HEADS * half;
     let n_seen = run.first_pos + group.y + 1u;
     let row = (group.y * N_HEADS + head) * half;
-    for (var i = lane; i < half; i += TILE) { query[i] = q[row + i] * SCALE; }
-    // Threads 0 .. half - 1 take all positions when half > 64, else several share a column.
-    let n_parts = max(TILE / half, 1u);
+    for (var i = lane; i < half; i += THREADS) { query[i] = q[row + i] * SCALE; }
+    let each = (half + 3u) / 4u;
+    let dim0 = min(lane / tile * each, half);
+    let dim1 = min(dim0 + each, half);
+    let n_parts = THREADS / half; // threads behind the last part have nothing to add
     let part = lane / half;
-    let column = lane % half;
+    let column = column0 + lane % half;
     var acc = vec2(0.0);
     var sum = 0.0;
     var most = NOTHING;
-    for (var first = 0u; first < n_seen; first += TILE) {
-        let pos = first + lane;
-        var score = NOTHING;
-        workgroupBarrier(); // the query is there, and the last tile's weights are read
-        if (pos < n_seen) {
-            var s = vec2(0.0);
-            let at = pos * stride + kv_head * half;
-            for (var i = 0u; i < half; i++) { s += query[i] * key2(at + i); }
-            score = s.x + s.y;
+    for (var first = 0u; first < n_seen; first += tile) {
+        let n = min(n_seen - first, tile);
+        var s = vec2(0.0);
+        workgroupBarrier(); // the query is there, and the last tile's scores are read
+        if (lane % tile < n) {
+            let at = column0 * run.n_context + first + lane % tile;
+            var i = dim0;
+            for (; i + 4u <= dim1; i += 4u) { // four loads under way at a time
+                let k0 = key2(at + i * run.n_context);
+                let k1 = key2(at + (i + 1u) * run.n_context);
+                let k2 = key2(at + (i + 2u) * run.n_context);
+                let k3 = key2(at + (i + 3u) * run.n_context);
+                s += (query[i] * k0 + query[i + 1u] * k1) +
+                     (query[i + 2u] * k2 + query[i + 3u] * k3);
+            }
+            for (; i < dim1; i++) { s += query[i] * key2(at + i * run.n_context); }
         }
-        scores[lane] = score;
+        scores[lane] = s.x + s.y;
         workgroupBarrier();
-        var tile_most = most;
-        for (var i = 0u; i < TILE; i++) { tile_most = max(tile_most, scores[i]); }
-        weights[lane] = select(0.0, exp(max(score - tile_most, -87.0)), pos < n_seen);
-        let shrink = exp(max(most - tile_most, -87.0));
-        most = tile_most;
-        acc *= shrink;
-        sum *= shrink;
-        workgroupBarrier();
-        let n = min(n_seen - first, TILE);
         if (part < n_parts) {
-            for (var i = part; i < n; i += n_parts) {
-                let p = weights[i];
-                sum += p;
-                acc += p * value2((first + i) * stride + kv_head * half + column);
+            var m = most;
+            for (var i = part; i < n; i += n_parts) { m = max(m, score(i)); }
+            let shrink = weight(most, m);
+            most = m;
+            acc *= shrink;
+            sum *= shrink;
+            let last = n - 1u;
+            for (var i = part; i < n; i += 4u * n_parts) {
+                let i1 = min(i + n_parts, last);
+                let i2 = min(i + 2u * n_parts, last);
+                let i3 = min(i + 3u * n_parts, last);
+                let v0 = value2((first + i) * stride + column);
+                let v1 = value2((first + i1) * stride + column);
+                let v2 = value2((first + i2) * stride + column);
+                let v3 = value2((first + i3) * stride + column);
+                let p0 = weight(score(i), m);
+                let p1 = select(0.0, weight(score(i1), m), i + n_parts < n);
+                let p2 = select(0.0, weight(score(i2), m), i + 2u * n_parts < n);
+                let p3 = select(0.0, weight(score(i3), m), i + 3u * n_parts < n);
+                sum += (p0 + p1) + (p2 + p3);
+                acc += (p0 * v0 + p1 * v1) + (p2 * v2 + p3 * v3);
             }
         }
     }
-    // Every part has added the weights of its own positions.
-    partial[lane] = acc;
-    scores[lane] = sum;
+    workgroupBarrier();
+    accs[lane] = acc;
+    if (lane % half == 0u && part < n_parts) {
+        scores[part] = most;
+        sums[part] = sum;
+    }
     workgroupBarrier();
     if (lane < half) {
-        for (var p = 1u; p < n_parts; p++) {
-            acc += partial[lane + p * half];
-            sum += scores[lane + p * half];
+        var m = scores[0];
+        for (var p = 1u; p < n_parts; p++) { m = max(m, scores[p]); }
+        acc = vec2(0.0);
+        sum = 0.0;
+        for (var p = 0u; p < n_parts; p++) {
+            let w = weight(scores[p], m);
+            acc += w * accs[p * half + lane];
+            sum += w * sums[p];
         }
         y[row + lane] = acc / sum;
     }

@@ -129,8 +129,11 @@ static tern_status open_device(tern_device *d, tern_error *err) {
     static const char *const fast[] = {"skip_validation", "disable_robustness",
                                        "disable_workgroup_init"};
     wgpu_toggles toggles = {.chain.type = WGPU_CHAIN_TOGGLES, .n_enabled = 3, .enabled = fast};
+    static const uint32_t subgroups[] = {WGPU_FEATURE_SUBGROUPS};
     request r = {0};
     wgpu_device_desc desc = {
+        .n_features = d->subgroup ? 1 : 0,
+        .features = subgroups,
         .next = is_set("TERN_WEBGPU_CHECK") ? NULL : &toggles.chain,
         .limits = &limits,
         .lost = {NULL, WGPU_CALLBACK_SPONTANEOUS, on_lost, d, NULL},
@@ -147,12 +150,18 @@ static tern_status open_device(tern_device *d, tern_error *err) {
     return TERN_OK;
 }
 
-static void describe(tern_device *d) {
+// Subgroups are used where they have one size, of a power of two that divides every workgroup here.
+static void read_info(tern_device *d) {
     wgpu_adapter_info info = {0};
     if (d->api.AdapterGetInfo(d->adapter, &info) != WGPU_SUCCESS) {
         snprintf(d->description, sizeof d->description, "webgpu");
         return;
     }
+    uint32_t size = info.subgroup_min;
+    if (d->api.AdapterHasFeature(d->adapter, WGPU_FEATURE_SUBGROUPS) &&
+        size == info.subgroup_max && (size == 16 || size == 32 || size == 64) &&
+        !is_set("TERN_WEBGPU_MINIMUM"))
+        d->subgroup = size;
     d->software = info.type == WGPU_ADAPTER_CPU;
     wgpu_text name = info.device.len > 0 ? info.device : info.description;
     snprintf(d->description, sizeof d->description, "webgpu %.*s%s",
@@ -169,8 +178,8 @@ tern_status gpu_device_open(tern_device **out, const tern_device_desc *desc, ter
     tern_status status = TERN_OK;
     TERN_TRY_GOTO(gpu_library_open(&d->api, err));
     TERN_TRY_GOTO(open_adapter(d, err));
+    read_info(d);
     TERN_TRY_GOTO(open_device(d, err));
-    describe(d);
     *out = d;
     return TERN_OK;
 fail:
@@ -245,8 +254,11 @@ static tern_status module_of(tern_device *d, gpu_kernel k, wgpu_module *out, ter
     *out = d->modules[k];
     if (*out) return TERN_OK;
     tern_strbuf b = {0};
-    tern_strbuf_puts(&b, d->packed_dot ? "requires packed_4x8_integer_dot_product;\n" : "");
+    if (d->subgroup) tern_strbuf_puts(&b, "enable subgroups;\n");
+    if (d->packed_dot) tern_strbuf_puts(&b, "requires packed_4x8_integer_dot_product;\n");
     tern_strbuf_puts(&b, gpu_shader_text("prelude"));
+    if (d->subgroup) tern_strbuf_printf(&b, "const SUBGROUP = %uu;\n", d->subgroup);
+    tern_strbuf_puts(&b, gpu_shader_text(d->subgroup ? "reduce_subgroups" : "reduce_portable"));
     tern_strbuf_puts(&b, gpu_shader_text(d->packed_dot ? "dot_packed" : "dot_portable"));
     tern_strbuf_puts(&b, gpu_shader_text(file));
     if (b.failed) {

@@ -88,10 +88,18 @@ static void add_embed(tern_plan *p, const tern_node *n) {
     }
 }
 
+// Threads for a row of n things: a power of two, as many as there is work for.
+static uint32_t threads_for(const tern_plan *p, int64_t n) {
+    uint32_t most = p->device->workgroup_size_max, threads = 64;
+    while (threads < n && threads * 2 <= most && threads < 1024) threads *= 2;
+    return threads;
+}
+
 // Row-wise kernels have a workgroup for each row.
 static void add_rows(tern_plan *p, const tern_node *n, gpu_kernel kernel) {
     gpu_dispatch *d = add(p, kernel, 1, rows_of(p, n->out[0]));
     int64_t n_cols = cols(p, n->in[0]);
+    set(d, "THREADS", threads_for(p, n_cols / 4));
     set(d, "COLS4", (double)(n_cols / 4));
     set(d, "Q_WORDS", (double)(gpu_blocks(n_cols) * GPU_BLOCK_COLS / 4));
     set(d, "EPS", (double)n->eps);
@@ -131,7 +139,7 @@ static void add_gemv(tern_plan *p, const tern_node *n, int first, int count, boo
     gpu_dispatch *d = add(p, (gpu_kernel)(GPU_GEMV1 + count - 1), 0, rows_of(p, n->in[0]));
     gpu_part span = p->weights[n->in[1 + first]]->parts[0];
     int64_t blocks = gpu_blocks(cols(p, n->in[0]));
-    uint32_t splits = splits_for(blocks, 256);
+    uint32_t splits = splits_for(blocks, p->device->workgroup_size_max < 320 ? 256 : 320);
     set(d, "BLOCKS", (double)blocks);
     set(d, "SPLITS", splits);
     set(d, "THREADS", 8 * splits);
@@ -282,17 +290,22 @@ static tern_status add_attention(tern_plan *p, const tern_node *n, tern_error *e
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
                          "the GPU's attention has heads of an even number up to 256 dimensions, "
                          "not %d", (int)n->head_dim);
-    gpu_dispatch *d = add(p, GPU_ATTENTION, (uint32_t)n->n_heads, GPU_ROWS_TOKENS);
-    d->uses_cache = true;
-    set(d, "HEAD_DIM", n->head_dim);
-    set(d, "N_HEADS", n->n_heads);
-    set(d, "N_KV_HEADS", n->n_kv_heads);
-    set(d, "SCALE", (double)n->scale);
-    bind_value(p, d, n->in[0]);
-    bind_place(d, GPU_STATE, n->in[1]);
-    bind_place(d, GPU_STATE, n->in[2]);
-    bind_value(p, d, n->out[0]);
-    set_phase(p, d, n->out[0]);
+    // Few tokens are a matter of latency: many threads a head. Many fill the device anyway.
+    for (int many = 0; many < 2; many++) {
+        gpu_dispatch *d = add(p, GPU_ATTENTION, (uint32_t)n->n_heads, GPU_ROWS_TOKENS);
+        d->when = many ? GPU_MANY_TOKENS : GPU_FEW_TOKENS;
+        d->uses_cache = true;
+        set(d, "THREADS", many ? 256 : threads_for(p, 1024));
+        set(d, "HEAD_DIM", n->head_dim);
+        set(d, "N_HEADS", n->n_heads);
+        set(d, "N_KV_HEADS", n->n_kv_heads);
+        set(d, "SCALE", (double)n->scale);
+        bind_value(p, d, n->in[0]);
+        bind_place(d, GPU_STATE, n->in[1]);
+        bind_place(d, GPU_STATE, n->in[2]);
+        bind_value(p, d, n->out[0]);
+        set_phase(p, d, n->out[0]);
+    }
     return TERN_OK;
 }
 

@@ -10,22 +10,34 @@
 #include "kernels/webgpu/gpu.h"
 
 typedef struct gpu_uniform { // struct Run of prelude.wgsl
-    uint32_t n_tokens, first_pos, n_outputs, first_output;
+    uint32_t n_tokens, first_pos, n_outputs, first_output, n_context;
 } gpu_uniform;
+
+// A buffer that results are copied to and mapped from. The callback of a map points here, so a
+// readback outlives it.
+typedef struct gpu_readback {
+    wgpu_buffer buffer;
+    bool pending, mapped;
+} gpu_readback;
 
 struct tern_instance {
     tern_plan *plan;
     int32_t n_context;
     bool half_cache;
-    wgpu_buffer uniform, ids, pool, logits, top_parts, top, readback;
+    wgpu_buffer uniform, ids, pool, logits, top_parts, top;
+    gpu_readback readbacks[2];
     wgpu_buffer *states; // [n_values], or NULL
     wgpu_buffer *angles; // by rope
     wgpu_group *groups;  // by dispatch
     float *angles_host;  // cosines and sines of a batch
-    uint64_t readback_bytes;
     tern_batch batch;    // on its way
     int32_t chunk_first, chunk_rows;
-    bool busy, mapped, map_failed;
+    bool busy;
+    int now;             // its readback
+    // The run ahead: the step after the batch, on the token that the device itself found greatest.
+    // It was started before anyone asked for it, and its readback is the other one.
+    bool ahead;
+    int32_t ahead_pos, last_id;
 };
 
 // ---- Opening -----------------------------------------------------------------------------------
@@ -72,7 +84,6 @@ static tern_status open_buffers(tern_instance *in, tern_error *err) {
     tern_device *d = p->device;
     uint64_t logits = (uint64_t)in->plan->chunk_rows * (uint64_t)p->n_vocab * sizeof(float);
     uint64_t rows = (uint64_t)p->chunk_rows;
-    in->readback_bytes = gpu_round(logits, 256);
     TERN_TRY(gpu_buffer_new(d, sizeof(gpu_uniform), WGPU_BUFFER_UNIFORM | WGPU_BUFFER_COPY_DST,
                             "the parameters of a run", &in->uniform, err));
     TERN_TRY(gpu_buffer_new(d, (uint64_t)p->n_batch * 4, STORAGE, "tokens", &in->ids, err));
@@ -80,8 +91,9 @@ static tern_status open_buffers(tern_instance *in, tern_error *err) {
     TERN_TRY(gpu_buffer_new(d, logits, STORAGE, "logits", &in->logits, err));
     TERN_TRY(gpu_buffer_new(d, rows * GPU_TOP_PARTS_N * 8, STORAGE, "logits", &in->top_parts, err));
     TERN_TRY(gpu_buffer_new(d, rows * 8, STORAGE, "logits", &in->top, err));
-    TERN_TRY(gpu_buffer_new(d, in->readback_bytes, WGPU_BUFFER_MAP_READ | WGPU_BUFFER_COPY_DST,
-                            "results", &in->readback, err));
+    for (int i = 0; i < 2; i++)
+        TERN_TRY(gpu_buffer_new(d, logits, WGPU_BUFFER_MAP_READ | WGPU_BUFFER_COPY_DST, "results",
+                                &in->readbacks[i].buffer, err));
     in->angles = tern_alloc_array(TERN_MEM_SESSION, p->n_ropes + 1, sizeof *in->angles);
     uint64_t most = 4;
     for (size_t i = 0; in->angles && i < p->n_ropes; i++) {
@@ -156,18 +168,21 @@ fail:
     return status;
 }
 
+#define CLOSE_SECONDS 20 // that a run may still take
 void gpu_instance_close(tern_instance *in) {
     if (!in) return;
     const tern_plan *p = in->plan;
     tern_device *d = p->device;
-    for (bool done = !in->busy; !done;) // the callback of a map points to the instance
-        if (gpu_poll(in, &done, NULL) != TERN_OK) break;
+    time_t end = time(NULL) + CLOSE_SECONDS;
+    for (int i = 0; i < 2; i++) // the callback of a map points into the instance
+        while (in->readbacks[i].pending && !d->lost && time(NULL) < end)
+            d->api.InstanceProcessEvents(d->instance);
     for (size_t i = 0; in->groups && i < p->n_dispatches; i++)
         if (in->groups[i]) d->api.BindGroupRelease(in->groups[i]);
     for (size_t v = 0; in->states && v < p->g->n_values; v++) gpu_buffer_free(d, in->states[v]);
     for (size_t i = 0; in->angles && i < p->n_ropes; i++) gpu_buffer_free(d, in->angles[i]);
     wgpu_buffer buffers[] = {in->uniform, in->ids, in->pool, in->logits, in->top_parts, in->top,
-                             in->readback};
+                             in->readbacks[0].buffer, in->readbacks[1].buffer};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) gpu_buffer_free(d, buffers[i]);
     tern_free(in->groups);
     tern_free(in->states);
@@ -178,15 +193,15 @@ void gpu_instance_close(tern_instance *in) {
 
 // ---- Submitting --------------------------------------------------------------------------------
 
-static void send_angles(tern_instance *in) {
+static void send_angles(tern_instance *in, int32_t first_pos, int32_t n_tokens) {
     const tern_plan *p = in->plan;
     tern_device *d = p->device;
     for (size_t i = 0; i < p->n_ropes; i++) {
         const gpu_rope *r = &p->ropes[i];
-        size_t half = (size_t)r->attrs.n_rot / 2, n = (size_t)in->batch.n_tokens;
+        size_t half = (size_t)r->attrs.n_rot / 2, n = (size_t)n_tokens;
         for (size_t t = 0; t < n; t++)
             for (size_t k = 0; k < half; k++) {
-                float angle = (float)(in->batch.first_pos + (int32_t)t) * r->inv_freq[k];
+                float angle = (float)(first_pos + (int32_t)t) * r->inv_freq[k];
                 in->angles_host[2 * (t * half + k)] = (float)cos(angle) * r->magnitude;
                 in->angles_host[2 * (t * half + k) + 1] = (float)sin(angle) * r->magnitude;
             }
@@ -238,9 +253,9 @@ static void encode_dispatches(const tern_instance *in, wgpu_pass pass, bool body
 static void on_mapped(uint32_t status, wgpu_text message, void *u1, void *u2) {
     (void)message;
     (void)u2;
-    tern_instance *in = u1;
-    in->mapped = true;
-    in->map_failed = status != WGPU_SUCCESS;
+    gpu_readback *r = u1;
+    r->pending = false;
+    r->mapped = status == WGPU_SUCCESS;
 }
 
 // What is read back for the chunk; something always is, since its map tells that the run is over.
@@ -251,14 +266,14 @@ static uint64_t result_bytes(const tern_instance *in) {
                                            : rows * (uint64_t)in->plan->n_vocab * sizeof(float);
 }
 
-static tern_status run_chunk(tern_instance *in, bool body, tern_error *err) {
+// Encodes and submits the dispatches for the batch, or only its head, at first_pos; what is wanted
+// is copied to a readback, and the greatest token also to where the next run takes its own from.
+static void launch(tern_instance *in, int32_t first_pos, bool body, gpu_readback *to) {
     const tern_batch *b = &in->batch;
     tern_device *d = in->plan->device;
     const wgpu_api *a = &d->api;
-    int32_t left = b->n_outputs - in->chunk_first;
-    in->chunk_rows = left < in->plan->chunk_rows ? left : in->plan->chunk_rows;
-    gpu_uniform u = {(uint32_t)b->n_tokens, (uint32_t)b->first_pos, (uint32_t)b->n_outputs,
-                     (uint32_t)in->chunk_first};
+    gpu_uniform u = {(uint32_t)b->n_tokens, (uint32_t)first_pos, (uint32_t)b->n_outputs,
+                     (uint32_t)in->chunk_first, (uint32_t)in->n_context};
     a->QueueWriteBuffer(d->queue, in->uniform, 0, &u, sizeof u);
     wgpu_encoder encoder = a->DeviceCreateCommandEncoder(d->device, NULL);
     wgpu_pass pass = a->CommandEncoderBeginComputePass(encoder, NULL);
@@ -266,17 +281,49 @@ static tern_status run_chunk(tern_instance *in, bool body, tern_error *err) {
     a->ComputePassEncoderEnd(pass);
     a->ComputePassEncoderRelease(pass);
     uint64_t bytes = result_bytes(in);
-    wgpu_buffer from = wants_results(b) && !wants_only_greatest(b) ? in->logits : in->top;
-    a->CommandEncoderCopyBufferToBuffer(encoder, from, 0, in->readback, 0, bytes);
+    bool only_greatest = wants_results(b) && wants_only_greatest(b);
+    wgpu_buffer source = wants_results(b) && !only_greatest ? in->logits : in->top;
+    a->CommandEncoderCopyBufferToBuffer(encoder, source, 0, to->buffer, 0, bytes);
+    if (only_greatest) a->CommandEncoderCopyBufferToBuffer(encoder, in->top, 0, in->ids, 0, 4);
     wgpu_commands commands = a->CommandEncoderFinish(encoder, NULL);
     a->CommandEncoderRelease(encoder);
     a->QueueSubmit(d->queue, 1, &commands);
     a->CommandBufferRelease(commands);
-    in->mapped = in->map_failed = false;
-    in->busy = true;
-    a->BufferMapAsync(in->readback, WGPU_MAP_READ, 0, (size_t)bytes,
-                      (wgpu_map_callback){NULL, WGPU_CALLBACK_PROCESS_EVENTS, on_mapped, in, NULL});
-    return gpu_check(d, "submitting", err);
+    to->mapped = false;
+    to->pending = true;
+    a->BufferMapAsync(to->buffer, WGPU_MAP_READ, 0, (size_t)bytes,
+                      (wgpu_map_callback){NULL, WGPU_CALLBACK_PROCESS_EVENTS, on_mapped, to, NULL});
+}
+
+static void set_chunk(tern_instance *in) {
+    int32_t left = in->batch.n_outputs - in->chunk_first;
+    in->chunk_rows = left < in->plan->chunk_rows ? left : in->plan->chunk_rows;
+}
+
+// ---- Running ahead -----------------------------------------------------------------------------
+//
+// Who asks for the greatest token after one token, and then again at the next position, will go on.
+// The step after is submitted at once with the token that the device has just found, so the device
+// never waits for the host. If the next batch is another one, nothing is lost but that step: it wrote
+// only the cache's next position, which the batch writes again before anything reads it.
+
+static bool is_greedy_step(const tern_batch *b) {
+    return b->n_tokens == 1 && b->n_outputs == 1 && wants_only_greatest(b);
+}
+
+static void start_ahead(tern_instance *in) {
+    in->ahead_pos = in->batch.first_pos + 1;
+    gpu_readback *to = &in->readbacks[1 - in->now];
+    in->ahead = in->ahead_pos < in->n_context && !to->pending;
+    if (!in->ahead) return;
+    if (to->mapped) in->plan->device->api.BufferUnmap(to->buffer);
+    send_angles(in, in->ahead_pos, 1);
+    launch(in, in->ahead_pos, true, to);
+}
+
+static bool is_ahead(const tern_instance *in, const tern_batch *b) {
+    return in->ahead && is_greedy_step(b) && b->first_pos == in->ahead_pos &&
+           b->ids[0] == in->last_id;
 }
 
 tern_status gpu_submit(tern_instance *in, const tern_batch *batch, tern_error *err) {
@@ -291,12 +338,24 @@ tern_status gpu_submit(tern_instance *in, const tern_batch *batch, tern_error *e
         return tern_fail(err, TERN_ERR_ARGUMENT, "top %d of %lld", (int)batch->top_k,
                          (long long)p->n_vocab);
     if (in->busy) return tern_fail(err, TERN_ERR_ARGUMENT, "the last batch is not done yet");
+    bool was_ahead = is_ahead(in, batch);
+    bool goes_on = is_greedy_step(batch) && is_greedy_step(&in->batch) &&
+                   batch->first_pos == in->batch.first_pos + 1;
     in->batch = *batch;
     in->chunk_first = 0;
-    d->api.QueueWriteBuffer(d->queue, in->ids, 0, batch->ids,
-                            (size_t)batch->n_tokens * sizeof *batch->ids);
-    send_angles(in);
-    return run_chunk(in, true, err);
+    set_chunk(in);
+    in->busy = true;
+    if (was_ahead) in->now = 1 - in->now;
+    else {
+        // A run ahead that is not wanted leaves its readback to itself: this one takes the other.
+        d->api.QueueWriteBuffer(d->queue, in->ids, 0, batch->ids,
+                                (size_t)batch->n_tokens * sizeof *batch->ids);
+        send_angles(in, batch->first_pos, batch->n_tokens);
+        launch(in, batch->first_pos, true, &in->readbacks[in->now]);
+    }
+    in->ahead = false;
+    if (goes_on) start_ahead(in);
+    return gpu_check(d, "submitting", err);
 }
 
 // ---- Reading back ------------------------------------------------------------------------------
@@ -351,7 +410,8 @@ tern_status gpu_poll(tern_instance *in, bool *done, tern_error *err) {
         in->busy = false;
         return gpu_check(d, "computing", err);
     }
-    if (!in->mapped) {
+    gpu_readback *r = &in->readbacks[in->now];
+    if (r->pending) {
         // Who asks without a pause would take the core that a software adapter computes on.
         if (d->software) nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
         return TERN_OK;
@@ -359,13 +419,19 @@ tern_status gpu_poll(tern_instance *in, bool *done, tern_error *err) {
     in->busy = false;
     size_t bytes = (size_t)result_bytes(in);
     const void *mapped =
-        in->map_failed ? NULL : d->api.BufferGetConstMappedRange(in->readback, 0, bytes);
+        r->mapped ? d->api.BufferGetConstMappedRange(r->buffer, 0, bytes) : NULL;
     if (!mapped) return tern_fail(err, TERN_ERR_DEVICE, "WebGPU's results could not be read");
     if (wants_results(&in->batch)) take_results(in, mapped);
-    d->api.BufferUnmap(in->readback);
+    d->api.BufferUnmap(r->buffer);
+    r->mapped = false;
     in->chunk_first += in->chunk_rows;
-    if (wants_results(&in->batch) && in->chunk_first < in->batch.n_outputs)
-        return run_chunk(in, false, err);
+    if (wants_results(&in->batch) && in->chunk_first < in->batch.n_outputs) {
+        in->busy = true;
+        set_chunk(in);
+        launch(in, in->batch.first_pos, false, r);
+        return gpu_check(d, "submitting", err);
+    }
+    if (is_greedy_step(&in->batch)) in->last_id = in->batch.top_ids[0];
     *done = true;
     return TERN_OK;
 }

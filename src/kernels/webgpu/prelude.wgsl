@@ -8,42 +8,11 @@ struct Run {
     first_pos: u32,    // position of the first token
     n_outputs: u32,    // the last n tokens' results are wanted
     first_output: u32, // of those that this pass over the head computes
+    n_context: u32,    // positions that the caches have room for
 }
 @group(0) @binding(0) var<uniform> run: Run;
 
-// Sixteen sums of sixteen: two barriers instead of eight. Workgroups that call these have 256 threads.
-var<workgroup> part_f: array<f32, 256>;
-var<workgroup> sum_f: array<f32, 16>;
-
-fn workgroup_sum(lane: u32, value: f32) -> f32 {
-    workgroupBarrier();
-    part_f[lane] = value;
-    workgroupBarrier();
-    if (lane < 16u) {
-        var s = 0.0;
-        for (var i = 0u; i < 16u; i++) { s += part_f[lane + 16u * i]; }
-        sum_f[lane] = s;
-    }
-    workgroupBarrier();
-    var total = 0.0;
-    for (var i = 0u; i < 16u; i++) { total += sum_f[i]; }
-    return total;
-}
-
-fn workgroup_max(lane: u32, value: f32) -> f32 {
-    workgroupBarrier();
-    part_f[lane] = value;
-    workgroupBarrier();
-    if (lane < 16u) {
-        var m = part_f[lane];
-        for (var i = 1u; i < 16u; i++) { m = max(m, part_f[lane + 16u * i]); }
-        sum_f[lane] = m;
-    }
-    workgroupBarrier();
-    var most = sum_f[0];
-    for (var i = 1u; i < 16u; i++) { most = max(most, sum_f[i]); }
-    return most;
-}
+override THREADS: u32 = 256u; // of a workgroup, a multiple of 16
 
 // exp beyond these arguments is infinite or, on some devices, undefined.
 fn safe_exp(x: vec4<f32>) -> vec4<f32> { return exp(clamp(x, vec4(-87.0), vec4(87.0))); }

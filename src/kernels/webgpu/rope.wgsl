@@ -1,7 +1,9 @@
 // Rotary embedding and the store into the key/value cache. A thread makes two neighbouring elements,
 // since two halves share a word of an f16 cache. Grid: (pairs of a row / 64, tokens).
 //
-// angles[t * N_ROT / 2 + i] = cosine and sine for pair i of token t. Caches are [position][head][dim].
+// angles[t * N_ROT / 2 + i] = cosine and sine for pair i of token t. Keys are kept as
+// [pair of a row][position], so that threads that score neighbouring positions read neighbouring
+// words; values as [position][pair].
 override HEAD_DIM: u32;
 override N_ROT: u32;
 override HALVES: bool;  // pairs (i, i + N_ROT / 2) instead of (2i, 2i + 1)
@@ -49,7 +51,7 @@ fn rotated_k(token: u32, column: u32) -> f32 {
 }
 
 fn store_key(token: u32, pair: u32, value: vec2<f32>) {
-    let at = (run.first_pos + token) * K_PAIRS + pair;
+    let at = pair * run.n_context + run.first_pos + token;
     if (KV_F16) {
         keys[at] = pack2x16float(value);
     } else {

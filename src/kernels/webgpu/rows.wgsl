@@ -30,33 +30,31 @@ fn packed(v: vec4<i32>) -> u32 {
 
 fn total(v: vec4<i32>) -> i32 { return v.x + v.y + v.z + v.w; }
 
-fn inverse_rms(lane: u32, squares: f32) -> f32 {
-    return 1.0 / sqrt(workgroup_sum(lane, squares) / f32(4u * COLS4) + EPS);
-}
+fn inverse_rms(squares: f32) -> f32 { return 1.0 / sqrt(squares / f32(4u * COLS4) + EPS); }
 
 // Integers up to 128 times at most 2^17 columns are exact in the float sum.
 fn write_info(lane: u32, row: u32, scale: f32, sum: i32) {
-    let s = workgroup_sum(lane, f32(sum));
+    let s = workgroup_sum_max(lane, f32(sum), 0.0).x;
     if (lane == 0u) { q_info[row] = vec2(bitcast<u32>(1.0 / scale), bitcast<u32>(i32(s))); }
 }
 
-@compute @workgroup_size(256)
+@compute @workgroup_size(THREADS)
 fn rms_norm(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let row = group.y * COLS4;
     var squares = 0.0;
-    for (var i = lane; i < COLS4; i += 256u) { squares += dot(x[row + i], x[row + i]); }
-    let r = inverse_rms(lane, squares);
-    for (var i = lane; i < COLS4; i += 256u) { y[row + i] = x[row + i] * r * weight[i]; }
+    for (var i = lane; i < COLS4; i += THREADS) { squares += dot(x[row + i], x[row + i]); }
+    let r = inverse_rms(workgroup_sum_max(lane, squares, 0.0).x);
+    for (var i = lane; i < COLS4; i += THREADS) { y[row + i] = x[row + i] * r * weight[i]; }
 }
 
-@compute @workgroup_size(256)
+@compute @workgroup_size(THREADS)
 fn quantize(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let row = group.y * COLS4;
     var most = 0.0;
-    for (var i = lane; i < COLS4; i += 256u) { most = max(most, greatest(x[row + i])); }
-    let scale = 127.0 / max(workgroup_max(lane, most), 1e-5);
+    for (var i = lane; i < COLS4; i += THREADS) { most = max(most, greatest(x[row + i])); }
+    let scale = 127.0 / max(workgroup_sum_max(lane, 0.0, most).y, 1e-5);
     var sum = 0;
-    for (var i = lane; i < Q_WORDS; i += 256u) {
+    for (var i = lane; i < Q_WORDS; i += THREADS) {
         var v = vec4(0);
         if (i < COLS4) { v = rounded(x[row + i] * scale); }
         q[group.y * Q_WORDS + i] = packed(v);
@@ -66,21 +64,22 @@ fn quantize(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_i
 }
 
 // The greatest of the normed row is found before the norm's factor is known: it scales all alike.
-@compute @workgroup_size(256)
+@compute @workgroup_size(THREADS)
 fn norm_quantize(@builtin(workgroup_id) group: vec3<u32>,
                  @builtin(local_invocation_index) lane: u32) {
     let row = group.y * COLS4;
     var squares = 0.0;
     var most = 0.0;
-    for (var i = lane; i < COLS4; i += 256u) {
+    for (var i = lane; i < COLS4; i += THREADS) {
         let v = x[row + i];
         squares += dot(v, v);
         most = max(most, greatest(v * weight[i]));
     }
-    let r = inverse_rms(lane, squares);
-    let scale = 127.0 / max(workgroup_max(lane, most) * r, 1e-5);
+    let all = workgroup_sum_max(lane, squares, most);
+    let r = inverse_rms(all.x);
+    let scale = 127.0 / max(all.y * r, 1e-5);
     var sum = 0;
-    for (var i = lane; i < Q_WORDS; i += 256u) {
+    for (var i = lane; i < Q_WORDS; i += THREADS) {
         var v = vec4(0);
         if (i < COLS4) { v = rounded(x[row + i] * r * weight[i] * scale); }
         q[group.y * Q_WORDS + i] = packed(v);
@@ -89,21 +88,22 @@ fn norm_quantize(@builtin(workgroup_id) group: vec3<u32>,
     write_info(lane, group.y, scale, sum);
 }
 
-@compute @workgroup_size(256)
+@compute @workgroup_size(THREADS)
 fn glu_norm_quantize(@builtin(workgroup_id) group: vec3<u32>,
                      @builtin(local_invocation_index) lane: u32) {
     let row = group.y * COLS4;
     var squares = 0.0;
     var most = 0.0;
-    for (var i = lane; i < COLS4; i += 256u) {
+    for (var i = lane; i < COLS4; i += THREADS) {
         let v = activate(ACT, x[row + i]) * up[row + i];
         squares += dot(v, v);
         most = max(most, greatest(v * weight[i]));
     }
-    let r = inverse_rms(lane, squares);
-    let scale = 127.0 / max(workgroup_max(lane, most) * r, 1e-5);
+    let all = workgroup_sum_max(lane, squares, most);
+    let r = inverse_rms(all.x);
+    let scale = 127.0 / max(all.y * r, 1e-5);
     var sum = 0;
-    for (var i = lane; i < Q_WORDS; i += 256u) {
+    for (var i = lane; i < Q_WORDS; i += THREADS) {
         var v = vec4(0);
         if (i < COLS4) {
             v = rounded(activate(ACT, x[row + i]) * up[row + i] * r * weight[i] * scale);

@@ -4,12 +4,12 @@
 // that neighbouring threads read neighbouring 16 bytes. Word i of such a vector has, in bits 2j and
 // 2j + 1 of byte b, code + 1 of column 16i + 4j + b: shifted and masked it lies byte by byte as
 // the int8 activations do. In front of a matrix stand 256 bytes, of which the first four are its
-// scale. SPLITS threads share a row. Grid: (tiles of all matrices, tokens).
+// scale. SPLITS threads share a row, so THREADS is
+// 8 * SPLITS. Grid: (tiles of all matrices, tokens).
 //
 // Up to three matrices that read the same vector are one dispatch, if they lie in one buffer.
 override BLOCKS: u32;   // of 64 columns
 override SPLITS: u32;
-override THREADS: u32;  // 8 * SPLITS
 override ADD: bool;     // to what is in y
 // Of matrix i: where it begins (in vec4s), its first tile, its rows
 override AT0: u32;

@@ -1,0 +1,21 @@
+// Sums over a workgroup: each of sixteen threads adds a sixteenth, then everyone adds the sixteen.
+var<workgroup> part_f: array<vec2<f32>, THREADS>;
+var<workgroup> sum_f: array<vec2<f32>, 16>;
+
+// The sum of the first values and the greatest of the second.
+fn workgroup_sum_max(lane: u32, sum: f32, most: f32) -> vec2<f32> {
+    workgroupBarrier();
+    part_f[lane] = vec2(sum, most);
+    workgroupBarrier();
+    if (lane < 16u) {
+        var s = part_f[lane];
+        for (var i = lane + 16u; i < THREADS; i += 16u) {
+            s = vec2(s.x + part_f[i].x, max(s.y, part_f[i].y));
+        }
+        sum_f[lane] = s;
+    }
+    workgroupBarrier();
+    var s = sum_f[0];
+    for (var i = 1u; i < 16u; i++) { s = vec2(s.x + sum_f[i].x, max(s.y, sum_f[i].y)); }
+    return s;
+}
