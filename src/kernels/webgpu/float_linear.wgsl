@@ -12,8 +12,6 @@ override OUTPUTS: bool;  // rows of x are counted from run.first_output on, thos
 @group(0) @binding(2) var<storage, read_write> x: array<vec4<f32>>;
 @group(0) @binding(3) var<storage, read_write> y: array<f32>;
 
-var<workgroup> sums: array<f32, 256>;
-
 fn halves(low: u32, high: u32) -> vec4<f32> {
     return vec4(unpack2x16float(low), unpack2x16float(high));
 }
@@ -42,13 +40,9 @@ fn gemv(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             sum += dot(bitcast<vec4<f32>>(w[row * COLS4 + i]), x[token * COLS4 + i]);
         }
     }
-    sums[lane] = sum;
-    for (var step = 16u; step > 0u; step /= 2u) {
-        workgroupBarrier();
-        if (part < step) { sums[lane] += sums[lane + step]; }
-    }
+    sum = sum_of_32(lane, sum);
     if (part == 0u && group.x * 8u + lane / 32u < N_ROWS) {
-        write(group.y * Y_COLS + FIRST_ROW + row, sums[lane]);
+        write(group.y * Y_COLS + FIRST_ROW + row, sum);
     }
 }
 

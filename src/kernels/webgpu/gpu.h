@@ -77,7 +77,7 @@ struct tern_device {
     wgpu_queue queue;
     uint64_t binding_bytes_max, buffer_bytes_max;
     uint32_t workgroup_size_max;
-    uint32_t subgroup; // threads of a subgroup; 0: not used
+    bool subgroups;  // of 32 threads
     bool packed_dot; // dot4I8Packed
     bool software;   // the adapter runs on this processor
     char description[160];

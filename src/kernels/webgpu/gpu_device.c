@@ -132,7 +132,7 @@ static tern_status open_device(tern_device *d, tern_error *err) {
     static const uint32_t subgroups[] = {WGPU_FEATURE_SUBGROUPS};
     request r = {0};
     wgpu_device_desc desc = {
-        .n_features = d->subgroup ? 1 : 0,
+        .n_features = d->subgroups ? 1 : 0,
         .features = subgroups,
         .next = is_set("TERN_WEBGPU_CHECK") ? NULL : &toggles.chain,
         .limits = &limits,
@@ -150,18 +150,16 @@ static tern_status open_device(tern_device *d, tern_error *err) {
     return TERN_OK;
 }
 
-// Subgroups are used where they have one size, of a power of two that divides every workgroup here.
+// Subgroups are used where they always have 32 threads.
 static void read_info(tern_device *d) {
     wgpu_adapter_info info = {0};
     if (d->api.AdapterGetInfo(d->adapter, &info) != WGPU_SUCCESS) {
         snprintf(d->description, sizeof d->description, "webgpu");
         return;
     }
-    uint32_t size = info.subgroup_min;
-    if (d->api.AdapterHasFeature(d->adapter, WGPU_FEATURE_SUBGROUPS) &&
-        size == info.subgroup_max && (size == 16 || size == 32 || size == 64) &&
-        !is_set("TERN_WEBGPU_MINIMUM"))
-        d->subgroup = size;
+    d->subgroups = d->api.AdapterHasFeature(d->adapter, WGPU_FEATURE_SUBGROUPS) &&
+                   info.subgroup_min == 32 && info.subgroup_max == 32 &&
+                   !is_set("TERN_WEBGPU_MINIMUM");
     d->software = info.type == WGPU_ADAPTER_CPU;
     wgpu_text name = info.device.len > 0 ? info.device : info.description;
     snprintf(d->description, sizeof d->description, "webgpu %.*s%s",
@@ -254,11 +252,10 @@ static tern_status module_of(tern_device *d, gpu_kernel k, wgpu_module *out, ter
     *out = d->modules[k];
     if (*out) return TERN_OK;
     tern_strbuf b = {0};
-    if (d->subgroup) tern_strbuf_puts(&b, "enable subgroups;\n");
+    if (d->subgroups) tern_strbuf_puts(&b, "enable subgroups;\n");
     if (d->packed_dot) tern_strbuf_puts(&b, "requires packed_4x8_integer_dot_product;\n");
     tern_strbuf_puts(&b, gpu_shader_text("prelude"));
-    if (d->subgroup) tern_strbuf_printf(&b, "const SUBGROUP = %uu;\n", d->subgroup);
-    tern_strbuf_puts(&b, gpu_shader_text(d->subgroup ? "reduce_subgroups" : "reduce_portable"));
+    tern_strbuf_puts(&b, gpu_shader_text(d->subgroups ? "reduce_subgroups" : "reduce_portable"));
     tern_strbuf_puts(&b, gpu_shader_text(d->packed_dot ? "dot_packed" : "dot_portable"));
     tern_strbuf_puts(&b, gpu_shader_text(file));
     if (b.failed) {

@@ -139,7 +139,11 @@ static void add_gemv(tern_plan *p, const tern_node *n, int first, int count, boo
     gpu_dispatch *d = add(p, (gpu_kernel)(GPU_GEMV1 + count - 1), 0, rows_of(p, n->in[0]));
     gpu_part span = p->weights[n->in[1 + first]]->parts[0];
     int64_t blocks = gpu_blocks(cols(p, n->in[0]));
-    uint32_t splits = splits_for(blocks, p->device->workgroup_size_max < 320 ? 256 : 320);
+    int64_t n_rows = 0;
+    for (int i = 0; i < count; i++) n_rows += p->weights[n->in[1 + first + i]]->n_rows;
+    // Many rows fill the device with few threads each; few rows want all the threads there are.
+    uint32_t most = n_rows > 8192 ? 160 : p->device->workgroup_size_max < 320 ? 256 : 320;
+    uint32_t splits = splits_for(blocks, most);
     set(d, "BLOCKS", (double)blocks);
     set(d, "SPLITS", splits);
     set(d, "THREADS", 8 * splits);

@@ -63,15 +63,31 @@ fn quantize(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_i
     write_info(lane, group.y, scale, sum);
 }
 
-// The greatest of the normed row is found before the norm's factor is known: it scales all alike.
+// The greatest of the normed row is found before the norm's factor is known: it scales all alike. A
+// thread keeps its first products x * weight in registers, and makes those behind them again.
+const KEPT = 4u;
+
+fn plain(at: u32, i: u32) -> vec4<f32> { return x[at + i]; }
+fn gated(at: u32, i: u32) -> vec4<f32> { return activate(ACT, x[at + i]) * up[at + i]; }
+
 @compute @workgroup_size(THREADS)
 fn norm_quantize(@builtin(workgroup_id) group: vec3<u32>,
                  @builtin(local_invocation_index) lane: u32) {
     let row = group.y * COLS4;
+    var kept: array<vec4<f32>, KEPT>;
     var squares = 0.0;
     var most = 0.0;
-    for (var i = lane; i < COLS4; i += THREADS) {
-        let v = x[row + i];
+    for (var k = 0u; k < KEPT; k++) {
+        let i = lane + k * THREADS;
+        if (i < COLS4) {
+            let v = plain(row, i);
+            kept[k] = v * weight[i];
+            squares += dot(v, v);
+            most = max(most, greatest(kept[k]));
+        }
+    }
+    for (var i = lane + KEPT * THREADS; i < COLS4; i += THREADS) {
+        let v = plain(row, i);
         squares += dot(v, v);
         most = max(most, greatest(v * weight[i]));
     }
@@ -79,9 +95,17 @@ fn norm_quantize(@builtin(workgroup_id) group: vec3<u32>,
     let r = inverse_rms(all.x);
     let scale = 127.0 / max(all.y * r, 1e-5);
     var sum = 0;
-    for (var i = lane; i < Q_WORDS; i += THREADS) {
+    for (var k = 0u; k < KEPT; k++) {
+        let i = lane + k * THREADS;
+        if (i < Q_WORDS) {
+            let v = rounded(kept[k] * r * scale); // zeros behind the row's end
+            q[group.y * Q_WORDS + i] = packed(v);
+            sum += total(v);
+        }
+    }
+    for (var i = lane + KEPT * THREADS; i < Q_WORDS; i += THREADS) {
         var v = vec4(0);
-        if (i < COLS4) { v = rounded(x[row + i] * r * weight[i] * scale); }
+        if (i < COLS4) { v = rounded(plain(row, i) * weight[i] * r * scale); }
         q[group.y * Q_WORDS + i] = packed(v);
         sum += total(v);
     }
@@ -92,10 +116,20 @@ fn norm_quantize(@builtin(workgroup_id) group: vec3<u32>,
 fn glu_norm_quantize(@builtin(workgroup_id) group: vec3<u32>,
                      @builtin(local_invocation_index) lane: u32) {
     let row = group.y * COLS4;
+    var kept: array<vec4<f32>, KEPT>;
     var squares = 0.0;
     var most = 0.0;
-    for (var i = lane; i < COLS4; i += THREADS) {
-        let v = activate(ACT, x[row + i]) * up[row + i];
+    for (var k = 0u; k < KEPT; k++) {
+        let i = lane + k * THREADS;
+        if (i < COLS4) {
+            let v = gated(row, i);
+            kept[k] = v * weight[i];
+            squares += dot(v, v);
+            most = max(most, greatest(kept[k]));
+        }
+    }
+    for (var i = lane + KEPT * THREADS; i < COLS4; i += THREADS) {
+        let v = gated(row, i);
         squares += dot(v, v);
         most = max(most, greatest(v * weight[i]));
     }
@@ -103,11 +137,17 @@ fn glu_norm_quantize(@builtin(workgroup_id) group: vec3<u32>,
     let r = inverse_rms(all.x);
     let scale = 127.0 / max(all.y * r, 1e-5);
     var sum = 0;
-    for (var i = lane; i < Q_WORDS; i += THREADS) {
-        var v = vec4(0);
-        if (i < COLS4) {
-            v = rounded(activate(ACT, x[row + i]) * up[row + i] * r * weight[i] * scale);
+    for (var k = 0u; k < KEPT; k++) {
+        let i = lane + k * THREADS;
+        if (i < Q_WORDS) {
+            let v = rounded(kept[k] * r * scale); // zeros behind the row's end
+            q[group.y * Q_WORDS + i] = packed(v);
+            sum += total(v);
         }
+    }
+    for (var i = lane + KEPT * THREADS; i < Q_WORDS; i += THREADS) {
+        var v = vec4(0);
+        if (i < COLS4) { v = rounded(gated(row, i) * weight[i] * r * scale); }
         q[group.y * Q_WORDS + i] = packed(v);
         sum += total(v);
     }
