@@ -10,9 +10,10 @@
 #include "tiny_model.h"
 
 #define SWIFTSHADER "/usr/lib/chromium/vk_swiftshader_icd.json"
-#define N_TEXT 12
+#define N_TEXT      12
 
-static const int32_t prompt[] = {5, 70, 100, 33, 259, 8, 120, 64, 260, 90, 91, 92, 93, 94, 95, 96, 97};
+static const int32_t prompt[] = {5,  70, 100, 33, 259, 8,  120, 64, 260,
+                                 90, 91, 92,  93, 94,  95, 96,  97};
 #define N_PROMPT ((int)(sizeof prompt / sizeof *prompt))
 
 // WebGPU's own checks are on in tests: a wrong call is an error, not luck.
@@ -32,7 +33,8 @@ static tern_model *open_on_gpu(const char *path, int n_batch) {
     if (status == TERN_OK) return m;
     if (strstr(err.message, "no WebGPU library") || strstr(err.message, "no GPU"))
         test_skip(err.message);
-    else test_check(false, __FILE__, __LINE__, "%s", err.message);
+    else
+        test_check(false, __FILE__, __LINE__, "%s", err.message);
     return NULL;
 }
 
@@ -83,7 +85,8 @@ static void check_model(const char *path, int n_batch, tern_kv_type kv_type, dou
     REQUIRE_OK(tern_model_open(&on_cpu, path, &(tern_model_desc){.n_batch = n_batch}, &err), err);
     tern_model_info info;
     tern_model_get_info(on_cpu, &info);
-    if (ask(on_cpu, kv_type, prompt, N_PROMPT, &cpu) && ask(on_gpu, kv_type, prompt, N_PROMPT, &gpu)) {
+    if (ask(on_cpu, kv_type, prompt, N_PROMPT, &cpu) &&
+        ask(on_gpu, kv_type, prompt, N_PROMPT, &gpu)) {
         double error = relative_l2(gpu.logits, cpu.logits, (size_t)N_PROMPT * (size_t)info.n_vocab);
         CHECK_MSG(error < tolerance, "%s: logits differ by %g", path, error);
         CHECK_MSG(gpu.n_text == cpu.n_text &&

@@ -40,7 +40,8 @@ static tern_status open_device(tern_model *m, const tern_model_desc *desc, tern_
             return status;
         }
     } else if (strcmp(name, "cpu") != 0)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "device \"%s\": expected cpu, webgpu or auto", name);
+        return tern_fail(err, TERN_ERR_ARGUMENT, "device \"%s\": expected cpu, webgpu or auto",
+                         name);
     m->backend = &tern_backend_cpu;
     TERN_TRY(m->backend->open(&m->device, &d, err));
     snprintf(m->device_text, sizeof m->device_text, "%s%s%s%s", m->backend->describe(m->device),

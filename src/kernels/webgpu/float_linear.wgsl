@@ -20,37 +20,6 @@ fn write(to: u32, value: f32) {
     if (ADD) { y[to] = y[to] + value; } else { y[to] = value; }
 }
 
-// 8 rows a workgroup, 32 threads a row. Grid: (rows / 8, tokens).
-@compute @workgroup_size(256)
-fn gemv(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    let row = min(group.x * 8u + lane / 32u, N_ROWS - 1u);
-    let part = lane % 32u;
-    var token = group.y;
-    if (OUTPUTS) { token += run.first_output; }
-    var sum = 0.0;
-    if (IS_F16) {
-        let cols8 = COLS4 / 2u;
-        for (var i = part; i < cols8; i += 32u) {
-            let v = w[row * cols8 + i];
-            sum += dot(halves(v.x, v.y), x[token * COLS4 + 2u * i]) +
-                   dot(halves(v.z, v.w), x[token * COLS4 + 2u * i + 1u]);
-        }
-    } else {
-        for (var i = part; i < COLS4; i += 32u) {
-            sum += dot(bitcast<vec4<f32>>(w[row * COLS4 + i]), x[token * COLS4 + i]);
-        }
-    }
-    sum = sum_of_32(lane, sum);
-    if (part == 0u && group.x * 8u + lane / 32u < N_ROWS) {
-        write(group.y * Y_COLS + FIRST_ROW + row, sum);
-    }
-}
-
-// 64 rows x 64 tokens a workgroup, 4 x 4 a thread, 16 columns at a time. Grid: (rows / 64,
-// tokens / 64).
-var<workgroup> rows_now: array<vec4<f32>, 256>;   // [4 columns of 16][row]
-var<workgroup> tokens_now: array<vec4<f32>, 256>; // [4 columns of 16][token]
-
 fn weights4(row: u32, i: u32) -> vec4<f32> {
     if (IS_F16) {
         let v = w[(row * COLS4 + i) / 2u];
@@ -59,6 +28,49 @@ fn weights4(row: u32, i: u32) -> vec4<f32> {
     }
     return bitcast<vec4<f32>>(w[row * COLS4 + i]);
 }
+
+// The product of 8 f16 columns from vec4 i of a row on, or of 4 f32.
+fn some(row: u32, i: u32, x0: vec4<f32>, x1: vec4<f32>) -> f32 {
+    if (IS_F16) {
+        let v = w[row * (COLS4 / 2u) + i];
+        return dot(halves(v.x, v.y), x0) + dot(halves(v.z, v.w), x1);
+    }
+    return dot(bitcast<vec4<f32>>(w[row * COLS4 + i]), x0);
+}
+
+// 32 rows a workgroup; 32 threads share 4 rows, so that x is read a quarter as often. Grid:
+// (rows / 32, tokens).
+@compute @workgroup_size(256)
+fn gemv(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    let row = group.x * 32u + lane / 32u * 4u;
+    let last = N_ROWS - 1u;
+    let part = lane % 32u;
+    var token = group.y;
+    if (OUTPUTS) { token += run.first_output; }
+    let n = select(COLS4, COLS4 / 2u, IS_F16);
+    var sum = vec4(0.0);
+    for (var i = part; i < n; i += 32u) {
+        var x0: vec4<f32>;
+        var x1: vec4<f32>;
+        if (IS_F16) {
+            x0 = x[token * COLS4 + 2u * i];
+            x1 = x[token * COLS4 + 2u * i + 1u];
+        } else {
+            x0 = x[token * COLS4 + i];
+        }
+        sum += vec4(some(min(row, last), i, x0, x1), some(min(row + 1u, last), i, x0, x1),
+                    some(min(row + 2u, last), i, x0, x1), some(min(row + 3u, last), i, x0, x1));
+    }
+    sum = sum_of_32(lane, sum);
+    if (part < 4u && row + part < N_ROWS) {
+        write(group.y * Y_COLS + FIRST_ROW + row + part, sum[part]);
+    }
+}
+
+// 64 rows x 64 tokens a workgroup, 4 x 4 a thread, 16 columns at a time. Grid: (rows / 64,
+// tokens / 64).
+var<workgroup> rows_now: array<vec4<f32>, 256>;   // [4 columns of 16][row]
+var<workgroup> tokens_now: array<vec4<f32>, 256>; // [4 columns of 16][token]
 
 @compute @workgroup_size(256)
 fn gemm(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {

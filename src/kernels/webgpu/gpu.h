@@ -29,10 +29,10 @@
     ROW(GPU_ROPE, "rope", "rope", "rw--w")                                                         \
     ROW(GPU_KV_STORE, "rope", "kv_store", "--ww-ww")                                               \
     ROW(GPU_ROPE_STORE, "rope", "rope_store", "rwwwwww")                                           \
-    ROW(GPU_GEMV1, "ternary_gemv", "gemv1", "rwww")                                                \
-    ROW(GPU_GEMV2, "ternary_gemv", "gemv2", "rwwww")                                               \
-    ROW(GPU_GEMV3, "ternary_gemv", "gemv3", "rwwwww")                                              \
-    ROW(GPU_GEMM, "ternary_gemm", "gemm", "rwww")                                                  \
+    ROW(GPU_GEMV1, "ternary_gemv", "gemv1", "rrrw")                                                \
+    ROW(GPU_GEMV2, "ternary_gemv", "gemv2", "rrrww")                                               \
+    ROW(GPU_GEMV3, "ternary_gemv", "gemv3", "rrrwww")                                              \
+    ROW(GPU_GEMM, "ternary_gemm", "gemm", "rrrw")                                                  \
     ROW(GPU_FLOAT_GEMV, "float_linear", "gemv", "rww")                                             \
     ROW(GPU_FLOAT_GEMM, "float_linear", "gemm", "rww")                                             \
     ROW(GPU_ATTENTION, "attention", "attention", "wwww")                                           \
@@ -146,6 +146,7 @@ void gpu_weight_info(const tern_weight *w, tern_weight_info *info);
 // Where a binding's memory is.
 typedef enum gpu_place {
     GPU_POOL,   // offset and bytes in the session's pool of temporaries
+    GPU_POOL_I8, // the same in the pool of quantized values
     GPU_WEIGHT, // buffer, offset and bytes
     GPU_STATE,  // value `v`
     GPU_ANGLES, // of rope `v`
@@ -206,6 +207,9 @@ struct tern_plan {
     gpu_rope *ropes;
     size_t n_ropes;
     tern_memory_plan memory;
+    // Quantized values lie at their offsets in a buffer of their own, since a product that reads
+    // its activations as read-only, through the near caches, may not write to the same buffer.
+    uint64_t i8_bytes;
     int64_t n_vocab;
     int32_t chunk_rows; // of logits at a time
 };

@@ -1,12 +1,16 @@
 // WebGPU as a backend: the table of functions.
 #include "kernels/webgpu/gpu.h"
 
-static const char *gpu_describe(const tern_device *d) { return d->description; }
+static const char *gpu_describe(const tern_device *d) {
+    return d->description;
+}
 static int gpu_n_threads(const tern_device *d) {
     (void)d;
     return 0;
 }
-static const tern_memory_plan *gpu_plan_memory(const tern_plan *p) { return &p->memory; }
+static const tern_memory_plan *gpu_plan_memory(const tern_plan *p) {
+    return &p->memory;
+}
 
 const tern_backend tern_backend_webgpu = {
     .name = "webgpu",

@@ -1,8 +1,9 @@
 // Opening a device, and what is made of it: buffers, bind group layouts, pipelines.
 //
 // Environment, for tests and for hunting faults: TERN_WEBGPU_CHECK=1 keeps WebGPU's own checks of
-// every call and of every index, which are left out otherwise; TERN_WEBGPU_MINIMUM=1 asks for a device
-// with the least limits that WebGPU promises; TERN_WEBGPU_BINDING_BYTES cuts weights into smaller parts.
+// every call and of every index, which are left out otherwise; TERN_WEBGPU_MINIMUM=1 asks for a
+// device with the least limits that WebGPU promises; TERN_WEBGPU_BINDING_BYTES cuts weights into
+// smaller parts.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,9 @@
 #include "base/strbuf.h"
 #include "kernels/webgpu/gpu.h"
 
-static wgpu_text text_of(const char *s) { return (wgpu_text){s, strlen(s)}; }
+static wgpu_text text_of(const char *s) {
+    return (wgpu_text){s, strlen(s)};
+}
 
 static bool is_set(const char *variable) {
     const char *value = getenv(variable);
@@ -218,10 +221,9 @@ tern_status gpu_buffer_new(tern_device *d, uint64_t bytes, uint64_t usage, const
     *out = NULL;
     bytes = gpu_round(bytes ? bytes : 1, 256);
     if (bytes > d->buffer_bytes_max)
-        return tern_fail(err, TERN_ERR_DEVICE,
-                         "%s needs %llu MB in one piece, the GPU's limit is %llu MB", what,
-                         (unsigned long long)(bytes >> 20),
-                         (unsigned long long)(d->buffer_bytes_max >> 20));
+        return tern_fail(
+            err, TERN_ERR_DEVICE, "%s needs %llu MB in one piece, the GPU's limit is %llu MB", what,
+            (unsigned long long)(bytes >> 20), (unsigned long long)(d->buffer_bytes_max >> 20));
     wgpu_buffer_desc desc = {.label = text_of(what), .usage = usage, .bytes = bytes};
     *out = d->api.DeviceCreateBuffer(d->device, &desc);
     tern_status status = gpu_check(d, "making a buffer", err);

@@ -1,4 +1,4 @@
-// Finding a WebGPU library at run time: TERN_WEBGPU_LIB, beside the program, where the system looks.
+// Finding a WebGPU library at run time: TERN_WEBGPU_LIB, beside the program, the system's places.
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,8 +37,7 @@ static tern_status find_functions(wgpu_api *api, tern_error *err) {
     // ISO C has no conversion from void * to a function; POSIX promises that this one works.
 #define FIND(result, name, arguments)                                                              \
     *(void **)&api->name = dlsym(api->library, "wgpu" #name);                                      \
-    if (!api->name)                                                                                \
-        return tern_fail(err, TERN_ERR_DEVICE, "the WebGPU library has no wgpu" #name);
+    if (!api->name) return tern_fail(err, TERN_ERR_DEVICE, "the WebGPU library has no wgpu" #name);
     WGPU_FUNCTIONS(FIND)
 #undef FIND
     if (!dlsym(api->library, "wgpuGetInstanceCapabilities"))
@@ -53,8 +52,7 @@ tern_status gpu_library_open(wgpu_api *api, tern_error *err) {
     const char *path = getenv("TERN_WEBGPU_LIB");
     if (path && *path) {
         api->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-        if (!api->library)
-            return tern_fail(err, TERN_ERR_DEVICE, "TERN_WEBGPU_LIB: %s", dlerror());
+        if (!api->library) return tern_fail(err, TERN_ERR_DEVICE, "TERN_WEBGPU_LIB: %s", dlerror());
     }
     for (size_t i = 0; !api->library && i < sizeof names / sizeof *names; i++)
         api->library = open_beside_program(names[i]);
@@ -68,4 +66,6 @@ tern_status gpu_library_open(wgpu_api *api, tern_error *err) {
 }
 
 // The library stays loaded: its threads may still run code of it.
-void gpu_library_close(wgpu_api *api) { *api = (wgpu_api){0}; }
+void gpu_library_close(wgpu_api *api) {
+    *api = (wgpu_api){0};
+}

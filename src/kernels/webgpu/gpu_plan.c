@@ -35,7 +35,9 @@ static void set(gpu_dispatch *d, const char *name, double value) {
     d->what.constants[d->what.n_constants++] = (gpu_constant){name, value};
 }
 
-static void bind(gpu_dispatch *d, gpu_binding b) { d->bindings[d->n_bindings++] = b; }
+static void bind(gpu_dispatch *d, gpu_binding b) {
+    d->bindings[d->n_bindings++] = b;
+}
 static void bind_place(gpu_dispatch *d, gpu_place place, tern_vid v) {
     bind(d, (gpu_binding){.place = place, .v = v});
 }
@@ -43,14 +45,15 @@ static void bind_place(gpu_dispatch *d, gpu_place place, tern_vid v) {
 static void bind_value(const tern_plan *p, gpu_dispatch *d, tern_vid v) {
     const tern_value *value = &p->g->values[v];
     const tern_span *s = &p->memory.spans[v];
-    if (value->kind == TERN_VALUE_OUTPUT) bind_place(d, GPU_LOGITS, v);
+    if (value->kind == TERN_VALUE_OUTPUT)
+        bind_place(d, GPU_LOGITS, v);
     else if (value->type == TERN_VALUE_I8ROWS) {
         uint64_t bytes = gpu_i8_bytes(value->cols, p->n_batch);
-        bind(d, (gpu_binding){.place = GPU_POOL, .offset = s->offset, .bytes = bytes});
-        bind(d, (gpu_binding){.place = GPU_POOL,
-                              .offset = s->offset + bytes,
-                              .bytes = s->bytes - bytes});
-    } else bind(d, (gpu_binding){.place = GPU_POOL, .offset = s->offset, .bytes = s->bytes});
+        bind(d, (gpu_binding){.place = GPU_POOL_I8, .offset = s->offset, .bytes = bytes});
+        bind(d, (gpu_binding){
+                    .place = GPU_POOL_I8, .offset = s->offset + bytes, .bytes = s->bytes - bytes});
+    } else
+        bind(d, (gpu_binding){.place = GPU_POOL, .offset = s->offset, .bytes = s->bytes});
 }
 
 static void bind_part(gpu_dispatch *d, const gpu_part *part) {
@@ -60,11 +63,15 @@ static void bind_part(gpu_dispatch *d, const gpu_part *part) {
                           .bytes = part->bytes});
 }
 
-static int64_t cols(const tern_plan *p, tern_vid v) { return p->g->values[v].cols; }
+static int64_t cols(const tern_plan *p, tern_vid v) {
+    return p->g->values[v].cols;
+}
 static gpu_rows rows_of(const tern_plan *p, tern_vid v) {
     return p->g->values[v].sym == TERN_SYM_OUTPUTS ? GPU_ROWS_OUTPUTS : GPU_ROWS_TOKENS;
 }
-static uint32_t groups(int64_t n, int64_t each) { return (uint32_t)((n + each - 1) / each); }
+static uint32_t groups(int64_t n, int64_t each) {
+    return (uint32_t)((n + each - 1) / each);
+}
 
 // Everything that writes the logits, or reads them, runs when they are wanted.
 static void set_phase(const tern_plan *p, gpu_dispatch *d, tern_vid out) {
@@ -107,7 +114,8 @@ static void add_rows(tern_plan *p, const tern_node *n, gpu_kernel kernel) {
     for (int i = 0; i < n->n_in; i++) {
         if (p->g->values[n->in[i]].kind == TERN_VALUE_WEIGHT)
             bind_part(d, &p->weights[n->in[i]]->parts[0]);
-        else bind_value(p, d, n->in[i]);
+        else
+            bind_value(p, d, n->in[i]);
     }
     bind_value(p, d, n->out[0]);
     set_phase(p, d, n->out[0]);
@@ -134,8 +142,9 @@ static uint32_t splits_for(int64_t blocks, uint32_t threads_max) {
 
 // One product, or up to three of neighbours in a slab.
 static void add_gemv(tern_plan *p, const tern_node *n, int first, int count, bool accumulate) {
-    static const char *const at[] = {"AT0", "AT1", "AT2"}, *const rows[] = {"ROWS0", "ROWS1", "ROWS2"},
-                            *const tile[] = {"", "TILE1", "TILE2"};
+    static const char *const at[] = {"AT0", "AT1", "AT2"};
+    static const char *const rows[] = {"ROWS0", "ROWS1", "ROWS2"};
+    static const char *const tile[] = {"", "TILE1", "TILE2"};
     gpu_dispatch *d = add(p, (gpu_kernel)(GPU_GEMV1 + count - 1), 0, rows_of(p, n->in[0]));
     gpu_part span = p->weights[n->in[1 + first]]->parts[0];
     int64_t blocks = gpu_blocks(cols(p, n->in[0]));
@@ -205,9 +214,9 @@ static void add_float(tern_plan *p, tern_vid x, tern_vid wv, tern_vid out, bool 
         for (int many = 0; many < 2; many++) {
             bool by_token = rows_of(p, x) == GPU_ROWS_TOKENS && !chunk;
             if (many && !by_token) continue;
-            gpu_dispatch *d = add(p, many ? GPU_FLOAT_GEMM : GPU_FLOAT_GEMV,
-                                  groups(part->n_rows, many ? 64 : 8),
-                                  chunk ? GPU_ROWS_CHUNK : rows_of(p, x));
+            gpu_dispatch *d =
+                add(p, many ? GPU_FLOAT_GEMM : GPU_FLOAT_GEMV, groups(part->n_rows, many ? 64 : 32),
+                    chunk ? GPU_ROWS_CHUNK : rows_of(p, x));
             d->rows_each = many ? 64 : 1;
             d->when = !by_token ? GPU_ALWAYS : many ? GPU_MANY_TOKENS : GPU_FEW_TOKENS;
             set(d, "COLS4", (double)(w->n_cols / 4));
@@ -219,8 +228,10 @@ static void add_float(tern_plan *p, tern_vid x, tern_vid wv, tern_vid out, bool 
             set(d, "OUTPUTS", chunk);
             bind_part(d, part);
             bind_value(p, d, x);
-            if (chunk) bind_place(d, GPU_LOGITS, -1);
-            else bind_value(p, d, out);
+            if (chunk)
+                bind_place(d, GPU_LOGITS, -1);
+            else
+                bind_value(p, d, out);
             if (chunk) d->phase = GPU_PHASE_HEAD;
         }
     }
@@ -293,7 +304,8 @@ static tern_status add_attention(tern_plan *p, const tern_node *n, tern_error *e
     if (n->head_dim > 256 || n->head_dim % 2 != 0)
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
                          "the GPU's attention has heads of an even number up to 256 dimensions, "
-                         "not %d", (int)n->head_dim);
+                         "not %d",
+                         (int)n->head_dim);
     // Few tokens are a matter of latency: many threads a head. Many fill the device anyway.
     for (int many = 0; many < 2; many++) {
         gpu_dispatch *d = add(p, GPU_ATTENTION, (uint32_t)n->n_heads, GPU_ROWS_TOKENS);
@@ -329,7 +341,7 @@ static void add_top(tern_plan *p, int64_t n_vocab) {
     d->phase = GPU_PHASE_TOP;
 }
 
-// A fused top-k makes the logits itself: then the plain product for the output "logits" is the same.
+// A fused top-k makes the logits itself: the plain product for the output "logits" is the same.
 static bool made_by_top_k(const tern_graph *g, const tern_node *linear) {
     for (size_t i = 0; i < g->n_nodes; i++)
         if (g->nodes[i].op == TERN_OP_LINEAR_TOP_K && g->nodes[i].in[0] == linear->in[0] &&
@@ -347,7 +359,8 @@ static tern_status check_node(const tern_plan *p, const tern_node *n, tern_error
         if (matters && (v->cols % 4 != 0 || v->cols > 1 << 17))
             return tern_fail(err, TERN_ERR_UNSUPPORTED,
                              "%s: the GPU's kernels need rows of a multiple of 4 elements, at most "
-                             "131072, not %lld", v->name, (long long)v->cols);
+                             "131072, not %lld",
+                             v->name, (long long)v->cols);
     }
     return TERN_OK;
 }
@@ -390,8 +403,8 @@ static tern_status reserve(tern_plan *p, const tern_node *n, tern_error *err) {
     for (int i = 0; i < n->n_in; i++)
         if (p->g->values[n->in[i]].kind == TERN_VALUE_WEIGHT)
             most += 2 * p->weights[n->in[i]]->n_parts;
-    if (tern_array_reserve(TERN_MEM_GRAPH, &p->dispatches, &p->dispatches_capacity,
-                           p->n_dispatches, most) != 0)
+    if (tern_array_reserve(TERN_MEM_GRAPH, &p->dispatches, &p->dispatches_capacity, p->n_dispatches,
+                           most) != 0)
         return tern_fail_memory(err, most * sizeof *p->dispatches);
     return TERN_OK;
 }
@@ -434,6 +447,11 @@ tern_status gpu_compile(tern_device *d, const tern_graph *g, tern_weight *const 
     p->n_batch = n_batch;
     find_outputs(p);
     TERN_TRY_GOTO(tern_graph_plan_memory(g, value_bytes, p, &p->memory, err));
+    for (size_t v = 0; v < g->n_values; v++) {
+        const tern_span *s = &p->memory.spans[v];
+        if (g->values[v].type == TERN_VALUE_I8ROWS && s->offset + s->bytes > p->i8_bytes)
+            p->i8_bytes = s->offset + s->bytes;
+    }
     for (size_t i = 0; i < g->n_nodes; i++) {
         TERN_TRY_GOTO(check_node(p, &g->nodes[i], err));
         TERN_TRY_GOTO(reserve(p, &g->nodes[i], err));

@@ -24,7 +24,7 @@ struct tern_instance {
     tern_plan *plan;
     int32_t n_context;
     bool half_cache;
-    wgpu_buffer uniform, ids, pool, logits, top_parts, top;
+    wgpu_buffer uniform, ids, pool, pool_i8, logits, top_parts, top;
     gpu_readback readbacks[2];
     wgpu_buffer *states; // [n_values], or NULL
     wgpu_buffer *angles; // by rope
@@ -33,7 +33,7 @@ struct tern_instance {
     tern_batch batch;    // on its way
     int32_t chunk_first, chunk_rows;
     bool busy;
-    int now;             // its readback
+    int now; // its readback
     // The run ahead: the step after the batch, on the token that the device itself found greatest.
     // It was started before anyone asked for it, and its readback is the other one.
     bool ahead;
@@ -57,7 +57,8 @@ static tern_status choose_cache(tern_instance *in, tern_kv_type wanted, tern_err
             bytes += (uint64_t)g->values[v].cols * (uint64_t)in->n_context * sizeof(float);
     if (wanted == TERN_KV_Q8_0)
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "the WebGPU backend has no Q8_0 cache");
-    in->half_cache = wanted == TERN_KV_F16 || (wanted == TERN_KV_AUTO && bytes > F32_CACHE_BYTES_MAX);
+    in->half_cache =
+        wanted == TERN_KV_F16 || (wanted == TERN_KV_AUTO && bytes > F32_CACHE_BYTES_MAX);
     return TERN_OK;
 }
 
@@ -71,7 +72,8 @@ static tern_status open_states(tern_instance *in, tern_error *err) {
         uint64_t bytes = (uint64_t)in->n_context * (uint64_t)value->cols * (in->half_cache ? 2 : 4);
         if (bytes > p->device->binding_bytes_max)
             return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                             "a cache of %d positions is larger than the %llu MB that the GPU binds",
+                             "a cache of %d positions is larger than the %llu MB that a GPU's "
+                             "binding has",
                              (int)in->n_context,
                              (unsigned long long)(p->device->binding_bytes_max >> 20));
         TERN_TRY(gpu_buffer_new(p->device, bytes, STORAGE, "the cache", &in->states[v], err));
@@ -88,6 +90,7 @@ static tern_status open_buffers(tern_instance *in, tern_error *err) {
                             "the parameters of a run", &in->uniform, err));
     TERN_TRY(gpu_buffer_new(d, (uint64_t)p->n_batch * 4, STORAGE, "tokens", &in->ids, err));
     TERN_TRY(gpu_buffer_new(d, p->memory.bytes, STORAGE, "activations", &in->pool, err));
+    TERN_TRY(gpu_buffer_new(d, p->i8_bytes, STORAGE, "activations", &in->pool_i8, err));
     TERN_TRY(gpu_buffer_new(d, logits, STORAGE, "logits", &in->logits, err));
     TERN_TRY(gpu_buffer_new(d, rows * GPU_TOP_PARTS_N * 8, STORAGE, "logits", &in->top_parts, err));
     TERN_TRY(gpu_buffer_new(d, rows * 8, STORAGE, "logits", &in->top, err));
@@ -110,6 +113,7 @@ static wgpu_group_entry entry_of(const tern_instance *in, const gpu_binding *b) 
     wgpu_group_entry e = {.bytes = UINT64_MAX}; // the whole buffer
     switch (b->place) {
     case GPU_POOL: e.buffer = in->pool; break;
+    case GPU_POOL_I8: e.buffer = in->pool_i8; break;
     case GPU_WEIGHT: e.buffer = b->buffer; break;
     case GPU_STATE: e.buffer = in->states[b->v]; break;
     case GPU_ANGLES: e.buffer = in->angles[b->v]; break;
@@ -118,7 +122,7 @@ static wgpu_group_entry entry_of(const tern_instance *in, const gpu_binding *b) 
     case GPU_TOP_PARTS_MEMORY: e.buffer = in->top_parts; break;
     case GPU_TOP_MEMORY: e.buffer = in->top; break;
     }
-    if (b->place == GPU_POOL || b->place == GPU_WEIGHT) {
+    if (b->place == GPU_POOL || b->place == GPU_POOL_I8 || b->place == GPU_WEIGHT) {
         e.offset = b->offset;
         e.bytes = b->bytes;
     }
@@ -181,8 +185,15 @@ void gpu_instance_close(tern_instance *in) {
         if (in->groups[i]) d->api.BindGroupRelease(in->groups[i]);
     for (size_t v = 0; in->states && v < p->g->n_values; v++) gpu_buffer_free(d, in->states[v]);
     for (size_t i = 0; in->angles && i < p->n_ropes; i++) gpu_buffer_free(d, in->angles[i]);
-    wgpu_buffer buffers[] = {in->uniform, in->ids, in->pool, in->logits, in->top_parts, in->top,
-                             in->readbacks[0].buffer, in->readbacks[1].buffer};
+    wgpu_buffer buffers[] = {in->uniform,
+                             in->ids,
+                             in->pool,
+                             in->pool_i8,
+                             in->logits,
+                             in->top_parts,
+                             in->top,
+                             in->readbacks[0].buffer,
+                             in->readbacks[1].buffer};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) gpu_buffer_free(d, buffers[i]);
     tern_free(in->groups);
     tern_free(in->states);
@@ -213,7 +224,9 @@ static void send_angles(tern_instance *in, int32_t first_pos, int32_t n_tokens) 
 static bool wants_results(const tern_batch *b) {
     return b->n_outputs > 0 && (b->logits || b->top_k > 0);
 }
-static bool wants_only_greatest(const tern_batch *b) { return !b->logits && b->top_k == 1; }
+static bool wants_only_greatest(const tern_batch *b) {
+    return !b->logits && b->top_k == 1;
+}
 
 static uint32_t rows_of(const tern_instance *in, const gpu_dispatch *step) {
     const tern_batch *b = &in->batch;
@@ -304,8 +317,8 @@ static void set_chunk(tern_instance *in) {
 //
 // Who asks for the greatest token after one token, and then again at the next position, will go on.
 // The step after is submitted at once with the token that the device has just found, so the device
-// never waits for the host. If the next batch is another one, nothing is lost but that step: it wrote
-// only the cache's next position, which the batch writes again before anything reads it.
+// never waits for the host. If the next batch is another one, nothing is lost but that step: it
+// wrote only the cache's next position, which the batch writes again before anything reads it.
 
 static bool is_greedy_step(const tern_batch *b) {
     return b->n_tokens == 1 && b->n_outputs == 1 && wants_only_greatest(b);
@@ -345,7 +358,8 @@ tern_status gpu_submit(tern_instance *in, const tern_batch *batch, tern_error *e
     in->chunk_first = 0;
     set_chunk(in);
     in->busy = true;
-    if (was_ahead) in->now = 1 - in->now;
+    if (was_ahead)
+        in->now = 1 - in->now;
     else {
         // A run ahead that is not wanted leaves its readback to itself: this one takes the other.
         d->api.QueueWriteBuffer(d->queue, in->ids, 0, batch->ids,
@@ -418,8 +432,7 @@ tern_status gpu_poll(tern_instance *in, bool *done, tern_error *err) {
     }
     in->busy = false;
     size_t bytes = (size_t)result_bytes(in);
-    const void *mapped =
-        r->mapped ? d->api.BufferGetConstMappedRange(r->buffer, 0, bytes) : NULL;
+    const void *mapped = r->mapped ? d->api.BufferGetConstMappedRange(r->buffer, 0, bytes) : NULL;
     if (!mapped) return tern_fail(err, TERN_ERR_DEVICE, "WebGPU's results could not be read");
     if (wants_results(&in->batch)) take_results(in, mapped);
     d->api.BufferUnmap(r->buffer);

@@ -2,19 +2,29 @@
 #include <string.h>
 #include "kernels/webgpu/gpu.h"
 
-static const struct { const char *file, *text; } shaders[] = {
+static const struct {
+    const char *file, *text;
+} shaders[] = {
 #include "webgpu_wgsl.inc"
 };
 
-static const struct { const char *file, *entry, *bindings; } kernels[GPU_KERNEL_COUNT] = {
+static const struct {
+    const char *file, *entry, *bindings;
+} kernels[GPU_KERNEL_COUNT] = {
 #define ROW(id, file, entry, bindings) {file, entry, bindings},
     GPU_KERNELS(ROW)
 #undef ROW
 };
 
-const char *gpu_kernel_file(gpu_kernel k) { return kernels[k].file; }
-const char *gpu_kernel_entry(gpu_kernel k) { return kernels[k].entry; }
-const char *gpu_kernel_bindings(gpu_kernel k) { return kernels[k].bindings; }
+const char *gpu_kernel_file(gpu_kernel k) {
+    return kernels[k].file;
+}
+const char *gpu_kernel_entry(gpu_kernel k) {
+    return kernels[k].entry;
+}
+const char *gpu_kernel_bindings(gpu_kernel k) {
+    return kernels[k].bindings;
+}
 
 const char *gpu_shader_text(const char *file) {
     for (size_t i = 0; i < sizeof shaders / sizeof *shaders; i++)

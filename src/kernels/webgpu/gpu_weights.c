@@ -7,7 +7,7 @@
 #include "kernels/webgpu/gpu.h"
 
 #define PIECE_BYTES ((uint64_t)4 << 20)
-#define STORAGE (WGPU_BUFFER_STORAGE | WGPU_BUFFER_COPY_DST)
+#define STORAGE     (WGPU_BUFFER_STORAGE | WGPU_BUFFER_COPY_DST)
 
 // Submitting nothing lets the library send what is written so far and reuse its staging memory.
 static void send(tern_device *d, wgpu_buffer b, uint64_t offset, const void *data, uint64_t bytes) {
@@ -18,7 +18,9 @@ static void send(tern_device *d, wgpu_buffer b, uint64_t offset, const void *dat
 
 // ---- Ternary -----------------------------------------------------------------------------------
 
-static uint64_t tile_bytes(int64_t n_cols) { return (uint64_t)gpu_blocks(n_cols) * 128; }
+static uint64_t tile_bytes(int64_t n_cols) {
+    return (uint64_t)gpu_blocks(n_cols) * 128;
+}
 
 static uint64_t ternary_bytes(const tern_weight_source *s) {
     uint64_t tiles = (uint64_t)(s->n_rows + GPU_TILE_ROWS - 1) / GPU_TILE_ROWS;
@@ -38,9 +40,9 @@ tern_status gpu_tune(tern_device *d, const tern_weight_source *sources, size_t n
 static tern_status slab_take(tern_device *d, uint64_t bytes, gpu_part *part, tern_error *err) {
     if (bytes > d->binding_bytes_max)
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                         "a ternary matrix of %llu bytes is larger than the %llu bytes that the GPU "
-                         "can bind", (unsigned long long)bytes,
-                         (unsigned long long)d->binding_bytes_max);
+                         "a ternary matrix of %llu bytes is larger than the %llu bytes that the "
+                         "GPU can bind",
+                         (unsigned long long)bytes, (unsigned long long)d->binding_bytes_max);
     if (d->n_slabs == 0 || d->slab_used + bytes > d->slab_bytes) {
         uint64_t size = d->ternary_bytes_left > bytes ? d->ternary_bytes_left : bytes;
         if (size > d->binding_bytes_max) size = d->binding_bytes_max;
@@ -90,8 +92,7 @@ static tern_status send_tiles(tern_device *d, const tern_weight *w, tern_codes *
             // Rows behind the last repeat it; nobody reads their sums.
             memcpy(row, tern_codes_row(reader, at < w->n_rows ? at : w->n_rows - 1),
                    (size_t)w->n_cols);
-            for (int64_t b = 0; b < blocks; b++)
-                pack_block(row + b * GPU_BLOCK_COLS, to + b * 32);
+            for (int64_t b = 0; b < blocks; b++) pack_block(row + b * GPU_BLOCK_COLS, to + b * 32);
         }
         send(d, part->buffer, part->offset + GPU_HEADER_BYTES + (uint64_t)tile * each, piece,
              (uint64_t)n * each);
@@ -138,8 +139,10 @@ static tern_status send_rows(tern_device *d, const tern_weight *w, const tern_we
                 continue;
             }
             tern_dtype_decode(s->type, s->data, first, n_cols, s->scale, floats);
-            if (w->form == GPU_FORM_F32) memcpy(piece + i * row_bytes, floats, row_bytes);
-            else tern_dtype_encode(TERN_DTYPE_F16, floats, n_cols, piece + i * row_bytes);
+            if (w->form == GPU_FORM_F32)
+                memcpy(piece + i * row_bytes, floats, row_bytes);
+            else
+                tern_dtype_encode(TERN_DTYPE_F16, floats, n_cols, piece + i * row_bytes);
         }
         send(d, part->buffer, part->offset + r * row_bytes, piece, n * row_bytes);
     }
@@ -218,9 +221,12 @@ tern_status gpu_weight_bind(tern_device *d, const tern_weight_source *s, tern_we
     }
     if (s->is_matrix && !s->is_head)
         TERN_TRY_GOTO(tern_ternary_find(&view, s->ternarize, &kind, err));
-    if (!s->is_matrix && !s->is_table) TERN_TRY_GOTO(bind_vector(d, w, s, err));
-    else if (kind.is_ternary) TERN_TRY_GOTO(bind_ternary(d, w, s, &view, &kind, err));
-    else TERN_TRY_GOTO(bind_rows(d, w, s, err));
+    if (!s->is_matrix && !s->is_table)
+        TERN_TRY_GOTO(bind_vector(d, w, s, err));
+    else if (kind.is_ternary)
+        TERN_TRY_GOTO(bind_ternary(d, w, s, &view, &kind, err));
+    else
+        TERN_TRY_GOTO(bind_rows(d, w, s, err));
     if (s->is_matrix && !s->is_head) d->ternary_bytes_left -= ternary_bytes(s);
     w->info.bytes_per_token_greedy = w->info.bytes_per_token;
     TERN_TRY_GOTO(gpu_check(d, "sending weights", err));
@@ -240,4 +246,6 @@ void gpu_weight_unbind(tern_device *d, tern_weight *w) {
     tern_free(w);
 }
 
-void gpu_weight_info(const tern_weight *w, tern_weight_info *info) { *info = w->info; }
+void gpu_weight_info(const tern_weight *w, tern_weight_info *info) {
+    *info = w->info;
+}

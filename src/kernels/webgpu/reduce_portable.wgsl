@@ -20,13 +20,14 @@ fn workgroup_sum_max(lane: u32, sum: f32, most: f32) -> vec2<f32> {
     return s;
 }
 
-// The sum over 32 neighbouring threads, for the first of them.
-var<workgroup> sums_32: array<f32, THREADS>;
-fn sum_of_32(lane: u32, value: f32) -> f32 {
+// The sum over 32 neighbouring threads.
+var<workgroup> sums_32: array<vec4<f32>, THREADS>;
+fn sum_of_32(lane: u32, value: vec4<f32>) -> vec4<f32> {
     sums_32[lane] = value;
     for (var step = 16u; step > 0u; step /= 2u) {
         workgroupBarrier();
         if (lane % 32u < step) { sums_32[lane] += sums_32[lane + step]; }
     }
-    return sums_32[lane];
+    workgroupBarrier();
+    return sums_32[lane / 32u * 32u];
 }

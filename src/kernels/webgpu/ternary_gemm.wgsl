@@ -7,8 +7,8 @@ override AT0: u32;
 override ROWS0: u32;
 
 @group(0) @binding(1) var<storage, read> w: array<vec4<u32>>;
-@group(0) @binding(2) var<storage, read_write> q: array<vec4<u32>>;
-@group(0) @binding(3) var<storage, read_write> q_info: array<vec2<u32>>;
+@group(0) @binding(2) var<storage, read> q: array<vec4<u32>>;
+@group(0) @binding(3) var<storage, read> q_info: array<vec2<u32>>;
 @group(0) @binding(4) var<storage, read_write> y0: array<f32>;
 
 var<workgroup> codes: array<vec4<u32>, 256>;  // [16 columns of 64][row]

@@ -22,8 +22,8 @@ override ROWS1: u32;
 override ROWS2: u32;
 
 @group(0) @binding(1) var<storage, read> w: array<vec4<u32>>;
-@group(0) @binding(2) var<storage, read_write> q: array<vec4<u32>>;
-@group(0) @binding(3) var<storage, read_write> q_info: array<vec2<u32>>;
+@group(0) @binding(2) var<storage, read> q: array<vec4<u32>>;
+@group(0) @binding(3) var<storage, read> q_info: array<vec2<u32>>;
 @group(0) @binding(4) var<storage, read_write> y0: array<f32>;
 @group(0) @binding(5) var<storage, read_write> y1: array<f32>;
 @group(0) @binding(6) var<storage, read_write> y2: array<f32>;

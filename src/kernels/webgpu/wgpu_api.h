@@ -1,6 +1,6 @@
 // The part of WebGPU's C interface that is used here, as Dawn's libraries of 2025 have it, and a
-// table of its functions filled by dlopen. Written down by hand, since the libraries that can be had
-// ready-made come with no header that fits; only what compute needs.
+// table of its functions filled by dlopen. Written down by hand, since the libraries that can be
+// had ready-made come with no header that fits; only what compute needs.
 //
 // Objects are opaque pointers. Asynchronous calls take a callback structure by value and call back
 // from wgpuInstanceProcessEvents.
