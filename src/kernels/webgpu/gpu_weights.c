@@ -169,8 +169,9 @@ static tern_status bind_rows(tern_device *d, tern_weight *w, const tern_weight_s
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: a row is larger than a GPU's binding",
                          s->name);
     size_t n_parts = (size_t)((s->n_rows + rows_max - 1) / rows_max);
-    w->parts = tern_realloc(TERN_MEM_WEIGHTS, w->parts, n_parts * sizeof *w->parts);
-    if (!w->parts) return tern_fail_memory(err, n_parts * sizeof *w->parts);
+    gpu_part *grown = tern_realloc(TERN_MEM_WEIGHTS, w->parts, n_parts * sizeof *grown);
+    if (!grown) return tern_fail_memory(err, n_parts * sizeof *grown);
+    w->parts = grown;
     w->owns_buffers = true;
     if (s->is_matrix) w->info.bytes_per_token = row_bytes * (uint64_t)s->n_rows;
     for (int64_t first = 0; first < s->n_rows; first += rows_max) {
