@@ -112,20 +112,20 @@ typedef enum tern_head_mode {
 } tern_head_mode;
 
 typedef struct tern_model_desc {
-    const char *device;        // "cpu" (default), "webgpu", "auto"
-    int n_threads;             // 0: one for each core
-    int n_batch;               // prompt tokens computed at once, 0: 512
+    const char *device; // "cpu" (default), "webgpu", "auto"
+    int n_threads;      // 0: one for each core
+    int n_batch;        // prompt tokens computed at once, 0: 512
     tern_ternary_layout ternary;
     tern_head_mode head;
     const char *chat_template; // Jinja text that replaces the file's
-    bool vocab_only;           // only tokenizer and template: no weights needed, no sessions possible
-    const char *cpu_features;  // "scalar", "avx2", "avx512", "neon"...: at most these; NULL: all
+    bool vocab_only; // only tokenizer and template: no weights needed, no sessions possible
+    const char *cpu_features; // "scalar", "avx2", "avx512", "neon"...: at most these; NULL: all
     tern_progress_fn on_progress;
     void *user;
 } tern_model_desc;
 
-// path: a .gguf file (the first of a split set too), or a Hugging Face folder; with vocab_only also a
-// tokenizer.json.
+// path: a .gguf file (the first of a split set too), or a Hugging Face folder; with vocab_only also
+// a tokenizer.json.
 TERN_API tern_status tern_model_open(tern_model **out, const char *path,
                                      const tern_model_desc *desc, tern_error *err);
 TERN_API void tern_model_close(tern_model *model); // NULL is allowed; close its sessions first
@@ -137,13 +137,13 @@ typedef struct tern_model_info {
     const char *head;                       // e.g. "exact f16"
     int32_t n_vocab, n_layers, n_embd, n_context_train;
     int32_t n_threads, n_batch;
-    uint64_t n_params;                      // weights, counted once when tied
-    uint64_t file_bytes;                    // bytes of tensor data in the file
-    uint64_t bytes_per_token;               // weights that one greedy decode step reads
-    uint64_t bytes_per_token_logits;        // the same when all logits are wanted
-    uint64_t kv_bytes_per_token;            // of an F16 cache
+    uint64_t n_params;               // weights, counted once when tied
+    uint64_t file_bytes;             // bytes of tensor data in the file
+    uint64_t bytes_per_token;        // weights that one greedy decode step reads
+    uint64_t bytes_per_token_logits; // the same when all logits are wanted
+    uint64_t kv_bytes_per_token;     // of an F16 cache
     double load_seconds;
-    int32_t bos_id, eos_id;                 // -1: none
+    int32_t bos_id, eos_id; // -1: none
     bool adds_bos;
     // Sampling defaults of the file; a negative value means that the file has none.
     float temperature, top_p, min_p, repeat_penalty;
@@ -195,7 +195,7 @@ typedef enum tern_kv_type {
 } tern_kv_type;
 
 typedef struct tern_session_desc {
-    int n_context;      // 0: what the model was trained for, at most 8192
+    int n_context; // 0: what the model was trained for, at most 8192
     tern_kv_type kv_type;
     bool shift_context; // when full, drop the oldest half after the first n_keep instead of failing
     int n_keep;         // tokens at the beginning that a shift keeps, 0: 4
@@ -247,14 +247,14 @@ typedef struct tern_generate_params {
     int32_t max_tokens;            // 0: until the model ends or the context is full
     const char *const *stops;      // texts that end the answer and are not part of it
     size_t n_stops;
-    bool ignore_end;               // go on after end tokens (for measurements)
+    bool ignore_end; // go on after end tokens (for measurements)
 } tern_generate_params;
 
 typedef struct tern_generate_stats {
     tern_stop_reason reason;
     size_t n_prompt, n_reused, n_generated; // tokens
     double prompt_seconds, generate_seconds;
-    uint64_t seed;                          // that was used
+    uint64_t seed; // that was used
 } tern_generate_stats;
 
 // Continues the given ids; on_text receives whole characters as they come. Thread rule: another
@@ -285,10 +285,10 @@ TERN_API tern_status tern_graph_report(const tern_model *model, tern_format form
                                        tern_text_fn on_text, void *user, tern_error *err);
 
 typedef struct tern_convert_desc {
-    tern_type type;        // of the weight matrices; AUTO: I2_S for ternary ones, else as they are
-    tern_type head_type;   // of embedding and output head; AUTO: F16, or as they are
-    uint64_t split_bytes;  // begin a new file after so many bytes; 0: one file
-    const char *arch;      // GGUF architecture name to write; NULL: chosen by the source
+    tern_type type;       // of the weight matrices; AUTO: I2_S for ternary ones, else as they are
+    tern_type head_type;  // of embedding and output head; AUTO: F16, or as they are
+    uint64_t split_bytes; // begin a new file after so many bytes; 0: one file
+    const char *arch;     // GGUF architecture name to write; NULL: chosen by the source
     tern_progress_fn on_progress;
     void *user;
 } tern_convert_desc;
@@ -300,11 +300,10 @@ TERN_API tern_status tern_convert(const char *in, const char *out, const tern_co
 typedef struct tern_machine_limits {
     char cpu[64], features[128];
     int n_threads;
-    double read_gb_per_s;     // sequential reads of memory by n_threads
-    double int8_gmac_per_s;   // multiply-accumulates by n_threads, in registers
+    double read_gb_per_s;   // sequential reads of memory by n_threads
+    double int8_gmac_per_s; // multiply-accumulates by n_threads, in registers
 } tern_machine_limits;
-TERN_API tern_status tern_machine_measure(int n_threads, tern_machine_limits *out,
-                                          tern_error *err);
+TERN_API tern_status tern_machine_measure(int n_threads, tern_machine_limits *out, tern_error *err);
 
 typedef struct tern_memory {
     size_t heap_now, heap_max; // what the library allocated itself, without mapped files

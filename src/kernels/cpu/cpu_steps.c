@@ -8,13 +8,17 @@
 
 // ---- Helpers -----------------------------------------------------------------------------------
 
-static const tern_cpu_kernels *kernels(const cpu_run *run) { return &run->plan->device->kernels; }
+static const tern_cpu_kernels *kernels(const cpu_run *run) {
+    return &run->plan->device->kernels;
+}
 
 static atomic_size_t *counter(cpu_run *run, const cpu_step *step, int which) {
     return &run->instance->counters[step->index * CPU_COUNTERS + which];
 }
 
-static int64_t cols(const cpu_run *run, tern_vid v) { return run->plan->g->values[v].cols; }
+static int64_t cols(const cpu_run *run, tern_vid v) {
+    return run->plan->g->values[v].cols;
+}
 
 static void *scratch(const cpu_run *run, const tern_team *team) {
     return run->instance->scratch + (size_t)team->thread * run->plan->scratch_bytes;
@@ -101,7 +105,8 @@ static void quantize_rows(cpu_run *run, const cpu_step *step, const tern_team *t
         }
         if (n_rows <= CPU_GEMV_TOKENS)
             k->prepare(run->plan->device->packing, v.prepared, &v.rows, d);
-        else k->make_panels(v.panels, &v.rows, d, first, last);
+        else
+            k->make_panels(v.panels, &v.rows, d, first, last);
     }
 }
 
@@ -146,9 +151,9 @@ static void step_take_rows(cpu_run *run, const cpu_step *step, const tern_team *
 
 // ---- Linears -----------------------------------------------------------------------------------
 
-// Matrix x vector is bound by memory, which wants each thread to read on for as long as possible: every
-// new run of rows costs about a microsecond until the prefetchers follow. The last runs are short, so
-// that the threads end together.
+// Matrix x vector is bound by memory, which wants each thread to read on for as long as possible:
+// every new run of rows costs about a microsecond until the prefetchers follow. The last runs are
+// short, so that the threads end together.
 #define LEAST_CLAIM_BYTES 32768
 static bool claim_matrix_rows(const tern_team *team, atomic_size_t *counter, size_t n_rows,
                               size_t row_bytes, size_t *first, size_t *last) {
@@ -421,8 +426,10 @@ static void step_top_k(cpu_run *run, const cpu_step *step, const tern_team *team
         }
         const float *x = (const float *)cpu_value(run, n->in[0]) + row * w->source.n_cols;
         if (row > 0) restart(run, step, team);
-        if (run->instance->query) top_k_screened(run, step, team, x, ids, values);
-        else top_k_of_all(run, step, team, w, x, ids, values);
+        if (run->instance->query)
+            top_k_screened(run, step, team, x, ids, values);
+        else
+            top_k_of_all(run, step, team, w, x, ids, values);
     }
 }
 
@@ -467,8 +474,7 @@ size_t cpu_step_scratch(const tern_plan *p, const tern_node *n) {
     switch (n->op) {
     case TERN_OP_QUANTIZE:
     case TERN_OP_NORM_QUANTIZE:
-    case TERN_OP_GLU_NORM_QUANTIZE:
-        return (size_t)p->g->values[n->out[0]].cols * sizeof(float);
+    case TERN_OP_GLU_NORM_QUANTIZE: return (size_t)p->g->values[n->out[0]].cols * sizeof(float);
     case TERN_OP_ATTENTION: {
         tern_attention_args args = {.n_tokens = ATTENTION_TOKENS,
                                     .n_heads = (size_t)(n->n_heads / n->n_kv_heads),

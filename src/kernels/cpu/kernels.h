@@ -28,12 +28,12 @@ typedef enum tern_act { TERN_ACT_NONE, TERN_ACT_SILU, TERN_ACT_RELU2, TERN_ACT_G
 // float scale[head_dim / 32][16] followed by int8 [head_dim][16]; a value block is
 // float scale[16][head_dim / 32] followed by int8 [16][head_dim].
 typedef struct tern_attention_args {
-    float *out;         // query row (t, h) at out + t * row_stride + h * head_dim; so is q
+    float *out; // query row (t, h) at out + t * row_stride + h * head_dim; so is q
     const float *q;
-    size_t row_stride;  // floats
-    size_t n_tokens;    // token t stands at first_pos + t and sees positions 0..first_pos + t
-    size_t n_heads;     // query heads that share this key/value head, adjacent
-    size_t head_dim;    // a multiple of 16 for kernels of the fast kind; any even number works
+    size_t row_stride; // floats
+    size_t n_tokens;   // token t stands at first_pos + t and sees positions 0..first_pos + t
+    size_t n_heads;    // query heads that share this key/value head, adjacent
+    size_t head_dim;   // a multiple of 16 for kernels of the fast kind; any even number works
     size_t first_pos;
     const void *k, *v;  // 64: the head's blocks
     tern_dtype kv_type; // F32, F16 or Q8_0
@@ -74,11 +74,11 @@ typedef struct tern_float_kernels {
     void (*kv_store)(void *k, void *v, tern_dtype kv_type, size_t pos, size_t head_dim,
                      const float *key, const float *value);
     // Causal attention of a block of tokens. q * scale rounds first; a score is one chain of fmas
-    // over the dimensions. Online softmax over spans of 64 positions in order: m' = max(m, the span's
-    // max), p = exp(s - m'), sum = fma(sum, exp(m - m'), p) in 16 lanes (p of lane l: positions l,
-    // 16 + l, 32 + l, 48 + l of the span added in this order), acc = fma per position in order on
-    // acc * exp(m - m'). Positions that a token does not see take no part, whatever they hold.
-    // out = acc * (1 / (sum of the lanes)).
+    // over the dimensions. Online softmax over spans of 64 positions in order: m' = max(m, the
+    // span's max), p = exp(s - m'), sum = fma(sum, exp(m - m'), p) in 16 lanes (p of lane l:
+    // positions l, 16 + l, 32 + l, 48 + l of the span added in this order), acc = fma per position
+    // in order on acc * exp(m - m'). Positions that a token does not see take no part, whatever
+    // they hold. out = acc * (1 / (sum of the lanes)).
     void (*attention)(const tern_attention_args *args);
     // Index of the greatest (the first of equals), n > 0. NaN never wins unless all are NaN.
     size_t (*argmax)(const float *x, size_t n);
@@ -98,18 +98,18 @@ typedef enum tern_packing {
 
 typedef struct tern_ternary_matrix {
     tern_packing packing;
-    const uint8_t *data;  // row r at data + r * row_bytes
-    size_t n_in, n_rows;  // n_in as in the model; rows are padded with zero weights
+    const uint8_t *data; // row r at data + r * row_bytes
+    size_t n_in, n_rows; // n_in as in the model; rows are padded with zero weights
     size_t row_bytes;
-    float scale;          // value = (code - 1) * scale
+    float scale; // value = (code - 1) * scale
 } tern_ternary_matrix;
 
 // Quantized activations of a batch, as the kernels read them.
 typedef struct tern_i8_rows {
-    int8_t *q;         // 64: row t at q + t * stride; padded with zeros up to stride
-    size_t stride;     // n_in rounded up to TERN_I8_PAD
-    float *inv_scale;  // [n_tokens]
-    int32_t *sum;      // [n_tokens]
+    int8_t *q;        // 64: row t at q + t * stride; padded with zeros up to stride
+    size_t stride;    // n_in rounded up to TERN_I8_PAD
+    float *inv_scale; // [n_tokens]
+    int32_t *sum;     // [n_tokens]
     size_t n_tokens;
 } tern_i8_rows;
 #define TERN_I8_PAD 640 // lcm(128, 320): whole blocks of both packings
@@ -119,8 +119,8 @@ typedef struct tern_i8_rows {
 // |codes x activations| is exact in int32 for n_in <= 2^22; no variant may saturate in between.
 typedef struct tern_ternary_kernels {
     const char *name;
-    // Making rows, fast: the same bytes as tern_ternary_pack_row, and a 1.6-bit row from a 2-bit one.
-    // dst and src have the row's whole bytes and need no alignment.
+    // Making rows, fast: the same bytes as tern_ternary_pack_row, and a 1.6-bit row from a 2-bit
+    // one. dst and src have the row's whole bytes and need no alignment.
     void (*pack_row)(tern_packing packing, const int8_t *q, size_t n_in, uint8_t *row);
     void (*repack_row)(uint8_t *dst, const uint8_t *src, size_t n_in);
     // Decode: 1..4 tokens, rows [first_row, last_row). `prepared` is made once per activation batch

@@ -4,11 +4,11 @@
 #include <unistd.h>
 #include "base/alloc.h"
 
-// A wait inside a token is a few microseconds when every thread has a core: spin for about ten. When
-// it takes longer, the thread that is waited for has lost its core, to another program or to one of
-// us, and the kernel brings it back soonest if this thread sleeps. Measured with one busy program on
-// two cores: 27 tokens/s against 8 with sched_yield and 13 to 17 with spinning on; alone, no
-// difference.
+// A wait inside a token is a few microseconds when every thread has a core: spin for about ten.
+// When it takes longer, the thread that is waited for has lost its core, to another program or to
+// one of us, and the kernel brings it back soonest if this thread sleeps. Measured with one busy
+// program on two cores: 27 tokens/s against 8 with sched_yield and 13 to 17 with spinning on;
+// alone, no difference.
 #define SPINS_OWN_CORE    1000
 #define SPINS_SHARED_CORE 100
 
