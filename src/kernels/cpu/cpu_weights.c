@@ -148,13 +148,16 @@ typedef struct screen_job {
     atomic_int status;
 } screen_job;
 
+// Long blocks: when two threads touch the same new huge page at once, both of them clear it.
+#define SCREEN_BLOCK_ROWS 4096
 static void build_screen_rows(void *ctx, const tern_team *team) {
     screen_job *job = ctx;
     (void)team;
     void *scratch = tern_alloc(TERN_MEM_MISC, tern_head_build_scratch_bytes(job->screen));
     if (!scratch) atomic_store(&job->status, TERN_ERR_MEMORY);
     for (size_t first, last;
-         scratch && tern_team_claim(&job->counter, job->n_rows, 256, &first, &last);)
+         scratch && tern_team_claim(&job->counter, job->n_rows, SCREEN_BLOCK_ROWS, &first,
+                                    &last);)
         tern_head_build(job->screen, first, last, scratch);
     tern_free(scratch);
 }
