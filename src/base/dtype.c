@@ -49,6 +49,10 @@ bool tern_dtype_is_ternary(tern_dtype type) {
            type == TERN_DTYPE_HF_TERNARY;
 }
 
+bool tern_dtype_is_float(tern_dtype type) {
+    return type == TERN_DTYPE_F32 || type == TERN_DTYPE_F16 || type == TERN_DTYPE_BF16;
+}
+
 bool tern_dtype_bytes(tern_dtype type, uint64_t n, uint64_t n_row, uint64_t *bytes) {
     uint64_t block_n = infos[type].block_n, block_bytes = infos[type].block_bytes;
     // The blocks of these two do not follow rows: I2_S runs through the tensor, and a byte of

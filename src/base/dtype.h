@@ -24,6 +24,7 @@ bool tern_dtype_from_name(const char *name, tern_dtype *type); // case ignored
 size_t tern_dtype_block_n(tern_dtype type);
 size_t tern_dtype_block_bytes(tern_dtype type);
 bool tern_dtype_is_ternary(tern_dtype type);
+bool tern_dtype_is_float(tern_dtype type); // F32, F16, BF16
 // Bytes of a tensor of n elements whose rows have n_row elements. False when a row is not a whole
 // number of blocks (for I2_S: when the tensor is not) or when it overflows. I2_S: n / 4 bytes of
 // codes (n rounded up to 128) and 32 bytes of which the first four are the scale.

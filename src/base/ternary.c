@@ -5,10 +5,6 @@
 #include "base/alloc.h"
 #include "base/half.h"
 
-static bool is_float(tern_dtype t) {
-    return t == TERN_DTYPE_F32 || t == TERN_DTYPE_F16 || t == TERN_DTYPE_BF16;
-}
-
 // ---- What a matrix is --------------------------------------------------------------------------
 
 // Block-ternary types have a scale every 256 weights; BitNet uses one for the whole matrix. True,
@@ -60,7 +56,7 @@ tern_status tern_ternary_find(const tern_matrix_view *v, bool round_floats, tern
     if (v->type == TERN_DTYPE_I2_S || v->type == TERN_DTYPE_HF_TERNARY) out->is_ternary = true;
     else if (tern_dtype_is_ternary(v->type))
         out->is_ternary = uniform_block_scale(v, &out->scale);
-    else if (round_floats && is_float(v->type)) {
+    else if (round_floats && tern_dtype_is_float(v->type)) {
         float *floats = tern_alloc_array(TERN_MEM_MISC, (size_t)v->n_cols, sizeof *floats);
         if (!floats) return tern_fail_memory(err, (size_t)v->n_cols * sizeof *floats);
         find_float(v, floats, out);
@@ -117,7 +113,7 @@ const int8_t *tern_codes_row(tern_codes *r, int64_t row) {
         read_hf_row(v, row, r->codes);
         return r->codes;
     }
-    if (!is_float(v->type)) return read_block_row(r, row);
+    if (!tern_dtype_is_float(v->type)) return read_block_row(r, row);
     tern_dtype_decode(v->type, v->data, (uint64_t)(row * v->n_cols), (size_t)v->n_cols, 1,
                       r->floats);
     float inverse = r->mean > 0 ? 1 / r->mean : 0;

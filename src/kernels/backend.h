@@ -55,6 +55,9 @@ typedef struct tern_batch {
     int32_t *top_ids;  // [n_outputs, top_k], by falling logit, of equals the lower index first
     float *top_logits; // [n_outputs, top_k], the same bits as in `logits`
 } tern_batch;
+// Whether a plan and an instance of these sizes can run the batch.
+tern_status tern_batch_check(const tern_batch *batch, int32_t n_batch, int32_t n_context,
+                             int64_t n_vocab, tern_error *err);
 
 typedef struct tern_backend {
     const char *name;

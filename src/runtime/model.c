@@ -2,18 +2,12 @@
 // that order.
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "runtime/runtime.h"
 
 const char *tern_version(void) {
     return "0.1.0";
-}
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
 static tern_status report(const tern_model_desc *desc, double fraction, tern_error *err) {
@@ -71,8 +65,7 @@ static tern_status find_source(const tern_model *m, const tern_value *v, tern_we
                          "tensor %s is %llu x %llu, but the config makes it %lld x %lld", t->name,
                          (unsigned long long)t->ne[1], (unsigned long long)t->ne[0],
                          (long long)v->rows, (long long)v->cols);
-    bool is_float =
-        t->type == TERN_DTYPE_F32 || t->type == TERN_DTYPE_F16 || t->type == TERN_DTYPE_BF16;
+    bool is_float = tern_dtype_is_float(t->type);
     bool number = t->type == TERN_DTYPE_I8 || t->type == TERN_DTYPE_I32 ||
                   t->type == TERN_DTYPE_I64 || t->type == TERN_DTYPE_F64 ||
                   t->type == TERN_DTYPE_U8;
@@ -286,7 +279,7 @@ tern_status tern_model_open(tern_model **out, const char *path, const tern_model
     if (desc->n_batch < 0 || desc->n_batch > 65536)
         return tern_fail(err, TERN_ERR_ARGUMENT, "batch of %d tokens: expected 1 to 65536",
                          desc->n_batch);
-    double start = now();
+    double start = tern_seconds();
     tern_model *m = tern_alloc(TERN_MEM_GRAPH, sizeof *m);
     if (!m) return tern_fail_memory(err, sizeof *m);
     m->n_batch = desc->n_batch ? desc->n_batch : 512;
@@ -297,7 +290,7 @@ tern_status tern_model_open(tern_model **out, const char *path, const tern_model
         return status;
     }
     fill_info(m);
-    m->info.load_seconds = now() - start;
+    m->info.load_seconds = tern_seconds() - start;
     *out = m;
     return TERN_OK;
 }

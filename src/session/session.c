@@ -1,7 +1,7 @@
 // A session: one timeline of tokens over a model, and generation that continues it.
 #include <string.h>
-#include <time.h>
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/utf8.h"
 #include "session/session.h"
 
@@ -178,12 +178,6 @@ typedef struct generation {
     bool stopped;
 } generation;
 
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 static void emit(generation *g, const char *text, size_t n) {
     if (n == 0 || !g->on_text || g->on_text(g->user, text, n)) return;
     g->stopped = true;
@@ -338,15 +332,15 @@ tern_status tern_generate_ids(tern_session *s, const int32_t *ids, size_t n_ids,
     if (max_tokens <= 0) max_tokens = s->desc.shift_context ? 1 << 20 : s->n_context;
     TERN_TRY(prepare(s, params, max_tokens, err));
     st.seed = s->sampler.params.seed;
-    double start = now();
+    double start = tern_seconds();
     st.n_reused = keep_common(s, ids, n_ids, 1); // the last one again: its scores are needed
     wanted w = wanted_scores(s);
     TERN_TRY(append(s, ids + st.n_reused, n_ids - st.n_reused, &w, err));
-    double middle = now();
+    double middle = tern_seconds();
     tern_status status = generate_loop(&g, max_tokens, err);
     if (status == TERN_OK) end_text(&g);
     st.prompt_seconds = middle - start;
-    st.generate_seconds = now() - middle;
+    st.generate_seconds = tern_seconds() - middle;
     st.n_generated = s->n_generated;
     st.reason = g.reason;
     if (status == TERN_OK && (s->text.failed || s->held.failed))

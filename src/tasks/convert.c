@@ -47,10 +47,6 @@ static tern_matrix_view view_of(const tern_tensor *t) {
                               (int64_t)t->ne[0], t->scale};
 }
 
-static bool is_float(tern_dtype t) {
-    return t == TERN_DTYPE_F32 || t == TERN_DTYPE_F16 || t == TERN_DTYPE_BF16;
-}
-
 // ---- Deciding ----------------------------------------------------------------------------------
 
 // The output's name. *skip: the tensor has no place in the output (scales, caches of transformers).
@@ -93,19 +89,21 @@ static tern_status choose_matrix_type(const conversion *c, item *it, tern_error 
     bool ternary_wanted = c->has_matrix_type && tern_dtype_is_ternary(wanted);
     if (!c->has_matrix_type) {
         wanted = it->kind.is_ternary ? TERN_DTYPE_I2_S : it->from->type;
-        if (!c->to_gguf && !it->kind.is_ternary && !is_float(wanted)) wanted = TERN_DTYPE_BF16;
+        if (!c->to_gguf && !it->kind.is_ternary && !tern_dtype_is_float(wanted))
+            wanted = TERN_DTYPE_BF16;
     }
     if (ternary_wanted && !it->kind.is_ternary)
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
                          "tensor %s is %s and not ternary: it cannot become %s", it->from->name,
                          tern_dtype_name(it->from->type), tern_dtype_name(wanted));
-    if (!c->to_gguf && it->kind.is_ternary && !(c->has_matrix_type && is_float(wanted))) {
+    if (!c->to_gguf && it->kind.is_ternary &&
+        !(c->has_matrix_type && tern_dtype_is_float(wanted))) {
         if (view.n_rows % 4 != 0)
             return tern_fail(err, TERN_ERR_UNSUPPORTED,
                              "tensor %s has %lld rows: packing needs a multiple of 4",
                              it->from->name, (long long)view.n_rows);
         wanted = TERN_DTYPE_HF_TERNARY;
-    } else if (!c->to_gguf && !is_float(wanted))
+    } else if (!c->to_gguf && !tern_dtype_is_float(wanted))
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "safetensors have no type %s",
                          tern_dtype_name(wanted));
     it->type = wanted;
@@ -119,16 +117,16 @@ static tern_status choose_type(const conversion *c, item *it, tern_error *err) {
     bool head = strcmp(name, "token_embd.weight") == 0 || strcmp(name, "output.weight") == 0;
     bool from_hf = c->file->kind == TERN_FILE_HF;
     if (t->n_dims < 2) { // norms: exact, and what every loader expects
-        it->type = c->to_gguf || !is_float(t->type) ? TERN_DTYPE_F32 : t->type;
+        it->type = c->to_gguf || !tern_dtype_is_float(t->type) ? TERN_DTYPE_F32 : t->type;
     } else if (head) {
         it->type = t->type;
         if (c->has_head_type)
             it->type = c->head_type;
         else if (from_hf && c->to_gguf)
             it->type = TERN_DTYPE_F16;
-        else if (!c->to_gguf && !is_float(t->type))
+        else if (!c->to_gguf && !tern_dtype_is_float(t->type))
             it->type = TERN_DTYPE_BF16;
-        if (!c->to_gguf && !is_float(it->type))
+        if (!c->to_gguf && !tern_dtype_is_float(it->type))
             return tern_fail(err, TERN_ERR_UNSUPPORTED, "safetensors have no type %s",
                              tern_dtype_name(it->type));
     } else

@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/pool.h"
 #include "tasks/tasks.h"
@@ -29,12 +29,6 @@ typedef struct measurement {
     _Atomic uint64_t n_macs;
 } measurement;
 
-static double seconds(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 static void read_all(void *ctx, const tern_team *team) {
     measurement *m = ctx;
     uint64_t sums[8] = {0};
@@ -47,10 +41,10 @@ static void read_all(void *ctx, const tern_team *team) {
 
 static void multiply(void *ctx, const tern_team *team) {
     measurement *m = ctx;
-    double end = seconds() + INT8_SECONDS;
+    double end = tern_seconds() + INT8_SECONDS;
     uint64_t macs = 0;
     (void)team;
-    while (seconds() < end) macs += m->kernels->t->peak_loop();
+    while (tern_seconds() < end) macs += m->kernels->t->peak_loop();
     m->n_macs += macs;
 }
 
@@ -87,14 +81,14 @@ tern_status tern_machine_measure(int n_threads, tern_machine_limits *out, tern_e
     m.data = data;
     for (int i = 0; i < N_ROUNDS; i++) {
         atomic_store(&m.counter, 0);
-        double start = seconds();
+        double start = tern_seconds();
         tern_pool_run(pool, read_all, &m);
-        double rate = (double)READ_BYTES / (seconds() - start) * 1e-9;
+        double rate = (double)READ_BYTES / (tern_seconds() - start) * 1e-9;
         if (rate > out->read_gb_per_s) out->read_gb_per_s = rate;
         m.n_macs = 0;
-        start = seconds();
+        start = tern_seconds();
         tern_pool_run(pool, multiply, &m);
-        rate = (double)m.n_macs / (seconds() - start) * 1e-9;
+        rate = (double)m.n_macs / (tern_seconds() - start) * 1e-9;
         if (rate > out->int8_gmac_per_s) out->int8_gmac_per_s = rate;
     }
     tern_free(data);

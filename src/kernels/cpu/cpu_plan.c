@@ -270,14 +270,7 @@ static void run_steps(void *ctx, const tern_team *team) {
 
 tern_status cpu_submit(tern_instance *in, const tern_batch *batch, tern_error *err) {
     const tern_plan *p = in->plan;
-    if (batch->n_tokens < 1 || batch->n_tokens > p->n_batch || batch->n_outputs < 0 ||
-        batch->n_outputs > batch->n_tokens || batch->first_pos < 0 ||
-        batch->first_pos > in->n_context - batch->n_tokens)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "a batch of %d tokens at %d does not fit",
-                         (int)batch->n_tokens, (int)batch->first_pos);
-    if (batch->top_k > p->n_vocab)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "top %d of %lld", (int)batch->top_k,
-                         (long long)p->n_vocab);
+    TERN_TRY(tern_batch_check(batch, p->n_batch, in->n_context, p->n_vocab, err));
     for (size_t i = 0; i < p->n_steps * CPU_COUNTERS; i++)
         atomic_store_explicit(&in->counters[i], 0, memory_order_relaxed);
     cpu_run run = {in, p, batch};

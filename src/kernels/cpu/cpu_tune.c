@@ -3,8 +3,8 @@
 // processor can unpack them as fast as memory brings them.
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "kernels/cpu/cpu.h"
 
 #define SAMPLE_BYTES ((size_t)64 << 20) // of 2-bit codes; less and the last-level cache would lie
@@ -26,18 +26,12 @@ static void multiply(void *ctx, const tern_team *team) {
         s->k->gemv(&s->m, first, last, &s->x, s->prepared, s->out, s->m.n_rows, false);
 }
 
-static double seconds(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 static double time_packing(tern_device *d, sample *s) {
     s->k->prepare(s->m.packing, s->prepared, &s->x, s->m.n_in);
     atomic_store(&s->counter, 0);
-    double start = seconds();
+    double start = tern_seconds();
     tern_pool_run(d->pool, multiply, s);
-    return seconds() - start;
+    return tern_seconds() - start;
 }
 
 typedef struct repack_job {

@@ -342,14 +342,7 @@ static bool is_ahead(const tern_instance *in, const tern_batch *b) {
 tern_status gpu_submit(tern_instance *in, const tern_batch *batch, tern_error *err) {
     const tern_plan *p = in->plan;
     tern_device *d = p->device;
-    if (batch->n_tokens < 1 || batch->n_tokens > p->n_batch || batch->n_outputs < 0 ||
-        batch->n_outputs > batch->n_tokens || batch->first_pos < 0 ||
-        batch->first_pos > in->n_context - batch->n_tokens)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "a batch of %d tokens at %d does not fit",
-                         (int)batch->n_tokens, (int)batch->first_pos);
-    if (batch->top_k > p->n_vocab)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "top %d of %lld", (int)batch->top_k,
-                         (long long)p->n_vocab);
+    TERN_TRY(tern_batch_check(batch, p->n_batch, in->n_context, p->n_vocab, err));
     if (in->busy) return tern_fail(err, TERN_ERR_ARGUMENT, "the last batch is not done yet");
     bool was_ahead = is_ahead(in, batch);
     bool goes_on = is_greedy_step(batch) && is_greedy_step(&in->batch) &&

@@ -1,0 +1,14 @@
+// What every backend checks alike.
+#include "kernels/backend.h"
+
+tern_status tern_batch_check(const tern_batch *b, int32_t n_batch, int32_t n_context,
+                             int64_t n_vocab, tern_error *err) {
+    if (b->n_tokens < 1 || b->n_tokens > n_batch || b->n_outputs < 0 ||
+        b->n_outputs > b->n_tokens || b->first_pos < 0 || b->first_pos > n_context - b->n_tokens)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "a batch of %d tokens at %d does not fit",
+                         (int)b->n_tokens, (int)b->first_pos);
+    if (b->top_k > n_vocab)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "top %d of %lld", (int)b->top_k,
+                         (long long)n_vocab);
+    return TERN_OK;
+}
