@@ -1,7 +1,11 @@
 #include "kernels/rope.h"
-#include <math.h>
 
-float tern_rope_frequencies(const tern_rope_attrs *a, const float *factors, float *inv_freq) {
+#include <math.h>
+#include <string.h>
+#include "base/alloc.h"
+
+// Fills inv_freq, returns the magnitude.
+static float set_frequencies(const tern_rope_attrs *a, const float *factors, float *inv_freq) {
     double n = a->n_rot, pi = 3.14159265358979323846;
     float magnitude = 1;
     if (a->scaling == TERN_ROPE_LLAMA3) { // each factor is read before its frequency is written
@@ -29,4 +33,34 @@ float tern_rope_frequencies(const tern_rope_attrs *a, const float *factors, floa
         inv_freq[i] = (float)f;
     }
     return magnitude;
+}
+
+tern_vid tern_rope_factors_input(const tern_node *n) {
+    int at = n->op == TERN_OP_ROPE ? 1 : 5;
+    return n->n_in > at ? n->in[at] : -1;
+}
+
+tern_status tern_rope_list_find(tern_rope_list *list, const tern_node *n, const float *factors,
+                                int *index, tern_error *err) {
+    for (size_t i = 0; i < list->n; i++)
+        if (memcmp(&list->items[i].attrs, &n->rope, sizeof n->rope) == 0) {
+            *index = (int)i;
+            return TERN_OK;
+        }
+    tern_rope *grown = tern_realloc(TERN_MEM_GRAPH, list->items, (list->n + 1) * sizeof *grown);
+    if (!grown) return tern_fail_memory(err, sizeof *grown);
+    list->items = grown;
+    tern_rope *r = &list->items[list->n];
+    *r = (tern_rope){.attrs = n->rope};
+    r->inv_freq = tern_alloc_array(TERN_MEM_GRAPH, (size_t)n->rope.n_rot / 2, sizeof(float));
+    if (!r->inv_freq) return tern_fail_memory(err, (size_t)n->rope.n_rot);
+    *index = (int)list->n++;
+    r->magnitude = set_frequencies(&r->attrs, factors, r->inv_freq);
+    return TERN_OK;
+}
+
+void tern_rope_list_free(tern_rope_list *list) {
+    for (size_t i = 0; i < list->n; i++) tern_free(list->items[i].inv_freq);
+    tern_free(list->items);
+    *list = (tern_rope_list){0};
 }

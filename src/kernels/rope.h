@@ -4,9 +4,24 @@
 
 #include "graph/graph.h"
 
-// Frequencies of the n_rot / 2 pairs: base^(-2i/n), and how the scalings for long contexts change
-// them; factors (or NULL) divide them where the scaling says so. Returns what cosine and sine are
-// multiplied with: 1, but for YaRN.
-float tern_rope_frequencies(const tern_rope_attrs *attrs, const float *factors, float *inv_freq);
+typedef struct tern_rope {
+    tern_rope_attrs attrs;
+    float *inv_freq; // [n_rot / 2]: base^(-2i/n), changed as the scalings for long contexts say
+    float magnitude; // what cosine and sine are multiplied with: 1, but for YaRN
+} tern_rope;
+
+// The different ropes of a graph: usually one, that all layers share.
+typedef struct tern_rope_list {
+    tern_rope *items;
+    size_t n;
+} tern_rope_list;
+
+// Index of the rope that a ROPE or ROPE_STORE node asks for, added if it is new. factors [n_rot /
+// 2] (or NULL): what the node's last input holds.
+tern_status tern_rope_list_find(tern_rope_list *list, const tern_node *n, const float *factors,
+                                int *index, tern_error *err);
+// The input of the node that is its factors, or -1.
+tern_vid tern_rope_factors_input(const tern_node *n);
+void tern_rope_list_free(tern_rope_list *list);
 
 #endif

@@ -9,6 +9,7 @@
 #define TERN_KERNELS_CPU_CPU_H
 
 #include "kernels/backend.h"
+#include "kernels/rope.h"
 #include "kernels/cpu/head/head.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/pool.h"
@@ -44,12 +45,6 @@ typedef struct cpu_i8 {
 // Above this many tokens the blocked int8 GEMM is used.
 #define CPU_GEMV_TOKENS 4
 
-typedef struct cpu_rope {
-    tern_rope_attrs attrs;
-    float *inv_freq;  // [n_rot / 2]
-    float magnitude;  // YaRN scales cosine and sine
-} cpu_rope;
-
 struct cpu_run;
 struct cpu_step;
 typedef void (*cpu_step_fn)(struct cpu_run *run, const struct cpu_step *step,
@@ -72,8 +67,7 @@ struct tern_plan {
     int32_t n_batch;
     cpu_step *steps;
     size_t n_steps;
-    cpu_rope *ropes;
-    size_t n_ropes;
+    tern_rope_list ropes;
     tern_memory_plan memory;
     size_t scratch_bytes; // of one thread
     int64_t n_vocab;

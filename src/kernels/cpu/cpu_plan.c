@@ -58,29 +58,15 @@ void *cpu_value(const cpu_run *run, tern_vid v) {
 // ---- Rotary embedding --------------------------------------------------------------------------
 
 static tern_status add_rope(tern_plan *p, const tern_node *n, int *index, tern_error *err) {
-    for (size_t i = 0; i < p->n_ropes; i++)
-        if (memcmp(&p->ropes[i].attrs, &n->rope, sizeof n->rope) == 0) {
-            *index = (int)i;
-            return TERN_OK;
-        }
-    cpu_rope *grown = tern_realloc(TERN_MEM_GRAPH, p->ropes, (p->n_ropes + 1) * sizeof *grown);
-    if (!grown) return tern_fail_memory(err, sizeof *grown);
-    p->ropes = grown;
-    cpu_rope *r = &p->ropes[p->n_ropes];
-    *r = (cpu_rope){.attrs = n->rope};
-    r->inv_freq = tern_alloc_array(TERN_MEM_GRAPH, (size_t)n->rope.n_rot / 2, sizeof(float));
-    if (!r->inv_freq) return tern_fail_memory(err, (size_t)n->rope.n_rot);
-    *index = (int)p->n_ropes++;
-    int at = n->op == TERN_OP_ROPE ? 1 : 5; // where the factors are, if there are any
-    const float *factors = n->n_in > at ? p->weights[n->in[at]]->vector : NULL;
-    r->magnitude = tern_rope_frequencies(&r->attrs, factors, r->inv_freq);
-    return TERN_OK;
+    tern_vid v = tern_rope_factors_input(n);
+    const float *factors = v >= 0 ? p->weights[v]->vector : NULL;
+    return tern_rope_list_find(&p->ropes, n, factors, index, err);
 }
 
 static void fill_rope_tables(const cpu_run *run) {
     const tern_plan *p = run->plan;
-    for (size_t i = 0; i < p->n_ropes; i++) {
-        const cpu_rope *r = &p->ropes[i];
+    for (size_t i = 0; i < p->ropes.n; i++) {
+        const tern_rope *r = &p->ropes.items[i];
         size_t half = (size_t)r->attrs.n_rot / 2;
         float *cos_table = run->instance->rope_tables + i * run->instance->rope_stride;
         float *sin_table = cos_table + (size_t)p->n_batch * half;
@@ -140,8 +126,7 @@ fail:
 
 void cpu_plan_free(tern_plan *p) {
     if (!p) return;
-    for (size_t i = 0; i < p->n_ropes; i++) tern_free(p->ropes[i].inv_freq);
-    tern_free(p->ropes);
+    tern_rope_list_free(&p->ropes);
     tern_free(p->steps);
     tern_memory_plan_free(&p->memory);
     tern_free(p);
@@ -212,15 +197,15 @@ tern_status cpu_instance_open(tern_plan *p, int32_t n_context, tern_kv_type kv_t
     in->plan = p;
     in->n_context = n_context;
     TERN_TRY_GOTO(choose_kv_type(in, kv_type, err));
-    for (size_t i = 0; i < p->n_ropes; i++) {
-        size_t floats = (size_t)p->n_batch * (size_t)p->ropes[i].attrs.n_rot;
+    for (size_t i = 0; i < p->ropes.n; i++) {
+        size_t floats = (size_t)p->n_batch * (size_t)p->ropes.items[i].attrs.n_rot;
         if (floats > in->rope_stride) in->rope_stride = floats;
     }
     size_t n_threads = (size_t)tern_pool_n_threads(p->device->pool);
     in->pool = tern_alloc(TERN_MEM_ACTIVATIONS, p->memory.bytes + 64);
     in->scratch = tern_alloc_array(TERN_MEM_ACTIVATIONS, n_threads, p->scratch_bytes + 64);
     in->rope_tables =
-        tern_alloc_array(TERN_MEM_ACTIVATIONS, p->n_ropes * in->rope_stride + 1, sizeof(float));
+        tern_alloc_array(TERN_MEM_ACTIVATIONS, p->ropes.n * in->rope_stride + 1, sizeof(float));
     in->logits = tern_alloc_array(TERN_MEM_ACTIVATIONS, (size_t)p->n_vocab + 16, sizeof(float));
     in->counters = tern_alloc_array(TERN_MEM_ACTIVATIONS, (p->n_steps + 1) * CPU_COUNTERS,
                                     sizeof *in->counters);

@@ -10,6 +10,7 @@
 #define TERN_KERNELS_WEBGPU_GPU_H
 
 #include "kernels/backend.h"
+#include "kernels/rope.h"
 #include "kernels/webgpu/wgpu_api.h"
 
 // ---- Kernels -----------------------------------------------------------------------------------
@@ -188,12 +189,6 @@ typedef struct gpu_dispatch {
     bool uses_cache;
 } gpu_dispatch;
 
-typedef struct gpu_rope {
-    tern_rope_attrs attrs;
-    float *inv_freq;
-    float magnitude;
-} gpu_rope;
-
 #define GPU_FEW       8   // tokens up to which matrices are multiplied token by token
 #define GPU_TOP_PARTS_N 64
 
@@ -204,8 +199,7 @@ struct tern_plan {
     int32_t n_batch;
     gpu_dispatch *dispatches;
     size_t n_dispatches, dispatches_capacity;
-    gpu_rope *ropes;
-    size_t n_ropes;
+    tern_rope_list ropes;
     tern_memory_plan memory;
     // Quantized values lie at their offsets in a buffer of their own, since a product that reads
     // its activations as read-only, through the near caches, may not write to the same buffer.

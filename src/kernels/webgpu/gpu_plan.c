@@ -256,22 +256,11 @@ static void add_linear(tern_plan *p, const tern_node *n, bool accumulate) {
 // ---- Attention ---------------------------------------------------------------------------------
 
 static tern_status rope_index(tern_plan *p, const tern_node *n, tern_vid *index, tern_error *err) {
-    for (size_t i = 0; i < p->n_ropes; i++)
-        if (memcmp(&p->ropes[i].attrs, &n->rope, sizeof n->rope) == 0) {
-            *index = (tern_vid)i;
-            return TERN_OK;
-        }
-    gpu_rope *grown = tern_realloc(TERN_MEM_GRAPH, p->ropes, (p->n_ropes + 1) * sizeof *grown);
-    if (!grown) return tern_fail_memory(err, sizeof *grown);
-    p->ropes = grown;
-    gpu_rope *r = &p->ropes[p->n_ropes];
-    *r = (gpu_rope){.attrs = n->rope};
-    r->inv_freq = tern_alloc_array(TERN_MEM_GRAPH, (size_t)n->rope.n_rot / 2, sizeof(float));
-    if (!r->inv_freq) return tern_fail_memory(err, (size_t)n->rope.n_rot);
-    *index = (tern_vid)p->n_ropes++;
-    int at = n->op == TERN_OP_ROPE ? 1 : 5; // where the factors are, if there are any
-    r->magnitude = tern_rope_frequencies(
-        &r->attrs, n->n_in > at ? p->weights[n->in[at]]->vector : NULL, r->inv_freq);
+    tern_vid v = tern_rope_factors_input(n);
+    int i;
+    const float *factors = v >= 0 ? p->weights[v]->vector : NULL;
+    TERN_TRY(tern_rope_list_find(&p->ropes, n, factors, &i, err));
+    *index = (tern_vid)i;
     return TERN_OK;
 }
 
@@ -467,8 +456,7 @@ fail:
 
 void gpu_plan_free(tern_plan *p) {
     if (!p) return;
-    for (size_t i = 0; i < p->n_ropes; i++) tern_free(p->ropes[i].inv_freq);
-    tern_free(p->ropes);
+    tern_rope_list_free(&p->ropes);
     tern_free(p->dispatches);
     tern_memory_plan_free(&p->memory);
     tern_free(p);

@@ -45,7 +45,7 @@ struct tern_instance {
 #define STORAGE (WGPU_BUFFER_STORAGE | WGPU_BUFFER_COPY_DST | WGPU_BUFFER_COPY_SRC)
 
 static uint64_t angle_bytes(const tern_plan *p, size_t rope) {
-    return (uint64_t)p->n_batch * (uint64_t)p->ropes[rope].attrs.n_rot * sizeof(float);
+    return (uint64_t)p->n_batch * (uint64_t)p->ropes.items[rope].attrs.n_rot * sizeof(float);
 }
 
 #define F32_CACHE_BYTES_MAX ((uint64_t)64 << 20)
@@ -97,9 +97,9 @@ static tern_status open_buffers(tern_instance *in, tern_error *err) {
     for (int i = 0; i < 2; i++)
         TERN_TRY(gpu_buffer_new(d, logits, WGPU_BUFFER_MAP_READ | WGPU_BUFFER_COPY_DST, "results",
                                 &in->readbacks[i].buffer, err));
-    in->angles = tern_alloc_array(TERN_MEM_SESSION, p->n_ropes + 1, sizeof *in->angles);
+    in->angles = tern_alloc_array(TERN_MEM_SESSION, p->ropes.n + 1, sizeof *in->angles);
     uint64_t most = 4;
-    for (size_t i = 0; in->angles && i < p->n_ropes; i++) {
+    for (size_t i = 0; in->angles && i < p->ropes.n; i++) {
         uint64_t bytes = angle_bytes(p, i);
         TERN_TRY(gpu_buffer_new(d, bytes, STORAGE, "angles", &in->angles[i], err));
         if (bytes > most) most = bytes;
@@ -184,7 +184,7 @@ void gpu_instance_close(tern_instance *in) {
     for (size_t i = 0; in->groups && i < p->n_dispatches; i++)
         if (in->groups[i]) d->api.BindGroupRelease(in->groups[i]);
     for (size_t v = 0; in->states && v < p->g->n_values; v++) gpu_buffer_free(d, in->states[v]);
-    for (size_t i = 0; in->angles && i < p->n_ropes; i++) gpu_buffer_free(d, in->angles[i]);
+    for (size_t i = 0; in->angles && i < p->ropes.n; i++) gpu_buffer_free(d, in->angles[i]);
     wgpu_buffer buffers[] = {in->uniform,
                              in->ids,
                              in->pool,
@@ -207,8 +207,8 @@ void gpu_instance_close(tern_instance *in) {
 static void send_angles(tern_instance *in, int32_t first_pos, int32_t n_tokens) {
     const tern_plan *p = in->plan;
     tern_device *d = p->device;
-    for (size_t i = 0; i < p->n_ropes; i++) {
-        const gpu_rope *r = &p->ropes[i];
+    for (size_t i = 0; i < p->ropes.n; i++) {
+        const tern_rope *r = &p->ropes.items[i];
         size_t half = (size_t)r->attrs.n_rot / 2, n = (size_t)n_tokens;
         for (size_t t = 0; t < n; t++)
             for (size_t k = 0; k < half; k++) {
