@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "graph/build.h"
 
 void tern_graph_init(tern_graph *g) {
     *g = (tern_graph){.layer = -1};
@@ -33,8 +34,8 @@ tern_status tern_graph_copy(tern_graph *to, const tern_graph *from, tern_error *
 // ---- Building ----------------------------------------------------------------------------------
 // A builder whose input is -1 (something failed before) adds nothing and returns -1.
 
-static tern_vid new_value(tern_graph *g, tern_value_kind kind, tern_value_type type, tern_sym sym,
-                          int64_t rows, int64_t cols) {
+tern_vid tern_g_value(tern_graph *g, tern_value_kind kind, tern_value_type type, tern_sym sym,
+                      int64_t rows, int64_t cols) {
     if (g->failed ||
         tern_array_reserve(TERN_MEM_GRAPH, &g->values, &g->values_capacity, g->n_values, 1) != 0) {
         g->failed = true;
@@ -45,8 +46,8 @@ static tern_vid new_value(tern_graph *g, tern_value_kind kind, tern_value_type t
     return (tern_vid)g->n_values++;
 }
 
-static tern_vid named_value(tern_graph *g, const char *name, tern_value_kind kind,
-                            tern_value_type type, tern_sym sym, int64_t rows, int64_t cols) {
+tern_vid tern_g_named(tern_graph *g, const char *name, tern_value_kind kind, tern_value_type type,
+                      tern_sym sym, int64_t rows, int64_t cols) {
     char full[64];
     const char *hole = strstr(name, "%d");
     if (hole)
@@ -54,7 +55,7 @@ static tern_vid named_value(tern_graph *g, const char *name, tern_value_kind kin
     else
         snprintf(full, sizeof full, "%s", name);
     tern_vid v = tern_graph_find(g, full); // the same weight twice is one weight (a tied head)
-    if (v < 0) v = new_value(g, kind, type, sym, rows, cols);
+    if (v < 0) v = tern_g_value(g, kind, type, sym, rows, cols);
     if (v >= 0) memcpy(g->values[v].name, full, sizeof full);
     return v;
 }
@@ -65,7 +66,7 @@ tern_vid tern_graph_find(const tern_graph *g, const char *name) {
     return -1;
 }
 
-static tern_node *new_node(tern_graph *g, tern_op op) {
+tern_node *tern_g_node(tern_graph *g, tern_op op) {
     if (g->failed ||
         tern_array_reserve(TERN_MEM_GRAPH, &g->nodes, &g->nodes_capacity, g->n_nodes, 1) != 0) {
         g->failed = true;
@@ -76,33 +77,38 @@ static tern_node *new_node(tern_graph *g, tern_op op) {
     return n;
 }
 
-static void add_in(tern_graph *g, tern_node *n, tern_vid v) {
+void tern_g_in(tern_graph *g, tern_node *n, tern_vid v) {
     if (v < 0)
         g->failed = true;
     else if (n)
         n->in[n->n_in++] = v;
 }
 
-// A node with one output like `like` (same symbol and, unless cols is given, columns).
+tern_vid tern_g_out(tern_graph *g, tern_node *n, tern_vid like, tern_value_type type,
+                    int64_t cols) {
+    if (!n || like < 0 || g->failed) return -1;
+    const tern_value *l = &g->values[like];
+    tern_vid out = tern_g_value(g, TERN_VALUE_TEMP, type, l->sym, l->rows, cols);
+    if (out < 0) return -1;
+    tern_value *v = &g->values[out];
+    n->out[n->n_out++] = out;
+    v->producer = (int32_t)(n - g->nodes);
+    if (n->layer >= 0)
+        snprintf(v->name, sizeof v->name, "l%d.%s.%d", (int)n->layer, tern_op_name(n->op),
+                 (int)out);
+    else
+        snprintf(v->name, sizeof v->name, "%s.%d", tern_op_name(n->op), (int)out);
+    return out;
+}
+
+// A node with one output of a's rows and, unless cols is given, columns. b: -1 for none.
 static tern_vid op_node(tern_graph *g, tern_op op, tern_vid a, tern_vid b, tern_value_type type,
                         int64_t cols) {
     if (a < 0) return -1;
-    tern_sym sym = g->values[a].sym;
-    tern_vid out = new_value(g, TERN_VALUE_TEMP, type, sym, g->values[a].rows,
-                             cols ? cols : g->values[a].cols);
-    tern_node *n = new_node(g, op);
-    add_in(g, n, a);
-    if (b != -1) add_in(g, n, b);
-    if (!n || out < 0) return -1;
-    n->out[n->n_out++] = out;
-    g->values[out].producer = (int32_t)g->n_nodes - 1;
-    if (n->layer >= 0)
-        snprintf(g->values[out].name, sizeof g->values[out].name, "l%d.%s.%d", (int)n->layer,
-                 tern_op_name(op), (int)out);
-    else
-        snprintf(g->values[out].name, sizeof g->values[out].name, "%s.%d", tern_op_name(op),
-                 (int)out);
-    return out;
+    tern_node *n = tern_g_node(g, op);
+    tern_g_in(g, n, a);
+    if (b != -1) tern_g_in(g, n, b);
+    return tern_g_out(g, n, a, type, cols ? cols : g->values[a].cols);
 }
 
 static tern_node *last_node(tern_graph *g) {
@@ -110,29 +116,29 @@ static tern_node *last_node(tern_graph *g) {
 }
 
 tern_vid tern_g_input(tern_graph *g, const char *name, tern_sym sym, int64_t cols) {
-    return named_value(g, name, TERN_VALUE_INPUT, TERN_VALUE_I32, sym, 0, cols);
+    return tern_g_named(g, name, TERN_VALUE_INPUT, TERN_VALUE_I32, sym, 0, cols);
 }
 
 tern_vid tern_g_matrix(tern_graph *g, const char *name, int64_t n_out, int64_t n_in) {
     tern_vid v =
-        named_value(g, name, TERN_VALUE_WEIGHT, TERN_VALUE_F32, TERN_SYM_CONST, n_out, n_in);
+        tern_g_named(g, name, TERN_VALUE_WEIGHT, TERN_VALUE_F32, TERN_SYM_CONST, n_out, n_in);
     if (v >= 0) g->values[v].is_matrix = true;
     return v;
 }
 
 tern_vid tern_g_vector(tern_graph *g, const char *name, int64_t n) {
-    return named_value(g, name, TERN_VALUE_WEIGHT, TERN_VALUE_F32, TERN_SYM_CONST, 1, n);
+    return tern_g_named(g, name, TERN_VALUE_WEIGHT, TERN_VALUE_F32, TERN_SYM_CONST, 1, n);
 }
 
 tern_vid tern_g_table(tern_graph *g, const char *name, int64_t n_rows, int64_t n_cols) {
     tern_vid v =
-        named_value(g, name, TERN_VALUE_WEIGHT, TERN_VALUE_F32, TERN_SYM_CONST, n_rows, n_cols);
+        tern_g_named(g, name, TERN_VALUE_WEIGHT, TERN_VALUE_F32, TERN_SYM_CONST, n_rows, n_cols);
     if (v >= 0) g->values[v].is_table = true;
     return v;
 }
 
 tern_vid tern_g_state(tern_graph *g, const char *name, int64_t cols) {
-    return named_value(g, name, TERN_VALUE_STATE, TERN_VALUE_F32, TERN_SYM_CONST, 0, cols);
+    return tern_g_named(g, name, TERN_VALUE_STATE, TERN_VALUE_F32, TERN_SYM_CONST, 0, cols);
 }
 
 tern_vid tern_g_embed(tern_graph *g, tern_vid ids, tern_vid table) {
@@ -176,11 +182,11 @@ tern_vid tern_g_rope(tern_graph *g, tern_vid x, tern_vid factors, int32_t n_head
 
 void tern_g_kv_store(tern_graph *g, tern_vid k, tern_vid v, tern_vid k_state, tern_vid v_state,
                      int32_t n_kv_heads, int32_t head_dim) {
-    tern_node *n = new_node(g, TERN_OP_KV_STORE);
-    add_in(g, n, k);
-    add_in(g, n, v);
-    add_in(g, n, k_state);
-    add_in(g, n, v_state);
+    tern_node *n = tern_g_node(g, TERN_OP_KV_STORE);
+    tern_g_in(g, n, k);
+    tern_g_in(g, n, v);
+    tern_g_in(g, n, k_state);
+    tern_g_in(g, n, v_state);
     if (!n) return;
     n->n_kv_heads = n_kv_heads;
     n->head_dim = head_dim;
@@ -191,7 +197,7 @@ tern_vid tern_g_attention(tern_graph *g, tern_vid q, tern_vid k_state, tern_vid 
     tern_vid y = op_node(g, TERN_OP_ATTENTION, q, k_state < 0 ? -2 : k_state, TERN_VALUE_F32, 0);
     if (y < 0) return -1;
     tern_node *n = last_node(g);
-    add_in(g, n, v_state);
+    tern_g_in(g, n, v_state);
     n->n_heads = n_heads;
     n->n_kv_heads = n_kv_heads;
     n->head_dim = head_dim;

@@ -73,7 +73,22 @@ typedef struct tern_value {
     ROW(TERN_OP_LINEAR_GROUP, "linear_group") /* several W on one x: outputs in order */           \
     ROW(TERN_OP_LINEAR_ADD, "linear_add")     /* y = x W^T + residual, in the residual's place */  \
     ROW(TERN_OP_ROPE_STORE, "rope_store")     /* rope of q and k, kv_store of k and v */           \
-    ROW(TERN_OP_LINEAR_TOP_K, "linear_top_k") /* top_k without the logits: exact screened head */
+    ROW(TERN_OP_LINEAR_TOP_K, "linear_top_k") /* top_k without the logits: exact screened head */  \
+    /* Training (differentiate.c); dx: gradient of the loss with respect to x */                   \
+    ROW(TERN_OP_ATTENTION_SEQ, "attention_seq")   /* attention among the rows of a document */     \
+    ROW(TERN_OP_CROSS_ENTROPY, "cross_entropy")   /* logsumexp(logits) - logits[target], a row */  \
+    ROW(TERN_OP_SUM_INTO, "sum_into")             /* state += sum of all of x */                   \
+    ROW(TERN_OP_SQUARES_INTO, "squares_into")     /* state += sum of squares of a state */         \
+    ROW(TERN_OP_ZERO, "zero")                     /* state = 0 */                                  \
+    ROW(TERN_OP_CROSS_ENTROPY_GRAD, "cross_entropy_grad") /* in the logits' place */               \
+    ROW(TERN_OP_EMBED_GRAD, "embed_grad")         /* dW[ids[t]] += dy[t] */                        \
+    ROW(TERN_OP_RMS_NORM_GRAD, "rms_norm_grad")   /* dx; dw += */                                  \
+    ROW(TERN_OP_LINEAR_GRAD_X, "linear_grad_x")   /* dx = dy W */                                  \
+    ROW(TERN_OP_LINEAR_GRAD_W, "linear_grad_w")   /* dW += dy^T x */                               \
+    ROW(TERN_OP_ATTENTION_GRAD, "attention_grad") /* dq, dk, dv */                                 \
+    ROW(TERN_OP_ACT_GRAD, "act_grad")             /* dx = act'(x) dy */                            \
+    ROW(TERN_OP_GLU_GRAD, "glu_grad")             /* dgate, dup */                                 \
+    ROW(TERN_OP_ADAMW, "adamw")                   /* a step of the optimizer on one weight */
 
 typedef enum tern_op {
 #define ROW(name, text) name,
@@ -125,6 +140,8 @@ typedef struct tern_node {
     int32_t n_heads, n_kv_heads, head_dim; // rope, kv_store, attention
     float scale;                           // attention
     tern_rope_attrs rope;
+    bool inverse; // rope: turns back, which is its gradient
+    bool decays;  // adamw: weight decay applies
 } tern_node;
 
 typedef struct tern_graph {
@@ -185,6 +202,26 @@ typedef enum tern_weight_kind {
 tern_status tern_pass_lower(tern_graph *g, const tern_weight_kind *kinds, tern_error *err);
 // Merges neighbours into the ops of the lower half of TERN_OPS; the numbers stay the same.
 tern_status tern_pass_fuse(tern_graph *g, tern_error *err);
+
+// ---- Training (differentiate.c) ----------------------------------------------------------------
+//
+// A training run has whole documents side by side: row t belongs to the one that begins at row
+// starts[t] (given with the batch, as positions are in inference), its position is t - starts[t].
+// Weights are read as floats; gradients are states of the weight's shape, named "grad." and its
+// name, that a run adds to.
+
+// Rewrites a model's graph, as its architecture built it, into one that ends in the loss: no cache,
+// all rows scored against the input "targets" (-1: not scored), their losses added to the state
+// "loss" [1]. Quantized activations and ternarized weights become floats of the same values.
+tern_status tern_graph_train(tern_graph *g, tern_error *err);
+// Appends what adds the gradient of the loss to the gradients' states. frozen[v]: weight v gets
+// none; NULL: all do. Rounding (quantize, ternarize) has the gradient 1: the straight-through
+// estimator (arXiv:1308.3432), as BitNet is trained.
+tern_status tern_graph_differentiate(tern_graph *g, const bool *frozen, tern_error *err);
+// An empty graph becomes one optimizer step: clips all gradients to a common norm, updates every
+// weight of `g` that has a gradient, with moments in the states "m." and "v." NAME, and zeroes the
+// gradients. The norm's square stands in the state "grad_norm2" [1], zeroed first.
+tern_status tern_graph_optimizer(const tern_graph *g, tern_graph *update, tern_error *err);
 
 // ---- Memory plan -------------------------------------------------------------------------------
 

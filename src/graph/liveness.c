@@ -18,12 +18,23 @@ static int by_size(const void *a, const void *b) {
     return x->v - y->v;
 }
 
-// The value whose memory v uses: the residual for a linear_add's output, followed to its root.
+// The input in whose place a node computes its first output; -1: none.
+static tern_vid in_place_of(const tern_node *n) {
+    switch (n->op) {
+    case TERN_OP_LINEAR_ADD: return n->in[2];
+    case TERN_OP_LINEAR_GRAD_X: return n->n_in > 2 ? n->in[2] : -1;
+    case TERN_OP_CROSS_ENTROPY_GRAD: return n->in[0];
+    default: return -1;
+    }
+}
+
+// The value whose memory v uses: what it was computed in place of, followed to its root.
 static tern_vid root_of(const tern_graph *g, tern_vid v) {
     for (;;) {
         int32_t p = g->values[v].producer;
-        if (p < 0 || g->nodes[p].op != TERN_OP_LINEAR_ADD) return v;
-        v = g->nodes[p].in[2];
+        tern_vid from = p >= 0 && g->nodes[p].out[0] == v ? in_place_of(&g->nodes[p]) : -1;
+        if (from < 0) return v;
+        v = from;
     }
 }
 

@@ -30,7 +30,7 @@ static tern_node *only_reader(const tern_graph *g, tern_vid v) {
 }
 
 static bool has_effect(const tern_node *n) {
-    return n->op == TERN_OP_KV_STORE || n->op == TERN_OP_ROPE_STORE;
+    return n->n_out == 0 || n->op == TERN_OP_ROPE_STORE;
 }
 
 // Removes dead nodes and those whose results nobody reads; renews the producers.

@@ -9,7 +9,7 @@ static void print_shape(const tern_value *v, tern_strbuf *out) {
     case TERN_SYM_TOKENS: tern_strbuf_printf(out, "%s[T, %" PRId64 "]", type, v->cols); break;
     case TERN_SYM_OUTPUTS: tern_strbuf_printf(out, "%s[O, %" PRId64 "]", type, v->cols); break;
     default:
-        if (v->kind == TERN_VALUE_STATE)
+        if (v->kind == TERN_VALUE_STATE && v->rows == 0)
             tern_strbuf_printf(out, "state[context, %" PRId64 "]", v->cols);
         else if (v->rows == 1)
             tern_strbuf_printf(out, "[%" PRId64 "]", v->cols);

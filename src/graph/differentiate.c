@@ -1,0 +1,343 @@
+// From a model's graph to its loss, its gradient and one step of the optimizer.
+//
+// Reverse-mode differentiation, on the graph itself: for every node y = f(x), last one first, with
+// dy = dLoss/dy known, nodes are appended that compute dx = (df/dx)^T dy. What several nodes read
+// gets the sum of what they send back. So a backend trains by running a graph, as it infers.
+//
+// Per op (all row by row, T rows; W is [n_out, n_in]):
+//   linear        y = x W^T            dx = dy W               dW += dy^T x
+//   rms_norm      y = r x w            r = 1/sqrt(mean x^2 + eps), g = dy w, n columns:
+//                                      dx = r (g - x r^2 (x . g) / n)     dw += sum_t dy r x
+//   rope          a rotation           dx = dy rotated back
+//   attention     P = softmax(s q K^T) dV = P^T dy, dP = dy V^T, dS = P (dP - rowsum(dy * y)),
+//                 y = P V              dq = s dS K, dK = s dS^T q
+//   cross entropy -log p[target]       dlogits = p - onehot(target)
+//   quantize, ternarize: dx = dy       (straight through)
+#include <stdio.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "graph/build.h"
+
+// ---- To the loss -------------------------------------------------------------------------------
+
+// The node that stores into this state of keys and values.
+static const tern_node *store_of(const tern_graph *g, tern_vid state) {
+    for (size_t i = 0; i < g->n_nodes; i++)
+        if (g->nodes[i].op == TERN_OP_KV_STORE && g->nodes[i].in[2] == state) return &g->nodes[i];
+    return NULL;
+}
+
+// Attention over the cache becomes attention among the rows that fill it.
+static tern_status without_cache(tern_graph *g, tern_node *n, tern_error *err) {
+    const tern_node *store = store_of(g, n->in[1]);
+    if (!store)
+        return tern_fail(err, TERN_ERR_FORMAT, "graph: nothing stores into %s",
+                         g->values[n->in[1]].name);
+    n->op = TERN_OP_ATTENTION_SEQ;
+    n->in[1] = store->in[0];
+    n->in[2] = store->in[1];
+    // For the gradient: log of the sum of each row's exponentials, by head.
+    tern_g_out(g, n, n->in[0], TERN_VALUE_F32, n->n_heads);
+    return TERN_OK;
+}
+
+// Replaces v by w wherever it is read.
+static void redirect(tern_graph *g, tern_vid v, tern_vid w) {
+    for (size_t i = 0; i < g->n_nodes; i++)
+        for (int k = 0; k < g->nodes[i].n_in; k++)
+            if (g->nodes[i].in[k] == v) g->nodes[i].in[k] = w;
+}
+
+// mul(act(gate), up) -> glu: one pass over memory instead of two, and so in its gradient.
+static bool becomes_glu(tern_graph *g, tern_node *mul) {
+    for (int side = 0; side < 2; side++) {
+        int32_t p = g->values[mul->in[side]].producer;
+        if (p < 0 || g->nodes[p].op != TERN_OP_ACT) continue;
+        tern_vid up = mul->in[1 - side];
+        *mul = (tern_node){.op = TERN_OP_GLU,
+                           .layer = mul->layer,
+                           .act = g->nodes[p].act,
+                           .in = {g->nodes[p].in[0], up},
+                           .out = {mul->out[0]},
+                           .n_in = 2,
+                           .n_out = 1};
+        return true;
+    }
+    return false;
+}
+
+// Drops the nodes that inference alone needs, and those whose results nobody reads any more.
+static void drop_unread(tern_graph *g) {
+    for (bool again = true; again;) {
+        again = false;
+        size_t kept = 0;
+        for (size_t i = 0; i < g->n_nodes; i++) {
+            const tern_node *n = &g->nodes[i];
+            bool read = n->op == TERN_OP_LINEAR && g->values[n->out[0]].kind == TERN_VALUE_OUTPUT;
+            for (size_t j = i + 1; j < g->n_nodes; j++)
+                for (int k = 0; k < g->nodes[j].n_in; k++)
+                    for (int o = 0; o < n->n_out; o++) read |= g->nodes[j].in[k] == n->out[o];
+            if (read && n->op != TERN_OP_KV_STORE) g->nodes[kept++] = *n;
+        }
+        again = kept != g->n_nodes;
+        g->n_nodes = kept;
+    }
+    for (size_t i = 0; i < g->n_values; i++) g->values[i].producer = -1;
+    for (size_t i = 0; i < g->n_nodes; i++)
+        for (int k = 0; k < g->nodes[i].n_out; k++)
+            g->values[g->nodes[i].out[k]].producer = (int32_t)i;
+}
+
+static void add_loss(tern_graph *g, tern_vid logits) {
+    g->layer = -1;
+    g->values[logits].kind = TERN_VALUE_TEMP;
+    tern_vid targets = tern_g_input(g, "targets", TERN_SYM_TOKENS, 1);
+    tern_node *n = tern_g_node(g, TERN_OP_CROSS_ENTROPY);
+    tern_g_in(g, n, logits);
+    tern_g_in(g, n, targets);
+    tern_vid losses = tern_g_out(g, n, logits, TERN_VALUE_F32, 1);
+    tern_g_out(g, n, logits, TERN_VALUE_F32, 1); // log of the sum of the exponentials
+    n = tern_g_node(g, TERN_OP_SUM_INTO);
+    tern_g_in(g, n, losses);
+    tern_g_in(g, n, tern_g_named(g, "loss", TERN_VALUE_STATE, TERN_VALUE_F32, TERN_SYM_CONST, 1, 1));
+}
+
+tern_status tern_graph_train(tern_graph *g, tern_error *err) {
+    tern_vid logits = tern_graph_find(g, "logits");
+    if (logits < 0) return tern_fail(err, TERN_ERR_FORMAT, "graph: it has no logits");
+    for (size_t i = 0; i < g->n_nodes; i++) {
+        tern_node *n = &g->nodes[i];
+        if (n->op == TERN_OP_ATTENTION) TERN_TRY(without_cache(g, n, err));
+        if (n->op == TERN_OP_TAKE_ROWS) redirect(g, n->out[0], n->in[0]);
+        if (n->op == TERN_OP_MUL) becomes_glu(g, n);
+    }
+    drop_unread(g);
+    for (size_t i = 0; i < g->n_nodes; i++)
+        for (int k = 0; k < g->nodes[i].n_out; k++) {
+            tern_value *v = &g->values[g->nodes[i].out[k]];
+            if (v->sym == TERN_SYM_OUTPUTS) v->sym = TERN_SYM_TOKENS;
+            if (v->type == TERN_VALUE_I8ROWS) v->type = TERN_VALUE_F32;
+        }
+    add_loss(g, logits);
+    return tern_graph_check(g, err);
+}
+
+// ---- Backwards ---------------------------------------------------------------------------------
+
+typedef struct gradients {
+    tern_graph *g;
+    const bool *frozen;
+    tern_vid *of;  // [n_values of the forward graph]: gradient as known so far, -1: none
+    bool *reaches; // a weight that is trained depends on nothing, this value on such a weight
+} gradients;
+
+static bool is_trained(const gradients *d, tern_vid w) {
+    return d->g->values[w].kind == TERN_VALUE_WEIGHT && !(d->frozen && d->frozen[w]);
+}
+
+static void find_reach(gradients *d, size_t n_nodes) {
+    for (size_t i = 0; i < n_nodes; i++) {
+        const tern_node *n = &d->g->nodes[i];
+        bool reaches = false;
+        for (int k = 0; k < n->n_in; k++) reaches |= d->reaches[n->in[k]] || is_trained(d, n->in[k]);
+        for (int k = 0; k < n->n_out; k++) d->reaches[n->out[k]] = reaches;
+    }
+}
+
+// The state that collects the gradient of weight w (or of the weight that w is the ternary form
+// of); -1 when it is frozen.
+static tern_vid sink(gradients *d, tern_vid w) {
+    int32_t p = d->g->values[w].producer;
+    if (p >= 0 && d->g->nodes[p].op == TERN_OP_TERNARIZE) w = d->g->nodes[p].in[0];
+    if (!is_trained(d, w)) return -1;
+    char name[64];
+    snprintf(name, sizeof name, "grad.%.58s", d->g->values[w].name);
+    return tern_g_named(d->g, name, TERN_VALUE_STATE, TERN_VALUE_F32, TERN_SYM_CONST,
+                        d->g->values[w].rows, d->g->values[w].cols);
+}
+
+// Adds dv to what is known of the gradient of v.
+static void send(gradients *d, tern_vid v, tern_vid dv) {
+    d->of[v] = d->of[v] < 0 ? dv : tern_g_add(d->g, d->of[v], dv);
+}
+
+static tern_node *begin(gradients *d, const tern_node *forward, tern_op op) {
+    d->g->layer = forward->layer;
+    return tern_g_node(d->g, op);
+}
+
+static void inputs(gradients *d, tern_node *n, const tern_vid *v, int count) {
+    for (int i = 0; i < count; i++) tern_g_in(d->g, n, v[i]);
+}
+
+// A product may be added to an earlier one in its place, for nobody else reads that.
+static bool may_add_to(const gradients *d, tern_vid v) {
+    int32_t p = v >= 0 ? d->g->values[v].producer : -1;
+    return p >= 0 && d->g->nodes[p].op == TERN_OP_LINEAR_GRAD_X;
+}
+
+static void linear_back(gradients *d, const tern_node *f, tern_vid dy) {
+    tern_vid x = f->in[0], w = f->in[1], dw = sink(d, w);
+    if (dw >= 0) inputs(d, begin(d, f, TERN_OP_LINEAR_GRAD_W), (tern_vid[]){dy, x, dw}, 3);
+    if (!d->reaches[x]) return;
+    bool in_place = may_add_to(d, d->of[x]);
+    tern_node *n = begin(d, f, TERN_OP_LINEAR_GRAD_X);
+    inputs(d, n, (tern_vid[]){dy, w, d->of[x]}, in_place ? 3 : 2);
+    tern_vid dx = tern_g_out(d->g, n, x, TERN_VALUE_F32, d->g->values[x].cols);
+    if (in_place)
+        d->of[x] = dx;
+    else
+        send(d, x, dx);
+}
+
+static void norm_back(gradients *d, const tern_node *f, tern_vid dy) {
+    tern_vid x = f->in[0], dw = sink(d, f->in[1]);
+    tern_node *n = begin(d, f, TERN_OP_RMS_NORM_GRAD);
+    // x, w, dy, dw or none (then w stands for it), and what the gradient is added to.
+    inputs(d, n, (tern_vid[]){x, f->in[1], dy, dw >= 0 ? dw : f->in[1], d->of[x]},
+           d->of[x] >= 0 ? 5 : 4);
+    n->eps = f->eps;
+    d->of[x] = tern_g_out(d->g, n, x, TERN_VALUE_F32, d->g->values[x].cols);
+}
+
+static void attention_back(gradients *d, const tern_node *f, tern_vid dy) {
+    tern_node *n = begin(d, f, TERN_OP_ATTENTION_GRAD);
+    inputs(d, n, (tern_vid[]){f->in[0], f->in[1], f->in[2], f->out[0], f->out[1], dy}, 6);
+    n->n_heads = f->n_heads;
+    n->n_kv_heads = f->n_kv_heads;
+    n->head_dim = f->head_dim;
+    n->scale = f->scale;
+    tern_vid dx[3];
+    for (int i = 0; i < 3; i++)
+        dx[i] = tern_g_out(d->g, n, f->in[i], TERN_VALUE_F32, d->g->values[f->in[i]].cols);
+    for (int i = 0; i < 3; i++) send(d, f->in[i], dx[i]);
+}
+
+static void rope_back(gradients *d, const tern_node *f, tern_vid dy) {
+    tern_vid dx = tern_g_rope(d->g, dy, f->n_in > 1 ? f->in[1] : -1, f->n_heads, f->head_dim,
+                              &f->rope);
+    if (dx < 0) return;
+    d->g->nodes[d->g->n_nodes - 1].inverse = !f->inverse;
+    send(d, f->in[0], dx);
+}
+
+static void mul_back(gradients *d, const tern_node *f, tern_vid dy) {
+    for (int i = 0; i < 2; i++)
+        if (d->reaches[f->in[i]]) send(d, f->in[i], tern_g_mul(d->g, dy, f->in[1 - i]));
+}
+
+// act_grad and glu_grad read the inputs of the forward node and dy, and give one gradient for each.
+static void act_back(gradients *d, const tern_node *f, tern_vid dy, tern_op op) {
+    tern_node *n = begin(d, f, op);
+    inputs(d, n, f->in, f->n_in);
+    tern_g_in(d->g, n, dy);
+    n->act = f->act;
+    tern_vid dx[2];
+    for (int i = 0; i < f->n_in; i++)
+        dx[i] = tern_g_out(d->g, n, f->in[i], TERN_VALUE_F32, d->g->values[f->in[i]].cols);
+    for (int i = 0; i < f->n_in; i++) send(d, f->in[i], dx[i]);
+}
+
+static void cross_entropy_back(gradients *d, const tern_node *f) {
+    tern_node *n = begin(d, f, TERN_OP_CROSS_ENTROPY_GRAD);
+    inputs(d, n, (tern_vid[]){f->in[0], f->in[1], f->out[1]}, 3);
+    d->of[f->in[0]] =
+        tern_g_out(d->g, n, f->in[0], TERN_VALUE_F32, d->g->values[f->in[0]].cols);
+}
+
+static void embed_back(gradients *d, const tern_node *f, tern_vid dy) {
+    tern_vid dw = sink(d, f->in[1]);
+    if (dw >= 0) inputs(d, begin(d, f, TERN_OP_EMBED_GRAD), (tern_vid[]){f->in[0], dy, dw}, 3);
+}
+
+static tern_status node_back(gradients *d, const tern_node *f, tern_error *err) {
+    if (f->op == TERN_OP_SUM_INTO) return TERN_OK;
+    if (f->op == TERN_OP_CROSS_ENTROPY) {
+        cross_entropy_back(d, f);
+        return TERN_OK;
+    }
+    tern_vid dy = d->of[f->out[0]];
+    if (dy < 0 || !d->reaches[f->out[0]]) return TERN_OK;
+    switch (f->op) {
+    case TERN_OP_LINEAR: linear_back(d, f, dy); break;
+    case TERN_OP_RMS_NORM: norm_back(d, f, dy); break;
+    case TERN_OP_ATTENTION_SEQ: attention_back(d, f, dy); break;
+    case TERN_OP_ROPE: rope_back(d, f, dy); break;
+    case TERN_OP_ADD:
+        send(d, f->in[0], dy);
+        send(d, f->in[1], dy);
+        break;
+    case TERN_OP_MUL: mul_back(d, f, dy); break;
+    case TERN_OP_ACT: act_back(d, f, dy, TERN_OP_ACT_GRAD); break;
+    case TERN_OP_GLU: act_back(d, f, dy, TERN_OP_GLU_GRAD); break;
+    case TERN_OP_QUANTIZE: send(d, f->in[0], dy); break;
+    case TERN_OP_TERNARIZE: break; // its gradient went to the master weight: sink()
+    case TERN_OP_EMBED: embed_back(d, f, dy); break;
+    default:
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "graph: %s has no gradient",
+                         tern_op_name(f->op));
+    }
+    return TERN_OK;
+}
+
+tern_status tern_graph_differentiate(tern_graph *g, const bool *frozen, tern_error *err) {
+    size_t n_nodes = g->n_nodes, n_values = g->n_values;
+    gradients d = {.g = g, .frozen = frozen};
+    d.of = tern_alloc_array(TERN_MEM_GRAPH, n_values + 1, sizeof *d.of);
+    d.reaches = tern_alloc_array(TERN_MEM_GRAPH, n_values + 1, sizeof *d.reaches);
+    tern_status status = d.of && d.reaches ? TERN_OK : tern_fail_memory(err, n_values);
+    if (status == TERN_OK) {
+        for (size_t i = 0; i < n_values; i++) d.of[i] = -1;
+        find_reach(&d, n_nodes);
+    }
+    for (size_t i = n_nodes; status == TERN_OK && i-- > 0 && !g->failed;) {
+        tern_node forward = g->nodes[i]; // a copy: the array moves as it grows
+        status = node_back(&d, &forward, err);
+    }
+    tern_free(d.of);
+    tern_free(d.reaches);
+    g->layer = -1;
+    return status == TERN_OK ? tern_graph_check(g, err) : status;
+}
+
+// ---- The optimizer -----------------------------------------------------------------------------
+
+static tern_vid state_like(tern_graph *g, const char *prefix, const tern_value *w) {
+    char name[64];
+    snprintf(name, sizeof name, "%s%.58s", prefix, w->name);
+    return tern_g_named(g, name, TERN_VALUE_STATE, TERN_VALUE_F32, TERN_SYM_CONST, w->rows,
+                        w->cols);
+}
+
+static void simple_node(tern_graph *g, tern_op op, tern_vid a, tern_vid b) {
+    tern_node *n = tern_g_node(g, op);
+    tern_g_in(g, n, a);
+    if (b >= 0) tern_g_in(g, n, b);
+}
+
+tern_status tern_graph_optimizer(const tern_graph *g, tern_graph *update, tern_error *err) {
+    tern_vid norm2 = tern_g_named(update, "grad_norm2", TERN_VALUE_STATE, TERN_VALUE_F32,
+                                  TERN_SYM_CONST, 1, 1);
+    simple_node(update, TERN_OP_ZERO, norm2, -1);
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t i = 0; i < g->n_values; i++) {
+            const tern_value *w = &g->values[i];
+            char name[64];
+            snprintf(name, sizeof name, "grad.%.58s", w->name);
+            if (w->kind != TERN_VALUE_WEIGHT || tern_graph_find(g, name) < 0) continue;
+            tern_vid grad = state_like(update, "grad.", w);
+            if (pass == 0) {
+                simple_node(update, TERN_OP_SQUARES_INTO, grad, norm2);
+                continue;
+            }
+            tern_vid weight = tern_g_named(update, w->name, TERN_VALUE_WEIGHT, TERN_VALUE_F32,
+                                           TERN_SYM_CONST, w->rows, w->cols);
+            tern_vid in[] = {weight, grad, state_like(update, "m.", w), state_like(update, "v.", w),
+                             norm2};
+            tern_node *n = tern_g_node(update, TERN_OP_ADAMW);
+            for (int k = 0; k < 5; k++) tern_g_in(update, n, in[k]);
+            if (n) n->decays = w->is_matrix;
+            simple_node(update, TERN_OP_ZERO, grad, -1);
+        }
+    return tern_graph_check(update, err);
+}

@@ -1,0 +1,74 @@
+// What a device must do for training: keep arrays of numbers, and run graphs over them.
+//
+//   open ── array (each weight, gradient, moment, sum) ── compile (graph → program) ── run ── read
+//
+// The arrays outlive the programs: the weights that one program reads (forward and backward) are
+// those that another one writes (the optimizer). A graph's weights and states are bound to arrays
+// by value; temporaries belong to the program. Everything is float32.
+//
+// run never waits: programs and writes take effect in the order of the calls; a read waits for all
+// that came before it. So a host that reads the loss every tenth step keeps a GPU busy.
+//
+// Results are the same bits in every run on one device with the same number of threads: sums have
+// a fixed order. One thread may use a device at a time.
+#ifndef TERN_KERNELS_TRAIN_H
+#define TERN_KERNELS_TRAIN_H
+
+#include "graph/graph.h"
+
+typedef struct tern_trainer_device tern_trainer_device;
+typedef struct tern_array tern_array;     // numbers on the device
+typedef struct tern_program tern_program; // a compiled graph and its temporaries
+
+typedef struct tern_trainer_desc {
+    int n_threads;            // of the CPU, 0: one for each core
+    const char *cpu_features; // see tern_model_desc
+    bool bf16;                // float products may round their factors to bf16, where that is fast
+} tern_trainer_desc;
+
+// Numbers that change from run to run; a program reads those that its ops need.
+typedef struct tern_train_batch {
+    int32_t n_tokens;       // rows, at most the program's n_rows
+    const int32_t *ids;     // [n_tokens]
+    const int32_t *targets; // [n_tokens], -1: not scored
+    const int32_t *starts;  // [n_tokens]: row of the first token of the same document
+    // The gradient is that of loss_scale * sum of the losses: one over the scored tokens of the
+    // whole step makes it that of their mean, however many runs the step is cut into.
+    float loss_scale;
+    // adamw (arXiv:1711.05101), step counting from 1, all gradients times
+    // min(1, clip / sqrt(grad_norm2)) where clip > 0:
+    //   m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2
+    //   w = w - rate (m / (1 - b1^step) / (sqrt(v / (1 - b2^step)) + eps) + decay w)
+    float rate, beta1, beta2, eps, decay, clip;
+    int64_t step;
+    // Called when an op was the last of the run to add to this array: data-parallel training sends
+    // it off while the backward pass goes on. May be NULL. The GPU calls it never: its arrays are
+    // read after the run.
+    void (*on_array)(void *user, tern_array *array);
+    void *user;
+} tern_train_batch;
+
+typedef struct tern_train_backend {
+    const char *name;
+    tern_status (*open)(tern_trainer_device **out, const tern_trainer_desc *desc, tern_error *err);
+    void (*close)(tern_trainer_device *d); // after its programs and arrays
+    const char *(*describe)(const tern_trainer_device *d);
+    // n zeros.
+    tern_status (*array_new)(tern_trainer_device *d, uint64_t n, tern_array **out, tern_error *err);
+    void (*array_free)(tern_array *a); // NULL is allowed
+    tern_status (*write)(tern_array *a, uint64_t first, uint64_t n, const float *data,
+                         tern_error *err);
+    tern_status (*read)(tern_array *a, uint64_t first, uint64_t n, float *data, tern_error *err);
+    // arrays[v] for every weight and state of the graph, of rows x cols numbers. The graph stays
+    // the caller's and alive. n_rows: most tokens of a run; n_span: most tokens of a document.
+    tern_status (*compile)(tern_trainer_device *d, const tern_graph *g, tern_array *const *arrays,
+                           int32_t n_rows, int32_t n_span, tern_program **out, tern_error *err);
+    void (*program_free)(tern_program *p); // NULL is allowed
+    uint64_t (*program_bytes)(const tern_program *p); // of its temporaries
+    tern_status (*run)(tern_program *p, const tern_train_batch *batch, tern_error *err);
+} tern_train_backend;
+
+extern const tern_train_backend tern_train_cpu;
+extern const tern_train_backend tern_train_webgpu;
+
+#endif
