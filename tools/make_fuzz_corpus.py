@@ -9,6 +9,7 @@ import json
 import os
 import struct
 import sys
+import zlib
 
 F32, F16, Q8_0, TQ1_0, TQ2_0, I2_S = 0, 1, 8, 34, 35, 36
 META = {name: i for i, name in enumerate(
@@ -98,9 +99,39 @@ def safetensors_seeds():
     yield "long_header", struct.pack("<Q", 1 << 62) + b"{}"
 
 
+def shard(documents, n_vocab=300, end=0, token_bytes=2, block=4096, **fields):
+    tokens = [t for d in documents for t in d]
+    body = b"".join(t.to_bytes(token_bytes, "little") for t in tokens)
+    body += bytes(-len(body) % 8)
+    starts, at = [], 0
+    for d in documents:
+        starts.append(at)
+        at += len(d)
+    body += struct.pack("<%dQ" % len(starts), *starts)
+    sums = b"".join(struct.pack("<I", zlib.crc32(body[i:i + block]))
+                    for i in range(0, len(body), block))
+    head = struct.pack("<8sIIIiQQQIII", b"TERNTOKS", fields.get("version", 1), token_bytes, n_vocab,
+                       end, fields.get("n_tokens", len(tokens)),
+                       fields.get("n_documents", len(starts)), 77, block, zlib.crc32(sums), 0)
+    return head + struct.pack("<I", zlib.crc32(head)) + body + sums
+
+
+def shard_seeds():
+    yield "small", shard([[1, 2, 0], [299, 0]])
+    yield "wide", shard([[70000, 5], [99999]], n_vocab=100000, end=-1, token_bytes=4)
+    yield "blocks", shard([[i % 300] * 40 for i in range(60)])
+    yield "empty", shard([])
+    yield "beyond_vocabulary", shard([[300]])
+    yield "counts", shard([[1]], n_tokens=(1 << 64) - 1)
+    yield "documents", shard([[1, 2], []])
+    yield "cut", shard([[1, 2, 0]])[:-3]
+    yield "version_2", shard([[1]], version=2)
+
+
 def main():
     root = sys.argv[1] if len(sys.argv) > 1 else "fuzz/corpus"
-    for target, seeds in (("gguf", gguf_seeds()), ("safetensors", safetensors_seeds())):
+    for target, seeds in (("gguf", gguf_seeds()), ("safetensors", safetensors_seeds()),
+                          ("shard", shard_seeds())):
         folder = os.path.join(root, target)
         os.makedirs(folder, exist_ok=True)
         for name, data in seeds:

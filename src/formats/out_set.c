@@ -69,6 +69,22 @@ tern_status tern_out_write(tern_out_set *set, const void *bytes, uint64_t n, ter
     return TERN_OK;
 }
 
+tern_status tern_out_rewrite(tern_out_set *set, uint64_t offset, const void *bytes, size_t n,
+                             tern_error *err) {
+    TERN_TRY(flush(set, err));
+    for (const uint8_t *p = bytes; n > 0;) {
+        ssize_t done = pwrite(set->fd, p, n, (off_t)offset);
+        if (done < 0 && errno == EINTR) continue;
+        if (done <= 0)
+            return tern_fail(err, TERN_ERR_IO, "%s: cannot be written: %s", current(set),
+                             done < 0 ? strerror(errno) : "the device takes no more");
+        p += done;
+        offset += (uint64_t)done;
+        n -= (size_t)done;
+    }
+    return TERN_OK;
+}
+
 tern_status tern_out_end(tern_out_set *set, tern_error *err) {
     TERN_TRY(flush(set, err));
     int failed = fsync(set->fd) != 0;

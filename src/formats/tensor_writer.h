@@ -23,6 +23,9 @@ typedef struct tern_out_set {
 
 tern_status tern_out_begin(tern_out_set *set, const char *path, tern_error *err);
 tern_status tern_out_write(tern_out_set *set, const void *bytes, uint64_t n, tern_error *err);
+// Puts n bytes over what was written at `offset` of the file being written.
+tern_status tern_out_rewrite(tern_out_set *set, uint64_t offset, const void *bytes, size_t n,
+                             tern_error *err);
 tern_status tern_out_end(tern_out_set *set, tern_error *err);
 // Renames all; the file `last` appears when the others are there, since it is the one that readers
 // open.

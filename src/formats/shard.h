@@ -1,0 +1,116 @@
+// Shards: files of token ids to train on, and sets of them read as one long text.
+//
+// A shard holds whole documents, one behind the other, each with its end-of-document token if the
+// tokenizer has one. All numbers are little-endian:
+//
+//     bytes   type  content
+//       0     8 B   magic "TERNTOKS"
+//       8     u32   version, 1
+//      12     u32   bytes of a token, 2 or 4
+//      16     u32   vocabulary size; every token is smaller
+//      20     i32   end-of-document token, -1: none
+//      24     u64   tokens
+//      32     u64   documents
+//      40     u64   hash of the tokenizer (tern_tokenizer_hash), 0: not known
+//      48     u32   bytes of a block, a power of two of at least 4096
+//      52     u32   CRC-32 of the checksums
+//      56     u32   0
+//      60     u32   CRC-32 of bytes 0 to 59
+//      64           tokens, then zeros up to a multiple of 8: these and what follows is the *body*
+//             u64   for each document the index of its first token, rising, the first is 0
+//             u32   for each block of the body its CRC-32; here the file ends
+//
+// Each block can be checked alone, so a file of any size is opened at once and a block is checked
+// when it is first touched, its tokens' range included. A failure names file and block. The header
+// has sizes only; every offset follows from them, so there is none that could be wrong.
+#ifndef TERN_FORMATS_SHARD_H
+#define TERN_FORMATS_SHARD_H
+
+#include "base/status.h"
+
+#define TERN_SHARD_HEADER_BYTES 64
+#define TERN_SHARD_BLOCK_BYTES  ((uint32_t)1 << 18)
+
+typedef struct tern_shard_info {
+    const char *path; // as long as the shard is open
+    uint64_t n_tokens, n_documents, tokenizer_hash;
+    uint32_t n_vocab, token_bytes, block_bytes;
+    int32_t end_id;    // -1: none
+    uint64_t n_blocks; // of the body
+} tern_shard_info;
+
+// ---- Reading: any number of threads ------------------------------------------------------------
+
+typedef struct tern_shard tern_shard;
+// Maps the file; checks the header, the checksums' checksum and the documents.
+tern_status tern_shard_open(tern_shard **out, const char *path, tern_error *err);
+void tern_shard_close(tern_shard *s);
+const tern_shard_info *tern_shard_get_info(const tern_shard *s);
+// Copies tokens [first, first + n), which must be there.
+tern_status tern_shard_read(tern_shard *s, uint64_t first, uint64_t n, int32_t *ids,
+                            tern_error *err);
+// Index of the first token of document i, i <= n_documents; the last is n_tokens.
+uint64_t tern_shard_document(const tern_shard *s, uint64_t i);
+// The document that holds a token, token < n_tokens.
+uint64_t tern_shard_document_at(const tern_shard *s, uint64_t token);
+// Checks blocks [first, first + n) of the body now; each is only checked once.
+tern_status tern_shard_check(tern_shard *s, uint64_t first, uint64_t n, tern_error *err);
+
+// The same from memory, for fuzzing; bytes must outlive the shard.
+tern_status tern_shard_open_bytes(tern_shard **out, const char *name, const uint8_t *bytes,
+                                  uint64_t n, tern_error *err);
+
+// ---- Writing: streams, and the file appears when it is complete --------------------------------
+
+typedef struct tern_shard_writer tern_shard_writer;
+typedef struct tern_shard_desc {
+    uint32_t n_vocab; // tokens take 2 bytes up to 65536, else 4
+    int32_t end_id;   // -1: none
+    uint64_t tokenizer_hash;
+    uint32_t block_bytes; // 0: TERN_SHARD_BLOCK_BYTES
+} tern_shard_desc;
+tern_status tern_shard_writer_open(tern_shard_writer **out, const char *path,
+                                   const tern_shard_desc *desc, tern_error *err);
+// One document of n > 0 tokens, its end token included.
+tern_status tern_shard_write(tern_shard_writer *w, const int32_t *ids, uint64_t n,
+                             tern_error *err);
+uint64_t tern_shard_writer_n_tokens(const tern_shard_writer *w);
+tern_status tern_shard_writer_finish(tern_shard_writer *w, tern_error *err);
+void tern_shard_writer_free(tern_shard_writer *w); // without finish: nothing is left
+
+// ---- Sets: sequences to train on ---------------------------------------------------------------
+//
+// All tokens of all shards, in the order given, cut into *windows* of seq_len. Sequence i is
+// window p(i) and the one token behind it, since the last input has a target, too; what does not
+// fill a window at the end is left out. p is another permutation in each epoch, computed and not
+// stored: nothing needs memory or has to be saved but (epoch, index), and rank r of n takes the
+// indices r, r + n, r + 2n ...
+
+typedef struct tern_token_set tern_token_set;
+typedef struct tern_token_set_desc {
+    uint32_t seq_len;  // tokens of an input
+    uint64_t seed;     // of the order
+    bool in_order;     // no shuffling: sequence i is window i (for validation)
+    bool check_all;    // check every block when opening
+} tern_token_set_desc;
+
+// The shards must agree in vocabulary, end token and tokenizer.
+tern_status tern_token_set_open(tern_token_set **out, const char *const *paths, size_t n_paths,
+                                const tern_token_set_desc *desc, tern_error *err);
+void tern_token_set_close(tern_token_set *set);
+uint64_t tern_token_set_n_sequences(const tern_token_set *set); // of an epoch
+uint64_t tern_token_set_n_tokens(const tern_token_set *set);
+size_t tern_token_set_n_shards(const tern_token_set *set);
+tern_shard *tern_token_set_shard(const tern_token_set *set, size_t i);
+// Window of sequence `index`, index < n_sequences, in an epoch: a bijection for each epoch.
+uint64_t tern_token_set_window(const tern_token_set *set, uint64_t epoch, uint64_t index);
+// ids: [seq_len + 1], input ids[0..seq_len), targets ids[1..seq_len]. starts: the same, or NULL;
+// 1 where a document begins. Any number of threads.
+tern_status tern_token_set_sequence(tern_token_set *set, uint64_t epoch, uint64_t index,
+                                    int32_t *ids, uint8_t *starts, tern_error *err);
+
+// A bijection of [0, n) that depends on the key: a Feistel network over the next even number of
+// bits, walked until it lands inside (Black and Rogaway 2002).
+uint64_t tern_permute(uint64_t index, uint64_t n, uint64_t key);
+
+#endif

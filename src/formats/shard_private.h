@@ -1,0 +1,9 @@
+// What the reader and the writer of shards must agree in.
+#ifndef TERN_FORMATS_SHARD_PRIVATE_H
+#define TERN_FORMATS_SHARD_PRIVATE_H
+
+#define TERN_SHARD_MAGIC     "TERNTOKS"
+#define TERN_SHARD_VERSION   1
+#define TERN_SHARD_BLOCK_MIN 4096
+
+#endif

@@ -1,0 +1,150 @@
+// Several shards as one text, and sequences of it in a random order that is computed.
+#include <string.h>
+#include "base/alloc.h"
+#include "base/hash.h"
+#include "formats/shard.h"
+
+struct tern_token_set {
+    tern_token_set_desc desc;
+    tern_shard **shards;
+    uint64_t *firsts; // [n_shards + 1] index of each one's first token in the whole text
+    size_t n_shards;
+    uint64_t n_sequences;
+};
+
+// ---- The order ----------------------------------------------------------------------------------
+
+// A Feistel network is a bijection whatever its round function is, since each round can be undone:
+// (left, right) -> (right, left ^ f(right)). It permutes numbers of an even number of bits, at most
+// four times as many as are wanted; one that falls outside is permuted again until it does not,
+// which must happen, since it goes round a cycle that began inside. Six rounds: with the four that
+// are enough for large n, a set of a dozen sequences gets too few of its orders.
+#define FEISTEL_ROUNDS 6
+
+uint64_t tern_permute(uint64_t index, uint64_t n, uint64_t key) {
+    int half = 1; // bits
+    while (half < 32 && (uint64_t)1 << 2 * half < n) half++;
+    uint64_t mask = ((uint64_t)1 << half) - 1, keys[FEISTEL_ROUNDS];
+    for (int i = 0; i < FEISTEL_ROUNDS; i++)
+        keys[i] = key = tern_mix64(key + 0x9E3779B97F4A7C15u);
+    do {
+        uint64_t left = index >> half, right = index & mask;
+        for (int i = 0; i < FEISTEL_ROUNDS; i++) {
+            uint64_t next = left ^ (tern_mix64(right ^ keys[i]) & mask);
+            left = right;
+            right = next;
+        }
+        index = left << half | right;
+    } while (index >= n);
+    return index;
+}
+
+uint64_t tern_token_set_window(const tern_token_set *set, uint64_t epoch, uint64_t index) {
+    if (set->desc.in_order) return index;
+    return tern_permute(index, set->n_sequences, tern_mix64(set->desc.seed) + epoch);
+}
+
+// ---- Opening ------------------------------------------------------------------------------------
+
+static tern_status add_shard(tern_token_set *set, const char *path, tern_error *err) {
+    tern_shard *shard;
+    TERN_TRY(tern_shard_open(&shard, path, err));
+    size_t i = set->n_shards++;
+    const tern_shard_info *info = tern_shard_get_info(shard), *other;
+    set->shards[i] = shard;
+    other = tern_shard_get_info(set->shards[0]);
+    if (info->n_vocab != other->n_vocab || info->end_id != other->end_id ||
+        info->tokenizer_hash != other->tokenizer_hash)
+        return tern_fail(err, TERN_ERR_FORMAT, "%s: made with another tokenizer than %s", path,
+                         other->path);
+    if (__builtin_add_overflow(set->firsts[i], info->n_tokens, &set->firsts[i + 1]))
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: too many tokens in all", path);
+    return set->desc.check_all ? tern_shard_check(shard, 0, info->n_blocks, err) : TERN_OK;
+}
+
+static tern_status open_all(tern_token_set *set, const char *const *paths, size_t n_paths,
+                            tern_error *err) {
+    if (n_paths == 0) return tern_fail(err, TERN_ERR_ARGUMENT, "no shards are given");
+    if (set->desc.seq_len == 0 || set->desc.seq_len > INT32_MAX)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "sequences of %u tokens are not possible",
+                         set->desc.seq_len);
+    set->shards = tern_alloc_array(TERN_MEM_FILE, n_paths, sizeof *set->shards);
+    set->firsts = tern_alloc_array(TERN_MEM_FILE, n_paths + 1, sizeof *set->firsts);
+    if (!set->shards || !set->firsts) return tern_fail_memory(err, n_paths * 16);
+    for (size_t i = 0; i < n_paths; i++) TERN_TRY(add_shard(set, paths[i], err));
+    uint64_t n = tern_token_set_n_tokens(set);
+    set->n_sequences = n ? (n - 1) / set->desc.seq_len : 0;
+    if (set->n_sequences == 0)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "%s: %llu tokens in all are less than one "
+                         "sequence of %u and the token behind it", paths[0],
+                         (unsigned long long)n, set->desc.seq_len);
+    return TERN_OK;
+}
+
+tern_status tern_token_set_open(tern_token_set **out, const char *const *paths, size_t n_paths,
+                                const tern_token_set_desc *desc, tern_error *err) {
+    tern_token_set *set = tern_alloc(TERN_MEM_FILE, sizeof *set);
+    *out = NULL;
+    if (!set) return tern_fail_memory(err, sizeof *set);
+    set->desc = *desc;
+    tern_status status = open_all(set, paths, n_paths, err);
+    if (status != TERN_OK) tern_token_set_close(set);
+    else *out = set;
+    return status;
+}
+
+void tern_token_set_close(tern_token_set *set) {
+    if (!set) return;
+    for (size_t i = 0; i < set->n_shards; i++) tern_shard_close(set->shards[i]);
+    tern_free(set->shards);
+    tern_free(set->firsts);
+    tern_free(set);
+}
+
+uint64_t tern_token_set_n_sequences(const tern_token_set *set) { return set->n_sequences; }
+uint64_t tern_token_set_n_tokens(const tern_token_set *set) { return set->firsts[set->n_shards]; }
+size_t tern_token_set_n_shards(const tern_token_set *set) { return set->n_shards; }
+tern_shard *tern_token_set_shard(const tern_token_set *set, size_t i) { return set->shards[i]; }
+
+// ---- Sequences ----------------------------------------------------------------------------------
+
+// The shard that holds a token of the whole text.
+static size_t shard_of(const tern_token_set *set, uint64_t token) {
+    size_t low = 0, high = set->n_shards; // firsts[low] <= token < firsts[high]
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        if (set->firsts[middle] <= token) low = middle;
+        else high = middle;
+    }
+    return low;
+}
+
+static void mark_starts(const tern_shard *s, uint64_t first, uint64_t n, uint8_t *starts) {
+    uint64_t document = tern_shard_document_at(s, first), at;
+    for (; (at = tern_shard_document(s, document)) < first + n; document++)
+        if (at >= first) starts[at - first] = 1;
+}
+
+tern_status tern_token_set_sequence(tern_token_set *set, uint64_t epoch, uint64_t index,
+                                    int32_t *ids, uint8_t *starts, tern_error *err) {
+    if (index >= set->n_sequences)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "sequence %llu of %llu is not there",
+                         (unsigned long long)index, (unsigned long long)set->n_sequences);
+    uint64_t token = tern_token_set_window(set, epoch, index) * set->desc.seq_len;
+    uint64_t n_left = (uint64_t)set->desc.seq_len + 1;
+    if (starts) memset(starts, 0, n_left);
+    for (size_t i = shard_of(set, token); n_left > 0; i++) {
+        uint64_t first = token - set->firsts[i], n = set->firsts[i + 1] - token;
+        if (n > n_left) n = n_left;
+        if (n == 0) continue; // an empty shard
+        TERN_TRY(tern_shard_read(set->shards[i], first, n, ids, err));
+        if (starts) {
+            mark_starts(set->shards[i], first, n, starts);
+            starts += n;
+        }
+        ids += n;
+        token += n;
+        n_left -= n;
+    }
+    return TERN_OK;
+}
