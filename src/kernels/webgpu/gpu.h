@@ -77,6 +77,7 @@ struct tern_device {
     wgpu_device device;
     wgpu_queue queue;
     uint64_t binding_bytes_max, buffer_bytes_max;
+    uint64_t part_bytes_max; // weights are cut into parts no larger: a binding's bytes, or fewer
     uint32_t workgroup_size_max;
     bool subgroups;  // of 32 threads
     bool packed_dot; // dot4I8Packed
@@ -124,7 +125,7 @@ struct tern_weight {
     int64_t n_rows, n_cols;
     tern_weight_info info;
     gpu_form form;
-    gpu_part *parts; // one, but for large float matrices
+    gpu_part *parts; // one, but for matrices larger than a binding
     size_t n_parts;
     bool owns_buffers; // ternary matrices lie in the device's slabs
     float *vector;     // host copy of a vector

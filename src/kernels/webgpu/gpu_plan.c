@@ -140,31 +140,42 @@ static uint32_t splits_for(int64_t blocks, uint32_t threads_max) {
     return (uint32_t)(splits < 8 ? 8 : splits); // the reduction wants 64 threads
 }
 
-// One product, or up to three of neighbours in a slab.
-static void add_gemv(tern_plan *p, const tern_node *n, int first, int count, bool accumulate) {
+// Where a part of a matrix writes.
+static void set_part(const tern_weight *w, const gpu_part *part, gpu_dispatch *d) {
+    set(d, "FIRST_ROW", (double)part->first_row);
+    set(d, "Y_COLS", (double)w->n_rows);
+}
+
+// One product, or up to three of neighbours in a slab, which are then whole.
+static void add_gemv(tern_plan *p, const tern_node *n, int first, int count, size_t part,
+                     bool accumulate) {
     static const char *const at[] = {"AT0", "AT1", "AT2"};
     static const char *const rows[] = {"ROWS0", "ROWS1", "ROWS2"};
     static const char *const tile[] = {"", "TILE1", "TILE2"};
     gpu_dispatch *d = add(p, (gpu_kernel)(GPU_GEMV1 + count - 1), 0, rows_of(p, n->in[0]));
-    gpu_part span = p->weights[n->in[1 + first]]->parts[0];
+    gpu_part span = p->weights[n->in[1 + first]]->parts[part];
     int64_t blocks = gpu_blocks(cols(p, n->in[0]));
     int64_t n_rows = 0;
-    for (int i = 0; i < count; i++) n_rows += p->weights[n->in[1 + first + i]]->n_rows;
+    for (int i = 0; i < count; i++)
+        n_rows += p->weights[n->in[1 + first + i]]->parts[part].n_rows;
     // Many rows fill the device with few threads each; few rows want all the threads there are.
     uint32_t most = n_rows > 8192 ? 160 : p->device->workgroup_size_max < 320 ? 256 : 320;
     uint32_t splits = splits_for(blocks, most);
     set(d, "BLOCKS", (double)blocks);
     set(d, "SPLITS", splits);
     set(d, "THREADS", 8 * splits);
-    if (count == 1) set(d, "ADD", accumulate);
-    for (int i = 0; i < count; i++) {
-        const tern_weight *w = p->weights[n->in[1 + first + i]];
-        set(d, at[i], (double)((w->parts[0].offset - span.offset) / 16));
-        set(d, rows[i], (double)w->n_rows);
-        if (i > 0) set(d, tile[i], d->x);
-        d->x += groups(w->n_rows, GPU_TILE_ROWS);
+    if (count == 1) {
+        set(d, "ADD", accumulate);
+        set_part(p->weights[n->in[1 + first]], &span, d);
     }
-    const gpu_part *last = &p->weights[n->in[first + count]]->parts[0];
+    for (int i = 0; i < count; i++) {
+        const gpu_part *at_i = &p->weights[n->in[1 + first + i]]->parts[part];
+        set(d, at[i], (double)((at_i->offset - span.offset) / 16));
+        set(d, rows[i], (double)at_i->n_rows);
+        if (i > 0) set(d, tile[i], d->x);
+        d->x += groups(at_i->n_rows, GPU_TILE_ROWS);
+    }
+    const gpu_part *last = &p->weights[n->in[first + count]]->parts[part];
     span.bytes = last->offset + last->bytes - span.offset;
     bind_part(d, &span);
     bind_value(p, d, n->in[0]);
@@ -173,16 +184,18 @@ static void add_gemv(tern_plan *p, const tern_node *n, int first, int count, boo
     set_phase(p, d, n->out[first]);
 }
 
-static void add_gemm(tern_plan *p, const tern_node *n, int i, bool accumulate) {
+static void add_gemm(tern_plan *p, const tern_node *n, int i, const gpu_part *part,
+                     bool accumulate) {
     const tern_weight *w = p->weights[n->in[1 + i]];
-    gpu_dispatch *d = add(p, GPU_GEMM, groups(w->n_rows, 64), GPU_ROWS_TOKENS);
+    gpu_dispatch *d = add(p, GPU_GEMM, groups(part->n_rows, 64), GPU_ROWS_TOKENS);
     d->rows_each = 128;
     d->when = GPU_MANY_TOKENS;
     set(d, "BLOCKS", (double)gpu_blocks(w->n_cols));
     set(d, "ADD", accumulate);
     set(d, "AT0", 0);
-    set(d, "ROWS0", (double)w->n_rows);
-    bind_part(d, &w->parts[0]);
+    set(d, "ROWS0", (double)part->n_rows);
+    set_part(w, part, d);
+    bind_part(d, part);
     bind_value(p, d, n->in[0]);
     bind_value(p, d, n->out[i]);
     set_phase(p, d, n->out[i]);
@@ -199,7 +212,7 @@ static int neighbours(const tern_plan *p, const tern_node *n, int first) {
     for (; count < 3 && first + count < n->n_out; count++) {
         const gpu_part *b = &p->weights[n->in[1 + first + count]]->parts[0];
         if (!is_ternary(p, n->in[1 + first + count]) || b->buffer != a->buffer ||
-            b->offset < a->offset)
+            b->offset < a->offset || p->weights[n->in[1 + first + count]]->n_parts > 1)
             break;
     }
     return count;
@@ -245,10 +258,13 @@ static void add_linear(tern_plan *p, const tern_node *n, bool accumulate) {
             i++;
             continue;
         }
-        int count = accumulate ? 1 : neighbours(p, n, i);
-        add_gemv(p, n, i, count, accumulate);
-        for (int k = i; k < i + count; k++)
-            if (rows_of(p, n->in[0]) == GPU_ROWS_TOKENS) add_gemm(p, n, k, accumulate);
+        size_t n_parts = p->weights[n->in[1 + i]]->n_parts;
+        int count = accumulate || n_parts > 1 ? 1 : neighbours(p, n, i);
+        for (size_t part = 0; part < n_parts; part++) {
+            add_gemv(p, n, i, count, part, accumulate);
+            for (int k = i; k < i + count && rows_of(p, n->in[0]) == GPU_ROWS_TOKENS; k++)
+                add_gemm(p, n, k, &p->weights[n->in[1 + k]]->parts[part], accumulate);
+        }
         i += count;
     }
 }

@@ -1,6 +1,6 @@
 // Weights as the kernels read them: ternary codes in tiles (ternary_gemv.wgsl) in slabs, float
-// matrices as rows of f16 pairs or f32 in parts that fit a binding, vectors as f32. Everything is
-// made and sent in pieces, so that the host never holds a second copy of a large matrix.
+// matrices as rows of f16 pairs or f32, both in parts that fit a binding, vectors as f32. All is made
+// and sent in pieces, so that the host never holds a second copy of a large matrix.
 #include <string.h>
 #include "base/alloc.h"
 #include "base/ternary.h"
@@ -22,9 +22,25 @@ static uint64_t tile_bytes(int64_t n_cols) {
     return (uint64_t)gpu_blocks(n_cols) * 128;
 }
 
-static uint64_t ternary_bytes(const tern_weight_source *s) {
-    uint64_t tiles = (uint64_t)(s->n_rows + GPU_TILE_ROWS - 1) / GPU_TILE_ROWS;
-    return gpu_round(GPU_HEADER_BYTES + tiles * tile_bytes(s->n_cols), 256);
+static int64_t n_tiles(int64_t n_rows) {
+    return (n_rows + GPU_TILE_ROWS - 1) / GPU_TILE_ROWS;
+}
+
+static uint64_t tiles_bytes(int64_t tiles, int64_t n_cols) {
+    return gpu_round(GPU_HEADER_BYTES + (uint64_t)tiles * tile_bytes(n_cols), 256);
+}
+
+// Into how many parts of equal tiles a matrix is cut to fit the GPU's bindings; 0: a tile does not.
+static int64_t n_ternary_parts(const tern_device *d, const tern_weight_source *s) {
+    int64_t most = (int64_t)((d->part_bytes_max - GPU_HEADER_BYTES) / tile_bytes(s->n_cols));
+    return most < 1 ? 0 : (n_tiles(s->n_rows) + most - 1) / most;
+}
+
+static uint64_t ternary_bytes(const tern_device *d, const tern_weight_source *s) {
+    int64_t n = n_ternary_parts(d, s), tiles = n_tiles(s->n_rows), each = n ? tiles / n : 0;
+    int64_t longer = n ? tiles % n : 0;
+    return (uint64_t)longer * tiles_bytes(each + 1, s->n_cols) +
+           (uint64_t)(n - longer) * tiles_bytes(each, s->n_cols);
 }
 
 // Slabs can be made as large as will be needed, no larger, since all matrices are known beforehand.
@@ -33,19 +49,14 @@ tern_status gpu_tune(tern_device *d, const tern_weight_source *sources, size_t n
     d->ternary_bytes_left = 0;
     for (size_t i = 0; i < n; i++)
         if (sources[i].is_matrix && !sources[i].is_head)
-            d->ternary_bytes_left += ternary_bytes(&sources[i]);
+            d->ternary_bytes_left += ternary_bytes(d, &sources[i]);
     return TERN_OK;
 }
 
 static tern_status slab_take(tern_device *d, uint64_t bytes, gpu_part *part, tern_error *err) {
-    if (bytes > d->binding_bytes_max)
-        return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                         "a ternary matrix of %llu bytes is larger than the %llu bytes that the "
-                         "GPU can bind",
-                         (unsigned long long)bytes, (unsigned long long)d->binding_bytes_max);
     if (d->n_slabs == 0 || d->slab_used + bytes > d->slab_bytes) {
         uint64_t size = d->ternary_bytes_left > bytes ? d->ternary_bytes_left : bytes;
-        if (size > d->binding_bytes_max) size = d->binding_bytes_max;
+        if (size > d->part_bytes_max) size = d->part_bytes_max;
         if (tern_array_reserve(TERN_MEM_GRAPH, &d->slabs, &d->slabs_capacity, d->n_slabs, 1) != 0)
             return tern_fail_memory(err, sizeof *d->slabs);
         TERN_TRY(gpu_buffer_new(d, size, STORAGE, "ternary weights", &d->slabs[d->n_slabs], err));
@@ -74,20 +85,19 @@ static void pack_block(const int8_t *codes, uint32_t *out) {
     }
 }
 
-static tern_status send_tiles(tern_device *d, const tern_weight *w, tern_codes *reader,
-                              tern_error *err) {
-    const gpu_part *part = &w->parts[0];
-    int64_t blocks = gpu_blocks(w->n_cols), n_tiles = (w->n_rows + 7) / GPU_TILE_ROWS;
+static tern_status send_tiles(tern_device *d, const tern_weight *w, const gpu_part *part,
+                              tern_codes *reader, tern_error *err) {
+    int64_t blocks = gpu_blocks(w->n_cols), tiles = n_tiles(part->n_rows);
     uint64_t each = tile_bytes(w->n_cols);
     int64_t per_piece = (int64_t)(PIECE_BYTES / each) + 1;
-    if (per_piece > n_tiles) per_piece = n_tiles;
+    if (per_piece > tiles) per_piece = tiles;
     uint32_t *piece = tern_alloc_array(TERN_MEM_MISC, (size_t)per_piece, (size_t)each);
     int8_t *row = tern_alloc(TERN_MEM_MISC, (size_t)blocks * GPU_BLOCK_COLS);
     tern_status status = piece && row ? TERN_OK : tern_fail_memory(err, (size_t)each);
-    for (int64_t tile = 0; status == TERN_OK && tile < n_tiles; tile += per_piece) {
-        int64_t n = n_tiles - tile < per_piece ? n_tiles - tile : per_piece;
+    for (int64_t tile = 0; status == TERN_OK && tile < tiles; tile += per_piece) {
+        int64_t n = tiles - tile < per_piece ? tiles - tile : per_piece;
         for (int64_t r = 0; r < n * GPU_TILE_ROWS; r++) {
-            int64_t at = tile * GPU_TILE_ROWS + r;
+            int64_t at = part->first_row + tile * GPU_TILE_ROWS + r;
             uint32_t *to = piece + (uint64_t)(r / 8) * (each / 4) + (uint64_t)(r % 8) * 4;
             // Rows behind the last repeat it; nobody reads their sums.
             memcpy(row, tern_codes_row(reader, at < w->n_rows ? at : w->n_rows - 1),
@@ -102,21 +112,48 @@ static tern_status send_tiles(tern_device *d, const tern_weight *w, tern_codes *
     return status;
 }
 
+static tern_status reserve_parts(tern_weight *w, size_t n, tern_error *err) {
+    gpu_part *grown = tern_realloc(TERN_MEM_WEIGHTS, w->parts, n * sizeof *grown);
+    if (!grown) return tern_fail_memory(err, n * sizeof *grown);
+    w->parts = grown;
+    return TERN_OK;
+}
+
+// A matrix that is larger than a binding is cut into parts of whole tiles, each with its header.
+static tern_status take_parts(tern_device *d, tern_weight *w, const tern_weight_source *s,
+                              tern_error *err) {
+    int64_t n_parts = n_ternary_parts(d, s), tiles = n_tiles(s->n_rows), first = 0;
+    if (n_parts < 1)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "%s: eight rows are larger than a GPU's binding", s->name);
+    TERN_TRY(reserve_parts(w, (size_t)n_parts, err));
+    for (int64_t i = 0; i < n_parts; i++) {
+        int64_t n = tiles / n_parts + (i < tiles % n_parts);
+        gpu_part *part = &w->parts[w->n_parts];
+        *part = (gpu_part){.first_row = first * GPU_TILE_ROWS};
+        TERN_TRY(slab_take(d, tiles_bytes(n, s->n_cols), part, err));
+        first += n;
+        part->n_rows = (i + 1 < n_parts ? first * GPU_TILE_ROWS : s->n_rows) - part->first_row;
+        w->n_parts++;
+    }
+    return TERN_OK;
+}
+
 static tern_status bind_ternary(tern_device *d, tern_weight *w, const tern_weight_source *s,
                                 const tern_matrix_view *view, const tern_ternary_kind *kind,
                                 tern_error *err) {
     w->form = GPU_FORM_TERNARY;
     w->info.kind = TERN_WEIGHT_TERNARY;
     w->info.layout = "2-bit";
-    w->info.bytes_per_token = ternary_bytes(s);
-    w->n_parts = 1;
-    TERN_TRY(slab_take(d, ternary_bytes(s), &w->parts[0], err));
-    w->parts[0].n_rows = s->n_rows;
-    float header[GPU_HEADER_BYTES / 4] = {kind->scale};
-    send(d, w->parts[0].buffer, w->parts[0].offset, header, sizeof header);
+    w->info.bytes_per_token = ternary_bytes(d, s);
+    TERN_TRY(take_parts(d, w, s, err));
     tern_codes reader;
+    float header[GPU_HEADER_BYTES / 4] = {kind->scale};
     tern_status status = tern_codes_open(&reader, view, kind, err);
-    if (status == TERN_OK) status = send_tiles(d, w, &reader, err);
+    for (size_t i = 0; status == TERN_OK && i < w->n_parts; i++) {
+        send(d, w->parts[i].buffer, w->parts[i].offset, header, sizeof header);
+        status = send_tiles(d, w, &w->parts[i], &reader, err);
+    }
     tern_codes_close(&reader);
     return status;
 }
@@ -164,14 +201,12 @@ static tern_status bind_rows(tern_device *d, tern_weight *w, const tern_weight_s
     w->form = half ? GPU_FORM_F16 : GPU_FORM_F32;
     w->info.layout = half ? "F16" : "F32";
     uint64_t row_bytes = (uint64_t)s->n_cols * (half ? 2 : 4);
-    int64_t rows_max = (int64_t)(d->binding_bytes_max / row_bytes) / 8 * 8;
+    int64_t rows_max = (int64_t)(d->part_bytes_max / row_bytes) / 8 * 8;
     if (rows_max < 1)
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: a row is larger than a GPU's binding",
                          s->name);
     size_t n_parts = (size_t)((s->n_rows + rows_max - 1) / rows_max);
-    gpu_part *grown = tern_realloc(TERN_MEM_WEIGHTS, w->parts, n_parts * sizeof *grown);
-    if (!grown) return tern_fail_memory(err, n_parts * sizeof *grown);
-    w->parts = grown;
+    TERN_TRY(reserve_parts(w, n_parts, err));
     w->owns_buffers = true;
     if (s->is_matrix) w->info.bytes_per_token = row_bytes * (uint64_t)s->n_rows;
     for (int64_t first = 0; first < s->n_rows; first += rows_max) {
@@ -228,7 +263,7 @@ tern_status gpu_weight_bind(tern_device *d, const tern_weight_source *s, tern_we
         TERN_TRY_GOTO(bind_ternary(d, w, s, &view, &kind, err));
     else
         TERN_TRY_GOTO(bind_rows(d, w, s, err));
-    if (s->is_matrix && !s->is_head) d->ternary_bytes_left -= ternary_bytes(s);
+    if (s->is_matrix && !s->is_head) d->ternary_bytes_left -= ternary_bytes(d, s);
     w->info.bytes_per_token_greedy = w->info.bytes_per_token;
     TERN_TRY_GOTO(gpu_check(d, "sending weights", err));
     *out = w;

@@ -5,6 +5,8 @@ override BLOCKS: u32;
 override ADD: bool;
 override AT0: u32;
 override ROWS0: u32;
+override FIRST_ROW: u32; // of a part of a matrix larger than a binding
+override Y_COLS: u32;    // rows of the whole matrix
 
 @group(0) @binding(1) var<storage, read> w: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read> q: array<vec4<u32>>;
@@ -92,7 +94,7 @@ fn store(token: u32, row: u32, sums: vec4<i32>) {
     let p = vec4<f32>(sums - vec4(bitcast<i32>(info.y))) * scale;
     for (var i = 0u; i < 4u; i++) {
         if (row + 16u * i < ROWS0) {
-            let to = token * ROWS0 + row + 16u * i;
+            let to = token * Y_COLS + FIRST_ROW + row + 16u * i;
             if (ADD) { y0[to] = y0[to] + p[i]; } else { y0[to] = p[i]; }
         }
     }

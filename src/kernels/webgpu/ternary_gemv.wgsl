@@ -7,10 +7,13 @@
 // scale. SPLITS threads share a row, so THREADS is
 // 8 * SPLITS. Grid: (tiles of all matrices, tokens).
 //
-// Up to three matrices that read the same vector are one dispatch, if they lie in one buffer.
+// Up to three matrices that read the same vector are one dispatch, if they lie in one buffer. A
+// matrix larger than a binding comes in parts of whole tiles, each with its own header and dispatch.
 override BLOCKS: u32;   // of 64 columns
 override SPLITS: u32;
 override ADD: bool;     // to what is in y
+override FIRST_ROW: u32; // of a part (gemv1)
+override Y_COLS: u32;    // rows of the whole matrix
 // Of matrix i: where it begins (in vec4s), its first tile, its rows
 override AT0: u32;
 override AT1: u32;
@@ -65,7 +68,7 @@ fn gemv1(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_inde
     let p = product(AT0, group.x, group.y, lane);
     let row = group.x * 8u + lane;
     if (lane < 8u && row < ROWS0) {
-        let to = group.y * ROWS0 + row;
+        let to = group.y * Y_COLS + FIRST_ROW + row;
         if (ADD) { y0[to] = y0[to] + p; } else { y0[to] = p; }
     }
 }
