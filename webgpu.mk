@@ -15,3 +15,15 @@ $(BUILD)/webgpu/libwebgpu_wrapper.so:
 	@mkdir -p $(@D)
 	cd $(@D) && npm pack --silent $(WEBGPU_PACKAGE) && tar xzf *.tgz --strip-components=1 && rm *.tgz
 	@touch $@
+
+# A library of the next generation of the interface, for tests: Dawn inside npm's addon for Node.
+WEBGPU_NEWER_PACKAGE ?= webgpu@0.6.2
+.PHONY: webgpu-newer check-webgpu-newer
+webgpu-newer: $(BUILD)/webgpu-newer/libwebgpu_dawn.so ## a newer Dawn (36 MB from npm, x86-64), for check-webgpu-newer
+$(BUILD)/webgpu-newer/libwebgpu_dawn.so: tools/dawn_node.c src/kernels/webgpu/wgpu_api.h
+	@mkdir -p $(@D)
+	cd $(@D) && { test -f dawn.node || { npm pack --silent $(WEBGPU_NEWER_PACKAGE) && \
+	    tar xzf *.tgz --strip-components=3 package/dist/linux-x64/dawn.node && rm *.tgz; }; }
+	$(CC) $(ALL_CFLAGS) -shared -o $@ $< -ldl
+check-webgpu-newer: $(BUILD)/tern_tests webgpu-newer ## the WebGPU tests with that library
+	TERN_WEBGPU_LIB=$(abspath $(BUILD)/webgpu-newer/libwebgpu_dawn.so) $(BUILD)/tern_tests webgpu gpu

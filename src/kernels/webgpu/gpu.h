@@ -81,6 +81,7 @@ struct tern_device {
     uint32_t workgroup_size_max;
     bool subgroups;  // of 32 threads
     bool packed_dot; // dot4I8Packed
+    bool timestamps; // of compute passes
     bool software;   // the adapter runs on this processor
     char description[160];
     char error[400]; // the first message of the device since it was last asked; empty: none

@@ -114,6 +114,20 @@ static void set_minimum(wgpu_limits *l) {
     l->workgroup_size = l->workgroup_x = l->workgroup_y = 256;
 }
 
+static uint32_t number_of(const tern_device *d, wgpu_feature f) {
+    return d->api.generation->features[f];
+}
+static bool has_feature(const tern_device *d, wgpu_feature f) {
+    return d->api.AdapterHasFeature(d->adapter, number_of(d, f)) != 0;
+}
+
+static size_t wanted_features(const tern_device *d, uint32_t *features) {
+    size_t n = 0;
+    if (d->subgroups) features[n++] = number_of(d, WGPU_SUBGROUPS);
+    if (d->timestamps) features[n++] = number_of(d, WGPU_TIMESTAMPS);
+    return n;
+}
+
 static tern_status open_device(tern_device *d, tern_error *err) {
     wgpu_limits limits = {0};
     d->api.AdapterGetLimits(d->adapter, &limits);
@@ -134,14 +148,17 @@ static tern_status open_device(tern_device *d, tern_error *err) {
     // software adapter take five times as long to translate a kernel.
     static const char *const fast[] = {"disable_workgroup_init", "skip_validation",
                                        "disable_robustness"};
+    static const char *const coarse[] = {"timestamp_quantization"}; // to 100 microseconds
     wgpu_toggles toggles = {.chain.type = WGPU_CHAIN_TOGGLES,
                             .n_enabled = is_set("TERN_WEBGPU_CHECK") ? 1 : 3,
-                            .enabled = fast};
-    static const uint32_t subgroups[] = {WGPU_FEATURE_SUBGROUPS};
+                            .enabled = fast,
+                            .n_disabled = 1,
+                            .disabled = coarse};
+    uint32_t features[WGPU_FEATURE_COUNT];
     request r = {0};
     wgpu_device_desc desc = {
-        .n_features = d->subgroups ? 1 : 0,
-        .features = subgroups,
+        .n_features = wanted_features(d, features),
+        .features = features,
         .next = &toggles.chain,
         .limits = &limits,
         .lost = {NULL, WGPU_CALLBACK_SPONTANEOUS, on_lost, d, NULL},
@@ -165,9 +182,10 @@ static void read_info(tern_device *d) {
         snprintf(d->description, sizeof d->description, "webgpu");
         return;
     }
-    d->subgroups = d->api.AdapterHasFeature(d->adapter, WGPU_FEATURE_SUBGROUPS) &&
-                   info.subgroup_min == 32 && info.subgroup_max == 32 &&
-                   !is_set("TERN_WEBGPU_MINIMUM");
+    bool least = is_set("TERN_WEBGPU_MINIMUM");
+    d->subgroups = has_feature(d, WGPU_SUBGROUPS) && info.subgroup_min == 32 &&
+                   info.subgroup_max == 32 && !least;
+    d->timestamps = has_feature(d, WGPU_TIMESTAMPS) && !least;
     d->software = info.type == WGPU_ADAPTER_CPU;
     wgpu_text name = info.device.len > 0 ? info.device : info.description;
     snprintf(d->description, sizeof d->description, "webgpu %.*s%s",

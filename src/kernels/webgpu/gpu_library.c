@@ -1,4 +1,5 @@
-// Finding a WebGPU library at run time: TERN_WEBGPU_LIB, beside the program, the system's places.
+// Finding a WebGPU library at run time: TERN_WEBGPU_LIB, beside the program, the system's places;
+// and telling of which generation it is.
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,18 +34,34 @@ static void *open_beside_program(const char *name) {
     return NULL;
 }
 
+static const wgpu_generation generations[] = {
+    {"2025", "wgpuGetInstanceCapabilities", {0x3, 0xA, 0x11, 0x50037}},
+    {"2026", "wgpuGetInstanceFeatures", {0x9, 0xB, 0x12, 0x50034}},
+};
+
 static tern_status find_functions(wgpu_api *api, tern_error *err) {
     // ISO C has no conversion from void * to a function; POSIX promises that this one works.
 #define FIND(result, name, arguments)                                                              \
     *(void **)&api->name = dlsym(api->library, "wgpu" #name);                                      \
-    if (!api->name) return tern_fail(err, TERN_ERR_DEVICE, "the WebGPU library has no wgpu" #name);
+    if (!api->name)                                                                                \
+        return tern_fail(err, TERN_ERR_DEVICE, "%s has no function wgpu" #name, api->path);
     WGPU_FUNCTIONS(FIND)
 #undef FIND
-    if (!dlsym(api->library, "wgpuGetInstanceCapabilities"))
+    for (size_t i = 0; i < sizeof generations / sizeof *generations; i++)
+        if (dlsym(api->library, generations[i].known_by)) api->generation = &generations[i];
+    if (!api->generation)
         return tern_fail(err, TERN_ERR_DEVICE,
-                         "the WebGPU library is of another generation than the one known here "
-                         "(Dawn of 2025, as in npm's bun-webgpu)");
+                         "%s is of a generation that is not known here (Dawn of 2025, as in npm's "
+                         "bun-webgpu, or of 2026, as in npm's webgpu)",
+                         api->path);
     return TERN_OK;
+}
+
+static void remember_path(wgpu_api *api) {
+    Dl_info info;
+    void *symbol = dlsym(api->library, "wgpuCreateInstance");
+    bool known = symbol && dladdr(symbol, &info) && info.dli_fname;
+    snprintf(api->path, sizeof api->path, "%s", known ? info.dli_fname : "the WebGPU library");
 }
 
 tern_status gpu_library_open(wgpu_api *api, tern_error *err) {
@@ -62,6 +79,7 @@ tern_status gpu_library_open(wgpu_api *api, tern_error *err) {
         return tern_fail(err, TERN_ERR_DEVICE,
                          "no WebGPU library was found; `make webgpu-native` fetches one, or "
                          "TERN_WEBGPU_LIB names it");
+    remember_path(api);
     return find_functions(api, err);
 }
 

@@ -1,9 +1,15 @@
-// The part of WebGPU's C interface that is used here, as Dawn's libraries of 2025 have it, and a
-// table of its functions filled by dlopen. Written down by hand, since the libraries that can be
-// had ready-made come with no header that fits; only what compute needs.
+// The part of WebGPU's C interface that is used here, as Dawn has it, and a table of its functions
+// filled by dlopen. Written down by hand, since the libraries that can be had ready-made come with
+// no header that fits; only what compute needs.
 //
 // Objects are opaque pointers. Asynchronous calls take a callback structure by value and call back
 // from wgpuInstanceProcessEvents.
+//
+// Two generations of the interface are about: of 2025 (npm's bun-webgpu) and of 2026 (npm's webgpu,
+// react-native-webgpu). Between them the numbers of features moved; the instance's descriptor was
+// rebuilt, to the same size and with zeros meaning the same; what tells that work is done got a
+// message as its second argument; limits at the end of wgpu_limits came and went. wgpu_generation
+// is what has to be known of a library, all else is written so that it holds for both.
 #ifndef TERN_KERNELS_WEBGPU_WGPU_API_H
 #define TERN_KERNELS_WEBGPU_WGPU_API_H
 
@@ -23,6 +29,7 @@ typedef struct wgpu_pipeline_ *wgpu_pipeline;
 typedef struct wgpu_encoder_ *wgpu_encoder;
 typedef struct wgpu_pass_ *wgpu_pass;
 typedef struct wgpu_commands_ *wgpu_commands;
+typedef struct wgpu_query_set_ *wgpu_query_set;
 
 typedef struct wgpu_text { const char *ptr; size_t len; } wgpu_text;
 typedef struct wgpu_future { uint64_t id; } wgpu_future;
@@ -41,14 +48,29 @@ enum {
     WGPU_BUFFER_COPY_DST = 0x8,
     WGPU_BUFFER_UNIFORM = 0x40,
     WGPU_BUFFER_STORAGE = 0x80,
+    WGPU_BUFFER_QUERY_RESOLVE = 0x200,
 };
 enum { WGPU_MAP_READ = 1 };
 enum { WGPU_STAGE_COMPUTE = 4 };
 enum { WGPU_BINDING_UNIFORM = 2, WGPU_BINDING_STORAGE = 3, WGPU_BINDING_READ_ONLY = 4 };
-enum { WGPU_FEATURE_SUBGROUPS = 0x11 };
 enum { WGPU_ADAPTER_CPU = 3 };
 enum { WGPU_POWER_HIGH = 2, WGPU_LEVEL_CORE = 2 };
 enum { WGPU_WGSL_PACKED_DOT = 2 };
+enum { WGPU_QUERY_TIMESTAMP = 2 };
+
+typedef enum wgpu_feature {
+    WGPU_TIMESTAMPS,
+    WGPU_F16,
+    WGPU_SUBGROUPS,
+    WGPU_SUBGROUP_MATRIX,
+    WGPU_FEATURE_COUNT
+} wgpu_feature;
+
+typedef struct wgpu_generation {
+    const char *name;
+    const char *known_by; // a function that only this one has
+    uint32_t features[WGPU_FEATURE_COUNT];
+} wgpu_generation;
 
 typedef struct wgpu_toggles {
     wgpu_chain chain;
@@ -60,7 +82,7 @@ typedef struct wgpu_toggles {
 
 typedef struct wgpu_instance_desc {
     wgpu_chain *next;
-    struct { void *next; uint32_t timed_wait; size_t timed_wait_max; } capabilities;
+    uint64_t defaults[3]; // 2025: {next, timed waits, their number}; 2026: {n, features, limits}
 } wgpu_instance_desc;
 
 typedef struct wgpu_adapter_options {
@@ -80,7 +102,7 @@ typedef struct wgpu_limits {
     uint32_t vertex_attributes, vertex_stride, interstage, attachments, attachment_bytes;
     uint32_t workgroup_bytes, workgroup_size, workgroup_x, workgroup_y, workgroup_z;
     uint32_t workgroups_per_dimension;
-    uint32_t by_stage[4], reserved[16]; // later libraries append limits
+    uint32_t behind[20]; // 2025: storage by stage; 2026: bytes of immediates; later: others
 } wgpu_limits;
 
 typedef struct wgpu_adapter_info {
@@ -97,8 +119,8 @@ typedef void (*wgpu_device_fn)(uint32_t status, wgpu_device device, wgpu_text me
 typedef void (*wgpu_map_fn)(uint32_t status, wgpu_text message, void *u1, void *u2);
 typedef void (*wgpu_device_event_fn)(const wgpu_device *device, uint32_t reason, wgpu_text message,
                                      void *u1, void *u2);
-// The status, and a message in later libraries: only the status may be read.
-typedef void (*wgpu_work_done_fn)(uint32_t status, void *a, void *b);
+// 2025: (status, u1, u2); 2026: (status, message, u1, u2). Only the status may be read.
+typedef void (*wgpu_work_done_fn)(uint32_t status);
 
 #define WGPU_CALLBACK_INFO(name, fn_type)                                                          \
     typedef struct name {                                                                          \
@@ -200,6 +222,22 @@ typedef struct wgpu_pipeline_desc {
     } compute;
 } wgpu_pipeline_desc;
 
+typedef struct wgpu_query_set_desc {
+    wgpu_chain *next;
+    wgpu_text label;
+    uint32_t type, count;
+} wgpu_query_set_desc;
+typedef struct wgpu_timestamp_writes {
+    wgpu_chain *next;
+    wgpu_query_set set;
+    uint32_t begin, end; // indices in the set
+} wgpu_timestamp_writes;
+typedef struct wgpu_pass_desc {
+    wgpu_chain *next;
+    wgpu_text label;
+    const wgpu_timestamp_writes *timestamps;
+} wgpu_pass_desc;
+
 // Return type, name behind "wgpu", arguments.
 #define WGPU_FUNCTIONS(F)                                                                          \
     F(wgpu_instance, CreateInstance, (const wgpu_instance_desc *))                                 \
@@ -224,9 +262,13 @@ typedef struct wgpu_pipeline_desc {
     F(wgpu_group, DeviceCreateBindGroup, (wgpu_device, const wgpu_group_desc *))                   \
     F(wgpu_pipeline, DeviceCreateComputePipeline, (wgpu_device, const wgpu_pipeline_desc *))       \
     F(wgpu_encoder, DeviceCreateCommandEncoder, (wgpu_device, const void *))                       \
+    F(wgpu_query_set, DeviceCreateQuerySet, (wgpu_device, const wgpu_query_set_desc *))            \
+    F(void, QuerySetRelease, (wgpu_query_set))                                                     \
     F(void, DeviceDestroy, (wgpu_device))                                                          \
     F(void, DeviceRelease, (wgpu_device))                                                          \
-    F(wgpu_pass, CommandEncoderBeginComputePass, (wgpu_encoder, const void *))                     \
+    F(wgpu_pass, CommandEncoderBeginComputePass, (wgpu_encoder, const wgpu_pass_desc *))           \
+    F(void, CommandEncoderResolveQuerySet,                                                         \
+      (wgpu_encoder, wgpu_query_set, uint32_t, uint32_t, wgpu_buffer, uint64_t))                   \
     F(void, CommandEncoderCopyBufferToBuffer,                                                      \
       (wgpu_encoder, wgpu_buffer, uint64_t, wgpu_buffer, uint64_t, uint64_t))                      \
     F(wgpu_commands, CommandEncoderFinish, (wgpu_encoder, const void *))                           \
@@ -245,6 +287,7 @@ typedef struct wgpu_pipeline_desc {
       (wgpu_buffer, uint64_t, size_t, size_t, wgpu_map_callback))                                  \
     F(const void *, BufferGetConstMappedRange, (wgpu_buffer, size_t, size_t))                      \
     F(void, BufferUnmap, (wgpu_buffer))                                                            \
+    F(uint64_t, BufferGetSize, (wgpu_buffer))                                                      \
     F(void, BufferDestroy, (wgpu_buffer))                                                          \
     F(void, BufferRelease, (wgpu_buffer))                                                          \
     F(void, ShaderModuleRelease, (wgpu_module))                                                    \
@@ -255,6 +298,8 @@ typedef struct wgpu_pipeline_desc {
 
 typedef struct wgpu_api {
     void *library;
+    const wgpu_generation *generation;
+    char path[256]; // of the library
 #define WGPU_POINTER(result, name, arguments) result(*name) arguments;
     WGPU_FUNCTIONS(WGPU_POINTER)
 #undef WGPU_POINTER
