@@ -21,6 +21,13 @@ ALL_CFLAGS := -std=c11 -D_GNU_SOURCE $(OPT) $(CFLAGS) $(WARNINGS) -ffp-contract=
 LIBS     := -lpcre2-8 -lutf8proc -lm -ldl -pthread
 CLI_LIBS := -ledit
 
+# Training multiplies float matrices with OpenBLAS where it is installed, else with its own loops.
+OPENBLAS ?= $(shell pkg-config --exists openblas 2>/dev/null && echo 1)
+ifeq ($(OPENBLAS),1)
+ALL_CFLAGS += -DTERN_OPENBLAS=1 $(shell pkg-config --cflags openblas)
+LIBS       += $(shell pkg-config --libs openblas)
+endif
+
 # Only files with an instruction set in their name are compiled for it, and only for their machine.
 ISA_x86_64  := avx2 avx512
 ISA_aarch64 := neon dotprod

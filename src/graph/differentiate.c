@@ -99,7 +99,8 @@ static void add_loss(tern_graph *g, tern_vid logits) {
     tern_g_out(g, n, logits, TERN_VALUE_F32, 1); // log of the sum of the exponentials
     n = tern_g_node(g, TERN_OP_SUM_INTO);
     tern_g_in(g, n, losses);
-    tern_g_in(g, n, tern_g_named(g, "loss", TERN_VALUE_STATE, TERN_VALUE_F32, TERN_SYM_CONST, 1, 1));
+    tern_vid sum = tern_g_named(g, "loss", TERN_VALUE_STATE, TERN_VALUE_F32, TERN_SYM_CONST, 1, 1);
+    tern_g_in(g, n, sum);
 }
 
 tern_status tern_graph_train(tern_graph *g, tern_error *err) {
@@ -139,7 +140,8 @@ static void find_reach(gradients *d, size_t n_nodes) {
     for (size_t i = 0; i < n_nodes; i++) {
         const tern_node *n = &d->g->nodes[i];
         bool reaches = false;
-        for (int k = 0; k < n->n_in; k++) reaches |= d->reaches[n->in[k]] || is_trained(d, n->in[k]);
+        for (int k = 0; k < n->n_in; k++)
+            reaches |= d->reaches[n->in[k]] || is_trained(d, n->in[k]);
         for (int k = 0; k < n->n_out; k++) d->reaches[n->out[k]] = reaches;
     }
 }

@@ -456,10 +456,8 @@ cpu_step_fn cpu_step_for(tern_op op) {
     case TERN_OP_ATTENTION: return step_attention;
     case TERN_OP_TOP_K:
     case TERN_OP_LINEAR_TOP_K: return step_top_k;
-    case TERN_OP_TERNARIZE: // done when a weight is bound
-    case TERN_OP_COUNT: break;
+    default: return NULL; // ternarize: done when a weight is bound; training: has its own table
     }
-    return NULL;
 }
 
 static size_t linear_scratch(const tern_plan *p, tern_vid wv) {

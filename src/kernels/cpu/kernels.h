@@ -41,6 +41,15 @@ typedef struct tern_attention_args {
     float *scratch;     // 64: tern_attention_scratch_floats(args) floats
 } tern_attention_args;
 
+// A step of AdamW on a row: numbers that are the same for all of a weight (see kernels/train.h).
+typedef struct tern_adamw {
+    float beta1, beta2, eps;
+    float grad_scale; // of clipping
+    float rate_1;     // rate / (1 - beta1^step)
+    float inverse_2;  // 1 / (1 - beta2^step)
+    float keep;       // 1 - rate * decay
+} tern_adamw;
+
 typedef struct tern_float_kernels {
     const char *name;
     // y[i] = x[i] * (1 / sqrt(mean(x^2) + eps)) * w[i]; the products in this order. y may be x.
@@ -82,6 +91,27 @@ typedef struct tern_float_kernels {
     void (*attention)(const tern_attention_args *args);
     // Index of the greatest (the first of equals), n > 0. NaN never wins unless all are NaN.
     size_t (*argmax)(const float *x, size_t n);
+
+    // ---- Training (gradients.inl) ----
+    float (*dot)(const float *a, const float *b, size_t n); // by fma, as all sums in 16 lanes
+    float (*sum_abs)(const float *x, size_t n);
+    // y = x rounded as quantize_i8 does, as floats: q[i] * inv_scale.
+    void (*fake_quantize)(float *y, const float *x, size_t n);
+    // y = round(w / (gamma + 1e-6)), at most 1 and at least -1, times gamma.
+    void (*ternarize)(float *y, const float *w, float gamma, size_t n);
+    void (*act_grad)(float *dx, const float *x, const float *dy, size_t n, tern_act act);
+    void (*glu_grad)(float *dgate, float *dup, const float *gate, const float *up, const float *dy,
+                     size_t n, tern_act act); // dgate and dup may be gate and up
+    // dx = gradient of rms_norm for the row (plus residual, if not NULL); dw += (if not NULL).
+    void (*rms_norm_grad)(float *dx, float *dw, const float *x, const float *w, const float *dy,
+                          const float *residual, size_t n, float eps);
+    // Sum of e^(x - m), m = the greatest of the row, into *largest. n > 0.
+    float (*exp_sum)(const float *x, size_t n, float *largest);
+    void (*exp_scaled)(float *y, const float *x, float minus, float factor, size_t n);
+    // ds = p (dp - minus) factor
+    void (*softmax_grad)(float *ds, const float *p, const float *dp, float minus, float factor,
+                         size_t n);
+    void (*adamw)(float *w, float *m, float *v, const float *g, size_t n, const tern_adamw *a);
 } tern_float_kernels;
 
 size_t tern_attention_scratch_floats(const tern_attention_args *args);

@@ -79,6 +79,9 @@ static inline v16 v16_div(v16 a, v16 b) {
 static inline v16 v16_fma(v16 a, v16 b, v16 c) {
     return (v16){_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)};
 }
+static inline v16 v16_sqrt(v16 a) {
+    return (v16){_mm256_sqrt_ps(a.lo), _mm256_sqrt_ps(a.hi)};
+}
 static inline v16 v16_abs(v16 a) {
     __m256 sign = _mm256_set1_ps(-0.0f);
     return (v16){_mm256_andnot_ps(sign, a.lo), _mm256_andnot_ps(sign, a.hi)};

@@ -44,6 +44,7 @@ static inline v16 v16_mul(v16 a, v16 b) { return _mm512_mul_ps(a, b); }
 static inline v16 v16_div(v16 a, v16 b) { return _mm512_div_ps(a, b); }
 static inline v16 v16_fma(v16 a, v16 b, v16 c) { return _mm512_fmadd_ps(a, b, c); }
 static inline v16 v16_abs(v16 a) { return _mm512_abs_ps(a); }
+static inline v16 v16_sqrt(v16 a) { return _mm512_sqrt_ps(a); }
 static inline v16 v16_max(v16 a, v16 b) { return _mm512_max_ps(a, b); }
 static inline v16 v16_min(v16 a, v16 b) { return _mm512_min_ps(a, b); }
 static inline v16 v16_if_less(v16 a, v16 b, v16 yes, v16 no) {

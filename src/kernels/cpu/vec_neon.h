@@ -99,6 +99,7 @@ static inline v16 v16_fma(v16 a, v16 b, v16 c) {
     return (v16){vfmaq_f32(c.q0, a.q0, b.q0), vfmaq_f32(c.q1, a.q1, b.q1),
                  vfmaq_f32(c.q2, a.q2, b.q2), vfmaq_f32(c.q3, a.q3, b.q3)};
 }
+static inline v16 v16_sqrt(v16 a) { return VEC_1(vsqrtq_f32, a); }
 static inline v16 v16_abs(v16 a) { return VEC_1(vabsq_f32, a); }
 static inline v16 v16_max(v16 a, v16 b) { return VEC_2(vec_max, a, b); }
 static inline v16 v16_min(v16 a, v16 b) { return VEC_2(vec_min, a, b); }

@@ -63,11 +63,35 @@ enum { N_LENGTHS = 130 + 2 };
 static size_t length(size_t i) { return i < 130 ? i + 1 : more_lengths[i - 130]; }
 
 // Output buffers have a guard behind the row that no kernel may touch.
-static float x[N_MAX + 1], w[N_MAX + 1], expected[N_MAX + 1], got[N_MAX + 1];
+static float x[N_MAX + 1], w[N_MAX + 1], expected[N_MAX + 1], got[N_MAX + 1], other[N_MAX + 1];
 
 static void same_rows(const tern_float_kernels *k, const char *what, size_t n, int kind) {
     CHECK_MSG(same_bits(expected, got, n), "%s %s n=%zu kind=%d", k->name, what, n, kind);
     CHECK_MSG(got[n] == 77, "%s %s n=%zu wrote behind its row", k->name, what, n);
+}
+
+// Kernels that give one number, and those that write several rows.
+static void check_sums(const tern_float_kernels *a, const tern_float_kernels *b, size_t n) {
+    static float dw[2][N_MAX], row[2][3][N_MAX];
+    float sum[2], top[2];
+    const tern_float_kernels *k[] = {a, b};
+    const tern_adamw step = {0.9f, 0.95f, 1e-8f, 0.5f, 1e-3f, 1.1f, 0.999f};
+    float dots[] = {a->dot(x, w, n), b->dot(x, w, n), a->sum_abs(x, n), b->sum_abs(x, n)};
+    CHECK_MSG(same_bits(dots, dots + 1, 1) && same_bits(dots + 2, dots + 3, 1), "%s n=%zu",
+              b->name, n);
+    for (int i = 0; i < 2; i++) {
+        sum[i] = k[i]->exp_sum(x, n, &top[i]);
+        memset(dw[i], 0, n * sizeof(float));
+        k[i]->rms_norm_grad(row[i][0], dw[i], x, w, x, NULL, n, 1e-5f);
+        for (int j = 0; j < 3; j++) memcpy(row[i][j], w, n * sizeof(float));
+        for (size_t j = 0; j < n; j++) row[i][2][j] = fabsf(row[i][2][j]);
+        k[i]->adamw(row[i][0], row[i][1], row[i][2], x, n, &step);
+    }
+    CHECK_MSG(same_bits(&sum[0], &sum[1], 1) && same_bits(&top[0], &top[1], 1), "%s exp_sum n=%zu",
+              b->name, n);
+    CHECK_MSG(same_bits(dw[0], dw[1], n), "%s gradient of a norm n=%zu", b->name, n);
+    for (int j = 0; j < 3; j++)
+        CHECK_MSG(same_bits(row[0][j], row[1][j], n), "%s adamw n=%zu", b->name, n);
 }
 
 TEST(float_rows_have_the_same_bits_everywhere) {
@@ -99,7 +123,17 @@ TEST(float_rows_have_the_same_bits_everywhere) {
                 SAME("relu2", act(y, x, n, TERN_ACT_RELU2));
                 SAME("silu glu", glu(y, x, w, n, TERN_ACT_SILU));
                 SAME("relu2 glu", glu(y, x, w, n, TERN_ACT_RELU2));
+                SAME("fake_quantize", fake_quantize(y, x, n));
+                SAME("ternarize", ternarize(y, x, 0.3f, n));
+                SAME("silu gradient", act_grad(y, x, w, n, TERN_ACT_SILU));
+                SAME("gelu gradient", act_grad(y, x, w, n, TERN_ACT_GELU));
+                SAME("relu2 glu gradient", glu_grad(y, other, x, w, x, n, TERN_ACT_RELU2));
+                SAME("silu glu gradient", glu_grad(other, y, x, w, x, n, TERN_ACT_SILU));
+                SAME("norm gradient", rms_norm_grad(y, NULL, x, w, x, w, n, 1e-5f));
+                SAME("exp", exp_scaled(y, x, 0.5f, 2, n));
+                SAME("softmax gradient", softmax_grad(y, x, w, 0.1f, 3, n));
                 CHECK(v.k[0]->argmax(x, n) == v.k[j]->argmax(x, n));
+                check_sums(v.k[0], v.k[j], n);
             }
         }
     }

@@ -6,6 +6,7 @@
 
 #include "kernels/cpu/float/vec_math.inl"
 #include "kernels/cpu/float/elementwise.inl"
+#include "kernels/cpu/float/gradients.inl"
 #include "kernels/cpu/float/unpack.inl"
 #include "kernels/cpu/float/matmul.inl"
 #include "kernels/cpu/float/attention.inl"
@@ -31,4 +32,15 @@ const tern_float_kernels JOIN(tern_float_kernels_, VEC_NAME) = {
     .kv_store = kv_store,
     .attention = attention,
     .argmax = argmax,
+    .dot = dot,
+    .sum_abs = sum_abs,
+    .fake_quantize = fake_quantize,
+    .ternarize = ternarize,
+    .act_grad = act_grad,
+    .glu_grad = glu_grad,
+    .rms_norm_grad = rms_norm_grad,
+    .exp_sum = exp_sum,
+    .exp_scaled = exp_scaled,
+    .softmax_grad = softmax_grad,
+    .adamw = adamw,
 };

@@ -1,0 +1,173 @@
+// Kernels of training: derivatives of activations, norms and softmax, rounding as BitNet trains
+// with, and AdamW. The mathematics stands in graph/differentiate.c and kernels/train.h.
+
+// 1 / (1 + e^-z)
+VEC_INLINE v16 logistic(v16 z) { return gate_by_logistic(v16_set1(1), z); }
+
+// The activation and its derivative.
+VEC_INLINE v16 activate_both(v16 x, tern_act act, v16 *slope) {
+    v16 one = v16_set1(1);
+    if (act == TERN_ACT_RELU2) {
+        v16 r = v16_max(v16_set1(0), x);
+        *slope = v16_add(r, r);
+        return v16_mul(r, r);
+    }
+    if (act == TERN_ACT_NONE) {
+        *slope = one;
+        return x;
+    }
+    // x s(z), with z = x for SiLU and z = x (a + b x^2) for GELU: slope s + x s (1 - s) z'.
+    v16 z = x, dz = one;
+    if (act == TERN_ACT_GELU) {
+        v16 x2 = v16_mul(x, x), a = v16_set1(1.595769122f);
+        z = v16_mul(x, v16_fma(x2, v16_set1(0.07135481627f), a));
+        dz = v16_fma(x2, v16_set1(3 * 0.07135481627f), a);
+    }
+    v16 s = logistic(z), y = v16_mul(x, s);
+    *slope = v16_fma(v16_mul(y, v16_sub(one, s)), dz, s);
+    return y;
+}
+
+VEC_INLINE void act_grad_row(float *dx, const float *x, const float *dy, size_t n, tern_act act) {
+    for (size_t i = 0; i < n; i += 16) {
+        v16 slope;
+        activate_both(load_some(x + i, n - i), act, &slope);
+        store_some(dx + i, v16_mul(load_some(dy + i, n - i), slope), n - i);
+    }
+}
+
+VEC_INLINE void glu_grad_row(float *dgate, float *dup, const float *gate, const float *up,
+                             const float *dy, size_t n, tern_act act) {
+    for (size_t i = 0; i < n; i += 16) {
+        v16 slope, d = load_some(dy + i, n - i);
+        v16 a = activate_both(load_some(gate + i, n - i), act, &slope);
+        v16 u = load_some(up + i, n - i);
+        store_some(dgate + i, v16_mul(v16_mul(d, u), slope), n - i);
+        store_some(dup + i, v16_mul(d, a), n - i);
+    }
+}
+
+static void act_grad(float *dx, const float *x, const float *dy, size_t n, tern_act act) {
+    switch (act) {
+    case TERN_ACT_SILU: act_grad_row(dx, x, dy, n, TERN_ACT_SILU); break;
+    case TERN_ACT_RELU2: act_grad_row(dx, x, dy, n, TERN_ACT_RELU2); break;
+    case TERN_ACT_GELU: act_grad_row(dx, x, dy, n, TERN_ACT_GELU); break;
+    case TERN_ACT_NONE: act_grad_row(dx, x, dy, n, TERN_ACT_NONE); break;
+    }
+}
+
+static void glu_grad(float *dgate, float *dup, const float *gate, const float *up, const float *dy,
+                     size_t n, tern_act act) {
+    switch (act) {
+    case TERN_ACT_SILU: glu_grad_row(dgate, dup, gate, up, dy, n, TERN_ACT_SILU); break;
+    case TERN_ACT_RELU2: glu_grad_row(dgate, dup, gate, up, dy, n, TERN_ACT_RELU2); break;
+    case TERN_ACT_GELU: glu_grad_row(dgate, dup, gate, up, dy, n, TERN_ACT_GELU); break;
+    case TERN_ACT_NONE: glu_grad_row(dgate, dup, gate, up, dy, n, TERN_ACT_NONE); break;
+    }
+}
+
+static void rms_norm_grad(float *dx, float *dw, const float *x, const float *w, const float *dy,
+                          const float *residual, size_t n, float eps) {
+    v16 squares = v16_set1(0), products = v16_set1(0);
+    for (size_t i = 0; i < n; i += 16) {
+        v16 a = load_some(x + i, n - i);
+        v16 g = v16_mul(load_some(dy + i, n - i), load_some(w + i, n - i));
+        squares = v16_fma(a, a, squares);
+        products = v16_fma(a, g, products);
+    }
+    float r = 1 / sqrtf(v16_sum(squares) / (float)n + eps);
+    v16 vr = v16_set1(r), along = v16_set1(-(v16_sum(products) * r * r / (float)n));
+    for (size_t i = 0; i < n; i += 16) {
+        v16 a = load_some(x + i, n - i), d = load_some(dy + i, n - i);
+        v16 g = v16_mul(d, load_some(w + i, n - i));
+        v16 y = v16_mul(v16_fma(a, along, g), vr);
+        if (residual) y = v16_add(y, load_some(residual + i, n - i));
+        if (dw)
+            store_some(dw + i, v16_fma(v16_mul(a, vr), d, load_some(dw + i, n - i)), n - i);
+        store_some(dx + i, y, n - i);
+    }
+}
+
+static float exp_sum(const float *x, size_t n, float *largest) {
+    v16 top = v16_set1(-INFINITY), sum = v16_set1(0);
+    float top_end = -INFINITY;
+    size_t i = 0;
+    for (; i + 16 <= n; i += 16) top = v16_max(v16_load(x + i), top);
+    for (; i < n; i++) top_end = x[i] > top_end ? x[i] : top_end;
+    float m = v16_top(top);
+    if (top_end > m) m = top_end;
+    for (i = 0; i + 16 <= n; i += 16)
+        sum = v16_add(sum, vec_exp(v16_sub(v16_load(x + i), v16_set1(m))));
+    if (i < n) {
+        float end[16];
+        v16_store(end, vec_exp(v16_sub(load_some(x + i, n - i), v16_set1(m))));
+        sum = v16_add(sum, load_some(end, n - i));
+    }
+    *largest = m;
+    return v16_sum(sum);
+}
+
+static void exp_scaled(float *y, const float *x, float minus, float factor, size_t n) {
+    v16 m = v16_set1(minus), f = v16_set1(factor);
+    for (size_t i = 0; i < n; i += 16)
+        store_some(y + i, v16_mul(vec_exp(v16_sub(load_some(x + i, n - i), m)), f), n - i);
+}
+
+static void softmax_grad(float *ds, const float *p, const float *dp, float minus, float factor,
+                         size_t n) {
+    v16 m = v16_set1(minus), f = v16_set1(factor);
+    for (size_t i = 0; i < n; i += 16) {
+        v16 d = v16_mul(v16_sub(load_some(dp + i, n - i), m), f);
+        store_some(ds + i, v16_mul(d, load_some(p + i, n - i)), n - i);
+    }
+}
+
+static float dot(const float *a, const float *b, size_t n) {
+    v16 sum = v16_set1(0);
+    for (size_t i = 0; i < n; i += 16)
+        sum = v16_fma(load_some(a + i, n - i), load_some(b + i, n - i), sum);
+    return v16_sum(sum);
+}
+
+static float sum_abs(const float *x, size_t n) {
+    v16 sum = v16_set1(0);
+    for (size_t i = 0; i < n; i += 16) sum = v16_add(sum, v16_abs(load_some(x + i, n - i)));
+    return v16_sum(sum);
+}
+
+static void fake_quantize(float *y, const float *x, size_t n) {
+    v16 top = v16_set1(0);
+    for (size_t i = 0; i < n; i += 16) top = v16_max(v16_abs(load_some(x + i, n - i)), top);
+    float largest = v16_top(top), scale = 127 / (largest > 1e-5f ? largest : 1e-5f);
+    v16 inverse = v16_set1(1 / scale);
+    for (size_t i = 0; i < n; i += 16) {
+        v16 q = vec_rint(v16_mul(load_some(x + i, n - i), v16_set1(scale)));
+        q = v16_max(v16_min(q, v16_set1(127)), v16_set1(-128));
+        store_some(y + i, v16_mul(q, inverse), n - i);
+    }
+}
+
+static void ternarize(float *y, const float *w, float gamma, size_t n) {
+    v16 divisor = v16_set1(gamma + 1e-6f), scale = v16_set1(gamma);
+    for (size_t i = 0; i < n; i += 16) {
+        v16 q = v16_div(load_some(w + i, n - i), divisor);
+        q = vec_rint(v16_max(v16_min(q, v16_set1(1)), v16_set1(-1)));
+        store_some(y + i, v16_mul(q, scale), n - i);
+    }
+}
+
+static void adamw(float *w, float *m, float *v, const float *g, size_t n, const tern_adamw *a) {
+    v16 b1 = v16_set1(a->beta1), c1 = v16_set1(1 - a->beta1), scale = v16_set1(a->grad_scale);
+    v16 b2 = v16_set1(a->beta2), c2 = v16_set1(1 - a->beta2), eps = v16_set1(a->eps);
+    v16 rate = v16_set1(-a->rate_1), over = v16_set1(a->inverse_2), keep = v16_set1(a->keep);
+    for (size_t i = 0; i < n; i += 16) {
+        v16 grad = v16_mul(load_some(g + i, n - i), scale);
+        v16 m1 = v16_fma(load_some(m + i, n - i), b1, v16_mul(grad, c1));
+        v16 v1 = v16_fma(load_some(v + i, n - i), b2, v16_mul(v16_mul(grad, grad), c2));
+        v16 size = v16_add(v16_sqrt(v16_mul(v1, over)), eps);
+        v16 kept = v16_mul(load_some(w + i, n - i), keep);
+        store_some(m + i, m1, n - i);
+        store_some(v + i, v1, n - i);
+        store_some(w + i, v16_add(kept, v16_mul(rate, v16_div(m1, size))), n - i);
+    }
+}

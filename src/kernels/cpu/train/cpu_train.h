@@ -1,0 +1,103 @@
+// Private to training on the CPU: what its files share.
+//
+//   train_backend.c  the table of functions: device, arrays, programs
+//   train_run.c      one run: walking the steps with the team, sequences, rope's tables
+//   train_steps.c    one function per op
+//   train_attention.c  attention among the rows of a document, and its gradient
+//   train_gemm.c     products of float matrices: OpenBLAS, or the library's own
+#ifndef TERN_KERNELS_CPU_TRAIN_H
+#define TERN_KERNELS_CPU_TRAIN_H
+
+#include "kernels/cpu/kernels.h"
+#include "kernels/cpu/pool.h"
+#include "kernels/rope.h"
+#include "kernels/train.h"
+
+struct tern_array {
+    tern_trainer_device *device;
+    uint64_t n;
+    float *data; // 64
+};
+
+struct tern_trainer_device {
+    tern_pool *pool;
+    tern_cpu_kernels kernels;
+    int blas_threads; // as they were before the device was opened
+    char description[128];
+};
+
+struct cpu_train_run;
+struct cpu_train_step;
+// Every thread of the team calls it; it ends with all of its work done, without a barrier.
+typedef void (*cpu_train_fn)(struct cpu_train_run *run, struct cpu_train_step *s,
+                             const tern_team *team);
+
+typedef struct cpu_train_step {
+    cpu_train_fn fn;
+    const tern_node *node;
+    int rope;           // index into the program's ropes, or -1
+    tern_array *done;   // this step is the last of the program to add to it, or NULL
+    atomic_size_t counter; // 0 at the start of a run
+} cpu_train_step;
+
+struct tern_program {
+    tern_trainer_device *device;
+    const tern_graph *g;
+    tern_array *const *arrays;
+    int32_t n_rows, n_span;
+    cpu_train_step *steps;
+    size_t n_steps;
+    tern_memory_plan memory;
+    uint8_t *pool;
+    float *scratch; // [n_threads][scratch_floats]
+    size_t scratch_floats;
+    double *partial; // [n_threads]: sums on their way
+    tern_rope_list ropes;
+    float *rope_tables; // per rope: cos [n_span][n_rot/2], sin the same, minus sin the same
+    size_t rope_stride;
+    int32_t *ends; // [n_rows]: row behind the last of the document that begins here, 0: none does
+};
+
+typedef struct cpu_train_run {
+    tern_program *program;
+    const tern_train_batch *batch;
+} cpu_train_run;
+
+// Memory of a value.
+float *cpu_train_value(const cpu_train_run *run, tern_vid v);
+static inline float *cpu_train_scratch(const cpu_train_run *run, const tern_team *team) {
+    return run->program->scratch + (size_t)team->thread * run->program->scratch_floats;
+}
+static inline const tern_float_kernels *cpu_train_kernels(const cpu_train_run *run) {
+    return run->program->device->kernels.f;
+}
+
+tern_status cpu_train_submit(tern_program *p, const tern_train_batch *batch, tern_error *err);
+void cpu_train_fill_ropes(tern_program *p);
+
+// The function of an op; NULL: training has none. Floats of scratch that one thread of it needs.
+cpu_train_fn cpu_train_fn_for(tern_op op);
+size_t cpu_train_scratch_floats(const tern_program *p, const tern_node *n);
+void cpu_train_attention(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
+void cpu_train_attention_grad(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
+size_t cpu_train_attention_floats(const tern_program *p, const tern_node *n);
+
+// ---- Products ----------------------------------------------------------------------------------
+
+// C [m, n] = alpha op(A) op(B) + beta C, row-major, op(X) = X or its transpose; on the calling
+// thread alone. scratch: cpu_gemm_floats() floats, 64.
+typedef struct cpu_gemm {
+    bool transpose_a, transpose_b;
+    size_t m, n, k;
+    float alpha, beta;
+    const float *a, *b;
+    float *c;
+    size_t lda, ldb, ldc;
+} cpu_gemm;
+void cpu_gemm_run(const cpu_gemm *g, float *scratch);
+size_t cpu_gemm_floats(void);
+const char *cpu_gemm_name(void); // "OpenBLAS" or "own products"
+// A library with threads of its own must not start them inside ours. Returns what was set before.
+int cpu_gemm_set_threads(int n);
+
+#endif

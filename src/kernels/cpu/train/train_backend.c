@@ -1,0 +1,193 @@
+// Training on the CPU: devices, arrays, programs. train_run.c runs them.
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "kernels/cpu/train/cpu_train.h"
+
+// ---- Device and arrays -------------------------------------------------------------------------
+
+static void device_close(tern_trainer_device *d) {
+    if (!d) return;
+    if (d->blas_threads > 0) cpu_gemm_set_threads(d->blas_threads);
+    tern_pool_close(d->pool);
+    tern_free(d);
+}
+
+static tern_status device_open(tern_trainer_device **out, const tern_trainer_desc *desc,
+                               tern_error *err) {
+    *out = NULL;
+    tern_trainer_device *d = tern_alloc(TERN_MEM_GRAPH, sizeof *d);
+    if (!d) return tern_fail_memory(err, sizeof *d);
+    if (!tern_cpu_kernels_select(desc->cpu_features, &d->kernels)) {
+        tern_free(d);
+        return tern_fail(err, TERN_ERR_ARGUMENT, "\"%s\" is not a set of CPU features known here",
+                         desc->cpu_features);
+    }
+    tern_status status = tern_pool_open(&d->pool, desc->n_threads, err);
+    if (status != TERN_OK) {
+        device_close(d);
+        return status;
+    }
+    d->blas_threads = cpu_gemm_set_threads(1);
+    int n = tern_pool_n_threads(d->pool);
+    snprintf(d->description, sizeof d->description, "cpu %s, %s, %d thread%s", d->kernels.name,
+             cpu_gemm_name(), n, n == 1 ? "" : "s");
+    *out = d;
+    return TERN_OK;
+}
+
+static const char *device_describe(const tern_trainer_device *d) { return d->description; }
+
+static tern_status array_new(tern_trainer_device *d, uint64_t n, tern_array **out,
+                             tern_error *err) {
+    *out = NULL;
+    tern_array *a = tern_alloc(TERN_MEM_GRAPH, sizeof *a);
+    if (!a) return tern_fail_memory(err, sizeof *a);
+    a->device = d;
+    a->n = n;
+    a->data = tern_alloc_array(TERN_MEM_WEIGHTS, n, sizeof(float));
+    if (!a->data) {
+        tern_free(a);
+        return tern_fail_memory(err, n * sizeof(float));
+    }
+    *out = a;
+    return TERN_OK;
+}
+
+static void array_free(tern_array *a) {
+    if (!a) return;
+    tern_free(a->data);
+    tern_free(a);
+}
+
+static tern_status array_write(tern_array *a, uint64_t first, uint64_t n, const float *data,
+                               tern_error *err) {
+    (void)err;
+    memcpy(a->data + first, data, n * sizeof *data);
+    return TERN_OK;
+}
+
+static tern_status array_read(tern_array *a, uint64_t first, uint64_t n, float *data,
+                              tern_error *err) {
+    (void)err;
+    memcpy(data, a->data + first, n * sizeof *data);
+    return TERN_OK;
+}
+
+// ---- Programs ----------------------------------------------------------------------------------
+
+static void program_free(tern_program *p) {
+    if (!p) return;
+    tern_rope_list_free(&p->ropes);
+    tern_memory_plan_free(&p->memory);
+    tern_free(p->steps);
+    tern_free(p->pool);
+    tern_free(p->scratch);
+    tern_free(p->partial);
+    tern_free(p->rope_tables);
+    tern_free(p->ends);
+    tern_free(p);
+}
+
+static uint64_t value_bytes(const void *ctx, const tern_graph *g, tern_vid v) {
+    const tern_program *p = ctx;
+    const tern_value *value = &g->values[v];
+    uint64_t rows = value->sym == TERN_SYM_CONST ? (uint64_t)value->rows : (uint64_t)p->n_rows;
+    return rows * (uint64_t)value->cols * sizeof(float);
+}
+
+static tern_status add_rope(tern_program *p, cpu_train_step *s, tern_error *err) {
+    tern_vid v = tern_rope_factors_input(s->node);
+    return tern_rope_list_find(&p->ropes, s->node, v >= 0 ? p->arrays[v]->data : NULL, &s->rope,
+                               err);
+}
+
+static tern_status make_steps(tern_program *p, tern_error *err) {
+    for (size_t i = 0; i < p->g->n_nodes; i++) {
+        const tern_node *n = &p->g->nodes[i];
+        cpu_train_step *s = &p->steps[p->n_steps++];
+        *s = (cpu_train_step){.fn = cpu_train_fn_for(n->op), .node = n, .rope = -1};
+        if (!s->fn)
+            return tern_fail(err, TERN_ERR_UNSUPPORTED, "training on the CPU has no %s",
+                             tern_op_name(n->op));
+        if (n->op == TERN_OP_ROPE) TERN_TRY(add_rope(p, s, err));
+        size_t floats = (cpu_train_scratch_floats(p, n) + 15) / 16 * 16;
+        if (floats > p->scratch_floats) p->scratch_floats = floats;
+    }
+    return TERN_OK;
+}
+
+// Which step is the last one to add to a gradient.
+static void find_last_steps(tern_program *p) {
+    for (size_t v = 0; v < p->g->n_values; v++) {
+        if (p->g->values[v].kind != TERN_VALUE_STATE) continue;
+        for (size_t i = p->n_steps; i-- > 0;) {
+            const tern_node *n = p->steps[i].node;
+            bool adds = false;
+            for (int k = 0; k < n->n_in; k++) adds |= n->in[k] == (tern_vid)v;
+            if (!adds) continue;
+            p->steps[i].done = p->arrays[v];
+            break;
+        }
+    }
+}
+
+static tern_status make_memory(tern_program *p, tern_error *err) {
+    size_t n_threads = (size_t)tern_pool_n_threads(p->device->pool);
+    TERN_TRY(tern_graph_plan_memory(p->g, value_bytes, p, &p->memory, err));
+    p->pool = tern_alloc(TERN_MEM_ACTIVATIONS, p->memory.bytes + 64);
+    p->scratch = tern_alloc_array(TERN_MEM_ACTIVATIONS, n_threads * (p->scratch_floats + 16),
+                                  sizeof(float));
+    p->partial = tern_alloc_array(TERN_MEM_ACTIVATIONS, n_threads, sizeof *p->partial);
+    p->ends = tern_alloc_array(TERN_MEM_ACTIVATIONS, (size_t)p->n_rows + 1, sizeof *p->ends);
+    for (size_t i = 0; i < p->ropes.n; i++) {
+        size_t floats = (size_t)p->n_span * (size_t)p->ropes.items[i].attrs.n_rot / 2 * 3;
+        if (floats > p->rope_stride) p->rope_stride = floats;
+    }
+    p->rope_tables = tern_alloc_array(TERN_MEM_ACTIVATIONS, p->ropes.n * p->rope_stride + 1,
+                                      sizeof(float));
+    if (!p->pool || !p->scratch || !p->partial || !p->ends || !p->rope_tables)
+        return tern_fail_memory(err, p->memory.bytes);
+    cpu_train_fill_ropes(p);
+    return TERN_OK;
+}
+
+static tern_status compile(tern_trainer_device *d, const tern_graph *g, tern_array *const *arrays,
+                           int32_t n_rows, int32_t n_span, tern_program **out, tern_error *err) {
+    *out = NULL;
+    tern_status status;
+    tern_program *p = tern_alloc(TERN_MEM_GRAPH, sizeof *p);
+    if (!p) return tern_fail_memory(err, sizeof *p);
+    *p = (tern_program){.device = d, .g = g, .arrays = arrays, .n_rows = n_rows, .n_span = n_span};
+    p->steps = tern_alloc_array(TERN_MEM_GRAPH, g->n_nodes + 1, sizeof *p->steps);
+    if (!p->steps) {
+        status = tern_fail_memory(err, g->n_nodes * sizeof *p->steps);
+        goto fail;
+    }
+    TERN_TRY_GOTO(make_steps(p, err));
+    find_last_steps(p);
+    TERN_TRY_GOTO(make_memory(p, err));
+    *out = p;
+    return TERN_OK;
+fail:
+    program_free(p);
+    return status;
+}
+
+static uint64_t program_bytes(const tern_program *p) { return p->memory.bytes; }
+
+const tern_train_backend tern_train_cpu = {
+    .name = "cpu",
+    .open = device_open,
+    .close = device_close,
+    .describe = device_describe,
+    .array_new = array_new,
+    .array_free = array_free,
+    .write = array_write,
+    .read = array_read,
+    .compile = compile,
+    .program_free = program_free,
+    .program_bytes = program_bytes,
+    .run = cpu_train_submit,
+};

@@ -1,0 +1,83 @@
+// One run of a program: the batch is checked, then the team walks through the steps.
+#include <math.h>
+#include "kernels/cpu/train/cpu_train.h"
+
+float *cpu_train_value(const cpu_train_run *run, tern_vid v) {
+    const tern_program *p = run->program;
+    tern_value_kind kind = p->g->values[v].kind;
+    if (kind == TERN_VALUE_WEIGHT || kind == TERN_VALUE_STATE) return p->arrays[v]->data;
+    if (kind == TERN_VALUE_INPUT) return NULL; // ids and targets: read from the batch
+    return (float *)(p->pool + p->memory.spans[v].offset);
+}
+
+// cos, sin and -sin of every position; the last are for turning back.
+void cpu_train_fill_ropes(tern_program *p) {
+    for (size_t i = 0; i < p->ropes.n; i++) {
+        const tern_rope *r = &p->ropes.items[i];
+        size_t half = (size_t)r->attrs.n_rot / 2, n = (size_t)p->n_span * half;
+        float *table = p->rope_tables + i * p->rope_stride;
+        for (size_t k = 0; k < n; k++) {
+            float angle = (float)(k / half) * r->inv_freq[k % half];
+            table[k] = (float)cos(angle) * r->magnitude;
+            table[n + k] = (float)sin(angle) * r->magnitude;
+            table[2 * n + k] = -table[n + k];
+        }
+    }
+}
+
+// Documents are rows side by side; nothing in a batch may point outside of the tables.
+static tern_status check_batch(const tern_program *p, const tern_train_batch *b, tern_error *err) {
+    int64_t n_table = INT64_MAX, n_vocab = INT64_MAX;
+    bool reads_rows = false;
+    for (size_t i = 0; i < p->g->n_nodes; i++) {
+        const tern_node *n = &p->g->nodes[i];
+        if (n->op == TERN_OP_EMBED) n_table = p->g->values[n->in[1]].rows;
+        if (n->op == TERN_OP_CROSS_ENTROPY) n_vocab = p->g->values[n->in[0]].cols;
+        reads_rows |= n->op == TERN_OP_EMBED || n->op == TERN_OP_CROSS_ENTROPY;
+    }
+    if (!reads_rows) return TERN_OK;
+    if (b->n_tokens < 1 || b->n_tokens > p->n_rows)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "training: %d tokens in a run, at most %d",
+                         (int)b->n_tokens, (int)p->n_rows);
+    for (int32_t t = 0; t < b->n_tokens; t++) {
+        int32_t start = b->starts[t];
+        bool continues = t > 0 && start == b->starts[t - 1];
+        if ((!continues && start != t) || t - start >= p->n_span)
+            return tern_fail(err, TERN_ERR_ARGUMENT,
+                             "training: row %d cannot be of a document that begins at row %d",
+                             (int)t, (int)start);
+        if (b->ids[t] < 0 || b->ids[t] >= n_table || b->targets[t] >= n_vocab)
+            return tern_fail(err, TERN_ERR_ARGUMENT,
+                             "training: row %d has token %d and target %d of %lld", (int)t,
+                             (int)b->ids[t], (int)b->targets[t], (long long)n_table);
+    }
+    return TERN_OK;
+}
+
+static void find_documents(tern_program *p, const tern_train_batch *b) {
+    for (int32_t t = 0; t < b->n_tokens; t++) {
+        p->ends[t] = 0;
+        p->ends[b->starts[t]] = t + 1;
+    }
+}
+
+static void run_steps(void *ctx, const tern_team *team) {
+    cpu_train_run *run = ctx;
+    const tern_train_batch *b = run->batch;
+    for (size_t i = 0; i < run->program->n_steps; i++) {
+        cpu_train_step *s = &run->program->steps[i];
+        s->fn(run, s, team);
+        tern_team_barrier(team);
+        if (team->thread == 0 && s->done && b->on_array) b->on_array(b->user, s->done);
+    }
+}
+
+tern_status cpu_train_submit(tern_program *p, const tern_train_batch *batch, tern_error *err) {
+    TERN_TRY(check_batch(p, batch, err));
+    for (size_t i = 0; i < p->n_steps; i++)
+        atomic_store_explicit(&p->steps[i].counter, 0, memory_order_relaxed);
+    find_documents(p, batch);
+    cpu_train_run run = {p, batch};
+    tern_pool_run(p->device->pool, run_steps, &run);
+    return TERN_OK;
+}

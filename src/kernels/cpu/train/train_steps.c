@@ -1,0 +1,324 @@
+// One function per op of training. All threads of the team call it with the same step; rows, or
+// stretches of a weight, are shared out. Where a sum goes over rows (gradients of norms, of the
+// table, the loss), the shares are fixed by the number of threads alone, so that the bits of a run
+// do not depend on which thread was faster.
+#include <math.h>
+#include <string.h>
+#include "kernels/cpu/train/cpu_train.h"
+
+enum { ROW_BLOCK = 16, GEMM_ROWS = 128 };
+
+static size_t n_tokens(const cpu_train_run *run) { return (size_t)run->batch->n_tokens; }
+static size_t cols(const cpu_train_run *run, tern_vid v) {
+    return (size_t)run->program->g->values[v].cols;
+}
+static size_t size_of(const cpu_train_run *run, tern_vid v) {
+    return (size_t)run->program->g->values[v].rows * cols(run, v);
+}
+static bool claim_rows(const cpu_train_run *run, cpu_train_step *s, size_t *first, size_t *last) {
+    return tern_team_claim(&s->counter, n_tokens(run), ROW_BLOCK, first, last);
+}
+// This thread's share of [0, n), in whole lines of cache.
+static void share(const tern_team *team, size_t n, size_t *first, size_t *last) {
+    size_t lines = (n + 15) / 16, threads = (size_t)team->n_threads, t = (size_t)team->thread;
+    *first = lines * t / threads * 16;
+    *last = lines * (t + 1) / threads * 16;
+    if (*last > n) *last = n;
+}
+
+// The inputs and outputs of a node.
+typedef struct operands {
+    float *in[TERN_NODE_INPUTS], *out[TERN_NODE_OUTPUTS];
+} operands;
+static operands values_of(const cpu_train_run *run, const tern_node *n) {
+    operands o = {0};
+    for (int i = 0; i < n->n_in; i++) o.in[i] = cpu_train_value(run, n->in[i]);
+    for (int i = 0; i < n->n_out; i++) o.out[i] = cpu_train_value(run, n->out[i]);
+    return o;
+}
+
+static tern_act act_of(const tern_node *n) {
+    static const tern_act acts[] = {TERN_ACT_SILU, TERN_ACT_RELU2, TERN_ACT_GELU};
+    return acts[n->act];
+}
+
+// ---- Rows --------------------------------------------------------------------------------------
+
+static void step_embed(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
+    (void)team;
+    operands o = values_of(run, s->node);
+    size_t n = cols(run, s->node->out[0]), first, last;
+    while (claim_rows(run, s, &first, &last))
+        for (size_t t = first; t < last; t++)
+            memcpy(o.out[0] + t * n, o.in[1] + (size_t)run->batch->ids[t] * n, n * sizeof(float));
+}
+
+static void step_rms_norm(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
+    (void)team;
+    operands o = values_of(run, s->node);
+    size_t n = cols(run, s->node->out[0]), first, last;
+    while (claim_rows(run, s, &first, &last))
+        for (size_t t = first; t < last; t++)
+            cpu_train_kernels(run)->rms_norm(o.out[0] + t * n, o.in[0] + t * n, o.in[1], n,
+                                             s->node->eps);
+}
+
+static void step_quantize(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
+    (void)team;
+    operands o = values_of(run, s->node);
+    size_t n = cols(run, s->node->out[0]), first, last;
+    while (claim_rows(run, s, &first, &last))
+        for (size_t t = first; t < last; t++)
+            cpu_train_kernels(run)->fake_quantize(o.out[0] + t * n, o.in[0] + t * n, n);
+}
+
+static void step_rope(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
+    (void)team;
+    const tern_program *p = run->program;
+    const tern_node *n = s->node;
+    operands o = values_of(run, n);
+    size_t row = cols(run, n->out[0]), half = (size_t)n->rope.n_rot / 2, first, last;
+    const float *cos_table = p->rope_tables + (size_t)s->rope * p->rope_stride;
+    const float *sin_table = cos_table + (size_t)p->n_span * half * (n->inverse ? 2 : 1);
+    while (claim_rows(run, s, &first, &last))
+        for (size_t t = first; t < last; t++) {
+            size_t at = (t - (size_t)run->batch->starts[t]) * half;
+            memcpy(o.out[0] + t * row, o.in[0] + t * row, row * sizeof(float));
+            for (int h = 0; h < n->n_heads; h++)
+                cpu_train_kernels(run)->rope(o.out[0] + t * row + (size_t)(h * n->head_dim),
+                                             cos_table + at, sin_table + at,
+                                             (size_t)n->rope.n_rot, n->rope.halves);
+        }
+}
+
+// add, mul, act, glu and their gradients go over blocks of whole rows as over one long row.
+static void step_elementwise(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
+    (void)team;
+    const tern_float_kernels *k = cpu_train_kernels(run);
+    const tern_node *node = s->node;
+    operands o = values_of(run, node);
+    tern_act act = act_of(node);
+    size_t row = cols(run, node->out[0]), first, last;
+    while (claim_rows(run, s, &first, &last)) {
+        size_t at = first * row, n = (last - first) * row;
+        float *y = o.out[0] + at, *a = o.in[0] + at, *b = o.in[1] ? o.in[1] + at : NULL;
+        switch (node->op) {
+        case TERN_OP_ADD: k->add(y, a, b, n); break;
+        case TERN_OP_MUL: k->mul(y, a, b, n); break;
+        case TERN_OP_ACT: k->act(y, a, n, act); break;
+        case TERN_OP_GLU: k->glu(y, a, b, n, act); break;
+        case TERN_OP_ACT_GRAD: k->act_grad(y, a, b, n, act); break;
+        default: k->glu_grad(y, o.out[1] + at, a, b, o.in[2] + at, n, act); break;
+        }
+    }
+}
+
+static void step_rms_norm_grad(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
+    const tern_node *node = s->node;
+    operands o = values_of(run, node);
+    bool trained = run->program->g->values[node->in[3]].kind == TERN_VALUE_STATE;
+    size_t n = cols(run, node->out[0]), first, last;
+    float *dw = trained ? cpu_train_scratch(run, team) : NULL;
+    if (trained) memset(dw, 0, n * sizeof *dw);
+    share(team, n_tokens(run), &first, &last);
+    for (size_t t = first; t < last; t++)
+        cpu_train_kernels(run)->rms_norm_grad(o.out[0] + t * n, dw, o.in[0] + t * n, o.in[1],
+                                              o.in[2] + t * n, o.in[4] ? o.in[4] + t * n : NULL,
+                                              n, node->eps);
+    if (!trained) return;
+    tern_team_barrier(team); // the threads' sums are added in their order
+    share(team, n, &first, &last);
+    for (int i = 0; i < team->n_threads; i++) {
+        const tern_team other = {i, team->n_threads, team->pool};
+        const float *part = cpu_train_scratch(run, &other);
+        cpu_train_kernels(run)->add(o.in[3] + first, o.in[3] + first, part + first, last - first);
+    }
+}
+
+// Each thread has a stretch of the columns: two rows may have the same token.
+static void step_embed_grad(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
+    operands o = values_of(run, s->node);
+    size_t n = cols(run, s->node->in[1]), first, last;
+    share(team, n, &first, &last);
+    for (size_t t = 0; t < n_tokens(run); t++) {
+        float *dw = o.in[2] + (size_t)run->batch->ids[t] * n + first;
+        cpu_train_kernels(run)->add(dw, dw, o.in[1] + t * n + first, last - first);
+    }
+}
+
+// ---- Loss --------------------------------------------------------------------------------------
+
+static void step_cross_entropy(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
+    (void)team;
+    operands o = values_of(run, s->node);
+    size_t n = cols(run, s->node->in[0]), first, last;
+    while (claim_rows(run, s, &first, &last))
+        for (size_t t = first; t < last; t++) {
+            const float *logits = o.in[0] + t * n;
+            int32_t target = run->batch->targets[t];
+            float largest, sum = cpu_train_kernels(run)->exp_sum(logits, n, &largest);
+            float lse = largest + logf(sum);
+            o.out[0][t] = target >= 0 ? lse - logits[target] : 0;
+            o.out[1][t] = lse;
+        }
+}
+
+static void step_cross_entropy_grad(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
+    (void)team;
+    operands o = values_of(run, s->node);
+    size_t n = cols(run, s->node->in[0]), first, last;
+    float scale = run->batch->loss_scale;
+    while (claim_rows(run, s, &first, &last))
+        for (size_t t = first; t < last; t++) {
+            float *row = o.out[0] + t * n;
+            int32_t target = run->batch->targets[t];
+            if (target < 0) {
+                memset(row, 0, n * sizeof *row);
+                continue;
+            }
+            cpu_train_kernels(run)->exp_scaled(row, o.in[0] + t * n, o.in[2][t], scale, n);
+            row[target] -= scale;
+        }
+}
+
+static void step_sum_into(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
+    if (team->thread != 0) return;
+    operands o = values_of(run, s->node);
+    double sum = 0;
+    for (size_t t = 0; t < n_tokens(run) * cols(run, s->node->in[0]); t++) sum += o.in[0][t];
+    o.in[1][0] += (float)sum;
+}
+
+// ---- Linears -----------------------------------------------------------------------------------
+
+static void step_linear(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
+    const tern_node *node = s->node;
+    operands o = values_of(run, node);
+    bool back = node->op == TERN_OP_LINEAR_GRAD_X; // dy [T, n_out] times W; else x times W^T
+    size_t n_in = cols(run, node->in[0]), n_out = cols(run, node->out[0]), first, last;
+    while (tern_team_claim(&s->counter, n_tokens(run), GEMM_ROWS, &first, &last))
+        cpu_gemm_run(&(cpu_gemm){.transpose_b = !back, .m = last - first, .n = n_out, .k = n_in,
+                                 .alpha = 1, .beta = back && node->n_in > 2 ? 1 : 0,
+                                 .a = o.in[0] + first * n_in, .lda = n_in, .b = o.in[1],
+                                 .ldb = back ? n_out : n_in, .c = o.out[0] + first * n_out,
+                                 .ldc = n_out},
+                     cpu_train_scratch(run, team));
+}
+
+static void step_linear_grad_w(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
+    const tern_node *node = s->node;
+    operands o = values_of(run, node);
+    size_t n_out = cols(run, node->in[0]), n_in = cols(run, node->in[1]), first, last;
+    while (tern_team_claim(&s->counter, n_out, GEMM_ROWS, &first, &last))
+        cpu_gemm_run(&(cpu_gemm){.transpose_a = true, .m = last - first, .n = n_in,
+                                 .k = n_tokens(run), .alpha = 1, .beta = 1, .a = o.in[0] + first,
+                                 .lda = n_out, .b = o.in[1], .ldb = n_in,
+                                 .c = o.in[2] + first * n_in, .ldc = n_in},
+                     cpu_train_scratch(run, team));
+}
+
+// ---- Weights -----------------------------------------------------------------------------------
+
+// Sum of f over this thread's rows, then over the threads; a barrier inside.
+static double team_sum(cpu_train_run *run, const tern_team *team, double mine) {
+    double *partial = run->program->partial, sum = 0;
+    partial[team->thread] = mine;
+    tern_team_barrier(team);
+    for (int i = 0; i < team->n_threads; i++) sum += partial[i];
+    return sum;
+}
+
+// Long sums of floats are cut in pieces that are added in double.
+enum { PIECE = 4096 };
+
+static void step_ternarize(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
+    const tern_float_kernels *k = cpu_train_kernels(run);
+    operands o = values_of(run, s->node);
+    size_t n = size_of(run, s->node->in[0]), first, last;
+    share(team, n, &first, &last);
+    double sum = 0;
+    for (size_t i = first; i < last; i += PIECE)
+        sum += k->sum_abs(o.in[0] + i, last - i < PIECE ? last - i : PIECE);
+    float gamma = (float)(team_sum(run, team, sum) / (double)n);
+    k->ternarize(o.out[0] + first, o.in[0] + first, gamma, last - first);
+}
+
+static void step_squares_into(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
+    operands o = values_of(run, s->node);
+    size_t n = size_of(run, s->node->in[0]), first, last;
+    share(team, n, &first, &last);
+    double sum = 0;
+    for (size_t i = first; i < last; i += PIECE) {
+        const float *x = o.in[0] + i;
+        sum += cpu_train_kernels(run)->dot(x, x, last - i < PIECE ? last - i : PIECE);
+    }
+    sum = team_sum(run, team, sum);
+    if (team->thread == 0) o.in[1][0] += (float)sum;
+}
+
+static void step_zero(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
+    size_t n = size_of(run, s->node->in[0]), first, last;
+    share(team, n, &first, &last);
+    if (first < last)
+        memset(cpu_train_value(run, s->node->in[0]) + first, 0, (last - first) * sizeof(float));
+}
+
+static void step_adamw(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
+    const tern_train_batch *b = run->batch;
+    operands o = values_of(run, s->node);
+    size_t n = size_of(run, s->node->in[0]), first, last;
+    float norm = sqrtf(o.in[4][0]);
+    tern_adamw a = {.beta1 = b->beta1, .beta2 = b->beta2, .eps = b->eps};
+    a.grad_scale = b->clip > 0 && norm > b->clip ? b->clip / norm : 1;
+    a.rate_1 = (float)(b->rate / (1 - pow(b->beta1, (double)b->step)));
+    a.inverse_2 = (float)(1 / (1 - pow(b->beta2, (double)b->step)));
+    a.keep = 1 - (s->node->decays ? b->rate * b->decay : 0);
+    share(team, n, &first, &last);
+    if (first < last)
+        cpu_train_kernels(run)->adamw(o.in[0] + first, o.in[2] + first, o.in[3] + first,
+                                      o.in[1] + first, last - first, &a);
+}
+
+// ---- The table ---------------------------------------------------------------------------------
+
+cpu_train_fn cpu_train_fn_for(tern_op op) {
+    switch (op) {
+    case TERN_OP_EMBED: return step_embed;
+    case TERN_OP_RMS_NORM: return step_rms_norm;
+    case TERN_OP_QUANTIZE: return step_quantize;
+    case TERN_OP_TERNARIZE: return step_ternarize;
+    case TERN_OP_LINEAR:
+    case TERN_OP_LINEAR_GRAD_X: return step_linear;
+    case TERN_OP_LINEAR_GRAD_W: return step_linear_grad_w;
+    case TERN_OP_ROPE: return step_rope;
+    case TERN_OP_ADD:
+    case TERN_OP_MUL:
+    case TERN_OP_ACT:
+    case TERN_OP_GLU:
+    case TERN_OP_ACT_GRAD:
+    case TERN_OP_GLU_GRAD: return step_elementwise;
+    case TERN_OP_ATTENTION_SEQ: return cpu_train_attention;
+    case TERN_OP_ATTENTION_GRAD: return cpu_train_attention_grad;
+    case TERN_OP_CROSS_ENTROPY: return step_cross_entropy;
+    case TERN_OP_CROSS_ENTROPY_GRAD: return step_cross_entropy_grad;
+    case TERN_OP_SUM_INTO: return step_sum_into;
+    case TERN_OP_SQUARES_INTO: return step_squares_into;
+    case TERN_OP_ZERO: return step_zero;
+    case TERN_OP_EMBED_GRAD: return step_embed_grad;
+    case TERN_OP_RMS_NORM_GRAD: return step_rms_norm_grad;
+    case TERN_OP_ADAMW: return step_adamw;
+    default: return NULL;
+    }
+}
+
+size_t cpu_train_scratch_floats(const tern_program *p, const tern_node *n) {
+    switch (n->op) {
+    case TERN_OP_LINEAR:
+    case TERN_OP_LINEAR_GRAD_X:
+    case TERN_OP_LINEAR_GRAD_W: return cpu_gemm_floats();
+    case TERN_OP_RMS_NORM_GRAD: return (size_t)p->g->values[n->in[0]].cols;
+    case TERN_OP_ATTENTION_SEQ:
+    case TERN_OP_ATTENTION_GRAD: return cpu_train_attention_floats(p, n);
+    default: return 0;
+    }
+}

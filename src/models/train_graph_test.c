@@ -1,0 +1,219 @@
+// Training whole models on the CPU: gradients against differences of the loss, one answer for any
+// number of threads' layout of the batch, and a loss that falls.
+#include <math.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "kernels/train.h"
+#include "models/models.h"
+#include "tests/harness.h"
+
+enum { N_VOCAB = 37, N_TOKENS = 29, N_SPAN = 12 };
+
+typedef struct rig { // a model's graphs and arrays on a device
+    const tern_train_backend *backend;
+    tern_trainer_device *device;
+    tern_graph graph, update;
+    tern_array **arrays, **update_arrays;
+    tern_program *program, *optimizer;
+    int32_t ids[N_TOKENS], targets[N_TOKENS], starts[N_TOKENS];
+    tern_train_batch batch;
+    tern_error err;
+} rig;
+
+static uint32_t next_random(uint32_t *state) {
+    *state = *state * 1664525u + 1013904223u;
+    return *state >> 8;
+}
+static float next_float(uint32_t *state) { return (float)next_random(state) * 0x1p-23f - 1; }
+
+static tern_config small_config(bool relu2) {
+    return (tern_config){.n_vocab = N_VOCAB, .n_layers = 2, .n_embd = 24, .n_ff = 40, .n_heads = 4,
+                         .n_kv_heads = 2, .head_dim = 6, .n_context = 64, .rms_eps = 1e-5,
+                         .final_rms_eps = 1e-5, .tied_head = relu2,
+                         .act = relu2 ? TERN_ACTIVATION_RELU2 : TERN_ACTIVATION_SILU,
+                         .rope = {.n_rot = 6, .halves = true, .base = 10000}};
+}
+
+static tern_status add_array(rig *r, const tern_value *v, uint32_t *seed, tern_array **out) {
+    uint64_t n = (uint64_t)(v->rows * v->cols);
+    TERN_TRY(r->backend->array_new(r->device, n, out, &r->err));
+    if (v->kind != TERN_VALUE_WEIGHT) return TERN_OK;
+    float *data = tern_alloc_array(TERN_MEM_GRAPH, n, sizeof *data);
+    for (uint64_t i = 0; i < n; i++)
+        data[i] = v->rows == 1 ? 1 + 0.3f * next_float(seed) : 0.4f * next_float(seed);
+    tern_status status = r->backend->write(*out, 0, n, data, &r->err);
+    tern_free(data);
+    return status;
+}
+
+static tern_array *array_named(const rig *r, const char *name) {
+    tern_vid v = tern_graph_find(&r->graph, name);
+    return v >= 0 ? r->arrays[v] : NULL;
+}
+
+static void make_batch(rig *r, uint32_t seed) {
+    for (int t = 0; t < N_TOKENS; t++) {
+        r->ids[t] = (int32_t)(next_random(&seed) % N_VOCAB);
+        r->targets[t] = t % 9 == 4 ? -1 : (int32_t)(next_random(&seed) % N_VOCAB);
+        r->starts[t] = t < 5 ? 0 : t < 6 ? 5 : t < 18 ? 6 : 18; // documents of 5, 1, 12, 11 rows
+    }
+    r->batch = (tern_train_batch){.n_tokens = N_TOKENS, .ids = r->ids, .targets = r->targets,
+                                  .starts = r->starts, .loss_scale = 1.0f / N_TOKENS,
+                                  .rate = 1e-2f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f,
+                                  .decay = 0.1f, .clip = 1, .step = 1};
+}
+
+static tern_status rig_open(rig *r, const tern_train_backend *backend, tern_decoder_style style,
+                            int n_threads) {
+    *r = (rig){.backend = backend};
+    uint32_t seed = 7;
+    tern_config config = small_config(style.sub_norms);
+    tern_graph_init(&r->graph);
+    tern_graph_init(&r->update);
+    TERN_TRY(tern_build_decoder(&r->graph, &config, style, &r->err));
+    TERN_TRY(tern_graph_train(&r->graph, &r->err));
+    TERN_TRY(tern_graph_differentiate(&r->graph, NULL, &r->err));
+    TERN_TRY(tern_graph_optimizer(&r->graph, &r->update, &r->err));
+    TERN_TRY(backend->open(&r->device, &(tern_trainer_desc){.n_threads = n_threads}, &r->err));
+    r->arrays = tern_alloc_array(TERN_MEM_GRAPH, r->graph.n_values, sizeof *r->arrays);
+    r->update_arrays = tern_alloc_array(TERN_MEM_GRAPH, r->update.n_values, sizeof *r->arrays);
+    for (size_t v = 0; v < r->graph.n_values; v++) {
+        tern_value_kind kind = r->graph.values[v].kind;
+        if (kind == TERN_VALUE_WEIGHT || (kind == TERN_VALUE_STATE && r->graph.values[v].rows > 0))
+            TERN_TRY(add_array(r, &r->graph.values[v], &seed, &r->arrays[v]));
+    }
+    for (size_t v = 0; v < r->update.n_values; v++) {
+        r->update_arrays[v] = array_named(r, r->update.values[v].name);
+        if (!r->update_arrays[v])
+            TERN_TRY(add_array(r, &r->update.values[v], &seed, &r->update_arrays[v]));
+    }
+    make_batch(r, 3);
+    TERN_TRY(backend->compile(r->device, &r->graph, r->arrays, N_TOKENS, N_SPAN, &r->program,
+                              &r->err));
+    return backend->compile(r->device, &r->update, r->update_arrays, N_TOKENS, N_SPAN,
+                            &r->optimizer, &r->err);
+}
+
+static void rig_close(rig *r) {
+    r->backend->program_free(r->program);
+    r->backend->program_free(r->optimizer);
+    for (size_t v = 0; r->update_arrays && v < r->update.n_values; v++)
+        if (r->update_arrays[v] && !array_named(r, r->update.values[v].name))
+            r->backend->array_free(r->update_arrays[v]);
+    for (size_t v = 0; r->arrays && v < r->graph.n_values; v++)
+        r->backend->array_free(r->arrays[v]);
+    r->backend->close(r->device);
+    tern_free(r->arrays);
+    tern_free(r->update_arrays);
+    tern_graph_free(&r->graph);
+    tern_graph_free(&r->update);
+}
+
+// Loss of the batch; the gradients are added to.
+static float loss_of(rig *r) {
+    float zero = 0, loss = NAN;
+    tern_array *sum = array_named(r, "loss");
+    r->backend->write(sum, 0, 1, &zero, &r->err);
+    CHECK(r->backend->run(r->program, &r->batch, &r->err) == TERN_OK);
+    r->backend->read(sum, 0, 1, &loss, &r->err);
+    return loss * r->batch.loss_scale;
+}
+
+// The gradient along a random direction against the difference of the loss along it.
+static void check_direction(rig *r, tern_vid w, float step) {
+    const tern_value *v = &r->graph.values[w];
+    char name[80];
+    snprintf(name, sizeof name, "grad.%s", v->name);
+    uint64_t n = (uint64_t)(v->rows * v->cols);
+    tern_array *grad = array_named(r, name);
+    REQUIRE(grad != NULL);
+    float *data = tern_alloc_array(TERN_MEM_GRAPH, 4 * n, sizeof *data);
+    float *old = data + n, *direction = data + 2 * n, *g = data + 3 * n;
+    r->backend->read(r->arrays[w], 0, n, old, &r->err);
+    r->backend->read(grad, 0, n, g, &r->err);
+    double along = 0, loss[2];
+    uint32_t seed = (uint32_t)w;
+    for (uint64_t i = 0; i < n; i++) { // mostly along the gradient, that it is not all noise
+        direction[i] = next_float(&seed) * 0.2f + (g[i] > 0 ? 1.0f : -1.0f);
+        along += (double)direction[i] * g[i];
+    }
+    for (int side = 0; side < 2; side++) {
+        for (uint64_t i = 0; i < n; i++) data[i] = old[i] + (side ? step : -step) * direction[i];
+        r->backend->write(r->arrays[w], 0, n, data, &r->err);
+        loss[side] = loss_of(r);
+    }
+    r->backend->write(r->arrays[w], 0, n, old, &r->err);
+    double difference = (loss[1] - loss[0]) / (2 * (double)step);
+    CHECK_MSG(fabs(difference - along) <= 0.01 * fabs(along) + 2e-4, "%s: gradient %g, differs %g",
+              v->name, along, difference);
+    tern_free(data);
+}
+
+static void check_gradients(tern_decoder_style style) {
+    rig r;
+    REQUIRE_OK(rig_open(&r, &tern_train_cpu, style, 2), r.err);
+    float loss = loss_of(&r);
+    CHECK_MSG(loss > 2 && loss < 8, "loss %g", (double)loss);
+    for (size_t v = 0; v < r.graph.n_values; v++)
+        if (r.graph.values[v].kind == TERN_VALUE_WEIGHT) {
+            // The differences run the program too, which adds to the gradients: begin anew.
+            for (size_t k = 0; k < r.graph.n_values; k++) {
+                const tern_value *s = &r.graph.values[k];
+                if (strncmp(s->name, "grad.", 5) != 0) continue;
+                float *zeros = tern_alloc_array(TERN_MEM_GRAPH, (size_t)(s->rows * s->cols), 4);
+                r.backend->write(r.arrays[k], 0, (uint64_t)(s->rows * s->cols), zeros, &r.err);
+                tern_free(zeros);
+            }
+            loss_of(&r);
+            check_direction(&r, (tern_vid)v, 3e-4f);
+        }
+    rig_close(&r);
+}
+
+TEST(train_gradients_are_the_differences_of_the_loss) {
+    check_gradients((tern_decoder_style){0});
+    check_gradients((tern_decoder_style){.sub_norms = true});
+}
+
+static void check_loss_falls(tern_decoder_style style) {
+    rig r;
+    REQUIRE_OK(rig_open(&r, &tern_train_cpu, style, 2), r.err);
+    float first = loss_of(&r), loss = first;
+    for (int step = 1; step <= 60; step++) {
+        r.batch.step = step;
+        CHECK(r.backend->run(r.optimizer, &r.batch, &r.err) == TERN_OK);
+        loss = loss_of(&r);
+    }
+    CHECK_MSG(loss < first / 3, "from %g to %g", (double)first, (double)loss);
+    rig_close(&r);
+}
+
+TEST(train_a_batch_can_be_learnt_by_heart) {
+    check_loss_falls((tern_decoder_style){0});
+    check_loss_falls((tern_decoder_style){.sub_norms = true, .bitlinear = true});
+    check_loss_falls((tern_decoder_style){.bitlinear = true});
+}
+
+TEST(train_a_document_does_not_see_its_neighbours) {
+    rig r;
+    REQUIRE_OK(rig_open(&r, &tern_train_cpu, (tern_decoder_style){.bitlinear = true}, 1), r.err);
+    for (int t = 0; t < N_TOKENS; t++) r.targets[t] = t >= 18 ? r.targets[t] : -1;
+    float loss = loss_of(&r);
+    for (int t = 0; t < 18; t++) r.ids[t] = (r.ids[t] + 1) % N_VOCAB;
+    CHECK(loss_of(&r) == loss);
+    rig_close(&r);
+}
+
+TEST(train_refuses_a_batch_that_points_outside) {
+    rig r;
+    REQUIRE_OK(rig_open(&r, &tern_train_cpu, (tern_decoder_style){0}, 1), r.err);
+    r.ids[3] = N_VOCAB;
+    CHECK(r.backend->run(r.program, &r.batch, &r.err) == TERN_ERR_ARGUMENT);
+    r.ids[3] = 0;
+    r.starts[7] = 2;
+    CHECK(r.backend->run(r.program, &r.batch, &r.err) == TERN_ERR_ARGUMENT);
+    r.starts[7] = 6;
+    r.batch.n_tokens = N_TOKENS + 1;
+    CHECK(r.backend->run(r.program, &r.batch, &r.err) == TERN_ERR_ARGUMENT);
+    rig_close(&r);
+}
