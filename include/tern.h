@@ -142,6 +142,8 @@ typedef struct tern_model_info {
     uint64_t bytes_per_token;        // weights that one greedy decode step reads
     uint64_t bytes_per_token_logits; // the same when all logits are wanted
     uint64_t kv_bytes_per_token;     // of an F16 cache
+    // Of a GPU's memory: taken now by the model and its sessions, and at most. 0 on the CPU.
+    uint64_t device_bytes, device_bytes_max;
     double load_seconds;
     int32_t bos_id, eos_id; // -1: none
     bool adds_bos;
@@ -207,6 +209,9 @@ TERN_API void tern_session_close(tern_session *session);
 TERN_API void tern_session_reset(tern_session *session);
 TERN_API int32_t tern_session_n_context(const tern_session *session);
 TERN_API size_t tern_session_n_tokens(const tern_session *session); // tokens in the timeline
+// A device can be lost (reset, unplugged, crashed). A session survives it: it goes on with a new
+// device of the kind or with the CPU, and this says so in one line. NULL: it has not happened.
+TERN_API const char *tern_session_notice(const tern_session *session);
 
 // Makes the timeline equal to ids[0..n_ids): keeps what is common at its front, drops the rest of
 // the old timeline, computes the new tokens in batches. *n_reused (may be NULL) gets the length of

@@ -1,4 +1,4 @@
-// What a device must do for the runtime: a dozen functions. It hears of graphs and tensors, never
+// What a device must do for the runtime: some twenty functions. It hears of graphs and tensors, never
 // of models, tokenizers or files.
 //
 //   open ── bind (each weight) ── compile (graph + weights → plan) ── instance (state of a session)
@@ -66,6 +66,10 @@ typedef struct tern_backend {
     // One line for people: "cpu avx512, 2 threads".
     const char *(*describe)(const tern_device *d);
     int (*n_threads)(const tern_device *d); // of the host that compute; 0 for a GPU
+    // Whether it is gone for good: all it still does is close.
+    bool (*is_lost)(const tern_device *d);
+    // Bytes of its own memory that are taken, now and at most; 0 where it computes in the host's.
+    void (*memory)(const tern_device *d, uint64_t *now, uint64_t *most);
     // Decides, before the weights are bound, what can only be decided by measuring on them.
     tern_status (*tune)(tern_device *d, const tern_weight_source *sources, size_t n,
                         tern_error *err);

@@ -1,6 +1,5 @@
 // Opening a model: file -> config -> graph -> weights -> plan. Each step is a function below, in
-// that order.
-#include <stdio.h>
+// that order; the last two are placement.c's.
 #include <string.h>
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -13,34 +12,6 @@ const char *tern_version(void) {
 static tern_status report(const tern_model_desc *desc, double fraction, tern_error *err) {
     if (!desc->on_progress || desc->on_progress(desc->user, "load", fraction)) return TERN_OK;
     return tern_fail(err, TERN_ERR_CANCELLED, "loading was cancelled");
-}
-
-// ---- Device ------------------------------------------------------------------------------------
-
-// "auto" takes a GPU where there is one, and remembers why not where there is none.
-static tern_status open_device(tern_model *m, const tern_model_desc *desc, tern_error *err) {
-    const char *name = desc->device ? desc->device : "cpu";
-    bool automatic = strcmp(name, "auto") == 0;
-    tern_device_desc d = {.n_threads = desc->n_threads,
-                          .cpu_features = desc->cpu_features,
-                          .ternary = desc->ternary};
-    tern_error why = {0};
-    if (automatic || strcmp(name, "webgpu") == 0) {
-        m->backend = &tern_backend_webgpu;
-        tern_status status = m->backend->open(&m->device, &d, &why);
-        if (status == TERN_OK) return TERN_OK;
-        if (!automatic || status == TERN_ERR_MEMORY) {
-            if (err) *err = why;
-            return status;
-        }
-    } else if (strcmp(name, "cpu") != 0)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "device \"%s\": expected cpu, webgpu or auto",
-                         name);
-    m->backend = &tern_backend_cpu;
-    TERN_TRY(m->backend->open(&m->device, &d, err));
-    snprintf(m->device_text, sizeof m->device_text, "%s%s%s%s", m->backend->describe(m->device),
-             automatic ? " (no GPU: " : "", why.message, automatic ? ")" : "");
-    return TERN_OK;
 }
 
 // ---- Weights -----------------------------------------------------------------------------------
@@ -96,77 +67,56 @@ static tern_status refuse_biases(const tern_model *m, tern_error *err) {
     return TERN_OK;
 }
 
-static tern_status bind_all(tern_model *m, const tern_weight_source *sources,
-                            const tern_model_desc *desc, tern_error *err) {
+static tern_status find_sources(tern_model *m, tern_head_mode head, tern_error *err) {
     const tern_graph *g = &m->built;
-    uint64_t done = 0;
+    m->sources = tern_alloc_array(TERN_MEM_GRAPH, g->n_values + 1, sizeof *m->sources);
+    if (!m->sources) return tern_fail_memory(err, g->n_values * sizeof *m->sources);
+    mark_uses(g, m->sources);
     for (size_t v = 0; v < g->n_values; v++) {
         if (g->values[v].kind != TERN_VALUE_WEIGHT) continue;
-        const tern_weight_source *s = &sources[v];
-        tern_weight_info info;
-        TERN_TRY(m->backend->bind(m->device, s, &m->weights[v], err));
-        m->backend->weight_info(m->weights[v], &info);
-        if (!info.keeps_source) tern_file_drop_pages(m->file, s->data, s->bytes);
-        m->info.bytes_per_token += info.bytes_per_token_greedy;
-        m->info.bytes_per_token_logits += info.bytes_per_token;
+        tern_weight_source *s = &m->sources[v];
+        TERN_TRY(find_source(m, &g->values[v], s, err));
+        s->head = head;
         m->info.n_params += (uint64_t)(s->n_rows * s->n_cols);
-        if (s->is_head)
-            m->info.head = info.layout;
-        else if (info.kind == TERN_WEIGHT_TERNARY)
-            m->info.ternary_layout = info.layout;
-        done += s->bytes;
-        TERN_TRY(report(desc, (double)done / (double)m->file->tensor_bytes, err));
     }
     return TERN_OK;
 }
 
-static tern_status bind_weights(tern_model *m, const tern_model_desc *desc, tern_error *err) {
-    const tern_graph *g = &m->built;
-    tern_status status = TERN_OK;
-    tern_weight_source *sources =
-        tern_alloc_array(TERN_MEM_GRAPH, g->n_values + 1, sizeof *sources);
-    m->weights = tern_alloc_array(TERN_MEM_GRAPH, g->n_values + 1, sizeof *m->weights);
-    if (!sources || !m->weights) {
-        status = tern_fail_memory(err, g->n_values * sizeof *sources);
-        goto fail;
-    }
-    mark_uses(g, sources);
-    for (size_t v = 0; v < g->n_values; v++) {
-        if (g->values[v].kind != TERN_VALUE_WEIGHT) continue;
-        TERN_TRY_GOTO(find_source(m, &g->values[v], &sources[v], err));
-        sources[v].head = desc->head;
-    }
-    TERN_TRY_GOTO(m->backend->tune(m->device, sources, g->n_values, err));
-    TERN_TRY_GOTO(bind_all(m, sources, desc, err));
-fail:
-    tern_free(sources);
-    return status;
-}
-
 // ---- Plan --------------------------------------------------------------------------------------
 
-static tern_status compile(tern_model *m, tern_error *err) {
+typedef struct loading {
+    const tern_model *model;
+    const tern_model_desc *desc;
+} loading;
+
+static tern_status on_bound(void *ctx, uint64_t bytes, tern_error *err) {
+    const loading *l = ctx;
+    return report(l->desc, (double)bytes / (double)l->model->file->tensor_bytes, err);
+}
+
+static tern_status run_passes(tern_model *m, tern_error *err) {
     const tern_graph *g = &m->built;
-    tern_weight_kind *kinds = tern_alloc_array(TERN_MEM_GRAPH, g->n_values + 1, sizeof *kinds);
-    if (!kinds) return tern_fail_memory(err, g->n_values * sizeof *kinds);
-    for (size_t v = 0; v < g->n_values; v++) {
-        tern_weight_info info = {0};
-        if (m->weights[v]) m->backend->weight_info(m->weights[v], &info);
-        kinds[v] = info.kind;
-    }
-    tern_status status = tern_graph_copy(&m->lowered, &m->built, err);
-    if (status == TERN_OK) status = tern_pass_lower(&m->lowered, kinds, err);
-    tern_free(kinds);
-    TERN_TRY(status);
+    m->kinds = tern_alloc_array(TERN_MEM_GRAPH, g->n_values + 1, sizeof *m->kinds);
+    if (!m->kinds) return tern_fail_memory(err, g->n_values * sizeof *m->kinds);
+    for (size_t v = 0; v < g->n_values; v++)
+        m->kinds[v] = tern_placement_kind(m->now, (tern_vid)v);
+    TERN_TRY(tern_graph_copy(&m->lowered, &m->built, err));
+    TERN_TRY(tern_pass_lower(&m->lowered, m->kinds, err));
     TERN_TRY(tern_graph_copy(&m->fused, &m->lowered, err));
-    TERN_TRY(tern_pass_fuse(&m->fused, err));
-    // Values keep their numbers through the passes; only new ones are added behind, and none of
-    // them is a weight.
-    tern_weight **grown =
-        tern_realloc(TERN_MEM_GRAPH, m->weights, (m->fused.n_values + 1) * sizeof *grown);
-    if (!grown) return tern_fail_memory(err, m->fused.n_values * sizeof *grown);
-    m->weights = grown;
-    return m->backend->compile(m->device, &m->fused, m->weights, m->n_batch, &m->plan, err);
+    return tern_pass_fuse(&m->fused, err);
+}
+
+static tern_status place(tern_model *m, const tern_model_desc *desc, tern_error *err) {
+    loading l = {m, desc};
+    if (desc->cpu_features) {
+        m->cpu_features = tern_strdup(TERN_MEM_GRAPH, desc->cpu_features);
+        if (!m->cpu_features) return tern_fail_memory(err, strlen(desc->cpu_features));
+    }
+    m->device_desc = (tern_device_desc){.n_threads = desc->n_threads,
+                                        .cpu_features = m->cpu_features,
+                                        .ternary = desc->ternary};
+    const char *device = desc->device ? desc->device : "cpu";
+    return tern_placement_open(&m->now, m, device, on_bound, &l, err);
 }
 
 // ---- Info --------------------------------------------------------------------------------------
@@ -186,8 +136,6 @@ static void copy_name(char *out, size_t size, tern_str s) {
 
 static void fill_plan_info(tern_model *m) {
     tern_model_info *i = &m->info;
-    i->device = m->device_text[0] ? m->device_text : m->backend->describe(m->device);
-    i->n_threads = m->backend->n_threads(m->device);
     i->n_vocab = (int32_t)m->config.n_vocab;
     i->n_layers = (int32_t)m->config.n_layers;
     i->n_embd = (int32_t)m->config.n_embd;
@@ -211,9 +159,9 @@ static void fill_info(tern_model *m) {
     i->path = m->path;
     i->name = m->name;
     i->architecture = m->architecture;
-    if (!i->ternary_layout) i->ternary_layout = "none";
+    i->ternary_layout = "none";
     i->file_bytes = m->file->tensor_bytes;
-    if (m->plan) fill_plan_info(m);
+    if (m->now) fill_plan_info(m);
     else i->n_vocab = tern_tokenizer_n_vocab(m->tokenizer);
     i->bos_id = m->tokenizer ? tern_tokenizer_bos(m->tokenizer) : -1;
     i->eos_id = m->tokenizer ? tern_tokenizer_eos(m->tokenizer) : -1;
@@ -262,9 +210,10 @@ static tern_status open_parts(tern_model *m, const tern_model_desc *desc, tern_e
     TERN_TRY_GOTO(open_text(m, desc, err));
     tern_graph_init(&m->built);
     TERN_TRY_GOTO(m->arch->build(&m->built, &m->config, err));
-    TERN_TRY(open_device(m, desc, err));
-    TERN_TRY_GOTO(bind_weights(m, desc, err));
-    return compile(m, err);
+    TERN_TRY_GOTO(find_sources(m, desc->head, err));
+    TERN_TRY_GOTO(place(m, desc, err));
+    TERN_TRY(run_passes(m, err));
+    return tern_placement_compile(m->now, m, err);
 fail:
     return tern_fail_prefix(err, status, m->path);
 }
@@ -282,6 +231,7 @@ tern_status tern_model_open(tern_model **out, const char *path, const tern_model
     double start = tern_seconds();
     tern_model *m = tern_alloc(TERN_MEM_GRAPH, sizeof *m);
     if (!m) return tern_fail_memory(err, sizeof *m);
+    pthread_mutex_init(&m->lock, NULL);
     m->n_batch = desc->n_batch ? desc->n_batch : 512;
     m->path = tern_strdup(TERN_MEM_GRAPH, path);
     tern_status status = m->path ? open_parts(m, desc, err) : tern_fail_memory(err, strlen(path));
@@ -297,33 +247,37 @@ tern_status tern_model_open(tern_model **out, const char *path, const tern_model
 
 void tern_model_close(tern_model *m) {
     if (!m) return;
-    if (m->plan) m->backend->plan_free(m->plan);
-    for (size_t v = 0; m->weights && v < m->built.n_values; v++)
-        if (m->weights[v]) m->backend->unbind(m->device, m->weights[v]);
-    tern_free(m->weights);
+    for (tern_placement *p = m->now, *before; p; p = before) {
+        before = p->before;
+        tern_placement_close(p, m);
+    }
+    tern_free(m->sources);
+    tern_free(m->kinds);
+    tern_free(m->cpu_features);
     tern_graph_free(&m->built);
     tern_graph_free(&m->lowered);
     tern_graph_free(&m->fused);
-    if (m->device) m->backend->close(m->device);
     tern_template_free(m->chat_template);
     tern_tokenizer_free(m->tokenizer);
     tern_file_close(m->file);
     tern_free(m->path);
+    pthread_mutex_destroy(&m->lock);
     tern_free(m);
 }
 
-void tern_model_get_info(const tern_model *m, tern_model_info *info) {
+void tern_model_get_info(const tern_model *model, tern_model_info *info) {
+    tern_model *m = (tern_model *)(uintptr_t)model; // the lock is not part of what it is
+    pthread_mutex_lock(&m->lock);
     *info = m->info;
-}
-
-tern_status tern_model_instance(tern_model *m, int32_t n_context, tern_kv_type kv_type,
-                                tern_instance **out, tern_error *err) {
-    return m->backend->instance_open(m->plan, n_context, kv_type, out, err);
-}
-
-tern_status tern_model_compute(tern_model *m, tern_instance *instance, const tern_batch *batch,
-                               tern_error *err) {
-    TERN_TRY(m->backend->submit(instance, batch, err));
-    for (bool done = false; !done;) TERN_TRY(m->backend->poll(instance, &done, err));
-    return TERN_OK;
+    const tern_placement *p = m->now;
+    if (p) {
+        info->device = p->text;
+        info->n_threads = p->backend->n_threads(p->device);
+        info->head = p->head;
+        if (p->ternary_layout) info->ternary_layout = p->ternary_layout;
+        info->bytes_per_token = p->bytes_per_token;
+        info->bytes_per_token_logits = p->bytes_per_token_logits;
+        p->backend->memory(p->device, &info->device_bytes, &info->device_bytes_max);
+    }
+    pthread_mutex_unlock(&m->lock);
 }

@@ -2,11 +2,26 @@
 #ifndef TERN_RUNTIME_RUNTIME_H
 #define TERN_RUNTIME_RUNTIME_H
 
+#include <pthread.h>
 #include "formats/formats.h"
 #include "graph/graph.h"
 #include "input/input.h"
 #include "kernels/backend.h"
 #include "models/models.h"
+
+// A device with the weights bound to it and the plan compiled for it (placement.c).
+typedef struct tern_placement {
+    const tern_backend *backend;
+    tern_device *device;
+    tern_weight **weights; // by value
+    tern_plan *plan;
+    const char *ternary_layout, *head;
+    uint64_t bytes_per_token, bytes_per_token_logits;
+    char remark[560]; // why it is not where it was asked for, or not where it was
+    char text[760];   // the device, with that
+    size_t n_seats;
+    struct tern_placement *before; // what was lost
+} tern_placement;
 
 struct tern_model {
     char *path;
@@ -16,24 +31,40 @@ struct tern_model {
     tern_tokenizer *tokenizer;
     tern_template *chat_template; // NULL until a chat is formatted without one: see template_error
     tern_error template_error;    // why there is none
-    const tern_backend *backend;
-    tern_device *device;
+    tern_device_desc device_desc;
+    char *cpu_features; // that it points to
     // As the architecture built it; linears lowered to the file's types; fused. The plan runs the
     // last one, the others are kept for `tern graph`.
     tern_graph built, lowered, fused;
-    tern_weight **weights; // by value
-    tern_plan *plan;
+    tern_weight_source *sources; // by value of `built`
+    tern_weight_kind *kinds;     // the same: what the passes were told
     int32_t n_batch;
+    pthread_mutex_t lock; // of what follows: everything else never changes once the model is open
+    tern_placement *now;  // NULL: only the tokenizer was opened
+    int n_losses;
     tern_model_info info;
     char name[128], architecture[64];
-    char device_text[640]; // where "auto" went to the CPU, with the reason
 };
 
-// Session side of the runtime: an instance of the model's plan.
+typedef tern_status (*tern_bound_fn)(void *ctx, uint64_t bytes, tern_error *err);
+// Opens the device ("cpu", "webgpu", "auto") and binds all weights; on_bound may be NULL.
+tern_status tern_placement_open(tern_placement **out, const tern_model *m, const char *device,
+                                tern_bound_fn on_bound, void *ctx, tern_error *err);
+tern_weight_kind tern_placement_kind(const tern_placement *p, tern_vid v);
+// Compiles the fused graph, and says where it runs.
+tern_status tern_placement_compile(tern_placement *p, const tern_model *m, tern_error *err);
+void tern_placement_close(tern_placement *p, const tern_model *m); // NULL is allowed
+
+// Session side of the runtime: a seat is an instance of the model's plan, wherever that is now.
+typedef struct tern_seat tern_seat;
 tern_status tern_model_instance(tern_model *model, int32_t n_context, tern_kv_type kv_type,
-                                tern_instance **out, tern_error *err);
-// Submits a batch and waits for it.
-tern_status tern_model_compute(tern_model *model, tern_instance *instance, const tern_batch *batch,
+                                tern_seat **out, tern_error *err);
+void tern_model_instance_close(tern_model *model, tern_seat *seat); // NULL is allowed
+// Submits a batch and waits for it. When the device is lost on the way, the seat moves to another
+// one, computes there what came before the batch, and then the batch.
+tern_status tern_model_compute(tern_model *model, tern_seat *seat, const tern_batch *batch,
                                tern_error *err);
+// One line about the last move; NULL: there was none.
+const char *tern_model_notice(const tern_seat *seat);
 
 #endif

@@ -76,7 +76,7 @@ tern_status tern_graph_report(const tern_model *m, tern_format format, tern_text
                               void *user, tern_error *err) {
     tern_strbuf text = {0};
     bool json = format == TERN_FORMAT_JSON;
-    if (!m->plan)
+    if (!m->now)
         return tern_fail(err, TERN_ERR_ARGUMENT, "%s: only its tokenizer was opened", m->path);
     if (json) tern_strbuf_puts(&text, "[");
     if (format != TERN_FORMAT_DOT) { // a picture of the last one is enough
@@ -85,7 +85,7 @@ tern_status tern_graph_report(const tern_model *m, tern_format format, tern_text
         tern_graph_print(&m->lowered, "lowered", NULL, format, &text);
         tern_strbuf_puts(&text, json ? ",\n" : "\n");
     }
-    tern_graph_print(&m->fused, "fused", m->backend->plan_memory(m->plan), format, &text);
+    tern_graph_print(&m->fused, "fused", m->now->backend->plan_memory(m->now->plan), format, &text);
     if (json) tern_strbuf_puts(&text, "]\n");
     tern_status status = TERN_OK;
     if (text.failed) status = tern_fail_memory(err, text.len);

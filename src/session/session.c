@@ -15,7 +15,7 @@ tern_status tern_session_open(tern_session **out, tern_model *model, const tern_
     if (!out || !model)
         return tern_fail(err, TERN_ERR_ARGUMENT, "tern_session_open: NULL argument");
     *out = NULL;
-    if (!model->plan)
+    if (!model->now)
         return tern_fail(err, TERN_ERR_ARGUMENT, "%s: only its tokenizer was opened", model->path);
     if (!desc) desc = &defaults;
     int32_t trained = model->info.n_context_train;
@@ -48,7 +48,7 @@ tern_status tern_session_open(tern_session **out, tern_model *model, const tern_
 
 void tern_session_close(tern_session *s) {
     if (!s) return;
-    if (s->instance) s->model->backend->instance_close(s->instance);
+    tern_model_instance_close(s->model, s->instance);
     tern_sampler_free(&s->sampler);
     tern_strbuf_free(&s->text);
     tern_strbuf_free(&s->held);
@@ -65,6 +65,9 @@ void tern_session_reset(tern_session *s) {
 }
 int32_t tern_session_n_context(const tern_session *s) {
     return s->n_context;
+}
+const char *tern_session_notice(const tern_session *s) {
+    return tern_model_notice(s->instance);
 }
 size_t tern_session_n_tokens(const tern_session *s) {
     return s->n_tokens;

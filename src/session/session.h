@@ -31,7 +31,7 @@ int32_t tern_sampler_choose(tern_sampler *s, size_t n_candidates, const int32_t 
 
 struct tern_session {
     tern_model *model;
-    tern_instance *instance;
+    tern_seat *instance;
     tern_session_desc desc;
     int32_t n_context;
     int32_t *tokens; // [n_context] the timeline; its keys and values are in the instance

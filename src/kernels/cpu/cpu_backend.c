@@ -39,6 +39,16 @@ static const char *cpu_describe(const tern_device *d) { return d->description; }
 
 static int cpu_n_threads(const tern_device *d) { return tern_pool_n_threads(d->pool); }
 
+static bool cpu_is_lost(const tern_device *d) {
+    (void)d;
+    return false;
+}
+
+static void cpu_memory(const tern_device *d, uint64_t *now, uint64_t *most) {
+    (void)d;
+    *now = *most = 0;
+}
+
 static const tern_memory_plan *cpu_plan_memory(const tern_plan *p) { return &p->memory; }
 
 static tern_status cpu_poll(tern_instance *i, bool *done, tern_error *err) {
@@ -54,6 +64,8 @@ const tern_backend tern_backend_cpu = {
     .close = cpu_close,
     .describe = cpu_describe,
     .n_threads = cpu_n_threads,
+    .is_lost = cpu_is_lost,
+    .memory = cpu_memory,
     .tune = cpu_tune,
     .bind = cpu_weight_bind,
     .unbind = cpu_weight_unbind,

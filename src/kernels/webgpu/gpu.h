@@ -86,12 +86,13 @@ struct tern_device {
     char description[160];
     char error[400]; // the first message of the device since it was last asked; empty: none
     bool lost;
+    uint64_t n_runs, lose_at; // for tests: the run with which it is lost, 0: none
     wgpu_module modules[GPU_KERNEL_COUNT];    // by the first kernel that is in the file
     wgpu_layout layouts[GPU_KERNEL_COUNT];    // by kernel
     wgpu_pipeline_layout pipeline_layouts[GPU_KERNEL_COUNT];
     gpu_pipeline *pipelines;
     size_t n_pipelines, pipelines_capacity, n_pipeline_hits;
-    uint64_t bytes; // of all buffers
+    uint64_t bytes, bytes_max; // of all buffers, now and at most
     // Ternary matrices lie one behind the other in slabs, so that neighbours can be one dispatch.
     wgpu_buffer *slabs;
     size_t n_slabs, slabs_capacity;
@@ -103,6 +104,8 @@ void gpu_library_close(wgpu_api *api);
 
 tern_status gpu_device_open(tern_device **out, const tern_device_desc *desc, tern_error *err);
 void gpu_device_close(tern_device *d);
+// Before each run.
+void gpu_count_run(tern_device *d);
 // Fails with the device's message, if there was one since the last call.
 tern_status gpu_check(tern_device *d, const char *doing, tern_error *err);
 tern_status gpu_buffer_new(tern_device *d, uint64_t bytes, uint64_t usage, const char *what,

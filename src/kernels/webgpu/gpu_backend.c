@@ -8,6 +8,13 @@ static int gpu_n_threads(const tern_device *d) {
     (void)d;
     return 0;
 }
+static bool gpu_is_lost(const tern_device *d) {
+    return d->lost;
+}
+static void gpu_memory(const tern_device *d, uint64_t *now, uint64_t *most) {
+    *now = d->bytes;
+    *most = d->bytes_max;
+}
 static const tern_memory_plan *gpu_plan_memory(const tern_plan *p) {
     return &p->memory;
 }
@@ -18,6 +25,8 @@ const tern_backend tern_backend_webgpu = {
     .close = gpu_device_close,
     .describe = gpu_describe,
     .n_threads = gpu_n_threads,
+    .is_lost = gpu_is_lost,
+    .memory = gpu_memory,
     .tune = gpu_tune,
     .bind = gpu_weight_bind,
     .unbind = gpu_weight_unbind,

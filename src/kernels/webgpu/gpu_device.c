@@ -3,7 +3,7 @@
 // Environment, for tests and for hunting faults: TERN_WEBGPU_CHECK=1 keeps WebGPU's own checks of
 // every call and of every index, which are left out otherwise; TERN_WEBGPU_MINIMUM=1 asks for a
 // device with the least limits that WebGPU promises; TERN_WEBGPU_BINDING_BYTES cuts weights into
-// smaller parts.
+// smaller parts; TERN_WEBGPU_LOSE=N loses every device with its N-th run.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,6 +47,10 @@ static void on_lost(const wgpu_device *device, uint32_t reason, wgpu_text messag
     tern_device *d = u1;
     d->lost = true;
     remember(d, "the device was lost: ", message);
+}
+
+void gpu_count_run(tern_device *d) {
+    if (++d->n_runs == d->lose_at) d->api.DeviceDestroy(d->device);
 }
 
 tern_status gpu_check(tern_device *d, const char *doing, tern_error *err) {
@@ -171,6 +175,8 @@ static tern_status open_device(tern_device *d, tern_error *err) {
     d->device = r.result;
     if (!d->device) return tern_fail(err, TERN_ERR_DEVICE, "WebGPU gave no device: %s", r.message);
     d->queue = d->api.DeviceGetQueue(d->device);
+    const char *lose = getenv("TERN_WEBGPU_LOSE");
+    d->lose_at = lose ? strtoull(lose, NULL, 10) : 0;
     d->packed_dot = d->api.InstanceHasWGSLLanguageFeature(d->instance, WGPU_WGSL_PACKED_DOT) != 0;
     return TERN_OK;
 }
@@ -255,15 +261,17 @@ tern_status gpu_buffer_new(tern_device *d, uint64_t bytes, uint64_t usage, const
                            (unsigned long long)(bytes >> 20), what);
     if (status == TERN_OK) {
         d->bytes += bytes;
+        if (d->bytes > d->bytes_max) d->bytes_max = d->bytes;
         return TERN_OK;
     }
-    gpu_buffer_free(d, *out);
+    if (*out) d->api.BufferRelease(*out);
     *out = NULL;
     return status;
 }
 
 void gpu_buffer_free(tern_device *d, wgpu_buffer b) {
     if (!b) return;
+    d->bytes -= d->api.BufferGetSize(b);
     d->api.BufferDestroy(b);
     d->api.BufferRelease(b);
 }

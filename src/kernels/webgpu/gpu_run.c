@@ -177,10 +177,11 @@ void gpu_instance_close(tern_instance *in) {
     if (!in) return;
     const tern_plan *p = in->plan;
     tern_device *d = p->device;
+    // The callback of a map points into the instance; a lost device calls it too.
     time_t end = time(NULL) + CLOSE_SECONDS;
-    for (int i = 0; i < 2; i++) // the callback of a map points into the instance
-        while (in->readbacks[i].pending && !d->lost && time(NULL) < end)
-            d->api.InstanceProcessEvents(d->instance);
+    while ((in->readbacks[0].pending || in->readbacks[1].pending) && time(NULL) < end)
+        d->api.InstanceProcessEvents(d->instance);
+    bool quiet = !in->readbacks[0].pending && !in->readbacks[1].pending;
     for (size_t i = 0; in->groups && i < p->n_dispatches; i++)
         if (in->groups[i]) d->api.BindGroupRelease(in->groups[i]);
     for (size_t v = 0; in->states && v < p->g->n_values; v++) gpu_buffer_free(d, in->states[v]);
@@ -199,7 +200,7 @@ void gpu_instance_close(tern_instance *in) {
     tern_free(in->states);
     tern_free(in->angles);
     tern_free(in->angles_host);
-    tern_free(in);
+    if (quiet) tern_free(in); // else it is left to the callback that may still come
 }
 
 // ---- Submitting --------------------------------------------------------------------------------
@@ -285,6 +286,7 @@ static void launch(tern_instance *in, int32_t first_pos, bool body, gpu_readback
     const tern_batch *b = &in->batch;
     tern_device *d = in->plan->device;
     const wgpu_api *a = &d->api;
+    gpu_count_run(d);
     gpu_uniform u = {(uint32_t)b->n_tokens, (uint32_t)first_pos, (uint32_t)b->n_outputs,
                      (uint32_t)in->chunk_first, (uint32_t)in->n_context};
     a->QueueWriteBuffer(d->queue, in->uniform, 0, &u, sizeof u);

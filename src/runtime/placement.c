@@ -1,0 +1,265 @@
+// Where a model runs: a device, the weights bound to it, the plan compiled for it. And the seats of
+// its sessions there, which move when the device is lost.
+//
+// A lost device takes the weights and every session's keys and values with it, but the file is still
+// mapped, and a seat remembers the tokens that its keys and values were computed from. So the model
+// is placed again, on a new device of the kind or, if that fails too, on the CPU, and each session
+// that comes upon the loss computes its tokens again there and goes on.
+#include <stdio.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "runtime/runtime.h"
+
+// ---- Opening -----------------------------------------------------------------------------------
+
+// "auto" takes a GPU where there is one, and remembers why not where there is none.
+static tern_status open_device(tern_placement *p, const tern_model *m, const char *name,
+                               tern_error *err) {
+    bool automatic = strcmp(name, "auto") == 0;
+    tern_error why = {0};
+    if (automatic || strcmp(name, "webgpu") == 0) {
+        p->backend = &tern_backend_webgpu;
+        tern_status status = p->backend->open(&p->device, &m->device_desc, &why);
+        if (status == TERN_OK) return TERN_OK;
+        if (!automatic || status == TERN_ERR_MEMORY) {
+            if (err) *err = why;
+            return status;
+        }
+    } else if (strcmp(name, "cpu") != 0)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "device \"%s\": expected cpu, webgpu or auto",
+                         name);
+    p->backend = &tern_backend_cpu;
+    TERN_TRY(p->backend->open(&p->device, &m->device_desc, err));
+    if (automatic) snprintf(p->remark, sizeof p->remark, "no GPU: %s", why.message);
+    return TERN_OK;
+}
+
+static tern_status bind_all(tern_placement *p, const tern_model *m, tern_bound_fn on_bound,
+                            void *ctx, tern_error *err) {
+    const tern_graph *g = &m->built;
+    uint64_t done = 0;
+    for (size_t v = 0; v < g->n_values; v++) {
+        if (g->values[v].kind != TERN_VALUE_WEIGHT) continue;
+        const tern_weight_source *s = &m->sources[v];
+        tern_weight_info info;
+        TERN_TRY(p->backend->bind(p->device, s, &p->weights[v], err));
+        p->backend->weight_info(p->weights[v], &info);
+        if (!info.keeps_source) tern_file_drop_pages(m->file, s->data, s->bytes);
+        p->bytes_per_token += info.bytes_per_token_greedy;
+        p->bytes_per_token_logits += info.bytes_per_token;
+        if (s->is_head)
+            p->head = info.layout;
+        else if (info.kind == TERN_WEIGHT_TERNARY)
+            p->ternary_layout = info.layout;
+        done += s->bytes;
+        if (on_bound) TERN_TRY(on_bound(ctx, done, err));
+    }
+    return TERN_OK;
+}
+
+tern_status tern_placement_open(tern_placement **out, const tern_model *m, const char *device,
+                                tern_bound_fn on_bound, void *ctx, tern_error *err) {
+    *out = NULL;
+    tern_status status = TERN_OK;
+    tern_placement *p = tern_alloc(TERN_MEM_GRAPH, sizeof *p);
+    if (!p) return tern_fail_memory(err, sizeof *p);
+    p->weights = tern_alloc_array(TERN_MEM_GRAPH, m->built.n_values + 1, sizeof *p->weights);
+    if (!p->weights) {
+        status = tern_fail_memory(err, m->built.n_values * sizeof *p->weights);
+        goto fail;
+    }
+    TERN_TRY_GOTO(open_device(p, m, device, err));
+    TERN_TRY_GOTO(p->backend->tune(p->device, m->sources, m->built.n_values, err));
+    TERN_TRY_GOTO(bind_all(p, m, on_bound, ctx, err));
+    *out = p;
+    return TERN_OK;
+fail:
+    tern_placement_close(p, m);
+    return status;
+}
+
+tern_weight_kind tern_placement_kind(const tern_placement *p, tern_vid v) {
+    tern_weight_info info = {0};
+    if (p->weights[v]) p->backend->weight_info(p->weights[v], &info);
+    return info.kind;
+}
+
+tern_status tern_placement_compile(tern_placement *p, const tern_model *m, tern_error *err) {
+    // Values keep their numbers through the passes; only new ones are added behind, and none of
+    // them is a weight.
+    tern_weight **grown =
+        tern_realloc(TERN_MEM_GRAPH, p->weights, (m->fused.n_values + 1) * sizeof *grown);
+    if (!grown) return tern_fail_memory(err, m->fused.n_values * sizeof *grown);
+    p->weights = grown;
+    TERN_TRY(p->backend->compile(p->device, &m->fused, p->weights, m->n_batch, &p->plan, err));
+    snprintf(p->text, sizeof p->text, "%s%s%s%s", p->backend->describe(p->device),
+             p->remark[0] ? " (" : "", p->remark, p->remark[0] ? ")" : "");
+    return TERN_OK;
+}
+
+// Gives back all but the words about it.
+static void give_back(tern_placement *p, const tern_model *m) {
+    if (p->plan) p->backend->plan_free(p->plan);
+    for (size_t v = 0; p->weights && v < m->built.n_values; v++)
+        if (p->weights[v]) p->backend->unbind(p->device, p->weights[v]);
+    tern_free(p->weights);
+    if (p->device) p->backend->close(p->device);
+    p->plan = NULL;
+    p->weights = NULL;
+    p->device = NULL;
+}
+
+void tern_placement_close(tern_placement *p, const tern_model *m) {
+    if (!p) return;
+    give_back(p, m);
+    tern_free(p);
+}
+
+// ---- Seats -------------------------------------------------------------------------------------
+
+struct tern_seat {
+    tern_placement *at;
+    tern_instance *instance;
+    int32_t n_context;
+    tern_kv_type kv_type;
+    int32_t *ids; // [n_context] what the keys and values at each position were computed from
+    char notice[700]; // that it moved, and why; empty: it did not
+};
+
+static tern_status sit_down(tern_seat *s, tern_placement *at, tern_error *err) {
+    TERN_TRY(at->backend->instance_open(at->plan, s->n_context, s->kv_type, &s->instance, err));
+    s->at = at;
+    at->n_seats++;
+    return TERN_OK;
+}
+
+// A placement that was lost goes with its last seat; its words stay, since others may read them.
+static void stand_up(tern_model *m, tern_seat *s) {
+    if (!s->at) return;
+    s->at->backend->instance_close(s->instance);
+    s->instance = NULL;
+    if (--s->at->n_seats == 0 && s->at != m->now) give_back(s->at, m);
+    s->at = NULL;
+}
+
+tern_status tern_model_instance(tern_model *m, int32_t n_context, tern_kv_type kv_type,
+                                tern_seat **out, tern_error *err) {
+    *out = NULL;
+    tern_seat *s = tern_alloc(TERN_MEM_SESSION, sizeof *s);
+    if (!s) return tern_fail_memory(err, sizeof *s);
+    s->n_context = n_context;
+    s->kv_type = kv_type;
+    s->ids = tern_alloc_array(TERN_MEM_SESSION, (size_t)n_context, sizeof *s->ids);
+    tern_status status = TERN_OK;
+    if (!s->ids) status = tern_fail_memory(err, (size_t)n_context * sizeof *s->ids);
+    pthread_mutex_lock(&m->lock);
+    if (status == TERN_OK) status = sit_down(s, m->now, err);
+    pthread_mutex_unlock(&m->lock);
+    if (status == TERN_OK)
+        *out = s;
+    else
+        tern_model_instance_close(m, s);
+    return status;
+}
+
+void tern_model_instance_close(tern_model *m, tern_seat *s) {
+    if (!s) return;
+    pthread_mutex_lock(&m->lock);
+    stand_up(m, s);
+    pthread_mutex_unlock(&m->lock);
+    tern_free(s->ids);
+    tern_free(s);
+}
+
+const char *tern_model_notice(const tern_seat *s) {
+    return s->notice[0] ? s->notice : NULL;
+}
+
+// ---- Computing, and moving ---------------------------------------------------------------------
+
+static tern_status run(tern_seat *s, const tern_batch *batch, tern_error *err) {
+    if (!s->at) return tern_fail(err, TERN_ERR_DEVICE, "the session's device was lost");
+    TERN_TRY(s->at->backend->submit(s->instance, batch, err));
+    for (bool done = false; !done;) TERN_TRY(s->at->backend->poll(s->instance, &done, err));
+    return TERN_OK;
+}
+
+// The fused graph fits wherever the same weights are ternary.
+static tern_status check_kinds(const tern_model *m, const tern_placement *p, tern_error *err) {
+    for (size_t v = 0; v < m->built.n_values; v++)
+        if (p->weights[v] && m->kinds[v] != tern_placement_kind(p, (tern_vid)v))
+            return tern_fail(err, TERN_ERR_DEVICE, "%s: %s has it in another form",
+                             m->built.values[v].name, p->backend->name);
+    return TERN_OK;
+}
+
+static tern_status place_again(tern_placement **out, const tern_model *m, const char *device,
+                               const char *why, tern_error *err) {
+    tern_status status = tern_placement_open(out, m, device, NULL, NULL, err);
+    if (status == TERN_OK) status = check_kinds(m, *out, err);
+    if (status == TERN_OK) {
+        snprintf((*out)->remark, sizeof (*out)->remark, "after a loss: %s", why);
+        status = tern_placement_compile(*out, m, err);
+    }
+    if (status == TERN_OK) return TERN_OK;
+    tern_placement_close(*out, m);
+    *out = NULL;
+    return status;
+}
+
+#define GPU_LOSSES_MAX 2 // behind which a model goes to the CPU
+
+static tern_status replace(tern_model *m, tern_placement *lost, const char *why, tern_error *err) {
+    if (m->now != lost) return TERN_OK; // another session was here first
+    tern_placement *p = NULL;
+    tern_status status = TERN_ERR_DEVICE;
+    if (lost->n_seats == 0) give_back(lost, m);
+    if (++m->n_losses < GPU_LOSSES_MAX)
+        status = place_again(&p, m, lost->backend->name, why, err);
+    if (status == TERN_ERR_DEVICE) status = place_again(&p, m, "cpu", why, err);
+    if (status != TERN_OK) return status;
+    p->before = lost;
+    m->now = p;
+    return TERN_OK;
+}
+
+// The tokens in front of the batch that failed, for their keys and values.
+static tern_status compute_again(tern_model *m, tern_seat *s, int32_t n_tokens, tern_error *err) {
+    for (int32_t at = 0; at < n_tokens;) {
+        int32_t n = n_tokens - at < m->n_batch ? n_tokens - at : m->n_batch;
+        tern_batch b = {.ids = s->ids + at, .n_tokens = n, .first_pos = at};
+        TERN_TRY(run(s, &b, err));
+        at += n;
+    }
+    return TERN_OK;
+}
+
+static tern_status move(tern_model *m, tern_seat *s, int32_t n_tokens, tern_error *err) {
+    tern_error why = *err;
+    pthread_mutex_lock(&m->lock);
+    tern_placement *lost = s->at;
+    stand_up(m, s);
+    tern_status status = replace(m, lost, why.message, err);
+    if (status == TERN_OK) status = sit_down(s, m->now, err);
+    if (status == TERN_OK)
+        snprintf(s->notice, sizeof s->notice, "%s; the session goes on with %s", why.message,
+                 s->at->backend->describe(s->at->device));
+    pthread_mutex_unlock(&m->lock);
+    return status == TERN_OK ? compute_again(m, s, n_tokens, err) : status;
+}
+
+tern_status tern_model_compute(tern_model *m, tern_seat *s, const tern_batch *batch,
+                               tern_error *err) {
+    tern_error why = {0};
+    tern_status status = run(s, batch, &why);
+    for (int i = 0; i <= GPU_LOSSES_MAX && status == TERN_ERR_DEVICE && s->at; i++) {
+        if (!s->at->backend->is_lost(s->at->device)) break;
+        status = move(m, s, batch->first_pos, &why);
+        if (status == TERN_OK) status = run(s, batch, &why);
+    }
+    if (status == TERN_OK)
+        memcpy(s->ids + batch->first_pos, batch->ids, (size_t)batch->n_tokens * sizeof *s->ids);
+    else if (err)
+        *err = why;
+    return status;
+}

@@ -1,0 +1,87 @@
+// A WebGPU device is lost in the middle of an answer: the session goes on elsewhere, with the same
+// text. Needs an adapter, as the tests of webgpu_test.c do.
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "harness.h"
+#include "tern.h"
+#include "tiny_model.h"
+
+#define N_TEXT 24
+
+static const int32_t prompt[] = {5, 70, 100, 33, 259, 8, 120, 64, 260, 90, 91, 92};
+#define N_PROMPT (sizeof prompt / sizeof *prompt)
+
+// NULL: no adapter (skipped), or a failure.
+static tern_model *open_on_gpu(const char *path, const char *lose) {
+    static const char swiftshader[] = "/usr/lib/chromium/vk_swiftshader_icd.json";
+    tern_error err = {0};
+    tern_model *m = NULL;
+    setenv("TERN_WEBGPU_CHECK", "1", 1);
+    if (!getenv("VK_DRIVER_FILES") && access(swiftshader, R_OK) == 0)
+        setenv("VK_DRIVER_FILES", swiftshader, 1);
+    if (lose) setenv("TERN_WEBGPU_LOSE", lose, 1);
+    const tern_model_desc desc = {.device = "webgpu", .n_batch = 8};
+    tern_status status = tern_model_open(&m, path, &desc, &err);
+    if (status == TERN_OK) return m;
+    if (strstr(err.message, "no WebGPU library") || strstr(err.message, "no GPU"))
+        test_skip(err.message);
+    else
+        test_check(false, __FILE__, __LINE__, "%s", err.message);
+    return NULL;
+}
+
+static bool generate(tern_session *s, int32_t *text) {
+    tern_error err = {0};
+    const tern_sampling greedy = {0};
+    const tern_generate_params p = {
+        .sampling = &greedy, .max_tokens = N_TEXT, .ignore_end = true};
+    tern_status status = tern_generate_ids(s, prompt, N_PROMPT, &p, NULL, NULL, NULL, &err);
+    test_check(status == TERN_OK, __FILE__, __LINE__, "%s", err.message);
+    size_t n = 0;
+    const int32_t *ids = tern_session_generated(s, &n);
+    if (n != N_TEXT) return false;
+    memcpy(text, ids, N_TEXT * sizeof *text);
+    return status == TERN_OK;
+}
+
+static void check_place(tern_model *m, tern_session *s, const char *place) {
+    tern_model_info info;
+    const char *notice = tern_session_notice(s);
+    CHECK_MSG(notice && strstr(notice, place), "%s", notice ? notice : "no notice");
+    tern_model_get_info(m, &info);
+    CHECK_MSG(strncmp(info.device, place, strlen(place)) == 0, "%s", info.device);
+    CHECK_MSG(strstr(info.device, "after a loss") != NULL, "%s", info.device);
+}
+
+// The first session loses the device in its answer and gets another; the second one comes upon that
+// loss when it is mended already, and then loses the second device too, which leaves the CPU.
+TEST(webgpu_lost_devices_are_replaced) {
+    tern_error err = {0};
+    const tiny_model_desc tiny = {.seed = 3, .head_type = TERN_DTYPE_F16, .n_layers = 1};
+    const char *path = test_tmp("webgpu_loss.gguf");
+    const tern_session_desc sd = {.n_context = 64};
+    int32_t whole[N_TEXT], broken[N_TEXT];
+    tern_model *on_cpu = NULL, *m = NULL;
+    tern_session *undisturbed = NULL, *first = NULL, *second = NULL;
+    REQUIRE_OK(tiny_model_write(path, &tiny, &err), err);
+    REQUIRE_OK(tern_model_open(&on_cpu, path, NULL, &err), err);
+    if (tern_session_open(&undisturbed, on_cpu, &sd, &err) == TERN_OK &&
+        generate(undisturbed, whole))
+        m = open_on_gpu(path, "20");
+    if (m && tern_session_open(&first, m, &sd, &err) == TERN_OK &&
+        tern_session_open(&second, m, &sd, &err) == TERN_OK) {
+        CHECK(tern_session_notice(second) == NULL);
+        CHECK(tern_session_sync(second, prompt, 3, NULL, &err) == TERN_OK);
+        CHECK(generate(first, broken) && memcmp(whole, broken, sizeof whole) == 0);
+        check_place(m, first, "webgpu");
+        CHECK(generate(second, broken) && memcmp(whole, broken, sizeof whole) == 0);
+        check_place(m, second, "cpu");
+    }
+    unsetenv("TERN_WEBGPU_LOSE");
+    tern_session_close(first);
+    tern_session_close(second);
+    tern_model_close(m);
+    tern_session_close(undisturbed);
+    tern_model_close(on_cpu);
+}
