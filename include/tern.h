@@ -210,8 +210,9 @@ TERN_API void tern_session_reset(tern_session *session);
 TERN_API int32_t tern_session_n_context(const tern_session *session);
 TERN_API size_t tern_session_n_tokens(const tern_session *session); // tokens in the timeline
 // A device can be lost (reset, unplugged, crashed). A session survives it: it goes on with a new
-// device of the kind or with the CPU, and this says so in one line. NULL: it has not happened.
-TERN_API const char *tern_session_notice(const tern_session *session);
+// device of the kind or with the CPU, and this says so in one line. NULL: that has not happened
+// since it was last asked.
+TERN_API const char *tern_session_notice(tern_session *session);
 
 // Makes the timeline equal to ids[0..n_ids): keeps what is common at its front, drops the rest of
 // the old timeline, computes the new tokens in batches. *n_reused (may be NULL) gets the length of

@@ -143,6 +143,9 @@ tern_session *open_session(tern_model *model, const session_args *args);
 // params points into args.
 tern_generate_params generate_params(sampling_args *args);
 const char *stop_reason_name(tern_stop_reason reason);
+// That the session lost its device and goes on with another, where that happened since the last
+// call: one line on standard error.
+void print_notice(tern_session *session);
 // Speed, seed and why it ended, as one line on standard error.
 void print_stats(const tern_generate_stats *stats);
 

@@ -116,6 +116,7 @@ static void ask(chat *c, const char *question) {
     }
     putchar('\n');
     fflush(stdout);
+    print_notice(c->session);
     if (!a.said.ptr) text_puts(&a.said, "");
     add_message(c, "assistant", a.said.ptr);
     if (c->verbose) print_stats(&c->last);

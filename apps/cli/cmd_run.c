@@ -81,6 +81,7 @@ static int complete(run_args *args, tern_model *model, const text *prompt) {
     if (args->json) put_result(model, session, &out, &stats);
     else putchar('\n');
     fflush(stdout);
+    print_notice(session);
     if (args->model.verbose || (isatty(STDERR_FILENO) && !args->json)) print_stats(&stats);
     status = EXIT_OK;
 end:

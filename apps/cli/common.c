@@ -129,9 +129,11 @@ tern_model *open_model(const command *self, const model_args *args, int *status)
         fail("%s", err.message);
         return NULL;
     }
+    tern_model_info info;
+    tern_model_get_info(model, &info);
+    if (args->device && !strcmp(args->device, "auto") && !args->verbose)
+        fprintf(stderr, "device: %s\n", info.device);
     if (args->verbose) {
-        tern_model_info info;
-        tern_model_get_info(model, &info);
         fprintf(stderr, "%s: %s, %.2f billion weights, %s, ternary %s, head %s, %.2f s to load\n",
                 info.path, info.architecture, (double)info.n_params * 1e-9, info.device,
                 info.ternary_layout, info.head, info.load_seconds);
@@ -174,6 +176,11 @@ tern_generate_params generate_params(sampling_args *args) {
 const char *stop_reason_name(tern_stop_reason reason) {
     static const char *const names[] = {"end", "length", "stop", "context", "cancelled"};
     return names[reason];
+}
+
+void print_notice(tern_session *session) {
+    const char *notice = tern_session_notice(session);
+    if (notice) fail("%s", notice);
 }
 
 void print_stats(const tern_generate_stats *s) {

@@ -1,5 +1,5 @@
-// What a device must do for the runtime: some twenty functions. It hears of graphs and tensors, never
-// of models, tokenizers or files.
+// What a device must do for the runtime: some twenty functions. It hears of graphs and tensors,
+// never of models, tokenizers or files.
 //
 //   open ── bind (each weight) ── compile (graph + weights → plan) ── instance (state of a session)
 //                                                      submit ─ poll ─ read, per batch of tokens

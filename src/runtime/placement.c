@@ -123,7 +123,8 @@ struct tern_seat {
     int32_t n_context;
     tern_kv_type kv_type;
     int32_t *ids; // [n_context] what the keys and values at each position were computed from
-    char notice[700]; // that it moved, and why; empty: it did not
+    bool moved; // since somebody asked
+    char notice[700]; // why, and where to
 };
 
 static tern_status sit_down(tern_seat *s, tern_placement *at, tern_error *err) {
@@ -171,8 +172,10 @@ void tern_model_instance_close(tern_model *m, tern_seat *s) {
     tern_free(s);
 }
 
-const char *tern_model_notice(const tern_seat *s) {
-    return s->notice[0] ? s->notice : NULL;
+const char *tern_model_notice(tern_seat *s) {
+    bool is_new = s->moved;
+    s->moved = false;
+    return is_new ? s->notice : NULL;
 }
 
 // ---- Computing, and moving ---------------------------------------------------------------------
@@ -241,9 +244,11 @@ static tern_status move(tern_model *m, tern_seat *s, int32_t n_tokens, tern_erro
     stand_up(m, s);
     tern_status status = replace(m, lost, why.message, err);
     if (status == TERN_OK) status = sit_down(s, m->now, err);
-    if (status == TERN_OK)
+    if (status == TERN_OK) {
+        s->moved = true;
         snprintf(s->notice, sizeof s->notice, "%s; the session goes on with %s", why.message,
                  s->at->backend->describe(s->at->device));
+    }
     pthread_mutex_unlock(&m->lock);
     return status == TERN_OK ? compute_again(m, s, n_tokens, err) : status;
 }

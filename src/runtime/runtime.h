@@ -64,7 +64,7 @@ void tern_model_instance_close(tern_model *model, tern_seat *seat); // NULL is a
 // one, computes there what came before the batch, and then the batch.
 tern_status tern_model_compute(tern_model *model, tern_seat *seat, const tern_batch *batch,
                                tern_error *err);
-// One line about the last move; NULL: there was none.
-const char *tern_model_notice(const tern_seat *seat);
+// One line about the last move; NULL: there was none since this was last called.
+const char *tern_model_notice(tern_seat *seat);
 
 #endif

@@ -66,7 +66,7 @@ void tern_session_reset(tern_session *s) {
 int32_t tern_session_n_context(const tern_session *s) {
     return s->n_context;
 }
-const char *tern_session_notice(const tern_session *s) {
+const char *tern_session_notice(tern_session *s) {
     return tern_model_notice(s->instance);
 }
 size_t tern_session_n_tokens(const tern_session *s) {

@@ -182,11 +182,13 @@ static tern_status open_device(tern_device *d, tern_error *err) {
 }
 
 // Subgroups are used where they always have 32 threads.
-static void read_info(tern_device *d) {
+static tern_status read_info(tern_device *d, tern_error *err) {
     wgpu_adapter_info info = {0};
-    if (d->api.AdapterGetInfo(d->adapter, &info) != WGPU_SUCCESS) {
-        snprintf(d->description, sizeof d->description, "webgpu");
-        return;
+    if (d->api.AdapterGetInfo(d->adapter, &info) != WGPU_SUCCESS || !info.backend)
+        return tern_fail(err, TERN_ERR_DEVICE, "WebGPU does not say what its adapter is");
+    if (info.backend == WGPU_BACKEND_NULL) {
+        d->api.AdapterInfoFreeMembers(info);
+        return tern_fail(err, TERN_ERR_DEVICE, "WebGPU found no GPU here: no driver is installed");
     }
     bool least = is_set("TERN_WEBGPU_MINIMUM");
     d->subgroups = has_feature(d, WGPU_SUBGROUPS) && info.subgroup_min == 32 &&
@@ -198,6 +200,7 @@ static void read_info(tern_device *d) {
              name.ptr ? (int)(name.len < 100 ? name.len : 100) : 0, name.ptr ? name.ptr : "",
              info.type == WGPU_ADAPTER_CPU ? " (in software)" : "");
     d->api.AdapterInfoFreeMembers(info);
+    return TERN_OK;
 }
 
 tern_status gpu_device_open(tern_device **out, const tern_device_desc *desc, tern_error *err) {
@@ -208,7 +211,7 @@ tern_status gpu_device_open(tern_device **out, const tern_device_desc *desc, ter
     tern_status status = TERN_OK;
     TERN_TRY_GOTO(gpu_library_open(&d->api, err));
     TERN_TRY_GOTO(open_adapter(d, err));
-    read_info(d);
+    TERN_TRY_GOTO(read_info(d, err));
     TERN_TRY_GOTO(open_device(d, err));
     *out = d;
     return TERN_OK;

@@ -54,6 +54,7 @@ enum { WGPU_MAP_READ = 1 };
 enum { WGPU_STAGE_COMPUTE = 4 };
 enum { WGPU_BINDING_UNIFORM = 2, WGPU_BINDING_STORAGE = 3, WGPU_BINDING_READ_ONLY = 4 };
 enum { WGPU_ADAPTER_CPU = 3 };
+enum { WGPU_BACKEND_NULL = 1 }; // computes nothing; given where there is no driver
 enum { WGPU_POWER_HIGH = 2, WGPU_LEVEL_CORE = 2 };
 enum { WGPU_WGSL_PACKED_DOT = 2 };
 enum { WGPU_QUERY_TIMESTAMP = 2 };
