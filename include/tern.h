@@ -185,6 +185,30 @@ TERN_API tern_status tern_chat_format(const tern_model *model, const tern_messag
                                       size_t n_messages, bool add_generation_prompt,
                                       tern_text_fn on_text, void *user, tern_error *err);
 
+// ---- Chains ------------------------------------------------------------------------------------
+
+// A table of chains: short runs of tokens that often follow one another, found in a corpus by
+// `tern mine` and kept in "chain-buckets.bin" (docs/formats.md). Speculation drafts from it. It
+// never changes after it was opened and may be shared by any number of threads.
+typedef struct tern_chains tern_chains;
+
+typedef struct tern_chain {
+    const int32_t *tokens; // live as long as the table
+    int32_t n_tokens;      // 0: an empty bucket
+    float confidence;      // mean probability of the tokens behind the first, 0..1 as mined
+} tern_chain;
+
+TERN_API tern_status tern_chains_open(tern_chains **out, const char *path, tern_error *err);
+// From entries, which are copied: up to 256 of at most 8 tokens make a table of version 1, else one
+// of version 2 (65535 entries, 16 tokens).
+TERN_API tern_status tern_chains_create(tern_chains **out, const tern_chain *entries,
+                                        size_t n_entries, tern_error *err);
+TERN_API tern_status tern_chains_save(const tern_chains *chains, const char *path,
+                                      tern_error *err);
+TERN_API void tern_chains_close(tern_chains *chains); // NULL is allowed
+TERN_API int tern_chains_version(const tern_chains *chains);
+TERN_API const tern_chain *tern_chains_entries(const tern_chains *chains, size_t *n_entries);
+
 // ---- Sessions ----------------------------------------------------------------------------------
 
 typedef struct tern_session tern_session;
@@ -196,11 +220,38 @@ typedef enum tern_kv_type {
     TERN_KV_Q8_0,
 } tern_kv_type;
 
+// Speculation: several tokens from one run of the model. A *drafter* guesses how the text goes on;
+// the guess is computed together with the last token, which takes hardly longer than the last token
+// alone where reading the weights is what takes time; and what the model would have said itself is
+// kept. The text stays the same to the bit, greedy or sampled, with the same seed or another:
+// guesses decide only what was computed in advance. How much is guessed follows from measured gain.
+#define TERN_DRAFT_MAX 16 // tokens of a draft at most
+
+// Proposes up to n_max tokens that may follow ids; returns how many it has written to draft.
+typedef int32_t (*tern_draft_fn)(void *user, const int32_t *ids, size_t n_ids, int32_t *draft,
+                                 int32_t n_max);
+
+typedef struct tern_speculation { // the drafters; none: no speculation
+    const tern_chains *chains;    // a mined table; must outlive the session
+    bool lookup;                  // what followed the last tokens where they stood before
+    bool online;             // buckets that are filled while generating and stay with the session
+    tern_model *draft_model; // a smaller model with the same vocabulary; must outlive it
+    tern_draft_fn draft;     // the caller's own
+    void *draft_user;
+    int32_t max_length; // tokens of a draft, 0: 8, at most TERN_DRAFT_MAX
+    // Greedy: keep a drafted token only if its probability is at least this, too. 0: that it is the
+    // model's choice is enough, which every token of p > 0.5 is. (Costs a full row of logits for
+    // each token, and never changes the text.)
+    float threshold;
+    bool always; // draft also where it has not paid so far (for tests and measurements)
+} tern_speculation;
+
 typedef struct tern_session_desc {
     int n_context; // 0: what the model was trained for, at most 8192
     tern_kv_type kv_type;
     bool shift_context; // when full, drop the oldest half after the first n_keep instead of failing
     int n_keep;         // tokens at the beginning that a shift keeps, 0: 4
+    tern_speculation speculation;
 } tern_session_desc;
 
 TERN_API tern_status tern_session_open(tern_session **out, tern_model *model,
@@ -256,11 +307,35 @@ typedef struct tern_generate_params {
     bool ignore_end; // go on after end tokens (for measurements)
 } tern_generate_params;
 
+typedef enum tern_drafter {
+    TERN_DRAFTER_CHAINS = 0,
+    TERN_DRAFTER_LOOKUP,
+    TERN_DRAFTER_ONLINE,
+    TERN_DRAFTER_MODEL,
+    TERN_DRAFTER_CALLER,
+    TERN_DRAFTER_COUNT
+} tern_drafter;
+
+typedef struct tern_draft_stats { // zeros without speculation, but for n_steps
+    size_t n_steps;               // runs of the model that the answer took
+    size_t n_drafts;              // of them with a draft
+    size_t n_drafted, n_accepted; // tokens
+    size_t drafted_by[TERN_DRAFTER_COUNT], accepted_by[TERN_DRAFTER_COUNT];
+    size_t accepted_length[TERN_DRAFT_MAX + 1]; // drafts of which so many tokens were accepted
+    size_t drafted_length[TERN_DRAFT_MAX + 1];  // drafts of so many tokens
+    size_t accepted_of[TERN_DRAFT_MAX + 1];     // tokens accepted of drafts of this length
+    size_t n_runs[TERN_DRAFT_MAX + 2];          // runs with so many tokens
+    double run_seconds[TERN_DRAFT_MAX + 2];     // that they took together
+    double draft_seconds;                       // of the drafters
+    double speedup; // over runs of one token, by their time in this session; 0: not known
+} tern_draft_stats;
+
 typedef struct tern_generate_stats {
     tern_stop_reason reason;
     size_t n_prompt, n_reused, n_generated; // tokens
     double prompt_seconds, generate_seconds;
     uint64_t seed; // that was used
+    tern_draft_stats draft;
 } tern_generate_stats;
 
 // Continues the given ids; on_text receives whole characters as they come. Thread rule: another

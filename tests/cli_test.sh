@@ -76,6 +76,15 @@ has '"stop_reason":"length","seed":7,"model":".*","device":"cpu'
 greedy=$(sed 's/.*"ids":\[\([0-9,]*\)\].*/\1/' "$dir/out")
 ends 0 $run -p "Once upon a time" --json --temp 0 --kv-type f32 --ternary 1.6bit -b 3
 same "$(sed 's/.*"ids":\[\([0-9,]*\)\].*/\1/' "$dir/out")" "$greedy" "another layout and batch"
+printf nonsense >"$dir/chain-buckets.bin"
+fails 1 "chain-buckets.bin: 8 bytes" $run -p "Once" --enable-chains "$dir/chain-buckets.bin"
+fails 1 "absent.bin" $run -p "Once" --enable-chains="$dir/absent.bin"
+fails 1 "expected 1 to 16" $run -p "Once" --lookup --chain-max-length 17
+ends 0 $run -p "Once upon a time" --json --temp 0 --lookup --online-chains --draft-model "$model" \
+    --chain-max-length 3 --visualize --enable-chains
+same "$(sed 's/.*"ids":\[\([0-9,]*\)\].*/\1/' "$dir/out")" "$greedy" "speculation"
+grep -q '"speculation":{"steps":[0-9]*,' "$dir/out" || wrong "no statistics of speculation in JSON"
+grep -q 'there is no .*chain-buckets.bin: no chains' "$dir/err" || wrong "no word on missing chains"
 ends 0 $run -p "Once" --chat --system "Be kind" --verbose
 grep -q 'stopped by' "$dir/err" || wrong "--verbose prints no statistics"
 printf '{{ raise_exception("no such talk") }}' >"$dir/no.jinja"

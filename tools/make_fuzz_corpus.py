@@ -128,10 +128,27 @@ def shard_seeds():
     yield "version_2", shard([[1]], version=2)
 
 
+def chains(version, count, most, entries):
+    """entries: (tokens, confidence); the rest of the buckets is empty"""
+    out = b"CHNB" + struct.pack("<HHHH", version, count, most, 0)
+    for i, (tokens, confidence) in enumerate((entries + [([], 0)] * count)[:count]):
+        out += struct.pack("<HH%dif" % len(tokens), i, len(tokens), *tokens, confidence)
+    return out + struct.pack("<I", zlib.crc32(out))
+
+
+def chain_seeds():
+    few = [([5, 6, 7], .5), ([5, 6], .9), ([6], 1), (list(range(8)), .25)]
+    yield "v1", chains(1, 256, 8, few)
+    yield "v2", chains(2, 5, 16, few + [(list(range(16)), 1)])
+    yield "too_long", chains(2, 4, 4, few)
+    yield "nan", chains(2, 1, 2, [([1, 2], float("nan"))])
+    yield "cut", chains(1, 256, 8, few)[:-7]
+
+
 def main():
     root = sys.argv[1] if len(sys.argv) > 1 else "fuzz/corpus"
     for target, seeds in (("gguf", gguf_seeds()), ("safetensors", safetensors_seeds()),
-                          ("shard", shard_seeds())):
+                          ("shard", shard_seeds()), ("chains", chain_seeds())):
         folder = os.path.join(root, target)
         os.makedirs(folder, exist_ok=True)
         for name, data in seeds:

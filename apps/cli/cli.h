@@ -48,6 +48,7 @@ typedef enum option_kind {
     OPTION_SIZE,   // uint64_t *, bytes with k, M or G
     OPTION_NUMBER, // float *, 0 and more
     OPTION_TEXT,   // const char **
+    OPTION_MAYBE,  // const char **, "" when the next word is another option or there is none
     OPTION_TEXTS,  // string_list *, may be repeated
     OPTION_CHOICE, // int *: the position in `argument`, "one|two|three"
     OPTION_GROUP,  // a heading in the help
@@ -105,6 +106,7 @@ typedef struct model_args {
 typedef struct session_args {
     int n_context, kv_type, n_keep;
     bool shift;
+    tern_speculation speculation; // none, unless open_speculation filled it
 } session_args;
 #define SESSION_OPTIONS(s)                                                                         \
     OPTIONS_GROUP("Context"),                                                                      \
@@ -136,6 +138,33 @@ sampling_args sampling_args_default(void);
     {0, "seed", OPTION_SEED, &(s).sampling.seed, "S", "0: another one each time (0)"},             \
     {0, "stop", OPTION_TEXTS, &(s).stops, "TEXT", "ends the answer; may be repeated"},             \
     {0, "ignore-eos", OPTION_FLAG, &(s).ignore_end, NULL, "go on after end tokens"}
+
+typedef struct speculation_args {
+    const char *chains, *draft_model; // chains: "": beside the model
+    int max_length;
+    float threshold;
+    bool lookup, online, visualize;
+} speculation_args;
+#define SPECULATION_OPTIONS(s)                                                                     \
+    OPTIONS_GROUP("Speculation (never changes the text)"),                                         \
+    {0, "enable-chains", OPTION_MAYBE, &(s).chains, "[PATH]",                                      \
+     "draft from a table of chains (default: chain-buckets.bin beside the model)"},                \
+    {0, "lookup", OPTION_FLAG, &(s).lookup, NULL, "draft from the text itself"},                   \
+    {0, "online-chains", OPTION_FLAG, &(s).online, NULL, "draft from what was said so far"},       \
+    {0, "draft-model", OPTION_TEXT, &(s).draft_model, "MODEL", "draft with a smaller model"},      \
+    {0, "chain-max-length", OPTION_COUNT, &(s).max_length, "N", "tokens drafted at most (8)"},     \
+    {0, "chain-threshold", OPTION_NUMBER, &(s).threshold, "P",                                     \
+     "greedy: keep drafted tokens only above this probability, too"},                              \
+    {0, "visualize", OPTION_FLAG, &(s).visualize, NULL, "draw how drafts fared"}
+
+// Opens the table and the draft model that were asked for. A table that was not named and is not
+// there is said to be missing, and not needed. What was opened is closed by close_speculation.
+bool open_speculation(const speculation_args *args, const model_args *model,
+                      tern_speculation *out);
+void close_speculation(tern_speculation *s);
+// One line on standard error, and with `visualize` histograms; nothing where nothing was drafted.
+void print_drafts(const tern_draft_stats *s, bool visualize);
+void put_drafts(FILE *f, const tern_draft_stats *s); // a JSON object
 
 // Checks that -m is there and opens; both print what is wrong and return NULL.
 tern_model *open_model(const command *self, const model_args *args, int *status);

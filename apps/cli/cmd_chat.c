@@ -16,7 +16,7 @@ typedef struct chat {
     tern_message *messages; // contents and roles are owned, but for the roles' literals
     size_t n_messages;
     tern_generate_stats last;
-    bool interactive, verbose, shift;
+    bool interactive, verbose, shift, visualize;
 } chat;
 
 static const char commands_help[] =
@@ -120,6 +120,7 @@ static void ask(chat *c, const char *question) {
     if (!a.said.ptr) text_puts(&a.said, "");
     add_message(c, "assistant", a.said.ptr);
     if (c->verbose) print_stats(&c->last);
+    if (c->verbose || c->visualize) print_drafts(&c->last.draft, c->visualize);
     if (c->last.reason == TERN_STOP_CONTEXT && !ferror(stdout))
         fprintf(stderr, "tern: the context is full, the answer ends here (/clear forgets the "
                         "conversation)\n");
@@ -153,6 +154,7 @@ static void print_state(const chat *c) {
     fprintf(stderr, "%zu of %d tokens of context are used\n", tern_session_n_tokens(c->session),
             (int)tern_session_n_context(c->session));
     if (c->last.n_prompt) print_stats(&c->last);
+    print_drafts(&c->last.draft, true);
 }
 
 // A line that begins with '/'. False: leave.
@@ -221,6 +223,7 @@ int cmd_chat(const command *self, int argc, char **argv) {
     model_args model_options = {0};
     session_args session_options = {0};
     sampling_args sampling = sampling_args_default();
+    speculation_args speculation = {0};
     const char *system = NULL;
     const option options[] = {
         OPTIONS_GROUP("Conversation"),
@@ -229,6 +232,7 @@ int cmd_chat(const command *self, int argc, char **argv) {
         MODEL_OPTIONS(model_options),
         SESSION_OPTIONS(session_options),
         SAMPLING_OPTIONS(sampling),
+        SPECULATION_OPTIONS(speculation),
         OPTIONS_END,
     };
     chat c = {.interactive = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)};
@@ -239,13 +243,16 @@ int cmd_chat(const command *self, int argc, char **argv) {
     c.params = generate_params(&sampling);
     c.verbose = model_options.verbose;
     c.shift = session_options.shift;
-    c.session = open_session(c.model, &session_options);
+    c.visualize = speculation.visualize;
+    if (open_speculation(&speculation, &model_options, &session_options.speculation))
+        c.session = open_session(c.model, &session_options);
     if (system) set_system(&c, system);
     status = c.session ? converse(&c) : EXIT_FAILED;
     drop_messages(&c, 0);
     free(c.messages);
     free(sampling.stops.items);
     tern_session_close(c.session);
+    close_speculation(&session_options.speculation);
     tern_model_close(c.model);
     return status;
 }

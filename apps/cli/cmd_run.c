@@ -9,6 +9,7 @@ typedef struct run_args {
     model_args model;
     session_args session;
     sampling_args sampling;
+    speculation_args speculation;
     const char *prompt, *file, *system;
     bool chat, raw, json;
 } run_args;
@@ -59,8 +60,10 @@ static void put_result(const tern_model *model, const tern_session *session, con
     put_json(stdout, info.path, strlen(info.path));
     printf(",\"device\":");
     put_json(stdout, info.device, strlen(info.device));
-    printf(",\"threads\":%d,\"context\":%d,\"load_seconds\":%.3f}\n", (int)info.n_threads,
-           (int)tern_session_n_context(session), info.load_seconds);
+    printf(",\"threads\":%d,\"context\":%d,\"load_seconds\":%.3f,\"speculation\":",
+           (int)info.n_threads, (int)tern_session_n_context(session), info.load_seconds);
+    put_drafts(stdout, &s->draft);
+    printf("}\n");
 }
 
 static int complete(run_args *args, tern_model *model, const text *prompt) {
@@ -82,7 +85,10 @@ static int complete(run_args *args, tern_model *model, const text *prompt) {
     else putchar('\n');
     fflush(stdout);
     print_notice(session);
-    if (args->model.verbose || (isatty(STDERR_FILENO) && !args->json)) print_stats(&stats);
+    bool is_talkative = args->model.verbose || (isatty(STDERR_FILENO) && !args->json);
+    if (is_talkative) print_stats(&stats);
+    if (is_talkative || args->speculation.visualize)
+        print_drafts(&stats.draft, args->speculation.visualize);
     status = EXIT_OK;
 end:
     free(start.ptr);
@@ -105,6 +111,7 @@ int cmd_run(const command *self, int argc, char **argv) {
         TEMPLATE_OPTION(args.model),
         SESSION_OPTIONS(args.session),
         SAMPLING_OPTIONS(args.sampling),
+        SPECULATION_OPTIONS(args.speculation),
         OPTIONS_END,
     };
     int status, n_positional;
@@ -117,7 +124,10 @@ int cmd_run(const command *self, int argc, char **argv) {
     if (args.prompt && !from_stdin) text_puts(&prompt, args.prompt);
     else if (!text_read(&prompt, args.file ? args.file : "-")) return EXIT_FAILED;
     tern_model *model = open_model(self, &args.model, &status);
-    if (model) status = complete(&args, model, &prompt);
+    if (model && !open_speculation(&args.speculation, &args.model, &args.session.speculation))
+        status = EXIT_FAILED;
+    else if (model) status = complete(&args, model, &prompt);
+    close_speculation(&args.session.speculation);
     tern_model_close(model);
     free(prompt.ptr);
     free(args.sampling.stops.items);

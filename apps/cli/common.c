@@ -150,6 +150,7 @@ tern_session *open_session(tern_model *model, const session_args *args) {
         .kv_type = (tern_kv_type)args->kv_type,
         .shift_context = args->shift,
         .n_keep = args->n_keep,
+        .speculation = args->speculation,
     };
     if (tern_session_open(&session, model, &desc, &err) != TERN_OK) fail("%s", err.message);
     return session;

@@ -83,6 +83,7 @@ static bool set_value(const option *o, const char *value) {
     case OPTION_SIZE: return read_unsigned(value, o->target, true);
     case OPTION_NUMBER: return read_number(value, o->target);
     case OPTION_CHOICE: return read_choice(value, o->argument, o->target);
+    case OPTION_MAYBE:
     case OPTION_TEXT: *(const char **)o->target = value; return true;
     case OPTION_TEXTS:
         list->items = must_alloc(list->items, list->n + 1, sizeof *list->items);
@@ -159,6 +160,8 @@ bool parse_options(const command *self, const option *options, int argc, char **
             bad_usage("%s: --%s takes no value", self->name, o->name);
             return false;
         }
+        if (o->kind == OPTION_MAYBE && !value && (i + 1 == argc || argv[i + 1][0] == '-'))
+            value = "";
         if (o->kind != OPTION_FLAG && !value) value = i + 1 < argc ? argv[++i] : NULL;
         if (o->kind != OPTION_FLAG && !value) {
             bad_usage("%s: --%s needs %s", self->name, o->name, o->argument);

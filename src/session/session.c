@@ -1,4 +1,5 @@
 // A session: one timeline of tokens over a model, and generation that continues it.
+#include <math.h>
 #include <string.h>
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -8,6 +9,19 @@
 #define DEFAULT_CONTEXT_MAX 8192
 
 // ---- Opening -----------------------------------------------------------------------------------
+
+// The timeline, and room for the scores that a step gives.
+static tern_status open_rows(tern_session *s, tern_error *err) {
+    size_t n_vocab = (size_t)s->model->info.n_vocab, n_top;
+    s->n_rows = 1 + (s->speculator ? (size_t)s->speculator->params.max_length : 0);
+    n_top = s->n_rows * TERN_TOP_K_MAX;
+    s->tokens = tern_alloc_array(TERN_MEM_SESSION, (size_t)s->n_context, sizeof *s->tokens);
+    s->top_ids = tern_alloc_array(TERN_MEM_SESSION, n_top, sizeof *s->top_ids);
+    s->top_logits = tern_alloc_array(TERN_MEM_SESSION, n_top, sizeof *s->top_logits);
+    s->logits = tern_alloc_array(TERN_MEM_SESSION, s->n_rows * n_vocab, sizeof *s->logits);
+    if (s->tokens && s->top_ids && s->top_logits && s->logits) return TERN_OK;
+    return tern_fail_memory(err, s->n_rows * n_vocab * sizeof *s->logits);
+}
 
 tern_status tern_session_open(tern_session **out, tern_model *model, const tern_session_desc *desc,
                               tern_error *err) {
@@ -32,12 +46,9 @@ tern_status tern_session_open(tern_session **out, tern_model *model, const tern_
     if (s->desc.n_keep <= 0) s->desc.n_keep = 4;
     if (s->desc.n_keep > s->n_context / 2) s->desc.n_keep = s->n_context / 2;
     tern_status status = tern_model_instance(model, s->n_context, desc->kv_type, &s->instance, err);
-    s->tokens = tern_alloc_array(TERN_MEM_SESSION, (size_t)s->n_context, sizeof *s->tokens);
-    s->top_ids = tern_alloc_array(TERN_MEM_SESSION, TERN_TOP_K_MAX, sizeof *s->top_ids);
-    s->top_logits = tern_alloc_array(TERN_MEM_SESSION, TERN_TOP_K_MAX, sizeof *s->top_logits);
-    s->logits = tern_alloc_array(TERN_MEM_SESSION, (size_t)model->info.n_vocab, sizeof *s->logits);
-    if (status == TERN_OK && (!s->tokens || !s->top_ids || !s->top_logits || !s->logits))
-        status = tern_fail_memory(err, (size_t)model->info.n_vocab * sizeof *s->logits);
+    if (status == TERN_OK && tern_speculation_is_on(&s->desc.speculation))
+        status = tern_speculator_open(&s->speculator, s, err);
+    if (status == TERN_OK) status = open_rows(s, err);
     if (status != TERN_OK) {
         tern_session_close(s);
         return status;
@@ -49,6 +60,7 @@ tern_status tern_session_open(tern_session **out, tern_model *model, const tern_
 void tern_session_close(tern_session *s) {
     if (!s) return;
     tern_model_instance_close(s->model, s->instance);
+    tern_speculator_close(s->speculator);
     tern_sampler_free(&s->sampler);
     tern_strbuf_free(&s->text);
     tern_strbuf_free(&s->held);
@@ -62,6 +74,7 @@ void tern_session_close(tern_session *s) {
 
 void tern_session_reset(tern_session *s) {
     s->n_tokens = 0;
+    tern_speculator_cut(s->speculator, 0);
 }
 int32_t tern_session_n_context(const tern_session *s) {
     return s->n_context;
@@ -84,7 +97,7 @@ const int32_t *tern_session_generated(const tern_session *s, size_t *n_ids) {
 typedef struct wanted {
     size_t n_outputs; // of the last tokens
     float *logits;    // [n_outputs, n_vocab], or NULL
-    int32_t top_k;    // into the session's arrays; n_outputs is 1 then
+    int32_t top_k;    // into the session's arrays; n_outputs is at most n_rows then
 } wanted;
 
 static tern_status check_ids(const tern_session *s, const int32_t *ids, size_t n, tern_error *err) {
@@ -111,18 +124,16 @@ static tern_status append(tern_session *s, const int32_t *ids, size_t n, const w
         size_t outputs = w->n_outputs > behind ? w->n_outputs - behind : 0;
         if (outputs > take) outputs = take;
         size_t first_output = n - w->n_outputs; // index in ids of the first wanted one
-        size_t batch_first_output = done + take - outputs;
+        size_t batch_first_output = done + take - outputs, row = batch_first_output - first_output;
         tern_batch b = {
             .ids = ids + done,
             .n_tokens = (int32_t)take,
             .first_pos = (int32_t)s->n_tokens,
             .n_outputs = (int32_t)outputs,
-            .logits = w->logits && outputs
-                          ? w->logits + (batch_first_output - first_output) * n_vocab
-                          : NULL,
+            .logits = w->logits && outputs ? w->logits + row * n_vocab : NULL,
             .top_k = w->top_k,
-            .top_ids = s->top_ids,
-            .top_logits = s->top_logits,
+            .top_ids = w->top_k && outputs ? s->top_ids + row * (size_t)w->top_k : NULL,
+            .top_logits = w->top_k && outputs ? s->top_logits + row * (size_t)w->top_k : NULL,
         };
         TERN_TRY(tern_model_compute(s->model, s->instance, &b, err));
         memcpy(s->tokens + s->n_tokens, ids + done, take * sizeof *ids);
@@ -137,6 +148,7 @@ static size_t keep_common(tern_session *s, const int32_t *ids, size_t n_ids, siz
     size_t most = n_ids > n_again ? n_ids - n_again : 0, common = 0;
     while (common < s->n_tokens && common < most && s->tokens[common] == ids[common]) common++;
     s->n_tokens = common; // keys and values behind are overwritten before they are read
+    tern_speculator_cut(s->speculator, common);
     return common;
 }
 
@@ -152,6 +164,18 @@ tern_status tern_session_logits(tern_session *s, const int32_t *ids, size_t n_id
     return append(s, ids, n_ids, &(wanted){.n_outputs = logits ? n_ids : 0, .logits = logits}, err);
 }
 
+tern_status tern_session_greedy(tern_session *s, const int32_t *ids, size_t n_ids, int32_t *next,
+                                int32_t n_next, tern_error *err) {
+    size_t n_known = keep_common(s, ids, n_ids, 1);
+    wanted best = {.n_outputs = 1, .top_k = 1};
+    TERN_TRY(append(s, ids + n_known, n_ids - n_known, &best, err));
+    for (int32_t i = 0; i < n_next; i++) {
+        next[i] = s->top_ids[0];
+        if (i + 1 < n_next) TERN_TRY(append(s, &next[i], 1, &best, err));
+    }
+    return TERN_OK;
+}
+
 // Drops the oldest half behind the first n_keep tokens. What is left has other positions now, so
 // its keys and values are computed again: slower than rotating the cached keys, but the same
 // numbers as if the text had begun there.
@@ -164,6 +188,7 @@ static tern_status shift(tern_session *s, const wanted *w, tern_error *err) {
     memcpy(ids, s->tokens, keep * sizeof *ids);
     memcpy(ids + keep, s->tokens + keep + drop, (n - keep) * sizeof *ids);
     s->n_tokens = keep;
+    tern_speculator_cut(s->speculator, keep);
     tern_status status = append(s, ids + keep, n - keep, w, err);
     tern_free(ids);
     return status;
@@ -179,6 +204,7 @@ typedef struct generation {
     tern_decoder decoder;
     tern_stop_reason reason;
     bool stopped;
+    size_t n_steps;
 } generation;
 
 static void emit(generation *g, const char *text, size_t n) {
@@ -253,38 +279,90 @@ static void end_text(generation *g) {
     if (g->reason != TERN_STOP_CALLER && g->reason != TERN_STOP_STRING) g->reason = reason;
 }
 
-// What the sampler needs of the next token's scores.
-static wanted wanted_scores(tern_session *s) {
+// What the sampler needs of the scores behind each of the last n tokens.
+static wanted wanted_scores(tern_session *s, size_t n) {
     int32_t k = tern_sampler_need(&s->sampler);
-    return k > 0 ? (wanted){.n_outputs = 1, .top_k = k}
-                 : (wanted){.n_outputs = 1, .logits = s->logits};
+    bool need_all = k == 0 || (s->speculator && s->speculator->params.threshold > 0);
+    return need_all ? (wanted){.n_outputs = n, .logits = s->logits}
+                    : (wanted){.n_outputs = n, .top_k = k};
 }
 
-static int32_t choose(tern_session *s, const wanted *w) {
-    size_t n = w->top_k ? (size_t)w->top_k : (size_t)s->model->info.n_vocab;
+// The next token, from the row-th row of scores.
+static int32_t choose(tern_session *s, size_t row) {
+    wanted w = wanted_scores(s, 1);
+    size_t n_vocab = (size_t)s->model->info.n_vocab, n = w.top_k ? (size_t)w.top_k : n_vocab;
+    const float *logits = w.top_k ? s->top_logits + row * n : s->logits + row * n;
+    const int32_t *ids = s->top_ids + row * n;
     for (size_t i = 0; i < n; i++)
-        s->sampler.candidates[i] = w->top_k ? (tern_candidate){s->top_logits[i], s->top_ids[i]}
-                                            : (tern_candidate){s->logits[i], (int32_t)i};
+        s->sampler.candidates[i] = (tern_candidate){logits[i], w.top_k ? ids[i] : (int32_t)i};
     return tern_sampler_choose(&s->sampler, n, s->tokens, s->n_tokens);
 }
 
-// The loop: scores of the last token are there; choose, show, append.
+// Whether the model is as sure of a greedy choice as the threshold wants, if there is one.
+static bool is_sure(const tern_session *s, size_t row, int32_t id) {
+    float threshold = s->speculator->params.threshold;
+    if (threshold == 0 || s->sampler.params.temperature != 0) return true;
+    size_t n_vocab = (size_t)s->model->info.n_vocab;
+    const float *logits = s->logits + row * n_vocab;
+    double sum = 0;
+    for (size_t i = 0; i < n_vocab; i++) sum += exp((double)(logits[i] - logits[id]));
+    return sum * (double)threshold <= 1;
+}
+
+// Appends a token, with a draft behind it where there is one: its scores are in the first row, and
+// those of the draft in the rows behind. The timeline grows by the one token.
+static tern_status step(tern_session *s, int32_t id, size_t n_left, tern_error *err) {
+    tern_speculator *sp = s->speculator;
+    int32_t run[TERN_DRAFT_MAX + 1] = {id};
+    size_t n_draft = 0, room = (size_t)s->n_context - s->n_tokens;
+    if (sp) {
+        size_t n_max = (n_left < room ? n_left : room) - 1;
+        s->tokens[s->n_tokens] = id;
+        TERN_TRY(tern_speculator_draft(sp, s->tokens, s->n_tokens + 1,
+                                       n_max < TERN_DRAFT_MAX ? (int32_t)n_max : TERN_DRAFT_MAX,
+                                       err));
+        n_draft = (size_t)sp->draft.n;
+        memcpy(run + 1, sp->draft.tokens, n_draft * sizeof *run);
+    }
+    wanted w = wanted_scores(s, 1 + n_draft);
+    double start = tern_seconds();
+    TERN_TRY(append(s, run, 1 + n_draft, &w, err));
+    s->n_tokens -= n_draft;
+    if (sp) tern_speculator_ran(sp, 1 + (int32_t)n_draft, tern_seconds() - start);
+    return TERN_OK;
+}
+
+// Shows a token that was chosen, unless it ends the text.
+static void say(generation *g, int32_t id, int32_t max_tokens) {
+    tern_session *s = g->s;
+    if (tern_token_is_end(s->model, id) && !g->params->ignore_end) {
+        g->reason = TERN_STOP_END;
+        g->stopped = true;
+        return;
+    }
+    s->generated[s->n_generated++] = id;
+    add_text(g, id);
+    if (g->stopped || (int32_t)s->n_generated < max_tokens) return;
+    g->reason = TERN_STOP_LENGTH;
+    g->stopped = true;
+}
+
+// The loop: scores behind the last token are in row `row`; choose, show, append. A token that was
+// drafted is appended already, and its scores are in the next row.
 static tern_status generate_loop(generation *g, int32_t max_tokens, tern_error *err) {
     tern_session *s = g->s;
-    for (;;) {
-        wanted w = wanted_scores(s);
-        int32_t id = choose(s, &w);
-        if (tern_token_is_end(s->model, id) && !g->params->ignore_end) {
-            g->reason = TERN_STOP_END;
-            return TERN_OK;
+    tern_speculator *sp = s->speculator;
+    for (size_t row = 0;;) {
+        int32_t id = choose(s, row);
+        bool drafted = sp && row < (size_t)sp->draft.n && id == sp->draft.tokens[row];
+        say(g, id, max_tokens);
+        if (drafted && !g->stopped && is_sure(s, row, id)) {
+            s->n_tokens++;
+            row++;
+            continue;
         }
-        s->generated[s->n_generated++] = id;
-        add_text(g, id);
+        if (sp) tern_speculator_judge(sp, (int32_t)row + (drafted && g->stopped), !g->stopped);
         if (g->stopped) return TERN_OK;
-        if ((int32_t)s->n_generated == max_tokens) {
-            g->reason = TERN_STOP_LENGTH;
-            return TERN_OK;
-        }
         if (s->n_tokens == (size_t)s->n_context) {
             if (!s->desc.shift_context) {
                 g->reason = TERN_STOP_CONTEXT;
@@ -292,7 +370,9 @@ static tern_status generate_loop(generation *g, int32_t max_tokens, tern_error *
             }
             TERN_TRY(shift(s, &(wanted){0}, err));
         }
-        TERN_TRY(append(s, &id, 1, &w, err));
+        TERN_TRY(step(s, id, (size_t)max_tokens - s->n_generated, err));
+        g->n_steps++;
+        row = 0;
     }
 }
 
@@ -300,6 +380,10 @@ static tern_status prepare(tern_session *s, const tern_generate_params *params, 
                            tern_error *err) {
     TERN_TRY(tern_sampler_prepare(&s->sampler, params->sampling, &s->model->info, err));
     s->n_generated = 0;
+    if (s->speculator) {
+        s->speculator->stats = (tern_draft_stats){0};
+        s->speculator->draft.n = 0;
+    }
     if (tern_array_reserve(TERN_MEM_SESSION, &s->generated, &s->generated_capacity, 0,
                            (size_t)max_tokens + 1) != 0)
         return tern_fail_memory(err, (size_t)max_tokens * sizeof *s->generated);
@@ -337,7 +421,7 @@ tern_status tern_generate_ids(tern_session *s, const int32_t *ids, size_t n_ids,
     st.seed = s->sampler.params.seed;
     double start = tern_seconds();
     st.n_reused = keep_common(s, ids, n_ids, 1); // the last one again: its scores are needed
-    wanted w = wanted_scores(s);
+    wanted w = wanted_scores(s, 1);
     TERN_TRY(append(s, ids + st.n_reused, n_ids - st.n_reused, &w, err));
     double middle = tern_seconds();
     tern_status status = generate_loop(&g, max_tokens, err);
@@ -346,6 +430,12 @@ tern_status tern_generate_ids(tern_session *s, const int32_t *ids, size_t n_ids,
     st.generate_seconds = tern_seconds() - middle;
     st.n_generated = s->n_generated;
     st.reason = g.reason;
+    if (s->speculator) {
+        st.draft = s->speculator->stats;
+        st.draft.speedup =
+            tern_speculator_speedup(s->speculator, s->n_generated, st.generate_seconds);
+    }
+    st.draft.n_steps = g.n_steps;
     if (status == TERN_OK && (s->text.failed || s->held.failed))
         status = tern_fail_memory(err, s->held.len);
     if (stats) *stats = st;

@@ -29,6 +29,67 @@ int32_t tern_sampler_need(const tern_sampler *s);
 int32_t tern_sampler_choose(tern_sampler *s, size_t n_candidates, const int32_t *recent,
                             size_t n_recent);
 
+// ---- Speculation: speculate.c decides, drafters.c guesses ---------------------------------------
+
+// What a drafter says. Guesses of different worth (of a longer or a shorter match, say) are of
+// different kinds, which are judged apart.
+typedef struct tern_draft {
+    int32_t tokens[TERN_DRAFT_MAX];
+    int32_t n;
+    int kind;
+} tern_draft;
+#define TERN_DRAFT_KINDS 4
+
+typedef struct tern_bucket { // of the online drafter
+    uint32_t key;            // hash of the tokens before; 0: empty
+    int32_t next;
+    int32_t weight;
+} tern_bucket;
+
+// How often token j of a draft was accepted when those before it were; older drafts count less.
+typedef struct tern_draft_record {
+    double offered[TERN_DRAFT_MAX], accepted[TERN_DRAFT_MAX];
+    unsigned n_skipped, patience; // drafts that did not seem to pay; how many before another trial
+} tern_draft_record;
+
+typedef struct tern_speculator {
+    tern_speculation params;
+    int32_t n_vocab;
+    tern_session *model;  // of the draft model
+    tern_bucket *buckets; // of the online drafter
+    size_t n_seen;        // tokens of the timeline that it has learnt from
+    tern_draft_record records[TERN_DRAFTER_COUNT][TERN_DRAFT_KINDS];
+    double run_seconds[TERN_DRAFT_MAX + 2]; // of so many tokens, a moving mean; 0: not known
+    double model_seconds;                   // of a token of the draft model, the same
+    unsigned since_plain;                   // steps since one without a draft
+    tern_draft draft;                       // of the step that is being looked at
+    tern_drafter drafter;
+    tern_draft_stats stats; // of the generation
+} tern_speculator;
+
+bool tern_speculation_is_on(const tern_speculation *p);
+tern_status tern_speculator_open(tern_speculator **out, const tern_session *s, tern_error *err);
+void tern_speculator_close(tern_speculator *sp);
+// The timeline was cut to n_tokens.
+void tern_speculator_cut(tern_speculator *sp, size_t n_tokens);
+// What to compute behind ids, up to n_max tokens: sp->draft, empty where it would not pay.
+tern_status tern_speculator_draft(tern_speculator *sp, const int32_t *ids, size_t n_ids,
+                                  int32_t n_max, tern_error *err);
+// A run of n_tokens (the last token and the draft) took so long.
+void tern_speculator_ran(tern_speculator *sp, int32_t n_tokens, double seconds);
+// So many tokens of the draft were accepted; the next one was refused, unless the text ended.
+void tern_speculator_judge(tern_speculator *sp, int32_t n_accepted, bool refused);
+double tern_speculator_speedup(const tern_speculator *sp, size_t n_generated, double seconds);
+
+// One drafter's guess; sp->params says that it is there.
+tern_status tern_drafter_propose(tern_speculator *sp, tern_drafter drafter, const int32_t *ids,
+                                 size_t n_ids, int32_t n_max, tern_draft *out, tern_error *err);
+tern_status tern_drafters_open(tern_speculator *sp, const tern_session *s, tern_error *err);
+// Appends tokens to the timeline of a session that is used as a drafter and takes the likeliest
+// next ones.
+tern_status tern_session_greedy(tern_session *s, const int32_t *ids, size_t n_ids, int32_t *next,
+                                int32_t n_next, tern_error *err);
+
 struct tern_session {
     tern_model *model;
     tern_seat *instance;
@@ -39,9 +100,11 @@ struct tern_session {
     int32_t *generated; // [n_generated_max] kept apart: a shift may drop them from the timeline
     size_t n_generated, generated_capacity;
     tern_sampler sampler;
-    float *logits;    // [n_vocab] of the last token, when all are needed
-    int32_t *top_ids; // [TERN_TOP_K_MAX]
+    size_t n_rows;    // tokens whose scores are kept: the last one, and those of a draft
+    float *logits;    // [n_rows, n_vocab], when all are needed
+    int32_t *top_ids; // [n_rows, TERN_TOP_K_MAX]
     float *top_logits;
+    tern_speculator *speculator; // NULL: none
     tern_strbuf text, held; // decoded; held back since it may be the beginning of a stop string
 };
 

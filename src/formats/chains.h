@@ -1,0 +1,43 @@
+// Tables of chains: short runs of tokens that often follow one another, for speculation.
+//
+// The file "chain-buckets.bin", version 1. All numbers are little-endian.
+//
+//     bytes  type   content
+//      0     4 B    magic "CHNB"
+//      4     u16    version, 1
+//      6     u16    entries, 256
+//      8     u16    tokens of the longest chain that is allowed, 8
+//     10     u16    reserved: written as 0, ignored
+//     12            entries 0, 1, 2 ... one behind the other:
+//                   u8    its number
+//                   u8    reserved: written as 0, ignored
+//                   u16   n, the tokens of the chain; 0: an empty bucket
+//                   i32   n tokens
+//                   f32   confidence: the mean probability of the tokens behind the first
+//     end    u32    CRC-32 of all bytes before it; here the file ends
+//
+// Version 2 is for more buckets: the number of an entry is a u16 that takes the reserved byte, too
+// (so the first 256 entries look the same), there are 1 to 65535 entries, and the longest chain may
+// be anything from 2 to 16 tokens.
+#ifndef TERN_FORMATS_CHAINS_H
+#define TERN_FORMATS_CHAINS_H
+
+#include "base/status.h"
+
+#define TERN_CHAINS_V1_ENTRIES 256
+#define TERN_CHAINS_V1_LENGTH  8
+#define TERN_CHAINS_V2_LENGTH  16
+
+// From memory, for tests and fuzzing; nothing of the bytes is kept.
+tern_status tern_chains_parse(tern_chains **out, const char *name, const uint8_t *bytes, uint64_t n,
+                              tern_error *err);
+
+// The chain that goes on from the last n_recent tokens: its first 3 tokens are the last three, or
+// its first 2 the last two, or its first the last, and there are more; the longest such match, of
+// several the most confident chain, then the longest. *n_matched: how many of its
+// tokens are already there. NULL: there is none.
+#define TERN_CHAINS_MATCH_MAX 3
+const tern_chain *tern_chains_find(const tern_chains *c, const int32_t *recent, size_t n_recent,
+                                   size_t *n_matched);
+
+#endif
