@@ -169,7 +169,9 @@ tern_status tern_speculator_draft(tern_speculator *sp, const int32_t *ids, size_
 
 void tern_speculator_ran(tern_speculator *sp, int32_t n_tokens, double seconds) {
     double *mean = &sp->run_seconds[n_tokens];
-    *mean += (seconds - *mean) * (*mean > 0 ? SMOOTH : 1);
+    // A run in which the system gave the processor to others says little.
+    double usual = *mean > 0 && seconds > 2 * *mean ? 2 * *mean : seconds;
+    *mean += (usual - *mean) * (*mean > 0 ? SMOOTH : 1);
     sp->stats.n_steps++;
     sp->stats.n_runs[n_tokens]++;
     sp->stats.run_seconds[n_tokens] += seconds;
