@@ -129,6 +129,16 @@ $(BUILD)/libtern.so: $(LIB_OBJ)
 $(BUILD)/tern: $(CLI_OBJ) $(BUILD)/libtern.a
 	@echo "  link  $@"
 	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ $(LIBS) $(CLI_LIBS)
+
+# The command line for several machines: `mpirun -n 2 build/tern-mpi train ...`.
+MPICC ?= mpicc
+.PHONY: mpi
+mpi: $(BUILD)/tern-mpi ## the command line with MPI, for training on several processes
+$(BUILD)/tern-mpi: $(filter-out %/comm.o,$(CLI_OBJ)) apps/cli/comm.c $(BUILD)/libtern.a
+	@command -v $(MPICC) >/dev/null || tools/install_deps.sh libopenmpi-dev openmpi-bin
+	@echo "  link  $@"
+	$(Q)OMPI_CC=$(CC) $(MPICC) $(ALL_CFLAGS) -DTERN_MPI=1 -o $@ $^ $(LIBS) $(CLI_LIBS)
+
 $(BUILD)/tern_tests: $(TEST_OBJ) $(BUILD)/libtern.a
 	@echo "  link  $@"
 	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ $(LIBS)

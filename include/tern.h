@@ -378,6 +378,74 @@ typedef struct tern_convert_desc {
 TERN_API tern_status tern_convert(const char *in, const char *out, const tern_convert_desc *desc,
                                   tern_error *err);
 
+// ---- Training ----------------------------------------------------------------------------------
+
+// A group of processes that train one model. The library knows of no network: whoever starts the
+// processes gives the two functions (the command line's are MPI's).
+typedef struct tern_comm {
+    int rank, size; // rank 0 writes checkpoints and the log
+    void *self;
+    // Makes data[i] on every rank the sum over all ranks, the same bits everywhere. All ranks begin
+    // the same sums in the same order; begin may return before it is done, finish waits for all.
+    bool (*sum_begin)(void *self, float *data, size_t n);
+    bool (*sum_finish)(void *self);
+} tern_comm;
+
+typedef enum tern_recipe {
+    TERN_RECIPE_BITNET = 0, // as BitNet b1.58 2B-4T: squared ReLU, sub-norms (arXiv:2504.12285)
+    TERN_RECIPE_PAPER,      // as arXiv:2402.17764: SwiGLU, no sub-norms
+    TERN_RECIPE_LLAMA,      // float weights: the baseline
+} tern_recipe;
+
+typedef enum tern_schedule {
+    TERN_SCHEDULE_AUTO = 0,  // two stages for ternary models, cosine for float ones
+    TERN_SCHEDULE_TWO_STAGE, // rate and weight decay change at half of the steps
+    TERN_SCHEDULE_COSINE,    // to a tenth of the peak
+    TERN_SCHEDULE_CONSTANT,
+} tern_schedule;
+
+// A line of the log, as it is written; numbers that the line does not have are NAN.
+typedef struct tern_train_event {
+    int64_t step, n_steps, n_tokens;
+    double loss, valid_loss; // nats a token
+    double rate, grad_norm, tokens_per_second, seconds_left;
+    const char *checkpoint;  // was just written, or NULL
+} tern_train_event;
+
+typedef struct tern_train_desc {
+    const char *data; // folder of `tern data build`: train-*, valid-*, tokenizer.json
+    const char *out;  // folder of checkpoints and log.jsonl; made if need be
+    const char *init; // model whose weights are the first ones; its shape must be the same
+    bool resume;      // from the newest checkpoint in `out`, if there is one
+    const char *preset; // "nano" (default), "tiny", "micro", "small", "medium"
+    tern_recipe recipe;
+    int32_t n_layers, n_embd, n_heads, n_kv_heads, n_ff, n_context; // 0: the preset's
+    bool separate_head; // an output head of its own instead of the embedding table
+    int32_t seq_len, batch_tokens; // tokens of a sequence, of a step (of all processes)
+    int32_t micro_tokens;          // computed at once, 0: 4096 at most
+    int64_t n_steps;               // 0: 1000
+    tern_schedule schedule;
+    float rate, rate_2; // peak learning rates of the first and second stage, 0: the preset's
+    int64_t n_warmup;   // steps in which the rate rises, 0: a twentieth, at most 375
+    float weight_decay, clip; // 0: 0.1 and 1; negative: none
+    uint64_t seed;
+    int32_t log_every, valid_every, valid_tokens, checkpoint_every; // 0: 10, 250, 65536, 500
+    int32_t keep;                                                   // checkpoints, 0: 2
+    const char *device, *cpu_features; // "cpu" (default) or "webgpu"
+    int n_threads;
+    bool bf16; // products of floats may round their factors to bf16, where that is fast
+    const tern_comm *comm; // NULL: one process
+    // False: write a checkpoint and stop, with TERN_ERR_CANCELLED.
+    bool (*on_event)(void *user, const tern_train_event *event);
+    void *user;
+} tern_train_desc;
+// Trains from text that `tern data build` made into shards. A checkpoint is a model that runs; with
+// the same desc a run that was stopped at any moment resumes to the same numbers, bit by bit.
+TERN_API tern_status tern_train(const tern_train_desc *desc, tern_error *err);
+// Draws the losses of one or more logs.
+TERN_API tern_status tern_train_plot(const char *const *logs, size_t n_logs, const char *svg,
+                                     tern_error *err);
+
 typedef struct tern_machine_limits {
     char cpu[64], features[128];
     int n_threads;

@@ -15,13 +15,13 @@ for file in $(find src -name '*.[ch]' ! -name '*_test.c' ! -name '*_check.c'); d
         first=$(printf '%s\n%s\n' "$folder" "$own" | sort | head -n 1)
         [ "$first" = "$folder" ] || complain "$file: $own may not include $header (a later folder)"
         case $header in
-        base/*|"$folder/$folder.h"|formats/chains.h|formats/shard.h|kernels/backend.h|kernels/cpu/kernels.h|kernels/cpu/pool.h) ;;
+        base/*|"$folder/$folder.h"|formats/chains.h|formats/shard.h|kernels/backend.h|kernels/train.h|kernels/cpu/kernels.h|kernels/cpu/pool.h) ;;
         *) complain "$file: $header is private to src/$folder" ;;
         esac
     done
 done
 for file in $(find apps examples -name '*.[ch]'); do
-    if grep -nE '^#include "(src/|base/|formats/|graph/|input/|kernels/|models/|runtime/|session/|tasks/)' "$file"; then
+    if grep -nE '^#include "(src/|base/|formats/|graph/|input/|kernels/|models/|runtime/|session/|tasks/|train/)' "$file"; then
         complain "$file: programs use include/ only"
     fi
 done

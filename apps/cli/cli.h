@@ -30,6 +30,7 @@ int cmd_detokenize(const command *self, int argc, char **argv);
 int cmd_logits(const command *self, int argc, char **argv);
 int cmd_convert(const command *self, int argc, char **argv);
 int cmd_bench(const command *self, int argc, char **argv);
+int cmd_train(const command *self, int argc, char **argv);
 
 // One line to standard error; returns the status, so that `return fail(...)` reads naturally.
 int fail(const char *format, ...) __attribute__((format(printf, 1, 2)));       // EXIT_FAILED
@@ -197,6 +198,8 @@ bool text_read(text *t, const char *path);
 bool write_out(void *user, const char *bytes, size_t n);
 // Reports a failure of standard output that happened at any time; else returns `status`.
 int close_out(int status);
+// The processes that work together, NULL: this one alone.
+const tern_comm *cli_comm(void);
 // A JSON string with its quotes.
 void put_json(FILE *f, const char *s, size_t n);
 

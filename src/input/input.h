@@ -61,6 +61,10 @@ typedef struct tern_tokenizer_export {
 } tern_tokenizer_export;
 tern_status tern_tokenizer_export_gguf(const tern_tokenizer *t, tern_tokenizer_export *out,
                                        tern_error *err);
+// The same as keys of a file. begin: a token that texts begin with, and end when the tokenizer has
+// no other; -1: as the tokenizer says.
+tern_status tern_tokenizer_put_gguf(const tern_tokenizer *t, int32_t begin, tern_gguf_writer *w,
+                                    tern_error *err);
 
 // ---- Chat templates: the Jinja that models ship -------------------------------------------------
 

@@ -171,3 +171,38 @@ tern_status tern_tokenizer_export_gguf(const tern_tokenizer *t, tern_tokenizer_e
     };
     return TERN_OK;
 }
+
+tern_status tern_tokenizer_put_gguf(const tern_tokenizer *t, int32_t begin, tern_gguf_writer *w,
+                                    tern_error *err) {
+    tern_tokenizer_export e = {0};
+    TERN_TRY(tern_tokenizer_export_gguf(t, &e, err));
+    if (begin >= 0) {
+        e.bos = begin;
+        e.add_bos = true;
+        if (e.eos < 0) e.eos = begin;
+    }
+    TERN_TRY(tern_gguf_put_str(w, "tokenizer.ggml.model", (tern_str){e.model, strlen(e.model)}));
+    TERN_TRY(tern_gguf_put_str(w, "tokenizer.ggml.pre", (tern_str){e.pre, strlen(e.pre)}));
+    TERN_TRY(tern_gguf_put_strings(w, "tokenizer.ggml.tokens", e.tokens, e.n_vocab));
+    if (e.scores)
+        TERN_TRY(
+            tern_gguf_put_array(w, "tokenizer.ggml.scores", TERN_META_F32, e.scores, e.n_vocab));
+    TERN_TRY(
+        tern_gguf_put_array(w, "tokenizer.ggml.token_type", TERN_META_I32, e.types, e.n_vocab));
+    if (e.merges) TERN_TRY(tern_gguf_put_strings(w, "tokenizer.ggml.merges", e.merges, e.n_merges));
+    const struct {
+        const char *key;
+        int32_t id;
+    } ids[] = {{"tokenizer.ggml.bos_token_id", e.bos},
+               {"tokenizer.ggml.eos_token_id", e.eos},
+               {"tokenizer.ggml.unknown_token_id", e.unk},
+               {"tokenizer.ggml.padding_token_id", e.pad}};
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
+        if (ids[i].id >= 0) TERN_TRY(tern_gguf_put_int(w, ids[i].key, TERN_META_U32, ids[i].id));
+    TERN_TRY(tern_gguf_put_int(w, "tokenizer.ggml.add_bos_token", TERN_META_BOOL, e.add_bos));
+    TERN_TRY(tern_gguf_put_int(w, "tokenizer.ggml.add_eos_token", TERN_META_BOOL, e.add_eos));
+    if (strcmp(e.model, "llama") == 0)
+        TERN_TRY(tern_gguf_put_int(w, "tokenizer.ggml.add_space_prefix", TERN_META_BOOL,
+                                   e.add_space_prefix));
+    return TERN_OK;
+}

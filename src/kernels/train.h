@@ -59,6 +59,8 @@ typedef struct tern_train_backend {
     tern_status (*write)(tern_array *a, uint64_t first, uint64_t n, const float *data,
                          tern_error *err);
     tern_status (*read)(tern_array *a, uint64_t first, uint64_t n, float *data, tern_error *err);
+    // Where the numbers lie in the host's memory, NULL where they do not.
+    float *(*host)(tern_array *a);
     // arrays[v] for every weight and state of the graph, of rows x cols numbers. The graph stays
     // the caller's and alive. n_rows: most tokens of a run; n_span: most tokens of a document.
     tern_status (*compile)(tern_trainer_device *d, const tern_graph *g, tern_array *const *arrays,

@@ -1,9 +1,10 @@
-// BitNet b1.58 (arXiv:2402.17764 and 2504.12285): sub-norms, BitLinears, squared ReLU (2B-4T) or
-// SiLU, as config.json's hidden_act says. GGUF files have had three names for it.
+// BitNet b1.58: BitLinears with SiLU and no sub-norms (arXiv:2402.17764), or with sub-norms and
+// squared ReLU (2B-4T, arXiv:2504.12285); config and tensors say which. GGUF has had three names.
 #include "models/models.h"
 
 static tern_status build(tern_graph *g, const tern_config *c, tern_error *err) {
-    return tern_build_decoder(g, c, (tern_decoder_style){.sub_norms = true, .bitlinear = true},
+    return tern_build_decoder(g, c,
+                              (tern_decoder_style){.sub_norms = c->sub_norms, .bitlinear = true},
                               err);
 }
 

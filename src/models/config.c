@@ -287,6 +287,7 @@ tern_status tern_model_read(const tern_file *file, const tern_arch **arch, tern_
                          "tensor token_embd.weight is missing or not a matrix");
     c->n_vocab = (int64_t)table->ne[1]; // what is really there
     c->tied_head = tern_model_tensor(file, *arch, "output.weight") == NULL;
+    c->sub_norms = tern_model_tensor(file, *arch, "blk.0.attn_sub_norm.weight") != NULL;
     bool gguf = file->kind == TERN_FILE_GGUF;
     c->bos_id = c->eos_id = -1;
     if (gguf) {

@@ -14,6 +14,7 @@ typedef struct tern_config {
     tern_act_kind act;
     tern_rope_attrs rope;
     bool tied_head;         // the output head is the embedding table
+    bool sub_norms;         // a norm in front of attention's output projection and the down one
     int64_t bos_id, eos_id; // -1: not stated
 } tern_config;
 

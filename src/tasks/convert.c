@@ -56,6 +56,10 @@ static tern_status map_name(const conversion *c, const tern_tensor *t, item *it,
     size_t n = strlen(name);
     bool from_gguf = c->file->kind == TERN_FILE_GGUF, known;
     *skip = false;
+    if (from_gguf && strncmp(name, "adam.", 5) == 0) { // moments of a training checkpoint
+        *skip = true;
+        return TERN_OK;
+    }
     if (from_gguf && c->to_gguf) {
         known = n < sizeof it->name;
         if (known) memcpy(it->name, name, n + 1);
@@ -344,35 +348,6 @@ static int64_t file_type(const conversion *c) {
     return 0;
 }
 
-static tern_status put_tokenizer(tern_gguf_writer *w, const tern_tokenizer *t, tern_error *err) {
-    tern_tokenizer_export e = {0};
-    TERN_TRY(tern_tokenizer_export_gguf(t, &e, err));
-    TERN_TRY(tern_gguf_put_str(w, "tokenizer.ggml.model", (tern_str){e.model, strlen(e.model)}));
-    TERN_TRY(tern_gguf_put_str(w, "tokenizer.ggml.pre", (tern_str){e.pre, strlen(e.pre)}));
-    TERN_TRY(tern_gguf_put_strings(w, "tokenizer.ggml.tokens", e.tokens, e.n_vocab));
-    if (e.scores)
-        TERN_TRY(
-            tern_gguf_put_array(w, "tokenizer.ggml.scores", TERN_META_F32, e.scores, e.n_vocab));
-    TERN_TRY(
-        tern_gguf_put_array(w, "tokenizer.ggml.token_type", TERN_META_I32, e.types, e.n_vocab));
-    if (e.merges) TERN_TRY(tern_gguf_put_strings(w, "tokenizer.ggml.merges", e.merges, e.n_merges));
-    const struct {
-        const char *key;
-        int32_t id;
-    } ids[] = {{"tokenizer.ggml.bos_token_id", e.bos},
-               {"tokenizer.ggml.eos_token_id", e.eos},
-               {"tokenizer.ggml.unknown_token_id", e.unk},
-               {"tokenizer.ggml.padding_token_id", e.pad}};
-    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
-        if (ids[i].id >= 0) TERN_TRY(tern_gguf_put_int(w, ids[i].key, TERN_META_U32, ids[i].id));
-    TERN_TRY(tern_gguf_put_int(w, "tokenizer.ggml.add_bos_token", TERN_META_BOOL, e.add_bos));
-    TERN_TRY(tern_gguf_put_int(w, "tokenizer.ggml.add_eos_token", TERN_META_BOOL, e.add_eos));
-    if (strcmp(e.model, "llama") == 0)
-        TERN_TRY(tern_gguf_put_int(w, "tokenizer.ggml.add_space_prefix", TERN_META_BOOL,
-                                   e.add_space_prefix));
-    return TERN_OK;
-}
-
 // The last name is llama.cpp's, which reads its own ternary types only; the first is bitnet.cpp's.
 static const char *default_arch_name(const conversion *c) {
     const char *const *names = c->arch->gguf_names;
@@ -397,7 +372,7 @@ static tern_status put_hf_meta(conversion *c, const char *out_path, tern_error *
     if (c->file->tokenizer_json.len == 0) return TERN_OK;
     tern_tokenizer *t;
     TERN_TRY(tern_tokenizer_open(&t, c->file, err));
-    tern_status status = put_tokenizer(w, t, err);
+    tern_status status = tern_tokenizer_put_gguf(t, -1, w, err);
     if (status == TERN_OK) {
         tern_str chat = c->file->chat_template;
         if (!chat.ptr)
@@ -413,10 +388,13 @@ static tern_status copy_meta(conversion *c) {
     const char *arch_name = c->desc->arch;
     tern_str old = {NULL, 0};
     tern_file_meta_str(c->file, "general.architecture", &old);
+    // A checkpoint of training becomes a model like others.
+    if (!arch_name && tern_file_meta(c->file, "tern.train.step")) arch_name = default_arch_name(c);
     for (size_t i = 0; i < c->file->n_metas; i++) {
         tern_meta m = c->file->metas[i];
         char key[256];
         if (strncmp(m.key, "split.", 6) == 0 || strcmp(m.key, "general.file_type") == 0) continue;
+        if (strncmp(m.key, "tern.train.", 11) == 0) continue;
         if (arch_name && strcmp(m.key, "general.architecture") == 0) {
             TERN_TRY(tern_gguf_put_str(c->gguf, m.key, (tern_str){arch_name, strlen(arch_name)}));
             continue;

@@ -75,6 +75,8 @@ static tern_status array_read(tern_array *a, uint64_t first, uint64_t n, float *
     return TERN_OK;
 }
 
+static float *array_host(tern_array *a) { return a->data; }
+
 // ---- Programs ----------------------------------------------------------------------------------
 
 static void program_free(tern_program *p) {
@@ -186,6 +188,7 @@ const tern_train_backend tern_train_cpu = {
     .array_free = array_free,
     .write = array_write,
     .read = array_read,
+    .host = array_host,
     .compile = compile,
     .program_free = program_free,
     .program_bytes = program_bytes,

@@ -1,0 +1,121 @@
+// Sizes, recipes and schedules.
+//
+// Recipes: "paper" is BitNet b1.58 (arXiv:2402.17764): Llama with BitLinears, SwiGLU; "bitnet" is
+// 2B-4T (arXiv:2504.12285): squared ReLU and sub-norms; "llama" is the float twin of the first.
+//
+// The two-stage schedule is that of the training tips to arXiv:2402.17764: in the first half the
+// rate falls linearly from its peak towards zero at the end of the run; in the second half it falls
+// on a lower line, and weight decay is off, since ternary weights profit from a high rate early and
+// are held back by decay late.
+#include <math.h>
+#include <string.h>
+#include "train/trainer.h"
+
+static const tern_train_preset presets[] = {
+    {"tiny", 2, 128, 4, 384, 4e-3f, 2e-3f, 8192, 128},
+    {"nano", 4, 256, 8, 704, 3e-3f, 1.5e-3f, 16384, 256},
+    {"micro", 8, 512, 8, 1408, 2e-3f, 1e-3f, 32768, 512},
+    {"small", 24, 1536, 16, 4096, 1.5e-3f, 1e-3f, 524288, 2048},
+    {"medium", 26, 3200, 32, 8640, 1.2e-3f, 8e-4f, 524288, 2048},
+};
+
+const tern_train_preset *tern_train_preset_find(const char *name) {
+    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++)
+        if (strcmp(presets[i].name, name) == 0) return &presets[i];
+    return NULL;
+}
+
+#define DEFAULT(field, value) ((field) = (field) ? (field) : (value))
+
+static void settle_shape(tern_train_desc *d, const tern_train_preset *p) {
+    DEFAULT(d->n_layers, p->n_layers);
+    DEFAULT(d->n_embd, p->n_embd);
+    DEFAULT(d->n_heads, p->n_heads);
+    DEFAULT(d->n_kv_heads, d->n_heads);
+    DEFAULT(d->n_ff, p->n_ff);
+    DEFAULT(d->seq_len, p->seq_len);
+    DEFAULT(d->batch_tokens, p->batch_tokens);
+    DEFAULT(d->micro_tokens, d->batch_tokens < 4096 ? d->batch_tokens : 4096);
+}
+
+static void settle_optimizer(tern_train_desc *d, const tern_train_preset *p) {
+    DEFAULT(d->n_steps, 1000);
+    if (d->rate > 0 && d->rate_2 == 0) d->rate_2 = d->rate * p->rate_2 / p->rate;
+    DEFAULT(d->rate, p->rate);
+    DEFAULT(d->rate_2, p->rate_2);
+    if (d->recipe == TERN_RECIPE_LLAMA && d->schedule == TERN_SCHEDULE_AUTO)
+        d->schedule = TERN_SCHEDULE_COSINE;
+    if (d->schedule == TERN_SCHEDULE_AUTO) d->schedule = TERN_SCHEDULE_TWO_STAGE;
+    if (d->n_warmup == 0) d->n_warmup = d->n_steps / 20 < 375 ? d->n_steps / 20 + 1 : 375;
+    DEFAULT(d->weight_decay, 0.1f);
+    if (d->weight_decay < 0) d->weight_decay = 0;
+    DEFAULT(d->clip, 1);
+    DEFAULT(d->log_every, 10);
+    DEFAULT(d->valid_every, 250);
+    DEFAULT(d->valid_tokens, 65536);
+    DEFAULT(d->checkpoint_every, 500);
+    DEFAULT(d->keep, 2);
+}
+
+static tern_status check(const tern_train_desc *d, tern_error *err) {
+    int ranks = d->comm ? d->comm->size : 1;
+    if (d->n_embd % d->n_heads != 0 || d->n_heads % d->n_kv_heads != 0 ||
+        d->n_embd / d->n_heads % 2 != 0)
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "train: %d dimensions, %d heads and %d key heads do not fit together",
+                         d->n_embd, d->n_heads, d->n_kv_heads);
+    if (d->micro_tokens % d->seq_len != 0 || d->batch_tokens % (d->micro_tokens * ranks) != 0)
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "train: a batch of %d tokens cannot be cut into runs of %d tokens of "
+                         "sequences of %d over %d process%s",
+                         d->batch_tokens, d->micro_tokens, d->seq_len, ranks,
+                         ranks == 1 ? "" : "es");
+    if (d->n_layers > 1000 || d->n_embd > 65536 || d->n_ff > 1 << 20 || d->seq_len > 1 << 20)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "train: the model is too large");
+    return TERN_OK;
+}
+
+tern_status tern_train_settle(tern_train_desc *d, tern_config *c, tern_error *err) {
+    const tern_train_preset *p = tern_train_preset_find(d->preset ? d->preset : "nano");
+    if (!p)
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "train: preset '%s': expected tiny, nano, micro, small or medium",
+                         d->preset);
+    settle_shape(d, p);
+    settle_optimizer(d, p);
+    TERN_TRY(check(d, err));
+    int32_t head_dim = d->n_embd / d->n_heads;
+    *c = (tern_config){.n_layers = d->n_layers,
+                       .n_embd = d->n_embd,
+                       .n_ff = d->n_ff,
+                       .n_heads = d->n_heads,
+                       .n_kv_heads = d->n_kv_heads,
+                       .head_dim = head_dim,
+                       .n_context = d->n_context ? d->n_context : d->seq_len,
+                       .rms_eps = 1e-5,
+                       .final_rms_eps = 1e-5,
+                       .act = d->recipe == TERN_RECIPE_BITNET ? TERN_ACTIVATION_RELU2
+                                                              : TERN_ACTIVATION_SILU,
+                       .tied_head = !d->separate_head,
+                       .sub_norms = d->recipe == TERN_RECIPE_BITNET,
+                       .bos_id = -1,
+                       .eos_id = -1};
+    c->rope = (tern_rope_attrs){.n_rot = head_dim, .base = 10000, .n_context_orig = d->seq_len};
+    return TERN_OK;
+}
+
+float tern_train_rate(const tern_train_desc *d, int64_t step) {
+    double done = (double)(step - 1) / (double)d->n_steps, rate = d->rate;
+    switch (d->schedule) {
+    case TERN_SCHEDULE_COSINE: rate *= 0.1 + 0.9 * 0.5 * (1 + cos(3.14159265358979 * done)); break;
+    case TERN_SCHEDULE_CONSTANT: break;
+    default: rate = (done < 0.5 ? d->rate : d->rate_2) * (1 - done); break;
+    }
+    if (step <= d->n_warmup) rate *= (double)step / (double)d->n_warmup;
+    return (float)rate;
+}
+
+float tern_train_decay(const tern_train_desc *d, int64_t step) {
+    bool late = d->schedule == TERN_SCHEDULE_TWO_STAGE && (step - 1) * 2 >= d->n_steps;
+    return late ? 0 : d->weight_decay;
+}

@@ -1,0 +1,361 @@
+// The training loop.
+//
+// A step: its sequences are computed in runs of micro_tokens, whose gradients add up; the ranks of
+// a group sum theirs; AdamW updates the weights. Which sequences a step has follows from its number
+// alone, so that a resumed run goes on with the same ones.
+//
+// A document begins with the token that ends documents: the one before it in the text. So that
+// token's successor is learnt too, and it serves as the beginning of a text when the model runs.
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "train/trainer.h"
+
+typedef struct loop {
+    tern_trainer *t;
+    FILE *log;
+    bool failed_sum;      // of the group, in a callback
+    bool stopped;         // the caller's wish
+    double begun;         // seconds, when the last log line was written
+    int64_t step_begun;
+    tern_error *err;
+} loop;
+
+static int ranks(const tern_trainer *t) { return t->desc.comm ? t->desc.comm->size : 1; }
+static int rank(const tern_trainer *t) { return t->desc.comm ? t->desc.comm->rank : 0; }
+
+// ---- Batches -----------------------------------------------------------------------------------
+
+// Puts a sequence into rows [row, row + seq_len).
+static tern_status fill_sequence(tern_trainer *t, tern_token_set *set, uint64_t epoch,
+                                 uint64_t index, int32_t row, tern_error *err) {
+    TERN_TRY(tern_token_set_sequence(set, epoch, index, t->sequence, t->marks, err));
+    int32_t start = row;
+    for (int32_t i = 0; i < t->desc.seq_len; i++) {
+        bool begins = t->end_id >= 0 ? t->sequence[i] == t->end_id : t->marks[i];
+        if (begins) start = row + i;
+        t->ids[row + i] = t->sequence[i];
+        t->targets[row + i] = t->sequence[i + 1];
+        t->starts[row + i] = start;
+    }
+    return TERN_OK;
+}
+
+// The run'th run of this rank in a step (from 0).
+static tern_status fill_run(tern_trainer *t, int64_t step, int32_t run, tern_error *err) {
+    uint64_t per_step = (uint64_t)(t->desc.batch_tokens / t->desc.seq_len);
+    uint64_t n = tern_token_set_n_sequences(t->data);
+    for (int32_t i = 0; i < t->micro_sequences; i++) {
+        uint64_t k = (uint64_t)(run * t->micro_sequences + i);
+        uint64_t at = (uint64_t)step * per_step + k * (uint64_t)ranks(t) + (uint64_t)rank(t);
+        TERN_TRY(fill_sequence(t, t->data, at / n, at % n, i * t->desc.seq_len, err));
+    }
+    return TERN_OK;
+}
+
+static tern_train_batch batch_of(const tern_trainer *t, int32_t n_tokens) {
+    return (tern_train_batch){.n_tokens = n_tokens,
+                              .ids = t->ids,
+                              .targets = t->targets,
+                              .starts = t->starts,
+                              .loss_scale = 1.0f / (float)t->desc.batch_tokens};
+}
+
+// ---- A step ------------------------------------------------------------------------------------
+
+// A gradient is complete on this rank: its sum over the group begins while others are computed.
+static void sum_array(void *user, tern_array *array) {
+    loop *l = user;
+    tern_trainer *t = l->t;
+    for (size_t i = 0; i < t->n_slots; i++) {
+        const tern_slot *s = &t->slots[i];
+        if (s->array != array || strncmp(s->name, "grad.", 5) != 0) continue;
+        if (!t->desc.comm->sum_begin(t->desc.comm->self, t->backend->host(array),
+                                     s->n_rows * s->n_cols))
+            l->failed_sum = true;
+    }
+}
+
+// The same for a device whose arrays are not in the host's memory, after the run.
+static tern_status sum_over_host(loop *l, const tern_slot *s) {
+    tern_trainer *t = l->t;
+    uint64_t n = s->n_rows * s->n_cols;
+    float *data = tern_alloc_array(TERN_MEM_WEIGHTS, n, sizeof *data);
+    if (!data) return tern_fail_memory(l->err, n * sizeof *data);
+    tern_status status = t->backend->read(s->array, 0, n, data, l->err);
+    if (status == TERN_OK) {
+        l->failed_sum |= !t->desc.comm->sum_begin(t->desc.comm->self, data, n) ||
+                         !t->desc.comm->sum_finish(t->desc.comm->self);
+        status = t->backend->write(s->array, 0, n, data, l->err);
+    }
+    tern_free(data);
+    return status;
+}
+
+static bool has_host(const tern_trainer *t) {
+    return t->backend->host && t->backend->host(t->slots[0].array);
+}
+
+static tern_status run_step(loop *l) {
+    tern_trainer *t = l->t;
+    int32_t n_runs = t->desc.batch_tokens / t->desc.micro_tokens / ranks(t);
+    bool group = ranks(t) > 1;
+    for (int32_t run = 0; run < n_runs; run++) {
+        TERN_TRY(fill_run(t, t->step, run, l->err));
+        tern_train_batch b = batch_of(t, t->desc.micro_tokens);
+        if (group && run == n_runs - 1 && has_host(t)) {
+            b.on_array = sum_array;
+            b.user = l;
+        }
+        TERN_TRY(t->backend->run(t->train.program, &b, l->err));
+    }
+    for (size_t i = 0; group && !has_host(t) && i < t->n_slots; i++)
+        if (strncmp(t->slots[i].name, "grad.", 5) == 0) TERN_TRY(sum_over_host(l, &t->slots[i]));
+    if (group && has_host(t) && !t->desc.comm->sum_finish(t->desc.comm->self))
+        l->failed_sum = true;
+    if (l->failed_sum)
+        return tern_fail(l->err, TERN_ERR_IO, "train: another process of the group was lost");
+    int64_t step = t->step + 1;
+    tern_train_batch b = batch_of(t, 0);
+    b.rate = tern_train_rate(&t->desc, step);
+    b.decay = tern_train_decay(&t->desc, step);
+    b.beta1 = 0.9f;
+    b.beta2 = 0.95f;
+    b.eps = 1e-8f;
+    b.clip = t->desc.clip;
+    b.step = step;
+    TERN_TRY(t->backend->run(t->update.program, &b, l->err));
+    t->step = step;
+    t->steps_in_loss++;
+    return TERN_OK;
+}
+
+// ---- What is measured --------------------------------------------------------------------------
+
+static tern_status read_number(tern_trainer *t, const char *name, bool clear, float *out,
+                               tern_error *err) {
+    float zero = 0;
+    tern_slot *s = tern_trainer_slot(t, name);
+    TERN_TRY(t->backend->read(s->array, 0, 1, out, err));
+    return clear ? t->backend->write(s->array, 0, 1, &zero, err) : TERN_OK;
+}
+
+// A number of each rank becomes the sum of all.
+static tern_status sum_number(loop *l, float *x) {
+    const tern_comm *c = l->t->desc.comm;
+    if (ranks(l->t) == 1) return TERN_OK;
+    if (c->sum_begin(c->self, x, 1) && c->sum_finish(c->self)) return TERN_OK;
+    return tern_fail(l->err, TERN_ERR_IO, "train: another process of the group was lost");
+}
+
+// Mean loss of the first valid_tokens of the held-out text, in order; the ranks share it.
+static tern_status validate(loop *l, double *loss) {
+    tern_trainer *t = l->t;
+    tern_slot *sum = tern_trainer_slot(t, "loss");
+    uint64_t n = tern_token_set_n_sequences(t->valid), done = 0;
+    uint64_t most = (uint64_t)(t->desc.valid_tokens / t->desc.seq_len);
+    float before, found;
+    if (n > most) n = most;
+    TERN_TRY(read_number(t, "loss", true, &before, l->err));
+    for (uint64_t at = (uint64_t)rank(t); at < n;) {
+        int32_t row = 0;
+        for (; row < t->desc.micro_tokens && at < n; at += (uint64_t)ranks(t), done++) {
+            TERN_TRY(fill_sequence(t, t->valid, 0, at, row, l->err));
+            row += t->desc.seq_len;
+        }
+        tern_train_batch b = batch_of(t, row);
+        TERN_TRY(t->backend->run(t->score.program, &b, l->err));
+    }
+    TERN_TRY(read_number(t, "loss", false, &found, l->err));
+    TERN_TRY(t->backend->write(sum->array, 0, 1, &before, l->err));
+    TERN_TRY(sum_number(l, &found));
+    *loss = n > 0 ? (double)found / ((double)n * t->desc.seq_len) : NAN;
+    return TERN_OK;
+}
+
+// Shares of -1, 0 and +1, and where the master weights lie in units of their mean.
+enum { N_BINS = 16 };
+static void count_slot(const tern_slot *s, const float *w, double share[3], double bins[N_BINS]) {
+    double sum = 0;
+    uint64_t n = s->n_rows * s->n_cols;
+    for (uint64_t i = 0; i < n; i++) sum += fabs((double)w[i]);
+    float divisor = (float)(sum / (double)n) + 1e-6f;
+    for (uint64_t i = 0; i < n; i++) {
+        float x = w[i] / divisor, q = rintf(fmaxf(-1, fminf(1, x)));
+        share[(int)q + 1] += 1;
+        int bin = (int)floorf((x + 4) * 2);
+        bins[bin < 0 ? 0 : bin >= N_BINS ? N_BINS - 1 : bin] += 1;
+    }
+}
+
+static tern_status log_ternary(loop *l) {
+    tern_trainer *t = l->t;
+    double share[3] = {0}, bins[N_BINS] = {0}, n_all = 0;
+    for (size_t i = 0; i < t->n_slots; i++) {
+        const tern_slot *s = &t->slots[i];
+        if (!s->is_ternary) continue;
+        uint64_t n = s->n_rows * s->n_cols;
+        float *w = tern_alloc_array(TERN_MEM_WEIGHTS, n, sizeof *w);
+        if (!w) return tern_fail_memory(l->err, n * sizeof *w);
+        tern_status status = t->backend->read(s->array, 0, n, w, l->err);
+        if (status == TERN_OK) count_slot(s, w, share, bins);
+        tern_free(w);
+        if (status != TERN_OK) return status;
+        n_all += (double)n;
+    }
+    if (n_all == 0 || !l->log) return TERN_OK;
+    fprintf(l->log, ",\"minus\":%.5f,\"zero\":%.5f,\"plus\":%.5f,\"histogram\":[", share[0] / n_all,
+            share[1] / n_all, share[2] / n_all);
+    for (int i = 0; i < N_BINS; i++) fprintf(l->log, "%s%.5f", i ? "," : "", bins[i] / n_all);
+    fputc(']', l->log);
+    return TERN_OK;
+}
+
+// ---- The log -----------------------------------------------------------------------------------
+
+static void tell(loop *l, const tern_train_event *e) {
+    const tern_train_desc *d = &l->t->desc;
+    if (d->on_event && rank(l->t) == 0 && !d->on_event(d->user, e)) l->stopped = true;
+}
+
+static tern_train_event event_now(const tern_trainer *t) {
+    return (tern_train_event){.step = t->step,
+                              .n_steps = t->desc.n_steps,
+                              .n_tokens = t->step * t->desc.batch_tokens,
+                              .loss = NAN,
+                              .valid_loss = NAN,
+                              .rate = (double)tern_train_rate(&t->desc, t->step),
+                              .grad_norm = NAN,
+                              .tokens_per_second = NAN,
+                              .seconds_left = NAN};
+}
+
+static tern_status log_step(loop *l) {
+    tern_trainer *t = l->t;
+    tern_train_event e = event_now(t);
+    float loss, norm2;
+    TERN_TRY(read_number(t, "loss", true, &loss, l->err));
+    TERN_TRY(read_number(t, "grad_norm2", false, &norm2, l->err));
+    TERN_TRY(sum_number(l, &loss));
+    double now = tern_seconds(), spent = now - l->begun;
+    e.loss = (double)loss / ((double)t->steps_in_loss * t->desc.batch_tokens);
+    e.grad_norm = sqrt((double)norm2);
+    e.tokens_per_second = (double)(t->step - l->step_begun) * t->desc.batch_tokens / spent;
+    e.seconds_left =
+        (double)(t->desc.n_steps - t->step) * t->desc.batch_tokens / e.tokens_per_second;
+    t->steps_in_loss = 0;
+    l->begun = now;
+    l->step_begun = t->step;
+    if (l->log)
+        fprintf(l->log,
+                "{\"step\":%lld,\"tokens\":%lld,\"loss\":%.9g,\"rate\":%.6g,\"grad_norm\":%.6g,"
+                "\"tokens_per_second\":%.0f}\n",
+                (long long)e.step, (long long)e.n_tokens, e.loss, e.rate, e.grad_norm,
+                e.tokens_per_second);
+    tell(l, &e);
+    if (isnan(e.loss))
+        return tern_fail(l->err, TERN_ERR_DEVICE, "train: the loss is not a number at step %lld",
+                         (long long)e.step);
+    return TERN_OK;
+}
+
+static tern_status log_valid(loop *l) {
+    tern_trainer *t = l->t;
+    tern_train_event e = event_now(t);
+    double begun = tern_seconds();
+    TERN_TRY(validate(l, &e.valid_loss));
+    if (l->log)
+        fprintf(l->log, "{\"step\":%lld,\"tokens\":%lld,\"valid_loss\":%.9g", (long long)e.step,
+                (long long)e.n_tokens, e.valid_loss);
+    TERN_TRY(log_ternary(l));
+    if (l->log) fputs("}\n", l->log);
+    tell(l, &e);
+    l->begun += tern_seconds() - begun; // is not the training's time
+    return TERN_OK;
+}
+
+static tern_status checkpoint(loop *l) {
+    tern_trainer *t = l->t;
+    char name[64];
+    double begun = tern_seconds();
+    if (rank(t) == 0) {
+        if (l->log && fflush(l->log) != 0)
+            return tern_fail(l->err, TERN_ERR_IO, "%s/log.jsonl: %s", t->desc.out, strerror(errno));
+        TERN_TRY(tern_checkpoint_write(t, l->err));
+    }
+    snprintf(name, sizeof name, "step-%08lld.gguf", (long long)t->step);
+    tern_train_event e = event_now(t);
+    e.checkpoint = name;
+    tell(l, &e);
+    l->begun += tern_seconds() - begun;
+    return TERN_OK;
+}
+
+// The lines of an earlier run that came after the checkpoint it goes on from are dropped.
+static tern_status open_log(loop *l, bool resumed) {
+    tern_trainer *t = l->t;
+    char path[4096], fresh[4200], line[2048];
+    if (rank(t) != 0) return TERN_OK;
+    snprintf(path, sizeof path, "%s/log.jsonl", t->desc.out);
+    snprintf(fresh, sizeof fresh, "%s.partial", path);
+    FILE *old = resumed ? fopen(path, "r") : NULL;
+    FILE *log = fopen(fresh, "w");
+    while (log && old && fgets(line, sizeof line, old)) {
+        long long step;
+        if (sscanf(line, "{\"step\":%lld", &step) == 1 && step <= t->step && strchr(line, '\n'))
+            fputs(line, log);
+    }
+    if (old) fclose(old);
+    if (!log || fflush(log) != 0 || rename(fresh, path) != 0) {
+        if (log) fclose(log);
+        return tern_fail(l->err, TERN_ERR_IO, "%s: %s", path, strerror(errno));
+    }
+    l->log = log;
+    return TERN_OK;
+}
+
+// ---- The loop ----------------------------------------------------------------------------------
+
+static tern_status run(loop *l) {
+    tern_trainer *t = l->t;
+    const tern_train_desc *d = &t->desc;
+    bool resumed = false;
+    TERN_TRY(tern_trainer_init_weights(t, l->err));
+    if (d->resume) TERN_TRY(tern_checkpoint_resume(t, &resumed, l->err));
+    TERN_TRY(open_log(l, resumed));
+    l->begun = tern_seconds();
+    l->step_begun = t->step;
+    if (t->valid && t->step == 0) TERN_TRY(log_valid(l));
+    while (t->step < d->n_steps) {
+        TERN_TRY(run_step(l));
+        bool last = t->step == d->n_steps;
+        if (t->step % d->log_every == 0 || last) TERN_TRY(log_step(l));
+        if (t->valid && (t->step % d->valid_every == 0 || last)) TERN_TRY(log_valid(l));
+        float stop = l->stopped; // any rank's wish is everybody's
+        if (ranks(t) > 1 && t->step % d->log_every == 0) TERN_TRY(sum_number(l, &stop));
+        bool stopping = ranks(t) == 1 || t->step % d->log_every == 0 ? stop > 0 : false;
+        if (t->step % d->checkpoint_every == 0 || last || stopping) TERN_TRY(checkpoint(l));
+        if (stopping && !last)
+            return tern_fail(l->err, TERN_ERR_CANCELLED, "train: stopped after step %lld of %lld",
+                             (long long)t->step, (long long)d->n_steps);
+    }
+    return TERN_OK;
+}
+
+tern_status tern_train(const tern_train_desc *desc, tern_error *err) {
+    loop l = {.err = err};
+    if (!desc->data || !desc->out)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "train: data and out must be named");
+    if (mkdir(desc->out, 0777) != 0 && errno != EEXIST)
+        return tern_fail(err, TERN_ERR_IO, "%s: %s", desc->out, strerror(errno));
+    TERN_TRY(tern_trainer_open(&l.t, desc, err));
+    tern_status status = run(&l);
+    if (l.log && fclose(l.log) != 0 && status == TERN_OK)
+        status = tern_fail(err, TERN_ERR_IO, "%s/log.jsonl: %s", desc->out, strerror(errno));
+    tern_trainer_close(l.t);
+    return status;
+}

@@ -1,0 +1,269 @@
+// A trainer made ready: data, graphs, arrays on the device, first weights.
+#include <glob.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "base/ternary.h"
+#include "train/trainer.h"
+
+// ---- Data --------------------------------------------------------------------------------------
+
+static tern_status open_set(const tern_train_desc *d, const char *pattern, bool in_order,
+                            tern_token_set **out, tern_error *err) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s", d->data, pattern);
+    glob_t found = {0};
+    int result = glob(path, 0, NULL, &found);
+    tern_status status = TERN_OK;
+    if (result == GLOB_NOSPACE)
+        status = tern_fail_memory(err, sizeof path);
+    else if (result == 0)
+        status = tern_token_set_open(out, (const char *const *)found.gl_pathv, found.gl_pathc,
+                                     &(tern_token_set_desc){.seq_len = (uint32_t)d->seq_len,
+                                                            .seed = d->seed,
+                                                            .in_order = in_order},
+                                     err);
+    globfree(&found);
+    return status;
+}
+
+static tern_status open_tokenizer(tern_trainer *t, tern_error *err) {
+    tern_file *file;
+    TERN_TRY(tern_file_open(&file, t->desc.data, err));
+    tern_status status = tern_tokenizer_open(&t->tokenizer, file, err);
+    tern_file_close(file);
+    return status;
+}
+
+static tern_status open_data(tern_trainer *t, tern_error *err) {
+    const tern_train_desc *d = &t->desc;
+    TERN_TRY(open_set(d, "train-*", false, &t->data, err));
+    if (!t->data)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "%s: there are no shards train-* in it", d->data);
+    TERN_TRY(open_set(d, "valid-*", true, &t->valid, err));
+    TERN_TRY(open_tokenizer(t, err));
+    const tern_shard_info *info = tern_shard_get_info(tern_token_set_shard(t->data, 0));
+    t->config.n_vocab = info->n_vocab;
+    t->end_id = info->end_id;
+    t->config.bos_id = t->config.eos_id = info->end_id;
+    int32_t n_vocab = tern_tokenizer_n_vocab(t->tokenizer);
+    if ((uint32_t)n_vocab != info->n_vocab)
+        return tern_fail(err, TERN_ERR_FORMAT, "%s: a vocabulary of %u, the tokenizer has %d",
+                         info->path, (unsigned)info->n_vocab, (int)n_vocab);
+    if (tern_token_set_n_sequences(t->data) == 0)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "%s: fewer than %d tokens", d->data, d->seq_len);
+    return TERN_OK;
+}
+
+// ---- Arrays ------------------------------------------------------------------------------------
+
+tern_slot *tern_trainer_slot(tern_trainer *t, const char *name) {
+    for (size_t i = 0; i < t->n_slots; i++)
+        if (strcmp(t->slots[i].name, name) == 0) return &t->slots[i];
+    return NULL;
+}
+
+static tern_status add_slot(tern_trainer *t, const tern_value *v, tern_error *err) {
+    if (tern_array_reserve(TERN_MEM_GRAPH, &t->slots, &t->slots_capacity, t->n_slots, 1) != 0)
+        return tern_fail_memory(err, sizeof *t->slots);
+    tern_slot *s = &t->slots[t->n_slots];
+    *s = (tern_slot){.name = v->name,
+                     .n_rows = (uint64_t)v->rows,
+                     .n_cols = (uint64_t)v->cols,
+                     .is_weight = v->kind == TERN_VALUE_WEIGHT,
+                     .is_matrix = v->is_matrix || v->is_table};
+    s->is_kept = s->is_weight || strncmp(v->name, "m.", 2) == 0 ||
+                 strncmp(v->name, "v.", 2) == 0 || strcmp(v->name, "loss") == 0;
+    TERN_TRY(t->backend->array_new(t->device, s->n_rows * s->n_cols, &s->array, err));
+    t->n_slots++;
+    return TERN_OK;
+}
+
+static tern_status bind_program(tern_trainer *t, tern_train_program *p, tern_error *err) {
+    const tern_graph *g = &p->graph;
+    p->arrays = tern_alloc_array(TERN_MEM_GRAPH, g->n_values + 1, sizeof *p->arrays);
+    if (!p->arrays) return tern_fail_memory(err, g->n_values * sizeof *p->arrays);
+    for (size_t v = 0; v < g->n_values; v++) {
+        const tern_value *value = &g->values[v];
+        bool state = value->kind == TERN_VALUE_STATE && value->rows > 0;
+        if (value->kind != TERN_VALUE_WEIGHT && !state) continue;
+        if (!tern_trainer_slot(t, value->name)) TERN_TRY(add_slot(t, value, err));
+        p->arrays[v] = tern_trainer_slot(t, value->name)->array;
+    }
+    return t->backend->compile(t->device, g, p->arrays, t->desc.micro_tokens, t->desc.seq_len,
+                               &p->program, err);
+}
+
+static tern_status make_programs(tern_trainer *t, tern_error *err) {
+    tern_graph_init(&t->train.graph);
+    tern_graph_init(&t->update.graph);
+    TERN_TRY(t->arch->build(&t->train.graph, &t->config, err));
+    TERN_TRY(tern_graph_train(&t->train.graph, err));
+    TERN_TRY(tern_graph_copy(&t->score.graph, &t->train.graph, err));
+    TERN_TRY(tern_graph_differentiate(&t->train.graph, NULL, err));
+    TERN_TRY(tern_graph_optimizer(&t->train.graph, &t->update.graph, err));
+    TERN_TRY(bind_program(t, &t->train, err));
+    TERN_TRY(bind_program(t, &t->update, err));
+    TERN_TRY(bind_program(t, &t->score, err));
+    const tern_graph *g = &t->train.graph;
+    for (size_t i = 0; i < g->n_nodes; i++)
+        if (g->nodes[i].op == TERN_OP_TERNARIZE)
+            tern_trainer_slot(t, g->values[g->nodes[i].in[0]].name)->is_ternary = true;
+    return TERN_OK;
+}
+
+// ---- First weights -----------------------------------------------------------------------------
+
+static uint64_t mix(uint64_t *state) { // splitmix64 (Steele, Lea, Flood 2014)
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+// Box and Muller: two uniform numbers make a normal one.
+static float normal(uint64_t *state) {
+    double u = ((double)(mix(state) >> 11) + 1) * 0x1p-53, v = (double)(mix(state) >> 11) * 0x1p-53;
+    return (float)(sqrt(-2 * log(u)) * cos(2 * 3.14159265358979323846 * v));
+}
+
+static bool ends_with(const char *name, const char *end) {
+    size_t n = strlen(name), k = strlen(end);
+    return n >= k && strcmp(name + n - k, end) == 0;
+}
+
+static void random_weight(const tern_trainer *t, const tern_slot *s, float *data) {
+    uint64_t state = t->desc.seed, n = s->n_rows * s->n_cols;
+    for (const char *c = s->name; *c; c++) state = mix(&state) ^ (uint64_t)(unsigned char)*c;
+    bool ends_branch =
+        ends_with(s->name, "attn_output.weight") || ends_with(s->name, "ffn_down.weight");
+    float deviation = ends_branch ? 0.02f / sqrtf(2 * (float)t->config.n_layers) : 0.02f;
+    for (uint64_t i = 0; i < n; i++) data[i] = s->is_matrix ? deviation * normal(&state) : 1;
+}
+
+static tern_status weight_of_model(tern_trainer *t, const tern_file *file, const tern_slot *s,
+                                   float *data, tern_error *err) {
+    const tern_tensor *x = tern_model_tensor(file, t->arch, s->name);
+    if (!x || x->ne[0] != s->n_cols || x->ne[1] != s->n_rows || !tern_dtype_is_float(x->type))
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "%s: %s is not a tensor of %llu x %llu floats, as this training wants it",
+                         file->path, s->name, (unsigned long long)s->n_rows,
+                         (unsigned long long)s->n_cols);
+    tern_dtype_decode(x->type, x->data, 0, (size_t)(s->n_rows * s->n_cols), x->scale, data);
+    return TERN_OK;
+}
+
+static tern_status init_slots(tern_trainer *t, const tern_file *file, tern_error *err) {
+    for (size_t i = 0; i < t->n_slots; i++) {
+        tern_slot *s = &t->slots[i];
+        if (!s->is_weight) continue;
+        uint64_t n = s->n_rows * s->n_cols;
+        float *data = tern_alloc_array(TERN_MEM_WEIGHTS, n, sizeof *data);
+        if (!data) return tern_fail_memory(err, n * sizeof *data);
+        tern_status status = TERN_OK;
+        if (file)
+            status = weight_of_model(t, file, s, data, err);
+        else
+            random_weight(t, s, data);
+        if (status == TERN_OK) status = t->backend->write(s->array, 0, n, data, err);
+        tern_free(data);
+        if (status != TERN_OK) return status;
+    }
+    return TERN_OK;
+}
+
+tern_status tern_trainer_init_weights(tern_trainer *t, tern_error *err) {
+    if (!t->desc.init) return init_slots(t, NULL, err);
+    tern_file *file;
+    const tern_arch *arch;
+    tern_config config;
+    TERN_TRY(tern_file_open(&file, t->desc.init, err));
+    tern_status status = tern_model_read(file, &arch, &config, err);
+    if (status == TERN_OK && (arch != t->arch || config.rope.halves != t->config.rope.halves))
+        status = tern_fail(err, TERN_ERR_ARGUMENT,
+                           "%s is a %s model; convert it to the GGUF of a %s one first",
+                           t->desc.init, arch->name, t->arch->name);
+    if (status == TERN_OK) status = init_slots(t, file, err);
+    tern_file_close(file);
+    return status;
+}
+
+// ---- Opening -----------------------------------------------------------------------------------
+
+static void close_program(tern_trainer *t, tern_train_program *p) {
+    t->backend->program_free(p->program);
+    tern_free(p->arrays);
+    tern_graph_free(&p->graph);
+}
+
+void tern_trainer_close(tern_trainer *t) {
+    if (!t) return;
+    if (t->device) {
+        close_program(t, &t->score);
+        close_program(t, &t->update);
+        close_program(t, &t->train);
+        for (size_t i = 0; i < t->n_slots; i++) t->backend->array_free(t->slots[i].array);
+        t->backend->close(t->device);
+    }
+    tern_free(t->slots);
+    tern_token_set_close(t->data);
+    tern_token_set_close(t->valid);
+    tern_tokenizer_free(t->tokenizer);
+    tern_free(t->ids);
+    tern_free(t->targets);
+    tern_free(t->starts);
+    tern_free(t->marks);
+    tern_free(t->sequence);
+    tern_free(t);
+}
+
+static tern_status open_device(tern_trainer *t, tern_error *err) {
+    const char *name = t->desc.device ? t->desc.device : "cpu";
+    if (strcmp(name, "cpu") == 0)
+        t->backend = &tern_train_cpu;
+    else
+        return tern_fail(err, TERN_ERR_ARGUMENT, "train: device \"%s\": expected cpu or webgpu",
+                         name);
+    return t->backend->open(&t->device,
+                            &(tern_trainer_desc){.n_threads = t->desc.n_threads,
+                                                 .cpu_features = t->desc.cpu_features,
+                                                 .bf16 = t->desc.bf16},
+                            err);
+}
+
+static tern_status make_rows(tern_trainer *t, tern_error *err) {
+    size_t n = (size_t)t->desc.micro_tokens, seq = (size_t)t->desc.seq_len + 1;
+    t->micro_sequences = t->desc.micro_tokens / t->desc.seq_len;
+    t->ids = tern_alloc_array(TERN_MEM_MISC, n, sizeof *t->ids);
+    t->targets = tern_alloc_array(TERN_MEM_MISC, n, sizeof *t->targets);
+    t->starts = tern_alloc_array(TERN_MEM_MISC, n, sizeof *t->starts);
+    t->sequence = tern_alloc_array(TERN_MEM_MISC, seq, sizeof *t->sequence);
+    t->marks = tern_alloc_array(TERN_MEM_MISC, seq, sizeof *t->marks);
+    bool ok = t->ids && t->targets && t->starts && t->sequence && t->marks;
+    return ok ? TERN_OK : tern_fail_memory(err, n * sizeof *t->ids);
+}
+
+tern_status tern_trainer_open(tern_trainer **out, const tern_train_desc *desc, tern_error *err) {
+    *out = NULL;
+    tern_status status;
+    tern_trainer *t = tern_alloc(TERN_MEM_GRAPH, sizeof *t);
+    if (!t) return tern_fail_memory(err, sizeof *t);
+    *t = (tern_trainer){.desc = *desc};
+    TERN_TRY_GOTO(tern_train_settle(&t->desc, &t->config, err));
+    const char *arch = desc->recipe == TERN_RECIPE_LLAMA ? "llama" : "bitnet";
+    size_t n_archs;
+    const tern_arch *const *archs = tern_arch_list(&n_archs);
+    for (size_t i = 0; i < n_archs; i++)
+        if (strcmp(archs[i]->name, arch) == 0) t->arch = archs[i];
+    t->config.rope.halves = !t->arch->gguf_rope_neighbours;
+    TERN_TRY_GOTO(open_data(t, err));
+    TERN_TRY_GOTO(open_device(t, err));
+    TERN_TRY_GOTO(make_programs(t, err));
+    TERN_TRY_GOTO(make_rows(t, err));
+    *out = t;
+    return TERN_OK;
+fail:
+    tern_trainer_close(t);
+    return status;
+}
