@@ -251,6 +251,7 @@ typedef struct tern_session_desc {
     tern_kv_type kv_type;
     bool shift_context; // when full, drop the oldest half after the first n_keep instead of failing
     int n_keep;         // tokens at the beginning that a shift keeps, 0: 4
+    bool profile;       // time each kernel: see tern_session_profile
     tern_speculation speculation;
 } tern_session_desc;
 
@@ -260,6 +261,17 @@ TERN_API void tern_session_close(tern_session *session);
 TERN_API void tern_session_reset(tern_session *session);
 TERN_API int32_t tern_session_n_context(const tern_session *session);
 TERN_API size_t tern_session_n_tokens(const tern_session *session); // tokens in the timeline
+// Where the time went since the session was opened with desc.profile, the longest first: by kernel
+// on a GPU (timed by its own clock), by op on the CPU. *rows live until the next call. A profiled
+// session is slower, since nothing overlaps.
+typedef struct tern_profile_row {
+    char name[40];
+    uint64_t n_calls;
+    double seconds;
+    uint64_t bytes; // that had to be moved at least: weights, activations, keys and values
+} tern_profile_row;
+TERN_API tern_status tern_session_profile(tern_session *session, const tern_profile_row **rows,
+                                          size_t *n_rows, tern_error *err);
 // A device can be lost (reset, unplugged, crashed). A session survives it: it goes on with a new
 // device of the kind or with the CPU, and this says so in one line. NULL: that has not happened
 // since it was last asked.

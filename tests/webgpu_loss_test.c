@@ -1,35 +1,12 @@
 // A WebGPU device is lost in the middle of an answer: the session goes on elsewhere, with the same
 // text. Needs an adapter, as the tests of webgpu_test.c do.
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-#include "harness.h"
-#include "tern.h"
+#include "gpu_fixture.h"
 #include "tiny_model.h"
 
 #define N_TEXT 24
 
 static const int32_t prompt[] = {5, 70, 100, 33, 259, 8, 120, 64, 260, 90, 91, 92};
 #define N_PROMPT (sizeof prompt / sizeof *prompt)
-
-// NULL: no adapter (skipped), or a failure.
-static tern_model *open_on_gpu(const char *path, const char *lose) {
-    static const char swiftshader[] = "/usr/lib/chromium/vk_swiftshader_icd.json";
-    tern_error err = {0};
-    tern_model *m = NULL;
-    setenv("TERN_WEBGPU_CHECK", "1", 1);
-    if (!getenv("VK_DRIVER_FILES") && access(swiftshader, R_OK) == 0)
-        setenv("VK_DRIVER_FILES", swiftshader, 1);
-    if (lose) setenv("TERN_WEBGPU_LOSE", lose, 1);
-    const tern_model_desc desc = {.device = "webgpu", .n_batch = 8};
-    tern_status status = tern_model_open(&m, path, &desc, &err);
-    if (status == TERN_OK) return m;
-    if (strstr(err.message, "no WebGPU library") || strstr(err.message, "no GPU"))
-        test_skip(err.message);
-    else
-        test_check(false, __FILE__, __LINE__, "%s", err.message);
-    return NULL;
-}
 
 static bool generate(tern_session *s, int32_t *text) {
     tern_error err = {0};
@@ -66,9 +43,10 @@ TEST(webgpu_lost_devices_are_replaced) {
     tern_session *undisturbed = NULL, *first = NULL, *second = NULL;
     REQUIRE_OK(tiny_model_write(path, &tiny, &err), err);
     REQUIRE_OK(tern_model_open(&on_cpu, path, NULL, &err), err);
+    setenv("TERN_WEBGPU_LOSE", "20", 1);
     if (tern_session_open(&undisturbed, on_cpu, &sd, &err) == TERN_OK &&
         generate(undisturbed, whole))
-        m = open_on_gpu(path, "20");
+        m = gpu_open(path, 8);
     if (m && tern_session_open(&first, m, &sd, &err) == TERN_OK &&
         tern_session_open(&second, m, &sd, &err) == TERN_OK) {
         CHECK(tern_session_notice(second) == NULL);

@@ -106,9 +106,11 @@ typedef struct model_args {
 
 typedef struct session_args {
     int n_context, kv_type, n_keep;
-    bool shift;
+    bool shift, profile;
     tern_speculation speculation; // none, unless open_speculation filled it
 } session_args;
+#define PROFILE_OPTION(s)                                                                          \
+    {0, "profile", OPTION_FLAG, &(s).profile, NULL, "time each kernel, and print a table"}
 #define SESSION_OPTIONS(s)                                                                         \
     OPTIONS_GROUP("Context"),                                                                      \
     {'c', "context", OPTION_COUNT, &(s).n_context, "N",                                            \
@@ -178,6 +180,10 @@ const char *stop_reason_name(tern_stop_reason reason);
 void print_notice(tern_session *session);
 // Speed, seed and why it ended, as one line on standard error.
 void print_stats(const tern_generate_stats *stats);
+
+// Where the time went: a table, or a JSON array.
+void print_profile(FILE *f, const char *title, const tern_profile_row *rows, size_t n);
+void put_profile(FILE *f, const tern_profile_row *rows, size_t n);
 
 // Shows progress on standard error where that is a terminal. For tern_progress_fn.
 bool show_progress(void *user, const char *phase, double fraction);

@@ -18,7 +18,7 @@ typedef struct bench_args {
     session_args session;
     int_list prompts, answers, threads;
     int n_repeats, format; // a position in "md|json|csv"
-    bool no_limits;
+    bool no_limits, profile;
 } bench_args;
 
 typedef struct row {
@@ -29,6 +29,8 @@ typedef struct row {
     uint64_t bytes_per_token;
     double gb_per_s, percent_of_read, percent_of_int8; // negative: not known
     double load_seconds, macs_per_token; // 0: not int8
+    tern_profile_row *profile;           // of another run of the same
+    size_t n_profile;
 } row;
 
 typedef struct table {
@@ -38,6 +40,7 @@ typedef struct table {
     uint64_t n_params;
     tern_machine_limits limits[LIST_MAX]; // for each number of threads
     size_t n_limits, peak_bytes;
+    uint64_t device_weights, device_peak, kv_bytes; // of a GPU's memory; kv: with an F16 cache
 } table;
 
 static bool read_list(const char *option_name, const char *list, int least, int_list *out) {
@@ -109,6 +112,21 @@ static bool measure(tern_session *session, const int32_t *tokens, int n_repeats,
     return ok;
 }
 
+// Times the kernels in a session of their own, since that makes it slower.
+static bool profile(tern_model *model, session_args options, const int32_t *tokens, row *r) {
+    const tern_profile_row *rows;
+    tern_error err = {0};
+    options.profile = true;
+    tern_session *session = open_session(model, &options);
+    bool ok = session && measure_once(session, tokens, r->is_prompt, r->n_tokens) >= 0;
+    if (ok && tern_session_profile(session, &rows, &r->n_profile, &err) == TERN_OK) {
+        r->profile = must_alloc(NULL, r->n_profile, sizeof *rows);
+        memcpy(r->profile, rows, r->n_profile * sizeof *rows);
+    }
+    tern_session_close(session);
+    return ok;
+}
+
 // Multiply-accumulates for a prompt token: all weights but the embedding table, of which one row is
 // looked up (and which, as the output head, is multiplied with the last token only).
 static double macs_per_token(const tern_model_info *info) {
@@ -135,8 +153,9 @@ static int largest(const int_list *list) {
     return most;
 }
 
-static bool add_rows(const bench_args *args, tern_session *session, const int32_t *tokens,
-                     const tern_model_info *info, size_t i_threads, table *t) {
+static bool add_rows(const bench_args *args, tern_model *model, tern_session *session,
+                     const int32_t *tokens, const tern_model_info *info, size_t i_threads,
+                     table *t) {
     const int_list *lists[] = {&args->prompts, &args->answers};
     for (int k = 0; k < 2; k++)
         for (size_t i = 0; i < lists[k]->n; i++) {
@@ -151,6 +170,7 @@ static bool add_rows(const bench_args *args, tern_session *session, const int32_
             };
             if (r.n_tokens == 0) continue;
             if (!measure(session, tokens, args->n_repeats, &r)) return false;
+            if (args->profile && !profile(model, args->session, tokens, &r)) return false;
             t->rows = must_alloc(t->rows, t->n + 1, sizeof *t->rows);
             t->rows[t->n++] = r;
         }
@@ -173,17 +193,20 @@ static int bench_threads(const command *self, bench_args *args, size_t i_threads
     if (!model) return status;
     tern_model_get_info(model, &info);
     describe(t, &info);
-    session_args session_options = args->session;
-    if (!session_options.n_context)
-        session_options.n_context = n_prompt > n_answer ? n_prompt : n_answer;
+    if (!args->session.n_context)
+        args->session.n_context = n_prompt > n_answer ? n_prompt : n_answer;
     // The speed does not depend on which tokens they are; these are spread over the vocabulary.
     int32_t *tokens = must_alloc(NULL, (size_t)n_prompt + 1, sizeof *tokens);
     for (int i = 0; i <= n_prompt; i++)
         tokens[i] = (int32_t)((uint32_t)i * 2654435761u % (uint32_t)info.n_vocab);
-    tern_session *session = open_session(model, &session_options);
-    status =
-        session && add_rows(args, session, tokens, &info, i_threads, t) ? EXIT_OK : EXIT_FAILED;
+    tern_session *session = open_session(model, &args->session);
+    status = session && add_rows(args, model, session, tokens, &info, i_threads, t) ? EXIT_OK
+                                                                                    : EXIT_FAILED;
     tern_session_close(session);
+    t->device_weights = info.device_bytes;
+    t->kv_bytes = info.kv_bytes_per_token * (uint64_t)args->session.n_context;
+    tern_model_get_info(model, &info);
+    t->device_peak = info.device_bytes_max;
     tern_model_close(model);
     free(tokens);
     return status;
@@ -208,6 +231,15 @@ static void put_percent(double percent) {
     else printf(" |");
 }
 
+static void print_profiles(FILE *f, const table *t) {
+    for (size_t i = 0; i < t->n; i++) {
+        const row *r = &t->rows[i];
+        char title[64];
+        snprintf(title, sizeof title, "%s %d", r->is_prompt ? "pp" : "tg", r->n_tokens);
+        if (r->profile) print_profile(f, title, r->profile, r->n_profile);
+    }
+}
+
 static void print_md(const table *t) {
     printf("%s: %.3f billion weights, ternary %s, head %s; %s; %.0f MB at most\n", t->model,
            (double)t->n_params * 1e-9, t->ternary, t->head, t->device,
@@ -218,6 +250,12 @@ static void print_md(const table *t) {
             printf("%s, %d threads: reads %.1f GB/s, int8 %.0f G multiply-adds/s (%s)\n", l->cpu,
                    l->n_threads, l->read_gb_per_s, l->int8_gmac_per_s, l->features);
     }
+    if (t->device_peak)
+        printf("device memory: %.0f MB at most; weights %.0f MB, an F16 cache %.0f MB, all else "
+               "%.0f MB\n",
+               (double)t->device_peak * 1e-6, (double)t->device_weights * 1e-6,
+               (double)t->kv_bytes * 1e-6,
+               ((double)t->device_peak - (double)t->device_weights - (double)t->kv_bytes) * 1e-6);
     putchar('\n');
     printf(
         "| test | threads | tokens/s | from | to | MB/token | GB/s | of read | of int8 | load s |\n"
@@ -232,6 +270,7 @@ static void print_md(const table *t) {
         put_percent(r->percent_of_int8);
         printf(" %.2f |\n", r->load_seconds);
     }
+    print_profiles(stdout, t);
 }
 
 static void print_csv(const table *t) {
@@ -248,6 +287,7 @@ static void print_csv(const table *t) {
         }
         printf(",%.3f,%zu\n", r->load_seconds, t->peak_bytes);
     }
+    print_profiles(stderr, t);
 }
 
 static void put_member(const char *name, double value) {
@@ -270,7 +310,10 @@ static void print_json(const table *t) {
         put_member("int8_gmac_per_second", t->limits[i].int8_gmac_per_s);
         printf("}");
     }
-    printf("],\"peak_bytes\":%zu,\"rows\":[", t->peak_bytes);
+    printf("],\"peak_bytes\":%zu,\"device_peak_bytes\":%llu,\"device_weight_bytes\":%llu,"
+           "\"rows\":[",
+           t->peak_bytes, (unsigned long long)t->device_peak,
+           (unsigned long long)t->device_weights);
     for (size_t i = 0; i < t->n; i++) {
         const row *r = &t->rows[i];
         printf("%s\n{\"test\":\"%s\",\"tokens\":%d,\"threads\":%d,\"bytes_per_token\":%llu",
@@ -283,6 +326,10 @@ static void print_json(const table *t) {
         put_member("percent_of_read", r->percent_of_read);
         put_member("percent_of_int8", r->percent_of_int8);
         put_member("load_seconds", r->load_seconds);
+        if (r->profile) {
+            printf(",\"profile\":");
+            put_profile(stdout, r->profile, r->n_profile);
+        }
         printf("}");
     }
     printf("\n]}\n");
@@ -297,6 +344,7 @@ int cmd_bench(const command *self, int argc, char **argv) {
         {'t', "threads", OPTION_TEXT, &threads, "N,...", "numbers of threads (one for each core)"},
         {'r', "repeats", OPTION_COUNT, &args.n_repeats, "N", "runs of each (5)"},
         {'o', "output", OPTION_CHOICE, &args.format, "md|json|csv", "how to print"},
+        {0, "profile", OPTION_FLAG, &args.profile, NULL, "one more run of each, timed by kernel"},
         {0, "no-limits", OPTION_FLAG, &args.no_limits, NULL, "do not measure the machine"},
         MODEL_OPTIONS_BEGIN(args.model),
         MODEL_OPTIONS_END(args.model),
@@ -319,6 +367,7 @@ int cmd_bench(const command *self, int argc, char **argv) {
         measure_machine(&args, &t);
         print[args.format](&t);
     }
+    for (size_t i = 0; i < t.n; i++) free(t.rows[i].profile);
     free(t.rows);
     return status;
 }

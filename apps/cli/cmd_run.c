@@ -40,8 +40,10 @@ static bool make_prompt(const run_args *args, const tern_model *model, const tex
     return tokenize_chat(model, messages, n, out);
 }
 
-static void put_result(const tern_model *model, const tern_session *session, const output *out,
+static void put_result(const tern_model *model, tern_session *session, const output *out,
                        const tern_generate_stats *s) {
+    const tern_profile_row *rows;
+    size_t n_rows;
     tern_model_info info;
     size_t n, computed = s->n_prompt - s->n_reused;
     const int32_t *list = tern_session_generated(session, &n);
@@ -63,6 +65,10 @@ static void put_result(const tern_model *model, const tern_session *session, con
     printf(",\"threads\":%d,\"context\":%d,\"load_seconds\":%.3f,\"speculation\":",
            (int)info.n_threads, (int)tern_session_n_context(session), info.load_seconds);
     put_drafts(stdout, &s->draft);
+    if (tern_session_profile(session, &rows, &n_rows, NULL) == TERN_OK) {
+        printf(",\"profile\":");
+        put_profile(stdout, rows, n_rows);
+    }
     printf("}\n");
 }
 
@@ -85,6 +91,10 @@ static int complete(run_args *args, tern_model *model, const text *prompt) {
     else putchar('\n');
     fflush(stdout);
     print_notice(session);
+    const tern_profile_row *rows;
+    size_t n_rows;
+    if (!args->json && tern_session_profile(session, &rows, &n_rows, NULL) == TERN_OK)
+        print_profile(stderr, "kernel", rows, n_rows);
     bool is_talkative = args->model.verbose || (isatty(STDERR_FILENO) && !args->json);
     if (is_talkative) print_stats(&stats);
     if (is_talkative || args->speculation.visualize)
@@ -110,6 +120,7 @@ int cmd_run(const command *self, int argc, char **argv) {
         MODEL_OPTIONS(args.model),
         TEMPLATE_OPTION(args.model),
         SESSION_OPTIONS(args.session),
+        PROFILE_OPTION(args.session),
         SAMPLING_OPTIONS(args.sampling),
         SPECULATION_OPTIONS(args.speculation),
         OPTIONS_END,

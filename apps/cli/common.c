@@ -151,6 +151,7 @@ tern_session *open_session(tern_model *model, const session_args *args) {
         .shift_context = args->shift,
         .n_keep = args->n_keep,
         .speculation = args->speculation,
+        .profile = args->profile,
     };
     if (tern_session_open(&session, model, &desc, &err) != TERN_OK) fail("%s", err.message);
     return session;

@@ -1,4 +1,6 @@
-// What every backend checks alike.
+// What every backend does alike.
+#include <stdio.h>
+#include <string.h>
 #include "kernels/backend.h"
 
 tern_status tern_batch_check(const tern_batch *b, int32_t n_batch, int32_t n_context,
@@ -11,4 +13,19 @@ tern_status tern_batch_check(const tern_batch *b, int32_t n_batch, int32_t n_con
         return tern_fail(err, TERN_ERR_ARGUMENT, "top %d of %lld", (int)b->top_k,
                          (long long)n_vocab);
     return TERN_OK;
+}
+
+void tern_profile_add(tern_profile *p, const char *name, double seconds, uint64_t bytes) {
+    size_t i = 0;
+    while (i < p->n && strcmp(p->rows[i].name, name) != 0) i++;
+    if (i == TERN_PROFILE_ROWS) i--;
+    tern_profile_row *r = &p->rows[i];
+    if (i == p->n) {
+        *r = (tern_profile_row){0};
+        snprintf(r->name, sizeof r->name, "%s", name);
+        p->n++;
+    }
+    r->n_calls++;
+    r->seconds += seconds;
+    r->bytes += bytes;
 }

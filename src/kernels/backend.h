@@ -59,6 +59,15 @@ typedef struct tern_batch {
 tern_status tern_batch_check(const tern_batch *batch, int32_t n_batch, int32_t n_context,
                              int64_t n_vocab, tern_error *err);
 
+// Time by kernel or op, in the order in which they came first.
+#define TERN_PROFILE_ROWS 64
+typedef struct tern_profile {
+    tern_profile_row rows[TERN_PROFILE_ROWS];
+    size_t n;
+} tern_profile;
+// Adds a call to the row of that name; what comes when all rows are taken goes to the last one.
+void tern_profile_add(tern_profile *p, const char *name, double seconds, uint64_t bytes);
+
 typedef struct tern_backend {
     const char *name;
     tern_status (*open)(tern_device **out, const tern_device_desc *desc, tern_error *err);
@@ -88,6 +97,9 @@ typedef struct tern_backend {
     // Results lie in the batch's arrays when poll says done.
     tern_status (*submit)(tern_instance *i, const tern_batch *batch, tern_error *err);
     tern_status (*poll)(tern_instance *i, bool *done, tern_error *err);
+    // Times each kernel from now on; the sums so far, NULL when it was not started.
+    tern_status (*profile_start)(tern_instance *i, tern_error *err);
+    const tern_profile *(*profile_read)(const tern_instance *i);
 } tern_backend;
 
 extern const tern_backend tern_backend_cpu;

@@ -1,7 +1,7 @@
 // Where a model runs: a device, the weights bound to it, the plan compiled for it. And the seats of
 // its sessions there, which move when the device is lost.
 //
-// A lost device takes the weights and every session's keys and values with it, but the file is still
+// A lost device takes the weights and every session's keys and values along, but the file is still
 // mapped, and a seat remembers the tokens that its keys and values were computed from. So the model
 // is placed again, on a new device of the kind or, if that fails too, on the CPU, and each session
 // that comes upon the loss computes its tokens again there and goes on.
@@ -123,6 +123,7 @@ struct tern_seat {
     int32_t n_context;
     tern_kv_type kv_type;
     int32_t *ids; // [n_context] what the keys and values at each position were computed from
+    bool profiled;
     bool moved; // since somebody asked
     char notice[700]; // why, and where to
 };
@@ -131,7 +132,7 @@ static tern_status sit_down(tern_seat *s, tern_placement *at, tern_error *err) {
     TERN_TRY(at->backend->instance_open(at->plan, s->n_context, s->kv_type, &s->instance, err));
     s->at = at;
     at->n_seats++;
-    return TERN_OK;
+    return s->profiled ? at->backend->profile_start(s->instance, err) : TERN_OK;
 }
 
 // A placement that was lost goes with its last seat; its words stay, since others may read them.
@@ -170,6 +171,15 @@ void tern_model_instance_close(tern_model *m, tern_seat *s) {
     pthread_mutex_unlock(&m->lock);
     tern_free(s->ids);
     tern_free(s);
+}
+
+tern_status tern_model_profile_start(tern_seat *s, tern_error *err) {
+    s->profiled = true;
+    return s->at->backend->profile_start(s->instance, err);
+}
+
+const tern_profile *tern_model_profile(const tern_seat *s) {
+    return s->at ? s->at->backend->profile_read(s->instance) : NULL;
 }
 
 const char *tern_model_notice(tern_seat *s) {

@@ -64,6 +64,9 @@ void tern_model_instance_close(tern_model *model, tern_seat *seat); // NULL is a
 // one, computes there what came before the batch, and then the batch.
 tern_status tern_model_compute(tern_model *model, tern_seat *seat, const tern_batch *batch,
                                tern_error *err);
+// Times each kernel from now on; a seat that moves begins anew.
+tern_status tern_model_profile_start(tern_seat *seat, tern_error *err);
+const tern_profile *tern_model_profile(const tern_seat *seat); // NULL: it was not started
 // One line about the last move; NULL: there was none since this was last called.
 const char *tern_model_notice(tern_seat *seat);
 

@@ -1,5 +1,6 @@
 // A session: one timeline of tokens over a model, and generation that continues it.
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -46,6 +47,7 @@ tern_status tern_session_open(tern_session **out, tern_model *model, const tern_
     if (s->desc.n_keep <= 0) s->desc.n_keep = 4;
     if (s->desc.n_keep > s->n_context / 2) s->desc.n_keep = s->n_context / 2;
     tern_status status = tern_model_instance(model, s->n_context, desc->kv_type, &s->instance, err);
+    if (status == TERN_OK && desc->profile) status = tern_model_profile_start(s->instance, err);
     if (status == TERN_OK && tern_speculation_is_on(&s->desc.speculation))
         status = tern_speculator_open(&s->speculator, s, err);
     if (status == TERN_OK) status = open_rows(s, err);
@@ -79,6 +81,24 @@ void tern_session_reset(tern_session *s) {
 int32_t tern_session_n_context(const tern_session *s) {
     return s->n_context;
 }
+static int by_seconds(const void *a, const void *b) {
+    double x = ((const tern_profile_row *)a)->seconds, y = ((const tern_profile_row *)b)->seconds;
+    return (x < y) - (x > y);
+}
+
+tern_status tern_session_profile(tern_session *s, const tern_profile_row **rows, size_t *n_rows,
+                                 tern_error *err) {
+    const tern_profile *p = tern_model_profile(s->instance);
+    *rows = NULL;
+    *n_rows = 0;
+    if (!p) return tern_fail(err, TERN_ERR_ARGUMENT, "the session was opened without a profile");
+    s->profile = *p;
+    qsort(s->profile.rows, p->n, sizeof *p->rows, by_seconds);
+    *rows = s->profile.rows;
+    *n_rows = p->n;
+    return TERN_OK;
+}
+
 const char *tern_session_notice(tern_session *s) {
     return tern_model_notice(s->instance);
 }

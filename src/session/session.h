@@ -105,6 +105,7 @@ struct tern_session {
     int32_t *top_ids; // [n_rows, TERN_TOP_K_MAX]
     float *top_logits;
     tern_speculator *speculator; // NULL: none
+    tern_profile profile; // sorted, for who asked last
     tern_strbuf text, held; // decoded; held back since it may be the beginning of a stop string
 };
 

@@ -86,6 +86,7 @@ struct tern_instance {
     bool more;           // the query wants another round
     float *logits;       // [n_vocab], when only the greatest are wanted and there is no screen
     atomic_size_t *counters;
+    tern_profile *profile; // by op; NULL: nothing is timed
 };
 
 // One batch on its way.
@@ -117,6 +118,8 @@ tern_status cpu_instance_open(tern_plan *p, int32_t n_context, tern_kv_type kv_t
                               tern_instance **out, tern_error *err);
 void cpu_instance_close(tern_instance *i);
 tern_status cpu_submit(tern_instance *i, const tern_batch *batch, tern_error *err);
+tern_status cpu_profile_start(tern_instance *i, tern_error *err);
+const tern_profile *cpu_profile_read(const tern_instance *i);
 
 // The function that runs an op; NULL: the CPU does not have it.
 cpu_step_fn cpu_step_for(tern_op op);

@@ -77,4 +77,6 @@ const tern_backend tern_backend_cpu = {
     .instance_close = cpu_instance_close,
     .submit = cpu_submit,
     .poll = cpu_poll,
+    .profile_start = cpu_profile_start,
+    .profile_read = cpu_profile_read,
 };

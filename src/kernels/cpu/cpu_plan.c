@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/rope.h"
 
@@ -232,6 +233,7 @@ void cpu_instance_close(tern_instance *in) {
     tern_free(in->rope_tables);
     tern_free(in->logits);
     tern_free(in->counters);
+    tern_free(in->profile);
     tern_free(in);
 }
 
@@ -243,15 +245,47 @@ static bool is_wanted(const cpu_step *s, const tern_batch *b) {
     return !s->for_top_k || b->top_k > 0;
 }
 
+// What a step moves at least: its weights once, the cache's positions that it reads. Activations
+// stay in the processor's own caches.
+static uint64_t bytes_of(const cpu_run *run, const cpu_step *s) {
+    const tern_instance *in = run->instance;
+    const tern_batch *b = run->batch;
+    const tern_node *n = s->node;
+    uint64_t bytes = 0;
+    for (int i = 0; i < n->n_in; i++) {
+        const tern_weight *w = run->plan->weights[n->in[i]];
+        if (run->plan->g->values[n->in[i]].kind == TERN_VALUE_WEIGHT && n->op != TERN_OP_EMBED)
+            bytes += s->for_top_k ? w->info.bytes_per_token_greedy : w->info.bytes_per_token;
+    }
+    if (n->op == TERN_OP_ATTENTION)
+        bytes += 2 * (uint64_t)n->n_kv_heads *
+                 tern_kv_head_bytes(in->kv_type, (size_t)n->head_dim,
+                                    (size_t)(b->first_pos + b->n_tokens));
+    return bytes;
+}
+
 static void run_steps(void *ctx, const tern_team *team) {
     cpu_run *run = ctx;
+    tern_profile *profile = team->thread == 0 ? run->instance->profile : NULL;
+    double start = profile ? tern_seconds() : 0;
     for (size_t i = 0; i < run->plan->n_steps; i++) {
         const cpu_step *s = &run->plan->steps[i];
         if (!is_wanted(s, run->batch)) continue;
         s->fn(run, s, team);
         tern_team_barrier(team);
+        if (!profile) continue;
+        double end = tern_seconds();
+        tern_profile_add(profile, tern_op_name(s->node->op), end - start, bytes_of(run, s));
+        start = end;
     }
 }
+
+tern_status cpu_profile_start(tern_instance *in, tern_error *err) {
+    if (!in->profile) in->profile = tern_alloc(TERN_MEM_SESSION, sizeof *in->profile);
+    return in->profile ? TERN_OK : tern_fail_memory(err, sizeof *in->profile);
+}
+
+const tern_profile *cpu_profile_read(const tern_instance *in) { return in->profile; }
 
 tern_status cpu_submit(tern_instance *in, const tern_batch *batch, tern_error *err) {
     const tern_plan *p = in->plan;

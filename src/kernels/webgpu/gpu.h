@@ -6,6 +6,8 @@
 //   gpu_weights.c   weights as the kernels read them
 //   gpu_plan.c      graph -> list of dispatches
 //   gpu_run.c       memory of a session; submitting, reading back
+//   gpu_profile.c   how long each kernel takes
+//   gpu_policy.c    how many dispatches a submission may have
 #ifndef TERN_KERNELS_WEBGPU_GPU_H
 #define TERN_KERNELS_WEBGPU_GPU_H
 
@@ -86,6 +88,7 @@ struct tern_device {
     char description[160];
     char error[400]; // the first message of the device since it was last asked; empty: none
     bool lost;
+    uint32_t group;  // dispatches of a submission at most; 0: no limit
     uint64_t n_runs, lose_at; // for tests: the run with which it is lost, 0: none
     wgpu_module modules[GPU_KERNEL_COUNT];    // by the first kernel that is in the file
     wgpu_layout layouts[GPU_KERNEL_COUNT];    // by kernel
@@ -104,6 +107,8 @@ void gpu_library_close(wgpu_api *api);
 
 tern_status gpu_device_open(tern_device **out, const tern_device_desc *desc, tern_error *err);
 void gpu_device_close(tern_device *d);
+// Lets the library call back until *pending is false, for some seconds at most.
+void gpu_wait(tern_device *d, const bool *pending);
 // Before each run.
 void gpu_count_run(tern_device *d);
 // Fails with the device's message, if there was one since the last call.
@@ -226,5 +231,7 @@ tern_status gpu_instance_open(tern_plan *p, int32_t n_context, tern_kv_type kv_t
 void gpu_instance_close(tern_instance *i);
 tern_status gpu_submit(tern_instance *i, const tern_batch *batch, tern_error *err);
 tern_status gpu_poll(tern_instance *i, bool *done, tern_error *err);
+tern_status gpu_profile_start(tern_instance *i, tern_error *err);
+const tern_profile *gpu_profile_read(const tern_instance *i);
 
 #endif

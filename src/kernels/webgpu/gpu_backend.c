@@ -38,4 +38,6 @@ const tern_backend tern_backend_webgpu = {
     .instance_close = gpu_instance_close,
     .submit = gpu_submit,
     .poll = gpu_poll,
+    .profile_start = gpu_profile_start,
+    .profile_read = gpu_profile_read,
 };

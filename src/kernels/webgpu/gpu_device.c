@@ -61,6 +61,12 @@ tern_status gpu_check(tern_device *d, const char *doing, tern_error *err) {
     return status;
 }
 
+#define WAIT_SECONDS 20 // that a run may still take
+void gpu_wait(tern_device *d, const bool *pending) {
+    time_t end = time(NULL) + WAIT_SECONDS;
+    while (*pending && time(NULL) < end) d->api.InstanceProcessEvents(d->instance);
+}
+
 // ---- Opening -----------------------------------------------------------------------------------
 
 typedef struct request { // of an adapter or a device

@@ -7,38 +7,11 @@
 #include <string.h>
 #include <time.h>
 #include "base/alloc.h"
-#include "kernels/webgpu/gpu.h"
+#include "kernels/webgpu/gpu_run.h"
 
 typedef struct gpu_uniform { // struct Run of prelude.wgsl
     uint32_t n_tokens, first_pos, n_outputs, first_output, n_context;
 } gpu_uniform;
-
-// A buffer that results are copied to and mapped from. The callback of a map points here, so a
-// readback outlives it.
-typedef struct gpu_readback {
-    wgpu_buffer buffer;
-    bool pending, mapped;
-} gpu_readback;
-
-struct tern_instance {
-    tern_plan *plan;
-    int32_t n_context;
-    bool half_cache;
-    wgpu_buffer uniform, ids, pool, pool_i8, logits, top_parts, top;
-    gpu_readback readbacks[2];
-    wgpu_buffer *states; // [n_values], or NULL
-    wgpu_buffer *angles; // by rope
-    wgpu_group *groups;  // by dispatch
-    float *angles_host;  // cosines and sines of a batch
-    tern_batch batch;    // on its way
-    int32_t chunk_first, chunk_rows;
-    bool busy;
-    int now; // its readback
-    // The run ahead: the step after the batch, on the token that the device itself found greatest.
-    // It was started before anyone asked for it, and its readback is the other one.
-    bool ahead;
-    int32_t ahead_pos, last_id;
-};
 
 // ---- Opening -----------------------------------------------------------------------------------
 
@@ -172,16 +145,14 @@ fail:
     return status;
 }
 
-#define CLOSE_SECONDS 20 // that a run may still take
 void gpu_instance_close(tern_instance *in) {
     if (!in) return;
     const tern_plan *p = in->plan;
     tern_device *d = p->device;
     // The callback of a map points into the instance; a lost device calls it too.
-    time_t end = time(NULL) + CLOSE_SECONDS;
-    while ((in->readbacks[0].pending || in->readbacks[1].pending) && time(NULL) < end)
-        d->api.InstanceProcessEvents(d->instance);
+    for (int i = 0; i < 2; i++) gpu_wait(d, &in->readbacks[i].pending);
     bool quiet = !in->readbacks[0].pending && !in->readbacks[1].pending;
+    gpu_profile_close(in->profile);
     for (size_t i = 0; in->groups && i < p->n_dispatches; i++)
         if (in->groups[i]) d->api.BindGroupRelease(in->groups[i]);
     for (size_t v = 0; in->states && v < p->g->n_values; v++) gpu_buffer_free(d, in->states[v]);
@@ -248,19 +219,81 @@ static bool takes_part(const tern_instance *in, const gpu_dispatch *step, bool b
     }
 }
 
-static void encode_dispatches(const tern_instance *in, wgpu_pass pass, bool body) {
+// What a dispatch moves at least: its weights once, its rows, the positions that it reads or writes.
+static uint64_t bytes_of(const tern_instance *in, const gpu_dispatch *step) {
+    const tern_plan *p = in->plan;
+    const tern_batch *b = &in->batch;
+    bool reads_all = strncmp(gpu_kernel_entry(step->what.kernel), "attention", 9) == 0;
+    double bytes = 0, n_tokens = b->n_tokens;
+    double positions = reads_all ? (double)b->first_pos + n_tokens : n_tokens;
+    for (int i = 0; i < step->n_bindings; i++) {
+        const gpu_binding *at = &step->bindings[i];
+        if (at->place == GPU_WEIGHT && step->what.kernel != GPU_EMBED)
+            bytes += (double)at->bytes;
+        else if (at->place == GPU_POOL || at->place == GPU_POOL_I8)
+            bytes += (double)at->bytes * n_tokens / p->n_batch;
+        else if (at->place == GPU_STATE)
+            bytes += (double)p->device->api.BufferGetSize(in->states[at->v]) * positions /
+                     in->n_context;
+        else if (at->place == GPU_LOGITS)
+            bytes += (double)in->chunk_rows * (double)p->n_vocab * sizeof(float);
+    }
+    return (uint64_t)bytes;
+}
+
+// Commands on their way to the queue; all fields are zero between submissions.
+typedef struct encoding {
+    wgpu_encoder encoder;
+    wgpu_pass pass;
+    wgpu_pipeline pipeline;
+    uint32_t n_dispatches;
+} encoding;
+
+static wgpu_encoder encoder_of(const tern_instance *in, encoding *e) {
+    const tern_device *d = in->plan->device;
+    if (!e->encoder) e->encoder = d->api.DeviceCreateCommandEncoder(d->device, NULL);
+    return e->encoder;
+}
+
+static void end_pass(const tern_instance *in, encoding *e) {
+    const wgpu_api *a = &in->plan->device->api;
+    if (!e->pass) return;
+    a->ComputePassEncoderEnd(e->pass);
+    a->ComputePassEncoderRelease(e->pass);
+    e->pass = NULL;
+    e->pipeline = NULL;
+}
+
+static void submit(const tern_instance *in, encoding *e) {
+    const tern_device *d = in->plan->device;
+    const wgpu_api *a = &d->api;
+    end_pass(in, e);
+    wgpu_commands commands = a->CommandEncoderFinish(e->encoder, NULL);
+    a->CommandEncoderRelease(e->encoder);
+    a->QueueSubmit(d->queue, 1, &commands);
+    a->CommandBufferRelease(commands);
+    *e = (encoding){0};
+}
+
+static void encode_dispatches(const tern_instance *in, encoding *e, bool body) {
     const tern_plan *p = in->plan;
     const wgpu_api *a = &p->device->api;
-    wgpu_pipeline now = NULL;
     for (size_t i = 0; i < p->n_dispatches; i++) {
         const gpu_dispatch *step = &p->dispatches[i];
         uint32_t rows = rows_of(in, step);
         if (rows == 0 || !takes_part(in, step, body)) continue;
+        wgpu_encoder encoder = encoder_of(in, e);
+        if (!e->pass)
+            e->pass = in->profile ? gpu_profile_pass(in->profile, encoder, step->what.kernel,
+                                                     bytes_of(in, step))
+                                  : a->CommandEncoderBeginComputePass(encoder, NULL);
         wgpu_pipeline pipeline = step->pipeline[in->half_cache];
-        if (pipeline != now) a->ComputePassEncoderSetPipeline(pass, pipeline);
-        now = pipeline;
-        a->ComputePassEncoderSetBindGroup(pass, 0, in->groups[i], 0, NULL);
-        a->ComputePassEncoderDispatchWorkgroups(pass, step->x, rows, 1);
+        if (pipeline != e->pipeline) a->ComputePassEncoderSetPipeline(e->pass, pipeline);
+        e->pipeline = pipeline;
+        a->ComputePassEncoderSetBindGroup(e->pass, 0, in->groups[i], 0, NULL);
+        a->ComputePassEncoderDispatchWorkgroups(e->pass, step->x, rows, 1);
+        if (in->profile) end_pass(in, e);
+        if (++e->n_dispatches == p->device->group) submit(in, e);
     }
 }
 
@@ -272,6 +305,14 @@ static void on_mapped(uint32_t status, wgpu_text message, void *u1, void *u2) {
     r->mapped = status == WGPU_SUCCESS;
 }
 
+void gpu_readback_map(tern_device *d, gpu_readback *r, uint64_t bytes) {
+    r->mapped = false;
+    r->pending = true;
+    d->api.BufferMapAsync(
+        r->buffer, WGPU_MAP_READ, 0, (size_t)bytes,
+        (wgpu_map_callback){NULL, WGPU_CALLBACK_PROCESS_EVENTS, on_mapped, r, NULL});
+}
+
 // What is read back for the chunk; something always is, since its map tells that the run is over.
 static uint64_t result_bytes(const tern_instance *in) {
     uint64_t rows = (uint64_t)in->chunk_rows;
@@ -280,8 +321,8 @@ static uint64_t result_bytes(const tern_instance *in) {
                                            : rows * (uint64_t)in->plan->n_vocab * sizeof(float);
 }
 
-// Encodes and submits the dispatches for the batch, or only its head, at first_pos; what is wanted
-// is copied to a readback, and the greatest token also to where the next run takes its own from.
+// Encodes and submits the dispatches for the batch, or only its head, at first_pos, in groups as
+// large as the device takes (gpu_policy.c); what is wanted is copied to a readback, and the greatest token also to where the next run takes its own from.
 static void launch(tern_instance *in, int32_t first_pos, bool body, gpu_readback *to) {
     const tern_batch *b = &in->batch;
     tern_device *d = in->plan->device;
@@ -290,24 +331,19 @@ static void launch(tern_instance *in, int32_t first_pos, bool body, gpu_readback
     gpu_uniform u = {(uint32_t)b->n_tokens, (uint32_t)first_pos, (uint32_t)b->n_outputs,
                      (uint32_t)in->chunk_first, (uint32_t)in->n_context};
     a->QueueWriteBuffer(d->queue, in->uniform, 0, &u, sizeof u);
-    wgpu_encoder encoder = a->DeviceCreateCommandEncoder(d->device, NULL);
-    wgpu_pass pass = a->CommandEncoderBeginComputePass(encoder, NULL);
-    encode_dispatches(in, pass, body);
-    a->ComputePassEncoderEnd(pass);
-    a->ComputePassEncoderRelease(pass);
+    encoding e = {0};
+    encode_dispatches(in, &e, body);
+    wgpu_encoder encoder = encoder_of(in, &e);
+    end_pass(in, &e);
+    if (in->profile) gpu_profile_encode(in->profile, encoder);
     uint64_t bytes = result_bytes(in);
     bool only_greatest = wants_results(b) && wants_only_greatest(b);
     wgpu_buffer source = wants_results(b) && !only_greatest ? in->logits : in->top;
     a->CommandEncoderCopyBufferToBuffer(encoder, source, 0, to->buffer, 0, bytes);
     if (only_greatest) a->CommandEncoderCopyBufferToBuffer(encoder, in->top, 0, in->ids, 0, 4);
-    wgpu_commands commands = a->CommandEncoderFinish(encoder, NULL);
-    a->CommandEncoderRelease(encoder);
-    a->QueueSubmit(d->queue, 1, &commands);
-    a->CommandBufferRelease(commands);
-    to->mapped = false;
-    to->pending = true;
-    a->BufferMapAsync(to->buffer, WGPU_MAP_READ, 0, (size_t)bytes,
-                      (wgpu_map_callback){NULL, WGPU_CALLBACK_PROCESS_EVENTS, on_mapped, to, NULL});
+    submit(in, &e);
+    if (in->profile) gpu_profile_submitted(in->profile);
+    gpu_readback_map(d, to, bytes);
 }
 
 static void set_chunk(tern_instance *in) {
@@ -329,7 +365,7 @@ static bool is_greedy_step(const tern_batch *b) {
 static void start_ahead(tern_instance *in) {
     in->ahead_pos = in->batch.first_pos + 1;
     gpu_readback *to = &in->readbacks[1 - in->now];
-    in->ahead = in->ahead_pos < in->n_context && !to->pending;
+    in->ahead = in->ahead_pos < in->n_context && !to->pending && !in->profile;
     if (!in->ahead) return;
     if (to->mapped) in->plan->device->api.BufferUnmap(to->buffer);
     send_angles(in, in->ahead_pos, 1);
@@ -420,7 +456,7 @@ tern_status gpu_poll(tern_instance *in, bool *done, tern_error *err) {
         return gpu_check(d, "computing", err);
     }
     gpu_readback *r = &in->readbacks[in->now];
-    if (r->pending) {
+    if (r->pending || (in->profile && !gpu_profile_take(in->profile))) {
         // Who asks without a pause would take the core that a software adapter computes on.
         if (d->software) nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
         return TERN_OK;
@@ -442,4 +478,13 @@ tern_status gpu_poll(tern_instance *in, bool *done, tern_error *err) {
     if (is_greedy_step(&in->batch)) in->last_id = in->batch.top_ids[0];
     *done = true;
     return TERN_OK;
+}
+
+tern_status gpu_profile_start(tern_instance *in, tern_error *err) {
+    if (in->profile) return TERN_OK;
+    return gpu_profile_open(&in->profile, in->plan->device, in->plan->n_dispatches, err);
+}
+
+const tern_profile *gpu_profile_read(const tern_instance *in) {
+    return in->profile ? gpu_profile_rows(in->profile) : NULL;
 }
