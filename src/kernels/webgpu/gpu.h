@@ -7,7 +7,6 @@
 //   gpu_plan.c      graph -> list of dispatches
 //   gpu_run.c       memory of a session; submitting, reading back
 //   gpu_profile.c   how long each kernel takes
-//   gpu_policy.c    how many dispatches a submission may have
 #ifndef TERN_KERNELS_WEBGPU_GPU_H
 #define TERN_KERNELS_WEBGPU_GPU_H
 

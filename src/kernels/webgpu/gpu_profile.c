@@ -1,6 +1,6 @@
 // How long each kernel takes: while a session is profiled every dispatch has a pass of its own,
-// whose beginning and end the GPU stamps with its clock. That costs a microsecond or two a dispatch,
-// and runs do not overlap, so a profiled session is slower than the sum of what it finds.
+// whose beginning and end the GPU stamps with its clock. That costs a microsecond or two each, and
+// runs do not overlap, so a profiled session is slower than the sum of what it finds.
 #include <string.h>
 #include "base/alloc.h"
 #include "kernels/webgpu/gpu_run.h"

@@ -219,7 +219,7 @@ static bool takes_part(const tern_instance *in, const gpu_dispatch *step, bool b
     }
 }
 
-// What a dispatch moves at least: its weights once, its rows, the positions that it reads or writes.
+// What a dispatch moves at least: its weights once, its rows, positions that it reads or writes.
 static uint64_t bytes_of(const tern_instance *in, const gpu_dispatch *step) {
     const tern_plan *p = in->plan;
     const tern_batch *b = &in->batch;
@@ -322,7 +322,8 @@ static uint64_t result_bytes(const tern_instance *in) {
 }
 
 // Encodes and submits the dispatches for the batch, or only its head, at first_pos, in groups as
-// large as the device takes (gpu_policy.c); what is wanted is copied to a readback, and the greatest token also to where the next run takes its own from.
+// large as the device takes; what is wanted is copied to a readback, and the greatest token also to
+// where the next run takes its own from.
 static void launch(tern_instance *in, int32_t first_pos, bool body, gpu_readback *to) {
     const tern_batch *b = &in->batch;
     tern_device *d = in->plan->device;
