@@ -9,7 +9,7 @@ $(BUILD)/gen/webgpu_wgsl.inc: tools/embed_wgsl.sh $(WGSL)
 $(BUILD)/obj/src/kernels/webgpu/gpu_shaders.o: $(BUILD)/gen/webgpu_wgsl.inc
 
 WEBGPU_PACKAGE ?= bun-webgpu-linux-x64@0.1.7
-.PHONY: webgpu-native
+.PHONY: webgpu-native test-webgpu
 webgpu-native: $(BUILD)/webgpu/libwebgpu_wrapper.so ## a WebGPU library (Dawn, 20 MB from npm) beside the program
 $(BUILD)/webgpu/libwebgpu_wrapper.so:
 	@mkdir -p $(@D)
@@ -27,3 +27,6 @@ $(BUILD)/webgpu-newer/libwebgpu_dawn.so: tools/dawn_node.c src/kernels/webgpu/wg
 	$(CC) $(ALL_CFLAGS) -shared -o $@ $< -ldl
 check-webgpu-newer: $(BUILD)/tern_tests webgpu-newer ## the WebGPU tests with that library
 	TERN_WEBGPU_LIB=$(abspath $(BUILD)/webgpu-newer/libwebgpu_dawn.so) $(BUILD)/tern_tests webgpu gpu
+
+test-webgpu: all $(BUILD)/tern_tests ## all of the GPU's tests, on a GPU or on chromium's SwiftShader (minutes)
+	TERN_TEST_LONG=1 $(BUILD)/tern_tests -v gpu_

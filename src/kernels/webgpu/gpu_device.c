@@ -183,7 +183,8 @@ static tern_status open_device(tern_device *d, tern_error *err) {
     d->queue = d->api.DeviceGetQueue(d->device);
     const char *lose = getenv("TERN_WEBGPU_LOSE");
     d->lose_at = lose ? strtoull(lose, NULL, 10) : 0;
-    d->packed_dot = d->api.InstanceHasWGSLLanguageFeature(d->instance, WGPU_WGSL_PACKED_DOT) != 0;
+    d->packed_dot = !is_set("TERN_WEBGPU_MINIMUM") &&
+                    d->api.InstanceHasWGSLLanguageFeature(d->instance, WGPU_WGSL_PACKED_DOT) != 0;
     return TERN_OK;
 }
 

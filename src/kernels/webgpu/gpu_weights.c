@@ -1,6 +1,6 @@
 // Weights as the kernels read them: ternary codes in tiles (ternary_gemv.wgsl) in slabs, float
-// matrices as rows of f16 pairs or f32, both in parts that fit a binding, vectors as f32. All is made
-// and sent in pieces, so that the host never holds a second copy of a large matrix.
+// matrices as rows of f16 pairs or f32, both in parts that fit a binding, vectors as f32. All is
+// made and sent in pieces, so that the host never holds a second copy of a large matrix.
 #include <string.h>
 #include "base/alloc.h"
 #include "base/ternary.h"

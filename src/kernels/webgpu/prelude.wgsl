@@ -25,7 +25,9 @@ fn activate(kind: u32, x: vec4<f32>) -> vec4<f32> {
         let r = max(x, vec4(0.0));
         return r * r;
     }
-    // gelu, by tanh(u) = 1 - 2 / (exp(2u) + 1)
-    let u = 0.7978845608028654 * (x + 0.044715 * x * x * x);
+    // gelu, by tanh(u) = 1 - 2 / (exp(2u) + 1), which is 1 for more than 20; the cube of more may be
+    // infinite.
+    let c = clamp(x, vec4(-20.0), vec4(20.0));
+    let u = 0.7978845608028654 * (c + 0.044715 * c * c * c);
     return 0.5 * x * (2.0 - 2.0 / (safe_exp(2.0 * u) + 1.0));
 }

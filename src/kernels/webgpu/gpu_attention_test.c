@@ -1,0 +1,90 @@
+// Rotary embedding, the cache and attention: the GPU against the CPU.
+#include <math.h>
+#include <stdlib.h>
+#include "base/alloc.h"
+#include "kernels/webgpu/gpu_rig_test.h"
+
+#define N_ROWS 41
+
+TEST(gpu_ropes) {
+    static const struct {
+        int32_t n_heads, head_dim, n_rot;
+        bool halves;
+        tern_rope_scaling scaling;
+        int32_t first_pos;
+    } cases[] = {{1, 4, 4, true, TERN_ROPE_NONE, 0},
+                 {3, 20, 12, false, TERN_ROPE_NONE, 100},
+                 {2, 128, 128, true, TERN_ROPE_LLAMA3, 3800},
+                 {5, 64, 32, true, TERN_ROPE_YARN, 8000},
+                 {2, 8, 8, false, TERN_ROPE_LINEAR, 17}};
+    size_t n = rig_cases(sizeof cases / sizeof *cases, 3);
+    for (size_t i = 0; i < n; i++) {
+        tern_rope_attrs a = {.n_rot = cases[i].n_rot, .halves = cases[i].halves, .base = 10000,
+                             .scaling = cases[i].scaling, .factor = 4, .low_freq_factor = 1,
+                             .high_freq_factor = 4, .beta_fast = 32, .beta_slow = 1,
+                             .attn_factor = 1, .n_context_orig = 2048};
+        rig_batches how = rig_counts();
+        how.first_pos = cases[i].first_pos;
+        rig r;
+        rig_open(&r, N_ROWS);
+        tern_vid x = rig_rows(&r, cases[i].n_heads * cases[i].head_dim, fill_normal);
+        rig_show(&r, tern_g_rope(&r.g, x, -1, cases[i].n_heads, cases[i].head_dim, &a));
+        rig_compare(&r, how, RIG_OF_ROW, 1e-6);
+        rig_close(&r);
+    }
+}
+
+// Great scores of both signs, so that one position has all the weight; or all positions the same.
+static void fill_sharp(float *x, int64_t n, int64_t row, uint32_t *seed) {
+    for (int64_t i = 0; i < n; i++)
+        x[i] = row % 3 == 0 ? 0 : rig_random(seed) * (row % 3 == 1 ? 40.0f : 1.0f);
+}
+
+typedef struct heads {
+    int32_t n_heads, n_kv_heads, head_dim;
+    bool rope;
+    rig_fill fill;
+} heads;
+
+static void check_attention(const heads *h, rig_batches how, double tolerance) {
+    rig r;
+    rig_open(&r, rig_is_long() ? 211 : 41);
+    tern_rope_attrs a = {.n_rot = h->head_dim, .halves = true, .base = 10000, .factor = 1};
+    tern_vid q = rig_rows(&r, h->n_heads * h->head_dim, h->fill);
+    tern_vid k = rig_rows(&r, h->n_kv_heads * h->head_dim, h->fill);
+    tern_vid v = rig_rows(&r, h->n_kv_heads * h->head_dim, fill_normal);
+    if (h->rope) {
+        q = tern_g_rope(&r.g, q, -1, h->n_heads, h->head_dim, &a);
+        k = tern_g_rope(&r.g, k, -1, h->n_kv_heads, h->head_dim, &a);
+    }
+    tern_vid ks = tern_g_state(&r.g, "k", h->n_kv_heads * h->head_dim);
+    tern_vid vs = tern_g_state(&r.g, "v", h->n_kv_heads * h->head_dim);
+    tern_g_kv_store(&r.g, k, v, ks, vs, h->n_kv_heads, h->head_dim);
+    float scale = 1 / sqrtf((float)h->head_dim);
+    rig_show(&r, tern_g_attention(&r.g, q, ks, vs, h->n_heads, h->n_kv_heads, h->head_dim, scale));
+    rig_compare(&r, how, RIG_OF_ROW, tolerance);
+    rig_close(&r);
+}
+
+// Errors are those of scores of some hundreds, whose last bits exp makes relative.
+TEST(gpu_attention_over_every_shape) {
+    static const heads cases[] = {
+        {6, 2, 16, true, fill_sharp},  {3, 1, 20, false, fill_normal},
+        {2, 1, 256, true, fill_sharp}, {20, 5, 128, true, fill_normal},
+        {4, 2, 2, false, fill_normal}, {4, 2, 80, false, fill_sharp},
+    };
+    rig_batches how = {.n_tokens = {1, 9, 2, 70, 1, 1}, .kv_type = TERN_KV_F32};
+    if (rig_is_long())
+        how = (rig_batches){.n_tokens = {1, 9, 2, 130, 1, 8, 70, 5, 1, 1}, .kv_type = TERN_KV_F32};
+    size_t n = rig_cases(sizeof cases / sizeof *cases, 3);
+    for (size_t i = 0; i < n; i++) check_attention(&cases[i], how, 2e-4);
+}
+
+// Longer than any tile of positions, in an f16 cache, token by token at the end.
+TEST(gpu_attention_over_long_contexts) {
+    static const heads h = {4, 2, 64, true, fill_sharp};
+    rig_batches how = {.n_tokens = {270, 1, 1, 3}, .kv_type = TERN_KV_F16};
+    if (rig_is_long())
+        how = (rig_batches){.n_tokens = {300, 300, 1, 1, 7, 420, 1}, .kv_type = TERN_KV_F16};
+    check_attention(&h, how, 2e-3);
+}

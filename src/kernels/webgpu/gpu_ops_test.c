@@ -1,0 +1,216 @@
+// Ops of rows and elements, the head and its greatest logits: the GPU against the CPU.
+#include <math.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "kernels/webgpu/gpu_rig_test.h"
+
+#define N_ROWS 41
+
+// ---- Elements ----------------------------------------------------------------------------------
+
+// Around what exp and gelu's cube can take, and far behind.
+static void fill_steep(float *x, int64_t n, int64_t row, uint32_t *seed) {
+    static const float odd[] = {0,    -0.0f, 1e-20f, -1e-20f, 0.5f,  -0.5f, 20,    -20,
+                                86.9f, -86.9f, 88.8f, -88.8f, 104,  -104,  1e4f,  -1e4f,
+                                3e12f, -3e12f, 1e15f, -1e15f};
+    for (int64_t i = 0; i < n; i++)
+        x[i] = (i + row) % 2 ? rig_random(seed) * 6 : odd[(i / 2 + row) % 20];
+}
+
+TEST(gpu_activations) {
+    static const tern_act_kind kinds[] = {TERN_ACTIVATION_SILU, TERN_ACTIVATION_RELU2,
+                                          TERN_ACTIVATION_GELU};
+    static const int64_t widths[] = {4, 132, 68};
+    for (int i = 0; i < 3; i++) {
+        rig r;
+        rig_open(&r, N_ROWS);
+        rig_show(&r, tern_g_act(&r.g, rig_rows(&r, widths[i], fill_steep), kinds[i]));
+        rig_compare(&r, rig_counts(), RIG_OF_ROW, 2e-6);
+        rig_close(&r);
+        rig_open(&r, N_ROWS);
+        tern_vid gate = rig_rows(&r, widths[i], fill_normal);
+        tern_vid up = rig_rows(&r, widths[i], fill_kinds);
+        rig_show(&r, tern_g_mul(&r.g, tern_g_act(&r.g, gate, kinds[i]), up));
+        rig_batches how = rig_counts();
+        how.plain = rig_is_long();
+        rig_compare(&r, how, RIG_OF_ELEMENT, 1e-4);
+        rig_close(&r);
+    }
+}
+
+// Where silu and gelu are near zero their relative error is exp's, but nothing may become NaN, and
+// what is small stays small.
+TEST(gpu_activations_of_huge_values_are_finite) {
+    static const tern_act_kind kinds[] = {TERN_ACTIVATION_SILU, TERN_ACTIVATION_GELU};
+    static const rig_batches how = {.n_tokens = {N_ROWS}};
+    if (!rig_has_gpu()) return;
+    for (int i = 0; i < 2; i++) {
+        rig r;
+        rig_open(&r, N_ROWS);
+        tern_vid x = rig_rows(&r, 40, fill_steep);
+        rig_show(&r, tern_g_act(&r.g, x, kinds[i]));
+        for (int d = RIG_GPU; d < RIG_DEVICES; d++) {
+            float *y = rig_run(&r, (rig_device)d, how, true);
+            REQUIRE(y);
+            const float *table = r.sources[0].data;
+            for (int t = 0; t < N_ROWS; t++)
+                for (int k = 0; k < 40; k++) {
+                    float in = table[(t * 7 + 3) % N_ROWS * 40 + k], out = y[t * 40 + k];
+                    bool right = in > 25    ? fabsf(out - in) <= 1e-6f * in
+                                 : in < -25 ? fabsf(out) <= 1e-7f
+                                            : fabsf(out) <= fabsf(in);
+                    CHECK_MSG(right, "activation %d of %g is %g", kinds[i], (double)in,
+                              (double)out);
+                }
+            tern_free(y);
+        }
+        rig_close(&r);
+    }
+}
+
+TEST(gpu_sums_and_products_of_elements) {
+    static const int64_t widths[] = {4, 260};
+    for (int i = 0; i < 2; i++) {
+        rig r;
+        rig_open(&r, N_ROWS);
+        tern_vid a = rig_rows(&r, widths[i], fill_kinds), b = rig_rows(&r, widths[i], fill_normal);
+        tern_vid c = rig_rows(&r, widths[i], fill_kinds);
+        rig_show(&r, tern_g_add(&r.g, tern_g_mul(&r.g, a, b), c));
+        rig_compare(&r, rig_counts(), RIG_OF_ROW, 1e-6);
+        rig_close(&r);
+    }
+}
+
+// ---- Tables ------------------------------------------------------------------------------------
+
+TEST(gpu_embedded_rows_are_the_tables) {
+    static const struct {
+        int64_t n_cols;
+        tern_dtype type;
+    } cases[] = {{20, TERN_DTYPE_F32},  {200, TERN_DTYPE_F16}, {64, TERN_DTYPE_Q8_0},
+                 {64, TERN_DTYPE_BF16}, {8, TERN_DTYPE_F16},   {4, TERN_DTYPE_F32}};
+    size_t n = rig_cases(sizeof cases / sizeof *cases, 3);
+    for (size_t i = 0; i < n; i++) {
+        bool exact = tern_dtype_is_float(cases[i].type);
+        rig r;
+        rig_open(&r, N_ROWS);
+        rig_show(&r, rig_rows_of(&r, cases[i].n_cols, cases[i].type, fill_normal));
+        rig_compare(&r, rig_counts(), RIG_OF_ROW, exact ? 0 : 5e-4);
+        rig_close(&r);
+    }
+}
+
+// ---- Norms and quantization --------------------------------------------------------------------
+
+static const int64_t norm_widths[] = {60, 2560, 132, 4, 6912};
+#define N_WIDTHS rig_cases(sizeof norm_widths / sizeof *norm_widths, 2)
+
+TEST(gpu_norms) {
+    for (size_t i = 0; i < N_WIDTHS; i++) {
+        rig r;
+        rig_open(&r, N_ROWS);
+        tern_vid x = rig_rows(&r, norm_widths[i], fill_kinds);
+        tern_vid w = rig_vector(&r, norm_widths[i], fill_normal);
+        rig_show(&r, tern_g_rms_norm(&r.g, x, w, i % 2 ? 1e-5f : 1e-20f));
+        rig_compare(&r, rig_counts(), RIG_OF_ROW, 3e-6);
+        rig_close(&r);
+    }
+}
+
+// Seen through a matrix that has a single code in each row.
+TEST(gpu_norms_with_quantization) {
+    rig_batches how = rig_counts();
+    for (size_t i = 0; i < N_WIDTHS; i++) {
+        int64_t n = norm_widths[i], n_out = n < 200 ? n : 132;
+        rig r;
+        rig_open(&r, N_ROWS);
+        tern_vid x = rig_rows(&r, n, fill_kinds), w = rig_vector(&r, n, fill_normal);
+        if (i % 2) x = tern_g_rms_norm(&r.g, x, w, 1e-5f);
+        tern_vid m = rig_matrix(&r, n_out, n, TERN_DTYPE_F32, true, fill_unit);
+        rig_show(&r, tern_g_bitlinear(&r.g, x, m));
+        rig_compare(&r, how, RIG_QUANTIZED, 3e-6);
+        rig_close(&r);
+    }
+}
+
+TEST(gpu_gated_norms_with_quantization) {
+    static const tern_act_kind kinds[] = {TERN_ACTIVATION_SILU, TERN_ACTIVATION_RELU2,
+                                          TERN_ACTIVATION_GELU};
+    rig_batches how = rig_counts();
+    how.plain = rig_is_long();
+    for (size_t i = 0; i < 3; i++) {
+        int64_t n = norm_widths[rig_is_long() ? i + 1 : i], n_out = n < 200 ? n : 132;
+        rig r;
+        rig_open(&r, N_ROWS);
+        tern_vid gate = rig_rows(&r, n, fill_normal), up = rig_rows(&r, n, fill_kinds);
+        tern_vid y = tern_g_mul(&r.g, tern_g_act(&r.g, gate, kinds[i]), up);
+        y = tern_g_rms_norm(&r.g, y, rig_vector(&r, n, fill_normal), 1e-5f);
+        tern_vid m = rig_matrix(&r, n_out, n, TERN_DTYPE_F32, true, fill_unit);
+        rig_show(&r, tern_g_bitlinear(&r.g, y, m));
+        rig_compare(&r, how, RIG_QUANTIZED, 1e-5);
+        rig_close(&r);
+    }
+}
+
+// The greatest row that the backend takes.
+TEST(gpu_widest_rows) {
+    static const rig_batches how = {.n_tokens = {3, 9}};
+    rig r;
+    rig_open(&r, 4);
+    tern_vid x = rig_rows(&r, 1 << 17, fill_normal), w = rig_vector(&r, 1 << 17, fill_normal);
+    rig_show(&r, tern_g_rms_norm(&r.g, x, w, 1e-5f));
+    rig_compare(&r, how, RIG_OF_ROW, 1e-5);
+    rig_close(&r);
+    if (!rig_is_long()) return;
+    rig_open(&r, 4);
+    x = rig_rows(&r, 1 << 17, fill_normal);
+    tern_vid m = rig_matrix(&r, 12, 1 << 17, TERN_DTYPE_F32, true, fill_unit);
+    rig_show(&r, tern_g_bitlinear(&r.g, x, m));
+    rig_compare(&r, how, RIG_QUANTIZED, 1e-5);
+    rig_close(&r);
+}
+
+// ---- The greatest logits -----------------------------------------------------------------------
+
+// Few different whole numbers: many equals, of which the lowest index is first.
+static void fill_ties(float *x, int64_t n, int64_t row, uint32_t *seed) {
+    (void)row;
+    for (int64_t i = 0; i < n; i++) x[i] = rintf(rig_random(seed) * 2);
+}
+
+static void check_top(int64_t n_vocab, int32_t n_tokens, int32_t k, tern_dtype type,
+                      int n_devices) {
+    rig r;
+    rig_open(&r, N_ROWS);
+    tern_vid x = rig_rows(&r, 8, fill_ties);
+    tern_vid head = rig_matrix(&r, n_vocab, 8, type, false, fill_ties);
+    r.sources[r.n_sources - 1].is_head = true;
+    tern_vid logits = tern_g_linear(&r.g, tern_g_take_rows(&r.g, x), head);
+    tern_g_output(&r.g, logits, "logits");
+    tern_g_output(&r.g, tern_g_top_k(&r.g, logits), "top_k");
+    size_t n = (size_t)n_tokens * (size_t)k;
+    int32_t *ids[RIG_DEVICES];
+    float *values[RIG_DEVICES];
+    for (int d = 0; d < n_devices; d++) {
+        ids[d] = tern_alloc_array(TERN_MEM_MISC, n, sizeof **ids);
+        values[d] = tern_alloc_array(TERN_MEM_MISC, n, sizeof **values);
+        if (!rig_run_top(&r, (rig_device)d, n_tokens, k, ids[d], values[d])) continue;
+        CHECK_MSG(memcmp(ids[d], ids[0], n * sizeof **ids) == 0 &&
+                      memcmp(values[d], values[0], n * sizeof **values) == 0,
+                  "device %d: the greatest %d of %lld differ", d, k, (long long)n_vocab);
+    }
+    for (int d = 0; d < n_devices; d++) {
+        tern_free(ids[d]);
+        tern_free(values[d]);
+    }
+    rig_close(&r);
+}
+
+TEST(gpu_greatest_logits_and_ties) {
+    if (!rig_has_gpu()) return;
+    check_top(1, 1, 1, TERN_DTYPE_F32, RIG_DEVICES);
+    check_top(255, 9, 1, TERN_DTYPE_F16, RIG_DEVICES);
+    check_top(257, 17, 5, TERN_DTYPE_F32, RIG_DEVICES);
+    // More logits than are made at a time.
+    if (rig_is_long()) check_top(70001, 62, 1, TERN_DTYPE_F16, RIG_GPU_LEAST);
+}

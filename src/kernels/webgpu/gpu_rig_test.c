@@ -1,0 +1,368 @@
+#include "kernels/webgpu/gpu_rig_test.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/alloc.h"
+
+// ---- Devices -----------------------------------------------------------------------------------
+
+#define SWIFTSHADER "/usr/lib/chromium/vk_swiftshader_icd.json"
+
+static struct {
+    bool tried;
+    tern_device *device;
+    char why_not[512];
+} opened[RIG_DEVICES];
+static int n_opened;
+
+static const tern_backend *backend_of(rig_device which) {
+    return which == RIG_CPU ? &tern_backend_cpu : &tern_backend_webgpu;
+}
+
+// At exit, but before the library's own end, which was registered earlier.
+static void close_devices(void) {
+    for (int i = 0; i < RIG_DEVICES; i++)
+        if (opened[i].device) backend_of((rig_device)i)->close(opened[i].device);
+}
+
+static tern_device *device_of(rig_device which) {
+    if (opened[which].tried) return opened[which].device;
+    opened[which].tried = true;
+    tern_error err = {0};
+    setenv("TERN_WEBGPU_CHECK", "1", 1);
+    if (!getenv("VK_DRIVER_FILES") && access(SWIFTSHADER, R_OK) == 0)
+        setenv("VK_DRIVER_FILES", SWIFTSHADER, 1);
+    if (which == RIG_GPU_LEAST) setenv("TERN_WEBGPU_MINIMUM", "1", 1);
+    tern_device_desc desc = {.cpu_features = "scalar"};
+    if (backend_of(which)->open(&opened[which].device, &desc, &err) != TERN_OK)
+        memcpy(opened[which].why_not, err.message, sizeof err.message);
+    else if (n_opened++ == 0)
+        atexit(close_devices);
+    unsetenv("TERN_WEBGPU_MINIMUM");
+    return opened[which].device;
+}
+
+bool rig_has_gpu(void) {
+    if (device_of(RIG_GPU)) return true;
+    const char *why = opened[RIG_GPU].why_not;
+    if (strstr(why, "no WebGPU library") || strstr(why, "no GPU")) test_skip(why);
+    else CHECK_MSG(false, "%s", why);
+    return false;
+}
+
+// ---- Numbers -----------------------------------------------------------------------------------
+
+float rig_random(uint32_t *seed) {
+    *seed = *seed * 1664525u + 1013904223u;
+    return (float)(*seed >> 8) * 0x1p-23f - 1;
+}
+
+void fill_normal(float *x, int64_t n, int64_t row, uint32_t *seed) {
+    (void)row;
+    for (int64_t i = 0; i < n; i++) x[i] = rig_random(seed) + rig_random(seed) + rig_random(seed);
+}
+
+void fill_kinds(float *x, int64_t n, int64_t row, uint32_t *seed) {
+    static const float scales[] = {1, 1e-8f, 1e8f, 0, 100, 1e-3f};
+    int kind = (int)(row % 6);
+    for (int64_t i = 0; i < n; i++) {
+        x[i] = rig_random(seed) * scales[kind];
+        if (kind == 4) x[i] = -fabsf(x[i]);
+    }
+    if (kind == 5) x[row % n] = -3e4f;
+}
+
+void fill_integers(float *x, int64_t n, int64_t row, uint32_t *seed) {
+    static const float units[] = {1, 0.25f, 64};
+    for (int64_t i = 0; i < n; i++) x[i] = rintf(rig_random(seed) * 127) * units[row % 3];
+    x[row % n] = (row % 2 ? -127.0f : 127.0f) * units[row % 3];
+    if (row % 5 == 4) // the greatest sums
+        for (int64_t i = 0; i < n; i++) x[i] = 127 * units[row % 3];
+}
+
+void fill_codes(float *x, int64_t n, int64_t row, uint32_t *seed) {
+    for (int64_t i = 0; i < n; i++) x[i] = rintf(rig_random(seed) * 1.49f) * 0.5f;
+    x[row % n] = 0.5f; // some code is not zero
+}
+
+void fill_plus(float *x, int64_t n, int64_t row, uint32_t *seed) {
+    (void)row, (void)seed;
+    for (int64_t i = 0; i < n; i++) x[i] = 0.5f;
+}
+
+void fill_minus(float *x, int64_t n, int64_t row, uint32_t *seed) {
+    (void)row, (void)seed;
+    for (int64_t i = 0; i < n; i++) x[i] = -0.5f;
+}
+
+void fill_unit(float *x, int64_t n, int64_t row, uint32_t *seed) {
+    (void)seed;
+    memset(x, 0, (size_t)n * sizeof *x);
+    x[row % n] = 0.5f;
+}
+
+// ---- Problems ----------------------------------------------------------------------------------
+
+void rig_open(rig *r, int64_t n_rows) {
+    *r = (rig){.n_rows = n_rows, .seed = 7};
+    tern_graph_init(&r->g);
+    r->ids = tern_g_input(&r->g, "ids", TERN_SYM_TOKENS, 1);
+}
+
+void rig_close(rig *r) {
+    for (int i = 0; i < r->n_sources; i++) tern_free((void *)r->sources[i].data);
+    tern_free(r->shown);
+    tern_graph_free(&r->g);
+}
+
+static tern_weight_source *add_source(rig *r, tern_vid v, tern_dtype type, int64_t n_rows,
+                                      int64_t n_cols, rig_fill fill) {
+    tern_weight_source *s = &r->sources[r->n_sources];
+    uint64_t bytes = 0;
+    if (r->n_sources == RIG_WEIGHTS || !tern_dtype_bytes(type, (uint64_t)(n_rows * n_cols),
+                                                         (uint64_t)n_cols, &bytes))
+        abort();
+    float *row = tern_alloc_array(TERN_MEM_MISC, (size_t)n_cols, sizeof *row);
+    char *data = tern_alloc(TERN_MEM_MISC, (size_t)bytes);
+    if (!row || !data) abort();
+    for (int64_t i = 0; i < n_rows; i++) {
+        fill(row, n_cols, i, &r->seed);
+        char *to = data + (uint64_t)i * (bytes / (uint64_t)n_rows);
+        if (type == TERN_DTYPE_F32) memcpy(to, row, (size_t)n_cols * sizeof *row);
+        else if (!tern_dtype_encode(type, row, (size_t)n_cols, to)) abort();
+    }
+    tern_free(row);
+    r->vids[r->n_sources++] = v;
+    *s = (tern_weight_source){.name = "weight", .type = type, .data = data, .bytes = bytes,
+                              .n_rows = n_rows, .n_cols = n_cols};
+    return s;
+}
+
+static const char *new_name(const rig *r, char *out) {
+    snprintf(out, 32, "w%d", r->n_sources);
+    return out;
+}
+
+tern_vid rig_rows_of(rig *r, int64_t n_cols, tern_dtype type, rig_fill fill) {
+    char name[32];
+    tern_vid v = tern_g_table(&r->g, new_name(r, name), r->n_rows, n_cols);
+    add_source(r, v, type, r->n_rows, n_cols, fill)->is_table = true;
+    return tern_g_embed(&r->g, r->ids, v);
+}
+
+tern_vid rig_rows(rig *r, int64_t n_cols, rig_fill fill) {
+    return rig_rows_of(r, n_cols, TERN_DTYPE_F32, fill);
+}
+
+tern_vid rig_vector(rig *r, int64_t n, rig_fill fill) {
+    char name[32];
+    tern_vid v = tern_g_vector(&r->g, new_name(r, name), n);
+    add_source(r, v, TERN_DTYPE_F32, 1, n, fill);
+    return v;
+}
+
+tern_vid rig_matrix(rig *r, int64_t n_out, int64_t n_in, tern_dtype type, bool ternary,
+                    rig_fill fill) {
+    char name[32];
+    tern_vid v = tern_g_matrix(&r->g, new_name(r, name), n_out, n_in);
+    tern_weight_source *s = add_source(r, v, type, n_out, n_in, fill);
+    s->is_matrix = true;
+    s->ternarize = ternary;
+    r->has_ternary = r->has_ternary || ternary;
+    return v;
+}
+
+#define SHOWN_MAX 136
+static void fill_pick(float *x, int64_t n, int64_t row, uint32_t *seed) {
+    memset(x, 0, (size_t)n * sizeof *x);
+    int64_t most = n < SHOWN_MAX ? n : n > 8192 ? 12 : SHOWN_MAX, ends = most * 3 / 8;
+    int64_t at = n <= SHOWN_MAX || row < ends ? row
+                 : row < 2 * ends             ? n - 1 - (row - ends)
+                                  : (int64_t)((double)n * (0.5 + 0.49 * (double)rig_random(seed)));
+    x[at] = 1;
+}
+
+void rig_show(rig *r, tern_vid x) {
+    int64_t n = r->g.values[x].cols;
+    r->n_shown = n < SHOWN_MAX ? n : n > 8192 ? 12 : SHOWN_MAX;
+    tern_vid head = rig_matrix(r, r->n_shown, n, TERN_DTYPE_F32, false, fill_pick);
+    r->sources[r->n_sources - 1].is_head = true;
+    tern_g_output(&r->g, tern_g_linear(&r->g, tern_g_take_rows(&r->g, x), head), "logits");
+}
+
+// ---- Running -----------------------------------------------------------------------------------
+
+bool rig_is_long(void) {
+    const char *value = getenv("TERN_TEST_LONG");
+    return value && *value && strcmp(value, "0") != 0;
+}
+size_t rig_cases(size_t n_all, size_t n_short) {
+    return rig_is_long() ? n_all : n_short;
+}
+rig_batches rig_counts(void) {
+    if (!rig_is_long()) return (rig_batches){.n_tokens = {1, 3, 8, 9}};
+    return (rig_batches){.n_tokens = {1, 2, 3, 4, 5, 6, 7, 8, 9, 17, 130}};
+}
+
+typedef struct machine { // a rig on a device
+    const tern_backend *b;
+    tern_device *d;
+    tern_graph g;
+    tern_weight **weights;
+    size_t n_weights;
+    tern_plan *plan;
+    tern_instance *instance;
+} machine;
+
+static void take_down(machine *m) {
+    if (m->instance) m->b->instance_close(m->instance);
+    if (m->plan) m->b->plan_free(m->plan);
+    for (size_t i = 0; m->weights && i < m->n_weights; i++)
+        if (m->weights[i]) m->b->unbind(m->d, m->weights[i]);
+    tern_free(m->weights);
+    tern_graph_free(&m->g);
+}
+
+static tern_status bind_all(machine *m, const rig *r, tern_weight_kind *kinds, tern_error *err) {
+    TERN_TRY(m->b->tune(m->d, r->sources, (size_t)r->n_sources, err));
+    for (int i = 0; i < r->n_sources; i++) {
+        tern_weight_info info;
+        TERN_TRY(m->b->bind(m->d, &r->sources[i], &m->weights[r->vids[i]], err));
+        m->b->weight_info(m->weights[r->vids[i]], &info);
+        kinds[r->vids[i]] = info.kind;
+    }
+    return TERN_OK;
+}
+
+static tern_status set_up(machine *m, const rig *r, rig_device which, bool fused, int32_t n_batch,
+                          int32_t n_context, tern_kv_type kv_type, tern_error *err) {
+    *m = (machine){.b = backend_of(which), .d = device_of(which), .n_weights = r->g.n_values};
+    if (!m->d) return tern_fail(err, TERN_ERR_DEVICE, "%s", opened[which].why_not);
+    // Room for the values that the passes add, which are no weights.
+    m->weights = tern_alloc_array(TERN_MEM_MISC, r->g.n_values * 2 + 64, sizeof *m->weights);
+    tern_weight_kind *kinds = tern_alloc_array(TERN_MEM_MISC, r->g.n_values, sizeof *kinds);
+    if (!m->weights || !kinds) abort();
+    tern_status status = bind_all(m, r, kinds, err);
+    if (status == TERN_OK) status = tern_graph_copy(&m->g, &r->g, err);
+    if (status == TERN_OK) status = tern_pass_lower(&m->g, kinds, err);
+    if (status == TERN_OK && fused) status = tern_pass_fuse(&m->g, err);
+    tern_free(kinds);
+    TERN_TRY(status);
+    TERN_TRY(m->b->compile(m->d, &m->g, m->weights, n_batch, &m->plan, err));
+    return m->b->instance_open(m->plan, n_context, kv_type, &m->instance, err);
+}
+
+static tern_status run_batch(machine *m, const tern_batch *batch, tern_error *err) {
+    TERN_TRY(m->b->submit(m->instance, batch, err));
+    for (bool done = false; !done;) TERN_TRY(m->b->poll(m->instance, &done, err));
+    return TERN_OK;
+}
+
+// Rows of the tables in another order than the tokens.
+static void make_ids(const rig *r, int32_t first, int32_t n, int32_t *ids) {
+    for (int32_t i = 0; i < n; i++) ids[i] = (int32_t)(((first + i) * 7 + 3) % r->n_rows);
+}
+
+static int32_t n_tokens_of(rig_batches how, int32_t *most) {
+    int32_t n = 0;
+    for (int i = 0; i < 16 && how.n_tokens[i] > 0; i++) {
+        n += how.n_tokens[i];
+        if (how.n_tokens[i] > *most) *most = how.n_tokens[i];
+    }
+    return n;
+}
+
+float *rig_run(rig *r, rig_device device, rig_batches how, bool fused) {
+    tern_error err = {0};
+    machine m;
+    int32_t most = 0, n = n_tokens_of(how, &most), at = 0;
+    float *out = tern_alloc_array(TERN_MEM_MISC, (size_t)(n * r->n_shown), sizeof *out);
+    int32_t *ids = tern_alloc_array(TERN_MEM_MISC, (size_t)most, sizeof *ids);
+    if (!out || !ids) abort();
+    tern_status status = set_up(&m, r, device, fused, most, how.first_pos + n + 1, how.kv_type,
+                                &err);
+    for (int i = 0; status == TERN_OK && at < n; at += how.n_tokens[i++]) {
+        int32_t now = how.n_tokens[i];
+        make_ids(r, at, now, ids);
+        tern_batch batch = {.ids = ids, .n_tokens = now, .first_pos = how.first_pos + at,
+                            .n_outputs = now, .logits = out + at * r->n_shown};
+        status = run_batch(&m, &batch, &err);
+    }
+    take_down(&m);
+    tern_free(ids);
+    CHECK_MSG(status == TERN_OK, "%s: %s", m.b->name, err.message);
+    if (status == TERN_OK) return out;
+    tern_free(out);
+    return NULL;
+}
+
+bool rig_run_top(rig *r, rig_device device, int32_t n, int32_t k, int32_t *ids, float *logits) {
+    tern_error err = {0};
+    machine m;
+    int32_t *in = tern_alloc_array(TERN_MEM_MISC, (size_t)n, sizeof *in);
+    if (!in) abort();
+    make_ids(r, 0, n, in);
+    tern_batch batch = {.ids = in, .n_tokens = n, .n_outputs = n, .top_k = k, .top_ids = ids,
+                        .top_logits = logits};
+    tern_status status = set_up(&m, r, device, true, n, n, TERN_KV_F32, &err);
+    if (status == TERN_OK) status = run_batch(&m, &batch, &err);
+    take_down(&m);
+    tern_free(in);
+    CHECK_MSG(status == TERN_OK, "%s: %s", m.b->name, err.message);
+    return status == TERN_OK;
+}
+
+// ---- Comparing ---------------------------------------------------------------------------------
+
+static double greatest(const float *row, int64_t n) {
+    double most = 0;
+    for (int64_t i = 0; i < n; i++) most = fmax(most, fabs((double)row[i]));
+    return most;
+}
+
+// The errors of a row beyond the tolerance, but for quantized values that lie next to a boundary.
+static int64_t n_wrong(const float *got, const float *want, int64_t n, rig_measure measure,
+                       double tolerance, int64_t *n_flips, double *worst) {
+    double most = greatest(want, n);
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double unit = measure == RIG_OF_ELEMENT ? fabs((double)want[i]) : most;
+        double error = fabs((double)got[i] - (double)want[i]) / fmax(unit, 1e-30);
+        bool flip = measure == RIG_QUANTIZED && error > 0.9 / 127 && error < 1.1 / 127;
+        *n_flips += flip;
+        if (!flip) *worst = fmax(*worst, error);
+        if (!isfinite(got[i]) || (!flip && !(error <= tolerance))) wrong++;
+    }
+    return wrong;
+}
+
+static void compare(const rig *r, rig_device device, bool fused, const float *got, int32_t n_tokens,
+                    rig_measure measure, double tolerance) {
+    int64_t wrong = 0, flips = 0, first = -1, n = r->n_shown;
+    double worst = 0;
+    for (int32_t t = 0; t < n_tokens; t++) {
+        wrong += n_wrong(got + t * n, r->shown + t * n, n, measure, tolerance, &flips, &worst);
+        if (wrong && first < 0) first = t;
+    }
+    CHECK_MSG(wrong == 0 && flips * 200 <= n_tokens * n,
+              "%s%s: %lld of %lld values are wrong by up to %g, from token %lld on; %lld flips",
+              device == RIG_GPU ? "GPU" : "GPU with the least limits", fused ? "" : ", not fused",
+              (long long)wrong, (long long)(n_tokens * n), worst, (long long)first,
+              (long long)flips);
+}
+
+void rig_compare(rig *r, rig_batches how, rig_measure measure, double tolerance) {
+    int32_t most = 0, n = n_tokens_of(how, &most);
+    if (!rig_has_gpu()) return;
+    tern_free(r->shown);
+    r->shown = rig_run(r, RIG_CPU, how, false);
+    // Where there are no integers the least device of a software adapter has the same kernels.
+    int n_devices = r->has_ternary || rig_is_long() ? RIG_DEVICES : RIG_GPU_LEAST;
+    for (int i = RIG_GPU; r->shown && i < n_devices; i++)
+        for (int fused = how.plain ? 0 : 1; fused < 2; fused++) {
+            float *got = rig_run(r, (rig_device)i, how, fused);
+            if (got) compare(r, (rig_device)i, fused, got, n, measure, tolerance);
+            tern_free(got);
+        }
+}

@@ -1,0 +1,90 @@
+// One op, or a few, in a small graph that runs on the scalar CPU backend and on the GPU.
+//
+// Values come in as rows of embedding tables and go out through a head, so that a problem is built,
+// lowered, fused and compiled as a model is, whatever the kernels behind it look like:
+//
+//     rig r;
+//     rig_open(&r, 64);                                      // rows that there are to embed
+//     tern_vid x = rig_rows(&r, 192, fill_normal, 1);        // y[t] = row of a table of 64
+//     rig_show_all(&r, tern_g_act(&r.g, x, TERN_ACTIVATION_SILU));
+//     rig_compare(&r, rig_counts(), RIG_OF_ROW, 1e-6);
+//     rig_close(&r);
+//
+// The two devices, with all features and with the least limits, are opened once for all tests. A
+// software adapter takes its time, so `make test` runs a part of the cases and TERN_TEST_LONG=1
+// (`make test-webgpu`) all of them.
+#ifndef TERN_KERNELS_WEBGPU_GPU_RIG_TEST_H
+#define TERN_KERNELS_WEBGPU_GPU_RIG_TEST_H
+
+#include "kernels/backend.h"
+#include "tests/harness.h"
+
+#define RIG_WEIGHTS 24
+
+typedef struct rig {
+    tern_graph g;
+    tern_vid ids;
+    int64_t n_rows;                     // of each table
+    int64_t n_shown;                    // columns of the head's output
+    float *shown;                       // the CPU's answers, behind rig_compare: [tokens, n_shown]
+    tern_weight_source sources[RIG_WEIGHTS]; // by value: those of vids
+    tern_vid vids[RIG_WEIGHTS];
+    int n_sources;
+    bool has_ternary;
+    uint32_t seed;
+} rig;
+
+void rig_open(rig *r, int64_t n_rows);
+void rig_close(rig *r);
+
+// What fills row `row` of a table or matrix.
+typedef void (*rig_fill)(float *x, int64_t n, int64_t row, uint32_t *seed);
+void fill_normal(float *x, int64_t n, int64_t row, uint32_t *seed);
+// Plain, tiny, huge, zero, negative, with one great outlier, by turns.
+void fill_kinds(float *x, int64_t n, int64_t row, uint32_t *seed);
+// Whole numbers up to 127, which is there, times a power of two: quantization is the identity.
+void fill_integers(float *x, int64_t n, int64_t row, uint32_t *seed);
+void fill_codes(float *x, int64_t n, int64_t row, uint32_t *seed); // -1, 0, 1 times 0.5
+void fill_plus(float *x, int64_t n, int64_t row, uint32_t *seed);  // 0.5
+void fill_minus(float *x, int64_t n, int64_t row, uint32_t *seed); // -0.5
+void fill_unit(float *x, int64_t n, int64_t row, uint32_t *seed);  // row of the identity, times 0.5
+float rig_random(uint32_t *seed); // -1 .. 1
+
+// Embedded rows of a new table; a vector; a matrix of n_out rows, of any element type that can be
+// written; a ternary one where `ternary` (then `type` is F32, the codes are the fill's signs).
+tern_vid rig_rows(rig *r, int64_t n_cols, rig_fill fill);
+tern_vid rig_rows_of(rig *r, int64_t n_cols, tern_dtype type, rig_fill fill);
+tern_vid rig_vector(rig *r, int64_t n, rig_fill fill);
+tern_vid rig_matrix(rig *r, int64_t n_out, int64_t n_in, tern_dtype type, bool ternary,
+                    rig_fill fill);
+// The graph's output: all columns of x, or 96 from both ends and some between. Times 1, plus zeros:
+// the very bits of x.
+void rig_show(rig *r, tern_vid x);
+
+// How the tokens come, from position 0 on; ends with 0.
+typedef struct rig_batches {
+    int32_t n_tokens[16];
+    tern_kv_type kv_type;
+    int32_t first_pos;
+    bool plain; // also without fusion
+} rig_batches;
+rig_batches rig_counts(void); // 1 to 9, 17 and 130 tokens; in the short run fewer
+bool rig_is_long(void);
+// The first few of a table's cases, or all.
+size_t rig_cases(size_t n_all, size_t n_short);
+
+typedef enum rig_measure {
+    RIG_OF_ROW,      // errors as parts of the row's greatest value
+    RIG_OF_ELEMENT,  // of the element itself
+    RIG_QUANTIZED,   // of the row's greatest; one in 200 values may be a step of 1/127 away
+} rig_measure;
+void rig_compare(rig *r, rig_batches how, rig_measure measure, double tolerance);
+
+// For tests with another course: the answers of one backend, [all tokens, n_shown], or NULL.
+typedef enum rig_device { RIG_CPU, RIG_GPU, RIG_GPU_LEAST, RIG_DEVICES } rig_device;
+bool rig_has_gpu(void); // else the test is skipped
+float *rig_run(rig *r, rig_device device, rig_batches how, bool fused);
+// The k greatest of each of n tokens in one batch, and their logits.
+bool rig_run_top(rig *r, rig_device device, int32_t n, int32_t k, int32_t *ids, float *logits);
+
+#endif
