@@ -66,6 +66,43 @@ tern_status tern_tokenizer_export_gguf(const tern_tokenizer *t, tern_tokenizer_e
 tern_status tern_tokenizer_put_gguf(const tern_tokenizer *t, int32_t begin, tern_gguf_writer *w,
                                     tern_error *err);
 
+// A hash of all entries' texts in order: whether two files hold the same vocabulary.
+uint64_t tern_tokenizer_hash(const tern_tokenizer *t);
+
+// ---- Learning a vocabulary ----------------------------------------------------------------------
+
+typedef struct tern_bpe_desc {
+    int32_t n_vocab;             // of all tokens, at least 256 and the special ones
+    const char *pre;             // how text is split, by GGUF's name; NULL: "llama-bpe"
+    const char *const *specials; // the first one begins and ends documents
+    size_t n_specials;
+    uint64_t min_count;          // a pair that comes less often is not merged, 0: 2
+    size_t n_bytes_max;          // of memory for counting words, 0: 512 MiB
+    bool no_bos;                 // encoding puts nothing in front of a text
+    tern_progress_fn on_progress;
+    void *user;
+} tern_bpe_desc;
+
+typedef struct tern_bpe_trainer tern_bpe_trainer;
+// The texts in desc must outlive the trainer.
+tern_status tern_bpe_trainer_open(tern_bpe_trainer **out, const tern_bpe_desc *desc,
+                                  tern_error *err);
+// Counts the words of a text, which stands alone: no word begins in one and ends in the next.
+tern_status tern_bpe_trainer_add(tern_bpe_trainer *t, const char *text, size_t n, tern_error *err);
+// Learns from what was added and appends a tokenizer.json. Once.
+tern_status tern_bpe_trainer_finish(tern_bpe_trainer *t, tern_strbuf *json, tern_error *err);
+void tern_bpe_trainer_free(tern_bpe_trainer *t);
+
+typedef struct tern_bpe_stats {
+    uint64_t n_bytes;     // of text
+    uint64_t n_words;     // in it, and different ones:
+    uint64_t n_different;
+    uint64_t n_forgotten; // not counted for lack of memory
+    uint64_t n_too_long;  // not counted since they have more than 1 KiB
+    size_t n_tokens, n_merges;
+} tern_bpe_stats;
+tern_bpe_stats tern_bpe_trainer_stats(const tern_bpe_trainer *t);
+
 // ---- Chat templates: the Jinja that models ship -------------------------------------------------
 
 typedef struct tern_template tern_template;

@@ -2,6 +2,7 @@
 
 #include <string.h>
 #include "base/alloc.h"
+#include "base/hash.h"
 
 tern_status tern_tokenizer_open(tern_tokenizer **out, const tern_file *file, tern_error *err) {
     *out = NULL;
@@ -63,6 +64,15 @@ tern_str tern_tokenizer_text(const tern_tokenizer *t, int32_t id) {
 
 int32_t tern_tokenizer_find(const tern_tokenizer *t, tern_str text) {
     return tern_vocab_find(&t->vocab, text.ptr, text.len);
+}
+
+uint64_t tern_tokenizer_hash(const tern_tokenizer *t) {
+    uint64_t hash = (uint64_t)t->vocab.n;
+    for (int32_t i = 0; i < t->vocab.n; i++) {
+        tern_str text = tern_vocab_text(&t->vocab, i);
+        hash = tern_hash64(hash, text.ptr, text.len);
+    }
+    return hash;
 }
 
 void tern_tokenizer_add_end(tern_tokenizer *t, int64_t id) {
