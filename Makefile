@@ -28,6 +28,13 @@ ALL_CFLAGS += -DTERN_OPENBLAS=1 $(shell pkg-config --cflags openblas)
 LIBS       += $(shell pkg-config --libs openblas)
 endif
 
+# `tern data` reads compressed text with zlib where it is installed, else it says that it cannot.
+ZLIB ?= $(shell pkg-config --exists zlib 2>/dev/null && echo 1)
+ifeq ($(ZLIB),1)
+ALL_CFLAGS += -DTERN_ZLIB=1 $(shell pkg-config --cflags zlib)
+LIBS       += $(shell pkg-config --libs zlib)
+endif
+
 # Only files with an instruction set in their name are compiled for it, and only for their machine.
 ISA_x86_64  := avx2 avx512
 ISA_aarch64 := neon dotprod

@@ -362,7 +362,7 @@ TERN_API tern_status tern_generate(tern_session *session, const char *prompt,
 // The ids that the last generation appended (not the prompt's).
 TERN_API const int32_t *tern_session_generated(const tern_session *session, size_t *n_ids);
 
-// ---- Reports, conversion, measuring ------------------------------------------------------------
+// ---- Reports, conversion -----------------------------------------------------------------------
 
 typedef enum tern_format { TERN_FORMAT_TEXT = 0, TERN_FORMAT_JSON, TERN_FORMAT_DOT } tern_format;
 
@@ -389,6 +389,83 @@ typedef struct tern_convert_desc {
 // Streams one tensor at a time; out appears under its name only when it is complete.
 TERN_API tern_status tern_convert(const char *in, const char *out, const tern_convert_desc *desc,
                                   tern_error *err);
+
+// ---- Text to train on --------------------------------------------------------------------------
+
+typedef struct tern_data_source {
+    // Files and folders (of these .txt and .jsonl, in the order of their names); also with .gz.
+    // .jsonl: an object a line, with the text as `field` or a chat as "messages": [{"role": ...,
+    // "content": ...}, ...]. Everything else is text with `separator` between documents.
+    const char *const *paths;
+    size_t n_paths;
+    const char *separator; // NULL: "<|endoftext|>"; "": a file is one document
+    const char *field;     // NULL: "text"
+} tern_data_source;
+
+typedef struct tern_data_tokenizer_desc {
+    tern_data_source source;
+    int32_t n_vocab;             // with special tokens and the 256 bytes, 0: 4096
+    const char *split;           // "llama-bpe" (NULL), "qwen2", "gpt-2" ...: how words are cut
+    const char *const *specials; // more of them, behind <|endoftext|>, <|im_start|>, <|im_end|>
+    size_t n_specials;
+    bool no_bos;                 // <|endoftext|> is not put in front of a text
+    uint64_t memory;             // bytes for counting words, 0: 512 MiB
+    tern_progress_fn on_progress;
+    void *user;
+} tern_data_tokenizer_desc;
+
+typedef struct tern_data_tokenizer_stats {
+    uint64_t n_documents, n_bytes, n_words, n_different_words, n_forgotten_words;
+    int32_t n_vocab; // less than asked for where the text has not enough repetitions
+    double count_seconds, learn_seconds;
+} tern_data_tokenizer_stats;
+
+// Learns a byte-level BPE vocabulary. out: the name of a tokenizer.json, or a folder, which then
+// gets a tokenizer_config.json too. The same text gives the same file.
+TERN_API tern_status tern_data_tokenizer(const char *out, const tern_data_tokenizer_desc *desc,
+                                         tern_data_tokenizer_stats *stats, tern_error *err);
+
+typedef struct tern_data_build_desc {
+    tern_data_source source;
+    const char *tokenizer;  // a tokenizer.json, a folder with one, or a .gguf
+    const char *end;        // token behind a document; NULL: <|endoftext|>, else the tokenizer's
+    double valid;           // part of the documents that is held out, 0 to 1
+    uint64_t seed;          // of the choice
+    bool keep_exact;        // do not drop documents with the same words as an earlier one
+    bool drop_near;         // drop those that are nearly so, too
+    double threshold;       // likeness (Jaccard, five-word shingles) from which they are, 0: 0.8
+    uint64_t memory;        // bytes for remembering documents, 0: 1 GiB
+    uint64_t shard_tokens;  // begin a new shard after so many, 0: 2^26
+    const char *licence;    // a line for the manifest, may be NULL
+    int n_threads;          // 0: one for each core
+    tern_progress_fn on_progress;
+    void *user;
+} tern_data_build_desc;
+
+typedef struct tern_data_split {
+    uint64_t n_documents, n_tokens, n_bytes; // bytes of text
+    int32_t n_shards;
+} tern_data_split;
+
+typedef struct tern_data_build_stats {
+    tern_data_split train, valid;
+    uint64_t n_read, n_same, n_near; // documents: all, and those that were dropped
+    double seconds;
+} tern_data_build_stats;
+
+// Writes train-00000.tern ..., valid-00000.tern ..., manifest.json and a copy of the tokenizer into
+// a folder (docs/formats.md). What is written does not depend on n_threads.
+TERN_API tern_status tern_data_build(const char *folder, const tern_data_build_desc *desc,
+                                     tern_data_build_stats *stats, tern_error *err);
+
+typedef struct tern_data_inspect_desc {
+    tern_format format;    // text or JSON
+    const char *tokenizer; // for the sample; NULL: tokenizer.json beside the shard, if there is one
+    int32_t n_sample;      // tokens of the first document that are shown, 0: 64
+} tern_data_inspect_desc;
+// Checks all of a shard and reports what is in it.
+TERN_API tern_status tern_data_inspect(const char *path, const tern_data_inspect_desc *desc,
+                                       tern_text_fn on_text, void *user, tern_error *err);
 
 // ---- Training ----------------------------------------------------------------------------------
 
@@ -457,6 +534,8 @@ TERN_API tern_status tern_train(const tern_train_desc *desc, tern_error *err);
 // Draws the losses of one or more logs.
 TERN_API tern_status tern_train_plot(const char *const *logs, size_t n_logs, const char *svg,
                                      tern_error *err);
+
+// ---- The machine -------------------------------------------------------------------------------
 
 typedef struct tern_machine_limits {
     char cpu[64], features[128];

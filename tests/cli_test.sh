@@ -39,9 +39,10 @@ same() { # A B DESCRIPTION
 ends 0 "$tern" --version
 has '^tern [0-9]*\.[0-9]*\.[0-9]*$'
 ends 0 "$tern" help
-for command in run chat inspect graph tokenize detokenize logits convert bench; do
+for command in run chat inspect graph tokenize detokenize logits convert bench \
+    'data tokenizer' 'data build' 'data inspect'; do
     ends 0 "$tern" help
-    has "^  $command "
+    has "^  ${command%% *} "
     ends 0 "$tern" $command --help
     has "^usage: tern $command "
     fails 2 "unknown option '--zork'" "$tern" $command --zork
@@ -131,6 +132,28 @@ same "$(grep -c '^[pt][pg],' "$dir/out")" 3 "rows of bench"
 ends 0 "$tern" convert "$model" "$dir/tq.gguf" --type tq2_0
 ends 0 "$tern" run -m "$dir/tq.gguf" -n 12 -p "Once upon a time" --json --temp 0
 same "$(sed 's/.*"ids":\[\([0-9,]*\)\].*/\1/' "$dir/out")" "$greedy" "the converted model"
+# Text to shards.
+for i in 1 2 3 4 5 6 7 8 9; do
+    printf 'Story %s: the cat and the dog went to the river.<|endoftext|>' $i $i
+done >"$dir/stories.txt"
+ends 0 "$tern" data tokenizer "$dir/stories.txt" -o "$dir/tok/" --vocab 280
+has '280 tokens from 18 documents'
+ends 0 "$tern" tokenize -m "$dir/tok/tokenizer.json" --pieces
+ends 0 "$tern" data build "$dir/stories.txt" --tokenizer "$dir/tok" -o "$dir/shards" --valid 0.3
+has '18 documents read, 9 the same as others'
+ends 0 "$tern" data inspect "$dir/shards/train-00000.tern"
+has 'begins      "Story 1: '
+ends 0 "$tern" data inspect "$dir/shards/train-00000.tern" --json
+has '"documents": [1-9]'
+printf 'x' | dd of="$dir/shards/train-00000.tern" bs=1 seek=70 conv=notrunc 2>/dev/null
+fails 1 "train-00000.tern: block 0 of 1 .* is damaged" \
+    "$tern" data inspect "$dir/shards/train-00000.tern"
+fails 2 "no job 'zork'" "$tern" data zork
+fails 2 "which job" "$tern" data
+fails 2 "are needed" "$tern" data build "$dir/stories.txt"
+fails 1 "none.txt: cannot be opened" "$tern" data tokenizer "$dir/none.txt" -o "$dir/x.json"
+fails 1 "a vocabulary of 100" "$tern" data tokenizer "$dir/stories.txt" -o "$dir/x.json" --vocab 100
+
 fails 1 "standard output" sh -c "'$tern' --version >/dev/full"
 
 echo "command line: $n checks, $bad failed"

@@ -79,6 +79,9 @@ void tern_file_drop_pages(const tern_file *file, const void *data, uint64_t byte
 // Asks the kernel to read ahead.
 void tern_file_will_need(const tern_file *file, const void *data, uint64_t bytes);
 
+// Writes a small file in one go; it appears under its name when it is complete.
+tern_status tern_file_write(const char *path, const void *bytes, size_t n, tern_error *err);
+
 // ---- Writing GGUF, one tensor at a time --------------------------------------------------------
 
 typedef struct tern_gguf_writer tern_gguf_writer;

@@ -145,3 +145,13 @@ void tern_out_free(tern_out_set *set) {
     tern_free(set->buffer);
     *set = (tern_out_set){.fd = -1};
 }
+
+tern_status tern_file_write(const char *path, const void *bytes, size_t n, tern_error *err) {
+    tern_out_set set = {.fd = -1};
+    tern_status status = tern_out_begin(&set, path, err);
+    if (status == TERN_OK) status = tern_out_write(&set, bytes, n, err);
+    if (status == TERN_OK) status = tern_out_end(&set, err);
+    if (status == TERN_OK) status = tern_out_commit(&set, 0, err);
+    tern_out_free(&set);
+    return status;
+}

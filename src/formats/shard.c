@@ -47,6 +47,7 @@ static tern_status read_header(tern_shard *s, const uint8_t *h, uint64_t n, tern
     info->n_documents = read_le(h + 32, 8);
     info->tokenizer_hash = read_le(h + 40, 8);
     info->block_bytes = read_u32(h + 48);
+    info->checksum = read_u32(h + 52);
     uint32_t block = info->block_bytes;
     if (info->token_bytes != 2 && info->token_bytes != 4)
         return bad(s, err, "tokens of neither 2 nor 4 bytes");
@@ -76,7 +77,7 @@ static tern_status lay_out(tern_shard *s, const uint8_t *bytes, uint64_t n, tern
     s->body = bytes + TERN_SHARD_HEADER_BYTES;
     s->documents = s->body + (s->n_data + 7) / 8 * 8;
     s->checksums = s->body + s->body_bytes;
-    if (tern_crc32(0, s->checksums, info->n_blocks * 4) != read_u32(bytes + 52))
+    if (tern_crc32(0, s->checksums, info->n_blocks * 4) != info->checksum)
         return bad(s, err, "the list of checksums is damaged (its own checksum differs)");
     s->checked = tern_alloc_array(TERN_MEM_FILE, info->n_blocks + 1, sizeof *s->checked);
     return s->checked ? TERN_OK : tern_fail_memory(err, info->n_blocks);

@@ -37,6 +37,7 @@ typedef struct tern_shard_info {
     uint32_t n_vocab, token_bytes, block_bytes;
     int32_t end_id;    // -1: none
     uint64_t n_blocks; // of the body
+    uint32_t checksum; // of the checksums: stands for the whole body
 } tern_shard_info;
 
 // ---- Reading: any number of threads ------------------------------------------------------------
@@ -97,6 +98,11 @@ typedef struct tern_token_set_desc {
 // The shards must agree in vocabulary, end token and tokenizer.
 tern_status tern_token_set_open(tern_token_set **out, const char *const *paths, size_t n_paths,
                                 const tern_token_set_desc *desc, tern_error *err);
+// The shards of a folder that tern data build made, split-00000.tern and on; split: "train" or
+// "valid". *out = NULL: it has none.
+tern_status tern_token_set_open_folder(tern_token_set **out, const char *folder,
+                                       const char *split, const tern_token_set_desc *desc,
+                                       tern_error *err);
 void tern_token_set_close(tern_token_set *set);
 uint64_t tern_token_set_n_sequences(const tern_token_set *set); // of an epoch
 uint64_t tern_token_set_n_tokens(const tern_token_set *set);

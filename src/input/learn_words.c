@@ -2,8 +2,8 @@
 //
 // Most different words of a large text come once or twice, and no merge will be learnt from them.
 // So when the table is full, the rarest are forgotten: those that came once, then, if that is not
-// enough, twice, four times ... until half of the room is free (the idea of lossy counting: Manku and Motwani
-// 2002). A frequent word loses at most what it had counted while it was still rare.
+// enough, twice, four times ... until half of the room is free (the idea of lossy counting: Manku
+// and Motwani 2002). A frequent word loses at most what it had counted while it was still rare.
 #include <string.h>
 #include "base/alloc.h"
 #include "base/hash.h"

@@ -59,9 +59,9 @@ static void make_data(char *folder, size_t size) {
     tern_strbuf_free(&json);
     REQUIRE_OK(tern_file_open(&file, folder, &err), err);
     REQUIRE_OK(tern_tokenizer_open(&t, file, &err), err);
-    snprintf(path, sizeof path, "%s/train-00000.shard", folder);
+    snprintf(path, sizeof path, "%s/train-00000.tern", folder);
     write_shard(path, t, 0, 400);
-    snprintf(path, sizeof path, "%s/valid-00000.shard", folder);
+    snprintf(path, sizeof path, "%s/valid-00000.tern", folder);
     write_shard(path, t, 5, 30);
     tern_tokenizer_free(t);
     tern_file_close(file);

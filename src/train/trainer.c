@@ -1,5 +1,4 @@
 // A trainer made ready: data, graphs, arrays on the device, first weights.
-#include <glob.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,25 +7,6 @@
 #include "train/trainer.h"
 
 // ---- Data --------------------------------------------------------------------------------------
-
-static tern_status open_set(const tern_train_desc *d, const char *pattern, bool in_order,
-                            tern_token_set **out, tern_error *err) {
-    char path[4096];
-    snprintf(path, sizeof path, "%s/%s", d->data, pattern);
-    glob_t found = {0};
-    int result = glob(path, 0, NULL, &found);
-    tern_status status = TERN_OK;
-    if (result == GLOB_NOSPACE)
-        status = tern_fail_memory(err, sizeof path);
-    else if (result == 0)
-        status = tern_token_set_open(out, (const char *const *)found.gl_pathv, found.gl_pathc,
-                                     &(tern_token_set_desc){.seq_len = (uint32_t)d->seq_len,
-                                                            .seed = d->seed,
-                                                            .in_order = in_order},
-                                     err);
-    globfree(&found);
-    return status;
-}
 
 static tern_status open_tokenizer(tern_trainer *t, tern_error *err) {
     tern_file *file;
@@ -38,16 +18,21 @@ static tern_status open_tokenizer(tern_trainer *t, tern_error *err) {
 
 static tern_status open_data(tern_trainer *t, tern_error *err) {
     const tern_train_desc *d = &t->desc;
-    TERN_TRY(open_set(d, "train-*", false, &t->data, err));
+    tern_token_set_desc set = {.seq_len = (uint32_t)d->seq_len, .seed = d->seed};
+    TERN_TRY(tern_token_set_open_folder(&t->data, d->data, "train", &set, err));
     if (!t->data)
         return tern_fail(err, TERN_ERR_ARGUMENT, "%s: there are no shards train-* in it", d->data);
-    TERN_TRY(open_set(d, "valid-*", true, &t->valid, err));
+    set.in_order = true;
+    TERN_TRY(tern_token_set_open_folder(&t->valid, d->data, "valid", &set, err));
     TERN_TRY(open_tokenizer(t, err));
     const tern_shard_info *info = tern_shard_get_info(tern_token_set_shard(t->data, 0));
     t->config.n_vocab = info->n_vocab;
     t->end_id = info->end_id;
     t->config.bos_id = t->config.eos_id = info->end_id;
     int32_t n_vocab = tern_tokenizer_n_vocab(t->tokenizer);
+    if (info->tokenizer_hash && info->tokenizer_hash != tern_tokenizer_hash(t->tokenizer))
+        return tern_fail(err, TERN_ERR_FORMAT, "%s: was made with another tokenizer than the one "
+                         "beside it", info->path);
     if ((uint32_t)n_vocab != info->n_vocab)
         return tern_fail(err, TERN_ERR_FORMAT, "%s: a vocabulary of %u, the tokenizer has %d",
                          info->path, (unsigned)info->n_vocab, (int)n_vocab);

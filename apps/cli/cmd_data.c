@@ -1,0 +1,171 @@
+// tern data: text to train on. Three jobs, each a command of its own with options and help.
+#include "cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SOURCE_OPTIONS(s)                                                                          \
+    OPTIONS_GROUP("Text"),                                                                         \
+    {0, "separator", OPTION_TEXT, &(s).separator, "TEXT",                                          \
+     "between documents of a text file, \"\": none (<|endoftext|>)"},                              \
+    {0, "field", OPTION_TEXT, &(s).field, "NAME", "of the text in .jsonl files (text)"}
+
+// The words that are no options; they live until the program ends.
+static void take_paths(tern_data_source *source, int argc) {
+    source->paths = must_alloc(NULL, (size_t)argc, sizeof *source->paths);
+}
+
+static int finish(tern_status status, bool shown, const tern_error *err) {
+    if (status != TERN_OK && shown) fprintf(stderr, "\r\033[K");
+    return exit_status(status, err);
+}
+
+static int make_tokenizer(const command *self, int argc, char **argv) {
+    tern_data_tokenizer_desc desc = {0};
+    tern_data_tokenizer_stats s;
+    tern_error err = {0};
+    const char *out = NULL;
+    string_list specials = {0};
+    int n_vocab = 0, status, n;
+    const option options[] = {
+        {'o', "output", OPTION_TEXT, &out, "FILE", "a tokenizer.json, or a folder for it"},
+        {0, "vocab", OPTION_COUNT, &n_vocab, "N", "tokens in all (4096)"},
+        {0, "special", OPTION_TEXTS, &specials, "TEXT",
+         "one more special token; may be repeated"},
+        {0, "split", OPTION_TEXT, &desc.split, "NAME",
+         "how words are cut: llama-bpe, qwen2, gpt-2 ... (llama-bpe)"},
+        {0, "no-bos", OPTION_FLAG, &desc.no_bos, NULL, "texts do not begin with <|endoftext|>"},
+        {0, "memory", OPTION_SIZE, &desc.memory, "SIZE", "for counting words (512M)"},
+        SOURCE_OPTIONS(desc.source),
+        OPTIONS_END,
+    };
+    take_paths(&desc.source, argc);
+    if (!parse_options(self, options, argc, argv, (const char **)desc.source.paths, argc, &n,
+                       &status))
+        return status;
+    if (n == 0 || !out)
+        return bad_usage("%s: texts and -o are needed (usage: tern %s %s)", self->name, self->name,
+                         self->usage);
+    desc.source.n_paths = (size_t)n;
+    desc.n_vocab = n_vocab;
+    desc.specials = specials.items;
+    desc.n_specials = specials.n;
+    if (isatty(STDERR_FILENO)) desc.on_progress = show_progress;
+    tern_status done = tern_data_tokenizer(out, &desc, &s, &err);
+    if (done == TERN_OK) {
+        printf("%s: %d tokens from %llu documents, %llu bytes, %llu words, %llu different\n", out,
+               s.n_vocab, (unsigned long long)s.n_documents, (unsigned long long)s.n_bytes,
+               (unsigned long long)s.n_words, (unsigned long long)s.n_different_words);
+        printf("  counted in %.1f s, learnt in %.1f s", s.count_seconds, s.learn_seconds);
+        if (s.n_forgotten_words)
+            printf(", %llu rare words not counted for lack of memory",
+                   (unsigned long long)s.n_forgotten_words);
+        printf("\n");
+    }
+    return finish(done, desc.on_progress != NULL, &err);
+}
+
+static void print_split(const char *name, const tern_data_split *s) {
+    printf("  %-6s %llu documents, %llu tokens, %.3f bytes a token, %d shards\n", name,
+           (unsigned long long)s->n_documents, (unsigned long long)s->n_tokens,
+           s->n_tokens ? (double)s->n_bytes / (double)s->n_tokens : 0, s->n_shards);
+}
+
+static int build(const command *self, int argc, char **argv) {
+    tern_data_build_desc desc = {0};
+    tern_data_build_stats s;
+    tern_error err = {0};
+    const char *out = NULL;
+    float valid = 0.01f, threshold = 0.8f;
+    int dedup = 1, n_threads = 0, status, n;
+    const option options[] = {
+        {0, "tokenizer", OPTION_TEXT, &desc.tokenizer, "FILE",
+         "a tokenizer.json, a folder with one, or a .gguf"},
+        {'o', "output", OPTION_TEXT, &out, "FOLDER", "for shards and manifest.json"},
+        {0, "valid", OPTION_NUMBER, &valid, "P", "part of the documents to hold out (0.01)"},
+        {0, "seed", OPTION_SEED, &desc.seed, "S", "of the choice (0)"},
+        {0, "dedup", OPTION_CHOICE, &dedup, "none|exact|exact,near",
+         "duplicates that are dropped (exact)"},
+        {0, "threshold", OPTION_NUMBER, &threshold, "J",
+         "likeness of near duplicates, 0 to 1 (0.8)"},
+        {0, "memory", OPTION_SIZE, &desc.memory, "SIZE", "for remembering documents (1G)"},
+        {0, "shard-tokens", OPTION_SIZE, &desc.shard_tokens, "N", "tokens of a shard (64M)"},
+        {0, "end", OPTION_TEXT, &desc.end, "TOKEN", "behind each document (<|endoftext|>)"},
+        {0, "licence", OPTION_TEXT, &desc.licence, "TEXT", "a line for the manifest"},
+        {'t', "threads", OPTION_COUNT, &n_threads, "N", "(one for each core)"},
+        SOURCE_OPTIONS(desc.source),
+        OPTIONS_END,
+    };
+    take_paths(&desc.source, argc);
+    if (!parse_options(self, options, argc, argv, (const char **)desc.source.paths, argc, &n,
+                       &status))
+        return status;
+    if (n == 0 || !out || !desc.tokenizer)
+        return bad_usage("%s: texts, --tokenizer and -o are needed (usage: tern %s %s)",
+                         self->name, self->name, self->usage);
+    if (valid > 1 || threshold > 1 || threshold == 0)
+        return bad_usage("%s: --valid and --threshold are at most 1, --threshold is not 0",
+                         self->name);
+    desc.source.n_paths = (size_t)n;
+    desc.valid = valid;
+    desc.threshold = threshold;
+    desc.keep_exact = dedup == 0;
+    desc.drop_near = dedup == 2;
+    desc.n_threads = n_threads;
+    if (isatty(STDERR_FILENO)) desc.on_progress = show_progress;
+    tern_status done = tern_data_build(out, &desc, &s, &err);
+    if (done == TERN_OK) {
+        printf("%s: %llu documents read, %llu the same as others, %llu nearly so; %.1f s\n", out,
+               (unsigned long long)s.n_read, (unsigned long long)s.n_same,
+               (unsigned long long)s.n_near, s.seconds);
+        print_split("train", &s.train);
+        print_split("valid", &s.valid);
+    }
+    return finish(done, desc.on_progress != NULL, &err);
+}
+
+static int inspect(const command *self, int argc, char **argv) {
+    tern_data_inspect_desc desc = {0};
+    tern_error err = {0};
+    const char *path;
+    bool json = false;
+    int status, n, n_sample = 0;
+    const option options[] = {
+        {0, "json", OPTION_FLAG, &json, NULL, "one JSON object"},
+        {0, "tokenizer", OPTION_TEXT, &desc.tokenizer, "FILE",
+         "for the sample (tokenizer.json beside the shard)"},
+        {'n', "sample", OPTION_COUNT, &n_sample, "N", "tokens that are shown (64)"},
+        OPTIONS_END,
+    };
+    if (!parse_options(self, options, argc, argv, &path, 1, &n, &status)) return status;
+    if (n == 0)
+        return bad_usage("%s: no shard (usage: tern %s %s)", self->name, self->name, self->usage);
+    desc.format = json ? TERN_FORMAT_JSON : TERN_FORMAT_TEXT;
+    desc.n_sample = n_sample;
+    return exit_status(tern_data_inspect(path, &desc, write_out, NULL, &err), &err);
+}
+
+static const command jobs[] = {
+    {"data tokenizer", "TEXT... -o FILE [options]", "learn a byte-level BPE vocabulary",
+     make_tokenizer},
+    {"data build", "TEXT... --tokenizer FILE -o FOLDER [options]",
+     "tokenize text to shards; drop duplicates, hold a part out", build},
+    {"data inspect", "SHARD [options]", "check a shard and show what is in it", inspect},
+};
+
+int cmd_data(const command *self, int argc, char **argv) {
+    size_t n_jobs = sizeof jobs / sizeof *jobs;
+    bool help = argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"));
+    for (size_t i = 0; i < n_jobs && argc > 1; i++)
+        if (!strcmp(argv[1], jobs[i].name + sizeof "data " - 1))
+            return jobs[i].run(&jobs[i], argc - 1, argv + 1);
+    if (!help)
+        return bad_usage("data: %s%s%s (usage: tern data %s)", argc > 1 ? "there is no job '" : "",
+                         argc > 1 ? argv[1] : "which job?", argc > 1 ? "'" : "", self->usage);
+    printf("usage: tern data %s\n\n%s\n\n", self->usage, self->summary);
+    for (size_t i = 0; i < n_jobs; i++)
+        printf("  tern %s %s\n      %s\n", jobs[i].name, jobs[i].usage, jobs[i].summary);
+    printf("\n`tern data JOB --help` lists a job's options.\n");
+    return EXIT_OK;
+}

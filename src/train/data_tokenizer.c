@@ -1,0 +1,121 @@
+// A vocabulary of one's own text.
+#include <string.h>
+#include <sys/stat.h>
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "formats/formats.h"
+#include "input/input.h"
+#include "tern.h"
+#include "train/data.h"
+
+#define PROGRESS_BYTES ((uint64_t)4 << 20) // between two reports
+
+static const char *const own_specials[] = {"<|endoftext|>", "<|im_start|>", "<|im_end|>"};
+#define N_OWN (sizeof own_specials / sizeof *own_specials)
+
+// What transformers wants beside a tokenizer.json. Its chat template is ChatML, for which the
+// special tokens are.
+static const char config_head[] =
+    "{\n"
+    "  \"tokenizer_class\": \"PreTrainedTokenizerFast\",\n"
+    "  \"bos_token\": \"<|endoftext|>\",\n"
+    "  \"eos_token\": \"<|endoftext|>\",\n"
+    "  \"clean_up_tokenization_spaces\": false,\n"
+    "  \"chat_template\": \"{% for message in messages %}{{ '<|im_start|>' + message['role'] + "
+    "'\\\\n' + message['content'] + '<|im_end|>\\\\n' }}{% endfor %}{% if add_generation_prompt %}"
+    "{{ '<|im_start|>assistant\\\\n' }}{% endif %}\",\n"
+    "  \"add_bos_token\": ";
+
+static tern_status count_words(tern_bpe_trainer *trainer, const tern_data_tokenizer_desc *desc,
+                               uint64_t *n_documents, tern_error *err) {
+    tern_documents *documents;
+    uint64_t n_since = 0;
+    TERN_TRY(tern_documents_open(&documents, &desc->source, err));
+    tern_status status = TERN_OK;
+    for (bool more = true; status == TERN_OK;) {
+        tern_document document;
+        status = tern_documents_next(documents, &document, &more, err);
+        if (status != TERN_OK || !more) break;
+        status = tern_bpe_trainer_add(trainer, document.text.ptr, document.text.len, err);
+        ++*n_documents;
+        n_since += document.text.len;
+        if (status != TERN_OK || !desc->on_progress || n_since < PROGRESS_BYTES) continue;
+        n_since = 0;
+        if (!desc->on_progress(desc->user, "count", tern_documents_fraction(documents)))
+            status = tern_fail(err, TERN_ERR_CANCELLED, "cancelled");
+    }
+    tern_documents_close(documents);
+    return status;
+}
+
+static tern_status write_files(const char *out, const tern_strbuf *json, bool adds_bos,
+                               tern_error *err) {
+    struct stat st;
+    size_t n = strlen(out);
+    bool is_folder = (n && out[n - 1] == '/') || (stat(out, &st) == 0 && S_ISDIR(st.st_mode));
+    if (!is_folder) return tern_file_write(out, json->ptr, json->len, err);
+    mkdir(out, 0777); // what is wrong with it is said by the first file
+    tern_strbuf path = {0}, text = {0};
+    tern_strbuf_printf(&path, "%s/tokenizer.json", out);
+    tern_strbuf_printf(&text, "%s%s\n}\n", config_head, adds_bos ? "true" : "false");
+    tern_status status = path.failed || text.failed ? tern_fail_memory(err, n + sizeof config_head)
+                                                    : TERN_OK;
+    if (status == TERN_OK) status = tern_file_write(path.ptr, json->ptr, json->len, err);
+    tern_strbuf_clear(&path);
+    tern_strbuf_printf(&path, "%s/tokenizer_config.json", out);
+    if (status == TERN_OK && path.failed) status = tern_fail_memory(err, n);
+    if (status == TERN_OK) status = tern_file_write(path.ptr, text.ptr, text.len, err);
+    tern_strbuf_free(&path);
+    tern_strbuf_free(&text);
+    return status;
+}
+
+static tern_status learn(const char *out, const tern_data_tokenizer_desc *desc,
+                         tern_bpe_trainer *trainer, tern_data_tokenizer_stats *stats,
+                         tern_error *err) {
+    tern_strbuf json = {0};
+    double start = tern_seconds();
+    TERN_TRY(count_words(trainer, desc, &stats->n_documents, err));
+    stats->count_seconds = tern_seconds() - start;
+    tern_status status = tern_bpe_trainer_finish(trainer, &json, err);
+    stats->learn_seconds = tern_seconds() - start - stats->count_seconds;
+    if (status == TERN_OK) status = write_files(out, &json, !desc->no_bos, err);
+    tern_strbuf_free(&json);
+    tern_bpe_stats s = tern_bpe_trainer_stats(trainer);
+    stats->n_bytes = s.n_bytes;
+    stats->n_words = s.n_words;
+    stats->n_different_words = s.n_different;
+    stats->n_forgotten_words = s.n_forgotten;
+    stats->n_vocab = (int32_t)s.n_tokens;
+    return status;
+}
+
+tern_status tern_data_tokenizer(const char *out, const tern_data_tokenizer_desc *desc,
+                                tern_data_tokenizer_stats *stats, tern_error *err) {
+    tern_data_tokenizer_stats unused;
+    if (!stats) stats = &unused;
+    *stats = (tern_data_tokenizer_stats){0};
+    if (!out || !*out || !desc || desc->n_specials > 1000)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "learning a tokenizer needs texts and a name");
+    const char **specials = tern_alloc_array(TERN_MEM_MISC, N_OWN + desc->n_specials,
+                                             sizeof *specials);
+    if (!specials) return tern_fail_memory(err, desc->n_specials * sizeof *specials);
+    memcpy(specials, own_specials, sizeof own_specials);
+    for (size_t i = 0; i < desc->n_specials; i++) specials[N_OWN + i] = desc->specials[i];
+    tern_bpe_desc bpe = {
+        .n_vocab = desc->n_vocab ? desc->n_vocab : 4096,
+        .pre = desc->split,
+        .specials = specials,
+        .n_specials = N_OWN + desc->n_specials,
+        .n_bytes_max = desc->memory < SIZE_MAX ? (size_t)desc->memory : SIZE_MAX,
+        .no_bos = desc->no_bos,
+        .on_progress = desc->on_progress,
+        .user = desc->user,
+    };
+    tern_bpe_trainer *trainer = NULL;
+    tern_status status = tern_bpe_trainer_open(&trainer, &bpe, err);
+    if (status == TERN_OK) status = learn(out, desc, trainer, stats, err);
+    tern_bpe_trainer_free(trainer);
+    tern_free(specials);
+    return status;
+}
