@@ -518,6 +518,7 @@ typedef struct tern_train_desc {
     int64_t n_warmup;   // steps in which the rate rises, 0: a twentieth, at most 375
     float weight_decay, clip; // 0: 0.1 and 1; negative: none
     uint64_t seed;
+    bool in_order; // the text as it lies in the shards, not shuffled
     int32_t log_every, valid_every, valid_tokens, checkpoint_every; // 0: 10, 250, 65536, 500
     int32_t keep;                                                   // checkpoints, 0: 2
     const char *device, *cpu_features; // "cpu" (default) or "webgpu"

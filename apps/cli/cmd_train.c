@@ -121,6 +121,7 @@ int cmd_train(const command *self, int argc, char **argv) {
         {0, "weight-decay", OPTION_NUMBER, &a.weight_decay, "D", "of AdamW, 0: none (0.1)"},
         {0, "clip", OPTION_NUMBER, &a.clip, "C", "norm of the gradient at most, 0: any (1)"},
         {0, "seed", OPTION_SEED, &d.seed, "S", "of first weights and order (1)"},
+        {0, "in-order", OPTION_FLAG, &d.in_order, NULL, "take the text in its order, not shuffled"},
         OPTIONS_GROUP("Machine and reports"),
         {0, "device", OPTION_TEXT, &d.device, "NAME", "cpu or webgpu (cpu)"},
         {'t', "threads", OPTION_COUNT, &d.n_threads, "N", "threads (one for each core)"},

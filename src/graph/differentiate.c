@@ -338,7 +338,7 @@ tern_status tern_graph_optimizer(const tern_graph *g, tern_graph *update, tern_e
                              norm2};
             tern_node *n = tern_g_node(update, TERN_OP_ADAMW);
             for (int k = 0; k < 5; k++) tern_g_in(update, n, in[k]);
-            if (n) n->decays = w->is_matrix;
+            if (n) n->decays = w->is_matrix || w->is_table;
             simple_node(update, TERN_OP_ZERO, grad, -1);
         }
     return tern_graph_check(update, err);

@@ -18,7 +18,8 @@ static tern_status open_tokenizer(tern_trainer *t, tern_error *err) {
 
 static tern_status open_data(tern_trainer *t, tern_error *err) {
     const tern_train_desc *d = &t->desc;
-    tern_token_set_desc set = {.seq_len = (uint32_t)d->seq_len, .seed = d->seed};
+    tern_token_set_desc set = {.seq_len = (uint32_t)d->seq_len, .seed = d->seed,
+                               .in_order = d->in_order};
     TERN_TRY(tern_token_set_open_folder(&t->data, d->data, "train", &set, err));
     if (!t->data)
         return tern_fail(err, TERN_ERR_ARGUMENT, "%s: there are no shards train-* in it", d->data);
