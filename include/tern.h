@@ -288,6 +288,14 @@ TERN_API tern_status tern_session_sync(tern_session *session, const int32_t *ids
 TERN_API tern_status tern_session_logits(tern_session *session, const int32_t *ids, size_t n_ids,
                                          float *logits, tern_error *err);
 
+// Appends ids to the timeline and says how likely the model held what follows: logprobs[i] is
+// ln p(targets[i] | the timeline up to and with ids[i]), and best[i] (best may be NULL) the token
+// that it held likeliest. Where targets[i] < 0 nothing is computed: 0 and -1. Only a few rows of
+// scores are in memory at a time.
+TERN_API tern_status tern_session_logprobs(tern_session *session, const int32_t *ids, size_t n_ids,
+                                           const int32_t *targets, double *logprobs, int32_t *best,
+                                           tern_error *err);
+
 typedef struct tern_sampling {
     // Each field: a negative value takes the file's or the usual default (0.8, 40, 0.95, 0.05, 1).
     // tern_sampling_default() sets all of them negative. A zeroed struct means greedy.
@@ -537,6 +545,79 @@ TERN_API tern_status tern_train_plot(const char *const *logs, size_t n_logs, con
                                      tern_error *err);
 
 // ---- The machine -------------------------------------------------------------------------------
+// ---- Evaluation (docs/evaluation.md) -----------------------------------------------------------
+
+typedef enum tern_perplexity_convention {
+    TERN_PERPLEXITY_LLAMA_CPP = 0, // windows side by side, each begun with BOS where the tokenizer
+                                   // adds one; only the second half of each is scored
+    TERN_PERPLEXITY_TRANSFORMERS,  // overlapping windows; every token but the first is scored once
+} tern_perplexity_convention;
+
+typedef struct tern_perplexity_desc {
+    tern_perplexity_convention convention;
+    int window;    // tokens; 0: 512, or with TRANSFORMERS the session's context
+    int stride;    // TRANSFORMERS: from one window's begin to the next one's; 0: half the window
+    int n_windows; // at most; 0: the whole text
+    tern_progress_fn on_progress;
+    void *user;
+} tern_perplexity_desc;
+
+typedef struct tern_perplexity {
+    int window, stride;               // that were used
+    size_t n_windows;
+    size_t n_tokens;                  // of the whole text, BOS included
+    size_t n_scored;                  // tokens that count below...
+    size_t scored_bytes, scored_words; // ...and the text that they stand for
+    double nll;                       // sum of -ln p over them
+    double nll_per_token, nll_error;  // mean, and its standard error
+    double nll_per_word, bits_per_byte;
+    double perplexity, perplexity_error; // exp(nll_per_token), and its standard error
+} tern_perplexity;
+// How well the model predicts a text. The session's timeline is used up.
+TERN_API tern_status tern_eval_perplexity(tern_session *session, const char *text, size_t n_bytes,
+                                          const tern_perplexity_desc *desc, tern_perplexity *out,
+                                          tern_error *err);
+
+// The tasks that tern_eval_choice knows, in the order of tables; NULL behind the last one.
+TERN_API const char *tern_eval_task_name(size_t i);
+// Looks in folder, and in the folders in it, for the task's file under its usual names (of BLiMP,
+// which is many files: a folder). False: there is none.
+TERN_API bool tern_eval_find_file(const char *task, const char *folder, char *path, size_t size);
+
+typedef struct tern_eval_desc {
+    const char *task; // as tern_eval_task_name has it
+    const char *path; // JSONL
+    int n_shots;      // answered examples in front of each question...
+    const char *shots_path; // ...the first ones of this file, which must not be `path`
+    int n_items;      // at most; 0: all
+    // Each item's scores are added to this file as they are had, and items that are in it are not
+    // computed again; NULL: none. One file serves any number of tasks of one model.
+    const char *results_path;
+    tern_progress_fn on_progress;
+    void *user;
+} tern_eval_desc;
+
+#define TERN_EVAL_METRICS_MAX 4
+typedef struct tern_eval_metric {
+    const char *name; // "acc", "acc_norm", "acc_bytes", "perplexity"
+    double value, error; // error: standard error
+} tern_eval_metric;
+typedef struct tern_eval_result {
+    size_t n_items, n_resumed; // scored; of them, taken from the results file
+    size_t n_cut;              // items too long for the context: their beginning was left out
+    tern_eval_metric metrics[TERN_EVAL_METRICS_MAX];
+    int n_metrics;
+} tern_eval_result;
+// Scores a task by the likelihood of its answers, as lm-evaluation-harness does.
+TERN_API tern_status tern_eval_choice(tern_session *session, const tern_eval_desc *desc,
+                                      tern_eval_result *out, tern_error *err);
+
+// What a model file has of the properties that arXiv:2402.17764 describes, one line each.
+// TEXT or JSON. Nothing is run: config, graph and weights are looked at.
+TERN_API tern_status tern_eval_paper(const char *path, tern_format format, tern_text_fn on_text,
+                                     void *user, tern_error *err);
+
+// ---- Measuring ---------------------------------------------------------------------------------
 
 typedef struct tern_machine_limits {
     char cpu[64], features[128];

@@ -32,6 +32,7 @@ int cmd_convert(const command *self, int argc, char **argv);
 int cmd_bench(const command *self, int argc, char **argv);
 int cmd_data(const command *self, int argc, char **argv);
 int cmd_train(const command *self, int argc, char **argv);
+int cmd_eval(const command *self, int argc, char **argv);
 
 // One line to standard error; returns the status, so that `return fail(...)` reads naturally.
 int fail(const char *format, ...) __attribute__((format(printf, 1, 2)));       // EXIT_FAILED

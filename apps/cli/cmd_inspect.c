@@ -5,7 +5,7 @@ int cmd_inspect(const command *self, int argc, char **argv) {
     bool tensors = false, histogram = false, json = false;
     const option options[] = {
         {0, "tensors", OPTION_FLAG, &tensors, NULL, "list every tensor"},
-        {0, "histogram", OPTION_FLAG, &histogram, NULL, "count -1, 0 and 1 in the ternary ones"},
+        {0, "histogram", OPTION_FLAG, &histogram, NULL, "draw the shares of -1, 0 and 1"},
         {0, "json", OPTION_FLAG, &json, NULL, "print JSON"},
         OPTIONS_END,
     };

@@ -22,6 +22,8 @@ const command cli_commands[] = {
      cmd_data},
     {"train", "--data DIR -o DIR [options] | plot LOG... -o FILE",
      "train a model from shards of text", cmd_train},
+    {"eval", "ppl|choice|paper [options]", "perplexity, multiple choice, and what the paper says",
+     cmd_eval},
     {0},
 };
 

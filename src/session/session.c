@@ -71,6 +71,7 @@ void tern_session_close(tern_session *s) {
     tern_free(s->top_ids);
     tern_free(s->top_logits);
     tern_free(s->logits);
+    tern_free(s->scores);
     tern_free(s);
 }
 

@@ -104,6 +104,8 @@ struct tern_session {
     float *logits;    // [n_rows, n_vocab], when all are needed
     int32_t *top_ids; // [n_rows, TERN_TOP_K_MAX]
     float *top_logits;
+    float *scores; // [n_scores, n_vocab], for tern_session_logprobs
+    size_t n_scores;
     tern_speculator *speculator; // NULL: none
     tern_profile profile; // sorted, for who asked last
     tern_strbuf text, held; // decoded; held back since it may be the beginning of a stop string

@@ -1,6 +1,7 @@
 // Counting what is in a file: weights and bytes by type, what a token must read, ternary codes.
 #include "tasks/inspect.h"
 
+#include <math.h>
 #include <string.h>
 #include "base/alloc.h"
 #include "tern.h"
@@ -17,6 +18,13 @@ static void count_in(tern_tally *tally, const tern_tensor *t) {
 
 double tern_bits_per_weight(const tern_tally *tally) {
     return tally->n_weights ? 8.0 * (double)tally->bytes / (double)tally->n_weights : 0;
+}
+
+double tern_codes_entropy(const uint64_t codes[3]) {
+    double sum = (double)codes[0] + (double)codes[1] + (double)codes[2], bits = 0;
+    for (int i = 0; i < 3; i++)
+        if (codes[i]) bits -= (double)codes[i] / sum * log2((double)codes[i] / sum);
+    return bits;
 }
 
 static bool ends_with(const char *text, const char *end) {

@@ -130,9 +130,12 @@ static void put_tally(const char *name, const tern_tally *t, tern_strbuf *out) {
 }
 
 static void put_codes(const tern_code_counts *c, tern_strbuf *out) {
-    tern_strbuf_printf(out, "{\"-1\":%llu,\"0\":%llu,\"+1\":%llu,\"invalid\":%llu}",
+    tern_strbuf_printf(out,
+                       "{\"-1\":%llu,\"0\":%llu,\"+1\":%llu,\"invalid\":%llu,\"entropy\":",
                        (unsigned long long)c->n[0], (unsigned long long)c->n[1],
                        (unsigned long long)c->n[2], (unsigned long long)c->n[3]);
+    put_float((float)tern_codes_entropy(c->n), out);
+    tern_strbuf_putc(out, '}');
 }
 
 static void put_tensor_json(const tern_inspection *in, size_t i, tern_strbuf *out) {
@@ -284,7 +287,8 @@ static void put_tensors_text(const tern_inspection *in, tern_strbuf *out) {
     }
 }
 
-static void put_histogram(const tern_code_counts *c, tern_strbuf *out) {
+static void put_histogram(const tern_inspection *in, tern_strbuf *out) {
+    const tern_code_counts *c = &in->codes;
     static const char *const names[] = {"-1", " 0", "+1", "??"};
     uint64_t most = 1;
     for (int i = 0; i < 4; i++) most = c->n[i] > most ? c->n[i] : most;
@@ -296,6 +300,9 @@ static void put_histogram(const tern_code_counts *c, tern_strbuf *out) {
                            (unsigned long long)c->n[i], percent(c->n[i], c), width,
                            "########################################");
     }
+    tern_strbuf_printf(out, "  bits a weight: %.3f carried (the entropy; at most log2 3 = 1.585), "
+                       "%.3f stored\n",
+                       tern_codes_entropy(c->n), tern_bits_per_weight(&in->ternary));
 }
 
 static void put_line(const char *name, const tern_tally *t, tern_strbuf *out) {
@@ -321,7 +328,7 @@ void tern_inspection_text(const tern_inspection *in, bool tensors, tern_strbuf *
             put_line(tern_dtype_name((tern_dtype)type), &in->of_type[type], out);
     put_line("all", &in->all, out);
     if (in->ternary.n_tensors) put_line("ternary", &in->ternary, out);
-    if (in->codes_of && in->ternary.n_tensors) put_histogram(&in->codes, out);
+    if (in->codes_of && in->ternary.n_tensors) put_histogram(in, out);
     put_metadata_text(f, out);
     if (tensors) put_tensors_text(in, out);
 }

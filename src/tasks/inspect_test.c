@@ -83,6 +83,8 @@ TEST(inspect_draws_a_histogram) {
     REQUIRE_OK(tern_inspect(path, &desc, collect, &out, &err), err);
     CHECK(strstr(out.ptr, " 0            128  50.00%  ########################################\n"));
     CHECK(strstr(out.ptr, "+1             64  25.00%  ####################\n"));
+    CHECK(strstr(out.ptr, "bits a weight: 1.500 carried"));
+    CHECK(strstr(out.ptr, "3.000 stored"));
     CHECK(strstr(out.ptr, "blk.0.ffn_up.weight  25.0 50.0 25.0%"));
     CHECK(strstr(out.ptr, "a token reads 352 bytes of weights (the embedding table is the output"));
     CHECK(!strstr(out.ptr, "??"));

@@ -1,0 +1,67 @@
+// The likelihood of given tokens, without room for all their scores.
+#include <math.h>
+#include "base/alloc.h"
+#include "session/session.h"
+
+#define SCORES_BYTES ((size_t)64 << 20) // held at once
+
+// ln softmax(logits)[target], shifted by the greatest logit so that no exponential overflows.
+static double log_probability(const float *logits, size_t n, int32_t target, int32_t *best) {
+    size_t top = 0;
+    double sum = 0;
+    for (size_t i = 1; i < n; i++)
+        if (logits[i] > logits[top]) top = i;
+    for (size_t i = 0; i < n; i++) sum += (double)expf(logits[i] - logits[top]);
+    *best = (int32_t)top;
+    return (double)logits[target] - (double)logits[top] - log(sum);
+}
+
+static tern_status need_scores(tern_session *s, tern_error *err) {
+    size_t row_bytes = (size_t)s->model->info.n_vocab * sizeof *s->scores;
+    size_t n = SCORES_BYTES / row_bytes, most = (size_t)s->model->n_batch;
+    if (s->scores) return TERN_OK;
+    n = n < 1 ? 1 : n > most ? most : n;
+    s->scores = tern_alloc_array(TERN_MEM_SESSION, n, row_bytes);
+    if (!s->scores) return tern_fail_memory(err, n * row_bytes);
+    s->n_scores = n;
+    return TERN_OK;
+}
+
+static tern_status check_targets(const int32_t *targets, size_t n, int32_t n_vocab,
+                                 tern_error *err) {
+    for (size_t i = 0; i < n; i++)
+        if (targets[i] >= n_vocab)
+            return tern_fail(err, TERN_ERR_ARGUMENT, "target %d (the %zuth) is not below %d",
+                             (int)targets[i], i + 1, (int)n_vocab);
+    return TERN_OK;
+}
+
+// How many of the ids to append at once: a stretch without targets, or as many as there are rows.
+static size_t next_stretch(const int32_t *targets, size_t n, size_t n_rows) {
+    size_t k = 0;
+    while (k < n && targets[k] < 0) k++;
+    return k > 0 ? k : n < n_rows ? n : n_rows;
+}
+
+tern_status tern_session_logprobs(tern_session *s, const int32_t *ids, size_t n_ids,
+                                  const int32_t *targets, double *logprobs, int32_t *best,
+                                  tern_error *err) {
+    size_t n_vocab = (size_t)s->model->info.n_vocab;
+    TERN_TRY(need_scores(s, err));
+    TERN_TRY(check_targets(targets, n_ids, (int32_t)n_vocab, err));
+    for (size_t done = 0; done < n_ids;) {
+        size_t n = next_stretch(targets + done, n_ids - done, s->n_scores);
+        float *scores = targets[done] >= 0 ? s->scores : NULL;
+        TERN_TRY(tern_session_logits(s, ids + done, n, scores, err));
+        for (size_t i = done; i < done + n; i++) {
+            int32_t top = -1;
+            logprobs[i] = 0;
+            if (targets[i] >= 0)
+                logprobs[i] =
+                    log_probability(scores + (i - done) * n_vocab, n_vocab, targets[i], &top);
+            if (best) best[i] = top;
+        }
+        done += n;
+    }
+    return TERN_OK;
+}
