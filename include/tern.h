@@ -544,7 +544,6 @@ TERN_API tern_status tern_train(const tern_train_desc *desc, tern_error *err);
 TERN_API tern_status tern_train_plot(const char *const *logs, size_t n_logs, const char *svg,
                                      tern_error *err);
 
-// ---- The machine -------------------------------------------------------------------------------
 // ---- Evaluation (docs/evaluation.md) -----------------------------------------------------------
 
 typedef enum tern_perplexity_convention {
@@ -617,7 +616,7 @@ TERN_API tern_status tern_eval_choice(tern_session *session, const tern_eval_des
 TERN_API tern_status tern_eval_paper(const char *path, tern_format format, tern_text_fn on_text,
                                      void *user, tern_error *err);
 
-// ---- Measuring ---------------------------------------------------------------------------------
+// ---- The machine -------------------------------------------------------------------------------
 
 typedef struct tern_machine_limits {
     char cpu[64], features[128];

@@ -40,7 +40,7 @@ ends 0 "$tern" --version
 has '^tern [0-9]*\.[0-9]*\.[0-9]*$'
 ends 0 "$tern" help
 for command in run chat inspect graph tokenize detokenize logits convert bench \
-    'data tokenizer' 'data build' 'data inspect'; do
+    'data tokenizer' 'data build' 'data inspect' 'eval ppl' 'eval choice' 'eval paper'; do
     ends 0 "$tern" help
     has "^  ${command%% *} "
     ends 0 "$tern" $command --help
@@ -154,6 +154,31 @@ fails 2 "are needed" "$tern" data build "$dir/stories.txt"
 fails 1 "none.txt: cannot be opened" "$tern" data tokenizer "$dir/none.txt" -o "$dir/x.json"
 fails 1 "a vocabulary of 100" "$tern" data tokenizer "$dir/stories.txt" -o "$dir/x.json" --vocab 100
 
+# Evaluation: a table and JSON, resumed from what an interrupted run left.
+printf 'Once upon a time there was a hen. She sang on and on, and the sun went down.' >"$dir/story"
+ends 0 "$tern" eval ppl -m "$model" -f "$dir/story" --window 16
+has '^| perplexity | [0-9.]* ± [0-9.]* |$'
+ends 0 "$tern" eval ppl -m "$model" -f "$dir/story" --convention transformers --stride 8 --window 16 -o json
+has '"convention":"transformers","window":16,"stride":8'
+fails 1 "a stride is of the convention" "$tern" eval ppl -m "$model" -f "$dir/story" --window 16 --stride 8
+mkdir -p "$dir/tasks/blimp/data"
+echo '{"sentence_good":"He is.","sentence_bad":"He are."}' >"$dir/tasks/blimp/data/a.jsonl"
+echo '{"sentence_good":"It is.","sentence_bad":"It are."}' >"$dir/tasks/blimp/data/b.jsonl"
+echo '{"goal":"To rest","sol1":"sit","sol2":"eat","label":0}' >"$dir/tasks/piqa.jsonl"
+ends 0 "$tern" eval choice -m "$model" --task all -d "$dir/tasks" --results "$dir/results"
+has '^| blimp/b | 0 | 1 | acc | [01].0000 |'
+has '^| blimp | 0 | 2 | acc | '
+has '^| piqa | 0 | 1 | acc_norm | '
+ends 0 "$tern" eval choice -m "$model" --task all -d "$dir/tasks" --results "$dir/results" -o json
+has '"task":"blimp","n_items":2,"n_resumed":2'
+fails 2 "no task 'chess'" "$tern" eval choice -m "$model" --task chess -d "$dir/tasks"
+fails 2 "needs --shots-file" "$tern" eval choice -m "$model" --task piqa -d "$dir/tasks" --shots 1
+fails 1 "there is no file for boolq" "$tern" eval choice -m "$model" --task boolq -d "$dir/tasks"
+echo '{"goal":' >"$dir/tasks/piqa.jsonl"
+fails 1 "piqa.jsonl:1: " "$tern" eval choice -m "$model" --task piqa -d "$dir/tasks"
+ends 0 "$tern" eval paper "$model"
+has '^| BitLinear layers .*| yes'
+fails 2 "expected ppl, choice or paper" "$tern" eval
 fails 1 "standard output" sh -c "'$tern' --version >/dev/full"
 
 echo "command line: $n checks, $bad failed"

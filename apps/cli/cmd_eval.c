@@ -328,6 +328,8 @@ int cmd_eval(const command *self, int argc, char **argv) {
     bool asks = argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"));
     for (size_t i = 0; argc > 1 && i < sizeof kinds / sizeof *kinds; i++)
         if (!strcmp(argv[1], kinds[i].name + 5)) return kinds[i].run(&kinds[i], argc - 1, argv + 1);
+    if (argc > 1 && !asks && argv[1][0] == '-')
+        return bad_usage("eval: unknown option '%s' (tern eval --help lists the kinds)", argv[1]);
     if (!asks)
         return bad_usage("eval: expected ppl, choice or paper (usage: tern eval %s)", self->usage);
     printf("usage: tern eval %s\n\n%s\n\n", self->usage, self->summary);
