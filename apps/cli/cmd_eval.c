@@ -189,7 +189,8 @@ static int run_all(suite *s) {
 }
 
 static void print_rows(const suite *s) {
-    printf("| task | shots | items | metric | value | standard error |\n|---|---|---|---|---|---|\n");
+    printf("| task | shots | items | metric | value | standard error |\n"
+           "|---|---|---|---|---|---|\n");
     for (size_t i = 0; i < s->n_rows; i++)
         for (int m = 0; m < s->rows[i].result.n_metrics; m++) {
             const tern_eval_metric *metric = &s->rows[i].result.metrics[m];
@@ -309,7 +310,8 @@ static int eval_paper(const command *self, int argc, char **argv) {
     };
     if (!parse_options(self, options, argc, argv, &path, 1, &n, &status)) return status;
     if (n == 0) path = named;
-    if (!path) return bad_usage("eval paper: no model (usage: tern %s %s)", self->name, self->usage);
+    if (!path)
+        return bad_usage("eval paper: no model (usage: tern %s %s)", self->name, self->usage);
     tern_format format = form == OUTPUT_JSON ? TERN_FORMAT_JSON : TERN_FORMAT_TEXT;
     return exit_status(tern_eval_paper(path, format, write_out, NULL, &err), &err);
 }

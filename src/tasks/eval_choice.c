@@ -155,8 +155,8 @@ static size_t n_characters(const tern_strbuf *s) {
     return n;
 }
 
-// What lengths are divided by: those of the choices as the item has them, which for several contexts
-// are the contexts.
+// What lengths are divided by: those of the choices as the item has them, which for several
+// contexts are the contexts.
 static const tern_strbuf *choice_text(const tern_eval_item *item, int answer) {
     return item->n_contexts > 1 ? tern_eval_context(item, answer)
                                 : tern_eval_continuation(item, answer);

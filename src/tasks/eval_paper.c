@@ -192,8 +192,9 @@ static void judge_architecture(paper *p) {
         (long long)c->n_layers, (double)c->rope.base);
     add(p, "attention", "as many key-value heads as heads", holds(c->n_heads == c->n_kv_heads),
         "%lld heads, %lld key-value heads", (long long)c->n_heads, (long long)c->n_kv_heads);
-    add(p, "embedding and head", "high precision", holds(head && !tern_dtype_is_ternary(head->type)),
-        "%s, %s", head ? tern_dtype_name(head->type) : "missing",
+    add(p, "embedding and head", "high precision",
+        holds(head && !tern_dtype_is_ternary(head->type)), "%s, %s",
+        head ? tern_dtype_name(head->type) : "missing",
         c->tied_head ? "one table for both" : "two tables");
 }
 
@@ -217,7 +218,8 @@ static void count_verdicts(const paper *p, int n[3]) {
 
 static void print_text(const paper *p, tern_strbuf *out) {
     int n[3] = {0};
-    tern_strbuf_puts(out, "| property | arXiv:2402.17764 | this model | holds |\n|---|---|---|---|\n");
+    tern_strbuf_puts(out, "| property | arXiv:2402.17764 | this model | holds |\n"
+                          "|---|---|---|---|\n");
     for (int i = 0; i < p->n_lines; i++) {
         const line *l = &p->lines[i];
         tern_strbuf_printf(out, "| %-18s | %-48s | %-57s | %-7s |\n", l->property, l->paper,

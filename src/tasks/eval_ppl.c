@@ -10,10 +10,10 @@
 //
 // With the first no token has less context than half a window, but half of the text is not scored
 // and BOS overwrites a token. With the second every token but the very first is scored exactly
-// once (with a stride of a whole window: but the first of each), those of the first window with little context; the smaller the stride, the more context
-// the others have and the longer it takes. (The script in transformers' documentation weighs each
-// window by one token too few; the difference is below its fourth digit for any text that is worth
-// measuring.)
+// once (with a stride of a whole window: but the first of each), those of the first window with
+// little context; the smaller the stride, the more context the others have and the longer it
+// takes. (The script in transformers' documentation weighs each window by one token too few; that
+// changes the sixth digit.)
 #include <math.h>
 #include <string.h>
 #include "base/alloc.h"

@@ -1,5 +1,5 @@
-// The tasks of tern_eval_choice: a table of how the JSON of each becomes text. The prompts are those
-// of lm-evaluation-harness; between context and continuation stands one space.
+// The tasks of tern_eval_choice: a table of how the JSON of each becomes text. The prompts are
+// those of lm-evaluation-harness; between context and continuation stands one space.
 //
 // A template is text with fields: "{goal}" is the string at that key, "{question.stem}" goes
 // deeper, and "{x|strip|capitalize}" is filtered. A field that ends in * stands for the elements of

@@ -1,5 +1,6 @@
-// Evaluation on fixtures of our own: what each form of each task becomes, scores and metrics against
-// a second computation from plain logits, resuming, and what malformed files are answered with.
+// Evaluation on fixtures of our own: what each form of each task becomes, scores and metrics
+// against a second computation from plain logits, resuming, and what malformed files are answered
+// with.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +43,8 @@ static const form forms[] = {
      "{\"sentence\":\"Ann beat Bo so _ won. \",\"option1\":\"Ann\",\"option2\":\"Bo\","
      "\"answer\":\"2\"}",
      {"Ann beat Bo so Ann", "Ann beat Bo so Bo"}, {"won."}, 2, 1},
-    {"winogrande", "{\"context_options\":[\"so Ann\",\"so Bo\"],\"continuation\":\"won.\",\"gold\":0}",
+    {"winogrande",
+     "{\"context_options\":[\"so Ann\",\"so Bo\"],\"continuation\":\"won.\",\"gold\":0}",
      {"so Ann", "so Bo"}, {"won."}, 2, 0},
     {"boolq", "{\"passage\":\"P.\",\"question\":\"is it\",\"label\":1}",
      {"P.\nQuestion: is it?\nAnswer:"}, {"no", "yes"}, 2, 1},
@@ -93,15 +95,16 @@ TEST(eval_says_what_an_item_lacks) {
     static const struct { const char *task, *line, *says; } bad[] = {
         {"piqa", "{\"goal\":1,\"sol1\":\"a\",\"sol2\":\"b\",\"label\":0}", "'goal' is no text"},
         {"piqa", "{\"goal\":\"a\",\"sol1\":\"a\",\"label\":0}", "'sol2' is missing"},
-        {"piqa", "{\"goal\":\"a\",\"sol1\":\"a\",\"sol2\":\"b\",\"label\":2}", "'label' names none"},
+        {"piqa", "{\"goal\":\"a\",\"sol1\":\"a\",\"sol2\":\"b\",\"label\":2}",
+         "'label' names none"},
         {"piqa", "{\"goal\":\"a\",\"sol1\":\"a\",\"sol2\":\"b\"}", "'label' names none"},
         {"piqa", "[\"goal\"]", "expected an object with 'goal' or 'query'"},
         {"piqa", "{\"goal\":", "line 1"},
         {"hellaswag", "{\"query\":\"q\",\"choices\":[],\"gold\":0}", "'choices' is missing"},
         {"hellaswag", "{\"query\":\"q\",\"choices\":[\"a\",2],\"gold\":0}", "'choices' is no text"},
         {"hellaswag",
-         "{\"query\":\"q\",\"choices\":[\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\","
-         "\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\"],\"gold\":0}", "more than 16 answers"},
+         "{\"query\":\"q\",\"choices\":[\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\","
+         "\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\"],\"gold\":0}", "more than 16 answers"},
         {"winogrande", "{\"sentence\":\"_\",\"option1\":\"a\",\"option2\":\"b\",\"answer\":\"0\"}",
          "'answer' names none"},
     };
@@ -340,7 +343,8 @@ TEST(eval_lambada_and_blimp_are_computed_as_by_hand) {
     CHECK(fabs(result.metrics[1].value / exp(nll / 2) - 1) < 1e-5);
     desc = (tern_eval_desc){
         .task = "blimp",
-        .path = write_file("b.jsonl", "{\"sentence_good\":\"He is.\",\"sentence_bad\":\"He are.\"}")};
+        .path = write_file("b.jsonl",
+                           "{\"sentence_good\":\"He is.\",\"sentence_bad\":\"He are.\"}")};
     REQUIRE_OK(tern_eval_choice(r.session, &desc, &result, &err), err);
     double good = slow_pair(&r, "", "He is.", greedy), bad = slow_pair(&r, "", "He are.", greedy);
     CHECK(result.n_metrics == 1 && result.metrics[0].value == (good > bad));
@@ -426,8 +430,8 @@ TEST(eval_names_file_and_line_of_a_malformed_item) {
     tern_eval_result result;
     tern_error err = {0};
     if (!rig_open(&r, 47, 0)) return;
-    tern_eval_desc desc = {.task = "lambada",
-                           .path = write_file("bad.jsonl", "{\"text\":\"a b\"}\n\n{\"text\":\"a\n")};
+    tern_eval_desc desc = {.task = "lambada"};
+    desc.path = write_file("bad.jsonl", "{\"text\":\"a b\"}\n\n{\"text\":\"a\n");
     CHECK(tern_eval_choice(r.session, &desc, &result, &err) == TERN_ERR_FORMAT);
     CHECK_MSG(strstr(err.message, "bad.jsonl:3: ") != NULL, "%s", err.message);
     desc.path = write_file("bad.jsonl", "{\"words\":\"a b\"}");
