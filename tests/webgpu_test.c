@@ -77,7 +77,8 @@ static bool ask(tern_model *m, tern_kv_type kv_type, const int32_t *ids, int n_i
 }
 
 // Prompts longer than 8 tokens take the matrix x matrix kernels, n_batch 4 the others.
-static void check_model(const char *path, int n_batch, tern_kv_type kv_type, double tolerance) {
+static void check_prompt(const char *path, int n_batch, tern_kv_type kv_type, double tolerance,
+                         const int32_t *ids, int n_ids) {
     tern_error err = {0};
     answers cpu = {0}, gpu = {0};
     tern_model *on_cpu = NULL, *on_gpu = open_on_gpu(path, n_batch);
@@ -85,9 +86,8 @@ static void check_model(const char *path, int n_batch, tern_kv_type kv_type, dou
     REQUIRE_OK(tern_model_open(&on_cpu, path, &(tern_model_desc){.n_batch = n_batch}, &err), err);
     tern_model_info info;
     tern_model_get_info(on_cpu, &info);
-    if (ask(on_cpu, kv_type, prompt, N_PROMPT, &cpu) &&
-        ask(on_gpu, kv_type, prompt, N_PROMPT, &gpu)) {
-        double error = relative_l2(gpu.logits, cpu.logits, (size_t)N_PROMPT * (size_t)info.n_vocab);
+    if (ask(on_cpu, kv_type, ids, n_ids, &cpu) && ask(on_gpu, kv_type, ids, n_ids, &gpu)) {
+        double error = relative_l2(gpu.logits, cpu.logits, (size_t)n_ids * (size_t)info.n_vocab);
         CHECK_MSG(error < tolerance, "%s: logits differ by %g", path, error);
         CHECK_MSG(gpu.n_text == cpu.n_text &&
                       memcmp(gpu.text, cpu.text, gpu.n_text * sizeof *gpu.text) == 0,
@@ -97,6 +97,10 @@ static void check_model(const char *path, int n_batch, tern_kv_type kv_type, dou
     free(gpu.logits);
     tern_model_close(on_cpu);
     tern_model_close(on_gpu);
+}
+
+static void check_model(const char *path, int n_batch, tern_kv_type kv_type, double tolerance) {
+    check_prompt(path, n_batch, kv_type, tolerance, prompt, N_PROMPT);
 }
 
 static const tiny_model_desc models[] = {
@@ -120,6 +124,23 @@ TEST(webgpu_batches_and_caches_of_other_kinds) {
     const char *path = test_tmp("webgpu.gguf");
     REQUIRE_OK(tiny_model_write(path, &models[2], &err), err);
     check_model(path, 4, TERN_KV_F16, 2e-3);
+}
+
+// More tokens than a tile of the products has, more positions than one of attention, batches that
+// begin in the middle of one, heads that share keys.
+TEST(webgpu_long_prompts_in_several_batches) {
+    static const tiny_model_desc wide[] = {
+        {.seed = 8, .n_layers = 1, .n_embd = 192, .n_ff = 320, .n_heads = 6, .n_kv_heads = 2},
+        {.seed = 9, .n_layers = 1, .n_embd = 256, .n_ff = 192, .n_heads = 2, .n_kv_heads = 1},
+    };
+    tern_error err = {0};
+    int32_t ids[223];
+    for (int i = 0; i < 223; i++) ids[i] = 3 + (i * 37 + i / 7) % 250;
+    for (size_t i = 0; i < sizeof wide / sizeof *wide; i++) {
+        const char *path = test_tmp("webgpu.gguf");
+        REQUIRE_OK(tiny_model_write(path, &wide[i], &err), err);
+        check_prompt(path, 140, i == 0 ? TERN_KV_F32 : TERN_KV_F16, 2e-3, ids, 223);
+    }
 }
 
 TEST(webgpu_least_limits_and_small_bindings) {

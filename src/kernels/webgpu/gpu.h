@@ -38,6 +38,7 @@
     ROW(GPU_FLOAT_GEMV, "float_linear", "gemv", "rww")                                             \
     ROW(GPU_FLOAT_GEMM, "float_linear", "gemm", "rww")                                             \
     ROW(GPU_ATTENTION, "attention", "attention", "wwww")                                           \
+    ROW(GPU_ATTENTION_PROMPT, "attention_prompt", "attention_prompt", "wrrw")                      \
     ROW(GPU_TOP_PARTS, "top", "top_parts", "ww")                                                   \
     ROW(GPU_TOP_ROW, "top", "top_row", "-ww")
 
@@ -53,7 +54,7 @@ const char *gpu_kernel_entry(gpu_kernel k);
 const char *gpu_kernel_bindings(gpu_kernel k);
 const char *gpu_shader_text(const char *file); // without the prelude
 
-#define GPU_CONSTANTS 12
+#define GPU_CONSTANTS 24
 #define GPU_BINDINGS  8 // storage bindings of a kernel at most, and the uniform
 
 // What a kernel is specialised by; names are the WGSL's overrides.
@@ -79,9 +80,10 @@ struct tern_device {
     wgpu_queue queue;
     uint64_t binding_bytes_max, buffer_bytes_max;
     uint64_t part_bytes_max; // weights are cut into parts no larger: a binding's bytes, or fewer
-    uint32_t workgroup_size_max;
+    uint32_t workgroup_size_max, workgroup_bytes_max;
     bool subgroups;  // of 32 threads
     bool packed_dot; // dot4I8Packed
+    bool matrix;     // units that multiply int8 by 16 x 16 x 32
     bool timestamps; // of compute passes
     bool software;   // the adapter runs on this processor
     char description[160];
@@ -141,6 +143,16 @@ struct tern_weight {
 
 #define GPU_HEADER_BYTES 256 // in front of a ternary matrix: its scale
 #define GPU_TILE_ROWS    8
+// Of a tile of ternary_gemm.wgsl, by the units of the matrix or without.
+#define GPU_GEMM_TOKENS          128
+#define GPU_GEMM_ROWS            64
+#define GPU_GEMM_ROWS_MATRIX     128
+#define GPU_GEMM_MATRIX_THREADS  512
+#define GPU_GEMM_MATRIX_BYTES    36864
+// Of attention_prompt.wgsl.
+#define GPU_PROMPT_TOKENS        32
+#define GPU_PROMPT_HEAD_DIM_MAX  128
+#define GPU_PROMPT_BYTES         27008
 #define GPU_BLOCK_COLS   64
 static inline int64_t gpu_blocks(int64_t n_cols) { return (n_cols + 63) / 64; }
 static inline uint64_t gpu_round(uint64_t n, uint64_t unit) { return (n + unit - 1) / unit * unit; }

@@ -3,7 +3,8 @@
 // Environment, for tests and for hunting faults: TERN_WEBGPU_CHECK=1 keeps WebGPU's own checks of
 // every call and of every index, which are left out otherwise; TERN_WEBGPU_MINIMUM=1 asks for a
 // device with the least limits that WebGPU promises; TERN_WEBGPU_BINDING_BYTES cuts weights into
-// smaller parts; TERN_WEBGPU_LOSE=N loses every device with its N-th run.
+// smaller parts; TERN_WEBGPU_LOSE=N loses every device with its N-th run; TERN_WEBGPU_NO_MATRIX=1
+// leaves the matrix units alone.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,8 +100,11 @@ static bool wait_for(tern_device *d, const request *r) {
 }
 
 static tern_status open_adapter(tern_device *d, tern_error *err) {
-    static const char *const enabled[] = {"allow_unsafe_apis"}; // for the device's toggles
-    wgpu_toggles toggles = {.chain.type = WGPU_CHAIN_TOGGLES, .n_enabled = 1, .enabled = enabled};
+    static const char *const enabled[] = {
+        "allow_unsafe_apis",                 // for the device's toggles
+        "expose_wgsl_experimental_features", // for its matrix units
+    };
+    wgpu_toggles toggles = {.chain.type = WGPU_CHAIN_TOGGLES, .n_enabled = 2, .enabled = enabled};
     wgpu_instance_desc desc = {.next = &toggles.chain};
     d->instance = d->api.CreateInstance(&desc);
     if (!d->instance) return tern_fail(err, TERN_ERR_DEVICE, "WebGPU did not start");
@@ -135,6 +139,7 @@ static size_t wanted_features(const tern_device *d, uint32_t *features) {
     size_t n = 0;
     if (d->subgroups) features[n++] = number_of(d, WGPU_SUBGROUPS);
     if (d->timestamps) features[n++] = number_of(d, WGPU_TIMESTAMPS);
+    if (d->matrix) features[n++] = number_of(d, WGPU_SUBGROUP_MATRIX);
     return n;
 }
 
@@ -148,6 +153,10 @@ static tern_status open_device(tern_device *d, tern_error *err) {
     d->part_bytes_max = d->binding_bytes_max;
     d->buffer_bytes_max = limits.buffer_bytes;
     d->workgroup_size_max = limits.workgroup_size;
+    d->workgroup_bytes_max = limits.workgroup_bytes;
+    if (limits.workgroup_size < GPU_GEMM_MATRIX_THREADS ||
+        limits.workgroup_bytes < GPU_GEMM_MATRIX_BYTES)
+        d->matrix = false;
     const char *bytes = getenv("TERN_WEBGPU_BINDING_BYTES");
     if (bytes && *bytes) {
         uint64_t n = strtoull(bytes, NULL, 10);
@@ -188,9 +197,24 @@ static tern_status open_device(tern_device *d, tern_error *err) {
     return TERN_OK;
 }
 
-// Subgroups are used where they always have 32 threads.
+// Whether there are matrix units for the shape that ternary_gemm_matrix.wgsl is written for. The
+// libraries of 2025 have none for int8.
+static bool has_matrix_shape(const wgpu_matrix_configs *configs) {
+    for (size_t i = 0; i < configs->n; i++) {
+        const wgpu_matrix_config *c = &configs->items[i];
+        if (c->type == WGPU_MATRIX_I8 && c->result_type == WGPU_MATRIX_I32 && c->m == 16 &&
+            c->n == 16 && c->k == 32)
+            return true;
+    }
+    return false;
+}
+
+// Subgroups are used where they always have 32 threads, matrix units only with those.
 static tern_status read_info(tern_device *d, tern_error *err) {
     wgpu_adapter_info info = {0};
+    wgpu_matrix_configs configs = {.chain.type = WGPU_CHAIN_MATRIX_CONFIGS};
+    bool tells = d->api.generation->tells_matrix_shapes && has_feature(d, WGPU_SUBGROUP_MATRIX);
+    if (tells) info.next = &configs.chain;
     if (d->api.AdapterGetInfo(d->adapter, &info) != WGPU_SUCCESS || !info.backend)
         return tern_fail(err, TERN_ERR_DEVICE, "WebGPU does not say what its adapter is");
     if (info.backend == WGPU_BACKEND_NULL) {
@@ -201,6 +225,10 @@ static tern_status read_info(tern_device *d, tern_error *err) {
     d->subgroups = has_feature(d, WGPU_SUBGROUPS) && info.subgroup_min == 32 &&
                    info.subgroup_max == 32 && !least;
     d->timestamps = has_feature(d, WGPU_TIMESTAMPS) && !least;
+    if (tells) {
+        d->matrix = d->subgroups && has_matrix_shape(&configs) && !is_set("TERN_WEBGPU_NO_MATRIX");
+        d->api.AdapterPropertiesSubgroupMatrixConfigsFreeMembers(configs);
+    }
     d->software = info.type == WGPU_ADAPTER_CPU;
     wgpu_text name = info.device.len > 0 ? info.device : info.description;
     snprintf(d->description, sizeof d->description, "webgpu %.*s%s",
@@ -208,6 +236,18 @@ static tern_status read_info(tern_device *d, tern_error *err) {
              info.type == WGPU_ADAPTER_CPU ? " (in software)" : "");
     d->api.AdapterInfoFreeMembers(info);
     return TERN_OK;
+}
+
+static tern_status module_of(tern_device *d, gpu_kernel k, wgpu_module *out, tern_error *err);
+
+// The language of matrix units is an experiment: with a library that speaks another dialect of it
+// than ternary_gemm_matrix.wgsl, there are none.
+static void try_matrix(tern_device *d) {
+    wgpu_module module;
+    if (!d->matrix || module_of(d, GPU_GEMM, &module, NULL) == TERN_OK) return;
+    if (d->modules[GPU_GEMM]) d->api.ShaderModuleRelease(d->modules[GPU_GEMM]);
+    d->modules[GPU_GEMM] = NULL;
+    d->matrix = false;
 }
 
 tern_status gpu_device_open(tern_device **out, const tern_device_desc *desc, tern_error *err) {
@@ -220,6 +260,7 @@ tern_status gpu_device_open(tern_device **out, const tern_device_desc *desc, ter
     TERN_TRY_GOTO(open_adapter(d, err));
     TERN_TRY_GOTO(read_info(d, err));
     TERN_TRY_GOTO(open_device(d, err));
+    try_matrix(d);
     *out = d;
     return TERN_OK;
 fail:
@@ -296,11 +337,15 @@ static tern_status module_of(tern_device *d, gpu_kernel k, wgpu_module *out, ter
     if (*out) return TERN_OK;
     tern_strbuf b = {0};
     if (d->subgroups) tern_strbuf_puts(&b, "enable subgroups;\n");
+    if (d->matrix) tern_strbuf_puts(&b, "enable chromium_experimental_subgroup_matrix;\n");
     if (d->packed_dot) tern_strbuf_puts(&b, "requires packed_4x8_integer_dot_product;\n");
     tern_strbuf_puts(&b, gpu_shader_text("prelude"));
     tern_strbuf_puts(&b, gpu_shader_text(d->subgroups ? "reduce_subgroups" : "reduce_portable"));
     tern_strbuf_puts(&b, gpu_shader_text(d->packed_dot ? "dot_packed" : "dot_portable"));
     tern_strbuf_puts(&b, gpu_shader_text(file));
+    if (strcmp(file, "ternary_gemm") == 0)
+        tern_strbuf_puts(
+            &b, gpu_shader_text(d->matrix ? "ternary_gemm_matrix" : "ternary_gemm_dot"));
     if (b.failed) {
         tern_strbuf_free(&b);
         return tern_fail_memory(err, b.len);

@@ -35,8 +35,8 @@ static void *open_beside_program(const char *name) {
 }
 
 static const wgpu_generation generations[] = {
-    {"2025", "wgpuGetInstanceCapabilities", {0x3, 0xA, 0x11, 0x50037}},
-    {"2026", "wgpuGetInstanceFeatures", {0x9, 0xB, 0x12, 0x50034}},
+    {"2025", "wgpuGetInstanceCapabilities", {0x3, 0xA, 0x11, 0x50037}, false},
+    {"2026", "wgpuGetInstanceFeatures", {0x9, 0xB, 0x12, 0x50034}, true},
 };
 
 static tern_status find_functions(wgpu_api *api, tern_error *err) {

@@ -184,21 +184,58 @@ static void add_gemv(tern_plan *p, const tern_node *n, int first, int count, siz
     set_phase(p, d, n->out[first]);
 }
 
-static void add_gemm(tern_plan *p, const tern_node *n, int i, const gpu_part *part,
+// Binds the results of several products as one piece of the pool, and says where in it each begins.
+static void bind_results(const tern_plan *p, gpu_dispatch *d, const tern_vid *out, int count) {
+    static const char *const begin[] = {"Y0", "Y1", "Y2"};
+    uint64_t first = UINT64_MAX, end = 0;
+    for (int i = 0; i < count; i++) {
+        const tern_span *s = &p->memory.spans[out[i]];
+        if (s->offset < first) first = s->offset;
+        if (s->offset + s->bytes > end) end = s->offset + s->bytes;
+    }
+    for (int i = 0; i < count; i++)
+        set(d, begin[i], (double)((p->memory.spans[out[i]].offset - first) / sizeof(float)));
+    bind(d, (gpu_binding){.place = GPU_POOL, .offset = first, .bytes = end - first});
+}
+
+// For many tokens; otherwise as add_gemv.
+static void add_gemm(tern_plan *p, const tern_node *n, int first, int count, size_t part,
                      bool accumulate) {
-    const tern_weight *w = p->weights[n->in[1 + i]];
-    gpu_dispatch *d = add(p, GPU_GEMM, groups(part->n_rows, 64), GPU_ROWS_TOKENS);
-    d->rows_each = 128;
+    static const char *const at[] = {"", "AT1", "AT2"};
+    static const char *const rows[] = {"ROWS0", "ROWS1", "ROWS2"};
+    static const char *const tile[] = {"", "TILE1", "TILE2"};
+    gpu_dispatch *d = add(p, GPU_GEMM, 0, GPU_ROWS_TOKENS);
+    const tern_weight *w = p->weights[n->in[1 + first]];
+    gpu_part span = w->parts[part];
+    d->rows_each = GPU_GEMM_TOKENS;
     d->when = GPU_MANY_TOKENS;
-    set(d, "BLOCKS", (double)gpu_blocks(w->n_cols));
+    set(d, "BLOCKS", (double)gpu_blocks(cols(p, n->in[0])));
     set(d, "ADD", accumulate);
-    set(d, "AT0", 0);
-    set(d, "ROWS0", (double)part->n_rows);
-    set_part(w, part, d);
-    bind_part(d, part);
+    set(d, "Y_COLS", (double)w->n_rows);
+    for (int i = 0; i < count; i++) {
+        const gpu_part *at_i = &p->weights[n->in[1 + first + i]]->parts[part];
+        if (i > 0) set(d, at[i], (double)((at_i->offset - span.offset) / 16));
+        if (i > 0) set(d, tile[i], d->x);
+        set(d, rows[i], (double)at_i->n_rows);
+        d->x += groups(at_i->n_rows, p->device->matrix ? GPU_GEMM_ROWS_MATRIX : GPU_GEMM_ROWS);
+        span.bytes = at_i->offset + at_i->bytes - span.offset;
+    }
+    bind_part(d, &span);
     bind_value(p, d, n->in[0]);
-    bind_value(p, d, n->out[i]);
-    set_phase(p, d, n->out[i]);
+    if (count > 1)
+        bind_results(p, d, &n->out[first], count);
+    else {
+        set(d, "Y0", (double)span.first_row);
+        bind_value(p, d, n->out[first]);
+    }
+    set_phase(p, d, n->out[first]);
+}
+
+// Whether the results of neighbours can be bound as one piece.
+static bool fit_one_binding(const tern_plan *p, const tern_node *n, int first, int count) {
+    for (int i = first; i < first + count; i++)
+        if (p->g->values[n->out[i]].kind != TERN_VALUE_TEMP) return false;
+    return p->memory.bytes <= p->device->binding_bytes_max;
 }
 
 static bool is_ternary(const tern_plan *p, tern_vid w) {
@@ -262,8 +299,9 @@ static void add_linear(tern_plan *p, const tern_node *n, bool accumulate) {
         int count = accumulate || n_parts > 1 ? 1 : neighbours(p, n, i);
         for (size_t part = 0; part < n_parts; part++) {
             add_gemv(p, n, i, count, part, accumulate);
-            for (int k = i; k < i + count && rows_of(p, n->in[0]) == GPU_ROWS_TOKENS; k++)
-                add_gemm(p, n, k, &p->weights[n->in[1 + k]]->parts[part], accumulate);
+            if (rows_of(p, n->in[0]) != GPU_ROWS_TOKENS) continue;
+            int each = fit_one_binding(p, n, i, count) ? count : 1;
+            for (int k = i; k < i + count; k += each) add_gemm(p, n, k, each, part, accumulate);
         }
         i += count;
     }
@@ -313,10 +351,14 @@ static tern_status add_attention(tern_plan *p, const tern_node *n, tern_error *e
                          (int)n->head_dim);
     // Few tokens are a matter of latency: many threads a head. Many fill the device anyway.
     for (int many = 0; many < 2; many++) {
-        gpu_dispatch *d = add(p, GPU_ATTENTION, (uint32_t)n->n_heads, GPU_ROWS_TOKENS);
+        bool tiles = many && n->head_dim <= GPU_PROMPT_HEAD_DIM_MAX &&
+                     p->device->workgroup_bytes_max >= GPU_PROMPT_BYTES;
+        gpu_dispatch *d = add(p, tiles ? GPU_ATTENTION_PROMPT : GPU_ATTENTION,
+                              (uint32_t)n->n_heads, GPU_ROWS_TOKENS);
+        d->rows_each = tiles ? GPU_PROMPT_TOKENS : 1;
         d->when = many ? GPU_MANY_TOKENS : GPU_FEW_TOKENS;
         d->uses_cache = true;
-        set(d, "THREADS", many ? 256 : threads_for(p, 1024));
+        if (!tiles) set(d, "THREADS", many ? 256 : threads_for(p, 1024));
         set(d, "HEAD_DIM", n->head_dim);
         set(d, "N_HEADS", n->n_heads);
         set(d, "N_KV_HEADS", n->n_kv_heads);

@@ -1,101 +1,80 @@
-// The same product as ternary_gemv.wgsl for many tokens: a workgroup makes 64 rows of 128 tokens,
-// 4 rows x 8 tokens a thread, from 64 columns at a time in workgroup memory (12 KB). Codes are
-// unpacked once for all tokens of the tile. Grid: (rows / 64, tokens / 128).
-override BLOCKS: u32;
-override ADD: bool;
-override AT0: u32;
+// The product of ternary_gemv.wgsl for many tokens. A workgroup makes a tile, ROWS rows of TOKENS
+// tokens: codes are unpacked to int8 in workgroup memory once for all the tile's tokens. How the
+// tile is multiplied says ternary_gemm_dot.wgsl, for every device, or ternary_gemm_matrix.wgsl, for
+// those whose matrix units take int8; the sums are the same integers. Grid: (tiles of all matrices,
+// tokens / TOKENS).
+//
+// Up to three matrices that read the same activations are one dispatch, if they lie in one buffer;
+// so do their results, each at its own place.
+override BLOCKS: u32; // of 64 columns
+override ADD: bool;   // to what is in y
+// Of matrix i: where it begins (in vec4s), its first tile, its rows, where its results begin
+override AT1: u32 = 0u;
+override AT2: u32 = 0u;
+override TILE1: u32 = 0xffffffffu;
+override TILE2: u32 = 0xffffffffu;
 override ROWS0: u32;
-override FIRST_ROW: u32; // of a part of a matrix larger than a binding
-override Y_COLS: u32;    // rows of the whole matrix
+override ROWS1: u32 = 0u;
+override ROWS2: u32 = 0u;
+override Y0: u32;
+override Y1: u32 = 0u;
+override Y2: u32 = 0u;
+override Y_COLS: u32; // rows of the whole first matrix, of which this may be a part
 
-@group(0) @binding(1) var<storage, read> w: array<vec4<u32>>;
+@group(0) @binding(1) var<storage, read> w: array<u32>;
 @group(0) @binding(2) var<storage, read> q: array<vec4<u32>>;
 @group(0) @binding(3) var<storage, read> q_info: array<vec2<u32>>;
-@group(0) @binding(4) var<storage, read_write> y0: array<f32>;
+@group(0) @binding(4) var<storage, read_write> y: array<f32>;
 
-var<workgroup> codes: array<vec4<u32>, 256>;  // [16 columns of 64][row]
-var<workgroup> tokens: array<vec4<u32>, 512>; // [16 columns of 64][token]
-
-fn unpack(c: u32) -> vec4<u32> {
-    return vec4(c, c >> 2u, c >> 4u, c >> 6u) & vec4(0x03030303u);
+struct Tile {
+    codes: u32, // where its matrix begins, in words
+    row0: u32,
+    token0: u32,
+    n_rows: u32, // of the matrix
+    y: u32,
+    y_cols: u32,
 }
 
-fn dot16(c: vec4<u32>, x: vec4<u32>) -> i32 {
-    return dot4(c.x, x.x) + dot4(c.y, x.y) + dot4(c.z, x.z) + dot4(c.w, x.w);
+fn tile_of(group: vec3<u32>) -> Tile {
+    let token0 = group.y * TOKENS;
+    if (group.x >= TILE2) {
+        return Tile(4u * AT2, (group.x - TILE2) * ROWS, token0, ROWS2, Y2, ROWS2);
+    }
+    if (group.x >= TILE1) {
+        return Tile(4u * AT1, (group.x - TILE1) * ROWS, token0, ROWS1, Y1, ROWS1);
+    }
+    return Tile(0u, group.x * ROWS, token0, ROWS0, Y0, Y_COLS);
 }
 
-@compute @workgroup_size(256)
+// The word of 16 codes that starts `part` words into block b of a row of the tile; behind the last
+// row the last eight stand again, behind the last block there is nothing.
+fn codes_at(t: Tile, row: u32, b: u32, part: u32) -> u32 {
+    let eight = min((t.row0 + row) / 8u, (t.n_rows + 7u) / 8u - 1u);
+    if (b >= BLOCKS) { return 0u; }
+    return w[t.codes + 64u + (eight * BLOCKS + b) * 32u + row % 8u * 4u + part];
+}
+
+// The same of activations; behind the last token the last one stands again.
+fn activations_at(t: Tile, token: u32, b: u32, part: u32) -> vec4<u32> {
+    return q[(min(t.token0 + token, run.n_tokens - 1u) * BLOCKS + min(b, BLOCKS - 1u)) * 4u + part];
+}
+
+// The codes' offset of one adds the token's integers to every sum; that and the scales:
+struct Scale { factor: f32, less: i32 }
+
+fn scale_of(t: Tile, token: u32) -> Scale {
+    let info = q_info[min(t.token0 + token, run.n_tokens - 1u)];
+    return Scale(bitcast<f32>(w[t.codes]) * bitcast<f32>(info.x), bitcast<i32>(info.y));
+}
+
+fn write(t: Tile, row: u32, token: u32, sum: i32, scale: Scale) {
+    if (t.row0 + row >= t.n_rows || t.token0 + token >= run.n_tokens) { return; }
+    let to = t.y + (t.token0 + token) * t.y_cols + t.row0 + row;
+    let p = f32(sum - scale.less) * scale.factor;
+    if (ADD) { y[to] = y[to] + p; } else { y[to] = p; }
+}
+
+@compute @workgroup_size(GEMM_THREADS)
 fn gemm(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    let tx = lane % 16u;
-    let ty = lane / 16u;
-    let row0 = group.x * 64u;
-    let token0 = group.y * 128u;
-    let last_tile = (ROWS0 + 7u) / 8u - 1u;
-    var sum0 = vec4(0); // four rows each; a token each
-    var sum1 = vec4(0);
-    var sum2 = vec4(0);
-    var sum3 = vec4(0);
-    var sum4 = vec4(0);
-    var sum5 = vec4(0);
-    var sum6 = vec4(0);
-    var sum7 = vec4(0);
-    let load_row = lane / 4u; // this thread unpacks 16 columns of one row
-    let load_part = lane % 4u;
-    let load_tile = min((row0 + load_row) / 8u, last_tile);
-    let load_at = AT0 + 16u + load_tile * BLOCKS * 8u + load_row % 8u;
-    for (var b = 0u; b < BLOCKS; b++) {
-        let c = w[load_at + b * 8u];
-        codes[load_part * 64u + load_row] = unpack(c[load_part]);
-        for (var i = lane; i < 512u; i += 256u) {
-            let token = min(token0 + i / 4u, run.n_tokens - 1u);
-            tokens[(i % 4u) * 128u + i / 4u] = q[(token * BLOCKS + b) * 4u + i % 4u];
-        }
-        workgroupBarrier();
-        for (var k = 0u; k < 4u; k++) {
-            let c0 = codes[k * 64u + tx];
-            let c1 = codes[k * 64u + tx + 16u];
-            let c2 = codes[k * 64u + tx + 32u];
-            let c3 = codes[k * 64u + tx + 48u];
-            var x = tokens[k * 128u + ty];
-            sum0 += vec4(dot16(c0, x), dot16(c1, x), dot16(c2, x), dot16(c3, x));
-            x = tokens[k * 128u + ty + 16u];
-            sum1 += vec4(dot16(c0, x), dot16(c1, x), dot16(c2, x), dot16(c3, x));
-            x = tokens[k * 128u + ty + 32u];
-            sum2 += vec4(dot16(c0, x), dot16(c1, x), dot16(c2, x), dot16(c3, x));
-            x = tokens[k * 128u + ty + 48u];
-            sum3 += vec4(dot16(c0, x), dot16(c1, x), dot16(c2, x), dot16(c3, x));
-            x = tokens[k * 128u + ty + 64u];
-            sum4 += vec4(dot16(c0, x), dot16(c1, x), dot16(c2, x), dot16(c3, x));
-            x = tokens[k * 128u + ty + 80u];
-            sum5 += vec4(dot16(c0, x), dot16(c1, x), dot16(c2, x), dot16(c3, x));
-            x = tokens[k * 128u + ty + 96u];
-            sum6 += vec4(dot16(c0, x), dot16(c1, x), dot16(c2, x), dot16(c3, x));
-            x = tokens[k * 128u + ty + 112u];
-            sum7 += vec4(dot16(c0, x), dot16(c1, x), dot16(c2, x), dot16(c3, x));
-        }
-        workgroupBarrier();
-    }
-    let row = row0 + tx;
-    let token = token0 + ty;
-    store(token, row, sum0);
-    store(token + 16u, row, sum1);
-    store(token + 32u, row, sum2);
-    store(token + 48u, row, sum3);
-    store(token + 64u, row, sum4);
-    store(token + 80u, row, sum5);
-    store(token + 96u, row, sum6);
-    store(token + 112u, row, sum7);
-}
-
-fn store(token: u32, row: u32, sums: vec4<i32>) {
-    if (token >= run.n_tokens) { return; }
-    let info = q_info[token];
-    let scale = bitcast<f32>(w[AT0].x) * bitcast<f32>(info.x);
-    let p = vec4<f32>(sums - vec4(bitcast<i32>(info.y))) * scale;
-    for (var i = 0u; i < 4u; i++) {
-        if (row + 16u * i < ROWS0) {
-            let to = token * Y_COLS + FIRST_ROW + row + 16u * i;
-            if (ADD) { y0[to] = y0[to] + p[i]; } else { y0[to] = p[i]; }
-        }
-    }
+    multiply(tile_of(group), lane);
 }

@@ -13,6 +13,7 @@
 #ifndef TERN_KERNELS_WEBGPU_WGPU_API_H
 #define TERN_KERNELS_WEBGPU_WGPU_API_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -38,7 +39,7 @@ typedef struct wgpu_chain {
     struct wgpu_chain *next;
     uint32_t type;
 } wgpu_chain;
-enum { WGPU_CHAIN_WGSL = 0x2, WGPU_CHAIN_TOGGLES = 0x5000A };
+enum { WGPU_CHAIN_WGSL = 0x2, WGPU_CHAIN_TOGGLES = 0x5000A, WGPU_CHAIN_MATRIX_CONFIGS = 0x5003B };
 
 enum { WGPU_SUCCESS = 1 }; // of every status used here
 enum { WGPU_CALLBACK_PROCESS_EVENTS = 2, WGPU_CALLBACK_SPONTANEOUS = 3 };
@@ -71,6 +72,7 @@ typedef struct wgpu_generation {
     const char *name;
     const char *known_by; // a function that only this one has
     uint32_t features[WGPU_FEATURE_COUNT];
+    bool tells_matrix_shapes; // in the form of wgpu_matrix_config
 } wgpu_generation;
 
 typedef struct wgpu_toggles {
@@ -112,6 +114,17 @@ typedef struct wgpu_adapter_info {
     uint32_t backend, type, vendor_id, device_id, subgroup_min, subgroup_max;
     uint32_t reserved[8];
 } wgpu_adapter_info;
+
+// Shapes that the matrix units multiply, as the generation of 2026 tells them: chained to the info.
+enum { WGPU_MATRIX_I32 = 4, WGPU_MATRIX_I8 = 6 };
+typedef struct wgpu_matrix_config {
+    uint32_t type, result_type, m, n, k, subgroup_min, subgroup_max;
+} wgpu_matrix_config;
+typedef struct wgpu_matrix_configs {
+    wgpu_chain chain;
+    size_t n;
+    const wgpu_matrix_config *items;
+} wgpu_matrix_configs;
 
 typedef void (*wgpu_adapter_fn)(uint32_t status, wgpu_adapter adapter, wgpu_text message, void *u1,
                                 void *u2);
@@ -249,6 +262,7 @@ typedef struct wgpu_pass_desc {
     F(void, InstanceRelease, (wgpu_instance))                                                      \
     F(uint32_t, AdapterGetInfo, (wgpu_adapter, wgpu_adapter_info *))                               \
     F(void, AdapterInfoFreeMembers, (wgpu_adapter_info))                                           \
+    F(void, AdapterPropertiesSubgroupMatrixConfigsFreeMembers, (wgpu_matrix_configs))              \
     F(uint32_t, AdapterGetLimits, (wgpu_adapter, wgpu_limits *))                                   \
     F(uint32_t, AdapterHasFeature, (wgpu_adapter, uint32_t))                                       \
     F(wgpu_future, AdapterRequestDevice,                                                           \
