@@ -36,14 +36,15 @@ LIBS       += $(shell pkg-config --libs zlib)
 endif
 
 # Only files with an instruction set in their name are compiled for it, and only for their machine.
-ISA_x86_64  := avx2 avx512
+ISA_x86_64  := avx2 avx512 avx512bf16
 ISA_aarch64 := neon dotprod
 FLAGS_avx2    := -mavx2 -mfma -mf16c
 FLAGS_avx512  := -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx512vbmi
+FLAGS_avx512bf16 := $(FLAGS_avx512) -mavx512bf16
 FLAGS_neon    :=
 FLAGS_dotprod := -march=armv8.2-a+dotprod
 ISAS     := $(ISA_$(MACHINE))
-ALL_ISAS := avx2 avx512 neon dotprod
+ALL_ISAS := avx2 avx512 avx512bf16 neon dotprod
 
 isa_files    = $(foreach i,$(1),$(wildcard src/kernels/cpu/*_$(i).c src/kernels/cpu/*/*_$(i).c))
 TEST_PATTERN := %_test.c %_check.c

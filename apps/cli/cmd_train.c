@@ -126,6 +126,8 @@ int cmd_train(const command *self, int argc, char **argv) {
         {0, "device", OPTION_TEXT, &d.device, "NAME", "cpu or webgpu (cpu)"},
         {'t', "threads", OPTION_COUNT, &d.n_threads, "N", "threads (one for each core)"},
         {0, "cpu-features", OPTION_TEXT, &d.cpu_features, "NAME", "use at most scalar, avx2, ..."},
+        {0, "bf16", OPTION_FLAG, &d.bf16, NULL,
+         "round the factors of products to bf16, where the processor is fast at it"},
         {0, "log-every", OPTION_COUNT, &a.log_every, "N", "steps (10)"},
         {0, "valid-every", OPTION_COUNT, &a.valid_every, "N", "steps (250)"},
         {0, "valid-tokens", OPTION_COUNT, &a.valid_tokens, "N", "of held-out text (65536)"},

@@ -15,7 +15,7 @@ enum { BLOCK_ROWS = 64 };
 static size_t score_stride(int32_t n_span) { return ((size_t)n_span + 15) / 16 * 16; }
 size_t cpu_train_attention_floats(const tern_program *p, const tern_node *n) {
     (void)n;
-    return 2 * BLOCK_ROWS * score_stride(p->n_span) + cpu_gemm_floats();
+    return 2 * BLOCK_ROWS * score_stride(p->n_span) + cpu_gemm_float.scratch_floats;
 }
 
 // One head's rows of one document, as strided matrices.
@@ -27,7 +27,8 @@ typedef struct head {
     bool first; // of its group: dk and dv are written, not added to
 } head;
 
-static void product(float *scratch, cpu_gemm g) { cpu_gemm_run(&g, scratch); }
+// Always in float32: these products are small, and their factors are differences.
+static void product(float *scratch, cpu_gemm g) { cpu_gemm_float.run(&g, scratch); }
 
 // scores [rows, keys] = a b^T, for the block's rows
 static void dots(const head *h, float *scratch, const float *a, size_t lda, const float *b,

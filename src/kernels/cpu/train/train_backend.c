@@ -30,9 +30,14 @@ static tern_status device_open(tern_trainer_device **out, const tern_trainer_des
         return status;
     }
     d->blas_threads = cpu_gemm_set_threads(1);
+    d->gemm = &cpu_gemm_float;
+#if defined(__x86_64__)
+    if (desc->bf16 && !desc->cpu_features && __builtin_cpu_supports("avx512bf16"))
+        d->gemm = &cpu_gemm_bf16;
+#endif
     int n = tern_pool_n_threads(d->pool);
     snprintf(d->description, sizeof d->description, "cpu %s, %s, %d thread%s", d->kernels.name,
-             cpu_gemm_name(), n, n == 1 ? "" : "s");
+             d->gemm->name, n, n == 1 ? "" : "s");
     *out = d;
     return TERN_OK;
 }

@@ -8,7 +8,7 @@
 #if TERN_OPENBLAS
 #include <cblas.h>
 
-void cpu_gemm_run(const cpu_gemm *g, float *scratch) {
+static void run(const cpu_gemm *g, float *scratch) {
     (void)scratch;
     cblas_sgemm(CblasRowMajor, g->transpose_a ? CblasTrans : CblasNoTrans,
                 g->transpose_b ? CblasTrans : CblasNoTrans, (blasint)g->m, (blasint)g->n,
@@ -16,8 +16,8 @@ void cpu_gemm_run(const cpu_gemm *g, float *scratch) {
                 g->c, (blasint)g->ldc);
 }
 
-size_t cpu_gemm_floats(void) { return 0; }
-const char *cpu_gemm_name(void) { return "OpenBLAS"; }
+const cpu_gemm_kernel cpu_gemm_float = {.name = "OpenBLAS", .run = run};
+
 int cpu_gemm_set_threads(int n) {
     int before = openblas_get_num_threads();
     openblas_set_num_threads(n);
@@ -28,8 +28,6 @@ int cpu_gemm_set_threads(int n) {
 
 enum { TILE_M = 4, TILE_N = 32, DEPTH = 256, ROWS_M = 64, COLS_N = 256 };
 
-size_t cpu_gemm_floats(void) { return (size_t)DEPTH * (ROWS_M + COLS_N); }
-const char *cpu_gemm_name(void) { return "own products"; }
 int cpu_gemm_set_threads(int n) { return n; }
 
 // Element (i, j) of op(X).
@@ -72,7 +70,7 @@ static void block(const cpu_gemm *g, const float *pa, const float *pb, size_t m0
         }
 }
 
-void cpu_gemm_run(const cpu_gemm *g, float *scratch) {
+static void run(const cpu_gemm *g, float *scratch) {
     float *pa = scratch, *pb = scratch + (size_t)DEPTH * ROWS_M;
     for (size_t i = 0; i < g->m; i++)
         for (size_t j = 0; j < g->n; j++)
@@ -89,5 +87,8 @@ void cpu_gemm_run(const cpu_gemm *g, float *scratch) {
             }
         }
 }
+
+const cpu_gemm_kernel cpu_gemm_float = {
+    .name = "own products", .run = run, .scratch_floats = (size_t)DEPTH * (ROWS_M + COLS_N)};
 
 #endif
