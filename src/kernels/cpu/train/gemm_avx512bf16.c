@@ -13,8 +13,8 @@ enum { TILE = 16, DEPTH = 512, ROWS_M = 128, COLS_N = 256 };
 // Words of a panel over `depth` values of k.
 static size_t words(size_t depth) { return (depth + 1) / 2 * TILE; }
 
-// X has k along its rows (ld from one of the 16 to the next): 16 x 32 floats become words, and these
-// are transposed.
+// X has k along its rows (ld from one of the 16 to the next): 16 x 32 floats become words, and
+// these are transposed.
 static void pack_along(uint32_t *to, const float *x, size_t ld, size_t n, size_t depth) {
     for (size_t k = 0; k < depth; k += 2 * TILE) {
         uint32_t block[TILE][TILE];
@@ -37,8 +37,8 @@ static void pack_along(uint32_t *to, const float *x, size_t ld, size_t n, size_t
 
 // X has k down its columns: rows k and k + 1 are interleaved.
 static void pack_across(uint32_t *to, const float *x, size_t ld, size_t n, size_t depth) {
-    static const uint16_t order[32] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
-                                       8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+    uint16_t order[32];
+    for (uint16_t i = 0; i < 32; i++) order[i] = (uint16_t)(i / 2 + i % 2 * 16);
     __m512i interleave = _mm512_loadu_si512(order);
     __mmask16 mask = n >= TILE ? 0xffff : (__mmask16)((1u << n) - 1);
     for (size_t k = 0; k < depth; k += 2, to += TILE) {

@@ -201,11 +201,12 @@ static void step_linear(cpu_train_run *run, cpu_train_step *s, const tern_team *
     bool back = node->op == TERN_OP_LINEAR_GRAD_X; // dy [T, n_out] times W; else x times W^T
     size_t n_in = cols(run, node->in[0]), n_out = cols(run, node->out[0]), first, last;
     while (tern_team_claim(&s->counter, n_tokens(run), GEMM_ROWS, &first, &last))
-        multiply(run, team, (cpu_gemm){.transpose_b = !back, .m = last - first, .n = n_out, .k = n_in,
-                                 .alpha = 1, .beta = back && node->n_in > 2 ? 1 : 0,
-                                 .a = o.in[0] + first * n_in, .lda = n_in, .b = o.in[1],
-                                 .ldb = back ? n_out : n_in, .c = o.out[0] + first * n_out,
-                                 .ldc = n_out});
+        multiply(run, team,
+                 (cpu_gemm){.transpose_b = !back, .m = last - first, .n = n_out, .k = n_in,
+                            .alpha = 1, .beta = back && node->n_in > 2 ? 1 : 0,
+                            .a = o.in[0] + first * n_in, .lda = n_in, .b = o.in[1],
+                            .ldb = back ? n_out : n_in, .c = o.out[0] + first * n_out,
+                            .ldc = n_out});
 }
 
 static void step_linear_grad_w(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
@@ -213,10 +214,11 @@ static void step_linear_grad_w(cpu_train_run *run, cpu_train_step *s, const tern
     operands o = values_of(run, node);
     size_t n_out = cols(run, node->in[0]), n_in = cols(run, node->in[1]), first, last;
     while (tern_team_claim(&s->counter, n_out, GEMM_ROWS, &first, &last))
-        multiply(run, team, (cpu_gemm){.transpose_a = true, .m = last - first, .n = n_in,
-                                 .k = n_tokens(run), .alpha = 1, .beta = 1, .a = o.in[0] + first,
-                                 .lda = n_out, .b = o.in[1], .ldb = n_in,
-                                 .c = o.in[2] + first * n_in, .ldc = n_in});
+        multiply(run, team,
+                 (cpu_gemm){.transpose_a = true, .m = last - first, .n = n_in, .k = n_tokens(run),
+                            .alpha = 1, .beta = 1, .a = o.in[0] + first, .lda = n_out,
+                            .b = o.in[1], .ldb = n_in, .c = o.in[2] + first * n_in,
+                            .ldc = n_in});
 }
 
 // ---- Weights -----------------------------------------------------------------------------------
