@@ -140,7 +140,9 @@ $(BUILD)/tern: $(CLI_OBJ) $(BUILD)/libtern.a
 
 # The command line for several machines: `mpirun -n 2 build/tern-mpi train ...`.
 MPICC ?= mpicc
-.PHONY: mpi
+.PHONY: mpi test-mpi
+test-mpi: all mpi ## training on two processes (needs OpenMPI)
+	tests/mpi_test.sh $(BUILD)/tern $(BUILD)/tern-mpi
 mpi: $(BUILD)/tern-mpi ## the command line with MPI, for training on several processes
 $(BUILD)/tern-mpi: $(filter-out %/comm.o,$(CLI_OBJ)) apps/cli/comm.c $(BUILD)/libtern.a
 	@command -v $(MPICC) >/dev/null || tools/install_deps.sh libopenmpi-dev openmpi-bin

@@ -1,0 +1,48 @@
+#!/bin/sh
+# Data-parallel training with MPI: usage: mpi_test.sh TERN TERN_MPI
+# Two processes have the losses of one with the same batch; when one of them is killed the other
+# ends, and the run can be resumed from the checkpoint that was left.
+set -eu
+tern=$1 tern_mpi=$2
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+complain() { echo "mpi: $*" >&2; exit 1; }
+
+awk 'BEGIN { srand(7); split("fox owl bear hare wolf deer", who); split("saw met found lost", did)
+    for (i = 0; i < 3000; i++) printf "The %s %s the %s.\n", who[1 + int(rand() * 6)],
+        did[1 + int(rand() * 4)], who[1 + int(rand() * 6)] }' > "$dir/text.txt"
+"$tern" data tokenizer "$dir/text.txt" -o "$dir/tokenizer.json" --vocab 300 2> /dev/null
+"$tern" data build "$dir/text.txt" --tokenizer "$dir/tokenizer.json" --separator '
+' --dedup none -o "$dir/data" > /dev/null 2>&1
+
+train="--data $dir/data --layers 2 --embd 32 --heads 2 --ff 64 --seq-len 32 --batch-tokens 512 \
+    --micro-tokens 128 --log-every 1 --checkpoint-every 5 -t 1"
+losses() { sed -n 's/.*"step":\([0-9]*\),.*"loss":\([0-9.]*\),.*/\1 \2/p' "$1/log.jsonl"; }
+
+"$tern" train $train -n 12 -o "$dir/one" 2> /dev/null
+mpirun --oversubscribe -n 2 "$tern_mpi" train $train -n 12 -o "$dir/two" 2> /dev/null
+losses "$dir/one" > "$dir/a"
+losses "$dir/two" > "$dir/b"
+[ "$(wc -l < "$dir/a")" = 12 ] || complain "one process logged $(wc -l < "$dir/a") of 12 steps"
+paste "$dir/a" "$dir/b" | awk '{ d = $2 - $4; if ($1 != $3 || d > 2e-4 || d < -2e-4) exit 1 }' ||
+    complain "two processes have other losses than one: $(paste "$dir/a" "$dir/b" | tail -n 1)"
+
+# The longer run is killed in its middle: a process of the two, not mpirun.
+mpirun --oversubscribe -n 2 "$tern_mpi" train $train -n 100000 -o "$dir/cut" 2> /dev/null &
+run=$!
+for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+    ls "$dir"/cut/step-*.gguf > /dev/null 2>&1 && break
+    sleep 0.5
+done
+kill -9 "$(pgrep -f "$tern_mpi train.*$dir/cut" | tail -n 1)"
+if wait $run; then complain "mpirun did not notice a process that was killed"; fi
+ls "$dir"/cut/step-*.gguf > /dev/null 2>&1 || complain "no checkpoint was left"
+"$tern" train $train -n 100000 -o "$dir/cut" --resume > /dev/null 2> "$dir/resumed" &
+run=$!
+sleep 3
+kill -INT $run
+wait $run || true
+first=$(sed -n 's/^step \([0-9]*\)\/.*loss.*/\1/p' "$dir/resumed" | head -n 1)
+[ "${first:-0}" -gt 5 ] || complain "the run began anew at step '${first:-}'"
+echo "mpi: two processes agree with one, and a killed run resumes"
