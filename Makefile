@@ -168,5 +168,5 @@ header-test: $(BUILD)/libtern.a
 	echo '#include "tern.h"' | $(CXX) -std=c++11 -Wall -Wextra -Werror -pedantic -Iinclude -x c++ -fsyntax-only -
 	$(CC) -std=c11 -Wall -Wextra -Iinclude -o $(BUILD)/hello examples/hello.c $(BUILD)/libtern.a $(LIBS)
 
--include fuzz/fuzz.mk kernels.mk webgpu.mk
+-include fuzz/fuzz.mk kernels.mk webgpu.mk recipes/recipes.mk
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
