@@ -100,7 +100,8 @@ install: all ## to PREFIX (/usr/local), under DESTDIR
 	install -m 755 $(BUILD)/libtern.so $(DESTDIR)$(PREFIX)/lib/libtern.so.$(VERSION)
 	ln -sf libtern.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/libtern.so.0
 	ln -sf libtern.so.0 $(DESTDIR)$(PREFIX)/lib/libtern.so
-	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' tools/tern.pc.in \
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' -e 's|@LIBS@|$(LIBS)|' \
+	    tools/tern.pc.in \
 	    > $(DESTDIR)$(PREFIX)/lib/pkgconfig/tern.pc
 	install -m 644 docs/tern.1 $(DESTDIR)$(PREFIX)/share/man/man1/tern.1
 uninstall: ## what install put there
