@@ -24,6 +24,9 @@ $(BUILD)/ternary_bench: $(KERNEL_OBJ) $(call obj,bench/ternary_bench.c)
 $(BUILD)/head_bench: $(KERNEL_OBJ) $(call obj,bench/head_bench.c)
 	@echo "  link  $@"
 	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ -lm -pthread
+$(BUILD)/train_bench: $(call obj,bench/train_bench.c) $(BUILD)/libtern.a
+	@echo "  link  $@"
+	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ $(LIBS)
 
 check-kernels: $(BUILD)/kernel_tests ## every kernel against the scalar reference
 	$(RUN) $(BUILD)/kernel_tests -v

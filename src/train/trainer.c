@@ -208,6 +208,8 @@ static tern_status open_device(tern_trainer *t, tern_error *err) {
     const char *name = t->desc.device ? t->desc.device : "cpu";
     if (strcmp(name, "cpu") == 0)
         t->backend = &tern_train_cpu;
+    else if (strcmp(name, "webgpu") == 0)
+        t->backend = &tern_train_webgpu;
     else
         return tern_fail(err, TERN_ERR_ARGUMENT, "train: device \"%s\": expected cpu or webgpu",
                          name);

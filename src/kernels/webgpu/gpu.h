@@ -7,11 +7,13 @@
 //   gpu_plan.c      graph -> list of dispatches
 //   gpu_run.c       memory of a session; submitting, reading back
 //   gpu_profile.c   how long each kernel takes
+//   train/          training: train/gpu_train.h
 #ifndef TERN_KERNELS_WEBGPU_GPU_H
 #define TERN_KERNELS_WEBGPU_GPU_H
 
 #include "kernels/backend.h"
 #include "kernels/rope.h"
+#include "kernels/webgpu/train/gpu_train_kernels.h"
 #include "kernels/webgpu/wgpu_api.h"
 
 // ---- Kernels -----------------------------------------------------------------------------------
@@ -40,7 +42,8 @@
     ROW(GPU_ATTENTION, "attention", "attention", "wwww")                                           \
     ROW(GPU_ATTENTION_PROMPT, "attention_prompt", "attention_prompt", "wrrw")                      \
     ROW(GPU_TOP_PARTS, "top", "top_parts", "ww")                                                   \
-    ROW(GPU_TOP_ROW, "top", "top_row", "-ww")
+    ROW(GPU_TOP_ROW, "top", "top_row", "-ww")                                                      \
+    GPU_TRAIN_KERNELS(ROW)
 
 typedef enum gpu_kernel {
 #define ROW(id, file, entry, bindings) id,

@@ -339,6 +339,8 @@ static tern_status module_of(tern_device *d, gpu_kernel k, wgpu_module *out, ter
     if (d->subgroups) tern_strbuf_puts(&b, "enable subgroups;\n");
     if (d->matrix) tern_strbuf_puts(&b, "enable chromium_experimental_subgroup_matrix;\n");
     if (d->packed_dot) tern_strbuf_puts(&b, "requires packed_4x8_integer_dot_product;\n");
+    bool trains = strncmp(file, "train_", 6) == 0;
+    tern_strbuf_puts(&b, gpu_shader_text(trains ? "train_run" : "run"));
     tern_strbuf_puts(&b, gpu_shader_text("prelude"));
     tern_strbuf_puts(&b, gpu_shader_text(d->subgroups ? "reduce_subgroups" : "reduce_portable"));
     tern_strbuf_puts(&b, gpu_shader_text(d->packed_dot ? "dot_packed" : "dot_portable"));

@@ -9,7 +9,7 @@
 #include "base/alloc.h"
 #include "kernels/webgpu/gpu_run.h"
 
-typedef struct gpu_uniform { // struct Run of prelude.wgsl
+typedef struct gpu_uniform { // struct Run of run.wgsl
     uint32_t n_tokens, first_pos, n_outputs, first_output, n_context;
 } gpu_uniform;
 

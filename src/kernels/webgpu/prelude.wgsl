@@ -1,17 +1,4 @@
 // In front of every kernel: what all of them know.
-//
-// Values of a run lie in one pool of memory, row after row. A binding that is written by any kernel
-// is declared read_write everywhere, since the pool is one buffer, and WebGPU allows a buffer one
-// kind of use in a dispatch.
-struct Run {
-    n_tokens: u32,
-    first_pos: u32,    // position of the first token
-    n_outputs: u32,    // the last n tokens' results are wanted
-    first_output: u32, // of those that this pass over the head computes
-    n_context: u32,    // positions that the caches have room for
-}
-@group(0) @binding(0) var<uniform> run: Run;
-
 override THREADS: u32 = 256u; // of a workgroup, a multiple of 16
 
 // exp beyond these arguments is infinite or, on some devices, undefined.

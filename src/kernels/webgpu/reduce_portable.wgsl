@@ -31,3 +31,16 @@ fn sum_of_32(lane: u32, value: vec4<f32>) -> vec4<f32> {
     workgroupBarrier();
     return sums_32[lane / 32u * 32u];
 }
+
+// The greatest of 32 neighbouring threads.
+var<workgroup> most_32: array<f32, THREADS>;
+fn max_of_32(lane: u32, value: f32) -> f32 {
+    workgroupBarrier();
+    most_32[lane] = value;
+    for (var step = 16u; step > 0u; step /= 2u) {
+        workgroupBarrier();
+        if (lane % 32u < step) { most_32[lane] = max(most_32[lane], most_32[lane + step]); }
+    }
+    workgroupBarrier();
+    return most_32[lane / 32u * 32u];
+}

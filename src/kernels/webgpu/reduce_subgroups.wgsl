@@ -16,3 +16,6 @@ fn workgroup_sum_max(lane: u32, sum: f32, most: f32) -> vec2<f32> {
 
 // The sum over 32 neighbouring threads.
 fn sum_of_32(lane: u32, value: vec4<f32>) -> vec4<f32> { return subgroupAdd(value); }
+
+// The greatest of 32 neighbouring threads.
+fn max_of_32(lane: u32, value: f32) -> f32 { return subgroupMax(value); }

@@ -1,0 +1,294 @@
+// Times training: `make build/train_bench`, then for example
+//
+//   build/train_bench webgpu -l 4 -d 256 -f 688 -h 8 -v 4096 -t 32768 -s 512 -r 10
+//
+// A BitNet decoder (-b 0: a plain float one) with random weights learns from random tokens:
+// forward, backward, a step of the optimizer. Prints tokens/s and the floating-point operations
+// that the linears and the attention are made of (6 and 12 a weight or score and token, the causal
+// half counted) and, of the GPU, what each kind of kernel takes.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "kernels/webgpu/train/gpu_train.h"
+#include "models/models.h"
+
+typedef struct options {
+    int n_layers, n_embd, n_ff, n_heads, n_kv_heads, n_vocab, n_tokens, n_span, n_runs, n_threads;
+    int bitnet;
+} options;
+
+typedef struct bench {
+    options o;
+    const tern_train_backend *backend;
+    tern_trainer_device *device;
+    tern_graph graph, update;
+    tern_array **arrays, **update_arrays;
+    tern_array *loss;
+    tern_program *program, *optimizer;
+    tern_train_batch batch;
+    tern_error err;
+} bench;
+
+static float next_float(uint32_t *state) {
+    *state = *state * 1664525u + 1013904223u;
+    return (float)(*state >> 8) * 0x1p-23f - 1;
+}
+
+static tern_status build_graphs(bench *b) {
+    const options *o = &b->o;
+    tern_config c = {.n_vocab = o->n_vocab,
+                     .n_layers = o->n_layers,
+                     .n_embd = o->n_embd,
+                     .n_ff = o->n_ff,
+                     .n_heads = o->n_heads,
+                     .n_kv_heads = o->n_kv_heads,
+                     .head_dim = o->n_embd / o->n_heads,
+                     .n_context = o->n_span,
+                     .rms_eps = 1e-5,
+                     .final_rms_eps = 1e-5,
+                     .act = TERN_ACTIVATION_SILU,
+                     .rope = {.n_rot = o->n_embd / o->n_heads, .halves = true, .base = 10000}};
+    tern_decoder_style style = {.bitlinear = o->bitnet != 0};
+    TERN_TRY(tern_build_decoder(&b->graph, &c, style, &b->err));
+    TERN_TRY(tern_graph_train(&b->graph, &b->err));
+    TERN_TRY(tern_graph_differentiate(&b->graph, NULL, &b->err));
+    return tern_graph_optimizer(&b->graph, &b->update, &b->err);
+}
+
+static tern_status new_array(bench *b, const tern_value *v, uint32_t *seed, tern_array **out) {
+    uint64_t n = (uint64_t)v->rows * (uint64_t)v->cols;
+    if (n == 0) return TERN_OK;
+    TERN_TRY(b->backend->array_new(b->device, n, out, &b->err));
+    if (v->kind != TERN_VALUE_WEIGHT) return TERN_OK;
+    float *data = tern_alloc_array(TERN_MEM_MISC, n, sizeof *data);
+    if (!data) return tern_fail_memory(&b->err, n * sizeof *data);
+    for (uint64_t i = 0; i < n; i++) data[i] = v->rows == 1 ? 1 : 0.05f * next_float(seed);
+    tern_status status = b->backend->write(*out, 0, n, data, &b->err);
+    tern_free(data);
+    return status;
+}
+
+static tern_status build_arrays(bench *b) {
+    uint32_t seed = 1;
+    const tern_graph *g = &b->graph, *u = &b->update;
+    b->arrays = tern_alloc_array(TERN_MEM_MISC, g->n_values, sizeof *b->arrays);
+    b->update_arrays = tern_alloc_array(TERN_MEM_MISC, u->n_values, sizeof *b->arrays);
+    for (size_t v = 0; v < g->n_values; v++)
+        if (g->values[v].kind == TERN_VALUE_WEIGHT || g->values[v].kind == TERN_VALUE_STATE)
+            TERN_TRY(new_array(b, &g->values[v], &seed, &b->arrays[v]));
+    for (size_t v = 0; v < u->n_values; v++) {
+        tern_vid same = tern_graph_find(g, u->values[v].name);
+        if (same >= 0)
+            b->update_arrays[v] = b->arrays[same];
+        else
+            TERN_TRY(new_array(b, &u->values[v], &seed, &b->update_arrays[v]));
+    }
+    b->loss = b->arrays[tern_graph_find(g, "loss")];
+    return TERN_OK;
+}
+
+static tern_status make_batch(bench *b) {
+    size_t n = (size_t)b->o.n_tokens;
+    int32_t *rows = tern_alloc_array(TERN_MEM_MISC, 3 * n, sizeof *rows);
+    if (!rows) return tern_fail_memory(&b->err, 3 * n * sizeof *rows);
+    uint32_t seed = 5;
+    for (size_t t = 0; t < n; t++) {
+        float a = next_float(&seed), c = next_float(&seed);
+        rows[t] = (int32_t)(a * a * c * c * (float)b->o.n_vocab) % b->o.n_vocab; // few are frequent
+        rows[n + t] = (rows[t] * 7 + 3) % b->o.n_vocab;
+        rows[2 * n + t] = (int32_t)t / b->o.n_span * b->o.n_span;
+    }
+    b->batch = (tern_train_batch){.n_tokens = b->o.n_tokens,
+                                  .ids = rows,
+                                  .targets = rows + n,
+                                  .starts = rows + 2 * n,
+                                  .loss_scale = 1.0f / (float)n,
+                                  .rate = 1e-3f,
+                                  .beta1 = 0.9f,
+                                  .beta2 = 0.95f,
+                                  .eps = 1e-8f,
+                                  .decay = 0.1f,
+                                  .clip = 1};
+    return TERN_OK;
+}
+
+static tern_status prepare(bench *b) {
+    double begin = tern_seconds();
+    TERN_TRY(
+        b->backend->open(&b->device, &(tern_trainer_desc){.n_threads = b->o.n_threads}, &b->err));
+    TERN_TRY(build_graphs(b));
+    TERN_TRY(build_arrays(b));
+    TERN_TRY(make_batch(b));
+    double opened = tern_seconds();
+    int32_t n = b->o.n_tokens, span = b->o.n_span;
+    TERN_TRY(b->backend->compile(b->device, &b->graph, b->arrays, n, span, &b->program, &b->err));
+    TERN_TRY(b->backend->compile(b->device, &b->update, b->update_arrays, n, span, &b->optimizer,
+                                 &b->err));
+    printf("%s: opened in %.2f s, compiled in %.2f s, %.0f MB of temporaries\n",
+           b->backend->describe(b->device), opened - begin, tern_seconds() - opened,
+           (double)b->backend->program_bytes(b->program) / 1e6);
+    return TERN_OK;
+}
+
+static tern_status one_step(bench *b, int64_t step) {
+    b->batch.step = step;
+    TERN_TRY(b->backend->run(b->program, &b->batch, &b->err));
+    return b->backend->run(b->optimizer, &b->batch, &b->err);
+}
+
+// Waits for all that was run.
+static tern_status read_loss(bench *b, float *loss) {
+    TERN_TRY(b->backend->read(b->loss, 0, 1, loss, &b->err));
+    float zero = 0;
+    return b->backend->write(b->loss, 0, 1, &zero, &b->err);
+}
+
+static double flops_a_token(const bench *b) {
+    double n = 0, d = b->o.n_embd;
+    for (size_t i = 0; i < b->graph.n_values; i++) {
+        const tern_value *v = &b->graph.values[i];
+        if (v->kind == TERN_VALUE_WEIGHT && v->is_matrix) n += (double)v->rows * (double)v->cols;
+    }
+    return 6 * n + 12.0 * b->o.n_layers * d * b->o.n_span / 2;
+}
+
+static tern_status measure(bench *b) {
+    float loss = 0;
+    int64_t step = 1;
+    for (int i = 0; i < 2; i++) TERN_TRY(one_step(b, step++)); // the first ones load and clear
+    TERN_TRY(read_loss(b, &loss));
+    double begin = tern_seconds();
+    for (int i = 0; i < b->o.n_runs; i++) TERN_TRY(one_step(b, step++));
+    double submitted = tern_seconds();
+    TERN_TRY(read_loss(b, &loss));
+    double seconds = (tern_seconds() - begin) / b->o.n_runs;
+    double rate = b->o.n_tokens / seconds;
+    printf("%.2f ms a step of %d tokens (%.2f on the host), %.0f tokens/s, %.3f TFLOP/s, "
+           "mean loss %.3f\n",
+           seconds * 1e3, b->o.n_tokens, (submitted - begin) / b->o.n_runs * 1e3, rate,
+           rate * flops_a_token(b) * 1e-12, (double)loss / b->o.n_runs / b->o.n_tokens);
+    return TERN_OK;
+}
+
+// ---- Kernels of the GPU ------------------------------------------------------------------------
+
+typedef struct kind { // of kernel
+    char name[48];
+    int count;
+    double seconds, flops;
+} kind;
+#define KINDS 64
+
+static double constant_of(const gpu_pipeline *p, const char *name) {
+    for (int i = 0; i < p->n_constants; i++)
+        if (strcmp(p->constants[i].name, name) == 0) return p->constants[i].value;
+    return 0;
+}
+
+static kind *kind_of(kind *kinds, const gpu_train_step *s) {
+    char name[48];
+    const char *entry = gpu_kernel_entry(s->what.kernel);
+    if (s->flops > 0)
+        snprintf(name, sizeof name, "%s %s %gx%g", entry,
+                 constant_of(&s->what, "A_BY_K") > 0   ? "dy'x"
+                 : constant_of(&s->what, "B_BY_K") > 0 ? "dy W"
+                                                       : "x W'",
+                 constant_of(&s->what, "M") + constant_of(&s->what, "K"),
+                 constant_of(&s->what, "N"));
+    else
+        snprintf(name, sizeof name, "%s", entry);
+    int i = 0;
+    while (i < KINDS - 1 && kinds[i].name[0] && strcmp(kinds[i].name, name) != 0) i++;
+    memcpy(kinds[i].name, name, sizeof name);
+    return &kinds[i];
+}
+
+#define REPEATS 8
+static tern_status time_steps(bench *b, const tern_program *p, kind *kinds, double *all) {
+    float loss;
+    for (size_t i = 0; i < p->n_steps; i++) {
+        gpu_train_repeat(p, i, 1);
+        TERN_TRY(read_loss(b, &loss));
+        double begin = tern_seconds();
+        gpu_train_repeat(p, i, 1);
+        TERN_TRY(read_loss(b, &loss));
+        double middle = tern_seconds();
+        gpu_train_repeat(p, i, 1 + REPEATS);
+        TERN_TRY(read_loss(b, &loss));
+        double seconds = (tern_seconds() - middle - (middle - begin)) / REPEATS;
+        kind *k = kind_of(kinds, &p->steps[i]);
+        k->count++;
+        k->seconds += seconds > 0 ? seconds : 0;
+        k->flops += p->steps[i].flops * b->o.n_tokens;
+        *all += seconds > 0 ? seconds : 0;
+    }
+    return TERN_OK;
+}
+
+static int by_time(const void *a, const void *b) {
+    double x = ((const kind *)a)->seconds, y = ((const kind *)b)->seconds;
+    return x < y ? 1 : x > y ? -1 : 0;
+}
+
+static tern_status print_kernels(bench *b) {
+    kind kinds[KINDS] = {{{0}, 0, 0, 0}};
+    double all = 0;
+    TERN_TRY(time_steps(b, b->program, kinds, &all));
+    TERN_TRY(time_steps(b, b->optimizer, kinds, &all));
+    qsort(kinds, KINDS, sizeof *kinds, by_time);
+    printf("%-36s %5s %9s %6s %8s\n", "kernel", "times", "ms", "%", "TFLOP/s");
+    for (int i = 0; i < KINDS && kinds[i].seconds > 0; i++) {
+        printf("%-36s %5d %9.3f %6.1f", kinds[i].name, kinds[i].count, kinds[i].seconds * 1e3,
+               100 * kinds[i].seconds / all);
+        if (kinds[i].flops > 0) printf(" %8.2f", kinds[i].flops / kinds[i].seconds * 1e-12);
+        printf("\n");
+    }
+    printf("%-36s %5s %9.3f\n", "all", "", all * 1e3);
+    return TERN_OK;
+}
+
+// ---- The command -------------------------------------------------------------------------------
+
+static bool read_options(bench *b, int n, char **args) {
+    static const char letters[] = "ldfhkvtsrjb";
+    options *o = &b->o;
+    int *const targets[] = {&o->n_layers,   &o->n_embd,    &o->n_ff,     &o->n_heads,
+                            &o->n_kv_heads, &o->n_vocab,   &o->n_tokens, &o->n_span,
+                            &o->n_runs,     &o->n_threads, &o->bitnet};
+    if (n < 2 || n % 2 != 0) return false;
+    b->backend = strcmp(args[1], "webgpu") == 0 ? &tern_train_webgpu : &tern_train_cpu;
+    for (int i = 2; i + 1 < n; i += 2) {
+        const char *at = args[i][0] == '-' && args[i][1] ? strchr(letters, args[i][1]) : NULL;
+        if (!at) return false;
+        *targets[at - letters] = atoi(args[i + 1]);
+    }
+    if (o->n_kv_heads == 0) o->n_kv_heads = o->n_heads;
+    return o->n_heads > 0 && o->n_span > 0 && o->n_tokens > 0 && o->n_vocab > 0 && o->n_runs > 0;
+}
+
+int main(int n, char **args) {
+    static bench b = {.o = {.n_layers = 4,
+                            .n_embd = 256,
+                            .n_ff = 688,
+                            .n_heads = 8,
+                            .n_vocab = 4096,
+                            .n_tokens = 4096,
+                            .n_span = 512,
+                            .n_runs = 5,
+                            .bitnet = 1}};
+    if (!read_options(&b, n, args)) {
+        fprintf(stderr, "usage: train_bench cpu|webgpu [-l layers] [-d width] [-f ff] [-h heads] "
+                        "[-k kv heads]\n  [-v vocabulary] [-t tokens] [-s span] [-r runs] "
+                        "[-j threads] [-b bitnet 0|1]\n");
+        return 2;
+    }
+    tern_graph_init(&b.graph);
+    tern_graph_init(&b.update);
+    tern_status status = prepare(&b);
+    if (status == TERN_OK) status = measure(&b);
+    if (status == TERN_OK && b.backend == &tern_train_webgpu) status = print_kernels(&b);
+    if (status != TERN_OK) fprintf(stderr, "train_bench: %s\n", b.err.message);
+    return status == TERN_OK ? 0 : 1;
+}

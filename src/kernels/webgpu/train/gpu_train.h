@@ -1,0 +1,107 @@
+// Private to training through WebGPU: what its files share.
+//
+//   gpu_train.c       the device, its arrays, reading and writing
+//   gpu_train_plan.c  a graph becomes a program: memory, pipelines, bind groups
+//   gpu_train_ops.c   what dispatches each op is
+//   gpu_train_run.c   a batch on its way
+//
+// Every temporary has a buffer of its own size, which values of the same size share when their
+// lifetimes allow it: so a kernel may read one and write another through different kinds of
+// binding, and no limit on the size of a buffer concerns the sum. A row of a temporary is filled up
+// to a multiple of four columns; arrays (weights, gradients, moments) are dense.
+#ifndef TERN_KERNELS_WEBGPU_TRAIN_GPU_TRAIN_H
+#define TERN_KERNELS_WEBGPU_TRAIN_GPU_TRAIN_H
+
+#include "kernels/train.h"
+#include "kernels/webgpu/gpu.h"
+
+struct tern_trainer_device {
+    tern_device *gpu;
+};
+
+struct tern_array {
+    tern_trainer_device *device;
+    wgpu_buffer buffer;
+    uint64_t n;
+};
+
+// A number of workgroups: n, times the tokens of the run / `each` rounded up where each is not 0.
+// GPU_EACH_ID: n for each different token of the run.
+#define GPU_EACH_ID UINT32_MAX
+typedef struct gpu_count {
+    uint32_t n, each;
+} gpu_count;
+
+typedef struct gpu_train_step {
+    gpu_pipeline what;
+    wgpu_pipeline pipeline;
+    wgpu_group group;
+    wgpu_buffer buffers[GPU_BINDINGS]; // in the order of the kernel's, without the unused
+    int n_buffers;
+    gpu_count grid[3];
+    double flops; // of a product, for each token
+} gpu_train_step;
+
+typedef struct gpu_slot { // a buffer that temporaries of one size share
+    uint64_t bytes;
+    wgpu_buffer buffer;
+    int use; // of scratch; 0: values
+} gpu_slot;
+
+typedef struct gpu_train_uniform { // struct Run of train_run.wgsl
+    uint32_t n_tokens, n_ids;
+    float loss_scale, rate, beta1, beta2, eps, decay, clip, correction1, correction2;
+} gpu_train_uniform;
+
+struct tern_program {
+    tern_trainer_device *device;
+    tern_graph g; // a copy, with neighbours fused
+    tern_array *const *arrays;
+    int32_t n_rows, n_span;
+    int64_t n_ids, n_targets; // what ids and targets stay below; 0: not read
+    bool embeds_back;         // rows are sorted by token
+    gpu_slot *slots;
+    size_t n_slots, slots_capacity;
+    wgpu_buffer *buffers; // by value
+    wgpu_buffer uniform, ids, targets, spans, order, found;
+    tern_rope_list ropes;
+    wgpu_buffer *angles; // by rope
+    gpu_train_step *steps;
+    size_t n_steps;
+    uint64_t bytes;
+    int32_t *host; // rows of a run on their way to the device
+    uint32_t n_tokens, n_ids_found; // of the last run
+};
+
+// ---- gpu_train_plan.c --------------------------------------------------------------------------
+
+tern_status gpu_train_compile(tern_trainer_device *d, const tern_graph *g,
+                              tern_array *const *arrays, int32_t n_rows, int32_t n_span,
+                              tern_program **out, tern_error *err);
+void gpu_train_program_free(tern_program *p);
+// A buffer for what lives no longer than the steps of one op: the same for the same use (1, 2) and
+// size.
+tern_status gpu_train_scratch(tern_program *p, int use, uint64_t bytes, wgpu_buffer *out,
+                              tern_error *err);
+// Columns of a row in memory.
+static inline uint64_t gpu_train_stride(int64_t n_cols) {
+    return gpu_round((uint64_t)n_cols, 4);
+}
+
+// ---- gpu_train_ops.c ---------------------------------------------------------------------------
+
+#define GPU_TRAIN_STEPS 3 // of a node at most
+// Appends the steps of a node.
+tern_status gpu_train_add_node(tern_program *p, const tern_node *n, tern_error *err);
+
+// ---- gpu_train.c -------------------------------------------------------------------------------
+
+tern_status gpu_train_read(tern_array *a, uint64_t first, uint64_t n, float *data, tern_error *err);
+
+// ---- gpu_train_run.c ---------------------------------------------------------------------------
+
+tern_status gpu_train_run(tern_program *p, const tern_train_batch *batch, tern_error *err);
+// For measurements: step i of the program again, `repeats` times, on the batch of the last run.
+void gpu_train_repeat(const tern_program *p, size_t i, int repeats);
+
+#endif

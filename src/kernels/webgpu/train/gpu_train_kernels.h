@@ -1,0 +1,36 @@
+// The kernels of training, as rows of GPU_KERNELS (gpu.h).
+#ifndef TERN_KERNELS_WEBGPU_TRAIN_GPU_TRAIN_KERNELS_H
+#define TERN_KERNELS_WEBGPU_TRAIN_GPU_TRAIN_KERNELS_H
+
+#define GPU_TRAIN_KERNELS(ROW)                                                                     \
+    ROW(GPU_TRAIN_GEMM, "train_gemm", "gemm", "rrw")                                               \
+    ROW(GPU_TRAIN_NORM, "train_rows", "rms_norm", "rr--w")                                         \
+    ROW(GPU_TRAIN_QUANTIZE, "train_rows", "quantize", "r---w")                                     \
+    ROW(GPU_TRAIN_NORM_QUANTIZE, "train_rows", "norm_quantize", "rr--w")                           \
+    ROW(GPU_TRAIN_NORM_GRAD, "train_rows", "norm_grad", "rrrrww")                                  \
+    ROW(GPU_TRAIN_NORM_GRAD_W, "train_rows", "norm_grad_w", "r-r-w-r")                             \
+    ROW(GPU_TRAIN_EMBED, "train_elements", "embed", "r--w-r")                                      \
+    ROW(GPU_TRAIN_ADD, "train_elements", "add", "rr-w")                                            \
+    ROW(GPU_TRAIN_MUL, "train_elements", "mul", "rr-w")                                            \
+    ROW(GPU_TRAIN_ACT, "train_elements", "act", "r--w")                                            \
+    ROW(GPU_TRAIN_GLU, "train_elements", "glu", "rr-w")                                            \
+    ROW(GPU_TRAIN_ACT_GRAD, "train_elements", "act_grad", "rr-w")                                  \
+    ROW(GPU_TRAIN_GLU_GRAD, "train_elements", "glu_grad", "rrrww")                                 \
+    ROW(GPU_TRAIN_ROPE, "train_rope", "rope", "rwrr")                                              \
+    ROW(GPU_TRAIN_LOSS, "train_loss", "cross_entropy", "rrww")                                     \
+    ROW(GPU_TRAIN_LOSS_GRAD, "train_loss", "cross_entropy_grad", "-r--wr")                         \
+    ROW(GPU_TRAIN_ABS_PARTS, "train_sums", "abs_parts", "rw")                                      \
+    ROW(GPU_TRAIN_SQUARE_PARTS, "train_sums", "square_parts", "rw")                                \
+    ROW(GPU_TRAIN_TERNARIZE, "train_sums", "ternarize", "r-rw")                                    \
+    ROW(GPU_TRAIN_SUM_PARTS, "train_sums", "sum_parts", "--r-w")                                   \
+    ROW(GPU_TRAIN_SUM_ROWS, "train_sums", "sum_rows", "----wr")                                    \
+    ROW(GPU_TRAIN_ADD_PARTS, "train_sums", "add_parts", "r--w")                                    \
+    ROW(GPU_TRAIN_ZERO, "train_sums", "zero", "---w")                                              \
+    ROW(GPU_TRAIN_ADAMW, "train_sums", "adamw", "r--w-rww")                                        \
+    ROW(GPU_TRAIN_EMBED_GRAD, "train_embed", "embed_grad", "rrrw")                                 \
+    ROW(GPU_TRAIN_ATTENTION, "train_attention", "attention_seq", "rrrrww")                         \
+    ROW(GPU_TRAIN_ATTENTION_DELTA, "train_attention_grad", "attention_delta", "rr-r--w")           \
+    ROW(GPU_TRAIN_ATTENTION_GRAD_Q, "train_attention_grad", "attention_grad_q", "rrrrrrw")         \
+    ROW(GPU_TRAIN_ATTENTION_GRAD_KV, "train_attention_grad", "attention_grad_kv", "rrrrrrww")
+
+#endif

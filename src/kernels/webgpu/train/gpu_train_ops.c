@@ -1,0 +1,419 @@
+// What dispatches each op of a training graph is.
+#include "base/alloc.h"
+#include "kernels/webgpu/train/gpu_train.h"
+
+static uint32_t groups(uint64_t n, uint64_t each) {
+    return (uint32_t)((n + each - 1) / each);
+}
+
+static gpu_count fixed(uint64_t n) {
+    return (gpu_count){(uint32_t)n, 0};
+}
+static gpu_count each(uint32_t tokens) {
+    return (gpu_count){1, tokens};
+}
+
+static gpu_train_step *add(tern_program *p, gpu_kernel kernel, gpu_count x, gpu_count y) {
+    gpu_train_step *s = &p->steps[p->n_steps++];
+    *s = (gpu_train_step){.what.kernel = kernel, .grid = {x, y, {1, 0}}};
+    return s;
+}
+
+static void set(gpu_train_step *s, const char *name, double value) {
+    s->what.constants[s->what.n_constants++] = (gpu_constant){name, value};
+}
+static void bind(gpu_train_step *s, wgpu_buffer b) {
+    s->buffers[s->n_buffers++] = b;
+}
+static void bind_value(const tern_program *p, gpu_train_step *s, tern_vid v) {
+    bind(s, p->buffers[v]);
+}
+
+static int64_t cols(const tern_program *p, tern_vid v) {
+    return p->g.values[v].cols;
+}
+static uint64_t stride4(const tern_program *p, tern_vid v) {
+    return gpu_train_stride(cols(p, v)) / 4;
+}
+static bool is_const(const tern_program *p, tern_vid v) {
+    return p->g.values[v].sym == TERN_SYM_CONST;
+}
+// Of a weight or state.
+static uint64_t n_numbers(const tern_program *p, tern_vid v) {
+    return (uint64_t)p->g.values[v].rows * (uint64_t)p->g.values[v].cols;
+}
+
+// ---- Products ----------------------------------------------------------------------------------
+
+// Parts of a reduction over all tokens: as many as keep the device busy, of at least 256 rows.
+#define BUSY_GROUPS 528 // four rounds of what the largest devices run at once
+static uint32_t chunk_of(const tern_program *p, uint64_t tiles) {
+    uint64_t parts = tiles < BUSY_GROUPS ? BUSY_GROUPS / tiles : 1;
+    uint64_t chunk = gpu_round(groups((uint64_t)p->n_rows, parts), 8);
+    return (uint32_t)(chunk < 256 ? 256 : chunk);
+}
+
+static void add_parts(tern_program *p, wgpu_buffer parts, uint64_t n4, uint32_t chunk,
+                      tern_vid to) {
+    gpu_train_step *s = add(p, GPU_TRAIN_ADD_PARTS, fixed(groups(n4, 64)), fixed(1));
+    set(s, "N4", (double)n4);
+    set(s, "CHUNK", chunk);
+    bind(s, parts);
+    bind_value(p, s, to);
+}
+
+// y = x W^T, or dx = dy W.
+static void add_product(tern_program *p, const tern_node *n) {
+    bool back = n->op == TERN_OP_LINEAR_GRAD_X;
+    tern_vid a = n->in[0], w = n->in[1], y = n->out[0];
+    gpu_train_step *s = add(p, GPU_TRAIN_GEMM, fixed(groups((uint64_t)cols(p, y), 128)), each(128));
+    s->flops = 2.0 * (double)n_numbers(p, w);
+    set(s, "M", 0);
+    set(s, "N", (double)cols(p, y));
+    set(s, "K", (double)cols(p, a));
+    set(s, "A_BY_K", 0);
+    set(s, "B_BY_K", back);
+    set(s, "LDA", (double)stride4(p, a));
+    set(s, "LDB", (double)stride4(p, w));
+    set(s, "LDC", (double)stride4(p, y));
+    set(s, "CHUNK", 1 << 30);
+    set(s, "ADD", back && n->n_in > 2);
+    bind_value(p, s, a);
+    bind_value(p, s, w);
+    bind_value(p, s, y);
+}
+
+// dW += dy^T x
+static tern_status add_weight_gradient(tern_program *p, const tern_node *n, tern_error *err) {
+    tern_vid dy = n->in[0], x = n->in[1], dw = n->in[2];
+    uint64_t m = (uint64_t)p->g.values[dw].rows, k = (uint64_t)p->g.values[dw].cols;
+    uint32_t chunk = chunk_of(p, (uint64_t)groups(m, 128) * groups(k, 128));
+    uint32_t parts = groups((uint64_t)p->n_rows, chunk);
+    wgpu_buffer to = p->buffers[dw];
+    if (parts > 1) TERN_TRY(gpu_train_scratch(p, 1, parts * m * k * sizeof(float), &to, err));
+    gpu_train_step *s = add(p, GPU_TRAIN_GEMM, fixed(groups(k, 128)), fixed(groups(m, 128)));
+    s->grid[2] = each(chunk);
+    s->flops = 2.0 * (double)n_numbers(p, dw);
+    set(s, "M", (double)m);
+    set(s, "N", (double)k);
+    set(s, "K", 0);
+    set(s, "A_BY_K", 1);
+    set(s, "B_BY_K", 1);
+    set(s, "LDA", (double)stride4(p, dy));
+    set(s, "LDB", (double)stride4(p, x));
+    set(s, "LDC", (double)k / 4);
+    set(s, "CHUNK", chunk);
+    set(s, "ADD", parts == 1);
+    bind_value(p, s, dy);
+    bind_value(p, s, x);
+    bind(s, to);
+    if (parts > 1) add_parts(p, to, m * k / 4, chunk, dw);
+    return TERN_OK;
+}
+
+// ---- Rows and elements -------------------------------------------------------------------------
+
+static void add_rows(tern_program *p, const tern_node *n, gpu_kernel kernel) {
+    gpu_train_step *s = add(p, kernel, each(8), fixed(1));
+    set(s, "COLS4", (double)stride4(p, n->in[0]));
+    set(s, "EPS", (double)n->eps);
+    for (int i = 0; i < n->n_in; i++) bind_value(p, s, n->in[i]);
+    bind_value(p, s, n->out[0]);
+}
+
+#define NORM_PARTS 128 // of dw at most
+static tern_status add_norm_gradient(tern_program *p, const tern_node *n, tern_error *err) {
+    tern_vid x = n->in[0], w = n->in[1], dy = n->in[2], dw = n->in[3];
+    uint64_t cols4 = stride4(p, x);
+    wgpu_buffer root, parts;
+    TERN_TRY(gpu_train_scratch(p, 1, (uint64_t)p->n_rows * sizeof(float), &root, err));
+    gpu_train_step *s = add(p, GPU_TRAIN_NORM_GRAD, each(8), fixed(1));
+    set(s, "ADD", n->n_in > 4);
+    set(s, "COLS4", (double)cols4);
+    set(s, "EPS", (double)n->eps);
+    bind_value(p, s, x);
+    bind_value(p, s, w);
+    bind_value(p, s, dy);
+    bind_value(p, s, n->n_in > 4 ? n->in[4] : dy);
+    bind_value(p, s, n->out[0]);
+    bind(s, root);
+    if (dw == w) return TERN_OK; // frozen
+    uint32_t chunk = groups((uint64_t)p->n_rows, NORM_PARTS);
+    if (chunk < 64) chunk = 64;
+    uint64_t n_parts = groups((uint64_t)p->n_rows, chunk);
+    TERN_TRY(gpu_train_scratch(p, 2, n_parts * cols4 * 16, &parts, err));
+    s = add(p, GPU_TRAIN_NORM_GRAD_W, fixed(groups(cols4, 64)), each(chunk));
+    set(s, "COLS4", (double)cols4);
+    set(s, "CHUNK", chunk);
+    bind_value(p, s, x);
+    bind_value(p, s, dy);
+    bind(s, parts);
+    bind(s, root);
+    add_parts(p, parts, cols4, chunk, dw);
+    return TERN_OK;
+}
+
+static void add_elements(tern_program *p, const tern_node *n, gpu_kernel kernel) {
+    uint64_t cols4 = stride4(p, n->out[0]);
+    gpu_train_step *s = add(p, kernel, fixed(groups(16 * cols4, 256)), each(16));
+    set(s, "COLS4", (double)cols4);
+    set(s, "ACT", n->act);
+    for (int i = 0; i < n->n_in; i++) bind_value(p, s, n->in[i]);
+    for (int i = 0; i < n->n_out; i++) bind_value(p, s, n->out[i]);
+}
+
+static void add_embed(tern_program *p, const tern_node *n) {
+    uint64_t cols4 = stride4(p, n->out[0]);
+    gpu_train_step *s = add(p, GPU_TRAIN_EMBED, fixed(groups(16 * cols4, 256)), each(16));
+    set(s, "COLS4", (double)cols4);
+    set(s, "N_ROWS", (double)p->g.values[n->in[1]].rows);
+    bind_value(p, s, n->in[1]);
+    bind_value(p, s, n->out[0]);
+    bind(s, p->ids);
+}
+
+static void add_embed_gradient(tern_program *p, const tern_node *n) {
+    uint64_t cols4 = stride4(p, n->in[1]);
+    gpu_train_step *s = add(p, GPU_TRAIN_EMBED_GRAD, fixed(groups(cols4, 16)), each(GPU_EACH_ID));
+    set(s, "COLS4", (double)cols4);
+    bind_value(p, s, n->in[1]);
+    bind(s, p->order);
+    bind(s, p->found);
+    bind_value(p, s, n->in[2]);
+}
+
+static tern_status add_rope(tern_program *p, const tern_node *n, tern_error *err) {
+    int index;
+    TERN_TRY(tern_rope_list_find(&p->ropes, n, NULL, &index, err));
+    uint64_t pairs = (uint64_t)cols(p, n->in[0]) / 2;
+    gpu_train_step *s = add(p, GPU_TRAIN_ROPE, fixed(groups(16 * pairs, 256)), each(16));
+    set(s, "HEAD_DIM", n->head_dim);
+    set(s, "N_ROT", n->rope.n_rot);
+    set(s, "HALVES", n->rope.halves);
+    set(s, "PAIRS", (double)pairs);
+    set(s, "LD", (double)stride4(p, n->in[0]) * 4);
+    set(s, "SIGN", n->inverse ? -1 : 1);
+    bind_value(p, s, n->in[0]);
+    bind_value(p, s, n->out[0]);
+    bind(s, p->spans);
+    bind(s, p->angles[index]);
+    return TERN_OK;
+}
+
+// ---- Loss --------------------------------------------------------------------------------------
+
+static void add_loss(tern_program *p, const tern_node *n) {
+    bool back = n->op == TERN_OP_CROSS_ENTROPY_GRAD;
+    gpu_train_step *s = add(p, back ? GPU_TRAIN_LOSS_GRAD : GPU_TRAIN_LOSS, fixed(16), each(16));
+    uint32_t threads = 32;
+    while (threads < 256 && threads < stride4(p, n->in[0])) threads *= 2;
+    set(s, "THREADS", threads);
+    set(s, "COLS", (double)cols(p, n->in[0]));
+    set(s, "LD4", (double)stride4(p, n->in[0]));
+    if (!back) bind_value(p, s, n->in[0]);
+    bind(s, p->targets);
+    bind_value(p, s, n->out[0]);
+    bind_value(p, s, back ? n->in[2] : n->out[1]);
+}
+
+static void add_sum(tern_program *p, const tern_node *n) {
+    gpu_train_step *s = add(p, GPU_TRAIN_SUM_ROWS, fixed(1), fixed(1));
+    set(s, "COLS", (double)cols(p, n->in[0]));
+    set(s, "LD", (double)stride4(p, n->in[0]) * 4);
+    bind_value(p, s, n->in[1]);
+    bind_value(p, s, n->in[0]);
+}
+
+// ---- Weights -----------------------------------------------------------------------------------
+
+// Parts of a sum over a whole array, each a workgroup's: few enough for one to add them up.
+static uint32_t parts_of(uint64_t count) {
+    uint32_t parts = groups(count, 4096);
+    return parts < 64 ? parts : 64;
+}
+
+static tern_status add_array_parts(tern_program *p, gpu_kernel kernel, tern_vid v,
+                                   wgpu_buffer *parts, tern_error *err) {
+    uint64_t count = n_numbers(p, v);
+    TERN_TRY(gpu_train_scratch(p, 1, 64 * sizeof(float), parts, err));
+    gpu_train_step *s = add(p, kernel, fixed(parts_of(count)), fixed(1));
+    set(s, "PARTS", parts_of(count));
+    set(s, "N4", groups(count, 4));
+    bind_value(p, s, v);
+    bind(s, *parts);
+    return TERN_OK;
+}
+
+static tern_status add_ternarize(tern_program *p, const tern_node *n, tern_error *err) {
+    wgpu_buffer parts;
+    TERN_TRY(add_array_parts(p, GPU_TRAIN_ABS_PARTS, n->in[0], &parts, err));
+    uint64_t count = n_numbers(p, n->in[0]);
+    gpu_train_step *s = add(p, GPU_TRAIN_TERNARIZE, fixed(groups(count, 4096)), fixed(1));
+    set(s, "PARTS", parts_of(count));
+    set(s, "N4", groups(count, 4));
+    set(s, "N", (double)count);
+    bind_value(p, s, n->in[0]);
+    bind(s, parts);
+    bind_value(p, s, n->out[0]);
+    return TERN_OK;
+}
+
+static tern_status add_squares(tern_program *p, const tern_node *n, tern_error *err) {
+    wgpu_buffer parts;
+    TERN_TRY(add_array_parts(p, GPU_TRAIN_SQUARE_PARTS, n->in[0], &parts, err));
+    gpu_train_step *s = add(p, GPU_TRAIN_SUM_PARTS, fixed(1), fixed(1));
+    set(s, "PARTS", parts_of(n_numbers(p, n->in[0])));
+    bind(s, parts);
+    bind_value(p, s, n->in[1]);
+    return TERN_OK;
+}
+
+static void add_update(tern_program *p, const tern_node *n) {
+    uint64_t count = n_numbers(p, n->in[0]);
+    bool steps = n->op == TERN_OP_ADAMW;
+    gpu_train_step *s =
+        add(p, steps ? GPU_TRAIN_ADAMW : GPU_TRAIN_ZERO, fixed(groups(count, 4096)), fixed(1));
+    set(s, "N4", groups(count, 4));
+    set(s, "DECAYS", n->decays);
+    // As the bindings go: gradient, weight, norm, moments.
+    static const int order[] = {1, 0, 4, 2, 3};
+    if (!steps)
+        bind_value(p, s, n->in[0]);
+    else
+        for (int i = 0; i < 5; i++) bind_value(p, s, n->in[order[i]]);
+}
+
+// ---- Attention ---------------------------------------------------------------------------------
+
+// The largest tile whose blocks fit in a workgroup's memory, and which leaves a thread not more
+// than four groups of its dimensions.
+static int tile_of(const tern_program *p, const tern_node *n, int head_blocks, int squares) {
+    for (int tile = 32; tile >= 8; tile /= 2) {
+        int bytes =
+            4 * (head_blocks * n->head_dim * tile + squares * tile * tile + tile * tile / 4);
+        bool fits = bytes <= (int)p->device->gpu->workgroup_bytes_max;
+        if (fits && n->head_dim <= 4 * tile) return tile;
+    }
+    return 0;
+}
+
+static void set_attention(const tern_program *p, gpu_train_step *s, const tern_node *n, int tile,
+                          tern_vid q, tern_vid k, tern_vid sums) {
+    if (tile > 0) set(s, "TILE", tile);
+    if (tile > 0) set(s, "THREADS", tile * tile / 16);
+    set(s, "HEAD_DIM", n->head_dim);
+    set(s, "N_HEADS", n->n_heads);
+    set(s, "GROUP", n->n_heads / n->n_kv_heads);
+    set(s, "SCALE", (double)n->scale);
+    set(s, "LDQ", (double)stride4(p, q));
+    set(s, "LDK", (double)stride4(p, k));
+    set(s, "LDS", (double)stride4(p, sums) * 4);
+}
+
+static tern_status check_attention(const tern_program *p, const tern_node *n, int tile,
+                                   tern_error *err) {
+    if (n->n_kv_heads <= 0 || n->n_heads % n->n_kv_heads != 0 || n->head_dim % 4 != 0 ||
+        cols(p, n->in[0]) != (int64_t)n->n_heads * n->head_dim ||
+        cols(p, n->in[1]) != (int64_t)n->n_kv_heads * n->head_dim)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "the GPU trains heads of a multiple of 4 dimensions, not %d of %d",
+                         (int)n->n_heads, (int)n->head_dim);
+    if (tile == 0)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "heads of %d dimensions do not fit in this GPU's %u KB a workgroup",
+                         (int)n->head_dim, p->device->gpu->workgroup_bytes_max >> 10);
+    return TERN_OK;
+}
+
+static tern_status add_attention(tern_program *p, const tern_node *n, tern_error *err) {
+    int tile = tile_of(p, n, 2, 1);
+    TERN_TRY(check_attention(p, n, tile, err));
+    gpu_train_step *s =
+        add(p, GPU_TRAIN_ATTENTION, each((uint32_t)tile), fixed((uint64_t)n->n_heads));
+    set_attention(p, s, n, tile, n->in[0], n->in[1], n->out[1]);
+    for (int i = 0; i < 3; i++) bind_value(p, s, n->in[i]);
+    bind(s, p->spans);
+    bind_value(p, s, n->out[0]);
+    bind_value(p, s, n->out[1]);
+    return TERN_OK;
+}
+
+static tern_status add_attention_gradient(tern_program *p, const tern_node *n, tern_error *err) {
+    tern_vid q = n->in[0], k = n->in[1], v = n->in[2], y = n->in[3], sums = n->in[4], dy = n->in[5];
+    int tile = tile_of(p, n, 4, 2);
+    TERN_TRY(check_attention(p, n, tile, err));
+    wgpu_buffer stats;
+    uint64_t heads = (uint64_t)n->n_heads;
+    TERN_TRY(gpu_train_scratch(p, 1, (uint64_t)p->n_rows * heads * 8, &stats, err));
+    gpu_train_step *s =
+        add(p, GPU_TRAIN_ATTENTION_DELTA, (gpu_count){groups(heads * 64, 256), 64}, fixed(1));
+    set_attention(p, s, n, 4, q, k, sums);
+    bind_value(p, s, y);
+    bind_value(p, s, sums);
+    bind_value(p, s, dy);
+    bind(s, stats);
+    for (int part = 0; part < 2; part++) {
+        s = add(p, part ? GPU_TRAIN_ATTENTION_GRAD_KV : GPU_TRAIN_ATTENTION_GRAD_Q,
+                each((uint32_t)tile), fixed((uint64_t)(part ? n->n_kv_heads : n->n_heads)));
+        set_attention(p, s, n, tile, q, k, sums);
+        tern_vid in[] = {q, k, v, dy};
+        for (int i = 0; i < 4; i++) bind_value(p, s, in[i]);
+        bind(s, p->spans);
+        bind(s, stats);
+        bind_value(p, s, n->out[part]);
+        if (part) bind_value(p, s, n->out[2]);
+    }
+    return TERN_OK;
+}
+
+// ---- All ---------------------------------------------------------------------------------------
+
+// Rows are read as vec4: of all that is not filled up, the columns must be a multiple of four.
+static tern_status check_inputs(const tern_program *p, const tern_node *n, tern_error *err) {
+    for (int i = 0; i < n->n_in; i++) {
+        const tern_value *v = &p->g.values[n->in[i]];
+        bool is_array = v->kind == TERN_VALUE_WEIGHT || v->kind == TERN_VALUE_STATE;
+        if (is_array && !p->buffers[n->in[i]])
+            return tern_fail(err, TERN_ERR_ARGUMENT, "there is no array for %s", v->name);
+        if (is_const(p, n->in[i]) && v->rows > 1 && v->cols % 4 != 0)
+            return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                             "%s has %lld columns, and the GPU trains multiples of 4 only", v->name,
+                             (long long)v->cols);
+    }
+    return TERN_OK;
+}
+
+tern_status gpu_train_add_node(tern_program *p, const tern_node *n, tern_error *err) {
+    TERN_TRY(check_inputs(p, n, err));
+    switch (n->op) {
+    case TERN_OP_EMBED: add_embed(p, n); break;
+    case TERN_OP_RMS_NORM: add_rows(p, n, GPU_TRAIN_NORM); break;
+    case TERN_OP_QUANTIZE: add_rows(p, n, GPU_TRAIN_QUANTIZE); break;
+    case TERN_OP_NORM_QUANTIZE: add_rows(p, n, GPU_TRAIN_NORM_QUANTIZE); break;
+    case TERN_OP_TERNARIZE: return add_ternarize(p, n, err);
+    case TERN_OP_LINEAR:
+    case TERN_OP_LINEAR_GRAD_X: add_product(p, n); break;
+    case TERN_OP_LINEAR_GRAD_W: return add_weight_gradient(p, n, err);
+    case TERN_OP_ROPE: return add_rope(p, n, err);
+    case TERN_OP_ATTENTION_SEQ: return add_attention(p, n, err);
+    case TERN_OP_ATTENTION_GRAD: return add_attention_gradient(p, n, err);
+    case TERN_OP_ADD: add_elements(p, n, GPU_TRAIN_ADD); break;
+    case TERN_OP_MUL: add_elements(p, n, GPU_TRAIN_MUL); break;
+    case TERN_OP_ACT: add_elements(p, n, GPU_TRAIN_ACT); break;
+    case TERN_OP_GLU: add_elements(p, n, GPU_TRAIN_GLU); break;
+    case TERN_OP_ACT_GRAD: add_elements(p, n, GPU_TRAIN_ACT_GRAD); break;
+    case TERN_OP_GLU_GRAD: add_elements(p, n, GPU_TRAIN_GLU_GRAD); break;
+    case TERN_OP_CROSS_ENTROPY:
+    case TERN_OP_CROSS_ENTROPY_GRAD: add_loss(p, n); break;
+    case TERN_OP_SUM_INTO: add_sum(p, n); break;
+    case TERN_OP_SQUARES_INTO: return add_squares(p, n, err);
+    case TERN_OP_ZERO:
+    case TERN_OP_ADAMW: add_update(p, n); break;
+    case TERN_OP_EMBED_GRAD: add_embed_gradient(p, n); break;
+    case TERN_OP_RMS_NORM_GRAD: return add_norm_gradient(p, n, err);
+    default:
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "the GPU cannot train with the op %s",
+                         tern_op_name(n->op));
+    }
+    return TERN_OK;
+}

@@ -1,0 +1,141 @@
+// A batch on its way: its rows checked and sent, one command buffer for the whole program.
+#include <math.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "kernels/webgpu/train/gpu_train.h"
+
+// ---- The batch ---------------------------------------------------------------------------------
+
+static tern_status check_ids(const int32_t *ids, int32_t n, int64_t bound, int32_t least,
+                             const char *what, tern_error *err) {
+    if (bound == 0) return TERN_OK;
+    if (!ids) return tern_fail(err, TERN_ERR_ARGUMENT, "the batch has no %s", what);
+    for (int32_t i = 0; i < n; i++)
+        if (ids[i] < least || ids[i] >= bound)
+            return tern_fail(err, TERN_ERR_ARGUMENT,
+                             "row %d of the batch: %s %d is not in %d..%lld", (int)i, what,
+                             (int)ids[i], (int)least, (long long)bound - 1);
+    return TERN_OK;
+}
+
+static tern_status check_batch(const tern_program *p, const tern_train_batch *b, tern_error *err) {
+    if (b->n_tokens < 0 || b->n_tokens > p->n_rows)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "a batch of %d tokens for a program of %d",
+                         (int)b->n_tokens, (int)p->n_rows);
+    TERN_TRY(check_ids(b->ids, b->n_tokens, p->n_ids, 0, "token", err));
+    TERN_TRY(check_ids(b->targets, b->n_tokens, p->n_targets, -1, "target", err));
+    for (int32_t t = 0; b->starts && t < b->n_tokens; t++) {
+        bool fits = b->starts[t] == t || (t > 0 && b->starts[t] == b->starts[t - 1]);
+        if (!fits || t - b->starts[t] >= p->n_span)
+            return tern_fail(err, TERN_ERR_ARGUMENT,
+                             "row %d of the batch: it cannot be of a document that starts at row "
+                             "%d, where one has at most %d",
+                             (int)t, (int)b->starts[t], (int)p->n_span);
+    }
+    return TERN_OK;
+}
+
+static void send(const tern_program *p, wgpu_buffer to, const void *data, size_t n_words) {
+    tern_device *gpu = p->device->gpu;
+    if (n_words > 0) gpu->api.QueueWriteBuffer(gpu->queue, to, 0, data, n_words * 4);
+}
+
+// First row and the one behind the last of each row's document; without starts all are one.
+static void send_spans(tern_program *p, const tern_train_batch *b) {
+    int32_t *spans = p->host;
+    for (int32_t t = b->n_tokens - 1; t >= 0; t--) {
+        spans[2 * t] = b->starts ? b->starts[t] : 0;
+        bool last = t == b->n_tokens - 1 || spans[2 * t + 2] != spans[2 * t];
+        spans[2 * t + 1] = last ? t + 1 : spans[2 * t + 3];
+    }
+    send(p, p->spans, spans, 2 * (size_t)b->n_tokens);
+}
+
+// Rows sorted by token (counting sort) and, for each token found: token, first row in that order,
+// number of rows. Returns how many there are.
+static uint32_t send_order(tern_program *p, const tern_train_batch *b) {
+    int32_t *order = p->host, *found = order + p->n_rows, *at = found + 4 * (size_t)p->n_rows;
+    memset(at, 0, ((size_t)p->n_ids + 1) * sizeof *at);
+    for (int32_t t = 0; t < b->n_tokens; t++) at[b->ids[t] + 1]++;
+    uint32_t n = 0;
+    for (int64_t id = 0; id < p->n_ids; id++) {
+        int32_t count = at[id + 1];
+        at[id + 1] += at[id];
+        if (count == 0) continue;
+        int32_t one[] = {(int32_t)id, at[id], count, 0};
+        memcpy(found + 4 * (size_t)n++, one, sizeof one);
+    }
+    for (int32_t t = 0; t < b->n_tokens; t++) order[at[b->ids[t]]++] = t;
+    send(p, p->order, order, (size_t)b->n_tokens);
+    send(p, p->found, found, 4 * (size_t)n);
+    return n;
+}
+
+static void send_uniform(tern_program *p, const tern_train_batch *b, uint32_t n_ids) {
+    double step = (double)(b->step > 0 ? b->step : 1);
+    gpu_train_uniform u = {
+        .n_tokens = (uint32_t)b->n_tokens,
+        .n_ids = n_ids,
+        .loss_scale = b->loss_scale,
+        .rate = b->rate,
+        .beta1 = b->beta1,
+        .beta2 = b->beta2,
+        .eps = b->eps,
+        .decay = b->decay,
+        .clip = b->clip,
+        .correction1 = (float)(1 / (1 - pow((double)b->beta1, step))),
+        .correction2 = (float)(1 / (1 - pow((double)b->beta2, step))),
+    };
+    send(p, p->uniform, &u, sizeof u / 4);
+}
+
+// ---- Dispatches --------------------------------------------------------------------------------
+
+static uint32_t count_of(gpu_count c, uint32_t n_tokens, uint32_t n_ids) {
+    if (c.each == 0) return c.n;
+    if (c.each == GPU_EACH_ID) return c.n * n_ids;
+    return c.n * ((n_tokens + c.each - 1) / c.each);
+}
+
+static void encode(const tern_program *p, const gpu_train_step *s, wgpu_pass pass) {
+    const wgpu_api *a = &p->device->gpu->api;
+    uint32_t size[3];
+    for (int i = 0; i < 3; i++) size[i] = count_of(s->grid[i], p->n_tokens, p->n_ids_found);
+    if (size[0] == 0 || size[1] == 0 || size[2] == 0) return;
+    a->ComputePassEncoderSetPipeline(pass, s->pipeline);
+    a->ComputePassEncoderSetBindGroup(pass, 0, s->group, 0, NULL);
+    a->ComputePassEncoderDispatchWorkgroups(pass, size[0], size[1], size[2]);
+}
+
+static void submit(const tern_program *p, size_t first, size_t end, int repeats) {
+    const tern_device *gpu = p->device->gpu;
+    const wgpu_api *a = &gpu->api;
+    wgpu_encoder encoder = a->DeviceCreateCommandEncoder(gpu->device, NULL);
+    wgpu_pass pass = a->CommandEncoderBeginComputePass(encoder, NULL);
+    for (int k = 0; k < repeats; k++)
+        for (size_t i = first; i < end; i++) encode(p, &p->steps[i], pass);
+    a->ComputePassEncoderEnd(pass);
+    a->ComputePassEncoderRelease(pass);
+    wgpu_commands commands = a->CommandEncoderFinish(encoder, NULL);
+    a->CommandEncoderRelease(encoder);
+    a->QueueSubmit(gpu->queue, 1, &commands);
+    a->CommandBufferRelease(commands);
+}
+
+void gpu_train_repeat(const tern_program *p, size_t i, int repeats) {
+    submit(p, i, i + 1, repeats);
+}
+
+tern_status gpu_train_run(tern_program *p, const tern_train_batch *b, tern_error *err) {
+    tern_device *gpu = p->device->gpu;
+    TERN_TRY(check_batch(p, b, err));
+    p->n_tokens = (uint32_t)b->n_tokens;
+    p->n_ids_found = p->embeds_back ? send_order(p, b) : 0;
+    send_spans(p, b);
+    if (b->ids) send(p, p->ids, b->ids, (size_t)b->n_tokens);
+    if (b->targets) send(p, p->targets, b->targets, (size_t)b->n_tokens);
+    send_uniform(p, b, p->n_ids_found);
+    submit(p, 0, p->n_steps, 1);
+    gpu->api.InstanceProcessEvents(gpu->instance); // lets the library free what is done
+    return gpu_check(gpu, "training", err);
+}

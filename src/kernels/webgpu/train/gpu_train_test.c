@@ -1,0 +1,288 @@
+// Training through WebGPU against the CPU: the same loss, gradients, and weights after steps of the
+// optimizer. The CPU's gradients are checked against differences of the loss elsewhere. Runs on any
+// adapter, without a GPU on SwiftShader; skipped where there is neither.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/alloc.h"
+#include "kernels/train.h"
+#include "kernels/webgpu/gpu_rig_test.h"
+#include "models/models.h"
+#include "tests/harness.h"
+
+#define SWIFTSHADER "/usr/lib/chromium/vk_swiftshader_icd.json"
+
+typedef struct model { // what is trained, on which batch
+    tern_config config;
+    tern_decoder_style style;
+    int32_t n_tokens, n_span;
+    double tolerance;    // of the relative error of an array
+    const char *minimum; // TERN_WEBGPU_MINIMUM
+} model;
+
+typedef struct train_rig { // a model's graphs and arrays on a device
+    const tern_train_backend *backend;
+    tern_trainer_device *device;
+    tern_graph graph, update;
+    tern_array **arrays, **update_arrays;
+    tern_program *program, *optimizer;
+    tern_error err;
+} train_rig;
+
+static uint32_t next_random(uint32_t *state) {
+    *state = *state * 1664525u + 1013904223u;
+    return *state >> 8;
+}
+static float next_float(uint32_t *state) {
+    return (float)next_random(state) * 0x1p-23f - 1;
+}
+
+static tern_status fill(train_rig *r, tern_array *a, uint64_t n, bool is_norm, uint32_t *seed) {
+    float *data = tern_alloc_array(TERN_MEM_GRAPH, n, sizeof *data);
+    if (!data) return tern_fail_memory(&r->err, n * sizeof *data);
+    for (uint64_t i = 0; i < n; i++)
+        data[i] = is_norm ? 1 + 0.3f * next_float(seed) : 0.2f * next_float(seed);
+    // In two pieces, the second of which begins anywhere.
+    tern_status status = r->backend->write(a, 0, n / 3, data, &r->err);
+    if (status == TERN_OK) status = r->backend->write(a, n / 3, n - n / 3, data + n / 3, &r->err);
+    tern_free(data);
+    return status;
+}
+
+static tern_status make_arrays(train_rig *r) {
+    uint32_t seed = 7;
+    const tern_graph *g = &r->graph, *u = &r->update;
+    r->arrays = tern_alloc_array(TERN_MEM_GRAPH, g->n_values, sizeof *r->arrays);
+    r->update_arrays = tern_alloc_array(TERN_MEM_GRAPH, u->n_values, sizeof *r->arrays);
+    for (size_t v = 0; v < g->n_values; v++) {
+        const tern_value *value = &g->values[v];
+        uint64_t n = (uint64_t)(value->rows * value->cols);
+        if (value->kind != TERN_VALUE_WEIGHT && value->kind != TERN_VALUE_STATE) continue;
+        if (n == 0) continue; // the cache, which training does not have
+        TERN_TRY(r->backend->array_new(r->device, n, &r->arrays[v], &r->err));
+        if (value->kind == TERN_VALUE_WEIGHT)
+            TERN_TRY(fill(r, r->arrays[v], n, value->rows == 1, &seed));
+    }
+    for (size_t v = 0; v < u->n_values; v++) {
+        tern_vid same = tern_graph_find(g, u->values[v].name);
+        uint64_t n = (uint64_t)(u->values[v].rows * u->values[v].cols);
+        if (same >= 0)
+            r->update_arrays[v] = r->arrays[same];
+        else
+            TERN_TRY(r->backend->array_new(r->device, n, &r->update_arrays[v], &r->err));
+    }
+    return TERN_OK;
+}
+
+static tern_status train_rig_open(train_rig *r, const tern_train_backend *backend, const model *m) {
+    *r = (train_rig){.backend = backend};
+    tern_graph_init(&r->graph);
+    tern_graph_init(&r->update);
+    TERN_TRY(backend->open(&r->device, &(tern_trainer_desc){.n_threads = 1}, &r->err));
+    TERN_TRY(tern_build_decoder(&r->graph, &m->config, m->style, &r->err));
+    TERN_TRY(tern_graph_train(&r->graph, &r->err));
+    TERN_TRY(tern_graph_differentiate(&r->graph, NULL, &r->err));
+    TERN_TRY(tern_graph_optimizer(&r->graph, &r->update, &r->err));
+    TERN_TRY(make_arrays(r));
+    TERN_TRY(backend->compile(r->device, &r->graph, r->arrays, m->n_tokens, m->n_span, &r->program,
+                              &r->err));
+    return backend->compile(r->device, &r->update, r->update_arrays, m->n_tokens, m->n_span,
+                            &r->optimizer, &r->err);
+}
+
+static void train_rig_close(train_rig *r) {
+    r->backend->program_free(r->program);
+    r->backend->program_free(r->optimizer);
+    for (size_t v = 0; r->update_arrays && v < r->update.n_values; v++)
+        if (tern_graph_find(&r->graph, r->update.values[v].name) < 0)
+            r->backend->array_free(r->update_arrays[v]);
+    for (size_t v = 0; r->arrays && v < r->graph.n_values; v++)
+        r->backend->array_free(r->arrays[v]);
+    if (r->device) r->backend->close(r->device);
+    tern_free(r->arrays);
+    tern_free(r->update_arrays);
+    tern_graph_free(&r->graph);
+    tern_graph_free(&r->update);
+}
+
+// The GPU, or false when there is none (skipped) or it failed.
+static bool open_on_gpu(train_rig *r, const model *m) {
+    setenv("TERN_WEBGPU_CHECK", "1", 1);
+    setenv("TERN_WEBGPU_MINIMUM", m->minimum ? m->minimum : "0", 1);
+    if (!getenv("VK_DRIVER_FILES") && access(SWIFTSHADER, R_OK) == 0)
+        setenv("VK_DRIVER_FILES", SWIFTSHADER, 1);
+    tern_status status = train_rig_open(r, &tern_train_webgpu, m);
+    unsetenv("TERN_WEBGPU_MINIMUM");
+    if (status == TERN_OK) return true;
+    if (strstr(r->err.message, "no WebGPU library") || strstr(r->err.message, "no GPU"))
+        test_skip(r->err.message);
+    else
+        test_check(false, __FILE__, __LINE__, "%s", r->err.message);
+    train_rig_close(r);
+    return false;
+}
+
+// ---- Comparing ---------------------------------------------------------------------------------
+
+static float *numbers_of(train_rig *r, tern_array *a, uint64_t n) {
+    float *data = tern_alloc_array(TERN_MEM_GRAPH, n + 1, sizeof *data);
+    if (!data) return NULL;
+    if (r->backend->read(a, 0, n, data, &r->err) == TERN_OK) return data;
+    test_check(false, __FILE__, __LINE__, "%s", r->err.message);
+    tern_free(data);
+    return NULL;
+}
+
+static void compare_array(train_rig *cpu, train_rig *gpu, size_t v, double tolerance,
+                          const char *when) {
+    const tern_value *value = &cpu->graph.values[v];
+    uint64_t n = (uint64_t)(value->rows * value->cols);
+    float *a = numbers_of(cpu, cpu->arrays[v], n), *b = numbers_of(gpu, gpu->arrays[v], n);
+    double error = 0, norm = 0;
+    for (uint64_t i = 0; a && b && i < n; i++) {
+        double d = (double)a[i] - (double)b[i];
+        error += d * d;
+        norm += (double)a[i] * (double)a[i];
+    }
+    bool near = sqrt(error) <= tolerance * sqrt(norm);
+    CHECK_MSG(a && b && near && norm > 0, "%s, %s: error %g of %g", when, value->name, sqrt(error),
+              sqrt(norm));
+    tern_free(a);
+    tern_free(b);
+}
+
+static void compare(train_rig *cpu, train_rig *gpu, tern_value_kind kind, double tolerance,
+                    const char *when) {
+    for (size_t v = 0; v < cpu->graph.n_values; v++)
+        if (cpu->arrays[v] && cpu->graph.values[v].kind == kind)
+            compare_array(cpu, gpu, v, tolerance, when);
+}
+
+#define MOST 400
+static tern_train_batch random_batch(const model *m, uint32_t seed, int32_t rows[3][MOST]) {
+    for (int32_t t = 0; t < m->n_tokens; t++) {
+        bool ends = t > 0 && (t - rows[2][t - 1] >= m->n_span || next_random(&seed) % 37 == 0);
+        rows[0][t] = (int32_t)(next_random(&seed) % (uint32_t)m->config.n_vocab);
+        rows[0][t] /= 1 + (int32_t)(next_random(&seed) % 3); // some often
+        rows[1][t] = (int32_t)(next_random(&seed) % ((uint32_t)m->config.n_vocab + 1)) - 1;
+        rows[2][t] = t == 0 ? 0 : ends ? t : rows[2][t - 1];
+    }
+    return (tern_train_batch){.n_tokens = m->n_tokens,
+                              .ids = rows[0],
+                              .targets = rows[1],
+                              .starts = rows[2],
+                              .loss_scale = 1.0f / (float)m->n_tokens,
+                              .rate = 1e-3f,
+                              .beta1 = 0.9f,
+                              .beta2 = 0.95f,
+                              .eps = 1e-6f,
+                              .decay = 0.1f,
+                              .clip = 0.5f,
+                              .step = 1};
+}
+
+// What a batch may not point at; nothing of it is run.
+static void check_refusals(train_rig *r, const model *m, tern_train_batch b,
+                           int32_t rows[3][MOST]) {
+    int32_t kept[] = {rows[0][3], rows[1][3], rows[2][7]};
+    float out[2];
+    rows[0][3] = (int32_t)m->config.n_vocab;
+    CHECK(r->backend->run(r->program, &b, &r->err) == TERN_ERR_ARGUMENT);
+    rows[0][3] = kept[0];
+    rows[1][3] = (int32_t)m->config.n_vocab;
+    CHECK(r->backend->run(r->program, &b, &r->err) == TERN_ERR_ARGUMENT);
+    rows[1][3] = kept[1];
+    rows[2][7] = kept[2] + 1 == 7 ? 5 : kept[2] + 1;
+    CHECK(r->backend->run(r->program, &b, &r->err) == TERN_ERR_ARGUMENT);
+    rows[2][7] = kept[2];
+    b.n_tokens = m->n_tokens + 1;
+    CHECK(r->backend->run(r->program, &b, &r->err) == TERN_ERR_ARGUMENT);
+    tern_array *loss = r->arrays[tern_graph_find(&r->graph, "loss")];
+    CHECK(r->backend->read(loss, 0, 2, out, &r->err) == TERN_ERR_ARGUMENT);
+}
+
+// Two runs whose gradients add up, the second of fewer tokens; a step; the same again.
+static void check_model(const model *m) {
+    train_rig cpu, gpu;
+    int32_t rows[3][MOST];
+    if (!open_on_gpu(&gpu, m)) return;
+    tern_status status = train_rig_open(&cpu, &tern_train_cpu, m);
+    CHECK_MSG(status == TERN_OK, "%s", cpu.err.message);
+    train_rig *both[] = {&cpu, &gpu};
+    tern_train_batch b = random_batch(m, 3, rows);
+    check_refusals(&gpu, m, b, rows);
+    for (int step = 1; status == TERN_OK && step <= 2; step++) {
+        b.step = step;
+        for (int i = 0; i < 2; i++) {
+            train_rig *r = both[i];
+            b.n_tokens = m->n_tokens;
+            CHECK_MSG(r->backend->run(r->program, &b, &r->err) == TERN_OK, "%s", r->err.message);
+            b.n_tokens = m->n_tokens - 5;
+            CHECK_MSG(r->backend->run(r->program, &b, &r->err) == TERN_OK, "%s", r->err.message);
+        }
+        compare(&cpu, &gpu, TERN_VALUE_STATE, m->tolerance * step, "gradients");
+        for (int i = 0; i < 2; i++) {
+            train_rig *r = both[i];
+            CHECK_MSG(r->backend->run(r->optimizer, &b, &r->err) == TERN_OK, "%s", r->err.message);
+        }
+        compare(&cpu, &gpu, TERN_VALUE_WEIGHT, m->tolerance, "weights");
+    }
+    train_rig_close(&cpu);
+    train_rig_close(&gpu);
+}
+
+static tern_config config_of(int64_t n_embd, int64_t n_ff, int64_t n_heads, int64_t n_kv_heads,
+                             bool halves) {
+    int64_t head_dim = n_embd / n_heads;
+    return (tern_config){
+        .n_vocab = 37,
+        .n_layers = 2,
+        .n_embd = n_embd,
+        .n_ff = n_ff,
+        .n_heads = n_heads,
+        .n_kv_heads = n_kv_heads,
+        .head_dim = head_dim,
+        .n_context = 64,
+        .rms_eps = 1e-5,
+        .final_rms_eps = 1e-5,
+        .act = TERN_ACTIVATION_SILU,
+        .rope = {.n_rot = (int32_t)(head_dim / 4 * 2 + 2), .halves = halves, .base = 10000}};
+}
+
+TEST(webgpu_trains_a_float_model_as_the_cpu_does) {
+    model m = {.config = config_of(24, 44, 3, 1, true),
+               .n_tokens = 61,
+               .n_span = 30,
+               .tolerance = 2e-5,
+               .minimum = "1"};
+    m.config.tied_head = true;
+    m.config.act = TERN_ACTIVATION_GELU;
+    check_model(&m);
+}
+
+// A number on the edge of being rounded may be rounded otherwise: few such, but each counts.
+TEST(webgpu_trains_bitnet_as_the_cpu_does) {
+    model m = {.config = config_of(64, 64, 2, 2, false),
+               .n_tokens = 75,
+               .n_span = 75,
+               .style = {.bitlinear = true, .sub_norms = true},
+               .tolerance = 1e-2};
+    m.config.act = TERN_ACTIVATION_RELU2;
+    check_model(&m);
+}
+
+TEST(webgpu_trains_across_its_tiles) {
+    if (!rig_is_long()) {
+        test_skip("TERN_TEST_LONG=1");
+        return;
+    }
+    model m = {.config = config_of(256, 256, 4, 2, false),
+               .n_tokens = 333,
+               .n_span = 160,
+               .tolerance = 5e-5};
+    m.config.n_layers = 1;
+    m.config.n_vocab = 145;
+    check_model(&m);
+}

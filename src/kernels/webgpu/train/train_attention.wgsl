@@ -1,0 +1,149 @@
+// Attention among the rows of a document, without ever writing the scores (FlashAttention,
+// arXiv:2205.14135): a workgroup has TILE queries of one head and walks over the keys, TILE at a
+// time, with a running maximum and sum by which earlier results are rescaled.
+//
+// A thread makes 4 x 4 of each product. Rows of a head lie in workgroup memory with the dimensions
+// running slowest, four rows in a vec4, at [d][row / 4 ^ d / 4 % B4]: so scores are outer products of
+// what lies side by side, the product with V dot products over keys, and no two threads that write
+// or read together meet in a memory bank. Grid: (T / TILE, heads).
+override HEAD_DIM: u32;
+override TILE: u32;
+override N_HEADS: u32;
+override GROUP: u32; // query heads that share a key head
+override SCALE: f32;
+override LDQ: u32;   // vec4s of a row of q and y
+override LDK: u32;   // of k and v
+override LDS: u32;   // floats of a row of log sums
+override B4: u32 = TILE / 4u;
+override HD4: u32 = HEAD_DIM / 4u;
+
+@group(0) @binding(1) var<storage, read> q: array<vec4<f32>>;
+@group(0) @binding(2) var<storage, read> k: array<vec4<f32>>;
+@group(0) @binding(3) var<storage, read> v: array<vec4<f32>>;
+@group(0) @binding(4) var<storage, read> spans: array<vec2<u32>>; // of the row's document
+@group(0) @binding(5) var<storage, read_write> y: array<vec4<f32>>;
+@group(0) @binding(6) var<storage, read_write> log_sums: array<f32>;
+
+var<workgroup> q_now: array<vec4<f32>, HEAD_DIM * B4>;
+var<workgroup> k_now: array<vec4<f32>, HEAD_DIM * B4>; // keys, then values
+var<workgroup> p_now: array<vec4<f32>, TILE * B4>;
+var<workgroup> across: array<vec4<f32>, B4 * B4>;
+
+const NONE = -1e30;
+
+fn store_k(row: u32, d4: u32, value: vec4<f32>) {
+    let to = 4u * d4 * B4 + ((row / 4u) ^ (d4 % B4));
+    k_now[to][row % 4u] = value.x;
+    k_now[to + B4][row % 4u] = value.y;
+    k_now[to + 2u * B4][row % 4u] = value.z;
+    k_now[to + 3u * B4][row % 4u] = value.w;
+}
+fn load_q(lane: u32, row0: u32, head: u32) {
+    for (var i = lane; i < TILE * HD4; i += THREADS) {
+        let row = i / HD4;
+        let d4 = i % HD4;
+        let value = q[min(row0 + row, run.n_tokens - 1u) * LDQ + head * HD4 + d4] * SCALE;
+        let to = 4u * d4 * B4 + ((row / 4u) ^ (d4 % B4));
+        q_now[to][row % 4u] = value.x;
+        q_now[to + B4][row % 4u] = value.y;
+        q_now[to + 2u * B4][row % 4u] = value.z;
+        q_now[to + 3u * B4][row % 4u] = value.w;
+    }
+}
+fn load_k(lane: u32, row0: u32, head: u32) {
+    for (var i = lane; i < TILE * HD4; i += THREADS) {
+        let row = i / HD4;
+        let base = min(row0 + row, run.n_tokens - 1u) * LDK + head * HD4 + i % HD4;
+        store_k(row, i % HD4, k[base]);
+    }
+}
+fn load_v(lane: u32, row0: u32, head: u32) {
+    for (var i = lane; i < TILE * HD4; i += THREADS) {
+        let row = i / HD4;
+        let base = min(row0 + row, run.n_tokens - 1u) * LDK + head * HD4 + i % HD4;
+        store_k(row, i % HD4, v[base]);
+    }
+}
+
+@compute @workgroup_size(THREADS)
+fn attention_seq(@builtin(workgroup_id) group: vec3<u32>,
+                 @builtin(local_invocation_index) lane: u32) {
+    let tx = lane % B4;
+    let ty = lane / B4;
+    let row0 = group.x * TILE;
+    let head = group.y;
+    let last = min(row0 + TILE, run.n_tokens) - 1u;
+    var starts: array<u32, 4>;
+    for (var i = 0u; i < 4u; i++) { starts[i] = spans[min(row0 + 4u * ty + i, last)].x; }
+    var most = vec4(NONE);
+    var sums = vec4(0.0);
+    var out: array<vec4<f32>, 16>; // [group of 4 TILE dimensions][row]
+    load_q(lane, row0, head);
+    let first_key = spans[row0].x;
+    for (var key0 = first_key; key0 <= last; key0 += TILE) {
+        workgroupBarrier();
+        load_k(lane, key0, head / GROUP);
+        workgroupBarrier();
+        var s = array<vec4<f32>, 4>();
+        for (var d4 = 0u; d4 < HD4; d4++) {
+            let flip = d4 % B4;
+            for (var e = 0u; e < 4u; e++) {
+                let a = q_now[(4u * d4 + e) * B4 + (ty ^ flip)];
+                let b = k_now[(4u * d4 + e) * B4 + (tx ^ flip)];
+                s[0] = fma(vec4(a.x), b, s[0]);
+                s[1] = fma(vec4(a.y), b, s[1]);
+                s[2] = fma(vec4(a.z), b, s[2]);
+                s[3] = fma(vec4(a.w), b, s[3]);
+            }
+        }
+        let keys = vec4(key0 + 4u * tx) + vec4(0u, 1u, 2u, 3u);
+        var highest = vec4(NONE);
+        for (var i = 0u; i < 4u; i++) {
+            let row = row0 + 4u * ty + i;
+            s[i] = select(vec4(NONE), s[i], (keys <= vec4(row)) & (keys >= vec4(starts[i])));
+            highest[i] = max(max(s[i].x, s[i].y), max(s[i].z, s[i].w));
+        }
+        across[tx * B4 + ty] = highest;
+        workgroupBarrier();
+        var now = most;
+        for (var i = 0u; i < B4; i++) { now = max(now, across[i * B4 + ty]); }
+        let fade = exp(max(most - now, vec4(-87.0)));
+        most = now;
+        sums *= fade;
+        for (var i = 0u; i < 4u; i++) {
+            let p = select(vec4(0.0), exp(max(s[i] - now[i], vec4(-87.0))), s[i] > vec4(NONE));
+            sums[i] += (p.x + p.y) + (p.z + p.w);
+            p_now[(4u * ty + i) * B4 + (tx ^ (ty % B4))] = p;
+        }
+        load_v(lane, key0, head / GROUP);
+        workgroupBarrier();
+        for (var o = 0u; o * B4 < HD4; o++) {
+            if (o * B4 + tx >= HD4) { break; }
+            for (var i = 0u; i < 4u; i++) { out[4u * o + i] *= fade[i]; }
+            for (var j = 0u; j < B4; j++) {
+                let base = (o * B4 + tx) * 4u * B4 + (j ^ tx);
+                let v0 = k_now[base];
+                let v1 = k_now[base + B4];
+                let v2 = k_now[base + 2u * B4];
+                let v3 = k_now[base + 3u * B4];
+                for (var i = 0u; i < 4u; i++) {
+                    let p = p_now[(4u * ty + i) * B4 + (j ^ (ty % B4))];
+                    out[4u * o + i] += vec4(dot(p, v0), dot(p, v1), dot(p, v2), dot(p, v3));
+                }
+            }
+        }
+    }
+    workgroupBarrier();
+    across[tx * B4 + ty] = sums;
+    workgroupBarrier();
+    sums = vec4(0.0);
+    for (var i = 0u; i < B4; i++) { sums += across[i * B4 + ty]; }
+    for (var i = 0u; i < 4u; i++) {
+        let row = row0 + 4u * ty + i;
+        if (row > last) { break; }
+        for (var o = tx; o < HD4; o += B4) {
+            y[row * LDQ + head * HD4 + o] = out[o / B4 * 4u + i] / sums[i];
+        }
+        if (tx == 0u) { log_sums[row * LDS + head] = most[i] + log(sums[i]); }
+    }
+}

@@ -1,0 +1,72 @@
+// Ops element by element, sixteen rows a workgroup in y. Grid: (16 COLS4 / 256, T / 16).
+override COLS4: u32;
+override ACT: u32;
+override N_ROWS: u32; // of the table
+
+@group(0) @binding(1) var<storage, read> a: array<vec4<f32>>;
+@group(0) @binding(2) var<storage, read> b: array<vec4<f32>>;
+@group(0) @binding(3) var<storage, read> c: array<vec4<f32>>;
+@group(0) @binding(4) var<storage, read_write> y: array<vec4<f32>>;
+@group(0) @binding(5) var<storage, read_write> z: array<vec4<f32>>;
+@group(0) @binding(6) var<storage, read> ids: array<u32>;
+
+// The element of this thread, and false: there is none.
+struct Place { at: u32, here: bool }
+fn place(group: vec3<u32>, lane: u32) -> Place {
+    let i = group.x * 256u + lane;
+    let at = group.y * 16u * COLS4 + i;
+    return Place(at, i < 16u * COLS4 && at < run.n_tokens * COLS4);
+}
+
+@compute @workgroup_size(256)
+fn embed(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    let p = place(group, lane);
+    if (p.here) { y[p.at] = a[min(ids[p.at / COLS4], N_ROWS - 1u) * COLS4 + p.at % COLS4]; }
+}
+@compute @workgroup_size(256)
+fn add(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    let p = place(group, lane);
+    if (p.here) { y[p.at] = a[p.at] + b[p.at]; }
+}
+@compute @workgroup_size(256)
+fn mul(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    let p = place(group, lane);
+    if (p.here) { y[p.at] = a[p.at] * b[p.at]; }
+}
+@compute @workgroup_size(256)
+fn act(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    let p = place(group, lane);
+    if (p.here) { y[p.at] = activate(ACT, a[p.at]); }
+}
+@compute @workgroup_size(256)
+fn glu(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    let p = place(group, lane);
+    if (p.here) { y[p.at] = activate(ACT, a[p.at]) * b[p.at]; }
+}
+
+// The derivative of the activation.
+fn slope(kind: u32, x: vec4<f32>) -> vec4<f32> {
+    if (kind == SILU) {
+        let s = 1.0 / (1.0 + safe_exp(-x));
+        return s * (1.0 + x * (1.0 - s));
+    }
+    if (kind == RELU2) { return 2.0 * max(x, vec4(0.0)); }
+    let u = 0.7978845608028654 * (x + 0.044715 * x * x * x);
+    let t = 1.0 - 2.0 / (safe_exp(2.0 * u) + 1.0);
+    let du = 0.7978845608028654 * (1.0 + 3.0 * 0.044715 * x * x);
+    return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * du;
+}
+@compute @workgroup_size(256)
+fn act_grad(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    let p = place(group, lane);
+    if (p.here) { y[p.at] = slope(ACT, a[p.at]) * b[p.at]; }
+}
+// a: gate, b: up, c: gradient of act(gate) * up.
+@compute @workgroup_size(256)
+fn glu_grad(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    let p = place(group, lane);
+    if (!p.here) { return; }
+    let gate = a[p.at];
+    y[p.at] = slope(ACT, gate) * b[p.at] * c[p.at];
+    z[p.at] = activate(ACT, gate) * c[p.at];
+}

@@ -1,0 +1,120 @@
+// Ops on whole rows, of T rows: 32 threads a row, eight rows a workgroup. Grid: (T / 8).
+override COLS4: u32; // of a row, a multiple of 4 columns
+override EPS: f32;
+override ADD: bool;   // to the gradient: what else x got
+override CHUNK: u32; // rows whose share of dw is one part
+
+@group(0) @binding(1) var<storage, read> x: array<vec4<f32>>;
+@group(0) @binding(2) var<storage, read> w: array<vec4<f32>>;
+@group(0) @binding(3) var<storage, read> dy: array<vec4<f32>>;
+@group(0) @binding(4) var<storage, read> residual: array<vec4<f32>>;
+@group(0) @binding(5) var<storage, read_write> y: array<vec4<f32>>;
+@group(0) @binding(6) var<storage, read_write> root: array<f32>; // 1 / sqrt(mean(x^2) + eps) of a row
+@group(0) @binding(7) var<storage, read> root_of: array<f32>;
+
+fn row_of(group: u32, lane: u32) -> u32 { return group * 8u + lane / 32u; }
+fn total(v: vec4<f32>) -> f32 { return (v.x + v.y) + (v.z + v.w); }
+
+fn inverse_root(sum: f32) -> f32 { return 1.0 / sqrt(sum / f32(4u * COLS4) + EPS); }
+
+fn norm_of(row: u32, lane: u32) -> f32 {
+    var squares = vec4(0.0);
+    for (var i = lane % 32u; i < COLS4; i += 32u) {
+        let v = x[row * COLS4 + i];
+        squares = fma(v, v, squares);
+    }
+    return inverse_root(total(sum_of_32(lane, squares)));
+}
+
+@compute @workgroup_size(256)
+fn rms_norm(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    let row = row_of(group.x, lane);
+    let base = min(row, run.n_tokens - 1u);
+    let r = norm_of(base, lane);
+    if (row >= run.n_tokens) { return; }
+    for (var i = lane % 32u; i < COLS4; i += 32u) {
+        y[row * COLS4 + i] = x[row * COLS4 + i] * r * w[i];
+    }
+}
+
+// Values that int8 codes stand for: round(x s) / s, s = 127 / max|x|.
+fn rounded(v: vec4<f32>, s: f32) -> vec4<f32> {
+    return clamp(round(v * s), vec4(-128.0), vec4(127.0)) / s;
+}
+fn greatest(v: vec4<f32>) -> f32 {
+    let m = abs(v);
+    return max(max(m.x, m.y), max(m.z, m.w));
+}
+
+@compute @workgroup_size(256)
+fn quantize(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    let row = row_of(group.x, lane);
+    let base = min(row, run.n_tokens - 1u);
+    var most = 0.0;
+    for (var i = lane % 32u; i < COLS4; i += 32u) { most = max(most, greatest(x[base * COLS4 + i])); }
+    let s = 127.0 / max(max_of_32(lane, most), 1e-5);
+    if (row >= run.n_tokens) { return; }
+    for (var i = lane % 32u; i < COLS4; i += 32u) {
+        y[row * COLS4 + i] = rounded(x[row * COLS4 + i], s);
+    }
+}
+
+@compute @workgroup_size(256)
+fn norm_quantize(@builtin(workgroup_id) group: vec3<u32>,
+                 @builtin(local_invocation_index) lane: u32) {
+    let row = row_of(group.x, lane);
+    let base = min(row, run.n_tokens - 1u);
+    let r = norm_of(base, lane);
+    var most = 0.0;
+    for (var i = lane % 32u; i < COLS4; i += 32u) {
+        most = max(most, greatest(x[base * COLS4 + i] * r * w[i]));
+    }
+    let s = 127.0 / max(max_of_32(lane, most), 1e-5);
+    if (row >= run.n_tokens) { return; }
+    for (var i = lane % 32u; i < COLS4; i += 32u) {
+        y[row * COLS4 + i] = rounded(x[row * COLS4 + i] * r * w[i], s);
+    }
+}
+
+// dx = r (g - x r^2 (x . g) / n), g = dy w.
+@compute @workgroup_size(256)
+fn norm_grad(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    let row = row_of(group.x, lane);
+    let base = min(row, run.n_tokens - 1u);
+    var sums = vec4(0.0);
+    for (var i = lane % 32u; i < COLS4; i += 32u) {
+        let v = x[base * COLS4 + i];
+        sums += vec4(dot(v, v), dot(v, dy[base * COLS4 + i] * w[i]), 0.0, 0.0);
+    }
+    sums = sum_of_32(lane, sums);
+    let r = inverse_root(sums.x);
+    let along = r * r * sums.y / f32(4u * COLS4);
+    if (row >= run.n_tokens) { return; }
+    for (var i = lane % 32u; i < COLS4; i += 32u) {
+        let at = row * COLS4 + i;
+        var dx = r * (dy[at] * w[i] - x[at] * along);
+        if (ADD) { dx += residual[at]; }
+        y[at] = dx;
+    }
+    if (lane % 32u == 0u) { root[row] = r; }
+}
+
+// Part z of dw = sum over its CHUNK rows of dy x r. Grid: (COLS4 / 64, T / CHUNK).
+var<workgroup> slots: array<vec4<f32>, 256>;
+@compute @workgroup_size(256)
+fn norm_grad_w(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    let i = group.x * 64u + lane % 64u;
+    let end = min(run.n_tokens, (group.y + 1u) * CHUNK);
+    var sum = vec4(0.0);
+    if (i < COLS4) {
+        for (var row = group.y * CHUNK + lane / 64u; row < end; row += 4u) {
+            sum = fma(dy[row * COLS4 + i], x[row * COLS4 + i] * root_of[row], sum);
+        }
+    }
+    slots[lane] = sum;
+    workgroupBarrier();
+    if (lane < 64u && i < COLS4) {
+        y[group.y * COLS4 + i] =
+            (slots[lane] + slots[lane + 64u]) + (slots[lane + 128u] + slots[lane + 192u]);
+    }
+}

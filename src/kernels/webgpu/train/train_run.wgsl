@@ -1,0 +1,16 @@
+// In front of every kernel of training: what changes from run to run. A value of T rows lies row
+// after row, each filled up to whole vec4.
+struct Run {
+    n_tokens: u32,
+    n_ids: u32, // different tokens among them
+    loss_scale: f32,
+    rate: f32,
+    beta1: f32,
+    beta2: f32,
+    eps: f32,
+    decay: f32,
+    clip: f32,
+    correction1: f32, // 1 / (1 - beta1^step)
+    correction2: f32,
+}
+@group(0) @binding(0) var<uniform> run: Run;
