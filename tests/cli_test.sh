@@ -181,5 +181,31 @@ has '^| BitLinear layers .*| yes'
 fails 2 "expected ppl, choice or paper" "$tern" eval
 fails 1 "standard output" sh -c "'$tern' --version >/dev/full"
 
+# A GPU whose driver takes the process along when a submission has more than 16 dispatches: every
+# start tries less, and once it is known nothing is tried any more. Skipped without an adapter.
+XDG_CACHE_HOME=$dir/cache
+icd=/usr/lib/chromium/vk_swiftshader_icd.json
+[ -z "${VK_DRIVER_FILES:-}" ] && [ -r $icd ] && export VK_DRIVER_FILES=$icd
+export XDG_CACHE_HOME
+mkdir "$dir/cache"
+on_gpu() { "$tern" run -m "$model" -p x -n 3 --temp 0 --ignore-eos --device webgpu; }
+if on_gpu >"$dir/plain" 2>"$dir/err"; then
+    same "$(cat "$dir"/cache/tern/webgpu-*)" "works 0" "what is remembered of a sound GPU"
+    rm "$dir"/cache/tern/webgpu-*
+    export TERN_WEBGPU_WEAK="kill 16"
+    (on_gpu) >"$dir/out" 2>&1 && wrong "a driver that kills did not"
+    same "$(cat "$dir"/cache/tern/webgpu-*)" "trying 0" "what is remembered of a crash"
+    (on_gpu) >"$dir/out" 2>&1 && wrong "a driver that kills did not, the second time"
+    same "$(cat "$dir"/cache/tern/webgpu-*)" "trying 64" "what is remembered of two crashes"
+    on_gpu >"$dir/out" 2>&1 || wrong "no third start"
+    same "$(cat "$dir"/cache/tern/webgpu-*)" "works 16" "what a weak GPU can take"
+    cmp -s "$dir/out" "$dir/plain" || wrong "another text with few dispatches a submission"
+    rm "$dir"/cache/tern/webgpu-*
+    TERN_WEBGPU_WEAK="lose 1" on_gpu >"$dir/out" 2>&1 || wrong "a lost device ends the trying"
+    same "$(cat "$dir"/cache/tern/webgpu-*)" "works 1" "what a weaker GPU can take"
+    cmp -s "$dir/out" "$dir/plain" || wrong "another text with one dispatch a submission"
+    unset TERN_WEBGPU_WEAK
+fi
+
 echo "command line: $n checks, $bad failed"
 [ $bad = 0 ]

@@ -68,12 +68,15 @@ typedef struct tern_profile {
 // Adds a call to the row of that name; what comes when all rows are taken goes to the last one.
 void tern_profile_add(tern_profile *p, const char *name, double seconds, uint64_t bytes);
 
+// Receives the result of a check; detail says what is wrong.
+typedef void (*tern_check_fn)(void *ctx, const char *name, bool ok, const char *detail);
+
 typedef struct tern_backend {
     const char *name;
     tern_status (*open)(tern_device **out, const tern_device_desc *desc, tern_error *err);
     void (*close)(tern_device *d);
     // One line for people: "cpu avx512, 2 threads".
-    const char *(*describe)(const tern_device *d);
+    const char *(*describe)(tern_device *d);
     int (*n_threads)(const tern_device *d); // of the host that compute; 0 for a GPU
     // Whether it is gone for good: all it still does is close.
     bool (*is_lost)(const tern_device *d);

@@ -35,7 +35,7 @@ static tern_status cpu_open(tern_device **out, const tern_device_desc *desc, ter
     return TERN_OK;
 }
 
-static const char *cpu_describe(const tern_device *d) { return d->description; }
+static const char *cpu_describe(tern_device *d) { return d->description; }
 
 static int cpu_n_threads(const tern_device *d) { return tern_pool_n_threads(d->pool); }
 

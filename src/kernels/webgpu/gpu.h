@@ -7,6 +7,8 @@
 //   gpu_plan.c      graph -> list of dispatches
 //   gpu_run.c       memory of a session; submitting, reading back
 //   gpu_profile.c   how long each kernel takes
+//   gpu_policy.c    how many dispatches a submission may have
+//   gpu_selftest.c  whether a device can do what the kernels need
 //   train/          training: train/gpu_train.h
 #ifndef TERN_KERNELS_WEBGPU_GPU_H
 #define TERN_KERNELS_WEBGPU_GPU_H
@@ -43,6 +45,13 @@
     ROW(GPU_ATTENTION_PROMPT, "attention_prompt", "attention_prompt", "wrrw")                      \
     ROW(GPU_TOP_PARTS, "top", "top_parts", "ww")                                                   \
     ROW(GPU_TOP_ROW, "top", "top_row", "-ww")                                                      \
+    ROW(GPU_CHAIN, "selftest", "chain", "rw")                                                      \
+    ROW(GPU_FAR, "selftest", "far", "rw")                                                          \
+    ROW(GPU_REVERSE, "selftest", "reverse", "rw")                                                  \
+    ROW(GPU_REDUCE, "selftest", "reduce", "rw")                                                    \
+    ROW(GPU_UNPACK, "selftest", "unpack", "rw")                                                    \
+    ROW(GPU_DOTS, "selftest", "dots", "rw")                                                        \
+    ROW(GPU_ACTIVATIONS, "selftest", "activations", "rw")                   \
     GPU_TRAIN_KERNELS(ROW)
 
 typedef enum gpu_kernel {
@@ -75,6 +84,14 @@ typedef struct gpu_pipeline {
 
 // ---- Device ------------------------------------------------------------------------------------
 
+// A buffer that the GPU's results are copied to and mapped from. The callback of a map points here,
+// so a readback outlives it.
+typedef struct gpu_readback {
+    wgpu_buffer buffer;
+    bool pending, mapped;
+} gpu_readback;
+
+#define GPU_READ_BYTES ((uint64_t)4 << 20) // at a time
 struct tern_device {
     wgpu_api api;
     wgpu_instance instance;
@@ -89,7 +106,8 @@ struct tern_device {
     bool matrix;     // units that multiply int8 by 16 x 16 x 32
     bool timestamps; // of compute passes
     bool software;   // the adapter runs on this processor
-    char description[160];
+    char description[160], line[200];
+    char adapter_key[300]; // vendor, device, driver
     char error[400]; // the first message of the device since it was last asked; empty: none
     bool lost;
     uint32_t group;  // dispatches of a submission at most; 0: no limit
@@ -99,6 +117,8 @@ struct tern_device {
     wgpu_pipeline_layout pipeline_layouts[GPU_KERNEL_COUNT];
     gpu_pipeline *pipelines;
     size_t n_pipelines, pipelines_capacity, n_pipeline_hits;
+    uint64_t bytes_on_way; // sent since the last wait
+    gpu_readback reader;   // of GPU_READ_BYTES
     uint64_t bytes, bytes_max; // of all buffers, now and at most
     // Ternary matrices lie one behind the other in slabs, so that neighbours can be one dispatch.
     wgpu_buffer *slabs;
@@ -111,6 +131,13 @@ void gpu_library_close(wgpu_api *api);
 
 tern_status gpu_device_open(tern_device **out, const tern_device_desc *desc, tern_error *err);
 void gpu_device_close(tern_device *d);
+// Finds d->group, trying from the size with index *first on. After a failure that lost the device
+// *first is where another one should go on, if gpu_policy_has_more.
+tern_status gpu_policy_choose(tern_device *d, size_t *first, tern_error *err);
+bool gpu_policy_has_more(size_t first);
+tern_status gpu_selftest(tern_device *d, tern_check_fn on_check, void *ctx, tern_error *err);
+// n dependent dispatches, `group` a submission (0: all), and whether the result is right.
+tern_status gpu_selftest_chain(tern_device *d, uint32_t n, uint32_t group, tern_error *err);
 // Lets the library call back until *pending is false, for some seconds at most.
 void gpu_wait(tern_device *d, const bool *pending);
 // Before each run.
@@ -120,6 +147,14 @@ tern_status gpu_check(tern_device *d, const char *doing, tern_error *err);
 tern_status gpu_buffer_new(tern_device *d, uint64_t bytes, uint64_t usage, const char *what,
                            wgpu_buffer *out, tern_error *err);
 void gpu_buffer_free(tern_device *d, wgpu_buffer b);
+// Writes into a buffer with COPY_SRC. The library keeps a copy of what is on its way; this waits now
+// and then, so that it never has more than some pieces of it.
+void gpu_send(tern_device *d, wgpu_buffer b, uint64_t offset, const void *data, uint64_t bytes);
+// The reverse, in pieces; waits.
+tern_status gpu_read(tern_device *d, wgpu_buffer from, uint64_t offset, void *data, uint64_t bytes,
+                     tern_error *err);
+// Asks for the first bytes of the buffer; `pending` ends when they are there or never will be.
+void gpu_readback_map(tern_device *d, gpu_readback *r, uint64_t bytes);
 // The pipeline with these constants: from the cache, or made.
 tern_status gpu_pipeline_get(tern_device *d, const gpu_pipeline *wanted, wgpu_pipeline *out,
                              tern_error *err);

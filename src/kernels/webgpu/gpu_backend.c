@@ -1,8 +1,16 @@
 // WebGPU as a backend: the table of functions.
+#include <stdio.h>
+#include <string.h>
 #include "kernels/webgpu/gpu.h"
 
-static const char *gpu_describe(const tern_device *d) {
-    return d->description;
+static const char *gpu_describe(tern_device *d) {
+    size_t n = d->n_pipelines + d->n_pipeline_hits;
+    snprintf(d->line, sizeof d->line, "%s", d->description);
+    if (n > 0)
+        snprintf(d->line + strlen(d->line), sizeof d->line - strlen(d->line),
+                 ", %zu pipelines (%.0f%% of %zu found in the cache)", d->n_pipelines,
+                 100.0 * (double)d->n_pipeline_hits / (double)n, n);
+    return d->line;
 }
 static int gpu_n_threads(const tern_device *d) {
     (void)d;

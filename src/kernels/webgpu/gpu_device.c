@@ -209,6 +209,11 @@ static bool has_matrix_shape(const wgpu_matrix_configs *configs) {
     return false;
 }
 
+// Characters of a text that are printed.
+static int shown(wgpu_text text) {
+    return !text.ptr ? 0 : text.len < 100 ? (int)text.len : 100;
+}
+
 // Subgroups are used where they always have 32 threads, matrix units only with those.
 static tern_status read_info(tern_device *d, tern_error *err) {
     wgpu_adapter_info info = {0};
@@ -230,9 +235,11 @@ static tern_status read_info(tern_device *d, tern_error *err) {
         d->api.AdapterPropertiesSubgroupMatrixConfigsFreeMembers(configs);
     }
     d->software = info.type == WGPU_ADAPTER_CPU;
+    snprintf(d->adapter_key, sizeof d->adapter_key, "%u %u %u %u %.*s %.*s", info.backend,
+             info.type, info.vendor_id, info.device_id, shown(info.device), info.device.ptr,
+             shown(info.description), info.description.ptr);
     wgpu_text name = info.device.len > 0 ? info.device : info.description;
-    snprintf(d->description, sizeof d->description, "webgpu %.*s%s",
-             name.ptr ? (int)(name.len < 100 ? name.len : 100) : 0, name.ptr ? name.ptr : "",
+    snprintf(d->description, sizeof d->description, "webgpu %.*s%s", shown(name), name.ptr,
              info.type == WGPU_ADAPTER_CPU ? " (in software)" : "");
     d->api.AdapterInfoFreeMembers(info);
     return TERN_OK;
@@ -250,9 +257,10 @@ static void try_matrix(tern_device *d) {
     d->matrix = false;
 }
 
-tern_status gpu_device_open(tern_device **out, const tern_device_desc *desc, tern_error *err) {
-    (void)desc;
+static tern_status open_once(tern_device **out, size_t *first_size, bool *again,
+                             tern_error *err) {
     *out = NULL;
+    *again = false;
     tern_device *d = tern_alloc(TERN_MEM_GRAPH, sizeof *d);
     if (!d) return tern_fail_memory(err, sizeof *d);
     tern_status status = TERN_OK;
@@ -260,11 +268,26 @@ tern_status gpu_device_open(tern_device **out, const tern_device_desc *desc, ter
     TERN_TRY_GOTO(open_adapter(d, err));
     TERN_TRY_GOTO(read_info(d, err));
     TERN_TRY_GOTO(open_device(d, err));
+    TERN_TRY_GOTO(gpu_buffer_new(d, GPU_READ_BYTES, WGPU_BUFFER_MAP_READ | WGPU_BUFFER_COPY_DST,
+                                 "what is read back", &d->reader.buffer, err));
+    TERN_TRY_GOTO(gpu_policy_choose(d, first_size, err));
     try_matrix(d);
     *out = d;
     return TERN_OK;
 fail:
+    *again = d->lost && gpu_policy_has_more(*first_size);
     gpu_device_close(d);
+    return status;
+}
+
+// A weak device may be lost while it is found out how much it can be given.
+tern_status gpu_device_open(tern_device **out, const tern_device_desc *desc, tern_error *err) {
+    (void)desc;
+    size_t first_size = 0;
+    bool again = false;
+    tern_status status;
+    do status = open_once(out, &first_size, &again, err);
+    while (status == TERN_ERR_DEVICE && again);
     return status;
 }
 
@@ -278,6 +301,8 @@ void gpu_device_close(tern_device *d) {
         if (d->pipeline_layouts[k]) a->PipelineLayoutRelease(d->pipeline_layouts[k]);
     }
     for (size_t i = 0; i < d->n_slabs; i++) gpu_buffer_free(d, d->slabs[i]);
+    gpu_wait(d, &d->reader.pending);
+    gpu_buffer_free(d, d->reader.buffer);
     if (d->queue) a->QueueRelease(d->queue);
     if (d->device) {
         a->DeviceDestroy(d->device);
@@ -325,6 +350,66 @@ void gpu_buffer_free(tern_device *d, wgpu_buffer b) {
     d->bytes -= d->api.BufferGetSize(b);
     d->api.BufferDestroy(b);
     d->api.BufferRelease(b);
+}
+
+// ---- Sending and reading back --------------------------------------------------------------------
+
+static void on_mapped(uint32_t status, wgpu_text message, void *u1, void *u2) {
+    (void)message;
+    (void)u2;
+    gpu_readback *r = u1;
+    r->pending = false;
+    r->mapped = status == WGPU_SUCCESS;
+}
+
+void gpu_readback_map(tern_device *d, gpu_readback *r, uint64_t bytes) {
+    r->mapped = false;
+    r->pending = true;
+    d->api.BufferMapAsync(
+        r->buffer, WGPU_MAP_READ, 0, (size_t)bytes,
+        (wgpu_map_callback){NULL, WGPU_CALLBACK_PROCESS_EVENTS, on_mapped, r, NULL});
+}
+
+static void submit_copy(tern_device *d, wgpu_buffer from, uint64_t offset, gpu_readback *to,
+                        uint64_t bytes) {
+    wgpu_encoder encoder = d->api.DeviceCreateCommandEncoder(d->device, NULL);
+    d->api.CommandEncoderCopyBufferToBuffer(encoder, from, offset, to->buffer, 0, bytes);
+    wgpu_commands commands = d->api.CommandEncoderFinish(encoder, NULL);
+    d->api.CommandEncoderRelease(encoder);
+    d->api.QueueSubmit(d->queue, 1, &commands);
+    d->api.CommandBufferRelease(commands);
+    gpu_readback_map(d, to, bytes);
+}
+
+tern_status gpu_read(tern_device *d, wgpu_buffer from, uint64_t offset, void *data, uint64_t bytes,
+                     tern_error *err) {
+    gpu_readback *r = &d->reader;
+    for (uint64_t at = 0; at < bytes; at += GPU_READ_BYTES) {
+        size_t n = (size_t)(bytes - at < GPU_READ_BYTES ? bytes - at : GPU_READ_BYTES);
+        if (!r->pending) submit_copy(d, from, offset + at, r, n);
+        gpu_wait(d, &r->pending);
+        const void *mapped = r->mapped ? d->api.BufferGetConstMappedRange(r->buffer, 0, n) : NULL;
+        TERN_TRY(gpu_check(d, "reading back", err));
+        if (!mapped) return tern_fail(err, TERN_ERR_DEVICE, "the GPU's memory cannot be read");
+        memcpy((char *)data + at, mapped, n);
+        d->api.BufferUnmap(r->buffer);
+        r->mapped = false;
+    }
+    return TERN_OK;
+}
+
+#define ON_WAY_MAX ((uint64_t)64 << 20)
+void gpu_send(tern_device *d, wgpu_buffer b, uint64_t offset, const void *data, uint64_t bytes) {
+    d->api.QueueWriteBuffer(d->queue, b, offset, data, (size_t)bytes);
+    d->api.QueueSubmit(d->queue, 0, NULL);
+    d->api.InstanceProcessEvents(d->instance);
+    d->bytes_on_way += bytes;
+    if (d->bytes_on_way < ON_WAY_MAX) return;
+    d->bytes_on_way = 0;
+    uint32_t word;
+    tern_error why = {0};
+    if (gpu_read(d, b, offset, &word, sizeof word, &why) != TERN_OK)
+        remember(d, "", (wgpu_text){why.message, strlen(why.message)});
 }
 
 // ---- Pipelines ---------------------------------------------------------------------------------

@@ -297,22 +297,6 @@ static void encode_dispatches(const tern_instance *in, encoding *e, bool body) {
     }
 }
 
-static void on_mapped(uint32_t status, wgpu_text message, void *u1, void *u2) {
-    (void)message;
-    (void)u2;
-    gpu_readback *r = u1;
-    r->pending = false;
-    r->mapped = status == WGPU_SUCCESS;
-}
-
-void gpu_readback_map(tern_device *d, gpu_readback *r, uint64_t bytes) {
-    r->mapped = false;
-    r->pending = true;
-    d->api.BufferMapAsync(
-        r->buffer, WGPU_MAP_READ, 0, (size_t)bytes,
-        (wgpu_map_callback){NULL, WGPU_CALLBACK_PROCESS_EVENTS, on_mapped, r, NULL});
-}
-
 // What is read back for the chunk; something always is, since its map tells that the run is over.
 static uint64_t result_bytes(const tern_instance *in) {
     uint64_t rows = (uint64_t)in->chunk_rows;

@@ -4,16 +4,6 @@
 
 #include "kernels/webgpu/gpu.h"
 
-// A buffer that results are copied to and mapped from. The callback of a map points here, so a
-// readback outlives it.
-typedef struct gpu_readback {
-    wgpu_buffer buffer;
-    bool pending, mapped;
-} gpu_readback;
-
-// Asks for the first bytes of the buffer; `pending` ends when they are there or never will be.
-void gpu_readback_map(tern_device *d, gpu_readback *r, uint64_t bytes);
-
 struct tern_instance {
     tern_plan *plan;
     int32_t n_context;

@@ -7,14 +7,7 @@
 #include "kernels/webgpu/gpu.h"
 
 #define PIECE_BYTES ((uint64_t)4 << 20)
-#define STORAGE     (WGPU_BUFFER_STORAGE | WGPU_BUFFER_COPY_DST)
-
-// Submitting nothing lets the library send what is written so far and reuse its staging memory.
-static void send(tern_device *d, wgpu_buffer b, uint64_t offset, const void *data, uint64_t bytes) {
-    d->api.QueueWriteBuffer(d->queue, b, offset, data, (size_t)bytes);
-    d->api.QueueSubmit(d->queue, 0, NULL);
-    d->api.InstanceProcessEvents(d->instance);
-}
+#define STORAGE     (WGPU_BUFFER_STORAGE | WGPU_BUFFER_COPY_DST | WGPU_BUFFER_COPY_SRC)
 
 // ---- Ternary -----------------------------------------------------------------------------------
 
@@ -104,7 +97,7 @@ static tern_status send_tiles(tern_device *d, const tern_weight *w, const gpu_pa
                    (size_t)w->n_cols);
             for (int64_t b = 0; b < blocks; b++) pack_block(row + b * GPU_BLOCK_COLS, to + b * 32);
         }
-        send(d, part->buffer, part->offset + GPU_HEADER_BYTES + (uint64_t)tile * each, piece,
+        gpu_send(d, part->buffer, part->offset + GPU_HEADER_BYTES + (uint64_t)tile * each, piece,
              (uint64_t)n * each);
     }
     tern_free(piece);
@@ -151,7 +144,7 @@ static tern_status bind_ternary(tern_device *d, tern_weight *w, const tern_weigh
     float header[GPU_HEADER_BYTES / 4] = {kind->scale};
     tern_status status = tern_codes_open(&reader, view, kind, err);
     for (size_t i = 0; status == TERN_OK && i < w->n_parts; i++) {
-        send(d, w->parts[i].buffer, w->parts[i].offset, header, sizeof header);
+        gpu_send(d, w->parts[i].buffer, w->parts[i].offset, header, sizeof header);
         status = send_tiles(d, w, &w->parts[i], &reader, err);
     }
     tern_codes_close(&reader);
@@ -181,7 +174,7 @@ static tern_status send_rows(tern_device *d, const tern_weight *w, const tern_we
             else
                 tern_dtype_encode(TERN_DTYPE_F16, floats, n_cols, piece + i * row_bytes);
         }
-        send(d, part->buffer, part->offset + r * row_bytes, piece, n * row_bytes);
+        gpu_send(d, part->buffer, part->offset + r * row_bytes, piece, n * row_bytes);
     }
     tern_free(floats);
     tern_free(piece);
@@ -234,7 +227,7 @@ static tern_status bind_vector(tern_device *d, tern_weight *w, const tern_weight
     w->parts[0].n_rows = 1;
     TERN_TRY(gpu_buffer_new(d, w->parts[0].bytes, STORAGE, s->name, &w->parts[0].buffer, err));
     w->n_parts = 1;
-    send(d, w->parts[0].buffer, 0, w->vector, n * sizeof(float));
+    gpu_send(d, w->parts[0].buffer, 0, w->vector, n * sizeof(float));
     return TERN_OK;
 }
 

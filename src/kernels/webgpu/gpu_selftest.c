@@ -1,0 +1,287 @@
+// A ladder of checks, from "can it add" to what the real kernels rely on: each step uses little that
+// the steps before did not, so the first one that fails says what a device or its driver cannot do.
+// The same is computed here in C; integers and sums of small integers must be the same to the bit.
+#include <math.h>
+#include <string.h>
+#include "base/hash.h"
+#include "kernels/webgpu/gpu.h"
+
+#define STORAGE (WGPU_BUFFER_STORAGE | WGPU_BUFFER_COPY_DST | WGPU_BUFFER_COPY_SRC)
+
+// ---- One job -----------------------------------------------------------------------------------
+
+typedef struct job {
+    gpu_kernel kernel;
+    gpu_constant constants[3];
+    int n_constants;
+    const uint32_t *x;     // [n_x]
+    uint32_t n_x, n_y;     // words
+    uint32_t n_workgroups;
+    uint32_t n_times;      // x and y change places from one dispatch to the next; 0: once
+    uint32_t group;        // dispatches of a submission at most, 0: all
+    uint64_t bytes;        // of each buffer, 0: what is needed
+    uint64_t data_at;      // where x lies in its buffer
+    uint64_t bind_at;      // where the bindings begin
+} job;
+
+typedef struct job_memory {
+    wgpu_buffer uniform, xy[2];
+    wgpu_group groups[2];
+} job_memory;
+
+static tern_status open_job(tern_device *d, const job *j, job_memory *m, tern_error *err) {
+    uint64_t n = j->n_x > j->n_y ? j->n_x : j->n_y;
+    uint64_t bytes = j->bytes ? j->bytes : j->bind_at + n * 4;
+    TERN_TRY(gpu_buffer_new(d, 32, WGPU_BUFFER_UNIFORM | WGPU_BUFFER_COPY_DST, "a self-test",
+                            &m->uniform, err));
+    for (int i = 0; i < 2; i++) {
+        // Only what is read is large.
+        uint64_t size = i == 0 ? bytes : j->bind_at + n * 4;
+        TERN_TRY(gpu_buffer_new(d, size, STORAGE, "a self-test", &m->xy[i], err));
+    }
+    for (int i = 0; i < 2; i++) {
+        wgpu_group_entry entries[3] = {{.buffer = m->uniform, .bytes = UINT64_MAX}};
+        for (int k = 0; k < 2; k++)
+            entries[1 + k] = (wgpu_group_entry){.binding = (uint32_t)k + 1,
+                                                .buffer = m->xy[i == k ? 0 : 1],
+                                                .offset = j->bind_at,
+                                                .bytes = UINT64_MAX};
+        wgpu_group_desc desc = {.layout = d->layouts[j->kernel], .n_entries = 3,
+                                .entries = entries};
+        m->groups[i] = d->api.DeviceCreateBindGroup(d->device, &desc);
+    }
+    return gpu_check(d, "preparing a self-test", err);
+}
+
+static void close_job(tern_device *d, job_memory *m) {
+    for (int i = 0; i < 2; i++) {
+        if (m->groups[i]) d->api.BindGroupRelease(m->groups[i]);
+        gpu_buffer_free(d, m->xy[i]);
+    }
+    gpu_buffer_free(d, m->uniform);
+}
+
+static void submit_job(tern_device *d, const job *j, job_memory *m, wgpu_pipeline pipeline) {
+    const wgpu_api *a = &d->api;
+    uint32_t n_times = j->n_times ? j->n_times : 1;
+    a->QueueWriteBuffer(d->queue, m->xy[0], j->data_at, j->x, (size_t)j->n_x * 4);
+    for (uint32_t i = 0; i < n_times;) {
+        wgpu_encoder encoder = a->DeviceCreateCommandEncoder(d->device, NULL);
+        wgpu_pass pass = a->CommandEncoderBeginComputePass(encoder, NULL);
+        a->ComputePassEncoderSetPipeline(pass, pipeline);
+        for (uint32_t k = 0; i < n_times && (j->group == 0 || k < j->group); k++, i++) {
+            a->ComputePassEncoderSetBindGroup(pass, 0, m->groups[i % 2], 0, NULL);
+            a->ComputePassEncoderDispatchWorkgroups(pass, j->n_workgroups, 1, 1);
+        }
+        a->ComputePassEncoderEnd(pass);
+        a->ComputePassEncoderRelease(pass);
+        wgpu_commands commands = a->CommandEncoderFinish(encoder, NULL);
+        a->CommandEncoderRelease(encoder);
+        a->QueueSubmit(d->queue, 1, &commands);
+        a->CommandBufferRelease(commands);
+    }
+}
+
+static tern_status run_job(tern_device *d, const job *j, uint32_t *y, tern_error *err) {
+    gpu_pipeline wanted = {.kernel = j->kernel, .n_constants = j->n_constants};
+    wgpu_pipeline pipeline;
+    memcpy(wanted.constants, j->constants, sizeof j->constants);
+    TERN_TRY(gpu_pipeline_get(d, &wanted, &pipeline, err));
+    job_memory m = {0};
+    tern_status status = open_job(d, j, &m, err);
+    if (status == TERN_OK) {
+        submit_job(d, j, &m, pipeline);
+        uint32_t n_times = j->n_times ? j->n_times : 1;
+        status = gpu_read(d, m.xy[n_times % 2], j->bind_at, y, (uint64_t)j->n_y * 4, err);
+    }
+    close_job(d, &m);
+    return status;
+}
+
+static void fill(uint32_t *x, uint32_t n, uint64_t seed) {
+    for (uint32_t i = 0; i < n; i++) x[i] = (uint32_t)tern_mix64(seed + i);
+}
+
+static tern_status compare(const uint32_t *y, const uint32_t *wanted, uint32_t n, tern_error *err) {
+    uint32_t i = 0;
+    while (i < n && y[i] == wanted[i]) i++;
+    if (i == n) return TERN_OK;
+    return tern_fail(err, TERN_ERR_DEVICE, "word %u is %u instead of %u", i, y[i], wanted[i]);
+}
+
+// ---- The steps ---------------------------------------------------------------------------------
+
+#define WORDS 1024
+
+tern_status gpu_selftest_chain(tern_device *d, uint32_t n_times, uint32_t group, tern_error *err) {
+    uint32_t x[WORDS], y[WORDS], wanted[WORDS], before[WORDS];
+    fill(x, WORDS, 1);
+    memcpy(wanted, x, sizeof x);
+    for (uint32_t k = 0; k < n_times; k++) {
+        memcpy(before, wanted, sizeof x);
+        for (uint32_t i = 0; i < WORDS; i++)
+            wanted[i] = before[(i + 65) % WORDS] * 1664525u + i;
+    }
+    const job j = {.kernel = GPU_CHAIN, .constants = {{"N", WORDS}}, .n_constants = 1, .x = x,
+                   .n_x = WORDS, .n_y = WORDS, .n_workgroups = WORDS / 64, .n_times = n_times,
+                   .group = group};
+    TERN_TRY(run_job(d, &j, y, err));
+    return compare(y, wanted, WORDS, err);
+}
+
+static tern_status step_plain(tern_device *d, tern_error *err) {
+    return gpu_selftest_chain(d, 1, 0, err);
+}
+static tern_status step_chain(tern_device *d, tern_error *err) {
+    return gpu_selftest_chain(d, 300, d->group, err);
+}
+
+static tern_status read_far(tern_device *d, uint64_t bytes, uint64_t bind_at, tern_error *err) {
+    uint32_t x[WORDS], y[WORDS];
+    fill(x, WORDS, 2);
+    uint64_t data_at = bytes - sizeof x;
+    const job j = {.kernel = GPU_FAR,
+                   .constants = {{"N", WORDS}, {"AT", (double)((data_at - bind_at) / 4)}},
+                   .n_constants = 2, .x = x, .n_x = WORDS, .n_y = WORDS,
+                   .n_workgroups = WORDS / 64, .bytes = bytes, .data_at = data_at,
+                   .bind_at = bind_at};
+    TERN_TRY(run_job(d, &j, y, err));
+    for (uint32_t i = 0; i < WORDS; i++) x[i]++;
+    return compare(y, x, WORDS, err);
+}
+
+static tern_status step_offset(tern_device *d, tern_error *err) {
+    for (uint64_t at = 256; at <= 65536; at *= 4) TERN_TRY(read_far(d, at + 16384, at, err));
+    return TERN_OK;
+}
+
+#define LARGE_BYTES ((uint64_t)1 << 30)
+static tern_status step_large(tern_device *d, tern_error *err) {
+    uint64_t bytes = d->binding_bytes_max < LARGE_BYTES ? d->binding_bytes_max : LARGE_BYTES;
+    return read_far(d, bytes, 0, err);
+}
+
+#define THREADS 256
+static tern_status step_workgroup(tern_device *d, tern_error *err) {
+    uint32_t x[WORDS], y[WORDS], wanted[WORDS];
+    fill(x, WORDS, 3);
+    for (uint32_t i = 0; i < WORDS; i++)
+        wanted[i] = x[i / THREADS * THREADS + THREADS - 1 - i % THREADS];
+    const job j = {.kernel = GPU_REVERSE, .constants = {{"THREADS", THREADS}}, .n_constants = 1,
+                   .x = x, .n_x = WORDS, .n_y = WORDS, .n_workgroups = WORDS / THREADS};
+    TERN_TRY(run_job(d, &j, y, err));
+    return compare(y, wanted, WORDS, err);
+}
+
+static tern_status step_reduce(tern_device *d, tern_error *err) {
+    uint32_t x[WORDS], y[3 * WORDS], wanted[3 * WORDS] = {0};
+    fill(x, WORDS, 4);
+    for (uint32_t i = 0; i < WORDS; i++) x[i] &= 1023;
+    for (uint32_t i = 0; i < WORDS; i++)
+        for (uint32_t k = 0; k < THREADS; k++) {
+            uint32_t v = x[i / THREADS * THREADS + k];
+            wanted[3 * i] += v;
+            if (v > wanted[3 * i + 1]) wanted[3 * i + 1] = v;
+            if (k / 32 == i % THREADS / 32) wanted[3 * i + 2] += 10 * v;
+        }
+    const job j = {.kernel = GPU_REDUCE, .constants = {{"THREADS", THREADS}}, .n_constants = 1,
+                   .x = x, .n_x = WORDS, .n_y = 3 * WORDS, .n_workgroups = WORDS / THREADS};
+    TERN_TRY(run_job(d, &j, y, err));
+    return compare(y, wanted, 3 * WORDS, err);
+}
+
+static tern_status step_unpack(tern_device *d, tern_error *err) {
+    uint32_t x[WORDS], y[2 * WORDS], wanted[2 * WORDS];
+    fill(x, WORDS, 5);
+    for (uint32_t i = 0; i < WORDS; i++) {
+        wanted[2 * i] = 1024u + (x[i] & 1023) + ((1024u + (x[i] >> 16 & 1023)) << 16);
+        wanted[2 * i + 1] = 0;
+        for (int k = 0; k < 8; k += 2) wanted[2 * i + 1] += x[i] >> k & 0x03030303u;
+    }
+    const job j = {.kernel = GPU_UNPACK, .constants = {{"N", 2 * WORDS}}, .n_constants = 1, .x = x,
+                   .n_x = WORDS, .n_y = 2 * WORDS, .n_workgroups = WORDS / 64};
+    TERN_TRY(run_job(d, &j, y, err));
+    return compare(y, wanted, 2 * WORDS, err);
+}
+
+static tern_status step_dot(tern_device *d, tern_error *err) {
+    static const uint32_t ends[] = {0x80808080u, 0x7f7f7f7fu, 0, 0x80808080u, 0x7f80807fu,
+                                    0xffffffffu, 0x01010101u, 0x80ff7f01u};
+    uint32_t x[WORDS], y[WORDS / 2], wanted[WORDS / 2];
+    fill(x, WORDS, 6);
+    memcpy(x, ends, sizeof ends);
+    for (uint32_t i = 0; i < WORDS / 2; i++) {
+        int32_t sum = 0;
+        for (int k = 0; k < 32; k += 8)
+            sum += (int32_t)(int8_t)(x[2 * i] >> k) * (int8_t)(x[2 * i + 1] >> k);
+        wanted[i] = (uint32_t)sum;
+    }
+    const job j = {.kernel = GPU_DOTS, .constants = {{"N", WORDS / 2}}, .n_constants = 1, .x = x,
+                   .n_x = WORDS, .n_y = WORDS / 2, .n_workgroups = WORDS / 128};
+    TERN_TRY(run_job(d, &j, y, err));
+    return compare(y, wanted, WORDS / 2, err);
+}
+
+// What activations.wgsl's clamps make of any argument is finite, and right within 1e-3 of the value
+// or of 1: 2 ulp of an exponent of 87 are not less.
+static bool is_near(float y, double wanted) {
+    if (wanted > 3e38) wanted = 3e38;
+    return isfinite(y) && fabs((double)y - wanted) <= 1e-3 * fmax(fabs(wanted), 1e-3);
+}
+
+static tern_status step_exp(tern_device *d, tern_error *err) {
+    static const float values[] = {0,   1,   -1,   20,   -20,  60,   -60,   87,    -87,  88,
+                                   -88, 100, -100, 1e4f, -1e4f, 3e8f, -3e8f, 1e-8f, 0.5f, -3};
+    enum { N = sizeof values / sizeof *values };
+    uint32_t x[N], y[4 * N];
+    memcpy(x, values, sizeof x);
+    const job j = {.kernel = GPU_ACTIVATIONS, .constants = {{"N", 4 * N}}, .n_constants = 1,
+                   .x = x, .n_x = N, .n_y = 4 * N, .n_workgroups = 1};
+    TERN_TRY(run_job(d, &j, y, err));
+    for (int i = 0; i < N; i++) {
+        double v = (double)values[i], u = 0.7978845608028654 * (v + 0.044715 * v * v * v);
+        double clamped = fmin(fmax(v, -87), 87);
+        const double wanted[] = {exp(clamped), v / (1 + exp(fmin(-v, 700))),
+                                 v > 0 ? v * v : 0, 0.5 * v * (1 + tanh(u))};
+        static const char *const names[] = {"exp", "silu", "relu2", "gelu"};
+        for (int k = 0; k < 4; k++) {
+            float got;
+            memcpy(&got, &y[4 * i + k], 4);
+            if (!is_near(got, wanted[k]))
+                return tern_fail(err, TERN_ERR_DEVICE, "%s(%g) is %g instead of %g", names[k], v,
+                                 (double)got, wanted[k]);
+        }
+    }
+    return TERN_OK;
+}
+
+// ---- The ladder --------------------------------------------------------------------------------
+
+static const struct {
+    const char *name;
+    tern_status (*run)(tern_device *d, tern_error *err);
+} steps[] = {
+    {"plain compute", step_plain},
+    {"binding offsets", step_offset},
+    {"large buffers", step_large},
+    {"workgroup memory", step_workgroup},
+    {"reductions", step_reduce},
+    {"packing", step_unpack},
+    {"integer dot", step_dot},
+    {"exp and activations at their ends", step_exp},
+    {"300 dependent dispatches", step_chain},
+};
+
+tern_status gpu_selftest(tern_device *d, tern_check_fn on_check, void *ctx, tern_error *err) {
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        tern_error why = {0};
+        tern_status status = steps[i].run(d, &why);
+        if (status == TERN_ERR_MEMORY) {
+            if (err) *err = why;
+            return status;
+        }
+        on_check(ctx, steps[i].name, status == TERN_OK, why.message);
+        if (d->lost) break;
+    }
+    return TERN_OK;
+}
