@@ -147,8 +147,8 @@ tern_status gpu_check(tern_device *d, const char *doing, tern_error *err);
 tern_status gpu_buffer_new(tern_device *d, uint64_t bytes, uint64_t usage, const char *what,
                            wgpu_buffer *out, tern_error *err);
 void gpu_buffer_free(tern_device *d, wgpu_buffer b);
-// Writes into a buffer with COPY_SRC. The library keeps a copy of what is on its way; this waits now
-// and then, so that it never has more than some pieces of it.
+// Writes into a buffer with COPY_SRC. The library keeps a copy of what is on its way; this waits
+// now and then, so that it never has more than some pieces of it.
 void gpu_send(tern_device *d, wgpu_buffer b, uint64_t offset, const void *data, uint64_t bytes);
 // The reverse, in pieces; waits.
 tern_status gpu_read(tern_device *d, wgpu_buffer from, uint64_t offset, void *data, uint64_t bytes,

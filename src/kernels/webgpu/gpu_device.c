@@ -352,7 +352,7 @@ void gpu_buffer_free(tern_device *d, wgpu_buffer b) {
     d->api.BufferRelease(b);
 }
 
-// ---- Sending and reading back --------------------------------------------------------------------
+// ---- Sending and reading back ------------------------------------------------------------------
 
 static void on_mapped(uint32_t status, wgpu_text message, void *u1, void *u2) {
     (void)message;

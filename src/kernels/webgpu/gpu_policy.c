@@ -7,8 +7,8 @@
 //
 // The file lies in $XDG_CACHE_HOME/tern or ~/.cache/tern, one for each adapter and library, locked
 // while it is tried. Its last word counts: "works N" or "trying N", 0 for everything in one.
-// TERN_WEBGPU_GROUP=N decides without it. For tests, TERN_WEBGPU_WEAK="kill N" ends the process, and
-// "lose N" loses the device, where more than N are tried.
+// TERN_WEBGPU_GROUP=N decides without it. For tests, TERN_WEBGPU_WEAK="kill N" ends the process,
+// and "lose N" loses the device, where more than N are tried.
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
