@@ -1,6 +1,6 @@
 // A ladder of checks, from "can it add" to what the real kernels rely on: each step uses little
-// that the steps before did not, so the first one that fails says what a device or its driver cannot
-// do.
+// that the steps before did not, so the first one that fails says what a device or its driver
+// cannot do.
 // The same is computed here in C; integers and sums of small integers must be the same to the bit.
 #include <math.h>
 #include <string.h>
