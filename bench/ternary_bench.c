@@ -196,7 +196,7 @@ static void job_init(job *j, const tern_ternary_kernels *k, tern_packing packing
             j->x.sum[t] += j->x.q[t * j->x.stride + i];
         }
     j->prepared = alloc(k->prepared_bytes(packing, n_in, n_tokens));
-    k->prepare(packing, j->prepared, &j->x, n_in);
+    k->prepare(packing, j->prepared, &j->x, n_in, 0, n_tokens);
     j->panels = alloc(k->panels_bytes(n_in, n_tokens));
     for (int i = 0; i < n_threads; i++) j->scratch[i] = alloc(k->gemm_scratch_bytes(n_in));
     j->out = alloc(n_tokens * n_rows * sizeof(float));
@@ -238,27 +238,29 @@ static void repack(const void *user, int thread, size_t first, size_t last) {
 
 static void bench_gemv(const tern_ternary_kernels *k, tern_packing packing, size_t n_in) {
     const size_t n_rows = ((size_t)200 << 20) / tern_ternary_row_bytes(packing, n_in);
-    job j[4];
-    pass read, p[4], packed;
-    job_init(&j[0], k, packing, n_in, n_rows, 4);
+    enum { N = TERN_GEMV_TOKENS };
+    job j[N];
+    pass read, p[N], packed;
+    job_init(&j[0], k, packing, n_in, n_rows, N);
     const size_t row_bytes = j[0].w.row_bytes;
     const double gb = (double)(n_rows * row_bytes) * 1e-9;
     const double gweights = (double)n_rows * (double)n_in * 1e-9;
     pass_init(&read, read_bytes, j[0].w.data, n_rows * row_bytes, 4096, PIECE);
-    for (int t = 0; t < 4; t++) {
+    for (int t = 0; t < N; t++) {
         j[t] = j[0];
         j[t].x.n_tokens = (size_t)t + 1;
         pass_init(&p[t], gemv, &j[t], n_rows, 16, PIECE / row_bytes);
     }
     for (int round = 0; round < ROUNDS; round++) {
         pass_run(&read);
-        for (int t = 0; t < 4; t++) pass_run(&p[t]);
+        for (int t = 0; t < N; t++) pass_run(&p[t]);
     }
     printf("%-8s gemv %s-bit %zu: read %.1f GB/s;", k->name, packing ? "1.6" : "2", n_in,
            gb / pass_end(&read));
-    for (int t = 0; t < 4; t++) {
+    for (int t = 0; t < N; t++) {
         double s = pass_end(&p[t]);
-        printf(" %d: %.1f GB/s %.0f Gw/s%s", t + 1, gb / s, gweights / s, t < 3 ? "," : "\n");
+        printf(" %d: %.1f GB/s %.0f GMAC/s%s", t + 1, gb / s, gweights * (t + 1) / s,
+               t + 1 < N ? "," : "\n");
     }
     if (packing == TERN_PACK_2BIT) {
         j[0].repacked_row_bytes = tern_ternary_row_bytes(TERN_PACK_1_6BIT, n_in);

@@ -38,12 +38,9 @@ struct tern_weight {
 // Activations quantized for int8 kernels: one value of type I8ROWS.
 typedef struct cpu_i8 {
     tern_i8_rows rows;
-    void *prepared; // for gemv, up to CPU_GEMV_TOKENS
+    void *prepared; // for gemv, up to TERN_GEMV_TOKENS
     void *panels;   // for gemm
 } cpu_i8;
-
-// Above this many tokens the blocked int8 GEMM is used.
-#define CPU_GEMV_TOKENS 4
 
 struct cpu_run;
 struct cpu_step;

@@ -30,13 +30,14 @@ static tern_act act_of(tern_act_kind kind) {
                                           : TERN_ACT_SILU;
 }
 
-// Row-wise work: for few tokens one thread does all, since handing out would cost more.
+// Row-wise work, in blocks of so many tokens for many, one by one for a few: they are long then,
+// compared with the matrix products that wait for them.
 #define ROW_BLOCK 8
 static bool claim_rows(cpu_run *run, const cpu_step *step, const tern_team *team, int32_t n_rows,
                        size_t block, size_t *first, size_t *last) {
     (void)team;
     return tern_team_claim(counter(run, step, 0), (size_t)n_rows,
-                           n_rows <= CPU_GEMV_TOKENS ? (size_t)n_rows : block, first, last);
+                           n_rows <= TERN_GEMV_TOKENS ? 1 : block, first, last);
 }
 
 // ---- Row-wise ops ------------------------------------------------------------------------------
@@ -103,8 +104,8 @@ static void quantize_rows(cpu_run *run, const cpu_step *step, const tern_team *t
                                          row(run, n, t, scratch(run, team)), d);
             memset(q + d, 0, v.rows.stride - d);
         }
-        if (n_rows <= CPU_GEMV_TOKENS)
-            k->prepare(run->plan->device->packing, v.prepared, &v.rows, d);
+        if (n_rows <= TERN_GEMV_TOKENS)
+            k->prepare(run->plan->device->packing, v.prepared, &v.rows, d, first, last);
         else
             k->make_panels(v.panels, &v.rows, d, first, last);
     }
@@ -169,7 +170,7 @@ static void ternary_linear(cpu_run *run, const cpu_step *step, const tern_team *
     cpu_i8 v;
     size_t first, last;
     cpu_i8_layout(run->plan->device, cols(run, x), n_rows, cpu_value(run, x), &v);
-    if (n_rows <= CPU_GEMV_TOKENS) {
+    if (n_rows <= TERN_GEMV_TOKENS) {
         while (claim_matrix_rows(team, counter(run, step, which), m->n_rows, m->row_bytes, &first,
                                  &last))
             k->gemv(m, first, last, &v.rows, v.prepared, out, m->n_rows, accumulate);

@@ -27,7 +27,7 @@ static void multiply(void *ctx, const tern_team *team) {
 }
 
 static double time_packing(tern_device *d, sample *s) {
-    s->k->prepare(s->m.packing, s->prepared, &s->x, s->m.n_in);
+    s->k->prepare(s->m.packing, s->prepared, &s->x, s->m.n_in, 0, 1);
     atomic_store(&s->counter, 0);
     double start = tern_seconds();
     tern_pool_run(d->pool, multiply, s);

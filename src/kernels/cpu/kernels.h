@@ -143,6 +143,7 @@ typedef struct tern_i8_rows {
     size_t n_tokens;
 } tern_i8_rows;
 #define TERN_I8_PAD 640 // lcm(128, 320): whole blocks of both packings
+#define TERN_GEMV_TOKENS 8
 
 // out[t * out_stride + r] = (float)(sum_i code[r][i] * q[t][i] - sum[t]) * (scale * inv_scale[t]),
 // plus what is there if accumulate (product and sum round separately).
@@ -153,10 +154,12 @@ typedef struct tern_ternary_kernels {
     // one. dst and src have the row's whole bytes and need no alignment.
     void (*pack_row)(tern_packing packing, const int8_t *q, size_t n_in, uint8_t *row);
     void (*repack_row)(uint8_t *dst, const uint8_t *src, size_t n_in);
-    // Decode: 1..4 tokens, rows [first_row, last_row). `prepared` is made once per activation batch
-    // by `prepare` (prepared_bytes() big, 64): activations in the order that the unpacking yields.
+    // Decode and verification: 1..TERN_GEMV_TOKENS tokens, rows [first_row, last_row). `prepared`
+    // is made once per activation batch by `prepare` (prepared_bytes() big, 64), which threads may
+    // share by tokens: activations in the order that the unpacking yields.
     size_t (*prepared_bytes)(tern_packing packing, size_t n_in, size_t n_tokens);
-    void (*prepare)(tern_packing packing, void *prepared, const tern_i8_rows *x, size_t n_in);
+    void (*prepare)(tern_packing packing, void *prepared, const tern_i8_rows *x, size_t n_in,
+                    size_t first_token, size_t last_token);
     void (*gemv)(const tern_ternary_matrix *w, size_t first_row, size_t last_row,
                  const tern_i8_rows *x, const void *prepared, float *out, size_t out_stride,
                  bool accumulate);

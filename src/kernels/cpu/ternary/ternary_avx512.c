@@ -107,7 +107,7 @@ static void pack_row(tern_packing packing, const int8_t *q, size_t n_in, uint8_t
 
 // ---- Decode ------------------------------------------------------------------------------------
 
-enum { ROWS = 4, TOKENS = 4, AHEAD = 12288 }; // AHEAD: bytes of prefetch
+enum { ROWS = 4, TOKENS = TERN_GEMV_TOKENS, AHEAD = 12288 }; // AHEAD: bytes of prefetch
 
 // 2-bit rows are read by 64 bytes, two blocks: a field then holds 32 elements of the first and 32
 // of the second. The same order of activations: for each 256 of them, [field][block][32].
@@ -117,10 +117,11 @@ static size_t prepared_bytes(tern_packing packing, size_t n_in, size_t n_tokens)
     return packing == TERN_PACK_2BIT ? prepared_stride(n_in) * n_tokens : 0;
 }
 
-static void prepare(tern_packing packing, void *prepared, const tern_i8_rows *x, size_t n_in) {
+static void prepare(tern_packing packing, void *prepared, const tern_i8_rows *x, size_t n_in,
+                    size_t first_token, size_t last_token) {
     if (packing != TERN_PACK_2BIT) return;
-    int8_t *dst = prepared;
-    for (size_t t = 0; t < x->n_tokens; t++)
+    int8_t *dst = (int8_t *)prepared + first_token * prepared_stride(n_in);
+    for (size_t t = first_token; t < last_token; t++)
         for (size_t i = 0; i < n_in; i += 256, dst += 256)
             for (size_t f = 0; f < 4; f++) {
                 const int8_t *src = x->q + t * x->stride + i + f * 32;
@@ -224,30 +225,38 @@ TERN_INLINE void dot_t5_1(__m512i *sums, const uint8_t *a, const uint8_t *b, siz
 
 // With several tokens the products are what takes time: fields are shifted down once, and one
 // accumulator does for all of them.
-typedef struct pair_sums {
-    __m512i a0, a1, a2, a3, b0, b1, b2, b3; // row a or b, token 0..3
+typedef struct pair_sums { // row a or b, token 0..7
+    __m512i a0, a1, a2, a3, a4, a5, a6, a7, b0, b1, b2, b3, b4, b5, b6, b7;
 } pair_sums;
+
+#define EACH_TOKEN(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 
 // Codes of both rows times n tokens (a constant), whose activations are `stride` bytes apart.
 TERN_INLINE void add_codes(pair_sums *acc, __m512i a, __m512i b, const int8_t *x, size_t stride,
                            int n) {
-    __m512i q = load(x);
-    DP(acc->a0, a, q), DP(acc->b0, b, q);
-    q = load(x + stride);
-    DP(acc->a1, a, q), DP(acc->b1, b, q);
-    if (n < 3) return;
-    q = load(x + 2 * stride);
-    DP(acc->a2, a, q), DP(acc->b2, b, q);
-    if (n < 4) return;
-    q = load(x + 3 * stride);
-    DP(acc->a3, a, q), DP(acc->b3, b, q);
+#define ADD(t)                                                                                     \
+    if ((t) < n) {                                                                                 \
+        __m512i q = load(x + (t) * stride);                                                        \
+        DP(acc->a##t, a, q), DP(acc->b##t, b, q);                                                  \
+    }
+    EACH_TOKEN(ADD)
+#undef ADD
+}
+
+TERN_INLINE pair_sums load_sums(const __m512i *sums, int n) {
+    pair_sums acc = {0};
+#define LOAD(t)                                                                                    \
+    if ((t) < n) acc.a##t = sums[(t) * ROWS], acc.b##t = sums[(t) * ROWS + 1];
+    EACH_TOKEN(LOAD)
+#undef LOAD
+    return acc;
 }
 
 TERN_INLINE void store_sums(__m512i *sums, const pair_sums *acc, int n) {
-    sums[0] = acc->a0, sums[1] = acc->b0;
-    sums[ROWS] = acc->a1, sums[ROWS + 1] = acc->b1;
-    if (n > 2) sums[2 * ROWS] = acc->a2, sums[2 * ROWS + 1] = acc->b2;
-    if (n > 3) sums[3 * ROWS] = acc->a3, sums[3 * ROWS + 1] = acc->b3;
+#define STORE(t)                                                                                   \
+    if ((t) < n) sums[(t) * ROWS] = acc->a##t, sums[(t) * ROWS + 1] = acc->b##t;
+    EACH_TOKEN(STORE)
+#undef STORE
 }
 
 TERN_INLINE void add_2bit_n(pair_sums *acc, __m512i a, __m512i b, const int8_t *x, size_t stride,
@@ -261,10 +270,10 @@ TERN_INLINE void add_2bit_n(pair_sums *acc, __m512i a, __m512i b, const int8_t *
 #undef CODES
 }
 
-TERN_INLINE void dot_2bit_n(__m512i *sums, const uint8_t *a, const uint8_t *b, size_t n_bytes,
-                            const int8_t *x, size_t stride, int n) {
-    pair_sums acc = {0};
-    const uint8_t *next = a;
+// A stretch of rows a and b, of n_bytes each; `next` is what is to be fetched meanwhile.
+TERN_INLINE void dot_2bit_n(__m512i *sums, const uint8_t *a, const uint8_t *b, const uint8_t *next,
+                            size_t n_bytes, const int8_t *x, size_t stride, int n) {
+    pair_sums acc = load_sums(sums, n);
     for (; n_bytes >= 64; n_bytes -= 64, a += 64, b += 64, next += 128, x += 256) {
         prefetch(next), prefetch(next + 64);
         add_2bit_n(&acc, load(a), load(b), x, stride, n);
@@ -285,10 +294,10 @@ TERN_INLINE void add_t5_n(pair_sums *acc, __m512i a, __m512i b, size_t m,
     add_codes(acc, ca.c4, cb.c4, x + 4 * m, stride, n);
 }
 
-TERN_INLINE void dot_t5_n(__m512i *sums, const uint8_t *a, const uint8_t *b, size_t n_bytes,
-                          const tern_t5_table *table, const int8_t *x, size_t stride, int n) {
-    pair_sums acc = {0};
-    const uint8_t *next = a;
+TERN_INLINE void dot_t5_n(__m512i *sums, const uint8_t *a, const uint8_t *b, const uint8_t *next,
+                          size_t n_bytes, const tern_t5_table *table, const int8_t *x,
+                          size_t stride, int n) {
+    pair_sums acc = load_sums(sums, n);
     for (; n_bytes >= 64; n_bytes -= 64, a += 64, b += 64, next += 128, x += TERN_T5_WEIGHTS) {
         prefetch(next), prefetch(next + 64);
         add_t5_n(&acc, load(a), load(b), 64, table, x, stride, n);
@@ -300,28 +309,41 @@ TERN_INLINE void dot_t5_n(__m512i *sums, const uint8_t *a, const uint8_t *b, siz
     store_sums(sums, &acc, n);
 }
 
+// The activations of eight long rows do not fit into the first-level cache, so that a stretch of
+// STRETCH columns meets a group of rows before the next one does; sums wait in memory meanwhile.
+enum { GROUP = 8, STRETCH = 2560 };
+
 TERN_INLINE void gemv_tokens(const tern_ternary_matrix *w, size_t first_row, size_t last_row,
                              const tern_i8_rows *x, const int8_t *prepared, float *out,
                              size_t out_stride, bool accumulate, bool is_2bit, int n_tokens) {
     const size_t n_bytes = tern_ternary_row_bytes(w->packing, w->n_in);
+    const size_t stretch = n_tokens > 4 ? STRETCH / (is_2bit ? 4 : 5) : n_bytes;
     const size_t stride = is_2bit ? prepared_stride(w->n_in) : x->stride;
-    const int8_t *q = is_2bit ? prepared : x->q;
     const tern_t5_table table = tern_t5_load_table();
-    for (size_t row = first_row; row < last_row; row += ROWS) {
-        size_t n_rows = tern_min_size(last_row - row, ROWS);
-        __m512i sums[TOKENS * ROWS];
-        for (size_t r = 0; r < ROWS; r += 2) { // behind the last row: that one again, not stored
-            const uint8_t *a = w->data + (row + tern_min_size(r, n_rows - 1)) * w->row_bytes;
-            const uint8_t *b = w->data + (row + tern_min_size(r + 1, n_rows - 1)) * w->row_bytes;
-            if (n_tokens == 1 && is_2bit)
-                sums[r] = dot_2bit_1(a, n_bytes, q), sums[r + 1] = dot_2bit_1(b, n_bytes, q);
-            else if (n_tokens == 1) dot_t5_1(sums + r, a, b, n_bytes, &table, q);
-            else if (is_2bit) dot_2bit_n(sums + r, a, b, n_bytes, q, stride, n_tokens);
-            else dot_t5_n(sums + r, a, b, n_bytes, &table, q, stride, n_tokens);
+    for (size_t row = first_row; row < last_row; row += GROUP) {
+        size_t n_rows = tern_min_size(last_row - row, GROUP);
+        __m512i sums[GROUP / ROWS][TOKENS * ROWS];
+        for (size_t i = 0; i < GROUP / ROWS; i++)
+            for (int t = 0; t < n_tokens * ROWS; t++) sums[i][t] = _mm512_setzero_si512();
+        const int8_t *q = is_2bit ? prepared : x->q;
+        for (size_t at = 0; at < n_bytes; at += stretch, q += STRETCH) {
+            size_t n = tern_min_size(stretch, n_bytes - at);
+            for (size_t r = 0; r < n_rows; r += 2) { // behind the last row: that one again
+                const uint8_t *front = w->data + (row + r) * w->row_bytes, *a = front + at;
+                const uint8_t *b = r + 1 < n_rows ? a + w->row_bytes : a;
+                __m512i *to = sums[r / ROWS] + r % ROWS;
+                if (n_tokens == 1 && is_2bit)
+                    to[0] = dot_2bit_1(a, n, q), to[1] = dot_2bit_1(b, n, q);
+                else if (n_tokens == 1) dot_t5_1(to, a, b, n, &table, q);
+                else if (is_2bit) dot_2bit_n(to, a, b, front + 2 * at, n, q, stride, n_tokens);
+                else dot_t5_n(to, a, b, front + 2 * at, n, &table, q, stride, n_tokens);
+            }
         }
-        for (int t = 0; t < n_tokens; t++)
-            put_rows(out + (size_t)t * out_stride + row, sum_rows(sums + t * ROWS), x->sum[t],
-                     w->scale * x->inv_scale[t], n_rows, accumulate);
+        for (size_t r = 0; r < n_rows; r += ROWS)
+            for (int t = 0; t < n_tokens; t++)
+                put_rows(out + (size_t)t * out_stride + row + r,
+                         sum_rows(sums[r / ROWS] + t * ROWS), x->sum[t],
+                         w->scale * x->inv_scale[t], tern_min_size(n_rows - r, ROWS), accumulate);
     }
 }
 
@@ -329,19 +351,27 @@ static void gemv(const tern_ternary_matrix *w, size_t first_row, size_t last_row
                  const tern_i8_rows *x, const void *prepared, float *out, size_t out_stride,
                  bool accumulate) {
 #define CASE(packing, n)                                                                           \
-    case (packing) * 8 + (n):                                                                      \
+    case (packing) * 16 + (n):                                                                     \
         gemv_tokens(w, first_row, last_row, x, prepared, out, out_stride, accumulate,              \
                     (packing) == TERN_PACK_2BIT, n);                                               \
         break
-    switch ((size_t)w->packing * 8 + x->n_tokens) {
+    switch ((size_t)w->packing * 16 + x->n_tokens) {
         CASE(TERN_PACK_2BIT, 1);
         CASE(TERN_PACK_2BIT, 2);
         CASE(TERN_PACK_2BIT, 3);
         CASE(TERN_PACK_2BIT, 4);
+        CASE(TERN_PACK_2BIT, 5);
+        CASE(TERN_PACK_2BIT, 6);
+        CASE(TERN_PACK_2BIT, 7);
+        CASE(TERN_PACK_2BIT, 8);
         CASE(TERN_PACK_1_6BIT, 1);
         CASE(TERN_PACK_1_6BIT, 2);
         CASE(TERN_PACK_1_6BIT, 3);
         CASE(TERN_PACK_1_6BIT, 4);
+        CASE(TERN_PACK_1_6BIT, 5);
+        CASE(TERN_PACK_1_6BIT, 6);
+        CASE(TERN_PACK_1_6BIT, 7);
+        CASE(TERN_PACK_1_6BIT, 8);
     }
 #undef CASE
 }

@@ -47,10 +47,10 @@ TERN_INLINE unit_sums dot_unit(unit_sums u, bytes b, const int8_t *x, place p, b
     return is_2bit ? u : dot_add(u, c.c4, x + 4 * p.step);
 }
 
-#define EACH_TOKEN(X) X(0) X(1) X(2) X(3)
+#define EACH_TOKEN(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 
 // One row times n_tokens (a constant).
-TERN_INLINE void dot_row(int32_t acc[4], const uint8_t *row, size_t n_bytes, const int8_t *x,
+TERN_INLINE void dot_row(int32_t acc[TERN_GEMV_TOKENS], const uint8_t *row, size_t n_bytes, const int8_t *x,
                          size_t stride, bool is_2bit, int n_tokens) {
 #define DECLARE(t) sums s##t = no_sums();
 #define BEGIN(t) unit_sums u##t = no_units();
@@ -85,7 +85,7 @@ TERN_INLINE void gemv_tokens(const tern_ternary_matrix *w, size_t first_row, siz
                              bool is_2bit, int n_tokens) {
     const size_t n_bytes = tern_ternary_row_bytes(w->packing, w->n_in);
     for (size_t row = first_row; row < last_row; row++) {
-        int32_t acc[4];
+        int32_t acc[TERN_GEMV_TOKENS];
         dot_row(acc, w->data + row * w->row_bytes, n_bytes, x->q, x->stride, is_2bit, n_tokens);
         for (int t = 0; t < n_tokens; t++)
             put(out + (size_t)t * out_stride + row,
@@ -99,19 +99,27 @@ static void gemv(const tern_ternary_matrix *w, size_t first_row, size_t last_row
                  bool accumulate) {
     (void)prepared;
 #define CASE(packing, n)                                                                           \
-    case (packing) * 8 + (n):                                                                      \
+    case (packing) * 16 + (n):                                                                     \
         gemv_tokens(w, first_row, last_row, x, out, out_stride, accumulate,                        \
                     (packing) == TERN_PACK_2BIT, n);                                               \
         break
-    switch ((size_t)w->packing * 8 + x->n_tokens) {
+    switch ((size_t)w->packing * 16 + x->n_tokens) {
         CASE(TERN_PACK_2BIT, 1);
         CASE(TERN_PACK_2BIT, 2);
         CASE(TERN_PACK_2BIT, 3);
         CASE(TERN_PACK_2BIT, 4);
+        CASE(TERN_PACK_2BIT, 5);
+        CASE(TERN_PACK_2BIT, 6);
+        CASE(TERN_PACK_2BIT, 7);
+        CASE(TERN_PACK_2BIT, 8);
         CASE(TERN_PACK_1_6BIT, 1);
         CASE(TERN_PACK_1_6BIT, 2);
         CASE(TERN_PACK_1_6BIT, 3);
         CASE(TERN_PACK_1_6BIT, 4);
+        CASE(TERN_PACK_1_6BIT, 5);
+        CASE(TERN_PACK_1_6BIT, 6);
+        CASE(TERN_PACK_1_6BIT, 7);
+        CASE(TERN_PACK_1_6BIT, 8);
     }
 #undef CASE
 }
@@ -121,8 +129,9 @@ static size_t prepared_bytes(tern_packing packing, size_t n_in, size_t n_tokens)
     return 0; // activations are read in their own order
 }
 
-static void prepare(tern_packing packing, void *prepared, const tern_i8_rows *x, size_t n_in) {
-    (void)packing, (void)prepared, (void)x, (void)n_in;
+static void prepare(tern_packing packing, void *prepared, const tern_i8_rows *x, size_t n_in,
+                    size_t first_token, size_t last_token) {
+    (void)packing, (void)prepared, (void)x, (void)n_in, (void)first_token, (void)last_token;
 }
 
 // ---- Prompt ------------------------------------------------------------------------------------

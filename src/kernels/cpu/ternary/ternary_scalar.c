@@ -7,8 +7,8 @@ static size_t no_bytes(tern_packing packing, size_t n_in, size_t n_tokens) {
 }
 
 static void prepare_nothing(tern_packing packing, void *prepared, const tern_i8_rows *x,
-                            size_t n_in) {
-    (void)packing, (void)prepared, (void)x, (void)n_in;
+                            size_t n_in, size_t first_token, size_t last_token) {
+    (void)packing, (void)prepared, (void)x, (void)n_in, (void)first_token, (void)last_token;
 }
 
 static size_t no_panels(size_t n_in, size_t n_tokens) {

@@ -122,7 +122,8 @@ static void check_gemv(const tern_ternary_kernels *k, problem *p, tern_packing p
     snprintf(what, sizeof what, "%s gemv %s, %zu tokens", k->name, packing ? "1.6" : "2",
              p->n_tokens);
     clear(p);
-    k->prepare(packing, prepared, &p->x, p->n_in);
+    k->prepare(packing, prepared, &p->x, p->n_in, p->n_tokens / 2, p->n_tokens); // as two threads
+    k->prepare(packing, prepared, &p->x, p->n_in, 0, p->n_tokens / 2);
     k->gemv(&p->w[packing], first, last, &p->x, prepared, p->out, p->out_stride, false);
     compare(p, what, first, last, false);
     k->gemv(&p->w[packing], first, last, &p->x, prepared, p->out, p->out_stride, true);
@@ -209,7 +210,7 @@ TEST(ternary_gemv_is_exact) {
     const tern_ternary_kernels *k[8];
     size_t n_variants = variants(k);
     for (size_t i = 0; i < N_WIDTHS; i++)
-        for (size_t n_tokens = 1; n_tokens <= 4; n_tokens++)
+        for (size_t n_tokens = 1; n_tokens <= TERN_GEMV_TOKENS; n_tokens++)
             for (int kind = RANDOM; kind < N_PATTERNS; kind++) {
                 problem p = problem_new(widths[i], 11, n_tokens);
                 fill(&p, (pattern)kind);
@@ -247,7 +248,7 @@ TEST(ternary_long_rows_do_not_overflow) {
     const tern_ternary_kernels *k[8];
     size_t n_variants = variants(k);
     for (int kind = ALL_PLUS; kind < N_PATTERNS; kind++) {
-        problem p = problem_new(65536, 5, 4);
+        problem p = problem_new(65536, 5, TERN_GEMV_TOKENS);
         fill(&p, (pattern)kind);
         for (size_t v = 0; v < n_variants; v++)
             for (int packing = 0; packing < 2; packing++) {
