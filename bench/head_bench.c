@@ -38,6 +38,7 @@ typedef struct bench {
     tern_head_query *q;
     const float *x;
     float *y; // of all rows
+    size_t n_x; // vectors at once
     int32_t k, *ids;
     float *values;
     int n_threads;
@@ -65,7 +66,7 @@ static void keep_best(double *best, double seconds) {
 static void query_once(bench *b, int thread) {
     double start = now(), begin = start;
     int round = 0;
-    if (thread == 0) tern_head_begin(b->q, b->x, b->k);
+    if (thread == 0) tern_head_begin(b->q, b->x, b->n_x, b->k);
     do {
         if (thread == 0) atomic_store(&b->counter, 0);
         wait_all(b);
@@ -157,7 +158,7 @@ static void measure(bench *b, const char *what, const float *x, int32_t k) {
     for (int i = 0; i < N_QUERIES; i++) {
         b->x = x + i * N_IN;
         run_team(b, query_once, N_RUNS);
-        tern_head_stats s = tern_head_query_stats(b->q);
+        tern_head_stats s = tern_head_query_stats(b->q, 0);
         for (int j = 0; j < 2; j++) sum.n_refined[j] += s.n_refined[j] / N_QUERIES;
         sum.n_exact += s.n_exact;
         sum.bytes += s.bytes / N_QUERIES;
@@ -168,6 +169,22 @@ static void measure(bench *b, const char *what, const float *x, int32_t k) {
            what, k, ms * b->query, ms * b->round[0], ms * b->round[1], ms * b->round[2], mb,
            mb / (ms * b->query), sum.n_refined[0], sum.n_refined[1],
            (double)sum.n_exact / N_QUERIES);
+}
+
+// Several vectors at once, k = 1.
+static void measure_several(bench *b, const char *what, const float *x) {
+    b->k = 1;
+    b->x = x;
+    printf("%-12s", what);
+    for (b->n_x = 1; b->n_x <= 8; b->n_x++) {
+        memset(b->round, 0, sizeof b->round);
+        b->query = 0;
+        run_team(b, query_once, N_RUNS);
+        printf("%s%zu: %.2f ms (%.2f + %.2f)", b->n_x > 1 ? ", " : " vectors ", b->n_x,
+               1e3 * b->query, 1e3 * b->round[0], 1e3 * b->round[2]);
+    }
+    putchar('\n');
+    b->n_x = 1;
 }
 
 static void make_x(float *x, const uint16_t *rows) {
@@ -186,7 +203,7 @@ int main(int argc, char **argv) {
     static int32_t ids[MAX_K];
     tern_cpu_kernels kernels;
     tern_error err;
-    bench b = {.n_threads = 1, .ids = ids, .values = values};
+    bench b = {.n_threads = 1, .n_x = 1, .ids = ids, .values = values};
     const char *at_most = getenv("TERN_CPU_FEATURES");
     int arg = 1;
     if (argc > 2 && !strcmp(argv[1], "-t")) b.n_threads = atoi(argv[2]), arg = 3;
@@ -202,7 +219,7 @@ int main(int argc, char **argv) {
     b.w = &w;
     b.f = kernels.f;
     b.x = x[0];
-    if (tern_head_create(&b.h, &w, kernels.f, &err) || tern_head_query_create(&b.q, b.h, &err))
+    if (tern_head_create(&b.h, &w, kernels.f, &err) || tern_head_query_create(&b.q, b.h, 8, &err))
         return 1;
     run_team(&b, build_all, 1);
     run_team(&b, full_once, N_RUNS);
@@ -218,6 +235,8 @@ int main(int argc, char **argv) {
         measure(&b, "gaussian", x[0], k);
         measure(&b, "stands out", x[1], k);
     } while (++arg < argc);
+    measure_several(&b, "gaussian", x[0]);
+    measure_several(&b, "stands out", x[1]);
     tern_head_query_free(b.q);
     tern_head_free(b.h);
     tern_free(b.y);

@@ -166,7 +166,8 @@ static tern_status open_query(tern_instance *in, tern_error *err) {
     for (size_t i = 0; i < p->g->n_nodes; i++) {
         const tern_node *n = &p->g->nodes[i];
         if (n->op != TERN_OP_LINEAR_TOP_K || !p->weights[n->in[1]]->screen) continue;
-        return tern_head_query_create(&in->query, p->weights[n->in[1]]->screen, err);
+        return tern_head_query_create(&in->query, p->weights[n->in[1]]->screen, (size_t)p->n_batch,
+                                      err);
     }
     return TERN_OK;
 }

@@ -390,12 +390,12 @@ static void top_k_of_all(cpu_run *run, const cpu_step *step, const tern_team *te
     if (team->thread == 0) select_top_k(logits, w->source.n_rows, run->batch->top_k, ids, values);
 }
 
-// The same by the exact head. Whether there is another round is written by one thread and read by
-// all behind a barrier.
+// The same for n_rows by the exact head. Whether there is another round is written by one thread
+// and read by all behind a barrier.
 static void top_k_screened(cpu_run *run, const cpu_step *step, const tern_team *team,
-                           const float *x, int32_t *ids, float *values) {
+                           const float *x, size_t n_rows, int32_t *ids, float *values) {
     tern_head_query *q = run->instance->query;
-    if (team->thread == 0) tern_head_begin(q, x, run->batch->top_k);
+    if (team->thread == 0) tern_head_begin(q, x, n_rows, run->batch->top_k);
     for (bool more = true; more;) {
         tern_team_barrier(team);
         size_t n = tern_head_n_items(q), block = tern_head_block(q), first, last;
@@ -416,7 +416,9 @@ static void step_top_k(cpu_run *run, const cpu_step *step, const tern_team *team
     const tern_batch *b = run->batch;
     bool fused = n->op == TERN_OP_LINEAR_TOP_K;
     const tern_weight *w = fused ? run->plan->weights[n->in[1]] : NULL;
-    for (int32_t row = 0; row < b->n_outputs; row++) {
+    const tern_head_query *query = b->logits ? NULL : run->instance->query;
+    int32_t at_once = query ? (int32_t)tern_head_query_max(query) : 1;
+    for (int32_t row = 0; row < b->n_outputs; row += at_once) {
         int32_t *ids = b->top_ids + row * b->top_k;
         float *values = b->top_logits + row * b->top_k;
         if (b->logits) {
@@ -426,9 +428,10 @@ static void step_top_k(cpu_run *run, const cpu_step *step, const tern_team *team
             continue;
         }
         const float *x = (const float *)cpu_value(run, n->in[0]) + row * w->source.n_cols;
+        int32_t n_rows = b->n_outputs - row < at_once ? b->n_outputs - row : at_once;
         if (row > 0) restart(run, step, team);
-        if (run->instance->query)
-            top_k_screened(run, step, team, x, ids, values);
+        if (query)
+            top_k_screened(run, step, team, x, (size_t)n_rows, ids, values);
         else
             top_k_of_all(run, step, team, w, x, ids, values);
     }

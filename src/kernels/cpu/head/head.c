@@ -259,11 +259,12 @@ static void top_sort(const top_list *t) {
 
 typedef enum head_round { SCREEN, SEED, REFINE } head_round;
 
-struct tern_head_query {
+// The state of one vector. Several go through the rounds together, block by block, so that a block
+// of the copy comes from memory once for all of them.
+typedef struct head_lane {
     const tern_head *h;
     const float *x;
     int32_t k;
-    head_round round;
     int32_t n_seeds;
     float least; // M
     tern_head_vector codes;
@@ -275,27 +276,42 @@ struct tern_head_query {
     int32_t *ids;     // [n_rows]: seeds; then rows that passed all tests
     float *values;    // [n_rows]: their logits
     atomic_size_t n_listed, n_passed[2];
+} head_lane;
+
+struct tern_head_query {
+    const tern_head *h;
+    head_lane lanes[TERN_HEAD_VECTORS_MAX];
+    size_t n, n_max;
+    head_round round;
     void *memory;
 };
 
+static void lay_out_lane(head_lane *q, uint8_t *memory, uint64_t *at) {
+    uint64_t n_rows = q->h->w.n_rows, n_groups = q->h->n_groups;
+    q->codes.hi = part(memory, at, n_groups * TERN_HEAD_GROUP);
+    q->codes.lo = part(memory, at, n_groups * TERN_HEAD_GROUP);
+    q->codes.sum_x = part(memory, at, n_groups * TERN_HEAD_LANES * sizeof(int32_t));
+    q->codes.sum_hi = part(memory, at, n_groups * TERN_HEAD_LANES * sizeof(int32_t));
+    q->approx = part(memory, at, tiles_of(n_rows) * TERN_HEAD_TILE * sizeof(float));
+    q->block_top = part(memory, at, (n_rows / BLOCK + 1) * sizeof(float));
+    q->ids = part(memory, at, n_rows * sizeof(int32_t));
+    q->values = part(memory, at, n_rows * sizeof(float));
+}
+
 static uint64_t lay_out_query(tern_head_query *q, uint8_t *memory) {
-    uint64_t at = 0, n_rows = q->h->w.n_rows, n_groups = q->h->n_groups;
-    q->codes.hi = part(memory, &at, n_groups * TERN_HEAD_GROUP);
-    q->codes.lo = part(memory, &at, n_groups * TERN_HEAD_GROUP);
-    q->codes.sum_x = part(memory, &at, n_groups * TERN_HEAD_LANES * sizeof(int32_t));
-    q->codes.sum_hi = part(memory, &at, n_groups * TERN_HEAD_LANES * sizeof(int32_t));
-    q->approx = part(memory, &at, tiles_of(n_rows) * TERN_HEAD_TILE * sizeof(float));
-    q->block_top = part(memory, &at, (n_rows / BLOCK + 1) * sizeof(float));
-    q->ids = part(memory, &at, n_rows * sizeof(int32_t));
-    q->values = part(memory, &at, n_rows * sizeof(float));
+    uint64_t at = 0;
+    for (size_t i = 0; i < q->n_max; i++) lay_out_lane(&q->lanes[i], memory, &at);
     return at;
 }
 
-tern_status tern_head_query_create(tern_head_query **out, const tern_head *h, tern_error *err) {
+tern_status tern_head_query_create(tern_head_query **out, const tern_head *h, size_t n_max,
+                                   tern_error *err) {
     *out = NULL;
     tern_head_query *q = tern_alloc(TERN_MEM_SESSION, sizeof *q);
     if (!q) return tern_fail_memory(err, sizeof *q);
     q->h = h;
+    q->n_max = n_max < TERN_HEAD_VECTORS_MAX ? n_max : TERN_HEAD_VECTORS_MAX;
+    for (size_t i = 0; i < q->n_max; i++) q->lanes[i].h = h;
     uint64_t bytes = lay_out_query(q, NULL);
     q->memory = bytes <= SIZE_MAX / 2 ? tern_alloc(TERN_MEM_SESSION, (size_t)bytes) : NULL;
     if (!q->memory) {
@@ -314,12 +330,16 @@ void tern_head_query_free(tern_head_query *q) {
     tern_free(q);
 }
 
+size_t tern_head_query_max(const tern_head_query *q) {
+    return q->n_max;
+}
+
 typedef struct x_norms {
     double x, e, e_hi; // |x|, |e|, |e'|
 } x_norms;
 
 // Quantizes x; the sums of squares and the errors, whose factors have 24 and 15 bits, are double.
-static x_norms quantize_x(tern_head_query *q, const float *x) {
+static x_norms quantize_x(head_lane *q, const float *x) {
     size_t n = q->h->w.n_in, n_groups = q->h->n_groups;
     double squares = 0, squares_e = 0, squares_hi = 0;
     float most = 0;
@@ -355,7 +375,7 @@ static x_norms quantize_x(tern_head_query *q, const float *x) {
     return (x_norms){sqrt(squares), sqrt(squares_e), sqrt(squares_hi)};
 }
 
-void tern_head_begin(tern_head_query *q, const float *x, int32_t k) {
+static void begin_lane(head_lane *q, const float *x, int32_t k) {
     x_norms norm = quantize_x(q, x);
     double slack = q->h->rounding, up = 1 + 0x1p-20; // for the roundings of norms and bounds
     const float least = 0x1p-126f; // more than what a conversion to float loses by underflow
@@ -363,7 +383,6 @@ void tern_head_begin(tern_head_query *q, const float *x, int32_t k) {
     double rounding = slack * (norm.x + e_hi);
     q->x = x;
     q->k = k;
-    q->round = SCREEN;
     q->least = -INFINITY;
     for (int p = 0; p < TERN_HEAD_PLANES; p++) {
         double at_r[TERN_HEAD_PLANES] = {norm.e + 2 * rounding};
@@ -379,8 +398,14 @@ void tern_head_begin(tern_head_query *q, const float *x, int32_t k) {
     for (int i = 0; i < 2; i++) atomic_store(&q->n_passed[i], 0);
 }
 
+void tern_head_begin(tern_head_query *q, const float *x, size_t n_x, int32_t k) {
+    q->n = n_x;
+    q->round = SCREEN;
+    for (size_t i = 0; i < n_x; i++) begin_lane(&q->lanes[i], x + i * q->h->w.n_in, k);
+}
+
 size_t tern_head_n_items(const tern_head_query *q) {
-    return q->round == SEED ? (size_t)q->n_seeds : q->h->w.n_rows;
+    return q->round == SEED ? q->n * (size_t)q->lanes[0].n_seeds : q->h->w.n_rows;
 }
 
 size_t tern_head_block(const tern_head_query *q) {
@@ -389,7 +414,7 @@ size_t tern_head_block(const tern_head_query *q) {
 
 // ---- Round 1 -----------------------------------------------------------------------------------
 
-static void screen_block(tern_head_query *q, size_t first, size_t last) {
+static void screen_block(head_lane *q, size_t first, size_t last) {
     const tern_head *h = q->h;
     float *approx = q->approx + first, top = -INFINITY;
     h->k->screen(approx, codes_of(h, first), scales_of(h, first), &q->codes, tiles_of(last - first),
@@ -402,7 +427,7 @@ static void screen_block(tern_head_query *q, size_t first, size_t last) {
 }
 
 // The seeds: a heap over all rows, most blocks of which need not be looked into.
-static void choose_seeds(tern_head_query *q) {
+static void choose_seeds(head_lane *q) {
     size_t n_rows = q->h->w.n_rows, wanted = (size_t)q->k + MORE_SEEDS;
     q->n_seeds = (int32_t)(wanted < n_rows ? wanted : n_rows);
     top_list t = top_open(q->ids, q->values, q->n_seeds);
@@ -415,7 +440,7 @@ static void choose_seeds(tern_head_query *q) {
 
 // ---- Rounds 2 and 3 ----------------------------------------------------------------------------
 
-static float exact_logit(const tern_head_query *q, size_t row) {
+static float exact_logit(const head_lane *q, size_t row) {
     const tern_head_matrix *w = &q->h->w;
     float y;
     q->h->f->matvec(&y, q->x, w->type, (const uint8_t *)w->data + row * w->row_bytes, w->row_bytes,
@@ -423,7 +448,7 @@ static float exact_logit(const tern_head_query *q, size_t row) {
     return y;
 }
 
-static float bound(const tern_head_query *q, size_t row, int plane) {
+static float bound(const head_lane *q, size_t row, int plane) {
     const tern_head *h = q->h;
     float b = h->norm_w[row] * q->at_w + 0x1p-100f;
     for (int i = 0; i <= plane; i++) b += h->norm_r[i][row] * q->at_r[plane][i];
@@ -431,7 +456,7 @@ static float bound(const tern_head_query *q, size_t row, int plane) {
 }
 
 // Rows of the block that plane 1 does not rule out, as places in the block.
-static size_t screen_survivors(const tern_head_query *q, size_t first, size_t last,
+static size_t screen_survivors(const head_lane *q, size_t first, size_t last,
                                uint8_t places[BLOCK]) {
     const float *approx = q->approx + first, *norm_w = q->h->norm_w + first;
     const float *norm_r = q->h->norm_r[0] + first;
@@ -448,7 +473,7 @@ static size_t screen_survivors(const tern_head_query *q, size_t first, size_t la
 
 // Those of the n places whose rows the plane p does not rule out either; a_p becomes a_(p+1). Bits
 // of the rows to come are fetched meanwhile, as the hardware cannot guess which they are.
-static size_t refine(const tern_head_query *q, size_t first, uint8_t *places, size_t n, int p) {
+static size_t refine(const head_lane *q, size_t first, uint8_t *places, size_t n, int p) {
     enum { AHEAD = 4 };
     const tern_head *h = q->h;
     float half_step = q->half_xi * (128.0f / (float)(1 << p));
@@ -467,7 +492,7 @@ static size_t refine(const tern_head_query *q, size_t first, uint8_t *places, si
     return n_left;
 }
 
-static void refine_block(tern_head_query *q, size_t first, size_t last) {
+static void refine_block(head_lane *q, size_t first, size_t last) {
     uint8_t places[BLOCK];
     size_t n = screen_survivors(q, first, last, places);
     for (int p = 1; p < TERN_HEAD_PLANES; p++) {
@@ -481,47 +506,65 @@ static void refine_block(tern_head_query *q, size_t first, size_t last) {
     }
 }
 
+static void work_on_seeds(tern_head_query *q, size_t first, size_t last) {
+    size_t n_seeds = (size_t)q->lanes[0].n_seeds;
+    for (size_t i = first; i < last; i++) {
+        head_lane *lane = &q->lanes[i / n_seeds];
+        size_t seed = i % n_seeds;
+        if (lane->ids[seed] == INT32_MAX) continue; // fewer than asked for if the a_1 are NaN
+        lane->values[seed] = exact_logit(lane, (size_t)lane->ids[seed]);
+    }
+}
+
 void tern_head_work(tern_head_query *q, size_t first, size_t last) {
     if (q->round == SEED) {
-        for (size_t i = first; i < last; i++) // fewer than asked for if the a_1 are NaN
-            if (q->ids[i] != INT32_MAX) q->values[i] = exact_logit(q, (size_t)q->ids[i]);
+        work_on_seeds(q, first, last);
         return;
     }
     for (size_t at = first; at < last; at += BLOCK) {
         size_t end = at + BLOCK < last ? at + BLOCK : last;
-        if (q->round == SCREEN)
-            screen_block(q, at, end);
-        else
-            refine_block(q, at, end);
+        for (size_t i = 0; i < q->n; i++)
+            if (q->round == SCREEN)
+                screen_block(&q->lanes[i], at, end);
+            else
+                refine_block(&q->lanes[i], at, end);
     }
+}
+
+// The best k of the first n that are listed.
+static void choose_best(head_lane *lane, size_t n, int32_t *ids, float *values, bool sorted) {
+    top_list t = top_open(ids, values, lane->k);
+    for (size_t i = 0; i < n; i++) top_put(&t, lane->ids[i], lane->values[i]);
+    lane->least = values[0];
+    if (sorted) top_sort(&t);
 }
 
 bool tern_head_next(tern_head_query *q, int32_t *ids, float *values) {
-    if (q->round == SCREEN) {
-        choose_seeds(q);
-        q->round = SEED;
-        return true;
+    for (size_t i = 0; i < q->n; i++) {
+        head_lane *lane = &q->lanes[i];
+        size_t at = i * (size_t)lane->k;
+        if (q->round == SCREEN)
+            choose_seeds(lane);
+        else if (q->round == SEED)
+            choose_best(lane, (size_t)lane->n_seeds, ids + at, values + at, false);
+        else
+            choose_best(lane, atomic_load(&lane->n_listed), ids + at, values + at, true);
     }
-    size_t n = q->round == SEED ? (size_t)q->n_seeds : atomic_load(&q->n_listed);
-    top_list t = top_open(ids, values, q->k);
-    for (size_t i = 0; i < n; i++) top_put(&t, q->ids[i], q->values[i]);
-    if (q->round == SEED) {
-        q->least = values[0];
-        q->round = REFINE;
-        return true;
-    }
-    top_sort(&t);
-    return false;
+    if (q->round == REFINE) return false;
+    q->round = q->round == SCREEN ? SEED : REFINE;
+    return true;
 }
 
-tern_head_stats tern_head_query_stats(const tern_head_query *q) {
+tern_head_stats tern_head_query_stats(const tern_head_query *q, size_t i) {
     const tern_head *h = q->h;
-    tern_head_stats s = {.n_exact = atomic_load(&q->n_listed), .bytes = tern_head_screen_bytes(h)};
-    for (int i = 0; i < 2; i++) {
-        s.n_refined[i] = atomic_load(&q->n_passed[i]);
-        s.bytes += s.n_refined[i] * 64 * (uint64_t)h->n_groups;
+    const head_lane *lane = &q->lanes[i];
+    tern_head_stats s = {.n_exact = atomic_load(&lane->n_listed),
+                         .bytes = tern_head_screen_bytes(h)};
+    for (int p = 0; p < 2; p++) {
+        s.n_refined[p] = atomic_load(&lane->n_passed[p]);
+        s.bytes += s.n_refined[p] * 64 * (uint64_t)h->n_groups;
     }
     s.bytes += s.n_refined[0] * TERN_HEAD_LANES * (uint64_t)h->n_groups;
-    s.bytes += (s.n_exact + (size_t)q->n_seeds) * (uint64_t)h->w.row_bytes;
+    s.bytes += (s.n_exact + (size_t)lane->n_seeds) * (uint64_t)h->w.row_bytes;
     return s;
 }

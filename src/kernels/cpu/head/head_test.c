@@ -218,9 +218,9 @@ static void brute_force(const head_case *c, const tern_float_kernels *f, int32_t
 }
 
 // Walks through the rounds as a team would, range_blocks blocks at a time, in a shuffled order.
-static void run_query(tern_head_query *q, const float *x, int32_t k, size_t range_blocks,
-                      int32_t *ids, float *values) {
-    tern_head_begin(q, x, k);
+static void run_query(tern_head_query *q, const float *x, size_t n_x, int32_t k,
+                      size_t range_blocks, int32_t *ids, float *values) {
+    tern_head_begin(q, x, n_x, k);
     do {
         size_t n = tern_head_n_items(q), step = tern_head_block(q) * range_blocks;
         size_t n_ranges = (n + step - 1) / step;
@@ -232,6 +232,29 @@ static void run_query(tern_head_query *q, const float *x, int32_t k, size_t rang
 }
 
 enum { MAX_K = 300 };
+
+// Three vectors at a time have the answers that each has alone.
+static void check_several(const head_case *c, tern_head_query *q, const tern_float_kernels *f,
+                          const char *what) {
+    enum { N = 3, K = 7 };
+    int32_t ids[N * K], want_ids[K];
+    float values[N * K], want[K], *x = tern_alloc_array(TERN_MEM_MISC, N * c->n_in, sizeof *x);
+    for (size_t i = 0; i < c->n_in; i++) {
+        x[i] = c->x[i];
+        x[c->n_in + i] = c->x[c->n_in - 1 - i];
+        x[2 * c->n_in + i] = -2 * c->x[i];
+    }
+    run_query(q, x, N, K, 2, ids, values);
+    for (size_t i = 0; i < N; i++) {
+        head_case one = *c;
+        one.x = x + i * c->n_in;
+        brute_force(&one, f, K, want_ids, want);
+        CHECK_MSG(!memcmp(ids + i * K, want_ids, sizeof want_ids) &&
+                      !memcmp(values + i * K, want, sizeof want),
+                  "%s: vector %zu of several, %zu x %zu", what, i, c->n_rows, c->n_in);
+    }
+    tern_free(x);
+}
 
 // Every variant, several k, against brute force (whose bits are every variant's). Returns the rows
 // read in full for k = 1.
@@ -257,16 +280,17 @@ static size_t check_case(const head_case *c, const char *what) {
         void *scratch = tern_alloc(TERN_MEM_MISC, tern_head_build_scratch_bytes(h));
         tern_head_build(h, c->n_rows / 3, c->n_rows, scratch);
         tern_head_build(h, 0, c->n_rows / 3, scratch);
-        bool opened = tern_head_query_create(&q, h, &err) == TERN_OK;
+        bool opened = tern_head_query_create(&q, h, 3, &err) == TERN_OK;
         for (size_t i = 0; opened && i < sizeof ks / sizeof *ks; i++) {
-            run_query(q, c->x, ks[i], 1 + 7 * (i % 2), ids, values);
+            run_query(q, c->x, 1, ks[i], 1 + 7 * (i % 2), ids, values);
             CHECK_MSG(!memcmp(ids, want_ids, (size_t)ks[i] * sizeof *ids) &&
                           !memcmp(values, want, (size_t)ks[i] * sizeof *values),
                       "%s: %s %s %zu x %zu, k = %d: got %d %a, not %d %a", what, names[v],
                       tern_dtype_name(c->type), c->n_rows, c->n_in, ks[i], ids[0], values[0],
                       want_ids[0], want[0]);
         }
-        n_exact = tern_head_query_stats(q).n_exact;
+        n_exact = tern_head_query_stats(q, 0).n_exact;
+        if (opened) check_several(c, q, kernels.f, what);
         tern_head_query_free(q);
         tern_head_free(h);
         tern_free(scratch);
@@ -448,7 +472,7 @@ TEST(head_says_when_memory_is_out) {
     REQUIRE_OK(tern_head_create(&h, &w, kernels.f, &err), err);
     for (uint64_t i = 1; i <= 2; i++) {
         tern_mem_fail_at(i);
-        CHECK(tern_head_query_create(&q, h, &err) == TERN_ERR_MEMORY && !q);
+        CHECK(tern_head_query_create(&q, h, 3, &err) == TERN_ERR_MEMORY && !q);
     }
     tern_mem_fail_at(0);
     tern_head_free(h);
