@@ -616,6 +616,32 @@ TERN_API tern_status tern_eval_choice(tern_session *session, const tern_eval_des
 TERN_API tern_status tern_eval_paper(const char *path, tern_format format, tern_text_fn on_text,
                                      void *user, tern_error *err);
 
+// ---- Mining chains -----------------------------------------------------------------------------
+
+typedef struct tern_mine_desc {
+    const char *const *shards; // of tokens, as `tern data build` writes them
+    size_t n_shards;
+    int32_t n_buckets;     // 0: 256, at most 4096
+    int32_t max_length;    // of a chain, 0: 8, at most 8
+    float min_probability; // of a token behind the ones in front of it, 0: 0.5
+    uint64_t score_tokens; // of the corpus that the model looks at, spread over it; 0: 65536
+    uint64_t memory;       // bytes for counting, 0: 64 MiB
+    const tern_comm *comm; // NULL: one process; else each counts and scores a part
+    tern_progress_fn on_progress;
+    void *user;
+} tern_mine_desc;
+
+typedef struct tern_mine_stats {
+    uint64_t n_tokens, n_scored;   // of the corpus, looked at by the model
+    size_t n_candidates, n_chains; // frequent runs of tokens, buckets that were filled
+    double seconds;
+} tern_mine_stats;
+
+// Finds the chains of a corpus that pay best: runs of 2 to 8 tokens by frequency times the mean
+// probability that the model gives their tokens. The same corpus and model give the same table.
+TERN_API tern_status tern_mine(tern_chains **out, tern_model *model, const tern_mine_desc *desc,
+                               tern_mine_stats *stats, tern_error *err);
+
 // ---- The machine -------------------------------------------------------------------------------
 
 typedef struct tern_machine_limits {

@@ -39,7 +39,7 @@ same() { # A B DESCRIPTION
 ends 0 "$tern" --version
 has '^tern [0-9]*\.[0-9]*\.[0-9]*$'
 ends 0 "$tern" help
-for command in run chat inspect graph tokenize detokenize logits convert bench \
+for command in run chat inspect graph tokenize detokenize logits convert mine bench \
     'data tokenizer' 'data build' 'data inspect' 'eval ppl' 'eval choice' 'eval paper'; do
     ends 0 "$tern" help
     has "^  ${command%% *} "
@@ -145,6 +145,17 @@ ends 0 "$tern" data inspect "$dir/shards/train-00000.tern"
 has 'begins      "Story 1: '
 ends 0 "$tern" data inspect "$dir/shards/train-00000.tern" --json
 has '"documents": [1-9]'
+# Shards of the model's own vocabulary to chains, and the same text with them as without.
+tr 'S' 's' <"$dir/stories.txt" >"$dir/lower.txt"
+ends 0 "$tern" data build "$dir/lower.txt" --tokenizer "$model" -o "$dir/own" --valid 0
+ends 0 "$tern" mine -m "$model" "$dir/own" -o "$dir/mined.bin" --min-probability 0.001 --memory 1M
+has '[1-9][0-9]* chains of '
+ends 0 $run -p "Once upon a time" --json --temp 0 --enable-chains "$dir/mined.bin"
+same "$(sed 's/.*"ids":\[\([0-9,]*\)\].*/\1/' "$dir/out")" "$greedy" "mined chains"
+fails 2 "no shards" "$tern" mine -m "$model"
+fails 1 "no shards train-" "$tern" mine -m "$model" "$dir/tok"
+fails 1 "tok/tokenizer.json" "$tern" mine -m "$model" "$dir/tok/tokenizer.json"
+fails 1 "5000 buckets" "$tern" mine -m "$model" "$dir/own" --buckets 5000
 printf 'x' | dd of="$dir/shards/train-00000.tern" bs=1 seek=70 conv=notrunc 2>/dev/null
 fails 1 "train-00000.tern: block 0 of 1 .* is damaged" \
     "$tern" data inspect "$dir/shards/train-00000.tern"

@@ -16,13 +16,16 @@
 
 static void propose_chain(const tern_speculator *sp, const int32_t *ids, size_t n_ids,
                           int32_t n_max, tern_draft *out) {
-    size_t n_matched;
+    size_t n_matched, n_entries;
     const tern_chain *c = tern_chains_find(sp->params.chains, ids, n_ids, &n_matched);
     if (!c) return;
     int32_t n = c->n_tokens - (int32_t)n_matched;
     out->n = n < n_max ? n : n_max;
     memcpy(out->tokens, c->tokens + n_matched, (size_t)out->n * sizeof *out->tokens);
     out->kind = (int)n_matched - 1;
+    out->source = (int32_t)(c - tern_chains_entries(sp->params.chains, &n_entries)) *
+                      TERN_CHAINS_MATCH_MAX +
+                  out->kind;
 }
 
 // ---- Lookup ------------------------------------------------------------------------------------
@@ -140,6 +143,11 @@ tern_status tern_drafters_open(tern_speculator *sp, const tern_session *s, tern_
                                  "chain %zu has token %d, but %s has only %d: the table was mined "
                                  "for another model",
                                  i, (int)e[i].tokens[k], s->model->path, (int)sp->n_vocab);
+    if (p->chains) {
+        sp->odds = tern_alloc_array(TERN_MEM_SESSION, n_entries * TERN_CHAINS_MATCH_MAX,
+                                    sizeof *sp->odds);
+        if (!sp->odds) return tern_fail_memory(err, n_entries * sizeof *sp->odds);
+    }
     if (p->online) {
         sp->buckets = tern_alloc_array(TERN_MEM_SESSION, BUCKETS, sizeof *sp->buckets);
         if (!sp->buckets) return tern_fail_memory(err, BUCKETS * sizeof *sp->buckets);
@@ -153,6 +161,7 @@ tern_status tern_drafters_open(tern_speculator *sp, const tern_session *s, tern_
 tern_status tern_drafter_propose(tern_speculator *sp, tern_drafter drafter, const int32_t *ids,
                                  size_t n_ids, int32_t n_max, tern_draft *out, tern_error *err) {
     out->n = out->kind = 0;
+    out->source = -1;
     switch (drafter) {
     case TERN_DRAFTER_CHAINS: propose_chain(sp, ids, n_ids, n_max, out); break;
     case TERN_DRAFTER_LOOKUP: propose_lookup(ids, n_ids, n_max, out); break;

@@ -37,6 +37,7 @@ typedef struct tern_draft {
     int32_t tokens[TERN_DRAFT_MAX];
     int32_t n;
     int kind;
+    int32_t source; // of a chain: number of its bucket and match, for tern_speculator.odds; else -1
 } tern_draft;
 #define TERN_DRAFT_KINDS 4
 
@@ -52,9 +53,15 @@ typedef struct tern_draft_record {
     unsigned n_skipped, patience; // drafts that did not seem to pay; how many before another trial
 } tern_draft_record;
 
+// How often a chain's first drafted token was right, for each bucket and length of the match.
+typedef struct tern_draft_odds {
+    float offered, accepted;
+} tern_draft_odds;
+
 typedef struct tern_speculator {
     tern_speculation params;
     int32_t n_vocab;
+    tern_draft_odds *odds; // [buckets of the table, TERN_CHAINS_MATCH_MAX]
     tern_session *model;  // of the draft model
     tern_bucket *buckets; // of the online drafter
     size_t n_seen;        // tokens of the timeline that it has learnt from

@@ -19,7 +19,8 @@
 // on average, and takes T(1 + m) and what drafting takes, T(k) being the measured time of a run of
 // k tokens. The m and the drafter with the most tokens a second win, plain decoding (m = 0) being
 // one of them: where guesses fail or a run of many tokens is dear, they stop by themselves. Now and
-// then they are tried again, since texts change.
+// then they are tried again, since texts change. Of a chain's first token there is a record of its
+// own, too: one bad chain shall not speak for all.
 #include <string.h>
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -73,6 +74,7 @@ void tern_speculator_close(tern_speculator *sp) {
     if (!sp) return;
     tern_session_close(sp->model);
     tern_free(sp->buckets);
+    tern_free(sp->odds);
     tern_free(sp);
 }
 
@@ -93,14 +95,23 @@ static double run_seconds(const tern_speculator *sp, int32_t k) {
     return t;
 }
 
-// The best length of a draft of up to n tokens and the tokens a second that it promises.
-static int32_t best_length(const tern_speculator *sp, const tern_draft_record *r, int32_t n,
-                           double token_seconds, double *rate) {
-    double reach = 1, tokens = 1;
+// a_1 of a draft: that of its kind, which a chain's own record corrects as it grows.
+static double first_chance(const tern_speculator *sp, const tern_draft_record *r,
+                           const tern_draft *d) {
+    double chance = (r->accepted[0] + 1) / (r->offered[0] + 2);
+    if (d->source < 0) return chance;
+    const tern_draft_odds *own = &sp->odds[d->source];
+    return ((double)own->accepted + 2 * chance) / ((double)own->offered + 2);
+}
+
+// The best length of a draft and the tokens a second that it promises.
+static int32_t best_length(const tern_speculator *sp, const tern_draft_record *r,
+                           const tern_draft *d, double token_seconds, double *rate) {
+    double reach = first_chance(sp, r, d), tokens = 1;
     int32_t best = 0;
     *rate = 0;
-    for (int32_t m = 1; m <= n; m++) {
-        reach *= (r->accepted[m - 1] + 1) / (r->offered[m - 1] + 2);
+    for (int32_t m = 1; m <= d->n; m++) {
+        if (m > 1) reach *= (r->accepted[m - 1] + 1) / (r->offered[m - 1] + 2);
         tokens += reach;
         double this_rate = tokens / (run_seconds(sp, 1 + m) + token_seconds * m);
         if (this_rate > *rate) best = m, *rate = this_rate;
@@ -122,7 +133,7 @@ static void consider(tern_speculator *sp, choice *c, tern_drafter d, const tern_
                      double token_seconds) {
     tern_draft_record *r = &sp->records[d][draft->kind];
     double rate, plain = 1 / run_seconds(sp, 1);
-    int32_t n = best_length(sp, r, draft->n, token_seconds, &rate);
+    int32_t n = best_length(sp, r, draft, token_seconds, &rate);
     if (sp->params.always) n = draft->n;
     else if (rate <= plain && ++r->n_skipped < r->patience) return;
     if (c->draft.n > 0 && rate <= c->rate) return;
@@ -151,7 +162,7 @@ tern_status tern_speculator_draft(tern_speculator *sp, const int32_t *ids, size_
         if (draft.n > 0) consider(sp, &c, d, &draft, 0);
     }
     if (sp->params.draft_model) { // its guesses are dear: judged before they are made
-        tern_draft wanted = {.n = n_max};
+        tern_draft wanted = {.n = n_max, .source = -1};
         consider(sp, &c, TERN_DRAFTER_MODEL, &wanted, sp->model_seconds);
         if (c.drafter == TERN_DRAFTER_MODEL) {
             double before = tern_seconds();
@@ -189,6 +200,11 @@ void tern_speculator_judge(tern_speculator *sp, int32_t n_accepted, bool refused
         r->accepted[j] = r->accepted[j] * MEMORY + (j < n_accepted);
     }
     if (n_accepted > 0) r->patience = PATIENCE;
+    if (sp->draft.source >= 0) {
+        tern_draft_odds *own = &sp->odds[sp->draft.source];
+        own->offered = own->offered * (float)MEMORY + 1;
+        own->accepted = own->accepted * (float)MEMORY + (n_accepted > 0);
+    }
     sp->stats.n_drafts++;
     sp->stats.n_drafted += (size_t)n;
     sp->stats.n_accepted += (size_t)n_accepted;

@@ -50,8 +50,8 @@ TERN_INLINE unit_sums dot_unit(unit_sums u, bytes b, const int8_t *x, place p, b
 #define EACH_TOKEN(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 
 // One row times n_tokens (a constant).
-TERN_INLINE void dot_row(int32_t acc[TERN_GEMV_TOKENS], const uint8_t *row, size_t n_bytes, const int8_t *x,
-                         size_t stride, bool is_2bit, int n_tokens) {
+TERN_INLINE void dot_row(int32_t acc[TERN_GEMV_TOKENS], const uint8_t *row, size_t n_bytes,
+                         const int8_t *x, size_t stride, bool is_2bit, int n_tokens) {
 #define DECLARE(t) sums s##t = no_sums();
 #define BEGIN(t) unit_sums u##t = no_units();
 #define MULTIPLY(t)                                                                                \
