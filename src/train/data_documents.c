@@ -243,48 +243,47 @@ static tern_status bad_line(const tern_documents *d, const char *what, tern_erro
                      (unsigned long long)d->line, what);
 }
 
-// Strings of JSON are not terminated and messages must be, so they are copied.
+// Appends role and content of each message to d->text, terminated, since JSON's strings are not.
+static tern_status copy_messages(tern_documents *d, const tern_json *list, tern_error *err) {
+    static const char *const keys[] = {"role", "content"};
+    for (const tern_json *m = tern_json_first(&d->json, list); m;
+         m = tern_json_next(&d->json, list, m)) {
+        for (int k = 0; k < 2; k++) {
+            tern_str s = tern_json_str(tern_json_get(&d->json, m, keys[k]));
+            if (!s.ptr || memchr(s.ptr, 0, s.len))
+                return bad_line(d, "a message without a text as \"role\" or \"content\"", err);
+            tern_strbuf_append(&d->text, s.ptr, s.len);
+            tern_strbuf_putc(&d->text, 0);
+        }
+    }
+    return d->text.failed ? tern_fail_memory(err, d->text.len) : TERN_OK;
+}
+
 static tern_status read_messages(tern_documents *d, const tern_json *list, tern_document *out,
                                  tern_error *err) {
-    static const char *const keys[] = {"role", "content"};
-    size_t n = 0;
     if (list->n > MESSAGES_MAX) return bad_line(d, "more than 4096 messages", err);
     if (tern_array_reserve(TERN_MEM_FILE, &d->messages, &d->messages_capacity, 0, list->n) != 0)
         return tern_fail_memory(err, list->n * sizeof *d->messages);
     tern_strbuf_clear(&d->text);
-    for (int pass = 0; pass < 2; pass++) { // copies, then, when they no longer move, pointers
-        size_t at = 0;
-        n = 0;
-        for (const tern_json *m = tern_json_first(&d->json, list); m;
-             m = tern_json_next(&d->json, list, m), n++) {
-            for (int k = 0; k < 2; k++) {
-                tern_str s = tern_json_str(tern_json_get(&d->json, m, keys[k]));
-                if (!s.ptr || memchr(s.ptr, 0, s.len))
-                    return bad_line(d, "a message without a text as \"role\" or \"content\"", err);
-                if (pass == 0) {
-                    tern_strbuf_append(&d->text, s.ptr, s.len);
-                    tern_strbuf_putc(&d->text, 0);
-                    continue;
-                }
-                *(k ? &d->messages[n].content : &d->messages[n].role) = d->text.ptr + at;
-                at += s.len + 1;
-            }
-        }
-        if (d->text.failed) return tern_fail_memory(err, d->text.len);
-        if (pass == 0) { // the contents again, as one text
-            size_t n_copies = d->text.len;
-            for (const tern_json *m = tern_json_first(&d->json, list); m;
-                 m = tern_json_next(&d->json, list, m)) {
-                tern_str s = tern_json_str(tern_json_get(&d->json, m, "content"));
-                tern_strbuf_append(&d->text, s.ptr, s.len);
-                tern_strbuf_putc(&d->text, '\n');
-            }
-            if (d->text.failed) return tern_fail_memory(err, d->text.len);
-            out->text = (tern_str){d->text.ptr + n_copies, d->text.len - n_copies};
-        }
+    TERN_TRY(copy_messages(d, list, err));
+    size_t n_copies = d->text.len; // behind the copies the contents again, as one text
+    for (const tern_json *m = tern_json_first(&d->json, list); m;
+         m = tern_json_next(&d->json, list, m)) {
+        tern_str content = tern_json_str(tern_json_get(&d->json, m, "content"));
+        tern_strbuf_append(&d->text, content.ptr, content.len);
+        tern_strbuf_putc(&d->text, '\n');
     }
+    if (d->text.failed) return tern_fail_memory(err, d->text.len);
+    const char *at = d->text.ptr; // which moves no more
+    for (size_t i = 0; i < list->n; i++) {
+        d->messages[i].role = at;
+        at += strlen(at) + 1;
+        d->messages[i].content = at;
+        at += strlen(at) + 1;
+    }
+    out->text = (tern_str){d->text.ptr + n_copies, d->text.len - n_copies};
     out->messages = d->messages;
-    out->n_messages = n;
+    out->n_messages = list->n;
     return TERN_OK;
 }
 
