@@ -50,6 +50,9 @@ static tern_status put_meta(tern_trainer *t, tern_gguf_writer *w, const uint32_t
     TERN_TRY(tern_config_write_gguf(w, arch, &t->config));
     TERN_TRY(tern_gguf_put_int(w, "general.file_type", TERN_META_U32, 0));
     TERN_TRY(tern_tokenizer_put_gguf(t->tokenizer, t->end_id, w, err));
+    const char *chat = t->chat_template;
+    if (chat)
+        TERN_TRY(tern_gguf_put_str(w, "tokenizer.chat_template", (tern_str){chat, strlen(chat)}));
     TERN_TRY(tern_gguf_put_int(w, "tern.train.step", TERN_META_I64, t->step));
     TERN_TRY(tern_gguf_put_int(w, "tern.train.steps_in_loss", TERN_META_I64, t->steps_in_loss));
     for (int i = 0; i < N_SETTINGS; i++)

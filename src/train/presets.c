@@ -11,10 +11,11 @@
 #include <string.h>
 #include "train/trainer.h"
 
+// Widths of the small ones are multiples of 256, so that they can be written as TQ1_0 and TQ2_0.
 static const tern_train_preset presets[] = {
     {"tiny", 2, 128, 4, 384, 4e-3f, 2e-3f, 8192, 128},
-    {"nano", 4, 256, 8, 704, 3e-3f, 1.5e-3f, 16384, 256},
-    {"micro", 8, 512, 8, 1408, 2e-3f, 1e-3f, 32768, 512},
+    {"nano", 4, 256, 8, 768, 3e-3f, 1.5e-3f, 16384, 256},
+    {"micro", 8, 512, 8, 1536, 2e-3f, 1e-3f, 32768, 512},
     {"small", 24, 1536, 16, 4096, 1.5e-3f, 1e-3f, 524288, 2048},
     {"medium", 26, 3200, 32, 8640, 1.2e-3f, 8e-4f, 524288, 2048},
 };

@@ -12,6 +12,11 @@ static tern_status open_tokenizer(tern_trainer *t, tern_error *err) {
     tern_file *file;
     TERN_TRY(tern_file_open(&file, t->desc.data, err));
     tern_status status = tern_tokenizer_open(&t->tokenizer, file, err);
+    tern_str chat = tern_json_str(tern_json_path(&file->tokenizer_config, "chat_template"));
+    if (status == TERN_OK && chat.ptr) {
+        t->chat_template = tern_strndup(TERN_MEM_MISC, chat.ptr, chat.len);
+        if (!t->chat_template) status = tern_fail_memory(err, chat.len);
+    }
     tern_file_close(file);
     return status;
 }
@@ -196,6 +201,7 @@ void tern_trainer_close(tern_trainer *t) {
     tern_token_set_close(t->data);
     tern_token_set_close(t->valid);
     tern_tokenizer_free(t->tokenizer);
+    tern_free(t->chat_template);
     tern_free(t->ids);
     tern_free(t->targets);
     tern_free(t->starts);

@@ -60,6 +60,7 @@ typedef struct tern_trainer {
     size_t n_slots, slots_capacity;
     tern_token_set *data, *valid; // valid: NULL when there is none
     tern_tokenizer *tokenizer;
+    char *chat_template;          // of the data's tokenizer_config.json, or NULL
     int32_t end_id;               // of a document, -1: none
     int64_t step;                 // steps done
     int32_t steps_in_loss;        // that the array "loss" holds
