@@ -111,6 +111,14 @@ typedef enum tern_head_mode {
     TERN_HEAD_Q4_0,
 } tern_head_mode;
 
+// A LoRA adapter: low-rank matrices B A that are added to some of a model's. A GGUF file as
+// llama.cpp's convert_lora_to_gguf writes it, or a folder with adapter_config.json and
+// adapter_model.safetensors (PEFT).
+typedef struct tern_lora {
+    const char *path;
+    float scale; // 0: 1; multiplied with the adapter's own
+} tern_lora;
+
 typedef struct tern_model_desc {
     const char *device; // "cpu" (default), "webgpu", "auto"
     int n_threads;      // 0: one for each core
@@ -120,6 +128,9 @@ typedef struct tern_model_desc {
     const char *chat_template; // Jinja text that replaces the file's
     bool vocab_only; // only tokenizer and template: no weights needed, no sessions possible
     const char *cpu_features; // "scalar", "avx2", "avx512", "neon"...: at most these; NULL: all
+    // Adapters that run beside the weights, in float also where those are ternary.
+    const tern_lora *loras;
+    size_t n_loras;
     tern_progress_fn on_progress;
     void *user;
 } tern_model_desc;
@@ -386,6 +397,12 @@ TERN_API tern_status tern_graph_report(const tern_model *model, tern_format form
                                        tern_text_fn on_text, void *user, tern_error *err);
 
 typedef struct tern_convert_desc {
+    // Adapters that are merged: W + B A. Into ternary weights only with force_ternary: the sum is
+    // rounded to -1, 0, +1 again, with the mean of its absolute values as the scale, which is not
+    // the model that the adapter makes at run time.
+    const tern_lora *loras;
+    size_t n_loras;
+    bool force_ternary;
     tern_type type;       // of the weight matrices; AUTO: I2_S for ternary ones, else as they are
     tern_type head_type;  // of embedding and output head; AUTO: F16, or as they are
     uint64_t split_bytes; // begin a new file after so many bytes; 0: one file

@@ -165,6 +165,10 @@ fails 2 "are needed" "$tern" data build "$dir/stories.txt"
 fails 1 "none.txt: cannot be opened" "$tern" data tokenizer "$dir/none.txt" -o "$dir/x.json"
 fails 1 "a vocabulary of 100" "$tern" data tokenizer "$dir/stories.txt" -o "$dir/x.json" --vocab 100
 
+# Adapters: the errors; that they compute is the tests' business.
+fails 1 "none.gguf: cannot be opened" $run -p "Once" --lora "$dir/none.gguf=0.5"
+fails 1 "no LoRA adapter" "$tern" convert "$model" "$dir/merged.gguf" --lora "$model"
+
 # Evaluation: a table and JSON, resumed from what an interrupted run left.
 printf 'Once upon a time there was a hen. She sang on and on, and the sun went down.' >"$dir/story"
 ends 0 "$tern" eval ppl -m "$model" -f "$dir/story" --window 16

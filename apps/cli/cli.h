@@ -69,11 +69,6 @@ typedef struct option {
 #define OPTIONS_END {0}
 #define OPTIONS_GROUP(title) {.kind = OPTION_GROUP, .help = title}
 
-typedef struct string_list {
-    const char **items;
-    size_t n;
-} string_list;
-
 // Reads argv; what is not an option goes to positional (at most n_max). Returns true when the
 // command goes on; else *status is what it returns (0 after --help).
 bool parse_options(const command *self, const option *options, int argc, char **argv,
@@ -81,7 +76,13 @@ bool parse_options(const command *self, const option *options, int argc, char **
 
 // ---- What several commands take -----------------------------------------------------------------
 
+typedef struct string_list {
+    const char **items;
+    size_t n;
+} string_list;
+
 typedef struct model_args {
+    string_list loras;
     const char *path, *device, *template_file, *cpu_features;
     int n_threads, n_batch, ternary, head;
     bool verbose, vocab_only;
@@ -100,9 +101,13 @@ typedef struct model_args {
      "how ternary weights lie in memory"},                                                         \
     {0, "head", OPTION_CHOICE, &(m).head, "auto|file|exact|q8_0|q6_k|q4_0",                        \
      "the output head; the last three change the logits"},                                         \
+    LORA_OPTION((m).loras),                                                                        \
     {0, "cpu-features", OPTION_TEXT, &(m).cpu_features, "NAME",                                    \
      "use at most scalar, avx2, avx512, neon, dotprod"},                                           \
     {0, "verbose", OPTION_FLAG, &(m).verbose, NULL, "say more on standard error"}
+#define LORA_OPTION(list)                                                                          \
+    {0, "lora", OPTION_TEXTS, &(list), "FILE[=SCALE]",                                             \
+     "a LoRA adapter: GGUF, or a folder of PEFT; may be repeated"}
 #define TEMPLATE_OPTION(m)                                                                         \
     {0, "chat-template", OPTION_TEXT, &(m).template_file, "FILE",                                  \
      "a Jinja template instead of the model's own"}
@@ -172,6 +177,9 @@ void close_speculation(tern_speculation *s);
 void print_drafts(const tern_draft_stats *s, bool visualize);
 void put_drafts(FILE *f, const tern_draft_stats *s); // a JSON object
 
+// The adapters that "FILE=SCALE" name; free them with free_loras.
+tern_lora *read_loras(const string_list *list);
+void free_loras(tern_lora *loras, size_t n);
 // Checks that -m is there and opens; both print what is wrong and return NULL.
 tern_model *open_model(const command *self, const model_args *args, int *status);
 tern_session *open_session(tern_model *model, const session_args *args);

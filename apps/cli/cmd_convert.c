@@ -17,6 +17,7 @@ int cmd_convert(const command *self, int argc, char **argv) {
     const char *paths[2], *type = NULL, *head_type = NULL;
     tern_convert_desc desc = {0};
     tern_error err = {0};
+    string_list loras = {0};
     int status, n;
     const option options[] = {
         {0, "type", OPTION_TEXT, &type, "TYPE",
@@ -24,6 +25,9 @@ int cmd_convert(const command *self, int argc, char **argv) {
         {0, "head-type", OPTION_TEXT, &head_type, "TYPE", "of embedding and output head"},
         {0, "split", OPTION_SIZE, &desc.split_bytes, "SIZE",
          "begin a new file after so many bytes"},
+        LORA_OPTION(loras),
+        {0, "force", OPTION_FLAG, &desc.force_ternary, NULL,
+         "round the sum of ternary weights and an adapter to ternary again"},
         {0, "arch", OPTION_TEXT, &desc.arch, "NAME", "the architecture name to write"},
         OPTIONS_END,
     };
@@ -33,7 +37,11 @@ int cmd_convert(const command *self, int argc, char **argv) {
     if (!read_type("type", type, &desc.type) || !read_type("head-type", head_type, &desc.head_type))
         return EXIT_USAGE;
     if (isatty(STDERR_FILENO)) desc.on_progress = show_progress;
+    tern_lora *adapters = read_loras(&loras);
+    desc.loras = adapters;
+    desc.n_loras = loras.n;
     tern_status converted = tern_convert(paths[0], paths[1], &desc, &err);
+    free_loras(adapters, loras.n);
     if (converted != TERN_OK && desc.on_progress) fprintf(stderr, "\r\033[K");
     return exit_status(converted, &err);
 }

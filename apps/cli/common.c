@@ -2,6 +2,7 @@
 #include "cli.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -99,6 +100,28 @@ bool show_progress(void *user, const char *phase, double fraction) {
 
 // ---- Models and sessions ------------------------------------------------------------------------
 
+// What stands behind the last '=' is a scale when it is a number; else it is part of the name.
+tern_lora *read_loras(const string_list *list) {
+    tern_lora *loras = must_alloc(NULL, list->n, sizeof *loras);
+    for (size_t i = 0; i < list->n; i++) {
+        char *path = must_alloc(NULL, strlen(list->items[i]) + 1, 1), *end;
+        strcpy(path, list->items[i]);
+        loras[i] = (tern_lora){.path = path};
+        char *equals = strrchr(path, '=');
+        if (!equals || !equals[1]) continue;
+        float scale = strtof(equals + 1, &end);
+        if (*end || !isfinite(scale)) continue;
+        *equals = 0;
+        loras[i].scale = scale;
+    }
+    return loras;
+}
+
+void free_loras(tern_lora *loras, size_t n) {
+    for (size_t i = 0; i < n; i++) free((char *)loras[i].path);
+    free(loras);
+}
+
 tern_model *open_model(const command *self, const model_args *args, int *status) {
     tern_model *model = NULL;
     tern_error err = {0};
@@ -111,7 +134,10 @@ tern_model *open_model(const command *self, const model_args *args, int *status)
         return NULL;
     }
     if (args->template_file && !text_read(&template, args->template_file)) return NULL;
+    tern_lora *loras = read_loras(&args->loras);
     const tern_model_desc desc = {
+        .loras = loras,
+        .n_loras = args->loras.n,
         .device = args->device,
         .n_threads = args->n_threads,
         .n_batch = args->n_batch,
@@ -124,6 +150,7 @@ tern_model *open_model(const command *self, const model_args *args, int *status)
     };
     tern_status opened = tern_model_open(&model, args->path, &desc, &err);
     free(template.ptr);
+    free_loras(loras, args->loras.n);
     if (show && opened != TERN_OK) fprintf(stderr, "\r\033[K");
     if (opened != TERN_OK) {
         fail("%s", err.message);

@@ -236,7 +236,9 @@ tern_status tern_hf_open_tokenizer(tern_file *file, const char *folder, const ch
 tern_status tern_hf_open_folder(tern_file *file, const char *folder, const char *only_file,
                                 tern_error *err) {
     file->kind = TERN_FILE_HF;
-    TERN_TRY(map_json(file, folder, "config.json", &file->config, err));
+    bool is_adapter = only_file && !strcmp(only_file, "adapter_model.safetensors");
+    TERN_TRY(map_json(file, folder, is_adapter ? "adapter_config.json" : "config.json",
+                      &file->config, err));
     TERN_TRY(map_json(file, folder, "tokenizer_config.json", &file->tokenizer_config, err));
     TERN_TRY(map_json(file, folder, "generation_config.json", &file->generation_config, err));
     TERN_TRY(map_text(file, folder, "tokenizer.json", &file->tokenizer_json, err));

@@ -346,6 +346,24 @@ const tern_tensor *tern_model_tensor(const tern_file *file, const tern_arch *arc
                                                                  : NULL;
 }
 
+// ---- Order of rows -----------------------------------------------------------------------------
+
+// Inside a head of 2h rows, halves order has row (j, i) at j * h + i and neighbours order at
+// 2 * i + j, for j = 0, 1.
+int64_t tern_rope_source_row(int64_t row, int64_t n_rows, int64_t n_heads, bool to_neighbours) {
+    if (n_heads == 0) return row;
+    int64_t head = n_rows / n_heads, half = head / 2, in = row % head, base = row - in;
+    return base + (to_neighbours ? in % 2 * half + in / 2 : in % half * 2 + in / half);
+}
+
+int64_t tern_model_rope_heads(const tern_arch *arch, const tern_config *c, const char *gguf_name) {
+    static const char q[] = ".attn_q.weight", k[] = ".attn_k.weight";
+    size_t n = strlen(gguf_name), n_end = sizeof q - 1;
+    if (!arch->gguf_rope_neighbours || n <= n_end) return 0;
+    const char *end = gguf_name + n - n_end;
+    return !strcmp(end, q) ? c->n_heads : !strcmp(end, k) ? c->n_kv_heads : 0;
+}
+
 // ---- Writing -----------------------------------------------------------------------------------
 
 tern_status tern_config_write_gguf(tern_gguf_writer *w, const char *arch_name,
@@ -377,7 +395,7 @@ tern_status tern_config_write_gguf(tern_gguf_writer *w, const char *arch_name,
 }
 
 void tern_config_write_json(const tern_arch *arch, const tern_config *c, const char *dtype,
-                            bool packed_ternary, tern_strbuf *out) {
+                            const char *ternary_mode, tern_strbuf *out) {
     const char *class_name = arch->always_ternary ? "BitNetForCausalLM" : "LlamaForCausalLM";
     tern_strbuf_printf(out, "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\",\n",
                        class_name, arch->hf_types[0]);
@@ -407,10 +425,11 @@ void tern_config_write_json(const tern_arch *arch, const tern_config *c, const c
                            "\"original_max_position_embeddings\": %d},\n",
                            (double)c->rope.factor, (double)c->rope.low_freq_factor,
                            (double)c->rope.high_freq_factor, (int)c->rope.n_context_orig);
-    if (packed_ternary)
-        tern_strbuf_puts(out, "  \"quantization_config\": {\"quant_method\": \"bitnet\", "
-                              "\"linear_class\": \"autobitlinear\", "
-                              "\"quantization_mode\": \"offline\"},\n");
+    if (ternary_mode)
+        tern_strbuf_printf(out,
+                           "  \"quantization_config\": {\"quant_method\": \"bitnet\", "
+                           "\"linear_class\": \"autobitlinear\", \"quantization_mode\": \"%s\"},\n",
+                           ternary_mode);
     tern_strbuf_printf(out,
                        "  \"attention_bias\": false,\n  \"tie_word_embeddings\": %s,\n"
                        "  \"torch_dtype\": \"%s\"\n}\n",

@@ -53,7 +53,39 @@ tern_status tern_config_write_gguf(tern_gguf_writer *w, const char *arch_name,
                                    const tern_config *c);
 // config.json text for a Hugging Face folder; model_type and architectures by arch.
 void tern_config_write_json(const tern_arch *arch, const tern_config *c, const char *dtype,
-                            bool packed_ternary, tern_strbuf *out);
+                            const char *ternary_mode, tern_strbuf *out);
+
+// Row moves of the two RoPE conventions: the row of a matrix in the one that becomes row `row` in
+// the other. n_heads 0: it stays.
+int64_t tern_rope_source_row(int64_t row, int64_t n_rows, int64_t n_heads, bool to_neighbours);
+// Heads of a weight whose rows GGUF and Hugging Face have in different order; 0: the same order.
+int64_t tern_model_rope_heads(const tern_arch *arch, const tern_config *c, const char *gguf_name);
+
+// ---- Adapters: LoRA, W x + B (A x) -------------------------------------------------------------
+
+typedef struct tern_adapter { // of one matrix, all files together
+    char weight[64];          // its GGUF name
+    int64_t n_in, n_out;
+    int64_t rank, room; // room: the rank with zeros, a multiple of what kernels read at once
+    float *a;           // [room, n_in]
+    float *b;           // [n_out, room], times each file's scale
+} tern_adapter;
+
+typedef struct tern_adapters {
+    tern_adapter *list;
+    size_t n, capacity;
+} tern_adapters;
+// Adds a file's matrices: a GGUF adapter, or a folder with adapter_model.safetensors and
+// adapter_config.json (PEFT). Several for the same weight are stacked: their products add up.
+// base: the model that they are for; rows of B are put in the order of its rows.
+tern_status tern_adapters_read(tern_adapters *set, const char *path, float scale,
+                               const tern_file *base, const tern_arch *arch, const tern_config *c,
+                               tern_error *err);
+void tern_adapters_free(tern_adapters *set);
+const tern_adapter *tern_adapters_find(const tern_adapters *set, const char *weight);
+int64_t tern_adapters_rank(const void *set, const char *weight); // for tern_pass_low_rank
+// Row `row` of B A, added to out [n_in].
+void tern_adapter_add_row(const tern_adapter *adapter, int64_t row, float *out);
 
 // ---- Used by the architectures' files ----------------------------------------------------------
 

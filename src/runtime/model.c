@@ -25,8 +25,29 @@ static void mark_uses(const tern_graph *g, tern_weight_source *sources) {
     }
 }
 
+// A or B of an adapter.
+static bool find_adapter_source(const tern_model *m, const tern_value *v, tern_weight_source *s) {
+    const char *dot = strrchr(v->name, '.');
+    bool is_a = dot && !strcmp(dot, ".lora_a"), is_b = dot && !strcmp(dot, ".lora_b");
+    char weight[sizeof v->name];
+    if (!is_a && !is_b) return false;
+    memcpy(weight, v->name, (size_t)(dot - v->name));
+    weight[dot - v->name] = 0;
+    const tern_adapter *p = tern_adapters_find(&m->adapters, weight);
+    if (!p) return false;
+    s->name = v->name;
+    s->type = TERN_DTYPE_F32;
+    s->data = is_a ? p->a : p->b;
+    s->bytes = (uint64_t)(v->rows * v->cols) * sizeof(float);
+    s->n_rows = v->rows;
+    s->n_cols = v->cols;
+    s->is_matrix = true;
+    return true;
+}
+
 static tern_status find_source(const tern_model *m, const tern_value *v, tern_weight_source *s,
                                tern_error *err) {
+    if (find_adapter_source(m, v, s)) return TERN_OK;
     const tern_tensor *t = tern_model_tensor(m->file, m->arch, v->name);
     if (!t) return tern_fail(err, TERN_ERR_FORMAT, "tensor %s is missing", v->name);
     int64_t rows = (int64_t)t->ne[1];
@@ -196,6 +217,16 @@ static tern_status open_text(tern_model *m, const tern_model_desc *desc, tern_er
     return status;
 }
 
+static tern_status add_adapters(tern_model *m, const tern_model_desc *desc, tern_error *err) {
+    for (size_t i = 0; i < desc->n_loras; i++) {
+        float scale = desc->loras[i].scale != 0 ? desc->loras[i].scale : 1;
+        TERN_TRY(tern_adapters_read(&m->adapters, desc->loras[i].path, scale, m->file, m->arch,
+                                    &m->config, err));
+    }
+    if (m->adapters.n == 0) return TERN_OK;
+    return tern_pass_low_rank(&m->built, tern_adapters_rank, &m->adapters, err);
+}
+
 static tern_status open_parts(tern_model *m, const tern_model_desc *desc, tern_error *err) {
     TERN_TRY(report(desc, 0, err));
     TERN_TRY(tern_file_open(&m->file, m->path, err)); // its messages name the file
@@ -210,6 +241,7 @@ static tern_status open_parts(tern_model *m, const tern_model_desc *desc, tern_e
     TERN_TRY_GOTO(open_text(m, desc, err));
     tern_graph_init(&m->built);
     TERN_TRY_GOTO(m->arch->build(&m->built, &m->config, err));
+    TERN_TRY_GOTO(add_adapters(m, desc, err));
     TERN_TRY_GOTO(find_sources(m, desc->head, err));
     TERN_TRY_GOTO(place(m, desc, err));
     TERN_TRY(run_passes(m, err));
@@ -251,6 +283,7 @@ void tern_model_close(tern_model *m) {
         before = p->before;
         tern_placement_close(p, m);
     }
+    tern_adapters_free(&m->adapters);
     tern_free(m->sources);
     tern_free(m->kinds);
     tern_free(m->cpu_features);

@@ -28,6 +28,7 @@ struct tern_model {
     tern_file *file;
     const tern_arch *arch;
     tern_config config;
+    tern_adapters adapters;
     tern_tokenizer *tokenizer;
     tern_template *chat_template; // NULL until a chat is formatted without one: see template_error
     tern_error template_error;    // why there is none

@@ -23,6 +23,7 @@ typedef struct item {
     tern_ternary_kind kind;
     int64_t n_heads; // > 0: rows are permuted between the two RoPE conventions
     bool neighbours; // the output wants RoPE pairs adjacent
+    const tern_adapter *adapter; // to be merged, or NULL
 } item;
 
 typedef struct conversion {
@@ -30,6 +31,7 @@ typedef struct conversion {
     tern_file *file;
     const tern_arch *arch;
     tern_config config;
+    tern_adapters adapters;
     bool to_gguf;
     tern_dtype matrix_type, head_type;
     bool has_matrix_type, has_head_type;
@@ -86,10 +88,23 @@ static const char *gguf_name_of(const conversion *c, const tern_tensor *t, char 
     return tern_model_name_to_gguf(c->arch, t->name, buffer, n) ? buffer : t->name;
 }
 
+// A ternary matrix with something added is not ternary. With adapters, master weights stay floats
+// unless a type is asked for, so that the sum need not be rounded.
+static tern_status allow_merge(const conversion *c, item *it, tern_error *err) {
+    bool to_float = !c->has_matrix_type || tern_dtype_is_float(c->matrix_type);
+    if (it->kind.mean > 0 && to_float) it->kind.is_ternary = false;
+    if (!it->adapter || c->desc->force_ternary || !it->kind.is_ternary) return TERN_OK;
+    return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                     "tensor %s: an adapter cannot be merged into ternary weights without rounding "
+                     "the sum to -1, 0 and +1, which makes another model; run it beside them "
+                     "(--lora), or have it rounded with --force", it->from->name);
+}
+
 static tern_status choose_matrix_type(const conversion *c, item *it, tern_error *err) {
     tern_matrix_view view = view_of(it->from);
     tern_dtype wanted = c->matrix_type;
     TERN_TRY(tern_ternary_find(&view, c->arch->always_ternary, &it->kind, err));
+    if (c->adapters.n) TERN_TRY(allow_merge(c, it, err));
     bool ternary_wanted = c->has_matrix_type && tern_dtype_is_ternary(wanted);
     if (!c->has_matrix_type) {
         wanted = it->kind.is_ternary ? TERN_DTYPE_I2_S : it->from->type;
@@ -118,6 +133,7 @@ static tern_status choose_type(const conversion *c, item *it, tern_error *err) {
     char buffer[128];
     const tern_tensor *t = it->from;
     const char *name = gguf_name_of(c, t, buffer, sizeof buffer);
+    it->adapter = tern_adapters_find(&c->adapters, name);
     bool head = strcmp(name, "token_embd.weight") == 0 || strcmp(name, "output.weight") == 0;
     bool from_hf = c->file->kind == TERN_FILE_HF;
     if (t->n_dims < 2) { // norms: exact, and what every loader expects
@@ -142,13 +158,8 @@ static tern_status choose_type(const conversion *c, item *it, tern_error *err) {
                          "tensor %s: rows of %llu weights cannot be %s (blocks of %zu)", t->name,
                          (unsigned long long)t->ne[0], tern_dtype_name(it->type),
                          tern_dtype_block_n(it->type));
-    if (c->arch->gguf_rope_neighbours && from_hf == c->to_gguf) {
-        size_t length = strlen(name);
-        bool q = length > 14 && strcmp(name + length - 14, ".attn_q.weight") == 0;
-        bool k = length > 14 && strcmp(name + length - 14, ".attn_k.weight") == 0;
-        it->n_heads = q ? c->config.n_heads : k ? c->config.n_kv_heads : 0;
-        it->neighbours = c->to_gguf;
-    }
+    if (from_hf == c->to_gguf) it->n_heads = tern_model_rope_heads(c->arch, &c->config, name);
+    it->neighbours = c->to_gguf;
     return TERN_OK;
 }
 
@@ -185,12 +196,8 @@ static tern_status add_rope_factors(conversion *c, tern_error *err) {
 
 // ---- Rows --------------------------------------------------------------------------------------
 
-// The source row that becomes row `row` of the output. Inside a head of 2h rows, halves order has
-// row (j, i) at j * h + i and neighbours order at 2 * i + j, for j = 0, 1.
 static int64_t source_row(const item *it, int64_t row, int64_t n_rows) {
-    if (it->n_heads == 0) return row;
-    int64_t head = n_rows / it->n_heads, half = head / 2, in = row % head, base = row - in;
-    return base + (it->neighbours ? in % 2 * half + in / 2 : in % half * 2 + in / half);
+    return tern_rope_source_row(row, n_rows, it->n_heads, it->neighbours);
 }
 
 static tern_status write_bytes(conversion *c, const void *bytes, uint64_t n, tern_error *err) {
@@ -279,12 +286,34 @@ static tern_status write_float_rows(conversion *c, const item *it, tern_codes *c
     return TERN_OK;
 }
 
-static tern_status write_item(conversion *c, const item *it, tern_error *err) {
-    tern_matrix_view view = view_of(it->from);
-    size_t n = (size_t)view.n_cols;
+// Puts W + B A into floats, as if the file had them. What is to be ternary is rounded from there,
+// as master weights are.
+static tern_status merge_adapter(item *it, tern_matrix_view *view, float **floats,
+                                 tern_error *err) {
+    size_t n = (size_t)view->n_cols;
+    tern_codes codes;
+    tern_ternary_kind kind = it->kind.mean > 0 ? (tern_ternary_kind){0} : it->kind; // masters as is
+    *floats = tern_alloc_array(TERN_MEM_MISC, (size_t)view->n_rows, n * sizeof **floats);
+    if (!*floats) return tern_fail_memory(err, (size_t)view->n_rows * n * sizeof **floats);
+    item as_it_is = *it;
+    as_it_is.kind = kind;
+    TERN_TRY(tern_codes_open(&codes, view, &kind, err));
+    for (int64_t row = 0; row < view->n_rows; row++) {
+        float_row(&as_it_is, &codes, row, *floats + (size_t)row * n);
+        tern_adapter_add_row(it->adapter, row, *floats + (size_t)row * n);
+    }
+    tern_codes_close(&codes);
+    *view = (tern_matrix_view){TERN_DTYPE_F32, *floats, (uint64_t)view->n_rows * n * sizeof(float),
+                               view->n_rows, view->n_cols, 1};
+    return tern_ternary_find(view, tern_dtype_is_ternary(it->type), &it->kind, err);
+}
+
+static tern_status write_view(conversion *c, const item *it, const tern_matrix_view *view,
+                              tern_error *err) {
+    size_t n = (size_t)view->n_cols;
     tern_codes codes;
     gather g = {0};
-    TERN_TRY(tern_codes_open(&codes, &view, &it->kind, err));
+    TERN_TRY(tern_codes_open(&codes, view, &it->kind, err));
     float *floats = tern_alloc_array(TERN_MEM_MISC, n + 64, sizeof *floats);
     g.codes = tern_alloc(TERN_MEM_MISC, 2 * n + 1024);
     g.packed = tern_alloc(TERN_MEM_MISC, n * sizeof(float) + 1024);
@@ -301,6 +330,16 @@ static tern_status write_item(conversion *c, const item *it, tern_error *err) {
     tern_free(floats);
     tern_free(g.codes);
     tern_free(g.packed);
+    return status;
+}
+
+static tern_status write_item(conversion *c, const item *it, tern_error *err) {
+    tern_matrix_view view = view_of(it->from);
+    float *floats = NULL;
+    item merged = *it;
+    tern_status status = it->adapter ? merge_adapter(&merged, &view, &floats, err) : TERN_OK;
+    if (status == TERN_OK) status = write_view(c, &merged, &view, err);
+    tern_free(floats);
     return status;
 }
 
@@ -472,7 +511,7 @@ static tern_status declare_st(conversion *c, const item *it) {
 }
 
 static tern_status to_folder(conversion *c, const char *in, const char *out, tern_error *err) {
-    bool packed = false;
+    const char *ternary_mode = NULL;
     const char *dtype = "float32";
     TERN_TRY(tern_st_writer_open(&c->st, out, c->desc->split_bytes, err));
     for (size_t i = 0; i < c->n_items; i++) {
@@ -480,13 +519,14 @@ static tern_status to_folder(conversion *c, const char *in, const char *out, ter
         tern_status status = declare_st(c, it);
         if (status != TERN_OK)
             return tern_fail(err, status, "tensor %s could not be declared", it->name);
-        packed = packed || it->type == TERN_DTYPE_HF_TERNARY;
+        if (it->type == TERN_DTYPE_HF_TERNARY) ternary_mode = "offline";
+        else if (it->kind.mean > 0 && !it->kind.is_ternary) ternary_mode = "online";
         if (it->from->n_dims >= 2 && it->type == TERN_DTYPE_BF16) dtype = "bfloat16";
         if (it->from->n_dims >= 2 && it->type == TERN_DTYPE_F16) dtype = "float16";
     }
     TERN_TRY(write_items(c, err));
     tern_strbuf config = {0};
-    tern_config_write_json(c->arch, &c->config, dtype, packed, &config);
+    tern_config_write_json(c->arch, &c->config, dtype, ternary_mode, &config);
     tern_status status = config.failed ? tern_fail_memory(err, config.len) : TERN_OK;
     if (status == TERN_OK) status = write_file(out, "config.json", config.ptr, config.len, err);
     tern_strbuf_free(&config);
@@ -509,6 +549,11 @@ static tern_status run(conversion *c, const char *in, const char *out, tern_erro
     TERN_TRY(tern_file_open(&c->file, in, err));
     tern_status status = TERN_OK;
     TERN_TRY_GOTO(tern_model_read(c->file, &c->arch, &c->config, err));
+    for (size_t i = 0; i < c->desc->n_loras; i++) {
+        float scale = c->desc->loras[i].scale != 0 ? c->desc->loras[i].scale : 1;
+        TERN_TRY_GOTO(tern_adapters_read(&c->adapters, c->desc->loras[i].path, scale, c->file,
+                                         c->arch, &c->config, err));
+    }
     TERN_TRY_GOTO(list_items(c, err));
     TERN_TRY_GOTO(add_rope_factors(c, err));
     TERN_TRY_GOTO(c->to_gguf ? to_gguf(c, out, err) : to_folder(c, in, out, err));
@@ -531,6 +576,7 @@ tern_status tern_convert(const char *in, const char *out, const tern_convert_des
     tern_st_writer_free(c.st);
     tern_free(c.rope_factors);
     tern_free(c.items);
+    tern_adapters_free(&c.adapters);
     tern_file_close(c.file);
     return status;
 }

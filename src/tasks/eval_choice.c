@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "base/alloc.h"
+#include "base/hash.h"
 #include "session/session.h"
 #include "tasks/eval.h"
 
@@ -247,16 +248,12 @@ fail:
     return status;
 }
 
-static uint64_t hash_add(uint64_t h, const tern_strbuf *s) { // FNV-1a
-    for (size_t i = 0; i < s->len; i++) h = (h ^ (unsigned char)s->ptr[i]) * 0x100000001B3u;
-    return h;
-}
-
 static tern_status one_item(run *r, tern_error *err) {
     tern_eval_record record = {.item = r->lines.number - 1};
     const tern_eval_scores *known = NULL;
     TERN_TRY(read_item(r, &r->lines, err));
-    record.hash = hash_add(hash_add(0xCBF29CE484222325u, &r->examples), &r->lines.line);
+    record.hash = tern_hash64(0, tern_strbuf_text(&r->examples), r->examples.len);
+    record.hash = tern_hash64(record.hash, tern_strbuf_text(&r->lines.line), r->lines.line.len);
     if (r->store.file)
         TERN_TRY(tern_eval_store_find(&r->store, record.item, record.hash, r->item.n, &known,
                                       err));

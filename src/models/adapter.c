@@ -1,0 +1,309 @@
+// Reading LoRA adapters. Two containers:
+//
+//   GGUF (llama.cpp's convert_lora_to_gguf): general.type "adapter", adapter.type "lora",
+//     adapter.lora.alpha; for the matrix NAME the tensors NAME.lora_a [rank, n_in] and
+//     NAME.lora_b [n_out, rank]. Scale alpha / rank.
+//   PEFT: adapter_config.json and adapter_model.safetensors; for the module M the tensors
+//     base_model.model.M.lora_A.weight and ...lora_B.weight, same shapes. Scale lora_alpha / rank,
+//     or lora_alpha / sqrt(rank) with use_rslora; alpha_pattern has other alphas for some modules.
+//
+// The scale and the file's own weight are multiplied into B. What an adapter has beside these
+// (biases, DoRA's magnitudes, whole modules) is refused by name: leaving it out would be another
+// model.
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "base/alloc.h"
+#include "models/models.h"
+
+#define RANK_STEP 16 // kernels read so many floats at once
+#define RANK_MAX  4096
+
+typedef struct reader {
+    tern_adapters *set;
+    const tern_file *file, *base;
+    const tern_arch *arch;
+    const tern_config *config;
+    float scale;
+    double alpha;
+    bool by_root; // use_rslora
+} reader;
+
+// ---- One matrix --------------------------------------------------------------------------------
+
+static tern_status grow(tern_adapter *p, int64_t rank, tern_error *err) {
+    int64_t room = (p->rank + rank + RANK_STEP - 1) / RANK_STEP * RANK_STEP;
+    if (room <= p->room) return TERN_OK;
+    float *a = tern_alloc_array(TERN_MEM_WEIGHTS, (size_t)(room * p->n_in), sizeof *a);
+    float *b = tern_alloc_array(TERN_MEM_WEIGHTS, (size_t)(p->n_out * room), sizeof *b);
+    if (!a || !b) {
+        tern_free(a);
+        tern_free(b);
+        return tern_fail_memory(err, (size_t)(room * (p->n_in + p->n_out)) * sizeof *a);
+    }
+    if (p->rank) {
+        memcpy(a, p->a, (size_t)(p->rank * p->n_in) * sizeof *a);
+        for (int64_t row = 0; row < p->n_out; row++)
+            memcpy(b + row * room, p->b + row * p->room, (size_t)p->rank * sizeof *b);
+    }
+    tern_free(p->a);
+    tern_free(p->b);
+    p->a = a;
+    p->b = b;
+    p->room = room;
+    return TERN_OK;
+}
+
+static void read_row(const tern_tensor *t, int64_t row, float *out) {
+    size_t n = (size_t)t->ne[0];
+    tern_dtype_decode(t->type, t->data, (uint64_t)row * n, n, t->scale, out);
+}
+
+// Appends the file's A and B, behind those of other files.
+static tern_status append(const reader *r, tern_adapter *p, const tern_tensor *a,
+                          const tern_tensor *b, float scale, tern_error *err) {
+    int64_t rank = (int64_t)a->ne[1], at = p->rank;
+    bool to_neighbours = r->base->kind == TERN_FILE_GGUF;
+    int64_t n_heads = r->file->kind == r->base->kind
+                          ? 0
+                          : tern_model_rope_heads(r->arch, r->config, p->weight);
+    TERN_TRY(grow(p, rank, err));
+    float *row = tern_alloc_array(TERN_MEM_MISC, (size_t)rank, sizeof *row);
+    if (!row) return tern_fail_memory(err, (size_t)rank * sizeof *row);
+    for (int64_t k = 0; k < rank; k++) read_row(a, k, p->a + (at + k) * p->n_in);
+    for (int64_t i = 0; i < p->n_out; i++) {
+        read_row(b, tern_rope_source_row(i, p->n_out, n_heads, to_neighbours), row);
+        for (int64_t k = 0; k < rank; k++) p->b[i * p->room + at + k] = row[k] * scale;
+    }
+    p->rank += rank;
+    tern_free(row);
+    return TERN_OK;
+}
+
+static bool is_plain(const tern_tensor *t) {
+    return t->ne[2] == 1 && t->ne[3] == 1 && !tern_dtype_is_ternary(t->type) &&
+           (tern_dtype_is_float(t->type) || t->type == TERN_DTYPE_Q8_0);
+}
+
+static tern_status check_shapes(const reader *r, const tern_tensor *a, const tern_tensor *b,
+                                const char *weight, tern_error *err) {
+    const tern_tensor *w = tern_model_tensor(r->base, r->arch, weight);
+    if (!w || !strcmp(weight, "token_embd.weight") || !strcmp(weight, "output.weight"))
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "tensor %s: %s", a->name,
+                         w ? "adapters of the embedding or the output head are not supported"
+                           : "the model has no such matrix");
+    if (w->n_dims < 2)
+        return tern_fail(err, TERN_ERR_FORMAT, "tensor %s: %s is no matrix", a->name, weight);
+    if (!is_plain(a) || !is_plain(b))
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "tensor %s is %s: expected two dimensions of F32, F16, BF16 or Q8_0",
+                         a->name, tern_dtype_name(a->type));
+    if (a->ne[0] != w->ne[0] || b->ne[1] != w->ne[1] || a->ne[1] != b->ne[0] ||
+        a->ne[1] > RANK_MAX)
+        return tern_fail(err, TERN_ERR_FORMAT,
+                         "tensor %s: %llu x %llu and %llu x %llu do not make the model's %llu x "
+                         "%llu with a rank of at most %d", a->name, (unsigned long long)b->ne[1],
+                         (unsigned long long)b->ne[0], (unsigned long long)a->ne[1],
+                         (unsigned long long)a->ne[0], (unsigned long long)w->ne[1],
+                         (unsigned long long)w->ne[0], RANK_MAX);
+    return TERN_OK;
+}
+
+static tern_status add_pair(const reader *r, const tern_tensor *a, const tern_tensor *b,
+                            const char *weight, double alpha, tern_error *err) {
+    tern_adapters *set = r->set;
+    if (!b) return tern_fail(err, TERN_ERR_FORMAT, "tensor %s has no B beside it", a->name);
+    TERN_TRY(check_shapes(r, a, b, weight, err));
+    tern_adapter *p = (tern_adapter *)tern_adapters_find(set, weight);
+    if (!p) {
+        if (tern_array_reserve(TERN_MEM_WEIGHTS, &set->list, &set->capacity, set->n, 1) != 0)
+            return tern_fail_memory(err, (set->n + 1) * sizeof *set->list);
+        p = &set->list[set->n++];
+        *p = (tern_adapter){.n_in = (int64_t)a->ne[0], .n_out = (int64_t)b->ne[1]};
+        snprintf(p->weight, sizeof p->weight, "%s", weight);
+    }
+    double rank = (double)a->ne[1];
+    double scale = r->scale * (alpha > 0 ? alpha / (r->by_root ? sqrt(rank) : rank) : 1);
+    return append(r, p, a, b, (float)scale, err);
+}
+
+// ---- GGUF --------------------------------------------------------------------------------------
+
+// Whether text ends with `end`; what stands before it goes to `front`.
+static bool cut_end(const char *text, const char *end, char *front, size_t size) {
+    size_t n = strlen(text), n_end = strlen(end);
+    if (n < n_end || n - n_end >= size || strcmp(text + n - n_end, end) != 0) return false;
+    memcpy(front, text, n - n_end);
+    front[n - n_end] = 0;
+    return true;
+}
+
+static tern_status check_gguf(const reader *r, tern_error *err) {
+    tern_str type = {0}, kind = {0}, name = {0};
+    tern_file_meta_str(r->file, "general.type", &type);
+    tern_file_meta_str(r->file, "adapter.type", &kind);
+    tern_file_meta_str(r->file, "general.architecture", &name);
+    if (!tern_str_is(type, "adapter") || !tern_str_is(kind, "lora"))
+        return tern_fail(err, TERN_ERR_FORMAT,
+                         "no LoRA adapter: general.type is '%.*s', adapter.type '%.*s'",
+                         (int)type.len, type.ptr ? type.ptr : "", (int)kind.len,
+                         kind.ptr ? kind.ptr : "");
+    for (int i = 0; r->arch->gguf_names[i]; i++)
+        if (tern_str_is(name, r->arch->gguf_names[i])) return TERN_OK;
+    return tern_fail(err, TERN_ERR_FORMAT, "an adapter of a %.*s, but the model is a %s",
+                     (int)name.len, name.ptr ? name.ptr : "", r->arch->name);
+}
+
+static tern_status read_gguf(reader *r, tern_error *err) {
+    char weight[64], other[80];
+    TERN_TRY(check_gguf(r, err));
+    tern_file_meta_float(r->file, "adapter.lora.alpha", &r->alpha);
+    for (size_t i = 0; i < r->file->n_tensors; i++) {
+        const tern_tensor *t = &r->file->tensors[i];
+        if (cut_end(t->name, ".lora_a", weight, sizeof weight)) {
+            snprintf(other, sizeof other, "%s.lora_b", weight);
+            TERN_TRY(add_pair(r, t, tern_file_tensor(r->file, other), weight, r->alpha, err));
+            continue;
+        }
+        bool known = cut_end(t->name, ".lora_b", weight, sizeof weight);
+        if (known) snprintf(other, sizeof other, "%s.lora_a", weight);
+        if (!known || !tern_file_tensor(r->file, other))
+            return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                             "tensor %s is no part of a pair of lora_a and lora_b", t->name);
+    }
+    return TERN_OK;
+}
+
+// ---- PEFT --------------------------------------------------------------------------------------
+
+static bool is_on(const tern_json_doc *doc, const char *key) {
+    const tern_json *v = tern_json_path(doc, key);
+    return v && v->type != TERN_JSON_NULL && !(v->type == TERN_JSON_BOOL && !v->n);
+}
+
+static tern_status check_config(reader *r, tern_error *err) {
+    static const char *const other_kinds[] = {"use_dora", "fan_in_fan_out", "use_qalora",
+                                              "use_bdlora", "layer_replication",
+                                              "alora_invocation_tokens"};
+    const tern_json_doc *doc = &r->file->config;
+    if (!tern_str_is(tern_json_str(tern_json_path(doc, "peft_type")), "LORA"))
+        return tern_fail(err, TERN_ERR_FORMAT,
+                         "no LoRA adapter: adapter_config.json has no peft_type LORA");
+    for (size_t i = 0; i < sizeof other_kinds / sizeof *other_kinds; i++)
+        if (is_on(doc, other_kinds[i]))
+            return tern_fail(err, TERN_ERR_UNSUPPORTED, "adapter_config.json: %s is not supported",
+                             other_kinds[i]);
+    r->alpha = tern_json_number(tern_json_path(doc, "lora_alpha"), 0);
+    r->by_root = tern_json_bool(tern_json_path(doc, "use_rslora"), false);
+    if (r->alpha > 0) return TERN_OK;
+    return tern_fail(err, TERN_ERR_FORMAT, "adapter_config.json: no lora_alpha above 0");
+}
+
+// alpha_pattern's keys are regular expressions for the end of a module's name; those in use are
+// names.
+static tern_status find_alpha(const reader *r, const char *module, double *alpha,
+                              tern_error *err) {
+    const tern_json_doc *doc = &r->file->config;
+    const tern_json *patterns = tern_json_path(doc, "alpha_pattern");
+    size_t n = strlen(module);
+    *alpha = r->alpha;
+    if (!tern_json_is(patterns, TERN_JSON_OBJECT)) return TERN_OK;
+    for (const tern_json *k = tern_json_first(doc, patterns); k;
+         k = tern_json_next(doc, patterns, k)) {
+        tern_str key = tern_json_str(k);
+        for (size_t i = 0; i < key.len; i++)
+            if (strchr("^$*+?()[]{}|\\", key.ptr[i]))
+                return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                                 "adapter_config.json: alpha_pattern '%.*s' is more than a name",
+                                 (int)key.len, key.ptr);
+        bool fits = n >= key.len && !memcmp(module + n - key.len, key.ptr, key.len) &&
+                    (n == key.len || module[n - key.len - 1] == '.');
+        if (fits) *alpha = tern_json_number(tern_json_value_of(doc, k), r->alpha);
+    }
+    return TERN_OK;
+}
+
+static tern_status read_peft_pair(const reader *r, const tern_tensor *a, const char *module,
+                                  tern_error *err) {
+    static const char front[] = "base_model.model.";
+    char other[192], hf[160], weight[64];
+    double alpha;
+    const char *name = strncmp(module, front, sizeof front - 1) ? module
+                                                                : module + sizeof front - 1;
+    snprintf(other, sizeof other, "%s.lora_B.weight", module);
+    snprintf(hf, sizeof hf, "%s.weight", name);
+    if (!tern_model_name_to_gguf(r->arch, hf, weight, sizeof weight))
+        return tern_fail(err, TERN_ERR_FORMAT, "tensor %s: a %s has no matrix %s", a->name,
+                         r->arch->name, hf);
+    TERN_TRY(find_alpha(r, name, &alpha, err));
+    return add_pair(r, a, tern_file_tensor(r->file, other), weight, alpha, err);
+}
+
+static tern_status read_peft(reader *r, tern_error *err) {
+    char module[144], other[192];
+    TERN_TRY(check_config(r, err));
+    for (size_t i = 0; i < r->file->n_tensors; i++) {
+        const tern_tensor *t = &r->file->tensors[i];
+        if (cut_end(t->name, ".lora_A.weight", module, sizeof module)) {
+            TERN_TRY(read_peft_pair(r, t, module, err));
+            continue;
+        }
+        bool known = cut_end(t->name, ".lora_B.weight", module, sizeof module);
+        if (known) snprintf(other, sizeof other, "%s.lora_A.weight", module);
+        if (!known || !tern_file_tensor(r->file, other))
+            return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                             "tensor %s is no part of a pair of lora_A and lora_B", t->name);
+    }
+    return TERN_OK;
+}
+
+// ---- The whole ---------------------------------------------------------------------------------
+
+tern_status tern_adapters_read(tern_adapters *set, const char *path, float scale,
+                               const tern_file *base, const tern_arch *arch, const tern_config *c,
+                               tern_error *err) {
+    struct stat st;
+    tern_strbuf inner = {0};
+    tern_file *file = NULL;
+    tern_strbuf_puts(&inner, path);
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+        tern_strbuf_puts(&inner, "/adapter_model.safetensors");
+    tern_status status = inner.failed ? tern_fail_memory(err, inner.len)
+                                      : tern_file_open(&file, inner.ptr, err);
+    tern_strbuf_free(&inner);
+    TERN_TRY(status);
+    reader r = {set, file, base, arch, c, scale, 0, false};
+    status = file->kind == TERN_FILE_GGUF ? read_gguf(&r, err) : read_peft(&r, err);
+    if (status == TERN_OK && file->n_tensors == 0)
+        status = tern_fail(err, TERN_ERR_FORMAT, "there are no tensors in it");
+    tern_file_close(file);
+    return status == TERN_OK ? status : tern_fail_prefix(err, status, path);
+}
+
+void tern_adapters_free(tern_adapters *set) {
+    for (size_t i = 0; i < set->n; i++) {
+        tern_free(set->list[i].a);
+        tern_free(set->list[i].b);
+    }
+    tern_free(set->list);
+    *set = (tern_adapters){0};
+}
+
+const tern_adapter *tern_adapters_find(const tern_adapters *set, const char *weight) {
+    for (size_t i = 0; i < set->n; i++)
+        if (!strcmp(set->list[i].weight, weight)) return &set->list[i];
+    return NULL;
+}
+
+int64_t tern_adapters_rank(const void *set, const char *weight) {
+    const tern_adapter *p = tern_adapters_find(set, weight);
+    return p ? p->room : 0;
+}
+
+void tern_adapter_add_row(const tern_adapter *p, int64_t row, float *out) {
+    for (int64_t k = 0; k < p->rank; k++) {
+        float b = p->b[row * p->room + k];
+        for (int64_t i = 0; i < p->n_in; i++) out[i] += b * p->a[k * p->n_in + i];
+    }
+}
