@@ -224,8 +224,9 @@ TEST(lora_gives_the_same_bits_everywhere) {
     }
 }
 
-// Rank 128 with A = 1 and B = W: the attention's output matrix once more. Beside ternary weights it reads what
-// they read, before it is quantized, so the sum is twice the product but for the quantization.
+// Rank 128 with A = 1 and B = W: the attention's output matrix once more. Beside ternary weights it
+// reads what they read, before it is quantized, so the sum is twice the product but for the
+// quantization.
 TEST(lora_beside_ternary_weights_reads_what_they_read) {
     const char *model = test_tmp("lora_ternary.gguf"), *doubled = test_tmp("lora_doubled.gguf");
     const char *adapter = test_tmp("lora_identity.gguf");
