@@ -29,3 +29,12 @@ void tern_profile_add(tern_profile *p, const char *name, double seconds, uint64_
     r->seconds += seconds;
     r->bytes += bytes;
 }
+
+bool tern_head_type(tern_head_mode mode, tern_dtype *type) {
+    switch (mode) {
+    case TERN_HEAD_Q8_0: *type = TERN_DTYPE_Q8_0; return true;
+    case TERN_HEAD_Q6_K: *type = TERN_DTYPE_Q6_K; return true;
+    case TERN_HEAD_Q4_0: *type = TERN_DTYPE_Q4_0; return true;
+    default: return false;
+    }
+}

@@ -36,6 +36,9 @@ typedef struct tern_weight_source {
     tern_head_mode head; // for is_head
 } tern_weight_source;
 
+// The type that a mode converts the head to; false: none.
+bool tern_head_type(tern_head_mode mode, tern_dtype *type);
+
 // What bind made of it.
 typedef struct tern_weight_info {
     tern_weight_kind kind;

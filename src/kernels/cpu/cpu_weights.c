@@ -89,15 +89,6 @@ static tern_status bind_ternary(tern_device *d, tern_weight *w,
 
 // ---- Heads -------------------------------------------------------------------------------------
 
-static bool head_type(tern_head_mode mode, tern_dtype *type) {
-    switch (mode) {
-    case TERN_HEAD_Q8_0: *type = TERN_DTYPE_Q8_0; return true;
-    case TERN_HEAD_Q6_K: *type = TERN_DTYPE_Q6_K; return true;
-    case TERN_HEAD_Q4_0: *type = TERN_DTYPE_Q4_0; return true;
-    default: return false;
-    }
-}
-
 typedef struct convert_job {
     tern_weight *w;
     uint8_t *out;
@@ -214,7 +205,7 @@ static tern_status bind_float(tern_device *d, tern_weight *w, tern_error *err) {
     w->row_bytes = s->bytes / (uint64_t)s->n_rows;
     if (s->type == TERN_DTYPE_I2_S) w->row_bytes = (size_t)s->n_cols / 4;
     w->info.keeps_source = true;
-    if (s->is_head && head_type(s->head, &type)) TERN_TRY(convert_head(d, w, type, err));
+    if (s->is_head && tern_head_type(s->head, &type)) TERN_TRY(convert_head(d, w, type, err));
     w->info.layout = tern_dtype_name(w->type);
     if (s->is_matrix) w->info.bytes_per_token = (uint64_t)w->row_bytes * (uint64_t)s->n_rows;
     w->info.bytes_per_token_greedy = w->info.bytes_per_token;

@@ -1,7 +1,9 @@
 // y[t] = W[ids[t]]. A table larger than a binding comes in parts, each with its own dispatch, which
 // writes the rows of its own tokens only. Grid: (columns / 4 / 64, tokens).
 override COLS4: u32;     // columns / 4
-override IS_F16: bool;   // else f32
+override IS_F16: bool;
+override IS_Q8: bool;    // int8s and scales as in float_linear.wgsl; else f32
+override ROW4: u32 = 1u; // vec4s of such a row
 override FIRST_ROW: u32; // of the table's part
 override N_ROWS: u32;
 
@@ -15,7 +17,11 @@ fn embed(@builtin(global_invocation_id) id: vec3<u32>) {
     if (id.x >= COLS4 || row >= N_ROWS) { return; }
     let at = row * COLS4 + id.x;
     var v: vec4<f32>;
-    if (IS_F16) {
+    if (IS_Q8) {
+        let words = row * ROW4 * 4u;
+        let scales = unpack2x16float(table[words + COLS4 + id.x / 16u]);
+        v = bytes4(table[words + id.x]) * scales[id.x / 8u % 2u];
+    } else if (IS_F16) {
         v = vec4(unpack2x16float(table[2u * at]), unpack2x16float(table[2u * at + 1u]));
     } else {
         v = bitcast<vec4<f32>>(vec4(table[4u * at], table[4u * at + 1u], table[4u * at + 2u],

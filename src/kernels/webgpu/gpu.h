@@ -161,7 +161,13 @@ tern_status gpu_pipeline_get(tern_device *d, const gpu_pipeline *wanted, wgpu_pi
 
 // ---- Weights -----------------------------------------------------------------------------------
 
-typedef enum gpu_form { GPU_FORM_TERNARY, GPU_FORM_F16, GPU_FORM_F32, GPU_FORM_VECTOR } gpu_form;
+typedef enum gpu_form {
+    GPU_FORM_TERNARY,
+    GPU_FORM_F16,
+    GPU_FORM_F32,
+    GPU_FORM_Q8, // a row: int8s, then an f16 scale for 32 of them; 16-byte units
+    GPU_FORM_VECTOR,
+} gpu_form;
 
 typedef struct gpu_part { // whole rows in one binding
     wgpu_buffer buffer;
@@ -177,6 +183,7 @@ struct tern_weight {
     size_t n_parts;
     bool owns_buffers; // ternary matrices lie in the device's slabs
     float *vector;     // host copy of a vector
+    tern_weight *head; // of a table that is also the head: the head's rows, where they are others
 };
 
 #define GPU_HEADER_BYTES 256 // in front of a ternary matrix: its scale
@@ -194,6 +201,9 @@ struct tern_weight {
 #define GPU_BLOCK_COLS   64
 static inline int64_t gpu_blocks(int64_t n_cols) { return (n_cols + 63) / 64; }
 static inline uint64_t gpu_round(uint64_t n, uint64_t unit) { return (n + unit - 1) / unit * unit; }
+static inline uint64_t gpu_q8_row_bytes(int64_t n_cols) {
+    return gpu_round((uint64_t)(n_cols + n_cols / 16), 16);
+}
 
 tern_status gpu_tune(tern_device *d, const tern_weight_source *sources, size_t n, tern_error *err);
 tern_status gpu_weight_bind(tern_device *d, const tern_weight_source *s, tern_weight **out,

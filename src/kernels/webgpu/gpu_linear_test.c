@@ -159,14 +159,14 @@ TEST(gpu_float_products) {
                  {64, 64, TERN_DTYPE_BF16},  {20, 256, TERN_DTYPE_Q6_K}, {20, 64, TERN_DTYPE_Q4_0}};
     size_t n = rig_cases(sizeof cases / sizeof *cases, 3);
     for (size_t i = 0; i < n; i++) {
-        bool block = !tern_dtype_is_float(cases[i].type);
+        bool rounds = cases[i].type == TERN_DTYPE_Q6_K; // to f16
         rig r;
         rig_open(&r, N_ROWS);
         tern_vid x = rig_rows(&r, cases[i].n_in, fill_normal);
         tern_vid w =
             rig_matrix(&r, cases[i].n_out, cases[i].n_in, cases[i].type, false, fill_normal);
         rig_show(&r, tern_g_linear(&r.g, x, w));
-        rig_compare(&r, rig_counts(), RIG_OF_ROW, block ? 5e-4 : 5e-6);
+        rig_compare(&r, rig_counts(), RIG_OF_ROW, rounds ? 5e-4 : 5e-6);
         rig_close(&r);
     }
 }
@@ -189,4 +189,48 @@ TEST(gpu_heads_of_odd_sizes) {
         rig_compare(&r, rig_counts(), RIG_OF_ROW, 5e-6);
         rig_close(&r);
     }
+}
+
+// What a mode converts the head to, alone or where it is the table too, which keeps its own rows.
+TEST(gpu_heads_that_a_mode_converts) {
+    static const struct {
+        tern_head_mode mode;
+        bool tied;
+        double tolerance;
+    } cases[] = {{TERN_HEAD_Q8_0, true, 5e-6},
+                 {TERN_HEAD_Q6_K, false, 5e-4},
+                 {TERN_HEAD_Q4_0, false, 5e-6},
+                 {TERN_HEAD_EXACT, true, 5e-6},
+                 {TERN_HEAD_Q8_0, false, 5e-6}};
+    size_t n = rig_cases(sizeof cases / sizeof *cases, 3);
+    for (size_t i = 0; i < n; i++) {
+        rig r;
+        rig_open(&r, N_ROWS);
+        tern_vid x = rig_rows_of(&r, 256, TERN_DTYPE_F16, fill_normal);
+        tern_vid w = cases[i].tied ? tern_g_matrix(&r.g, "w0", N_ROWS, 256)
+                                   : rig_matrix(&r, 35, 256, TERN_DTYPE_F16, false, fill_normal);
+        tern_weight_source *head = &r.sources[r.n_sources - 1];
+        head->is_matrix = head->is_head = true;
+        head->head = cases[i].mode;
+        r.n_shown = cases[i].tied ? N_ROWS : 35;
+        tern_vid gate = tern_g_act(&r.g, x, TERN_ACTIVATION_SILU);
+        tern_g_output(&r.g, tern_g_linear(&r.g, tern_g_take_rows(&r.g, gate), w), "logits");
+        rig_compare(&r, rig_counts(), RIG_OF_ROW, cases[i].tolerance);
+        rig_close(&r);
+    }
+}
+
+// bf16 beyond what f16 holds.
+static void fill_far(float *x, int64_t n, int64_t row, uint32_t *seed) {
+    for (int64_t i = 0; i < n; i++) x[i] = rig_random(seed) * (row % 2 ? 1e6f : 1.0f);
+}
+
+TEST(gpu_weights_beyond_f16) {
+    rig r;
+    rig_open(&r, N_ROWS);
+    tern_vid x = rig_rows_of(&r, 64, TERN_DTYPE_BF16, fill_far);
+    tern_vid w = rig_matrix(&r, 32, 64, TERN_DTYPE_BF16, false, fill_far);
+    rig_show(&r, tern_g_linear(&r.g, x, w));
+    rig_compare(&r, rig_counts(), RIG_OF_ROW, 5e-6);
+    rig_close(&r);
 }

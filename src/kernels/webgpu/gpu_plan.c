@@ -80,12 +80,19 @@ static void set_phase(const tern_plan *p, gpu_dispatch *d, tern_vid out) {
 
 // ---- Ops of rows and elements ------------------------------------------------------------------
 
+// How a kernel reads the rows of a table or of a float matrix.
+static void set_form(const tern_weight *w, gpu_dispatch *d) {
+    set(d, "COLS4", (double)(w->n_cols / 4));
+    set(d, "IS_F16", w->form == GPU_FORM_F16);
+    set(d, "IS_Q8", w->form == GPU_FORM_Q8);
+    if (w->form == GPU_FORM_Q8) set(d, "ROW4", (double)(gpu_q8_row_bytes(w->n_cols) / 16));
+}
+
 static void add_embed(tern_plan *p, const tern_node *n) {
     const tern_weight *w = p->weights[n->in[1]];
     for (size_t i = 0; i < w->n_parts; i++) {
         gpu_dispatch *d = add(p, GPU_EMBED, groups(w->n_cols / 4, 64), GPU_ROWS_TOKENS);
-        set(d, "COLS4", (double)(w->n_cols / 4));
-        set(d, "IS_F16", w->form == GPU_FORM_F16);
+        set_form(w, d);
         set(d, "FIRST_ROW", (double)w->parts[i].first_row);
         set(d, "N_ROWS", (double)w->parts[i].n_rows);
         bind_part(d, &w->parts[i]);
@@ -259,6 +266,7 @@ static int neighbours(const tern_plan *p, const tern_node *n, int first) {
 static void add_float(tern_plan *p, tern_vid x, tern_vid wv, tern_vid out, bool accumulate,
                       bool chunk) {
     const tern_weight *w = p->weights[wv];
+    if (chunk && w->head) w = w->head;
     for (size_t i = 0; i < w->n_parts; i++) {
         const gpu_part *part = &w->parts[i];
         for (int many = 0; many < 2; many++) {
@@ -269,8 +277,7 @@ static void add_float(tern_plan *p, tern_vid x, tern_vid wv, tern_vid out, bool 
                     chunk ? GPU_ROWS_CHUNK : rows_of(p, x));
             d->rows_each = many ? 64 : 1;
             d->when = !by_token ? GPU_ALWAYS : many ? GPU_MANY_TOKENS : GPU_FEW_TOKENS;
-            set(d, "COLS4", (double)(w->n_cols / 4));
-            set(d, "IS_F16", w->form == GPU_FORM_F16);
+            set_form(w, d);
             set(d, "ADD", accumulate);
             set(d, "FIRST_ROW", (double)part->first_row);
             set(d, "N_ROWS", (double)part->n_rows);
@@ -445,11 +452,15 @@ static tern_status add_node(tern_plan *p, const tern_node *n, tern_error *err) {
     return TERN_OK;
 }
 
+static size_t n_head_parts(const tern_weight *w) {
+    return w->head ? w->head->n_parts : 0;
+}
+
 static tern_status reserve(tern_plan *p, const tern_node *n, tern_error *err) {
     size_t most = 2 * TERN_NODE_OUTPUTS + 2; // gemv and gemm of each product; top
     for (int i = 0; i < n->n_in; i++)
         if (p->g->values[n->in[i]].kind == TERN_VALUE_WEIGHT)
-            most += 2 * p->weights[n->in[i]]->n_parts;
+            most += 2 * (p->weights[n->in[i]]->n_parts + n_head_parts(p->weights[n->in[i]]));
     if (tern_array_reserve(TERN_MEM_GRAPH, &p->dispatches, &p->dispatches_capacity, p->n_dispatches,
                            most) != 0)
         return tern_fail_memory(err, most * sizeof *p->dispatches);

@@ -1,6 +1,7 @@
 // Weights as the kernels read them: ternary codes in tiles (ternary_gemv.wgsl) in slabs, float
-// matrices as rows of f16 pairs or f32, both in parts that fit a binding, vectors as f32. All is
-// made and sent in pieces, so that the host never holds a second copy of a large matrix.
+// matrices and tables as rows of f16, f32 or int8 with scales (float_linear.wgsl), both in parts
+// that fit a binding, vectors as f32. All is made and sent in pieces, so that the host never holds
+// a second copy of a large matrix.
 #include <string.h>
 #include "base/alloc.h"
 #include "base/ternary.h"
@@ -151,34 +152,150 @@ static tern_status bind_ternary(tern_device *d, tern_weight *w, const tern_weigh
     return status;
 }
 
-// ---- Floats ------------------------------------------------------------------------------------
+// ---- Rows of floats ----------------------------------------------------------------------------
 
-static tern_status send_rows(tern_device *d, const tern_weight *w, const tern_weight_source *s,
-                             const gpu_part *part, tern_error *err) {
-    size_t n_cols = (size_t)s->n_cols, row_bytes = n_cols * (w->form == GPU_FORM_F16 ? 2 : 4);
-    size_t per_piece = PIECE_BYTES / row_bytes + 1;
-    float *floats = tern_alloc_array(TERN_MEM_MISC, n_cols, sizeof *floats);
-    uint8_t *piece = tern_alloc_array(TERN_MEM_MISC, per_piece, row_bytes);
-    tern_status status = floats && piece ? TERN_OK : tern_fail_memory(err, row_bytes);
-    for (size_t r = 0; status == TERN_OK && r < (size_t)part->n_rows; r += per_piece) {
-        size_t n = (size_t)part->n_rows - r < per_piece ? (size_t)part->n_rows - r : per_piece;
-        for (size_t i = 0; i < n; i++) {
-            uint64_t first = ((uint64_t)part->first_row + r + i) * n_cols;
-            if (w->form == GPU_FORM_F16 && s->type == TERN_DTYPE_F16) {
-                memcpy(piece + i * row_bytes, (const uint8_t *)s->data + first * 2, row_bytes);
-                continue;
-            }
-            tern_dtype_decode(s->type, s->data, first, n_cols, s->scale, floats);
-            if (w->form == GPU_FORM_F32)
-                memcpy(piece + i * row_bytes, floats, row_bytes);
-            else
-                tern_dtype_encode(TERN_DTYPE_F16, floats, n_cols, piece + i * row_bytes);
+// Where rows come from: the file, or what a head mode makes of the file's.
+typedef struct row_source {
+    const tern_weight_source *s;
+    tern_dtype type; // that the rows have, or are converted to
+    float *floats;
+    void *converted; // a row of another type than the file's
+} row_source;
+
+static tern_status row_source_open(row_source *r, const tern_weight_source *s, tern_dtype type,
+                                   tern_error *err) {
+    uint64_t bytes = 0;
+    *r = (row_source){.s = s, .type = type};
+    uint64_t n_cols = (uint64_t)s->n_cols;
+    if (type != s->type && !tern_dtype_bytes(type, n_cols, n_cols, &bytes))
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "%s: rows of %lld cannot be %s (blocks of %zu)", s->name,
+                         (long long)s->n_cols, tern_dtype_name(type), tern_dtype_block_n(type));
+    r->floats = tern_alloc_array(TERN_MEM_MISC, (size_t)s->n_cols, sizeof *r->floats);
+    r->converted = tern_alloc(TERN_MEM_MISC, (size_t)bytes);
+    return r->floats && r->converted ? TERN_OK : tern_fail_memory(err, (size_t)s->n_cols * 4);
+}
+
+static void row_source_close(row_source *r) {
+    tern_free(r->floats);
+    tern_free(r->converted);
+}
+
+// The row is element *first and those behind it of what is returned.
+static const void *row_find(const row_source *r, int64_t row, uint64_t *first) {
+    const tern_weight_source *s = r->s;
+    *first = (uint64_t)row * (uint64_t)s->n_cols;
+    if (r->type == s->type) return s->data;
+    tern_dtype_decode(s->type, s->data, *first, (size_t)s->n_cols, s->scale, r->floats);
+    tern_dtype_encode(r->type, r->floats, (size_t)s->n_cols, r->converted);
+    *first = 0;
+    return r->converted;
+}
+
+static const float *row_floats(const row_source *r, int64_t row) {
+    uint64_t first;
+    const void *data = row_find(r, row, &first);
+    tern_dtype_decode(r->type, data, first, (size_t)r->s->n_cols, r->s->scale, r->floats);
+    return r->floats;
+}
+
+// Q8_0 and Q4_0 are integers of a byte and an f16 scale for each 32 of them: the same in this form.
+static void write_q8_row(const row_source *r, int64_t row, uint8_t *out) {
+    uint64_t first;
+    size_t n_cols = (size_t)r->s->n_cols, each = tern_dtype_block_bytes(r->type);
+    const uint8_t *block = row_find(r, row, &first);
+    block += first / 32 * each;
+    memset(out, 0, (size_t)gpu_q8_row_bytes(r->s->n_cols));
+    for (size_t b = 0; b < n_cols / 32; b++, block += each) {
+        memcpy(out + n_cols + 2 * b, block, 2);
+        if (r->type == TERN_DTYPE_Q8_0) memcpy(out + 32 * b, block + 2, 32);
+        for (int i = 0; r->type == TERN_DTYPE_Q4_0 && i < 16; i++) {
+            out[32 * b + (size_t)i] = (uint8_t)((block[2 + i] & 15) - 8);
+            out[32 * b + 16 + (size_t)i] = (uint8_t)((block[2 + i] >> 4) - 8);
         }
-        gpu_send(d, part->buffer, part->offset + r * row_bytes, piece, n * row_bytes);
     }
-    tern_free(floats);
+}
+
+static void write_row(const row_source *r, gpu_form form, int64_t row, uint8_t *out) {
+    size_t n_cols = (size_t)r->s->n_cols;
+    if (form == GPU_FORM_Q8)
+        write_q8_row(r, row, out);
+    else if (form == GPU_FORM_F32)
+        memcpy(out, row_floats(r, row), n_cols * 4);
+    else if (r->type == TERN_DTYPE_F16)
+        memcpy(out, (const uint8_t *)r->s->data + (uint64_t)row * n_cols * 2, n_cols * 2);
+    else
+        tern_dtype_encode(TERN_DTYPE_F16, row_floats(r, row), n_cols, out);
+}
+
+static uint64_t row_bytes_of(gpu_form form, int64_t n_cols) {
+    return form == GPU_FORM_Q8 ? gpu_q8_row_bytes(n_cols)
+                               : (uint64_t)n_cols * (form == GPU_FORM_F16 ? 2 : 4);
+}
+
+// bf16 reaches further than f16, though hardly any weight does.
+#define F16_MAX 65000
+static bool fits_f16(const row_source *r) {
+    const tern_weight_source *s = r->s;
+    if (s->type == TERN_DTYPE_F16) return true;
+    for (int64_t row = 0; row < s->n_rows; row++) {
+        tern_dtype_decode(s->type, s->data, (uint64_t)row * (uint64_t)s->n_cols,
+                          (size_t)s->n_cols, s->scale, r->floats);
+        for (int64_t i = 0; i < s->n_cols; i++)
+            if (!(r->floats[i] < F16_MAX && r->floats[i] > -F16_MAX)) return false;
+    }
+    return true;
+}
+
+// The nearest of the forms: exact, but for the last bits of types whose blocks have scales of two
+// levels, which become f16.
+static gpu_form form_of(const row_source *r) {
+    if (r->type == TERN_DTYPE_Q8_0 || r->type == TERN_DTYPE_Q4_0) return GPU_FORM_Q8;
+    if (r->type == TERN_DTYPE_F32 || r->s->n_cols % 8 != 0) return GPU_FORM_F32;
+    return fits_f16(r) ? GPU_FORM_F16 : GPU_FORM_F32;
+}
+
+static tern_status send_rows(tern_device *d, const tern_weight *w, const row_source *r,
+                             const gpu_part *part, tern_error *err) {
+    uint64_t row_bytes = row_bytes_of(w->form, w->n_cols);
+    int64_t per_piece = (int64_t)(PIECE_BYTES / row_bytes) + 1;
+    uint8_t *piece = tern_alloc_array(TERN_MEM_MISC, (size_t)per_piece, (size_t)row_bytes);
+    if (!piece) return tern_fail_memory(err, (size_t)row_bytes);
+    for (int64_t first = 0; first < part->n_rows; first += per_piece) {
+        int64_t n = part->n_rows - first < per_piece ? part->n_rows - first : per_piece;
+        for (int64_t i = 0; i < n; i++)
+            write_row(r, w->form, part->first_row + first + i, piece + (uint64_t)i * row_bytes);
+        gpu_send(d, part->buffer, part->offset + (uint64_t)first * row_bytes, piece,
+                 (uint64_t)n * row_bytes);
+    }
     tern_free(piece);
-    return status;
+    return TERN_OK;
+}
+
+static tern_status bind_parts(tern_device *d, tern_weight *w, const row_source *r,
+                              tern_error *err) {
+    const char *name = r->s->name;
+    w->form = form_of(r);
+    w->info.layout = w->form == GPU_FORM_Q8 ? tern_dtype_name(r->type)
+                     : w->form == GPU_FORM_F16 ? "F16" : "F32";
+    uint64_t row_bytes = row_bytes_of(w->form, w->n_cols);
+    int64_t rows_max = (int64_t)(d->part_bytes_max / row_bytes) / 8 * 8;
+    if (rows_max < 1)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "%s: eight rows are larger than a GPU's binding", name);
+    TERN_TRY(reserve_parts(w, (size_t)((w->n_rows + rows_max - 1) / rows_max), err));
+    w->owns_buffers = true;
+    if (r->s->is_matrix) w->info.bytes_per_token = row_bytes * (uint64_t)w->n_rows;
+    for (int64_t first = 0; first < w->n_rows; first += rows_max) {
+        gpu_part *part = &w->parts[w->n_parts];
+        *part = (gpu_part){.first_row = first};
+        part->n_rows = w->n_rows - first < rows_max ? w->n_rows - first : rows_max;
+        part->bytes = (uint64_t)part->n_rows * row_bytes;
+        TERN_TRY(gpu_buffer_new(d, part->bytes, STORAGE, name, &part->buffer, err));
+        w->n_parts++;
+        TERN_TRY(send_rows(d, w, r, part, err));
+    }
+    return TERN_OK;
 }
 
 static tern_status bind_rows(tern_device *d, tern_weight *w, const tern_weight_source *s,
@@ -190,27 +307,25 @@ static tern_status bind_rows(tern_device *d, tern_weight *w, const tern_weight_s
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
                          "%s: the GPU's kernels need rows of a multiple of 4 elements, not %lld",
                          s->name, (long long)s->n_cols);
-    bool half = s->type != TERN_DTYPE_F32 && s->n_cols % 8 == 0;
-    w->form = half ? GPU_FORM_F16 : GPU_FORM_F32;
-    w->info.layout = half ? "F16" : "F32";
-    uint64_t row_bytes = (uint64_t)s->n_cols * (half ? 2 : 4);
-    int64_t rows_max = (int64_t)(d->part_bytes_max / row_bytes) / 8 * 8;
-    if (rows_max < 1)
-        return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: a row is larger than a GPU's binding",
-                         s->name);
-    size_t n_parts = (size_t)((s->n_rows + rows_max - 1) / rows_max);
-    TERN_TRY(reserve_parts(w, n_parts, err));
-    w->owns_buffers = true;
-    if (s->is_matrix) w->info.bytes_per_token = row_bytes * (uint64_t)s->n_rows;
-    for (int64_t first = 0; first < s->n_rows; first += rows_max) {
-        gpu_part *part = &w->parts[w->n_parts];
-        *part = (gpu_part){.first_row = first};
-        part->n_rows = s->n_rows - first < rows_max ? s->n_rows - first : rows_max;
-        part->bytes = (uint64_t)part->n_rows * row_bytes;
-        TERN_TRY(gpu_buffer_new(d, part->bytes, STORAGE, s->name, &part->buffer, err));
-        w->n_parts++;
-        TERN_TRY(send_rows(d, w, s, part, err));
-    }
+    tern_dtype type = s->type;
+    if (s->is_head && !s->is_table) tern_head_type(s->head, &type);
+    row_source r;
+    tern_status status = row_source_open(&r, s, type, err);
+    if (status == TERN_OK) status = bind_parts(d, w, &r, err);
+    row_source_close(&r);
+    return status;
+}
+
+// A table that is the head too keeps its own rows, as on the CPU, if a mode converts the head's.
+static tern_status bind_table_head(tern_device *d, tern_weight *w, const tern_weight_source *s,
+                                   tern_error *err) {
+    tern_dtype type;
+    if (!s->is_table || !s->is_head || !tern_head_type(s->head, &type) || type == s->type)
+        return TERN_OK;
+    tern_weight_source head = *s;
+    head.is_table = false;
+    TERN_TRY(gpu_weight_bind(d, &head, &w->head, err));
+    w->info = w->head->info;
     return TERN_OK;
 }
 
@@ -254,8 +369,10 @@ tern_status gpu_weight_bind(tern_device *d, const tern_weight_source *s, tern_we
         TERN_TRY_GOTO(bind_vector(d, w, s, err));
     else if (kind.is_ternary)
         TERN_TRY_GOTO(bind_ternary(d, w, s, &view, &kind, err));
-    else
+    else {
         TERN_TRY_GOTO(bind_rows(d, w, s, err));
+        TERN_TRY_GOTO(bind_table_head(d, w, s, err));
+    }
     if (s->is_matrix && !s->is_head) d->ternary_bytes_left -= ternary_bytes(d, s);
     w->info.bytes_per_token_greedy = w->info.bytes_per_token;
     TERN_TRY_GOTO(gpu_check(d, "sending weights", err));
@@ -268,6 +385,7 @@ fail:
 
 void gpu_weight_unbind(tern_device *d, tern_weight *w) {
     if (!w) return;
+    gpu_weight_unbind(d, w->head);
     for (size_t i = 0; w->owns_buffers && i < w->n_parts; i++)
         gpu_buffer_free(d, w->parts[i].buffer);
     tern_free(w->parts);

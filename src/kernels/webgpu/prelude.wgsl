@@ -1,6 +1,11 @@
 // In front of every kernel: what all of them know.
 override THREADS: u32 = 256u; // of a workgroup, a multiple of 16
 
+// Four signed bytes.
+fn bytes4(a: u32) -> vec4<f32> {
+    return vec4<f32>((vec4(bitcast<i32>(a)) << vec4(24u, 16u, 8u, 0u)) >> vec4(24u));
+}
+
 // exp beyond these arguments is infinite or, on some devices, undefined.
 fn safe_exp(x: vec4<f32>) -> vec4<f32> { return exp(clamp(x, vec4(-87.0), vec4(87.0))); }
 
