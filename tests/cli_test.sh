@@ -152,6 +152,11 @@ ends 0 "$tern" mine -m "$model" "$dir/own" -o "$dir/mined.bin" --min-probability
 has '[1-9][0-9]* chains of '
 ends 0 $run -p "Once upon a time" --json --temp 0 --enable-chains "$dir/mined.bin"
 same "$(sed 's/.*"ids":\[\([0-9,]*\)\].*/\1/' "$dir/out")" "$greedy" "mined chains"
+ends 0 "$tern" bench -m "$model" --chains "$dir/mined.bin" --lookup -f "$dir/lower.txt" -n 24 -t 1 \
+    -r 1 --n-prompts 4 -o json
+has '"prompts":4,"same":4,"tokens":92,'
+has '"run_seconds":\[0.00[0-9,.]*\],"speculation":{"steps":'
+fails 2 "prints md or json" "$tern" bench -m "$model" --lookup -o csv
 fails 2 "no shards" "$tern" mine -m "$model"
 fails 1 "no shards train-" "$tern" mine -m "$model" "$dir/tok"
 fails 1 "tok/tokenizer.json" "$tern" mine -m "$model" "$dir/tok/tokenizer.json"

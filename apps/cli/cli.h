@@ -199,6 +199,16 @@ void put_profile(FILE *f, const tern_profile_row *rows, size_t n);
 // Shows progress on standard error where that is a terminal. For tern_progress_fn.
 bool show_progress(void *user, const char *phase, double fraction);
 
+// tern bench --chains: bench_chains.c.
+typedef struct chains_bench {
+    const speculation_args *speculation;
+    session_args *session;
+    const char *text; // NULL: only what runs of several tokens cost
+    int n_prompts, n_prompt, n_answer, n_repeats, costs_to;
+    bool json;
+} chains_bench;
+int bench_chains(const command *self, model_args *model_options, const chains_bench *b);
+
 // ---- Text ---------------------------------------------------------------------------------------
 
 typedef struct text { // a growing byte string, terminated; free ptr

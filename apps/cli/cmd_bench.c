@@ -335,9 +335,32 @@ static void print_json(const table *t) {
     printf("\n]}\n");
 }
 
+// Instead of the tables: what speculation gains.
+static int bench_speculation(const command *self, bench_args *args, const char *corpus,
+                             const speculation_args *speculation, bool has_prompts,
+                             int n_prompts) {
+    const chains_bench b = {.speculation = speculation,
+                            .session = &args->session,
+                            .text = corpus,
+                            .n_prompts = n_prompts ? n_prompts : 20,
+                            .n_prompt = has_prompts ? args->prompts.at[0] : 64,
+                            .n_answer = args->answers.at[0],
+                            .n_repeats = args->n_repeats,
+                            .costs_to = 9,
+                            .json = args->format == 1};
+    if (args->format == 2) return bad_usage("bench: --chains prints md or json");
+    if (b.n_prompt < 1 || b.n_answer < 1)
+        return bad_usage("bench: --chains needs -p and -n over 0");
+    args->model.n_threads = args->threads.at[0];
+    return bench_chains(self, &args->model, &b);
+}
+
 int cmd_bench(const command *self, int argc, char **argv) {
     bench_args args = {.n_repeats = 5};
-    const char *prompts = "512", *answers = "128", *threads = "0";
+    speculation_args speculation = {0};
+    const char *corpus = NULL;
+    int n_prompts = 0;
+    const char *prompts = NULL, *answers = "128", *threads = "0";
     const option options[] = {
         {'p', "prompt", OPTION_TEXT, &prompts, "N,...", "lengths of prompts, 0: none (512)"},
         {'n', "n-predict", OPTION_TEXT, &answers, "N,...", "lengths of answers, 0: none (128)"},
@@ -349,6 +372,16 @@ int cmd_bench(const command *self, int argc, char **argv) {
         MODEL_OPTIONS_BEGIN(args.model),
         MODEL_OPTIONS_END(args.model),
         SESSION_OPTIONS(args.session),
+        OPTIONS_GROUP("Speculation, instead of the above"),
+        {0, "chains", OPTION_MAYBE, &speculation.chains, "[PATH]",
+         "what drafts from a table of chains gain; by itself: what runs of 1 to 9 tokens cost"},
+        {'f', "text", OPTION_TEXT, &corpus, "FILE", "... on prompts out of a text"},
+        {0, "n-prompts", OPTION_COUNT, &n_prompts, "N", "that many (20), of -p tokens (64)"},
+        {0, "lookup", OPTION_FLAG, &speculation.lookup, NULL, "drafts from the text itself, too"},
+        {0, "online-chains", OPTION_FLAG, &speculation.online, NULL, "and from earlier ones"},
+        {0, "draft-model", OPTION_TEXT, &speculation.draft_model, "MODEL", "and from a model"},
+        {0, "chain-max-length", OPTION_COUNT, &speculation.max_length, "N", "at most (8)"},
+        {0, "chain-threshold", OPTION_NUMBER, &speculation.threshold, "P", "see tern run (0)"},
         OPTIONS_END,
     };
     static void (*const print[])(const table *) = {print_md, print_json, print_csv};
@@ -356,9 +389,11 @@ int cmd_bench(const command *self, int argc, char **argv) {
     int status, n;
     if (!parse_options(self, options, argc, argv, NULL, 0, &n, &status)) return status;
     if (args.n_repeats < 1) return bad_usage("bench: --repeats 0: expected 1 or more");
-    if (!read_list("-p", prompts, 0, &args.prompts) ||
+    if (!read_list("-p", prompts ? prompts : "512", 0, &args.prompts) ||
         !read_list("-n", answers, 0, &args.answers) || !read_list("-t", threads, 0, &args.threads))
         return EXIT_USAGE;
+    if (speculation.chains || speculation.lookup || speculation.online || speculation.draft_model)
+        return bench_speculation(self, &args, corpus, &speculation, prompts != NULL, n_prompts);
     for (size_t i = 0; i < args.threads.n && status != EXIT_FAILED; i++) {
         status = bench_threads(self, &args, i, &t);
         if (status == EXIT_USAGE) return status;
