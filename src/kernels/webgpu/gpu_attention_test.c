@@ -88,3 +88,24 @@ TEST(gpu_attention_over_long_contexts) {
         how = (rig_batches){.n_tokens = {300, 300, 1, 1, 7, 420, 1}, .kv_type = TERN_KV_F16};
     check_attention(&h, how, 2e-3);
 }
+
+// A layer in small.
+TEST(gpu_survives_failing_allocations) {
+    if (!rig_has_gpu()) return;
+    rig r;
+    rig_open(&r, N_ROWS);
+    tern_rope_attrs a = {.n_rot = 16, .halves = true, .base = 10000, .factor = 1};
+    tern_vid x = rig_rows(&r, 64, fill_normal), v[3];
+    tern_vid n = tern_g_rms_norm(&r.g, x, rig_vector(&r, 64, fill_normal), 1e-5f);
+    for (int i = 0; i < 3; i++)
+        v[i] = tern_g_bitlinear(
+            &r.g, n, rig_matrix(&r, i ? 32 : 64, 64, TERN_DTYPE_F32, true, fill_codes));
+    tern_vid ks = tern_g_state(&r.g, "k", 32), vs = tern_g_state(&r.g, "v", 32);
+    tern_vid k = tern_g_rope(&r.g, v[1], -1, 2, 16, &a), q = tern_g_rope(&r.g, v[0], -1, 4, 16, &a);
+    tern_g_kv_store(&r.g, k, v[2], ks, vs, 2, 16);
+    tern_vid y = tern_g_attention(&r.g, q, ks, vs, 4, 2, 16, 0.25f);
+    tern_vid w = rig_matrix(&r, 64, 64, TERN_DTYPE_F16, false, fill_normal);
+    rig_show(&r, tern_g_add(&r.g, x, tern_g_linear(&r.g, y, w)));
+    rig_fail_allocations(&r);
+    rig_close(&r);
+}

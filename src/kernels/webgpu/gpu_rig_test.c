@@ -220,7 +220,7 @@ static void take_down(machine *m) {
     if (m->plan) m->b->plan_free(m->plan);
     for (size_t i = 0; m->weights && i < m->n_weights; i++)
         if (m->weights[i]) m->b->unbind(m->d, m->weights[i]);
-    tern_free(m->weights);
+    free(m->weights);
     tern_graph_free(&m->g);
 }
 
@@ -240,14 +240,14 @@ static tern_status set_up(machine *m, const rig *r, rig_device which, bool fused
     *m = (machine){.b = backend_of(which), .d = device_of(which), .n_weights = r->g.n_values};
     if (!m->d) return tern_fail(err, TERN_ERR_DEVICE, "%s", opened[which].why_not);
     // Room for the values that the passes add, which are no weights.
-    m->weights = tern_alloc_array(TERN_MEM_MISC, r->g.n_values * 2 + 64, sizeof *m->weights);
-    tern_weight_kind *kinds = tern_alloc_array(TERN_MEM_MISC, r->g.n_values, sizeof *kinds);
+    m->weights = calloc(r->g.n_values * 2 + 64, sizeof *m->weights);
+    tern_weight_kind *kinds = calloc(r->g.n_values, sizeof *kinds);
     if (!m->weights || !kinds) abort();
     tern_status status = bind_all(m, r, kinds, err);
     if (status == TERN_OK) status = tern_graph_copy(&m->g, &r->g, err);
     if (status == TERN_OK) status = tern_pass_lower(&m->g, kinds, err);
     if (status == TERN_OK && fused) status = tern_pass_fuse(&m->g, err);
-    tern_free(kinds);
+    free(kinds);
     TERN_TRY(status);
     TERN_TRY(m->b->compile(m->d, &m->g, m->weights, n_batch, &m->plan, err));
     return m->b->instance_open(m->plan, n_context, kv_type, &m->instance, err);
@@ -311,6 +311,29 @@ bool rig_run_top(rig *r, rig_device device, int32_t n, int32_t k, int32_t *ids, 
     tern_free(in);
     CHECK_MSG(status == TERN_OK, "%s: %s", m.b->name, err.message);
     return status == TERN_OK;
+}
+
+void rig_fail_allocations(rig *r) {
+    tern_error err = {0};
+    int32_t ids[9];
+    float *out = calloc(9 * (size_t)r->n_shown, sizeof *out);
+    tern_batch batch = {.ids = ids, .n_tokens = 9, .n_outputs = 9, .logits = out};
+    make_ids(r, 0, 9, ids);
+    tern_status status = TERN_ERR_MEMORY;
+    size_t before = tern_mem_get_stats().total_now, n = 0;
+    device_of(RIG_GPU);
+    while (status == TERN_ERR_MEMORY && n < 1000) {
+        machine m;
+        tern_mem_fail_at(++n);
+        status = set_up(&m, r, RIG_GPU, true, 16, 16, TERN_KV_F32, &err);
+        if (status == TERN_OK) status = run_batch(&m, &batch, &err);
+        tern_mem_fail_at(0);
+        take_down(&m);
+    }
+    CHECK_MSG(status == TERN_OK && n > 10, "behind %zu failures: %s", n, err.message);
+    // What stays is the device's: its list of pipelines, its slabs.
+    CHECK_MSG(tern_mem_get_stats().total_now < before + 65536, "memory was lost");
+    free(out);
 }
 
 // ---- Comparing ---------------------------------------------------------------------------------

@@ -87,4 +87,8 @@ float *rig_run(rig *r, rig_device device, rig_batches how, bool fused);
 // The k greatest of each of n tokens in one batch, and their logits.
 bool rig_run_top(rig *r, rig_device device, int32_t n, int32_t k, int32_t *ids, float *logits);
 
+// Runs the problem on the GPU with the first allocation failing, then the second, and so on, until
+// none is left to fail.
+void rig_fail_allocations(rig *r);
+
 #endif
