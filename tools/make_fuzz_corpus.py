@@ -145,10 +145,31 @@ def chain_seeds():
     yield "cut", chains(1, 256, 8, few)[:-7]
 
 
+def item_seeds():
+    labelled = {"text": ["a", "b"], "label": ["A", "B"]}
+    items = {
+        "hellaswag": {"activity_label": "Roof", "ctx_a": "A [x] man  [title]", "ctx_b": "\u00e9 is",
+                      "endings": [" he", "[y\n]"], "label": "1"},
+        "arc": {"question": "Why?", "choices": labelled, "answerKey": "B"},
+        "arc_stem": {"question": {"stem": "Why?", "choices": [{"text": "a", "label": "A"}]},
+                     "answerKey": "A"},
+        "piqa": {"goal": "g", "sol1": "a", "sol2": "b", "label": 0},
+        "winogrande": {"sentence": "so _ won. ", "option1": "a", "option2": "b", "answer": "2"},
+        "boolq": {"passage": "p", "question": "q", "answer": True},
+        "query": {"query": "Passage: q\n", "choices": ["a", "b"], "gold": 1},
+        "options": {"context_options": ["a", "b"], "continuation": "c", "gold": 0},
+        "lambada": {"text": "a b c"},
+        "blimp": {"sentence_good": "a", "sentence_bad": "b"},
+    }
+    for name, item in items.items():
+        yield name, json.dumps(item).encode()
+
+
 def main():
     root = sys.argv[1] if len(sys.argv) > 1 else "fuzz/corpus"
     for target, seeds in (("gguf", gguf_seeds()), ("safetensors", safetensors_seeds()),
-                          ("shard", shard_seeds()), ("chains", chain_seeds())):
+                          ("shard", shard_seeds()), ("chains", chain_seeds()),
+                          ("eval_item", item_seeds())):
         folder = os.path.join(root, target)
         os.makedirs(folder, exist_ok=True)
         for name, data in seeds:

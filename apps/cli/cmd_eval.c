@@ -13,10 +13,17 @@ typedef enum output { OUTPUT_MD, OUTPUT_JSON } output;
 
 // ---- Perplexity --------------------------------------------------------------------------------
 
+// A model that knows nothing of a text has a perplexity with more digits than a table holds.
+static void print_value(double x) {
+    printf(x < 1e9 ? "| %.4f " : "| %.6g ", x);
+}
+
 static void print_perplexity(const tern_perplexity *p, const char *model, const char *file,
                              const char *convention) {
     printf("| %s on %s | |\n|---|---|\n", model, file);
-    printf("| perplexity | %.4f ± %.4f |\n", p->perplexity, p->perplexity_error);
+    printf("| perplexity ");
+    print_value(p->perplexity);
+    printf(p->perplexity < 1e9 ? "± %.4f |\n" : "± %.2g |\n", p->perplexity_error);
     printf("| -ln p for a token | %.5f ± %.5f |\n", p->nll_per_token, p->nll_error);
     printf("| -ln p for a word | %.4f |\n", p->nll_per_word);
     printf("| bits for a byte | %.5f |\n", p->bits_per_byte);
@@ -194,8 +201,11 @@ static void print_rows(const suite *s) {
     for (size_t i = 0; i < s->n_rows; i++)
         for (int m = 0; m < s->rows[i].result.n_metrics; m++) {
             const tern_eval_metric *metric = &s->rows[i].result.metrics[m];
-            printf("| %s | %d | %zu | %s | %.4f | %.4f |\n", s->rows[i].task, s->desc.n_shots,
-                   s->rows[i].result.n_items, metric->name, metric->value, metric->error);
+            printf("| %s | %d | %zu | %s ", s->rows[i].task, s->desc.n_shots,
+                   s->rows[i].result.n_items, metric->name);
+            print_value(metric->value);
+            print_value(metric->error);
+            printf("|\n");
         }
 }
 

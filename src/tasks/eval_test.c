@@ -269,6 +269,29 @@ TEST(eval_perplexity_of_both_conventions) {
     rig_close(&r);
 }
 
+// llama-perplexity -c 256, of llama.cpp 34af94cd9: "PPL = 6.2132 +/- 0.15668".
+TEST(eval_perplexity_is_that_of_llama_cpp) {
+    const char *text = test_data("text/tinystories/valid_30k.txt");
+    const char *path = test_data("models/stories260K/stories260K.f32.gguf");
+    tern_model *model;
+    tern_session *session;
+    tern_perplexity p;
+    tern_error err = {0};
+    char bytes[1 << 16];
+    if (!text || !path) return;
+    FILE *f = fopen(text, "rb");
+    size_t n = fread(bytes, 1, sizeof bytes, f);
+    fclose(f);
+    REQUIRE_OK(tern_model_open(&model, path, NULL, &err), err);
+    REQUIRE_OK(tern_session_open(&session, model, NULL, &err), err);
+    tern_perplexity_desc desc = {.window = 256};
+    REQUIRE_OK(tern_eval_perplexity(session, bytes, n, &desc, &p, &err), err);
+    CHECK_MSG(fabs(p.perplexity - 6.2132) < 1e-4 && fabs(p.perplexity_error - 0.15668) < 1e-5,
+              "%.6f +- %.6f", p.perplexity, p.perplexity_error);
+    tern_session_close(session);
+    tern_model_close(model);
+}
+
 TEST(eval_perplexity_refuses_impossible_windows) {
     rig r = {0};
     tern_perplexity p;

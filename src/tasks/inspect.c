@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "base/ternary.h"
+#include "models/models.h"
 #include "tern.h"
 
 static uint64_t n_weights_of(const tern_tensor *t) { // cannot overflow: checked when it was read
@@ -87,14 +89,44 @@ static void count_codes(const tern_tensor *t, tern_code_counts *counts) {
     add_byte_counts(of_byte, counts);
 }
 
+// A matrix of floats that a BitNet's loading rounds to ternary.
+static bool is_master(const tern_inspection *in, const tern_arch *arch, const tern_tensor *t) {
+    char gguf[128];
+    if (!arch || !arch->always_ternary || t->n_dims != 2 || !tern_dtype_is_float(t->type))
+        return false;
+    if (in->file->kind == TERN_FILE_GGUF) return strncmp(t->name, "blk.", 4) == 0;
+    return tern_model_name_to_gguf(arch, t->name, gguf, sizeof gguf) && !strncmp(gguf, "blk.", 4);
+}
+
+static tern_status count_rounded(const tern_tensor *t, tern_code_counts *counts, tern_error *err) {
+    tern_matrix_view view = {t->type, t->data, t->bytes, (int64_t)t->ne[1], (int64_t)t->ne[0], 1};
+    tern_ternary_kind kind;
+    tern_codes codes;
+    TERN_TRY(tern_ternary_find(&view, true, &kind, err));
+    TERN_TRY(tern_codes_open(&codes, &view, &kind, err));
+    for (int64_t row = 0; row < view.n_rows; row++) {
+        const int8_t *q = tern_codes_row(&codes, row);
+        for (int64_t i = 0; i < view.n_cols; i++) counts->n[q[i] + 1]++;
+    }
+    tern_codes_close(&codes);
+    return TERN_OK;
+}
+
 static tern_status count_all_codes(tern_inspection *in, tern_error *err) {
     size_t n = in->file->n_tensors;
+    const tern_arch *arch = NULL;
+    tern_config config;
     in->codes_of = tern_alloc_array(TERN_MEM_MISC, n, sizeof *in->codes_of);
     if (!in->codes_of) return tern_fail_memory(err, n * sizeof *in->codes_of);
+    if (tern_model_read(in->file, &arch, &config, NULL) != TERN_OK) arch = NULL; // not a model's
     for (size_t i = 0; i < n; i++) {
         const tern_tensor *t = &in->file->tensors[i];
-        if (!tern_dtype_is_ternary(t->type)) continue;
-        count_codes(t, &in->codes_of[i]);
+        bool master = is_master(in, arch, t);
+        if (!tern_dtype_is_ternary(t->type) && !master) continue;
+        if (master) TERN_TRY(count_rounded(t, &in->codes_of[i], err));
+        else count_codes(t, &in->codes_of[i]);
+        in->n_masters += master;
+        count_in(&in->coded, t);
         tern_file_drop_pages(in->file, t->data, t->bytes); // read once, not wanted again
         for (int k = 0; k < 4; k++) in->codes.n[k] += in->codes_of[i].n[k];
     }

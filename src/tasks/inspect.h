@@ -19,7 +19,9 @@ typedef struct tern_inspection {
     tern_tally all, ternary, of_type[TERN_DTYPE_COUNT];
     bool is_tied;             // the embedding table is also the output head
     uint64_t bytes_per_token; // weights that a decode step reads
-    tern_code_counts codes;   // of all ternary tensors
+    tern_code_counts codes;   // of all ternary tensors, also of those that loading makes ternary
+    tern_tally coded;         // these tensors
+    size_t n_masters;         // of them: float master weights
     tern_code_counts *codes_of; // [n_tensors], NULL without a histogram
 } tern_inspection;
 

@@ -138,6 +138,11 @@ static void put_codes(const tern_code_counts *c, tern_strbuf *out) {
     tern_strbuf_putc(out, '}');
 }
 
+static bool has_codes(const tern_inspection *in, size_t i) {
+    const uint64_t *n = in->codes_of ? in->codes_of[i].n : NULL;
+    return n && n[0] + n[1] + n[2] + n[3] > 0;
+}
+
 static void put_tensor_json(const tern_inspection *in, size_t i, tern_strbuf *out) {
     const tern_tensor *t = &in->file->tensors[i];
     tern_strbuf_puts(out, i ? ",\n{\"name\":" : "\n{\"name\":");
@@ -150,7 +155,7 @@ static void put_tensor_json(const tern_inspection *in, size_t i, tern_strbuf *ou
         tern_strbuf_puts(out, ",\"scale\":");
         put_float(t->scale, out);
     }
-    if (in->codes_of && tern_dtype_is_ternary(t->type)) {
+    if (has_codes(in, i)) {
         tern_strbuf_puts(out, ",\"codes\":");
         put_codes(&in->codes_of[i], out);
     }
@@ -278,7 +283,7 @@ static void put_tensors_text(const tern_inspection *in, tern_strbuf *out) {
         tern_strbuf_printf(out, "  %-10s %-20s %12llu  ", tern_dtype_name(t->type), shape,
                            (unsigned long long)t->bytes);
         put_plain(t->name, strlen(t->name), out);
-        if (in->codes_of && tern_dtype_is_ternary(t->type)) {
+        if (has_codes(in, i)) {
             const tern_code_counts *c = &in->codes_of[i];
             tern_strbuf_printf(out, "  %.1f %.1f %.1f%%", percent(c->n[0], c), percent(c->n[1], c),
                                percent(c->n[2], c));
@@ -292,7 +297,10 @@ static void put_histogram(const tern_inspection *in, tern_strbuf *out) {
     static const char *const names[] = {"-1", " 0", "+1", "??"};
     uint64_t most = 1;
     for (int i = 0; i < 4; i++) most = c->n[i] > most ? c->n[i] : most;
-    tern_strbuf_puts(out, "\nternary weights\n");
+    tern_strbuf_puts(out, "\nternary weights");
+    if (in->n_masters)
+        tern_strbuf_printf(out, " (%zu matrices of floats, as loading rounds them)", in->n_masters);
+    tern_strbuf_putc(out, '\n');
     for (int i = 0; i < 4; i++) {
         if (i == 3 && !c->n[i]) continue; // codes that mean nothing: only said when there are any
         int width = (int)((double)c->n[i] / (double)most * BAR_WIDTH + 0.5);
@@ -302,7 +310,7 @@ static void put_histogram(const tern_inspection *in, tern_strbuf *out) {
     }
     tern_strbuf_printf(out, "  bits a weight: %.3f carried (the entropy; at most log2 3 = 1.585), "
                        "%.3f stored\n",
-                       tern_codes_entropy(c->n), tern_bits_per_weight(&in->ternary));
+                       tern_codes_entropy(c->n), tern_bits_per_weight(&in->coded));
 }
 
 static void put_line(const char *name, const tern_tally *t, tern_strbuf *out) {
@@ -328,7 +336,7 @@ void tern_inspection_text(const tern_inspection *in, bool tensors, tern_strbuf *
             put_line(tern_dtype_name((tern_dtype)type), &in->of_type[type], out);
     put_line("all", &in->all, out);
     if (in->ternary.n_tensors) put_line("ternary", &in->ternary, out);
-    if (in->codes_of && in->ternary.n_tensors) put_histogram(in, out);
+    if (in->codes_of && in->coded.n_tensors) put_histogram(in, out);
     put_metadata_text(f, out);
     if (tensors) put_tensors_text(in, out);
 }

@@ -139,3 +139,39 @@ TEST(inspect_agrees_between_real_files) {
     }
     CHECK(counts[0][1] > 0 && memcmp(counts[0], counts[1], sizeof counts[0]) == 0);
 }
+
+// Float weights of a BitNet: {2, -2, 0.1, 0} has the mean 1.025 and becomes {1, -1, 0, 0}. The
+// table is no such matrix, and a Llama has none.
+TEST(inspect_counts_master_weights_as_they_are_rounded) {
+    const char *folder = test_tmp("inspect_masters");
+    for (int is_llama = 0; is_llama < 2; is_llama++) {
+        char path[600];
+        tern_st_writer *w;
+        tern_error err = {0};
+        tern_strbuf out = {0};
+        static const float table[16], weights[16] = {2, -2, 0.1f, 0, 2, -2, 0.1f, 0,
+                                                     2, -2, 0.1f, 0, 2, -2, 0.1f, 0};
+        uint64_t shape[] = {4, 4};
+        REQUIRE_OK(tern_st_writer_open(&w, folder, 0, &err), err);
+        tern_st_declare(w, "model.embed_tokens.weight", TERN_DTYPE_F32, 2, shape);
+        tern_st_declare(w, "model.layers.0.self_attn.q_proj.weight", TERN_DTYPE_F32, 2, shape);
+        REQUIRE_OK(tern_st_write(w, table, sizeof table, &err), err);
+        REQUIRE_OK(tern_st_write(w, weights, sizeof weights, &err), err);
+        REQUIRE_OK(tern_st_writer_finish(w, &err), err);
+        tern_st_writer_free(w);
+        snprintf(path, sizeof path, "%s/config.json", folder);
+        FILE *f = fopen(path, "wb");
+        fprintf(f, "{\"model_type\":\"%s\",\"vocab_size\":4,\"hidden_size\":4,\"hidden_act\":"
+                   "\"silu\",\"num_hidden_layers\":1,\"num_attention_heads\":2,"
+                   "\"num_key_value_heads\":2,\"intermediate_size\":4,\"rms_norm_eps\":1e-5,"
+                   "\"max_position_embeddings\":8,\"rope_theta\":10000,"
+                   "\"tie_word_embeddings\":true}", is_llama ? "llama" : "bitnet");
+        fclose(f);
+        REQUIRE_OK(tern_inspect(folder, &(tern_inspect_desc){.histogram = true}, collect, &out,
+                                &err), err);
+        CHECK((strstr(out.ptr, "(1 matrices of floats, as loading") != NULL) == !is_llama);
+        CHECK((strstr(out.ptr, "-1              4  25.00%") != NULL) == !is_llama);
+        CHECK((strstr(out.ptr, " 0              8  50.00%") != NULL) == !is_llama);
+        tern_strbuf_free(&out);
+    }
+}
