@@ -76,6 +76,9 @@ typedef void (*tern_check_fn)(void *ctx, const char *name, bool ok, const char *
 
 typedef struct tern_backend {
     const char *name;
+    // In a batch of up to so many tokens each row has the bits that it has alone: what speculation
+    // may compute together.
+    int32_t n_same_bits;
     tern_status (*open)(tern_device **out, const tern_device_desc *desc, tern_error *err);
     void (*close)(tern_device *d);
     // One line for people: "cpu avx512, 2 threads".

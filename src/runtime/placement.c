@@ -263,6 +263,13 @@ static tern_status move(tern_model *m, tern_seat *s, int32_t n_tokens, tern_erro
     return status == TERN_OK ? compute_again(m, s, n_tokens, err) : status;
 }
 
+int32_t tern_model_same_bits(tern_model *m) {
+    pthread_mutex_lock(&m->lock);
+    int32_t n = m->now->backend->n_same_bits;
+    pthread_mutex_unlock(&m->lock);
+    return n < m->n_batch ? n : m->n_batch;
+}
+
 tern_status tern_model_compute(tern_model *m, tern_seat *s, const tern_batch *batch,
                                tern_error *err) {
     tern_error why = {0};

@@ -61,6 +61,8 @@ typedef struct tern_seat tern_seat;
 tern_status tern_model_instance(tern_model *model, int32_t n_context, tern_kv_type kv_type,
                                 tern_seat **out, tern_error *err);
 void tern_model_instance_close(tern_model *model, tern_seat *seat); // NULL is allowed
+// Tokens that a batch may have for each row to have the bits that it has alone, at most n_batch.
+int32_t tern_model_same_bits(tern_model *model);
 // Submits a batch and waits for it. When the device is lost on the way, the seat moves to another
 // one, computes there what came before the batch, and then the batch.
 tern_status tern_model_compute(tern_model *model, tern_seat *seat, const tern_batch *batch,

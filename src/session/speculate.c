@@ -61,7 +61,8 @@ tern_status tern_speculator_open(tern_speculator **out, const tern_session *s, t
     sp->params = *p;
     sp->n_vocab = s->model->info.n_vocab;
     if (sp->params.max_length == 0) sp->params.max_length = 8;
-    if (sp->params.max_length >= s->model->n_batch) sp->params.max_length = s->model->n_batch - 1;
+    int32_t run_max = tern_model_same_bits(s->model);
+    if (sp->params.max_length >= run_max) sp->params.max_length = run_max - 1;
     for (int d = 0; d < TERN_DRAFTER_COUNT; d++)
         for (int k = 0; k < TERN_DRAFT_KINDS; k++) sp->records[d][k].patience = PATIENCE;
     tern_status status = tern_drafters_open(sp, s, err);

@@ -29,6 +29,7 @@ static const tern_memory_plan *gpu_plan_memory(const tern_plan *p) {
 
 const tern_backend tern_backend_webgpu = {
     .name = "webgpu",
+    .n_same_bits = GPU_FEW, // more are multiplied by kernels that add in another order
     .open = gpu_device_open,
     .close = gpu_device_close,
     .describe = gpu_describe,

@@ -1,0 +1,92 @@
+// Speculation on WebGPU: a run of several tokens must give the bits that single runs give, or the
+// text would depend on what was drafted.
+#include <stdlib.h>
+#include <string.h>
+#include "gpu_fixture.h"
+#include "harness.h"
+#include "tern.h"
+#include "tiny_model.h"
+
+enum { N = 16, N_PROMPTS = 200, N_PROMPT = 9, N_TEXT = 16 };
+
+// Logits of N tokens, computed in runs of `run` behind a prompt of 17.
+static bool logits_in_runs(tern_model *m, int run, float *out, int32_t n_vocab) {
+    tern_session *s = NULL;
+    tern_error err = {0};
+    int32_t ids[17 + N];
+    for (int i = 0; i < 17 + N; i++) ids[i] = (i * 37 + 11) % 290;
+    const tern_session_desc d = {.n_context = 128};
+    bool ok = tern_session_open(&s, m, &d, &err) == TERN_OK &&
+              tern_session_sync(s, ids, 17, NULL, &err) == TERN_OK;
+    for (int i = 0; ok && i < N; i += run)
+        ok = tern_session_logits(s, ids + 17 + i, (size_t)(N - i < run ? N - i : run),
+                                 out + (size_t)i * (size_t)n_vocab, &err) == TERN_OK;
+    test_check(ok, __FILE__, __LINE__, "%s", err.message);
+    tern_session_close(s);
+    return ok;
+}
+
+static bool is_long(void) { // `make test-webgpu`
+    const char *value = getenv("TERN_TEST_LONG");
+    return value && *value == '1';
+}
+
+TEST(webgpu_runs_of_several_tokens_have_the_bits_of_one) {
+    static const tiny_model_desc models[] = {
+        {.seed = 51, .head_type = TERN_DTYPE_F16},
+        {.seed = 52, .arch = "llama", .type = TERN_DTYPE_F16, .separate_head = true},
+    };
+    for (size_t i = 0; i < (is_long() ? 2 : 1); i++) {
+        tern_error err = {0};
+        const char *path = test_tmp("runs.gguf");
+        REQUIRE_OK(tiny_model_write(path, &models[i], &err), err);
+        tern_model *m = gpu_open(path, 0);
+        if (!m) return;
+        static float one[N * TINY_N_VOCAB], several[N * TINY_N_VOCAB];
+        bool ok = logits_in_runs(m, 1, one, TINY_N_VOCAB);
+        for (int run = 2; ok && run <= 8; run += 3) {
+            ok = logits_in_runs(m, run, several, TINY_N_VOCAB);
+            size_t n_other = 0;
+            for (size_t k = 0; k < N * TINY_N_VOCAB; k++)
+                n_other += memcmp(&one[k], &several[k], sizeof *one) != 0;
+            CHECK_MSG(n_other == 0, "model %zu, runs of %d: %zu of %d logits differ", i, run,
+                      n_other, N * TINY_N_VOCAB);
+        }
+        tern_model_close(m);
+    }
+}
+
+// Greedy text with and without drafts. Few prompts where the GPU is a processor's imitation.
+TEST(webgpu_speculation_keeps_the_greedy_text) {
+    tern_error err = {0};
+    const char *path = test_tmp("drafts.gguf");
+    REQUIRE_OK(tiny_model_write(path, &(tiny_model_desc){.seed = 53}, &err), err);
+    tern_model *m = gpu_open(path, 0);
+    if (!m) return;
+    int n_prompts = is_long() ? N_PROMPTS : 2;
+    const tern_session_desc plain = {.n_context = 64};
+    const tern_session_desc drafts = {
+        .n_context = 64, .speculation = {.lookup = true, .always = true}};
+    tern_session *s[2] = {NULL, NULL};
+    REQUIRE_OK(tern_session_open(&s[0], m, &plain, &err), err);
+    REQUIRE_OK(tern_session_open(&s[1], m, &drafts, &err), err);
+    size_t n_accepted = 0;
+    for (int i = 0; i < n_prompts; i++) {
+        int32_t prompt[N_PROMPT], text[2][N_TEXT];
+        for (int k = 0; k < N_PROMPT; k++) prompt[k] = (i * 13 + k % 4 * 31) % 290;
+        for (int k = 0; k < 2; k++) {
+            const tern_sampling greedy = {0};
+            const tern_generate_params p = {
+                .sampling = &greedy, .max_tokens = N_TEXT, .ignore_end = true};
+            tern_generate_stats st;
+            size_t n;
+            REQUIRE_OK(tern_generate_ids(s[k], prompt, N_PROMPT, &p, NULL, NULL, &st, &err), err);
+            memcpy(text[k], tern_session_generated(s[k], &n), sizeof text[k]);
+            n_accepted += st.draft.n_accepted;
+        }
+        CHECK_MSG(memcmp(text[0], text[1], sizeof *text) == 0, "prompt %d", i);
+    }
+    CHECK(n_accepted > 0);
+    for (int k = 0; k < 2; k++) tern_session_close(s[k]);
+    tern_model_close(m);
+}
