@@ -73,6 +73,15 @@ void tern_profile_add(tern_profile *p, const char *name, double seconds, uint64_
 
 // Receives the result of a check; detail says what is wrong.
 typedef void (*tern_check_fn)(void *ctx, const char *name, bool ok, const char *detail);
+typedef void (*tern_fact_fn)(void *ctx, const char *name, const char *value);
+// Receives a value [n_rows, columns of v] right behind the node that made it.
+typedef void (*tern_tap_fn)(void *ctx, tern_vid v, const float *rows, int32_t n_rows);
+
+// What lies on a device, held against what the file says should lie there.
+typedef struct tern_weight_check {
+    uint64_t n_bytes, n_wrong;
+    uint64_t wanted, found; // checksums
+} tern_weight_check;
 
 typedef struct tern_backend {
     const char *name;
@@ -109,6 +118,16 @@ typedef struct tern_backend {
     // Times each kernel from now on; the sums so far, NULL when it was not started.
     tern_status (*profile_start)(tern_instance *i, tern_error *err);
     const tern_profile *(*profile_read)(const tern_instance *i);
+    // For diagnosis. What the device is and can do.
+    void (*facts)(tern_device *d, tern_fact_fn on_fact, void *ctx);
+    // Checks of what the kernels rely on; fails only when it could not go on.
+    tern_status (*selftest)(tern_device *d, tern_check_fn on_check, void *ctx, tern_error *err);
+    // NULL: the device computes with the file's own bytes, or with copies that cannot be told apart.
+    tern_status (*verify)(tern_device *d, const tern_weight *w, const tern_weight_source *source,
+                          tern_weight_check *out, tern_error *err);
+    // Submits a batch, waits for it, and shows each F32 value on the way that is not an output.
+    tern_status (*trace)(tern_instance *i, const tern_batch *batch, tern_tap_fn on_value, void *ctx,
+                         tern_error *err);
 } tern_backend;
 
 extern const tern_backend tern_backend_cpu;

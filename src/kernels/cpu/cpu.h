@@ -84,6 +84,8 @@ struct tern_instance {
     float *logits;       // [n_vocab], when only the greatest are wanted and there is no screen
     atomic_size_t *counters;
     tern_profile *profile; // by op; NULL: nothing is timed
+    tern_tap_fn tap;       // of the batch that is traced, or NULL
+    void *tap_ctx;
 };
 
 // One batch on its way.
@@ -117,6 +119,8 @@ void cpu_instance_close(tern_instance *i);
 tern_status cpu_submit(tern_instance *i, const tern_batch *batch, tern_error *err);
 tern_status cpu_profile_start(tern_instance *i, tern_error *err);
 const tern_profile *cpu_profile_read(const tern_instance *i);
+tern_status cpu_trace(tern_instance *i, const tern_batch *batch, tern_tap_fn on_value, void *ctx,
+                      tern_error *err);
 
 // The function that runs an op; NULL: the CPU does not have it.
 cpu_step_fn cpu_step_for(tern_op op);

@@ -39,6 +39,23 @@ static const char *cpu_describe(tern_device *d) { return d->description; }
 
 static int cpu_n_threads(const tern_device *d) { return tern_pool_n_threads(d->pool); }
 
+static void cpu_facts(tern_device *d, tern_fact_fn on_fact, void *ctx) {
+    char text[64];
+    snprintf(text, sizeof text, "%d", tern_pool_n_threads(d->pool));
+    on_fact(ctx, "kernels", d->kernels.name);
+    on_fact(ctx, "threads", text);
+}
+
+// The kernels' own checks are the comparison with the scalar ones, which the caller makes.
+static tern_status cpu_selftest(tern_device *d, tern_check_fn on_check, void *ctx,
+                                tern_error *err) {
+    (void)d;
+    (void)on_check;
+    (void)ctx;
+    (void)err;
+    return TERN_OK;
+}
+
 static bool cpu_is_lost(const tern_device *d) {
     (void)d;
     return false;
@@ -80,4 +97,7 @@ const tern_backend tern_backend_cpu = {
     .poll = cpu_poll,
     .profile_start = cpu_profile_start,
     .profile_read = cpu_profile_read,
+    .facts = cpu_facts,
+    .selftest = cpu_selftest,
+    .trace = cpu_trace,
 };

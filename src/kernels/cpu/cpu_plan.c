@@ -265,6 +265,18 @@ static uint64_t bytes_of(const cpu_run *run, const cpu_step *s) {
     return bytes;
 }
 
+// Shows what a step made, while the rest of the team waits.
+static void show(const cpu_run *run, const cpu_step *s, const tern_team *team) {
+    const tern_graph *g = run->plan->g;
+    const tern_instance *in = run->instance;
+    for (int k = 0; team->thread == 0 && k < s->node->n_out; k++) {
+        tern_vid v = s->node->out[k];
+        if (g->values[v].type == TERN_VALUE_F32 && g->values[v].kind == TERN_VALUE_TEMP)
+            in->tap(in->tap_ctx, v, cpu_value(run, v), cpu_rows(run, v));
+    }
+    tern_team_barrier(team);
+}
+
 static void run_steps(void *ctx, const tern_team *team) {
     cpu_run *run = ctx;
     tern_profile *profile = team->thread == 0 ? run->instance->profile : NULL;
@@ -274,6 +286,7 @@ static void run_steps(void *ctx, const tern_team *team) {
         if (!is_wanted(s, run->batch)) continue;
         s->fn(run, s, team);
         tern_team_barrier(team);
+        if (run->instance->tap) show(run, s, team);
         if (!profile) continue;
         double end = tern_seconds();
         tern_profile_add(profile, tern_op_name(s->node->op), end - start, bytes_of(run, s));
@@ -297,4 +310,13 @@ tern_status cpu_submit(tern_instance *in, const tern_batch *batch, tern_error *e
     fill_rope_tables(&run);
     tern_pool_run(p->device->pool, run_steps, &run);
     return TERN_OK;
+}
+
+tern_status cpu_trace(tern_instance *in, const tern_batch *batch, tern_tap_fn on_value, void *ctx,
+                      tern_error *err) {
+    in->tap = on_value;
+    in->tap_ctx = ctx;
+    tern_status status = cpu_submit(in, batch, err);
+    in->tap = NULL;
+    return status;
 }

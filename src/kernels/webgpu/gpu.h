@@ -105,6 +105,7 @@ struct tern_device {
     bool packed_dot; // dot4I8Packed
     bool matrix;     // units that multiply int8 by 16 x 16 x 32
     bool timestamps; // of compute passes
+    bool checks;     // WebGPU's own, of every call and index
     bool software;   // the adapter runs on this processor
     char description[160], line[200];
     char adapter_key[300]; // vendor, device, driver
@@ -119,6 +120,7 @@ struct tern_device {
     size_t n_pipelines, pipelines_capacity, n_pipeline_hits;
     uint64_t bytes_on_way; // sent since the last wait
     gpu_readback reader;   // of GPU_READ_BYTES
+    tern_weight_check *compare; // not NULL: gpu_send compares instead
     uint64_t bytes, bytes_max; // of all buffers, now and at most
     // Ternary matrices lie one behind the other in slabs, so that neighbours can be one dispatch.
     wgpu_buffer *slabs;
@@ -208,6 +210,9 @@ static inline uint64_t gpu_q8_row_bytes(int64_t n_cols) {
 tern_status gpu_tune(tern_device *d, const tern_weight_source *sources, size_t n, tern_error *err);
 tern_status gpu_weight_bind(tern_device *d, const tern_weight_source *s, tern_weight **out,
                             tern_error *err);
+// Reads a weight back and compares it with what the file says.
+tern_status gpu_weight_verify(tern_device *d, const tern_weight *w, const tern_weight_source *s,
+                              tern_weight_check *out, tern_error *err);
 void gpu_weight_unbind(tern_device *d, tern_weight *w);
 void gpu_weight_info(const tern_weight *w, tern_weight_info *info);
 
@@ -256,6 +261,7 @@ typedef struct gpu_dispatch {
     gpu_when when;
     gpu_phase phase;
     bool uses_cache;
+    int32_t node; // of the graph, whose work it is; -1: of several together
 } gpu_dispatch;
 
 #define GPU_FEW       8   // tokens up to which matrices are multiplied token by token
@@ -290,6 +296,8 @@ tern_status gpu_instance_open(tern_plan *p, int32_t n_context, tern_kv_type kv_t
 void gpu_instance_close(tern_instance *i);
 tern_status gpu_submit(tern_instance *i, const tern_batch *batch, tern_error *err);
 tern_status gpu_poll(tern_instance *i, bool *done, tern_error *err);
+tern_status gpu_trace(tern_instance *i, const tern_batch *batch, tern_tap_fn on_value, void *ctx,
+                      tern_error *err);
 tern_status gpu_profile_start(tern_instance *i, tern_error *err);
 const tern_profile *gpu_profile_read(const tern_instance *i);
 

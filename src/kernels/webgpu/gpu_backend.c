@@ -16,6 +16,54 @@ static int gpu_n_threads(const tern_device *d) {
     (void)d;
     return 0;
 }
+static const struct {
+    const char *name;
+    wgpu_feature feature;
+} features[] = {
+    {"timestamp-query", WGPU_TIMESTAMPS},
+    {"shader-f16", WGPU_F16},
+    {"subgroups", WGPU_SUBGROUPS},
+    {"subgroup-matrix", WGPU_SUBGROUP_MATRIX},
+};
+
+static void features_text(const tern_device *d, char *text, size_t size) {
+    text[0] = 0;
+    for (size_t i = 0; i < sizeof features / sizeof *features; i++) {
+        uint32_t number = d->api.generation->features[features[i].feature];
+        size_t n = strlen(text);
+        if (d->api.AdapterHasFeature(d->adapter, number))
+            snprintf(text + n, size - n, "%s%s", n ? " " : "", features[i].name);
+    }
+}
+
+static void gpu_facts(tern_device *d, tern_fact_fn on_fact, void *ctx) {
+    char text[400];
+    wgpu_limits l = {0};
+    on_fact(ctx, "adapter", d->description);
+    on_fact(ctx, "adapter key", d->adapter_key);
+    on_fact(ctx, "library", d->api.path);
+    on_fact(ctx, "generation", d->api.generation->name);
+    features_text(d, text, sizeof text);
+    on_fact(ctx, "features", text);
+    snprintf(text, sizeof text, "%s%s%s%s", d->subgroups ? "subgroups of 32, " : "",
+             d->matrix ? "matrix units, " : "", d->timestamps ? "timestamps, " : "",
+             d->packed_dot ? "dot4I8Packed" : "integer dot by hand");
+    on_fact(ctx, "used", text);
+    d->api.AdapterGetLimits(d->adapter, &l);
+    snprintf(text, sizeof text,
+             "bindings of %llu MB, buffers of %llu MB, %u storage buffers a stage, workgroups of %u "
+             "threads and %u KB",
+             (unsigned long long)(l.storage_binding_bytes >> 20),
+             (unsigned long long)(l.buffer_bytes >> 20), l.storage_buffers, l.workgroup_size,
+             l.workgroup_bytes >> 10);
+    on_fact(ctx, "limits", text);
+    on_fact(ctx, "toggles", d->checks ? "disable_workgroup_init; all checks on"
+                                      : "disable_workgroup_init skip_validation "
+                                        "disable_robustness, not timestamp_quantization");
+    snprintf(text, sizeof text, d->group ? "%u" : "all", d->group);
+    on_fact(ctx, "dispatches a submission", text);
+}
+
 static bool gpu_is_lost(const tern_device *d) {
     return d->lost;
 }
@@ -49,4 +97,8 @@ const tern_backend tern_backend_webgpu = {
     .poll = gpu_poll,
     .profile_start = gpu_profile_start,
     .profile_read = gpu_profile_read,
+    .facts = gpu_facts,
+    .selftest = gpu_selftest,
+    .verify = gpu_weight_verify,
+    .trace = gpu_trace,
 };

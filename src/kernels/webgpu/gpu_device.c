@@ -10,6 +10,7 @@
 #include <string.h>
 #include <time.h>
 #include "base/alloc.h"
+#include "base/hash.h"
 #include "base/strbuf.h"
 #include "kernels/webgpu/gpu.h"
 
@@ -163,13 +164,14 @@ static tern_status open_device(tern_device *d, tern_error *err) {
         if (n > 4096 && n < d->part_bytes_max) d->part_bytes_max = n;
     }
     d->part_bytes_max = d->part_bytes_max / 4096 * 4096;
+    d->checks = is_set("TERN_WEBGPU_CHECK");
     // Every kernel writes its workgroup memory before it reads it; clearing that memory makes a
     // software adapter take five times as long to translate a kernel.
     static const char *const fast[] = {"disable_workgroup_init", "skip_validation",
                                        "disable_robustness"};
     static const char *const coarse[] = {"timestamp_quantization"}; // to 100 microseconds
     wgpu_toggles toggles = {.chain.type = WGPU_CHAIN_TOGGLES,
-                            .n_enabled = is_set("TERN_WEBGPU_CHECK") ? 1 : 3,
+                            .n_enabled = d->checks ? 1 : 3,
                             .enabled = fast,
                             .n_disabled = 1,
                             .disabled = coarse};
@@ -399,7 +401,28 @@ tern_status gpu_read(tern_device *d, wgpu_buffer from, uint64_t offset, void *da
 }
 
 #define ON_WAY_MAX ((uint64_t)64 << 20)
+static void compare_sent(tern_device *d, wgpu_buffer b, uint64_t offset, const uint8_t *data,
+                         uint64_t bytes) {
+    tern_error why = {0};
+    uint8_t *found = tern_alloc(TERN_MEM_MISC, (size_t)bytes);
+    tern_status status = found ? gpu_read(d, b, offset, found, bytes, &why)
+                               : tern_fail_memory(&why, (size_t)bytes);
+    if (status != TERN_OK)
+        remember(d, "", (wgpu_text){why.message, strlen(why.message)});
+    else {
+        d->compare->n_bytes += bytes;
+        for (uint64_t i = 0; i < bytes; i++) d->compare->n_wrong += data[i] != found[i];
+        d->compare->wanted = tern_hash64(d->compare->wanted, data, (size_t)bytes);
+        d->compare->found = tern_hash64(d->compare->found, found, (size_t)bytes);
+    }
+    tern_free(found);
+}
+
 void gpu_send(tern_device *d, wgpu_buffer b, uint64_t offset, const void *data, uint64_t bytes) {
+    if (d->compare) {
+        compare_sent(d, b, offset, data, bytes);
+        return;
+    }
     d->api.QueueWriteBuffer(d->queue, b, offset, data, (size_t)bytes);
     d->api.QueueSubmit(d->queue, 0, NULL);
     d->api.InstanceProcessEvents(d->instance);

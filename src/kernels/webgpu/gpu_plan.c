@@ -513,7 +513,9 @@ tern_status gpu_compile(tern_device *d, const tern_graph *g, tern_weight *const 
     for (size_t i = 0; i < g->n_nodes; i++) {
         TERN_TRY_GOTO(check_node(p, &g->nodes[i], err));
         TERN_TRY_GOTO(reserve(p, &g->nodes[i], err));
+        size_t first = p->n_dispatches;
         TERN_TRY_GOTO(add_node(p, &g->nodes[i], err));
+        for (size_t k = first; k < p->n_dispatches; k++) p->dispatches[k].node = (int32_t)i;
     }
     TERN_TRY_GOTO(make_pipelines(p, err));
     *out = p;

@@ -275,13 +275,15 @@ static void submit(const tern_instance *in, encoding *e) {
     *e = (encoding){0};
 }
 
-static void encode_dispatches(const tern_instance *in, encoding *e, bool body) {
+#define ALL_NODES (-2)
+static void encode_dispatches(const tern_instance *in, encoding *e, bool body, int32_t node) {
     const tern_plan *p = in->plan;
     const wgpu_api *a = &p->device->api;
     for (size_t i = 0; i < p->n_dispatches; i++) {
         const gpu_dispatch *step = &p->dispatches[i];
         uint32_t rows = rows_of(in, step);
         if (rows == 0 || !takes_part(in, step, body)) continue;
+        if (node != ALL_NODES && node != step->node) continue;
         wgpu_encoder encoder = encoder_of(in, e);
         if (!e->pass)
             e->pass = in->profile ? gpu_profile_pass(in->profile, encoder, step->what.kernel,
@@ -305,6 +307,14 @@ static uint64_t result_bytes(const tern_instance *in) {
                                            : rows * (uint64_t)in->plan->n_vocab * sizeof(float);
 }
 
+static void send_uniform(const tern_instance *in, int32_t first_pos) {
+    const tern_batch *b = &in->batch;
+    const tern_device *d = in->plan->device;
+    gpu_uniform u = {(uint32_t)b->n_tokens, (uint32_t)first_pos, (uint32_t)b->n_outputs,
+                     (uint32_t)in->chunk_first, (uint32_t)in->n_context};
+    d->api.QueueWriteBuffer(d->queue, in->uniform, 0, &u, sizeof u);
+}
+
 // Encodes and submits the dispatches for the batch, or only its head, at first_pos, in groups as
 // large as the device takes; what is wanted is copied to a readback, and the greatest token also to
 // where the next run takes its own from.
@@ -313,11 +323,9 @@ static void launch(tern_instance *in, int32_t first_pos, bool body, gpu_readback
     tern_device *d = in->plan->device;
     const wgpu_api *a = &d->api;
     gpu_count_run(d);
-    gpu_uniform u = {(uint32_t)b->n_tokens, (uint32_t)first_pos, (uint32_t)b->n_outputs,
-                     (uint32_t)in->chunk_first, (uint32_t)in->n_context};
-    a->QueueWriteBuffer(d->queue, in->uniform, 0, &u, sizeof u);
+    send_uniform(in, first_pos);
     encoding e = {0};
-    encode_dispatches(in, &e, body);
+    encode_dispatches(in, &e, body, ALL_NODES);
     wgpu_encoder encoder = encoder_of(in, &e);
     end_pass(in, &e);
     if (in->profile) gpu_profile_encode(in->profile, encoder);
@@ -472,4 +480,53 @@ tern_status gpu_profile_start(tern_instance *in, tern_error *err) {
 
 const tern_profile *gpu_profile_read(const tern_instance *in) {
     return in->profile ? gpu_profile_rows(in->profile) : NULL;
+}
+
+// ---- Tracing -----------------------------------------------------------------------------------
+
+static tern_status show(const tern_instance *in, const tern_node *n, float *rows,
+                        tern_tap_fn on_value, void *ctx, tern_error *err) {
+    const tern_plan *p = in->plan;
+    for (int k = 0; k < n->n_out; k++) {
+        const tern_value *v = &p->g->values[n->out[k]];
+        if (v->type != TERN_VALUE_F32 || v->kind != TERN_VALUE_TEMP) continue;
+        int32_t n_rows =
+            v->sym == TERN_SYM_OUTPUTS ? in->batch.n_outputs : in->batch.n_tokens;
+        uint64_t bytes = (uint64_t)n_rows * (uint64_t)v->cols * sizeof(float);
+        TERN_TRY(gpu_read(p->device, in->pool, p->memory.spans[n->out[k]].offset, rows, bytes, err));
+        on_value(ctx, n->out[k], rows, n_rows);
+    }
+    return TERN_OK;
+}
+
+// Node by node, each submitted alone and read back. Not for a single token, whose dispatches do the
+// work of several nodes.
+tern_status gpu_trace(tern_instance *in, const tern_batch *batch, tern_tap_fn on_value, void *ctx,
+                      tern_error *err) {
+    const tern_plan *p = in->plan;
+    tern_device *d = p->device;
+    TERN_TRY(tern_batch_check(batch, p->n_batch, in->n_context, p->n_vocab, err));
+    if (in->busy || batch->n_tokens < 2 || batch->n_outputs > p->chunk_rows || !batch->logits)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "this batch cannot be traced");
+    float *rows = tern_alloc(TERN_MEM_MISC, (size_t)p->memory.bytes + 16);
+    if (!rows) return tern_fail_memory(err, (size_t)p->memory.bytes);
+    in->batch = *batch;
+    in->ahead = false;
+    in->chunk_first = 0;
+    set_chunk(in);
+    d->api.QueueWriteBuffer(d->queue, in->ids, 0, batch->ids,
+                            (size_t)batch->n_tokens * sizeof *batch->ids);
+    send_angles(in, batch->first_pos, batch->n_tokens);
+    send_uniform(in, batch->first_pos);
+    tern_status status = TERN_OK;
+    for (size_t i = 0; status == TERN_OK && i < p->g->n_nodes; i++) {
+        encoding e = {0};
+        encode_dispatches(in, &e, true, (int32_t)i);
+        if (e.encoder) submit(in, &e);
+        status = show(in, &p->g->nodes[i], rows, on_value, ctx, err);
+    }
+    tern_free(rows);
+    if (status != TERN_OK) return status;
+    return gpu_read(d, in->logits, 0, batch->logits,
+                    (uint64_t)batch->n_outputs * (uint64_t)p->n_vocab * sizeof(float), err);
 }

@@ -134,13 +134,16 @@ static tern_status take_parts(tern_device *d, tern_weight *w, const tern_weight_
 }
 
 static tern_status bind_ternary(tern_device *d, tern_weight *w, const tern_weight_source *s,
-                                const tern_matrix_view *view, const tern_ternary_kind *kind,
                                 tern_error *err) {
     w->form = GPU_FORM_TERNARY;
     w->info.kind = TERN_WEIGHT_TERNARY;
     w->info.layout = "2-bit";
     w->info.bytes_per_token = ternary_bytes(d, s);
-    TERN_TRY(take_parts(d, w, s, err));
+    return take_parts(d, w, s, err);
+}
+
+static tern_status send_ternary(tern_device *d, const tern_weight *w, const tern_matrix_view *view,
+                                const tern_ternary_kind *kind, tern_error *err) {
     tern_codes reader;
     float header[GPU_HEADER_BYTES / 4] = {kind->scale};
     tern_status status = tern_codes_open(&reader, view, kind, err);
@@ -293,9 +296,25 @@ static tern_status bind_parts(tern_device *d, tern_weight *w, const row_source *
         part->bytes = (uint64_t)part->n_rows * row_bytes;
         TERN_TRY(gpu_buffer_new(d, part->bytes, STORAGE, name, &part->buffer, err));
         w->n_parts++;
-        TERN_TRY(send_rows(d, w, r, part, err));
     }
     return TERN_OK;
+}
+
+// A head may be converted.
+static tern_dtype type_of(const tern_weight_source *s) {
+    tern_dtype type = s->type;
+    if (s->is_head && !s->is_table) tern_head_type(s->head, &type);
+    return type;
+}
+
+static tern_status send_all_rows(tern_device *d, const tern_weight *w, const tern_weight_source *s,
+                                 tern_error *err) {
+    row_source r;
+    tern_status status = row_source_open(&r, s, type_of(s), err);
+    for (size_t i = 0; status == TERN_OK && i < w->n_parts; i++)
+        status = send_rows(d, w, &r, &w->parts[i], err);
+    row_source_close(&r);
+    return status;
 }
 
 static tern_status bind_rows(tern_device *d, tern_weight *w, const tern_weight_source *s,
@@ -307,10 +326,8 @@ static tern_status bind_rows(tern_device *d, tern_weight *w, const tern_weight_s
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
                          "%s: the GPU's kernels need rows of a multiple of 4 elements, not %lld",
                          s->name, (long long)s->n_cols);
-    tern_dtype type = s->type;
-    if (s->is_head && !s->is_table) tern_head_type(s->head, &type);
     row_source r;
-    tern_status status = row_source_open(&r, s, type, err);
+    tern_status status = row_source_open(&r, s, type_of(s), err);
     if (status == TERN_OK) status = bind_parts(d, w, &r, err);
     row_source_close(&r);
     return status;
@@ -342,18 +359,53 @@ static tern_status bind_vector(tern_device *d, tern_weight *w, const tern_weight
     w->parts[0].n_rows = 1;
     TERN_TRY(gpu_buffer_new(d, w->parts[0].bytes, STORAGE, s->name, &w->parts[0].buffer, err));
     w->n_parts = 1;
-    gpu_send(d, w->parts[0].buffer, 0, w->vector, n * sizeof(float));
     return TERN_OK;
 }
 
 // ---- Binding -----------------------------------------------------------------------------------
+
+static tern_status find_kind(const tern_weight_source *s, const tern_matrix_view *view,
+                             tern_ternary_kind *kind, tern_error *err) {
+    *kind = (tern_ternary_kind){0};
+    if (!s->is_matrix || s->is_head) return TERN_OK;
+    return tern_ternary_find(view, s->ternarize, kind, err);
+}
+
+// Sends what the file has to where the weight lies, or compares it with what lies there.
+static tern_status send_all(tern_device *d, const tern_weight *w, const tern_weight_source *s,
+                            const tern_matrix_view *view, const tern_ternary_kind *kind,
+                            tern_error *err) {
+    if (w->form == GPU_FORM_TERNARY) return send_ternary(d, w, view, kind, err);
+    if (w->form == GPU_FORM_VECTOR) {
+        gpu_send(d, w->parts[0].buffer, 0, w->vector, (uint64_t)w->n_cols * sizeof(float));
+        return TERN_OK;
+    }
+    return send_all_rows(d, w, s, err);
+}
+
+tern_status gpu_weight_verify(tern_device *d, const tern_weight *w, const tern_weight_source *s,
+                              tern_weight_check *out, tern_error *err) {
+    tern_matrix_view view = {s->type, s->data, s->bytes, s->n_rows, s->n_cols, s->scale};
+    tern_ternary_kind kind;
+    *out = (tern_weight_check){0};
+    TERN_TRY(find_kind(s, &view, &kind, err));
+    d->compare = out;
+    tern_status status = send_all(d, w, s, &view, &kind, err);
+    if (status == TERN_OK && w->head) {
+        tern_weight_source head = *s;
+        head.is_table = false;
+        status = send_all(d, w->head, &head, &view, &kind, err);
+    }
+    d->compare = NULL;
+    return status == TERN_OK ? gpu_check(d, "reading weights back", err) : status;
+}
 
 tern_status gpu_weight_bind(tern_device *d, const tern_weight_source *s, tern_weight **out,
                             tern_error *err) {
     *out = NULL;
     tern_status status = TERN_OK;
     tern_matrix_view view = {s->type, s->data, s->bytes, s->n_rows, s->n_cols, s->scale};
-    tern_ternary_kind kind = {0};
+    tern_ternary_kind kind;
     tern_weight *w = tern_alloc(TERN_MEM_WEIGHTS, sizeof *w);
     if (!w) return tern_fail_memory(err, sizeof *w);
     w->n_rows = s->n_rows;
@@ -363,16 +415,16 @@ tern_status gpu_weight_bind(tern_device *d, const tern_weight_source *s, tern_we
         status = tern_fail_memory(err, sizeof *w->parts);
         goto fail;
     }
-    if (s->is_matrix && !s->is_head)
-        TERN_TRY_GOTO(tern_ternary_find(&view, s->ternarize, &kind, err));
+    TERN_TRY_GOTO(find_kind(s, &view, &kind, err));
     if (!s->is_matrix && !s->is_table)
         TERN_TRY_GOTO(bind_vector(d, w, s, err));
     else if (kind.is_ternary)
-        TERN_TRY_GOTO(bind_ternary(d, w, s, &view, &kind, err));
+        TERN_TRY_GOTO(bind_ternary(d, w, s, err));
     else {
         TERN_TRY_GOTO(bind_rows(d, w, s, err));
         TERN_TRY_GOTO(bind_table_head(d, w, s, err));
     }
+    TERN_TRY_GOTO(send_all(d, w, s, &view, &kind, err));
     if (s->is_matrix && !s->is_head) d->ternary_bytes_left -= ternary_bytes(d, s);
     w->info.bytes_per_token_greedy = w->info.bytes_per_token;
     TERN_TRY_GOTO(gpu_check(d, "sending weights", err));
