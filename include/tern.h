@@ -661,6 +661,21 @@ TERN_API tern_status tern_mine(tern_chains **out, tern_model *model, const tern_
 
 // ---- The machine -------------------------------------------------------------------------------
 
+typedef struct tern_diagnose_desc {
+    tern_format format;       // text or JSON
+    const char *model;        // NULL: only the device
+    const char *device;       // "cpu" (default), "webgpu", "auto"
+    const char *cpu_features; // see tern_model_desc
+    int n_threads;
+    bool quick; // without the measurement of the machine
+} tern_diagnose_desc;
+// What a device is, and whether it computes what it should: a ladder of small checks, then small
+// models with random weights against the CPU's plainest kernels, value by value. With a model also
+// that its weights lie on the device as the file has them, and its hidden values and logits against
+// the CPU; the first tensor that differs is named. *n_failed: checks that failed.
+TERN_API tern_status tern_diagnose(const tern_diagnose_desc *desc, tern_text_fn on_text, void *user,
+                                   size_t *n_failed, tern_error *err);
+
 typedef struct tern_machine_limits {
     char cpu[64], features[128];
     int n_threads;

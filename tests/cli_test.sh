@@ -129,6 +129,12 @@ ends 0 "$tern" inspect "$model" --json --histogram
 has '{'
 ends 0 "$tern" bench -m "$model" -p 8,16 -n 4 -t 1 -r 2 -o csv --no-limits
 same "$(grep -c '^[pt][pg],' "$dir/out")" 3 "rows of bench"
+ends 0 "$tern" diagnose -m "$model" --no-limits
+has "^ok .*hidden values and logits"
+has " 0 failed$"
+ends 0 "$tern" diagnose --no-limits --json
+has '"ok":true'
+fails 1 "expected cpu, webgpu or auto" "$tern" diagnose --device gpu
 ends 0 "$tern" convert "$model" "$dir/tq.gguf" --type tq2_0
 ends 0 "$tern" run -m "$dir/tq.gguf" -n 12 -p "Once upon a time" --json --temp 0
 same "$(sed 's/.*"ids":\[\([0-9,]*\)\].*/\1/' "$dir/out")" "$greedy" "the converted model"
@@ -225,6 +231,9 @@ if on_gpu >"$dir/plain" 2>"$dir/err"; then
     same "$(cat "$dir"/cache/tern/webgpu-*)" "works 1" "what a weaker GPU can take"
     cmp -s "$dir/out" "$dir/plain" || wrong "another text with one dispatch a submission"
     unset TERN_WEBGPU_WEAK
+    ends 0 "$tern" diagnose --device webgpu
+    has "^ok .*300 dependent dispatches"
+    has " 0 failed$"
 fi
 
 echo "command line: $n checks, $bad failed"

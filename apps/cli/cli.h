@@ -30,6 +30,7 @@ int cmd_detokenize(const command *self, int argc, char **argv);
 int cmd_logits(const command *self, int argc, char **argv);
 int cmd_convert(const command *self, int argc, char **argv);
 int cmd_mine(const command *self, int argc, char **argv);
+int cmd_diagnose(const command *self, int argc, char **argv);
 int cmd_bench(const command *self, int argc, char **argv);
 int cmd_data(const command *self, int argc, char **argv);
 int cmd_train(const command *self, int argc, char **argv);

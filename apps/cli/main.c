@@ -18,6 +18,8 @@ const command cli_commands[] = {
     {"convert", "IN OUT [options]", "GGUF or Hugging Face folder to GGUF or safetensors",
      cmd_convert},
     {"bench", "-m MODEL [options]", "speed beside what the machine can do", cmd_bench},
+    {"diagnose", "[-m MODEL] [options]", "is the device sound, and right with a model?",
+     cmd_diagnose},
     {"data", "tokenizer|build|inspect ...", "text to train on: a vocabulary, shards of tokens",
      cmd_data},
     {"train", "--data DIR -o DIR [options] | plot LOG... -o FILE",

@@ -16,7 +16,7 @@ static tern_status report(const tern_model_desc *desc, double fraction, tern_err
 
 // ---- Weights -----------------------------------------------------------------------------------
 
-static void mark_uses(const tern_graph *g, tern_weight_source *sources) {
+void tern_model_mark_uses(const tern_graph *g, tern_weight_source *sources) {
     for (size_t i = 0; i < g->n_nodes; i++) {
         const tern_node *n = &g->nodes[i];
         if (n->op == TERN_OP_TERNARIZE) sources[n->in[0]].ternarize = true;
@@ -92,7 +92,7 @@ static tern_status find_sources(tern_model *m, tern_head_mode head, tern_error *
     const tern_graph *g = &m->built;
     m->sources = tern_alloc_array(TERN_MEM_GRAPH, g->n_values + 1, sizeof *m->sources);
     if (!m->sources) return tern_fail_memory(err, g->n_values * sizeof *m->sources);
-    mark_uses(g, m->sources);
+    tern_model_mark_uses(g, m->sources);
     for (size_t v = 0; v < g->n_values; v++) {
         if (g->values[v].kind != TERN_VALUE_WEIGHT) continue;
         tern_weight_source *s = &m->sources[v];

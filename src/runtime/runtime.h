@@ -47,6 +47,9 @@ struct tern_model {
     char name[128], architecture[64];
 };
 
+// Marks, by value of the built graph, which weights are ternarized and which is the output head.
+void tern_model_mark_uses(const tern_graph *g, tern_weight_source *sources);
+
 typedef tern_status (*tern_bound_fn)(void *ctx, uint64_t bytes, tern_error *err);
 // Opens the device ("cpu", "webgpu", "auto") and binds all weights; on_bound may be NULL.
 tern_status tern_placement_open(tern_placement **out, const tern_model *m, const char *device,

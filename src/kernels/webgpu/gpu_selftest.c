@@ -156,10 +156,18 @@ static tern_status step_offset(tern_device *d, tern_error *err) {
     return TERN_OK;
 }
 
+// As large as a binding may be and memory allows: a limit is no promise that there is so much.
 #define LARGE_BYTES ((uint64_t)1 << 30)
+#define LEAST_BYTES ((uint64_t)64 << 20)
 static tern_status step_large(tern_device *d, tern_error *err) {
     uint64_t bytes = d->binding_bytes_max < LARGE_BYTES ? d->binding_bytes_max : LARGE_BYTES;
-    return read_far(d, bytes, 0, err);
+    wgpu_buffer b;
+    for (; bytes > LEAST_BYTES; bytes /= 2)
+        if (gpu_buffer_new(d, bytes, STORAGE, "a self-test", &b, NULL) == TERN_OK) {
+            gpu_buffer_free(d, b);
+            break;
+        }
+    return read_far(d, bytes / 256 * 256, 0, err);
 }
 
 #define THREADS 256

@@ -1,0 +1,27 @@
+// tern diagnose: is the device sound, and does it compute with a model what the CPU does?
+#include "cli.h"
+
+#include <stdlib.h>
+
+int cmd_diagnose(const command *self, int argc, char **argv) {
+    tern_diagnose_desc desc = {0};
+    bool json = false;
+    int status, n;
+    size_t n_failed = 0;
+    tern_error err = {0};
+    const option options[] = {
+        {'m', "model", OPTION_TEXT, &desc.model, "MODEL", "also this model's weights and values"},
+        {0, "device", OPTION_TEXT, &desc.device, "NAME", "cpu, webgpu or auto (default: cpu)"},
+        {'t', "threads", OPTION_COUNT, &desc.n_threads, "N", "threads (one for each core)"},
+        {0, "cpu-features", OPTION_TEXT, &desc.cpu_features, "NAME",
+         "use at most scalar, avx2, avx512, neon, dotprod"},
+        {0, "no-limits", OPTION_FLAG, &desc.quick, NULL, "do not measure the machine"},
+        {0, "json", OPTION_FLAG, &json, NULL, "print an array of facts and checks"},
+        OPTIONS_END,
+    };
+    if (!parse_options(self, options, argc, argv, NULL, 0, &n, &status)) return status;
+    desc.format = json ? TERN_FORMAT_JSON : TERN_FORMAT_TEXT;
+    if (!desc.cpu_features) desc.cpu_features = getenv("TERN_CPU_FEATURES");
+    status = exit_status(tern_diagnose(&desc, write_out, NULL, &n_failed, &err), &err);
+    return status == EXIT_OK && n_failed > 0 ? EXIT_FAILED : status;
+}

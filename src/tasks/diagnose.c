@@ -1,0 +1,113 @@
+// tern diagnose: what a device is, and whether it computes what it should.
+#include <stdio.h>
+#include <string.h>
+#include "base/clock.h"
+#include "tasks/diagnose.h"
+
+// ---- The report --------------------------------------------------------------------------------
+
+void tern_report_fact(void *report, const char *name, const char *value) {
+    tern_report *r = report;
+    if (!r->json) {
+        tern_strbuf_printf(&r->text, "%-28s%s\n", name, value);
+        return;
+    }
+    tern_strbuf_puts(&r->text, r->n_facts++ ? ",\n{\"fact\":" : "{\"fact\":");
+    tern_strbuf_json(&r->text, name, strlen(name));
+    tern_strbuf_puts(&r->text, ",\"value\":");
+    tern_strbuf_json(&r->text, value, strlen(value));
+    tern_strbuf_puts(&r->text, "}");
+}
+
+void tern_report_check(void *report, const char *name, bool ok, const char *detail) {
+    tern_report *r = report;
+    double now = tern_seconds(), seconds = now - r->last;
+    r->last = now;
+    r->n_checks++;
+    r->n_failed += !ok;
+    if (!r->json) {
+        tern_strbuf_printf(&r->text, "%-7s%s%s%s (%.2f s)\n", ok ? "ok" : "FAILED", name,
+                           detail[0] ? ": " : "", detail, seconds);
+        return;
+    }
+    tern_strbuf_puts(&r->text, r->n_facts++ ? ",\n{\"check\":" : "{\"check\":");
+    tern_strbuf_json(&r->text, name, strlen(name));
+    tern_strbuf_printf(&r->text, ",\"ok\":%s,\"seconds\":%.3f,\"detail\":", ok ? "true" : "false",
+                       seconds);
+    tern_strbuf_json(&r->text, detail, strlen(detail));
+    tern_strbuf_puts(&r->text, "}");
+}
+
+// ---- The device --------------------------------------------------------------------------------
+
+static tern_status open_device(const tern_diagnose_desc *desc, const tern_backend **backend,
+                               tern_device **device, tern_report *r, tern_error *err) {
+    const char *name = desc->device ? desc->device : "cpu";
+    const tern_device_desc d = {.n_threads = desc->n_threads, .cpu_features = desc->cpu_features};
+    bool automatic = strcmp(name, "auto") == 0;
+    if (!automatic && strcmp(name, "webgpu") != 0 && strcmp(name, "cpu") != 0)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "device \"%s\": expected cpu, webgpu or auto",
+                         name);
+    if (strcmp(name, "cpu") != 0) {
+        tern_error why = {0};
+        *backend = &tern_backend_webgpu;
+        tern_status status = (*backend)->open(device, &d, &why);
+        if (status == TERN_OK || !automatic) {
+            if (err) *err = why;
+            return status;
+        }
+        tern_report_fact(r, "no GPU", why.message);
+    }
+    *backend = &tern_backend_cpu;
+    return (*backend)->open(device, &d, err);
+}
+
+static tern_status measure(tern_report *r, int n_threads, tern_error *err) {
+    tern_machine_limits limits;
+    char text[100];
+    TERN_TRY(tern_machine_measure(n_threads, &limits, err));
+    tern_report_fact(r, "processor", limits.cpu);
+    snprintf(text, sizeof text, "%.1f GB/s, int8 %.0f G multiply-adds/s, %d threads",
+             limits.read_gb_per_s, limits.int8_gmac_per_s, limits.n_threads);
+    tern_report_fact(r, "reads", text);
+    return TERN_OK;
+}
+
+static tern_status diagnose(tern_report *r, const tern_diagnose_desc *desc, tern_error *err) {
+    const tern_backend *backend = NULL;
+    tern_device *device = NULL;
+    TERN_TRY(open_device(desc, &backend, &device, r, err));
+    tern_report_fact(r, "device", backend->describe(device));
+    backend->facts(device, tern_report_fact, r);
+    r->last = tern_seconds();
+    tern_status status = backend->selftest(device, tern_report_check, r, err);
+    if (status == TERN_OK && !backend->is_lost(device))
+        status = tern_diagnose_random(r, backend, device, err);
+    backend->close(device);
+    TERN_TRY(status);
+    if (backend == &tern_backend_cpu && !desc->quick) TERN_TRY(measure(r, desc->n_threads, err));
+    r->last = tern_seconds();
+    return desc->model ? tern_diagnose_model(r, desc, err) : TERN_OK;
+}
+
+tern_status tern_diagnose(const tern_diagnose_desc *desc, tern_text_fn on_text, void *user,
+                          size_t *n_failed, tern_error *err) {
+    static const tern_diagnose_desc defaults = {0};
+    if (!desc) desc = &defaults;
+    tern_report r = {.json = desc->format == TERN_FORMAT_JSON};
+    *n_failed = 0;
+    if (r.json) tern_strbuf_puts(&r.text, "[");
+    tern_status status = diagnose(&r, desc, err);
+    if (r.json)
+        tern_strbuf_puts(&r.text, "]\n");
+    else if (status == TERN_OK)
+        tern_strbuf_printf(&r.text, "%zu checks, %zu failed\n", r.n_checks, r.n_failed);
+    *n_failed = r.n_failed;
+    // What was found out before a failure is worth reading.
+    if (r.text.failed)
+        status = tern_fail_memory(err, r.text.len);
+    else if (!on_text(user, tern_strbuf_text(&r.text), r.text.len) && status == TERN_OK)
+        status = tern_fail(err, TERN_ERR_CANCELLED, "cancelled by the caller");
+    tern_strbuf_free(&r.text);
+    return status;
+}

@@ -1,0 +1,128 @@
+// Two devices run the same tokens; every value on the way is compared, so that not only a wrong answer
+// shows but also the first tensor that is to blame.
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "tasks/diagnose.h"
+
+typedef struct traced {
+    const tern_graph *g;
+    float **values; // by value: what the first device had
+    double tolerance;
+    bool failed; // memory
+    tern_difference *out;
+} traced;
+
+static void keep(void *ctx, tern_vid v, const float *rows, int32_t n_rows) {
+    traced *t = ctx;
+    size_t n = (size_t)n_rows * (size_t)t->g->values[v].cols;
+    tern_free(t->values[v]);
+    t->values[v] = tern_alloc_array(TERN_MEM_MISC, n + 1, sizeof(float));
+    if (t->values[v])
+        memcpy(t->values[v], rows, n * sizeof(float));
+    else
+        t->failed = true;
+}
+
+// |a - b| / |b|; infinite where a number is none.
+static double distance(const float *a, const float *b, size_t n) {
+    double difference = 0, length = 0;
+    for (size_t i = 0; i < n; i++) {
+        double d = (double)a[i] - (double)b[i];
+        difference += d * d;
+        length += (double)b[i] * (double)b[i];
+    }
+    if (!isfinite(difference) || !isfinite(length)) return INFINITY;
+    if (difference == 0) return 0;
+    return length > 0 ? sqrt(difference / length) : INFINITY;
+}
+
+static void compare(void *ctx, tern_vid v, const float *rows, int32_t n_rows) {
+    traced *t = ctx;
+    if (!t->values[v] || t->out->name[0]) return;
+    double error = distance(rows, t->values[v], (size_t)n_rows * (size_t)t->g->values[v].cols);
+    if (error > t->out->error) t->out->error = error;
+    if (error > t->tolerance) snprintf(t->out->name, sizeof t->out->name, "%s", t->g->values[v].name);
+}
+
+static size_t greatest(const float *x, size_t n) {
+    size_t best = 0;
+    for (size_t i = 1; i < n; i++)
+        if (x[i] > x[best]) best = i;
+    return best;
+}
+
+static void compare_logits(const float *wanted, const float *tested, size_t n_rows, size_t n_vocab,
+                           double tolerance, tern_difference *out) {
+    out->logits = distance(tested, wanted, n_rows * n_vocab);
+    out->same_top = true;
+    for (size_t i = 0; i < n_rows; i++)
+        if (greatest(wanted + i * n_vocab, n_vocab) != greatest(tested + i * n_vocab, n_vocab))
+            out->same_top = false;
+    if (out->logits > tolerance && !out->name[0]) snprintf(out->name, sizeof out->name, "logits");
+}
+
+tern_status tern_compare(const tern_graph *g, tern_runner wanted, tern_runner tested,
+                         const int32_t *ids, int32_t n_ids, int64_t n_vocab, double tolerance,
+                         tern_difference *out, tern_error *err) {
+    *out = (tern_difference){0};
+    tern_status status = TERN_OK;
+    size_t n_logits = (size_t)n_ids * (size_t)n_vocab;
+    float *logits = tern_alloc_array(TERN_MEM_MISC, 2 * n_logits, sizeof *logits);
+    traced t = {.g = g, .tolerance = tolerance, .out = out};
+    t.values = tern_alloc_array(TERN_MEM_MISC, g->n_values + 1, sizeof *t.values);
+    if (!logits || !t.values) {
+        status = tern_fail_memory(err, n_logits * sizeof *logits);
+        goto fail;
+    }
+    tern_batch b = {.ids = ids, .n_tokens = n_ids, .n_outputs = n_ids, .logits = logits};
+    TERN_TRY_GOTO(wanted.backend->trace(wanted.instance, &b, keep, &t, err));
+    if (t.failed) {
+        status = tern_fail_memory(err, n_logits);
+        goto fail;
+    }
+    b.logits = logits + n_logits;
+    TERN_TRY_GOTO(tested.backend->trace(tested.instance, &b, compare, &t, err));
+    compare_logits(logits, b.logits, (size_t)n_ids, (size_t)n_vocab, tolerance, out);
+fail:
+    for (size_t v = 0; t.values && v < g->n_values; v++) tern_free(t.values[v]);
+    tern_free(t.values);
+    tern_free(logits);
+    return status;
+}
+
+static tern_status step(tern_runner r, int32_t id, int32_t pos, float *logits, tern_error *err) {
+    const tern_batch b = {
+        .ids = &id, .n_tokens = 1, .first_pos = pos, .n_outputs = 1, .logits = logits};
+    TERN_TRY(r.backend->submit(r.instance, &b, err));
+    for (bool done = false; !done;) TERN_TRY(r.backend->poll(r.instance, &done, err));
+    return TERN_OK;
+}
+
+tern_status tern_compare_step(tern_runner wanted, tern_runner tested, int32_t id, int32_t pos,
+                              int64_t n_vocab, double tolerance, tern_difference *out,
+                              tern_error *err) {
+    *out = (tern_difference){0};
+    float *logits = tern_alloc_array(TERN_MEM_MISC, 2 * (size_t)n_vocab, sizeof *logits);
+    if (!logits) return tern_fail_memory(err, 2 * (size_t)n_vocab * sizeof *logits);
+    tern_status status = step(wanted, id, pos, logits, err);
+    if (status == TERN_OK) status = step(tested, id, pos, logits + n_vocab, err);
+    if (status == TERN_OK)
+        compare_logits(logits, logits + n_vocab, 1, (size_t)n_vocab, tolerance, out);
+    tern_free(logits);
+    return status;
+}
+
+void tern_report_difference(tern_report *r, const char *name, const tern_difference *d,
+                            double tolerance) {
+    char detail[200];
+    bool ok = !d->name[0] && (tolerance > 0 || d->same_top);
+    if (ok)
+        snprintf(detail, sizeof detail, "values within %.1e, logits %.1e%s", d->error, d->logits,
+                 d->same_top ? "" : ", but another greatest logit");
+    else
+        snprintf(detail, sizeof detail, "%s is the first that differs, by %.3g of its length",
+                 d->name[0] ? d->name : "logits", d->error > d->logits ? d->error : d->logits);
+    tern_report_check(r, name, ok, detail);
+}

@@ -1,0 +1,123 @@
+// That the diagnosis finds what is wrong: a tensor that was changed, a weight that is no number, a
+// weight on a GPU that is not the file's.
+#include <stdlib.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "base/json.h"
+#include "tasks/diagnose.h"
+#include "tests/gpu_fixture.h"
+#include "tests/tiny_model.h"
+
+static bool collect(void *user, const char *text, size_t n) {
+    tern_strbuf_append(user, text, n);
+    return true;
+}
+
+// Writes `bytes` over the beginning of a tensor.
+static bool overwrite(const char *path, const char *tensor, const void *bytes, size_t n) {
+    tern_error err = {0};
+    tern_file *file;
+    if (tern_file_open(&file, path, &err) != TERN_OK) return false;
+    const tern_tensor *t = tern_file_tensor(file, tensor);
+    FILE *f = fopen(path, "r+b");
+    bool ok = false;
+    char *all = NULL;
+    long size = 0;
+    if (t && f && fseek(f, 0, SEEK_END) == 0 && (size = ftell(f)) > 0) {
+        all = malloc((size_t)size);
+        rewind(f);
+        ok = all && fread(all, 1, (size_t)size, f) == (size_t)size;
+        const char *at = ok ? memmem(all, (size_t)size, t->data, t->bytes) : NULL;
+        ok = at && n <= t->bytes && fseek(f, at - all, SEEK_SET) == 0 && fwrite(bytes, 1, n, f) == n;
+    }
+    if (f) fclose(f);
+    free(all);
+    tern_file_close(file);
+    return ok;
+}
+
+static const tiny_model_desc tiny = {.seed = 3, .head_type = TERN_DTYPE_F16};
+
+TEST(diagnose_names_the_first_tensor_that_differs) {
+    tern_error err = {0};
+    const char *good = test_tmp("good.gguf"), *bad = test_tmp("bad.gguf");
+    tern_model *a = NULL, *b = NULL;
+    uint8_t zeros[64] = {0}; // codes -1
+    const int32_t ids[] = {5, 70, 100, 33, 259, 8, 120};
+    REQUIRE_OK(tiny_model_write(good, &tiny, &err), err);
+    REQUIRE_OK(tiny_model_write(bad, &tiny, &err), err);
+    REQUIRE(overwrite(bad, "blk.1.attn_output.weight", zeros, sizeof zeros));
+    const tern_model_desc md = {.n_batch = 16, .ternary = TERN_TERNARY_2BIT};
+    REQUIRE_OK(tern_model_open(&a, good, &md, &err), err);
+    tern_status status = tern_model_open(&b, bad, &md, &err);
+    tern_runner x = {&tern_backend_cpu, NULL}, y = {&tern_backend_cpu, NULL};
+    if (status == TERN_OK &&
+        x.backend->instance_open(a->now->plan, 32, TERN_KV_F32, &x.instance, &err) == TERN_OK &&
+        y.backend->instance_open(b->now->plan, 32, TERN_KV_F32, &y.instance, &err) == TERN_OK) {
+        tern_difference d;
+        int64_t n_vocab = a->info.n_vocab;
+        CHECK(tern_compare(&a->fused, x, x, ids, 7, n_vocab, 0, &d, &err) == TERN_OK);
+        CHECK(!d.name[0] && d.same_top && d.error == 0 && d.logits == 0);
+        CHECK(tern_compare(&a->fused, x, y, ids, 7, n_vocab, 1e-4, &d, &err) == TERN_OK);
+        // What the changed matrix makes is the residual behind the attention of layer 1.
+        tern_vid v = tern_graph_find(&a->fused, d.name);
+        bool found = v >= 0 && a->fused.values[v].producer >= 0;
+        const tern_node *n = found ? &a->fused.nodes[a->fused.values[v].producer] : NULL;
+        CHECK_MSG(n && n->op == TERN_OP_LINEAR_ADD && n->layer == 1 &&
+                      strcmp(a->fused.values[n->in[1]].name, "blk.1.attn_output.weight") == 0,
+                  "blamed %s", d.name);
+        CHECK(d.logits > 1e-4);
+    } else
+        CHECK_MSG(false, "%s", err.message);
+    if (x.instance) x.backend->instance_close(x.instance);
+    if (y.instance) y.backend->instance_close(y.instance);
+    tern_model_close(a);
+    tern_model_close(b);
+}
+
+TEST(diagnose_finds_weights_that_are_no_numbers) {
+    tern_error err = {0};
+    const char *path = test_tmp("nan.gguf");
+    uint32_t nan = 0x7fc00000;
+    tern_strbuf text = {0};
+    size_t n_failed = 0;
+    REQUIRE_OK(tiny_model_write(path, &tiny, &err), err);
+    const tern_diagnose_desc desc = {.model = path, .quick = true, .format = TERN_FORMAT_JSON};
+    tern_status status = tern_diagnose(&desc, collect, &text, &n_failed, &err);
+    CHECK_MSG(status == TERN_OK && n_failed == 0, "%s %s", err.message, tern_strbuf_text(&text));
+    tern_json_doc json = {0};
+    CHECK(tern_json_parse(&json, tern_strbuf_text(&text), text.len, &err) == TERN_OK);
+    tern_json_free(&json);
+    tern_strbuf_clear(&text);
+    REQUIRE(overwrite(path, "blk.0.ffn_norm.weight", &nan, sizeof nan));
+    status = tern_diagnose(&desc, collect, &text, &n_failed, &err);
+    CHECK_MSG(status == TERN_OK && n_failed >= 1, "%s", err.message);
+    CHECK(strstr(tern_strbuf_text(&text), "blk.0.ffn_norm.weight has 1 numbers") != NULL);
+    tern_strbuf_free(&text);
+}
+
+TEST(diagnose_reads_weights_back_from_a_gpu) {
+    tern_error err = {0};
+    const char *path = test_tmp("gpu.gguf");
+    REQUIRE_OK(tiny_model_write(path, &tiny, &err), err);
+    tern_model *m = gpu_open(path, 16);
+    if (!m) return;
+    for (size_t v = 0; v < m->built.n_values; v++) {
+        if (m->built.values[v].kind != TERN_VALUE_WEIGHT) continue;
+        tern_weight_source s = m->sources[v];
+        const tern_placement *p = m->now;
+        tern_weight_check c;
+        CHECK(p->backend->verify(p->device, p->weights[v], &s, &c, &err) == TERN_OK);
+        CHECK(c.n_bytes > 0 && c.n_wrong == 0 && c.wanted == c.found);
+        if (!s.is_matrix) continue; // of vectors the backend keeps a copy of its own
+        uint8_t *changed = malloc(s.bytes);
+        if (!changed) continue;
+        memcpy(changed, s.data, s.bytes);
+        changed[s.bytes / 2] ^= 1;
+        s.data = changed;
+        CHECK(p->backend->verify(p->device, p->weights[v], &s, &c, &err) == TERN_OK);
+        CHECK_MSG(c.n_wrong == 1 && c.wanted != c.found, "%s: %d bytes", s.name, (int)c.n_wrong);
+        free(changed);
+    }
+    tern_model_close(m);
+}
