@@ -122,7 +122,7 @@ typedef struct tern_backend {
     void (*facts)(tern_device *d, tern_fact_fn on_fact, void *ctx);
     // Checks of what the kernels rely on; fails only when it could not go on.
     tern_status (*selftest)(tern_device *d, tern_check_fn on_check, void *ctx, tern_error *err);
-    // NULL: the device computes with the file's own bytes, or with copies that cannot be told apart.
+    // NULL: the device computes with the file's own bytes, or copies that cannot be told apart.
     tern_status (*verify)(tern_device *d, const tern_weight *w, const tern_weight_source *source,
                           tern_weight_check *out, tern_error *err);
     // Submits a batch, waits for it, and shows each F32 value on the way that is not an output.

@@ -1,5 +1,5 @@
-// Two devices run the same tokens; every value on the way is compared, so that not only a wrong answer
-// shows but also the first tensor that is to blame.
+// Two devices run the same tokens; every value on the way is compared, so that not only a wrong
+// answer shows but also the first tensor that is to blame.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -43,7 +43,8 @@ static void compare(void *ctx, tern_vid v, const float *rows, int32_t n_rows) {
     if (!t->values[v] || t->out->name[0]) return;
     double error = distance(rows, t->values[v], (size_t)n_rows * (size_t)t->g->values[v].cols);
     if (error > t->out->error) t->out->error = error;
-    if (error > t->tolerance) snprintf(t->out->name, sizeof t->out->name, "%s", t->g->values[v].name);
+    if (error > t->tolerance)
+        snprintf(t->out->name, sizeof t->out->name, "%s", t->g->values[v].name);
 }
 
 static size_t greatest(const float *x, size_t n) {

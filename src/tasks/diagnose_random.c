@@ -1,5 +1,5 @@
-// Small models with random weights, made in memory: the real kernels in all the shapes that they come
-// in, against the scalar kernels of the CPU, which are the specification.
+// Small models with random weights, made in memory: the real kernels in all the shapes that they
+// come in, against the scalar kernels of the CPU, which are the specification.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -144,8 +144,8 @@ static void rig_close(rig *r, const subject *s) {
     tern_free(r->weights);
 }
 
-static tern_status compare(tern_report *report, const shape *sh, const subject *s, const rig *wanted,
-                           const rig *tested, tern_error *err) {
+static tern_status compare(tern_report *report, const shape *sh, const subject *s,
+                           const rig *wanted, const rig *tested, tern_error *err) {
     tern_runner a = {wanted->backend, wanted->instance}, b = {tested->backend, tested->instance};
     double tolerance = tested->backend == &tern_backend_cpu ? 0 : TERN_GPU_TOLERANCE;
     tern_difference d, worst;
@@ -163,8 +163,8 @@ static tern_status compare(tern_report *report, const shape *sh, const subject *
     return TERN_OK;
 }
 
-static tern_status check_shape(tern_report *report, const shape *sh, rig tested, tern_device *scalar,
-                               tern_error *err) {
+static tern_status check_shape(tern_report *report, const shape *sh, rig tested,
+                               tern_device *scalar, tern_error *err) {
     subject s = {0};
     rig wanted = {.backend = &tern_backend_cpu, .device = scalar};
     tern_status status = TERN_OK;

@@ -28,7 +28,8 @@ static bool overwrite(const char *path, const char *tensor, const void *bytes, s
         rewind(f);
         ok = all && fread(all, 1, (size_t)size, f) == (size_t)size;
         const char *at = ok ? memmem(all, (size_t)size, t->data, t->bytes) : NULL;
-        ok = at && n <= t->bytes && fseek(f, at - all, SEEK_SET) == 0 && fwrite(bytes, 1, n, f) == n;
+        ok = at && n <= t->bytes && fseek(f, at - all, SEEK_SET) == 0;
+        ok = ok && fwrite(bytes, 1, n, f) == n;
     }
     if (f) fclose(f);
     free(all);

@@ -51,8 +51,8 @@ static void gpu_facts(tern_device *d, tern_fact_fn on_fact, void *ctx) {
     on_fact(ctx, "used", text);
     d->api.AdapterGetLimits(d->adapter, &l);
     snprintf(text, sizeof text,
-             "bindings of %llu MB, buffers of %llu MB, %u storage buffers a stage, workgroups of %u "
-             "threads and %u KB",
+             "bindings of %llu MB, buffers of %llu MB, %u storage buffers a stage, workgroups of "
+             "%u threads and %u KB",
              (unsigned long long)(l.storage_binding_bytes >> 20),
              (unsigned long long)(l.buffer_bytes >> 20), l.storage_buffers, l.workgroup_size,
              l.workgroup_bytes >> 10);

@@ -493,7 +493,8 @@ static tern_status show(const tern_instance *in, const tern_node *n, float *rows
         int32_t n_rows =
             v->sym == TERN_SYM_OUTPUTS ? in->batch.n_outputs : in->batch.n_tokens;
         uint64_t bytes = (uint64_t)n_rows * (uint64_t)v->cols * sizeof(float);
-        TERN_TRY(gpu_read(p->device, in->pool, p->memory.spans[n->out[k]].offset, rows, bytes, err));
+        uint64_t offset = p->memory.spans[n->out[k]].offset;
+        TERN_TRY(gpu_read(p->device, in->pool, offset, rows, bytes, err));
         on_value(ctx, n->out[k], rows, n_rows);
     }
     return TERN_OK;
