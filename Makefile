@@ -66,8 +66,8 @@ all: deps $(BUILD)/tern $(BUILD)/libtern.a $(BUILD)/libtern.so ## build/tern and
 
 # ---- Main jobs ----------------------------------------------------------------------------------
 
-run: all $(BUILD)/tiny.gguf ## complete a text with the model that the repository makes
-	$(BUILD)/tern run -m $(BUILD)/tiny.gguf -p "Once upon a time" -n 64 --temp 2 --seed 1
+run: all ## begin a story with the model that the repository carries
+	$(BUILD)/tern run -m models/stories.gguf -p "Once upon a time" -n 200 --temp 0.7 --seed 3
 
 test: all $(BUILD)/tern_tests $(BUILD)/tiny.gguf header-test fuzz-replay ## every test that takes no longer than seconds
 	$(BUILD)/tern_tests

@@ -146,16 +146,21 @@ static tern_status find_arch(const tern_file *file, reader *r, const tern_arch *
 
 // ---- Fields that need thought ------------------------------------------------------------------
 
+bool tern_act_from_name(tern_str name, tern_act_kind *out) {
+    for (size_t i = 0; i < sizeof act_names / sizeof *act_names; i++)
+        if (tern_str_is(name, act_names[i])) {
+            *out = (tern_act_kind)i;
+            return true;
+        }
+    return false;
+}
+
 static tern_status read_act(const reader *r, const tern_arch *arch, tern_config *c,
                             tern_error *err) {
     tern_str act = read_str(r, "hidden_activation", "hidden_act");
     c->act = TERN_ACTIVATION_SILU;
     if (act.ptr) {
-        for (int i = 0; i < 3; i++)
-            if (tern_str_is(act, act_names[i])) {
-                c->act = (tern_act_kind)i;
-                return TERN_OK;
-            }
+        if (tern_act_from_name(act, &c->act)) return TERN_OK;
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "activation \"%.*s\" is not supported",
                          (int)(act.len < 64 ? act.len : 64), act.ptr);
     }

@@ -47,6 +47,8 @@ const tern_tensor *tern_model_tensor(const tern_file *file, const tern_arch *arc
 bool tern_model_name_to_hf(const tern_arch *arch, const char *gguf_name, char *out, size_t size);
 bool tern_model_name_to_gguf(const tern_arch *arch, const char *hf_name, char *out, size_t size);
 
+// An activation by its name in config.json; false: not known.
+bool tern_act_from_name(tern_str name, tern_act_kind *out);
 // Writes the config as GGUF keys under the prefix `arch_name`, or reads them back: one table, used
 // by tern_model_read and by conversion.
 tern_status tern_config_write_gguf(tern_gguf_writer *w, const char *arch_name,

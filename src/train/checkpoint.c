@@ -15,7 +15,7 @@
 
 // ---- Settings that must be the same ------------------------------------------------------------
 
-#define N_SETTINGS 10
+#define N_SETTINGS 11
 typedef struct setting {
     const char *key;
     int64_t value;
@@ -28,7 +28,8 @@ static void settings_of(const tern_trainer *t, setting s[N_SETTINGS]) {
         {"tern.train.seq_len", d->seq_len},      {"tern.train.batch_tokens", d->batch_tokens},
         {"tern.train.n_steps", d->n_steps},      {"tern.train.n_warmup", d->n_warmup},
         {"tern.train.seed", (int64_t)d->seed},   {"tern.train.n_vocab", t->config.n_vocab},
-        {"tern.train.n_embd", t->config.n_embd}, {"tern.train.n_layers", t->config.n_layers}};
+        {"tern.train.n_embd", t->config.n_embd}, {"tern.train.n_layers", t->config.n_layers},
+        {"tern.train.act", t->config.act}};
     memcpy(s, all, sizeof all);
 }
 
