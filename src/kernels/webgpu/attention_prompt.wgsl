@@ -3,13 +3,10 @@
 // that keys and values are read once for 32 tokens, and no score is ever in memory. Grid: (heads,
 // tokens / 32); the last tokens, which see most, begin first.
 //
-// In a tile,
-// 1. each of eight subgroups of threads scores 32 positions, one a thread, for eight tokens;
-// 2. thread t takes every score of token t % 32 for eight of the positions, finds the greatest
-//    with the other seven threads of the token, and makes the scores weights;
-// 3. each subgroup adds the weighted values to its four tokens' results, a thread to the pairs of
-//    columns t % 32 and t % 32 + 32.
-// Heads have at most 128 dimensions here. Workgroup memory: 27 KB.
+// Each 32 threads work for four tokens. In a tile a thread scores two positions for them, makes
+// the scores weights, and then adds the weighted values of all the tile's positions for two pairs
+// of columns. Heads have at most 128 dimensions here. Workgroup memory: 24 KB, and 4 for what
+// subgroups do where there are some.
 override HEAD_DIM: u32; // even
 override N_HEADS: u32;
 override N_KV_HEADS: u32;
@@ -23,23 +20,9 @@ override KV_F16: bool;
 
 const TOKENS = 32u;
 const TILE = 64u;
-const NEXT = 36u; // from one position's weights to the next's: for 32 tokens, and against conflicts
 
 var<workgroup> queries: array<vec4<f32>, TOKENS * 32u>; // [token][four dimensions]
-var<workgroup> weights: array<f32, TILE * NEXT>;        // [position][token]
-var<workgroup> parts: array<f32, 256>;                  // [eighth of the positions][token]
-var<workgroup> shrinks: array<f32, TOKENS>;             // of what was added up so far
-
-fn four_weights(i: u32) -> vec4<f32> {
-    return vec4(weights[i], weights[i + 1u], weights[i + 2u], weights[i + 3u]);
-}
-
-fn set_four(i: u32, v: vec4<f32>) {
-    weights[i] = v.x;
-    weights[i + 1u] = v.y;
-    weights[i + 2u] = v.z;
-    weights[i + 3u] = v.w;
-}
+var<workgroup> weights: array<vec4<f32>, 8u * TILE>;    // [32 threads][position]: of four tokens
 
 fn key2(i: u32) -> vec2<f32> {
     if (KV_F16) { return unpack2x16float(keys[i]); }
@@ -51,29 +34,9 @@ fn value2(i: u32) -> vec2<f32> {
     return bitcast<vec2<f32>>(vec2(values[2u * i], values[2u * i + 1u]));
 }
 
-fn weight(s: f32, most: f32) -> f32 { return exp(max(s - most, -87.0)); }
+fn weight(s: vec4<f32>, most: vec4<f32>) -> vec4<f32> { return exp(max(s - most, vec4(-87.0))); }
 
 const NOTHING = -3.0e38;
-
-// Scores of one position for eight tokens from `row` on.
-struct Scores { low: vec4<f32>, high: vec4<f32> }
-
-fn scores_of(key: u32, row: u32) -> Scores {
-    let pairs = HEAD_DIM / 2u;
-    var low = vec4(0.0);
-    var high = vec4(0.0);
-    for (var i = 0u; i < pairs; i += 2u) {
-        // Behind an odd number of pairs the last key stands again; the query has zeros there.
-        let k = vec4(key2(key + i * run.n_context),
-                     key2(key + min(i + 1u, pairs - 1u) * run.n_context));
-        let at = row * 32u + i / 2u;
-        low += vec4(dot(queries[at], k), dot(queries[at + 32u], k), dot(queries[at + 64u], k),
-                    dot(queries[at + 96u], k));
-        high += vec4(dot(queries[at + 128u], k), dot(queries[at + 160u], k),
-                     dot(queries[at + 192u], k), dot(queries[at + 224u], k));
-    }
-    return Scores(low, high);
-}
 
 fn load_queries(lane: u32, head: u32, token0: u32) {
     let pairs = HEAD_DIM / 2u;
@@ -88,6 +51,34 @@ fn load_queries(lane: u32, head: u32, token0: u32) {
     }
 }
 
+// Scores of two positions for four tokens.
+struct Scores { first: vec4<f32>, second: vec4<f32> }
+
+fn scores_of(key0: u32, key1: u32, unit: u32) -> Scores {
+    let pairs = HEAD_DIM / 2u;
+    var s = Scores(vec4(0.0), vec4(0.0));
+    for (var i = 0u; i < pairs; i += 8u) {
+        var k: array<vec4<f32>, 8>; // loads under way at a time: a pair of each position
+        for (var j = 0u; j < 8u; j++) {
+            // Behind the last pair it stands again; the query has zeros there.
+            let pair = min(i + j, pairs - 1u) * run.n_context;
+            k[j] = vec4(key2(key0 + pair), key2(key1 + pair));
+        }
+        for (var j = 0u; j < 8u; j += 2u) {
+            let at = unit * 128u + (i + j) / 2u;
+            let a = vec4(k[j].xy, k[j + 1u].xy);
+            let b = vec4(k[j].zw, k[j + 1u].zw);
+            let q0 = queries[at];
+            let q1 = queries[at + 32u];
+            let q2 = queries[at + 64u];
+            let q3 = queries[at + 96u];
+            s.first += vec4(dot(q0, a), dot(q1, a), dot(q2, a), dot(q3, a));
+            s.second += vec4(dot(q0, b), dot(q1, b), dot(q2, b), dot(q3, b));
+        }
+    }
+    return s;
+}
+
 @compute @workgroup_size(256)
 fn attention_prompt(@builtin(workgroup_id) group: vec3<u32>,
                     @builtin(num_workgroups) n_groups: vec3<u32>,
@@ -97,73 +88,54 @@ fn attention_prompt(@builtin(workgroup_id) group: vec3<u32>,
     let token0 = (n_groups.y - 1u - group.y) * TOKENS;
     let column0 = head / (N_HEADS / N_KV_HEADS) * pairs;
     let stride = N_KV_HEADS * pairs;
-    // What the last of the tokens sees; the first of them sees all but the last of it.
-    let n_seen = run.first_pos + min(token0 + TOKENS, run.n_tokens);
+    let n_seen = run.first_pos + min(token0 + TOKENS, run.n_tokens); // by the last of the tokens
     load_queries(lane, head, token0);
     let unit = lane / 32u;
     let me = lane % 32u;
-    let position = unit % 2u * 32u + me;  // that it scores
-    let row0 = unit / 2u * 8u;            // for these tokens
+    let row = token0 + unit * 4u; // the first of the four tokens
     let pair0 = column0 + min(me, pairs - 1u);
     let pair1 = column0 + min(me + 32u, pairs - 1u);
     var acc: array<vec4<f32>, 4>; // two pairs of columns of four tokens
-    var most = NOTHING;           // of token `me`
-    var sum = 0.0;                // of its weights for an eighth of the positions
+    var most = vec4(NOTHING);
+    var sum = vec4(0.0); // of this thread's weights
     for (var first = 0u; first < n_seen; first += TILE) {
         let n = min(n_seen - first, TILE);
         workgroupBarrier(); // the queries are there, and the last tile's weights are read
-        let at = first + min(position, n - 1u);
-        let s = scores_of(column0 * run.n_context + at, row0);
-        // Token row0 + i sees the positions up to its own.
-        let ahead = vec4<i32>(i32(first + position) - i32(run.first_pos + token0 + row0)) -
-                    vec4(0, 1, 2, 3);
-        set_four(position * NEXT + row0, select(s.low, vec4(NOTHING), ahead > vec4(0)));
-        set_four(position * NEXT + row0 + 4u, select(s.high, vec4(NOTHING), ahead > vec4(4)));
-        workgroupBarrier();
-        var mine: array<f32, 8>;
-        var m = NOTHING;
-        for (var i = 0u; i < 8u; i++) {
-            mine[i] = weights[(unit * 8u + i) * NEXT + me];
-            m = max(m, mine[i]);
-        }
-        parts[lane] = m;
-        workgroupBarrier();
-        m = most;
-        for (var i = 0u; i < 8u; i++) { m = max(m, parts[i * 32u + me]); }
+        let at = column0 * run.n_context + first;
+        var s = scores_of(at + min(me, n - 1u), at + min(me + 32u, n - 1u), unit);
+        // A token sees the positions up to its own.
+        let ahead = vec4(i32(first + me) - i32(run.first_pos + row)) - vec4(0, 1, 2, 3);
+        s.first = select(s.first, vec4(NOTHING), ahead > vec4(0));
+        s.second = select(s.second, vec4(NOTHING), ahead > vec4(-32));
+        let m = max(most, max4_of_32(lane, max(s.first, s.second)));
         let shrink = weight(most, m);
         most = m;
-        sum *= shrink;
-        for (var i = 0u; i < 8u; i++) {
-            let p = weight(mine[i], m);
-            weights[(unit * 8u + i) * NEXT + me] = p;
-            sum += p;
-        }
-        if (unit == 0u) { shrinks[me] = shrink; }
+        s.first = weight(s.first, m);
+        s.second = weight(s.second, m);
+        sum = sum * shrink + (s.first + s.second);
+        weights[unit * TILE + me] = s.first;
+        weights[unit * TILE + me + 32u] = s.second;
         workgroupBarrier();
-        for (var i = 0u; i < 4u; i++) { acc[i] *= shrinks[unit * 4u + i]; }
-        for (var i = 0u; i < n; i += 4u) { // four loads under way at a time
-            for (var j = 0u; j < 4u; j++) {
+        for (var i = 0u; i < 4u; i++) { acc[i] *= shrink[i]; }
+        for (var i = 0u; i < n; i += 8u) {
+            var v: array<vec4<f32>, 8>; // loads under way at a time
+            for (var j = 0u; j < 8u; j++) {
                 let begin = (first + min(i + j, n - 1u)) * stride;
-                let v = vec4(value2(begin + pair0), value2(begin + pair1));
-                let p = four_weights((i + j) * NEXT + unit * 4u); // nothing behind n
-                acc[0] += p.x * v;
-                acc[1] += p.y * v;
-                acc[2] += p.z * v;
-                acc[3] += p.w * v;
+                v[j] = vec4(value2(begin + pair0), value2(begin + pair1));
+            }
+            for (var j = 0u; j < 8u; j++) {
+                let p = weights[unit * TILE + i + j]; // nothing behind n
+                acc[0] += p.x * v[j];
+                acc[1] += p.y * v[j];
+                acc[2] += p.z * v[j];
+                acc[3] += p.w * v[j];
             }
         }
     }
-    workgroupBarrier();
-    parts[lane] = sum;
-    workgroupBarrier();
+    sum = sum_of_32(lane, sum);
     for (var i = 0u; i < 4u; i++) {
-        let row = unit * 4u + i;
-        var all = 0.0;
-        for (var k = 0u; k < 8u; k++) { all += parts[k * 32u + row]; }
-        let to = ((token0 + row) * N_HEADS + head) * pairs;
-        if (token0 + row < run.n_tokens) {
-            if (me < pairs) { y[to + me] = acc[i].xy / all; }
-            if (me + 32u < pairs) { y[to + me + 32u] = acc[i].zw / all; }
-        }
+        let to = ((row + i) * N_HEADS + head) * pairs + me;
+        if (row + i < run.n_tokens && me < pairs) { y[to] = acc[i].xy / sum[i]; }
+        if (row + i < run.n_tokens && me + 32u < pairs) { y[to + 32u] = acc[i].zw / sum[i]; }
     }
 }

@@ -192,14 +192,14 @@ struct tern_weight {
 #define GPU_TILE_ROWS    8
 // Of a tile of ternary_gemm.wgsl, by the units of the matrix or without.
 #define GPU_GEMM_TOKENS          128
-#define GPU_GEMM_ROWS            64
+#define GPU_GEMM_ROWS            40
 #define GPU_GEMM_ROWS_MATRIX     128
 #define GPU_GEMM_MATRIX_THREADS  512
 #define GPU_GEMM_MATRIX_BYTES    36864
 // Of attention_prompt.wgsl.
 #define GPU_PROMPT_TOKENS        32
 #define GPU_PROMPT_HEAD_DIM_MAX  128
-#define GPU_PROMPT_BYTES         27008
+#define GPU_PROMPT_BYTES         28672
 #define GPU_BLOCK_COLS   64
 static inline int64_t gpu_blocks(int64_t n_cols) { return (n_cols + 63) / 64; }
 static inline uint64_t gpu_round(uint64_t n, uint64_t unit) { return (n + unit - 1) / unit * unit; }

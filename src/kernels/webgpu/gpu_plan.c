@@ -109,23 +109,29 @@ static uint32_t threads_for(const tern_plan *p, int64_t n) {
     return threads;
 }
 
-// Row-wise kernels have a workgroup for each row.
+// Row-wise kernels have a workgroup for each row. A single row is a matter of latency; of many,
+// threads that each keep ROW_KEPT vec4s (KEPT of rows.wgsl) leave room for more rows at a time.
+#define ROW_KEPT 4
 static void add_rows(tern_plan *p, const tern_node *n, gpu_kernel kernel) {
-    gpu_dispatch *d = add(p, kernel, 1, rows_of(p, n->out[0]));
     int64_t n_cols = cols(p, n->in[0]);
-    set(d, "THREADS", threads_for(p, n_cols / 4));
-    set(d, "COLS4", (double)(n_cols / 4));
-    set(d, "Q_WORDS", (double)(gpu_blocks(n_cols) * GPU_BLOCK_COLS / 4));
-    set(d, "EPS", (double)n->eps);
-    set(d, "ACT", n->act);
-    for (int i = 0; i < n->n_in; i++) {
-        if (p->g->values[n->in[i]].kind == TERN_VALUE_WEIGHT)
-            bind_part(d, &p->weights[n->in[i]]->parts[0]);
-        else
-            bind_value(p, d, n->in[i]);
+    bool by_token = rows_of(p, n->out[0]) == GPU_ROWS_TOKENS;
+    for (int many = 0; many <= by_token; many++) {
+        gpu_dispatch *d = add(p, kernel, 1, rows_of(p, n->out[0]));
+        d->when = !by_token ? GPU_ALWAYS : many ? GPU_MANY_TOKENS : GPU_FEW_TOKENS;
+        set(d, "THREADS", threads_for(p, n_cols / 4 / (many ? ROW_KEPT : 1)));
+        set(d, "COLS4", (double)(n_cols / 4));
+        set(d, "Q_WORDS", (double)(gpu_blocks(n_cols) * GPU_BLOCK_COLS / 4));
+        set(d, "EPS", (double)n->eps);
+        set(d, "ACT", n->act);
+        for (int i = 0; i < n->n_in; i++) {
+            if (p->g->values[n->in[i]].kind == TERN_VALUE_WEIGHT)
+                bind_part(d, &p->weights[n->in[i]]->parts[0]);
+            else
+                bind_value(p, d, n->in[i]);
+        }
+        bind_value(p, d, n->out[0]);
+        set_phase(p, d, n->out[0]);
     }
-    bind_value(p, d, n->out[0]);
-    set_phase(p, d, n->out[0]);
 }
 
 static void add_elementwise(tern_plan *p, const tern_node *n, gpu_kernel kernel) {

@@ -21,26 +21,27 @@ fn workgroup_sum_max(lane: u32, sum: f32, most: f32) -> vec2<f32> {
 }
 
 // The sum over 32 neighbouring threads.
-var<workgroup> sums_32: array<vec4<f32>, THREADS>;
+var<workgroup> of_32: array<vec4<f32>, THREADS>;
 fn sum_of_32(lane: u32, value: vec4<f32>) -> vec4<f32> {
-    sums_32[lane] = value;
+    workgroupBarrier();
+    of_32[lane] = value;
     for (var step = 16u; step > 0u; step /= 2u) {
         workgroupBarrier();
-        if (lane % 32u < step) { sums_32[lane] += sums_32[lane + step]; }
+        if (lane % 32u < step) { of_32[lane] += of_32[lane + step]; }
     }
     workgroupBarrier();
-    return sums_32[lane / 32u * 32u];
+    return of_32[lane / 32u * 32u];
 }
 
-// The greatest of 32 neighbouring threads.
-var<workgroup> most_32: array<f32, THREADS>;
-fn max_of_32(lane: u32, value: f32) -> f32 {
+// The greatest of 32 neighbouring threads, of four values at once or of one.
+fn max4_of_32(lane: u32, value: vec4<f32>) -> vec4<f32> {
     workgroupBarrier();
-    most_32[lane] = value;
+    of_32[lane] = value;
     for (var step = 16u; step > 0u; step /= 2u) {
         workgroupBarrier();
-        if (lane % 32u < step) { most_32[lane] = max(most_32[lane], most_32[lane + step]); }
+        if (lane % 32u < step) { of_32[lane] = max(of_32[lane], of_32[lane + step]); }
     }
     workgroupBarrier();
-    return most_32[lane / 32u * 32u];
+    return of_32[lane / 32u * 32u];
 }
+fn max_of_32(lane: u32, value: f32) -> f32 { return max4_of_32(lane, vec4(value)).x; }

@@ -17,5 +17,6 @@ fn workgroup_sum_max(lane: u32, sum: f32, most: f32) -> vec2<f32> {
 // The sum over 32 neighbouring threads.
 fn sum_of_32(lane: u32, value: vec4<f32>) -> vec4<f32> { return subgroupAdd(value); }
 
-// The greatest of 32 neighbouring threads.
+// The greatest of 32 neighbouring threads, of four values at once or of one.
+fn max4_of_32(lane: u32, value: vec4<f32>) -> vec4<f32> { return subgroupMax(value); }
 fn max_of_32(lane: u32, value: f32) -> f32 { return subgroupMax(value); }

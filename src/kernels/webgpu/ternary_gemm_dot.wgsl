@@ -1,12 +1,16 @@
-// A tile by products of four bytes: 4 rows x 8 tokens a thread, from 64 columns at a time. What the
-// next step needs is on its way while this one is computed. Workgroup memory: 12.3 KB.
-const ROWS = 64u;
+// A tile by products of four bytes: 5 rows x 8 tokens a thread, from 64 columns at a time. What the
+// next step needs is on its way while this one is computed. The tile is no larger than keeps the
+// arithmetic busy: few tiles on many processors leave some of them idle at the end. Workgroup
+// memory: 11 KB.
+const ROWS = 40u;
 const TOKENS = 128u;
-const GEMM_THREADS = 256u;
+const GEMM_THREADS = 128u;
+const ROWS_EACH = 5u;
+const TOKENS_EACH = 8u;
 // From 16 columns to the next 16, in vec4s: two more, so that four threads that store the columns of
 // one row do so to other banks.
-const ROWS_NEXT = 66u;
-const TOKENS_NEXT = 130u;
+const ROWS_NEXT = ROWS + 2u;
+const TOKENS_NEXT = TOKENS + 2u;
 
 var<workgroup> codes: array<vec4<u32>, 4u * ROWS_NEXT>;    // [16 columns of 64][row]
 var<workgroup> tokens: array<vec4<u32>, 4u * TOKENS_NEXT>; // [16 columns of 64][token]
@@ -20,42 +24,46 @@ fn dot16(sum: i32, c: vec4<u32>, x: vec4<u32>) -> i32 {
     return dot4(c.w, x.w) + (dot4(c.z, x.z) + (dot4(c.y, x.y) + (dot4(c.x, x.x) + sum)));
 }
 
+// What a thread brings to workgroup memory: 16 columns of a row, of an eighth row by the first 32
+// threads, and of four tokens.
+struct Load { codes: u32, more: u32, tokens: array<vec4<u32>, 4> }
+
+fn load(t: Tile, lane: u32, b: u32) -> Load {
+    var l: Load;
+    l.codes = codes_at(t, lane / 4u, b, lane % 4u);
+    if (lane < 32u) { l.more = codes_at(t, 32u + lane / 4u, b, lane % 4u); }
+    for (var i = 0u; i < 4u; i++) {
+        l.tokens[i] = activations_at(t, lane / 4u + 32u * i, b, lane % 4u);
+    }
+    return l;
+}
+
 fn multiply(t: Tile, lane: u32) {
-    let tx = lane % 16u;
-    let ty = lane / 16u;
-    let part = lane % 4u;
-    let row = lane / 4u; // which it loads, and two tokens
-    var c = codes_at(t, row, 0u, part);
-    var x0 = activations_at(t, row, 0u, part);
-    var x1 = activations_at(t, row + 64u, 0u, part);
-    var sums: array<vec4<i32>, 8>; // of a token each
+    let tx = lane % 8u;
+    let ty = lane / 8u;
+    let codes_to = lane % 4u * ROWS_NEXT + lane / 4u;
+    let tokens_to = lane % 4u * TOKENS_NEXT + lane / 4u;
+    var sums: array<array<i32, ROWS_EACH>, TOKENS_EACH>;
+    var l = load(t, lane, 0u);
     for (var b = 0u; b < BLOCKS; b++) {
         workgroupBarrier();
-        codes[part * ROWS_NEXT + row] = unpack(c);
-        tokens[part * TOKENS_NEXT + row] = x0;
-        tokens[part * TOKENS_NEXT + row + 64u] = x1;
+        codes[codes_to] = unpack(l.codes);
+        if (lane < 32u) { codes[codes_to + 32u] = unpack(l.more); }
+        for (var i = 0u; i < 4u; i++) { tokens[tokens_to + 32u * i] = l.tokens[i]; }
         workgroupBarrier();
-        if (b + 1u < BLOCKS) {
-            c = codes_at(t, row, b + 1u, part);
-            x0 = activations_at(t, row, b + 1u, part);
-            x1 = activations_at(t, row + 64u, b + 1u, part);
-        }
+        if (b + 1u < BLOCKS) { l = load(t, lane, b + 1u); }
         for (var k = 0u; k < 4u; k++) {
-            let c0 = codes[k * ROWS_NEXT + tx];
-            let c1 = codes[k * ROWS_NEXT + tx + 16u];
-            let c2 = codes[k * ROWS_NEXT + tx + 32u];
-            let c3 = codes[k * ROWS_NEXT + tx + 48u];
-            for (var i = 0u; i < 8u; i++) {
+            var c: array<vec4<u32>, ROWS_EACH>;
+            for (var r = 0u; r < ROWS_EACH; r++) { c[r] = codes[k * ROWS_NEXT + tx + 8u * r]; }
+            for (var i = 0u; i < TOKENS_EACH; i++) {
                 let x = tokens[k * TOKENS_NEXT + ty + 16u * i];
-                let s = sums[i];
-                sums[i] = vec4(dot16(s.x, c0, x), dot16(s.y, c1, x), dot16(s.z, c2, x),
-                               dot16(s.w, c3, x));
+                for (var r = 0u; r < ROWS_EACH; r++) { sums[i][r] = dot16(sums[i][r], c[r], x); }
             }
         }
     }
-    for (var i = 0u; i < 8u; i++) {
+    for (var i = 0u; i < TOKENS_EACH; i++) {
         let token = ty + 16u * i;
         let scale = scale_of(t, token);
-        for (var r = 0u; r < 4u; r++) { write(t, tx + 16u * r, token, sums[i][r], scale); }
+        for (var r = 0u; r < ROWS_EACH; r++) { write(t, tx + 8u * r, token, sums[i][r], scale); }
     }
 }
