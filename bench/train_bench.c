@@ -16,7 +16,7 @@
 
 typedef struct options {
     int n_layers, n_embd, n_ff, n_heads, n_kv_heads, n_vocab, n_tokens, n_span, n_runs, n_threads;
-    int bitnet;
+    int bitnet, bf16;
 } options;
 
 typedef struct bench {
@@ -116,8 +116,9 @@ static tern_status make_batch(bench *b) {
 
 static tern_status prepare(bench *b) {
     double begin = tern_seconds();
-    TERN_TRY(
-        b->backend->open(&b->device, &(tern_trainer_desc){.n_threads = b->o.n_threads}, &b->err));
+    TERN_TRY(b->backend->open(
+        &b->device, &(tern_trainer_desc){.n_threads = b->o.n_threads, .bf16 = b->o.bf16 != 0},
+        &b->err));
     TERN_TRY(build_graphs(b));
     TERN_TRY(build_arrays(b));
     TERN_TRY(make_batch(b));
@@ -252,11 +253,11 @@ static tern_status print_kernels(bench *b) {
 // ---- The command -------------------------------------------------------------------------------
 
 static bool read_options(bench *b, int n, char **args) {
-    static const char letters[] = "ldfhkvtsrjb";
+    static const char letters[] = "ldfhkvtsrjbx";
     options *o = &b->o;
     int *const targets[] = {&o->n_layers,   &o->n_embd,    &o->n_ff,     &o->n_heads,
                             &o->n_kv_heads, &o->n_vocab,   &o->n_tokens, &o->n_span,
-                            &o->n_runs,     &o->n_threads, &o->bitnet};
+                            &o->n_runs,     &o->n_threads, &o->bitnet,   &o->bf16};
     if (n < 2 || n % 2 != 0) return false;
     b->backend = strcmp(args[1], "webgpu") == 0 ? &tern_train_webgpu : &tern_train_cpu;
     for (int i = 2; i + 1 < n; i += 2) {
@@ -281,7 +282,7 @@ int main(int n, char **args) {
     if (!read_options(&b, n, args)) {
         fprintf(stderr, "usage: train_bench cpu|webgpu [-l layers] [-d width] [-f ff] [-h heads] "
                         "[-k kv heads]\n  [-v vocabulary] [-t tokens] [-s span] [-r runs] "
-                        "[-j threads] [-b bitnet 0|1]\n");
+                        "[-j threads] [-b bitnet 0|1] [-x bf16 0|1]\n");
         return 2;
     }
     tern_graph_init(&b.graph);

@@ -104,6 +104,7 @@ struct tern_device {
     bool subgroups;  // of 32 threads
     bool packed_dot; // dot4I8Packed
     bool matrix;     // units that multiply int8 by 16 x 16 x 32
+    bool matrix_half; // halves by 16 x 16 x 16, added up as floats; only when asked for
     bool timestamps; // of compute passes
     bool checks;     // WebGPU's own, of every call and index
     bool software;   // the adapter runs on this processor
@@ -131,6 +132,8 @@ struct tern_device {
 tern_status gpu_library_open(wgpu_api *api, tern_error *err);
 void gpu_library_close(wgpu_api *api);
 
+// halves: with the matrix units for them, where there are any.
+tern_status gpu_device_new(tern_device **out, bool halves, tern_error *err);
 tern_status gpu_device_open(tern_device **out, const tern_device_desc *desc, tern_error *err);
 void gpu_device_close(tern_device *d);
 // Finds d->group, trying from the size with index *first on. After a failure that lost the device

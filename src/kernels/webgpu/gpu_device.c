@@ -100,17 +100,21 @@ static bool wait_for(tern_device *d, const request *r) {
     return r->done;
 }
 
-static tern_status open_adapter(tern_device *d, tern_error *err) {
+static tern_status open_adapter(tern_device *d, bool halves, tern_error *err) {
     static const char *const enabled[] = {
         "allow_unsafe_apis",                 // for the device's toggles
         "expose_wgsl_experimental_features", // for its matrix units
+        "vulkan_enable_f16_on_nvidia",       // of an adapter: off unless asked for
     };
     wgpu_toggles toggles = {.chain.type = WGPU_CHAIN_TOGGLES, .n_enabled = 2, .enabled = enabled};
     wgpu_instance_desc desc = {.next = &toggles.chain};
     d->instance = d->api.CreateInstance(&desc);
     if (!d->instance) return tern_fail(err, TERN_ERR_DEVICE, "WebGPU did not start");
     request r = {0};
-    wgpu_adapter_options options = {.level = WGPU_LEVEL_CORE, .power = WGPU_POWER_HIGH};
+    wgpu_toggles more = {.chain.type = WGPU_CHAIN_TOGGLES, .n_enabled = 3, .enabled = enabled};
+    wgpu_adapter_options options = {.next = halves ? &more.chain : NULL,
+                                    .level = WGPU_LEVEL_CORE,
+                                    .power = WGPU_POWER_HIGH};
     d->api.InstanceRequestAdapter(
         d->instance, &options,
         (wgpu_adapter_callback){NULL, WGPU_CALLBACK_PROCESS_EVENTS, on_adapter, &r, NULL});
@@ -140,7 +144,8 @@ static size_t wanted_features(const tern_device *d, uint32_t *features) {
     size_t n = 0;
     if (d->subgroups) features[n++] = number_of(d, WGPU_SUBGROUPS);
     if (d->timestamps) features[n++] = number_of(d, WGPU_TIMESTAMPS);
-    if (d->matrix) features[n++] = number_of(d, WGPU_SUBGROUP_MATRIX);
+    if (d->matrix || d->matrix_half) features[n++] = number_of(d, WGPU_SUBGROUP_MATRIX);
+    if (d->matrix_half) features[n++] = number_of(d, WGPU_F16);
     return n;
 }
 
@@ -157,7 +162,7 @@ static tern_status open_device(tern_device *d, tern_error *err) {
     d->workgroup_bytes_max = limits.workgroup_bytes;
     if (limits.workgroup_size < GPU_GEMM_MATRIX_THREADS ||
         limits.workgroup_bytes < GPU_GEMM_MATRIX_BYTES)
-        d->matrix = false;
+        d->matrix = d->matrix_half = false;
     const char *bytes = getenv("TERN_WEBGPU_BINDING_BYTES");
     if (bytes && *bytes) {
         uint64_t n = strtoull(bytes, NULL, 10);
@@ -199,13 +204,13 @@ static tern_status open_device(tern_device *d, tern_error *err) {
     return TERN_OK;
 }
 
-// Whether there are matrix units for the shape that ternary_gemm_matrix.wgsl is written for. The
-// libraries of 2025 have none for int8.
-static bool has_matrix_shape(const wgpu_matrix_configs *configs) {
+// Whether there are matrix units for a shape that a kernel is written for: 16 x 16 results from k
+// columns at a time. The libraries of 2025 have none for int8.
+static bool has_matrix_shape(const wgpu_matrix_configs *configs, uint32_t type, uint32_t result,
+                             uint32_t k) {
     for (size_t i = 0; i < configs->n; i++) {
         const wgpu_matrix_config *c = &configs->items[i];
-        if (c->type == WGPU_MATRIX_I8 && c->result_type == WGPU_MATRIX_I32 && c->m == 16 &&
-            c->n == 16 && c->k == 32)
+        if (c->type == type && c->result_type == result && c->m == 16 && c->n == 16 && c->k == k)
             return true;
     }
     return false;
@@ -217,7 +222,7 @@ static int shown(wgpu_text text) {
 }
 
 // Subgroups are used where they always have 32 threads, matrix units only with those.
-static tern_status read_info(tern_device *d, tern_error *err) {
+static tern_status read_info(tern_device *d, bool halves, tern_error *err) {
     wgpu_adapter_info info = {0};
     wgpu_matrix_configs configs = {.chain.type = WGPU_CHAIN_MATRIX_CONFIGS};
     bool tells = d->api.generation->tells_matrix_shapes && has_feature(d, WGPU_SUBGROUP_MATRIX);
@@ -233,7 +238,10 @@ static tern_status read_info(tern_device *d, tern_error *err) {
                    info.subgroup_max == 32 && !least;
     d->timestamps = has_feature(d, WGPU_TIMESTAMPS) && !least;
     if (tells) {
-        d->matrix = d->subgroups && has_matrix_shape(&configs) && !is_set("TERN_WEBGPU_NO_MATRIX");
+        bool may = d->subgroups && !is_set("TERN_WEBGPU_NO_MATRIX");
+        d->matrix = may && has_matrix_shape(&configs, WGPU_MATRIX_I8, WGPU_MATRIX_I32, 32);
+        d->matrix_half = may && halves && has_feature(d, WGPU_F16) &&
+                         has_matrix_shape(&configs, WGPU_MATRIX_F16, WGPU_MATRIX_F32, 16);
         d->api.AdapterPropertiesSubgroupMatrixConfigsFreeMembers(configs);
     }
     d->software = info.type == WGPU_ADAPTER_CPU;
@@ -250,16 +258,16 @@ static tern_status read_info(tern_device *d, tern_error *err) {
 static tern_status module_of(tern_device *d, gpu_kernel k, wgpu_module *out, tern_error *err);
 
 // The language of matrix units is an experiment: with a library that speaks another dialect of it
-// than ternary_gemm_matrix.wgsl, there are none.
-static void try_matrix(tern_device *d) {
+// than the kernel `k`, there are none.
+static void try_matrix(tern_device *d, gpu_kernel k, bool *has) {
     wgpu_module module;
-    if (!d->matrix || module_of(d, GPU_GEMM, &module, NULL) == TERN_OK) return;
-    if (d->modules[GPU_GEMM]) d->api.ShaderModuleRelease(d->modules[GPU_GEMM]);
-    d->modules[GPU_GEMM] = NULL;
-    d->matrix = false;
+    if (!*has || module_of(d, k, &module, NULL) == TERN_OK) return;
+    if (d->modules[k]) d->api.ShaderModuleRelease(d->modules[k]);
+    d->modules[k] = NULL;
+    *has = false;
 }
 
-static tern_status open_once(tern_device **out, size_t *first_size, bool *again,
+static tern_status open_once(tern_device **out, bool halves, size_t *first_size, bool *again,
                              tern_error *err) {
     *out = NULL;
     *again = false;
@@ -267,13 +275,15 @@ static tern_status open_once(tern_device **out, size_t *first_size, bool *again,
     if (!d) return tern_fail_memory(err, sizeof *d);
     tern_status status = TERN_OK;
     TERN_TRY_GOTO(gpu_library_open(&d->api, err));
-    TERN_TRY_GOTO(open_adapter(d, err));
-    TERN_TRY_GOTO(read_info(d, err));
+    halves = halves && d->api.generation->tells_matrix_shapes;
+    TERN_TRY_GOTO(open_adapter(d, halves, err));
+    TERN_TRY_GOTO(read_info(d, halves, err));
     TERN_TRY_GOTO(open_device(d, err));
     TERN_TRY_GOTO(gpu_buffer_new(d, GPU_READ_BYTES, WGPU_BUFFER_MAP_READ | WGPU_BUFFER_COPY_DST,
                                  "what is read back", &d->reader.buffer, err));
     TERN_TRY_GOTO(gpu_policy_choose(d, first_size, err));
-    try_matrix(d);
+    try_matrix(d, GPU_GEMM, &d->matrix);
+    try_matrix(d, GPU_TRAIN_GEMM_MATRIX, &d->matrix_half);
     *out = d;
     return TERN_OK;
 fail:
@@ -283,14 +293,18 @@ fail:
 }
 
 // A weak device may be lost while it is found out how much it can be given.
-tern_status gpu_device_open(tern_device **out, const tern_device_desc *desc, tern_error *err) {
-    (void)desc;
+tern_status gpu_device_new(tern_device **out, bool halves, tern_error *err) {
     size_t first_size = 0;
     bool again = false;
     tern_status status;
-    do status = open_once(out, &first_size, &again, err);
+    do status = open_once(out, halves, &first_size, &again, err);
     while (status == TERN_ERR_DEVICE && again);
     return status;
+}
+
+tern_status gpu_device_open(tern_device **out, const tern_device_desc *desc, tern_error *err) {
+    (void)desc;
+    return gpu_device_new(out, false, err);
 }
 
 void gpu_device_close(tern_device *d) {
@@ -445,7 +459,9 @@ static tern_status module_of(tern_device *d, gpu_kernel k, wgpu_module *out, ter
     if (*out) return TERN_OK;
     tern_strbuf b = {0};
     if (d->subgroups) tern_strbuf_puts(&b, "enable subgroups;\n");
-    if (d->matrix) tern_strbuf_puts(&b, "enable chromium_experimental_subgroup_matrix;\n");
+    if (d->matrix || d->matrix_half)
+        tern_strbuf_puts(&b, "enable chromium_experimental_subgroup_matrix;\n");
+    if (d->matrix_half) tern_strbuf_puts(&b, "enable f16;\n");
     if (d->packed_dot) tern_strbuf_puts(&b, "requires packed_4x8_integer_dot_product;\n");
     bool trains = strncmp(file, "train_", 6) == 0;
     tern_strbuf_puts(&b, gpu_shader_text(trains ? "train_run" : "run"));

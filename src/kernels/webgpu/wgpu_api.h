@@ -116,7 +116,7 @@ typedef struct wgpu_adapter_info {
 } wgpu_adapter_info;
 
 // Shapes that the matrix units multiply, as the generation of 2026 tells them: chained to the info.
-enum { WGPU_MATRIX_I32 = 4, WGPU_MATRIX_I8 = 6 };
+enum { WGPU_MATRIX_F32 = 1, WGPU_MATRIX_F16 = 2, WGPU_MATRIX_I32 = 4, WGPU_MATRIX_I8 = 6 };
 typedef struct wgpu_matrix_config {
     uint32_t type, result_type, m, n, k, subgroup_min, subgroup_max;
 } wgpu_matrix_config;

@@ -4,6 +4,7 @@
 //   gpu_train_plan.c  a graph becomes a program: memory, pipelines, bind groups
 //   gpu_train_ops.c   what dispatches each op is
 //   gpu_train_run.c   a batch on its way
+//   gpu_train_units.c matrix units or not
 //
 // Every temporary has a buffer of its own size, which values of the same size share when their
 // lifetimes allow it: so a kernel may read one and write another through different kinds of
@@ -17,6 +18,8 @@
 
 struct tern_trainer_device {
     tern_device *gpu;
+    bool rounds; // factors of products to half precision, which the matrix units multiply
+    char description[256];
 };
 
 struct tern_array {
@@ -50,7 +53,7 @@ typedef struct gpu_slot { // a buffer that temporaries of one size share
 
 typedef struct gpu_train_uniform { // struct Run of train_run.wgsl
     uint32_t n_tokens, n_ids;
-    float loss_scale, rate, beta1, beta2, eps, decay, clip, correction1, correction2;
+    float loss_scale, unscale, rate, beta1, beta2, eps, decay, clip, correction1, correction2;
 } gpu_train_uniform;
 
 struct tern_program {
@@ -96,7 +99,17 @@ tern_status gpu_train_add_node(tern_program *p, const tern_node *n, tern_error *
 
 // ---- gpu_train.c -------------------------------------------------------------------------------
 
+tern_status gpu_train_array_new(tern_trainer_device *d, uint64_t n, tern_array **out,
+                                tern_error *err);
+void gpu_train_array_free(tern_array *a);
+tern_status gpu_train_write(tern_array *a, uint64_t first, uint64_t n, const float *data,
+                            tern_error *err);
 tern_status gpu_train_read(tern_array *a, uint64_t first, uint64_t n, float *data, tern_error *err);
+
+// ---- gpu_train_units.c -------------------------------------------------------------------------
+
+// Whether a small model gets the same gradients, but for rounding, by the matrix units as without.
+bool gpu_train_rounding_works(tern_trainer_device *d);
 
 // ---- gpu_train_run.c ---------------------------------------------------------------------------
 

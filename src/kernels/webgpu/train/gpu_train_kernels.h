@@ -4,6 +4,7 @@
 
 #define GPU_TRAIN_KERNELS(ROW)                                                                     \
     ROW(GPU_TRAIN_GEMM, "train_gemm", "gemm", "rrw")                                               \
+    ROW(GPU_TRAIN_GEMM_MATRIX, "train_gemm_matrix", "gemm", "rrw")                                 \
     ROW(GPU_TRAIN_NORM, "train_rows", "rms_norm", "rr--w")                                         \
     ROW(GPU_TRAIN_QUANTIZE, "train_rows", "quantize", "r---w")                                     \
     ROW(GPU_TRAIN_NORM_QUANTIZE, "train_rows", "norm_quantize", "rr--w")                           \
@@ -31,6 +32,9 @@
     ROW(GPU_TRAIN_ATTENTION, "train_attention", "attention_seq", "rrrrww")                         \
     ROW(GPU_TRAIN_ATTENTION_DELTA, "train_attention_grad", "attention_delta", "rr-r--w")           \
     ROW(GPU_TRAIN_ATTENTION_GRAD_Q, "train_attention_grad", "attention_grad_q", "rrrrrrw")         \
-    ROW(GPU_TRAIN_ATTENTION_GRAD_KV, "train_attention_grad", "attention_grad_kv", "rrrrrrww")
+    ROW(GPU_TRAIN_ATTENTION_GRAD_KV, "train_attention_grad", "attention_grad_kv", "rrrrrrww")      \
+    ROW(GPU_TRAIN_ATTENTION_MATRIX, "train_attention_matrix", "attention_seq", "rrrrww")           \
+    ROW(GPU_TRAIN_GRAD_Q_MATRIX, "train_grad_q_matrix", "attention_grad_q", "rrrrrrw")             \
+    ROW(GPU_TRAIN_GRAD_KV_MATRIX, "train_grad_kv_matrix", "attention_grad_kv", "rrrrrrww")
 
 #endif

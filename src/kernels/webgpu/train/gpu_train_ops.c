@@ -62,25 +62,52 @@ static void add_parts(tern_program *p, wgpu_buffer parts, uint64_t n4, uint32_t 
     bind_value(p, s, to);
 }
 
+// C = A B of so many rows and columns and such a reduction (0: tokens), see train_gemm.wgsl.
+typedef struct product {
+    uint64_t m, n, k;
+    bool a_by_k, b_by_k, adds;
+    uint64_t lda, ldb, ldc; // in vec4
+    wgpu_buffer a, b, c;
+    double flops; // a token
+} product;
+
+static gpu_train_step *add_gemm(tern_program *p, const product *f) {
+    // The matrix units make pieces of 16 x 16.
+    bool matrix = p->device->rounds && f->m % 16 == 0 && f->n % 16 == 0;
+    gpu_train_step *s = add(p, matrix ? GPU_TRAIN_GEMM_MATRIX : GPU_TRAIN_GEMM,
+                            fixed(groups(f->n, 128)), f->m ? fixed(groups(f->m, 128)) : each(128));
+    s->flops = f->flops;
+    set(s, "M", (double)f->m);
+    set(s, "N", (double)f->n);
+    set(s, "K", (double)f->k);
+    set(s, "A_BY_K", f->a_by_k);
+    set(s, "B_BY_K", f->b_by_k);
+    set(s, "LDA", (double)f->lda);
+    set(s, "LDB", (double)f->ldb);
+    set(s, "LDC", (double)f->ldc);
+    set(s, "ADD", f->adds);
+    bind(s, f->a);
+    bind(s, f->b);
+    bind(s, f->c);
+    return s;
+}
+
 // y = x W^T, or dx = dy W.
 static void add_product(tern_program *p, const tern_node *n) {
     bool back = n->op == TERN_OP_LINEAR_GRAD_X;
-    tern_vid a = n->in[0], w = n->in[1], y = n->out[0];
-    gpu_train_step *s = add(p, GPU_TRAIN_GEMM, fixed(groups((uint64_t)cols(p, y), 128)), each(128));
-    s->flops = 2.0 * (double)n_numbers(p, w);
-    set(s, "M", 0);
-    set(s, "N", (double)cols(p, y));
-    set(s, "K", (double)cols(p, a));
-    set(s, "A_BY_K", 0);
-    set(s, "B_BY_K", back);
-    set(s, "LDA", (double)stride4(p, a));
-    set(s, "LDB", (double)stride4(p, w));
-    set(s, "LDC", (double)stride4(p, y));
-    set(s, "CHUNK", 1 << 30);
-    set(s, "ADD", back && n->n_in > 2);
-    bind_value(p, s, a);
-    bind_value(p, s, w);
-    bind_value(p, s, y);
+    tern_vid x = n->in[0], w = n->in[1], y = n->out[0];
+    product f = {.n = (uint64_t)cols(p, y),
+                 .k = (uint64_t)cols(p, x),
+                 .b_by_k = back,
+                 .adds = back && n->n_in > 2,
+                 .lda = stride4(p, x),
+                 .ldb = stride4(p, w),
+                 .ldc = stride4(p, y),
+                 .a = p->buffers[x],
+                 .b = p->buffers[w],
+                 .c = p->buffers[y],
+                 .flops = 2.0 * (double)n_numbers(p, w)};
+    set(add_gemm(p, &f), "CHUNK", 1 << 30);
 }
 
 // dW += dy^T x
@@ -88,26 +115,24 @@ static tern_status add_weight_gradient(tern_program *p, const tern_node *n, tern
     tern_vid dy = n->in[0], x = n->in[1], dw = n->in[2];
     uint64_t m = (uint64_t)p->g.values[dw].rows, k = (uint64_t)p->g.values[dw].cols;
     uint32_t chunk = chunk_of(p, (uint64_t)groups(m, 128) * groups(k, 128));
-    uint32_t parts = groups((uint64_t)p->n_rows, chunk);
-    wgpu_buffer to = p->buffers[dw];
-    if (parts > 1) TERN_TRY(gpu_train_scratch(p, 1, parts * m * k * sizeof(float), &to, err));
-    gpu_train_step *s = add(p, GPU_TRAIN_GEMM, fixed(groups(k, 128)), fixed(groups(m, 128)));
+    uint64_t parts = groups((uint64_t)p->n_rows, chunk);
+    wgpu_buffer sums;
+    TERN_TRY(gpu_train_scratch(p, 1, parts * m * k * sizeof(float), &sums, err));
+    product f = {.m = m,
+                 .n = k,
+                 .a_by_k = true,
+                 .b_by_k = true,
+                 .lda = stride4(p, dy),
+                 .ldb = stride4(p, x),
+                 .ldc = k / 4,
+                 .a = p->buffers[dy],
+                 .b = p->buffers[x],
+                 .c = sums,
+                 .flops = 2.0 * (double)n_numbers(p, dw)};
+    gpu_train_step *s = add_gemm(p, &f);
     s->grid[2] = each(chunk);
-    s->flops = 2.0 * (double)n_numbers(p, dw);
-    set(s, "M", (double)m);
-    set(s, "N", (double)k);
-    set(s, "K", 0);
-    set(s, "A_BY_K", 1);
-    set(s, "B_BY_K", 1);
-    set(s, "LDA", (double)stride4(p, dy));
-    set(s, "LDB", (double)stride4(p, x));
-    set(s, "LDC", (double)k / 4);
     set(s, "CHUNK", chunk);
-    set(s, "ADD", parts == 1);
-    bind_value(p, s, dy);
-    bind_value(p, s, x);
-    bind(s, to);
-    if (parts > 1) add_parts(p, to, m * k / 4, chunk, dw);
+    add_parts(p, sums, m * k / 4, chunk, dw);
     return TERN_OK;
 }
 
@@ -285,29 +310,42 @@ static void add_update(tern_program *p, const tern_node *n) {
 
 // ---- Attention ---------------------------------------------------------------------------------
 
-// The largest tile whose blocks fit in a workgroup's memory, and which leaves a thread not more
-// than four groups of its dimensions.
+// The largest tile whose blocks fit in a workgroup's memory, and of which a head has at most four
+// whole ones.
 static int tile_of(const tern_program *p, const tern_node *n, int head_blocks, int squares) {
     for (int tile = 32; tile >= 8; tile /= 2) {
         int bytes =
             4 * (head_blocks * n->head_dim * tile + squares * tile * tile + tile * tile / 4);
         bool fits = bytes <= (int)p->device->gpu->workgroup_bytes_max;
-        if (fits && n->head_dim <= 4 * tile) return tile;
+        bool whole = n->head_dim <= tile || (n->head_dim % tile == 0 && n->head_dim <= 4 * tile);
+        if (fits && whole) return tile;
     }
     return 0;
 }
 
-static void set_attention(const tern_program *p, gpu_train_step *s, const tern_node *n, int tile,
-                          tern_vid q, tern_vid k, tern_vid sums) {
-    if (tile > 0) set(s, "TILE", tile);
-    if (tile > 0) set(s, "THREADS", tile * tile / 16);
+// By the matrix units: heads of a few pieces of 16 dimensions, 64 queries or keys a workgroup.
+#define MATRIX_TILE  64
+#define MATRIX_BYTES 45568 // of workgroup memory that the largest of the three kernels has
+static bool matrix_attends(const tern_program *p, const tern_node *n) {
+    return p->device->rounds && n->head_dim % 16 == 0 && n->head_dim <= 64 &&
+           p->device->gpu->workgroup_bytes_max >= MATRIX_BYTES;
+}
+
+// A step over tiles of the rows and over heads. tile 0: by the matrix units.
+static gpu_train_step *add_heads(tern_program *p, gpu_kernel kernel, const tern_node *n, int tile,
+                                 int32_t n_heads, tern_vid sums) {
+    gpu_train_step *s =
+        add(p, kernel, each((uint32_t)(tile ? tile : MATRIX_TILE)), fixed((uint64_t)n_heads));
+    if (tile) set(s, "TILE", tile);
+    if (tile) set(s, "THREADS", tile * tile / 16);
     set(s, "HEAD_DIM", n->head_dim);
     set(s, "N_HEADS", n->n_heads);
     set(s, "GROUP", n->n_heads / n->n_kv_heads);
     set(s, "SCALE", (double)n->scale);
-    set(s, "LDQ", (double)stride4(p, q));
-    set(s, "LDK", (double)stride4(p, k));
+    set(s, "LDQ", (double)stride4(p, n->in[0]));
+    set(s, "LDK", (double)stride4(p, n->in[1]));
     set(s, "LDS", (double)stride4(p, sums) * 4);
+    return s;
 }
 
 static tern_status check_attention(const tern_program *p, const tern_node *n, int tile,
@@ -328,9 +366,9 @@ static tern_status check_attention(const tern_program *p, const tern_node *n, in
 static tern_status add_attention(tern_program *p, const tern_node *n, tern_error *err) {
     int tile = tile_of(p, n, 2, 1);
     TERN_TRY(check_attention(p, n, tile, err));
-    gpu_train_step *s =
-        add(p, GPU_TRAIN_ATTENTION, each((uint32_t)tile), fixed((uint64_t)n->n_heads));
-    set_attention(p, s, n, tile, n->in[0], n->in[1], n->out[1]);
+    bool matrix = matrix_attends(p, n);
+    gpu_train_step *s = add_heads(p, matrix ? GPU_TRAIN_ATTENTION_MATRIX : GPU_TRAIN_ATTENTION, n,
+                                  matrix ? 0 : tile, n->n_heads, n->out[1]);
     for (int i = 0; i < 3; i++) bind_value(p, s, n->in[i]);
     bind(s, p->spans);
     bind_value(p, s, n->out[0]);
@@ -339,25 +377,27 @@ static tern_status add_attention(tern_program *p, const tern_node *n, tern_error
 }
 
 static tern_status add_attention_gradient(tern_program *p, const tern_node *n, tern_error *err) {
-    tern_vid q = n->in[0], k = n->in[1], v = n->in[2], y = n->in[3], sums = n->in[4], dy = n->in[5];
+    static const gpu_kernel kernels[2][2] = {
+        {GPU_TRAIN_ATTENTION_GRAD_Q, GPU_TRAIN_ATTENTION_GRAD_KV},
+        {GPU_TRAIN_GRAD_Q_MATRIX, GPU_TRAIN_GRAD_KV_MATRIX}};
+    tern_vid y = n->in[3], sums = n->in[4], dy = n->in[5];
     int tile = tile_of(p, n, 4, 2);
     TERN_TRY(check_attention(p, n, tile, err));
+    bool matrix = matrix_attends(p, n);
     wgpu_buffer stats;
     uint64_t heads = (uint64_t)n->n_heads;
     TERN_TRY(gpu_train_scratch(p, 1, (uint64_t)p->n_rows * heads * 8, &stats, err));
-    gpu_train_step *s =
-        add(p, GPU_TRAIN_ATTENTION_DELTA, (gpu_count){groups(heads * 64, 256), 64}, fixed(1));
-    set_attention(p, s, n, 4, q, k, sums);
+    gpu_train_step *s = add_heads(p, GPU_TRAIN_ATTENTION_DELTA, n, 4, 1, sums);
+    s->grid[0] = (gpu_count){groups(heads * 64, 256), 64};
     bind_value(p, s, y);
     bind_value(p, s, sums);
     bind_value(p, s, dy);
     bind(s, stats);
     for (int part = 0; part < 2; part++) {
-        s = add(p, part ? GPU_TRAIN_ATTENTION_GRAD_KV : GPU_TRAIN_ATTENTION_GRAD_Q,
-                each((uint32_t)tile), fixed((uint64_t)(part ? n->n_kv_heads : n->n_heads)));
-        set_attention(p, s, n, tile, q, k, sums);
-        tern_vid in[] = {q, k, v, dy};
-        for (int i = 0; i < 4; i++) bind_value(p, s, in[i]);
+        s = add_heads(p, kernels[matrix][part], n, matrix ? 0 : tile,
+                      part ? n->n_kv_heads : n->n_heads, sums);
+        for (int i = 0; i < 3; i++) bind_value(p, s, n->in[i]);
+        bind_value(p, s, dy);
         bind(s, p->spans);
         bind(s, stats);
         bind_value(p, s, n->out[part]);

@@ -70,9 +70,11 @@ tern_status gpu_train_scratch(tern_program *p, int use, uint64_t bytes, wgpu_buf
     return TERN_OK;
 }
 
+// The matrix units write whole tiles, also behind the last row.
 static uint64_t bytes_of(const tern_program *p, tern_vid v) {
     const tern_value *value = &p->g.values[v];
-    uint64_t rows = value->sym == TERN_SYM_CONST ? (uint64_t)value->rows : (uint64_t)p->n_rows;
+    uint64_t rows =
+        value->sym == TERN_SYM_CONST ? (uint64_t)value->rows : gpu_round((uint64_t)p->n_rows, 128);
     return gpu_round(rows * gpu_train_stride(value->cols) * sizeof(float), 256);
 }
 

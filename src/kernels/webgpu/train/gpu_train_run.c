@@ -71,12 +71,21 @@ static uint32_t send_order(tern_program *p, const tern_train_batch *b) {
     return n;
 }
 
+// The power of two that the gradients of values are carried with: the greatest of the logits'
+// become about 64, a thousandth of what a half can hold.
+static float gradient_scale(const tern_train_batch *b) {
+    if (!(b->loss_scale > 1e-30f && b->loss_scale < 1e30f)) return 1;
+    return exp2f(6 - roundf(log2f(b->loss_scale)));
+}
+
 static void send_uniform(tern_program *p, const tern_train_batch *b, uint32_t n_ids) {
     double step = (double)(b->step > 0 ? b->step : 1);
+    float scale = gradient_scale(b);
     gpu_train_uniform u = {
         .n_tokens = (uint32_t)b->n_tokens,
         .n_ids = n_ids,
-        .loss_scale = b->loss_scale,
+        .loss_scale = b->loss_scale * scale,
+        .unscale = 1 / scale,
         .rate = b->rate,
         .beta1 = b->beta1,
         .beta2 = b->beta2,
@@ -107,19 +116,23 @@ static void encode(const tern_program *p, const gpu_train_step *s, wgpu_pass pas
     a->ComputePassEncoderDispatchWorkgroups(pass, size[0], size[1], size[2]);
 }
 
+// Steps first to end, as many at a time as the device takes in a submission.
 static void submit(const tern_program *p, size_t first, size_t end, int repeats) {
     const tern_device *gpu = p->device->gpu;
     const wgpu_api *a = &gpu->api;
-    wgpu_encoder encoder = a->DeviceCreateCommandEncoder(gpu->device, NULL);
-    wgpu_pass pass = a->CommandEncoderBeginComputePass(encoder, NULL);
-    for (int k = 0; k < repeats; k++)
-        for (size_t i = first; i < end; i++) encode(p, &p->steps[i], pass);
-    a->ComputePassEncoderEnd(pass);
-    a->ComputePassEncoderRelease(pass);
-    wgpu_commands commands = a->CommandEncoderFinish(encoder, NULL);
-    a->CommandEncoderRelease(encoder);
-    a->QueueSubmit(gpu->queue, 1, &commands);
-    a->CommandBufferRelease(commands);
+    size_t n = (end - first) * (size_t)repeats, group = gpu->group ? gpu->group : n;
+    for (size_t at = 0; at < n; at += group) {
+        wgpu_encoder encoder = a->DeviceCreateCommandEncoder(gpu->device, NULL);
+        wgpu_pass pass = a->CommandEncoderBeginComputePass(encoder, NULL);
+        for (size_t i = at; i < n && i < at + group; i++)
+            encode(p, &p->steps[first + i % (end - first)], pass);
+        a->ComputePassEncoderEnd(pass);
+        a->ComputePassEncoderRelease(pass);
+        wgpu_commands commands = a->CommandEncoderFinish(encoder, NULL);
+        a->CommandEncoderRelease(encoder);
+        a->QueueSubmit(gpu->queue, 1, &commands);
+        a->CommandBufferRelease(commands);
+    }
 }
 
 void gpu_train_repeat(const tern_program *p, size_t i, int repeats) {
@@ -135,6 +148,7 @@ tern_status gpu_train_run(tern_program *p, const tern_train_batch *b, tern_error
     if (b->ids) send(p, p->ids, b->ids, (size_t)b->n_tokens);
     if (b->targets) send(p, p->targets, b->targets, (size_t)b->n_tokens);
     send_uniform(p, b, p->n_ids_found);
+    gpu_count_run(gpu);
     submit(p, 0, p->n_steps, 1);
     gpu->api.InstanceProcessEvents(gpu->instance); // lets the library free what is done
     return gpu_check(gpu, "training", err);

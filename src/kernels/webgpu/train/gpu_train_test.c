@@ -18,6 +18,7 @@ typedef struct model { // what is trained, on which batch
     tern_config config;
     tern_decoder_style style;
     int32_t n_tokens, n_span;
+    bool bf16;
     double tolerance;    // of the relative error of an array
     const char *minimum; // TERN_WEBGPU_MINIMUM
 } model;
@@ -80,7 +81,8 @@ static tern_status train_rig_open(train_rig *r, const tern_train_backend *backen
     *r = (train_rig){.backend = backend};
     tern_graph_init(&r->graph);
     tern_graph_init(&r->update);
-    TERN_TRY(backend->open(&r->device, &(tern_trainer_desc){.n_threads = 1}, &r->err));
+    TERN_TRY(
+        backend->open(&r->device, &(tern_trainer_desc){.n_threads = 1, .bf16 = m->bf16}, &r->err));
     TERN_TRY(tern_build_decoder(&r->graph, &m->config, m->style, &r->err));
     TERN_TRY(tern_graph_train(&r->graph, &r->err));
     TERN_TRY(tern_graph_differentiate(&r->graph, NULL, &r->err));
@@ -206,9 +208,11 @@ static void check_refusals(train_rig *r, const model *m, tern_train_batch b,
 // Two runs whose gradients add up, the second of fewer tokens; a step; the same again.
 static void check_model(const model *m) {
     train_rig cpu, gpu;
+    model exact = *m;
+    exact.bf16 = false;
     int32_t rows[3][MOST];
     if (!open_on_gpu(&gpu, m)) return;
-    tern_status status = train_rig_open(&cpu, &tern_train_cpu, m);
+    tern_status status = train_rig_open(&cpu, &tern_train_cpu, &exact);
     CHECK_MSG(status == TERN_OK, "%s", cpu.err.message);
     train_rig *both[] = {&cpu, &gpu};
     tern_train_batch b = random_batch(m, 3, rows);
@@ -270,6 +274,18 @@ TEST(webgpu_trains_bitnet_as_the_cpu_does) {
                .style = {.bitlinear = true, .sub_norms = true},
                .tolerance = 1e-2};
     m.config.act = TERN_ACTIVATION_RELU2;
+    check_model(&m);
+}
+
+// By the matrix units, where there are any.
+TEST(webgpu_trains_with_rounded_factors) {
+    model m = {.config = config_of(64, 144, 2, 1, true),
+               .n_tokens = 203,
+               .n_span = 160,
+               .bf16 = true,
+               .tolerance = 4e-3};
+    m.config.n_layers = 1;
+    m.config.n_vocab = 48;
     check_model(&m);
 }
 

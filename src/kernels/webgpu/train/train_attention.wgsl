@@ -3,9 +3,9 @@
 // time, with a running maximum and sum by which earlier results are rescaled.
 //
 // A thread makes 4 x 4 of each product. Rows of a head lie in workgroup memory with the dimensions
-// running slowest, four rows in a vec4, at [d][row / 4 ^ d / 4 % B4]: so scores are outer products of
-// what lies side by side, the product with V dot products over keys, and no two threads that write
-// or read together meet in a memory bank. Grid: (T / TILE, heads).
+// running slowest, four rows in a vec4, at [d][row / 4 ^ d / 4 % B4]: so scores are outer products
+// of what lies side by side, the product with V dot products over keys, and no two threads that
+// write or read together meet in a memory bank. Grid: (T / TILE, heads).
 override HEAD_DIM: u32;
 override TILE: u32;
 override N_HEADS: u32;
@@ -16,6 +16,7 @@ override LDK: u32;   // of k and v
 override LDS: u32;   // floats of a row of log sums
 override B4: u32 = TILE / 4u;
 override HD4: u32 = HEAD_DIM / 4u;
+override PIECES: u32 = (HD4 + B4 - 1u) / B4; // of TILE dimensions, that a thread has 4 of
 
 @group(0) @binding(1) var<storage, read> q: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read> k: array<vec4<f32>>;
@@ -117,8 +118,8 @@ fn attention_seq(@builtin(workgroup_id) group: vec3<u32>,
         }
         load_v(lane, key0, head / GROUP);
         workgroupBarrier();
-        for (var o = 0u; o * B4 < HD4; o++) {
-            if (o * B4 + tx >= HD4) { break; }
+        for (var o = 0u; o < PIECES; o++) {
+            if (PIECES == 1u && tx >= HD4) { break; } // fewer dimensions than threads
             for (var i = 0u; i < 4u; i++) { out[4u * o + i] *= fade[i]; }
             for (var j = 0u; j < B4; j++) {
                 let base = (o * B4 + tx) * 4u * B4 + (j ^ tx);

@@ -1,4 +1,4 @@
-// The gradients of attention, from the log sums that the forward pass left: with s the scaled scores,
+// The gradients of attention, from the log sums that the forward pass left; s: the scaled scores.
 //   P = exp(s - log sum)   dP = dy V^T   dS = P (dP - delta) SCALE,   delta = dy . y
 //   dq = dS K    dk = dS^T q    dv = P^T dy
 // The scores are computed again, once by a workgroup for TILE queries that walks over the keys (dq)
@@ -14,6 +14,7 @@ override LDK: u32;   // of k, v, dk, dv
 override LDS: u32;   // floats of a row of log sums
 override B4: u32 = TILE / 4u;
 override HD4: u32 = HEAD_DIM / 4u;
+override PIECES: u32 = (HD4 + B4 - 1u) / B4; // of TILE dimensions, that a thread has 4 of
 
 @group(0) @binding(1) var<storage, read> q: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read> k: array<vec4<f32>>;
@@ -136,8 +137,8 @@ fn attention_grad_q(@builtin(workgroup_id) group: vec3<u32>,
                 select(vec4(0.0), p * (dp[i] - stat[i].y) * SCALE, allowed);
         }
         workgroupBarrier();
-        for (var o = 0u; o * B4 < HD4; o++) {
-            if (o * B4 + tx >= HD4) { break; }
+        for (var o = 0u; o < PIECES; o++) {
+            if (PIECES == 1u && tx >= HD4) { break; } // fewer dimensions than threads
             for (var j = 0u; j < B4; j++) {
                 let base = (o * B4 + tx) * 4u * B4 + (j ^ tx);
                 let k0 = k_now[base];
@@ -219,8 +220,8 @@ fn attention_grad_kv(@builtin(workgroup_id) group: vec3<u32>,
                 ds_now[to] = p * (dp[i] - delta) * SCALE;
             }
             workgroupBarrier();
-            for (var o = 0u; o * B4 < HD4; o++) {
-                if (o * B4 + tx >= HD4) { break; }
+            for (var o = 0u; o < PIECES; o++) {
+                if (PIECES == 1u && tx >= HD4) { break; } // fewer dimensions than threads
                 for (var j = 0u; j < B4; j++) {
                     let base = (o * B4 + tx) * 4u * B4 + (j ^ tx);
                     let q0 = q_now[base];
@@ -235,7 +236,8 @@ fn attention_grad_kv(@builtin(workgroup_id) group: vec3<u32>,
                         let at = (4u * ty + i) * B4 + (j ^ (ty % B4));
                         let ds = ds_now[at];
                         let p = p_now[at];
-                        dk_out[4u * o + i] += vec4(dot(ds, q0), dot(ds, q1), dot(ds, q2), dot(ds, q3));
+                        dk_out[4u * o + i] +=
+                            vec4(dot(ds, q0), dot(ds, q1), dot(ds, q2), dot(ds, q3));
                         dv_out[4u * o + i] += vec4(dot(p, y0), dot(p, y1), dot(p, y2), dot(p, y3));
                     }
                 }

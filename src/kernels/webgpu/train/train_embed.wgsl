@@ -22,5 +22,5 @@ fn embed_grad(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation
     workgroupBarrier();
     if (lane >= 16u || i >= COLS4) { return; }
     for (var k = 16u + lane; k < 256u; k += 16u) { sum += slots[k]; }
-    dw[one.x * COLS4 + i] += sum;
+    dw[one.x * COLS4 + i] += sum * run.unscale;
 }

@@ -5,7 +5,7 @@ override LD4: u32;  // vec4s from row to row
 @group(0) @binding(1) var<storage, read> x: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read> targets: array<i32>;
 @group(0) @binding(3) var<storage, read_write> losses: array<vec4<f32>>;
-@group(0) @binding(4) var<storage, read_write> sums: array<vec4<f32>>; // log of the sum of exponentials
+@group(0) @binding(4) var<storage, read_write> sums: array<vec4<f32>>; // log sums
 @group(0) @binding(5) var<storage, read_write> gradient: array<vec4<f32>>; // in the logits' place
 
 fn kept(i: u32, v: vec4<f32>, other: f32) -> vec4<f32> { // without what lies behind the row
@@ -49,7 +49,8 @@ fn cross_entropy_grad(@builtin(workgroup_id) group: vec3<u32>,
     let target_id = targets[row];
     let scale = select(0.0, run.loss_scale, target_id >= 0);
     for (var i = lane; i < LD4; i += THREADS) {
-        var p = kept(i, exp(clamp(gradient[base + i] - sums_of[row].x, vec4(-87.0), vec4(0.0))), 0.0);
+        let p_all = exp(clamp(gradient[base + i] - sums_of[row].x, vec4(-87.0), vec4(0.0)));
+        var p = kept(i, p_all, 0.0);
         p -= select(vec4(0.0), vec4(1.0), vec4(i32(4u * i)) + vec4(0, 1, 2, 3) == vec4(target_id));
         gradient[base + i] = p * scale;
     }

@@ -9,7 +9,7 @@ override CHUNK: u32; // rows whose share of dw is one part
 @group(0) @binding(3) var<storage, read> dy: array<vec4<f32>>;
 @group(0) @binding(4) var<storage, read> residual: array<vec4<f32>>;
 @group(0) @binding(5) var<storage, read_write> y: array<vec4<f32>>;
-@group(0) @binding(6) var<storage, read_write> root: array<f32>; // 1 / sqrt(mean(x^2) + eps) of a row
+@group(0) @binding(6) var<storage, read_write> root: array<f32>; // 1 / sqrt(mean x^2 + eps)
 @group(0) @binding(7) var<storage, read> root_of: array<f32>;
 
 fn row_of(group: u32, lane: u32) -> u32 { return group * 8u + lane / 32u; }
@@ -51,7 +51,9 @@ fn quantize(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_i
     let row = row_of(group.x, lane);
     let base = min(row, run.n_tokens - 1u);
     var most = 0.0;
-    for (var i = lane % 32u; i < COLS4; i += 32u) { most = max(most, greatest(x[base * COLS4 + i])); }
+    for (var i = lane % 32u; i < COLS4; i += 32u) {
+        most = max(most, greatest(x[base * COLS4 + i]));
+    }
     let s = 127.0 / max(max_of_32(lane, most), 1e-5);
     if (row >= run.n_tokens) { return; }
     for (var i = lane % 32u; i < COLS4; i += 32u) {
@@ -102,7 +104,8 @@ fn norm_grad(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_
 // Part z of dw = sum over its CHUNK rows of dy x r. Grid: (COLS4 / 64, T / CHUNK).
 var<workgroup> slots: array<vec4<f32>, 256>;
 @compute @workgroup_size(256)
-fn norm_grad_w(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+fn norm_grad_w(@builtin(workgroup_id) group: vec3<u32>,
+               @builtin(local_invocation_index) lane: u32) {
     let i = group.x * 64u + lane % 64u;
     let end = min(run.n_tokens, (group.y + 1u) * CHUNK);
     var sum = vec4(0.0);

@@ -1,9 +1,14 @@
 // In front of every kernel of training: what changes from run to run. A value of T rows lies row
 // after row, each filled up to whole vec4.
+//
+// The gradients of values are carried times a power of two that makes those of the logits about as
+// large as 1, so that none falls below what a float or a half can tell from zero; the gradients of
+// weights are what they are: whatever adds to them multiplies with `unscale`.
 struct Run {
     n_tokens: u32,
     n_ids: u32, // different tokens among them
-    loss_scale: f32,
+    loss_scale: f32, // times 1 / unscale
+    unscale: f32,
     rate: f32,
     beta1: f32,
     beta2: f32,

@@ -1,5 +1,5 @@
-// Sums over everything, in a fixed order, and what stands on them: the weights' mean, the gradients'
-// norm, the optimizer's step.
+// Sums over everything, in a fixed order, and what stands on them: the weights' mean, the norm of
+// the gradients, the optimizer's step.
 override N4: u32;    // vec4s
 override N: u32;     // numbers
 override COLS: u32;  // of a value of T rows
@@ -69,7 +69,7 @@ fn sum_rows(@builtin(local_invocation_index) lane: u32) {
     if (lane == 0u) { state[0] += all; }
 }
 
-// y += sum of parts of N4 vec4, one for each CHUNK tokens. Grid: (N4 / 64).
+// The gradient y += sum of its parts of N4 vec4, one for each CHUNK tokens. Grid: (N4 / 64).
 var<workgroup> slots: array<vec4<f32>, 256>;
 @compute @workgroup_size(256)
 fn add_parts(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
@@ -82,7 +82,8 @@ fn add_parts(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_
     slots[lane] = sum;
     workgroupBarrier();
     if (lane < 64u && i < N4) {
-        y[i] += (slots[lane] + slots[lane + 64u]) + (slots[lane + 128u] + slots[lane + 192u]);
+        let all = (slots[lane] + slots[lane + 64u]) + (slots[lane + 128u] + slots[lane + 192u]);
+        y[i] += all * run.unscale;
     }
 }
 

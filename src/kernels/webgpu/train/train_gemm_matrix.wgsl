@@ -1,0 +1,155 @@
+// C = A B as in train_gemm.wgsl, by the matrix units: factors are rounded to halves on their way
+// into workgroup memory, sums are float32. Sixteen subgroups of 32 threads make 32 x 32 each of
+// 128 x 128, in pieces of 16 x 16, from 64 steps of the reduction at a time; what the next 64 need
+// is on its way while these are multiplied.
+//
+// Blocks lie in workgroup memory as they lie outside, with eight halves more to a row for the sake
+// of the banks: 128 rows of 64 steps of the reduction, or 64 steps of 128 rows. The units turn them
+// around as they load. Whole pieces are written, so M and N are multiples of 16, and values of
+// tokens have room for whole blocks behind the last one. Grid: (N / 128, M / 128, parts of K).
+override M: u32; // rows of C; 0: tokens
+override N: u32;
+override K: u32; // length of the reduction; 0: tokens
+override A_BY_K: bool; // A is [K][M]
+override B_BY_K: bool; // B is [K][N]
+override LDA: u32; // vec4s from one row of memory to the next
+override LDB: u32;
+override LDC: u32;
+override CHUNK: u32; // of the reduction: part z goes to rows z * M of C
+override ADD: bool;  // to what C holds
+
+@group(0) @binding(1) var<storage, read> a: array<vec4<f32>>;
+@group(0) @binding(2) var<storage, read> b: array<vec4<f32>>;
+@group(0) @binding(3) var<storage, read_write> c: array<f32>;
+
+alias Left = subgroup_matrix_left<f16, 16, 16>;
+alias Right = subgroup_matrix_right<f16, 16, 16>;
+alias Sums = subgroup_matrix_result<f32, 16, 16>;
+
+const NEXT_ROW = 72u;   // halves from row to row of [row][k]
+const NEXT_STEP = 136u; // from step to step of [k][row]
+const BLOCK = 9216u;    // halves of a block
+var<workgroup> memory: array<f16, 18432>;
+
+// The i-th vec4 of a block from rows row0 and steps k0 on; nothing behind the end of the reduction.
+fn load_a(i: u32, row0: u32, m: u32, k0: u32, k_end: u32) -> vec4<f32> {
+    if (A_BY_K) {
+        let k = k0 + i / 32u;
+        let row4 = row0 / 4u + i % 32u;
+        if (k >= k_end || row4 >= LDA) { return vec4(0.0); }
+        return a[k * LDA + row4];
+    }
+    let k = k0 + i % 16u * 4u;
+    if (k >= k_end) { return vec4(0.0); }
+    return a[min(row0 + i / 16u, m - 1u) * LDA + k / 4u];
+}
+fn load_b(i: u32, row0: u32, k0: u32, k_end: u32) -> vec4<f32> {
+    if (B_BY_K) {
+        let k = k0 + i / 32u;
+        let row4 = row0 / 4u + i % 32u;
+        if (k >= k_end || row4 >= LDB) { return vec4(0.0); }
+        return b[k * LDB + row4];
+    }
+    let k = k0 + i % 16u * 4u;
+    if (k >= k_end) { return vec4(0.0); }
+    return b[min(row0 + i / 16u, N - 1u) * LDB + k / 4u];
+}
+
+// What a half cannot hold becomes the greatest that it can.
+fn store(at: u32, i: u32, by_k: bool, v: vec4<f32>) {
+    let h = vec4<f16>(clamp(v, vec4(-65504.0), vec4(65504.0)));
+    let to = at + select(i / 16u * NEXT_ROW + i % 16u * 4u,
+                         i / 32u * NEXT_STEP + i % 32u * 4u, by_k);
+    memory[to] = h.x;
+    memory[to + 1u] = h.y;
+    memory[to + 2u] = h.z;
+    memory[to + 3u] = h.w;
+}
+
+// Where a subgroup's pieces are depends on its threads' numbers: alike for all 32, which cannot be
+// seen, so the check is off.
+@diagnostic(off, chromium.subgroup_matrix_uniformity)
+fn left(row: u32, k: u32) -> Left {
+    if (A_BY_K) { return subgroupMatrixLoad<Left>(&memory, k * NEXT_STEP + row, true, NEXT_STEP); }
+    return subgroupMatrixLoad<Left>(&memory, row * NEXT_ROW + k, false, NEXT_ROW);
+}
+@diagnostic(off, chromium.subgroup_matrix_uniformity)
+fn right(row: u32, k: u32) -> Right {
+    if (B_BY_K) {
+        return subgroupMatrixLoad<Right>(&memory, BLOCK + k * NEXT_STEP + row, false, NEXT_STEP);
+    }
+    return subgroupMatrixLoad<Right>(&memory, BLOCK + row * NEXT_ROW + k, true, NEXT_ROW);
+}
+@diagnostic(off, chromium.subgroup_matrix_uniformity)
+fn before(row: u32, column: u32, m: u32) -> Sums {
+    if (ADD && row < m && column < N) {
+        return subgroupMatrixLoad<Sums>(&c, row * LDC * 4u + column, false, LDC * 4u);
+    }
+    return Sums();
+}
+@diagnostic(off, chromium.subgroup_matrix_uniformity)
+fn write(part: u32, row: u32, column: u32, m: u32, s: Sums) {
+    if (row < m && column < N) {
+        subgroupMatrixStore(&c, (part * m + row) * LDC * 4u + column, s, false, LDC * 4u);
+    }
+}
+
+@diagnostic(off, chromium.subgroup_matrix_uniformity)
+@compute @workgroup_size(512)
+fn gemm(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    let m = select(M, run.n_tokens, M == 0u);
+    let k_all = select(K, run.n_tokens, K == 0u);
+    let n0 = group.x * 128u;
+    let m0 = group.y * 128u;
+    let k_begin = group.z * CHUNK;
+    let k_end = min(k_all, k_begin + CHUNK);
+    let row = lane / 128u * 32u; // of the subgroup
+    let column = lane / 32u % 4u * 32u;
+    var s00 = before(m0 + row, n0 + column, m);
+    var s01 = before(m0 + row, n0 + column + 16u, m);
+    var s10 = before(m0 + row + 16u, n0 + column, m);
+    var s11 = before(m0 + row + 16u, n0 + column + 16u, m);
+    var a0 = load_a(lane, m0, m, k_begin, k_end);
+    var a1 = load_a(lane + 512u, m0, m, k_begin, k_end);
+    var a2 = load_a(lane + 1024u, m0, m, k_begin, k_end);
+    var a3 = load_a(lane + 1536u, m0, m, k_begin, k_end);
+    var b0 = load_b(lane, n0, k_begin, k_end);
+    var b1 = load_b(lane + 512u, n0, k_begin, k_end);
+    var b2 = load_b(lane + 1024u, n0, k_begin, k_end);
+    var b3 = load_b(lane + 1536u, n0, k_begin, k_end);
+    for (var k0 = k_begin; k0 < k_end; k0 += 64u) {
+        workgroupBarrier();
+        store(0u, lane, A_BY_K, a0);
+        store(0u, lane + 512u, A_BY_K, a1);
+        store(0u, lane + 1024u, A_BY_K, a2);
+        store(0u, lane + 1536u, A_BY_K, a3);
+        store(BLOCK, lane, B_BY_K, b0);
+        store(BLOCK, lane + 512u, B_BY_K, b1);
+        store(BLOCK, lane + 1024u, B_BY_K, b2);
+        store(BLOCK, lane + 1536u, B_BY_K, b3);
+        workgroupBarrier();
+        a0 = load_a(lane, m0, m, k0 + 64u, k_end);
+        a1 = load_a(lane + 512u, m0, m, k0 + 64u, k_end);
+        a2 = load_a(lane + 1024u, m0, m, k0 + 64u, k_end);
+        a3 = load_a(lane + 1536u, m0, m, k0 + 64u, k_end);
+        b0 = load_b(lane, n0, k0 + 64u, k_end);
+        b1 = load_b(lane + 512u, n0, k0 + 64u, k_end);
+        b2 = load_b(lane + 1024u, n0, k0 + 64u, k_end);
+        b3 = load_b(lane + 1536u, n0, k0 + 64u, k_end);
+        for (var k = 0u; k < 64u; k += 16u) {
+            let l0 = left(row, k);
+            let l1 = left(row + 16u, k);
+            let r0 = right(column, k);
+            let r1 = right(column + 16u, k);
+            s00 = subgroupMatrixMultiplyAccumulate(l0, r0, s00);
+            s01 = subgroupMatrixMultiplyAccumulate(l0, r1, s01);
+            s10 = subgroupMatrixMultiplyAccumulate(l1, r0, s10);
+            s11 = subgroupMatrixMultiplyAccumulate(l1, r1, s11);
+        }
+    }
+    let m_end = select(M, (m + 127u) / 128u * 128u, M == 0u);
+    write(group.z, m0 + row, n0 + column, m_end, s00);
+    write(group.z, m0 + row, n0 + column + 16u, m_end, s01);
+    write(group.z, m0 + row + 16u, n0 + column, m_end, s10);
+    write(group.z, m0 + row + 16u, n0 + column + 16u, m_end, s11);
+}
