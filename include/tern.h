@@ -537,7 +537,7 @@ typedef struct tern_train_desc {
     const char *act;    // "silu", "relu2" or "gelu", NULL: the recipe's
     bool separate_head; // an output head of its own instead of the embedding table
     int32_t seq_len, batch_tokens; // tokens of a sequence, of a step (of all processes)
-    int32_t micro_tokens;          // computed at once, 0: 4096 at most
+    int32_t micro_tokens;          // computed at once, 0: at most 4096, on a GPU 32768
     int64_t n_steps;               // 0: 1000
     tern_schedule schedule;
     float rate, rate_2; // peak learning rates of the first and second stage, 0: the preset's

