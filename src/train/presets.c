@@ -38,7 +38,8 @@ static void settle_shape(tern_train_desc *d, const tern_train_preset *p) {
     DEFAULT(d->batch_tokens, p->batch_tokens);
     // A GPU wants much to do at once, a CPU's cache little.
     int32_t at_once = d->device && strcmp(d->device, "webgpu") == 0 ? 32768 : 4096;
-    DEFAULT(d->micro_tokens, d->batch_tokens < at_once ? d->batch_tokens : at_once);
+    int32_t mine = d->batch_tokens / (d->comm ? d->comm->size : 1);
+    DEFAULT(d->micro_tokens, mine < at_once ? mine : at_once);
 }
 
 static void settle_optimizer(tern_train_desc *d, const tern_train_preset *p) {
