@@ -103,6 +103,11 @@ int32_t cpu_rows(const cpu_run *run, tern_vid v); // tokens or outputs
 uint64_t cpu_i8_layout(const tern_device *d, int64_t n_in, int32_t n_tokens, void *memory,
                        cpu_i8 *out);
 
+// The kernels that `features` allow, and threads to run them: what a device of either kind, for
+// inference or for training, begins with.
+tern_status cpu_team_open(const char *features, int n_threads, tern_cpu_kernels *kernels,
+                          tern_pool **pool, tern_error *err);
+
 tern_status cpu_weight_bind(tern_device *d, const tern_weight_source *source, tern_weight **out,
                             tern_error *err);
 void cpu_weight_unbind(tern_device *d, tern_weight *w);

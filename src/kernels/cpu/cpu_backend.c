@@ -12,16 +12,20 @@ static void cpu_close(tern_device *d) {
     tern_free(d);
 }
 
+tern_status cpu_team_open(const char *features, int n_threads, tern_cpu_kernels *kernels,
+                          tern_pool **pool, tern_error *err) {
+    if (!tern_cpu_kernels_select(features, kernels))
+        return tern_fail(err, TERN_ERR_ARGUMENT, "\"%s\" is not a set of CPU features known here",
+                         features);
+    return tern_pool_open(pool, n_threads, err);
+}
+
 static tern_status cpu_open(tern_device **out, const tern_device_desc *desc, tern_error *err) {
     *out = NULL;
     tern_device *d = tern_alloc(TERN_MEM_GRAPH, sizeof *d);
     if (!d) return tern_fail_memory(err, sizeof *d);
-    if (!tern_cpu_kernels_select(desc->cpu_features, &d->kernels)) {
-        tern_free(d);
-        return tern_fail(err, TERN_ERR_ARGUMENT, "\"%s\" is not a set of CPU features known here",
-                         desc->cpu_features);
-    }
-    tern_status status = tern_pool_open(&d->pool, desc->n_threads, err);
+    tern_status status =
+        cpu_team_open(desc->cpu_features, desc->n_threads, &d->kernels, &d->pool, err);
     if (status != TERN_OK) {
         cpu_close(d);
         return status;

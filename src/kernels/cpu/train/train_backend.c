@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "kernels/cpu/cpu.h"
 #include "kernels/cpu/train/cpu_train.h"
 
 // ---- Device and arrays -------------------------------------------------------------------------
@@ -19,12 +20,8 @@ static tern_status device_open(tern_trainer_device **out, const tern_trainer_des
     *out = NULL;
     tern_trainer_device *d = tern_alloc(TERN_MEM_GRAPH, sizeof *d);
     if (!d) return tern_fail_memory(err, sizeof *d);
-    if (!tern_cpu_kernels_select(desc->cpu_features, &d->kernels)) {
-        tern_free(d);
-        return tern_fail(err, TERN_ERR_ARGUMENT, "\"%s\" is not a set of CPU features known here",
-                         desc->cpu_features);
-    }
-    tern_status status = tern_pool_open(&d->pool, desc->n_threads, err);
+    tern_status status =
+        cpu_team_open(desc->cpu_features, desc->n_threads, &d->kernels, &d->pool, err);
     if (status != TERN_OK) {
         device_close(d);
         return status;
