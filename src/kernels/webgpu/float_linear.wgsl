@@ -53,47 +53,49 @@ fn dot16(c: vec4<u32>, x0: vec4<f32>, x1: vec4<f32>, x2: vec4<f32>, x3: vec4<f32
            (dot(bytes4(c.z), x2) + dot(bytes4(c.w), x3));
 }
 
-// A thread's part of the products of four rows.
-fn sum_q8(r: vec4<u32>, token: u32, part: u32) -> vec4<f32> {
+// What all rows of a workgroup are multiplied by, a piece of the columns at a time: from here it
+// costs no bandwidth of the caches, which a head needs for itself.
+const PIECE = 640u;
+var<workgroup> x_now: array<vec4<f32>, PIECE>;
+
+// A thread's part of the products of four rows and n vec4s of the row from `first` on.
+fn sum_q8(r: vec4<u32>, part: u32, first: u32, n: u32) -> vec4<f32> {
     var sum = vec4(0.0);
-    for (var b = part; b < COLS4 / 8u; b += 32u) {
+    for (var b = part; b < n / 8u; b += 32u) {
         var s = vec4(0.0);
         for (var i = 2u * b; i < 2u * b + 2u; i++) {
-            let at = token * COLS4 + 4u * i;
-            let x0 = x[at];
-            let x1 = x[at + 1u];
-            let x2 = x[at + 2u];
-            let x3 = x[at + 3u];
-            s += vec4(dot16(w[r.x * ROW4 + i], x0, x1, x2, x3),
-                      dot16(w[r.y * ROW4 + i], x0, x1, x2, x3),
-                      dot16(w[r.z * ROW4 + i], x0, x1, x2, x3),
-                      dot16(w[r.w * ROW4 + i], x0, x1, x2, x3));
+            let x0 = x_now[4u * i];
+            let x1 = x_now[4u * i + 1u];
+            let x2 = x_now[4u * i + 2u];
+            let x3 = x_now[4u * i + 3u];
+            let at = first / 4u + i;
+            s += vec4(dot16(w[r.x * ROW4 + at], x0, x1, x2, x3),
+                      dot16(w[r.y * ROW4 + at], x0, x1, x2, x3),
+                      dot16(w[r.z * ROW4 + at], x0, x1, x2, x3),
+                      dot16(w[r.w * ROW4 + at], x0, x1, x2, x3));
         }
-        sum += s * vec4(scale(r.x, b), scale(r.y, b), scale(r.z, b), scale(r.w, b));
+        let block = first / 8u + b;
+        sum += s * vec4(scale(r.x, block), scale(r.y, block), scale(r.z, block),
+                        scale(r.w, block));
     }
     return sum;
 }
 
-fn sum_floats(r: vec4<u32>, token: u32, part: u32) -> vec4<f32> {
-    let n = select(COLS4, COLS4 / 2u, IS_F16);
+fn sum_floats(r: vec4<u32>, part: u32, first: u32, n: u32) -> vec4<f32> {
+    let each = select(1u, 2u, IS_F16); // vec4s of x for one of weights
     var sum = vec4(0.0);
-    for (var i = part; i < n; i += 32u) {
-        var x0: vec4<f32>;
+    for (var i = part; i < n / each; i += 32u) {
+        let x0 = x_now[each * i];
         var x1: vec4<f32>;
-        if (IS_F16) {
-            x0 = x[token * COLS4 + 2u * i];
-            x1 = x[token * COLS4 + 2u * i + 1u];
-        } else {
-            x0 = x[token * COLS4 + i];
-        }
-        sum += vec4(some(r.x, i, x0, x1), some(r.y, i, x0, x1), some(r.z, i, x0, x1),
-                    some(r.w, i, x0, x1));
+        if (IS_F16) { x1 = x_now[2u * i + 1u]; }
+        let at = first / each + i;
+        sum += vec4(some(r.x, at, x0, x1), some(r.y, at, x0, x1), some(r.z, at, x0, x1),
+                    some(r.w, at, x0, x1));
     }
     return sum;
 }
 
-// 32 rows a workgroup; 32 threads share 4 rows, so that x is read a quarter as often. Grid:
-// (rows / 32, tokens).
+// 32 rows a workgroup; 32 threads share 4 rows. Grid: (rows / 32, tokens).
 @compute @workgroup_size(256)
 fn gemv(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let row = group.x * 32u + lane / 32u * 4u;
@@ -102,11 +104,17 @@ fn gemv(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     var token = group.y;
     if (OUTPUTS) { token += run.first_output; }
     let rows = min(vec4(row, row + 1u, row + 2u, row + 3u), vec4(last));
-    var sum: vec4<f32>;
-    if (IS_Q8) {
-        sum = sum_q8(rows, token, part);
-    } else {
-        sum = sum_floats(rows, token, part);
+    var sum = vec4(0.0);
+    for (var first = 0u; first < COLS4; first += PIECE) {
+        let n = min(PIECE, COLS4 - first);
+        workgroupBarrier(); // nobody reads the last piece any more
+        for (var i = lane; i < n; i += 256u) { x_now[i] = x[token * COLS4 + first + i]; }
+        workgroupBarrier();
+        if (IS_Q8) {
+            sum += sum_q8(rows, part, first, n);
+        } else {
+            sum += sum_floats(rows, part, first, n);
+        }
     }
     sum = sum_of_32(lane, sum);
     if (part < 4u && row + part < N_ROWS) {

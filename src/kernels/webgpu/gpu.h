@@ -5,6 +5,7 @@
 //   gpu_shaders.c   the kernels' texts and what each binds
 //   gpu_weights.c   weights as the kernels read them
 //   gpu_plan.c      graph -> list of dispatches
+//   gpu_token.c     the same for few tokens: fewer, larger ones
 //   gpu_run.c       memory of a session; submitting, reading back
 //   gpu_profile.c   how long each kernel takes
 //   gpu_policy.c    how many dispatches a submission may have
@@ -41,6 +42,11 @@
     ROW(GPU_GEMM, "ternary_gemm", "gemm", "rrrw")                                                  \
     ROW(GPU_FLOAT_GEMV, "float_linear", "gemv", "rww")                                             \
     ROW(GPU_FLOAT_GEMM, "float_linear", "gemm", "rww")                                             \
+    ROW(GPU_NORM_LINEAR3, "ternary_token", "norm_linear3", "rrwwww")                               \
+    ROW(GPU_NORM_GLU, "ternary_token", "norm_glu", "rrww")                                         \
+    ROW(GPU_NORM_LINEAR_ADD, "ternary_token", "norm_linear_add", "rrww")                           \
+    ROW(GPU_PARTS_LINEAR_ADD, "ternary_token", "parts_linear_add", "rrww--w")                      \
+    ROW(GPU_ATTENTION_TOKEN, "attention_token", "attention_token", "rwwwwww")                      \
     ROW(GPU_ATTENTION, "attention", "attention", "wwww")                                           \
     ROW(GPU_ATTENTION_PROMPT, "attention_prompt", "attention_prompt", "wrrw")                      \
     ROW(GPU_TOP_PARTS, "top", "top_parts", "ww")                                                   \
@@ -67,7 +73,7 @@ const char *gpu_kernel_bindings(gpu_kernel k);
 const char *gpu_shader_text(const char *file); // without the prelude
 
 #define GPU_CONSTANTS 24
-#define GPU_BINDINGS  8 // storage bindings of a kernel at most, and the uniform
+#define GPU_BINDINGS  8 // of a kernel at most, beside the run; of those not for training 7
 
 // What a kernel is specialised by; names are the WGSL's overrides.
 typedef struct gpu_constant {
@@ -232,6 +238,7 @@ typedef enum gpu_place {
     GPU_LOGITS,
     GPU_TOP_PARTS_MEMORY,
     GPU_TOP_MEMORY,
+    GPU_PARTS, // offset and bytes in the memory of attention in parts
 } gpu_place;
 typedef struct gpu_binding {
     gpu_place place;
@@ -240,13 +247,13 @@ typedef struct gpu_binding {
     uint64_t offset, bytes;
 } gpu_binding;
 
-// How many workgroups there are in y, or whether the dispatch takes part at all.
+// How many workgroups there are in y.
 typedef enum gpu_rows {
     GPU_ROWS_TOKENS,
     GPU_ROWS_OUTPUTS,
     GPU_ROWS_CHUNK, // outputs that this pass over the head computes
+    GPU_ROWS_PARTS, // tiles of the positions up to the token's, but no more than GPU_PARTS_MAX
 } gpu_rows;
-typedef enum gpu_when { GPU_ALWAYS, GPU_FEW_TOKENS, GPU_MANY_TOKENS } gpu_when;
 typedef enum gpu_phase {
     GPU_PHASE_BODY,   // always
     GPU_PHASE_HEAD,   // when logits or the greatest of them are wanted
@@ -261,14 +268,16 @@ typedef struct gpu_dispatch {
     uint32_t x;                              // workgroups
     gpu_rows rows;
     uint32_t rows_each;                      // rows that a workgroup in y takes
-    gpu_when when;
+    uint32_t tokens_min, tokens_max;         // of the batches that it takes part in
+    uint32_t token;                          // of the batch, where each has its own dispatch
     gpu_phase phase;
     bool uses_cache;
-    int32_t node; // of the graph, whose work it is; -1: of several together
+    int32_t node; // of the graph, whose work it is; of several the last
 } gpu_dispatch;
 
 #define GPU_FEW       8   // tokens up to which matrices are multiplied token by token
 #define GPU_TOP_PARTS_N 64
+#define GPU_PARTS_MAX   8   // of a token's attention
 
 struct tern_plan {
     tern_device *device;
@@ -282,6 +291,7 @@ struct tern_plan {
     // Quantized values lie at their offsets in a buffer of their own, since a product that reads
     // its activations as read-only, through the near caches, may not write to the same buffer.
     uint64_t i8_bytes;
+    uint64_t parts_bytes; // of a single token's attention
     int64_t n_vocab;
     int32_t chunk_rows; // of logits at a time
 };
@@ -289,6 +299,8 @@ struct tern_plan {
 tern_status gpu_compile(tern_device *d, const tern_graph *g, tern_weight *const *weights,
                         int32_t n_batch, tern_plan **out, tern_error *err);
 void gpu_plan_free(tern_plan *p);
+// Adds fused dispatches that do the work of *count nodes from node i on, for few tokens; 0: none.
+tern_status gpu_token_add(tern_plan *p, size_t i, size_t *count, tern_error *err);
 // Bytes of the integers of a quantized value; the rows' scales and sums lie behind.
 uint64_t gpu_i8_bytes(int64_t n_cols, int32_t n_rows);
 

@@ -451,6 +451,10 @@ void gpu_send(tern_device *d, wgpu_buffer b, uint64_t offset, const void *data, 
 
 // ---- Pipelines ---------------------------------------------------------------------------------
 
+static bool trains(gpu_kernel k) {
+    return strncmp(gpu_kernel_file(k), "train_", 6) == 0;
+}
+
 // Kernels of one file share the module of the first of them.
 static tern_status module_of(tern_device *d, gpu_kernel k, wgpu_module *out, tern_error *err) {
     const char *file = gpu_kernel_file(k);
@@ -463,8 +467,7 @@ static tern_status module_of(tern_device *d, gpu_kernel k, wgpu_module *out, ter
         tern_strbuf_puts(&b, "enable chromium_experimental_subgroup_matrix;\n");
     if (d->matrix_half) tern_strbuf_puts(&b, "enable f16;\n");
     if (d->packed_dot) tern_strbuf_puts(&b, "requires packed_4x8_integer_dot_product;\n");
-    bool trains = strncmp(file, "train_", 6) == 0;
-    tern_strbuf_puts(&b, gpu_shader_text(trains ? "train_run" : "run"));
+    tern_strbuf_puts(&b, gpu_shader_text(trains(k) ? "train_run" : "run"));
     tern_strbuf_puts(&b, gpu_shader_text("prelude"));
     tern_strbuf_puts(&b, gpu_shader_text(d->subgroups ? "reduce_subgroups" : "reduce_portable"));
     tern_strbuf_puts(&b, gpu_shader_text(d->packed_dot ? "dot_packed" : "dot_portable"));
@@ -488,7 +491,7 @@ static tern_status layout_of(tern_device *d, gpu_kernel k, tern_error *err) {
     wgpu_layout_entry entries[1 + GPU_BINDINGS] = {{0}};
     const char *bindings = gpu_kernel_bindings(k);
     size_t n = 0;
-    entries[n++].buffer.type = WGPU_BINDING_UNIFORM;
+    entries[n++].buffer.type = trains(k) ? WGPU_BINDING_UNIFORM : WGPU_BINDING_READ_ONLY;
     for (uint32_t i = 0; bindings[i]; i++) {
         if (bindings[i] == '-') continue;
         entries[n].binding = i + 1;

@@ -2,8 +2,7 @@
 // the places of what it binds. Everything that does not depend on a batch is decided here.
 #include <string.h>
 #include "base/alloc.h"
-#include "kernels/rope.h"
-#include "kernels/webgpu/gpu.h"
+#include "kernels/webgpu/gpu_build.h"
 
 // ---- Values ------------------------------------------------------------------------------------
 
@@ -21,61 +20,6 @@ static uint64_t value_bytes(const void *ctx, const tern_graph *g, tern_vid v) {
     if (value->type == TERN_VALUE_I8ROWS)
         return gpu_i8_bytes(value->cols, p->n_batch) + gpu_round(rows * 8, POOL_ALIGN);
     return gpu_round(rows * (uint64_t)value->cols * sizeof(float), POOL_ALIGN);
-}
-
-// ---- Building a dispatch -----------------------------------------------------------------------
-
-static gpu_dispatch *add(tern_plan *p, gpu_kernel kernel, uint32_t x, gpu_rows rows) {
-    gpu_dispatch *d = &p->dispatches[p->n_dispatches++];
-    *d = (gpu_dispatch){.what.kernel = kernel, .x = x, .rows = rows, .rows_each = 1};
-    return d;
-}
-
-static void set(gpu_dispatch *d, const char *name, double value) {
-    d->what.constants[d->what.n_constants++] = (gpu_constant){name, value};
-}
-
-static void bind(gpu_dispatch *d, gpu_binding b) {
-    d->bindings[d->n_bindings++] = b;
-}
-static void bind_place(gpu_dispatch *d, gpu_place place, tern_vid v) {
-    bind(d, (gpu_binding){.place = place, .v = v});
-}
-
-static void bind_value(const tern_plan *p, gpu_dispatch *d, tern_vid v) {
-    const tern_value *value = &p->g->values[v];
-    const tern_span *s = &p->memory.spans[v];
-    if (value->kind == TERN_VALUE_OUTPUT)
-        bind_place(d, GPU_LOGITS, v);
-    else if (value->type == TERN_VALUE_I8ROWS) {
-        uint64_t bytes = gpu_i8_bytes(value->cols, p->n_batch);
-        bind(d, (gpu_binding){.place = GPU_POOL_I8, .offset = s->offset, .bytes = bytes});
-        bind(d, (gpu_binding){
-                    .place = GPU_POOL_I8, .offset = s->offset + bytes, .bytes = s->bytes - bytes});
-    } else
-        bind(d, (gpu_binding){.place = GPU_POOL, .offset = s->offset, .bytes = s->bytes});
-}
-
-static void bind_part(gpu_dispatch *d, const gpu_part *part) {
-    bind(d, (gpu_binding){.place = GPU_WEIGHT,
-                          .buffer = part->buffer,
-                          .offset = part->offset,
-                          .bytes = part->bytes});
-}
-
-static int64_t cols(const tern_plan *p, tern_vid v) {
-    return p->g->values[v].cols;
-}
-static gpu_rows rows_of(const tern_plan *p, tern_vid v) {
-    return p->g->values[v].sym == TERN_SYM_OUTPUTS ? GPU_ROWS_OUTPUTS : GPU_ROWS_TOKENS;
-}
-static uint32_t groups(int64_t n, int64_t each) {
-    return (uint32_t)((n + each - 1) / each);
-}
-
-// Everything that writes the logits, or reads them, runs when they are wanted.
-static void set_phase(const tern_plan *p, gpu_dispatch *d, tern_vid out) {
-    if (p->g->values[out].kind == TERN_VALUE_OUTPUT) d->phase = GPU_PHASE_HEAD;
 }
 
 // ---- Ops of rows and elements ------------------------------------------------------------------
@@ -102,13 +46,6 @@ static void add_embed(tern_plan *p, const tern_node *n) {
     }
 }
 
-// Threads for a row of n things: a power of two, as many as there is work for.
-static uint32_t threads_for(const tern_plan *p, int64_t n) {
-    uint32_t most = p->device->workgroup_size_max, threads = 64;
-    while (threads < n && threads * 2 <= most && threads < 1024) threads *= 2;
-    return threads;
-}
-
 // Row-wise kernels have a workgroup for each row. A single row is a matter of latency; of many,
 // threads that each keep ROW_KEPT vec4s (KEPT of rows.wgsl) leave room for more rows at a time.
 #define ROW_KEPT 4
@@ -117,7 +54,7 @@ static void add_rows(tern_plan *p, const tern_node *n, gpu_kernel kernel) {
     bool by_token = rows_of(p, n->out[0]) == GPU_ROWS_TOKENS;
     for (int many = 0; many <= by_token; many++) {
         gpu_dispatch *d = add(p, kernel, 1, rows_of(p, n->out[0]));
-        d->when = !by_token ? GPU_ALWAYS : many ? GPU_MANY_TOKENS : GPU_FEW_TOKENS;
+        if (by_token) set_many(d, many);
         set(d, "THREADS", threads_for(p, n_cols / 4 / (many ? ROW_KEPT : 1)));
         set(d, "COLS4", (double)(n_cols / 4));
         set(d, "Q_WORDS", (double)(gpu_blocks(n_cols) * GPU_BLOCK_COLS / 4));
@@ -193,7 +130,7 @@ static void add_gemv(tern_plan *p, const tern_node *n, int first, int count, siz
     bind_part(d, &span);
     bind_value(p, d, n->in[0]);
     for (int i = 0; i < count; i++) bind_value(p, d, n->out[first + i]);
-    if (d->rows == GPU_ROWS_TOKENS) d->when = GPU_FEW_TOKENS;
+    if (d->rows == GPU_ROWS_TOKENS) d->tokens_max = GPU_FEW;
     set_phase(p, d, n->out[first]);
 }
 
@@ -221,7 +158,7 @@ static void add_gemm(tern_plan *p, const tern_node *n, int first, int count, siz
     const tern_weight *w = p->weights[n->in[1 + first]];
     gpu_part span = w->parts[part];
     d->rows_each = GPU_GEMM_TOKENS;
-    d->when = GPU_MANY_TOKENS;
+    d->tokens_min = GPU_FEW + 1;
     set(d, "BLOCKS", (double)gpu_blocks(cols(p, n->in[0])));
     set(d, "ADD", accumulate);
     set(d, "Y_COLS", (double)w->n_rows);
@@ -251,23 +188,6 @@ static bool fit_one_binding(const tern_plan *p, const tern_node *n, int first, i
     return p->memory.bytes <= p->device->binding_bytes_max;
 }
 
-static bool is_ternary(const tern_plan *p, tern_vid w) {
-    return p->weights[w]->form == GPU_FORM_TERNARY;
-}
-
-// How many matrices from `first` on can be one dispatch.
-static int neighbours(const tern_plan *p, const tern_node *n, int first) {
-    const gpu_part *a = &p->weights[n->in[1 + first]]->parts[0];
-    int count = 1;
-    for (; count < 3 && first + count < n->n_out; count++) {
-        const gpu_part *b = &p->weights[n->in[1 + first + count]]->parts[0];
-        if (!is_ternary(p, n->in[1 + first + count]) || b->buffer != a->buffer ||
-            b->offset < a->offset || p->weights[n->in[1 + first + count]]->n_parts > 1)
-            break;
-    }
-    return count;
-}
-
 // x W^T for float weights; the logits of some outputs when `chunk`.
 static void add_float(tern_plan *p, tern_vid x, tern_vid wv, tern_vid out, bool accumulate,
                       bool chunk) {
@@ -282,7 +202,7 @@ static void add_float(tern_plan *p, tern_vid x, tern_vid wv, tern_vid out, bool 
                 add(p, many ? GPU_FLOAT_GEMM : GPU_FLOAT_GEMV, groups(part->n_rows, many ? 64 : 32),
                     chunk ? GPU_ROWS_CHUNK : rows_of(p, x));
             d->rows_each = many ? 64 : 1;
-            d->when = !by_token ? GPU_ALWAYS : many ? GPU_MANY_TOKENS : GPU_FEW_TOKENS;
+            if (by_token) set_many(d, many);
             set_form(w, d);
             set(d, "ADD", accumulate);
             set(d, "FIRST_ROW", (double)part->first_row);
@@ -322,15 +242,6 @@ static void add_linear(tern_plan *p, const tern_node *n, bool accumulate) {
 
 // ---- Attention ---------------------------------------------------------------------------------
 
-static tern_status rope_index(tern_plan *p, const tern_node *n, tern_vid *index, tern_error *err) {
-    tern_vid v = tern_rope_factors_input(n);
-    int i;
-    const float *factors = v >= 0 ? p->weights[v]->vector : NULL;
-    TERN_TRY(tern_rope_list_find(&p->ropes, n, factors, &i, err));
-    *index = (tern_vid)i;
-    return TERN_OK;
-}
-
 static tern_status add_rope(tern_plan *p, const tern_node *n, tern_error *err) {
     bool rotates = n->op != TERN_OP_KV_STORE, stores = n->op != TERN_OP_ROPE;
     tern_vid rope = -1;
@@ -369,7 +280,7 @@ static tern_status add_attention(tern_plan *p, const tern_node *n, tern_error *e
         gpu_dispatch *d = add(p, tiles ? GPU_ATTENTION_PROMPT : GPU_ATTENTION,
                               (uint32_t)n->n_heads, GPU_ROWS_TOKENS);
         d->rows_each = tiles ? GPU_PROMPT_TOKENS : 1;
-        d->when = many ? GPU_MANY_TOKENS : GPU_FEW_TOKENS;
+        set_many(d, many);
         d->uses_cache = true;
         if (!tiles) set(d, "THREADS", many ? 256 : threads_for(p, 1024));
         set(d, "HEAD_DIM", n->head_dim);
@@ -463,13 +374,44 @@ static size_t n_head_parts(const tern_weight *w) {
 }
 
 static tern_status reserve(tern_plan *p, const tern_node *n, tern_error *err) {
-    size_t most = 2 * TERN_NODE_OUTPUTS + 2; // gemv and gemm of each product; top
+    // gemv and gemm of each product, top, fused dispatches
+    size_t most = 2 * TERN_NODE_OUTPUTS + 2 + 2 + GPU_FEW;
     for (int i = 0; i < n->n_in; i++)
         if (p->g->values[n->in[i]].kind == TERN_VALUE_WEIGHT)
             most += 2 * (p->weights[n->in[i]]->n_parts + n_head_parts(p->weights[n->in[i]]));
     if (tern_array_reserve(TERN_MEM_GRAPH, &p->dispatches, &p->dispatches_capacity, p->n_dispatches,
                            most) != 0)
         return tern_fail_memory(err, most * sizeof *p->dispatches);
+    return TERN_OK;
+}
+
+// Up to GPU_FEW tokens take the fused dispatches where there are any: a token's result must not
+// depend on how many of them came together. What could only be for few tokens is dropped then.
+static void leave_to_many(tern_plan *p, size_t first) {
+    size_t kept = first;
+    for (size_t k = first; k < p->n_dispatches; k++) {
+        gpu_dispatch *d = &p->dispatches[k];
+        if (d->tokens_max <= GPU_FEW) continue;
+        if (d->tokens_min <= GPU_FEW) d->tokens_min = GPU_FEW + 1;
+        p->dispatches[kept++] = *d;
+    }
+    p->n_dispatches = kept;
+}
+
+static tern_status add_nodes(tern_plan *p, tern_error *err) {
+    const tern_graph *g = p->g;
+    size_t end = 0; // nodes in front of `end` are part of fused dispatches
+    for (size_t i = 0; i < g->n_nodes; i++) {
+        size_t count = 0, first = p->n_dispatches;
+        TERN_TRY(reserve(p, &g->nodes[i], err));
+        if (i >= end) TERN_TRY(gpu_token_add(p, i, &count, err));
+        if (count > 0) end = i + count;
+        size_t own = p->n_dispatches;
+        TERN_TRY(add_node(p, &g->nodes[i], err));
+        if (i < end) leave_to_many(p, own);
+        for (size_t k = first; k < p->n_dispatches; k++)
+            p->dispatches[k].node = (int32_t)(k < own ? i + count - 1 : i);
+    }
     return TERN_OK;
 }
 
@@ -516,13 +458,8 @@ tern_status gpu_compile(tern_device *d, const tern_graph *g, tern_weight *const 
         if (g->values[v].type == TERN_VALUE_I8ROWS && s->offset + s->bytes > p->i8_bytes)
             p->i8_bytes = s->offset + s->bytes;
     }
-    for (size_t i = 0; i < g->n_nodes; i++) {
-        TERN_TRY_GOTO(check_node(p, &g->nodes[i], err));
-        TERN_TRY_GOTO(reserve(p, &g->nodes[i], err));
-        size_t first = p->n_dispatches;
-        TERN_TRY_GOTO(add_node(p, &g->nodes[i], err));
-        for (size_t k = first; k < p->n_dispatches; k++) p->dispatches[k].node = (int32_t)i;
-    }
+    for (size_t i = 0; i < g->n_nodes; i++) TERN_TRY_GOTO(check_node(p, &g->nodes[i], err));
+    TERN_TRY_GOTO(add_nodes(p, err));
     TERN_TRY_GOTO(make_pipelines(p, err));
     *out = p;
     return TERN_OK;

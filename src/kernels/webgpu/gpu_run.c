@@ -59,11 +59,12 @@ static tern_status open_buffers(tern_instance *in, tern_error *err) {
     tern_device *d = p->device;
     uint64_t logits = (uint64_t)in->plan->chunk_rows * (uint64_t)p->n_vocab * sizeof(float);
     uint64_t rows = (uint64_t)p->chunk_rows;
-    TERN_TRY(gpu_buffer_new(d, sizeof(gpu_uniform), WGPU_BUFFER_UNIFORM | WGPU_BUFFER_COPY_DST,
+    TERN_TRY(gpu_buffer_new(d, sizeof(gpu_uniform), WGPU_BUFFER_STORAGE | WGPU_BUFFER_COPY_DST,
                             "the parameters of a run", &in->uniform, err));
     TERN_TRY(gpu_buffer_new(d, (uint64_t)p->n_batch * 4, STORAGE, "tokens", &in->ids, err));
     TERN_TRY(gpu_buffer_new(d, p->memory.bytes, STORAGE, "activations", &in->pool, err));
     TERN_TRY(gpu_buffer_new(d, p->i8_bytes, STORAGE, "activations", &in->pool_i8, err));
+    TERN_TRY(gpu_buffer_new(d, p->parts_bytes, STORAGE, "attention", &in->parts, err));
     TERN_TRY(gpu_buffer_new(d, logits, STORAGE, "logits", &in->logits, err));
     TERN_TRY(gpu_buffer_new(d, rows * GPU_TOP_PARTS_N * 8, STORAGE, "logits", &in->top_parts, err));
     TERN_TRY(gpu_buffer_new(d, rows * 8, STORAGE, "logits", &in->top, err));
@@ -94,8 +95,9 @@ static wgpu_group_entry entry_of(const tern_instance *in, const gpu_binding *b) 
     case GPU_LOGITS: e.buffer = in->logits; break;
     case GPU_TOP_PARTS_MEMORY: e.buffer = in->top_parts; break;
     case GPU_TOP_MEMORY: e.buffer = in->top; break;
+    case GPU_PARTS: e.buffer = in->parts; break;
     }
-    if (b->place == GPU_POOL || b->place == GPU_POOL_I8 || b->place == GPU_WEIGHT) {
+    if (b->bytes > 0) {
         e.offset = b->offset;
         e.bytes = b->bytes;
     }
@@ -164,6 +166,7 @@ void gpu_instance_close(tern_instance *in) {
                              in->logits,
                              in->top_parts,
                              in->top,
+                             in->parts,
                              in->readbacks[0].buffer,
                              in->readbacks[1].buffer};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) gpu_buffer_free(d, buffers[i]);
@@ -200,8 +203,12 @@ static bool wants_only_greatest(const tern_batch *b) {
     return !b->logits && b->top_k == 1;
 }
 
-static uint32_t rows_of(const tern_instance *in, const gpu_dispatch *step) {
+static uint32_t rows_of(const tern_instance *in, const gpu_dispatch *step, int32_t first_pos) {
     const tern_batch *b = &in->batch;
+    if (step->rows == GPU_ROWS_PARTS) {
+        uint32_t n = ((uint32_t)first_pos + step->token) / step->rows_each + 1;
+        return n < GPU_PARTS_MAX ? n : GPU_PARTS_MAX;
+    }
     uint32_t rows = (uint32_t)(step->rows == GPU_ROWS_TOKENS    ? b->n_tokens
                                : step->rows == GPU_ROWS_OUTPUTS ? b->n_outputs
                                                                 : in->chunk_rows);
@@ -210,8 +217,8 @@ static uint32_t rows_of(const tern_instance *in, const gpu_dispatch *step) {
 
 static bool takes_part(const tern_instance *in, const gpu_dispatch *step, bool body) {
     const tern_batch *b = &in->batch;
-    if (step->when == GPU_FEW_TOKENS && b->n_tokens > GPU_FEW) return false;
-    if (step->when == GPU_MANY_TOKENS && b->n_tokens <= GPU_FEW) return false;
+    uint32_t n = (uint32_t)b->n_tokens;
+    if (n < step->tokens_min || n > step->tokens_max) return false;
     switch (step->phase) {
     case GPU_PHASE_BODY: return body;
     case GPU_PHASE_HEAD: return wants_results(b);
@@ -276,12 +283,15 @@ static void submit(const tern_instance *in, encoding *e) {
 }
 
 #define ALL_NODES (-2)
-static void encode_dispatches(const tern_instance *in, encoding *e, bool body, int32_t node) {
+// The number of dispatches.
+static uint32_t encode_dispatches(const tern_instance *in, encoding *e, int32_t first_pos,
+                                  bool body, int32_t node) {
+    uint32_t n = 0;
     const tern_plan *p = in->plan;
     const wgpu_api *a = &p->device->api;
     for (size_t i = 0; i < p->n_dispatches; i++) {
         const gpu_dispatch *step = &p->dispatches[i];
-        uint32_t rows = rows_of(in, step);
+        uint32_t rows = rows_of(in, step, first_pos);
         if (rows == 0 || !takes_part(in, step, body)) continue;
         if (node != ALL_NODES && node != step->node) continue;
         wgpu_encoder encoder = encoder_of(in, e);
@@ -296,7 +306,9 @@ static void encode_dispatches(const tern_instance *in, encoding *e, bool body, i
         a->ComputePassEncoderDispatchWorkgroups(e->pass, step->x, rows, 1);
         if (in->profile) end_pass(in, e);
         if (++e->n_dispatches == p->device->group) submit(in, e);
+        n++;
     }
+    return n;
 }
 
 // What is read back for the chunk; something always is, since its map tells that the run is over.
@@ -325,7 +337,7 @@ static void launch(tern_instance *in, int32_t first_pos, bool body, gpu_readback
     gpu_count_run(d);
     send_uniform(in, first_pos);
     encoding e = {0};
-    encode_dispatches(in, &e, body, ALL_NODES);
+    encode_dispatches(in, &e, first_pos, body, ALL_NODES);
     wgpu_encoder encoder = encoder_of(in, &e);
     end_pass(in, &e);
     if (in->profile) gpu_profile_encode(in->profile, encoder);
@@ -500,14 +512,14 @@ static tern_status show(const tern_instance *in, const tern_node *n, float *rows
     return TERN_OK;
 }
 
-// Node by node, each submitted alone and read back. Not for a single token, whose dispatches do the
-// work of several nodes.
+// Node by node, each submitted alone and read back. Fused dispatches of few tokens run with the
+// last of their nodes; the values inside are not shown, since there are none.
 tern_status gpu_trace(tern_instance *in, const tern_batch *batch, tern_tap_fn on_value, void *ctx,
                       tern_error *err) {
     const tern_plan *p = in->plan;
     tern_device *d = p->device;
     TERN_TRY(tern_batch_check(batch, p->n_batch, in->n_context, p->n_vocab, err));
-    if (in->busy || batch->n_tokens < 2 || batch->n_outputs > p->chunk_rows || !batch->logits)
+    if (in->busy || batch->n_outputs > p->chunk_rows || !batch->logits)
         return tern_fail(err, TERN_ERR_ARGUMENT, "this batch cannot be traced");
     float *rows = tern_alloc(TERN_MEM_MISC, (size_t)p->memory.bytes + 16);
     if (!rows) return tern_fail_memory(err, (size_t)p->memory.bytes);
@@ -522,9 +534,9 @@ tern_status gpu_trace(tern_instance *in, const tern_batch *batch, tern_tap_fn on
     tern_status status = TERN_OK;
     for (size_t i = 0; status == TERN_OK && i < p->g->n_nodes; i++) {
         encoding e = {0};
-        encode_dispatches(in, &e, true, (int32_t)i);
+        uint32_t n = encode_dispatches(in, &e, batch->first_pos, true, (int32_t)i);
         if (e.encoder) submit(in, &e);
-        status = show(in, &p->g->nodes[i], rows, on_value, ctx, err);
+        if (n > 0) status = show(in, &p->g->nodes[i], rows, on_value, ctx, err);
     }
     tern_free(rows);
     if (status != TERN_OK) return status;

@@ -8,7 +8,7 @@ struct tern_instance {
     tern_plan *plan;
     int32_t n_context;
     bool half_cache;
-    wgpu_buffer uniform, ids, pool, pool_i8, logits, top_parts, top;
+    wgpu_buffer uniform, ids, pool, pool_i8, logits, top_parts, top, parts;
     gpu_readback readbacks[2];
     wgpu_buffer *states; // [n_values], or NULL
     wgpu_buffer *angles; // by rope

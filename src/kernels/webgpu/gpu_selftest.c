@@ -33,7 +33,7 @@ typedef struct job_memory {
 static tern_status open_job(tern_device *d, const job *j, job_memory *m, tern_error *err) {
     uint64_t n = j->n_x > j->n_y ? j->n_x : j->n_y;
     uint64_t bytes = j->bytes ? j->bytes : j->bind_at + n * 4;
-    TERN_TRY(gpu_buffer_new(d, 32, WGPU_BUFFER_UNIFORM | WGPU_BUFFER_COPY_DST, "a self-test",
+    TERN_TRY(gpu_buffer_new(d, 32, WGPU_BUFFER_STORAGE | WGPU_BUFFER_COPY_DST, "a self-test",
                             &m->uniform, err));
     for (int i = 0; i < 2; i++) {
         // Only what is read is large.

@@ -45,3 +45,21 @@ fn max4_of_32(lane: u32, value: vec4<f32>) -> vec4<f32> {
     return of_32[lane / 32u * 32u];
 }
 fn max_of_32(lane: u32, value: f32) -> f32 { return max4_of_32(lane, vec4(value)).x; }
+
+// Threads whose number has the same rest by 8 may add up their values: here none do.
+const SHARE = 8u;
+fn sum_of_every_8th(value: i32) -> i32 { return value; }
+
+// A sum of integers over a workgroup, for which barriers are the caller's matter.
+var<workgroup> int_total: atomic<i32>;
+fn add_to_int_total(lane: u32, value: i32) { atomicAdd(&int_total, value); }
+
+// The words of four neighbouring threads; valid in the first of them.
+var<workgroup> words: array<u32, THREADS>;
+fn word_of_four(lane: u32, word: u32) -> vec4<u32> {
+    workgroupBarrier();
+    words[lane] = word;
+    workgroupBarrier();
+    let i = lane / 4u * 4u;
+    return vec4(words[i], words[i + 1u], words[i + 2u], words[i + 3u]);
+}

@@ -1,17 +1,25 @@
 // Sums over a workgroup, by subgroups of 32 threads, all full.
 var<workgroup> part_f: array<vec2<f32>, (THREADS + 31u) / 32u>;
 
+// Whole numbers that are ordered as the floats are: their greatest is one instruction, where that of
+// floats is five steps.
+fn ordered(v: f32) -> i32 {
+    let bits = bitcast<i32>(v);
+    return bits ^ ((bits >> 31u) & 0x7fffffff);
+}
+
 // The sum of the first values and the greatest of the second.
 fn workgroup_sum_max(lane: u32, sum: f32, most: f32) -> vec2<f32> {
-    let s = vec2(subgroupAdd(sum), subgroupMax(most));
+    let s = vec2(subgroupAdd(sum), bitcast<f32>(subgroupMax(ordered(most))));
     workgroupBarrier();
     if (lane % 32u == 0u) { part_f[lane / 32u] = s; }
     workgroupBarrier();
-    var all = part_f[0];
-    for (var i = 1u; i < (THREADS + 31u) / 32u; i++) {
-        all = vec2(all.x + part_f[i].x, max(all.y, part_f[i].y));
-    }
-    return all;
+    // There are at most 32 parts: every subgroup puts them together for itself.
+    let n = (THREADS + 31u) / 32u;
+    let part = part_f[min(lane % 32u, n - 1u)];
+    let all = subgroupMax(bitcast<i32>(part.y));
+    let total = subgroupAdd(select(0.0, part.x, lane % 32u < n));
+    return vec2(total, bitcast<f32>(all ^ ((all >> 31u) & 0x7fffffff)));
 }
 
 // The sum over 32 neighbouring threads.
@@ -20,3 +28,24 @@ fn sum_of_32(lane: u32, value: vec4<f32>) -> vec4<f32> { return subgroupAdd(valu
 // The greatest of 32 neighbouring threads, of four values at once or of one.
 fn max4_of_32(lane: u32, value: vec4<f32>) -> vec4<f32> { return subgroupMax(value); }
 fn max_of_32(lane: u32, value: f32) -> f32 { return subgroupMax(value); }
+
+// The sum over the subgroup's threads whose number has the same rest by 8, in each of them: SHARE
+// threads have shared their sums.
+const SHARE = 32u;
+fn sum_of_every_8th(value: i32) -> i32 {
+    let v = value + subgroupShuffleXor(value, 8u);
+    return v + subgroupShuffleXor(v, 16u);
+}
+
+// A sum of integers over a workgroup, for which barriers are the caller's matter.
+var<workgroup> int_total: atomic<i32>;
+fn add_to_int_total(lane: u32, value: i32) {
+    let s = subgroupAdd(value);
+    if (lane % 32u == 0u) { atomicAdd(&int_total, s); }
+}
+
+// The words of four neighbouring threads; valid in the first of them.
+fn word_of_four(lane: u32, word: u32) -> vec4<u32> {
+    return vec4(word, subgroupShuffleXor(word, 1u), subgroupShuffleXor(word, 2u),
+                subgroupShuffleXor(word, 3u));
+}

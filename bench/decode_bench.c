@@ -1,0 +1,167 @@
+// Times a decode step on a GPU at the shape of BitNet b1.58 2B-4T with random weights, and what
+// each kind of dispatch is worth: the same step with that kind left out is so much shorter. That
+// counts the waiting between dispatches in, and needs no timestamps.
+//
+//   decode_bench [-n STEPS] [-p POSITION] [-l LAYERS] [-t TOKENS] [-v VOCABULARY]
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "kernels/webgpu/gpu.h"
+#include "models/models.h"
+
+typedef struct bench {
+    tern_graph graph;
+    tern_device *device;
+    tern_weight **weights;
+    uint8_t *codes;  // one matrix's, used by all
+    uint8_t *floats; // likewise
+    int n_steps, position, n_tokens;
+} bench;
+
+static void need(tern_status status, const tern_error *err) {
+    if (status == TERN_OK) return;
+    fprintf(stderr, "decode_bench: %s\n", err->message);
+    exit(1);
+}
+
+static uint64_t state = 1;
+static uint64_t random_bits(void) {
+    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+    return state;
+}
+
+// I2_S: any byte whose four fields are at most 2. F16: numbers of about 0.02.
+static void fill(bench *b, size_t n_codes, size_t n_floats) {
+    b->codes = calloc(n_codes, 1);
+    b->floats = malloc(n_floats * 2);
+    if (!b->codes || !b->floats) exit(1);
+    for (size_t i = 0; i < n_codes; i++) {
+        uint64_t r = random_bits() >> 8;
+        for (int k = 0; k < 4; k++) b->codes[i] |= (uint8_t)((r >> 8 * k) % 3 << 2 * k);
+    }
+    for (size_t i = 0; i < n_floats; i++) {
+        uint16_t h = (uint16_t)(0x2400 | (random_bits() >> 20 & 0x83ff));
+        memcpy(b->floats + 2 * i, &h, 2);
+    }
+}
+
+static void bind_weights(bench *b) {
+    tern_graph *g = &b->graph;
+    tern_error err = {0};
+    float *ones = malloc(sizeof *ones * 8192);
+    tern_weight_source *sources = calloc(g->n_values, sizeof *sources);
+    tern_weight_kind *kinds = calloc(g->n_values, sizeof *kinds);
+    b->weights = calloc(2 * g->n_values, sizeof(tern_weight *));
+    if (!ones || !sources || !kinds || !b->weights) exit(1);
+    for (int i = 0; i < 8192; i++) ones[i] = 1;
+    for (size_t v = 0; v < g->n_values; v++) {
+        const tern_value *value = &g->values[v];
+        if (value->kind != TERN_VALUE_WEIGHT) continue;
+        bool ternary = value->is_matrix && !value->is_table;
+        sources[v] = (tern_weight_source){
+            .name = value->name, .n_rows = value->rows, .n_cols = value->cols, .scale = 0.02f,
+            .is_matrix = value->is_matrix, .is_table = value->is_table, .is_head = value->is_table,
+            .type = ternary ? TERN_DTYPE_I2_S : value->is_table ? TERN_DTYPE_F16 : TERN_DTYPE_F32,
+            .data = ternary ? (void *)b->codes : value->is_table ? (void *)b->floats : ones};
+        if (!value->is_matrix && !value->is_table) sources[v].n_rows = 1;
+        uint64_t n = (uint64_t)sources[v].n_rows * (uint64_t)value->cols;
+        tern_dtype_bytes(sources[v].type, n, (uint64_t)value->cols, &sources[v].bytes);
+    }
+    need(tern_backend_webgpu.tune(b->device, sources, g->n_values, &err), &err);
+    for (size_t v = 0; v < g->n_values; v++) {
+        if (g->values[v].kind != TERN_VALUE_WEIGHT) continue;
+        tern_weight_info info = {0};
+        need(tern_backend_webgpu.bind(b->device, &sources[v], &b->weights[v], &err), &err);
+        tern_backend_webgpu.weight_info(b->weights[v], &info);
+        kinds[v] = info.kind;
+    }
+    need(tern_pass_lower(g, kinds, &err), &err);
+    need(tern_pass_fuse(g, &err), &err);
+    free(ones);
+    free(sources);
+    free(kinds);
+}
+
+static double seconds_a_step(const bench *b, tern_plan *plan) {
+    enum { WARM = 8, MOST = 64 };
+    tern_error err = {0};
+    tern_instance *in = NULL;
+    need(tern_backend_webgpu.instance_open(plan, 4096, TERN_KV_F16, &in, &err), &err);
+    int32_t ids[MOST] = {1}, top[MOST];
+    float logits[MOST];
+    double start = 0;
+    for (int i = 0; i < b->n_steps + WARM; i++) {
+        bool done = false;
+        if (i == WARM) start = tern_seconds();
+        for (int k = 1; k < b->n_tokens; k++) ids[k] = k;
+        tern_batch batch = {.ids = ids, .n_tokens = b->n_tokens, .n_outputs = b->n_tokens,
+                            .first_pos = b->position + i, .top_k = 1, .top_ids = top,
+                            .top_logits = logits};
+        need(tern_backend_webgpu.submit(in, &batch, &err), &err);
+        while (!done) need(tern_backend_webgpu.poll(in, &done, &err), &err);
+        ids[0] = top[0];
+    }
+    double seconds = (tern_seconds() - start) / b->n_steps;
+    tern_backend_webgpu.instance_close(in);
+    return seconds;
+}
+
+static bool takes_part(const bench *b, const gpu_dispatch *d) {
+    return d->tokens_min <= (uint32_t)b->n_tokens && (uint32_t)b->n_tokens <= d->tokens_max;
+}
+
+static void measure(const bench *b) {
+    tern_error err = {0};
+    tern_plan *plan = NULL;
+    need(tern_backend_webgpu.compile(b->device, &b->graph, b->weights, 64, &plan, &err), &err);
+    seconds_a_step(b, plan);
+    double whole = seconds_a_step(b, plan);
+    printf("step %8.1f us at %d\n", whole * 1e6, b->position);
+    for (int k = 0; k < GPU_KERNEL_COUNT; k++) {
+        int n = 0;
+        uint32_t x = 0;
+        for (size_t i = 0; i < plan->n_dispatches; i++) {
+            gpu_dispatch *d = &plan->dispatches[i];
+            if ((int)d->what.kernel != k || !takes_part(b, d)) continue;
+            n++;
+            x = d->x;
+            d->tokens_min += 1u << 20;
+        }
+        if (n == 0) continue;
+        double without = seconds_a_step(b, plan);
+        printf("  %-20s %4d x %6.2f us  %7.1f us, groups %u\n", gpu_kernel_entry((gpu_kernel)k), n,
+               (whole - without) * 1e6 / n, (whole - without) * 1e6, x);
+        for (size_t i = 0; i < plan->n_dispatches; i++) plan->dispatches[i].tokens_min &= 0xfffff;
+    }
+    tern_backend_webgpu.plan_free(plan);
+}
+
+int main(int argc, char **argv) {
+    bench b = {.n_steps = 100, .n_tokens = 1};
+    tern_error err = {0};
+    tern_config c = {.n_vocab = 128256, .n_layers = 30, .n_embd = 2560, .n_ff = 6912, .n_heads = 20,
+                     .n_kv_heads = 5, .head_dim = 128, .n_context = 4096, .rms_eps = 1e-5,
+                     .final_rms_eps = 1e-5, .act = TERN_ACTIVATION_RELU2, .tied_head = true,
+                     .rope = {.n_rot = 128, .halves = true, .base = 500000, .factor = 1}};
+    for (int o; (o = getopt(argc, argv, "n:p:l:t:v:")) != -1;) {
+        if (o == 'n') b.n_steps = atoi(optarg);
+        if (o == 'p') b.position = atoi(optarg);
+        if (o == 'l') c.n_layers = atoi(optarg);
+        if (o == 't') b.n_tokens = atoi(optarg);
+        if (o == 'v') c.n_vocab = atoi(optarg);
+        if (o == '?') return 2;
+    }
+    tern_graph_init(&b.graph);
+    tern_decoder_style style = {.sub_norms = true, .bitlinear = true};
+    need(tern_build_decoder(&b.graph, &c, style, &err), &err);
+    need(tern_backend_webgpu.open(&b.device, &(tern_device_desc){0}, &err), &err);
+    fill(&b, (size_t)(c.n_embd * c.n_ff), (size_t)(c.n_vocab * c.n_embd));
+    double start = tern_seconds();
+    bind_weights(&b);
+    printf("%s, weights sent in %.1f s\n", tern_backend_webgpu.describe(b.device),
+           tern_seconds() - start);
+    measure(&b);
+    return 0;
+}

@@ -1,0 +1,212 @@
+// Rotary embedding, store into the cache and attention of one token in one dispatch. Grid:
+// (heads, parts).
+//
+// The positions are cut into tiles of PART; part p of a head takes the tiles p, p + n_parts ... and
+// leaves a sum of values weighted by a softmax of its own, with its greatest score and the sum of
+// its weights. Whoever reads the row joins the parts (ternary_token.wgsl). So a long context is
+// more workgroups, not longer ones, up to PARTS_MAX parts.
+//
+// Every workgroup rotates its query and the token's key itself, and the token's own key and value
+// are not read from the cache; one workgroup of a key/value head stores them there. The layout of
+// the cache is in rope.wgsl.
+override HEAD_DIM: u32; // a multiple of 4
+override N_HEADS: u32;
+override N_KV_HEADS: u32;
+override N_ROT: u32;
+override HALVES: bool;
+override SCALE: f32;
+override KV_F16: bool;
+override PART: u32; // at most THREADS
+override PARTS_MAX: u32;
+override TOKEN: u32; // of the batch
+override INFO_AT: u32; // where in y the greatest scores and sums are
+
+@group(0) @binding(1) var<storage, read> angles: array<vec2<f32>>;
+@group(0) @binding(2) var<storage, read_write> q: array<f32>;
+@group(0) @binding(3) var<storage, read_write> k: array<f32>;
+@group(0) @binding(4) var<storage, read_write> v: array<vec2<f32>>;
+@group(0) @binding(5) var<storage, read_write> keys: array<u32>;   // [pair][position]
+@group(0) @binding(6) var<storage, read_write> values: array<u32>; // [position][pair]
+@group(0) @binding(7) var<storage, read_write> y: array<vec2<f32>>; // [part][head][pair]; INFO_AT
+
+override HALF: u32 = HEAD_DIM / 2u;
+override KEY_SLICES: u32 = THREADS / PART;   // of the pairs; a thread scores one position in one
+override VALUE_SLICES: u32 = THREADS / HALF; // of the positions; a thread sums one pair in one
+override KEY_STEPS: u32 = (HALF + KEY_SLICES - 1u) / KEY_SLICES;      // <= KEPT
+override VALUE_STEPS: u32 = (PART + VALUE_SLICES - 1u) / VALUE_SLICES; // <= KEPT
+
+// Words of keys and values that a thread asks for before it needs them, and keeps in registers.
+const KEPT = 16u;
+
+var<workgroup> query: array<vec2<f32>, HALF>;
+var<workgroup> own_key: array<vec2<f32>, HALF>;
+var<workgroup> scores: array<f32, THREADS>; // [slice][position]; then the weights
+var<workgroup> accs: array<vec2<f32>, THREADS>;
+var<workgroup> sums: array<f32, THREADS>; // of a slice's weights
+
+fn element(of_key: bool, i: u32) -> f32 {
+    if (of_key) { return k[i]; }
+    return q[i];
+}
+
+// Element d of the head whose row begins at `first`; pairs are (i, i + N_ROT / 2) or (2i, 2i + 1).
+fn rotated(of_key: bool, first: u32, d: u32) -> f32 {
+    let here = element(of_key, first + d);
+    if (d >= N_ROT) { return here; }
+    let rot = N_ROT / 2u;
+    var other = d + 1u - 2u * (d % 2u);
+    var pair = d / 2u;
+    var is_second = d % 2u == 1u;
+    if (HALVES) {
+        is_second = d >= rot;
+        pair = select(d, d - rot, is_second);
+        other = select(d + rot, d - rot, is_second);
+    }
+    let a = angles[TOKEN * rot + pair];
+    let turned = element(of_key, first + other) * a.y;
+    return here * a.x + select(-turned, turned, is_second);
+}
+
+fn rotated2(of_key: bool, first: u32, pair: u32) -> vec2<f32> {
+    return vec2(rotated(of_key, first, 2u * pair), rotated(of_key, first, 2u * pair + 1u));
+}
+
+// A pair as the cache has it: one word of two halves, or two words.
+fn encoded(pair: vec2<f32>) -> vec2<u32> {
+    if (KV_F16) { return vec2(pack2x16float(pair), 0u); }
+    return bitcast<vec2<u32>>(pair);
+}
+fn decoded(words: vec2<u32>) -> vec2<f32> {
+    if (KV_F16) { return unpack2x16float(words.x); }
+    return bitcast<vec2<f32>>(words);
+}
+fn key_words(i: u32) -> vec2<u32> {
+    if (KV_F16) { return vec2(keys[i], 0u); }
+    return vec2(keys[2u * i], keys[2u * i + 1u]);
+}
+fn value_words(i: u32) -> vec2<u32> {
+    if (KV_F16) { return vec2(values[i], 0u); }
+    return vec2(values[2u * i], values[2u * i + 1u]);
+}
+
+fn store(key_at: u32, key: vec2<u32>, value_at: u32, value: vec2<u32>) {
+    if (KV_F16) {
+        keys[key_at] = key.x;
+        values[value_at] = value.x;
+    } else {
+        keys[2u * key_at] = key.x;
+        keys[2u * key_at + 1u] = key.y;
+        values[2u * value_at] = value.x;
+        values[2u * value_at + 1u] = value.y;
+    }
+}
+
+const NOTHING = -3.0e38;
+fn weight(s: f32, most: f32) -> f32 { return exp(max(s - most, -87.0)); }
+
+@compute @workgroup_size(THREADS)
+fn attention_token(@builtin(workgroup_id) group: vec3<u32>,
+                   @builtin(local_invocation_index) lane: u32) {
+    let head = group.x;
+    let n_sharing = N_HEADS / N_KV_HEADS;
+    let kv_head = head / n_sharing;
+    let column0 = kv_head * HALF;
+    let stride = N_KV_HEADS * HALF;
+    let last = run.first_pos + TOKEN; // the token's own position
+    let n_tiles = last / PART + 1u;
+    let n_parts = min(n_tiles, PARTS_MAX);
+    let position = lane % PART;
+    let key_slice = lane / PART;
+    let pair = lane % HALF;
+    let value_slice = lane / HALF;
+
+    var key_kept: array<vec2<u32>, KEPT>;
+    var value_kept: array<vec2<u32>, KEPT>;
+    let own_value = encoded(v[TOKEN * stride + column0 + pair]);
+    for (var i = lane; i < 2u * HALF; i += THREADS) {
+        if (i < HALF) {
+            query[i] = rotated2(false, (TOKEN * N_HEADS + head) * HEAD_DIM, i) * SCALE;
+        } else {
+            let first = (TOKEN * N_KV_HEADS + kv_head) * HEAD_DIM;
+            own_key[i - HALF] = decoded(encoded(rotated2(true, first, i - HALF)));
+        }
+    }
+    var acc = vec2(0.0);
+    var sum = 0.0;
+    var most = NOTHING;
+    for (var tile = group.y; tile < n_tiles; tile += n_parts) {
+        let first = tile * PART;
+        let p = first + position;
+        if (p < last) {
+            for (var i = 0u; i < KEY_STEPS; i++) {
+                let at = min(key_slice * KEY_STEPS + i, HALF - 1u);
+                key_kept[i] = key_words((column0 + at) * run.n_context + p);
+            }
+        }
+        let value_first = first + value_slice * VALUE_STEPS;
+        if (value_first < last) {
+            for (var i = 0u; i < VALUE_STEPS; i++) {
+                let at = min(value_first + i, last - 1u);
+                value_kept[i] = value_words(at * stride + column0 + pair);
+            }
+        }
+        workgroupBarrier(); // the query and the key are there
+        var s = vec2(0.0);
+        if (p <= last) {
+            for (var i = 0u; i < KEY_STEPS; i++) {
+                let at = key_slice * KEY_STEPS + i;
+                if (at < HALF) {
+                    var key = decoded(key_kept[i]);
+                    if (p == last) { key = own_key[at]; }
+                    s += query[at] * key;
+                }
+            }
+        }
+        if (key_slice < KEY_SLICES) { scores[lane] = s.x + s.y; }
+        workgroupBarrier();
+        var score = NOTHING;
+        if (lane < PART && first + lane <= last) {
+            score = scores[lane];
+            for (var i = 1u; i < KEY_SLICES; i++) { score += scores[i * PART + lane]; }
+        }
+        let tile_most = max(most, workgroup_sum_max(lane, 0.0, score).y);
+        let shrink = weight(most, tile_most);
+        most = tile_most;
+        var e = 0.0;
+        if (score > NOTHING) { e = weight(score, most); }
+        if (lane < PART) { scores[lane] = e; }
+        sum *= shrink;
+        acc *= shrink;
+        workgroupBarrier();
+        if (value_slice < VALUE_SLICES && value_first <= last) {
+            for (var i = 0u; i < VALUE_STEPS; i++) {
+                let at = value_slice * VALUE_STEPS + i;
+                if (at < PART) {
+                    var words = value_kept[i];
+                    if (first + at >= last) { words = own_value; } // behind it weights are 0
+                    acc += scores[at] * decoded(words);
+                    sum += scores[at];
+                }
+            }
+        }
+    }
+    accs[lane] = acc;
+    if (pair == 0u && value_slice < VALUE_SLICES) { sums[value_slice] = sum; }
+    workgroupBarrier();
+    if (lane < HALF) {
+        let part = TOKEN * PARTS_MAX + group.y;
+        var a = accs[lane];
+        var all = sums[0];
+        for (var i = 1u; i < VALUE_SLICES; i++) {
+            a += accs[i * HALF + lane];
+            all += sums[i];
+        }
+        if (n_parts == 1u) { a /= all; }
+        y[(part * N_HEADS + head) * HALF + lane] = a;
+        if (lane == 0u) { y[INFO_AT + part * N_HEADS + head] = vec2(most, all); }
+        if (head % n_sharing == 0u && (n_tiles - 1u) % n_parts == group.y) {
+            store((column0 + lane) * run.n_context + last, encoded(own_key[lane]),
+                  last * stride + column0 + lane, own_value);
+        }
+    }
+}

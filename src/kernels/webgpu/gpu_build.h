@@ -1,0 +1,105 @@
+// Private to the WebGPU backend: how a dispatch is written down. Used by gpu_plan.c, which has each
+// op by itself, and gpu_token.c, which has several in one for few tokens.
+#ifndef TERN_KERNELS_WEBGPU_GPU_BUILD_H
+#define TERN_KERNELS_WEBGPU_GPU_BUILD_H
+
+#include "kernels/webgpu/gpu.h"
+
+static inline gpu_dispatch *add(tern_plan *p, gpu_kernel kernel, uint32_t x, gpu_rows rows) {
+    gpu_dispatch *d = &p->dispatches[p->n_dispatches++];
+    *d = (gpu_dispatch){.what.kernel = kernel, .x = x, .rows = rows, .rows_each = 1};
+    d->tokens_min = 1;
+    d->tokens_max = UINT32_MAX;
+    return d;
+}
+
+static inline void set(gpu_dispatch *d, const char *name, double value) {
+    d->what.constants[d->what.n_constants++] = (gpu_constant){name, value};
+}
+
+static inline void bind(gpu_dispatch *d, gpu_binding b) {
+    d->bindings[d->n_bindings++] = b;
+}
+static inline void bind_place(gpu_dispatch *d, gpu_place place, tern_vid v) {
+    bind(d, (gpu_binding){.place = place, .v = v});
+}
+
+static inline void bind_value(const tern_plan *p, gpu_dispatch *d, tern_vid v) {
+    const tern_value *value = &p->g->values[v];
+    const tern_span *s = &p->memory.spans[v];
+    if (value->kind == TERN_VALUE_OUTPUT)
+        bind_place(d, GPU_LOGITS, v);
+    else if (value->type == TERN_VALUE_I8ROWS) {
+        uint64_t bytes = gpu_i8_bytes(value->cols, p->n_batch);
+        bind(d, (gpu_binding){.place = GPU_POOL_I8, .offset = s->offset, .bytes = bytes});
+        bind(d, (gpu_binding){
+                    .place = GPU_POOL_I8, .offset = s->offset + bytes, .bytes = s->bytes - bytes});
+    } else
+        bind(d, (gpu_binding){.place = GPU_POOL, .offset = s->offset, .bytes = s->bytes});
+}
+
+static inline void bind_part(gpu_dispatch *d, const gpu_part *part) {
+    bind(d, (gpu_binding){.place = GPU_WEIGHT,
+                          .buffer = part->buffer,
+                          .offset = part->offset,
+                          .bytes = part->bytes});
+}
+
+static inline int64_t cols(const tern_plan *p, tern_vid v) {
+    return p->g->values[v].cols;
+}
+static inline gpu_rows rows_of(const tern_plan *p, tern_vid v) {
+    return p->g->values[v].sym == TERN_SYM_OUTPUTS ? GPU_ROWS_OUTPUTS : GPU_ROWS_TOKENS;
+}
+static inline uint32_t groups(int64_t n, int64_t each) {
+    return (uint32_t)((n + each - 1) / each);
+}
+
+// One kernel goes token by token, the other makes tiles of many.
+static inline void set_many(gpu_dispatch *d, bool many) {
+    if (many)
+        d->tokens_min = GPU_FEW + 1;
+    else
+        d->tokens_max = GPU_FEW;
+}
+
+// Everything that writes the logits, or reads them, runs when they are wanted.
+static inline void set_phase(const tern_plan *p, gpu_dispatch *d, tern_vid out) {
+    if (p->g->values[out].kind == TERN_VALUE_OUTPUT) d->phase = GPU_PHASE_HEAD;
+}
+
+// Threads for a row of n things: a power of two, as many as there is work for.
+static inline uint32_t threads_for(const tern_plan *p, int64_t n) {
+    uint32_t most = p->device->workgroup_size_max, threads = 64;
+    while (threads < n && threads * 2 <= most && threads < 1024) threads *= 2;
+    return threads;
+}
+
+static inline bool is_ternary(const tern_plan *p, tern_vid w) {
+    return p->weights[w]->form == GPU_FORM_TERNARY;
+}
+
+// How many matrices from `first` on can be one dispatch.
+static inline int neighbours(const tern_plan *p, const tern_node *n, int first) {
+    const gpu_part *a = &p->weights[n->in[1 + first]]->parts[0];
+    int count = 1;
+    for (; count < 3 && first + count < n->n_out; count++) {
+        const gpu_part *b = &p->weights[n->in[1 + first + count]]->parts[0];
+        if (!is_ternary(p, n->in[1 + first + count]) || b->buffer != a->buffer ||
+            b->offset < a->offset || p->weights[n->in[1 + first + count]]->n_parts > 1)
+            break;
+    }
+    return count;
+}
+
+static inline tern_status rope_index(tern_plan *p, const tern_node *n, tern_vid *index,
+                                     tern_error *err) {
+    tern_vid v = tern_rope_factors_input(n);
+    int i;
+    const float *factors = v >= 0 ? p->weights[v]->vector : NULL;
+    TERN_TRY(tern_rope_list_find(&p->ropes, n, factors, &i, err));
+    *index = (tern_vid)i;
+    return TERN_OK;
+}
+
+#endif

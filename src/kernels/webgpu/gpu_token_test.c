@@ -1,0 +1,81 @@
+// The fused dispatches of few tokens: the GPU against the CPU.
+#include <math.h>
+#include "kernels/webgpu/gpu_rig_test.h"
+
+#define N_ROWS 41
+
+static tern_vid bitlinear(rig *r, tern_vid x, int64_t n_out, int64_t n_in) {
+    tern_vid w = rig_matrix(r, n_out, n_in, TERN_DTYPE_F32, true, fill_codes);
+    return tern_g_bitlinear(&r->g, x, w);
+}
+
+static tern_vid normed(rig *r, tern_vid x, int64_t n, bool norm) {
+    return norm ? tern_g_rms_norm(&r->g, x, rig_vector(r, n, fill_normal), 1e-5f) : x;
+}
+
+typedef struct layer {
+    int64_t n_embd, n_ff;
+    int32_t n_heads, n_kv_heads, head_dim;
+    bool sub_norms;
+    tern_act_kind act;
+} layer;
+
+static tern_vid attention_block(rig *r, const layer *l, tern_vid x) {
+    tern_rope_attrs a = {.n_rot = l->head_dim / 2, .halves = l->sub_norms, .base = 1e4,
+                         .factor = 1};
+    int64_t q_dim = l->n_heads * l->head_dim, kv_dim = l->n_kv_heads * l->head_dim;
+    tern_vid n = normed(r, x, l->n_embd, true);
+    tern_vid q = bitlinear(r, n, q_dim, l->n_embd);
+    tern_vid k = bitlinear(r, n, kv_dim, l->n_embd), v = bitlinear(r, n, kv_dim, l->n_embd);
+    q = tern_g_rope(&r->g, q, -1, l->n_heads, l->head_dim, &a);
+    k = tern_g_rope(&r->g, k, -1, l->n_kv_heads, l->head_dim, &a);
+    tern_vid ks = tern_g_state(&r->g, "k", kv_dim), vs = tern_g_state(&r->g, "v", kv_dim);
+    tern_g_kv_store(&r->g, k, v, ks, vs, l->n_kv_heads, l->head_dim);
+    tern_vid o = tern_g_attention(&r->g, q, ks, vs, l->n_heads, l->n_kv_heads, l->head_dim,
+                                  1 / sqrtf((float)l->head_dim));
+    o = normed(r, o, q_dim, l->sub_norms);
+    return tern_g_add(&r->g, x, bitlinear(r, o, l->n_embd, q_dim));
+}
+
+static tern_vid feed_forward_block(rig *r, const layer *l, tern_vid x) {
+    tern_vid n = normed(r, x, l->n_embd, true);
+    tern_vid gate = bitlinear(r, n, l->n_ff, l->n_embd), up = bitlinear(r, n, l->n_ff, l->n_embd);
+    tern_vid h = tern_g_mul(&r->g, tern_g_act(&r->g, gate, l->act), up);
+    h = normed(r, h, l->n_ff, l->sub_norms);
+    return tern_g_add(&r->g, x, bitlinear(r, h, l->n_embd, l->n_ff));
+}
+
+static const layer layers[] = {
+    {192, 320, 6, 2, 32, true, TERN_ACTIVATION_RELU2},
+    {132, 1028, 3, 1, 44, false, TERN_ACTIVATION_SILU},
+    {640, 1792, 5, 5, 128, true, TERN_ACTIVATION_RELU2},
+};
+#define N_LAYERS rig_cases(sizeof layers / sizeof *layers, 2)
+
+TEST(gpu_token_feed_forward) {
+    static const rig_batches how = {.n_tokens = {1, 2, 1}};
+    for (size_t i = 0; i < N_LAYERS; i++) {
+        rig r;
+        rig_open(&r, N_ROWS);
+        tern_vid x = rig_rows(&r, layers[i].n_embd, fill_normal);
+        rig_show(&r, feed_forward_block(&r, &layers[i], x));
+        rig_compare(&r, how, RIG_QUANTIZED, 5e-3);
+        rig_close(&r);
+    }
+}
+
+// Tokens in front of and behind the borders of the attention's tiles.
+TEST(gpu_token_attention) {
+    static const rig_batches lengths[] = {
+        {.n_tokens = {1, 2, 30, 1}, .kv_type = TERN_KV_F32},
+        {.n_tokens = {121, 1, 8, 1}, .kv_type = TERN_KV_F16},
+        {.n_tokens = {126, 1, 1, 1, 500, 8, 1, 700, 1}, .kv_type = TERN_KV_F16},
+    };
+    for (size_t i = 0; i < N_LAYERS; i++) {
+        rig r;
+        rig_open(&r, N_ROWS);
+        rig_show(&r, attention_block(&r, &layers[i], rig_rows(&r, layers[i].n_embd, fill_normal)));
+        rig_compare(&r, lengths[i], RIG_QUANTIZED, 5e-3);
+        rig_close(&r);
+    }
+}
