@@ -530,6 +530,12 @@ typedef struct tern_train_desc {
     const char *data; // folder of `tern data build`: train-*, valid-*, tokenizer.json
     const char *out;  // folder of checkpoints and log.jsonl; made if need be
     const char *init; // model whose weights are the first ones; its shape must be the same
+    // > 0: an adapter (LoRA) of this rank is trained beside the frozen weights of `init`, which may
+    // be any model that runs. Checkpoints are adapters; recipe and shape are the model's.
+    int32_t lora_rank;
+    float lora_alpha;         // B A counts times alpha / rank, 0: twice the rank
+    const char *lora_targets; // "q,k,v,o,gate,up,down", NULL: all of these
+    bool assistant_only;      // only what assistants say in chats is learnt, the rest is read
     bool resume;      // from the newest checkpoint in `out`, if there is one
     const char *preset; // "nano" (default), "tiny", "micro", "small", "medium"
     tern_recipe recipe;

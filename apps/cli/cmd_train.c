@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -80,16 +81,30 @@ static void take_args(tern_train_desc *d, const train_args *a) {
     d->valid_tokens = a->valid_tokens;
     d->checkpoint_every = a->checkpoint_every;
     d->keep = a->keep;
-    d->weight_decay = a->weight_decay > 0 ? a->weight_decay : -1; // 0 on the command line: none
+    // 0 on the command line: none; not there: the default
+    d->weight_decay = isnan(a->weight_decay) ? 0 : a->weight_decay > 0 ? a->weight_decay : -1;
     d->clip = a->clip > 0 ? a->clip : -1;
+}
+
+// "RANK" or "RANK,ALPHA".
+static bool read_lora(const char *value, tern_train_desc *d) {
+    char *end;
+    long rank = strtol(value, &end, 10);
+    if (end == value || rank < 1 || rank > 4096) return false;
+    d->lora_rank = (int32_t)rank;
+    if (*end == 0) return true;
+    const char *alpha = end + 1;
+    d->lora_alpha = strtof(alpha, &end);
+    return alpha[-1] == ',' && end != alpha && *end == 0 && d->lora_alpha > 0 &&
+           isfinite(d->lora_alpha);
 }
 
 int cmd_train(const command *self, int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "plot") == 0) return plot(self, argc - 1, argv + 1);
     tern_train_desc d = {.seed = 1};
-    train_args a = {.weight_decay = 0.1f, .clip = 1};
+    train_args a = {.weight_decay = NAN, .clip = 1};
     tern_error err = {0};
-    const char *rest[1];
+    const char *rest[1], *lora = NULL;
     int n, status;
     const option options[] = {
         OPTIONS_GROUP("Data and results"),
@@ -97,6 +112,13 @@ int cmd_train(const command *self, int argc, char **argv) {
         {'o', "out", OPTION_TEXT, &d.out, "DIR", "where checkpoints and log.jsonl go"},
         {0, "resume", OPTION_FLAG, &d.resume, NULL, "go on from the newest checkpoint in --out"},
         {0, "init", OPTION_TEXT, &d.init, "MODEL", "first weights from this model"},
+        {0, "assistant-only", OPTION_FLAG, &d.assistant_only, NULL,
+         "of chats learn only what the assistant says"},
+        OPTIONS_GROUP("An adapter (LoRA) instead of a whole model"),
+        {0, "lora", OPTION_TEXT, &lora, "RANK[,ALPHA]",
+         "beside the frozen weights of --init; alpha: 2 RANK"},
+        {0, "lora-targets", OPTION_TEXT, &d.lora_targets, "LIST",
+         "some of q,k,v,o,gate,up,down (all)"},
         OPTIONS_GROUP("Model"),
         {0, "preset", OPTION_TEXT, &d.preset, "NAME", "tiny, nano, micro, small, medium (nano)"},
         {0, "recipe", OPTION_CHOICE, &a.recipe, "bitnet|paper|llama",
@@ -120,7 +142,8 @@ int cmd_train(const command *self, int argc, char **argv) {
         {0, "rate", OPTION_NUMBER, &d.rate, "R", "peak learning rate"},
         {0, "rate-2", OPTION_NUMBER, &d.rate_2, "R", "of the second stage"},
         {0, "warmup", OPTION_COUNT, &a.n_warmup, "N", "steps in which the rate rises"},
-        {0, "weight-decay", OPTION_NUMBER, &a.weight_decay, "D", "of AdamW, 0: none (0.1)"},
+        {0, "weight-decay", OPTION_NUMBER, &a.weight_decay, "D",
+         "of AdamW, 0: none (0.1; adapters: 0)"},
         {0, "clip", OPTION_NUMBER, &a.clip, "C", "norm of the gradient at most, 0: any (1)"},
         {0, "seed", OPTION_SEED, &d.seed, "S", "of first weights and order (1)"},
         {0, "in-order", OPTION_FLAG, &d.in_order, NULL, "take the text in its order, not shuffled"},
@@ -139,6 +162,10 @@ int cmd_train(const command *self, int argc, char **argv) {
     };
     if (!parse_options(self, options, argc, argv, rest, 0, &n, &status)) return status;
     if (!d.data || !d.out) return bad_usage("train: --data and --out are needed");
+    if (lora && !read_lora(lora, &d))
+        return bad_usage("train: --lora '%s': expected RANK or RANK,ALPHA, such as 16,32", lora);
+    if (lora && !d.init) return bad_usage("train: --lora needs --init, the model it is for");
+    if (!lora && d.lora_targets) return bad_usage("train: --lora-targets goes with --lora");
     take_args(&d, &a);
     d.comm = cli_comm();
     d.on_event = print_event;

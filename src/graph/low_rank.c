@@ -5,6 +5,7 @@
 // with A [rank, n_in] and B [n_out, rank]. The low-rank path reads x itself, in float, also where W
 // is ternary and x is quantized for it: an adapter is worth its precision, and costs
 // rank * (n_in + n_out) weights beside n_in * n_out. Its ops are those that every backend has.
+// Training wants B apart from its factor s: then linear(., s I) stands between the two.
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -25,7 +26,7 @@ static tern_vid input_of(const tern_graph *g, const tern_node *linear) {
 
 // Adds the path beside linear i of g, which is in `to` already; y's readers find the sum in now[y].
 static tern_status add_path(tern_graph *to, const tern_graph *g, size_t i, int64_t rank,
-                            tern_vid *now, tern_error *err) {
+                            const char *scale, tern_vid *now, tern_error *err) {
     const tern_node *linear = &g->nodes[i];
     tern_value w = *weight_of(g, linear);
     tern_vid y = linear->out[0], x = now[input_of(g, linear)];
@@ -36,6 +37,7 @@ static tern_status add_path(tern_graph *to, const tern_graph *g, size_t i, int64
     to->layer = linear->layer;
     snprintf(name, sizeof name, "%s.lora_a", w.name);
     tern_vid low = tern_g_linear(to, x, tern_g_matrix(to, name, rank, w.cols));
+    if (scale) low = tern_g_linear(to, low, tern_g_matrix(to, scale, rank, rank));
     snprintf(name, sizeof name, "%s.lora_b", w.name);
     low = tern_g_linear(to, low, tern_g_matrix(to, name, w.rows, rank));
     // In this order the sum is fused with the product before it, and W stays in its group.
@@ -44,7 +46,7 @@ static tern_status add_path(tern_graph *to, const tern_graph *g, size_t i, int64
 }
 
 static tern_status rebuild(tern_graph *to, const tern_graph *g, tern_rank_fn rank_of,
-                           const void *ctx, tern_vid *now, tern_error *err) {
+                           const void *ctx, const char *scale, tern_vid *now, tern_error *err) {
     for (size_t v = 0; v < g->n_values; v++) now[v] = (tern_vid)v;
     for (size_t i = 0; i < g->n_nodes; i++) {
         const tern_node *n = &g->nodes[i];
@@ -55,18 +57,18 @@ static tern_status rebuild(tern_graph *to, const tern_graph *g, tern_rank_fn ran
         for (int k = 0; k < n->n_out; k++)
             to->values[n->out[k]].producer = (int32_t)(to->n_nodes - 1);
         int64_t rank = n->op == TERN_OP_LINEAR ? rank_of(ctx, weight_of(g, n)->name) : 0;
-        if (rank > 0) TERN_TRY(add_path(to, g, i, rank, now, err));
+        if (rank > 0) TERN_TRY(add_path(to, g, i, rank, scale, now, err));
     }
     return tern_graph_check(to, err);
 }
 
 tern_status tern_pass_low_rank(tern_graph *g, tern_rank_fn rank_of, const void *ctx,
-                               tern_error *err) {
+                               const char *scale, tern_error *err) {
     tern_graph to;
     TERN_TRY(tern_graph_copy(&to, g, err));
     to.n_nodes = 0; // the values keep their numbers, the nodes are put in again
     tern_vid *now = tern_alloc_array(TERN_MEM_GRAPH, g->n_values + 1, sizeof *now);
-    tern_status status = now ? rebuild(&to, g, rank_of, ctx, now, err)
+    tern_status status = now ? rebuild(&to, g, rank_of, ctx, scale, now, err)
                              : tern_fail_memory(err, g->n_values * sizeof *now);
     tern_free(now);
     to.layer = g->layer;

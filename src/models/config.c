@@ -306,6 +306,38 @@ tern_status tern_model_read(const tern_file *file, const tern_arch **arch, tern_
     return read_rope(&r, *arch, c, err);
 }
 
+tern_status tern_model_refuse_biases(const tern_file *file, const tern_arch *arch,
+                                     tern_error *err) {
+    for (size_t i = 0; i < file->n_tensors; i++) {
+        const char *name = file->tensors[i].name;
+        size_t n = strlen(name);
+        if (n > 5 && strcmp(name + n - 5, ".bias") == 0)
+            return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                             "tensor %s: a %s with biases is not supported", name, arch->name);
+    }
+    return TERN_OK;
+}
+
+tern_status tern_model_weight(const tern_file *file, const tern_arch *arch, const tern_value *v,
+                              const tern_tensor **out, tern_error *err) {
+    const tern_tensor *t = *out = tern_model_tensor(file, arch, v->name);
+    if (!t) return tern_fail(err, TERN_ERR_FORMAT, "tensor %s is missing", v->name);
+    bool vector = !v->is_matrix && !v->is_table;
+    if ((int64_t)t->ne[0] != v->cols || (int64_t)t->ne[1] != v->rows || t->ne[2] != 1 ||
+        t->ne[3] != 1)
+        return tern_fail(err, TERN_ERR_FORMAT,
+                         "tensor %s is %llu x %llu, but the config makes it %lld x %lld", t->name,
+                         (unsigned long long)t->ne[1], (unsigned long long)t->ne[0],
+                         (long long)v->rows, (long long)v->cols);
+    bool number = t->type == TERN_DTYPE_I8 || t->type == TERN_DTYPE_I32 ||
+                  t->type == TERN_DTYPE_I64 || t->type == TERN_DTYPE_F64 ||
+                  t->type == TERN_DTYPE_U8;
+    if ((vector && !tern_dtype_is_float(t->type)) || number)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "tensor %s has type %s, which a %s cannot have",
+                         t->name, tern_dtype_name(t->type), vector ? "vector" : "weight matrix");
+    return TERN_OK;
+}
+
 // ---- Names -------------------------------------------------------------------------------------
 
 // Matches name against a pattern with at most one %d; *layer is its number.

@@ -39,10 +39,17 @@ typedef struct tern_arch {
 // The architecture of a file, its config checked for sense (no zero, no absurd size).
 tern_status tern_model_read(const tern_file *file, const tern_arch **arch, tern_config *config,
                             tern_error *err);
+// Fails when the file has biases: a tensor that the graph does not read is harmless, a bias that
+// would be left out is not.
+tern_status tern_model_refuse_biases(const tern_file *file, const tern_arch *arch,
+                                     tern_error *err);
 const tern_arch *const *tern_arch_list(size_t *n);
 // The tensor with this GGUF name, in either kind of file; NULL: not there.
 const tern_tensor *tern_model_tensor(const tern_file *file, const tern_arch *arch,
                                      const char *gguf_name);
+// The tensor of a graph's weight, its shape and type checked.
+tern_status tern_model_weight(const tern_file *file, const tern_arch *arch, const tern_value *v,
+                              const tern_tensor **out, tern_error *err);
 // The Hugging Face name of a GGUF one and the reverse, into a buffer of `size`; false: unknown.
 bool tern_model_name_to_hf(const tern_arch *arch, const char *gguf_name, char *out, size_t size);
 bool tern_model_name_to_gguf(const tern_arch *arch, const char *hf_name, char *out, size_t size);

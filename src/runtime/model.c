@@ -48,43 +48,17 @@ static bool find_adapter_source(const tern_model *m, const tern_value *v, tern_w
 static tern_status find_source(const tern_model *m, const tern_value *v, tern_weight_source *s,
                                tern_error *err) {
     if (find_adapter_source(m, v, s)) return TERN_OK;
-    const tern_tensor *t = tern_model_tensor(m->file, m->arch, v->name);
-    if (!t) return tern_fail(err, TERN_ERR_FORMAT, "tensor %s is missing", v->name);
-    int64_t rows = (int64_t)t->ne[1];
-    bool vector = !v->is_matrix && !v->is_table;
-    if ((int64_t)t->ne[0] != v->cols || rows != v->rows || t->ne[2] != 1 || t->ne[3] != 1)
-        return tern_fail(err, TERN_ERR_FORMAT,
-                         "tensor %s is %llu x %llu, but the config makes it %lld x %lld", t->name,
-                         (unsigned long long)t->ne[1], (unsigned long long)t->ne[0],
-                         (long long)v->rows, (long long)v->cols);
-    bool is_float = tern_dtype_is_float(t->type);
-    bool number = t->type == TERN_DTYPE_I8 || t->type == TERN_DTYPE_I32 ||
-                  t->type == TERN_DTYPE_I64 || t->type == TERN_DTYPE_F64 ||
-                  t->type == TERN_DTYPE_U8;
-    if ((vector && !is_float) || number)
-        return tern_fail(err, TERN_ERR_UNSUPPORTED, "tensor %s has type %s, which a %s cannot have",
-                         t->name, tern_dtype_name(t->type), vector ? "vector" : "weight matrix");
+    const tern_tensor *t;
+    TERN_TRY(tern_model_weight(m->file, m->arch, v, &t, err));
     s->name = t->name;
     s->type = t->type;
     s->data = t->data;
     s->bytes = t->bytes;
-    s->n_rows = rows;
+    s->n_rows = v->rows;
     s->n_cols = v->cols;
     s->scale = t->scale;
     s->is_matrix = v->is_matrix;
     s->is_table = v->is_table;
-    return TERN_OK;
-}
-
-// A tensor that the graph does not read is harmless, a bias that would be left out is not.
-static tern_status refuse_biases(const tern_model *m, tern_error *err) {
-    for (size_t i = 0; i < m->file->n_tensors; i++) {
-        const char *name = m->file->tensors[i].name;
-        size_t n = strlen(name);
-        if (n > 5 && strcmp(name + n - 5, ".bias") == 0)
-            return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                             "tensor %s: a %s with biases is not supported", name, m->arch->name);
-    }
     return TERN_OK;
 }
 
@@ -224,7 +198,7 @@ static tern_status add_adapters(tern_model *m, const tern_model_desc *desc, tern
                                     &m->config, err));
     }
     if (m->adapters.n == 0) return TERN_OK;
-    return tern_pass_low_rank(&m->built, tern_adapters_rank, &m->adapters, err);
+    return tern_pass_low_rank(&m->built, tern_adapters_rank, &m->adapters, NULL, err);
 }
 
 static tern_status open_parts(tern_model *m, const tern_model_desc *desc, tern_error *err) {
@@ -237,7 +211,7 @@ static tern_status open_parts(tern_model *m, const tern_model_desc *desc, tern_e
         return TERN_OK;
     }
     TERN_TRY_GOTO(tern_model_read(m->file, &m->arch, &m->config, err));
-    TERN_TRY_GOTO(refuse_biases(m, err));
+    TERN_TRY_GOTO(tern_model_refuse_biases(m->file, m->arch, err));
     TERN_TRY_GOTO(open_text(m, desc, err));
     tern_graph_init(&m->built);
     TERN_TRY_GOTO(m->arch->build(&m->built, &m->config, err));

@@ -28,6 +28,15 @@ const tern_train_preset *tern_train_preset_find(const char *name) {
 
 #define DEFAULT(field, value) ((field) = (field) ? (field) : (value))
 
+static int ranks_of(const tern_train_desc *d) { return d->comm ? d->comm->size : 1; }
+
+// Tokens of a run: a GPU wants much to do at once, a CPU's cache little.
+static int32_t at_once(const tern_train_desc *d) {
+    int32_t most = d->device && strcmp(d->device, "webgpu") == 0 ? 32768 : 4096;
+    int32_t mine = d->batch_tokens / ranks_of(d);
+    return mine < most ? mine : most;
+}
+
 static void settle_shape(tern_train_desc *d, const tern_train_preset *p) {
     DEFAULT(d->n_layers, p->n_layers);
     DEFAULT(d->n_embd, p->n_embd);
@@ -36,10 +45,7 @@ static void settle_shape(tern_train_desc *d, const tern_train_preset *p) {
     DEFAULT(d->n_ff, p->n_ff);
     DEFAULT(d->seq_len, p->seq_len);
     DEFAULT(d->batch_tokens, p->batch_tokens);
-    // A GPU wants much to do at once, a CPU's cache little.
-    int32_t at_once = d->device && strcmp(d->device, "webgpu") == 0 ? 32768 : 4096;
-    int32_t mine = d->batch_tokens / (d->comm ? d->comm->size : 1);
-    DEFAULT(d->micro_tokens, mine < at_once ? mine : at_once);
+    DEFAULT(d->micro_tokens, at_once(d));
 }
 
 static void settle_optimizer(tern_train_desc *d, const tern_train_preset *p) {
@@ -61,25 +67,63 @@ static void settle_optimizer(tern_train_desc *d, const tern_train_preset *p) {
     DEFAULT(d->keep, 2);
 }
 
-static tern_status check(const tern_train_desc *d, tern_error *err) {
-    int ranks = d->comm ? d->comm->size : 1;
+static tern_status check_shape(const tern_train_desc *d, tern_error *err) {
     if (d->n_embd % d->n_heads != 0 || d->n_heads % d->n_kv_heads != 0 ||
         d->n_embd / d->n_heads % 2 != 0)
         return tern_fail(err, TERN_ERR_ARGUMENT,
                          "train: %d dimensions, %d heads and %d key heads do not fit together",
                          d->n_embd, d->n_heads, d->n_kv_heads);
+    if (d->n_layers > 1000 || d->n_embd > 65536 || d->n_ff > 1 << 20 || d->seq_len > 1 << 20)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "train: the model is too large");
+    return TERN_OK;
+}
+
+static tern_status check_batch(const tern_train_desc *d, tern_error *err) {
+    int ranks = ranks_of(d);
+    if (d->seq_len < 1 || d->micro_tokens < 1 || d->batch_tokens < 1)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "train: a batch needs tokens");
     if (d->micro_tokens % d->seq_len != 0 || d->batch_tokens % (d->micro_tokens * ranks) != 0)
         return tern_fail(err, TERN_ERR_ARGUMENT,
                          "train: a batch of %d tokens cannot be cut into runs of %d tokens of "
                          "sequences of %d over %d process%s",
                          d->batch_tokens, d->micro_tokens, d->seq_len, ranks,
                          ranks == 1 ? "" : "es");
-    if (d->n_layers > 1000 || d->n_embd > 65536 || d->n_ff > 1 << 20 || d->seq_len > 1 << 20)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "train: the model is too large");
     return TERN_OK;
 }
 
+// An adapter's: a tenth of the rates that whole models want, and the shape of its base.
+static const tern_train_preset adapter = {.name = "adapter", .rate = 2e-4f, .rate_2 = 1e-4f};
+
+#define LOGITS_MAX ((int64_t)1 << 28) // of a run: what large vocabularies take most memory for
+
+static tern_status settle_adapter(tern_train_desc *d, const tern_config *c, tern_error *err) {
+    if (d->preset || d->recipe || d->n_layers || d->n_embd || d->n_heads || d->n_kv_heads ||
+        d->n_ff || d->n_context || d->act || d->separate_head)
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "train: an adapter has the recipe and the shape of its base");
+    d->n_layers = (int32_t)c->n_layers;
+    d->n_embd = (int32_t)c->n_embd;
+    int32_t context = (int32_t)c->n_context;
+    DEFAULT(d->seq_len, context < 512 ? context : 512);
+    if (d->seq_len < 1 || d->seq_len > context || d->seq_len > 1 << 20)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "train: sequences of %d tokens, but the base was "
+                         "made for %d", d->seq_len, context);
+    DEFAULT(d->batch_tokens, 8 * d->seq_len);
+    if (d->micro_tokens == 0) {
+        int32_t n = d->batch_tokens / d->seq_len, k = n;
+        while (k > 1 && (k * d->seq_len > at_once(d) || k * d->seq_len * c->n_vocab > LOGITS_MAX ||
+                         n % (k * ranks_of(d)) != 0))
+            k--;
+        d->micro_tokens = k > 0 ? k * d->seq_len : d->seq_len;
+    }
+    if (d->schedule == TERN_SCHEDULE_AUTO) d->schedule = TERN_SCHEDULE_COSINE;
+    if (d->weight_decay == 0) d->weight_decay = -1;
+    settle_optimizer(d, &adapter);
+    return check_batch(d, err);
+}
+
 tern_status tern_train_settle(tern_train_desc *d, tern_config *c, tern_error *err) {
+    if (d->lora_rank) return settle_adapter(d, c, err);
     const tern_train_preset *p = tern_train_preset_find(d->preset ? d->preset : "nano");
     if (!p)
         return tern_fail(err, TERN_ERR_ARGUMENT,
@@ -87,7 +131,8 @@ tern_status tern_train_settle(tern_train_desc *d, tern_config *c, tern_error *er
                          d->preset);
     settle_shape(d, p);
     settle_optimizer(d, p);
-    TERN_TRY(check(d, err));
+    TERN_TRY(check_shape(d, err));
+    TERN_TRY(check_batch(d, err));
     int32_t head_dim = d->n_embd / d->n_heads;
     *c = (tern_config){.n_layers = d->n_layers,
                        .n_embd = d->n_embd,

@@ -30,39 +30,41 @@ static int rank(const tern_trainer *t) { return t->desc.comm ? t->desc.comm->ran
 
 // ---- Batches -----------------------------------------------------------------------------------
 
-// Puts a sequence into rows [row, row + seq_len).
+// Puts a sequence into rows [row, row + seq_len) and counts those that are scored.
 static tern_status fill_sequence(tern_trainer *t, tern_token_set *set, uint64_t epoch,
-                                 uint64_t index, int32_t row, tern_error *err) {
+                                 uint64_t index, int32_t row, int64_t *n_scored,
+                                 tern_error *err) {
     TERN_TRY(tern_token_set_sequence(set, epoch, index, t->sequence, t->marks, err));
-    int32_t start = row;
+    int32_t in_run = row % t->desc.micro_tokens, start = in_run, *targets = t->targets + row;
     for (int32_t i = 0; i < t->desc.seq_len; i++) {
-        bool begins = t->end_id >= 0 ? t->sequence[i] == t->end_id : t->marks[i];
-        if (begins) start = row + i;
+        bool begins = t->begins_by_marks ? t->marks[i] : t->sequence[i] == t->end_id;
+        if (begins) start = in_run + i;
         t->ids[row + i] = t->sequence[i];
-        t->targets[row + i] = t->sequence[i + 1];
+        targets[i] = t->begins_by_marks && t->marks[i + 1] ? -1 : t->sequence[i + 1];
         t->starts[row + i] = start;
     }
+    if (t->speech) tern_speech_mask(t->speech, t->sequence, t->marks, t->desc.seq_len, targets);
+    for (int32_t i = 0; i < t->desc.seq_len; i++) *n_scored += targets[i] >= 0;
     return TERN_OK;
 }
 
-// The run'th run of this rank in a step (from 0).
-static tern_status fill_run(tern_trainer *t, int64_t step, int32_t run, tern_error *err) {
+// This rank's sequences of a step.
+static tern_status fill_step(tern_trainer *t, int64_t step, int64_t *n_scored, tern_error *err) {
     uint64_t per_step = (uint64_t)(t->desc.batch_tokens / t->desc.seq_len);
-    uint64_t n = tern_token_set_n_sequences(t->data);
-    for (int32_t i = 0; i < t->micro_sequences; i++) {
-        uint64_t k = (uint64_t)(run * t->micro_sequences + i);
-        uint64_t at = (uint64_t)step * per_step + k * (uint64_t)ranks(t) + (uint64_t)rank(t);
-        TERN_TRY(fill_sequence(t, t->data, at / n, at % n, i * t->desc.seq_len, err));
+    uint64_t n = tern_token_set_n_sequences(t->data), n_ranks = (uint64_t)ranks(t);
+    for (uint64_t k = 0; k < per_step / n_ranks; k++) {
+        uint64_t at = (uint64_t)step * per_step + k * n_ranks + (uint64_t)rank(t);
+        TERN_TRY(fill_sequence(t, t->data, at / n, at % n, (int32_t)k * t->desc.seq_len, n_scored,
+                               err));
     }
     return TERN_OK;
 }
 
-static tern_train_batch batch_of(const tern_trainer *t, int32_t n_tokens) {
+static tern_train_batch batch_of(const tern_trainer *t, int32_t first, int32_t n_tokens) {
     return (tern_train_batch){.n_tokens = n_tokens,
-                              .ids = t->ids,
-                              .targets = t->targets,
-                              .starts = t->starts,
-                              .loss_scale = 1.0f / (float)t->desc.batch_tokens};
+                              .ids = t->ids + first,
+                              .targets = t->targets + first,
+                              .starts = t->starts + first};
 }
 
 // ---- A step ------------------------------------------------------------------------------------
@@ -100,13 +102,34 @@ static bool has_host(const tern_trainer *t) {
     return t->backend->host && t->backend->host(t->slots[0].array);
 }
 
+// A number of each rank becomes the sum of all.
+static tern_status sum_number(loop *l, float *x) {
+    const tern_comm *c = l->t->desc.comm;
+    if (ranks(l->t) == 1) return TERN_OK;
+    if (c->sum_begin(c->self, x, 1) && c->sum_finish(c->self)) return TERN_OK;
+    return tern_fail(l->err, TERN_ERR_IO, "train: another process of the group was lost");
+}
+
+// Tokens that the group scores in a step; floats count exactly up to 2^24.
+static tern_status count_scored(loop *l, int64_t *n) {
+    float count = (float)*n;
+    if (!tern_trainer_masks(l->t)) *n = l->t->desc.batch_tokens;
+    if (!tern_trainer_masks(l->t) || ranks(l->t) == 1) return TERN_OK;
+    TERN_TRY(sum_number(l, &count));
+    *n = (int64_t)count;
+    return TERN_OK;
+}
+
 static tern_status run_step(loop *l) {
     tern_trainer *t = l->t;
     int32_t n_runs = t->desc.batch_tokens / t->desc.micro_tokens / ranks(t);
     bool group = ranks(t) > 1;
+    int64_t n_scored = 0;
+    TERN_TRY(fill_step(t, t->step, &n_scored, l->err));
+    TERN_TRY(count_scored(l, &n_scored));
     for (int32_t run = 0; run < n_runs; run++) {
-        TERN_TRY(fill_run(t, t->step, run, l->err));
-        tern_train_batch b = batch_of(t, t->desc.micro_tokens);
+        tern_train_batch b = batch_of(t, run * t->desc.micro_tokens, t->desc.micro_tokens);
+        b.loss_scale = n_scored > 0 ? 1.0f / (float)n_scored : 0;
         if (group && run == n_runs - 1 && has_host(t)) {
             b.on_array = sum_array;
             b.user = l;
@@ -120,7 +143,7 @@ static tern_status run_step(loop *l) {
     if (l->failed_sum)
         return tern_fail(l->err, TERN_ERR_IO, "train: another process of the group was lost");
     int64_t step = t->step + 1;
-    tern_train_batch b = batch_of(t, 0);
+    tern_train_batch b = batch_of(t, 0, 0);
     b.rate = tern_train_rate(&t->desc, step);
     b.decay = tern_train_decay(&t->desc, step);
     b.beta1 = 0.9f;
@@ -131,6 +154,7 @@ static tern_status run_step(loop *l) {
     TERN_TRY(t->backend->run(t->update.program, &b, l->err));
     t->step = step;
     t->steps_in_loss++;
+    t->scored_in_loss += n_scored;
     return TERN_OK;
 }
 
@@ -144,36 +168,31 @@ static tern_status read_number(tern_trainer *t, const char *name, bool clear, fl
     return clear ? t->backend->write(s->array, 0, 1, &zero, err) : TERN_OK;
 }
 
-// A number of each rank becomes the sum of all.
-static tern_status sum_number(loop *l, float *x) {
-    const tern_comm *c = l->t->desc.comm;
-    if (ranks(l->t) == 1) return TERN_OK;
-    if (c->sum_begin(c->self, x, 1) && c->sum_finish(c->self)) return TERN_OK;
-    return tern_fail(l->err, TERN_ERR_IO, "train: another process of the group was lost");
-}
-
 // Mean loss of the first valid_tokens of the held-out text, in order; the ranks share it.
 static tern_status validate(loop *l, double *loss) {
     tern_trainer *t = l->t;
     tern_slot *sum = tern_trainer_slot(t, "loss");
-    uint64_t n = tern_token_set_n_sequences(t->valid), done = 0;
+    uint64_t n = tern_token_set_n_sequences(t->valid);
+    int64_t n_scored = 0;
     uint64_t most = (uint64_t)(t->desc.valid_tokens / t->desc.seq_len);
     float before, found;
     if (n > most) n = most;
     TERN_TRY(read_number(t, "loss", true, &before, l->err));
     for (uint64_t at = (uint64_t)rank(t); at < n;) {
         int32_t row = 0;
-        for (; row < t->desc.micro_tokens && at < n; at += (uint64_t)ranks(t), done++) {
-            TERN_TRY(fill_sequence(t, t->valid, 0, at, row, l->err));
+        for (; row < t->desc.micro_tokens && at < n; at += (uint64_t)ranks(t)) {
+            TERN_TRY(fill_sequence(t, t->valid, 0, at, row, &n_scored, l->err));
             row += t->desc.seq_len;
         }
-        tern_train_batch b = batch_of(t, row);
+        tern_train_batch b = batch_of(t, 0, row);
         TERN_TRY(t->backend->run(t->score.program, &b, l->err));
     }
     TERN_TRY(read_number(t, "loss", false, &found, l->err));
     TERN_TRY(t->backend->write(sum->array, 0, 1, &before, l->err));
+    float count = (float)n_scored;
     TERN_TRY(sum_number(l, &found));
-    *loss = n > 0 ? (double)found / ((double)n * t->desc.seq_len) : NAN;
+    TERN_TRY(sum_number(l, &count));
+    *loss = count > 0 ? (double)found / (double)count : NAN;
     return TERN_OK;
 }
 
@@ -242,12 +261,13 @@ static tern_status log_step(loop *l) {
     TERN_TRY(read_number(t, "grad_norm2", false, &norm2, l->err));
     TERN_TRY(sum_number(l, &loss));
     double now = tern_seconds(), spent = now - l->begun;
-    e.loss = (double)loss / ((double)t->steps_in_loss * t->desc.batch_tokens);
+    e.loss = t->scored_in_loss > 0 ? (double)loss / (double)t->scored_in_loss : 0;
     e.grad_norm = sqrt((double)norm2);
     e.tokens_per_second = (double)(t->step - l->step_begun) * t->desc.batch_tokens / spent;
     e.seconds_left =
         (double)(t->desc.n_steps - t->step) * t->desc.batch_tokens / e.tokens_per_second;
     t->steps_in_loss = 0;
+    t->scored_in_loss = 0;
     l->begun = now;
     l->step_begun = t->step;
     if (l->log)

@@ -21,6 +21,37 @@ static tern_status open_tokenizer(tern_trainer *t, tern_error *err) {
     return status;
 }
 
+// A base has a tokenizer of its own; its vocabulary may be padded.
+static tern_status open_base_tokenizer(tern_trainer *t, const tern_shard_info *info,
+                                       tern_error *err) {
+    TERN_TRY(tern_tokenizer_open(&t->tokenizer, tern_lora_file(t->base), err));
+    bool other = info->tokenizer_hash && info->tokenizer_hash != tern_tokenizer_hash(t->tokenizer);
+    if (other || info->n_vocab != (uint32_t)tern_tokenizer_n_vocab(t->tokenizer) ||
+        info->n_vocab > (uint64_t)t->config.n_vocab)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "%s: was not made with the tokenizer of %s "
+                         "(tern data build --tokenizer)", info->path, t->desc.init);
+    // What the base has in front of a text is in the shards, unless it is the end token.
+    t->begins_by_marks = !(tern_tokenizer_adds_bos(t->tokenizer) &&
+                           tern_tokenizer_bos(t->tokenizer) == info->end_id);
+    return TERN_OK;
+}
+
+static tern_status open_own_tokenizer(tern_trainer *t, const tern_shard_info *info,
+                                      tern_error *err) {
+    TERN_TRY(open_tokenizer(t, err));
+    t->config.n_vocab = info->n_vocab;
+    t->config.bos_id = t->config.eos_id = info->end_id;
+    t->begins_by_marks = info->end_id < 0;
+    int32_t n_vocab = tern_tokenizer_n_vocab(t->tokenizer);
+    if (info->tokenizer_hash && info->tokenizer_hash != tern_tokenizer_hash(t->tokenizer))
+        return tern_fail(err, TERN_ERR_FORMAT, "%s: was made with another tokenizer than the one "
+                         "beside it", info->path);
+    if ((uint32_t)n_vocab != info->n_vocab)
+        return tern_fail(err, TERN_ERR_FORMAT, "%s: a vocabulary of %u, the tokenizer has %d",
+                         info->path, (unsigned)info->n_vocab, (int)n_vocab);
+    return TERN_OK;
+}
+
 static tern_status open_data(tern_trainer *t, tern_error *err) {
     const tern_train_desc *d = &t->desc;
     tern_token_set_desc set = {.seq_len = (uint32_t)d->seq_len, .seed = d->seed,
@@ -30,18 +61,9 @@ static tern_status open_data(tern_trainer *t, tern_error *err) {
         return tern_fail(err, TERN_ERR_ARGUMENT, "%s: there are no shards train-* in it", d->data);
     set.in_order = true;
     TERN_TRY(tern_token_set_open_folder(&t->valid, d->data, "valid", &set, err));
-    TERN_TRY(open_tokenizer(t, err));
     const tern_shard_info *info = tern_shard_get_info(tern_token_set_shard(t->data, 0));
-    t->config.n_vocab = info->n_vocab;
     t->end_id = info->end_id;
-    t->config.bos_id = t->config.eos_id = info->end_id;
-    int32_t n_vocab = tern_tokenizer_n_vocab(t->tokenizer);
-    if (info->tokenizer_hash && info->tokenizer_hash != tern_tokenizer_hash(t->tokenizer))
-        return tern_fail(err, TERN_ERR_FORMAT, "%s: was made with another tokenizer than the one "
-                         "beside it", info->path);
-    if ((uint32_t)n_vocab != info->n_vocab)
-        return tern_fail(err, TERN_ERR_FORMAT, "%s: a vocabulary of %u, the tokenizer has %d",
-                         info->path, (unsigned)info->n_vocab, (int)n_vocab);
+    TERN_TRY(t->base ? open_base_tokenizer(t, info, err) : open_own_tokenizer(t, info, err));
     if (tern_token_set_n_sequences(t->data) == 0)
         return tern_fail(err, TERN_ERR_ARGUMENT, "%s: fewer than %d tokens", d->data, d->seq_len);
     return TERN_OK;
@@ -64,14 +86,15 @@ static tern_status add_slot(tern_trainer *t, const tern_value *v, tern_error *er
                      .n_cols = (uint64_t)v->cols,
                      .is_weight = v->kind == TERN_VALUE_WEIGHT,
                      .is_matrix = v->is_matrix || v->is_table};
-    s->is_kept = s->is_weight || strncmp(v->name, "m.", 2) == 0 ||
-                 strncmp(v->name, "v.", 2) == 0 || strcmp(v->name, "loss") == 0;
+    s->is_kept = s->is_weight ? !t->base || tern_lora_is_trained(v)
+                              : strncmp(v->name, "m.", 2) == 0 ||
+                                    strncmp(v->name, "v.", 2) == 0 || strcmp(v->name, "loss") == 0;
     TERN_TRY(t->backend->array_new(t->device, s->n_rows * s->n_cols, &s->array, err));
     t->n_slots++;
     return TERN_OK;
 }
 
-static tern_status bind_program(tern_trainer *t, tern_train_program *p, tern_error *err) {
+static tern_status bind_arrays(tern_trainer *t, tern_train_program *p, tern_error *err) {
     const tern_graph *g = &p->graph;
     p->arrays = tern_alloc_array(TERN_MEM_GRAPH, g->n_values + 1, sizeof *p->arrays);
     if (!p->arrays) return tern_fail_memory(err, g->n_values * sizeof *p->arrays);
@@ -82,21 +105,42 @@ static tern_status bind_program(tern_trainer *t, tern_train_program *p, tern_err
         if (!tern_trainer_slot(t, value->name)) TERN_TRY(add_slot(t, value, err));
         p->arrays[v] = tern_trainer_slot(t, value->name)->array;
     }
-    return t->backend->compile(t->device, g, p->arrays, t->desc.micro_tokens, t->desc.seq_len,
-                               &p->program, err);
+    return TERN_OK;
+}
+
+static tern_status compile(tern_trainer *t, tern_train_program *p, tern_error *err) {
+    return t->backend->compile(t->device, &p->graph, p->arrays, t->desc.micro_tokens,
+                               t->desc.seq_len, &p->program, err);
+}
+
+static tern_status differentiate(tern_trainer *t, tern_graph *g, tern_error *err) {
+    bool *frozen = NULL;
+    if (t->base) {
+        frozen = tern_alloc_array(TERN_MEM_GRAPH, g->n_values + 1, sizeof *frozen);
+        if (!frozen) return tern_fail_memory(err, g->n_values);
+        for (size_t v = 0; v < g->n_values; v++) frozen[v] = !tern_lora_is_trained(&g->values[v]);
+    }
+    tern_status status = tern_graph_differentiate(g, frozen, err);
+    tern_free(frozen);
+    return status;
 }
 
 static tern_status make_programs(tern_trainer *t, tern_error *err) {
     tern_graph_init(&t->train.graph);
     tern_graph_init(&t->update.graph);
-    TERN_TRY(t->arch->build(&t->train.graph, &t->config, err));
+    TERN_TRY(t->base ? tern_lora_build(t, &t->train.graph, err)
+                     : t->arch->build(&t->train.graph, &t->config, err));
     TERN_TRY(tern_graph_train(&t->train.graph, err));
     TERN_TRY(tern_graph_copy(&t->score.graph, &t->train.graph, err));
-    TERN_TRY(tern_graph_differentiate(&t->train.graph, NULL, err));
+    TERN_TRY(differentiate(t, &t->train.graph, err));
     TERN_TRY(tern_graph_optimizer(&t->train.graph, &t->update.graph, err));
-    TERN_TRY(bind_program(t, &t->train, err));
-    TERN_TRY(bind_program(t, &t->update, err));
-    TERN_TRY(bind_program(t, &t->score, err));
+    TERN_TRY(bind_arrays(t, &t->train, err));
+    TERN_TRY(bind_arrays(t, &t->update, err));
+    TERN_TRY(bind_arrays(t, &t->score, err));
+    if (t->base) TERN_TRY(tern_lora_load_base(t, err));
+    TERN_TRY(compile(t, &t->train, err));
+    TERN_TRY(compile(t, &t->update, err));
+    TERN_TRY(compile(t, &t->score, err));
     const tern_graph *g = &t->train.graph;
     for (size_t i = 0; i < g->n_nodes; i++)
         if (g->nodes[i].op == TERN_OP_TERNARIZE)
@@ -124,13 +168,20 @@ static bool ends_with(const char *name, const char *end) {
     return n >= k && strcmp(name + n - k, end) == 0;
 }
 
-static void random_weight(const tern_trainer *t, const tern_slot *s, float *data) {
+void tern_trainer_normal(const tern_trainer *t, const tern_slot *s, float deviation, float *data) {
     uint64_t state = t->desc.seed, n = s->n_rows * s->n_cols;
     for (const char *c = s->name; *c; c++) state = mix(&state) ^ (uint64_t)(unsigned char)*c;
+    for (uint64_t i = 0; i < n; i++) data[i] = deviation * normal(&state);
+}
+
+static void random_weight(const tern_trainer *t, const tern_slot *s, float *data) {
     bool ends_branch =
         ends_with(s->name, "attn_output.weight") || ends_with(s->name, "ffn_down.weight");
     float deviation = ends_branch ? 0.02f / sqrtf(2 * (float)t->config.n_layers) : 0.02f;
-    for (uint64_t i = 0; i < n; i++) data[i] = s->is_matrix ? deviation * normal(&state) : 1;
+    if (s->is_matrix)
+        tern_trainer_normal(t, s, deviation, data);
+    else
+        for (uint64_t i = 0; i < s->n_rows * s->n_cols; i++) data[i] = 1;
 }
 
 static tern_status weight_of_model(tern_trainer *t, const tern_file *file, const tern_slot *s,
@@ -165,6 +216,7 @@ static tern_status init_slots(tern_trainer *t, const tern_file *file, tern_error
 }
 
 tern_status tern_trainer_init_weights(tern_trainer *t, tern_error *err) {
+    if (t->base) return tern_lora_init(t, err);
     if (!t->desc.init) return init_slots(t, NULL, err);
     tern_file *file;
     const tern_arch *arch;
@@ -201,6 +253,8 @@ void tern_trainer_close(tern_trainer *t) {
     tern_token_set_close(t->data);
     tern_token_set_close(t->valid);
     tern_tokenizer_free(t->tokenizer);
+    tern_lora_close(t->base);
+    tern_speech_close(t->speech);
     tern_free(t->chat_template);
     tern_free(t->ids);
     tern_free(t->targets);
@@ -227,8 +281,8 @@ static tern_status open_device(tern_trainer *t, tern_error *err) {
 }
 
 static tern_status make_rows(tern_trainer *t, tern_error *err) {
-    size_t n = (size_t)t->desc.micro_tokens, seq = (size_t)t->desc.seq_len + 1;
-    t->micro_sequences = t->desc.micro_tokens / t->desc.seq_len;
+    int ranks = t->desc.comm ? t->desc.comm->size : 1;
+    size_t n = (size_t)(t->desc.batch_tokens / ranks), seq = (size_t)t->desc.seq_len + 1;
     t->ids = tern_alloc_array(TERN_MEM_MISC, n, sizeof *t->ids);
     t->targets = tern_alloc_array(TERN_MEM_MISC, n, sizeof *t->targets);
     t->starts = tern_alloc_array(TERN_MEM_MISC, n, sizeof *t->starts);
@@ -238,20 +292,37 @@ static tern_status make_rows(tern_trainer *t, tern_error *err) {
     return ok ? TERN_OK : tern_fail_memory(err, n * sizeof *t->ids);
 }
 
+static void choose_arch(tern_trainer *t) {
+    const char *arch = t->desc.recipe == TERN_RECIPE_LLAMA ? "llama" : "bitnet";
+    size_t n_archs;
+    const tern_arch *const *archs = tern_arch_list(&n_archs);
+    for (size_t i = 0; i < n_archs; i++)
+        if (strcmp(archs[i]->name, arch) == 0) t->arch = archs[i];
+    t->config.rope.halves = !t->arch->gguf_rope_neighbours;
+}
+
+static tern_status open_speech(tern_trainer *t, tern_error *err) {
+    if (t->base) return tern_speech_open(&t->speech, tern_lora_file(t->base), t->tokenizer, err);
+    tern_file *file;
+    TERN_TRY(tern_file_open(&file, t->desc.data, err));
+    tern_status status = tern_speech_open(&t->speech, file, t->tokenizer, err);
+    tern_file_close(file);
+    return status;
+}
+
+bool tern_trainer_masks(const tern_trainer *t) { return t->begins_by_marks || t->speech; }
+
 tern_status tern_trainer_open(tern_trainer **out, const tern_train_desc *desc, tern_error *err) {
     *out = NULL;
     tern_status status;
     tern_trainer *t = tern_alloc(TERN_MEM_GRAPH, sizeof *t);
     if (!t) return tern_fail_memory(err, sizeof *t);
     *t = (tern_trainer){.desc = *desc};
+    if (desc->lora_rank) TERN_TRY_GOTO(tern_lora_open(t, err));
     TERN_TRY_GOTO(tern_train_settle(&t->desc, &t->config, err));
-    const char *arch = desc->recipe == TERN_RECIPE_LLAMA ? "llama" : "bitnet";
-    size_t n_archs;
-    const tern_arch *const *archs = tern_arch_list(&n_archs);
-    for (size_t i = 0; i < n_archs; i++)
-        if (strcmp(archs[i]->name, arch) == 0) t->arch = archs[i];
-    t->config.rope.halves = !t->arch->gguf_rope_neighbours;
+    if (!t->base) choose_arch(t);
     TERN_TRY_GOTO(open_data(t, err));
+    if (desc->assistant_only) TERN_TRY_GOTO(open_speech(t, err));
     TERN_TRY_GOTO(open_device(t, err));
     TERN_TRY_GOTO(make_programs(t, err));
     TERN_TRY_GOTO(make_rows(t, err));

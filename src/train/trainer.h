@@ -2,6 +2,8 @@
 //
 //   presets.c      sizes, recipes and schedules as the papers have them
 //   trainer.c      graphs, arrays on the device, first weights
+//   lora.c         the other kind of training: an adapter beside a frozen base
+//   assistant.c    which tokens of chats are the assistant's
 //   train.c        the loop: batches, validation, the log, when to keep a checkpoint
 //   checkpoint.c   a model with its moments in a GGUF file: written whole or not at all
 //   plot.c         a log as a picture
@@ -23,7 +25,8 @@ typedef struct tern_train_preset {
     int32_t batch_tokens, seq_len;
 } tern_train_preset;
 const tern_train_preset *tern_train_preset_find(const char *name);
-// desc with every default filled in from its preset and recipe; *config: the model's.
+// desc with every default filled in from its preset and recipe; *config: the model's, which for an
+// adapter is given.
 tern_status tern_train_settle(tern_train_desc *desc, tern_config *config, tern_error *err);
 
 // Learning rate and weight decay of a step, 1 <= step <= n_steps.
@@ -31,6 +34,9 @@ float tern_train_rate(const tern_train_desc *d, int64_t step);
 float tern_train_decay(const tern_train_desc *d, int64_t step);
 
 // ---- The trainer -------------------------------------------------------------------------------
+
+typedef struct tern_lora_base tern_lora_base;
+typedef struct tern_speech tern_speech;
 
 // A program with the arrays that its graph's values are bound to.
 typedef struct tern_train_program {
@@ -61,11 +67,14 @@ typedef struct tern_trainer {
     tern_token_set *data, *valid; // valid: NULL when there is none
     tern_tokenizer *tokenizer;
     char *chat_template;          // of the data's tokenizer_config.json, or NULL
+    tern_lora_base *base;         // of an adapter, NULL: all weights are trained
+    tern_speech *speech;          // which tokens are learnt, NULL: all
     int32_t end_id;               // of a document, -1: none
+    bool begins_by_marks;         // documents begin where the shards say, not with the end token
     int64_t step;                 // steps done
     int32_t steps_in_loss;        // that the array "loss" holds
-    int32_t micro_sequences;      // sequences of one run
-    int32_t *ids, *targets, *starts;
+    int64_t scored_in_loss;       // tokens that it holds
+    int32_t *ids, *targets, *starts; // of this process' part of a step
     uint8_t *marks;               // [seq_len + 1]
     int32_t *sequence;            // [seq_len + 1]
     uint32_t n_arrays_pending;    // of the gradients that a group is summing
@@ -77,6 +86,39 @@ tern_slot *tern_trainer_slot(tern_trainer *t, const char *name); // NULL: none
 // The first weights: normal with deviation 0.02 (those that end a residual branch divided by
 // sqrt(2 layers), as GPT-2's), norms 1; or those of the model desc->init.
 tern_status tern_trainer_init_weights(tern_trainer *t, tern_error *err);
+// Normal numbers that follow from the seed and the weight's name.
+void tern_trainer_normal(const tern_trainer *t, const tern_slot *s, float deviation, float *data);
+// Whether a step may have tokens that are not scored.
+bool tern_trainer_masks(const tern_trainer *t);
+
+// ---- Adapters ----------------------------------------------------------------------------------
+
+// Opens desc->init; t->arch and t->config become its own.
+tern_status tern_lora_open(tern_trainer *t, tern_error *err);
+void tern_lora_close(tern_lora_base *base); // NULL is allowed
+const tern_file *tern_lora_file(const tern_lora_base *base);
+// The base's graph with the adapter in it, lowered as inference lowers it.
+tern_status tern_lora_build(tern_trainer *t, tern_graph *g, tern_error *err);
+// Whether this weight is trained, a part of the adapter.
+bool tern_lora_is_trained(const tern_value *v);
+// Fills the frozen slots, before anything is compiled; then A and B.
+tern_status tern_lora_load_base(tern_trainer *t, tern_error *err);
+tern_status tern_lora_init(tern_trainer *t, tern_error *err);
+// What an adapter's file says besides the training's settings.
+tern_status tern_lora_put_meta(const tern_trainer *t, tern_gguf_writer *w);
+// Stand for the targets and for the base's weights; a resumed run must have the same.
+int64_t tern_lora_targets(const tern_lora_base *base);
+int64_t tern_lora_base_sum(const tern_lora_base *base);
+
+// ---- What assistants say -----------------------------------------------------------------------
+
+// From the chat template: what stands in front of an answer.
+tern_status tern_speech_open(tern_speech **out, const tern_file *file, const tern_tokenizer *t,
+                             tern_error *err);
+void tern_speech_close(tern_speech *s); // NULL is allowed
+// Sets targets to -1 that are not an answer's; ids[i + 1] is the target of ids[i].
+void tern_speech_mask(const tern_speech *s, const int32_t *ids, const uint8_t *starts, int32_t n,
+                      int32_t *targets);
 
 // ---- Checkpoints -------------------------------------------------------------------------------
 
@@ -84,6 +126,8 @@ tern_status tern_trainer_init_weights(tern_trainer *t, tern_error *err);
 // as tensors "adam.*", and under tern.train.* the step, the settings that the rest of the run
 // depends on, and a CRC-32 of each tensor. Written beside and renamed, so that a name is always a
 // whole file; older ones beyond desc->keep are removed after that.
+// Of an adapter it has A and B only, since other programs read no file with more; the moments are
+// in "OUT/step-00001000.adam.gguf", which is whole before the adapter has its name.
 tern_status tern_checkpoint_write(tern_trainer *t, tern_error *err);
 // Continues from the newest checkpoint of desc->out whose checksums are right. *found is false when
 // there is none. One made with other settings is refused by name of the setting.

@@ -1,0 +1,258 @@
+// Training an adapter (LoRA, arXiv:2106.09685): beside matrices W of a frozen base stand pairs of
+// narrow ones,
+//
+//   y = W x + s B (A x),   s = alpha / rank,
+//
+// with A random and B zero at first, so that the first step has the base's own loss.
+//
+// The base is computed as inference computes it: the same pass puts the adapter in, and the same
+// pass lowers the linears, so that those of ternary weights read quantized activations. The weights
+// are decoded to floats once; master weights are rounded then, since what is frozen need not be
+// rounded again in every step. A Hugging Face folder's rows are put in GGUF's order, in which the
+// adapter is written.
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "base/hash.h"
+#include "base/ternary.h"
+#include "train/trainer.h"
+
+#define SCALE_NAME "lora.scale" // s I, see tern_pass_low_rank
+#define RANK_MAX   4096
+#define STRIPE     ((size_t)1 << 20) // floats that are decoded at once
+
+struct tern_lora_base {
+    tern_file *file;
+    tern_ternary_kind *kinds; // by value of the built graph
+    size_t n_kinds;
+    unsigned targets; // bits of the table below
+    uint32_t sum;     // CRC-32 over the beginnings of all weights
+};
+
+static const struct {
+    const char *name, *end; // of the command line; what the weight's name ends with
+} targets[] = {
+    {"q", ".attn_q.weight"},      {"k", ".attn_k.weight"},      {"v", ".attn_v.weight"},
+    {"o", ".attn_output.weight"}, {"gate", ".ffn_gate.weight"}, {"up", ".ffn_up.weight"},
+    {"down", ".ffn_down.weight"},
+};
+#define N_TARGETS (sizeof targets / sizeof *targets)
+
+static bool ends_with(const char *name, const char *end) {
+    size_t n = strlen(name), k = strlen(end);
+    return n >= k && strcmp(name + n - k, end) == 0;
+}
+
+// ---- Opening -----------------------------------------------------------------------------------
+
+static tern_status read_targets(const char *list, unsigned *out, tern_error *err) {
+    *out = list ? 0 : (1u << N_TARGETS) - 1;
+    for (const char *at = list; at && *at;) {
+        size_t n = strcspn(at, ","), i = 0;
+        while (i < N_TARGETS && (strlen(targets[i].name) != n || memcmp(targets[i].name, at, n)))
+            i++;
+        if (i == N_TARGETS)
+            return tern_fail(err, TERN_ERR_ARGUMENT, "train: the matrices '%s' for an adapter: "
+                             "expected some of q,k,v,o,gate,up,down", list);
+        *out |= 1u << i;
+        at += n + (at[n] == ',');
+    }
+    if (*out) return TERN_OK;
+    return tern_fail(err, TERN_ERR_ARGUMENT, "train: an adapter needs at least one matrix");
+}
+
+tern_status tern_lora_open(tern_trainer *t, tern_error *err) {
+    const tern_train_desc *d = &t->desc;
+    if (!d->init)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "train: an adapter needs a model");
+    if (d->lora_rank < 1 || d->lora_rank > RANK_MAX || !(d->lora_alpha >= 0) ||
+        !isfinite(d->lora_alpha))
+        return tern_fail(err, TERN_ERR_ARGUMENT, "train: an adapter of rank %d with alpha %g: "
+                         "expected 1 to %d, and a number above 0", d->lora_rank,
+                         (double)d->lora_alpha, RANK_MAX);
+    if (d->lora_alpha == 0) t->desc.lora_alpha = 2 * (float)d->lora_rank;
+    tern_lora_base *b = t->base = tern_alloc(TERN_MEM_GRAPH, sizeof *b);
+    if (!b) return tern_fail_memory(err, sizeof *b);
+    TERN_TRY(read_targets(d->lora_targets, &b->targets, err));
+    TERN_TRY(tern_file_open(&b->file, d->init, err));
+    tern_status status = tern_model_read(b->file, &t->arch, &t->config, err);
+    if (status == TERN_OK) status = tern_model_refuse_biases(b->file, t->arch, err);
+    if (status == TERN_OK) t->config.rope.halves = !t->arch->gguf_rope_neighbours;
+    return status == TERN_OK ? status : tern_fail_prefix(err, status, d->init);
+}
+
+void tern_lora_close(tern_lora_base *b) {
+    if (!b) return;
+    tern_file_close(b->file);
+    tern_free(b->kinds);
+    tern_free(b);
+}
+
+const tern_file *tern_lora_file(const tern_lora_base *b) { return b->file; }
+int64_t tern_lora_targets(const tern_lora_base *b) { return b->targets; }
+int64_t tern_lora_base_sum(const tern_lora_base *b) { return b->sum; }
+
+// ---- The graph ---------------------------------------------------------------------------------
+
+static int64_t rank_of(const void *ctx, const char *weight) {
+    const tern_trainer *t = ctx;
+    for (size_t i = 0; i < N_TARGETS; i++)
+        if (t->base->targets >> i & 1 && ends_with(weight, targets[i].end))
+            return t->desc.lora_rank;
+    return 0;
+}
+
+bool tern_lora_is_trained(const tern_value *v) {
+    return v->kind == TERN_VALUE_WEIGHT &&
+           (ends_with(v->name, ".lora_a") || ends_with(v->name, ".lora_b"));
+}
+
+static bool is_base(const tern_value *v) {
+    return v->kind == TERN_VALUE_WEIGHT && !tern_lora_is_trained(v) && strcmp(v->name, SCALE_NAME);
+}
+
+static tern_matrix_view view_of(const tern_tensor *x) {
+    return (tern_matrix_view){x->type, x->data, x->bytes, (int64_t)x->ne[1], (int64_t)x->ne[0],
+                              x->scale};
+}
+
+// What each matrix of the base is. The head's activations are never quantized.
+static tern_status find_kinds(tern_trainer *t, const tern_graph *g, tern_weight_kind *lowered,
+                              tern_error *err) {
+    tern_lora_base *b = t->base;
+    const tern_tensor *x;
+    for (size_t i = 0; i < g->n_nodes; i++) {
+        const tern_node *n = &g->nodes[i];
+        if (n->op != TERN_OP_LINEAR) continue;
+        const tern_node *made = g->values[n->in[1]].producer >= 0
+                                    ? &g->nodes[g->values[n->in[1]].producer]
+                                    : NULL;
+        tern_vid w = made ? made->in[0] : n->in[1];
+        if (!is_base(&g->values[w])) continue;
+        TERN_TRY(tern_model_weight(b->file, t->arch, &g->values[w], &x, err));
+        tern_matrix_view view = view_of(x);
+        TERN_TRY(tern_ternary_find(&view, made != NULL, &b->kinds[w], err));
+        bool head = g->values[n->out[0]].kind == TERN_VALUE_OUTPUT;
+        if (b->kinds[w].is_ternary && !head) lowered[w] = TERN_WEIGHT_TERNARY;
+    }
+    return TERN_OK;
+}
+
+tern_status tern_lora_build(tern_trainer *t, tern_graph *g, tern_error *err) {
+    tern_lora_base *b = t->base;
+    TERN_TRY(t->arch->build(g, &t->config, err));
+    TERN_TRY(tern_pass_low_rank(g, rank_of, t, SCALE_NAME, err));
+    b->n_kinds = g->n_values;
+    b->kinds = tern_alloc_array(TERN_MEM_GRAPH, g->n_values + 1, sizeof *b->kinds);
+    tern_weight_kind *lowered =
+        tern_alloc_array(TERN_MEM_GRAPH, g->n_values + 1, sizeof *lowered); // zero: float
+    tern_status status = b->kinds && lowered ? TERN_OK
+                                             : tern_fail_memory(err, g->n_values * sizeof *lowered);
+    if (status == TERN_OK) status = find_kinds(t, g, lowered, err);
+    if (status == TERN_OK) status = tern_pass_lower(g, lowered, err);
+    tern_free(lowered);
+    return status;
+}
+
+// ---- The base's weights ------------------------------------------------------------------------
+
+typedef struct rows {
+    const tern_tensor *tensor;
+    tern_codes codes; // open where is_ternary
+    bool is_ternary;
+    float scale;
+    int64_t n_heads; // whose rows are put in another order, 0: none
+} rows;
+
+static void read_row(rows *r, int64_t row, float *out) {
+    size_t n = (size_t)r->tensor->ne[0];
+    row = tern_rope_source_row(row, (int64_t)r->tensor->ne[1], r->n_heads, true);
+    if (!r->is_ternary) {
+        tern_dtype_decode(r->tensor->type, r->tensor->data, (uint64_t)row * n, n, r->tensor->scale,
+                          out);
+        return;
+    }
+    const int8_t *codes = tern_codes_row(&r->codes, row);
+    for (size_t i = 0; i < n; i++) out[i] = (float)codes[i] * r->scale;
+}
+
+static tern_status write_rows(tern_trainer *t, const tern_slot *s, rows *r, tern_error *err) {
+    uint64_t n = s->n_cols, step = n < STRIPE ? STRIPE / n : 1;
+    if (step > s->n_rows) step = s->n_rows;
+    float *stripe = tern_alloc_array(TERN_MEM_WEIGHTS, (size_t)(step * n), sizeof *stripe);
+    if (!stripe) return tern_fail_memory(err, step * n * sizeof *stripe);
+    tern_status status = TERN_OK;
+    for (uint64_t row = 0; status == TERN_OK && row < s->n_rows; row += step) {
+        uint64_t count = step < s->n_rows - row ? step : s->n_rows - row;
+        for (uint64_t i = 0; i < count; i++) read_row(r, (int64_t)(row + i), stripe + i * n);
+        status = t->backend->write(s->array, row * n, count * n, stripe, err);
+    }
+    tern_free(stripe);
+    return status;
+}
+
+static tern_status load_weight(tern_trainer *t, const tern_value *v, const tern_ternary_kind *kind,
+                               tern_error *err) {
+    tern_lora_base *b = t->base;
+    rows r = {.is_ternary = kind->is_ternary, .scale = kind->scale};
+    TERN_TRY(tern_model_weight(b->file, t->arch, v, &r.tensor, err));
+    const tern_tensor *x = r.tensor;
+    if (b->file->kind == TERN_FILE_HF)
+        r.n_heads = tern_model_rope_heads(t->arch, &t->config, v->name);
+    b->sum = tern_crc32(b->sum, x->data, (size_t)(x->bytes < 4096 ? x->bytes : 4096));
+    tern_matrix_view view = view_of(x);
+    if (r.is_ternary) TERN_TRY(tern_codes_open(&r.codes, &view, kind, err));
+    tern_status status = write_rows(t, tern_trainer_slot(t, v->name), &r, err);
+    tern_codes_close(&r.codes);
+    tern_file_drop_pages(b->file, x->data, x->bytes);
+    return status;
+}
+
+tern_status tern_lora_load_base(tern_trainer *t, tern_error *err) {
+    const tern_graph *g = &t->train.graph;
+    tern_status status = TERN_OK;
+    for (size_t v = 0; status == TERN_OK && v < t->base->n_kinds; v++)
+        if (is_base(&g->values[v]))
+            status = load_weight(t, &g->values[v], &t->base->kinds[v], err);
+    return status == TERN_OK ? status : tern_fail_prefix(err, status, t->desc.init);
+}
+
+// ---- The adapter's -----------------------------------------------------------------------------
+
+// A normal, of the variance that PEFT gives its uniform one; B zero; the diagonal s.
+static void first_numbers(const tern_trainer *t, const tern_slot *s, float *data) {
+    uint64_t n = s->n_rows * s->n_cols;
+    memset(data, 0, n * sizeof *data);
+    if (ends_with(s->name, ".lora_a"))
+        tern_trainer_normal(t, s, 1 / sqrtf(3 * (float)s->n_cols), data);
+    if (strcmp(s->name, SCALE_NAME) == 0)
+        for (uint64_t i = 0; i < s->n_rows; i++)
+            data[i * s->n_cols + i] = t->desc.lora_alpha / (float)t->desc.lora_rank;
+}
+
+tern_status tern_lora_init(tern_trainer *t, tern_error *err) {
+    for (size_t i = 0; i < t->n_slots; i++) {
+        const tern_slot *s = &t->slots[i];
+        uint64_t n = s->n_rows * s->n_cols;
+        if (!s->is_weight || (!s->is_kept && strcmp(s->name, SCALE_NAME) != 0)) continue;
+        float *data = tern_alloc_array(TERN_MEM_WEIGHTS, n, sizeof *data);
+        if (!data) return tern_fail_memory(err, n * sizeof *data);
+        first_numbers(t, s, data);
+        tern_status status = t->backend->write(s->array, 0, n, data, err);
+        tern_free(data);
+        if (status != TERN_OK) return status;
+    }
+    return TERN_OK;
+}
+
+tern_status tern_lora_put_meta(const tern_trainer *t, tern_gguf_writer *w) {
+    tern_str arch = {t->arch->gguf_names[0], strlen(t->arch->gguf_names[0])};
+    tern_file_meta_str(t->base->file, "general.architecture", &arch); // of a GGUF file: its own
+    TERN_TRY(tern_gguf_put_str(w, "general.architecture", arch));
+    TERN_TRY(tern_gguf_put_str(w, "general.type", TERN_STR("adapter")));
+    TERN_TRY(tern_gguf_put_str(w, "general.name", TERN_STR("tern")));
+    TERN_TRY(tern_gguf_put_int(w, "general.file_type", TERN_META_U32, 0));
+    TERN_TRY(tern_gguf_put_str(w, "adapter.type", TERN_STR("lora")));
+    return tern_gguf_put_f32(w, "adapter.lora.alpha", t->desc.lora_alpha);
+}

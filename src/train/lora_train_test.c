@@ -1,0 +1,436 @@
+// Training adapters: the first step is the base, training teaches it a text, the adapter does the
+// same in a session and merged, and the base stays what it was.
+#include <glob.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "base/alloc.h"
+#include "base/hash.h"
+#include "input/tok_small.h"
+#include "tests/harness.h"
+#include "tests/tiny_model.h"
+#include "train/trainer.h"
+
+enum { SEQ_LEN = 64 };
+
+// ---- Data --------------------------------------------------------------------------------------
+
+// Shards of documents that count, with the base's tokenizer.
+static bool build_data(const char *base, const char *text, const char *end, const char *folder) {
+    tern_error err = {0};
+    tern_data_build_desc d = {.source = {.paths = &text, .n_paths = 1}, .tokenizer = base,
+                              .end = end, .valid = 0.2, .n_threads = 1};
+    bool ok = tern_data_build(folder, &d, NULL, &err) == TERN_OK;
+    CHECK_MSG(ok, "%s", err.message);
+    return ok;
+}
+
+static bool make_data(const char *base, bool is_folder, const char *folder) {
+    const char *text = test_tmp("lora_train.txt"), *end = is_folder ? "<end>" : "<|endoftext|>";
+    FILE *f = fopen(text, "w");
+    if (!f) return false;
+    for (int i = 0; i < 400; i++)
+        fprintf(f, "the %d%d%d%d the end %d<|endoftext|>", i % 10, (i + 1) % 10, (i + 2) % 10,
+                (i + 3) % 10, i); // <|endoftext|> parts documents, whatever the tokenizer has
+    fclose(f);
+    return build_data(base, text, end, folder);
+}
+
+typedef struct losses {
+    double first_valid, last_valid, last;
+    int n_events, stop_at;
+} losses;
+
+static bool take_losses(void *user, const tern_train_event *e) {
+    losses *l = user;
+    if (!isnan(e->loss)) l->last = e->loss;
+    if (!isnan(e->valid_loss)) {
+        if (e->step == 0) l->first_valid = e->valid_loss;
+        l->last_valid = e->valid_loss;
+    }
+    return ++l->n_events != l->stop_at;
+}
+
+static tern_train_desc small_run(const char *base, const char *data, const char *out, losses *l) {
+    *l = (losses){0};
+    return (tern_train_desc){.data = data, .out = out, .init = base, .lora_rank = 8,
+                             .seq_len = SEQ_LEN, .batch_tokens = 256, .micro_tokens = 128,
+                             .n_steps = 40, .rate = 1e-2f, .log_every = 4, .valid_every = 40,
+                             .valid_tokens = 1024, .checkpoint_every = 10, .keep = 2,
+                             .n_threads = 1, .seed = 3, .on_event = take_losses, .user = l};
+}
+
+// ---- The loss as a session has it ---------------------------------------------------------------
+
+static double loss_of_rows(tern_session *s, int32_t n_vocab, const int32_t *ids, int n,
+                           const int32_t *targets, double *n_scored, tern_error *err) {
+    static float logits[SEQ_LEN * TINY_N_VOCAB];
+    double sum = 0;
+    tern_session_reset(s);
+    if (tern_session_logits(s, ids, (size_t)n, logits, err) != TERN_OK) return NAN;
+    for (int i = 0; i < n; i++) {
+        const float *row = logits + (size_t)i * (size_t)n_vocab;
+        double total = 0;
+        for (int k = 0; k < n_vocab; k++) total += exp((double)row[k]);
+        if (targets[i] < 0) continue;
+        sum += log(total) - (double)row[targets[i]];
+        *n_scored += 1;
+    }
+    return sum;
+}
+
+// Mean over the first 1024 tokens of the held-out text, document by document. The tiny model begins
+// texts with the token that ends them; the folder's tokenizer has another one for that.
+static double session_loss(const char *model, bool is_folder, const char *lora, const char *data) {
+    tern_error err = {0};
+    tern_model *m = NULL;
+    tern_session *s = NULL;
+    tern_token_set *set = NULL;
+    tern_lora adapter = {lora, 1};
+    tern_model_desc desc = {.loras = &adapter, .n_loras = lora != NULL, .n_threads = 1};
+    tern_token_set_desc sd = {.seq_len = SEQ_LEN, .in_order = true};
+    double sum = 0, n_scored = 0;
+    bool ok = tern_model_open(&m, model, &desc, &err) == TERN_OK &&
+              tern_session_open(&s, m, &(tern_session_desc){.kv_type = TERN_KV_F32}, &err) ==
+                  TERN_OK &&
+              tern_token_set_open_folder(&set, data, "valid", &sd, &err) == TERN_OK && set;
+    for (uint64_t i = 0; ok && i < tern_token_set_n_sequences(set) && i < 1024 / SEQ_LEN; i++) {
+        int32_t ids[SEQ_LEN + 1], targets[SEQ_LEN];
+        uint8_t starts[SEQ_LEN + 1];
+        ok = tern_token_set_sequence(set, 0, i, ids, starts, &err) == TERN_OK;
+        for (int t = 0; t < SEQ_LEN; t++) {
+            targets[t] = is_folder && starts[t + 1] ? -1 : ids[t + 1];
+            if (!is_folder) starts[t] = ids[t] == 0;
+        }
+        for (int first = 0, last; ok && first < SEQ_LEN; first = last) {
+            for (last = first + 1; last < SEQ_LEN && !starts[last];) last++;
+            sum += loss_of_rows(s, TINY_N_VOCAB, ids + first, last - first, targets + first,
+                                &n_scored, &err);
+        }
+    }
+    CHECK_MSG(ok, "%s", err.message);
+    tern_token_set_close(set);
+    tern_session_close(s);
+    tern_model_close(m);
+    return sum / n_scored;
+}
+
+// ---- Bases -------------------------------------------------------------------------------------
+
+typedef struct base_kind {
+    const char *name;
+    tiny_model_desc desc;
+    bool folder;
+} base_kind;
+static const base_kind kinds[] = {
+    {"I2_S", {.seed = 70}, false},
+    {"TQ2_0", {.seed = 71, .type = TERN_DTYPE_TQ2_0, .n_embd = 256, .n_ff = 256}, false},
+    {"master weights", {.seed = 72, .type = TERN_DTYPE_BF16}, false},
+    {"ternary folder", {.seed = 73}, true},
+    {"Llama of F16", {.arch = "llama", .type = TERN_DTYPE_F16, .seed = 74}, false},
+    {"Llama of Q8_0", {.arch = "llama", .type = TERN_DTYPE_Q8_0, .seed = 75}, false},
+    {"Llama folder", {.arch = "llama", .seed = 76}, true},
+};
+#define N_KINDS (sizeof kinds / sizeof *kinds)
+
+static bool write_tokenizer(const char *folder) {
+    char path[400];
+    tern_strbuf json = {0};
+    tern_error err;
+    small_byte_level(&json, SMALL_LLAMA3, false);
+    snprintf(path, sizeof path, "%s/tokenizer.json", folder);
+    bool ok = tern_file_write(path, json.ptr, json.len, &err) == TERN_OK;
+    tern_strbuf_free(&json);
+    return ok;
+}
+
+static bool make_base(const base_kind *k, char *path, size_t size) {
+    tern_error err = {0};
+    snprintf(path, size, "%s", test_tmp("lora_base.gguf"));
+    bool ok = tiny_model_write(path, &k->desc, &err) == TERN_OK;
+    if (ok && k->folder) {
+        char folder[300];
+        snprintf(folder, sizeof folder, "%s", test_tmp("lora_base_folder"));
+        ok = tern_convert(path, folder, &(tern_convert_desc){0}, &err) == TERN_OK;
+        snprintf(path, size, "%s", folder);
+        ok = ok && write_tokenizer(folder);
+    }
+    CHECK_MSG(ok, "%s: %s", k->name, err.message);
+    return ok;
+}
+
+TEST(lora_training_is_what_a_session_computes) {
+    char base[300], data[300], out[300], adapter[400];
+    tern_error err;
+    losses l;
+    for (size_t i = 0; i < N_KINDS; i++) {
+        if (!make_base(&kinds[i], base, sizeof base)) return;
+        snprintf(data, sizeof data, "%s", test_tmp("lora_train_data"));
+        snprintf(out, sizeof out, "%s", test_tmp("lora_train_out"));
+        if (!make_data(base, kinds[i].folder, data)) return;
+        tern_train_desc d = small_run(base, data, out, &l);
+        REQUIRE_OK(tern_train(&d, &err), err);
+        double first = session_loss(base, kinds[i].folder, NULL, data);
+        snprintf(adapter, sizeof adapter, "%s/step-00000040.gguf", out);
+        double last = session_loss(base, kinds[i].folder, adapter, data);
+        CHECK_MSG(fabs(l.first_valid / first - 1) < 2e-3, "%s: %g, a session's %g", kinds[i].name,
+                  l.first_valid, first);
+        CHECK_MSG(fabs(l.last_valid / last - 1) < 5e-3 && last < 0.6 * first,
+                  "%s: %g, a session's %g, from %g", kinds[i].name, l.last_valid, last, first);
+    }
+}
+
+// ---- What an adapter is ------------------------------------------------------------------------
+
+TEST(lora_training_begins_with_the_base_and_changes_the_adapter_alone) {
+    static const struct {
+        int rank;
+        const char *targets;
+        float alpha;
+        size_t n_matrices; // of two layers
+    } runs[] = {{8, NULL, 0, 14}, {3, "q,v", 1, 4}, {16, "down", 100, 2}};
+    char base[300], data[300], out[300];
+    tern_error err;
+    losses l;
+    double first = 0;
+    if (!make_base(&kinds[0], base, sizeof base)) return;
+    snprintf(data, sizeof data, "%s", test_tmp("lora_zero_data"));
+    snprintf(out, sizeof out, "%s", test_tmp("lora_zero_out"));
+    if (!make_data(base, false, data)) return;
+    for (size_t i = 0; i < 3; i++) {
+        tern_train_desc d = small_run(base, data, out, &l);
+        d.lora_rank = runs[i].rank;
+        d.lora_targets = runs[i].targets;
+        d.lora_alpha = runs[i].alpha;
+        d.seed = i;
+        d.n_steps = 1;
+        REQUIRE_OK(tern_train(&d, &err), err);
+        if (i == 0) first = l.first_valid; // B is zero: the same bits whatever A is
+        CHECK_MSG(l.first_valid == first, "%g and %g", l.first_valid, first);
+        CHECK(l.last_valid != first);
+        tern_trainer *t;
+        size_t n = 0;
+        REQUIRE_OK(tern_trainer_open(&t, &d, &err), err);
+        const tern_graph *g = &t->update.graph;
+        for (size_t v = 0; v < g->n_values; v++) {
+            if (g->values[v].kind != TERN_VALUE_WEIGHT) continue;
+            CHECK_MSG(tern_lora_is_trained(&g->values[v]), "%s", g->values[v].name);
+            n++;
+        }
+        CHECK_MSG(n == 2 * runs[i].n_matrices, "%zu matrices", n);
+        tern_trainer_close(t);
+    }
+}
+
+TEST(lora_training_merges_into_float_weights) {
+    char base[300], data[300], out[300], adapter[400], merged[300];
+    tern_error err;
+    losses l;
+    if (!make_base(&kinds[4], base, sizeof base)) return;
+    snprintf(data, sizeof data, "%s", test_tmp("lora_merge_data"));
+    snprintf(out, sizeof out, "%s", test_tmp("lora_merge_out"));
+    snprintf(merged, sizeof merged, "%s", test_tmp("lora_merged_trained.gguf"));
+    if (!make_data(base, false, data)) return;
+    tern_train_desc d = small_run(base, data, out, &l);
+    REQUIRE_OK(tern_train(&d, &err), err);
+    snprintf(adapter, sizeof adapter, "%s/step-00000040.gguf", out);
+    tern_lora lora = {adapter, 1};
+    tern_convert_desc convert = {.loras = &lora, .n_loras = 1, .type = TERN_TYPE_F32};
+    REQUIRE_OK(tern_convert(base, merged, &convert, &err), err);
+    double beside = session_loss(base, false, adapter, data);
+    double inside = session_loss(merged, false, NULL, data);
+    CHECK_MSG(fabs(inside / beside - 1) < 1e-4, "beside %g, merged %g", beside, inside);
+}
+
+// ---- Resuming ----------------------------------------------------------------------------------
+
+static uint32_t sum_of_file(const char *path) {
+    static char bytes[1 << 20];
+    FILE *f = fopen(path, "rb");
+    size_t n = f ? fread(bytes, 1, sizeof bytes, f) : 0;
+    CHECK_MSG(f && n > 1000 && n < sizeof bytes, "%s", path);
+    if (f) fclose(f);
+    return tern_crc32(0, bytes, n);
+}
+
+TEST(lora_training_resumes_to_the_same_bits_after_being_killed) {
+    char base[300], data[300], whole[300], cut[300], path[400], other[400];
+    tern_error err;
+    losses l;
+    if (!make_base(&kinds[0], base, sizeof base)) return;
+    snprintf(data, sizeof data, "%s", test_tmp("lora_kill_data"));
+    snprintf(whole, sizeof whole, "%s", test_tmp("lora_kill_whole"));
+    snprintf(cut, sizeof cut, "%s", test_tmp("lora_kill_cut"));
+    if (!make_data(base, false, data)) return;
+    tern_train_desc d = small_run(base, data, whole, &l);
+    REQUIRE_OK(tern_train(&d, &err), err);
+    d = small_run(base, data, cut, &l);
+    d.resume = true;
+    d.checkpoint_every = 5;
+    for (int i = 0; i < 5; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            tern_train(&d, &err);
+            _exit(0);
+        }
+        usleep(40000 + 40000 * (useconds_t)i);
+        kill(child, SIGKILL);
+        waitpid(child, NULL, 0);
+    }
+    REQUIRE_OK(tern_train(&d, &err), err);
+    static const char *const names[] = {"step-00000040.gguf", "step-00000040.adam.gguf"};
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/%s", whole, names[i]);
+        snprintf(other, sizeof other, "%s/%s", cut, names[i]);
+        CHECK_MSG(sum_of_file(path) == sum_of_file(other), "%s", names[i]);
+    }
+    glob_t found;
+    snprintf(path, sizeof path, "%s/step-*", cut); // two adapters with their moments
+    CHECK(glob(path, 0, NULL, &found) == 0 && found.gl_pathc == 4);
+    globfree(&found);
+    // Another base, rank or alpha is another run.
+    d.lora_alpha = 4;
+    CHECK(tern_train(&d, &err) == TERN_ERR_ARGUMENT && strstr(err.message, "alpha"));
+    d.lora_alpha = 0;
+    d.lora_rank = 4;
+    CHECK(tern_train(&d, &err) == TERN_ERR_ARGUMENT && strstr(err.message, "lora_rank"));
+    d.lora_rank = 8;
+    tiny_model_desc tiny = {.seed = 99};
+    REQUIRE_OK(tiny_model_write(base, &tiny, &err), err);
+    CHECK(tern_train(&d, &err) == TERN_ERR_ARGUMENT && strstr(err.message, "another base"));
+}
+
+// ---- What is refused ---------------------------------------------------------------------------
+
+TEST(lora_training_refuses_what_does_not_fit) {
+    char base[300], data[300], out[300];
+    tern_error err;
+    losses l;
+    if (!make_base(&kinds[0], base, sizeof base)) return;
+    snprintf(data, sizeof data, "%s", test_tmp("lora_refused_data"));
+    snprintf(out, sizeof out, "%s", test_tmp("lora_refused_out"));
+    if (!make_data(base, false, data)) return;
+    const tern_train_desc good = small_run(base, data, out, &l);
+    tern_train_desc bad[8];
+    for (int i = 0; i < 8; i++) bad[i] = good;
+    bad[0].lora_rank = -1;
+    bad[1].init = NULL;
+    bad[2].lora_targets = "q,nose";
+    bad[3].lora_targets = "";
+    bad[4].n_embd = 64;
+    bad[5].seq_len = 4096; // the base was made for 512
+    bad[6].init = data;
+    bad[7].lora_alpha = -2;
+    for (int i = 0; i < 8; i++)
+        CHECK_MSG(tern_train(&bad[i], &err) != TERN_OK && err.message[0], "%d", i);
+    // Shards of another tokenizer.
+    tern_train_desc d = good;
+    char folder[300], other[300];
+    if (!make_base(&kinds[3], folder, sizeof folder)) return;
+    snprintf(other, sizeof other, "%s", test_tmp("lora_other_data"));
+    if (!make_data(folder, true, other)) return;
+    d.data = other;
+    CHECK(tern_train(&d, &err) == TERN_ERR_ARGUMENT && strstr(err.message, "tokenizer"));
+}
+
+TEST(lora_training_survives_failing_allocations) {
+    char base[300], data[300], out[300];
+    tern_error err = {0};
+    losses l;
+    if (!make_base(&kinds[0], base, sizeof base)) return;
+    snprintf(data, sizeof data, "%s", test_tmp("lora_memory_data"));
+    snprintf(out, sizeof out, "%s", test_tmp("lora_memory_out"));
+    if (!make_data(base, false, data)) return;
+    tern_train_desc d = small_run(base, data, out, &l);
+    d.n_steps = 1;
+    d.assistant_only = true;
+    size_t before = tern_mem_get_stats().total_now;
+    int failures = 0;
+    for (uint64_t n = 1; n < 8000; n += 1 + n / 8) {
+        tern_mem_fail_at(n);
+        tern_status status = tern_train(&d, &err);
+        tern_mem_fail_at(0);
+        CHECK(tern_mem_get_stats().total_now == before);
+        if (status == TERN_OK) break;
+        CHECK_MSG(status == TERN_ERR_MEMORY, "%llu: %s", (unsigned long long)n,
+                  err.message);
+        failures++;
+    }
+    CHECK(failures > 10);
+}
+
+// ---- What assistants say -----------------------------------------------------------------------
+
+TEST(assistants_alone_are_learnt) {
+    static const tern_message chat[] = {{"user", "Once?"}, {"assistant", "Twice."},
+                                        {"user", "Hm"}, {"assistant", "Yes, no"}};
+    static const char *const spoken = "Twice.<|im_end|>Yes, no<|im_end|>";
+    char base[300];
+    tern_error err;
+    tern_file *file;
+    tern_tokenizer *t;
+    tern_template *template;
+    tern_speech *speech;
+    tern_strbuf text = {0}, learnt = {0};
+    tern_ids ids = {0};
+    if (!make_base(&kinds[0], base, sizeof base)) return;
+    REQUIRE_OK(tern_file_open(&file, base, &err), err);
+    REQUIRE_OK(tern_tokenizer_open(&t, file, &err), err);
+    REQUIRE_OK(tern_template_for_model(&template, file, t, NULL, &err), err);
+    REQUIRE_OK(tern_speech_open(&speech, file, t, &err), err);
+    REQUIRE_OK(tern_template_chat(template, t, chat, 4, false, &text, &err), err);
+    REQUIRE_OK(tern_tokenizer_encode(t, text.ptr, text.len, TERN_TOKENIZE_SPECIAL, &ids, &err),
+               err);
+    int32_t targets[256];
+    uint8_t starts[256] = {1};
+    int32_t n = (int32_t)ids.n - 1;
+    REQUIRE(n > 0 && n < 256);
+    for (int32_t i = 0; i < n; i++) targets[i] = ids.ids[i + 1];
+    tern_speech_mask(speech, ids.ids, starts, n, targets);
+    tern_decoder decoder = {.with_special = true};
+    for (int32_t i = 0; i < n; i++)
+        if (targets[i] >= 0) tern_tokenizer_decode(t, &decoder, targets[i], &learnt);
+    CHECK_MSG(strcmp(tern_strbuf_text(&learnt), spoken) == 0, "'%s' of '%s'",
+              tern_strbuf_text(&learnt), tern_strbuf_text(&text));
+    tern_free(ids.ids);
+    tern_strbuf_free(&text);
+    tern_strbuf_free(&learnt);
+    tern_speech_close(speech);
+    tern_template_free(template);
+    tern_tokenizer_free(t);
+    tern_file_close(file);
+}
+
+// The users' words are random and the answers are not: only the latter count.
+TEST(lora_training_of_chats_learns_the_answers) {
+    const char *text = test_tmp("lora_chats.jsonl");
+    char base[300], data[300], out[300];
+    tern_error err;
+    losses l;
+    uint64_t x = 5;
+    if (!make_base(&kinds[0], base, sizeof base)) return;
+    snprintf(data, sizeof data, "%s", test_tmp("lora_chats_data"));
+    snprintf(out, sizeof out, "%s", test_tmp("lora_chats_out"));
+    FILE *f = fopen(text, "w");
+    REQUIRE(f != NULL);
+    for (int i = 0; i < 300; i++) {
+        fputs("{\"messages\":[{\"role\":\"user\",\"content\":\"", f);
+        for (int k = 0; k < 12; k++) fputc('a' + (int)((x = tern_mix64(x + 1)) % 26), f);
+        fputs("\"},{\"role\":\"assistant\",\"content\":\"the end\"}]}\n", f);
+    }
+    fclose(f);
+    if (!build_data(base, text, NULL, data)) return;
+    double learnt[2];
+    for (int only = 0; only < 2; only++) {
+        tern_train_desc d = small_run(base, data, out, &l);
+        d.assistant_only = only;
+        REQUIRE_OK(tern_train(&d, &err), err);
+        learnt[only] = l.last_valid;
+    }
+    CHECK_MSG(learnt[0] > 1 && learnt[1] < 0.2, "all of the text %g, answers %g", learnt[0],
+              learnt[1]);
+}
