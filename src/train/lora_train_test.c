@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "input/tok_small.h"
+#include "tests/gpu_fixture.h"
 #include "tests/harness.h"
 #include "tests/tiny_model.h"
 #include "train/trainer.h"
@@ -244,6 +245,113 @@ TEST(lora_training_merges_into_float_weights) {
     double beside = session_loss(base, false, adapter, data);
     double inside = session_loss(merged, false, NULL, data);
     CHECK_MSG(fabs(inside / beside - 1) < 1e-4, "beside %g, merged %g", beside, inside);
+}
+
+// ---- Gradients ---------------------------------------------------------------------------------
+
+static float loss_of(tern_trainer *t, const tern_train_batch *b) {
+    tern_error err;
+    float zero = 0, loss = NAN;
+    tern_array *sum = tern_trainer_slot(t, "loss")->array;
+    t->backend->write(sum, 0, 1, &zero, &err);
+    CHECK(t->backend->run(t->train.program, b, &err) == TERN_OK);
+    t->backend->read(sum, 0, 1, &loss, &err);
+    return loss * b->loss_scale;
+}
+
+// The loss along a gradient rises by the square of its length.
+static void check_gradient(tern_trainer *t, const tern_train_batch *b, const tern_slot *s) {
+    tern_error err;
+    char name[80];
+    snprintf(name, sizeof name, "grad.%s", s->name);
+    tern_array *grad = tern_trainer_slot(t, name)->array;
+    uint64_t n = s->n_rows * s->n_cols;
+    float *g = tern_alloc_array(TERN_MEM_MISC, 3 * n, sizeof *g), *w = g + n, *moved = w + n;
+    double along = 0, loss[2];
+    t->backend->write(grad, 0, n, memset(g, 0, n * sizeof *g), &err);
+    loss_of(t, b);
+    t->backend->read(grad, 0, n, g, &err);
+    t->backend->read(s->array, 0, n, w, &err);
+    for (uint64_t i = 0; i < n; i++) along += (double)g[i] * (double)g[i];
+    double step = 0.01 / along;
+    for (int side = 0; side < 2; side++) {
+        for (uint64_t i = 0; i < n; i++) moved[i] = w[i] + (float)(side ? step : -step) * g[i];
+        t->backend->write(s->array, 0, n, moved, &err);
+        loss[side] = (double)loss_of(t, b);
+    }
+    t->backend->write(s->array, 0, n, w, &err);
+    double difference = (loss[1] - loss[0]) / (2 * step);
+    CHECK_MSG(along > 0 && fabs(difference / along - 1) < 0.02, "%s: %g, by difference %g", s->name,
+              along, difference);
+    tern_free(g);
+}
+
+TEST(lora_training_has_the_gradients_of_differences) {
+    char base[300], data[300], out[300];
+    int32_t ids[SEQ_LEN], targets[SEQ_LEN], starts[SEQ_LEN];
+    tern_error err;
+    losses l;
+    tern_trainer *t;
+    uint64_t x = 9;
+    if (!make_base(&kinds[4], base, sizeof base)) return;
+    snprintf(data, sizeof data, "%s", test_tmp("lora_gradient_data"));
+    snprintf(out, sizeof out, "%s", test_tmp("lora_gradient_out"));
+    if (!make_data(base, false, data)) return;
+    tern_train_desc d = small_run(base, data, out, &l);
+    d.lora_alpha = 24;
+    REQUIRE_OK(tern_trainer_open(&t, &d, &err), err);
+    REQUIRE_OK(tern_trainer_init_weights(t, &err), err);
+    for (int i = 0; i < SEQ_LEN; i++) {
+        ids[i] = (int32_t)((x = tern_mix64(x + 1)) % TINY_N_VOCAB);
+        targets[i] = i % 7 == 3 ? -1 : (int32_t)((x = tern_mix64(x + 1)) % TINY_N_VOCAB);
+        starts[i] = i < 20 ? 0 : 20;
+    }
+    tern_train_batch b = {.n_tokens = SEQ_LEN, .ids = ids, .targets = targets, .starts = starts,
+                          .loss_scale = 1.0f / SEQ_LEN};
+    for (size_t i = 0; i < t->n_slots; i++) { // B is zero no more
+        const tern_slot *s = &t->slots[i];
+        float numbers[512 * 8];
+        if (!s->is_weight || !s->is_kept || s->n_cols != 8) continue;
+        REQUIRE(s->n_rows * s->n_cols <= sizeof numbers / sizeof *numbers);
+        tern_trainer_normal(t, s, 0.02f, numbers);
+        t->backend->write(s->array, 0, s->n_rows * s->n_cols, numbers, &err);
+    }
+    for (size_t i = 0; i < t->n_slots; i++)
+        if (t->slots[i].is_weight && t->slots[i].is_kept) check_gradient(t, &b, &t->slots[i]);
+    tern_trainer_close(t);
+}
+
+// On a GPU, or on SwiftShader, for whose sake all is small.
+TEST(webgpu_trains_adapters_as_the_cpu_does) {
+    static const base_kind small[] = {
+        {"I2_S", {.seed = 77, .n_layers = 1}, false},
+        {"Llama", {.arch = "llama", .type = TERN_DTYPE_F16, .seed = 78, .n_layers = 1}, false}};
+    char base[300], data[300], out[300];
+    tern_error err;
+    losses cpu, gpu;
+    gpu_environment();
+    for (int i = 0; i < (getenv("TERN_TEST_LONG") ? 2 : 1); i++) {
+        if (!make_base(&small[i], base, sizeof base)) return;
+        snprintf(data, sizeof data, "%s", test_tmp("lora_gpu_data"));
+        snprintf(out, sizeof out, "%s", test_tmp("lora_gpu_out"));
+        if (!make_data(base, false, data)) return;
+        for (int device = 0; device < 2; device++) {
+            tern_train_desc d = small_run(base, data, out, device ? &gpu : &cpu);
+            d.seq_len = 32;
+            d.batch_tokens = d.micro_tokens = d.valid_tokens = 64;
+            d.n_steps = 5;
+            d.device = device ? "webgpu" : "cpu";
+            if (tern_train(&d, &err) == TERN_OK) continue;
+            if (!gpu_is_absent(&err)) CHECK_MSG(false, "%s", err.message);
+            return;
+        }
+        // What is rounded to int8 may fall on either side.
+        CHECK_MSG(fabs(gpu.first_valid / cpu.first_valid - 1) < 2e-3 &&
+                      fabs(gpu.last_valid / cpu.last_valid - 1) < 2e-2 &&
+                      cpu.last_valid < 0.8 * cpu.first_valid,
+                  "%s: %g to %g, on the CPU %g to %g", small[i].name, gpu.first_valid,
+                  gpu.last_valid, cpu.first_valid, cpu.last_valid);
+    }
 }
 
 // ---- Resuming ----------------------------------------------------------------------------------
