@@ -270,7 +270,7 @@ TEST(speculation_counts_what_it_did) {
     CHECK(st.draft.drafted_by[TERN_DRAFTER_CALLER] == 31 && st.draft.n_runs[5] == 7);
     CHECK(tern_session_n_tokens(s) == N_PROMPT + N_TEXT - 1); // as without
     tern_session_close(s);
-    // All is wrong: nothing is accepted, and when it may, the session gives up.
+    // All is wrong: nothing is accepted. (When it gives up: speculate_gain_test.c.)
     for (int always = 0; always < 2; always++) {
         o.error_every = 1;
         p.always = always;
@@ -279,8 +279,7 @@ TEST(speculation_counts_what_it_did) {
             generate(s, prompt, N_PROMPT, &(tern_sampling){0}, N_TEXT, got, &st);
         CHECK(memcmp(got, want, sizeof got) == 0);
         CHECK(st.draft.n_accepted == 0 && st.draft.n_steps == N_TEXT - 1);
-        // How soon it gives up depends on measured times, so on what else the machine does.
-        CHECK(always ? st.draft.n_drafts == N_TEXT - 2 : st.draft.n_drafts < N_TEXT - 2);
+        CHECK(always ? st.draft.n_drafts == N_TEXT - 2 : st.draft.n_drafts <= N_TEXT - 2);
         tern_session_close(s);
     }
     tern_session_close(plain);

@@ -2,7 +2,7 @@
 // share. tern_bpe_trainer in input.h is the door.
 //
 //     text ─ splitter ─→ words, counted (learn_words.c) ─ merges (learn_merges.c) ─→ vocabulary
-//          ─→ tokenizer.json (learn_json.c)
+//          ─→ tokenizer.json (tok_write.c)
 //
 // A merge never crosses the end of a word, so all that is to be known of a text of any size is how
 // often each of its words comes.

@@ -1,4 +1,5 @@
 // Against other programs: ids that the models' own tokenizers gave for real and for hostile text.
+#include <sys/stat.h>
 #include <time.h>
 #include "input/tok_fixture.h"
 
@@ -302,3 +303,60 @@ TEST(tok_speed) {
     run_speed("tokenizers/gemma3/tokenizer.json");
     run_speed("tokenizers/kitoken-models/llama2.json");
 }
+
+// ---- A GGUF vocabulary written as tokenizer.json gives the same ids -----------------------------
+
+static void write_text(const char *folder, const char *name, const tern_strbuf *text) {
+    char path[600];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *f = fopen(path, "wb");
+    REQUIRE(f != NULL);
+    CHECK(fwrite(text->ptr, 1, text->len, f) == text->len);
+    fclose(f);
+}
+
+static void check_same_ids(const tern_tokenizer *a, const tern_tokenizer *b, const char *text,
+                           size_t n) {
+    tern_ids x = {0}, y = {0};
+    tern_error err = {0};
+    for (unsigned flags = 0; flags < 4; flags++) {
+        x.n = y.n = 0;
+        CHECK(tern_tokenizer_encode(a, text, n, flags, &x, &err) == TERN_OK);
+        CHECK(tern_tokenizer_encode(b, text, n, flags, &y, &err) == TERN_OK);
+        CHECK_MSG(x.n == y.n && memcmp(x.ids, y.ids, x.n * sizeof *x.ids) == 0,
+                  "flags %u: %zu and %zu ids", flags, x.n, y.n);
+    }
+    tern_free(x.ids);
+    tern_free(y.ids);
+}
+
+static void check_written(const char *vocabulary) {
+    tern_tokenizer *t = fixture_open(vocabulary), *again;
+    fixture_text text = fixture_read(test_data(BLNS));
+    tern_strbuf json = {0}, config = {0};
+    tern_error err = {0};
+    tern_file *file;
+    if (t && text.ptr) {
+        REQUIRE_OK(tern_tokenizer_write_json(t, TERN_STR("{{ messages }}"), &json, &config, &err),
+                   err);
+        char folder[512];
+        snprintf(folder, sizeof folder, "%s", test_tmp("written_tokenizer"));
+        mkdir(folder, 0777);
+        write_text(folder, "tokenizer.json", &json);
+        write_text(folder, "tokenizer_config.json", &config);
+        REQUIRE_OK(tern_file_open(&file, folder, &err), err);
+        REQUIRE_OK(tern_tokenizer_open(&again, file, &err), err);
+        check_same_ids(t, again, text.ptr, text.n);
+        check_same_ids(t, again, "<|im_start|>user\nHi<|im_end|><|begin_of_text|> x", 49);
+        tern_tokenizer_free(again);
+        tern_file_close(file);
+    }
+    tern_strbuf_free(&json);
+    tern_strbuf_free(&config);
+    tern_tokenizer_free(t);
+    tern_free(text.ptr);
+}
+
+TEST(tok_gguf_written_as_json_llama3) { check_written("tokenizers/gguf/vocab-llama3_1.gguf"); }
+TEST(tok_gguf_written_as_json_qwen3) { check_written("tokenizers/gguf/vocab-qwen3.gguf"); }
+TEST(tok_gguf_written_as_json_gpt2) { check_written("tokenizers/gguf/ggml-vocab-gpt-2.gguf"); }

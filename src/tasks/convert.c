@@ -510,6 +510,31 @@ static tern_status declare_st(conversion *c, const item *it) {
     return tern_st_declare(c->st, scale_name, TERN_DTYPE_F32, 1, &one);
 }
 
+// The vocabulary of a GGUF file as the files that transformers reads. One that they have no form
+// for is left out: the weights are still of use.
+static tern_status write_tokenizer(conversion *c, const char *out, tern_error *err) {
+    tern_tokenizer *t;
+    tern_error why = {0};
+    tern_strbuf json = {0}, config = {0};
+    tern_str chat = {NULL, 0};
+    tern_file_meta_str(c->file, "tokenizer.chat_template", &chat);
+    if (!tern_file_meta(c->file, "tokenizer.ggml.tokens")) return TERN_OK;
+    TERN_TRY(tern_tokenizer_open(&t, c->file, err));
+    tern_status status = tern_tokenizer_write_json(t, chat, &json, &config, &why);
+    if (status == TERN_OK) {
+        status = write_file(out, "tokenizer.json", json.ptr, json.len, err);
+        if (status == TERN_OK)
+            status = write_file(out, "tokenizer_config.json", config.ptr, config.len, err);
+    } else if (status == TERN_ERR_UNSUPPORTED)
+        status = TERN_OK;
+    else if (err)
+        *err = why;
+    tern_strbuf_free(&json);
+    tern_strbuf_free(&config);
+    tern_tokenizer_free(t);
+    return status;
+}
+
 static tern_status to_folder(conversion *c, const char *in, const char *out, tern_error *err) {
     const char *ternary_mode = NULL;
     const char *dtype = "float32";
@@ -536,6 +561,7 @@ static tern_status to_folder(conversion *c, const char *in, const char *out, ter
                                          "chat_template.jinja"};
     for (size_t i = 0; c->file->kind == TERN_FILE_HF && i < sizeof beside / sizeof *beside; i++)
         TERN_TRY(copy_file(in, out, beside[i], err));
+    if (c->file->kind == TERN_FILE_GGUF) TERN_TRY(write_tokenizer(c, out, err));
     return tern_st_writer_finish(c->st, err);
 }
 
