@@ -50,7 +50,7 @@ static const layer layers[] = {
     {132, 1028, 3, 1, 44, false, TERN_ACTIVATION_SILU},
     {640, 1792, 5, 5, 128, true, TERN_ACTIVATION_RELU2},
 };
-#define N_LAYERS rig_cases(sizeof layers / sizeof *layers, 2)
+#define N_LAYERS rig_cases(sizeof layers / sizeof *layers, 1)
 
 TEST(gpu_token_feed_forward) {
     static const rig_batches how = {.n_tokens = {1, 2, 1}};
