@@ -10,8 +10,9 @@ story-corpus: all ## vocabulary and shards of the story model; TEXT=folder CORPU
 # models/stories.gguf again: corpus, 1450 steps of 32768 tokens (5 minutes on an H200, days on a
 # laptop's CPU), export. DEVICE=cpu trains without a GPU.
 DEVICE ?= webgpu
+STEPS  ?= 1450
 .PHONY: story-model
 story-model: story-corpus ## train the model that the repository carries; TEXT=folder DEVICE=webgpu|cpu
 	$(BUILD)/tern train --data $(CORPUS)/stories -o $(BUILD)/story-run --resume --device $(DEVICE) \
-	    --preset micro --layers 6 -n 1450 --valid-tokens 180000
-	$(BUILD)/tern convert $(BUILD)/story-run/step-00001450.gguf models/stories.gguf --head-type f16
+	    --preset micro --layers 6 -n $(STEPS) --valid-tokens 180000
+	$(BUILD)/tern convert $(BUILD)/story-run/step-$(shell printf %08d $(STEPS)).gguf models/stories.gguf --head-type f16
