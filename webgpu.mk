@@ -16,10 +16,10 @@ $(BUILD)/webgpu/libwebgpu_wrapper.so:
 	cd $(@D) && npm pack --silent $(WEBGPU_PACKAGE) && tar xzf *.tgz --strip-components=1 && rm *.tgz
 	@touch $@
 
-# A library of the next generation of the interface, for tests: Dawn inside npm's addon for Node.
+# A library of the next generation of the interface, with matrix units: Dawn inside npm's addon for Node.
 WEBGPU_NEWER_PACKAGE ?= webgpu@0.6.2
 .PHONY: webgpu-newer check-webgpu-newer
-webgpu-newer: $(BUILD)/webgpu-newer/libwebgpu_dawn.so ## a newer Dawn (36 MB from npm, x86-64), for check-webgpu-newer
+webgpu-newer: $(BUILD)/webgpu-newer/libwebgpu_dawn.so ## a newer, faster Dawn (36 MB from npm, Linux on x86-64)
 $(BUILD)/webgpu-newer/libwebgpu_dawn.so: tools/dawn_node.c src/kernels/webgpu/wgpu_api.h
 	@mkdir -p $(@D)
 	cd $(@D) && { test -f dawn.node || { npm pack --silent $(WEBGPU_NEWER_PACKAGE) && \

@@ -14,10 +14,15 @@
 #define SUFFIX ".so"
 #endif
 
-static const char *const names[] = {"libwebgpu_wrapper" SUFFIX, "libwebgpu_dawn" SUFFIX};
+// From the most wanted on: the newer Dawn has matrix units for prompts.
+static const char *const beside[] = {"", "/webgpu-newer", "/webgpu"};
+static const char *const names[] = {"libwebgpu_dawn" SUFFIX, "libwebgpu_wrapper" SUFFIX};
+#define N_BESIDE (sizeof beside / sizeof *beside)
+#define N_NAMES  (sizeof names / sizeof *names)
 
-// Beside the program, and in webgpu/ beside it, where `make webgpu-native` puts it.
-static void *open_beside_program(const char *name) {
+// Beside the program, and in the folders beside it where `make webgpu-newer` and `make
+// webgpu-native` put one.
+static void *open_beside_program(void) {
     char program[512], path[700];
     ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
     if (n <= 0) return NULL;
@@ -25,9 +30,8 @@ static void *open_beside_program(const char *name) {
     char *slash = strrchr(program, '/');
     if (!slash) return NULL;
     *slash = 0;
-    static const char *const folders[] = {"", "/webgpu"};
-    for (int i = 0; i < 2; i++) {
-        snprintf(path, sizeof path, "%s%s/%s", program, folders[i], name);
+    for (size_t i = 0; i < N_BESIDE * N_NAMES; i++) {
+        snprintf(path, sizeof path, "%s%s/%s", program, beside[i / N_NAMES], names[i % N_NAMES]);
         void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
         if (library) return library;
     }
@@ -71,9 +75,8 @@ tern_status gpu_library_open(wgpu_api *api, tern_error *err) {
         api->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
         if (!api->library) return tern_fail(err, TERN_ERR_DEVICE, "TERN_WEBGPU_LIB: %s", dlerror());
     }
-    for (size_t i = 0; !api->library && i < sizeof names / sizeof *names; i++)
-        api->library = open_beside_program(names[i]);
-    for (size_t i = 0; !api->library && i < sizeof names / sizeof *names; i++)
+    if (!api->library) api->library = open_beside_program();
+    for (size_t i = 0; !api->library && i < N_NAMES; i++)
         api->library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
     if (!api->library)
         return tern_fail(err, TERN_ERR_DEVICE,
