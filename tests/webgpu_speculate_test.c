@@ -10,12 +10,13 @@
 enum { N = 16, N_PROMPTS = 200, N_PROMPT = 9, N_TEXT = 16 };
 
 // Logits of N tokens, computed in runs of `run` behind a prompt of 17.
-static bool logits_in_runs(tern_model *m, int run, float *out, int32_t n_vocab) {
+static bool logits_in_runs(tern_model *m, tern_kv_type kv_type, int run, float *out,
+                           int32_t n_vocab) {
     tern_session *s = NULL;
     tern_error err = {0};
     int32_t ids[17 + N];
     for (int i = 0; i < 17 + N; i++) ids[i] = (i * 37 + 11) % 290;
-    const tern_session_desc d = {.n_context = 128};
+    const tern_session_desc d = {.n_context = 128, .kv_type = kv_type};
     bool ok = tern_session_open(&s, m, &d, &err) == TERN_OK &&
               tern_session_sync(s, ids, 17, NULL, &err) == TERN_OK;
     for (int i = 0; ok && i < N; i += run)
@@ -31,27 +32,32 @@ static bool is_long(void) { // `make test-webgpu`
     return value && *value == '1';
 }
 
+static void check_runs(tern_model *m, size_t number, tern_kv_type kv_type) {
+    static float one[N * TINY_N_VOCAB], several[N * TINY_N_VOCAB];
+    bool ok = logits_in_runs(m, kv_type, 1, one, TINY_N_VOCAB);
+    for (int run = 2; ok && run <= 8; run += 3) {
+        ok = logits_in_runs(m, kv_type, run, several, TINY_N_VOCAB);
+        size_t n_other = 0;
+        for (size_t k = 0; k < N * TINY_N_VOCAB; k++)
+            n_other += memcmp(&one[k], &several[k], sizeof *one) != 0;
+        CHECK_MSG(n_other == 0, "model %zu, runs of %d: %zu of %d logits differ", number, run,
+                  n_other, N * TINY_N_VOCAB);
+    }
+}
+
 TEST(webgpu_runs_of_several_tokens_have_the_bits_of_one) {
     static const tiny_model_desc models[] = {
         {.seed = 51, .head_type = TERN_DTYPE_F16},
         {.seed = 52, .arch = "llama", .type = TERN_DTYPE_F16, .separate_head = true},
     };
+    static const tern_kv_type kinds[] = {TERN_KV_F32, TERN_KV_Q8_0};
     for (size_t i = 0; i < (is_long() ? 2 : 1); i++) {
         tern_error err = {0};
         const char *path = test_tmp("runs.gguf");
         REQUIRE_OK(tiny_model_write(path, &models[i], &err), err);
         tern_model *m = gpu_open(path, 0);
         if (!m) return;
-        static float one[N * TINY_N_VOCAB], several[N * TINY_N_VOCAB];
-        bool ok = logits_in_runs(m, 1, one, TINY_N_VOCAB);
-        for (int run = 2; ok && run <= 8; run += 3) {
-            ok = logits_in_runs(m, run, several, TINY_N_VOCAB);
-            size_t n_other = 0;
-            for (size_t k = 0; k < N * TINY_N_VOCAB; k++)
-                n_other += memcmp(&one[k], &several[k], sizeof *one) != 0;
-            CHECK_MSG(n_other == 0, "model %zu, runs of %d: %zu of %d logits differ", i, run,
-                      n_other, N * TINY_N_VOCAB);
-        }
+        for (size_t k = 0; k < 2; k++) check_runs(m, i, kinds[k]);
         tern_model_close(m);
     }
 }

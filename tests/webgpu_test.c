@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "gpu_fixture.h"
 #include "harness.h"
 #include "tern.h"
 #include "tiny_model.h"
@@ -187,6 +188,22 @@ TEST(webgpu_batches_and_caches_of_other_kinds) {
     const char *path = test_tmp("webgpu.gguf");
     REQUIRE_OK(tiny_model_write(path, &models[2], &err), err);
     check_model(path, &(course){prompt, N_PROMPT, 4, TERN_KV_F16, N_TEXT, 2e-3});
+    // One flip more where BitNet's activations and the cache are both rounded.
+    REQUIRE_OK(tiny_model_write(path, &(tiny_model_desc){.seed = 20, .n_layers = 1}, &err), err);
+    check_model(path, &(course){prompt, N_PROMPT, 64, TERN_KV_Q8_0, N_TEXT, 8e-3});
+}
+
+TEST(webgpu_q8_0_cache_of_odd_heads_is_refused) {
+    tern_error err = {0};
+    tern_session *s = NULL;
+    const char *path = test_tmp("webgpu.gguf");
+    REQUIRE_OK(tiny_model_write(path, &(tiny_model_desc){.n_layers = 1, .n_heads = 8}, &err), err);
+    tern_model *m = gpu_open(path, 0);
+    if (!m) return;
+    const tern_session_desc d = {.kv_type = TERN_KV_Q8_0};
+    CHECK(tern_session_open(&s, m, &d, &err) == TERN_ERR_UNSUPPORTED);
+    CHECK(s == NULL && strstr(err.message, "multiple of 32 dimensions"));
+    tern_model_close(m);
 }
 
 // More tokens than a tile of the products has, more positions than one of attention, a batch that

@@ -9,27 +9,17 @@ override HEAD_DIM: u32; // even, at most 256
 override N_HEADS: u32;
 override N_KV_HEADS: u32;
 override SCALE: f32;
-override KV_F16: bool;
+override K_PAIRS: u32 = N_KV_HEADS * HEAD_DIM / 2u;
 
 @group(0) @binding(1) var<storage, read_write> q: array<vec2<f32>>;
-@group(0) @binding(2) var<storage, read_write> keys: array<u32>;   // [pair][position]
-@group(0) @binding(3) var<storage, read_write> values: array<u32>; // [position][pair]
+@group(0) @binding(2) var<storage, read_write> keys: array<u32>; // see cache.wgsl
+@group(0) @binding(3) var<storage, read_write> values: array<u32>;
 @group(0) @binding(4) var<storage, read_write> y: array<vec2<f32>>;
 
 var<workgroup> query: array<vec2<f32>, 128>;
 var<workgroup> scores: array<f32, THREADS>; // [quarter][position]; at the end: greatest of a part
 var<workgroup> sums: array<f32, THREADS>;   // of a part
 var<workgroup> accs: array<vec2<f32>, THREADS>;
-
-fn key2(i: u32) -> vec2<f32> {
-    if (KV_F16) { return unpack2x16float(keys[i]); }
-    return bitcast<vec2<f32>>(vec2(keys[2u * i], keys[2u * i + 1u]));
-}
-
-fn value2(i: u32) -> vec2<f32> {
-    if (KV_F16) { return unpack2x16float(values[i]); }
-    return bitcast<vec2<f32>>(vec2(values[2u * i], values[2u * i + 1u]));
-}
 
 fn score(i: u32) -> f32 {
     let tile = THREADS / 4u;
@@ -46,7 +36,6 @@ fn attention(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_
     let half = HEAD_DIM / 2u;
     let head = group.x;
     let column0 = head / (N_HEADS / N_KV_HEADS) * half;
-    let stride = N_KV_HEADS * half;
     let n_seen = run.first_pos + group.y + 1u;
     let row = (group.y * N_HEADS + head) * half;
     for (var i = lane; i < half; i += THREADS) { query[i] = q[row + i] * SCALE; }
@@ -64,17 +53,17 @@ fn attention(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_
         var s = vec2(0.0);
         workgroupBarrier(); // the query is there, and the last tile's scores are read
         if (lane % tile < n) {
-            let at = column0 * run.n_context + first + lane % tile;
+            let position = first + lane % tile;
             var i = dim0;
             for (; i + 4u <= dim1; i += 4u) { // four loads under way at a time
-                let k0 = key2(at + i * run.n_context);
-                let k1 = key2(at + (i + 1u) * run.n_context);
-                let k2 = key2(at + (i + 2u) * run.n_context);
-                let k3 = key2(at + (i + 3u) * run.n_context);
+                let k0 = key2(column0 + i, position);
+                let k1 = key2(column0 + i + 1u, position);
+                let k2 = key2(column0 + i + 2u, position);
+                let k3 = key2(column0 + i + 3u, position);
                 s += (query[i] * k0 + query[i + 1u] * k1) +
                      (query[i + 2u] * k2 + query[i + 3u] * k3);
             }
-            for (; i < dim1; i++) { s += query[i] * key2(at + i * run.n_context); }
+            for (; i < dim1; i++) { s += query[i] * key2(column0 + i, position); }
         }
         scores[lane] = s.x + s.y;
         workgroupBarrier();
@@ -90,10 +79,10 @@ fn attention(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_
                 let i1 = min(i + n_parts, last);
                 let i2 = min(i + 2u * n_parts, last);
                 let i3 = min(i + 3u * n_parts, last);
-                let v0 = value2((first + i) * stride + column);
-                let v1 = value2((first + i1) * stride + column);
-                let v2 = value2((first + i2) * stride + column);
-                let v3 = value2((first + i3) * stride + column);
+                let v0 = value2(column, first + i);
+                let v1 = value2(column, first + i1);
+                let v2 = value2(column, first + i2);
+                let v3 = value2(column, first + i3);
                 let p0 = weight(score(i), m);
                 let p1 = select(0.0, weight(score(i1), m), i + n_parts < n);
                 let p2 = select(0.0, weight(score(i2), m), i + 2u * n_parts < n);

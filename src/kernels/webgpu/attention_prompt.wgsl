@@ -11,11 +11,11 @@ override HEAD_DIM: u32; // even
 override N_HEADS: u32;
 override N_KV_HEADS: u32;
 override SCALE: f32;
-override KV_F16: bool;
+override K_PAIRS: u32 = N_KV_HEADS * HEAD_DIM / 2u;
 
 @group(0) @binding(1) var<storage, read_write> q: array<vec2<f32>>;
-@group(0) @binding(2) var<storage, read> keys: array<u32>;   // [pair][position]
-@group(0) @binding(3) var<storage, read> values: array<u32>; // [position][pair]
+@group(0) @binding(2) var<storage, read> keys: array<u32>; // see cache.wgsl
+@group(0) @binding(3) var<storage, read> values: array<u32>;
 @group(0) @binding(4) var<storage, read_write> y: array<vec2<f32>>;
 
 const TOKENS = 32u;
@@ -23,16 +23,6 @@ const TILE = 64u;
 
 var<workgroup> queries: array<vec4<f32>, TOKENS * 32u>; // [token][four dimensions]
 var<workgroup> weights: array<vec4<f32>, 8u * TILE>;    // [32 threads][position]: of four tokens
-
-fn key2(i: u32) -> vec2<f32> {
-    if (KV_F16) { return unpack2x16float(keys[i]); }
-    return bitcast<vec2<f32>>(vec2(keys[2u * i], keys[2u * i + 1u]));
-}
-
-fn value2(i: u32) -> vec2<f32> {
-    if (KV_F16) { return unpack2x16float(values[i]); }
-    return bitcast<vec2<f32>>(vec2(values[2u * i], values[2u * i + 1u]));
-}
 
 fn weight(s: vec4<f32>, most: vec4<f32>) -> vec4<f32> { return exp(max(s - most, vec4(-87.0))); }
 
@@ -51,18 +41,18 @@ fn load_queries(lane: u32, head: u32, token0: u32) {
     }
 }
 
-// Scores of two positions for four tokens.
+// Scores of two positions for four tokens; the head's keys begin at column0.
 struct Scores { first: vec4<f32>, second: vec4<f32> }
 
-fn scores_of(key0: u32, key1: u32, unit: u32) -> Scores {
+fn scores_of(column0: u32, first: u32, second: u32, unit: u32) -> Scores {
     let pairs = HEAD_DIM / 2u;
     var s = Scores(vec4(0.0), vec4(0.0));
     for (var i = 0u; i < pairs; i += 8u) {
         var k: array<vec4<f32>, 8>; // loads under way at a time: a pair of each position
         for (var j = 0u; j < 8u; j++) {
             // Behind the last pair it stands again; the query has zeros there.
-            let pair = min(i + j, pairs - 1u) * run.n_context;
-            k[j] = vec4(key2(key0 + pair), key2(key1 + pair));
+            let pair = column0 + min(i + j, pairs - 1u);
+            k[j] = vec4(key2(pair, first), key2(pair, second));
         }
         for (var j = 0u; j < 8u; j += 2u) {
             let at = unit * 128u + (i + j) / 2u;
@@ -87,7 +77,6 @@ fn attention_prompt(@builtin(workgroup_id) group: vec3<u32>,
     let head = group.x;
     let token0 = (n_groups.y - 1u - group.y) * TOKENS;
     let column0 = head / (N_HEADS / N_KV_HEADS) * pairs;
-    let stride = N_KV_HEADS * pairs;
     let n_seen = run.first_pos + min(token0 + TOKENS, run.n_tokens); // by the last of the tokens
     load_queries(lane, head, token0);
     let unit = lane / 32u;
@@ -101,8 +90,7 @@ fn attention_prompt(@builtin(workgroup_id) group: vec3<u32>,
     for (var first = 0u; first < n_seen; first += TILE) {
         let n = min(n_seen - first, TILE);
         workgroupBarrier(); // the queries are there, and the last tile's weights are read
-        let at = column0 * run.n_context + first;
-        var s = scores_of(at + min(me, n - 1u), at + min(me + 32u, n - 1u), unit);
+        var s = scores_of(column0, first + min(me, n - 1u), first + min(me + 32u, n - 1u), unit);
         // A token sees the positions up to its own.
         let ahead = vec4(i32(first + me) - i32(run.first_pos + row)) - vec4(0, 1, 2, 3);
         s.first = select(s.first, vec4(NOTHING), ahead > vec4(0));
@@ -120,8 +108,8 @@ fn attention_prompt(@builtin(workgroup_id) group: vec3<u32>,
         for (var i = 0u; i < n; i += 8u) {
             var v: array<vec4<f32>, 8>; // loads under way at a time
             for (var j = 0u; j < 8u; j++) {
-                let begin = (first + min(i + j, n - 1u)) * stride;
-                v[j] = vec4(value2(begin + pair0), value2(begin + pair1));
+                let position = first + min(i + j, n - 1u);
+                v[j] = vec4(value2(pair0, position), value2(pair1, position));
             }
             for (var j = 0u; j < 8u; j++) {
                 let p = weights[unit * TILE + i + j]; // nothing behind n

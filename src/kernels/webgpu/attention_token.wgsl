@@ -8,14 +8,13 @@
 //
 // Every workgroup rotates its query and the token's key itself, and the token's own key and value
 // are not read from the cache; one workgroup of a key/value head stores them there. The layout of
-// the cache is in rope.wgsl.
+// the cache is in cache.wgsl.
 override HEAD_DIM: u32; // a multiple of 4
 override N_HEADS: u32;
 override N_KV_HEADS: u32;
 override N_ROT: u32;
 override HALVES: bool;
 override SCALE: f32;
-override KV_F16: bool;
 override PART: u32; // at most THREADS
 override PARTS_MAX: u32;
 override TOKEN: u32; // of the batch
@@ -25,11 +24,12 @@ override INFO_AT: u32; // where in y the greatest scores and sums are
 @group(0) @binding(2) var<storage, read_write> q: array<f32>;
 @group(0) @binding(3) var<storage, read_write> k: array<f32>;
 @group(0) @binding(4) var<storage, read_write> v: array<vec2<f32>>;
-@group(0) @binding(5) var<storage, read_write> keys: array<u32>;   // [pair][position]
-@group(0) @binding(6) var<storage, read_write> values: array<u32>; // [position][pair]
+@group(0) @binding(5) var<storage, read_write> keys: array<u32>;
+@group(0) @binding(6) var<storage, read_write> values: array<u32>;
 @group(0) @binding(7) var<storage, read_write> y: array<vec2<f32>>; // [part][head][pair]; INFO_AT
 
 override HALF: u32 = HEAD_DIM / 2u;
+override K_PAIRS: u32 = N_KV_HEADS * HALF;
 override KEY_SLICES: u32 = THREADS / PART;   // of the pairs; a thread scores one position in one
 override VALUE_SLICES: u32 = THREADS / HALF; // of the positions; a thread sums one pair in one
 override KEY_STEPS: u32 = (HALF + KEY_SLICES - 1u) / KEY_SLICES;      // <= KEPT
@@ -39,9 +39,9 @@ override VALUE_STEPS: u32 = (PART + VALUE_SLICES - 1u) / VALUE_SLICES; // <= KEP
 const KEPT = 16u;
 
 var<workgroup> query: array<vec2<f32>, HALF>;
-var<workgroup> own_key: array<vec2<f32>, HALF>;
+var<workgroup> own: array<vec2<u32>, 2u * HALF>; // the token's key, its value: words of pairs
 var<workgroup> scores: array<f32, THREADS>; // [slice][position]; then the weights
-var<workgroup> accs: array<vec2<f32>, THREADS>;
+var<workgroup> accs: array<vec2<f32>, THREADS>; // 2 * HALF at least
 var<workgroup> sums: array<f32, THREADS>; // of a slice's weights
 
 fn element(of_key: bool, i: u32) -> f32 {
@@ -71,34 +71,14 @@ fn rotated2(of_key: bool, first: u32, pair: u32) -> vec2<f32> {
     return vec2(rotated(of_key, first, 2u * pair), rotated(of_key, first, 2u * pair + 1u));
 }
 
-// A pair as the cache has it: one word of two halves, or two words.
-fn encoded(pair: vec2<f32>) -> vec2<u32> {
-    if (KV_F16) { return vec2(pack2x16float(pair), 0u); }
-    return bitcast<vec2<u32>>(pair);
-}
-fn decoded(words: vec2<u32>) -> vec2<f32> {
-    if (KV_F16) { return unpack2x16float(words.x); }
-    return bitcast<vec2<f32>>(words);
-}
-fn key_words(i: u32) -> vec2<u32> {
-    if (KV_F16) { return vec2(keys[i], 0u); }
-    return vec2(keys[2u * i], keys[2u * i + 1u]);
-}
-fn value_words(i: u32) -> vec2<u32> {
-    if (KV_F16) { return vec2(values[i], 0u); }
-    return vec2(values[2u * i], values[2u * i + 1u]);
-}
-
-fn store(key_at: u32, key: vec2<u32>, value_at: u32, value: vec2<u32>) {
-    if (KV_F16) {
-        keys[key_at] = key.x;
-        values[value_at] = value.x;
-    } else {
-        keys[2u * key_at] = key.x;
-        keys[2u * key_at + 1u] = key.y;
-        values[2u * value_at] = value.x;
-        values[2u * value_at + 1u] = value.y;
+// The pairs of Q8_0 that share a scale are made by different threads and meet in accs.
+fn quantized(i: u32) -> vec2<u32> {
+    var most = 0.0;
+    for (var k = 0u; k < 16u; k++) {
+        let pair = abs(accs[i / 16u * 16u + k]);
+        most = max(most, max(pair.x, pair.y));
     }
+    return encoded(vec4(accs[i / 2u * 2u], accs[i / 2u * 2u + 1u]), most);
 }
 
 const NOTHING = -3.0e38;
@@ -111,7 +91,6 @@ fn attention_token(@builtin(workgroup_id) group: vec3<u32>,
     let n_sharing = N_HEADS / N_KV_HEADS;
     let kv_head = head / n_sharing;
     let column0 = kv_head * HALF;
-    let stride = N_KV_HEADS * HALF;
     let last = run.first_pos + TOKEN; // the token's own position
     let n_tiles = last / PART + 1u;
     let n_parts = min(n_tiles, PARTS_MAX);
@@ -122,14 +101,27 @@ fn attention_token(@builtin(workgroup_id) group: vec3<u32>,
 
     var key_kept: array<vec2<u32>, KEPT>;
     var value_kept: array<vec2<u32>, KEPT>;
-    let own_value = encoded(v[TOKEN * stride + column0 + pair]);
-    for (var i = lane; i < 2u * HALF; i += THREADS) {
+    for (var i = lane; i < 3u * HALF; i += THREADS) {
         if (i < HALF) {
             query[i] = rotated2(false, (TOKEN * N_HEADS + head) * HEAD_DIM, i) * SCALE;
-        } else {
-            let first = (TOKEN * N_KV_HEADS + kv_head) * HEAD_DIM;
-            own_key[i - HALF] = decoded(encoded(rotated2(true, first, i - HALF)));
+            continue;
         }
+        let at = i - HALF;
+        var x: vec2<f32>;
+        if (at < HALF) {
+            x = rotated2(true, (TOKEN * N_KV_HEADS + kv_head) * HEAD_DIM, at);
+        } else {
+            x = v[TOKEN * K_PAIRS + column0 + at - HALF];
+        }
+        if (CACHE == CACHE_Q8_0) {
+            accs[at] = x;
+        } else {
+            own[at] = encoded(vec4(x, 0.0, 0.0), 0.0);
+        }
+    }
+    if (CACHE == CACHE_Q8_0) {
+        workgroupBarrier();
+        if (lane < 2u * HALF) { own[lane] = quantized(lane); }
     }
     var acc = vec2(0.0);
     var sum = 0.0;
@@ -140,14 +132,14 @@ fn attention_token(@builtin(workgroup_id) group: vec3<u32>,
         if (p < last) {
             for (var i = 0u; i < KEY_STEPS; i++) {
                 let at = min(key_slice * KEY_STEPS + i, HALF - 1u);
-                key_kept[i] = key_words((column0 + at) * run.n_context + p);
+                key_kept[i] = key_words(column0 + at, p);
             }
         }
         let value_first = first + value_slice * VALUE_STEPS;
         if (value_first < last) {
             for (var i = 0u; i < VALUE_STEPS; i++) {
                 let at = min(value_first + i, last - 1u);
-                value_kept[i] = value_words(at * stride + column0 + pair);
+                value_kept[i] = value_words(column0 + pair, at);
             }
         }
         workgroupBarrier(); // the query and the key are there
@@ -156,9 +148,9 @@ fn attention_token(@builtin(workgroup_id) group: vec3<u32>,
             for (var i = 0u; i < KEY_STEPS; i++) {
                 let at = key_slice * KEY_STEPS + i;
                 if (at < HALF) {
-                    var key = decoded(key_kept[i]);
-                    if (p == last) { key = own_key[at]; }
-                    s += query[at] * key;
+                    var words = key_kept[i];
+                    if (p == last) { words = own[at]; }
+                    s += query[at] * decoded(words, at);
                 }
             }
         }
@@ -183,8 +175,8 @@ fn attention_token(@builtin(workgroup_id) group: vec3<u32>,
                 let at = value_slice * VALUE_STEPS + i;
                 if (at < PART) {
                     var words = value_kept[i];
-                    if (first + at >= last) { words = own_value; } // behind it weights are 0
-                    acc += scores[at] * decoded(words);
+                    if (first + at >= last) { words = own[HALF + pair]; } // behind it weights are 0
+                    acc += scores[at] * decoded(words, pair);
                     sum += scores[at];
                 }
             }
@@ -205,8 +197,8 @@ fn attention_token(@builtin(workgroup_id) group: vec3<u32>,
         y[(part * N_HEADS + head) * HALF + lane] = a;
         if (lane == 0u) { y[INFO_AT + part * N_HEADS + head] = vec2(most, all); }
         if (head % n_sharing == 0u && (n_tiles - 1u) % n_parts == group.y) {
-            store((column0 + lane) * run.n_context + last, encoded(own_key[lane]),
-                  last * stride + column0 + lane, own_value);
+            store_key(column0 + lane, last, own[lane]);
+            store_value(column0 + lane, last, own[HALF + lane]);
         }
     }
 }

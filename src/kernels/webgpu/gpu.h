@@ -260,9 +260,11 @@ typedef enum gpu_phase {
     GPU_PHASE_TOP,    // when only the greatest one is wanted
 } gpu_phase;
 
+typedef enum gpu_cache { GPU_CACHE_F32, GPU_CACHE_F16, GPU_CACHE_Q8_0, GPU_CACHES } gpu_cache;
+
 typedef struct gpu_dispatch {
     gpu_pipeline what;
-    wgpu_pipeline pipeline[2];               // [1]: with an f16 cache
+    wgpu_pipeline pipeline[GPU_CACHES];      // those that gpu_plan_pipelines was called for
     gpu_binding bindings[GPU_BINDINGS];      // in the order of the kernel's, without the unused
     int n_bindings;
     uint32_t x;                              // workgroups
@@ -299,6 +301,8 @@ struct tern_plan {
 tern_status gpu_compile(tern_device *d, const tern_graph *g, tern_weight *const *weights,
                         int32_t n_batch, tern_plan **out, tern_error *err);
 void gpu_plan_free(tern_plan *p);
+// Makes the pipelines for a kind of cache, if they are not there.
+tern_status gpu_plan_pipelines(tern_plan *p, gpu_cache cache, tern_error *err);
 // Adds fused dispatches that do the work of *count nodes from node i on, for few tokens; 0: none.
 tern_status gpu_token_add(tern_plan *p, size_t i, size_t *count, tern_error *err);
 // Bytes of the integers of a quantized value; the rows' scales and sums lie behind.

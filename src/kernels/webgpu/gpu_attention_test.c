@@ -40,10 +40,19 @@ static void fill_sharp(float *x, int64_t n, int64_t row, uint32_t *seed) {
         x[i] = row % 3 == 0 ? 0 : rig_random(seed) * (row % 3 == 1 ? 40.0f : 1.0f);
 }
 
+// Q8_0's own numbers, which it does not round: -127 to 127, the first of 32 one of the two, times a
+// power of two. So the last bit of a float does not decide on a step of 1/127.
+static void fill_q8_0(float *x, int64_t n, int64_t row, uint32_t *seed) {
+    for (int64_t i = 0; i < n; i++) {
+        float whole = i % 32 ? rintf(rig_random(seed) * 127) : rig_random(seed) < 0 ? -127 : 127;
+        x[i] = ldexpf(whole, -5 - (int)((row + i / 32) % 4));
+    }
+}
+
 typedef struct heads {
     int32_t n_heads, n_kv_heads, head_dim;
     bool rope;
-    rig_fill fill;
+    rig_fill fill, values;
 } heads;
 
 static void check_attention(const heads *h, rig_batches how, double tolerance) {
@@ -52,7 +61,7 @@ static void check_attention(const heads *h, rig_batches how, double tolerance) {
     tern_rope_attrs a = {.n_rot = h->head_dim, .halves = true, .base = 10000, .factor = 1};
     tern_vid q = rig_rows(&r, h->n_heads * h->head_dim, h->fill);
     tern_vid k = rig_rows(&r, h->n_kv_heads * h->head_dim, h->fill);
-    tern_vid v = rig_rows(&r, h->n_kv_heads * h->head_dim, fill_normal);
+    tern_vid v = rig_rows(&r, h->n_kv_heads * h->head_dim, h->values);
     if (h->rope) {
         q = tern_g_rope(&r.g, q, -1, h->n_heads, h->head_dim, &a);
         k = tern_g_rope(&r.g, k, -1, h->n_kv_heads, h->head_dim, &a);
@@ -69,9 +78,9 @@ static void check_attention(const heads *h, rig_batches how, double tolerance) {
 // Errors are those of scores of some hundreds, whose last bits exp makes relative.
 TEST(gpu_attention_over_every_shape) {
     static const heads cases[] = {
-        {6, 2, 16, true, fill_sharp},  {3, 1, 20, false, fill_normal},
-        {2, 1, 256, true, fill_sharp}, {20, 5, 128, true, fill_normal},
-        {4, 2, 2, false, fill_normal}, {4, 2, 80, false, fill_sharp},
+        {6, 2, 16, true, fill_sharp, fill_normal},  {3, 1, 20, false, fill_normal, fill_normal},
+        {2, 1, 256, true, fill_sharp, fill_normal}, {20, 5, 128, true, fill_normal, fill_normal},
+        {4, 2, 2, false, fill_normal, fill_normal}, {4, 2, 80, false, fill_sharp, fill_normal},
     };
     rig_batches how = {.n_tokens = {1, 9, 2, 70, 1, 1}, .kv_type = TERN_KV_F32};
     if (rig_is_long())
@@ -82,11 +91,25 @@ TEST(gpu_attention_over_every_shape) {
 
 // Longer than any tile of positions, in an f16 cache, token by token at the end.
 TEST(gpu_attention_over_long_contexts) {
-    static const heads h = {4, 2, 64, true, fill_sharp};
+    static const heads h = {4, 2, 64, true, fill_sharp, fill_normal};
     rig_batches how = {.n_tokens = {270, 1, 1, 3}, .kv_type = TERN_KV_F16};
     if (rig_is_long())
         how = (rig_batches){.n_tokens = {300, 300, 1, 1, 7, 420, 1}, .kv_type = TERN_KV_F16};
     check_attention(&h, how, 2e-3);
+}
+
+TEST(gpu_attention_over_a_q8_0_cache) {
+    static const heads cases[] = {
+        {4, 2, 64, false, fill_q8_0, fill_q8_0},  {2, 1, 256, false, fill_q8_0, fill_q8_0},
+        {3, 3, 96, false, fill_q8_0, fill_q8_0},  {20, 5, 128, false, fill_q8_0, fill_q8_0},
+        {4, 1, 32, false, fill_q8_0, fill_q8_0},
+    };
+    rig_batches how = {.n_tokens = {1, 9, 2, 70, 1, 1}, .kv_type = TERN_KV_Q8_0};
+    size_t n = rig_cases(sizeof cases / sizeof *cases, 2);
+    for (size_t i = 0; i < n; i++) check_attention(&cases[i], how, 2e-4);
+    // Rotated keys are not Q8_0's own numbers.
+    static const heads rotated = {4, 2, 64, true, fill_normal, fill_q8_0};
+    check_attention(&rotated, how, 5e-3);
 }
 
 // A layer in small.

@@ -415,16 +415,13 @@ static tern_status add_nodes(tern_plan *p, tern_error *err) {
     return TERN_OK;
 }
 
-// Both kinds of cache get their pipelines now, so that opening a session makes none.
-static tern_status make_pipelines(tern_plan *p, tern_error *err) {
+tern_status gpu_plan_pipelines(tern_plan *p, gpu_cache cache, tern_error *err) {
     for (size_t i = 0; i < p->n_dispatches; i++) {
         gpu_dispatch *d = &p->dispatches[i];
-        for (int half = 0; half < 2; half++) {
-            gpu_pipeline wanted = d->what;
-            if (d->uses_cache)
-                wanted.constants[wanted.n_constants++] = (gpu_constant){"KV_F16", half};
-            TERN_TRY(gpu_pipeline_get(p->device, &wanted, &d->pipeline[half], err));
-        }
+        if (d->pipeline[cache]) continue;
+        gpu_pipeline wanted = d->what;
+        if (d->uses_cache) wanted.constants[wanted.n_constants++] = (gpu_constant){"CACHE", cache};
+        TERN_TRY(gpu_pipeline_get(p->device, &wanted, &d->pipeline[cache], err));
     }
     return TERN_OK;
 }
@@ -460,7 +457,9 @@ tern_status gpu_compile(tern_device *d, const tern_graph *g, tern_weight *const 
     }
     for (size_t i = 0; i < g->n_nodes; i++) TERN_TRY_GOTO(check_node(p, &g->nodes[i], err));
     TERN_TRY_GOTO(add_nodes(p, err));
-    TERN_TRY_GOTO(make_pipelines(p, err));
+    // What sessions have unless told otherwise: opening one makes no pipelines then.
+    TERN_TRY_GOTO(gpu_plan_pipelines(p, GPU_CACHE_F32, err));
+    TERN_TRY_GOTO(gpu_plan_pipelines(p, GPU_CACHE_F16, err));
     *out = p;
     return TERN_OK;
 fail:

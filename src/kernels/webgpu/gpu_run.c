@@ -21,18 +21,27 @@ static uint64_t angle_bytes(const tern_plan *p, size_t rope) {
     return (uint64_t)p->n_batch * (uint64_t)p->ropes.items[rope].attrs.n_rot * sizeof(float);
 }
 
+// Of a position's keys or values. Q8_0: an int8 each, a float for each 32.
+static uint64_t row_bytes(int64_t n_cols, gpu_cache cache) {
+    uint64_t n = (uint64_t)n_cols;
+    return cache == GPU_CACHE_F32 ? 4 * n : cache == GPU_CACHE_F16 ? 2 * n : n + n / 8;
+}
+
 #define F32_CACHE_BYTES_MAX ((uint64_t)64 << 20)
 static tern_status choose_cache(tern_instance *in, tern_kv_type wanted, tern_error *err) {
     const tern_graph *g = in->plan->g;
     uint64_t bytes = 0;
     for (size_t v = 0; v < g->n_values; v++)
         if (g->values[v].kind == TERN_VALUE_STATE)
-            bytes += (uint64_t)g->values[v].cols * (uint64_t)in->n_context * sizeof(float);
-    if (wanted == TERN_KV_Q8_0)
-        return tern_fail(err, TERN_ERR_UNSUPPORTED, "the WebGPU backend has no Q8_0 cache");
-    in->half_cache =
-        wanted == TERN_KV_F16 || (wanted == TERN_KV_AUTO && bytes > F32_CACHE_BYTES_MAX);
-    return TERN_OK;
+            bytes += row_bytes(g->values[v].cols, GPU_CACHE_F32) * (uint64_t)in->n_context;
+    bool half = wanted == TERN_KV_F16 || (wanted == TERN_KV_AUTO && bytes > F32_CACHE_BYTES_MAX);
+    in->cache = wanted == TERN_KV_Q8_0 ? GPU_CACHE_Q8_0 : half ? GPU_CACHE_F16 : GPU_CACHE_F32;
+    for (size_t i = 0; in->cache == GPU_CACHE_Q8_0 && i < g->n_nodes; i++)
+        if (g->nodes[i].op == TERN_OP_ATTENTION && g->nodes[i].head_dim % 32 != 0)
+            return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                             "a Q8_0 cache needs heads of a multiple of 32 dimensions, not %d",
+                             (int)g->nodes[i].head_dim);
+    return gpu_plan_pipelines(in->plan, in->cache, err);
 }
 
 static tern_status open_states(tern_instance *in, tern_error *err) {
@@ -42,7 +51,7 @@ static tern_status open_states(tern_instance *in, tern_error *err) {
     for (size_t v = 0; v < p->g->n_values; v++) {
         const tern_value *value = &p->g->values[v];
         if (value->kind != TERN_VALUE_STATE) continue;
-        uint64_t bytes = (uint64_t)in->n_context * (uint64_t)value->cols * (in->half_cache ? 2 : 4);
+        uint64_t bytes = (uint64_t)in->n_context * row_bytes(value->cols, in->cache);
         if (bytes > p->device->binding_bytes_max)
             return tern_fail(err, TERN_ERR_UNSUPPORTED,
                              "a cache of %d positions is larger than the %llu MB that a GPU's "
@@ -299,7 +308,7 @@ static uint32_t encode_dispatches(const tern_instance *in, encoding *e, int32_t 
             e->pass = in->profile ? gpu_profile_pass(in->profile, encoder, step->what.kernel,
                                                      bytes_of(in, step))
                                   : a->CommandEncoderBeginComputePass(encoder, NULL);
-        wgpu_pipeline pipeline = step->pipeline[in->half_cache];
+        wgpu_pipeline pipeline = step->pipeline[in->cache];
         if (pipeline != e->pipeline) a->ComputePassEncoderSetPipeline(e->pass, pipeline);
         e->pipeline = pipeline;
         a->ComputePassEncoderSetBindGroup(e->pass, 0, in->groups[i], 0, NULL);

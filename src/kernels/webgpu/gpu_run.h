@@ -7,7 +7,7 @@
 struct tern_instance {
     tern_plan *plan;
     int32_t n_context;
-    bool half_cache;
+    gpu_cache cache;
     wgpu_buffer uniform, ids, pool, pool_i8, logits, top_parts, top, parts;
     gpu_readback readbacks[2];
     wgpu_buffer *states; // [n_values], or NULL

@@ -66,16 +66,23 @@ TEST(gpu_token_feed_forward) {
 
 // Tokens in front of and behind the borders of the attention's tiles.
 TEST(gpu_token_attention) {
-    static const rig_batches lengths[] = {
-        {.n_tokens = {1, 2, 30, 1}, .kv_type = TERN_KV_F32},
-        {.n_tokens = {121, 1, 8, 1}, .kv_type = TERN_KV_F16},
-        {.n_tokens = {126, 1, 1, 1, 500, 8, 1, 700, 1}, .kv_type = TERN_KV_F16},
+    static const struct {
+        const layer *layer;
+        rig_batches how;
+    } cases[] = {
+        {&layers[0], {.n_tokens = {1, 2, 61, 1, 3}, .kv_type = TERN_KV_Q8_0}},
+        {&layers[1], {.n_tokens = {121, 1, 8, 1}, .kv_type = TERN_KV_F16}},
+        {&layers[0], {.n_tokens = {1, 2, 30, 1}, .kv_type = TERN_KV_F32}},
+        {&layers[2], {.n_tokens = {126, 1, 1, 1, 500, 8, 1, 700, 1}, .kv_type = TERN_KV_F16}},
+        {&layers[2], {.n_tokens = {126, 1, 8, 300, 1}, .kv_type = TERN_KV_Q8_0}},
     };
-    for (size_t i = 0; i < N_LAYERS; i++) {
+    size_t n = rig_cases(sizeof cases / sizeof *cases, 2);
+    for (size_t i = 0; i < n; i++) {
+        const layer *l = cases[i].layer;
         rig r;
         rig_open(&r, N_ROWS);
-        rig_show(&r, attention_block(&r, &layers[i], rig_rows(&r, layers[i].n_embd, fill_normal)));
-        rig_compare(&r, lengths[i], RIG_QUANTIZED, 5e-3);
+        rig_show(&r, attention_block(&r, l, rig_rows(&r, l->n_embd, fill_normal)));
+        rig_compare(&r, cases[i].how, RIG_QUANTIZED, 5e-3);
         rig_close(&r);
     }
 }

@@ -1,15 +1,13 @@
 // Rotary embedding and the store into the key/value cache. A thread makes two neighbouring elements,
-// since two halves share a word of an f16 cache. Grid: (pairs of a row / 64, tokens).
+// since two halves share a word of an f16 cache. Grid: (pairs of a row / 64, tokens). The cache is
+// laid out in cache.wgsl.
 //
-// angles[t * N_ROT / 2 + i] = cosine and sine for pair i of token t. Keys are kept as
-// [pair of a row][position], so that threads that score neighbouring positions read neighbouring
-// words; values as [position][pair].
+// angles[t * N_ROT / 2 + i] = cosine and sine for pair i of token t.
 override HEAD_DIM: u32;
 override N_ROT: u32;
 override HALVES: bool;  // pairs (i, i + N_ROT / 2) instead of (2i, 2i + 1)
 override Q_PAIRS: u32;  // columns of q / 2
 override K_PAIRS: u32;
-override KV_F16: bool;
 
 @group(0) @binding(1) var<storage, read> angles: array<vec2<f32>>;
 @group(0) @binding(2) var<storage, read_write> q: array<f32>;
@@ -50,23 +48,23 @@ fn rotated_k(token: u32, column: u32) -> f32 {
     return k[row + column] * a.x + p.sign * k[row + column - d + p.d] * a.y;
 }
 
-fn store_key(token: u32, pair: u32, value: vec2<f32>) {
-    let at = pair * run.n_context + run.first_pos + token;
-    if (KV_F16) {
-        keys[at] = pack2x16float(value);
-    } else {
-        keys[2u * at] = bitcast<u32>(value.x);
-        keys[2u * at + 1u] = bitcast<u32>(value.y);
-    }
-}
+// What a thread stores: a pair, or the 16 that share a scale of Q8_0.
+override UNIT: u32 = select(1u, 16u, CACHE == CACHE_Q8_0);
+struct Unit { key: array<vec2<f32>, 16>, value: array<vec2<f32>, 16> }
 
-fn store_value(token: u32, pair: u32, value: vec2<f32>) {
-    let at = (run.first_pos + token) * K_PAIRS + pair;
-    if (KV_F16) {
-        values[at] = pack2x16float(value);
-    } else {
-        values[2u * at] = bitcast<u32>(value.x);
-        values[2u * at + 1u] = bitcast<u32>(value.y);
+fn store(token: u32, first: u32, unit: ptr<function, Unit>) {
+    var most = vec2(0.0); // of the keys, of the values
+    for (var i = 0u; i < UNIT; i++) {
+        let k2 = abs((*unit).key[i]);
+        let v2 = abs((*unit).value[i]);
+        most = max(most, vec2(max(k2.x, k2.y), max(v2.x, v2.y)));
+    }
+    let position = run.first_pos + token;
+    for (var i = 0u; i < UNIT; i += 2u) {
+        let k4 = vec4((*unit).key[i], (*unit).key[i + 1u]);
+        let v4 = vec4((*unit).value[i], (*unit).value[i + 1u]);
+        store_key(first + i, position, encoded(k4, most.x));
+        store_value(first + i, position, encoded(v4, most.y));
     }
 }
 
@@ -80,10 +78,15 @@ fn rope(@builtin(global_invocation_id) id: vec3<u32>) {
 
 @compute @workgroup_size(64)
 fn kv_store(@builtin(global_invocation_id) id: vec3<u32>) {
-    if (id.x >= K_PAIRS) { return; }
-    let at = id.y * K_PAIRS * 2u + 2u * id.x;
-    store_key(id.y, id.x, vec2(k[at], k[at + 1u]));
-    store_value(id.y, id.x, vec2(v[at], v[at + 1u]));
+    if (id.x >= K_PAIRS / UNIT) { return; }
+    let first = id.x * UNIT;
+    var unit: Unit;
+    for (var i = 0u; i < UNIT; i++) {
+        let at = (id.y * K_PAIRS + first + i) * 2u;
+        unit.key[i] = vec2(k[at], k[at + 1u]);
+        unit.value[i] = vec2(v[at], v[at + 1u]);
+    }
+    store(id.y, first, &unit);
 }
 
 @compute @workgroup_size(64)
@@ -93,10 +96,16 @@ fn rope_store(@builtin(global_invocation_id) id: vec3<u32>) {
         y[at] = rotated_q(id.y, 2u * id.x);
         y[at + 1u] = rotated_q(id.y, 2u * id.x + 1u);
     }
-    let pair = id.x - Q_PAIRS; // wraps around in front
-    if (pair < K_PAIRS) {
-        let at = id.y * K_PAIRS * 2u + 2u * pair;
-        store_key(id.y, pair, vec2(rotated_k(id.y, 2u * pair), rotated_k(id.y, 2u * pair + 1u)));
-        store_value(id.y, pair, vec2(v[at], v[at + 1u]));
+    let number = id.x - Q_PAIRS; // wraps around in front
+    if (number < K_PAIRS / UNIT) {
+        let first = number * UNIT;
+        var unit: Unit;
+        for (var i = 0u; i < UNIT; i++) {
+            let column = 2u * (first + i);
+            let at = id.y * K_PAIRS * 2u + column;
+            unit.key[i] = vec2(rotated_k(id.y, column), rotated_k(id.y, column + 1u));
+            unit.value[i] = vec2(v[at], v[at + 1u]);
+        }
+        store(id.y, first, &unit);
     }
 }
