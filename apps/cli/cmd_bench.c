@@ -40,7 +40,8 @@ typedef struct table {
     uint64_t n_params;
     tern_machine_limits limits[LIST_MAX]; // for each number of threads
     size_t n_limits, peak_bytes;
-    uint64_t device_weights, device_peak, kv_bytes; // of a GPU's memory; kv: with an F16 cache
+    uint64_t device_weights, device_peak, kv_bytes; // of a GPU's memory
+    const char *kv_name;
 } table;
 
 static bool read_list(const char *option_name, const char *list, int least, int_list *out) {
@@ -185,6 +186,16 @@ static void describe(table *t, const tern_model_info *info) { // the model close
     t->n_params = info->n_params;
 }
 
+// The session's cache, from the bytes of an F16 one: tern_kv_type says what `auto` is.
+static void set_cache(table *t, tern_kv_type kv_type, uint64_t f16_bytes) {
+    if (kv_type == TERN_KV_AUTO)
+        kv_type = 2 * f16_bytes <= (uint64_t)64 << 20 ? TERN_KV_F32 : TERN_KV_F16;
+    t->kv_name = kv_type == TERN_KV_F32 ? "an F32" : kv_type == TERN_KV_F16 ? "an F16" : "a Q8_0";
+    t->kv_bytes = kv_type == TERN_KV_F32   ? 2 * f16_bytes
+                  : kv_type == TERN_KV_F16 ? f16_bytes
+                                           : f16_bytes / 16 * 9; // 36 bytes for 32 elements
+}
+
 static int bench_threads(const command *self, bench_args *args, size_t i_threads, table *t) {
     int status, n_prompt = largest(&args->prompts), n_answer = largest(&args->answers) + 2;
     tern_model_info info;
@@ -204,7 +215,8 @@ static int bench_threads(const command *self, bench_args *args, size_t i_threads
                                                                                     : EXIT_FAILED;
     tern_session_close(session);
     t->device_weights = info.device_bytes;
-    t->kv_bytes = info.kv_bytes_per_token * (uint64_t)args->session.n_context;
+    set_cache(t, args->session.kv_type,
+              info.kv_bytes_per_token * (uint64_t)args->session.n_context);
     tern_model_get_info(model, &info);
     t->device_peak = info.device_bytes_max;
     tern_model_close(model);
@@ -251,10 +263,10 @@ static void print_md(const table *t) {
                    l->n_threads, l->read_gb_per_s, l->int8_gmac_per_s, l->features);
     }
     if (t->device_peak)
-        printf("device memory: %.0f MB at most; weights %.0f MB, an F16 cache %.0f MB, all else "
+        printf("device memory: %.0f MB at most; weights %.0f MB, %s cache %.0f MB, all else "
                "%.0f MB\n",
                (double)t->device_peak * 1e-6, (double)t->device_weights * 1e-6,
-               (double)t->kv_bytes * 1e-6,
+               t->kv_name, (double)t->kv_bytes * 1e-6,
                ((double)t->device_peak - (double)t->device_weights - (double)t->kv_bytes) * 1e-6);
     putchar('\n');
     printf(
