@@ -2,7 +2,9 @@
 // each kind of dispatch is worth: the same step with that kind left out is so much shorter. That
 // counts the waiting between dispatches in, and needs no timestamps.
 //
-//   decode_bench [-n STEPS] [-p POSITION] [-l LAYERS] [-t TOKENS] [-v VOCABULARY]
+//   decode_bench [-n STEPS] [-p POSITION] [-l LAYERS] [-t TOKENS] [-v VOCABULARY] [-s]
+//
+// -s: nothing is left out; the steps of 1, 2, 4 and 8 tokens, as speculation verifies them.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -108,8 +110,25 @@ static double seconds_a_step(const bench *b, tern_plan *plan) {
     return seconds;
 }
 
+static void measure_several(bench *b) {
+    tern_error err = {0};
+    tern_plan *plan = NULL;
+    double one = 0;
+    need(tern_backend_webgpu.compile(b->device, &b->graph, b->weights, 64, &plan, &err), &err);
+    for (b->n_tokens = 1; b->n_tokens <= GPU_FEW; b->n_tokens *= 2) {
+        seconds_a_step(b, plan);
+        double seconds = seconds_a_step(b, plan);
+        if (b->n_tokens == 1) one = seconds;
+        printf("%d tokens %8.1f us at %d, %.2f times one\n", b->n_tokens, seconds * 1e6,
+               b->position, seconds / one);
+    }
+    tern_backend_webgpu.plan_free(plan);
+}
+
 static bool takes_part(const bench *b, const gpu_dispatch *d) {
-    return d->tokens_min <= (uint32_t)b->n_tokens && (uint32_t)b->n_tokens <= d->tokens_max;
+    uint32_t n = (uint32_t)b->n_tokens; // all of them outputs
+    bool rows = d->rows == GPU_ROWS_PARTS || (d->rows_min <= n && n <= d->rows_max);
+    return rows && d->tokens_min <= n && n <= d->tokens_max;
 }
 
 static void measure(const bench *b) {
@@ -145,12 +164,14 @@ int main(int argc, char **argv) {
                      .n_kv_heads = 5, .head_dim = 128, .n_context = 4096, .rms_eps = 1e-5,
                      .final_rms_eps = 1e-5, .act = TERN_ACTIVATION_RELU2, .tied_head = true,
                      .rope = {.n_rot = 128, .halves = true, .base = 500000, .factor = 1}};
-    for (int o; (o = getopt(argc, argv, "n:p:l:t:v:")) != -1;) {
+    bool several = false;
+    for (int o; (o = getopt(argc, argv, "n:p:l:t:v:s")) != -1;) {
         if (o == 'n') b.n_steps = atoi(optarg);
         if (o == 'p') b.position = atoi(optarg);
         if (o == 'l') c.n_layers = atoi(optarg);
         if (o == 't') b.n_tokens = atoi(optarg);
         if (o == 'v') c.n_vocab = atoi(optarg);
+        if (o == 's') several = true;
         if (o == '?') return 2;
     }
     tern_graph_init(&b.graph);
@@ -162,6 +183,9 @@ int main(int argc, char **argv) {
     bind_weights(&b);
     printf("%s, weights sent in %.1f s\n", tern_backend_webgpu.describe(b.device),
            tern_seconds() - start);
-    measure(&b);
+    if (several)
+        measure_several(&b);
+    else
+        measure(&b);
     return 0;
 }

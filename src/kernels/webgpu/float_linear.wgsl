@@ -10,6 +10,9 @@ override FIRST_ROW: u32; // of the part
 override N_ROWS: u32;
 override Y_COLS: u32;    // rows of the whole matrix
 override OUTPUTS: bool;  // rows of x are counted from run.first_output on, those of y from 0
+override CHUNK_ROWS: u32 = 1u; // of y at most, then
+override ROWS: u32 = 1u; // of x that a workgroup of gemv takes: each weight is read once for them
+const ROWS_MAX = 8u;
 
 @group(0) @binding(1) var<storage, read> w: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read_write> x: array<vec4<f32>>;
@@ -38,13 +41,8 @@ fn weights4(row: u32, i: u32) -> vec4<f32> {
     return bitcast<vec4<f32>>(w[row * COLS4 + i]);
 }
 
-// The product of 8 f16 columns from vec4 i of a row on, or of 4 f32.
-fn some(row: u32, i: u32, x0: vec4<f32>, x1: vec4<f32>) -> f32 {
-    if (IS_F16) {
-        let v = w[row * (COLS4 / 2u) + i];
-        return dot(halves(v.x, v.y), x0) + dot(halves(v.z, v.w), x1);
-    }
-    return dot(bitcast<vec4<f32>>(w[row * COLS4 + i]), x0);
+fn dot8(c: vec4<u32>, x0: vec4<f32>, x1: vec4<f32>) -> f32 {
+    return dot(halves(c.x, c.y), x0) + dot(halves(c.z, c.w), x1);
 }
 
 // 16 columns with int8 weights, before they are scaled.
@@ -54,71 +52,116 @@ fn dot16(c: vec4<u32>, x0: vec4<f32>, x1: vec4<f32>, x2: vec4<f32>, x3: vec4<f32
 }
 
 // What all rows of a workgroup are multiplied by, a piece of the columns at a time: from here it
-// costs no bandwidth of the caches, which a head needs for itself.
-const PIECE = 640u;
-var<workgroup> x_now: array<vec4<f32>, PIECE>;
+// costs no bandwidth of the caches, which a head needs for itself. A piece is a multiple of what 32
+// threads take in one step, so that each thread has the same columns, in the same order, whatever
+// the piece: a row of x has the bits that it has with ROWS = 1.
+override PIECE: u32 = 256u; // vec4s
+override X_NOW: u32 = ROWS * PIECE;
+var<workgroup> x_now: array<vec4<f32>, X_NOW>; // [row][vec4], of f16 the even ones first
 
-// A thread's part of the products of four rows and n vec4s of the row from `first` on.
-fn sum_q8(r: vec4<u32>, part: u32, first: u32, n: u32) -> vec4<f32> {
-    var sum = vec4(0.0);
+override HALF_PIECE: u32 = PIECE / 2u;
+fn place(i: u32) -> u32 { return select(i, i % 2u * HALF_PIECE + i / 2u, IS_F16); }
+
+// A thread's part of the products of four rows of weights, here with n vec4s from `first` on.
+fn add_q8(r: vec4<u32>, part: u32, first: u32, n: u32,
+          sum: ptr<function, array<vec4<f32>, ROWS_MAX>>) {
     for (var b = part; b < n / 8u; b += 32u) {
-        var s = vec4(0.0);
+        var s: array<vec4<f32>, ROWS_MAX>;
+        // SwiftShader keeps what the last turn of the loop left in the array.
+        for (var t = 0u; t < ROWS; t++) { s[t] = vec4(0.0); }
         for (var i = 2u * b; i < 2u * b + 2u; i++) {
-            let x0 = x_now[4u * i];
-            let x1 = x_now[4u * i + 1u];
-            let x2 = x_now[4u * i + 2u];
-            let x3 = x_now[4u * i + 3u];
             let at = first / 4u + i;
-            s += vec4(dot16(w[r.x * ROW4 + at], x0, x1, x2, x3),
-                      dot16(w[r.y * ROW4 + at], x0, x1, x2, x3),
-                      dot16(w[r.z * ROW4 + at], x0, x1, x2, x3),
-                      dot16(w[r.w * ROW4 + at], x0, x1, x2, x3));
+            let c0 = w[r.x * ROW4 + at];
+            let c1 = w[r.y * ROW4 + at];
+            let c2 = w[r.z * ROW4 + at];
+            let c3 = w[r.w * ROW4 + at];
+            for (var t = 0u; t < ROWS; t++) {
+                let x0 = x_now[t * PIECE + 4u * i];
+                let x1 = x_now[t * PIECE + 4u * i + 1u];
+                let x2 = x_now[t * PIECE + 4u * i + 2u];
+                let x3 = x_now[t * PIECE + 4u * i + 3u];
+                s[t] += vec4(dot16(c0, x0, x1, x2, x3), dot16(c1, x0, x1, x2, x3),
+                             dot16(c2, x0, x1, x2, x3), dot16(c3, x0, x1, x2, x3));
+            }
         }
         let block = first / 8u + b;
-        sum += s * vec4(scale(r.x, block), scale(r.y, block), scale(r.z, block),
-                        scale(r.w, block));
+        let scales = vec4(scale(r.x, block), scale(r.y, block), scale(r.z, block),
+                          scale(r.w, block));
+        for (var t = 0u; t < ROWS; t++) { (*sum)[t] += s[t] * scales; }
     }
-    return sum;
 }
 
-fn sum_floats(r: vec4<u32>, part: u32, first: u32, n: u32) -> vec4<f32> {
-    let each = select(1u, 2u, IS_F16); // vec4s of x for one of weights
-    var sum = vec4(0.0);
-    for (var i = part; i < n / each; i += 32u) {
-        let x0 = x_now[each * i];
-        var x1: vec4<f32>;
-        if (IS_F16) { x1 = x_now[2u * i + 1u]; }
-        let at = first / each + i;
-        sum += vec4(some(r.x, at, x0, x1), some(r.y, at, x0, x1), some(r.z, at, x0, x1),
-                    some(r.w, at, x0, x1));
+fn add_f16(r: vec4<u32>, part: u32, first: u32, n: u32,
+           sum: ptr<function, array<vec4<f32>, ROWS_MAX>>) {
+    for (var i = part; i < n / 2u; i += 32u) {
+        let at = first / 2u + i;
+        let c0 = w[r.x * (COLS4 / 2u) + at];
+        let c1 = w[r.y * (COLS4 / 2u) + at];
+        let c2 = w[r.z * (COLS4 / 2u) + at];
+        let c3 = w[r.w * (COLS4 / 2u) + at];
+        for (var t = 0u; t < ROWS; t++) {
+            let x0 = x_now[t * PIECE + i];
+            let x1 = x_now[t * PIECE + HALF_PIECE + i];
+            (*sum)[t] += vec4(dot8(c0, x0, x1), dot8(c1, x0, x1), dot8(c2, x0, x1),
+                              dot8(c3, x0, x1));
+        }
     }
-    return sum;
 }
 
-// 32 rows a workgroup; 32 threads share 4 rows. Grid: (rows / 32, tokens).
+fn add_f32(r: vec4<u32>, part: u32, first: u32, n: u32,
+           sum: ptr<function, array<vec4<f32>, ROWS_MAX>>) {
+    for (var i = part; i < n; i += 32u) {
+        let at = first + i;
+        let c = mat4x4(bitcast<vec4<f32>>(w[r.x * COLS4 + at]),
+                       bitcast<vec4<f32>>(w[r.y * COLS4 + at]),
+                       bitcast<vec4<f32>>(w[r.z * COLS4 + at]),
+                       bitcast<vec4<f32>>(w[r.w * COLS4 + at]));
+        for (var t = 0u; t < ROWS; t++) {
+            let x0 = x_now[t * PIECE + i];
+            (*sum)[t] += vec4(dot(c[0], x0), dot(c[1], x0), dot(c[2], x0), dot(c[3], x0));
+        }
+    }
+}
+
+// 32 rows of weights a workgroup; 32 threads share 4 rows. Grid: (rows / 32, rows of x / ROWS).
 @compute @workgroup_size(256)
 fn gemv(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let row = group.x * 32u + lane / 32u * 4u;
     let last = N_ROWS - 1u;
     let part = lane % 32u;
-    var token = group.y;
+    let y_row = group.y * ROWS;
+    var token = y_row;
+    var count = 1u; // of ROWS, those that there are
     if (OUTPUTS) { token += run.first_output; }
+    if (ROWS > 1u) {
+        count = run.n_tokens;
+        if (OUTPUTS) { count = min(run.n_outputs - run.first_output, CHUNK_ROWS); }
+        count = min(count - y_row, ROWS);
+    }
     let rows = min(vec4(row, row + 1u, row + 2u, row + 3u), vec4(last));
-    var sum = vec4(0.0);
+    var sum: array<vec4<f32>, ROWS_MAX>;
     for (var first = 0u; first < COLS4; first += PIECE) {
         let n = min(PIECE, COLS4 - first);
         workgroupBarrier(); // nobody reads the last piece any more
-        for (var i = lane; i < n; i += 256u) { x_now[i] = x[token * COLS4 + first + i]; }
+        for (var t = 0u; t < count; t++) {
+            for (var i = lane; i < n; i += 256u) {
+                x_now[t * PIECE + place(i)] = x[(token + t) * COLS4 + first + i];
+            }
+        }
         workgroupBarrier();
         if (IS_Q8) {
-            sum += sum_q8(rows, part, first, n);
+            add_q8(rows, part, first, n, &sum);
+        } else if (IS_F16) {
+            add_f16(rows, part, first, n, &sum);
         } else {
-            sum += sum_floats(rows, part, first, n);
+            add_f32(rows, part, first, n, &sum);
         }
     }
-    sum = sum_of_32(lane, sum);
-    if (part < 4u && row + part < N_ROWS) {
-        write(group.y * Y_COLS + FIRST_ROW + row + part, sum[part]);
+    for (var t = 0u; t < ROWS; t++) {
+        let s = sum_of_32(lane, sum[t]);
+        if (t < count && part < 4u && row + part < N_ROWS) {
+            write((y_row + t) * Y_COLS + FIRST_ROW + row + part, s[part]);
+        }
     }
 }
 

@@ -271,6 +271,7 @@ typedef struct gpu_dispatch {
     gpu_rows rows;
     uint32_t rows_each;                      // rows that a workgroup in y takes
     uint32_t tokens_min, tokens_max;         // of the batches that it takes part in
+    uint32_t rows_min, rows_max;             // the same of what `rows` counts
     uint32_t token;                          // of the batch, where each has its own dispatch
     gpu_phase phase;
     bool uses_cache;

@@ -10,6 +10,8 @@ static inline gpu_dispatch *add(tern_plan *p, gpu_kernel kernel, uint32_t x, gpu
     *d = (gpu_dispatch){.what.kernel = kernel, .x = x, .rows = rows, .rows_each = 1};
     d->tokens_min = 1;
     d->tokens_max = UINT32_MAX;
+    d->rows_min = 1;
+    d->rows_max = UINT32_MAX;
     return d;
 }
 

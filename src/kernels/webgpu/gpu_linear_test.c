@@ -191,6 +191,25 @@ TEST(gpu_heads_of_odd_sizes) {
     }
 }
 
+// Columns of several pieces that a workgroup keeps of them, the last one not full.
+TEST(gpu_heads_give_few_rows_the_bits_of_one) {
+    static const struct {
+        tern_dtype type;
+        int64_t n_in;
+    } cases[] = {{TERN_DTYPE_F16, 2600}, {TERN_DTYPE_Q8_0, 4640}, {TERN_DTYPE_F32, 1300}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        rig r;
+        rig_open(&r, N_ROWS);
+        tern_vid x = rig_rows(&r, cases[i].n_in, fill_normal);
+        tern_vid w = rig_matrix(&r, 71, cases[i].n_in, cases[i].type, false, fill_normal);
+        r.sources[r.n_sources - 1].is_head = true;
+        r.n_shown = 71;
+        tern_g_output(&r.g, tern_g_linear(&r.g, tern_g_take_rows(&r.g, x), w), "logits");
+        rig_same_bits(&r, TERN_KV_AUTO);
+        rig_close(&r);
+    }
+}
+
 // What a mode converts the head to, alone or where it is the table too, which keeps its own rows.
 TEST(gpu_heads_that_a_mode_converts) {
     static const struct {

@@ -188,35 +188,84 @@ static bool fit_one_binding(const tern_plan *p, const tern_node *n, int first, i
     return p->memory.bytes <= p->device->binding_bytes_max;
 }
 
+// How many rows of x a workgroup of float_linear.wgsl multiplies each weight with, by how many
+// there are. All variants give a row the same bits.
+static const struct {
+    uint32_t each, min, max;
+} row_counts[] = {{1, 1, 1}, {4, 2, 4}, {GPU_FEW, 5, UINT32_MAX}};
+#define N_ROW_COUNTS (sizeof row_counts / sizeof *row_counts)
+
+// Columns / 4 that a workgroup keeps of each row of x, in units of what 32 threads take at a time.
+// One row leaves room for many workgroups at a time; several rows take what there is, since each
+// piece ends with a wait.
+#define ROW_PIECE_BYTES  12288
+#define ROWS_PIECE_BYTES 45056
+static uint32_t piece_of(const tern_plan *p, const tern_weight *w, uint32_t rows) {
+    uint32_t unit = 32 * (w->form == GPU_FORM_Q8 ? 8 : w->form == GPU_FORM_F16 ? 2 : 1);
+    uint32_t bytes = p->device->workgroup_bytes_max - 4096; // which the sum may need
+    uint32_t most = rows == 1 ? ROW_PIECE_BYTES : ROWS_PIECE_BYTES;
+    uint32_t n = (bytes < most ? bytes : most) / (16 * rows) / unit;
+    uint32_t wanted = groups(w->n_cols / 4, unit);
+    return unit * (n < wanted ? n : wanted);
+}
+
+typedef struct product {
+    tern_vid x, out;
+    const tern_weight *w;
+    bool accumulate, chunk; // chunk: of the logits
+} product;
+
+static gpu_dispatch *add_float_part(tern_plan *p, const product *f, const gpu_part *part,
+                                    gpu_kernel kernel) {
+    bool many = kernel == GPU_FLOAT_GEMM;
+    gpu_dispatch *d = add(p, kernel, groups(part->n_rows, many ? 64 : 32),
+                          f->chunk ? GPU_ROWS_CHUNK : rows_of(p, f->x));
+    set_form(f->w, d);
+    set(d, "ADD", f->accumulate);
+    set(d, "FIRST_ROW", (double)part->first_row);
+    set(d, "N_ROWS", (double)part->n_rows);
+    set(d, "Y_COLS", (double)f->w->n_rows);
+    set(d, "OUTPUTS", f->chunk);
+    bind_part(d, part);
+    bind_value(p, d, f->x);
+    if (f->chunk) {
+        bind_place(d, GPU_LOGITS, -1);
+        d->phase = GPU_PHASE_HEAD;
+    } else
+        bind_value(p, d, f->out);
+    return d;
+}
+
+// By how many rows of x there are; fewer to a workgroup where its memory has no room for more.
+static void add_float_gemvs(tern_plan *p, const product *f, const gpu_part *part, bool by_token) {
+    for (size_t i = 0; i < N_ROW_COUNTS; i++) {
+        uint32_t each = row_counts[i].each;
+        while (each > 1 && piece_of(p, f->w, each) == 0) each /= 2;
+        gpu_dispatch *d = add_float_part(p, f, part, GPU_FLOAT_GEMV);
+        if (by_token) d->tokens_max = GPU_FEW;
+        set(d, "ROWS", each);
+        set(d, "PIECE", piece_of(p, f->w, each));
+        d->rows_each = each;
+        if (!by_token && !f->chunk) return; // row by row
+        set(d, "CHUNK_ROWS", p->chunk_rows);
+        d->rows_min = row_counts[i].min;
+        d->rows_max = row_counts[i].max;
+    }
+}
+
 // x W^T for float weights; the logits of some outputs when `chunk`.
 static void add_float(tern_plan *p, tern_vid x, tern_vid wv, tern_vid out, bool accumulate,
                       bool chunk) {
     const tern_weight *w = p->weights[wv];
     if (chunk && w->head) w = w->head;
+    const product f = {x, out, w, accumulate, chunk};
+    bool by_token = rows_of(p, x) == GPU_ROWS_TOKENS && !chunk;
     for (size_t i = 0; i < w->n_parts; i++) {
-        const gpu_part *part = &w->parts[i];
-        for (int many = 0; many < 2; many++) {
-            bool by_token = rows_of(p, x) == GPU_ROWS_TOKENS && !chunk;
-            if (many && !by_token) continue;
-            gpu_dispatch *d =
-                add(p, many ? GPU_FLOAT_GEMM : GPU_FLOAT_GEMV, groups(part->n_rows, many ? 64 : 32),
-                    chunk ? GPU_ROWS_CHUNK : rows_of(p, x));
-            d->rows_each = many ? 64 : 1;
-            if (by_token) set_many(d, many);
-            set_form(w, d);
-            set(d, "ADD", accumulate);
-            set(d, "FIRST_ROW", (double)part->first_row);
-            set(d, "N_ROWS", (double)part->n_rows);
-            set(d, "Y_COLS", (double)w->n_rows);
-            set(d, "OUTPUTS", chunk);
-            bind_part(d, part);
-            bind_value(p, d, x);
-            if (chunk)
-                bind_place(d, GPU_LOGITS, -1);
-            else
-                bind_value(p, d, out);
-            if (chunk) d->phase = GPU_PHASE_HEAD;
-        }
+        add_float_gemvs(p, &f, &w->parts[i], by_token);
+        if (!by_token) continue;
+        gpu_dispatch *d = add_float_part(p, &f, &w->parts[i], GPU_FLOAT_GEMM);
+        d->rows_each = 64;
+        d->tokens_min = GPU_FEW + 1;
     }
 }
 
@@ -378,7 +427,8 @@ static tern_status reserve(tern_plan *p, const tern_node *n, tern_error *err) {
     size_t most = 2 * TERN_NODE_OUTPUTS + 2 + 2 + GPU_FEW;
     for (int i = 0; i < n->n_in; i++)
         if (p->g->values[n->in[i]].kind == TERN_VALUE_WEIGHT)
-            most += 2 * (p->weights[n->in[i]]->n_parts + n_head_parts(p->weights[n->in[i]]));
+            most += (1 + N_ROW_COUNTS) *
+                    (p->weights[n->in[i]]->n_parts + n_head_parts(p->weights[n->in[i]]));
     if (tern_array_reserve(TERN_MEM_GRAPH, &p->dispatches, &p->dispatches_capacity, p->n_dispatches,
                            most) != 0)
         return tern_fail_memory(err, most * sizeof *p->dispatches);

@@ -212,6 +212,7 @@ static bool wants_only_greatest(const tern_batch *b) {
     return !b->logits && b->top_k == 1;
 }
 
+// 0: the dispatch takes no part.
 static uint32_t rows_of(const tern_instance *in, const gpu_dispatch *step, int32_t first_pos) {
     const tern_batch *b = &in->batch;
     if (step->rows == GPU_ROWS_PARTS) {
@@ -221,6 +222,7 @@ static uint32_t rows_of(const tern_instance *in, const gpu_dispatch *step, int32
     uint32_t rows = (uint32_t)(step->rows == GPU_ROWS_TOKENS    ? b->n_tokens
                                : step->rows == GPU_ROWS_OUTPUTS ? b->n_outputs
                                                                 : in->chunk_rows);
+    if (rows < step->rows_min || rows > step->rows_max) return 0;
     return (rows + step->rows_each - 1) / step->rows_each;
 }
 
