@@ -1,5 +1,6 @@
 // Rotary embedding, store into the cache and attention of one token in one dispatch. Grid:
-// (heads, parts).
+// (heads, parts, tokens). Several tokens are two dispatches, since later ones read the keys and
+// values of earlier ones: one stores them all, then one attends for all.
 //
 // The positions are cut into tiles of PART; part p of a head takes the tiles p, p + n_parts ... and
 // leaves a sum of values weighted by a softmax of its own, with its greatest score and the sum of
@@ -17,7 +18,7 @@ override HALVES: bool;
 override SCALE: f32;
 override PART: u32; // at most THREADS
 override PARTS_MAX: u32;
-override TOKEN: u32; // of the batch
+override SEVERAL: bool; // tokens, of which store_tokens has put keys and values into the cache
 override INFO_AT: u32; // where in y the greatest scores and sums are
 
 @group(0) @binding(1) var<storage, read> angles: array<vec2<f32>>;
@@ -50,7 +51,7 @@ fn element(of_key: bool, i: u32) -> f32 {
 }
 
 // Element d of the head whose row begins at `first`; pairs are (i, i + N_ROT / 2) or (2i, 2i + 1).
-fn rotated(of_key: bool, first: u32, d: u32) -> f32 {
+fn rotated(token: u32, of_key: bool, first: u32, d: u32) -> f32 {
     let here = element(of_key, first + d);
     if (d >= N_ROT) { return here; }
     let rot = N_ROT / 2u;
@@ -62,13 +63,14 @@ fn rotated(of_key: bool, first: u32, d: u32) -> f32 {
         pair = select(d, d - rot, is_second);
         other = select(d + rot, d - rot, is_second);
     }
-    let a = angles[TOKEN * rot + pair];
+    let a = angles[token * rot + pair];
     let turned = element(of_key, first + other) * a.y;
     return here * a.x + select(-turned, turned, is_second);
 }
 
-fn rotated2(of_key: bool, first: u32, pair: u32) -> vec2<f32> {
-    return vec2(rotated(of_key, first, 2u * pair), rotated(of_key, first, 2u * pair + 1u));
+fn rotated2(token: u32, of_key: bool, first: u32, pair: u32) -> vec2<f32> {
+    return vec2(rotated(token, of_key, first, 2u * pair),
+                rotated(token, of_key, first, 2u * pair + 1u));
 }
 
 // The pairs of Q8_0 that share a scale are made by different threads and meet in accs.
@@ -81,37 +83,20 @@ fn quantized(i: u32) -> vec2<u32> {
     return encoded(vec4(accs[i / 2u * 2u], accs[i / 2u * 2u + 1u]), most);
 }
 
-const NOTHING = -3.0e38;
-fn weight(s: f32, most: f32) -> f32 { return exp(max(s - most, -87.0)); }
-
-@compute @workgroup_size(THREADS)
-fn attention_token(@builtin(workgroup_id) group: vec3<u32>,
-                   @builtin(local_invocation_index) lane: u32) {
-    let head = group.x;
-    let n_sharing = N_HEADS / N_KV_HEADS;
-    let kv_head = head / n_sharing;
-    let column0 = kv_head * HALF;
-    let last = run.first_pos + TOKEN; // the token's own position
-    let n_tiles = last / PART + 1u;
-    let n_parts = min(n_tiles, PARTS_MAX);
-    let position = lane % PART;
-    let key_slice = lane / PART;
-    let pair = lane % HALF;
-    let value_slice = lane / HALF;
-
-    var key_kept: array<vec2<u32>, KEPT>;
-    var value_kept: array<vec2<u32>, KEPT>;
+// Fills the query and, behind the next barrier, the token's own key and value.
+fn rotate(lane: u32, token: u32, head: u32) {
+    let kv_head = head / (N_HEADS / N_KV_HEADS);
     for (var i = lane; i < 3u * HALF; i += THREADS) {
         if (i < HALF) {
-            query[i] = rotated2(false, (TOKEN * N_HEADS + head) * HEAD_DIM, i) * SCALE;
+            query[i] = rotated2(token, false, (token * N_HEADS + head) * HEAD_DIM, i) * SCALE;
             continue;
         }
         let at = i - HALF;
         var x: vec2<f32>;
         if (at < HALF) {
-            x = rotated2(true, (TOKEN * N_KV_HEADS + kv_head) * HEAD_DIM, at);
+            x = rotated2(token, true, (token * N_KV_HEADS + kv_head) * HEAD_DIM, at);
         } else {
-            x = v[TOKEN * K_PAIRS + column0 + at - HALF];
+            x = v[token * K_PAIRS + kv_head * HALF + at - HALF];
         }
         if (CACHE == CACHE_Q8_0) {
             accs[at] = x;
@@ -123,6 +108,45 @@ fn attention_token(@builtin(workgroup_id) group: vec3<u32>,
         workgroupBarrier();
         if (lane < 2u * HALF) { own[lane] = quantized(lane); }
     }
+}
+
+fn store(lane: u32, column0: u32, position: u32) {
+    store_key(column0 + lane, position, own[lane]);
+    store_value(column0 + lane, position, own[HALF + lane]);
+}
+
+// What later tokens of the batch read. Grid: (key/value heads, tokens).
+@compute @workgroup_size(THREADS)
+fn store_tokens(@builtin(workgroup_id) group: vec3<u32>,
+                @builtin(local_invocation_index) lane: u32) {
+    rotate(lane, group.y, group.x * (N_HEADS / N_KV_HEADS));
+    workgroupBarrier();
+    if (lane < HALF) { store(lane, group.x * HALF, run.first_pos + group.y); }
+}
+
+const NOTHING = -3.0e38;
+fn weight(s: f32, most: f32) -> f32 { return exp(max(s - most, -87.0)); }
+
+@compute @workgroup_size(THREADS)
+fn attention_token(@builtin(workgroup_id) group: vec3<u32>,
+                   @builtin(local_invocation_index) lane: u32) {
+    let token = select(0u, group.z, SEVERAL);
+    let head = group.x;
+    let n_sharing = N_HEADS / N_KV_HEADS;
+    let kv_head = head / n_sharing;
+    let column0 = kv_head * HALF;
+    let last = run.first_pos + token; // the token's own position
+    let n_tiles = last / PART + 1u;
+    let n_parts = min(n_tiles, PARTS_MAX);
+    if (SEVERAL && group.y >= n_parts) { return; } // a part that only later tokens have
+    let position = lane % PART;
+    let key_slice = lane / PART;
+    let pair = lane % HALF;
+    let value_slice = lane / HALF;
+
+    var key_kept: array<vec2<u32>, KEPT>;
+    var value_kept: array<vec2<u32>, KEPT>;
+    rotate(lane, token, head);
     var acc = vec2(0.0);
     var sum = 0.0;
     var most = NOTHING;
@@ -186,7 +210,7 @@ fn attention_token(@builtin(workgroup_id) group: vec3<u32>,
     if (pair == 0u && value_slice < VALUE_SLICES) { sums[value_slice] = sum; }
     workgroupBarrier();
     if (lane < HALF) {
-        let part = TOKEN * PARTS_MAX + group.y;
+        let part = token * PARTS_MAX + group.y;
         var a = accs[lane];
         var all = sums[0];
         for (var i = 1u; i < VALUE_SLICES; i++) {
@@ -196,9 +220,8 @@ fn attention_token(@builtin(workgroup_id) group: vec3<u32>,
         if (n_parts == 1u) { a /= all; }
         y[(part * N_HEADS + head) * HALF + lane] = a;
         if (lane == 0u) { y[INFO_AT + part * N_HEADS + head] = vec2(most, all); }
-        if (head % n_sharing == 0u && (n_tiles - 1u) % n_parts == group.y) {
-            store_key(column0 + lane, last, own[lane]);
-            store_value(column0 + lane, last, own[HALF + lane]);
+        if (!SEVERAL && head % n_sharing == 0u && (n_tiles - 1u) % n_parts == group.y) {
+            store(lane, column0, last);
         }
     }
 }

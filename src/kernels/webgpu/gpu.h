@@ -47,6 +47,7 @@
     ROW(GPU_NORM_LINEAR_ADD, "ternary_token", "norm_linear_add", "rrww")                           \
     ROW(GPU_PARTS_LINEAR_ADD, "ternary_token", "parts_linear_add", "rrww--w")                      \
     ROW(GPU_ATTENTION_TOKEN, "attention_token", "attention_token", "rwwwwww")                      \
+    ROW(GPU_STORE_TOKENS, "attention_token", "store_tokens", "rwwwwww")                            \
     ROW(GPU_ATTENTION, "attention", "attention", "wwww")                                           \
     ROW(GPU_ATTENTION_PROMPT, "attention_prompt", "attention_prompt", "wrrw")                      \
     ROW(GPU_TOP_PARTS, "top", "top_parts", "ww")                                                   \
@@ -272,7 +273,7 @@ typedef struct gpu_dispatch {
     uint32_t rows_each;                      // rows that a workgroup in y takes
     uint32_t tokens_min, tokens_max;         // of the batches that it takes part in
     uint32_t rows_min, rows_max;             // the same of what `rows` counts
-    uint32_t token;                          // of the batch, where each has its own dispatch
+    bool by_token;                           // workgroups in z: one for each token
     gpu_phase phase;
     bool uses_cache;
     int32_t node; // of the graph, whose work it is; of several the last

@@ -216,7 +216,7 @@ static bool wants_only_greatest(const tern_batch *b) {
 static uint32_t rows_of(const tern_instance *in, const gpu_dispatch *step, int32_t first_pos) {
     const tern_batch *b = &in->batch;
     if (step->rows == GPU_ROWS_PARTS) {
-        uint32_t n = ((uint32_t)first_pos + step->token) / step->rows_each + 1;
+        uint32_t n = ((uint32_t)(first_pos + b->n_tokens) - 1) / step->rows_each + 1;
         return n < GPU_PARTS_MAX ? n : GPU_PARTS_MAX;
     }
     uint32_t rows = (uint32_t)(step->rows == GPU_ROWS_TOKENS    ? b->n_tokens
@@ -314,7 +314,8 @@ static uint32_t encode_dispatches(const tern_instance *in, encoding *e, int32_t 
         if (pipeline != e->pipeline) a->ComputePassEncoderSetPipeline(e->pass, pipeline);
         e->pipeline = pipeline;
         a->ComputePassEncoderSetBindGroup(e->pass, 0, in->groups[i], 0, NULL);
-        a->ComputePassEncoderDispatchWorkgroups(e->pass, step->x, rows, 1);
+        uint32_t z = step->by_token ? (uint32_t)in->batch.n_tokens : 1;
+        a->ComputePassEncoderDispatchWorkgroups(e->pass, step->x, rows, z);
         if (in->profile) end_pass(in, e);
         if (++e->n_dispatches == p->device->group) submit(in, e);
         n++;

@@ -212,18 +212,20 @@ static void bind_parts(gpu_dispatch *d, uint64_t offset, uint64_t bytes) {
 
 typedef struct where {
     tern_vid rope;
-    uint32_t token, threads, tile;
+    uint32_t threads, tile;
     uint64_t rows_bytes, info_bytes; // of all tokens' parts
 } where;
 
-// A token's attention reads what those in front of it have stored, so each has its own dispatch.
-static void add_attention_token(tern_plan *p, const tern_node *n, const tern_node *attention,
-                                where w) {
-    gpu_dispatch *d = add(p, GPU_ATTENTION_TOKEN, (uint32_t)attention->n_heads, GPU_ROWS_PARTS);
-    d->rows_each = w.tile;
-    d->tokens_min = w.token + 1;
-    d->tokens_max = GPU_FEW;
-    d->token = w.token;
+static void add_attention_token(tern_plan *p, gpu_kernel kernel, bool several, const tern_node *n,
+                                const tern_node *attention, where w) {
+    bool stores = kernel == GPU_STORE_TOKENS;
+    int32_t n_heads = stores ? attention->n_kv_heads : attention->n_heads;
+    gpu_dispatch *d =
+        add(p, kernel, (uint32_t)n_heads, stores ? GPU_ROWS_TOKENS : GPU_ROWS_PARTS);
+    if (!stores) d->rows_each = w.tile;
+    d->by_token = several && !stores;
+    d->tokens_min = several ? 2 : 1;
+    d->tokens_max = several ? GPU_FEW : 1;
     d->uses_cache = true;
     set(d, "THREADS", w.threads);
     set(d, "HEAD_DIM", attention->head_dim);
@@ -234,7 +236,7 @@ static void add_attention_token(tern_plan *p, const tern_node *n, const tern_nod
     set(d, "SCALE", (double)attention->scale);
     set(d, "PART", w.tile);
     set(d, "PARTS_MAX", GPU_PARTS_MAX);
-    set(d, "TOKEN", w.token);
+    set(d, "SEVERAL", several);
     bind_place(d, GPU_ANGLES, w.rope);
     for (int i = 0; i < 3; i++) bind_value(p, d, n->in[i]);
     bind_place(d, GPU_STATE, n->in[3]);
@@ -264,9 +266,10 @@ static tern_status add_attention(tern_plan *p, const tern_node *n, size_t *count
     tern_vid rope;
     TERN_TRY(rope_index(p, n, &rope, err));
 
-    for (uint32_t token = 0; token < GPU_FEW; token++)
-        add_attention_token(p, n, attention, (where){rope, token, threads, tile, rows_bytes,
-                                                     info_bytes});
+    where w = {rope, threads, tile, rows_bytes, info_bytes};
+    add_attention_token(p, GPU_ATTENTION_TOKEN, false, n, attention, w);
+    add_attention_token(p, GPU_STORE_TOKENS, true, n, attention, w);
+    add_attention_token(p, GPU_ATTENTION_TOKEN, true, n, attention, w);
     gpu_dispatch *d = add_product(p, GPU_PARTS_LINEAR_ADD, &r, &s, linear, 1);
     set(d, "HEAD4", attention->head_dim / 4);
     set(d, "PART", tile);

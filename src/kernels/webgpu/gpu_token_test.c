@@ -83,6 +83,7 @@ TEST(gpu_token_attention) {
         rig_open(&r, N_ROWS);
         rig_show(&r, attention_block(&r, l, rig_rows(&r, l->n_embd, fill_normal)));
         rig_compare(&r, cases[i].how, RIG_QUANTIZED, 5e-3);
+        rig_same_bits(&r, cases[i].how.kv_type);
         rig_close(&r);
     }
 }
