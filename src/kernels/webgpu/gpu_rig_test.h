@@ -77,6 +77,8 @@ typedef enum rig_measure {
     RIG_OF_ROW,      // errors as parts of the row's greatest value
     RIG_OF_ELEMENT,  // of the element itself
     RIG_QUANTIZED,   // of the row's greatest; one in 200 values may be a step of 1/127 away
+    RIG_BEHIND_QUANTIZED, // of the row's greatest; where a value in front of the product fell to
+                          // the other side all of the row is off: one row in 8, by 2 steps
 } rig_measure;
 void rig_compare(rig *r, rig_batches how, rig_measure measure, double tolerance);
 

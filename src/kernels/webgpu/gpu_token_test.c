@@ -31,8 +31,10 @@ static tern_vid attention_block(rig *r, const layer *l, tern_vid x) {
     k = tern_g_rope(&r->g, k, -1, l->n_kv_heads, l->head_dim, &a);
     tern_vid ks = tern_g_state(&r->g, "k", kv_dim), vs = tern_g_state(&r->g, "v", kv_dim);
     tern_g_kv_store(&r->g, k, v, ks, vs, l->n_kv_heads, l->head_dim);
+    // The elements of q and k have a variance of n_embd / 6. Scores with a spread of 2, as trained
+    // models have: with one of 100 a rounded unit in front changes the whole softmax.
     tern_vid o = tern_g_attention(&r->g, q, ks, vs, l->n_heads, l->n_kv_heads, l->head_dim,
-                                  1 / sqrtf((float)l->head_dim));
+                                  12 / ((float)l->n_embd * sqrtf((float)l->head_dim)));
     o = normed(r, o, q_dim, l->sub_norms);
     return tern_g_add(&r->g, x, bitlinear(r, o, l->n_embd, q_dim));
 }
@@ -59,7 +61,7 @@ TEST(gpu_token_feed_forward) {
         rig_open(&r, N_ROWS);
         tern_vid x = rig_rows(&r, layers[i].n_embd, fill_normal);
         rig_show(&r, feed_forward_block(&r, &layers[i], x));
-        rig_compare(&r, how, RIG_QUANTIZED, 5e-3);
+        rig_compare(&r, how, RIG_BEHIND_QUANTIZED, 5e-3);
         rig_close(&r);
     }
 }
@@ -82,7 +84,9 @@ TEST(gpu_token_attention) {
         rig r;
         rig_open(&r, N_ROWS);
         rig_show(&r, attention_block(&r, l, rig_rows(&r, l->n_embd, fill_normal)));
-        rig_compare(&r, cases[i].how, RIG_QUANTIZED, 5e-3);
+        // A step of a Q8_0 cache, 1/127 of its block, may fall either way too.
+        double tolerance = cases[i].how.kv_type == TERN_KV_Q8_0 ? 1e-2 : 5e-3;
+        rig_compare(&r, cases[i].how, RIG_BEHIND_QUANTIZED, tolerance);
         rig_same_bits(&r, cases[i].how.kv_type);
         rig_close(&r);
     }
