@@ -1,7 +1,8 @@
 #!/bin/sh
-# Data-parallel training with MPI: usage: mpi_test.sh TERN TERN_MPI
-# Two processes have the losses of one with the same batch; when one of them is killed the other
-# ends, and the run can be resumed from the checkpoint that was left.
+# Several processes with MPI: usage: mpi_test.sh TERN TERN_MPI
+# Two processes that train have the losses of one with the same batch; when one of them is killed
+# the other ends, and the run can be resumed from the checkpoint that was left. Two that mine chains
+# find those that one finds.
 set -eu
 tern=$1 tern_mpi=$2
 dir=$(mktemp -d)
@@ -28,6 +29,12 @@ losses "$dir/two" > "$dir/b"
 paste "$dir/a" "$dir/b" | awk '{ d = $2 - $4; if ($1 != $3 || d > 2e-4 || d < -2e-4) exit 1 }' ||
     complain "two processes have other losses than one: $(paste "$dir/a" "$dir/b" | tail -n 1)"
 
+mine="-m $dir/one/step-00000012.gguf $dir/data -t 1 --min-probability 0.001"
+"$tern" mine $mine -o "$dir/chains-one" > "$dir/mined"
+mpirun --oversubscribe -n 2 "$tern_mpi" mine $mine -o "$dir/chains-two" > /dev/null
+grep -q ': [1-9][0-9]* chains of' "$dir/mined" || complain "no chains: $(cat "$dir/mined")"
+cmp "$dir/chains-one" "$dir/chains-two" || complain "two processes mine other chains than one"
+
 # The longer run is killed in its middle: a process of the two, not mpirun.
 mpirun --oversubscribe -n 2 "$tern_mpi" train $train -n 100000 -o "$dir/cut" 2> /dev/null &
 run=$!
@@ -45,4 +52,4 @@ kill -INT $run
 wait $run || true
 first=$(sed -n 's/^step \([0-9]*\)\/.*loss.*/\1/p' "$dir/resumed" | head -n 1)
 [ "${first:-0}" -gt 5 ] || complain "the run began anew at step '${first:-}'"
-echo "mpi: two processes agree with one, and a killed run resumes"
+echo "mpi: two processes agree with one, in training and mining, and a killed run resumes"
