@@ -60,7 +60,7 @@ TEST_OBJ := $(call obj,$(TEST_SRC))
 CLI_OBJ  := $(call obj,$(CLI_SRC))
 
 .DEFAULT_GOAL := all
-.PHONY: all run test check bench asan tsan lint install uninstall clean help deps header-test
+.PHONY: all run test check bench asan tsan lint gradients install uninstall clean help deps header-test
 
 all: deps $(BUILD)/tern $(BUILD)/libtern.a $(BUILD)/libtern.so ## build/tern and the libraries
 
@@ -89,6 +89,10 @@ lint: ## layers, names of symbols, format
 	tools/check_layers.sh
 	tools/check_symbols.sh $(BUILD)/libtern.a
 	tools/check_format.sh
+
+PYTHON ?= python3
+gradients: ## tests/reference/gradients.gguf again, what tests compare gradients with (needs torch)
+	$(PYTHON) tests/reference/gradients.py
 
 PUBLIC := include/tern.h
 install: all ## to PREFIX (/usr/local), under DESTDIR

@@ -1,165 +1,59 @@
 #!/usr/bin/env python3
-"""The training of `tern train --in-order`, again in PyTorch: gradients of the first step and the
-losses of the run are compared.
+"""The training of `tern train`, again in PyTorch: gradients of the first step and the losses of the
+run are compared. Needs torch and numpy; float32 arithmetic throughout.
 
-usage: train_torch.py INIT.gguf STEP1.gguf LOG.jsonl SHARD --recipe bitnet|paper|llama --steps N
-         --batch-tokens N --seq-len N --rate R --rate-2 R --warmup N --schedule two-stage|cosine
+    S="--data DATA --preset nano --recipe bitnet --batch-tokens 2048 --seq-len 256"
+    tern train $S -o first -n 1 --rate 1e-30 --clip 1e30    # the first weights, and their gradient
+    tern train $S -o run -n 200 --rate 1e-3 --warmup 50 --log-every 1
+    train_torch.py DATA first/step-00000001.gguf run/log.jsonl --recipe bitnet --batch-tokens 2048
+        --seq-len 256 --steps 200 --rate 1e-3 --warmup 50
 
-INIT is a checkpoint of step 0 or any model of float weights (`--init` of the run); STEP1 the
-checkpoint after one step without clipping, whose first moments are a tenth of the gradients; LOG
-the run's log.jsonl with --log-every 1. Needs torch and numpy; float32 arithmetic throughout.
+The rate of the first run moves no weight, and its first moments are a tenth of the gradient. For an
+adapter both runs have `--init BASE --lora 16`; then BASE.gguf (float master weights) goes to `--base`.
+
+--write FILE keeps the losses in the form of a log, so that --perturb E, a run from first weights that
+differ by a part of E, can be compared with an undisturbed one of the same program: how far rounding
+alone parts two runs.
 """
-import argparse, json, math, struct, sys
+import argparse, json, math, sys
 import numpy as np
 import torch
-import torch.nn.functional as F
+from decoder import Decoder
+from files import read_gguf, read_shards
 
 
-def read_gguf(path):
-    """Metadata (numbers and strings) and float32 tensors of a GGUF v3 file."""
-    data = open(path, "rb").read()
-    at = 8
-    n_tensors, n_meta = struct.unpack_from("<QQ", data, at)
-    at += 16
-    sizes = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
-
-    def text():
-        nonlocal at
-        (n,) = struct.unpack_from("<Q", data, at)
-        s = data[at + 8 : at + 8 + n]
-        at += 8 + n
-        return s.decode("utf-8", "replace")
-
-    def value(kind):
-        nonlocal at
-        if kind == 8:
-            return text()
-        if kind == 9:
-            element, n = struct.unpack_from("<IQ", data, at)
-            at += 12
-            return [value(element) for _ in range(n)]
-        (v,) = struct.unpack_from("<" + sizes[kind], data, at)
-        at += struct.calcsize(sizes[kind])
-        return v
-
-    meta, infos, tensors = {}, [], {}
-    for _ in range(n_meta):
-        key = text()
-        (kind,) = struct.unpack_from("<I", data, at)
-        at += 4
-        meta[key] = value(kind)
-    for _ in range(n_tensors):
-        name = text()
-        (n_dims,) = struct.unpack_from("<I", data, at)
-        dims = struct.unpack_from("<%dQ" % n_dims, data, at + 4)
-        kind, offset = struct.unpack_from("<IQ", data, at + 4 + 8 * n_dims)
-        at += 16 + 8 * n_dims
-        infos.append((name, dims, kind, offset))
-    align = meta.get("general.alignment", 32)
-    base = (at + align - 1) // align * align
-    for name, dims, kind, offset in infos:
-        assert kind == 0, "%s: only float32 is read" % name
-        n = int(np.prod(dims))
-        x = np.frombuffer(data, np.float32, n, base + offset).reshape(dims[::-1])
-        tensors[name] = torch.tensor(x.copy())
-    return meta, tensors
+def mix(z):  # splitmix64's finalizer
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+    z = (z ^ z >> 27) * 0x94D049BB133111EB % 2**64
+    return z ^ z >> 31
 
 
-def read_shard(path):
-    head = open(path, "rb").read(64)
-    assert head[:8] == b"TERNTOKS"
-    (width,) = struct.unpack_from("<I", head, 12)
-    (end,) = struct.unpack_from("<i", head, 20)
-    (n,) = struct.unpack_from("<Q", head, 24)
-    ids = np.fromfile(path, np.uint16 if width == 2 else np.uint32, n, offset=64)
-    return torch.tensor(ids.astype(np.int64)), end
-
-
-class Round(torch.autograd.Function):
-    """The straight-through estimator: rounding has the gradient 1."""
-
-    @staticmethod
-    def forward(_, x, y):
-        return y
-
-    @staticmethod
-    def backward(_, dy):
-        return dy, None
-
-
-def quantize(x):
-    scale = 127 / x.abs().amax(-1, keepdim=True).clamp(min=1e-5)
-    return Round.apply(x, (x * scale).round().clamp(-128, 127) / scale)
-
-
-def ternarize(w):
-    gamma = w.abs().mean()
-    return Round.apply(w, (w / (gamma + 1e-6)).round().clamp(-1, 1) * gamma)
-
-
-class Model:
-    def __init__(self, meta, tensors, recipe):
-        arch = meta["general.architecture"]
-        self.n_layers = meta[arch + ".block_count"]
-        self.n_heads = meta[arch + ".attention.head_count"]
-        self.n_kv = meta[arch + ".attention.head_count_kv"]
-        self.eps = meta[arch + ".attention.layer_norm_rms_epsilon"]
-        self.theta = meta[arch + ".rope.freq_base"]
-        self.recipe, self.halves = recipe, recipe != "llama"
-        self.w = {k: v.clone().requires_grad_() for k, v in tensors.items() if not k.startswith("adam.")}
-
-    def norm(self, x, name):
-        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps) * self.w[name]
-
-    def linear(self, x, name):
-        w = self.w[name]
-        return F.linear(x, w) if self.recipe == "llama" else F.linear(quantize(x), ternarize(w))
-
-    def rope(self, x, pos):
-        half = x.shape[-1] // 2
-        freq = self.theta ** (-torch.arange(half, device=x.device, dtype=torch.float32) / half)
-        angle = pos[..., None].float() * freq
-        c, s = angle.cos()[:, :, None], angle.sin()[:, :, None]
-        if self.halves:
-            a, b = x[..., :half], x[..., half:]
-            return torch.cat([a * c - b * s, b * c + a * s], -1)
-        a, b = x[..., 0::2], x[..., 1::2]
-        return torch.stack([a * c - b * s, b * c + a * s], -1).flatten(-2)
-
-    def loss(self, ids, targets, starts):
-        n_seq, n = ids.shape
-        row = torch.arange(n, device=ids.device)
-        sees = (row[None, :, None] >= row[None, None, :]) & (row[None, None, :] >= starts[:, :, None])
-        pos = row[None] - starts
-        x = self.w["token_embd.weight"][ids]
-        for i in range(self.n_layers):
-            p = "blk.%d." % i
-            a = self.norm(x, p + "attn_norm.weight")
-            shape = lambda y, h: y.view(n_seq, n, h, -1)
-            q = self.rope(shape(self.linear(a, p + "attn_q.weight"), self.n_heads), pos)
-            k = self.rope(shape(self.linear(a, p + "attn_k.weight"), self.n_kv), pos)
-            v = shape(self.linear(a, p + "attn_v.weight"), self.n_kv)
-            k, v = (y.repeat_interleave(self.n_heads // self.n_kv, 2) for y in (k, v))
-            s = torch.einsum("bthd,bshd->bhts", q, k) / math.sqrt(q.shape[-1])
-            s = s.masked_fill(~sees[:, None], float("-inf")).softmax(-1)
-            o = torch.einsum("bhts,bshd->bthd", s, v).reshape(n_seq, n, -1)
-            if self.recipe == "bitnet":
-                o = self.norm(o, p + "attn_sub_norm.weight")
-            x = x + self.linear(o, p + "attn_output.weight")
-            f = self.norm(x, p + "ffn_norm.weight")
-            gate, up = self.linear(f, p + "ffn_gate.weight"), self.linear(f, p + "ffn_up.weight")
-            h = (gate.relu().square() if self.recipe == "bitnet" else F.silu(gate)) * up
-            if self.recipe == "bitnet":
-                h = self.norm(h, p + "ffn_sub_norm.weight")
-            x = x + self.linear(h, p + "ffn_down.weight")
-        head = self.w.get("output.weight", self.w["token_embd.weight"])
-        logits = F.linear(self.norm(x, "output_norm.weight"), head)
-        return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.reshape(-1))
+def permute(index, n, key):
+    """The order of sequences (docs/formats.md): a Feistel network of six rounds on the least even
+    number of bits, walked until it falls inside."""
+    half = 1
+    while half < 32 and 1 << 2 * half < n:
+        half += 1
+    keys = []
+    for _ in range(6):
+        key = mix((key + 0x9E3779B97F4A7C15) % 2**64)
+        keys.append(key)
+    while True:
+        left, right = index >> half, index % (1 << half)
+        for k in keys:
+            left, right = right, left ^ mix(right ^ k) % (1 << half)
+        index = left << half | right
+        if index < n:
+            return index
 
 
 def batch(ids, end, step, a, device):
     n_seq, n = a.batch_tokens // a.seq_len, a.seq_len
-    rows = [(step * n_seq + i) % ((len(ids) - 1) // n) * n for i in range(n_seq)]
+    n_all = (len(ids) - 1) // n
+    rows = []
+    for at in range(step * n_seq, (step + 1) * n_seq):
+        i, epoch = at % n_all, at // n_all
+        rows.append(n * (i if a.in_order else permute(i, n_all, (mix(a.seed) + epoch) % 2**64)))
     x = torch.stack([ids[r : r + n] for r in rows])
     y = torch.stack([ids[r + 1 : r + n + 1] for r in rows])
     row = torch.arange(n)[None].expand(n_seq, n)
@@ -176,57 +70,99 @@ def rate(a, step):
     return r * min(1, step / a.warmup)
 
 
-def main():
-    p = argparse.ArgumentParser()
-    for name in ("init", "step1", "log", "shard"):
-        p.add_argument(name)
-    p.add_argument("--recipe", default="bitnet")
-    p.add_argument("--schedule", default="two-stage")
-    for name, kind in (("steps", int), ("batch-tokens", int), ("seq-len", int), ("warmup", int), ("rate", float), ("rate-2", float)):
-        p.add_argument("--" + name, type=kind)
-    p.add_argument("--clip", type=float, default=1)
-    a = p.parse_args()
-    torch.backends.cuda.matmul.allow_tf32 = False
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    meta, tensors = read_gguf(a.init)
-    model = Model(meta, {k: v.to(device) for k, v in tensors.items()}, a.recipe)
-    ids, end = read_shard(a.shard)
+def open_model(a, device):
+    """The model, and by name what is trained and the gradients that tern has of it."""
+    meta, tensors = read_gguf(a.base or a.first)
+    arch = meta["general.architecture"]
+    w = {k: v.to(device) for k, v in tensors.items() if not k.startswith("adam.")}
+    model = Decoder(w, a.recipe, meta[arch + ".attention.head_count"], meta[arch + ".attention.head_count_kv"],
+                    meta[arch + ".attention.layer_norm_rms_epsilon"], meta[arch + ".rope.freq_base"])
+    trained, moments = w, tensors
+    if a.base:
+        meta, trained = read_gguf(a.first)
+        _, moments = read_gguf(a.first.replace(".gguf", ".adam.gguf"))
+        trained = {k: v.to(device) for k, v in trained.items()}
+        for k in trained:
+            trained[k][trained[k].abs() < 1e-20] = 0  # B after a step of length 1e-30
+        pairs = {k[:-7] for k in trained}
+        model.lora = {k: (trained[k + ".lora_a"], trained[k + ".lora_b"]) for k in pairs}
+        rank = trained[min(pairs) + ".lora_a"].shape[0]
+        model.lora_scale = meta["adapter.lora.alpha"] / rank
+    for v in trained.values():
+        v.mul_(1 + a.perturb * torch.randn_like(v)).requires_grad_()
+    return model, trained, {k: moments["adam.m." + k].to(device) * 10 for k in trained}
 
-    model.loss(*batch(ids, end, 0, a, device)).backward()
-    _, after = read_gguf(a.step1)
+
+def compare_gradients(model, trained, theirs, first_batch):
+    model.loss(*first_batch).backward()
     top, bottom, worst = 0.0, 0.0, (0, "")
-    for name, w in model.w.items():
-        ours = after["adam.m." + name].to(device).view_as(w) * 10
-        d, g = (ours - w.grad).norm().item(), w.grad.norm().item()
+    for name, w in trained.items():
+        d, g = (theirs[name].view_as(w) - w.grad).norm().item(), w.grad.norm().item()
         top, bottom = top + d * d, bottom + g * g
-        worst = max(worst, (d / g, name))
+        if g > 0:  # A has none while B is zero
+            worst = max(worst, (d / g, name))
+        w.grad = None
     print("gradient: relative difference %.3g of the whole, at most %.3g (%s)" % (math.sqrt(top / bottom), *worst))
 
+
+def arguments():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in ("data", "first", "log"):
+        p.add_argument(name)
+    p.add_argument("--recipe", default="bitnet", choices=("bitnet", "paper", "llama"))
+    p.add_argument("--base")
+    p.add_argument("--schedule", choices=("two-stage", "cosine"))
+    p.add_argument("--in-order", action="store_true")
+    for name, kind, default in (("steps", int, 200), ("batch-tokens", int, 16384), ("seq-len", int, 256),
+                                ("warmup", int, 11), ("rate", float, 3e-3), ("rate-2", float, None),
+                                ("weight-decay", float, None), ("clip", float, 1), ("seed", int, 1),
+                                ("threads", int, 2), ("perturb", float, 0)):
+        p.add_argument("--" + name, type=kind, default=default)
+    p.add_argument("--write")
+    a = p.parse_args()
+    a.schedule = a.schedule or ("cosine" if a.recipe == "llama" or a.base else "two-stage")
+    a.rate_2 = a.rate / 2 if a.rate_2 is None else a.rate_2
+    if a.weight_decay is None:
+        a.weight_decay = 0 if a.base else 0.1
+    return a
+
+
+def main():
+    a = arguments()
+    torch.set_num_threads(a.threads)
+    torch.manual_seed(0)
+    torch.backends.cuda.matmul.allow_tf32 = False
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    model, trained, gradients = open_model(a, device)
+    ids, end = read_shards(a.data)
+    compare_gradients(model, trained, gradients, batch(ids, end, 0, a, device))
+
     losses = {}
-    for line in open(a.log):
-        line = json.loads(line)
+    for line in map(json.loads, open(a.log)):
         if "loss" in line:
             losses[line["step"]] = line["loss"]
-    decays = [w for k, w in model.w.items() if w.dim() == 2]
-    others = [w for w in model.w.values() if w.dim() != 2]
-    groups = [{"params": decays, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
-    adam = torch.optim.AdamW(groups, lr=1, betas=(0.9, 0.95), eps=1e-8)
-    worst = (0, 0)
+    groups = [{"params": [w for w in trained.values() if (w.dim() == 2) == matrix]} for matrix in (True, False)]
+    adam = torch.optim.AdamW(groups, lr=1, betas=(0.9, 0.95), eps=1e-8, weight_decay=0)
+    written = open(a.write, "w") if a.write else None
+    differences = []
     for step in range(1, a.steps + 1):
         loss = model.loss(*batch(ids, end, step - 1, a, device))
         adam.zero_grad()
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(list(model.w.values()), a.clip)
+        torch.nn.utils.clip_grad_norm_(list(trained.values()), a.clip)
         for g in adam.param_groups:
             g["lr"] = rate(a, step)
         late = a.schedule == "two-stage" and (step - 1) * 2 >= a.steps
-        adam.param_groups[0]["weight_decay"] = 0.0 if late else 0.1
+        adam.param_groups[0]["weight_decay"] = 0 if late else a.weight_decay  # matrices and the table
         adam.step()
-        d = abs(losses[step] - loss.item()) / loss.item()
-        worst = max(worst, (d, step))
-        if step in (1, 2, 10, 50, 100) or step == a.steps:
-            print("step %d: torch %.6f, tern %.6f, relative difference %.2g" % (step, loss.item(), losses[step], d))
-    print("losses: relative difference at most %.3g, at step %d" % worst)
+        differences.append(abs(losses[step] - loss.item()) / loss.item())
+        if written:
+            print(json.dumps({"step": step, "loss": loss.item()}), file=written, flush=True)
+        if step in (1, 2, 5, 10, 20, 50, 100, 150) or step == a.steps:
+            print("step %d: torch %.6f, the log %.6f, relative difference %.2g"
+                  % (step, loss.item(), losses[step], differences[-1]), flush=True)
+    print("losses: relative difference at most %.3g, at step %d; mean %.3g; last ten %.3g"
+          % (max(differences), 1 + int(np.argmax(differences)), np.mean(differences), np.mean(differences[-10:])))
 
 
 if __name__ == "__main__":
