@@ -110,6 +110,36 @@ TEST(convert_keeps_the_text_through_every_container) {
     }
 }
 
+// In a folder master weights stay what they are, and the config asks transformers to round them.
+TEST(convert_keeps_master_weights_in_a_folder) {
+    tern_error err = {0};
+    const char *a = test_tmp("masters.gguf");
+    tiny_model_desc d = {.type = TERN_DTYPE_BF16, .seed = 24};
+    static const tern_type types[] = {TERN_TYPE_F32, TERN_TYPE_BF16};
+    REQUIRE_OK(tiny_model_write(a, &d, &err), err);
+    for (int i = 0; i < 2; i++) {
+        const char *out = test_tmp(i ? "masters_bf16" : "masters_f32");
+        if (!convert(a, out, &(tern_convert_desc){.type = types[i]})) return;
+        tern_file *x, *y;
+        REQUIRE_OK(tern_file_open(&x, a, &err), err);
+        REQUIRE_OK(tern_file_open(&y, out, &err), err);
+        tern_str mode =
+            tern_json_str(tern_json_path(&y->config, "quantization_config.quantization_mode"));
+        CHECK(tern_str_is(mode, "online"));
+        const tern_tensor *from = tern_file_tensor(x, "blk.0.ffn_up.weight");
+        const tern_tensor *to = tern_file_tensor(y, "model.layers.0.mlp.up_proj.weight");
+        REQUIRE(from && to && to->ne[0] == from->ne[0] && to->ne[1] == from->ne[1]);
+        for (size_t k = 0; k < from->ne[0] * from->ne[1]; k++) {
+            float was, is;
+            tern_dtype_decode(from->type, from->data, k, 1, 1, &was);
+            tern_dtype_decode(to->type, to->data, k, 1, 1, &is);
+            REQUIRE(is == was);
+        }
+        tern_file_close(x);
+        tern_file_close(y);
+    }
+}
+
 TEST(convert_refuses_what_would_be_wrong) {
     tern_error err = {0};
     const char *a = test_tmp("refuse.gguf"), *out = test_tmp("never.gguf");

@@ -1,5 +1,5 @@
-// Gradients of whole models against PyTorch's. tests/reference/gradients.py says what the models are
-// and why rounding makes no difference here. Weights follow from their names by its rule.
+// Gradients of whole models against PyTorch's. tests/reference/gradients.py says what the models
+// are and why rounding makes no difference here. Weights follow from their names by its rule.
 #include <math.h>
 #include <string.h>
 #include "base/alloc.h"

@@ -32,10 +32,6 @@ typedef struct writer {
     tern_error *err;
 } writer;
 
-static bool is_float(tern_dtype t) {
-    return t == TERN_DTYPE_F32 || t == TERN_DTYPE_F16 || t == TERN_DTYPE_BF16;
-}
-
 // Tensors are written in pieces of whole blocks, so that large ones need no memory.
 #define PIECE 65536
 
@@ -220,7 +216,8 @@ tern_status tiny_model_write(const char *path, const tiny_model_desc *desc, tern
     writer t = {.d = *desc, .declaring = true, .err = err};
     t.random = desc->seed * 0x9E3779B9u + 1;
     if (!t.d.arch) t.d.arch = "bitnet-b1.58";
-    if (is_float(t.d.type) && strncmp(t.d.arch, "bitnet", 6) == 0) t.d.type = TERN_DTYPE_I2_S;
+    if (t.d.type == TERN_DTYPE_F32 && strncmp(t.d.arch, "bitnet", 6) == 0)
+        t.d.type = TERN_DTYPE_I2_S;
     t.d.n_layers = or_default(t.d.n_layers, 2);
     t.d.n_embd = or_default(t.d.n_embd, 128);
     t.d.n_ff = or_default(t.d.n_ff, 384);

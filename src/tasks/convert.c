@@ -106,6 +106,9 @@ static tern_status choose_matrix_type(const conversion *c, item *it, tern_error 
     TERN_TRY(tern_ternary_find(&view, c->arch->always_ternary, &it->kind, err));
     if (c->adapters.n) TERN_TRY(allow_merge(c, it, err));
     bool ternary_wanted = c->has_matrix_type && tern_dtype_is_ternary(wanted);
+    // Master weights that stay floats: transformers rounds them itself, other programs cannot.
+    if (!c->to_gguf && it->kind.mean > 0 && c->has_matrix_type && !ternary_wanted)
+        it->kind.is_ternary = false;
     if (!c->has_matrix_type) {
         wanted = it->kind.is_ternary ? TERN_DTYPE_I2_S : it->from->type;
         if (!c->to_gguf && !it->kind.is_ternary && !tern_dtype_is_float(wanted))

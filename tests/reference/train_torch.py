@@ -11,9 +11,9 @@ run are compared. Needs torch and numpy; float32 arithmetic throughout.
 The rate of the first run moves no weight, and its first moments are a tenth of the gradient. For an
 adapter both runs have `--init BASE --lora 16`; then BASE.gguf (float master weights) goes to `--base`.
 
---write FILE keeps the losses in the form of a log, so that --perturb E, a run from first weights that
-differ by a part of E, can be compared with an undisturbed one of the same program: how far rounding
-alone parts two runs.
+How far does rounding alone part two runs of the same program? --write FILE keeps the losses in the form
+of a log; with --perturb E the first weights (and a base's) differ by a part of E, the gradient is compared with that of
+the undisturbed weights, and the losses with those of LOG, which is then such a file.
 """
 import argparse, json, math, sys
 import numpy as np
@@ -89,19 +89,25 @@ def open_model(a, device):
         rank = trained[min(pairs) + ".lora_a"].shape[0]
         model.lora_scale = meta["adapter.lora.alpha"] / rank
     for v in trained.values():
-        v.mul_(1 + a.perturb * torch.randn_like(v)).requires_grad_()
+        v.requires_grad_()
     return model, trained, {k: moments["adam.m." + k].to(device) * 10 for k in trained}
 
 
-def compare_gradients(model, trained, theirs, first_batch):
-    model.loss(*first_batch).backward()
-    top, bottom, worst = 0.0, 0.0, (0, "")
+def gradients_of(model, trained, a_batch):
+    model.loss(*a_batch).backward()
+    gradients = {}
     for name, w in trained.items():
-        d, g = (theirs[name].view_as(w) - w.grad).norm().item(), w.grad.norm().item()
-        top, bottom = top + d * d, bottom + g * g
-        if g > 0:  # A has none while B is zero
-            worst = max(worst, (d / g, name))
-        w.grad = None
+        gradients[name], w.grad = w.grad, None
+    return gradients
+
+
+def compare_gradients(ours, theirs):
+    top, bottom, worst = 0.0, 0.0, (0, "")
+    for name, g in ours.items():
+        d, n = (theirs[name].view_as(g) - g).norm().item(), g.norm().item()
+        top, bottom = top + d * d, bottom + n * n
+        if n > 0:  # A has none while B is zero
+            worst = max(worst, (d / n, name))
     print("gradient: relative difference %.3g of the whole, at most %.3g (%s)" % (math.sqrt(top / bottom), *worst))
 
 
@@ -133,9 +139,15 @@ def main():
     torch.manual_seed(0)
     torch.backends.cuda.matmul.allow_tf32 = False
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    model, trained, gradients = open_model(a, device)
+    model, trained, theirs = open_model(a, device)
     ids, end = read_shards(a.data)
-    compare_gradients(model, trained, gradients, batch(ids, end, 0, a, device))
+    first = batch(ids, end, 0, a, device)
+    if a.perturb:
+        theirs = gradients_of(model, trained, first)
+        with torch.no_grad():
+            for w in {**model.w, **trained}.values():
+                w.mul_(1 + a.perturb * torch.randn_like(w))
+    compare_gradients(gradients_of(model, trained, first), theirs)
 
     losses = {}
     for line in map(json.loads, open(a.log)):
