@@ -141,6 +141,15 @@ TERN_API tern_status tern_model_open(tern_model **out, const char *path,
                                      const tern_model_desc *desc, tern_error *err);
 TERN_API void tern_model_close(tern_model *model); // NULL is allowed; close its sessions first
 
+// Bytes of a GPU's memory that a model and its sessions take; zeros on the CPU. Not in it: programs,
+// and what the library has on its way to the GPU while weights are sent (at most 64 MB).
+typedef struct tern_device_memory {
+    uint64_t weights, cache;
+    uint64_t work;      // activations, logits, angles
+    uint64_t results;   // what results are copied to for the host to read
+    uint64_t now, most; // all of it; and at most since the model was opened
+} tern_device_memory;
+
 typedef struct tern_model_info {
     const char *path, *architecture, *name; // live as long as the model
     const char *device;                     // where it runs, e.g. "cpu avx512vnni, 2 threads"
@@ -153,8 +162,7 @@ typedef struct tern_model_info {
     uint64_t bytes_per_token;        // weights that one greedy decode step reads
     uint64_t bytes_per_token_logits; // the same when all logits are wanted
     uint64_t kv_bytes_per_token;     // of an F16 cache
-    // Of a GPU's memory: taken now by the model and its sessions, and at most. 0 on the CPU.
-    uint64_t device_bytes, device_bytes_max;
+    tern_device_memory device_memory;
     double load_seconds;
     int32_t bos_id, eos_id; // -1: none
     bool adds_bos;

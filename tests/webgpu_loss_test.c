@@ -1,5 +1,6 @@
 // A WebGPU device is lost in the middle of an answer: the session goes on elsewhere, with the same
 // text. Needs an adapter, as the tests of webgpu_test.c do.
+#include "base/alloc.h"
 #include "gpu_fixture.h"
 #include "tiny_model.h"
 
@@ -61,5 +62,86 @@ TEST(webgpu_lost_devices_are_replaced) {
     tern_session_close(second);
     tern_model_close(m);
     tern_session_close(undisturbed);
+    tern_model_close(on_cpu);
+}
+
+// ---- Memory runs out while a lost device is replaced -------------------------------------------
+
+typedef struct loser {
+    tern_model *m;
+    tern_session *s;
+    size_t n_failed;
+    float *logits, *wanted; // [n_vocab]
+    size_t n_vocab;
+} loser;
+
+// Nothing of the model may be in the way of asking for it.
+static void look_around(const loser *l) {
+    tern_model_info info;
+    tern_session *other = NULL;
+    tern_error err = {0};
+    tern_model_get_info(l->m, &info);
+    CHECK(info.device && info.device[0]);
+    CHECK(tern_session_open(&other, l->m, &(tern_session_desc){.n_context = 16}, &err) ==
+          TERN_ERR_MEMORY);
+}
+
+// Computes a token, which loses the device, with ever more memory until there is enough.
+static void compute_with_ever_more(loser *l, int32_t id) {
+    tern_error err = {0};
+    tern_status status = TERN_ERR_MEMORY;
+    bool is_long = getenv("TERN_TEST_LONG") != NULL;
+    for (uint64_t n = 1; status == TERN_ERR_MEMORY && n < 100000; n += 1 + n / (is_long ? 50 : 2)) {
+        tern_mem_fail_at(n);
+        status = tern_session_logits(l->s, &id, 1, l->logits, &err);
+        if (status == TERN_ERR_MEMORY && n < 40) look_around(l);
+        tern_mem_fail_at(0);
+        l->n_failed += status != TERN_OK;
+    }
+    CHECK_MSG(status == TERN_OK, "%s", err.message);
+    double worst = 0;
+    for (size_t i = 0; i < l->n_vocab; i++) {
+        double d = (double)l->logits[i] - (double)l->wanted[i];
+        if (d > worst || -d > worst) worst = d < 0 ? -d : d;
+    }
+    CHECK_MSG(worst < 1e-4, "the logits differ by %g", worst);
+}
+
+TEST(webgpu_lost_devices_are_replaced_when_memory_is_short) {
+    tern_error err = {0};
+    const tiny_model_desc tiny = {
+        .seed = 5, .arch = "llama", .type = TERN_DTYPE_F16, .separate_head = true, .n_layers = 1};
+    const char *path = test_tmp("webgpu_loss.gguf");
+    const tern_session_desc sd = {.n_context = 64};
+    loser l = {0};
+    tern_model *on_cpu = NULL;
+    tern_session *s = NULL;
+    tern_model_info info;
+    REQUIRE_OK(tiny_model_write(path, &tiny, &err), err);
+    setenv("TERN_WEBGPU_LOSE", "4", 1); // three batches of tokens, then it is lost; once more then
+    l.m = gpu_open(path, 4);
+    bool ok = l.m && tern_model_open(&on_cpu, path, NULL, &err) == TERN_OK &&
+              tern_session_open(&s, on_cpu, &sd, &err) == TERN_OK &&
+              tern_session_open(&l.s, l.m, &sd, &err) == TERN_OK;
+    if (ok) {
+        tern_model_get_info(l.m, &info);
+        l.n_vocab = (size_t)info.n_vocab;
+        l.logits = calloc(l.n_vocab, sizeof(float));
+        l.wanted = calloc(l.n_vocab, sizeof(float));
+        CHECK(tern_session_sync(l.s, prompt, N_PROMPT, NULL, &err) == TERN_OK);
+        CHECK(tern_session_sync(s, prompt, N_PROMPT, NULL, &err) == TERN_OK);
+        CHECK(tern_session_logits(s, &prompt[0], 1, l.wanted, &err) == TERN_OK);
+        compute_with_ever_more(&l, prompt[0]);
+        const char *notice = tern_session_notice(l.s);
+        CHECK_MSG(notice && strstr(notice, "goes on with"), "%s", notice ? notice : "no notice");
+        CHECK_MSG(l.n_failed > 5, "only %zu failures", l.n_failed);
+    } else if (l.m)
+        CHECK_MSG(false, "%s", err.message);
+    unsetenv("TERN_WEBGPU_LOSE");
+    free(l.logits);
+    free(l.wanted);
+    tern_session_close(l.s);
+    tern_session_close(s);
+    tern_model_close(l.m);
     tern_model_close(on_cpu);
 }

@@ -192,6 +192,9 @@ const char *stop_reason_name(tern_stop_reason reason);
 void print_notice(tern_session *session);
 // Speed, seed and why it ended, as one line on standard error.
 void print_stats(const tern_generate_stats *stats);
+// A line on what of a GPU's memory is taken; none on the CPU. cache: its type, or "".
+void print_device_memory(FILE *f, const char *cache, const tern_device_memory *m);
+void put_device_memory(FILE *f, const tern_device_memory *m); // as a JSON object
 
 // Where the time went: a table, or a JSON array.
 void print_profile(FILE *f, const char *title, const tern_profile_row *rows, size_t n);

@@ -40,8 +40,8 @@ typedef struct table {
     uint64_t n_params;
     tern_machine_limits limits[LIST_MAX]; // for each number of threads
     size_t n_limits, peak_bytes;
-    uint64_t device_weights, device_peak, kv_bytes; // of a GPU's memory
-    const char *kv_name;
+    tern_device_memory memory; // with one session, and the most of all time
+    const char *cache;
 } table;
 
 static bool read_list(const char *option_name, const char *list, int least, int_list *out) {
@@ -186,14 +186,11 @@ static void describe(table *t, const tern_model_info *info) { // the model close
     t->n_params = info->n_params;
 }
 
-// The session's cache, from the bytes of an F16 one: tern_kv_type says what `auto` is.
-static void set_cache(table *t, tern_kv_type kv_type, uint64_t f16_bytes) {
+// tern_kv_type says what `auto` is.
+static const char *cache_name(tern_kv_type kv_type, uint64_t f16_bytes) {
     if (kv_type == TERN_KV_AUTO)
         kv_type = 2 * f16_bytes <= (uint64_t)64 << 20 ? TERN_KV_F32 : TERN_KV_F16;
-    t->kv_name = kv_type == TERN_KV_F32 ? "an F32" : kv_type == TERN_KV_F16 ? "an F16" : "a Q8_0";
-    t->kv_bytes = kv_type == TERN_KV_F32   ? 2 * f16_bytes
-                  : kv_type == TERN_KV_F16 ? f16_bytes
-                                           : f16_bytes / 16 * 9; // 36 bytes for 32 elements
+    return kv_type == TERN_KV_F32 ? "F32" : kv_type == TERN_KV_F16 ? "F16" : "Q8_0";
 }
 
 static int bench_threads(const command *self, bench_args *args, size_t i_threads, table *t) {
@@ -213,12 +210,11 @@ static int bench_threads(const command *self, bench_args *args, size_t i_threads
     tern_session *session = open_session(model, &args->session);
     status = session && add_rows(args, model, session, tokens, &info, i_threads, t) ? EXIT_OK
                                                                                     : EXIT_FAILED;
-    tern_session_close(session);
-    t->device_weights = info.device_bytes;
-    set_cache(t, args->session.kv_type,
-              info.kv_bytes_per_token * (uint64_t)args->session.n_context);
     tern_model_get_info(model, &info);
-    t->device_peak = info.device_bytes_max;
+    t->memory = info.device_memory;
+    t->cache = cache_name(args->session.kv_type,
+                          info.kv_bytes_per_token * (uint64_t)args->session.n_context);
+    tern_session_close(session);
     tern_model_close(model);
     free(tokens);
     return status;
@@ -262,12 +258,7 @@ static void print_md(const table *t) {
             printf("%s, %d threads: reads %.1f GB/s, int8 %.0f G multiply-adds/s (%s)\n", l->cpu,
                    l->n_threads, l->read_gb_per_s, l->int8_gmac_per_s, l->features);
     }
-    if (t->device_peak)
-        printf("device memory: %.0f MB at most; weights %.0f MB, %s cache %.0f MB, all else "
-               "%.0f MB\n",
-               (double)t->device_peak * 1e-6, (double)t->device_weights * 1e-6,
-               t->kv_name, (double)t->kv_bytes * 1e-6,
-               ((double)t->device_peak - (double)t->device_weights - (double)t->kv_bytes) * 1e-6);
+    print_device_memory(stdout, t->cache, &t->memory);
     putchar('\n');
     printf(
         "| test | threads | tokens/s | from | to | MB/token | GB/s | of read | of int8 | load s |\n"
@@ -322,10 +313,9 @@ static void print_json(const table *t) {
         put_member("int8_gmac_per_second", t->limits[i].int8_gmac_per_s);
         printf("}");
     }
-    printf("],\"peak_bytes\":%zu,\"device_peak_bytes\":%llu,\"device_weight_bytes\":%llu,"
-           "\"rows\":[",
-           t->peak_bytes, (unsigned long long)t->device_peak,
-           (unsigned long long)t->device_weights);
+    printf("],\"peak_bytes\":%zu,\"device_memory\":", t->peak_bytes);
+    put_device_memory(stdout, &t->memory);
+    printf(",\"rows\":[");
     for (size_t i = 0; i < t->n; i++) {
         const row *r = &t->rows[i];
         printf("%s\n{\"test\":\"%s\",\"tokens\":%d,\"threads\":%d,\"bytes_per_token\":%llu",

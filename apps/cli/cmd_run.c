@@ -62,6 +62,8 @@ static void put_result(const tern_model *model, tern_session *session, const out
     put_json(stdout, info.path, strlen(info.path));
     printf(",\"device\":");
     put_json(stdout, info.device, strlen(info.device));
+    printf(",\"device_memory\":");
+    put_device_memory(stdout, &info.device_memory);
     printf(",\"threads\":%d,\"context\":%d,\"load_seconds\":%.3f,\"speculation\":",
            (int)info.n_threads, (int)tern_session_n_context(session), info.load_seconds);
     put_drafts(stdout, &s->draft);
@@ -97,6 +99,11 @@ static int complete(run_args *args, tern_model *model, const text *prompt) {
         print_profile(stderr, "kernel", rows, n_rows);
     bool is_talkative = args->model.verbose || (isatty(STDERR_FILENO) && !args->json);
     if (is_talkative) print_stats(&stats);
+    if (args->model.verbose) {
+        tern_model_info info;
+        tern_model_get_info(model, &info);
+        print_device_memory(stderr, "", &info.device_memory);
+    }
     if (is_talkative || args->speculation.visualize)
         print_drafts(&stats.draft, args->speculation.visualize);
     status = EXIT_OK;

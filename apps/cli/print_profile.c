@@ -34,3 +34,21 @@ void put_profile(FILE *f, const tern_profile_row *rows, size_t n) {
                 (unsigned long long)rows[i].bytes, gb_per_s(&rows[i]));
     putc(']', f);
 }
+
+void print_device_memory(FILE *f, const char *cache, const tern_device_memory *m) {
+    if (m->most == 0) return;
+    fprintf(f,
+            "device memory: %.0f MB at most; weights %.0f MB, %s%scache %.0f MB, activations and "
+            "logits %.0f MB, results %.0f MB\n",
+            (double)m->most * 1e-6, (double)m->weights * 1e-6, cache, cache[0] ? " " : "",
+            (double)m->cache * 1e-6, (double)m->work * 1e-6, (double)m->results * 1e-6);
+}
+
+void put_device_memory(FILE *f, const tern_device_memory *m) {
+    fprintf(f,
+            "{\"most\":%llu,\"now\":%llu,\"weights\":%llu,\"cache\":%llu,\"work\":%llu,"
+            "\"results\":%llu}",
+            (unsigned long long)m->most, (unsigned long long)m->now,
+            (unsigned long long)m->weights, (unsigned long long)m->cache,
+            (unsigned long long)m->work, (unsigned long long)m->results);
+}

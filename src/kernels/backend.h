@@ -95,8 +95,8 @@ typedef struct tern_backend {
     int (*n_threads)(const tern_device *d); // of the host that compute; 0 for a GPU
     // Whether it is gone for good: all it still does is close.
     bool (*is_lost)(const tern_device *d);
-    // Bytes of its own memory that are taken, now and at most; 0 where it computes in the host's.
-    void (*memory)(const tern_device *d, uint64_t *now, uint64_t *most);
+    // Bytes of its own memory that are taken; zeros where it computes in the host's.
+    void (*memory)(const tern_device *d, tern_device_memory *out);
     // Decides, before the weights are bound, what can only be decided by measuring on them.
     tern_status (*tune)(tern_device *d, const tern_weight_source *sources, size_t n,
                         tern_error *err);

@@ -279,12 +279,14 @@ void tern_model_get_info(const tern_model *model, tern_model_info *info) {
     const tern_placement *p = m->now;
     if (p) {
         info->device = p->text;
-        info->n_threads = p->backend->n_threads(p->device);
         info->head = p->head;
         if (p->ternary_layout) info->ternary_layout = p->ternary_layout;
         info->bytes_per_token = p->bytes_per_token;
         info->bytes_per_token_logits = p->bytes_per_token_logits;
-        p->backend->memory(p->device, &info->device_bytes, &info->device_bytes_max);
+        if (p->device) { // not while a lost one is to be replaced
+            info->n_threads = p->backend->n_threads(p->device);
+            p->backend->memory(p->device, &info->device_memory);
+        }
     }
     pthread_mutex_unlock(&m->lock);
 }

@@ -4,7 +4,9 @@
 // A lost device takes the weights and every session's keys and values along, but the file is still
 // mapped, and a seat remembers the tokens that its keys and values were computed from. So the model
 // is placed again, on a new device of the kind or, if that fails too, on the CPU, and each session
-// that comes upon the loss computes its tokens again there and goes on.
+// that comes upon the loss computes its tokens again there and goes on. When that fails on the way,
+// for lack of memory say, the call fails and the next one goes on with it: a seat knows how many
+// positions its instance holds, and a model without a place looks for one again.
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -123,16 +125,25 @@ struct tern_seat {
     int32_t n_context;
     tern_kv_type kv_type;
     int32_t *ids; // [n_context] what the keys and values at each position were computed from
+    int32_t n_held; // positions in front whose keys and values lie in the instance
     bool profiled;
     bool moved; // since somebody asked
     char notice[700]; // why, and where to
 };
 
 static tern_status sit_down(tern_seat *s, tern_placement *at, tern_error *err) {
-    TERN_TRY(at->backend->instance_open(at->plan, s->n_context, s->kv_type, &s->instance, err));
+    tern_instance *in;
+    TERN_TRY(at->backend->instance_open(at->plan, s->n_context, s->kv_type, &in, err));
+    tern_status status = s->profiled ? at->backend->profile_start(in, err) : TERN_OK;
+    if (status != TERN_OK) {
+        at->backend->instance_close(in);
+        return status;
+    }
     s->at = at;
+    s->instance = in;
+    s->n_held = 0;
     at->n_seats++;
-    return s->profiled ? at->backend->profile_start(s->instance, err) : TERN_OK;
+    return TERN_OK;
 }
 
 // A placement that was lost goes with its last seat; its words stay, since others may read them.
@@ -143,6 +154,73 @@ static void stand_up(tern_model *m, tern_seat *s) {
     if (--s->at->n_seats == 0 && s->at != m->now) give_back(s->at, m);
     s->at = NULL;
 }
+
+// ---- Moving ------------------------------------------------------------------------------------
+
+// The fused graph fits wherever the same weights are ternary.
+static tern_status check_kinds(const tern_model *m, const tern_placement *p, tern_error *err) {
+    for (size_t v = 0; v < m->built.n_values; v++)
+        if (p->weights[v] && m->kinds[v] != tern_placement_kind(p, (tern_vid)v))
+            return tern_fail(err, TERN_ERR_DEVICE, "%s: %s has it in another form",
+                             m->built.values[v].name, p->backend->name);
+    return TERN_OK;
+}
+
+static tern_status place_again(tern_placement **out, const tern_model *m, const char *device,
+                               const char *why, tern_error *err) {
+    tern_status status = tern_placement_open(out, m, device, NULL, NULL, err);
+    if (status == TERN_OK) status = check_kinds(m, *out, err);
+    if (status == TERN_OK) {
+        snprintf((*out)->remark, sizeof (*out)->remark, "after a loss: %s", why);
+        status = tern_placement_compile(*out, m, err);
+    }
+    if (status == TERN_OK) return TERN_OK;
+    tern_placement_close(*out, m);
+    *out = NULL;
+    return status;
+}
+
+#define GPU_LOSSES_MAX 2 // behind which a model goes to the CPU
+
+// A new place instead of m->now, which was lost; perhaps not for the first time, since this fails
+// when memory is out.
+static tern_status replace(tern_model *m, const char *why, tern_error *err) {
+    tern_placement *p = NULL, *lost = m->now;
+    tern_status status = TERN_ERR_DEVICE;
+    if (!lost->was_lost) m->n_losses++;
+    lost->was_lost = true;
+    if (lost->n_seats == 0) give_back(lost, m);
+    if (m->n_losses < GPU_LOSSES_MAX) status = place_again(&p, m, lost->backend->name, why, err);
+    if (status == TERN_ERR_DEVICE) status = place_again(&p, m, "cpu", why, err);
+    if (status != TERN_OK) return status;
+    p->before = lost;
+    m->now = p;
+    return TERN_OK;
+}
+
+// Sits down where the model is. `why` is NULL, or what happened to where the seat was before.
+static tern_status take_place(tern_model *m, tern_seat *s, const char *why, tern_error *err) {
+    const tern_placement *now = m->now;
+    if (now->was_lost || now->backend->is_lost(now->device))
+        TERN_TRY(replace(m, why ? why : "the device was lost", err));
+    TERN_TRY(sit_down(s, m->now, err));
+    s->moved = why != NULL;
+    if (s->moved)
+        snprintf(s->notice, sizeof s->notice, "%s; the session goes on with %s", why,
+                 s->at->backend->describe(s->at->device));
+    return TERN_OK;
+}
+
+static tern_status move(tern_model *m, tern_seat *s, tern_error *err) {
+    tern_error why = *err;
+    pthread_mutex_lock(&m->lock);
+    stand_up(m, s);
+    tern_status status = take_place(m, s, why.message, err);
+    pthread_mutex_unlock(&m->lock);
+    return status;
+}
+
+// ---- A session's side --------------------------------------------------------------------------
 
 tern_status tern_model_instance(tern_model *m, int32_t n_context, tern_kv_type kv_type,
                                 tern_seat **out, tern_error *err) {
@@ -155,7 +233,7 @@ tern_status tern_model_instance(tern_model *m, int32_t n_context, tern_kv_type k
     tern_status status = TERN_OK;
     if (!s->ids) status = tern_fail_memory(err, (size_t)n_context * sizeof *s->ids);
     pthread_mutex_lock(&m->lock);
-    if (status == TERN_OK) status = sit_down(s, m->now, err);
+    if (status == TERN_OK) status = take_place(m, s, NULL, err);
     pthread_mutex_unlock(&m->lock);
     if (status == TERN_OK)
         *out = s;
@@ -188,79 +266,34 @@ const char *tern_model_notice(tern_seat *s) {
     return is_new ? s->notice : NULL;
 }
 
-// ---- Computing, and moving ---------------------------------------------------------------------
+// ---- Computing ---------------------------------------------------------------------------------
 
 static tern_status run(tern_seat *s, const tern_batch *batch, tern_error *err) {
-    if (!s->at) return tern_fail(err, TERN_ERR_DEVICE, "the session's device was lost");
     TERN_TRY(s->at->backend->submit(s->instance, batch, err));
     for (bool done = false; !done;) TERN_TRY(s->at->backend->poll(s->instance, &done, err));
+    s->n_held = batch->first_pos + batch->n_tokens;
     return TERN_OK;
 }
 
-// The fused graph fits wherever the same weights are ternary.
-static tern_status check_kinds(const tern_model *m, const tern_placement *p, tern_error *err) {
-    for (size_t v = 0; v < m->built.n_values; v++)
-        if (p->weights[v] && m->kinds[v] != tern_placement_kind(p, (tern_vid)v))
-            return tern_fail(err, TERN_ERR_DEVICE, "%s: %s has it in another form",
-                             m->built.values[v].name, p->backend->name);
-    return TERN_OK;
-}
-
-static tern_status place_again(tern_placement **out, const tern_model *m, const char *device,
-                               const char *why, tern_error *err) {
-    tern_status status = tern_placement_open(out, m, device, NULL, NULL, err);
-    if (status == TERN_OK) status = check_kinds(m, *out, err);
-    if (status == TERN_OK) {
-        snprintf((*out)->remark, sizeof (*out)->remark, "after a loss: %s", why);
-        status = tern_placement_compile(*out, m, err);
+// The batch, behind the tokens in front of it whose keys and values were lost.
+static tern_status catch_up(tern_model *m, tern_seat *s, const tern_batch *batch,
+                            tern_error *err) {
+    while (s->n_held < batch->first_pos) {
+        int32_t n = batch->first_pos - s->n_held;
+        if (n > m->n_batch) n = m->n_batch;
+        TERN_TRY(run(s, &(tern_batch){.ids = s->ids + s->n_held, .n_tokens = n,
+                                      .first_pos = s->n_held}, err));
     }
-    if (status == TERN_OK) return TERN_OK;
-    tern_placement_close(*out, m);
-    *out = NULL;
-    return status;
+    return run(s, batch, err);
 }
 
-#define GPU_LOSSES_MAX 2 // behind which a model goes to the CPU
-
-static tern_status replace(tern_model *m, tern_placement *lost, const char *why, tern_error *err) {
-    if (m->now != lost) return TERN_OK; // another session was here first
-    tern_placement *p = NULL;
-    tern_status status = TERN_ERR_DEVICE;
-    if (lost->n_seats == 0) give_back(lost, m);
-    if (++m->n_losses < GPU_LOSSES_MAX)
-        status = place_again(&p, m, lost->backend->name, why, err);
-    if (status == TERN_ERR_DEVICE) status = place_again(&p, m, "cpu", why, err);
-    if (status != TERN_OK) return status;
-    p->before = lost;
-    m->now = p;
-    return TERN_OK;
-}
-
-// The tokens in front of the batch that failed, for their keys and values.
-static tern_status compute_again(tern_model *m, tern_seat *s, int32_t n_tokens, tern_error *err) {
-    for (int32_t at = 0; at < n_tokens;) {
-        int32_t n = n_tokens - at < m->n_batch ? n_tokens - at : m->n_batch;
-        tern_batch b = {.ids = s->ids + at, .n_tokens = n, .first_pos = at};
-        TERN_TRY(run(s, &b, err));
-        at += n;
-    }
-    return TERN_OK;
-}
-
-static tern_status move(tern_model *m, tern_seat *s, int32_t n_tokens, tern_error *err) {
-    tern_error why = *err;
+// Only after a move that failed is there no place.
+static tern_status find_place(tern_model *m, tern_seat *s, tern_error *err) {
+    if (s->at) return TERN_OK;
     pthread_mutex_lock(&m->lock);
-    tern_placement *lost = s->at;
-    stand_up(m, s);
-    tern_status status = replace(m, lost, why.message, err);
-    if (status == TERN_OK) status = sit_down(s, m->now, err);
-    if (status == TERN_OK) {
-        s->moved = true;
-        snprintf(s->notice, sizeof s->notice, "%s; the session goes on with %s", why.message,
-                 s->at->backend->describe(s->at->device));
-    }
+    tern_status status = take_place(m, s, "the device was lost", err);
     pthread_mutex_unlock(&m->lock);
-    return status == TERN_OK ? compute_again(m, s, n_tokens, err) : status;
+    return status;
 }
 
 int32_t tern_model_same_bits(tern_model *m) {
@@ -273,11 +306,12 @@ int32_t tern_model_same_bits(tern_model *m) {
 tern_status tern_model_compute(tern_model *m, tern_seat *s, const tern_batch *batch,
                                tern_error *err) {
     tern_error why = {0};
-    tern_status status = run(s, batch, &why);
+    tern_status status = find_place(m, s, &why);
+    if (status == TERN_OK) status = catch_up(m, s, batch, &why);
     for (int i = 0; i <= GPU_LOSSES_MAX && status == TERN_ERR_DEVICE && s->at; i++) {
         if (!s->at->backend->is_lost(s->at->device)) break;
-        status = move(m, s, batch->first_pos, &why);
-        if (status == TERN_OK) status = run(s, batch, &why);
+        status = move(m, s, &why);
+        if (status == TERN_OK) status = catch_up(m, s, batch, &why);
     }
     if (status == TERN_OK)
         memcpy(s->ids + batch->first_pos, batch->ids, (size_t)batch->n_tokens * sizeof *s->ids);

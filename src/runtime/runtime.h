@@ -20,6 +20,7 @@ typedef struct tern_placement {
     char remark[560]; // why it is not where it was asked for, or not where it was
     char text[760];   // the device, with that
     size_t n_seats;
+    bool was_lost; // the model looks for another place, or has one
     struct tern_placement *before; // what was lost
 } tern_placement;
 

@@ -85,7 +85,9 @@ tern_status tern_graph_report(const tern_model *m, tern_format format, tern_text
         tern_graph_print(&m->lowered, "lowered", NULL, format, &text);
         tern_strbuf_puts(&text, json ? ",\n" : "\n");
     }
-    tern_graph_print(&m->fused, "fused", m->now->backend->plan_memory(m->now->plan), format, &text);
+    const tern_plan *plan = m->now->plan; // none while a lost device is to be replaced
+    tern_graph_print(&m->fused, "fused", plan ? m->now->backend->plan_memory(plan) : NULL, format,
+                     &text);
     if (json) tern_strbuf_puts(&text, "]\n");
     tern_status status = TERN_OK;
     if (text.failed) status = tern_fail_memory(err, text.len);

@@ -65,9 +65,9 @@ static bool cpu_is_lost(const tern_device *d) {
     return false;
 }
 
-static void cpu_memory(const tern_device *d, uint64_t *now, uint64_t *most) {
+static void cpu_memory(const tern_device *d, tern_device_memory *out) {
     (void)d;
-    *now = *most = 0;
+    *out = (tern_device_memory){0};
 }
 
 static const tern_memory_plan *cpu_plan_memory(const tern_plan *p) { return &p->memory; }

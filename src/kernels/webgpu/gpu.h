@@ -99,6 +99,15 @@ typedef struct gpu_readback {
 } gpu_readback;
 
 #define GPU_READ_BYTES ((uint64_t)4 << 20) // at a time
+
+// What a buffer is for: memory is counted by it, see tern_device_memory.
+typedef enum gpu_use {
+    GPU_USE_WEIGHTS,
+    GPU_USE_CACHE,
+    GPU_USE_WORK,
+    GPU_USE_RESULTS,
+    GPU_USES
+} gpu_use;
 struct tern_device {
     wgpu_api api;
     wgpu_instance instance;
@@ -129,7 +138,7 @@ struct tern_device {
     uint64_t bytes_on_way; // sent since the last wait
     gpu_readback reader;   // of GPU_READ_BYTES
     tern_weight_check *compare; // not NULL: gpu_send compares instead
-    uint64_t bytes, bytes_max; // of all buffers, now and at most
+    uint64_t bytes[GPU_USES], bytes_max; // of the buffers that there are; of all at most
     // Ternary matrices lie one behind the other in slabs, so that neighbours can be one dispatch.
     wgpu_buffer *slabs;
     size_t n_slabs, slabs_capacity;
@@ -156,9 +165,11 @@ void gpu_wait(tern_device *d, const bool *pending);
 void gpu_count_run(tern_device *d);
 // Fails with the device's message, if there was one since the last call.
 tern_status gpu_check(tern_device *d, const char *doing, tern_error *err);
-tern_status gpu_buffer_new(tern_device *d, uint64_t bytes, uint64_t usage, const char *what,
-                           wgpu_buffer *out, tern_error *err);
-void gpu_buffer_free(tern_device *d, wgpu_buffer b);
+// Every buffer is made and freed here, so that all memory is counted. `usage` is WebGPU's.
+tern_status gpu_buffer_new(tern_device *d, gpu_use use, uint64_t bytes, uint64_t usage,
+                           const char *what, wgpu_buffer *out, tern_error *err);
+void gpu_buffer_free(tern_device *d, gpu_use use, wgpu_buffer b); // NULL is allowed
+void gpu_memory(const tern_device *d, tern_device_memory *out);
 // Writes into a buffer with COPY_SRC. The library keeps a copy of what is on its way; this waits
 // now and then, so that it never has more than some pieces of it.
 void gpu_send(tern_device *d, wgpu_buffer b, uint64_t offset, const void *data, uint64_t bytes);
@@ -303,7 +314,7 @@ struct tern_plan {
 tern_status gpu_compile(tern_device *d, const tern_graph *g, tern_weight *const *weights,
                         int32_t n_batch, tern_plan **out, tern_error *err);
 void gpu_plan_free(tern_plan *p);
-// Makes the pipelines for a kind of cache, if they are not there.
+// Makes the pipelines that read or write a kind of cache, if they are not there.
 tern_status gpu_plan_pipelines(tern_plan *p, gpu_cache cache, tern_error *err);
 // Adds fused dispatches that do the work of *count nodes from node i on, for few tokens; 0: none.
 tern_status gpu_token_add(tern_plan *p, size_t i, size_t *count, tern_error *err);

@@ -67,10 +67,6 @@ static void gpu_facts(tern_device *d, tern_fact_fn on_fact, void *ctx) {
 static bool gpu_is_lost(const tern_device *d) {
     return d->lost;
 }
-static void gpu_memory(const tern_device *d, uint64_t *now, uint64_t *most) {
-    *now = d->bytes;
-    *most = d->bytes_max;
-}
 static const tern_memory_plan *gpu_plan_memory(const tern_plan *p) {
     return &p->memory;
 }

@@ -279,8 +279,9 @@ static tern_status open_once(tern_device **out, bool halves, size_t *first_size,
     TERN_TRY_GOTO(open_adapter(d, halves, err));
     TERN_TRY_GOTO(read_info(d, halves, err));
     TERN_TRY_GOTO(open_device(d, err));
-    TERN_TRY_GOTO(gpu_buffer_new(d, GPU_READ_BYTES, WGPU_BUFFER_MAP_READ | WGPU_BUFFER_COPY_DST,
-                                 "what is read back", &d->reader.buffer, err));
+    TERN_TRY_GOTO(gpu_buffer_new(d, GPU_USE_RESULTS, GPU_READ_BYTES,
+                                 WGPU_BUFFER_MAP_READ | WGPU_BUFFER_COPY_DST, "what is read back",
+                                 &d->reader.buffer, err));
     TERN_TRY_GOTO(gpu_policy_choose(d, first_size, err));
     try_matrix(d, GPU_GEMM, &d->matrix);
     try_matrix(d, GPU_TRAIN_GEMM_MATRIX, &d->matrix_half);
@@ -316,9 +317,9 @@ void gpu_device_close(tern_device *d) {
         if (d->layouts[k]) a->BindGroupLayoutRelease(d->layouts[k]);
         if (d->pipeline_layouts[k]) a->PipelineLayoutRelease(d->pipeline_layouts[k]);
     }
-    for (size_t i = 0; i < d->n_slabs; i++) gpu_buffer_free(d, d->slabs[i]);
+    for (size_t i = 0; i < d->n_slabs; i++) gpu_buffer_free(d, GPU_USE_WEIGHTS, d->slabs[i]);
     gpu_wait(d, &d->reader.pending);
-    gpu_buffer_free(d, d->reader.buffer);
+    gpu_buffer_free(d, GPU_USE_RESULTS, d->reader.buffer);
     if (d->queue) a->QueueRelease(d->queue);
     if (d->device) {
         a->DeviceDestroy(d->device);
@@ -337,8 +338,23 @@ void gpu_device_close(tern_device *d) {
 
 // ---- Buffers -----------------------------------------------------------------------------------
 
-tern_status gpu_buffer_new(tern_device *d, uint64_t bytes, uint64_t usage, const char *what,
-                           wgpu_buffer *out, tern_error *err) {
+static uint64_t bytes_of_all(const tern_device *d) {
+    uint64_t sum = 0;
+    for (int i = 0; i < GPU_USES; i++) sum += d->bytes[i];
+    return sum;
+}
+
+void gpu_memory(const tern_device *d, tern_device_memory *out) {
+    *out = (tern_device_memory){.weights = d->bytes[GPU_USE_WEIGHTS],
+                                .cache = d->bytes[GPU_USE_CACHE],
+                                .work = d->bytes[GPU_USE_WORK],
+                                .results = d->bytes[GPU_USE_RESULTS],
+                                .now = bytes_of_all(d),
+                                .most = d->bytes_max};
+}
+
+tern_status gpu_buffer_new(tern_device *d, gpu_use use, uint64_t bytes, uint64_t usage,
+                           const char *what, wgpu_buffer *out, tern_error *err) {
     *out = NULL;
     bytes = gpu_round(bytes ? bytes : 1, 256);
     if (bytes > d->buffer_bytes_max)
@@ -352,8 +368,9 @@ tern_status gpu_buffer_new(tern_device *d, uint64_t bytes, uint64_t usage, const
         status = tern_fail(err, TERN_ERR_DEVICE, "the GPU has no %llu MB for %s",
                            (unsigned long long)(bytes >> 20), what);
     if (status == TERN_OK) {
-        d->bytes += bytes;
-        if (d->bytes > d->bytes_max) d->bytes_max = d->bytes;
+        d->bytes[use] += bytes;
+        uint64_t all = bytes_of_all(d);
+        if (all > d->bytes_max) d->bytes_max = all;
         return TERN_OK;
     }
     if (*out) d->api.BufferRelease(*out);
@@ -361,9 +378,9 @@ tern_status gpu_buffer_new(tern_device *d, uint64_t bytes, uint64_t usage, const
     return status;
 }
 
-void gpu_buffer_free(tern_device *d, wgpu_buffer b) {
+void gpu_buffer_free(tern_device *d, gpu_use use, wgpu_buffer b) {
     if (!b) return;
-    d->bytes -= d->api.BufferGetSize(b);
+    d->bytes[use] -= d->api.BufferGetSize(b);
     d->api.BufferDestroy(b);
     d->api.BufferRelease(b);
 }

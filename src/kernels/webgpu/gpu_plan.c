@@ -470,8 +470,18 @@ tern_status gpu_plan_pipelines(tern_plan *p, gpu_cache cache, tern_error *err) {
         gpu_dispatch *d = &p->dispatches[i];
         if (d->pipeline[cache]) continue;
         gpu_pipeline wanted = d->what;
-        if (d->uses_cache) wanted.constants[wanted.n_constants++] = (gpu_constant){"CACHE", cache};
+        wanted.constants[wanted.n_constants++] = (gpu_constant){"CACHE", cache};
         TERN_TRY(gpu_pipeline_get(p->device, &wanted, &d->pipeline[cache], err));
+    }
+    return TERN_OK;
+}
+
+static tern_status make_pipelines(tern_plan *p, tern_error *err) {
+    for (size_t i = 0; i < p->n_dispatches; i++) {
+        gpu_dispatch *d = &p->dispatches[i];
+        if (d->uses_cache) continue;
+        TERN_TRY(gpu_pipeline_get(p->device, &d->what, &d->pipeline[0], err));
+        for (int k = 1; k < GPU_CACHES; k++) d->pipeline[k] = d->pipeline[0];
     }
     return TERN_OK;
 }
@@ -507,9 +517,7 @@ tern_status gpu_compile(tern_device *d, const tern_graph *g, tern_weight *const 
     }
     for (size_t i = 0; i < g->n_nodes; i++) TERN_TRY_GOTO(check_node(p, &g->nodes[i], err));
     TERN_TRY_GOTO(add_nodes(p, err));
-    // What sessions have unless told otherwise: opening one makes no pipelines then.
-    TERN_TRY_GOTO(gpu_plan_pipelines(p, GPU_CACHE_F32, err));
-    TERN_TRY_GOTO(gpu_plan_pipelines(p, GPU_CACHE_F16, err));
+    TERN_TRY_GOTO(make_pipelines(p, err));
     *out = p;
     return TERN_OK;
 fail:

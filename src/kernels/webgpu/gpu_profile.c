@@ -42,10 +42,12 @@ tern_status gpu_profile_open(gpu_profile **out, tern_device *d, size_t n_dispatc
     p->set = d->api.DeviceCreateQuerySet(d->device, &desc);
     TERN_TRY_GOTO(gpu_check(d, "making timestamps", err));
     uint64_t bytes = 2 * p->n_max * sizeof(uint64_t);
-    TERN_TRY_GOTO(gpu_buffer_new(d, bytes, WGPU_BUFFER_QUERY_RESOLVE | WGPU_BUFFER_COPY_SRC,
-                                 "timestamps", &p->resolved, err));
-    TERN_TRY_GOTO(gpu_buffer_new(d, bytes, WGPU_BUFFER_MAP_READ | WGPU_BUFFER_COPY_DST,
-                                 "timestamps", &p->readback.buffer, err));
+    TERN_TRY_GOTO(gpu_buffer_new(d, GPU_USE_WORK, bytes,
+                                 WGPU_BUFFER_QUERY_RESOLVE | WGPU_BUFFER_COPY_SRC, "timestamps",
+                                 &p->resolved, err));
+    TERN_TRY_GOTO(gpu_buffer_new(d, GPU_USE_RESULTS, bytes,
+                                 WGPU_BUFFER_MAP_READ | WGPU_BUFFER_COPY_DST, "timestamps",
+                                 &p->readback.buffer, err));
     *out = p;
     return TERN_OK;
 fail:
@@ -57,8 +59,8 @@ void gpu_profile_close(gpu_profile *p) {
     if (!p) return;
     gpu_wait(p->device, &p->readback.pending);
     if (p->set) p->device->api.QuerySetRelease(p->set);
-    gpu_buffer_free(p->device, p->resolved);
-    gpu_buffer_free(p->device, p->readback.buffer);
+    gpu_buffer_free(p->device, GPU_USE_WORK, p->resolved);
+    gpu_buffer_free(p->device, GPU_USE_RESULTS, p->readback.buffer);
     tern_free(p->stamps);
     if (!p->readback.pending) tern_free(p);
 }

@@ -58,7 +58,7 @@ static tern_status open_states(tern_instance *in, tern_error *err) {
                              "binding has",
                              (int)in->n_context,
                              (unsigned long long)(p->device->binding_bytes_max >> 20));
-        TERN_TRY(gpu_buffer_new(p->device, bytes, STORAGE, "the cache", &in->states[v], err));
+        TERN_TRY(gpu_buffer_new(p->device, GPU_USE_CACHE, bytes, STORAGE, "the cache", &in->states[v], err));
     }
     return TERN_OK;
 }
@@ -68,23 +68,23 @@ static tern_status open_buffers(tern_instance *in, tern_error *err) {
     tern_device *d = p->device;
     uint64_t logits = (uint64_t)in->plan->chunk_rows * (uint64_t)p->n_vocab * sizeof(float);
     uint64_t rows = (uint64_t)p->chunk_rows;
-    TERN_TRY(gpu_buffer_new(d, sizeof(gpu_uniform), WGPU_BUFFER_STORAGE | WGPU_BUFFER_COPY_DST,
+    TERN_TRY(gpu_buffer_new(d, GPU_USE_WORK, sizeof(gpu_uniform), WGPU_BUFFER_STORAGE | WGPU_BUFFER_COPY_DST,
                             "the parameters of a run", &in->uniform, err));
-    TERN_TRY(gpu_buffer_new(d, (uint64_t)p->n_batch * 4, STORAGE, "tokens", &in->ids, err));
-    TERN_TRY(gpu_buffer_new(d, p->memory.bytes, STORAGE, "activations", &in->pool, err));
-    TERN_TRY(gpu_buffer_new(d, p->i8_bytes, STORAGE, "activations", &in->pool_i8, err));
-    TERN_TRY(gpu_buffer_new(d, p->parts_bytes, STORAGE, "attention", &in->parts, err));
-    TERN_TRY(gpu_buffer_new(d, logits, STORAGE, "logits", &in->logits, err));
-    TERN_TRY(gpu_buffer_new(d, rows * GPU_TOP_PARTS_N * 8, STORAGE, "logits", &in->top_parts, err));
-    TERN_TRY(gpu_buffer_new(d, rows * 8, STORAGE, "logits", &in->top, err));
+    TERN_TRY(gpu_buffer_new(d, GPU_USE_WORK, (uint64_t)p->n_batch * 4, STORAGE, "tokens", &in->ids, err));
+    TERN_TRY(gpu_buffer_new(d, GPU_USE_WORK, p->memory.bytes, STORAGE, "activations", &in->pool, err));
+    TERN_TRY(gpu_buffer_new(d, GPU_USE_WORK, p->i8_bytes, STORAGE, "activations", &in->pool_i8, err));
+    TERN_TRY(gpu_buffer_new(d, GPU_USE_WORK, p->parts_bytes, STORAGE, "attention", &in->parts, err));
+    TERN_TRY(gpu_buffer_new(d, GPU_USE_WORK, logits, STORAGE, "logits", &in->logits, err));
+    TERN_TRY(gpu_buffer_new(d, GPU_USE_WORK, rows * GPU_TOP_PARTS_N * 8, STORAGE, "logits", &in->top_parts, err));
+    TERN_TRY(gpu_buffer_new(d, GPU_USE_WORK, rows * 8, STORAGE, "logits", &in->top, err));
     for (int i = 0; i < 2; i++)
-        TERN_TRY(gpu_buffer_new(d, logits, WGPU_BUFFER_MAP_READ | WGPU_BUFFER_COPY_DST, "results",
+        TERN_TRY(gpu_buffer_new(d, GPU_USE_RESULTS, logits, WGPU_BUFFER_MAP_READ | WGPU_BUFFER_COPY_DST, "results",
                                 &in->readbacks[i].buffer, err));
     in->angles = tern_alloc_array(TERN_MEM_SESSION, p->ropes.n + 1, sizeof *in->angles);
     uint64_t most = 4;
     for (size_t i = 0; in->angles && i < p->ropes.n; i++) {
         uint64_t bytes = angle_bytes(p, i);
-        TERN_TRY(gpu_buffer_new(d, bytes, STORAGE, "angles", &in->angles[i], err));
+        TERN_TRY(gpu_buffer_new(d, GPU_USE_WORK, bytes, STORAGE, "angles", &in->angles[i], err));
         if (bytes > most) most = bytes;
     }
     in->angles_host = tern_alloc(TERN_MEM_SESSION, (size_t)most);
@@ -166,8 +166,8 @@ void gpu_instance_close(tern_instance *in) {
     gpu_profile_close(in->profile);
     for (size_t i = 0; in->groups && i < p->n_dispatches; i++)
         if (in->groups[i]) d->api.BindGroupRelease(in->groups[i]);
-    for (size_t v = 0; in->states && v < p->g->n_values; v++) gpu_buffer_free(d, in->states[v]);
-    for (size_t i = 0; in->angles && i < p->ropes.n; i++) gpu_buffer_free(d, in->angles[i]);
+    for (size_t v = 0; in->states && v < p->g->n_values; v++) gpu_buffer_free(d, GPU_USE_CACHE, in->states[v]);
+    for (size_t i = 0; in->angles && i < p->ropes.n; i++) gpu_buffer_free(d, GPU_USE_WORK, in->angles[i]);
     wgpu_buffer buffers[] = {in->uniform,
                              in->ids,
                              in->pool,
@@ -175,10 +175,10 @@ void gpu_instance_close(tern_instance *in) {
                              in->logits,
                              in->top_parts,
                              in->top,
-                             in->parts,
-                             in->readbacks[0].buffer,
-                             in->readbacks[1].buffer};
-    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) gpu_buffer_free(d, buffers[i]);
+                             in->parts};
+    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
+        gpu_buffer_free(d, GPU_USE_WORK, buffers[i]);
+    for (int i = 0; i < 2; i++) gpu_buffer_free(d, GPU_USE_RESULTS, in->readbacks[i].buffer);
     tern_free(in->groups);
     tern_free(in->states);
     tern_free(in->angles);

@@ -33,12 +33,12 @@ typedef struct job_memory {
 static tern_status open_job(tern_device *d, const job *j, job_memory *m, tern_error *err) {
     uint64_t n = j->n_x > j->n_y ? j->n_x : j->n_y;
     uint64_t bytes = j->bytes ? j->bytes : j->bind_at + n * 4;
-    TERN_TRY(gpu_buffer_new(d, 32, WGPU_BUFFER_STORAGE | WGPU_BUFFER_COPY_DST, "a self-test",
-                            &m->uniform, err));
+    TERN_TRY(gpu_buffer_new(d, GPU_USE_WORK, 32, WGPU_BUFFER_STORAGE | WGPU_BUFFER_COPY_DST,
+                            "a self-test", &m->uniform, err));
     for (int i = 0; i < 2; i++) {
         // Only what is read is large.
         uint64_t size = i == 0 ? bytes : j->bind_at + n * 4;
-        TERN_TRY(gpu_buffer_new(d, size, STORAGE, "a self-test", &m->xy[i], err));
+        TERN_TRY(gpu_buffer_new(d, GPU_USE_WORK, size, STORAGE, "a self-test", &m->xy[i], err));
     }
     for (int i = 0; i < 2; i++) {
         wgpu_group_entry entries[3] = {{.buffer = m->uniform, .bytes = UINT64_MAX}};
@@ -57,9 +57,9 @@ static tern_status open_job(tern_device *d, const job *j, job_memory *m, tern_er
 static void close_job(tern_device *d, job_memory *m) {
     for (int i = 0; i < 2; i++) {
         if (m->groups[i]) d->api.BindGroupRelease(m->groups[i]);
-        gpu_buffer_free(d, m->xy[i]);
+        gpu_buffer_free(d, GPU_USE_WORK, m->xy[i]);
     }
-    gpu_buffer_free(d, m->uniform);
+    gpu_buffer_free(d, GPU_USE_WORK, m->uniform);
 }
 
 static void submit_job(tern_device *d, const job *j, job_memory *m, wgpu_pipeline pipeline) {
@@ -163,8 +163,8 @@ static tern_status step_large(tern_device *d, tern_error *err) {
     uint64_t bytes = d->binding_bytes_max < LARGE_BYTES ? d->binding_bytes_max : LARGE_BYTES;
     wgpu_buffer b;
     for (; bytes > LEAST_BYTES; bytes /= 2)
-        if (gpu_buffer_new(d, bytes, STORAGE, "a self-test", &b, NULL) == TERN_OK) {
-            gpu_buffer_free(d, b);
+        if (gpu_buffer_new(d, GPU_USE_WORK, bytes, STORAGE, "a self-test", &b, NULL) == TERN_OK) {
+            gpu_buffer_free(d, GPU_USE_WORK, b);
             break;
         }
     return read_far(d, bytes / 256 * 256, 0, err);

@@ -53,7 +53,8 @@ static tern_status slab_take(tern_device *d, uint64_t bytes, gpu_part *part, ter
         if (size > d->part_bytes_max) size = d->part_bytes_max;
         if (tern_array_reserve(TERN_MEM_GRAPH, &d->slabs, &d->slabs_capacity, d->n_slabs, 1) != 0)
             return tern_fail_memory(err, sizeof *d->slabs);
-        TERN_TRY(gpu_buffer_new(d, size, STORAGE, "ternary weights", &d->slabs[d->n_slabs], err));
+        TERN_TRY(gpu_buffer_new(d, GPU_USE_WEIGHTS, size, STORAGE, "ternary weights",
+                                &d->slabs[d->n_slabs], err));
         d->n_slabs++;
         d->slab_bytes = size;
         d->slab_used = 0;
@@ -294,7 +295,7 @@ static tern_status bind_parts(tern_device *d, tern_weight *w, const row_source *
         *part = (gpu_part){.first_row = first};
         part->n_rows = w->n_rows - first < rows_max ? w->n_rows - first : rows_max;
         part->bytes = (uint64_t)part->n_rows * row_bytes;
-        TERN_TRY(gpu_buffer_new(d, part->bytes, STORAGE, name, &part->buffer, err));
+        TERN_TRY(gpu_buffer_new(d, GPU_USE_WEIGHTS, part->bytes, STORAGE, name, &part->buffer, err));
         w->n_parts++;
     }
     return TERN_OK;
@@ -357,7 +358,8 @@ static tern_status bind_vector(tern_device *d, tern_weight *w, const tern_weight
     w->owns_buffers = true;
     w->parts[0].bytes = gpu_round(n * sizeof(float), 16);
     w->parts[0].n_rows = 1;
-    TERN_TRY(gpu_buffer_new(d, w->parts[0].bytes, STORAGE, s->name, &w->parts[0].buffer, err));
+    TERN_TRY(gpu_buffer_new(d, GPU_USE_WEIGHTS, w->parts[0].bytes, STORAGE, s->name,
+                            &w->parts[0].buffer, err));
     w->n_parts = 1;
     return TERN_OK;
 }
@@ -439,7 +441,7 @@ void gpu_weight_unbind(tern_device *d, tern_weight *w) {
     if (!w) return;
     gpu_weight_unbind(d, w->head);
     for (size_t i = 0; w->owns_buffers && i < w->n_parts; i++)
-        gpu_buffer_free(d, w->parts[i].buffer);
+        gpu_buffer_free(d, GPU_USE_WEIGHTS, w->parts[i].buffer);
     tern_free(w->parts);
     tern_free(w->vector);
     tern_free(w);

@@ -51,7 +51,7 @@ tern_status gpu_train_array_new(tern_trainer_device *d, uint64_t n, tern_array *
     if (!a) return tern_fail_memory(err, sizeof *a);
     *a = (tern_array){.device = d, .n = n};
     tern_status status =
-        gpu_buffer_new(d->gpu, n * sizeof(float),
+        gpu_buffer_new(d->gpu, GPU_USE_WEIGHTS, n * sizeof(float),
                        WGPU_BUFFER_STORAGE | WGPU_BUFFER_COPY_DST | WGPU_BUFFER_COPY_SRC,
                        "an array", &a->buffer, err);
     if (status == TERN_OK)
@@ -63,7 +63,7 @@ tern_status gpu_train_array_new(tern_trainer_device *d, uint64_t n, tern_array *
 
 void gpu_train_array_free(tern_array *a) {
     if (!a) return;
-    gpu_buffer_free(a->device->gpu, a->buffer);
+    gpu_buffer_free(a->device->gpu, GPU_USE_WEIGHTS, a->buffer);
     tern_free(a);
 }
 

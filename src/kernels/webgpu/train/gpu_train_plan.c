@@ -51,7 +51,7 @@ static tern_status new_slot(tern_program *p, uint64_t bytes, const char *what, w
                          (unsigned long long)(gpu->binding_bytes_max >> 20));
     if (tern_array_reserve(TERN_MEM_ACTIVATIONS, &p->slots, &p->slots_capacity, p->n_slots, 1) != 0)
         return tern_fail_memory(err, sizeof *p->slots);
-    TERN_TRY(gpu_buffer_new(gpu, bytes, STORAGE, what, out, err));
+    TERN_TRY(gpu_buffer_new(gpu, GPU_USE_WORK, bytes, STORAGE, what, out, err));
     p->slots[p->n_slots++] = (gpu_slot){.bytes = bytes, .buffer = *out};
     p->bytes += bytes;
     return TERN_OK;
@@ -133,7 +133,7 @@ static tern_status place_values(tern_program *p, tern_array *const *arrays, tern
 // ---- Inputs ------------------------------------------------------------------------------------
 
 static tern_status uniform_buffer(tern_program *p, tern_error *err) {
-    return gpu_buffer_new(p->device->gpu, sizeof(gpu_train_uniform),
+    return gpu_buffer_new(p->device->gpu, GPU_USE_WORK, sizeof(gpu_train_uniform),
                           WGPU_BUFFER_UNIFORM | WGPU_BUFFER_COPY_DST, "the parameters of a run",
                           &p->uniform, err);
 }
@@ -158,11 +158,11 @@ static tern_status make_inputs(tern_program *p, tern_error *err) {
     uint64_t rows = (uint64_t)p->n_rows;
     find_bounds(p);
     TERN_TRY(uniform_buffer(p, err));
-    TERN_TRY(gpu_buffer_new(gpu, rows * 4, STORAGE, "tokens", &p->ids, err));
-    TERN_TRY(gpu_buffer_new(gpu, rows * 4, STORAGE, "targets", &p->targets, err));
-    TERN_TRY(gpu_buffer_new(gpu, rows * 8, STORAGE, "documents", &p->spans, err));
-    TERN_TRY(gpu_buffer_new(gpu, rows * 4, STORAGE, "tokens", &p->order, err));
-    TERN_TRY(gpu_buffer_new(gpu, rows * 16, STORAGE, "tokens", &p->found, err));
+    TERN_TRY(gpu_buffer_new(gpu, GPU_USE_WORK, rows * 4, STORAGE, "tokens", &p->ids, err));
+    TERN_TRY(gpu_buffer_new(gpu, GPU_USE_WORK, rows * 4, STORAGE, "targets", &p->targets, err));
+    TERN_TRY(gpu_buffer_new(gpu, GPU_USE_WORK, rows * 8, STORAGE, "documents", &p->spans, err));
+    TERN_TRY(gpu_buffer_new(gpu, GPU_USE_WORK, rows * 4, STORAGE, "tokens", &p->order, err));
+    TERN_TRY(gpu_buffer_new(gpu, GPU_USE_WORK, rows * 16, STORAGE, "tokens", &p->found, err));
     size_t n = (size_t)rows * 5 + (p->embeds_back ? (size_t)p->n_ids + 1 : 0);
     p->host = tern_alloc_array(TERN_MEM_SESSION, n, sizeof *p->host);
     return p->host ? TERN_OK : tern_fail_memory(err, n * sizeof *p->host);
@@ -182,7 +182,8 @@ static tern_status angles_of(tern_program *p, size_t index, tern_error *err) {
             angles[2 * (t * half + i)] = (float)cos(angle) * r->magnitude;
             angles[2 * (t * half + i) + 1] = (float)sin(angle) * r->magnitude;
         }
-    tern_status status = gpu_buffer_new(gpu, n * 4, STORAGE, "angles", &p->angles[index], err);
+    tern_status status =
+        gpu_buffer_new(gpu, GPU_USE_WORK, n * 4, STORAGE, "angles", &p->angles[index], err);
     if (status == TERN_OK)
         gpu->api.QueueWriteBuffer(gpu->queue, p->angles[index], 0, angles, n * sizeof *angles);
     tern_free(angles);
@@ -279,10 +280,13 @@ void gpu_train_program_free(tern_program *p) {
     tern_device *gpu = p->device->gpu;
     for (size_t i = 0; i < p->n_steps; i++)
         if (p->steps[i].group) gpu->api.BindGroupRelease(p->steps[i].group);
-    for (size_t i = 0; i < p->n_slots; i++) gpu_buffer_free(gpu, p->slots[i].buffer);
-    for (size_t i = 0; p->angles && i < p->ropes.n; i++) gpu_buffer_free(gpu, p->angles[i]);
+    for (size_t i = 0; i < p->n_slots; i++)
+        gpu_buffer_free(gpu, GPU_USE_WORK, p->slots[i].buffer);
+    for (size_t i = 0; p->angles && i < p->ropes.n; i++)
+        gpu_buffer_free(gpu, GPU_USE_WORK, p->angles[i]);
     wgpu_buffer inputs[] = {p->uniform, p->ids, p->targets, p->spans, p->order, p->found};
-    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) gpu_buffer_free(gpu, inputs[i]);
+    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
+        gpu_buffer_free(gpu, GPU_USE_WORK, inputs[i]);
     tern_rope_list_free(&p->ropes);
     tern_graph_free(&p->g);
     tern_free(p->slots);

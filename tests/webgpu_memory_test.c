@@ -1,0 +1,66 @@
+// What the GPU backend says of its memory is what the buffers are: weights as the file has them,
+// caches as their type has them, nothing of a session that was closed.
+#include "gpu_fixture.h"
+#include "runtime/runtime.h"
+#include "tiny_model.h"
+
+#define N_CONTEXT 96
+
+static tern_device_memory memory_of(const tern_model *m) {
+    tern_model_info info;
+    tern_model_get_info(m, &info);
+    const tern_device_memory *d = &info.device_memory;
+    CHECK(d->now == d->weights + d->cache + d->work + d->results && d->now <= d->most);
+    return *d;
+}
+
+static void check_sessions(tern_model *m, tern_device_memory before) {
+    static const tern_kv_type types[] = {TERN_KV_F32, TERN_KV_F16, TERN_KV_Q8_0};
+    static const uint64_t sixteenths[] = {32, 16, 9}; // of an F16 cache
+    tern_error err = {0};
+    tern_model_info info;
+    tern_session *s[3] = {0};
+    tern_model_get_info(m, &info);
+    uint64_t cache = 0, f16 = info.kv_bytes_per_token * N_CONTEXT;
+    tern_device_memory d = before;
+    for (int i = 0; i < 3; i++) {
+        tern_device_memory last = d;
+        const tern_session_desc sd = {.n_context = N_CONTEXT, .kv_type = types[i]};
+        CHECK_MSG(tern_session_open(&s[i], m, &sd, &err) == TERN_OK, "%s", err.message);
+        d = memory_of(m);
+        cache += f16 * sixteenths[i] / 16;
+        CHECK_MSG(d.cache == cache, "%llu instead of %llu", (unsigned long long)d.cache,
+                  (unsigned long long)cache);
+        // Each session has its own.
+        uint64_t logits = (uint64_t)info.n_batch * (uint64_t)info.n_vocab * 4;
+        CHECK(d.weights == before.weights && d.work > last.work + logits);
+        uint64_t results = d.results - last.results;
+        CHECK(results >= 2 * logits && results < 2 * logits + 512);
+    }
+    for (int i = 0; i < 3; i++) tern_session_close(s[i]);
+    tern_device_memory after = memory_of(m);
+    CHECK(after.now == before.now && after.results == before.results && after.most >= d.now);
+}
+
+// A model of floats: ternary matrices lie in slabs, which are the device's until it is closed.
+TEST(webgpu_memory_is_what_the_buffers_are) {
+    tern_error err = {0};
+    const tiny_model_desc tiny = {
+        .seed = 5, .arch = "llama", .type = TERN_DTYPE_F16, .separate_head = true, .n_layers = 1};
+    const char *path = test_tmp("webgpu_memory.gguf");
+    REQUIRE_OK(tiny_model_write(path, &tiny, &err), err);
+    tern_model *m = gpu_open(path, 16);
+    if (!m) return;
+    tern_device_memory d = memory_of(m);
+    uint64_t file = m->info.file_bytes, n = m->built.n_values;
+    CHECK_MSG(d.weights >= file && d.weights < file + 256 * n, "%llu bytes for the file's %llu",
+              (unsigned long long)d.weights, (unsigned long long)file);
+    CHECK(d.cache == 0 && d.work == 0 && d.results > 0);
+    check_sessions(m, d);
+    for (size_t v = 0; v < n; v++) {
+        if (m->now->weights[v]) m->now->backend->unbind(m->now->device, m->now->weights[v]);
+        m->now->weights[v] = NULL;
+    }
+    CHECK(memory_of(m).weights == 0);
+    tern_model_close(m);
+}
