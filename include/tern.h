@@ -141,8 +141,8 @@ TERN_API tern_status tern_model_open(tern_model **out, const char *path,
                                      const tern_model_desc *desc, tern_error *err);
 TERN_API void tern_model_close(tern_model *model); // NULL is allowed; close its sessions first
 
-// Bytes of a GPU's memory that a model and its sessions take; zeros on the CPU. Not in it: programs,
-// and what the library has on its way to the GPU while weights are sent (at most 64 MB).
+// Bytes of a GPU's memory that a model and its sessions take; zeros on the CPU. Not in it are
+// programs, and what the library has on its way to the GPU while weights are sent (at most 64 MB).
 typedef struct tern_device_memory {
     uint64_t weights, cache;
     uint64_t work;      // activations, logits, angles

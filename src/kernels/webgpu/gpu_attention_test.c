@@ -112,7 +112,7 @@ TEST(gpu_attention_over_a_q8_0_cache) {
     check_attention(&rotated, how, 5e-3);
 }
 
-// A layer in small.
+// A layer in small, with what a session may have beside it: a cache of blocks, a profile.
 TEST(gpu_survives_failing_allocations) {
     if (!rig_has_gpu()) return;
     rig r;
@@ -124,9 +124,9 @@ TEST(gpu_survives_failing_allocations) {
         v[i] = tern_g_bitlinear(
             &r.g, n, rig_matrix(&r, i ? 32 : 64, 64, TERN_DTYPE_F32, true, fill_codes));
     tern_vid ks = tern_g_state(&r.g, "k", 32), vs = tern_g_state(&r.g, "v", 32);
-    tern_vid k = tern_g_rope(&r.g, v[1], -1, 2, 16, &a), q = tern_g_rope(&r.g, v[0], -1, 4, 16, &a);
-    tern_g_kv_store(&r.g, k, v[2], ks, vs, 2, 16);
-    tern_vid y = tern_g_attention(&r.g, q, ks, vs, 4, 2, 16, 0.25f);
+    tern_vid k = tern_g_rope(&r.g, v[1], -1, 1, 32, &a), q = tern_g_rope(&r.g, v[0], -1, 2, 32, &a);
+    tern_g_kv_store(&r.g, k, v[2], ks, vs, 1, 32);
+    tern_vid y = tern_g_attention(&r.g, q, ks, vs, 2, 1, 32, 0.25f);
     tern_vid w = rig_matrix(&r, 64, 64, TERN_DTYPE_F16, false, fill_normal);
     rig_show(&r, tern_g_add(&r.g, x, tern_g_linear(&r.g, y, w)));
     rig_fail_allocations(&r);

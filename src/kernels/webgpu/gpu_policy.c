@@ -6,7 +6,8 @@
 // result.
 //
 // The file lies in $XDG_CACHE_HOME/tern or ~/.cache/tern, one for each adapter and library, locked
-// while it is tried. Its last word counts: "works N" or "trying N", 0 for everything in one.
+// while it is tried: "works N" or "trying N", 0 for everything in one. Anything else in it, or no
+// file that can be written, and it is as if this were the first start.
 // TERN_WEBGPU_GROUP=N decides without it. For tests, TERN_WEBGPU_WEAK="kill N" ends the process,
 // and "lose N" loses the device, where more than N are tried.
 #include <errno.h>
@@ -32,20 +33,29 @@ typedef struct state_file {
     char path[600];
 } state_file;
 
+// With the folders above; what is wrong with them is said by the first file.
+static void make_folder(char *folder) {
+    for (char *c = folder + 1; *c; c++) {
+        if (*c != '/') continue;
+        *c = 0;
+        mkdir(folder, 0700);
+        *c = '/';
+    }
+    mkdir(folder, 0700);
+}
+
 static bool make_path(const tern_device *d, char *path, size_t size) {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     char folder[500];
     int n;
     if (cache && cache[0] == '/')
-        n = snprintf(folder, sizeof folder, "%s", cache);
+        n = snprintf(folder, sizeof folder, "%s/tern", cache);
     else if (home && home[0] == '/')
-        n = snprintf(folder, sizeof folder, "%s/.cache", home);
+        n = snprintf(folder, sizeof folder, "%s/.cache/tern", home);
     else
         return false;
-    if (n < 0 || (size_t)n + 6 > sizeof folder) return false;
-    mkdir(folder, 0700);
-    strcat(folder, "/tern");
-    mkdir(folder, 0700);
+    if (n < 0 || (size_t)n >= sizeof folder) return false;
+    make_folder(folder);
     uint64_t key = tern_hash64(1, d->adapter_key, strlen(d->adapter_key));
     key = tern_hash64(key, d->api.path, strlen(d->api.path));
     return snprintf(path, size, "%s/webgpu-%016llx", folder, (unsigned long long)key) < (int)size;
@@ -55,7 +65,9 @@ static bool make_path(const tern_device *d, char *path, size_t size) {
 static state_file open_state(const tern_device *d) {
     state_file f = {.fd = -1};
     if (!make_path(d, f.path, sizeof f.path)) return f;
-    f.fd = open(f.path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK; // should a pipe lie there
+    f.fd = open(f.path, O_RDWR | O_CREAT | flags, 0600);
+    if (f.fd < 0) f.fd = open(f.path, O_RDONLY | flags); // what works may still be known
     time_t end = time(NULL) + LOCK_SECONDS;
     while (f.fd >= 0 && flock(f.fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK &&
            time(NULL) < end)
@@ -83,11 +95,16 @@ static size_t read_state(const state_file *f, bool *works) {
     return 0;
 }
 
+static void write_text(const state_file *f, const char *text) {
+    size_t n = strlen(text);
+    if (f->fd < 0 || ftruncate(f->fd, 0) != 0 || pwrite(f->fd, text, n, 0) != (ssize_t)n) return;
+    fsync(f->fd); // what comes next may take the machine along
+}
+
 static void write_state(const state_file *f, const char *word, uint32_t size) {
     char text[64];
-    int n = snprintf(text, sizeof text, "%s %u\n", word, size);
-    if (f->fd < 0 || ftruncate(f->fd, 0) != 0 || pwrite(f->fd, text, (size_t)n, 0) != n) return;
-    fsync(f->fd); // what comes next may take the machine along
+    snprintf(text, sizeof text, "%s %u\n", word, size);
+    write_text(f, text);
 }
 
 static void be_weak(tern_device *d, uint32_t size) {
@@ -110,7 +127,7 @@ tern_status gpu_policy_choose(tern_device *d, size_t *first, tern_error *err) {
     bool works;
     tern_error why = {0};
     state_file f = open_state(d);
-    size_t i = read_state(&f, &works);
+    size_t i = read_state(&f, &works), n_tried = works ? 0 : i;
     if (i < *first) i = *first;
     tern_status status = TERN_ERR_DEVICE;
     for (; i < N_SIZES && !d->lost; i++) {
@@ -123,6 +140,8 @@ tern_status gpu_policy_choose(tern_device *d, size_t *first, tern_error *err) {
         if (status != TERN_ERR_DEVICE) break;
     }
     if (status == TERN_OK && !works) write_state(&f, "works", d->group);
+    if (status == TERN_ERR_MEMORY && n_tried == 0) write_text(&f, ""); // says nothing of the device
+    if (status == TERN_ERR_MEMORY && n_tried > 0) write_state(&f, "trying", sizes[n_tried - 1]);
     close_state(&f);
     *first = i;
     if (status == TERN_OK || status == TERN_ERR_MEMORY) {

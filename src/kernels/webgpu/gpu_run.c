@@ -58,7 +58,8 @@ static tern_status open_states(tern_instance *in, tern_error *err) {
                              "binding has",
                              (int)in->n_context,
                              (unsigned long long)(p->device->binding_bytes_max >> 20));
-        TERN_TRY(gpu_buffer_new(p->device, GPU_USE_CACHE, bytes, STORAGE, "the cache", &in->states[v], err));
+        TERN_TRY(gpu_buffer_new(p->device, GPU_USE_CACHE, bytes, STORAGE, "the cache",
+                                &in->states[v], err));
     }
     return TERN_OK;
 }
@@ -68,17 +69,24 @@ static tern_status open_buffers(tern_instance *in, tern_error *err) {
     tern_device *d = p->device;
     uint64_t logits = (uint64_t)in->plan->chunk_rows * (uint64_t)p->n_vocab * sizeof(float);
     uint64_t rows = (uint64_t)p->chunk_rows;
-    TERN_TRY(gpu_buffer_new(d, GPU_USE_WORK, sizeof(gpu_uniform), WGPU_BUFFER_STORAGE | WGPU_BUFFER_COPY_DST,
-                            "the parameters of a run", &in->uniform, err));
-    TERN_TRY(gpu_buffer_new(d, GPU_USE_WORK, (uint64_t)p->n_batch * 4, STORAGE, "tokens", &in->ids, err));
-    TERN_TRY(gpu_buffer_new(d, GPU_USE_WORK, p->memory.bytes, STORAGE, "activations", &in->pool, err));
-    TERN_TRY(gpu_buffer_new(d, GPU_USE_WORK, p->i8_bytes, STORAGE, "activations", &in->pool_i8, err));
-    TERN_TRY(gpu_buffer_new(d, GPU_USE_WORK, p->parts_bytes, STORAGE, "attention", &in->parts, err));
-    TERN_TRY(gpu_buffer_new(d, GPU_USE_WORK, logits, STORAGE, "logits", &in->logits, err));
-    TERN_TRY(gpu_buffer_new(d, GPU_USE_WORK, rows * GPU_TOP_PARTS_N * 8, STORAGE, "logits", &in->top_parts, err));
-    TERN_TRY(gpu_buffer_new(d, GPU_USE_WORK, rows * 8, STORAGE, "logits", &in->top, err));
+    const struct {
+        wgpu_buffer *at;
+        uint64_t bytes;
+        const char *what;
+    } work[] = {{&in->uniform, sizeof(gpu_uniform), "the parameters of a run"},
+                {&in->ids, (uint64_t)p->n_batch * 4, "tokens"},
+                {&in->pool, p->memory.bytes, "activations"},
+                {&in->pool_i8, p->i8_bytes, "activations"},
+                {&in->parts, p->parts_bytes, "attention"},
+                {&in->logits, logits, "logits"},
+                {&in->top_parts, rows * GPU_TOP_PARTS_N * 8, "logits"},
+                {&in->top, rows * 8, "logits"}};
+    for (size_t i = 0; i < sizeof work / sizeof *work; i++)
+        TERN_TRY(gpu_buffer_new(d, GPU_USE_WORK, work[i].bytes, STORAGE, work[i].what, work[i].at,
+                                err));
     for (int i = 0; i < 2; i++)
-        TERN_TRY(gpu_buffer_new(d, GPU_USE_RESULTS, logits, WGPU_BUFFER_MAP_READ | WGPU_BUFFER_COPY_DST, "results",
+        TERN_TRY(gpu_buffer_new(d, GPU_USE_RESULTS, logits,
+                                WGPU_BUFFER_MAP_READ | WGPU_BUFFER_COPY_DST, "results",
                                 &in->readbacks[i].buffer, err));
     in->angles = tern_alloc_array(TERN_MEM_SESSION, p->ropes.n + 1, sizeof *in->angles);
     uint64_t most = 4;
@@ -166,8 +174,10 @@ void gpu_instance_close(tern_instance *in) {
     gpu_profile_close(in->profile);
     for (size_t i = 0; in->groups && i < p->n_dispatches; i++)
         if (in->groups[i]) d->api.BindGroupRelease(in->groups[i]);
-    for (size_t v = 0; in->states && v < p->g->n_values; v++) gpu_buffer_free(d, GPU_USE_CACHE, in->states[v]);
-    for (size_t i = 0; in->angles && i < p->ropes.n; i++) gpu_buffer_free(d, GPU_USE_WORK, in->angles[i]);
+    for (size_t v = 0; in->states && v < p->g->n_values; v++)
+        gpu_buffer_free(d, GPU_USE_CACHE, in->states[v]);
+    for (size_t i = 0; in->angles && i < p->ropes.n; i++)
+        gpu_buffer_free(d, GPU_USE_WORK, in->angles[i]);
     wgpu_buffer buffers[] = {in->uniform,
                              in->ids,
                              in->pool,

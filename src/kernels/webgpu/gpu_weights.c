@@ -295,7 +295,8 @@ static tern_status bind_parts(tern_device *d, tern_weight *w, const row_source *
         *part = (gpu_part){.first_row = first};
         part->n_rows = w->n_rows - first < rows_max ? w->n_rows - first : rows_max;
         part->bytes = (uint64_t)part->n_rows * row_bytes;
-        TERN_TRY(gpu_buffer_new(d, GPU_USE_WEIGHTS, part->bytes, STORAGE, name, &part->buffer, err));
+        TERN_TRY(gpu_buffer_new(d, GPU_USE_WEIGHTS, part->bytes, STORAGE, name, &part->buffer,
+                                err));
         w->n_parts++;
     }
     return TERN_OK;

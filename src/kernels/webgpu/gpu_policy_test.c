@@ -1,0 +1,178 @@
+// What is remembered of a device between starts, whatever became of the file it is remembered in.
+#include <fcntl.h>
+#include <glob.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "base/alloc.h"
+#include "kernels/webgpu/gpu.h"
+#include "tests/gpu_fixture.h"
+
+static tern_device *device; // of one test
+
+static bool open_test_device(void) {
+    tern_error err = {0};
+    gpu_environment();
+    setenv("TERN_WEBGPU_GROUP", "0", 1);
+    tern_status status = gpu_device_new(&device, false, &err);
+    unsetenv("TERN_WEBGPU_GROUP");
+    if (status != TERN_OK && !gpu_is_absent(&err)) CHECK_MSG(false, "%s", err.message);
+    return status == TERN_OK;
+}
+
+static char *save_variable(const char *name) {
+    const char *value = getenv(name);
+    return value ? strdup(value) : NULL;
+}
+static void restore_variable(const char *name, char *value) {
+    if (value) setenv(name, value, 1);
+    else unsetenv(name);
+    free(value);
+}
+
+// The one file in a cache folder; "" if there is none.
+static const char *state_path(const char *cache) {
+    static char path[700];
+    char pattern[700];
+    glob_t found;
+    path[0] = 0;
+    snprintf(pattern, sizeof pattern, "%s/tern/webgpu-*", cache);
+    if (glob(pattern, 0, NULL, &found) == 0 && found.gl_pathc == 1)
+        snprintf(path, sizeof path, "%s", found.gl_pathv[0]);
+    globfree(&found);
+    return path;
+}
+
+static void write_file(const char *path, const char *text, size_t n) {
+    FILE *f = fopen(path, "wb");
+    bool ok = f && fwrite(text, 1, n, f) == n;
+    if (f) fclose(f);
+    CHECK(ok);
+}
+
+static bool holds(const char *path, const char *text) {
+    char found[100] = {0};
+    FILE *f = fopen(path, "rb");
+    size_t n = f ? fread(found, 1, sizeof found - 1, f) : 0;
+    if (f) fclose(f);
+    return f && n == strlen(text) && memcmp(found, text, n) == 0;
+}
+
+// One start: the size that is found, or -1.
+static int start(void) {
+    tern_error err = {0};
+    size_t first = 0;
+    return gpu_policy_choose(device, &first, &err) == TERN_OK ? (int)device->group : -1;
+}
+
+static void check_contents(const char *path) {
+    static const struct {
+        const char *before;
+        int group;
+        const char *after;
+    } cases[] = {
+        {"works 16\n", 16, "works 16\n"},  {"trying 0\n", 64, "works 64\n"},
+        {"trying 4\n", 1, "works 1\n"},    {"trying 1\n", -1, "trying 1\n"},
+        {"", 0, "works 0\n"},              {"wor", 0, "works 0\n"},
+        {"works 7\n", 0, "works 0\n"},     {"trying 99999999999\n", 0, "works 0\n"},
+        {"works\n\n\n-1", 0, "works 0\n"}, {"\xff\xfe works 4", 0, "works 0\n"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        write_file(path, cases[i].before, strlen(cases[i].before));
+        int group = start();
+        CHECK_MSG(group == cases[i].group, "behind \"%s\": %d", cases[i].before, group);
+        CHECK_MSG(holds(path, cases[i].after), "behind \"%s\"", cases[i].before);
+    }
+}
+
+// The process ends in the middle of what it tries: the next start begins below that.
+static void check_killed(const char *path) {
+    unlink(path);
+    for (int i = 0; i < 2; i++) {
+        int status = 0;
+        pid_t child = fork();
+        if (child == 0) {
+            setenv("TERN_WEBGPU_WEAK", "kill 16", 1);
+            start();
+            _exit(0);
+        }
+        CHECK(child > 0 && waitpid(child, &status, 0) == child);
+        CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+        CHECK(holds(path, i ? "trying 64\n" : "trying 0\n"));
+    }
+    CHECK(start() == 16 && holds(path, "works 16\n"));
+}
+
+static void check_odd_places(const char *folder) {
+    char text[1200];
+    const char *path = state_path(folder);
+    unlink(path);
+    CHECK(mkdir(path, 0700) == 0 && start() == 0); // a folder in its place
+    rmdir(path);
+    CHECK(symlink("/dev/full", path) == 0 && start() == 0); // not followed
+    unlink(path);
+    CHECK(mkfifo(path, 0600) == 0 && start() == 0);
+    unlink(path);
+    snprintf(text, sizeof text, "%s/file", folder);
+    write_file(text, "", 0);
+    setenv("XDG_CACHE_HOME", text, 1); // a file where the folder should be
+    CHECK(start() == 0);
+    memset(text, 'x', sizeof text - 1);
+    text[0] = '/';
+    text[sizeof text - 1] = 0;
+    setenv("XDG_CACHE_HOME", text, 1);
+    CHECK(start() == 0);
+    setenv("XDG_CACHE_HOME", "not/absolute", 1); // not to be used, says the specification
+    setenv("HOME", folder, 1);
+    CHECK(start() == 0 && access("not", F_OK) != 0);
+    snprintf(text, sizeof text, "%s/.cache", folder);
+    CHECK(holds(state_path(text), "works 0\n"));
+}
+
+TEST(gpu_policy_remembers_what_works) {
+    if (!open_test_device()) return;
+    char *cache = save_variable("XDG_CACHE_HOME"), *home = save_variable("HOME"), folder[600];
+    snprintf(folder, sizeof folder, "%s", test_tmp("deep/in/a/cache"));
+    setenv("XDG_CACHE_HOME", folder, 1);
+    CHECK(start() == 0);
+    const char *path = state_path(folder);
+    CHECK(holds(path, "works 0\n"));
+    if (path[0]) {
+        check_contents(path);
+        check_killed(path);
+        check_odd_places(folder);
+    }
+    restore_variable("XDG_CACHE_HOME", cache);
+    restore_variable("HOME", home);
+    gpu_device_close(device);
+    device = NULL;
+}
+
+// Memory that runs out is not the device's fault: nothing of it is remembered.
+TEST(gpu_policy_survives_failing_allocations) {
+    if (!open_test_device()) return;
+    gpu_device_close(device);
+    tern_error err = {0};
+    char *cache = save_variable("XDG_CACHE_HOME"), folder[600];
+    snprintf(folder, sizeof folder, "%s", test_tmp("cache"));
+    setenv("XDG_CACHE_HOME", folder, 1);
+    size_t before = tern_mem_get_stats().total_now;
+    tern_status status = TERN_ERR_MEMORY;
+    uint64_t n = 0;
+    while (status == TERN_ERR_MEMORY && n < 1000) {
+        tern_mem_fail_at(++n);
+        status = gpu_device_new(&device, false, &err);
+        tern_mem_fail_at(0);
+        const char *path = state_path(folder);
+        if (status == TERN_ERR_MEMORY) CHECK(!path[0] || holds(path, ""));
+        if (status == TERN_ERR_MEMORY) CHECK(tern_mem_get_stats().total_now == before);
+    }
+    CHECK_MSG(status == TERN_OK && n > 3, "behind %d failures: %s", (int)n, err.message);
+    CHECK(holds(state_path(folder), "works 0\n"));
+    if (status == TERN_OK) gpu_device_close(device);
+    CHECK(tern_mem_get_stats().total_now == before);
+    restore_variable("XDG_CACHE_HOME", cache);
+}
