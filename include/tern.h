@@ -215,11 +215,15 @@ typedef struct tern_chain {
     const int32_t *tokens; // live as long as the table
     int32_t n_tokens;      // 0: an empty bucket
     float confidence;      // mean probability of the tokens behind the first, 0..1 as mined
+    // [n_tokens] of each the probability behind those in front of it, in 255ths; the first one's
+    // is 0. NULL: not known.
+    const uint8_t *chances;
 } tern_chain;
 
 TERN_API tern_status tern_chains_open(tern_chains **out, const char *path, tern_error *err);
-// From entries, which are copied: up to 256 of at most 8 tokens make a table of version 1, else one
-// of version 2 (65535 entries, 16 tokens).
+// From entries, which are copied: up to 256 of at most 8 tokens make a table of version 1, which
+// has no chances, else one of version 2 (65535 entries, 16 tokens), where unknown chances are as
+// the confidence.
 TERN_API tern_status tern_chains_create(tern_chains **out, const tern_chain *entries,
                                         size_t n_entries, tern_error *err);
 TERN_API tern_status tern_chains_save(const tern_chains *chains, const char *path,
@@ -653,7 +657,10 @@ TERN_API tern_status tern_eval_paper(const char *path, tern_format format, tern_
 typedef struct tern_mine_desc {
     const char *const *shards; // of tokens, as `tern data build` writes them
     size_t n_shards;
-    int32_t n_buckets;     // 0: 256, at most 4096
+    // Not 0: so many tokens that the model itself writes, always the likeliest, are mined in place
+    // of the shards, which, if there are any, are where these texts begin.
+    uint64_t generate_tokens;
+    int32_t n_buckets;     // 0: 256, at most 65535
     int32_t max_length;    // of a chain, 0: 8, at most 8
     float min_probability; // of a token behind the ones in front of it, 0: 0.5
     uint64_t score_tokens; // of the corpus that the model looks at, spread over it; 0: 65536
@@ -670,7 +677,8 @@ typedef struct tern_mine_stats {
 } tern_mine_stats;
 
 // Finds the chains of a corpus that pay best: runs of 2 to 8 tokens by frequency times the mean
-// probability that the model gives their tokens. The same corpus and model give the same table.
+// probability of their tokens, which the model gives them, or with which it chose them in its own
+// text. The same corpus, model and options give the same table.
 TERN_API tern_status tern_mine(tern_chains **out, tern_model *model, const tern_mine_desc *desc,
                                tern_mine_stats *stats, tern_error *err);
 

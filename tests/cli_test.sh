@@ -166,7 +166,13 @@ fails 2 "prints md or json" "$tern" bench -m "$model" --lookup -o csv
 fails 2 "no shards" "$tern" mine -m "$model"
 fails 1 "no shards train-" "$tern" mine -m "$model" "$dir/tok"
 fails 1 "tok/tokenizer.json" "$tern" mine -m "$model" "$dir/tok/tokenizer.json"
-fails 1 "5000 buckets" "$tern" mine -m "$model" "$dir/own" --buckets 5000
+fails 1 "70000 buckets" "$tern" mine -m "$model" "$dir/own" --buckets 70000
+# The same from what the model writes by itself, which needs no shards.
+ends 0 "$tern" mine -m "$model" --generate 2000 --buckets 1000 -o "$dir/own.bin"
+has '[1-9][0-9]* chains of '
+ends 0 "$tern" mine -m "$model" --generate 2000 -o "$dir/own.bin" "$dir/own"
+ends 0 $run -p "Once upon a time" --json --temp 0 --enable-chains "$dir/own.bin"
+same "$(sed 's/.*"ids":\[\([0-9,]*\)\].*/\1/' "$dir/out")" "$greedy" "chains of its own text"
 printf 'x' | dd of="$dir/shards/train-00000.tern" bs=1 seek=70 conv=notrunc 2>/dev/null
 fails 1 "train-00000.tern: block 0 of 1 .* is damaged" \
     "$tern" data inspect "$dir/shards/train-00000.tern"

@@ -79,7 +79,7 @@ static tern_chains *chains_of(const int32_t *text, size_t n) {
     tern_chains *c = NULL;
     tern_error err = {0};
     for (size_t at = 0; at + 8 <= n && n_entries < 200; at += 2)
-        entries[n_entries++] = (tern_chain){text + at, (int32_t)(2 + at % 7), 0.5f};
+        entries[n_entries++] = (tern_chain){text + at, (int32_t)(2 + at % 7), 0.5f, NULL};
     tern_status status = tern_chains_create(&c, entries, n_entries, &err);
     test_check(status == TERN_OK, __FILE__, __LINE__, "%s", err.message);
     return c;
@@ -357,7 +357,7 @@ TEST(speculation_refuses_what_cannot_be) {
     REQUIRE_OK(tern_model_open(&model, path, &(tern_model_desc){.n_threads = 1}, &err), err);
     const int32_t foreign[] = {1, 128000};
     tern_chains *chains;
-    REQUIRE_OK(tern_chains_create(&chains, &(tern_chain){foreign, 2, 1}, 1, &err), err);
+    REQUIRE_OK(tern_chains_create(&chains, &(tern_chain){foreign, 2, 1, NULL}, 1, &err), err);
     const struct {
         tern_speculation p;
         const char *reason;

@@ -78,6 +78,8 @@ int cmd_mine(const command *self, int argc, char **argv) {
     const option options[] = {
         OPTIONS_GROUP("Chains"),
         {'o', "output", OPTION_TEXT, &out, "FILE", "(chain-buckets.bin beside the model)"},
+        {0, "generate", OPTION_SIZE, &desc.generate_tokens, "N",
+         "mine N tokens that the model itself writes, begun with some of the shards', if given"},
         {0, "buckets", OPTION_COUNT, &n_buckets, "N", "chains at most (256)"},
         {0, "chain-max-length", OPTION_COUNT, &max_length, "N", "tokens of a chain, 2 to 8 (8)"},
         {0, "min-probability", OPTION_NUMBER, &desc.min_probability, "P",
@@ -93,7 +95,7 @@ int cmd_mine(const command *self, int argc, char **argv) {
         free(names);
         return status;
     }
-    if (n == 0) {
+    if (n == 0 && desc.generate_tokens == 0) {
         free(names);
         return bad_usage("mine: no shards (usage: tern %s %s)", self->name, self->usage);
     }

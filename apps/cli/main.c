@@ -26,8 +26,8 @@ const command cli_commands[] = {
      "train a model from shards of text", cmd_train},
     {"eval", "ppl|choice|paper [options]", "perplexity, multiple choice, and what the paper says",
      cmd_eval},
-    {"mine", "-m MODEL SHARD|FOLDER... [options]",
-     "chains of tokens for speculation, from shards of text", cmd_mine},
+    {"mine", "-m MODEL [SHARD|FOLDER...] [options]",
+     "chains of tokens for speculation, from shards of text or the model's own", cmd_mine},
     {0},
 };
 

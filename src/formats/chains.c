@@ -2,23 +2,26 @@
 #include "formats/chains.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
 #include "base/half.h"
 #include "base/hash.h"
 #include "formats/tensor_writer.h"
 
-enum { HEADER_BYTES = 12, ENTRY_BYTES = 8, FOOTER_BYTES = 4, ENTRIES_MAX = 65535 };
+enum { HEADER_BYTES = 12, ENTRY_BYTES = 8, FOOTER_BYTES = 4 };
+enum { ENTRIES_MAX = 65535, PROBES_MAX = 256 };
 
 struct tern_chains {
     int version;
     uint16_t max_length;
     tern_chain *entries;
     size_t n_entries;
-    int32_t *tokens; // of all entries
-    uint32_t *order; // entries that have tokens, in their order: a common front is together
-    size_t n_ordered;
+    int32_t *tokens;  // of all entries
+    uint8_t *chances; // version 2: the same
+    // A hash table from fronts of 1 to TERN_CHAINS_MATCH_MAX tokens to the best chain that goes on
+    // from there: 0, or 1 + entry * 4 + tokens of the front.
+    uint32_t *slots;
+    size_t n_slots; // a power of two
 };
 
 // ---- Bytes -------------------------------------------------------------------------------------
@@ -37,18 +40,21 @@ static void put_u32(tern_strbuf *b, uint32_t v) {
 // ---- Making a table ----------------------------------------------------------------------------
 
 // Room for so many entries and tokens; the lists are filled by the caller, then indexed.
-static tern_status new_table(tern_chains **out, size_t n_entries, size_t n_tokens,
+static tern_status new_table(tern_chains **out, int version, size_t n_entries, size_t n_tokens,
                              tern_error *err) {
     tern_chains *c = tern_alloc(TERN_MEM_SESSION, sizeof *c);
     *out = NULL;
     if (!c) return tern_fail_memory(err, sizeof *c);
+    c->version = version;
     c->n_entries = n_entries;
+    for (c->n_slots = 64; c->n_slots < 2 * TERN_CHAINS_MATCH_MAX * n_entries;) c->n_slots *= 2;
     c->entries = tern_alloc_array(TERN_MEM_SESSION, n_entries, sizeof *c->entries);
     c->tokens = tern_alloc_array(TERN_MEM_SESSION, n_tokens, sizeof *c->tokens);
-    c->order = tern_alloc_array(TERN_MEM_SESSION, n_entries, sizeof *c->order);
-    if (!c->entries || !c->tokens || !c->order) {
+    c->slots = tern_alloc_array(TERN_MEM_SESSION, c->n_slots, sizeof *c->slots);
+    if (version > 1) c->chances = tern_alloc_array(TERN_MEM_SESSION, n_tokens, 1);
+    if (!c->entries || !c->tokens || !c->slots || (version > 1 && !c->chances)) {
         tern_chains_close(c);
-        return tern_fail_memory(err, n_entries * sizeof *c->entries + n_tokens * 4);
+        return tern_fail_memory(err, n_entries * sizeof *c->entries + n_tokens * 5);
     }
     *out = c;
     return TERN_OK;
@@ -58,40 +64,45 @@ void tern_chains_close(tern_chains *c) {
     if (!c) return;
     tern_free(c->entries);
     tern_free(c->tokens);
-    tern_free(c->order);
+    tern_free(c->chances);
+    tern_free(c->slots);
     tern_free(c);
 }
 
-// Tokens of a and then of b in the order of a dictionary; a chain comes behind its own front.
-static int compare_tokens(const tern_chain *a, const int32_t *b, size_t n_b) {
-    size_t n_a = (size_t)a->n_tokens;
-    for (size_t i = 0; i < n_a && i < n_b; i++)
-        if (a->tokens[i] != b[i]) return a->tokens[i] < b[i] ? -1 : 1;
-    return (n_a > n_b) - (n_a < n_b);
+static uint32_t next_chance(const tern_chain *c, size_t n_front) {
+    return c->chances ? c->chances[n_front] : 0;
 }
 
-typedef struct sorted {
-    const tern_chain *entry;
-    uint32_t index;
-} sorted;
-
-static int by_tokens(const void *a, const void *b) {
-    const sorted *x = a, *y = b;
-    int order = compare_tokens(x->entry, y->entry->tokens, (size_t)y->entry->n_tokens);
-    return order ? order : (x->index > y->index) - (x->index < y->index);
+// Whether a is the better one to go on with behind n tokens that both begin with.
+static bool is_better(const tern_chain *a, const tern_chain *b, size_t n) {
+    uint32_t chance_a = next_chance(a, n), chance_b = next_chance(b, n);
+    if (chance_a != chance_b) return chance_a > chance_b;
+    if (a->confidence != b->confidence) return a->confidence > b->confidence;
+    return a->n_tokens > b->n_tokens;
 }
 
-static tern_status index_table(tern_chains *c, tern_error *err) {
-    sorted *list = tern_alloc_array(TERN_MEM_MISC, c->n_entries, sizeof *list);
-    if (!list) return tern_fail_memory(err, c->n_entries * sizeof *list);
-    size_t n = 0;
-    for (size_t i = 0; i < c->n_entries; i++)
-        if (c->entries[i].n_tokens > 0) list[n++] = (sorted){&c->entries[i], (uint32_t)i};
-    qsort(list, n, sizeof *list, by_tokens);
-    for (size_t i = 0; i < n; i++) c->order[i] = list[i].index;
-    c->n_ordered = n;
-    tern_free(list);
-    return TERN_OK;
+// The slot of a front, or the empty one where it would be. NULL: neither is near, which happens
+// only in files that were made to collide; such fronts are not found.
+static uint32_t *slot_of(const tern_chains *c, const int32_t *front, size_t n) {
+    size_t at = (size_t)tern_hash64(n, front, n * sizeof *front);
+    for (size_t k = 0; k < PROBES_MAX; k++) {
+        uint32_t *slot = &c->slots[(at + k) & (c->n_slots - 1)], v = *slot - 1;
+        if (!*slot) return slot;
+        if (v % 4 == n && memcmp(c->entries[v / 4].tokens, front, n * sizeof *front) == 0)
+            return slot;
+    }
+    return NULL;
+}
+
+static void index_table(tern_chains *c) {
+    for (size_t i = 0; i < c->n_entries; i++) {
+        const tern_chain *e = &c->entries[i];
+        for (size_t n = 1; n <= TERN_CHAINS_MATCH_MAX && (int32_t)n < e->n_tokens; n++) {
+            uint32_t *slot = slot_of(c, e->tokens, n);
+            if (!slot || (*slot && !is_better(e, &c->entries[(*slot - 1) / 4], n))) continue;
+            *slot = 1 + (uint32_t)i * 4 + (uint32_t)n;
+        }
+    }
 }
 
 static tern_status check_entry(const tern_chain *e, size_t index, uint32_t most, tern_error *err) {
@@ -106,6 +117,19 @@ static tern_status check_entry(const tern_chain *e, size_t index, uint32_t most,
         return tern_fail(err, TERN_ERR_FORMAT, "chain %zu: confidence %g is not 0 or more", index,
                          (double)e->confidence);
     return TERN_OK;
+}
+
+// An entry's tokens and chances lie at `at` in those of all.
+static void copy_entry(tern_chains *c, size_t index, size_t at, const tern_chain *from) {
+    tern_chain *e = &c->entries[index];
+    size_t n = (size_t)from->n_tokens;
+    uint8_t *chances = c->chances ? c->chances + at : NULL;
+    *e = (tern_chain){c->tokens + at, from->n_tokens, from->confidence, chances};
+    if (n == 0) return;
+    memcpy(c->tokens + at, from->tokens, n * sizeof *c->tokens);
+    if (chances && from->chances) memcpy(chances, from->chances, n);
+    float all = 255 * (from->confidence < 1 ? from->confidence : 1) + 0.5f;
+    for (size_t k = 1; k < n && chances && !from->chances; k++) chances[k] = (uint8_t)all;
 }
 
 tern_status tern_chains_create(tern_chains **out, const tern_chain *entries, size_t n_entries,
@@ -124,19 +148,14 @@ tern_status tern_chains_create(tern_chains **out, const tern_chain *entries, siz
     }
     bool fits_v1 = n_entries <= TERN_CHAINS_V1_ENTRIES && longest <= TERN_CHAINS_V1_LENGTH;
     tern_chains *c;
-    TERN_TRY(new_table(&c, fits_v1 ? TERN_CHAINS_V1_ENTRIES : n_entries, n_tokens, err));
-    c->version = fits_v1 ? 1 : 2;
+    TERN_TRY(new_table(&c, fits_v1 ? 1 : 2, fits_v1 ? TERN_CHAINS_V1_ENTRIES : n_entries, n_tokens,
+                       err));
     c->max_length = fits_v1 ? TERN_CHAINS_V1_LENGTH : (uint16_t)(longest < 2 ? 2 : longest);
-    int32_t *to = c->tokens;
-    for (size_t i = 0; i < n_entries; to += entries[i++].n_tokens) {
-        c->entries[i] = (tern_chain){to, entries[i].n_tokens, entries[i].confidence};
-        if (entries[i].n_tokens)
-            memcpy(to, entries[i].tokens, (size_t)entries[i].n_tokens * sizeof *to);
-    }
-    tern_status status = index_table(c, err);
-    if (status == TERN_OK) *out = c;
-    else tern_chains_close(c);
-    return status;
+    for (size_t i = 0, at = 0; i < n_entries; at += (size_t)entries[i++].n_tokens)
+        copy_entry(c, i, at, &entries[i]);
+    index_table(c);
+    *out = c;
+    return TERN_OK;
 }
 
 int tern_chains_version(const tern_chains *c) {
@@ -149,6 +168,9 @@ const tern_chain *tern_chains_entries(const tern_chains *c, size_t *n_entries) {
 }
 
 // ---- Reading -----------------------------------------------------------------------------------
+
+// Bytes of a token in an entry.
+static size_t token_bytes(int version) { return version == 1 ? 4 : 5; }
 
 typedef struct header {
     uint32_t version, n_entries, max_length;
@@ -187,24 +209,27 @@ static tern_status check_sum(const uint8_t *bytes, uint64_t n, tern_error *err) 
                      (unsigned)found, (unsigned)computed);
 }
 
-// Entry `index` at *p; the tokens go to `tokens`.
-static tern_status read_entry(tern_chain *e, size_t index, const header *h, const uint8_t **p,
-                              const uint8_t *end, int32_t *tokens, tern_error *err) {
+// Entry `index` at *p; its tokens and chances go to `at` in those of all.
+static tern_status read_entry(tern_chains *c, size_t index, size_t at, const uint8_t **p,
+                              const uint8_t *end, tern_error *err) {
     if (end - *p < ENTRY_BYTES)
         return tern_fail(err, TERN_ERR_FORMAT, "the file ends in chain %zu", index);
-    uint32_t id = h->version == 1 ? (*p)[0] : read_u16(*p), n = read_u16(*p + 2);
+    uint32_t id = c->version == 1 ? (*p)[0] : read_u16(*p), n = read_u16(*p + 2);
     if (id != index)
         return tern_fail(err, TERN_ERR_FORMAT, "chain %zu is numbered %u", index, (unsigned)id);
-    if (n > h->max_length)
+    if (n > c->max_length)
         return tern_fail(err, TERN_ERR_FORMAT, "chain %zu has %u tokens: at most %u are allowed",
-                         index, (unsigned)n, (unsigned)h->max_length);
-    if ((size_t)(end - *p) < ENTRY_BYTES + 4 * (size_t)n)
+                         index, (unsigned)n, (unsigned)c->max_length);
+    if ((size_t)(end - *p) < ENTRY_BYTES + token_bytes(c->version) * (size_t)n)
         return tern_fail(err, TERN_ERR_FORMAT, "the file ends in chain %zu", index);
+    int32_t *tokens = c->tokens + at;
+    uint8_t *chances = c->chances ? c->chances + at : NULL;
     *p += 4;
     for (uint32_t i = 0; i < n; i++, *p += 4) tokens[i] = (int32_t)read_u32(*p);
-    *e = (tern_chain){tokens, (int32_t)n, tern_bits_to_f32(read_u32(*p))};
+    c->entries[index] = (tern_chain){tokens, (int32_t)n, tern_bits_to_f32(read_u32(*p)), chances};
     *p += 4;
-    return check_entry(e, index, h->max_length, err);
+    for (uint32_t i = 0; i < n && chances; i++) chances[i] = *(*p)++;
+    return check_entry(&c->entries[index], index, c->max_length, err);
 }
 
 static tern_status parse(tern_chains **out, const uint8_t *bytes, uint64_t n, tern_error *err) {
@@ -217,22 +242,20 @@ static tern_status parse(tern_chains **out, const uint8_t *bytes, uint64_t n, te
     if (room < (uint64_t)h.n_entries * ENTRY_BYTES)
         return tern_fail(err, TERN_ERR_FORMAT, "%llu bytes are too few for %u chains",
                          (unsigned long long)n, (unsigned)h.n_entries);
-    uint64_t n_tokens = (room - (uint64_t)h.n_entries * ENTRY_BYTES) / 4;
+    uint64_t n_tokens = (room - (uint64_t)h.n_entries * ENTRY_BYTES) / token_bytes((int)h.version);
     if (n_tokens > (uint64_t)h.n_entries * h.max_length)
         return tern_fail(err, TERN_ERR_FORMAT, "%llu bytes are too many for %u chains",
                          (unsigned long long)n, (unsigned)h.n_entries);
-    TERN_TRY(new_table(&c, h.n_entries, (size_t)n_tokens, err));
+    TERN_TRY(new_table(&c, (int)h.version, h.n_entries, (size_t)n_tokens, err));
     tern_status status = TERN_OK;
-    c->version = (int)h.version;
     c->max_length = (uint16_t)h.max_length;
     const uint8_t *p = bytes + HEADER_BYTES, *end = bytes + n - FOOTER_BYTES;
-    int32_t *to = c->tokens;
-    for (size_t i = 0; i < h.n_entries; to += c->entries[i++].n_tokens)
-        TERN_TRY_GOTO(read_entry(&c->entries[i], i, &h, &p, end, to, err));
+    for (size_t i = 0, at = 0; i < h.n_entries; at += (size_t)c->entries[i++].n_tokens)
+        TERN_TRY_GOTO(read_entry(c, i, at, &p, end, err));
     if (p != end)
         TERN_TRY_GOTO(tern_fail(err, TERN_ERR_FORMAT, "%zu bytes follow the last chain",
                                 (size_t)(end - p)));
-    TERN_TRY_GOTO(index_table(c, err));
+    index_table(c);
     *out = c;
     return TERN_OK;
 fail:
@@ -272,6 +295,7 @@ static void put_table(tern_strbuf *b, const tern_chains *c) {
         put_u16(b, (uint32_t)e->n_tokens);
         for (int32_t k = 0; k < e->n_tokens; k++) put_u32(b, (uint32_t)e->tokens[k]);
         put_u32(b, tern_f32_to_bits(e->confidence));
+        if (e->chances) tern_strbuf_append(b, e->chances, (size_t)e->n_tokens);
     }
     put_u32(b, tern_crc32(0, tern_strbuf_text(b), b->len));
 }
@@ -294,35 +318,13 @@ fail:
 
 // ---- Searching ---------------------------------------------------------------------------------
 
-static bool is_better(const tern_chain *a, const tern_chain *b) {
-    if (a->confidence != b->confidence) return a->confidence > b->confidence;
-    return a->n_tokens > b->n_tokens;
-}
-
-// The best chain that begins with these tokens and goes on.
-static const tern_chain *best_with_front(const tern_chains *c, const int32_t *front, size_t n) {
-    size_t low = 0, high = c->n_ordered; // the first chain that is not before the front
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (compare_tokens(&c->entries[c->order[middle]], front, n) < 0) low = middle + 1;
-        else high = middle;
-    }
-    const tern_chain *best = NULL;
-    for (; low < c->n_ordered; low++) {
-        const tern_chain *e = &c->entries[c->order[low]];
-        if ((size_t)e->n_tokens < n || memcmp(e->tokens, front, n * sizeof *front) != 0) break;
-        if ((size_t)e->n_tokens > n && (!best || is_better(e, best))) best = e;
-    }
-    return best;
-}
-
 const tern_chain *tern_chains_find(const tern_chains *c, const int32_t *recent, size_t n_recent,
                                    size_t *n_matched) {
     size_t n = n_recent < TERN_CHAINS_MATCH_MAX ? n_recent : TERN_CHAINS_MATCH_MAX;
     for (; n > 0; n--) {
-        const tern_chain *best = best_with_front(c, recent + n_recent - n, n);
+        const uint32_t *slot = slot_of(c, recent + n_recent - n, n);
         *n_matched = n;
-        if (best) return best;
+        if (slot && *slot) return &c->entries[(*slot - 1) / 4];
     }
     return NULL;
 }

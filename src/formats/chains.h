@@ -16,9 +16,12 @@
 //                   f32   confidence: the mean probability of the tokens behind the first
 //     end    u32    CRC-32 of all bytes before it; here the file ends
 //
-// Version 2 is for more buckets: the number of an entry is a u16 that takes the reserved byte, too
-// (so the first 256 entries look the same), there are 1 to 65535 entries, and the longest chain may
-// be anything from 2 to 16 tokens.
+// Version 2 is for more buckets than could be judged by trying them: the number of an entry is a
+// u16 that takes the reserved byte, too, there are 1 to 65535 entries, the longest chain may be
+// anything from 2 to 16 tokens, and behind the confidence stand
+//
+//                   u8    n chances: the probability of each token behind those in front of it, in
+//                         255ths; the first one's is 0
 #ifndef TERN_FORMATS_CHAINS_H
 #define TERN_FORMATS_CHAINS_H
 
@@ -34,8 +37,9 @@ tern_status tern_chains_parse(tern_chains **out, const char *name, const uint8_t
 
 // The chain that goes on from the last n_recent tokens: its first 3 tokens are the last three, or
 // its first 2 the last two, or its first the last, and there are more; the longest such match, of
-// several the most confident chain, then the longest. *n_matched: how many of its
-// tokens are already there. NULL: there is none.
+// several the chain whose next token is the likeliest (where chances are known), then the most
+// confident, then the longest. *n_matched: how many of its tokens are already there. NULL: there is
+// none.
 #define TERN_CHAINS_MATCH_MAX 3
 const tern_chain *tern_chains_find(const tern_chains *c, const int32_t *recent, size_t n_recent,
                                    size_t *n_matched);

@@ -94,7 +94,7 @@ TEST(chains_round_trip_in_both_versions) {
         int32_t longest = n_entries == 200 ? 8 : 16;
         for (size_t i = 0; i < n_entries; i++) {
             int32_t n = (int32_t)(i * 7) % (longest + 1);
-            entries[i] = (tern_chain){tokens + 16 - n, n, (float)i / 1000};
+            entries[i] = (tern_chain){tokens + 16 - n, n, (float)i / 1000, NULL};
         }
         tern_chains *c, *back;
         const char *path = test_tmp("trip.bin");
@@ -107,6 +107,9 @@ TEST(chains_round_trip_in_both_versions) {
             REQUIRE(e && e->n_tokens == entries[i].n_tokens);
             CHECK(e->confidence == entries[i].confidence);
             CHECK(memcmp(e->tokens, entries[i].tokens, 4 * (size_t)e->n_tokens) == 0);
+            CHECK((e->chances != NULL) == (n_entries > 200));
+            for (int32_t k = 1; e->chances && k < e->n_tokens; k++)
+                CHECK(e->chances[k] == (uint8_t)(255 * entries[i].confidence + 0.5f));
         }
         CHECK((entry(back, n_entries) != NULL) == (n_entries < 256)); // padded to 256
         tern_chains_close(c);
@@ -194,8 +197,10 @@ TEST(chains_refuse_what_is_malformed) {
 TEST(chains_search_prefers_the_longest_match_and_then_confidence) {
     static const int32_t a[] = {1, 2, 3, 4}, b[] = {2, 3, 9}, c1[] = {3, 5}, c2[] = {3, 6, 7},
                          c3[] = {3, 8}, whole[] = {7, 8, 9};
-    const tern_chain entries[] = {{a, 4, 0.1f},  {b, 3, 0.2f}, {c1, 2, 0.7f}, {NULL, 0, 0},
-                                  {c2, 3, 0.9f}, {c3, 2, 0.9f}, {whole, 3, 1}};
+    const tern_chain entries[] = {{a, 4, 0.1f, NULL},  {b, 3, 0.2f, NULL},
+                                  {c1, 2, 0.7f, NULL}, {NULL, 0, 0, NULL},
+                                  {c2, 3, 0.9f, NULL}, {c3, 2, 0.9f, NULL},
+                                  {whole, 3, 1, NULL}};
     static const struct {
         int32_t recent[4];
         size_t n_recent, n_matched;
@@ -221,6 +226,26 @@ TEST(chains_search_prefers_the_longest_match_and_then_confidence) {
         CHECK_MSG(!e || n == cases[i].n_matched, "case %zu matches %zu tokens", i, n);
     }
     tern_chains_close(t);
+}
+
+// Version 2 has a probability of each token: the likeliest next one counts, not the whole chain.
+TEST(chains_v2_search_prefers_the_likeliest_next_token) {
+    static const int32_t a[] = {1, 2, 3, 4}, b[] = {1, 5};
+    static const uint8_t in_a[] = {0, 50, 250, 250}, in_b[] = {0, 90};
+    static tern_chain entries[257] = {{a, 4, 0.7f, in_a}, {b, 2, 0.35f, in_b}};
+    tern_chains *c, *back;
+    tern_error err = {0};
+    size_t n = 0;
+    const char *path = test_tmp("v2.bin");
+    REQUIRE_OK(tern_chains_create(&c, entries, 257, &err), err);
+    REQUIRE_OK(tern_chains_save(c, path, &err), err);
+    REQUIRE_OK(tern_chains_open(&back, path, &err), err);
+    const tern_chain *e = tern_chains_find(back, a, 1, &n);
+    CHECK(e && n == 1 && e->tokens[1] == 5 && e->chances[1] == 90);
+    e = tern_chains_find(back, a, 2, &n);
+    CHECK(e && n == 2 && e->tokens[2] == 3 && !memcmp(e->chances, in_a, 4));
+    tern_chains_close(back);
+    tern_chains_close(c);
 }
 
 TEST(chains_survive_failing_allocations) {

@@ -12,44 +12,81 @@
 #include "formats/chains.h"
 #include "session/session.h"
 
+// Token i of the text with the draft behind it.
+static int32_t token_at(const tern_trail *t, size_t i) {
+    return i < t->n_ids ? t->ids[i] : t->draft->tokens[i - t->n_ids];
+}
+
+static size_t trail_length(const tern_trail *t) { return t->n_ids + (size_t)t->draft->n; }
+
+// The last tokens, oldest first; returns how many there are, at most n.
+static size_t copy_end(const tern_trail *t, int32_t *to, size_t n) {
+    size_t length = trail_length(t);
+    if (n > length) n = length;
+    for (size_t i = 0; i < n; i++) to[i] = token_at(t, length - n + i);
+    return n;
+}
+
 // ---- Chains ------------------------------------------------------------------------------------
 
-static void propose_chain(const tern_speculator *sp, const int32_t *ids, size_t n_ids,
-                          int32_t n_max, tern_draft *out) {
-    size_t n_matched, n_entries;
-    const tern_chain *c = tern_chains_find(sp->params.chains, ids, n_ids, &n_matched);
-    if (!c) return;
-    int32_t n = c->n_tokens - (int32_t)n_matched;
-    out->n = n < n_max ? n : n_max;
-    memcpy(out->tokens, c->tokens + n_matched, (size_t)out->n * sizeof *out->tokens);
-    out->kind = (int)n_matched - 1;
-    out->source = (int32_t)(c - tern_chains_entries(sp->params.chains, &n_entries)) *
-                      TERN_CHAINS_MATCH_MAX +
-                  out->kind;
+// Eight levels by what the table says, each in four by the tokens that match.
+static int chain_level(float stated, size_t n_matched) {
+    int band = stated >= 1 ? 7 : (int)(stated * 8);
+    return band * 4 + (n_matched > 4 ? 3 : (int)n_matched - 1);
+}
+
+// A chain that the draft has followed so far goes on, unless another one matches more.
+static tern_guess guess_chain(const tern_speculator *sp, tern_trail *t) {
+    int32_t end[TERN_CHAINS_MATCH_MAX];
+    size_t n_end = copy_end(t, end, TERN_CHAINS_MATCH_MAX), n, n_entries;
+    const tern_chain *c = tern_chains_find(sp->params.chains, end, n_end, &n);
+    bool goes_on = t->chain && t->draft->n > 0 &&
+                   t->chain->tokens[t->n_chain - 1] == end[n_end - 1] &&
+                   (int32_t)t->n_chain < t->chain->n_tokens;
+    if (goes_on && (!c || t->n_chain >= n)) c = t->chain, n = t->n_chain;
+    t->chain = c;
+    t->n_chain = n + 1;
+    if (!c) return (tern_guess){.token = -1};
+    float stated = c->chances ? (float)c->chances[n] / 255 : c->confidence;
+    size_t index = (size_t)(c - tern_chains_entries(sp->params.chains, &n_entries));
+    bool has_odds = sp->odds && n <= TERN_CHAINS_MATCH_MAX;
+    return (tern_guess){.token = c->tokens[n],
+                        .by = TERN_DRAFTER_CHAINS,
+                        .level = chain_level(stated, n),
+                        .stated = stated < 1 ? stated : 1,
+                        .source = has_odds ? (int32_t)(index * TERN_CHAINS_MATCH_MAX + n - 1) : -1};
 }
 
 // ---- Lookup ------------------------------------------------------------------------------------
 
 #define LOOKUP_MATCH 8 // a longer match says no more
 
-// The earlier place with the longest match, the latest of equals. A text that repeats itself runs
-// into its own end: then it is copied on from the draft.
-static void propose_lookup(const int32_t *ids, size_t n_ids, int32_t n_max, tern_draft *out) {
-    size_t best = 0, best_length = 0;
-    for (size_t at = n_ids - 1; at-- > 0 && best_length < LOOKUP_MATCH;) {
-        if (ids[at] != ids[n_ids - 1]) continue;
-        size_t length = 1;
+// The earlier place with the longest match, the latest of equals.
+static void find_match(tern_trail *t) {
+    size_t n = trail_length(t);
+    t->found = t->n_match = 0;
+    for (size_t at = n - 1; at-- > 0 && t->n_match < LOOKUP_MATCH;) {
+        size_t length = 0;
         while (length < LOOKUP_MATCH && length <= at &&
-               ids[at - length] == ids[n_ids - 1 - length])
+               token_at(t, at - length) == token_at(t, n - 1 - length))
             length++;
-        if (length > best_length) best = at + 1, best_length = length;
+        if (length > t->n_match) t->found = at + 1, t->n_match = length;
     }
-    if (best_length == 0) return;
-    for (out->n = 0; out->n < n_max; out->n++) {
-        size_t from = best + (size_t)out->n;
-        out->tokens[out->n] = from < n_ids ? ids[from] : out->tokens[from - n_ids];
-    }
-    out->kind = best_length >= 4 ? 3 : (int)best_length - 1;
+}
+
+// A text that repeats itself runs into its own end: then it is copied on from the draft.
+static tern_guess guess_lookup(tern_trail *t) {
+    size_t n = trail_length(t);
+    if (t->draft->n > 0 && t->found && token_at(t, t->found) == token_at(t, n - 1))
+        t->found++, t->n_match++;
+    else find_match(t);
+    if (!t->found) return (tern_guess){.token = -1};
+    size_t level = t->n_match <= 2 * LOOKUP_MATCH ? t->n_match - 1 : 2 * LOOKUP_MATCH - 1;
+    return (tern_guess){.token = token_at(t, t->found),
+                        .by = TERN_DRAFTER_LOOKUP,
+                        .level = (int)level,
+                        .stated = 0.5f,
+                        .source = -1};
 }
 
 // ---- Online buckets ----------------------------------------------------------------------------
@@ -81,28 +118,22 @@ static void learn(tern_speculator *sp, const int32_t *ids, size_t n_ids) {
                 learn_one(sp, ids + sp->n_seen, order, ids[sp->n_seen]);
 }
 
-static void propose_online(tern_speculator *sp, const int32_t *ids, size_t n_ids, int32_t n_max,
-                           tern_draft *out) {
+static tern_guess guess_online(tern_speculator *sp, const tern_trail *t) {
     enum { TAIL = LEAST_ORDER + ORDERS - 1 };
-    learn(sp, ids, n_ids);
-    if (n_ids < TAIL) return;
-    int32_t text[TAIL + TERN_DRAFT_MAX];
-    memcpy(text, ids + n_ids - TAIL, TAIL * sizeof *text);
-    while (out->n < n_max) {
-        const int32_t *end = text + TAIL + out->n;
-        const tern_bucket *hit = NULL;
-        for (size_t order = TAIL; order >= LEAST_ORDER && !hit; order--) {
-            uint32_t key;
-            const tern_bucket *b = bucket_of(sp, end, order, &key);
-            if (b->key != key) continue;
-            hit = b;
-            if (out->n == 0) // 0..3: by how much of the past agrees, and how often it was so
-                out->kind = (order == TAIL ? 2 : 0) + (b->weight > 1);
-        }
-        if (!hit) return;
-        text[TAIL + out->n] = out->tokens[out->n] = hit->next;
-        out->n++;
+    int32_t end[TAIL];
+    if (t->draft->n == 0) learn(sp, t->ids, t->n_ids);
+    size_t n = copy_end(t, end, TAIL);
+    for (size_t order = n; order >= LEAST_ORDER; order--) {
+        uint32_t key;
+        const tern_bucket *b = bucket_of(sp, end + n, order, &key);
+        if (b->key == key) // judged by how much of the past agrees, and how often it was so
+            return (tern_guess){.token = b->next,
+                                .by = TERN_DRAFTER_ONLINE,
+                                .level = (order == TAIL ? WEIGHT_MAX + 1 : 0) + b->weight,
+                                .stated = 0.5f,
+                                .source = -1};
     }
+    return (tern_guess){.token = -1};
 }
 
 // ---- A draft model -----------------------------------------------------------------------------
@@ -143,7 +174,7 @@ tern_status tern_drafters_open(tern_speculator *sp, const tern_session *s, tern_
                                  "chain %zu has token %d, but %s has only %d: the table was mined "
                                  "for another model",
                                  i, (int)e[i].tokens[k], s->model->path, (int)sp->n_vocab);
-    if (p->chains) {
+    if (p->chains && tern_chains_version(p->chains) == 1) {
         sp->odds = tern_alloc_array(TERN_MEM_SESSION, n_entries * TERN_CHAINS_MATCH_MAX,
                                     sizeof *sp->odds);
         if (!sp->odds) return tern_fail_memory(err, n_entries * sizeof *sp->odds);
@@ -158,21 +189,20 @@ tern_status tern_drafters_open(tern_speculator *sp, const tern_session *s, tern_
     return tern_session_open(&sp->model, p->draft_model, &desc, err);
 }
 
+tern_guess tern_drafter_guess(tern_speculator *sp, tern_drafter drafter, tern_trail *t) {
+    tern_guess g = drafter == TERN_DRAFTER_CHAINS   ? guess_chain(sp, t)
+                   : drafter == TERN_DRAFTER_LOOKUP ? guess_lookup(t)
+                                                    : guess_online(sp, t);
+    if (g.token >= sp->n_vocab) g.token = -1;
+    return g;
+}
+
+// A stranger's guess, and that of a model with a longer table, may be no token here.
 tern_status tern_drafter_propose(tern_speculator *sp, tern_drafter drafter, const int32_t *ids,
                                  size_t n_ids, int32_t n_max, tern_draft *out, tern_error *err) {
-    out->n = out->kind = 0;
-    out->source = -1;
-    switch (drafter) {
-    case TERN_DRAFTER_CHAINS: propose_chain(sp, ids, n_ids, n_max, out); break;
-    case TERN_DRAFTER_LOOKUP: propose_lookup(ids, n_ids, n_max, out); break;
-    case TERN_DRAFTER_ONLINE: propose_online(sp, ids, n_ids, n_max, out); break;
-    case TERN_DRAFTER_MODEL: TERN_TRY(propose_model(sp, ids, n_ids, n_max, out, err)); break;
-    case TERN_DRAFTER_CALLER:
-        out->n = sp->params.draft(sp->params.draft_user, ids, n_ids, out->tokens, n_max);
-        break;
-    case TERN_DRAFTER_COUNT: break;
-    }
-    // A stranger's guess, and that of a model with a longer table, may be no token here.
+    out->n = 0;
+    if (drafter == TERN_DRAFTER_MODEL) TERN_TRY(propose_model(sp, ids, n_ids, n_max, out, err));
+    else out->n = sp->params.draft(sp->params.draft_user, ids, n_ids, out->tokens, n_max);
     int32_t n = 0, most = out->n < n_max ? out->n : n_max;
     while (n < most && out->tokens[n] >= 0 && out->tokens[n] < sp->n_vocab) n++;
     out->n = n;

@@ -382,7 +382,7 @@ static tern_status generate_loop(generation *g, int32_t max_tokens, tern_error *
             row++;
             continue;
         }
-        if (sp) tern_speculator_judge(sp, (int32_t)row + (drafted && g->stopped), !g->stopped);
+        if (sp) tern_speculator_judge(sp, (int32_t)row + (drafted && g->stopped), g->stopped, id);
         if (g->stopped) return TERN_OK;
         if (s->n_tokens == (size_t)s->n_context) {
             if (!s->desc.shift_context) {

@@ -31,15 +31,33 @@ int32_t tern_sampler_choose(tern_sampler *s, size_t n_candidates, const int32_t 
 
 // ---- Speculation: speculate.c decides, drafters.c guesses ---------------------------------------
 
-// What a drafter says. Guesses of different worth (of a longer or a shorter match, say) are of
-// different kinds, which are judged apart.
+#define TERN_DRAFT_LEVELS 32
+
+// One guessed token. Guesses of different worth (after a longer match, say) are of different
+// levels, which are judged apart.
+typedef struct tern_guess {
+    int32_t token; // -1: none
+    tern_drafter by;
+    int level;
+    float stated;   // how likely it is by its drafter's own account, before anything was seen
+    int32_t source; // index of the odds of a chain of version 1; else -1
+} tern_guess;
+
 typedef struct tern_draft {
     int32_t tokens[TERN_DRAFT_MAX];
+    tern_guess guesses[TERN_DRAFT_MAX]; // where each token is from
     int32_t n;
-    int kind;
-    int32_t source; // of a chain: number of its bucket and match, for tern_speculator.odds; else -1
 } tern_draft;
-#define TERN_DRAFT_KINDS 4
+
+// A draft that grows token by token, and what its drafters copy from.
+typedef struct tern_trail {
+    const int32_t *ids; // the text
+    size_t n_ids;
+    const tern_draft *draft; // behind it
+    const tern_chain *chain; // the last one, of which the text has n_chain tokens if it took the
+    size_t n_chain;          // guess
+    size_t found, n_match; // lookup: the token behind the match; 0: none
+} tern_trail;
 
 typedef struct tern_bucket { // of the online drafter
     uint32_t key;            // hash of the tokens before; 0: empty
@@ -47,30 +65,33 @@ typedef struct tern_bucket { // of the online drafter
     int32_t weight;
 } tern_bucket;
 
-// How often token j of a draft was accepted when those before it were; older drafts count less.
+// How often guesses were right that were looked at; older ones count less.
 typedef struct tern_draft_record {
-    double offered[TERN_DRAFT_MAX], accepted[TERN_DRAFT_MAX];
-    unsigned n_skipped, patience; // drafts that did not seem to pay; how many before another trial
+    float offered, accepted;
 } tern_draft_record;
 
-// How often a chain's first drafted token was right, for each bucket and length of the match.
-typedef struct tern_draft_odds {
-    float offered, accepted;
-} tern_draft_odds;
+// Drafts that did not seem to pay; how many are left out before another trial.
+typedef struct tern_draft_trial {
+    unsigned n_skipped, patience;
+} tern_draft_trial;
+// Chains, lookup and online buckets mix their tokens in one draft.
+enum { TERN_TRIAL_MIXED, TERN_TRIAL_MODEL, TERN_TRIAL_CALLER, TERN_TRIALS };
 
 typedef struct tern_speculator {
     tern_speculation params;
     int32_t n_vocab;
-    tern_draft_odds *odds; // [buckets of the table, TERN_CHAINS_MATCH_MAX]
+    tern_draft_record records[TERN_DRAFTER_COUNT][TERN_DRAFT_LEVELS];
+    tern_draft_record *odds; // [buckets of a table of version 1, TERN_CHAINS_MATCH_MAX] or NULL
+    tern_draft_trial trials[TERN_TRIALS];
     tern_session *model;  // of the draft model
     tern_bucket *buckets; // of the online drafter
     size_t n_seen;        // tokens of the timeline that it has learnt from
-    tern_draft_record records[TERN_DRAFTER_COUNT][TERN_DRAFT_KINDS];
     double run_seconds[TERN_DRAFT_MAX + 2]; // of so many tokens, a moving mean; 0: not known
     double model_seconds;                   // of a token of the draft model, the same
     unsigned since_plain;                   // steps since one without a draft
     tern_draft draft;                       // of the step that is being looked at
-    tern_drafter drafter;
+    tern_guess first[TERN_DRAFTER_COUNT]; // what each said comes first, drafted or not
+    int n_first;
     tern_draft_stats stats; // of the generation
 } tern_speculator;
 
@@ -84,11 +105,13 @@ tern_status tern_speculator_draft(tern_speculator *sp, const int32_t *ids, size_
                                   int32_t n_max, tern_error *err);
 // A run of n_tokens (the last token and the draft) took so long.
 void tern_speculator_ran(tern_speculator *sp, int32_t n_tokens, double seconds);
-// So many tokens of the draft were accepted; the next one was refused, unless the text ended.
-void tern_speculator_judge(tern_speculator *sp, int32_t n_accepted, bool refused);
+// So many tokens of the draft were accepted; then came `next` instead, unless the text ended.
+void tern_speculator_judge(tern_speculator *sp, int32_t n_accepted, bool ended, int32_t next);
 double tern_speculator_speedup(const tern_speculator *sp, size_t n_generated, double seconds);
 
-// One drafter's guess; sp->params says that it is there.
+// The next token behind the trail by one of the drafters that go token by token.
+tern_guess tern_drafter_guess(tern_speculator *sp, tern_drafter drafter, tern_trail *t);
+// A whole draft of the model or the caller.
 tern_status tern_drafter_propose(tern_speculator *sp, tern_drafter drafter, const int32_t *ids,
                                  size_t n_ids, int32_t n_max, tern_draft *out, tern_error *err);
 tern_status tern_drafters_open(tern_speculator *sp, const tern_session *s, tern_error *err);

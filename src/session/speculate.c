@@ -14,22 +14,25 @@
 // that distribution. With penalties, top-k, top-p, min-p and temperature p is what these leave. So
 // not only the distribution is kept but, with the same seed, every draw.
 //
-// HOW MUCH. Of each drafter and kind of guess we keep how often its token j was accepted when those
-// before it were: a_j. A draft of m tokens yields 1 + E(m), E(m) = a_1 + a_1 a_2 + ... tokens
-// on average, and takes T(1 + m) and what drafting takes, T(k) being the measured time of a run of
-// k tokens. The m and the drafter with the most tokens a second win, plain decoding (m = 0) being
-// one of them: where guesses fail or a run of many tokens is dear, they stop by themselves. Now and
-// then they are tried again, since texts change. Of a chain's first token there is a record of its
-// own, too: one bad chain shall not speak for all.
+// HOW MUCH. Chains, lookup and online buckets grow one draft: for each of its tokens every one of
+// them is asked, and the guess is taken that is likeliest by its record, which says how often such
+// guesses (of that drafter, after so long a match, so sure) were right. Records also learn from
+// guesses that were not drafted, as the next token always becomes known. Guesses with chances c_1,
+// c_2 ... yield 1 + E(m) tokens on average, E(m) = c_1 + c_1 c_2 + ..., and take T(1 + m) and what
+// drafting takes, T(k) being the measured time of a run of k tokens. The m with the most tokens a
+// second wins, plain decoding (m = 0) being one of them: where guesses fail or a run of many tokens
+// is dear, they stop by themselves; now and then they are tried again, since machines and texts
+// change. A draft of the model or of the caller is weighed against that.
 #include <string.h>
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "session/session.h"
 
-#define MEMORY    0.97 // weight that a record keeps with each draft: the last thirty matter
-#define SMOOTH    0.1  // weight of a new time in a moving mean
-#define PATIENCE  8    // first number of drafts that are left out before another trial
-#define PLAIN_GAP 64   // steps after which a run of one token is timed again
+#define MEMORY    0.98f // weight that a record keeps with each guess: the last fifty matter
+#define LEAST     0.02  // a token that is reached so rarely is not worth thinking of
+#define SMOOTH    0.1   // weight of a new time in a moving mean
+#define PATIENCE  8     // first number of drafts that are left out before another trial
+#define PLAIN_GAP 64    // steps after which a run of one token is timed again
 
 bool tern_speculation_is_on(const tern_speculation *p) {
     return p->chains || p->lookup || p->online || p->draft_model || p->draft;
@@ -63,8 +66,7 @@ tern_status tern_speculator_open(tern_speculator **out, const tern_session *s, t
     if (sp->params.max_length == 0) sp->params.max_length = 8;
     int32_t run_max = tern_model_same_bits(s->model);
     if (sp->params.max_length >= run_max) sp->params.max_length = run_max - 1;
-    for (int d = 0; d < TERN_DRAFTER_COUNT; d++)
-        for (int k = 0; k < TERN_DRAFT_KINDS; k++) sp->records[d][k].patience = PATIENCE;
+    for (int i = 0; i < TERN_TRIALS; i++) sp->trials[i].patience = PATIENCE;
     tern_status status = tern_drafters_open(sp, s, err);
     if (status == TERN_OK) *out = sp;
     else tern_speculator_close(sp);
@@ -96,23 +98,24 @@ static double run_seconds(const tern_speculator *sp, int32_t k) {
     return t;
 }
 
-// a_1 of a draft: that of its kind, which a chain's own record corrects as it grows.
-static double first_chance(const tern_speculator *sp, const tern_draft_record *r,
-                           const tern_draft *d) {
-    double chance = (r->accepted[0] + 1) / (r->offered[0] + 2);
-    if (d->source < 0) return chance;
-    const tern_draft_odds *own = &sp->odds[d->source];
+// How likely a guess is right: what its drafter states, corrected by what happened to its like, and
+// for a chain of its own by what happened to this one. One bad chain shall not speak for all.
+static double chance_of(const tern_speculator *sp, const tern_guess *g) {
+    const tern_draft_record *r = &sp->records[g->by][g->level];
+    double chance = ((double)r->accepted + 4 * (double)g->stated) / ((double)r->offered + 4);
+    if (g->source < 0) return chance;
+    const tern_draft_record *own = &sp->odds[g->source];
     return ((double)own->accepted + 2 * chance) / ((double)own->offered + 2);
 }
 
 // The best length of a draft and the tokens a second that it promises.
-static int32_t best_length(const tern_speculator *sp, const tern_draft_record *r,
-                           const tern_draft *d, double token_seconds, double *rate) {
-    double reach = first_chance(sp, r, d), tokens = 1;
+static int32_t best_length(const tern_speculator *sp, const tern_draft *d, double token_seconds,
+                           double *rate) {
+    double reach = 1, tokens = 1;
     int32_t best = 0;
     *rate = 0;
     for (int32_t m = 1; m <= d->n; m++) {
-        if (m > 1) reach *= (r->accepted[m - 1] + 1) / (r->offered[m - 1] + 2);
+        reach *= chance_of(sp, &d->guesses[m - 1]);
         tokens += reach;
         double this_rate = tokens / (run_seconds(sp, 1 + m) + token_seconds * m);
         if (this_rate > *rate) best = m, *rate = this_rate;
@@ -122,59 +125,91 @@ static int32_t best_length(const tern_speculator *sp, const tern_draft_record *r
 
 // ---- A step ------------------------------------------------------------------------------------
 
-typedef struct choice {
-    tern_draft draft;
-    tern_drafter drafter;
-    double rate; // to beat
-} choice;
-
-// Takes the draft of a drafter if it promises more than the best so far. One that does not promise
-// more than plain decoding gets another trial after a while.
-static void consider(tern_speculator *sp, choice *c, tern_drafter d, const tern_draft *draft,
-                     double token_seconds) {
-    tern_draft_record *r = &sp->records[d][draft->kind];
-    double rate, plain = 1 / run_seconds(sp, 1);
-    int32_t n = best_length(sp, r, draft, token_seconds, &rate);
-    if (sp->params.always) n = draft->n;
-    else if (rate <= plain && ++r->n_skipped < r->patience) return;
-    if (c->draft.n > 0 && rate <= c->rate) return;
-    if (rate <= plain) { // a trial
-        r->n_skipped = 0;
-        if (r->patience < 1u << 10) r->patience *= 2;
+// The likeliest of what chains, lookup and online buckets guess, token by token.
+static void mix(tern_speculator *sp, const int32_t *ids, size_t n_ids, int32_t n_max,
+                tern_draft *out) {
+    tern_trail trails[TERN_DRAFTER_MODEL];
+    double reach = 1;
+    for (int d = 0; d < TERN_DRAFTER_MODEL; d++)
+        trails[d] = (tern_trail){.ids = ids, .n_ids = n_ids, .draft = out};
+    for (out->n = 0; out->n < n_max;) {
+        tern_guess best = {.token = -1};
+        double best_chance = -1;
+        for (int d = 0; d < TERN_DRAFTER_MODEL; d++) {
+            if (!has_drafter(&sp->params, d)) continue;
+            tern_guess g = tern_drafter_guess(sp, d, &trails[d]);
+            if (g.token < 0) continue;
+            if (out->n == 0) sp->first[sp->n_first++] = g;
+            double chance = chance_of(sp, &g);
+            if (chance > best_chance) best = g, best_chance = chance;
+        }
+        reach *= best_chance;
+        if (best.token < 0 || (reach < LEAST && !sp->params.always)) return;
+        out->guesses[out->n] = best;
+        out->tokens[out->n++] = best.token;
     }
-    c->draft = *draft;
-    c->draft.n = n;
-    c->drafter = d;
-    c->rate = rate;
+}
+
+// Tokens that come as a whole: their place in the draft is what they are judged by. At first they
+// are trusted, since what is never drafted is never known.
+static void by_place(tern_draft *d, tern_drafter by) {
+    for (int32_t j = 0; j < d->n; j++)
+        d->guesses[j] = (tern_guess){d->tokens[j], by, j, 0.8f, -1};
+}
+
+// Takes the draft if it promises more than the best so far. One that does not promise more than
+// plain decoding gets another trial after a while.
+static void consider(tern_speculator *sp, int trial, const tern_draft *draft, double token_seconds,
+                     double *best_rate) {
+    tern_draft_trial *t = &sp->trials[trial];
+    double rate, plain = 1 / run_seconds(sp, 1);
+    if (draft->n == 0) return;
+    int32_t n = best_length(sp, draft, token_seconds, &rate);
+    if (sp->params.always) n = draft->n;
+    else if (rate <= plain && ++t->n_skipped < t->patience) return;
+    if (sp->draft.n > 0 && rate <= *best_rate) return;
+    if (rate <= plain) { // a trial
+        t->n_skipped = 0;
+        if (t->patience < 1u << 10) t->patience *= 2;
+    }
+    sp->draft = *draft;
+    sp->draft.n = n;
+    *best_rate = rate;
+}
+
+// A draft model's guesses are dear: judged before they are made.
+static tern_status consider_model(tern_speculator *sp, const int32_t *ids, size_t n_ids,
+                                  int32_t n_max, double *best_rate, tern_error *err) {
+    tern_draft wanted = {.n = n_max};
+    by_place(&wanted, TERN_DRAFTER_MODEL);
+    consider(sp, TERN_TRIAL_MODEL, &wanted, sp->model_seconds, best_rate);
+    if (sp->draft.n == 0 || sp->draft.guesses[0].by != TERN_DRAFTER_MODEL) return TERN_OK;
+    double before = tern_seconds();
+    n_max = sp->draft.n;
+    TERN_TRY(tern_drafter_propose(sp, TERN_DRAFTER_MODEL, ids, n_ids, n_max, &sp->draft, err));
+    by_place(&sp->draft, TERN_DRAFTER_MODEL);
+    double each = (tern_seconds() - before) / (sp->draft.n ? sp->draft.n : 1);
+    sp->model_seconds += (each - sp->model_seconds) * (sp->model_seconds ? SMOOTH : 1);
+    return TERN_OK;
 }
 
 tern_status tern_speculator_draft(tern_speculator *sp, const int32_t *ids, size_t n_ids,
                                   int32_t n_max, tern_error *err) {
-    choice c = {.drafter = TERN_DRAFTER_COUNT};
-    double start = tern_seconds();
+    double start = tern_seconds(), best_rate = 0;
     if (n_max > sp->params.max_length) n_max = sp->params.max_length;
     bool plain = !sp->params.always && (sp->run_seconds[1] == 0 || sp->since_plain >= PLAIN_GAP);
-    sp->draft.n = 0;
+    sp->draft.n = sp->n_first = 0;
     if (n_max <= 0 || plain) return TERN_OK;
-    for (int d = 0; d < TERN_DRAFTER_COUNT; d++) {
-        tern_draft draft = {.n = n_max};
-        if (!has_drafter(&sp->params, d) || d == TERN_DRAFTER_MODEL) continue;
-        TERN_TRY(tern_drafter_propose(sp, d, ids, n_ids, n_max, &draft, err));
-        if (draft.n > 0) consider(sp, &c, d, &draft, 0);
+    tern_draft draft;
+    mix(sp, ids, n_ids, n_max, &draft);
+    consider(sp, TERN_TRIAL_MIXED, &draft, 0, &best_rate);
+    if (sp->params.draft) {
+        TERN_TRY(tern_drafter_propose(sp, TERN_DRAFTER_CALLER, ids, n_ids, n_max, &draft, err));
+        by_place(&draft, TERN_DRAFTER_CALLER);
+        consider(sp, TERN_TRIAL_CALLER, &draft, 0, &best_rate);
     }
-    if (sp->params.draft_model) { // its guesses are dear: judged before they are made
-        tern_draft wanted = {.n = n_max, .source = -1};
-        consider(sp, &c, TERN_DRAFTER_MODEL, &wanted, sp->model_seconds);
-        if (c.drafter == TERN_DRAFTER_MODEL) {
-            double before = tern_seconds();
-            TERN_TRY(tern_drafter_propose(sp, TERN_DRAFTER_MODEL, ids, n_ids, c.draft.n, &c.draft,
-                                          err));
-            double each = (tern_seconds() - before) / (c.draft.n ? c.draft.n : 1);
-            sp->model_seconds += (each - sp->model_seconds) * (sp->model_seconds ? SMOOTH : 1);
-        }
-    }
-    sp->draft = c.draft;
-    sp->drafter = c.drafter;
+    if (sp->params.draft_model)
+        TERN_TRY(consider_model(sp, ids, n_ids, n_max, &best_rate, err));
     sp->stats.draft_seconds += tern_seconds() - start;
     return TERN_OK;
 }
@@ -190,27 +225,41 @@ void tern_speculator_ran(tern_speculator *sp, int32_t n_tokens, double seconds) 
     sp->since_plain = n_tokens == 1 ? 0 : sp->since_plain + 1;
 }
 
-void tern_speculator_judge(tern_speculator *sp, int32_t n_accepted, bool refused) {
-    int32_t n = sp->draft.n;
+static void note(tern_draft_record *r, bool right) {
+    r->offered = r->offered * MEMORY + 1;
+    r->accepted = r->accepted * MEMORY + right;
+}
+
+static void learn_from(tern_speculator *sp, const tern_guess *g, bool right) {
+    note(&sp->records[g->by][g->level], right);
+    if (g->source >= 0) note(&sp->odds[g->source], right);
+}
+
+void tern_speculator_judge(tern_speculator *sp, int32_t n_accepted, bool ended, int32_t next) {
+    const tern_draft *d = &sp->draft;
+    int32_t n = d->n;
+    // What was looked at: the accepted tokens, and the one that another came for.
+    for (int32_t j = 0; j < n && j < n_accepted + !ended; j++)
+        learn_from(sp, &d->guesses[j], j < n_accepted);
+    for (int i = 0; i < sp->n_first; i++) {
+        const tern_guess *g = &sp->first[i];
+        if (n > 0 && g->by == d->guesses[0].by) continue; // judged above
+        if (n_accepted > 0) learn_from(sp, g, g->token == d->tokens[0]);
+        else if (!ended) learn_from(sp, g, g->token == next);
+    }
+    sp->n_first = 0;
     if (n == 0) return;
-    tern_draft_record *r = &sp->records[sp->drafter][sp->draft.kind];
-    for (int32_t j = 0; j < TERN_DRAFT_MAX; j++) {
-        bool looked_at = j < n_accepted || (j == n_accepted && j < n && refused);
-        if (!looked_at) break; // what was not looked at keeps its weight
-        r->offered[j] = r->offered[j] * MEMORY + 1;
-        r->accepted[j] = r->accepted[j] * MEMORY + (j < n_accepted);
-    }
-    if (n_accepted > 0) r->patience = PATIENCE;
-    if (sp->draft.source >= 0) {
-        tern_draft_odds *own = &sp->odds[sp->draft.source];
-        own->offered = own->offered * (float)MEMORY + 1;
-        own->accepted = own->accepted * (float)MEMORY + (n_accepted > 0);
-    }
+    int trial = d->guesses[0].by == TERN_DRAFTER_MODEL    ? TERN_TRIAL_MODEL
+                : d->guesses[0].by == TERN_DRAFTER_CALLER ? TERN_TRIAL_CALLER
+                                                          : TERN_TRIAL_MIXED;
+    if (n_accepted > 0) sp->trials[trial].patience = PATIENCE;
     sp->stats.n_drafts++;
     sp->stats.n_drafted += (size_t)n;
     sp->stats.n_accepted += (size_t)n_accepted;
-    sp->stats.drafted_by[sp->drafter] += (size_t)n;
-    sp->stats.accepted_by[sp->drafter] += (size_t)n_accepted;
+    for (int32_t j = 0; j < n; j++) {
+        sp->stats.drafted_by[d->guesses[j].by]++;
+        sp->stats.accepted_by[d->guesses[j].by] += j < n_accepted;
+    }
     sp->stats.accepted_length[n_accepted]++;
     sp->stats.drafted_length[n]++;
     sp->stats.accepted_of[n] += (size_t)n_accepted;

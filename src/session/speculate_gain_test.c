@@ -18,13 +18,12 @@ static int drafts_of_last_hundred(double cost, int32_t right, double *tokens) {
     tern_error err;
     int n = 0;
     *tokens = 0;
-    for (int d = 0; d < TERN_DRAFTER_COUNT; d++)
-        for (int k = 0; k < TERN_DRAFT_KINDS; k++) sp.records[d][k].patience = 8;
+    for (int i = 0; i < TERN_TRIALS; i++) sp.trials[i].patience = 8;
     for (int step = 0; step < 1000; step++) {
         if (tern_speculator_draft(&sp, ids, 1, 4, &err) != TERN_OK) return -1;
         int32_t length = sp.draft.n, accepted = right < length ? right : length;
         tern_speculator_ran(&sp, 1 + length, 1 + cost * length);
-        tern_speculator_judge(&sp, accepted, accepted < length);
+        tern_speculator_judge(&sp, accepted, accepted == length, 0);
         if (step < 900 || length == 0) continue;
         n++;
         *tokens += length;

@@ -213,6 +213,45 @@ TEST(mine_makes_tables_that_are_packed_and_reproducible) {
     tern_model_close(model);
 }
 
+// What the model wrote is what it writes, also behind other beginnings.
+TEST(mine_of_own_text_is_what_drafts_need) {
+    tern_error err = {0};
+    tern_model *model;
+    tern_chains *c, *again;
+    tern_mine_stats st;
+    tern_generate_stats gs;
+    tern_session *s;
+    size_t n, drafted = 0, accepted = 0;
+    const char *path = test_tmp("own.gguf");
+    REQUIRE_OK(tiny_model_write(path, &(tiny_model_desc){.seed = 41, .readable = true}, &err), err);
+    REQUIRE_OK(tern_model_open(&model, path, &(tern_model_desc){.n_threads = 1}, &err), err);
+    const tern_mine_desc d = {
+        .generate_tokens = 3000, .max_length = 6, .min_probability = 0.4f, .memory = 1 << 18};
+    REQUIRE_OK(tern_mine(&c, model, &d, &st, &err), err);
+    REQUIRE_OK(tern_mine(&again, model, &d, NULL, &err), err);
+    CHECK_MSG(st.n_tokens <= 19 * 160 && st.n_scored == st.n_tokens && st.n_chains > 20,
+              "%zu chains by %d tokens", st.n_chains, (int)st.n_scored);
+    const tern_chain *e = tern_chains_entries(c, &n), *f = tern_chains_entries(again, &n);
+    for (size_t i = 0; i < n; i++)
+        CHECK(f[i].n_tokens == e[i].n_tokens && f[i].confidence == e[i].confidence &&
+              is_front(&e[i], &f[i]) == (e[i].n_tokens > 0));
+    const tern_session_desc with = {.speculation = {.chains = c, .always = true}};
+    REQUIRE_OK(tern_session_open(&s, model, &with, &err), err);
+    for (int32_t i = 0; i < 20; i++) {
+        const int32_t prompt[2] = {i * 9 % 280 + 3, i * 5 % 250 + 3};
+        const tern_sampling greedy = {0};
+        const tern_generate_params p = {.sampling = &greedy, .max_tokens = 100};
+        REQUIRE_OK(tern_generate_ids(s, prompt, 2, &p, NULL, NULL, &gs, &err), err);
+        drafted += gs.draft.n_drafted;
+        accepted += gs.draft.n_accepted;
+    }
+    CHECK_MSG(4 * accepted > drafted, "%zu of %zu accepted", accepted, drafted);
+    tern_session_close(s);
+    tern_chains_close(again);
+    tern_chains_close(c);
+    tern_model_close(model);
+}
+
 TEST(mine_survives_failing_allocations) {
     tern_corpus c = make_corpus();
     tern_error err = {0};

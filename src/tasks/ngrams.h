@@ -30,6 +30,7 @@ typedef struct tern_ngram {
     int32_t tokens[TERN_NGRAM_MAX];
     uint64_t count;
     uint64_t p_sum, n_p; // of the scoring: see mine.c
+    bool is_likeliest;   // of those with the same front
 } tern_ngram;
 
 typedef struct tern_ngrams {

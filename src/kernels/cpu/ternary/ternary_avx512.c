@@ -243,8 +243,10 @@ TERN_INLINE void add_codes(pair_sums *acc, __m512i a, __m512i b, const int8_t *x
 #undef ADD
 }
 
-TERN_INLINE pair_sums load_sums(const __m512i *sums, int n) {
+// The sums of the stretch before; the first one begins with zeros.
+TERN_INLINE pair_sums load_sums(const __m512i *sums, int n, bool is_first) {
     pair_sums acc = {0};
+    if (is_first) return acc;
 #define LOAD(t)                                                                                    \
     if ((t) < n) acc.a##t = sums[(t) * ROWS], acc.b##t = sums[(t) * ROWS + 1];
     EACH_TOKEN(LOAD)
@@ -272,8 +274,9 @@ TERN_INLINE void add_2bit_n(pair_sums *acc, __m512i a, __m512i b, const int8_t *
 
 // A stretch of rows a and b, of n_bytes each; `next` is what is to be fetched meanwhile.
 TERN_INLINE void dot_2bit_n(__m512i *sums, const uint8_t *a, const uint8_t *b, const uint8_t *next,
-                            size_t n_bytes, const int8_t *x, size_t stride, int n) {
-    pair_sums acc = load_sums(sums, n);
+                            size_t n_bytes, const int8_t *x, size_t stride, int n,
+                            bool is_first) {
+    pair_sums acc = load_sums(sums, n, is_first);
     for (; n_bytes >= 64; n_bytes -= 64, a += 64, b += 64, next += 128, x += 256) {
         prefetch(next), prefetch(next + 64);
         add_2bit_n(&acc, load(a), load(b), x, stride, n);
@@ -296,8 +299,8 @@ TERN_INLINE void add_t5_n(pair_sums *acc, __m512i a, __m512i b, size_t m,
 
 TERN_INLINE void dot_t5_n(__m512i *sums, const uint8_t *a, const uint8_t *b, const uint8_t *next,
                           size_t n_bytes, const tern_t5_table *table, const int8_t *x,
-                          size_t stride, int n) {
-    pair_sums acc = load_sums(sums, n);
+                          size_t stride, int n, bool is_first) {
+    pair_sums acc = load_sums(sums, n, is_first);
     for (; n_bytes >= 64; n_bytes -= 64, a += 64, b += 64, next += 128, x += TERN_T5_WEIGHTS) {
         prefetch(next), prefetch(next + 64);
         add_t5_n(&acc, load(a), load(b), 64, table, x, stride, n);
@@ -323,7 +326,7 @@ TERN_INLINE void gemv_tokens(const tern_ternary_matrix *w, size_t first_row, siz
     for (size_t row = first_row; row < last_row; row += GROUP) {
         size_t n_rows = tern_min_size(last_row - row, GROUP);
         __m512i sums[GROUP / ROWS][TOKENS * ROWS];
-        for (size_t i = 0; i < GROUP / ROWS; i++)
+        for (size_t i = 0; i < GROUP / ROWS && n_rows < GROUP; i++) // rows that are not there
             for (int t = 0; t < n_tokens * ROWS; t++) sums[i][t] = _mm512_setzero_si512();
         const int8_t *q = is_2bit ? prepared : x->q;
         for (size_t at = 0; at < n_bytes; at += stretch, q += STRETCH) {
@@ -335,8 +338,9 @@ TERN_INLINE void gemv_tokens(const tern_ternary_matrix *w, size_t first_row, siz
                 if (n_tokens == 1 && is_2bit)
                     to[0] = dot_2bit_1(a, n, q), to[1] = dot_2bit_1(b, n, q);
                 else if (n_tokens == 1) dot_t5_1(to, a, b, n, &table, q);
-                else if (is_2bit) dot_2bit_n(to, a, b, front + 2 * at, n, q, stride, n_tokens);
-                else dot_t5_n(to, a, b, front + 2 * at, n, &table, q, stride, n_tokens);
+                else if (is_2bit)
+                    dot_2bit_n(to, a, b, front + 2 * at, n, q, stride, n_tokens, at == 0);
+                else dot_t5_n(to, a, b, front + 2 * at, n, &table, q, stride, n_tokens, at == 0);
             }
         }
         for (size_t r = 0; r < n_rows; r += ROWS)
