@@ -135,6 +135,8 @@ has " 0 failed$"
 ends 0 "$tern" diagnose --no-limits --json
 has '"ok":true'
 fails 1 "expected cpu, webgpu or auto" "$tern" diagnose --device gpu
+fails 1 "TERN_WEBGPU_LIB: /no/lib.so" env TERN_WEBGPU_LIB=/no/lib.so \
+    "$tern" diagnose --device webgpu
 ends 0 "$tern" convert "$model" "$dir/tq.gguf" --type tq2_0
 ends 0 "$tern" run -m "$dir/tq.gguf" -n 12 -p "Once upon a time" --json --temp 0
 same "$(sed 's/.*"ids":\[\([0-9,]*\)\].*/\1/' "$dir/out")" "$greedy" "the converted model"
@@ -248,6 +250,7 @@ if on_gpu >"$dir/plain" 2>"$dir/err"; then
     unset TERN_WEBGPU_WEAK
     ends 0 "$tern" diagnose --device webgpu
     has "^ok .*300 dependent dispatches"
+    has "^verdict .* computes what it should$"
     has " 0 failed$"
 fi
 

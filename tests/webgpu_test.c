@@ -175,8 +175,9 @@ static const tiny_model_desc models[] = {
 
 TEST(webgpu_tiny_models_give_the_text_of_the_cpu) {
     tern_error err = {0};
-    size_t n = is_long() ? sizeof models / sizeof *models : 2;
+    size_t n = sizeof models / sizeof *models;
     for (size_t i = 0; i < n; i++) {
+        if (!is_long() && i != 1) continue; // other tests have the others
         const char *path = test_tmp("webgpu.gguf");
         REQUIRE_OK(tiny_model_write(path, &models[i], &err), err);
         check_model(path, &usual);

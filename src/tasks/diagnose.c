@@ -6,17 +6,24 @@
 
 // ---- The report --------------------------------------------------------------------------------
 
+static void send(tern_report *r) {
+    if (r->text.failed || r->text.len == 0) return;
+    r->cancelled = r->cancelled || !r->on_text(r->user, tern_strbuf_text(&r->text), r->text.len);
+    tern_strbuf_clear(&r->text);
+}
+
 void tern_report_fact(void *report, const char *name, const char *value) {
     tern_report *r = report;
-    if (!r->json) {
+    if (!r->json)
         tern_strbuf_printf(&r->text, "%-28s%s\n", name, value);
-        return;
+    else {
+        tern_strbuf_puts(&r->text, r->n_facts++ ? ",\n{\"fact\":" : "{\"fact\":");
+        tern_strbuf_json(&r->text, name, strlen(name));
+        tern_strbuf_puts(&r->text, ",\"value\":");
+        tern_strbuf_json(&r->text, value, strlen(value));
+        tern_strbuf_puts(&r->text, "}");
     }
-    tern_strbuf_puts(&r->text, r->n_facts++ ? ",\n{\"fact\":" : "{\"fact\":");
-    tern_strbuf_json(&r->text, name, strlen(name));
-    tern_strbuf_puts(&r->text, ",\"value\":");
-    tern_strbuf_json(&r->text, value, strlen(value));
-    tern_strbuf_puts(&r->text, "}");
+    send(r);
 }
 
 void tern_report_check(void *report, const char *name, bool ok, const char *detail) {
@@ -24,24 +31,39 @@ void tern_report_check(void *report, const char *name, bool ok, const char *deta
     double now = tern_seconds(), seconds = now - r->last;
     r->last = now;
     r->n_checks++;
-    r->n_failed += !ok;
-    if (!r->json) {
+    if (!ok && r->n_failed++ == 0) snprintf(r->first_failed, sizeof r->first_failed, "%s", name);
+    if (!r->json)
         tern_strbuf_printf(&r->text, "%-7s%s%s%s (%.2f s)\n", ok ? "ok" : "FAILED", name,
                            detail[0] ? ": " : "", detail, seconds);
-        return;
+    else {
+        tern_strbuf_puts(&r->text, r->n_facts++ ? ",\n{\"check\":" : "{\"check\":");
+        tern_strbuf_json(&r->text, name, strlen(name));
+        tern_strbuf_printf(&r->text, ",\"ok\":%s,\"seconds\":%.3f,\"detail\":",
+                           ok ? "true" : "false", seconds);
+        tern_strbuf_json(&r->text, detail, strlen(detail));
+        tern_strbuf_puts(&r->text, "}");
     }
-    tern_strbuf_puts(&r->text, r->n_facts++ ? ",\n{\"check\":" : "{\"check\":");
-    tern_strbuf_json(&r->text, name, strlen(name));
-    tern_strbuf_printf(&r->text, ",\"ok\":%s,\"seconds\":%.3f,\"detail\":", ok ? "true" : "false",
-                       seconds);
-    tern_strbuf_json(&r->text, detail, strlen(detail));
-    tern_strbuf_puts(&r->text, "}");
+    send(r);
+}
+
+// What all of it comes to, for somebody who asks only that.
+static void report_verdict(tern_report *r, bool is_gpu, bool no_gpu, bool with_model) {
+    char text[500];
+    const char *begin = no_gpu ? "no GPU can be used; " : "";
+    if (r->n_failed == 0)
+        snprintf(text, sizeof text, "%s%s computes what it should", begin, r->device);
+    else
+        snprintf(text, sizeof text,
+                 "%s%s%s is not to be trusted: the first of %zu failures is \"%s\"%s", begin,
+                 r->device, with_model ? ", or the model," : "", r->n_failed, r->first_failed,
+                 is_gpu ? "; --device cpu does without a GPU" : "");
+    tern_report_fact(r, "verdict", text);
 }
 
 // ---- The device --------------------------------------------------------------------------------
 
 static tern_status open_device(const tern_diagnose_desc *desc, const tern_backend **backend,
-                               tern_device **device, tern_report *r, tern_error *err) {
+                               tern_device **device, tern_error *no_gpu, tern_error *err) {
     const char *name = desc->device ? desc->device : "cpu";
     const tern_device_desc d = {.n_threads = desc->n_threads, .cpu_features = desc->cpu_features};
     bool automatic = strcmp(name, "auto") == 0;
@@ -56,7 +78,7 @@ static tern_status open_device(const tern_diagnose_desc *desc, const tern_backen
             if (err) *err = why;
             return status;
         }
-        tern_report_fact(r, "no GPU", why.message);
+        *no_gpu = why;
     }
     *backend = &tern_backend_cpu;
     return (*backend)->open(device, &d, err);
@@ -76,8 +98,11 @@ static tern_status measure(tern_report *r, int n_threads, tern_error *err) {
 static tern_status diagnose(tern_report *r, const tern_diagnose_desc *desc, tern_error *err) {
     const tern_backend *backend = NULL;
     tern_device *device = NULL;
-    TERN_TRY(open_device(desc, &backend, &device, r, err));
-    tern_report_fact(r, "device", backend->describe(device));
+    tern_error no_gpu = {0};
+    TERN_TRY(open_device(desc, &backend, &device, &no_gpu, err));
+    if (no_gpu.message[0]) tern_report_fact(r, "no GPU", no_gpu.message);
+    snprintf(r->device, sizeof r->device, "%s", backend->describe(device));
+    tern_report_fact(r, "device", r->device);
     backend->facts(device, tern_report_fact, r);
     r->last = tern_seconds();
     tern_status status = backend->selftest(device, tern_report_check, r, err);
@@ -87,14 +112,17 @@ static tern_status diagnose(tern_report *r, const tern_diagnose_desc *desc, tern
     TERN_TRY(status);
     if (backend == &tern_backend_cpu && !desc->quick) TERN_TRY(measure(r, desc->n_threads, err));
     r->last = tern_seconds();
-    return desc->model ? tern_diagnose_model(r, desc, err) : TERN_OK;
+    if (desc->model) TERN_TRY(tern_diagnose_model(r, desc, err));
+    report_verdict(r, backend != &tern_backend_cpu, no_gpu.message[0] != 0, desc->model != NULL);
+    return TERN_OK;
 }
 
 tern_status tern_diagnose(const tern_diagnose_desc *desc, tern_text_fn on_text, void *user,
                           size_t *n_failed, tern_error *err) {
     static const tern_diagnose_desc defaults = {0};
     if (!desc) desc = &defaults;
-    tern_report r = {.json = desc->format == TERN_FORMAT_JSON};
+    tern_report r = {
+        .json = desc->format == TERN_FORMAT_JSON, .on_text = on_text, .user = user};
     *n_failed = 0;
     if (r.json) tern_strbuf_puts(&r.text, "[");
     tern_status status = diagnose(&r, desc, err);
@@ -102,11 +130,11 @@ tern_status tern_diagnose(const tern_diagnose_desc *desc, tern_text_fn on_text, 
         tern_strbuf_puts(&r.text, "]\n");
     else if (status == TERN_OK)
         tern_strbuf_printf(&r.text, "%zu checks, %zu failed\n", r.n_checks, r.n_failed);
+    send(&r);
     *n_failed = r.n_failed;
-    // What was found out before a failure is worth reading.
     if (r.text.failed)
         status = tern_fail_memory(err, r.text.len);
-    else if (!on_text(user, tern_strbuf_text(&r.text), r.text.len) && status == TERN_OK)
+    else if (r.cancelled && status == TERN_OK)
         status = tern_fail(err, TERN_ERR_CANCELLED, "cancelled by the caller");
     tern_strbuf_free(&r.text);
     return status;

@@ -9,12 +9,17 @@
 
 #include "runtime/runtime.h"
 
-// Facts and results of checks, as text or JSON.
+// Facts and results of checks, as text or JSON. Each goes out when it is known: a driver may take
+// the process along, and then the last line tells how far it came.
 typedef struct tern_report {
-    tern_strbuf text;
+    tern_text_fn on_text;
+    void *user;
+    bool cancelled;
+    tern_strbuf text; // of one line
     bool json;
     size_t n_facts, n_checks, n_failed;
     double last; // when the check before ended
+    char device[200], first_failed[100];
 } tern_report;
 void tern_report_fact(void *report, const char *name, const char *value); // a tern_fact_fn
 void tern_report_check(void *report, const char *name, bool ok, const char *detail);
@@ -28,6 +33,7 @@ typedef struct tern_runner {
 typedef struct tern_difference {
     char name[64];   // of the first value that differs by more than the tolerance; empty: none
     double error;    // relative to its length, or the greatest of all values
+    size_t n_values; // that were compared
     double logits;   // of the logits
     bool same_top;   // whether the greatest logit of each row is the same
 } tern_difference;

@@ -41,6 +41,7 @@ static double distance(const float *a, const float *b, size_t n) {
 static void compare(void *ctx, tern_vid v, const float *rows, int32_t n_rows) {
     traced *t = ctx;
     if (!t->values[v] || t->out->name[0]) return;
+    t->out->n_values++;
     double error = distance(rows, t->values[v], (size_t)n_rows * (size_t)t->g->values[v].cols);
     if (error > t->out->error) t->out->error = error;
     if (error > t->tolerance)
@@ -119,9 +120,11 @@ void tern_report_difference(tern_report *r, const char *name, const tern_differe
                             double tolerance) {
     char detail[200];
     bool ok = !d->name[0] && (tolerance > 0 || d->same_top);
+    char values[40] = "";
+    if (d->n_values > 0) snprintf(values, sizeof values, "values within %.1e, ", d->error);
     if (ok)
-        snprintf(detail, sizeof detail, "values within %.1e, logits %.1e%s", d->error, d->logits,
-                 d->same_top ? "" : ", but another greatest logit");
+        snprintf(detail, sizeof detail, "%slogits within %.1e%s", values, d->logits,
+                 d->same_top ? "" : "; of two that are nearly the same the other is the greatest");
     else
         snprintf(detail, sizeof detail, "%s is the first that differs, by %.3g of its length",
                  d->name[0] ? d->name : "logits", d->error > d->logits ? d->error : d->logits);

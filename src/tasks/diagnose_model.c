@@ -96,6 +96,16 @@ fail:
     return status;
 }
 
+static void report_memory(tern_report *r, const tern_model *m) {
+    tern_device_memory d;
+    char text[100];
+    m->now->backend->memory(m->now->device, &d);
+    if (d.most == 0) return;
+    snprintf(text, sizeof text, "%.1f MB, of which weights %.1f MB", (double)d.now * 1e-6,
+             (double)d.weights * 1e-6);
+    tern_report_fact(r, "device memory", text);
+}
+
 tern_status tern_diagnose_model(tern_report *r, const tern_diagnose_desc *desc, tern_error *err) {
     tern_model *tested = NULL, *wanted = NULL;
     tern_status status = TERN_OK;
@@ -104,6 +114,7 @@ tern_status tern_diagnose_model(tern_report *r, const tern_diagnose_desc *desc, 
     TERN_TRY_GOTO(tern_model_open(&tested, desc->model, &md, err));
     tern_report_fact(r, "model", tested->path);
     tern_report_fact(r, "placement", tested->now->text);
+    report_memory(r, tested);
     TERN_TRY_GOTO(check_numbers(r, tested, err));
     TERN_TRY_GOTO(check_weights(r, tested, err));
     md.device = "cpu";

@@ -94,7 +94,38 @@ TEST(diagnose_finds_weights_that_are_no_numbers) {
     status = tern_diagnose(&desc, collect, &text, &n_failed, &err);
     CHECK_MSG(status == TERN_OK && n_failed >= 1, "%s", err.message);
     CHECK(strstr(tern_strbuf_text(&text), "blk.0.ffn_norm.weight has 1 numbers") != NULL);
+    CHECK(strstr(tern_strbuf_text(&text), "is not to be trusted: the first of ") != NULL);
+    CHECK(strstr(tern_strbuf_text(&text), "failures is \\\"weights are numbers\\\"") != NULL);
     tern_strbuf_free(&text);
+}
+
+static bool refuse(void *user, const char *text, size_t n) {
+    (void)text, (void)n;
+    return ++*(int *)user < 3;
+}
+
+TEST(diagnose_survives_failing_allocations) {
+    tern_error err = {0};
+    const char *path = test_tmp("good.gguf");
+    const bool is_long = getenv("TERN_TEST_LONG") != NULL;
+    size_t n_failed = 0, before = tern_mem_get_stats().total_now;
+    REQUIRE_OK(tiny_model_write(path, &tiny, &err), err);
+    const tern_diagnose_desc desc = {.model = path, .quick = true, .n_threads = 1};
+    tern_status status = TERN_ERR_MEMORY;
+    uint64_t n = 1, n_tried = 0;
+    for (; status == TERN_ERR_MEMORY && n < 100000; n += 1 + n / (is_long ? 50 : 1)) {
+        tern_strbuf text = {0};
+        tern_mem_fail_at(n);
+        status = tern_diagnose(&desc, collect, &text, &n_failed, &err);
+        tern_mem_fail_at(0);
+        tern_strbuf_free(&text);
+        n_tried++;
+        CHECK_MSG(tern_mem_get_stats().total_now == before, "at %d", (int)n);
+        CHECK_MSG(n_failed == 0, "at %d", (int)n);
+    }
+    CHECK_MSG(status == TERN_OK && n_tried > 5, "behind %d: %s", (int)n, err.message);
+    int n_lines = 0;
+    CHECK(tern_diagnose(&desc, refuse, &n_lines, &n_failed, &err) == TERN_ERR_CANCELLED);
 }
 
 TEST(diagnose_reads_weights_back_from_a_gpu) {

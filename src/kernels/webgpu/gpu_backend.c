@@ -6,7 +6,7 @@
 static const char *gpu_describe(tern_device *d) {
     size_t n = d->n_pipelines + d->n_pipeline_hits;
     snprintf(d->line, sizeof d->line, "%s", d->description);
-    if (n > 0)
+    if (d->n_pipeline_hits > 0) // of a model, not of a test
         snprintf(d->line + strlen(d->line), sizeof d->line - strlen(d->line),
                  ", %zu pipelines (%.0f%% of %zu found in the cache)", d->n_pipelines,
                  100.0 * (double)d->n_pipeline_hits / (double)n, n);
@@ -39,16 +39,15 @@ static void features_text(const tern_device *d, char *text, size_t size) {
 static void gpu_facts(tern_device *d, tern_fact_fn on_fact, void *ctx) {
     char text[400];
     wgpu_limits l = {0};
-    on_fact(ctx, "adapter", d->description);
-    on_fact(ctx, "adapter key", d->adapter_key);
+    on_fact(ctx, "adapter", d->adapter_key);
     on_fact(ctx, "library", d->api.path);
-    on_fact(ctx, "generation", d->api.generation->name);
+    on_fact(ctx, "library's generation", d->api.generation->name);
     features_text(d, text, sizeof text);
     on_fact(ctx, "features", text);
     snprintf(text, sizeof text, "%s%s%s%s", d->subgroups ? "subgroups of 32, " : "",
              d->matrix ? "matrix units, " : "", d->timestamps ? "timestamps, " : "",
              d->packed_dot ? "dot4I8Packed" : "integer dot by hand");
-    on_fact(ctx, "used", text);
+    on_fact(ctx, "features used", text);
     d->api.AdapterGetLimits(d->adapter, &l);
     snprintf(text, sizeof text,
              "bindings of %llu MB, buffers of %llu MB, %u storage buffers a stage, workgroups of "

@@ -231,7 +231,9 @@ static tern_status read_info(tern_device *d, bool halves, tern_error *err) {
         return tern_fail(err, TERN_ERR_DEVICE, "WebGPU does not say what its adapter is");
     if (info.backend == WGPU_BACKEND_NULL) {
         d->api.AdapterInfoFreeMembers(info);
-        return tern_fail(err, TERN_ERR_DEVICE, "WebGPU found no GPU here: no driver is installed");
+        return tern_fail(err, TERN_ERR_DEVICE,
+                         "WebGPU found no GPU here: no driver is installed (of the GPU's maker, or "
+                         "mesa-vulkan-drivers)");
     }
     bool least = is_set("TERN_WEBGPU_MINIMUM");
     d->subgroups = has_feature(d, WGPU_SUBGROUPS) && info.subgroup_min == 32 &&

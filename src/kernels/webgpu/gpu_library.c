@@ -65,15 +65,16 @@ static void remember_path(wgpu_api *api) {
     Dl_info info;
     void *symbol = dlsym(api->library, "wgpuCreateInstance");
     bool known = symbol && dladdr(symbol, &info) && info.dli_fname;
-    snprintf(api->path, sizeof api->path, "%s", known ? info.dli_fname : "the WebGPU library");
+    if (known) snprintf(api->path, sizeof api->path, "%s", info.dli_fname);
 }
 
 tern_status gpu_library_open(wgpu_api *api, tern_error *err) {
-    *api = (wgpu_api){0};
+    *api = (wgpu_api){.path = "the WebGPU library"};
     const char *path = getenv("TERN_WEBGPU_LIB");
     if (path && *path) {
         api->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
         if (!api->library) return tern_fail(err, TERN_ERR_DEVICE, "TERN_WEBGPU_LIB: %s", dlerror());
+        snprintf(api->path, sizeof api->path, "%s", path);
     }
     if (!api->library) api->library = open_beside_program();
     for (size_t i = 0; !api->library && i < N_NAMES; i++)
