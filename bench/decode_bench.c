@@ -4,7 +4,8 @@
 //
 //   decode_bench [-n STEPS] [-p POSITION] [-l LAYERS] [-t TOKENS] [-v VOCABULARY] [-s]
 //
-// -s: nothing is left out; the steps of 1, 2, 4 and 8 tokens, as speculation verifies them.
+// -s: steps of 1, 2, 4 and 8 tokens, as speculation verifies them; for several also what they take
+// where each token reads the ternary weights for itself.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -110,34 +111,15 @@ static double seconds_a_step(const bench *b, tern_plan *plan) {
     return seconds;
 }
 
-static void measure_several(bench *b) {
-    tern_error err = {0};
-    tern_plan *plan = NULL;
-    double one = 0;
-    need(tern_backend_webgpu.compile(b->device, &b->graph, b->weights, 64, &plan, &err), &err);
-    for (b->n_tokens = 1; b->n_tokens <= GPU_FEW; b->n_tokens *= 2) {
-        seconds_a_step(b, plan);
-        double seconds = seconds_a_step(b, plan);
-        if (b->n_tokens == 1) one = seconds;
-        printf("%d tokens %8.1f us at %d, %.2f times one\n", b->n_tokens, seconds * 1e6,
-               b->position, seconds / one);
-    }
-    tern_backend_webgpu.plan_free(plan);
-}
-
 static bool takes_part(const bench *b, const gpu_dispatch *d) {
     uint32_t n = (uint32_t)b->n_tokens; // all of them outputs
     bool rows = d->rows == GPU_ROWS_PARTS || (d->rows_min <= n && n <= d->rows_max);
     return rows && d->tokens_min <= n && n <= d->tokens_max;
 }
 
-static void measure(const bench *b) {
-    tern_error err = {0};
-    tern_plan *plan = NULL;
-    need(tern_backend_webgpu.compile(b->device, &b->graph, b->weights, 64, &plan, &err), &err);
-    seconds_a_step(b, plan);
-    double whole = seconds_a_step(b, plan);
-    printf("step %8.1f us at %d\n", whole * 1e6, b->position);
+#define LEFT_OUT (1u << 20) // added to tokens_min: more than a batch may have
+
+static void measure_kinds(const bench *b, tern_plan *plan, double whole) {
     for (int k = 0; k < GPU_KERNEL_COUNT; k++) {
         int n = 0;
         uint32_t x = 0;
@@ -146,15 +128,56 @@ static void measure(const bench *b) {
             if ((int)d->what.kernel != k || !takes_part(b, d)) continue;
             n++;
             x = d->x;
-            d->tokens_min += 1u << 20;
+            d->tokens_min += LEFT_OUT;
         }
         if (n == 0) continue;
         double without = seconds_a_step(b, plan);
         printf("  %-20s %4d x %6.2f us  %7.1f us, groups %u\n", gpu_kernel_entry((gpu_kernel)k), n,
                (whole - without) * 1e6 / n, (whole - without) * 1e6, x);
-        for (size_t i = 0; i < plan->n_dispatches; i++) plan->dispatches[i].tokens_min &= 0xfffff;
+        for (size_t i = 0; i < plan->n_dispatches; i++) plan->dispatches[i].tokens_min %= LEFT_OUT;
     }
-    tern_backend_webgpu.plan_free(plan);
+}
+
+// Whether several tokens take the kernels of one, each with workgroups that read the weights.
+static void read_for_each(tern_plan *plan, bool each) {
+    for (size_t i = 0; i < plan->n_dispatches; i++) {
+        gpu_dispatch *d = &plan->dispatches[i];
+        gpu_kernel k = d->what.kernel;
+        if (k == GPU_NORM_LINEAR3 || k == GPU_NORM_GLU || k == GPU_NORM_LINEAR_ADD ||
+            k == GPU_PARTS_LINEAR_ADD)
+            d->tokens_max = each ? GPU_FEW : 1;
+        if (k == GPU_ROW_QUANTIZE || k == GPU_PARTS_QUANTIZE || k == GPU_FEW_LINEAR3 ||
+            k == GPU_FEW_GLU || k == GPU_FEW_LINEAR_ADD)
+            d->tokens_min = d->tokens_min % LEFT_OUT + (each ? LEFT_OUT : 0);
+    }
+}
+
+static double seconds_warm(const bench *b, tern_plan *plan) {
+    seconds_a_step(b, plan);
+    return seconds_a_step(b, plan);
+}
+
+static void measure_several(bench *b, tern_plan *plan) {
+    double one = 0;
+    for (b->n_tokens = 1; b->n_tokens <= GPU_FEW; b->n_tokens *= 2) {
+        double seconds = seconds_warm(b, plan);
+        if (b->n_tokens == 1) one = seconds;
+        printf("%d tokens %8.1f us at %d, %.2f times one\n", b->n_tokens, seconds * 1e6,
+               b->position, seconds / one);
+        measure_kinds(b, plan, seconds);
+        if (b->n_tokens == 1) continue;
+        read_for_each(plan, true);
+        seconds = seconds_warm(b, plan);
+        read_for_each(plan, false);
+        printf("  each with the kernels of one token: %8.1f us, %.2f times one\n", seconds * 1e6,
+               seconds / one);
+    }
+}
+
+static void measure(const bench *b, tern_plan *plan) {
+    double whole = seconds_warm(b, plan);
+    printf("step %8.1f us at %d\n", whole * 1e6, b->position);
+    measure_kinds(b, plan, whole);
 }
 
 int main(int argc, char **argv) {
@@ -183,9 +206,12 @@ int main(int argc, char **argv) {
     bind_weights(&b);
     printf("%s, weights sent in %.1f s\n", tern_backend_webgpu.describe(b.device),
            tern_seconds() - start);
+    tern_plan *plan = NULL;
+    need(tern_backend_webgpu.compile(b.device, &b.graph, b.weights, 64, &plan, &err), &err);
     if (several)
-        measure_several(&b);
+        measure_several(&b, plan);
     else
-        measure(&b);
+        measure(&b, plan);
+    tern_backend_webgpu.plan_free(plan);
     return 0;
 }

@@ -4,7 +4,7 @@
 //
 // The positions are cut into tiles of PART; part p of a head takes the tiles p, p + n_parts ... and
 // leaves a sum of values weighted by a softmax of its own, with its greatest score and the sum of
-// its weights. Whoever reads the row joins the parts (ternary_token.wgsl). So a long context is
+// its weights. Whoever reads the row joins the parts (ternary_row.wgsl). So a long context is
 // more workgroups, not longer ones, up to PARTS_MAX parts.
 //
 // Every workgroup rotates its query and the token's key itself, and the token's own key and value

@@ -46,6 +46,11 @@
     ROW(GPU_NORM_GLU, "ternary_token", "norm_glu", "rrww")                                         \
     ROW(GPU_NORM_LINEAR_ADD, "ternary_token", "norm_linear_add", "rrww")                           \
     ROW(GPU_PARTS_LINEAR_ADD, "ternary_token", "parts_linear_add", "rrww--w")                      \
+    ROW(GPU_ROW_QUANTIZE, "quantize_few", "row_quantize", "-rwww")                                 \
+    ROW(GPU_PARTS_QUANTIZE, "quantize_few", "parts_quantize", "-rwww-w")                           \
+    ROW(GPU_FEW_LINEAR3, "ternary_few", "few_linear3", "rrrwww")                                   \
+    ROW(GPU_FEW_GLU, "ternary_few", "few_glu", "rrrw")                                             \
+    ROW(GPU_FEW_LINEAR_ADD, "ternary_few", "few_linear_add", "rrrw")                               \
     ROW(GPU_ATTENTION_TOKEN, "attention_token", "attention_token", "rwwwwww")                      \
     ROW(GPU_STORE_TOKENS, "attention_token", "store_tokens", "rwwwwww")                            \
     ROW(GPU_ATTENTION, "attention", "attention", "wwww")                                           \
@@ -71,7 +76,9 @@ typedef enum gpu_kernel {
 const char *gpu_kernel_file(gpu_kernel k);
 const char *gpu_kernel_entry(gpu_kernel k);
 const char *gpu_kernel_bindings(gpu_kernel k);
-const char *gpu_shader_text(const char *file); // without the prelude
+const char *gpu_shader_text(const char *file); // alone
+// Files that a kernel's own builds on, in order, behind the prelude; ends with NULL.
+const char *const *gpu_shader_base(const char *file);
 
 #define GPU_CONSTANTS 24
 #define GPU_BINDINGS  8 // of a kernel at most, beside the run; of those not for training 7
@@ -290,7 +297,7 @@ typedef struct gpu_dispatch {
     int32_t node; // of the graph, whose work it is; of several the last
 } gpu_dispatch;
 
-#define GPU_FEW       8   // tokens up to which matrices are multiplied token by token
+#define GPU_FEW       8   // tokens up to which each has the bits that it has alone
 #define GPU_TOP_PARTS_N 64
 #define GPU_PARTS_MAX   8   // of a token's attention
 
@@ -317,6 +324,7 @@ void gpu_plan_free(tern_plan *p);
 // Makes the pipelines that read or write a kind of cache, if they are not there.
 tern_status gpu_plan_pipelines(tern_plan *p, gpu_cache cache, tern_error *err);
 // Adds fused dispatches that do the work of *count nodes from node i on, for few tokens; 0: none.
+#define GPU_FUSED_MAX 10 // dispatches that this adds
 tern_status gpu_token_add(tern_plan *p, size_t i, size_t *count, tern_error *err);
 // Bytes of the integers of a quantized value; the rows' scales and sums lie behind.
 uint64_t gpu_i8_bytes(int64_t n_cols, int32_t n_rows);

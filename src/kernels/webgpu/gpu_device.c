@@ -490,10 +490,8 @@ static tern_status module_of(tern_device *d, gpu_kernel k, wgpu_module *out, ter
     tern_strbuf_puts(&b, gpu_shader_text("prelude"));
     tern_strbuf_puts(&b, gpu_shader_text(d->subgroups ? "reduce_subgroups" : "reduce_portable"));
     tern_strbuf_puts(&b, gpu_shader_text(d->packed_dot ? "dot_packed" : "dot_portable"));
-    bool attends = strncmp(file, "attention", 9) == 0, stores = strcmp(file, "rope") == 0;
-    if (attends || stores) tern_strbuf_puts(&b, gpu_shader_text("cache"));
-    if (strcmp(file, "attention_token") == 0 || stores)
-        tern_strbuf_puts(&b, gpu_shader_text("cache_store"));
+    for (const char *const *base = gpu_shader_base(file); *base; base++)
+        tern_strbuf_puts(&b, gpu_shader_text(*base));
     tern_strbuf_puts(&b, gpu_shader_text(file));
     if (strcmp(file, "ternary_gemm") == 0)
         tern_strbuf_puts(

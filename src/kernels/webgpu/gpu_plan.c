@@ -424,7 +424,7 @@ static size_t n_head_parts(const tern_weight *w) {
 
 static tern_status reserve(tern_plan *p, const tern_node *n, tern_error *err) {
     // gemv and gemm of each product, top, fused dispatches
-    size_t most = 2 * TERN_NODE_OUTPUTS + 2 + 2 + GPU_FEW;
+    size_t most = 2 * TERN_NODE_OUTPUTS + 2 + 2 + GPU_FUSED_MAX;
     for (int i = 0; i < n->n_in; i++)
         if (p->g->values[n->in[i]].kind == TERN_VALUE_WEIGHT)
             most += (1 + N_ROW_COUNTS) *

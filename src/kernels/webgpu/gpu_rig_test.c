@@ -266,7 +266,7 @@ static void make_ids(const rig *r, int32_t first, int32_t n, int32_t *ids) {
 
 static int32_t n_tokens_of(rig_batches how, int32_t *most) {
     int32_t n = 0;
-    for (int i = 0; i < 16 && how.n_tokens[i] > 0; i++) {
+    for (int i = 0; i < RIG_BATCHES && how.n_tokens[i] > 0; i++) {
         n += how.n_tokens[i];
         if (how.n_tokens[i] > *most) *most = how.n_tokens[i];
     }
@@ -404,14 +404,16 @@ void rig_compare(rig *r, rig_batches how, rig_measure measure, double tolerance)
 }
 
 void rig_same_bits(rig *r, tern_kv_type kv_type) {
-    static const rig_batches alone = {.n_tokens = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}};
-    static const rig_batches together = {.n_tokens = {1, 8, 3, 2}};
+    rig_batches together = {.n_tokens = {1, 8, 3, 2}};
+    for (int i = 0; i < 4 && rig_is_long(); i++) together.n_tokens[4 + i] = 4 + i;
+    int32_t most = 0, n_tokens = n_tokens_of(together, &most);
     for (int i = RIG_GPU; rig_has_gpu() && i < RIG_DEVICES; i++) {
-        rig_batches how[] = {alone, together};
-        how[0].kv_type = how[1].kv_type = kv_type;
+        rig_batches how[] = {{.kv_type = kv_type}, together};
+        for (int k = 0; k < n_tokens; k++) how[0].n_tokens[k] = 1;
+        how[1].kv_type = kv_type;
         float *a = rig_run(r, (rig_device)i, how[0], true);
         float *b = rig_run(r, (rig_device)i, how[1], true);
-        int64_t n_other = 0, n = 14 * r->n_shown;
+        int64_t n_other = 0, n = n_tokens * r->n_shown;
         for (int64_t k = 0; a && b && k < n; k++) n_other += memcmp(a + k, b + k, sizeof *a) != 0;
         CHECK_MSG(n_other == 0, "device %d: %lld of %lld values differ", i, (long long)n_other,
                   (long long)n);

@@ -62,8 +62,9 @@ tern_vid rig_matrix(rig *r, int64_t n_out, int64_t n_in, tern_dtype type, bool t
 void rig_show(rig *r, tern_vid x);
 
 // How the tokens come, from position 0 on; ends with 0.
+#define RIG_BATCHES 40
 typedef struct rig_batches {
-    int32_t n_tokens[16];
+    int32_t n_tokens[RIG_BATCHES];
     tern_kv_type kv_type;
     int32_t first_pos;
     bool plain; // also without fusion

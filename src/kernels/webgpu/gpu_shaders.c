@@ -26,6 +26,25 @@ const char *gpu_kernel_bindings(gpu_kernel k) {
     return kernels[k].bindings;
 }
 
+const char *const *gpu_shader_base(const char *file) {
+    enum { MOST = 3 };
+    static const struct {
+        const char *file, *base[MOST];
+    } bases[] = {
+        {"attention", {"cache"}},
+        {"attention_prompt", {"cache"}},
+        {"attention_token", {"cache", "cache_store"}},
+        {"rope", {"cache", "cache_store"}},
+        {"quantize_few", {"ternary_row"}},
+        {"ternary_few", {"ternary_tiles"}},
+        {"ternary_token", {"ternary_row", "ternary_tiles"}},
+    };
+    static const char *const none[] = {NULL};
+    for (size_t i = 0; i < sizeof bases / sizeof *bases; i++)
+        if (strcmp(bases[i].file, file) == 0) return bases[i].base;
+    return none;
+}
+
 const char *gpu_shader_text(const char *file) {
     for (size_t i = 0; i < sizeof shaders / sizeof *shaders; i++)
         if (strcmp(shaders[i].file, file) == 0) return shaders[i].text;

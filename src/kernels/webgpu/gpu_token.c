@@ -7,10 +7,14 @@
 //   norm, quantize, act(gate) * up     norm_glu
 //   norm, quantize, down +=            norm_linear_add
 //
+// Two to eight tokens, as speculation verifies them, read each weight once, so a product is two
+// dispatches: row_quantize or parts_quantize makes the rows; few_linear3, few_glu or few_linear_add
+// multiplies. What is done for a token is the same, to the bit, as for one that comes alone;
+// speculation relies on that. So the same text quantizes the rows, with as many threads.
+//
 // They are found as runs of neighbours in the graph, which has them fused as far as any backend
 // wants. What does not fit is left to the dispatches of gpu_plan.c, and so are more tokens than
-// GPU_FEW. Up to that number each token has workgroups of its own, which do what they would do if
-// it were alone, to the bit; speculation relies on that.
+// GPU_FEW.
 #include "kernels/webgpu/gpu_build.h"
 
 // ---- Recognizing -------------------------------------------------------------------------------
@@ -56,41 +60,53 @@ static bool is_add(const tern_plan *p, const tern_node *n) {
 // ---- Shapes ------------------------------------------------------------------------------------
 
 #define WORKGROUPS       128   // about one for each core of a large GPU: the row is made in each
-#define KEPT_X           8     // in ternary_token.wgsl
+#define KEPT_X           8     // in ternary_row.wgsl
 #define KEPT_CODES       4     // tiles of a team: as many as are asked for at a time
 #define WORKGROUP_BYTES  16384 // that every device has
 #define WORKGROUP_THREADS 1024 // at most
+#define FEW_THREADS      512   // the same of few tokens, whose sums fill a thread's registers
+
+// What a workgroup is to do.
+typedef struct work {
+    int64_t n_cols;
+    uint32_t tiles; // about so many
+    bool pairs;     // half of them of each of two matrices
+} work;
 
 typedef struct shape {
     uint32_t splits, steps, teams, tiles, threads;
 } shape;
 
-static bool fits(const tern_plan *p, const shape *s, int64_t n_cols) {
+static uint32_t sum_bytes(const tern_plan *p, const shape *s) {
     uint32_t share = p->device->subgroups ? 32 : 8;
-    uint32_t bytes = s->splits * s->steps * GPU_BLOCK_COLS +                  // the row
-                     s->teams * s->tiles * (s->splits * 8 / share) * 8 * 4 + // sums
-                     s->threads * 12 / (share / 8) + 256;                    // of the norm, packing
-    return s->tiles > 0 && s->tiles <= s->splits && bytes <= WORKGROUP_BYTES &&
-           n_cols / 4 <= KEPT_X * s->threads;
+    return s->teams * s->tiles * (s->splits * 8 / share) * 8 * 4;
 }
 
-// For a workgroup that takes about `wanted` tiles: as many teams as there are threads for, unless
-// that leaves teams without work; an even number of them for pairs.
-static bool find_shape(const tern_plan *p, int64_t n_cols, uint32_t wanted, bool pairs,
-                       shape *best) {
-    uint32_t most = p->device->workgroup_size_max, blocks = (uint32_t)gpu_blocks(n_cols);
-    if (most > WORKGROUP_THREADS) most = WORKGROUP_THREADS;
-    shape s = {.steps = groups(8 * blocks, (pairs ? most / 2 : most) / 32 * 32)};
+static bool fits(const tern_plan *p, const shape *s, const work *w, bool few) {
+    if (s->tiles == 0 || s->tiles > s->splits) return false;
+    if (few) return sum_bytes(p, s) <= WORKGROUP_BYTES;
+    uint32_t bytes = s->splits * s->steps * GPU_BLOCK_COLS + sum_bytes(p, s) + // row, sums
+                     s->threads * 12 / (p->device->subgroups ? 4 : 1) + 256;   // norm, packing
+    return bytes <= WORKGROUP_BYTES && w->n_cols / 4 <= KEPT_X * s->threads;
+}
+
+// As many teams as there are threads for, unless that leaves teams without work; an even number of
+// them for pairs. For few tokens rather more tiles a team: a row that is read serves all of them.
+static bool find_shape(const tern_plan *p, const work *w, bool few, shape *best) {
+    uint32_t most = p->device->workgroup_size_max, blocks = (uint32_t)gpu_blocks(w->n_cols);
+    uint32_t threads_max = few ? FEW_THREADS : WORKGROUP_THREADS, each = w->pairs ? 2 : 1;
+    if (most > threads_max) most = threads_max;
+    shape s = {.steps = groups(8 * blocks, most / each / 32 * 32)};
     s.splits = (groups(blocks, s.steps) + 3) / 4 * 4;
     uint32_t least = UINT32_MAX;
-    for (s.teams = pairs ? 2 : 1; s.teams * s.splits * 8 <= most; s.teams += pairs ? 2 : 1) {
+    for (s.teams = each; s.teams * s.splits * 8 <= most; s.teams += each) {
         s.threads = s.teams * s.splits * 8;
-        s.tiles = groups(wanted, s.teams);
+        s.tiles = groups(w->tiles, s.teams);
         if (s.tiles > KEPT_CODES) s.tiles = KEPT_CODES;
-        while (s.tiles > 1 && !fits(p, &s, n_cols)) s.tiles--;
-        uint32_t rest = wanted % (s.teams * s.tiles);
+        while (s.tiles > 1 && !fits(p, &s, w, few)) s.tiles--;
+        uint32_t rest = w->tiles % (s.teams * s.tiles);
         uint32_t unused = rest ? s.teams * s.tiles - rest : 0;
-        if (!fits(p, &s, n_cols) || unused > least) continue;
+        if (!fits(p, &s, w, few) || unused > least || (few && unused == least)) continue;
         least = unused;
         *best = s;
     }
@@ -99,25 +115,40 @@ static bool find_shape(const tern_plan *p, int64_t n_cols, uint32_t wanted, bool
 
 // ---- Products ----------------------------------------------------------------------------------
 
-static gpu_dispatch *add_product(tern_plan *p, gpu_kernel kernel, const row *r, const shape *s,
-                                 const tern_node *linear, int count) {
+// Ternary matrices that multiply a row, and the shapes of the work.
+typedef struct product {
+    const tern_node *linear;
+    int count; // of its matrices
+    row row;
+    tern_vid quantized; // the row in the graph
+    work work;
+    shape one, few;
+} product;
+
+static bool find_product(const tern_plan *p, product *f) {
+    const tern_node *linear = f->linear;
+    uint32_t tiles = 0;
+    for (int i = 0; i < f->count; i++)
+        tiles += groups(p->weights[linear->in[1 + i]]->n_rows, GPU_TILE_ROWS);
+    f->work.n_cols = p->weights[linear->in[1]]->n_cols;
+    f->work.tiles = f->work.pairs ? 2 * groups(tiles / 2, WORKGROUPS) : groups(tiles, WORKGROUPS);
+    return find_shape(p, &f->work, false, &f->one) && find_shape(p, &f->work, true, &f->few);
+}
+
+// What ternary_tiles.wgsl wants to know; binds the weights.
+static void set_tiles(const tern_plan *p, gpu_dispatch *d, const product *f, const shape *s) {
     static const char *const at[] = {"", "AT1", "AT2"}, *const tile[] = {"", "TILE1", "TILE2"};
     static const char *const rows[] = {"ROWS0", "ROWS1", "ROWS2"};
-    gpu_part span = p->weights[linear->in[1]]->parts[0];
+    gpu_part span = p->weights[f->linear->in[1]]->parts[0];
     uint32_t n_tiles = 0;
-    gpu_dispatch *d = add(p, kernel, 0, GPU_ROWS_TOKENS);
-    d->tokens_max = GPU_FEW;
-    set(d, "COLS4", (double)(p->weights[linear->in[1]]->n_cols / 4));
-    set(d, "NORM", r->norm >= 0);
-    set(d, "EPS", (double)r->eps);
-    set(d, "BLOCKS", (double)gpu_blocks(p->weights[linear->in[1]]->n_cols));
+    set(d, "BLOCKS", (double)gpu_blocks(f->work.n_cols));
     set(d, "SPLITS", s->splits);
     set(d, "STEPS", s->steps);
     set(d, "TEAMS", s->teams);
     set(d, "TILES", s->tiles);
     set(d, "THREADS", s->threads);
-    for (int i = 0; i < count; i++) {
-        const gpu_part *part = &p->weights[linear->in[1 + i]]->parts[0];
+    for (int i = 0; i < f->count; i++) {
+        const gpu_part *part = &p->weights[f->linear->in[1 + i]]->parts[0];
         if (i > 0) {
             set(d, at[i], (double)((part->offset - span.offset) / 16));
             set(d, tile[i], n_tiles);
@@ -127,33 +158,101 @@ static gpu_dispatch *add_product(tern_plan *p, gpu_kernel kernel, const row *r, 
         span.bytes = part->offset + part->bytes - span.offset;
     }
     set(d, "N_TILES", n_tiles);
+    if (f->work.pairs) set(d, "PAIRS", 1);
     d->x = groups(n_tiles, s->teams * s->tiles);
     bind_part(d, &span);
-    // A binding must be there; without a norm nobody reads it.
-    bind_part(d, r->norm >= 0 ? &p->weights[r->norm]->parts[0] : &span);
+}
+
+// What ternary_row.wgsl wants to know; binds the norm. A binding must be there: without a norm it
+// is a weight that nobody reads.
+static void set_row(const tern_plan *p, gpu_dispatch *d, const product *f) {
+    set(d, "COLS4", (double)(f->work.n_cols / 4));
+    set(d, "NORM", f->row.norm >= 0);
+    set(d, "EPS", (double)f->row.eps);
+    bind_part(d, &p->weights[f->row.norm >= 0 ? f->row.norm : f->linear->in[1]]->parts[0]);
+}
+
+static gpu_dispatch *add_one(tern_plan *p, gpu_kernel kernel, const product *f) {
+    gpu_dispatch *d = add(p, kernel, 0, GPU_ROWS_TOKENS);
+    d->tokens_max = 1;
+    set_tiles(p, d, f, &f->one);
+    set_row(p, d, f);
     return d;
 }
 
-static uint32_t tiles_of(const tern_plan *p, const tern_node *linear, int count) {
-    uint32_t n = 0;
-    for (int i = 0; i < count; i++)
-        n += groups(p->weights[linear->in[1 + i]]->n_rows, GPU_TILE_ROWS);
-    return n;
+static gpu_dispatch *add_quantize(tern_plan *p, gpu_kernel kernel, const product *f) {
+    gpu_dispatch *d = add(p, kernel, 1, GPU_ROWS_TOKENS);
+    d->tokens_min = 2;
+    d->tokens_max = GPU_FEW;
+    set(d, "THREADS", f->one.threads);
+    set(d, "Q_VECS", (double)(gpu_blocks(f->work.n_cols) * GPU_BLOCK_COLS / 16));
+    set_row(p, d, f);
+    return d;
+}
+
+// Of a batch's tokens, how many a thread has sums for. All variants give the same bits.
+static const struct {
+    uint32_t tokens, min, max;
+} few_counts[] = {{2, 2, 2}, {4, 3, 4}, {GPU_FEW, 5, GPU_FEW}};
+#define N_FEW_COUNTS (sizeof few_counts / sizeof *few_counts)
+
+static void add_few(tern_plan *p, gpu_kernel kernel, const product *f, tern_act_kind act,
+                    const tern_vid *out, int n_out) {
+    const shape *s = &f->few;
+    for (size_t i = 0; i < N_FEW_COUNTS; i++) {
+        uint32_t at_once = few_counts[i].tokens;
+        while (at_once * s->tiles > s->splits || at_once * sum_bytes(p, s) > WORKGROUP_BYTES)
+            at_once /= 2;
+        gpu_dispatch *d = add(p, kernel, 0, GPU_ROWS_TOKENS);
+        d->rows_each = GPU_FEW;
+        d->tokens_min = few_counts[i].min;
+        d->tokens_max = few_counts[i].max;
+        set_tiles(p, d, f, s);
+        set(d, "TOKENS", few_counts[i].tokens);
+        set(d, "AT_ONCE", at_once);
+        set(d, "ACT", act);
+        bind_value(p, d, f->quantized);
+        for (int k = 0; k < n_out; k++) bind_value(p, d, out[k]);
+    }
 }
 
 static size_t add_linear3(tern_plan *p, const tern_node *n) {
     const tern_node *linear = n + 1;
-    row r;
-    shape s;
-    if (!is_group(p, linear, 3) || !find_row(p, n, linear, &r)) return 0;
+    product f = {.linear = linear, .count = 3, .quantized = n->out[0]};
+    if (!is_group(p, linear, 3) || !find_row(p, n, linear, &f.row)) return 0;
     for (int i = 0; i < 3; i++)
-        if (!is_apart(p, r.x, linear->out[i])) return 0;
-    uint32_t wanted = groups(tiles_of(p, linear, 3), WORKGROUPS);
-    if (!find_shape(p, cols(p, r.x), wanted, false, &s)) return 0;
-    gpu_dispatch *d = add_product(p, GPU_NORM_LINEAR3, &r, &s, linear, 3);
-    bind_value(p, d, r.x);
+        if (!is_apart(p, f.row.x, linear->out[i])) return 0;
+    if (!find_product(p, &f)) return 0;
+    gpu_dispatch *d = add_one(p, GPU_NORM_LINEAR3, &f);
+    bind_value(p, d, f.row.x);
     for (int i = 0; i < 3; i++) bind_value(p, d, linear->out[i]);
+    d = add_quantize(p, GPU_ROW_QUANTIZE, &f);
+    bind_value(p, d, f.row.x);
+    bind_value(p, d, f.quantized);
+    add_few(p, GPU_FEW_LINEAR3, &f, 0, linear->out, 3);
     return 2;
+}
+
+static void add_glu(tern_plan *p, const product *f, tern_act_kind act, tern_vid gate) {
+    gpu_dispatch *d = add_one(p, GPU_NORM_GLU, f);
+    set(d, "ACT", act);
+    bind_value(p, d, f->row.x);
+    bind_value(p, d, gate);
+    d = add_quantize(p, GPU_ROW_QUANTIZE, f);
+    bind_value(p, d, f->row.x);
+    bind_value(p, d, f->quantized);
+    add_few(p, GPU_FEW_GLU, f, act, &gate, 1);
+}
+
+static void add_down(tern_plan *p, const product *f) {
+    const tern_vid *out = f->linear->out;
+    gpu_dispatch *d = add_one(p, GPU_NORM_LINEAR_ADD, f);
+    bind_value(p, d, f->row.x);
+    bind_value(p, d, out[0]);
+    d = add_quantize(p, GPU_ROW_QUANTIZE, f);
+    bind_value(p, d, f->row.x);
+    bind_value(p, d, f->quantized);
+    add_few(p, GPU_FEW_LINEAR_ADD, f, 0, out, 1);
 }
 
 // The gated row lies where the gate would.
@@ -161,34 +260,25 @@ static size_t add_feed_forward(tern_plan *p, const tern_node *n, size_t n_left) 
     const tern_node *linear = n + 1, *glu = n + 2;
     size_t count = glu->op == TERN_OP_GLU ? 5 : 4;
     const tern_node *quantize = n + count - 2, *down = n + count - 1;
-    row r, hidden;
-    shape s, s_down;
-    if (n_left < count || !is_group(p, linear, 2) || !find_row(p, n, linear, &r)) return 0;
+    if (n_left < count) return 0;
+    product in = {.linear = linear, .count = 2, .work.pairs = true, .quantized = n->out[0]};
+    product out = {.linear = down, .count = 1, .quantized = quantize->out[0]};
+    if (!is_group(p, linear, 2) || !find_row(p, n, linear, &in.row)) return 0;
+    tern_vid gate = linear->out[0], up = linear->out[1];
     if (glu->op == TERN_OP_GLU_NORM_QUANTIZE)
-        hidden = (row){-1, glu->in[2], glu->eps};
+        out.row = (row){gate, glu->in[2], glu->eps};
     else if (glu->op != TERN_OP_GLU || quantize->op != TERN_OP_QUANTIZE ||
              quantize->in[0] != glu->out[0] || !read_once(p->g, glu->out[0]))
         return 0;
     else
-        hidden = (row){-1, -1, 0};
-    tern_vid gate = linear->out[0], up = linear->out[1];
-    hidden.x = gate;
-    uint32_t tiles = groups(cols(p, gate), GPU_TILE_ROWS);
+        out.row = (row){gate, -1, 0};
     if (!is_add(p, down) || down->in[0] != quantize->out[0] || glu->in[0] != gate ||
         glu->in[1] != up || !read_once(p->g, gate) || !read_once(p->g, up) ||
-        !read_once(p->g, quantize->out[0]) || !is_apart(p, r.x, gate) ||
-        !is_apart(p, gate, down->out[0]) ||
-        !find_shape(p, cols(p, r.x), 2 * groups(tiles, WORKGROUPS), true, &s) ||
-        !find_shape(p, cols(p, gate), groups(tiles_of(p, down, 1), WORKGROUPS), false, &s_down))
+        !read_once(p->g, quantize->out[0]) || !is_apart(p, in.row.x, gate) ||
+        !is_apart(p, gate, down->out[0]) || !find_product(p, &in) || !find_product(p, &out))
         return 0;
-    gpu_dispatch *d = add_product(p, GPU_NORM_GLU, &r, &s, linear, 2);
-    set(d, "PAIRS", 1);
-    set(d, "ACT", glu->act);
-    bind_value(p, d, r.x);
-    bind_value(p, d, gate);
-    d = add_product(p, GPU_NORM_LINEAR_ADD, &hidden, &s_down, down, 1);
-    bind_value(p, d, gate);
-    bind_value(p, d, down->out[0]);
+    add_glu(p, &in, glu->act, gate);
+    add_down(p, &out);
     return count;
 }
 
@@ -245,21 +335,36 @@ static void add_attention_token(tern_plan *p, gpu_kernel kernel, bool several, c
     set(d, "INFO_AT", (double)(w.rows_bytes / 8));
 }
 
+// Output += of a row that attention has left in parts.
+static void add_output(tern_plan *p, const product *f, const tern_node *attention, where w) {
+    const tern_vid *out = f->linear->out;
+    gpu_dispatch *one = add_one(p, GPU_PARTS_LINEAR_ADD, f);
+    gpu_dispatch *few = add_quantize(p, GPU_PARTS_QUANTIZE, f);
+    for (int i = 0; i < 2; i++) {
+        gpu_dispatch *d = i == 0 ? one : few;
+        set(d, "HEAD4", attention->head_dim / 4);
+        set(d, "PART", w.tile);
+        bind_parts(d, 0, w.rows_bytes);
+        bind_value(p, d, i == 0 ? out[0] : f->quantized);
+        bind_parts(d, w.rows_bytes, w.info_bytes);
+    }
+    add_few(p, GPU_FEW_LINEAR_ADD, f, 0, out, 1);
+}
+
 static tern_status add_attention(tern_plan *p, const tern_node *n, size_t *count, tern_error *err) {
     const tern_node *attention = n + 1, *quantize = n + 2, *linear = n + 3;
-    row r;
-    shape s;
+    product f = {.linear = linear, .count = 1, .quantized = quantize->out[0]};
     if (attention->op != TERN_OP_ATTENTION || attention->in[0] != n->out[0] ||
         attention->in[1] != n->in[3] || attention->in[2] != n->in[4] ||
         !read_once(p->g, n->out[0]) || !read_once(p->g, attention->out[0]) || !is_add(p, linear) ||
-        !find_row(p, quantize, linear, &r) || r.x != attention->out[0] ||
-        !find_shape(p, cols(p, r.x), groups(tiles_of(p, linear, 1), WORKGROUPS), false, &s))
+        !find_row(p, quantize, linear, &f.row) || f.row.x != attention->out[0] ||
+        !find_product(p, &f))
         return TERN_OK;
     if (attention->head_dim % 4 != 0 || attention->head_dim > 256) return TERN_OK;
     uint32_t most = p->device->workgroup_size_max;
     uint32_t threads = most < ATTENTION_THREADS ? most : ATTENTION_THREADS;
     uint32_t tile = positions_of_tile(threads, (uint32_t)attention->head_dim / 2);
-    uint64_t row_bytes = (uint64_t)cols(p, r.x) * sizeof(float);
+    uint64_t row_bytes = (uint64_t)f.work.n_cols * sizeof(float);
     uint64_t rows_bytes = gpu_round(GPU_FEW * GPU_PARTS_MAX * row_bytes, 256);
     uint64_t info_bytes = (uint64_t)(GPU_FEW * GPU_PARTS_MAX * attention->n_heads) * 8;
     if (p->parts_bytes < rows_bytes + info_bytes) p->parts_bytes = rows_bytes + info_bytes;
@@ -270,12 +375,7 @@ static tern_status add_attention(tern_plan *p, const tern_node *n, size_t *count
     add_attention_token(p, GPU_ATTENTION_TOKEN, false, n, attention, w);
     add_attention_token(p, GPU_STORE_TOKENS, true, n, attention, w);
     add_attention_token(p, GPU_ATTENTION_TOKEN, true, n, attention, w);
-    gpu_dispatch *d = add_product(p, GPU_PARTS_LINEAR_ADD, &r, &s, linear, 1);
-    set(d, "HEAD4", attention->head_dim / 4);
-    set(d, "PART", tile);
-    bind_parts(d, 0, rows_bytes);
-    bind_value(p, d, linear->out[0]);
-    bind_parts(d, rows_bytes, info_bytes);
+    add_output(p, &f, attention, w);
     *count = 4;
     return TERN_OK;
 }

@@ -48,20 +48,22 @@ static tern_vid feed_forward_block(rig *r, const layer *l, tern_vid x) {
 }
 
 static const layer layers[] = {
-    {192, 320, 6, 2, 32, true, TERN_ACTIVATION_RELU2},
+    {192, 1284, 6, 2, 32, true, TERN_ACTIVATION_RELU2}, // two tiles to a team
     {132, 1028, 3, 1, 44, false, TERN_ACTIVATION_SILU},
     {640, 1792, 5, 5, 128, true, TERN_ACTIVATION_RELU2},
+    {64, 3076, 2, 1, 32, true, TERN_ACTIVATION_GELU}, // four
 };
 #define N_LAYERS rig_cases(sizeof layers / sizeof *layers, 1)
 
 TEST(gpu_token_feed_forward) {
-    static const rig_batches how = {.n_tokens = {1, 2, 1}};
+    static const rig_batches how = {.n_tokens = {1, 5, 2, 1}};
     for (size_t i = 0; i < N_LAYERS; i++) {
         rig r;
         rig_open(&r, N_ROWS);
         tern_vid x = rig_rows(&r, layers[i].n_embd, fill_normal);
         rig_show(&r, feed_forward_block(&r, &layers[i], x));
         rig_compare(&r, how, RIG_BEHIND_QUANTIZED, 5e-3);
+        rig_same_bits(&r, TERN_KV_AUTO);
         rig_close(&r);
     }
 }

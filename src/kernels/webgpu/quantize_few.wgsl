@@ -1,0 +1,34 @@
+// Quantized rows of a few tokens, a workgroup for each, for the products of ternary_few.wgsl: as
+// rows.wgsl writes them, with the bits that ternary_token.wgsl makes. Grid: (1, tokens).
+override Q_VECS: u32; // of a row, with the zeros behind its end
+
+@group(0) @binding(4) var<storage, read_write> q: array<vec4<u32>>;
+@group(0) @binding(5) var<storage, read_write> q_info: array<vec2<u32>>; // 1 / scale, sum
+
+fn write_row(token: u32, lane: u32, row: ptr<function, array<vec4<f32>, KEPT_X>>,
+             weight: ptr<function, array<vec4<f32>, KEPT_X>>) {
+    let unit = quantize(lane, token * Q_VECS, row, weight);
+    if (lane == 0u) {
+        q_info[token] = vec2(bitcast<u32>(unit), bitcast<u32>(atomicLoad(&int_total)));
+    }
+}
+
+@compute @workgroup_size(THREADS)
+fn row_quantize(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    var row: array<vec4<f32>, KEPT_X>;
+    var weight: array<vec4<f32>, KEPT_X>;
+    load_row(id.y * COLS4, lane, &row);
+    load_norm(lane, &weight);
+    write_row(id.y, lane, &row, &weight);
+}
+
+// The same for a row that attention has left in parts.
+@compute @workgroup_size(THREADS)
+fn parts_quantize(@builtin(workgroup_id) id: vec3<u32>,
+                  @builtin(local_invocation_index) lane: u32) {
+    var row: array<vec4<f32>, KEPT_X>;
+    var weight: array<vec4<f32>, KEPT_X>;
+    load_norm(lane, &weight);
+    join_parts(id.y, lane, &row);
+    write_row(id.y, lane, &row, &weight);
+}

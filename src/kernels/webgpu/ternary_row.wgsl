@@ -1,0 +1,115 @@
+// A row of floats that becomes int8: norm and quantization by a workgroup. In front of
+// ternary_token.wgsl, where every workgroup of a product makes the row for itself, and of
+// quantize_few.wgsl, which makes the rows of a few tokens once. A row has the same bits either way:
+// the text is the same, and so must be THREADS, which the order of the sums depends on.
+//
+// The quantized row goes to `q`, Q_VECS vec4s, which the file behind this one declares.
+override COLS4: u32;  // columns / 4
+override NORM: bool;  // else the row is only quantized
+override EPS: f32;
+// Of the attention whose parts are the row; see attention_token.wgsl
+override HEAD4: u32;  // dimensions of a head / 4
+override PART: u32;   // positions of a tile
+const PARTS_MAX = 8u; // as in gpu.h
+
+@group(0) @binding(2) var<storage, read> norm: array<vec4<f32>>;
+@group(0) @binding(3) var<storage, read_write> x: array<vec4<f32>>;
+@group(0) @binding(7) var<storage, read_write> part_info: array<vec2<f32>>; // greatest score, sum
+
+// What a thread keeps of the row in registers. Loops over it have constant ends, so that they are
+// unrolled and no index is left.
+const KEPT_X = 8u; // vec4s
+override PER_THREAD: u32 = (COLS4 + THREADS - 1u) / THREADS; // <= KEPT_X
+
+fn greatest(v: vec4<f32>) -> f32 {
+    let a = abs(v);
+    return max(max(a.x, a.y), max(a.z, a.w));
+}
+
+// Fills q from `at` on, behind the row's end with zeros, and int_total; the result is what the
+// integers are to be multiplied by. BitNet's scale makes the greatest of the normed row 127, and is
+// found from the products x * weight, which the norm's factor scales all alike.
+fn quantize(lane: u32, at: u32, row: ptr<function, array<vec4<f32>, KEPT_X>>,
+            weight: ptr<function, array<vec4<f32>, KEPT_X>>) -> f32 {
+    var squares = 0.0;
+    var most = 0.0;
+    for (var k = 0u; k < PER_THREAD; k++) {
+        let v = (*row)[k];
+        (*row)[k] = v * (*weight)[k];
+        squares += dot(v, v);
+        most = max(most, greatest((*row)[k]));
+    }
+    if (lane == 0u) { atomicStore(&int_total, 0); }
+    let all = workgroup_sum_max(lane, squares, most);
+    var r = 1.0;
+    if (NORM) { r = 1.0 / sqrt(all.x / f32(4u * COLS4) + EPS); }
+    let scale = 127.0 / max(all.y * r, 1e-5);
+    var sum = 0;
+    for (var k = 0u; k < PER_THREAD; k++) {
+        let i = lane + k * THREADS;
+        var word = 0u;
+        if (i < COLS4) {
+            let v = vec4<i32>(clamp(round((*row)[k] * r * scale), vec4(-128.0), vec4(127.0)));
+            let b = vec4<u32>(v) & vec4(255u);
+            word = b.x | (b.y << 8u) | (b.z << 16u) | (b.w << 24u);
+            sum += v.x + v.y + v.z + v.w;
+        }
+        let four = word_of_four(lane, word);
+        if (lane % 4u == 0u && i / 4u < Q_VECS) { q[at + i / 4u] = four; }
+    }
+    for (var i = PER_THREAD * THREADS / 4u + lane; i < Q_VECS; i += THREADS) {
+        q[at + i] = vec4(0u);
+    }
+    add_to_int_total(lane, sum);
+    workgroupBarrier();
+    return 1.0 / scale;
+}
+
+fn load_row(first: u32, lane: u32, row: ptr<function, array<vec4<f32>, KEPT_X>>) {
+    for (var k = 0u; k < PER_THREAD; k++) {
+        let i = lane + k * THREADS;
+        if (i < COLS4) { (*row)[k] = x[first + i]; }
+    }
+}
+
+fn load_norm(lane: u32, weight: ptr<function, array<vec4<f32>, KEPT_X>>) {
+    for (var k = 0u; k < PER_THREAD; k++) {
+        let i = lane + k * THREADS;
+        (*weight)[k] = vec4(1.0);
+        if (NORM && i < COLS4) { (*weight)[k] = norm[i]; }
+    }
+}
+
+// A row that attention has left in parts: each is a sum of values weighted by a softmax of its own,
+// with its greatest score and the sum of its weights.
+fn join_parts(token: u32, lane: u32, row: ptr<function, array<vec4<f32>, KEPT_X>>) {
+    let n_parts = min((run.first_pos + token) / PART + 1u, PARTS_MAX);
+    if (n_parts == 1u) { // attention has divided by the sum itself
+        load_row(token * PARTS_MAX * COLS4, lane, row);
+        return;
+    }
+    let n_heads = COLS4 / HEAD4;
+    for (var k = 0u; k < PER_THREAD; k++) {
+        let i = min(lane + k * THREADS, COLS4 - 1u);
+        // All parts are asked for before the first is used.
+        var parts: array<vec4<f32>, PARTS_MAX>;
+        var info: array<vec2<f32>, PARTS_MAX>;
+        for (var p = 0u; p < PARTS_MAX; p++) {
+            info[p] = vec2(-3.0e38, 0.0);
+            if (p < n_parts) {
+                info[p] = part_info[(token * PARTS_MAX + p) * n_heads + i / HEAD4];
+                parts[p] = x[(token * PARTS_MAX + p) * COLS4 + i];
+            }
+        }
+        var most = info[0].x;
+        for (var p = 1u; p < PARTS_MAX; p++) { most = max(most, info[p].x); }
+        var sum = 0.0;
+        var acc = vec4(0.0);
+        for (var p = 0u; p < PARTS_MAX; p++) {
+            let e = exp(max(info[p].x - most, -87.0));
+            sum += e * info[p].y;
+            acc += e * parts[p];
+        }
+        if (lane + k * THREADS < COLS4) { (*row)[k] = acc / sum; }
+    }
+}

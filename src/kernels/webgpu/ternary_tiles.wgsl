@@ -1,0 +1,79 @@
+// Tiles of ternary matrices, as ternary_token.wgsl and ternary_few.wgsl deal them out.
+//
+// Matrices lie in tiles of 8 rows as ternary_gemv.wgsl says. A workgroup has TEAMS teams of
+// 8 * SPLITS threads. A team takes TILES tiles; SPLITS of its threads share a row, each with the
+// blocks of columns b, b + SPLITS ... (STEPS of them). Tiles of up to three matrices are numbered
+// through. Grid, x: tiles / (TEAMS * TILES).
+override BLOCKS: u32; // of 64 columns
+override SPLITS: u32; // a multiple of 4: subgroups do not reach over teams
+override STEPS: u32;  // SPLITS * STEPS >= BLOCKS
+override TEAMS: u32;
+override TILES: u32;
+override ACT: u32 = 0u;
+// Of matrix i: where it begins (in vec4s; the first at 0), its first tile, its rows
+override AT1: u32 = 0u;
+override AT2: u32 = 0u;
+override TILE1: u32 = 0xffffffffu;
+override TILE2: u32 = 0xffffffffu;
+override N_TILES: u32;
+override ROWS0: u32;
+override ROWS1: u32 = 0u;
+override ROWS2: u32 = 0u;
+
+@group(0) @binding(1) var<storage, read> w: array<vec4<u32>>;
+@group(0) @binding(4) var<storage, read_write> y0: array<f32>;
+@group(0) @binding(5) var<storage, read_write> y1: array<f32>;
+@group(0) @binding(6) var<storage, read_write> y2: array<f32>;
+
+// Sums of a row come in so many parts: subgroups have put those of their threads together.
+override ROW_PARTS: u32 = SPLITS * 8u / SHARE;
+// Rows of a workgroup.
+override GROUP_ROWS: u32 = 8u * TEAMS * TILES;
+
+struct Lane { team: u32, block: u32, row: u32 }
+fn lane_of(lane: u32) -> Lane {
+    let l = lane % (8u * SPLITS);
+    return Lane(lane / (8u * SPLITS), l / 8u, l % 8u);
+}
+
+// Where a tile begins, in vec4s. One behind the last is the last, computed for nothing.
+fn tile_at(number: u32) -> u32 {
+    let n = min(number, N_TILES - 1u);
+    var at = 16u;
+    if (n >= TILE1) { at += AT1 - TILE1 * BLOCKS * 8u; }
+    if (n >= TILE2) { at += AT2 - AT1 - (TILE2 - TILE1) * BLOCKS * 8u; }
+    return at + n * (BLOCKS * 8u);
+}
+
+fn scale_of(tile: u32) -> f32 {
+    if (tile >= TILE2) { return bitcast<f32>(w[AT2].x); }
+    if (tile >= TILE1) { return bitcast<f32>(w[AT1].x); }
+    return bitcast<f32>(w[0].x);
+}
+
+// The first tile of a team. A product of two matrices takes the same rows of both: the first half
+// of the teams is the first's.
+override PAIRS: bool = false;
+fn first_tile(group: u32, team: u32) -> u32 {
+    if (PAIRS) {
+        let half = TEAMS / 2u;
+        let tile = (group * half + team % half) * TILES;
+        return select(tile, TILE1 + tile, team >= half);
+    }
+    return (group * TEAMS + team) * TILES;
+}
+
+// Row r of the tiles as they are numbered through.
+fn write(token: u32, r: u32, value: f32) {
+    if (r / 8u < TILE1) {
+        if (r < ROWS0) { y0[token * ROWS0 + r] = value; }
+    } else if (r / 8u < TILE2) {
+        let r1 = r - TILE1 * 8u;
+        if (r1 < ROWS1) { y1[token * ROWS1 + r1] = value; }
+    } else {
+        let r2 = r - TILE2 * 8u;
+        if (r2 < ROWS2) { y2[token * ROWS2 + r2] = value; }
+    }
+}
+
+fn gated(gate: f32, up: f32) -> f32 { return activate(ACT, vec4(gate)).x * up; }
