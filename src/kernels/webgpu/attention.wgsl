@@ -84,9 +84,9 @@ fn attention(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_
                 let v2 = value2(column, first + i2);
                 let v3 = value2(column, first + i3);
                 let p0 = weight(score(i), m);
-                let p1 = weight(score(i1), m) * f32(i + n_parts < n);
-                let p2 = weight(score(i2), m) * f32(i + 2u * n_parts < n);
-                let p3 = weight(score(i3), m) * f32(i + 3u * n_parts < n);
+                let p1 = select(0.0, weight(score(i1), m), i + n_parts < n);
+                let p2 = select(0.0, weight(score(i2), m), i + 2u * n_parts < n);
+                let p3 = select(0.0, weight(score(i3), m), i + 3u * n_parts < n);
                 sum += (p0 + p1) + (p2 + p3);
                 acc += (p0 * v0 + p1 * v1) + (p2 * v2 + p3 * v3);
             }

@@ -60,14 +60,12 @@ fn rotated(token: u32, of_key: bool, first: u32, d: u32) -> f32 {
     var is_second = d % 2u == 1u;
     if (HALVES) {
         is_second = d >= rot;
-        let back = u32(is_second) * rot;
-        pair = d - back;
-        other = d + rot - 2u * back;
+        pair = select(d, d - rot, is_second);
+        other = select(d + rot, d - rot, is_second);
     }
     let a = angles[token * rot + pair];
-    var turned = element(of_key, first + other) * a.y;
-    if (!is_second) { turned = -turned; }
-    return here * a.x + turned;
+    let turned = element(of_key, first + other) * a.y;
+    return here * a.x + select(-turned, turned, is_second);
 }
 
 fn rotated2(token: u32, of_key: bool, first: u32, pair: u32) -> vec2<f32> {
@@ -132,8 +130,7 @@ fn weight(s: f32, most: f32) -> f32 { return exp(max(s - most, -87.0)); }
 @compute @workgroup_size(THREADS)
 fn attention_token(@builtin(workgroup_id) group: vec3<u32>,
                    @builtin(local_invocation_index) lane: u32) {
-    var token = 0u;
-    if (SEVERAL) { token = group.z; }
+    let token = select(0u, group.z, SEVERAL);
     let head = group.x;
     let n_sharing = N_HEADS / N_KV_HEADS;
     let kv_head = head / n_sharing;
