@@ -38,10 +38,10 @@ def quantize(x):
     return Round.apply(x, to_integer(x * scale, -128, 127) / scale)
 
 
-def ternarize(w):
-    """Weights: RoundClip(W / (gamma + eps), -1, 1) gamma, gamma = mean|W|, eps = 1e-6."""
+def ternarize(w, eps):
+    """Weights: RoundClip(W / (gamma + eps), -1, 1) gamma, gamma = mean|W|."""
     gamma = w.abs().mean()
-    return Round.apply(w, to_integer(w / (gamma + 1e-6), -1, 1) * gamma)
+    return Round.apply(w, to_integer(w / (gamma + eps), -1, 1) * gamma)
 
 
 class Decoder:
@@ -51,6 +51,7 @@ class Decoder:
     def __init__(self, w, recipe, n_heads, n_kv, eps=1e-5, theta=10000.0, lora={}, lora_scale=1.0):
         self.w, self.recipe, self.n_heads, self.n_kv = w, recipe, n_heads, n_kv
         self.eps, self.theta, self.lora, self.lora_scale = eps, theta, lora, lora_scale
+        self.ternary_eps = 1e-6
         self.halves = recipe != "llama"  # GGUF of Llama has RoPE's pairs beside each other
         self.n_layers = sum(k.endswith("attn_q.weight") for k in w)
 
@@ -59,7 +60,7 @@ class Decoder:
 
     def linear(self, x, name):
         w = self.w[name]
-        y = F.linear(x, w) if self.recipe == "llama" else F.linear(quantize(x), ternarize(w))
+        y = F.linear(x, w) if self.recipe == "llama" else F.linear(quantize(x), ternarize(w, self.ternary_eps))
         if name in self.lora:
             a, b = self.lora[name]
             y = y + self.lora_scale * F.linear(F.linear(x, a), b)
