@@ -58,7 +58,8 @@ fn first_tile(group: u32, team: u32) -> u32 {
     if (PAIRS) {
         let half = TEAMS / 2u;
         let tile = (group * half + team % half) * TILES;
-        return select(tile, TILE1 + tile, team >= half);
+        if (team >= half) { return TILE1 + tile; }
+        return tile;
     }
     return (group * TEAMS + team) * TILES;
 }
