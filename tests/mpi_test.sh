@@ -34,6 +34,9 @@ mine="-m $dir/one/step-00000012.gguf $dir/data -t 1 --min-probability 0.001"
 mpirun --oversubscribe -n 2 "$tern_mpi" mine $mine -o "$dir/chains-two" > /dev/null
 grep -q ': [1-9][0-9]* chains of' "$dir/mined" || complain "no chains: $(cat "$dir/mined")"
 cmp "$dir/chains-one" "$dir/chains-two" || complain "two processes mine other chains than one"
+"$tern" mine $mine --generate 1500 -o "$dir/chains-one" > /dev/null
+mpirun --oversubscribe -n 2 "$tern_mpi" mine $mine --generate 1500 -o "$dir/chains-two" > /dev/null
+cmp "$dir/chains-one" "$dir/chains-two" || complain "two processes write other texts than one"
 
 # The longer run is killed in its middle: a process of the two, not mpirun.
 mpirun --oversubscribe -n 2 "$tern_mpi" train $train -n 100000 -o "$dir/cut" 2> /dev/null &
