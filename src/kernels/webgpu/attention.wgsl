@@ -26,7 +26,7 @@ fn score(i: u32) -> f32 {
     return (scores[i] + scores[tile + i]) + (scores[2u * tile + i] + scores[3u * tile + i]);
 }
 
-fn weight(s: f32, most: f32) -> f32 { return exp(max(s - most, -87.0)); }
+fn weight(s: f32, most: f32) -> f32 { return exp(clamp(s - most, -87.0, 87.0)); }
 
 const NOTHING = -3.0e38;
 
@@ -84,9 +84,13 @@ fn attention(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_
                 let v2 = value2(column, first + i2);
                 let v3 = value2(column, first + i3);
                 let p0 = weight(score(i), m);
-                let p1 = select(0.0, weight(score(i1), m), i + n_parts < n);
-                let p2 = select(0.0, weight(score(i2), m), i + 2u * n_parts < n);
-                let p3 = select(0.0, weight(score(i3), m), i + 3u * n_parts < n);
+                // Behind the end: the last position's, whose score may be above this part's.
+                var p1 = weight(score(i1), m);
+                var p2 = weight(score(i2), m);
+                var p3 = weight(score(i3), m);
+                if (i + n_parts >= n) { p1 = 0.0; }
+                if (i + 2u * n_parts >= n) { p2 = 0.0; }
+                if (i + 3u * n_parts >= n) { p3 = 0.0; }
                 sum += (p0 + p1) + (p2 + p3);
                 acc += (p0 * v0 + p1 * v1) + (p2 * v2 + p3 * v3);
             }

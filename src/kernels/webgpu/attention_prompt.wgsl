@@ -91,10 +91,10 @@ fn attention_prompt(@builtin(workgroup_id) group: vec3<u32>,
         let n = min(n_seen - first, TILE);
         workgroupBarrier(); // the queries are there, and the last tile's weights are read
         var s = scores_of(column0, first + min(me, n - 1u), first + min(me + 32u, n - 1u), unit);
-        // A token sees the positions up to its own.
+        // A token sees the positions up to its own. Beside -3e38 a score is nothing.
         let ahead = vec4(i32(first + me) - i32(run.first_pos + row)) - vec4(0, 1, 2, 3);
-        s.first = select(s.first, vec4(NOTHING), ahead > vec4(0));
-        s.second = select(s.second, vec4(NOTHING), ahead > vec4(-32));
+        s.first += NOTHING * vec4<f32>(ahead > vec4(0));
+        s.second += NOTHING * vec4<f32>(ahead > vec4(-32));
         let m = max(most, max4_of_32(lane, max(s.first, s.second)));
         let shrink = weight(most, m);
         most = m;

@@ -60,12 +60,14 @@ fn rotated(token: u32, of_key: bool, first: u32, d: u32) -> f32 {
     var is_second = d % 2u == 1u;
     if (HALVES) {
         is_second = d >= rot;
-        pair = select(d, d - rot, is_second);
-        other = select(d + rot, d - rot, is_second);
+        let back = u32(is_second) * rot;
+        pair = d - back;
+        other = d + rot - 2u * back;
     }
     let a = angles[token * rot + pair];
-    let turned = element(of_key, first + other) * a.y;
-    return here * a.x + select(-turned, turned, is_second);
+    var turned = element(of_key, first + other) * a.y;
+    if (!is_second) { turned = -turned; }
+    return here * a.x + turned;
 }
 
 fn rotated2(token: u32, of_key: bool, first: u32, pair: u32) -> vec2<f32> {
@@ -130,7 +132,8 @@ fn weight(s: f32, most: f32) -> f32 { return exp(max(s - most, -87.0)); }
 @compute @workgroup_size(THREADS)
 fn attention_token(@builtin(workgroup_id) group: vec3<u32>,
                    @builtin(local_invocation_index) lane: u32) {
-    let token = select(0u, group.z, SEVERAL);
+    var token = 0u;
+    if (SEVERAL) { token = group.z; }
     let head = group.x;
     let n_sharing = N_HEADS / N_KV_HEADS;
     let kv_head = head / n_sharing;

@@ -60,7 +60,10 @@ override X_NOW: u32 = ROWS * PIECE;
 var<workgroup> x_now: array<vec4<f32>, X_NOW>; // [row][vec4], of f16 the even ones first
 
 override HALF_PIECE: u32 = PIECE / 2u;
-fn place(i: u32) -> u32 { return select(i, i % 2u * HALF_PIECE + i / 2u, IS_F16); }
+fn place(i: u32) -> u32 {
+    if (IS_F16) { return i % 2u * HALF_PIECE + i / 2u; }
+    return i;
+}
 
 // A thread's part of the products of four rows of weights, here with n vec4s from `first` on.
 fn add_q8(r: vec4<u32>, part: u32, first: u32, n: u32,

@@ -18,7 +18,9 @@ fn workgroup_sum_max(lane: u32, sum: f32, most: f32) -> vec2<f32> {
     let n = (THREADS + 31u) / 32u;
     let part = part_f[min(lane % 32u, n - 1u)];
     let all = subgroupMax(bitcast<i32>(part.y));
-    let total = subgroupAdd(select(0.0, part.x, lane % 32u < n));
+    var mine = part.x;
+    if (lane % 32u >= n) { mine = 0.0; }
+    let total = subgroupAdd(mine);
     return vec2(total, bitcast<f32>(all ^ ((all >> 31u) & 0x7fffffff)));
 }
 
