@@ -24,7 +24,7 @@ $(BUILD)/ternary_bench: $(KERNEL_OBJ) $(call obj,bench/ternary_bench.c)
 $(BUILD)/head_bench: $(KERNEL_OBJ) $(call obj,bench/head_bench.c)
 	@echo "  link  $@"
 	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ -lm -pthread
-$(BUILD)/train_bench: $(call obj,bench/train_bench.c) $(BUILD)/libtern.a
+$(BUILD)/train_bench: $(call obj,bench/train_bench.c bench/train_products.c) $(BUILD)/libtern.a
 	@echo "  link  $@"
 	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ $(LIBS)
 

@@ -5,7 +5,8 @@
 // A BitNet decoder (-b 0: a plain float one) with random weights learns from random tokens:
 // forward, backward, a step of the optimizer. Prints tokens/s and the floating-point operations
 // that the linears and the attention are made of (6 and 12 a weight or score and token, the causal
-// half counted) and, of the GPU, what each kind of kernel takes.
+// half counted); of the GPU, what each kind of kernel takes, and of the CPU, how long the same
+// products take when nothing else is done.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #include "base/clock.h"
 #include "kernels/webgpu/train/gpu_train.h"
 #include "models/models.h"
+#include "bench/train_products.h"
 
 typedef struct options {
     int n_layers, n_embd, n_ff, n_heads, n_kv_heads, n_vocab, n_tokens, n_span, n_runs, n_threads;
@@ -155,7 +157,8 @@ static double flops_a_token(const bench *b) {
     return 6 * n + 12.0 * b->o.n_layers * d * b->o.n_span / 2;
 }
 
-static tern_status measure(bench *b) {
+// Returns the seconds of a step.
+static tern_status measure(bench *b, double *out) {
     float loss = 0;
     int64_t step = 1;
     for (int i = 0; i < 2; i++) TERN_TRY(one_step(b, step++)); // the first ones load and clear
@@ -170,6 +173,18 @@ static tern_status measure(bench *b) {
            "mean loss %.3f\n",
            seconds * 1e3, b->o.n_tokens, (submitted - begin) / b->o.n_runs * 1e3, rate,
            rate * flops_a_token(b) * 1e-12, (double)loss / b->o.n_runs / b->o.n_tokens);
+    *out = seconds;
+    return TERN_OK;
+}
+
+// What a step could not be faster than with the library that multiplies.
+static tern_status measure_products(bench *b, double step_seconds) {
+    const char *name;
+    double seconds = train_products_seconds(&b->graph, b->o.n_tokens, b->o.n_threads, &name);
+    if (seconds == 0) return tern_fail(&b->err, TERN_ERR_MEMORY, "no memory for the products");
+    printf("%.2f ms for its products alone (%s, float32, the best of 4): the step has %.0f%% of "
+           "that speed\n",
+           seconds * 1e3, name, 100 * seconds / step_seconds);
     return TERN_OK;
 }
 
@@ -288,8 +303,10 @@ int main(int n, char **args) {
     tern_graph_init(&b.graph);
     tern_graph_init(&b.update);
     tern_status status = prepare(&b);
-    if (status == TERN_OK) status = measure(&b);
+    double seconds;
+    if (status == TERN_OK) status = measure(&b, &seconds);
     if (status == TERN_OK && b.backend == &tern_train_webgpu) status = print_kernels(&b);
+    if (status == TERN_OK && b.backend == &tern_train_cpu) status = measure_products(&b, seconds);
     if (status != TERN_OK) fprintf(stderr, "train_bench: %s\n", b.err.message);
     return status == TERN_OK ? 0 : 1;
 }
