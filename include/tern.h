@@ -266,6 +266,9 @@ typedef struct tern_speculation { // the drafters; none: no speculation
     // model's choice is enough, which every token of p > 0.5 is. (Costs a full row of logits for
     // each token, and never changes the text.)
     float threshold;
+    // What a further token of a run costs, as a share of a run of one; 0: by the clock. With a
+    // fixed cost drafts are the same every time and everywhere, and their gain can be foreseen.
+    float token_cost;
     bool always; // draft also where it has not paid so far (for tests and measurements)
 } tern_speculation;
 

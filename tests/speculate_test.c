@@ -365,6 +365,7 @@ TEST(speculation_refuses_what_cannot_be) {
         {{.lookup = true, .max_length = 17}, "drafts of 17 tokens"},
         {{.lookup = true, .max_length = -1}, "drafts of -1 tokens"},
         {{.lookup = true, .threshold = 1.5f}, "threshold 1.5"},
+        {{.lookup = true, .token_cost = -1}, "cost of a further token -1"},
         {{.chains = chains}, "token 128000"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -113,7 +113,15 @@ static bool measure_costs(tern_model *model, const chains_bench *b, const int32_
 
 static double ratio(double a, double b) { return b > 0 ? a / b : 0; }
 
-static void print_md(const result *r, const char *device) {
+// Of drafts made for a fixed cost, on the clock of that cost.
+static double foreseen(const result *r, double token_cost) {
+    double cost = 0;
+    for (int k = 1; k < TERN_DRAFT_MAX + 2; k++)
+        cost += (double)r->sum.n_runs[k] * (1 + token_cost * (k - 1));
+    return ratio((double)r->n_tokens, cost);
+}
+
+static void print_md(const result *r, const char *device, double token_cost) {
     if (r->n_prompts) {
         printf("%zu prompts on %s; %zu answers are the same with and without drafts\n\n",
                r->n_prompts, device, r->n_same);
@@ -124,6 +132,9 @@ static void print_md(const result *r, const char *device) {
                ratio((double)r->n_tokens, r->seconds), ratio(r->plain_seconds, r->seconds),
                100 * ratio((double)r->sum.n_accepted, (double)r->sum.n_drafted),
                1 + ratio((double)r->sum.n_accepted, (double)r->sum.n_steps));
+        if (token_cost > 0)
+            printf("Where a further token of a run costs %g runs of one, the speed-up is %.2f.\n\n",
+                   token_cost, foreseen(r, token_cost));
     }
     printf("| tokens of a run | ms | of one |\n|---:|---:|---:|\n");
     for (int k = 1; k <= r->n_costs; k++)
@@ -133,13 +144,14 @@ static void print_md(const result *r, const char *device) {
     print_drafts(&r->sum, true);
 }
 
-static void print_json(const result *r, const char *device) {
+static void print_json(const result *r, const char *device, double token_cost) {
     printf("{\"device\":");
     put_json(stdout, device, strlen(device));
     printf(",\"prompts\":%zu,\"same\":%zu,\"tokens\":%zu", r->n_prompts, r->n_same, r->n_tokens);
     printf(",\"plain_tokens_per_second\":%.3f,\"tokens_per_second\":%.3f,\"speedup\":%.4f",
            ratio((double)r->n_tokens, r->plain_seconds), ratio((double)r->n_tokens, r->seconds),
            ratio(r->plain_seconds, r->seconds));
+    if (token_cost > 0) printf(",\"foreseen_speedup\":%.4f", foreseen(r, token_cost));
     printf(",\"run_seconds\":[");
     for (int k = 1; k <= r->n_costs; k++) printf("%s%.6f", k > 1 ? "," : "", r->run_seconds[k]);
     printf("],\"speculation\":");
@@ -185,7 +197,7 @@ int bench_chains(const command *self, model_args *model_options, const chains_be
     if (ok && b->text)
         ok = read_ids(model, b->text, &corpus) && compare_all(model, b, &corpus, &r);
     if (ok) ok = measure_costs(model, b, some, sizeof some / sizeof *some, &r);
-    if (ok) (b->json ? print_json : print_md)(&r, info.device);
+    if (ok) (b->json ? print_json : print_md)(&r, info.device, (double)b->speculation->token_cost);
     free(corpus.ptr);
     close_speculation(&b->session->speculation);
     tern_model_close(model);

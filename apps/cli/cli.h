@@ -154,7 +154,7 @@ sampling_args sampling_args_default(void);
 typedef struct speculation_args {
     const char *chains, *draft_model; // chains: "": beside the model
     int max_length;
-    float threshold;
+    float threshold, token_cost;
     bool lookup, online, visualize;
 } speculation_args;
 #define SPECULATION_OPTIONS(s)                                                                     \
@@ -167,6 +167,8 @@ typedef struct speculation_args {
     {0, "chain-max-length", OPTION_COUNT, &(s).max_length, "N", "tokens drafted at most (8)"},     \
     {0, "chain-threshold", OPTION_NUMBER, &(s).threshold, "P",                                     \
      "greedy: keep drafted tokens only above this probability, too"},                              \
+    {0, "token-cost", OPTION_NUMBER, &(s).token_cost, "C",                                         \
+     "a further token of a run costs C runs of one (measured)"},                                   \
     {0, "visualize", OPTION_FLAG, &(s).visualize, NULL, "draw how drafts fared"}
 
 // Opens the table and the draft model that were asked for. A table that was not named and is not

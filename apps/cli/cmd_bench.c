@@ -384,6 +384,8 @@ int cmd_bench(const command *self, int argc, char **argv) {
         {0, "draft-model", OPTION_TEXT, &speculation.draft_model, "MODEL", "and from a model"},
         {0, "chain-max-length", OPTION_COUNT, &speculation.max_length, "N", "at most (8)"},
         {0, "chain-threshold", OPTION_NUMBER, &speculation.threshold, "P", "see tern run (0)"},
+        {0, "token-cost", OPTION_NUMBER, &speculation.token_cost, "C",
+         "draft as where a further token of a run costs C runs of one"},
         OPTIONS_END,
     };
     static void (*const print[])(const table *) = {print_md, print_json, print_csv};

@@ -38,7 +38,8 @@ bool open_speculation(const speculation_args *args, const model_args *model,
     *out = (tern_speculation){.lookup = args->lookup,
                               .online = args->online,
                               .max_length = args->max_length,
-                              .threshold = args->threshold};
+                              .threshold = args->threshold,
+                              .token_cost = args->token_cost};
     if (args->chains && !open_chains(args->chains, model->path, &chains)) return false;
     out->chains = chains;
     if (!args->draft_model) return true;

@@ -59,6 +59,9 @@ tern_status tern_speculator_open(tern_speculator **out, const tern_session *s, t
     if (!(p->threshold >= 0 && p->threshold <= 1))
         return tern_fail(err, TERN_ERR_ARGUMENT, "acceptance threshold %g: expected 0 to 1",
                          (double)p->threshold);
+    if (!(p->token_cost >= 0 && p->token_cost <= 100))
+        return tern_fail(err, TERN_ERR_ARGUMENT, "cost of a further token %g: expected 0 to 100",
+                         (double)p->token_cost);
     tern_speculator *sp = tern_alloc(TERN_MEM_SESSION, sizeof *sp);
     if (!sp) return tern_fail_memory(err, sizeof *sp);
     sp->params = *p;
@@ -91,6 +94,10 @@ void tern_speculator_cut(tern_speculator *sp, size_t n_tokens) {
 // smaller one: that is found out by trying.
 static double run_seconds(const tern_speculator *sp, int32_t k) {
     int32_t below = k;
+    if (sp->params.token_cost > 0) {
+        double one = sp->params.draft_model && sp->run_seconds[1] > 0 ? sp->run_seconds[1] : 1;
+        return one * (1 + (double)sp->params.token_cost * (k - 1));
+    }
     while (below > 1 && sp->run_seconds[below] == 0) below--;
     double t = sp->run_seconds[below] * (1 + 0.02 * (k - below));
     for (int32_t above = k + 1; below < k && above < TERN_DRAFT_MAX + 2; above++)
@@ -197,7 +204,8 @@ tern_status tern_speculator_draft(tern_speculator *sp, const int32_t *ids, size_
                                   int32_t n_max, tern_error *err) {
     double start = tern_seconds(), best_rate = 0;
     if (n_max > sp->params.max_length) n_max = sp->params.max_length;
-    bool plain = !sp->params.always && (sp->run_seconds[1] == 0 || sp->since_plain >= PLAIN_GAP);
+    bool timed = !sp->params.always && (sp->params.token_cost == 0 || sp->params.draft_model);
+    bool plain = timed && (sp->run_seconds[1] == 0 || sp->since_plain >= PLAIN_GAP);
     sp->draft.n = sp->n_first = 0;
     if (n_max <= 0 || plain) return TERN_OK;
     tern_draft draft;
