@@ -7,6 +7,7 @@
 //   gpu_plan.c      graph -> list of dispatches
 //   gpu_token.c     the same for few tokens: fewer, larger ones
 //   gpu_run.c       memory of a session; submitting, reading back
+//   gpu_results.c   what of a batch is read back, and the k greatest logits in it
 //   gpu_profile.c   how long each kernel takes
 //   gpu_policy.c    how many dispatches a submission may have
 //   gpu_selftest.c  whether a device can do what the kernels need
@@ -57,6 +58,8 @@
     ROW(GPU_ATTENTION_PROMPT, "attention_prompt", "attention_prompt", "wrrw")                      \
     ROW(GPU_TOP_PARTS, "top", "top_parts", "ww")                                                   \
     ROW(GPU_TOP_ROW, "top", "top_row", "-ww")                                                      \
+    ROW(GPU_TOP_LEAST, "top", "top_least", "-w-w")                                                 \
+    ROW(GPU_TOP_LIST, "top", "top_list", "w--w")                                                   \
     ROW(GPU_CHAIN, "selftest", "chain", "rw")                                                      \
     ROW(GPU_FAR, "selftest", "far", "rw")                                                          \
     ROW(GPU_REVERSE, "selftest", "reverse", "rw")                                                  \
@@ -137,6 +140,7 @@ struct tern_device {
     bool lost;
     uint32_t group;  // dispatches of a submission at most; 0: no limit
     uint64_t n_runs, lose_at; // for tests: the run with which it is lost, 0: none
+    uint64_t bytes_read;      // for tests: mapped for the host
     wgpu_module modules[GPU_KERNEL_COUNT];    // by the first kernel that is in the file
     wgpu_layout layouts[GPU_KERNEL_COUNT];    // by kernel
     wgpu_pipeline_layout pipeline_layouts[GPU_KERNEL_COUNT];
@@ -185,6 +189,9 @@ tern_status gpu_read(tern_device *d, wgpu_buffer from, uint64_t offset, void *da
                      tern_error *err);
 // Asks for the first bytes of the buffer; `pending` ends when they are there or never will be.
 void gpu_readback_map(tern_device *d, gpu_readback *r, uint64_t bytes);
+// Submits a copy of them from elsewhere before.
+void gpu_readback_copy(tern_device *d, wgpu_buffer from, uint64_t offset, gpu_readback *to,
+                       uint64_t bytes);
 // The pipeline with these constants: from the cache, or made.
 tern_status gpu_pipeline_get(tern_device *d, const gpu_pipeline *wanted, wgpu_pipeline *out,
                              tern_error *err);
@@ -257,6 +264,7 @@ typedef enum gpu_place {
     GPU_LOGITS,
     GPU_TOP_PARTS_MEMORY,
     GPU_TOP_MEMORY,
+    GPU_TOP_LISTS,
     GPU_PARTS, // offset and bytes in the memory of attention in parts
 } gpu_place;
 typedef struct gpu_binding {
@@ -276,7 +284,9 @@ typedef enum gpu_rows {
 typedef enum gpu_phase {
     GPU_PHASE_BODY,   // always
     GPU_PHASE_HEAD,   // when logits or the greatest of them are wanted
-    GPU_PHASE_TOP,    // when only the greatest one is wanted
+    GPU_PHASE_PARTS,  // when only the greatest one is wanted, or lists of a few
+    GPU_PHASE_TOP,    // when only the greatest one is
+    GPU_PHASE_LIST,   // when lists are
 } gpu_phase;
 
 typedef enum gpu_cache { GPU_CACHE_F32, GPU_CACHE_F16, GPU_CACHE_Q8_0, GPU_CACHES } gpu_cache;
@@ -299,6 +309,7 @@ typedef struct gpu_dispatch {
 
 #define GPU_FEW       8   // tokens up to which each has the bits that it has alone
 #define GPU_TOP_PARTS_N 64
+#define GPU_TOP_THREADS 256
 #define GPU_PARTS_MAX   8   // of a token's attention
 
 struct tern_plan {
@@ -316,6 +327,7 @@ struct tern_plan {
     uint64_t parts_bytes; // of a single token's attention
     int64_t n_vocab;
     int32_t chunk_rows; // of logits at a time
+    bool makes_lists;   // of the greatest of them
 };
 
 tern_status gpu_compile(tern_device *d, const tern_graph *g, tern_weight *const *weights,

@@ -400,13 +400,14 @@ static void on_mapped(uint32_t status, wgpu_text message, void *u1, void *u2) {
 void gpu_readback_map(tern_device *d, gpu_readback *r, uint64_t bytes) {
     r->mapped = false;
     r->pending = true;
+    d->bytes_read += bytes;
     d->api.BufferMapAsync(
         r->buffer, WGPU_MAP_READ, 0, (size_t)bytes,
         (wgpu_map_callback){NULL, WGPU_CALLBACK_PROCESS_EVENTS, on_mapped, r, NULL});
 }
 
-static void submit_copy(tern_device *d, wgpu_buffer from, uint64_t offset, gpu_readback *to,
-                        uint64_t bytes) {
+void gpu_readback_copy(tern_device *d, wgpu_buffer from, uint64_t offset, gpu_readback *to,
+                       uint64_t bytes) {
     wgpu_encoder encoder = d->api.DeviceCreateCommandEncoder(d->device, NULL);
     d->api.CommandEncoderCopyBufferToBuffer(encoder, from, offset, to->buffer, 0, bytes);
     wgpu_commands commands = d->api.CommandEncoderFinish(encoder, NULL);
@@ -421,7 +422,7 @@ tern_status gpu_read(tern_device *d, wgpu_buffer from, uint64_t offset, void *da
     gpu_readback *r = &d->reader;
     for (uint64_t at = 0; at < bytes; at += GPU_READ_BYTES) {
         size_t n = (size_t)(bytes - at < GPU_READ_BYTES ? bytes - at : GPU_READ_BYTES);
-        if (!r->pending) submit_copy(d, from, offset + at, r, n);
+        if (!r->pending) gpu_readback_copy(d, from, offset + at, r, n);
         gpu_wait(d, &r->pending);
         const void *mapped = r->mapped ? d->api.BufferGetConstMappedRange(r->buffer, 0, n) : NULL;
         TERN_TRY(gpu_check(d, "reading back", err));

@@ -3,6 +3,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "kernels/webgpu/gpu_rig_test.h"
+#include "kernels/webgpu/gpu_run.h"
 
 #define N_ROWS 41
 
@@ -177,16 +178,22 @@ static void fill_ties(float *x, int64_t n, int64_t row, uint32_t *seed) {
     for (int64_t i = 0; i < n; i++) x[i] = rintf(rig_random(seed) * 2);
 }
 
+static void open_top(rig *r, int64_t n_vocab, tern_dtype type, rig_fill fill_x,
+                     rig_fill fill_head) {
+    rig_open(r, N_ROWS);
+    tern_vid x = rig_rows(r, 8, fill_x);
+    tern_vid head = rig_matrix(r, n_vocab, 8, type, false, fill_head);
+    r->sources[r->n_sources - 1].is_head = true;
+    r->n_shown = n_vocab;
+    tern_vid logits = tern_g_linear(&r->g, tern_g_take_rows(&r->g, x), head);
+    tern_g_output(&r->g, logits, "logits");
+    tern_g_output(&r->g, tern_g_top_k(&r->g, logits), "top_k");
+}
+
 static void check_top(int64_t n_vocab, int32_t n_tokens, int32_t k, tern_dtype type,
                       int n_devices) {
     rig r;
-    rig_open(&r, N_ROWS);
-    tern_vid x = rig_rows(&r, 8, fill_ties);
-    tern_vid head = rig_matrix(&r, n_vocab, 8, type, false, fill_ties);
-    r.sources[r.n_sources - 1].is_head = true;
-    tern_vid logits = tern_g_linear(&r.g, tern_g_take_rows(&r.g, x), head);
-    tern_g_output(&r.g, logits, "logits");
-    tern_g_output(&r.g, tern_g_top_k(&r.g, logits), "top_k");
+    open_top(&r, n_vocab, type, fill_ties, fill_ties);
     size_t n = (size_t)n_tokens * (size_t)k;
     int32_t *ids[RIG_DEVICES];
     float *values[RIG_DEVICES];
@@ -212,4 +219,115 @@ TEST(gpu_greatest_logits_and_ties) {
     check_top(257, 17, 5, TERN_DTYPE_F32, RIG_DEVICES);
     // More logits than are made at a time.
     if (rig_is_long()) check_top(70001, 62, 1, TERN_DTYPE_F16, RIG_GPU_LEAST);
+}
+
+// A kind of logits in each column, of which fill_unit picks one.
+static void fill_columns(float *x, int64_t n, int64_t row, uint32_t *seed) {
+    fill_normal(x, n, row, seed);
+    x[1] = 0;                      // all are equal
+    x[2] = rintf(x[2] * 40);       // ties everywhere, the border too
+    if (row < 700) x[3] *= 1e4f;   // all great ones are of three parts, and far more than k
+}
+
+// Numbers are rare: the least of the parts' greatest logits is no number's.
+static void fill_rare(float *x, int64_t n, int64_t row, uint32_t *seed) {
+    fill_normal(x, n, row, seed);
+    if (row % 1000 != 7) x[row % n] = NAN;
+}
+
+// Products are infinite, of both signs, and some sums of them NaN.
+static void fill_infinite(float *x, int64_t n, int64_t row, uint32_t *seed) {
+    fill_normal(x, n, row, seed);
+    for (int64_t i = 0; i < n && row % 1000 != 7; i++) x[i] *= 3e38f;
+}
+
+// The next in order behind (*id, *value): smaller, or equal with a higher index; NaN is nowhere.
+static void next_top(const float *x, int64_t n, int32_t *id, float *value) {
+    int32_t best = INT32_MAX;
+    float most = -INFINITY;
+    for (int64_t i = 0; i < n; i++) {
+        bool behind = x[i] < *value || (x[i] == *value && i > *id);
+        if (!behind || !(x[i] > most || (x[i] == most && best == INT32_MAX))) continue;
+        best = (int32_t)i;
+        most = x[i];
+    }
+    *id = best;
+    *value = most;
+}
+
+// The k greatest are those of the logits that the same device gives, in bits.
+static void check_top_of_logits(rig *r, int device, int32_t n_tokens, int32_t k,
+                                const float *logits) {
+    size_t n = (size_t)n_tokens * (size_t)k, n_wrong = 0;
+    int32_t *ids = tern_alloc_array(TERN_MEM_MISC, n, sizeof *ids);
+    float *values = tern_alloc_array(TERN_MEM_MISC, n, sizeof *values);
+    REQUIRE(ids && values);
+    bool ran = rig_run_top(r, (rig_device)device, n_tokens, k, ids, values);
+    for (int32_t t = 0; ran && t < n_tokens; t++) {
+        int32_t id = -1;
+        float value = INFINITY;
+        for (int32_t i = 0; i < k; i++) {
+            next_top(logits + t * r->n_shown, r->n_shown, &id, &value);
+            n_wrong += ids[t * k + i] != id || memcmp(&values[t * k + i], &value, 4) != 0;
+            if (id == INT32_MAX) value = -INFINITY; // and nothing is behind that
+        }
+    }
+    CHECK_MSG(n_wrong == 0, "device %d: %zu of the %d greatest of %lld are wrong", device, n_wrong,
+              (int)k, (long long)r->n_shown);
+    tern_free(ids);
+    tern_free(values);
+}
+
+typedef enum how_read { ANY, LISTS, ROWS, BOTH } how_read;
+static const char *const how_names[] = {"anyhow", "lists", "rows", "lists, then rows"};
+
+static void check_how_read(const rig *r, int32_t n_tokens, int32_t k, how_read want) {
+    uint64_t n = (uint64_t)n_tokens, rows = n * (uint64_t)r->n_shown * sizeof(float);
+    how_read how = r->bytes_read == n * sizeof(gpu_list) ? LISTS
+                   : r->bytes_read == rows               ? ROWS
+                                                         : BOTH;
+    CHECK_MSG(want == ANY || want == how, "the %d greatest of %lld: read as %s, not %s", (int)k,
+              (long long)r->n_shown, how_names[how], how_names[want]);
+}
+
+TEST(gpu_greatest_few_logits) {
+    static const struct {
+        int64_t n_vocab;
+        int32_t n_tokens;
+        rig_fill x, head;
+        how_read few; // for k up to 40
+        int32_t ks[6];
+    } cases[] = {
+        {16385, 1, fill_normal, fill_normal, LISTS, {2, 40, 64}},
+        {16385, 4, fill_unit, fill_columns, BOTH, {5, 40}},
+        {16385, 1, fill_normal, fill_rare, BOTH, {40}},
+        {40, 3, fill_normal, fill_normal, ROWS, {2, 40}},
+        // In the long run:
+        {16385, 3, fill_normal, fill_normal, LISTS, {2, 5, 40, 64, 65}},
+        {16385, 2, fill_ties, fill_ties, ANY, {2, 5, 40, 64, 65}},
+        {16385, 1, fill_normal, fill_infinite, ANY, {2, 5, 40, 64, 65}},
+        {16383, 2, fill_normal, fill_normal, ROWS, {2, 64, 65}},
+        {65, 9, fill_ties, fill_ties, ROWS, {64, 65}},
+        // More logits than are made at a time: 41 rows.
+        {100000, 42, fill_unit, fill_columns, BOTH, {5}},
+    };
+    size_t n_cases = rig_cases(sizeof cases / sizeof *cases, 4);
+    if (!rig_has_gpu()) return;
+    for (size_t i = 0; i < n_cases; i++) {
+        rig r;
+        open_top(&r, cases[i].n_vocab, TERN_DTYPE_F32, cases[i].x, cases[i].head);
+        // As the kernels are the same, the short run has one case for both devices.
+        int n_devices = i == 0 || rig_is_long() ? RIG_DEVICES : RIG_GPU_LEAST;
+        for (int d = RIG_GPU; d < n_devices; d++) {
+            int32_t n = cases[i].n_tokens;
+            rig_batches how = {.n_tokens = {n}};
+            float *logits = rig_run(&r, (rig_device)d, how, true);
+            for (const int32_t *k = cases[i].ks; logits && *k > 0; k++) {
+                check_top_of_logits(&r, d, n, *k, logits);
+                check_how_read(&r, n, *k, *k <= 40 ? cases[i].few : *k > 64 ? ROWS : ANY);
+            }
+            tern_free(logits);
+        }
+        rig_close(&r);
+    }
 }

@@ -347,18 +347,25 @@ static tern_status add_attention(tern_plan *p, const tern_node *n, tern_error *e
 
 // ---- The greatest logits -----------------------------------------------------------------------
 
+static void add_top_step(tern_plan *p, gpu_kernel kernel, gpu_phase phase, int64_t n_vocab,
+                         gpu_place from, gpu_place to) {
+    bool by_part = from == GPU_LOGITS;
+    gpu_dispatch *d = add(p, kernel, by_part ? GPU_TOP_PARTS_N : 1, GPU_ROWS_CHUNK);
+    if (by_part) set(d, "COLS", (double)n_vocab);
+    set(d, "PARTS", GPU_TOP_PARTS_N);
+    bind_place(d, from, -1);
+    bind_place(d, to, -1);
+    d->phase = phase;
+}
+
 static void add_top(tern_plan *p, int64_t n_vocab) {
-    gpu_dispatch *d = add(p, GPU_TOP_PARTS, GPU_TOP_PARTS_N, GPU_ROWS_CHUNK);
-    set(d, "COLS", (double)n_vocab);
-    set(d, "PARTS", GPU_TOP_PARTS_N);
-    bind_place(d, GPU_LOGITS, -1);
-    bind_place(d, GPU_TOP_PARTS_MEMORY, -1);
-    d->phase = GPU_PHASE_TOP;
-    d = add(p, GPU_TOP_ROW, 1, GPU_ROWS_CHUNK);
-    set(d, "PARTS", GPU_TOP_PARTS_N);
-    bind_place(d, GPU_TOP_PARTS_MEMORY, -1);
-    bind_place(d, GPU_TOP_MEMORY, -1);
-    d->phase = GPU_PHASE_TOP;
+    add_top_step(p, GPU_TOP_PARTS, GPU_PHASE_PARTS, n_vocab, GPU_LOGITS, GPU_TOP_PARTS_MEMORY);
+    add_top_step(p, GPU_TOP_ROW, GPU_PHASE_TOP, n_vocab, GPU_TOP_PARTS_MEMORY, GPU_TOP_MEMORY);
+    // Of a smaller vocabulary some parts have no logits, and a row is soon read.
+    if (n_vocab < GPU_TOP_PARTS_N * GPU_TOP_THREADS) return;
+    p->makes_lists = true;
+    add_top_step(p, GPU_TOP_LEAST, GPU_PHASE_LIST, n_vocab, GPU_TOP_PARTS_MEMORY, GPU_TOP_LISTS);
+    add_top_step(p, GPU_TOP_LIST, GPU_PHASE_LIST, n_vocab, GPU_LOGITS, GPU_TOP_LISTS);
 }
 
 // A fused top-k makes the logits itself: the plain product for the output "logits" is the same.
@@ -424,7 +431,7 @@ static size_t n_head_parts(const tern_weight *w) {
 
 static tern_status reserve(tern_plan *p, const tern_node *n, tern_error *err) {
     // gemv and gemm of each product, top, fused dispatches
-    size_t most = 2 * TERN_NODE_OUTPUTS + 2 + 2 + GPU_FUSED_MAX;
+    size_t most = 2 * TERN_NODE_OUTPUTS + 2 + 4 + GPU_FUSED_MAX;
     for (int i = 0; i < n->n_in; i++)
         if (p->g->values[n->in[i]].kind == TERN_VALUE_WEIGHT)
             most += (1 + N_ROW_COUNTS) *

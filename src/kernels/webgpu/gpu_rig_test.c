@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/alloc.h"
+#include "kernels/webgpu/gpu.h"
 
 // ---- Devices -----------------------------------------------------------------------------------
 
@@ -306,7 +307,9 @@ bool rig_run_top(rig *r, rig_device device, int32_t n, int32_t k, int32_t *ids, 
     tern_batch batch = {.ids = in, .n_tokens = n, .n_outputs = n, .top_k = k, .top_ids = ids,
                         .top_logits = logits};
     tern_status status = set_up(&m, r, device, true, n, n, TERN_KV_F32, &err);
+    uint64_t before = device != RIG_CPU && m.d ? m.d->bytes_read : 0;
     if (status == TERN_OK) status = run_batch(&m, &batch, &err);
+    r->bytes_read = device != RIG_CPU && m.d ? m.d->bytes_read - before : 0;
     take_down(&m);
     tern_free(in);
     CHECK_MSG(status == TERN_OK, "%s: %s", m.b->name, err.message);

@@ -31,6 +31,7 @@ typedef struct rig {
     tern_vid vids[RIG_WEIGHTS];
     int n_sources;
     bool has_ternary;
+    uint64_t bytes_read;                // of results, from the GPU that rig_run_top ran on
     uint32_t seed;
 } rig;
 

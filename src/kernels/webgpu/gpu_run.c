@@ -3,6 +3,7 @@
 // submit encodes all dispatches of a batch into one command buffer, with a copy of what is wanted
 // into a buffer that can be mapped, and asks for the map; poll lets the library call back. Logits
 // of many rows come in chunks: the head is run again for the next rows when the last ones are read.
+// What of them is read: gpu_results.c.
 #include <math.h>
 #include <string.h>
 #include <time.h>
@@ -10,7 +11,7 @@
 #include "kernels/webgpu/gpu_run.h"
 
 typedef struct gpu_uniform { // struct Run of run.wgsl
-    uint32_t n_tokens, first_pos, n_outputs, first_output, n_context;
+    uint32_t n_tokens, first_pos, n_outputs, first_output, n_context, top_k;
 } gpu_uniform;
 
 // ---- Opening -----------------------------------------------------------------------------------
@@ -80,7 +81,8 @@ static tern_status open_buffers(tern_instance *in, tern_error *err) {
                 {&in->parts, p->parts_bytes, "attention"},
                 {&in->logits, logits, "logits"},
                 {&in->top_parts, rows * GPU_TOP_PARTS_N * 8, "logits"},
-                {&in->top, rows * 8, "logits"}};
+                {&in->top, rows * 8, "logits"},
+                {&in->lists, p->makes_lists ? rows * sizeof(gpu_list) : 0, "logits"}};
     for (size_t i = 0; i < sizeof work / sizeof *work; i++)
         TERN_TRY(gpu_buffer_new(d, GPU_USE_WORK, work[i].bytes, STORAGE, work[i].what, work[i].at,
                                 err));
@@ -112,6 +114,7 @@ static wgpu_group_entry entry_of(const tern_instance *in, const gpu_binding *b) 
     case GPU_LOGITS: e.buffer = in->logits; break;
     case GPU_TOP_PARTS_MEMORY: e.buffer = in->top_parts; break;
     case GPU_TOP_MEMORY: e.buffer = in->top; break;
+    case GPU_TOP_LISTS: e.buffer = in->lists; break;
     case GPU_PARTS: e.buffer = in->parts; break;
     }
     if (b->bytes > 0) {
@@ -185,6 +188,7 @@ void gpu_instance_close(tern_instance *in) {
                              in->logits,
                              in->top_parts,
                              in->top,
+                             in->lists,
                              in->parts};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         gpu_buffer_free(d, GPU_USE_WORK, buffers[i]);
@@ -215,13 +219,6 @@ static void send_angles(tern_instance *in, int32_t first_pos, int32_t n_tokens) 
     }
 }
 
-static bool wants_results(const tern_batch *b) {
-    return b->n_outputs > 0 && (b->logits || b->top_k > 0);
-}
-static bool wants_only_greatest(const tern_batch *b) {
-    return !b->logits && b->top_k == 1;
-}
-
 // 0: the dispatch takes no part.
 static uint32_t rows_of(const tern_instance *in, const gpu_dispatch *step, int32_t first_pos) {
     const tern_batch *b = &in->batch;
@@ -237,13 +234,15 @@ static uint32_t rows_of(const tern_instance *in, const gpu_dispatch *step, int32
 }
 
 static bool takes_part(const tern_instance *in, const gpu_dispatch *step, bool body) {
-    const tern_batch *b = &in->batch;
-    uint32_t n = (uint32_t)b->n_tokens;
+    uint32_t n = (uint32_t)in->batch.n_tokens;
     if (n < step->tokens_min || n > step->tokens_max) return false;
+    gpu_results wanted = gpu_results_of(in);
     switch (step->phase) {
     case GPU_PHASE_BODY: return body;
-    case GPU_PHASE_HEAD: return wants_results(b);
-    default: return wants_results(b) && wants_only_greatest(b);
+    case GPU_PHASE_HEAD: return wanted != GPU_RESULTS_NONE;
+    case GPU_PHASE_PARTS: return wanted == GPU_RESULTS_GREATEST || wanted == GPU_RESULTS_LISTS;
+    case GPU_PHASE_TOP: return wanted == GPU_RESULTS_GREATEST;
+    default: return wanted == GPU_RESULTS_LISTS;
     }
 }
 
@@ -333,19 +332,11 @@ static uint32_t encode_dispatches(const tern_instance *in, encoding *e, int32_t 
     return n;
 }
 
-// What is read back for the chunk; something always is, since its map tells that the run is over.
-static uint64_t result_bytes(const tern_instance *in) {
-    uint64_t rows = (uint64_t)in->chunk_rows;
-    if (!wants_results(&in->batch)) return 8;
-    return wants_only_greatest(&in->batch) ? rows * 8
-                                           : rows * (uint64_t)in->plan->n_vocab * sizeof(float);
-}
-
 static void send_uniform(const tern_instance *in, int32_t first_pos) {
     const tern_batch *b = &in->batch;
     const tern_device *d = in->plan->device;
     gpu_uniform u = {(uint32_t)b->n_tokens, (uint32_t)first_pos, (uint32_t)b->n_outputs,
-                     (uint32_t)in->chunk_first, (uint32_t)in->n_context};
+                     (uint32_t)in->chunk_first, (uint32_t)in->n_context, (uint32_t)b->top_k};
     d->api.QueueWriteBuffer(d->queue, in->uniform, 0, &u, sizeof u);
 }
 
@@ -353,7 +344,6 @@ static void send_uniform(const tern_instance *in, int32_t first_pos) {
 // large as the device takes; what is wanted is copied to a readback, and the greatest token also to
 // where the next run takes its own from.
 static void launch(tern_instance *in, int32_t first_pos, bool body, gpu_readback *to) {
-    const tern_batch *b = &in->batch;
     tern_device *d = in->plan->device;
     const wgpu_api *a = &d->api;
     gpu_count_run(d);
@@ -363,17 +353,18 @@ static void launch(tern_instance *in, int32_t first_pos, bool body, gpu_readback
     wgpu_encoder encoder = encoder_of(in, &e);
     end_pass(in, &e);
     if (in->profile) gpu_profile_encode(in->profile, encoder);
-    uint64_t bytes = result_bytes(in);
-    bool only_greatest = wants_results(b) && wants_only_greatest(b);
-    wgpu_buffer source = wants_results(b) && !only_greatest ? in->logits : in->top;
-    a->CommandEncoderCopyBufferToBuffer(encoder, source, 0, to->buffer, 0, bytes);
-    if (only_greatest) a->CommandEncoderCopyBufferToBuffer(encoder, in->top, 0, in->ids, 0, 4);
+    uint64_t bytes = gpu_results_bytes(in);
+    a->CommandEncoderCopyBufferToBuffer(encoder, gpu_results_buffer(in), 0, to->buffer, 0, bytes);
+    if (gpu_results_of(in) == GPU_RESULTS_GREATEST)
+        a->CommandEncoderCopyBufferToBuffer(encoder, in->top, 0, in->ids, 0, 4);
     submit(in, &e);
     if (in->profile) gpu_profile_submitted(in->profile);
     gpu_readback_map(d, to, bytes);
 }
 
-static void set_chunk(tern_instance *in) {
+static void set_chunk(tern_instance *in, int32_t first) {
+    in->chunk_first = first;
+    in->reads_rows = false;
     int32_t left = in->batch.n_outputs - in->chunk_first;
     in->chunk_rows = left < in->plan->chunk_rows ? left : in->plan->chunk_rows;
 }
@@ -386,7 +377,7 @@ static void set_chunk(tern_instance *in) {
 // wrote only the cache's next position, which the batch writes again before anything reads it.
 
 static bool is_greedy_step(const tern_batch *b) {
-    return b->n_tokens == 1 && b->n_outputs == 1 && wants_only_greatest(b);
+    return b->n_tokens == 1 && b->n_outputs == 1 && !b->logits && b->top_k == 1;
 }
 
 static void start_ahead(tern_instance *in) {
@@ -413,8 +404,7 @@ tern_status gpu_submit(tern_instance *in, const tern_batch *batch, tern_error *e
     bool goes_on = is_greedy_step(batch) && is_greedy_step(&in->batch) &&
                    batch->first_pos == in->batch.first_pos + 1;
     in->batch = *batch;
-    in->chunk_first = 0;
-    set_chunk(in);
+    set_chunk(in, 0);
     in->busy = true;
     if (was_ahead)
         in->now = 1 - in->now;
@@ -432,47 +422,6 @@ tern_status gpu_submit(tern_instance *in, const tern_batch *batch, tern_error *e
 
 // ---- Reading back ------------------------------------------------------------------------------
 
-// True when (a, id a) is to be dropped before (b, id b): smaller, or equal with the higher index.
-static bool is_below(float a, int32_t id_a, float b, int32_t id_b) {
-    return a < b || (a == b && id_a > id_b);
-}
-
-// Keeps the k greatest in falling order by insertion: nearly all logits fail the first comparison.
-static void select_top(const float *x, int64_t n, int32_t k, int32_t *ids, float *values) {
-    for (int32_t i = 0; i < k; i++) {
-        values[i] = -INFINITY;
-        ids[i] = INT32_MAX;
-    }
-    for (int64_t i = 0; i < n; i++) {
-        if (!is_below(values[k - 1], ids[k - 1], x[i], (int32_t)i)) continue;
-        int32_t at = k - 1;
-        for (; at > 0 && is_below(values[at - 1], ids[at - 1], x[i], (int32_t)i); at--) {
-            values[at] = values[at - 1];
-            ids[at] = ids[at - 1];
-        }
-        values[at] = x[i];
-        ids[at] = (int32_t)i;
-    }
-}
-
-static void take_results(const tern_instance *in, const void *mapped) {
-    const tern_batch *b = &in->batch;
-    size_t n_vocab = (size_t)in->plan->n_vocab;
-    for (int32_t i = 0; i < in->chunk_rows; i++) {
-        size_t row = (size_t)(in->chunk_first + i);
-        if (wants_only_greatest(b)) {
-            memcpy(&b->top_ids[row], (const char *)mapped + i * 8, 4);
-            memcpy(&b->top_logits[row], (const char *)mapped + i * 8 + 4, 4);
-            continue;
-        }
-        const float *logits = (const float *)mapped + (size_t)i * n_vocab;
-        if (b->logits) memcpy(b->logits + row * n_vocab, logits, n_vocab * sizeof *logits);
-        if (b->top_k > 0)
-            select_top(logits, (int64_t)n_vocab, b->top_k, b->top_ids + row * (size_t)b->top_k,
-                       b->top_logits + row * (size_t)b->top_k);
-    }
-}
-
 tern_status gpu_poll(tern_instance *in, bool *done, tern_error *err) {
     tern_device *d = in->plan->device;
     *done = !in->busy;
@@ -489,16 +438,21 @@ tern_status gpu_poll(tern_instance *in, bool *done, tern_error *err) {
         return TERN_OK;
     }
     in->busy = false;
-    size_t bytes = (size_t)result_bytes(in);
+    size_t bytes = (size_t)gpu_results_bytes(in);
     const void *mapped = r->mapped ? d->api.BufferGetConstMappedRange(r->buffer, 0, bytes) : NULL;
     if (!mapped) return tern_fail(err, TERN_ERR_DEVICE, "WebGPU's results could not be read");
-    if (wants_results(&in->batch)) take_results(in, mapped);
+    in->reads_rows = !gpu_results_take(in, mapped);
     d->api.BufferUnmap(r->buffer);
     r->mapped = false;
-    in->chunk_first += in->chunk_rows;
-    if (wants_results(&in->batch) && in->chunk_first < in->batch.n_outputs) {
+    if (in->reads_rows) {
         in->busy = true;
-        set_chunk(in);
+        gpu_readback_copy(d, in->logits, 0, r, gpu_results_bytes(in));
+        return gpu_check(d, "submitting", err);
+    }
+    int32_t next = in->chunk_first + in->chunk_rows;
+    if (gpu_results_of(in) != GPU_RESULTS_NONE && next < in->batch.n_outputs) {
+        in->busy = true;
+        set_chunk(in, next);
         launch(in, in->batch.first_pos, false, r);
         return gpu_check(d, "submitting", err);
     }
@@ -547,8 +501,7 @@ tern_status gpu_trace(tern_instance *in, const tern_batch *batch, tern_tap_fn on
     if (!rows) return tern_fail_memory(err, (size_t)p->memory.bytes);
     in->batch = *batch;
     in->ahead = false;
-    in->chunk_first = 0;
-    set_chunk(in);
+    set_chunk(in, 0);
     d->api.QueueWriteBuffer(d->queue, in->ids, 0, batch->ids,
                             (size_t)batch->n_tokens * sizeof *batch->ids);
     send_angles(in, batch->first_pos, batch->n_tokens);

@@ -9,6 +9,7 @@ struct Run {
     n_outputs: u32,    // the last n tokens' results are wanted
     first_output: u32, // of those that this pass over the head computes
     n_context: u32,    // positions that the caches have room for
+    top_k: u32,        // how many of the greatest logits are wanted
 }
 // Storage, since writing to a uniform buffer between two steps costs 20 us on an NVIDIA H200.
 @group(0) @binding(0) var<storage, read> run: Run;

@@ -1,0 +1,108 @@
+// What of a batch is read back, and the k greatest logits in it.
+//
+// A row of logits is half a megabyte for a vocabulary of 128,256; a token picked at random among
+// the k = 40 greatest needs a few of them. Let t be the k-th greatest of the greatest logits of
+// GPU_TOP_PARTS_N parts of a row. Then k logits are t or more, and the k greatest are among all
+// that are. The device lists these (top.wgsl), about 63 for k = 40 where the great ones are spread
+// evenly: with p the chance that a logit reaches t, a part of m stays below with (1 - p)^m = 24/64.
+//
+// A list needs no trust in t: if it has room for all that reached t, whatever that was, and k of
+// them are numbers, then no logit off the list is greater than one on it. Otherwise (many equals,
+// NaN, great logits that are all of one part) the rows are read, as for more than 64.
+#include <math.h>
+#include <string.h>
+#include "kernels/webgpu/gpu_run.h"
+
+gpu_results gpu_results_of(const tern_instance *in) {
+    const tern_batch *b = &in->batch;
+    if (b->n_outputs == 0 || (!b->logits && b->top_k == 0)) return GPU_RESULTS_NONE;
+    if (b->logits || in->reads_rows) return GPU_RESULTS_LOGITS;
+    if (b->top_k == 1) return GPU_RESULTS_GREATEST;
+    return in->plan->makes_lists && b->top_k <= GPU_TOP_PARTS_N ? GPU_RESULTS_LISTS
+                                                                : GPU_RESULTS_LOGITS;
+}
+
+uint64_t gpu_results_bytes(const tern_instance *in) {
+    uint64_t rows = (uint64_t)in->chunk_rows;
+    switch (gpu_results_of(in)) {
+    case GPU_RESULTS_GREATEST: return rows * 8;
+    case GPU_RESULTS_LISTS: return rows * sizeof(gpu_list);
+    case GPU_RESULTS_LOGITS: return rows * (uint64_t)in->plan->n_vocab * sizeof(float);
+    default: return 8;
+    }
+}
+
+wgpu_buffer gpu_results_buffer(const tern_instance *in) {
+    switch (gpu_results_of(in)) {
+    case GPU_RESULTS_LISTS: return in->lists;
+    case GPU_RESULTS_LOGITS: return in->logits;
+    default: return in->top;
+    }
+}
+
+// True when (a, id a) is to be dropped before (b, id b): smaller, or equal with the higher index.
+static bool is_below(float a, int32_t id_a, float b, int32_t id_b) {
+    return a < b || (a == b && id_a > id_b);
+}
+
+// The k greatest so far, in falling order.
+typedef struct top {
+    int32_t k;
+    int32_t *ids;
+    float *values;
+} top;
+
+static top top_of_row(const tern_batch *b, size_t row) {
+    size_t k = (size_t)b->top_k;
+    top t = {b->top_k, b->top_ids + row * k, b->top_logits + row * k};
+    for (size_t i = 0; i < k; i++) {
+        t.values[i] = -INFINITY;
+        t.ids[i] = INT32_MAX;
+    }
+    return t;
+}
+
+// By insertion: nearly all logits fail the first comparison.
+static void offer(const top *t, float x, int32_t id) {
+    int32_t at = t->k - 1;
+    if (!is_below(t->values[at], t->ids[at], x, id)) return;
+    for (; at > 0 && is_below(t->values[at - 1], t->ids[at - 1], x, id); at--) {
+        t->values[at] = t->values[at - 1];
+        t->ids[at] = t->ids[at - 1];
+    }
+    t->values[at] = x;
+    t->ids[at] = id;
+}
+
+static void take_logits(const tern_batch *b, size_t row, const float *logits, size_t n_vocab) {
+    if (b->logits) memcpy(b->logits + row * n_vocab, logits, n_vocab * sizeof *logits);
+    if (b->top_k == 0) return;
+    top t = top_of_row(b, row);
+    for (size_t i = 0; i < n_vocab; i++) offer(&t, logits[i], (int32_t)i);
+}
+
+static bool take_list(const tern_batch *b, size_t row, const gpu_list *list) {
+    if (list->n > GPU_LIST_ITEMS) return false;
+    top t = top_of_row(b, row);
+    for (uint32_t i = 0; i < list->n; i++)
+        offer(&t, list->items[i].logit, (int32_t)list->items[i].id);
+    return t.ids[t.k - 1] != INT32_MAX; // NaN is never taken
+}
+
+bool gpu_results_take(const tern_instance *in, const void *mapped) {
+    const tern_batch *b = &in->batch;
+    size_t n_vocab = (size_t)in->plan->n_vocab;
+    gpu_results wanted = gpu_results_of(in);
+    bool enough = true;
+    for (size_t i = 0; enough && i < (size_t)in->chunk_rows; i++) {
+        size_t row = (size_t)in->chunk_first + i;
+        if (wanted == GPU_RESULTS_GREATEST) {
+            memcpy(&b->top_ids[row], (const char *)mapped + i * 8, 4);
+            memcpy(&b->top_logits[row], (const char *)mapped + i * 8 + 4, 4);
+        } else if (wanted == GPU_RESULTS_LISTS)
+            enough = take_list(b, row, (const gpu_list *)mapped + i);
+        else if (wanted == GPU_RESULTS_LOGITS)
+            take_logits(b, row, (const float *)mapped + i * n_vocab, n_vocab);
+    }
+    return enough;
+}
