@@ -143,14 +143,15 @@ static void list(const tern_trainer *t, glob_t *found) {
     if (glob(pattern, 0, NULL, found) != 0) found->gl_pathc = 0;
 }
 
+// Who is stopped here leaves nothing for good: what is listed goes last.
 static void remove_old(const tern_trainer *t) {
     glob_t found;
     list(t, &found);
     for (size_t i = 0; i + (size_t)t->desc.keep < found.gl_pathc; i++) {
         char moments[4300];
-        unlink(found.gl_pathv[i]);
         beside(found.gl_pathv[i], moments, sizeof moments);
         if (t->base) unlink(moments);
+        unlink(found.gl_pathv[i]);
     }
     globfree(&found);
 }
