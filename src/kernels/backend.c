@@ -15,6 +15,24 @@ tern_status tern_batch_check(const tern_batch *b, int32_t n_batch, int32_t n_con
     return TERN_OK;
 }
 
+#define F32_CACHE_BYTES_MAX ((uint64_t)64 << 20)
+tern_status tern_kv_choose(const tern_graph *g, int32_t n_context, tern_kv_type wanted,
+                           tern_kv_type *out, tern_error *err) {
+    uint64_t f32_bytes = 0;
+    for (size_t v = 0; v < g->n_values; v++)
+        if (g->values[v].kind == TERN_VALUE_STATE)
+            f32_bytes += (uint64_t)g->values[v].cols * (uint64_t)n_context * sizeof(float);
+    *out = wanted;
+    if (wanted == TERN_KV_AUTO)
+        *out = f32_bytes <= F32_CACHE_BYTES_MAX ? TERN_KV_F32 : TERN_KV_F16;
+    for (size_t i = 0; *out == TERN_KV_Q8_0 && i < g->n_nodes; i++)
+        if (g->nodes[i].op == TERN_OP_ATTENTION && g->nodes[i].head_dim % 32 != 0)
+            return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                             "a Q8_0 cache needs heads of a multiple of 32 dimensions, not %d",
+                             (int)g->nodes[i].head_dim);
+    return TERN_OK;
+}
+
 void tern_profile_add(tern_profile *p, const char *name, double seconds, uint64_t bytes) {
     size_t i = 0;
     while (i < p->n && strcmp(p->rows[i].name, name) != 0) i++;

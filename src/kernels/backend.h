@@ -62,6 +62,11 @@ typedef struct tern_batch {
 tern_status tern_batch_check(const tern_batch *batch, int32_t n_batch, int32_t n_context,
                              int64_t n_vocab, tern_error *err);
 
+// The type of an instance's cache: of TERN_KV_AUTO F32 while all of it stays small, else F16. Fails
+// for Q8_0 where a head's dimensions are no multiple of its blocks.
+tern_status tern_kv_choose(const tern_graph *g, int32_t n_context, tern_kv_type wanted,
+                           tern_kv_type *out, tern_error *err);
+
 // Time by kernel or op, in the order in which they came first.
 #define TERN_PROFILE_ROWS 64
 typedef struct tern_profile {

@@ -236,41 +236,40 @@ typedef struct scorer {
     int32_t n_vocab;
 } scorer;
 
-// What the scores behind ids[0..n) say of the candidates whose fronts end there.
-static void add_scores(scorer *s, const int32_t *ids, size_t n, const float *logits) {
-    float most = logits[0];
-    double sum = 0;
-    for (int32_t i = 1; i < s->n_vocab; i++) most = logits[i] > most ? logits[i] : most;
-    for (int32_t i = 0; i < s->n_vocab; i++) sum += exp((double)(logits[i] - most));
+// What a model says of the token behind some others: its scores, or only its choice.
+typedef struct verdict {
+    const float *logits; // NULL: `chosen` has all of the probability
+    float most;
+    double sum; // of exp(logit - most)
+    int32_t chosen;
+} verdict;
+
+static double probability(const verdict *v, int32_t token) {
+    if (!v->logits) return token == v->chosen;
+    return exp((double)(v->logits[token] - v->most)) / v->sum;
+}
+
+// Adds to the candidates whose fronts end with ids[0..n) what is said of the token behind them.
+static void add_verdict(tern_ngrams *grams, const int32_t *ids, size_t n, const verdict *v) {
     for (int length = TERN_NGRAM_MIN; length <= TERN_NGRAM_MAX; length++) {
         size_t n_front = (size_t)length - 1;
         if (n_front > n) break;
-        const int32_t *front = ids + n - n_front;
-        for (size_t at = tern_ngrams_lower(s->grams, length, front, (int)n_front);
-             at < s->grams->n[length]; at++) {
-            tern_ngram *g = &s->grams->at[length][at];
-            if (memcmp(g->tokens, front, n_front * sizeof *front) != 0) break;
-            double p = exp((double)(logits[g->tokens[n_front]] - most)) / sum;
-            g->p_sum += (uint64_t)(p * FIXED + 0.5);
-            g->n_p++;
-        }
-    }
-}
-
-// The same with what the model chose behind ids[0..n).
-static void add_choice(tern_ngrams *grams, const int32_t *ids, size_t n, int32_t chosen) {
-    for (int length = TERN_NGRAM_MIN; length <= TERN_NGRAM_MAX && (size_t)length <= n + 1;
-         length++) {
-        size_t n_front = (size_t)length - 1;
         const int32_t *front = ids + n - n_front;
         for (size_t at = tern_ngrams_lower(grams, length, front, (int)n_front);
              at < grams->n[length]; at++) {
             tern_ngram *g = &grams->at[length][at];
             if (memcmp(g->tokens, front, n_front * sizeof *front) != 0) break;
-            if (g->tokens[n_front] == chosen) g->p_sum += (uint64_t)FIXED;
+            g->p_sum += (uint64_t)(probability(v, g->tokens[n_front]) * FIXED + 0.5);
             g->n_p++;
         }
     }
+}
+
+static verdict verdict_of(const float *logits, int32_t n_vocab) {
+    verdict v = {.logits = logits, .most = logits[0]};
+    for (int32_t i = 1; i < n_vocab; i++) v.most = logits[i] > v.most ? logits[i] : v.most;
+    for (int32_t i = 0; i < n_vocab; i++) v.sum += exp((double)(logits[i] - v.most));
+    return v;
 }
 
 // The first tokens of a window have too little in front of them to be judged by.
@@ -281,12 +280,13 @@ static tern_status score_window(scorer *s, const int32_t *ids, size_t n, tern_er
     for (size_t at = skip; at < n; at += ROWS) {
         size_t rows = n - at < ROWS ? n - at : ROWS;
         TERN_TRY(tern_session_logits(s->session, ids + at, rows, s->logits, err));
-        for (size_t r = 0; r < rows; r++)
-            add_scores(s, ids, at + r + 1, s->logits + r * (size_t)s->n_vocab);
+        for (size_t r = 0; r < rows; r++) {
+            verdict v = verdict_of(s->logits + r * (size_t)s->n_vocab, s->n_vocab);
+            add_verdict(s->grams, ids, at + r + 1, &v);
+        }
     }
     return TERN_OK;
 }
-
 
 static tern_status sum_scores(tern_ngrams *g, const tern_comm *comm, uint64_t *n_scored,
                               tern_error *err) {
@@ -343,7 +343,8 @@ static tern_status score_own(tern_ngrams *g, const own_text *t, const tern_comm 
                              uint64_t *n_scored, tern_error *err) {
     for (uint64_t i = 0; i < t->n_here; i++) {
         const int32_t *ids = t->ids + i * OWN;
-        for (int32_t k = 1; k < t->n[i]; k++) add_choice(g, ids, (size_t)k, ids[k]);
+        for (int32_t k = 1; k < t->n[i]; k++)
+            add_verdict(g, ids, (size_t)k, &(verdict){.chosen = ids[k]});
         *n_scored += (uint64_t)t->n[i];
     }
     return sum_scores(g, comm, n_scored, err);

@@ -153,14 +153,6 @@ static tern_status open_states(tern_instance *in, tern_error *err) {
     return TERN_OK;
 }
 
-static uint64_t f32_cache_bytes(const tern_plan *p, int32_t n_context) {
-    uint64_t bytes = 0;
-    for (size_t v = 0; v < p->g->n_values; v++)
-        if (p->g->values[v].kind == TERN_VALUE_STATE)
-            bytes += (uint64_t)p->g->values[v].cols * (uint64_t)n_context * sizeof(float);
-    return bytes;
-}
-
 static tern_status open_query(tern_instance *in, tern_error *err) {
     const tern_plan *p = in->plan;
     for (size_t i = 0; i < p->g->n_nodes; i++) {
@@ -172,21 +164,11 @@ static tern_status open_query(tern_instance *in, tern_error *err) {
     return TERN_OK;
 }
 
-#define F32_CACHE_BYTES_MAX ((uint64_t)64 << 20)
 static tern_status choose_kv_type(tern_instance *in, tern_kv_type wanted, tern_error *err) {
-    if (wanted == TERN_KV_AUTO)
-        wanted = f32_cache_bytes(in->plan, in->n_context) <= F32_CACHE_BYTES_MAX ? TERN_KV_F32
-                                                                                 : TERN_KV_F16;
+    TERN_TRY(tern_kv_choose(in->plan->g, in->n_context, wanted, &wanted, err));
     in->kv_type = wanted == TERN_KV_F32    ? TERN_DTYPE_F32
                   : wanted == TERN_KV_Q8_0 ? TERN_DTYPE_Q8_0
                                            : TERN_DTYPE_F16;
-    for (size_t i = 0; in->kv_type == TERN_DTYPE_Q8_0 && i < in->plan->g->n_nodes; i++) {
-        const tern_node *n = &in->plan->g->nodes[i];
-        if (n->op == TERN_OP_ATTENTION && n->head_dim % 32 != 0)
-            return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                             "a Q8_0 cache needs heads of a multiple of 32 dimensions, not %d",
-                             (int)n->head_dim);
-    }
     return TERN_OK;
 }
 

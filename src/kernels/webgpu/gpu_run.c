@@ -28,20 +28,11 @@ static uint64_t row_bytes(int64_t n_cols, gpu_cache cache) {
     return cache == GPU_CACHE_F32 ? 4 * n : cache == GPU_CACHE_F16 ? 2 * n : n + n / 8;
 }
 
-#define F32_CACHE_BYTES_MAX ((uint64_t)64 << 20)
 static tern_status choose_cache(tern_instance *in, tern_kv_type wanted, tern_error *err) {
-    const tern_graph *g = in->plan->g;
-    uint64_t bytes = 0;
-    for (size_t v = 0; v < g->n_values; v++)
-        if (g->values[v].kind == TERN_VALUE_STATE)
-            bytes += row_bytes(g->values[v].cols, GPU_CACHE_F32) * (uint64_t)in->n_context;
-    bool half = wanted == TERN_KV_F16 || (wanted == TERN_KV_AUTO && bytes > F32_CACHE_BYTES_MAX);
-    in->cache = wanted == TERN_KV_Q8_0 ? GPU_CACHE_Q8_0 : half ? GPU_CACHE_F16 : GPU_CACHE_F32;
-    for (size_t i = 0; in->cache == GPU_CACHE_Q8_0 && i < g->n_nodes; i++)
-        if (g->nodes[i].op == TERN_OP_ATTENTION && g->nodes[i].head_dim % 32 != 0)
-            return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                             "a Q8_0 cache needs heads of a multiple of 32 dimensions, not %d",
-                             (int)g->nodes[i].head_dim);
+    TERN_TRY(tern_kv_choose(in->plan->g, in->n_context, wanted, &wanted, err));
+    in->cache = wanted == TERN_KV_F32    ? GPU_CACHE_F32
+                : wanted == TERN_KV_Q8_0 ? GPU_CACHE_Q8_0
+                                         : GPU_CACHE_F16;
     return gpu_plan_pipelines(in->plan, in->cache, err);
 }
 

@@ -190,6 +190,12 @@ static gpu_dispatch *add_quantize(tern_plan *p, gpu_kernel kernel, const product
     return d;
 }
 
+static void add_row_quantize(tern_plan *p, const product *f) {
+    gpu_dispatch *d = add_quantize(p, GPU_ROW_QUANTIZE, f);
+    bind_value(p, d, f->row.x);
+    bind_value(p, d, f->quantized);
+}
+
 // Of a batch's tokens, how many a thread has sums for. All variants give the same bits.
 static const struct {
     uint32_t tokens, min, max;
@@ -226,9 +232,7 @@ static size_t add_linear3(tern_plan *p, const tern_node *n) {
     gpu_dispatch *d = add_one(p, GPU_NORM_LINEAR3, &f);
     bind_value(p, d, f.row.x);
     for (int i = 0; i < 3; i++) bind_value(p, d, linear->out[i]);
-    d = add_quantize(p, GPU_ROW_QUANTIZE, &f);
-    bind_value(p, d, f.row.x);
-    bind_value(p, d, f.quantized);
+    add_row_quantize(p, &f);
     add_few(p, GPU_FEW_LINEAR3, &f, 0, linear->out, 3);
     return 2;
 }
@@ -238,9 +242,7 @@ static void add_glu(tern_plan *p, const product *f, tern_act_kind act, tern_vid 
     set(d, "ACT", act);
     bind_value(p, d, f->row.x);
     bind_value(p, d, gate);
-    d = add_quantize(p, GPU_ROW_QUANTIZE, f);
-    bind_value(p, d, f->row.x);
-    bind_value(p, d, f->quantized);
+    add_row_quantize(p, f);
     add_few(p, GPU_FEW_GLU, f, act, &gate, 1);
 }
 
@@ -249,9 +251,7 @@ static void add_down(tern_plan *p, const product *f) {
     gpu_dispatch *d = add_one(p, GPU_NORM_LINEAR_ADD, f);
     bind_value(p, d, f->row.x);
     bind_value(p, d, out[0]);
-    d = add_quantize(p, GPU_ROW_QUANTIZE, f);
-    bind_value(p, d, f->row.x);
-    bind_value(p, d, f->quantized);
+    add_row_quantize(p, f);
     add_few(p, GPU_FEW_LINEAR_ADD, f, 0, out, 1);
 }
 
