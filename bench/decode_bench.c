@@ -2,10 +2,11 @@
 // each kind of dispatch is worth: the same step with that kind left out is so much shorter. That
 // counts the waiting between dispatches in, and needs no timestamps.
 //
-//   decode_bench [-n STEPS] [-p POSITION] [-l LAYERS] [-t TOKENS] [-v VOCABULARY] [-s]
+//   decode_bench [-n STEPS] [-p POSITION] [-l LAYERS] [-t TOKENS] [-v VOCABULARY] [-s] [-k]
 //
 // -s: steps of 1, 2, 4 and 8 tokens, as speculation verifies them; for several also what they take
-// where each token reads the ternary weights for itself.
+// where each token reads the ternary weights for itself. -k: times by kernel from the GPU's own
+// clock instead; each dispatch is a pass of its own then, which costs some microseconds.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,7 @@ typedef struct bench {
     uint8_t *codes;  // one matrix's, used by all
     uint8_t *floats; // likewise
     int n_steps, position, n_tokens;
+    bool by_clock; // -k
 } bench;
 
 static void need(tern_status status, const tern_error *err) {
@@ -87,14 +89,23 @@ static void bind_weights(bench *b) {
     free(kinds);
 }
 
-static double seconds_a_step(const bench *b, tern_plan *plan) {
+static void print_profile(const tern_profile *p) {
+    for (size_t i = 0; p && i < p->n; i++)
+        printf("  %-20s %6.2f us, %7.1f GB/s\n", p->rows[i].name,
+               p->rows[i].seconds * 1e6 / (double)p->rows[i].n_calls,
+               (double)p->rows[i].bytes / p->rows[i].seconds * 1e-9);
+}
+
+// host: what of it the submitting takes, if not NULL.
+static double seconds_a_step(const bench *b, tern_plan *plan, bool profiled, double *host) {
     enum { WARM = 8, MOST = 64 };
     tern_error err = {0};
     tern_instance *in = NULL;
     need(tern_backend_webgpu.instance_open(plan, 4096, TERN_KV_F16, &in, &err), &err);
+    if (profiled) need(tern_backend_webgpu.profile_start(in, &err), &err);
     int32_t ids[MOST] = {1}, top[MOST];
     float logits[MOST];
-    double start = 0;
+    double start = 0, submitting = 0;
     for (int i = 0; i < b->n_steps + WARM; i++) {
         bool done = false;
         if (i == WARM) start = tern_seconds();
@@ -102,11 +113,15 @@ static double seconds_a_step(const bench *b, tern_plan *plan) {
         tern_batch batch = {.ids = ids, .n_tokens = b->n_tokens, .n_outputs = b->n_tokens,
                             .first_pos = b->position + i, .top_k = 1, .top_ids = top,
                             .top_logits = logits};
+        double before = tern_seconds();
         need(tern_backend_webgpu.submit(in, &batch, &err), &err);
+        if (i >= WARM) submitting += tern_seconds() - before;
         while (!done) need(tern_backend_webgpu.poll(in, &done, &err), &err);
         ids[0] = top[0];
     }
     double seconds = (tern_seconds() - start) / b->n_steps;
+    if (profiled) print_profile(tern_backend_webgpu.profile_read(in));
+    if (host) *host = submitting / b->n_steps;
     tern_backend_webgpu.instance_close(in);
     return seconds;
 }
@@ -131,7 +146,7 @@ static void measure_kinds(const bench *b, tern_plan *plan, double whole) {
             d->tokens_min += LEFT_OUT;
         }
         if (n == 0) continue;
-        double without = seconds_a_step(b, plan);
+        double without = seconds_a_step(b, plan, false, NULL);
         printf("  %-20s %4d x %6.2f us  %7.1f us, groups %u\n", gpu_kernel_entry((gpu_kernel)k), n,
                (whole - without) * 1e6 / n, (whole - without) * 1e6, x);
         for (size_t i = 0; i < plan->n_dispatches; i++) plan->dispatches[i].tokens_min %= LEFT_OUT;
@@ -152,22 +167,29 @@ static void read_for_each(tern_plan *plan, bool each) {
     }
 }
 
-static double seconds_warm(const bench *b, tern_plan *plan) {
-    seconds_a_step(b, plan);
-    return seconds_a_step(b, plan);
+static double seconds_warm(const bench *b, tern_plan *plan, double *host) {
+    seconds_a_step(b, plan, false, NULL);
+    return seconds_a_step(b, plan, false, host);
+}
+
+static void measure_parts(const bench *b, tern_plan *plan, double whole) {
+    if (b->by_clock)
+        seconds_a_step(b, plan, true, NULL);
+    else
+        measure_kinds(b, plan, whole);
 }
 
 static void measure_several(bench *b, tern_plan *plan) {
     double one = 0;
     for (b->n_tokens = 1; b->n_tokens <= GPU_FEW; b->n_tokens *= 2) {
-        double seconds = seconds_warm(b, plan);
+        double host, seconds = seconds_warm(b, plan, &host);
         if (b->n_tokens == 1) one = seconds;
-        printf("%d tokens %8.1f us at %d, %.2f times one\n", b->n_tokens, seconds * 1e6,
-               b->position, seconds / one);
-        measure_kinds(b, plan, seconds);
+        printf("%d tokens %8.1f us at %d, %.2f times one; the host submits for %.1f us\n",
+               b->n_tokens, seconds * 1e6, b->position, seconds / one, host * 1e6);
+        measure_parts(b, plan, seconds);
         if (b->n_tokens == 1) continue;
         read_for_each(plan, true);
-        seconds = seconds_warm(b, plan);
+        seconds = seconds_warm(b, plan, NULL);
         read_for_each(plan, false);
         printf("  each with the kernels of one token: %8.1f us, %.2f times one\n", seconds * 1e6,
                seconds / one);
@@ -175,9 +197,10 @@ static void measure_several(bench *b, tern_plan *plan) {
 }
 
 static void measure(const bench *b, tern_plan *plan) {
-    double whole = seconds_warm(b, plan);
-    printf("step %8.1f us at %d\n", whole * 1e6, b->position);
-    measure_kinds(b, plan, whole);
+    double host, whole = seconds_warm(b, plan, &host);
+    printf("step %8.1f us at %d; the host submits for %.1f us\n", whole * 1e6, b->position,
+           host * 1e6);
+    measure_parts(b, plan, whole);
 }
 
 int main(int argc, char **argv) {
@@ -188,13 +211,14 @@ int main(int argc, char **argv) {
                      .final_rms_eps = 1e-5, .act = TERN_ACTIVATION_RELU2, .tied_head = true,
                      .rope = {.n_rot = 128, .halves = true, .base = 500000, .factor = 1}};
     bool several = false;
-    for (int o; (o = getopt(argc, argv, "n:p:l:t:v:s")) != -1;) {
+    for (int o; (o = getopt(argc, argv, "n:p:l:t:v:sk")) != -1;) {
         if (o == 'n') b.n_steps = atoi(optarg);
         if (o == 'p') b.position = atoi(optarg);
         if (o == 'l') c.n_layers = atoi(optarg);
         if (o == 't') b.n_tokens = atoi(optarg);
         if (o == 'v') c.n_vocab = atoi(optarg);
         if (o == 's') several = true;
+        if (o == 'k') b.by_clock = true;
         if (o == '?') return 2;
     }
     tern_graph_init(&b.graph);
