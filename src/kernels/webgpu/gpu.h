@@ -6,7 +6,8 @@
 //   gpu_weights.c   weights as the kernels read them
 //   gpu_plan.c      graph -> list of dispatches
 //   gpu_token.c     the same for few tokens: fewer, larger ones
-//   gpu_run.c       memory of a session; submitting, reading back
+//   gpu_instance.c  memory of a session
+//   gpu_run.c       submitting batches, reading back; greedy steps ahead
 //   gpu_results.c   what of a batch is read back, and the k greatest logits in it
 //   gpu_profile.c   how long each kernel takes
 //   gpu_policy.c    how many dispatches a submission may have
@@ -57,7 +58,7 @@
     ROW(GPU_ATTENTION, "attention", "attention", "wwww")                                           \
     ROW(GPU_ATTENTION_PROMPT, "attention_prompt", "attention_prompt", "wrrw")                      \
     ROW(GPU_TOP_PARTS, "top", "top_parts", "ww")                                                   \
-    ROW(GPU_TOP_ROW, "top", "top_row", "-ww")                                                      \
+    ROW(GPU_TOP_ROW, "top", "top_row", "-ww-w")                                                    \
     ROW(GPU_TOP_LEAST, "top", "top_least", "-w-w")                                                 \
     ROW(GPU_TOP_LIST, "top", "top_list", "w--w")                                                   \
     ROW(GPU_CHAIN, "selftest", "chain", "rw")                                                      \

@@ -181,13 +181,7 @@ static void fill_ties(float *x, int64_t n, int64_t row, uint32_t *seed) {
 static void open_top(rig *r, int64_t n_vocab, tern_dtype type, rig_fill fill_x,
                      rig_fill fill_head) {
     rig_open(r, N_ROWS);
-    tern_vid x = rig_rows(r, 8, fill_x);
-    tern_vid head = rig_matrix(r, n_vocab, 8, type, false, fill_head);
-    r->sources[r->n_sources - 1].is_head = true;
-    r->n_shown = n_vocab;
-    tern_vid logits = tern_g_linear(&r->g, tern_g_take_rows(&r->g, x), head);
-    tern_g_output(&r->g, logits, "logits");
-    tern_g_output(&r->g, tern_g_top_k(&r->g, logits), "top_k");
+    rig_head(r, rig_rows(r, 8, fill_x), n_vocab, type, fill_head);
 }
 
 static void check_top(int64_t n_vocab, int32_t n_tokens, int32_t k, tern_dtype type,

@@ -355,6 +355,7 @@ static void add_top_step(tern_plan *p, gpu_kernel kernel, gpu_phase phase, int64
     set(d, "PARTS", GPU_TOP_PARTS_N);
     bind_place(d, from, -1);
     bind_place(d, to, -1);
+    if (kernel == GPU_TOP_ROW) bind_place(d, GPU_IDS, -1);
     d->phase = phase;
 }
 

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/alloc.h"
-#include "kernels/webgpu/gpu.h"
+#include "kernels/webgpu/gpu_run.h"
 
 // ---- Devices -----------------------------------------------------------------------------------
 
@@ -192,6 +192,15 @@ void rig_show(rig *r, tern_vid x) {
     tern_g_output(&r->g, tern_g_linear(&r->g, tern_g_take_rows(&r->g, x), head), "logits");
 }
 
+void rig_head(rig *r, tern_vid x, int64_t n_vocab, tern_dtype type, rig_fill fill) {
+    tern_vid head = rig_matrix(r, n_vocab, r->g.values[x].cols, type, false, fill);
+    r->sources[r->n_sources - 1].is_head = true;
+    r->n_shown = n_vocab;
+    tern_vid logits = tern_g_linear(&r->g, tern_g_take_rows(&r->g, x), head);
+    tern_g_output(&r->g, logits, "logits");
+    tern_g_output(&r->g, tern_g_top_k(&r->g, logits), "top_k");
+}
+
 // ---- Running -----------------------------------------------------------------------------------
 
 bool rig_is_long(void) {
@@ -312,6 +321,42 @@ bool rig_run_top(rig *r, rig_device device, int32_t n, int32_t k, int32_t *ids, 
     r->bytes_read = device != RIG_CPU && m.d ? m.d->bytes_read - before : 0;
     take_down(&m);
     tern_free(in);
+    CHECK_MSG(status == TERN_OK, "%s: %s", m.b->name, err.message);
+    return status == TERN_OK;
+}
+
+// The greatest of a whole row, which nothing can have run ahead for.
+static tern_status step_by_row(machine *m, const rig *r, tern_batch batch, rig_step *step,
+                               tern_error *err) {
+    float *row = tern_alloc_array(TERN_MEM_MISC, (size_t)r->n_shown, sizeof *row);
+    if (!row) abort();
+    batch.logits = row;
+    batch.top_k = 0;
+    tern_status status = run_batch(m, &batch, err);
+    *step = (rig_step){0, row[0]};
+    for (int32_t i = 1; i < r->n_shown; i++)
+        if (row[i] > step->logit) *step = (rig_step){i, row[i]};
+    tern_free(row);
+    return status;
+}
+
+bool rig_walk(rig *r, rig_device device, double seconds, rig_step *steps, int32_t n) {
+    tern_error err = {0};
+    machine m;
+    int32_t pos = 0;
+    tern_status status = set_up(&m, r, device, true, 1, n, TERN_KV_F16, &err);
+    if (status == TERN_OK) m.instance->steps.seconds_max = seconds;
+    uint64_t before = status == TERN_OK ? m.d->n_runs : 0;
+    for (int32_t i = 0; status == TERN_OK && i < n; i++) {
+        int32_t id = i == 0 || i % 13 == 12 ? i : steps[i - 1].id;
+        if (i == 31) pos = 5;
+        tern_batch batch = {.ids = &id, .n_tokens = 1, .first_pos = pos++, .n_outputs = 1,
+                            .top_k = 1, .top_ids = &steps[i].id, .top_logits = &steps[i].logit};
+        status = seconds < 0 ? step_by_row(&m, r, batch, &steps[i], &err)
+                             : run_batch(&m, &batch, &err);
+    }
+    r->n_runs = status == TERN_OK ? m.d->n_runs - before : 0;
+    take_down(&m);
     CHECK_MSG(status == TERN_OK, "%s: %s", m.b->name, err.message);
     return status == TERN_OK;
 }

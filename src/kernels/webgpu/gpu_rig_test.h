@@ -32,6 +32,7 @@ typedef struct rig {
     int n_sources;
     bool has_ternary;
     uint64_t bytes_read;                // of results, from the GPU that rig_run_top ran on
+    uint64_t n_runs;                    // that rig_walk started
     uint32_t seed;
 } rig;
 
@@ -61,6 +62,8 @@ tern_vid rig_matrix(rig *r, int64_t n_out, int64_t n_in, tern_dtype type, bool t
 // The graph's output: all columns of x, or 96 from both ends and some between. Times 1, plus zeros:
 // the very bits of x.
 void rig_show(rig *r, tern_vid x);
+// Instead of that a head of n_vocab rows, whose greatest logits can be asked for.
+void rig_head(rig *r, tern_vid x, int64_t n_vocab, tern_dtype type, rig_fill fill);
 
 // How the tokens come, from position 0 on; ends with 0.
 #define RIG_BATCHES 40
@@ -93,6 +96,16 @@ bool rig_has_gpu(void); // else the test is skipped
 float *rig_run(rig *r, rig_device device, rig_batches how, bool fused);
 // The k greatest of each of n tokens in one batch, and their logits.
 bool rig_run_top(rig *r, rig_device device, int32_t n, int32_t k, int32_t *ids, float *logits);
+
+// n greedy steps on a GPU, each on what the one before found, but every 13th on another token, and
+// the 31st back at position 5. seconds: of work that may be done ahead; less than 0: none, the
+// greatest logit is looked for in the whole row. For a graph with a head, and a table with a row
+// for each of its tokens.
+typedef struct rig_step {
+    int32_t id;
+    float logit;
+} rig_step;
+bool rig_walk(rig *r, rig_device device, double seconds, rig_step *steps, int32_t n);
 
 // Runs the problem on the GPU with the first allocation failing, then the second, and so on, until
 // none is left to fail.

@@ -8,188 +8,8 @@
 #include <string.h>
 #include <time.h>
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "kernels/webgpu/gpu_run.h"
-
-typedef struct gpu_uniform { // struct Run of run.wgsl
-    uint32_t n_tokens, first_pos, n_outputs, first_output, n_context, top_k;
-} gpu_uniform;
-
-// ---- Opening -----------------------------------------------------------------------------------
-
-#define STORAGE (WGPU_BUFFER_STORAGE | WGPU_BUFFER_COPY_DST | WGPU_BUFFER_COPY_SRC)
-
-static uint64_t angle_bytes(const tern_plan *p, size_t rope) {
-    return (uint64_t)p->n_batch * (uint64_t)p->ropes.items[rope].attrs.n_rot * sizeof(float);
-}
-
-// Of a position's keys or values. Q8_0: an int8 each, a float for each 32.
-static uint64_t row_bytes(int64_t n_cols, gpu_cache cache) {
-    uint64_t n = (uint64_t)n_cols;
-    return cache == GPU_CACHE_F32 ? 4 * n : cache == GPU_CACHE_F16 ? 2 * n : n + n / 8;
-}
-
-static tern_status choose_cache(tern_instance *in, tern_kv_type wanted, tern_error *err) {
-    TERN_TRY(tern_kv_choose(in->plan->g, in->n_context, wanted, &wanted, err));
-    in->cache = wanted == TERN_KV_F32    ? GPU_CACHE_F32
-                : wanted == TERN_KV_Q8_0 ? GPU_CACHE_Q8_0
-                                         : GPU_CACHE_F16;
-    return gpu_plan_pipelines(in->plan, in->cache, err);
-}
-
-static tern_status open_states(tern_instance *in, tern_error *err) {
-    const tern_plan *p = in->plan;
-    in->states = tern_alloc_array(TERN_MEM_KV, p->g->n_values + 1, sizeof *in->states);
-    if (!in->states) return tern_fail_memory(err, p->g->n_values * sizeof *in->states);
-    for (size_t v = 0; v < p->g->n_values; v++) {
-        const tern_value *value = &p->g->values[v];
-        if (value->kind != TERN_VALUE_STATE) continue;
-        uint64_t bytes = (uint64_t)in->n_context * row_bytes(value->cols, in->cache);
-        if (bytes > p->device->binding_bytes_max)
-            return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                             "a cache of %d positions is larger than the %llu MB that a GPU's "
-                             "binding has",
-                             (int)in->n_context,
-                             (unsigned long long)(p->device->binding_bytes_max >> 20));
-        TERN_TRY(gpu_buffer_new(p->device, GPU_USE_CACHE, bytes, STORAGE, "the cache",
-                                &in->states[v], err));
-    }
-    return TERN_OK;
-}
-
-static tern_status open_buffers(tern_instance *in, tern_error *err) {
-    const tern_plan *p = in->plan;
-    tern_device *d = p->device;
-    uint64_t logits = (uint64_t)in->plan->chunk_rows * (uint64_t)p->n_vocab * sizeof(float);
-    uint64_t rows = (uint64_t)p->chunk_rows;
-    const struct {
-        wgpu_buffer *at;
-        uint64_t bytes;
-        const char *what;
-    } work[] = {{&in->uniform, sizeof(gpu_uniform), "the parameters of a run"},
-                {&in->ids, (uint64_t)p->n_batch * 4, "tokens"},
-                {&in->pool, p->memory.bytes, "activations"},
-                {&in->pool_i8, p->i8_bytes, "activations"},
-                {&in->parts, p->parts_bytes, "attention"},
-                {&in->logits, logits, "logits"},
-                {&in->top_parts, rows * GPU_TOP_PARTS_N * 8, "logits"},
-                {&in->top, rows * 8, "logits"},
-                {&in->lists, p->makes_lists ? rows * sizeof(gpu_list) : 0, "logits"}};
-    for (size_t i = 0; i < sizeof work / sizeof *work; i++)
-        TERN_TRY(gpu_buffer_new(d, GPU_USE_WORK, work[i].bytes, STORAGE, work[i].what, work[i].at,
-                                err));
-    for (int i = 0; i < 2; i++)
-        TERN_TRY(gpu_buffer_new(d, GPU_USE_RESULTS, logits,
-                                WGPU_BUFFER_MAP_READ | WGPU_BUFFER_COPY_DST, "results",
-                                &in->readbacks[i].buffer, err));
-    in->angles = tern_alloc_array(TERN_MEM_SESSION, p->ropes.n + 1, sizeof *in->angles);
-    uint64_t most = 4;
-    for (size_t i = 0; in->angles && i < p->ropes.n; i++) {
-        uint64_t bytes = angle_bytes(p, i);
-        TERN_TRY(gpu_buffer_new(d, GPU_USE_WORK, bytes, STORAGE, "angles", &in->angles[i], err));
-        if (bytes > most) most = bytes;
-    }
-    in->angles_host = tern_alloc(TERN_MEM_SESSION, (size_t)most);
-    if (!in->angles || !in->angles_host) return tern_fail_memory(err, (size_t)most);
-    return open_states(in, err);
-}
-
-static wgpu_group_entry entry_of(const tern_instance *in, const gpu_binding *b) {
-    wgpu_group_entry e = {.bytes = UINT64_MAX}; // the whole buffer
-    switch (b->place) {
-    case GPU_POOL: e.buffer = in->pool; break;
-    case GPU_POOL_I8: e.buffer = in->pool_i8; break;
-    case GPU_WEIGHT: e.buffer = b->buffer; break;
-    case GPU_STATE: e.buffer = in->states[b->v]; break;
-    case GPU_ANGLES: e.buffer = in->angles[b->v]; break;
-    case GPU_IDS: e.buffer = in->ids; break;
-    case GPU_LOGITS: e.buffer = in->logits; break;
-    case GPU_TOP_PARTS_MEMORY: e.buffer = in->top_parts; break;
-    case GPU_TOP_MEMORY: e.buffer = in->top; break;
-    case GPU_TOP_LISTS: e.buffer = in->lists; break;
-    case GPU_PARTS: e.buffer = in->parts; break;
-    }
-    if (b->bytes > 0) {
-        e.offset = b->offset;
-        e.bytes = b->bytes;
-    }
-    return e;
-}
-
-static tern_status open_groups(tern_instance *in, tern_error *err) {
-    const tern_plan *p = in->plan;
-    tern_device *d = p->device;
-    in->groups = tern_alloc_array(TERN_MEM_SESSION, p->n_dispatches + 1, sizeof *in->groups);
-    if (!in->groups) return tern_fail_memory(err, p->n_dispatches * sizeof *in->groups);
-    for (size_t i = 0; i < p->n_dispatches; i++) {
-        const gpu_dispatch *step = &p->dispatches[i];
-        const char *kinds = gpu_kernel_bindings(step->what.kernel);
-        wgpu_group_entry entries[1 + GPU_BINDINGS] = {{0}};
-        entries[0] = (wgpu_group_entry){.buffer = in->uniform, .bytes = UINT64_MAX};
-        uint32_t number = 0;
-        for (int k = 0; k < step->n_bindings; k++, number++) {
-            while (kinds[number] == '-') number++;
-            entries[1 + k] = entry_of(in, &step->bindings[k]);
-            entries[1 + k].binding = number + 1;
-        }
-        wgpu_group_desc desc = {.layout = d->layouts[step->what.kernel],
-                                .n_entries = (size_t)step->n_bindings + 1,
-                                .entries = entries};
-        in->groups[i] = d->api.DeviceCreateBindGroup(d->device, &desc);
-        TERN_TRY(gpu_check(d, gpu_kernel_entry(step->what.kernel), err));
-    }
-    return TERN_OK;
-}
-
-tern_status gpu_instance_open(tern_plan *p, int32_t n_context, tern_kv_type kv_type,
-                              tern_instance **out, tern_error *err) {
-    *out = NULL;
-    tern_status status = TERN_OK;
-    tern_instance *in = tern_alloc(TERN_MEM_SESSION, sizeof *in);
-    if (!in) return tern_fail_memory(err, sizeof *in);
-    in->plan = p;
-    in->n_context = n_context;
-    TERN_TRY_GOTO(choose_cache(in, kv_type, err));
-    TERN_TRY_GOTO(open_buffers(in, err));
-    TERN_TRY_GOTO(open_groups(in, err));
-    *out = in;
-    return TERN_OK;
-fail:
-    gpu_instance_close(in);
-    return status;
-}
-
-void gpu_instance_close(tern_instance *in) {
-    if (!in) return;
-    const tern_plan *p = in->plan;
-    tern_device *d = p->device;
-    // The callback of a map points into the instance; a lost device calls it too.
-    for (int i = 0; i < 2; i++) gpu_wait(d, &in->readbacks[i].pending);
-    bool quiet = !in->readbacks[0].pending && !in->readbacks[1].pending;
-    gpu_profile_close(in->profile);
-    for (size_t i = 0; in->groups && i < p->n_dispatches; i++)
-        if (in->groups[i]) d->api.BindGroupRelease(in->groups[i]);
-    for (size_t v = 0; in->states && v < p->g->n_values; v++)
-        gpu_buffer_free(d, GPU_USE_CACHE, in->states[v]);
-    for (size_t i = 0; in->angles && i < p->ropes.n; i++)
-        gpu_buffer_free(d, GPU_USE_WORK, in->angles[i]);
-    wgpu_buffer buffers[] = {in->uniform,
-                             in->ids,
-                             in->pool,
-                             in->pool_i8,
-                             in->logits,
-                             in->top_parts,
-                             in->top,
-                             in->lists,
-                             in->parts};
-    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
-        gpu_buffer_free(d, GPU_USE_WORK, buffers[i]);
-    for (int i = 0; i < 2; i++) gpu_buffer_free(d, GPU_USE_RESULTS, in->readbacks[i].buffer);
-    tern_free(in->groups);
-    tern_free(in->states);
-    tern_free(in->angles);
-    tern_free(in->angles_host);
-    if (quiet) tern_free(in); // else it is left to the callback that may still come
-}
 
 // ---- Submitting --------------------------------------------------------------------------------
 
@@ -259,12 +79,14 @@ static uint64_t bytes_of(const tern_instance *in, const gpu_dispatch *step) {
     return (uint64_t)bytes;
 }
 
-// Commands on their way to the queue; all fields are zero between submissions.
+// Commands on their way to the queue.
 typedef struct encoding {
     wgpu_encoder encoder;
     wgpu_pass pass;
     wgpu_pipeline pipeline;
     uint32_t n_dispatches;
+    uint32_t at_most; // dispatches of this submission, twice as many of the next; 0: all
+    uint32_t step;    // whose parameters the dispatches take
 } encoding;
 
 static wgpu_encoder encoder_of(const tern_instance *in, encoding *e) {
@@ -290,7 +112,11 @@ static void submit(const tern_instance *in, encoding *e) {
     a->CommandEncoderRelease(e->encoder);
     a->QueueSubmit(d->queue, 1, &commands);
     a->CommandBufferRelease(commands);
-    *e = (encoding){0};
+    *e = (encoding){.at_most = 2 * e->at_most, .step = e->step};
+}
+
+static bool is_full(const tern_instance *in, const encoding *e) {
+    return e->n_dispatches == in->plan->device->group || e->n_dispatches == e->at_most;
 }
 
 #define ALL_NODES (-2)
@@ -313,41 +139,53 @@ static uint32_t encode_dispatches(const tern_instance *in, encoding *e, int32_t 
         wgpu_pipeline pipeline = step->pipeline[in->cache];
         if (pipeline != e->pipeline) a->ComputePassEncoderSetPipeline(e->pass, pipeline);
         e->pipeline = pipeline;
-        a->ComputePassEncoderSetBindGroup(e->pass, 0, in->groups[i], 0, NULL);
+        a->ComputePassEncoderSetBindGroup(e->pass, 0, in->groups[e->step][i], 0, NULL);
         uint32_t z = step->by_token ? (uint32_t)in->batch.n_tokens : 1;
         a->ComputePassEncoderDispatchWorkgroups(e->pass, step->x, rows, z);
         if (in->profile) end_pass(in, e);
-        if (++e->n_dispatches == p->device->group) submit(in, e);
+        e->n_dispatches++;
+        if (is_full(in, e)) submit(in, e);
         n++;
     }
     return n;
 }
 
-static void send_uniform(const tern_instance *in, int32_t first_pos) {
+static void send_runs(const tern_instance *in, int32_t first_pos, int32_t n_steps) {
     const tern_batch *b = &in->batch;
     const tern_device *d = in->plan->device;
-    gpu_uniform u = {(uint32_t)b->n_tokens, (uint32_t)first_pos, (uint32_t)b->n_outputs,
-                     (uint32_t)in->chunk_first, (uint32_t)in->n_context, (uint32_t)b->top_k};
-    d->api.QueueWriteBuffer(d->queue, in->uniform, 0, &u, sizeof u);
+    union {
+        gpu_run run;
+        uint8_t bytes[GPU_RUN_BYTES];
+    } runs[GPU_STEPS_MAX] = {0};
+    for (int32_t i = 0; i < n_steps; i++)
+        runs[i].run = (gpu_run){.n_tokens = (uint32_t)b->n_tokens,
+                                .first_pos = (uint32_t)(first_pos + i),
+                                .n_outputs = (uint32_t)b->n_outputs,
+                                .first_output = (uint32_t)in->chunk_first,
+                                .n_context = (uint32_t)in->n_context,
+                                .top_k = (uint32_t)b->top_k,
+                                .step = (uint32_t)i};
+    d->api.QueueWriteBuffer(d->queue, in->runs, 0, runs, (size_t)n_steps * GPU_RUN_BYTES);
 }
 
-// Encodes and submits the dispatches for the batch, or only its head, at first_pos, in groups as
-// large as the device takes; what is wanted is copied to a readback, and the greatest token also to
-// where the next run takes its own from.
-static void launch(tern_instance *in, int32_t first_pos, bool body, gpu_readback *to) {
+// Encodes and submits the dispatches of the batch, or only its head, at first_pos, and of the
+// greedy steps behind it, n_steps together, each on the token that the one before has found
+// (top.wgsl); what is wanted is copied to a readback. at_most: dispatches of the first submission,
+// see encoding.
+static void launch(tern_instance *in, int32_t first_pos, int32_t n_steps, bool body,
+                   uint32_t at_most, gpu_readback *to) {
     tern_device *d = in->plan->device;
     const wgpu_api *a = &d->api;
     gpu_count_run(d);
-    send_uniform(in, first_pos);
-    encoding e = {0};
-    encode_dispatches(in, &e, first_pos, body, ALL_NODES);
+    send_runs(in, first_pos, n_steps);
+    encoding e = {.at_most = at_most};
+    for (; e.step < (uint32_t)n_steps; e.step++)
+        encode_dispatches(in, &e, first_pos + (int32_t)e.step, body, ALL_NODES);
     wgpu_encoder encoder = encoder_of(in, &e);
     end_pass(in, &e);
     if (in->profile) gpu_profile_encode(in->profile, encoder);
-    uint64_t bytes = gpu_results_bytes(in);
+    uint64_t bytes = gpu_results_bytes(in) * (uint64_t)n_steps;
     a->CommandEncoderCopyBufferToBuffer(encoder, gpu_results_buffer(in), 0, to->buffer, 0, bytes);
-    if (gpu_results_of(in) == GPU_RESULTS_GREATEST)
-        a->CommandEncoderCopyBufferToBuffer(encoder, in->top, 0, in->ids, 0, 4);
     submit(in, &e);
     if (in->profile) gpu_profile_submitted(in->profile);
     gpu_readback_map(d, to, bytes);
@@ -363,58 +201,102 @@ static void set_chunk(tern_instance *in, int32_t first) {
 // ---- Running ahead -----------------------------------------------------------------------------
 //
 // Who asks for the greatest token after one token, and then again at the next position, will go on.
-// The step after is submitted at once with the token that the device has just found, so the device
-// never waits for the host. If the next batch is another one, nothing is lost but that step: it
-// wrote only the cache's next position, which the batch writes again before anything reads it.
+// The steps after are submitted at once, on tokens that the device has found itself, so the device
+// never waits for the host; and several steps in one submission wait for nothing between them, so
+// their number doubles while the caller goes on, up to some milliseconds of work. If the next batch
+// is another one, nothing is lost but these steps: they wrote only the cache's next positions,
+// which are written again before anything reads them.
 
 static bool is_greedy_step(const tern_batch *b) {
     return b->n_tokens == 1 && b->n_outputs == 1 && !b->logits && b->top_k == 1;
 }
 
-static void start_ahead(tern_instance *in) {
-    in->ahead_pos = in->batch.first_pos + 1;
+static tern_status start_ahead(tern_instance *in, tern_error *err) {
+    gpu_steps *s = &in->steps;
     gpu_readback *to = &in->readbacks[1 - in->now];
-    in->ahead = in->ahead_pos < in->n_context && !to->pending && !in->profile;
-    if (!in->ahead) return;
+    int32_t pos = in->batch.first_pos + s->n - s->n_taken; // behind the submission's last step
+    int32_t room = in->n_context - pos, n = 2 * s->n;
+    while (n > 1 && (n > GPU_STEPS_MAX || n * s->seconds > s->seconds_max)) n /= 2;
+    if (n > room) n = room;
+    if (n <= 0 || to->pending || in->profile) return TERN_OK;
+    for (int32_t i = 1; i < n; i++) {
+        tern_status status = gpu_instance_add_step(in, i, err);
+        if (status == TERN_ERR_MEMORY) n = i; // so be it
+        else TERN_TRY(status);
+    }
     if (to->mapped) in->plan->device->api.BufferUnmap(to->buffer);
-    send_angles(in, in->ahead_pos, 1);
-    launch(in, in->ahead_pos, true, to);
+    s->n_ahead = n;
+    send_angles(in, pos, n);
+    launch(in, pos, n, true, 0, to);
+    return TERN_OK;
 }
 
+// Whether the batch's result is here already, or on its way.
 static bool is_ahead(const tern_instance *in, const tern_batch *b) {
-    return in->ahead && is_greedy_step(b) && b->first_pos == in->ahead_pos &&
-           b->ids[0] == in->last_id;
+    const gpu_steps *s = &in->steps;
+    return s->n_taken > 0 && b->ids[0] == s->ids[s->n_taken - 1] &&
+           (s->n_taken < s->n_read || s->n_ahead > 0);
+}
+
+// The device is idle: it begins with the first dispatches while the others are encoded.
+#define FIRST_DISPATCHES 16
+static void start(tern_instance *in) {
+    const tern_batch *b = &in->batch;
+    tern_device *d = in->plan->device;
+    in->steps.n = is_greedy_step(b);
+    in->steps.n_ahead = in->steps.n_read = in->steps.n_taken = 0;
+    in->steps.started = tern_seconds();
+    d->api.QueueWriteBuffer(d->queue, in->ids, 0, b->ids, (size_t)b->n_tokens * sizeof *b->ids);
+    send_angles(in, b->first_pos, b->n_tokens);
+    launch(in, b->first_pos, 1, true, FIRST_DISPATCHES, &in->readbacks[in->now]);
 }
 
 tern_status gpu_submit(tern_instance *in, const tern_batch *batch, tern_error *err) {
     const tern_plan *p = in->plan;
     tern_device *d = p->device;
+    gpu_steps *s = &in->steps;
     TERN_TRY(tern_batch_check(batch, p->n_batch, in->n_context, p->n_vocab, err));
     if (in->busy) return tern_fail(err, TERN_ERR_ARGUMENT, "the last batch is not done yet");
-    bool was_ahead = is_ahead(in, batch);
     bool goes_on = is_greedy_step(batch) && is_greedy_step(&in->batch) &&
                    batch->first_pos == in->batch.first_pos + 1;
+    bool was_ahead = goes_on && is_ahead(in, batch);
     in->batch = *batch;
     set_chunk(in, 0);
     in->busy = true;
-    if (was_ahead)
+    if (!was_ahead)
+        start(in); // what is ahead keeps its readback
+    else if (s->n_taken == s->n_read) {
         in->now = 1 - in->now;
-    else {
-        // A run ahead that is not wanted leaves its readback to itself: this one takes the other.
-        d->api.QueueWriteBuffer(d->queue, in->ids, 0, batch->ids,
-                                (size_t)batch->n_tokens * sizeof *batch->ids);
-        send_angles(in, batch->first_pos, batch->n_tokens);
-        launch(in, batch->first_pos, true, &in->readbacks[in->now]);
+        s->n = s->n_ahead;
+        s->n_ahead = s->n_read = s->n_taken = 0;
     }
-    in->ahead = false;
-    if (goes_on) start_ahead(in);
+    if (goes_on && s->n_ahead == 0) TERN_TRY(start_ahead(in, err));
     return gpu_check(d, "submitting", err);
 }
 
 // ---- Reading back ------------------------------------------------------------------------------
 
+static void read_steps(gpu_steps *s, const void *mapped) {
+    double now = tern_seconds();
+    s->seconds = (now - s->started) / s->n;
+    s->started = now; // of the one behind
+    for (int32_t i = 0; i < s->n; i++) {
+        memcpy(&s->ids[i], (const char *)mapped + i * 8, 4);
+        memcpy(&s->logits[i], (const char *)mapped + i * 8 + 4, 4);
+    }
+    s->n_read = s->n;
+}
+
+static void take_step(tern_instance *in) {
+    gpu_steps *s = &in->steps;
+    in->batch.top_ids[0] = s->ids[s->n_taken];
+    in->batch.top_logits[0] = s->logits[s->n_taken++];
+    in->busy = false;
+}
+
 tern_status gpu_poll(tern_instance *in, bool *done, tern_error *err) {
     tern_device *d = in->plan->device;
+    if (in->busy && in->steps.n_taken < in->steps.n_read) take_step(in);
     *done = !in->busy;
     if (*done) return TERN_OK;
     d->api.InstanceProcessEvents(d->instance);
@@ -429,12 +311,21 @@ tern_status gpu_poll(tern_instance *in, bool *done, tern_error *err) {
         return TERN_OK;
     }
     in->busy = false;
-    size_t bytes = (size_t)gpu_results_bytes(in);
+    size_t n_steps = in->steps.n > 1 ? (size_t)in->steps.n : 1;
+    size_t bytes = (size_t)gpu_results_bytes(in) * n_steps;
     const void *mapped = r->mapped ? d->api.BufferGetConstMappedRange(r->buffer, 0, bytes) : NULL;
     if (!mapped) return tern_fail(err, TERN_ERR_DEVICE, "WebGPU's results could not be read");
-    in->reads_rows = !gpu_results_take(in, mapped);
+    if (in->steps.n > 0)
+        read_steps(&in->steps, mapped);
+    else
+        in->reads_rows = !gpu_results_take(in, mapped);
     d->api.BufferUnmap(r->buffer);
     r->mapped = false;
+    if (in->steps.n > 0) {
+        take_step(in);
+        *done = true;
+        return TERN_OK;
+    }
     if (in->reads_rows) {
         in->busy = true;
         gpu_readback_copy(d, in->logits, 0, r, gpu_results_bytes(in));
@@ -444,10 +335,9 @@ tern_status gpu_poll(tern_instance *in, bool *done, tern_error *err) {
     if (gpu_results_of(in) != GPU_RESULTS_NONE && next < in->batch.n_outputs) {
         in->busy = true;
         set_chunk(in, next);
-        launch(in, in->batch.first_pos, false, r);
+        launch(in, in->batch.first_pos, 1, false, 0, r);
         return gpu_check(d, "submitting", err);
     }
-    if (is_greedy_step(&in->batch)) in->last_id = in->batch.top_ids[0];
     *done = true;
     return TERN_OK;
 }
@@ -491,12 +381,12 @@ tern_status gpu_trace(tern_instance *in, const tern_batch *batch, tern_tap_fn on
     float *rows = tern_alloc(TERN_MEM_MISC, (size_t)p->memory.bytes + 16);
     if (!rows) return tern_fail_memory(err, (size_t)p->memory.bytes);
     in->batch = *batch;
-    in->ahead = false;
+    in->steps.n = in->steps.n_ahead = in->steps.n_read = in->steps.n_taken = 0;
     set_chunk(in, 0);
     d->api.QueueWriteBuffer(d->queue, in->ids, 0, batch->ids,
                             (size_t)batch->n_tokens * sizeof *batch->ids);
     send_angles(in, batch->first_pos, batch->n_tokens);
-    send_uniform(in, batch->first_pos);
+    send_runs(in, batch->first_pos, 1);
     tern_status status = TERN_OK;
     for (size_t i = 0; status == TERN_OK && i < p->g->n_nodes; i++) {
         encoding e = {0};

@@ -14,27 +14,48 @@ typedef struct gpu_list { // struct List of top.wgsl
     } items[GPU_LIST_ITEMS];
 } gpu_list;
 
+// Greedy steps that one submission has at most, and how long they may take together: what was done
+// ahead is for nothing when the caller does not go on.
+#define GPU_STEPS_MAX     8
+#define GPU_STEPS_SECONDS 4e-3
+
+#define GPU_RUN_BYTES 256 // from one step's to the next, in the buffer of parameters
+typedef struct gpu_run { // struct Run of run.wgsl
+    uint32_t n_tokens, first_pos, n_outputs, first_output, n_context, top_k, step;
+} gpu_run;
+
+// Greedy steps on tokens that the device itself finds.
+typedef struct gpu_steps {
+    int32_t n;       // of the submission that is waited for, or that was read last
+    int32_t n_ahead; // of the one behind it, whose readback is the other one; 0: there is none
+    int32_t n_read, n_taken; // of n: those that are here, those that were asked for
+    int32_t ids[GPU_STEPS_MAX];
+    float logits[GPU_STEPS_MAX];
+    double started, seconds; // when the submission could begin; what a step took
+    double seconds_max;      // of a submission: GPU_STEPS_SECONDS, but for tests
+} gpu_steps;
+
 struct tern_instance {
     tern_plan *plan;
     int32_t n_context;
     gpu_cache cache;
-    wgpu_buffer uniform, ids, pool, pool_i8, logits, top_parts, top, lists, parts;
+    wgpu_buffer runs, ids, pool, pool_i8, logits, top_parts, top, lists, parts;
     gpu_readback readbacks[2];
     wgpu_buffer *states; // [n_values], or NULL
     wgpu_buffer *angles; // by rope
-    wgpu_group *groups;  // by dispatch
+    wgpu_group *groups[GPU_STEPS_MAX]; // by step and dispatch; NULL: not needed yet
     float *angles_host;  // cosines and sines of a batch
     tern_batch batch;    // on its way
     int32_t chunk_first, chunk_rows;
     bool reads_rows; // of the chunk, since a list was not enough
     bool busy;
     int now; // its readback
-    // The run ahead: the step after the batch, on the token that the device itself found greatest.
-    // It was started before anyone asked for it, and its readback is the other one.
-    bool ahead;
-    int32_t ahead_pos, last_id;
+    gpu_steps steps; // greedy ones: see "Running ahead" in gpu_run.c
     struct gpu_profile *profile; // NULL: nothing is timed
 };
+
+// Makes the bind groups of that step of a submission, if they are not there (gpu_instance.c).
+tern_status gpu_instance_add_step(tern_instance *in, int32_t step, tern_error *err);
 
 // ---- Results (gpu_results.c) -------------------------------------------------------------------
 

@@ -1,5 +1,6 @@
 // The fused dispatches of few tokens: the GPU against the CPU.
 #include <math.h>
+#include <string.h>
 #include "kernels/webgpu/gpu_rig_test.h"
 
 #define N_ROWS 41
@@ -90,6 +91,29 @@ TEST(gpu_token_attention) {
         double tolerance = cases[i].how.kv_type == TERN_KV_Q8_0 ? 1e-2 : 5e-3;
         rig_compare(&r, cases[i].how, RIG_BEHIND_QUANTIZED, tolerance);
         rig_same_bits(&r, cases[i].how.kv_type);
+        rig_close(&r);
+    }
+}
+
+// Steps that are done before anyone asks for them are those that would have been done.
+TEST(gpu_greedy_steps_ahead) {
+    enum { N = 40 };
+    static const double seconds[] = {-1, INFINITY, 0}; // nothing ahead, as much as may be, a step
+    int n_ways = rig_is_long() ? 3 : 2, n_devices = rig_is_long() ? RIG_DEVICES : RIG_GPU_LEAST;
+    rig_step steps[3][N];
+    if (!rig_has_gpu()) return;
+    for (int device = RIG_GPU; device < n_devices; device++) {
+        rig r;
+        rig_open(&r, 200);
+        tern_vid x = attention_block(&r, &layers[0], rig_rows(&r, 192, fill_normal));
+        rig_head(&r, x, 200, TERN_DTYPE_F16, fill_normal);
+        for (int i = 0; i < n_ways; i++) {
+            if (!rig_walk(&r, (rig_device)device, seconds[i], steps[i], N)) break;
+            CHECK_MSG(memcmp(steps[i], steps[0], sizeof steps[0]) == 0, "device %d, way %d", device,
+                      i);
+            bool as_thought = i == 0 ? r.n_runs == N : i == 1 ? r.n_runs < N * 3 / 4 : r.n_runs > N;
+            CHECK_MSG(as_thought, "way %d: %d runs", i, (int)r.n_runs);
+        }
         rig_close(&r);
     }
 }

@@ -2,7 +2,7 @@
 // since two halves share a word of an f16 cache. Grid: (pairs of a row / 64, tokens). The cache is
 // laid out in cache.wgsl.
 //
-// angles[t * N_ROT / 2 + i] = cosine and sine for pair i of token t.
+// angles[(step + t) * N_ROT / 2 + i] = cosine and sine for pair i of token t.
 override HEAD_DIM: u32;
 override N_ROT: u32;
 override HALVES: bool;  // pairs (i, i + N_ROT / 2) instead of (2i, 2i + 1)
@@ -35,7 +35,7 @@ fn rotated_q(token: u32, column: u32) -> f32 {
     let d = column % HEAD_DIM;
     if (d >= N_ROT) { return q[row + column]; }
     let p = partner(d);
-    let a = angles[token * (N_ROT / 2u) + p.pair];
+    let a = angles[(run.step + token) * (N_ROT / 2u) + p.pair];
     return q[row + column] * a.x + p.sign * q[row + column - d + p.d] * a.y;
 }
 
@@ -44,7 +44,7 @@ fn rotated_k(token: u32, column: u32) -> f32 {
     let d = column % HEAD_DIM;
     if (d >= N_ROT) { return k[row + column]; }
     let p = partner(d);
-    let a = angles[token * (N_ROT / 2u) + p.pair];
+    let a = angles[(run.step + token) * (N_ROT / 2u) + p.pair];
     return k[row + column] * a.x + p.sign * k[row + column - d + p.d] * a.y;
 }
 

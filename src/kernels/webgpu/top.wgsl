@@ -18,6 +18,7 @@ struct List { // gpu_list of gpu_run.h
     items: array<vec2<u32>, LIST_ITEMS>, // index, logit; in any order
 }
 @group(0) @binding(4) var<storage, read_write> lists: array<List>;
+@group(0) @binding(5) var<storage, read_write> ids: array<u32>; // of the run: a next step's token
 
 var<workgroup> best_value: array<f32, 256>;
 var<workgroup> best_index: array<u32, 256>;
@@ -68,7 +69,10 @@ fn top_row(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_in
         index = p.x;
     }
     reduce(lane, value, index);
-    if (lane == 0u) { y[group.y] = vec2(best_index[0], bitcast<u32>(best_value[0])); }
+    if (lane == 0u) {
+        y[run.step + group.y] = vec2(best_index[0], bitcast<u32>(best_value[0]));
+        if (group.y == 0u) { ids[0] = best_index[0]; }
+    }
 }
 
 @compute @workgroup_size(PARTS)

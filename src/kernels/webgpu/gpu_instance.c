@@ -1,0 +1,197 @@
+// A session's memory on the GPU: its buffers, and the bind groups of all dispatches, made once.
+#include "base/alloc.h"
+#include "kernels/webgpu/gpu_run.h"
+
+#define STORAGE (WGPU_BUFFER_STORAGE | WGPU_BUFFER_COPY_DST | WGPU_BUFFER_COPY_SRC)
+
+static uint64_t angle_bytes(const tern_plan *p, size_t rope) {
+    uint64_t rows = p->n_batch > GPU_STEPS_MAX ? (uint64_t)p->n_batch : GPU_STEPS_MAX;
+    return rows * (uint64_t)p->ropes.items[rope].attrs.n_rot * sizeof(float);
+}
+
+// Of a position's keys or values. Q8_0: an int8 each, a float for each 32.
+static uint64_t row_bytes(int64_t n_cols, gpu_cache cache) {
+    uint64_t n = (uint64_t)n_cols;
+    return cache == GPU_CACHE_F32 ? 4 * n : cache == GPU_CACHE_F16 ? 2 * n : n + n / 8;
+}
+
+static tern_status choose_cache(tern_instance *in, tern_kv_type wanted, tern_error *err) {
+    TERN_TRY(tern_kv_choose(in->plan->g, in->n_context, wanted, &wanted, err));
+    in->cache = wanted == TERN_KV_F32    ? GPU_CACHE_F32
+                : wanted == TERN_KV_Q8_0 ? GPU_CACHE_Q8_0
+                                         : GPU_CACHE_F16;
+    return gpu_plan_pipelines(in->plan, in->cache, err);
+}
+
+static tern_status open_states(tern_instance *in, tern_error *err) {
+    const tern_plan *p = in->plan;
+    in->states = tern_alloc_array(TERN_MEM_KV, p->g->n_values + 1, sizeof *in->states);
+    if (!in->states) return tern_fail_memory(err, p->g->n_values * sizeof *in->states);
+    for (size_t v = 0; v < p->g->n_values; v++) {
+        const tern_value *value = &p->g->values[v];
+        if (value->kind != TERN_VALUE_STATE) continue;
+        uint64_t bytes = (uint64_t)in->n_context * row_bytes(value->cols, in->cache);
+        if (bytes > p->device->binding_bytes_max)
+            return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                             "a cache of %d positions is larger than the %llu MB that a GPU's "
+                             "binding has",
+                             (int)in->n_context,
+                             (unsigned long long)(p->device->binding_bytes_max >> 20));
+        TERN_TRY(gpu_buffer_new(p->device, GPU_USE_CACHE, bytes, STORAGE, "the cache",
+                                &in->states[v], err));
+    }
+    return TERN_OK;
+}
+
+static tern_status open_buffers(tern_instance *in, tern_error *err) {
+    const tern_plan *p = in->plan;
+    tern_device *d = p->device;
+    uint64_t logits = (uint64_t)in->plan->chunk_rows * (uint64_t)p->n_vocab * sizeof(float);
+    uint64_t rows = (uint64_t)p->chunk_rows;
+    const struct {
+        wgpu_buffer *at;
+        uint64_t bytes;
+        const char *what;
+    } work[] = {{&in->runs, GPU_STEPS_MAX * GPU_RUN_BYTES, "the parameters of a run"},
+                {&in->ids, (uint64_t)p->n_batch * 4, "tokens"},
+                {&in->pool, p->memory.bytes, "activations"},
+                {&in->pool_i8, p->i8_bytes, "activations"},
+                {&in->parts, p->parts_bytes, "attention"},
+                {&in->logits, logits, "logits"},
+                {&in->top_parts, rows * GPU_TOP_PARTS_N * 8, "logits"},
+                {&in->top, (rows > GPU_STEPS_MAX ? rows : GPU_STEPS_MAX) * 8, "logits"},
+                {&in->lists, p->makes_lists ? rows * sizeof(gpu_list) : 0, "logits"}};
+    for (size_t i = 0; i < sizeof work / sizeof *work; i++)
+        TERN_TRY(gpu_buffer_new(d, GPU_USE_WORK, work[i].bytes, STORAGE, work[i].what, work[i].at,
+                                err));
+    for (int i = 0; i < 2; i++)
+        TERN_TRY(gpu_buffer_new(d, GPU_USE_RESULTS, logits,
+                                WGPU_BUFFER_MAP_READ | WGPU_BUFFER_COPY_DST, "results",
+                                &in->readbacks[i].buffer, err));
+    in->angles = tern_alloc_array(TERN_MEM_SESSION, p->ropes.n + 1, sizeof *in->angles);
+    uint64_t most = 4;
+    for (size_t i = 0; in->angles && i < p->ropes.n; i++) {
+        uint64_t bytes = angle_bytes(p, i);
+        TERN_TRY(gpu_buffer_new(d, GPU_USE_WORK, bytes, STORAGE, "angles", &in->angles[i], err));
+        if (bytes > most) most = bytes;
+    }
+    in->angles_host = tern_alloc(TERN_MEM_SESSION, (size_t)most);
+    if (!in->angles || !in->angles_host) return tern_fail_memory(err, (size_t)most);
+    return open_states(in, err);
+}
+
+static wgpu_group_entry entry_of(const tern_instance *in, const gpu_binding *b) {
+    wgpu_group_entry e = {.bytes = UINT64_MAX}; // the whole buffer
+    switch (b->place) {
+    case GPU_POOL: e.buffer = in->pool; break;
+    case GPU_POOL_I8: e.buffer = in->pool_i8; break;
+    case GPU_WEIGHT: e.buffer = b->buffer; break;
+    case GPU_STATE: e.buffer = in->states[b->v]; break;
+    case GPU_ANGLES: e.buffer = in->angles[b->v]; break;
+    case GPU_IDS: e.buffer = in->ids; break;
+    case GPU_LOGITS: e.buffer = in->logits; break;
+    case GPU_TOP_PARTS_MEMORY: e.buffer = in->top_parts; break;
+    case GPU_TOP_MEMORY: e.buffer = in->top; break;
+    case GPU_TOP_LISTS: e.buffer = in->lists; break;
+    case GPU_PARTS: e.buffer = in->parts; break;
+    }
+    if (b->bytes > 0) {
+        e.offset = b->offset;
+        e.bytes = b->bytes;
+    }
+    return e;
+}
+
+static tern_status open_group(tern_instance *in, int32_t step, size_t i, tern_error *err) {
+    tern_device *d = in->plan->device;
+    const gpu_dispatch *dispatch = &in->plan->dispatches[i];
+    const char *kinds = gpu_kernel_bindings(dispatch->what.kernel);
+    wgpu_group_entry entries[1 + GPU_BINDINGS] = {{0}};
+    entries[0] = (wgpu_group_entry){.buffer = in->runs,
+                                    .offset = (uint64_t)step * GPU_RUN_BYTES,
+                                    .bytes = sizeof(gpu_run)};
+    uint32_t number = 0;
+    for (int k = 0; k < dispatch->n_bindings; k++, number++) {
+        while (kinds[number] == '-') number++;
+        entries[1 + k] = entry_of(in, &dispatch->bindings[k]);
+        entries[1 + k].binding = number + 1;
+    }
+    wgpu_group_desc desc = {.layout = d->layouts[dispatch->what.kernel],
+                            .n_entries = (size_t)dispatch->n_bindings + 1,
+                            .entries = entries};
+    in->groups[step][i] = d->api.DeviceCreateBindGroup(d->device, &desc);
+    return gpu_check(d, gpu_kernel_entry(dispatch->what.kernel), err);
+}
+
+static void close_groups(tern_instance *in, int32_t step) {
+    const tern_plan *p = in->plan;
+    wgpu_group *groups = in->groups[step];
+    in->groups[step] = NULL;
+    for (size_t i = 0; groups && i < p->n_dispatches; i++)
+        if (groups[i]) p->device->api.BindGroupRelease(groups[i]);
+    tern_free(groups);
+}
+
+// Groups of their own, though they differ in an offset only: with one that is given when they are
+// set (a dynamic one) each dispatch takes 0.25 us more on an NVIDIA H200.
+tern_status gpu_instance_add_step(tern_instance *in, int32_t step, tern_error *err) {
+    const tern_plan *p = in->plan;
+    if (in->groups[step]) return TERN_OK;
+    in->groups[step] = tern_alloc_array(TERN_MEM_SESSION, p->n_dispatches + 1, sizeof **in->groups);
+    if (!in->groups[step]) return tern_fail_memory(err, p->n_dispatches * sizeof **in->groups);
+    tern_status status = TERN_OK;
+    for (size_t i = 0; status == TERN_OK && i < p->n_dispatches; i++)
+        if (step == 0 || p->dispatches[i].tokens_min <= 1) status = open_group(in, step, i, err);
+    if (status != TERN_OK) close_groups(in, step);
+    return status;
+}
+
+tern_status gpu_instance_open(tern_plan *p, int32_t n_context, tern_kv_type kv_type,
+                              tern_instance **out, tern_error *err) {
+    *out = NULL;
+    tern_status status = TERN_OK;
+    tern_instance *in = tern_alloc(TERN_MEM_SESSION, sizeof *in);
+    if (!in) return tern_fail_memory(err, sizeof *in);
+    in->plan = p;
+    in->n_context = n_context;
+    in->steps.seconds_max = GPU_STEPS_SECONDS;
+    TERN_TRY_GOTO(choose_cache(in, kv_type, err));
+    TERN_TRY_GOTO(open_buffers(in, err));
+    TERN_TRY_GOTO(gpu_instance_add_step(in, 0, err));
+    *out = in;
+    return TERN_OK;
+fail:
+    gpu_instance_close(in);
+    return status;
+}
+
+void gpu_instance_close(tern_instance *in) {
+    if (!in) return;
+    const tern_plan *p = in->plan;
+    tern_device *d = p->device;
+    // The callback of a map points into the instance; a lost device calls it too.
+    for (int i = 0; i < 2; i++) gpu_wait(d, &in->readbacks[i].pending);
+    bool quiet = !in->readbacks[0].pending && !in->readbacks[1].pending;
+    gpu_profile_close(in->profile);
+    for (int32_t step = 0; step < GPU_STEPS_MAX; step++) close_groups(in, step);
+    for (size_t v = 0; in->states && v < p->g->n_values; v++)
+        gpu_buffer_free(d, GPU_USE_CACHE, in->states[v]);
+    for (size_t i = 0; in->angles && i < p->ropes.n; i++)
+        gpu_buffer_free(d, GPU_USE_WORK, in->angles[i]);
+    wgpu_buffer buffers[] = {in->runs,
+                             in->ids,
+                             in->pool,
+                             in->pool_i8,
+                             in->logits,
+                             in->top_parts,
+                             in->top,
+                             in->lists,
+                             in->parts};
+    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
+        gpu_buffer_free(d, GPU_USE_WORK, buffers[i]);
+    for (int i = 0; i < 2; i++) gpu_buffer_free(d, GPU_USE_RESULTS, in->readbacks[i].buffer);
+    tern_free(in->states);
+    tern_free(in->angles);
+    tern_free(in->angles_host);
+    if (quiet) tern_free(in); // else it is left to the callback that may still come
+}
