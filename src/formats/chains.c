@@ -18,10 +18,11 @@ struct tern_chains {
     size_t n_entries;
     int32_t *tokens;  // of all entries
     uint8_t *chances; // version 2: the same
-    // A hash table from fronts of 1 to TERN_CHAINS_MATCH_MAX tokens to the best chain that goes on
-    // from there: 0, or 1 + entry * 4 + tokens of the front.
+    // A hash table from fronts of 1 to match_max tokens to the best chain that goes on from there:
+    // 0, or 1 + entry * 8 + tokens of the front.
     uint32_t *slots;
     size_t n_slots; // a power of two
+    size_t match_max;
 };
 
 // ---- Bytes -------------------------------------------------------------------------------------
@@ -47,7 +48,8 @@ static tern_status new_table(tern_chains **out, int version, size_t n_entries, s
     if (!c) return tern_fail_memory(err, sizeof *c);
     c->version = version;
     c->n_entries = n_entries;
-    for (c->n_slots = 64; c->n_slots < 2 * TERN_CHAINS_MATCH_MAX * n_entries;) c->n_slots *= 2;
+    c->match_max = version == 1 ? TERN_CHAINS_V1_MATCH : TERN_CHAINS_V2_MATCH;
+    for (c->n_slots = 64; c->n_slots < 2 * c->match_max * n_entries;) c->n_slots *= 2;
     c->entries = tern_alloc_array(TERN_MEM_SESSION, n_entries, sizeof *c->entries);
     c->tokens = tern_alloc_array(TERN_MEM_SESSION, n_tokens, sizeof *c->tokens);
     c->slots = tern_alloc_array(TERN_MEM_SESSION, c->n_slots, sizeof *c->slots);
@@ -88,7 +90,7 @@ static uint32_t *slot_of(const tern_chains *c, const int32_t *front, size_t n) {
     for (size_t k = 0; k < PROBES_MAX; k++) {
         uint32_t *slot = &c->slots[(at + k) & (c->n_slots - 1)], v = *slot - 1;
         if (!*slot) return slot;
-        if (v % 4 == n && memcmp(c->entries[v / 4].tokens, front, n * sizeof *front) == 0)
+        if (v % 8 == n && memcmp(c->entries[v / 8].tokens, front, n * sizeof *front) == 0)
             return slot;
     }
     return NULL;
@@ -97,10 +99,10 @@ static uint32_t *slot_of(const tern_chains *c, const int32_t *front, size_t n) {
 static void index_table(tern_chains *c) {
     for (size_t i = 0; i < c->n_entries; i++) {
         const tern_chain *e = &c->entries[i];
-        for (size_t n = 1; n <= TERN_CHAINS_MATCH_MAX && (int32_t)n < e->n_tokens; n++) {
+        for (size_t n = 1; n <= c->match_max && (int32_t)n < e->n_tokens; n++) {
             uint32_t *slot = slot_of(c, e->tokens, n);
-            if (!slot || (*slot && !is_better(e, &c->entries[(*slot - 1) / 4], n))) continue;
-            *slot = 1 + (uint32_t)i * 4 + (uint32_t)n;
+            if (!slot || (*slot && !is_better(e, &c->entries[(*slot - 1) / 8], n))) continue;
+            *slot = 1 + (uint32_t)i * 8 + (uint32_t)n;
         }
     }
 }
@@ -320,11 +322,11 @@ fail:
 
 const tern_chain *tern_chains_find(const tern_chains *c, const int32_t *recent, size_t n_recent,
                                    size_t *n_matched) {
-    size_t n = n_recent < TERN_CHAINS_MATCH_MAX ? n_recent : TERN_CHAINS_MATCH_MAX;
+    size_t n = n_recent < c->match_max ? n_recent : c->match_max;
     for (; n > 0; n--) {
         const uint32_t *slot = slot_of(c, recent + n_recent - n, n);
         *n_matched = n;
-        if (slot && *slot) return &c->entries[(*slot - 1) / 4];
+        if (slot && *slot) return &c->entries[(*slot - 1) / 8];
     }
     return NULL;
 }

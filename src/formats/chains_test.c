@@ -228,6 +228,24 @@ TEST(chains_search_prefers_the_longest_match_and_then_confidence) {
     tern_chains_close(t);
 }
 
+// A table of version 2 knows longer pasts: five tokens, where one of version 1 looks at three.
+TEST(chains_v2_search_matches_five_tokens) {
+    static const int32_t a[] = {1, 2, 3, 4, 5, 6, 7}, b[] = {3, 4, 5, 8};
+    tern_chain entries[257] = {{a, 7, 0.3f, NULL}, {b, 4, 0.9f, NULL}};
+    for (size_t n_entries = 2; n_entries <= 257; n_entries += 255) {
+        tern_chains *c;
+        tern_error err = {0};
+        size_t n = 0;
+        REQUIRE_OK(tern_chains_create(&c, entries, n_entries, &err), err);
+        const tern_chain *e = tern_chains_find(c, a, 5, &n);
+        if (n_entries == 2) CHECK(e && n == 3 && e->tokens[n] == 8);
+        else CHECK(e && n == 5 && e->tokens[n] == 6);
+        e = tern_chains_find(c, a, 6, &n); // 2 ... 6 begin no chain, nor does what is shorter
+        CHECK(!e);
+        tern_chains_close(c);
+    }
+}
+
 // Version 2 has a probability of each token: the likeliest next one counts, not the whole chain.
 TEST(chains_v2_search_prefers_the_likeliest_next_token) {
     static const int32_t a[] = {1, 2, 3, 4}, b[] = {1, 5};

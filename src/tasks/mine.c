@@ -16,10 +16,10 @@
 // PACK. Candidates by falling score, put into a prefix tree with as many leaves as there are
 // buckets: one that is the front of a chosen chain is served by it; one whose front is a chosen
 // chain makes that chain longer, in its bucket; any other takes a bucket of its own while there is
-// one. A draft ends at its first wrong token. So every token behind the third must have at least
-// the least probability and be the likeliest behind its front, and so must the last one; the second
-// and third may be what a longer match is made of: "States" is likely behind "the United", which
-// need not be so behind "of".
+// one. A draft ends at its first wrong token. So every token that no match reaches, those behind
+// the third (in a table of version 2 the fifth), must have at least the least probability and be
+// the likeliest behind its front, and so must the last one; those in front may be what a longer
+// match is made of: "States" is likely behind "the United", which need not be so behind "of".
 //
 // Probabilities are summed in fixed point, so that the result depends neither on the order nor on
 // the number of processes.
@@ -383,13 +383,13 @@ static const tern_ngram *find_gram(const tern_ngrams *g, const int32_t *tokens, 
 
 // False: a token is too unlikely, or the model has not been seen where it could stand.
 static bool make_candidate(candidate *out, const tern_ngrams *g, const tern_ngram *gram, int n,
-                           double least) {
+                           int match_max, double least) {
     double sum = 0;
     *out = (candidate){.tokens = gram->tokens, .n = n};
     for (int k = TERN_NGRAM_MIN; k <= n; k++) {
         const tern_ngram *front = find_gram(g, gram->tokens, k);
         double q = front->n_p ? (double)front->p_sum / FIXED / (double)front->n_p : 0;
-        bool is_drafted = k == n || k > TERN_CHAINS_MATCH_MAX;
+        bool is_drafted = k == n || k > match_max;
         if (is_drafted && (q < least || !front->is_likeliest)) return false;
         out->chances[k - 1] = (uint8_t)(255 * q + 0.5);
         sum += q;
@@ -463,6 +463,8 @@ static tern_status choose_chains(tern_chains **out, const tern_ngrams *g, const 
     size_t n_all = 0, n = 0, n_buckets = d->n_buckets ? (size_t)d->n_buckets : 256;
     int longest = d->max_length ? (int)d->max_length : TERN_NGRAM_MAX;
     double least = d->min_probability > 0 ? (double)d->min_probability : 0.5;
+    bool is_v1 = n_buckets <= TERN_CHAINS_V1_ENTRIES && longest <= TERN_CHAINS_V1_LENGTH;
+    int match_max = is_v1 ? TERN_CHAINS_V1_MATCH : TERN_CHAINS_V2_MATCH;
     for (int k = TERN_NGRAM_MIN; k <= longest; k++) n_all += g->n[k];
     candidate *list = tern_alloc_array(TERN_MEM_MISC, n_all, sizeof *list);
     packer p = {0};
@@ -471,7 +473,7 @@ static tern_status choose_chains(tern_chains **out, const tern_ngrams *g, const 
     if (!list || !entries) TERN_TRY_GOTO(tern_fail_memory(err, n_all * sizeof *list));
     for (int k = TERN_NGRAM_MIN; k <= longest; k++)
         for (size_t i = 0; i < g->n[k]; i++)
-            n += make_candidate(&list[n], g, &g->at[k][i], k, least);
+            n += make_candidate(&list[n], g, &g->at[k][i], k, match_max, least);
     qsort(list, n, sizeof *list, by_score);
     st->n_candidates = n;
     TERN_TRY_GOTO(pack(&p, list, n, n_buckets, err));
