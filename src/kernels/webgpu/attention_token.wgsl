@@ -1,15 +1,15 @@
-// Rotary embedding, store into the cache and attention of one token in one dispatch. Grid:
-// (heads, parts, tokens). Several tokens are two dispatches, since later ones read the keys and
-// values of earlier ones: one stores them all, then one attends for all.
+// Rotary embedding, store into the cache and attention of one to eight tokens in one dispatch. Grid:
+// (heads, parts, tokens).
 //
 // The positions are cut into tiles of PART; part p of a head takes the tiles p, p + n_parts ... and
 // leaves a sum of values weighted by a softmax of its own, with its greatest score and the sum of
 // its weights. Whoever reads the row joins the parts (ternary_row.wgsl). So a long context is
 // more workgroups, not longer ones, up to PARTS_MAX parts.
 //
-// Every workgroup rotates its query and the token's key itself, and the token's own key and value
-// are not read from the cache; one workgroup of a key/value head stores them there. The layout of
-// the cache is in cache.wgsl.
+// The cache is read up to the batch's first position only. From there on keys and values are made
+// anew by every workgroup that a token needs them in, as the cache's words, so that they are to the
+// bit what later batches read: no workgroup waits for what another one stores. Each token's are
+// stored by one workgroup of each key/value head. The layout of the cache is in cache.wgsl.
 override HEAD_DIM: u32; // a multiple of 4
 override N_HEADS: u32;
 override N_KV_HEADS: u32;
@@ -18,7 +18,7 @@ override HALVES: bool;
 override SCALE: f32;
 override PART: u32; // at most THREADS
 override PARTS_MAX: u32;
-override SEVERAL: bool; // tokens, of which store_tokens has put keys and values into the cache
+override TOKENS: u32;   // of a batch at most
 override INFO_AT: u32; // where in y the greatest scores and sums are
 
 @group(0) @binding(1) var<storage, read> angles: array<vec2<f32>>;
@@ -40,10 +40,10 @@ override VALUE_STEPS: u32 = (PART + VALUE_SLICES - 1u) / VALUE_SLICES; // <= KEP
 const KEPT = 16u;
 
 var<workgroup> query: array<vec2<f32>, HALF>;
-var<workgroup> own: array<vec2<u32>, 2u * HALF>; // the token's key, its value: words of pairs
+var<workgroup> own: array<vec2<u32>, TOKENS * 2u * HALF>; // [token of the batch][key, value][pair]
 var<workgroup> scores: array<f32, THREADS>; // [slice][position]; then the weights
-var<workgroup> accs: array<vec2<f32>, THREADS>; // 2 * HALF at least
-var<workgroup> sums: array<f32, THREADS>; // of a slice's weights
+var<workgroup> accs: array<vec2<f32>, THREADS>;
+var<workgroup> sums: array<f32, VALUE_SLICES>; // of a slice's weights
 
 fn element(of_key: bool, i: u32) -> f32 {
     if (of_key) { return k[i]; }
@@ -75,55 +75,49 @@ fn rotated2(token: u32, of_key: bool, first: u32, pair: u32) -> vec2<f32> {
                 rotated(token, of_key, first, 2u * pair + 1u));
 }
 
-// The pairs of Q8_0 that share a scale are made by different threads and meet in accs.
+// The words of the pair at `i` of own, where the floats are yet: those of Q8_0 share a scale by 16.
 fn quantized(i: u32) -> vec2<u32> {
     var most = 0.0;
     for (var k = 0u; k < 16u; k++) {
-        let pair = abs(accs[i / 16u * 16u + k]);
+        let pair = abs(bitcast<vec2<f32>>(own[i / 16u * 16u + k]));
         most = max(most, max(pair.x, pair.y));
     }
-    return encoded(vec4(accs[i / 2u * 2u], accs[i / 2u * 2u + 1u]), most);
+    let first = i / 2u * 2u;
+    return encoded(bitcast<vec4<f32>>(vec4(own[first], own[first + 1u])), most);
 }
 
-// Fills the query and, behind the next barrier, the token's own key and value.
+// The pair at `i` of own, as floats.
+fn own_pair(kv_head: u32, i: u32) -> vec2<f32> {
+    let row = i / (2u * HALF) * N_KV_HEADS + kv_head;
+    let pair = i % HALF;
+    if (i / HALF % 2u == 1u) { return v[row * HALF + pair]; }
+    return rotated2(i / (2u * HALF), true, row * HEAD_DIM, pair);
+}
+
+// Fills the query and, up to the token, the batch's own; they are there behind the next barrier.
 fn rotate(lane: u32, token: u32, head: u32) {
     let kv_head = head / (N_HEADS / N_KV_HEADS);
-    for (var i = lane; i < 3u * HALF; i += THREADS) {
+    let n_own = (token + 1u) * 2u * HALF;
+    for (var first = 0u; first < HALF + n_own; first += THREADS) {
+        let i = first + lane;
         if (i < HALF) {
             query[i] = rotated2(token, false, (token * N_HEADS + head) * HEAD_DIM, i) * SCALE;
-            continue;
         }
-        let at = i - HALF;
-        var x: vec2<f32>;
-        if (at < HALF) {
-            x = rotated2(token, true, (token * N_KV_HEADS + kv_head) * HEAD_DIM, at);
-        } else {
-            x = v[token * K_PAIRS + kv_head * HALF + at - HALF];
-        }
+        let at = i - HALF; // wraps around in front
+        let is_own = at < n_own;
+        var x = vec2(0.0);
+        if (is_own) { x = own_pair(kv_head, at); }
         if (CACHE == CACHE_Q8_0) {
-            accs[at] = x;
-        } else {
+            if (is_own) { own[at] = bitcast<vec2<u32>>(x); }
+            workgroupBarrier();
+            var words = vec2(0u);
+            if (is_own) { words = quantized(at); }
+            workgroupBarrier();
+            if (is_own) { own[at] = words; }
+        } else if (is_own) {
             own[at] = encoded(vec4(x, 0.0, 0.0), 0.0);
         }
     }
-    if (CACHE == CACHE_Q8_0) {
-        workgroupBarrier();
-        if (lane < 2u * HALF) { own[lane] = quantized(lane); }
-    }
-}
-
-fn store(lane: u32, column0: u32, position: u32) {
-    store_key(column0 + lane, position, own[lane]);
-    store_value(column0 + lane, position, own[HALF + lane]);
-}
-
-// What later tokens of the batch read. Grid: (key/value heads, tokens).
-@compute @workgroup_size(THREADS)
-fn store_tokens(@builtin(workgroup_id) group: vec3<u32>,
-                @builtin(local_invocation_index) lane: u32) {
-    rotate(lane, group.y, group.x * (N_HEADS / N_KV_HEADS));
-    workgroupBarrier();
-    if (lane < HALF) { store(lane, group.x * HALF, run.first_pos + group.y); }
 }
 
 const NOTHING = -3.0e38;
@@ -133,15 +127,16 @@ fn weight(s: f32, most: f32) -> f32 { return exp(max(s - most, -87.0)); }
 fn attention_token(@builtin(workgroup_id) group: vec3<u32>,
                    @builtin(local_invocation_index) lane: u32) {
     var token = 0u;
-    if (SEVERAL) { token = group.z; }
+    if (TOKENS > 1u) { token = group.z; }
     let head = group.x;
     let n_sharing = N_HEADS / N_KV_HEADS;
     let kv_head = head / n_sharing;
     let column0 = kv_head * HALF;
-    let last = run.first_pos + token; // the token's own position
+    let n_cached = run.first_pos;
+    let last = n_cached + token; // the token's own position
     let n_tiles = last / PART + 1u;
     let n_parts = min(n_tiles, PARTS_MAX);
-    if (SEVERAL && group.y >= n_parts) { return; } // a part that only later tokens have
+    if (TOKENS > 1u && group.y >= n_parts) { return; } // a part that only later tokens have
     let position = lane % PART;
     let key_slice = lane / PART;
     let pair = lane % HALF;
@@ -156,27 +151,27 @@ fn attention_token(@builtin(workgroup_id) group: vec3<u32>,
     for (var tile = group.y; tile < n_tiles; tile += n_parts) {
         let first = tile * PART;
         let p = first + position;
-        if (p < last) {
+        if (p < n_cached) {
             for (var i = 0u; i < KEY_STEPS; i++) {
                 let at = min(key_slice * KEY_STEPS + i, HALF - 1u);
                 key_kept[i] = key_words(column0 + at, p);
             }
         }
         let value_first = first + value_slice * VALUE_STEPS;
-        if (value_first < last) {
+        if (value_first < n_cached) {
             for (var i = 0u; i < VALUE_STEPS; i++) {
-                let at = min(value_first + i, last - 1u);
+                let at = min(value_first + i, n_cached - 1u);
                 value_kept[i] = value_words(column0 + pair, at);
             }
         }
-        workgroupBarrier(); // the query and the key are there
+        workgroupBarrier(); // the query and the batch's own are there
         var s = vec2(0.0);
         if (p <= last) {
             for (var i = 0u; i < KEY_STEPS; i++) {
                 let at = key_slice * KEY_STEPS + i;
                 if (at < HALF) {
                     var words = key_kept[i];
-                    if (p == last) { words = own[at]; }
+                    if (p >= n_cached) { words = own[(p - n_cached) * 2u * HALF + at]; }
                     s += query[at] * decoded(words, at);
                 }
             }
@@ -202,7 +197,10 @@ fn attention_token(@builtin(workgroup_id) group: vec3<u32>,
                 let at = value_slice * VALUE_STEPS + i;
                 if (at < PART) {
                     var words = value_kept[i];
-                    if (first + at >= last) { words = own[HALF + pair]; } // behind it weights are 0
+                    if (first + at >= n_cached) {
+                        let t = min(first + at, last) - n_cached; // behind it weights are 0
+                        words = own[(2u * t + 1u) * HALF + pair];
+                    }
                     acc += scores[at] * decoded(words, pair);
                     sum += scores[at];
                 }
@@ -223,8 +221,9 @@ fn attention_token(@builtin(workgroup_id) group: vec3<u32>,
         if (n_parts == 1u) { a /= all; }
         y[(part * N_HEADS + head) * HALF + lane] = a;
         if (lane == 0u) { y[INFO_AT + part * N_HEADS + head] = vec2(most, all); }
-        if (!SEVERAL && head % n_sharing == 0u && (n_tiles - 1u) % n_parts == group.y) {
-            store(lane, column0, last);
+        if (head % n_sharing == 0u && (n_tiles - 1u) % n_parts == group.y) {
+            store_key(column0 + lane, last, own[2u * token * HALF + lane]);
+            store_value(column0 + lane, last, own[(2u * token + 1u) * HALF + lane]);
         }
     }
 }

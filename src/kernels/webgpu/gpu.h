@@ -54,7 +54,6 @@
     ROW(GPU_FEW_GLU, "ternary_few", "few_glu", "rrrw")                                             \
     ROW(GPU_FEW_LINEAR_ADD, "ternary_few", "few_linear_add", "rrrw")                               \
     ROW(GPU_ATTENTION_TOKEN, "attention_token", "attention_token", "rwwwwww")                      \
-    ROW(GPU_STORE_TOKENS, "attention_token", "store_tokens", "rwwwwww")                            \
     ROW(GPU_ATTENTION, "attention", "attention", "wwww")                                           \
     ROW(GPU_ATTENTION_PROMPT, "attention_prompt", "attention_prompt", "wrrw")                      \
     ROW(GPU_TOP_PARTS, "top", "top_parts", "ww")                                                   \

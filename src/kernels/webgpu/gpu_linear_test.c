@@ -205,7 +205,7 @@ TEST(gpu_heads_give_few_rows_the_bits_of_one) {
         r.sources[r.n_sources - 1].is_head = true;
         r.n_shown = 71;
         tern_g_output(&r.g, tern_g_linear(&r.g, tern_g_take_rows(&r.g, x), w), "logits");
-        rig_same_bits(&r, TERN_KV_AUTO);
+        rig_same_bits(&r, TERN_KV_AUTO, 0);
         rig_close(&r);
     }
 }

@@ -451,13 +451,14 @@ void rig_compare(rig *r, rig_batches how, rig_measure measure, double tolerance)
         }
 }
 
-void rig_same_bits(rig *r, tern_kv_type kv_type) {
-    rig_batches together = {.n_tokens = {1, 8, 3, 2}};
+void rig_same_bits(rig *r, tern_kv_type kv_type, int32_t n_before) {
+    rig_batches together = {.n_tokens = {n_before ? n_before : 1, 8, 3, 2}};
     for (int i = 0; i < 4 && rig_is_long(); i++) together.n_tokens[4 + i] = 4 + i;
     int32_t most = 0, n_tokens = n_tokens_of(together, &most);
     for (int i = RIG_GPU; rig_has_gpu() && i < RIG_DEVICES; i++) {
         rig_batches how[] = {{.kv_type = kv_type}, together};
-        for (int k = 0; k < n_tokens; k++) how[0].n_tokens[k] = 1;
+        how[0].n_tokens[0] = together.n_tokens[0];
+        for (int k = 1; k <= n_tokens - together.n_tokens[0]; k++) how[0].n_tokens[k] = 1;
         how[1].kv_type = kv_type;
         float *a = rig_run(r, (rig_device)i, how[0], true);
         float *b = rig_run(r, (rig_device)i, how[1], true);

@@ -287,6 +287,18 @@ static size_t add_feed_forward(tern_plan *p, const tern_node *n, size_t n_left) 
 #define ATTENTION_THREADS 512
 #define KEPT_WORDS        16 // in attention_token.wgsl
 
+// As many as there is workgroup memory for: the query, the batch's own keys and values, a tile's
+// scores and sums, and what the reduction takes.
+static uint32_t attention_threads(const tern_device *d, uint32_t half) {
+    uint32_t threads = ATTENTION_THREADS;
+    uint32_t fixed = 8 * half + GPU_FEW * 2 * half * 8 + 512;
+    uint32_t each = 4 + 8 + (d->subgroups ? 0 : 8);
+    while (threads > 0 && (threads > d->workgroup_size_max ||
+                           fixed + threads * each > d->workgroup_bytes_max))
+        threads /= 2;
+    return threads;
+}
+
 // Positions of a tile: as many as the registers of a workgroup hold keys and values of.
 static uint32_t positions_of_tile(uint32_t threads, uint32_t half) {
     uint32_t n = threads;
@@ -306,16 +318,13 @@ typedef struct where {
     uint64_t rows_bytes, info_bytes; // of all tokens' parts
 } where;
 
-static void add_attention_token(tern_plan *p, gpu_kernel kernel, bool several, const tern_node *n,
-                                const tern_node *attention, where w) {
-    bool stores = kernel == GPU_STORE_TOKENS;
-    int32_t n_heads = stores ? attention->n_kv_heads : attention->n_heads;
-    gpu_dispatch *d =
-        add(p, kernel, (uint32_t)n_heads, stores ? GPU_ROWS_TOKENS : GPU_ROWS_PARTS);
-    if (!stores) d->rows_each = w.tile;
-    d->by_token = several && !stores;
-    d->tokens_min = several ? 2 : 1;
-    d->tokens_max = several ? GPU_FEW : 1;
+static void add_attention_token(tern_plan *p, uint32_t tokens_min, uint32_t tokens_max,
+                                const tern_node *n, const tern_node *attention, where w) {
+    gpu_dispatch *d = add(p, GPU_ATTENTION_TOKEN, (uint32_t)attention->n_heads, GPU_ROWS_PARTS);
+    d->rows_each = w.tile;
+    d->by_token = true;
+    d->tokens_min = tokens_min;
+    d->tokens_max = tokens_max;
     d->uses_cache = true;
     set(d, "THREADS", w.threads);
     set(d, "HEAD_DIM", attention->head_dim);
@@ -326,7 +335,7 @@ static void add_attention_token(tern_plan *p, gpu_kernel kernel, bool several, c
     set(d, "SCALE", (double)attention->scale);
     set(d, "PART", w.tile);
     set(d, "PARTS_MAX", GPU_PARTS_MAX);
-    set(d, "SEVERAL", several);
+    set(d, "TOKENS", tokens_max);
     bind_place(d, GPU_ANGLES, w.rope);
     for (int i = 0; i < 3; i++) bind_value(p, d, n->in[i]);
     bind_place(d, GPU_STATE, n->in[3]);
@@ -361,9 +370,10 @@ static tern_status add_attention(tern_plan *p, const tern_node *n, size_t *count
         !find_product(p, &f))
         return TERN_OK;
     if (attention->head_dim % 4 != 0 || attention->head_dim > 256) return TERN_OK;
-    uint32_t most = p->device->workgroup_size_max;
-    uint32_t threads = most < ATTENTION_THREADS ? most : ATTENTION_THREADS;
-    uint32_t tile = positions_of_tile(threads, (uint32_t)attention->head_dim / 2);
+    uint32_t half = (uint32_t)attention->head_dim / 2;
+    uint32_t threads = attention_threads(p->device, half);
+    if (threads < half) return TERN_OK;
+    uint32_t tile = positions_of_tile(threads, half);
     uint64_t row_bytes = (uint64_t)f.work.n_cols * sizeof(float);
     uint64_t rows_bytes = gpu_round(GPU_FEW * GPU_PARTS_MAX * row_bytes, 256);
     uint64_t info_bytes = (uint64_t)(GPU_FEW * GPU_PARTS_MAX * attention->n_heads) * 8;
@@ -372,9 +382,8 @@ static tern_status add_attention(tern_plan *p, const tern_node *n, size_t *count
     TERN_TRY(rope_index(p, n, &rope, err));
 
     where w = {rope, threads, tile, rows_bytes, info_bytes};
-    add_attention_token(p, GPU_ATTENTION_TOKEN, false, n, attention, w);
-    add_attention_token(p, GPU_STORE_TOKENS, true, n, attention, w);
-    add_attention_token(p, GPU_ATTENTION_TOKEN, true, n, attention, w);
+    add_attention_token(p, 1, 1, n, attention, w);
+    add_attention_token(p, 2, GPU_FEW, n, attention, w);
     add_output(p, &f, attention, w);
     *count = 4;
     return TERN_OK;
