@@ -41,96 +41,90 @@ fn weights4(row: u32, i: u32) -> vec4<f32> {
     return bitcast<vec4<f32>>(w[row * COLS4 + i]);
 }
 
-fn dot8(c: vec4<u32>, x0: vec4<f32>, x1: vec4<f32>) -> f32 {
-    return dot(halves(c.x, c.y), x0) + dot(halves(c.z, c.w), x1);
-}
+// ---- Few rows of x -----------------------------------------------------------------------------
+//
+// 32 threads share four rows of weights, and go through them in steps: each thread takes 16 bytes
+// of each of the four, which is EACH vec4s of columns. It asks for the next step's before it uses
+// this one's, so that memory is always asked for something. A step's columns of all rows of x lie in
+// workgroup memory, where the next step's are put meanwhile: straight from memory they would cost
+// bandwidth of the caches, which a head needs for itself.
+//
+// The sum of a row of x with a row of weights is the same chain of fma in the same thread, and the
+// same tree over the threads, whatever ROWS is: it has the bits that it has with ROWS = 1.
 
-// 16 columns with int8 weights, before they are scaled.
-fn dot16(c: vec4<u32>, x0: vec4<f32>, x1: vec4<f32>, x2: vec4<f32>, x3: vec4<f32>) -> f32 {
-    return (dot(bytes4(c.x), x0) + dot(bytes4(c.y), x1)) +
-           (dot(bytes4(c.z), x2) + dot(bytes4(c.w), x3));
-}
+override EACH: u32 = 1u; // 2 of f16, 4 of int8
+override UNITS: u32 = COLS4 / EACH; // vec4<u32>s of a row of weights, without scales
+override STEP: u32 = 32u * EACH;    // vec4s of a row of x
+override X_NOW: u32 = ROWS * STEP;
+override X_EACH: u32 = (X_NOW + 255u) / 256u; // of these, what a thread moves
+const X_EACH_MAX = 4u;
+var<workgroup> x_now: array<vec4<f32>, 2u * X_NOW>; // [step % 2][row][of EACH][thread]
 
-// What all rows of a workgroup are multiplied by, a piece of the columns at a time: from here it
-// costs no bandwidth of the caches, which a head needs for itself. A piece is a multiple of what 32
-// threads take in one step, so that each thread has the same columns, in the same order, whatever
-// the piece: a row of x has the bits that it has with ROWS = 1.
-override PIECE: u32 = 256u; // vec4s
-override X_NOW: u32 = ROWS * PIECE;
-var<workgroup> x_now: array<vec4<f32>, X_NOW>; // [row][vec4], of f16 the even ones first
-
-override HALF_PIECE: u32 = PIECE / 2u;
-fn place(i: u32) -> u32 {
-    if (IS_F16) { return i % 2u * HALF_PIECE + i / 2u; }
-    return i;
-}
-
-// A thread's part of the products of four rows of weights, here with n vec4s from `first` on.
-fn add_q8(r: vec4<u32>, part: u32, first: u32, n: u32,
-          sum: ptr<function, array<vec4<f32>, ROWS_MAX>>) {
-    for (var b = part; b < n / 8u; b += 32u) {
-        var s: array<vec4<f32>, ROWS_MAX>;
-        // SwiftShader keeps what the last turn of the loop left in the array.
-        for (var t = 0u; t < ROWS; t++) { s[t] = vec4(0.0); }
-        for (var i = 2u * b; i < 2u * b + 2u; i++) {
-            let at = first / 4u + i;
-            let c0 = w[r.x * ROW4 + at];
-            let c1 = w[r.y * ROW4 + at];
-            let c2 = w[r.z * ROW4 + at];
-            let c3 = w[r.w * ROW4 + at];
-            for (var t = 0u; t < ROWS; t++) {
-                let x0 = x_now[t * PIECE + 4u * i];
-                let x1 = x_now[t * PIECE + 4u * i + 1u];
-                let x2 = x_now[t * PIECE + 4u * i + 2u];
-                let x3 = x_now[t * PIECE + 4u * i + 3u];
-                s[t] += vec4(dot16(c0, x0, x1, x2, x3), dot16(c1, x0, x1, x2, x3),
-                             dot16(c2, x0, x1, x2, x3), dot16(c3, x0, x1, x2, x3));
-            }
-        }
-        let block = first / 8u + b;
-        let scales = vec4(scale(r.x, block), scale(r.y, block), scale(r.z, block),
-                          scale(r.w, block));
-        for (var t = 0u; t < ROWS; t++) { (*sum)[t] += s[t] * scales; }
+fn ask_x(lane: u32, token: u32, count: u32, step: u32,
+         next: ptr<function, array<vec4<f32>, X_EACH_MAX>>) {
+    for (var k = 0u; k < X_EACH; k++) {
+        let i = lane + 256u * k;
+        let row = token + min(i / STEP, count - 1u);
+        (*next)[k] = x[row * COLS4 + min(step * STEP + i % STEP, COLS4 - 1u)];
     }
 }
 
-fn add_f16(r: vec4<u32>, part: u32, first: u32, n: u32,
-           sum: ptr<function, array<vec4<f32>, ROWS_MAX>>) {
-    for (var i = part; i < n / 2u; i += 32u) {
-        let at = first / 2u + i;
-        let c0 = w[r.x * (COLS4 / 2u) + at];
-        let c1 = w[r.y * (COLS4 / 2u) + at];
-        let c2 = w[r.z * (COLS4 / 2u) + at];
-        let c3 = w[r.w * (COLS4 / 2u) + at];
+fn keep_x(lane: u32, step: u32, next: ptr<function, array<vec4<f32>, X_EACH_MAX>>) {
+    for (var k = 0u; k < X_EACH; k++) {
+        let i = lane + 256u * k;
+        let col = i % STEP;
+        if (i < X_NOW) {
+            x_now[step % 2u * X_NOW + i - col + col % EACH * 32u + col / EACH] = (*next)[k];
+        }
+    }
+}
+
+struct Weights { // of four rows, and of int8 the scales
+    a: vec4<u32>,
+    b: vec4<u32>,
+    c: vec4<u32>,
+    d: vec4<u32>,
+    scales: vec4<f32>,
+}
+
+fn ask_weights(r: vec4<u32>, unit: u32) -> Weights {
+    let i = min(unit, UNITS - 1u);
+    if (IS_Q8) {
+        return Weights(w[r.x * ROW4 + i], w[r.y * ROW4 + i], w[r.z * ROW4 + i], w[r.w * ROW4 + i],
+                       vec4(scale(r.x, i / 2u), scale(r.y, i / 2u), scale(r.z, i / 2u),
+                            scale(r.w, i / 2u)));
+    }
+    return Weights(w[r.x * UNITS + i], w[r.y * UNITS + i], w[r.z * UNITS + i], w[r.w * UNITS + i],
+                   vec4(1.0));
+}
+
+// Four columns of EACH of a row; integers times scales are exact.
+fn unpacked(c: vec4<u32>, scale: f32, k: u32) -> vec4<f32> {
+    if (IS_Q8) { return bytes4(c[k]) * scale; }
+    if (IS_F16) { return halves(c[2u * k], c[2u * k + 1u]); }
+    return bitcast<vec4<f32>>(c);
+}
+
+fn add_products(now: Weights, x_at: u32, sum: ptr<function, array<vec4<f32>, ROWS_MAX>>) {
+    for (var k = 0u; k < EACH; k++) {
+        let m = transpose(mat4x4(unpacked(now.a, now.scales.x, k), unpacked(now.b, now.scales.y, k),
+                                 unpacked(now.c, now.scales.z, k),
+                                 unpacked(now.d, now.scales.w, k)));
         for (var t = 0u; t < ROWS; t++) {
-            let x0 = x_now[t * PIECE + i];
-            let x1 = x_now[t * PIECE + HALF_PIECE + i];
-            (*sum)[t] += vec4(dot8(c0, x0, x1), dot8(c1, x0, x1), dot8(c2, x0, x1),
-                              dot8(c3, x0, x1));
+            let v = x_now[x_at + t * STEP + k * 32u];
+            var s = fma(m[0], vec4(v.x), (*sum)[t]);
+            s = fma(m[1], vec4(v.y), s);
+            s = fma(m[2], vec4(v.z), s);
+            (*sum)[t] = fma(m[3], vec4(v.w), s);
         }
     }
 }
 
-fn add_f32(r: vec4<u32>, part: u32, first: u32, n: u32,
-           sum: ptr<function, array<vec4<f32>, ROWS_MAX>>) {
-    for (var i = part; i < n; i += 32u) {
-        let at = first + i;
-        let c = mat4x4(bitcast<vec4<f32>>(w[r.x * COLS4 + at]),
-                       bitcast<vec4<f32>>(w[r.y * COLS4 + at]),
-                       bitcast<vec4<f32>>(w[r.z * COLS4 + at]),
-                       bitcast<vec4<f32>>(w[r.w * COLS4 + at]));
-        for (var t = 0u; t < ROWS; t++) {
-            let x0 = x_now[t * PIECE + i];
-            (*sum)[t] += vec4(dot(c[0], x0), dot(c[1], x0), dot(c[2], x0), dot(c[3], x0));
-        }
-    }
-}
-
-// 32 rows of weights a workgroup; 32 threads share 4 rows. Grid: (rows / 32, rows of x / ROWS).
+// 32 rows of weights a workgroup. Grid: (rows / 32, rows of x / ROWS).
 @compute @workgroup_size(256)
 fn gemv(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let row = group.x * 32u + lane / 32u * 4u;
-    let last = N_ROWS - 1u;
+    let rows = min(vec4(row, row + 1u, row + 2u, row + 3u), vec4(N_ROWS - 1u));
     let part = lane % 32u;
     let y_row = group.y * ROWS;
     var token = y_row;
@@ -141,32 +135,31 @@ fn gemv(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         if (OUTPUTS) { count = min(run.n_outputs - run.first_output, CHUNK_ROWS); }
         count = min(count - y_row, ROWS);
     }
-    let rows = min(vec4(row, row + 1u, row + 2u, row + 3u), vec4(last));
     var sum: array<vec4<f32>, ROWS_MAX>;
-    for (var first = 0u; first < COLS4; first += PIECE) {
-        let n = min(PIECE, COLS4 - first);
-        workgroupBarrier(); // nobody reads the last piece any more
-        for (var t = 0u; t < count; t++) {
-            for (var i = lane; i < n; i += 256u) {
-                x_now[t * PIECE + place(i)] = x[(token + t) * COLS4 + first + i];
-            }
+    var x_next: array<vec4<f32>, X_EACH_MAX>;
+    var weights = ask_weights(rows, part);
+    ask_x(lane, token, count, 0u, &x_next);
+    keep_x(lane, 0u, &x_next);
+    workgroupBarrier();
+    for (var i = 0u; i * 32u < UNITS; i++) {
+        let now = weights;
+        if ((i + 1u) * 32u < UNITS) {
+            ask_x(lane, token, count, i + 1u, &x_next);
+            weights = ask_weights(rows, (i + 1u) * 32u + part);
         }
+        if (i * 32u + part < UNITS) { add_products(now, i % 2u * X_NOW + part, &sum); }
+        keep_x(lane, i + 1u, &x_next);
         workgroupBarrier();
-        if (IS_Q8) {
-            add_q8(rows, part, first, n, &sum);
-        } else if (IS_F16) {
-            add_f16(rows, part, first, n, &sum);
-        } else {
-            add_f32(rows, part, first, n, &sum);
-        }
     }
-    for (var t = 0u; t < ROWS; t++) {
-        let s = sum_of_32(lane, sum[t]);
-        if (t < count && part < 4u && row + part < N_ROWS) {
-            write((y_row + t) * Y_COLS + FIRST_ROW + row + part, s[part]);
-        }
+    // Of 4 ROWS sums each thread gets one, or the same as its neighbours.
+    let s = sums_of_32(lane, ROWS, &sum);
+    let n = part * ROWS / 8u;
+    if (part % (8u / ROWS) == 0u && n / 4u < count && row + n % 4u < N_ROWS) {
+        write((y_row + n / 4u) * Y_COLS + FIRST_ROW + row + n % 4u, s);
     }
 }
+
+// ---- Many --------------------------------------------------------------------------------------
 
 // 64 rows x 64 tokens a workgroup, 4 x 4 a thread, 16 columns at a time. Grid: (rows / 64,
 // tokens / 64).

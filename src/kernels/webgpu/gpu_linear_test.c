@@ -191,7 +191,7 @@ TEST(gpu_heads_of_odd_sizes) {
     }
 }
 
-// Columns of several pieces that a workgroup keeps of them, the last one not full.
+// Columns of several steps, the last one not full.
 TEST(gpu_heads_give_few_rows_the_bits_of_one) {
     static const struct {
         tern_dtype type;

@@ -192,21 +192,18 @@ static bool fit_one_binding(const tern_plan *p, const tern_node *n, int first, i
 // there are. All variants give a row the same bits.
 static const struct {
     uint32_t each, min, max;
-} row_counts[] = {{1, 1, 1}, {4, 2, 4}, {GPU_FEW, 5, UINT32_MAX}};
+} row_counts[] = {{1, 1, 1}, {2, 2, 2}, {4, 3, 4}, {GPU_FEW, 5, UINT32_MAX}};
 #define N_ROW_COUNTS (sizeof row_counts / sizeof *row_counts)
 
-// Columns / 4 that a workgroup keeps of each row of x, in units of what 32 threads take at a time.
-// One row leaves room for many workgroups at a time; several rows take what there is, since each
-// piece ends with a wait.
-#define ROW_PIECE_BYTES  12288
-#define ROWS_PIECE_BYTES 45056
-static uint32_t piece_of(const tern_plan *p, const tern_weight *w, uint32_t rows) {
-    uint32_t unit = 32 * (w->form == GPU_FORM_Q8 ? 8 : w->form == GPU_FORM_F16 ? 2 : 1);
-    uint32_t bytes = p->device->workgroup_bytes_max - 4096; // which the sum may need
-    uint32_t most = rows == 1 ? ROW_PIECE_BYTES : ROWS_PIECE_BYTES;
-    uint32_t n = (bytes < most ? bytes : most) / (16 * rows) / unit;
-    uint32_t wanted = groups(w->n_cols / 4, unit);
-    return unit * (n < wanted ? n : wanted);
+// vec4s of a row of x that a thread multiplies with 16 bytes of a row of weights.
+static uint32_t x_each(const tern_weight *w) {
+    return w->form == GPU_FORM_Q8 ? 4 : w->form == GPU_FORM_F16 ? 2 : 1;
+}
+
+// Whether a workgroup's memory has room for two steps of 32 threads, and for the sums.
+static bool has_room(const tern_plan *p, const tern_weight *w, uint32_t rows) {
+    uint32_t sums = p->device->subgroups ? 0 : 4096;
+    return 2 * 32 * 16 * x_each(w) * rows + sums <= p->device->workgroup_bytes_max;
 }
 
 typedef struct product {
@@ -240,11 +237,11 @@ static gpu_dispatch *add_float_part(tern_plan *p, const product *f, const gpu_pa
 static void add_float_gemvs(tern_plan *p, const product *f, const gpu_part *part, bool by_token) {
     for (size_t i = 0; i < N_ROW_COUNTS; i++) {
         uint32_t each = row_counts[i].each;
-        while (each > 1 && piece_of(p, f->w, each) == 0) each /= 2;
+        while (each > 1 && !has_room(p, f->w, each)) each /= 2;
         gpu_dispatch *d = add_float_part(p, f, part, GPU_FLOAT_GEMV);
         if (by_token) d->tokens_max = GPU_FEW;
         set(d, "ROWS", each);
-        set(d, "PIECE", piece_of(p, f->w, each));
+        set(d, "EACH", x_each(f->w));
         d->rows_each = each;
         if (!by_token && !f->chunk) return; // row by row
         set(d, "CHUNK_ROWS", p->chunk_rows);

@@ -33,6 +33,17 @@ fn sum_of_32(lane: u32, value: vec4<f32>) -> vec4<f32> {
     return of_32[lane / 32u * 32u];
 }
 
+// The sums of n vec4s, n = 1, 2, 4 or 8: of these 4n numbers thread i gets number i * n / 8.
+fn sums_of_32(lane: u32, n: u32, v: ptr<function, array<vec4<f32>, 8>>) -> f32 {
+    let number = lane % 32u * n / 8u;
+    var mine = 0.0;
+    for (var i = 0u; i < n; i++) {
+        let sum = sum_of_32(lane, (*v)[i]);
+        if (number / 4u == i) { mine = sum[number % 4u]; }
+    }
+    return mine;
+}
+
 // The greatest of 32 neighbouring threads, of four values at once or of one.
 fn max4_of_32(lane: u32, value: vec4<f32>) -> vec4<f32> {
     workgroupBarrier();

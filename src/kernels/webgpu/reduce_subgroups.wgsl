@@ -27,6 +27,42 @@ fn workgroup_sum_max(lane: u32, sum: f32, most: f32) -> vec2<f32> {
 // The sum over 32 neighbouring threads.
 fn sum_of_32(lane: u32, value: vec4<f32>) -> vec4<f32> { return subgroupAdd(value); }
 
+// The sums over 32 neighbouring threads of n vec4s, n = 1, 2, 4 or 8: of these 4n numbers thread i
+// gets number i * n / 8. Where two threads that differ in a bit meet, each gives away one half of
+// the numbers and goes on with the other, so 32 sums take 31 exchanges and not 160. A number is
+// summed up in the same order whatever n is.
+fn meet(lane: u32, step: u32, a: vec4<f32>, b: vec4<f32>) -> vec4<f32> {
+    var mine = a;
+    var other = b;
+    if ((lane & step) != 0u) {
+        mine = b;
+        other = a;
+    }
+    return mine + subgroupShuffleXor(other, step);
+}
+fn halve(lane: u32, step: u32, n: u32, v: ptr<function, array<vec4<f32>, 8>>) {
+    for (var i = 0u; i < n; i++) { (*v)[i] = meet(lane, step, (*v)[i], (*v)[n + i]); }
+}
+fn sums_of_32(lane: u32, n: u32, v: ptr<function, array<vec4<f32>, 8>>) -> f32 {
+    var step = 16u;
+    if (n >= 8u) {
+        halve(lane, step, 4u, v);
+        step /= 2u;
+    }
+    if (n >= 4u) {
+        halve(lane, step, 2u, v);
+        step /= 2u;
+    }
+    if (n >= 2u) {
+        halve(lane, step, 1u, v);
+        step /= 2u;
+    }
+    let two = meet(lane, step, (*v)[0], (*v)[0].zwzw);
+    var one = meet(lane, step / 2u, two, two.yxyx).x;
+    for (step /= 4u; step > 0u; step /= 2u) { one += subgroupShuffleXor(one, step); }
+    return one;
+}
+
 // The greatest of 32 neighbouring threads, of four values at once or of one.
 fn max4_of_32(lane: u32, value: vec4<f32>) -> vec4<f32> { return subgroupMax(value); }
 fn max_of_32(lane: u32, value: f32) -> f32 { return subgroupMax(value); }
