@@ -8,9 +8,8 @@ override Q_VECS: u32; // of a row, with the zeros behind its end
 fn write_row(token: u32, lane: u32, row: ptr<function, array<vec4<f32>, KEPT_X>>,
              weight: ptr<function, array<vec4<f32>, KEPT_X>>) {
     let unit = quantize(lane, token * Q_VECS, row, weight);
-    if (lane == 0u) {
-        q_info[token] = vec2(bitcast<u32>(unit), bitcast<u32>(atomicLoad(&int_total)));
-    }
+    let sum = int_sum(lane);
+    if (lane == 0u) { q_info[token] = vec2(bitcast<u32>(unit), bitcast<u32>(sum)); }
 }
 
 @compute @workgroup_size(THREADS)

@@ -2,9 +2,9 @@
 var<workgroup> part_f: array<vec2<f32>, THREADS>;
 var<workgroup> sum_f: array<vec2<f32>, 16>;
 
-// The sum of the first values and the greatest of the second.
+// The sum of the first values and the greatest of the second. Between two calls is a barrier of the
+// caller's, as reduce_subgroups.wgsl wants it.
 fn workgroup_sum_max(lane: u32, sum: f32, most: f32) -> vec2<f32> {
-    workgroupBarrier();
     part_f[lane] = vec2(sum, most);
     workgroupBarrier();
     if (lane < 16u) {
@@ -61,9 +61,13 @@ fn max_of_32(lane: u32, value: f32) -> f32 { return max4_of_32(lane, vec4(value)
 const SHARE = 8u;
 fn sum_of_every_8th(value: i32) -> i32 { return value; }
 
-// A sum of integers over a workgroup, for which barriers are the caller's matter.
+// A sum of integers over a workgroup; barriers as reduce_subgroups.wgsl says.
 var<workgroup> int_total: atomic<i32>;
-fn add_to_int_total(lane: u32, value: i32) { atomicAdd(&int_total, value); }
+fn begin_int_sum(lane: u32) {
+    if (lane == 0u) { atomicStore(&int_total, 0); }
+}
+fn add_to_int_sum(lane: u32, value: i32) { atomicAdd(&int_total, value); }
+fn int_sum(lane: u32) -> i32 { return atomicLoad(&int_total); }
 
 // The words of four neighbouring threads; valid in the first of them.
 var<workgroup> words: array<u32, THREADS>;

@@ -7,11 +7,12 @@ fn ordered(v: f32) -> i32 {
     let bits = bitcast<i32>(v);
     return bits ^ ((bits >> 31u) & 0x7fffffff);
 }
+fn unordered(v: i32) -> f32 { return bitcast<f32>(v ^ ((v >> 31u) & 0x7fffffff)); }
 
-// The sum of the first values and the greatest of the second.
+// The sum of the first values and the greatest of the second. Between two calls is a barrier of the
+// caller's: it would be wasted on those who call once.
 fn workgroup_sum_max(lane: u32, sum: f32, most: f32) -> vec2<f32> {
-    let s = vec2(subgroupAdd(sum), bitcast<f32>(subgroupMax(ordered(most))));
-    workgroupBarrier();
+    let s = vec2(subgroupAdd(sum), unordered(subgroupMax(ordered(most))));
     if (lane % 32u == 0u) { part_f[lane / 32u] = s; }
     workgroupBarrier();
     // There are at most 32 parts: every subgroup puts them together for itself.
@@ -21,7 +22,7 @@ fn workgroup_sum_max(lane: u32, sum: f32, most: f32) -> vec2<f32> {
     var mine = part.x;
     if (lane % 32u >= n) { mine = 0.0; }
     let total = subgroupAdd(mine);
-    return vec2(total, bitcast<f32>(all ^ ((all >> 31u) & 0x7fffffff)));
+    return vec2(total, unordered(all));
 }
 
 // The sum over 32 neighbouring threads.
@@ -75,11 +76,19 @@ fn sum_of_every_8th(value: i32) -> i32 {
     return v + subgroupShuffleXor(v, 16u);
 }
 
-// A sum of integers over a workgroup, for which barriers are the caller's matter.
-var<workgroup> int_total: atomic<i32>;
-fn add_to_int_total(lane: u32, value: i32) {
+// A sum of integers over a workgroup: begun, then, behind a barrier, added to by every thread, then,
+// behind another one, known to all. The barriers are the caller's.
+var<workgroup> part_i: array<i32, (THREADS + 31u) / 32u>;
+fn begin_int_sum(lane: u32) {}
+fn add_to_int_sum(lane: u32, value: i32) {
     let s = subgroupAdd(value);
-    if (lane % 32u == 0u) { atomicAdd(&int_total, s); }
+    if (lane % 32u == 0u) { part_i[lane / 32u] = s; }
+}
+fn int_sum(lane: u32) -> i32 {
+    let n = (THREADS + 31u) / 32u;
+    var mine = part_i[min(lane % 32u, n - 1u)];
+    if (lane % 32u >= n) { mine = 0; }
+    return subgroupAdd(mine);
 }
 
 // The words of four neighbouring threads; valid in the first of them.

@@ -34,6 +34,7 @@ fn inverse_rms(squares: f32) -> f32 { return 1.0 / sqrt(squares / f32(4u * COLS4
 
 // Integers up to 128 times at most 2^17 columns are exact in the float sum.
 fn write_info(lane: u32, row: u32, scale: f32, sum: i32) {
+    workgroupBarrier(); // behind the reduction that found the scale
     let s = workgroup_sum_max(lane, f32(sum), 0.0).x;
     if (lane == 0u) { q_info[row] = vec2(bitcast<u32>(1.0 / scale), bitcast<u32>(i32(s))); }
 }

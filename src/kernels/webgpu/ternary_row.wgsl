@@ -26,7 +26,7 @@ fn greatest(v: vec4<f32>) -> f32 {
     return max(max(a.x, a.y), max(a.z, a.w));
 }
 
-// Fills q from `at` on, behind the row's end with zeros, and int_total; the result is what the
+// Fills q from `at` on, behind the row's end with zeros, and int_sum; the result is what the
 // integers are to be multiplied by. BitNet's scale makes the greatest of the normed row 127, and is
 // found from the products x * weight, which the norm's factor scales all alike.
 fn quantize(lane: u32, at: u32, row: ptr<function, array<vec4<f32>, KEPT_X>>,
@@ -39,7 +39,7 @@ fn quantize(lane: u32, at: u32, row: ptr<function, array<vec4<f32>, KEPT_X>>,
         squares += dot(v, v);
         most = max(most, greatest((*row)[k]));
     }
-    if (lane == 0u) { atomicStore(&int_total, 0); }
+    begin_int_sum(lane);
     let all = workgroup_sum_max(lane, squares, most);
     var r = 1.0;
     if (NORM) { r = 1.0 / sqrt(all.x / f32(4u * COLS4) + EPS); }
@@ -60,7 +60,7 @@ fn quantize(lane: u32, at: u32, row: ptr<function, array<vec4<f32>, KEPT_X>>,
     for (var i = PER_THREAD * THREADS / 4u + lane; i < Q_VECS; i += THREADS) {
         q[at + i] = vec4(0u);
     }
-    add_to_int_total(lane, sum);
+    add_to_int_sum(lane, sum);
     workgroupBarrier();
     return 1.0 / scale;
 }

@@ -67,9 +67,9 @@ fn multiply(group: u32, lane: u32, l: Lane, asked: Codes) {
     workgroupBarrier();
 }
 
-// The workgroup's row i, of its tile i / 8. Codes are one too large.
-fn sum_of(i: u32) -> f32 {
-    var s = -atomicLoad(&int_total);
+// The workgroup's row i, of its tile i / 8. Codes are one too large, so the row's sum is taken away.
+fn sum_of(i: u32, row_sum: i32) -> f32 {
+    var s = -row_sum;
     for (var p = 0u; p < ROW_PARTS; p++) { s += part[(i / 8u * ROW_PARTS + p) * 8u + i % 8u]; }
     return f32(s);
 }
@@ -87,8 +87,9 @@ fn norm_linear3(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_
     let scale = scale_of(tile);
     let unit = quantize(lane, 0u, &row, &weight);
     multiply(id.x, lane, l, codes);
+    let row_sum = int_sum(lane);
     if (lane < GROUP_ROWS) {
-        write(id.y, tile * 8u + lane % 8u, sum_of(lane) * (scale * unit));
+        write(id.y, tile * 8u + lane % 8u, sum_of(lane, row_sum) * (scale * unit));
     }
 }
 
@@ -104,11 +105,12 @@ fn norm_glu(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_inde
     let scales = vec2(scale_of(0u), scale_of(TILE1));
     let unit = quantize(lane, 0u, &row, &weight);
     multiply(id.x, lane, l, codes);
+    let row_sum = int_sum(lane);
     let half = GROUP_ROWS / 2u; // rows of each
     let r = id.x * half + lane;
     if (lane < half && r < ROWS0) {
-        let gate = sum_of(lane) * (scales.x * unit);
-        let up = sum_of(half + lane) * (scales.y * unit);
+        let gate = sum_of(lane, row_sum) * (scales.x * unit);
+        let up = sum_of(half + lane, row_sum) * (scales.y * unit);
         y0[id.y * ROWS0 + r] = gated(gate, up);
     }
 }
@@ -136,7 +138,8 @@ fn finish_add(id: vec3<u32>, lane: u32, l: Lane, row: ptr<function, array<vec4<f
     let scale = scale_of(0u);
     let unit = quantize(lane, 0u, row, weight);
     multiply(id.x, lane, l, codes);
-    if (is_mine) { y0[to] = residual + sum_of(lane) * (scale * unit); }
+    let row_sum = int_sum(lane);
+    if (is_mine) { y0[to] = residual + sum_of(lane, row_sum) * (scale * unit); }
 }
 
 // The same for a row that attention has left in parts.

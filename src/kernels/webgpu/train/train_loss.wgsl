@@ -23,6 +23,7 @@ fn cross_entropy(@builtin(workgroup_id) group: vec3<u32>,
         most = max(most, max(max(v.x, v.y), max(v.z, v.w)));
     }
     most = workgroup_sum_max(lane, 0.0, most).y;
+    workgroupBarrier(); // between two reductions
     var sum = vec4(0.0);
     for (var i = lane; i < LD4; i += THREADS) {
         sum += kept(i, exp(max(x[base + i] - most, vec4(-87.0))), 0.0);
