@@ -83,18 +83,24 @@ fn load_norm(lane: u32, weight: ptr<function, array<vec4<f32>, KEPT_X>>) {
 // A row that attention has left in parts: each is a sum of values weighted by a softmax of its own,
 // with its greatest score and the sum of its weights.
 fn join_parts(token: u32, lane: u32, row: ptr<function, array<vec4<f32>, KEPT_X>>) {
-    let n_parts = min((run.first_pos + token) / PART + 1u, PARTS_MAX);
-    if (n_parts == 1u) { // attention has divided by the sum itself
-        load_row(token * PARTS_MAX * COLS4, lane, row);
-        return;
-    }
     let n_heads = COLS4 / HEAD4;
+    // The first part is there in any case: it is asked for before it is known how many there are.
+    load_row(token * PARTS_MAX * COLS4, lane, row);
+    var first_info: array<vec2<f32>, KEPT_X>;
+    for (var k = 0u; k < PER_THREAD; k++) {
+        let i = min(lane + k * THREADS, COLS4 - 1u);
+        first_info[k] = part_info[token * PARTS_MAX * n_heads + i / HEAD4];
+    }
+    let n_parts = min((run.first_pos + token) / PART + 1u, PARTS_MAX);
+    if (n_parts == 1u) { return; } // attention has divided by the sum itself
     for (var k = 0u; k < PER_THREAD; k++) {
         let i = min(lane + k * THREADS, COLS4 - 1u);
         // All parts are asked for before the first is used.
         var parts: array<vec4<f32>, PARTS_MAX>;
         var info: array<vec2<f32>, PARTS_MAX>;
-        for (var p = 0u; p < PARTS_MAX; p++) {
+        info[0] = first_info[k];
+        parts[0] = (*row)[k];
+        for (var p = 1u; p < PARTS_MAX; p++) {
             info[p] = vec2(-3.0e38, 0.0);
             if (p < n_parts) {
                 info[p] = part_info[(token * PARTS_MAX + p) * n_heads + i / HEAD4];
