@@ -64,7 +64,8 @@ static bool is_add(const tern_plan *p, const tern_node *n) {
 #define KEPT_CODES       4     // tiles of a team: as many as are asked for at a time
 #define WORKGROUP_BYTES  16384 // that every device has
 #define WORKGROUP_THREADS 1024 // at most
-#define FEW_THREADS      512   // the same of few tokens, whose sums fill a thread's registers
+#define FEW_EACH         4     // in ternary_few.wgsl, EACH_MAX
+#define STAGED_MAX       8     // there, too
 
 // What a workgroup is to do.
 typedef struct work {
@@ -82,35 +83,71 @@ static uint32_t sum_bytes(const tern_plan *p, const shape *s) {
     return s->teams * s->tiles * (s->splits * 8 / share) * 8 * 4;
 }
 
-static bool fits(const tern_plan *p, const shape *s, const work *w, bool few) {
+static uint32_t threads_max(const tern_plan *p) {
+    uint32_t most = p->device->workgroup_size_max;
+    return most < WORKGROUP_THREADS ? most : WORKGROUP_THREADS;
+}
+
+// Threads that share a row, for so many steps.
+static uint32_t splits_of(uint32_t blocks, uint32_t steps) {
+    return (groups(blocks, steps) + 3) / 4 * 4;
+}
+
+// Of the tiles that a workgroup is to have, those that the last of several would lack.
+static uint32_t unused(const work *w, const shape *s) {
+    uint32_t rest = w->tiles % (s->teams * s->tiles);
+    return rest ? s->teams * s->tiles - rest : 0;
+}
+
+static bool fits(const tern_plan *p, const shape *s, const work *w) {
     if (s->tiles == 0 || s->tiles > s->splits) return false;
-    if (few) return sum_bytes(p, s) <= WORKGROUP_BYTES;
     uint32_t bytes = s->splits * s->steps * GPU_BLOCK_COLS + sum_bytes(p, s) + // row, sums
                      s->threads * 12 / (p->device->subgroups ? 4 : 1) + 256;   // norm, packing
     return bytes <= WORKGROUP_BYTES && w->n_cols / 4 <= KEPT_X * s->threads;
 }
 
-// As many teams as there are threads for, unless that leaves teams without work; an even number of
-// them for pairs. For few tokens rather more tiles a team: a row that is read serves all of them.
-static bool find_shape(const tern_plan *p, const work *w, bool few, shape *best) {
-    uint32_t most = p->device->workgroup_size_max, blocks = (uint32_t)gpu_blocks(w->n_cols);
-    uint32_t threads_max = few ? FEW_THREADS : WORKGROUP_THREADS, each = w->pairs ? 2 : 1;
-    if (most > threads_max) most = threads_max;
+// For one token. As many teams as there are threads for, unless that leaves teams without work; an
+// even number of them for pairs.
+static bool find_shape(const tern_plan *p, const work *w, shape *best) {
+    uint32_t most = threads_max(p), blocks = (uint32_t)gpu_blocks(w->n_cols);
+    uint32_t each = w->pairs ? 2 : 1, least = UINT32_MAX;
     shape s = {.steps = groups(8 * blocks, most / each / 32 * 32)};
-    s.splits = (groups(blocks, s.steps) + 3) / 4 * 4;
-    uint32_t least = UINT32_MAX;
+    s.splits = splits_of(blocks, s.steps);
     for (s.teams = each; s.teams * s.splits * 8 <= most; s.teams += each) {
         s.threads = s.teams * s.splits * 8;
         s.tiles = groups(w->tiles, s.teams);
         if (s.tiles > KEPT_CODES) s.tiles = KEPT_CODES;
-        while (s.tiles > 1 && !fits(p, &s, w, few)) s.tiles--;
-        uint32_t rest = w->tiles % (s.teams * s.tiles);
-        uint32_t unused = rest ? s.teams * s.tiles - rest : 0;
-        if (!fits(p, &s, w, few) || unused > least || (few && unused == least)) continue;
-        least = unused;
+        while (s.tiles > 1 && !fits(p, &s, w)) s.tiles--;
+        if (!fits(p, &s, w) || unused(w, &s) > least) continue;
+        least = unused(w, &s);
         *best = s;
     }
     return least != UINT32_MAX;
+}
+
+// For few tokens: all tiles in teams of two, or of another number if that leaves less unused, and
+// as many threads for each row as there are then. A team of one always fits.
+static shape find_shape_few(const tern_plan *p, const work *w, uint32_t n_tokens) {
+    static const uint32_t tiles[] = {2, 3, 4, 1};
+    uint32_t shares = groups(n_tokens, FEW_EACH), least = UINT32_MAX;
+    uint32_t most = threads_max(p) / 8 / shares, blocks = (uint32_t)gpu_blocks(w->n_cols);
+    uint32_t teams_max = most / 8 * 2; // of four threads a row; even
+    shape best = {0};
+    for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
+        shape s = {.tiles = tiles[i], .teams = groups(w->tiles, tiles[i])};
+        if (s.teams > teams_max) s.teams = teams_max;
+        if (w->pairs && s.teams * s.tiles % 2) s.teams++;
+        s.steps = groups(blocks, most / s.teams / 4 * 4);
+        s.splits = splits_of(blocks, s.steps);
+        s.threads = 8 * s.splits * s.teams * shares;
+        uint32_t results = n_tokens * 8 * s.teams * s.tiles / (w->pairs ? 2 : 1);
+        if (results > s.threads || n_tokens * sum_bytes(p, &s) > WORKGROUP_BYTES ||
+            unused(w, &s) >= least)
+            continue;
+        least = unused(w, &s);
+        best = s;
+    }
+    return best;
 }
 
 // ---- Products ----------------------------------------------------------------------------------
@@ -122,7 +159,7 @@ typedef struct product {
     row row;
     tern_vid quantized; // the row in the graph
     work work;
-    shape one, few;
+    shape one;
 } product;
 
 static bool find_product(const tern_plan *p, product *f) {
@@ -132,7 +169,7 @@ static bool find_product(const tern_plan *p, product *f) {
         tiles += groups(p->weights[linear->in[1 + i]]->n_rows, GPU_TILE_ROWS);
     f->work.n_cols = p->weights[linear->in[1]]->n_cols;
     f->work.tiles = f->work.pairs ? 2 * groups(tiles / 2, WORKGROUPS) : groups(tiles, WORKGROUPS);
-    return find_shape(p, &f->work, false, &f->one) && find_shape(p, &f->work, true, &f->few);
+    return find_shape(p, &f->work, &f->one);
 }
 
 // What ternary_tiles.wgsl wants to know; binds the weights.
@@ -202,20 +239,27 @@ static const struct {
 } few_counts[] = {{2, 2, 2}, {4, 3, 4}, {GPU_FEW, 5, GPU_FEW}};
 #define N_FEW_COUNTS (sizeof few_counts / sizeof *few_counts)
 
+// Whether the rows have room in the workgroup's memory, and are no more than its threads can load
+// at a time.
+static bool has_room(const tern_plan *p, const work *w, const shape *s, uint32_t n_tokens) {
+    uint64_t bytes = n_tokens * (uint64_t)gpu_blocks(w->n_cols) * GPU_BLOCK_COLS;
+    return bytes + n_tokens * sum_bytes(p, s) <= p->device->workgroup_bytes_max &&
+           bytes / 16 <= STAGED_MAX * s->threads;
+}
+
 static void add_few(tern_plan *p, gpu_kernel kernel, const product *f, tern_act_kind act,
                     const tern_vid *out, int n_out) {
-    const shape *s = &f->few;
     for (size_t i = 0; i < N_FEW_COUNTS; i++) {
-        uint32_t at_once = few_counts[i].tokens;
-        while (at_once * s->tiles > s->splits || at_once * sum_bytes(p, s) > WORKGROUP_BYTES)
-            at_once /= 2;
+        uint32_t n_tokens = few_counts[i].tokens;
+        shape s = find_shape_few(p, &f->work, n_tokens);
         gpu_dispatch *d = add(p, kernel, 0, GPU_ROWS_TOKENS);
         d->rows_each = GPU_FEW;
         d->tokens_min = few_counts[i].min;
         d->tokens_max = few_counts[i].max;
-        set_tiles(p, d, f, s);
-        set(d, "TOKENS", few_counts[i].tokens);
-        set(d, "AT_ONCE", at_once);
+        set_tiles(p, d, f, &s);
+        set(d, "TOKENS", n_tokens);
+        set(d, "EACH", n_tokens < FEW_EACH ? n_tokens : FEW_EACH);
+        set(d, "STAGED", has_room(p, &f->work, &s, n_tokens));
         set(d, "ACT", act);
         bind_value(p, d, f->quantized);
         for (int k = 0; k < n_out; k++) bind_value(p, d, out[k]);

@@ -49,10 +49,12 @@ static tern_vid feed_forward_block(rig *r, const layer *l, tern_vid x) {
 }
 
 static const layer layers[] = {
-    {192, 1284, 6, 2, 32, true, TERN_ACTIVATION_RELU2}, // two tiles to a team
+    // Eight rows of 1604 have no room in the workgroup's memory with the least limits.
+    {192, 1604, 6, 2, 32, true, TERN_ACTIVATION_RELU2}, // two tiles to a team of one token
     {132, 1028, 3, 1, 44, false, TERN_ACTIVATION_SILU},
     {640, 1792, 5, 5, 128, true, TERN_ACTIVATION_RELU2},
     {64, 3076, 2, 1, 32, true, TERN_ACTIVATION_GELU}, // four
+    {2056, 644, 2, 1, 32, true, TERN_ACTIVATION_RELU2}, // three tiles to a team of few tokens
 };
 #define N_LAYERS rig_cases(sizeof layers / sizeof *layers, 1)
 

@@ -1,25 +1,60 @@
-// Ternary products of two to eight tokens: a thread reads and unpacks its weights once and
-// multiplies them with the rows of all tokens, which quantize_few.wgsl has made. A dispatch that
-// waits for those rows costs less than making each of them in every workgroup; for a single token
-// it is the other way round (ternary_token.wgsl).
+// Ternary products of two to eight tokens: their rows, which quantize_few.wgsl has made, times
+// weights that are read and unpacked once for up to EACH of them. A dispatch that waits for those
+// rows costs less than making each of them in every workgroup; for a single token it is the other
+// way round (ternary_token.wgsl).
 //
 // The sums are integers and what is made of them is the same as for a single token, so a token's
-// result does not depend, by a bit, on how many came with it. Rows of 16 bytes are read straight
-// from memory, through the near caches: the threads of a workgroup that share them are neighbours,
-// and eight rows of 6912 columns are more than a workgroup's memory. Which tiles are a thread's is
-// the matter of ternary_tiles.wgsl.
+// result does not depend, by a bit, on how many came with it. Which tiles are a thread's is the
+// matter of ternary_tiles.wgsl; for TOKENS / EACH shares of the tokens all teams stand again, one
+// behind the other, and read the same weights through the near caches. What the units for products
+// of bytes wait for is above all the way to memory: so a workgroup has all of a core's threads,
+// each asks for codes before it multiplies those that it has, and the rows lie in the workgroup's
+// memory where they have room there.
 override TOKENS: u32;  // 2, 4 or 8; behind the last of the run it stands again
-override AT_ONCE: u32; // of them that the threads of a row put their sums together for; a divisor
-const TOKENS_MAX = 8u;
+override EACH: u32;    // of them that a thread has sums for
+override STAGED: bool; // rows in the workgroup's memory
+const EACH_MAX = 4u;
 const TILES_MAX = 4u;
 
 @group(0) @binding(2) var<storage, read> q: array<vec4<u32>>;      // [token][16 columns]
 @group(0) @binding(3) var<storage, read> q_info: array<vec2<u32>>; // 1 / scale, sum
 
-// [token][tile][part][row of 8]
-var<workgroup> part: array<i32, AT_ONCE * GROUP_ROWS * ROW_PARTS>;
+var<workgroup> part: array<i32, TOKENS * GROUP_ROWS * ROW_PARTS>; // [token][tile][part][row of 8]
 
-alias Sums = array<array<i32, TILES_MAX>, TOKENS_MAX>;
+override ROW_VECS: u32 = BLOCKS * 4u;
+override X_VECS: u32 = TOKENS * ROW_VECS * u32(STAGED) + u32(!STAGED);
+var<workgroup> x_staged: array<vec4<u32>, X_VECS>; // as q
+
+// All are asked for before the first is stored: the loops are unrolled.
+const STAGED_MAX = 8u; // vec4s of a thread
+override N_STAGED: u32 = (X_VECS + THREADS - 1u) / THREADS;
+fn stage_rows(lane: u32) {
+    var x: array<vec4<u32>, STAGED_MAX>;
+    for (var k = 0u; k < N_STAGED; k++) {
+        let i = lane + k * THREADS;
+        x[k] = q[min(i / ROW_VECS, run.n_tokens - 1u) * ROW_VECS + i % ROW_VECS];
+    }
+    for (var k = 0u; k < N_STAGED; k++) {
+        let i = lane + k * THREADS;
+        if (i < X_VECS) { x_staged[i] = x[k]; }
+    }
+    workgroupBarrier();
+}
+
+fn columns16(token: u32, i: u32) -> vec4<u32> {
+    if (STAGED) { return x_staged[token * ROW_VECS + i]; }
+    return q[min(token, run.n_tokens - 1u) * ROW_VECS + i];
+}
+
+alias Codes = array<vec4<u32>, TILES_MAX>;
+fn ask(group: u32, l: Lane, block: u32) -> Codes {
+    var codes: Codes;
+    let b = min(block, BLOCKS - 1u);
+    for (var k = 0u; k < TILES; k++) {
+        codes[k] = w[tile_at(tile_number(group, l.team * TILES + k)) + b * 8u + l.row];
+    }
+    return codes;
+}
 
 fn unpack(c: u32) -> vec4<u32> {
     return vec4(c, c >> 2u, c >> 4u, c >> 6u) & vec4(0x03030303u);
@@ -30,36 +65,37 @@ fn dot16(sum: i32, c: vec4<u32>, x: vec4<u32>) -> i32 {
     return dot4(c.w, x.w) + (dot4(c.z, x.z) + (dot4(c.y, x.y) + (dot4(c.x, x.x) + sum)));
 }
 
-// The sums of a thread. Loops over tokens and tiles have constant ends, so that they are unrolled
-// and the sums stay in registers.
-fn multiply(group: u32, l: Lane) -> Sums {
-    var sums: Sums;
-    let first = first_tile(group, l.team);
-    let last = run.n_tokens - 1u;
-    for (var block = l.block; block < BLOCKS; block += SPLITS) {
-        var codes: array<vec4<u32>, TILES_MAX>;
-        for (var k = 0u; k < TILES; k++) {
-            codes[k] = w[tile_at(first + k) + block * 8u + l.row];
-        }
-        for (var i = 0u; i < 4u; i++) { // of 16 columns each
-            var c: array<vec4<u32>, TILES_MAX>;
-            for (var k = 0u; k < TILES; k++) { c[k] = unpack(codes[k][i]); }
-            for (var t = 0u; t < TOKENS; t++) {
-                let x = q[(min(t, last) * BLOCKS + block) * 4u + i];
-                for (var k = 0u; k < TILES; k++) { sums[t][k] = dot16(sums[t][k], c[k], x); }
-            }
+// Loops over tokens and tiles have constant ends, so that they are unrolled and the sums stay in
+// registers.
+alias Sums = array<array<i32, TILES_MAX>, EACH_MAX>;
+fn add_block(sums: ptr<function, Sums>, codes: ptr<function, Codes>, token: u32, block: u32) {
+    for (var i = 0u; i < 4u; i++) { // of 16 columns each
+        var c: array<vec4<u32>, TILES_MAX>;
+        for (var k = 0u; k < TILES; k++) { c[k] = unpack((*codes)[k][i]); }
+        for (var t = 0u; t < EACH; t++) {
+            let x = columns16(token + t, block * 4u + i);
+            for (var k = 0u; k < TILES; k++) { (*sums)[t][k] = dot16((*sums)[t][k], c[k], x); }
         }
     }
-    return sums;
 }
 
-// Leaves the sums of the tokens from `first` on in `part`.
-fn leave_parts(lane: u32, l: Lane, first: u32, sums: ptr<function, Sums>) {
-    workgroupBarrier(); // those before have been read
-    for (var t = 0u; t < AT_ONCE; t++) {
+// Leaves the products of the workgroup's tiles in `part`; see sum_of.
+fn multiply(group: u32, lane: u32) {
+    var l = lane_of(lane);
+    let token = l.team / TEAMS * EACH;
+    l.team %= TEAMS;
+    var next = ask(group, l, l.block);
+    if (STAGED) { stage_rows(lane); }
+    var sums: Sums;
+    for (var block = l.block; block < BLOCKS; block += SPLITS) {
+        var codes = next;
+        next = ask(group, l, block + SPLITS);
+        add_block(&sums, &codes, token, block);
+    }
+    for (var t = 0u; t < EACH; t++) {
         for (var k = 0u; k < TILES; k++) {
-            let s = sum_of_every_8th((*sums)[first + t][k]);
-            let tile = t * TEAMS * TILES + l.team * TILES + k;
+            let s = sum_of_every_8th(sums[t][k]);
+            let tile = (token + t) * GROUP_TILES + l.team * TILES + k;
             if (lane % SHARE < 8u) {
                 part[(tile * ROW_PARTS + l.block * 8u / SHARE) * 8u + l.row] = s;
             }
@@ -68,56 +104,47 @@ fn leave_parts(lane: u32, l: Lane, first: u32, sums: ptr<function, Sums>) {
     workgroupBarrier();
 }
 
-// What a thread makes of a row of the workgroup once the sums of AT_ONCE tokens are there: TILES *
-// AT_ONCE <= SPLITS, so that there are threads for all of them.
-struct Result { t: u32, row: u32, token: u32, is_mine: bool, unit: f32, less: i32 }
-fn result_of(lane: u32, first: u32, rows: u32) -> Result {
-    let t = lane / rows;
-    let token = first + t;
+// What a thread makes of one of the workgroup's `rows` rows, for one of the tokens: there are
+// threads for all of them.
+struct Result { row: u32, token: u32, is_mine: bool, unit: f32, less: i32 }
+fn result_of(lane: u32, rows: u32) -> Result {
+    let token = lane / rows;
     let info = q_info[min(token, run.n_tokens - 1u)];
-    return Result(t, lane % rows, token, t < AT_ONCE && token < run.n_tokens,
-                  bitcast<f32>(info.x), bitcast<i32>(info.y));
+    return Result(lane % rows, token, token < run.n_tokens, bitcast<f32>(info.x),
+                  bitcast<i32>(info.y));
 }
 
 // The sum of the workgroup's row i. Codes are one too large.
 fn sum_of(r: Result, i: u32) -> f32 {
     var s = -r.less;
-    let tile = r.t * TEAMS * TILES + i / 8u;
+    let tile = r.token * GROUP_TILES + i / 8u;
     for (var p = 0u; p < ROW_PARTS; p++) { s += part[(tile * ROW_PARTS + p) * 8u + i % 8u]; }
     return f32(s);
 }
 
 @compute @workgroup_size(THREADS)
 fn few_linear3(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    let l = lane_of(lane);
-    var sums = multiply(id.x, l);
-    for (var first = 0u; first < TOKENS; first += AT_ONCE) {
-        let result = result_of(lane, first, GROUP_ROWS);
-        let r = id.x * GROUP_ROWS + result.row;
-        let scale = scale_of(r / 8u);
-        leave_parts(lane, l, first, &sums);
-        if (result.is_mine) {
-            write(result.token, r, sum_of(result, result.row) * (scale * result.unit));
-        }
+    let result = result_of(lane, GROUP_ROWS);
+    let r = id.x * GROUP_ROWS + result.row;
+    let scale = scale_of(r / 8u);
+    multiply(id.x, lane);
+    if (result.is_mine) {
+        write(result.token, r, sum_of(result, result.row) * (scale * result.unit));
     }
 }
 
 // act(gate) * up.
 @compute @workgroup_size(THREADS)
 fn few_glu(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    let l = lane_of(lane);
     let half = GROUP_ROWS / 2u; // rows of each
     let scales = vec2(scale_of(0u), scale_of(TILE1));
-    var sums = multiply(id.x, l);
-    for (var first = 0u; first < TOKENS; first += AT_ONCE) {
-        let result = result_of(lane, first, half);
-        let r = id.x * half + result.row;
-        leave_parts(lane, l, first, &sums);
-        if (result.is_mine && r < ROWS0) {
-            let gate = sum_of(result, result.row) * (scales.x * result.unit);
-            let up = sum_of(result, half + result.row) * (scales.y * result.unit);
-            y0[result.token * ROWS0 + r] = gated(gate, up);
-        }
+    let result = result_of(lane, half);
+    let r = id.x * half + result.row;
+    multiply(id.x, lane);
+    if (result.is_mine && r < ROWS0) {
+        let gate = sum_of(result, result.row) * (scales.x * result.unit);
+        let up = sum_of(result, half + result.row) * (scales.y * result.unit);
+        y0[result.token * ROWS0 + r] = gated(gate, up);
     }
 }
 
@@ -125,17 +152,13 @@ fn few_glu(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index
 @compute @workgroup_size(THREADS)
 fn few_linear_add(@builtin(workgroup_id) id: vec3<u32>,
                   @builtin(local_invocation_index) lane: u32) {
-    let l = lane_of(lane);
     let scale = scale_of(0u);
-    var sums = multiply(id.x, l);
-    for (var first = 0u; first < TOKENS; first += AT_ONCE) {
-        let result = result_of(lane, first, GROUP_ROWS);
-        let r = id.x * GROUP_ROWS + result.row;
-        let to = result.token * ROWS0 + r;
-        let is_mine = result.is_mine && r < ROWS0;
-        var residual = 0.0;
-        if (is_mine) { residual = y0[to]; }
-        leave_parts(lane, l, first, &sums);
-        if (is_mine) { y0[to] = residual + sum_of(result, result.row) * (scale * result.unit); }
-    }
+    let result = result_of(lane, GROUP_ROWS);
+    let r = id.x * GROUP_ROWS + result.row;
+    let to = result.token * ROWS0 + r;
+    let is_mine = result.is_mine && r < ROWS0;
+    var residual = 0.0;
+    if (is_mine) { residual = y0[to]; }
+    multiply(id.x, lane);
+    if (is_mine) { y0[to] = residual + sum_of(result, result.row) * (scale * result.unit); }
 }

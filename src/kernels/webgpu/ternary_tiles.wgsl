@@ -51,17 +51,17 @@ fn scale_of(tile: u32) -> f32 {
     return bitcast<f32>(w[0].x);
 }
 
-// The first tile of a team. A product of two matrices takes the same rows of both: the first half
-// of the teams is the first's.
+// Tile i of a workgroup, as all are numbered through. A product of two matrices takes the same rows
+// of both: the first half of the workgroup's tiles is the first's.
 override PAIRS: bool = false;
-fn first_tile(group: u32, team: u32) -> u32 {
+override GROUP_TILES: u32 = TEAMS * TILES;
+fn tile_number(group: u32, i: u32) -> u32 {
     if (PAIRS) {
-        let half = TEAMS / 2u;
-        let tile = (group * half + team % half) * TILES;
-        if (team >= half) { return TILE1 + tile; }
-        return tile;
+        let half = GROUP_TILES / 2u;
+        if (i >= half) { return TILE1 + group * half + i - half; }
+        return group * half + i;
     }
-    return (group * TEAMS + team) * TILES;
+    return group * GROUP_TILES + i;
 }
 
 // Row r of the tiles as they are numbered through.

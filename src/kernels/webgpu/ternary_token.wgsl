@@ -13,7 +13,7 @@ var<workgroup> part: array<i32, GROUP_ROWS * ROW_PARTS>; // [tile][part][row of 
 override N_CODES: u32 = STEPS * TILES;
 fn codes_at(group: u32, l: Lane, k: u32) -> vec4<u32> {
     let block = min(l.block + k / TILES * SPLITS, BLOCKS - 1u);
-    return w[tile_at(first_tile(group, l.team) + k % TILES) + block * 8u + l.row];
+    return w[tile_at(tile_number(group, l.team * TILES + k % TILES)) + block * 8u + l.row];
 }
 
 // Four of them are on their way at a time.
