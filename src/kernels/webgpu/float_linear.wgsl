@@ -45,9 +45,9 @@ fn weights4(row: u32, i: u32) -> vec4<f32> {
 //
 // 32 threads share four rows of weights, and go through them in steps: each thread takes 16 bytes
 // of each of the four, which is EACH vec4s of columns. It asks for the next step's before it uses
-// this one's, so that memory is always asked for something. A step's columns of all rows of x lie in
-// workgroup memory, where the next step's are put meanwhile: straight from memory they would cost
-// bandwidth of the caches, which a head needs for itself.
+// this one's, so that memory is always asked for something. A step's columns of all rows of x are
+// in workgroup memory, where the next step's are put meanwhile: straight from memory they would
+// cost bandwidth of the caches, which a head needs for itself.
 //
 // The sum of a row of x with a row of weights is the same chain of fma in the same thread, and the
 // same tree over the threads, whatever ROWS is: it has the bits that it has with ROWS = 1.

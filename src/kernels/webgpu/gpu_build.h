@@ -94,6 +94,20 @@ static inline int neighbours(const tern_plan *p, const tern_node *n, int first) 
     return count;
 }
 
+static inline bool read_once(const tern_graph *g, tern_vid v) {
+    int n = g->values[v].kind == TERN_VALUE_OUTPUT;
+    for (size_t i = 0; i < g->n_nodes; i++)
+        for (int k = 0; k < g->nodes[i].n_in; k++) n += g->nodes[i].in[k] == v;
+    return n == 1;
+}
+
+// A fused dispatch reads its input later than the graph says, when the memory plan may already have
+// given it to something that the dispatch writes.
+static inline bool is_apart(const tern_plan *p, tern_vid a, tern_vid b) {
+    const tern_span *s = &p->memory.spans[a], *t = &p->memory.spans[b];
+    return s->offset + s->bytes <= t->offset || t->offset + t->bytes <= s->offset;
+}
+
 static inline tern_status rope_index(tern_plan *p, const tern_node *n, tern_vid *index,
                                      tern_error *err) {
     tern_vid v = tern_rope_factors_input(n);

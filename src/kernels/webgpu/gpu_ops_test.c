@@ -117,6 +117,28 @@ TEST(gpu_norms) {
     }
 }
 
+// Rows that are taken for a norm alone are not copied, unless the norm may write where they are, as
+// in the first case. In the second there is another reader of the copy, in the third of x, which so
+// outlives the norm.
+TEST(gpu_norms_of_taken_rows) {
+    rig_batches how = {.n_tokens = {1, 3, 8, 9, 2}, .n_outputs = 2};
+    for (int i = 0; i < 3; i++) {
+        rig r;
+        rig_open(&r, N_ROWS);
+        tern_vid x = rig_rows(&r, 132, fill_normal), w = rig_vector(&r, 132, fill_normal);
+        tern_vid taken = tern_g_take_rows(&r.g, x);
+        tern_vid y = tern_g_rms_norm(&r.g, taken, w, 1e-5f);
+        if (i == 1) y = tern_g_add(&r.g, y, taken);
+        if (i == 2) y = tern_g_add(&r.g, y, tern_g_take_rows(&r.g, x));
+        tern_vid head = rig_matrix(&r, 36, 132, TERN_DTYPE_F32, false, fill_normal);
+        r.sources[r.n_sources - 1].is_head = true;
+        r.n_shown = 36;
+        tern_g_output(&r.g, tern_g_linear(&r.g, y, head), "logits");
+        rig_compare(&r, how, RIG_OF_ROW, 5e-6);
+        rig_close(&r);
+    }
+}
+
 // Seen through a matrix that has a single code in each row.
 TEST(gpu_norms_with_quantization) {
     rig_batches how = rig_counts();

@@ -46,12 +46,26 @@ static void add_embed(tern_plan *p, const tern_node *n) {
     }
 }
 
+// The node that takes the rows of norm `n` for it alone: the norm then reads them where they are.
+static const tern_node *taker_of(const tern_plan *p, const tern_node *n) {
+    const tern_node *taker = n - 1;
+    bool takes = n > p->g->nodes && n->op == TERN_OP_RMS_NORM && taker->op == TERN_OP_TAKE_ROWS &&
+                 taker->out[0] == n->in[0] && read_once(p->g, n->in[0]) &&
+                 is_apart(p, taker->in[0], n->out[0]);
+    return takes ? taker : NULL;
+}
+
+static bool is_taker(const tern_plan *p, const tern_node *n) {
+    return n + 1 < p->g->nodes + p->g->n_nodes && taker_of(p, n + 1) == n;
+}
+
 // Row-wise kernels have a workgroup for each row. A single row is a matter of latency; of many,
 // threads that each keep ROW_KEPT vec4s (KEPT of rows.wgsl) leave room for more rows at a time.
 #define ROW_KEPT 4
 static void add_rows(tern_plan *p, const tern_node *n, gpu_kernel kernel) {
     int64_t n_cols = cols(p, n->in[0]);
     bool by_token = rows_of(p, n->out[0]) == GPU_ROWS_TOKENS;
+    const tern_node *taker = taker_of(p, n);
     for (int many = 0; many <= by_token; many++) {
         gpu_dispatch *d = add(p, kernel, 1, rows_of(p, n->out[0]));
         if (by_token) set_many(d, many);
@@ -60,11 +74,12 @@ static void add_rows(tern_plan *p, const tern_node *n, gpu_kernel kernel) {
         set(d, "Q_WORDS", (double)(gpu_blocks(n_cols) * GPU_BLOCK_COLS / 4));
         set(d, "EPS", (double)n->eps);
         set(d, "ACT", n->act);
+        set(d, "TAKES", taker != NULL);
         for (int i = 0; i < n->n_in; i++) {
             if (p->g->values[n->in[i]].kind == TERN_VALUE_WEIGHT)
                 bind_part(d, &p->weights[n->in[i]]->parts[0]);
             else
-                bind_value(p, d, n->in[i]);
+                bind_value(p, d, taker ? taker->in[0] : n->in[i]);
         }
         bind_value(p, d, n->out[0]);
         set_phase(p, d, n->out[0]);
@@ -401,7 +416,9 @@ static tern_status add_node(tern_plan *p, const tern_node *n, tern_error *err) {
     case TERN_OP_MUL: add_elementwise(p, n, GPU_MUL); break;
     case TERN_OP_GLU: add_elementwise(p, n, GPU_GLU); break;
     case TERN_OP_ACT: add_elementwise(p, n, GPU_ACT); break;
-    case TERN_OP_TAKE_ROWS: add_elementwise(p, n, GPU_TAKE_ROWS); break;
+    case TERN_OP_TAKE_ROWS:
+        if (!is_taker(p, n)) add_elementwise(p, n, GPU_TAKE_ROWS);
+        break;
     case TERN_OP_LINEAR:
         if (!made_by_top_k(p->g, n)) add_linear(p, n, false);
         break;

@@ -294,9 +294,11 @@ float *rig_run(rig *r, rig_device device, rig_batches how, bool fused) {
                                 &err);
     for (int i = 0; status == TERN_OK && at < n; at += how.n_tokens[i++]) {
         int32_t now = how.n_tokens[i];
+        int32_t wanted = how.n_outputs > 0 && how.n_outputs < now ? how.n_outputs : now;
         make_ids(r, at, now, ids);
         tern_batch batch = {.ids = ids, .n_tokens = now, .first_pos = how.first_pos + at,
-                            .n_outputs = now, .logits = out + at * r->n_shown};
+                            .n_outputs = wanted,
+                            .logits = out + (at + now - wanted) * r->n_shown};
         status = run_batch(&m, &batch, &err);
     }
     take_down(&m);

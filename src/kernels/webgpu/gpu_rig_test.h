@@ -72,6 +72,7 @@ typedef struct rig_batches {
     tern_kv_type kv_type;
     int32_t first_pos;
     bool plain; // also without fusion
+    int32_t n_outputs; // wanted of a batch at most; 0: all
 } rig_batches;
 rig_batches rig_counts(void); // 1 to 9, 17 and 130 tokens; in the short run fewer
 bool rig_is_long(void);

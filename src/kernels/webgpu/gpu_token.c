@@ -19,20 +19,6 @@
 
 // ---- Recognizing -------------------------------------------------------------------------------
 
-static bool read_once(const tern_graph *g, tern_vid v) {
-    int n = g->values[v].kind == TERN_VALUE_OUTPUT;
-    for (size_t i = 0; i < g->n_nodes; i++)
-        for (int k = 0; k < g->nodes[i].n_in; k++) n += g->nodes[i].in[k] == v;
-    return n == 1;
-}
-
-// A fused dispatch reads its input later than the graph says, when the memory plan may already have
-// given it to something that the dispatch writes.
-static bool is_apart(const tern_plan *p, tern_vid a, tern_vid b) {
-    const tern_span *s = &p->memory.spans[a], *t = &p->memory.spans[b];
-    return s->offset + s->bytes <= t->offset || t->offset + t->bytes <= s->offset;
-}
-
 typedef struct row { // that is quantized
     tern_vid x, norm; // norm -1: none
     float eps;

@@ -6,6 +6,7 @@ override COLS4: u32;   // columns / 4
 override Q_WORDS: u32; // >= COLS4
 override EPS: f32;
 override ACT: u32;
+override TAKES: bool;  // rms_norm, of the outputs' rows among those of all tokens
 
 @group(0) @binding(1) var<storage, read_write> x: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read_write> up: array<vec4<f32>>;
@@ -41,11 +42,13 @@ fn write_info(lane: u32, row: u32, scale: f32, sum: i32) {
 
 @compute @workgroup_size(THREADS)
 fn rms_norm(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    let row = group.y * COLS4;
+    let y_row = group.y * COLS4;
+    var row = y_row;
+    if (TAKES) { row += (run.n_tokens - run.n_outputs) * COLS4; }
     var squares = 0.0;
     for (var i = lane; i < COLS4; i += THREADS) { squares += dot(x[row + i], x[row + i]); }
     let r = inverse_rms(workgroup_sum_max(lane, squares, 0.0).x);
-    for (var i = lane; i < COLS4; i += THREADS) { y[row + i] = x[row + i] * r * weight[i]; }
+    for (var i = lane; i < COLS4; i += THREADS) { y[y_row + i] = x[row + i] * r * weight[i]; }
 }
 
 @compute @workgroup_size(THREADS)
