@@ -29,7 +29,7 @@
     ROW(GPU_RMS_NORM, "rows", "rms_norm", "w-rw")                                                  \
     ROW(GPU_QUANTIZE, "rows", "quantize", "w---ww")                                                \
     ROW(GPU_NORM_QUANTIZE, "rows", "norm_quantize", "w-r-ww")                                      \
-    ROW(GPU_GLU_NORM_QUANTIZE, "rows", "glu_norm_quantize", "wwr-ww")                              \
+    ROW(GPU_GLU_NORM_QUANTIZE, "rows_gated", "glu_norm_quantize", "wwr-ww")                        \
     ROW(GPU_ADD, "elementwise", "add", "www")                                                      \
     ROW(GPU_MUL, "elementwise", "mul", "www")                                                      \
     ROW(GPU_GLU, "elementwise", "glu", "www")                                                      \

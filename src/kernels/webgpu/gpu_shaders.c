@@ -35,6 +35,8 @@ const char *const *gpu_shader_base(const char *file) {
         {"attention_prompt", {"cache"}},
         {"attention_token", {"cache", "cache_store"}},
         {"rope", {"cache", "cache_store"}},
+        {"rows", {"rows_base"}},
+        {"rows_gated", {"rows_base"}},
         {"quantize_few", {"ternary_row"}},
         {"ternary_few", {"ternary_tiles"}},
         {"ternary_token", {"ternary_row", "ternary_tiles"}},
