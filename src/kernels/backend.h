@@ -57,6 +57,8 @@ typedef struct tern_batch {
     int32_t top_k;     // > 0: the k greatest logits of each output row
     int32_t *top_ids;  // [n_outputs, top_k], by falling logit, of equals the lower index first
     float *top_logits; // [n_outputs, top_k], the same bits as in `logits`
+    bool few_ahead; // the caller may turn another way at any step: a backend that computes greedy
+                    // steps before they are asked for takes one at a time
 } tern_batch;
 // Whether a plan and an instance of these sizes can run the batch.
 tern_status tern_batch_check(const tern_batch *batch, int32_t n_batch, int32_t n_context,

@@ -119,6 +119,7 @@ typedef struct wanted {
     size_t n_outputs; // of the last tokens
     float *logits;    // [n_outputs, n_vocab], or NULL
     int32_t top_k;    // into the session's arrays; n_outputs is at most n_rows then
+    bool few_ahead;   // as of a batch
 } wanted;
 
 static tern_status check_ids(const tern_session *s, const int32_t *ids, size_t n, tern_error *err) {
@@ -155,6 +156,7 @@ static tern_status append(tern_session *s, const int32_t *ids, size_t n, const w
             .top_k = w->top_k,
             .top_ids = w->top_k && outputs ? s->top_ids + row * (size_t)w->top_k : NULL,
             .top_logits = w->top_k && outputs ? s->top_logits + row * (size_t)w->top_k : NULL,
+            .few_ahead = w->few_ahead || s->speculator,
         };
         TERN_TRY(tern_model_compute(s->model, s->instance, &b, err));
         memcpy(s->tokens + s->n_tokens, ids + done, take * sizeof *ids);
@@ -188,7 +190,7 @@ tern_status tern_session_logits(tern_session *s, const int32_t *ids, size_t n_id
 tern_status tern_session_greedy(tern_session *s, const int32_t *ids, size_t n_ids, int32_t *next,
                                 int32_t n_next, tern_error *err) {
     size_t n_known = keep_common(s, ids, n_ids, 1);
-    wanted best = {.n_outputs = 1, .top_k = 1};
+    wanted best = {.n_outputs = 1, .top_k = 1, .few_ahead = true};
     TERN_TRY(append(s, ids + n_known, n_ids - n_known, &best, err));
     for (int32_t i = 0; i < n_next; i++) {
         next[i] = s->top_ids[0];

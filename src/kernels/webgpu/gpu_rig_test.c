@@ -347,13 +347,14 @@ bool rig_walk(rig *r, rig_device device, double seconds, rig_step *steps, int32_
     machine m;
     int32_t pos = 0;
     tern_status status = set_up(&m, r, device, true, 1, n, TERN_KV_F16, &err);
-    if (status == TERN_OK) m.instance->steps.seconds_max = seconds;
+    if (status == TERN_OK && seconds > 0) m.instance->steps.seconds_max = seconds;
     uint64_t before = status == TERN_OK ? m.d->n_runs : 0;
     for (int32_t i = 0; status == TERN_OK && i < n; i++) {
         int32_t id = i == 0 || i % 13 == 12 ? i : steps[i - 1].id;
         if (i == 31) pos = 5;
         tern_batch batch = {.ids = &id, .n_tokens = 1, .first_pos = pos++, .n_outputs = 1,
-                            .top_k = 1, .top_ids = &steps[i].id, .top_logits = &steps[i].logit};
+                            .top_k = 1, .top_ids = &steps[i].id, .top_logits = &steps[i].logit,
+                            .few_ahead = seconds == 0};
         status = seconds < 0 ? step_by_row(&m, r, batch, &steps[i], &err)
                              : run_batch(&m, &batch, &err);
     }

@@ -100,9 +100,9 @@ float *rig_run(rig *r, rig_device device, rig_batches how, bool fused);
 bool rig_run_top(rig *r, rig_device device, int32_t n, int32_t k, int32_t *ids, float *logits);
 
 // n greedy steps on a GPU, each on what the one before found, but every 13th on another token, and
-// the 31st back at position 5. seconds: of work that may be done ahead; less than 0: none, the
-// greatest logit is looked for in the whole row. For a graph with a head, and a table with a row
-// for each of its tokens.
+// the 31st back at position 5. seconds: of work that may be done ahead; 0: one step at a time; less
+// than 0: none, the greatest logit is looked for in the whole row. For a graph with a head, and a
+// table with a row for each of its tokens.
 typedef struct rig_step {
     int32_t id;
     float logit;

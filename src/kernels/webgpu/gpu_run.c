@@ -217,6 +217,7 @@ static tern_status start_ahead(tern_instance *in, tern_error *err) {
     int32_t pos = in->batch.first_pos + s->n - s->n_taken; // behind the submission's last step
     int32_t room = in->n_context - pos, n = 2 * s->n;
     while (n > 1 && (n > GPU_STEPS_MAX || n * s->seconds > s->seconds_max)) n /= 2;
+    if (in->batch.few_ahead) n = 1;
     if (n > room) n = room;
     if (n <= 0 || to->pending || in->profile) return TERN_OK;
     for (int32_t i = 1; i < n; i++) {
