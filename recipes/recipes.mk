@@ -17,9 +17,9 @@ story-model: story-corpus ## train the model that the repository carries; TEXT=f
 	    --preset micro --layers 6 -n $(STEPS) --valid-tokens 180000
 	$(BUILD)/tern convert $(BUILD)/story-run/step-$(shell printf %08d $(STEPS)).gguf models/stories.gguf --head-type f16
 
-# Tens of thousands of chains from what the model itself writes (two million tokens), begun
+# Tens of thousands of chains from what the model itself writes (four million tokens), begun
 # with the corpus where it is there.
 .PHONY: story-chains
 story-chains: all ## a large table of chains for the model that the repository carries
-	$(BUILD)/tern mine -m models/stories.gguf --generate 2M --buckets 65535 --chain-max-length 6 \
+	$(BUILD)/tern mine -m models/stories.gguf --generate 4M --buckets 65535 --chain-max-length 8 \
 	    --min-probability 0.1 -o models/story-chains.bin $(wildcard $(CORPUS)/stories)
