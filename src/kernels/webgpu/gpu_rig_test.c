@@ -14,7 +14,7 @@ static struct {
     bool tried;
     tern_device *device;
     char why_not[512];
-} opened[RIG_DEVICES];
+} opened[RIG_DEVICES + 1];
 static int n_opened;
 
 static const tern_backend *backend_of(rig_device which) {
@@ -23,7 +23,7 @@ static const tern_backend *backend_of(rig_device which) {
 
 // At exit, but before the library's own end, which was registered earlier.
 static void close_devices(void) {
-    for (int i = 0; i < RIG_DEVICES; i++)
+    for (int i = 0; i <= RIG_GPU_NULL; i++)
         if (opened[i].device) backend_of((rig_device)i)->close(opened[i].device);
 }
 
@@ -35,12 +35,20 @@ static tern_device *device_of(rig_device which) {
     if (!getenv("VK_DRIVER_FILES") && access(SWIFTSHADER, R_OK) == 0)
         setenv("VK_DRIVER_FILES", SWIFTSHADER, 1);
     if (which == RIG_GPU_LEAST) setenv("TERN_WEBGPU_MINIMUM", "1", 1);
+    if (which == RIG_GPU_NULL) {
+        setenv("TERN_WEBGPU_NULL", "1", 1);
+        setenv("TERN_WEBGPU_GROUP", "0", 1); // there is nothing to try out
+    }
     tern_device_desc desc = {.cpu_features = "scalar"};
     if (backend_of(which)->open(&opened[which].device, &desc, &err) != TERN_OK)
         memcpy(opened[which].why_not, err.message, sizeof err.message);
     else if (n_opened++ == 0)
         atexit(close_devices);
     unsetenv("TERN_WEBGPU_MINIMUM");
+    if (which == RIG_GPU_NULL) {
+        unsetenv("TERN_WEBGPU_NULL");
+        unsetenv("TERN_WEBGPU_GROUP");
+    }
     return opened[which].device;
 }
 
@@ -325,6 +333,22 @@ bool rig_run_top(rig *r, rig_device device, int32_t n, int32_t k, int32_t *ids, 
     tern_free(in);
     CHECK_MSG(status == TERN_OK, "%s: %s", m.b->name, err.message);
     return status == TERN_OK;
+}
+
+void rig_translate(rig *r) {
+    tern_error err = {0};
+    machine m;
+    tern_device *d = device_of(RIG_GPU_NULL);
+    if (!d || !d->subgroups) {
+        test_skip(d ? "the library's null device has no subgroups" : opened[RIG_GPU_NULL].why_not);
+        return;
+    }
+    for (int kv = TERN_KV_F32; kv <= TERN_KV_Q8_0; kv++) {
+        tern_status status = set_up(&m, r, RIG_GPU_NULL, true, 16, 16, (tern_kv_type)kv, &err);
+        take_down(&m);
+        bool is_odd = kv == TERN_KV_Q8_0 && status == TERN_ERR_UNSUPPORTED; // heads
+        CHECK_MSG(status == TERN_OK || is_odd, "%s", err.message);
+    }
 }
 
 // The greatest of a whole row, which nothing can have run ahead for.

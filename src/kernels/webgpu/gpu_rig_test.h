@@ -93,7 +93,13 @@ void rig_compare(rig *r, rig_batches how, rig_measure measure, double tolerance)
 void rig_same_bits(rig *r, tern_kv_type kv_type, int32_t n_before);
 
 // For tests with another course: the answers of one backend, [all tokens, n_shown], or NULL.
-typedef enum rig_device { RIG_CPU, RIG_GPU, RIG_GPU_LEAST, RIG_DEVICES } rig_device;
+typedef enum rig_device {
+    RIG_CPU,
+    RIG_GPU,
+    RIG_GPU_LEAST,
+    RIG_DEVICES,
+    RIG_GPU_NULL = RIG_DEVICES, // computes nothing
+} rig_device;
 bool rig_has_gpu(void); // else the test is skipped
 float *rig_run(rig *r, rig_device device, rig_batches how, bool fused);
 // The k greatest of each of n tokens in one batch, and their logits.
@@ -108,6 +114,10 @@ typedef struct rig_step {
     float logit;
 } rig_step;
 bool rig_walk(rig *r, rig_device device, double seconds, rig_step *steps, int32_t n);
+
+// Whether the library takes the texts that the problem's kernels have on a device with subgroups.
+// Software adapters have none, so their tests never see these texts.
+void rig_translate(rig *r);
 
 // Runs the problem on the GPU with the first allocation failing, then the second, and so on, until
 // none is left to fail.

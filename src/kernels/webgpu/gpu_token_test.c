@@ -121,3 +121,18 @@ TEST(gpu_greedy_steps_ahead) {
         rig_close(&r);
     }
 }
+
+TEST(gpu_texts_for_subgroups_are_valid) {
+    if (!rig_has_gpu()) return;
+    for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
+        rig r;
+        rig_open(&r, N_ROWS);
+        tern_vid x = rig_rows(&r, layers[i].n_embd, fill_normal);
+        x = feed_forward_block(&r, &layers[i], attention_block(&r, &layers[i], x));
+        x = normed(&r, x, layers[i].n_embd, true);
+        tern_dtype type = layers[i].n_embd % 64 ? TERN_DTYPE_F16 : TERN_DTYPE_Q8_0;
+        rig_head(&r, x, 20000, type, fill_normal);
+        rig_translate(&r);
+        rig_close(&r);
+    }
+}
