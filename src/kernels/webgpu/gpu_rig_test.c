@@ -482,7 +482,8 @@ void rig_same_bits(rig *r, tern_kv_type kv_type, int32_t n_before) {
     rig_batches together = {.n_tokens = {n_before ? n_before : 1, 8, 3, 2}};
     for (int i = 0; i < 4 && rig_is_long(); i++) together.n_tokens[4 + i] = 4 + i;
     int32_t most = 0, n_tokens = n_tokens_of(together, &most);
-    for (int i = RIG_GPU; rig_has_gpu() && i < RIG_DEVICES; i++) {
+    int end = rig_is_long() ? RIG_DEVICES : RIG_GPU_LEAST;
+    for (int i = RIG_GPU; rig_has_gpu() && i < end; i++) {
         rig_batches how[] = {{.kv_type = kv_type}, together};
         how[0].n_tokens[0] = together.n_tokens[0];
         for (int k = 1; k <= n_tokens - together.n_tokens[0]; k++) how[0].n_tokens[k] = 1;

@@ -89,7 +89,7 @@ typedef enum rig_measure {
 void rig_compare(rig *r, rig_batches how, rig_measure measure, double tolerance);
 
 // Whether few tokens in one batch, behind a batch of n_before, have the bits that each of them has
-// alone, on both devices.
+// alone; in the long run on both devices.
 void rig_same_bits(rig *r, tern_kv_type kv_type, int32_t n_before);
 
 // For tests with another course: the answers of one backend, [all tokens, n_shown], or NULL.

@@ -79,8 +79,8 @@ TEST(gpu_token_attention) {
         int32_t n_before; // in front of the borders of the others' tiles
     } cases[] = {
         {&layers[0], {.n_tokens = {1, 2, 61, 1, 3}, .kv_type = TERN_KV_Q8_0}, 0},
+        {&layers[0], {.n_tokens = {1, 2, 30, 1}, .kv_type = TERN_KV_F16}, 0},
         {&layers[1], {.n_tokens = {121, 1, 8, 1}, .kv_type = TERN_KV_F16}, 250},
-        {&layers[0], {.n_tokens = {1, 2, 30, 1}, .kv_type = TERN_KV_F32}, 0},
         {&layers[2], {.n_tokens = {126, 1, 1, 1, 500, 8, 1, 700, 1}, .kv_type = TERN_KV_F16}, 1020},
         {&layers[2], {.n_tokens = {126, 1, 8, 300, 1}, .kv_type = TERN_KV_Q8_0}, 123},
         {&layers[2], {.n_tokens = {124, 8, 1}, .kv_type = TERN_KV_F32}, 252},
@@ -101,7 +101,7 @@ TEST(gpu_token_attention) {
 
 // Steps that are done before anyone asks for them are those that would have been done.
 TEST(gpu_greedy_steps_ahead) {
-    enum { N = 40 };
+    enum { N = 34 };
     static const double seconds[] = {-1, INFINITY, 0}; // nothing ahead, as much as may be, a step
     int n_ways = rig_is_long() ? 3 : 2, n_devices = rig_is_long() ? RIG_DEVICES : RIG_GPU_LEAST;
     rig_step steps[3][N];
