@@ -40,6 +40,12 @@ static void put_u32(tern_strbuf *b, uint32_t v) {
 
 // ---- Making a table ----------------------------------------------------------------------------
 
+int tern_chains_version_for(size_t n_entries, int32_t longest) {
+    return n_entries <= TERN_CHAINS_V1_ENTRIES && longest <= TERN_CHAINS_V1_LENGTH ? 1 : 2;
+}
+
+int tern_chains_match_max(int version) { return version == 1 ? 3 : TERN_CHAINS_MATCH_MAX; }
+
 // Room for so many entries and tokens; the lists are filled by the caller, then indexed.
 static tern_status new_table(tern_chains **out, int version, size_t n_entries, size_t n_tokens,
                              tern_error *err) {
@@ -48,7 +54,7 @@ static tern_status new_table(tern_chains **out, int version, size_t n_entries, s
     if (!c) return tern_fail_memory(err, sizeof *c);
     c->version = version;
     c->n_entries = n_entries;
-    c->match_max = version == 1 ? TERN_CHAINS_V1_MATCH : TERN_CHAINS_V2_MATCH;
+    c->match_max = (size_t)tern_chains_match_max(version);
     for (c->n_slots = 64; c->n_slots < 2 * c->match_max * n_entries;) c->n_slots *= 2;
     c->entries = tern_alloc_array(TERN_MEM_SESSION, n_entries, sizeof *c->entries);
     c->tokens = tern_alloc_array(TERN_MEM_SESSION, n_tokens, sizeof *c->tokens);
@@ -148,7 +154,7 @@ tern_status tern_chains_create(tern_chains **out, const tern_chain *entries, siz
         n_tokens += (size_t)entries[i].n_tokens;
         if (entries[i].n_tokens > longest) longest = entries[i].n_tokens;
     }
-    bool fits_v1 = n_entries <= TERN_CHAINS_V1_ENTRIES && longest <= TERN_CHAINS_V1_LENGTH;
+    bool fits_v1 = tern_chains_version_for(n_entries, longest) == 1;
     tern_chains *c;
     TERN_TRY(new_table(&c, fits_v1 ? 1 : 2, fits_v1 ? TERN_CHAINS_V1_ENTRIES : n_entries, n_tokens,
                        err));

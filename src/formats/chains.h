@@ -35,12 +35,15 @@
 tern_status tern_chains_parse(tern_chains **out, const char *name, const uint8_t *bytes, uint64_t n,
                               tern_error *err);
 
+// The version of a table of so many entries, the longest of so many tokens; and the m of a version,
+// see below.
+int tern_chains_version_for(size_t n_entries, int32_t longest);
+int tern_chains_match_max(int version);
+
 // The chain that goes on from the last n_recent tokens: its first m tokens are the last m, and
 // there are more; the longest such match, m at most 3 in a table of version 1 and 5 in one of
 // version 2; of several the chain whose next token is the likeliest (where chances are known), then
 // the most confident, then the longest. *n_matched: m. NULL: there is none.
-#define TERN_CHAINS_V1_MATCH  3
-#define TERN_CHAINS_V2_MATCH  5
 #define TERN_CHAINS_MATCH_MAX 5 // of both
 const tern_chain *tern_chains_find(const tern_chains *c, const int32_t *recent, size_t n_recent,
                                    size_t *n_matched);

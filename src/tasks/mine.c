@@ -463,8 +463,7 @@ static tern_status choose_chains(tern_chains **out, const tern_ngrams *g, const 
     size_t n_all = 0, n = 0, n_buckets = d->n_buckets ? (size_t)d->n_buckets : 256;
     int longest = d->max_length ? (int)d->max_length : TERN_NGRAM_MAX;
     double least = d->min_probability > 0 ? (double)d->min_probability : 0.5;
-    bool is_v1 = n_buckets <= TERN_CHAINS_V1_ENTRIES && longest <= TERN_CHAINS_V1_LENGTH;
-    int match_max = is_v1 ? TERN_CHAINS_V1_MATCH : TERN_CHAINS_V2_MATCH;
+    int match_max = tern_chains_match_max(tern_chains_version_for(n_buckets, longest));
     for (int k = TERN_NGRAM_MIN; k <= longest; k++) n_all += g->n[k];
     candidate *list = tern_alloc_array(TERN_MEM_MISC, n_all, sizeof *list);
     packer p = {0};

@@ -60,7 +60,8 @@ static bool is_taker(const tern_plan *p, const tern_node *n) {
 }
 
 // Row-wise kernels have a workgroup for each row. A single row is a matter of latency; of many,
-// threads that each keep ROW_KEPT vec4s (KEPT of rows.wgsl) leave room for more rows at a time.
+// threads that each keep ROW_KEPT vec4s (KEPT of rows_base.wgsl) leave room for more rows at a
+// time.
 #define ROW_KEPT 4
 static void add_rows(tern_plan *p, const tern_node *n, gpu_kernel kernel) {
     int64_t n_cols = cols(p, n->in[0]);

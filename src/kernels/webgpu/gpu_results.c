@@ -89,6 +89,11 @@ static bool take_list(const tern_batch *b, size_t row, const gpu_list *list) {
     return t.ids[t.k - 1] != INT32_MAX; // NaN is never taken
 }
 
+void gpu_results_greatest(const void *mapped, size_t i, int32_t *id, float *logit) {
+    memcpy(id, (const char *)mapped + i * 8, 4);
+    memcpy(logit, (const char *)mapped + i * 8 + 4, 4);
+}
+
 bool gpu_results_take(const tern_instance *in, const void *mapped) {
     const tern_batch *b = &in->batch;
     size_t n_vocab = (size_t)in->plan->n_vocab;
@@ -96,10 +101,9 @@ bool gpu_results_take(const tern_instance *in, const void *mapped) {
     bool enough = true;
     for (size_t i = 0; enough && i < (size_t)in->chunk_rows; i++) {
         size_t row = (size_t)in->chunk_first + i;
-        if (wanted == GPU_RESULTS_GREATEST) {
-            memcpy(&b->top_ids[row], (const char *)mapped + i * 8, 4);
-            memcpy(&b->top_logits[row], (const char *)mapped + i * 8 + 4, 4);
-        } else if (wanted == GPU_RESULTS_LISTS)
+        if (wanted == GPU_RESULTS_GREATEST)
+            gpu_results_greatest(mapped, i, &b->top_ids[row], &b->top_logits[row]);
+        else if (wanted == GPU_RESULTS_LISTS)
             enough = take_list(b, row, (const gpu_list *)mapped + i);
         else if (wanted == GPU_RESULTS_LOGITS)
             take_logits(b, row, (const float *)mapped + i * n_vocab, n_vocab);

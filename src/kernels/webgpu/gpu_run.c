@@ -30,6 +30,13 @@ static void send_angles(tern_instance *in, int32_t first_pos, int32_t n_tokens) 
     }
 }
 
+static void send_tokens(tern_instance *in) {
+    const tern_device *d = in->plan->device;
+    const tern_batch *b = &in->batch;
+    d->api.QueueWriteBuffer(d->queue, in->ids, 0, b->ids, (size_t)b->n_tokens * sizeof *b->ids);
+    send_angles(in, b->first_pos, b->n_tokens);
+}
+
 // 0: the dispatch takes no part.
 static uint32_t rows_of(const tern_instance *in, const gpu_dispatch *step, int32_t first_pos) {
     const tern_batch *b = &in->batch;
@@ -211,6 +218,12 @@ static bool is_greedy_step(const tern_batch *b) {
     return b->n_tokens == 1 && b->n_outputs == 1 && !b->logits && b->top_k == 1;
 }
 
+// A submission of n such steps is waited for, with none behind it; 0: of something else.
+static void expect_steps(gpu_steps *s, int32_t n) {
+    s->n = n;
+    s->n_ahead = s->n_read = s->n_taken = 0;
+}
+
 static tern_status start_ahead(tern_instance *in, tern_error *err) {
     gpu_steps *s = &in->steps;
     gpu_readback *to = &in->readbacks[1 - in->now];
@@ -243,12 +256,9 @@ static bool is_ahead(const tern_instance *in, const tern_batch *b) {
 #define FIRST_DISPATCHES 16
 static void start(tern_instance *in) {
     const tern_batch *b = &in->batch;
-    tern_device *d = in->plan->device;
-    in->steps.n = is_greedy_step(b);
-    in->steps.n_ahead = in->steps.n_read = in->steps.n_taken = 0;
+    expect_steps(&in->steps, is_greedy_step(b));
     in->steps.started = tern_seconds();
-    d->api.QueueWriteBuffer(d->queue, in->ids, 0, b->ids, (size_t)b->n_tokens * sizeof *b->ids);
-    send_angles(in, b->first_pos, b->n_tokens);
+    send_tokens(in);
     launch(in, b->first_pos, 1, true, FIRST_DISPATCHES, &in->readbacks[in->now]);
 }
 
@@ -268,8 +278,7 @@ tern_status gpu_submit(tern_instance *in, const tern_batch *batch, tern_error *e
         start(in); // what is ahead keeps its readback
     else if (s->n_taken == s->n_read) {
         in->now = 1 - in->now;
-        s->n = s->n_ahead;
-        s->n_ahead = s->n_read = s->n_taken = 0;
+        expect_steps(s, s->n_ahead);
     }
     if (goes_on && s->n_ahead == 0) TERN_TRY(start_ahead(in, err));
     return gpu_check(d, "submitting", err);
@@ -281,10 +290,8 @@ static void read_steps(gpu_steps *s, const void *mapped) {
     double now = tern_seconds();
     s->seconds = (now - s->started) / s->n;
     s->started = now; // of the one behind
-    for (int32_t i = 0; i < s->n; i++) {
-        memcpy(&s->ids[i], (const char *)mapped + i * 8, 4);
-        memcpy(&s->logits[i], (const char *)mapped + i * 8 + 4, 4);
-    }
+    for (int32_t i = 0; i < s->n; i++)
+        gpu_results_greatest(mapped, (size_t)i, &s->ids[i], &s->logits[i]);
     s->n_read = s->n;
 }
 
@@ -382,11 +389,9 @@ tern_status gpu_trace(tern_instance *in, const tern_batch *batch, tern_tap_fn on
     float *rows = tern_alloc(TERN_MEM_MISC, (size_t)p->memory.bytes + 16);
     if (!rows) return tern_fail_memory(err, (size_t)p->memory.bytes);
     in->batch = *batch;
-    in->steps.n = in->steps.n_ahead = in->steps.n_read = in->steps.n_taken = 0;
+    expect_steps(&in->steps, 0);
     set_chunk(in, 0);
-    d->api.QueueWriteBuffer(d->queue, in->ids, 0, batch->ids,
-                            (size_t)batch->n_tokens * sizeof *batch->ids);
-    send_angles(in, batch->first_pos, batch->n_tokens);
+    send_tokens(in);
     send_runs(in, batch->first_pos, 1);
     tern_status status = TERN_OK;
     for (size_t i = 0; status == TERN_OK && i < p->g->n_nodes; i++) {

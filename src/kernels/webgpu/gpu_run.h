@@ -70,6 +70,8 @@ gpu_results gpu_results_of(const tern_instance *in);
 // How much that is. Something always is, since its map tells that the run is over.
 uint64_t gpu_results_bytes(const tern_instance *in);
 wgpu_buffer gpu_results_buffer(const tern_instance *in);
+// Of results that are GPU_RESULTS_GREATEST the i-th.
+void gpu_results_greatest(const void *mapped, size_t i, int32_t *id, float *logit);
 // Whether that was enough; else the logits are to be read, which are still there.
 bool gpu_results_take(const tern_instance *in, const void *mapped);
 
