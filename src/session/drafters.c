@@ -35,15 +35,15 @@ static int chain_level(float stated, size_t n_matched) {
     return band * 4 + (n_matched > 4 ? 3 : (int)n_matched - 1);
 }
 
-// A chain that the draft has followed so far goes on, unless another one matches more.
+// A chain that the draft has followed so far goes on. (No other one can match more of the last
+// tokens then: with one token less it would have matched more already.)
 static tern_guess guess_chain(const tern_speculator *sp, tern_trail *t) {
     int32_t end[TERN_CHAINS_MATCH_MAX];
-    size_t n_end = copy_end(t, end, TERN_CHAINS_MATCH_MAX), n, n_entries;
-    const tern_chain *c = tern_chains_find(sp->params.chains, end, n_end, &n);
-    bool goes_on = t->chain && t->draft->n > 0 &&
-                   t->chain->tokens[t->n_chain - 1] == end[n_end - 1] &&
-                   (int32_t)t->n_chain < t->chain->n_tokens;
-    if (goes_on && (!c || t->n_chain >= n)) c = t->chain, n = t->n_chain;
+    size_t n_end = copy_end(t, end, TERN_CHAINS_MATCH_MAX), n = t->n_chain, n_entries;
+    const tern_chain *c = t->chain;
+    bool goes_on = c && t->draft->n > 0 && c->tokens[n - 1] == end[n_end - 1] &&
+                   (int32_t)n < c->n_tokens;
+    if (!goes_on) c = tern_chains_find(sp->params.chains, end, n_end, &n);
     t->chain = c;
     t->n_chain = n + 1;
     if (!c) return (tern_guess){.token = -1};
