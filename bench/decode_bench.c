@@ -5,8 +5,9 @@
 //   decode_bench [-n STEPS] [-p POSITION] [-l LAYERS] [-t TOKENS] [-v VOCABULARY] [-s] [-k]
 //
 // -s: steps of 1, 2, 4 and 8 tokens, as speculation verifies them; for several also what they take
-// where each token reads the ternary weights for itself. -k: times by kernel from the GPU's own
-// clock instead; each dispatch is a pass of its own then, which costs some microseconds.
+// where the device drafts them, and where each token reads the ternary weights for itself.
+// -k: times by kernel from the GPU's own clock instead; each dispatch is a pass of its own then,
+// which costs some microseconds.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -160,7 +161,7 @@ static void read_for_each(tern_plan *plan, bool each) {
         gpu_kernel k = d->what.kernel;
         if (k == GPU_NORM_LINEAR3 || k == GPU_NORM_GLU || k == GPU_NORM_LINEAR_ADD ||
             k == GPU_PARTS_LINEAR_ADD)
-            d->tokens_max = each ? GPU_FEW : 1;
+            d->tokens_max = d->tokens_max % LEFT_OUT + (each ? LEFT_OUT : 0);
         if (k == GPU_ROW_QUANTIZE || k == GPU_PARTS_QUANTIZE || k == GPU_FEW_LINEAR3 ||
             k == GPU_FEW_GLU || k == GPU_FEW_LINEAR_ADD)
             d->tokens_min = d->tokens_min % LEFT_OUT + (each ? LEFT_OUT : 0);
@@ -170,6 +171,40 @@ static void read_for_each(tern_plan *plan, bool each) {
 static double seconds_warm(const bench *b, tern_plan *plan, double *host) {
     seconds_a_step(b, plan, false, NULL);
     return seconds_a_step(b, plan, false, host);
+}
+
+// A run of those that the device drafts and judges, one behind the other without the host.
+static double seconds_drafting(const bench *b, tern_plan *plan) {
+    enum { ROOM = 64 };
+    tern_error err = {0};
+    tern_instance *in = NULL;
+    tern_draft_table table;
+    int32_t ids[3] = {1, 2, 3}, top[ROOM];
+    float logits[ROOM];
+    need(tern_draft_table_open(&table, 1, 1, 8, &err), &err);
+    tern_draft_table_set_run(&table, 0, ids, 2);
+    need(tern_backend_webgpu.instance_open(plan, 4096, TERN_KV_F16, &in, &err), &err);
+    need(tern_backend_webgpu.drafts_open(in, &table, &err), &err);
+    tern_drafting q = {.before = ids, .n_before = 2, .n_each = b->n_tokens, .n_max = ROOM,
+                       .n_wanted = INT32_MAX};
+    tern_batch batch = {.ids = &ids[2], .n_tokens = 1, .n_outputs = 1, .first_pos = b->position + 2,
+                        .top_k = 1, .top_ids = top, .top_logits = logits, .drafting = &q};
+    double start = 0;
+    int n_runs = 0;
+    for (int i = 0; n_runs < b->n_steps; i++) {
+        enum { WARM = 8 };
+        bool done = false;
+        if (i == WARM) start = tern_seconds();
+        need(tern_backend_webgpu.submit(in, &batch, &err), &err);
+        while (!done) need(tern_backend_webgpu.poll(in, &done, &err), &err);
+        n_runs += i >= WARM ? q.n_runs : 0;
+        batch.first_pos += q.n;
+        ids[2] = top[q.n - 1];
+    }
+    double seconds = (tern_seconds() - start) / n_runs;
+    tern_backend_webgpu.instance_close(in);
+    tern_draft_table_close(&table);
+    return seconds;
 }
 
 static void measure_parts(const bench *b, tern_plan *plan, double whole) {
@@ -188,6 +223,8 @@ static void measure_several(bench *b, tern_plan *plan) {
                b->n_tokens, seconds * 1e6, b->position, seconds / one, host * 1e6);
         measure_parts(b, plan, seconds);
         if (b->n_tokens == 1) continue;
+        seconds = seconds_drafting(b, plan);
+        printf("  drafted by the device: %8.1f us, %.2f times one\n", seconds * 1e6, seconds / one);
         read_for_each(plan, true);
         seconds = seconds_warm(b, plan, NULL);
         read_for_each(plan, false);

@@ -4,7 +4,7 @@
 #include "gpu_fixture.h"
 #include "tiny_model.h"
 
-#define N_TEXT 24
+#define N_TEXT 44
 
 static const int32_t prompt[] = {5, 70, 100, 33, 259, 8, 120, 64, 260, 90, 91, 92};
 #define N_PROMPT (sizeof prompt / sizeof *prompt)
@@ -44,7 +44,8 @@ TEST(webgpu_lost_devices_are_replaced) {
     tern_session *undisturbed = NULL, *first = NULL, *second = NULL;
     REQUIRE_OK(tiny_model_write(path, &tiny, &err), err);
     REQUIRE_OK(tern_model_open(&on_cpu, path, NULL, &err), err);
-    setenv("TERN_WEBGPU_LOSE", "20", 1);
+    // However many steps are computed ahead: once in the first answer and once in the second.
+    setenv("TERN_WEBGPU_LOSE", "40", 1);
     if (tern_session_open(&undisturbed, on_cpu, &sd, &err) == TERN_OK &&
         generate(undisturbed, whole))
         m = gpu_open(path, 8);
@@ -61,6 +62,39 @@ TEST(webgpu_lost_devices_are_replaced) {
     tern_session_close(first);
     tern_session_close(second);
     tern_model_close(m);
+    tern_session_close(undisturbed);
+    tern_model_close(on_cpu);
+}
+
+// Drafts of the device are lost with it, and are made anew on the next one.
+TEST(webgpu_lost_devices_that_drafted_are_replaced) {
+    tern_error err = {0};
+    const tiny_model_desc tiny = {.seed = 3, .head_type = TERN_DTYPE_F16, .n_layers = 1};
+    const char *path = test_tmp("webgpu_loss.gguf");
+    int32_t whole[N_TEXT], broken[N_TEXT];
+    tern_model *on_cpu = NULL, *m = NULL;
+    tern_session *undisturbed = NULL, *s = NULL;
+    tern_chains *c = NULL;
+    REQUIRE_OK(tiny_model_write(path, &tiny, &err), err);
+    REQUIRE_OK(tern_model_open(&on_cpu, path, NULL, &err), err);
+    tern_session_desc sd = {.n_context = 64};
+    REQUIRE_OK(tern_session_open(&undisturbed, on_cpu, &sd, &err), err);
+    CHECK(generate(undisturbed, whole));
+    const tern_chain chains[] = {{.tokens = whole + 2, .n_tokens = 6, .confidence = 0.9f},
+                                 {.tokens = whole + 14, .n_tokens = 5, .confidence = 0.9f}};
+    REQUIRE_OK(tern_chains_create(&c, chains, 2, &err), err);
+    setenv("TERN_WEBGPU_LOSE", "4", 1); // the prompt is two runs, a draft the third
+    m = gpu_open(path, 8);
+    sd.speculation = (tern_speculation){.chains = c, .always = true};
+    if (m && tern_session_open(&s, m, &sd, &err) == TERN_OK) {
+        for (int i = 0; i < 2; i++)
+            CHECK(generate(s, broken) && memcmp(whole, broken, sizeof whole) == 0);
+        check_place(m, s, "cpu"); // behind two losses
+    }
+    unsetenv("TERN_WEBGPU_LOSE");
+    tern_session_close(s);
+    tern_model_close(m);
+    tern_chains_close(c);
     tern_session_close(undisturbed);
     tern_model_close(on_cpu);
 }

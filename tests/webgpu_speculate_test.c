@@ -2,6 +2,7 @@
 // text would depend on what was drafted.
 #include <stdlib.h>
 #include <string.h>
+#include "base/alloc.h"
 #include "gpu_fixture.h"
 #include "harness.h"
 #include "tern.h"
@@ -94,5 +95,118 @@ TEST(webgpu_speculation_keeps_the_greedy_text) {
     }
     CHECK(n_accepted > 0);
     for (int k = 0; k < 2; k++) tern_session_close(s[k]);
+    tern_model_close(m);
+}
+
+// ---- Drafts that the device makes itself -------------------------------------------------------
+
+enum { N_LONG = 40, CHAIN = 8 };
+
+// Greedy text behind a prompt; the statistics of the drafts.
+static bool say(tern_session *s, const int32_t *prompt, size_t n_prompt, int32_t n, int32_t *text,
+                tern_draft_stats *draft) {
+    const tern_sampling greedy = {0};
+    const tern_generate_params p = {.sampling = &greedy, .max_tokens = n, .ignore_end = true};
+    tern_generate_stats st;
+    tern_error err = {0};
+    size_t n_said = 0;
+    tern_status status = tern_generate_ids(s, prompt, n_prompt, &p, NULL, NULL, &st, &err);
+    test_check(status == TERN_OK, __FILE__, __LINE__, "%s", err.message);
+    if (status != TERN_OK) return false;
+    const int32_t *ids = tern_session_generated(s, &n_said);
+    memcpy(text, ids, n_said * sizeof *text);
+    *draft = st.draft;
+    return n_said == (size_t)n;
+}
+
+// What follows the tokens of a text, from every second one on. Every fourth chain ends wrong.
+static tern_chains *chains_of(const int32_t *text) {
+    static int32_t tokens[N_LONG][CHAIN];
+    tern_chain entries[N_LONG];
+    tern_chains *c = NULL;
+    tern_error err = {0};
+    size_t n = 0;
+    for (int i = 0; i + CHAIN <= N_LONG; i += 2, n++) {
+        memcpy(tokens[n], text + i, sizeof tokens[n]);
+        if (n % 4 == 3) tokens[n][CHAIN - 1] = (tokens[n][CHAIN - 1] + 1) % 290;
+        entries[n] = (tern_chain){.tokens = tokens[n], .n_tokens = CHAIN, .confidence = 0.9f};
+    }
+    test_check(tern_chains_create(&c, entries, n, &err) == TERN_OK, __FILE__, __LINE__, "%s",
+               err.message);
+    return c;
+}
+
+// A text with all its tokens in chains takes far fewer runs. Then again, shorter and behind its own
+// beginning, which breaks off what was computed ahead; and up to the end of the context.
+static void check_device_drafts(tern_model *m, const tern_chains *c, int32_t max_length,
+                                const int32_t *prompt, const int32_t *text) {
+    const tern_session_desc sd = {
+        .n_context = N_PROMPT + N_LONG,
+        .speculation = {.chains = c, .always = true, .max_length = max_length}};
+    int32_t said[N_LONG], longer[N_PROMPT + 10];
+    tern_session *s = NULL;
+    tern_draft_stats draft;
+    tern_error err = {0};
+    REQUIRE_OK(tern_session_open(&s, m, &sd, &err), err);
+    CHECK(say(s, prompt, N_PROMPT, N_LONG, said, &draft) &&
+          memcmp(said, text, sizeof said) == 0);
+    size_t most = max_length == 1 ? N_LONG * 3 / 4 : N_LONG / 2;
+    CHECK_MSG(draft.n_steps < most, "%zu steps for drafts of %d", draft.n_steps, (int)max_length);
+    CHECK(draft.n_drafted >= draft.n_accepted && draft.n_accepted > 0 &&
+          draft.accepted_by[TERN_DRAFTER_CHAINS] == draft.n_accepted);
+    memcpy(longer, prompt, N_PROMPT * sizeof *prompt);
+    memcpy(longer + N_PROMPT, text, 10 * sizeof *text);
+    CHECK(say(s, longer, N_PROMPT + 10, 13, said, &draft) &&
+          memcmp(said, text + 10, 13 * sizeof *said) == 0);
+    CHECK(say(s, longer, N_PROMPT + 3, 1, said, &draft) && said[0] == text[3]);
+    CHECK(say(s, longer, N_PROMPT + 4, N_LONG - 4, said, &draft) &&
+          memcmp(said, text + 4, (N_LONG - 4) * sizeof *said) == 0);
+    tern_session_close(s);
+}
+
+TEST(webgpu_drafts_of_the_device_keep_the_text) {
+    tern_error err = {0};
+    const char *path = test_tmp("device_drafts.gguf");
+    int32_t prompt[N_PROMPT], text[N_LONG];
+    tern_session *plain = NULL;
+    tern_draft_stats draft;
+    REQUIRE_OK(tiny_model_write(path, &(tiny_model_desc){.seed = 54, .n_layers = 1}, &err), err);
+    tern_model *m = gpu_open(path, 0);
+    if (!m) return;
+    for (int k = 0; k < N_PROMPT; k++) prompt[k] = k * 31 % 290;
+    const tern_session_desc sd = {.n_context = N_PROMPT + N_LONG};
+    REQUIRE_OK(tern_session_open(&plain, m, &sd, &err), err);
+    CHECK(say(plain, prompt, N_PROMPT, N_LONG, text, &draft));
+    tern_chains *c = chains_of(text);
+    for (int32_t max_length = is_long() ? 1 : 7; max_length <= 7; max_length += 2)
+        check_device_drafts(m, c, max_length, prompt, text);
+    tern_session_close(plain);
+    tern_chains_close(c);
+    tern_model_close(m);
+}
+
+// Opening a session whose device drafts, with ever more memory until there is enough.
+TEST(webgpu_drafts_of_the_device_without_memory) {
+    tern_error err = {0};
+    const char *path = test_tmp("device_drafts.gguf");
+    REQUIRE_OK(tiny_model_write(path, &(tiny_model_desc){.seed = 55, .n_layers = 1}, &err), err);
+    tern_model *m = gpu_open(path, 0);
+    if (!m) return;
+    int32_t text[N_LONG];
+    for (int k = 0; k < N_LONG; k++) text[k] = k;
+    tern_chains *c = chains_of(text);
+    const tern_session_desc sd = {.n_context = 64, .speculation.chains = c};
+    tern_session *s = NULL;
+    tern_status status = TERN_ERR_MEMORY;
+    int n_failed = 0;
+    for (uint64_t n = 1; status == TERN_ERR_MEMORY && n < 1000; n++) {
+        tern_mem_fail_at(n);
+        status = tern_session_open(&s, m, &sd, &err);
+        tern_mem_fail_at(0);
+        n_failed += status != TERN_OK;
+    }
+    CHECK_MSG(status == TERN_OK && n_failed > 10, "%d failures, then %s", n_failed, err.message);
+    tern_session_close(s);
+    tern_chains_close(c);
     tern_model_close(m);
 }

@@ -336,3 +336,14 @@ const tern_chain *tern_chains_find(const tern_chains *c, const int32_t *recent, 
     }
     return NULL;
 }
+
+bool tern_chains_next_front(const tern_chains *c, size_t *at, size_t *chain, size_t *n_matched) {
+    while (*at < c->n_slots) {
+        uint32_t slot = c->slots[(*at)++];
+        if (slot == 0) continue;
+        *chain = (slot - 1) / 8;
+        *n_matched = (slot - 1) % 8;
+        return true;
+    }
+    return false;
+}

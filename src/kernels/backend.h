@@ -11,6 +11,7 @@
 
 #include "base/dtype.h"
 #include "graph/graph.h"
+#include "kernels/draft_table.h"
 
 typedef struct tern_device tern_device;     // an open backend
 typedef struct tern_weight tern_weight;     // a weight as the device's kernels read it
@@ -48,6 +49,23 @@ typedef struct tern_weight_info {
     const char *layout;              // "1.6-bit", "F16", "exact F16" ...
 } tern_weight_info;
 
+// Greedy speculation on the device: from one token on it drafts from its table, computes runs of
+// the token and its draft, judges them, and goes on, several runs before the host hears of it. What
+// it says is what single steps would say. A backend may do a single step instead.
+#define TERN_DRAFTING_MAX 8 // tokens of a run, for any backend
+typedef struct tern_drafting {
+    const int32_t *before; // the tokens in front of the batch's, as many as fronts may have
+    int32_t n_before;
+    int32_t n_each; // tokens of a run: the known one and drafts, 2 .. the backend's n_same_bits
+    int32_t n_max;  // results that there is room for
+    int32_t n_wanted; // at most, now and later: whoever computes ahead need not go further
+    // Results.
+    int32_t n;      // top_ids[0 .. n - 1] follow; the states hold the batch's token and all but the
+                    // last of these
+    int32_t n_runs; // of the model
+    uint32_t counts[TERN_DRAFTING_MAX][TERN_DRAFTING_MAX]; // by tokens drafted, of these accepted
+} tern_drafting;
+
 typedef struct tern_batch {
     const int32_t *ids;
     int32_t n_tokens;  // 1 .. the plan's n_batch
@@ -59,6 +77,7 @@ typedef struct tern_batch {
     float *top_logits; // [n_outputs, top_k], the same bits as in `logits`
     bool few_ahead; // the caller may turn another way at any step: a backend that computes greedy
                     // steps before they are asked for takes one at a time
+    tern_drafting *drafting; // not NULL: of one token, whose greatest logit is wanted
 } tern_batch;
 // Whether a plan and an instance of these sizes can run the batch.
 tern_status tern_batch_check(const tern_batch *batch, int32_t n_batch, int32_t n_context,
@@ -119,6 +138,8 @@ typedef struct tern_backend {
     tern_status (*instance_open)(tern_plan *p, int32_t n_context, tern_kv_type kv_type,
                                  tern_instance **out, tern_error *err);
     void (*instance_close)(tern_instance *i);
+    // For batches with `drafting`: takes a copy of the table. NULL: the backend cannot draft.
+    tern_status (*drafts_open)(tern_instance *i, const tern_draft_table *t, tern_error *err);
     // Results lie in the batch's arrays when poll says done.
     tern_status (*submit)(tern_instance *i, const tern_batch *batch, tern_error *err);
     tern_status (*poll)(tern_instance *i, bool *done, tern_error *err);

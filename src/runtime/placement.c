@@ -127,14 +127,22 @@ struct tern_seat {
     int32_t *ids; // [n_context] what the keys and values at each position were computed from
     int32_t n_held; // positions in front whose keys and values lie in the instance
     bool profiled;
+    const tern_draft_table *drafts; // NULL: batches ask for none
     bool moved; // since somebody asked
     char notice[700]; // why, and where to
 };
+
+static tern_status open_drafts(const tern_placement *at, tern_instance *in,
+                               const tern_draft_table *drafts, tern_error *err) {
+    bool can = drafts && at->backend->drafts_open;
+    return can ? at->backend->drafts_open(in, drafts, err) : TERN_OK;
+}
 
 static tern_status sit_down(tern_seat *s, tern_placement *at, tern_error *err) {
     tern_instance *in;
     TERN_TRY(at->backend->instance_open(at->plan, s->n_context, s->kv_type, &in, err));
     tern_status status = s->profiled ? at->backend->profile_start(in, err) : TERN_OK;
+    if (status == TERN_OK) status = open_drafts(at, in, s->drafts, err);
     if (status != TERN_OK) {
         at->backend->instance_close(in);
         return status;
@@ -251,6 +259,17 @@ void tern_model_instance_close(tern_model *m, tern_seat *s) {
     tern_free(s);
 }
 
+bool tern_model_can_draft(const tern_seat *s) {
+    return s->at->backend->drafts_open != NULL;
+}
+
+tern_status tern_model_drafts_open(tern_seat *s, const tern_draft_table *table,
+                                   tern_error *err) {
+    TERN_TRY(open_drafts(s->at, s->instance, table, err));
+    s->drafts = table;
+    return TERN_OK;
+}
+
 tern_status tern_model_profile_start(tern_seat *s, tern_error *err) {
     s->profiled = true;
     return s->at->backend->profile_start(s->instance, err);
@@ -268,10 +287,22 @@ const char *tern_model_notice(tern_seat *s) {
 
 // ---- Computing ---------------------------------------------------------------------------------
 
+// What a backend has done that does not draft.
+static tern_drafting single_step(const tern_drafting *q) {
+    tern_drafting one = *q;
+    one.n = one.n_runs = 1;
+    memset(one.counts, 0, sizeof one.counts);
+    one.counts[0][0] = 1;
+    return one;
+}
+
 static tern_status run(tern_seat *s, const tern_batch *batch, tern_error *err) {
+    int32_t n_known = batch->n_tokens; // of which the states hold the keys and values then
+    if (batch->drafting) *batch->drafting = single_step(batch->drafting);
     TERN_TRY(s->at->backend->submit(s->instance, batch, err));
     for (bool done = false; !done;) TERN_TRY(s->at->backend->poll(s->instance, &done, err));
-    s->n_held = batch->first_pos + batch->n_tokens;
+    if (batch->drafting) n_known += batch->drafting->n - 1;
+    s->n_held = batch->first_pos + n_known;
     return TERN_OK;
 }
 
@@ -313,9 +344,12 @@ tern_status tern_model_compute(tern_model *m, tern_seat *s, const tern_batch *ba
         status = move(m, s, &why);
         if (status == TERN_OK) status = catch_up(m, s, batch, &why);
     }
-    if (status == TERN_OK)
-        memcpy(s->ids + batch->first_pos, batch->ids, (size_t)batch->n_tokens * sizeof *s->ids);
-    else if (err)
+    if (status == TERN_OK) {
+        int32_t *ids = s->ids + batch->first_pos;
+        memcpy(ids, batch->ids, (size_t)batch->n_tokens * sizeof *ids);
+        if (batch->drafting)
+            memcpy(ids + 1, batch->top_ids, (size_t)(batch->drafting->n - 1) * sizeof *ids);
+    } else if (err)
         *err = why;
     return status;
 }

@@ -71,6 +71,10 @@ int32_t tern_model_same_bits(tern_model *model);
 // one, computes there what came before the batch, and then the batch.
 tern_status tern_model_compute(tern_model *model, tern_seat *seat, const tern_batch *batch,
                                tern_error *err);
+bool tern_model_can_draft(const tern_seat *seat);
+// From now on batches may ask for drafting, from the table, which must live as long as the seat.
+tern_status tern_model_drafts_open(tern_seat *seat, const tern_draft_table *table,
+                                   tern_error *err);
 // Times each kernel from now on; a seat that moves begins anew.
 tern_status tern_model_profile_start(tern_seat *seat, tern_error *err);
 const tern_profile *tern_model_profile(const tern_seat *seat); // NULL: it was not started

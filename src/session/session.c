@@ -120,6 +120,7 @@ typedef struct wanted {
     float *logits;    // [n_outputs, n_vocab], or NULL
     int32_t top_k;    // into the session's arrays; n_outputs is at most n_rows then
     bool few_ahead;   // as of a batch
+    tern_drafting *drafting;
 } wanted;
 
 static tern_status check_ids(const tern_session *s, const int32_t *ids, size_t n, tern_error *err) {
@@ -156,7 +157,8 @@ static tern_status append(tern_session *s, const int32_t *ids, size_t n, const w
             .top_k = w->top_k,
             .top_ids = w->top_k && outputs ? s->top_ids + row * (size_t)w->top_k : NULL,
             .top_logits = w->top_k && outputs ? s->top_logits + row * (size_t)w->top_k : NULL,
-            .few_ahead = w->few_ahead || s->speculator,
+            .few_ahead = w->few_ahead,
+            .drafting = w->drafting,
         };
         TERN_TRY(tern_model_compute(s->model, s->instance, &b, err));
         memcpy(s->tokens + s->n_tokens, ids + done, take * sizeof *ids);
@@ -348,11 +350,41 @@ static tern_status step(tern_session *s, int32_t id, size_t n_left, tern_error *
         memcpy(run + 1, sp->draft.tokens, n_draft * sizeof *run);
     }
     wanted w = wanted_scores(s, 1 + n_draft);
+    w.few_ahead = sp != NULL;
     double start = tern_seconds();
     TERN_TRY(append(s, run, 1 + n_draft, &w, err));
     s->n_tokens -= n_draft;
-    if (sp) tern_speculator_ran(sp, 1 + (int32_t)n_draft, tern_seconds() - start);
+    s->n_ahead = n_draft;
+    s->n_runs = 1;
+    if (!sp) return TERN_OK;
+    s->ahead = sp->draft.tokens;
+    tern_speculator_ran(sp, 1 + (int32_t)n_draft, tern_seconds() - start);
     return TERN_OK;
+}
+
+// The same by the device's own drafts, n_each tokens a run: what it says then is the model's choice
+// already, behind one another, and in as many rows of one score.
+static tern_status device_step(tern_session *s, int32_t id, int32_t n_each, size_t n_left,
+                               tern_error *err) {
+    tern_drafting q = {.before = s->tokens,
+                       .n_before = (int32_t)s->n_tokens,
+                       .n_each = n_each,
+                       .n_max = TERN_TOP_K_MAX,
+                       .n_wanted = n_left < INT32_MAX ? (int32_t)n_left : INT32_MAX};
+    double start = tern_seconds();
+    TERN_TRY(append(s, &id, 1, &(wanted){.n_outputs = 1, .top_k = 1, .drafting = &q}, err));
+    s->ahead = s->top_ids;
+    s->n_ahead = (size_t)q.n - 1;
+    s->n_runs = (size_t)q.n_runs;
+    memcpy(s->tokens + s->n_tokens, s->ahead, s->n_ahead * sizeof *s->tokens);
+    tern_device_drafts_ran(s->speculator, &q, tern_seconds() - start);
+    return TERN_OK;
+}
+
+static tern_status next_step(tern_session *s, int32_t id, size_t n_left, tern_error *err) {
+    bool may = s->speculator && tern_sampler_need(&s->sampler) == 1;
+    int32_t n_each = may ? tern_device_drafts_choose(s->speculator) : 0;
+    return n_each ? device_step(s, id, n_each, n_left, err) : step(s, id, n_left, err);
 }
 
 // Shows a token that was chosen, unless it ends the text.
@@ -377,7 +409,7 @@ static tern_status generate_loop(generation *g, int32_t max_tokens, tern_error *
     tern_speculator *sp = s->speculator;
     for (size_t row = 0;;) {
         int32_t id = choose(s, row);
-        bool drafted = sp && row < (size_t)sp->draft.n && id == sp->draft.tokens[row];
+        bool drafted = row < s->n_ahead && id == s->ahead[row];
         say(g, id, max_tokens);
         if (drafted && !g->stopped && is_sure(s, row, id)) {
             s->n_tokens++;
@@ -393,8 +425,8 @@ static tern_status generate_loop(generation *g, int32_t max_tokens, tern_error *
             }
             TERN_TRY(shift(s, &(wanted){0}, err));
         }
-        TERN_TRY(step(s, id, (size_t)max_tokens - s->n_generated, err));
-        g->n_steps++;
+        TERN_TRY(next_step(s, id, (size_t)max_tokens - s->n_generated, err));
+        g->n_steps += s->n_runs;
         row = 0;
     }
 }
@@ -402,7 +434,7 @@ static tern_status generate_loop(generation *g, int32_t max_tokens, tern_error *
 static tern_status prepare(tern_session *s, const tern_generate_params *params, int32_t max_tokens,
                            tern_error *err) {
     TERN_TRY(tern_sampler_prepare(&s->sampler, params->sampling, &s->model->info, err));
-    s->n_generated = 0;
+    s->n_generated = s->n_ahead = 0;
     if (s->speculator) {
         s->speculator->stats = (tern_draft_stats){0};
         s->speculator->draft.n = 0;

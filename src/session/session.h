@@ -77,6 +77,22 @@ typedef struct tern_draft_trial {
 // Chains, lookup and online buckets mix their tokens in one draft.
 enum { TERN_TRIAL_MIXED, TERN_TRIAL_MODEL, TERN_TRIAL_CALLER, TERN_TRIALS };
 
+// Drafts that the device makes and judges (device_drafts.c).
+#define TERN_DEVICE_ARMS 4 // numbers of tokens of a run, among which is chosen
+typedef struct tern_device_arm {
+    double seconds, runs; // older ones count less
+} tern_device_arm;
+typedef struct tern_device_drafts {
+    tern_draft_table table;
+    tern_device_arm arms[TERN_DEVICE_ARMS];
+    int n_arms; // that may be chosen; 0: the device does not draft
+    int now, retried;
+    int n_idle;       // requests that are not timed yet
+    int n_trial_runs; // that are still to be timed before another choice
+    int n_settled, patience; // requests since another one was timed, and until one is
+    tern_draft_record chances[TERN_DRAFTING_MAX]; // by place
+} tern_device_drafts;
+
 typedef struct tern_speculator {
     tern_speculation params;
     int32_t n_vocab;
@@ -92,11 +108,12 @@ typedef struct tern_speculator {
     tern_draft draft;                       // of the step that is being looked at
     tern_guess first[TERN_DRAFTER_COUNT]; // what each said comes first, drafted or not
     int n_first;
+    tern_device_drafts device;
     tern_draft_stats stats; // of the generation
 } tern_speculator;
 
 bool tern_speculation_is_on(const tern_speculation *p);
-tern_status tern_speculator_open(tern_speculator **out, const tern_session *s, tern_error *err);
+tern_status tern_speculator_open(tern_speculator **out, tern_session *s, tern_error *err);
 void tern_speculator_close(tern_speculator *sp);
 // The timeline was cut to n_tokens.
 void tern_speculator_cut(tern_speculator *sp, size_t n_tokens);
@@ -108,6 +125,12 @@ void tern_speculator_ran(tern_speculator *sp, int32_t n_tokens, double seconds);
 // So many tokens of the draft were accepted; then came `next` instead, unless the text ended.
 void tern_speculator_judge(tern_speculator *sp, int32_t n_accepted, bool ended, int32_t next);
 double tern_speculator_speedup(const tern_speculator *sp, size_t n_generated, double seconds);
+
+tern_status tern_device_drafts_open(tern_speculator *sp, tern_session *s, tern_error *err);
+void tern_device_drafts_begin(tern_device_drafts *d); // n_arms is set; nothing is known yet
+// Tokens of the next runs, 1: a single step; 0: the device does not draft.
+int32_t tern_device_drafts_choose(tern_speculator *sp);
+void tern_device_drafts_ran(tern_speculator *sp, const tern_drafting *q, double seconds);
 
 // The next token behind the trail by one of the drafters that go token by token.
 tern_guess tern_drafter_guess(tern_speculator *sp, tern_drafter drafter, tern_trail *t);
@@ -130,6 +153,8 @@ struct tern_session {
     int32_t *generated; // [n_generated_max] kept apart: a shift may drop them from the timeline
     size_t n_generated, generated_capacity;
     tern_sampler sampler;
+    const int32_t *ahead; // [n_ahead] tokens behind the last one that are computed already
+    size_t n_ahead, n_runs; // runs of the model that it took
     size_t n_rows;    // tokens whose scores are kept: the last one, and those of a draft
     float *logits;    // [n_rows, n_vocab], when all are needed
     int32_t *top_ids; // [n_rows, TERN_TOP_K_MAX]

@@ -50,7 +50,7 @@ static bool has_drafter(const tern_speculation *p, tern_drafter d) {
     return false;
 }
 
-tern_status tern_speculator_open(tern_speculator **out, const tern_session *s, tern_error *err) {
+tern_status tern_speculator_open(tern_speculator **out, tern_session *s, tern_error *err) {
     const tern_speculation *p = &s->desc.speculation;
     *out = NULL;
     if (p->max_length < 0 || p->max_length > TERN_DRAFT_MAX)
@@ -71,6 +71,7 @@ tern_status tern_speculator_open(tern_speculator **out, const tern_session *s, t
     if (sp->params.max_length >= run_max) sp->params.max_length = run_max - 1;
     for (int i = 0; i < TERN_TRIALS; i++) sp->trials[i].patience = PATIENCE;
     tern_status status = tern_drafters_open(sp, s, err);
+    if (status == TERN_OK) status = tern_device_drafts_open(sp, s, err);
     if (status == TERN_OK) *out = sp;
     else tern_speculator_close(sp);
     return status;
@@ -79,6 +80,7 @@ tern_status tern_speculator_open(tern_speculator **out, const tern_session *s, t
 void tern_speculator_close(tern_speculator *sp) {
     if (!sp) return;
     tern_session_close(sp->model);
+    tern_draft_table_close(&sp->device.table);
     tern_free(sp->buckets);
     tern_free(sp->odds);
     tern_free(sp);

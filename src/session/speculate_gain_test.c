@@ -58,3 +58,41 @@ TEST(speculation_believes_a_cost_that_it_is_given) {
     n = drafts_at(0.01, 2, 4, &tokens);
     CHECK_MSG(n < 20, "%d drafts of %g tokens", n, tokens);
 }
+
+// ---- Drafts of the device ----------------------------------------------------------------------
+
+// Requests of four runs, on a clock where a run of n tokens takes seconds[log2 n], the first ones
+// `cold` times as long, and each drafted token is right with the given chance. Returns the tokens
+// of a run in the last of them; 0: they went to and fro.
+static int32_t settles_at(const double *seconds, double cold, double chance) {
+    tern_speculator sp = {.params.max_length = 7};
+    tern_device_drafts *d = &sp.device;
+    double carry[TERN_DRAFTING_MAX] = {0};
+    int32_t last = 0, n_last = 0;
+    d->n_arms = TERN_DEVICE_ARMS;
+    tern_device_drafts_begin(d);
+    for (int i = 0; i < 2000; i++) {
+        int32_t n_each = tern_device_drafts_choose(&sp);
+        int arm = n_each == 8 ? 3 : n_each / 2;
+        tern_drafting q = {.n_each = n_each, .n_runs = n_each > 1 ? 4 : 1};
+        for (int run = 0; run < q.n_runs; run++) { // an exact share of them, the rest carried on
+            int right = 0;
+            while (right + 1 < n_each && (carry[right] += chance) >= 1) carry[right++] -= 1;
+            q.counts[n_each - 1][right]++;
+        }
+        tern_device_drafts_ran(&sp, &q, seconds[arm] * q.n_runs * (i < 4 ? cold : 1));
+        if (i >= 1000) n_last += n_each == last;
+        if (i == 999) last = n_each;
+    }
+    return n_last > 900 ? last : 0;
+}
+
+TEST(speculation_on_a_device_takes_the_best_number) {
+    const double flat[] = {1, 1.05, 1.1, 1.2}, steep[] = {1, 1.3, 1.9, 3.5};
+    CHECK(settles_at(flat, 1, 0.7) == 8);
+    CHECK(settles_at(flat, 3, 0.7) == 8); // a device that was asleep at first
+    CHECK(settles_at(steep, 1, 0.9) == 4);
+    CHECK(settles_at(steep, 1, 0.5) == 2);
+    CHECK(settles_at(steep, 1, 0.1) == 1);
+    CHECK(settles_at(flat, 1, 0) == 1);
+}

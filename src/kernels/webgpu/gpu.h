@@ -8,6 +8,7 @@
 //   gpu_token.c     the same for few tokens: fewer, larger ones
 //   gpu_instance.c  memory of a session
 //   gpu_run.c       submitting batches, reading back; greedy steps ahead
+//   gpu_drafts.c    greedy speculation that the device drafts for and judges itself
 //   gpu_results.c   what of a batch is read back, and the k greatest logits in it
 //   gpu_profile.c   how long each kernel takes
 //   gpu_policy.c    how many dispatches a submission may have
@@ -60,6 +61,7 @@
     ROW(GPU_TOP_ROW, "top", "top_row", "-ww-w")                                                    \
     ROW(GPU_TOP_LEAST, "top", "top_least", "-w-w")                                                 \
     ROW(GPU_TOP_LIST, "top", "top_list", "w--w")                                                   \
+    ROW(GPU_DRAFT, "draft", "judge_and_draft", "wwwr")                                             \
     ROW(GPU_CHAIN, "selftest", "chain", "rw")                                                      \
     ROW(GPU_FAR, "selftest", "far", "rw")                                                          \
     ROW(GPU_REVERSE, "selftest", "reverse", "rw")                                                  \
@@ -127,6 +129,7 @@ struct tern_device {
     uint64_t binding_bytes_max, buffer_bytes_max;
     uint64_t part_bytes_max; // weights are cut into parts no larger: a binding's bytes, or fewer
     uint32_t workgroup_size_max, workgroup_bytes_max;
+    uint64_t alone_bytes; // GPU_ALONE_BYTES, but for tests
     bool subgroups;  // of 32 threads
     bool packed_dot; // dot4I8Packed
     bool matrix;     // units that multiply int8 by 16 x 16 x 32
@@ -139,7 +142,7 @@ struct tern_device {
     char error[400]; // the first message of the device since it was last asked; empty: none
     bool lost;
     uint32_t group;  // dispatches of a submission at most; 0: no limit
-    uint64_t n_runs, lose_at; // for tests: the run with which it is lost, 0: none
+    uint64_t n_launches, n_runs, lose_at; // for tests: the run with which it is lost, 0: none
     uint64_t bytes_read;      // for tests: mapped for the host
     wgpu_module modules[GPU_KERNEL_COUNT];    // by the first kernel that is in the file
     wgpu_layout layouts[GPU_KERNEL_COUNT];    // by kernel
@@ -172,8 +175,8 @@ tern_status gpu_selftest(tern_device *d, tern_check_fn on_check, void *ctx, tern
 tern_status gpu_selftest_chain(tern_device *d, uint32_t n, uint32_t group, tern_error *err);
 // Lets the library call back until *pending is false, for some seconds at most.
 void gpu_wait(tern_device *d, const bool *pending);
-// Before each run.
-void gpu_count_run(tern_device *d);
+// Before runs of a model, n in one submission.
+void gpu_count_runs(tern_device *d, int32_t n);
 // Fails with the device's message, if there was one since the last call.
 tern_status gpu_check(tern_device *d, const char *doing, tern_error *err);
 // Every buffer is made and freed here, so that all memory is counted. `usage` is WebGPU's.
@@ -307,6 +310,8 @@ typedef struct gpu_dispatch {
     int32_t node; // of the graph, whose work it is; of several the last
 } gpu_dispatch;
 
+// Bytes of a product, times its tokens, up to which each token takes the kernels of one.
+#define GPU_ALONE_BYTES (5 << 20)
 #define GPU_FEW       8   // tokens up to which each has the bits that it has alone
 #define GPU_TOP_PARTS_N 64
 #define GPU_TOP_THREADS 256
@@ -346,6 +351,7 @@ uint64_t gpu_i8_bytes(int64_t n_cols, int32_t n_rows);
 tern_status gpu_instance_open(tern_plan *p, int32_t n_context, tern_kv_type kv_type,
                               tern_instance **out, tern_error *err);
 void gpu_instance_close(tern_instance *i);
+tern_status gpu_drafts_open(tern_instance *i, const tern_draft_table *t, tern_error *err);
 tern_status gpu_submit(tern_instance *i, const tern_batch *batch, tern_error *err);
 tern_status gpu_poll(tern_instance *i, bool *done, tern_error *err);
 tern_status gpu_trace(tern_instance *i, const tern_batch *batch, tern_tap_fn on_value, void *ctx,

@@ -88,6 +88,7 @@ const tern_backend tern_backend_webgpu = {
     .plan_memory = gpu_plan_memory,
     .instance_open = gpu_instance_open,
     .instance_close = gpu_instance_close,
+    .drafts_open = gpu_drafts_open,
     .submit = gpu_submit,
     .poll = gpu_poll,
     .profile_start = gpu_profile_start,

@@ -51,8 +51,11 @@ static void on_lost(const wgpu_device *device, uint32_t reason, wgpu_text messag
     remember(d, "the device was lost: ", message);
 }
 
-void gpu_count_run(tern_device *d) {
-    if (++d->n_runs == d->lose_at) d->api.DeviceDestroy(d->device);
+void gpu_count_runs(tern_device *d, int32_t n) {
+    uint64_t before = d->n_runs;
+    d->n_launches++;
+    d->n_runs += (uint64_t)n;
+    if (before < d->lose_at && d->lose_at <= d->n_runs) d->api.DeviceDestroy(d->device);
 }
 
 tern_status gpu_check(tern_device *d, const char *doing, tern_error *err) {
@@ -162,6 +165,7 @@ static tern_status open_device(tern_device *d, tern_error *err) {
     d->binding_bytes_max = limits.storage_binding_bytes;
     if (d->binding_bytes_max > limits.buffer_bytes) d->binding_bytes_max = limits.buffer_bytes;
     d->part_bytes_max = d->binding_bytes_max;
+    d->alone_bytes = GPU_ALONE_BYTES;
     d->buffer_bytes_max = limits.buffer_bytes;
     d->workgroup_size_max = limits.workgroup_size;
     d->workgroup_bytes_max = limits.workgroup_bytes;

@@ -64,8 +64,9 @@ static tern_status open_buffers(tern_instance *in, tern_error *err) {
     for (size_t i = 0; i < sizeof work / sizeof *work; i++)
         TERN_TRY(gpu_buffer_new(d, GPU_USE_WORK, work[i].bytes, STORAGE, work[i].what, work[i].at,
                                 err));
+    uint64_t results = logits > GPU_DRAFTS_READ_BYTES ? logits : GPU_DRAFTS_READ_BYTES;
     for (int i = 0; i < 2; i++)
-        TERN_TRY(gpu_buffer_new(d, GPU_USE_RESULTS, logits,
+        TERN_TRY(gpu_buffer_new(d, GPU_USE_RESULTS, results,
                                 WGPU_BUFFER_MAP_READ | WGPU_BUFFER_COPY_DST, "results",
                                 &in->readbacks[i].buffer, err));
     in->angles = tern_alloc_array(TERN_MEM_SESSION, p->ropes.n + 1, sizeof *in->angles);
@@ -80,8 +81,10 @@ static tern_status open_buffers(tern_instance *in, tern_error *err) {
     return open_states(in, err);
 }
 
-static wgpu_group_entry entry_of(const tern_instance *in, const gpu_binding *b) {
+static wgpu_group_entry entry_of(const tern_instance *in, int32_t step, const gpu_binding *b) {
     wgpu_group_entry e = {.bytes = UINT64_MAX}; // the whole buffer
+    if (step == GPU_STEP_DRAFTS) e.buffer = gpu_drafts_buffer(in->drafts, b->place, b->v);
+    if (e.buffer) return e;
     switch (b->place) {
     case GPU_POOL: e.buffer = in->pool; break;
     case GPU_POOL_I8: e.buffer = in->pool_i8; break;
@@ -110,10 +113,13 @@ static tern_status open_group(tern_instance *in, int32_t step, size_t i, tern_er
     entries[0] = (wgpu_group_entry){.buffer = in->runs,
                                     .offset = (uint64_t)step * GPU_RUN_BYTES,
                                     .bytes = sizeof(gpu_run)};
+    if (step == GPU_STEP_DRAFTS)
+        entries[0] = (wgpu_group_entry){.buffer = gpu_drafts_state(in->drafts),
+                                        .bytes = sizeof(gpu_run)};
     uint32_t number = 0;
     for (int k = 0; k < dispatch->n_bindings; k++, number++) {
         while (kinds[number] == '-') number++;
-        entries[1 + k] = entry_of(in, &dispatch->bindings[k]);
+        entries[1 + k] = entry_of(in, step, &dispatch->bindings[k]);
         entries[1 + k].binding = number + 1;
     }
     wgpu_group_desc desc = {.layout = d->layouts[dispatch->what.kernel],
@@ -132,6 +138,11 @@ static void close_groups(tern_instance *in, int32_t step) {
     tern_free(groups);
 }
 
+static bool is_of_step(const gpu_dispatch *d, int32_t step) {
+    if (step == GPU_STEP_DRAFTS) return d->tokens_min <= GPU_FEW && d->tokens_max > 1;
+    return step == 0 || d->tokens_min <= 1;
+}
+
 // Groups of their own, though they differ in an offset only: with one that is given when they are
 // set (a dynamic one) each dispatch takes 0.25 us more on an NVIDIA H200.
 tern_status gpu_instance_add_step(tern_instance *in, int32_t step, tern_error *err) {
@@ -141,7 +152,7 @@ tern_status gpu_instance_add_step(tern_instance *in, int32_t step, tern_error *e
     if (!in->groups[step]) return tern_fail_memory(err, p->n_dispatches * sizeof **in->groups);
     tern_status status = TERN_OK;
     for (size_t i = 0; status == TERN_OK && i < p->n_dispatches; i++)
-        if (step == 0 || p->dispatches[i].tokens_min <= 1) status = open_group(in, step, i, err);
+        if (is_of_step(&p->dispatches[i], step)) status = open_group(in, step, i, err);
     if (status != TERN_OK) close_groups(in, step);
     return status;
 }
@@ -173,7 +184,8 @@ void gpu_instance_close(tern_instance *in) {
     for (int i = 0; i < 2; i++) gpu_wait(d, &in->readbacks[i].pending);
     bool quiet = !in->readbacks[0].pending && !in->readbacks[1].pending;
     gpu_profile_close(in->profile);
-    for (int32_t step = 0; step < GPU_STEPS_MAX; step++) close_groups(in, step);
+    for (int32_t step = 0; step <= GPU_STEP_DRAFTS; step++) close_groups(in, step);
+    gpu_drafts_close(in);
     for (size_t v = 0; in->states && v < p->g->n_values; v++)
         gpu_buffer_free(d, GPU_USE_CACHE, in->states[v]);
     for (size_t i = 0; in->angles && i < p->ropes.n; i++)

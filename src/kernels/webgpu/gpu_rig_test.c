@@ -48,6 +48,7 @@ static tern_device *device_of(rig_device which) {
     if (which == RIG_GPU_NULL) {
         unsetenv("TERN_WEBGPU_NULL");
         unsetenv("TERN_WEBGPU_GROUP");
+        if (opened[which].device) opened[which].device->alone_bytes = 0; // all kernels' texts
     }
     return opened[which].device;
 }
@@ -372,7 +373,7 @@ bool rig_walk(rig *r, rig_device device, double seconds, rig_step *steps, int32_
     int32_t pos = 0;
     tern_status status = set_up(&m, r, device, true, 1, n, TERN_KV_F16, &err);
     if (status == TERN_OK && seconds > 0) m.instance->steps.seconds_max = seconds;
-    uint64_t before = status == TERN_OK ? m.d->n_runs : 0;
+    uint64_t before = status == TERN_OK ? m.d->n_launches : 0;
     for (int32_t i = 0; status == TERN_OK && i < n; i++) {
         int32_t id = i == 0 || i % 13 == 12 ? i : steps[i - 1].id;
         if (i == 31) pos = 5;
@@ -382,7 +383,7 @@ bool rig_walk(rig *r, rig_device device, double seconds, rig_step *steps, int32_
         status = seconds < 0 ? step_by_row(&m, r, batch, &steps[i], &err)
                              : run_batch(&m, &batch, &err);
     }
-    r->n_runs = status == TERN_OK ? m.d->n_runs - before : 0;
+    r->n_launches = status == TERN_OK ? m.d->n_launches - before : 0;
     take_down(&m);
     CHECK_MSG(status == TERN_OK, "%s: %s", m.b->name, err.message);
     return status == TERN_OK;
@@ -478,23 +479,33 @@ void rig_compare(rig *r, rig_batches how, rig_measure measure, double tolerance)
         }
 }
 
+// The same as `one`, by the kernels that several tokens share, or by those of one for each.
+static void check_bits(rig *r, rig_device which, rig_batches together, bool alone, const float *one,
+                       int64_t n) {
+    tern_device *d = device_of(which);
+    d->alone_bytes = alone ? UINT64_MAX : 0;
+    float *got = rig_run(r, which, together, true);
+    d->alone_bytes = GPU_ALONE_BYTES;
+    int64_t n_other = 0;
+    for (int64_t k = 0; one && got && k < n; k++)
+        n_other += memcmp(one + k, got + k, sizeof *one) != 0;
+    CHECK_MSG(n_other == 0, "device %d, %s: %lld of %lld values differ", which,
+              alone ? "each alone" : "together", (long long)n_other, (long long)n);
+    tern_free(got);
+}
+
 void rig_same_bits(rig *r, tern_kv_type kv_type, int32_t n_before) {
-    rig_batches together = {.n_tokens = {n_before ? n_before : 1, 8, 3, 2}};
+    rig_batches together = {.n_tokens = {n_before ? n_before : 1, 8, 3, 2}, .kv_type = kv_type};
     for (int i = 0; i < 4 && rig_is_long(); i++) together.n_tokens[4 + i] = 4 + i;
     int32_t most = 0, n_tokens = n_tokens_of(together, &most);
     int end = rig_is_long() ? RIG_DEVICES : RIG_GPU_LEAST;
+    rig_batches single = {.n_tokens = {together.n_tokens[0]}, .kv_type = kv_type};
+    for (int k = 1; k <= n_tokens - together.n_tokens[0]; k++) single.n_tokens[k] = 1;
     for (int i = RIG_GPU; rig_has_gpu() && i < end; i++) {
-        rig_batches how[] = {{.kv_type = kv_type}, together};
-        how[0].n_tokens[0] = together.n_tokens[0];
-        for (int k = 1; k <= n_tokens - together.n_tokens[0]; k++) how[0].n_tokens[k] = 1;
-        how[1].kv_type = kv_type;
-        float *a = rig_run(r, (rig_device)i, how[0], true);
-        float *b = rig_run(r, (rig_device)i, how[1], true);
-        int64_t n_other = 0, n = n_tokens * r->n_shown;
-        for (int64_t k = 0; a && b && k < n; k++) n_other += memcmp(a + k, b + k, sizeof *a) != 0;
-        CHECK_MSG(n_other == 0, "device %d: %lld of %lld values differ", i, (long long)n_other,
-                  (long long)n);
-        tern_free(a);
-        tern_free(b);
+        float *one = rig_run(r, (rig_device)i, single, true);
+        int64_t n = n_tokens * r->n_shown;
+        check_bits(r, (rig_device)i, together, false, one, n);
+        if (rig_is_long()) check_bits(r, (rig_device)i, together, true, one, n);
+        tern_free(one);
     }
 }

@@ -32,7 +32,7 @@ typedef struct rig {
     int n_sources;
     bool has_ternary;
     uint64_t bytes_read;                // of results, from the GPU that rig_run_top ran on
-    uint64_t n_runs;                    // that rig_walk started
+    uint64_t n_launches;                // that rig_walk started
     uint32_t seed;
 } rig;
 

@@ -13,7 +13,8 @@
 
 // ---- Submitting --------------------------------------------------------------------------------
 
-static void send_angles(tern_instance *in, int32_t first_pos, int32_t n_tokens) {
+void gpu_send_angles(tern_instance *in, const wgpu_buffer *to, int32_t to_row, int32_t first_pos,
+                     int32_t n_tokens) {
     const tern_plan *p = in->plan;
     tern_device *d = p->device;
     for (size_t i = 0; i < p->ropes.n; i++) {
@@ -25,8 +26,9 @@ static void send_angles(tern_instance *in, int32_t first_pos, int32_t n_tokens) 
                 in->angles_host[2 * (t * half + k)] = (float)cos(angle) * r->magnitude;
                 in->angles_host[2 * (t * half + k) + 1] = (float)sin(angle) * r->magnitude;
             }
-        d->api.QueueWriteBuffer(d->queue, in->angles[i], 0, in->angles_host,
-                                n * half * 2 * sizeof(float));
+        size_t row_bytes = half * 2 * sizeof(float);
+        d->api.QueueWriteBuffer(d->queue, to[i], (size_t)to_row * row_bytes, in->angles_host,
+                                n * row_bytes);
     }
 }
 
@@ -34,7 +36,7 @@ static void send_tokens(tern_instance *in) {
     const tern_device *d = in->plan->device;
     const tern_batch *b = &in->batch;
     d->api.QueueWriteBuffer(d->queue, in->ids, 0, b->ids, (size_t)b->n_tokens * sizeof *b->ids);
-    send_angles(in, b->first_pos, b->n_tokens);
+    gpu_send_angles(in, in->angles, 0, b->first_pos, b->n_tokens);
 }
 
 // 0: the dispatch takes no part.
@@ -86,23 +88,13 @@ static uint64_t bytes_of(const tern_instance *in, const gpu_dispatch *step) {
     return (uint64_t)bytes;
 }
 
-// Commands on their way to the queue.
-typedef struct encoding {
-    wgpu_encoder encoder;
-    wgpu_pass pass;
-    wgpu_pipeline pipeline;
-    uint32_t n_dispatches;
-    uint32_t at_most; // dispatches of this submission, twice as many of the next; 0: all
-    uint32_t step;    // whose parameters the dispatches take
-} encoding;
-
-static wgpu_encoder encoder_of(const tern_instance *in, encoding *e) {
+static wgpu_encoder encoder_of(const tern_instance *in, gpu_encoding *e) {
     const tern_device *d = in->plan->device;
     if (!e->encoder) e->encoder = d->api.DeviceCreateCommandEncoder(d->device, NULL);
     return e->encoder;
 }
 
-static void end_pass(const tern_instance *in, encoding *e) {
+static void end_pass(const tern_instance *in, gpu_encoding *e) {
     const wgpu_api *a = &in->plan->device->api;
     if (!e->pass) return;
     a->ComputePassEncoderEnd(e->pass);
@@ -111,7 +103,7 @@ static void end_pass(const tern_instance *in, encoding *e) {
     e->pipeline = NULL;
 }
 
-static void submit(const tern_instance *in, encoding *e) {
+void gpu_encoding_submit(const tern_instance *in, gpu_encoding *e) {
     const tern_device *d = in->plan->device;
     const wgpu_api *a = &d->api;
     end_pass(in, e);
@@ -119,39 +111,55 @@ static void submit(const tern_instance *in, encoding *e) {
     a->CommandEncoderRelease(e->encoder);
     a->QueueSubmit(d->queue, 1, &commands);
     a->CommandBufferRelease(commands);
-    *e = (encoding){.at_most = 2 * e->at_most, .step = e->step};
+    *e = (gpu_encoding){.at_most = 2 * e->at_most, .step = e->step};
 }
 
-static bool is_full(const tern_instance *in, const encoding *e) {
+static bool is_full(const tern_instance *in, const gpu_encoding *e) {
     return e->n_dispatches == in->plan->device->group || e->n_dispatches == e->at_most;
 }
 
-#define ALL_NODES (-2)
-// The number of dispatches.
-static uint32_t encode_dispatches(const tern_instance *in, encoding *e, int32_t first_pos,
-                                  bool body, int32_t node) {
+static wgpu_pass pass_of(const tern_instance *in, gpu_encoding *e) {
+    wgpu_encoder encoder = encoder_of(in, e);
+    if (!e->pass) e->pass = in->plan->device->api.CommandEncoderBeginComputePass(encoder, NULL);
+    return e->pass;
+}
+
+void gpu_encode_dispatch(const tern_instance *in, gpu_encoding *e, wgpu_pipeline pipeline,
+                         wgpu_group group, uint32_t x, uint32_t y, uint32_t z) {
+    const wgpu_api *a = &in->plan->device->api;
+    wgpu_pass pass = pass_of(in, e);
+    if (pipeline != e->pipeline) a->ComputePassEncoderSetPipeline(pass, pipeline);
+    e->pipeline = pipeline;
+    a->ComputePassEncoderSetBindGroup(pass, 0, group, 0, NULL);
+    a->ComputePassEncoderDispatchWorkgroups(pass, x, y, z);
+    if (in->profile) end_pass(in, e);
+    e->n_dispatches++;
+    if (is_full(in, e)) gpu_encoding_submit(in, e);
+}
+
+void gpu_encode_copy(const tern_instance *in, gpu_encoding *e, wgpu_buffer from, uint64_t offset,
+                     wgpu_buffer to, uint64_t to_offset, uint64_t bytes) {
+    wgpu_encoder encoder = encoder_of(in, e);
+    end_pass(in, e);
+    in->plan->device->api.CommandEncoderCopyBufferToBuffer(encoder, from, offset, to, to_offset,
+                                                           bytes);
+}
+
+uint32_t gpu_encode_dispatches(const tern_instance *in, gpu_encoding *e, int32_t first_pos,
+                               bool body, int32_t node) {
     uint32_t n = 0;
     const tern_plan *p = in->plan;
-    const wgpu_api *a = &p->device->api;
     for (size_t i = 0; i < p->n_dispatches; i++) {
         const gpu_dispatch *step = &p->dispatches[i];
         uint32_t rows = rows_of(in, step, first_pos);
         if (rows == 0 || !takes_part(in, step, body)) continue;
-        if (node != ALL_NODES && node != step->node) continue;
-        wgpu_encoder encoder = encoder_of(in, e);
-        if (!e->pass)
-            e->pass = in->profile ? gpu_profile_pass(in->profile, encoder, step->what.kernel,
-                                                     bytes_of(in, step))
-                                  : a->CommandEncoderBeginComputePass(encoder, NULL);
-        wgpu_pipeline pipeline = step->pipeline[in->cache];
-        if (pipeline != e->pipeline) a->ComputePassEncoderSetPipeline(e->pass, pipeline);
-        e->pipeline = pipeline;
-        a->ComputePassEncoderSetBindGroup(e->pass, 0, in->groups[e->step][i], 0, NULL);
+        if (node != GPU_ALL_NODES && node != step->node) continue;
+        if (in->profile) // each has a pass of its own
+            e->pass = gpu_profile_pass(in->profile, encoder_of(in, e), step->what.kernel,
+                                       bytes_of(in, step));
         uint32_t z = step->by_token ? (uint32_t)in->batch.n_tokens : 1;
-        a->ComputePassEncoderDispatchWorkgroups(e->pass, step->x, rows, z);
-        if (in->profile) end_pass(in, e);
-        e->n_dispatches++;
-        if (is_full(in, e)) submit(in, e);
+        gpu_encode_dispatch(in, e, step->pipeline[in->cache], in->groups[e->step][i], step->x,
+                            rows, z);
         n++;
     }
     return n;
@@ -178,22 +186,19 @@ static void send_runs(const tern_instance *in, int32_t first_pos, int32_t n_step
 // Encodes and submits the dispatches of the batch, or only its head, at first_pos, and of the
 // greedy steps behind it, n_steps together, each on the token that the one before has found
 // (top.wgsl); what is wanted is copied to a readback. at_most: dispatches of the first submission,
-// see encoding.
+// see gpu_encoding.
 static void launch(tern_instance *in, int32_t first_pos, int32_t n_steps, bool body,
                    uint32_t at_most, gpu_readback *to) {
     tern_device *d = in->plan->device;
-    const wgpu_api *a = &d->api;
-    gpu_count_run(d);
+    gpu_count_runs(d, n_steps);
     send_runs(in, first_pos, n_steps);
-    encoding e = {.at_most = at_most};
+    gpu_encoding e = {.at_most = at_most};
     for (; e.step < (uint32_t)n_steps; e.step++)
-        encode_dispatches(in, &e, first_pos + (int32_t)e.step, body, ALL_NODES);
-    wgpu_encoder encoder = encoder_of(in, &e);
-    end_pass(in, &e);
-    if (in->profile) gpu_profile_encode(in->profile, encoder);
+        gpu_encode_dispatches(in, &e, first_pos + (int32_t)e.step, body, GPU_ALL_NODES);
     uint64_t bytes = gpu_results_bytes(in) * (uint64_t)n_steps;
-    a->CommandEncoderCopyBufferToBuffer(encoder, gpu_results_buffer(in), 0, to->buffer, 0, bytes);
-    submit(in, &e);
+    gpu_encode_copy(in, &e, gpu_results_buffer(in), 0, to->buffer, 0, bytes);
+    if (in->profile) gpu_profile_encode(in->profile, e.encoder);
+    gpu_encoding_submit(in, &e);
     if (in->profile) gpu_profile_submitted(in->profile);
     gpu_readback_map(d, to, bytes);
 }
@@ -218,12 +223,6 @@ static bool is_greedy_step(const tern_batch *b) {
     return b->n_tokens == 1 && b->n_outputs == 1 && !b->logits && b->top_k == 1;
 }
 
-// A submission of n such steps is waited for, with none behind it; 0: of something else.
-static void expect_steps(gpu_steps *s, int32_t n) {
-    s->n = n;
-    s->n_ahead = s->n_read = s->n_taken = 0;
-}
-
 static tern_status start_ahead(tern_instance *in, tern_error *err) {
     gpu_steps *s = &in->steps;
     gpu_readback *to = &in->readbacks[1 - in->now];
@@ -240,7 +239,7 @@ static tern_status start_ahead(tern_instance *in, tern_error *err) {
     }
     if (to->mapped) in->plan->device->api.BufferUnmap(to->buffer);
     s->n_ahead = n;
-    send_angles(in, pos, n);
+    gpu_send_angles(in, in->angles, 0, pos, n);
     launch(in, pos, n, true, 0, to);
     return TERN_OK;
 }
@@ -252,14 +251,12 @@ static bool is_ahead(const tern_instance *in, const tern_batch *b) {
            (s->n_taken < s->n_read || s->n_ahead > 0);
 }
 
-// The device is idle: it begins with the first dispatches while the others are encoded.
-#define FIRST_DISPATCHES 16
 static void start(tern_instance *in) {
     const tern_batch *b = &in->batch;
-    expect_steps(&in->steps, is_greedy_step(b));
+    gpu_expect_steps(&in->steps, is_greedy_step(b));
     in->steps.started = tern_seconds();
     send_tokens(in);
-    launch(in, b->first_pos, 1, true, FIRST_DISPATCHES, &in->readbacks[in->now]);
+    launch(in, b->first_pos, 1, true, GPU_FIRST_DISPATCHES, &in->readbacks[in->now]);
 }
 
 tern_status gpu_submit(tern_instance *in, const tern_batch *batch, tern_error *err) {
@@ -268,6 +265,8 @@ tern_status gpu_submit(tern_instance *in, const tern_batch *batch, tern_error *e
     gpu_steps *s = &in->steps;
     TERN_TRY(tern_batch_check(batch, p->n_batch, in->n_context, p->n_vocab, err));
     if (in->busy) return tern_fail(err, TERN_ERR_ARGUMENT, "the last batch is not done yet");
+    if (batch->drafting && gpu_drafts_can(in, batch)) return gpu_drafts_submit(in, batch, err);
+    gpu_drafts_forget(in);
     bool goes_on = is_greedy_step(batch) && is_greedy_step(&in->batch) &&
                    batch->first_pos == in->batch.first_pos + 1;
     bool was_ahead = goes_on && is_ahead(in, batch);
@@ -278,7 +277,7 @@ tern_status gpu_submit(tern_instance *in, const tern_batch *batch, tern_error *e
         start(in); // what is ahead keeps its readback
     else if (s->n_taken == s->n_read) {
         in->now = 1 - in->now;
-        expect_steps(s, s->n_ahead);
+        gpu_expect_steps(s, s->n_ahead);
     }
     if (goes_on && s->n_ahead == 0) TERN_TRY(start_ahead(in, err));
     return gpu_check(d, "submitting", err);
@@ -319,6 +318,10 @@ tern_status gpu_poll(tern_instance *in, bool *done, tern_error *err) {
         return TERN_OK;
     }
     in->busy = false;
+    if (gpu_drafts_busy(in)) {
+        *done = true;
+        return gpu_drafts_take(in, err);
+    }
     size_t n_steps = in->steps.n > 1 ? (size_t)in->steps.n : 1;
     size_t bytes = (size_t)gpu_results_bytes(in) * n_steps;
     const void *mapped = r->mapped ? d->api.BufferGetConstMappedRange(r->buffer, 0, bytes) : NULL;
@@ -389,15 +392,16 @@ tern_status gpu_trace(tern_instance *in, const tern_batch *batch, tern_tap_fn on
     float *rows = tern_alloc(TERN_MEM_MISC, (size_t)p->memory.bytes + 16);
     if (!rows) return tern_fail_memory(err, (size_t)p->memory.bytes);
     in->batch = *batch;
-    expect_steps(&in->steps, 0);
+    gpu_expect_steps(&in->steps, 0);
+    gpu_drafts_forget(in);
     set_chunk(in, 0);
     send_tokens(in);
     send_runs(in, batch->first_pos, 1);
     tern_status status = TERN_OK;
     for (size_t i = 0; status == TERN_OK && i < p->g->n_nodes; i++) {
-        encoding e = {0};
-        uint32_t n = encode_dispatches(in, &e, batch->first_pos, true, (int32_t)i);
-        if (e.encoder) submit(in, &e);
+        gpu_encoding e = {0};
+        uint32_t n = gpu_encode_dispatches(in, &e, batch->first_pos, true, (int32_t)i);
+        if (e.encoder) gpu_encoding_submit(in, &e);
         if (n > 0) status = show(in, &p->g->nodes[i], rows, on_value, ctx, err);
     }
     tern_free(rows);

@@ -34,6 +34,13 @@ typedef struct gpu_steps {
     double started, seconds; // when the submission could begin; what a step took
     double seconds_max;      // of a submission: GPU_STEPS_SECONDS, but for tests
 } gpu_steps;
+// A submission of n such steps is waited for, with none behind it; 0: of something else.
+static inline void gpu_expect_steps(gpu_steps *s, int32_t n) {
+    s->n = n;
+    s->n_ahead = s->n_read = s->n_taken = 0;
+}
+
+typedef struct gpu_drafts gpu_drafts; // gpu_drafts.c
 
 struct tern_instance {
     tern_plan *plan;
@@ -43,7 +50,7 @@ struct tern_instance {
     gpu_readback readbacks[2];
     wgpu_buffer *states; // [n_values], or NULL
     wgpu_buffer *angles; // by rope
-    wgpu_group *groups[GPU_STEPS_MAX]; // by step and dispatch; NULL: not needed yet
+    wgpu_group *groups[GPU_STEPS_MAX + 1]; // by step and dispatch; NULL: not needed yet
     float *angles_host;  // cosines and sines of a batch
     tern_batch batch;    // on its way
     int32_t chunk_first, chunk_rows;
@@ -51,11 +58,55 @@ struct tern_instance {
     bool busy;
     int now; // its readback
     gpu_steps steps; // greedy ones: see "Running ahead" in gpu_run.c
+    gpu_drafts *drafts; // NULL: the device does not draft
     struct gpu_profile *profile; // NULL: nothing is timed
 };
 
-// Makes the bind groups of that step of a submission, if they are not there (gpu_instance.c).
+// Makes the bind groups of that step of a submission, if they are not there (gpu_instance.c). Those
+// of GPU_STEP_DRAFTS bind the memory of in->drafts where others bind the instance's.
+#define GPU_STEP_DRAFTS GPU_STEPS_MAX
 tern_status gpu_instance_add_step(tern_instance *in, int32_t step, tern_error *err);
+
+// ---- Commands on their way to the queue (gpu_run.c) --------------------------------------------
+
+#define GPU_FIRST_DISPATCHES 16 // the device is idle: it begins while the others are encoded
+typedef struct gpu_encoding {
+    wgpu_encoder encoder;
+    wgpu_pass pass;
+    wgpu_pipeline pipeline;
+    uint32_t n_dispatches;
+    uint32_t at_most; // dispatches of this submission, twice as many of the next; 0: all
+    uint32_t step;    // whose bind groups the dispatches take
+} gpu_encoding;
+#define GPU_ALL_NODES (-2)
+// The dispatches of the instance's batch at this position; their number.
+uint32_t gpu_encode_dispatches(const tern_instance *in, gpu_encoding *e, int32_t first_pos,
+                               bool body, int32_t node);
+void gpu_encode_dispatch(const tern_instance *in, gpu_encoding *e, wgpu_pipeline pipeline,
+                         wgpu_group group, uint32_t x, uint32_t y, uint32_t z);
+void gpu_encode_copy(const tern_instance *in, gpu_encoding *e, wgpu_buffer from, uint64_t offset,
+                     wgpu_buffer to, uint64_t to_offset, uint64_t bytes);
+void gpu_encoding_submit(const tern_instance *in, gpu_encoding *e);
+// Cosines and sines of positions, to the rows of `to` (by rope) from to_row on.
+void gpu_send_angles(tern_instance *in, const wgpu_buffer *to, int32_t to_row, int32_t first_pos,
+                     int32_t n_tokens);
+
+// ---- Drafts (gpu_drafts.c) ---------------------------------------------------------------------
+
+#define GPU_DRAFTS_READ_BYTES 2048 // of a readback, at most
+void gpu_drafts_close(tern_instance *in);
+// The memory of the drafts that takes the place of a binding's; NULL: it is the instance's.
+wgpu_buffer gpu_drafts_buffer(const gpu_drafts *d, gpu_place place, tern_vid v);
+wgpu_buffer gpu_drafts_state(const gpu_drafts *d);
+// Whether the batch can be answered by drafting; a batch that cannot is a single step.
+bool gpu_drafts_can(const tern_instance *in, const tern_batch *b);
+tern_status gpu_drafts_submit(tern_instance *in, const tern_batch *b, tern_error *err);
+// Whether a batch of theirs is waited for.
+bool gpu_drafts_busy(const tern_instance *in);
+// Its results, when they are mapped.
+tern_status gpu_drafts_take(tern_instance *in, tern_error *err);
+// The text goes on in another way: what was computed ahead is of no use.
+void gpu_drafts_forget(tern_instance *in);
 
 // ---- Results (gpu_results.c) -------------------------------------------------------------------
 

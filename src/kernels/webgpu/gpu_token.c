@@ -146,7 +146,16 @@ typedef struct product {
     tern_vid quantized; // the row in the graph
     work work;
     shape one;
+    uint32_t alone; // tokens up to which each makes its row for itself
 } product;
+
+// Where weights are few, reading and unpacking them for each token costs less than a dispatch that
+// makes the rows first and is waited for.
+static uint32_t alone_max(const tern_plan *p, uint32_t tiles, int64_t n_cols) {
+    uint64_t bytes = (uint64_t)tiles * GPU_TILE_ROWS * (uint64_t)gpu_blocks(n_cols) * 16;
+    uint64_t n = p->device->alone_bytes / bytes;
+    return n < 1 ? 1 : n > GPU_FEW ? GPU_FEW : (uint32_t)n;
+}
 
 static bool find_product(const tern_plan *p, product *f) {
     const tern_node *linear = f->linear;
@@ -154,6 +163,7 @@ static bool find_product(const tern_plan *p, product *f) {
     for (int i = 0; i < f->count; i++)
         tiles += groups(p->weights[linear->in[1 + i]]->n_rows, GPU_TILE_ROWS);
     f->work.n_cols = p->weights[linear->in[1]]->n_cols;
+    f->alone = alone_max(p, tiles, f->work.n_cols);
     f->work.tiles = f->work.pairs ? 2 * groups(tiles / 2, WORKGROUPS) : groups(tiles, WORKGROUPS);
     return find_shape(p, &f->work, &f->one);
 }
@@ -197,7 +207,7 @@ static void set_row(const tern_plan *p, gpu_dispatch *d, const product *f) {
 
 static gpu_dispatch *add_one(tern_plan *p, gpu_kernel kernel, const product *f) {
     gpu_dispatch *d = add(p, kernel, 0, GPU_ROWS_TOKENS);
-    d->tokens_max = 1;
+    d->tokens_max = f->alone;
     set_tiles(p, d, f, &f->one);
     set_row(p, d, f);
     return d;
@@ -205,7 +215,7 @@ static gpu_dispatch *add_one(tern_plan *p, gpu_kernel kernel, const product *f) 
 
 static gpu_dispatch *add_quantize(tern_plan *p, gpu_kernel kernel, const product *f) {
     gpu_dispatch *d = add(p, kernel, 1, GPU_ROWS_TOKENS);
-    d->tokens_min = 2;
+    d->tokens_min = f->alone + 1;
     d->tokens_max = GPU_FEW;
     set(d, "THREADS", f->one.threads);
     set(d, "Q_VECS", (double)(gpu_blocks(f->work.n_cols) * GPU_BLOCK_COLS / 16));
@@ -214,6 +224,7 @@ static gpu_dispatch *add_quantize(tern_plan *p, gpu_kernel kernel, const product
 }
 
 static void add_row_quantize(tern_plan *p, const product *f) {
+    if (f->alone >= GPU_FEW) return;
     gpu_dispatch *d = add_quantize(p, GPU_ROW_QUANTIZE, f);
     bind_value(p, d, f->row.x);
     bind_value(p, d, f->quantized);
@@ -237,10 +248,11 @@ static void add_few(tern_plan *p, gpu_kernel kernel, const product *f, tern_act_
                     const tern_vid *out, int n_out) {
     for (size_t i = 0; i < N_FEW_COUNTS; i++) {
         uint32_t n_tokens = few_counts[i].tokens;
+        if (few_counts[i].max <= f->alone) continue;
         shape s = find_shape_few(p, &f->work, n_tokens);
         gpu_dispatch *d = add(p, kernel, 0, GPU_ROWS_TOKENS);
         d->rows_each = GPU_FEW;
-        d->tokens_min = few_counts[i].min;
+        d->tokens_min = few_counts[i].min > f->alone ? few_counts[i].min : f->alone + 1;
         d->tokens_max = few_counts[i].max;
         set_tiles(p, d, f, &s);
         set(d, "TOKENS", n_tokens);
@@ -374,19 +386,22 @@ static void add_attention_token(tern_plan *p, uint32_t tokens_min, uint32_t toke
     set(d, "INFO_AT", (double)(w.rows_bytes / 8));
 }
 
-// Output += of a row that attention has left in parts.
+// What is known of the row that attention has left in parts, behind the rest of a dispatch.
+static void bind_row_in_parts(const tern_plan *p, gpu_dispatch *d, const tern_node *attention,
+                              where w, tern_vid out) {
+    set(d, "HEAD4", attention->head_dim / 4);
+    set(d, "PART", w.tile);
+    bind_parts(d, 0, w.rows_bytes);
+    bind_value(p, d, out);
+    bind_parts(d, w.rows_bytes, w.info_bytes);
+}
+
+// Output += of such a row.
 static void add_output(tern_plan *p, const product *f, const tern_node *attention, where w) {
     const tern_vid *out = f->linear->out;
-    gpu_dispatch *one = add_one(p, GPU_PARTS_LINEAR_ADD, f);
-    gpu_dispatch *few = add_quantize(p, GPU_PARTS_QUANTIZE, f);
-    for (int i = 0; i < 2; i++) {
-        gpu_dispatch *d = i == 0 ? one : few;
-        set(d, "HEAD4", attention->head_dim / 4);
-        set(d, "PART", w.tile);
-        bind_parts(d, 0, w.rows_bytes);
-        bind_value(p, d, i == 0 ? out[0] : f->quantized);
-        bind_parts(d, w.rows_bytes, w.info_bytes);
-    }
+    bind_row_in_parts(p, add_one(p, GPU_PARTS_LINEAR_ADD, f), attention, w, out[0]);
+    if (f->alone < GPU_FEW)
+        bind_row_in_parts(p, add_quantize(p, GPU_PARTS_QUANTIZE, f), attention, w, f->quantized);
     add_few(p, GPU_FEW_LINEAR_ADD, f, 0, out, 1);
 }
 

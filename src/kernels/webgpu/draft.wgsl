@@ -1,0 +1,127 @@
+// Greedy speculation without the host: judges the run that was computed last, and drafts for the
+// next one, from a table of token runs (kernels/draft_table.h). One thread does it, between two runs
+// of the model; what it finds lies where the kernels of the next run read it. The time is that of the
+// ways to memory which must wait for each other, so what can be asked for together is; and indices
+// of arrays are constants (in loops that are unrolled), so that these are registers.
+//
+// The log has, at p, the token behind position p and its logit: top.wgsl writes those of a run, from
+// the run's first position on, and those of drafts that were wrong are written over. So it is the
+// text itself, as far as it is decided.
+struct Drafting { // gpu_draft_state of gpu_drafts.c
+    run: Run,         // the next one's
+    n_drafted: u32,   // of its tokens; behind them it has some others
+    begins: u32,      // nothing has been computed yet
+    first_known: u32, // where the log begins
+    counts: array<u32, 64>, // runs by tokens drafted, and of these accepted
+}
+override BUCKETS: u32;
+override ROW_WORDS: u32;
+
+@group(0) @binding(1) var<storage, read_write> state: Drafting;
+@group(0) @binding(2) var<storage, read_write> log: array<vec2<u32>>;
+@group(0) @binding(3) var<storage, read_write> ids: array<u32>;
+@group(0) @binding(4) var<storage, read> table: array<vec4<u32>>;
+
+const TOKENS_MAX = 8u;
+const FRONT_MAX = 5u;
+const NONE = 0xffffffffu;
+
+// The last FRONT_MAX tokens in front of a run and up to its first one, then what the run says.
+const SAID_MAX = FRONT_MAX + TOKENS_MAX;
+alias Said = array<u32, SAID_MAX>;
+
+// A drafted token is right if it is what the model says behind the one in front of it. Those behind
+// a wrong one are not. The token that the model says behind the last right one is new in any case.
+// Returns how many tokens the run gave.
+fn judge(n: u32, n_drafted: u32, said: ptr<function, Said>) -> u32 {
+    var drafted: array<u32, TOKENS_MAX>;
+    for (var i = 0u; i < TOKENS_MAX; i++) { drafted[i] = ids[min(i + 1u, n - 1u)]; }
+    var right = 0u;
+    var goes_on = true;
+    for (var i = 0u; i < TOKENS_MAX - 1u; i++) {
+        goes_on = goes_on && i + 1u < n && (*said)[FRONT_MAX + i] == drafted[i];
+        right += u32(goes_on);
+    }
+    state.counts[n_drafted * 8u + min(right, n_drafted)] += 1u;
+    return right + 1u;
+}
+
+alias Recent = array<u32, FRONT_MAX>; // tokens, newest first
+
+struct Found { run: u32, n: u32 } // n: tokens of the front, 0: none
+
+// The longest front that the text ends with.
+fn search(recent: ptr<function, Recent>) -> Found {
+    var hash: array<u32, FRONT_MAX>;
+    var low: array<vec4<u32>, FRONT_MAX>;
+    var high: array<vec4<u32>, FRONT_MAX>;
+    var h = 0x811c9dc5u;
+    for (var i = 0u; i < FRONT_MAX; i++) {
+        h = (h ^ (*recent)[i]) * 0x9e3779b1u;
+        h ^= h >> 15u;
+        hash[i] = h;
+        var b = (h ^ (h >> 13u)) * 0xc2b2ae35u;
+        b = (b ^ (b >> 16u)) & (BUCKETS - 1u);
+        low[i] = table[2u * b];
+        high[i] = table[2u * b + 1u];
+    }
+    var found = Found(0u, 0u);
+    for (var i = 0u; i < FRONT_MAX; i++) {
+        var run = 0u;
+        if (low[i].x == hash[i]) { run = low[i].y; }
+        if (low[i].z == hash[i]) { run = low[i].w; }
+        if (high[i].x == hash[i]) { run = high[i].y; }
+        if (high[i].z == hash[i]) { run = high[i].w; }
+        if (run > 0u && (*recent)[i] != NONE) { found = Found(run - 1u, i + 1u); }
+    }
+    return found;
+}
+
+fn push(recent: ptr<function, Recent>, token: u32) {
+    for (var i = FRONT_MAX - 1u; i > 0u; i--) { (*recent)[i] = (*recent)[i - 1u]; }
+    (*recent)[0] = token;
+}
+
+// Follows a run to its end, then looks for the next one, as the host's chains do
+// (session/drafters.c). Returns how many tokens behind the known one it has written.
+fn draft(n: u32, recent: ptr<function, Recent>) -> u32 {
+    ids[0] = (*recent)[0];
+    var n_drafted = 0u;
+    while (n_drafted + 1u < n) {
+        let found = search(recent);
+        if (found.n == 0u) { break; }
+        let row = 2u * BUCKETS + found.run * (ROW_WORDS / 4u);
+        let n_before = n_drafted;
+        for (var i = found.n; i < ROW_WORDS && n_drafted + 1u < n; i++) {
+            let token = table[row + i / 4u][i % 4u];
+            if (token == NONE) { break; }
+            n_drafted++;
+            ids[n_drafted] = token;
+            push(recent, token);
+        }
+        if (n_drafted == n_before) { break; } // another front has this hash
+    }
+    return n_drafted;
+}
+
+@compute @workgroup_size(1)
+fn judge_and_draft() {
+    let n = state.run.n_tokens;
+    let first = state.run.first_pos;
+    let known = state.first_known; // what is in front of that is not there
+    var said: Said;
+    for (var i = 0u; i < SAID_MAX; i++) {
+        said[i] = log[max(first + min(i, FRONT_MAX + n - 1u), known + FRONT_MAX) - FRONT_MAX].x;
+        if (first + i < known + FRONT_MAX) { said[i] = NONE; }
+    }
+    var n_new = 0u;
+    if (state.begins == 0u) { n_new = judge(n, state.n_drafted, &said); }
+    var recent: Recent;
+    for (var i = 0u; i < SAID_MAX; i++) {
+        if (i < FRONT_MAX + n_new) { push(&recent, said[i]); }
+    }
+    state.begins = 0u;
+    state.run.first_pos = first + n_new;
+    state.run.step = first + n_new;
+    state.n_drafted = draft(n, &recent);
+}

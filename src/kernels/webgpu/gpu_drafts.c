@@ -1,0 +1,322 @@
+// Greedy speculation that the device drafts for and judges itself.
+//
+// A session that speculates must know what was accepted before it can draft again. Through the
+// host that is a submission and a way back for each run of the model, 0.15 ms on a large GPU, as
+// long as a small model computes. So a kernel of one thread (draft.wgsl) stands between two runs:
+// it compares what the model says with what was drafted, and drafts for the next run, which begins
+// where the accepted tokens end. Several runs are one submission, and the next submission begins
+// where this one ends, before the host knows where that is. The host reads what was said.
+//
+//     [draft] run judge+draft run judge+draft ...  copy of the state and the log
+//
+// The runs have the parameters that kernels read in the state, and results in the log, both of
+// which the kernel writes too: so their bind groups are others than those of batches, and there are
+// angles of all positions. A run always has the same number of tokens, since the host encodes it
+// before it is drafted for; where less was drafted, what fills it up is computed for nothing.
+#include <string.h>
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "kernels/webgpu/gpu_run.h"
+
+typedef struct gpu_draft_state { // Drafting of draft.wgsl
+    gpu_run run;
+    uint32_t n_drafted, begins, first_known;
+    uint32_t counts[TERN_DRAFTING_MAX][TERN_DRAFTING_MAX];
+} gpu_draft_state;
+
+typedef struct gpu_log { // by position: the token behind it
+    int32_t id;
+    float logit;
+} gpu_log;
+
+// A submission: runs from some position on, which is not known exactly while the one in front of it
+// is on its way. It copies the log from `first` to `end`, where it may come to.
+typedef struct burst {
+    int32_t n_runs; // 0: there is none
+    int32_t first, end;
+} burst;
+
+struct gpu_drafts {
+    wgpu_buffer state, log, table;
+    wgpu_buffer *angles; // by rope, of all positions
+    wgpu_pipeline pipeline;
+    wgpu_group group;
+    tern_batch request;  // that is waited for
+    int32_t n_each;
+    burst now, ahead;
+    bool busy;
+    int32_t pos, id; // where the last answer ended: the next token's position; -1: nowhere
+    uint32_t counts[TERN_DRAFTING_MAX][TERN_DRAFTING_MAX]; // up to the last answer
+    double started, seconds; // when the submission could begin; what a run took
+    double tokens_each;      // that a run gave
+};
+
+#define STORAGE  (WGPU_BUFFER_STORAGE | WGPU_BUFFER_COPY_DST | WGPU_BUFFER_COPY_SRC)
+#define LOG_AT   512 // in a readback, behind the state
+#define RUNS_MAX GPU_STEPS_MAX
+// A log has what two submissions may say.
+_Static_assert(LOG_AT + 2 * RUNS_MAX * GPU_FEW * sizeof(gpu_log) <= GPU_DRAFTS_READ_BYTES &&
+                   sizeof(gpu_draft_state) <= LOG_AT,
+               "a readback has no room for a log");
+
+wgpu_buffer gpu_drafts_state(const gpu_drafts *d) { return d->state; }
+wgpu_buffer gpu_drafts_buffer(const gpu_drafts *d, gpu_place place, tern_vid v) {
+    return place == GPU_ANGLES ? d->angles[v] : place == GPU_TOP_MEMORY ? d->log : NULL;
+}
+bool gpu_drafts_busy(const tern_instance *in) { return in->drafts && in->drafts->busy; }
+
+// ---- Opening -----------------------------------------------------------------------------------
+
+static tern_status open_angles(tern_instance *in, tern_error *err) {
+    const tern_plan *p = in->plan;
+    gpu_drafts *d = in->drafts;
+    d->angles = tern_alloc_array(TERN_MEM_SESSION, p->ropes.n + 1, sizeof *d->angles);
+    if (!d->angles) return tern_fail_memory(err, p->ropes.n * sizeof *d->angles);
+    for (size_t i = 0; i < p->ropes.n; i++) {
+        uint64_t bytes = (uint64_t)in->n_context * (uint64_t)p->ropes.items[i].attrs.n_rot * 4;
+        TERN_TRY(gpu_buffer_new(p->device, GPU_USE_WORK, bytes, STORAGE, "angles", &d->angles[i],
+                                err));
+    }
+    for (int32_t pos = 0; pos < in->n_context; pos += p->n_batch) {
+        int32_t left = in->n_context - pos;
+        gpu_send_angles(in, d->angles, pos, pos, left < p->n_batch ? left : p->n_batch);
+    }
+    return TERN_OK;
+}
+
+static tern_status open_group(tern_instance *in, const tern_draft_table *t, tern_error *err) {
+    gpu_drafts *d = in->drafts;
+    tern_device *device = in->plan->device;
+    const gpu_pipeline wanted = {
+        .kernel = GPU_DRAFT,
+        .constants = {{"BUCKETS", t->n_buckets}, {"ROW_WORDS", t->row_words}},
+        .n_constants = 2};
+    TERN_TRY(gpu_pipeline_get(device, &wanted, &d->pipeline, err));
+    const wgpu_buffer buffers[] = {in->runs, d->state, d->log, in->ids, d->table};
+    wgpu_group_entry entries[5] = {{0}};
+    for (uint32_t i = 0; i < 5; i++)
+        entries[i] = (wgpu_group_entry){.binding = i, .buffer = buffers[i], .bytes = UINT64_MAX};
+    const wgpu_group_desc desc = {
+        .layout = device->layouts[GPU_DRAFT], .n_entries = 5, .entries = entries};
+    d->group = device->api.DeviceCreateBindGroup(device->device, &desc);
+    TERN_TRY(gpu_check(device, "drafting", err));
+    return gpu_instance_add_step(in, GPU_STEP_DRAFTS, err);
+}
+
+tern_status gpu_drafts_open(tern_instance *in, const tern_draft_table *t, tern_error *err) {
+    tern_device *device = in->plan->device;
+    gpu_drafts *d = tern_alloc(TERN_MEM_SESSION, sizeof *d);
+    if (!d) return tern_fail_memory(err, sizeof *d);
+    gpu_drafts_close(in);
+    in->drafts = d;
+    d->pos = -1;
+    const struct {
+        wgpu_buffer *at;
+        uint64_t bytes;
+    } buffers[] = {{&d->state, sizeof(gpu_draft_state)},
+                   {&d->log, (uint64_t)in->n_context * sizeof(gpu_log)},
+                   {&d->table, (uint64_t)t->n_words * sizeof *t->words}};
+    tern_status status = TERN_OK;
+    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
+        TERN_TRY_GOTO(gpu_buffer_new(device, GPU_USE_WORK, buffers[i].bytes, STORAGE, "drafts",
+                                     buffers[i].at, err));
+    gpu_send(device, d->table, 0, t->words, t->n_words * sizeof *t->words);
+    TERN_TRY_GOTO(open_angles(in, err));
+    TERN_TRY_GOTO(open_group(in, t, err));
+    return TERN_OK;
+fail:
+    gpu_drafts_close(in);
+    return status;
+}
+
+void gpu_drafts_close(tern_instance *in) {
+    gpu_drafts *d = in->drafts;
+    tern_device *device = in->plan->device;
+    in->drafts = NULL;
+    if (!d) return;
+    if (d->group) device->api.BindGroupRelease(d->group);
+    for (size_t i = 0; d->angles && i < in->plan->ropes.n; i++)
+        gpu_buffer_free(device, GPU_USE_WORK, d->angles[i]);
+    tern_free(d->angles);
+    gpu_buffer_free(device, GPU_USE_WORK, d->state);
+    gpu_buffer_free(device, GPU_USE_WORK, d->log);
+    gpu_buffer_free(device, GPU_USE_WORK, d->table);
+    tern_free(d);
+}
+
+// ---- Submitting --------------------------------------------------------------------------------
+
+bool gpu_drafts_can(const tern_instance *in, const tern_batch *b) {
+    const tern_drafting *q = b->drafting;
+    return in->drafts && !in->profile && b->n_tokens == 1 && b->n_outputs == 1 && b->top_k == 1 &&
+           !b->logits && q->n_before > 0 && q->n_each >= 2 && q->n_each <= GPU_FEW &&
+           q->n_each <= in->plan->n_batch && q->n_each <= in->plan->chunk_rows &&
+           q->n_max >= q->n_each && b->first_pos + q->n_each <= in->n_context;
+}
+
+// Runs of a submission behind one of n_runs: twice as many, as long as they take no more than some
+// milliseconds, have room, and are likely to be wanted. `end`: where they begin at the latest.
+static int32_t runs_behind(const tern_instance *in, int32_t end, int32_t n_runs) {
+    const gpu_drafts *d = in->drafts;
+    const tern_drafting *q = d->request.drafting;
+    int32_t n = n_runs ? 2 * n_runs : 1;
+    double wanted = q->n_wanted / d->tokens_each - n_runs;
+    while (n > 1 && (n > RUNS_MAX || n * d->seconds > in->steps.seconds_max)) n /= 2;
+    while (n > 0 && (end + n * d->n_each > in->n_context || n * d->n_each > q->n_max)) n--;
+    return n_runs && n > wanted ? (int32_t)(wanted + 0.5) : n;
+}
+
+// The parameters of the first run, and of the log what a draft looks at: in front of `pos`.
+static void send_state(const tern_instance *in) {
+    const gpu_drafts *d = in->drafts;
+    const tern_device *device = in->plan->device;
+    const tern_batch *b = &d->request;
+    const tern_drafting *q = b->drafting;
+    int32_t n = q->n_before < TERN_DRAFT_FRONT_MAX ? q->n_before : TERN_DRAFT_FRONT_MAX;
+    if (n > b->first_pos) n = b->first_pos;
+    int32_t first = b->first_pos - n;
+    gpu_log log[TERN_DRAFT_FRONT_MAX] = {{0}};
+    for (int32_t i = 0; i < n; i++)
+        log[i].id = i + 1 < n ? q->before[q->n_before - n + 1 + i] : b->ids[0];
+    gpu_draft_state state = {.run = {.n_tokens = (uint32_t)q->n_each,
+                                     .first_pos = (uint32_t)b->first_pos,
+                                     .n_outputs = (uint32_t)q->n_each,
+                                     .n_context = (uint32_t)in->n_context,
+                                     .top_k = 1,
+                                     .step = (uint32_t)b->first_pos},
+                             .begins = 1,
+                             .first_known = (uint32_t)first};
+    int32_t ids[GPU_FEW]; // what is not drafted must be some token
+    for (int i = 0; i < GPU_FEW; i++) ids[i] = b->ids[0];
+    device->api.QueueWriteBuffer(device->queue, in->ids, 0, ids, (size_t)q->n_each * sizeof *ids);
+    device->api.QueueWriteBuffer(device->queue, d->state, 0, &state, sizeof state);
+    device->api.QueueWriteBuffer(device->queue, d->log, (uint64_t)first * sizeof *log, log,
+                                 (size_t)n * sizeof *log);
+}
+
+static void encode_draft(const tern_instance *in, gpu_encoding *e) {
+    gpu_encode_dispatch(in, e, in->drafts->pipeline, in->drafts->group, 1, 1, 1);
+}
+
+static void launch(tern_instance *in, const burst *b, bool begins, gpu_readback *to) {
+    const gpu_drafts *d = in->drafts;
+    tern_device *device = in->plan->device;
+    gpu_encoding e = {.step = GPU_STEP_DRAFTS, .at_most = begins ? GPU_FIRST_DISPATCHES : 0};
+    gpu_count_runs(device, b->n_runs);
+    if (begins) encode_draft(in, &e);
+    for (int32_t i = 0; i < b->n_runs; i++) {
+        // Parts of the positions up to where this run may be; a workgroup without any returns.
+        int32_t latest = b->end - (b->n_runs - i) * d->n_each;
+        gpu_encode_dispatches(in, &e, latest, true, GPU_ALL_NODES);
+        encode_draft(in, &e);
+    }
+    uint64_t bytes = (uint64_t)(b->end - b->first) * sizeof(gpu_log);
+    gpu_encode_copy(in, &e, d->state, 0, to->buffer, 0, sizeof(gpu_draft_state));
+    gpu_encode_copy(in, &e, d->log, (uint64_t)b->first * sizeof(gpu_log), to->buffer, LOG_AT,
+                    bytes);
+    gpu_encoding_submit(in, &e);
+    gpu_readback_map(device, to, LOG_AT + bytes);
+}
+
+// The runs behind those that are waited for, which end between first + n_runs and `end`.
+static void start_ahead(tern_instance *in) {
+    gpu_drafts *d = in->drafts;
+    gpu_readback *to = &in->readbacks[1 - in->now];
+    burst b = {.n_runs = runs_behind(in, d->now.end, d->now.n_runs),
+               .first = d->request.first_pos + d->now.n_runs};
+    b.end = d->now.end + b.n_runs * d->n_each;
+    if (b.n_runs <= 0 || to->pending) return;
+    if (to->mapped) in->plan->device->api.BufferUnmap(to->buffer);
+    to->mapped = false;
+    d->ahead = b;
+    launch(in, &b, false, to);
+}
+
+void gpu_drafts_forget(tern_instance *in) {
+    if (!in->drafts) return;
+    in->drafts->pos = -1;
+    in->drafts->ahead.n_runs = 0;
+    in->drafts->busy = false;
+}
+
+tern_status gpu_drafts_submit(tern_instance *in, const tern_batch *b, tern_error *err) {
+    gpu_drafts *d = in->drafts;
+    bool goes_on = d->pos == b->first_pos && d->id == b->ids[0] && d->n_each == b->drafting->n_each;
+    d->request = *b;
+    d->n_each = b->drafting->n_each;
+    d->busy = in->busy = true;
+    // What the dispatches are chosen by: a run.
+    in->batch = (tern_batch){.n_tokens = d->n_each,
+                             .n_outputs = d->n_each,
+                             .top_k = 1,
+                             .first_pos = b->first_pos};
+    gpu_expect_steps(&in->steps, 0);
+    in->chunk_first = 0;
+    in->chunk_rows = d->n_each;
+    in->reads_rows = false;
+    if (goes_on && d->ahead.n_runs > 0) {
+        in->now = 1 - in->now;
+        d->now = d->ahead;
+        // Now it is known where that began.
+        d->now.end = b->first_pos + d->now.n_runs * d->n_each;
+    } else {
+        d->now = (burst){runs_behind(in, b->first_pos, 0), b->first_pos, 0};
+        d->tokens_each = 1;
+        d->now.end = d->now.first + d->now.n_runs * d->n_each;
+        d->started = tern_seconds();
+        memset(d->counts, 0, sizeof d->counts);
+        send_state(in);
+        launch(in, &d->now, true, &in->readbacks[in->now]);
+    }
+    d->ahead.n_runs = 0;
+    start_ahead(in);
+    return gpu_check(in->plan->device, "submitting", err);
+}
+
+// ---- Reading back ------------------------------------------------------------------------------
+
+static void take_counts(gpu_drafts *d, const gpu_draft_state *state) {
+    tern_drafting *q = d->request.drafting;
+    for (int i = 0; i < TERN_DRAFTING_MAX; i++)
+        for (int k = 0; k < TERN_DRAFTING_MAX; k++)
+            q->counts[i][k] = state->counts[i][k] - d->counts[i][k];
+    memcpy(d->counts, state->counts, sizeof d->counts);
+}
+
+tern_status gpu_drafts_take(tern_instance *in, tern_error *err) {
+    gpu_drafts *d = in->drafts;
+    const wgpu_api *a = &in->plan->device->api;
+    gpu_readback *r = &in->readbacks[in->now];
+    const tern_batch *b = &d->request;
+    gpu_draft_state state;
+    d->busy = false;
+    d->pos = -1;
+    uint64_t bytes = LOG_AT + (uint64_t)(d->now.end - d->now.first) * sizeof(gpu_log);
+    const char *mapped = r->mapped ? a->BufferGetConstMappedRange(r->buffer, 0, bytes) : NULL;
+    if (!mapped) return tern_fail(err, TERN_ERR_DEVICE, "WebGPU's results could not be read");
+    memcpy(&state, mapped, sizeof state);
+    int32_t n = (int32_t)state.run.first_pos - b->first_pos;
+    bool right = n >= d->now.n_runs && n <= d->now.n_runs * d->n_each;
+    for (int32_t i = 0; right && i < n; i++) {
+        gpu_log entry;
+        size_t at = (size_t)(b->first_pos + i - d->now.first) * sizeof entry;
+        memcpy(&entry, mapped + LOG_AT + at, sizeof entry);
+        b->top_ids[i] = entry.id;
+        b->top_logits[i] = entry.logit;
+    }
+    a->BufferUnmap(r->buffer);
+    r->mapped = false;
+    if (!right)
+        return tern_fail(err, TERN_ERR_DEVICE, "the GPU says that %d runs of %d tokens gave %d",
+                         (int)d->now.n_runs, (int)d->n_each, (int)n);
+    double now = tern_seconds();
+    d->seconds = (now - d->started) / d->now.n_runs;
+    d->started = now; // of the one behind
+    d->tokens_each = (double)n / d->now.n_runs;
+    d->pos = b->first_pos + n;
+    d->id = b->top_ids[n - 1];
+    b->drafting->n = n;
+    b->drafting->n_runs = d->now.n_runs;
+    take_counts(d, &state);
+    return TERN_OK;
+}
