@@ -248,6 +248,7 @@ typedef enum tern_kv_type {
 // alone where reading the weights is what takes time; and what the model would have said itself is
 // kept. The text stays the same to the bit, greedy or sampled, with the same seed or another:
 // guesses decide only what was computed in advance. How much is guessed follows from measured gain.
+// Greedy text from a table of chains alone a GPU drafts and judges by itself, several runs ahead.
 #define TERN_DRAFT_MAX 16 // tokens of a draft at most
 
 // Proposes up to n_max tokens that may follow ids; returns how many it has written to draft.
@@ -286,6 +287,7 @@ TERN_API tern_status tern_session_open(tern_session **out, tern_model *model,
 TERN_API void tern_session_close(tern_session *session);
 TERN_API void tern_session_reset(tern_session *session);
 TERN_API int32_t tern_session_n_context(const tern_session *session);
+TERN_API tern_kv_type tern_session_kv_type(const tern_session *session); // what AUTO came to
 TERN_API size_t tern_session_n_tokens(const tern_session *session); // tokens in the timeline
 // Where the time went since the session was opened with desc.profile, the longest first: by kernel
 // on a GPU (timed by its own clock), by op on the CPU. *rows live until the next call. A profiled

@@ -186,10 +186,7 @@ static void describe(table *t, const tern_model_info *info) { // the model close
     t->n_params = info->n_params;
 }
 
-// tern_kv_type says what `auto` is.
-static const char *cache_name(tern_kv_type kv_type, uint64_t f16_bytes) {
-    if (kv_type == TERN_KV_AUTO)
-        kv_type = 2 * f16_bytes <= (uint64_t)64 << 20 ? TERN_KV_F32 : TERN_KV_F16;
+static const char *cache_name(tern_kv_type kv_type) {
     return kv_type == TERN_KV_F32 ? "F32" : kv_type == TERN_KV_F16 ? "F16" : "Q8_0";
 }
 
@@ -212,8 +209,7 @@ static int bench_threads(const command *self, bench_args *args, size_t i_threads
                                                                                     : EXIT_FAILED;
     tern_model_get_info(model, &info);
     t->memory = info.device_memory;
-    t->cache = cache_name(args->session.kv_type,
-                          info.kv_bytes_per_token * (uint64_t)args->session.n_context);
+    if (session) t->cache = cache_name(tern_session_kv_type(session));
     tern_session_close(session);
     tern_model_close(model);
     free(tokens);

@@ -46,7 +46,10 @@ tern_status tern_session_open(tern_session **out, tern_model *model, const tern_
                                                    : DEFAULT_CONTEXT_MAX;
     if (s->desc.n_keep <= 0) s->desc.n_keep = 4;
     if (s->desc.n_keep > s->n_context / 2) s->desc.n_keep = s->n_context / 2;
-    tern_status status = tern_model_instance(model, s->n_context, desc->kv_type, &s->instance, err);
+    tern_kv_type *kv_type = &s->desc.kv_type;
+    tern_status status = tern_kv_choose(&model->fused, s->n_context, *kv_type, kv_type, err);
+    if (status == TERN_OK)
+        status = tern_model_instance(model, s->n_context, *kv_type, &s->instance, err);
     if (status == TERN_OK && desc->profile) status = tern_model_profile_start(s->instance, err);
     if (status == TERN_OK && tern_speculation_is_on(&s->desc.speculation))
         status = tern_speculator_open(&s->speculator, s, err);
@@ -81,6 +84,9 @@ void tern_session_reset(tern_session *s) {
 }
 int32_t tern_session_n_context(const tern_session *s) {
     return s->n_context;
+}
+tern_kv_type tern_session_kv_type(const tern_session *s) {
+    return s->desc.kv_type;
 }
 static int by_seconds(const void *a, const void *b) {
     double x = ((const tern_profile_row *)a)->seconds, y = ((const tern_profile_row *)b)->seconds;
