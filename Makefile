@@ -69,8 +69,9 @@ all: deps $(BUILD)/tern $(BUILD)/libtern.a $(BUILD)/libtern.so ## build/tern and
 run: all ## begin a story with the model that the repository carries
 	$(BUILD)/tern run -m models/stories.gguf -p "Once upon a time" -n 200 --temp 0.7 --seed 3
 
+TEST_JOBS ?= $(shell nproc)
 test: all $(BUILD)/tern_tests $(BUILD)/tiny.gguf header-test fuzz-replay ## every test that takes no longer than seconds
-	$(BUILD)/tern_tests
+	$(BUILD)/tern_tests -j $(TEST_JOBS)
 	tests/cli_test.sh $(BUILD)/tern $(BUILD)/tiny.gguf
 
 MODEL ?= $(BUILD)/2b.gguf
@@ -80,7 +81,7 @@ bench: all $(MODEL) ## speed beside the machine's limits; MODEL=file.gguf (else 
 asan: ## the tests under the address and undefined-behaviour sanitizers
 	$(MAKE) BUILD=build/asan OPT=-O1 EXTRA_CFLAGS="-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-var-tracking" \
 	    build/asan/tern_tests
-	build/asan/tern_tests
+	build/asan/tern_tests -j $(TEST_JOBS)
 tsan: ## the engine's tests under the thread sanitizer
 	$(MAKE) BUILD=build/tsan OPT=-O1 EXTRA_CFLAGS="-fsanitize=thread" build/tsan/tern_tests
 	build/tsan/tern_tests engine pool
