@@ -230,6 +230,14 @@ TEST(training_refuses_what_does_not_fit) {
     CHECK(tern_train(&d, &err) == TERN_ERR_ARGUMENT);
     d = small_run(out, out, &l); // no shards there
     CHECK(tern_train(&d, &err) == TERN_ERR_ARGUMENT);
+    char tokenizer[330], aside[340];
+    snprintf(tokenizer, sizeof tokenizer, "%s/tokenizer.json", data);
+    snprintf(aside, sizeof aside, "%s.aside", tokenizer);
+    CHECK(rename(tokenizer, aside) == 0);
+    d = small_run(data, out, &l);
+    CHECK(tern_train(&d, &err) == TERN_ERR_ARGUMENT);
+    CHECK_MSG(strstr(err.message, "tokenizer.json"), "%s", err.message);
+    CHECK(rename(aside, tokenizer) == 0);
 }
 
 TEST(training_schedules) {

@@ -2,14 +2,31 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 #include "base/alloc.h"
+#include "base/strbuf.h"
 #include "base/ternary.h"
 #include "train/trainer.h"
 
 // ---- Data --------------------------------------------------------------------------------------
 
+// Shards that were built with the tokenizer of a GGUF file have none of their own.
+static tern_status check_tokenizer(const char *folder, tern_error *err) {
+    tern_strbuf path = {0};
+    tern_strbuf_printf(&path, "%s/tokenizer.json", folder);
+    bool found = !path.failed && access(path.ptr, F_OK) == 0, failed = path.failed;
+    tern_strbuf_free(&path);
+    if (failed) return tern_fail_memory(err, strlen(folder));
+    return found ? TERN_OK
+                 : tern_fail(err, TERN_ERR_ARGUMENT,
+                             "%s: has no tokenizer.json, which a model to train takes along: build "
+                             "the shards with a tokenizer that has one (tern data tokenizer)",
+                             folder);
+}
+
 static tern_status open_tokenizer(tern_trainer *t, tern_error *err) {
     tern_file *file;
+    TERN_TRY(check_tokenizer(t->desc.data, err));
     TERN_TRY(tern_file_open(&file, t->desc.data, err));
     tern_status status = tern_tokenizer_open(&t->tokenizer, file, err);
     tern_str chat = tern_json_str(tern_json_path(&file->tokenizer_config, "chat_template"));
