@@ -7,6 +7,7 @@
 //   gpu_plan.c      graph -> list of dispatches
 //   gpu_token.c     the same for few tokens: fewer, larger ones
 //   gpu_instance.c  memory of a session
+//   gpu_encode.c    the dispatches of a batch, on their way to the queue
 //   gpu_run.c       submitting batches, reading back; greedy steps ahead
 //   gpu_drafts.c    greedy speculation that the device drafts for and judges itself
 //   gpu_results.c   what of a batch is read back, and the k greatest logits in it
@@ -351,7 +352,7 @@ uint64_t gpu_i8_bytes(int64_t n_cols, int32_t n_rows);
 tern_status gpu_instance_open(tern_plan *p, int32_t n_context, tern_kv_type kv_type,
                               tern_instance **out, tern_error *err);
 void gpu_instance_close(tern_instance *i);
-tern_status gpu_drafts_open(tern_instance *i, const tern_draft_table *t, tern_error *err);
+tern_status gpu_instance_open_drafts(tern_instance *i, const tern_draft_table *t, tern_error *err);
 tern_status gpu_submit(tern_instance *i, const tern_batch *batch, tern_error *err);
 tern_status gpu_poll(tern_instance *i, bool *done, tern_error *err);
 tern_status gpu_trace(tern_instance *i, const tern_batch *batch, tern_tap_fn on_value, void *ctx,

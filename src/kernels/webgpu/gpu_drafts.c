@@ -16,7 +16,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "kernels/webgpu/gpu_run.h"
+#include "kernels/webgpu/gpu_session.h"
 
 typedef struct gpu_draft_state { // Drafting of draft.wgsl
     gpu_run run;
@@ -99,8 +99,7 @@ static tern_status open_group(tern_instance *in, const tern_draft_table *t, tern
     const wgpu_group_desc desc = {
         .layout = device->layouts[GPU_DRAFT], .n_entries = 5, .entries = entries};
     d->group = device->api.DeviceCreateBindGroup(device->device, &desc);
-    TERN_TRY(gpu_check(device, "drafting", err));
-    return gpu_instance_add_step(in, GPU_STEP_DRAFTS, err);
+    return gpu_check(device, "drafting", err);
 }
 
 tern_status gpu_drafts_open(tern_instance *in, const tern_draft_table *t, tern_error *err) {

@@ -1,6 +1,6 @@
 // A session's memory on the GPU: its buffers, and the bind groups of all dispatches, made once.
 #include "base/alloc.h"
-#include "kernels/webgpu/gpu_run.h"
+#include "kernels/webgpu/gpu_session.h"
 
 #define STORAGE (WGPU_BUFFER_STORAGE | WGPU_BUFFER_COPY_DST | WGPU_BUFFER_COPY_SRC)
 
@@ -173,6 +173,15 @@ tern_status gpu_instance_open(tern_plan *p, int32_t n_context, tern_kv_type kv_t
     return TERN_OK;
 fail:
     gpu_instance_close(in);
+    return status;
+}
+
+tern_status gpu_instance_open_drafts(tern_instance *in, const tern_draft_table *t,
+                                     tern_error *err) {
+    close_groups(in, GPU_STEP_DRAFTS);
+    TERN_TRY(gpu_drafts_open(in, t, err));
+    tern_status status = gpu_instance_add_step(in, GPU_STEP_DRAFTS, err);
+    if (status != TERN_OK) gpu_drafts_close(in);
     return status;
 }
 

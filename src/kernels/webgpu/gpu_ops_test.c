@@ -3,7 +3,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "kernels/webgpu/gpu_rig_test.h"
-#include "kernels/webgpu/gpu_run.h"
+#include "kernels/webgpu/gpu_session.h"
 
 #define N_ROWS 41
 

@@ -3,7 +3,7 @@
 // runs do not overlap, so a profiled session is slower than the sum of what it finds.
 #include <string.h>
 #include "base/alloc.h"
-#include "kernels/webgpu/gpu_run.h"
+#include "kernels/webgpu/gpu_session.h"
 
 #define STAMPS_MAX 4096 // that a query set may have
 

@@ -11,7 +11,7 @@
 // NaN, great logits that are all of one part) the rows are read, as for more than 64.
 #include <math.h>
 #include <string.h>
-#include "kernels/webgpu/gpu_run.h"
+#include "kernels/webgpu/gpu_session.h"
 
 gpu_results gpu_results_of(const tern_instance *in) {
     const tern_batch *b = &in->batch;

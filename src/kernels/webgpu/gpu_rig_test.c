@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/alloc.h"
-#include "kernels/webgpu/gpu_run.h"
+#include "kernels/webgpu/gpu_session.h"
 
 // ---- Devices -----------------------------------------------------------------------------------
 

@@ -1,168 +1,21 @@
-// A session's memory on the GPU, and batches on their way through it.
+// Batches on their way through the GPU.
 //
 // submit encodes all dispatches of a batch into one command buffer, with a copy of what is wanted
 // into a buffer that can be mapped, and asks for the map; poll lets the library call back. Logits
 // of many rows come in chunks: the head is run again for the next rows when the last ones are read.
 // What of them is read: gpu_results.c.
-#include <math.h>
-#include <string.h>
 #include <time.h>
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "kernels/webgpu/gpu_run.h"
+#include "kernels/webgpu/gpu_session.h"
 
 // ---- Submitting --------------------------------------------------------------------------------
-
-void gpu_send_angles(tern_instance *in, const wgpu_buffer *to, int32_t to_row, int32_t first_pos,
-                     int32_t n_tokens) {
-    const tern_plan *p = in->plan;
-    tern_device *d = p->device;
-    for (size_t i = 0; i < p->ropes.n; i++) {
-        const tern_rope *r = &p->ropes.items[i];
-        size_t half = (size_t)r->attrs.n_rot / 2, n = (size_t)n_tokens;
-        for (size_t t = 0; t < n; t++)
-            for (size_t k = 0; k < half; k++) {
-                float angle = (float)(first_pos + (int32_t)t) * r->inv_freq[k];
-                in->angles_host[2 * (t * half + k)] = (float)cos(angle) * r->magnitude;
-                in->angles_host[2 * (t * half + k) + 1] = (float)sin(angle) * r->magnitude;
-            }
-        size_t row_bytes = half * 2 * sizeof(float);
-        d->api.QueueWriteBuffer(d->queue, to[i], (size_t)to_row * row_bytes, in->angles_host,
-                                n * row_bytes);
-    }
-}
 
 static void send_tokens(tern_instance *in) {
     const tern_device *d = in->plan->device;
     const tern_batch *b = &in->batch;
     d->api.QueueWriteBuffer(d->queue, in->ids, 0, b->ids, (size_t)b->n_tokens * sizeof *b->ids);
     gpu_send_angles(in, in->angles, 0, b->first_pos, b->n_tokens);
-}
-
-// 0: the dispatch takes no part.
-static uint32_t rows_of(const tern_instance *in, const gpu_dispatch *step, int32_t first_pos) {
-    const tern_batch *b = &in->batch;
-    if (step->rows == GPU_ROWS_PARTS) {
-        uint32_t n = ((uint32_t)(first_pos + b->n_tokens) - 1) / step->rows_each + 1;
-        return n < GPU_PARTS_MAX ? n : GPU_PARTS_MAX;
-    }
-    uint32_t rows = (uint32_t)(step->rows == GPU_ROWS_TOKENS    ? b->n_tokens
-                               : step->rows == GPU_ROWS_OUTPUTS ? b->n_outputs
-                                                                : in->chunk_rows);
-    if (rows < step->rows_min || rows > step->rows_max) return 0;
-    return (rows + step->rows_each - 1) / step->rows_each;
-}
-
-static bool takes_part(const tern_instance *in, const gpu_dispatch *step, bool body) {
-    uint32_t n = (uint32_t)in->batch.n_tokens;
-    if (n < step->tokens_min || n > step->tokens_max) return false;
-    gpu_results wanted = gpu_results_of(in);
-    switch (step->phase) {
-    case GPU_PHASE_BODY: return body;
-    case GPU_PHASE_HEAD: return wanted != GPU_RESULTS_NONE;
-    case GPU_PHASE_PARTS: return wanted == GPU_RESULTS_GREATEST || wanted == GPU_RESULTS_LISTS;
-    case GPU_PHASE_TOP: return wanted == GPU_RESULTS_GREATEST;
-    default: return wanted == GPU_RESULTS_LISTS;
-    }
-}
-
-// What a dispatch moves at least: its weights once, its rows, positions that it reads or writes.
-static uint64_t bytes_of(const tern_instance *in, const gpu_dispatch *step) {
-    const tern_plan *p = in->plan;
-    const tern_batch *b = &in->batch;
-    bool reads_all = strncmp(gpu_kernel_entry(step->what.kernel), "attention", 9) == 0;
-    double bytes = 0, n_tokens = b->n_tokens;
-    double positions = reads_all ? (double)b->first_pos + n_tokens : n_tokens;
-    for (int i = 0; i < step->n_bindings; i++) {
-        const gpu_binding *at = &step->bindings[i];
-        if (at->place == GPU_WEIGHT && step->what.kernel != GPU_EMBED)
-            bytes += (double)at->bytes;
-        else if (at->place == GPU_POOL || at->place == GPU_POOL_I8)
-            bytes += (double)at->bytes * n_tokens / p->n_batch;
-        else if (at->place == GPU_STATE)
-            bytes += (double)p->device->api.BufferGetSize(in->states[at->v]) * positions /
-                     in->n_context;
-        else if (at->place == GPU_LOGITS)
-            bytes += (double)in->chunk_rows * (double)p->n_vocab * sizeof(float);
-    }
-    return (uint64_t)bytes;
-}
-
-static wgpu_encoder encoder_of(const tern_instance *in, gpu_encoding *e) {
-    const tern_device *d = in->plan->device;
-    if (!e->encoder) e->encoder = d->api.DeviceCreateCommandEncoder(d->device, NULL);
-    return e->encoder;
-}
-
-static void end_pass(const tern_instance *in, gpu_encoding *e) {
-    const wgpu_api *a = &in->plan->device->api;
-    if (!e->pass) return;
-    a->ComputePassEncoderEnd(e->pass);
-    a->ComputePassEncoderRelease(e->pass);
-    e->pass = NULL;
-    e->pipeline = NULL;
-}
-
-void gpu_encoding_submit(const tern_instance *in, gpu_encoding *e) {
-    const tern_device *d = in->plan->device;
-    const wgpu_api *a = &d->api;
-    end_pass(in, e);
-    wgpu_commands commands = a->CommandEncoderFinish(e->encoder, NULL);
-    a->CommandEncoderRelease(e->encoder);
-    a->QueueSubmit(d->queue, 1, &commands);
-    a->CommandBufferRelease(commands);
-    *e = (gpu_encoding){.at_most = 2 * e->at_most, .step = e->step};
-}
-
-static bool is_full(const tern_instance *in, const gpu_encoding *e) {
-    return e->n_dispatches == in->plan->device->group || e->n_dispatches == e->at_most;
-}
-
-static wgpu_pass pass_of(const tern_instance *in, gpu_encoding *e) {
-    wgpu_encoder encoder = encoder_of(in, e);
-    if (!e->pass) e->pass = in->plan->device->api.CommandEncoderBeginComputePass(encoder, NULL);
-    return e->pass;
-}
-
-void gpu_encode_dispatch(const tern_instance *in, gpu_encoding *e, wgpu_pipeline pipeline,
-                         wgpu_group group, uint32_t x, uint32_t y, uint32_t z) {
-    const wgpu_api *a = &in->plan->device->api;
-    wgpu_pass pass = pass_of(in, e);
-    if (pipeline != e->pipeline) a->ComputePassEncoderSetPipeline(pass, pipeline);
-    e->pipeline = pipeline;
-    a->ComputePassEncoderSetBindGroup(pass, 0, group, 0, NULL);
-    a->ComputePassEncoderDispatchWorkgroups(pass, x, y, z);
-    if (in->profile) end_pass(in, e);
-    e->n_dispatches++;
-    if (is_full(in, e)) gpu_encoding_submit(in, e);
-}
-
-void gpu_encode_copy(const tern_instance *in, gpu_encoding *e, wgpu_buffer from, uint64_t offset,
-                     wgpu_buffer to, uint64_t to_offset, uint64_t bytes) {
-    wgpu_encoder encoder = encoder_of(in, e);
-    end_pass(in, e);
-    in->plan->device->api.CommandEncoderCopyBufferToBuffer(encoder, from, offset, to, to_offset,
-                                                           bytes);
-}
-
-uint32_t gpu_encode_dispatches(const tern_instance *in, gpu_encoding *e, int32_t first_pos,
-                               bool body, int32_t node) {
-    uint32_t n = 0;
-    const tern_plan *p = in->plan;
-    for (size_t i = 0; i < p->n_dispatches; i++) {
-        const gpu_dispatch *step = &p->dispatches[i];
-        uint32_t rows = rows_of(in, step, first_pos);
-        if (rows == 0 || !takes_part(in, step, body)) continue;
-        if (node != GPU_ALL_NODES && node != step->node) continue;
-        if (in->profile) // each has a pass of its own
-            e->pass = gpu_profile_pass(in->profile, encoder_of(in, e), step->what.kernel,
-                                       bytes_of(in, step));
-        uint32_t z = step->by_token ? (uint32_t)in->batch.n_tokens : 1;
-        gpu_encode_dispatch(in, e, step->pipeline[in->cache], in->groups[e->step][i], step->x,
-                            rows, z);
-        n++;
-    }
-    return n;
 }
 
 static void send_runs(const tern_instance *in, int32_t first_pos, int32_t n_steps) {

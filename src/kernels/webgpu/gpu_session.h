@@ -1,6 +1,6 @@
 // A session's memory on the GPU, as the files that run batches share it.
-#ifndef TERN_KERNELS_WEBGPU_GPU_RUN_H
-#define TERN_KERNELS_WEBGPU_GPU_RUN_H
+#ifndef TERN_KERNELS_WEBGPU_GPU_SESSION_H
+#define TERN_KERNELS_WEBGPU_GPU_SESSION_H
 
 #include "kernels/webgpu/gpu.h"
 
@@ -67,7 +67,7 @@ struct tern_instance {
 #define GPU_STEP_DRAFTS GPU_STEPS_MAX
 tern_status gpu_instance_add_step(tern_instance *in, int32_t step, tern_error *err);
 
-// ---- Commands on their way to the queue (gpu_run.c) --------------------------------------------
+// ---- Commands on their way to the queue (gpu_encode.c) -----------------------------------------
 
 #define GPU_FIRST_DISPATCHES 16 // the device is idle: it begins while the others are encoded
 typedef struct gpu_encoding {
@@ -95,6 +95,8 @@ void gpu_send_angles(tern_instance *in, const wgpu_buffer *to, int32_t to_row, i
 
 #define GPU_DRAFTS_READ_BYTES 2048 // of a readback, at most
 void gpu_drafts_close(tern_instance *in);
+// Without the bind groups of its runs, which gpu_instance.c makes.
+tern_status gpu_drafts_open(tern_instance *in, const tern_draft_table *t, tern_error *err);
 // The memory of the drafts that takes the place of a binding's; NULL: it is the instance's.
 wgpu_buffer gpu_drafts_buffer(const gpu_drafts *d, gpu_place place, tern_vid v);
 wgpu_buffer gpu_drafts_state(const gpu_drafts *d);
