@@ -71,8 +71,8 @@ run: all ## begin a story with the model that the repository carries
 
 TEST_JOBS ?= $(shell nproc)
 test: all $(BUILD)/tern_tests $(BUILD)/tiny.gguf header-test fuzz-replay ## every test that takes no longer than seconds
-	$(BUILD)/tern_tests -j $(TEST_JOBS)
-	tests/cli_test.sh $(BUILD)/tern $(BUILD)/tiny.gguf
+	$(BUILD)/tern_tests -j $(TEST_JOBS) & tests=$$!; \
+	    tests/cli_test.sh $(BUILD)/tern $(BUILD)/tiny.gguf; cli=$$?; wait $$tests && exit $$cli
 
 MODEL ?= $(BUILD)/2b.gguf
 bench: all $(MODEL) ## speed beside the machine's limits; MODEL=file.gguf (else random weights of 2B-4T's shape)
