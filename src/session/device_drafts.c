@@ -5,7 +5,6 @@
 // then a run of n tokens yields E(n) = 1 + c_0 + c_0 c_1 + ... (n - 1 products) on average. That is
 // known of all n from runs of the longest, so only the time T(n) of a run has to be found out by
 // trying. And since T(1) <= T(n), E(n) / T(1) bounds what n can promise: most are never tried.
-#include <string.h>
 #include "formats/chains.h"
 #include "session/session.h"
 
@@ -44,7 +43,7 @@ void tern_device_drafts_begin(tern_device_drafts *d) {
     begin(d, d->n_arms - 1);
 }
 
-tern_status tern_device_drafts_open(tern_speculator *sp, tern_session *s, tern_error *err) {
+tern_status tern_device_drafts_open(tern_speculator *sp, const tern_session *s, tern_error *err) {
     const tern_speculation *p = &sp->params;
     tern_device_drafts *d = &sp->device;
     bool only_chains = p->chains && !p->lookup && !p->online && !p->draft_model && !p->draft;

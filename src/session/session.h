@@ -113,7 +113,7 @@ typedef struct tern_speculator {
 } tern_speculator;
 
 bool tern_speculation_is_on(const tern_speculation *p);
-tern_status tern_speculator_open(tern_speculator **out, tern_session *s, tern_error *err);
+tern_status tern_speculator_open(tern_speculator **out, const tern_session *s, tern_error *err);
 void tern_speculator_close(tern_speculator *sp);
 // The timeline was cut to n_tokens.
 void tern_speculator_cut(tern_speculator *sp, size_t n_tokens);
@@ -126,7 +126,7 @@ void tern_speculator_ran(tern_speculator *sp, int32_t n_tokens, double seconds);
 void tern_speculator_judge(tern_speculator *sp, int32_t n_accepted, bool ended, int32_t next);
 double tern_speculator_speedup(const tern_speculator *sp, size_t n_generated, double seconds);
 
-tern_status tern_device_drafts_open(tern_speculator *sp, tern_session *s, tern_error *err);
+tern_status tern_device_drafts_open(tern_speculator *sp, const tern_session *s, tern_error *err);
 void tern_device_drafts_begin(tern_device_drafts *d); // n_arms is set; nothing is known yet
 // Tokens of the next runs, 1: a single step; 0: the device does not draft.
 int32_t tern_device_drafts_choose(tern_speculator *sp);

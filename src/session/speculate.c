@@ -50,7 +50,7 @@ static bool has_drafter(const tern_speculation *p, tern_drafter d) {
     return false;
 }
 
-tern_status tern_speculator_open(tern_speculator **out, tern_session *s, tern_error *err) {
+tern_status tern_speculator_open(tern_speculator **out, const tern_session *s, tern_error *err) {
     const tern_speculation *p = &s->desc.speculation;
     *out = NULL;
     if (p->max_length < 0 || p->max_length > TERN_DRAFT_MAX)

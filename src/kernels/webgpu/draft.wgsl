@@ -12,7 +12,7 @@ struct Drafting { // gpu_draft_state of gpu_drafts.c
     n_drafted: u32,   // of its tokens; behind them it has some others
     begins: u32,      // nothing has been computed yet
     first_known: u32, // where the log begins
-    counts: array<u32, 64>, // runs by tokens drafted, and of these accepted
+    counts: array<u32, TOKENS_MAX * TOKENS_MAX>, // runs by tokens drafted, and of these accepted
 }
 override BUCKETS: u32;
 override ROW_WORDS: u32;
@@ -42,7 +42,7 @@ fn judge(n: u32, n_drafted: u32, said: ptr<function, Said>) -> u32 {
         goes_on = goes_on && i + 1u < n && (*said)[FRONT_MAX + i] == drafted[i];
         right += u32(goes_on);
     }
-    state.counts[n_drafted * 8u + min(right, n_drafted)] += 1u;
+    state.counts[n_drafted * TOKENS_MAX + min(right, n_drafted)] += 1u;
     return right + 1u;
 }
 

@@ -196,6 +196,9 @@ void gpu_readback_map(tern_device *d, gpu_readback *r, uint64_t bytes);
 // Submits a copy of them from elsewhere before.
 void gpu_readback_copy(tern_device *d, wgpu_buffer from, uint64_t offset, gpu_readback *to,
                        uint64_t bytes);
+// What was asked for, until it is unmapped; NULL: it is not there.
+const void *gpu_readback_bytes(const tern_device *d, const gpu_readback *r, uint64_t bytes);
+void gpu_readback_unmap(const tern_device *d, gpu_readback *r); // if it is mapped
 // The pipeline with these constants: from the cache, or made.
 tern_status gpu_pipeline_get(tern_device *d, const gpu_pipeline *wanted, wgpu_pipeline *out,
                              tern_error *err);

@@ -415,6 +415,15 @@ void gpu_readback_map(tern_device *d, gpu_readback *r, uint64_t bytes) {
         (wgpu_map_callback){NULL, WGPU_CALLBACK_PROCESS_EVENTS, on_mapped, r, NULL});
 }
 
+const void *gpu_readback_bytes(const tern_device *d, const gpu_readback *r, uint64_t bytes) {
+    return r->mapped ? d->api.BufferGetConstMappedRange(r->buffer, 0, (size_t)bytes) : NULL;
+}
+
+void gpu_readback_unmap(const tern_device *d, gpu_readback *r) {
+    if (r->mapped) d->api.BufferUnmap(r->buffer);
+    r->mapped = false;
+}
+
 void gpu_readback_copy(tern_device *d, wgpu_buffer from, uint64_t offset, gpu_readback *to,
                        uint64_t bytes) {
     wgpu_encoder encoder = d->api.DeviceCreateCommandEncoder(d->device, NULL);
@@ -433,12 +442,11 @@ tern_status gpu_read(tern_device *d, wgpu_buffer from, uint64_t offset, void *da
         size_t n = (size_t)(bytes - at < GPU_READ_BYTES ? bytes - at : GPU_READ_BYTES);
         if (!r->pending) gpu_readback_copy(d, from, offset + at, r, n);
         gpu_wait(d, &r->pending);
-        const void *mapped = r->mapped ? d->api.BufferGetConstMappedRange(r->buffer, 0, n) : NULL;
+        const void *mapped = gpu_readback_bytes(d, r, n);
         TERN_TRY(gpu_check(d, "reading back", err));
         if (!mapped) return tern_fail(err, TERN_ERR_DEVICE, "the GPU's memory cannot be read");
         memcpy((char *)data + at, mapped, n);
-        d->api.BufferUnmap(r->buffer);
-        r->mapped = false;
+        gpu_readback_unmap(d, r);
     }
     return TERN_OK;
 }

@@ -225,8 +225,7 @@ static void start_ahead(tern_instance *in) {
                .first = d->request.first_pos + d->now.n_runs};
     b.end = d->now.end + b.n_runs * d->n_each;
     if (b.n_runs <= 0 || to->pending) return;
-    if (to->mapped) in->plan->device->api.BufferUnmap(to->buffer);
-    to->mapped = false;
+    gpu_readback_unmap(in->plan->device, to);
     d->ahead = b;
     launch(in, &b, false, to);
 }
@@ -250,9 +249,7 @@ tern_status gpu_drafts_submit(tern_instance *in, const tern_batch *b, tern_error
                              .top_k = 1,
                              .first_pos = b->first_pos};
     gpu_expect_steps(&in->steps, 0);
-    in->chunk_first = 0;
-    in->chunk_rows = d->n_each;
-    in->reads_rows = false;
+    gpu_set_chunk(in, 0);
     if (goes_on && d->ahead.n_runs > 0) {
         in->now = 1 - in->now;
         d->now = d->ahead;
@@ -284,14 +281,14 @@ static void take_counts(gpu_drafts *d, const gpu_draft_state *state) {
 
 tern_status gpu_drafts_take(tern_instance *in, tern_error *err) {
     gpu_drafts *d = in->drafts;
-    const wgpu_api *a = &in->plan->device->api;
+    const tern_device *device = in->plan->device;
     gpu_readback *r = &in->readbacks[in->now];
     const tern_batch *b = &d->request;
     gpu_draft_state state;
     d->busy = false;
     d->pos = -1;
     uint64_t bytes = LOG_AT + (uint64_t)(d->now.end - d->now.first) * sizeof(gpu_log);
-    const char *mapped = r->mapped ? a->BufferGetConstMappedRange(r->buffer, 0, bytes) : NULL;
+    const char *mapped = gpu_readback_bytes(device, r, bytes);
     if (!mapped) return tern_fail(err, TERN_ERR_DEVICE, "WebGPU's results could not be read");
     memcpy(&state, mapped, sizeof state);
     int32_t n = (int32_t)state.run.first_pos - b->first_pos;
@@ -303,8 +300,7 @@ tern_status gpu_drafts_take(tern_instance *in, tern_error *err) {
         b->top_ids[i] = entry.id;
         b->top_logits[i] = entry.logit;
     }
-    a->BufferUnmap(r->buffer);
-    r->mapped = false;
+    gpu_readback_unmap(device, r);
     if (!right)
         return tern_fail(err, TERN_ERR_DEVICE, "the GPU says that %d runs of %d tokens gave %d",
                          (int)d->now.n_runs, (int)d->n_each, (int)n);

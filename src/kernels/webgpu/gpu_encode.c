@@ -23,6 +23,13 @@ void gpu_send_angles(tern_instance *in, const wgpu_buffer *to, int32_t to_row, i
     }
 }
 
+void gpu_set_chunk(tern_instance *in, int32_t first) {
+    in->chunk_first = first;
+    in->reads_rows = false;
+    int32_t left = in->batch.n_outputs - in->chunk_first;
+    in->chunk_rows = left < in->plan->chunk_rows ? left : in->plan->chunk_rows;
+}
+
 // 0: the dispatch takes no part.
 static uint32_t rows_of(const tern_instance *in, const gpu_dispatch *step, int32_t first_pos) {
     const tern_batch *b = &in->batch;

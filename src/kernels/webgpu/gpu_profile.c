@@ -89,19 +89,16 @@ void gpu_profile_submitted(gpu_profile *p) {
 }
 
 bool gpu_profile_take(gpu_profile *p) {
-    const wgpu_api *a = &p->device->api;
     if (p->readback.pending) return false;
     size_t bytes = 2 * p->n * sizeof(uint64_t);
-    const uint64_t *ns =
-        p->readback.mapped ? a->BufferGetConstMappedRange(p->readback.buffer, 0, bytes) : NULL;
+    const uint64_t *ns = gpu_readback_bytes(p->device, &p->readback, bytes);
     for (size_t i = 0; ns && i < p->n; i++) {
         uint64_t begin = ns[2 * i], end = ns[2 * i + 1];
         double seconds = end > begin ? (double)(end - begin) * 1e-9 : 0;
         tern_profile_add(&p->rows, gpu_kernel_entry(p->stamps[i].kernel), seconds,
                          p->stamps[i].bytes);
     }
-    if (p->readback.mapped) a->BufferUnmap(p->readback.buffer);
-    p->readback.mapped = false;
+    gpu_readback_unmap(p->device, &p->readback);
     p->n = 0;
     return true;
 }

@@ -56,13 +56,6 @@ static void launch(tern_instance *in, int32_t first_pos, int32_t n_steps, bool b
     gpu_readback_map(d, to, bytes);
 }
 
-static void set_chunk(tern_instance *in, int32_t first) {
-    in->chunk_first = first;
-    in->reads_rows = false;
-    int32_t left = in->batch.n_outputs - in->chunk_first;
-    in->chunk_rows = left < in->plan->chunk_rows ? left : in->plan->chunk_rows;
-}
-
 // ---- Running ahead -----------------------------------------------------------------------------
 //
 // Who asks for the greatest token after one token, and then again at the next position, will go on.
@@ -90,7 +83,7 @@ static tern_status start_ahead(tern_instance *in, tern_error *err) {
         if (status == TERN_ERR_MEMORY) n = i; // so be it
         else TERN_TRY(status);
     }
-    if (to->mapped) in->plan->device->api.BufferUnmap(to->buffer);
+    gpu_readback_unmap(in->plan->device, to);
     s->n_ahead = n;
     gpu_send_angles(in, in->angles, 0, pos, n);
     launch(in, pos, n, true, 0, to);
@@ -124,7 +117,7 @@ tern_status gpu_submit(tern_instance *in, const tern_batch *batch, tern_error *e
                    batch->first_pos == in->batch.first_pos + 1;
     bool was_ahead = goes_on && is_ahead(in, batch);
     in->batch = *batch;
-    set_chunk(in, 0);
+    gpu_set_chunk(in, 0);
     in->busy = true;
     if (!was_ahead)
         start(in); // what is ahead keeps its readback
@@ -177,14 +170,13 @@ tern_status gpu_poll(tern_instance *in, bool *done, tern_error *err) {
     }
     size_t n_steps = in->steps.n > 1 ? (size_t)in->steps.n : 1;
     size_t bytes = (size_t)gpu_results_bytes(in) * n_steps;
-    const void *mapped = r->mapped ? d->api.BufferGetConstMappedRange(r->buffer, 0, bytes) : NULL;
+    const void *mapped = gpu_readback_bytes(d, r, bytes);
     if (!mapped) return tern_fail(err, TERN_ERR_DEVICE, "WebGPU's results could not be read");
     if (in->steps.n > 0)
         read_steps(&in->steps, mapped);
     else
         in->reads_rows = !gpu_results_take(in, mapped);
-    d->api.BufferUnmap(r->buffer);
-    r->mapped = false;
+    gpu_readback_unmap(d, r);
     if (in->steps.n > 0) {
         take_step(in);
         *done = true;
@@ -198,7 +190,7 @@ tern_status gpu_poll(tern_instance *in, bool *done, tern_error *err) {
     int32_t next = in->chunk_first + in->chunk_rows;
     if (gpu_results_of(in) != GPU_RESULTS_NONE && next < in->batch.n_outputs) {
         in->busy = true;
-        set_chunk(in, next);
+        gpu_set_chunk(in, next);
         launch(in, in->batch.first_pos, 1, false, 0, r);
         return gpu_check(d, "submitting", err);
     }
@@ -247,7 +239,7 @@ tern_status gpu_trace(tern_instance *in, const tern_batch *batch, tern_tap_fn on
     in->batch = *batch;
     gpu_expect_steps(&in->steps, 0);
     gpu_drafts_forget(in);
-    set_chunk(in, 0);
+    gpu_set_chunk(in, 0);
     send_tokens(in);
     send_runs(in, batch->first_pos, 1);
     tern_status status = TERN_OK;

@@ -79,6 +79,9 @@ typedef struct gpu_encoding {
     uint32_t step;    // whose bind groups the dispatches take
 } gpu_encoding;
 #define GPU_ALL_NODES (-2)
+// The outputs of the instance's batch whose logits the next dispatches compute: from `first` on, as
+// many as have room.
+void gpu_set_chunk(tern_instance *in, int32_t first);
 // The dispatches of the instance's batch at this position; their number.
 uint32_t gpu_encode_dispatches(const tern_instance *in, gpu_encoding *e, int32_t first_pos,
                                bool body, int32_t node);
