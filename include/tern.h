@@ -73,6 +73,24 @@ typedef bool (*tern_progress_fn)(void *user, const char *phase, double fraction)
 // Receives a piece of a report or of generated text (not terminated). Return false to stop.
 typedef bool (*tern_text_fn)(void *user, const char *text, size_t n_bytes);
 
+// ---- Writing files -----------------------------------------------------------------------------
+
+// Every file that the library writes is written so: into a private folder beside its place, brought
+// to the disk, and renamed when it is whole. What had its name before stays as it is until then,
+// whatever fails. What a symbolic link stands for is replaced, not the link; a device, a pipe or
+// /dev/stdout is written to directly.
+TERN_API tern_status tern_file_write(const char *path, const void *bytes, size_t n,
+                                     tern_error *err);
+
+// The same in pieces.
+typedef struct tern_output tern_output;
+TERN_API tern_status tern_output_open(tern_output **out, const char *path, tern_error *err);
+TERN_API tern_status tern_output_write(tern_output *output, const void *bytes, size_t n,
+                                       tern_error *err);
+TERN_API tern_status tern_output_finish(tern_output *output, tern_error *err);
+// NULL is allowed. Without a finish that succeeded nothing has changed.
+TERN_API void tern_output_close(tern_output *output);
+
 // ---- Models ------------------------------------------------------------------------------------
 
 typedef struct tern_model tern_model;

@@ -88,24 +88,23 @@ tern_status tern_folder_list(tern_names *names, const char *folder, const char *
 // ---- Locks -------------------------------------------------------------------------------------
 
 // flock and not fcntl: it belongs to this descriptor, so it also holds back other threads of the
-// process, works on folders, and no close() of another descriptor ends it. False: somebody has it.
-static bool lock_fd(int fd) {
+// process, works on folders, and no close() of another descriptor ends it.
+tern_lock_state tern_lock_fd(int fd) {
     int result;
     do result = flock(fd, LOCK_EX | LOCK_NB);
     while (result != 0 && errno == EINTR);
-    return result == 0 || errno != EWOULDBLOCK; // else: the file system has no locks
+    return result == 0 ? TERN_LOCK_HELD : errno == EWOULDBLOCK ? TERN_LOCK_TAKEN : TERN_LOCK_NONE;
 }
 
 tern_status tern_lock_folder(tern_lock *lock, const char *folder, tern_error *err) {
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return tern_fail(err, TERN_ERR_IO, "%s: cannot be opened: %s", folder, strerror(errno));
-    if (!lock_fd(fd)) {
-        close(fd);
-        return tern_fail(err, TERN_ERR_IO, "%s: another process is writing there", folder);
-    }
-    *lock = (tern_lock){.fd = fd, .is_held = true};
-    return TERN_OK;
+    tern_lock_state state = tern_lock_fd(fd);
+    if (state == TERN_LOCK_HELD) *lock = (tern_lock){.fd = fd, .is_held = true};
+    else close(fd);
+    if (state != TERN_LOCK_TAKEN) return TERN_OK;
+    return tern_fail(err, TERN_ERR_IO, "%s: another process is writing there", folder);
 }
 
 void tern_unlock(tern_lock *lock) {
@@ -140,6 +139,18 @@ tern_status tern_file_open_regular(int *fd, const char *path, uint64_t *n_bytes,
     return TERN_ERR_IO;
 }
 
+tern_stamp tern_file_stamp(const char *path) {
+    struct stat st;
+    if (stat(path, &st) != 0) return (tern_stamp){0};
+    return (tern_stamp){(uint64_t)st.st_dev, (uint64_t)st.st_ino, (uint64_t)st.st_mtim.tv_sec,
+                        (uint64_t)st.st_mtim.tv_nsec};
+}
+
+bool tern_stamp_same(const tern_stamp *a, const tern_stamp *b) {
+    return a->device == b->device && a->number == b->number && a->seconds == b->seconds &&
+           a->nanoseconds == b->nanoseconds;
+}
+
 tern_status tern_file_open_log(int *fd, const char *path, uint64_t n_keep, tern_error *err) {
     struct stat st;
     *fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
@@ -147,7 +158,7 @@ tern_status tern_file_open_log(int *fd, const char *path, uint64_t n_keep, tern_
         tern_fail(err, TERN_ERR_IO, "%s: cannot be written: %s", path, strerror(errno));
     } else if (!S_ISREG(st.st_mode)) {
         tern_fail(err, TERN_ERR_IO, "%s: not a regular file", path);
-    } else if (!lock_fd(*fd)) {
+    } else if (tern_lock_fd(*fd) == TERN_LOCK_TAKEN) {
         tern_fail(err, TERN_ERR_IO, "%s: another process is writing there", path);
     } else if (ftruncate(*fd, (off_t)n_keep) != 0) {
         tern_fail(err, TERN_ERR_IO, "%s: cannot be written: %s", path, strerror(errno));

@@ -36,19 +36,34 @@ void tern_names_free(tern_names *names);
 // process, however that ends, and leaves no file behind. Zero-initialise.
 typedef struct tern_lock {
     int fd;
-    bool is_held;
+    bool is_held; // false after a success: the file system has no locks
 } tern_lock;
 
-// One writer in a folder that is there. Fails with TERN_ERR_IO, at once, when another writer has it.
-// Where the file system has no locks this succeeds, and holds nobody back.
+// One writer in a folder that is there. Fails with TERN_ERR_IO when another one has it; it does not
+// wait. Where the file system has no locks this succeeds and holds nobody back.
 tern_status tern_lock_folder(tern_lock *lock, const char *folder, tern_error *err);
 void tern_unlock(tern_lock *lock); // a zeroed one is allowed
+
+typedef enum tern_lock_state {
+    TERN_LOCK_HELD,  // until the descriptor is closed
+    TERN_LOCK_TAKEN, // by somebody else
+    TERN_LOCK_NONE,  // the file system has none
+} tern_lock_state;
+// The same for a descriptor.
+tern_lock_state tern_lock_fd(int fd);
 
 // ---- Files -------------------------------------------------------------------------------------
 
 // For reading. Only a regular file is opened: a pipe, socket or device under the name of one would
 // be waited for, or changed. *n_bytes: its size.
 tern_status tern_file_open_regular(int *fd, const char *path, uint64_t *n_bytes, tern_error *err);
+
+// Which file a path stands for now: another one has its name when it was replaced meanwhile.
+typedef struct tern_stamp {
+    uint64_t device, number, seconds, nanoseconds; // all 0: there is none
+} tern_stamp;
+tern_stamp tern_file_stamp(const char *path);
+bool tern_stamp_same(const tern_stamp *a, const tern_stamp *b);
 
 // For a log that grows line by line: cuts the file to its first n_keep bytes and returns a
 // descriptor at its end. It is made where there is none, and locked: a second writer is refused.
