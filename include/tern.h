@@ -639,8 +639,9 @@ TERN_API tern_status tern_eval_perplexity(tern_session *session, const char *tex
 // The tasks that tern_eval_choice knows, in the order of tables; NULL behind the last one.
 TERN_API const char *tern_eval_task_name(size_t i);
 // Looks in folder, and in the folders in it, for the task's file under its usual names (of BLiMP,
-// which is many files: a folder). False: there is none.
-TERN_API bool tern_eval_find_file(const char *task, const char *folder, char *path, size_t size);
+// which is many files: a folder), and passes its path. False: there is none.
+TERN_API bool tern_eval_find_file(const char *task, const char *folder, tern_text_fn on_path,
+                                  void *user);
 
 typedef struct tern_eval_desc {
     const char *task; // as tern_eval_task_name has it
@@ -678,7 +679,8 @@ TERN_API tern_status tern_eval_paper(const char *path, tern_format format, tern_
 // ---- Mining chains -----------------------------------------------------------------------------
 
 typedef struct tern_mine_desc {
-    const char *const *shards; // of tokens, as `tern data build` writes them
+    // Of tokens, as `tern data build` writes them; a folder stands for those to train on in it.
+    const char *const *shards;
     size_t n_shards;
     // Not 0: so many tokens that the model itself writes, always the likeliest, are mined in place
     // of the shards, which, if there are any, are where these texts begin.

@@ -36,11 +36,15 @@ char *tern_path_folder(const char *path) {
 
 // ---- Folders -----------------------------------------------------------------------------------
 
-tern_status tern_folder_make(const char *folder, tern_error *err) {
+bool tern_folder_is(const char *path) {
     struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+tern_status tern_folder_make(const char *folder, tern_error *err) {
     if (mkdir(folder, 0777) == 0) return TERN_OK;
     int reason = errno;
-    if (stat(folder, &st) == 0 && S_ISDIR(st.st_mode)) return TERN_OK;
+    if (tern_folder_is(folder)) return TERN_OK;
     return tern_fail(err, TERN_ERR_IO, "%s: cannot be made: %s", folder,
                      strerror(reason == EEXIST ? ENOTDIR : reason));
 }
@@ -160,7 +164,7 @@ tern_status tern_file_open_log(int *fd, const char *path, uint64_t n_keep, tern_
         tern_fail(err, TERN_ERR_IO, "%s: not a regular file", path);
     } else if (tern_lock_fd(*fd) == TERN_LOCK_TAKEN) {
         tern_fail(err, TERN_ERR_IO, "%s: another process is writing there", path);
-    } else if (ftruncate(*fd, (off_t)n_keep) != 0) {
+    } else if (n_keep != UINT64_MAX && ftruncate(*fd, (off_t)n_keep) != 0) {
         tern_fail(err, TERN_ERR_IO, "%s: cannot be written: %s", path, strerror(errno));
     } else {
         return TERN_OK;

@@ -16,6 +16,7 @@ const char *tern_path_name(const char *path);
 
 // ---- Folders -----------------------------------------------------------------------------------
 
+bool tern_folder_is(const char *path);
 // One that is there already is fine; only the last folder of the path is made.
 tern_status tern_folder_make(const char *folder, tern_error *err);
 
@@ -65,8 +66,9 @@ typedef struct tern_stamp {
 tern_stamp tern_file_stamp(const char *path);
 bool tern_stamp_same(const tern_stamp *a, const tern_stamp *b);
 
-// For a log that grows line by line: cuts the file to its first n_keep bytes and returns a
-// descriptor at its end. It is made where there is none, and locked: a second writer is refused.
+// For a log that grows line by line: cuts the file to its first n_keep bytes (UINT64_MAX: all) and
+// returns a descriptor that writes at its end. It is made where there is none, and locked until the
+// descriptor is closed: a second writer is refused.
 tern_status tern_file_open_log(int *fd, const char *path, uint64_t n_keep, tern_error *err);
 
 #endif

@@ -81,8 +81,8 @@ static tern_status read_manifest(tern_names *paths, const char *folder, const ch
     return status == TERN_OK ? check_others(paths, folder, split, err) : status;
 }
 
-tern_status tern_shard_folder(tern_names *paths, const char *folder, const char *split,
-                              tern_error *err) {
+static tern_status list_folder(tern_names *paths, const char *folder, const char *split,
+                               tern_error *err) {
     tern_mapping m;
     TERN_TRY(tern_out_check(folder, "manifest.json", err));
     char *path = tern_path_join(folder, "manifest.json");
@@ -101,6 +101,16 @@ tern_status tern_shard_folder(tern_names *paths, const char *folder, const char 
         status = tern_fail(err, TERN_ERR_FORMAT, "%s: there is no manifest.json, so its build did "
                            "not end; run tern data build again", folder);
     tern_names_free(&others);
+    return status;
+}
+
+tern_status tern_shard_folder(tern_names *paths, const char *folder, const char *split,
+                              tern_error *err) {
+    tern_names found = {0};
+    tern_status status = list_folder(&found, folder, split, err);
+    for (size_t i = 0; status == TERN_OK && i < found.n; i++)
+        status = tern_names_add(paths, found.list[i], err);
+    tern_names_free(&found);
     return status;
 }
 
