@@ -350,19 +350,9 @@ static tern_status open_other_parts(tern_file *file, char *path, const tern_gguf
     return TERN_OK;
 }
 
-// The first file of a set is removed first and comes back last when the set is replaced.
-static tern_status check_whole(const char *path, tern_error *err) {
-    char *folder = tern_path_folder(path);
-    if (!folder) return tern_fail_memory(err, strlen(path) + 1);
-    tern_status status = tern_out_check(folder, tern_path_name(path), err);
-    tern_free(folder);
-    return status;
-}
-
 tern_status tern_gguf_open_files(tern_file *file, const char *path, tern_error *err) {
     tern_gguf_split split;
     tern_stamp before = tern_file_stamp(path);
-    TERN_TRY(check_whole(path, err));
     tern_status status = TERN_OK;
     TERN_TRY(open_part(file, 0, path, &split, err));
     if (split.count > 1) {

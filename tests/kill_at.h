@@ -1,0 +1,76 @@
+// Kills a job as it begins its n-th system call: what lies on the disk between any two of them is
+// what a power cut or kill -9 may leave. With ptrace, so that the code under test has no hooks.
+#ifndef TERN_TESTS_KILL_AT_H
+#define TERN_TESTS_KILL_AT_H
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "base/alloc.h"
+#include "base/os_file.h"
+#include "tests/harness.h"
+
+typedef enum kill_outcome { KILL_DONE, KILL_KILLED, KILL_IMPOSSIBLE } kill_outcome;
+
+// Runs work(ctx) in a child, to its end or to the call. IMPOSSIBLE: tracing is not allowed here.
+static kill_outcome kill_at_call(int n, void (*work)(void *ctx), void *ctx) {
+    int status, begun = 0;
+    pid_t child = fork();
+    if (child == 0) {
+        if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0) _exit(99);
+        raise(SIGSTOP);
+        work(ctx);
+        _exit(0);
+    }
+    if (child < 0 || waitpid(child, &status, 0) != child || !WIFSTOPPED(status))
+        return KILL_IMPOSSIBLE;
+    ptrace(PTRACE_SETOPTIONS, child, NULL, (void *)(PTRACE_O_EXITKILL | PTRACE_O_TRACESYSGOOD));
+    for (bool inside = false; begun < n;) {
+        int deliver = 0;
+        if (WSTOPSIG(status) == (SIGTRAP | 0x80)) {
+            inside = !inside; // stopped as a call begins, and as it ends
+            begun += inside;
+        } else if (WSTOPSIG(status) != SIGSTOP && WSTOPSIG(status) != SIGTRAP) {
+            deliver = WSTOPSIG(status);
+        }
+        if (begun == n) break;
+        ptrace(PTRACE_SYSCALL, child, NULL, (void *)(intptr_t)deliver);
+        if (waitpid(child, &status, 0) != child || !WIFSTOPPED(status)) return KILL_DONE;
+    }
+    kill(child, SIGKILL);
+    waitpid(child, &status, 0);
+    return KILL_KILLED;
+}
+
+// Private folders of writers that are in a folder.
+static size_t count_left_overs(const char *folder) {
+    tern_names names = {0};
+    tern_folder_list(&names, folder, ".tern-", "", NULL);
+    size_t n = names.n;
+    tern_names_free(&names);
+    return n;
+}
+
+// A folder in memory where there is one: these tests wait for the disk hundreds of times.
+static bool memory_folder(char *path, size_t size) {
+    bool shm = access("/dev/shm", W_OK) == 0;
+    snprintf(path, size, "%s/tern-kill-XXXXXX", shm ? "/dev/shm" : "/tmp");
+    return mkdtemp(path) != NULL;
+}
+
+static void remove_folder(const char *folder) { // with the files in it
+    tern_names names = {0};
+    tern_folder_list(&names, folder, "", "", NULL);
+    for (size_t i = 0; i < names.n; i++) {
+        char *path = tern_path_join(folder, names.list[i]);
+        if (path && unlink(path) != 0) remove_folder(path);
+        tern_free(path);
+    }
+    tern_names_free(&names);
+    rmdir(folder);
+}
+
+#endif
