@@ -188,3 +188,111 @@ TEST(model_folders_with_pipes_in_them_are_refused) {
     tern_free(in);
     tern_free(folder);
 }
+
+// ---- Shards ------------------------------------------------------------------------------------
+
+typedef struct building {
+    const char *text, *tokenizer, *out;
+} building;
+
+static tern_status build(const building *b, tern_error *err) {
+    const tern_data_build_desc d = {.source = {.paths = &b->text, .n_paths = 1},
+                                    .tokenizer = b->tokenizer, .valid = 0.3, .n_threads = 1,
+                                    .shard_tokens = 400};
+    return tern_data_build(b->out, &d, NULL, err);
+}
+static void build_job(void *ctx) { build(ctx, NULL); }
+
+// The tokens of a folder as one number, 0: refused.
+static uint32_t sum_shards(const char *folder, tern_error *err) {
+    static const char *const splits[] = {"train", "valid"};
+    const tern_token_set_desc desc = {.seq_len = 8, .in_order = true};
+    uint32_t sum = 0;
+    for (int i = 0; i < 2; i++) {
+        tern_token_set *set;
+        if (tern_token_set_open_folder(&set, folder, splits[i], &desc, err) != TERN_OK) return 0;
+        for (uint64_t k = 0; set && k < tern_token_set_n_sequences(set); k++) {
+            int32_t ids[9];
+            if (tern_token_set_sequence(set, 0, k, ids, NULL, err) == TERN_OK)
+                sum = tern_crc32(sum, ids, sizeof ids);
+        }
+        tern_token_set_close(set);
+    }
+    return sum | 1;
+}
+
+static bool write_texts(const char *folder, char *texts[2]) {
+    for (int i = 0; i < 2; i++) {
+        tern_strbuf text = {0};
+        for (int k = 0; k < (i ? 40 : 60); k++)
+            tern_strbuf_printf(&text, "document %d of corpus %d, told %d times<|endoftext|>", k, i,
+                               k * k);
+        texts[i] = tern_path_join(folder, i ? "2.txt" : "1.txt");
+        bool ok = tern_file_write(texts[i], text.ptr, text.len, NULL) == TERN_OK;
+        tern_strbuf_free(&text);
+        if (!ok) return false;
+    }
+    return true;
+}
+
+// Seen to fail without tern_out_check in the reader.
+TEST(data_build_over_a_folder_leaves_no_mixture_when_killed) {
+    char folder[64], *models[2], *texts[2];
+    REQUIRE(memory_folder(folder, sizeof folder) && write_models(folder, models) &&
+            write_texts(folder, texts));
+    char *out = tern_path_join(folder, "shards");
+    const building a = {texts[0], models[0], out}, b = {texts[1], models[0], out};
+    tern_error err = {0};
+    kill_outcome outcome = KILL_KILLED;
+    int n_old = 0, n_new = 0, n_refused = 0;
+    REQUIRE_OK(build(&b, &err), err);
+    uint32_t fresh = sum_shards(out, &err);
+    for (int n = 1; outcome == KILL_KILLED && n < 5000; n++) {
+        REQUIRE_OK(build(&a, &err), err);
+        uint32_t old = sum_shards(out, &err);
+        CHECK(old && fresh && old != fresh);
+        outcome = kill_at_call(n, build_job, (void *)&b);
+        if (outcome == KILL_IMPOSSIBLE) break;
+        uint32_t sum = sum_shards(out, &err);
+        bool refused = sum == 0 && strstr(err.message, "run that command again");
+        CHECK_MSG(sum == old || sum == fresh || refused, "call %d: %08x: %s", n, sum, err.message);
+        n_old += sum == old;
+        n_new += sum == fresh;
+        n_refused += refused;
+    }
+    if (outcome == KILL_IMPOSSIBLE) test_skip("right to trace a child");
+    else CHECK_MSG(n_old > 20 && n_new > 0 && n_refused > 2, "old %d, new %d, refused %d", n_old,
+                   n_new, n_refused);
+    for (int i = 0; i < 2; i++) tern_free(models[i]), tern_free(texts[i]);
+    tern_free(out);
+    remove_folder(folder);
+}
+
+// Seen to fail without check_shard, and without check_others.
+TEST(shards_that_are_not_the_manifests_are_refused) {
+    char folder[64], *models[2], *texts[2];
+    REQUIRE(memory_folder(folder, sizeof folder) && write_models(folder, models) &&
+            write_texts(folder, texts));
+    char *a = tern_path_join(folder, "a"), *b = tern_path_join(folder, "b");
+    char *first = tern_path_join(a, "train-00000.tern"), *spare = tern_path_join(folder, "spare");
+    char *extra = tern_path_join(a, "train-00099.tern"), *list = tern_path_join(a, "manifest.json");
+    char *other = tern_path_join(b, "train-00000.tern");
+    tern_error err = {0};
+    REQUIRE_OK(build(&(building){texts[0], models[0], a}, &err), err);
+    REQUIRE_OK(build(&(building){texts[1], models[0], b}, &err), err);
+    CHECK(build(&(building){texts[1], models[1], test_tmp("c")}, &err) == TERN_OK);
+    CHECK(sum_shards(a, &err) != 0);
+    CHECK(link(other, extra) == 0 && sum_shards(a, &err) == 0);
+    CHECK_MSG(strstr(err.message, "train-00099.tern: not in manifest.json"), "%s", err.message);
+    CHECK(unlink(extra) == 0 && rename(first, spare) == 0 && link(other, first) == 0);
+    CHECK(sum_shards(a, &err) == 0);
+    CHECK_MSG(strstr(err.message, "not the shard that manifest.json describes"), "%s", err.message);
+    CHECK(rename(spare, first) == 0 && sum_shards(a, &err) != 0);
+    CHECK(rename(list, spare) == 0 && sum_shards(a, &err) == 0);
+    CHECK_MSG(strstr(err.message, "there is no manifest.json"), "%s", err.message);
+    CHECK(rename(spare, list) == 0 && unlink(first) == 0 && sum_shards(a, &err) == 0);
+    for (int i = 0; i < 2; i++) tern_free(models[i]), tern_free(texts[i]);
+    char *const paths[] = {a, b, first, spare, extra, list, other};
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) tern_free(paths[i]);
+    remove_folder(folder);
+}
