@@ -88,7 +88,7 @@ static int help(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
-    signal(SIGXFSZ, SIG_IGN); // a limit on file sizes is then an error of a write, as a full disk is
+    signal(SIGXFSZ, SIG_IGN); // a limit on file sizes is then a failing write, as a full disk is
     if (argc < 2) return print_commands(stderr);
     const char *name = argv[1];
     if (!strcmp(name, "--version") || !strcmp(name, "version")) {

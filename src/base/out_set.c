@@ -91,8 +91,9 @@ static tern_status publish_one(int fd, const char *folder, const char *name, ter
     if (!to) return fail_join(err, folder, name);
     tern_status status = TERN_OK;
     bool is_gone = fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode);
-    bool ok = is_gone ? (unlink(to) == 0 || errno == ENOENT) && unlinkat(fd, name, AT_REMOVEDIR) == 0
-                      : renameat(fd, name, AT_FDCWD, to) == 0;
+    bool ok = true;
+    if (!is_gone) ok = renameat(fd, name, AT_FDCWD, to) == 0;
+    else ok = (unlink(to) == 0 || errno == ENOENT) && unlinkat(fd, name, AT_REMOVEDIR) == 0;
     if (!ok)
         status = tern_fail(err, TERN_ERR_IO, "%s: cannot be replaced: %s; the new files lie in "
                            "%s/" COMMIT, to, strerror(errno), folder);
@@ -411,7 +412,8 @@ static tern_status commit_one(tern_out_set *set, tern_error *err) {
 }
 
 static tern_status commit_all(tern_out_set *set, const char *last, tern_error *err) {
-    char *commit = tern_path_join(set->folder, COMMIT), *decides = tern_path_join(set->folder, last);
+    char *commit = tern_path_join(set->folder, COMMIT);
+    char *decides = tern_path_join(set->folder, last);
     tern_status status = commit && decides ? TERN_OK : fail_join(err, set->folder, COMMIT);
     sync_folder(set->staging);
     int fd = status == TERN_OK ? open_private(set->staging) : -1;
@@ -419,7 +421,7 @@ static tern_status commit_all(tern_out_set *set, const char *last, tern_error *e
     while (status == TERN_OK && rename(set->staging, commit) != 0)
         status = errno == ENOTEMPTY || errno == EEXIST ? settle(set->folder, err)
                                                        : fail_path(err, commit, "cannot be made");
-    if (status == TERN_OK) { // from here on the commit goes on, in the worst case with another writer
+    if (status == TERN_OK) { // from here on it goes on, in the worst case by another writer
         sync_folder(set->folder);
         unlink(decides);
         status = publish(fd, set->folder, last, err);

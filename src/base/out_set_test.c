@@ -128,8 +128,8 @@ TEST(out_left_overs_of_dead_writers_go_and_those_of_living_ones_stay) {
     }
     REQUIRE(child > 0 && waitpid(child, NULL, 0) == child);
     CHECK(count_left_overs(folder) == 2);
-    // What a link leads to is nobody's left-over. Seen to fail without O_NOFOLLOW, the removal of the
-    // living one's without the lock.
+    // What a link leads to is nobody's left-over. Seen to fail without O_NOFOLLOW, and the living
+    // one's without the lock.
     REQUIRE_OK(tern_file_write(test_tmp("out victim/kept"), "kept", 4, &err), err);
     REQUIRE(symlink(outside, test_tmp("out left/.tern-partial-link")) == 0);
     REQUIRE_OK(tern_file_write(test_tmp("out left/other"), "x", 1, &err), err);

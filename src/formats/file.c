@@ -139,7 +139,7 @@ static tern_status open_folder_of(tern_file *file, const char *path, tern_error 
     return status;
 }
 
-// A file that others belong to, such as the first of a split set, goes first when they are replaced.
+// Of files that belong together, such as a split set, the first goes first when they are replaced.
 static tern_status check_whole(const char *path, tern_error *err) {
     char *folder = tern_path_folder(path);
     if (!folder) return tern_fail_memory(err, strlen(path) + 1);

@@ -101,9 +101,9 @@ typedef struct tern_token_set_desc {
 // The shards must agree in vocabulary, end token and tokenizer.
 tern_status tern_token_set_open(tern_token_set **out, const char *const *paths, size_t n_paths,
                                 const tern_token_set_desc *desc, tern_error *err);
-// Paths of the shards of a folder that tern data build made, split-00000.tern and on; split: "train"
-// or "valid". They are appended; none is no failure. Refused is a folder whose shards are not as its
-// manifest.json says, or that has no manifest: they may be those of two builds.
+// Paths of the shards of a folder that tern data build made, split-00000.tern and on; split:
+// "train" or "valid". They are appended; none is no failure. A folder whose shards are not as its
+// manifest.json says, or that has no manifest, is refused: they may be those of two builds.
 tern_status tern_shard_folder(tern_names *paths, const char *folder, const char *split,
                               tern_error *err);
 // The same as a set. *out = NULL: it has none.
