@@ -104,6 +104,50 @@ TEST(convert_to_a_split_set_leaves_no_mixture_when_killed) {
     remove_folder(folder);
 }
 
+typedef struct reading {
+    const char *path;
+    uint32_t old, fresh;
+} reading;
+
+static void read_job(void *ctx) {
+    const reading *r = ctx;
+    uint32_t sum = sum_model(r->path, NULL);
+    _exit(sum == r->old ? 10 : sum == r->fresh ? 11 : sum == 0 ? 12 : 13);
+}
+
+// A reader is stopped before each of its system calls in turn, and the model replaced meanwhile:
+// it gets the old, the new or a refusal. Seen to fail without the two stamps of config.json.
+TEST(models_that_are_replaced_while_they_are_opened_are_no_mixture) {
+    char folder[64], *in[2];
+    REQUIRE(memory_folder(folder, sizeof folder) && write_models(folder, in));
+    char *out = tern_path_join(folder, "model");
+    const conversion a = {in[0], out, out, 0}, b = {in[1], out, out, 0};
+    tern_error err = {0};
+    int status = 0, n_old = 0, n_new = 0, n_refused = 0;
+    pid_t child = 1;
+    REQUIRE_OK(convert(&b, &err), err);
+    reading r = {.path = out, .fresh = sum_model(out, &err)};
+    for (int n = 1; child > 0 && n < 1000; n++) {
+        REQUIRE_OK(convert(&a, &err), err);
+        r.old = sum_model(out, &err);
+        child = stop_at_call(n, read_job, &r, &status);
+        if (child <= 0) break;
+        REQUIRE_OK(convert(&b, &err), err);
+        ptrace(PTRACE_DETACH, child, NULL, NULL);
+        CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status));
+        CHECK_MSG(WEXITSTATUS(status) != 13, "mixed when replaced at call %d", n);
+        n_old += WEXITSTATUS(status) == 10;
+        n_new += WEXITSTATUS(status) == 11;
+        n_refused += WEXITSTATUS(status) == 12;
+    }
+    if (child < 0) test_skip("right to trace a child");
+    else CHECK_MSG(n_old > 1 && n_new > 1 && n_refused > 5, "old %d, new %d, refused %d", n_old,
+                   n_new, n_refused);
+    for (int i = 0; i < 2; i++) tern_free(in[i]);
+    tern_free(out);
+    remove_folder(folder);
+}
+
 static bool stop_at_half(void *user, const char *phase, double fraction) {
     (void)phase;
     return ++*(int *)user < 4 || fraction > 2;

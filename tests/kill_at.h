@@ -13,11 +13,12 @@
 #include "base/os_file.h"
 #include "tests/harness.h"
 
-typedef enum kill_outcome { KILL_DONE, KILL_KILLED, KILL_IMPOSSIBLE } kill_outcome;
+typedef void (*kill_job)(void *ctx);
 
-// Runs work(ctx) in a child, to its end or to the call. IMPOSSIBLE: tracing is not allowed here.
-static kill_outcome kill_at_call(int n, void (*work)(void *ctx), void *ctx) {
-    int status, begun = 0;
+// Starts work(ctx) in a child and stops it as it begins its n-th call. Returns the child, or 0 when
+// it ended before (*status: how), or -1 where tracing is not allowed.
+static pid_t stop_at_call(int n, kill_job work, void *ctx, int *status) {
+    int begun = 0;
     pid_t child = fork();
     if (child == 0) {
         if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0) _exit(99);
@@ -25,21 +26,30 @@ static kill_outcome kill_at_call(int n, void (*work)(void *ctx), void *ctx) {
         work(ctx);
         _exit(0);
     }
-    if (child < 0 || waitpid(child, &status, 0) != child || !WIFSTOPPED(status))
-        return KILL_IMPOSSIBLE;
+    if (child < 0 || waitpid(child, status, 0) != child || !WIFSTOPPED(*status)) return -1;
     ptrace(PTRACE_SETOPTIONS, child, NULL, (void *)(PTRACE_O_EXITKILL | PTRACE_O_TRACESYSGOOD));
     for (bool inside = false; begun < n;) {
         int deliver = 0;
-        if (WSTOPSIG(status) == (SIGTRAP | 0x80)) {
+        if (WSTOPSIG(*status) == (SIGTRAP | 0x80)) {
             inside = !inside; // stopped as a call begins, and as it ends
             begun += inside;
-        } else if (WSTOPSIG(status) != SIGSTOP && WSTOPSIG(status) != SIGTRAP) {
-            deliver = WSTOPSIG(status);
+        } else if (WSTOPSIG(*status) != SIGSTOP && WSTOPSIG(*status) != SIGTRAP) {
+            deliver = WSTOPSIG(*status);
         }
         if (begun == n) break;
         ptrace(PTRACE_SYSCALL, child, NULL, (void *)(intptr_t)deliver);
-        if (waitpid(child, &status, 0) != child || !WIFSTOPPED(status)) return KILL_DONE;
+        if (waitpid(child, status, 0) != child || !WIFSTOPPED(*status)) return 0;
     }
+    return child;
+}
+
+typedef enum kill_outcome { KILL_DONE, KILL_KILLED, KILL_IMPOSSIBLE } kill_outcome;
+
+// Runs work(ctx) in a child, to its end or to its n-th call. IMPOSSIBLE: tracing is not allowed.
+static kill_outcome kill_at_call(int n, kill_job work, void *ctx) {
+    int status;
+    pid_t child = stop_at_call(n, work, ctx, &status);
+    if (child <= 0) return child < 0 ? KILL_IMPOSSIBLE : KILL_DONE;
     kill(child, SIGKILL);
     waitpid(child, &status, 0);
     return KILL_KILLED;

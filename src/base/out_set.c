@@ -273,7 +273,8 @@ static tern_status create(tern_out_file *f, const char *name, tern_error *err) {
         if (f->fd >= 0) return TERN_OK;
         return tern_fail(err, TERN_ERR_ARGUMENT, "%s: holds one file", f->path);
     }
-    if (lstat(f->path, &st) == 0 && S_ISDIR(st.st_mode)) { // would stop the commit half-way
+    bool is_there = lstat(f->path, &st) == 0;
+    if (is_there && S_ISDIR(st.st_mode)) { // would stop the commit half-way
         errno = EISDIR;
         return fail_path(err, f->path, "cannot be written");
     }
@@ -282,6 +283,8 @@ static tern_status create(tern_out_file *f, const char *name, tern_error *err) {
     f->fd = open(staged, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     tern_free(staged);
     if (f->fd < 0) return fail_path(err, f->path, "cannot be written");
+    if (is_there && S_ISREG(st.st_mode)) // what was private stays so
+        (void)!fchmod(f->fd, st.st_mode & 0777);
     return tern_names_add(&set->names, name, err);
 }
 

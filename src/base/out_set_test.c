@@ -42,6 +42,9 @@ TEST(out_file_replaces_as_a_whole_or_not_at_all) {
     CHECK(holds(folder, "a", "old") && count_left_overs(folder) == 0);
     REQUIRE_OK(tern_file_write(path, "new", 3, &err), err);
     CHECK(holds(folder, "a", "new") && count_left_overs(folder) == 0);
+    struct stat st;
+    CHECK(chmod(path, 0600) == 0 && tern_file_write(path, "new", 3, &err) == TERN_OK);
+    CHECK(stat(path, &st) == 0 && (st.st_mode & 0777) == 0600);
     CHECK(tern_file_write(test_tmp("out file/none/a"), "x", 1, &err) == TERN_ERR_IO);
     CHECK(tern_file_write(folder, "x", 1, &err) == TERN_ERR_IO);
     CHECK_MSG(strstr(err.message, "Is a directory"), "%s", err.message);

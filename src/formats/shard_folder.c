@@ -118,10 +118,21 @@ tern_status tern_token_set_open_folder(tern_token_set **out, const char *folder,
                                        const char *split, const tern_token_set_desc *desc,
                                        tern_error *err) {
     tern_names paths = {0};
+    char *manifest = tern_path_join(folder, "manifest.json");
     *out = NULL;
+    if (!manifest) return tern_fail_memory(err, strlen(folder) + 16);
+    tern_stamp before = tern_file_stamp(manifest); // writers remove it first and write it last
     tern_status status = tern_shard_folder(&paths, folder, split, err);
     if (status == TERN_OK && paths.n > 0)
         status = tern_token_set_open(out, (const char *const *)paths.list, paths.n, desc, err);
+    tern_stamp after = tern_file_stamp(manifest);
+    if (status == TERN_OK && !tern_stamp_same(&before, &after)) {
+        tern_token_set_close(*out);
+        *out = NULL;
+        status = tern_fail(err, TERN_ERR_IO, "%s: was replaced while it was opened; try again",
+                           folder);
+    }
     tern_names_free(&paths);
+    tern_free(manifest);
     return status;
 }
