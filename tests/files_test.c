@@ -45,7 +45,7 @@ static void kill_conversions(const conversion *from, const conversion *to, const
     REQUIRE_OK(convert(to, &err), err);
     uint32_t fresh = sum_model(to->first, &err);
     CHECK_MSG(old && fresh && old != fresh, "%s", err.message);
-    for (int n = 1; outcome == KILL_KILLED && n < 5000; n++) {
+    for (int n = 1; outcome == KILL_KILLED && n < 5000; n += KILL_STEP) {
         REQUIRE_OK(convert(from, &err), err);
         outcome = kill_at_call(n, convert_job, (void *)to);
         if (outcome == KILL_IMPOSSIBLE) {
@@ -61,7 +61,7 @@ static void kill_conversions(const conversion *from, const conversion *to, const
         n_refused += refused;
     }
     CHECK(outcome == KILL_DONE && count_left_overs(folder) == 0);
-    CHECK_MSG(n_old > 20 && n_new > 0 && n_refused > 2, "old %d, new %d, refused %d", n_old, n_new,
+    CHECK_MSG(enough(n_old, n_new, n_refused), "old %d, new %d, refused %d", n_old, n_new,
               n_refused);
 }
 
@@ -127,7 +127,7 @@ TEST(models_that_are_replaced_while_they_are_opened_are_no_mixture) {
     pid_t child = 1;
     REQUIRE_OK(convert(&b, &err), err);
     reading r = {.path = out, .fresh = sum_model(out, &err)};
-    for (int n = 1; child > 0 && n < 1000; n++) {
+    for (int n = 1; child > 0 && n < 1000; n += KILL_STEP) {
         REQUIRE_OK(convert(&a, &err), err);
         r.old = sum_model(out, &err);
         child = stop_at_call(n, read_job, &r, &status);
@@ -141,7 +141,7 @@ TEST(models_that_are_replaced_while_they_are_opened_are_no_mixture) {
         n_refused += WEXITSTATUS(status) == 12;
     }
     if (child < 0) test_skip("right to trace a child");
-    else CHECK_MSG(n_old > 1 && n_new > 1 && n_refused > 5, "old %d, new %d, refused %d", n_old,
+    else CHECK_MSG(n_old > 0 && n_new > 0 && n_refused > 1, "old %d, new %d, refused %d", n_old,
                    n_new, n_refused);
     for (int i = 0; i < 2; i++) tern_free(in[i]);
     tern_free(out);
@@ -291,7 +291,7 @@ TEST(data_build_over_a_folder_leaves_no_mixture_when_killed) {
     int n_old = 0, n_new = 0, n_refused = 0;
     REQUIRE_OK(build(&b, &err), err);
     uint32_t fresh = sum_shards(out, &err);
-    for (int n = 1; outcome == KILL_KILLED && n < 5000; n++) {
+    for (int n = 1; outcome == KILL_KILLED && n < 5000; n += KILL_STEP) {
         REQUIRE_OK(build(&a, &err), err);
         uint32_t old = sum_shards(out, &err);
         CHECK(old && fresh && old != fresh);
@@ -305,7 +305,7 @@ TEST(data_build_over_a_folder_leaves_no_mixture_when_killed) {
         n_refused += refused;
     }
     if (outcome == KILL_IMPOSSIBLE) test_skip("right to trace a child");
-    else CHECK_MSG(n_old > 20 && n_new > 0 && n_refused > 2, "old %d, new %d, refused %d", n_old,
+    else CHECK_MSG(enough(n_old, n_new, n_refused), "old %d, new %d, refused %d", n_old,
                    n_new, n_refused);
     for (int i = 0; i < 2; i++) tern_free(models[i]), tern_free(texts[i]);
     tern_free(out);

@@ -19,7 +19,7 @@
 struct line_reader {
     EditLine *el; // NULL: not a terminal
     History *history;
-    char *history_path; // NULL: none
+    char history_path[1024]; // empty: none
     const char *prompt;
     char *line; // of getline, or a copy of libedit's
     size_t capacity;
@@ -68,17 +68,16 @@ static char *get_prompt(EditLine *el) {
 // $XDG_STATE_HOME/tern/history, else ~/.tern_history; nowhere without a home.
 static void find_history(line_reader *r) {
     const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
-    text path = {0};
+    size_t size = sizeof r->history_path;
+    int n = 0;
     if (state && *state == '/') {
-        text_puts(&path, state);
-        text_puts(&path, "/tern");
-        mkdir(path.ptr, 0700);
-        text_puts(&path, "/history");
+        n = snprintf(r->history_path, size, "%s/tern", state);
+        if (n > 0 && (size_t)n < size - 16) mkdir(r->history_path, 0700);
+        n = snprintf(r->history_path, size, "%s/tern/history", state);
     } else if (home && *home == '/') {
-        text_puts(&path, home);
-        text_puts(&path, "/.tern_history");
+        n = snprintf(r->history_path, size, "%s/.tern_history", home);
     }
-    r->history_path = path.ptr;
+    if (n <= 0 || (size_t)n >= size) r->history_path[0] = 0;
 }
 
 static void open_editor(line_reader *r) {
@@ -91,7 +90,7 @@ static void open_editor(line_reader *r) {
     history(r->history, &event, H_SETSIZE, HISTORY_MAX);
     history(r->history, &event, H_SETUNIQUE, 1);
     find_history(r);
-    if (r->history_path) history(r->history, &event, H_LOAD, r->history_path);
+    if (r->history_path[0]) history(r->history, &event, H_LOAD, r->history_path);
     el_set(r->el, EL_CLIENTDATA, r);
     el_set(r->el, EL_PROMPT, get_prompt);
     el_set(r->el, EL_EDITOR, "emacs");
@@ -114,14 +113,13 @@ line_reader *line_open(bool interactive) {
 
 void line_close(line_reader *r) {
     HistEvent event;
-    if (r->history && r->history_path) {
+    if (r->history && r->history_path[0]) {
         mode_t old = umask(077); // what one says is nobody else's business
         history(r->history, &event, H_SAVE, r->history_path);
         umask(old);
     }
     if (r->history) history_end(r->history);
     if (r->el) el_end(r->el);
-    free(r->history_path);
     free(r->line);
     free(r);
     signal(SIGINT, SIG_DFL);

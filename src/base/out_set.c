@@ -199,7 +199,7 @@ static tern_status open_folder(tern_out_set *set, bool own, tern_error *err) {
 
 tern_status tern_out_open(tern_out_set *set, const char *folder, bool own, tern_error *err) {
     *set = (tern_out_set){0};
-    set->folder = tern_strdup(TERN_MEM_MISC, *folder ? folder : ".");
+    set->folder = tern_strdup(TERN_MEM_MISC, folder);
     tern_status status = set->folder ? open_folder(set, own, err)
                                      : tern_fail_memory(err, strlen(folder) + 1);
     if (status != TERN_OK) tern_out_close(set);
@@ -238,7 +238,7 @@ static tern_status open_place(tern_out_set *set, const char *path, tern_error *e
         return open_device(set, path, err);
     const char *name = tern_path_name(path);
     if (!*name || (is_there && S_ISDIR(st.st_mode))) {
-        errno = EISDIR;
+        errno = *path ? EISDIR : ENOENT;
         return fail_path(err, path, "cannot be written");
     }
     set->folder = tern_path_folder(path);

@@ -203,7 +203,7 @@ TEST(out_set_is_never_mixed_when_its_writer_is_killed) {
     REQUIRE(memory_folder(folder, sizeof folder) && (other = tern_path_join(folder, "other")));
     int n_old = 0, n_new = 0, n_refused = 0;
     kill_outcome outcome = KILL_KILLED;
-    for (int n = 1; outcome == KILL_KILLED && n < 1000; n++) {
+    for (int n = 1; outcome == KILL_KILLED && n < 1000; n += KILL_STEP) {
         REQUIRE_OK(write_set(folder, "old", true, &err), err);
         outcome = kill_at_call(n, write_new, (void *)folder);
         if (outcome == KILL_IMPOSSIBLE) break;
@@ -225,6 +225,6 @@ TEST(out_set_is_never_mixed_when_its_writer_is_killed) {
         return;
     }
     CHECK(outcome == KILL_DONE);
-    CHECK_MSG(n_old > 20 && n_new > 0 && n_refused > 5, "old %d, new %d, refused %d", n_old, n_new,
+    CHECK_MSG(enough(n_old, n_new, n_refused), "old %d, new %d, refused %d", n_old, n_new,
               n_refused);
 }
