@@ -27,12 +27,19 @@ static tern_status fail_join(tern_error *err, const char *a, const char *b) {
 
 // ---- What others left --------------------------------------------------------------------------
 
-// A private folder, opened; -1: it is not there, or not of this user: in a folder for everybody
-// somebody else may have put a link to what he wants to see removed.
-static int open_private(const char *path) {
-    struct stat st;
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0 || (fstat(fd, &st) == 0 && st.st_uid == geteuid())) return fd;
+static int open_own(const char *path) {
+    return open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+// A private folder, opened; -1: it is not there, or neither this user's nor of the owner of
+// the folder that it is in: where everybody may write, another one may have put it there.
+static int open_private(const char *path, const char *folder) {
+    struct stat st, outer;
+    int fd = open_own(path);
+    if (fd < 0) return fd;
+    if (fstat(fd, &st) == 0 && stat(folder, &outer) == 0 &&
+        (st.st_uid == geteuid() || st.st_uid == outer.st_uid))
+        return fd;
     close(fd);
     errno = EPERM;
     return -1;
@@ -69,7 +76,7 @@ static void remove_left_overs(const char *folder) {
     tern_folder_list(&names, folder, STAGING, "", NULL);
     for (size_t i = 0; i < names.n; i++) {
         char *path = tern_path_join(folder, names.list[i]);
-        int fd = path ? open_private(path) : -1;
+        int fd = path ? open_private(path, folder) : -1;
         if (fd >= 0 && tern_lock_fd(fd) == TERN_LOCK_HELD) remove_private(fd, path);
         if (fd >= 0) close(fd);
         tern_free(path);
@@ -125,7 +132,7 @@ static tern_status settle(const char *folder, tern_error *err) {
     tern_status status = path ? TERN_OK : fail_join(err, folder, COMMIT);
     enum { TRIES = 200 };
     for (int i = 0; status == TERN_OK; i++) {
-        int fd = open_private(path);
+        int fd = open_private(path, folder);
         if (fd < 0 && errno == ENOENT) break;
         if (fd < 0) {
             status = fail_path(err, path, "is in the way");
@@ -419,7 +426,7 @@ static tern_status commit_all(tern_out_set *set, const char *last, tern_error *e
     char *decides = tern_path_join(set->folder, last);
     tern_status status = commit && decides ? TERN_OK : fail_join(err, set->folder, COMMIT);
     sync_folder(set->staging);
-    int fd = status == TERN_OK ? open_private(set->staging) : -1;
+    int fd = status == TERN_OK ? open_own(set->staging) : -1;
     if (status == TERN_OK && fd < 0) status = fail_path(err, set->staging, "cannot be opened");
     while (status == TERN_OK && rename(set->staging, commit) != 0)
         status = errno == ENOTEMPTY || errno == EEXIST ? settle(set->folder, err)
@@ -453,7 +460,7 @@ tern_status tern_out_commit(tern_out_set *set, const char *last, tern_error *err
 }
 
 void tern_out_close(tern_out_set *set) {
-    int fd = set->staging ? open_private(set->staging) : -1;
+    int fd = set->staging ? open_own(set->staging) : -1;
     if (fd >= 0) {
         remove_private(fd, set->staging);
         close(fd);

@@ -141,6 +141,16 @@ TEST(out_left_overs_of_dead_writers_go_and_those_of_living_ones_stay) {
     REQUIRE_OK(tern_output_finish(living, &err), err);
     tern_output_close(living);
     CHECK(holds(folder, "living", "whole"));
+    if (geteuid() != 0) return; // only root can make what another user has put there
+    const char *strange = test_tmp("out left/.tern-commit");
+    char *planted = tern_path_join(strange, "living");
+    REQUIRE(mkdir(strange, 0777) == 0);
+    REQUIRE_OK(tern_file_write(planted, "planted", 7, &err), err);
+    tern_free(planted);
+    REQUIRE(chown(strange, 12345, 12345) == 0);
+    CHECK(tern_file_write(test_tmp("out left/other"), "x", 1, &err) == TERN_ERR_IO);
+    CHECK_MSG(strstr(err.message, ".tern-commit: is in the way"), "%s", err.message);
+    CHECK(holds(folder, "living", "whole"));
 }
 
 // ---- Sets --------------------------------------------------------------------------------------

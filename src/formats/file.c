@@ -141,6 +141,7 @@ static tern_status open_folder_of(tern_file *file, const char *path, tern_error 
 
 // Of files that belong together, such as a split set, the first goes first when they are replaced.
 static tern_status check_whole(const char *path, tern_error *err) {
+    if (!*tern_path_name(path)) return TERN_OK; // "folder/"
     char *folder = tern_path_folder(path);
     if (!folder) return tern_fail_memory(err, strlen(path) + 1);
     tern_status status = tern_out_check(folder, tern_path_name(path), err);
