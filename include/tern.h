@@ -446,8 +446,8 @@ typedef struct tern_convert_desc {
     void *user;
 } tern_convert_desc;
 // in: GGUF or Hugging Face folder. out: a name ending in .gguf, or a folder (safetensors).
-// Streams one tensor at a time. What has the name `out` stays as it is until all is complete; a model
-// in the folder is then replaced, and a second writer of that folder is refused.
+// Streams one tensor at a time. What has the name `out` stays as it is until all is complete; a
+// model in the folder is then replaced, and a second writer of that folder is refused.
 TERN_API tern_status tern_convert(const char *in, const char *out, const tern_convert_desc *desc,
                                   tern_error *err);
 
