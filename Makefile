@@ -72,7 +72,14 @@ run: all ## begin a story with the model that the repository carries
 TEST_JOBS ?= $(shell nproc)
 test: all $(BUILD)/tern_tests $(BUILD)/tiny.gguf header-test fuzz-replay ## every test that takes no longer than seconds
 	$(BUILD)/tern_tests -j $(TEST_JOBS) & tests=$$!; \
-	    tests/cli_test.sh $(BUILD)/tern $(BUILD)/tiny.gguf; cli=$$?; wait $$tests && exit $$cli
+	    tests/files_test.sh $(BUILD)/tern $(BUILD)/tiny.gguf & files=$$!; \
+	    tests/cli_test.sh $(BUILD)/tern $(BUILD)/tiny.gguf; cli=$$?; \
+	    wait $$files || cli=1; wait $$tests && exit $$cli
+
+KILLS ?= 300
+.PHONY: test-kills
+test-kills: all $(BUILD)/tiny.gguf ## commands that write, killed KILLS (300) times each: minutes
+	tests/files_test.sh $(BUILD)/tern $(BUILD)/tiny.gguf $(KILLS)
 
 MODEL ?= $(BUILD)/2b.gguf
 bench: all $(MODEL) ## speed beside the machine's limits; MODEL=file.gguf (else random weights of 2B-4T's shape)
@@ -86,8 +93,9 @@ tsan: ## the engine's tests under the thread sanitizer
 	$(MAKE) BUILD=build/tsan OPT=-O1 EXTRA_CFLAGS="-fsanitize=thread" build/tsan/tern_tests
 	build/tsan/tern_tests engine pool
 
-lint: ## layers, names of symbols, format
+lint: ## layers, names of symbols, paths, format
 	tools/check_layers.sh
+	tools/check_paths.sh
 	tools/check_symbols.sh $(BUILD)/libtern.a
 	tools/check_format.sh
 

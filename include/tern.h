@@ -73,6 +73,24 @@ typedef bool (*tern_progress_fn)(void *user, const char *phase, double fraction)
 // Receives a piece of a report or of generated text (not terminated). Return false to stop.
 typedef bool (*tern_text_fn)(void *user, const char *text, size_t n_bytes);
 
+// ---- Writing files -----------------------------------------------------------------------------
+
+// Every file that the library writes is written so: into a private folder beside its place, brought
+// to the disk, and renamed when it is whole. What had its name before stays as it is until then,
+// whatever fails. What a symbolic link stands for is replaced, not the link; a device, a pipe or
+// /dev/stdout is written to directly.
+TERN_API tern_status tern_file_write(const char *path, const void *bytes, size_t n,
+                                     tern_error *err);
+
+// The same in pieces.
+typedef struct tern_output tern_output;
+TERN_API tern_status tern_output_open(tern_output **out, const char *path, tern_error *err);
+TERN_API tern_status tern_output_write(tern_output *output, const void *bytes, size_t n,
+                                       tern_error *err);
+TERN_API tern_status tern_output_finish(tern_output *output, tern_error *err);
+// NULL is allowed. Without a finish that succeeded nothing has changed.
+TERN_API void tern_output_close(tern_output *output);
+
 // ---- Models ------------------------------------------------------------------------------------
 
 typedef struct tern_model tern_model;
@@ -428,7 +446,8 @@ typedef struct tern_convert_desc {
     void *user;
 } tern_convert_desc;
 // in: GGUF or Hugging Face folder. out: a name ending in .gguf, or a folder (safetensors).
-// Streams one tensor at a time; out appears under its name only when it is complete.
+// Streams one tensor at a time. What has the name `out` stays as it is until all is complete; a
+// model in the folder is then replaced, and a second writer of that folder is refused.
 TERN_API tern_status tern_convert(const char *in, const char *out, const tern_convert_desc *desc,
                                   tern_error *err);
 
@@ -621,8 +640,9 @@ TERN_API tern_status tern_eval_perplexity(tern_session *session, const char *tex
 // The tasks that tern_eval_choice knows, in the order of tables; NULL behind the last one.
 TERN_API const char *tern_eval_task_name(size_t i);
 // Looks in folder, and in the folders in it, for the task's file under its usual names (of BLiMP,
-// which is many files: a folder). False: there is none.
-TERN_API bool tern_eval_find_file(const char *task, const char *folder, char *path, size_t size);
+// which is many files: a folder), and passes its path. False: there is none.
+TERN_API bool tern_eval_find_file(const char *task, const char *folder, tern_text_fn on_path,
+                                  void *user);
 
 typedef struct tern_eval_desc {
     const char *task; // as tern_eval_task_name has it
@@ -660,7 +680,8 @@ TERN_API tern_status tern_eval_paper(const char *path, tern_format format, tern_
 // ---- Mining chains -----------------------------------------------------------------------------
 
 typedef struct tern_mine_desc {
-    const char *const *shards; // of tokens, as `tern data build` writes them
+    // Of tokens, as `tern data build` writes them; a folder stands for those to train on in it.
+    const char *const *shards;
     size_t n_shards;
     // Not 0: so many tokens that the model itself writes, always the likeliest, are mined in place
     // of the shards, which, if there are any, are where these texts begin.

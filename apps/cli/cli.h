@@ -202,8 +202,14 @@ void put_device_memory(FILE *f, const tern_device_memory *m); // as a JSON objec
 void print_profile(FILE *f, const char *title, const tern_profile_row *rows, size_t n);
 void put_profile(FILE *f, const tern_profile_row *rows, size_t n);
 
-// Shows progress on standard error where that is a terminal. For tern_progress_fn.
+// Shows progress on standard error where that is a terminal. For tern_progress_fn. False, which
+// cancels what goes on, after a signal that cancel_on_signals waits for.
 bool show_progress(void *user, const char *phase, double fraction);
+void end_progress(void); // the line is free again, also when it was cancelled
+// Ctrl-C, SIGTERM and SIGHUP end the command in order: what it began to write is removed. A second
+// one ends it at once. For commands that write and call show_progress or was_cancelled.
+void cancel_on_signals(void);
+bool was_cancelled(void);
 
 // tern bench --chains: bench_chains.c.
 typedef struct chains_bench {

@@ -133,11 +133,11 @@ static void save(const chat *c, const char *path) {
         fail("/save needs the name of a file");
         return;
     }
-    FILE *f = fopen(path, "wb");
-    if (!f) {
-        fail("%s: %s", path, strerror(errno));
-        return;
-    }
+    char *bytes = NULL;
+    size_t n = 0;
+    tern_error err = {0};
+    FILE *f = open_memstream(&bytes, &n);
+    if (!f) exit(fail("out of memory"));
     fputs("[", f);
     for (size_t i = 0; i < c->n_messages; i++) {
         fprintf(f, "%s\n{\"role\":\"%s\",\"content\":", i ? "," : "", c->messages[i].role);
@@ -146,8 +146,10 @@ static void save(const chat *c, const char *path) {
     }
     fputs("\n]\n", f);
     bool ok = !ferror(f);
-    if (fclose(f) != 0 || !ok) fail("%s: %s", path, strerror(errno));
+    if (fclose(f) != 0 || !ok) exit(fail("out of memory"));
+    if (tern_file_write(path, bytes, n, &err) != TERN_OK) fail("%s", err.message);
     else if (c->interactive) printf("%zu messages are in %s\n", c->n_messages, path);
+    free(bytes);
 }
 
 static void print_state(const chat *c) {

@@ -2,7 +2,6 @@
 #include "cli.h"
 
 #include <string.h>
-#include <unistd.h>
 
 static bool read_type(const char *where, const char *name, tern_type *out) {
     *out = name ? tern_type_from_name(name) : TERN_TYPE_AUTO;
@@ -36,12 +35,13 @@ int cmd_convert(const command *self, int argc, char **argv) {
         return bad_usage("convert: two names are needed (usage: tern convert %s)", self->usage);
     if (!read_type("type", type, &desc.type) || !read_type("head-type", head_type, &desc.head_type))
         return EXIT_USAGE;
-    if (isatty(STDERR_FILENO)) desc.on_progress = show_progress;
+    desc.on_progress = show_progress;
+    cancel_on_signals();
     tern_lora *adapters = read_loras(&loras);
     desc.loras = adapters;
     desc.n_loras = loras.n;
     tern_status converted = tern_convert(paths[0], paths[1], &desc, &err);
     free_loras(adapters, loras.n);
-    if (converted != TERN_OK && desc.on_progress) fprintf(stderr, "\r\033[K");
+    if (converted != TERN_OK) end_progress();
     return exit_status(converted, &err);
 }

@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define SOURCE_OPTIONS(s)                                                                          \
     OPTIONS_GROUP("Text"),                                                                         \
@@ -16,8 +15,8 @@ static void take_paths(tern_data_source *source, int argc) {
     source->paths = must_alloc(NULL, (size_t)argc, sizeof *source->paths);
 }
 
-static int finish(tern_status status, bool shown, const tern_error *err) {
-    if (status != TERN_OK && shown) fprintf(stderr, "\r\033[K");
+static int finish(tern_status status, const tern_error *err) {
+    if (status != TERN_OK) end_progress();
     return exit_status(status, err);
 }
 
@@ -51,7 +50,8 @@ static int make_tokenizer(const command *self, int argc, char **argv) {
     desc.n_vocab = n_vocab;
     desc.specials = specials.items;
     desc.n_specials = specials.n;
-    if (isatty(STDERR_FILENO)) desc.on_progress = show_progress;
+    desc.on_progress = show_progress;
+    cancel_on_signals();
     tern_status done = tern_data_tokenizer(out, &desc, &s, &err);
     if (done == TERN_OK) {
         printf("%s: %d tokens from %llu documents, %llu bytes, %llu words, %llu different\n", out,
@@ -63,7 +63,7 @@ static int make_tokenizer(const command *self, int argc, char **argv) {
                    (unsigned long long)s.n_forgotten_words);
         printf("\n");
     }
-    return finish(done, desc.on_progress != NULL, &err);
+    return finish(done, &err);
 }
 
 static void print_split(const char *name, const tern_data_split *s) {
@@ -113,7 +113,8 @@ static int build(const command *self, int argc, char **argv) {
     desc.keep_exact = dedup == 0;
     desc.drop_near = dedup == 2;
     desc.n_threads = n_threads;
-    if (isatty(STDERR_FILENO)) desc.on_progress = show_progress;
+    desc.on_progress = show_progress;
+    cancel_on_signals();
     tern_status done = tern_data_build(out, &desc, &s, &err);
     if (done == TERN_OK) {
         printf("%s: %llu documents read, %llu the same as others, %llu nearly so; %.1f s\n", out,
@@ -122,7 +123,7 @@ static int build(const command *self, int argc, char **argv) {
         print_split("train", &s.train);
         print_split("valid", &s.valid);
     }
-    return finish(done, desc.on_progress != NULL, &err);
+    return finish(done, &err);
 }
 
 static int inspect(const command *self, int argc, char **argv) {

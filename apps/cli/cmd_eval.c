@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 typedef enum output { OUTPUT_MD, OUTPUT_JSON } output;
 #define OUTPUT_OPTION(o) {'o', "output", OPTION_CHOICE, &(o), "md|json", "how it is printed"}
@@ -79,7 +78,7 @@ static int eval_ppl(const command *self, int argc, char **argv) {
     tern_session *session = model ? open_session(model, &session_options) : NULL;
     if (model && !session) status = EXIT_FAILED;
     if (session) {
-        if (isatty(STDERR_FILENO)) desc.on_progress = show_progress;
+        desc.on_progress = show_progress;
         tern_status done = tern_eval_perplexity(session, words.ptr, words.n, &desc, &result, &err);
         status = done == TERN_OK ? EXIT_OK : fail("%s: %s", path, err.message);
     }
@@ -120,8 +119,10 @@ static int run_file(suite *s, const char *task, const char *path, const char *na
     s->desc.task = task;
     s->desc.path = path;
     tern_status status = tern_eval_choice(s->session, &s->desc, &result, &err);
-    if (status != TERN_OK && s->desc.on_progress) fprintf(stderr, "\r\033[K");
-    if (status != TERN_OK) return fail("%s", err.message);
+    if (status != TERN_OK) {
+        end_progress();
+        return fail("%s", err.message);
+    }
     add_row(s, name, &result);
     return EXIT_OK;
 }
@@ -184,11 +185,12 @@ static int run_path(suite *s, const char *task, const char *path) {
 static int run_all(suite *s) {
     int status = EXIT_OK;
     for (size_t i = 0; tern_eval_task_name(i) && status == EXIT_OK; i++) {
-        char path[4096];
+        text path = {0};
         const char *task = tern_eval_task_name(i);
-        if (tern_eval_find_file(task, s->folder, path, sizeof path))
-            status = run_path(s, task, path);
+        if (tern_eval_find_file(task, s->folder, text_collect, &path))
+            status = run_path(s, task, path.ptr);
         else fprintf(stderr, "%s: no file for it in %s\n", task, s->folder);
+        free(path.ptr);
     }
     if (status == EXIT_OK && s->n_rows == 0)
         return fail("%s: no task's file is there", s->folder);
@@ -260,13 +262,15 @@ static int check_choice(const command *self, const suite *s) {
 }
 
 static int run_choice(suite *s) {
-    char path[4096];
+    text path = {0};
     const char *task = s->desc.task;
     if (!strcmp(task, "all")) return run_all(s);
     if (s->desc.path) return run_path(s, task, s->desc.path);
-    if (!tern_eval_find_file(task, s->folder, path, sizeof path))
+    if (!tern_eval_find_file(task, s->folder, text_collect, &path))
         return fail("%s: there is no file for %s in it", s->folder, task);
-    return run_path(s, task, path);
+    int status = run_path(s, task, path.ptr);
+    free(path.ptr);
+    return status;
 }
 
 static int eval_choice(const command *self, int argc, char **argv) {
@@ -291,10 +295,11 @@ static int eval_choice(const command *self, int argc, char **argv) {
     if (!parse_options(self, options, argc, argv, NULL, 0, &n, &status)) return status;
     status = check_choice(self, &s);
     if (status != EXIT_OK) return status;
+    cancel_on_signals();
     tern_model *model = open_model(self, &model_options, &status);
     s.session = model ? open_session(model, &session_options) : NULL;
     if (model && !s.session) status = EXIT_FAILED;
-    if (isatty(STDERR_FILENO)) s.desc.on_progress = show_progress;
+    s.desc.on_progress = show_progress;
     if (s.session) status = run_choice(&s);
     if (s.session && status == EXIT_OK) {
         if (form == OUTPUT_JSON) print_rows_json(&s, model_options.path);

@@ -1,7 +1,6 @@
 // tern logits: the scores of every next token, for comparing with other programs.
 #include "cli.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,21 +23,21 @@ static bool read_id_file(const char *path, ids *out) {
     return ok;
 }
 
-static bool write_floats(FILE *f, const float *x, size_t n) {
+// As little-endian bytes, in place.
+static void to_bytes(float *x, size_t n) {
     for (size_t i = 0; i < n; i++) {
         uint32_t bits;
         memcpy(&bits, &x[i], 4);
         unsigned char b[4] = {(unsigned char)bits, (unsigned char)(bits >> 8),
                               (unsigned char)(bits >> 16), (unsigned char)(bits >> 24)};
-        if (fwrite(b, 1, 4, f) != 4) return false;
+        memcpy(&x[i], b, 4);
     }
-    return true;
 }
 
 #define LOGITS_PIECE 64 // tokens whose scores are held in memory at once
 
-static int compute_logits(tern_model *model, session_args *args, const ids *list, FILE *f,
-                          const char *path) {
+static int compute_logits(tern_model *model, session_args *args, const ids *list,
+                          tern_output *out) {
     tern_model_info info;
     tern_error err = {0};
     int status = EXIT_OK;
@@ -50,10 +49,14 @@ static int compute_logits(tern_model *model, session_args *args, const ids *list
     float *logits = must_alloc(NULL, LOGITS_PIECE * n_vocab, sizeof *logits);
     for (size_t done = 0; done < list->n && status == EXIT_OK;) {
         size_t n = list->n - done < LOGITS_PIECE ? list->n - done : LOGITS_PIECE;
-        if (tern_session_logits(session, list->ptr + done, n, logits, &err) != TERN_OK)
+        if (was_cancelled())
+            status = fail("cancelled");
+        else if (tern_session_logits(session, list->ptr + done, n, logits, &err) != TERN_OK)
             status = fail("%s", err.message);
-        else if (!write_floats(f, logits, n * n_vocab))
-            status = fail("%s: %s", path, strerror(errno));
+        to_bytes(logits, n * n_vocab);
+        if (status == EXIT_OK &&
+            tern_output_write(out, logits, n * n_vocab * sizeof *logits, &err) != TERN_OK)
+            status = fail("%s", err.message);
         done += n;
     }
     free(logits);
@@ -79,15 +82,16 @@ int cmd_logits(const command *self, int argc, char **argv) {
     if (!in || !out)
         return bad_usage("logits: --ids and -o are needed (usage: tern logits %s)", self->usage);
     if (!read_id_file(in, &list)) return free(list.ptr), EXIT_FAILED;
+    cancel_on_signals();
     tern_model *model = open_model(self, &model_options, &status);
-    bool to_stdout = !strcmp(out, "-");
-    FILE *f = !model ? NULL : to_stdout ? stdout : fopen(out, "wb");
-    if (model && !f) status = fail("%s: %s", out, strerror(errno));
-    if (f) status = compute_logits(model, &session, &list, f, to_stdout ? "standard output" : out);
-    if (f && !to_stdout && fclose(f) != 0 && status == EXIT_OK)
-        status = fail("%s: %s", out, strerror(errno));
-    if (f && !to_stdout && status != EXIT_OK)
-        remove(out); // half a file would look like a whole one
+    tern_output *output = NULL;
+    tern_error err = {0};
+    if (model && tern_output_open(&output, strcmp(out, "-") ? out : "/dev/stdout", &err) != TERN_OK)
+        status = fail("%s", err.message);
+    if (output) status = compute_logits(model, &session, &list, output);
+    if (output && status == EXIT_OK && tern_output_finish(output, &err) != TERN_OK)
+        status = fail("%s", err.message);
+    tern_output_close(output);
     free(list.ptr);
     tern_model_close(model);
     return status;

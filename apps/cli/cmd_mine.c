@@ -1,11 +1,9 @@
 // tern mine: from a model and the shards of its text to a table of chains for --enable-chains.
 #include "cli.h"
 
-#include <glob.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 // The model's folder, or the one that it lies in.
 static void default_output(text *path, const char *model) {
@@ -14,24 +12,6 @@ static void default_output(text *path, const char *model) {
     if (stat(model, &st) == 0 && S_ISDIR(st.st_mode)) text_puts(path, model), text_puts(path, "/");
     else if (slash) text_append(path, model, (size_t)(slash - model) + 1);
     text_puts(path, "chain-buckets.bin");
-}
-
-// Shards that were named, and of folders those to train on.
-static bool find_shards(const char *const *names, int n, glob_t *out) {
-    for (int i = 0; i < n; i++) {
-        struct stat st;
-        text pattern = {0};
-        bool is_folder = stat(names[i], &st) == 0 && S_ISDIR(st.st_mode);
-        text_puts(&pattern, names[i]);
-        if (is_folder) text_puts(&pattern, "/train-*.tern");
-        int failed = glob(pattern.ptr, (i ? GLOB_APPEND : 0) | (is_folder ? 0 : GLOB_NOCHECK),
-                          NULL, out);
-        free(pattern.ptr);
-        if (!failed) continue;
-        fail("%s: there are no shards train-* in it", names[i]);
-        return false;
-    }
-    return true;
 }
 
 static void print_chains(const tern_chains *chains, const tern_model *model, int n_shown) {
@@ -55,7 +35,7 @@ static int mine(tern_model *model, const tern_mine_desc *desc, const char *out, 
     tern_mine_stats s;
     tern_error err = {0};
     tern_status status = tern_mine(&chains, model, desc, &s, &err);
-    if (desc->on_progress) fprintf(stderr, "\r\033[K");
+    end_progress();
     bool is_first = !desc->comm || desc->comm->rank == 0; // the table is the same everywhere
     if (status == TERN_OK && is_first) status = tern_chains_save(chains, out, &err);
     if (status == TERN_OK && is_first) {
@@ -74,7 +54,6 @@ int cmd_mine(const command *self, int argc, char **argv) {
     const char *out = NULL, **names = must_alloc(NULL, (size_t)argc, sizeof *names);
     int n_buckets = 0, max_length = 0, n_shown = 0, status, n;
     text beside = {0};
-    glob_t shards = {0};
     const option options[] = {
         OPTIONS_GROUP("Chains"),
         {'o', "output", OPTION_TEXT, &out, "FILE", "(chain-buckets.bin beside the model)"},
@@ -102,18 +81,14 @@ int cmd_mine(const command *self, int argc, char **argv) {
     desc.comm = cli_comm();
     desc.n_buckets = n_buckets;
     desc.max_length = max_length;
-    if (isatty(STDERR_FILENO)) desc.on_progress = show_progress;
+    desc.on_progress = show_progress;
+    desc.shards = names;
+    desc.n_shards = (size_t)n;
+    cancel_on_signals();
     tern_model *model = open_model(self, &model_options, &status);
-    if (model && find_shards(names, n, &shards)) {
-        if (!out) default_output(&beside, model_options.path);
-        desc.shards = (const char *const *)shards.gl_pathv;
-        desc.n_shards = shards.gl_pathc;
-        status = mine(model, &desc, out ? out : beside.ptr, n_shown);
-    } else if (model) {
-        status = EXIT_FAILED;
-    }
+    if (model && !out) default_output(&beside, model_options.path);
+    if (model) status = mine(model, &desc, out ? out : beside.ptr, n_shown);
     tern_model_close(model);
-    globfree(&shards);
     free(beside.ptr);
     free(names);
     return status;

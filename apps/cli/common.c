@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -86,16 +87,39 @@ void put_json(FILE *f, const char *s, size_t n) {
 
 #define BAR_WIDTH 32
 
+static volatile sig_atomic_t cancelled;
+static void on_signal(int number) {
+    (void)number;
+    cancelled = 1;
+}
+
+void cancel_on_signals(void) {
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+    // No SA_RESTART: opening a pipe that nobody reads must return.
+    const struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+    struct sigaction old;
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) // nohup's stays
+        if (sigaction(numbers[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+            sigaction(numbers[i], &action, NULL);
+}
+
+bool was_cancelled(void) { return cancelled != 0; }
+
 bool show_progress(void *user, const char *phase, double fraction) {
     char bar[BAR_WIDTH + 1];
     (void)user;
+    if (!isatty(STDERR_FILENO)) return !cancelled;
     int filled = (int)(fraction * BAR_WIDTH);
     for (int i = 0; i < BAR_WIDTH; i++) bar[i] = i < filled ? '#' : '.';
     bar[BAR_WIDTH] = 0;
     if (fraction >= 1) fprintf(stderr, "\r\033[K"); // done: the line is free again
     else fprintf(stderr, "\r%s [%s] %3d%%", phase, bar, (int)(fraction * 100));
     fflush(stderr);
-    return true;
+    return !cancelled;
+}
+
+void end_progress(void) {
+    if (isatty(STDERR_FILENO)) fprintf(stderr, "\r\033[K");
 }
 
 // ---- Models and sessions ------------------------------------------------------------------------
@@ -126,7 +150,6 @@ tern_model *open_model(const command *self, const model_args *args, int *status)
     tern_model *model = NULL;
     tern_error err = {0};
     text template = {0};
-    bool show = isatty(STDERR_FILENO);
     *status = EXIT_FAILED;
     if (!args->path) {
         *status =
@@ -146,13 +169,13 @@ tern_model *open_model(const command *self, const model_args *args, int *status)
         .chat_template = template.ptr,
         .vocab_only = args->vocab_only,
         .cpu_features = args->cpu_features ? args->cpu_features : getenv("TERN_CPU_FEATURES"),
-        .on_progress = show ? show_progress : NULL,
+        .on_progress = show_progress,
     };
     tern_status opened = tern_model_open(&model, args->path, &desc, &err);
     free(template.ptr);
     free_loras(loras, args->loras.n);
-    if (show && opened != TERN_OK) fprintf(stderr, "\r\033[K");
     if (opened != TERN_OK) {
+        end_progress();
         fail("%s", err.message);
         return NULL;
     }

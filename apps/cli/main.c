@@ -1,6 +1,7 @@
 // tern: the commands, and help on them.
 #include "cli.h"
 
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,11 +33,15 @@ const command cli_commands[] = {
 };
 
 static int complain(int status, const char *format, va_list args) {
-    char line[1024];
-    vsnprintf(line, sizeof line, format, args);
+    char *line = NULL; // of any length: a name in it may be
+    if (vasprintf(&line, format, args) < 0) {
+        fprintf(stderr, "tern: out of memory\n");
+        return status;
+    }
     for (char *c = line; *c; c++)
         if ((unsigned char)*c < 32 || *c == 127) *c = '?'; // one line, and no terminal codes
     fprintf(stderr, "tern: %s\n", line);
+    free(line);
     return status;
 }
 
@@ -83,6 +88,7 @@ static int help(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
+    signal(SIGXFSZ, SIG_IGN); // a limit on file sizes is then a failing write, as a full disk is
     if (argc < 2) return print_commands(stderr);
     const char *name = argv[1];
     if (!strcmp(name, "--version") || !strcmp(name, "version")) {

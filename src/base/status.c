@@ -21,13 +21,35 @@ static void make_printable(char *text) {
     }
 }
 
+// A text that is too long loses its middle: it begins with a file's name, which may be of any
+// length, and ends with the reason.
+static void set_message(tern_error *err, const char *text) {
+    static const char dots[] = " ... ";
+    size_t n = strlen(text), room = sizeof err->message - 1, begin = room / 3;
+    if (n <= room) {
+        memmove(err->message, text, n + 1);
+    } else {
+        size_t end = room - begin - (sizeof dots - 1);
+        while (begin > 0 && ((unsigned char)text[begin] & 0xC0) == 0x80) begin--; // no half letters
+        while (end > 0 && ((unsigned char)text[n - end] & 0xC0) == 0x80) end--;
+        memmove(err->message, text, begin);
+        memcpy(err->message + begin, dots, sizeof dots - 1);
+        memcpy(err->message + begin + sizeof dots - 1, text + n - end, end + 1);
+    }
+    make_printable(err->message);
+}
+
+// Two of the longest paths and a sentence. On the stack, since memory may be what is missing.
+#define TEXT_BYTES 9000
+
 tern_status tern_fail(tern_error *err, tern_status status, const char *format, ...) {
     if (err) {
+        char text[TEXT_BYTES];
         va_list args;
         va_start(args, format);
-        vsnprintf(err->message, sizeof err->message, format, args);
+        vsnprintf(text, sizeof text, format, args);
         va_end(args);
-        make_printable(err->message);
+        set_message(err, text);
         err->status = status;
     }
     return status;
@@ -35,12 +57,9 @@ tern_status tern_fail(tern_error *err, tern_status status, const char *format, .
 
 tern_status tern_fail_prefix(tern_error *err, tern_status status, const char *context) {
     if (err) {
-        char copy[sizeof err->message];
-        snprintf(copy, sizeof copy, "%s", err->message);
-        size_t n = (size_t)snprintf(err->message, sizeof err->message, "%s: ", context);
-        if (n < sizeof err->message)
-            snprintf(err->message + n, sizeof err->message - n, "%s", copy);
-        make_printable(err->message);
+        char text[TEXT_BYTES];
+        snprintf(text, sizeof text, "%s: %s", context, err->message);
+        set_message(err, text);
         err->status = status;
     }
     return status;

@@ -11,7 +11,7 @@
 #include "tern.h"
 
 // Fills err (if not NULL) and returns status, so that `return tern_fail(...)` reads naturally.
-// Messages longer than the buffer are cut; control characters from files are made harmless.
+// Messages longer than the buffer lose their middle; control characters of files are made harmless.
 tern_status tern_fail(tern_error *err, tern_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -310,16 +310,11 @@ static void put_table(tern_strbuf *b, const tern_chains *c) {
 
 tern_status tern_chains_save(const tern_chains *c, const char *path, tern_error *err) {
     tern_strbuf b = {0};
-    tern_out_set set = {.fd = -1};
     tern_status status = TERN_OK;
     put_table(&b, c);
     if (b.failed) TERN_TRY_GOTO(tern_fail_memory(err, b.len));
-    TERN_TRY_GOTO(tern_out_begin(&set, path, err));
-    TERN_TRY_GOTO(tern_out_write(&set, b.ptr, b.len, err));
-    TERN_TRY_GOTO(tern_out_end(&set, err));
-    TERN_TRY_GOTO(tern_out_commit(&set, 0, err));
+    TERN_TRY_GOTO(tern_file_write(path, b.ptr, b.len, err));
 fail:
-    tern_out_free(&set);
     tern_strbuf_free(&b);
     return status;
 }

@@ -139,8 +139,19 @@ static tern_status open_folder_of(tern_file *file, const char *path, tern_error 
     return status;
 }
 
+// Of files that belong together, such as a split set, the first goes first when they are replaced.
+static tern_status check_whole(const char *path, tern_error *err) {
+    if (!*tern_path_name(path)) return TERN_OK; // "folder/"
+    char *folder = tern_path_folder(path);
+    if (!folder) return tern_fail_memory(err, strlen(path) + 1);
+    tern_status status = tern_out_check(folder, tern_path_name(path), err);
+    tern_free(folder);
+    return status;
+}
+
 static tern_status open_any(tern_file *file, const char *path, tern_error *err) {
     struct stat st;
+    TERN_TRY(check_whole(path, err));
     if (stat(path, &st) != 0)
         return tern_fail(err, TERN_ERR_IO, "%s: cannot be opened: %s", path, strerror(errno));
     if (S_ISDIR(st.st_mode)) return tern_hf_open_folder(file, path, NULL, err);

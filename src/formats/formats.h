@@ -10,6 +10,7 @@
 
 #include "base/dtype.h"
 #include "base/json.h"
+#include "base/out_set.h"
 #include "base/status.h"
 #include "base/strbuf.h"
 
@@ -79,14 +80,11 @@ void tern_file_drop_pages(const tern_file *file, const void *data, uint64_t byte
 // Asks the kernel to read ahead.
 void tern_file_will_need(const tern_file *file, const void *data, uint64_t bytes);
 
-// Writes a small file in one go; it appears under its name when it is complete.
-tern_status tern_file_write(const char *path, const void *bytes, size_t n, tern_error *err);
-
 // ---- Writing GGUF, one tensor at a time --------------------------------------------------------
 
 typedef struct tern_gguf_writer tern_gguf_writer;
-// path appears only at finish: until then the data is in "path.partial". After a call that failed,
-// all later ones fail and finish says why.
+// path appears only at finish (base/out_set.h). After a call that failed, all later ones fail and
+// finish says why.
 // split_bytes > 0: starts "name-00001-of-000NN.gguf" files of about that much tensor data.
 tern_status tern_gguf_writer_open(tern_gguf_writer **out, const char *path, uint64_t split_bytes,
                                   tern_error *err);
@@ -108,19 +106,26 @@ tern_status tern_gguf_write(tern_gguf_writer *w, const void *bytes, uint64_t n, 
 // The 32 bytes that end an I2_S tensor: its scale, then zeros.
 tern_status tern_gguf_write_i2_s_scale(tern_gguf_writer *w, float scale, tern_error *err);
 tern_status tern_gguf_writer_finish(tern_gguf_writer *w, tern_error *err); // checks, renames
-void tern_gguf_writer_free(tern_gguf_writer *w); // without finish: removes the partial files
+void tern_gguf_writer_free(tern_gguf_writer *w); // without finish: nothing is left
 
 // ---- Writing safetensors -----------------------------------------------------------------------
 
 typedef struct tern_st_writer tern_st_writer;
 // Writes folder/model.safetensors, or shards with model.safetensors.index.json when larger than
-// split_bytes (0: one file), and removes the one of these two that an earlier model left there.
-// Same protocol as above; types without a name in safetensors are refused.
+// split_bytes (0: one file). The folder is made if need be; it becomes this model's at finish, with
+// all files together, and what an earlier one had there under names that are read goes. One writer
+// a folder. Same protocol as above; types without a name in safetensors are refused.
 tern_status tern_st_writer_open(tern_st_writer **out, const char *folder, uint64_t split_bytes,
                                 tern_error *err);
 tern_status tern_st_declare(tern_st_writer *w, const char *name, tern_dtype type, int n_dims,
                             const uint64_t *shape_outer_first);
 tern_status tern_st_write(tern_st_writer *w, const void *bytes, uint64_t n, tern_error *err);
+// One more file of the folder, such as config.json, at any time before finish.
+tern_status tern_st_put_file(tern_st_writer *w, const char *name, const void *bytes, size_t n,
+                             tern_error *err);
+// The same, copied from another folder; one that is not there is none.
+tern_status tern_st_copy_file(tern_st_writer *w, const char *folder, const char *name,
+                              tern_error *err);
 tern_status tern_st_writer_finish(tern_st_writer *w, tern_error *err);
 void tern_st_writer_free(tern_st_writer *w);
 

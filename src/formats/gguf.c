@@ -352,6 +352,7 @@ static tern_status open_other_parts(tern_file *file, char *path, const tern_gguf
 
 tern_status tern_gguf_open_files(tern_file *file, const char *path, tern_error *err) {
     tern_gguf_split split;
+    tern_stamp before = tern_file_stamp(path);
     tern_status status = TERN_OK;
     TERN_TRY(open_part(file, 0, path, &split, err));
     if (split.count > 1) {
@@ -367,6 +368,10 @@ tern_status tern_gguf_open_files(tern_file *file, const char *path, tern_error *
                                "file, %s", path, (long long)split.no + 1, part);
         else status = open_other_parts(file, part, &split, err);
         tern_free(part);
+        tern_stamp after = tern_file_stamp(path);
+        if (status == TERN_OK && !tern_stamp_same(&before, &after))
+            status = tern_fail(err, TERN_ERR_IO, "%s: was replaced while it was opened; try again",
+                               path);
         TERN_TRY(status);
     }
     status = tern_file_index_tensors(file, err);

@@ -161,22 +161,33 @@ static void put_head(tern_strbuf *b, const tern_gguf_writer *w, size_t part) {
 }
 
 // "x.gguf" -> "x-00001-of-00003.gguf"
-static void put_part_path(tern_strbuf *b, const tern_writer *w, size_t part) {
-    size_t n = strlen(w->path);
-    if (w->n_parts > 1 && n > 5 && !strcmp(w->path + n - 5, ".gguf")) n -= 5;
-    tern_strbuf_append(b, w->path, n);
-    if (w->n_parts > 1) tern_strbuf_printf(b, "-%05zu-of-%05zu.gguf", part + 1, w->n_parts);
+static void put_part_name(tern_strbuf *b, const tern_writer *w, size_t part) {
+    const char *name = tern_path_name(w->path);
+    size_t n = strlen(name);
+    if (n > 5 && !strcmp(name + n - 5, ".gguf")) n -= 5;
+    tern_strbuf_append(b, name, n);
+    tern_strbuf_printf(b, "-%05zu-of-%05zu.gguf", part + 1, w->n_parts);
+}
+
+static tern_status open_out(tern_writer *w, tern_error *err) {
+    if (w->n_parts == 1) return tern_out_open_file(&w->out, w->path, err);
+    char *folder = tern_path_folder(w->path);
+    tern_status status = folder ? tern_out_open(&w->out, folder, false, err)
+                                : tern_fail_memory(err, strlen(w->path) + 1);
+    tern_free(folder);
+    return status;
 }
 
 static tern_status begin_part(tern_writer *base, size_t part, tern_error *err) {
-    tern_strbuf path = {0}, head = {0};
-    put_part_path(&path, base, part);
+    tern_strbuf name = {0}, head = {0};
+    if (base->n_parts > 1) put_part_name(&name, base, part);
     put_head(&head, (const tern_gguf_writer *)base, part);
     tern_status status = TERN_OK;
-    if (path.failed || head.failed) status = tern_fail_memory(err, path.len + head.len);
-    if (status == TERN_OK) status = tern_out_begin(&base->out, path.ptr, err);
-    if (status == TERN_OK) status = tern_out_write(&base->out, head.ptr, head.len, err);
-    tern_strbuf_free(&path);
+    if (name.failed || head.failed) status = tern_fail_memory(err, name.len + head.len);
+    if (status == TERN_OK && part == 0) status = open_out(base, err);
+    if (status == TERN_OK) status = tern_out_begin(&base->out, name.ptr, &base->file, err);
+    if (status == TERN_OK) status = tern_out_write(&base->file, head.ptr, head.len, err);
+    tern_strbuf_free(&name);
     tern_strbuf_free(&head);
     return status;
 }
@@ -218,8 +229,14 @@ tern_status tern_gguf_write_i2_s_scale(tern_gguf_writer *w, float scale, tern_er
 }
 
 tern_status tern_gguf_writer_finish(tern_gguf_writer *w, tern_error *err) {
-    TERN_TRY(tern_writer_end(&w->base, err));
-    return tern_writer_commit(&w->base, 0, err);
+    tern_writer *base = &w->base;
+    tern_strbuf first = {0};
+    TERN_TRY(tern_writer_end(base, err));
+    if (base->n_parts > 1) put_part_name(&first, base, 0); // the one that readers are given
+    tern_status status = first.failed ? tern_fail_memory(err, strlen(base->path))
+                                      : tern_writer_commit(base, first.ptr, err);
+    tern_strbuf_free(&first);
+    return status;
 }
 
 void tern_gguf_writer_free(tern_gguf_writer *w) {

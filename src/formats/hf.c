@@ -2,7 +2,6 @@
 #include "formats/file_private.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
 #include "base/half.h"
@@ -108,19 +107,22 @@ static tern_status list_shards(tern_file *file, const tern_json_doc *doc, shard_
 static tern_status check_promises(const tern_file *file, const tern_json_doc *doc,
                                   const shard_list *list, tern_error *err) {
     const tern_json *map = tern_json_get(doc, tern_json_root(doc), "weight_map");
-    for (const tern_json *k = tern_json_first(doc, map); k; k = tern_json_next(doc, map, k)) {
-        tern_str key = tern_json_str(k);
-        char name[1024];
-        if (key.len >= sizeof name) continue; // no shard has such a name
-        memcpy(name, key.ptr, key.len);
-        name[key.len] = 0;
-        const tern_tensor *t = tern_file_tensor(file, name);
-        tern_str shard = tern_json_str(tern_json_value_of(doc, k));
+    tern_strbuf name = {0};
+    tern_status status = TERN_OK;
+    for (const tern_json *k = tern_json_first(doc, map); k && status == TERN_OK;
+         k = tern_json_next(doc, map, k)) {
+        tern_str key = tern_json_str(k), shard = tern_json_str(tern_json_value_of(doc, k));
+        tern_strbuf_clear(&name);
+        tern_strbuf_append(&name, key.ptr, key.len);
+        if (name.failed) status = tern_fail_memory(err, key.len + 1);
+        if (status != TERN_OK) break;
+        const tern_tensor *t = tern_file_tensor(file, tern_strbuf_text(&name));
         if (!t || !tern_str_eq(shard, list->names[t->shard]))
-            return tern_fail(err, TERN_ERR_FORMAT, "tensor '%s' is not in %.*s", name,
-                             (int)shard.len, shard.ptr);
+            status = tern_fail(err, TERN_ERR_FORMAT, "tensor '%s' is not in %.*s",
+                               tern_strbuf_text(&name), (int)shard.len, shard.ptr);
     }
-    return TERN_OK;
+    tern_strbuf_free(&name);
+    return status;
 }
 
 static tern_status open_shards(tern_file *file, const char *folder, const tern_json_doc *doc,
@@ -159,9 +161,11 @@ static tern_status read_scale(const tern_tensor *s, bool divides, float *out, te
 }
 
 static const tern_tensor *scale_of(const tern_file *file, const tern_tensor *t) {
-    char name[1100];
-    int n = snprintf(name, sizeof name, "%s_scale", t->name);
-    return n > 0 && (size_t)n < sizeof name ? tern_file_tensor(file, name) : NULL;
+    tern_strbuf name = {0};
+    tern_strbuf_printf(&name, "%s_scale", t->name);
+    const tern_tensor *scale = name.failed ? NULL : tern_file_tensor(file, name.ptr);
+    tern_strbuf_free(&name);
+    return scale;
 }
 
 // U8 [out / 4, in] with a sibling "..._scale" is a ternary matrix [out, in]. The two linear classes
@@ -233,9 +237,8 @@ tern_status tern_hf_open_tokenizer(tern_file *file, const char *folder, const ch
     return tern_fail(err, TERN_ERR_FORMAT, "%s/%s: an empty tokenizer", folder, name);
 }
 
-tern_status tern_hf_open_folder(tern_file *file, const char *folder, const char *only_file,
-                                tern_error *err) {
-    file->kind = TERN_FILE_HF;
+static tern_status read_folder(tern_file *file, const char *folder, const char *only_file,
+                               tern_error *err) {
     bool is_adapter = only_file && !strcmp(only_file, "adapter_model.safetensors");
     TERN_TRY(map_json(file, folder, is_adapter ? "adapter_config.json" : "config.json",
                       &file->config, err));
@@ -249,4 +252,21 @@ tern_status tern_hf_open_folder(tern_file *file, const char *folder, const char 
                          "config.json nor tokenizer.json", folder, SINGLE, INDEX);
     tern_status status = tern_hf_resolve_ternary(file, err);
     return status == TERN_OK ? status : tern_fail_prefix(err, status, folder);
+}
+
+// Files of two models must not come together, neither in a folder whose replacement was cut off
+// nor in one that is replaced just now: its writers remove config.json first and write it last.
+tern_status tern_hf_open_folder(tern_file *file, const char *folder, const char *only_file,
+                                tern_error *err) {
+    static const char *const last[] = {"config.json", SINGLE, INDEX};
+    char *config;
+    file->kind = TERN_FILE_HF;
+    for (size_t i = 0; i < sizeof last / sizeof *last; i++)
+        TERN_TRY(tern_out_check(folder, last[i], err));
+    TERN_TRY(join(file, folder, TERN_STR("config.json"), &config, err));
+    tern_stamp before = tern_file_stamp(config);
+    TERN_TRY(read_folder(file, folder, only_file, err));
+    tern_stamp after = tern_file_stamp(config);
+    if (tern_stamp_same(&before, &after)) return TERN_OK;
+    return tern_fail(err, TERN_ERR_IO, "%s: was replaced while it was opened; try again", folder);
 }

@@ -1,12 +1,10 @@
 // Writing safetensors into a folder. The layout is in safetensors.c.
-#include <errno.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include "base/alloc.h"
 #include "formats/tensor_writer.h"
 
+#define SINGLE "model.safetensors"
+#define INDEX  "model.safetensors.index.json"
 #define HEADER_ALIGNMENT 64 // the data of the first tensor begins at a multiple of it
 
 struct tern_st_writer {
@@ -51,34 +49,27 @@ static void put_header(tern_strbuf *b, const tern_writer *w, size_t part) {
 }
 
 static void put_part_name(tern_strbuf *b, const tern_writer *w, size_t part) {
-    if (w->n_parts == 1) tern_strbuf_puts(b, "model.safetensors");
+    if (w->n_parts == 1) tern_strbuf_puts(b, SINGLE);
     else tern_strbuf_printf(b, "model-%05zu-of-%05zu.safetensors", part + 1, w->n_parts);
 }
 
-static tern_status begin_file(tern_writer *w, tern_strbuf *path, tern_strbuf *head,
-                              tern_error *err) {
+static tern_status begin_part(tern_writer *w, size_t part, tern_error *err) {
+    tern_strbuf name = {0}, head = {0};
+    put_part_name(&name, w, part);
+    put_header(&head, w, part);
     tern_status status = TERN_OK;
-    if (path->failed || head->failed) status = tern_fail_memory(err, path->len + head->len);
-    if (status == TERN_OK) status = tern_out_begin(&w->out, path->ptr, err);
-    if (status == TERN_OK) status = tern_out_write(&w->out, head->ptr, head->len, err);
-    tern_strbuf_free(path);
-    tern_strbuf_free(head);
+    if (name.failed || head.failed) status = tern_fail_memory(err, name.len + head.len);
+    if (status == TERN_OK) status = tern_out_begin(&w->out, name.ptr, &w->file, err);
+    if (status == TERN_OK) status = tern_out_write(&w->file, head.ptr, head.len, err);
+    tern_strbuf_free(&name);
+    tern_strbuf_free(&head);
     return status;
 }
 
-static tern_status begin_part(tern_writer *w, size_t part, tern_error *err) {
-    tern_strbuf path = {0}, head = {0};
-    tern_strbuf_printf(&path, "%s/", w->path);
-    put_part_name(&path, w, part);
-    put_header(&head, w, part);
-    return begin_file(w, &path, &head, err);
-}
-
 static tern_status write_index(tern_writer *w, tern_error *err) {
-    tern_strbuf path = {0}, text = {0};
+    tern_strbuf text = {0};
     uint64_t total = 0;
     for (size_t i = 0; i < w->n_tensors; i++) total += w->tensors[i].bytes;
-    tern_strbuf_printf(&path, "%s/model.safetensors.index.json", w->path);
     tern_strbuf_printf(&text, "{\n  \"metadata\": {\"total_size\": %llu},\n  \"weight_map\": {",
                        (unsigned long long)total);
     for (size_t i = 0; i < w->n_tensors; i++) {
@@ -89,8 +80,10 @@ static tern_status write_index(tern_writer *w, tern_error *err) {
         tern_strbuf_putc(&text, '"');
     }
     tern_strbuf_puts(&text, "\n  }\n}\n");
-    TERN_TRY(begin_file(w, &path, &text, err));
-    return tern_out_end(&w->out, err);
+    tern_status status = text.failed ? tern_fail_memory(err, text.len)
+                                     : tern_out_put(&w->out, INDEX, text.ptr, text.len, err);
+    tern_strbuf_free(&text);
+    return status;
 }
 
 // ---- Life --------------------------------------------------------------------------------------
@@ -98,11 +91,10 @@ static tern_status write_index(tern_writer *w, tern_error *err) {
 tern_status tern_st_writer_open(tern_st_writer **out, const char *folder, uint64_t split_bytes,
                                 tern_error *err) {
     *out = NULL;
-    if (mkdir(folder, 0777) != 0 && errno != EEXIST)
-        return tern_fail(err, TERN_ERR_IO, "%s: cannot be made: %s", folder, strerror(errno));
     tern_st_writer *w = tern_alloc(TERN_MEM_FILE, sizeof *w);
     if (!w) return tern_fail_memory(err, sizeof *w);
     tern_status status = tern_writer_init(&w->base, folder, split_bytes, 1, err);
+    if (status == TERN_OK) status = tern_out_open(&w->base.out, folder, true, err);
     w->base.begin_part = begin_part;
     if (status == TERN_OK) *out = w;
     else tern_st_writer_free(w);
@@ -123,23 +115,59 @@ tern_status tern_st_write(tern_st_writer *w, const void *bytes, uint64_t n, tern
     return tern_writer_write(&w->base, bytes, n, err);
 }
 
-// The single file and the index exclude each other: a left-over of an earlier model in the same
-// folder would be read instead of, or beside, the new one.
-static void remove_stale(const tern_writer *w) {
-    tern_strbuf path = {0};
-    tern_strbuf_printf(&path, "%s/model.safetensors%s", w->path,
-                       w->n_parts > 1 ? "" : ".index.json");
-    if (!path.failed) unlink(path.ptr);
-    tern_strbuf_free(&path);
+tern_status tern_st_put_file(tern_st_writer *w, const char *name, const void *bytes, size_t n,
+                             tern_error *err) {
+    return tern_out_put(&w->base.out, name, bytes, n, err);
+}
+
+tern_status tern_st_copy_file(tern_st_writer *w, const char *folder, const char *name,
+                              tern_error *err) {
+    tern_mapping m;
+    char *path = tern_path_join(folder, name);
+    if (!path) return tern_fail_memory(err, strlen(folder) + strlen(name) + 2);
+    tern_status status = tern_mapping_open(&m, path, true, err);
+    tern_free(path);
+    if (status != TERN_OK || !m.bytes) return status;
+    status = tern_st_put_file(w, name, m.bytes, (size_t)m.n, err);
+    tern_mapping_close(&m);
+    return status;
+}
+
+// "model-00001-of-00002.safetensors"
+static bool is_part_name(const char *name) {
+    static const char form[] = "model-#####-of-#####.safetensors";
+    if (strlen(name) != sizeof form - 1) return false;
+    for (size_t i = 0; form[i]; i++)
+        if (form[i] == '#' ? name[i] < '0' || name[i] > '9' : name[i] != form[i]) return false;
+    return true;
+}
+
+// What an earlier model left under names that are read: beside the new one's files it would make a
+// third model.
+static tern_status remove_stale(tern_writer *w, tern_error *err) {
+    static const char *const read[] = {"config.json", "generation_config.json", "tokenizer.json",
+                                       "tokenizer_config.json", "special_tokens_map.json",
+                                       "chat_template.jinja", SINGLE, INDEX};
+    tern_names parts = {0};
+    tern_status status = tern_folder_list(&parts, w->path, "model-", ".safetensors", err);
+    for (size_t i = 0; status == TERN_OK && i < sizeof read / sizeof *read; i++)
+        if (!tern_out_has(&w->out, read[i])) status = tern_out_remove(&w->out, read[i], err);
+    for (size_t i = 0; status == TERN_OK && i < parts.n; i++)
+        if (is_part_name(parts.list[i]) && !tern_out_has(&w->out, parts.list[i]))
+            status = tern_out_remove(&w->out, parts.list[i], err);
+    tern_names_free(&parts);
+    return status;
 }
 
 tern_status tern_st_writer_finish(tern_st_writer *w, tern_error *err) {
     tern_writer *base = &w->base;
     TERN_TRY(tern_writer_end(base, err));
     if (base->n_parts > 1) TERN_TRY(write_index(base, err));
-    TERN_TRY(tern_writer_commit(base, base->out.n_paths - 1, err));
-    remove_stale(base);
-    return TERN_OK;
+    TERN_TRY(remove_stale(base, err));
+    const char *last = tern_out_has(&base->out, "config.json") ? "config.json"
+                       : base->n_parts > 1                    ? INDEX
+                                                              : SINGLE;
+    return tern_writer_commit(base, last, err);
 }
 
 void tern_st_writer_free(tern_st_writer *w) {

@@ -26,7 +26,7 @@
 #ifndef TERN_FORMATS_SHARD_H
 #define TERN_FORMATS_SHARD_H
 
-#include "base/status.h"
+#include "base/out_set.h"
 
 #define TERN_SHARD_HEADER_BYTES 64
 #define TERN_SHARD_BLOCK_BYTES  ((uint32_t)1 << 18)
@@ -72,6 +72,9 @@ typedef struct tern_shard_desc {
 } tern_shard_desc;
 tern_status tern_shard_writer_open(tern_shard_writer **out, const char *path,
                                    const tern_shard_desc *desc, tern_error *err);
+// A file of a set, which the caller commits.
+tern_status tern_shard_writer_open_in(tern_shard_writer **out, tern_out_set *set, const char *name,
+                                      const tern_shard_desc *desc, tern_error *err);
 // One document of n > 0 tokens, its end token included.
 tern_status tern_shard_write(tern_shard_writer *w, const int32_t *ids, uint64_t n,
                              tern_error *err);
@@ -98,8 +101,12 @@ typedef struct tern_token_set_desc {
 // The shards must agree in vocabulary, end token and tokenizer.
 tern_status tern_token_set_open(tern_token_set **out, const char *const *paths, size_t n_paths,
                                 const tern_token_set_desc *desc, tern_error *err);
-// The shards of a folder that tern data build made, split-00000.tern and on; split: "train" or
-// "valid". *out = NULL: it has none.
+// Paths of the shards of a folder that tern data build made, split-00000.tern and on; split:
+// "train" or "valid". They are appended; none is no failure. A folder whose shards are not as its
+// manifest.json says, or that has no manifest, is refused: they may be those of two builds.
+tern_status tern_shard_folder(tern_names *paths, const char *folder, const char *split,
+                              tern_error *err);
+// The same as a set. *out = NULL: it has none.
 tern_status tern_token_set_open_folder(tern_token_set **out, const char *folder,
                                        const char *split, const tern_token_set_desc *desc,
                                        tern_error *err);

@@ -6,11 +6,11 @@
 #include "base/hash.h"
 #include "formats/shard.h"
 #include "formats/shard_private.h"
-#include "formats/tensor_writer.h"
 
 struct tern_shard_writer {
     tern_shard_desc desc;
-    tern_out_set out;
+    tern_out_set own, *out; // out: own, or the caller's
+    tern_out_file file;
     uint8_t *block; // the one that is being filled
     size_t n_block;
     uint64_t *documents;
@@ -33,7 +33,7 @@ static tern_status end_block(tern_shard_writer *w, tern_error *err) {
     w->checksums[w->n_checksums++] = tern_crc32(0, w->block, w->n_block);
     size_t n = w->n_block;
     w->n_block = 0;
-    return tern_out_write(&w->out, w->block, n, err);
+    return tern_out_write(&w->file, w->block, n, err);
 }
 
 static tern_status put(tern_shard_writer *w, uint64_t value, uint32_t n_bytes, tern_error *err) {
@@ -42,9 +42,17 @@ static tern_status put(tern_shard_writer *w, uint64_t value, uint32_t n_bytes, t
     return w->n_block == w->desc.block_bytes ? end_block(w, err) : TERN_OK;
 }
 
-tern_status tern_shard_writer_open(tern_shard_writer **out, const char *path,
-                                   const tern_shard_desc *desc, tern_error *err) {
+static tern_status begin_file(tern_shard_writer *w, tern_out_set *set, const char *path,
+                              tern_error *err) {
     static const uint8_t header[TERN_SHARD_HEADER_BYTES];
+    w->out = set ? set : &w->own;
+    if (!set) TERN_TRY(tern_out_open_file(&w->own, path, err));
+    TERN_TRY(tern_out_begin(w->out, set ? path : NULL, &w->file, err));
+    return tern_out_write(&w->file, header, sizeof header, err);
+}
+
+static tern_status open_writer(tern_shard_writer **out, tern_out_set *set, const char *path,
+                               const tern_shard_desc *desc, tern_error *err) {
     uint32_t block = desc->block_bytes ? desc->block_bytes : TERN_SHARD_BLOCK_BYTES;
     *out = NULL;
     if (block < TERN_SHARD_BLOCK_MIN || (block & (block - 1)) || desc->n_vocab == 0 ||
@@ -55,14 +63,22 @@ tern_status tern_shard_writer_open(tern_shard_writer **out, const char *path,
     w->desc = *desc;
     w->desc.block_bytes = block;
     w->token_bytes = desc->n_vocab <= 65536 ? 2 : 4;
-    w->out.fd = -1;
     w->block = tern_alloc(TERN_MEM_FILE, block);
     tern_status status = w->block ? TERN_OK : tern_fail_memory(err, block);
-    if (status == TERN_OK) status = tern_out_begin(&w->out, path, err);
-    if (status == TERN_OK) status = tern_out_write(&w->out, header, sizeof header, err);
+    if (status == TERN_OK) status = begin_file(w, set, path, err);
     if (status != TERN_OK) tern_shard_writer_free(w);
     else *out = w;
     return status;
+}
+
+tern_status tern_shard_writer_open(tern_shard_writer **out, const char *path,
+                                   const tern_shard_desc *desc, tern_error *err) {
+    return open_writer(out, NULL, path, desc, err);
+}
+
+tern_status tern_shard_writer_open_in(tern_shard_writer **out, tern_out_set *set, const char *name,
+                                      const tern_shard_desc *desc, tern_error *err) {
+    return open_writer(out, set, name, desc, err);
 }
 
 static tern_status write_document(tern_shard_writer *w, const int32_t *ids, uint64_t n,
@@ -113,11 +129,11 @@ static tern_status finish(tern_shard_writer *w, tern_error *err) {
     TERN_TRY(end_block(w, err));
     for (size_t i = 0; i < w->n_checksums; i++)
         put_le((uint8_t *)&w->checksums[i], w->checksums[i], 4);
-    TERN_TRY(tern_out_write(&w->out, w->checksums, w->n_checksums * 4, err));
+    TERN_TRY(tern_out_write(&w->file, w->checksums, w->n_checksums * 4, err));
     make_header(w, tern_crc32(0, w->checksums, w->n_checksums * 4), header);
-    TERN_TRY(tern_out_rewrite(&w->out, 0, header, sizeof header, err));
-    TERN_TRY(tern_out_end(&w->out, err));
-    return tern_out_commit(&w->out, 0, err);
+    TERN_TRY(tern_out_rewrite(&w->file, 0, header, sizeof header, err));
+    TERN_TRY(tern_out_end(&w->file, err));
+    return w->out == &w->own ? tern_out_commit(w->out, NULL, err) : TERN_OK;
 }
 
 tern_status tern_shard_writer_finish(tern_shard_writer *w, tern_error *err) {
@@ -128,7 +144,8 @@ tern_status tern_shard_writer_finish(tern_shard_writer *w, tern_error *err) {
 
 void tern_shard_writer_free(tern_shard_writer *w) {
     if (!w) return;
-    tern_out_free(&w->out);
+    tern_out_drop(&w->file);
+    tern_out_close(&w->own);
     tern_free(w->block);
     tern_free(w->documents);
     tern_free(w->checksums);

@@ -5,13 +5,14 @@
 
 tern_status tern_writer_init(tern_writer *w, const char *path, uint64_t split_bytes,
                              uint64_t alignment, tern_error *err) {
-    *w = (tern_writer){.split_bytes = split_bytes, .alignment = alignment, .out.fd = -1};
+    *w = (tern_writer){.split_bytes = split_bytes, .alignment = alignment};
     w->path = tern_strdup(TERN_MEM_FILE, path);
     return w->path ? TERN_OK : tern_fail_memory(err, strlen(path) + 1);
 }
 
 void tern_writer_deinit(tern_writer *w) {
-    tern_out_free(&w->out);
+    tern_out_drop(&w->file);
+    tern_out_close(&w->out);
     tern_pool_free(&w->pool);
     tern_free(w->tensors);
     tern_free(w->path);
@@ -72,7 +73,7 @@ static tern_status open_part(tern_writer *w, tern_error *err) {
     bool is_new = !w->part_open || (w->n_written == 0 && w->at > 0 &&
                                     w->tensors[w->at - 1].part != part);
     if (!is_new) return TERN_OK;
-    if (w->part_open) TERN_TRY(tern_out_end(&w->out, err));
+    if (w->part_open) TERN_TRY(tern_out_end(&w->file, err));
     w->part_open = false;
     TERN_TRY(w->begin_part(w, part, err));
     w->part_open = true;
@@ -88,7 +89,7 @@ static tern_status write_piece(tern_writer *w, const uint8_t **bytes, uint64_t *
     TERN_TRY(open_part(w, err));
     const tern_planned *t = &w->tensors[w->at];
     uint64_t piece = t->bytes - w->n_written < *n ? t->bytes - w->n_written : *n;
-    TERN_TRY(tern_out_write(&w->out, *bytes, piece, err));
+    TERN_TRY(tern_out_write(&w->file, *bytes, piece, err));
     *bytes += piece;
     *n -= piece;
     w->n_written += piece;
@@ -96,7 +97,7 @@ static tern_status write_piece(tern_writer *w, const uint8_t **bytes, uint64_t *
     w->at++;
     w->n_written = 0;
     uint64_t n_pad = (w->alignment - t->bytes % w->alignment) % w->alignment;
-    return tern_out_write(&w->out, zeros, n_pad, err);
+    return tern_out_write(&w->file, zeros, n_pad, err);
 }
 
 // Nothing is accepted after a call that failed; the first failure is what all later ones report.
@@ -128,11 +129,11 @@ tern_status tern_writer_end(tern_writer *w, tern_error *err) {
                            w->path, w->tensors[w->at].name, (unsigned long long)w->n_written,
                            (unsigned long long)w->tensors[w->at].bytes);
     if (status == TERN_OK && !w->part_open) status = open_part(w, err);
-    if (status == TERN_OK) status = tern_out_end(&w->out, err);
+    if (status == TERN_OK) status = tern_out_end(&w->file, err);
     return remember(w, status);
 }
 
-tern_status tern_writer_commit(tern_writer *w, size_t last, tern_error *err) {
+tern_status tern_writer_commit(tern_writer *w, const char *last, tern_error *err) {
     tern_status status = tern_out_commit(&w->out, last, err);
     tern_fail(&w->failed, TERN_ERR_ARGUMENT, "already finished");
     return status;

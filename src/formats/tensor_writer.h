@@ -9,29 +9,6 @@
 
 #include "formats/file_private.h"
 
-// ---- Files written under another name ----------------------------------------------------------
-
-// Each file of the set is written to "path.partial", brought to the disk and closed; only when all
-// are complete do they get their names. A crash leaves partial files and what was there before.
-typedef struct tern_out_set {
-    char **paths;
-    size_t n_paths, capacity;
-    uint8_t *buffer;
-    size_t n_buffered;
-    int fd; // of the file being written, -1: none
-} tern_out_set;
-
-tern_status tern_out_begin(tern_out_set *set, const char *path, tern_error *err);
-tern_status tern_out_write(tern_out_set *set, const void *bytes, uint64_t n, tern_error *err);
-// Puts n bytes over what was written at `offset` of the file being written.
-tern_status tern_out_rewrite(tern_out_set *set, uint64_t offset, const void *bytes, size_t n,
-                             tern_error *err);
-tern_status tern_out_end(tern_out_set *set, tern_error *err);
-// Renames all; the file `last` appears when the others are there, since it is the one that readers
-// open.
-tern_status tern_out_commit(tern_out_set *set, size_t last, tern_error *err);
-void tern_out_free(tern_out_set *set); // removes what was not committed
-
 // ---- Tensors declared, then streamed -----------------------------------------------------------
 
 typedef struct tern_planned {
@@ -54,8 +31,9 @@ struct tern_writer {
     uint64_t n_written; // bytes of it
     bool planned, part_open;
     tern_error failed; // of an earlier call: nothing more is accepted
-    tern_out_set out;
-    // Opens the part's file (tern_out_begin) and writes everything in front of the data.
+    tern_out_set out;   // open from the first part on, or before
+    tern_out_file file; // the part that is being written
+    // Begins the part's file and writes everything that comes before the data.
     tern_status (*begin_part)(tern_writer *w, size_t part, tern_error *err);
 };
 
@@ -68,6 +46,6 @@ tern_status tern_writer_write(tern_writer *w, const void *bytes, uint64_t n, ter
 // Checks that all data came and ends the last part; a file without tensors is begun here.
 tern_status tern_writer_end(tern_writer *w, tern_error *err);
 // Gives the files their names; see tern_out_commit. The writer takes nothing after that.
-tern_status tern_writer_commit(tern_writer *w, size_t last, tern_error *err);
+tern_status tern_writer_commit(tern_writer *w, const char *last, tern_error *err);
 
 #endif

@@ -1,9 +1,7 @@
 // Several shards as one text, and sequences of it in a random order that is computed.
 #include <string.h>
-#include <unistd.h>
 #include "base/alloc.h"
 #include "base/hash.h"
-#include "base/strbuf.h"
 #include "formats/shard.h"
 
 struct tern_token_set {
@@ -92,29 +90,6 @@ tern_status tern_token_set_open(tern_token_set **out, const char *const *paths, 
     tern_status status = open_all(set, paths, n_paths, err);
     if (status != TERN_OK) tern_token_set_close(set);
     else *out = set;
-    return status;
-}
-
-tern_status tern_token_set_open_folder(tern_token_set **out, const char *folder,
-                                       const char *split, const tern_token_set_desc *desc,
-                                       tern_error *err) {
-    char **paths = NULL;
-    size_t n = 0, capacity = 0;
-    tern_status status = TERN_OK;
-    *out = NULL;
-    for (bool more = true; more && status == TERN_OK;) {
-        tern_strbuf path = {0};
-        tern_strbuf_printf(&path, "%s/%s-%05zu.tern", folder, split, n);
-        if (path.failed || tern_array_reserve(TERN_MEM_FILE, &paths, &capacity, n, 1) != 0)
-            status = tern_fail_memory(err, (n + 1) * sizeof *paths);
-        more = status == TERN_OK && access(path.ptr, F_OK) == 0;
-        if (more) paths[n++] = path.ptr;
-        else tern_strbuf_free(&path);
-    }
-    if (status == TERN_OK && n > 0)
-        status = tern_token_set_open(out, (const char *const *)paths, n, desc, err);
-    for (size_t i = 0; i < n; i++) tern_free(paths[i]);
-    tern_free(paths);
     return status;
 }
 

@@ -178,8 +178,8 @@ static tern_status read_rope_scaling(const reader *r, tern_config *c, tern_error
     // transformers 5 writes rope_parameters, 4 wrote rope_scaling.
     bool v5 = !gguf && tern_json_is(hf_field(r, "rope_parameters"), TERN_JSON_OBJECT);
     const char *group = v5 ? "rope_parameters" : "rope_scaling";
-    char path[96];
-#define HF(member) (snprintf(path, sizeof path, "%s.%s", group, member), path)
+    char dotted[96];
+#define HF(member) (snprintf(dotted, sizeof dotted, "%s.%s", group, member), dotted)
     tern_rope_attrs *a = &c->rope;
     double d;
     a->factor = read_float(r, "rope.scaling.factor", HF("factor"), &d) ? (float)d : 1.0f;

@@ -471,34 +471,6 @@ static tern_status to_gguf(conversion *c, const char *out, tern_error *err) {
 
 // ---- Hugging Face folder -----------------------------------------------------------------------
 
-static tern_status write_file(const char *folder, const char *name, const char *bytes, size_t n,
-                              tern_error *err) {
-    char path[1024];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *f = fopen(path, "wb");
-    bool ok = f && fwrite(bytes, 1, n, f) == n;
-    ok = f && fclose(f) == 0 && ok;
-    return ok ? TERN_OK : tern_fail(err, TERN_ERR_IO, "%s cannot be written", path);
-}
-
-// Copies a file of the input folder as it is; one that is not there is none.
-static tern_status copy_file(const char *from, const char *to, const char *name, tern_error *err) {
-    char path[1024], *bytes = NULL;
-    snprintf(path, sizeof path, "%s/%s", from, name);
-    FILE *f = fopen(path, "rb");
-    if (!f) return TERN_OK;
-    fseek(f, 0, SEEK_END);
-    long n = ftell(f);
-    rewind(f);
-    bool ok = n >= 0 && (bytes = tern_alloc(TERN_MEM_FILE, (size_t)n + 1)) != NULL &&
-              fread(bytes, 1, (size_t)n, f) == (size_t)n;
-    fclose(f);
-    tern_status status = ok ? write_file(to, name, bytes, (size_t)n, err)
-                            : tern_fail(err, TERN_ERR_IO, "%s cannot be read", path);
-    tern_free(bytes);
-    return status;
-}
-
 static tern_status declare_st(conversion *c, const item *it) {
     const tern_tensor *t = it->from;
     uint64_t shape[4];
@@ -515,7 +487,7 @@ static tern_status declare_st(conversion *c, const item *it) {
 
 // The vocabulary of a GGUF file as the files that transformers reads. One that they have no form
 // for is left out: the weights are still of use.
-static tern_status write_tokenizer(conversion *c, const char *out, tern_error *err) {
+static tern_status write_tokenizer(conversion *c, tern_error *err) {
     tern_tokenizer *t;
     tern_error why = {0};
     tern_strbuf json = {0}, config = {0};
@@ -525,9 +497,10 @@ static tern_status write_tokenizer(conversion *c, const char *out, tern_error *e
     TERN_TRY(tern_tokenizer_open(&t, c->file, err));
     tern_status status = tern_tokenizer_write_json(t, chat, &json, &config, &why);
     if (status == TERN_OK) {
-        status = write_file(out, "tokenizer.json", json.ptr, json.len, err);
+        status = tern_st_put_file(c->st, "tokenizer.json", json.ptr, json.len, err);
         if (status == TERN_OK)
-            status = write_file(out, "tokenizer_config.json", config.ptr, config.len, err);
+            status = tern_st_put_file(c->st, "tokenizer_config.json", config.ptr, config.len,
+                                      err);
     } else if (status == TERN_ERR_UNSUPPORTED)
         status = TERN_OK;
     else if (err)
@@ -556,15 +529,16 @@ static tern_status to_folder(conversion *c, const char *in, const char *out, ter
     tern_strbuf config = {0};
     tern_config_write_json(c->arch, &c->config, dtype, ternary_mode, &config);
     tern_status status = config.failed ? tern_fail_memory(err, config.len) : TERN_OK;
-    if (status == TERN_OK) status = write_file(out, "config.json", config.ptr, config.len, err);
+    if (status == TERN_OK)
+        status = tern_st_put_file(c->st, "config.json", config.ptr, config.len, err);
     tern_strbuf_free(&config);
     TERN_TRY(status);
     static const char *const beside[] = {"tokenizer.json", "tokenizer_config.json",
                                          "special_tokens_map.json", "generation_config.json",
                                          "chat_template.jinja"};
     for (size_t i = 0; c->file->kind == TERN_FILE_HF && i < sizeof beside / sizeof *beside; i++)
-        TERN_TRY(copy_file(in, out, beside[i], err));
-    if (c->file->kind == TERN_FILE_GGUF) TERN_TRY(write_tokenizer(c, out, err));
+        TERN_TRY(tern_st_copy_file(c->st, in, beside[i], err));
+    if (c->file->kind == TERN_FILE_GGUF) TERN_TRY(write_tokenizer(c, err));
     return tern_st_writer_finish(c->st, err);
 }
 

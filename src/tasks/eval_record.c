@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/alloc.h"
+#include "base/os_file.h"
 #include "tasks/eval.h"
 
 // ---- Reading -----------------------------------------------------------------------------------
@@ -101,10 +102,18 @@ static tern_status write_line(tern_eval_store *s, tern_error *err) {
     return tern_fail(err, TERN_ERR_IO, "%s: cannot be written: %s", s->path, strerror(errno));
 }
 
-static tern_status open_for_append(tern_eval_store *s, uint64_t end, const char *header,
-                                   tern_error *err) {
-    s->file = fopen(s->path, "ab");
-    if (!s->file || ftruncate(fileno(s->file), (off_t)end) != 0)
+static tern_status open_locked(tern_eval_store *s, tern_error *err) {
+    int fd;
+    TERN_TRY(tern_file_open_log(&fd, s->path, UINT64_MAX, err));
+    s->file = fdopen(fd, "ab");
+    if (s->file) return TERN_OK;
+    close(fd);
+    return tern_fail_memory(err, sizeof *s->file);
+}
+
+static tern_status cut_and_begin(tern_eval_store *s, uint64_t end, const char *header,
+                                 tern_error *err) {
+    if (ftruncate(fileno(s->file), (off_t)end) != 0)
         return tern_fail(err, TERN_ERR_IO, "%s: cannot be written: %s", s->path, strerror(errno));
     if (end > 0) return TERN_OK;
     tern_strbuf_printf(&s->line, "%s\n", header);
@@ -117,11 +126,10 @@ tern_status tern_eval_store_open(tern_eval_store *s, const char *path, const cha
     uint64_t end = 0;
     tern_status status = TERN_OK;
     *s = (tern_eval_store){.path = path, .task = task, .items_name = items_name};
-    if (access(path, F_OK) == 0) {
-        TERN_TRY_GOTO(tern_lines_open(&l, path, err));
-        TERN_TRY_GOTO(read_all(s, &l, header, &end, err));
-    }
-    TERN_TRY_GOTO(open_for_append(s, end, header, err));
+    TERN_TRY_GOTO(open_locked(s, err)); // before it is read: what comes after that is this store's
+    TERN_TRY_GOTO(tern_lines_open(&l, path, err));
+    TERN_TRY_GOTO(read_all(s, &l, header, &end, err));
+    TERN_TRY_GOTO(cut_and_begin(s, end, header, err));
 fail:
     tern_lines_close(&l);
     if (status != TERN_OK) tern_eval_store_close(s);

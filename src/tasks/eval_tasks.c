@@ -7,12 +7,12 @@
 // and [{"text": "a"}, {"text": "b"}].
 #include "tasks/eval.h"
 
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <utf8proc.h>
+#include "base/os_file.h"
 #include "base/utf8.h"
 
 typedef enum gold_rule {
@@ -428,43 +428,45 @@ fail:
 
 // ---- Files -------------------------------------------------------------------------------------
 
-static bool is_there(const char *path, bool folder) {
+static bool ends_with_slash(const char *s) { return *s && s[strlen(s) - 1] == '/'; }
+
+// Builds a path in *out; whether it is there.
+static bool is_there(tern_strbuf *out, const char *folder, const char *name, bool wants_folder) {
     struct stat st;
-    return stat(path, &st) == 0 && (folder ? S_ISDIR(st.st_mode) : S_ISREG(st.st_mode));
+    tern_strbuf_clear(out);
+    tern_strbuf_printf(out, "%s/%s", folder, name);
+    if (out->failed || stat(out->ptr, &st) != 0) return false;
+    return wants_folder ? S_ISDIR(st.st_mode) : S_ISREG(st.st_mode);
 }
 
 // A file of the task's in exactly this folder. What is called "blimp/" may have its files in
 // "blimp/data/", as the authors' repository has.
-static bool find_in(const tern_eval_task *task, const char *folder, char *path, size_t size) {
+static bool find_in(const tern_eval_task *task, const char *folder, tern_strbuf *path) {
     for (int i = 0; i < 4 && task->files[i]; i++) {
-        size_t n = strlen(task->files[i]);
-        bool is_folder = task->files[i][n - 1] == '/';
-        snprintf(path, size, "%s/%s%s", folder, task->files[i], is_folder ? "data" : "");
-        if (is_there(path, is_folder)) return true;
-        snprintf(path, size, "%s/%s", folder, task->files[i]);
-        if (is_folder && is_there(path, true)) return true;
+        bool is_folder = ends_with_slash(task->files[i]);
+        tern_strbuf inner = {0};
+        tern_strbuf_printf(&inner, "%sdata", task->files[i]);
+        bool found = is_folder && !inner.failed && is_there(path, folder, inner.ptr, true);
+        tern_strbuf_free(&inner);
+        if (found || is_there(path, folder, task->files[i], is_folder)) return true;
     }
     return false;
 }
 
-static int by_name(const struct dirent **a, const struct dirent **b) {
-    return strcmp((*a)->d_name, (*b)->d_name);
-}
-
-bool tern_eval_find_file(const char *task_name, const char *folder, char *path, size_t size) {
-    const tern_eval_task *task = tern_eval_task_find(task_name);
-    struct dirent **entries = NULL;
-    if (!task || !folder) return false;
-    if (find_in(task, folder, path, size)) return true;
-    int n = scandir(folder, &entries, NULL, by_name);
-    bool found = false;
-    for (int i = 0; i < n; i++) {
-        char inner[4096];
-        snprintf(inner, sizeof inner, "%s/%s", folder, entries[i]->d_name);
-        if (!found && entries[i]->d_name[0] != '.' && is_there(inner, true))
-            found = find_in(task, inner, path, size);
-        free(entries[i]);
-    }
-    free(entries);
+bool tern_eval_find_file(const char *task_name, const char *folder, tern_text_fn on_path,
+                         void *user) {
+    const tern_eval_task *task = task_name ? tern_eval_task_find(task_name) : NULL;
+    tern_strbuf path = {0}, inner = {0};
+    tern_names names = {0};
+    if (!task || !folder || !on_path) return false;
+    bool found = find_in(task, folder, &path);
+    if (!found) tern_folder_list(&names, folder, "", "", NULL);
+    for (size_t i = 0; i < names.n && !found; i++)
+        if (names.list[i][0] != '.' && is_there(&inner, folder, names.list[i], true))
+            found = find_in(task, inner.ptr, &path);
+    if (found) on_path(user, path.ptr, path.len);
+    tern_names_free(&names);
+    tern_strbuf_free(&inner);
+    tern_strbuf_free(&path);
     return found;
 }

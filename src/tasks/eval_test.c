@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/alloc.h"
+#include "base/os_file.h"
 #include "tasks/eval.h"
 #include "tests/harness.h"
 #include "tests/tiny_model.h"
@@ -501,6 +502,13 @@ TEST(eval_resumes_wherever_it_was_cut_off) {
     }
     REQUIRE_OK(tern_eval_choice(r.session, &desc, &result, &err), err);
     CHECK(result.n_resumed == 3);
+    // Two that write one file would cut off what the other has written. Seen to fail with fopen.
+    int fd;
+    REQUIRE_OK(tern_file_open_log(&fd, results, UINT64_MAX, &err), err);
+    CHECK(tern_eval_choice(r.session, &desc, &result, &err) == TERN_ERR_IO);
+    CHECK_MSG(strstr(err.message, "another process is writing there"), "%s", err.message);
+    CHECK(size_of(results) == size);
+    close(fd);
     rig_close(&r);
 }
 

@@ -41,7 +41,8 @@ enum { BEGINNING = 32, OWN = 160 };           // tokens of an own text: given, w
 // ---- The corpus --------------------------------------------------------------------------------
 
 typedef struct shard_list {
-    tern_shard **shards;
+    tern_names paths;
+    tern_shard **shards; // [n]
     uint64_t *first; // [n + 1]: document numbers
     size_t n;
 } shard_list;
@@ -68,20 +69,38 @@ static void close_shards(shard_list *l) {
     for (size_t i = 0; l->shards && i < l->n; i++) tern_shard_close(l->shards[i]);
     tern_free(l->shards);
     tern_free(l->first);
+    tern_names_free(&l->paths);
+}
+
+// Shards that were named, and of folders those to train on.
+static tern_status list_shards(shard_list *l, const tern_mine_desc *d, tern_error *err) {
+    for (size_t i = 0; i < d->n_shards; i++) {
+        size_t before = l->paths.n;
+        if (!tern_folder_is(d->shards[i])) {
+            TERN_TRY(tern_names_add(&l->paths, d->shards[i], err));
+            continue;
+        }
+        TERN_TRY(tern_shard_folder(&l->paths, d->shards[i], "train", err));
+        if (l->paths.n == before)
+            return tern_fail(err, TERN_ERR_ARGUMENT, "%s: there are no shards train-* in it",
+                             d->shards[i]);
+    }
+    return TERN_OK;
 }
 
 static tern_status open_shards(shard_list *l, tern_corpus *corpus, const tern_model *model,
                                const tern_mine_desc *d, tern_error *err) {
-    l->shards = tern_alloc_array(TERN_MEM_MISC, d->n_shards, sizeof(tern_shard *));
-    l->first = tern_alloc_array(TERN_MEM_MISC, d->n_shards + 1, sizeof *l->first);
-    if (!l->shards || !l->first) return tern_fail_memory(err, d->n_shards * sizeof *l->first);
-    l->n = d->n_shards;
+    TERN_TRY(list_shards(l, d, err));
+    l->n = l->paths.n;
+    l->shards = tern_alloc_array(TERN_MEM_MISC, l->n, sizeof(tern_shard *));
+    l->first = tern_alloc_array(TERN_MEM_MISC, l->n + 1, sizeof *l->first);
+    if (!l->shards || !l->first) return tern_fail_memory(err, l->n * sizeof *l->first);
     *corpus = (tern_corpus){.self = l,
                             .document_tokens = document_tokens,
                             .read = read_document,
                             .end_id = -1};
-    for (size_t i = 0; i < d->n_shards; i++) {
-        TERN_TRY(tern_shard_open(&l->shards[i], d->shards[i], err));
+    for (size_t i = 0; i < l->n; i++) {
+        TERN_TRY(tern_shard_open(&l->shards[i], l->paths.list[i], err));
         const tern_shard_info *info = tern_shard_get_info(l->shards[i]);
         if ((int64_t)info->n_vocab > model->info.n_vocab)
             return tern_fail(err, TERN_ERR_ARGUMENT,
@@ -89,7 +108,7 @@ static tern_status open_shards(shard_list *l, tern_corpus *corpus, const tern_mo
                              (unsigned)info->n_vocab, (int)model->info.n_vocab);
         if (i > 0 && info->end_id != corpus->end_id)
             return tern_fail(err, TERN_ERR_ARGUMENT, "%s: another end token than in %s",
-                             info->path, d->shards[0]);
+                             info->path, l->paths.list[0]);
         corpus->end_id = info->end_id;
         corpus->n_tokens += info->n_tokens;
         corpus->n_documents += info->n_documents;

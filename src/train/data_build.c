@@ -4,10 +4,8 @@
 // in its order by one. So the result does not depend on the threads, and a document is compared
 // with all that came before it, in either split. Which split it belongs to is a matter of its words
 // and the seed alone: what is added later moves nothing.
-#include <errno.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -48,6 +46,7 @@ typedef struct builder {
     tern_tokenizer *tokenizer;
     tern_template *template; // when a chat comes
     tern_shard_desc shard;
+    tern_out_set out;
     int32_t begin_id; // in front of a document, -1: none
     tern_documents *documents;
     tern_dedup *dedup;
@@ -66,21 +65,24 @@ typedef struct builder {
 
 // ---- A shard at a time --------------------------------------------------------------------------
 
-static tern_status shard_path(const builder *b, const split *s, int32_t i, tern_strbuf *path) {
-    tern_strbuf_clear(path);
-    tern_strbuf_printf(path, "%s/%s-%05d.tern", b->folder, s->name, i);
-    return path->failed ? tern_fail_memory(b->err, strlen(b->folder) + 32) : TERN_OK;
+static tern_status shard_name(const builder *b, const split *s, int32_t i, tern_strbuf *name) {
+    tern_strbuf_printf(name, "%s-%05d.tern", s->name, i);
+    return name->failed ? tern_fail_memory(b->err, 32) : TERN_OK;
 }
 
 // A line of the manifest. The file is opened for it, so it is known to be readable.
-static tern_status describe_shard(builder *b, const split *s, const char *path) {
+static tern_status describe_shard(builder *b, const split *s, const char *name) {
     tern_shard *shard;
-    TERN_TRY(tern_shard_open(&shard, path, b->err));
+    char *path = tern_out_staged(&b->out, name);
+    if (!path) return tern_fail_memory(b->err, strlen(b->folder) + 64);
+    tern_status status = tern_shard_open(&shard, path, b->err);
+    tern_free(path);
+    TERN_TRY(status);
     const tern_shard_info *info = tern_shard_get_info(shard);
     tern_strbuf_printf(&b->shards,
                        "%s\n    {\"file\": \"%s\", \"split\": \"%s\", \"tokens\": %llu, "
                        "\"documents\": %llu, \"checksum\": \"%08x\"}",
-                       b->shards.len ? "," : "", strrchr(path, '/') + 1, s->name,
+                       b->shards.len ? "," : "", name, s->name,
                        (unsigned long long)info->n_tokens, (unsigned long long)info->n_documents,
                        info->checksum);
     tern_shard_close(shard);
@@ -89,11 +91,11 @@ static tern_status describe_shard(builder *b, const split *s, const char *path) 
 
 static tern_status end_shard(builder *b, split *s) {
     if (!s->writer) return TERN_OK;
-    tern_strbuf path = {0};
+    tern_strbuf name = {0};
     tern_status status = tern_shard_writer_finish(s->writer, b->err);
-    if (status == TERN_OK) status = shard_path(b, s, s->stats->n_shards, &path);
-    if (status == TERN_OK) status = describe_shard(b, s, path.ptr);
-    tern_strbuf_free(&path);
+    if (status == TERN_OK) status = shard_name(b, s, s->stats->n_shards, &name);
+    if (status == TERN_OK) status = describe_shard(b, s, name.ptr);
+    tern_strbuf_free(&name);
     tern_shard_writer_free(s->writer);
     s->writer = NULL;
     s->stats->n_shards += status == TERN_OK;
@@ -101,13 +103,14 @@ static tern_status end_shard(builder *b, split *s) {
 }
 
 static tern_status begin_shard(builder *b, split *s) {
-    tern_strbuf path = {0};
+    tern_strbuf name = {0};
     if (s->stats->n_shards == 99999)
         return tern_fail(b->err, TERN_ERR_ARGUMENT, "%s: more than 99999 shards; ask for larger "
                          "ones", b->folder);
-    tern_status status = shard_path(b, s, s->stats->n_shards, &path);
-    if (status == TERN_OK) status = tern_shard_writer_open(&s->writer, path.ptr, &b->shard, b->err);
-    tern_strbuf_free(&path);
+    tern_status status = shard_name(b, s, s->stats->n_shards, &name);
+    if (status == TERN_OK)
+        status = tern_shard_writer_open_in(&s->writer, &b->out, name.ptr, &b->shard, b->err);
+    tern_strbuf_free(&name);
     return status;
 }
 
@@ -250,7 +253,7 @@ static void put_settings(tern_strbuf *out, const builder *b) {
 }
 
 static tern_status write_manifest(builder *b) {
-    tern_strbuf out = {0}, path = {0};
+    tern_strbuf out = {0};
     const tern_data_build_stats *stats = b->stats;
     put_settings(&out, b);
     tern_strbuf_printf(&out, "  \"documents\": {\"read\": %llu, \"same\": %llu, \"near\": %llu},\n",
@@ -269,12 +272,10 @@ static tern_status write_manifest(builder *b) {
                            (unsigned long long)b->counts[i].n_kept);
     }
     tern_strbuf_printf(&out, "\n  ],\n  \"shards\": [%s\n  ]\n}\n", tern_strbuf_text(&b->shards));
-    tern_strbuf_printf(&path, "%s/manifest.json", b->folder);
-    tern_status status = out.failed || path.failed
+    tern_status status = out.failed
                              ? tern_fail_memory(b->err, out.len)
-                             : tern_file_write(path.ptr, out.ptr, out.len, b->err);
+                             : tern_out_put(&b->out, "manifest.json", out.ptr, out.len, b->err);
     tern_strbuf_free(&out);
-    tern_strbuf_free(&path);
     return status;
 }
 
@@ -333,6 +334,7 @@ static tern_status open_builder(builder *b) {
 static void close_builder(builder *b) {
     tern_shard_writer_free(b->train.writer);
     tern_shard_writer_free(b->valid.writer);
+    tern_out_close(&b->out);
     for (int i = 0; b->sketchers && i < tern_pool_n_threads(b->pool); i++)
         tern_free(b->sketchers[i].words);
     for (size_t i = 0; b->jobs && i < BATCH_DOCUMENTS; i++) tern_free(b->jobs[i].ids.ids);
@@ -350,36 +352,21 @@ static void close_builder(builder *b) {
     if (b->file) tern_file_close(b->file);
 }
 
-// The manifest of an earlier build describes it no longer once the first shard is replaced.
-static tern_status prepare_folder(builder *b) {
-    tern_strbuf path = {0};
-    if (mkdir(b->folder, 0777) != 0 && errno != EEXIST)
-        return tern_fail(b->err, TERN_ERR_IO, "%s: cannot be made: %s", b->folder,
-                         strerror(errno));
-    tern_strbuf_printf(&path, "%s/manifest.json", b->folder);
-    if (!path.failed) unlink(path.ptr);
-    tern_strbuf_free(&path);
-    return TERN_OK;
-}
-
-// Shards of an earlier build, behind those of this one, would be taken for its own.
-static tern_status remove_old_shards(builder *b, const split *s) {
-    tern_strbuf path = {0};
-    tern_status status = TERN_OK;
-    for (int32_t i = s->stats->n_shards; status == TERN_OK; i++) {
-        status = shard_path(b, s, i, &path);
-        if (status == TERN_OK && unlink(path.ptr) != 0) break;
+// What an earlier build left: its shards beyond those of this one, and a tokenizer that is not this
+// one's, would be taken for this one's.
+static tern_status remove_old(builder *b) {
+    static const char *const beside[] = {"tokenizer.json", "tokenizer_config.json"};
+    tern_names old = {0};
+    tern_status status = tern_folder_list(&old, b->folder, "", ".tern", b->err);
+    for (size_t i = 0; status == TERN_OK && i < old.n; i++) {
+        const char *name = old.list[i];
+        bool ours = !strncmp(name, "train-", 6) || !strncmp(name, "valid-", 6);
+        if (ours && !tern_out_has(&b->out, name)) status = tern_out_remove(&b->out, name, b->err);
     }
-    tern_strbuf_free(&path);
-    return status;
-}
-
-static tern_status write_beside(builder *b, const char *name, const char *text, size_t n) {
-    tern_strbuf path = {0};
-    tern_strbuf_printf(&path, "%s/%s", b->folder, name);
-    tern_status status = path.failed ? tern_fail_memory(b->err, strlen(b->folder))
-                                     : tern_file_write(path.ptr, text, n, b->err);
-    tern_strbuf_free(&path);
+    for (int i = 0; status == TERN_OK && i < 2; i++)
+        if (!tern_out_has(&b->out, beside[i]))
+            status = tern_out_remove(&b->out, beside[i], b->err);
+    tern_names_free(&old);
     return status;
 }
 
@@ -390,7 +377,7 @@ static tern_status copy_tokenizer(builder *b) {
     tern_stream *from;
     size_t n = 1;
     if (!json.len) return TERN_OK; // a GGUF file
-    TERN_TRY(write_beside(b, "tokenizer.json", json.ptr, json.len));
+    TERN_TRY(tern_out_put(&b->out, "tokenizer.json", json.ptr, json.len, b->err));
     tern_strbuf_printf(&path, "%s/tokenizer_config.json", b->desc->tokenizer);
     if (path.failed) return tern_fail_memory(b->err, strlen(b->desc->tokenizer) + 32);
     tern_status status = TERN_OK;
@@ -404,7 +391,8 @@ static tern_status copy_tokenizer(builder *b) {
         tern_stream_close(from);
         if (status == TERN_OK && text.failed) status = tern_fail_memory(b->err, text.len);
         if (status == TERN_OK)
-            status = write_beside(b, "tokenizer_config.json", tern_strbuf_text(&text), text.len);
+            status = tern_out_put(&b->out, "tokenizer_config.json", tern_strbuf_text(&text),
+                                  text.len, b->err);
     }
     tern_strbuf_free(&path);
     tern_strbuf_free(&text);
@@ -424,12 +412,12 @@ tern_status tern_data_build(const char *folder, const tern_data_build_desc *desc
                  .train = {.name = "train", .stats = &stats->train},
                  .valid = {.name = "valid", .stats = &stats->valid}};
     tern_status status = open_builder(&b);
-    if (status == TERN_OK) status = prepare_folder(&b);
+    if (status == TERN_OK) status = tern_out_open(&b.out, folder, true, err);
     if (status == TERN_OK) status = copy_tokenizer(&b);
     if (status == TERN_OK) status = build(&b);
-    if (status == TERN_OK) status = remove_old_shards(&b, &b.train);
-    if (status == TERN_OK) status = remove_old_shards(&b, &b.valid);
     if (status == TERN_OK) status = write_manifest(&b);
+    if (status == TERN_OK) status = remove_old(&b);
+    if (status == TERN_OK) status = tern_out_commit(&b.out, "manifest.json", err);
     close_builder(&b);
     stats->seconds = tern_seconds() - start;
     return status;

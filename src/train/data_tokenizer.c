@@ -54,18 +54,17 @@ static tern_status write_files(const char *out, const tern_strbuf *json, bool ad
     size_t n = strlen(out);
     bool is_folder = (n && out[n - 1] == '/') || (stat(out, &st) == 0 && S_ISDIR(st.st_mode));
     if (!is_folder) return tern_file_write(out, json->ptr, json->len, err);
-    mkdir(out, 0777); // what is wrong with it is said by the first file
-    tern_strbuf path = {0}, text = {0};
-    tern_strbuf_printf(&path, "%s/tokenizer.json", out);
+    tern_out_set set;
+    tern_strbuf text = {0};
     tern_strbuf_printf(&text, "%s%s\n}\n", config_head, adds_bos ? "true" : "false");
-    tern_status status = path.failed || text.failed ? tern_fail_memory(err, n + sizeof config_head)
-                                                    : TERN_OK;
-    if (status == TERN_OK) status = tern_file_write(path.ptr, json->ptr, json->len, err);
-    tern_strbuf_clear(&path);
-    tern_strbuf_printf(&path, "%s/tokenizer_config.json", out);
-    if (status == TERN_OK && path.failed) status = tern_fail_memory(err, n);
-    if (status == TERN_OK) status = tern_file_write(path.ptr, text.ptr, text.len, err);
-    tern_strbuf_free(&path);
+    tern_status status = tern_out_open(&set, out, true, err);
+    if (status == TERN_OK && text.failed) status = tern_fail_memory(err, sizeof config_head);
+    if (status == TERN_OK)
+        status = tern_out_put(&set, "tokenizer_config.json", text.ptr, text.len, err);
+    if (status == TERN_OK)
+        status = tern_out_put(&set, "tokenizer.json", json->ptr, json->len, err);
+    if (status == TERN_OK) status = tern_out_commit(&set, "tokenizer.json", err);
+    tern_out_close(&set);
     tern_strbuf_free(&text);
     return status;
 }

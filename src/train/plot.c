@@ -115,9 +115,7 @@ static void draw_series(const picture *p, size_t index, tern_strbuf *out) {
 
 static tern_status write_text(const char *path, const tern_strbuf *text, tern_error *err) {
     if (text->failed) return tern_fail_memory(err, text->capacity);
-    FILE *f = fopen(path, "w");
-    if (f && fwrite(text->ptr, 1, text->len, f) == text->len && fclose(f) == 0) return TERN_OK;
-    return tern_fail(err, TERN_ERR_IO, "%s: %s", path, strerror(errno));
+    return tern_file_write(path, text->ptr, text->len, err);
 }
 
 static tern_status draw(picture *p, const char *const *logs, size_t n_logs, const char *svg,

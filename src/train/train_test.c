@@ -12,6 +12,7 @@
 #include "base/alloc.h"
 #include "input/tok_small.h"
 #include "tests/harness.h"
+#include "tests/shard_fixture.h"
 #include "train/trainer.h"
 
 static void write_file(const char *path, const char *bytes, size_t n) {
@@ -63,6 +64,7 @@ static void make_data(char *folder, size_t size) {
     write_shard(path, t, 0, 400);
     snprintf(path, sizeof path, "%s/valid-00000.tern", folder);
     write_shard(path, t, 5, 30);
+    write_manifest(folder);
     tern_tokenizer_free(t);
     tern_file_close(file);
 }

@@ -1,0 +1,68 @@
+// The one way to write files.
+//
+// Files that belong together are a *set*. They are written into a private folder beside their
+// place, FOLDER/.tern-partial-…, brought to the disk, and get their names when all of them are
+// whole. So what was there before stays as it is until then, whatever fails or is killed.
+//
+// A file alone gets its name by one rename. Several do so in a *commit*: the private folder becomes
+// FOLDER/.tern-commit, which only one writer can have; the file that readers open first (`last`)
+// is removed, the others get their names, and it comes back as the last one. While .tern-commit
+// has it, readers refuse the folder (tern_out_check) and do not see old and new files mixed; a
+// commit whose writer was killed is finished by the next writer in that folder.
+//
+// The private folder is locked as long as its writer lives. One without a lock is a left-over, and
+// the next writer in that folder removes it.
+#ifndef TERN_BASE_OUT_SET_H
+#define TERN_BASE_OUT_SET_H
+
+#include "base/os_file.h"
+
+typedef struct tern_out_set { // zero-initialise
+    char *folder;             // where the files will be
+    char *staging;            // the private folder
+    char *only;               // the name of a file alone
+    tern_lock own_folder, own_staging;
+    tern_names names, gone; // written; to be removed with the commit
+    size_t n_open;          // files begun and not ended
+    bool made_folder, is_device;
+    int device; // a descriptor, where a file alone is a device or a pipe
+} tern_out_set;
+
+typedef struct tern_out_file { // zero-initialise
+    tern_out_set *set;         // NULL: not open
+    char *path;                // for messages
+    uint8_t *buffer;
+    size_t n_buffered;
+    int fd;
+    bool failed;
+} tern_out_file;
+
+// For files in a folder. own: it is made if need be, and nobody else may write there meanwhile.
+tern_status tern_out_open(tern_out_set *set, const char *folder, bool own, tern_error *err);
+// For one file. What a link stands for is replaced, not the link. A device, a pipe or /dev/stdout
+// is written to as the data comes, and nothing has to be committed.
+tern_status tern_out_open_file(tern_out_set *set, const char *path, tern_error *err);
+// name: NULL for tern_out_open_file's.
+tern_status tern_out_begin(tern_out_set *set, const char *name, tern_out_file *f, tern_error *err);
+tern_status tern_out_write(tern_out_file *f, const void *bytes, uint64_t n, tern_error *err);
+// Puts n bytes over what was written at `offset`.
+tern_status tern_out_rewrite(tern_out_file *f, uint64_t offset, const void *bytes, size_t n,
+                             tern_error *err);
+tern_status tern_out_end(tern_out_file *f, tern_error *err);
+void tern_out_drop(tern_out_file *f); // one that is not ended keeps the set from being committed
+// A whole file of the set.
+tern_status tern_out_put(tern_out_set *set, const char *name, const void *bytes, size_t n,
+                         tern_error *err);
+// With the commit, what has this name goes. What is not there is none.
+tern_status tern_out_remove(tern_out_set *set, const char *name, tern_error *err);
+bool tern_out_has(const tern_out_set *set, const char *name); // was it begun?
+// Path of a file of the set that was ended, to read it before the commit; the caller frees it.
+char *tern_out_staged(const tern_out_set *set, const char *name);
+// last: the file without which readers take nothing else of the set; NULL where there is one file.
+tern_status tern_out_commit(tern_out_set *set, const char *last, tern_error *err);
+void tern_out_close(tern_out_set *set); // removes what was not committed
+
+// For readers of the sets whose last file is folder/name: refuses one that is half replaced.
+tern_status tern_out_check(const char *folder, const char *name, tern_error *err);
+
+#endif
