@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/alloc.h"
+#include "base/hash.h"
 #include "base/strbuf.h"
 #include "base/ternary.h"
 #include "train/trainer.h"
@@ -167,6 +168,16 @@ static tern_status make_programs(tern_trainer *t, tern_error *err) {
 
 // ---- First weights -----------------------------------------------------------------------------
 
+bool tern_all_finite(const float *x, uint64_t n) {
+    uint32_t any = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, x + i, sizeof bits);
+        any |= (bits & 0x7f800000u) == 0x7f800000u;
+    }
+    return !any;
+}
+
 static uint64_t mix(uint64_t *state) { // splitmix64 (Steele, Lea, Flood 2014)
     uint64_t z = *state += 0x9e3779b97f4a7c15u;
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
@@ -209,8 +220,12 @@ static tern_status weight_of_model(tern_trainer *t, const tern_file *file, const
                          "%s: %s is not a tensor of %llu x %llu floats, as this training wants it",
                          file->path, s->name, (unsigned long long)s->n_rows,
                          (unsigned long long)s->n_cols);
-    tern_dtype_decode(x->type, x->data, 0, (size_t)(s->n_rows * s->n_cols), x->scale, data);
-    return TERN_OK;
+    size_t n = (size_t)(s->n_rows * s->n_cols);
+    tern_dtype_decode(x->type, x->data, 0, n, x->scale, data);
+    t->init_sum = tern_crc32(t->init_sum, data, n * sizeof *data);
+    if (tern_all_finite(data, n)) return TERN_OK;
+    return tern_fail(err, TERN_ERR_FORMAT, "%s: %s holds a number that is not finite: no model to "
+                     "begin from", file->path, x->name);
 }
 
 static tern_status init_slots(tern_trainer *t, const tern_file *file, tern_error *err) {
@@ -334,7 +349,8 @@ tern_status tern_trainer_open(tern_trainer **out, const tern_train_desc *desc, t
     tern_status status;
     tern_trainer *t = tern_alloc(TERN_MEM_GRAPH, sizeof *t);
     if (!t) return tern_fail_memory(err, sizeof *t);
-    *t = (tern_trainer){.desc = *desc};
+    *t = (tern_trainer){.desc = *desc, .wished_steps = desc->n_steps,
+                        .wished_warmup = desc->n_warmup};
     if (desc->lora_rank) TERN_TRY_GOTO(tern_lora_open(t, err));
     TERN_TRY_GOTO(tern_train_settle(&t->desc, &t->config, err));
     if (!t->base) choose_arch(t);
