@@ -499,6 +499,8 @@ typedef struct tern_data_build_desc {
     const char *licence;    // a line for the manifest, may be NULL
     int n_threads;          // 0: one for each core
     tern_progress_fn on_progress;
+    // What was done as asked and may not be what was meant, a sentence each.
+    void (*on_notice)(void *user, const char *sentence);
     void *user;
 } tern_data_build_desc;
 

@@ -37,7 +37,8 @@ static inline void write_shard(const char *path, const tern_tokenizer *t, int fi
         char text[128];
         snprintf(text, sizeof text, "the %d%d%d%d the end<end>", i % 10, (i + 1) % 10,
                  (i + 2) % 10, (i + 3) % 10);
-        CHECK(tern_tokenizer_encode(t, text, strlen(text), 1, &ids, &err) == TERN_OK);
+        const unsigned flags = TERN_TOKENIZE_SPECIAL | TERN_TOKENIZE_BOS;
+        CHECK(tern_tokenizer_encode(t, text, strlen(text), flags, &ids, &err) == TERN_OK);
         CHECK(tern_shard_write(w, ids.ids, ids.n, &err) == TERN_OK);
         tern_free(ids.ids);
     }

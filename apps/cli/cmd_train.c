@@ -21,6 +21,7 @@ static void on_interrupt(int signal_number) {
     if (speaks) (void)!write(STDERR_FILENO, answer, sizeof answer - 1);
     signal(SIGINT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);
+    signal(SIGHUP, SIG_DFL);
     (void)signal_number;
 }
 
@@ -75,9 +76,9 @@ static void print_header(void *user, const tern_train_info *i) {
     reporter *r = user;
     char a[32], b[32];
     bool adapter = r->desc->lora_rank > 0;
-    fprintf(stderr, "model   %s, %d layers of %d: %s parameters",
-            adapter ? "an adapter" : recipes[r->desc->recipe], i->n_layers, i->n_embd,
-            amount((double)i->n_params, a));
+    fprintf(stderr, "model   %s, %d layer%s of %d: %s parameters",
+            adapter ? "an adapter" : recipes[r->desc->recipe], i->n_layers,
+            i->n_layers == 1 ? "" : "s", i->n_embd, amount((double)i->n_params, a));
     if (i->n_ternary) fprintf(stderr, ", %s ternary", amount((double)i->n_ternary, b));
     fprintf(stderr, "\ndata    %s tokens, ", amount((double)i->n_tokens, a));
     if (i->n_valid_tokens) fprintf(stderr, "%s held out\n", amount((double)i->n_valid_tokens, b));
@@ -286,6 +287,7 @@ int cmd_train(const command *self, int argc, char **argv) {
     speaks = !d.comm || d.comm->rank == 0;
     signal(SIGINT, on_interrupt);
     signal(SIGTERM, on_interrupt);
+    if (signal(SIGHUP, on_interrupt) == SIG_IGN) signal(SIGHUP, SIG_IGN); // nohup's stays
     tern_status done = tern_train(&d, &err);
     if (done != TERN_OK) clear_line(&r);
     return exit_status(done, &err);

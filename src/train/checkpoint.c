@@ -75,17 +75,44 @@ static void file_name(const tern_slot *s, char *out, size_t size) {
     snprintf(out, size, "%s%s", own ? "adam." : "", s->name);
 }
 
+static bool begins_with(const char *text, const char *begin) {
+    return strncmp(text, begin, strlen(begin)) == 0;
+}
+
+// A GGUF's tokenizer is taken along as it is; only what begins a text may be another token.
+static tern_status copy_tokenizer(const tern_trainer *t, tern_gguf_writer *w) {
+    static const char bos[] = "tokenizer.ggml.bos_token_id", add[] = "tokenizer.ggml.add_bos_token";
+    static const char eos[] = "tokenizer.ggml.eos_token_id";
+    const tern_file *file = t->tokenizer_file;
+    bool other = !t->has_own_bos && t->end_id >= 0;
+    for (size_t i = 0; i < file->n_metas; i++) {
+        const char *key = file->metas[i].key;
+        bool ours = other && (strcmp(key, bos) == 0 || strcmp(key, add) == 0);
+        if (begins_with(key, "tokenizer.") && !ours)
+            TERN_TRY(tern_gguf_put_meta(w, &file->metas[i]));
+    }
+    if (!other) return TERN_OK;
+    TERN_TRY(tern_gguf_put_int(w, bos, TERN_META_U32, t->end_id));
+    TERN_TRY(tern_gguf_put_int(w, add, TERN_META_BOOL, 1));
+    if (tern_file_meta(file, eos)) return TERN_OK;
+    return tern_gguf_put_int(w, eos, TERN_META_U32, t->end_id);
+}
+
+static tern_status put_tokenizer(tern_trainer *t, tern_gguf_writer *w, tern_error *err) {
+    const char *chat = t->chat_template;
+    if (t->tokenizer_file->kind == TERN_FILE_GGUF) return copy_tokenizer(t, w);
+    TERN_TRY(tern_tokenizer_put_gguf(t->tokenizer, t->has_own_bos ? -1 : t->end_id, w, err));
+    if (!chat) return TERN_OK;
+    return tern_gguf_put_str(w, "tokenizer.chat_template", (tern_str){chat, strlen(chat)});
+}
+
 static tern_status put_model(tern_trainer *t, tern_gguf_writer *w, tern_error *err) {
     const char *arch = t->arch->gguf_names[0];
     TERN_TRY(tern_gguf_put_str(w, "general.architecture", (tern_str){arch, strlen(arch)}));
     TERN_TRY(tern_gguf_put_str(w, "general.name", TERN_STR("tern")));
     TERN_TRY(tern_config_write_gguf(w, arch, &t->config));
     TERN_TRY(tern_gguf_put_int(w, "general.file_type", TERN_META_U32, 0));
-    TERN_TRY(tern_tokenizer_put_gguf(t->tokenizer, t->end_id, w, err));
-    const char *chat = t->chat_template;
-    if (chat)
-        TERN_TRY(tern_gguf_put_str(w, "tokenizer.chat_template", (tern_str){chat, strlen(chat)}));
-    return TERN_OK;
+    return put_tokenizer(t, w, err);
 }
 
 // How far the run was.
@@ -210,6 +237,18 @@ static tern_status write_file(tern_trainer *t, const char *path, const uint32_t 
                            tern_status_name(status));
     tern_gguf_writer_free(w);
     return status;
+}
+
+tern_status tern_checkpoint_try(tern_trainer *t, tern_error *err) {
+    tern_gguf_writer *w; // that makes no file before the first tensor
+    tern_error reason = {0};
+    TERN_TRY(tern_gguf_writer_open(&w, t->desc.out, 0, err));
+    tern_status status = put_meta(t, w, &(uint32_t){0}, 1, &reason);
+    if (status == TERN_OK) status = declare_slots(t, w, true);
+    tern_gguf_writer_free(w);
+    if (status == TERN_OK) return status;
+    return tern_fail(err, status, "train: no checkpoint of this model can be made: %s",
+                     reason.message[0] ? reason.message : tern_status_name(status));
 }
 
 tern_status tern_checkpoint_write(tern_trainer *t, tern_error *err) {

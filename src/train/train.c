@@ -379,6 +379,7 @@ static tern_status begin(loop *l) {
     TERN_TRY(tern_trainer_init_weights(t, l->err));
     if (t->desc.resume) TERN_TRY(tern_checkpoint_resume(t, &resumed, l->err));
     if (t->desc.resume && !resumed) TERN_TRY(tern_train_log_check(t, l->err));
+    TERN_TRY(tern_checkpoint_try(t, l->err));
     TERN_TRY(tern_train_check_length(&t->desc, l->err));
     if (t->step > t->desc.n_steps)
         return tern_fail(l->err, TERN_ERR_ARGUMENT, "%s: the run is at step %lld already, beyond "

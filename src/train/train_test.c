@@ -136,6 +136,75 @@ TEST(training_refuses_what_does_not_fit) {
     CHECK(rename(aside, tokenizer) == 0);
 }
 
+static void build_and_train(const char *text, const char *tokenizer, const char *end,
+                            const char *data, const char *out) {
+    tern_error err;
+    losses l;
+    tern_data_build_desc b = {.source = {.paths = &text, .n_paths = 1}, .tokenizer = tokenizer,
+                              .end = end, .n_threads = 1};
+    REQUIRE_OK(tern_data_build(data, &b, NULL, &err), err);
+    tern_train_desc d = small_run(data, out, &l);
+    d.n_steps = 1;
+    REQUIRE_OK(tern_train(&d, &err), err);
+}
+
+static bool open_step_1(const char *out, tern_file **file, tern_tokenizer **t) {
+    tern_error err = {0};
+    char path[700];
+    snprintf(path, sizeof path, "%s/step-00000001.gguf", out);
+    bool ok = tern_file_open(file, path, &err) == TERN_OK &&
+              tern_tokenizer_open(t, *file, &err) == TERN_OK;
+    CHECK_MSG(ok, "%s", err.message);
+    return ok;
+}
+
+// Each kind of tokenizer goes into a model, and from that model's GGUF into another one. Seen to
+// fail: with the GGUF's tokenizer exported again instead of copied SentencePiece was refused, after
+// the last step.
+TEST(training_takes_the_tokenizer_of_a_gguf_along) {
+    char folder[300], text[300], path[700], data[2][300], out[2][300];
+    snprintf(text, sizeof text, "%s", test_tmp("gguf_text.txt"));
+    FILE *f = fopen(text, "w");
+    REQUIRE(f != NULL);
+    for (int i = 0; i < 300; i++) fprintf(f, "the %d abab the %d hen.<|endoftext|>", i, i % 7);
+    fclose(f);
+    for (int kind = 0; kind < 2; kind++) {
+        tern_strbuf json = {0};
+        snprintf(folder, sizeof folder, "%s%d", test_tmp("gguf_tokenizer"), kind);
+        mkdir(folder, 0777);
+        if (kind == 0) small_byte_level(&json, SMALL_LLAMA3, false);
+        else small_sentencepiece(&json);
+        snprintf(path, sizeof path, "%s/tokenizer.json", folder);
+        write_file(path, json.ptr, json.len);
+        tern_strbuf_free(&json);
+        for (int i = 0; i < 2; i++) {
+            snprintf(data[i], sizeof data[i], "%s%d%d", test_tmp("gguf_data"), kind, i);
+            snprintf(out[i], sizeof out[i], "%s%d%d", test_tmp("gguf_out"), kind, i);
+            if (i == 1) snprintf(path, sizeof path, "%s/step-00000001.gguf", out[0]);
+            build_and_train(text, i ? path : folder, kind ? "</s>" : "<end>", data[i], out[i]);
+        }
+        tern_file *files[2];
+        tern_tokenizer *t[2];
+        for (int i = 0; i < 2; i++)
+            if (!open_step_1(out[i], &files[i], &t[i])) return;
+        CHECK(tern_tokenizer_hash(t[0]) == tern_tokenizer_hash(t[1]));
+        CHECK(tern_tokenizer_bos(t[0]) == tern_tokenizer_bos(t[1]));
+        CHECK(tern_tokenizer_adds_bos(t[0]) && tern_tokenizer_adds_bos(t[1]));
+        tern_ids ids[2] = {0};
+        for (int i = 0; i < 2; i++) {
+            const unsigned flags = TERN_TOKENIZE_SPECIAL | TERN_TOKENIZE_BOS;
+            tern_tokenizer_encode(t[i], "the abab hen", 12, flags, &ids[i], NULL);
+        }
+        CHECK(ids[0].n > 3 && ids[0].n == ids[1].n &&
+              memcmp(ids[0].ids, ids[1].ids, ids[0].n * sizeof *ids[0].ids) == 0);
+        for (int i = 0; i < 2; i++) {
+            tern_free(ids[i].ids);
+            tern_tokenizer_free(t[i]);
+            tern_file_close(files[i]);
+        }
+    }
+}
+
 TEST(training_schedules) {
     tern_train_desc d = {.n_steps = 1000, .rate = 1, .rate_2 = 0.5f, .n_warmup = 10,
                          .weight_decay = 0.1f, .schedule = TERN_SCHEDULE_TWO_STAGE};

@@ -75,10 +75,12 @@ typedef struct tern_trainer {
     size_t n_slots, slots_capacity;
     tern_token_set *data, *valid; // valid: NULL when there is none
     tern_tokenizer *tokenizer;
+    tern_file *tokenizer_file;    // that it was opened from, NULL: the base's
     char *chat_template;          // of the data's tokenizer_config.json, or NULL
     tern_lora_base *base;         // of an adapter, NULL: all weights are trained
     tern_speech *speech;          // which tokens are learnt, NULL: all
     int32_t end_id;               // of a document, -1: none
+    bool has_own_bos;             // another token than end_id is put in front of a text
     bool begins_by_marks;         // documents begin where the shards say, not with the end token
     int64_t step;                 // steps done
     int64_t n_damaged;            // checkpoints that were passed over when it was resumed
@@ -172,6 +174,9 @@ tern_status tern_train_log_check(const tern_trainer *t, tern_error *err);
 // in "OUT/step-00001000.adam.gguf", which is whole before the adapter has its name.
 // Fails, and leaves what is there, when a number of it is not finite.
 tern_status tern_checkpoint_write(tern_trainer *t, tern_error *err);
+// Fails where a checkpoint could not be written for what the model or its tokenizer is: to know it
+// before the first step.
+tern_status tern_checkpoint_try(tern_trainer *t, tern_error *err);
 // Continues from the newest checkpoint of desc->out whose checksums are right. *found is false when
 // there is none. One of another run is refused by the names of what differs. t->desc.n_steps
 // becomes the checkpoint's where none was wished for.
