@@ -23,10 +23,10 @@ tern_status tern_stream_read(tern_stream *s, void *to, size_t capacity, size_t *
 double tern_stream_fraction(const tern_stream *s); // of the file that was read, 0..1
 void tern_stream_close(tern_stream *s);
 
-// ---- The tokenizer beside shards (data_tokenizer.c) ----------------------------------------------
+// ---- The tokenizer beside shards (data_tokenizer.c) ---------------------------------------------
 
-// Opens what `tern data build` put beside the shards of a folder: tokenizer.json and what belongs to
-// it, or a GGUF file of metadata alone. *out = NULL: there is neither.
+// Opens what `tern data build` put beside the shards of a folder: tokenizer.json and what belongs
+// to it, or a GGUF file of metadata alone. *out = NULL: there is neither.
 tern_status tern_data_open_tokenizer(tern_file **out, const char *folder, tern_error *err);
 // Puts it there: that of `file`, which was opened from `path`.
 tern_status tern_data_put_tokenizer(tern_out_set *set, const tern_file *file, const char *path,

@@ -27,7 +27,7 @@ static const char config_head[] =
     "{{ '<|im_start|>assistant\\\\n' }}{% endif %}\",\n"
     "  \"add_bos_token\": ";
 
-// ---- Beside shards -------------------------------------------------------------------------------
+// ---- Beside shards ------------------------------------------------------------------------------
 
 static tern_status has(const char *folder, const char *name, char **path, tern_error *err) {
     *path = tern_path_join(folder, name);
@@ -99,7 +99,7 @@ tern_status tern_data_put_tokenizer(tern_out_set *set, const tern_file *file, co
     return copy_file(set, path, "chat_template.jinja", err);
 }
 
-// ---- Learning ------------------------------------------------------------------------------------
+// ---- Learning -----------------------------------------------------------------------------------
 
 static tern_status count_words(tern_bpe_trainer *trainer, const tern_data_tokenizer_desc *desc,
                                uint64_t *n_documents, tern_error *err) {

@@ -1,8 +1,8 @@
 // What makes a run this run and no other: everything that its numbers follow from.
 //
-// It is one flat object of JSON. Each checkpoint carries it, and so does the first line of the log; a
-// run that resumes makes its own and compares the two, member by member. Not part of it is what only
-// says how far or how fast: the number of steps, what is reported and kept, threads, devices,
+// It is one flat object of JSON. Each checkpoint carries it, and so does the first line of the log;
+// a run that resumes makes its own and compares the two, member by member. What only says how far
+// or how fast is not part of it: the number of steps, what is reported and kept, threads, devices,
 // processes, and how many tokens are computed at once.
 #include <stdio.h>
 #include <stdlib.h>

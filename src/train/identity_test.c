@@ -159,8 +159,8 @@ static double number_of_log(const char *out, int step, const char *key) {
 
 static void take_info(void *user, const tern_train_info *i) { *(tern_train_info *)user = *i; }
 
-// 20 steps that become 60: the first 20 keep what they had, the rest has the schedule of 60. Seen to
-// fail: with the length of the checkpoint kept the rate of step 24 is zero.
+// 20 steps that become 60: the first 20 keep what they had, the rest has the schedule of 60. Seen
+// to fail: with the length of the checkpoint kept the rate of step 24 is zero.
 TEST(training_goes_on_to_a_greater_length) {
     char data[300], whole[300], cut[300];
     tern_error err;
@@ -203,8 +203,8 @@ TEST(training_goes_on_to_a_greater_length) {
     check_log(cut);
 }
 
-// What a killed process leaves at the log's end is cut off and written again. Seen to fail: with the
-// whole file kept the last line is no JSON.
+// What a killed process leaves at the log's end is cut off and written again. Seen to fail: with
+// the whole file kept the last line is no JSON.
 TEST(training_resume_drops_the_later_lines_of_the_log_alone) {
     char data[300], out[300], path[400];
     tern_error err;
@@ -231,8 +231,8 @@ TEST(training_resume_drops_the_later_lines_of_the_log_alone) {
     CHECK(check_log(out) == 11); // head, two of validation, five losses; resumed, two of step 24
 }
 
-// While a run goes on whoever reads its log finds whole lines up to now. Seen to fail: with a buffer
-// in front of the file.
+// While a run goes on whoever reads its log finds whole lines up to now. Seen to fail: with a
+// buffer in front of the file.
 static bool log_is_there(void *user, const tern_train_event *e) {
     const char *out = user;
     if (!isnan(e->loss)) CHECK(loss_of_log(out, (int)e->step) > 0);
