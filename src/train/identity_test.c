@@ -231,8 +231,8 @@ TEST(training_resume_drops_the_later_lines_of_the_log_alone) {
     CHECK(check_log(out) == 11); // head, two of validation, five losses; resumed, two of step 24
 }
 
-// While a run goes on whoever reads its log finds whole lines up to now. Seen to fail: with a
-// buffer in front of the file.
+// While a run goes on whoever reads its log finds whole lines up to now. Seen to fail: with
+// lines that are kept back.
 static bool log_is_there(void *user, const tern_train_event *e) {
     const char *out = user;
     if (!isnan(e->loss)) CHECK(loss_of_log(out, (int)e->step) > 0);
@@ -278,7 +278,7 @@ TEST(training_tells_each_step_and_its_log_can_be_read_along) {
 }
 
 // Names that mean something to a shell, and longer ones than any buffer was. Seen to fail: with
-// glob(), and with names cut at 1000 characters.
+// names cut at 1000 characters.
 TEST(training_takes_folders_of_any_name) {
     char *folder = tern_path_join(test_tmp("train [a]*?"), ""), *data, *out;
     tern_error err;

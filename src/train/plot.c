@@ -1,6 +1,6 @@
 // Training logs as a picture: SVG, which every browser shows and every editor can change.
 //
-// A log may be growing while it is read: its last line counts when it has its end. Its first line
+// A log may be growing while it is read: a line counts when it is whole, which is to say JSON. Its first line
 // says what the run is, for the title. The beginning of a run, in which the loss falls from that of
 // a guess, may leave the picture at the top, so that the rest can be read.
 #include <math.h>
@@ -104,7 +104,6 @@ static tern_status read_log(curves *c, const char *path, tern_error *err) {
         tern_json_doc doc = {0};
         status = tern_lines_next(&l, &more, err);
         if (status != TERN_OK || !more) break;
-        if (!l.is_whole) continue;
         if (tern_json_parse(&doc, tern_strbuf_text(&l.line), l.line.len, NULL) == TERN_OK)
             status = take_line(c, &doc, err);
         tern_json_free(&doc);
