@@ -74,6 +74,7 @@ test: all $(BUILD)/tern_tests $(BUILD)/tiny.gguf header-test fuzz-replay ## ever
 	$(BUILD)/tern_tests -j $(TEST_JOBS) & tests=$$!; \
 	    tests/files_test.sh $(BUILD)/tern $(BUILD)/tiny.gguf & files=$$!; \
 	    tests/cli_test.sh $(BUILD)/tern $(BUILD)/tiny.gguf; cli=$$?; \
+	    tests/train_test.sh $(BUILD)/tern $(BUILD)/tiny.gguf || cli=1; \
 	    wait $$files || cli=1; wait $$tests && exit $$cli
 
 KILLS ?= 300

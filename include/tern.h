@@ -500,6 +500,8 @@ typedef struct tern_data_build_desc {
     const char *licence;    // a line for the manifest, may be NULL
     int n_threads;          // 0: one for each core
     tern_progress_fn on_progress;
+    // What was done as asked and may not be what was meant, a sentence each.
+    void (*on_notice)(void *user, const char *sentence);
     void *user;
 } tern_data_build_desc;
 
@@ -562,9 +564,23 @@ typedef struct tern_train_event {
     const char *checkpoint;  // was just written, or NULL
 } tern_train_event;
 
+// What a run will be, told before its first step.
+typedef struct tern_train_info {
+    const char *device;             // and what multiplies there; valid during the call
+    int64_t n_params, n_ternary;    // that are trained; of these rounded to -1, 0 and +1
+    int32_t n_layers, n_embd, seq_len, batch_tokens;
+    uint64_t n_tokens, n_valid_tokens; // of the data: to learn, held out
+    int64_t step, n_steps;          // step > 0: it goes on from that one
+    double n_epochs;                // how often the whole run reads the data
+    int64_t n_damaged;              // newer checkpoints that were passed over
+    int64_t n_dropped_lines;        // of the log, of later steps: they will be written again
+} tern_train_info;
+
 typedef struct tern_train_desc {
     const char *data; // folder of `tern data build`: train-*, valid-*, tokenizer.json
-    const char *out;  // folder of checkpoints and log.jsonl; made if need be
+    // Folder of checkpoints and log.jsonl, made if need be. One that holds a run is refused unless
+    // `resume` says to go on with it; while it is trained nobody else may.
+    const char *out;
     const char *init; // model whose weights are the first ones; its shape must be the same
     // > 0: an adapter (LoRA) of this rank is trained beside the frozen weights of `init`, which may
     // be any model that runs. Checkpoints are adapters; recipe and shape are the model's.
@@ -572,7 +588,10 @@ typedef struct tern_train_desc {
     float lora_alpha;         // B A counts times alpha / rank, 0: twice the rank
     const char *lora_targets; // "q,k,v,o,gate,up,down", NULL: all of these
     bool assistant_only;      // only what assistants say in chats is learnt, the rest is read
-    bool resume;      // from the newest checkpoint in `out`, if there is one
+    // From the newest checkpoint in `out`, if there is one. It must be of the same run: only steps,
+    // what is reported and kept, and what computes it (device, threads, micro_tokens, bf16, comm)
+    // may differ. With another n_steps the rest has the schedule of a run of that length.
+    bool resume;
     const char *preset; // "nano" (default), "tiny", "micro", "small", "medium"
     tern_recipe recipe;
     int32_t n_layers, n_embd, n_heads, n_kv_heads, n_ff, n_context; // 0: the preset's
@@ -580,7 +599,7 @@ typedef struct tern_train_desc {
     bool separate_head; // an output head of its own instead of the embedding table
     int32_t seq_len, batch_tokens; // tokens of a sequence, of a step (of all processes)
     int32_t micro_tokens;          // computed at once, 0: at most 4096, on a GPU 32768
-    int64_t n_steps;               // 0: 1000
+    int64_t n_steps;               // 0: 1000, of a resumed run as many as before
     tern_schedule schedule;
     float rate, rate_2; // peak learning rates of the first and second stage, 0: the preset's
     int64_t n_warmup;   // steps in which the rate rises, 0: a twentieth, at most 375
@@ -593,8 +612,11 @@ typedef struct tern_train_desc {
     int n_threads;
     bool bf16; // products of floats may round their factors to bf16, where that is fast
     const tern_comm *comm; // NULL: one process
+    void (*on_begin)(void *user, const tern_train_info *info);
     // False: write a checkpoint and stop, with TERN_ERR_CANCELLED.
     bool (*on_event)(void *user, const tern_train_event *event);
+    // The same after every step, without a loss; the speed where the device does not run behind.
+    bool (*on_step)(void *user, const tern_train_event *event);
     void *user;
 } tern_train_desc;
 // Trains from text that `tern data build` made into shards. A checkpoint is a model that runs; with

@@ -188,12 +188,12 @@ fails 1 "a vocabulary of 100" "$tern" data tokenizer "$dir/stories.txt" -o "$dir
 lora_train="$tern train --data $dir/own -o $dir/lora --init $model --seq-len 32 --batch-tokens 64 -t 1"
 ends 0 $lora_train --lora 4,8 --lora-targets q,down -n 2
 ends 0 $lora_train --lora 4,8 --lora-targets q,down -n 2 --resume
-fails 1 "another lora_rank" $lora_train --lora 8 -n 2 --resume
+fails 1 "lora is 4 there and 8 here" $lora_train --lora 8 -n 2 --resume
 ends 0 $run -p "Once" -n 4 --lora "$dir/lora/step-00000002.gguf"
 fails 2 "such as 16,32" $lora_train --lora 16,
 fails 2 "needs --init" "$tern" train --data "$dir/own" -o "$dir/lora" --lora 16
 fails 2 "goes with --lora" $lora_train --lora-targets q
-fails 1 "some of q,k,v" $lora_train --lora 4 --lora-targets q,x
+fails 1 "some of q,k,v" $lora_train --lora 4 --lora-targets q,x --resume
 fails 1 "none.gguf: cannot be opened" $run -p "Once" --lora "$dir/none.gguf=0.5"
 fails 1 "no LoRA adapter" "$tern" convert "$model" "$dir/merged.gguf" --lora "$model"
 

@@ -28,7 +28,8 @@ static int make_tokenizer(const command *self, int argc, char **argv) {
     string_list specials = {0};
     int n_vocab = 0, status, n;
     const option options[] = {
-        {'o', "output", OPTION_TEXT, &out, "FILE", "a tokenizer.json, or a folder for it"},
+        {'o', "output", OPTION_TEXT, &out, "NAME",
+         "a folder; with .json at its end one tokenizer.json"},
         {0, "vocab", OPTION_COUNT, &n_vocab, "N", "tokens in all (4096)"},
         {0, "special", OPTION_TEXTS, &specials, "TEXT",
          "one more special token; may be repeated"},
@@ -66,10 +67,20 @@ static int make_tokenizer(const command *self, int argc, char **argv) {
     return finish(done, &err);
 }
 
-static void print_split(const char *name, const tern_data_split *s) {
-    printf("  %-6s %llu documents, %llu tokens, %.3f bytes a token, %d shards\n", name,
-           (unsigned long long)s->n_documents, (unsigned long long)s->n_tokens,
-           s->n_tokens ? (double)s->n_bytes / (double)s->n_tokens : 0, s->n_shards);
+static const char *many(uint64_t n) { return n == 1 ? "" : "s"; }
+
+static void print_split(const char *name, const tern_data_split *s, uint64_t n_all) {
+    printf("  %-6s %llu document%s, %llu tokens (%.1f%%)", name,
+           (unsigned long long)s->n_documents, many(s->n_documents),
+           (unsigned long long)s->n_tokens, n_all ? 100 * (double)s->n_tokens / (double)n_all : 0);
+    if (s->n_tokens) printf(", %.3f bytes a token", (double)s->n_bytes / (double)s->n_tokens);
+    printf(", %d shard%s\n", s->n_shards, many((uint64_t)s->n_shards));
+}
+
+static void print_notice_of_build(void *user, const char *sentence) {
+    (void)user;
+    end_progress();
+    fprintf(stderr, "tern: note: %s\n", sentence);
 }
 
 static int build(const command *self, int argc, char **argv) {
@@ -115,13 +126,15 @@ static int build(const command *self, int argc, char **argv) {
     desc.n_threads = n_threads;
     desc.on_progress = show_progress;
     cancel_on_signals();
+    desc.on_notice = print_notice_of_build;
     tern_status done = tern_data_build(out, &desc, &s, &err);
     if (done == TERN_OK) {
         printf("%s: %llu documents read, %llu the same as others, %llu nearly so; %.1f s\n", out,
                (unsigned long long)s.n_read, (unsigned long long)s.n_same,
                (unsigned long long)s.n_near, s.seconds);
-        print_split("train", &s.train);
-        print_split("valid", &s.valid);
+        uint64_t n_all = s.train.n_tokens + s.valid.n_tokens;
+        print_split("train", &s.train, n_all);
+        print_split("valid", &s.valid, n_all);
     }
     return finish(done, &err);
 }
@@ -148,7 +161,7 @@ static int inspect(const command *self, int argc, char **argv) {
 }
 
 static const command jobs[] = {
-    {"data tokenizer", "TEXT... -o FILE [options]", "learn a byte-level BPE vocabulary",
+    {"data tokenizer", "TEXT... -o NAME [options]", "learn a byte-level BPE vocabulary",
      make_tokenizer},
     {"data build", "TEXT... --tokenizer FILE -o FOLDER [options]",
      "tokenize text to shards; drop duplicates, hold a part out", build},

@@ -5,41 +5,150 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
+// ---- Stopping -----------------------------------------------------------------------------------
+
 static volatile sig_atomic_t interrupted;
+static bool speaks = true; // the first process of a group
+
+// A step may take minutes, so the answer does not wait for it. The second time ends the process.
 static void on_interrupt(int signal_number) {
-    (void)signal_number;
+    static const char answer[] =
+        "\ntern: stopping after this step, writing a checkpoint; once more to stop at once\n";
     interrupted = 1;
+    if (speaks) (void)!write(STDERR_FILENO, answer, sizeof answer - 1);
+    signal(SIGINT, SIG_DFL);
+    signal(SIGTERM, SIG_DFL);
+    signal(SIGHUP, SIG_DFL);
+    (void)signal_number;
 }
 
-static void print_time(double seconds) {
-    long s = isfinite(seconds) ? (long)seconds : 0;
-    if (s >= 3600)
-        fprintf(stderr, ", %ld:%02ld:%02ld left", s / 3600, s / 60 % 60, s % 60);
-    else
-        fprintf(stderr, ", %ld:%02ld left", s / 60, s % 60);
+// ---- What a run says ----------------------------------------------------------------------------
+
+typedef struct reporter {
+    const tern_train_desc *desc;
+    struct timespec begun, shown; // the first step; the progress line
+    bool is_terminal, told_time;
+} reporter;
+
+static double seconds_since(const struct timespec *then) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)(now.tv_sec - then->tv_sec) + 1e-9 * (double)(now.tv_nsec - then->tv_nsec);
+}
+
+// 8867123: "8.87 million".
+static const char *amount(double n, char out[32]) {
+    if (n >= 1e9) snprintf(out, 32, "%.3g billion", n * 1e-9);
+    else if (n >= 1e6) snprintf(out, 32, "%.3g million", n * 1e-6);
+    else if (n >= 1e4) snprintf(out, 32, "%.3g thousand", n * 1e-3);
+    else snprintf(out, 32, "%.0f", n);
+    return out;
+}
+
+static const char *duration(double seconds, char out[32]) {
+    long s = seconds < 1e9 ? (long)seconds : 999999999;
+    if (s >= 3600) snprintf(out, 32, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+    else snprintf(out, 32, "%ld:%02ld", s / 60, s % 60);
+    return out;
+}
+
+static void print_start(const tern_train_info *i, const char *folder) {
+    if (i->step > 0)
+        fprintf(stderr, "resumes %s after step %lld", folder, (long long)i->step);
+    if (i->n_damaged)
+        fprintf(stderr, ", %lld newer checkpoint%s damaged", (long long)i->n_damaged,
+                i->n_damaged == 1 ? " is" : "s are");
+    if (i->n_dropped_lines)
+        fprintf(stderr, "%s%lld line%s of the log after it will be written again",
+                i->step ? ", " : "", (long long)i->n_dropped_lines,
+                i->n_dropped_lines == 1 ? "" : "s");
+    if (i->step > 0 || i->n_dropped_lines) fputc('\n', stderr);
+    if (i->step == i->n_steps)
+        fprintf(stderr, "all %lld steps are done; -n MORE makes the run longer\n",
+                (long long)i->n_steps);
+}
+
+static void print_header(void *user, const tern_train_info *i) {
+    static const char *const recipes[] = {"bitnet", "paper", "llama"};
+    reporter *r = user;
+    char a[32], b[32];
+    bool adapter = r->desc->lora_rank > 0;
+    fprintf(stderr, "model   %s, %d layer%s of %d: %s parameters",
+            adapter ? "an adapter" : recipes[r->desc->recipe], i->n_layers,
+            i->n_layers == 1 ? "" : "s", i->n_embd, amount((double)i->n_params, a));
+    if (i->n_ternary) fprintf(stderr, ", %s ternary", amount((double)i->n_ternary, b));
+    fprintf(stderr, "\ndata    %s tokens, ", amount((double)i->n_tokens, a));
+    if (i->n_valid_tokens) fprintf(stderr, "%s held out\n", amount((double)i->n_valid_tokens, b));
+    else fprintf(stderr, "none held out: the loss is that of text it learns\n");
+    fprintf(stderr, "course  %lld steps of %d tokens (sequences of %d): %s tokens, %.3g epochs\n",
+            (long long)i->n_steps, i->batch_tokens, i->seq_len,
+            amount((double)i->n_steps * i->batch_tokens, a), i->n_epochs);
+    fprintf(stderr, "device  %s\n", i->device);
+    print_start(i, r->desc->out);
+    clock_gettime(CLOCK_MONOTONIC, &r->begun);
+}
+
+// Once, when a few seconds were measured.
+static void print_time(reporter *r, const tern_train_event *e) {
+    char a[32];
+    if (r->told_time || !isfinite(e->seconds_left) || e->step == e->n_steps) return;
+    r->told_time = true;
+    fprintf(stderr, "time    about %s for the remaining %lld steps, at %.0f tokens/s\n",
+            duration(e->seconds_left, a), (long long)(e->n_steps - e->step),
+            e->tokens_per_second);
+}
+
+static void clear_line(const reporter *r) {
+    if (r->is_terminal) fputs("\r\033[K", stderr);
+}
+
+static bool print_step(void *user, const tern_train_event *e) {
+    reporter *r = user;
+    char a[32];
+    if (interrupted) return false;
+    if (seconds_since(&r->begun) > 3) {
+        if (!r->told_time) clear_line(r);
+        print_time(r, e);
+    }
+    if (!r->is_terminal || !isfinite(e->seconds_left) || seconds_since(&r->shown) < 0.2)
+        return true;
+    clock_gettime(CLOCK_MONOTONIC, &r->shown);
+    clear_line(r);
+    fprintf(stderr, "step %lld/%lld, %.0f tokens/s, %s left", (long long)e->step,
+            (long long)e->n_steps, e->tokens_per_second, duration(e->seconds_left, a));
+    fflush(stderr);
+    return true;
 }
 
 // One line that is written over on a terminal; validation and checkpoints stay.
 static bool print_event(void *user, const tern_train_event *e) {
-    (void)user;
-    bool terminal = isatty(STDERR_FILENO);
-    if (terminal) fputs("\r\033[K", stderr);
-    fprintf(stderr, "step %lld/%lld", (long long)e->step, (long long)e->n_steps);
+    reporter *r = user;
+    char a[32];
+    clear_line(r);
     if (e->checkpoint) {
-        fprintf(stderr, ", wrote %s\n", e->checkpoint);
+        fprintf(stderr, "step %lld/%lld, wrote %s/%s\n", (long long)e->step,
+                (long long)e->n_steps, r->desc->out, e->checkpoint);
     } else if (!isnan(e->valid_loss)) {
-        fprintf(stderr, ", validation loss %.4f\n", e->valid_loss);
+        fprintf(stderr, "step %lld/%lld, validation loss %.4f\n", (long long)e->step,
+                (long long)e->n_steps, e->valid_loss);
     } else {
-        fprintf(stderr, ", loss %.4f, rate %.2e, gradient %.2f, %.0f tokens/s", e->loss, e->rate,
-                e->grad_norm, e->tokens_per_second);
-        print_time(e->seconds_left);
-        if (!terminal) fputc('\n', stderr);
+        print_time(r, e);
+        fprintf(stderr, "step %lld/%lld, loss %.4f, rate %.2e, gradient %.2f, %.0f tokens/s",
+                (long long)e->step, (long long)e->n_steps, e->loss, e->rate, e->grad_norm,
+                e->tokens_per_second);
+        fprintf(stderr, ", %s left%s",
+                duration(isfinite(e->seconds_left) ? e->seconds_left : 0, a),
+                r->is_terminal ? "" : "\n");
+        clock_gettime(CLOCK_MONOTONIC, &r->shown); // stays for a moment
     }
     fflush(stderr);
     return !interrupted;
 }
+
+// ---- The commands -------------------------------------------------------------------------------
 
 static int plot(const command *self, int argc, char **argv) {
     const char *logs[16], *out = "loss.svg";
@@ -110,7 +219,8 @@ int cmd_train(const command *self, int argc, char **argv) {
         OPTIONS_GROUP("Data and results"),
         {0, "data", OPTION_TEXT, &d.data, "DIR", "shards and tokenizer of `tern data build`"},
         {'o', "out", OPTION_TEXT, &d.out, "DIR", "where checkpoints and log.jsonl go"},
-        {0, "resume", OPTION_FLAG, &d.resume, NULL, "go on from the newest checkpoint in --out"},
+        {0, "resume", OPTION_FLAG, &d.resume, NULL,
+         "go on from the newest checkpoint in --out; -n MORE: to a greater length"},
         {0, "init", OPTION_TEXT, &d.init, "MODEL", "first weights from this model"},
         {0, "assistant-only", OPTION_FLAG, &d.assistant_only, NULL,
          "of chats learn only what the assistant says"},
@@ -131,7 +241,8 @@ int cmd_train(const command *self, int argc, char **argv) {
         {0, "act", OPTION_TEXT, &d.act, "NAME", "silu, relu2 or gelu (the recipe's)"},
         {0, "separate-head", OPTION_FLAG, &d.separate_head, NULL, "head not tied to the table"},
         OPTIONS_GROUP("Course"),
-        {'n', "steps", OPTION_COUNT, &a.n_steps, "N", "optimizer steps (1000)"},
+        {'n', "steps", OPTION_COUNT, &a.n_steps, "N",
+         "optimizer steps (1000; with --resume as many as before)"},
         {0, "batch-tokens", OPTION_COUNT, &a.batch_tokens, "N", "tokens of a step"},
         {0, "seq-len", OPTION_COUNT, &a.seq_len, "N", "tokens of a sequence"},
         {0, "context", OPTION_COUNT, &a.n_context, "N", "that the model will state (--seq-len)"},
@@ -167,9 +278,17 @@ int cmd_train(const command *self, int argc, char **argv) {
     if (lora && !d.init) return bad_usage("train: --lora needs --init, the model it is for");
     if (!lora && d.lora_targets) return bad_usage("train: --lora-targets goes with --lora");
     take_args(&d, &a);
+    reporter r = {.desc = &d, .is_terminal = isatty(STDERR_FILENO)};
     d.comm = cli_comm();
+    d.on_begin = print_header;
     d.on_event = print_event;
+    d.on_step = print_step;
+    d.user = &r;
+    speaks = !d.comm || d.comm->rank == 0;
     signal(SIGINT, on_interrupt);
     signal(SIGTERM, on_interrupt);
-    return exit_status(tern_train(&d, &err), &err);
+    if (signal(SIGHUP, on_interrupt) == SIG_IGN) signal(SIGHUP, SIG_IGN); // nohup's stays
+    tern_status done = tern_train(&d, &err);
+    if (done != TERN_OK) clear_line(&r);
+    return exit_status(done, &err);
 }

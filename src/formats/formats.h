@@ -106,6 +106,10 @@ tern_status tern_gguf_write(tern_gguf_writer *w, const void *bytes, uint64_t n, 
 // The 32 bytes that end an I2_S tensor: its scale, then zeros.
 tern_status tern_gguf_write_i2_s_scale(tern_gguf_writer *w, float scale, tern_error *err);
 tern_status tern_gguf_writer_finish(tern_gguf_writer *w, tern_error *err); // checks, renames
+// Instead of finish, where metadata is all there is: one more file of a set (base/out_set.h). The
+// writer's own path is not used.
+tern_status tern_gguf_writer_put_in(tern_gguf_writer *w, tern_out_set *set, const char *name,
+                                    tern_error *err);
 void tern_gguf_writer_free(tern_gguf_writer *w); // without finish: nothing is left
 
 // ---- Writing safetensors -----------------------------------------------------------------------

@@ -239,6 +239,22 @@ tern_status tern_gguf_writer_finish(tern_gguf_writer *w, tern_error *err) {
     return status;
 }
 
+tern_status tern_gguf_writer_put_in(tern_gguf_writer *w, tern_out_set *set, const char *name,
+                                    tern_error *err) {
+    tern_strbuf head = {0};
+    if (w->base.n_tensors > 0)
+        tern_fail(&w->base.failed, TERN_ERR_ARGUMENT, "a file of a set can have no tensors");
+    if (w->base.failed.status != TERN_OK) {
+        if (err) *err = w->base.failed;
+        return tern_fail_prefix(err, w->base.failed.status, name);
+    }
+    put_head(&head, w, 0);
+    tern_status status = head.failed ? tern_fail_memory(err, head.len)
+                                     : tern_out_put(set, name, head.ptr, head.len, err);
+    tern_strbuf_free(&head);
+    return status;
+}
+
 void tern_gguf_writer_free(tern_gguf_writer *w) {
     if (!w) return;
     tern_writer_deinit(&w->base);

@@ -54,6 +54,8 @@ static const float_field float_fields[] = {
 
 static const char *const act_names[] = {"silu", "relu2", "gelu"};
 
+const char *tern_act_name(tern_act_kind act) { return act_names[act]; }
+
 // ---- Access to both worlds ---------------------------------------------------------------------
 
 typedef struct reader {

@@ -56,6 +56,7 @@ bool tern_model_name_to_gguf(const tern_arch *arch, const char *hf_name, char *o
 
 // An activation by its name in config.json; false: not known.
 bool tern_act_from_name(tern_str name, tern_act_kind *out);
+const char *tern_act_name(tern_act_kind act);
 // Writes the config as GGUF keys under the prefix `arch_name`, or reads them back: one table, used
 // by tern_model_read and by conversion.
 tern_status tern_config_write_gguf(tern_gguf_writer *w, const char *arch_name,

@@ -4,42 +4,64 @@
 // always a whole file, whenever the process dies. Every tensor has a CRC-32 in the metadata: a
 // checkpoint that was damaged later is passed over, and the one before it is taken.
 #include <errno.h>
-#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include "base/alloc.h"
 #include "base/hash.h"
+#include "base/os_file.h"
 #include "train/trainer.h"
 
-// ---- Settings that must be the same ------------------------------------------------------------
+// ---- The files of a run ------------------------------------------------------------------------
 
-#define N_SETTINGS     11
-#define N_SETTINGS_MAX (N_SETTINGS + 4)
-typedef struct setting {
-    const char *key;
-    int64_t value;
-} setting;
+// "FOLDER/step-00000500.gguf", or the moments beside it. The caller frees it.
+static tern_status make_path(const char *folder, int64_t step, bool moments, char **out,
+                             tern_error *err) {
+    tern_strbuf path = {0};
+    tern_strbuf_printf(&path, "%s/step-%08lld%s.gguf", folder, (long long)step,
+                       moments ? ".adam" : "");
+    *out = path.ptr;
+    if (!path.failed) return TERN_OK;
+    tern_strbuf_free(&path);
+    *out = NULL;
+    return tern_fail_memory(err, strlen(folder) + 32);
+}
 
-// Returns how many.
-static int settings_of(const tern_trainer *t, setting s[N_SETTINGS_MAX]) {
-    const tern_train_desc *d = &t->desc;
-    const setting all[N_SETTINGS] = {
-        {"tern.train.recipe", d->recipe},        {"tern.train.schedule", d->schedule},
-        {"tern.train.seq_len", d->seq_len},      {"tern.train.batch_tokens", d->batch_tokens},
-        {"tern.train.n_steps", d->n_steps},      {"tern.train.n_warmup", d->n_warmup},
-        {"tern.train.seed", (int64_t)d->seed},   {"tern.train.n_vocab", t->config.n_vocab},
-        {"tern.train.n_embd", t->config.n_embd}, {"tern.train.n_layers", t->config.n_layers},
-        {"tern.train.act", t->config.act}};
-    memcpy(s, all, sizeof all);
-    int n = N_SETTINGS;
-    s[n++] = (setting){"tern.train.assistant_only", d->assistant_only};
-    if (!t->base) return n;
-    s[n++] = (setting){"tern.train.lora_rank", d->lora_rank};
-    s[n++] = (setting){"tern.train.lora_targets", tern_lora_targets(t->base)};
-    s[n++] = (setting){"tern.train.base", tern_lora_base_sum(t->base)};
-    return n;
+// The step in the name of a checkpoint, -1: another file's name.
+static int64_t step_of(const char *name) {
+    size_t n = strncmp(name, "step-", 5) == 0 ? strspn(name + 5, "0123456789") : 0;
+    bool fits = n >= 8 && n <= 18 && strcmp(name + 5 + n, ".gguf") == 0;
+    return fits ? strtoll(name + 5, NULL, 10) : -1;
+}
+
+static int by_step(const void *a, const void *b) {
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+// The steps of a folder's checkpoints, rising as numbers do; tern_free them.
+static tern_status list(const char *folder, int64_t **steps, size_t *n, tern_error *err) {
+    tern_names names = {0};
+    *n = 0;
+    TERN_TRY(tern_folder_list(&names, folder, "step-", ".gguf", err));
+    tern_status status = TERN_OK;
+    *steps = tern_alloc_array(TERN_MEM_MISC, names.n + 1, sizeof **steps);
+    if (!*steps) status = tern_fail_memory(err, names.n * sizeof **steps);
+    for (size_t i = 0; *steps && i < names.n; i++)
+        if (step_of(names.list[i]) >= 0) (*steps)[(*n)++] = step_of(names.list[i]);
+    if (*n) qsort(*steps, *n, sizeof **steps, by_step);
+    tern_names_free(&names);
+    return status;
+}
+
+tern_status tern_checkpoint_count(const char *folder, size_t *n, int64_t *newest,
+                                  tern_error *err) {
+    int64_t *steps;
+    TERN_TRY(list(folder, &steps, n, err));
+    *newest = *n ? steps[*n - 1] : 0;
+    tern_free(steps);
+    return TERN_OK;
 }
 
 // ---- Writing -----------------------------------------------------------------------------------
@@ -53,30 +75,75 @@ static void file_name(const tern_slot *s, char *out, size_t size) {
     snprintf(out, size, "%s%s", own ? "adam." : "", s->name);
 }
 
+static bool begins_with(const char *text, const char *begin) {
+    return strncmp(text, begin, strlen(begin)) == 0;
+}
+
+// A GGUF's tokenizer is taken along as it is; only what begins a text may be another token.
+static tern_status copy_tokenizer(const tern_trainer *t, tern_gguf_writer *w) {
+    static const char bos[] = "tokenizer.ggml.bos_token_id", add[] = "tokenizer.ggml.add_bos_token";
+    static const char eos[] = "tokenizer.ggml.eos_token_id";
+    const tern_file *file = t->tokenizer_file;
+    bool other = !t->has_own_bos && t->end_id >= 0;
+    for (size_t i = 0; i < file->n_metas; i++) {
+        const char *key = file->metas[i].key;
+        bool ours = other && (strcmp(key, bos) == 0 || strcmp(key, add) == 0);
+        if (begins_with(key, "tokenizer.") && !ours)
+            TERN_TRY(tern_gguf_put_meta(w, &file->metas[i]));
+    }
+    if (!other) return TERN_OK;
+    TERN_TRY(tern_gguf_put_int(w, bos, TERN_META_U32, t->end_id));
+    TERN_TRY(tern_gguf_put_int(w, add, TERN_META_BOOL, 1));
+    if (tern_file_meta(file, eos)) return TERN_OK;
+    return tern_gguf_put_int(w, eos, TERN_META_U32, t->end_id);
+}
+
+static tern_status put_tokenizer(tern_trainer *t, tern_gguf_writer *w, tern_error *err) {
+    const char *chat = t->chat_template;
+    if (t->tokenizer_file->kind == TERN_FILE_GGUF) return copy_tokenizer(t, w);
+    TERN_TRY(tern_tokenizer_put_gguf(t->tokenizer, t->has_own_bos ? -1 : t->end_id, w, err));
+    if (!chat) return TERN_OK;
+    return tern_gguf_put_str(w, "tokenizer.chat_template", (tern_str){chat, strlen(chat)});
+}
+
 static tern_status put_model(tern_trainer *t, tern_gguf_writer *w, tern_error *err) {
     const char *arch = t->arch->gguf_names[0];
     TERN_TRY(tern_gguf_put_str(w, "general.architecture", (tern_str){arch, strlen(arch)}));
     TERN_TRY(tern_gguf_put_str(w, "general.name", TERN_STR("tern")));
     TERN_TRY(tern_config_write_gguf(w, arch, &t->config));
     TERN_TRY(tern_gguf_put_int(w, "general.file_type", TERN_META_U32, 0));
-    TERN_TRY(tern_tokenizer_put_gguf(t->tokenizer, t->end_id, w, err));
-    const char *chat = t->chat_template;
-    if (chat)
-        TERN_TRY(tern_gguf_put_str(w, "tokenizer.chat_template", (tern_str){chat, strlen(chat)}));
-    return TERN_OK;
+    return put_tokenizer(t, w, err);
+}
+
+// How far the run was.
+typedef struct progress {
+    int64_t step, n_steps, steps_in_loss, scored_in_loss;
+} progress;
+
+// Of what a checkpoint says besides its tensors.
+static uint32_t sum_state(const progress *p, tern_str run) {
+    const int64_t numbers[] = {p->step, p->n_steps, p->steps_in_loss, p->scored_in_loss};
+    return tern_crc32(tern_crc32(0, numbers, sizeof numbers), run.ptr, run.len);
+}
+
+static tern_status put_state(const tern_trainer *t, tern_gguf_writer *w, tern_str run) {
+    progress p = {t->step, t->desc.n_steps, t->steps_in_loss, t->scored_in_loss};
+    TERN_TRY(tern_gguf_put_int(w, "tern.train.step", TERN_META_I64, p.step));
+    TERN_TRY(tern_gguf_put_int(w, "tern.train.n_steps", TERN_META_I64, p.n_steps));
+    TERN_TRY(tern_gguf_put_int(w, "tern.train.steps_in_loss", TERN_META_I64, p.steps_in_loss));
+    TERN_TRY(tern_gguf_put_int(w, "tern.train.scored_in_loss", TERN_META_I64, p.scored_in_loss));
+    TERN_TRY(tern_gguf_put_str(w, "tern.train.run", run));
+    return tern_gguf_put_int(w, "tern.train.state_crc32", TERN_META_U32, sum_state(&p, run));
 }
 
 static tern_status put_meta(tern_trainer *t, tern_gguf_writer *w, const uint32_t *sums,
                             size_t n_sums, tern_error *err) {
-    setting settings[N_SETTINGS_MAX];
-    int n = settings_of(t, settings);
+    tern_strbuf run = {0};
     TERN_TRY(t->base ? tern_lora_put_meta(t, w) : put_model(t, w, err));
-    TERN_TRY(tern_gguf_put_int(w, "tern.train.step", TERN_META_I64, t->step));
-    TERN_TRY(tern_gguf_put_int(w, "tern.train.steps_in_loss", TERN_META_I64, t->steps_in_loss));
-    TERN_TRY(
-        tern_gguf_put_int(w, "tern.train.scored_in_loss", TERN_META_I64, t->scored_in_loss));
-    for (int i = 0; i < n; i++)
-        TERN_TRY(tern_gguf_put_int(w, settings[i].key, TERN_META_I64, settings[i].value));
+    tern_status status = tern_run_describe(t, &run, err);
+    if (status == TERN_OK) status = put_state(t, w, (tern_str){run.ptr, run.len});
+    tern_strbuf_free(&run);
+    TERN_TRY(status);
     return tern_gguf_put_array(w, "tern.train.crc32", TERN_META_U32, sums, n_sums);
 }
 
@@ -87,7 +154,8 @@ static tern_status slot_data(tern_trainer *t, const tern_slot *s, float **data, 
     return t->backend->read(s->array, 0, n, *data, err);
 }
 
-// Checksums of all kept slots, in their order; the caller frees them.
+// Checksums of all kept slots, in their order; the caller frees them. A number that is not finite
+// would spoil every step after it, so the older checkpoints are worth more than this one.
 static tern_status sum_slots(tern_trainer *t, uint32_t **sums, size_t *n, tern_error *err) {
     *n = 0;
     *sums = tern_alloc_array(TERN_MEM_MISC, t->n_slots, sizeof **sums);
@@ -97,8 +165,13 @@ static tern_status sum_slots(tern_trainer *t, uint32_t **sums, size_t *n, tern_e
         float *data;
         if (!s->is_kept) continue;
         tern_status status = slot_data(t, s, &data, err);
+        uint64_t n_data = s->n_rows * s->n_cols;
+        if (status == TERN_OK && !tern_all_finite(data, n_data))
+            status = tern_fail(err, TERN_ERR_DEVICE, "train: %s holds a number that is not finite "
+                               "after step %lld: no checkpoint of it is written",
+                               s->name, (long long)t->step);
         if (status == TERN_OK)
-            (*sums)[(*n)++] = tern_crc32(0, data, (size_t)(s->n_rows * s->n_cols) * sizeof *data);
+            (*sums)[(*n)++] = tern_crc32(0, data, (size_t)n_data * sizeof *data);
         tern_free(data);
         if (status != TERN_OK) return status;
     }
@@ -131,29 +204,23 @@ static tern_status declare_slots(tern_trainer *t, tern_gguf_writer *w, bool own)
     return TERN_OK;
 }
 
-// The file of moments beside "NAME.gguf": "NAME.adam.gguf".
-static void beside(const char *path, char *out, size_t size) {
-    snprintf(out, size, "%.*s.adam.gguf", (int)(strlen(path) - strlen(".gguf")), path);
-}
-
-static void list(const tern_trainer *t, glob_t *found) {
-    char pattern[4096];
-    snprintf(pattern, sizeof pattern, "%s/step-????????.gguf", t->desc.out);
-    *found = (glob_t){0};
-    if (glob(pattern, 0, NULL, found) != 0) found->gl_pathc = 0;
-}
-
-// Who is stopped here leaves nothing for good: what is listed goes last.
-static void remove_old(const tern_trainer *t) {
-    glob_t found;
-    list(t, &found);
-    for (size_t i = 0; i + (size_t)t->desc.keep < found.gl_pathc; i++) {
-        char moments[4300];
-        beside(found.gl_pathv[i], moments, sizeof moments);
-        if (t->base) unlink(moments);
-        unlink(found.gl_pathv[i]);
+static void remove_checkpoint(const tern_trainer *t, int64_t step) {
+    char *path;
+    // Who is stopped here leaves nothing for good: what is listed goes last.
+    for (int moments = t->base ? 1 : 0; moments >= 0; moments--) {
+        if (make_path(t->desc.out, step, moments, &path, NULL) == TERN_OK) unlink(path);
+        tern_free(path);
     }
-    globfree(&found);
+}
+
+// Those of later steps were passed over as damaged; they are not counted as what can be resumed.
+static void remove_old(const tern_trainer *t) {
+    int64_t *steps;
+    size_t n;
+    if (list(t->desc.out, &steps, &n, NULL) != TERN_OK) return;
+    while (n > 0 && steps[n - 1] > t->step) n--;
+    for (size_t i = 0; i + (size_t)t->desc.keep < n; i++) remove_checkpoint(t, steps[i]);
+    tern_free(steps);
 }
 
 // sums: NULL for the file beside.
@@ -172,41 +239,71 @@ static tern_status write_file(tern_trainer *t, const char *path, const uint32_t 
     return status;
 }
 
+tern_status tern_checkpoint_try(tern_trainer *t, tern_error *err) {
+    tern_gguf_writer *w; // that makes no file before the first tensor
+    tern_error reason = {0};
+    TERN_TRY(tern_gguf_writer_open(&w, t->desc.out, 0, err));
+    tern_status status = put_meta(t, w, &(uint32_t){0}, 1, &reason);
+    if (status == TERN_OK) status = declare_slots(t, w, true);
+    tern_gguf_writer_free(w);
+    if (status == TERN_OK) return status;
+    return tern_fail(err, status, "train: no checkpoint of this model can be made: %s",
+                     reason.message[0] ? reason.message : tern_status_name(status));
+}
+
 tern_status tern_checkpoint_write(tern_trainer *t, tern_error *err) {
-    char path[4200], moments[4300];
+    char *path = NULL, *moments = NULL;
     uint32_t *sums = NULL;
     size_t n_sums;
-    snprintf(path, sizeof path, "%s/step-%08lld.gguf", t->desc.out, (long long)t->step);
-    beside(path, moments, sizeof moments);
-    tern_status status = sum_slots(t, &sums, &n_sums, err);
+    tern_status status = make_path(t->desc.out, t->step, false, &path, err);
+    if (status == TERN_OK) status = make_path(t->desc.out, t->step, true, &moments, err);
+    if (status == TERN_OK) status = sum_slots(t, &sums, &n_sums, err);
     if (status == TERN_OK && t->base) status = write_file(t, moments, NULL, 0, err);
     if (status == TERN_OK) status = write_file(t, path, sums, n_sums, err);
     if (status == TERN_OK) remove_old(t);
     tern_free(sums);
+    tern_free(path);
+    tern_free(moments);
     return status;
 }
 
 // ---- Resuming ----------------------------------------------------------------------------------
 
-static tern_status check_settings(const tern_trainer *t, const tern_file *file, tern_error *err) {
-    setting settings[N_SETTINGS_MAX];
-    int n = settings_of(t, settings);
-    for (int i = 0; i < n; i++) {
-        int64_t value = 0;
-        tern_file_meta_int(file, settings[i].key, &value);
-        if (value != settings[i].value)
-            return tern_fail(err, TERN_ERR_ARGUMENT,
-                             "%s was made with another %s than this run's %lld", file->path,
-                             settings[i].key + strlen("tern.train."), (long long)settings[i].value);
-    }
-    double alpha = 0;
-    tern_file_meta_float(file, "adapter.lora.alpha", &alpha);
-    if (!t->base || (float)alpha == t->desc.lora_alpha) return TERN_OK;
-    return tern_fail(err, TERN_ERR_ARGUMENT, "%s was made with an alpha of %g, not %g", file->path,
-                     alpha, (double)t->desc.lora_alpha);
+// What a checkpoint says besides its tensors: the numbers, then the run that it is of.
+static tern_status read_state(const tern_trainer *t, const tern_file *file, int64_t step,
+                              progress *p, tern_str *run, tern_error *err) {
+    int64_t sum = 0, batch = t->desc.batch_tokens;
+    if (!tern_file_meta_int(file, "tern.train.step", &p->step) ||
+        !tern_file_meta_int(file, "tern.train.n_steps", &p->n_steps) ||
+        !tern_file_meta_int(file, "tern.train.steps_in_loss", &p->steps_in_loss) ||
+        !tern_file_meta_int(file, "tern.train.scored_in_loss", &p->scored_in_loss) ||
+        !tern_file_meta_int(file, "tern.train.state_crc32", &sum) ||
+        !tern_file_meta_str(file, "tern.train.run", run))
+        return tern_fail(err, TERN_ERR_FORMAT, "%s does not say which run it is of, and how far it "
+                         "is", file->path);
+    if (p->step != step || (int64_t)sum_state(p, *run) != sum)
+        return tern_fail(err, TERN_ERR_FORMAT, "%s: the checksum of its step and settings is wrong",
+                         file->path);
+    if (p->step < 0 || p->step > p->n_steps || p->n_steps > INT64_MAX / batch ||
+        p->steps_in_loss < 0 || p->steps_in_loss > p->step || p->steps_in_loss > INT32_MAX ||
+        p->scored_in_loss < 0 || p->scored_in_loss > p->steps_in_loss * batch)
+        return tern_fail(err, TERN_ERR_FORMAT, "%s: step %lld of %lld with %lld steps in its loss "
+                         "is no place that a run can be at", file->path, (long long)p->step,
+                         (long long)p->n_steps, (long long)p->steps_in_loss);
+    return TERN_OK;
 }
 
-// The tensor of a slot, its shape and checksum right.
+static tern_status check_run(const tern_trainer *t, const char *path, tern_str run,
+                             tern_error *err) {
+    tern_json_doc doc = {0};
+    tern_status status = tern_json_parse(&doc, run.ptr, run.len, err);
+    if (status != TERN_OK) return tern_fail_prefix(err, status, path);
+    status = tern_run_check(t, &doc, tern_json_root(&doc), path, err);
+    tern_json_free(&doc);
+    return status;
+}
+
+// The tensor of a slot, its shape and checksum right, its numbers finite.
 static tern_status find_tensor(const tern_file *file, const tern_slot *s, const tern_meta *sums,
                                size_t index, const tern_tensor **out, tern_error *err) {
     char name[80];
@@ -219,18 +316,17 @@ static tern_status find_tensor(const tern_file *file, const tern_slot *s, const 
     if (!tern_meta_element(sums, index, &sum) ||
         tern_crc32(0, x->data, (size_t)x->bytes) != (uint32_t)sum)
         return tern_fail(err, TERN_ERR_FORMAT, "%s: the checksum of %s is wrong", file->path, name);
-    return TERN_OK;
+    if (tern_all_finite(x->data, s->n_rows * s->n_cols)) return TERN_OK;
+    return tern_fail(err, TERN_ERR_FORMAT, "%s: %s holds a number that is not finite", file->path,
+                     name);
 }
 
 // Everything is checked before anything is changed. moments: the file beside, of an adapter.
 static tern_status load(tern_trainer *t, const tern_file *file, const tern_file *moments,
-                        tern_error *err) {
+                        const progress *p, tern_error *err) {
     const tern_meta *sums = tern_file_meta(file, "tern.train.crc32");
-    int64_t step, steps_in_loss;
     const tern_tensor *x;
-    if (!sums || !tern_file_meta_int(file, "tern.train.step", &step) || step < 0 ||
-        !tern_file_meta_int(file, "tern.train.steps_in_loss", &steps_in_loss))
-        return tern_fail(err, TERN_ERR_FORMAT, "%s is a model, not a checkpoint", file->path);
+    if (!sums) return tern_fail(err, TERN_ERR_FORMAT, "%s: has no checksums", file->path);
     for (int pass = 0; pass < 2; pass++) {
         size_t index = 0;
         for (size_t i = 0; i < t->n_slots; i++) {
@@ -241,41 +337,55 @@ static tern_status load(tern_trainer *t, const tern_file *file, const tern_file 
                 TERN_TRY(t->backend->write(s->array, 0, s->n_rows * s->n_cols, x->data, err));
         }
     }
-    t->step = step;
-    t->steps_in_loss = (int32_t)steps_in_loss;
-    t->scored_in_loss = steps_in_loss * t->desc.batch_tokens;
-    tern_file_meta_int(file, "tern.train.scored_in_loss", &t->scored_in_loss);
+    t->step = p->step;
+    t->steps_in_loss = (int32_t)p->steps_in_loss;
+    t->scored_in_loss = p->scored_in_loss;
+    tern_train_set_steps(&t->desc, t->wished_steps ? t->wished_steps : p->n_steps,
+                         t->wished_warmup);
     return TERN_OK;
 }
 
-static tern_status load_both(tern_trainer *t, const tern_file *file, tern_error *err) {
-    char path[4300];
+static tern_status load_both(tern_trainer *t, const tern_file *file, const progress *p,
+                             tern_error *err) {
+    char *path = NULL;
     tern_file *moments = NULL;
-    beside(file->path, path, sizeof path);
-    if (t->base) TERN_TRY(tern_file_open(&moments, path, err));
-    tern_status status = load(t, file, moments, err);
+    tern_status status = TERN_OK;
+    if (t->base) status = make_path(t->desc.out, p->step, true, &path, err);
+    if (status == TERN_OK && t->base) status = tern_file_open(&moments, path, err);
+    if (status == TERN_OK) status = load(t, file, moments, p, err);
     if (moments) tern_file_close(moments);
+    tern_free(path);
+    return status;
+}
+
+static tern_status resume_from(tern_trainer *t, int64_t step, tern_error *err) {
+    char *path;
+    tern_file *file = NULL;
+    progress p;
+    tern_str run;
+    TERN_TRY(make_path(t->desc.out, step, false, &path, err));
+    tern_status status = tern_file_open(&file, path, err);
+    if (status == TERN_OK) status = read_state(t, file, step, &p, &run, err);
+    if (status == TERN_OK) status = check_run(t, path, run, err);
+    if (status == TERN_OK) status = load_both(t, file, &p, err);
+    if (file) tern_file_close(file);
+    tern_free(path);
     return status;
 }
 
 tern_status tern_checkpoint_resume(tern_trainer *t, bool *found, tern_error *err) {
-    glob_t paths;
+    int64_t *steps;
+    size_t n;
+    TERN_TRY(list(t->desc.out, &steps, &n, err));
     tern_status status = TERN_OK;
     *found = false;
-    list(t, &paths);
-    for (size_t i = paths.gl_pathc; i-- > 0 && !*found;) {
-        tern_file *file;
-        status = tern_file_open(&file, paths.gl_pathv[i], err);
-        if (status == TERN_OK) {
-            status = check_settings(t, file, err);
-            bool other_run = status != TERN_OK;
-            if (status == TERN_OK) status = load_both(t, file, err);
-            tern_file_close(file);
-            if (other_run) break;
-        }
-        *found = status == TERN_OK; // else an older one may do
+    for (size_t i = n; i-- > 0 && !*found;) {
+        status = resume_from(t, steps[i], err);
+        *found = status == TERN_OK;
+        // An older one may do where this one is damaged; not where it is another run's.
+        if (status != TERN_OK && status != TERN_ERR_FORMAT && status != TERN_ERR_IO) break;
+        t->n_damaged += !*found;
     }
-    bool none = paths.gl_pathc == 0;
-    globfree(&paths);
-    return *found || none ? TERN_OK : status;
+    tern_free(steps);
+    return status;
 }

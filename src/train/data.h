@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 #include "base/strbuf.h"
+#include "formats/formats.h"
 
 // ---- Bytes of a file, plain or gzip (data_stream.c) ---------------------------------------------
 
@@ -21,6 +22,15 @@ tern_status tern_stream_read(tern_stream *s, void *to, size_t capacity, size_t *
                              tern_error *err);
 double tern_stream_fraction(const tern_stream *s); // of the file that was read, 0..1
 void tern_stream_close(tern_stream *s);
+
+// ---- The tokenizer beside shards (data_tokenizer.c) ---------------------------------------------
+
+// Opens what `tern data build` put beside the shards of a folder: tokenizer.json and what belongs
+// to it, or a GGUF file of metadata alone. *out = NULL: there is neither.
+tern_status tern_data_open_tokenizer(tern_file **out, const char *folder, tern_error *err);
+// Puts it there: that of `file`, which was opened from `path`.
+tern_status tern_data_put_tokenizer(tern_out_set *set, const tern_file *file, const char *path,
+                                    tern_error *err);
 
 // ---- Documents (data_documents.c) ---------------------------------------------------------------
 
@@ -38,6 +48,7 @@ typedef struct tern_document_source {
     char *path;
     uint64_t n_bytes; // of text, after unpacking
     uint32_t crc32;   // of these
+    bool is_undivided; // a text in which no separator came
 } tern_document_source;
 
 typedef struct tern_documents tern_documents;

@@ -279,6 +279,46 @@ static tern_status write_manifest(builder *b) {
     return status;
 }
 
+// ---- What may not be meant ----------------------------------------------------------------------
+
+// A text without the separator is one document, and so wholly in one split: seldom what is meant of
+// a large file, and what is meant of a novel.
+static void notice_undivided(const builder *b) {
+    size_t n = 0, n_sources = tern_documents_n_sources(b->documents);
+    const tern_document_source *largest = NULL;
+    const char *separator = b->desc->source.separator;
+    tern_strbuf text = {0};
+    for (size_t i = 0; i < n_sources; i++) {
+        const tern_document_source *s = tern_documents_source(b->documents, i);
+        if (!s->is_undivided || s->n_bytes == 0) continue;
+        n++;
+        if (!largest || s->n_bytes > largest->n_bytes) largest = s;
+    }
+    if (n == 0) return;
+    if (n == 1) tern_strbuf_printf(&text, "%s is one document", largest->path);
+    else tern_strbuf_printf(&text, "%zu text files are one document each, the largest %s", n,
+                            largest->path);
+    tern_strbuf_puts(&text, ": there is no ");
+    tern_strbuf_json(&text, separator ? separator : "<|endoftext|>",
+                     strlen(separator ? separator : "<|endoftext|>"));
+    tern_strbuf_puts(&text, n == 1 ? " in it" : " in them");
+    tern_strbuf_puts(&text, " (--separator names what stands between documents; an empty one says "
+                     "that a file is one)");
+    if (!text.failed) b->desc->on_notice(b->desc->user, text.ptr);
+    tern_strbuf_free(&text);
+}
+
+static void notice(const builder *b) {
+    const tern_data_build_desc *d = b->desc;
+    if (!d->on_notice) return;
+    notice_undivided(b);
+    if (b->train.stats->n_documents == 0)
+        d->on_notice(d->user, "there is nothing to train on: no document is in the split 'train'");
+    else if (d->valid > 0 && b->valid.stats->n_documents == 0)
+        d->on_notice(d->user, "nothing is held out: there are too few documents for that part, and "
+                     "training will report no loss of text that it does not learn");
+}
+
 // ---- Before and after ---------------------------------------------------------------------------
 
 static tern_status choose_end(builder *b) {
@@ -355,7 +395,8 @@ static void close_builder(builder *b) {
 // What an earlier build left: its shards beyond those of this one, and a tokenizer that is not this
 // one's, would be taken for this one's.
 static tern_status remove_old(builder *b) {
-    static const char *const beside[] = {"tokenizer.json", "tokenizer_config.json"};
+    static const char *const beside[] = {"tokenizer.json", "tokenizer_config.json",
+                                         "chat_template.jinja", "tokenizer.gguf"};
     tern_names old = {0};
     tern_status status = tern_folder_list(&old, b->folder, "", ".tern", b->err);
     for (size_t i = 0; status == TERN_OK && i < old.n; i++) {
@@ -363,39 +404,10 @@ static tern_status remove_old(builder *b) {
         bool ours = !strncmp(name, "train-", 6) || !strncmp(name, "valid-", 6);
         if (ours && !tern_out_has(&b->out, name)) status = tern_out_remove(&b->out, name, b->err);
     }
-    for (int i = 0; status == TERN_OK && i < 2; i++)
+    for (size_t i = 0; status == TERN_OK && i < sizeof beside / sizeof *beside; i++)
         if (!tern_out_has(&b->out, beside[i]))
             status = tern_out_remove(&b->out, beside[i], b->err);
     tern_names_free(&old);
-    return status;
-}
-
-// tokenizer.json and, if it came from a folder, what that says of chats and special tokens.
-static tern_status copy_tokenizer(builder *b) {
-    tern_str json = b->file->tokenizer_json;
-    tern_strbuf path = {0}, text = {0};
-    tern_stream *from;
-    size_t n = 1;
-    if (!json.len) return TERN_OK; // a GGUF file
-    TERN_TRY(tern_out_put(&b->out, "tokenizer.json", json.ptr, json.len, b->err));
-    tern_strbuf_printf(&path, "%s/tokenizer_config.json", b->desc->tokenizer);
-    if (path.failed) return tern_fail_memory(b->err, strlen(b->desc->tokenizer) + 32);
-    tern_status status = TERN_OK;
-    if (access(path.ptr, F_OK) == 0) {
-        status = tern_stream_open(&from, path.ptr, b->err);
-        while (status == TERN_OK && n > 0) {
-            char piece[4096];
-            status = tern_stream_read(from, piece, sizeof piece, &n, b->err);
-            if (status == TERN_OK) tern_strbuf_append(&text, piece, n);
-        }
-        tern_stream_close(from);
-        if (status == TERN_OK && text.failed) status = tern_fail_memory(b->err, text.len);
-        if (status == TERN_OK)
-            status = tern_out_put(&b->out, "tokenizer_config.json", tern_strbuf_text(&text),
-                                  text.len, b->err);
-    }
-    tern_strbuf_free(&path);
-    tern_strbuf_free(&text);
     return status;
 }
 
@@ -413,11 +425,12 @@ tern_status tern_data_build(const char *folder, const tern_data_build_desc *desc
                  .valid = {.name = "valid", .stats = &stats->valid}};
     tern_status status = open_builder(&b);
     if (status == TERN_OK) status = tern_out_open(&b.out, folder, true, err);
-    if (status == TERN_OK) status = copy_tokenizer(&b);
+    if (status == TERN_OK) status = tern_data_put_tokenizer(&b.out, b.file, desc->tokenizer, err);
     if (status == TERN_OK) status = build(&b);
     if (status == TERN_OK) status = write_manifest(&b);
     if (status == TERN_OK) status = remove_old(&b);
     if (status == TERN_OK) status = tern_out_commit(&b.out, "manifest.json", err);
+    if (status == TERN_OK) notice(&b);
     close_builder(&b);
     stats->seconds = tern_seconds() - start;
     return status;

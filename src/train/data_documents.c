@@ -169,6 +169,7 @@ static tern_status next_source(tern_documents *d, tern_error *err) {
     d->ended = false;
     d->line = 0;
     d->is_json = is_json_name(d->sources[d->at].path);
+    d->sources[d->at].is_undivided = !d->is_json && d->n_separator > 0;
     return tern_stream_open(&d->stream, d->sources[d->at].path, err);
 }
 
@@ -220,6 +221,7 @@ static tern_status next_piece(tern_documents *d, tern_str *piece, bool *more, te
         if (hit || d->ended) {
             *piece = (tern_str){d->buffer + d->from, length};
             *more = hit || length > 0;
+            if (hit) d->sources[d->at].is_undivided = false;
             d->from += length + (hit ? n_end : 0);
             d->searched = d->from;
             d->line++;

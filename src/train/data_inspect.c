@@ -1,7 +1,6 @@
 // What is in a shard: counts, how long its documents are, how the first one begins.
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include "base/alloc.h"
 #include "formats/formats.h"
 #include "formats/shard.h"
@@ -62,17 +61,16 @@ static tern_status count_used(tern_shard *s, report *r, tern_error *err) {
 
 // ---- The sample ---------------------------------------------------------------------------------
 
-static tern_status decode_sample(tern_shard *s, report *r, const char *path, uint64_t n,
+// Closes the file.
+static tern_status decode_sample(tern_shard *s, report *r, tern_file *file, uint64_t n,
                                  tern_error *err) {
-    tern_file *file = NULL;
     tern_tokenizer *t = NULL;
     tern_decoder d = {.with_special = true};
-    tern_status status = tern_file_open(&file, path, err);
-    if (status == TERN_OK) status = tern_tokenizer_open(&t, file, err);
+    tern_status status = tern_tokenizer_open(&t, file, err);
     if (status == TERN_OK && r->info->tokenizer_hash &&
         tern_tokenizer_hash(t) != r->info->tokenizer_hash)
         status = tern_fail(err, TERN_ERR_ARGUMENT, "%s: made with another tokenizer than %s",
-                           r->info->path, path);
+                           r->info->path, file->path);
     for (uint64_t i = 0; status == TERN_OK && i < n; i++) {
         int32_t id;
         status = tern_shard_read(s, i, 1, &id, err);
@@ -81,7 +79,7 @@ static tern_status decode_sample(tern_shard *s, report *r, const char *path, uin
     tern_tokenizer_decode_end(&d, &r->sample);
     r->has_sample = status == TERN_OK;
     tern_tokenizer_free(t);
-    if (file) tern_file_close(file);
+    tern_file_close(file);
     return status;
 }
 
@@ -90,16 +88,17 @@ static tern_status take_sample(tern_shard *s, report *r, const tern_data_inspect
     uint64_t n = desc->n_sample > 0 ? (uint64_t)desc->n_sample : 64;
     if (n > SAMPLE_MAX) n = SAMPLE_MAX;
     if (n > tern_shard_document(s, 1)) n = tern_shard_document(s, 1);
-    if (desc->tokenizer) return decode_sample(s, r, desc->tokenizer, n, err);
-    const char *slash = strrchr(r->info->path, '/');
-    int n_folder = slash ? (int)(slash - r->info->path) + 1 : 0;
-    tern_strbuf beside = {0};
-    tern_strbuf_printf(&beside, "%.*stokenizer.json", n_folder, r->info->path);
-    tern_status status = TERN_OK;
-    if (beside.failed) status = tern_fail_memory(err, (size_t)n_folder + 16);
-    else if (access(beside.ptr, R_OK) == 0) status = decode_sample(s, r, beside.ptr, n, err);
-    tern_strbuf_free(&beside);
-    return status;
+    tern_file *file = NULL;
+    if (desc->tokenizer) {
+        TERN_TRY(tern_file_open(&file, desc->tokenizer, err));
+    } else {
+        char *folder = tern_path_folder(r->info->path);
+        if (!folder) return tern_fail_memory(err, strlen(r->info->path));
+        tern_status status = tern_data_open_tokenizer(&file, folder, err);
+        tern_free(folder);
+        TERN_TRY(status);
+    }
+    return file ? decode_sample(s, r, file, n, err) : TERN_OK;
 }
 
 // ---- The report ---------------------------------------------------------------------------------

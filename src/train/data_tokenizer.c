@@ -1,6 +1,7 @@
 // A vocabulary of one's own text.
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "formats/formats.h"
@@ -26,6 +27,80 @@ static const char config_head[] =
     "{{ '<|im_start|>assistant\\\\n' }}{% endif %}\",\n"
     "  \"add_bos_token\": ";
 
+// ---- Beside shards ------------------------------------------------------------------------------
+
+static tern_status has(const char *folder, const char *name, char **path, tern_error *err) {
+    *path = tern_path_join(folder, name);
+    if (!*path) return tern_fail_memory(err, strlen(folder) + strlen(name) + 2);
+    if (access(*path, F_OK) == 0) return TERN_OK;
+    tern_free(*path);
+    *path = NULL;
+    return TERN_OK;
+}
+
+tern_status tern_data_open_tokenizer(tern_file **out, const char *folder, tern_error *err) {
+    char *json, *gguf = NULL;
+    *out = NULL;
+    TERN_TRY(has(folder, "tokenizer.json", &json, err));
+    tern_status status = json ? tern_file_open(out, folder, err) // with what belongs to it
+                              : has(folder, "tokenizer.gguf", &gguf, err);
+    if (status == TERN_OK && gguf) status = tern_file_open(out, gguf, err);
+    tern_free(json);
+    tern_free(gguf);
+    return status;
+}
+
+// Of a model, all that its tokenizer is made of, and by which its chat template may be chosen.
+static tern_status put_gguf(tern_out_set *set, const tern_file *file, tern_error *err) {
+    tern_gguf_writer *w;
+    TERN_TRY(tern_gguf_writer_open(&w, "tokenizer.gguf", 0, err));
+    for (size_t i = 0; i < file->n_metas; i++) {
+        const char *key = file->metas[i].key;
+        if (!strncmp(key, "tokenizer.", 10) || !strcmp(key, "general.architecture") ||
+            !strcmp(key, "general.name"))
+            tern_gguf_put_meta(w, &file->metas[i]);
+    }
+    tern_status status = tern_gguf_writer_put_in(w, set, "tokenizer.gguf", err);
+    tern_gguf_writer_free(w);
+    return status;
+}
+
+// A file of the folder that the tokenizer came from, byte by byte, where it is there.
+static tern_status copy_file(tern_out_set *set, const char *folder, const char *name,
+                             tern_error *err) {
+    tern_strbuf text = {0};
+    tern_stream *from;
+    char *path, piece[4096];
+    size_t n = 1;
+    TERN_TRY(has(folder, name, &path, err));
+    if (!path) return TERN_OK;
+    tern_status status = tern_stream_open(&from, path, err);
+    while (status == TERN_OK && n > 0) {
+        status = tern_stream_read(from, piece, sizeof piece, &n, err);
+        if (status == TERN_OK) tern_strbuf_append(&text, piece, n);
+    }
+    tern_stream_close(from);
+    if (status == TERN_OK && text.failed) status = tern_fail_memory(err, text.len);
+    if (status == TERN_OK)
+        status = tern_out_put(set, name, tern_strbuf_text(&text), text.len, err);
+    tern_strbuf_free(&text);
+    tern_free(path);
+    return status;
+}
+
+tern_status tern_data_put_tokenizer(tern_out_set *set, const tern_file *file, const char *path,
+                                    tern_error *err) {
+    struct stat st;
+    tern_str json = file->tokenizer_json;
+    if (file->kind == TERN_FILE_GGUF) return put_gguf(set, file, err);
+    TERN_TRY(tern_out_put(set, "tokenizer.json", json.ptr, json.len, err));
+    if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode)) return TERN_OK;
+    TERN_TRY(copy_file(set, path, "tokenizer_config.json", err));
+    return copy_file(set, path, "chat_template.jinja", err);
+}
+
+// ---- Learning -----------------------------------------------------------------------------------
+
 static tern_status count_words(tern_bpe_trainer *trainer, const tern_data_tokenizer_desc *desc,
                                uint64_t *n_documents, tern_error *err) {
     tern_documents *documents;
@@ -48,12 +123,18 @@ static tern_status count_words(tern_bpe_trainer *trainer, const tern_data_tokeni
     return status;
 }
 
-static tern_status write_files(const char *out, const tern_strbuf *json, bool adds_bos,
-                               tern_error *err) {
+// What is there says what it is; a new name is a file's when it ends as this file's does.
+static bool is_folder_name(const char *out) {
+    static const char ending[] = ".json";
     struct stat st;
     size_t n = strlen(out);
-    bool is_folder = (n && out[n - 1] == '/') || (stat(out, &st) == 0 && S_ISDIR(st.st_mode));
-    if (!is_folder) return tern_file_write(out, json->ptr, json->len, err);
+    if (stat(out, &st) == 0) return S_ISDIR(st.st_mode);
+    return n < sizeof ending || strcmp(out + n - (sizeof ending - 1), ending) != 0;
+}
+
+static tern_status write_files(const char *out, const tern_strbuf *json, bool adds_bos,
+                               tern_error *err) {
+    if (!is_folder_name(out)) return tern_file_write(out, json->ptr, json->len, err);
     tern_out_set set;
     tern_strbuf text = {0};
     tern_strbuf_printf(&text, "%s%s\n}\n", config_head, adds_bos ? "true" : "false");

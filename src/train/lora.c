@@ -90,8 +90,16 @@ void tern_lora_close(tern_lora_base *b) {
 }
 
 const tern_file *tern_lora_file(const tern_lora_base *b) { return b->file; }
-int64_t tern_lora_targets(const tern_lora_base *b) { return b->targets; }
-int64_t tern_lora_base_sum(const tern_lora_base *b) { return b->sum; }
+uint32_t tern_lora_base_sum(const tern_lora_base *b) { return b->sum; }
+
+void tern_lora_put_targets(const tern_lora_base *b, tern_strbuf *out) {
+    const char *between = "";
+    for (size_t i = 0; i < N_TARGETS; i++) {
+        if (!(b->targets >> i & 1)) continue;
+        tern_strbuf_printf(out, "%s%s", between, targets[i].name);
+        between = ",";
+    }
+}
 
 // ---- The graph ---------------------------------------------------------------------------------
 
@@ -186,6 +194,11 @@ static tern_status write_rows(tern_trainer *t, const tern_slot *s, rows *r, tern
     for (uint64_t row = 0; status == TERN_OK && row < s->n_rows; row += step) {
         uint64_t count = step < s->n_rows - row ? step : s->n_rows - row;
         for (uint64_t i = 0; i < count; i++) read_row(r, (int64_t)(row + i), stripe + i * n);
+        if (!tern_all_finite(stripe, count * n)) {
+            status = tern_fail(err, TERN_ERR_FORMAT, "%s holds a number that is not finite: no "
+                               "model to begin from", r->tensor->name);
+            break;
+        }
         status = t->backend->write(s->array, row * n, count * n, stripe, err);
     }
     tern_free(stripe);

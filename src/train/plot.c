@@ -1,62 +1,146 @@
-// A training log as a picture: SVG, which every browser shows and every editor can change.
-#include <errno.h>
+// Training logs as a picture: SVG, which every browser shows and every editor can change.
+//
+// A log may be growing while it is read: a line counts when it is whole, which is to say JSON. Its first line
+// says what the run is, for the title. The beginning of a run, in which the loss falls from that of
+// a guess, may leave the picture at the top, so that the rest can be read.
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "base/lines.h"
+#include "base/os_file.h"
 #include "base/strbuf.h"
+#include "base/utf8.h"
 #include "train/trainer.h"
 
-enum { WIDTH = 860, HEIGHT = 480, LEFT = 64, RIGHT = 20, TOP = 20, BOTTOM = 48 };
+enum { WIDTH = 900, HEIGHT = 520, LEFT = 70, RIGHT = 24, TOP = 60, BOTTOM = 56 };
+#define LARGEST 1e15 // numbers beyond are no tokens and no losses
+
+static const char *const colors[] = {"#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e"};
+#define N_COLORS (sizeof colors / sizeof *colors)
 
 typedef struct point {
     double x, y;
 } point;
 typedef struct series {
-    const char *name;
-    bool is_valid;
     point *points;
     size_t n, capacity;
 } series;
+typedef struct curves { // of a log
+    series train, valid;
+    tern_strbuf name, run; // as text for XML; run: what it is, empty: not said
+} curves;
 typedef struct picture {
-    series *series; // two for each log: training and validation
-    size_t n_series;
+    curves *logs;
+    size_t n_logs;
     double x_max, y_min, y_max;
 } picture;
 
-static bool number_of(const char *line, const char *key, double *out) {
-    const char *at = strstr(line, key);
-    if (!at) return false;
-    char *end;
-    *out = strtod(at + strlen(key), &end);
-    return end != at + strlen(key) && isfinite(*out);
+// ---- Reading -----------------------------------------------------------------------------------
+
+// Text for XML; what is no character, or one that XML has not, becomes a question mark.
+static void put_text(tern_strbuf *out, const char *text, size_t n) {
+    for (size_t i = 0; i < n;) {
+        uint32_t code;
+        int length = tern_utf8_decode(text + i, n - i, &code);
+        if (length <= 0 || code < 32 || code == 127 || code == 0xFFFE || code == 0xFFFF)
+            tern_strbuf_putc(out, '?');
+        else if (strchr("<>&'\"", text[i])) tern_strbuf_printf(out, "&#%d;", text[i]);
+        else tern_strbuf_append(out, text + i, (size_t)length);
+        i += length > 0 ? (size_t)length : 1;
+    }
 }
 
-static tern_status read_log(picture *p, const char *path, series *train, series *valid,
-                            tern_error *err) {
-    char line[4096];
-    FILE *f = fopen(path, "r");
-    if (!f) return tern_fail(err, TERN_ERR_IO, "%s: %s", path, strerror(errno));
-    tern_status status = TERN_OK;
-    while (status == TERN_OK && fgets(line, sizeof line, f)) {
-        double tokens, loss;
-        bool is_valid = number_of(line, "\"valid_loss\":", &loss);
-        if (!number_of(line, "\"tokens\":", &tokens)) continue;
-        if (!is_valid && !number_of(line, "\"loss\":", &loss)) continue;
-        series *s = is_valid ? valid : train;
-        if (tern_array_reserve(TERN_MEM_MISC, &s->points, &s->capacity, s->n, 1) != 0)
-            status = tern_fail_memory(err, sizeof *s->points);
-        else
-            s->points[s->n++] = (point){tokens, loss};
-        p->x_max = fmax(p->x_max, tokens);
-        p->y_min = fmin(p->y_min, loss);
-        p->y_max = fmax(p->y_max, loss);
+// "runs/a/log.jsonl" is the run a; another file has its own name.
+static void put_name(tern_strbuf *out, const char *path) {
+    const char *name = tern_path_name(path);
+    size_t n = strlen(name);
+    if (strcmp(name, "log.jsonl") == 0 && name > path) {
+        const char *end = name - 1; // the slash
+        while (end > path && end[-1] == '/') end--;
+        for (name = end; name > path && name[-1] != '/';) name--;
+        n = (size_t)(end - name);
     }
-    fclose(f);
-    if (status == TERN_OK && train->n == 0)
-        status = tern_fail(err, TERN_ERR_FORMAT, "%s: there is no loss in it", path);
+    put_text(out, name, n);
+}
+
+static void put_run(tern_strbuf *out, const tern_json_doc *doc, const tern_json *run) {
+    tern_str recipe = tern_json_str(tern_json_get(doc, run, "recipe"));
+    int64_t lora = tern_json_int(tern_json_get(doc, run, "lora"), 0);
+    if (!recipe.ptr || out->len) return;
+    if (lora > 0) tern_strbuf_printf(out, "an adapter of rank %lld beside a ", (long long)lora);
+    put_text(out, recipe.ptr, recipe.len);
+    tern_strbuf_printf(out, ", %lld layers of %lld",
+                       (long long)tern_json_int(tern_json_get(doc, run, "layers"), 0),
+                       (long long)tern_json_int(tern_json_get(doc, run, "embd"), 0));
+}
+
+static bool number_of(const tern_json_doc *doc, const char *key, double *out) {
+    *out = tern_json_number(tern_json_get(doc, tern_json_root(doc), key), NAN);
+    return fabs(*out) < LARGEST;
+}
+
+static tern_status take_line(curves *c, const tern_json_doc *doc, tern_error *err) {
+    point p;
+    series *s = NULL;
+    put_run(&c->run, doc, tern_json_get(doc, tern_json_root(doc), "run"));
+    if (!number_of(doc, "tokens", &p.x) || p.x < 0) return TERN_OK;
+    if (number_of(doc, "valid_loss", &p.y)) s = &c->valid;
+    else if (number_of(doc, "loss", &p.y)) s = &c->train;
+    else return TERN_OK;
+    if (tern_array_reserve(TERN_MEM_MISC, &s->points, &s->capacity, s->n, 1) != 0)
+        return tern_fail_memory(err, sizeof p);
+    s->points[s->n++] = p;
+    return TERN_OK;
+}
+
+static tern_status read_log(curves *c, const char *path, tern_error *err) {
+    tern_lines l;
+    bool more = true;
+    put_name(&c->name, path);
+    TERN_TRY(tern_lines_open(&l, path, err));
+    tern_status status = TERN_OK;
+    while (status == TERN_OK) {
+        tern_json_doc doc = {0};
+        status = tern_lines_next(&l, &more, err);
+        if (status != TERN_OK || !more) break;
+        if (tern_json_parse(&doc, tern_strbuf_text(&l.line), l.line.len, NULL) == TERN_OK)
+            status = take_line(c, &doc, err);
+        tern_json_free(&doc);
+    }
+    tern_lines_close(&l);
+    if (status == TERN_OK && c->train.n == 0)
+        status = tern_fail(err, TERN_ERR_FORMAT, "%s: there is no loss in it yet", path);
     return status;
+}
+
+// ---- What is shown -----------------------------------------------------------------------------
+
+static void stretch(picture *p, const series *s, double from) {
+    for (size_t i = 0; i < s->n; i++) {
+        if (s->points[i].x < from) continue;
+        p->y_min = fmin(p->y_min, s->points[i].y);
+        p->y_max = fmax(p->y_max, s->points[i].y);
+    }
+}
+
+static void choose_range(picture *p) {
+    size_t n = 0;
+    for (size_t i = 0; i < p->n_logs; i++) {
+        const series *s = &p->logs[i].train;
+        for (size_t k = 0; k < s->n; k++) p->x_max = fmax(p->x_max, s->points[k].x);
+        n = s->n > n ? s->n : n;
+    }
+    if (p->x_max <= 0) p->x_max = 1;
+    p->y_min = INFINITY;
+    p->y_max = -INFINITY;
+    for (size_t i = 0; i < p->n_logs; i++) {
+        stretch(p, &p->logs[i].train, n < 20 ? 0 : 0.05 * p->x_max);
+        stretch(p, &p->logs[i].valid, n < 20 ? 0 : 0.05 * p->x_max);
+    }
+    double range = fmax(p->y_max - p->y_min, 1e-3 * fmax(1, fabs(p->y_max)));
+    p->y_min -= 0.04 * range;
+    p->y_max += 0.06 * range;
 }
 
 static double x_of(const picture *p, double x) {
@@ -66,88 +150,169 @@ static double y_of(const picture *p, double y) {
     return TOP + (p->y_max - y) / (p->y_max - p->y_min) * (HEIGHT - TOP - BOTTOM);
 }
 
-// A step between marks of about n on the axis: 1, 2 or 5 times a power of ten.
+// ---- Drawing -----------------------------------------------------------------------------------
+
+// A step between at most n marks on an axis: 1, 2 or 5 times a power of ten.
 static double mark_step(double range, int n) {
     double step = pow(10, floor(log10(range / n)));
-    while (range / step > n) step *= range / step > 2.5 * n ? 2.5 : 2;
-    return step;
+    if (range / step > 5 * n) return 10 * step;
+    return range / step > 2 * n ? 5 * step : range / step > n ? 2 * step : step;
 }
 
-static void draw_axes(const picture *p, tern_strbuf *out) {
-    double step = mark_step(p->y_max - p->y_min, 8);
-    for (double y = ceil(p->y_min / step) * step; y <= p->y_max; y += step)
+static int digits_of(double step) {
+    double n = -floor(log10(step));
+    return n < 0 ? 0 : n > 9 ? 9 : (int)n;
+}
+
+static void draw_y_axis(const picture *p, tern_strbuf *out) {
+    double step = mark_step(p->y_max - p->y_min, 8), first = ceil(p->y_min / step);
+    for (int i = 0; i < 10 && (first + i) * step <= p->y_max; i++) {
+        double y = (first + i) * step;
         tern_strbuf_printf(out,
-                           "<line x1='%d' x2='%d' y1='%.1f' y2='%.1f' stroke='#ddd'/>"
-                           "<text x='%d' y='%.1f' text-anchor='end'>%.4g</text>\n",
-                           LEFT, WIDTH - RIGHT, y_of(p, y), y_of(p, y), LEFT - 6, y_of(p, y) + 4,
-                           y);
-    step = mark_step(p->x_max, 8);
-    for (double x = 0; x <= p->x_max; x += step)
-        tern_strbuf_printf(out, "<text x='%.1f' y='%d' text-anchor='middle'>%.4gM</text>\n",
-                           x_of(p, x), HEIGHT - BOTTOM + 18, x / 1e6);
-    tern_strbuf_printf(out,
-                       "<text x='%d' y='%d' text-anchor='middle'>tokens</text>"
-                       "<text x='14' y='%d' transform='rotate(-90 14 %d)' "
-                       "text-anchor='middle'>loss (nats a token)</text>\n",
-                       (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 10, HEIGHT / 2, HEIGHT / 2);
+                           "<line x1='%d' x2='%d' y1='%.1f' y2='%.1f' stroke='#e4e4e4'/>"
+                           "<text x='%d' y='%.1f' text-anchor='end'>%.*f</text>\n",
+                           LEFT, WIDTH - RIGHT, y_of(p, y), y_of(p, y), LEFT - 8, y_of(p, y) + 4,
+                           digits_of(step), y);
+    }
 }
 
-static void draw_series(const picture *p, size_t index, tern_strbuf *out) {
-    static const char *const colors[] = {"#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e"};
-    const series *s = &p->series[index];
-    const char *color = colors[index / 2 % 5];
-    if (s->n == 0) return;
-    tern_strbuf_printf(out, "<polyline fill='none' stroke='%s' stroke-width='%s'%s points='", color,
-                       s->is_valid ? "2.2" : "1", s->is_valid ? "" : " opacity='0.55'");
+static void draw_x_axis(const picture *p, tern_strbuf *out) {
+    static const char *const names[] = {"", "thousand ", "million ", "billion ", "trillion "};
+    int unit = 0;
+    double scale = 1, step = mark_step(p->x_max, 10);
+    for (; unit < 4 && p->x_max >= 1000 * scale; unit++) scale *= 1000;
+    for (int i = 0; i < 12 && i * step <= p->x_max; i++)
+        tern_strbuf_printf(out,
+                           "<line x1='%.1f' x2='%.1f' y1='%d' y2='%d' stroke='#888'/>"
+                           "<text x='%.1f' y='%d' text-anchor='middle'>%.*f</text>\n",
+                           x_of(p, i * step), x_of(p, i * step), HEIGHT - BOTTOM,
+                           HEIGHT - BOTTOM + 5, x_of(p, i * step), HEIGHT - BOTTOM + 20,
+                           digits_of(step / scale), i * step / scale);
+    tern_strbuf_printf(out,
+                       "<path d='M%d %dV%dH%d' fill='none' stroke='#888'/>"
+                       "<text x='%d' y='%d' text-anchor='middle'>%stokens read</text>"
+                       "<text x='18' y='%d' transform='rotate(-90 18 %d)' "
+                       "text-anchor='middle'>loss (nats a token)</text>\n",
+                       LEFT, TOP, HEIGHT - BOTTOM, WIDTH - RIGHT, (LEFT + WIDTH - RIGHT) / 2,
+                       HEIGHT - 12, names[unit], (TOP + HEIGHT - BOTTOM) / 2,
+                       (TOP + HEIGHT - BOTTOM) / 2);
+}
+
+static void draw_series(const picture *p, const series *s, const char *color, bool is_valid,
+                        tern_strbuf *out) {
+    tern_strbuf_printf(out, "<polyline fill='none' stroke='%s' stroke-linejoin='round' %s points='",
+                       color, is_valid ? "stroke-width='2.4'" : "stroke-width='1.3' opacity='0.5'");
     for (size_t i = 0; i < s->n; i++)
         tern_strbuf_printf(out, "%.1f,%.1f ", x_of(p, s->points[i].x), y_of(p, s->points[i].y));
-    tern_strbuf_printf(out, "'/>\n<text x='%d' y='%d' text-anchor='end' fill='%s'>", WIDTH - RIGHT,
-                       TOP + 16 + (int)index * 17, color);
-    for (const char *c = s->name; *c; c++) { // a file's name may be anything
-        if (*c == '<' || *c == '&')
-            tern_strbuf_printf(out, "&#%d;", *c);
-        else
-            tern_strbuf_putc(out, *c);
-    }
-    tern_strbuf_printf(out, "%s %.4f</text>\n", s->is_valid ? " validation" : "",
-                       s->points[s->n - 1].y);
+    tern_strbuf_puts(out, "'/>\n");
+    bool few = s->n <= 40; // each one is a measurement to look at
+    for (size_t i = 0; few && (is_valid || s->n == 1) && i < s->n; i++)
+        tern_strbuf_printf(out, "<circle cx='%.1f' cy='%.1f' r='3.2' fill='%s'/>",
+                           x_of(p, s->points[i].x), y_of(p, s->points[i].y), color);
 }
 
-static tern_status write_text(const char *path, const tern_strbuf *text, tern_error *err) {
-    if (text->failed) return tern_fail_memory(err, text->capacity);
-    return tern_file_write(path, text->ptr, text->len, err);
+static void draw_curves(const picture *p, tern_strbuf *out) {
+    tern_strbuf_printf(out,
+                       "<clipPath id='area'><rect x='%d' y='%d' width='%d' height='%d'/></clipPath>"
+                       "<g clip-path='url(#area)'>\n", LEFT, TOP - 4, WIDTH - LEFT - RIGHT + 4,
+                       HEIGHT - TOP - BOTTOM + 4);
+    for (size_t i = 0; i < p->n_logs; i++)
+        draw_series(p, &p->logs[i].train, colors[i % N_COLORS], false, out);
+    for (size_t i = 0; i < p->n_logs; i++)
+        if (p->logs[i].valid.n)
+            draw_series(p, &p->logs[i].valid, colors[i % N_COLORS], true, out);
+    tern_strbuf_puts(out, "</g>\n");
 }
 
-static tern_status draw(picture *p, const char *const *logs, size_t n_logs, const char *svg,
-                        tern_error *err) {
-    for (size_t i = 0; i < n_logs; i++) {
-        p->series[2 * i] = (series){.name = logs[i]};
-        p->series[2 * i + 1] = (series){.name = logs[i], .is_valid = true};
-        TERN_TRY(read_log(p, logs[i], &p->series[2 * i], &p->series[2 * i + 1], err));
+static size_t n_characters(const tern_strbuf *text) {
+    size_t n = 0;
+    for (size_t i = 0; i < text->len; i++) n += ((unsigned char)text->ptr[i] & 0xC0) != 0x80;
+    return n;
+}
+
+// The line, and what it came to; in the top right corner, which curves that fall leave free.
+static void draw_entry(const char *color, bool is_valid, const char *what, double last, int x,
+                       int y, tern_strbuf *out) {
+    tern_strbuf_printf(out,
+                       "<line x1='%d' x2='%d' y1='%d' y2='%d' stroke='%s' %s/>"
+                       "<text x='%d' y='%d'>%s</text>"
+                       "<text x='%d' y='%d' text-anchor='end'>%.4f</text>\n",
+                       x, x + 26, y - 4, y - 4, color,
+                       is_valid ? "stroke-width='2.4'" : "stroke-width='1.4' opacity='0.55'",
+                       x + 34, y, what, x + 186, y, last);
+}
+
+static void draw_legend(const picture *p, tern_strbuf *out) {
+    size_t n_rows = 0, widest = 0;
+    for (size_t i = 0; i < p->n_logs; i++) {
+        size_t n = n_characters(&p->logs[i].name);
+        n_rows += 2 + (p->logs[i].valid.n > 0);
+        widest = n > widest ? n : widest;
     }
-    if (p->y_max <= p->y_min) p->y_max = p->y_min + 1;
-    if (p->x_max <= 0) p->x_max = 1;
-    tern_strbuf out = {0};
-    tern_strbuf_printf(&out,
-                       "<svg xmlns='http://www.w3.org/2000/svg' width='%d' height='%d' "
-                       "font-family='sans-serif' font-size='12'>\n<rect width='100%%' "
-                       "height='100%%' fill='white'/>\n",
-                       WIDTH, HEIGHT);
-    draw_axes(p, &out);
-    for (size_t i = 0; i < p->n_series; i++) draw_series(p, i, &out);
-    tern_strbuf_puts(&out, "</svg>\n");
-    tern_status status = write_text(svg, &out, err);
-    tern_strbuf_free(&out);
-    return status;
+    int width = widest > 24 ? (int)(widest > 60 ? 60 : widest) * 8 + 12 : 204, y = TOP + 8;
+    int x = WIDTH - RIGHT - width - 8;
+    tern_strbuf_printf(out, "<rect x='%d' y='%d' width='%d' height='%zu' rx='4' fill='white' "
+                       "fill-opacity='0.88' stroke='#ccc'/>\n", x, y, width, n_rows * 18 + 10);
+    for (size_t i = 0; i < p->n_logs; i++) {
+        const curves *c = &p->logs[i];
+        const char *color = colors[i % N_COLORS];
+        y += 18;
+        tern_strbuf_printf(out, "<text x='%d' y='%d' font-weight='bold' fill='%s'>%s</text>\n",
+                           x + 8, y, color, tern_strbuf_text(&c->name));
+        y += 18;
+        draw_entry(color, false, "training", c->train.points[c->train.n - 1].y, x + 8, y, out);
+        if (c->valid.n == 0) continue;
+        y += 18;
+        draw_entry(color, true, "held out", c->valid.points[c->valid.n - 1].y, x + 8, y, out);
+    }
+}
+
+static void draw(const picture *p, tern_strbuf *out) {
+    tern_strbuf_printf(out,
+                       "<svg xmlns='http://www.w3.org/2000/svg' width='%d' height='%d' viewBox='0 "
+                       "0 %d %d' font-family='sans-serif' font-size='13' fill='#333'>\n"
+                       "<rect width='100%%' height='100%%' fill='white'/>\n"
+                       "<text x='%d' y='34' font-size='18' font-weight='bold'>Training loss",
+                       WIDTH, HEIGHT, WIDTH, HEIGHT, LEFT);
+    const tern_strbuf *run = &p->logs[0].run;
+    if (p->n_logs == 1 && run->len)
+        tern_strbuf_printf(out, "<tspan font-size='14' font-weight='normal' dx='12'>%s</tspan>",
+                           run->ptr);
+    tern_strbuf_puts(out, "</text>\n");
+    draw_y_axis(p, out);
+    draw_x_axis(p, out);
+    draw_curves(p, out);
+    draw_legend(p, out);
+    tern_strbuf_puts(out, "</svg>\n");
+}
+
+static void free_curves(curves *c) {
+    tern_free(c->train.points);
+    tern_free(c->valid.points);
+    tern_strbuf_free(&c->name);
+    tern_strbuf_free(&c->run);
 }
 
 tern_status tern_train_plot(const char *const *logs, size_t n_logs, const char *svg,
                             tern_error *err) {
-    picture p = {.n_series = 2 * n_logs, .y_min = INFINITY, .y_max = -INFINITY};
-    p.series = tern_alloc_array(TERN_MEM_MISC, p.n_series + 1, sizeof *p.series);
-    if (!p.series) return tern_fail_memory(err, p.n_series * sizeof *p.series);
-    tern_status status = draw(&p, logs, n_logs, svg, err);
-    for (size_t i = 0; i < p.n_series; i++) tern_free(p.series[i].points);
-    tern_free(p.series);
+    picture p = {.n_logs = n_logs};
+    tern_strbuf out = {0};
+    tern_status status = TERN_OK;
+    if (n_logs == 0) return tern_fail(err, TERN_ERR_ARGUMENT, "a picture needs a log");
+    p.logs = tern_alloc_array(TERN_MEM_MISC, n_logs, sizeof *p.logs);
+    if (!p.logs) return tern_fail_memory(err, n_logs * sizeof *p.logs);
+    for (size_t i = 0; status == TERN_OK && i < n_logs; i++) {
+        status = read_log(&p.logs[i], logs[i], err);
+        if (p.logs[i].name.failed || p.logs[i].run.failed) out.failed = true;
+    }
+    if (status == TERN_OK) {
+        choose_range(&p);
+        draw(&p, &out);
+        status = out.failed ? tern_fail_memory(err, out.capacity)
+                            : tern_file_write(svg, out.ptr, out.len, err);
+    }
+    for (size_t i = 0; i < n_logs; i++) free_curves(&p.logs[i]);
+    tern_free(p.logs);
+    tern_strbuf_free(&out);
     return status;
 }

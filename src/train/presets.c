@@ -48,15 +48,20 @@ static void settle_shape(tern_train_desc *d, const tern_train_preset *p) {
     DEFAULT(d->micro_tokens, at_once(d));
 }
 
+void tern_train_set_steps(tern_train_desc *d, int64_t n_steps, int64_t wished_warmup) {
+    d->n_steps = n_steps ? n_steps : 1000;
+    d->n_warmup = wished_warmup;
+    if (d->n_warmup == 0) d->n_warmup = d->n_steps / 20 < 375 ? d->n_steps / 20 + 1 : 375;
+}
+
 static void settle_optimizer(tern_train_desc *d, const tern_train_preset *p) {
-    DEFAULT(d->n_steps, 1000);
+    tern_train_set_steps(d, d->n_steps, d->n_warmup);
     if (d->rate > 0 && d->rate_2 == 0) d->rate_2 = d->rate * p->rate_2 / p->rate;
     DEFAULT(d->rate, p->rate);
     DEFAULT(d->rate_2, p->rate_2);
     if (d->recipe == TERN_RECIPE_LLAMA && d->schedule == TERN_SCHEDULE_AUTO)
         d->schedule = TERN_SCHEDULE_COSINE;
     if (d->schedule == TERN_SCHEDULE_AUTO) d->schedule = TERN_SCHEDULE_TWO_STAGE;
-    if (d->n_warmup == 0) d->n_warmup = d->n_steps / 20 < 375 ? d->n_steps / 20 + 1 : 375;
     DEFAULT(d->weight_decay, 0.1f);
     if (d->weight_decay < 0) d->weight_decay = 0;
     DEFAULT(d->clip, 1);
@@ -65,6 +70,41 @@ static void settle_optimizer(tern_train_desc *d, const tern_train_preset *p) {
     DEFAULT(d->valid_tokens, 65536);
     DEFAULT(d->checkpoint_every, 500);
     DEFAULT(d->keep, 2);
+}
+
+// What no default stands for: numbers that mean nothing, and products that no counter holds.
+static tern_status check_numbers(const tern_train_desc *d, tern_error *err) {
+    const struct {
+        const char *name;
+        int64_t value;
+    } counts[] = {
+        {"layers", d->n_layers}, {"embd", d->n_embd}, {"heads", d->n_heads},
+        {"kv-heads", d->n_kv_heads}, {"ff", d->n_ff}, {"context", d->n_context},
+        {"seq-len", d->seq_len}, {"batch-tokens", d->batch_tokens},
+        {"micro-tokens", d->micro_tokens}, {"steps", d->n_steps}, {"warmup", d->n_warmup},
+        {"log-every", d->log_every}, {"valid-every", d->valid_every},
+        {"valid-tokens", d->valid_tokens}, {"checkpoint-every", d->checkpoint_every},
+        {"keep", d->keep}};
+    const float reals[] = {d->rate, d->rate_2, d->weight_decay, d->clip};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        if (counts[i].value < 0)
+            return tern_fail(err, TERN_ERR_ARGUMENT, "train: %s: %lld is less than none",
+                             counts[i].name, (long long)counts[i].value);
+    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
+        if (!isfinite(reals[i]) || (i < 2 && reals[i] < 0))
+            return tern_fail(err, TERN_ERR_ARGUMENT, "train: a rate, weight decay or clip of %g "
+                             "is no number to train with", (double)reals[i]);
+    if ((unsigned)d->recipe > TERN_RECIPE_LLAMA || (unsigned)d->schedule > TERN_SCHEDULE_CONSTANT)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "train: there is no recipe %d or no schedule %d",
+                         (int)d->recipe, (int)d->schedule);
+    return TERN_OK;
+}
+
+tern_status tern_train_check_length(const tern_train_desc *d, tern_error *err) {
+    int64_t n_tokens;
+    if (!__builtin_mul_overflow(d->n_steps, (int64_t)d->batch_tokens, &n_tokens)) return TERN_OK;
+    return tern_fail(err, TERN_ERR_ARGUMENT, "train: %lld steps of %d tokens are more than can be "
+                     "counted", (long long)d->n_steps, d->batch_tokens);
 }
 
 static tern_status check_shape(const tern_train_desc *d, tern_error *err) {
@@ -82,13 +122,14 @@ static tern_status check_batch(const tern_train_desc *d, tern_error *err) {
     int ranks = ranks_of(d);
     if (d->seq_len < 1 || d->micro_tokens < 1 || d->batch_tokens < 1)
         return tern_fail(err, TERN_ERR_ARGUMENT, "train: a batch needs tokens");
-    if (d->micro_tokens % d->seq_len != 0 || d->batch_tokens % (d->micro_tokens * ranks) != 0)
+    if (d->micro_tokens % d->seq_len != 0 ||
+        d->batch_tokens % ((int64_t)d->micro_tokens * ranks) != 0)
         return tern_fail(err, TERN_ERR_ARGUMENT,
                          "train: a batch of %d tokens cannot be cut into runs of %d tokens of "
                          "sequences of %d over %d process%s",
                          d->batch_tokens, d->micro_tokens, d->seq_len, ranks,
                          ranks == 1 ? "" : "es");
-    return TERN_OK;
+    return tern_train_check_length(d, err);
 }
 
 // An adapter's: a tenth of the rates that whole models want, and the shape of its base.
@@ -123,6 +164,7 @@ static tern_status settle_adapter(tern_train_desc *d, const tern_config *c, tern
 }
 
 tern_status tern_train_settle(tern_train_desc *d, tern_config *c, tern_error *err) {
+    TERN_TRY(check_numbers(d, err));
     if (d->lora_rank) return settle_adapter(d, c, err);
     const tern_train_preset *p = tern_train_preset_find(d->preset ? d->preset : "nano");
     if (!p)

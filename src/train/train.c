@@ -6,18 +6,17 @@
 //
 // A document begins with the token that ends documents: the one before it in the text. So that
 // token's successor is learnt too, and it serves as the beginning of a text when the model runs.
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/os_file.h"
 #include "train/trainer.h"
 
 typedef struct loop {
     tern_trainer *t;
-    FILE *log;
+    tern_train_log *log;  // of rank 0, else NULL
     bool failed_sum;      // of the group, in a callback
     bool stopped;         // the caller's wish
     double begun;         // seconds, when the last log line was written
@@ -193,7 +192,9 @@ static tern_status validate(loop *l, double *loss) {
     TERN_TRY(sum_number(l, &found));
     TERN_TRY(sum_number(l, &count));
     *loss = count > 0 ? (double)found / (double)count : NAN;
-    return TERN_OK;
+    if (count == 0 || isfinite(*loss)) return TERN_OK;
+    return tern_fail(l->err, TERN_ERR_DEVICE, "train: the loss of the held-out text is %s after "
+                     "step %lld", isnan(*loss) ? "NaN" : "infinite", (long long)t->step);
 }
 
 // Shares of -1, 0 and +1, and where the master weights lie in units of their mean.
@@ -226,15 +227,15 @@ static tern_status log_ternary(loop *l) {
         if (status != TERN_OK) return status;
         n_all += (double)n;
     }
-    if (n_all == 0 || !l->log) return TERN_OK;
-    fprintf(l->log, ",\"minus\":%.5f,\"zero\":%.5f,\"plus\":%.5f,\"histogram\":[", share[0] / n_all,
-            share[1] / n_all, share[2] / n_all);
-    for (int i = 0; i < N_BINS; i++) fprintf(l->log, "%s%.5f", i ? "," : "", bins[i] / n_all);
-    fputc(']', l->log);
+    if (n_all == 0) return TERN_OK;
+    static const char *const names[3] = {"minus", "zero", "plus"};
+    for (int i = 0; i < 3; i++) tern_train_log_number(l->log, names[i], 5, share[i] / n_all);
+    for (int i = 0; i < N_BINS; i++) bins[i] /= n_all;
+    tern_train_log_numbers(l->log, "histogram", bins, N_BINS);
     return TERN_OK;
 }
 
-// ---- The log -----------------------------------------------------------------------------------
+// ---- What is told ------------------------------------------------------------------------------
 
 static void tell(loop *l, const tern_train_event *e) {
     const tern_train_desc *d = &l->t->desc;
@@ -253,6 +254,28 @@ static tern_train_event event_now(const tern_trainer *t) {
                               .seconds_left = NAN};
 }
 
+// Tokens a second since the last line of the log, and the time that the rest takes at that pace.
+static void measure_speed(const loop *l, tern_train_event *e) {
+    const tern_trainer *t = l->t;
+    double spent = tern_seconds() - l->begun;
+    e->tokens_per_second = (double)(t->step - l->step_begun) * t->desc.batch_tokens / spent;
+    e->seconds_left =
+        (double)(t->desc.n_steps - t->step) * t->desc.batch_tokens / e->tokens_per_second;
+}
+
+// A loss that is no number stays one: every later step would be for nothing.
+static tern_status fail_loss(const loop *l, double loss) {
+    const tern_trainer *t = l->t;
+    long long first = (long long)l->step_begun + 1, last = (long long)t->step;
+    char steps[64];
+    if (has_host(t) || first == last) snprintf(steps, sizeof steps, "at step %lld", last);
+    else snprintf(steps, sizeof steps, "in one of the steps %lld to %lld", first, last);
+    return tern_fail(l->err, TERN_ERR_DEVICE, "train: the loss became %s %s, with a rate of %g: "
+                     "begin again with a lower one, or with --init from an earlier checkpoint",
+                     isnan(loss) ? "NaN" : "infinite", steps,
+                     (double)tern_train_rate(&t->desc, t->step));
+}
+
 static tern_status log_step(loop *l) {
     tern_trainer *t = l->t;
     tern_train_event e = event_now(t);
@@ -260,26 +283,23 @@ static tern_status log_step(loop *l) {
     TERN_TRY(read_number(t, "loss", true, &loss, l->err));
     TERN_TRY(read_number(t, "grad_norm2", false, &norm2, l->err));
     TERN_TRY(sum_number(l, &loss));
-    double now = tern_seconds(), spent = now - l->begun;
     e.loss = t->scored_in_loss > 0 ? (double)loss / (double)t->scored_in_loss : 0;
     e.grad_norm = sqrt((double)norm2);
-    e.tokens_per_second = (double)(t->step - l->step_begun) * t->desc.batch_tokens / spent;
-    e.seconds_left =
-        (double)(t->desc.n_steps - t->step) * t->desc.batch_tokens / e.tokens_per_second;
+    measure_speed(l, &e);
     t->steps_in_loss = 0;
     t->scored_in_loss = 0;
-    l->begun = now;
+    if (l->log) {
+        tern_train_log_begin(l->log, t);
+        tern_train_log_number(l->log, "loss", 9, e.loss);
+        tern_train_log_number(l->log, "rate", 6, e.rate);
+        tern_train_log_number(l->log, "grad_norm", 6, e.grad_norm);
+        tern_train_log_number(l->log, "tokens_per_second", 6, e.tokens_per_second);
+        TERN_TRY(tern_train_log_end(l->log, l->err));
+    }
+    if (!isfinite(e.loss)) return fail_loss(l, e.loss);
+    l->begun = tern_seconds();
     l->step_begun = t->step;
-    if (l->log)
-        fprintf(l->log,
-                "{\"step\":%lld,\"tokens\":%lld,\"loss\":%.9g,\"rate\":%.6g,\"grad_norm\":%.6g,"
-                "\"tokens_per_second\":%.0f}\n",
-                (long long)e.step, (long long)e.n_tokens, e.loss, e.rate, e.grad_norm,
-                e.tokens_per_second);
     tell(l, &e);
-    if (isnan(e.loss))
-        return tern_fail(l->err, TERN_ERR_DEVICE, "train: the loss is not a number at step %lld",
-                         (long long)e.step);
     return TERN_OK;
 }
 
@@ -288,13 +308,29 @@ static tern_status log_valid(loop *l) {
     tern_train_event e = event_now(t);
     double begun = tern_seconds();
     TERN_TRY(validate(l, &e.valid_loss));
-    if (l->log)
-        fprintf(l->log, "{\"step\":%lld,\"tokens\":%lld,\"valid_loss\":%.9g", (long long)e.step,
-                (long long)e.n_tokens, e.valid_loss);
-    TERN_TRY(log_ternary(l));
-    if (l->log) fputs("}\n", l->log);
+    if (l->log) {
+        tern_train_log_begin(l->log, t);
+        tern_train_log_number(l->log, "valid_loss", 9, e.valid_loss);
+        TERN_TRY(log_ternary(l));
+        TERN_TRY(tern_train_log_end(l->log, l->err));
+    }
     tell(l, &e);
     l->begun += tern_seconds() - begun; // is not the training's time
+    return TERN_OK;
+}
+
+// A device that runs behind the host is not asked for a loss, nor is its time known.
+static tern_status tell_step(loop *l) {
+    tern_trainer *t = l->t;
+    const tern_train_desc *d = &t->desc;
+    tern_train_event e = event_now(t);
+    if (has_host(t)) {
+        float loss;
+        TERN_TRY(read_number(t, "loss", false, &loss, l->err));
+        if (!isfinite(loss)) return log_step(l);
+        measure_speed(l, &e);
+    }
+    if (d->on_step && rank(t) == 0 && !d->on_step(d->user, &e)) l->stopped = true;
     return TERN_OK;
 }
 
@@ -302,11 +338,7 @@ static tern_status checkpoint(loop *l) {
     tern_trainer *t = l->t;
     char name[64];
     double begun = tern_seconds();
-    if (rank(t) == 0) {
-        if (l->log && fflush(l->log) != 0)
-            return tern_fail(l->err, TERN_ERR_IO, "%s/log.jsonl: %s", t->desc.out, strerror(errno));
-        TERN_TRY(tern_checkpoint_write(t, l->err));
-    }
+    if (rank(t) == 0) TERN_TRY(tern_checkpoint_write(t, l->err));
     snprintf(name, sizeof name, "step-%08lld.gguf", (long long)t->step);
     tern_train_event e = event_now(t);
     e.checkpoint = name;
@@ -315,67 +347,107 @@ static tern_status checkpoint(loop *l) {
     return TERN_OK;
 }
 
-// The lines of an earlier run that came after the checkpoint it goes on from are dropped.
-static tern_status open_log(loop *l, bool resumed) {
-    tern_trainer *t = l->t;
-    char path[4096], fresh[4200], line[2048];
-    if (rank(t) != 0) return TERN_OK;
-    snprintf(path, sizeof path, "%s/log.jsonl", t->desc.out);
-    snprintf(fresh, sizeof fresh, "%s.partial", path);
-    FILE *old = resumed ? fopen(path, "r") : NULL;
-    FILE *log = fopen(fresh, "w");
-    while (log && old && fgets(line, sizeof line, old)) {
-        long long step;
-        if (sscanf(line, "{\"step\":%lld", &step) == 1 && step <= t->step && strchr(line, '\n'))
-            fputs(line, log);
+// ---- The loop ----------------------------------------------------------------------------------
+
+static tern_train_info info_of(const tern_trainer *t) {
+    tern_train_info i = {.device = t->backend->describe(t->device),
+                         .seq_len = t->desc.seq_len,
+                         .batch_tokens = t->desc.batch_tokens,
+                         .n_layers = t->desc.n_layers,
+                         .n_embd = t->desc.n_embd,
+                         .n_tokens = tern_token_set_n_tokens(t->data),
+                         .n_valid_tokens = t->valid ? tern_token_set_n_tokens(t->valid) : 0,
+                         .step = t->step,
+                         .n_steps = t->desc.n_steps,
+                         .n_damaged = t->n_damaged};
+    for (size_t s = 0; s < t->n_slots; s++) {
+        int64_t n = (int64_t)(t->slots[s].n_rows * t->slots[s].n_cols);
+        i.n_params += t->slots[s].is_weight && t->slots[s].is_kept ? n : 0;
+        i.n_ternary += t->slots[s].is_ternary && t->slots[s].is_kept ? n : 0;
     }
-    if (old) fclose(old);
-    if (!log || fflush(log) != 0 || rename(fresh, path) != 0) {
-        if (log) fclose(log);
-        return tern_fail(l->err, TERN_ERR_IO, "%s: %s", path, strerror(errno));
-    }
-    l->log = log;
-    return TERN_OK;
+    uint64_t per_epoch = tern_token_set_n_sequences(t->data);
+    i.n_epochs = (double)(t->desc.n_steps * (t->desc.batch_tokens / t->desc.seq_len)) /
+                 (double)per_epoch;
+    return i;
 }
 
-// ---- The loop ----------------------------------------------------------------------------------
+// Takes up the newest checkpoint, or begins; then the log, and the caller hears what it will be.
+static tern_status begin(loop *l) {
+    tern_trainer *t = l->t;
+    bool resumed = false;
+    int64_t n_dropped = 0;
+    TERN_TRY(tern_trainer_init_weights(t, l->err));
+    if (t->desc.resume) TERN_TRY(tern_checkpoint_resume(t, &resumed, l->err));
+    if (t->desc.resume && !resumed) TERN_TRY(tern_train_log_check(t, l->err));
+    TERN_TRY(tern_checkpoint_try(t, l->err));
+    TERN_TRY(tern_train_check_length(&t->desc, l->err));
+    if (t->step > t->desc.n_steps)
+        return tern_fail(l->err, TERN_ERR_ARGUMENT, "%s: the run is at step %lld already, beyond "
+                         "the %lld that were asked for", t->desc.out, (long long)t->step,
+                         (long long)t->desc.n_steps);
+    if (rank(t) == 0) TERN_TRY(tern_train_log_open(&l->log, t, resumed, &n_dropped, l->err));
+    tern_train_info info = info_of(t);
+    info.n_dropped_lines = n_dropped;
+    if (t->desc.on_begin && rank(t) == 0) t->desc.on_begin(t->desc.user, &info);
+    l->begun = tern_seconds();
+    l->step_begun = t->step;
+    return TERN_OK;
+}
 
 static tern_status run(loop *l) {
     tern_trainer *t = l->t;
     const tern_train_desc *d = &t->desc;
-    bool resumed = false;
-    TERN_TRY(tern_trainer_init_weights(t, l->err));
-    if (d->resume) TERN_TRY(tern_checkpoint_resume(t, &resumed, l->err));
-    TERN_TRY(open_log(l, resumed));
-    l->begun = tern_seconds();
-    l->step_begun = t->step;
+    TERN_TRY(begin(l));
     if (t->valid && t->step == 0) TERN_TRY(log_valid(l));
     while (t->step < d->n_steps) {
         TERN_TRY(run_step(l));
+        TERN_TRY(tell_step(l));
         bool last = t->step == d->n_steps;
         if (t->step % d->log_every == 0 || last) TERN_TRY(log_step(l));
         if (t->valid && (t->step % d->valid_every == 0 || last)) TERN_TRY(log_valid(l));
         float stop = l->stopped; // any rank's wish is everybody's
-        if (ranks(t) > 1 && t->step % d->log_every == 0) TERN_TRY(sum_number(l, &stop));
-        bool stopping = ranks(t) == 1 || t->step % d->log_every == 0 ? stop > 0 : false;
+        TERN_TRY(sum_number(l, &stop));
+        bool stopping = stop > 0;
         if (t->step % d->checkpoint_every == 0 || last || stopping) TERN_TRY(checkpoint(l));
         if (stopping && !last)
-            return tern_fail(l->err, TERN_ERR_CANCELLED, "train: stopped after step %lld of %lld",
-                             (long long)t->step, (long long)d->n_steps);
+            return tern_fail(l->err, TERN_ERR_CANCELLED, "train: stopped after step %lld of %lld; "
+                             "--resume goes on from there", (long long)t->step,
+                             (long long)d->n_steps);
     }
     return TERN_OK;
 }
 
+// What a run that failed before its first line leaves is nothing that could be lost.
+static tern_status refuse_used(const char *folder, tern_error *err) {
+    size_t n;
+    int64_t newest, logged;
+    TERN_TRY(tern_checkpoint_count(folder, &n, &newest, err));
+    TERN_TRY(tern_train_log_steps(folder, &logged, err));
+    if (n == 0 && logged == 0) return TERN_OK;
+    return tern_fail(err, TERN_ERR_ARGUMENT, "%s holds a run already (step %lld, %zu checkpoint%s):"
+                     " --resume goes on with it, --resume -n MORE makes it longer; a new run needs "
+                     "another folder", folder, (long long)(logged > newest ? logged : newest), n,
+                     n == 1 ? "" : "s");
+}
+
+// The folder is this run's alone until it ends; the other ranks of a group follow rank 0.
+static tern_status take_folder(const tern_train_desc *desc, tern_lock *lock, tern_error *err) {
+    if (desc->comm && desc->comm->rank != 0) return TERN_OK;
+    TERN_TRY(tern_folder_make(desc->out, err));
+    TERN_TRY(tern_lock_folder(lock, desc->out, err));
+    return desc->resume ? TERN_OK : refuse_used(desc->out, err);
+}
+
 tern_status tern_train(const tern_train_desc *desc, tern_error *err) {
     loop l = {.err = err};
+    tern_lock lock = {0};
     if (!desc->data || !desc->out)
         return tern_fail(err, TERN_ERR_ARGUMENT, "train: data and out must be named");
-    if (mkdir(desc->out, 0777) != 0 && errno != EEXIST)
-        return tern_fail(err, TERN_ERR_IO, "%s: %s", desc->out, strerror(errno));
-    TERN_TRY(tern_trainer_open(&l.t, desc, err));
-    tern_status status = run(&l);
-    if (l.log && fclose(l.log) != 0 && status == TERN_OK)
-        status = tern_fail(err, TERN_ERR_IO, "%s/log.jsonl: %s", desc->out, strerror(errno));
+    tern_status status = take_folder(desc, &lock, err);
+    if (status == TERN_OK) status = tern_trainer_open(&l.t, desc, err);
+    if (status == TERN_OK) status = run(&l);
+    tern_train_log_close(l.log);
     tern_trainer_close(l.t);
+    tern_unlock(&lock);
     return status;
 }

@@ -2,40 +2,32 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 #include "base/alloc.h"
+#include "base/hash.h"
 #include "base/strbuf.h"
 #include "base/ternary.h"
+#include "train/data.h"
 #include "train/trainer.h"
 
 // ---- Data --------------------------------------------------------------------------------------
 
-// Shards that were built with the tokenizer of a GGUF file have none of their own.
-static tern_status check_tokenizer(const char *folder, tern_error *err) {
-    tern_strbuf path = {0};
-    tern_strbuf_printf(&path, "%s/tokenizer.json", folder);
-    bool found = !path.failed && access(path.ptr, F_OK) == 0, failed = path.failed;
-    tern_strbuf_free(&path);
-    if (failed) return tern_fail_memory(err, strlen(folder));
-    return found ? TERN_OK
-                 : tern_fail(err, TERN_ERR_ARGUMENT,
-                             "%s: has no tokenizer.json, which a model to train takes along: build "
-                             "the shards with a tokenizer that has one (tern data tokenizer)",
-                             folder);
+// Of a folder; a GGUF keeps its own.
+static tern_status take_chat_template(tern_trainer *t, const tern_file *file, tern_error *err) {
+    tern_str chat = tern_json_str(tern_json_path(&file->tokenizer_config, "chat_template"));
+    if (file->chat_template.ptr) chat = file->chat_template;
+    if (!chat.ptr) return TERN_OK;
+    t->chat_template = tern_strndup(TERN_MEM_MISC, chat.ptr, chat.len);
+    return t->chat_template ? TERN_OK : tern_fail_memory(err, chat.len);
 }
 
 static tern_status open_tokenizer(tern_trainer *t, tern_error *err) {
-    tern_file *file;
-    TERN_TRY(check_tokenizer(t->desc.data, err));
-    TERN_TRY(tern_file_open(&file, t->desc.data, err));
-    tern_status status = tern_tokenizer_open(&t->tokenizer, file, err);
-    tern_str chat = tern_json_str(tern_json_path(&file->tokenizer_config, "chat_template"));
-    if (status == TERN_OK && chat.ptr) {
-        t->chat_template = tern_strndup(TERN_MEM_MISC, chat.ptr, chat.len);
-        if (!t->chat_template) status = tern_fail_memory(err, chat.len);
-    }
-    tern_file_close(file);
-    return status;
+    TERN_TRY(tern_data_open_tokenizer(&t->tokenizer_file, t->desc.data, err));
+    if (!t->tokenizer_file)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "%s: has neither tokenizer.json nor "
+                         "tokenizer.gguf, which a model to train takes along: build the shards "
+                         "again (tern data build)", t->desc.data);
+    TERN_TRY(tern_tokenizer_open(&t->tokenizer, t->tokenizer_file, err));
+    return take_chat_template(t, t->tokenizer_file, err);
 }
 
 // A base has a tokenizer of its own; its vocabulary may be padded.
@@ -56,9 +48,14 @@ static tern_status open_base_tokenizer(tern_trainer *t, const tern_shard_info *i
 static tern_status open_own_tokenizer(tern_trainer *t, const tern_shard_info *info,
                                       tern_error *err) {
     TERN_TRY(open_tokenizer(t, err));
+    // What begins a text is the token that ended the one before, unless the tokenizer has another:
+    // then the shards have it, too.
+    int32_t bos = tern_tokenizer_adds_bos(t->tokenizer) ? tern_tokenizer_bos(t->tokenizer) : -1;
+    t->has_own_bos = bos >= 0 && bos != info->end_id;
     t->config.n_vocab = info->n_vocab;
-    t->config.bos_id = t->config.eos_id = info->end_id;
-    t->begins_by_marks = info->end_id < 0;
+    t->config.bos_id = t->has_own_bos ? bos : info->end_id;
+    t->config.eos_id = info->end_id;
+    t->begins_by_marks = t->has_own_bos || info->end_id < 0;
     int32_t n_vocab = tern_tokenizer_n_vocab(t->tokenizer);
     if (info->tokenizer_hash && info->tokenizer_hash != tern_tokenizer_hash(t->tokenizer))
         return tern_fail(err, TERN_ERR_FORMAT, "%s: was made with another tokenizer than the one "
@@ -167,6 +164,16 @@ static tern_status make_programs(tern_trainer *t, tern_error *err) {
 
 // ---- First weights -----------------------------------------------------------------------------
 
+bool tern_all_finite(const float *x, uint64_t n) {
+    uint32_t any = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, x + i, sizeof bits);
+        any |= (bits & 0x7f800000u) == 0x7f800000u;
+    }
+    return !any;
+}
+
 static uint64_t mix(uint64_t *state) { // splitmix64 (Steele, Lea, Flood 2014)
     uint64_t z = *state += 0x9e3779b97f4a7c15u;
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
@@ -209,8 +216,12 @@ static tern_status weight_of_model(tern_trainer *t, const tern_file *file, const
                          "%s: %s is not a tensor of %llu x %llu floats, as this training wants it",
                          file->path, s->name, (unsigned long long)s->n_rows,
                          (unsigned long long)s->n_cols);
-    tern_dtype_decode(x->type, x->data, 0, (size_t)(s->n_rows * s->n_cols), x->scale, data);
-    return TERN_OK;
+    size_t n = (size_t)(s->n_rows * s->n_cols);
+    tern_dtype_decode(x->type, x->data, 0, n, x->scale, data);
+    t->init_sum = tern_crc32(t->init_sum, data, n * sizeof *data);
+    if (tern_all_finite(data, n)) return TERN_OK;
+    return tern_fail(err, TERN_ERR_FORMAT, "%s: %s holds a number that is not finite: no model to "
+                     "begin from", file->path, x->name);
 }
 
 static tern_status init_slots(tern_trainer *t, const tern_file *file, tern_error *err) {
@@ -272,6 +283,7 @@ void tern_trainer_close(tern_trainer *t) {
     tern_tokenizer_free(t->tokenizer);
     tern_lora_close(t->base);
     tern_speech_close(t->speech);
+    if (t->tokenizer_file) tern_file_close(t->tokenizer_file);
     tern_free(t->chat_template);
     tern_free(t->ids);
     tern_free(t->targets);
@@ -320,11 +332,7 @@ static void choose_arch(tern_trainer *t) {
 
 static tern_status open_speech(tern_trainer *t, tern_error *err) {
     if (t->base) return tern_speech_open(&t->speech, tern_lora_file(t->base), t->tokenizer, err);
-    tern_file *file;
-    TERN_TRY(tern_file_open(&file, t->desc.data, err));
-    tern_status status = tern_speech_open(&t->speech, file, t->tokenizer, err);
-    tern_file_close(file);
-    return status;
+    return tern_speech_open(&t->speech, t->tokenizer_file, t->tokenizer, err);
 }
 
 bool tern_trainer_masks(const tern_trainer *t) { return t->begins_by_marks || t->speech; }
@@ -334,7 +342,8 @@ tern_status tern_trainer_open(tern_trainer **out, const tern_train_desc *desc, t
     tern_status status;
     tern_trainer *t = tern_alloc(TERN_MEM_GRAPH, sizeof *t);
     if (!t) return tern_fail_memory(err, sizeof *t);
-    *t = (tern_trainer){.desc = *desc};
+    *t = (tern_trainer){.desc = *desc, .wished_steps = desc->n_steps,
+                        .wished_warmup = desc->n_warmup};
     if (desc->lora_rank) TERN_TRY_GOTO(tern_lora_open(t, err));
     TERN_TRY_GOTO(tern_train_settle(&t->desc, &t->config, err));
     if (!t->base) choose_arch(t);

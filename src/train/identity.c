@@ -1,0 +1,133 @@
+// What makes a run this run and no other: everything that its numbers follow from.
+//
+// It is one flat object of JSON. Each checkpoint carries it, and so does the first line of the log;
+// a run that resumes makes its own and compares the two, member by member. What only says how far
+// or how fast is not part of it: the number of steps, what is reported and kept, threads, devices,
+// processes, and how many tokens are computed at once.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/hash.h"
+#include "train/trainer.h"
+
+static const char *const recipes[] = {"bitnet", "paper", "llama"};
+static const char *const schedules[] = {"auto", "two-stage", "cosine", "constant"};
+
+// "8867123 tokens, 3f2a91c0": the shards' own checksums stand for all that is in them.
+static void put_data(tern_strbuf *out, const char *key, const tern_token_set *set) {
+    uint32_t sum = 0;
+    uint64_t n_tokens = set ? tern_token_set_n_tokens(set) : 0;
+    for (size_t i = 0; set && i < tern_token_set_n_shards(set); i++) {
+        const tern_shard_info *s = tern_shard_get_info(tern_token_set_shard(set, i));
+        const uint64_t parts[] = {s->n_tokens, s->n_documents, s->checksum};
+        sum = tern_crc32(sum, parts, sizeof parts);
+    }
+    tern_strbuf_printf(out, ",\"%s\":\"%llu tokens, %08x\"", key, (unsigned long long)n_tokens,
+                       sum);
+}
+
+static void put_shape(tern_strbuf *out, const tern_config *c) {
+    tern_strbuf_printf(out,
+                       ",\"layers\":%lld,\"embd\":%lld,\"heads\":%lld,\"kv_heads\":%lld,"
+                       "\"ff\":%lld,\"context\":%lld,\"act\":\"%s\",\"separate_head\":%s",
+                       (long long)c->n_layers, (long long)c->n_embd, (long long)c->n_heads,
+                       (long long)c->n_kv_heads, (long long)c->n_ff, (long long)c->n_context,
+                       tern_act_name(c->act), c->tied_head ? "false" : "true");
+}
+
+// As short as it can be written and still be read back as this float.
+static void put_float(tern_strbuf *out, const char *key, float value) {
+    char text[32];
+    snprintf(text, sizeof text, "%.6g", (double)value);
+    if (strtof(text, NULL) != value) snprintf(text, sizeof text, "%.9g", (double)value);
+    tern_strbuf_printf(out, ",\"%s\":%s", key, text);
+}
+
+// Numbers of 64 bits are texts: a number of JSON is a double.
+static void put_course(tern_strbuf *out, const tern_trainer *t) {
+    const tern_train_desc *d = &t->desc;
+    tern_strbuf_printf(out,
+                       ",\"seq_len\":%d,\"batch_tokens\":%d,\"schedule\":\"%s\","
+                       "\"warmup\":%lld,\"seed\":\"%llu\",\"in_order\":%s,\"assistant_only\":%s",
+                       d->seq_len, d->batch_tokens, schedules[d->schedule],
+                       (long long)t->wished_warmup, (unsigned long long)d->seed,
+                       d->in_order ? "true" : "false", d->assistant_only ? "true" : "false");
+    put_float(out, "rate", d->rate);
+    put_float(out, "rate_2", d->rate_2);
+    put_float(out, "weight_decay", d->weight_decay);
+    put_float(out, "clip", d->clip);
+}
+
+tern_status tern_run_describe(const tern_trainer *t, tern_strbuf *out, tern_error *err) {
+    const tern_train_desc *d = &t->desc;
+    tern_strbuf_printf(out, "{\"recipe\":\"%s\"", t->base ? t->arch->name : recipes[d->recipe]);
+    put_shape(out, &t->config);
+    put_course(out, t);
+    tern_strbuf_printf(out, ",\"lora\":%d", d->lora_rank);
+    put_float(out, "lora_alpha", d->lora_alpha);
+    tern_strbuf_puts(out, ",\"lora_targets\":\"");
+    if (t->base) tern_lora_put_targets(t->base, out);
+    uint32_t init = t->base ? tern_lora_base_sum(t->base) : t->init_sum;
+    tern_strbuf_printf(out, "\",\"init\":\"%08x\"", init);
+    put_data(out, "data", t->data);
+    put_data(out, "held_out", t->valid);
+    tern_strbuf_printf(out, ",\"tokenizer\":\"%016llx\"}",
+                       (unsigned long long)tern_tokenizer_hash(t->tokenizer));
+    return out->failed ? tern_fail_memory(err, out->len) : TERN_OK;
+}
+
+// ---- Comparing ---------------------------------------------------------------------------------
+
+static bool same(const tern_json *a, const tern_json *b) {
+    if (!b || a->type != b->type) return false;
+    switch (a->type) {
+    case TERN_JSON_NUMBER: return a->number == b->number;
+    case TERN_JSON_STRING: return tern_str_eq(tern_json_str(a), tern_json_str(b));
+    default: return a->type == TERN_JSON_BOOL && a->n == b->n;
+    }
+}
+
+static void put_value(tern_strbuf *out, const tern_json *v) {
+    tern_str text = tern_json_str(v);
+    if (text.ptr) tern_strbuf_append(out, text.ptr, text.len);
+    else if (tern_json_is(v, TERN_JSON_NUMBER)) tern_strbuf_printf(out, "%.9g", v->number);
+    else if (tern_json_is(v, TERN_JSON_BOOL)) tern_strbuf_puts(out, v->n ? "yes" : "no");
+    else tern_strbuf_puts(out, "unknown");
+}
+
+// "rate is 0.006 there and 0.003 here; seed is ...": empty when nothing differs.
+static void put_differences(tern_strbuf *out, const tern_json_doc *mine,
+                            const tern_json_doc *theirs, const tern_json *run) {
+    const tern_json *root = tern_json_root(mine);
+    for (const tern_json *key = tern_json_first(mine, root); key;
+         key = tern_json_next(mine, root, key)) {
+        char name[32]; // the keys are this file's own
+        tern_str text = tern_json_str(key);
+        snprintf(name, sizeof name, "%.*s", (int)text.len, text.ptr);
+        const tern_json *here = tern_json_value_of(mine, key);
+        const tern_json *there = tern_json_get(theirs, run, name);
+        if (same(here, there)) continue;
+        tern_strbuf_printf(out, "%s%s is ", out->len ? "; " : "", name);
+        put_value(out, there);
+        tern_strbuf_puts(out, " there and ");
+        put_value(out, here);
+        tern_strbuf_puts(out, " here");
+    }
+}
+
+tern_status tern_run_check(const tern_trainer *t, const tern_json_doc *doc, const tern_json *run,
+                           const char *place, tern_error *err) {
+    tern_strbuf text = {0}, differences = {0};
+    tern_json_doc mine = {0};
+    tern_status status = tern_run_describe(t, &text, err);
+    if (status == TERN_OK) status = tern_json_parse(&mine, text.ptr, text.len, err);
+    if (status == TERN_OK) put_differences(&differences, &mine, doc, run);
+    if (status == TERN_OK && differences.failed) status = tern_fail_memory(err, text.len);
+    if (status == TERN_OK && differences.len)
+        status = tern_fail(err, TERN_ERR_ARGUMENT, "%s is of another run: %s", place,
+                           differences.ptr);
+    tern_json_free(&mine);
+    tern_strbuf_free(&text);
+    tern_strbuf_free(&differences);
+    return status;
+}

@@ -1,0 +1,174 @@
+// What a run says of itself, line by line: a file that others read while it grows.
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/alloc.h"
+#include "base/lines.h"
+#include "base/os_file.h"
+#include "train/trainer.h"
+
+struct tern_train_log {
+    char *path;
+    int fd;
+    tern_strbuf line; // that is being made
+};
+
+// ---- Lines -------------------------------------------------------------------------------------
+
+static tern_status write_line(tern_train_log *log, tern_error *err) {
+    const char *at = log->line.ptr;
+    size_t n = log->line.len;
+    while (n > 0) {
+        ssize_t done = write(log->fd, at, n);
+        if (done < 0 && errno == EINTR) continue;
+        if (done <= 0)
+            return tern_fail(err, TERN_ERR_IO, "%s: cannot be written: %s", log->path,
+                             done < 0 ? strerror(errno) : "the device takes no more");
+        at += done;
+        n -= (size_t)done;
+    }
+    return TERN_OK;
+}
+
+void tern_train_log_begin(tern_train_log *log, const tern_trainer *t) {
+    tern_strbuf_clear(&log->line);
+    tern_strbuf_printf(&log->line, "{\"step\":%lld,\"tokens\":%lld", (long long)t->step,
+                       (long long)t->step * t->desc.batch_tokens);
+}
+
+void tern_train_log_number(tern_train_log *log, const char *key, int digits, double value) {
+    tern_strbuf_printf(&log->line, ",\"%s\":", key);
+    if (isfinite(value)) tern_strbuf_printf(&log->line, "%.*g", digits, value);
+    else tern_strbuf_puts(&log->line, "null"); // JSON has no other word
+}
+
+void tern_train_log_numbers(tern_train_log *log, const char *key, const double *values, size_t n) {
+    tern_strbuf_printf(&log->line, ",\"%s\":[", key);
+    for (size_t i = 0; i < n; i++)
+        tern_strbuf_printf(&log->line, "%s%.5f", i ? "," : "", values[i]);
+    tern_strbuf_putc(&log->line, ']');
+}
+
+tern_status tern_train_log_end(tern_train_log *log, tern_error *err) {
+    tern_strbuf_puts(&log->line, "}\n");
+    return log->line.failed ? tern_fail_memory(err, log->line.len) : write_line(log, err);
+}
+
+// ---- Opening -----------------------------------------------------------------------------------
+
+typedef struct measured {
+    uint64_t n_keep;   // bytes of the lines up to a step
+    int64_t n_dropped; // lines after them
+    int64_t n_steps;   // of the last line
+} measured;
+
+// What lacks its end was being written when the process died.
+static tern_status measure(const char *path, int64_t step, measured *m, tern_error *err) {
+    tern_lines l = {0};
+    tern_status status = access(path, F_OK) == 0 ? tern_lines_open(&l, path, err) : TERN_OK;
+    bool more = l.file != NULL, keeps = true;
+    *m = (measured){0};
+    while (status == TERN_OK && more) {
+        long long of = 0;
+        status = tern_lines_next(&l, &more, err);
+        if (status != TERN_OK || !more) break;
+        sscanf(tern_strbuf_text(&l.line), "{\"step\":%lld", &of);
+        keeps &= of <= step && l.is_whole;
+        if (keeps) m->n_keep = l.end;
+        else m->n_dropped++;
+        if (of > m->n_steps) m->n_steps = of;
+    }
+    tern_lines_close(&l);
+    return status;
+}
+
+// The first line, or the one that says where a resumed run went on.
+static tern_status write_head(tern_train_log *log, const tern_trainer *t, bool is_first,
+                              tern_error *err) {
+    const char *device = t->backend->describe(t->device);
+    if (is_first) {
+        tern_strbuf_clear(&log->line);
+        tern_strbuf_puts(&log->line, "{\"run\":");
+        TERN_TRY(tern_run_describe(t, &log->line, err));
+    } else {
+        tern_train_log_begin(log, t);
+        tern_strbuf_puts(&log->line, ",\"resumed\":true");
+    }
+    tern_strbuf_printf(&log->line, ",\"n_steps\":%lld,\"device\":", (long long)t->desc.n_steps);
+    tern_strbuf_json(&log->line, device, strlen(device));
+    return tern_train_log_end(log, err);
+}
+
+static tern_status open_log(tern_train_log *log, const tern_trainer *t, bool keep,
+                            int64_t *n_dropped, tern_error *err) {
+    measured m;
+    log->path = tern_path_join(t->desc.out, "log.jsonl");
+    if (!log->path) return tern_fail_memory(err, strlen(t->desc.out));
+    TERN_TRY(measure(log->path, t->step, &m, err));
+    *n_dropped = m.n_dropped;
+    if (!keep) m.n_keep = 0;
+    TERN_TRY(tern_file_open_log(&log->fd, log->path, m.n_keep, err));
+    return write_head(log, t, m.n_keep == 0, err);
+}
+
+tern_status tern_train_log_open(tern_train_log **out, const tern_trainer *t, bool keep,
+                                int64_t *n_dropped, tern_error *err) {
+    tern_train_log *log = tern_alloc(TERN_MEM_MISC, sizeof *log);
+    *out = NULL;
+    *n_dropped = 0;
+    if (!log) return tern_fail_memory(err, sizeof *log);
+    log->fd = -1;
+    tern_status status = open_log(log, t, keep, n_dropped, err);
+    if (status != TERN_OK) tern_train_log_close(log);
+    else *out = log;
+    return status;
+}
+
+void tern_train_log_close(tern_train_log *log) {
+    if (!log) return;
+    if (log->fd >= 0) close(log->fd);
+    tern_strbuf_free(&log->line);
+    tern_free(log->path);
+    tern_free(log);
+}
+
+tern_status tern_train_log_steps(const char *folder, int64_t *n_steps, tern_error *err) {
+    measured m = {0};
+    char *path = tern_path_join(folder, "log.jsonl");
+    tern_status status = path ? measure(path, 0, &m, err) : tern_fail_memory(err, strlen(folder));
+    *n_steps = m.n_steps;
+    tern_free(path);
+    return status;
+}
+
+// ---- Whose log it is ---------------------------------------------------------------------------
+
+static tern_status check_first_line(const tern_trainer *t, const char *path, tern_error *err) {
+    tern_lines l;
+    tern_json_doc doc = {0};
+    bool more;
+    TERN_TRY(tern_lines_open(&l, path, err));
+    tern_status status = tern_lines_next(&l, &more, err);
+    // A process that was killed at once leaves nothing to compare with, and nothing to lose.
+    if (status == TERN_OK && more && l.is_whole) {
+        if (tern_json_parse(&doc, tern_strbuf_text(&l.line), l.line.len, NULL) == TERN_OK)
+            status = tern_run_check(t, &doc, tern_json_get(&doc, tern_json_root(&doc), "run"),
+                                    path, err);
+        else status = tern_lines_fail(&l, err, TERN_ERR_FORMAT, "is no line of a run's log");
+    }
+    tern_json_free(&doc);
+    tern_lines_close(&l);
+    return status;
+}
+
+tern_status tern_train_log_check(const tern_trainer *t, tern_error *err) {
+    char *path = tern_path_join(t->desc.out, "log.jsonl");
+    if (!path) return tern_fail_memory(err, strlen(t->desc.out));
+    tern_status status = access(path, F_OK) == 0 ? check_first_line(t, path, err) : TERN_OK;
+    tern_free(path);
+    return status;
+}

@@ -1,0 +1,137 @@
+#!/bin/sh
+# `tern data` and `tern train` from outside: what a run says, how it is stopped, what it leaves.
+#     tests/train_test.sh build/tern build/tiny.gguf
+set -u
+tern=$1 model=$2
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+n=0 bad=0
+
+wrong() { # DESCRIPTION
+    echo "  $1" >&2
+    bad=$((bad + 1))
+}
+ends() { # STATUS COMMAND...: it must exit so; output lies in $dir/out and $dir/err
+    want=$1
+    shift
+    n=$((n + 1))
+    "$@" >"$dir/out" 2>"$dir/err" </dev/null
+    got=$?
+    [ $got = "$want" ] || wrong "exit $got, not $want: $*: $(cat "$dir/err")"
+}
+says() { # PATTERN: on standard error of the last command
+    n=$((n + 1))
+    grep -q -- "$1" "$dir/err" || wrong "no '$1' in: $(head -c 600 "$dir/err")"
+}
+prints() { # PATTERN: in its output
+    n=$((n + 1))
+    grep -q -- "$1" "$dir/out" || wrong "no '$1' in: $(head -c 600 "$dir/out")"
+}
+there() { # FILE...
+    for f in "$@"; do
+        n=$((n + 1))
+        [ -e "$f" ] || wrong "$f is not there"
+    done
+}
+await() { # PATTERN FILE: at most 20 seconds
+    for i in $(seq 200); do
+        grep -q -- "$1" "$2" 2>/dev/null && return
+        sleep 0.1
+    done
+    wrong "no '$1' in $2 after 20 seconds: $(head -c 600 "$2")"
+}
+
+# A vocabulary is a folder unless its name says that it is a file.
+awk 'BEGIN { for (i = 0; i < 400; i++) printf "Story %d: the cat met dog %d at the river.<|endoftext|>",
+    i, i * 7 % 97 }' >"$dir/stories.txt"
+ends 0 "$tern" data tokenizer "$dir/stories.txt" -o "$dir/tok" --vocab 280
+there "$dir/tok/tokenizer.json" "$dir/tok/tokenizer_config.json"
+ends 0 "$tern" data tokenizer "$dir/stories.txt" -o "$dir/one.json" --vocab 280
+n=$((n + 1))
+[ -f "$dir/one.json" ] || wrong "-o one.json is no file"
+
+# What is split how, and what may not be meant.
+ends 0 "$tern" data build "$dir/stories.txt" --tokenizer "$dir/tok" -o "$dir/shards" --valid 0.1
+prints '^  train  3[0-9][0-9] documents, [0-9]* tokens (8[0-9.]*%\|9[0-9.]*%).*, 1 shard$'
+prints '^  valid  [0-9]* documents, [0-9]* tokens ([0-9.]*%).*, 1 shard$'
+n=$((n + 1))
+[ -s "$dir/err" ] && wrong "a note without a reason: $(cat "$dir/err")"
+echo "A text without a separator" >"$dir/plain.txt"
+ends 0 "$tern" data build "$dir/plain.txt" --tokenizer "$dir/tok" -o "$dir/plain"
+says 'note: .*plain.txt is one document: there is no "<|endoftext|>" in it'
+says 'note: nothing is held out'
+cp "$dir/plain.txt" "$dir/plain2.txt"
+ends 0 "$tern" data build "$dir/stories.txt" "$dir/plain.txt" "$dir/plain2.txt" --dedup none \
+    --tokenizer "$dir/tok" -o "$dir/plain"
+says 'note: 2 text files are one document each'
+ends 0 "$tern" data build "$dir/plain.txt" --tokenizer "$dir/tok" -o "$dir/plain" --separator '' \
+    --valid 0
+n=$((n + 1))
+[ -s "$dir/err" ] && wrong "--separator '' is noted: $(cat "$dir/err")"
+
+# The beginning of a run says what it will be.
+small="--layers 1 --embd 32 --heads 2 --ff 64 --seq-len 32 --batch-tokens 256 -t 1"
+train="$tern train --data $dir/shards $small"
+ends 0 $train -o "$dir/run" -n 12 --log-every 4
+says '^model   bitnet, 1 layer of 32: .* parameters, .* ternary$'
+says '^data    .* tokens, [0-9]* held out$'
+says '^course  12 steps of 256 tokens (sequences of 32): 3072 tokens, [0-9.]* epochs$'
+says '^device  cpu .*1 thread$'
+says '^time    about [0-9:]* for the remaining 8 steps, at [0-9]* tokens/s$'
+says '^step 12/12, wrote .*run/step-00000012.gguf$'
+there "$dir/run/step-00000012.gguf" "$dir/run/log.jsonl"
+sum=$(cksum "$dir/run/log.jsonl")
+ends 1 $train -o "$dir/run" -n 12
+says '^tern: .*run holds a run already (step 12, 1 checkpoint): --resume goes on'
+n=$((n + 1))
+[ "$(cksum "$dir/run/log.jsonl")" = "$sum" ] || wrong "a refused run has changed the log"
+ends 1 $train -o "$dir/run" --resume --rate 0.001
+says '^tern: .* is of another run: .*rate is 0.003 there and 0.001 here'
+ends 0 $train -o "$dir/run" --resume
+says '^all 12 steps are done; -n MORE makes the run longer$'
+ends 0 $train -o "$dir/run" --resume -n 20
+says '^resumes .*run after step 12$'
+there "$dir/run/step-00000020.gguf"
+n=$((n + 1))
+[ "$(grep -c '"loss"' "$dir/run/log.jsonl")" = 4 ] || wrong "the log lost lines of the first part"
+
+# Ctrl-C is answered at once, and the checkpoint is there; two runs cannot share a folder; the log
+# and a picture of it can be read while it grows. Seen to fail: with a handler that says nothing.
+$train -o "$dir/long" -n 1000000 --log-every 10 --valid-every 100000 >"$dir/out" 2>"$dir/long.err" &
+run=$!
+await '"loss"' "$dir/long/log.jsonl"
+ends 1 $train -o "$dir/long" -n 1000000 --resume
+says 'another process'
+ends 0 "$tern" train plot "$dir/long/log.jsonl" -o "$dir/loss.svg"
+there "$dir/loss.svg"
+kill -INT $run
+await 'stopping after this step, writing a checkpoint; once more to stop at once' "$dir/long.err"
+wait $run
+stopped=$?
+n=$((n + 1))
+[ $stopped = 1 ] || wrong "a stopped run does not exit with 1"
+grep -q '^tern: train: stopped after step [0-9]* of 1000000; --resume goes on' "$dir/long.err" ||
+    wrong "no word on where it stopped: $(tail -n 1 "$dir/long.err")"
+stopped=$(sed -n 's/.*stopped after step \([0-9]*\) .*/\1/p' "$dir/long.err")
+there "$dir/long/step-$(printf %08d "${stopped:-0}").gguf"
+ends 1 $train -o "$dir/long" --resume -n "$((${stopped:-1} - 1))"
+says 'beyond the'
+
+# Shards with the tokenizer of a GGUF file train a whole model, which has that tokenizer.
+ends 0 "$tern" data build "$dir/stories.txt" --tokenizer "$model" -o "$dir/gguf"
+there "$dir/gguf/tokenizer.gguf"
+ends 0 "$tern" data inspect "$dir/gguf/train-00000.tern"
+prints 'begins      ".*Story [0-9]*: the cat met'
+ends 0 "$tern" train --data "$dir/gguf" -o "$dir/whole" $small -n 2
+ends 0 "$tern" run -m "$dir/whole/step-00000002.gguf" -p "Story" -n 4
+for m in "$model" "$dir/whole/step-00000002.gguf"; do
+    printf 'Story 7: the cat' | "$tern" tokenize -m "$m" >"$dir/ids.$(basename "$m")" 2>/dev/null
+done
+n=$((n + 1))
+cmp -s "$dir/ids.$(basename "$model")" "$dir/ids.step-00000002.gguf" || wrong "another tokenizer"
+ends 0 "$tern" data build "$dir/stories.txt" --tokenizer "$dir/tok" -o "$dir/gguf"
+n=$((n + 1))
+[ -e "$dir/gguf/tokenizer.gguf" ] && wrong "the tokenizer of an earlier build stays"
+
+echo "data and training: $n checks, $bad failed"
+[ $bad = 0 ]
