@@ -51,7 +51,7 @@ TEST_PATTERN := %_test.c %_check.c
 LIB_SRC  := $(filter-out $(TEST_PATTERN) $(call isa_files,$(filter-out $(ISAS),$(ALL_ISAS))),\
             $(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c))
 TEST_SRC := $(filter $(TEST_PATTERN),$(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c tests/*.c)) \
-            tests/harness.c tests/tiny_model.c
+            tests/harness.c tests/tiny_model.c tests/closeness.c
 CLI_SRC  := $(wildcard apps/cli/*.c)
 
 obj = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
@@ -60,7 +60,7 @@ TEST_OBJ := $(call obj,$(TEST_SRC))
 CLI_OBJ  := $(call obj,$(CLI_SRC))
 
 .DEFAULT_GOAL := all
-.PHONY: all run test check bench asan tsan lint gradients install uninstall clean help deps header-test
+.PHONY: all run test check bench asan tsan lint gradients oracles install uninstall clean help deps header-test
 
 all: deps $(BUILD)/tern $(BUILD)/libtern.a $(BUILD)/libtern.so ## build/tern and the libraries
 
@@ -92,6 +92,8 @@ lint: ## layers, names of symbols, format
 	tools/check_format.sh
 
 PYTHON ?= python3
+oracles: ## tests/oracles again, tiny models with what numpy computes for them (needs numpy)
+	$(PYTHON) tests/reference/oracles.py
 gradients: ## tests/reference/gradients.gguf again, what tests compare gradients with (needs torch)
 	$(PYTHON) tests/reference/gradients.py
 

@@ -17,7 +17,13 @@ typedef struct test_case {
 void test_register(test_case *t);
 void test_check(bool ok, const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+// Counts the running test as skipped, for a reason that the summary names (copied; of several calls
+// the last).
 void test_skip(const char *why);
+const char *test_skip_reason(void); // empty: not skipped
+// Whether TERN_TEST_LONG asks for the cases that take minutes.
+bool test_is_long(void);
+#define TEST_LONG_REASON "TERN_TEST_LONG is not set: takes minutes"
 // Path of an optional data file below TERN_TEST_DATA (environment); NULL when it is not there: the
 // test is then counted as skipped and must return. Valid until the next call but seven.
 const char *test_data(const char *relative_path);

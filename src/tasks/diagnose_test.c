@@ -107,7 +107,7 @@ static bool refuse(void *user, const char *text, size_t n) {
 TEST(diagnose_survives_failing_allocations) {
     tern_error err = {0};
     const char *path = test_tmp("good.gguf");
-    const bool is_long = getenv("TERN_TEST_LONG") != NULL;
+    const bool is_long = test_is_long();
     size_t n_failed = 0, before = tern_mem_get_stats().total_now;
     REQUIRE_OK(tiny_model_write(path, &tiny, &err), err);
     const tern_diagnose_desc desc = {.model = path, .quick = true, .n_threads = 1};
