@@ -71,8 +71,10 @@ run: all ## begin a story with the model that the repository carries
 
 TEST_JOBS ?= $(shell nproc)
 test: all $(BUILD)/tern_tests $(BUILD)/tiny.gguf header-test fuzz-replay ## every test that takes no longer than seconds
-	$(BUILD)/tern_tests -j $(TEST_JOBS) & tests=$$!; \
-	    tests/cli_test.sh $(BUILD)/tern $(BUILD)/tiny.gguf; cli=$$?; wait $$tests && exit $$cli
+	@# What was skipped, and why, comes last.
+	$(BUILD)/tern_tests -j $(TEST_JOBS) > $(BUILD)/tests.log & tests=$$!; \
+	    tests/cli_test.sh $(BUILD)/tern $(BUILD)/tiny.gguf; cli=$$?; \
+	    wait $$tests; tests=$$?; cat $(BUILD)/tests.log; [ $$tests = 0 ] && exit $$cli
 
 MODEL ?= $(BUILD)/2b.gguf
 bench: all $(MODEL) ## speed beside the machine's limits; MODEL=file.gguf (else random weights of 2B-4T's shape)
@@ -90,6 +92,10 @@ lint: ## layers, names of symbols, format
 	tools/check_layers.sh
 	tools/check_symbols.sh $(BUILD)/libtern.a
 	tools/check_format.sh
+
+.PHONY: mutants
+mutants: $(BUILD)/tern_tests ## puts the faults of tests/mutants/list into a copy: the tests must find each (minutes)
+	tools/mutants.sh
 
 PYTHON ?= python3
 oracles: ## tests/oracles again, tiny models with what numpy computes for them (needs numpy)

@@ -13,6 +13,7 @@
 
 static test_case *first_test;
 static int n_failed_checks;
+static long n_checks;
 static char skipped_because[200]; // a copy: the caller's text may be gone when it is printed
 static char tmp_folder[256];
 
@@ -24,6 +25,7 @@ void test_register(test_case *t) {
 }
 
 void test_check(bool ok, const char *file, int line, const char *format, ...) {
+    n_checks++;
     if (ok) return;
     if (n_failed_checks++ > 20) return;
     va_list args;
@@ -134,10 +136,12 @@ static void count_reason(course *c, const char *why) {
 }
 
 static void run_test(const test_case *t, course *c, bool verbose) {
-    n_failed_checks = 0;
+    n_failed_checks = 0, n_checks = 0;
     skipped_because[0] = 0;
     double start = now();
     t->run();
+    if (n_checks == 0 && !skipped_because[0]) // a loop over nothing, a return too early
+        test_check(false, t->name, 0, "nothing was checked");
     double seconds = now() - start;
     const char *verdict = n_failed_checks ? "FAILED" : skipped_because[0] ? "skipped" : "ok";
     if (n_failed_checks)

@@ -1,6 +1,7 @@
 // A test is a function that registers itself: TEST(gguf_rejects_truncated_header) { ... }
 //
-// CHECK goes on after a failure and REQUIRE leaves the test. Tests that need files which are not
+// CHECK goes on after a failure and REQUIRE leaves the test. A test that comes to no CHECK at all,
+// and was not skipped, has failed. Tests that need files which are not
 // part of the repository ask DATA(path) and return when it is not there (counted as skipped).
 #ifndef TERN_TESTS_HARNESS_H
 #define TERN_TESTS_HARNESS_H
