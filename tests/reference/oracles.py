@@ -46,7 +46,7 @@ CASES = {
 def away_from_edges(w):
     """Master weights of which none is near half of the mean magnitude."""
     g = np.abs(w).mean()
-    near = np.abs(np.abs(w) / g - 0.5) < 0.01
+    near = np.abs(np.abs(w) / g - 0.5) < 5e-4
     return to_bf16(np.where(near, w * 1.06, w))
 
 
