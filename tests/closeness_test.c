@@ -114,8 +114,8 @@ TEST(closeness_refuses_what_is_no_number_or_nothing) {
     closeness c;
     fill();
     CHECK(!close_logits(got, want, 0, N_VOCAB, &flips, &c) && c.why[0]);
-    got[20 * N_VOCAB] = NAN;
+    got[20 * N_VOCAB + 5] = NAN; // which is no greatest logit
     CHECK(!is_close(&flips) && !is_close(&sharp));
-    got[20 * N_VOCAB] = INFINITY;
+    got[20 * N_VOCAB + 5] = -INFINITY;
     CHECK(!is_close(&flips) && !is_close(&sharp));
 }

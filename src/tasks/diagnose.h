@@ -38,8 +38,8 @@ typedef struct tern_difference {
     bool same_top;   // whether the greatest logit of each row is the same
 } tern_difference;
 // Runs the tokens on both, and compares all values on the way. A relative distance (of lengths of
-// rows) up to the tolerance is no difference; 0: the bits must be the same. The greatest logit may be
-// another one only where `wanted` has the two nearly as great.
+// rows) up to the tolerance is no difference; 0: the bits must be the same. The greatest logit may
+// be another one only where `wanted` has the two nearly as great.
 tern_status tern_compare(const tern_graph *g, tern_runner wanted, tern_runner tested,
                          const int32_t *ids, int32_t n_ids, int64_t n_vocab, double tolerance,
                          tern_difference *out, tern_error *err);

@@ -84,7 +84,8 @@ static void compare_logits(const float *wanted, const float *tested, size_t n_ro
         out->same_top = out->same_top && greatest(a, n_vocab) == greatest(b, n_vocab);
         near = near && is_same_choice(a, b, n_vocab, tolerance);
     }
-    if ((out->logits > tolerance || !near) && !out->name[0]) snprintf(out->name, sizeof out->name, "logits");
+    if ((out->logits > tolerance || !near) && !out->name[0])
+        snprintf(out->name, sizeof out->name, "logits");
 }
 
 tern_status tern_compare(const tern_graph *g, tern_runner wanted, tern_runner tested,

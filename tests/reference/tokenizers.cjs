@@ -2,15 +2,16 @@
 // Hugging Face's own tokenizers (the Rust library, as npm has it) give for texts that are hard to cut.
 //
 //   npm install tokenizers@0.23.2
-//   node tests/reference/tokenizers.cjs build/tern [TEXT...]   # TEXT: what vocabularies are learnt from
+//   node tests/reference/tokenizers.cjs build/tern
 //
+// Vocabularies are learnt from source.txt, a copy of some documentation as it once was.
 // NAME.json is the tokenizer, NAME.ids.json has [ids, ids with BOS, decoded text] of each text.
 const { Tokenizer } = require("tokenizers");
 const { execFileSync } = require("child_process");
 const fs = require("fs"), os = require("os"), path = require("path");
 
 const out = path.join(__dirname, "..", "oracles", "tokenizers");
-const [tern, ...sources] = process.argv.slice(2);
+const tern = process.argv[2], sources = [path.join(out, "source.txt")];
 
 // ---- Texts -------------------------------------------------------------------------------------
 
@@ -32,7 +33,7 @@ const texts = [
     "\ud835\udcd0\ud835\udcd1 \ud834\udd1e", "\u200b\u200c\u200d\ufeff", "\u202eevil\u202c", "\u0000\u0001\u001f\u007f", "a\u0000b", "\u0080\u0085\u00ad\u2028\u2029",
     "\ue000\uf8ff\ufffd\uffff", "Z\u0351\u036b\u0343\u0359a\u0347\u0309l\u030dg\u0321o\u0322", "\u2581a \u2581 \u2581\u2581b", "a\u2581b",
     "<|endoftext|>", "a<|endoftext|>b", " <|endoftext|> x", "<|endoftext", "|endoftext|>", "<|endoftext|><|endoftext|>",
-    "<s>", "</s> a", "x</s>", "<unk>", "<0x41>", "<|im_start|>user\nHi<|im_end|>\n", "a <|tool|> b", "<start_of_turn>user\nHi<end_of_turn>",
+    "<s>", "</s> a", "x</s>", "a</s>b", "<s>x</s>y z", "<unk>", "<0x41>", "<|im_start|>user\nHi<|im_end|>\n", "a <|tool|> b", "<start_of_turn>user\nHi<end_of_turn>",
     "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "ababababababababab", "the the the thethethe", "          ten", "\n\n\n\n\n\n\n\nnine",
     "supercalifragilisticexpialidocious", "CamelCaseAndsnake_case_andSHOUTING", "weights Weights WEIGHTS wEiGhTs", "e.g. i.e. etc.", "Mr. & Mrs. O\u2019Neil-Smith Jr.",
     "2026-11-22T07:00:00Z", "+47 22 33 44 55", "1st 2nd 3rd 4th", "H\u2082O x\u00b2 10\u207b\u00b3", "\u00abquoted\u00bb \u201equoted\u201c \u300cquoted\u300d",
