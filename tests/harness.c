@@ -67,6 +67,20 @@ const char *test_data(const char *relative_path) {
     return NULL;
 }
 
+char *test_read(const char *path, size_t *n) {
+    FILE *f = fopen(path, "rb");
+    char *bytes = NULL;
+    *n = 0;
+    if (f && fseek(f, 0, SEEK_END) == 0) {
+        size_t size = (size_t)ftell(f);
+        rewind(f);
+        bytes = calloc(size + 1, 1);
+        if (bytes) *n = fread(bytes, 1, size, f);
+    }
+    if (f) fclose(f);
+    return bytes;
+}
+
 const char *test_tmp(const char *name) {
     static char paths[8][512];
     static int turn;

@@ -7,6 +7,7 @@
 #define TERN_TESTS_HARNESS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 
 typedef struct test_case {
@@ -28,6 +29,8 @@ bool test_is_long(void);
 // Path of an optional data file below TERN_TEST_DATA (environment); NULL when it is not there: the
 // test is then counted as skipped and must return. Valid until the next call but seven.
 const char *test_data(const char *relative_path);
+// The whole file, terminated, to be freed; NULL, and n = 0, when it cannot be read.
+char *test_read(const char *path, size_t *n);
 // A folder for files that a test writes; removed at the end.
 const char *test_tmp(const char *name);
 

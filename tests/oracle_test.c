@@ -17,15 +17,8 @@ typedef struct blob {
 } blob;
 
 static blob read_blob(const char *path) {
-    blob b = {0};
-    FILE *f = fopen(path, "rb");
-    if (!f) return b;
-    fseek(f, 0, SEEK_END);
-    b.n = (size_t)ftell(f);
-    rewind(f);
-    b.bytes = calloc(b.n + 1, 1);
-    if (fread(b.bytes, 1, b.n, f) != b.n) b.n = 0;
-    fclose(f);
+    blob b;
+    b.bytes = test_read(path, &b.n);
     return b;
 }
 

@@ -5,15 +5,21 @@ import numpy as np
 TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I8": "i1", "U8": "u1", "BOOL": "?"}
 
 
+def read_header(path):
+    """dtype, shape and data_offsets of each tensor, and where the offsets begin."""
+    with open(path, "rb") as f:
+        (n,) = struct.unpack("<Q", f.read(8))
+        header = json.loads(f.read(n))
+    header.pop("__metadata__", None)
+    return header, 8 + n
+
+
 def read_safetensors(path):
-    data = open(path, "rb").read()
-    (n,) = struct.unpack_from("<Q", data)
-    tensors = {}
-    for name, t in json.loads(data[8 : 8 + n]).items():
-        if name == "__metadata__":
-            continue
+    data, tensors = open(path, "rb").read(), {}
+    header, base = read_header(path)
+    for name, t in header.items():
         first, end = t["data_offsets"]
-        raw = data[8 + n + first : 8 + n + end]
+        raw = data[base + first : base + end]
         if t["dtype"] == "BF16":
             x = (np.frombuffer(raw, "<u2").astype(np.uint32) << 16).view(np.float32)
         else:
