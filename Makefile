@@ -51,7 +51,7 @@ TEST_PATTERN := %_test.c %_check.c
 LIB_SRC  := $(filter-out $(TEST_PATTERN) $(call isa_files,$(filter-out $(ISAS),$(ALL_ISAS))),\
             $(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c))
 TEST_SRC := $(filter $(TEST_PATTERN),$(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c tests/*.c)) \
-            tests/harness.c tests/tiny_model.c
+            tests/harness.c tests/tiny_model.c tests/closeness.c
 CLI_SRC  := $(wildcard apps/cli/*.c)
 
 obj = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
@@ -60,7 +60,7 @@ TEST_OBJ := $(call obj,$(TEST_SRC))
 CLI_OBJ  := $(call obj,$(CLI_SRC))
 
 .DEFAULT_GOAL := all
-.PHONY: all run test check bench asan tsan lint gradients install uninstall clean help deps header-test
+.PHONY: all run test check bench asan tsan lint gradients oracles install uninstall clean help deps header-test
 
 all: deps $(BUILD)/tern $(BUILD)/libtern.a $(BUILD)/libtern.so ## build/tern and the libraries
 
@@ -71,11 +71,12 @@ run: all ## begin a story with the model that the repository carries
 
 TEST_JOBS ?= $(shell nproc)
 test: all $(BUILD)/tern_tests $(BUILD)/tiny.gguf header-test fuzz-replay ## every test that takes no longer than seconds
-	$(BUILD)/tern_tests -j $(TEST_JOBS) & tests=$$!; \
+	@# What was skipped, and why, comes last.
+	$(BUILD)/tern_tests -j $(TEST_JOBS) > $(BUILD)/tests.log & tests=$$!; \
 	    tests/files_test.sh $(BUILD)/tern $(BUILD)/tiny.gguf & files=$$!; \
-	    tests/cli_test.sh $(BUILD)/tern $(BUILD)/tiny.gguf; cli=$$?; \
-	    tests/train_test.sh $(BUILD)/tern $(BUILD)/tiny.gguf || cli=1; \
-	    wait $$files || cli=1; wait $$tests && exit $$cli
+	    tests/cli_test.sh $(BUILD)/tern $(BUILD)/tiny.gguf; bad=$$?; \
+	    tests/train_test.sh $(BUILD)/tern $(BUILD)/tiny.gguf || bad=1; \
+	    wait $$files || bad=1; wait $$tests || bad=1; cat $(BUILD)/tests.log; exit $$bad
 
 KILLS ?= 300
 .PHONY: test-kills
@@ -100,7 +101,13 @@ lint: ## layers, names of symbols, paths, format
 	tools/check_symbols.sh $(BUILD)/libtern.a
 	tools/check_format.sh
 
+.PHONY: mutants
+mutants: $(BUILD)/tern_tests ## puts the faults of tests/mutants/list into a copy: the tests must find each (minutes)
+	tools/mutants.sh
+
 PYTHON ?= python3
+oracles: ## tests/oracles again, tiny models with what numpy computes for them (needs numpy)
+	$(PYTHON) tests/reference/oracles.py
 gradients: ## tests/reference/gradients.gguf again, what tests compare gradients with (needs torch)
 	$(PYTHON) tests/reference/gradients.py
 

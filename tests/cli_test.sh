@@ -252,6 +252,8 @@ if on_gpu >"$dir/plain" 2>"$dir/err"; then
     has "^ok .*300 dependent dispatches"
     has "^verdict .* computes what it should$"
     has " 0 failed$"
+else
+    echo "command line: skipped what needs a GPU: $(head -n 1 "$dir/err")"
 fi
 
 echo "command line: $n checks, $bad failed"

@@ -1,6 +1,7 @@
 #include "harness.h"
 
 #include <dirent.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,8 @@
 
 static test_case *first_test;
 static int n_failed_checks;
-static const char *skipped_because;
+static long n_checks;
+static char skipped_because[200]; // a copy: the caller's text may be gone when it is printed
 static char tmp_folder[256];
 
 void test_register(test_case *t) {
@@ -23,6 +25,7 @@ void test_register(test_case *t) {
 }
 
 void test_check(bool ok, const char *file, int line, const char *format, ...) {
+    n_checks++;
     if (ok) return;
     if (n_failed_checks++ > 20) return;
     va_list args;
@@ -33,7 +36,18 @@ void test_check(bool ok, const char *file, int line, const char *format, ...) {
     va_end(args);
 }
 
-void test_skip(const char *why) { skipped_because = why; }
+void test_skip(const char *why) {
+    snprintf(skipped_because, sizeof skipped_because, "%s", why);
+}
+
+const char *test_skip_reason(void) {
+    return skipped_because;
+}
+
+bool test_is_long(void) {
+    const char *value = getenv("TERN_TEST_LONG");
+    return value && *value && strcmp(value, "0") != 0;
+}
 
 const char *test_data(const char *relative_path) {
     static char paths[8][1024];
@@ -43,8 +57,28 @@ const char *test_data(const char *relative_path) {
     char *path = paths[turn++ % 8];
     snprintf(path, sizeof paths[0], "%s/%s", root ? root : "", relative_path);
     if (root && *root && stat(path, &st) == 0) return path;
-    skipped_because = relative_path;
+    if (!root || !*root)
+        test_skip("TERN_TEST_DATA is not set (docs/correctness.md says what it is)");
+    else {
+        char why[200];
+        snprintf(why, sizeof why, "TERN_TEST_DATA has no %s", relative_path);
+        test_skip(why);
+    }
     return NULL;
+}
+
+char *test_read(const char *path, size_t *n) {
+    FILE *f = fopen(path, "rb");
+    char *bytes = NULL;
+    *n = 0;
+    if (f && fseek(f, 0, SEEK_END) == 0) {
+        size_t size = (size_t)ftell(f);
+        rewind(f);
+        bytes = calloc(size + 1, 1);
+        if (bytes) *n = fread(bytes, 1, size, f);
+    }
+    if (f) fclose(f);
+    return bytes;
 }
 
 const char *test_tmp(const char *name) {
@@ -82,11 +116,19 @@ static double now(void) {
 }
 
 // What the processes that run the tests share.
-#define JOBS_MAX 64
+#define JOBS_MAX    64
+#define REASONS_MAX 64
+typedef struct reason {
+    char text[200];
+    int n; // tests that were skipped for it
+} reason;
 typedef struct course {
-    _Atomic int next;                        // test that nobody has begun
+    pthread_mutex_t lock; // of the reasons
+    reason reasons[REASONS_MAX];
+    int n_reasons;
+    _Atomic int next; // test that nobody has begun
     _Atomic int n_passed, n_failed, n_skipped;
-    const test_case *_Atomic now[JOBS_MAX];  // what each is at
+    const test_case *_Atomic now[JOBS_MAX]; // what each is at
 } course;
 
 static bool is_wanted(const test_case *t, char **parts, int n_parts) {
@@ -95,19 +137,37 @@ static bool is_wanted(const test_case *t, char **parts, int n_parts) {
     return n_parts == 0;
 }
 
+// More reasons than there is room for are counted with the last one.
+static void count_reason(course *c, const char *why) {
+    int i = 0;
+    pthread_mutex_lock(&c->lock);
+    while (i < c->n_reasons && strcmp(c->reasons[i].text, why) != 0) i++;
+    if (i == REASONS_MAX) i--;
+    if (i == c->n_reasons)
+        snprintf(c->reasons[c->n_reasons++].text, sizeof c->reasons[0].text, "%s", why);
+    c->reasons[i].n++;
+    pthread_mutex_unlock(&c->lock);
+}
+
 static void run_test(const test_case *t, course *c, bool verbose) {
-    n_failed_checks = 0;
-    skipped_because = NULL;
+    n_failed_checks = 0, n_checks = 0;
+    skipped_because[0] = 0;
     double start = now();
     t->run();
+    if (n_checks == 0 && !skipped_because[0]) // a loop over nothing, a return too early
+        test_check(false, t->name, 0, "nothing was checked");
     double seconds = now() - start;
-    const char *verdict = n_failed_checks ? "FAILED" : skipped_because ? "skipped" : "ok";
-    if (n_failed_checks) c->n_failed++;
-    else if (skipped_because) c->n_skipped++;
-    else c->n_passed++;
+    const char *verdict = n_failed_checks ? "FAILED" : skipped_because[0] ? "skipped" : "ok";
+    if (n_failed_checks)
+        c->n_failed++;
+    else if (skipped_because[0]) {
+        c->n_skipped++;
+        count_reason(c, skipped_because);
+    } else
+        c->n_passed++;
     if (verbose || n_failed_checks || seconds > 5)
-        printf("%-8s %s (%.2f s)%s%s\n", verdict, t->name, seconds, skipped_because ? " no " : "",
-               skipped_because ? skipped_because : "");
+        printf("%-8s %s (%.2f s)%s%s\n", verdict, t->name, seconds, skipped_because[0] ? ": " : "",
+               skipped_because);
     fflush(stdout);
 }
 
@@ -159,8 +219,16 @@ int main(int argc, char **argv) {
         perror("tern_tests");
         return 2;
     }
-    if (n_jobs == 1) run_tests(c, 0, verbose, argv + optind, argc - optind);
-    else run_in_processes(c, n_jobs, verbose, argv + optind, argc - optind);
+    pthread_mutexattr_t shared;
+    pthread_mutexattr_init(&shared);
+    pthread_mutexattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
+    pthread_mutex_init(&c->lock, &shared);
+    if (n_jobs == 1)
+        run_tests(c, 0, verbose, argv + optind, argc - optind);
+    else
+        run_in_processes(c, n_jobs, verbose, argv + optind, argc - optind);
     printf("%d passed, %d failed, %d skipped\n", c->n_passed, c->n_failed, c->n_skipped);
+    for (int i = 0; i < c->n_reasons; i++)
+        printf("  %d skipped: %s\n", c->reasons[i].n, c->reasons[i].text);
     return c->n_failed != 0 || c->n_passed == 0;
 }

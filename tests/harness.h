@@ -1,11 +1,13 @@
 // A test is a function that registers itself: TEST(gguf_rejects_truncated_header) { ... }
 //
-// CHECK goes on after a failure and REQUIRE leaves the test. Tests that need files which are not
+// CHECK goes on after a failure and REQUIRE leaves the test. A test that comes to no CHECK at all,
+// and was not skipped, has failed. Tests that need files which are not
 // part of the repository ask DATA(path) and return when it is not there (counted as skipped).
 #ifndef TERN_TESTS_HARNESS_H
 #define TERN_TESTS_HARNESS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 
 typedef struct test_case {
@@ -17,10 +19,18 @@ typedef struct test_case {
 void test_register(test_case *t);
 void test_check(bool ok, const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+// Counts the running test as skipped, for a reason that the summary names (copied; of several calls
+// the last).
 void test_skip(const char *why);
+const char *test_skip_reason(void); // empty: not skipped
+// Whether TERN_TEST_LONG asks for the cases that take minutes.
+bool test_is_long(void);
+#define TEST_LONG_REASON "TERN_TEST_LONG is not set: takes minutes"
 // Path of an optional data file below TERN_TEST_DATA (environment); NULL when it is not there: the
 // test is then counted as skipped and must return. Valid until the next call but seven.
 const char *test_data(const char *relative_path);
+// The whole file, terminated, to be freed; NULL, and n = 0, when it cannot be read.
+char *test_read(const char *path, size_t *n);
 // A folder for files that a test writes; removed at the end.
 const char *test_tmp(const char *name);
 

@@ -124,7 +124,7 @@ static void look_around(const loser *l) {
 static void compute_with_ever_more(loser *l, int32_t id) {
     tern_error err = {0};
     tern_status status = TERN_ERR_MEMORY;
-    bool is_long = getenv("TERN_TEST_LONG") != NULL;
+    bool is_long = test_is_long();
     for (uint64_t n = 1; status == TERN_ERR_MEMORY && n < 100000; n += 1 + n / (is_long ? 50 : 2)) {
         tern_mem_fail_at(n);
         status = tern_session_logits(l->s, &id, 1, l->logits, &err);

@@ -28,11 +28,6 @@ static bool logits_in_runs(tern_model *m, tern_kv_type kv_type, int run, float *
     return ok;
 }
 
-static bool is_long(void) { // `make test-webgpu`
-    const char *value = getenv("TERN_TEST_LONG");
-    return value && *value == '1';
-}
-
 static void check_runs(tern_model *m, size_t number, tern_kv_type kv_type) {
     static float one[N * TINY_N_VOCAB], several[N * TINY_N_VOCAB];
     bool ok = logits_in_runs(m, kv_type, 1, one, TINY_N_VOCAB);
@@ -52,7 +47,7 @@ TEST(webgpu_runs_of_several_tokens_have_the_bits_of_one) {
         {.seed = 52, .arch = "llama", .type = TERN_DTYPE_F16, .separate_head = true},
     };
     static const tern_kv_type kinds[] = {TERN_KV_F32, TERN_KV_Q8_0};
-    for (size_t i = 0; i < (is_long() ? 2 : 1); i++) {
+    for (size_t i = 0; i < (test_is_long() ? 2 : 1); i++) {
         tern_error err = {0};
         const char *path = test_tmp("runs.gguf");
         REQUIRE_OK(tiny_model_write(path, &models[i], &err), err);
@@ -70,7 +65,7 @@ TEST(webgpu_speculation_keeps_the_greedy_text) {
     REQUIRE_OK(tiny_model_write(path, &(tiny_model_desc){.seed = 53}, &err), err);
     tern_model *m = gpu_open(path, 0);
     if (!m) return;
-    int n_prompts = is_long() ? N_PROMPTS : 2;
+    int n_prompts = test_is_long() ? N_PROMPTS : 2;
     const tern_session_desc plain = {.n_context = 64};
     const tern_session_desc drafts = {
         .n_context = 64, .speculation = {.lookup = true, .always = true}};
@@ -178,7 +173,7 @@ TEST(webgpu_drafts_of_the_device_keep_the_text) {
     REQUIRE_OK(tern_session_open(&plain, m, &sd, &err), err);
     CHECK(say(plain, prompt, N_PROMPT, N_LONG, text, &draft));
     tern_chains *c = chains_of(text);
-    for (int32_t max_length = is_long() ? 1 : 7; max_length <= 7; max_length += 2)
+    for (int32_t max_length = test_is_long() ? 1 : 7; max_length <= 7; max_length += 2)
         check_device_drafts(m, c, max_length, prompt, text);
     tern_session_close(plain);
     tern_chains_close(c);

@@ -64,6 +64,7 @@ static void check_template(const char *name, const char *source, size_t n) {
 TEST(template_renders_real_files) {
     const char *folder = test_data("chat-templates");
     DIR *dir = folder ? opendir(folder) : NULL;
+    int n_templates = 0;
     if (!dir) return;
     for (struct dirent *e; (e = readdir(dir));) {
         char path[1024];
@@ -72,8 +73,10 @@ TEST(template_renders_real_files) {
         snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
         char *source = read_file(path, &n);
         check_template(e->d_name, source, n);
+        n_templates++;
         free(source);
     }
+    CHECK_MSG(n_templates > 5, "%d templates in %s", n_templates, folder);
     closedir(dir);
 }
 

@@ -209,6 +209,19 @@ TEST(tok_kitoken_gemma3) { run_kitoken_sets("tokenizers/gemma3/tokenizer.json", 
 
 // ---- There and back -----------------------------------------------------------------------------
 
+// The bytes that are the same from the beginning on. To SentencePiece a U+2581 of the text is a
+// space: that may differ, and nothing else, wherever it is.
+static size_t same_bytes(const char *text, size_t n, const char *back, size_t n_back) {
+    size_t i = 0, k = 0;
+    while (i < n && k < n_back) {
+        bool is_space = back[k] == ' ' && n - i >= 3 && memcmp(text + i, "\xE2\x96\x81", 3) == 0;
+        if (!is_space && text[i] != back[k]) break;
+        i += is_space ? 3 : 1;
+        k++;
+    }
+    return k == n_back ? i : i < n ? i : n - 1;
+}
+
 static void run_round_trip(const char *vocabulary) {
     static const char *const files[] = {
         "torture/utf8/utf8_sequence_0-0x10ffff_assigned_printable.txt",
@@ -224,11 +237,7 @@ static void run_round_trip(const char *vocabulary) {
         tern_error err = {0};
         CHECK(tern_tokenizer_encode(t, text.ptr, text.n, 0, &ids, &err) == TERN_OK);
         tern_strbuf back = fixture_decode(t, ids.ids, ids.n, false);
-        size_t same = 0;
-        while (same < back.len && same < text.n && back.ptr[same] == text.ptr[same]) same++;
-        // A U+2581 in the text is a space to SentencePiece: only that may differ.
-        if (same < text.n && memcmp(text.ptr + same, "\xE2\x96\x81", 3) == 0) same = text.n;
-        else CHECK_MSG(back.len == text.n, "%s %s: %zu bytes", vocabulary, files[i], back.len);
+        size_t same = same_bytes(text.ptr, text.n, back.ptr, back.len);
         CHECK_MSG(same == text.n, "%s %s: differs at byte %zu", vocabulary, files[i], same);
         tern_strbuf_free(&back);
         tern_free(ids.ids);

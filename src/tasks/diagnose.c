@@ -106,8 +106,9 @@ static tern_status diagnose(tern_report *r, const tern_diagnose_desc *desc, tern
     backend->facts(device, tern_report_fact, r);
     r->last = tern_seconds();
     tern_status status = backend->selftest(device, tern_report_check, r, err);
-    if (status == TERN_OK && !backend->is_lost(device))
-        status = tern_diagnose_random(r, backend, device, err);
+    bool lost = backend->is_lost(device);
+    if (lost) tern_report_check(r, "device after its own test", false, "it was lost");
+    if (status == TERN_OK && !lost) status = tern_diagnose_random(r, backend, device, err);
     backend->close(device);
     TERN_TRY(status);
     if (backend == &tern_backend_cpu && !desc->quick) TERN_TRY(measure(r, desc->n_threads, err));

@@ -147,7 +147,9 @@ static void rig_close(rig *r, const subject *s) {
 static tern_status compare(tern_report *report, const shape *sh, const subject *s,
                            const rig *wanted, const rig *tested, tern_error *err) {
     tern_runner a = {wanted->backend, wanted->instance}, b = {tested->backend, tested->instance};
-    double tolerance = tested->backend == &tern_backend_cpu ? 0 : TERN_GPU_TOLERANCE;
+    bool is_bitnet = strcmp(sh->arch, "bitnet") == 0;
+    double on_gpu = is_bitnet ? TERN_GPU_TOLERANCE : TERN_GPU_TOLERANCE_FLOATS;
+    double tolerance = tested->backend == &tern_backend_cpu ? 0 : on_gpu;
     tern_difference d, worst;
     int32_t ids[32];
     for (int32_t i = 0; i < 32; i++) ids[i] = (int32_t)(tern_mix64((uint64_t)i) % N_VOCAB);

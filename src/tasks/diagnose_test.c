@@ -76,6 +76,61 @@ TEST(diagnose_names_the_first_tensor_that_differs) {
     tern_model_close(b);
 }
 
+// ---- A device that says what it is told to -----------------------------------------------------
+
+enum { N_SAID = 3, N_VOCAB = 50 };
+typedef struct said {
+    float value[N_SAID * 8], logits[N_SAID * N_VOCAB];
+    bool shows_values;
+} said;
+
+static tern_status say(tern_instance *i, const tern_batch *b, tern_tap_fn on_value, void *ctx,
+                       tern_error *err) {
+    const said *s = (const said *)(const void *)i;
+    (void)err;
+    if (s->shows_values) on_value(ctx, 0, s->value, N_SAID);
+    memcpy(b->logits, s->logits, sizeof s->logits);
+    return TERN_OK;
+}
+
+static bool differs(said *wanted, said *tested, double tolerance) {
+    static const tern_backend talker = {.trace = say};
+    tern_value value = {.name = "x", .cols = 8};
+    const tern_graph g = {.values = &value, .n_values = 1};
+    const tern_runner a = {&talker, (tern_instance *)(void *)wanted};
+    const tern_runner b = {&talker, (tern_instance *)(void *)tested};
+    const int32_t ids[N_SAID] = {0};
+    tern_difference d;
+    tern_error err = {0};
+    CHECK(tern_compare(&g, a, b, ids, N_SAID, N_VOCAB, tolerance, &d, &err) == TERN_OK);
+    return d.name[0] != 0;
+}
+
+TEST(diagnose_refuses_what_a_device_must_not_say) {
+    said wanted = {.shows_values = true}, tested;
+    for (int i = 0; i < N_SAID * 8; i++) wanted.value[i] = (float)(i % 5) - 1.5f;
+    for (int i = 0; i < N_SAID * N_VOCAB; i++) wanted.logits[i] = (float)(i * 37 % N_VOCAB) - 20;
+    tested = wanted;
+    CHECK(!differs(&wanted, &tested, 0) && !differs(&wanted, &tested, 0.02));
+    tested.value[9] *= 1.01f;
+    CHECK(differs(&wanted, &tested, 0) && !differs(&wanted, &tested, 0.02));
+    tested.value[9] *= 1.03f; // 2.1% of its row, 1.3% of all three
+    CHECK(differs(&wanted, &tested, 0.02));
+    tested = wanted;
+    // The greatest of a row, and the next one of which it is three hundredths of the RMS away.
+    float *row = tested.logits + N_VOCAB;
+    for (int i = 0; i < N_VOCAB; i++)
+        if (row[i] == 29) row[i] = 28.4f;
+        else if (row[i] == 28) row[i] = 28.5f;
+    CHECK(differs(&wanted, &tested, 1e-3) && !differs(&wanted, &tested, 0.02));
+    for (int i = 0; i < N_VOCAB; i++) // one that is a tenth of the RMS away
+        if (wanted.logits[N_VOCAB + i] == 27) row[i] = 28.6f;
+    CHECK(differs(&wanted, &tested, 0.02));
+    tested = wanted;
+    wanted.shows_values = tested.shows_values = false; // nothing was compared
+    CHECK(differs(&wanted, &tested, 0.02));
+}
+
 TEST(diagnose_finds_weights_that_are_no_numbers) {
     tern_error err = {0};
     const char *path = test_tmp("nan.gguf");
@@ -107,7 +162,7 @@ static bool refuse(void *user, const char *text, size_t n) {
 TEST(diagnose_survives_failing_allocations) {
     tern_error err = {0};
     const char *path = test_tmp("good.gguf");
-    const bool is_long = getenv("TERN_TEST_LONG") != NULL;
+    const bool is_long = test_is_long();
     size_t n_failed = 0, before = tern_mem_get_stats().total_now;
     REQUIRE_OK(tiny_model_write(path, &tiny, &err), err);
     const tern_diagnose_desc desc = {.model = path, .quick = true, .n_threads = 1};

@@ -1,4 +1,4 @@
-"""Readers of the files that the references share: GGUF, shards of tokens, safetensors; and a writer."""
+"""Readers of the files that the references share: GGUF and shards of tokens; and a writer."""
 import glob, json, struct
 import numpy as np
 import torch
@@ -82,17 +82,3 @@ def read_shards(folder):
         (n,) = struct.unpack_from("<Q", head, 24)
         parts.append(np.fromfile(path, np.uint16 if width == 2 else np.uint32, n, offset=64))
     return torch.tensor(np.concatenate(parts).astype(np.int64)), end
-
-
-def read_safetensors(path):
-    data = open(path, "rb").read()
-    (n,) = struct.unpack_from("<Q", data, 0)
-    types = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "U8": torch.uint8, "I32": torch.int32}
-    tensors = {}
-    for name, t in json.loads(data[8 : 8 + n]).items():
-        if name == "__metadata__":
-            continue
-        first, last = t["data_offsets"]
-        raw = bytearray(data[8 + n + first : 8 + n + last])
-        tensors[name] = torch.frombuffer(raw, dtype=types[t["dtype"]]).view(t["shape"])
-    return tensors

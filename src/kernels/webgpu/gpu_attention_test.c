@@ -57,7 +57,7 @@ typedef struct heads {
 
 static void check_attention(const heads *h, rig_batches how, double tolerance) {
     rig r;
-    rig_open(&r, rig_is_long() ? 211 : 41);
+    rig_open(&r, test_is_long() ? 211 : 41);
     tern_rope_attrs a = {.n_rot = h->head_dim, .halves = true, .base = 10000, .factor = 1};
     tern_vid q = rig_rows(&r, h->n_heads * h->head_dim, h->fill);
     tern_vid k = rig_rows(&r, h->n_kv_heads * h->head_dim, h->fill);
@@ -83,7 +83,7 @@ TEST(gpu_attention_over_every_shape) {
         {4, 2, 2, false, fill_normal, fill_normal}, {4, 2, 80, false, fill_sharp, fill_normal},
     };
     rig_batches how = {.n_tokens = {1, 9, 2, 70, 1, 1}, .kv_type = TERN_KV_F32};
-    if (rig_is_long())
+    if (test_is_long())
         how = (rig_batches){.n_tokens = {1, 9, 2, 130, 1, 8, 70, 5, 1, 1}, .kv_type = TERN_KV_F32};
     size_t n = rig_cases(sizeof cases / sizeof *cases, 3);
     for (size_t i = 0; i < n; i++) check_attention(&cases[i], how, 2e-4);
@@ -93,7 +93,7 @@ TEST(gpu_attention_over_every_shape) {
 TEST(gpu_attention_over_long_contexts) {
     static const heads h = {4, 2, 64, true, fill_sharp, fill_normal};
     rig_batches how = {.n_tokens = {270, 1, 1, 3}, .kv_type = TERN_KV_F16};
-    if (rig_is_long())
+    if (test_is_long())
         how = (rig_batches){.n_tokens = {300, 300, 1, 1, 7, 420, 1}, .kv_type = TERN_KV_F16};
     check_attention(&h, how, 2e-3);
 }

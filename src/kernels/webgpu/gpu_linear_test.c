@@ -64,7 +64,7 @@ TEST(gpu_ternary_products_are_exact) {
     size_t n = rig_cases(sizeof cases / sizeof *cases, 3);
     for (size_t i = 0; i < n; i++)
         check_ternary(cases[i].n_out, cases[i].n_in, cases[i].codes,
-                      rig_is_long() ? rig_counts() : few, rig_is_long() ? 192 : 151);
+                      test_is_long() ? rig_counts() : few, test_is_long() ? 192 : 151);
 }
 
 // ---- Groups and sums ---------------------------------------------------------------------------
@@ -104,7 +104,7 @@ static void check_group(int64_t n_in, const int64_t *n_out, int n, bool ternary)
 TEST(gpu_groups_of_products) {
     check_group(192, (const int64_t[]){20, 36, 8, 4}, 4, true);
     check_group(36, (const int64_t[]){12, 8, 4}, 3, false);
-    if (!rig_is_long()) return;
+    if (!test_is_long()) return;
     check_group(128, (const int64_t[]){64, 32, 32}, 3, true);
     check_group(68, (const int64_t[]){12, 4}, 2, true);
 }
@@ -131,7 +131,7 @@ TEST(gpu_products_added_to_a_residual) {
                  {12, 20, false, TERN_DTYPE_F32},
                  {36, 6912, true, TERN_DTYPE_F32}};
     rig_batches how = rig_counts();
-    how.plain = rig_is_long();
+    how.plain = test_is_long();
     size_t n = rig_cases(sizeof cases / sizeof *cases, 3);
     for (size_t i = 0; i < n; i++) {
         bool ternary = cases[i].ternary;

@@ -33,7 +33,7 @@ TEST(gpu_activations) {
         tern_vid up = rig_rows(&r, widths[i], fill_kinds);
         rig_show(&r, tern_g_mul(&r.g, tern_g_act(&r.g, gate, kinds[i]), up));
         rig_batches how = rig_counts();
-        how.plain = rig_is_long();
+        how.plain = test_is_long();
         rig_compare(&r, how, RIG_OF_ELEMENT, 1e-4);
         rig_close(&r);
     }
@@ -159,9 +159,9 @@ TEST(gpu_gated_norms_with_quantization) {
     static const tern_act_kind kinds[] = {TERN_ACTIVATION_SILU, TERN_ACTIVATION_RELU2,
                                           TERN_ACTIVATION_GELU};
     rig_batches how = rig_counts();
-    how.plain = rig_is_long();
+    how.plain = test_is_long();
     for (size_t i = 0; i < 3; i++) {
-        int64_t n = norm_widths[rig_is_long() ? i + 1 : i], n_out = n < 200 ? n : 132;
+        int64_t n = norm_widths[test_is_long() ? i + 1 : i], n_out = n < 200 ? n : 132;
         rig r;
         rig_open(&r, N_ROWS);
         tern_vid gate = rig_rows(&r, n, fill_normal), up = rig_rows(&r, n, fill_kinds);
@@ -183,7 +183,7 @@ TEST(gpu_widest_rows) {
     rig_show(&r, tern_g_rms_norm(&r.g, x, w, 1e-5f));
     rig_compare(&r, how, RIG_OF_ROW, 1e-5);
     rig_close(&r);
-    if (!rig_is_long()) return;
+    if (!test_is_long()) return;
     rig_open(&r, 4);
     x = rig_rows(&r, 1 << 17, fill_normal);
     tern_vid m = rig_matrix(&r, 12, 1 << 17, TERN_DTYPE_F32, true, fill_unit);
@@ -234,7 +234,7 @@ TEST(gpu_greatest_logits_and_ties) {
     check_top(255, 9, 1, TERN_DTYPE_F16, RIG_DEVICES);
     check_top(257, 17, 5, TERN_DTYPE_F32, RIG_DEVICES);
     // More logits than are made at a time.
-    if (rig_is_long()) check_top(70001, 62, 1, TERN_DTYPE_F16, RIG_GPU_LEAST);
+    if (test_is_long()) check_top(70001, 62, 1, TERN_DTYPE_F16, RIG_GPU_LEAST);
 }
 
 // A kind of logits in each column, of which fill_unit picks one.
@@ -333,7 +333,7 @@ TEST(gpu_greatest_few_logits) {
         rig r;
         open_top(&r, cases[i].n_vocab, TERN_DTYPE_F32, cases[i].x, cases[i].head);
         // As the kernels are the same, the short run has one case for both devices.
-        int n_devices = i == 0 || rig_is_long() ? RIG_DEVICES : RIG_GPU_LEAST;
+        int n_devices = i == 0 || test_is_long() ? RIG_DEVICES : RIG_GPU_LEAST;
         for (int d = RIG_GPU; d < n_devices; d++) {
             int32_t n = cases[i].n_tokens;
             rig_batches how = {.n_tokens = {n}};

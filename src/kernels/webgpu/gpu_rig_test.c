@@ -2,13 +2,12 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include "base/alloc.h"
 #include "kernels/webgpu/gpu_session.h"
+#include "tests/gpu_fixture.h"
 
 // ---- Devices -----------------------------------------------------------------------------------
 
-#define SWIFTSHADER "/usr/lib/chromium/vk_swiftshader_icd.json"
 
 static struct {
     bool tried;
@@ -31,9 +30,7 @@ static tern_device *device_of(rig_device which) {
     if (opened[which].tried) return opened[which].device;
     opened[which].tried = true;
     tern_error err = {0};
-    setenv("TERN_WEBGPU_CHECK", "1", 1);
-    if (!getenv("VK_DRIVER_FILES") && access(SWIFTSHADER, R_OK) == 0)
-        setenv("VK_DRIVER_FILES", SWIFTSHADER, 1);
+    gpu_environment();
     if (which == RIG_GPU_LEAST) setenv("TERN_WEBGPU_MINIMUM", "1", 1);
     if (which == RIG_GPU_NULL) {
         setenv("TERN_WEBGPU_NULL", "1", 1);
@@ -56,8 +53,7 @@ static tern_device *device_of(rig_device which) {
 bool rig_has_gpu(void) {
     if (device_of(RIG_GPU)) return true;
     const char *why = opened[RIG_GPU].why_not;
-    if (strstr(why, "no WebGPU library") || strstr(why, "no GPU")) test_skip(why);
-    else CHECK_MSG(false, "%s", why);
+    if (!gpu_is_absent(why)) CHECK_MSG(false, "%s", why);
     return false;
 }
 
@@ -212,15 +208,11 @@ void rig_head(rig *r, tern_vid x, int64_t n_vocab, tern_dtype type, rig_fill fil
 
 // ---- Running -----------------------------------------------------------------------------------
 
-bool rig_is_long(void) {
-    const char *value = getenv("TERN_TEST_LONG");
-    return value && *value && strcmp(value, "0") != 0;
-}
 size_t rig_cases(size_t n_all, size_t n_short) {
-    return rig_is_long() ? n_all : n_short;
+    return test_is_long() ? n_all : n_short;
 }
 rig_batches rig_counts(void) {
-    if (!rig_is_long()) return (rig_batches){.n_tokens = {1, 3, 8, 9}};
+    if (!test_is_long()) return (rig_batches){.n_tokens = {1, 3, 8, 9}};
     return (rig_batches){.n_tokens = {1, 2, 3, 4, 5, 6, 7, 8, 9, 17, 130}};
 }
 
@@ -470,7 +462,7 @@ void rig_compare(rig *r, rig_batches how, rig_measure measure, double tolerance)
     tern_free(r->shown);
     r->shown = rig_run(r, RIG_CPU, how, false);
     // Where there are no integers the least device of a software adapter has the same kernels.
-    int n_devices = r->has_ternary || rig_is_long() ? RIG_DEVICES : RIG_GPU_LEAST;
+    int n_devices = r->has_ternary || test_is_long() ? RIG_DEVICES : RIG_GPU_LEAST;
     for (int i = RIG_GPU; r->shown && i < n_devices; i++)
         for (int fused = how.plain ? 0 : 1; fused < 2; fused++) {
             float *got = rig_run(r, (rig_device)i, how, fused);
@@ -496,16 +488,16 @@ static void check_bits(rig *r, rig_device which, rig_batches together, bool alon
 
 void rig_same_bits(rig *r, tern_kv_type kv_type, int32_t n_before) {
     rig_batches together = {.n_tokens = {n_before ? n_before : 1, 8, 3, 2}, .kv_type = kv_type};
-    for (int i = 0; i < 4 && rig_is_long(); i++) together.n_tokens[4 + i] = 4 + i;
+    for (int i = 0; i < 4 && test_is_long(); i++) together.n_tokens[4 + i] = 4 + i;
     int32_t most = 0, n_tokens = n_tokens_of(together, &most);
-    int end = rig_is_long() ? RIG_DEVICES : RIG_GPU_LEAST;
+    int end = test_is_long() ? RIG_DEVICES : RIG_GPU_LEAST;
     rig_batches single = {.n_tokens = {together.n_tokens[0]}, .kv_type = kv_type};
     for (int k = 1; k <= n_tokens - together.n_tokens[0]; k++) single.n_tokens[k] = 1;
     for (int i = RIG_GPU; rig_has_gpu() && i < end; i++) {
         float *one = rig_run(r, (rig_device)i, single, true);
         int64_t n = n_tokens * r->n_shown;
         check_bits(r, (rig_device)i, together, false, one, n);
-        if (rig_is_long()) check_bits(r, (rig_device)i, together, true, one, n);
+        if (test_is_long()) check_bits(r, (rig_device)i, together, true, one, n);
         tern_free(one);
     }
 }

@@ -75,7 +75,6 @@ typedef struct rig_batches {
     int32_t n_outputs; // wanted of a batch at most; 0: all
 } rig_batches;
 rig_batches rig_counts(void); // 1 to 9, 17 and 130 tokens; in the short run fewer
-bool rig_is_long(void);
 // The first few of a table's cases, or all.
 size_t rig_cases(size_t n_all, size_t n_short);
 

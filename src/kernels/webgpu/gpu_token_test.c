@@ -103,7 +103,7 @@ TEST(gpu_token_attention) {
 TEST(gpu_greedy_steps_ahead) {
     enum { N = 34 };
     static const double seconds[] = {-1, INFINITY, 0}; // nothing ahead, as much as may be, a step
-    int n_ways = rig_is_long() ? 3 : 2, n_devices = rig_is_long() ? RIG_DEVICES : RIG_GPU_LEAST;
+    int n_ways = test_is_long() ? 3 : 2, n_devices = test_is_long() ? RIG_DEVICES : RIG_GPU_LEAST;
     rig_step steps[3][N];
     if (!rig_has_gpu()) return;
     for (int device = RIG_GPU; device < n_devices; device++) {

@@ -5,14 +5,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include "base/alloc.h"
 #include "kernels/train.h"
 #include "kernels/webgpu/gpu_rig_test.h"
 #include "models/models.h"
+#include "tests/gpu_fixture.h"
 #include "tests/harness.h"
 
-#define SWIFTSHADER "/usr/lib/chromium/vk_swiftshader_icd.json"
 
 typedef struct model { // what is trained, on which batch
     tern_config config;
@@ -111,17 +110,12 @@ static void train_rig_close(train_rig *r) {
 
 // The GPU, or false when there is none (skipped) or it failed.
 static bool open_on_gpu(train_rig *r, const model *m) {
-    setenv("TERN_WEBGPU_CHECK", "1", 1);
+    gpu_environment();
     setenv("TERN_WEBGPU_MINIMUM", m->minimum ? m->minimum : "0", 1);
-    if (!getenv("VK_DRIVER_FILES") && access(SWIFTSHADER, R_OK) == 0)
-        setenv("VK_DRIVER_FILES", SWIFTSHADER, 1);
     tern_status status = train_rig_open(r, &tern_train_webgpu, m);
     unsetenv("TERN_WEBGPU_MINIMUM");
     if (status == TERN_OK) return true;
-    if (strstr(r->err.message, "no WebGPU library") || strstr(r->err.message, "no GPU"))
-        test_skip(r->err.message);
-    else
-        test_check(false, __FILE__, __LINE__, "%s", r->err.message);
+    if (!gpu_is_absent(r->err.message)) test_check(false, __FILE__, __LINE__, "%s", r->err.message);
     train_rig_close(r);
     return false;
 }
@@ -290,8 +284,8 @@ TEST(webgpu_trains_with_rounded_factors) {
 }
 
 TEST(webgpu_trains_across_its_tiles) {
-    if (!rig_is_long()) {
-        test_skip("TERN_TEST_LONG=1");
+    if (!test_is_long()) {
+        test_skip(TEST_LONG_REASON);
         return;
     }
     model m = {.config = config_of(256, 256, 4, 2, false),
