@@ -557,7 +557,7 @@ typedef struct tern_train_desc {
     const char *preset; // "nano" (default), "tiny", "micro", "small", "medium"
     tern_recipe recipe;
     int32_t n_layers, n_embd, n_heads, n_kv_heads, n_ff, n_context; // 0: the preset's
-    const char *act;    // "silu", "relu2" or "gelu", NULL: the recipe's
+    const char *act;    // "silu", "relu2", "gelu", "gelu_pytorch_tanh", NULL: the recipe's
     bool separate_head; // an output head of its own instead of the embedding table
     int32_t seq_len, batch_tokens; // tokens of a sequence, of a step (of all processes)
     int32_t micro_tokens;          // computed at once, 0: at most 4096, on a GPU 32768

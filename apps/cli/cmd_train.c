@@ -128,7 +128,7 @@ int cmd_train(const command *self, int argc, char **argv) {
         {0, "heads", OPTION_COUNT, &a.n_heads, "N", "attention heads"},
         {0, "kv-heads", OPTION_COUNT, &a.n_kv_heads, "N", "key and value heads"},
         {0, "ff", OPTION_COUNT, &a.n_ff, "N", "width of the feed-forward layer"},
-        {0, "act", OPTION_TEXT, &d.act, "NAME", "silu, relu2 or gelu (the recipe's)"},
+        {0, "act", OPTION_TEXT, &d.act, "NAME", "silu, relu2, gelu, gelu_pytorch_tanh (the recipe's)"},
         {0, "separate-head", OPTION_FLAG, &d.separate_head, NULL, "head not tied to the table"},
         OPTIONS_GROUP("Course"),
         {'n', "steps", OPTION_COUNT, &a.n_steps, "N", "optimizer steps (1000)"},

@@ -52,8 +52,6 @@ static const float_field float_fields[] = {
     {AT(rms_eps), "attention.layer_norm_rms_epsilon", "rms_norm_eps", 1e-5},
 };
 
-static const char *const act_names[] = {"silu", "relu2", "gelu"};
-
 // ---- Access to both worlds ---------------------------------------------------------------------
 
 typedef struct reader {
@@ -147,9 +145,26 @@ static tern_status find_arch(const tern_file *file, reader *r, const tern_arch *
 // ---- Fields that need thought ------------------------------------------------------------------
 
 bool tern_act_from_name(tern_str name, tern_act_kind *out) {
-    for (size_t i = 0; i < sizeof act_names / sizeof *act_names; i++)
-        if (tern_str_is(name, act_names[i])) {
+    // Other names that transformers has for the same functions.
+    static const struct {
+        const char *name;
+        tern_act_kind kind;
+    } also[] = {
+        {"swish", TERN_ACTIVATION_SILU},
+        {"gelu_python", TERN_ACTIVATION_GELU},
+        {"gelu_new", TERN_ACTIVATION_GELU_TANH},
+        {"gelu_fast", TERN_ACTIVATION_GELU_TANH},
+        {"gelu_accurate", TERN_ACTIVATION_GELU_TANH},
+        {"gelu_python_tanh", TERN_ACTIVATION_GELU_TANH},
+    };
+    for (int i = 0; i < TERN_ACTIVATION_COUNT; i++)
+        if (tern_str_is(name, tern_act_name((tern_act_kind)i))) {
             *out = (tern_act_kind)i;
+            return true;
+        }
+    for (size_t i = 0; i < sizeof also / sizeof *also; i++)
+        if (tern_str_is(name, also[i].name)) {
+            *out = also[i].kind;
             return true;
         }
     return false;
@@ -418,7 +433,7 @@ tern_status tern_config_write_gguf(tern_gguf_writer *w, const char *arch_name,
     TERN_TRY(tern_gguf_put_int(w, KEY("rope.dimension_count"), TERN_META_U32, c->rope.n_rot));
     TERN_TRY(tern_gguf_put_f32(w, KEY("rope.freq_base"), c->rope.base));
     TERN_TRY(tern_gguf_put_str(w, KEY("hidden_activation"),
-                               (tern_str){act_names[c->act], strlen(act_names[c->act])}));
+                               (tern_str){tern_act_name(c->act), strlen(tern_act_name(c->act))}));
     if (c->rope.scaling == TERN_ROPE_LINEAR || c->rope.scaling == TERN_ROPE_YARN) {
         bool yarn = c->rope.scaling == TERN_ROPE_YARN;
         TERN_TRY(tern_gguf_put_str(w, KEY("rope.scaling.type"),
@@ -445,7 +460,7 @@ void tern_config_write_json(const tern_arch *arch, const tern_config *c, const c
     if (c->final_rms_eps != c->rms_eps)
         tern_strbuf_printf(out, "  \"final_norm_eps\": %.9g,\n", c->final_rms_eps);
     tern_strbuf_printf(out, "  \"hidden_act\": \"%s\",\n  \"rope_theta\": %.9g,\n",
-                       act_names[c->act], (double)c->rope.base);
+                       tern_act_name(c->act), (double)c->rope.base);
     if (c->rope.scaling == TERN_ROPE_LINEAR)
         tern_strbuf_printf(out,
                            "  \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": %.9g},\n",
