@@ -420,10 +420,16 @@ typedef struct tern_convert_desc {
     const tern_lora *loras;
     size_t n_loras;
     bool force_ternary;
-    tern_type type;       // of the weight matrices; AUTO: I2_S for ternary ones, else as they are
-    tern_type head_type;  // of embedding and output head; AUTO: F16, or as they are
+    // Of the weight matrices; AUTO: I2_S for ternary ones, else as they are. Masters of a BitNet
+    // are written rounded, but for a folder, whose config.json asks for the rounding. Tensors whose
+    // rows are not whole blocks of the type get one with smaller blocks.
+    tern_type type;
+    // Of embedding and output head; AUTO: a float `type`, else F16 from a folder, else as they are.
+    tern_type head_type;
     uint64_t split_bytes; // begin a new file after so many bytes; 0: one file
     const char *arch;     // GGUF architecture name to write; NULL: chosen by the source
+    // What the output has otherwise than one may expect, a sentence each; NULL: not told.
+    void (*on_note)(void *user, const char *text);
     tern_progress_fn on_progress;
     void *user;
 } tern_convert_desc;

@@ -38,8 +38,8 @@ void tern_dtype_decode(tern_dtype type, const void *data, uint64_t first, size_t
 // Encodes n elements (whole blocks) of x. Not for I2_S, TQ1_0 and TQ2_0 of arbitrary weights: those
 // are written by tern_dtype_encode_ternary. Returns false for types that cannot be written.
 bool tern_dtype_encode(tern_dtype type, const float *x, size_t n, void *out);
-// Encodes ternary codes q (-1, 0, +1), n a multiple of 256 (128 for I2_S; the tail's scale is the
-// caller's to write), with one scale.
+// Encodes ternary codes q (-1, 0, +1), n a multiple of the block, with one scale (as F16; I2_S's is
+// the caller's to write, after the codes). Every block type holds -s, 0 and s exactly.
 void tern_dtype_encode_ternary(tern_dtype type, const int8_t *q, size_t n, float scale, void *out);
 // Decodes to ternary codes; block scales go to scales[] (one for each 256 elements; unused for
 // I2_S). Returns false for other types.

@@ -103,7 +103,8 @@ typedef struct tern_bpe_stats {
 } tern_bpe_stats;
 tern_bpe_stats tern_bpe_trainer_stats(const tern_bpe_trainer *t);
 // The same as the text of tokenizer.json and tokenizer_config.json, for byte-level vocabularies
-// whose splitter has a name in GGUF; others are refused. chat_template {NULL, 0}: none.
+// whose splitter has a name in GGUF and for those with scores; others are refused.
+// chat_template {NULL, 0}: none.
 tern_status tern_tokenizer_write_json(const tern_tokenizer *t, tern_str chat_template,
                                       tern_strbuf *json, tern_strbuf *config, tern_error *err);
 

@@ -186,6 +186,12 @@ void tern_inspection_json(const tern_inspection *in, bool tensors, tern_strbuf *
     tern_strbuf_printf(out, ",\"format\":\"%s\",\"n_files\":%zu,\"architecture\":",
                        f->kind == TERN_FILE_GGUF ? "gguf" : "huggingface", in->n_files);
     tern_strbuf_json(out, in->architecture.ptr, in->architecture.len);
+    tern_strbuf_printf(out, ",\n\"runs\":%s,\"refusal\":",
+                       in->refusal.message[0] ? "false" : "true");
+    tern_strbuf_json(out, in->refusal.message, strlen(in->refusal.message));
+    tern_strbuf_puts(out, ",\"guess\":");
+    const char *guess = in->config.guess ? in->config.guess : "";
+    tern_strbuf_json(out, guess, strlen(guess));
     tern_strbuf_printf(out, ",\n\"bytes_per_token\":%llu,\"tied_head\":%s,\n",
                        (unsigned long long)in->bytes_per_token, in->is_tied ? "true" : "false");
     put_tally("all", &in->all, out);
@@ -327,6 +333,11 @@ void tern_inspection_text(const tern_inspection *in, bool tensors, tern_strbuf *
                        f->kind == TERN_FILE_GGUF ? "GGUF" : "Hugging Face folder", in->n_files,
                        in->n_files == 1 ? "" : "s");
     put_plain(in->architecture.ptr, in->architecture.len, out);
+    if (in->config.guess) tern_strbuf_printf(out, "\n  not said by the file: %s", in->config.guess);
+    if (in->refusal.message[0]) {
+        tern_strbuf_puts(out, "\n  cannot be run: ");
+        put_plain(in->refusal.message, strlen(in->refusal.message), out);
+    }
     tern_strbuf_puts(out, "\n  a token reads ");
     put_size((double)in->bytes_per_token, out);
     tern_strbuf_printf(out, " of weights%s\n\n",

@@ -61,7 +61,7 @@ VEC_INLINE v16 gate_by_logistic(v16 x, v16 z) {
 // Phi(-|x|) = erfc(z) / 2 with z = |x| / sqrt(2), the lower tail of the normal distribution, and
 // *e = e^(-z^2). The tail is e t p(t) with t = 2 / (2 + z): p, of degree 8, interpolates
 // e^(z^2) erfc(z) / 2t at the Chebyshev nodes of 0 <= z <= 9.4, where e^(-z^2) ends (relative error
-// 5.1e-8). Being relative, the error does not grow where the tail is small, as that of 1 + erf does.
+// 5.1e-8). Being relative, it does not grow where the tail is small, as the error of 1 + erf does.
 VEC_INLINE v16 normal_tail(v16 x, v16 *e) {
     *e = vec_exp(v16_mul(v16_mul(x, v16_set1(-0.5f)), x));
     v16 t = v16_div(v16_set1(1), v16_fma(v16_abs(x), v16_set1(0x1.6a09e6p-2f), v16_set1(1)));

@@ -198,7 +198,8 @@ TEST(float_activation_gradients_are_slopes) {
         v.k[0]->glu_grad(expected, other, x, w, w, N, acts[k]);
         for (int i = 0; i < N; i++) {
             double h = 1e-5, a = x[i];
-            double slope = (act_in_double(acts[k], a + h) - act_in_double(acts[k], a - h)) / (2 * h);
+            double above = act_in_double(acts[k], a + h), below = act_in_double(acts[k], a - h);
+            double slope = (above - below) / (2 * h);
             CHECK_MSG(fabs(got[i] - slope) <= 1e-6 * fabs(slope) + 1e-6, "%d: slope at %g is %g, "
                       "not %g", (int)acts[k], a, (double)got[i], slope);
             CHECK(expected[i] == got[i]);
