@@ -433,7 +433,9 @@ tern_status tern_model_refuse_unread(const tern_file *file, const tern_arch *arc
 tern_status tern_model_weight(const tern_file *file, const tern_arch *arch, const tern_value *v,
                               const tern_tensor **out, tern_error *err) {
     const tern_tensor *t = *out = tern_model_tensor(file, arch, v->name);
-    if (!t) return tern_fail(err, TERN_ERR_FORMAT, "tensor %s is missing", v->name);
+    char hf[128];
+    bool named = file->kind == TERN_FILE_HF && tern_model_name_to_hf(arch, v->name, hf, sizeof hf);
+    if (!t) return tern_fail(err, TERN_ERR_FORMAT, "tensor %s is missing", named ? hf : v->name);
     bool vector = !v->is_matrix && !v->is_table;
     if ((int64_t)t->ne[0] != v->cols || (int64_t)t->ne[1] != v->rows || t->ne[2] != 1 ||
         t->ne[3] != 1)
