@@ -182,7 +182,8 @@ static void attend(int layer, int pos, const double *q, double *out) {
         }
         for (int i = 0; i < HEAD; i++) {
             out[h * HEAD + i] = 0;
-            for (int t = 0; t <= pos; t++) out[h * HEAD + i] += p[t] / sum * values[layer][t][kv + i];
+            for (int t = 0; t <= pos; t++)
+                out[h * HEAD + i] += p[t] / sum * values[layer][t][kv + i];
         }
     }
 }
@@ -320,7 +321,7 @@ TEST(folder_says_by_name_what_nothing_reads) {
         folder_desc d;
         const char *says; // NULL: it runs
     } cases[] = {
-        {{.extra = "model.layers.0.self_attn.q_norm.weight"}, "0.self_attn.q_norm.weight is not one"},
+        {{.extra = "model.layers.0.self_attn.q_norm.weight"}, "attn.q_norm.weight is not one"},
         {{.extra = "model.layers.7.mlp.up_proj.weight"}, "layers.7.mlp.up_proj.weight is not one"},
         {{.extra = "model.layers.0.mlp.up_proj.bias"}, "up_proj.bias: a llama with biases"},
         {{.extra = "model.layers.0.mlp.up_proj.weight_scale"}, "up_proj.weight_scale is not one"},

@@ -18,6 +18,7 @@ typedef enum tern_file_kind { TERN_FILE_GGUF, TERN_FILE_HF } tern_file_kind;
 typedef struct tern_tensor {
     const char *name; // as in the file
     tern_dtype type;
+    uint32_t type_id; // GGUF: the type's number in the file, also where it is not known
     int n_dims;
     uint64_t ne[4];   // ne[0] is the row's length (GGUF order); unused ones are 1
     const void *data; // mapped; at least `bytes` long; GGUF: aligned to 32

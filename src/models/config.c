@@ -446,6 +446,13 @@ tern_status tern_model_weight(const tern_file *file, const tern_arch *arch, cons
     bool number = t->type == TERN_DTYPE_I8 || t->type == TERN_DTYPE_I32 ||
                   t->type == TERN_DTYPE_I64 || t->type == TERN_DTYPE_F64 ||
                   t->type == TERN_DTYPE_U8;
+    if (t->type == TERN_DTYPE_UNKNOWN)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "tensor %s has the unknown element type %u",
+                         t->name, t->type_id);
+    if (!tern_dtype_is_readable(t->type))
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "tensor %s has type %s, which can be listed but not run", t->name,
+                         tern_dtype_name(t->type));
     if ((vector && !tern_dtype_is_float(t->type)) || number)
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "tensor %s has type %s, which a %s cannot have",
                          t->name, tern_dtype_name(t->type), vector ? "vector" : "weight matrix");
