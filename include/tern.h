@@ -166,6 +166,7 @@ typedef struct tern_model_info {
     double load_seconds;
     int32_t bos_id, eos_id; // -1: none
     bool adds_bos;
+    const char *template_guess; // a sentence, where the file has no chat template; NULL: it has
     // Sampling defaults of the file; a negative value means that the file has none.
     float temperature, top_p, min_p, repeat_penalty;
     int32_t top_k;

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/half.h"
 #include "formats/formats.h"
+#include "models/models.h"
 #include "harness.h"
 #include "tiny_model.h"
 
@@ -244,6 +245,91 @@ TEST(convert_falls_back_where_rows_are_not_whole_blocks) {
         CHECK_MSG((told.n > 0) == (cases[i].narrow != cases[i].wide), "%s", told.text);
         if (!logits_of(a, want) || !logits_of(out, got)) return;
         CHECK_MSG(difference(got, want) <= cases[i].bound, "%zu: %g", i, difference(got, want));
+    }
+}
+
+// ---- Tokenizers ---------------------------------------------------------------------------------
+
+static bool replace_in(const char *folder, const char *name, const char *from, const char *to) {
+    tern_strbuf path = {0}, text = {0};
+    tern_error err = {0};
+    char bytes[4096];
+    tern_strbuf_printf(&path, "%s/%s", folder, name);
+    FILE *f = fopen(path.ptr, "rb");
+    for (size_t n; f && (n = fread(bytes, 1, sizeof bytes, f)) > 0;)
+        tern_strbuf_append(&text, bytes, n);
+    if (f) fclose(f);
+    char *at = text.ptr ? strstr(text.ptr, from) : NULL;
+    tern_strbuf fresh = {0};
+    if (at) {
+        tern_strbuf_append(&fresh, text.ptr, (size_t)(at - text.ptr));
+        tern_strbuf_puts(&fresh, to);
+        tern_strbuf_puts(&fresh, at + strlen(from));
+    }
+    bool ok = at && tern_file_write(path.ptr, fresh.ptr, fresh.len, &err) == TERN_OK;
+    CHECK_MSG(ok, "%s: no %s", path.ptr, from);
+    tern_strbuf_free(&path);
+    tern_strbuf_free(&text);
+    tern_strbuf_free(&fresh);
+    return ok;
+}
+
+// A rule that GGUF has no form for is told, with a text that it changes. Seen to fail without the
+// comparison of the two tokenizers.
+TEST(convert_tells_where_ids_will_differ) {
+    static const struct {
+        const char *from, *to, *text; // text NULL: the ids stay
+    } cases[] = {
+        {"\"normalizer\": null", "\"normalizer\": null", NULL},
+        {"\"normalizer\": null", "\"normalizer\": {\"type\": \"NFC\"}", "cafe\xCC\x81"},
+        {"\"normalizer\": null", "\"normalizer\": {\"type\": \"Lowercase\"}", "Hello, world"},
+        {"\"normalizer\": null",
+         "\"normalizer\": {\"type\": \"Prepend\", \"prepend\": \"_\"}", "Hello, world"},
+    };
+    tern_error err = {0};
+    const char *a = test_tmp("rules.gguf"), *folder = test_tmp("rules_hf");
+    const char *out = test_tmp("rules_out.gguf");
+    REQUIRE_OK(tiny_model_write(a, &(tiny_model_desc){.seed = 77}, &err), err);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        notes told = {0};
+        tern_convert_desc to = {.on_note = on_note, .user = &told};
+        REQUIRE_OK(tern_convert(a, folder, &to, &err), err);
+        CHECK_MSG(told.n == 0, "%s", told.text);
+        if (!replace_in(folder, "tokenizer.json", cases[i].from, cases[i].to)) return;
+        REQUIRE_OK(tern_convert(folder, out, &to, &err), err);
+        CHECK_MSG(told.n == (cases[i].text ? 1 : 0), "%zu: %s", i, told.text);
+        if (!cases[i].text) continue;
+        CHECK_MSG(strstr(told.text, "GGUF has no form for") && strstr(told.text, cases[i].text),
+                  "%s", told.text);
+    }
+}
+
+// ---- Activations --------------------------------------------------------------------------------
+
+// GGUF's names say which activation is computed; 2B-4T under llama.cpp's name is told by its whole
+// shape, and that it is a guess is said. A large vocabulary alone says nothing.
+TEST(bitnet_activation_is_told_by_name_and_shape) {
+    size_t n;
+    const tern_arch *const *list = tern_arch_list(&n);
+    while (n > 0 && strcmp((*list)->name, "bitnet") != 0) list++, n--;
+    REQUIRE(n > 0);
+    const tern_config large = {.n_vocab = 128256, .n_embd = 1024, .n_layers = 12, .n_ff = 4096};
+    const tern_config b2 = {.n_vocab = 128256, .n_embd = 2560, .n_layers = 30, .n_ff = 6912};
+    const struct {
+        const char *name;
+        const tern_config *c;
+        tern_act_kind act;
+        bool guessed;
+    } cases[] = {
+        {"bitnet", &large, TERN_ACTIVATION_SILU, false},
+        {"bitnet", &b2, TERN_ACTIVATION_RELU2, true},
+        {"bitnet-b1.58", &b2, TERN_ACTIVATION_RELU2, false},
+        {"bitnet-25", &large, TERN_ACTIVATION_RELU2, false},
+    };
+    for (size_t i = 0; i < 4; i++) {
+        const char *guess = NULL;
+        CHECK((*list)->gguf_act(cases[i].name, cases[i].c, &guess) == cases[i].act);
+        CHECK((guess != NULL) == cases[i].guessed);
     }
 }
 

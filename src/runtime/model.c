@@ -160,6 +160,7 @@ static void fill_info(tern_model *m) {
     else i->n_vocab = tern_tokenizer_n_vocab(m->tokenizer);
     i->bos_id = m->tokenizer ? tern_tokenizer_bos(m->tokenizer) : -1;
     i->eos_id = m->tokenizer ? tern_tokenizer_eos(m->tokenizer) : -1;
+    i->template_guess = m->chat_template ? tern_template_guess(m->chat_template) : NULL;
     i->adds_bos = m->tokenizer && tern_tokenizer_adds_bos(m->tokenizer);
     i->temperature = meta_float(m, "general.sampling.temp", "temperature");
     i->top_k = (int32_t)meta_float(m, "general.sampling.top_k", "top_k");
