@@ -279,8 +279,8 @@ TEST(lora_beside_ternary_weights_reads_what_they_read) {
               difference(with, other), difference(base, other));
 }
 
-// Masters in a GGUF are written rounded, so the sum would be, too: only by force. A folder keeps the
-// sum as masters.
+// Masters in a GGUF are written rounded, so the sum would be, too: only by force. A folder keeps
+// the sum as masters.
 TEST(lora_is_merged_into_masters_of_a_gguf_only_by_force) {
     const char *model = test_tmp("lora_masters.gguf");
     const char *adapter = test_tmp("lora_masters_adapter.gguf");
