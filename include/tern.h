@@ -184,6 +184,7 @@ typedef struct tern_model_info {
     double load_seconds;
     int32_t bos_id, eos_id; // -1: none
     bool adds_bos;
+    const char *template_guess; // a sentence, where the file has no chat template; NULL: it has
     // Sampling defaults of the file; a negative value means that the file has none.
     float temperature, top_p, min_p, repeat_penalty;
     int32_t top_k;
@@ -438,10 +439,16 @@ typedef struct tern_convert_desc {
     const tern_lora *loras;
     size_t n_loras;
     bool force_ternary;
-    tern_type type;       // of the weight matrices; AUTO: I2_S for ternary ones, else as they are
-    tern_type head_type;  // of embedding and output head; AUTO: F16, or as they are
+    // Of the weight matrices; AUTO: I2_S for ternary ones, else as they are. Masters of a BitNet
+    // are written rounded, but for a folder, whose config.json asks for the rounding. Tensors whose
+    // rows are not whole blocks of the type get one with smaller blocks.
+    tern_type type;
+    // Of embedding and output head; AUTO: a float `type`, else F16 from a folder, else as they are.
+    tern_type head_type;
     uint64_t split_bytes; // begin a new file after so many bytes; 0: one file
     const char *arch;     // GGUF architecture name to write; NULL: chosen by the source
+    // What the output has otherwise than one may expect, a sentence each; NULL: not told.
+    void (*on_note)(void *user, const char *text);
     tern_progress_fn on_progress;
     void *user;
 } tern_convert_desc;
@@ -595,7 +602,7 @@ typedef struct tern_train_desc {
     const char *preset; // "nano" (default), "tiny", "micro", "small", "medium"
     tern_recipe recipe;
     int32_t n_layers, n_embd, n_heads, n_kv_heads, n_ff, n_context; // 0: the preset's
-    const char *act;    // "silu", "relu2" or "gelu", NULL: the recipe's
+    const char *act;    // "silu", "relu2", "gelu", "gelu_pytorch_tanh", NULL: the recipe's
     bool separate_head; // an output head of its own instead of the embedding table
     int32_t seq_len, batch_tokens; // tokens of a sequence, of a step (of all processes)
     int32_t micro_tokens;          // computed at once, 0: at most 4096, on a GPU 32768

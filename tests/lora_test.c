@@ -279,6 +279,29 @@ TEST(lora_beside_ternary_weights_reads_what_they_read) {
               difference(with, other), difference(base, other));
 }
 
+// Masters in a GGUF are written rounded, so the sum would be, too: only by force. A folder keeps
+// the sum as masters.
+TEST(lora_is_merged_into_masters_of_a_gguf_only_by_force) {
+    const char *model = test_tmp("lora_masters.gguf");
+    const char *adapter = test_tmp("lora_masters_adapter.gguf");
+    const char *out = test_tmp("lora_masters_out.gguf"), *folder = test_tmp("lora_masters_hf");
+    tern_error err = {0};
+    tiny_model_desc tiny = {.type = TERN_DTYPE_BF16, .seed = 66};
+    REQUIRE_OK(tiny_model_write(model, &tiny, &err), err);
+    if (!write_gguf_adapter(adapter, "bitnet", false)) return;
+    tern_lora lora = {adapter, 1};
+    tern_convert_desc desc = {.loras = &lora, .n_loras = 1};
+    CHECK(tern_convert(model, out, &desc, &err) == TERN_ERR_UNSUPPORTED);
+    CHECK_MSG(strstr(err.message, "an adapter cannot be merged into ternary"), "%s", err.message);
+    REQUIRE_OK(tern_convert(model, folder, &desc, &err), err);
+    desc.force_ternary = true;
+    REQUIRE_OK(tern_convert(model, out, &desc, &err), err);
+    // Rounded when it is written or when it is read: the same model.
+    if (!logits_of(folder, NULL, 0, (tern_model_desc){0}, with)) return;
+    if (!logits_of(out, NULL, 0, (tern_model_desc){0}, other)) return;
+    CHECK_MSG(difference(with, other) < 0.05, "%g", difference(with, other));
+}
+
 TEST(lora_is_merged_into_ternary_weights_only_by_force) {
     const char *model = test_tmp("lora_force.gguf");
     const char *adapter = test_tmp("lora_force_adapter.gguf");

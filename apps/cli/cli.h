@@ -185,6 +185,8 @@ tern_lora *read_loras(const string_list *list);
 void free_loras(tern_lora *loras, size_t n);
 // Checks that -m is there and opens; both print what is wrong and return NULL.
 tern_model *open_model(const command *self, const model_args *args, int *status);
+// Says on stderr where the chat template had to be guessed: for commands that use it.
+void note_template(const tern_model *model);
 tern_session *open_session(tern_model *model, const session_args *args);
 // params points into args.
 tern_generate_params generate_params(sampling_args *args);

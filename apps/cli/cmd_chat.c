@@ -242,6 +242,7 @@ int cmd_chat(const command *self, int argc, char **argv) {
     if (!parse_options(self, options, argc, argv, NULL, 0, &n, &status)) return status;
     c.model = open_model(self, &model_options, &status);
     if (!c.model) return status;
+    note_template(c.model);
     c.params = generate_params(&sampling);
     c.verbose = model_options.verbose;
     c.shift = session_options.shift;

@@ -1,15 +1,26 @@
 // tern convert: between files of models.
 #include "cli.h"
 
+#include <ctype.h>
 #include <string.h>
 
 static bool read_type(const char *where, const char *name, tern_type *out) {
     *out = name ? tern_type_from_name(name) : TERN_TYPE_AUTO;
     if (!name || *out != TERN_TYPE_AUTO || !strcmp(name, "auto")) return true;
-    bad_usage("convert: --%s '%s': expected f32, f16, bf16, q8_0, q4_0, q4_k, q5_k, q6_k, tq1_0, "
-              "tq2_0 or i2_s",
-              where, name);
+    char list[200] = "";
+    for (int type = 1; strcmp(tern_type_name((tern_type)type), "auto") != 0; type++) {
+        size_t n = strlen(list);
+        snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "", tern_type_name((tern_type)type));
+    }
+    for (char *at = list; *at; at++) *at = (char)tolower((unsigned char)*at);
+    bad_usage("convert: --%s '%s': expected %s", where, name, list);
     return false;
+}
+
+static void show_note(void *user, const char *note) {
+    (void)user;
+    end_progress();
+    fprintf(stderr, "note: %s\n", note);
 }
 
 int cmd_convert(const command *self, int argc, char **argv) {
@@ -35,6 +46,7 @@ int cmd_convert(const command *self, int argc, char **argv) {
         return bad_usage("convert: two names are needed (usage: tern convert %s)", self->usage);
     if (!read_type("type", type, &desc.type) || !read_type("head-type", head_type, &desc.head_type))
         return EXIT_USAGE;
+    desc.on_note = show_note;
     desc.on_progress = show_progress;
     cancel_on_signals();
     tern_lora *adapters = read_loras(&loras);

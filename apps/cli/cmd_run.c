@@ -142,6 +142,7 @@ int cmd_run(const command *self, int argc, char **argv) {
     if (args.prompt && !from_stdin) text_puts(&prompt, args.prompt);
     else if (!text_read(&prompt, args.file ? args.file : "-")) return EXIT_FAILED;
     tern_model *model = open_model(self, &args.model, &status);
+    if (model && args.chat) note_template(model);
     if (model && !open_speculation(&args.speculation, &args.model, &args.session.speculation))
         status = EXIT_FAILED;
     else if (model) status = complete(&args, model, &prompt);

@@ -192,6 +192,12 @@ tern_model *open_model(const command *self, const model_args *args, int *status)
     return model;
 }
 
+void note_template(const tern_model *model) {
+    tern_model_info info;
+    tern_model_get_info(model, &info);
+    if (info.template_guess) fprintf(stderr, "note: %s\n", info.template_guess);
+}
+
 tern_session *open_session(tern_model *model, const session_args *args) {
     tern_session *session = NULL;
     tern_error err = {0};

@@ -46,7 +46,7 @@ static bool read_unsigned(const char *value, uint64_t *out, bool with_unit) {
     unsigned long long n = strtoull(value, &end, 10);
     int shift = 0;
     if (with_unit && *end) {
-        const char *units = "kMG", *hit = strchr(units, *end);
+        const char *units = "kMG", *hit = strchr(units, *end == 'K' ? 'k' : *end);
         if (!hit) return false;
         shift = 10 * (int)(hit - units + 1);
         end++;
@@ -97,7 +97,7 @@ static const char *expected(const option *o) {
     switch (o->kind) {
     case OPTION_COUNT: return "a whole number, 0 or more";
     case OPTION_SEED: return "a whole number, 0 or more";
-    case OPTION_SIZE: return "a number of bytes, as 500M or 4G";
+    case OPTION_SIZE: return "a number of bytes, as 500K, 500M or 4G";
     case OPTION_NUMBER: return "a number, 0 or more";
     default: return o->argument;
     }

@@ -25,21 +25,24 @@ size_t tern_dtype_block_n(tern_dtype type);
 size_t tern_dtype_block_bytes(tern_dtype type);
 bool tern_dtype_is_ternary(tern_dtype type);
 bool tern_dtype_is_float(tern_dtype type); // F32, F16, BF16
+// Whether its numbers can be decoded; of other types only names and sizes are known.
+bool tern_dtype_is_readable(tern_dtype type);
 // Bytes of a tensor of n elements whose rows have n_row elements. False when a row is not a whole
-// number of blocks (for I2_S: when the tensor is not) or when it overflows. I2_S: n / 4 bytes of
+// number of blocks (for I2_S: when the tensor is not), when it overflows, or when the type's blocks
+// are not known. I2_S: n / 4 bytes of
 // codes (n rounded up to 128) and 32 bytes of which the first four are the scale.
 bool tern_dtype_bytes(tern_dtype type, uint64_t n, uint64_t n_row, uint64_t *bytes);
 
 // Decodes n elements that begin at the element `first` (a multiple of the block) of `data` to
-// float. For I2_S, `scale` is the tensor's; other types ignore it. Exactly the published formulas
-// in float arithmetic: the reference of every faster kernel.
+// float. For I2_S, `scale` is the tensor's; other types ignore it. Types that cannot be read give
+// zeros. Exactly the published formulas in float arithmetic: the reference of every faster kernel.
 void tern_dtype_decode(tern_dtype type, const void *data, uint64_t first, size_t n, float scale,
                        float *out);
 // Encodes n elements (whole blocks) of x. Not for I2_S, TQ1_0 and TQ2_0 of arbitrary weights: those
 // are written by tern_dtype_encode_ternary. Returns false for types that cannot be written.
 bool tern_dtype_encode(tern_dtype type, const float *x, size_t n, void *out);
-// Encodes ternary codes q (-1, 0, +1), n a multiple of 256 (128 for I2_S; the tail's scale is the
-// caller's to write), with one scale.
+// Encodes ternary codes q (-1, 0, +1), n a multiple of the block, with one scale (as F16; I2_S's is
+// the caller's to write, after the codes). Every block type holds -s, 0 and s exactly.
 void tern_dtype_encode_ternary(tern_dtype type, const int8_t *q, size_t n, float scale, void *out);
 // Decodes to ternary codes; block scales go to scales[] (one for each 256 elements; unused for
 // I2_S). Returns false for other types.

@@ -192,6 +192,10 @@ void tern_dtype_decode(tern_dtype type, const void *data, uint64_t first, size_t
         }
         return;
     }
+    if (!tern_dtype_is_readable(type)) {
+        memset(out, 0, n * sizeof *out);
+        return;
+    }
     if (type == TERN_DTYPE_HF_TERNARY) return; // a byte's codes lie in four rows: the reader's work
     size_t block_n = tern_dtype_block_n(type), block_bytes = tern_dtype_block_bytes(type);
     const uint8_t *b = (const uint8_t *)data + first / block_n * block_bytes;

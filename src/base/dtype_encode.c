@@ -226,14 +226,62 @@ static void encode_i2_s(const int8_t *q, uint8_t *b) {
     }
 }
 
+// The other block types hold ternary weights exactly, too: a step is the scale. (The encoders above
+// fit the greatest weight to the end of their range, where -s, 0 and s do not all have a code.)
+static void ternary_q8_0(const int8_t *q, float scale, uint8_t *b) {
+    write_f16(b, scale);
+    for (int i = 0; i < 32; i++) b[2 + i] = (uint8_t)q[i];
+}
+
+static void ternary_q4_0(const int8_t *q, float scale, uint8_t *b) {
+    write_f16(b, scale);
+    for (int i = 0; i < 16; i++) b[2 + i] = (uint8_t)((q[i] + 8) | (q[16 + i] + 8) << 4);
+}
+
+static void ternary_q6_k(const int8_t *q, float scale, uint8_t *b) {
+    memset(b, 0, 192);
+    memset(b + 192, 1, 16);
+    write_f16(b + 208, scale);
+    for (int i = 0; i < 256; i++) {
+        int half = i / 128, part = i % 128 / 32, at = i % 32, code = q[i] + 32;
+        b[half * 64 + part % 2 * 32 + at] |= (uint8_t)((code & 15) << part / 2 * 4);
+        b[128 + half * 32 + at] |= (uint8_t)(code >> 4 << part * 2);
+    }
+}
+
+// Weights are scale * 1 * code - minimum * 1 with scale = minimum and codes 0, 1, 2.
+static void ternary_q45_k(const int8_t *q, float scale, uint8_t *b, uint8_t *low, size_t bytes) {
+    memset(b, 0, bytes);
+    write_f16(b, scale);
+    write_f16(b + 2, scale);
+    memset(b + 4, 1, 8);
+    memset(b + 12, 0x11, 4);
+    for (int i = 0; i < 256; i++)
+        low[i / 64 * 32 + i % 32] |= (uint8_t)((q[i] + 1) << i / 32 % 2 * 4);
+}
+
+static void ternary_q4_k(const int8_t *q, float scale, uint8_t *b) {
+    ternary_q45_k(q, scale, b, b + 16, 144);
+}
+static void ternary_q5_k(const int8_t *q, float scale, uint8_t *b) {
+    ternary_q45_k(q, scale, b, b + 48, 176);
+}
+
 void tern_dtype_encode_ternary(tern_dtype type, const int8_t *q, size_t n, float scale, void *out) {
+    static void (*const others[TERN_DTYPE_COUNT])(const int8_t *, float, uint8_t *) = {
+        [TERN_DTYPE_Q4_0] = ternary_q4_0, [TERN_DTYPE_Q8_0] = ternary_q8_0,
+        [TERN_DTYPE_Q4_K] = ternary_q4_k, [TERN_DTYPE_Q5_K] = ternary_q5_k,
+        [TERN_DTYPE_Q6_K] = ternary_q6_k,
+    };
     uint8_t *b = out;
     size_t block_n = tern_dtype_block_n(type), block_bytes = tern_dtype_block_bytes(type);
     for (size_t i = 0; i + block_n <= n; i += block_n, b += block_bytes) {
         if (type == TERN_DTYPE_I2_S) encode_i2_s(q + i, b);
         else if (type == TERN_DTYPE_TQ2_0) encode_tq2_0(q + i, b);
         else if (type == TERN_DTYPE_TQ1_0) encode_tq1_0(q + i, b);
+        else if (others[type]) others[type](q + i, scale, b);
         else return;
-        if (type != TERN_DTYPE_I2_S) write_f16(b + block_bytes - 2, scale);
+        bool ternary = type == TERN_DTYPE_TQ1_0 || type == TERN_DTYPE_TQ2_0;
+        if (ternary) write_f16(b + block_bytes - 2, scale);
     }
 }

@@ -33,6 +33,8 @@ TEST(dtype_table_finds_types_by_id_and_name) {
 
 TEST(dtype_bytes_are_checked) {
     uint64_t bytes;
+    CHECK(tern_dtype_bytes(TERN_DTYPE_IQ4_XS, 512, 256, &bytes) && bytes == 272);
+    CHECK(!tern_dtype_bytes(TERN_DTYPE_UNKNOWN, 512, 256, &bytes)); // its blocks are not known
     CHECK(tern_dtype_bytes(TERN_DTYPE_Q6_K, 2560 * 3, 2560, &bytes) && bytes == 30 * 210);
     CHECK(tern_dtype_bytes(TERN_DTYPE_I2_S, 64 * 6, 64, &bytes) && bytes == 96 + 32);
     CHECK(tern_dtype_bytes(TERN_DTYPE_HF_TERNARY, 8 * 3, 3, &bytes) && bytes == 6);

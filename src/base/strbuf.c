@@ -34,17 +34,22 @@ void tern_strbuf_puts(tern_strbuf *b, const char *text) {
 
 void tern_strbuf_putc(tern_strbuf *b, char c) { tern_strbuf_append(b, &c, 1); }
 
-void tern_strbuf_printf(tern_strbuf *b, const char *format, ...) {
-    va_list args, again;
-    va_start(args, format);
+void tern_strbuf_vprintf(tern_strbuf *b, const char *format, va_list args) {
+    va_list again;
     va_copy(again, args);
     int n = vsnprintf(NULL, 0, format, args);
-    va_end(args);
     if (n >= 0 && reserve(b, (size_t)n)) {
         vsnprintf(b->ptr + b->len, (size_t)n + 1, format, again);
         b->len += (size_t)n;
     }
     va_end(again);
+}
+
+void tern_strbuf_printf(tern_strbuf *b, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    tern_strbuf_vprintf(b, format, args);
+    va_end(args);
 }
 
 void tern_strbuf_json(tern_strbuf *b, const char *text, size_t n) {

@@ -4,6 +4,7 @@
 #ifndef TERN_BASE_STRBUF_H
 #define TERN_BASE_STRBUF_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -27,6 +28,7 @@ void tern_strbuf_puts(tern_strbuf *b, const char *text);
 void tern_strbuf_putc(tern_strbuf *b, char c);
 void tern_strbuf_printf(tern_strbuf *b, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+void tern_strbuf_vprintf(tern_strbuf *b, const char *format, va_list args);
 // Appends text as a JSON string with its quotes; invalid UTF-8 becomes U+FFFD.
 void tern_strbuf_json(tern_strbuf *b, const char *text, size_t n);
 void tern_strbuf_clear(tern_strbuf *b); // keeps the memory

@@ -19,6 +19,7 @@ typedef enum tern_file_kind { TERN_FILE_GGUF, TERN_FILE_HF } tern_file_kind;
 typedef struct tern_tensor {
     const char *name; // as in the file
     tern_dtype type;
+    uint32_t type_id; // GGUF: the type's number in the file, also where it is not known
     int n_dims;
     uint64_t ne[4];   // ne[0] is the row's length (GGUF order); unused ones are 1
     const void *data; // mapped; at least `bytes` long; GGUF: aligned to 32
@@ -98,6 +99,9 @@ tern_status tern_gguf_put_array(tern_gguf_writer *w, const char *key, tern_meta_
                                 const void *values, size_t n);
 // Copies one as it is; skips general.alignment and split.*, which are about files, not models.
 tern_status tern_gguf_put_meta(tern_gguf_writer *w, const tern_meta *meta);
+// The metadata put so far, as a reader of the file will see it: a file without tensors, which the
+// caller closes.
+tern_status tern_gguf_written_meta(const tern_gguf_writer *w, tern_file **out, tern_error *err);
 // Declares every tensor, in file order, before the first data.
 tern_status tern_gguf_declare(tern_gguf_writer *w, const char *name, tern_dtype type, int n_dims,
                               const uint64_t *ne);

@@ -13,6 +13,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
 
@@ -160,22 +161,6 @@ static int64_t int_or(const tern_file *file, const char *key, int64_t otherwise)
 
 // ---- Tensors -----------------------------------------------------------------------------------
 
-static tern_status unknown_type(reader *r, const tern_tensor *t, uint32_t id) {
-    static const struct { uint32_t id; const char *name; } known[] = {
-        {3, "Q4_1"}, {6, "Q5_0"}, {7, "Q5_1"}, {10, "Q2_K"}, {11, "Q3_K"}, {15, "Q8_K"},
-        {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"}, {19, "IQ1_S"}, {20, "IQ4_NL"},
-        {21, "IQ3_S"}, {22, "IQ2_S"}, {23, "IQ4_XS"}, {25, "I16"}, {29, "IQ1_M"},
-        {38, "bitnet.cpp's TL1"}, {39, "MXFP4 or bitnet.cpp's TL2"}, {134, "ik_llama.cpp's IQ1_BN"},
-        {135, "ik_llama.cpp's IQ2_BN"}, {335, "ik_llama.cpp's IQ2_BN_R4"},
-    };
-    const char *name = "unknown";
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (known[i].id == id) name = known[i].name;
-    return tern_fail(r->err, TERN_ERR_UNSUPPORTED,
-                     "tensor '%s' has element type %u (%s), which cannot be read", t->name, id,
-                     name);
-}
-
 static tern_status read_shape(reader *r, tern_tensor *t, uint64_t *n_elements) {
     uint32_t n_dims = 0;
     TERN_TRY(read_bytes(r, &n_dims, sizeof n_dims, t->name));
@@ -202,12 +187,47 @@ static tern_status read_tensor(reader *r, tern_tensor *t, uint64_t *offset) {
     TERN_TRY(read_shape(r, t, &n_elements));
     TERN_TRY(read_bytes(r, &type, sizeof type, t->name));
     TERN_TRY(read_bytes(r, offset, sizeof *offset, t->name));
-    if (!tern_dtype_from_ggml_id(type, &t->type)) return unknown_type(r, t, type);
-    if (!tern_dtype_bytes(t->type, n_elements, t->ne[0], &t->bytes))
+    t->type_id = type;
+    if (!tern_dtype_from_ggml_id(type, &t->type)) t->type = TERN_DTYPE_UNKNOWN;
+    if (!tern_dtype_bytes(t->type, n_elements, t->ne[0], &t->bytes)) {
+        t->bytes = 0; // of a type that is only listed: see size_by_room
+        if (!tern_dtype_is_readable(t->type)) return TERN_OK;
         return tern_fail(r->err, TERN_ERR_FORMAT,
                          "tensor '%s': rows of %llu elements are not whole blocks of %zu (%s)",
                          t->name, (unsigned long long)t->ne[0], tern_dtype_block_n(t->type),
                          tern_dtype_name(t->type));
+    }
+    return TERN_OK;
+}
+
+static int by_value(const void *a, const void *b) {
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+// Tensors of types whose blocks are not known take the room up to the next one.
+static tern_status size_by_room(reader *r, tern_tensor *tensors, const uint64_t *offsets, size_t n,
+                                uint64_t n_data) {
+    uint64_t *sorted = NULL;
+    for (size_t i = 0; i < n; i++) {
+        if (tensors[i].bytes || tern_dtype_is_readable(tensors[i].type)) continue;
+        if (!sorted) {
+            sorted = tern_alloc_array(TERN_MEM_MISC, n + 1, sizeof *sorted);
+            if (!sorted) return tern_fail_memory(r->err, (n + 1) * sizeof *sorted);
+            memcpy(sorted, offsets, n * sizeof *sorted);
+            sorted[n] = n_data;
+            qsort(sorted, n + 1, sizeof *sorted, by_value);
+        }
+        size_t low = 0, high = n + 1; // the first that is greater
+        while (low < high) {
+            size_t middle = (low + high) / 2;
+            if (sorted[middle] > offsets[i]) high = middle;
+            else low = middle + 1;
+        }
+        uint64_t next = low <= n ? sorted[low] : offsets[i];
+        tensors[i].bytes = next - offsets[i];
+    }
+    tern_free(sorted);
     return TERN_OK;
 }
 
@@ -255,6 +275,7 @@ static tern_status read_tensors(reader *r, uint64_t n_tensors, int shard, uint64
     data_at -= data_at % alignment;
     uint64_t n = (uint64_t)(r->end - r->begin);
     if (data_at > n) data_at = n; // no data: an error only if there are tensors
+    TERN_TRY_GOTO(size_by_room(r, f->tensors + first, offsets, (size_t)n_tensors, n - data_at));
     for (uint64_t i = 0; i < n_tensors; i++)
         TERN_TRY_GOTO(place_tensor(r, &f->tensors[first + i], offsets[i], data_at, alignment));
     status = tern_file_check_layout(f, first, r->begin + data_at, n - data_at, false, r->err);

@@ -295,8 +295,6 @@ TEST(gguf_refuses_impossible_tensors) {
     check_refused(&b, TERN_ERR_FORMAT, "'w'");
     b = one_tensor(35, 128, 2, 0, 66); // TQ2_0 needs rows of 256
     check_refused(&b, TERN_ERR_FORMAT, "not whole blocks of 256 (TQ2_0)");
-    b = one_tensor(135, 128, 2, 0, 66);
-    check_refused(&b, TERN_ERR_UNSUPPORTED, "'w' has element type 135 (ik_llama.cpp's IQ2_BN)");
     b = one_tensor(GGML_I2_S, 128, 1, 0, 60); // the tail is cut
     check_refused(&b, TERN_ERR_FORMAT, "'w' leaves the file");
     b = one_tensor(GGML_I2_S, 128, 1, 0, 64);

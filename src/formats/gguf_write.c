@@ -121,6 +121,28 @@ tern_status tern_gguf_put_meta(tern_gguf_writer *w, const tern_meta *m) {
     return end_meta(w);
 }
 
+tern_status tern_gguf_written_meta(const tern_gguf_writer *w, tern_file **out, tern_error *err) {
+    TERN_TRY(tern_file_new(out, "GGUF", err));
+    const uint64_t counts[] = {0, w->n_keys};
+    const uint32_t version = 3;
+    size_t n = 8 + sizeof counts + w->metas.len;
+    char *bytes = tern_pool_take(&(*out)->priv->pool, n); // lives as long as the file
+    tern_gguf_split split;
+    tern_status status = TERN_OK;
+    if (!bytes) status = tern_fail_memory(err, n);
+    if (bytes) {
+        memcpy(bytes, "GGUF", 4);
+        memcpy(bytes + 4, &version, 4);
+        memcpy(bytes + 8, counts, sizeof counts);
+        memcpy(bytes + 8 + sizeof counts, tern_strbuf_text(&w->metas), w->metas.len);
+        status = tern_gguf_parse(*out, 0, (const uint8_t *)bytes, n, &split, err);
+    }
+    if (status == TERN_OK) return TERN_OK;
+    tern_file_close(*out);
+    *out = NULL;
+    return status;
+}
+
 // ---- Parts -------------------------------------------------------------------------------------
 
 static void put_tensors(tern_strbuf *b, const tern_writer *w, size_t part) {

@@ -30,6 +30,10 @@ static bool dtype_of(tern_str name, tern_dtype *type) {
         {"F32", TERN_DTYPE_F32}, {"F16", TERN_DTYPE_F16}, {"BF16", TERN_DTYPE_BF16},
         {"U8", TERN_DTYPE_U8},   {"I8", TERN_DTYPE_I8},   {"I32", TERN_DTYPE_I32},
         {"I64", TERN_DTYPE_I64}, {"F64", TERN_DTYPE_F64},
+        // Only to be listed.
+        {"I16", TERN_DTYPE_I16}, {"U16", TERN_DTYPE_U16}, {"U32", TERN_DTYPE_U32},
+        {"U64", TERN_DTYPE_U64}, {"BOOL", TERN_DTYPE_BOOL}, {"F8_E4M3", TERN_DTYPE_F8_E4M3},
+        {"F8_E5M2", TERN_DTYPE_F8_E5M2},
     };
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         if (!tern_str_is(name, types[i].name)) continue;
@@ -80,6 +84,7 @@ static tern_status read_place(header *h, tern_tensor *t, const tern_json *offset
                          "off?)",
                          t->name, (unsigned long long)begin, (unsigned long long)end,
                          (unsigned long long)h->n_data);
+    if (t->type == TERN_DTYPE_UNKNOWN) t->bytes = end - begin;
     if (end - begin != t->bytes)
         return tern_fail(h->err, TERN_ERR_FORMAT,
                          "tensor '%s' needs %llu bytes by its shape, but has %llu", t->name,
@@ -102,12 +107,12 @@ static tern_status read_tensor(header *h, const tern_json *key) {
     const tern_json *info = tern_json_value_of(&h->doc, key);
     tern_str dtype = tern_json_str(tern_json_get(&h->doc, info, "dtype"));
     uint64_t n_elements = 0;
-    if (!dtype_of(dtype, &t->type))
-        return tern_fail(h->err, TERN_ERR_UNSUPPORTED,
-                         "tensor '%s' has element type '%.*s', which cannot be read", t->name,
-                         (int)(dtype.len < 40 ? dtype.len : 40), dtype.ptr ? dtype.ptr : "");
+    if (!dtype.ptr)
+        return tern_fail(h->err, TERN_ERR_FORMAT, "tensor '%s' has no dtype", t->name);
+    bool known = dtype_of(dtype, &t->type);
+    if (!known) t->type = TERN_DTYPE_UNKNOWN;
     TERN_TRY(read_shape(h, t, tern_json_get(&h->doc, info, "shape"), &n_elements));
-    if (!tern_dtype_bytes(t->type, n_elements, t->ne[0], &t->bytes))
+    if (known && !tern_dtype_bytes(t->type, n_elements, t->ne[0], &t->bytes))
         return tern_fail(h->err, TERN_ERR_FORMAT, "tensor '%s' is too large", t->name);
     return read_place(h, t, tern_json_get(&h->doc, info, "data_offsets"));
 }

@@ -97,10 +97,18 @@ typedef enum tern_op {
         TERN_OP_COUNT
 } tern_op;
 
+// Activations, each with its name in config.json.
+#define TERN_ACTS(ROW)                                                                             \
+    ROW(TERN_ACTIVATION_SILU, "silu")                                                              \
+    ROW(TERN_ACTIVATION_RELU2, "relu2")                 /* max(x, 0)^2 */                          \
+    ROW(TERN_ACTIVATION_GELU, "gelu")                   /* x Phi(x), by erf */                     \
+    ROW(TERN_ACTIVATION_GELU_TANH, "gelu_pytorch_tanh") /* its approximation by tanh */
+
 typedef enum tern_act_kind {
-    TERN_ACTIVATION_SILU,
-    TERN_ACTIVATION_RELU2,
-    TERN_ACTIVATION_GELU
+#define ROW(name, text) name,
+    TERN_ACTS(ROW)
+#undef ROW
+        TERN_ACTIVATION_COUNT
 } tern_act_kind;
 
 typedef enum tern_rope_scaling {
@@ -252,6 +260,7 @@ void tern_memory_plan_free(tern_memory_plan *plan);
 // ---- Printing ----------------------------------------------------------------------------------
 
 const char *tern_op_name(tern_op op);
+const char *tern_act_name(tern_act_kind act);
 void tern_graph_print(const tern_graph *g, const char *title, const tern_memory_plan *plan,
                       tern_format format, tern_strbuf *out);
 

@@ -18,16 +18,24 @@ static void print_shape(const tern_value *v, tern_strbuf *out) {
     }
 }
 
+const char *tern_act_name(tern_act_kind act) {
+    static const char *const names[] = {
+#define ROW(name, text) text,
+        TERN_ACTS(ROW)
+#undef ROW
+    };
+    return names[act];
+}
+
 static void print_attrs(const tern_node *n, tern_strbuf *out) {
-    static const char *const acts[] = {"silu", "relu2", "gelu"};
     switch (n->op) {
     case TERN_OP_RMS_NORM:
     case TERN_OP_NORM_QUANTIZE: tern_strbuf_printf(out, " eps=%g", (double)n->eps); break;
     case TERN_OP_GLU_NORM_QUANTIZE:
-        tern_strbuf_printf(out, " act=%s eps=%g", acts[n->act], (double)n->eps);
+        tern_strbuf_printf(out, " act=%s eps=%g", tern_act_name(n->act), (double)n->eps);
         break;
     case TERN_OP_ACT:
-    case TERN_OP_GLU: tern_strbuf_printf(out, " act=%s", acts[n->act]); break;
+    case TERN_OP_GLU: tern_strbuf_printf(out, " act=%s", tern_act_name(n->act)); break;
     case TERN_OP_ROPE:
     case TERN_OP_ROPE_STORE:
         tern_strbuf_printf(out, " base=%g n_rot=%d pairs=%s", (double)n->rope.base,

@@ -103,7 +103,8 @@ typedef struct tern_bpe_stats {
 } tern_bpe_stats;
 tern_bpe_stats tern_bpe_trainer_stats(const tern_bpe_trainer *t);
 // The same as the text of tokenizer.json and tokenizer_config.json, for byte-level vocabularies
-// whose splitter has a name in GGUF; others are refused. chat_template {NULL, 0}: none.
+// whose splitter has a name in GGUF and for those with scores; others are refused.
+// chat_template {NULL, 0}: none.
 tern_status tern_tokenizer_write_json(const tern_tokenizer *t, tern_str chat_template,
                                       tern_strbuf *json, tern_strbuf *config, tern_error *err);
 
@@ -120,11 +121,15 @@ void tern_template_free(tern_template *t);
 tern_status tern_template_render(const tern_template *t, const char *variables_json,
                                  size_t variables_bytes, tern_strbuf *out, tern_error *err);
 // The template for a model: `override` if not NULL, else the file's own, except where it is known
-// to be wrong (BitNet's early converter); else a known-good one by vocabulary. Never NULL on
-// success.
+// to be wrong (BitNet's early converter); else one that is guessed by the vocabulary and by the
+// name that the file gives its model. Never NULL on success.
 tern_status tern_template_for_model(tern_template **out, const tern_file *file,
                                     const tern_tokenizer *tokenizer, const char *override,
                                     tern_error *err);
+// What was guessed, for people; NULL: nothing, the file has it or the caller gave it. The text is
+// not copied and must outlive the template.
+const char *tern_template_guess(const tern_template *t);
+void tern_template_set_guess(tern_template *t, const char *guess);
 // Renders messages for the model; bos/eos names come from the tokenizer.
 tern_status tern_template_chat(const tern_template *t, const tern_tokenizer *tokenizer,
                                const tern_message *messages, size_t n_messages,

@@ -5,6 +5,7 @@
 
 struct tern_template {
     jprogram program;
+    const char *guess;
 };
 
 tern_status tern_template_open(tern_template **out, tern_str source, tern_error *err) {
@@ -16,6 +17,10 @@ tern_status tern_template_open(tern_template **out, tern_str source, tern_error 
     else tern_template_free(t);
     return status;
 }
+
+void tern_template_set_guess(tern_template *t, const char *guess) { t->guess = guess; }
+
+const char *tern_template_guess(const tern_template *t) { return t->guess; }
 
 void tern_template_free(tern_template *t) {
     if (!t) return;

@@ -1,7 +1,7 @@
 // Which chat template a model gets, and the data that it is rendered with.
 //
-// What the caller gives, else what the file has, else one that is known to be right for the
-// vocabulary: a model that was trained on <|im_start|> has it as one token. The file's own is not
+// What the caller gives, else what the file has, else a guess by the vocabulary: a model that was
+// trained on <|im_start|> has it as one token. The file's own is not
 // used where it is known to be wrong: BitNet's first converter wrote a template of another model
 // ("Human: ... BITNETAssistant: ") into its GGUF files.
 #include "input/input.h"
@@ -80,7 +80,8 @@ static bool contains(tern_str text, const char *part, bool any_case) {
     return false;
 }
 
-// Whether a name that the file gives its model has this word in it.
+// Whether a name that the file gives its model has this word in it. Where the file lies says
+// nothing: a path has the words of whoever keeps it.
 static bool is_named(const tern_file *file, const char *word) {
     static const char *const gguf[] = {"general.name", "general.architecture",
                                        "general.basename"};
@@ -91,7 +92,7 @@ static bool is_named(const tern_file *file, const char *word) {
         if (tern_file_meta_str(file, gguf[i], &name) && contains(name, word, true)) return true;
     for (size_t i = 0; i < sizeof hf / sizeof *hf; i++)
         if (contains(tern_json_str(tern_json_path(&file->config, hf[i])), word, true)) return true;
-    return file->path && contains((tern_str){file->path, strlen(file->path)}, word, true);
+    return false;
 }
 
 // "chat_template" of tokenizer_config.json: a text, or a list of named ones.
@@ -122,25 +123,40 @@ static bool has_token(const tern_tokenizer *tokenizer, const char *text) {
     return tern_tokenizer_find(tokenizer, (tern_str){text, strlen(text)}) >= 0;
 }
 
-static const char *by_vocabulary(const tern_file *file, const tern_tokenizer *tokenizer) {
-    if (has_token(tokenizer, "<|im_start|>")) return chatml;
+typedef struct guess {
+    const char *text, *why;
+} guess;
+
+#define GUESS(name, why)                                                                           \
+    (guess) {                                                                                      \
+        name, "the file has no usable chat template; " #name "'s is guessed by " why               \
+    }
+
+static guess by_vocabulary(const tern_file *file, const tern_tokenizer *tokenizer) {
+    if (has_token(tokenizer, "<|im_start|>")) return GUESS(chatml, "its tokens");
     if (has_token(tokenizer, "<|start_header_id|>"))
-        return is_named(file, "bitnet") ? bitnet : llama3;
-    if (has_token(tokenizer, "<start_of_turn>")) return gemma;
+        return is_named(file, "bitnet") ? GUESS(bitnet, "its tokens and its name")
+                                        : GUESS(llama3, "its tokens");
+    if (has_token(tokenizer, "<start_of_turn>")) return GUESS(gemma, "its tokens");
+    if (has_token(tokenizer, "[INST]")) return GUESS(llama2, "its tokens");
     bool llama2_name = is_named(file, "llama-2") || is_named(file, "llama2");
-    if (has_token(tokenizer, "[INST]") || (llama2_name && is_named(file, "chat"))) return llama2;
-    return plain;
+    if (llama2_name && is_named(file, "chat")) return GUESS(llama2, "its name");
+    return (guess){plain, "the file has no usable chat template, and neither its tokens nor its "
+                          "name are of one that is known: a plain one is used"};
 }
 
 tern_status tern_template_for_model(tern_template **out, const tern_file *file,
                                     const tern_tokenizer *tokenizer, const char *override,
                                     tern_error *err) {
     tern_str text = override ? (tern_str){override, strlen(override)} : from_file(file);
+    guess guessed = {0};
     if (!override && !text.len) {
-        text.ptr = by_vocabulary(file, tokenizer);
-        text.len = strlen(text.ptr);
+        guessed = by_vocabulary(file, tokenizer);
+        text = (tern_str){guessed.text, strlen(guessed.text)};
     }
-    return tern_template_open(out, text, err);
+    TERN_TRY(tern_template_open(out, text, err));
+    tern_template_set_guess(*out, guessed.why);
+    return TERN_OK;
 }
 
 static void put_token(tern_strbuf *json, const char *name, const tern_tokenizer *tokenizer,

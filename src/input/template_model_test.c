@@ -44,18 +44,23 @@ static const char bitnet_text[] = "<s>System: Be kind.<|eot_id|>User: Hi<|eot_id
 
 TEST(template_by_vocabulary) {
     const tern_file file = {.kind = TERN_FILE_HF, .path = "model"},
-                    bitnet = {.kind = TERN_FILE_HF, .path = "/m/BitNet-2B/ggml"},
-                    llama2 = {.kind = TERN_FILE_HF, .path = "llama-2-7b-chat"};
+                    in_bitnet = {.kind = TERN_FILE_HF, .path = "/m/BitNet-2B/llama-2-chat"};
+    tern_file bitnet = {.kind = TERN_FILE_HF, .path = "x"}, llama2 = bitnet;
+    static const char bitnet_type[] = "{\"model_type\":\"bitnet\"}";
+    static const char llama2_name[] = "{\"_name_or_path\":\"meta/Llama-2-7b-chat-hf\"}";
+    tern_error err = {0};
+    REQUIRE_OK(tern_json_parse(&bitnet.config, bitnet_type, sizeof bitnet_type - 1, &err), err);
+    REQUIRE_OK(tern_json_parse(&llama2.config, llama2_name, sizeof llama2_name - 1, &err), err);
     check(&file, VOCABULARY(BOS_EOS "," SPECIAL("4", "<|im_start|>")), NULL,
           "<|im_start|>system\n Be kind. <|im_end|>\n<|im_start|>user\nHi <|im_end|>\n"
           "<|im_start|>assistant\nHello<|im_end|>\n<|im_start|>user\nBye<|im_end|>\n"
           "<|im_start|>assistant\n");
-    check(&file, llama3_vocabulary, NULL,
-          "<s><|start_header_id|>system<|end_header_id|>\n\nBe kind.<|eot_id|>"
-          "<|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|>"
-          "<|start_header_id|>assistant<|end_header_id|>\n\nHello<|eot_id|>"
-          "<|start_header_id|>user<|end_header_id|>\n\nBye<|eot_id|>"
-          "<|start_header_id|>assistant<|end_header_id|>\n\n");
+    static const char llama3_text[] = "<s><|start_header_id|>system<|end_header_id|>\n\nBe kind."
+        "<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|>"
+        "<|start_header_id|>assistant<|end_header_id|>\n\nHello<|eot_id|>"
+        "<|start_header_id|>user<|end_header_id|>\n\nBye<|eot_id|>"
+        "<|start_header_id|>assistant<|end_header_id|>\n\n";
+    check(&file, llama3_vocabulary, NULL, llama3_text);
     check(&bitnet, llama3_vocabulary, NULL, bitnet_text);
     check(&file, VOCABULARY(BOS_EOS "," SPECIAL("4", "<start_of_turn>")), NULL,
           "<s><start_of_turn>user\nBe kind.\n\nHi<end_of_turn>\n<start_of_turn>model\nHello"
@@ -64,8 +69,36 @@ TEST(template_by_vocabulary) {
                        "<s>[INST] Bye [/INST]";
     check(&llama2, VOCABULARY(BOS_EOS), NULL, inst);
     check(&file, VOCABULARY(BOS_EOS "," SPECIAL("4", "[INST]")), NULL, inst);
-    check(&file, VOCABULARY(BOS_EOS), NULL,
-          "<s>System: Be kind.\nUser: Hi\nAssistant: Hello\nUser: Bye\nAssistant: ");
+    // Words of the path say nothing; seen to fail while they were looked at.
+    static const char plain_text[] =
+        "<s>System: Be kind.\nUser: Hi\nAssistant: Hello\nUser: Bye\nAssistant: ";
+    check(&file, VOCABULARY(BOS_EOS), NULL, plain_text);
+    check(&in_bitnet, VOCABULARY(BOS_EOS), NULL, plain_text);
+    check(&in_bitnet, llama3_vocabulary, NULL, llama3_text);
+    tern_json_free(&bitnet.config);
+    tern_json_free(&llama2.config);
+}
+
+// A guess is told, what the file or the caller says is none.
+TEST(template_says_when_it_is_guessed) {
+    static const char own[] = "{\"chat_template\":\"x\"}";
+    tern_file file = {.kind = TERN_FILE_HF, .path = "model"};
+    tern_error err = {0};
+    tern_tokenizer *t = NULL;
+    REQUIRE_OK(fixture_open_json(&t, llama3_vocabulary, strlen(llama3_vocabulary), NULL, NULL,
+                                 &err), err);
+    for (int i = 0; i < 3; i++) {
+        tern_template *chosen = NULL;
+        if (i == 2)
+            REQUIRE_OK(tern_json_parse(&file.tokenizer_config, own, sizeof own - 1, &err), err);
+        const char *given = i == 1 ? "mine" : NULL;
+        REQUIRE_OK(tern_template_for_model(&chosen, &file, t, given, &err), err);
+        const char *guess = tern_template_guess(chosen);
+        CHECK(i == 0 ? guess && strstr(guess, "llama3's is guessed") : !guess);
+        tern_template_free(chosen);
+    }
+    tern_json_free(&file.tokenizer_config);
+    tern_tokenizer_free(t);
 }
 
 TEST(template_of_the_file) {
@@ -101,8 +134,12 @@ TEST(template_of_old_bitnet_files_is_replaced) {
         "{% for message in messages %}{% if message['role'] == 'user' %}Human: "
         "{{ message['content'] }}\n\nBITNETAssistant: {% endif %}{% endfor %}";
     tern_file file = {
-        .kind = TERN_FILE_HF, .path = "/models/bitnet/model", .chat_template = TERN_STR(wrong)};
+        .kind = TERN_FILE_HF, .path = "model", .chat_template = TERN_STR(wrong)};
+    static const char type[] = "{\"model_type\":\"bitnet\"}";
+    tern_error why = {0};
+    REQUIRE_OK(tern_json_parse(&file.config, type, sizeof type - 1, &why), why);
     check(&file, llama3_vocabulary, NULL, bitnet_text);
+    tern_json_free(&file.config);
 
     const char *path = test_tmp("old-bitnet.gguf");
     static const char weights[32];

@@ -190,6 +190,11 @@ tern_status tern_merge_batch_add(tern_merge_batch *b, tern_str left, tern_str ri
                                  uint32_t order, tern_error *err);
 tern_status tern_merge_batch_flush(tern_merge_batch *b, tern_error *err);
 
+// Parts of tokenizer.json: "post_processor" (tok_write.c); the whole, of a vocabulary with scores
+// (tok_write_scores.c).
+void tern_json_put_frame(const tern_tokenizer *t, tern_strbuf *out);
+tern_status tern_scores_write_json(const tern_tokenizer *t, tern_strbuf *out, tern_error *err);
+
 // GGUF's tokenizer.ggml.pre (tok_pre.c).
 typedef struct tern_pre {
     const char *name;

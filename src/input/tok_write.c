@@ -11,7 +11,7 @@ typedef struct source {
     const tern_tokenizer_export *exported;
     size_t n_tokens, n_merges;
     const tern_pre *pre;
-    int32_t bos; // put in front of a text, -1: none
+    int32_t bos, eos; // put in front of a text and after it, -1: none
 } source;
 
 // Tokens that are found in the text before anything is split; special ones control the model.
@@ -77,28 +77,57 @@ static void put_pre_tokenizer(tern_strbuf *out, const tern_pre *pre) {
                           "\"trim_offsets\": true, \"use_regex\": false}\n  ]},\n");
 }
 
-static void put_post_processor(tern_strbuf *out, tern_strbuf *scratch, const source *s) {
-    if (s->bos < 0) {
+// bos in front of each text, eos after each; {NULL, 0}: none.
+static void put_frame(tern_strbuf *out, tern_str bos, int32_t bos_id, tern_str eos,
+                      int32_t eos_id) {
+    const tern_str texts[] = {bos, eos};
+    const int32_t ids[] = {bos_id, eos_id};
+    tern_strbuf names[2] = {{0}};
+    if (!bos.ptr && !eos.ptr) {
         tern_strbuf_puts(out, "  \"post_processor\": null,\n");
         return;
     }
-    tern_strbuf bos = {0};
-    spell(s, (size_t)s->bos, scratch);
-    put_string(&bos, scratch);
-    const char *name = tern_strbuf_text(&bos);
-    tern_strbuf_printf(
-        out,
-        "  \"post_processor\": {\"type\": \"TemplateProcessing\",\n"
-        "    \"single\": [{\"SpecialToken\": {\"id\": %s, \"type_id\": 0}},\n"
-        "      {\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}],\n"
-        "    \"pair\": [{\"SpecialToken\": {\"id\": %s, \"type_id\": 0}},\n"
-        "      {\"Sequence\": {\"id\": \"A\", \"type_id\": 0}},\n"
-        "      {\"SpecialToken\": {\"id\": %s, \"type_id\": 1}},\n"
-        "      {\"Sequence\": {\"id\": \"B\", \"type_id\": 1}}],\n"
-        "    \"special_tokens\": {%s: {\"id\": %s, \"ids\": [%d], \"tokens\": [%s]}}},\n",
-        name, name, name, name, name, (int)s->bos, name);
-    out->failed |= bos.failed;
-    tern_strbuf_free(&bos);
+    for (int i = 0; i < 2; i++)
+        if (texts[i].ptr) tern_strbuf_json(&names[i], texts[i].ptr, texts[i].len);
+    tern_strbuf_puts(out, "  \"post_processor\": {\"type\": \"TemplateProcessing\"");
+    for (int pair = 0; pair < 2; pair++) {
+        const char *between = "";
+        tern_strbuf_printf(out, ",\n    \"%s\": [", pair ? "pair" : "single");
+        for (int type = 0; type <= pair; type++)
+            for (int k = 0; k < 3; k++) {
+                if (k != 1 && !texts[k / 2].ptr) continue;
+                if (k == 1)
+                    tern_strbuf_printf(out, "%s{\"Sequence\": {\"id\": \"%c\", \"type_id\": %d}}",
+                                       between, 'A' + type, type);
+                else
+                    tern_strbuf_printf(out,
+                                       "%s{\"SpecialToken\": {\"id\": %s, \"type_id\": %d}}",
+                                       between, tern_strbuf_text(&names[k / 2]), type);
+                between = ",\n      ";
+            }
+        tern_strbuf_putc(out, ']');
+    }
+    tern_strbuf_puts(out, ",\n    \"special_tokens\": {");
+    for (int i = 0; i < 2; i++) {
+        if (!texts[i].ptr || (i && tern_str_eq(bos, eos))) continue;
+        const char *name = tern_strbuf_text(&names[i]);
+        tern_strbuf_printf(out, "%s%s: {\"id\": %s, \"ids\": [%d], \"tokens\": [%s]}",
+                           i && bos.ptr ? ", " : "", name, name, (int)ids[i], name);
+    }
+    tern_strbuf_puts(out, "}},\n");
+    for (int i = 0; i < 2; i++) {
+        out->failed |= names[i].failed;
+        tern_strbuf_free(&names[i]);
+    }
+}
+
+static tern_str text_or_none(const tern_tokenizer *t, int32_t id) {
+    return id >= 0 ? tern_vocab_text(&t->vocab, id) : (tern_str){NULL, 0};
+}
+
+void tern_json_put_frame(const tern_tokenizer *t, tern_strbuf *out) {
+    int32_t bos = t->n_prefix ? t->prefix[0] : -1, eos = t->n_suffix ? t->suffix[0] : -1;
+    put_frame(out, text_or_none(t, bos), bos, text_or_none(t, eos), eos);
 }
 
 // Added tokens are entries of the model, too: so the library gives them these ids.
@@ -131,7 +160,13 @@ static void write_json(const source *s, tern_strbuf *out) {
     put_added_tokens(out, &scratch, s);
     tern_strbuf_puts(out, "  \"normalizer\": null,\n");
     put_pre_tokenizer(out, s->pre);
-    put_post_processor(out, &scratch, s);
+    tern_strbuf bos = {0}, eos = {0};
+    if (s->bos >= 0) spell(s, (size_t)s->bos, &bos);
+    if (s->eos >= 0) spell(s, (size_t)s->eos, &eos);
+    put_frame(out, (tern_str){bos.ptr, bos.len}, s->bos, (tern_str){eos.ptr, eos.len}, s->eos);
+    out->failed |= bos.failed || eos.failed;
+    tern_strbuf_free(&bos);
+    tern_strbuf_free(&eos);
     tern_strbuf_puts(out, "  \"decoder\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true, "
                           "\"trim_offsets\": true, \"use_regex\": true},\n");
     put_model(out, &scratch, s);
@@ -144,22 +179,22 @@ void tern_learned_write_json(const tern_learned *l, const tern_pre *pre, bool ad
                          .n_tokens = l->n_tokens,
                          .n_merges = l->n_merges,
                          .pre = pre,
-                         .bos = add_bos && l->n_specials > 0 ? 0 : -1},
+                         .bos = add_bos && l->n_specials > 0 ? 0 : -1,
+                         .eos = -1},
                out);
 }
 
 // ---- From a file -------------------------------------------------------------------------------
 
-static void put_name(tern_strbuf *out, const tern_tokenizer_export *e, const char *key,
-                     int32_t id) {
-    if (id < 0) return;
+static void put_name(tern_strbuf *out, const tern_tokenizer *t, const char *key, int32_t id) {
+    tern_str text = text_or_none(t, id);
+    if (!text.ptr) return;
     tern_strbuf_printf(out, "  \"%s\": ", key);
-    tern_strbuf_json(out, e->tokens[id].ptr, e->tokens[id].len);
+    tern_strbuf_json(out, text.ptr, text.len);
     tern_strbuf_puts(out, ",\n");
 }
 
-tern_status tern_tokenizer_write_json(const tern_tokenizer *t, tern_str chat_template,
-                                      tern_strbuf *json, tern_strbuf *config, tern_error *err) {
+static tern_status write_byte_level(const tern_tokenizer *t, tern_strbuf *json, tern_error *err) {
     tern_tokenizer_export e = {0};
     TERN_TRY(tern_tokenizer_export_gguf(t, &e, err));
     const tern_pre *pre = e.pre ? tern_pre_find((tern_str){e.pre, strlen(e.pre)}) : NULL;
@@ -171,19 +206,27 @@ tern_status tern_tokenizer_write_json(const tern_tokenizer *t, tern_str chat_tem
                          .n_tokens = e.n_vocab,
                          .n_merges = e.n_merges,
                          .pre = pre,
-                         .bos = e.add_bos ? e.bos : -1},
+                         .bos = e.add_bos ? e.bos : -1,
+                         .eos = e.add_eos ? e.eos : -1},
                json);
+    return TERN_OK;
+}
+
+tern_status tern_tokenizer_write_json(const tern_tokenizer *t, tern_str chat_template,
+                                      tern_strbuf *json, tern_strbuf *config, tern_error *err) {
+    TERN_TRY(t->orders ? tern_scores_write_json(t, json, err) : write_byte_level(t, json, err));
     tern_strbuf_puts(config, "{\n  \"tokenizer_class\": \"PreTrainedTokenizerFast\",\n");
-    put_name(config, &e, "bos_token", e.bos);
-    put_name(config, &e, "eos_token", e.eos);
-    put_name(config, &e, "unk_token", e.unk);
-    put_name(config, &e, "pad_token", e.pad);
+    put_name(config, t, "bos_token", t->bos);
+    put_name(config, t, "eos_token", t->eos);
+    put_name(config, t, "unk_token", t->unk);
+    put_name(config, t, "pad_token", t->pad);
     if (chat_template.ptr) {
         tern_strbuf_puts(config, "  \"chat_template\": ");
         tern_strbuf_json(config, chat_template.ptr, chat_template.len);
         tern_strbuf_puts(config, ",\n");
     }
     tern_strbuf_printf(config, "  \"clean_up_tokenization_spaces\": false,\n"
-                               "  \"add_bos_token\": %s\n}\n", e.add_bos ? "true" : "false");
+                               "  \"add_bos_token\": %s,\n  \"add_eos_token\": %s\n}\n",
+                       t->n_prefix ? "true" : "false", t->n_suffix ? "true" : "false");
     return json->failed || config->failed ? tern_fail_memory(err, json->len) : TERN_OK;
 }

@@ -52,10 +52,6 @@ static const float_field float_fields[] = {
     {AT(rms_eps), "attention.layer_norm_rms_epsilon", "rms_norm_eps", 1e-5},
 };
 
-static const char *const act_names[] = {"silu", "relu2", "gelu"};
-
-const char *tern_act_name(tern_act_kind act) { return act_names[act]; }
-
 // ---- Access to both worlds ---------------------------------------------------------------------
 
 typedef struct reader {
@@ -149,9 +145,26 @@ static tern_status find_arch(const tern_file *file, reader *r, const tern_arch *
 // ---- Fields that need thought ------------------------------------------------------------------
 
 bool tern_act_from_name(tern_str name, tern_act_kind *out) {
-    for (size_t i = 0; i < sizeof act_names / sizeof *act_names; i++)
-        if (tern_str_is(name, act_names[i])) {
+    // Other names that transformers has for the same functions.
+    static const struct {
+        const char *name;
+        tern_act_kind kind;
+    } also[] = {
+        {"swish", TERN_ACTIVATION_SILU},
+        {"gelu_python", TERN_ACTIVATION_GELU},
+        {"gelu_new", TERN_ACTIVATION_GELU_TANH},
+        {"gelu_fast", TERN_ACTIVATION_GELU_TANH},
+        {"gelu_accurate", TERN_ACTIVATION_GELU_TANH},
+        {"gelu_python_tanh", TERN_ACTIVATION_GELU_TANH},
+    };
+    for (int i = 0; i < TERN_ACTIVATION_COUNT; i++)
+        if (tern_str_is(name, tern_act_name((tern_act_kind)i))) {
             *out = (tern_act_kind)i;
+            return true;
+        }
+    for (size_t i = 0; i < sizeof also / sizeof *also; i++)
+        if (tern_str_is(name, also[i].name)) {
+            *out = also[i].kind;
             return true;
         }
     return false;
@@ -166,12 +179,8 @@ static tern_status read_act(const reader *r, const tern_arch *arch, tern_config 
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "activation \"%.*s\" is not supported",
                          (int)(act.len < 64 ? act.len : 64), act.ptr);
     }
-    // GGUF does not say. The names with a version belong to 2B-4T's converter; plain "bitnet" is
-    // llama.cpp's, made for the older SiLU models, but 2B-4T (known by its vocabulary) is also
-    // found under it.
-    if (arch->always_ternary && r->file->kind == TERN_FILE_GGUF &&
-        (strcmp(r->prefix, "bitnet") != 0 || c->n_vocab > 100000))
-        c->act = TERN_ACTIVATION_RELU2;
+    if (r->file->kind == TERN_FILE_GGUF && arch->gguf_act)
+        c->act = arch->gguf_act(r->prefix, c, &c->guess);
     return TERN_OK;
 }
 
@@ -271,6 +280,58 @@ static tern_status read_sizes(const reader *r, tern_config *c, tern_error *err) 
     return TERN_OK;
 }
 
+// BitNet in transformers: its quantizer puts BitLinears in the place of another model's linears.
+// "online": the weights are masters, rounded at each use; else they are packed codes.
+static tern_status read_quantization(const reader *r, tern_config *c, tern_error *err) {
+    const tern_json *q = hf_field(r, "quantization_config");
+    if (!tern_json_is(q, TERN_JSON_OBJECT)) return TERN_OK;
+    tern_str method = tern_json_str(hf_field(r, "quantization_config.quant_method"));
+    if (!tern_str_is(method, "bitnet"))
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "config.json: quant_method \"%.*s\" is not supported (bitnet is)",
+                         (int)(method.len < 40 ? method.len : 40), method.ptr ? method.ptr : "");
+    tern_str mode = tern_json_str(hf_field(r, "quantization_config.quantization_mode"));
+    bool online = tern_str_is(mode, "online");
+    if (mode.ptr && !online && !tern_str_is(mode, "offline"))
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "config.json: quantization_mode \"%.*s\" is neither online nor offline",
+                         (int)(mode.len < 40 ? mode.len : 40), mode.ptr);
+    if (online) c->bitlinear = true;
+    const tern_json *norms = hf_field(r, "quantization_config.use_rms_norm");
+    c->input_norms = tern_json_bool(norms, false);
+    c->input_norm_eps = tern_json_number(hf_field(r, "quantization_config.rms_norm_eps"), 1e-6);
+    const tern_json *kept = hf_field(r, "quantization_config.modules_to_not_convert");
+    for (const tern_json *k = tern_json_first(&r->file->config, kept); k;
+         k = tern_json_next(&r->file->config, kept, k)) {
+        tern_str name = tern_json_str(k);
+        if (tern_str_is(name, "lm_head") || tern_str_is(name, "model.embed_tokens")) continue;
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "config.json: modules_to_not_convert has \"%.*s\"; only lm_head may keep "
+                         "its weights", (int)(name.len < 64 ? name.len : 64),
+                         name.ptr ? name.ptr : "");
+    }
+    return TERN_OK;
+}
+
+static tern_status read_linears(const reader *r, const tern_arch *arch, tern_config *c,
+                                tern_error *err) {
+    const tern_file *file = r->file;
+    c->bitlinear = arch->always_ternary;
+    c->input_norm_eps = 1e-6;
+    if (file->kind == TERN_FILE_HF) return read_quantization(r, c, err);
+    c->input_norms = tern_file_tensor(file, "blk.0.attn_q_norm_in.weight") != NULL;
+    read_float(r, "norm_in_rms_epsilon", NULL, &c->input_norm_eps);
+    return TERN_OK;
+}
+
+// transformers takes the embedding table where config.json says that it is tied, even if the folder
+// has a head; where it does not say so but there is none, nothing else can be meant.
+static bool has_tied_head(const reader *r, const tern_arch *arch) {
+    return !tern_model_tensor(r->file, arch, "output.weight") ||
+           (r->file->kind == TERN_FILE_HF &&
+            tern_json_bool(hf_field(r, "tie_word_embeddings"), false));
+}
+
 tern_status tern_model_read(const tern_file *file, const tern_arch **arch, tern_config *c,
                             tern_error *err) {
     reader r = {.file = file};
@@ -293,7 +354,7 @@ tern_status tern_model_read(const tern_file *file, const tern_arch **arch, tern_
         return tern_fail(err, TERN_ERR_FORMAT,
                          "tensor token_embd.weight is missing or not a matrix");
     c->n_vocab = (int64_t)table->ne[1]; // what is really there
-    c->tied_head = tern_model_tensor(file, *arch, "output.weight") == NULL;
+    c->tied_head = has_tied_head(&r, *arch);
     c->sub_norms = tern_model_tensor(file, *arch, "blk.0.attn_sub_norm.weight") != NULL;
     bool gguf = file->kind == TERN_FILE_GGUF;
     c->bos_id = c->eos_id = -1;
@@ -304,18 +365,67 @@ tern_status tern_model_read(const tern_file *file, const tern_arch **arch, tern_
         c->bos_id = tern_json_int(hf_field(&r, "bos_token_id"), -1);
         c->eos_id = tern_json_int(hf_field(&r, "eos_token_id"), -1);
     }
+    TERN_TRY(read_linears(&r, *arch, c, err));
     TERN_TRY(read_act(&r, *arch, c, err));
     return read_rope(&r, *arch, c, err);
 }
 
-tern_status tern_model_refuse_biases(const tern_file *file, const tern_arch *arch,
-                                     tern_error *err) {
+// ---- Tensors -----------------------------------------------------------------------------------
+
+static bool ends_with(const char *name, const char *end) {
+    size_t n = strlen(name), n_end = strlen(end);
+    return n >= n_end && strcmp(name + n - n_end, end) == 0;
+}
+
+// The scale of a packed weight, which the reader of the folder has put into it.
+static bool is_packed_scale(const tern_file *file, const char *name) {
+    static const char end[] = "_scale";
+    char weight[256];
+    size_t n = strlen(name);
+    if (!ends_with(name, ".weight_scale") || n >= sizeof weight) return false;
+    memcpy(weight, name, n - (sizeof end - 1));
+    weight[n - (sizeof end - 1)] = 0;
+    const tern_tensor *t = tern_file_tensor(file, weight);
+    return t && t->type == TERN_DTYPE_HF_TERNARY;
+}
+
+const char *tern_model_ignores(const tern_file *file, const tern_arch *arch, const tern_config *c,
+                               const char *name) {
+    bool gguf = file->kind == TERN_FILE_GGUF;
+    for (const tern_ignored *i = arch->ignored; i && i->end; i++)
+        if (ends_with(name, i->end)) return i->why;
+    if (gguf && strncmp(name, "adam.", 5) == 0 && tern_file_meta(file, "tern.train.step"))
+        return "moments of the optimizer, of use to training only";
+    if (!gguf && is_packed_scale(file, name)) return "the scale of a packed weight, read with it";
+    char head[128];
+    if (!gguf && c->tied_head && tern_model_name_to_hf(arch, "output.weight", head, sizeof head) &&
+        strcmp(name, head) == 0)
+        return "config.json ties the head to the embedding table";
+    return NULL;
+}
+
+static bool is_read(const tern_file *file, const tern_arch *arch, const tern_graph *g,
+                    const char *name) {
+    char gguf[128];
+    if (file->kind == TERN_FILE_HF) {
+        if (!tern_model_name_to_gguf(arch, name, gguf, sizeof gguf)) return false;
+        name = gguf;
+    }
+    tern_vid v = tern_graph_find(g, name);
+    return v >= 0 && g->values[v].kind == TERN_VALUE_WEIGHT;
+}
+
+tern_status tern_model_refuse_unread(const tern_file *file, const tern_arch *arch,
+                                     const tern_config *c, const tern_graph *g, tern_error *err) {
     for (size_t i = 0; i < file->n_tensors; i++) {
         const char *name = file->tensors[i].name;
-        size_t n = strlen(name);
-        if (n > 5 && strcmp(name + n - 5, ".bias") == 0)
+        if (is_read(file, arch, g, name) || tern_model_ignores(file, arch, c, name)) continue;
+        if (ends_with(name, ".bias"))
             return tern_fail(err, TERN_ERR_UNSUPPORTED,
                              "tensor %s: a %s with biases is not supported", name, arch->name);
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "tensor %s is not one that a %s of this config reads: without it the "
+                         "model would be another", name, arch->name);
     }
     return TERN_OK;
 }
@@ -323,7 +433,9 @@ tern_status tern_model_refuse_biases(const tern_file *file, const tern_arch *arc
 tern_status tern_model_weight(const tern_file *file, const tern_arch *arch, const tern_value *v,
                               const tern_tensor **out, tern_error *err) {
     const tern_tensor *t = *out = tern_model_tensor(file, arch, v->name);
-    if (!t) return tern_fail(err, TERN_ERR_FORMAT, "tensor %s is missing", v->name);
+    char hf[128];
+    bool named = file->kind == TERN_FILE_HF && tern_model_name_to_hf(arch, v->name, hf, sizeof hf);
+    if (!t) return tern_fail(err, TERN_ERR_FORMAT, "tensor %s is missing", named ? hf : v->name);
     bool vector = !v->is_matrix && !v->is_table;
     if ((int64_t)t->ne[0] != v->cols || (int64_t)t->ne[1] != v->rows || t->ne[2] != 1 ||
         t->ne[3] != 1)
@@ -334,10 +446,32 @@ tern_status tern_model_weight(const tern_file *file, const tern_arch *arch, cons
     bool number = t->type == TERN_DTYPE_I8 || t->type == TERN_DTYPE_I32 ||
                   t->type == TERN_DTYPE_I64 || t->type == TERN_DTYPE_F64 ||
                   t->type == TERN_DTYPE_U8;
+    if (t->type == TERN_DTYPE_UNKNOWN)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "tensor %s has the unknown element type %u",
+                         t->name, t->type_id);
+    if (!tern_dtype_is_readable(t->type))
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "tensor %s has type %s, which can be listed but not run", t->name,
+                         tern_dtype_name(t->type));
     if ((vector && !tern_dtype_is_float(t->type)) || number)
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "tensor %s has type %s, which a %s cannot have",
                          t->name, tern_dtype_name(t->type), vector ? "vector" : "weight matrix");
     return TERN_OK;
+}
+
+tern_status tern_model_check(const tern_file *file, const tern_arch *arch, const tern_config *c,
+                             tern_error *err) {
+    tern_graph g;
+    tern_graph_init(&g);
+    tern_status status = arch->build(&g, c, err);
+    for (size_t v = 0; status == TERN_OK && v < g.n_values; v++) {
+        const tern_tensor *t;
+        if (g.values[v].kind == TERN_VALUE_WEIGHT)
+            status = tern_model_weight(file, arch, &g.values[v], &t, err);
+    }
+    if (status == TERN_OK) status = tern_model_refuse_unread(file, arch, c, &g, err);
+    tern_graph_free(&g);
+    return status;
 }
 
 // ---- Names -------------------------------------------------------------------------------------
@@ -417,10 +551,12 @@ tern_status tern_config_write_gguf(tern_gguf_writer *w, const char *arch_name,
     TERN_TRY(tern_gguf_put_f32(w, KEY("attention.layer_norm_rms_epsilon"), (float)c->rms_eps));
     if (c->final_rms_eps != c->rms_eps)
         TERN_TRY(tern_gguf_put_f32(w, KEY("final_norm_rms_epsilon"), (float)c->final_rms_eps));
+    if (c->input_norms)
+        TERN_TRY(tern_gguf_put_f32(w, KEY("norm_in_rms_epsilon"), (float)c->input_norm_eps));
     TERN_TRY(tern_gguf_put_int(w, KEY("rope.dimension_count"), TERN_META_U32, c->rope.n_rot));
     TERN_TRY(tern_gguf_put_f32(w, KEY("rope.freq_base"), c->rope.base));
     TERN_TRY(tern_gguf_put_str(w, KEY("hidden_activation"),
-                               (tern_str){act_names[c->act], strlen(act_names[c->act])}));
+                               (tern_str){tern_act_name(c->act), strlen(tern_act_name(c->act))}));
     if (c->rope.scaling == TERN_ROPE_LINEAR || c->rope.scaling == TERN_ROPE_YARN) {
         bool yarn = c->rope.scaling == TERN_ROPE_YARN;
         TERN_TRY(tern_gguf_put_str(w, KEY("rope.scaling.type"),
@@ -435,9 +571,8 @@ tern_status tern_config_write_gguf(tern_gguf_writer *w, const char *arch_name,
 
 void tern_config_write_json(const tern_arch *arch, const tern_config *c, const char *dtype,
                             const char *ternary_mode, tern_strbuf *out) {
-    const char *class_name = arch->always_ternary ? "BitNetForCausalLM" : "LlamaForCausalLM";
     tern_strbuf_printf(out, "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\",\n",
-                       class_name, arch->hf_types[0]);
+                       arch->hf_class, arch->hf_types[0]);
     for (size_t i = 0; i < sizeof int_fields / sizeof *int_fields; i++)
         tern_strbuf_printf(out, "  \"%s\": %" PRId64 ",\n", int_fields[i].hf,
                            *(const int64_t *)((const char *)c + int_fields[i].offset));
@@ -447,7 +582,7 @@ void tern_config_write_json(const tern_arch *arch, const tern_config *c, const c
     if (c->final_rms_eps != c->rms_eps)
         tern_strbuf_printf(out, "  \"final_norm_eps\": %.9g,\n", c->final_rms_eps);
     tern_strbuf_printf(out, "  \"hidden_act\": \"%s\",\n  \"rope_theta\": %.9g,\n",
-                       act_names[c->act], (double)c->rope.base);
+                       tern_act_name(c->act), (double)c->rope.base);
     if (c->rope.scaling == TERN_ROPE_LINEAR)
         tern_strbuf_printf(out,
                            "  \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": %.9g},\n",
@@ -464,11 +599,16 @@ void tern_config_write_json(const tern_arch *arch, const tern_config *c, const c
                            "\"original_max_position_embeddings\": %d},\n",
                            (double)c->rope.factor, (double)c->rope.low_freq_factor,
                            (double)c->rope.high_freq_factor, (int)c->rope.n_context_orig);
-    if (ternary_mode)
+    if (ternary_mode) {
         tern_strbuf_printf(out,
                            "  \"quantization_config\": {\"quant_method\": \"bitnet\", "
-                           "\"linear_class\": \"autobitlinear\", \"quantization_mode\": \"%s\"},\n",
+                           "\"linear_class\": \"autobitlinear\", \"quantization_mode\": \"%s\"",
                            ternary_mode);
+        if (c->input_norms)
+            tern_strbuf_printf(out, ", \"use_rms_norm\": true, \"rms_norm_eps\": %.9g",
+                               c->input_norm_eps);
+        tern_strbuf_puts(out, "},\n");
+    }
     tern_strbuf_printf(out,
                        "  \"attention_bias\": false,\n  \"tie_word_embeddings\": %s,\n"
                        "  \"torch_dtype\": \"%s\"\n}\n",

@@ -10,6 +10,8 @@
 // BitNet b1.58 2B-4T adds a norm in front of Wo and Wdown ("sub-norms"), which keeps the range of
 // what is about to be quantized to int8 in hand, and makes every linear but the head a BitLinear.
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 #include "models/models.h"
 
 typedef struct decoder {
@@ -18,8 +20,24 @@ typedef struct decoder {
     tern_decoder_style style;
 } decoder;
 
+const tern_ignored tern_decoder_ignored[] = {
+    {".rotary_emb.inv_freq", "RoPE's frequencies are computed from the config"},
+    {".attn_rot_embd.weight", "RoPE's frequencies are computed from the config"},
+    {NULL, NULL},
+};
+
+// The norm of "blk.%d.attn_q.weight" is "blk.%d.attn_q_norm_in.weight".
+static tern_vid input_norm(const decoder *d, tern_vid x, const char *name, int64_t n_in) {
+    char norm_name[64];
+    int stem = (int)(strlen(name) - strlen(".weight"));
+    snprintf(norm_name, sizeof norm_name, "%.*s_norm_in.weight", stem, name);
+    tern_vid w = tern_g_vector(d->g, norm_name, n_in);
+    return tern_g_rms_norm(d->g, x, w, (float)d->c->input_norm_eps);
+}
+
 static tern_vid linear(const decoder *d, tern_vid x, const char *name, int64_t n_out,
                        int64_t n_in) {
+    if (d->c->input_norms) x = input_norm(d, x, name, n_in);
     tern_vid w = tern_g_matrix(d->g, name, n_out, n_in);
     return d->style.bitlinear ? tern_g_bitlinear(d->g, x, w) : tern_g_linear(d->g, x, w);
 }

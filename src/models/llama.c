@@ -1,9 +1,9 @@
-// Llama 1 to 3 and what copies it; also Falcon-E, which is a BitNet that calls itself llama: its
-// ternary tensors become BitLinears when the graph is lowered.
+// Llama 1 to 3 and what copies it; also BitNets that call themselves llama (Falcon-E): ternary
+// tensors become BitLinears when the graph is lowered, and masters by quantization_config.
 #include "models/models.h"
 
 static tern_status build(tern_graph *g, const tern_config *c, tern_error *err) {
-    return tern_build_decoder(g, c, (tern_decoder_style){0}, err);
+    return tern_build_decoder(g, c, (tern_decoder_style){.bitlinear = c->bitlinear}, err);
 }
 
 static const char *const gguf_names[] = {"llama", NULL};
@@ -23,6 +23,13 @@ static const tern_tensor_name tensors[] = {
     {"blk.%d.ffn_gate.weight", "model.layers.%d.mlp.gate_proj.weight"},
     {"blk.%d.ffn_up.weight", "model.layers.%d.mlp.up_proj.weight"},
     {"blk.%d.ffn_down.weight", "model.layers.%d.mlp.down_proj.weight"},
+    {"blk.%d.attn_q_norm_in.weight", "model.layers.%d.self_attn.q_proj.rms_norm.weight"},
+    {"blk.%d.attn_k_norm_in.weight", "model.layers.%d.self_attn.k_proj.rms_norm.weight"},
+    {"blk.%d.attn_v_norm_in.weight", "model.layers.%d.self_attn.v_proj.rms_norm.weight"},
+    {"blk.%d.attn_output_norm_in.weight", "model.layers.%d.self_attn.o_proj.rms_norm.weight"},
+    {"blk.%d.ffn_gate_norm_in.weight", "model.layers.%d.mlp.gate_proj.rms_norm.weight"},
+    {"blk.%d.ffn_up_norm_in.weight", "model.layers.%d.mlp.up_proj.rms_norm.weight"},
+    {"blk.%d.ffn_down_norm_in.weight", "model.layers.%d.mlp.down_proj.rms_norm.weight"},
     {NULL, NULL},
 };
 
@@ -31,6 +38,8 @@ const tern_arch tern_arch_llama = {
     .gguf_names = gguf_names,
     .hf_types = hf_types,
     .tensors = tensors,
+    .ignored = tern_decoder_ignored,
+    .hf_class = "LlamaForCausalLM",
     .gguf_rope_neighbours = true,
     .build = build,
 };

@@ -15,6 +15,10 @@ typedef struct tern_config {
     tern_rope_attrs rope;
     bool tied_head;         // the output head is the embedding table
     bool sub_norms;         // a norm in front of attention's output projection and the down one
+    bool bitlinear;         // float weights of the layers are masters, rounded when they are read
+    bool input_norms;       // a norm in front of every projection (use_rms_norm), with its own eps
+    double input_norm_eps;
+    const char *guess;      // what had to be guessed because the file does not say it, or NULL
     int64_t bos_id, eos_id; // -1: not stated
 } tern_config;
 
@@ -23,12 +27,23 @@ typedef struct tern_tensor_name {
     const char *gguf, *hf;
 } tern_tensor_name;
 
+// A tensor that files have and the graph does not read, by the end of its name, and why that is
+// right.
+typedef struct tern_ignored {
+    const char *end, *why;
+} tern_ignored;
+
 typedef struct tern_arch {
     const char *name;              // "bitnet", "llama"
     const char *const *gguf_names; // general.architecture values, NULL-terminated; the first one is
                                    // written by conversion
     const char *const *hf_types;   // config.json model_type values
     const tern_tensor_name *tensors; // ends with {NULL, NULL}
+    const tern_ignored *ignored;     // ends with {NULL, NULL}; NULL: none
+    // The activation that programs compute for a GGUF of this name; *guess: why, if it is not the
+    // name alone that says it. NULL: always SiLU.
+    tern_act_kind (*gguf_act)(const char *gguf_name, const tern_config *c, const char **guess);
+    const char *hf_class;            // config.json: architectures
     bool always_ternary;             // float weights are master weights: ternarized at load
     // GGUF of this architecture stores the rows of q and k so that RoPE pairs are neighbours,
     // Hugging Face so that they are halves of the head: conversion moves rows.
@@ -39,10 +54,18 @@ typedef struct tern_arch {
 // The architecture of a file, its config checked for sense (no zero, no absurd size).
 tern_status tern_model_read(const tern_file *file, const tern_arch **arch, tern_config *config,
                             tern_error *err);
-// Fails when the file has biases: a tensor that the graph does not read is harmless, a bias that
-// would be left out is not.
-tern_status tern_model_refuse_biases(const tern_file *file, const tern_arch *arch,
-                                     tern_error *err);
+// Fails, by name, on a tensor that the graph (as the architecture built it) does not read: a model
+// without it is another one. Those that may be left out are in the architecture's list; see also
+// tern_model_ignores.
+tern_status tern_model_refuse_unread(const tern_file *file, const tern_arch *arch,
+                                     const tern_config *c, const tern_graph *g, tern_error *err);
+// Whether the file's tensors are what the architecture's graph reads: all there, none too many, in
+// shapes and types that can run. Memory: the graph, for the time of the call.
+tern_status tern_model_check(const tern_file *file, const tern_arch *arch, const tern_config *c,
+                             tern_error *err);
+// Why a tensor of the file may be left out, or NULL: it may not.
+const char *tern_model_ignores(const tern_file *file, const tern_arch *arch, const tern_config *c,
+                               const char *name);
 const tern_arch *const *tern_arch_list(size_t *n);
 // The tensor with this GGUF name, in either kind of file; NULL: not there.
 const tern_tensor *tern_model_tensor(const tern_file *file, const tern_arch *arch,
@@ -56,7 +79,6 @@ bool tern_model_name_to_gguf(const tern_arch *arch, const char *hf_name, char *o
 
 // An activation by its name in config.json; false: not known.
 bool tern_act_from_name(tern_str name, tern_act_kind *out);
-const char *tern_act_name(tern_act_kind act);
 // Writes the config as GGUF keys under the prefix `arch_name`, or reads them back: one table, used
 // by tern_model_read and by conversion.
 tern_status tern_config_write_gguf(tern_gguf_writer *w, const char *arch_name,
@@ -105,6 +127,7 @@ typedef struct tern_decoder_style {
     bool sub_norms; // a norm in front of the attention's output projection and of the down one
     bool bitlinear;
 } tern_decoder_style;
+extern const tern_ignored tern_decoder_ignored[];
 tern_status tern_build_decoder(tern_graph *g, const tern_config *c, tern_decoder_style style,
                                tern_error *err);
 

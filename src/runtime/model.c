@@ -160,6 +160,7 @@ static void fill_info(tern_model *m) {
     else i->n_vocab = tern_tokenizer_n_vocab(m->tokenizer);
     i->bos_id = m->tokenizer ? tern_tokenizer_bos(m->tokenizer) : -1;
     i->eos_id = m->tokenizer ? tern_tokenizer_eos(m->tokenizer) : -1;
+    i->template_guess = m->chat_template ? tern_template_guess(m->chat_template) : NULL;
     i->adds_bos = m->tokenizer && tern_tokenizer_adds_bos(m->tokenizer);
     i->temperature = meta_float(m, "general.sampling.temp", "temperature");
     i->top_k = (int32_t)meta_float(m, "general.sampling.top_k", "top_k");
@@ -211,12 +212,12 @@ static tern_status open_parts(tern_model *m, const tern_model_desc *desc, tern_e
         return TERN_OK;
     }
     TERN_TRY_GOTO(tern_model_read(m->file, &m->arch, &m->config, err));
-    TERN_TRY_GOTO(tern_model_refuse_biases(m->file, m->arch, err));
     TERN_TRY_GOTO(open_text(m, desc, err));
     tern_graph_init(&m->built);
     TERN_TRY_GOTO(m->arch->build(&m->built, &m->config, err));
     TERN_TRY_GOTO(add_adapters(m, desc, err));
     TERN_TRY_GOTO(find_sources(m, desc->head, err));
+    TERN_TRY_GOTO(tern_model_refuse_unread(m->file, m->arch, &m->config, &m->built, err));
     TERN_TRY_GOTO(place(m, desc, err));
     TERN_TRY(run_passes(m, err));
     return tern_placement_compile(m->now, m, err);

@@ -94,8 +94,10 @@ tern_status tern_placement_compile(tern_placement *p, const tern_model *m, tern_
     if (!grown) return tern_fail_memory(err, m->fused.n_values * sizeof *grown);
     p->weights = grown;
     TERN_TRY(p->backend->compile(p->device, &m->fused, p->weights, m->n_batch, &p->plan, err));
-    snprintf(p->text, sizeof p->text, "%s%s%s%s", p->backend->describe(p->device),
-             p->remark[0] ? " (" : "", p->remark, p->remark[0] ? ")" : "");
+    const char *guess = m->config.guess ? m->config.guess : "";
+    snprintf(p->text, sizeof p->text, "%s%s%s%s%s%s%s", p->backend->describe(p->device),
+             p->remark[0] ? " (" : "", p->remark, p->remark[0] ? ")" : "",
+             guess[0] ? " (" : "", guess, guess[0] ? ")" : "");
     return TERN_OK;
 }
 

@@ -3,47 +3,29 @@
 //   open -> list of output tensors (name, type, how its rows are made) -> header -> rows
 //
 // Ternary weights are carried as codes and one scale, so they survive any round trip to the bit.
+#include "tasks/convert_private.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include "base/alloc.h"
 #include "base/half.h"
-#include "base/ternary.h"
-#include "formats/formats.h"
 #include "input/input.h"
-#include "models/models.h"
-#include "tasks/tasks.h"
 
-typedef struct item {
-    const tern_tensor *from; // NULL: `values`, which no tensor of the input has
-    const float *values;     // [n_values]
-    uint64_t n_values;
-    char name[128];  // in the output
-    tern_dtype type; // in the output; HF_TERNARY: U8 packed, with a scale tensor behind it
-    tern_ternary_kind kind;
-    int64_t n_heads; // > 0: rows are permuted between the two RoPE conventions
-    bool neighbours; // the output wants RoPE pairs adjacent
-    const tern_adapter *adapter; // to be merged, or NULL
-} item;
+void tern_convert_note(const conversion *c, const char *format, ...) {
+    if (!c->desc->on_note) return;
+    tern_strbuf text = {0};
+    va_list args;
+    va_start(args, format);
+    tern_strbuf_vprintf(&text, format, args);
+    va_end(args);
+    if (!text.failed) c->desc->on_note(c->desc->user, text.ptr);
+    tern_strbuf_free(&text);
+}
 
-typedef struct conversion {
-    const tern_convert_desc *desc;
-    tern_file *file;
-    const tern_arch *arch;
-    tern_config config;
-    tern_adapters adapters;
-    bool to_gguf;
-    tern_dtype matrix_type, head_type;
-    bool has_matrix_type, has_head_type;
-    item *items;
-    size_t n_items;
-    float *rope_factors;
-    tern_gguf_writer *gguf;
-    tern_st_writer *st;
-    uint64_t bytes_done, bytes_all;
-} conversion;
-
-static tern_matrix_view view_of(const tern_tensor *t) {
+tern_matrix_view tern_convert_view(const tern_tensor *t) {
     return (tern_matrix_view){t->type,           t->data,
                               t->bytes,          (int64_t)(t->ne[1] * t->ne[2] * t->ne[3]),
                               (int64_t)t->ne[0], t->scale};
@@ -51,119 +33,34 @@ static tern_matrix_view view_of(const tern_tensor *t) {
 
 // ---- Deciding ----------------------------------------------------------------------------------
 
-// The output's name. *skip: the tensor has no place in the output (scales, caches of transformers).
+// The output's name. *skip: the tensor has no place in the output.
 static tern_status map_name(const conversion *c, const tern_tensor *t, item *it, bool *skip,
                             tern_error *err) {
     const char *name = t->name;
     size_t n = strlen(name);
     bool from_gguf = c->file->kind == TERN_FILE_GGUF, known;
-    *skip = false;
-    if (from_gguf && strncmp(name, "adam.", 5) == 0) { // moments of a training checkpoint
-        *skip = true;
-        return TERN_OK;
-    }
-    if (from_gguf && c->to_gguf) {
+    *skip = tern_model_ignores(c->file, c->arch, &c->config, name) != NULL;
+    if (*skip) return TERN_OK;
+    if (from_gguf == c->to_gguf) {
         known = n < sizeof it->name;
         if (known) memcpy(it->name, name, n + 1);
-    } else if (from_gguf) {
+    } else if (c->to_gguf) {
+        known = tern_model_name_to_gguf(c->arch, name, it->name, sizeof it->name);
+    } else {
         if (strcmp(name, "rope_freqs.weight") == 0)
             return tern_fail(err, TERN_ERR_UNSUPPORTED,
                              "%s: RoPE factors cannot be written to a Hugging Face config", name);
         known = tern_model_name_to_hf(c->arch, name, it->name, sizeof it->name);
-    } else if (c->to_gguf) {
-        *skip = (n > 13 && strcmp(name + n - 13, ".weight_scale") == 0) || strstr(name, "inv_freq");
-        known = tern_model_name_to_gguf(c->arch, name, it->name, sizeof it->name);
-    } else {
-        *skip = n > 13 && strcmp(name + n - 13, ".weight_scale") == 0;
-        known = n < sizeof it->name;
-        if (known) memcpy(it->name, name, n + 1);
     }
-    if (known || *skip) return TERN_OK;
+    if (known) return TERN_OK;
     return tern_fail(err, TERN_ERR_UNSUPPORTED, "tensor %s is not one of a %s", name,
                      c->arch->name);
 }
 
-static const char *gguf_name_of(const conversion *c, const tern_tensor *t, char *buffer, size_t n) {
+const char *tern_convert_gguf_name(const conversion *c, const tern_tensor *t, char *buffer,
+                                   size_t n) {
     if (c->file->kind == TERN_FILE_GGUF) return t->name;
     return tern_model_name_to_gguf(c->arch, t->name, buffer, n) ? buffer : t->name;
-}
-
-// A ternary matrix with something added is not ternary. With adapters, master weights stay floats
-// unless a type is asked for, so that the sum need not be rounded.
-static tern_status allow_merge(const conversion *c, item *it, tern_error *err) {
-    bool to_float = !c->has_matrix_type || tern_dtype_is_float(c->matrix_type);
-    if (it->kind.mean > 0 && to_float) it->kind.is_ternary = false;
-    if (!it->adapter || c->desc->force_ternary || !it->kind.is_ternary) return TERN_OK;
-    return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                     "tensor %s: an adapter cannot be merged into ternary weights without rounding "
-                     "the sum to -1, 0 and +1, which makes another model; run it beside them "
-                     "(--lora), or have it rounded with --force", it->from->name);
-}
-
-static tern_status choose_matrix_type(const conversion *c, item *it, tern_error *err) {
-    tern_matrix_view view = view_of(it->from);
-    tern_dtype wanted = c->matrix_type;
-    TERN_TRY(tern_ternary_find(&view, c->arch->always_ternary, &it->kind, err));
-    if (c->adapters.n) TERN_TRY(allow_merge(c, it, err));
-    bool ternary_wanted = c->has_matrix_type && tern_dtype_is_ternary(wanted);
-    // Master weights that stay floats: transformers rounds them itself, other programs cannot.
-    if (!c->to_gguf && it->kind.mean > 0 && c->has_matrix_type && !ternary_wanted)
-        it->kind.is_ternary = false;
-    if (!c->has_matrix_type) {
-        wanted = it->kind.is_ternary ? TERN_DTYPE_I2_S : it->from->type;
-        if (!c->to_gguf && !it->kind.is_ternary && !tern_dtype_is_float(wanted))
-            wanted = TERN_DTYPE_BF16;
-    }
-    if (ternary_wanted && !it->kind.is_ternary)
-        return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                         "tensor %s is %s and not ternary: it cannot become %s", it->from->name,
-                         tern_dtype_name(it->from->type), tern_dtype_name(wanted));
-    if (!c->to_gguf && it->kind.is_ternary &&
-        !(c->has_matrix_type && tern_dtype_is_float(wanted))) {
-        if (view.n_rows % 4 != 0)
-            return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                             "tensor %s has %lld rows: packing needs a multiple of 4",
-                             it->from->name, (long long)view.n_rows);
-        wanted = TERN_DTYPE_HF_TERNARY;
-    } else if (!c->to_gguf && !tern_dtype_is_float(wanted))
-        return tern_fail(err, TERN_ERR_UNSUPPORTED, "safetensors have no type %s",
-                         tern_dtype_name(wanted));
-    it->type = wanted;
-    return TERN_OK;
-}
-
-static tern_status choose_type(const conversion *c, item *it, tern_error *err) {
-    char buffer[128];
-    const tern_tensor *t = it->from;
-    const char *name = gguf_name_of(c, t, buffer, sizeof buffer);
-    it->adapter = tern_adapters_find(&c->adapters, name);
-    bool head = strcmp(name, "token_embd.weight") == 0 || strcmp(name, "output.weight") == 0;
-    bool from_hf = c->file->kind == TERN_FILE_HF;
-    if (t->n_dims < 2) { // norms: exact, and what every loader expects
-        it->type = c->to_gguf || !tern_dtype_is_float(t->type) ? TERN_DTYPE_F32 : t->type;
-    } else if (head) {
-        it->type = t->type;
-        if (c->has_head_type)
-            it->type = c->head_type;
-        else if (from_hf && c->to_gguf)
-            it->type = TERN_DTYPE_F16;
-        else if (!c->to_gguf && !tern_dtype_is_float(t->type))
-            it->type = TERN_DTYPE_BF16;
-        if (!c->to_gguf && !tern_dtype_is_float(it->type))
-            return tern_fail(err, TERN_ERR_UNSUPPORTED, "safetensors have no type %s",
-                             tern_dtype_name(it->type));
-    } else
-        TERN_TRY(choose_matrix_type(c, it, err));
-    uint64_t bytes;
-    uint64_t n = t->ne[0] * t->ne[1] * t->ne[2] * t->ne[3];
-    if (it->type != TERN_DTYPE_HF_TERNARY && !tern_dtype_bytes(it->type, n, t->ne[0], &bytes))
-        return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                         "tensor %s: rows of %llu weights cannot be %s (blocks of %zu)", t->name,
-                         (unsigned long long)t->ne[0], tern_dtype_name(it->type),
-                         tern_dtype_block_n(it->type));
-    if (from_hf == c->to_gguf) it->n_heads = tern_model_rope_heads(c->arch, &c->config, name);
-    it->neighbours = c->to_gguf;
-    return TERN_OK;
 }
 
 static tern_status list_items(conversion *c, tern_error *err) {
@@ -175,7 +72,7 @@ static tern_status list_items(conversion *c, tern_error *err) {
         *it = (item){.from = &c->file->tensors[i]};
         TERN_TRY(map_name(c, it->from, it, &skip, err));
         if (skip) continue;
-        TERN_TRY(choose_type(c, it, err));
+        TERN_TRY(tern_convert_choose_type(c, it, err));
         tern_file_drop_pages(c->file, it->from->data, it->from->bytes);
         c->bytes_all += it->from->bytes;
         c->n_items++;
@@ -271,11 +168,12 @@ static void float_row(const item *it, tern_codes *codes, int64_t row, float *out
 static tern_status write_float_rows(conversion *c, const item *it, tern_codes *codes, float *floats,
                                     void *encoded, tern_error *err) {
     const tern_matrix_view *v = &codes->view;
+    bool rounds = it->kind.is_ternary && it->kind.mean > 0; // masters: what they stand for
     uint64_t row_bytes;
     tern_dtype_bytes(it->type, (uint64_t)v->n_cols, (uint64_t)v->n_cols, &row_bytes);
     for (int64_t row = 0; row < v->n_rows; row++) {
         int64_t from = source_row(it, row, v->n_rows);
-        if (it->type == v->type) { // as it is, to the bit
+        if (it->type == v->type && !rounds) { // as it is, to the bit
             const uint8_t *at = (const uint8_t *)v->data + (uint64_t)from * row_bytes;
             TERN_TRY(write_bytes(c, at, row_bytes, err));
             continue;
@@ -308,7 +206,7 @@ static tern_status merge_adapter(item *it, tern_matrix_view *view, float **float
     tern_codes_close(&codes);
     *view = (tern_matrix_view){TERN_DTYPE_F32, *floats, (uint64_t)view->n_rows * n * sizeof(float),
                                view->n_rows, view->n_cols, 1};
-    return tern_ternary_find(view, tern_dtype_is_ternary(it->type), &it->kind, err);
+    return tern_ternary_find(view, it->kind.is_ternary, &it->kind, err);
 }
 
 static tern_status write_view(conversion *c, const item *it, const tern_matrix_view *view,
@@ -325,7 +223,7 @@ static tern_status write_view(conversion *c, const item *it, const tern_matrix_v
         status = tern_fail_memory(err, n * sizeof *floats);
     else if (it->type == TERN_DTYPE_HF_TERNARY)
         status = write_hf_packed(c, it, &codes, g.packed, err);
-    else if (tern_dtype_is_ternary(it->type) && it->kind.is_ternary)
+    else if (it->kind.is_ternary && !tern_dtype_is_float(it->type))
         status = write_ternary_rows(c, it, &codes, &g, err);
     else
         status = write_float_rows(c, it, &codes, floats, g.packed, err);
@@ -337,7 +235,7 @@ static tern_status write_view(conversion *c, const item *it, const tern_matrix_v
 }
 
 static tern_status write_item(conversion *c, const item *it, tern_error *err) {
-    tern_matrix_view view = view_of(it->from);
+    tern_matrix_view view = tern_convert_view(it->from);
     float *floats = NULL;
     item merged = *it;
     tern_status status = it->adapter ? merge_adapter(&merged, &view, &floats, err) : TERN_OK;
@@ -367,41 +265,10 @@ static tern_status write_items(conversion *c, tern_error *err) {
 
 // ---- GGUF header -------------------------------------------------------------------------------
 
-static int64_t file_type(const conversion *c) {
-    for (size_t i = 0; i < c->n_items; i++) {
-        if (!c->items[i].from || c->items[i].from->n_dims < 2) continue;
-        switch (c->items[i].type) { // what llama.cpp and bitnet.cpp call "mostly ..."
-        case TERN_DTYPE_I2_S: return 40;
-        case TERN_DTYPE_TQ1_0: return 36;
-        case TERN_DTYPE_TQ2_0: return 37;
-        case TERN_DTYPE_Q8_0: return 7;
-        case TERN_DTYPE_Q4_0: return 2;
-        case TERN_DTYPE_Q4_K: return 15;
-        case TERN_DTYPE_Q5_K: return 17;
-        case TERN_DTYPE_Q6_K: return 18;
-        default: break;
-        }
-    }
-    for (size_t i = 0; i < c->n_items; i++)
-        if (c->items[i].from && c->items[i].from->n_dims >= 2)
-            return c->items[i].type == TERN_DTYPE_F32    ? 0
-                   : c->items[i].type == TERN_DTYPE_BF16 ? 32
-                                                         : 1;
-    return 0;
-}
-
-// The last name is llama.cpp's, which reads its own ternary types only; the first is bitnet.cpp's.
-static const char *default_arch_name(const conversion *c) {
-    const char *const *names = c->arch->gguf_names;
-    bool tq = file_type(c) == 36 || file_type(c) == 37;
-    while (tq && names[1]) names++;
-    return names[0];
-}
-
 // Metadata of a Hugging Face folder as GGUF keys.
 static tern_status put_hf_meta(conversion *c, const char *out_path, tern_error *err) {
     tern_gguf_writer *w = c->gguf;
-    const char *arch_name = c->desc->arch ? c->desc->arch : default_arch_name(c);
+    const char *arch_name = c->arch_name;
     const char *base = strrchr(out_path, '/');
     base = base ? base + 1 : out_path;
     size_t base_length = strlen(base) > 5 ? strlen(base) - 5 : 0; // without ".gguf"
@@ -409,45 +276,41 @@ static tern_status put_hf_meta(conversion *c, const char *out_path, tern_error *
         tern_gguf_put_str(w, "general.architecture", (tern_str){arch_name, strlen(arch_name)}));
     TERN_TRY(tern_gguf_put_str(w, "general.name", (tern_str){base, base_length}));
     TERN_TRY(tern_config_write_gguf(w, arch_name, &c->config));
-    TERN_TRY(tern_gguf_put_int(w, "general.file_type", TERN_META_U32, file_type(c)));
+    TERN_TRY(tern_gguf_put_int(w, "general.file_type", TERN_META_U32, tern_convert_file_type(c)));
     TERN_TRY(tern_gguf_put_int(w, "general.quantization_version", TERN_META_U32, 2));
-    if (c->file->tokenizer_json.len == 0) return TERN_OK;
-    tern_tokenizer *t;
-    TERN_TRY(tern_tokenizer_open(&t, c->file, err));
-    tern_status status = tern_tokenizer_put_gguf(t, -1, w, err);
-    if (status == TERN_OK) {
-        tern_str chat = c->file->chat_template;
-        if (!chat.ptr)
-            chat = tern_json_str(tern_json_path(&c->file->tokenizer_config, "chat_template"));
-        if (chat.ptr) status = tern_gguf_put_str(w, "tokenizer.chat_template", chat);
-    }
-    tern_tokenizer_free(t);
-    return status;
+    return tern_convert_put_vocabulary(c, err);
 }
 
 // Metadata of a GGUF file, copied but for what the conversion changes.
 static tern_status copy_meta(conversion *c) {
-    const char *arch_name = c->desc->arch;
+    const char *arch_name = c->arch_name;
     tern_str old = {NULL, 0};
     tern_file_meta_str(c->file, "general.architecture", &old);
-    // A checkpoint of training becomes a model like others.
-    if (!arch_name && tern_file_meta(c->file, "tern.train.step")) arch_name = default_arch_name(c);
+    bool renamed = !tern_str_is(old, arch_name);
+    char key[256];
     for (size_t i = 0; i < c->file->n_metas; i++) {
         tern_meta m = c->file->metas[i];
-        char key[256];
         if (strncmp(m.key, "split.", 6) == 0 || strcmp(m.key, "general.file_type") == 0) continue;
         if (strncmp(m.key, "tern.train.", 11) == 0) continue;
-        if (arch_name && strcmp(m.key, "general.architecture") == 0) {
+        if (renamed && strcmp(m.key, "general.architecture") == 0) {
             TERN_TRY(tern_gguf_put_str(c->gguf, m.key, (tern_str){arch_name, strlen(arch_name)}));
             continue;
         }
-        if (arch_name && strncmp(m.key, old.ptr, old.len) == 0 && m.key[old.len] == '.') {
+        if (renamed && strncmp(m.key, old.ptr, old.len) == 0 && m.key[old.len] == '.') {
             snprintf(key, sizeof key, "%s%s", arch_name, m.key + old.len);
             m.key = key;
         }
         TERN_TRY(tern_gguf_put_meta(c->gguf, &m));
     }
-    return tern_gguf_put_int(c->gguf, "general.file_type", TERN_META_U32, file_type(c));
+    // The old name may have said which activation; the new one need not.
+    snprintf(key, sizeof key, "%.*s.hidden_activation", (int)old.len, old.ptr);
+    if (renamed && !tern_file_meta(c->file, key)) {
+        const char *act = tern_act_name(c->config.act);
+        snprintf(key, sizeof key, "%s.hidden_activation", arch_name);
+        TERN_TRY(tern_gguf_put_str(c->gguf, key, (tern_str){act, strlen(act)}));
+    }
+    return tern_gguf_put_int(c->gguf, "general.file_type", TERN_META_U32,
+                             tern_convert_file_type(c));
 }
 
 static tern_status to_gguf(conversion *c, const char *out, tern_error *err) {
@@ -485,29 +348,15 @@ static tern_status declare_st(conversion *c, const item *it) {
     return tern_st_declare(c->st, scale_name, TERN_DTYPE_F32, 1, &one);
 }
 
-// The vocabulary of a GGUF file as the files that transformers reads. One that they have no form
-// for is left out: the weights are still of use.
 static tern_status write_tokenizer(conversion *c, tern_error *err) {
-    tern_tokenizer *t;
-    tern_error why = {0};
     tern_strbuf json = {0}, config = {0};
-    tern_str chat = {NULL, 0};
-    tern_file_meta_str(c->file, "tokenizer.chat_template", &chat);
-    if (!tern_file_meta(c->file, "tokenizer.ggml.tokens")) return TERN_OK;
-    TERN_TRY(tern_tokenizer_open(&t, c->file, err));
-    tern_status status = tern_tokenizer_write_json(t, chat, &json, &config, &why);
-    if (status == TERN_OK) {
+    tern_status status = tern_convert_put_tokenizer(c, &json, &config, err);
+    if (status == TERN_OK && json.len)
         status = tern_st_put_file(c->st, "tokenizer.json", json.ptr, json.len, err);
-        if (status == TERN_OK)
-            status = tern_st_put_file(c->st, "tokenizer_config.json", config.ptr, config.len,
-                                      err);
-    } else if (status == TERN_ERR_UNSUPPORTED)
-        status = TERN_OK;
-    else if (err)
-        *err = why;
+    if (status == TERN_OK && json.len)
+        status = tern_st_put_file(c->st, "tokenizer_config.json", config.ptr, config.len, err);
     tern_strbuf_free(&json);
     tern_strbuf_free(&config);
-    tern_tokenizer_free(t);
     return status;
 }
 
@@ -547,11 +396,12 @@ static tern_status to_folder(conversion *c, const char *in, const char *out, ter
 static tern_status run(conversion *c, const char *in, const char *out, tern_error *err) {
     size_t n = strlen(out);
     c->to_gguf = n > 5 && strcmp(out + n - 5, ".gguf") == 0;
-    c->has_matrix_type = tern_type_to_dtype(c->desc->type, &c->matrix_type);
-    c->has_head_type = tern_type_to_dtype(c->desc->head_type, &c->head_type);
+    TERN_TRY(tern_convert_check_types(c, err));
     TERN_TRY(tern_file_open(&c->file, in, err));
     tern_status status = TERN_OK;
     TERN_TRY_GOTO(tern_model_read(c->file, &c->arch, &c->config, err));
+    TERN_TRY_GOTO(tern_model_check(c->file, c->arch, &c->config, err));
+    TERN_TRY_GOTO(tern_convert_choose_arch(c, err));
     for (size_t i = 0; i < c->desc->n_loras; i++) {
         float scale = c->desc->loras[i].scale != 0 ? c->desc->loras[i].scale : 1;
         TERN_TRY_GOTO(tern_adapters_read(&c->adapters, c->desc->loras[i].path, scale, c->file,

@@ -20,6 +20,8 @@ static const shape shapes[] = {
     {"bitnet, 21 tokens", "bitnet", 256, 640, 4, 1, 64, true, true, TERN_ACTIVATION_RELU2, 21},
     {"bitnet, odd shapes", "bitnet", 192, 320, 6, 2, 32, false, false, TERN_ACTIVATION_SILU, 12},
     {"llama in floats", "llama", 128, 352, 4, 2, 32, false, false, TERN_ACTIVATION_GELU, 12},
+    {"llama, gelu by tanh", "llama", 128, 352, 4, 2, 32, false, false, TERN_ACTIVATION_GELU_TANH,
+     12},
 };
 
 #define N_VOCAB  260

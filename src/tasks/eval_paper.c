@@ -178,7 +178,8 @@ static void judge_activations(paper *p) {
 
 static void judge_architecture(paper *p) {
     const tern_config *c = &p->config;
-    static const char *const acts[] = {"SiLU: SwiGLU", "squared ReLU (as 2B-4T has)", "GELU"};
+    static const char *const acts[] = {"SiLU: SwiGLU", "squared ReLU (as 2B-4T has)", "GELU",
+                                       "GELU by tanh"};
     const tern_tensor *head =
         tern_model_tensor(p->file, p->arch, c->tied_head ? "token_embd.weight" : "output.weight");
     size_t norms = count_nodes(&p->built, TERN_OP_RMS_NORM);

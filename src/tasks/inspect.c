@@ -90,9 +90,10 @@ static void count_codes(const tern_tensor *t, tern_code_counts *counts) {
 }
 
 // A matrix of floats that a BitNet's loading rounds to ternary.
-static bool is_master(const tern_inspection *in, const tern_arch *arch, const tern_tensor *t) {
+static bool is_master(const tern_inspection *in, const tern_tensor *t) {
+    const tern_arch *arch = in->arch;
     char gguf[128];
-    if (!arch || !arch->always_ternary || t->n_dims != 2 || !tern_dtype_is_float(t->type))
+    if (!arch || !in->config.bitlinear || t->n_dims != 2 || !tern_dtype_is_float(t->type))
         return false;
     if (in->file->kind == TERN_FILE_GGUF) return strncmp(t->name, "blk.", 4) == 0;
     return tern_model_name_to_gguf(arch, t->name, gguf, sizeof gguf) && !strncmp(gguf, "blk.", 4);
@@ -114,14 +115,11 @@ static tern_status count_rounded(const tern_tensor *t, tern_code_counts *counts,
 
 static tern_status count_all_codes(tern_inspection *in, tern_error *err) {
     size_t n = in->file->n_tensors;
-    const tern_arch *arch = NULL;
-    tern_config config;
     in->codes_of = tern_alloc_array(TERN_MEM_MISC, n, sizeof *in->codes_of);
     if (!in->codes_of) return tern_fail_memory(err, n * sizeof *in->codes_of);
-    if (tern_model_read(in->file, &arch, &config, NULL) != TERN_OK) arch = NULL; // not a model's
     for (size_t i = 0; i < n; i++) {
         const tern_tensor *t = &in->file->tensors[i];
-        bool master = is_master(in, arch, t);
+        bool master = is_master(in, t);
         if (!tern_dtype_is_ternary(t->type) && !master) continue;
         if (master) TERN_TRY(count_rounded(t, &in->codes_of[i], err));
         else count_codes(t, &in->codes_of[i]);
@@ -147,6 +145,12 @@ static tern_str architecture_of(const tern_file *f) {
     return name.ptr ? name : TERN_STR("unknown");
 }
 
+static void find_whether_it_runs(tern_inspection *in) {
+    tern_status status = tern_model_read(in->file, &in->arch, &in->config, &in->refusal);
+    if (status != TERN_OK) in->arch = NULL;
+    else tern_model_check(in->file, in->arch, &in->config, &in->refusal);
+}
+
 tern_status tern_inspection_make(tern_inspection *in, const tern_file *file, bool histogram,
                                  tern_error *err) {
     *in = (tern_inspection){.file = file, .architecture = architecture_of(file)};
@@ -158,6 +162,7 @@ tern_status tern_inspection_make(tern_inspection *in, const tern_file *file, boo
         if ((size_t)t->shard + 1 > in->n_files) in->n_files = (size_t)t->shard + 1;
     }
     find_token_bytes(in);
+    find_whether_it_runs(in);
     return histogram ? count_all_codes(in, err) : TERN_OK;
 }
 

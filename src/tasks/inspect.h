@@ -3,6 +3,7 @@
 #define TERN_TASKS_INSPECT_H
 
 #include "formats/formats.h"
+#include "models/models.h"
 
 typedef struct tern_tally { // of tensors
     uint64_t n_tensors, n_weights, bytes;
@@ -15,6 +16,9 @@ typedef struct tern_code_counts {
 typedef struct tern_inspection {
     const tern_file *file;
     tern_str architecture;
+    const tern_arch *arch;    // NULL: not a model that can run
+    tern_config config;       // of arch
+    tern_error refusal;       // why it cannot run; an empty message: it can
     size_t n_files;
     tern_tally all, ternary, of_type[TERN_DTYPE_COUNT];
     bool is_tied;             // the embedding table is also the output head

@@ -143,11 +143,19 @@ static bool has_codes(const tern_inspection *in, size_t i) {
     return n && n[0] + n[1] + n[2] + n[3] > 0;
 }
 
+// "type 99" for a number of GGUF's that nobody has told us the meaning of.
+static const char *name_of_type(const tern_tensor *t, char *buffer, size_t size) {
+    if (t->type != TERN_DTYPE_UNKNOWN || !t->type_id) return tern_dtype_name(t->type);
+    snprintf(buffer, size, "type %u", t->type_id);
+    return buffer;
+}
+
 static void put_tensor_json(const tern_inspection *in, size_t i, tern_strbuf *out) {
     const tern_tensor *t = &in->file->tensors[i];
     tern_strbuf_puts(out, i ? ",\n{\"name\":" : "\n{\"name\":");
     tern_strbuf_json(out, t->name, strlen(t->name));
-    tern_strbuf_printf(out, ",\"type\":\"%s\",\"ne\":[", tern_dtype_name(t->type));
+    char type[32];
+    tern_strbuf_printf(out, ",\"type\":\"%s\",\"ne\":[", name_of_type(t, type, sizeof type));
     for (int d = 0; d < t->n_dims; d++)
         tern_strbuf_printf(out, "%s%llu", d ? "," : "", (unsigned long long)t->ne[d]);
     tern_strbuf_printf(out, "],\"bytes\":%llu,\"file\":%d", (unsigned long long)t->bytes, t->shard);
@@ -186,6 +194,12 @@ void tern_inspection_json(const tern_inspection *in, bool tensors, tern_strbuf *
     tern_strbuf_printf(out, ",\"format\":\"%s\",\"n_files\":%zu,\"architecture\":",
                        f->kind == TERN_FILE_GGUF ? "gguf" : "huggingface", in->n_files);
     tern_strbuf_json(out, in->architecture.ptr, in->architecture.len);
+    tern_strbuf_printf(out, ",\n\"runs\":%s,\"refusal\":",
+                       in->refusal.message[0] ? "false" : "true");
+    tern_strbuf_json(out, in->refusal.message, strlen(in->refusal.message));
+    tern_strbuf_puts(out, ",\"guess\":");
+    const char *guess = in->config.guess ? in->config.guess : "";
+    tern_strbuf_json(out, guess, strlen(guess));
     tern_strbuf_printf(out, ",\n\"bytes_per_token\":%llu,\"tied_head\":%s,\n",
                        (unsigned long long)in->bytes_per_token, in->is_tied ? "true" : "false");
     put_tally("all", &in->all, out);
@@ -280,7 +294,8 @@ static void put_tensors_text(const tern_inspection *in, tern_strbuf *out) {
         for (int d = 1; d < t->n_dims; d++)
             n += snprintf(shape + n, sizeof shape - (size_t)n, " x %llu",
                           (unsigned long long)t->ne[d]);
-        tern_strbuf_printf(out, "  %-10s %-20s %12llu  ", tern_dtype_name(t->type), shape,
+        char type[32];
+        tern_strbuf_printf(out, "  %-10s %-20s %12llu  ", name_of_type(t, type, sizeof type), shape,
                            (unsigned long long)t->bytes);
         put_plain(t->name, strlen(t->name), out);
         if (has_codes(in, i)) {
@@ -327,6 +342,11 @@ void tern_inspection_text(const tern_inspection *in, bool tensors, tern_strbuf *
                        f->kind == TERN_FILE_GGUF ? "GGUF" : "Hugging Face folder", in->n_files,
                        in->n_files == 1 ? "" : "s");
     put_plain(in->architecture.ptr, in->architecture.len, out);
+    if (in->config.guess) tern_strbuf_printf(out, "\n  not said by the file: %s", in->config.guess);
+    if (in->refusal.message[0]) {
+        tern_strbuf_puts(out, "\n  cannot be run: ");
+        put_plain(in->refusal.message, strlen(in->refusal.message), out);
+    }
     tern_strbuf_puts(out, "\n  a token reads ");
     put_size((double)in->bytes_per_token, out);
     tern_strbuf_printf(out, " of weights%s\n\n",

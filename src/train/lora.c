@@ -77,7 +77,6 @@ tern_status tern_lora_open(tern_trainer *t, tern_error *err) {
     TERN_TRY(read_targets(d->lora_targets, &b->targets, err));
     TERN_TRY(tern_file_open(&b->file, d->init, err));
     tern_status status = tern_model_read(b->file, &t->arch, &t->config, err);
-    if (status == TERN_OK) status = tern_model_refuse_biases(b->file, t->arch, err);
     if (status == TERN_OK) t->config.rope.halves = !t->arch->gguf_rope_neighbours;
     return status == TERN_OK ? status : tern_fail_prefix(err, status, d->init);
 }
@@ -150,6 +149,7 @@ static tern_status find_kinds(tern_trainer *t, const tern_graph *g, tern_weight_
 tern_status tern_lora_build(tern_trainer *t, tern_graph *g, tern_error *err) {
     tern_lora_base *b = t->base;
     TERN_TRY(t->arch->build(g, &t->config, err));
+    TERN_TRY(tern_model_refuse_unread(t->base->file, t->arch, &t->config, g, err));
     TERN_TRY(tern_pass_low_rank(g, rank_of, t, SCALE_NAME, err));
     b->n_kinds = g->n_values;
     b->kinds = tern_alloc_array(TERN_MEM_GRAPH, g->n_values + 1, sizeof *b->kinds);

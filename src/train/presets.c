@@ -192,8 +192,8 @@ tern_status tern_train_settle(tern_train_desc *d, tern_config *c, tern_error *er
                        .bos_id = -1,
                        .eos_id = -1};
     if (d->act && !tern_act_from_name((tern_str){d->act, strlen(d->act)}, &c->act))
-        return tern_fail(err, TERN_ERR_ARGUMENT, "train: activation '%s': expected silu, relu2 or "
-                         "gelu", d->act);
+        return tern_fail(err, TERN_ERR_ARGUMENT, "train: activation '%s': expected silu, relu2, "
+                         "gelu or gelu_pytorch_tanh", d->act);
     c->rope = (tern_rope_attrs){.n_rot = head_dim, .base = 10000, .n_context_orig = d->seq_len};
     return TERN_OK;
 }

@@ -255,6 +255,8 @@ tern_status tern_trainer_init_weights(tern_trainer *t, tern_error *err) {
         status = tern_fail(err, TERN_ERR_ARGUMENT,
                            "%s is a %s model; convert it to the GGUF of a %s one first",
                            t->desc.init, arch->name, t->arch->name);
+    if (status == TERN_OK)
+        status = tern_model_refuse_unread(file, arch, &config, &t->train.graph, err);
     if (status == TERN_OK) status = init_slots(t, file, err);
     tern_file_close(file);
     return status;

@@ -14,6 +14,17 @@
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/pool.h"
 
+// The kernels' number of an activation.
+static inline tern_act cpu_act_of(tern_act_kind kind) {
+    static const tern_act acts[TERN_ACTIVATION_COUNT] = {
+        [TERN_ACTIVATION_SILU] = TERN_ACT_SILU,
+        [TERN_ACTIVATION_RELU2] = TERN_ACT_RELU2,
+        [TERN_ACTIVATION_GELU] = TERN_ACT_GELU,
+        [TERN_ACTIVATION_GELU_TANH] = TERN_ACT_GELU_TANH,
+    };
+    return acts[kind];
+}
+
 struct tern_device {
     tern_pool *pool;
     tern_cpu_kernels kernels;

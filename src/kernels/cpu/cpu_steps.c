@@ -24,12 +24,6 @@ static void *scratch(const cpu_run *run, const tern_team *team) {
     return run->instance->scratch + (size_t)team->thread * run->plan->scratch_bytes;
 }
 
-static tern_act act_of(tern_act_kind kind) {
-    return kind == TERN_ACTIVATION_RELU2  ? TERN_ACT_RELU2
-           : kind == TERN_ACTIVATION_GELU ? TERN_ACT_GELU
-                                          : TERN_ACT_SILU;
-}
-
 // Row-wise work, in blocks of so many tokens for many, one by one for a few: they are long then,
 // compared with the matrix products that wait for them.
 #define ROW_BLOCK 8
@@ -84,7 +78,7 @@ static const float *row_glu_norm(cpu_run *run, const tern_node *n, size_t t, flo
     const float *gate = (const float *)cpu_value(run, n->in[0]) + t * d;
     const float *up = (const float *)cpu_value(run, n->in[1]) + t * d;
     const float *w = run->plan->weights[n->in[2]]->vector;
-    kernels(run)->f->glu(buffer, gate, up, d, act_of(n->act));
+    kernels(run)->f->glu(buffer, gate, up, d, cpu_act_of(n->act));
     kernels(run)->f->rms_norm(buffer, buffer, w, d, n->eps);
     return buffer;
 }
@@ -134,8 +128,8 @@ static void step_elementwise(cpu_run *run, const cpu_step *step, const tern_team
         switch (n->op) {
         case TERN_OP_ADD: f->add(y + at, a + at, b + at, count); break;
         case TERN_OP_MUL: f->mul(y + at, a + at, b + at, count); break;
-        case TERN_OP_GLU: f->glu(y + at, a + at, b + at, count, act_of(n->act)); break;
-        default: f->act(y + at, a + at, count, act_of(n->act)); break;
+        case TERN_OP_GLU: f->glu(y + at, a + at, b + at, count, cpu_act_of(n->act)); break;
+        default: f->act(y + at, a + at, count, cpu_act_of(n->act)); break;
         }
     }
 }

@@ -18,7 +18,13 @@
 
 #include "base/dtype.h"
 
-typedef enum tern_act { TERN_ACT_NONE, TERN_ACT_SILU, TERN_ACT_RELU2, TERN_ACT_GELU } tern_act;
+typedef enum tern_act {
+    TERN_ACT_NONE,
+    TERN_ACT_SILU,
+    TERN_ACT_RELU2,
+    TERN_ACT_GELU,     // x Phi(x), Phi of the normal distribution
+    TERN_ACT_GELU_TANH // 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
+} tern_act;
 
 // What a query block sees of one layer's cache, for one key/value head.
 //

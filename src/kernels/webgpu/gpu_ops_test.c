@@ -20,9 +20,9 @@ static void fill_steep(float *x, int64_t n, int64_t row, uint32_t *seed) {
 
 TEST(gpu_activations) {
     static const tern_act_kind kinds[] = {TERN_ACTIVATION_SILU, TERN_ACTIVATION_RELU2,
-                                          TERN_ACTIVATION_GELU};
-    static const int64_t widths[] = {4, 132, 68};
-    for (int i = 0; i < 3; i++) {
+                                          TERN_ACTIVATION_GELU, TERN_ACTIVATION_GELU_TANH};
+    static const int64_t widths[] = {4, 132, 68, 68};
+    for (int i = 0; i < 4; i++) {
         rig r;
         rig_open(&r, N_ROWS);
         rig_show(&r, tern_g_act(&r.g, rig_rows(&r, widths[i], fill_steep), kinds[i]));
@@ -42,10 +42,11 @@ TEST(gpu_activations) {
 // Where silu and gelu are near zero their relative error is exp's, but nothing may become NaN, and
 // what is small stays small.
 TEST(gpu_activations_of_huge_values_are_finite) {
-    static const tern_act_kind kinds[] = {TERN_ACTIVATION_SILU, TERN_ACTIVATION_GELU};
+    static const tern_act_kind kinds[] = {TERN_ACTIVATION_SILU, TERN_ACTIVATION_GELU,
+                                          TERN_ACTIVATION_GELU_TANH};
     static const rig_batches how = {.n_tokens = {N_ROWS}};
     if (!rig_has_gpu()) return;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         rig r;
         rig_open(&r, N_ROWS);
         tern_vid x = rig_rows(&r, 40, fill_steep);
@@ -157,10 +158,10 @@ TEST(gpu_norms_with_quantization) {
 
 TEST(gpu_gated_norms_with_quantization) {
     static const tern_act_kind kinds[] = {TERN_ACTIVATION_SILU, TERN_ACTIVATION_RELU2,
-                                          TERN_ACTIVATION_GELU};
+                                          TERN_ACTIVATION_GELU, TERN_ACTIVATION_GELU_TANH};
     rig_batches how = rig_counts();
     how.plain = test_is_long();
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < 4; i++) {
         int64_t n = norm_widths[test_is_long() ? i + 1 : i], n_out = n < 200 ? n : 132;
         rig r;
         rig_open(&r, N_ROWS);

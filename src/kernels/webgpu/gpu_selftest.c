@@ -241,21 +241,22 @@ static bool is_near(float y, double wanted) {
 static tern_status step_exp(tern_device *d, tern_error *err) {
     static const float values[] = {0,   1,   -1,   20,   -20,  60,   -60,   87,    -87,  88,
                                    -88, 100, -100, 1e4f, -1e4f, 3e8f, -3e8f, 1e-8f, 0.5f, -3};
-    enum { N = sizeof values / sizeof *values };
-    uint32_t x[N], y[4 * N];
+    enum { N = sizeof values / sizeof *values, EACH = 5 };
+    uint32_t x[N], y[EACH * N];
     memcpy(x, values, sizeof x);
-    const job j = {.kernel = GPU_ACTIVATIONS, .constants = {{"N", 4 * N}}, .n_constants = 1,
-                   .x = x, .n_x = N, .n_y = 4 * N, .n_workgroups = 1};
+    const job j = {.kernel = GPU_ACTIVATIONS, .constants = {{"N", EACH * N}}, .n_constants = 1,
+                   .x = x, .n_x = N, .n_y = EACH * N, .n_workgroups = 1};
     TERN_TRY(run_job(d, &j, y, err));
     for (int i = 0; i < N; i++) {
         double v = (double)values[i], u = 0.7978845608028654 * (v + 0.044715 * v * v * v);
         double clamped = fmin(fmax(v, -87), 87);
         const double wanted[] = {exp(clamped), v / (1 + exp(fmin(-v, 700))),
-                                 v > 0 ? v * v : 0, 0.5 * v * (1 + tanh(u))};
-        static const char *const names[] = {"exp", "silu", "relu2", "gelu"};
-        for (int k = 0; k < 4; k++) {
+                                 v > 0 ? v * v : 0, 0.5 * v * erfc(-v / sqrt(2)),
+                                 0.5 * v * (1 + tanh(u))};
+        static const char *const names[] = {"exp", "silu", "relu2", "gelu", "gelu by tanh"};
+        for (int k = 0; k < EACH; k++) {
             float got;
-            memcpy(&got, &y[4 * i + k], 4);
+            memcpy(&got, &y[EACH * i + k], 4);
             if (!is_near(got, wanted[k]))
                 return tern_fail(err, TERN_ERR_DEVICE, "%s(%g) is %g instead of %g", names[k], v,
                                  (double)got, wanted[k]);

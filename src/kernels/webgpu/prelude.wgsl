@@ -12,13 +12,44 @@ fn safe_exp(x: vec4<f32>) -> vec4<f32> { return exp(clamp(x, vec4(-87.0), vec4(8
 
 const SILU = 0u;
 const RELU2 = 1u;
+const GELU = 2u;
+const GELU_TANH = 3u;
+
+// Phi(-|x|), the lower tail of the normal distribution, times e^(x^2 / 2): the polynomial of the
+// CPU's normal_tail (elementwise.inl).
+fn scaled_tail(x: vec4<f32>) -> vec4<f32> {
+    let t = 1.0 / (1.0 + 0.35355339 * abs(x));
+    var p = vec4(-0.0296259299);
+    p = p * t + 0.142783746;
+    p = p * t - 0.244721487;
+    p = p * t + 0.140407726;
+    p = p * t - 0.0143065071;
+    p = p * t + 0.101775125;
+    p = p * t + 0.121442586;
+    p = p * t + 0.141202301;
+    p = p * t + 0.141042411;
+    return p * t;
+}
+// Phi(x); e = e^(-x^2 / 2).
+fn normal_cdf(x: vec4<f32>, e: vec4<f32>) -> vec4<f32> {
+    let tail = scaled_tail(x) * e;
+    let above = vec4<f32>(x >= vec4(0.0));
+    return above + (1.0 - 2.0 * above) * tail;
+}
+// e^(-x^2 / 2), whose square may be infinite where x is not bounded.
+fn bell(x: vec4<f32>) -> vec4<f32> {
+    let c = clamp(x, vec4(-20.0), vec4(20.0));
+    return safe_exp(-0.5 * c * c);
+}
+
 fn activate(kind: u32, x: vec4<f32>) -> vec4<f32> {
     if (kind == SILU) { return x / (1.0 + safe_exp(-x)); }
     if (kind == RELU2) {
         let r = max(x, vec4(0.0));
         return r * r;
     }
-    // gelu, by tanh(u) = 1 - 2 / (exp(2u) + 1), which is 1 for more than 20; the cube of more may be
+    if (kind == GELU) { return x * normal_cdf(x, bell(x)); }
+    // GELU_TANH, by tanh(u) = 1 - 2 / (exp(2u) + 1), which is 1 for more than 20; the cube of more may be
     // infinite.
     let c = clamp(x, vec4(-20.0), vec4(20.0));
     let u = 0.7978845608028654 * (c + 0.044715 * c * c * c);

@@ -54,13 +54,15 @@ fn dots(@builtin(global_invocation_id) id: vec3<u32>) {
     if (id.x < N) { y[id.x] = bitcast<u32>(dot4(x[2u * id.x], x[2u * id.x + 1u])); }
 }
 
-// exp and the activations of floats, four words each: exp, silu, relu2, gelu.
+// exp and the activations of floats, five words each: exp, silu, relu2, gelu, gelu by
+// tanh.
 @compute @workgroup_size(64)
 fn activations(@builtin(global_invocation_id) id: vec3<u32>) {
-    if (id.x >= N / 4u) { return; }
+    if (id.x >= N / 5u) { return; }
     let v = vec4(bitcast<f32>(x[id.x]));
-    y[4u * id.x] = bitcast<u32>(safe_exp(v).x);
-    y[4u * id.x + 1u] = bitcast<u32>(activate(SILU, v).x);
-    y[4u * id.x + 2u] = bitcast<u32>(activate(RELU2, v).x);
-    y[4u * id.x + 3u] = bitcast<u32>(activate(2u, v).x);
+    y[5u * id.x] = bitcast<u32>(safe_exp(v).x);
+    y[5u * id.x + 1u] = bitcast<u32>(activate(SILU, v).x);
+    y[5u * id.x + 2u] = bitcast<u32>(activate(RELU2, v).x);
+    y[5u * id.x + 3u] = bitcast<u32>(activate(GELU, v).x);
+    y[5u * id.x + 4u] = bitcast<u32>(activate(GELU_TANH, v).x);
 }

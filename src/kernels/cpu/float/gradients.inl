@@ -16,9 +16,14 @@ VEC_INLINE v16 activate_both(v16 x, tern_act act, v16 *slope) {
         *slope = one;
         return x;
     }
-    // x s(z), with z = x for SiLU and z = x (a + b x^2) for GELU: slope s + x s (1 - s) z'.
+    if (act == TERN_ACT_GELU) { // x Phi(x): slope Phi + x e^(-x^2 / 2) / sqrt(2 pi)
+        v16 e, phi = normal_cdf(x, &e);
+        *slope = v16_fma(v16_mul(x, v16_set1(0.3989422804f)), e, phi);
+        return v16_mul(x, phi);
+    }
+    // x s(z), with z = x for SiLU and z = x (a + b x^2) for GELU by tanh: slope s + x s (1 - s) z'.
     v16 z = x, dz = one;
-    if (act == TERN_ACT_GELU) {
+    if (act == TERN_ACT_GELU_TANH) {
         v16 x2 = v16_mul(x, x), a = v16_set1(1.595769122f);
         z = v16_mul(x, v16_fma(x2, v16_set1(0.07135481627f), a));
         dz = v16_fma(x2, v16_set1(3 * 0.07135481627f), a);
@@ -52,6 +57,7 @@ static void act_grad(float *dx, const float *x, const float *dy, size_t n, tern_
     case TERN_ACT_SILU: act_grad_row(dx, x, dy, n, TERN_ACT_SILU); break;
     case TERN_ACT_RELU2: act_grad_row(dx, x, dy, n, TERN_ACT_RELU2); break;
     case TERN_ACT_GELU: act_grad_row(dx, x, dy, n, TERN_ACT_GELU); break;
+    case TERN_ACT_GELU_TANH: act_grad_row(dx, x, dy, n, TERN_ACT_GELU_TANH); break;
     case TERN_ACT_NONE: act_grad_row(dx, x, dy, n, TERN_ACT_NONE); break;
     }
 }
@@ -62,6 +68,9 @@ static void glu_grad(float *dgate, float *dup, const float *gate, const float *u
     case TERN_ACT_SILU: glu_grad_row(dgate, dup, gate, up, dy, n, TERN_ACT_SILU); break;
     case TERN_ACT_RELU2: glu_grad_row(dgate, dup, gate, up, dy, n, TERN_ACT_RELU2); break;
     case TERN_ACT_GELU: glu_grad_row(dgate, dup, gate, up, dy, n, TERN_ACT_GELU); break;
+    case TERN_ACT_GELU_TANH:
+        glu_grad_row(dgate, dup, gate, up, dy, n, TERN_ACT_GELU_TANH);
+        break;
     case TERN_ACT_NONE: glu_grad_row(dgate, dup, gate, up, dy, n, TERN_ACT_NONE); break;
     }
 }

@@ -4,6 +4,7 @@
 // do not depend on which thread was faster.
 #include <math.h>
 #include <string.h>
+#include "kernels/cpu/cpu.h"
 #include "kernels/cpu/train/cpu_train.h"
 
 enum { ROW_BLOCK = 16, GEMM_ROWS = 256 };
@@ -35,11 +36,6 @@ static operands values_of(const cpu_train_run *run, const tern_node *n) {
     for (int i = 0; i < n->n_in; i++) o.in[i] = cpu_train_value(run, n->in[i]);
     for (int i = 0; i < n->n_out; i++) o.out[i] = cpu_train_value(run, n->out[i]);
     return o;
-}
-
-static tern_act act_of(const tern_node *n) {
-    static const tern_act acts[] = {TERN_ACT_SILU, TERN_ACT_RELU2, TERN_ACT_GELU};
-    return acts[n->act];
 }
 
 // ---- Rows --------------------------------------------------------------------------------------
@@ -97,7 +93,7 @@ static void step_elementwise(cpu_train_run *run, cpu_train_step *s, const tern_t
     const tern_float_kernels *k = cpu_train_kernels(run);
     const tern_node *node = s->node;
     operands o = values_of(run, node);
-    tern_act act = act_of(node);
+    tern_act act = cpu_act_of(node->act);
     size_t row = cols(run, node->out[0]), first, last;
     while (claim_rows(run, s, &first, &last)) {
         size_t at = first * row, n = (last - first) * row;

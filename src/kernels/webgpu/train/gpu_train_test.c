@@ -258,6 +258,8 @@ TEST(webgpu_trains_a_float_model_as_the_cpu_does) {
     m.config.tied_head = true;
     m.config.act = TERN_ACTIVATION_GELU;
     check_model(&m);
+    m.config.act = TERN_ACTIVATION_GELU_TANH;
+    check_model(&m);
 }
 
 // A number on the edge of being rounded may be rounded otherwise: few such, but each counts.

@@ -51,6 +51,10 @@ fn slope(kind: u32, x: vec4<f32>) -> vec4<f32> {
         return s * (1.0 + x * (1.0 - s));
     }
     if (kind == RELU2) { return 2.0 * max(x, vec4(0.0)); }
+    if (kind == GELU) {
+        let e = bell(x);
+        return normal_cdf(x, e) + 0.3989422804 * x * e;
+    }
     let u = 0.7978845608028654 * (x + 0.044715 * x * x * x);
     let t = 1.0 - 2.0 / (safe_exp(2.0 * u) + 1.0);
     let du = 0.7978845608028654 * (1.0 + 3.0 * 0.044715 * x * x);
