@@ -27,6 +27,9 @@ fails() { # STATUS PATTERN COMMAND...: and says so in one line that begins with 
     grep -q "^tern: .*$pattern" "$dir/err" || wrong "no '$pattern': $*: $(cat "$dir/err")"
     [ -s "$dir/out" ] && wrong "output in spite of the failure: $*"
 }
+says() { # PATTERN: on standard error of the last command
+    grep -q -- "$1" "$dir/err" || wrong "no '$1' said in: $(head -c 300 "$dir/err")"
+}
 has() { # PATTERN: in the output of the last command
     grep -q -- "$1" "$dir/out" || wrong "no '$1' in: $(head -c 300 "$dir/out")"
 }
@@ -80,7 +83,7 @@ same "$(sed 's/.*"ids":\[\([0-9,]*\)\].*/\1/' "$dir/out")" "$greedy" "another la
 printf nonsense >"$dir/chain-buckets.bin"
 fails 1 "chain-buckets.bin: 8 bytes" $run -p "Once" --enable-chains "$dir/chain-buckets.bin"
 fails 1 "absent.bin" $run -p "Once" --enable-chains="$dir/absent.bin"
-fails 1 "expected 1 to 16" $run -p "Once" --lookup --chain-max-length 17
+fails 2 "from 1 to 16" $run -p "Once" --lookup --chain-max-length 17
 ends 0 $run -p "Once upon a time" --json --temp 0 --lookup --online-chains --draft-model "$model" \
     --chain-max-length 3 --visualize --enable-chains
 same "$(sed 's/.*"ids":\[\([0-9,]*\)\].*/\1/' "$dir/out")" "$greedy" "speculation"
@@ -134,7 +137,7 @@ has "^ok .*hidden values and logits"
 has " 0 failed$"
 ends 0 "$tern" diagnose --no-limits --json
 has '"ok":true'
-fails 1 "expected cpu, webgpu or auto" "$tern" diagnose --device gpu
+fails 2 "expected cpu|webgpu|auto" "$tern" diagnose --device gpu
 fails 1 "TERN_WEBGPU_LIB: /no/lib.so" env TERN_WEBGPU_LIB=/no/lib.so \
     "$tern" diagnose --device webgpu
 ends 0 "$tern" convert "$model" "$dir/tq.gguf" --type tq2_0
@@ -168,7 +171,7 @@ fails 2 "prints md or json" "$tern" bench -m "$model" --lookup -o csv
 fails 2 "no shards" "$tern" mine -m "$model"
 fails 1 "no shards train-" "$tern" mine -m "$model" "$dir/tok"
 fails 1 "tok/tokenizer.json" "$tern" mine -m "$model" "$dir/tok/tokenizer.json"
-fails 1 "70000 buckets" "$tern" mine -m "$model" "$dir/own" --buckets 70000
+fails 2 "'70000': expected a whole number from 1 to 65535" "$tern" mine -m "$model" "$dir/own" --buckets 70000
 # The same from what the model writes by itself, which needs no shards.
 ends 0 "$tern" mine -m "$model" --generate 2000 --buckets 1000 -o "$dir/own.bin"
 has '[1-9][0-9]* chains of '
@@ -221,7 +224,7 @@ echo '{"goal":' >"$dir/tasks/piqa.jsonl"
 fails 1 "piqa.jsonl:1: " "$tern" eval choice -m "$model" --task piqa -d "$dir/tasks"
 ends 0 "$tern" eval paper "$model"
 has '^| BitLinear layers .*| yes'
-fails 2 "expected ppl, choice or paper" "$tern" eval
+fails 2 "which job" "$tern" eval
 fails 1 "standard output" sh -c "'$tern' --version >/dev/full"
 
 # A GPU whose driver takes the process along when a submission has more than 16 dispatches: every
@@ -253,6 +256,8 @@ if on_gpu >"$dir/plain" 2>"$dir/err"; then
     has "^verdict .* computes what it should$"
     has " 0 failed$"
 fi
+
+. "$(dirname "$0")/cli_options.sh"
 
 echo "command line: $n checks, $bad failed"
 [ $bad = 0 ]

@@ -146,26 +146,11 @@ static int inspect(const command *self, int argc, char **argv) {
     return exit_status(tern_data_inspect(path, &desc, write_out, NULL, &err), &err);
 }
 
-static const command jobs[] = {
+const command data_jobs[] = {
     {"data tokenizer", "TEXT... -o FILE [options]", "learn a byte-level BPE vocabulary",
-     make_tokenizer},
+     make_tokenizer, NULL},
     {"data build", "TEXT... --tokenizer FILE -o FOLDER [options]",
-     "tokenize text to shards; drop duplicates, hold a part out", build},
-    {"data inspect", "SHARD [options]", "check a shard and show what is in it", inspect},
+     "tokenize text to shards; drop duplicates, hold a part out", build, NULL},
+    {"data inspect", "SHARD [options]", "check a shard and show what is in it", inspect, NULL},
+    {0},
 };
-
-int cmd_data(const command *self, int argc, char **argv) {
-    size_t n_jobs = sizeof jobs / sizeof *jobs;
-    bool help = argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"));
-    for (size_t i = 0; i < n_jobs && argc > 1; i++)
-        if (!strcmp(argv[1], jobs[i].name + sizeof "data " - 1))
-            return jobs[i].run(&jobs[i], argc - 1, argv + 1);
-    if (!help)
-        return bad_usage("data: %s%s%s (usage: tern data %s)", argc > 1 ? "there is no job '" : "",
-                         argc > 1 ? argv[1] : "which job?", argc > 1 ? "'" : "", self->usage);
-    printf("usage: tern data %s\n\n%s\n\n", self->usage, self->summary);
-    for (size_t i = 0; i < n_jobs; i++)
-        printf("  tern %s %s\n      %s\n", jobs[i].name, jobs[i].usage, jobs[i].summary);
-    printf("\n`tern data JOB --help` lists a job's options.\n");
-    return EXIT_OK;
-}

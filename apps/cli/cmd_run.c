@@ -118,7 +118,8 @@ int cmd_run(const command *self, int argc, char **argv) {
     run_args args = {.sampling = sampling_args_default()};
     const option options[] = {
         OPTIONS_GROUP("Prompt"),
-        {'p', "prompt", OPTION_TEXT, &args.prompt, "TEXT", "the text to go on from; -: read it"},
+        {'p', "prompt", OPTION_TEXT, &args.prompt, "TEXT", "the text to go on from; -: read it",
+         .position = 2},
         {'f', "file", OPTION_TEXT, &args.file, "FILE", "the same from a file"},
         {0, "raw", OPTION_FLAG, &args.raw, NULL, "complete the text as it is (the default)"},
         {0, "chat", OPTION_FLAG, &args.chat, NULL, "answer it, by the model's chat template"},
@@ -138,9 +139,7 @@ int cmd_run(const command *self, int argc, char **argv) {
     if (!args.prompt == !args.file) return bad_usage("run: give a prompt with one of -p and -f");
     if (args.chat && args.raw) return bad_usage("run: --raw and --chat exclude each other");
     if (args.system && !args.chat) return bad_usage("run: --system needs --chat");
-    bool from_stdin = args.prompt && !strcmp(args.prompt, "-");
-    if (args.prompt && !from_stdin) text_puts(&prompt, args.prompt);
-    else if (!text_read(&prompt, args.file ? args.file : "-")) return EXIT_FAILED;
+    if (!text_given(&prompt, args.prompt, args.file)) return EXIT_FAILED;
     tern_model *model = open_model(self, &args.model, &status);
     if (model && !open_speculation(&args.speculation, &args.model, &args.session.speculation))
         status = EXIT_FAILED;

@@ -100,7 +100,6 @@ static bool read_lora(const char *value, tern_train_desc *d) {
 }
 
 int cmd_train(const command *self, int argc, char **argv) {
-    if (argc > 1 && strcmp(argv[1], "plot") == 0) return plot(self, argc - 1, argv + 1);
     tern_train_desc d = {.seed = 1};
     train_args a = {.weight_decay = NAN, .clip = 1};
     tern_error err = {0};
@@ -173,3 +172,8 @@ int cmd_train(const command *self, int argc, char **argv) {
     signal(SIGTERM, on_interrupt);
     return exit_status(tern_train(&d, &err), &err);
 }
+
+const command train_jobs[] = {
+    {"train plot", "LOG... [-o FILE]", "draw the losses of training logs", plot, NULL},
+    {0},
+};

@@ -48,7 +48,11 @@ bool text_read(text *t, const char *path) {
     FILE *f = is_stdin ? stdin : fopen(path, "rb");
     char chunk[16384];
     text_append(t, "", 0);
-    for (size_t n; f && (n = fread(chunk, 1, sizeof chunk, f));) text_append(t, chunk, n);
+    // Up to the first end: a terminal could be read on after it, and would have to be ended twice.
+    while (f && !feof(f) && !ferror(f)) {
+        size_t n = fread(chunk, 1, sizeof chunk, f);
+        text_append(t, chunk, n);
+    }
     bool ok = f && !ferror(f);
     if (!ok) fail("%s: %s", is_stdin ? "standard input" : path, strerror(errno));
     if (f && !is_stdin) fclose(f);
@@ -58,15 +62,28 @@ bool text_read(text *t, const char *path) {
     return false;
 }
 
+bool text_given(text *t, const char *words, const char *path) {
+    if (!words || !strcmp(words, "-")) return text_read(t, path ? path : "-");
+    text_puts(t, words);
+    return true;
+}
+
+// Why standard output failed the first time: what fails after that says less.
+static int out_errno;
+
 bool write_out(void *user, const char *bytes, size_t n) {
     (void)user;
-    return fwrite(bytes, 1, n, stdout) == n && fflush(stdout) == 0;
+    errno = 0;
+    if (fwrite(bytes, 1, n, stdout) == n && fflush(stdout) == 0) return true;
+    if (!out_errno) out_errno = errno;
+    return false;
 }
 
 int close_out(int status) {
-    bool ok = fflush(stdout) == 0 && !ferror(stdout);
-    if (!ok && status == EXIT_OK) return fail("standard output: %s", strerror(errno));
-    return status;
+    write_out(NULL, "", 0);
+    if (!ferror(stdout) && !out_errno) return status;
+    fail("standard output: %s", out_errno ? strerror(out_errno) : "it could not be written");
+    return status == EXIT_OK ? EXIT_FAILED : status;
 }
 
 void put_json(FILE *f, const char *s, size_t n) {
