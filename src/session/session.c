@@ -230,6 +230,7 @@ static tern_status shift(tern_session *s, const wanted *w, tern_error *err) {
 typedef struct generation {
     tern_session *s;
     const tern_generate_params *params;
+    const tern_refit *refit; // or NULL
     tern_text_fn on_text;
     void *user;
     tern_decoder decoder;
@@ -408,6 +409,21 @@ static void say(generation *g, int32_t id, int32_t max_tokens) {
     g->stopped = true;
 }
 
+// The caller's own way to go on in a full context. The last token that was chosen is not in the
+// timeline yet: the next step brings it there.
+static tern_status refit(generation *g, tern_error *err) {
+    tern_session *s = g->s;
+    tern_ids ids = {0};
+    tern_status status =
+        g->refit->make_room(g->refit->user, s->generated, s->n_generated - 1, &ids, err);
+    if (status == TERN_OK) {
+        size_t common = keep_common(s, ids.ids, ids.n, 0);
+        status = append(s, ids.ids + common, ids.n - common, &(wanted){0}, err);
+    }
+    tern_free(ids.ids);
+    return status;
+}
+
 // The loop: scores behind the last token are in row `row`; choose, show, append. A token that was
 // drafted is appended already, and its scores are in the next row.
 static tern_status generate_loop(generation *g, int32_t max_tokens, tern_error *err) {
@@ -424,7 +440,9 @@ static tern_status generate_loop(generation *g, int32_t max_tokens, tern_error *
         }
         if (sp) tern_speculator_judge(sp, (int32_t)row + (drafted && g->stopped), g->stopped, id);
         if (g->stopped) return TERN_OK;
-        if (s->n_tokens == (size_t)s->n_context) {
+        if (s->n_tokens == (size_t)s->n_context && g->refit) {
+            TERN_TRY(refit(g, err));
+        } else if (s->n_tokens == (size_t)s->n_context) {
             if (!s->desc.shift_context) {
                 g->reason = TERN_STOP_CONTEXT;
                 return TERN_OK;
@@ -463,10 +481,17 @@ static tern_status prepare(tern_session *s, const tern_generate_params *params, 
 tern_status tern_generate_ids(tern_session *s, const int32_t *ids, size_t n_ids,
                               const tern_generate_params *params, tern_text_fn on_text, void *user,
                               tern_generate_stats *stats, tern_error *err) {
+    return tern_generate_refit(s, ids, n_ids, params, NULL, on_text, user, stats, err);
+}
+
+tern_status tern_generate_refit(tern_session *s, const int32_t *ids, size_t n_ids,
+                                const tern_generate_params *params, const tern_refit *way,
+                                tern_text_fn on_text, void *user, tern_generate_stats *stats,
+                                tern_error *err) {
     static const tern_generate_params defaults = {0};
     if (!params) params = &defaults;
     tern_generate_stats st = {.n_prompt = n_ids};
-    generation g = {.s = s, .params = params, .on_text = on_text, .user = user};
+    generation g = {.s = s, .params = params, .refit = way, .on_text = on_text, .user = user};
     g.decoder.started = true; // the text goes on: a space in front of its first word stays
     if (n_ids == 0)
         return tern_fail(err, TERN_ERR_ARGUMENT,

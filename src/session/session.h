@@ -143,6 +143,19 @@ tern_status tern_drafters_open(tern_speculator *sp, const tern_session *s, tern_
 tern_status tern_session_greedy(tern_session *s, const int32_t *ids, size_t n_ids, int32_t *next,
                                 int32_t n_next, tern_error *err);
 
+// What comes in place of a timeline that is full in the middle of an answer: fewer ids than the
+// context has. The answer so far is said[0..n_said).
+typedef struct tern_refit {
+    tern_status (*make_room)(void *user, const int32_t *said, size_t n_said, tern_ids *out,
+                             tern_error *err);
+    void *user;
+} tern_refit;
+// tern_generate_ids, going on so where the context ends; refit NULL: as the session's desc says.
+tern_status tern_generate_refit(tern_session *s, const int32_t *ids, size_t n_ids,
+                                const tern_generate_params *params, const tern_refit *refit,
+                                tern_text_fn on_text, void *user, tern_generate_stats *stats,
+                                tern_error *err);
+
 struct tern_session {
     tern_model *model;
     tern_seat *instance;
