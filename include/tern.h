@@ -353,7 +353,10 @@ typedef struct tern_generate_params {
     const char *const *stops;      // texts that end the answer and are not part of it
     size_t n_stops;
     bool ignore_end; // go on after end tokens (for measurements)
+    bool logprobs;   // keep how likely each token was: see tern_session_token_logprobs
+    int32_t n_top_logprobs; // with logprobs: of how many of the likeliest, too; 0 to 20
 } tern_generate_params;
+#define TERN_TOP_LOGPROBS_MAX 20
 
 typedef enum tern_drafter {
     TERN_DRAFTER_CHAINS = 0,
@@ -397,6 +400,16 @@ TERN_API tern_status tern_generate(tern_session *session, const char *prompt,
                                    void *user, tern_generate_stats *stats, tern_error *err);
 // The ids that the last generation appended (not the prompt's).
 TERN_API const int32_t *tern_session_generated(const tern_session *session, size_t *n_ids);
+
+typedef struct tern_token_logprob {
+    int32_t id;
+    float logprob; // ln p by the model itself: no temperature, no penalties, nothing cut off
+} tern_token_logprob;
+// Of the last generation with params.logprobs [n_tokens, n_each]: each token of the answer, then
+// the likeliest ones in its place, in their order; n_each is 1 + n_top_logprobs. NULL: none were
+// asked for. May be called in on_text, too; valid until the session is used again.
+TERN_API const tern_token_logprob *tern_session_token_logprobs(const tern_session *session,
+                                                               size_t *n_tokens, size_t *n_each);
 
 // ---- Conversations ------------------------------------------------------------------------------
 

@@ -1,11 +1,11 @@
 // Conversations: messages become tokens that fit a context, and an answer that goes on when the
 // context ends.
 //
-// A turn begins with a user's message and ends in front of the next one's. What does not fit is left
-// out in whole turns, the oldest first; the system text in front and the newest turn always stay.
-// How much is left out depends on the messages alone and moves in steps of a quarter of the
-// context: while a conversation grows, the front of what the model reads stays the same for many
-// turns, so that its keys and values need not be computed again.
+// A turn begins with a user's message and ends before the next one's. What does not fit is left out
+// in whole turns, the oldest first; the system text at the beginning and the newest turn always
+// stay. How much is left out depends on the messages alone and moves in steps of a quarter of the
+// context: while a conversation grows, what the model reads begins in the same way for many turns,
+// so that its keys and values need not be computed again.
 #include <string.h>
 #include "base/alloc.h"
 #include "session/session.h"

@@ -70,6 +70,7 @@ void tern_session_close(tern_session *s) {
     tern_strbuf_free(&s->text);
     tern_strbuf_free(&s->held);
     tern_free(s->generated);
+    tern_free(s->token_logprobs);
     tern_free(s->tokens);
     tern_free(s->top_ids);
     tern_free(s->top_logits);
@@ -118,6 +119,14 @@ const int32_t *tern_session_generated(const tern_session *s, size_t *n_ids) {
     return s->generated;
 }
 
+const tern_token_logprob *tern_session_token_logprobs(const tern_session *s, size_t *n_tokens,
+                                                      size_t *n_each) {
+    bool any = s && s->n_each_logprobs > 0;
+    if (n_tokens) *n_tokens = any ? s->n_generated : 0;
+    if (n_each) *n_each = any ? s->n_each_logprobs : 0;
+    return any ? s->token_logprobs : NULL;
+}
+
 // ---- The timeline ------------------------------------------------------------------------------
 
 // What is wanted of the last tokens that are appended.
@@ -132,7 +141,7 @@ typedef struct wanted {
 static tern_status check_ids(const tern_session *s, const int32_t *ids, size_t n, tern_error *err) {
     for (size_t i = 0; i < n; i++)
         if (ids[i] < 0 || ids[i] >= s->model->info.n_vocab)
-            return tern_fail(err, TERN_ERR_ARGUMENT, "token %d (the %zuth) is not in 0..%d",
+            return tern_fail(err, TERN_ERR_ARGUMENT, "token %d at place %zu is not in 0..%d",
                              (int)ids[i], i + 1, (int)s->model->info.n_vocab - 1);
     return TERN_OK;
 }
@@ -314,9 +323,22 @@ static void end_text(generation *g) {
 // What the sampler needs of the scores behind each of the last n tokens.
 static wanted wanted_scores(tern_session *s, size_t n) {
     int32_t k = tern_sampler_need(&s->sampler);
-    bool need_all = k == 0 || (s->speculator && s->speculator->params.threshold > 0);
+    bool need_all = k == 0 || s->n_each_logprobs > 0 ||
+                    (s->speculator && s->speculator->params.threshold > 0);
     return need_all ? (wanted){.n_outputs = n, .logits = s->logits}
                     : (wanted){.n_outputs = n, .top_k = k};
+}
+
+// Keeps how likely the token was that comes next in s->generated.
+static tern_status keep_logprobs(tern_session *s, size_t row, int32_t id, tern_error *err) {
+    size_t n = s->n_each_logprobs, n_vocab = (size_t)s->model->info.n_vocab;
+    size_t n_used = s->n_generated * n;
+    if (n == 0) return TERN_OK;
+    if (tern_array_reserve(TERN_MEM_SESSION, &s->token_logprobs, &s->token_logprobs_capacity,
+                           n_used, n) != 0)
+        return tern_fail_memory(err, (n_used + n) * sizeof *s->token_logprobs);
+    tern_rank_logprobs(s->logits + row * n_vocab, n_vocab, id, s->token_logprobs + n_used, n);
+    return TERN_OK;
 }
 
 // The next token, from the row-th row of scores.
@@ -389,7 +411,7 @@ static tern_status device_step(tern_session *s, int32_t id, int32_t n_each, size
 }
 
 static tern_status next_step(tern_session *s, int32_t id, size_t n_left, tern_error *err) {
-    bool may = s->speculator && tern_sampler_need(&s->sampler) == 1;
+    bool may = s->speculator && s->n_each_logprobs == 0 && tern_sampler_need(&s->sampler) == 1;
     int32_t n_each = may ? tern_device_drafts_choose(s->speculator) : 0;
     return n_each ? device_step(s, id, n_each, n_left, err) : step(s, id, n_left, err);
 }
@@ -432,6 +454,7 @@ static tern_status generate_loop(generation *g, int32_t max_tokens, tern_error *
     for (size_t row = 0;;) {
         int32_t id = choose(s, row);
         bool drafted = row < s->n_ahead && id == s->ahead[row];
+        TERN_TRY(keep_logprobs(s, row, id, err));
         say(g, id, max_tokens);
         if (drafted && !g->stopped && is_sure(s, row, id)) {
             s->n_tokens++;
@@ -458,7 +481,11 @@ static tern_status generate_loop(generation *g, int32_t max_tokens, tern_error *
 static tern_status prepare(tern_session *s, const tern_generate_params *params, int32_t max_tokens,
                            tern_error *err) {
     TERN_TRY(tern_sampler_prepare(&s->sampler, params->sampling, &s->model->info, err));
-    s->n_generated = s->n_ahead = 0;
+    s->n_generated = s->n_ahead = s->n_each_logprobs = 0;
+    if (params->n_top_logprobs < 0 || params->n_top_logprobs > TERN_TOP_LOGPROBS_MAX)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "%d likeliest tokens: expected 0 to %d",
+                         (int)params->n_top_logprobs, TERN_TOP_LOGPROBS_MAX);
+    if (params->logprobs) s->n_each_logprobs = 1 + (size_t)params->n_top_logprobs;
     if (s->speculator) {
         s->speculator->stats = (tern_draft_stats){0};
         s->speculator->draft.n = 0;

@@ -165,6 +165,8 @@ struct tern_session {
     size_t n_tokens;
     int32_t *generated; // [n_generated_max] kept apart: a shift may drop them from the timeline
     size_t n_generated, generated_capacity;
+    tern_token_logprob *token_logprobs; // [n_generated, n_each_logprobs]
+    size_t token_logprobs_capacity, n_each_logprobs; // 0: not wanted
     tern_sampler sampler;
     const int32_t *ahead; // [n_ahead] tokens behind the last one that are computed already
     size_t n_ahead, n_runs; // runs of the model that it took
@@ -178,6 +180,10 @@ struct tern_session {
     tern_profile profile; // sorted, for who asked last
     tern_strbuf text, held; // decoded; held back since it may be the beginning of a stop string
 };
+
+// Writes ln p of id by a row of scores, then the n - 1 likeliest ids with theirs.
+void tern_rank_logprobs(const float *logits, size_t n_vocab, int32_t id, tern_token_logprob *out,
+                        size_t n);
 
 // More candidates than this are taken from the whole row of logits.
 #define TERN_TOP_K_MAX 512
