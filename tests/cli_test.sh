@@ -116,15 +116,6 @@ printf 'abc' >"$dir/three"
 fails 1 "three: 3 bytes" "$tern" logits -m "$model" --ids "$dir/three" -o "$dir/none"
 [ -e "$dir/none" ] && wrong "logits leaves a file behind a failure"
 
-# Conversation without a terminal: one line a question, only answers are printed.
-printf 'Hi\n/system Be kind\n"""a\nb"""\n/save %s\n/zork\n/quit\nnever\n' "$dir/talk.json" |
-    "$tern" chat -m "$model" -n 4 --seed 1 >"$dir/out" 2>"$dir/err"
-same $? 0 "chat ends"
-grep -q 'no command /zork' "$dir/err" || wrong "chat does not complain about /zork"
-same "$(grep -c '"role"' "$dir/talk.json")" 5 "messages that were saved"
-grep -q '"role":"user","content":"a\\nb"' "$dir/talk.json" || wrong "chat loses quoted lines"
-grep -q '> ' "$dir/out" && wrong "chat prompts although there is no terminal"
-
 # Reports and conversion.
 ends 0 "$tern" graph "$model" --format json
 has '^\['
@@ -225,7 +216,6 @@ fails 1 "piqa.jsonl:1: " "$tern" eval choice -m "$model" --task piqa -d "$dir/ta
 ends 0 "$tern" eval paper "$model"
 has '^| BitLinear layers .*| yes'
 fails 2 "which job" "$tern" eval
-fails 1 "standard output" sh -c "'$tern' --version >/dev/full"
 
 # A GPU whose driver takes the process along when a submission has more than 16 dispatches: every
 # start tries less, and once it is known nothing is tried any more. Skipped without an adapter.
@@ -258,6 +248,7 @@ if on_gpu >"$dir/plain" 2>"$dir/err"; then
 fi
 
 . "$(dirname "$0")/cli_options.sh"
+. "$(dirname "$0")/cli_chat.sh"
 
 echo "command line: $n checks, $bad failed"
 [ $bad = 0 ]

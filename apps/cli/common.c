@@ -260,19 +260,14 @@ bool tokenize(const tern_model *model, const char *s, size_t n, unsigned flags, 
 
 bool tokenize_chat(const tern_model *model, const tern_message *messages, size_t n, ids *out) {
     tern_error err = {0};
-    tern_model_info info;
-    text rendered = {0};
-    if (tern_chat_format(model, messages, n, true, text_collect, &rendered, &err) != TERN_OK) {
-        fail("%s", err.message);
-        free(rendered.ptr);
-        return false;
+    for (size_t room = 1024, need = 0;; room = need) {
+        out->ptr = must_alloc(out->ptr, room, sizeof *out->ptr);
+        if (tern_chat_tokens(model, messages, n, 0, 0, out->ptr, room, &need, NULL, &err) !=
+            TERN_OK) {
+            fail("%s", err.message);
+            return false;
+        }
+        out->n = need;
+        if (need <= room) return true;
     }
-    tern_model_get_info(model, &info);
-    text_append(&rendered, "", 0);
-    bool ok = tokenize(model, rendered.ptr, rendered.n, TERN_TOKENIZE_SPECIAL, out);
-    if (ok && info.adds_bos && (out->n == 0 || out->ptr[0] != info.bos_id))
-        ok = tokenize(model, rendered.ptr, rendered.n, TERN_TOKENIZE_SPECIAL | TERN_TOKENIZE_BOS,
-                      out);
-    free(rendered.ptr);
-    return ok;
 }
