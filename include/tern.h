@@ -680,8 +680,11 @@ TERN_API tern_status tern_eval_perplexity(tern_session *session, const char *tex
                                           const tern_perplexity_desc *desc, tern_perplexity *out,
                                           tern_error *err);
 
-// The tasks that tern_eval_choice knows, in the order of tables; NULL behind the last one.
+// The tasks that tern_eval_choice knows, in the order of tables; NULL after the last one. They are
+// found whatever the case of their letters, and with - for _ or neither: "SIQA", "commonsenseqa".
 TERN_API const char *tern_eval_task_name(size_t i);
+// Makes *name the task's own name. False: there is no such task.
+TERN_API bool tern_eval_task_known(const char **name);
 // Looks in folder, and in the folders in it, for the task's file under its usual names (of BLiMP,
 // which is many files: a folder). False: there is none.
 TERN_API bool tern_eval_find_file(const char *task, const char *folder, char *path, size_t size);

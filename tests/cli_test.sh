@@ -208,6 +208,17 @@ has '^| blimp | 0 | 2 | acc | '
 has '^| piqa | 0 | 1 | acc_norm | '
 ends 0 "$tern" eval choice -m "$model" --task all -d "$dir/tasks" --results "$dir/results" -o json
 has '"task":"blimp","n_items":2,"n_resumed":2'
+mkdir "$dir/tasks/mmlu"
+for answer in 0 1 2; do # three items in one file, one in another: the mean is over items
+    echo '{"question":"1+1","choices":["1","2","3","4"],"answer":'$answer'}'
+done >"$dir/tasks/mmlu/three.jsonl"
+head -1 "$dir/tasks/mmlu/three.jsonl" >"$dir/tasks/mmlu/one.jsonl"
+ends 0 "$tern" eval choice -m "$model" --task MMLU -d "$dir/tasks" -o json
+has '"task":"mmlu","n_items":4,'
+awk -F '"acc":' '/"task":/ { split($2, a, ","); v[++k] = a[1] }
+    END { exit !(k == 3 && (v[3] - (v[1] + 3 * v[2]) / 4) ^ 2 < 1e-12) }' "$dir/out" ||
+    wrong "MMLU's mean is not that of its items: $(cat "$dir/out")"
+ends 0 "$tern" eval choice -m "$model" --task Blimp -d "$dir/tasks"
 fails 2 "no task 'chess'" "$tern" eval choice -m "$model" --task chess -d "$dir/tasks"
 fails 2 "needs --shots-file" "$tern" eval choice -m "$model" --task piqa -d "$dir/tasks" --shots 1
 fails 1 "there is no file for boolq" "$tern" eval choice -m "$model" --task boolq -d "$dir/tasks"

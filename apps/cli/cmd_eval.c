@@ -136,23 +136,28 @@ static int is_jsonl(const struct dirent *e) {
 }
 
 // Adds the mean over the rows from `first` on: of each metric over the files, as the harness does
-// for BLiMP. The files are independent, so their squared errors add up.
+// for BLiMP, or for MMLU over their items. Files are independent, so their squared errors add up.
 static void add_mean(suite *s, const char *task, size_t first) {
-    size_t n = s->n_rows - first;
+    size_t n_items = 0;
+    bool by_items = !strcmp(task, "mmlu");
+    for (size_t i = first; i < s->n_rows; i++) n_items += s->rows[i].result.n_items;
     tern_eval_result mean = {.n_metrics = s->rows[first].result.n_metrics};
     for (size_t i = first; i < s->n_rows; i++) {
         const tern_eval_result *r = &s->rows[i].result;
         mean.n_items += r->n_items;
         mean.n_resumed += r->n_resumed;
         mean.n_cut += r->n_cut;
+        double share = by_items ? (double)r->n_items / (double)n_items
+                                : 1 / (double)(s->n_rows - first);
         for (int m = 0; m < mean.n_metrics; m++) {
+            double error = share * r->metrics[m].error;
             mean.metrics[m].name = r->metrics[m].name;
-            mean.metrics[m].value += r->metrics[m].value / (double)n;
-            mean.metrics[m].error += r->metrics[m].error * r->metrics[m].error;
+            mean.metrics[m].value += share * r->metrics[m].value;
+            mean.metrics[m].error += error * error;
         }
     }
     for (int m = 0; m < mean.n_metrics; m++)
-        mean.metrics[m].error = sqrt(mean.metrics[m].error) / (double)n;
+        mean.metrics[m].error = sqrt(mean.metrics[m].error);
     add_row(s, task, &mean);
 }
 
@@ -236,13 +241,12 @@ static void print_rows_json(const suite *s, const char *model) {
     printf("]}\n");
 }
 
-static int check_choice(const command *self, const suite *s) {
+static int check_choice(const command *self, suite *s) {
     bool all = s->desc.task && !strcmp(s->desc.task, "all");
     text names = {0};
     int status = EXIT_OK;
-    bool known = all;
+    bool known = all || (s->desc.task && tern_eval_task_known(&s->desc.task));
     for (size_t i = 0; tern_eval_task_name(i); i++) {
-        known |= s->desc.task && !strcmp(s->desc.task, tern_eval_task_name(i));
         text_puts(&names, i ? ", " : "");
         text_puts(&names, tern_eval_task_name(i));
     }
