@@ -122,7 +122,8 @@ a line of code that is longer than the window and stays whole
 END
     esc=$(printf '\033')
     chat="XDG_STATE_HOME=$dir $tern chat $model -t 1"
-    printf '/load %s\n/history\n' "$dir/md.md" | on_terminal 40 "$chat"
+    # Tab completes the file and the command. Seen to fail without the binding of ^I.
+    printf '/load %s\t\n/hist\t\n' "$dir/md.m" | on_terminal 40 "$chat"
     for line in "${esc}\[1mA heading$esc\[22m" "${esc}\[1mbold words$esc\[22m" \
         "${esc}\[3mweak" "${esc}\[36mcode \* here" '2 \* 3 \* 4' '^  this window has room for$' \
         'a line of code that is longer than the window and stays whole' '^hen and the river'; do

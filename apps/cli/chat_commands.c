@@ -9,29 +9,32 @@
 #include "render.h"
 
 void chat_fail(chat *c, const char *format, ...) {
-    char line[1024];
+    char *line = NULL;
     va_list args;
     va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
+    bool ok = vasprintf(&line, format, args) >= 0;
     va_end(args);
-    fail("%s", line);
+    fail("%s", ok ? line : "out of memory");
+    if (ok) free(line);
     c->failed = true;
 }
 
 void chat_remark(const chat *c, const char *format, ...) {
-    char line[1024];
+    char *line = NULL;
     va_list args;
     bool styled = render_may_style();
     if (!c->interactive) return;
     va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
+    bool ok = vasprintf(&line, format, args) >= 0;
     va_end(args);
+    if (!ok) return;
     renderer *r = render_open(true, false);
     if (styled) printf("\033[2m");
     render_text(r, line, strlen(line));
     render_close(r);
     if (styled) printf("\033[0m");
     fflush(stdout);
+    free(line);
 }
 
 // ---- /set ---------------------------------------------------------------------------------------
