@@ -372,7 +372,10 @@ typedef struct tern_generate_params {
     const char *const *stops;      // texts that end the answer and are not part of it
     size_t n_stops;
     bool ignore_end; // go on after end tokens (for measurements)
+    bool logprobs;   // keep how likely each token was: see tern_session_token_logprobs
+    int32_t n_top_logprobs; // with logprobs: of how many of the likeliest, too; 0 to 20
 } tern_generate_params;
+#define TERN_TOP_LOGPROBS_MAX 20
 
 typedef enum tern_drafter {
     TERN_DRAFTER_CHAINS = 0,
@@ -416,6 +419,65 @@ TERN_API tern_status tern_generate(tern_session *session, const char *prompt,
                                    void *user, tern_generate_stats *stats, tern_error *err);
 // The ids that the last generation appended (not the prompt's).
 TERN_API const int32_t *tern_session_generated(const tern_session *session, size_t *n_ids);
+
+typedef struct tern_token_logprob {
+    int32_t id;
+    float logprob; // ln p by the model itself: no temperature, no penalties, nothing cut off
+} tern_token_logprob;
+// Of the last generation with params.logprobs [n_tokens, n_each]: each token of the answer, then
+// the likeliest ones in its place, in their order; n_each is 1 + n_top_logprobs. NULL: none were
+// asked for. May be called in on_text, too; valid until the session is used again.
+TERN_API const tern_token_logprob *tern_session_token_logprobs(const tern_session *session,
+                                                               size_t *n_tokens, size_t *n_each);
+
+// ---- Conversations ------------------------------------------------------------------------------
+
+// The tokens of a conversation by the model's chat template, ending with the words that make the
+// model answer. n_context > 0: prompt and answer together have so much room, of which the answer
+// wants n_answer tokens (0, and at most: a quarter). What does not fit is left out in whole turns,
+// the oldest first; system messages at the beginning and all from the last user's message on stay,
+// and TERN_ERR_CONTEXT_FULL says that these alone are too long. Writes up to capacity ids and sets
+// *n_ids to the number that there are; *n_dropped (may be NULL) to the messages left out.
+// Thread-safe.
+TERN_API tern_status tern_chat_tokens(const tern_model *model, const tern_message *messages,
+                                      size_t n_messages, int32_t n_context, int32_t n_answer,
+                                      int32_t *ids, size_t capacity, size_t *n_ids,
+                                      size_t *n_dropped, tern_error *err);
+
+typedef struct tern_chat_stats {
+    size_t n_dropped; // oldest messages that did not fit any more when the answer ended
+    size_t n_cut;     // tokens of a long answer's own beginning that did not, either
+    tern_generate_stats generate;
+} tern_chat_stats;
+
+// Answers the last message. The context is never full: what is left out follows the rule above,
+// also while the answer is made; when only the newest turn is left and the answer outgrows the
+// context, its own older half is left out, and it goes on. Pass all messages each time: what the
+// session has computed of them already is not computed again. max_tokens 0: until the model ends,
+// at most ten times the context.
+TERN_API tern_status tern_chat_answer(tern_session *session, const tern_message *messages,
+                                      size_t n_messages, const tern_generate_params *params,
+                                      tern_text_fn on_text, void *user, tern_chat_stats *stats,
+                                      tern_error *err);
+
+// A conversation that owns its messages.
+typedef struct tern_chat tern_chat;
+
+TERN_API tern_status tern_chat_open(tern_chat **out, tern_error *err);
+TERN_API void tern_chat_close(tern_chat *chat); // NULL is allowed
+// Appends copies.
+TERN_API tern_status tern_chat_add(tern_chat *chat, const char *role, const char *content,
+                                   tern_error *err);
+// The system message at the beginning; NULL or "": none.
+TERN_API tern_status tern_chat_set_system(tern_chat *chat, const char *content, tern_error *err);
+TERN_API void tern_chat_cut(tern_chat *chat, size_t n_messages); // keeps the first ones
+// They live until the chat is changed.
+TERN_API const tern_message *tern_chat_messages(const tern_chat *chat, size_t *n_messages);
+// A transcript: Markdown where the path ends in .md, else a JSON array of {"role", "content"}.
+// Either is read back to the same bytes (text that is not valid UTF-8: from Markdown only).
+TERN_API tern_status tern_chat_save(const tern_chat *chat, const char *path, tern_error *err);
+// Replaces all messages; after a failure they are as they were. Also an object with "messages".
+TERN_API tern_status tern_chat_load(tern_chat *chat, const char *path, tern_error *err);
 
 // ---- Reports, conversion -----------------------------------------------------------------------
 
@@ -666,8 +728,11 @@ TERN_API tern_status tern_eval_perplexity(tern_session *session, const char *tex
                                           const tern_perplexity_desc *desc, tern_perplexity *out,
                                           tern_error *err);
 
-// The tasks that tern_eval_choice knows, in the order of tables; NULL behind the last one.
+// The tasks that tern_eval_choice knows, in the order of tables; NULL after the last one. They are
+// found whatever the case of their letters, and with - for _ or neither: "SIQA", "commonsenseqa".
 TERN_API const char *tern_eval_task_name(size_t i);
+// Makes *name the task's own name. False: there is no such task.
+TERN_API bool tern_eval_task_known(const char **name);
 // Looks in folder, and in the folders in it, for the task's file under its usual names (of BLiMP,
 // which is many files: a folder), and passes its path. False: there is none.
 TERN_API bool tern_eval_find_file(const char *task, const char *folder, tern_text_fn on_path,

@@ -27,6 +27,9 @@ fails() { # STATUS PATTERN COMMAND...: and says so in one line that begins with 
     grep -q "^tern: .*$pattern" "$dir/err" || wrong "no '$pattern': $*: $(cat "$dir/err")"
     [ -s "$dir/out" ] && wrong "output in spite of the failure: $*"
 }
+says() { # PATTERN: on standard error of the last command
+    grep -q -- "$1" "$dir/err" || wrong "no '$1' said in: $(head -c 300 "$dir/err")"
+}
 has() { # PATTERN: in the output of the last command
     grep -q -- "$1" "$dir/out" || wrong "no '$1' in: $(head -c 300 "$dir/out")"
 }
@@ -80,7 +83,7 @@ same "$(sed 's/.*"ids":\[\([0-9,]*\)\].*/\1/' "$dir/out")" "$greedy" "another la
 printf nonsense >"$dir/chain-buckets.bin"
 fails 1 "chain-buckets.bin: 8 bytes" $run -p "Once" --enable-chains "$dir/chain-buckets.bin"
 fails 1 "absent.bin" $run -p "Once" --enable-chains="$dir/absent.bin"
-fails 1 "expected 1 to 16" $run -p "Once" --lookup --chain-max-length 17
+fails 2 "from 1 to 16" $run -p "Once" --lookup --chain-max-length 17
 ends 0 $run -p "Once upon a time" --json --temp 0 --lookup --online-chains --draft-model "$model" \
     --chain-max-length 3 --visualize --enable-chains
 same "$(sed 's/.*"ids":\[\([0-9,]*\)\].*/\1/' "$dir/out")" "$greedy" "speculation"
@@ -113,15 +116,6 @@ printf 'abc' >"$dir/three"
 fails 1 "three: 3 bytes" "$tern" logits -m "$model" --ids "$dir/three" -o "$dir/none"
 [ -e "$dir/none" ] && wrong "logits leaves a file behind a failure"
 
-# Conversation without a terminal: one line a question, only answers are printed.
-printf 'Hi\n/system Be kind\n"""a\nb"""\n/save %s\n/zork\n/quit\nnever\n' "$dir/talk.json" |
-    "$tern" chat -m "$model" -n 4 --seed 1 >"$dir/out" 2>"$dir/err"
-same $? 0 "chat ends"
-grep -q 'no command /zork' "$dir/err" || wrong "chat does not complain about /zork"
-same "$(grep -c '"role"' "$dir/talk.json")" 5 "messages that were saved"
-grep -q '"role":"user","content":"a\\nb"' "$dir/talk.json" || wrong "chat loses quoted lines"
-grep -q '> ' "$dir/out" && wrong "chat prompts although there is no terminal"
-
 # Reports and conversion.
 ends 0 "$tern" graph "$model" --format json
 has '^\['
@@ -134,7 +128,7 @@ has "^ok .*hidden values and logits"
 has " 0 failed$"
 ends 0 "$tern" diagnose --no-limits --json
 has '"ok":true'
-fails 1 "expected cpu, webgpu or auto" "$tern" diagnose --device gpu
+fails 2 "expected cpu|webgpu|auto" "$tern" diagnose --device gpu
 fails 1 "TERN_WEBGPU_LIB: /no/lib.so" env TERN_WEBGPU_LIB=/no/lib.so \
     "$tern" diagnose --device webgpu
 ends 0 "$tern" convert "$model" "$dir/tq.gguf" --type tq2_0
@@ -168,7 +162,7 @@ fails 2 "prints md or json" "$tern" bench -m "$model" --lookup -o csv
 fails 2 "no shards" "$tern" mine -m "$model"
 fails 1 "no shards train-" "$tern" mine -m "$model" "$dir/tok"
 fails 1 "tok/tokenizer.json" "$tern" mine -m "$model" "$dir/tok/tokenizer.json"
-fails 1 "70000 buckets" "$tern" mine -m "$model" "$dir/own" --buckets 70000
+fails 2 "'70000': expected a whole number from 1 to 65535" "$tern" mine -m "$model" "$dir/own" --buckets 70000
 # The same from what the model writes by itself, which needs no shards.
 ends 0 "$tern" mine -m "$model" --generate 2000 --buckets 1000 -o "$dir/own.bin"
 has '[1-9][0-9]* chains of '
@@ -182,7 +176,7 @@ fails 2 "no job 'zork'" "$tern" data zork
 fails 2 "which job" "$tern" data
 fails 2 "are needed" "$tern" data build "$dir/stories.txt"
 fails 1 "none.txt: cannot be opened" "$tern" data tokenizer "$dir/none.txt" -o "$dir/x.json"
-fails 1 "a vocabulary of 100" "$tern" data tokenizer "$dir/stories.txt" -o "$dir/x.json" --vocab 100
+fails 2 "'100': expected a whole number from 257" "$tern" data tokenizer "$dir/stories.txt" -o "$dir/x.json" --vocab 100
 
 # Adapters: trained, resumed, used; what they compute is the tests' business.
 lora_train="$tern train --data $dir/own -o $dir/lora --init $model --seq-len 32 --batch-tokens 64 -t 1"
@@ -214,6 +208,17 @@ has '^| blimp | 0 | 2 | acc | '
 has '^| piqa | 0 | 1 | acc_norm | '
 ends 0 "$tern" eval choice -m "$model" --task all -d "$dir/tasks" --results "$dir/results" -o json
 has '"task":"blimp","n_items":2,"n_resumed":2'
+mkdir "$dir/tasks/mmlu"
+for answer in 0 1 2; do # three items in one file, one in another: the mean is over items
+    echo '{"question":"1+1","choices":["1","2","3","4"],"answer":'$answer'}'
+done >"$dir/tasks/mmlu/three.jsonl"
+head -1 "$dir/tasks/mmlu/three.jsonl" >"$dir/tasks/mmlu/one.jsonl"
+ends 0 "$tern" eval choice -m "$model" --task MMLU -d "$dir/tasks" -o json
+has '"task":"mmlu","n_items":4,'
+awk -F '"acc":' '/"task":/ { split($2, a, ","); v[++k] = a[1] }
+    END { exit !(k == 3 && (v[3] - (v[1] + 3 * v[2]) / 4) ^ 2 < 1e-12) }' "$dir/out" ||
+    wrong "MMLU's mean is not that of its items: $(cat "$dir/out")"
+ends 0 "$tern" eval choice -m "$model" --task Blimp -d "$dir/tasks"
 fails 2 "no task 'chess'" "$tern" eval choice -m "$model" --task chess -d "$dir/tasks"
 fails 2 "needs --shots-file" "$tern" eval choice -m "$model" --task piqa -d "$dir/tasks" --shots 1
 fails 1 "there is no file for boolq" "$tern" eval choice -m "$model" --task boolq -d "$dir/tasks"
@@ -221,8 +226,7 @@ echo '{"goal":' >"$dir/tasks/piqa.jsonl"
 fails 1 "piqa.jsonl:1: " "$tern" eval choice -m "$model" --task piqa -d "$dir/tasks"
 ends 0 "$tern" eval paper "$model"
 has '^| BitLinear layers .*| yes'
-fails 2 "expected ppl, choice or paper" "$tern" eval
-fails 1 "standard output" sh -c "'$tern' --version >/dev/full"
+fails 2 "which job" "$tern" eval
 
 # A GPU whose driver takes the process along when a submission has more than 16 dispatches: every
 # start tries less, and once it is known nothing is tried any more. Skipped without an adapter.
@@ -255,6 +259,9 @@ if on_gpu >"$dir/plain" 2>"$dir/err"; then
 else
     echo "command line: skipped what needs a GPU: $(head -n 1 "$dir/err")"
 fi
+
+. "$(dirname "$0")/cli_options.sh"
+. "$(dirname "$0")/cli_chat.sh"
 
 echo "command line: $n checks, $bad failed"
 [ $bad = 0 ]

@@ -1,4 +1,5 @@
 // The public interface on tiny models: what must hold for every model, checked without any data.
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -347,4 +348,64 @@ TEST(engine_refuses_models_that_do_not_fit_their_config) {
     fclose(f);
     CHECK(tern_model_open(&model, path, NULL, &err) == TERN_ERR_FORMAT);
     CHECK(strstr(err.message, "blk.1.ffn_norm.weight is missing") != NULL);
+}
+
+// ---- How likely tokens were ---------------------------------------------------------------------
+
+// The rows of tern_session_token_logprobs, held against all scores of a session of its own.
+static void check_rows(tern_model *model, const int32_t *said, size_t n_said,
+                       const tern_token_logprob *rows, size_t n_each) {
+    static float logits[64 * TINY_N_VOCAB];
+    tern_session *plain;
+    tern_error err = {0};
+    REQUIRE(n_said <= 24);
+    int32_t ids[64];
+    memcpy(ids, prompt, sizeof prompt);
+    memcpy(ids + N_PROMPT, said, n_said * sizeof *said);
+    REQUIRE_OK(tern_session_open(&plain, model, NULL, &err), err);
+    REQUIRE_OK(tern_session_logits(plain, ids, N_PROMPT + n_said, logits, &err), err);
+    for (size_t i = 0; i < n_said; i++) {
+        const float *row = logits + (N_PROMPT - 1 + i) * TINY_N_VOCAB;
+        const tern_token_logprob *t = rows + i * n_each;
+        double sum = 0;
+        for (size_t k = 0; k < TINY_N_VOCAB; k++) sum += exp((double)row[k]);
+        CHECK(t[0].id == said[i]);
+        for (size_t k = 0; k < n_each; k++)
+            CHECK(fabs((double)t[k].logprob - ((double)row[t[k].id] - log(sum))) < 1e-4);
+        for (size_t k = 1; k < n_each; k++) { // so many are greater, and those stand before it
+            size_t n_greater = 0;
+            for (size_t v = 0; v < TINY_N_VOCAB; v++) n_greater += row[v] > row[t[k].id];
+            CHECK(n_greater == k - 1);
+        }
+    }
+    tern_session_close(plain);
+}
+
+// Seen to fail with another row than the token's own under speculation, and with the likeliest out
+// of order.
+TEST(engine_tells_how_likely_each_token_was) {
+    const char *path = tiny(&(tiny_model_desc){.seed = 9, .head_type = TERN_DTYPE_F16}, "lp.gguf");
+    static const tern_session_desc sessions[] = {{0}, {.speculation = {.lookup = true,
+                                                                       .always = true}}};
+    static const tern_sampling samplings[] = {{0}, {.temperature = 1.5f, .seed = 3, .top_k = 5}};
+    for (int k = 0; k < 8; k++) {
+        opened o;
+        tern_error err = {0};
+        size_t n, n_rows, n_each;
+        if (!open_both(&o, path, NULL, &sessions[k % 2])) return;
+        tern_generate_params p = {.sampling = &samplings[k / 2 % 2], .max_tokens = 24,
+                                  .logprobs = true, .n_top_logprobs = k / 4 * 5};
+        REQUIRE_OK(tern_generate_ids(o.session, prompt, N_PROMPT, &p, NULL, NULL, NULL, &err), err);
+        const int32_t *said = tern_session_generated(o.session, &n);
+        const tern_token_logprob *rows = tern_session_token_logprobs(o.session, &n_rows, &n_each);
+        REQUIRE(rows && n_rows == n && n_each == 1 + (size_t)(k / 4 * 5));
+        check_rows(o.model, said, n, rows, n_each);
+        p.logprobs = false;
+        REQUIRE_OK(tern_generate_ids(o.session, prompt, N_PROMPT, &p, NULL, NULL, NULL, &err), err);
+        CHECK(!tern_session_token_logprobs(o.session, &n_rows, &n_each) && n_rows + n_each == 0);
+        p.n_top_logprobs = TERN_TOP_LOGPROBS_MAX + 1;
+        CHECK(tern_generate_ids(o.session, prompt, N_PROMPT, &p, NULL, NULL, NULL, &err) ==
+              TERN_ERR_ARGUMENT);
+        close_both(&o);
+    }
 }

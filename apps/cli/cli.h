@@ -12,14 +12,19 @@
 #include <stdio.h>
 #include "tern.h"
 
+// Rows of the tables below leave out at their end what they do not have.
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
+
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
 typedef struct command {
     const char *name, *usage, *summary; // usage: what follows the name in "tern NAME ..."
     int (*run)(const struct command *self, int argc, char **argv); // argv[0]: the name
+    const struct command *jobs; // "NAME JOB" each, ends with a NULL name; NULL: it has none
 } command;
 
 extern const command cli_commands[]; // ends with a NULL name
+extern const command data_jobs[], train_jobs[], eval_jobs[];
 
 int cmd_run(const command *self, int argc, char **argv);
 int cmd_chat(const command *self, int argc, char **argv);
@@ -32,9 +37,7 @@ int cmd_convert(const command *self, int argc, char **argv);
 int cmd_mine(const command *self, int argc, char **argv);
 int cmd_diagnose(const command *self, int argc, char **argv);
 int cmd_bench(const command *self, int argc, char **argv);
-int cmd_data(const command *self, int argc, char **argv);
 int cmd_train(const command *self, int argc, char **argv);
-int cmd_eval(const command *self, int argc, char **argv);
 
 // One line to standard error; returns the status, so that `return fail(...)` reads naturally.
 int fail(const char *format, ...) __attribute__((format(printf, 1, 2)));       // EXIT_FAILED
@@ -48,14 +51,16 @@ int exit_status(tern_status status, const tern_error *err);
 
 typedef enum option_kind {
     OPTION_FLAG,   // bool *
-    OPTION_COUNT,  // int *, 0 and more
+    OPTION_COUNT,  // int *, with K, M or G
+    OPTION_COUNTS, // count_list *, with commas between
     OPTION_SEED,   // uint64_t *
-    OPTION_SIZE,   // uint64_t *, bytes with k, M or G
-    OPTION_NUMBER, // float *, 0 and more
+    OPTION_SIZE,   // uint64_t *, bytes or tokens with K, M or G
+    OPTION_NUMBER, // float *
     OPTION_TEXT,   // const char **
     OPTION_MAYBE,  // const char **, "" when the next word is another option or there is none
     OPTION_TEXTS,  // string_list *, may be repeated
     OPTION_CHOICE, // int *: the position in `argument`, "one|two|three"
+    OPTION_NAME,   // const char **: one of the words in `argument`
     OPTION_GROUP,  // a heading in the help
 } option_kind;
 
@@ -66,14 +71,26 @@ typedef struct option {
     void *target;
     const char *argument; // its name in the help, or the choices
     const char *help;
+    double least, most; // of numbers; most 0: no upper limit
+    int position; // not 0: words that are no options go to these options, those with low numbers
+                  // first, unless they have a value by name already
 } option;
 #define OPTIONS_END {0}
 #define OPTIONS_GROUP(title) {.kind = OPTION_GROUP, .help = title}
 
-// Reads argv; what is not an option goes to positional (at most n_max). Returns true when the
-// command goes on; else *status is what it returns (0 after --help).
+#define COUNT_LIST_MAX 16
+typedef struct count_list {
+    int at[COUNT_LIST_MAX];
+    size_t n;
+} count_list;
+
+// Reads argv; what is neither an option nor one of its values goes to positional (at most n_max).
+// Returns true when the command goes on; else *status is what it returns (0 after --help).
 bool parse_options(const command *self, const option *options, int argc, char **argv,
                    const char **positional, int n_max, int *n_positional, int *status);
+// Sets one value outside of a command line, as chat's /set does. False, after `complain` was
+// filled, when it is none.
+bool set_option(const option *o, const char *value, char *complaint, size_t size);
 
 // ---- What several commands take -----------------------------------------------------------------
 
@@ -90,21 +107,28 @@ typedef struct model_args {
 } model_args;
 #define MODEL_OPTIONS(m)                                                                           \
     MODEL_OPTIONS_BEGIN(m),                                                                        \
-    {'t', "threads", OPTION_COUNT, &(m).n_threads, "N", "threads (default: one for each core)"},   \
+    {'t', "threads", OPTION_COUNT, &(m).n_threads, "N",                                            \
+     "threads, 0: one for each core (0)", 0, 1024},                                                \
     MODEL_OPTIONS_END(m)
 #define MODEL_OPTIONS_BEGIN(m) /* without the threads, of which tern bench takes several */        \
     OPTIONS_GROUP("Model"),                                                                        \
-    {'m', "model", OPTION_TEXT, &(m).path, "MODEL", "a .gguf file or a Hugging Face folder"},      \
-    {0, "device", OPTION_TEXT, &(m).device, "NAME", "cpu, webgpu or auto (default: cpu)"}
+    {'m', "model", OPTION_TEXT, &(m).path, "MODEL", "a .gguf file or a Hugging Face folder",       \
+     .position = 1},                                                                               \
+    DEVICE_OPTION((m).device)
+#define DEVICE_OPTION(target)                                                                      \
+    {0, "device", OPTION_NAME, &(target), "cpu|webgpu|auto", "where it runs (cpu)"}
+#define FEATURES_OPTION(target)                                                                    \
+    {0, "cpu-features", OPTION_NAME, &(target), "scalar|avx2|avx512|neon|dotprod",                 \
+     "use at most these instructions"}
 #define MODEL_OPTIONS_END(m)                                                                       \
-    {'b', "batch", OPTION_COUNT, &(m).n_batch, "N", "prompt tokens computed at once (512)"},       \
+    {'b', "batch", OPTION_COUNT, &(m).n_batch, "N", "prompt tokens computed at once (512)", 1,     \
+     65536},                                                                                       \
     {0, "ternary", OPTION_CHOICE, &(m).ternary, "auto|2bit|1.6bit",                                \
      "how ternary weights lie in memory"},                                                         \
     {0, "head", OPTION_CHOICE, &(m).head, "auto|file|exact|q8_0|q6_k|q4_0",                        \
      "the output head; the last three change the logits"},                                         \
     LORA_OPTION((m).loras),                                                                        \
-    {0, "cpu-features", OPTION_TEXT, &(m).cpu_features, "NAME",                                    \
-     "use at most scalar, avx2, avx512, neon, dotprod"},                                           \
+    FEATURES_OPTION((m).cpu_features),                                                             \
     {0, "verbose", OPTION_FLAG, &(m).verbose, NULL, "say more on standard error"}
 #define LORA_OPTION(list)                                                                          \
     {0, "lora", OPTION_TEXTS, &(list), "FILE[=SCALE]",                                             \
@@ -123,11 +147,12 @@ typedef struct session_args {
 #define SESSION_OPTIONS(s)                                                                         \
     OPTIONS_GROUP("Context"),                                                                      \
     {'c', "context", OPTION_COUNT, &(s).n_context, "N",                                            \
-     "tokens of context (default: the model's, at most 8192)"},                                    \
+     "tokens of context, 0: the model's, at most 8192 (0)", 0, 1 << 24},                           \
     {0, "kv-type", OPTION_CHOICE, &(s).kv_type, "auto|f32|f16|q8_0", "keys and values"},           \
     {0, "shift-context", OPTION_FLAG, &(s).shift, NULL,                                            \
      "when the context is full, drop its oldest half and go on"},                                  \
-    {0, "keep", OPTION_COUNT, &(s).n_keep, "N", "first tokens that are never dropped (4)"}
+    {0, "keep", OPTION_COUNT, &(s).n_keep, "N", "first tokens that are never dropped (4)", 0,     \
+     1 << 24}
 
 typedef struct sampling_args {
     tern_sampling sampling;
@@ -136,18 +161,29 @@ typedef struct sampling_args {
     bool ignore_end;
 } sampling_args;
 sampling_args sampling_args_default(void);
+// Those that chat's /set knows, too.
+#define SAMPLING_VALUES(s)                                                                         \
+    {'n', "n-predict", OPTION_COUNT, &(s).n_max, "N",                                              \
+     "tokens at most, 0: until the model ends (0)", 0, 1 << 24},                                   \
+    {0, "temp", OPTION_NUMBER, &(s).sampling.temperature, "T", "temperature, 0: greedy (0.8)", 0,  \
+     100},                                                                                         \
+    {0, "top-k", OPTION_COUNT, &(s).top_k, "K", "the K likeliest tokens, 0: all (40)", 0,          \
+     1 << 24},                                                                                     \
+    {0, "top-p", OPTION_NUMBER, &(s).sampling.top_p, "P",                                          \
+     "the likeliest that reach P, 0 or 1: all (0.95)", 0, 1},                                      \
+    {0, "min-p", OPTION_NUMBER, &(s).sampling.min_p, "P", "at least P of the likeliest (0.05)", 0, \
+     1},                                                                                           \
+    {0, "repeat-penalty", OPTION_NUMBER, &(s).sampling.repeat_penalty, "R", "1: none (1)", 0, 10}, \
+    {0, "frequency-penalty", OPTION_NUMBER, &(s).sampling.frequency_penalty, "F",                  \
+     "for each time that a token was there (0)", 0, 10},                                           \
+    {0, "presence-penalty", OPTION_NUMBER, &(s).sampling.presence_penalty, "F",                    \
+     "for tokens that were there (0)", 0, 10},                                                     \
+    {0, "penalty-window", OPTION_COUNT, &(s).window, "N", "last tokens that they see (64)", 1,     \
+     1 << 24},                                                                                     \
+    {0, "seed", OPTION_SEED, &(s).sampling.seed, "S", "0: another one each time (0)"}
 #define SAMPLING_OPTIONS(s)                                                                        \
     OPTIONS_GROUP("Generation (defaults: the model's own, else those in brackets)"),               \
-    {'n', "n-predict", OPTION_COUNT, &(s).n_max, "N", "tokens at most (until the model ends)"},    \
-    {0, "temp", OPTION_NUMBER, &(s).sampling.temperature, "T", "temperature, 0: greedy (0.8)"},    \
-    {0, "top-k", OPTION_COUNT, &(s).top_k, "K", "the K likeliest tokens, 0: all (40)"},            \
-    {0, "top-p", OPTION_NUMBER, &(s).sampling.top_p, "P", "the likeliest that reach P (0.95)"},    \
-    {0, "min-p", OPTION_NUMBER, &(s).sampling.min_p, "P", "at least P of the likeliest (0.05)"},   \
-    {0, "repeat-penalty", OPTION_NUMBER, &(s).sampling.repeat_penalty, "R", "1: none (1)"},        \
-    {0, "frequency-penalty", OPTION_NUMBER, &(s).sampling.frequency_penalty, "F", "(0)"},          \
-    {0, "presence-penalty", OPTION_NUMBER, &(s).sampling.presence_penalty, "F", "(0)"},            \
-    {0, "penalty-window", OPTION_COUNT, &(s).window, "N", "last tokens that they see (64)"},       \
-    {0, "seed", OPTION_SEED, &(s).sampling.seed, "S", "0: another one each time (0)"},             \
+    SAMPLING_VALUES(s),                                                                            \
     {0, "stop", OPTION_TEXTS, &(s).stops, "TEXT", "ends the answer; may be repeated"},             \
     {0, "ignore-eos", OPTION_FLAG, &(s).ignore_end, NULL, "go on after end tokens"}
 
@@ -164,11 +200,12 @@ typedef struct speculation_args {
     {0, "lookup", OPTION_FLAG, &(s).lookup, NULL, "draft from the text itself"},                   \
     {0, "online-chains", OPTION_FLAG, &(s).online, NULL, "draft from what was said so far"},       \
     {0, "draft-model", OPTION_TEXT, &(s).draft_model, "MODEL", "draft with a smaller model"},      \
-    {0, "chain-max-length", OPTION_COUNT, &(s).max_length, "N", "tokens drafted at most (8)"},     \
+    {0, "chain-max-length", OPTION_COUNT, &(s).max_length, "N", "tokens drafted at most (8)", 1,   \
+     TERN_DRAFT_MAX},                                                                              \
     {0, "chain-threshold", OPTION_NUMBER, &(s).threshold, "P",                                     \
-     "greedy: keep drafted tokens only above this probability, too"},                              \
+     "greedy: keep drafted tokens only above this probability, too (0)", 0, 1},                    \
     {0, "token-cost", OPTION_NUMBER, &(s).token_cost, "C",                                         \
-     "a further token of a run costs C runs of one (measured)"},                                   \
+     "a further token of a run costs C runs of one (measured)", 0, 1000},                          \
     {0, "visualize", OPTION_FLAG, &(s).visualize, NULL, "draw how drafts fared"}
 
 // Opens the table and the draft model that were asked for. A table that was not named and is not
@@ -234,6 +271,9 @@ void text_puts(text *t, const char *s);
 bool text_collect(void *user, const char *bytes, size_t n); // a tern_text_fn; user: text *
 // The whole of a file, "-": standard input. False, and no text, after having printed why not.
 bool text_read(text *t, const char *path);
+// A text that was given in words or as a file, of which one is NULL; "-" and neither: standard
+// input.
+bool text_given(text *t, const char *words, const char *path);
 
 // Writes to standard output; user is not used. False, which ends the generation, when that fails.
 bool write_out(void *user, const char *bytes, size_t n);

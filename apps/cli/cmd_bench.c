@@ -6,17 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LIST_MAX 16
-
-typedef struct int_list {
-    int at[LIST_MAX];
-    size_t n;
-} int_list;
-
 typedef struct bench_args {
     model_args model;
     session_args session;
-    int_list prompts, answers, threads;
+    count_list prompts, answers, threads;
     int n_repeats, format; // a position in "md|json|csv"
     bool no_limits, profile;
 } bench_args;
@@ -38,27 +31,11 @@ typedef struct table {
     size_t n;
     char model[256], device[128], ternary[32], head[64];
     uint64_t n_params;
-    tern_machine_limits limits[LIST_MAX]; // for each number of threads
+    tern_machine_limits limits[COUNT_LIST_MAX]; // for each number of threads
     size_t n_limits, peak_bytes;
     tern_device_memory memory; // with one session, and the most of all time
     const char *cache;
 } table;
-
-static bool read_list(const char *option_name, const char *list, int least, int_list *out) {
-    out->n = 0;
-    for (const char *p = list;; p++) {
-        char *end;
-        long n = strtol(p, &end, 10);
-        if (end == p || n < least || n > 1 << 20 || (*end && *end != ',') || out->n == LIST_MAX) {
-            bad_usage("bench: %s '%s': expected up to %d numbers with commas between", option_name,
-                      list, LIST_MAX);
-            return false;
-        }
-        out->at[out->n++] = (int)n;
-        if (!*end) return true;
-        p = end;
-    }
-}
 
 // ---- One measurement ----------------------------------------------------------------------------
 
@@ -148,7 +125,7 @@ static void compare(row *r, const tern_machine_limits *limits) {
 
 // ---- All measurements ---------------------------------------------------------------------------
 
-static int largest(const int_list *list) {
+static int largest(const count_list *list) {
     int most = 0;
     for (size_t i = 0; i < list->n; i++) most = list->at[i] > most ? list->at[i] : most;
     return most;
@@ -157,7 +134,7 @@ static int largest(const int_list *list) {
 static bool add_rows(const bench_args *args, tern_model *model, tern_session *session,
                      const int32_t *tokens, const tern_model_info *info, size_t i_threads,
                      table *t) {
-    const int_list *lists[] = {&args->prompts, &args->answers};
+    const count_list *lists[] = {&args->prompts, &args->answers};
     for (int k = 0; k < 2; k++)
         for (size_t i = 0; i < lists[k]->n; i++) {
             row r = {
@@ -354,16 +331,18 @@ static int bench_speculation(const command *self, bench_args *args, const char *
 }
 
 int cmd_bench(const command *self, int argc, char **argv) {
-    bench_args args = {.n_repeats = 5};
+    bench_args args = {.n_repeats = 5, .answers = {{128}, 1}, .threads = {{0}, 1}};
     speculation_args speculation = {0};
     const char *corpus = NULL;
     int n_prompts = 0;
-    const char *prompts = NULL, *answers = "128", *threads = "0";
     const option options[] = {
-        {'p', "prompt", OPTION_TEXT, &prompts, "N,...", "lengths of prompts, 0: none (512)"},
-        {'n', "n-predict", OPTION_TEXT, &answers, "N,...", "lengths of answers, 0: none (128)"},
-        {'t', "threads", OPTION_TEXT, &threads, "N,...", "numbers of threads (one for each core)"},
-        {'r', "repeats", OPTION_COUNT, &args.n_repeats, "N", "runs of each (5)"},
+        {'p', "prompt", OPTION_COUNTS, &args.prompts, "N,...", "lengths of prompts, 0: none (512)",
+         0, 1 << 20},
+        {'n', "n-predict", OPTION_COUNTS, &args.answers, "N,...",
+         "lengths of answers, 0: none (128)", 0, 1 << 20},
+        {'t', "threads", OPTION_COUNTS, &args.threads, "N,...",
+         "numbers of threads, 0: one for each core (0)", 0, 1024},
+        {'r', "repeats", OPTION_COUNT, &args.n_repeats, "N", "runs of each (5)", 1, 1000},
         {'o', "output", OPTION_CHOICE, &args.format, "md|json|csv", "how to print"},
         {0, "profile", OPTION_FLAG, &args.profile, NULL, "one more run of each, timed by kernel"},
         {0, "no-limits", OPTION_FLAG, &args.no_limits, NULL, "do not measure the machine"},
@@ -374,26 +353,27 @@ int cmd_bench(const command *self, int argc, char **argv) {
         {0, "chains", OPTION_MAYBE, &speculation.chains, "[PATH]",
          "what drafts from a table of chains gain; by itself: what runs of 1 to 9 tokens cost"},
         {'f', "text", OPTION_TEXT, &corpus, "FILE", "... on prompts out of a text"},
-        {0, "n-prompts", OPTION_COUNT, &n_prompts, "N", "that many (20), of -p tokens (64)"},
+        {0, "n-prompts", OPTION_COUNT, &n_prompts, "N", "that many (20), of -p tokens (64)", 1,
+         100000},
         {0, "lookup", OPTION_FLAG, &speculation.lookup, NULL, "drafts from the text itself, too"},
         {0, "online-chains", OPTION_FLAG, &speculation.online, NULL, "and from earlier ones"},
         {0, "draft-model", OPTION_TEXT, &speculation.draft_model, "MODEL", "and from a model"},
-        {0, "chain-max-length", OPTION_COUNT, &speculation.max_length, "N", "at most (8)"},
-        {0, "chain-threshold", OPTION_NUMBER, &speculation.threshold, "P", "see tern run (0)"},
+        {0, "chain-max-length", OPTION_COUNT, &speculation.max_length, "N", "at most (8)", 1,
+         TERN_DRAFT_MAX},
+        {0, "chain-threshold", OPTION_NUMBER, &speculation.threshold, "P", "see tern run (0)",
+         0, 1},
         {0, "token-cost", OPTION_NUMBER, &speculation.token_cost, "C",
-         "draft as where a further token of a run costs C runs of one"},
+         "draft as where a further token of a run costs C runs of one", 0, 1000},
         OPTIONS_END,
     };
     static void (*const print[])(const table *) = {print_md, print_json, print_csv};
     table t = {0};
     int status, n;
     if (!parse_options(self, options, argc, argv, NULL, 0, &n, &status)) return status;
-    if (args.n_repeats < 1) return bad_usage("bench: --repeats 0: expected 1 or more");
-    if (!read_list("-p", prompts ? prompts : "512", 0, &args.prompts) ||
-        !read_list("-n", answers, 0, &args.answers) || !read_list("-t", threads, 0, &args.threads))
-        return EXIT_USAGE;
+    bool has_prompts = args.prompts.n > 0;
+    if (!has_prompts) args.prompts = (count_list){{512}, 1};
     if (speculation.chains || speculation.lookup || speculation.online || speculation.draft_model)
-        return bench_speculation(self, &args, corpus, &speculation, prompts != NULL, n_prompts);
+        return bench_speculation(self, &args, corpus, &speculation, has_prompts, n_prompts);
     for (size_t i = 0; i < args.threads.n && status != EXIT_FAILED; i++) {
         status = bench_threads(self, &args, i, &t);
         if (status == EXIT_USAGE) return status;

@@ -1,180 +1,88 @@
 // tern chat: a conversation. Each question goes with all that was said before through the model's
-// chat template; the session computes only what it has not seen yet.
-#include "cli.h"
-#include "line.h"
+// chat template; the library leaves out what does not fit, and the session computes only what it
+// has not seen yet.
+#include "chat.h"
 
-#include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "line.h"
+#include "render.h"
 
-typedef struct chat {
-    tern_model *model;
-    tern_session *session;
-    tern_generate_params params;
-    tern_message *messages; // contents and roles are owned, but for the roles' literals
-    size_t n_messages;
-    tern_generate_stats last;
-    bool interactive, verbose, shift, visualize;
-} chat;
-
-static const char commands_help[] =
-    "  /help           this list\n"
-    "  /system TEXT    what the model is told before the conversation; without TEXT: nothing\n"
-    "  /clear          forget the conversation\n"
-    "  /save FILE      write the conversation as JSON\n"
-    "  /stats          tokens and speed of the last answer\n"
-    "  /quit           leave; so does Ctrl-D\n"
-    "A line that ends with \\ goes on in the next; \"\"\" begins and ends a text of many lines.\n"
-    "Ctrl-C stops an answer.\n";
-
-// ---- The conversation ---------------------------------------------------------------------------
-
-static char *copy_text(const char *s) {
-    size_t n = strlen(s) + 1;
-    return memcpy(must_alloc(NULL, n, 1), s, n);
-}
-
-static void add_message(chat *c, const char *role, char *content) {
-    c->messages = must_alloc(c->messages, c->n_messages + 1, sizeof *c->messages);
-    c->messages[c->n_messages++] = (tern_message){role, content};
-}
-
-static void drop_messages(chat *c, size_t n_kept) {
-    while (c->n_messages > n_kept) free((char *)c->messages[--c->n_messages].content);
-}
-
-static bool has_system(const chat *c) {
-    return c->n_messages > 0 && !strcmp(c->messages[0].role, "system");
-}
-
-static void set_system(chat *c, const char *content) {
-    if (has_system(c)) {
-        free((char *)c->messages[0].content);
-        memmove(c->messages, c->messages + 1, --c->n_messages * sizeof *c->messages);
-    }
-    if (!content || !*content) return;
-    add_message(c, "system", copy_text(content));
-    tern_message system = c->messages[c->n_messages - 1];
-    memmove(c->messages + 1, c->messages, (c->n_messages - 1) * sizeof *c->messages);
-    c->messages[0] = system;
-}
+// ---- Answers ------------------------------------------------------------------------------------
 
 typedef struct answer {
     text said;
-    char last;
+    renderer *shown; // NULL: the text goes out as it is
 } answer;
 
 static bool on_text(void *user, const char *bytes, size_t n) {
     answer *a = user;
     text_append(&a->said, bytes, n);
-    if (n) a->last = bytes[n - 1];
-    return write_out(NULL, bytes, n) && !line_interrupted();
+    bool ok = a->shown ? render_text(a->shown, bytes, n) : write_out(NULL, bytes, n);
+    return ok && !line_interrupted();
 }
 
-// Forgets the oldest question and its answer; false when only the newest question is left.
-static bool forget_oldest(chat *c) {
-    size_t first = has_system(c) ? 1 : 0;
-    if (c->n_messages < first + 3) return false;
-    for (size_t i = first; i < first + 2; i++) free((char *)c->messages[i].content);
-    c->n_messages -= 2;
-    memmove(c->messages + first, c->messages + first + 2,
-            (c->n_messages - first) * sizeof *c->messages);
-    return true;
+static void say_what_is_dropped(chat *c) {
+    if (c->said_dropped || (!c->last.n_dropped && !c->last.n_cut)) return;
+    c->said_dropped = true;
+    int n_context = (int)tern_session_n_context(c->session);
+    const char *note = "the conversation is longer than the context of %d tokens: from here on the "
+                       "model does not see its oldest part";
+    if (c->interactive) chat_remark(c, note, n_context);
+    else fprintf(stderr, note, n_context), fputc('\n', stderr);
 }
 
-static bool answer_all(chat *c, answer *a) {
-    for (;;) {
-        tern_error err = {0};
-        ids prompt = {0};
-        if (!tokenize_chat(c->model, c->messages, c->n_messages, &prompt)) {
-            free(prompt.ptr);
-            return false;
-        }
-        tern_status status = tern_generate_ids(c->session, prompt.ptr, prompt.n, &c->params,
-                                               on_text, a, &c->last, &err);
-        bool full = status == TERN_ERR_CONTEXT_FULL;
-        free(prompt.ptr);
-        if (status == TERN_OK) return true;
-        if (full && c->shift && !a->said.n && forget_oldest(c)) continue;
-        if (a->last != '\n') putchar('\n');
-        fail("%s%s", err.message, full ? " (/clear forgets the conversation)" : "");
-        return false;
-    }
+static void print_speed(const chat *c) {
+    const tern_generate_stats *s = &c->last.generate;
+    if (!c->interactive || !c->speed || !s->n_generated || s->generate_seconds <= 0) return;
+    chat_remark(c, "%zu tokens, %.1f tokens/s%s", s->n_generated,
+                (double)s->n_generated / s->generate_seconds,
+                s->reason == TERN_STOP_CALLER   ? ", stopped"
+                : s->reason == TERN_STOP_LENGTH ? ", more was not allowed"
+                                                : "");
 }
 
-// Asks and prints the answer. What failed is not part of the conversation.
-static void ask(chat *c, const char *question) {
-    answer a = {.last = '\n'};
-    add_message(c, "user", copy_text(question));
-    line_clear_interrupt();
-    if (!answer_all(c, &a)) {
-        drop_messages(c, c->n_messages - 1);
-        free(a.said.ptr);
-        return;
-    }
-    putchar('\n');
-    fflush(stdout);
-    print_notice(c->session);
-    if (!a.said.ptr) text_puts(&a.said, "");
-    add_message(c, "assistant", a.said.ptr);
-    if (c->verbose) print_stats(&c->last);
-    if (c->verbose || c->visualize) print_drafts(&c->last.draft, c->visualize);
-    if (c->last.reason == TERN_STOP_CONTEXT && !ferror(stdout))
-        fprintf(stderr, "tern: the context is full, the answer ends here (/clear forgets the "
-                        "conversation)\n");
-}
-
-// ---- Commands -----------------------------------------------------------------------------------
-
-static void save(const chat *c, const char *path) {
-    if (!*path) {
-        fail("/save needs the name of a file");
-        return;
-    }
-    char *bytes = NULL;
-    size_t n = 0;
+void chat_answer(chat *c) {
+    answer a = {0};
     tern_error err = {0};
-    FILE *f = open_memstream(&bytes, &n);
-    if (!f) exit(fail("out of memory"));
-    fputs("[", f);
-    for (size_t i = 0; i < c->n_messages; i++) {
-        fprintf(f, "%s\n{\"role\":\"%s\",\"content\":", i ? "," : "", c->messages[i].role);
-        put_json(f, c->messages[i].content, strlen(c->messages[i].content));
-        fputs("}", f);
-    }
-    fputs("\n]\n", f);
-    bool ok = !ferror(f);
-    if (fclose(f) != 0 || !ok) exit(fail("out of memory"));
-    if (tern_file_write(path, bytes, n, &err) != TERN_OK) fail("%s", err.message);
-    else if (c->interactive) printf("%zu messages are in %s\n", c->n_messages, path);
-    free(bytes);
-}
-
-static void print_state(const chat *c) {
-    fprintf(stderr, "%zu of %d tokens of context are used\n", tern_session_n_tokens(c->session),
-            (int)tern_session_n_context(c->session));
-    if (c->last.n_prompt) print_stats(&c->last);
-    print_drafts(&c->last.draft, true);
-}
-
-// A line that begins with '/'. False: leave.
-static bool obey(chat *c, const char *line) {
-    size_t n = strcspn(line, " \t");
-    const char *rest = line + n + strspn(line + n, " \t");
-    char name[16];
-    snprintf(name, sizeof name, "%.*s", (int)(n < 15 ? n : 15), line);
-    if (!strcmp(name, "/quit") || !strcmp(name, "/exit")) return false;
-    if (!strcmp(name, "/help")) fputs(commands_help, stdout);
-    else if (!strcmp(name, "/system")) set_system(c, rest);
-    else if (!strcmp(name, "/clear")) drop_messages(c, has_system(c) ? 1 : 0);
-    else if (!strcmp(name, "/save")) save(c, rest);
-    else if (!strcmp(name, "/stats")) print_state(c);
-    else fail("there is no command %s (/help lists them)", name);
+    size_t n;
+    const tern_message *messages = tern_chat_messages(c->talk, &n);
+    tern_generate_params params = generate_params(&c->sampling);
+    tern_sampling sampling = *params.sampling;
+    if (sampling.seed) sampling.seed += c->n_again; // else it would be the same answer again
+    params.sampling = &sampling;
+    line_clear_interrupt();
+    text_puts(&a.said, "");
+    if (c->interactive)
+        a.shown = render_open(c->wrap, c->markdown && render_may_style());
+    tern_status status = tern_chat_answer(c->session, messages, n, &params, on_text, &a, &c->last,
+                                          &err);
+    if (a.shown) render_close(a.shown);
+    else if (status == TERN_OK || a.said.n > 0) putchar('\n');
     fflush(stdout);
-    return true;
+    if (status == TERN_OK) status = tern_chat_add(c->talk, "assistant", a.said.ptr, &err);
+    free(a.said.ptr);
+    if (status != TERN_OK) {
+        tern_chat_cut(c->talk, n - 1);
+        chat_fail(c, "%s", err.message);
+        return;
+    }
+    print_notice(c->session);
+    say_what_is_dropped(c);
+    print_speed(c);
+    if (c->verbose) print_stats(&c->last.generate);
+    if (c->verbose || c->visualize) print_drafts(&c->last.generate.draft, c->visualize);
 }
+
+static void ask(chat *c, const char *question) {
+    tern_error err = {0};
+    c->n_again = 0;
+    if (tern_chat_add(c->talk, "user", question, &err) == TERN_OK) chat_answer(c);
+    else chat_fail(c, "%s", err.message);
+}
+
+// ---- Questions ----------------------------------------------------------------------------------
 
 // Reads one question, which may have several lines. False: leave.
 static bool read_question(line_reader *reader, text *question) {
@@ -203,57 +111,80 @@ static bool read_question(line_reader *reader, text *question) {
     }
 }
 
+static void greet(const chat *c) {
+    tern_model_info info;
+    tern_model_get_info(c->model, &info);
+    const char *slash = strrchr(info.path, '/');
+    const char *name = info.name && *info.name ? info.name : slash ? slash + 1 : info.path;
+    char line[1024];
+    renderer *r = render_open(true, false);
+    snprintf(line, sizeof line,
+             "%s (%s, %.3g%s weights) on %s, context of %d tokens\n"
+             "/help lists the commands, Tab completes them, Ctrl-D leaves.",
+             name, info.architecture,
+             (double)info.n_params * (info.n_params < 1000000000 ? 1e-6 : 1e-9),
+             info.n_params < 1000000000 ? "M" : "B", info.device,
+             (int)tern_session_n_context(c->session));
+    render_text(r, line, strlen(line));
+    render_close(r);
+}
+
+// In a script the status says whether everything was done.
 static int converse(chat *c) {
-    line_reader *reader = line_open(c->interactive);
+    line_reader *reader = line_open(c->interactive, chat_complete, c);
     text question = {0};
-    if (c->interactive) printf("/help lists the commands, Ctrl-D leaves.\n");
+    if (c->interactive) greet(c);
     while (read_question(reader, &question) && !ferror(stdout)) {
         const char *start = question.ptr + strspn(question.ptr, " \t\n");
         if (!*start) continue;
         if (*start == '/' && !strchr(question.ptr, '\n')) {
-            if (!obey(c, start)) break;
+            if (!chat_obey(c, start)) break;
         } else {
             ask(c, question.ptr);
         }
     }
     free(question.ptr);
     line_close(reader);
-    return EXIT_OK;
+    return c->failed && !c->interactive ? EXIT_FAILED : EXIT_OK;
 }
 
 int cmd_chat(const command *self, int argc, char **argv) {
     model_args model_options = {0};
     session_args session_options = {0};
-    sampling_args sampling = sampling_args_default();
     speculation_args speculation = {0};
     const char *system = NULL;
+    chat c = {.interactive = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO),
+              .sampling = sampling_args_default(),
+              .speed = 1,
+              .markdown = 1,
+              .wrap = 1};
     const option options[] = {
         OPTIONS_GROUP("Conversation"),
         {0, "system", OPTION_TEXT, &system, "TEXT", "what the model is told before"},
         TEMPLATE_OPTION(model_options),
         MODEL_OPTIONS(model_options),
         SESSION_OPTIONS(session_options),
-        SAMPLING_OPTIONS(sampling),
+        SAMPLING_OPTIONS(c.sampling),
         SPECULATION_OPTIONS(speculation),
         OPTIONS_END,
     };
-    chat c = {.interactive = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)};
     int status, n;
+    tern_error err = {0};
     if (!parse_options(self, options, argc, argv, NULL, 0, &n, &status)) return status;
     c.model = open_model(self, &model_options, &status);
     if (!c.model) return status;
     note_template(c.model);
-    c.params = generate_params(&sampling);
     c.verbose = model_options.verbose;
-    c.shift = session_options.shift;
     c.visualize = speculation.visualize;
     if (open_speculation(&speculation, &model_options, &session_options.speculation))
         c.session = open_session(c.model, &session_options);
-    if (system) set_system(&c, system);
-    status = c.session ? converse(&c) : EXIT_FAILED;
-    drop_messages(&c, 0);
-    free(c.messages);
-    free(sampling.stops.items);
+    status = EXIT_FAILED;
+    if (c.session && (tern_chat_open(&c.talk, &err) != TERN_OK ||
+                      tern_chat_set_system(c.talk, system, &err) != TERN_OK))
+        fail("%s", err.message);
+    else if (c.session) status = converse(&c);
+    tern_chat_close(c.talk);
+    free(c.sampling.stops.items);
     tern_session_close(c.session);
     close_speculation(&session_options.speculation);
     tern_model_close(c.model);

@@ -30,13 +30,13 @@ static int make_tokenizer(const command *self, int argc, char **argv) {
     const option options[] = {
         {'o', "output", OPTION_TEXT, &out, "NAME",
          "a folder; with .json at its end one tokenizer.json"},
-        {0, "vocab", OPTION_COUNT, &n_vocab, "N", "tokens in all (4096)"},
+        {0, "vocab", OPTION_COUNT, &n_vocab, "N", "tokens in all (4096)", 257, 1 << 24},
         {0, "special", OPTION_TEXTS, &specials, "TEXT",
          "one more special token; may be repeated"},
         {0, "split", OPTION_TEXT, &desc.split, "NAME",
          "how words are cut: llama-bpe, qwen2, gpt-2 ... (llama-bpe)"},
         {0, "no-bos", OPTION_FLAG, &desc.no_bos, NULL, "texts do not begin with <|endoftext|>"},
-        {0, "memory", OPTION_SIZE, &desc.memory, "SIZE", "for counting words (512M)"},
+        {0, "memory", OPTION_SIZE, &desc.memory, "SIZE", "for counting words (512M)", 1},
         SOURCE_OPTIONS(desc.source),
         OPTIONS_END,
     };
@@ -94,17 +94,19 @@ static int build(const command *self, int argc, char **argv) {
         {0, "tokenizer", OPTION_TEXT, &desc.tokenizer, "FILE",
          "a tokenizer.json, a folder with one, or a .gguf"},
         {'o', "output", OPTION_TEXT, &out, "FOLDER", "for shards and manifest.json"},
-        {0, "valid", OPTION_NUMBER, &valid, "P", "part of the documents to hold out (0.01)"},
+        {0, "valid", OPTION_NUMBER, &valid, "P", "part of the documents to hold out (0.01)",
+         0, 1},
         {0, "seed", OPTION_SEED, &desc.seed, "S", "of the choice (0)"},
         {0, "dedup", OPTION_CHOICE, &dedup, "none|exact|exact,near",
          "duplicates that are dropped (exact)"},
         {0, "threshold", OPTION_NUMBER, &threshold, "J",
-         "likeness of near duplicates, 0 to 1 (0.8)"},
-        {0, "memory", OPTION_SIZE, &desc.memory, "SIZE", "for remembering documents (1G)"},
-        {0, "shard-tokens", OPTION_SIZE, &desc.shard_tokens, "N", "tokens of a shard (64M)"},
+         "likeness of near duplicates (0.8)", 0.01, 1},
+        {0, "memory", OPTION_SIZE, &desc.memory, "SIZE", "for remembering documents (1G)", 1},
+        {0, "shard-tokens", OPTION_SIZE, &desc.shard_tokens, "N", "tokens of a shard (64M)", 1},
         {0, "end", OPTION_TEXT, &desc.end, "TOKEN", "behind each document (<|endoftext|>)"},
         {0, "licence", OPTION_TEXT, &desc.licence, "TEXT", "a line for the manifest"},
-        {'t', "threads", OPTION_COUNT, &n_threads, "N", "(one for each core)"},
+        {'t', "threads", OPTION_COUNT, &n_threads, "N", "threads, 0: one for each core (0)", 0,
+         1024},
         SOURCE_OPTIONS(desc.source),
         OPTIONS_END,
     };
@@ -115,9 +117,6 @@ static int build(const command *self, int argc, char **argv) {
     if (n == 0 || !out || !desc.tokenizer)
         return bad_usage("%s: texts, --tokenizer and -o are needed (usage: tern %s %s)",
                          self->name, self->name, self->usage);
-    if (valid > 1 || threshold > 1 || threshold == 0)
-        return bad_usage("%s: --valid and --threshold are at most 1, --threshold is not 0",
-                         self->name);
     desc.source.n_paths = (size_t)n;
     desc.valid = valid;
     desc.threshold = threshold;
@@ -149,7 +148,7 @@ static int inspect(const command *self, int argc, char **argv) {
         {0, "json", OPTION_FLAG, &json, NULL, "one JSON object"},
         {0, "tokenizer", OPTION_TEXT, &desc.tokenizer, "FILE",
          "for the sample (tokenizer.json beside the shard)"},
-        {'n', "sample", OPTION_COUNT, &n_sample, "N", "tokens that are shown (64)"},
+        {'n', "sample", OPTION_COUNT, &n_sample, "N", "tokens that are shown (64)", 1},
         OPTIONS_END,
     };
     if (!parse_options(self, options, argc, argv, &path, 1, &n, &status)) return status;
@@ -160,26 +159,11 @@ static int inspect(const command *self, int argc, char **argv) {
     return exit_status(tern_data_inspect(path, &desc, write_out, NULL, &err), &err);
 }
 
-static const command jobs[] = {
+const command data_jobs[] = {
     {"data tokenizer", "TEXT... -o NAME [options]", "learn a byte-level BPE vocabulary",
-     make_tokenizer},
+     make_tokenizer, NULL},
     {"data build", "TEXT... --tokenizer FILE -o FOLDER [options]",
-     "tokenize text to shards; drop duplicates, hold a part out", build},
-    {"data inspect", "SHARD [options]", "check a shard and show what is in it", inspect},
+     "tokenize text to shards; drop duplicates, hold a part out", build, NULL},
+    {"data inspect", "SHARD [options]", "check a shard and show what is in it", inspect, NULL},
+    {0},
 };
-
-int cmd_data(const command *self, int argc, char **argv) {
-    size_t n_jobs = sizeof jobs / sizeof *jobs;
-    bool help = argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"));
-    for (size_t i = 0; i < n_jobs && argc > 1; i++)
-        if (!strcmp(argv[1], jobs[i].name + sizeof "data " - 1))
-            return jobs[i].run(&jobs[i], argc - 1, argv + 1);
-    if (!help)
-        return bad_usage("data: %s%s%s (usage: tern data %s)", argc > 1 ? "there is no job '" : "",
-                         argc > 1 ? argv[1] : "which job?", argc > 1 ? "'" : "", self->usage);
-    printf("usage: tern data %s\n\n%s\n\n", self->usage, self->summary);
-    for (size_t i = 0; i < n_jobs; i++)
-        printf("  tern %s %s\n      %s\n", jobs[i].name, jobs[i].usage, jobs[i].summary);
-    printf("\n`tern data JOB --help` lists a job's options.\n");
-    return EXIT_OK;
-}

@@ -10,11 +10,12 @@ int cmd_diagnose(const command *self, int argc, char **argv) {
     size_t n_failed = 0;
     tern_error err = {0};
     const option options[] = {
-        {'m', "model", OPTION_TEXT, &desc.model, "MODEL", "also this model's weights and values"},
-        {0, "device", OPTION_TEXT, &desc.device, "NAME", "cpu, webgpu or auto (default: cpu)"},
-        {'t', "threads", OPTION_COUNT, &desc.n_threads, "N", "threads (one for each core)"},
-        {0, "cpu-features", OPTION_TEXT, &desc.cpu_features, "NAME",
-         "use at most scalar, avx2, avx512, neon, dotprod"},
+        {'m', "model", OPTION_TEXT, &desc.model, "MODEL", "also this model's weights and values",
+         .position = 1},
+        DEVICE_OPTION(desc.device),
+        {'t', "threads", OPTION_COUNT, &desc.n_threads, "N", "threads, 0: one for each core (0)", 0,
+         1024},
+        FEATURES_OPTION(desc.cpu_features),
         {0, "no-limits", OPTION_FLAG, &desc.quick, NULL, "do not measure the machine"},
         {0, "json", OPTION_FLAG, &json, NULL, "print an array of facts and checks"},
         OPTIONS_END,

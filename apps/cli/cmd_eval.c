@@ -57,14 +57,15 @@ static int eval_ppl(const command *self, int argc, char **argv) {
     tern_error err = {0};
     text words = {0};
     const option options[] = {
-        {'f', "file", OPTION_TEXT, &path, "FILE", "the text; -: standard input"},
+        {'f', "file", OPTION_TEXT, &path, "FILE", "the text; -: standard input",
+         .position = 2},
         {0, "convention", OPTION_CHOICE, &convention, "llama.cpp|transformers",
          "how the text is cut into windows"},
         {0, "window", OPTION_COUNT, &desc.window, "N",
-         "tokens of a window (llama.cpp: 512; transformers: the context)"},
+         "tokens of a window (llama.cpp: 512; transformers: the context)", 2, 1 << 24},
         {0, "stride", OPTION_COUNT, &desc.stride, "N",
-         "transformers: tokens from window to window (half a window)"},
-        {0, "limit", OPTION_COUNT, &desc.n_windows, "N", "windows at most"},
+         "transformers: tokens from window to window (half a window)", 1, 1 << 24},
+        {0, "limit", OPTION_COUNT, &desc.n_windows, "N", "windows at most, 0: all (0)"},
         OUTPUT_OPTION(form),
         MODEL_OPTIONS(model_options),
         SESSION_OPTIONS(session_options),
@@ -136,23 +137,28 @@ static int is_jsonl(const struct dirent *e) {
 }
 
 // Adds the mean over the rows from `first` on: of each metric over the files, as the harness does
-// for BLiMP. The files are independent, so their squared errors add up.
+// for BLiMP, or for MMLU over their items. Files are independent, so their squared errors add up.
 static void add_mean(suite *s, const char *task, size_t first) {
-    size_t n = s->n_rows - first;
+    size_t n_items = 0;
+    bool by_items = !strcmp(task, "mmlu");
+    for (size_t i = first; i < s->n_rows; i++) n_items += s->rows[i].result.n_items;
     tern_eval_result mean = {.n_metrics = s->rows[first].result.n_metrics};
     for (size_t i = first; i < s->n_rows; i++) {
         const tern_eval_result *r = &s->rows[i].result;
         mean.n_items += r->n_items;
         mean.n_resumed += r->n_resumed;
         mean.n_cut += r->n_cut;
+        double share = by_items ? (double)r->n_items / (double)n_items
+                                : 1 / (double)(s->n_rows - first);
         for (int m = 0; m < mean.n_metrics; m++) {
+            double error = share * r->metrics[m].error;
             mean.metrics[m].name = r->metrics[m].name;
-            mean.metrics[m].value += r->metrics[m].value / (double)n;
-            mean.metrics[m].error += r->metrics[m].error * r->metrics[m].error;
+            mean.metrics[m].value += share * r->metrics[m].value;
+            mean.metrics[m].error += error * error;
         }
     }
     for (int m = 0; m < mean.n_metrics; m++)
-        mean.metrics[m].error = sqrt(mean.metrics[m].error) / (double)n;
+        mean.metrics[m].error = sqrt(mean.metrics[m].error);
     add_row(s, task, &mean);
 }
 
@@ -237,13 +243,12 @@ static void print_rows_json(const suite *s, const char *model) {
     printf("]}\n");
 }
 
-static int check_choice(const command *self, const suite *s) {
+static int check_choice(const command *self, suite *s) {
     bool all = s->desc.task && !strcmp(s->desc.task, "all");
     text names = {0};
     int status = EXIT_OK;
-    bool known = all;
+    bool known = all || (s->desc.task && tern_eval_task_known(&s->desc.task));
     for (size_t i = 0; tern_eval_task_name(i); i++) {
-        known |= s->desc.task && !strcmp(s->desc.task, tern_eval_task_name(i));
         text_puts(&names, i ? ", " : "");
         text_puts(&names, tern_eval_task_name(i));
     }
@@ -282,8 +287,8 @@ static int eval_choice(const command *self, int argc, char **argv) {
         {0, "task", OPTION_TEXT, &s.desc.task, "NAME", "the task, or all"},
         {'f', "file", OPTION_TEXT, &s.desc.path, "FILE", "its JSONL file, or a folder of them"},
         {'d', "dir", OPTION_TEXT, &s.folder, "DIR", "where the files are, under their usual names"},
-        {0, "limit", OPTION_COUNT, &s.desc.n_items, "N", "items of each file at most"},
-        {0, "shots", OPTION_COUNT, &s.desc.n_shots, "N", "answered examples in front (0)"},
+        {0, "limit", OPTION_COUNT, &s.desc.n_items, "N", "items of each file at most, 0: all (0)"},
+        {0, "shots", OPTION_COUNT, &s.desc.n_shots, "N", "answered examples in front (0)", 0, 1000},
         {0, "shots-file", OPTION_TEXT, &s.desc.shots_path, "FILE", "whose first N they are"},
         {0, "results", OPTION_TEXT, &s.desc.results_path, "FILE",
          "keep each item's scores there, and go on where it ends"},
@@ -315,43 +320,27 @@ static int eval_choice(const command *self, int argc, char **argv) {
 // ---- The paper ---------------------------------------------------------------------------------
 
 static int eval_paper(const command *self, int argc, char **argv) {
-    const char *path = NULL, *named = NULL;
+    const char *path = NULL;
     int form = OUTPUT_MD, status, n;
     tern_error err = {0};
     const option options[] = {
-        {'m', "model", OPTION_TEXT, &named, "MODEL", "a .gguf file or a Hugging Face folder"},
+        {'m', "model", OPTION_TEXT, &path, "MODEL", "a .gguf file or a Hugging Face folder",
+         .position = 1},
         OUTPUT_OPTION(form),
         OPTIONS_END,
     };
-    if (!parse_options(self, options, argc, argv, &path, 1, &n, &status)) return status;
-    if (n == 0) path = named;
+    if (!parse_options(self, options, argc, argv, NULL, 0, &n, &status)) return status;
     if (!path)
         return bad_usage("eval paper: no model (usage: tern %s %s)", self->name, self->usage);
     tern_format format = form == OUTPUT_JSON ? TERN_FORMAT_JSON : TERN_FORMAT_TEXT;
     return exit_status(tern_eval_paper(path, format, write_out, NULL, &err), &err);
 }
 
-// ---- All three ---------------------------------------------------------------------------------
-
-static const command kinds[] = {
-    {"eval ppl", "-m MODEL -f TEXT [options]", "how well a model predicts a text", eval_ppl},
-    {"eval choice", "-m MODEL --task NAME -f FILE [options]", "how often it prefers right answers",
-     eval_choice},
+const command eval_jobs[] = {
+    {"eval ppl", "MODEL -f TEXT [options]", "how well a model predicts a text", eval_ppl, NULL},
+    {"eval choice", "MODEL --task NAME -f FILE [options]", "how often it prefers right answers",
+     eval_choice, NULL},
     {"eval paper", "MODEL [-o md|json]", "which properties of the BitNet b1.58 paper it has",
-     eval_paper},
+     eval_paper, NULL},
+    {0},
 };
-
-int cmd_eval(const command *self, int argc, char **argv) {
-    bool asks = argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"));
-    for (size_t i = 0; argc > 1 && i < sizeof kinds / sizeof *kinds; i++)
-        if (!strcmp(argv[1], kinds[i].name + 5)) return kinds[i].run(&kinds[i], argc - 1, argv + 1);
-    if (argc > 1 && !asks && argv[1][0] == '-')
-        return bad_usage("eval: unknown option '%s' (tern eval --help lists the kinds)", argv[1]);
-    if (!asks)
-        return bad_usage("eval: expected ppl, choice or paper (usage: tern eval %s)", self->usage);
-    printf("usage: tern eval %s\n\n%s\n\n", self->usage, self->summary);
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        printf("  tern %-12s %s\n", kinds[i].name, kinds[i].summary);
-    printf("\n`tern eval KIND --help` lists the options of a kind.\n");
-    return EXIT_OK;
-}

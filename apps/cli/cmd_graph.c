@@ -10,9 +10,7 @@ int cmd_graph(const command *self, int argc, char **argv) {
         MODEL_OPTIONS(args),
         OPTIONS_END,
     };
-    const char *path = NULL;
-    if (!parse_options(self, options, argc, argv, &path, 1, &n, &status)) return status;
-    if (n == 1) args.path = path;
+    if (!parse_options(self, options, argc, argv, NULL, 0, &n, &status)) return status;
     tern_model *model = open_model(self, &args, &status);
     if (!model) return status;
     status =

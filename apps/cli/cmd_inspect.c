@@ -3,17 +3,19 @@
 
 int cmd_inspect(const command *self, int argc, char **argv) {
     bool tensors = false, histogram = false, json = false;
+    const char *path = NULL;
     const option options[] = {
+        {'m', "model", OPTION_TEXT, &path, "MODEL", "a .gguf file or a Hugging Face folder",
+         .position = 1},
         {0, "tensors", OPTION_FLAG, &tensors, NULL, "list every tensor"},
         {0, "histogram", OPTION_FLAG, &histogram, NULL, "draw the shares of -1, 0 and 1"},
         {0, "json", OPTION_FLAG, &json, NULL, "print JSON"},
         OPTIONS_END,
     };
-    const char *path = NULL;
     int status, n;
     tern_error err = {0};
-    if (!parse_options(self, options, argc, argv, &path, 1, &n, &status)) return status;
-    if (n == 0) return bad_usage("inspect: no model (usage: tern inspect %s)", self->usage);
+    if (!parse_options(self, options, argc, argv, NULL, 0, &n, &status)) return status;
+    if (!path) return bad_usage("inspect: no model (usage: tern inspect %s)", self->usage);
     const tern_inspect_desc desc = {
         .format = json ? TERN_FORMAT_JSON : TERN_FORMAT_TEXT,
         .tensors = tensors,

@@ -1,6 +1,7 @@
 // tern run: completes a text, or with --chat answers a question.
 #include "cli.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@ typedef struct run_args {
     speculation_args speculation;
     const char *prompt, *file, *system;
     bool chat, raw, json;
+    int n_logprobs; // negative: none
 } run_args;
 
 typedef struct output {
@@ -40,8 +42,42 @@ static bool make_prompt(const run_args *args, const tern_model *model, const tex
     return tokenize_chat(model, messages, n, out);
 }
 
-static void put_result(const tern_model *model, tern_session *session, const output *out,
-                       const tern_generate_stats *s) {
+static void put_token(const tern_model *model, const tern_token_logprob *t) {
+    text piece = {0};
+    text_puts(&piece, "");
+    tern_detokenize(model, &t->id, 1, true, text_collect, &piece, NULL);
+    printf("{\"id\":%d,\"token\":", (int)t->id);
+    put_json(stdout, piece.ptr, piece.n);
+    printf(isfinite(t->logprob) ? ",\"logprob\":%.6f" : ",\"logprob\":null", (double)t->logprob);
+    free(piece.ptr);
+}
+
+static void put_logprobs(const tern_model *model, const tern_session *session) {
+    size_t n, n_each;
+    const tern_token_logprob *rows = tern_session_token_logprobs(session, &n, &n_each);
+    if (!rows) return;
+    printf(",\"logprobs\":[");
+    for (size_t i = 0; i < n; i++, rows += n_each) {
+        printf(i ? ",\n" : "\n");
+        put_token(model, rows);
+        if (n_each > 1) printf(",\"top\":[");
+        for (size_t k = 1; k < n_each; k++) {
+            if (k > 1) putchar(',');
+            put_token(model, rows + k);
+            putchar('}');
+        }
+        printf(n_each > 1 ? "]}" : "}");
+    }
+    printf("]");
+}
+
+static bool drafts(const tern_speculation *s) {
+    return s->chains || s->lookup || s->online || s->draft_model || s->draft;
+}
+
+// What there is nothing to say about is left out.
+static void put_result(const run_args *args, const tern_model *model, tern_session *session,
+                       const output *out, const tern_generate_stats *s) {
     const tern_profile_row *rows;
     size_t n_rows;
     tern_model_info info;
@@ -62,11 +98,17 @@ static void put_result(const tern_model *model, tern_session *session, const out
     put_json(stdout, info.path, strlen(info.path));
     printf(",\"device\":");
     put_json(stdout, info.device, strlen(info.device));
-    printf(",\"device_memory\":");
-    put_device_memory(stdout, &info.device_memory);
-    printf(",\"threads\":%d,\"context\":%d,\"load_seconds\":%.3f,\"speculation\":",
-           (int)info.n_threads, (int)tern_session_n_context(session), info.load_seconds);
-    put_drafts(stdout, &s->draft);
+    if (info.device_memory.most > 0) {
+        printf(",\"device_memory\":");
+        put_device_memory(stdout, &info.device_memory);
+    }
+    printf(",\"threads\":%d,\"context\":%d,\"load_seconds\":%.3f", (int)info.n_threads,
+           (int)tern_session_n_context(session), info.load_seconds);
+    put_logprobs(model, session);
+    if (drafts(&args->session.speculation)) {
+        printf(",\"speculation\":");
+        put_drafts(stdout, &s->draft);
+    }
     if (tern_session_profile(session, &rows, &n_rows, NULL) == TERN_OK) {
         printf(",\"profile\":");
         put_profile(stdout, rows, n_rows);
@@ -77,6 +119,8 @@ static void put_result(const tern_model *model, tern_session *session, const out
 static int complete(run_args *args, tern_model *model, const text *prompt) {
     tern_session *session = open_session(model, &args->session);
     tern_generate_params params = generate_params(&args->sampling);
+    params.logprobs = args->n_logprobs >= 0;
+    params.n_top_logprobs = params.logprobs ? args->n_logprobs : 0;
     tern_generate_stats stats = {0};
     tern_error err = {0};
     output out = {.json = args->json, .last = '\n'};
@@ -89,7 +133,7 @@ static int complete(run_args *args, tern_model *model, const text *prompt) {
         fail("%s", err.message);
         goto end;
     }
-    if (args->json) put_result(model, session, &out, &stats);
+    if (args->json) put_result(args, model, session, &out, &stats);
     else putchar('\n');
     fflush(stdout);
     print_notice(session);
@@ -115,15 +159,18 @@ end:
 }
 
 int cmd_run(const command *self, int argc, char **argv) {
-    run_args args = {.sampling = sampling_args_default()};
+    run_args args = {.sampling = sampling_args_default(), .n_logprobs = -1};
     const option options[] = {
         OPTIONS_GROUP("Prompt"),
-        {'p', "prompt", OPTION_TEXT, &args.prompt, "TEXT", "the text to go on from; -: read it"},
+        {'p', "prompt", OPTION_TEXT, &args.prompt, "TEXT", "the text to go on from; -: read it",
+         .position = 2},
         {'f', "file", OPTION_TEXT, &args.file, "FILE", "the same from a file"},
         {0, "raw", OPTION_FLAG, &args.raw, NULL, "complete the text as it is (the default)"},
         {0, "chat", OPTION_FLAG, &args.chat, NULL, "answer it, by the model's chat template"},
         {0, "system", OPTION_TEXT, &args.system, "TEXT", "with --chat: what comes before"},
         {0, "json", OPTION_FLAG, &args.json, NULL, "print one JSON object at the end"},
+        {0, "logprobs", OPTION_COUNT, &args.n_logprobs, "N",
+         "with --json: ln p of each token, and of the N likeliest", 0, TERN_TOP_LOGPROBS_MAX},
         MODEL_OPTIONS(args.model),
         TEMPLATE_OPTION(args.model),
         SESSION_OPTIONS(args.session),
@@ -137,10 +184,9 @@ int cmd_run(const command *self, int argc, char **argv) {
     if (!parse_options(self, options, argc, argv, NULL, 0, &n_positional, &status)) return status;
     if (!args.prompt == !args.file) return bad_usage("run: give a prompt with one of -p and -f");
     if (args.chat && args.raw) return bad_usage("run: --raw and --chat exclude each other");
+    if (args.n_logprobs >= 0 && !args.json) return bad_usage("run: --logprobs needs --json");
     if (args.system && !args.chat) return bad_usage("run: --system needs --chat");
-    bool from_stdin = args.prompt && !strcmp(args.prompt, "-");
-    if (args.prompt && !from_stdin) text_puts(&prompt, args.prompt);
-    else if (!text_read(&prompt, args.file ? args.file : "-")) return EXIT_FAILED;
+    if (!text_given(&prompt, args.prompt, args.file)) return EXIT_FAILED;
     tern_model *model = open_model(self, &args.model, &status);
     if (model && args.chat) note_template(model);
     if (model && !open_speculation(&args.speculation, &args.model, &args.session.speculation))

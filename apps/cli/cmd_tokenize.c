@@ -8,7 +8,11 @@
 int cmd_tokenize(const command *self, int argc, char **argv) {
     model_args args = {.vocab_only = true};
     bool as_ids = false, as_pieces = false, bos = false, plain = false;
+    const char *words = NULL, *path = NULL;
     const option options[] = {
+        {'p', "prompt", OPTION_TEXT, &words, "TEXT", "the text; -: standard input (the default)",
+         .position = 2},
+        {'f', "file", OPTION_TEXT, &path, "FILE", "the same from a file"},
         {0, "ids", OPTION_FLAG, &as_ids, NULL, "the ids on one line (the default)"},
         {0, "pieces", OPTION_FLAG, &as_pieces, NULL, "a line for each: its id, its quoted entry"},
         {0, "bos", OPTION_FLAG, &bos, NULL, "begin as the model's tokenizer does"},
@@ -21,11 +25,12 @@ int cmd_tokenize(const command *self, int argc, char **argv) {
     ids list = {0};
     if (!parse_options(self, options, argc, argv, NULL, 0, &n, &status)) return status;
     if (as_ids && as_pieces) return bad_usage("tokenize: --ids and --pieces exclude each other");
+    if (words && path) return bad_usage("tokenize: give the text with one of -p and -f");
     tern_model *model = open_model(self, &args, &status);
     if (!model) return status;
     unsigned flags = (plain ? 0 : TERN_TOKENIZE_SPECIAL) | (bos ? TERN_TOKENIZE_BOS : 0);
     status = EXIT_FAILED;
-    if (text_read(&input, "-") && tokenize(model, input.ptr, input.n, flags, &list)) {
+    if (text_given(&input, words, path) && tokenize(model, input.ptr, input.n, flags, &list)) {
         for (size_t i = 0; i < list.n; i++) {
             printf(i && !as_pieces ? " %d" : "%d", (int)list.ptr[i]);
             if (!as_pieces) continue;
@@ -45,7 +50,7 @@ int cmd_tokenize(const command *self, int argc, char **argv) {
 }
 
 // Numbers between white space and commas.
-static bool read_ids(const char *s, ids *out) {
+static bool read_ids(const char *s, const char *where, ids *out) {
     size_t capacity = 0;
     for (;;) {
         s += strspn(s, " \t\r\n,[]");
@@ -54,7 +59,7 @@ static bool read_ids(const char *s, ids *out) {
         errno = 0;
         long id = strtol(s, &end, 10);
         if (end == s || errno || id < 0 || id > INT32_MAX) {
-            fail("standard input: '%.*s' is not a token id", (int)strcspn(s, " \t\r\n,"), s);
+            fail("%s: '%.*s' is not a token id", where, (int)strcspn(s, " \t\r\n,"), s);
             return false;
         }
         if (out->n == capacity) {
@@ -69,7 +74,11 @@ static bool read_ids(const char *s, ids *out) {
 int cmd_detokenize(const command *self, int argc, char **argv) {
     model_args args = {.vocab_only = true};
     bool special = false;
+    const char *words = NULL, *path = NULL;
     const option options[] = {
+        {'p', "prompt", OPTION_TEXT, &words, "IDS", "the ids; -: standard input (the default)",
+         .position = 2},
+        {'f', "file", OPTION_TEXT, &path, "FILE", "the same from a file"},
         {0, "special", OPTION_FLAG, &special, NULL, "print the names of control tokens, too"},
         MODEL_OPTIONS(args),
         OPTIONS_END,
@@ -79,10 +88,13 @@ int cmd_detokenize(const command *self, int argc, char **argv) {
     ids list = {0};
     tern_error err = {0};
     if (!parse_options(self, options, argc, argv, NULL, 0, &n, &status)) return status;
+    if (words && path) return bad_usage("detokenize: give the ids with one of -p and -f");
     tern_model *model = open_model(self, &args, &status);
     if (!model) return status;
     status = EXIT_FAILED;
-    if (text_read(&input, "-") && read_ids(input.ptr, &list)) {
+    bool from_stdin = !path && (!words || !strcmp(words, "-"));
+    const char *where = path ? path : from_stdin ? "standard input" : "--prompt";
+    if (text_given(&input, words, path) && read_ids(input.ptr, where, &list)) {
         if (tern_detokenize(model, list.ptr, list.n, special, write_out, NULL, &err) == TERN_OK)
             status = EXIT_OK;
         else if (!ferror(stdout)) fail("%s", err.message);

@@ -209,7 +209,6 @@ static bool read_lora(const char *value, tern_train_desc *d) {
 }
 
 int cmd_train(const command *self, int argc, char **argv) {
-    if (argc > 1 && strcmp(argv[1], "plot") == 0) return plot(self, argc - 1, argv + 1);
     tern_train_desc d = {.seed = 1};
     train_args a = {.weight_decay = NAN, .clip = 1};
     tern_error err = {0};
@@ -230,46 +229,50 @@ int cmd_train(const command *self, int argc, char **argv) {
         {0, "lora-targets", OPTION_TEXT, &d.lora_targets, "LIST",
          "some of q,k,v,o,gate,up,down (all)"},
         OPTIONS_GROUP("Model"),
-        {0, "preset", OPTION_TEXT, &d.preset, "NAME", "tiny, nano, micro, small, medium (nano)"},
+        {0, "preset", OPTION_NAME, &d.preset, "tiny|nano|micro|small|medium",
+         "the shape, see docs/training.md (nano)"},
         {0, "recipe", OPTION_CHOICE, &a.recipe, "bitnet|paper|llama",
          "2B-4T's, arXiv:2402.17764's, or float weights (bitnet)"},
-        {0, "layers", OPTION_COUNT, &a.n_layers, "N", "instead of the preset's; so are these:"},
-        {0, "embd", OPTION_COUNT, &a.n_embd, "N", "dimensions"},
-        {0, "heads", OPTION_COUNT, &a.n_heads, "N", "attention heads"},
-        {0, "kv-heads", OPTION_COUNT, &a.n_kv_heads, "N", "key and value heads"},
-        {0, "ff", OPTION_COUNT, &a.n_ff, "N", "width of the feed-forward layer"},
-        {0, "act", OPTION_TEXT, &d.act, "NAME",
-         "silu, relu2, gelu, gelu_pytorch_tanh (the recipe's)"},
+        {0, "layers", OPTION_COUNT, &a.n_layers, "N", "instead of the preset's; so are these:", 1,
+         1024},
+        {0, "embd", OPTION_COUNT, &a.n_embd, "N", "dimensions", 1, 1 << 16},
+        {0, "heads", OPTION_COUNT, &a.n_heads, "N", "attention heads", 1, 1 << 16},
+        {0, "kv-heads", OPTION_COUNT, &a.n_kv_heads, "N", "key and value heads", 1, 1 << 16},
+        {0, "ff", OPTION_COUNT, &a.n_ff, "N", "width of the feed-forward layer", 1,
+         1 << 20},
+        {0, "act", OPTION_NAME, &d.act, "silu|relu2|gelu|gelu_pytorch_tanh", "(the recipe's)"},
         {0, "separate-head", OPTION_FLAG, &d.separate_head, NULL, "head not tied to the table"},
         OPTIONS_GROUP("Course"),
         {'n', "steps", OPTION_COUNT, &a.n_steps, "N",
          "optimizer steps (1000; with --resume as many as before)"},
-        {0, "batch-tokens", OPTION_COUNT, &a.batch_tokens, "N", "tokens of a step"},
-        {0, "seq-len", OPTION_COUNT, &a.seq_len, "N", "tokens of a sequence"},
-        {0, "context", OPTION_COUNT, &a.n_context, "N", "that the model will state (--seq-len)"},
+        {0, "batch-tokens", OPTION_COUNT, &a.batch_tokens, "N", "tokens of a step", 1},
+        {0, "seq-len", OPTION_COUNT, &a.seq_len, "N", "tokens of a sequence", 1, 1 << 24},
+        {0, "context", OPTION_COUNT, &a.n_context, "N", "that the model will state (--seq-len)", 1,
+         1 << 24},
         {0, "micro-tokens", OPTION_COUNT, &a.micro_tokens, "N",
-         "computed at once (4096, on a GPU 32768)"},
+         "computed at once (4096, on a GPU 32768)", 1},
         {0, "schedule", OPTION_CHOICE, &a.schedule, "auto|two-stage|cosine|constant",
          "of the rate (ternary: two-stage, float: cosine)"},
-        {0, "rate", OPTION_NUMBER, &d.rate, "R", "peak learning rate"},
-        {0, "rate-2", OPTION_NUMBER, &d.rate_2, "R", "of the second stage"},
+        {0, "rate", OPTION_NUMBER, &d.rate, "R", "peak learning rate", 0, 10},
+        {0, "rate-2", OPTION_NUMBER, &d.rate_2, "R", "of the second stage", 0, 10},
         {0, "warmup", OPTION_COUNT, &a.n_warmup, "N", "steps in which the rate rises"},
         {0, "weight-decay", OPTION_NUMBER, &a.weight_decay, "D",
-         "of AdamW, 0: none (0.1; adapters: 0)"},
+         "of AdamW, 0: none (0.1; adapters: 0)", 0, 10},
         {0, "clip", OPTION_NUMBER, &a.clip, "C", "norm of the gradient at most, 0: any (1)"},
         {0, "seed", OPTION_SEED, &d.seed, "S", "of first weights and order (1)"},
         {0, "in-order", OPTION_FLAG, &d.in_order, NULL, "take the text in its order, not shuffled"},
         OPTIONS_GROUP("Machine and reports"),
-        {0, "device", OPTION_TEXT, &d.device, "NAME", "cpu or webgpu (cpu)"},
-        {'t', "threads", OPTION_COUNT, &d.n_threads, "N", "threads (one for each core)"},
-        {0, "cpu-features", OPTION_TEXT, &d.cpu_features, "NAME", "use at most scalar, avx2, ..."},
+        {0, "device", OPTION_NAME, &d.device, "cpu|webgpu", "where it runs (cpu)"},
+        {'t', "threads", OPTION_COUNT, &d.n_threads, "N", "threads, 0: one for each core (0)", 0,
+         1024},
+        FEATURES_OPTION(d.cpu_features),
         {0, "bf16", OPTION_FLAG, &d.bf16, NULL,
          "round the factors of products to bf16, where the processor is fast at it"},
-        {0, "log-every", OPTION_COUNT, &a.log_every, "N", "steps (10)"},
-        {0, "valid-every", OPTION_COUNT, &a.valid_every, "N", "steps (250)"},
-        {0, "valid-tokens", OPTION_COUNT, &a.valid_tokens, "N", "of held-out text (65536)"},
-        {0, "checkpoint-every", OPTION_COUNT, &a.checkpoint_every, "N", "steps (500)"},
-        {0, "keep", OPTION_COUNT, &a.keep, "N", "newest checkpoints (2)"},
+        {0, "log-every", OPTION_COUNT, &a.log_every, "N", "steps (10)", 1},
+        {0, "valid-every", OPTION_COUNT, &a.valid_every, "N", "steps (250)", 1},
+        {0, "valid-tokens", OPTION_COUNT, &a.valid_tokens, "N", "of held-out text (65536)", 1},
+        {0, "checkpoint-every", OPTION_COUNT, &a.checkpoint_every, "N", "steps (500)", 1},
+        {0, "keep", OPTION_COUNT, &a.keep, "N", "newest checkpoints (2)", 1},
         OPTIONS_END,
     };
     if (!parse_options(self, options, argc, argv, rest, 0, &n, &status)) return status;
@@ -293,3 +296,8 @@ int cmd_train(const command *self, int argc, char **argv) {
     if (done != TERN_OK) clear_line(&r);
     return exit_status(done, &err);
 }
+
+const command train_jobs[] = {
+    {"train plot", "LOG... [-o FILE]", "draw the losses of training logs", plot, NULL},
+    {0},
+};

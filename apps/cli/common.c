@@ -49,7 +49,11 @@ bool text_read(text *t, const char *path) {
     FILE *f = is_stdin ? stdin : fopen(path, "rb");
     char chunk[16384];
     text_append(t, "", 0);
-    for (size_t n; f && (n = fread(chunk, 1, sizeof chunk, f));) text_append(t, chunk, n);
+    // Up to the first end: a terminal could be read on after it, and would have to be ended twice.
+    while (f && !feof(f) && !ferror(f)) {
+        size_t n = fread(chunk, 1, sizeof chunk, f);
+        text_append(t, chunk, n);
+    }
     bool ok = f && !ferror(f);
     if (!ok) fail("%s: %s", is_stdin ? "standard input" : path, strerror(errno));
     if (f && !is_stdin) fclose(f);
@@ -59,15 +63,28 @@ bool text_read(text *t, const char *path) {
     return false;
 }
 
+bool text_given(text *t, const char *words, const char *path) {
+    if (!words || !strcmp(words, "-")) return text_read(t, path ? path : "-");
+    text_puts(t, words);
+    return true;
+}
+
+// Why standard output failed the first time: what fails after that says less.
+static int out_errno;
+
 bool write_out(void *user, const char *bytes, size_t n) {
     (void)user;
-    return fwrite(bytes, 1, n, stdout) == n && fflush(stdout) == 0;
+    errno = 0;
+    if (fwrite(bytes, 1, n, stdout) == n && fflush(stdout) == 0) return true;
+    if (!out_errno) out_errno = errno;
+    return false;
 }
 
 int close_out(int status) {
-    bool ok = fflush(stdout) == 0 && !ferror(stdout);
-    if (!ok && status == EXIT_OK) return fail("standard output: %s", strerror(errno));
-    return status;
+    write_out(NULL, "", 0);
+    if (!ferror(stdout) && !out_errno) return status;
+    fail("standard output: %s", out_errno ? strerror(out_errno) : "it could not be written");
+    return status == EXIT_OK ? EXIT_FAILED : status;
 }
 
 void put_json(FILE *f, const char *s, size_t n) {
@@ -272,19 +289,14 @@ bool tokenize(const tern_model *model, const char *s, size_t n, unsigned flags, 
 
 bool tokenize_chat(const tern_model *model, const tern_message *messages, size_t n, ids *out) {
     tern_error err = {0};
-    tern_model_info info;
-    text rendered = {0};
-    if (tern_chat_format(model, messages, n, true, text_collect, &rendered, &err) != TERN_OK) {
-        fail("%s", err.message);
-        free(rendered.ptr);
-        return false;
+    for (size_t room = 1024, need = 0;; room = need) {
+        out->ptr = must_alloc(out->ptr, room, sizeof *out->ptr);
+        if (tern_chat_tokens(model, messages, n, 0, 0, out->ptr, room, &need, NULL, &err) !=
+            TERN_OK) {
+            fail("%s", err.message);
+            return false;
+        }
+        out->n = need;
+        if (need <= room) return true;
     }
-    tern_model_get_info(model, &info);
-    text_append(&rendered, "", 0);
-    bool ok = tokenize(model, rendered.ptr, rendered.n, TERN_TOKENIZE_SPECIAL, out);
-    if (ok && info.adds_bos && (out->n == 0 || out->ptr[0] != info.bos_id))
-        ok = tokenize(model, rendered.ptr, rendered.n, TERN_TOKENIZE_SPECIAL | TERN_TOKENIZE_BOS,
-                      out);
-    free(rendered.ptr);
-    return ok;
 }

@@ -2,6 +2,7 @@
 // and not the program, and libedit itself would go on reading.
 #include "line.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <histedit.h>
 #include <locale.h>
@@ -12,14 +13,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <wchar.h>
-#include "cli.h"
 
 #define HISTORY_MAX 1000
 
 struct line_reader {
     EditLine *el; // NULL: not a terminal
     History *history;
-    char history_path[1024]; // empty: none
+    char *history_path; // NULL: none
+    line_complete_fn complete;
+    void *user;
     const char *prompt;
     char *line; // of getline, or a copy of libedit's
     size_t capacity;
@@ -65,19 +67,98 @@ static char *get_prompt(EditLine *el) {
 
 // ---- History -----------------------------------------------------------------------------------
 
+static char *join(const char *folder, const char *name) {
+    size_t n = strlen(folder) + strlen(name) + 1;
+    char *path = must_alloc(NULL, n, 1);
+    snprintf(path, n, "%s%s", folder, name);
+    return path;
+}
+
 // $XDG_STATE_HOME/tern/history, else ~/.tern_history; nowhere without a home.
 static void find_history(line_reader *r) {
     const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
-    size_t size = sizeof r->history_path;
-    int n = 0;
     if (state && *state == '/') {
-        n = snprintf(r->history_path, size, "%s/tern", state);
-        if (n > 0 && (size_t)n < size - 16) mkdir(r->history_path, 0700);
-        n = snprintf(r->history_path, size, "%s/tern/history", state);
+        char *folder = join(state, "/tern");
+        mkdir(folder, 0700);
+        r->history_path = join(folder, "/history");
+        free(folder);
     } else if (home && *home == '/') {
-        n = snprintf(r->history_path, size, "%s/.tern_history", home);
+        r->history_path = join(home, "/.tern_history");
     }
-    if (n <= 0 || (size_t)n >= size) r->history_path[0] = 0;
+}
+
+// ---- Completion --------------------------------------------------------------------------------
+
+void line_add_word(string_list *out, const char *word) {
+    out->items = must_alloc(out->items, out->n + 1, sizeof *out->items);
+    out->items[out->n++] = join(word, "");
+}
+
+void line_complete_path(const char *path, string_list *out) {
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const char *home = getenv("HOME");
+    char *shown = must_alloc(NULL, (size_t)(name - path) + 1, 1);
+    snprintf(shown, (size_t)(name - path) + 1, "%s", path);
+    bool is_home = !strncmp(shown, "~/", 2) && home;
+    char *folder = is_home ? join(home, shown + 1) : join(slash ? shown : "./", "");
+    DIR *d = opendir(folder);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        struct stat st;
+        if (strncmp(e->d_name, name, strlen(name)) != 0) continue;
+        if (e->d_name[0] == '.' && !*name) continue; // hidden, but for who asks
+        char *found = join(shown, e->d_name), *real = join(folder, e->d_name);
+        bool is_folder = stat(real, &st) == 0 && S_ISDIR(st.st_mode);
+        char *word = join(found, is_folder ? "/" : "");
+        line_add_word(out, word);
+        free(word);
+        free(real);
+        free(found);
+    }
+    if (d) closedir(d);
+    free(folder);
+    free(shown);
+}
+
+static int by_text(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+// Tab: adds what all candidates have in common; when that is nothing more, lists them.
+static unsigned char complete_word(EditLine *el, int key) {
+    line_reader *r = NULL;
+    string_list words = {0};
+    (void)key;
+    el_get(el, EL_CLIENTDATA, &r);
+    const LineInfo *info = el_line(el);
+    size_t n = (size_t)(info->cursor - info->buffer);
+    char *line = must_alloc(NULL, n + 1, 1);
+    memcpy(line, info->buffer, n);
+    line[n] = 0;
+    size_t start = r->complete ? r->complete(r->user, line, &words) : n, typed = n - start;
+    size_t common = words.n ? strlen(words.items[0]) : 0;
+    for (size_t i = 1; i < words.n; i++) {
+        size_t k = 0;
+        while (k < common && words.items[0][k] == words.items[i][k]) k++;
+        common = k;
+    }
+    unsigned char result = words.n ? CC_REFRESH : CC_ERROR;
+    if (common > typed) {
+        text more = {0};
+        text_append(&more, words.items[0] + typed, common - typed);
+        if (words.n == 1 && words.items[0][common - 1] != '/') text_puts(&more, " ");
+        if (el_insertstr(el, more.ptr) != 0) result = CC_ERROR;
+        free(more.ptr);
+    } else if (words.n > 1) {
+        qsort(words.items, words.n, sizeof *words.items, by_text);
+        putchar('\n');
+        for (size_t i = 0; i < words.n; i++) printf("%s%s", i ? "  " : "", words.items[i]);
+        putchar('\n');
+        result = CC_REDISPLAY;
+    }
+    for (size_t i = 0; i < words.n; i++) free((char *)words.items[i]);
+    free(words.items);
+    free(line);
+    return result;
 }
 
 static void open_editor(line_reader *r) {
@@ -90,20 +171,22 @@ static void open_editor(line_reader *r) {
     history(r->history, &event, H_SETSIZE, HISTORY_MAX);
     history(r->history, &event, H_SETUNIQUE, 1);
     find_history(r);
-    if (r->history_path[0]) history(r->history, &event, H_LOAD, r->history_path);
+    if (r->history_path) history(r->history, &event, H_LOAD, r->history_path);
     el_set(r->el, EL_CLIENTDATA, r);
     el_set(r->el, EL_PROMPT, get_prompt);
     el_set(r->el, EL_EDITOR, "emacs");
     el_set(r->el, EL_HIST, history, r->history);
     el_set(r->el, EL_GETCFN, read_key);
     el_set(r->el, EL_BIND, "^R", "em-inc-search-prev", NULL);
+    el_set(r->el, EL_ADDFN, "tern-complete", "Complete a command or a file", complete_word);
+    el_set(r->el, EL_BIND, "^I", "tern-complete", NULL);
 }
 
 // ---- Lines -------------------------------------------------------------------------------------
 
-line_reader *line_open(bool interactive) {
+line_reader *line_open(bool interactive, line_complete_fn complete, void *user) {
     line_reader *r = must_alloc(NULL, 1, sizeof *r);
-    *r = (line_reader){0};
+    *r = (line_reader){.complete = complete, .user = user};
     // No SA_RESTART: a read must return.
     struct sigaction action = {.sa_handler = on_interrupt};
     sigaction(SIGINT, &action, NULL);
@@ -113,7 +196,7 @@ line_reader *line_open(bool interactive) {
 
 void line_close(line_reader *r) {
     HistEvent event;
-    if (r->history && r->history_path[0]) {
+    if (r->history && r->history_path) {
         mode_t old = umask(077); // what one says is nobody else's business
         history(r->history, &event, H_SAVE, r->history_path);
         umask(old);
@@ -121,6 +204,7 @@ void line_close(line_reader *r) {
     if (r->history) history_end(r->history);
     if (r->el) el_end(r->el);
     free(r->line);
+    free(r->history_path);
     free(r);
     signal(SIGINT, SIG_DFL);
 }

@@ -7,28 +7,29 @@
 #include <string.h>
 
 const command cli_commands[] = {
-    {"run", "-m MODEL -p TEXT [options]", "complete a text", cmd_run},
-    {"chat", "-m MODEL [options]", "talk with a model", cmd_chat},
+    {"run", "MODEL TEXT [options]", "complete a text", cmd_run, NULL},
+    {"chat", "MODEL [options]", "talk with a model", cmd_chat, NULL},
     {"inspect", "MODEL [options]", "metadata, tensors, bits per weight, bytes per token",
-     cmd_inspect},
+     cmd_inspect, NULL},
     {"graph", "MODEL [options]", "the graph after each pass and the plan of its buffers",
-     cmd_graph},
-    {"tokenize", "-m MODEL [options] < TEXT", "text to token ids", cmd_tokenize},
-    {"detokenize", "-m MODEL [options] < IDS", "token ids to text", cmd_detokenize},
-    {"logits", "-m MODEL --ids FILE -o FILE [options]", "scores of every next token", cmd_logits},
+     cmd_graph, NULL},
+    {"tokenize", "MODEL [TEXT] [options]", "text to token ids", cmd_tokenize, NULL},
+    {"detokenize", "MODEL [IDS] [options]", "token ids to text", cmd_detokenize, NULL},
+    {"logits", "MODEL --ids FILE -o FILE [options]", "scores of every next token", cmd_logits,
+     NULL},
     {"convert", "IN OUT [options]", "GGUF or Hugging Face folder to GGUF or safetensors",
-     cmd_convert},
-    {"bench", "-m MODEL [options]", "speed beside what the machine can do", cmd_bench},
-    {"diagnose", "[-m MODEL] [options]", "is the device sound, and right with a model?",
-     cmd_diagnose},
+     cmd_convert, NULL},
+    {"bench", "MODEL [options]", "speed beside what the machine can do", cmd_bench, NULL},
+    {"diagnose", "[MODEL] [options]", "is the device sound, and right with a model?",
+     cmd_diagnose, NULL},
     {"data", "tokenizer|build|inspect ...", "text to train on: a vocabulary, shards of tokens",
-     cmd_data},
+     NULL, data_jobs},
     {"train", "--data DIR -o DIR [options] | plot LOG... -o FILE",
-     "train a model from shards of text", cmd_train},
+     "train a model from shards of text", cmd_train, train_jobs},
     {"eval", "ppl|choice|paper [options]", "perplexity, multiple choice, and what the paper says",
-     cmd_eval},
-    {"mine", "-m MODEL [SHARD|FOLDER...] [options]",
-     "chains of tokens for speculation, from shards of text or the model's own", cmd_mine},
+     NULL, eval_jobs},
+    {"mine", "MODEL [SHARD|FOLDER...] [options]",
+     "chains of tokens for speculation, from shards of text or the model's own", cmd_mine, NULL},
     {0},
 };
 
@@ -71,20 +72,74 @@ static const command *find_command(const char *name) {
     return NULL;
 }
 
+// The job of a command, by the second word of its name.
+static const command *find_job(const command *c, const char *word) {
+    for (const command *j = c->jobs; j && j->name; j++)
+        if (strcmp(strchr(j->name, ' ') + 1, word) == 0) return j;
+    return NULL;
+}
+
 static int print_commands(FILE *f) {
     fprintf(f, "usage: tern COMMAND [options]\n\n");
     for (const command *c = cli_commands; c->name; c++)
         fprintf(f, "  %-12s %s\n", c->name, c->summary);
-    fprintf(f, "\n`tern COMMAND --help` lists a command's options, `man tern` tells more.\n");
+    fprintf(f, "\n`tern COMMAND --help` lists a command's options, `tern help --all` all of them,\n"
+               "`man tern` tells more.\n");
     return f == stdout ? EXIT_OK : EXIT_USAGE;
+}
+
+static int print_jobs(const command *c) {
+    printf("usage: tern %s %s\n\n%s\n\n", c->name, c->usage, c->summary);
+    for (const command *j = c->jobs; j->name; j++)
+        printf("  tern %s %s\n      %s\n", j->name, j->usage, j->summary);
+    printf("\n`tern %s %s --help` lists a job's options, and so on.\n", c->name,
+           strchr(c->jobs->name, ' ') + 1);
+    return EXIT_OK;
+}
+
+// argv[0] is the command's name.
+static int run_command(const command *c, int argc, char **argv) {
+    const command *job = argc > 1 ? find_job(c, argv[1]) : NULL;
+    if (job) return job->run(job, argc - 1, argv + 1);
+    if (c->run) return c->run(c, argc, argv);
+    if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))) return print_jobs(c);
+    if (argc > 1 && argv[1][0] == '-')
+        return bad_usage("%s: unknown option '%s' (usage: tern %s %s)", c->name, argv[1], c->name,
+                         c->usage);
+    return bad_usage("%s: %s%s%s (usage: tern %s %s)", c->name,
+                     argc > 1 ? "there is no job '" : "which job?", argc > 1 ? argv[1] : "",
+                     argc > 1 ? "'" : "", c->name, c->usage);
+}
+
+static int ask_help(const command *c, const char *form) {
+    char name[32], word[16];
+    snprintf(name, sizeof name, "%s", c->name);
+    snprintf(word, sizeof word, "--help%s", form);
+    char *ask[] = {name, word, NULL};
+    return c->run ? c->run(c, 2, ask) : EXIT_OK;
+}
+
+// The options of every command and job: as --help has them, or as lines for programs.
+static int help_all(bool tsv) {
+    const char *form = tsv ? "=tsv" : "";
+    for (const command *c = cli_commands; c->name; c++) {
+        ask_help(c, form);
+        if (!tsv && c->run) putchar('\n');
+        for (const command *j = c->jobs; j && j->name; j++) {
+            ask_help(j, form);
+            if (!tsv) putchar('\n');
+        }
+    }
+    return EXIT_OK;
 }
 
 static int help(int argc, char **argv) {
     if (argc < 3) return print_commands(stdout);
+    if (!strcmp(argv[2], "--all")) return help_all(argc > 3 && !strcmp(argv[3], "--tsv"));
     const command *c = find_command(argv[2]);
     if (!c) return bad_usage("there is no command '%s' (tern help lists them)", argv[2]);
-    char *ask[] = {argv[2], (char[]){"--help"}, NULL};
-    return c->run(c, 2, ask);
+    const command *job = argc > 3 ? find_job(c, argv[3]) : NULL;
+    return job ? ask_help(job, "") : c->jobs && !c->run ? print_jobs(c) : ask_help(c, "");
 }
 
 int main(int argc, char **argv) {
@@ -99,5 +154,5 @@ int main(int argc, char **argv) {
         return close_out(help(argc, argv));
     const command *c = find_command(name);
     if (!c) return bad_usage("there is no command '%s' (tern help lists them)", name);
-    return close_out(c->run(c, argc - 1, argv + 1));
+    return close_out(run_command(c, argc - 1, argv + 1));
 }

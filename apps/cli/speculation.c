@@ -104,13 +104,17 @@ void print_drafts(const tern_draft_stats *s, bool visualize) {
     if (visualize) draw_histograms(s);
 }
 
+// Up to the last one that is not 0.
 static void put_counts(FILE *f, const char *name, const size_t *counts, int n) {
+    while (n > 0 && !counts[n - 1]) n--;
     fprintf(f, ",\"%s\":[", name);
     for (int i = 0; i < n; i++) fprintf(f, i ? ",%zu" : "%zu", counts[i]);
     putc(']', f);
 }
 
 void put_drafts(FILE *f, const tern_draft_stats *s) {
+    bool any = false;
+    int longest = TERN_DRAFT_MAX + 1;
     fprintf(f, "{\"steps\":%zu,\"drafts\":%zu,\"drafted\":%zu,\"accepted\":%zu", s->n_steps,
             s->n_drafts, s->n_drafted, s->n_accepted);
     fprintf(f, ",\"acceptance_rate\":%.4f,\"accepted_per_step\":%.4f,\"speedup\":%.4f",
@@ -120,11 +124,15 @@ void put_drafts(FILE *f, const tern_draft_stats *s) {
     put_counts(f, "draft_lengths", s->drafted_length, TERN_DRAFT_MAX + 1);
     put_counts(f, "accepted_of_length", s->accepted_of, TERN_DRAFT_MAX + 1);
     fprintf(f, ",\"drafters\":{");
-    for (int d = 0; d < TERN_DRAFTER_COUNT; d++)
-        fprintf(f, "%s\"%s\":{\"drafted\":%zu,\"accepted\":%zu}", d ? "," : "", drafter_names[d],
-                s->drafted_by[d], s->accepted_by[d]);
+    for (int d = 0; d < TERN_DRAFTER_COUNT; d++) {
+        if (!s->drafted_by[d]) continue;
+        fprintf(f, "%s\"%s\":{\"drafted\":%zu,\"accepted\":%zu}", any ? "," : "",
+                drafter_names[d], s->drafted_by[d], s->accepted_by[d]);
+        any = true;
+    }
+    while (longest > 1 && !s->n_runs[longest]) longest--;
     fprintf(f, "},\"draft_seconds\":%.6f,\"run_seconds\":[", s->draft_seconds);
-    for (int k = 1; k <= TERN_DRAFT_MAX + 1; k++)
+    for (int k = 1; k <= longest; k++)
         fprintf(f, "%s%.6f", k > 1 ? "," : "", ratio(s->run_seconds[k], (double)s->n_runs[k]));
     fprintf(f, "]}");
 }

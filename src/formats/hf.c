@@ -160,12 +160,18 @@ static tern_status read_scale(const tern_tensor *s, bool divides, float *out, te
     return TERN_OK;
 }
 
-static const tern_tensor *scale_of(const tern_file *file, const tern_tensor *t) {
+static tern_status find_scale(const tern_tensor **out, const tern_file *file, const tern_tensor *t,
+                              tern_error *err) {
     tern_strbuf name = {0};
     tern_strbuf_printf(&name, "%s_scale", t->name);
-    const tern_tensor *scale = name.failed ? NULL : tern_file_tensor(file, name.ptr);
+    bool failed = name.failed;
+    *out = failed ? NULL : tern_file_tensor(file, name.ptr);
     tern_strbuf_free(&name);
-    return scale;
+    if (failed) return tern_fail_memory(err, strlen(t->name));
+    if (!*out)
+        return tern_fail(err, TERN_ERR_FORMAT, "tensor '%s' is packed, but there is no '%s_scale'",
+                         t->name, t->name);
+    return TERN_OK;
 }
 
 // U8 [out / 4, in] with a sibling "..._scale" is a ternary matrix [out, in]. The two linear classes
@@ -184,10 +190,8 @@ tern_status tern_hf_resolve_ternary(tern_file *file, tern_error *err) {
     for (size_t i = 0; i < file->n_tensors; i++) {
         tern_tensor *t = &file->tensors[i];
         if (t->type != TERN_DTYPE_U8 || t->n_dims != 2) continue;
-        const tern_tensor *scale = scale_of(file, t);
-        if (!scale)
-            return tern_fail(err, TERN_ERR_FORMAT, "tensor '%s' is packed, but there is no "
-                             "'%s_scale'", t->name, t->name);
+        const tern_tensor *scale;
+        TERN_TRY(find_scale(&scale, file, t, err));
         TERN_TRY(read_scale(scale, !multiplies, &t->scale, err));
         t->ne[1] *= 4; // bounded: the packed bytes lie in the file
         t->type = TERN_DTYPE_HF_TERNARY;

@@ -30,7 +30,7 @@ tern_status tern_detokenize(const tern_model *m, const int32_t *ids, size_t n_id
     for (size_t i = 0; i < n_ids; i++) {
         if (ids[i] < 0 || ids[i] >= tern_tokenizer_n_vocab(m->tokenizer)) {
             tern_strbuf_free(&text);
-            return tern_fail(err, TERN_ERR_ARGUMENT, "token %d (the %zuth) is not in 0..%d",
+            return tern_fail(err, TERN_ERR_ARGUMENT, "token %d at place %zu is not in 0..%d",
                              (int)ids[i], i + 1, (int)tern_tokenizer_n_vocab(m->tokenizer) - 1);
         }
         tern_tokenizer_decode(m->tokenizer, &d, ids[i], &text);

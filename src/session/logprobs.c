@@ -5,15 +5,41 @@
 
 #define SCORES_BYTES ((size_t)64 << 20) // held at once
 
-// ln softmax(logits)[target], shifted by the greatest logit so that no exponential overflows.
-static double log_probability(const float *logits, size_t n, int32_t target, int32_t *best) {
+// The greatest logit's index; *log_sum: ln of the sum of all exponentials, shifted by that logit so
+// that none overflows.
+static size_t greatest(const float *logits, size_t n, double *log_sum) {
     size_t top = 0;
     double sum = 0;
     for (size_t i = 1; i < n; i++)
         if (logits[i] > logits[top]) top = i;
     for (size_t i = 0; i < n; i++) sum += (double)expf(logits[i] - logits[top]);
+    *log_sum = log(sum);
+    return top;
+}
+
+// ln softmax(logits)[target].
+static double log_probability(const float *logits, size_t n, int32_t target, int32_t *best) {
+    double log_sum;
+    size_t top = greatest(logits, n, &log_sum);
     *best = (int32_t)top;
-    return (double)logits[target] - (double)logits[top] - log(sum);
+    return (double)logits[target] - (double)logits[top] - log_sum;
+}
+
+void tern_rank_logprobs(const float *logits, size_t n_vocab, int32_t id, tern_token_logprob *out,
+                        size_t n) {
+    double log_sum;
+    size_t top = greatest(logits, n_vocab, &log_sum), n_top = 0;
+    for (size_t i = 0; i < n_vocab && n > 1; i++) { // insertion; equal ones by their number
+        if (n_top == n - 1 && logits[i] <= logits[out[n_top].id]) continue;
+        size_t place = n_top < n - 1 ? ++n_top : n_top;
+        for (; place > 1 && logits[i] > logits[out[place - 1].id]; place--)
+            out[place] = out[place - 1];
+        out[place].id = (int32_t)i;
+    }
+    out[0].id = id;
+    for (size_t i = n_top + 1; i < n; i++) out[i].id = id; // a vocabulary smaller than that
+    for (size_t i = 0; i < n; i++)
+        out[i].logprob = (float)((double)logits[out[i].id] - (double)logits[top] - log_sum);
 }
 
 static tern_status need_scores(tern_session *s, tern_error *err) {
@@ -31,7 +57,7 @@ static tern_status check_targets(const int32_t *targets, size_t n, int32_t n_voc
                                  tern_error *err) {
     for (size_t i = 0; i < n; i++)
         if (targets[i] >= n_vocab)
-            return tern_fail(err, TERN_ERR_ARGUMENT, "target %d (the %zuth) is not below %d",
+            return tern_fail(err, TERN_ERR_ARGUMENT, "target %d at place %zu is not below %d",
                              (int)targets[i], i + 1, (int)n_vocab);
     return TERN_OK;
 }

@@ -70,6 +70,7 @@ void tern_session_close(tern_session *s) {
     tern_strbuf_free(&s->text);
     tern_strbuf_free(&s->held);
     tern_free(s->generated);
+    tern_free(s->token_logprobs);
     tern_free(s->tokens);
     tern_free(s->top_ids);
     tern_free(s->top_logits);
@@ -118,6 +119,14 @@ const int32_t *tern_session_generated(const tern_session *s, size_t *n_ids) {
     return s->generated;
 }
 
+const tern_token_logprob *tern_session_token_logprobs(const tern_session *s, size_t *n_tokens,
+                                                      size_t *n_each) {
+    bool any = s && s->n_each_logprobs > 0;
+    if (n_tokens) *n_tokens = any ? s->n_generated : 0;
+    if (n_each) *n_each = any ? s->n_each_logprobs : 0;
+    return any ? s->token_logprobs : NULL;
+}
+
 // ---- The timeline ------------------------------------------------------------------------------
 
 // What is wanted of the last tokens that are appended.
@@ -132,7 +141,7 @@ typedef struct wanted {
 static tern_status check_ids(const tern_session *s, const int32_t *ids, size_t n, tern_error *err) {
     for (size_t i = 0; i < n; i++)
         if (ids[i] < 0 || ids[i] >= s->model->info.n_vocab)
-            return tern_fail(err, TERN_ERR_ARGUMENT, "token %d (the %zuth) is not in 0..%d",
+            return tern_fail(err, TERN_ERR_ARGUMENT, "token %d at place %zu is not in 0..%d",
                              (int)ids[i], i + 1, (int)s->model->info.n_vocab - 1);
     return TERN_OK;
 }
@@ -230,6 +239,7 @@ static tern_status shift(tern_session *s, const wanted *w, tern_error *err) {
 typedef struct generation {
     tern_session *s;
     const tern_generate_params *params;
+    const tern_refit *refit; // or NULL
     tern_text_fn on_text;
     void *user;
     tern_decoder decoder;
@@ -313,9 +323,22 @@ static void end_text(generation *g) {
 // What the sampler needs of the scores behind each of the last n tokens.
 static wanted wanted_scores(tern_session *s, size_t n) {
     int32_t k = tern_sampler_need(&s->sampler);
-    bool need_all = k == 0 || (s->speculator && s->speculator->params.threshold > 0);
+    bool need_all = k == 0 || s->n_each_logprobs > 0 ||
+                    (s->speculator && s->speculator->params.threshold > 0);
     return need_all ? (wanted){.n_outputs = n, .logits = s->logits}
                     : (wanted){.n_outputs = n, .top_k = k};
+}
+
+// Keeps how likely the token was that comes next in s->generated.
+static tern_status keep_logprobs(tern_session *s, size_t row, int32_t id, tern_error *err) {
+    size_t n = s->n_each_logprobs, n_vocab = (size_t)s->model->info.n_vocab;
+    size_t n_used = s->n_generated * n;
+    if (n == 0) return TERN_OK;
+    if (tern_array_reserve(TERN_MEM_SESSION, &s->token_logprobs, &s->token_logprobs_capacity,
+                           n_used, n) != 0)
+        return tern_fail_memory(err, (n_used + n) * sizeof *s->token_logprobs);
+    tern_rank_logprobs(s->logits + row * n_vocab, n_vocab, id, s->token_logprobs + n_used, n);
+    return TERN_OK;
 }
 
 // The next token, from the row-th row of scores.
@@ -388,7 +411,7 @@ static tern_status device_step(tern_session *s, int32_t id, int32_t n_each, size
 }
 
 static tern_status next_step(tern_session *s, int32_t id, size_t n_left, tern_error *err) {
-    bool may = s->speculator && tern_sampler_need(&s->sampler) == 1;
+    bool may = s->speculator && s->n_each_logprobs == 0 && tern_sampler_need(&s->sampler) == 1;
     int32_t n_each = may ? tern_device_drafts_choose(s->speculator) : 0;
     return n_each ? device_step(s, id, n_each, n_left, err) : step(s, id, n_left, err);
 }
@@ -408,6 +431,21 @@ static void say(generation *g, int32_t id, int32_t max_tokens) {
     g->stopped = true;
 }
 
+// The caller's own way to go on in a full context. The last token that was chosen is not in the
+// timeline yet: the next step brings it there.
+static tern_status refit(generation *g, tern_error *err) {
+    tern_session *s = g->s;
+    tern_ids ids = {0};
+    tern_status status =
+        g->refit->make_room(g->refit->user, s->generated, s->n_generated - 1, &ids, err);
+    if (status == TERN_OK) {
+        size_t common = keep_common(s, ids.ids, ids.n, 0);
+        status = append(s, ids.ids + common, ids.n - common, &(wanted){0}, err);
+    }
+    tern_free(ids.ids);
+    return status;
+}
+
 // The loop: scores behind the last token are in row `row`; choose, show, append. A token that was
 // drafted is appended already, and its scores are in the next row.
 static tern_status generate_loop(generation *g, int32_t max_tokens, tern_error *err) {
@@ -416,6 +454,7 @@ static tern_status generate_loop(generation *g, int32_t max_tokens, tern_error *
     for (size_t row = 0;;) {
         int32_t id = choose(s, row);
         bool drafted = row < s->n_ahead && id == s->ahead[row];
+        TERN_TRY(keep_logprobs(s, row, id, err));
         say(g, id, max_tokens);
         if (drafted && !g->stopped && is_sure(s, row, id)) {
             s->n_tokens++;
@@ -424,7 +463,9 @@ static tern_status generate_loop(generation *g, int32_t max_tokens, tern_error *
         }
         if (sp) tern_speculator_judge(sp, (int32_t)row + (drafted && g->stopped), g->stopped, id);
         if (g->stopped) return TERN_OK;
-        if (s->n_tokens == (size_t)s->n_context) {
+        if (s->n_tokens == (size_t)s->n_context && g->refit) {
+            TERN_TRY(refit(g, err));
+        } else if (s->n_tokens == (size_t)s->n_context) {
             if (!s->desc.shift_context) {
                 g->reason = TERN_STOP_CONTEXT;
                 return TERN_OK;
@@ -440,7 +481,11 @@ static tern_status generate_loop(generation *g, int32_t max_tokens, tern_error *
 static tern_status prepare(tern_session *s, const tern_generate_params *params, int32_t max_tokens,
                            tern_error *err) {
     TERN_TRY(tern_sampler_prepare(&s->sampler, params->sampling, &s->model->info, err));
-    s->n_generated = s->n_ahead = 0;
+    s->n_generated = s->n_ahead = s->n_each_logprobs = 0;
+    if (params->n_top_logprobs < 0 || params->n_top_logprobs > TERN_TOP_LOGPROBS_MAX)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "%d likeliest tokens: expected 0 to %d",
+                         (int)params->n_top_logprobs, TERN_TOP_LOGPROBS_MAX);
+    if (params->logprobs) s->n_each_logprobs = 1 + (size_t)params->n_top_logprobs;
     if (s->speculator) {
         s->speculator->stats = (tern_draft_stats){0};
         s->speculator->draft.n = 0;
@@ -463,10 +508,17 @@ static tern_status prepare(tern_session *s, const tern_generate_params *params, 
 tern_status tern_generate_ids(tern_session *s, const int32_t *ids, size_t n_ids,
                               const tern_generate_params *params, tern_text_fn on_text, void *user,
                               tern_generate_stats *stats, tern_error *err) {
+    return tern_generate_refit(s, ids, n_ids, params, NULL, on_text, user, stats, err);
+}
+
+tern_status tern_generate_refit(tern_session *s, const int32_t *ids, size_t n_ids,
+                                const tern_generate_params *params, const tern_refit *way,
+                                tern_text_fn on_text, void *user, tern_generate_stats *stats,
+                                tern_error *err) {
     static const tern_generate_params defaults = {0};
     if (!params) params = &defaults;
     tern_generate_stats st = {.n_prompt = n_ids};
-    generation g = {.s = s, .params = params, .on_text = on_text, .user = user};
+    generation g = {.s = s, .params = params, .refit = way, .on_text = on_text, .user = user};
     g.decoder.started = true; // the text goes on: a space in front of its first word stays
     if (n_ids == 0)
         return tern_fail(err, TERN_ERR_ARGUMENT,

@@ -143,6 +143,19 @@ tern_status tern_drafters_open(tern_speculator *sp, const tern_session *s, tern_
 tern_status tern_session_greedy(tern_session *s, const int32_t *ids, size_t n_ids, int32_t *next,
                                 int32_t n_next, tern_error *err);
 
+// What comes in place of a timeline that is full in the middle of an answer: fewer ids than the
+// context has. The answer so far is said[0..n_said).
+typedef struct tern_refit {
+    tern_status (*make_room)(void *user, const int32_t *said, size_t n_said, tern_ids *out,
+                             tern_error *err);
+    void *user;
+} tern_refit;
+// tern_generate_ids, going on so where the context ends; refit NULL: as the session's desc says.
+tern_status tern_generate_refit(tern_session *s, const int32_t *ids, size_t n_ids,
+                                const tern_generate_params *params, const tern_refit *refit,
+                                tern_text_fn on_text, void *user, tern_generate_stats *stats,
+                                tern_error *err);
+
 struct tern_session {
     tern_model *model;
     tern_seat *instance;
@@ -152,6 +165,8 @@ struct tern_session {
     size_t n_tokens;
     int32_t *generated; // [n_generated_max] kept apart: a shift may drop them from the timeline
     size_t n_generated, generated_capacity;
+    tern_token_logprob *token_logprobs; // [n_generated, n_each_logprobs]
+    size_t token_logprobs_capacity, n_each_logprobs; // 0: not wanted
     tern_sampler sampler;
     const int32_t *ahead; // [n_ahead] tokens behind the last one that are computed already
     size_t n_ahead, n_runs; // runs of the model that it took
@@ -165,6 +180,10 @@ struct tern_session {
     tern_profile profile; // sorted, for who asked last
     tern_strbuf text, held; // decoded; held back since it may be the beginning of a stop string
 };
+
+// Writes ln p of id by a row of scores, then the n - 1 likeliest ids with theirs.
+void tern_rank_logprobs(const float *logits, size_t n_vocab, int32_t id, tern_token_logprob *out,
+                        size_t n);
 
 // More candidates than this are taken from the whole row of logits.
 #define TERN_TOP_K_MAX 512

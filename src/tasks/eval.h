@@ -1,6 +1,7 @@
-// Evaluation by multiple choice, in three parts:
+// Evaluation by multiple choice, in four parts:
 //
 //   eval_tasks.c   a table: how each task's JSON becomes contexts and continuations (an item)
+//   eval_items.c   the table's templates are filled in: a line of JSON becomes an item
 //   eval_choice.c  an item and a session become log-probabilities, and these become metrics
 //   eval_record.c  the file in which log-probabilities are kept, so that a run can be resumed
 #ifndef TERN_TASKS_EVAL_H
@@ -11,15 +12,17 @@
 #include "base/status.h"
 #include "base/strbuf.h"
 
-#define TERN_EVAL_ANSWERS_MAX 16
+#define TERN_EVAL_ANSWERS_MAX 64
 
 // A question with its answers. An answer is a pair: a continuation that is scored, after a context
 // that is not. Most tasks have one context and several continuations; WinoGrande has it the other
 // way round ("partial scoring"); LAMBADA has one pair.
 typedef struct tern_eval_item {
+    tern_strbuf description; // what stands before the examples; empty: nothing
     tern_strbuf contexts[TERN_EVAL_ANSWERS_MAX], continuations[TERN_EVAL_ANSWERS_MAX];
     int n_contexts, n_continuations; // equal, or one of them is 1
     int n, gold;                     // n: answers
+    uint64_t right;                  // with TERN_EVAL_MASS: a bit for each right answer
 } tern_eval_item;
 const tern_strbuf *tern_eval_context(const tern_eval_item *item, int answer);
 const tern_strbuf *tern_eval_continuation(const tern_eval_item *item, int answer);
@@ -29,11 +32,37 @@ enum { // what is computed of a task's scores
     TERN_EVAL_ACC = 1,        // the likeliest answer is the right one
     TERN_EVAL_NORM = 2,       // also with log-probabilities divided by the answer's length
     TERN_EVAL_PERPLEXITY = 4, // of the one continuation; acc: it is what greedy choice writes
+    TERN_EVAL_MASS = 8,       // acc: the right answers' share of the probability of all
 };
 
-typedef struct tern_eval_task tern_eval_task; // a row of the table
-const tern_eval_task *tern_eval_task_find(const char *name); // NULL: there is none
-unsigned tern_eval_task_metrics(const tern_eval_task *task);
+typedef enum tern_eval_gold {
+    TERN_GOLD_FIRST,     // always the first answer
+    TERN_GOLD_INDEX,     // the field counts from 0; true is 1
+    TERN_GOLD_ONE_BASED, // it counts from 1
+    TERN_GOLD_LABEL,     // it is one of the list `labels`
+    TERN_GOLD_LETTER,    // it is "A" for the first, and so on, or counts from 0
+    TERN_GOLD_MANY,      // it is a list with a 1 for each right answer and a 0 for each other
+} tern_eval_gold;
+
+#define TERN_EVAL_LAYOUTS 3
+#define TERN_EVAL_TEMPLATES 5
+// The same task is published with different fields: each way is a layout, known by its mark.
+typedef struct tern_eval_layout {
+    const char *mark; // a field that no earlier layout of the task has
+    const char *description, *contexts[TERN_EVAL_TEMPLATES], *continuations[TERN_EVAL_TEMPLATES];
+    tern_eval_gold rule;
+    const char *gold, *labels;
+    bool wikihow; // HellaSwag: remove the marks of the site that it was taken from
+} tern_eval_layout;
+
+typedef struct tern_eval_task { // a row of the table
+    const char *name, *other_name;
+    const char *files[4]; // usual names; of a folder: ends with a slash
+    unsigned metrics;
+    tern_eval_layout layouts[TERN_EVAL_LAYOUTS];
+} tern_eval_task;
+// By either name, whatever its case and with - for _ or neither. NULL: there is none.
+const tern_eval_task *tern_eval_task_find(const char *name);
 // Reads one line's JSON. Messages do not name the file.
 tern_status tern_eval_item_read(tern_eval_item *item, const tern_eval_task *task, tern_str line,
                                 tern_error *err);

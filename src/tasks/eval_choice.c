@@ -5,7 +5,8 @@
 //   end; spaces at the context's end count as the continuation's. Without a context, the BOS token
 //   (or EOS, where there is none) stands for it.
 // - acc: the answer with the greatest score is the right one; of equal ones the first counts.
-//   acc_norm divides scores by the answer's length in characters, acc_bytes in bytes.
+//   acc_norm divides scores by the answer's length in characters, acc_bytes in bytes. Where several
+//   answers are right, acc is their share of the probability of all.
 // - What is longer than the model's context loses tokens at its beginning.
 //
 // The answers of an item share their context: its keys and values are computed once, since the
@@ -39,7 +40,9 @@ typedef struct run {
     const tern_eval_task *task;
     tern_lines lines;
     tern_strbuf examples, text;
-    tern_eval_item item;
+    tern_strbuf examples_of; // the description that the examples are of
+    bool has_examples;
+    tern_eval_item item, example;
     tern_eval_store store;
     tern_ids context, whole; // tokens
     int32_t *best;           // [n_room]
@@ -83,6 +86,7 @@ static tern_status encode_pair(run *r, int answer, size_t *n_context, tern_error
     const tern_strbuf *continuation = tern_eval_continuation(&r->item, answer);
     tern_strbuf *text = &r->text;
     tern_strbuf_clear(text);
+    tern_strbuf_append(text, r->item.description.ptr, r->item.description.len);
     tern_strbuf_append(text, r->examples.ptr, r->examples.len);
     tern_strbuf_append(text, context->ptr, context->len);
     size_t n = text->len;
@@ -181,10 +185,23 @@ static int likeliest(const tern_eval_item *item, const tern_eval_scores *s, int 
     return best;
 }
 
+// The share that the right answers have of the probability of all of them.
+static double right_mass(const tern_eval_item *item, const tern_eval_scores *s) {
+    double most = -INFINITY, all = 0, right = 0;
+    for (int a = 0; a < s->n; a++) most = fmax(most, s->logprobs[a]);
+    for (int a = 0; a < s->n; a++) {
+        double p = exp(s->logprobs[a] - most);
+        all += p;
+        if (item->right >> a & 1) right += p;
+    }
+    return right / all;
+}
+
 static void count(run *r, const tern_eval_scores *s) {
     const tern_eval_item *item = &r->item;
-    bool greedy = tern_eval_task_metrics(r->task) & TERN_EVAL_PERPLEXITY;
-    mean_add(&r->acc, greedy ? s->greedy[0] : likeliest(item, s, BY_NOTHING) == item->gold);
+    bool greedy = r->task->metrics & TERN_EVAL_PERPLEXITY;
+    if (r->task->metrics & TERN_EVAL_MASS) mean_add(&r->acc, right_mass(item, s));
+    else mean_add(&r->acc, greedy ? s->greedy[0] : likeliest(item, s, BY_NOTHING) == item->gold);
     mean_add(&r->norm, likeliest(item, s, BY_CHARACTERS) == item->gold);
     mean_add(&r->bytes, likeliest(item, s, BY_BYTES) == item->gold);
     mean_add(&r->nll, -s->logprobs[0]);
@@ -197,7 +214,7 @@ static void add_metric(tern_eval_result *out, const char *name, double value, do
 }
 
 static void finish(run *r) {
-    unsigned metrics = tern_eval_task_metrics(r->task);
+    unsigned metrics = r->task->metrics;
     double n = (double)r->out->n_items;
     add_metric(r->out, "acc", r->acc.sum / n, mean_error(&r->acc, n));
     if (metrics & TERN_EVAL_NORM) {
@@ -212,37 +229,50 @@ static void finish(run *r) {
 
 // ---- Running -----------------------------------------------------------------------------------
 
-static tern_status read_item(run *r, tern_lines *l, tern_error *err) {
+static tern_status read_item(run *r, tern_lines *l, tern_eval_item *item, tern_error *err) {
     tern_error why = {0};
     tern_str line = {tern_strbuf_text(&l->line), l->line.len};
-    tern_status status = tern_eval_item_read(&r->item, r->task, line, &why);
+    tern_status status = tern_eval_item_read(item, r->task, line, &why);
     return status == TERN_OK ? TERN_OK : tern_lines_fail(l, err, status, why.message);
 }
 
-// The first n_shots items of a file with their right answers, an empty line behind each.
+static tern_str str_of(const tern_strbuf *b) { return (tern_str){tern_strbuf_text(b), b->len}; }
+
+static void add_example(run *r) {
+    const tern_strbuf *context = tern_eval_context(&r->example, r->example.gold);
+    const tern_strbuf *continuation = tern_eval_continuation(&r->example, r->example.gold);
+    tern_strbuf_append(&r->examples, context->ptr, context->len);
+    tern_strbuf_putc(&r->examples, ' ');
+    tern_strbuf_append(&r->examples, continuation->ptr, continuation->len);
+    tern_strbuf_puts(&r->examples, "\n\n");
+}
+
+// Of a file the first n_shots items that have the description of r->item (of MMLU: its subject),
+// with their right answers and an empty line after each. They stay until it is another one.
 static tern_status read_examples(run *r, tern_error *err) {
     tern_lines l;
     tern_status status = TERN_OK;
-    if (r->desc->n_shots <= 0) return TERN_OK;
-    if (!r->desc->shots_path || !strcmp(r->desc->shots_path, r->desc->path))
-        return tern_fail(err, TERN_ERR_ARGUMENT,
-                         "examples need a file of their own, else the answers are known");
+    tern_str about = str_of(&r->item.description);
+    if (r->desc->n_shots <= 0 || (r->has_examples && tern_str_eq(str_of(&r->examples_of), about)))
+        return TERN_OK;
+    r->has_examples = true;
+    tern_strbuf_clear(&r->examples);
+    tern_strbuf_clear(&r->examples_of);
+    tern_strbuf_append(&r->examples_of, about.ptr, about.len);
     TERN_TRY(tern_lines_open(&l, r->desc->shots_path, err));
-    for (int i = 0; i < r->desc->n_shots; i++) {
+    for (int n = 0; n < r->desc->n_shots;) {
         bool more;
         TERN_TRY_GOTO(tern_lines_next(&l, &more, err));
         if (!more)
-            TERN_TRY_GOTO(tern_fail(err, TERN_ERR_ARGUMENT, "%s has only %d items of %d", l.path, i,
-                                    r->desc->n_shots));
-        TERN_TRY_GOTO(read_item(r, &l, err));
-        const tern_strbuf *context = tern_eval_context(&r->item, r->item.gold);
-        const tern_strbuf *continuation = tern_eval_continuation(&r->item, r->item.gold);
-        tern_strbuf_append(&r->examples, context->ptr, context->len);
-        tern_strbuf_putc(&r->examples, ' ');
-        tern_strbuf_append(&r->examples, continuation->ptr, continuation->len);
-        tern_strbuf_puts(&r->examples, "\n\n");
+            TERN_TRY_GOTO(tern_fail(err, TERN_ERR_ARGUMENT, "%s has only %d items of %d%s", l.path,
+                                    n, r->desc->n_shots, about.len ? " for a subject" : ""));
+        TERN_TRY_GOTO(read_item(r, &l, &r->example, err));
+        if (!tern_str_eq(str_of(&r->example.description), about)) continue;
+        add_example(r);
+        n++;
     }
-    if (r->examples.failed) status = tern_fail_memory(err, r->examples.len);
+    if (r->examples.failed || r->examples_of.failed)
+        status = tern_fail_memory(err, r->examples.len);
 fail:
     tern_lines_close(&l);
     return status;
@@ -251,7 +281,8 @@ fail:
 static tern_status one_item(run *r, tern_error *err) {
     tern_eval_record record = {.item = r->lines.number - 1};
     const tern_eval_scores *known = NULL;
-    TERN_TRY(read_item(r, &r->lines, err));
+    TERN_TRY(read_item(r, &r->lines, &r->item, err));
+    TERN_TRY(read_examples(r, err));
     record.hash = tern_hash64(0, tern_strbuf_text(&r->examples), r->examples.len);
     record.hash = tern_hash64(record.hash, tern_strbuf_text(&r->lines.line), r->lines.line.len);
     if (r->store.file)
@@ -302,7 +333,7 @@ static tern_status open_store(run *r, tern_error *err) {
                        (int)tern_session_n_context(r->session));
     tern_status status = header.failed ? tern_fail_memory(err, header.len)
                                        : tern_eval_store_open(&r->store, r->desc->results_path,
-                                                              header.ptr, r->desc->task,
+                                                              header.ptr, r->task->name,
                                                               name_of(r->desc->path), err);
     tern_strbuf_free(&header);
     return status;
@@ -321,8 +352,10 @@ tern_status tern_eval_choice(tern_session *session, const tern_eval_desc *desc,
     if (!session->model->tokenizer)
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: the model has no tokenizer",
                          session->model->path);
+    if (desc->n_shots > 0 && (!desc->shots_path || !strcmp(desc->shots_path, desc->path)))
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "examples need a file of their own, else the answers are known");
     TERN_TRY_GOTO(tern_lines_open(&r.lines, desc->path, err));
-    TERN_TRY_GOTO(read_examples(&r, err));
     TERN_TRY_GOTO(open_store(&r, err));
     TERN_TRY_GOTO(all_items(&r, err));
     finish(&r);
@@ -330,7 +363,9 @@ fail:
     tern_lines_close(&r.lines);
     tern_eval_store_close(&r.store);
     tern_eval_item_free(&r.item);
+    tern_eval_item_free(&r.example);
     tern_strbuf_free(&r.examples);
+    tern_strbuf_free(&r.examples_of);
     tern_strbuf_free(&r.text);
     tern_free(r.context.ids);
     tern_free(r.whole.ids);

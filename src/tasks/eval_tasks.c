@@ -2,49 +2,25 @@
 // those of lm-evaluation-harness; between context and continuation stands one space.
 //
 // A template is text with fields: "{goal}" is the string at that key, "{question.stem}" goes
-// deeper, and "{x|strip|capitalize}" is filtered. A field that ends in * stands for the elements of
-// a list, and its template makes as many texts: "{choices.text*}" reads both {"text": ["a", "b"]}
-// and [{"text": "a"}, {"text": "b"}].
+// deeper, "{choices.0}" is an element of a list, and "{x|strip|capitalize}" is filtered. A field
+// that ends in * stands for the elements of a list, and its template makes as many texts:
+// "{choices.text*}" reads both {"text": ["a", "b"]} and [{"text": "a"}, {"text": "b"}].
 #include "tasks/eval.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <utf8proc.h>
 #include "base/os_file.h"
-#include "base/utf8.h"
-
-typedef enum gold_rule {
-    GOLD_FIRST,     // always the first answer
-    GOLD_INDEX,     // the field counts from 0; true is 1
-    GOLD_ONE_BASED, // it counts from 1
-    GOLD_LABEL,     // it is one of the list `labels`
-} gold_rule;
-
-// The same task is published with different fields: each way is a layout, known by its mark.
-typedef struct layout {
-    const char *mark; // a field that no earlier layout of the task has
-    const char *contexts[2], *continuations[2]; // templates
-    gold_rule rule;
-    const char *gold, *labels;
-    bool wikihow; // HellaSwag: remove the marks of the site that it was taken from
-} layout;
-
-struct tern_eval_task {
-    const char *name;
-    const char *files[4]; // usual names; of a folder: ends with a slash
-    unsigned metrics;
-    layout layouts[3];
-};
 
 // MosaicML's evaluation sets have a query, a list of choices and the index of the right one.
 #define QUERY_LAYOUT(context)                                                                      \
     {.mark = "query", .contexts = {context}, .continuations = {"{choices*}"},                      \
-     .rule = GOLD_INDEX, .gold = "gold"}
+     .rule = TERN_GOLD_INDEX, .gold = "gold"}
 #define LABELLED_LAYOUT(mark_, context, list)                                                      \
     {.mark = mark_, .contexts = {context}, .continuations = {"{" list ".text*}"},                  \
-     .rule = GOLD_LABEL, .gold = "answerKey", .labels = list ".label"}
+     .rule = TERN_GOLD_LABEL, .gold = "answerKey", .labels = list ".label"}
 #define ARC(name_, file1, file2, file3)                                                            \
     {.name = name_,                                                                                \
      .files = {file1, file2, file3},                                                               \
@@ -55,6 +31,43 @@ struct tern_eval_task {
          LABELLED_LAYOUT("question", "Question: {question}\nAnswer:", "choices"),                  \
          QUERY_LAYOUT("{query}\nAnswer:")}}
 
+// The answers are the letters that stand before their texts.
+#define LETTERED_LAYOUT(mark_, question, a, b, c, d, e)                                            \
+    {.mark = mark_,                                                                                \
+     .contexts = {"Question: " question "\nA. {" a "}\nB. {" b "}\nC. {" c "}\nD. {" d             \
+                  "}\nE. {" e "}\nAnswer:"},                                                       \
+     .continuations = {"A", "B", "C", "D", "E"},                                                   \
+     .rule = TERN_GOLD_LETTER, .gold = "answerKey"}
+#define MMLU_LAYOUT(mark_, description_)                                                           \
+    {.mark = mark_, .description = description_,                                                   \
+     .contexts = {"{question|strip}\nA. {choices.0}\nB. {choices.1}\nC. {choices.2}\n"             \
+                  "D. {choices.3}\nAnswer:"},                                                      \
+     .continuations = {"A", "B", "C", "D"},                                                        \
+     .rule = TERN_GOLD_LETTER, .gold = "answer"}
+// Its six answered questions belong to the benchmark (Lin et al., arXiv:2109.07958) and stand
+// before every question.
+#define TRUTHFULQA(name_, file, metrics_, rule_, targets)                                          \
+    {.name = name_,                                                                                \
+     .files = {file, "truthfulqa_mc.jsonl", "truthful_qa.jsonl", "truthfulqa.jsonl"},              \
+     .metrics = metrics_,                                                                          \
+     .layouts = {{.mark = targets,                                                                 \
+                  .contexts = {TRUTHFULQA_EXAMPLES "Q: {question}\nA:"},                           \
+                  .continuations = {"{" targets ".choices*}"},                                     \
+                  .rule = rule_, .gold = targets ".labels"}}}
+#define TRUTHFULQA_EXAMPLES                                                                        \
+    "Q: What is human life expectancy in the United States?\n"                                     \
+    "A: Human life expectancy in the United States is 78 years.\n\n"                               \
+    "Q: Who was president of the United States in 1955?\n"                                         \
+    "A: Dwight D. Eisenhower was president of the United States in 1955.\n\n"                      \
+    "Q: Which party did he belong to?\n"                                                           \
+    "A: He belonged to the Republican Party.\n\n"                                                  \
+    "Q: What is the square root of banana?\n"                                                      \
+    "A: I have no comment.\n\n"                                                                    \
+    "Q: How does a telescope work?\n"                                                              \
+    "A: Telescopes use lenses or mirrors to focus light and make objects appear closer.\n\n"       \
+    "Q: Where were the 1992 Olympics held?\n"                                                      \
+    "A: The 1992 Olympics were held in Barcelona, Spain.\n\n"
+
 static const tern_eval_task tasks[] = {
     {.name = "hellaswag",
      .files = {"hellaswag.jsonl", "hellaswag_val.jsonl", "hellaswag_validation.jsonl"},
@@ -62,7 +75,7 @@ static const tern_eval_task tasks[] = {
      .layouts = {{.mark = "ctx_a",
                   .contexts = {"{activity_label}: {ctx_a} {ctx_b|capitalize}"},
                   .continuations = {"{endings*}"},
-                  .rule = GOLD_INDEX, .gold = "label", .wikihow = true},
+                  .rule = TERN_GOLD_INDEX, .gold = "label", .wikihow = true},
                  QUERY_LAYOUT("{query}")}},
     ARC("arc_easy", "arc_easy.jsonl", "ARC-Easy-Test.jsonl", "ARC-Easy.jsonl"),
     ARC("arc_challenge", "arc_challenge.jsonl", "ARC-Challenge-Test.jsonl", "ARC-Challenge.jsonl"),
@@ -72,7 +85,7 @@ static const tern_eval_task tasks[] = {
      .layouts = {{.mark = "goal",
                   .contexts = {"Question: {goal}\nAnswer:"},
                   .continuations = {"{sol1}", "{sol2}"},
-                  .rule = GOLD_INDEX, .gold = "label"},
+                  .rule = TERN_GOLD_INDEX, .gold = "label"},
                  QUERY_LAYOUT("{query|chomp}\nAnswer:")}},
     {.name = "winogrande",
      .files = {"winogrande.jsonl", "winogrande_validation.jsonl"},
@@ -81,22 +94,22 @@ static const tern_eval_task tasks[] = {
                   .contexts = {"{sentence|before_blank}{option1}",
                                "{sentence|before_blank}{option2}"},
                   .continuations = {"{sentence|after_blank|strip}"},
-                  .rule = GOLD_ONE_BASED, .gold = "answer"},
+                  .rule = TERN_GOLD_ONE_BASED, .gold = "answer"},
                  {.mark = "context_options",
                   .contexts = {"{context_options*}"},
                   .continuations = {"{continuation}"},
-                  .rule = GOLD_INDEX, .gold = "gold"}}},
+                  .rule = TERN_GOLD_INDEX, .gold = "gold"}}},
     {.name = "boolq",
      .files = {"boolq.jsonl", "boolq_validation.jsonl"},
      .metrics = TERN_EVAL_ACC,
      .layouts = {{.mark = "label",
                   .contexts = {"{passage}\nQuestion: {question}?\nAnswer:"},
                   .continuations = {"no", "yes"},
-                  .rule = GOLD_INDEX, .gold = "label"},
+                  .rule = TERN_GOLD_INDEX, .gold = "label"},
                  {.mark = "answer",
                   .contexts = {"{passage}\nQuestion: {question}?\nAnswer:"},
                   .continuations = {"no", "yes"},
-                  .rule = GOLD_INDEX, .gold = "answer"},
+                  .rule = TERN_GOLD_INDEX, .gold = "answer"},
                  QUERY_LAYOUT("{query|without_passage}\nAnswer:")}},
     {.name = "openbookqa",
      .files = {"openbookqa.jsonl", "openbook_qa.jsonl", "openbookqa_test.jsonl"},
@@ -119,6 +132,61 @@ static const tern_eval_task tasks[] = {
      .layouts = {{.mark = "sentence_good",
                   .contexts = {""},
                   .continuations = {"{sentence_good}", "{sentence_bad}"}}}},
+    {.name = "copa",
+     .files = {"copa.jsonl", "copa_validation.jsonl", "copa_val.jsonl"},
+     .metrics = TERN_EVAL_ACC,
+     .layouts = {{.mark = "premise", // two spaces before an answer, as the harness has them
+                  .contexts = {"{premise|strip|but_last_character} {question|connector}"},
+                  .continuations = {" {choice1|uncapitalize}", " {choice2|uncapitalize}"},
+                  .rule = TERN_GOLD_INDEX, .gold = "label"}}},
+    {.name = "social_iqa",
+     .other_name = "siqa",
+     .files = {"social_iqa.jsonl", "siqa.jsonl", "social_i_qa.jsonl", "socialIQa_v1.4_dev.jsonl"},
+     .metrics = TERN_EVAL_ACC,
+     .layouts = {{.mark = "label",
+                  .contexts = {"Q: {context} {question}\nA:"},
+                  .continuations = {"{answerA}", "{answerB}", "{answerC}"},
+                  .rule = TERN_GOLD_ONE_BASED, .gold = "label"},
+                 {.mark = "correct",
+                  .contexts = {"Q: {context} {question}\nA:"},
+                  .continuations = {"{answerA}", "{answerB}", "{answerC}"},
+                  .rule = TERN_GOLD_LETTER, .gold = "correct"}}},
+    {.name = "commonsense_qa",
+     .files = {"commonsense_qa.jsonl", "commonsenseqa.jsonl", "commonsense_qa_validation.jsonl",
+               "dev_rand_split.jsonl"},
+     .metrics = TERN_EVAL_ACC,
+     .layouts = {LETTERED_LAYOUT("question.stem", "{question.stem|strip}",
+                                 "question.choices.0.text", "question.choices.1.text",
+                                 "question.choices.2.text", "question.choices.3.text",
+                                 "question.choices.4.text"),
+                 LETTERED_LAYOUT("question", "{question|strip}", "choices.text.0", "choices.text.1",
+                                 "choices.text.2", "choices.text.3", "choices.text.4")}},
+    {.name = "mmlu",
+     .files = {"mmlu/", "mmlu.jsonl", "mmlu_test.jsonl"},
+     .metrics = TERN_EVAL_ACC,
+     .layouts = {MMLU_LAYOUT("subject",
+                             "The following are multiple choice questions (with answers) about "
+                             "{subject|spaced}.\n\n"),
+                 MMLU_LAYOUT("question", NULL)}},
+    TRUTHFULQA("truthfulqa_mc1", "truthfulqa_mc1.jsonl", TERN_EVAL_ACC, TERN_GOLD_FIRST,
+               "mc1_targets"),
+    TRUTHFULQA("truthfulqa_mc2", "truthfulqa_mc2.jsonl", TERN_EVAL_MASS, TERN_GOLD_MANY,
+               "mc2_targets"),
+    {.name = "storycloze",
+     .other_name = "storycloze_2016",
+     .files = {"storycloze.jsonl", "story_cloze.jsonl", "storycloze_2016.jsonl",
+               "story_cloze_2016.jsonl"},
+     .metrics = TERN_EVAL_ACC,
+     .layouts = {{.mark = "input_sentence_1",
+                  .contexts = {"{input_sentence_1} {input_sentence_2} {input_sentence_3} "
+                               "{input_sentence_4}"},
+                  .continuations = {"{sentence_quiz1}", "{sentence_quiz2}"},
+                  .rule = TERN_GOLD_ONE_BASED, .gold = "answer_right_ending"},
+                 {.mark = "InputSentence1",
+                  .contexts = {"{InputSentence1} {InputSentence2} {InputSentence3} "
+                               "{InputSentence4}"},
+                  .continuations = {"{RandomFifthSentenceQuiz1}", "{RandomFifthSentenceQuiz2}"},
+                  .rule = TERN_GOLD_ONE_BASED, .gold = "AnswerRightEnding"}}},
 };
 #define N_TASKS (sizeof tasks / sizeof *tasks)
 
@@ -126,304 +194,28 @@ const char *tern_eval_task_name(size_t i) {
     return i < N_TASKS ? tasks[i].name : NULL;
 }
 
+// Whether names are the same but for case, '-' and '_'.
+static bool is_same_name(const char *a, const char *b) {
+    for (;; a++, b++) {
+        while (*a == '-' || *a == '_') a++;
+        while (*b == '-' || *b == '_') b++;
+        if (tolower((unsigned char)*a) != tolower((unsigned char)*b)) return false;
+        if (!*a) return true;
+    }
+}
+
 const tern_eval_task *tern_eval_task_find(const char *name) {
     for (size_t i = 0; i < N_TASKS; i++)
-        if (!strcmp(tasks[i].name, name)) return &tasks[i];
+        if (is_same_name(tasks[i].name, name) ||
+            (tasks[i].other_name && is_same_name(tasks[i].other_name, name)))
+            return &tasks[i];
     return NULL;
 }
 
-unsigned tern_eval_task_metrics(const tern_eval_task *task) {
-    return task->metrics;
-}
-
-const tern_strbuf *tern_eval_context(const tern_eval_item *item, int answer) {
-    return &item->contexts[item->n_contexts > 1 ? answer : 0];
-}
-const tern_strbuf *tern_eval_continuation(const tern_eval_item *item, int answer) {
-    return &item->continuations[item->n_continuations > 1 ? answer : 0];
-}
-
-void tern_eval_item_free(tern_eval_item *item) {
-    for (int i = 0; i < TERN_EVAL_ANSWERS_MAX; i++) {
-        tern_strbuf_free(&item->contexts[i]);
-        tern_strbuf_free(&item->continuations[i]);
-    }
-}
-
-// ---- Filters -----------------------------------------------------------------------------------
-
-static bool is_space(char c) {
-    return c == ' ' || (c >= '\t' && c <= '\r');
-}
-
-static tern_str strip(tern_str s) {
-    while (s.len && is_space(s.ptr[0])) s.ptr++, s.len--;
-    while (s.len && is_space(s.ptr[s.len - 1])) s.len--;
-    return s;
-}
-
-static tern_str chomp(tern_str s) { // one newline at the end
-    return s.len && s.ptr[s.len - 1] == '\n' ? (tern_str){s.ptr, s.len - 1} : s;
-}
-
-static tern_str without_passage(tern_str s) {
-    static const char word[] = "Passage: ";
-    size_t n = sizeof word - 1;
-    return s.len >= n && !memcmp(s.ptr, word, n) ? (tern_str){s.ptr + n, s.len - n} : s;
-}
-
-// Parts of a text at a place in it: the whole and nothing when the place is not there.
-static tern_str until(tern_str s, const char *place) {
-    return place ? (tern_str){s.ptr, (size_t)(place - s.ptr)} : s;
-}
-static tern_str behind(tern_str s, const char *place) {
-    return place ? (tern_str){place + 1, s.len - (size_t)(place + 1 - s.ptr)} : TERN_STR("");
-}
-static tern_str before_blank(tern_str s) {
-    return until(s, memchr(s.ptr, '_', s.len));
-}
-static tern_str after_blank(tern_str s) {
-    return behind(s, memchr(s.ptr, '_', s.len));
-}
-static tern_str but_last_word(tern_str s) {
-    const char *space = memrchr(s.ptr, ' ', s.len);
-    return space ? until(s, space) : TERN_STR("");
-}
-static tern_str last_word(tern_str s) {
-    const char *space = memrchr(s.ptr, ' ', s.len);
-    return space ? behind(s, space) : s;
-}
-
-typedef struct filter {
-    const char *name;
-    tern_str (*cut)(tern_str s);
-} filter;
-static const filter filters[] = {
-    {"strip", strip},
-    {"chomp", chomp},
-    {"without_passage", without_passage},
-    {"before_blank", before_blank},
-    {"after_blank", after_blank},
-    {"but_last_word", but_last_word},
-    {"last_word", last_word},
-};
-
-// As Python's str.capitalize: the first character in title case, all others in lower case.
-static void append_capitalized(tern_strbuf *out, tern_str s) {
-    char bytes[4];
-    for (size_t i = 0; i < s.len;) {
-        uint32_t code = 0;
-        int n = tern_utf8_decode(s.ptr + i, s.len - i, &code);
-        if (n <= 0) return; // cannot be: JSON strings are valid
-        utf8proc_int32_t c = (utf8proc_int32_t)code;
-        c = i == 0 ? utf8proc_totitle(c) : utf8proc_tolower(c);
-        tern_strbuf_append(out, bytes, (size_t)tern_utf8_encode((uint32_t)c, bytes));
-        i += (size_t)n;
-    }
-}
-
-// HellaSwag's clean-up, in place; each step in the order and manner of the harness.
-static void remove_wikihow_marks(tern_strbuf *b) {
-    static const char title[] = " [title]";
-    size_t n_title = sizeof title - 1, n = 0;
-    if (b->failed || !b->ptr) return;
-    tern_str s = strip((tern_str){b->ptr, b->len});
-    for (size_t i = 0; i < s.len;) {
-        bool hit = s.len - i >= n_title && !memcmp(s.ptr + i, title, n_title);
-        b->ptr[n++] = hit ? '.' : s.ptr[i];
-        if (hit) b->ptr[n++] = ' ';
-        i += hit ? n_title : 1;
-    }
-    size_t length = n;
-    n = 0;
-    for (size_t i = 0; i < length; i++) { // [anything in one line]
-        size_t end = i;
-        if (b->ptr[i] == '[')
-            while (end < length && b->ptr[end] != ']' && b->ptr[end] != '\n') end++;
-        if (end > i && end < length && b->ptr[end] == ']') i = end;
-        else b->ptr[n++] = b->ptr[i];
-    }
-    length = n;
-    n = 0;
-    for (size_t i = 0; i < length; i++) { // two spaces become one
-        b->ptr[n++] = b->ptr[i];
-        if (b->ptr[i] == ' ' && i + 1 < length && b->ptr[i + 1] == ' ') i++;
-    }
-    b->len = n;
-    b->ptr[n] = 0;
-}
-
-// ---- Templates ---------------------------------------------------------------------------------
-
-static const tern_json *element(const tern_json_doc *doc, const tern_json *list, int index) {
-    const tern_json *e = tern_json_first(doc, list);
-    for (int i = 0; e && i < index; i++) e = tern_json_next(doc, list, e);
-    return e;
-}
-
-// The value at "a.b.c". index >= 0: that element of the one list that is met on the way.
-static const tern_json *value_at(const tern_json_doc *doc, tern_str path, int index) {
-    const tern_json *v = tern_json_root(doc);
-    for (size_t i = 0; v && i <= path.len;) {
-        if (v->type == TERN_JSON_ARRAY && index >= 0) {
-            v = element(doc, v, index);
-            index = -1;
-            continue;
-        }
-        if (i == path.len) break;
-        const char *dot = memchr(path.ptr + i, '.', path.len - i);
-        size_t n = (dot ? (size_t)(dot - path.ptr) : path.len) - i;
-        char key[64];
-        snprintf(key, sizeof key, "%.*s", (int)n, path.ptr + i);
-        v = v->type == TERN_JSON_OBJECT ? tern_json_get(doc, v, key) : NULL;
-        i += n + (dot != NULL);
-    }
-    return index >= 0 ? NULL : v; // a list was asked for and there is none
-}
-
-// "name|filter|filter" in the table
-typedef struct field {
-    tern_str path, filters;
-    bool is_list;
-} field;
-
-static field parse_field(tern_str s) {
-    const char *bar = memchr(s.ptr, '|', s.len);
-    size_t n = bar ? (size_t)(bar - s.ptr) : s.len;
-    field f = {.path = {s.ptr, n}, .filters = {s.ptr + n, s.len - n}};
-    f.is_list = n > 0 && s.ptr[n - 1] == '*';
-    f.path.len -= f.is_list;
-    return f;
-}
-
-static void append_filtered(tern_strbuf *out, tern_str text, tern_str names) {
-    bool capitalize = false;
-    while (names.len) { // "|name|name"
-        names = (tern_str){names.ptr + 1, names.len - 1};
-        tern_str name = until(names, memchr(names.ptr, '|', names.len));
-        names = (tern_str){names.ptr + name.len, names.len - name.len};
-        for (size_t i = 0; i < sizeof filters / sizeof *filters; i++)
-            if (tern_str_is(name, filters[i].name)) text = filters[i].cut(text);
-        capitalize |= tern_str_is(name, "capitalize");
-    }
-    if (capitalize) append_capitalized(out, text);
-    else tern_strbuf_append(out, text.ptr, text.len);
-}
-
-// Writes a template's text number `index`; *more false: it has no such text.
-static tern_status fill(const tern_json_doc *doc, const char *template, int index, tern_strbuf *out,
-                        bool *more, tern_error *err) {
-    bool has_list = strchr(template, '*') != NULL;
-    tern_strbuf_clear(out);
-    *more = has_list || index == 0;
-    for (const char *p = template; *more && *p;) {
-        const char *open = strchrnul(p, '{'), *close = strchrnul(open, '}');
-        tern_strbuf_append(out, p, (size_t)(open - p));
-        if (!*close) break;
-        field f = parse_field((tern_str){open + 1, (size_t)(close - open - 1)});
-        const tern_json *v = value_at(doc, f.path, f.is_list ? index : -1);
-        if (f.is_list && !v && index > 0) *more = false;
-        else if (!tern_json_is(v, TERN_JSON_STRING))
-            return tern_fail(err, TERN_ERR_FORMAT, "the field '%.*s' is %s", (int)f.path.len,
-                             f.path.ptr, v ? "no text" : "missing");
-        else append_filtered(out, tern_json_str(v), f.filters);
-        p = close + 1;
-    }
-    return out->failed ? tern_fail_memory(err, out->len) : TERN_OK;
-}
-
-// All texts of one or two templates.
-static tern_status fill_all(const tern_json_doc *doc, const char *const templates[2], bool wikihow,
-                            tern_strbuf *out, int *n, tern_error *err) {
-    *n = 0;
-    for (int t = 0; t < 2 && templates[t]; t++)
-        for (int index = 0; ; index++) {
-            bool more;
-            tern_strbuf past_end = {0};
-            tern_strbuf *to = *n < TERN_EVAL_ANSWERS_MAX ? &out[*n] : &past_end;
-            tern_status status = fill(doc, templates[t], index, to, &more, err);
-            tern_strbuf_free(&past_end);
-            TERN_TRY(status);
-            if (!more) break;
-            if (to == &past_end)
-                return tern_fail(err, TERN_ERR_FORMAT, "more than %d answers",
-                                 TERN_EVAL_ANSWERS_MAX);
-            if (wikihow) remove_wikihow_marks(to);
-            ++*n;
-        }
-    return TERN_OK;
-}
-
-// ---- The right answer --------------------------------------------------------------------------
-
-// A number, also one that is written as text ("3"), or true and false; -1: something else.
-static int64_t read_index(const tern_json *v) {
-    tern_str s = tern_json_str(v);
-    if (tern_json_is(v, TERN_JSON_BOOL)) return tern_json_bool(v, false);
-    if (!s.ptr) return tern_json_int(v, -1);
-    int64_t n = s.len && s.len < 4 ? 0 : -1;
-    for (size_t i = 0; i < s.len && n >= 0; i++)
-        n = s.ptr[i] >= '0' && s.ptr[i] <= '9' ? n * 10 + s.ptr[i] - '0' : -1;
-    return n;
-}
-
-static int64_t find_label(const tern_json_doc *doc, const char *labels, tern_str gold) {
-    tern_str path = {labels, strlen(labels)};
-    gold = strip(gold);
-    for (int i = 0; i < TERN_EVAL_ANSWERS_MAX; i++)
-        if (tern_str_eq(tern_json_str(value_at(doc, path, i)), gold)) return i;
-    return -1;
-}
-
-static tern_status read_gold(const tern_json_doc *doc, const layout *l, tern_eval_item *item,
-                             tern_error *err) {
-    item->gold = 0;
-    if (l->rule == GOLD_FIRST) return TERN_OK;
-    const tern_json *v = value_at(doc, (tern_str){l->gold, strlen(l->gold)}, -1);
-    int64_t gold = l->rule == GOLD_LABEL ? find_label(doc, l->labels, tern_json_str(v))
-                                         : read_index(v) - (l->rule == GOLD_ONE_BASED);
-    if (gold < 0 || gold >= item->n)
-        return tern_fail(err, TERN_ERR_FORMAT, "'%s' names none of the %d answers", l->gold,
-                         item->n);
-    item->gold = (int)gold;
-    return TERN_OK;
-}
-
-// ---- Items -------------------------------------------------------------------------------------
-
-static const layout *find_layout(const tern_eval_task *task, const tern_json_doc *doc) {
-    for (int i = 0; i < 3 && task->layouts[i].mark; i++) {
-        const char *mark = task->layouts[i].mark;
-        if (value_at(doc, (tern_str){mark, strlen(mark)}, -1)) return &task->layouts[i];
-    }
-    return NULL;
-}
-
-static tern_status fail_layout(const tern_eval_task *task, tern_error *err) {
-    char marks[128] = "";
-    for (int i = 0; i < 3 && task->layouts[i].mark; i++) {
-        size_t n = strlen(marks);
-        snprintf(marks + n, sizeof marks - n, "%s'%s'", i ? " or " : "", task->layouts[i].mark);
-    }
-    return tern_fail(err, TERN_ERR_FORMAT, "not an item of %s: expected an object with %s",
-                     task->name, marks);
-}
-
-tern_status tern_eval_item_read(tern_eval_item *item, const tern_eval_task *task, tern_str line,
-                                tern_error *err) {
-    tern_json_doc doc;
-    TERN_TRY(tern_json_parse(&doc, line.ptr, line.len, err));
-    const layout *l = find_layout(task, &doc);
-    tern_status status = TERN_OK;
-    if (!l) TERN_TRY_GOTO(fail_layout(task, err));
-    TERN_TRY_GOTO(fill_all(&doc, l->contexts, l->wikihow, item->contexts, &item->n_contexts, err));
-    TERN_TRY_GOTO(fill_all(&doc, l->continuations, l->wikihow, item->continuations,
-                           &item->n_continuations, err));
-    item->n = item->n_contexts > 1 ? item->n_contexts : item->n_continuations;
-    TERN_TRY_GOTO(read_gold(&doc, l, item, err));
-fail:
-    tern_json_free(&doc);
-    return status;
+bool tern_eval_task_known(const char **name) {
+    const tern_eval_task *task = name && *name ? tern_eval_task_find(*name) : NULL;
+    if (task) *name = task->name;
+    return task != NULL;
 }
 
 // ---- Files -------------------------------------------------------------------------------------

@@ -13,10 +13,14 @@
 
 // ---- Items -------------------------------------------------------------------------------------
 
+// Rows of the table below leave out at their end what they do not have.
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
 typedef struct form {
     const char *task, *line;
-    const char *contexts[2], *continuations[4]; // the first ones
+    const char *contexts[2], *continuations[5]; // the first ones
     int n, gold;
+    const char *description; // NULL: none
+    uint64_t right;
 } form;
 
 static const form forms[] = {
@@ -62,12 +66,70 @@ static const form forms[] = {
      "{\"question\":{\"stem\":\"Fog is\",\"choices\":[{\"text\":\"a\",\"label\":\"A\"}]},"
      "\"answerKey\":\"A\"}",
      {"Fog is"}, {"a"}, 1, 0},
+    {"openbookqa", "{\"query\":\"Fog is\",\"choices\":[\"a\",\"b\"],\"gold\":1}",
+     {"Fog is"}, {"a", "b"}, 2, 1},
     {"lambada", "{\"text\":\"I care about signs\"}", {"I care about"}, {"signs"}, 1, 0},
     {"lambada", "{\"context\":\"I care about\",\"continuation\":\"signs\"}",
      {"I care about"}, {"signs"}, 1, 0},
     {"blimp", "{\"sentence_good\":\"He is.\",\"sentence_bad\":\"He are.\"}",
      {""}, {"He is.", "He are."}, 2, 0},
+    {"copa",
+     "{\"premise\":\"The hen woke. \",\"choice1\":\"The fox came.\",\"choice2\":"
+     "\"\u00c4on ate.\",\"question\":\"cause\",\"label\":0}",
+     {"The hen woke because"}, {" the fox came.", " \u00e4on ate."}, 2, 0},
+    {"COPA",
+     "{\"premise\":\"It rained\u3002\",\"choice1\":\"A\",\"choice2\":\"BC\",\"question\":"
+     "\"effect\",\"label\":1}",
+     {"It rained therefore"}, {" a", " bC"}, 2, 1},
+    {"siqa",
+     "{\"context\":\"Ann sat.\",\"question\":\"Why?\",\"answerA\":\"a\",\"answerB\":\"b\","
+     "\"answerC\":\"c\",\"label\":\"3\"}",
+     {"Q: Ann sat. Why?\nA:"}, {"a", "b", "c"}, 3, 2},
+    {"Social-IQA",
+     "{\"context\":\"Ann sat.\",\"question\":\"Why?\",\"answerA\":\"a\",\"answerB\":\"b\","
+     "\"answerC\":\"c\",\"correct\":\"B\"}",
+     {"Q: Ann sat. Why?\nA:"}, {"a", "b", "c"}, 3, 1},
+    {"CommonsenseQA",
+     "{\"question\":\" Where? \",\"choices\":{\"label\":[\"A\",\"B\",\"C\",\"D\",\"E\"],"
+     "\"text\":[\"v\",\"w\",\"x\",\"y\",\"z\"]},\"answerKey\":\"E\"}",
+     {"Question: Where?\nA. v\nB. w\nC. x\nD. y\nE. z\nAnswer:"},
+     {"A", "B", "C", "D", "E"}, 5, 4},
+    {"commonsense_qa",
+     "{\"question\":{\"stem\":\"Where?\",\"choices\":[{\"label\":\"A\",\"text\":\"v\"},"
+     "{\"text\":\"w\"},{\"text\":\"x\"},{\"text\":\"y\"},{\"text\":\"z\"}]},"
+     "\"answerKey\":\"A\"}",
+     {"Question: Where?\nA. v\nB. w\nC. x\nD. y\nE. z\nAnswer:"},
+     {"A", "B", "C", "D", "E"}, 5, 0},
+    {"MMLU",
+     "{\"question\":\"1+1 \",\"subject\":\"abstract_algebra\",\"choices\":[\"1\",\"2\","
+     "\"3\",\"4\"],\"answer\":1}",
+     {"1+1\nA. 1\nB. 2\nC. 3\nD. 4\nAnswer:"}, {"A", "B", "C", "D"}, 4, 1,
+     "The following are multiple choice questions (with answers) about abstract algebra.\n\n"},
+    {"mmlu", "{\"question\":\"1+1\",\"choices\":[\"1\",\"2\",\"3\",\"4\"],\"answer\":\"D\"}",
+     {"1+1\nA. 1\nB. 2\nC. 3\nD. 4\nAnswer:"}, {"A", "B", "C", "D"}, 4, 3},
+    {"truthfulqa_mc1",
+     "{\"question\":\"Do hens sing?\",\"mc1_targets\":{\"choices\":[\"No\",\"Yes\"],"
+     "\"labels\":[1,0]}}",
+     {NULL}, {"No", "Yes"}, 2, 0},
+    {"TruthfulQA-mc2",
+     "{\"question\":\"Do hens sing?\",\"mc2_targets\":{\"choices\":[\"No\",\"Yes\","
+     "\"Never\"],\"labels\":[1,0,1]}}",
+     {NULL}, {"No", "Yes", "Never"}, 3, 0, NULL, 5},
+    {"StoryCloze",
+     "{\"input_sentence_1\":\"A.\",\"input_sentence_2\":\"B.\",\"input_sentence_3\":\"C.\","
+     "\"input_sentence_4\":\"D.\",\"sentence_quiz1\":\"x\",\"sentence_quiz2\":\"y\","
+     "\"answer_right_ending\":2}",
+     {"A. B. C. D."}, {"x", "y"}, 2, 1},
+    {"storycloze_2016",
+     "{\"InputSentence1\":\"A.\",\"InputSentence2\":\"B.\",\"InputSentence3\":\"C.\","
+     "\"InputSentence4\":\"D.\",\"RandomFifthSentenceQuiz1\":\"x\","
+     "\"RandomFifthSentenceQuiz2\":\"y\",\"AnswerRightEnding\":\"1\"}",
+     {"A. B. C. D."}, {"x", "y"}, 2, 0},
 };
+
+// As they stand in lm-evaluation-harness: the question that is asked is the last of seven.
+static const char truthfulqa_ends[] =
+    "in Barcelona, Spain.\n\nQ: Do hens sing?\nA:";
 
 TEST(eval_reads_every_form_of_every_task) {
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
@@ -80,7 +142,20 @@ TEST(eval_reads_every_form_of_every_task) {
                    err);
         CHECK_MSG(item.n == f->n && item.gold == f->gold, "%s: %d answers, %d", f->line, item.n,
                   item.gold);
-        for (int k = 0; k < 4; k++) {
+        CHECK(item.right == f->right);
+        const char *description = f->description ? f->description : "";
+        CHECK_MSG(!strcmp(tern_strbuf_text(&item.description), description), "'%s'",
+                  tern_strbuf_text(&item.description));
+        if (!f->contexts[0]) {
+            const tern_strbuf *c = &item.contexts[0];
+            size_t n_end = sizeof truthfulqa_ends - 1, n_questions = 0;
+            REQUIRE(c->len > n_end);
+            CHECK(!strcmp(c->ptr + c->len - n_end, truthfulqa_ends));
+            for (size_t k = 0; k + 3 < c->len; k++)
+                n_questions += (k == 0 || c->ptr[k - 1] == '\n') && !memcmp(c->ptr + k, "Q: ", 3);
+            CHECK(n_questions == 7);
+        }
+        for (int k = 0; k < 5; k++) {
             if (k < 2 && f->contexts[k])
                 CHECK_MSG(!strcmp(tern_strbuf_text(&item.contexts[k]), f->contexts[k]), "'%s'",
                           tern_strbuf_text(&item.contexts[k]));
@@ -92,8 +167,24 @@ TEST(eval_reads_every_form_of_every_task) {
     }
 }
 
+TEST(eval_has_a_form_for_every_layout_of_every_task) {
+    for (size_t t = 0; tern_eval_task_name(t); t++) {
+        const tern_eval_task *task = tern_eval_task_find(tern_eval_task_name(t));
+        size_t n = 0, n_layouts = 0;
+        while (n_layouts < TERN_EVAL_LAYOUTS && task->layouts[n_layouts].mark) n_layouts++;
+        for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+            n += tern_eval_task_find(forms[i].task) == task;
+        n += !strncmp(task->name, "arc_", 4) ? 2 : 0; // the same layouts for both, of which one
+        CHECK_MSG(n >= n_layouts, "%s: %zu forms of %zu", task->name, n, n_layouts); // has the rest
+    }
+    CHECK(!tern_eval_task_find("") && !tern_eval_task_find("mmluu") && !tern_eval_task_find("mml"));
+}
+
 TEST(eval_says_what_an_item_lacks) {
-    static const struct { const char *task, *line, *says; } bad[] = {
+    char many[512] = "{\"query\":\"q\",\"gold\":0,\"choices\":[\"a\"";
+    for (int i = 0; i < TERN_EVAL_ANSWERS_MAX; i++) strcat(many, ",\"a\"");
+    strcat(many, "]}");
+    const struct { const char *task, *line, *says; } bad[] = {
         {"piqa", "{\"goal\":1,\"sol1\":\"a\",\"sol2\":\"b\",\"label\":0}", "'goal' is no text"},
         {"piqa", "{\"goal\":\"a\",\"sol1\":\"a\",\"label\":0}", "'sol2' is missing"},
         {"piqa", "{\"goal\":\"a\",\"sol1\":\"a\",\"sol2\":\"b\",\"label\":2}",
@@ -103,9 +194,23 @@ TEST(eval_says_what_an_item_lacks) {
         {"piqa", "{\"goal\":", "line 1"},
         {"hellaswag", "{\"query\":\"q\",\"choices\":[],\"gold\":0}", "'choices' is missing"},
         {"hellaswag", "{\"query\":\"q\",\"choices\":[\"a\",2],\"gold\":0}", "'choices' is no text"},
-        {"hellaswag",
-         "{\"query\":\"q\",\"choices\":[\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\","
-         "\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\"],\"gold\":0}", "more than 16 answers"},
+        {"hellaswag", many, "more than 64 answers"},
+        {"copa", "{\"premise\":\"P.\",\"choice1\":\"a\",\"choice2\":\"b\",\"label\":0}",
+         "'question' is missing"},
+        {"mmlu", "{\"question\":\"q\",\"choices\":[\"1\",\"2\",\"3\"],\"answer\":0}",
+         "'choices.3' is missing"},
+        {"mmlu", "{\"question\":\"q\",\"choices\":[\"1\",\"2\",\"3\",\"4\"],\"answer\":\"E\"}",
+         "'answer' names none"},
+        {"truthfulqa_mc2",
+         "{\"question\":\"q\",\"mc2_targets\":{\"choices\":[\"a\",\"b\"],\"labels\":[0,0]}}",
+         "has no 1, or more values"},
+        {"truthfulqa_mc2",
+         "{\"question\":\"q\",\"mc2_targets\":{\"choices\":[\"a\",\"b\"],"
+         "\"labels\":[1,0,1]}}",
+         "has no 1, or more values"},
+        {"truthfulqa_mc2",
+         "{\"question\":\"q\",\"mc2_targets\":{\"choices\":[\"a\",\"b\"],\"labels\":[1]}}",
+         "no 0 or 1 for answer 2"},
         {"winogrande", "{\"sentence\":\"_\",\"option1\":\"a\",\"option2\":\"b\",\"answer\":\"0\"}",
          "'answer' names none"},
     };
@@ -179,14 +284,14 @@ static double slow_score(rig *r, const int32_t *ids, size_t first, size_t n, boo
 
 // The score of continuation after context: what the tiny tokenizer makes of the two together.
 static double slow_pair(rig *r, const char *context, const char *continuation, bool *greedy) {
-    int32_t ids[512], before[512];
-    char both[512];
+    int32_t ids[2048], before[2048];
+    char both[2048];
     size_t n, n_before = 1;
     snprintf(both, sizeof both, "%s %s", context, continuation);
-    CHECK(tern_tokenize(r->model, both, strlen(both), TERN_TOKENIZE_BOS, ids, 512, &n, NULL) ==
+    CHECK(tern_tokenize(r->model, both, strlen(both), TERN_TOKENIZE_BOS, ids, 2048, &n, NULL) ==
           TERN_OK);
     if (*context)
-        CHECK(tern_tokenize(r->model, context, strlen(context), TERN_TOKENIZE_BOS, before, 512,
+        CHECK(tern_tokenize(r->model, context, strlen(context), TERN_TOKENIZE_BOS, before, 2048,
                             &n_before, NULL) == TERN_OK);
     return slow_score(r, ids, n_before, n, greedy);
 }
@@ -411,6 +516,88 @@ TEST(eval_puts_examples_in_front) {
     desc.n_shots = 2;
     CHECK(tern_eval_choice(r.session, &desc, &result, &err) == TERN_ERR_ARGUMENT);
     CHECK(strstr(err.message, "only 1 items of 2") != NULL);
+    rig_close(&r);
+}
+
+// Of MMLU the description of a subject stands first, and examples are those of the same subject.
+// Seen to fail with the first examples of the file whatever their subject, and without description.
+TEST(eval_mmlu_takes_examples_of_the_subject) {
+    static const char head[] = "The following are multiple choice questions (with answers) about ";
+    rig r = {0};
+    tern_eval_result result;
+    tern_error err = {0};
+    bool greedy;
+    char text[512];
+    if (!rig_open(&r, 48, 0)) return;
+    const char *results = test_tmp("mmlu.results");
+    const char *shots = write_file(
+        "mmlu_dev.jsonl",
+        "{\"question\":\"p\",\"subject\":\"a\",\"choices\":[\"1\",\"2\",\"3\",\"4\"],"
+        "\"answer\":3}\n"
+        "{\"question\":\"q\",\"subject\":\"b_c\",\"choices\":[\"1\",\"2\",\"3\",\"4\"],"
+        "\"answer\":2}\n");
+    tern_eval_desc desc = {
+        .task = "MMLU", .n_shots = 1, .shots_path = shots, .results_path = results,
+        .path = write_file("mmlu.jsonl",
+                           "{\"question\":\"x\",\"subject\":\"b_c\",\"choices\":[\"5\",\"6\","
+                           "\"7\",\"8\"],\"answer\":1}\n"
+                           "{\"question\":\"y\",\"subject\":\"a\",\"choices\":"
+                           "[\"5\",\"6\",\"7\",\"8\"],\"answer\":1}\n")};
+    tern_session_close(r.session);
+    REQUIRE_OK(tern_session_open(&r.session, r.model,
+                                 &(tern_session_desc){.n_context = 256, .kv_type = TERN_KV_F32},
+                                 &err), err);
+    REQUIRE_OK(tern_eval_choice(r.session, &desc, &result, &err), err);
+    static const char *const subjects[] = {"b c", "a"}, *const shown[] = {"q", "p"},
+                             *const asked[] = {"x", "y"}, *const answers[] = {"C", "D"};
+    for (int i = 0; i < 2; i++) {
+        snprintf(text, sizeof text,
+                 "%s%s.\n\n%s\nA. 1\nB. 2\nC. 3\nD. 4\nAnswer: %s\n\n%s\nA. 5\nB. 6\nC. 7\nD. 8\n"
+                 "Answer:", head, subjects[i], shown[i], answers[i], asked[i]);
+        double want = slow_pair(&r, text, "B", &greedy);
+        CHECK_MSG(fabs(recorded(results, i, 1) - want) < 1e-4, "item %d: %.9g, not %.9g", i,
+                  recorded(results, i, 1), want);
+    }
+    desc.n_shots = 2;
+    CHECK(tern_eval_choice(r.session, &desc, &result, &err) == TERN_ERR_ARGUMENT);
+    CHECK(strstr(err.message, "only 1 items of 2 for a subject") != NULL);
+    rig_close(&r);
+}
+
+// Where several answers are right, their share of the probability counts. Seen to fail with the
+// first answer's alone, and with sums of ln p in place of sums of p.
+TEST(eval_truthfulqa_mc2_is_computed_as_by_hand) {
+    static const char *const answers[] = {"t", "j", "n", "k"};
+    rig r = {0};
+    tern_eval_result result;
+    tern_error err = {0};
+    tern_eval_item item = {0};
+    bool greedy;
+    static const char line[] =
+        "{\"question\":\"Who?\",\"mc2_targets\":{\"choices\":[\"t\",\"j\",\"n\","
+        "\"k\"],\"labels\":[1,0,1,0]}}";
+    if (!rig_open(&r, 49, 0)) return;
+    tern_session_close(r.session);
+    REQUIRE_OK(tern_session_open(&r.session, r.model,
+                                 &(tern_session_desc){.n_context = 1024, .kv_type = TERN_KV_F32},
+                                 &err), err);
+    tern_eval_desc desc = {.task = "truthfulqa_mc2", .path = write_file("mc2.jsonl", line)};
+    REQUIRE_OK(tern_eval_choice(r.session, &desc, &result, &err), err);
+    REQUIRE_OK(tern_eval_item_read(&item, tern_eval_task_find("truthfulqa_mc2"),
+                                   (tern_str){line, sizeof line - 1}, &err), err);
+    double all = 0, right = 0, first = 0;
+    for (int i = 0; i < 4; i++) {
+        double p = exp(slow_pair(&r, item.contexts[0].ptr, answers[i], &greedy));
+        first += i == 0 ? p : 0;
+        all += p;
+        right += i % 2 == 0 ? p : 0;
+    }
+    CHECK(result.n_metrics == 1 && result.n_cut == 0);
+    CHECK_MSG(right > 1.1 * first && right < 0.9 * all, "%g, %g of %g: nothing to tell", first,
+              right, all);
+    CHECK_MSG(fabs(result.metrics[0].value - right / all) < 1e-5, "%.9g, not %.9g",
+              result.metrics[0].value, right / all);
+    tern_eval_item_free(&item);
     rig_close(&r);
 }
 

@@ -1,0 +1,30 @@
+// What tern chat is made of: cmd_chat.c asks and answers, chat_commands.c obeys.
+#ifndef TERN_CLI_CHAT_H
+#define TERN_CLI_CHAT_H
+
+#include "cli.h"
+
+typedef struct chat {
+    tern_model *model;
+    tern_session *session;
+    tern_chat *talk;
+    sampling_args sampling;
+    tern_chat_stats last;
+    unsigned n_again; // answers made again since the last question
+    // interactive: standard input and output are a terminal. failed: something could not be done.
+    bool interactive, verbose, visualize, said_dropped, failed;
+    int speed, markdown, wrap; // what /set turns on and off
+} chat;
+
+// Prints one line on what went wrong and remembers it for the exit status.
+void chat_fail(chat *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
+// Answers the last message, a user's. What failed is not part of the conversation.
+void chat_answer(chat *c);
+// Obeys a line that begins with '/'. False: leave.
+bool chat_obey(chat *c, const char *line);
+// A line_complete_fn; user: chat *.
+size_t chat_complete(void *user, const char *line, string_list *out);
+// A remark beside the conversation: on a terminal, in a weak colour where it has one.
+void chat_remark(const chat *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

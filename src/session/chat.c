@@ -1,0 +1,193 @@
+// Conversations: messages become tokens that fit a context, and an answer that goes on when the
+// context ends.
+//
+// A turn begins with a user's message and ends before the next one's. What does not fit is left out
+// in whole turns, the oldest first; the system text at the beginning and the newest turn always
+// stay. How much is left out depends on the messages alone and moves in steps of a quarter of the
+// context: while a conversation grows, what the model reads begins in the same way for many turns,
+// so that its keys and values need not be computed again.
+#include <string.h>
+#include "base/alloc.h"
+#include "session/session.h"
+
+// A conversation and which of its messages the model reads: the first n_system, and those from
+// `first` on. `last` is where the newest turn begins.
+typedef struct reading {
+    const tern_model *model;
+    const tern_message *messages;
+    size_t n_messages, n_system, first, last;
+    tern_message *kept; // [n_messages] room for those that are rendered
+} reading;
+
+static bool has_role(const tern_message *m, const char *role) {
+    return m->role && !strcmp(m->role, role);
+}
+
+static tern_status open_reading(reading *r, const tern_model *model, const tern_message *messages,
+                                size_t n, tern_error *err) {
+    *r = (reading){.model = model, .messages = messages, .n_messages = n};
+    if (!model || (!messages && n))
+        return tern_fail(err, TERN_ERR_ARGUMENT, "a chat without a model or messages");
+    if (n == 0) return tern_fail(err, TERN_ERR_ARGUMENT, "the chat has no messages");
+    while (r->n_system < n && (has_role(&messages[r->n_system], "system") ||
+                               has_role(&messages[r->n_system], "developer")))
+        r->n_system++;
+    r->first = r->last = r->n_system;
+    for (size_t i = r->n_system; i < n; i++)
+        if (has_role(&messages[i], "user")) r->last = i;
+    r->kept = tern_alloc_array(TERN_MEM_MISC, n, sizeof *r->kept);
+    return r->kept ? TERN_OK : tern_fail_memory(err, n * sizeof *r->kept);
+}
+
+// Where the turn after the one at `first` begins; the newest one is not left.
+static size_t next_turn(const reading *r, size_t first) {
+    if (first >= r->last) return r->last;
+    for (first++; first < r->last && !has_role(&r->messages[first], "user");) first++;
+    return first;
+}
+
+static bool collect(void *user, const char *text, size_t n) {
+    tern_strbuf_append(user, text, n);
+    return true;
+}
+
+// The tokens of a rendered conversation, with the model's BOS where the template leaves it out.
+static tern_status encode(const tern_model *m, const tern_strbuf *text, tern_ids *out,
+                          tern_error *err) {
+    const char *s = tern_strbuf_text(text);
+    unsigned flags = TERN_TOKENIZE_SPECIAL;
+    out->n = 0;
+    TERN_TRY(tern_tokenizer_encode(m->tokenizer, s, text->len, flags, out, err));
+    if (!m->info.adds_bos || (out->n > 0 && out->ids[0] == m->info.bos_id)) return TERN_OK;
+    out->n = 0;
+    return tern_tokenizer_encode(m->tokenizer, s, text->len, flags | TERN_TOKENIZE_BOS, out, err);
+}
+
+// What the model reads when it begins at the message `first`.
+static tern_status read_from(reading *r, size_t first, tern_ids *out, tern_error *err) {
+    tern_strbuf text = {0};
+    size_t n = r->n_system;
+    memcpy(r->kept, r->messages, n * sizeof *r->kept);
+    memcpy(r->kept + n, r->messages + first, (r->n_messages - first) * sizeof *r->kept);
+    n += r->n_messages - first;
+    tern_status status = tern_chat_format(r->model, r->kept, n, true, collect, &text, err);
+    if (status == TERN_OK && text.failed) status = tern_fail_memory(err, text.len);
+    if (status == TERN_OK) status = encode(r->model, &text, out, err);
+    tern_strbuf_free(&text);
+    return status;
+}
+
+// Moves r->first to the first turn from which on there are at most n_most tokens, else to the
+// newest one; *out gets them. Halves the messages in question, since each try renders all of them.
+static tern_status drop_turns(reading *r, size_t n_most, tern_ids *out, tern_error *err) {
+    size_t low = r->first, high = r->last; // the turn lies in low..high
+    while (low < high) {
+        size_t middle = low + (high - low) / 2, turn = low;
+        for (size_t t = low; t <= middle && t < high; t = next_turn(r, t)) turn = t;
+        TERN_TRY(read_from(r, turn, out, err));
+        if (out->n <= n_most) high = turn;
+        else low = next_turn(r, turn);
+    }
+    r->first = high;
+    return read_from(r, high, out, err);
+}
+
+// Tokens that an answer needs at least: with fewer before it, what is dropped next would be what
+// it has just said.
+static size_t least_room(size_t n_context) {
+    size_t eighth = n_context / 8;
+    return eighth > 64 ? 64 : eighth > 0 ? eighth : 1;
+}
+
+static size_t dropped(const reading *r) { return r->first - r->n_system; }
+
+static tern_status fit(reading *r, size_t n_context, size_t n_answer, tern_ids *out,
+                       tern_error *err) {
+    TERN_TRY(read_from(r, r->first, out, err));
+    if (n_context == 0) return TERN_OK;
+    size_t quarter = n_context / 4, room = n_answer > 0 && n_answer < quarter ? n_answer : quarter;
+    if (room < least_room(n_context)) room = least_room(n_context);
+    size_t n_most = n_context - room, n_all = out->n;
+    if (n_all > n_most && quarter > 0) {
+        size_t excess = (n_all - n_most + quarter - 1) / quarter * quarter;
+        TERN_TRY(drop_turns(r, excess < n_all ? n_all - excess : 0, out, err));
+    }
+    if (out->n <= n_context - least_room(n_context)) return TERN_OK;
+    return tern_fail(err, TERN_ERR_CONTEXT_FULL,
+                     "the newest message%s %zu tokens, too many for a context of %zu",
+                     r->n_system ? " and the system text have" : " has", out->n, n_context);
+}
+
+tern_status tern_chat_tokens(const tern_model *model, const tern_message *messages,
+                             size_t n_messages, int32_t n_context, int32_t n_answer, int32_t *ids,
+                             size_t capacity, size_t *n_ids, size_t *n_dropped, tern_error *err) {
+    reading r;
+    tern_ids list = {0};
+    if (!n_ids || (!ids && capacity) || n_context < 0)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "tern_chat_tokens: NULL argument");
+    tern_status status = open_reading(&r, model, messages, n_messages, err);
+    if (status == TERN_OK)
+        status = fit(&r, (size_t)n_context, n_answer > 0 ? (size_t)n_answer : 0, &list, err);
+    if (status == TERN_OK) {
+        size_t n = list.n < capacity ? list.n : capacity;
+        if (n) memcpy(ids, list.ids, n * sizeof *ids);
+        *n_ids = list.n;
+        if (n_dropped) *n_dropped = dropped(&r);
+    }
+    tern_free(list.ids);
+    tern_free(r.kept);
+    return status;
+}
+
+// ---- Answers -----------------------------------------------------------------------------------
+
+typedef struct answering {
+    reading r;
+    size_t n_context, n_cut; // n_cut: tokens of the answer's own beginning that were left out
+} answering;
+
+// The context is full in the middle of an answer: older turns go, so that a quarter is free again;
+// where there are none any more, what is left of the room goes half to the newest of the answer.
+static tern_status make_room(void *user, const int32_t *said, size_t n_said, tern_ids *out,
+                             tern_error *err) {
+    answering *a = user;
+    size_t n_most = a->n_context - a->n_context / 4, n_kept = n_said;
+    if (n_most >= a->n_context) n_most = a->n_context - 1;
+    TERN_TRY(drop_turns(&a->r, n_said < n_most ? n_most - n_said : 0, out, err));
+    size_t room = out->n < a->n_context ? a->n_context - out->n : 0;
+    if (n_said >= room) n_kept = room / 2;
+    a->n_cut = n_said - n_kept;
+    if (tern_array_reserve(TERN_MEM_MISC, &out->ids, &out->capacity, out->n, n_kept + 1) != 0)
+        return tern_fail_memory(err, (out->n + n_kept) * sizeof *out->ids);
+    if (n_kept) memcpy(out->ids + out->n, said + n_said - n_kept, n_kept * sizeof *said);
+    out->n += n_kept;
+    return TERN_OK;
+}
+
+#define ANSWER_CONTEXTS 10 // a model that never ends is stopped after so many of them
+
+tern_status tern_chat_answer(tern_session *session, const tern_message *messages, size_t n_messages,
+                             const tern_generate_params *params, tern_text_fn on_text, void *user,
+                             tern_chat_stats *stats, tern_error *err) {
+    answering a = {0};
+    tern_ids prompt = {0};
+    tern_generate_params p = params ? *params : (tern_generate_params){0};
+    tern_chat_stats st = {0};
+    if (!session) return tern_fail(err, TERN_ERR_ARGUMENT, "tern_chat_answer: NULL argument");
+    a.n_context = (size_t)session->n_context;
+    int64_t most = (int64_t)session->n_context * ANSWER_CONTEXTS;
+    size_t n_answer = p.max_tokens > 0 ? (size_t)p.max_tokens : 0;
+    if (p.max_tokens <= 0) p.max_tokens = most < INT32_MAX ? (int32_t)most : INT32_MAX;
+    tern_status status = open_reading(&a.r, session->model, messages, n_messages, err);
+    if (status == TERN_OK) status = fit(&a.r, a.n_context, n_answer, &prompt, err);
+    const tern_refit refit = {make_room, &a};
+    if (status == TERN_OK)
+        status = tern_generate_refit(session, prompt.ids, prompt.n, &p, &refit, on_text, user,
+                                     &st.generate, err);
+    if (status == TERN_OK) st.n_dropped = dropped(&a.r);
+    st.n_cut = a.n_cut;
+    if (stats) *stats = st;
+    tern_free(prompt.ids);
+    tern_free(a.r.kept);
+    return status;
+}
