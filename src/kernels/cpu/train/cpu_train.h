@@ -4,39 +4,14 @@
 //   train_run.c      one run: walking the steps with the team, sequences, rope's tables
 //   train_steps.c    one function per op
 //   train_attention.c  attention among the rows of a document, and its gradient
-//   train_gemm.c     products of float matrices: OpenBLAS, or the library's own
-//   gemm_avx512bf16.c  the same with factors rounded to bf16
 #ifndef TERN_KERNELS_CPU_TRAIN_H
 #define TERN_KERNELS_CPU_TRAIN_H
 
+#include "kernels/cpu/gemm/gemm.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/pool.h"
 #include "kernels/rope.h"
 #include "kernels/train.h"
-
-// ---- Products ----------------------------------------------------------------------------------
-
-// C [m, n] = alpha op(A) op(B) + beta C, row-major, op(X) = X or its transpose; on the calling
-// thread alone. scratch: 64, scratch_floats of the kernel.
-typedef struct cpu_gemm {
-    bool transpose_a, transpose_b;
-    size_t m, n, k;
-    float alpha, beta;
-    const float *a, *b;
-    float *c;
-    size_t lda, ldb, ldc;
-} cpu_gemm;
-typedef struct cpu_gemm_kernel {
-    const char *name;
-    void (*run)(const cpu_gemm *g, float *scratch);
-    size_t scratch_floats;
-} cpu_gemm_kernel;
-extern const cpu_gemm_kernel cpu_gemm_float; // OpenBLAS, or own loops
-#if defined(__x86_64__)
-extern const cpu_gemm_kernel cpu_gemm_bf16; // where the processor has avx512_bf16
-#endif
-// A library with threads of its own must not start them inside ours. Returns what was set before.
-int cpu_gemm_set_threads(int n);
 
 // ---- Devices, arrays, programs ----------------------------------------------------------------
 
@@ -49,8 +24,7 @@ struct tern_array {
 struct tern_trainer_device {
     tern_pool *pool;
     tern_cpu_kernels kernels;
-    const cpu_gemm_kernel *gemm;
-    int blas_threads; // as they were before the device was opened
+    const tern_gemm_kernels *gemm; // of the linears
     char description[128];
 };
 

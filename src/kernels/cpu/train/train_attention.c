@@ -15,11 +15,12 @@ enum { BLOCK_ROWS = 64 };
 static size_t score_stride(int32_t n_span) { return ((size_t)n_span + 15) / 16 * 16; }
 size_t cpu_train_attention_floats(const tern_program *p, const tern_node *n) {
     (void)n;
-    return 2 * BLOCK_ROWS * score_stride(p->n_span) + cpu_gemm_float.scratch_floats;
+    return 2 * BLOCK_ROWS * score_stride(p->n_span) + cpu_gemm_scratch_floats();
 }
 
 // One head's rows of one document, as strided matrices.
 typedef struct head {
+    const tern_gemm_kernels *products;
     size_t rows, dim, q_stride, kv_stride, lse_stride;
     float scale;
     const float *q, *k, *v, *y, *dy;
@@ -28,13 +29,15 @@ typedef struct head {
 } head;
 
 // Always in float32: these products are small, and their factors are differences.
-static void product(float *scratch, cpu_gemm g) { cpu_gemm_float.run(&g, scratch); }
+static void product(const head *h, float *scratch, cpu_gemm g) {
+    cpu_gemm_run(h->products, &g, scratch);
+}
 
 // scores [rows, keys] = a b^T, for the block's rows
 static void dots(const head *h, float *scratch, const float *a, size_t lda, const float *b,
                  size_t first, size_t rows, float *scores, size_t stride) {
-    product(scratch, (cpu_gemm){.transpose_b = true, .m = rows, .n = first + rows, .k = h->dim,
-                                .alpha = 1, .a = a + first * lda, .lda = lda, .b = b,
+    product(h, scratch, (cpu_gemm){.transpose_b = true, .m = rows, .n = first + rows, .k = h->dim,
+                                .a = a + first * lda, .lda = lda, .b = b,
                                 .ldb = h->kv_stride, .c = scores, .ldc = stride});
 }
 
@@ -50,7 +53,7 @@ static void forward_block(const head *h, const tern_float_kernels *k, size_t fir
         memset(s + seen, 0, (first + rows - seen) * sizeof *s);
         h->lse[(first + i) * h->lse_stride] = lse;
     }
-    product(scratch, (cpu_gemm){.m = rows, .n = h->dim, .k = first + rows, .alpha = 1, .a = scores,
+    product(h, scratch, (cpu_gemm){.m = rows, .n = h->dim, .k = first + rows, .a = scores,
                                 .lda = stride, .b = h->v, .ldb = h->kv_stride,
                                 .c = h->out + first * h->q_stride, .ldc = h->q_stride});
 }
@@ -71,14 +74,14 @@ static void backward_block(const head *h, const tern_float_kernels *k, size_t fi
         memset(di + seen, 0, (keys - seen) * sizeof *di);
     }
     const float *q = h->q + first * h->q_stride, *dy = h->dy + first * h->q_stride;
-    product(scratch, (cpu_gemm){.m = rows, .n = h->dim, .k = keys, .alpha = 1, .a = ds,
+    product(h, scratch, (cpu_gemm){.m = rows, .n = h->dim, .k = keys, .a = ds,
                                 .lda = stride, .b = h->k, .ldb = h->kv_stride,
                                 .c = h->dq + first * h->q_stride, .ldc = h->q_stride});
-    product(scratch, (cpu_gemm){.transpose_a = true, .m = keys, .n = h->dim, .k = rows, .alpha = 1,
-                                .beta = 1, .a = ds, .lda = stride, .b = q, .ldb = h->q_stride,
+    product(h, scratch, (cpu_gemm){.transpose_a = true, .m = keys, .n = h->dim, .k = rows,
+                                .accumulate = true, .a = ds, .lda = stride, .b = q, .ldb = h->q_stride,
                                 .c = h->dk, .ldc = h->kv_stride});
-    product(scratch, (cpu_gemm){.transpose_a = true, .m = keys, .n = h->dim, .k = rows, .alpha = 1,
-                                .beta = 1, .a = p, .lda = stride, .b = dy, .ldb = h->q_stride,
+    product(h, scratch, (cpu_gemm){.transpose_a = true, .m = keys, .n = h->dim, .k = rows,
+                                .accumulate = true, .a = p, .lda = stride, .b = dy, .ldb = h->q_stride,
                                 .c = h->dv, .ldc = h->kv_stride});
 }
 
@@ -115,7 +118,7 @@ static void run_group(const cpu_train_run *run, const tern_node *n, int32_t kv_h
     for (size_t j = 0; j < group; j++) {
         size_t q_head = (size_t)kv_head * group + j, q_at = (size_t)start * q_stride + q_head * dim;
         size_t lse_at = (size_t)start * (size_t)n->n_heads + q_head;
-        head h = {.rows = (size_t)(end - start), .dim = dim, .q_stride = q_stride,
+        head h = {.products = run->program->device->kernels.g, .rows = (size_t)(end - start), .dim = dim, .q_stride = q_stride,
                   .kv_stride = kv_stride, .lse_stride = (size_t)n->n_heads, .scale = n->scale,
                   .q = of[0] + q_at, .k = of[1] + kv_at, .v = of[2] + kv_at, .first = j == 0};
         if (backward) {

@@ -10,7 +10,6 @@
 
 static void device_close(tern_trainer_device *d) {
     if (!d) return;
-    if (d->blas_threads > 0) cpu_gemm_set_threads(d->blas_threads);
     tern_pool_close(d->pool);
     tern_free(d);
 }
@@ -26,12 +25,8 @@ static tern_status device_open(tern_trainer_device **out, const tern_trainer_des
         device_close(d);
         return status;
     }
-    d->blas_threads = cpu_gemm_set_threads(1);
-    d->gemm = &cpu_gemm_float;
-#if defined(__x86_64__)
-    if (desc->bf16 && !desc->cpu_features && __builtin_cpu_supports("avx512bf16"))
-        d->gemm = &cpu_gemm_bf16;
-#endif
+    d->gemm = desc->bf16 && !desc->cpu_features ? cpu_gemm_bf16() : NULL;
+    if (!d->gemm) d->gemm = d->kernels.g;
     int n = tern_pool_n_threads(d->pool);
     snprintf(d->description, sizeof d->description, "cpu %s, %s, %d thread%s", d->kernels.name,
              d->gemm->name, n, n == 1 ? "" : "s");

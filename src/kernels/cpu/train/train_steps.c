@@ -6,7 +6,7 @@
 #include <string.h>
 #include "kernels/cpu/train/cpu_train.h"
 
-enum { ROW_BLOCK = 16, GEMM_ROWS = 256 };
+enum { ROW_BLOCK = 16 };
 
 static size_t n_tokens(const cpu_train_run *run) { return (size_t)run->batch->n_tokens; }
 static size_t cols(const cpu_train_run *run, tern_vid v) {
@@ -191,34 +191,32 @@ static void step_sum_into(cpu_train_run *run, cpu_train_step *s, const tern_team
 
 // ---- Linears -----------------------------------------------------------------------------------
 
-static void multiply(const cpu_train_run *run, const tern_team *team, cpu_gemm g) {
-    run->program->device->gemm->run(&g, cpu_train_scratch(run, team));
+static void multiply(const cpu_train_run *run, cpu_train_step *s, const tern_team *team,
+                     const cpu_gemm *g) {
+    cpu_gemm_team(run->program->device->gemm, g, team, &s->counter, cpu_train_scratch(run, team));
 }
 
+// y = x W^T; of the gradient, dx (+)= dy W.
 static void step_linear(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
     const tern_node *node = s->node;
     operands o = values_of(run, node);
-    bool back = node->op == TERN_OP_LINEAR_GRAD_X; // dy [T, n_out] times W; else x times W^T
-    size_t n_in = cols(run, node->in[0]), n_out = cols(run, node->out[0]), first, last;
-    while (tern_team_claim(&s->counter, n_tokens(run), GEMM_ROWS, &first, &last))
-        multiply(run, team,
-                 (cpu_gemm){.transpose_b = !back, .m = last - first, .n = n_out, .k = n_in,
-                            .alpha = 1, .beta = back && node->n_in > 2 ? 1 : 0,
-                            .a = o.in[0] + first * n_in, .lda = n_in, .b = o.in[1],
-                            .ldb = back ? n_out : n_in, .c = o.out[0] + first * n_out,
-                            .ldc = n_out});
+    bool back = node->op == TERN_OP_LINEAR_GRAD_X;
+    size_t n_in = cols(run, node->in[0]), n_out = cols(run, node->out[0]);
+    multiply(run, s, team,
+             &(cpu_gemm){.transpose_b = !back, .accumulate = back && node->n_in > 2,
+                         .m = n_tokens(run), .n = n_out, .k = n_in, .a = o.in[0], .lda = n_in,
+                         .b = o.in[1], .ldb = back ? n_out : n_in, .c = o.out[0], .ldc = n_out});
 }
 
+// dW += dy^T x
 static void step_linear_grad_w(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
     const tern_node *node = s->node;
     operands o = values_of(run, node);
-    size_t n_out = cols(run, node->in[0]), n_in = cols(run, node->in[1]), first, last;
-    while (tern_team_claim(&s->counter, n_out, GEMM_ROWS, &first, &last))
-        multiply(run, team,
-                 (cpu_gemm){.transpose_a = true, .m = last - first, .n = n_in, .k = n_tokens(run),
-                            .alpha = 1, .beta = 1, .a = o.in[0] + first, .lda = n_out,
-                            .b = o.in[1], .ldb = n_in, .c = o.in[2] + first * n_in,
-                            .ldc = n_in});
+    size_t n_out = cols(run, node->in[0]), n_in = cols(run, node->in[1]);
+    multiply(run, s, team,
+             &(cpu_gemm){.transpose_a = true, .accumulate = true, .m = n_out, .n = n_in,
+                         .k = n_tokens(run), .a = o.in[0], .lda = n_out, .b = o.in[1],
+                         .ldb = n_in, .c = o.in[2], .ldc = n_in});
 }
 
 // ---- Weights -----------------------------------------------------------------------------------
@@ -319,7 +317,7 @@ size_t cpu_train_scratch_floats(const tern_program *p, const tern_node *n) {
     switch (n->op) {
     case TERN_OP_LINEAR:
     case TERN_OP_LINEAR_GRAD_X:
-    case TERN_OP_LINEAR_GRAD_W: return p->device->gemm->scratch_floats;
+    case TERN_OP_LINEAR_GRAD_W: return cpu_gemm_scratch_floats();
     case TERN_OP_RMS_NORM_GRAD: return (size_t)p->g->values[n->in[0]].cols;
     case TERN_OP_ATTENTION_SEQ:
     case TERN_OP_ATTENTION_GRAD: return cpu_train_attention_floats(p, n);
