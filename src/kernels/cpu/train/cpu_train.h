@@ -53,12 +53,18 @@ struct tern_program {
     uint8_t *pool;
     float *scratch; // [n_threads][scratch_floats]
     size_t scratch_floats;
-    double *partial; // [n_threads]: sums on their way
+    // Sums over rows or over a weight are cut into parts by their length alone, never by the number
+    // of threads; the parts are added in their order.
+    double *sums;  // [CPU_TRAIN_PARTS]
+    float *parts;  // [CPU_TRAIN_PARTS][part_floats]
+    size_t part_floats;
     tern_rope_list ropes;
     float *rope_tables; // per rope: cos [n_span][n_rot/2], sin the same, minus sin the same
     size_t rope_stride;
-    int32_t *ends; // [n_rows]: row behind the last of the document that begins here, 0: none does
+    int32_t *documents; // [n_rows + 1]: first row of each document of the batch, then its n_tokens
+    size_t n_documents;
 };
+enum { CPU_TRAIN_PARTS = 64 };
 
 typedef struct cpu_train_run {
     tern_program *program;
@@ -77,11 +83,13 @@ static inline const tern_float_kernels *cpu_train_kernels(const cpu_train_run *r
 tern_status cpu_train_submit(tern_program *p, const tern_train_batch *batch, tern_error *err);
 void cpu_train_fill_ropes(tern_program *p);
 
-// The function of an op; NULL: training has none. Floats of scratch that one thread of it needs.
+// The function of an op; NULL: training has none. Floats of scratch that one thread of it needs,
+// and floats of one part of its sums.
 cpu_train_fn cpu_train_fn_for(tern_op op);
 size_t cpu_train_scratch_floats(const tern_program *p, const tern_node *n);
+size_t cpu_train_part_floats(const tern_program *p, const tern_node *n);
+// Forwards and backwards.
 void cpu_train_attention(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
-void cpu_train_attention_grad(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
 size_t cpu_train_attention_floats(const tern_program *p, const tern_node *n);
 
 #endif

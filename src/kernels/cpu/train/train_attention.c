@@ -37,8 +37,8 @@ static void product(const head *h, float *scratch, cpu_gemm g) {
 static void dots(const head *h, float *scratch, const float *a, size_t lda, const float *b,
                  size_t first, size_t rows, float *scores, size_t stride) {
     product(h, scratch, (cpu_gemm){.transpose_b = true, .m = rows, .n = first + rows, .k = h->dim,
-                                .a = a + first * lda, .lda = lda, .b = b,
-                                .ldb = h->kv_stride, .c = scores, .ldc = stride});
+                                   .a = a + first * lda, .lda = lda, .b = b, .ldb = h->kv_stride,
+                                   .c = scores, .ldc = stride});
 }
 
 static void forward_block(const head *h, const tern_float_kernels *k, size_t first, size_t rows,
@@ -48,14 +48,14 @@ static void forward_block(const head *h, const tern_float_kernels *k, size_t fir
         float *s = scores + i * stride, largest;
         size_t seen = first + i + 1;
         k->scale(s, s, h->scale, seen);
-        float sum = k->exp_sum(s, seen, &largest), lse = largest + logf(sum);
+        float sum = k->exp_sum(s, seen, &largest), lse = largest + (float)log(sum);
         k->exp_scaled(s, s, lse, 1, seen);
         memset(s + seen, 0, (first + rows - seen) * sizeof *s);
         h->lse[(first + i) * h->lse_stride] = lse;
     }
     product(h, scratch, (cpu_gemm){.m = rows, .n = h->dim, .k = first + rows, .a = scores,
-                                .lda = stride, .b = h->v, .ldb = h->kv_stride,
-                                .c = h->out + first * h->q_stride, .ldc = h->q_stride});
+                                   .lda = stride, .b = h->v, .ldb = h->kv_stride,
+                                   .c = h->out + first * h->q_stride, .ldc = h->q_stride});
 }
 
 static void backward_block(const head *h, const tern_float_kernels *k, size_t first, size_t rows,
@@ -75,14 +75,14 @@ static void backward_block(const head *h, const tern_float_kernels *k, size_t fi
     }
     const float *q = h->q + first * h->q_stride, *dy = h->dy + first * h->q_stride;
     product(h, scratch, (cpu_gemm){.m = rows, .n = h->dim, .k = keys, .a = ds,
-                                .lda = stride, .b = h->k, .ldb = h->kv_stride,
-                                .c = h->dq + first * h->q_stride, .ldc = h->q_stride});
+                                   .lda = stride, .b = h->k, .ldb = h->kv_stride,
+                                   .c = h->dq + first * h->q_stride, .ldc = h->q_stride});
     product(h, scratch, (cpu_gemm){.transpose_a = true, .m = keys, .n = h->dim, .k = rows,
-                                .accumulate = true, .a = ds, .lda = stride, .b = q, .ldb = h->q_stride,
-                                .c = h->dk, .ldc = h->kv_stride});
+                                   .accumulate = true, .a = ds, .lda = stride, .b = q, .ldb = h->q_stride,
+                                   .c = h->dk, .ldc = h->kv_stride});
     product(h, scratch, (cpu_gemm){.transpose_a = true, .m = keys, .n = h->dim, .k = rows,
-                                .accumulate = true, .a = p, .lda = stride, .b = dy, .ldb = h->q_stride,
-                                .c = h->dv, .ldc = h->kv_stride});
+                                   .accumulate = true, .a = p, .lda = stride, .b = dy, .ldb = h->q_stride,
+                                   .c = h->dv, .ldc = h->kv_stride});
 }
 
 static void clear(float *x, const head *h) {
@@ -137,18 +137,11 @@ static void run_group(const cpu_train_run *run, const tern_node *n, int32_t kv_h
 }
 
 void cpu_train_attention(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
-    const tern_node *n = s->node;
-    size_t n_tasks = (size_t)run->batch->n_tokens * (size_t)n->n_kv_heads, first, last;
-    while (tern_team_claim(&s->counter, n_tasks, (size_t)n->n_kv_heads, &first,
-                           &last)) {
-        int32_t start = (int32_t)(first / (size_t)n->n_kv_heads);
-        if (run->program->ends[start] == 0) continue;
-        for (int32_t h = 0; h < n->n_kv_heads; h++)
-            run_group(run, n, h, start, run->program->ends[start],
-                      cpu_train_scratch(run, team));
+    const tern_program *p = run->program;
+    size_t n_heads = (size_t)s->node->n_kv_heads, task, end;
+    while (tern_team_claim(&s->counter, p->n_documents * n_heads, 1, &task, &end)) {
+        const int32_t *rows = p->documents + task / n_heads;
+        run_group(run, s->node, (int32_t)(task % n_heads), rows[0], rows[1],
+                  cpu_train_scratch(run, team));
     }
-}
-
-void cpu_train_attention_grad(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
-    cpu_train_attention(run, s, team);
 }
