@@ -12,6 +12,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/hash.h"
 #include "kernels/webgpu/train/gpu_train.h"
 #include "models/models.h"
 #include "bench/train_cpu.h"
@@ -157,6 +158,17 @@ static double flops_a_token(const bench *b) {
     return 6 * n + 12.0 * b->o.n_layers * d * b->o.n_span / 2;
 }
 
+// CRC-32 of all weights: equal runs have equal bits, on the CPU with any number of threads.
+static uint32_t bits_of_weights(const bench *b) {
+    uint32_t crc = 0;
+    for (size_t v = 0; v < b->graph.n_values; v++) {
+        const tern_value *w = &b->graph.values[v];
+        const float *data = w->kind == TERN_VALUE_WEIGHT ? b->backend->host(b->arrays[v]) : NULL;
+        if (data) crc = tern_crc32(crc, data, (size_t)w->rows * (size_t)w->cols * sizeof *data);
+    }
+    return crc;
+}
+
 static tern_status measure(bench *b) {
     float loss = 0;
     int64_t step = 1;
@@ -172,6 +184,8 @@ static tern_status measure(bench *b) {
            "mean loss %.3f\n",
            seconds * 1e3, b->o.n_tokens, (submitted - begin) / b->o.n_runs * 1e3, rate,
            rate * flops_a_token(b) * 1e-12, (double)loss / b->o.n_runs / b->o.n_tokens);
+    if (b->backend == &tern_train_cpu)
+        printf("weights after %d steps: CRC-32 %08x\n", b->o.n_runs + 2, bits_of_weights(b));
     return TERN_OK;
 }
 

@@ -220,8 +220,8 @@ static uint32_t trained_bits(tern_decoder_style style, const tern_trainer_desc *
     return crc;
 }
 
-// Seen to fail: a sum of squares in as many parts as there are threads; the norm's gradient in as
-// many; attention that always takes the best products.
+// Seen to fail: a sum over a weight in as many parts as there are threads; the norm's gradient in
+// as many.
 TEST(train_bits_are_those_of_any_threads_and_instruction_set) {
     static const tern_decoder_style styles[] = {{0}, {true, true}, {.bitlinear = true}};
     static const int n_threads[] = {2, 3, 7};

@@ -3,9 +3,9 @@
 
 #include <string.h>
 
-// The block of A is meant for the second cache (120 KB), a panel of B for the first; the block of B
+// The block of A is meant for the second cache (132 KB), a panel of B for the first; the block of B
 // is read through once for each block of A. ROWS is a multiple of all kernels' tiles.
-enum { ROWS = 120, COLS = 512, SLACK = 16 * 32, WORST_ROW = 32 };
+enum { ROWS = 132, COLS = 512, SLACK = 16 * 32, WORST_ROW = 32 };
 
 size_t cpu_gemm_scratch_floats(void) {
     return (size_t)TERN_GEMM_DEPTH * (ROWS + COLS) + 2 * SLACK;
@@ -19,19 +19,25 @@ const tern_gemm_kernels *cpu_gemm_bf16(void) {
 }
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+static size_t parts_of(size_t n, size_t part) { return (n + part - 1) / part; }
+// n in parts of at most `most`, which are equal but for what a whole number of tiles adds.
+static size_t even_part(size_t n, size_t most, size_t tile) {
+    return parts_of(parts_of(n, parts_of(n, most)), tile) * tile;
+}
 
 // C over [m0, m0 + m) x [n0, n0 + n).
 static void run_part(const tern_gemm_kernels *kernels, const cpu_gemm *g, size_t m0, size_t m,
                      size_t n0, size_t n, float *scratch) {
     float *pa = scratch, *pb = scratch + (size_t)TERN_GEMM_DEPTH * ROWS + SLACK;
-    for (size_t j = 0; j < n; j += COLS)
+    size_t row_block = even_part(m, ROWS, kernels->rows), col_block = even_part(n, COLS, 32);
+    for (size_t j = 0; j < n; j += col_block)
         for (size_t k = 0; k < g->k; k += TERN_GEMM_DEPTH) {
-            size_t depth = least(TERN_GEMM_DEPTH, g->k - k), cols = least(COLS, n - j), at = n0 + j;
-            size_t words = (depth + kernels->values - 1) / kernels->values;
+            size_t depth = least(TERN_GEMM_DEPTH, g->k - k), at = n0 + j;
+            size_t cols = least(col_block, n - j), words = parts_of(depth, kernels->values);
             kernels->pack_b(pb, g->b + (g->transpose_b ? at * g->ldb + k : k * g->ldb + at),
                             g->ldb, g->transpose_b, cols, depth);
-            for (size_t i = 0; i < m; i += ROWS) {
-                size_t rows = least(ROWS, m - i), row = m0 + i;
+            for (size_t i = 0; i < m; i += row_block) {
+                size_t rows = least(row_block, m - i), row = m0 + i;
                 kernels->pack_a(pa, g->a + (g->transpose_a ? k * g->lda + row : row * g->lda + k),
                                 g->lda, !g->transpose_a, rows, depth);
                 kernels->multiply(g->c + row * g->ldc + at, g->ldc, k > 0 || g->accumulate, pa, pb,
@@ -50,8 +56,6 @@ typedef struct cut {
     size_t rows, cols; // of a part
 } cut;
 
-static size_t parts_of(size_t n, size_t part) { return (n + part - 1) / part; }
-
 // Multiply-adds' worth of a part for each value of k: the product, and packing, which costs as much
 // as about WORST_ROW of them for each row and column.
 static double cost_of(const tern_gemm_kernels *kernels, size_t rows, size_t cols) {
@@ -68,8 +72,8 @@ static cut best_cut(const tern_gemm_kernels *kernels, const cpu_gemm *g, size_t 
     size_t most = 4 * n_threads;
     for (size_t across = 1; across <= parts_of(g->n, kernels->cols) && across <= most; across++)
         for (size_t down = 1; down <= parts_of(g->m, kernels->rows); down++) {
-            size_t rows = parts_of(parts_of(g->m, down), kernels->rows) * kernels->rows;
-            size_t cols = parts_of(parts_of(g->n, across), kernels->cols) * kernels->cols;
+            size_t rows = even_part(g->m, parts_of(g->m, down), kernels->rows);
+            size_t cols = even_part(g->n, parts_of(g->n, across), kernels->cols);
             size_t n = parts_of(g->m, rows) * parts_of(g->n, cols);
             double part = cost_of(kernels, least(rows, g->m), least(cols, g->n));
             double cost = part * ((double)parts_of(n, n_threads) + (n_threads > 1 ? 0.25 : 0));

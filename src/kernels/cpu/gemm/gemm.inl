@@ -25,7 +25,10 @@ VEC_INLINE void pack_along(float *to, const float *x, size_t ld, size_t n, size_
             for (size_t i = 0; i < VEC_TURN_ROWS; i++) {
                 size_t row = g * VEC_TURN_ROWS + i;
                 rows[i] = v16_set1(0);
-                if (row < tile && row < n) rows[i] = gemm_along(x + row * ld + k, depth - k);
+                if (row < tile && row < n) {
+                    rows[i] = gemm_along(x + row * ld + k, depth - k);
+                    __builtin_prefetch(x + (row + tile) * ld + k, 0);
+                }
             }
             v16_turn(to + g * VEC_TURN_ROWS, tile, rows);
         }
@@ -36,6 +39,8 @@ VEC_INLINE void pack_across(float *to, const float *x, size_t ld, size_t n, size
                             size_t tile, size_t panel) {
     for (size_t k0 = 0; k0 < depth; k0 += 8) {
         size_t end = k0 + 8 < depth ? k0 + 8 : depth;
+        for (size_t k = k0 + 8; k < k0 + 16; k++)
+            for (size_t p = 0; p < n; p += 16) __builtin_prefetch(x + k * ld + p, 0);
         for (size_t p = 0; p < n; p += tile) {
             float *at = to + p / tile * panel + k0 / GEMM_VALUES * tile;
             for (size_t k = k0; k < end; k += GEMM_VALUES, at += tile)
@@ -81,8 +86,10 @@ VEC_INLINE void multiply_tile(const gemm_tile *t, const float *a, const float *b
 #pragma GCC unroll 16
     for (int i = 0; i < rows; i++) {
 #pragma GCC unroll 4
-        for (int j = 0; j < vectors; j++) sum[i][j] = v16_set1(0);
-        __builtin_prefetch(t->c + (size_t)i * t->ldc, 1);
+        for (int j = 0; j < vectors; j++) {
+            sum[i][j] = v16_set1(0);
+            __builtin_prefetch(t->c + (size_t)i * t->ldc + 16 * j, 1);
+        }
     }
     for (size_t k = 0; k < t->words; k++, a += GEMM_ROWS, b += GEMM_COLS) {
         v16 col[VEC_GEMM_VECTORS];
