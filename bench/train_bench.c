@@ -5,8 +5,8 @@
 // A BitNet decoder (-b 0: a plain float one) with random weights learns from random tokens:
 // forward, backward, a step of the optimizer. Prints tokens/s and the floating-point operations
 // that the linears and the attention are made of (6 and 12 a weight or score and token, the causal
-// half counted), then what each kind of kernel takes; of the CPU, also how near the products come to
-// what its multipliers do at most.
+// half counted), then what each kind of kernel takes; of the CPU, also how near the products come
+// to what its multipliers do at most.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

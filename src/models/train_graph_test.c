@@ -1,5 +1,5 @@
-// Training whole models on the CPU: gradients against differences of the loss, the same bits for any
-// number of threads and any instruction set, and a loss that falls.
+// Training whole models on the CPU: gradients against differences of the loss, the same bits for
+// any number of threads and any instruction set, and a loss that falls.
 #include <math.h>
 #include <string.h>
 #include "base/alloc.h"

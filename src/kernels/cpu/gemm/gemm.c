@@ -5,7 +5,7 @@
 
 // The block of A is meant for the second cache (132 KB), a panel of B for the first; the block of B
 // is read through once for each block of A. ROWS is a multiple of all kernels' tiles.
-enum { ROWS = 132, COLS = 512, SLACK = 16 * 32, WORST_ROW = 32 };
+enum { ROWS = 132, COLS = 512, COL_TILE = 32, SLACK = 16 * COL_TILE };
 
 size_t cpu_gemm_scratch_floats(void) {
     return (size_t)TERN_GEMM_DEPTH * (ROWS + COLS) + 2 * SLACK;
@@ -13,7 +13,10 @@ size_t cpu_gemm_scratch_floats(void) {
 
 const tern_gemm_kernels *cpu_gemm_bf16(void) {
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx512bf16")) return &tern_gemm_kernels_bf16;
+    // AMD's do twice as many multiply-adds with it as with floats, Intel's half as many (Xeons have
+    // other units for bf16).
+    if (__builtin_cpu_is("amd") && __builtin_cpu_supports("avx512bf16"))
+        return &tern_gemm_kernels_bf16;
 #endif
     return NULL;
 }
@@ -29,7 +32,7 @@ static size_t even_part(size_t n, size_t most, size_t tile) {
 static void run_part(const tern_gemm_kernels *kernels, const cpu_gemm *g, size_t m0, size_t m,
                      size_t n0, size_t n, float *scratch) {
     float *pa = scratch, *pb = scratch + (size_t)TERN_GEMM_DEPTH * ROWS + SLACK;
-    size_t row_block = even_part(m, ROWS, kernels->rows), col_block = even_part(n, COLS, 32);
+    size_t row_block = even_part(m, ROWS, kernels->rows), col_block = even_part(n, COLS, COL_TILE);
     for (size_t j = 0; j < n; j += col_block)
         for (size_t k = 0; k < g->k; k += TERN_GEMM_DEPTH) {
             size_t depth = least(TERN_GEMM_DEPTH, g->k - k), at = n0 + j;
@@ -56,12 +59,13 @@ typedef struct cut {
     size_t rows, cols; // of a part
 } cut;
 
-// Multiply-adds' worth of a part for each value of k: the product, and packing, which costs as much
-// as about WORST_ROW of them for each row and column.
+// Multiply-adds' worth of a part for each value of k: the product, and packing, where a value of a
+// row or column costs as much as about 32 of them when it comes from memory.
+enum { PACKING = 32 };
 static double cost_of(const tern_gemm_kernels *kernels, size_t rows, size_t cols) {
     double r = (double)(parts_of(rows, kernels->rows) * kernels->rows);
     double c = (double)(parts_of(cols, 16) * 16);
-    return r * c + WORST_ROW * (r * (double)parts_of(cols, COLS) + c);
+    return r * c + PACKING * (r * (double)parts_of(cols, COLS) + c);
 }
 
 // The cut whose parts should be done first: in rounds of as many parts as there are threads, and

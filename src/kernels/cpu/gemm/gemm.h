@@ -53,7 +53,7 @@ extern const tern_gemm_kernels tern_gemm_kernels_avx512;
 extern const tern_gemm_kernels tern_gemm_kernels_neon;
 extern const tern_gemm_kernels tern_gemm_kernels_bf16;
 
-// Factors rounded to bf16, where this processor multiplies them fast; else NULL.
+// Factors rounded to bf16, where this processor multiplies them faster than floats; else NULL.
 const tern_gemm_kernels *cpu_gemm_bf16(void);
 
 // The whole product on the calling thread. scratch: 64, cpu_gemm_scratch_floats().

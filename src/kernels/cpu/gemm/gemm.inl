@@ -39,7 +39,7 @@ VEC_INLINE void pack_across(float *to, const float *x, size_t ld, size_t n, size
                             size_t tile, size_t panel) {
     for (size_t k0 = 0; k0 < depth; k0 += 8) {
         size_t end = k0 + 8 < depth ? k0 + 8 : depth;
-        for (size_t k = k0 + 8; k < k0 + 16; k++)
+        for (size_t k = k0 + 8; k < k0 + 16; k++) // what comes next, on its way
             for (size_t p = 0; p < n; p += 16) __builtin_prefetch(x + k * ld + p, 0);
         for (size_t p = 0; p < n; p += tile) {
             float *at = to + p / tile * panel + k0 / GEMM_VALUES * tile;
@@ -140,11 +140,11 @@ static void multiply(float *c, size_t ldc, bool accumulate, const float *a, cons
 static uint64_t peak_loop(void) {
     enum { STEPS = 4096 };
     v16 sum[GEMM_ROWS][VEC_GEMM_VECTORS], row = v16_set1(0.5f), all = v16_set1(0);
-    static volatile float sink;
 #pragma GCC unroll 16
     for (int i = 0; i < GEMM_ROWS; i++) {
 #pragma GCC unroll 4
-        for (int j = 0; j < VEC_GEMM_VECTORS; j++) sum[i][j] = v16_set1((float)(i * VEC_GEMM_VECTORS + j));
+        for (int j = 0; j < VEC_GEMM_VECTORS; j++)
+            sum[i][j] = v16_set1((float)(i * VEC_GEMM_VECTORS + j));
     }
     for (int k = 0; k < STEPS; k++) {
 #pragma GCC unroll 16
@@ -155,7 +155,7 @@ static uint64_t peak_loop(void) {
     }
     for (int i = 0; i < GEMM_ROWS; i++)
         for (int j = 0; j < VEC_GEMM_VECTORS; j++) all = v16_add(all, sum[i][j]);
-    sink = v16_sum(all);
+    volatile float sink = v16_sum(all);
     (void)sink;
     return (uint64_t)STEPS * GEMM_ROWS * GEMM_COLS * GEMM_VALUES;
 }

@@ -140,7 +140,7 @@ TEST(gemm_products_of_a_team_have_the_bits_of_one_thread) {
 // Seen to fail: the second of an odd pair not zeroed.
 TEST(gemm_bf16_products_are_right_to_their_precision) {
     if (!cpu_gemm_bf16()) {
-        test_skip("this processor has no avx512_bf16");
+        test_skip("this processor does not multiply bf16 faster than floats");
         return;
     }
     float *scratch = new_scratch(1);

@@ -78,11 +78,11 @@ static void backward_block(const head *h, const tern_float_kernels *k, size_t fi
                                    .lda = stride, .b = h->k, .ldb = h->kv_stride,
                                    .c = h->dq + first * h->q_stride, .ldc = h->q_stride});
     product(h, scratch, (cpu_gemm){.transpose_a = true, .m = keys, .n = h->dim, .k = rows,
-                                   .accumulate = true, .a = ds, .lda = stride, .b = q, .ldb = h->q_stride,
-                                   .c = h->dk, .ldc = h->kv_stride});
+                                   .accumulate = true, .a = ds, .lda = stride, .b = q,
+                                   .ldb = h->q_stride, .c = h->dk, .ldc = h->kv_stride});
     product(h, scratch, (cpu_gemm){.transpose_a = true, .m = keys, .n = h->dim, .k = rows,
-                                   .accumulate = true, .a = p, .lda = stride, .b = dy, .ldb = h->q_stride,
-                                   .c = h->dv, .ldc = h->kv_stride});
+                                   .accumulate = true, .a = p, .lda = stride, .b = dy,
+                                   .ldb = h->q_stride, .c = h->dv, .ldc = h->kv_stride});
 }
 
 static void clear(float *x, const head *h) {
@@ -118,9 +118,10 @@ static void run_group(const cpu_train_run *run, const tern_node *n, int32_t kv_h
     for (size_t j = 0; j < group; j++) {
         size_t q_head = (size_t)kv_head * group + j, q_at = (size_t)start * q_stride + q_head * dim;
         size_t lse_at = (size_t)start * (size_t)n->n_heads + q_head;
-        head h = {.products = run->program->device->kernels.g, .rows = (size_t)(end - start), .dim = dim, .q_stride = q_stride,
-                  .kv_stride = kv_stride, .lse_stride = (size_t)n->n_heads, .scale = n->scale,
-                  .q = of[0] + q_at, .k = of[1] + kv_at, .v = of[2] + kv_at, .first = j == 0};
+        head h = {.products = run->program->device->kernels.g, .rows = (size_t)(end - start),
+                  .dim = dim, .q_stride = q_stride, .kv_stride = kv_stride,
+                  .lse_stride = (size_t)n->n_heads, .scale = n->scale, .q = of[0] + q_at,
+                  .k = of[1] + kv_at, .v = of[2] + kv_at, .first = j == 0};
         if (backward) {
             h.y = of[3] + q_at;
             h.lse = of[4] + lse_at;

@@ -1,7 +1,7 @@
 // One function per op of training. All threads of the team call it with the same step; rows, or
-// stretches of a weight, are shared out. Sums over rows or over a weight are cut into parts by their
-// length alone and added in order, so that the bits of a run depend neither on the number of threads
-// nor on which of them was faster.
+// stretches of a weight, are shared out. Sums over rows or over a weight are cut into parts by
+// their length alone and added in order, so that the bits of a run depend neither on the number of
+// threads nor on which of them was faster.
 #include <math.h>
 #include <string.h>
 #include "kernels/cpu/train/cpu_train.h"
