@@ -21,13 +21,6 @@ ALL_CFLAGS := -std=c11 -D_GNU_SOURCE $(OPT) $(CFLAGS) $(WARNINGS) -ffp-contract=
 LIBS     := -lpcre2-8 -lutf8proc -lm -ldl -pthread
 CLI_LIBS := -ledit
 
-# Training multiplies float matrices with OpenBLAS where it is installed, else with its own loops.
-OPENBLAS ?= $(shell pkg-config --exists openblas 2>/dev/null && echo 1)
-ifeq ($(OPENBLAS),1)
-ALL_CFLAGS += -DTERN_OPENBLAS=1 $(shell pkg-config --cflags openblas)
-LIBS       += $(shell pkg-config --libs openblas)
-endif
-
 # `tern data` reads compressed text with zlib where it is installed, else it says that it cannot.
 ZLIB ?= $(shell pkg-config --exists zlib 2>/dev/null && echo 1)
 ifeq ($(ZLIB),1)

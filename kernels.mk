@@ -6,7 +6,8 @@ ARM_CC   ?= aarch64-linux-gnu-gcc
 ARM_ROOT ?= /usr/aarch64-linux-gnu
 RUN      ?=
 
-KERNEL_PARTS := src/base/% src/kernels/cpu/float/% src/kernels/cpu/ternary/% src/kernels/cpu/head/% src/kernels/cpu/select.c
+KERNEL_PARTS := src/base/% src/kernels/cpu/float/% src/kernels/cpu/ternary/% src/kernels/cpu/head/% src/kernels/cpu/gemm/% \
+                src/kernels/cpu/pool.c src/kernels/cpu/select.c
 KERNEL_SRC := $(filter $(KERNEL_PARTS),$(LIB_SRC))
 KERNEL_TEST_SRC := tests/harness.c $(filter $(KERNEL_PARTS),$(TEST_SRC))
 KERNEL_OBJ := $(call obj,$(KERNEL_SRC))
@@ -24,7 +25,7 @@ $(BUILD)/ternary_bench: $(KERNEL_OBJ) $(call obj,bench/ternary_bench.c)
 $(BUILD)/head_bench: $(KERNEL_OBJ) $(call obj,bench/head_bench.c)
 	@echo "  link  $@"
 	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ -lm -pthread
-$(BUILD)/train_bench: $(call obj,bench/train_bench.c bench/train_products.c) $(BUILD)/libtern.a
+$(BUILD)/train_bench: $(call obj,bench/train_bench.c bench/train_cpu.c) $(BUILD)/libtern.a
 	@echo "  link  $@"
 	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ $(LIBS)
 

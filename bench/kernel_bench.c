@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 #include "base/alloc.h"
+#include "kernels/cpu/gemm/gemm.h"
 #include "kernels/cpu/kernels.h"
 
 enum { MAX_THREADS = 64, N_RUNS = 5 };
@@ -21,6 +22,7 @@ static double now(void) {
 
 typedef struct job {
     const tern_float_kernels *k;
+    const tern_gemm_kernels *g;
     void (*run)(const struct job *job, int thread, int n_threads);
     tern_dtype type;
     size_t n_rows, n_in, n_tokens, first_pos;
@@ -105,7 +107,8 @@ static void run_matvec(const job *j, int thread, int n_threads) {
     j->k->matvec(j->y + first, j->x, j->type, w, j->row_bytes, last - first, j->n_in, 1, false);
 }
 
-static void bench_matvec(const tern_float_kernels *k, int n_threads) {
+static void bench_matvec(const tern_cpu_kernels *kernels, int n_threads) {
+    const tern_float_kernels *k = kernels->f;
     static const tern_dtype types[] = {TERN_DTYPE_F16,  TERN_DTYPE_Q6_K, TERN_DTYPE_Q8_0,
                                        TERN_DTYPE_Q4_0, TERN_DTYPE_Q4_K, TERN_DTYPE_Q5_K,
                                        TERN_DTYPE_BF16, TERN_DTYPE_F32};
@@ -146,7 +149,8 @@ static void run_matmul(const job *j, int thread, int n_threads) {
     }
 }
 
-static void bench_matmul(const tern_float_kernels *k, int n_threads) {
+static void bench_matmul(const tern_cpu_kernels *kernels, int n_threads) {
+    const tern_float_kernels *k = kernels->f;
     static const size_t n_tokens[] = {1, 4, 64, 512};
     size_t cut = !strcmp(k->name, "scalar") ? 16 : 1;
     for (size_t t = 0; t < 4; t++) {
@@ -219,7 +223,8 @@ static void bench_attention_shape(const tern_float_kernels *k, int n_threads, te
     tern_free(j.x), tern_free(j.w), tern_free(j.y), tern_free(kv);
 }
 
-static void bench_attention(const tern_float_kernels *k, int n_threads) {
+static void bench_attention(const tern_cpu_kernels *kernels, int n_threads) {
+    const tern_float_kernels *k = kernels->f;
     static const tern_dtype types[] = {TERN_DTYPE_F16, TERN_DTYPE_F32, TERN_DTYPE_Q8_0};
     for (int t = 0; t < 3; t++) {
         if (strcmp(k->name, "scalar")) {
@@ -267,7 +272,8 @@ static void run_rows(const job *j, int thread, int n_threads) {
     }
 }
 
-static void bench_rows(const tern_float_kernels *k, int n_threads) {
+static void bench_rows(const tern_cpu_kernels *kernels, int n_threads) {
+    const tern_float_kernels *k = kernels->f;
     for (size_t what = 0; what < N_ROW_KERNELS; what++) {
         job j = {.k = k, .run = run_rows, .n_rows = 512 * 30, .n_in = 2560, .n_tokens = what};
         char name[64];
@@ -283,14 +289,71 @@ static void bench_rows(const tern_float_kernels *k, int n_threads) {
     }
 }
 
+// ---- products of training ----------------------------------------------------------------------
+
+// x W^T, dy W, dy^T x of n_tokens rows and a weight of n_rows x n_in; 3: registers alone.
+enum { GEMM_Y, GEMM_DX, GEMM_DW, GEMM_PEAK };
+
+// x: the factors, y: result and scratch; first_pos: which product. Each thread has rows of C.
+static void run_gemm(const job *j, int thread, int n_threads) {
+    size_t form = j->first_pos, first, last, t = j->n_tokens, out = j->n_rows, in = j->n_in;
+    for (uint64_t done = 0; form == GEMM_PEAK && done < (uint64_t)j->macs / (uint64_t)n_threads;)
+        done += j->g->peak_loop();
+    if (form == GEMM_PEAK) return;
+    share(form == GEMM_DW ? out : t, j->g->rows, thread, n_threads, &first, &last);
+    const float *b = j->x + t * (in > out ? in : out);
+    size_t n = form == GEMM_Y ? out : in;
+    cpu_gemm g = {.transpose_a = form == GEMM_DW, .transpose_b = form == GEMM_Y,
+                  .accumulate = form == GEMM_DW, .m = last - first, .n = n, .b = b, .ldb = in,
+                  .c = j->y + first * n, .ldc = n};
+    g.lda = form == GEMM_Y ? in : out;
+    g.k = form == GEMM_DW ? t : g.lda;
+    g.a = j->x + (form == GEMM_DW ? first : first * g.lda);
+    float *scratch = (float *)j->w + (size_t)thread * cpu_gemm_scratch_floats();
+    if (g.m) cpu_gemm_run(j->g, &g, scratch);
+}
+
+static void bench_gemm_kernels(const char *name, const tern_gemm_kernels *g, int n_threads) {
+    static const size_t shapes[][3] = {{4096, 256, 256}, {4096, 768, 256}, {4096, 256, 768},
+                                       {1024, 2560, 2560}};
+    static const char *const forms[] = {"x W'", "dy W", "dy' x"};
+    tern_float_kernels named = {.name = name};
+    size_t cut = !strcmp(name, "scalar") ? 16 : 1;
+    job j = {.k = &named, .g = g, .run = run_gemm, .first_pos = GEMM_PEAK, .macs = 2e10};
+    if (cut > 1) j.macs = 1e9;
+    measure("gemm, registers alone", &j, n_threads);
+    j.w = buffer((size_t)n_threads * cpu_gemm_scratch_floats() * sizeof(float));
+    for (size_t i = 0; i < 3 * sizeof shapes / sizeof *shapes; i++) {
+        char what[64];
+        const size_t *s = shapes[i / 3], most = s[1] > s[2] ? s[1] : s[2];
+        j.n_tokens = s[0] / cut, j.n_rows = s[1], j.n_in = s[2], j.first_pos = i % 3;
+        j.x = numbers((s[0] + most) * most + s[0] * most);
+        j.y = buffer((s[0] + most) * most * sizeof(float));
+        j.macs = (double)(j.n_tokens * j.n_rows * j.n_in);
+        j.bytes = (double)(j.n_rows * j.n_in * sizeof(float));
+        snprintf(what, sizeof what, "gemm %s %zux%zux%zu", forms[i % 3], j.n_tokens, j.n_rows,
+                 j.n_in);
+        measure(what, &j, n_threads);
+        tern_free(j.x), tern_free(j.y);
+    }
+    tern_free(j.w);
+}
+
+static void bench_gemm(const tern_cpu_kernels *kernels, int n_threads) {
+    bench_gemm_kernels(kernels->f->name, kernels->g, n_threads);
+    if (cpu_gemm_bf16() && !strcmp(kernels->f->name, "avx512"))
+        bench_gemm_kernels("bf16", cpu_gemm_bf16(), n_threads);
+}
+
 int main(int argc, char **argv) {
     static const struct {
         const char *name;
-        void (*run)(const tern_float_kernels *k, int n_threads);
+        void (*run)(const tern_cpu_kernels *k, int n_threads);
     } parts[] = {{"matvec", bench_matvec},
                  {"matmul", bench_matmul},
                  {"attention", bench_attention},
-                 {"rows", bench_rows}};
+                 {"rows", bench_rows},
+                 {"gemm", bench_gemm}};
     int n_threads = 1, first = 1;
     const char *only = NULL;
     for (; first + 1 < argc && argv[first][0] == '-'; first += 2) {
@@ -300,7 +363,7 @@ int main(int argc, char **argv) {
     }
     if ((first < argc && argv[first][0] == '-') || n_threads < 1 || n_threads > MAX_THREADS) {
         fprintf(stderr, "usage: kernel_bench [-t THREADS] [-k KERNELS] "
-                        "[matvec|matmul|attention|rows ...]\n");
+                        "[matvec|matmul|attention|rows|gemm ...]\n");
         return 2;
     }
     printf("| kernels  | what                            |  t |        ms |    GB/s |  GMAC/s |\n"
@@ -314,7 +377,7 @@ int main(int argc, char **argv) {
         for (size_t p = 0; p < sizeof parts / sizeof *parts; p++) {
             bool wanted = first == argc;
             for (int a = first; a < argc; a++) wanted |= !strcmp(argv[a], parts[p].name);
-            if (wanted) parts[p].run(k.f, n_threads);
+            if (wanted) parts[p].run(&k, n_threads);
         }
     }
     return 0;

@@ -5,16 +5,17 @@
 // A BitNet decoder (-b 0: a plain float one) with random weights learns from random tokens:
 // forward, backward, a step of the optimizer. Prints tokens/s and the floating-point operations
 // that the linears and the attention are made of (6 and 12 a weight or score and token, the causal
-// half counted); of the GPU, what each kind of kernel takes, and of the CPU, how long the same
-// products take when nothing else is done.
+// half counted), then what each kind of kernel takes; of the CPU, also how near the products come
+// to what its multipliers do at most.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/hash.h"
 #include "kernels/webgpu/train/gpu_train.h"
 #include "models/models.h"
-#include "bench/train_products.h"
+#include "bench/train_cpu.h"
 
 typedef struct options {
     int n_layers, n_embd, n_ff, n_heads, n_kv_heads, n_vocab, n_tokens, n_span, n_runs, n_threads;
@@ -157,8 +158,18 @@ static double flops_a_token(const bench *b) {
     return 6 * n + 12.0 * b->o.n_layers * d * b->o.n_span / 2;
 }
 
-// Returns the seconds of a step.
-static tern_status measure(bench *b, double *out) {
+// CRC-32 of all weights: equal runs have equal bits, on the CPU with any number of threads.
+static uint32_t bits_of_weights(const bench *b) {
+    uint32_t crc = 0;
+    for (size_t v = 0; v < b->graph.n_values; v++) {
+        const tern_value *w = &b->graph.values[v];
+        const float *data = w->kind == TERN_VALUE_WEIGHT ? b->backend->host(b->arrays[v]) : NULL;
+        if (data) crc = tern_crc32(crc, data, (size_t)w->rows * (size_t)w->cols * sizeof *data);
+    }
+    return crc;
+}
+
+static tern_status measure(bench *b) {
     float loss = 0;
     int64_t step = 1;
     for (int i = 0; i < 2; i++) TERN_TRY(one_step(b, step++)); // the first ones load and clear
@@ -173,29 +184,57 @@ static tern_status measure(bench *b, double *out) {
            "mean loss %.3f\n",
            seconds * 1e3, b->o.n_tokens, (submitted - begin) / b->o.n_runs * 1e3, rate,
            rate * flops_a_token(b) * 1e-12, (double)loss / b->o.n_runs / b->o.n_tokens);
-    *out = seconds;
+    if (b->backend == &tern_train_cpu)
+        printf("weights after %d steps: CRC-32 %08x\n", b->o.n_runs + 2, bits_of_weights(b));
     return TERN_OK;
 }
 
-// What a step could not be faster than with the library that multiplies.
-static tern_status measure_products(bench *b, double step_seconds) {
-    const char *name;
-    double seconds = train_products_seconds(&b->graph, b->o.n_tokens, b->o.n_threads, &name);
-    if (seconds == 0) return tern_fail(&b->err, TERN_ERR_MEMORY, "no memory for the products");
-    printf("%.2f ms for its products alone (%s, float32, the best of 4): the step has %.0f%% of "
-           "that speed\n",
-           seconds * 1e3, name, 100 * seconds / step_seconds);
-    return TERN_OK;
-}
+// ---- What a step is made of -----------------------------------------------------------------
 
-// ---- Kernels of the GPU ------------------------------------------------------------------------
-
-typedef struct kind { // of kernel
+typedef struct kind { // of kernel, or of step
     char name[48];
     int count;
     double seconds, flops;
 } kind;
 #define KINDS 64
+
+typedef struct kinds {
+    kind of[KINDS];
+    double seconds;
+} kinds;
+
+static void add_kind(kinds *k, const char *name, double seconds, double flops) {
+    int i = 0;
+    while (i < KINDS - 1 && k->of[i].name[0] && strcmp(k->of[i].name, name) != 0) i++;
+    snprintf(k->of[i].name, sizeof k->of[i].name, "%.47s", name);
+    k->of[i].count++;
+    k->of[i].seconds += seconds;
+    k->of[i].flops += flops;
+    k->seconds += seconds;
+}
+
+static int by_time(const void *a, const void *b) {
+    double x = ((const kind *)a)->seconds, y = ((const kind *)b)->seconds;
+    return x < y ? 1 : x > y ? -1 : 0;
+}
+
+// peak: operations a second that the device can do at most, 0 where that is not known.
+static void print_kinds(kinds *k, double peak) {
+    qsort(k->of, KINDS, sizeof *k->of, by_time);
+    printf("%-36s %5s %9s %6s %8s%s\n", "kernel", "times", "ms", "%", "TFLOP/s",
+           peak > 0 ? "  % of peak" : "");
+    for (int i = 0; i < KINDS && k->of[i].seconds > 0; i++) {
+        const kind *at = &k->of[i];
+        printf("%-36s %5d %9.3f %6.1f", at->name, at->count, at->seconds * 1e3,
+               100 * at->seconds / k->seconds);
+        if (at->flops > 0) printf(" %8.3f", at->flops / at->seconds * 1e-12);
+        if (at->flops > 0 && peak > 0) printf(" %10.0f", 100 * at->flops / at->seconds / peak);
+        printf("\n");
+    }
+    printf("%-36s %5s %9.3f\n", "all", "", k->seconds * 1e3);
+}
+
+// ---- of the GPU --------------------------------------------------------------------------------
 
 static double constant_of(const gpu_pipeline *p, const char *name) {
     for (int i = 0; i < p->n_constants; i++)
@@ -203,26 +242,21 @@ static double constant_of(const gpu_pipeline *p, const char *name) {
     return 0;
 }
 
-static kind *kind_of(kind *kinds, const gpu_train_step *s) {
-    char name[48];
+static void name_kernel(const gpu_train_step *s, char name[48]) {
     const char *entry = gpu_kernel_entry(s->what.kernel);
     if (s->flops > 0)
-        snprintf(name, sizeof name, "%s %s %gx%g", entry,
+        snprintf(name, 48, "%s %s %gx%g", entry,
                  constant_of(&s->what, "A_BY_K") > 0   ? "dy'x"
                  : constant_of(&s->what, "B_BY_K") > 0 ? "dy W"
                                                        : "x W'",
                  constant_of(&s->what, "M") + constant_of(&s->what, "K"),
                  constant_of(&s->what, "N"));
     else
-        snprintf(name, sizeof name, "%s", entry);
-    int i = 0;
-    while (i < KINDS - 1 && kinds[i].name[0] && strcmp(kinds[i].name, name) != 0) i++;
-    memcpy(kinds[i].name, name, sizeof name);
-    return &kinds[i];
+        snprintf(name, 48, "%s", entry);
 }
 
 #define REPEATS 8
-static tern_status time_steps(bench *b, const tern_program *p, kind *kinds, double *all) {
+static tern_status time_kernels(bench *b, const tern_program *p, kinds *k) {
     float loss;
     for (size_t i = 0; i < p->n_steps; i++) {
         gpu_train_repeat(p, i, 1);
@@ -234,34 +268,40 @@ static tern_status time_steps(bench *b, const tern_program *p, kind *kinds, doub
         gpu_train_repeat(p, i, 1 + REPEATS);
         TERN_TRY(read_loss(b, &loss));
         double seconds = (tern_seconds() - middle - (middle - begin)) / REPEATS;
-        kind *k = kind_of(kinds, &p->steps[i]);
-        k->count++;
-        k->seconds += seconds > 0 ? seconds : 0;
-        k->flops += p->steps[i].flops * b->o.n_tokens;
-        *all += seconds > 0 ? seconds : 0;
+        char name[48];
+        name_kernel(&p->steps[i], name);
+        add_kind(k, name, seconds > 0 ? seconds : 0, p->steps[i].flops * b->o.n_tokens);
     }
     return TERN_OK;
 }
 
-static int by_time(const void *a, const void *b) {
-    double x = ((const kind *)a)->seconds, y = ((const kind *)b)->seconds;
-    return x < y ? 1 : x > y ? -1 : 0;
+static tern_status print_gpu(bench *b) {
+    kinds k = {.seconds = 0};
+    TERN_TRY(time_kernels(b, b->program, &k));
+    TERN_TRY(time_kernels(b, b->optimizer, &k));
+    print_kinds(&k, 0);
+    return TERN_OK;
 }
 
-static tern_status print_kernels(bench *b) {
-    kind kinds[KINDS] = {{{0}, 0, 0, 0}};
-    double all = 0;
-    TERN_TRY(time_steps(b, b->program, kinds, &all));
-    TERN_TRY(time_steps(b, b->optimizer, kinds, &all));
-    qsort(kinds, KINDS, sizeof *kinds, by_time);
-    printf("%-36s %5s %9s %6s %8s\n", "kernel", "times", "ms", "%", "TFLOP/s");
-    for (int i = 0; i < KINDS && kinds[i].seconds > 0; i++) {
-        printf("%-36s %5d %9.3f %6.1f", kinds[i].name, kinds[i].count, kinds[i].seconds * 1e3,
-               100 * kinds[i].seconds / all);
-        if (kinds[i].flops > 0) printf(" %8.2f", kinds[i].flops / kinds[i].seconds * 1e-12);
-        printf("\n");
+// ---- of the CPU --------------------------------------------------------------------------------
+
+static tern_status print_cpu(bench *b) {
+    static train_step_time times[4096];
+    kinds k = {.seconds = 0};
+    tern_program *programs[] = {b->program, b->optimizer};
+    double products = 0, flops = 0, peak = train_cpu_peak(b->device);
+    for (int i = 0; i < 2; i++) {
+        size_t n = train_cpu_times(programs[i], &b->batch, times, 4096);
+        for (size_t s = 0; s < n; s++) {
+            add_kind(&k, times[s].name, times[s].seconds, times[s].flops);
+            if (times[s].flops > 0) products += times[s].seconds, flops += times[s].flops;
+        }
     }
-    printf("%-36s %5s %9.3f\n", "all", "", all * 1e3);
+    print_kinds(&k, peak);
+    printf("products: %.0f%% of the time, %.0f GFLOP/s, %.0f%% of the %.0f that the processor "
+           "does on registers\n",
+           100 * products / k.seconds, flops / products * 1e-9, 100 * flops / products / peak,
+           peak * 1e-9);
     return TERN_OK;
 }
 
@@ -303,10 +343,9 @@ int main(int n, char **args) {
     tern_graph_init(&b.graph);
     tern_graph_init(&b.update);
     tern_status status = prepare(&b);
-    double seconds;
-    if (status == TERN_OK) status = measure(&b, &seconds);
-    if (status == TERN_OK && b.backend == &tern_train_webgpu) status = print_kernels(&b);
-    if (status == TERN_OK && b.backend == &tern_train_cpu) status = measure_products(&b, seconds);
+    if (status == TERN_OK) status = measure(&b);
+    if (status == TERN_OK)
+        status = b.backend == &tern_train_webgpu ? print_gpu(&b) : print_cpu(&b);
     if (status != TERN_OK) fprintf(stderr, "train_bench: %s\n", b.err.message);
     return status == TERN_OK ? 0 : 1;
 }

@@ -9,8 +9,9 @@
 // run never waits: programs and writes take effect in the order of the calls; a read waits for all
 // that came before it. So a host that reads the loss every tenth step keeps a GPU busy.
 //
-// Results are the same bits in every run on one device with the same number of threads: sums have
-// a fixed order. One thread may use a device at a time.
+// Results are the same bits in every run on one device: sums have a fixed order. On the CPU they
+// depend neither on the number of threads nor on the instruction set (float products in bf16 are
+// the exception, of one instruction set). One thread may use a device at a time.
 #ifndef TERN_KERNELS_TRAIN_H
 #define TERN_KERNELS_TRAIN_H
 

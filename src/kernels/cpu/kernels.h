@@ -198,6 +198,7 @@ typedef struct tern_cpu_kernels {
     char name[32]; // "scalar", "avx2", "avx512", "neon", "neon dotprod"
     const tern_float_kernels *f;
     const tern_ternary_kernels *t;
+    const struct tern_gemm_kernels *g; // training's products: gemm/gemm.h
 } tern_cpu_kernels;
 
 // The best variants that this processor runs and that `at_most` allows (NULL: all; "scalar",

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "kernels/cpu/float/float_kernels.h"
+#include "kernels/cpu/gemm/gemm.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/ternary/ternary_kernels.h"
 
@@ -44,15 +45,20 @@ static const struct level {
     bool (*runs)(void);
     const tern_float_kernels *f;
     const tern_ternary_kernels *t;
+    const tern_gemm_kernels *g;
 } levels[] = {
-    {"scalar", "scalar", always, &tern_float_kernels_scalar, &tern_ternary_kernels_scalar},
+    {"scalar", "scalar", always, &tern_float_kernels_scalar, &tern_ternary_kernels_scalar,
+     &tern_gemm_kernels_scalar},
 #if defined(__x86_64__)
-    {"avx2", "avx2", has_avx2, &tern_float_kernels_avx2, &tern_ternary_kernels_avx2},
-    {"avx512", "avx512", has_avx512, &tern_float_kernels_avx512, &tern_ternary_kernels_avx512},
+    {"avx2", "avx2", has_avx2, &tern_float_kernels_avx2, &tern_ternary_kernels_avx2,
+     &tern_gemm_kernels_avx2},
+    {"avx512", "avx512", has_avx512, &tern_float_kernels_avx512, &tern_ternary_kernels_avx512,
+     &tern_gemm_kernels_avx512},
 #elif defined(__aarch64__)
-    {"neon", "neon", always, &tern_float_kernels_neon, &tern_ternary_kernels_neon},
+    {"neon", "neon", always, &tern_float_kernels_neon, &tern_ternary_kernels_neon,
+     &tern_gemm_kernels_neon},
     {"dotprod", "neon dotprod", has_dotprod, &tern_float_kernels_neon,
-     &tern_ternary_kernels_dotprod},
+     &tern_ternary_kernels_dotprod, &tern_gemm_kernels_neon},
 #endif
 };
 enum { N_LEVELS = sizeof levels / sizeof *levels };
@@ -68,6 +74,7 @@ bool tern_cpu_kernels_select(const char *at_most, tern_cpu_kernels *out) {
     snprintf(out->name, sizeof out->name, "%s", levels[limit].full_name);
     out->f = levels[limit].f;
     out->t = levels[limit].t;
+    out->g = levels[limit].g;
     return true;
 }
 

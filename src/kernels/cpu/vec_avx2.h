@@ -9,6 +9,7 @@
 #define VEC_NAME avx2
 enum { VEC_MATMUL_TOKENS = 2, VEC_MATMUL_ROWS = 3, VEC_MATVEC_ROWS = 4 };
 enum { VEC_TILE_ROWS = 6, VEC_TILE_COLS = 1, VEC_TILE_4_COLS = 1, VEC_TILE_1_COLS = 4 };
+enum { VEC_GEMM_ROWS = 6, VEC_GEMM_VECTORS = 1 };
 
 typedef struct v16 {
     __m256 lo, hi;
@@ -101,6 +102,33 @@ static inline v16 v16_add_exponent(v16 a, v16 b) {
     __m256i hi = _mm256_slli_epi32(_mm256_castps_si256(b.hi), 23);
     return (v16){_mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a.lo), lo)),
                  _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a.hi), hi))};
+}
+
+// Eight rows of eight: pairs, fours, then halves change places.
+static inline void vec_turn_8(float *to, size_t stride, const __m256 r[8]) {
+    __m256 t[8], u[8];
+    for (int i = 0; i < 8; i += 2) {
+        t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
+        t[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
+    }
+    for (int i = 0; i < 8; i += 4)
+        for (int j = 0; j < 2; j++) {
+            __m256d a = _mm256_castps_pd(t[i + j]), b = _mm256_castps_pd(t[i + j + 2]);
+            u[i + 2 * j] = _mm256_castpd_ps(_mm256_unpacklo_pd(a, b));
+            u[i + 2 * j + 1] = _mm256_castpd_ps(_mm256_unpackhi_pd(a, b));
+        }
+    for (size_t k = 0; k < 4; k++)
+        _mm256_storeu_ps(to + k * stride, _mm256_permute2f128_ps(u[k], u[k + 4], 0x20));
+    for (size_t k = 0; k < 4; k++)
+        _mm256_storeu_ps(to + (k + 4) * stride, _mm256_permute2f128_ps(u[k], u[k + 4], 0x31));
+}
+enum { VEC_TURN_ROWS = 8 };
+static inline void v16_turn(float *to, size_t stride, const v16 rows[VEC_TURN_ROWS]) {
+    __m256 half[8];
+    for (int i = 0; i < 8; i++) half[i] = rows[i].lo;
+    vec_turn_8(to, stride, half);
+    for (int i = 0; i < 8; i++) half[i] = rows[i].hi;
+    vec_turn_8(to + 8 * stride, stride, half);
 }
 
 static inline float v16_sum(v16 a) {

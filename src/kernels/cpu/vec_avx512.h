@@ -9,6 +9,7 @@
 #define VEC_NAME avx512
 enum { VEC_MATMUL_TOKENS = 4, VEC_MATMUL_ROWS = 6, VEC_MATVEC_ROWS = 4 };
 enum { VEC_TILE_ROWS = 12, VEC_TILE_COLS = 2, VEC_TILE_4_COLS = 4, VEC_TILE_1_COLS = 4 };
+enum { VEC_GEMM_ROWS = 12, VEC_GEMM_VECTORS = 2 };
 
 typedef __m512 v16;
 
@@ -53,6 +54,37 @@ static inline v16 v16_if_less(v16 a, v16 b, v16 yes, v16 no) {
 static inline v16 v16_add_exponent(v16 a, v16 b) {
     __m512i shifted = _mm512_slli_epi32(_mm512_castps_si512(b), 23);
     return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a), shifted));
+}
+
+// Pairs, then fours change places inside of 128 bits, then the quarters of registers.
+enum { VEC_TURN_ROWS = 16 };
+static inline void v16_turn(float *to, size_t stride, const v16 rows[VEC_TURN_ROWS]) {
+    __m512 t[16], u[16];
+#pragma GCC unroll 8
+    for (int i = 0; i < 16; i += 2) {
+        t[i] = _mm512_unpacklo_ps(rows[i], rows[i + 1]);
+        t[i + 1] = _mm512_unpackhi_ps(rows[i], rows[i + 1]);
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++) { // u[4 g + c]: rows 4 g to 4 g + 3 of columns c, c + 4, c + 8, ...
+        __m512d a = _mm512_castps_pd(t[i / 2 * 4 + i % 2]);
+        __m512d b = _mm512_castps_pd(t[i / 2 * 4 + i % 2 + 2]);
+        u[i / 2 * 4 + i % 2 * 2] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
+        u[i / 2 * 4 + i % 2 * 2 + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
+    }
+#pragma GCC unroll 4
+    for (int c = 0; c < 4; c++) {
+        __m512 low = _mm512_shuffle_f32x4(u[c], u[c + 4], 0x44);
+        __m512 high = _mm512_shuffle_f32x4(u[c], u[c + 4], 0xee);
+        __m512 low2 = _mm512_shuffle_f32x4(u[c + 8], u[c + 12], 0x44);
+        __m512 high2 = _mm512_shuffle_f32x4(u[c + 8], u[c + 12], 0xee);
+        t[c] = _mm512_shuffle_f32x4(low, low2, 0x88);
+        t[c + 4] = _mm512_shuffle_f32x4(low, low2, 0xdd);
+        t[c + 8] = _mm512_shuffle_f32x4(high, high2, 0x88);
+        t[c + 12] = _mm512_shuffle_f32x4(high, high2, 0xdd);
+    }
+#pragma GCC unroll 16
+    for (size_t k = 0; k < 16; k++) _mm512_storeu_ps(to + k * stride, t[k]);
 }
 
 static inline float v16_sum(v16 a) {

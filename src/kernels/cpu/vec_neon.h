@@ -10,6 +10,7 @@
 #define VEC_NAME neon
 enum { VEC_MATMUL_TOKENS = 2, VEC_MATMUL_ROWS = 3, VEC_MATVEC_ROWS = 4 };
 enum { VEC_TILE_ROWS = 6, VEC_TILE_COLS = 1, VEC_TILE_4_COLS = 1, VEC_TILE_1_COLS = 4 };
+enum { VEC_GEMM_ROWS = 6, VEC_GEMM_VECTORS = 1 };
 
 typedef struct v16 {
     float32x4_t q0, q1, q2, q3;
@@ -110,6 +111,23 @@ static inline v16 v16_if_less(v16 a, v16 b, v16 yes, v16 no) {
                  vbslq_f32(vcltq_f32(a.q3, b.q3), yes.q3, no.q3)};
 }
 static inline v16 v16_add_exponent(v16 a, v16 b) { return VEC_2(vec_add_exponent, a, b); }
+
+static inline void vec_turn_4(float *to, size_t stride, float32x4_t a, float32x4_t b, float32x4_t c,
+                              float32x4_t d) {
+    float32x4x2_t ac = vzipq_f32(a, c), bd = vzipq_f32(b, d); // a0 c0 a1 c1, a2 c2 a3 c3
+    float32x4x2_t first = vzipq_f32(ac.val[0], bd.val[0]), last = vzipq_f32(ac.val[1], bd.val[1]);
+    vst1q_f32(to, first.val[0]);
+    vst1q_f32(to + stride, first.val[1]);
+    vst1q_f32(to + 2 * stride, last.val[0]);
+    vst1q_f32(to + 3 * stride, last.val[1]);
+}
+enum { VEC_TURN_ROWS = 4 };
+static inline void v16_turn(float *to, size_t stride, const v16 r[VEC_TURN_ROWS]) {
+    vec_turn_4(to, stride, r[0].q0, r[1].q0, r[2].q0, r[3].q0);
+    vec_turn_4(to + 4 * stride, stride, r[0].q1, r[1].q1, r[2].q1, r[3].q1);
+    vec_turn_4(to + 8 * stride, stride, r[0].q2, r[1].q2, r[2].q2, r[3].q2);
+    vec_turn_4(to + 12 * stride, stride, r[0].q3, r[1].q3, r[2].q3, r[3].q3);
+}
 
 static inline float v16_sum(v16 a) {
     float32x4_t s4 = vaddq_f32(vaddq_f32(a.q0, a.q2), vaddq_f32(a.q1, a.q3));

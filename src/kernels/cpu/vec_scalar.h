@@ -13,6 +13,7 @@
 // How many accumulators the kernels keep in registers: see matmul.inl and attention.inl.
 enum { VEC_MATMUL_TOKENS = 1, VEC_MATMUL_ROWS = 1, VEC_MATVEC_ROWS = 1 };
 enum { VEC_TILE_ROWS = 1, VEC_TILE_COLS = 1, VEC_TILE_4_COLS = 1, VEC_TILE_1_COLS = 1 };
+enum { VEC_GEMM_ROWS = 3, VEC_GEMM_VECTORS = 1 }; // rows in thirds: see gemm.inl
 
 typedef struct v16 {
     float lane[16];
@@ -69,6 +70,12 @@ static inline v16 v16_if_less(v16 a, v16 b, v16 yes, v16 no) {
 // The bits of a plus the bits of b shifted left by 23: adds the low bits of b to a's exponent.
 static inline v16 v16_add_exponent(v16 a, v16 b) {
     VEC_EACH(tern_bits_to_f32(tern_f32_to_bits(a.lane[i]) + (tern_f32_to_bits(b.lane[i]) << 23)));
+}
+
+// Rows become columns: to[k * stride + i] = lane k of row i. Stores go up in k.
+enum { VEC_TURN_ROWS = 1 };
+static inline void v16_turn(float *to, size_t stride, const v16 rows[VEC_TURN_ROWS]) {
+    for (size_t k = 0; k < 16; k++) to[k * stride] = rows[0].lane[k];
 }
 
 // The contract's order: lanes 8 apart, then 4, 2 and 1 apart.

@@ -4,39 +4,14 @@
 //   train_run.c      one run: walking the steps with the team, sequences, rope's tables
 //   train_steps.c    one function per op
 //   train_attention.c  attention among the rows of a document, and its gradient
-//   train_gemm.c     products of float matrices: OpenBLAS, or the library's own
-//   gemm_avx512bf16.c  the same with factors rounded to bf16
 #ifndef TERN_KERNELS_CPU_TRAIN_H
 #define TERN_KERNELS_CPU_TRAIN_H
 
+#include "kernels/cpu/gemm/gemm.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/pool.h"
 #include "kernels/rope.h"
 #include "kernels/train.h"
-
-// ---- Products ----------------------------------------------------------------------------------
-
-// C [m, n] = alpha op(A) op(B) + beta C, row-major, op(X) = X or its transpose; on the calling
-// thread alone. scratch: 64, scratch_floats of the kernel.
-typedef struct cpu_gemm {
-    bool transpose_a, transpose_b;
-    size_t m, n, k;
-    float alpha, beta;
-    const float *a, *b;
-    float *c;
-    size_t lda, ldb, ldc;
-} cpu_gemm;
-typedef struct cpu_gemm_kernel {
-    const char *name;
-    void (*run)(const cpu_gemm *g, float *scratch);
-    size_t scratch_floats;
-} cpu_gemm_kernel;
-extern const cpu_gemm_kernel cpu_gemm_float; // OpenBLAS, or own loops
-#if defined(__x86_64__)
-extern const cpu_gemm_kernel cpu_gemm_bf16; // where the processor has avx512_bf16
-#endif
-// A library with threads of its own must not start them inside ours. Returns what was set before.
-int cpu_gemm_set_threads(int n);
 
 // ---- Devices, arrays, programs ----------------------------------------------------------------
 
@@ -49,8 +24,7 @@ struct tern_array {
 struct tern_trainer_device {
     tern_pool *pool;
     tern_cpu_kernels kernels;
-    const cpu_gemm_kernel *gemm;
-    int blas_threads; // as they were before the device was opened
+    const tern_gemm_kernels *gemm; // of the linears
     char description[128];
 };
 
@@ -79,12 +53,18 @@ struct tern_program {
     uint8_t *pool;
     float *scratch; // [n_threads][scratch_floats]
     size_t scratch_floats;
-    double *partial; // [n_threads]: sums on their way
+    // Sums over rows or over a weight are cut into parts by their length alone, never by the number
+    // of threads; the parts are added in their order.
+    double *sums;  // [CPU_TRAIN_PARTS]
+    float *parts;  // [CPU_TRAIN_PARTS][part_floats]
+    size_t part_floats;
     tern_rope_list ropes;
     float *rope_tables; // per rope: cos [n_span][n_rot/2], sin the same, minus sin the same
     size_t rope_stride;
-    int32_t *ends; // [n_rows]: row behind the last of the document that begins here, 0: none does
+    int32_t *documents; // [n_rows + 1]: first row of each document of the batch, then its n_tokens
+    size_t n_documents;
 };
+enum { CPU_TRAIN_PARTS = 64 };
 
 typedef struct cpu_train_run {
     tern_program *program;
@@ -103,11 +83,13 @@ static inline const tern_float_kernels *cpu_train_kernels(const cpu_train_run *r
 tern_status cpu_train_submit(tern_program *p, const tern_train_batch *batch, tern_error *err);
 void cpu_train_fill_ropes(tern_program *p);
 
-// The function of an op; NULL: training has none. Floats of scratch that one thread of it needs.
+// The function of an op; NULL: training has none. Floats of scratch that one thread of it needs,
+// and floats of one part of its sums.
 cpu_train_fn cpu_train_fn_for(tern_op op);
 size_t cpu_train_scratch_floats(const tern_program *p, const tern_node *n);
+size_t cpu_train_part_floats(const tern_program *p, const tern_node *n);
+// Forwards and backwards.
 void cpu_train_attention(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
-void cpu_train_attention_grad(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
 size_t cpu_train_attention_floats(const tern_program *p, const tern_node *n);
 
 #endif

@@ -15,11 +15,12 @@ enum { BLOCK_ROWS = 64 };
 static size_t score_stride(int32_t n_span) { return ((size_t)n_span + 15) / 16 * 16; }
 size_t cpu_train_attention_floats(const tern_program *p, const tern_node *n) {
     (void)n;
-    return 2 * BLOCK_ROWS * score_stride(p->n_span) + cpu_gemm_float.scratch_floats;
+    return 2 * BLOCK_ROWS * score_stride(p->n_span) + cpu_gemm_scratch_floats();
 }
 
 // One head's rows of one document, as strided matrices.
 typedef struct head {
+    const tern_gemm_kernels *products;
     size_t rows, dim, q_stride, kv_stride, lse_stride;
     float scale;
     const float *q, *k, *v, *y, *dy;
@@ -28,14 +29,16 @@ typedef struct head {
 } head;
 
 // Always in float32: these products are small, and their factors are differences.
-static void product(float *scratch, cpu_gemm g) { cpu_gemm_float.run(&g, scratch); }
+static void product(const head *h, float *scratch, cpu_gemm g) {
+    cpu_gemm_run(h->products, &g, scratch);
+}
 
 // scores [rows, keys] = a b^T, for the block's rows
 static void dots(const head *h, float *scratch, const float *a, size_t lda, const float *b,
                  size_t first, size_t rows, float *scores, size_t stride) {
-    product(scratch, (cpu_gemm){.transpose_b = true, .m = rows, .n = first + rows, .k = h->dim,
-                                .alpha = 1, .a = a + first * lda, .lda = lda, .b = b,
-                                .ldb = h->kv_stride, .c = scores, .ldc = stride});
+    product(h, scratch, (cpu_gemm){.transpose_b = true, .m = rows, .n = first + rows, .k = h->dim,
+                                   .a = a + first * lda, .lda = lda, .b = b, .ldb = h->kv_stride,
+                                   .c = scores, .ldc = stride});
 }
 
 static void forward_block(const head *h, const tern_float_kernels *k, size_t first, size_t rows,
@@ -45,14 +48,14 @@ static void forward_block(const head *h, const tern_float_kernels *k, size_t fir
         float *s = scores + i * stride, largest;
         size_t seen = first + i + 1;
         k->scale(s, s, h->scale, seen);
-        float sum = k->exp_sum(s, seen, &largest), lse = largest + logf(sum);
+        float sum = k->exp_sum(s, seen, &largest), lse = largest + (float)log(sum);
         k->exp_scaled(s, s, lse, 1, seen);
         memset(s + seen, 0, (first + rows - seen) * sizeof *s);
         h->lse[(first + i) * h->lse_stride] = lse;
     }
-    product(scratch, (cpu_gemm){.m = rows, .n = h->dim, .k = first + rows, .alpha = 1, .a = scores,
-                                .lda = stride, .b = h->v, .ldb = h->kv_stride,
-                                .c = h->out + first * h->q_stride, .ldc = h->q_stride});
+    product(h, scratch, (cpu_gemm){.m = rows, .n = h->dim, .k = first + rows, .a = scores,
+                                   .lda = stride, .b = h->v, .ldb = h->kv_stride,
+                                   .c = h->out + first * h->q_stride, .ldc = h->q_stride});
 }
 
 static void backward_block(const head *h, const tern_float_kernels *k, size_t first, size_t rows,
@@ -71,15 +74,15 @@ static void backward_block(const head *h, const tern_float_kernels *k, size_t fi
         memset(di + seen, 0, (keys - seen) * sizeof *di);
     }
     const float *q = h->q + first * h->q_stride, *dy = h->dy + first * h->q_stride;
-    product(scratch, (cpu_gemm){.m = rows, .n = h->dim, .k = keys, .alpha = 1, .a = ds,
-                                .lda = stride, .b = h->k, .ldb = h->kv_stride,
-                                .c = h->dq + first * h->q_stride, .ldc = h->q_stride});
-    product(scratch, (cpu_gemm){.transpose_a = true, .m = keys, .n = h->dim, .k = rows, .alpha = 1,
-                                .beta = 1, .a = ds, .lda = stride, .b = q, .ldb = h->q_stride,
-                                .c = h->dk, .ldc = h->kv_stride});
-    product(scratch, (cpu_gemm){.transpose_a = true, .m = keys, .n = h->dim, .k = rows, .alpha = 1,
-                                .beta = 1, .a = p, .lda = stride, .b = dy, .ldb = h->q_stride,
-                                .c = h->dv, .ldc = h->kv_stride});
+    product(h, scratch, (cpu_gemm){.m = rows, .n = h->dim, .k = keys, .a = ds,
+                                   .lda = stride, .b = h->k, .ldb = h->kv_stride,
+                                   .c = h->dq + first * h->q_stride, .ldc = h->q_stride});
+    product(h, scratch, (cpu_gemm){.transpose_a = true, .m = keys, .n = h->dim, .k = rows,
+                                   .accumulate = true, .a = ds, .lda = stride, .b = q,
+                                   .ldb = h->q_stride, .c = h->dk, .ldc = h->kv_stride});
+    product(h, scratch, (cpu_gemm){.transpose_a = true, .m = keys, .n = h->dim, .k = rows,
+                                   .accumulate = true, .a = p, .lda = stride, .b = dy,
+                                   .ldb = h->q_stride, .c = h->dv, .ldc = h->kv_stride});
 }
 
 static void clear(float *x, const head *h) {
@@ -115,9 +118,10 @@ static void run_group(const cpu_train_run *run, const tern_node *n, int32_t kv_h
     for (size_t j = 0; j < group; j++) {
         size_t q_head = (size_t)kv_head * group + j, q_at = (size_t)start * q_stride + q_head * dim;
         size_t lse_at = (size_t)start * (size_t)n->n_heads + q_head;
-        head h = {.rows = (size_t)(end - start), .dim = dim, .q_stride = q_stride,
-                  .kv_stride = kv_stride, .lse_stride = (size_t)n->n_heads, .scale = n->scale,
-                  .q = of[0] + q_at, .k = of[1] + kv_at, .v = of[2] + kv_at, .first = j == 0};
+        head h = {.products = run->program->device->kernels.g, .rows = (size_t)(end - start),
+                  .dim = dim, .q_stride = q_stride, .kv_stride = kv_stride,
+                  .lse_stride = (size_t)n->n_heads, .scale = n->scale, .q = of[0] + q_at,
+                  .k = of[1] + kv_at, .v = of[2] + kv_at, .first = j == 0};
         if (backward) {
             h.y = of[3] + q_at;
             h.lse = of[4] + lse_at;
@@ -134,18 +138,11 @@ static void run_group(const cpu_train_run *run, const tern_node *n, int32_t kv_h
 }
 
 void cpu_train_attention(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
-    const tern_node *n = s->node;
-    size_t n_tasks = (size_t)run->batch->n_tokens * (size_t)n->n_kv_heads, first, last;
-    while (tern_team_claim(&s->counter, n_tasks, (size_t)n->n_kv_heads, &first,
-                           &last)) {
-        int32_t start = (int32_t)(first / (size_t)n->n_kv_heads);
-        if (run->program->ends[start] == 0) continue;
-        for (int32_t h = 0; h < n->n_kv_heads; h++)
-            run_group(run, n, h, start, run->program->ends[start],
-                      cpu_train_scratch(run, team));
+    const tern_program *p = run->program;
+    size_t n_heads = (size_t)s->node->n_kv_heads, task, end;
+    while (tern_team_claim(&s->counter, p->n_documents * n_heads, 1, &task, &end)) {
+        const int32_t *rows = p->documents + task / n_heads;
+        run_group(run, s->node, (int32_t)(task % n_heads), rows[0], rows[1],
+                  cpu_train_scratch(run, team));
     }
-}
-
-void cpu_train_attention_grad(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
-    cpu_train_attention(run, s, team);
 }

@@ -10,7 +10,6 @@
 
 static void device_close(tern_trainer_device *d) {
     if (!d) return;
-    if (d->blas_threads > 0) cpu_gemm_set_threads(d->blas_threads);
     tern_pool_close(d->pool);
     tern_free(d);
 }
@@ -26,12 +25,8 @@ static tern_status device_open(tern_trainer_device **out, const tern_trainer_des
         device_close(d);
         return status;
     }
-    d->blas_threads = cpu_gemm_set_threads(1);
-    d->gemm = &cpu_gemm_float;
-#if defined(__x86_64__)
-    if (desc->bf16 && !desc->cpu_features && __builtin_cpu_supports("avx512bf16"))
-        d->gemm = &cpu_gemm_bf16;
-#endif
+    d->gemm = desc->bf16 && !desc->cpu_features ? cpu_gemm_bf16() : NULL;
+    if (!d->gemm) d->gemm = d->kernels.g;
     int n = tern_pool_n_threads(d->pool);
     snprintf(d->description, sizeof d->description, "cpu %s, %s, %d thread%s", d->kernels.name,
              d->gemm->name, n, n == 1 ? "" : "s");
@@ -88,9 +83,10 @@ static void program_free(tern_program *p) {
     tern_free(p->steps);
     tern_free(p->pool);
     tern_free(p->scratch);
-    tern_free(p->partial);
+    tern_free(p->sums);
+    tern_free(p->parts);
     tern_free(p->rope_tables);
-    tern_free(p->ends);
+    tern_free(p->documents);
     tern_free(p);
 }
 
@@ -118,6 +114,8 @@ static tern_status make_steps(tern_program *p, tern_error *err) {
         if (n->op == TERN_OP_ROPE) TERN_TRY(add_rope(p, s, err));
         size_t floats = (cpu_train_scratch_floats(p, n) + 15) / 16 * 16;
         if (floats > p->scratch_floats) p->scratch_floats = floats;
+        floats = (cpu_train_part_floats(p, n) + 15) / 16 * 16;
+        if (floats > p->part_floats) p->part_floats = floats;
     }
     return TERN_OK;
 }
@@ -143,15 +141,18 @@ static tern_status make_memory(tern_program *p, tern_error *err) {
     p->pool = tern_alloc(TERN_MEM_ACTIVATIONS, p->memory.bytes + 64);
     p->scratch = tern_alloc_array(TERN_MEM_ACTIVATIONS, n_threads * (p->scratch_floats + 16),
                                   sizeof(float));
-    p->partial = tern_alloc_array(TERN_MEM_ACTIVATIONS, n_threads, sizeof *p->partial);
-    p->ends = tern_alloc_array(TERN_MEM_ACTIVATIONS, (size_t)p->n_rows + 1, sizeof *p->ends);
+    p->sums = tern_alloc_array(TERN_MEM_ACTIVATIONS, CPU_TRAIN_PARTS, sizeof *p->sums);
+    p->parts = tern_alloc_array(TERN_MEM_ACTIVATIONS, CPU_TRAIN_PARTS * (p->part_floats + 1),
+                                sizeof(float));
+    p->documents = tern_alloc_array(TERN_MEM_ACTIVATIONS, (size_t)p->n_rows + 1,
+                                    sizeof *p->documents);
     for (size_t i = 0; i < p->ropes.n; i++) {
         size_t floats = (size_t)p->n_span * (size_t)p->ropes.items[i].attrs.n_rot / 2 * 3;
         if (floats > p->rope_stride) p->rope_stride = floats;
     }
     p->rope_tables = tern_alloc_array(TERN_MEM_ACTIVATIONS, p->ropes.n * p->rope_stride + 1,
                                       sizeof(float));
-    if (!p->pool || !p->scratch || !p->partial || !p->ends || !p->rope_tables)
+    if (!p->pool || !p->scratch || !p->sums || !p->parts || !p->documents || !p->rope_tables)
         return tern_fail_memory(err, p->memory.bytes);
     cpu_train_fill_ropes(p);
     return TERN_OK;

@@ -55,10 +55,10 @@ static tern_status check_batch(const tern_program *p, const tern_train_batch *b,
 }
 
 static void find_documents(tern_program *p, const tern_train_batch *b) {
-    for (int32_t t = 0; t < b->n_tokens; t++) {
-        p->ends[t] = 0;
-        p->ends[b->starts[t]] = t + 1;
-    }
+    p->n_documents = 0;
+    for (int32_t t = 0; t < b->n_tokens; t++)
+        if (b->starts[t] == t) p->documents[p->n_documents++] = t;
+    p->documents[p->n_documents] = b->n_tokens;
 }
 
 static void run_steps(void *ctx, const tern_team *team) {

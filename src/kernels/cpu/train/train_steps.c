@@ -1,13 +1,13 @@
 // One function per op of training. All threads of the team call it with the same step; rows, or
-// stretches of a weight, are shared out. Where a sum goes over rows (gradients of norms, of the
-// table, the loss), the shares are fixed by the number of threads alone, so that the bits of a run
-// do not depend on which thread was faster.
+// stretches of a weight, are shared out. Sums over rows or over a weight are cut into parts by
+// their length alone and added in order, so that the bits of a run depend neither on the number of
+// threads nor on which of them was faster.
 #include <math.h>
 #include <string.h>
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/train/cpu_train.h"
 
-enum { ROW_BLOCK = 16, GEMM_ROWS = 256 };
+enum { ROW_BLOCK = 16 };
 
 static size_t n_tokens(const cpu_train_run *run) { return (size_t)run->batch->n_tokens; }
 static size_t cols(const cpu_train_run *run, tern_vid v) {
@@ -109,26 +109,33 @@ static void step_elementwise(cpu_train_run *run, cpu_train_step *s, const tern_t
     }
 }
 
+// Parts of [0, n), CPU_TRAIN_PARTS at most, of at least `least` each.
+static size_t part_length(size_t n, size_t least) {
+    size_t length = (n + CPU_TRAIN_PARTS - 1) / CPU_TRAIN_PARTS;
+    return length > least ? length : least;
+}
+
+// Each part of the rows has its own sum for the norm's weight, where that is trained.
 static void step_rms_norm_grad(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
     const tern_node *node = s->node;
+    const tern_program *p = run->program;
     operands o = values_of(run, node);
-    bool trained = run->program->g->values[node->in[3]].kind == TERN_VALUE_STATE;
-    size_t n = cols(run, node->out[0]), first, last;
-    float *dw = trained ? cpu_train_scratch(run, team) : NULL;
-    if (trained) memset(dw, 0, n * sizeof *dw);
-    share(team, n_tokens(run), &first, &last);
-    for (size_t t = first; t < last; t++)
-        cpu_train_kernels(run)->rms_norm_grad(o.out[0] + t * n, dw, o.in[0] + t * n, o.in[1],
-                                              o.in[2] + t * n, o.in[4] ? o.in[4] + t * n : NULL,
-                                              n, node->eps);
-    if (!trained) return;
-    tern_team_barrier(team); // the threads' sums are added in their order
-    share(team, n, &first, &last);
-    for (int i = 0; i < team->n_threads; i++) {
-        const tern_team other = {i, team->n_threads, team->pool};
-        const float *part = cpu_train_scratch(run, &other);
-        cpu_train_kernels(run)->add(o.in[3] + first, o.in[3] + first, part + first, last - first);
+    bool trained = p->g->values[node->in[3]].kind == TERN_VALUE_STATE;
+    size_t n = cols(run, node->out[0]), length = part_length(n_tokens(run), ROW_BLOCK), first, last;
+    while (tern_team_claim(&s->counter, n_tokens(run), length, &first, &last)) {
+        float *dw = trained ? p->parts + first / length * p->part_floats : NULL;
+        if (dw) memset(dw, 0, n * sizeof *dw);
+        for (size_t t = first; t < last; t++)
+            cpu_train_kernels(run)->rms_norm_grad(o.out[0] + t * n, dw, o.in[0] + t * n, o.in[1],
+                                                  o.in[2] + t * n,
+                                                  o.in[4] ? o.in[4] + t * n : NULL, n, node->eps);
     }
+    if (!trained) return;
+    tern_team_barrier(team);
+    share(team, n, &first, &last);
+    float *dw = o.in[3] + first;
+    for (size_t i = 0; first < last && i * length < n_tokens(run); i++)
+        cpu_train_kernels(run)->add(dw, dw, p->parts + i * p->part_floats + first, last - first);
 }
 
 // Each thread has a stretch of the columns: two rows may have the same token.
@@ -153,7 +160,7 @@ static void step_cross_entropy(cpu_train_run *run, cpu_train_step *s, const tern
             const float *logits = o.in[0] + t * n;
             int32_t target = run->batch->targets[t];
             float largest, sum = cpu_train_kernels(run)->exp_sum(logits, n, &largest);
-            float lse = largest + logf(sum);
+            float lse = largest + (float)log(sum);
             o.out[0][t] = target >= 0 ? lse - logits[target] : 0;
             o.out[1][t] = lse;
         }
@@ -187,72 +194,72 @@ static void step_sum_into(cpu_train_run *run, cpu_train_step *s, const tern_team
 
 // ---- Linears -----------------------------------------------------------------------------------
 
-static void multiply(const cpu_train_run *run, const tern_team *team, cpu_gemm g) {
-    run->program->device->gemm->run(&g, cpu_train_scratch(run, team));
+static void multiply(const cpu_train_run *run, cpu_train_step *s, const tern_team *team,
+                     const cpu_gemm *g) {
+    cpu_gemm_team(run->program->device->gemm, g, team, &s->counter, cpu_train_scratch(run, team));
 }
 
+// y = x W^T; of the gradient, dx (+)= dy W.
 static void step_linear(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
     const tern_node *node = s->node;
     operands o = values_of(run, node);
-    bool back = node->op == TERN_OP_LINEAR_GRAD_X; // dy [T, n_out] times W; else x times W^T
-    size_t n_in = cols(run, node->in[0]), n_out = cols(run, node->out[0]), first, last;
-    while (tern_team_claim(&s->counter, n_tokens(run), GEMM_ROWS, &first, &last))
-        multiply(run, team,
-                 (cpu_gemm){.transpose_b = !back, .m = last - first, .n = n_out, .k = n_in,
-                            .alpha = 1, .beta = back && node->n_in > 2 ? 1 : 0,
-                            .a = o.in[0] + first * n_in, .lda = n_in, .b = o.in[1],
-                            .ldb = back ? n_out : n_in, .c = o.out[0] + first * n_out,
-                            .ldc = n_out});
+    bool back = node->op == TERN_OP_LINEAR_GRAD_X;
+    size_t n_in = cols(run, node->in[0]), n_out = cols(run, node->out[0]);
+    multiply(run, s, team,
+             &(cpu_gemm){.transpose_b = !back, .accumulate = back && node->n_in > 2,
+                         .m = n_tokens(run), .n = n_out, .k = n_in, .a = o.in[0], .lda = n_in,
+                         .b = o.in[1], .ldb = back ? n_out : n_in, .c = o.out[0], .ldc = n_out});
 }
 
+// dW += dy^T x
 static void step_linear_grad_w(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
     const tern_node *node = s->node;
     operands o = values_of(run, node);
-    size_t n_out = cols(run, node->in[0]), n_in = cols(run, node->in[1]), first, last;
-    while (tern_team_claim(&s->counter, n_out, GEMM_ROWS, &first, &last))
-        multiply(run, team,
-                 (cpu_gemm){.transpose_a = true, .m = last - first, .n = n_in, .k = n_tokens(run),
-                            .alpha = 1, .beta = 1, .a = o.in[0] + first, .lda = n_out,
-                            .b = o.in[1], .ldb = n_in, .c = o.in[2] + first * n_in,
-                            .ldc = n_in});
+    size_t n_out = cols(run, node->in[0]), n_in = cols(run, node->in[1]);
+    multiply(run, s, team,
+             &(cpu_gemm){.transpose_a = true, .accumulate = true, .m = n_out, .n = n_in,
+                         .k = n_tokens(run), .a = o.in[0], .lda = n_out, .b = o.in[1],
+                         .ldb = n_in, .c = o.in[2], .ldc = n_in});
 }
 
 // ---- Weights -----------------------------------------------------------------------------------
 
-// Sum of f over this thread's rows, then over the threads; a barrier inside.
-static double team_sum(cpu_train_run *run, const tern_team *team, double mine) {
-    double *partial = run->program->partial, sum = 0;
-    partial[team->thread] = mine;
-    tern_team_barrier(team);
-    for (int i = 0; i < team->n_threads; i++) sum += partial[i];
-    return sum;
-}
-
 // Long sums of floats are cut in pieces that are added in double.
 enum { PIECE = 4096 };
 
-static void step_ternarize(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
+static double sum_piece(const cpu_train_run *run, tern_op op, const float *x, size_t n) {
     const tern_float_kernels *k = cpu_train_kernels(run);
+    return op == TERN_OP_TERNARIZE ? k->sum_abs(x, n) : k->dot(x, x, n);
+}
+
+// Sum of |x| (ternarize) or of squares over a whole weight, for every thread; a barrier inside.
+static double team_sum(cpu_train_run *run, cpu_train_step *s, const tern_team *team,
+                       const float *x, size_t n) {
+    size_t length = (part_length(n, PIECE) + PIECE - 1) / PIECE * PIECE, first, last;
+    double sum = 0, *sums = run->program->sums;
+    while (tern_team_claim(&s->counter, n, length, &first, &last)) {
+        double part = 0;
+        for (size_t i = first; i < last; i += PIECE)
+            part += sum_piece(run, s->node->op, x + i, last - i < PIECE ? last - i : PIECE);
+        sums[first / length] = part;
+    }
+    tern_team_barrier(team);
+    for (size_t i = 0; i * length < n; i++) sum += sums[i];
+    return sum;
+}
+
+static void step_ternarize(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
     operands o = values_of(run, s->node);
     size_t n = size_of(run, s->node->in[0]), first, last;
+    float gamma = (float)(team_sum(run, s, team, o.in[0], n) / (double)n);
     share(team, n, &first, &last);
-    double sum = 0;
-    for (size_t i = first; i < last; i += PIECE)
-        sum += k->sum_abs(o.in[0] + i, last - i < PIECE ? last - i : PIECE);
-    float gamma = (float)(team_sum(run, team, sum) / (double)n);
-    k->ternarize(o.out[0] + first, o.in[0] + first, gamma, last - first);
+    if (first < last)
+        cpu_train_kernels(run)->ternarize(o.out[0] + first, o.in[0] + first, gamma, last - first);
 }
 
 static void step_squares_into(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
     operands o = values_of(run, s->node);
-    size_t n = size_of(run, s->node->in[0]), first, last;
-    share(team, n, &first, &last);
-    double sum = 0;
-    for (size_t i = first; i < last; i += PIECE) {
-        const float *x = o.in[0] + i;
-        sum += cpu_train_kernels(run)->dot(x, x, last - i < PIECE ? last - i : PIECE);
-    }
-    sum = team_sum(run, team, sum);
+    double sum = team_sum(run, s, team, o.in[0], size_of(run, s->node->in[0]));
     if (team->thread == 0) o.in[1][0] += (float)sum;
 }
 
@@ -297,8 +304,8 @@ cpu_train_fn cpu_train_fn_for(tern_op op) {
     case TERN_OP_GLU:
     case TERN_OP_ACT_GRAD:
     case TERN_OP_GLU_GRAD: return step_elementwise;
-    case TERN_OP_ATTENTION_SEQ: return cpu_train_attention;
-    case TERN_OP_ATTENTION_GRAD: return cpu_train_attention_grad;
+    case TERN_OP_ATTENTION_SEQ:
+    case TERN_OP_ATTENTION_GRAD: return cpu_train_attention;
     case TERN_OP_CROSS_ENTROPY: return step_cross_entropy;
     case TERN_OP_CROSS_ENTROPY_GRAD: return step_cross_entropy_grad;
     case TERN_OP_SUM_INTO: return step_sum_into;
@@ -315,10 +322,13 @@ size_t cpu_train_scratch_floats(const tern_program *p, const tern_node *n) {
     switch (n->op) {
     case TERN_OP_LINEAR:
     case TERN_OP_LINEAR_GRAD_X:
-    case TERN_OP_LINEAR_GRAD_W: return p->device->gemm->scratch_floats;
-    case TERN_OP_RMS_NORM_GRAD: return (size_t)p->g->values[n->in[0]].cols;
+    case TERN_OP_LINEAR_GRAD_W: return cpu_gemm_scratch_floats();
     case TERN_OP_ATTENTION_SEQ:
     case TERN_OP_ATTENTION_GRAD: return cpu_train_attention_floats(p, n);
     default: return 0;
     }
+}
+
+size_t cpu_train_part_floats(const tern_program *p, const tern_node *n) {
+    return n->op == TERN_OP_RMS_NORM_GRAD ? (size_t)p->g->values[n->in[0]].cols : 0;
 }

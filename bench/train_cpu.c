@@ -1,0 +1,79 @@
+// See train_cpu.h. In a file of its own, since a device of the CPU and one of the GPU are not known
+// in the same file.
+#include "bench/train_cpu.h"
+
+#include <stdio.h>
+#include "base/clock.h"
+#include "kernels/cpu/train/cpu_train.h"
+
+static void name_step(const tern_program *p, const tern_node *n, int32_t n_tokens,
+                      train_step_time *out) {
+    bool product = n->op == TERN_OP_LINEAR || n->op == TERN_OP_LINEAR_GRAD_X ||
+                   n->op == TERN_OP_LINEAR_GRAD_W;
+    if (!product) {
+        snprintf(out->name, sizeof out->name, "%s", tern_op_name(n->op));
+        return;
+    }
+    const tern_value *w = &p->g->values[n->in[n->op == TERN_OP_LINEAR_GRAD_W ? 2 : 1]];
+    snprintf(out->name, sizeof out->name, "%s %d x %d", tern_op_name(n->op), (int)w->rows,
+             (int)w->cols);
+    out->flops = 2.0 * n_tokens * (double)w->rows * (double)w->cols;
+}
+
+typedef struct timed_run {
+    cpu_train_run run;
+    train_step_time *times;
+    size_t n;
+} timed_run;
+
+static void run_timed(void *ctx, const tern_team *team) {
+    timed_run *t = ctx;
+    tern_team_barrier(team);
+    double begin = tern_seconds();
+    for (size_t i = 0; i < t->n; i++) {
+        cpu_train_step *s = &t->run.program->steps[i];
+        s->fn(&t->run, s, team);
+        tern_team_barrier(team);
+        if (team->thread != 0) continue;
+        double end = tern_seconds();
+        t->times[i].seconds = end - begin;
+        begin = end;
+    }
+}
+
+size_t train_cpu_times(tern_program *p, const tern_train_batch *batch, train_step_time *times,
+                       size_t most) {
+    timed_run t = {{p, batch}, times, p->n_steps < most ? p->n_steps : most};
+    for (size_t i = 0; i < t.n; i++) {
+        times[i] = (train_step_time){.seconds = 0};
+        name_step(p, p->steps[i].node, batch->n_tokens, &times[i]);
+        atomic_store(&p->steps[i].counter, 0);
+    }
+    tern_pool_run(p->device->pool, run_timed, &t);
+    return t.n;
+}
+
+typedef struct peak_run {
+    const tern_gemm_kernels *kernels;
+    _Atomic uint64_t macs;
+} peak_run;
+
+static void run_peak(void *ctx, const tern_team *team) {
+    peak_run *p = ctx;
+    uint64_t macs = 0;
+    tern_team_barrier(team);
+    for (int i = 0; i < 300; i++) macs += p->kernels->peak_loop();
+    atomic_fetch_add(&p->macs, macs);
+}
+
+double train_cpu_peak(tern_trainer_device *device) {
+    double best = 0;
+    for (int round = 0; round < 10; round++) {
+        peak_run p = {device->gemm, 0};
+        double begin = tern_seconds();
+        tern_pool_run(device->pool, run_peak, &p);
+        double rate = 2 * (double)p.macs / (tern_seconds() - begin);
+        if (rate > best) best = rate;
+    }
+    return best;
+}

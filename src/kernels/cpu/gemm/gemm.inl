@@ -1,0 +1,170 @@
+// Panels, and tiles of C in registers, over the 16-lane vector; included behind
+//
+//   GEMM_TABLE, GEMM_NAME  the table to define, and its name
+//   GEMM_VALUES            values of k in a word
+//   gemm_along(x, left)    16 words along a row, of which `left` values of k remain
+//   gemm_across(x, ld, cols, left)  one word for each of 16 columns, of which `cols` remain
+//   gemm_step(a, b, sum)   sum + a b
+//
+// In the manner of Goto and van de Geijn (ACM TOMS 34, 2008): a panel of B stays in the nearest
+// cache while the panels of a block of A pass by, from the next one.
+
+enum { GEMM_ROWS = VEC_GEMM_ROWS, GEMM_COLS = 16 * VEC_GEMM_VECTORS };
+
+// ---- Panels ------------------------------------------------------------------------------------
+
+// Rows of X are turned into columns of a panel, 16 words at a time. A group that is wider than what
+// is left of the tile writes over the beginning of the next word's columns, so groups go from the
+// last to the first.
+VEC_INLINE void pack_along(float *to, const float *x, size_t ld, size_t n, size_t depth,
+                           size_t tile) {
+    for (size_t k = 0; k < depth; k += 16 * GEMM_VALUES, to += 16 * tile)
+        for (size_t g = (tile - 1) / VEC_TURN_ROWS + 1; g-- > 0;) {
+            v16 rows[VEC_TURN_ROWS];
+#pragma GCC unroll 16
+            for (size_t i = 0; i < VEC_TURN_ROWS; i++) {
+                size_t row = g * VEC_TURN_ROWS + i;
+                rows[i] = v16_set1(0);
+                if (row < tile && row < n) {
+                    rows[i] = gemm_along(x + row * ld + k, depth - k);
+                    __builtin_prefetch(x + (row + tile) * ld + k, 0);
+                }
+            }
+            v16_turn(to + g * VEC_TURN_ROWS, tile, rows);
+        }
+}
+
+// Columns of X are copied, a few values of k at a time so that lines are used whole.
+VEC_INLINE void pack_across(float *to, const float *x, size_t ld, size_t n, size_t depth,
+                            size_t tile, size_t panel) {
+    for (size_t k0 = 0; k0 < depth; k0 += 8) {
+        size_t end = k0 + 8 < depth ? k0 + 8 : depth;
+        for (size_t k = k0 + 8; k < k0 + 16; k++) // what comes next, on its way
+            for (size_t p = 0; p < n; p += 16) __builtin_prefetch(x + k * ld + p, 0);
+        for (size_t p = 0; p < n; p += tile) {
+            float *at = to + p / tile * panel + k0 / GEMM_VALUES * tile;
+            for (size_t k = k0; k < end; k += GEMM_VALUES, at += tile)
+                for (size_t j = 0; j < tile; j += 16) {
+                    v16 word = v16_set1(0);
+                    if (j < n - p)
+                        word = gemm_across(x + k * ld + p + j, ld, n - p - j, depth - k);
+                    size_t words = (depth - k + GEMM_VALUES - 1) / GEMM_VALUES;
+                    store_some(at + j, word, words * tile - j); // the next panel has begun already
+                }
+        }
+    }
+}
+
+VEC_INLINE void pack(float *to, const float *x, size_t ld, bool along, size_t n, size_t depth,
+                     size_t tile) {
+    size_t panel = (depth + GEMM_VALUES - 1) / GEMM_VALUES * tile;
+    if (!along) pack_across(to, x, ld, n, depth, tile, panel);
+    for (size_t p = 0; along && p < n; p += tile)
+        pack_along(to + p / tile * panel, x + p * ld, ld, n - p, depth, tile);
+}
+
+static void pack_a(float *to, const float *x, size_t ld, bool along, size_t n, size_t depth) {
+    pack(to, x, ld, along, n, depth, GEMM_ROWS);
+}
+
+static void pack_b(float *to, const float *x, size_t ld, bool along, size_t n, size_t depth) {
+    pack(to, x, ld, along, n, depth, GEMM_COLS);
+}
+
+// ---- Tiles -------------------------------------------------------------------------------------
+
+typedef struct gemm_tile {
+    float *c;
+    size_t ldc, rows, cols, words; // what of the tile is in C
+    bool accumulate;
+} gemm_tile;
+
+// rows and vectors are constants in each use.
+VEC_INLINE void multiply_tile(const gemm_tile *t, const float *a, const float *b, int rows,
+                              int vectors) {
+    v16 sum[GEMM_ROWS][VEC_GEMM_VECTORS];
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; i++) {
+#pragma GCC unroll 4
+        for (int j = 0; j < vectors; j++) {
+            sum[i][j] = v16_set1(0);
+            __builtin_prefetch(t->c + (size_t)i * t->ldc + 16 * j, 1);
+        }
+    }
+    for (size_t k = 0; k < t->words; k++, a += GEMM_ROWS, b += GEMM_COLS) {
+        v16 col[VEC_GEMM_VECTORS];
+#pragma GCC unroll 4
+        for (int j = 0; j < vectors; j++) col[j] = v16_load(b + 16 * j);
+#pragma GCC unroll 16
+        for (int i = 0; i < rows; i++) {
+            v16 row = v16_set1(a[i]);
+#pragma GCC unroll 4
+            for (int j = 0; j < vectors; j++) sum[i][j] = gemm_step(row, col[j], sum[i][j]);
+        }
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; i++) {
+        if ((size_t)i >= t->rows) break;
+        float *c = t->c + (size_t)i * t->ldc;
+#pragma GCC unroll 4
+        for (int j = 0; j < vectors; j++) {
+            size_t left = t->cols - 16 * (size_t)j;
+            if (t->accumulate) sum[i][j] = v16_add(load_some(c + 16 * j, left), sum[i][j]);
+            store_some(c + 16 * j, sum[i][j], left);
+        }
+    }
+}
+
+// A tile at the end of C, with no more rows and vectors than it needs, in thirds.
+VEC_INLINE void multiply_rows(const gemm_tile *t, const float *a, const float *b, int vectors) {
+    enum { THIRD = GEMM_ROWS / 3 };
+    if (t->rows > 2 * THIRD) multiply_tile(t, a, b, GEMM_ROWS, vectors);
+    else if (t->rows > THIRD) multiply_tile(t, a, b, 2 * THIRD, vectors);
+    else multiply_tile(t, a, b, THIRD, vectors);
+}
+
+static void multiply(float *c, size_t ldc, bool accumulate, const float *a, const float *b,
+                     size_t m, size_t n, size_t words) {
+    for (size_t j = 0; j < n; j += GEMM_COLS, b += words * GEMM_COLS)
+        for (size_t i = 0; i < m; i += GEMM_ROWS) {
+            gemm_tile t = {c + i * ldc + j, ldc, m - i, n - j, words, accumulate};
+            const float *panel = a + i * words;
+            if (t.cols > 16 || VEC_GEMM_VECTORS == 1)
+                multiply_rows(&t, panel, b, VEC_GEMM_VECTORS);
+            else
+                multiply_rows(&t, panel, b, 1);
+        }
+}
+
+// Sums in registers, all different and added up at the end, so that no step can be left out.
+static uint64_t peak_loop(void) {
+    enum { STEPS = 4096 };
+    v16 sum[GEMM_ROWS][VEC_GEMM_VECTORS], row = v16_set1(0.5f), all = v16_set1(0);
+#pragma GCC unroll 16
+    for (int i = 0; i < GEMM_ROWS; i++) {
+#pragma GCC unroll 4
+        for (int j = 0; j < VEC_GEMM_VECTORS; j++)
+            sum[i][j] = v16_set1((float)(i * VEC_GEMM_VECTORS + j));
+    }
+    for (int k = 0; k < STEPS; k++) {
+#pragma GCC unroll 16
+        for (int i = 0; i < GEMM_ROWS; i++) {
+#pragma GCC unroll 4
+            for (int j = 0; j < VEC_GEMM_VECTORS; j++) sum[i][j] = gemm_step(row, row, sum[i][j]);
+        }
+    }
+    for (int i = 0; i < GEMM_ROWS; i++)
+        for (int j = 0; j < VEC_GEMM_VECTORS; j++) all = v16_add(all, sum[i][j]);
+    volatile float sink = v16_sum(all);
+    (void)sink;
+    return (uint64_t)STEPS * GEMM_ROWS * GEMM_COLS * GEMM_VALUES;
+}
+
+const tern_gemm_kernels GEMM_TABLE = {.name = GEMM_NAME,
+                                      .rows = GEMM_ROWS,
+                                      .cols = GEMM_COLS,
+                                      .values = GEMM_VALUES,
+                                      .pack_a = pack_a,
+                                      .pack_b = pack_b,
+                                      .multiply = multiply,
+                                      .peak_loop = peak_loop};
