@@ -1,5 +1,9 @@
 # tern: `make` builds build/tern and the libraries, `make help` lists the rest, V=1 shows commands.
-# One Makefile, no configure step; every source is found by wildcard.
+# One Makefile, no configure step; every source is found by wildcard. As many jobs as there are cores,
+# unless -j says otherwise.
+ifeq ($(MAKELEVEL)$(filter -j%,$(MAKEFLAGS)),0)
+MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 2)
+endif
 
 BUILD   ?= build
 ifeq ($(origin CC),default)
@@ -16,8 +20,14 @@ MACHINE := $(shell $(CC) -dumpmachine | cut -d- -f1)
 # that every instruction set gives the same bits.
 CFLAGS   ?= -g
 WARNINGS := -Wall -Wextra -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith
-ALL_CFLAGS := -std=c11 -D_GNU_SOURCE $(OPT) $(CFLAGS) $(WARNINGS) -ffp-contract=off -fno-math-errno \
-              -fvisibility=hidden -fPIC -pthread -Iinclude -Isrc -I. -I$(BUILD)/gen $(EXTRA_CFLAGS)
+# Files are not trusted, and nor is this code: overflows of arrays end the process, addresses are
+# random, tables of functions read-only. HARDEN= builds without.
+HARDEN   ?= -fstack-protector-strong $(if $(findstring sanitize,$(EXTRA_CFLAGS)),,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
+HARDEN_LINK ?= -Wl,-z,relro,-z,now
+PIE      ?= -pie
+ALL_CFLAGS := -std=c11 -D_GNU_SOURCE $(OPT) $(CFLAGS) $(WARNINGS) $(HARDEN) -ffp-contract=off \
+              -fno-math-errno -fvisibility=hidden -fPIC -pthread -Iinclude -Isrc -I. -I$(BUILD)/gen \
+              $(EXTRA_CFLAGS)
 LIBS     := -lpcre2-8 -lutf8proc -lm -ldl -pthread
 CLI_LIBS := -ledit
 
@@ -123,8 +133,10 @@ uninstall: ## what install put there
 	    $(DESTDIR)$(PREFIX)/lib/libtern.* $(DESTDIR)$(PREFIX)/lib/pkgconfig/tern.pc \
 	    $(DESTDIR)$(PREFIX)/share/man/man1/tern.1
 
+# A fresh machine: what is run or tested is set up, what is only built names what is missing.
+SETS_UP := $(filter run test asan tsan test-webgpu test-mpi check,$(MAKECMDGOALS))
 deps:
-	@tools/install_deps.sh
+	@tools/install_deps.sh $(if $(SETS_UP),,--check)
 clean: ## remove the build folder
 	rm -rf $(BUILD)
 help: ## this list
@@ -148,10 +160,10 @@ $(BUILD)/libtern.a: $(LIB_OBJ)
 	$(Q)$(AR) rcs $@ $^
 $(BUILD)/libtern.so: $(LIB_OBJ)
 	@echo "  link  $@"
-	$(Q)$(CC) $(ALL_CFLAGS) -shared -Wl,-soname,libtern.so.0 -o $@ $^ $(LIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) -shared $(HARDEN_LINK) -Wl,-soname,libtern.so.0 -o $@ $^ $(LIBS)
 $(BUILD)/tern: $(CLI_OBJ) $(BUILD)/libtern.a
 	@echo "  link  $@"
-	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ $(LIBS) $(CLI_LIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) $(PIE) $(HARDEN_LINK) -o $@ $^ $(LIBS) $(CLI_LIBS)
 
 # The command line for several machines: `mpirun -n 2 build/tern-mpi train ...`.
 MPICC ?= mpicc
