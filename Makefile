@@ -86,7 +86,7 @@ asan: ## the tests under the address and undefined-behaviour sanitizers
 	build/asan/tern_tests -j $(TEST_JOBS)
 tsan: ## the engine's tests under the thread sanitizer
 	$(MAKE) BUILD=build/tsan OPT=-O1 EXTRA_CFLAGS="-fsanitize=thread" build/tsan/tern_tests
-	build/tsan/tern_tests engine pool
+	build/tsan/tern_tests engine pool placement
 
 lint: ## layers, names of symbols, paths, format
 	tools/check_layers.sh

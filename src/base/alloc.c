@@ -107,8 +107,9 @@ void *tern_realloc(tern_mem_tag tag, void *block, size_t bytes) {
     if (bytes <= h->capacity && bytes >= h->capacity / 4) {
         if (must_fail()) return NULL;
         if (bytes > h->bytes) memset((char *)block + h->bytes, 0, bytes - h->bytes);
-        count_in(h->tag, bytes);
-        count_out(h->tag, h->bytes);
+        // Only the difference: the block is there once, and so it must never be counted twice.
+        if (bytes > h->bytes) count_in(h->tag, bytes - h->bytes);
+        else count_out(h->tag, h->bytes - bytes);
         h->bytes = bytes;
         return block;
     }

@@ -114,6 +114,9 @@ typedef struct tern_backend {
     // In a batch of up to so many tokens each row has the bits that it has alone: what speculation
     // may compute together.
     int32_t n_same_bits;
+    // Any number of threads may use a device at once, each with its own instance. Else one at a
+    // time, but for is_lost and memory.
+    bool is_shared;
     tern_status (*open)(tern_device **out, const tern_device_desc *desc, tern_error *err);
     void (*close)(tern_device *d);
     // One line for people: "cpu avx512, 2 threads".

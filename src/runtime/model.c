@@ -123,12 +123,6 @@ static float meta_float(const tern_model *m, const char *gguf, const char *hf) {
     return (float)tern_json_number(tern_json_path(&m->file->generation_config, hf), -1);
 }
 
-static void copy_name(char *out, size_t size, tern_str s) {
-    size_t n = s.len < size - 1 ? s.len : size - 1;
-    if (s.ptr) memcpy(out, s.ptr, n);
-    out[s.ptr ? n : 0] = 0;
-}
-
 static void fill_plan_info(tern_model *m) {
     tern_model_info *i = &m->info;
     i->n_vocab = (int32_t)m->config.n_vocab;
@@ -140,20 +134,26 @@ static void fill_plan_info(tern_model *m) {
         (uint64_t)(m->config.n_layers * m->config.n_kv_heads * m->config.head_dim * 2 * 2);
 }
 
+static tern_status fill_names(tern_model *m, tern_error *err) {
+    tern_str name = {NULL, 0};
+    tern_str arch =
+        m->arch ? (tern_str){m->arch->name, strlen(m->arch->name)} : TERN_STR("none");
+    if (m->file->kind == TERN_FILE_GGUF) {
+        tern_file_meta_str(m->file, "general.name", &name);
+        tern_file_meta_str(m->file, "general.architecture", &arch);
+    } else
+        name = tern_json_str(tern_json_path(&m->file->config, "_name_or_path"));
+    m->name = tern_strndup(TERN_MEM_GRAPH, name.ptr ? name.ptr : "", name.ptr ? name.len : 0);
+    m->architecture = tern_strndup(TERN_MEM_GRAPH, arch.ptr, arch.len);
+    if (!m->name || !m->architecture) return tern_fail_memory(err, name.len + arch.len);
+    m->info.path = m->path;
+    m->info.name = m->name;
+    m->info.architecture = m->architecture;
+    return TERN_OK;
+}
+
 static void fill_info(tern_model *m) {
     tern_model_info *i = &m->info;
-    tern_str s = {NULL, 0};
-    if (m->file->kind == TERN_FILE_GGUF)
-        tern_file_meta_str(m->file, "general.name", &s);
-    else
-        s = tern_json_str(tern_json_path(&m->file->config, "_name_or_path"));
-    copy_name(m->name, sizeof m->name, s);
-    s = m->arch ? (tern_str){m->arch->name, strlen(m->arch->name)} : TERN_STR("none");
-    if (m->file->kind == TERN_FILE_GGUF) tern_file_meta_str(m->file, "general.architecture", &s);
-    copy_name(m->architecture, sizeof m->architecture, s);
-    i->path = m->path;
-    i->name = m->name;
-    i->architecture = m->architecture;
     i->ternary_layout = "none";
     i->file_bytes = m->file->tensor_bytes;
     if (m->now) fill_plan_info(m);
@@ -240,8 +240,10 @@ tern_status tern_model_open(tern_model **out, const char *path, const tern_model
     if (!m) return tern_fail_memory(err, sizeof *m);
     pthread_mutex_init(&m->lock, NULL);
     m->n_batch = desc->n_batch ? desc->n_batch : 512;
+    m->vocab_only = desc->vocab_only;
     m->path = tern_strdup(TERN_MEM_GRAPH, path);
     tern_status status = m->path ? open_parts(m, desc, err) : tern_fail_memory(err, strlen(path));
+    if (status == TERN_OK) status = fill_names(m, err);
     if (status != TERN_OK) {
         tern_model_close(m);
         return status;
@@ -269,6 +271,8 @@ void tern_model_close(tern_model *m) {
     tern_tokenizer_free(m->tokenizer);
     tern_file_close(m->file);
     tern_free(m->path);
+    tern_free(m->name);
+    tern_free(m->architecture);
     pthread_mutex_destroy(&m->lock);
     tern_free(m);
 }

@@ -76,7 +76,7 @@ tern_status tern_graph_report(const tern_model *m, tern_format format, tern_text
                               void *user, tern_error *err) {
     tern_strbuf text = {0};
     bool json = format == TERN_FORMAT_JSON;
-    if (!m->now)
+    if (m->vocab_only)
         return tern_fail(err, TERN_ERR_ARGUMENT, "%s: only its tokenizer was opened", m->path);
     if (json) tern_strbuf_puts(&text, "[");
     if (format != TERN_FORMAT_DOT) { // a picture of the last one is enough
@@ -85,9 +85,7 @@ tern_status tern_graph_report(const tern_model *m, tern_format format, tern_text
         tern_graph_print(&m->lowered, "lowered", NULL, format, &text);
         tern_strbuf_puts(&text, json ? ",\n" : "\n");
     }
-    const tern_plan *plan = m->now->plan; // none while a lost device is to be replaced
-    tern_graph_print(&m->fused, "fused", plan ? m->now->backend->plan_memory(plan) : NULL, format,
-                     &text);
+    tern_model_print_plan((tern_model *)(uintptr_t)m, format, &text);
     if (json) tern_strbuf_puts(&text, "]\n");
     tern_status status = TERN_OK;
     if (text.failed) status = tern_fail_memory(err, text.len);

@@ -30,7 +30,7 @@ tern_status tern_session_open(tern_session **out, tern_model *model, const tern_
     if (!out || !model)
         return tern_fail(err, TERN_ERR_ARGUMENT, "tern_session_open: NULL argument");
     *out = NULL;
-    if (!model->now)
+    if (model->vocab_only)
         return tern_fail(err, TERN_ERR_ARGUMENT, "%s: only its tokenizer was opened", model->path);
     if (!desc) desc = &defaults;
     int32_t trained = model->info.n_context_train;

@@ -18,6 +18,7 @@
 #ifndef TERN_KERNELS_WEBGPU_GPU_H
 #define TERN_KERNELS_WEBGPU_GPU_H
 
+#include <stdatomic.h>
 #include "kernels/backend.h"
 #include "kernels/rope.h"
 #include "kernels/webgpu/train/gpu_train_kernels.h"
@@ -141,7 +142,7 @@ struct tern_device {
     char description[160], line[200];
     char adapter_key[300]; // vendor, device, driver
     char error[400]; // the first message of the device since it was last asked; empty: none
-    bool lost;
+    atomic_bool lost; // said by the library, on any thread
     uint32_t group;  // dispatches of a submission at most; 0: no limit
     uint64_t n_launches, n_runs, lose_at; // for tests: the run with which it is lost, 0: none
     uint64_t bytes_read;      // for tests: mapped for the host
@@ -153,7 +154,8 @@ struct tern_device {
     uint64_t bytes_on_way; // sent since the last wait
     gpu_readback reader;   // of GPU_READ_BYTES
     tern_weight_check *compare; // not NULL: gpu_send compares instead
-    uint64_t bytes[GPU_USES], bytes_max; // of the buffers that there are; of all at most
+    // Of the buffers that there are; of all at most. Others may ask while one thread changes them.
+    _Atomic uint64_t bytes[GPU_USES], bytes_max;
     // Ternary matrices lie one behind the other in slabs, so that neighbours can be one dispatch.
     wgpu_buffer *slabs;
     size_t n_slabs, slabs_capacity;
