@@ -44,7 +44,7 @@ TEST_PATTERN := %_test.c %_check.c
 LIB_SRC  := $(filter-out $(TEST_PATTERN) $(call isa_files,$(filter-out $(ISAS),$(ALL_ISAS))),\
             $(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c))
 TEST_SRC := $(filter $(TEST_PATTERN),$(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c tests/*.c)) \
-            tests/harness.c tests/tiny_model.c tests/closeness.c
+            tests/harness.c tests/tiny_model.c tests/closeness.c tests/gpu_fixture.c
 CLI_SRC  := $(wildcard apps/cli/*.c)
 
 obj = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
@@ -88,10 +88,11 @@ tsan: ## the engine's tests under the thread sanitizer
 	$(MAKE) BUILD=build/tsan OPT=-O1 EXTRA_CFLAGS="-fsanitize=thread" build/tsan/tern_tests
 	build/tsan/tern_tests engine pool placement
 
-lint: ## layers, names of symbols, paths, format
+lint: ## layers, names of symbols, what the library may call, paths, format
 	tools/check_layers.sh
 	tools/check_paths.sh
 	tools/check_symbols.sh $(BUILD)/libtern.a
+	tools/check_calls.sh $(BUILD)/libtern.a
 	tools/check_format.sh
 
 .PHONY: mutants

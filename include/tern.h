@@ -137,8 +137,27 @@ typedef struct tern_lora {
     float scale; // 0: 1; multiplied with the adapter's own
 } tern_lora;
 
+// How a GPU is found and used, through WebGPU. The library reads no environment variables, and no
+// files that it was not told of: a program decides, as `tern` does by its user's environment
+// (docs/webgpu.md). Strings are copied where they are needed for longer than the call.
+typedef struct tern_webgpu_desc {
+    const char *library; // the WebGPU library (Dawn); NULL: beside the program, else the system's
+    // For a program that has Dawn linked in, or stands between: the function of that name
+    // ("wgpuCreateInstance"), NULL: there is none. Must last as long as what was opened with it.
+    void *(*symbol)(void *user, const char *name);
+    void *symbol_user;
+    // A folder, made if need be, for a small file by adapter and library: how many dispatches a
+    // submission may have there. The first start finds that out by trying; after a start in which
+    // the driver took the process along, the next one goes on with less. NULL: each tries anew.
+    const char *state_folder;
+    int32_t group;  // so many dispatches, without trying; negative: any number; 0: see above
+    bool checks;    // keep WebGPU's own checks of every call and every index
+    bool no_matrix; // leave the matrix units alone
+} tern_webgpu_desc;
+
 typedef struct tern_model_desc {
     const char *device; // "cpu" (default), "webgpu", "auto"
+    const tern_webgpu_desc *webgpu; // NULL: the defaults
     int n_threads;      // 0: one for each core
     int n_batch;        // prompt tokens computed at once, 0: 512
     tern_ternary_layout ternary;
@@ -678,6 +697,7 @@ typedef struct tern_train_desc {
     int32_t log_every, valid_every, valid_tokens, checkpoint_every; // 0: 10, 250, 65536, 500
     int32_t keep;                                                   // checkpoints, 0: 2
     const char *device, *cpu_features; // "cpu" (default) or "webgpu"
+    const tern_webgpu_desc *webgpu;    // see tern_model_desc
     int n_threads;
     bool bf16; // products of floats may round their factors to bf16, where that is fast
     const tern_comm *comm; // NULL: one process
@@ -809,6 +829,7 @@ typedef struct tern_diagnose_desc {
     const char *model;        // NULL: only the device
     const char *device;       // "cpu" (default), "webgpu", "auto"
     const char *cpu_features; // see tern_model_desc
+    const tern_webgpu_desc *webgpu;
     int n_threads;
     bool quick; // without the measurement of the machine
 } tern_diagnose_desc;

@@ -279,6 +279,8 @@ bool text_given(text *t, const char *words, const char *path);
 bool write_out(void *user, const char *bytes, size_t n);
 // Reports a failure of standard output that happened at any time; else returns `status`.
 int close_out(int status);
+// How GPUs are found and used, by the environment: TERN_WEBGPU_LIB and the others of `man tern`.
+const tern_webgpu_desc *cli_webgpu(void);
 // The processes that work together, NULL: this one alone.
 const tern_comm *cli_comm(void);
 // A JSON string with its quotes.

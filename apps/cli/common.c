@@ -179,6 +179,7 @@ tern_model *open_model(const command *self, const model_args *args, int *status)
         .loras = loras,
         .n_loras = args->loras.n,
         .device = args->device,
+        .webgpu = cli_webgpu(),
         .n_threads = args->n_threads,
         .n_batch = args->n_batch,
         .ternary = (tern_ternary_layout)args->ternary,

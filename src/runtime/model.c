@@ -101,15 +101,31 @@ static tern_status run_passes(tern_model *m, tern_error *err) {
     return tern_pass_fuse(&m->fused, err);
 }
 
-static tern_status place(tern_model *m, const tern_model_desc *desc, tern_error *err) {
-    loading l = {m, desc};
-    if (desc->cpu_features) {
-        m->cpu_features = tern_strdup(TERN_MEM_GRAPH, desc->cpu_features);
-        if (!m->cpu_features) return tern_fail_memory(err, strlen(desc->cpu_features));
-    }
+static tern_status keep(char **copy, const char *text, tern_error *err) {
+    if (!text) return TERN_OK;
+    *copy = tern_strdup(TERN_MEM_GRAPH, text);
+    return *copy ? TERN_OK : tern_fail_memory(err, strlen(text));
+}
+
+static tern_status keep_device_desc(tern_model *m, const tern_model_desc *desc, tern_error *err) {
+    static const tern_webgpu_desc defaults = {0};
+    const tern_webgpu_desc *w = desc->webgpu ? desc->webgpu : &defaults;
+    TERN_TRY(keep(&m->cpu_features, desc->cpu_features, err));
+    TERN_TRY(keep(&m->webgpu_library, w->library, err));
+    TERN_TRY(keep(&m->webgpu_state, w->state_folder, err));
+    m->webgpu = *w;
+    m->webgpu.library = m->webgpu_library;
+    m->webgpu.state_folder = m->webgpu_state;
     m->device_desc = (tern_device_desc){.n_threads = desc->n_threads,
                                         .cpu_features = m->cpu_features,
-                                        .ternary = desc->ternary};
+                                        .ternary = desc->ternary,
+                                        .webgpu = &m->webgpu};
+    return TERN_OK;
+}
+
+static tern_status place(tern_model *m, const tern_model_desc *desc, tern_error *err) {
+    loading l = {m, desc};
+    TERN_TRY(keep_device_desc(m, desc, err));
     const char *device = desc->device ? desc->device : "cpu";
     return tern_placement_open(&m->now, m, device, on_bound, &l, err);
 }
@@ -264,6 +280,8 @@ void tern_model_close(tern_model *m) {
     tern_free(m->sources);
     tern_free(m->kinds);
     tern_free(m->cpu_features);
+    tern_free(m->webgpu_library);
+    tern_free(m->webgpu_state);
     tern_graph_free(&m->built);
     tern_graph_free(&m->lowered);
     tern_graph_free(&m->fused);

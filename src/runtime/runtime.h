@@ -35,7 +35,9 @@ struct tern_model {
     tern_template *chat_template; // NULL until a chat is formatted without one: see template_error
     tern_error template_error;    // why there is none
     tern_device_desc device_desc;
-    char *cpu_features; // that it points to
+    // That it points to, since a model that lost its device opens another one.
+    tern_webgpu_desc webgpu;
+    char *cpu_features, *webgpu_library, *webgpu_state;
     // As the architecture built it; linears lowered to the file's types; fused. The plan runs the
     // last one, the others are kept for `tern graph`.
     tern_graph built, lowered, fused;

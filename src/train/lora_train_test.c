@@ -329,7 +329,6 @@ TEST(webgpu_trains_adapters_as_the_cpu_does) {
     char base[300], data[300], out[300];
     tern_error err;
     losses cpu, gpu;
-    gpu_environment();
     for (int i = 0; i < (test_is_long() ? 2 : 1); i++) {
         if (!make_base(&small[i], base, sizeof base)) return;
         snprintf(data, sizeof data, "%s", test_tmp("lora_gpu_data"));
@@ -343,6 +342,7 @@ TEST(webgpu_trains_adapters_as_the_cpu_does) {
             d.batch_tokens = d.micro_tokens = d.valid_tokens = 64;
             d.n_steps = 5;
             d.device = device ? "webgpu" : "cpu";
+            d.webgpu = gpu_webgpu(NULL);
             if (tern_train(&d, &err) == TERN_OK) continue;
             if (!gpu_is_absent(err.message)) CHECK_MSG(false, "%s", err.message);
             return;
