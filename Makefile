@@ -178,10 +178,8 @@ $(BUILD)/2b.gguf: $(BUILD)/make_tiny_model
 	$< $@ 2b
 
 # The public header stands alone, in C and in C++; the example is built against it.
-header-test: $(BUILD)/libtern.a
-	@mkdir -p $(BUILD)
-	echo '#include "tern.h"' | $(CC) -std=c99 -Wall -Wextra -Werror -pedantic -Iinclude -x c -fsyntax-only -
-	echo '#include "tern.h"' | $(CXX) -std=c++11 -Wall -Wextra -Werror -pedantic -Iinclude -x c++ -fsyntax-only -
+header-test: $(BUILD)/libtern.a $(BUILD)/tiny.gguf
+	tests/header_test.sh $(BUILD) $(BUILD)/tiny.gguf $(CC) $(CXX) $(LIBS)
 	$(CC) -std=c11 -Wall -Wextra -Iinclude -o $(BUILD)/hello examples/hello.c $(BUILD)/libtern.a $(LIBS)
 
 -include fuzz/fuzz.mk kernels.mk webgpu.mk recipes/recipes.mk

@@ -184,6 +184,10 @@ ends 0 $lora_train --lora 4,8 --lora-targets q,down -n 2
 ends 0 $lora_train --lora 4,8 --lora-targets q,down -n 2 --resume
 fails 1 "lora is 4 there and 8 here" $lora_train --lora 8 -n 2 --resume
 ends 0 $run -p "Once" -n 4 --lora "$dir/lora/step-00000002.gguf"
+plain=$($run -p "Once" -n 8 2>/dev/null)
+same "$($run -p "Once" -n 8 --lora "$dir/lora/step-00000002.gguf=0" 2>/dev/null)" "$plain" \
+    "the text with none of an adapter"
+fails 1 "no LoRA adapter" $run -p "Once" --lora "$model=0"
 fails 2 "such as 16,32" $lora_train --lora 16,
 fails 2 "needs --init" "$tern" train --data "$dir/own" -o "$dir/lora" --lora 16
 fails 2 "goes with --lora" $lora_train --lora-targets q

@@ -132,7 +132,7 @@ typedef struct model_args {
     {0, "verbose", OPTION_FLAG, &(m).verbose, NULL, "say more on standard error"}
 #define LORA_OPTION(list)                                                                          \
     {0, "lora", OPTION_TEXTS, &(list), "FILE[=SCALE]",                                             \
-     "a LoRA adapter: GGUF, or a folder of PEFT; may be repeated"}
+     "a LoRA adapter: GGUF, or a folder of PEFT, 0: none of it; may be repeated"}
 #define TEMPLATE_OPTION(m)                                                                         \
     {0, "chat-template", OPTION_TEXT, &(m).template_file, "FILE",                                  \
      "a Jinja template instead of the model's own"}

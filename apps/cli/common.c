@@ -154,6 +154,7 @@ tern_lora *read_loras(const string_list *list) {
         if (*end || !isfinite(scale)) continue;
         *equals = 0;
         loras[i].scale = scale;
+        loras[i].off = scale == 0;
     }
     return loras;
 }

@@ -209,11 +209,9 @@ static tern_status open_text(tern_model *m, const tern_model_desc *desc, tern_er
 }
 
 static tern_status add_adapters(tern_model *m, const tern_model_desc *desc, tern_error *err) {
-    for (size_t i = 0; i < desc->n_loras; i++) {
-        float scale = desc->loras[i].scale != 0 ? desc->loras[i].scale : 1;
-        TERN_TRY(tern_adapters_read(&m->adapters, desc->loras[i].path, scale, m->file, m->arch,
-                                    &m->config, err));
-    }
+    for (size_t i = 0; i < desc->n_loras; i++)
+        TERN_TRY(tern_adapters_add(&m->adapters, &desc->loras[i], m->file, m->arch, &m->config,
+                                   err));
     if (m->adapters.n == 0) return TERN_OK;
     return tern_pass_low_rank(&m->built, tern_adapters_rank, &m->adapters, NULL, err);
 }
@@ -244,10 +242,11 @@ fail:
 tern_status tern_model_open(tern_model **out, const char *path, const tern_model_desc *desc,
                             tern_error *err) {
     static const tern_model_desc defaults = {0};
-    if (!out) return tern_fail(err, TERN_ERR_ARGUMENT, "tern_model_open: out is NULL");
+    TERN_NEED(out);
     *out = NULL;
-    if (!path) return tern_fail(err, TERN_ERR_ARGUMENT, "tern_model_open: path is NULL");
+    TERN_NEED(path);
     if (!desc) desc = &defaults;
+    TERN_NEED_ARRAY(desc->loras, desc->n_loras);
     if (desc->n_batch < 0 || desc->n_batch > 65536)
         return tern_fail(err, TERN_ERR_ARGUMENT, "batch of %d tokens: expected 1 to 65536",
                          desc->n_batch);
@@ -297,6 +296,9 @@ void tern_model_close(tern_model *m) {
 
 void tern_model_get_info(const tern_model *model, tern_model_info *info) {
     tern_model *m = (tern_model *)(uintptr_t)model; // the lock is not part of what it is
+    if (!info) return;
+    *info = (tern_model_info){0};
+    if (!m) return;
     pthread_mutex_lock(&m->lock);
     *info = m->info;
     const tern_placement *p = m->now;

@@ -123,6 +123,9 @@ static tern_status diagnose(tern_report *r, const tern_diagnose_desc *desc, tern
 tern_status tern_diagnose(const tern_diagnose_desc *desc, tern_text_fn on_text, void *user,
                           size_t *n_failed, tern_error *err) {
     static const tern_diagnose_desc defaults = {0};
+    size_t unused;
+    TERN_NEED(on_text);
+    if (!n_failed) n_failed = &unused;
     if (!desc) desc = &defaults;
     tern_report r = {
         .json = desc->format == TERN_FORMAT_JSON, .on_text = on_text, .user = user};
