@@ -48,9 +48,9 @@ for name in $(cat "$to/functions"); do
         { echo "tests/null_calls.c does not call $name" >&2; exit 1; }
 done
 $cc -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -Iinclude -o "$to/null_calls" tests/null_calls.c \
-    "$build/libtern.a" "$@"
+    "$build/public/libtern.a" "$@"
 $cxx -std=c++11 -Wall -Wextra -Werror -Wno-missing-field-initializers -Iinclude \
-    -o "$to/null_calls_cpp" -x c++ tests/null_calls.c -x none "$build/libtern.a" "$@"
+    -o "$to/null_calls_cpp" -x c++ tests/null_calls.c -x none "$build/public/libtern.a" "$@"
 "$to/null_calls" "$model" "$to/unwritten"
 "$to/null_calls_cpp" "$model" "$to/unwritten"
 [ ! -e "$to/unwritten" ] || { echo "null_calls wrote a file of nothing" >&2; exit 1; }

@@ -2,6 +2,7 @@
 # The library decides nothing by the environment, prints nothing, and neither ends the process nor
 # changes what signals do: what of the C library it calls, in the archive's own words.
 set -eu
+[ -s "$1" ] || { echo "$1 is not built" >&2; exit 1; }
 refused='(secure_)?getenv|(un)?setenv|putenv|environ
 v?printf|__v?printf_chk|puts|putchar|perror|std(out|err|in)
 _?_?exit|quick_exit|_Exit|at_quick_exit|atexit|abort|__assert_fail
