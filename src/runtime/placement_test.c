@@ -9,7 +9,7 @@
 #include "tests/tiny_model.h"
 
 static atomic_bool lost, over;
-static atomic_int users, users_max, n_asked;
+static atomic_int users, users_max;
 
 static bool says_lost(const tern_device *d) {
     (void)d;
@@ -35,7 +35,7 @@ static tern_model *open_on(tern_backend *backend, bool is_shared) {
     backend->is_lost = says_lost;
     backend->submit = submit_if_there;
     lost = over = false;
-    users = users_max = n_asked = 0;
+    users = users_max = 0;
     if (tiny_model_write(path, &(tiny_model_desc){.seed = 3, .n_layers = 1}, &err) != TERN_OK ||
         tern_model_open(&m, path, &(tern_model_desc){.n_threads = 1}, &err) != TERN_OK)
         test_check(false, __FILE__, __LINE__, "%s", err.message);
@@ -82,42 +82,83 @@ static bool ignore(void *user, const char *text, size_t n_bytes) {
     return n_bytes > 0;
 }
 
-// Everything that may be asked of a model that is shared.
-static void *ask(void *user) {
-    tern_model *m = user;
+// What may be asked of a model that is shared, a thread each: the lock of one question must not be
+// what orders another one that takes none.
+static bool ask_info(tern_model *m, tern_error *err) {
+    tern_model_info info;
+    (void)err;
+    tern_model_get_info(m, &info);
+    return info.device && strncmp(info.device, "cpu ", 4) == 0 && info.n_threads == 1;
+}
+
+static bool ask_report(tern_model *m, tern_error *err) {
+    return tern_graph_report(m, TERN_FORMAT_JSON, ignore, NULL, err) == TERN_OK;
+}
+
+static bool ask_session(tern_model *m, tern_error *err) {
+    tern_session *s = NULL;
+    bool ok = tern_session_open(&s, m, &(tern_session_desc){.n_context = 16}, err) == TERN_OK &&
+              tern_session_logits(s, prompt, 2, NULL, err) == TERN_OK;
+    tern_session_close(s);
+    return ok;
+}
+
+typedef struct asker {
+    tern_model *m;
+    bool (*ask)(tern_model *m, tern_error *err);
+    pthread_t thread;
+    atomic_int n;
+} asker;
+
+static void *ask_on(void *user) {
+    asker *a = user;
     tern_error err = {0};
     bool ok = true;
     while (!over) {
-        tern_model_info info;
-        tern_session *s = NULL;
-        tern_model_get_info(m, &info);
-        ok = ok && info.device && strncmp(info.device, "cpu ", 4) == 0 && info.n_threads == 1;
-        ok = ok && tern_graph_report(m, TERN_FORMAT_JSON, ignore, NULL, &err) == TERN_OK;
-        ok = ok && tern_session_open(&s, m, &(tern_session_desc){.n_context = 16}, &err) == TERN_OK;
-        ok = ok && tern_session_logits(s, prompt, 2, NULL, &err) == TERN_OK;
-        tern_session_close(s);
-        n_asked++;
+        ok = ok && a->ask(a->m, &err);
+        a->n++;
     }
     test_check(ok, __FILE__, __LINE__, "%s", err.message);
     return NULL;
 }
 
-// Seen to fail under the thread sanitizer when tern_graph_report reads m->now without the lock.
+#define N_ASKERS 3
+static void begin_asking(asker *a, tern_model *m, bool (*const *asks)(tern_model *, tern_error *)) {
+    for (int i = 0; i < N_ASKERS; i++) {
+        a[i].m = m;
+        a[i].ask = asks[i];
+        a[i].n = 0;
+        CHECK(pthread_create(&a[i].thread, NULL, ask_on, &a[i]) == 0);
+    }
+}
+
+// Until each has asked n times more.
+static void wait_for(asker *a, int n) {
+    for (int i = 0; i < N_ASKERS; i++)
+        for (int before = a[i].n; a[i].n < before + n;)
+            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
+static void end_asking(asker *a) {
+    over = true;
+    for (int i = 0; i < N_ASKERS; i++) pthread_join(a[i].thread, NULL);
+}
+
+// Seen to fail under the thread sanitizer when tern_model_print_plan takes no lock.
 TEST(placement_moves_while_others_ask) {
+    static bool (*const asks[])(tern_model *, tern_error *) = {ask_info, ask_report, ask_session};
     static tern_backend backend;
     int32_t whole[N_TEXT], broken[N_TEXT];
     tern_model_info info;
-    pthread_t threads[2];
+    asker askers[N_ASKERS];
     tern_model *m = open_on(&backend, true);
     REQUIRE(m != NULL);
     generate(m, -1, whole);
-    for (int i = 0; i < 2; i++) REQUIRE(pthread_create(&threads[i], NULL, ask, m) == 0);
-    while (n_asked < 2) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    begin_asking(askers, m, asks);
+    wait_for(askers, 2);
     generate(m, N_TEXT / 2, broken);
-    for (int before = n_asked; n_asked < before + 2;)
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    over = true;
-    for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+    wait_for(askers, 2);
+    end_asking(askers);
     CHECK(memcmp(whole, broken, sizeof whole) == 0);
     tern_model_get_info(m, &info);
     CHECK_MSG(strstr(info.device, "after a loss") != NULL, "%s", info.device);
@@ -126,15 +167,16 @@ TEST(placement_moves_while_others_ask) {
 
 // Seen to fail when begin_use takes no lock: three batches at once on a device for one thread.
 TEST(placement_lets_threads_take_turns_on_a_device) {
+    static bool (*const asks[])(tern_model *, tern_error *) = {ask_session, ask_session,
+                                                               ask_session};
     for (int is_shared = 0; is_shared < 2; is_shared++) {
         static tern_backend backend;
-        pthread_t threads[3];
+        asker askers[N_ASKERS];
         tern_model *m = open_on(&backend, is_shared != 0);
         REQUIRE(m != NULL);
-        for (int i = 0; i < 3; i++) REQUIRE(pthread_create(&threads[i], NULL, ask, m) == 0);
-        while (n_asked < 30) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-        over = true;
-        for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
+        begin_asking(askers, m, asks);
+        wait_for(askers, 10);
+        end_asking(askers);
         if (is_shared) CHECK_MSG(users_max > 1, "no two batches met: nothing was tested");
         else CHECK_MSG(users_max == 1, "%d batches at once", users_max);
         tern_model_close(m);
