@@ -316,7 +316,7 @@ TEST(lora_is_merged_into_masters_of_a_gguf_only_by_force) {
     tiny_model_desc tiny = {.type = TERN_DTYPE_BF16, .seed = 66};
     REQUIRE_OK(tiny_model_write(model, &tiny, &err), err);
     if (!write_gguf_adapter(adapter, "bitnet", false)) return;
-    tern_lora lora = {adapter, 1};
+    tern_lora lora = {.path = adapter, .scale = 1};
     tern_convert_desc desc = {.loras = &lora, .n_loras = 1};
     CHECK(tern_convert(model, out, &desc, &err) == TERN_ERR_UNSUPPORTED);
     CHECK_MSG(strstr(err.message, "an adapter cannot be merged into ternary"), "%s", err.message);

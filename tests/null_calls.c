@@ -91,6 +91,8 @@ static void call_small_ones(void) {
     GIVES(0u, tern_session_n_tokens, NULL);
     GIVES(NULL, tern_session_notice, NULL);
     GIVES(NULL, tern_session_generated, NULL, NULL);
+    GIVES(NULL, tern_session_token_logprobs, NULL, NULL, NULL);
+    GIVES(false, tern_eval_task_known, NULL);
     begin("tern_eval_task_name(0)"), holds(tern_eval_task_name(0) != NULL);
     GIVES(NULL, tern_eval_task_name, (size_t)-1);
     GIVES(false, tern_eval_find_file, NULL, NULL, NULL, NULL);
@@ -115,6 +117,8 @@ static void call_with_nothing(void) {
     FAILS(tern_tokenize, NULL, NULL, 0, 0, NULL, 0, NULL);
     FAILS(tern_detokenize, NULL, NULL, 0, false, NULL, NULL);
     FAILS(tern_chat_format, NULL, NULL, 0, false, NULL, NULL);
+    FAILS(tern_chat_tokens, NULL, NULL, 0, 0, 0, NULL, 0, NULL, NULL);
+    FAILS(tern_chat_answer, NULL, NULL, 0, NULL, NULL, NULL, NULL);
     FAILS(tern_chains_open, NULL, NULL);
     FAILS(tern_chains_open, &chains, NULL);
     FAILS(tern_chains_create, NULL, NULL, 0);
@@ -153,6 +157,27 @@ static void call_files(const char *path) {
     FAILS(tern_output_finish, NULL);
     if (tern_output_open(&out, path, &err) == TERN_OK) FAILS(tern_output_write, out, NULL, 4);
     tern_output_close(out);
+}
+
+static void call_chats(void) {
+    tern_chat *chat = NULL;
+    FAILS(tern_chat_open, NULL);
+    RUNS(tern_chat_close, NULL);
+    FAILS(tern_chat_add, NULL, NULL, NULL);
+    FAILS(tern_chat_set_system, NULL, NULL);
+    RUNS(tern_chat_cut, NULL, 0);
+    GIVES(NULL, tern_chat_messages, NULL, NULL);
+    FAILS(tern_chat_save, NULL, NULL);
+    FAILS(tern_chat_load, NULL, NULL);
+    if (tern_chat_open(&chat, &err) != TERN_OK) return;
+    FAILS(tern_chat_add, chat, NULL, "text");
+    FAILS(tern_chat_add, chat, "user", NULL);
+    GIVES(TERN_OK, tern_chat_set_system, chat, NULL, NULL);
+    RUNS(tern_chat_messages, chat, NULL);
+    RUNS(tern_chat_cut, chat, 0);
+    FAILS(tern_chat_save, chat, NULL);
+    FAILS(tern_chat_load, chat, NULL);
+    tern_chat_close(chat);
 }
 
 static void call_training(void) {
@@ -200,6 +225,9 @@ static void call_with_model(tern_model *m) {
     FAILS(tern_detokenize, m, NULL, 4, false, ignore, NULL);
     FAILS(tern_chat_format, m, NULL, 2, true, ignore, NULL);
     FAILS(tern_chat_format, m, &message, 1, true, ignore, NULL);
+    FAILS(tern_chat_tokens, m, NULL, 2, 0, 0, ids, 4, &n, NULL);
+    FAILS(tern_chat_tokens, m, &message, 1, 0, 0, ids, 4, &n, NULL);
+    FAILS(tern_chat_tokens, m, NULL, 0, 0, 0, ids, 4, NULL, NULL);
     FAILS(tern_graph_report, m, TERN_FORMAT_TEXT, NULL, NULL);
     FAILS(tern_session_open, NULL, m, NULL);
     FAILS(tern_mine, NULL, m, NULL, NULL);
@@ -213,6 +241,7 @@ static void call_with_session(tern_session *s) {
     const int32_t ids[] = {5, 6};
     double logprobs[2];
     const tern_profile_row *rows;
+    const tern_message message = {NULL, NULL};
     tern_perplexity ppl;
     tern_eval_result result;
     tern_eval_desc eval = {0};
@@ -236,6 +265,9 @@ static void call_with_session(tern_session *s) {
     FAILS(tern_generate, s, NULL, NULL, NULL, NULL, NULL);
     GIVES(TERN_OK, tern_generate, s, "text", &two, NULL, NULL, NULL, NULL);
     begin("tern_session_generated(s, NULL)"), holds(tern_session_generated(s, NULL) != NULL);
+    RUNS(tern_session_token_logprobs, s, NULL, NULL);
+    FAILS(tern_chat_answer, s, NULL, 2, NULL, NULL, NULL, NULL);
+    FAILS(tern_chat_answer, s, &message, 1, NULL, NULL, NULL, NULL);
     FAILS(tern_eval_perplexity, s, NULL, 0, NULL, &ppl);
     FAILS(tern_eval_perplexity, s, "text", 4, NULL, NULL);
     FAILS(tern_eval_choice, s, NULL, &result);
@@ -250,6 +282,7 @@ int main(int argc, char **argv) {
     signal(SIGABRT, on_crash);
     call_small_ones();
     call_with_nothing();
+    call_chats();
     call_training();
     if (argc > 1 && (tern_model_open(&m, argv[1], NULL, &err) != TERN_OK ||
                      tern_session_open(&s, m, NULL, &err) != TERN_OK)) {

@@ -116,7 +116,8 @@ typedef struct model_args {
      .position = 1},                                                                               \
     DEVICE_OPTION((m).device)
 #define DEVICE_OPTION(target)                                                                      \
-    {0, "device", OPTION_NAME, &(target), "cpu|webgpu|auto", "where it runs (cpu)"}
+    {0, "device", OPTION_NAME, &(target), "cpu|webgpu|auto",                                       \
+     "where it runs (cpu); `man tern` has the variables for GPUs"}
 #define FEATURES_OPTION(target)                                                                    \
     {0, "cpu-features", OPTION_NAME, &(target), "scalar|avx2|avx512|neon|dotprod",                 \
      "use at most these instructions"}
