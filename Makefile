@@ -54,7 +54,7 @@ TEST_PATTERN := %_test.c %_check.c
 LIB_SRC  := $(filter-out $(TEST_PATTERN) $(call isa_files,$(filter-out $(ISAS),$(ALL_ISAS))),\
             $(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c))
 TEST_SRC := $(filter $(TEST_PATTERN),$(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c tests/*.c)) \
-            tests/harness.c tests/tiny_model.c tests/closeness.c
+            tests/harness.c tests/tiny_model.c tests/closeness.c tests/gpu_fixture.c
 CLI_SRC  := $(wildcard apps/cli/*.c)
 
 obj = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
@@ -96,12 +96,13 @@ asan: ## the tests under the address and undefined-behaviour sanitizers
 	build/asan/tern_tests -j $(TEST_JOBS)
 tsan: ## the engine's tests under the thread sanitizer
 	$(MAKE) BUILD=build/tsan OPT=-O1 EXTRA_CFLAGS="-fsanitize=thread" build/tsan/tern_tests
-	build/tsan/tern_tests engine pool
+	build/tsan/tern_tests engine pool placement
 
-lint: ## layers, names of symbols, paths, format
+lint: $(BUILD)/public/libtern.a ## layers, names of symbols, what the library may call, paths, format
 	tools/check_layers.sh
 	tools/check_paths.sh
-	tools/check_symbols.sh $(BUILD)/libtern.a
+	tools/check_symbols.sh $(BUILD)/libtern.a $(BUILD)/public/libtern.a
+	tools/check_calls.sh $(BUILD)/libtern.a
 	tools/check_format.sh
 
 .PHONY: mutants
@@ -115,12 +116,12 @@ gradients: ## tests/reference/gradients.gguf again, what tests compare gradients
 	$(PYTHON) tests/reference/gradients.py
 
 PUBLIC := include/tern.h
-install: all ## to PREFIX (/usr/local), under DESTDIR
+install: all $(BUILD)/public/libtern.a ## to PREFIX (/usr/local), under DESTDIR
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/pkgconfig \
 	    $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 755 $(BUILD)/tern $(DESTDIR)$(PREFIX)/bin/tern
 	install -m 644 $(PUBLIC) $(DESTDIR)$(PREFIX)/include/
-	install -m 644 $(BUILD)/libtern.a $(DESTDIR)$(PREFIX)/lib/libtern.a
+	install -m 644 $(BUILD)/public/libtern.a $(DESTDIR)$(PREFIX)/lib/libtern.a
 	install -m 755 $(BUILD)/libtern.so $(DESTDIR)$(PREFIX)/lib/libtern.so.$(VERSION)
 	ln -sf libtern.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/libtern.so.0
 	ln -sf libtern.so.0 $(DESTDIR)$(PREFIX)/lib/libtern.so
@@ -158,6 +159,15 @@ $(BUILD)/libtern.a: $(LIB_OBJ)
 	@rm -f $@
 	@echo "  ar    $@"
 	$(Q)$(AR) rcs $@ $^
+# What is installed: one object, in which only the public functions can be seen. Tests link the
+# archive above, where they find the others, too.
+OBJCOPY ?= objcopy
+$(BUILD)/public/libtern.a: $(LIB_OBJ)
+	@mkdir -p $(@D)
+	@rm -f $@
+	@echo "  ar    $@"
+	$(Q)$(LD) -r -o $(@D)/tern.o $^ && $(OBJCOPY) --localize-hidden $(@D)/tern.o
+	$(Q)$(AR) rcs $@ $(@D)/tern.o
 $(BUILD)/libtern.so: $(LIB_OBJ)
 	@echo "  link  $@"
 	$(Q)$(CC) $(ALL_CFLAGS) -shared $(HARDEN_LINK) -Wl,-soname,libtern.so.0 -o $@ $^ $(LIBS)
@@ -189,11 +199,9 @@ $(BUILD)/2b.gguf: $(BUILD)/make_tiny_model
 	$< $@ 2b
 
 # The public header stands alone, in C and in C++; the example is built against it.
-header-test: $(BUILD)/libtern.a
-	@mkdir -p $(BUILD)
-	echo '#include "tern.h"' | $(CC) -std=c99 -Wall -Wextra -Werror -pedantic -Iinclude -x c -fsyntax-only -
-	echo '#include "tern.h"' | $(CXX) -std=c++11 -Wall -Wextra -Werror -pedantic -Iinclude -x c++ -fsyntax-only -
-	$(CC) -std=c11 -Wall -Wextra -Iinclude -o $(BUILD)/hello examples/hello.c $(BUILD)/libtern.a $(LIBS)
+header-test: $(BUILD)/public/libtern.a $(BUILD)/tiny.gguf
+	tests/header_test.sh $(BUILD) $(BUILD)/tiny.gguf $(CC) $(CXX) $(LIBS)
+	$(CC) -std=c11 -Wall -Wextra -Iinclude -o $(BUILD)/hello examples/hello.c $(BUILD)/public/libtern.a $(LIBS)
 
 -include fuzz/fuzz.mk kernels.mk webgpu.mk recipes/recipes.mk
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)

@@ -261,7 +261,9 @@ int main(int argc, char **argv) {
     tern_graph_init(&b.graph);
     tern_decoder_style style = {.sub_norms = true, .bitlinear = true};
     need(tern_build_decoder(&b.graph, &c, style, &err), &err);
-    need(tern_backend_webgpu.open(&b.device, &(tern_device_desc){0}, &err), &err);
+    const tern_webgpu_desc webgpu = {.library = getenv("TERN_WEBGPU_LIB")};
+    const tern_device_desc desc = {.webgpu = &webgpu};
+    need(tern_backend_webgpu.open(&b.device, &desc, &err), &err);
     fill(&b, (size_t)(c.n_embd * c.n_ff), (size_t)(c.n_vocab * c.n_embd));
     double start = tern_seconds();
     bind_weights(&b);

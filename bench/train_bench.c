@@ -119,9 +119,10 @@ static tern_status make_batch(bench *b) {
 
 static tern_status prepare(bench *b) {
     double begin = tern_seconds();
-    TERN_TRY(b->backend->open(
-        &b->device, &(tern_trainer_desc){.n_threads = b->o.n_threads, .bf16 = b->o.bf16 != 0},
-        &b->err));
+    const tern_webgpu_desc webgpu = {.library = getenv("TERN_WEBGPU_LIB")};
+    const tern_trainer_desc desc = {
+        .n_threads = b->o.n_threads, .bf16 = b->o.bf16 != 0, .webgpu = &webgpu};
+    TERN_TRY(b->backend->open(&b->device, &desc, &b->err));
     TERN_TRY(build_graphs(b));
     TERN_TRY(build_arrays(b));
     TERN_TRY(make_batch(b));

@@ -7,12 +7,16 @@
 //     tern_error err = {0};
 //     tern_model *model;
 //     tern_session *session;
-//     if (tern_model_open(&model, "model.gguf", NULL, &err) != TERN_OK) ...err.message...
-//     tern_session_open(&session, model, NULL, &err);
-//     tern_generate(session, "Once upon a time", NULL, on_text, user, NULL, &err);
+//     if (tern_model_open(&model, "model.gguf", NULL, &err) == TERN_OK &&
+//         tern_session_open(&session, model, NULL, &err) == TERN_OK)
+//         tern_generate(session, "Once upon a time", NULL, on_text, user, NULL, &err);
+//     if (err.status != TERN_OK) puts(err.message);
 //
 // Rules that hold for every function:
-// - In a desc or params struct, zero means "the default"; pass NULL for all defaults.
+// - In a desc or params struct, zero means "the default"; pass NULL for all defaults. (Sampling is
+//   the exception: there 0 is a value.) Every struct can be begun with = {0}, in C and in C++.
+// - What must be given and is NULL is refused with TERN_ERR_ARGUMENT; functions without a status
+//   then do nothing, or return 0 or NULL.
 // - What can fail returns tern_status and fills *err (which may be NULL) with one line of text.
 // - The library never prints, never exits and keeps no global state but memory counters.
 // - Text is UTF-8. Token ids are int32. Sizes are bytes and times are seconds unless named
@@ -60,8 +64,8 @@ typedef enum tern_status {
 } tern_status;
 
 typedef struct tern_error {
-    tern_status status;
     char message[512]; // one printable line, no newline
+    tern_status status;
 } tern_error;
 
 TERN_API const char *tern_status_name(tern_status status);
@@ -135,10 +139,30 @@ typedef enum tern_head_mode {
 typedef struct tern_lora {
     const char *path;
     float scale; // 0: 1; multiplied with the adapter's own
+    bool off;    // checked but not applied, whatever the scale: a strength of 0
 } tern_lora;
+
+// How a GPU is found and used, through WebGPU. The library reads no environment variables, and no
+// files that it was not told of: a program decides, as `tern` does by its user's environment
+// (docs/webgpu.md). Strings are copied where they are needed for longer than the call.
+typedef struct tern_webgpu_desc {
+    const char *library; // the WebGPU library (Dawn); NULL: beside the program, else the system's
+    // For a program that has Dawn linked in, or stands between: the function of that name
+    // ("wgpuCreateInstance"), NULL: there is none. Must last as long as what was opened with it.
+    void *(*symbol)(void *user, const char *name);
+    void *symbol_user;
+    // A folder, made if need be, for a small file by adapter and library: how many dispatches a
+    // submission may have there. The first start finds that out by trying; after a start in which
+    // the driver took the process along, the next one goes on with less. NULL: each tries anew.
+    const char *state_folder;
+    int32_t group;  // so many dispatches, without trying; negative: any number; 0: see above
+    bool checks;    // keep WebGPU's own checks of every call and every index
+    bool no_matrix; // leave the matrix units alone
+} tern_webgpu_desc;
 
 typedef struct tern_model_desc {
     const char *device; // "cpu" (default), "webgpu", "auto"
+    const tern_webgpu_desc *webgpu; // NULL: the defaults
     int n_threads;      // 0: one for each core
     int n_batch;        // prompt tokens computed at once, 0: 512
     tern_ternary_layout ternary;
@@ -344,18 +368,21 @@ TERN_API tern_status tern_session_logprobs(tern_session *session, const int32_t 
                                            tern_error *err);
 
 typedef struct tern_sampling {
-    // Each field: a negative value takes the file's or the usual default (0.8, 40, 0.95, 0.05, 1).
-    // tern_sampling_default() sets all of them negative. A zeroed struct means greedy.
-    float temperature;       // 0: greedy
-    int32_t top_k;           // 0: off
-    float top_p;             // 0 or 1: off
-    float min_p;             // 0: off
-    float repeat_penalty;    // 0 or 1: off
+    // Of these five a negative value takes the file's default, or where it has none the usual one
+    // (0.8, 40, 0.95, 0.05, 1).
+    float temperature;    // 0: greedy
+    int32_t top_k;        // 0: off
+    float top_p;          // 0 or 1: off
+    float min_p;          // 0: off
+    float repeat_penalty; // 0 or 1: off
+    // Of these 0 is the default; negative penalties favour what was said.
     float frequency_penalty; // 0: off
     float presence_penalty;  // 0: off
     int32_t penalty_window;  // last tokens that the penalties look at, 0: 64
     uint64_t seed;           // 0: a new one each time
 } tern_sampling;
+// The first five negative, the rest 0: what NULL in tern_generate_params means. A struct of zeros
+// is another thing: greedy.
 TERN_API tern_sampling tern_sampling_default(void);
 
 typedef enum tern_stop_reason {
@@ -401,8 +428,8 @@ typedef struct tern_draft_stats { // zeros without speculation, but for n_steps
 } tern_draft_stats;
 
 typedef struct tern_generate_stats {
-    tern_stop_reason reason;
     size_t n_prompt, n_reused, n_generated; // tokens
+    tern_stop_reason reason;
     double prompt_seconds, generate_seconds;
     uint64_t seed; // that was used
     tern_draft_stats draft;
@@ -484,8 +511,8 @@ TERN_API tern_status tern_chat_load(tern_chat *chat, const char *path, tern_erro
 typedef enum tern_format { TERN_FORMAT_TEXT = 0, TERN_FORMAT_JSON, TERN_FORMAT_DOT } tern_format;
 
 typedef struct tern_inspect_desc {
-    tern_format format;
     bool tensors, histogram; // list every tensor; count -1, 0, +1 in the ternary ones
+    tern_format format;      // text or JSON
 } tern_inspect_desc;
 // Metadata of a file or folder, without computing anything.
 TERN_API tern_status tern_inspect(const char *path, const tern_inspect_desc *desc,
@@ -591,8 +618,8 @@ TERN_API tern_status tern_data_build(const char *folder, const tern_data_build_d
                                      tern_data_build_stats *stats, tern_error *err);
 
 typedef struct tern_data_inspect_desc {
-    tern_format format;    // text or JSON
     const char *tokenizer; // for the sample; NULL: tokenizer.json beside the shard, if there is one
+    tern_format format;    // text or JSON
     int32_t n_sample;      // tokens of the first document that are shown, 0: 64
 } tern_data_inspect_desc;
 // Checks all of a shard and reports what is in it.
@@ -678,6 +705,7 @@ typedef struct tern_train_desc {
     int32_t log_every, valid_every, valid_tokens, checkpoint_every; // 0: 10, 250, 65536, 500
     int32_t keep;                                                   // checkpoints, 0: 2
     const char *device, *cpu_features; // "cpu" (default) or "webgpu"
+    const tern_webgpu_desc *webgpu;    // see tern_model_desc
     int n_threads;
     bool bf16; // products of floats may round their factors to bf16, where that is fast
     const tern_comm *comm; // NULL: one process
@@ -704,10 +732,10 @@ typedef enum tern_perplexity_convention {
 } tern_perplexity_convention;
 
 typedef struct tern_perplexity_desc {
-    tern_perplexity_convention convention;
     int window;    // tokens; 0: 512, or with TRANSFORMERS the session's context
     int stride;    // TRANSFORMERS: from one window's begin to the next one's; 0: half the window
     int n_windows; // at most; 0: the whole text
+    tern_perplexity_convention convention;
     tern_progress_fn on_progress;
     void *user;
 } tern_perplexity_desc;
@@ -805,10 +833,11 @@ TERN_API tern_status tern_mine(tern_chains **out, tern_model *model, const tern_
 // ---- The machine -------------------------------------------------------------------------------
 
 typedef struct tern_diagnose_desc {
-    tern_format format;       // text or JSON
     const char *model;        // NULL: only the device
+    tern_format format;       // text or JSON
     const char *device;       // "cpu" (default), "webgpu", "auto"
     const char *cpu_features; // see tern_model_desc
+    const tern_webgpu_desc *webgpu;
     int n_threads;
     bool quick; // without the measurement of the machine
 } tern_diagnose_desc;

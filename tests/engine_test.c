@@ -409,3 +409,20 @@ TEST(engine_tells_how_likely_each_token_was) {
         close_both(&o);
     }
 }
+
+// Seen to fail where the name is kept in 128 bytes.
+TEST(engine_names_of_models_are_whole) {
+    char name[400];
+    tern_error err = {0};
+    tern_model *m = NULL;
+    tern_model_info info;
+    const char *path = test_tmp("named.gguf");
+    for (size_t i = 0; i + 1 < sizeof name; i += 3) memcpy(name + i, "\xe2\x82\xac", 3); // euros
+    name[399] = 0;
+    REQUIRE_OK(tiny_model_write(path, &(tiny_model_desc){.name = name, .n_layers = 1}, &err), err);
+    REQUIRE_OK(tern_model_open(&m, path, &(tern_model_desc){.vocab_only = true}, &err), err);
+    tern_model_get_info(m, &info);
+    CHECK_MSG(strcmp(info.name, name) == 0, "%zu bytes of %zu", strlen(info.name), strlen(name));
+    CHECK(strcmp(info.architecture, "bitnet-b1.58") == 0);
+    tern_model_close(m);
+}

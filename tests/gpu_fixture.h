@@ -1,39 +1,33 @@
-// Opening a model on a GPU in a test: on any adapter, without a GPU on SwiftShader, which comes
-// with Debian's chromium package. Where there is neither, or no library, the test is skipped.
+// Opening a GPU in a test: any adapter, without a GPU SwiftShader, which comes with Debian's
+// chromium package. Where there is neither, or no library, the test is skipped. And GPUs with
+// faults, which are played: the library under test is given the functions of WebGPU by the fixture,
+// which puts its own in the place of some.
 #ifndef TERN_TESTS_GPU_FIXTURE_H
 #define TERN_TESTS_GPU_FIXTURE_H
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include "harness.h"
 #include "tern.h"
 
-static inline void gpu_environment(void) {
-    static const char swiftshader[] = "/usr/lib/chromium/vk_swiftshader_icd.json";
-    setenv("TERN_WEBGPU_CHECK", "1", 1); // a wrong call is an error, not luck
-    if (!getenv("VK_DRIVER_FILES") && access(swiftshader, R_OK) == 0)
-        setenv("VK_DRIVER_FILES", swiftshader, 1);
-}
+typedef struct gpu_play {
+    bool least; // no features, and no limits above those that WebGPU promises
+    bool null;  // the library's device that checks all and computes nothing, with subgroups of 32
+    uint64_t binding_bytes; // not 0: of a binding at most
+    // Not 0: a submission of more dispatches loses the device, or ends the process.
+    uint32_t dispatches_max;
+    bool kills;
+    int lose_at; // not 0: every device is lost with its N-th run of a model
+} gpu_play;
 
+// What a GPU is opened with in tests. WebGPU's own checks are on: a wrong call is an error, not
+// luck. play: NULL, or what the device plays from now on, until somebody asks for another play.
+const tern_webgpu_desc *gpu_webgpu(const gpu_play *play);
 // Whether a failure means that there is nothing to test with; then the test counts as skipped, for
 // a reason without the file's name, so that all such tests have the same.
-static inline bool gpu_is_absent(const char *message) {
-    const char *why = strstr(message, "no WebGPU library");
-    if (!why) why = strstr(message, "WebGPU found no GPU");
-    if (why) test_skip(why);
-    return why != NULL;
-}
-
-// NULL: skipped, or failed.
-static inline tern_model *gpu_open(const char *path, int n_batch) {
-    tern_error err = {0};
-    tern_model *m = NULL;
-    gpu_environment();
-    const tern_model_desc desc = {.device = "webgpu", .n_batch = n_batch};
-    if (tern_model_open(&m, path, &desc, &err) != TERN_OK && !gpu_is_absent(err.message))
-        test_check(false, __FILE__, __LINE__, "%s", err.message);
-    return m;
-}
+bool gpu_is_absent(const char *message);
+// The model on the GPU; NULL: skipped, or failed.
+tern_model *gpu_open(const char *path, int n_batch);
+tern_model *gpu_open_play(const char *path, int n_batch, const gpu_play *play);
 
 #endif

@@ -130,7 +130,8 @@ static tern_status rig_open(rig *r, const recipe *k, const tern_train_backend *b
     tern_graph_init(&r->graph);
     TERN_TRY(tern_file_open(&r->file, path, &r->err));
     TERN_TRY(make_graph(r));
-    TERN_TRY(backend->open(&r->device, &(tern_trainer_desc){.n_threads = 2}, &r->err));
+    const tern_trainer_desc desc = {.n_threads = 2, .webgpu = gpu_webgpu(NULL)};
+    TERN_TRY(backend->open(&r->device, &desc, &r->err));
     r->arrays = tern_alloc_array(TERN_MEM_GRAPH, r->graph.n_values, sizeof *r->arrays);
     for (size_t v = 0; v < r->graph.n_values; v++) {
         tern_value_kind kind = r->graph.values[v].kind;
@@ -247,7 +248,6 @@ TEST(train_gradients_are_those_of_pytorch) {
 
 // On SwiftShader most of the time goes into compiling, so one model must do.
 TEST(webgpu_train_gradients_are_those_of_pytorch) {
-    gpu_environment();
     for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
         rig r;
         if (strcmp(recipes[i].name, "bitnet") != 0 && !test_is_long()) continue;

@@ -173,7 +173,7 @@ TEST(lora_beside_float_weights_is_lora_merged_into_them) {
     tiny_model_desc tiny = {.arch = "llama", .seed = 60};
     REQUIRE_OK(tiny_model_write(model, &tiny, &err), err);
     if (!write_gguf_adapter(adapter, "llama", true) || !write_peft_adapter(peft)) return;
-    tern_lora lora = {adapter, 0};
+    tern_lora lora = {.path = adapter, .scale = 0};
     if (!logits_of(model, NULL, 0, (tern_model_desc){0}, base)) return;
     if (!logits_of(model, &lora, 1, (tern_model_desc){0}, with)) return;
     CHECK(difference(with, base) > 0.1);
@@ -184,7 +184,7 @@ TEST(lora_beside_float_weights_is_lora_merged_into_them) {
     // Either adapter fits either base, whatever the order of their rows.
     tern_convert_desc plain = {0};
     REQUIRE_OK(tern_convert(model, folder, &plain, &err), err);
-    tern_lora loras[] = {{adapter, 1}, {peft, 1}};
+    tern_lora loras[] = {{.path = adapter, .scale = 1}, {.path = peft, .scale = 1}};
     for (int i = 0; i < 4; i++) {
         if (!logits_of(i / 2 ? folder : model, &loras[i % 2], 1, (tern_model_desc){0}, other))
             return;
@@ -195,9 +195,36 @@ TEST(lora_beside_float_weights_is_lora_merged_into_them) {
     if (!logits_of(merged_folder, NULL, 0, (tern_model_desc){0}, other)) return;
     CHECK_MSG(difference(other, with) < 1e-5, "merged folder: %g", difference(other, with));
     // Parts of it add up.
-    tern_lora parts[] = {{adapter, 0.25f}, {peft, 1.75f}, {adapter, -1}};
+    tern_lora parts[] = {{.path = adapter, .scale = 0.25f},
+                         {.path = peft, .scale = 1.75f},
+                         {.path = adapter, .scale = -1}};
     if (!logits_of(model, parts, 3, (tern_model_desc){0}, other)) return;
     CHECK_MSG(difference(other, with) < 1e-5, "parts: %g", difference(other, with));
+}
+
+// A strength of 0, which `scale` cannot say: 0 is its default. Seen to fail where tern_adapters_add
+// does not look at `off`.
+TEST(lora_that_is_off_is_checked_and_leaves_the_model_alone) {
+    const char *model = test_tmp("lora_off.gguf"), *adapter = test_tmp("lora_off_adapter.gguf");
+    const char *merged = test_tmp("lora_off_merged.gguf");
+    tern_error err = {0};
+    tern_model *m = NULL;
+    const tiny_model_desc tiny = {.arch = "llama", .seed = 60};
+    REQUIRE_OK(tiny_model_write(model, &tiny, &err), err);
+    if (!write_gguf_adapter(adapter, "llama", true)) return;
+    tern_lora lora = {.path = adapter, .off = true};
+    const tern_convert_desc desc = {.loras = &lora, .n_loras = 1};
+    if (!logits_of(model, NULL, 0, (tern_model_desc){0}, base)) return;
+    if (!logits_of(model, &lora, 1, (tern_model_desc){0}, with)) return;
+    CHECK(!memcmp(base, with, sizeof base));
+    REQUIRE_OK(tern_convert(model, merged, &desc, &err), err);
+    if (!logits_of(merged, NULL, 0, (tern_model_desc){0}, other)) return;
+    CHECK(!memcmp(base, other, sizeof base));
+    lora.path = model; // no adapter
+    const tern_model_desc wrong = {.loras = &lora, .n_loras = 1};
+    CHECK(tern_model_open(&m, model, &wrong, &err) == TERN_ERR_FORMAT);
+    lora.path = NULL;
+    CHECK(tern_model_open(&m, model, &wrong, &err) == TERN_ERR_ARGUMENT);
 }
 
 TEST(lora_gives_the_same_bits_everywhere) {
@@ -211,7 +238,7 @@ TEST(lora_gives_the_same_bits_everywhere) {
         const char *model = test_tmp("lora_bits.gguf");
         REQUIRE_OK(tiny_model_write(model, &models[i], &err), err);
         if (!write_gguf_adapter(adapter, i ? "llama" : "bitnet-b1.58", i)) return;
-        tern_lora lora = {adapter, 0.5f};
+        tern_lora lora = {.path = adapter, .scale = 0.5f};
         if (!logits_of(model, &lora, 1, (tern_model_desc){0}, with)) return;
         for (size_t k = 0; k < sizeof descs / sizeof *descs; k++) {
             if (!logits_of(model, &lora, 1, descs[k], other)) return;
@@ -271,7 +298,7 @@ TEST(lora_beside_ternary_weights_reads_what_they_read) {
     fclose(f);
     free(bytes);
     tern_file_close(file);
-    tern_lora lora = {adapter, 1};
+    tern_lora lora = {.path = adapter, .scale = 1};
     if (!logits_of(model, &lora, 1, (tern_model_desc){0}, with)) return;
     if (!logits_of(doubled, NULL, 0, (tern_model_desc){0}, other)) return;
     if (!logits_of(model, NULL, 0, (tern_model_desc){0}, base)) return;
@@ -289,7 +316,7 @@ TEST(lora_is_merged_into_masters_of_a_gguf_only_by_force) {
     tiny_model_desc tiny = {.type = TERN_DTYPE_BF16, .seed = 66};
     REQUIRE_OK(tiny_model_write(model, &tiny, &err), err);
     if (!write_gguf_adapter(adapter, "bitnet", false)) return;
-    tern_lora lora = {adapter, 1};
+    tern_lora lora = {.path = adapter, .scale = 1};
     tern_convert_desc desc = {.loras = &lora, .n_loras = 1};
     CHECK(tern_convert(model, out, &desc, &err) == TERN_ERR_UNSUPPORTED);
     CHECK_MSG(strstr(err.message, "an adapter cannot be merged into ternary"), "%s", err.message);
@@ -309,7 +336,7 @@ TEST(lora_is_merged_into_ternary_weights_only_by_force) {
     tern_error err = {0};
     REQUIRE_OK(tiny_model_write(model, &(tiny_model_desc){.seed = 64}, &err), err);
     if (!write_gguf_adapter(adapter, "bitnet", false)) return;
-    tern_lora lora = {adapter, 1};
+    tern_lora lora = {.path = adapter, .scale = 1};
     tern_convert_desc desc = {.loras = &lora, .n_loras = 1};
     CHECK(tern_convert(model, out, &desc, &err) == TERN_ERR_UNSUPPORTED);
     CHECK_MSG(strstr(err.message, "blk.0.attn_q.weight: an adapter cannot be merged into ternary"),
@@ -357,7 +384,7 @@ TEST(lora_is_merged_into_ternary_weights_only_by_force) {
 static void refused(const char *model, const char *adapter, const char *says) {
     tern_model *m = NULL;
     tern_error err = {0};
-    tern_lora lora = {adapter, 1};
+    tern_lora lora = {.path = adapter, .scale = 1};
     tern_status status =
         tern_model_open(&m, model, &(tern_model_desc){.loras = &lora, .n_loras = 1}, &err);
     CHECK(status != TERN_OK && m == NULL);
@@ -422,7 +449,7 @@ TEST(lora_survives_failing_allocations) {
     const char *model = test_tmp("lora_oom.gguf"), *peft = test_tmp("lora_oom_peft");
     REQUIRE(tiny_model_write(model, &(tiny_model_desc){.arch = "llama"}, NULL) == TERN_OK);
     if (!write_peft_adapter(peft)) return;
-    tern_lora loras[] = {{peft, 1}, {peft, 1}};
+    tern_lora loras[] = {{.path = peft, .scale = 1}, {.path = peft, .scale = 1}};
     tern_model_desc desc = {.loras = loras, .n_loras = 2, .n_threads = 1};
     size_t before = tern_memory_get().heap_now;
     tern_status status = TERN_ERR_MEMORY;

@@ -146,7 +146,8 @@ static tern_status put_config(writer *t) {
     const tiny_model_desc *d = &t->d;
     char key[96];
     TERN_TRY(tern_gguf_put_str(t->w, "general.architecture", (tern_str){d->arch, strlen(d->arch)}));
-    TERN_TRY(tern_gguf_put_str(t->w, "general.name", TERN_STR("tiny seeded model")));
+    const char *name = t->d.name ? t->d.name : "tiny seeded model";
+    TERN_TRY(tern_gguf_put_str(t->w, "general.name", (tern_str){name, strlen(name)}));
     TERN_TRY(put_u32(t, "vocab_size", d->n_vocab));
     TERN_TRY(put_u32(t, "context_length", d->n_context));
     TERN_TRY(put_u32(t, "embedding_length", d->n_embd));

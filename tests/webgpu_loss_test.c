@@ -45,10 +45,10 @@ TEST(webgpu_lost_devices_are_replaced) {
     REQUIRE_OK(tiny_model_write(path, &tiny, &err), err);
     REQUIRE_OK(tern_model_open(&on_cpu, path, NULL, &err), err);
     // However many steps are computed ahead: once in the first answer and once in the second.
-    setenv("TERN_WEBGPU_LOSE", "40", 1);
+    const gpu_play play = {.lose_at = 40};
     if (tern_session_open(&undisturbed, on_cpu, &sd, &err) == TERN_OK &&
         generate(undisturbed, whole))
-        m = gpu_open(path, 8);
+        m = gpu_open_play(path, 8, &play);
     if (m && tern_session_open(&first, m, &sd, &err) == TERN_OK &&
         tern_session_open(&second, m, &sd, &err) == TERN_OK) {
         CHECK(tern_session_notice(second) == NULL);
@@ -58,7 +58,6 @@ TEST(webgpu_lost_devices_are_replaced) {
         CHECK(generate(second, broken) && memcmp(whole, broken, sizeof whole) == 0);
         check_place(m, second, "cpu");
     }
-    unsetenv("TERN_WEBGPU_LOSE");
     tern_session_close(first);
     tern_session_close(second);
     tern_model_close(m);
@@ -83,15 +82,14 @@ TEST(webgpu_lost_devices_that_drafted_are_replaced) {
     const tern_chain chains[] = {{.tokens = whole + 2, .n_tokens = 6, .confidence = 0.9f},
                                  {.tokens = whole + 14, .n_tokens = 5, .confidence = 0.9f}};
     REQUIRE_OK(tern_chains_create(&c, chains, 2, &err), err);
-    setenv("TERN_WEBGPU_LOSE", "4", 1); // the prompt is two runs, a draft the third
-    m = gpu_open(path, 8);
+    const gpu_play play = {.lose_at = 4}; // the prompt is two runs, a draft the third
+    m = gpu_open_play(path, 8, &play);
     sd.speculation = (tern_speculation){.chains = c, .always = true};
     if (m && tern_session_open(&s, m, &sd, &err) == TERN_OK) {
         for (int i = 0; i < 2; i++)
             CHECK(generate(s, broken) && memcmp(whole, broken, sizeof whole) == 0);
         check_place(m, s, "cpu"); // behind two losses
     }
-    unsetenv("TERN_WEBGPU_LOSE");
     tern_session_close(s);
     tern_model_close(m);
     tern_chains_close(c);
@@ -152,8 +150,8 @@ TEST(webgpu_lost_devices_are_replaced_when_memory_is_short) {
     tern_session *s = NULL;
     tern_model_info info;
     REQUIRE_OK(tiny_model_write(path, &tiny, &err), err);
-    setenv("TERN_WEBGPU_LOSE", "4", 1); // three batches of tokens, then it is lost; once more then
-    l.m = gpu_open(path, 4);
+    const gpu_play play = {.lose_at = 4}; // three batches of tokens, then it is lost; then again
+    l.m = gpu_open_play(path, 4, &play);
     bool ok = l.m && tern_model_open(&on_cpu, path, NULL, &err) == TERN_OK &&
               tern_session_open(&s, on_cpu, &sd, &err) == TERN_OK &&
               tern_session_open(&l.s, l.m, &sd, &err) == TERN_OK;
@@ -171,7 +169,6 @@ TEST(webgpu_lost_devices_are_replaced_when_memory_is_short) {
         CHECK_MSG(l.n_failed > 5, "only %zu failures", l.n_failed);
     } else if (l.m)
         CHECK_MSG(false, "%s", err.message);
-    unsetenv("TERN_WEBGPU_LOSE");
     free(l.logits);
     free(l.wanted);
     tern_session_close(l.s);

@@ -116,7 +116,8 @@ typedef struct model_args {
      .position = 1},                                                                               \
     DEVICE_OPTION((m).device)
 #define DEVICE_OPTION(target)                                                                      \
-    {0, "device", OPTION_NAME, &(target), "cpu|webgpu|auto", "where it runs (cpu)"}
+    {0, "device", OPTION_NAME, &(target), "cpu|webgpu|auto",                                       \
+     "where it runs (cpu); `man tern` has the variables for GPUs"}
 #define FEATURES_OPTION(target)                                                                    \
     {0, "cpu-features", OPTION_NAME, &(target), "scalar|avx2|avx512|neon|dotprod",                 \
      "use at most these instructions"}
@@ -132,7 +133,7 @@ typedef struct model_args {
     {0, "verbose", OPTION_FLAG, &(m).verbose, NULL, "say more on standard error"}
 #define LORA_OPTION(list)                                                                          \
     {0, "lora", OPTION_TEXTS, &(list), "FILE[=SCALE]",                                             \
-     "a LoRA adapter: GGUF, or a folder of PEFT; may be repeated"}
+     "a LoRA adapter: GGUF, or a folder of PEFT, 0: none of it; may be repeated"}
 #define TEMPLATE_OPTION(m)                                                                         \
     {0, "chat-template", OPTION_TEXT, &(m).template_file, "FILE",                                  \
      "a Jinja template instead of the model's own"}
@@ -279,6 +280,8 @@ bool text_given(text *t, const char *words, const char *path);
 bool write_out(void *user, const char *bytes, size_t n);
 // Reports a failure of standard output that happened at any time; else returns `status`.
 int close_out(int status);
+// How GPUs are found and used, by the environment: TERN_WEBGPU_LIB and the others of `man tern`.
+const tern_webgpu_desc *cli_webgpu(void);
 // The processes that work together, NULL: this one alone.
 const tern_comm *cli_comm(void);
 // A JSON string with its quotes.

@@ -21,6 +21,7 @@ int cmd_diagnose(const command *self, int argc, char **argv) {
         OPTIONS_END,
     };
     if (!parse_options(self, options, argc, argv, NULL, 0, &n, &status)) return status;
+    desc.webgpu = cli_webgpu();
     desc.format = json ? TERN_FORMAT_JSON : TERN_FORMAT_TEXT;
     if (!desc.cpu_features) desc.cpu_features = getenv("TERN_CPU_FEATURES");
     status = exit_status(tern_diagnose(&desc, write_out, NULL, &n_failed, &err), &err);

@@ -284,6 +284,7 @@ int cmd_train(const command *self, int argc, char **argv) {
     take_args(&d, &a);
     reporter r = {.desc = &d, .is_terminal = isatty(STDERR_FILENO)};
     d.comm = cli_comm();
+    d.webgpu = cli_webgpu();
     d.on_begin = print_header;
     d.on_event = print_event;
     d.on_step = print_step;

@@ -154,6 +154,7 @@ tern_lora *read_loras(const string_list *list) {
         if (*end || !isfinite(scale)) continue;
         *equals = 0;
         loras[i].scale = scale;
+        loras[i].off = scale == 0;
     }
     return loras;
 }
@@ -179,6 +180,7 @@ tern_model *open_model(const command *self, const model_args *args, int *status)
         .loras = loras,
         .n_loras = args->loras.n,
         .device = args->device,
+        .webgpu = cli_webgpu(),
         .n_threads = args->n_threads,
         .n_batch = args->n_batch,
         .ternary = (tern_ternary_layout)args->ternary,

@@ -44,6 +44,7 @@ bool open_speculation(const speculation_args *args, const model_args *model,
     out->chains = chains;
     if (!args->draft_model) return true;
     const tern_model_desc desc = {.device = model->device,
+                                  .webgpu = cli_webgpu(),
                                   .n_threads = model->n_threads,
                                   .cpu_features = model->cpu_features};
     tern_error err = {0};

@@ -94,3 +94,21 @@ TEST(alloc_counts_zeroes_aligns_and_fails_on_demand) {
     tern_free(large);
     CHECK(tern_mem_get_stats().total_now == before.total_now);
 }
+
+// Seen to fail where the block was counted in with its new size before the old one was counted out.
+TEST(alloc_counts_a_block_that_grows_in_place_once) {
+    tern_mem_stats before = tern_mem_get_stats();
+    size_t huge = before.total_max + ((size_t)64 << 20); // above every peak so far
+    char *block = tern_alloc(TERN_MEM_MISC, huge);
+    REQUIRE(block != NULL);
+    char *same = tern_realloc(TERN_MEM_MISC, block, huge + 1000);
+    CHECK(same == block);
+    same = tern_realloc(TERN_MEM_MISC, block, huge - 1000);
+    CHECK(same == block);
+    tern_mem_stats after = tern_mem_get_stats();
+    CHECK(after.total_max == before.total_now + huge + 1000);
+    CHECK(after.total_now == before.total_now + huge - 1000);
+    CHECK(after.bytes_max[TERN_MEM_MISC] == before.bytes_now[TERN_MEM_MISC] + huge + 1000);
+    tern_free(block);
+    CHECK(tern_mem_get_stats().total_now == before.total_now);
+}

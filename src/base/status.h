@@ -21,6 +21,28 @@ tern_status tern_fail_prefix(tern_error *err, tern_status status, const char *co
 // Out of memory, with the size that could not be had.
 tern_status tern_fail_memory(tern_error *err, size_t bytes);
 
+// At the begin of a public function: what its callers may not leave out.
+#define TERN_NEED(pointer)                                                                         \
+    do {                                                                                           \
+        if (!(pointer))                                                                            \
+            return tern_fail(err, TERN_ERR_ARGUMENT, "%s: %s is NULL", __func__, #pointer);        \
+    } while (0)
+#define TERN_NEED_ARRAY(array, n)                                                                  \
+    do {                                                                                           \
+        if (!(array) && (n) > 0)                                                                   \
+            return tern_fail(err, TERN_ERR_ARGUMENT, "%s: %s is NULL, but %s is not 0", __func__,  \
+                             #array, #n);                                                          \
+    } while (0)
+// The same for an array of pointers, none of which may be NULL.
+#define TERN_NEED_EACH(array, n)                                                                   \
+    do {                                                                                           \
+        TERN_NEED_ARRAY(array, n);                                                                 \
+        for (size_t need_i_ = 0; need_i_ < (n); need_i_++)                                         \
+            if (!(array)[need_i_])                                                                 \
+                return tern_fail(err, TERN_ERR_ARGUMENT, "%s: %s[%zu] is NULL", __func__, #array,  \
+                                 need_i_);                                                         \
+    } while (0)
+
 #define TERN_TRY(expression)                                                                       \
     do {                                                                                           \
         tern_status try_status_ = (expression);                                                    \

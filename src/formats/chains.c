@@ -117,6 +117,7 @@ static tern_status check_entry(const tern_chain *e, size_t index, uint32_t most,
     if (e->n_tokens < 0 || (uint32_t)e->n_tokens > most)
         return tern_fail(err, TERN_ERR_FORMAT, "chain %zu has %d tokens: at most %u are allowed",
                          index, (int)e->n_tokens, (unsigned)most);
+    TERN_NEED_ARRAY(e->tokens, e->n_tokens);
     for (int32_t i = 0; i < e->n_tokens; i++)
         if (e->tokens[i] < 0)
             return tern_fail(err, TERN_ERR_FORMAT, "chain %zu: %d is no token", index,
@@ -142,8 +143,9 @@ static void copy_entry(tern_chains *c, size_t index, size_t at, const tern_chain
 
 tern_status tern_chains_create(tern_chains **out, const tern_chain *entries, size_t n_entries,
                                tern_error *err) {
-    if (!out) return tern_fail(err, TERN_ERR_ARGUMENT, "tern_chains_create: out is NULL");
+    TERN_NEED(out);
     *out = NULL;
+    TERN_NEED_ARRAY(entries, n_entries);
     if (n_entries > ENTRIES_MAX)
         return tern_fail(err, TERN_ERR_ARGUMENT, "%zu chains: a table has at most %d", n_entries,
                          ENTRIES_MAX);
@@ -167,12 +169,12 @@ tern_status tern_chains_create(tern_chains **out, const tern_chain *entries, siz
 }
 
 int tern_chains_version(const tern_chains *c) {
-    return c->version;
+    return c ? c->version : 0;
 }
 
 const tern_chain *tern_chains_entries(const tern_chains *c, size_t *n_entries) {
-    *n_entries = c->n_entries;
-    return c->entries;
+    if (n_entries) *n_entries = c ? c->n_entries : 0;
+    return c ? c->entries : NULL;
 }
 
 // ---- Reading -----------------------------------------------------------------------------------
@@ -280,9 +282,9 @@ tern_status tern_chains_parse(tern_chains **out, const char *name, const uint8_t
 
 tern_status tern_chains_open(tern_chains **out, const char *path, tern_error *err) {
     tern_mapping m;
-    if (!out || !path)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "tern_chains_open: NULL argument");
+    TERN_NEED(out);
     *out = NULL;
+    TERN_NEED(path);
     TERN_TRY(tern_mapping_open(&m, path, false, err));
     tern_status status = tern_chains_parse(out, path, m.bytes, m.n, err);
     tern_mapping_close(&m);
@@ -311,6 +313,8 @@ static void put_table(tern_strbuf *b, const tern_chains *c) {
 tern_status tern_chains_save(const tern_chains *c, const char *path, tern_error *err) {
     tern_strbuf b = {0};
     tern_status status = TERN_OK;
+    TERN_NEED(c);
+    TERN_NEED(path);
     put_table(&b, c);
     if (b.failed) TERN_TRY_GOTO(tern_fail_memory(err, b.len));
     TERN_TRY_GOTO(tern_file_write(path, b.ptr, b.len, err));

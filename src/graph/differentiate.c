@@ -18,6 +18,9 @@
 #include "base/alloc.h"
 #include "graph/build.h"
 
+// With "grad." and the like in front; the graph refuses what then is too long.
+#define GRAD_NAME_BYTES (TERN_NAME_BYTES + 8)
+
 // ---- To the loss -------------------------------------------------------------------------------
 
 // The node that stores into this state of keys and values.
@@ -152,8 +155,8 @@ static tern_vid sink(gradients *d, tern_vid w) {
     int32_t p = d->g->values[w].producer;
     if (p >= 0 && d->g->nodes[p].op == TERN_OP_TERNARIZE) w = d->g->nodes[p].in[0];
     if (!is_trained(d, w)) return -1;
-    char name[64];
-    snprintf(name, sizeof name, "grad.%.58s", d->g->values[w].name);
+    char name[GRAD_NAME_BYTES];
+    snprintf(name, sizeof name, "grad.%s", d->g->values[w].name);
     return tern_g_named(d->g, name, TERN_VALUE_STATE, TERN_VALUE_F32, TERN_SYM_CONST,
                         d->g->values[w].rows, d->g->values[w].cols);
 }
@@ -305,8 +308,8 @@ tern_status tern_graph_differentiate(tern_graph *g, const bool *frozen, tern_err
 // ---- The optimizer -----------------------------------------------------------------------------
 
 static tern_vid state_like(tern_graph *g, const char *prefix, const tern_value *w) {
-    char name[64];
-    snprintf(name, sizeof name, "%s%.58s", prefix, w->name);
+    char name[GRAD_NAME_BYTES];
+    snprintf(name, sizeof name, "%s%s", prefix, w->name);
     return tern_g_named(g, name, TERN_VALUE_STATE, TERN_VALUE_F32, TERN_SYM_CONST, w->rows,
                         w->cols);
 }
@@ -324,8 +327,8 @@ tern_status tern_graph_optimizer(const tern_graph *g, tern_graph *update, tern_e
     for (int pass = 0; pass < 2; pass++)
         for (size_t i = 0; i < g->n_values; i++) {
             const tern_value *w = &g->values[i];
-            char name[64];
-            snprintf(name, sizeof name, "grad.%.58s", w->name);
+            char name[GRAD_NAME_BYTES];
+            snprintf(name, sizeof name, "grad.%s", w->name);
             if (w->kind != TERN_VALUE_WEIGHT || tern_graph_find(g, name) < 0) continue;
             tern_vid grad = state_like(update, "grad.", w);
             if (pass == 0) {

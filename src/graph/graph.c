@@ -46,14 +46,22 @@ tern_vid tern_g_value(tern_graph *g, tern_value_kind kind, tern_value_type type,
     return (tern_vid)g->n_values++;
 }
 
+// Two names that begin alike would become one if they were cut.
+static bool fits(tern_graph *g, int n_bytes, const char *name) {
+    if (n_bytes < TERN_NAME_BYTES) return true;
+    if (!g->failed) memcpy(g->cut, name, TERN_NAME_BYTES);
+    g->failed = true;
+    return false;
+}
+
 tern_vid tern_g_named(tern_graph *g, const char *name, tern_value_kind kind, tern_value_type type,
                       tern_sym sym, int64_t rows, int64_t cols) {
-    char full[64];
+    char full[TERN_NAME_BYTES];
     const char *hole = strstr(name, "%d");
-    if (hole)
-        snprintf(full, sizeof full, "%.*s%d%s", (int)(hole - name), name, (int)g->layer, hole + 2);
-    else
-        snprintf(full, sizeof full, "%s", name);
+    int n = hole ? snprintf(full, sizeof full, "%.*s%d%s", (int)(hole - name), name, (int)g->layer,
+                            hole + 2)
+                 : snprintf(full, sizeof full, "%s", name);
+    if (!fits(g, n, full)) return -1;
     tern_vid v = tern_graph_find(g, full); // the same weight twice is one weight (a tied head)
     if (v < 0) v = tern_g_value(g, kind, type, sym, rows, cols);
     if (v >= 0) memcpy(g->values[v].name, full, sizeof full);
@@ -234,8 +242,9 @@ void tern_g_output(tern_graph *g, tern_vid v, const char *name) {
         g->failed = true;
         return;
     }
-    g->values[v].kind = TERN_VALUE_OUTPUT;
-    snprintf(g->values[v].name, sizeof g->values[v].name, "%s", name);
+    tern_value *out = &g->values[v];
+    out->kind = TERN_VALUE_OUTPUT;
+    fits(g, snprintf(out->name, sizeof out->name, "%s", name), out->name);
 }
 
 // ---- Checking ----------------------------------------------------------------------------------
@@ -250,6 +259,10 @@ static tern_status check_linear(const tern_graph *g, const tern_node *n, tern_er
 }
 
 tern_status tern_graph_check(const tern_graph *g, tern_error *err) {
+    if (g->cut[0])
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "graph: a name is longer than %d characters: %s...", TERN_NAME_BYTES - 1,
+                         g->cut);
     if (g->failed) return tern_fail_memory(err, g->n_values * sizeof *g->values);
     for (size_t i = 0; i < g->n_nodes; i++) {
         const tern_node *n = &g->nodes[i];
@@ -275,6 +288,14 @@ tern_status tern_graph_check(const tern_graph *g, tern_error *err) {
                              (int)n->n_heads, (int)n->n_kv_heads);
     }
     return TERN_OK;
+}
+
+bool tern_rope_same(const tern_rope_attrs *a, const tern_rope_attrs *b) {
+    return a->n_rot == b->n_rot && a->halves == b->halves && a->base == b->base &&
+           a->scaling == b->scaling && a->factor == b->factor &&
+           a->low_freq_factor == b->low_freq_factor && a->high_freq_factor == b->high_freq_factor &&
+           a->beta_fast == b->beta_fast && a->beta_slow == b->beta_slow &&
+           a->attn_factor == b->attn_factor && a->n_context_orig == b->n_context_orig;
 }
 
 void tern_rope_llama3_factors(const tern_rope_attrs *a, float *factors) {

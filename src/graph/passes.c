@@ -193,7 +193,7 @@ static void fuse_rope_store(tern_graph *g, tern_node *store) {
     if (attention) rope_q = producer(g, attention->in[0]);
     if (!rope_q || rope_q->op != TERN_OP_ROPE || rope_q > store ||
         only_reader(g, rope_q->out[0]) != attention ||
-        memcmp(&rope_q->rope, &rope_k->rope, sizeof rope_q->rope) != 0)
+        !tern_rope_same(&rope_q->rope, &rope_k->rope))
         return;
     store->op = TERN_OP_ROPE_STORE;
     store->rope = rope_q->rope;

@@ -22,6 +22,7 @@ typedef struct tern_device_desc {
     int n_threads;            // 0: one for each core
     const char *cpu_features; // see tern_model_desc
     tern_ternary_layout ternary;
+    const tern_webgpu_desc *webgpu; // NULL: the defaults
 } tern_device_desc;
 
 // A weight as the file has it.
@@ -114,6 +115,9 @@ typedef struct tern_backend {
     // In a batch of up to so many tokens each row has the bits that it has alone: what speculation
     // may compute together.
     int32_t n_same_bits;
+    // Any number of threads may use a device at once, each with its own instance. Else one at a
+    // time, but for is_lost and memory.
+    bool is_shared;
     tern_status (*open)(tern_device **out, const tern_device_desc *desc, tern_error *err);
     void (*close)(tern_device *d);
     // One line for people: "cpu avx512, 2 threads".

@@ -43,7 +43,7 @@ tern_vid tern_rope_factors_input(const tern_node *n) {
 tern_status tern_rope_list_find(tern_rope_list *list, const tern_node *n, const float *factors,
                                 int *index, tern_error *err) {
     for (size_t i = 0; i < list->n; i++)
-        if (memcmp(&list->items[i].attrs, &n->rope, sizeof n->rope) == 0) {
+        if (tern_rope_same(&list->items[i].attrs, &n->rope)) {
             *index = (int)i;
             return TERN_OK;
         }

@@ -25,6 +25,7 @@ typedef struct tern_trainer_desc {
     int n_threads;            // of the CPU, 0: one for each core
     const char *cpu_features; // see tern_model_desc
     bool bf16;                // float products may round their factors to bf16, where that is fast
+    const tern_webgpu_desc *webgpu; // NULL: the defaults
 } tern_trainer_desc;
 
 // Numbers that change from run to run; a program reads those that its ops need.

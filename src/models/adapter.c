@@ -281,6 +281,19 @@ tern_status tern_adapters_read(tern_adapters *set, const char *path, float scale
     return status == TERN_OK ? status : tern_fail_prefix(err, status, path);
 }
 
+tern_status tern_adapters_add(tern_adapters *set, const tern_lora *lora, const tern_file *base,
+                              const tern_arch *arch, const tern_config *c, tern_error *err) {
+    tern_adapters aside = {0};
+    TERN_NEED(lora->path);
+    if (!isfinite(lora->scale))
+        return tern_fail(err, TERN_ERR_ARGUMENT, "%s: its scale is %g", lora->path,
+                         (double)lora->scale);
+    tern_status status = tern_adapters_read(lora->off ? &aside : set, lora->path,
+                                            lora->scale != 0 ? lora->scale : 1, base, arch, c, err);
+    tern_adapters_free(&aside);
+    return status;
+}
+
 void tern_adapters_free(tern_adapters *set) {
     for (size_t i = 0; i < set->n; i++) {
         tern_free(set->list[i].a);

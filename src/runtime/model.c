@@ -101,15 +101,31 @@ static tern_status run_passes(tern_model *m, tern_error *err) {
     return tern_pass_fuse(&m->fused, err);
 }
 
-static tern_status place(tern_model *m, const tern_model_desc *desc, tern_error *err) {
-    loading l = {m, desc};
-    if (desc->cpu_features) {
-        m->cpu_features = tern_strdup(TERN_MEM_GRAPH, desc->cpu_features);
-        if (!m->cpu_features) return tern_fail_memory(err, strlen(desc->cpu_features));
-    }
+static tern_status keep(char **copy, const char *text, tern_error *err) {
+    if (!text) return TERN_OK;
+    *copy = tern_strdup(TERN_MEM_GRAPH, text);
+    return *copy ? TERN_OK : tern_fail_memory(err, strlen(text));
+}
+
+static tern_status keep_device_desc(tern_model *m, const tern_model_desc *desc, tern_error *err) {
+    static const tern_webgpu_desc defaults = {0};
+    const tern_webgpu_desc *w = desc->webgpu ? desc->webgpu : &defaults;
+    TERN_TRY(keep(&m->cpu_features, desc->cpu_features, err));
+    TERN_TRY(keep(&m->webgpu_library, w->library, err));
+    TERN_TRY(keep(&m->webgpu_state, w->state_folder, err));
+    m->webgpu = *w;
+    m->webgpu.library = m->webgpu_library;
+    m->webgpu.state_folder = m->webgpu_state;
     m->device_desc = (tern_device_desc){.n_threads = desc->n_threads,
                                         .cpu_features = m->cpu_features,
-                                        .ternary = desc->ternary};
+                                        .ternary = desc->ternary,
+                                        .webgpu = &m->webgpu};
+    return TERN_OK;
+}
+
+static tern_status place(tern_model *m, const tern_model_desc *desc, tern_error *err) {
+    loading l = {m, desc};
+    TERN_TRY(keep_device_desc(m, desc, err));
     const char *device = desc->device ? desc->device : "cpu";
     return tern_placement_open(&m->now, m, device, on_bound, &l, err);
 }
@@ -123,12 +139,6 @@ static float meta_float(const tern_model *m, const char *gguf, const char *hf) {
     return (float)tern_json_number(tern_json_path(&m->file->generation_config, hf), -1);
 }
 
-static void copy_name(char *out, size_t size, tern_str s) {
-    size_t n = s.len < size - 1 ? s.len : size - 1;
-    if (s.ptr) memcpy(out, s.ptr, n);
-    out[s.ptr ? n : 0] = 0;
-}
-
 static void fill_plan_info(tern_model *m) {
     tern_model_info *i = &m->info;
     i->n_vocab = (int32_t)m->config.n_vocab;
@@ -140,20 +150,26 @@ static void fill_plan_info(tern_model *m) {
         (uint64_t)(m->config.n_layers * m->config.n_kv_heads * m->config.head_dim * 2 * 2);
 }
 
+static tern_status fill_names(tern_model *m, tern_error *err) {
+    tern_str name = {NULL, 0};
+    tern_str arch =
+        m->arch ? (tern_str){m->arch->name, strlen(m->arch->name)} : TERN_STR("none");
+    if (m->file->kind == TERN_FILE_GGUF) {
+        tern_file_meta_str(m->file, "general.name", &name);
+        tern_file_meta_str(m->file, "general.architecture", &arch);
+    } else
+        name = tern_json_str(tern_json_path(&m->file->config, "_name_or_path"));
+    m->name = tern_strndup(TERN_MEM_GRAPH, name.ptr ? name.ptr : "", name.ptr ? name.len : 0);
+    m->architecture = tern_strndup(TERN_MEM_GRAPH, arch.ptr, arch.len);
+    if (!m->name || !m->architecture) return tern_fail_memory(err, name.len + arch.len);
+    m->info.path = m->path;
+    m->info.name = m->name;
+    m->info.architecture = m->architecture;
+    return TERN_OK;
+}
+
 static void fill_info(tern_model *m) {
     tern_model_info *i = &m->info;
-    tern_str s = {NULL, 0};
-    if (m->file->kind == TERN_FILE_GGUF)
-        tern_file_meta_str(m->file, "general.name", &s);
-    else
-        s = tern_json_str(tern_json_path(&m->file->config, "_name_or_path"));
-    copy_name(m->name, sizeof m->name, s);
-    s = m->arch ? (tern_str){m->arch->name, strlen(m->arch->name)} : TERN_STR("none");
-    if (m->file->kind == TERN_FILE_GGUF) tern_file_meta_str(m->file, "general.architecture", &s);
-    copy_name(m->architecture, sizeof m->architecture, s);
-    i->path = m->path;
-    i->name = m->name;
-    i->architecture = m->architecture;
     i->ternary_layout = "none";
     i->file_bytes = m->file->tensor_bytes;
     if (m->now) fill_plan_info(m);
@@ -193,11 +209,9 @@ static tern_status open_text(tern_model *m, const tern_model_desc *desc, tern_er
 }
 
 static tern_status add_adapters(tern_model *m, const tern_model_desc *desc, tern_error *err) {
-    for (size_t i = 0; i < desc->n_loras; i++) {
-        float scale = desc->loras[i].scale != 0 ? desc->loras[i].scale : 1;
-        TERN_TRY(tern_adapters_read(&m->adapters, desc->loras[i].path, scale, m->file, m->arch,
-                                    &m->config, err));
-    }
+    for (size_t i = 0; i < desc->n_loras; i++)
+        TERN_TRY(tern_adapters_add(&m->adapters, &desc->loras[i], m->file, m->arch, &m->config,
+                                   err));
     if (m->adapters.n == 0) return TERN_OK;
     return tern_pass_low_rank(&m->built, tern_adapters_rank, &m->adapters, NULL, err);
 }
@@ -228,10 +242,11 @@ fail:
 tern_status tern_model_open(tern_model **out, const char *path, const tern_model_desc *desc,
                             tern_error *err) {
     static const tern_model_desc defaults = {0};
-    if (!out) return tern_fail(err, TERN_ERR_ARGUMENT, "tern_model_open: out is NULL");
+    TERN_NEED(out);
     *out = NULL;
-    if (!path) return tern_fail(err, TERN_ERR_ARGUMENT, "tern_model_open: path is NULL");
+    TERN_NEED(path);
     if (!desc) desc = &defaults;
+    TERN_NEED_ARRAY(desc->loras, desc->n_loras);
     if (desc->n_batch < 0 || desc->n_batch > 65536)
         return tern_fail(err, TERN_ERR_ARGUMENT, "batch of %d tokens: expected 1 to 65536",
                          desc->n_batch);
@@ -240,8 +255,10 @@ tern_status tern_model_open(tern_model **out, const char *path, const tern_model
     if (!m) return tern_fail_memory(err, sizeof *m);
     pthread_mutex_init(&m->lock, NULL);
     m->n_batch = desc->n_batch ? desc->n_batch : 512;
+    m->vocab_only = desc->vocab_only;
     m->path = tern_strdup(TERN_MEM_GRAPH, path);
     tern_status status = m->path ? open_parts(m, desc, err) : tern_fail_memory(err, strlen(path));
+    if (status == TERN_OK) status = fill_names(m, err);
     if (status != TERN_OK) {
         tern_model_close(m);
         return status;
@@ -262,6 +279,8 @@ void tern_model_close(tern_model *m) {
     tern_free(m->sources);
     tern_free(m->kinds);
     tern_free(m->cpu_features);
+    tern_free(m->webgpu_library);
+    tern_free(m->webgpu_state);
     tern_graph_free(&m->built);
     tern_graph_free(&m->lowered);
     tern_graph_free(&m->fused);
@@ -269,12 +288,17 @@ void tern_model_close(tern_model *m) {
     tern_tokenizer_free(m->tokenizer);
     tern_file_close(m->file);
     tern_free(m->path);
+    tern_free(m->name);
+    tern_free(m->architecture);
     pthread_mutex_destroy(&m->lock);
     tern_free(m);
 }
 
 void tern_model_get_info(const tern_model *model, tern_model_info *info) {
     tern_model *m = (tern_model *)(uintptr_t)model; // the lock is not part of what it is
+    if (!info) return;
+    *info = (tern_model_info){0};
+    if (!m) return;
     pthread_mutex_lock(&m->lock);
     *info = m->info;
     const tern_placement *p = m->now;

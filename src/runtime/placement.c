@@ -65,6 +65,7 @@ tern_status tern_placement_open(tern_placement **out, const tern_model *m, const
     tern_status status = TERN_OK;
     tern_placement *p = tern_alloc(TERN_MEM_GRAPH, sizeof *p);
     if (!p) return tern_fail_memory(err, sizeof *p);
+    pthread_mutex_init(&p->busy, NULL);
     p->weights = tern_alloc_array(TERN_MEM_GRAPH, m->built.n_values + 1, sizeof *p->weights);
     if (!p->weights) {
         status = tern_fail_memory(err, m->built.n_values * sizeof *p->weights);
@@ -116,6 +117,7 @@ static void give_back(tern_placement *p, const tern_model *m) {
 void tern_placement_close(tern_placement *p, const tern_model *m) {
     if (!p) return;
     give_back(p, m);
+    pthread_mutex_destroy(&p->busy);
     tern_free(p);
 }
 
@@ -134,21 +136,35 @@ struct tern_seat {
     char notice[700]; // why, and where to
 };
 
+// Sessions of several threads take turns on a device that is one thread's at a time.
+static void begin_use(tern_placement *p) {
+    if (!p->backend->is_shared) pthread_mutex_lock(&p->busy);
+}
+static void end_use(tern_placement *p) {
+    if (!p->backend->is_shared) pthread_mutex_unlock(&p->busy);
+}
+
 static tern_status open_drafts(const tern_placement *at, tern_instance *in,
                                const tern_draft_table *drafts, tern_error *err) {
     bool can = drafts && at->backend->drafts_open;
     return can ? at->backend->drafts_open(in, drafts, err) : TERN_OK;
 }
 
+static tern_status open_instance(const tern_seat *s, const tern_placement *at, tern_instance **out,
+                                 tern_error *err) {
+    TERN_TRY(at->backend->instance_open(at->plan, s->n_context, s->kv_type, out, err));
+    tern_status status = s->profiled ? at->backend->profile_start(*out, err) : TERN_OK;
+    if (status == TERN_OK) status = open_drafts(at, *out, s->drafts, err);
+    if (status != TERN_OK) at->backend->instance_close(*out);
+    return status;
+}
+
 static tern_status sit_down(tern_seat *s, tern_placement *at, tern_error *err) {
     tern_instance *in;
-    TERN_TRY(at->backend->instance_open(at->plan, s->n_context, s->kv_type, &in, err));
-    tern_status status = s->profiled ? at->backend->profile_start(in, err) : TERN_OK;
-    if (status == TERN_OK) status = open_drafts(at, in, s->drafts, err);
-    if (status != TERN_OK) {
-        at->backend->instance_close(in);
-        return status;
-    }
+    begin_use(at);
+    tern_status status = open_instance(s, at, &in, err);
+    end_use(at);
+    if (status != TERN_OK) return status;
     s->at = at;
     s->instance = in;
     s->n_held = 0;
@@ -159,7 +175,9 @@ static tern_status sit_down(tern_seat *s, tern_placement *at, tern_error *err) {
 // A placement that was lost goes with its last seat; its words stay, since others may read them.
 static void stand_up(tern_model *m, tern_seat *s) {
     if (!s->at) return;
+    begin_use(s->at);
     s->at->backend->instance_close(s->instance);
+    end_use(s->at);
     s->instance = NULL;
     if (--s->at->n_seats == 0 && s->at != m->now) give_back(s->at, m);
     s->at = NULL;
@@ -215,9 +233,12 @@ static tern_status take_place(tern_model *m, tern_seat *s, const char *why, tern
         TERN_TRY(replace(m, why ? why : "the device was lost", err));
     TERN_TRY(sit_down(s, m->now, err));
     s->moved = why != NULL;
-    if (s->moved)
+    if (s->moved) {
+        begin_use(s->at);
         snprintf(s->notice, sizeof s->notice, "%s; the session goes on with %s", why,
                  s->at->backend->describe(s->at->device));
+        end_use(s->at);
+    }
     return TERN_OK;
 }
 
@@ -262,23 +283,36 @@ void tern_model_instance_close(tern_model *m, tern_seat *s) {
 }
 
 bool tern_model_can_draft(const tern_seat *s) {
-    return s->at->backend->drafts_open != NULL;
+    return s->at && s->at->backend->drafts_open;
 }
 
 tern_status tern_model_drafts_open(tern_seat *s, const tern_draft_table *table,
                                    tern_error *err) {
-    TERN_TRY(open_drafts(s->at, s->instance, table, err));
-    s->drafts = table;
-    return TERN_OK;
+    tern_status status = TERN_OK;
+    if (s->at) { // else the next place is given the table
+        begin_use(s->at);
+        status = open_drafts(s->at, s->instance, table, err);
+        end_use(s->at);
+    }
+    if (status == TERN_OK) s->drafts = table;
+    return status;
 }
 
 tern_status tern_model_profile_start(tern_seat *s, tern_error *err) {
     s->profiled = true;
-    return s->at->backend->profile_start(s->instance, err);
+    if (!s->at) return TERN_OK; // the next place is told
+    begin_use(s->at);
+    tern_status status = s->at->backend->profile_start(s->instance, err);
+    end_use(s->at);
+    return status;
 }
 
 const tern_profile *tern_model_profile(const tern_seat *s) {
-    return s->at ? s->at->backend->profile_read(s->instance) : NULL;
+    if (!s->at) return NULL;
+    begin_use(s->at);
+    const tern_profile *p = s->at->backend->profile_read(s->instance);
+    end_use(s->at);
+    return p;
 }
 
 const char *tern_model_notice(tern_seat *s) {
@@ -301,8 +335,12 @@ static tern_drafting single_step(const tern_drafting *q) {
 static tern_status run(tern_seat *s, const tern_batch *batch, tern_error *err) {
     int32_t n_known = batch->n_tokens; // of which the states hold the keys and values then
     if (batch->drafting) *batch->drafting = single_step(batch->drafting);
-    TERN_TRY(s->at->backend->submit(s->instance, batch, err));
-    for (bool done = false; !done;) TERN_TRY(s->at->backend->poll(s->instance, &done, err));
+    begin_use(s->at);
+    tern_status status = s->at->backend->submit(s->instance, batch, err);
+    for (bool done = false; status == TERN_OK && !done;)
+        status = s->at->backend->poll(s->instance, &done, err);
+    end_use(s->at);
+    TERN_TRY(status);
     if (batch->drafting) n_known += batch->drafting->n - 1;
     s->n_held = batch->first_pos + n_known;
     return TERN_OK;
@@ -327,6 +365,14 @@ static tern_status find_place(tern_model *m, tern_seat *s, tern_error *err) {
     tern_status status = take_place(m, s, "the device was lost", err);
     pthread_mutex_unlock(&m->lock);
     return status;
+}
+
+void tern_model_print_plan(tern_model *m, tern_format format, tern_strbuf *out) {
+    pthread_mutex_lock(&m->lock);
+    const tern_placement *p = m->now;
+    tern_graph_print(&m->fused, "fused", p->plan ? p->backend->plan_memory(p->plan) : NULL, format,
+                     out);
+    pthread_mutex_unlock(&m->lock);
 }
 
 int32_t tern_model_same_bits(tern_model *m) {

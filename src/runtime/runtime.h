@@ -13,6 +13,7 @@
 typedef struct tern_placement {
     const tern_backend *backend;
     tern_device *device;
+    pthread_mutex_t busy;  // the device is in use, where it is not shared; taken after the model's
     tern_weight **weights; // by value
     tern_plan *plan;
     const char *ternary_layout, *head;
@@ -34,18 +35,22 @@ struct tern_model {
     tern_template *chat_template; // NULL until a chat is formatted without one: see template_error
     tern_error template_error;    // why there is none
     tern_device_desc device_desc;
-    char *cpu_features; // that it points to
+    // That it points to, since a model that lost its device opens another one.
+    tern_webgpu_desc webgpu;
+    char *cpu_features, *webgpu_library, *webgpu_state;
     // As the architecture built it; linears lowered to the file's types; fused. The plan runs the
     // last one, the others are kept for `tern graph`.
     tern_graph built, lowered, fused;
     tern_weight_source *sources; // by value of `built`
     tern_weight_kind *kinds;     // the same: what the passes were told
     int32_t n_batch;
-    pthread_mutex_t lock; // of what follows: everything else never changes once the model is open
-    tern_placement *now;  // NULL: only the tokenizer was opened
+    bool vocab_only;
+    // Of `now` and `n_losses`: everything else never changes once the model is open.
+    pthread_mutex_t lock;
+    tern_placement *now; // NULL: only the tokenizer was opened
     int n_losses;
     tern_model_info info;
-    char name[128], architecture[64];
+    char *name, *architecture; // that it points to
 };
 
 // Marks, by value of the built graph, which weights are ternarized and which is the output head.
@@ -59,6 +64,10 @@ tern_weight_kind tern_placement_kind(const tern_placement *p, tern_vid v);
 // Compiles the fused graph, and says where it runs.
 tern_status tern_placement_compile(tern_placement *p, const tern_model *m, tern_error *err);
 void tern_placement_close(tern_placement *p, const tern_model *m); // NULL is allowed
+
+// Appends the fused graph and what its memory is here; not the memory while a lost device is to be
+// replaced.
+void tern_model_print_plan(tern_model *m, tern_format format, tern_strbuf *out);
 
 // Session side of the runtime: a seat is an instance of the model's plan, wherever that is now.
 typedef struct tern_seat tern_seat;

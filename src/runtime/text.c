@@ -11,7 +11,13 @@ static tern_status need_tokenizer(const tern_model *m, tern_error *err) {
 tern_status tern_tokenize(const tern_model *m, const char *text, size_t n_bytes, unsigned flags,
                           int32_t *ids, size_t capacity, size_t *n_ids, tern_error *err) {
     tern_ids list = {0};
+    TERN_NEED(m);
+    TERN_NEED_ARRAY(text, n_bytes);
+    TERN_NEED_ARRAY(ids, capacity);
+    TERN_NEED(n_ids);
+    *n_ids = 0;
     TERN_TRY(need_tokenizer(m, err));
+    if (!text) text = "";
     tern_status status = tern_tokenizer_encode(m->tokenizer, text, n_bytes, flags, &list, err);
     if (status == TERN_OK) {
         size_t n = list.n < capacity ? list.n : capacity;
@@ -26,6 +32,9 @@ tern_status tern_detokenize(const tern_model *m, const int32_t *ids, size_t n_id
                             bool with_special, tern_text_fn on_text, void *user, tern_error *err) {
     tern_strbuf text = {0};
     tern_decoder d = {.with_special = with_special};
+    TERN_NEED(m);
+    TERN_NEED_ARRAY(ids, n_ids);
+    TERN_NEED(on_text);
     TERN_TRY(need_tokenizer(m, err));
     for (size_t i = 0; i < n_ids; i++) {
         if (ids[i] < 0 || ids[i] >= tern_tokenizer_n_vocab(m->tokenizer)) {
@@ -46,19 +55,26 @@ tern_status tern_detokenize(const tern_model *m, const int32_t *ids, size_t n_id
 
 const char *tern_token_text(const tern_model *m, int32_t id, size_t *n_bytes) {
     tern_str s = {NULL, 0};
-    if (m->tokenizer) s = tern_tokenizer_text(m->tokenizer, id);
-    *n_bytes = s.len;
+    if (m && m->tokenizer) s = tern_tokenizer_text(m->tokenizer, id);
+    if (n_bytes) *n_bytes = s.len;
     return s.ptr;
 }
 
 bool tern_token_is_end(const tern_model *m, int32_t id) {
-    return m->tokenizer && tern_tokenizer_is_end(m->tokenizer, id);
+    return m && m->tokenizer && tern_tokenizer_is_end(m->tokenizer, id);
 }
 
 tern_status tern_chat_format(const tern_model *m, const tern_message *messages, size_t n_messages,
                              bool add_generation_prompt, tern_text_fn on_text, void *user,
                              tern_error *err) {
     tern_strbuf text = {0};
+    TERN_NEED(m);
+    TERN_NEED_ARRAY(messages, n_messages);
+    for (size_t i = 0; i < n_messages; i++) {
+        TERN_NEED(messages[i].role);
+        TERN_NEED(messages[i].content);
+    }
+    TERN_NEED(on_text);
     TERN_TRY(need_tokenizer(m, err));
     if (!m->chat_template) {
         if (err) *err = m->template_error;
@@ -76,7 +92,9 @@ tern_status tern_graph_report(const tern_model *m, tern_format format, tern_text
                               void *user, tern_error *err) {
     tern_strbuf text = {0};
     bool json = format == TERN_FORMAT_JSON;
-    if (!m->now)
+    TERN_NEED(m);
+    TERN_NEED(on_text);
+    if (m->vocab_only)
         return tern_fail(err, TERN_ERR_ARGUMENT, "%s: only its tokenizer was opened", m->path);
     if (json) tern_strbuf_puts(&text, "[");
     if (format != TERN_FORMAT_DOT) { // a picture of the last one is enough
@@ -85,9 +103,7 @@ tern_status tern_graph_report(const tern_model *m, tern_format format, tern_text
         tern_graph_print(&m->lowered, "lowered", NULL, format, &text);
         tern_strbuf_puts(&text, json ? ",\n" : "\n");
     }
-    const tern_plan *plan = m->now->plan; // none while a lost device is to be replaced
-    tern_graph_print(&m->fused, "fused", plan ? m->now->backend->plan_memory(plan) : NULL, format,
-                     &text);
+    tern_model_print_plan((tern_model *)(uintptr_t)m, format, &text);
     if (json) tern_strbuf_puts(&text, "]\n");
     tern_status status = TERN_OK;
     if (text.failed) status = tern_fail_memory(err, text.len);

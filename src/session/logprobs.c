@@ -72,6 +72,10 @@ static size_t next_stretch(const int32_t *targets, size_t n, size_t n_rows) {
 tern_status tern_session_logprobs(tern_session *s, const int32_t *ids, size_t n_ids,
                                   const int32_t *targets, double *logprobs, int32_t *best,
                                   tern_error *err) {
+    TERN_NEED(s);
+    TERN_NEED_ARRAY(ids, n_ids);
+    TERN_NEED_ARRAY(targets, n_ids);
+    TERN_NEED_ARRAY(logprobs, n_ids);
     size_t n_vocab = (size_t)s->model->info.n_vocab;
     TERN_TRY(need_scores(s, err));
     TERN_TRY(check_targets(targets, n_ids, (int32_t)n_vocab, err));

@@ -27,10 +27,10 @@ static tern_status open_rows(tern_session *s, tern_error *err) {
 tern_status tern_session_open(tern_session **out, tern_model *model, const tern_session_desc *desc,
                               tern_error *err) {
     static const tern_session_desc defaults = {0};
-    if (!out || !model)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "tern_session_open: NULL argument");
+    TERN_NEED(out);
     *out = NULL;
-    if (!model->now)
+    TERN_NEED(model);
+    if (model->vocab_only)
         return tern_fail(err, TERN_ERR_ARGUMENT, "%s: only its tokenizer was opened", model->path);
     if (!desc) desc = &defaults;
     int32_t trained = model->info.n_context_train;
@@ -80,14 +80,15 @@ void tern_session_close(tern_session *s) {
 }
 
 void tern_session_reset(tern_session *s) {
+    if (!s) return;
     s->n_tokens = 0;
     tern_speculator_cut(s->speculator, 0);
 }
 int32_t tern_session_n_context(const tern_session *s) {
-    return s->n_context;
+    return s ? s->n_context : 0;
 }
 tern_kv_type tern_session_kv_type(const tern_session *s) {
-    return s->desc.kv_type;
+    return s ? s->desc.kv_type : TERN_KV_AUTO;
 }
 static int by_seconds(const void *a, const void *b) {
     double x = ((const tern_profile_row *)a)->seconds, y = ((const tern_profile_row *)b)->seconds;
@@ -96,6 +97,9 @@ static int by_seconds(const void *a, const void *b) {
 
 tern_status tern_session_profile(tern_session *s, const tern_profile_row **rows, size_t *n_rows,
                                  tern_error *err) {
+    TERN_NEED(s);
+    TERN_NEED(rows);
+    TERN_NEED(n_rows);
     const tern_profile *p = tern_model_profile(s->instance);
     *rows = NULL;
     *n_rows = 0;
@@ -108,15 +112,15 @@ tern_status tern_session_profile(tern_session *s, const tern_profile_row **rows,
 }
 
 const char *tern_session_notice(tern_session *s) {
-    return tern_model_notice(s->instance);
+    return s ? tern_model_notice(s->instance) : NULL;
 }
 size_t tern_session_n_tokens(const tern_session *s) {
-    return s->n_tokens;
+    return s ? s->n_tokens : 0;
 }
 
 const int32_t *tern_session_generated(const tern_session *s, size_t *n_ids) {
-    *n_ids = s->n_generated;
-    return s->generated;
+    if (n_ids) *n_ids = s ? s->n_generated : 0;
+    return s ? s->generated : NULL;
 }
 
 const tern_token_logprob *tern_session_token_logprobs(const tern_session *s, size_t *n_tokens,
@@ -194,6 +198,8 @@ static size_t keep_common(tern_session *s, const int32_t *ids, size_t n_ids, siz
 
 tern_status tern_session_sync(tern_session *s, const int32_t *ids, size_t n_ids, size_t *n_reused,
                               tern_error *err) {
+    TERN_NEED(s);
+    TERN_NEED_ARRAY(ids, n_ids);
     size_t common = keep_common(s, ids, n_ids, 0);
     if (n_reused) *n_reused = common;
     return append(s, ids + common, n_ids - common, &(wanted){0}, err);
@@ -201,6 +207,8 @@ tern_status tern_session_sync(tern_session *s, const int32_t *ids, size_t n_ids,
 
 tern_status tern_session_logits(tern_session *s, const int32_t *ids, size_t n_ids, float *logits,
                                 tern_error *err) {
+    TERN_NEED(s);
+    TERN_NEED_ARRAY(ids, n_ids);
     return append(s, ids, n_ids, &(wanted){.n_outputs = logits ? n_ids : 0, .logits = logits}, err);
 }
 
@@ -517,6 +525,9 @@ tern_status tern_generate_refit(tern_session *s, const int32_t *ids, size_t n_id
                                 tern_error *err) {
     static const tern_generate_params defaults = {0};
     if (!params) params = &defaults;
+    TERN_NEED(s);
+    TERN_NEED_ARRAY(ids, n_ids);
+    TERN_NEED_EACH(params->stops, params->n_stops);
     tern_generate_stats st = {.n_prompt = n_ids};
     generation g = {.s = s, .params = params, .refit = way, .on_text = on_text, .user = user};
     g.decoder.started = true; // the text goes on: a space in front of its first word stays
@@ -559,6 +570,8 @@ tern_status tern_generate(tern_session *s, const char *prompt, const tern_genera
                           tern_text_fn on_text, void *user, tern_generate_stats *stats,
                           tern_error *err) {
     tern_ids ids = {0};
+    TERN_NEED(s);
+    TERN_NEED(prompt);
     if (!s->model->tokenizer)
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: the model has no tokenizer",
                          s->model->path);

@@ -402,11 +402,9 @@ static tern_status run(conversion *c, const char *in, const char *out, tern_erro
     TERN_TRY_GOTO(tern_model_read(c->file, &c->arch, &c->config, err));
     TERN_TRY_GOTO(tern_model_check(c->file, c->arch, &c->config, err));
     TERN_TRY_GOTO(tern_convert_choose_arch(c, err));
-    for (size_t i = 0; i < c->desc->n_loras; i++) {
-        float scale = c->desc->loras[i].scale != 0 ? c->desc->loras[i].scale : 1;
-        TERN_TRY_GOTO(tern_adapters_read(&c->adapters, c->desc->loras[i].path, scale, c->file,
-                                         c->arch, &c->config, err));
-    }
+    for (size_t i = 0; i < c->desc->n_loras; i++)
+        TERN_TRY_GOTO(tern_adapters_add(&c->adapters, &c->desc->loras[i], c->file, c->arch,
+                                        &c->config, err));
     TERN_TRY_GOTO(list_items(c, err));
     TERN_TRY_GOTO(add_rope_factors(c, err));
     TERN_TRY_GOTO(c->to_gguf ? to_gguf(c, out, err) : to_folder(c, in, out, err));
@@ -418,7 +416,9 @@ fail:
 tern_status tern_convert(const char *in, const char *out, const tern_convert_desc *desc,
                          tern_error *err) {
     static const tern_convert_desc defaults = {0};
-    if (!in || !out) return tern_fail(err, TERN_ERR_ARGUMENT, "tern_convert: a path is NULL");
+    TERN_NEED(in);
+    TERN_NEED(out);
+    if (desc) TERN_NEED_ARRAY(desc->loras, desc->n_loras);
     if (err) *err = (tern_error){0};
     struct stat a, b;
     if (stat(in, &a) == 0 && stat(out, &b) == 0 && a.st_ino == b.st_ino && a.st_dev == b.st_dev)

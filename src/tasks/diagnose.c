@@ -65,7 +65,9 @@ static void report_verdict(tern_report *r, bool is_gpu, bool no_gpu, bool with_m
 static tern_status open_device(const tern_diagnose_desc *desc, const tern_backend **backend,
                                tern_device **device, tern_error *no_gpu, tern_error *err) {
     const char *name = desc->device ? desc->device : "cpu";
-    const tern_device_desc d = {.n_threads = desc->n_threads, .cpu_features = desc->cpu_features};
+    const tern_device_desc d = {.n_threads = desc->n_threads,
+                                .cpu_features = desc->cpu_features,
+                                .webgpu = desc->webgpu};
     bool automatic = strcmp(name, "auto") == 0;
     if (!automatic && strcmp(name, "webgpu") != 0 && strcmp(name, "cpu") != 0)
         return tern_fail(err, TERN_ERR_ARGUMENT, "device \"%s\": expected cpu, webgpu or auto",
@@ -121,6 +123,9 @@ static tern_status diagnose(tern_report *r, const tern_diagnose_desc *desc, tern
 tern_status tern_diagnose(const tern_diagnose_desc *desc, tern_text_fn on_text, void *user,
                           size_t *n_failed, tern_error *err) {
     static const tern_diagnose_desc defaults = {0};
+    size_t unused;
+    TERN_NEED(on_text);
+    if (!n_failed) n_failed = &unused;
     if (!desc) desc = &defaults;
     tern_report r = {
         .json = desc->format == TERN_FORMAT_JSON, .on_text = on_text, .user = user};

@@ -110,7 +110,8 @@ tern_status tern_diagnose_model(tern_report *r, const tern_diagnose_desc *desc, 
     tern_model *tested = NULL, *wanted = NULL;
     tern_status status = TERN_OK;
     tern_model_desc md = {.device = desc->device, .n_threads = desc->n_threads, .n_batch = 32,
-                          .cpu_features = desc->cpu_features, .head = TERN_HEAD_FILE};
+                          .cpu_features = desc->cpu_features, .head = TERN_HEAD_FILE,
+                          .webgpu = desc->webgpu};
     TERN_TRY_GOTO(tern_model_open(&tested, desc->model, &md, err));
     tern_report_fact(r, "model", tested->path);
     tern_report_fact(r, "placement", tested->now->text);

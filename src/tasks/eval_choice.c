@@ -343,8 +343,11 @@ tern_status tern_eval_choice(tern_session *session, const tern_eval_desc *desc,
                              tern_eval_result *out, tern_error *err) {
     run r = {.session = session, .desc = desc, .out = out};
     tern_status status = TERN_OK;
-    if (!session || !desc || !desc->task || !desc->path || !out)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "tern_eval_choice: NULL argument");
+    TERN_NEED(session);
+    TERN_NEED(desc);
+    TERN_NEED(desc->task);
+    TERN_NEED(desc->path);
+    TERN_NEED(out);
     *out = (tern_eval_result){0};
     r.task = tern_eval_task_find(desc->task);
     if (!r.task)

@@ -156,8 +156,9 @@ tern_status tern_eval_perplexity(tern_session *session, const char *text, size_t
                                  const tern_perplexity_desc *desc, tern_perplexity *out,
                                  tern_error *err) {
     static const tern_perplexity_desc defaults = {0};
-    if (!session || !text || !out)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "tern_eval_perplexity: NULL argument");
+    TERN_NEED(session);
+    TERN_NEED(text);
+    TERN_NEED(out);
     if (!desc) desc = &defaults;
     run r = {.session = session, .desc = desc, .out = out};
     tern_status status = TERN_OK;

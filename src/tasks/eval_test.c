@@ -355,7 +355,8 @@ TEST(eval_perplexity_of_both_conventions) {
     CHECK_MSG(fabs(p.nll / sum - 1) < 1e-6, "%.9g, not %.9g", p.nll, sum);
     CHECK(fabs(p.perplexity / exp(sum / (double)p.n_scored) - 1) < 1e-5);
     // transformers: every token but the first, once.
-    desc = (tern_perplexity_desc){TERN_PERPLEXITY_TRANSFORMERS, .window = 32, .stride = 20};
+    desc = (tern_perplexity_desc){
+        .convention = TERN_PERPLEXITY_TRANSFORMERS, .window = 32, .stride = 20};
     REQUIRE_OK(tern_eval_perplexity(r.session, story, sizeof story - 1, &desc, &p, &err), err);
     sum = -slow_score(&r, ids, 1, 32, &greedy);
     size_t n_windows = 1;
@@ -404,8 +405,8 @@ TEST(eval_perplexity_refuses_impossible_windows) {
     if (!rig_open(&r, 43, 0)) return;
     static const tern_perplexity_desc bad[] = {
         {.window = 97}, {.window = 3}, {.window = 32, .stride = 16}, {.window = -1},
-        {TERN_PERPLEXITY_TRANSFORMERS, .window = 32, .stride = 33},
-        {TERN_PERPLEXITY_TRANSFORMERS, .window = 32, .stride = -1}};
+        {.convention = TERN_PERPLEXITY_TRANSFORMERS, .window = 32, .stride = 33},
+        {.convention = TERN_PERPLEXITY_TRANSFORMERS, .window = 32, .stride = -1}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         CHECK(tern_eval_perplexity(r.session, story, sizeof story - 1, &bad[i], &p, NULL) ==
               TERN_ERR_ARGUMENT);

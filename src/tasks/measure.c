@@ -66,6 +66,7 @@ tern_status tern_machine_measure(int n_threads, tern_machine_limits *out, tern_e
     tern_cpu_kernels kernels;
     tern_pool *pool;
     measurement m = {.kernels = &kernels, .n = READ_BYTES / sizeof(uint64_t)};
+    TERN_NEED(out);
     *out = (tern_machine_limits){0};
     tern_cpu_kernels_select(NULL, &kernels);
     TERN_TRY(tern_pool_open(&pool, n_threads, err));

@@ -531,9 +531,11 @@ static tern_status check_desc(const tern_mine_desc *d, tern_error *err) {
 
 tern_status tern_mine(tern_chains **out, tern_model *model, const tern_mine_desc *desc,
                       tern_mine_stats *stats, tern_error *err) {
-    if (!out || !model || !desc)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "tern_mine: NULL argument");
+    TERN_NEED(out);
     *out = NULL;
+    TERN_NEED(model);
+    TERN_NEED(desc);
+    TERN_NEED_EACH(desc->shards, desc->n_shards);
     TERN_TRY(check_desc(desc, err));
     double start = tern_seconds();
     shard_list list = {0};

@@ -417,7 +417,11 @@ tern_status tern_data_build(const char *folder, const tern_data_build_desc *desc
     double start = tern_seconds();
     if (!stats) stats = &unused;
     *stats = (tern_data_build_stats){0};
-    if (!folder || !*folder || !desc || !desc->tokenizer || !(desc->valid >= 0 && desc->valid <= 1))
+    TERN_NEED(folder);
+    TERN_NEED(desc);
+    TERN_NEED(desc->tokenizer);
+    TERN_NEED_EACH(desc->source.paths, desc->source.n_paths);
+    if (!*folder || !(desc->valid >= 0 && desc->valid <= 1))
         return tern_fail(err, TERN_ERR_ARGUMENT, "building needs texts, a tokenizer, a folder and "
                          "a held-out part between 0 and 1");
     builder b = {.folder = folder, .desc = desc, .stats = stats, .err = err,

@@ -175,7 +175,11 @@ tern_status tern_data_tokenizer(const char *out, const tern_data_tokenizer_desc 
     tern_data_tokenizer_stats unused;
     if (!stats) stats = &unused;
     *stats = (tern_data_tokenizer_stats){0};
-    if (!out || !*out || !desc || desc->n_specials > 1000)
+    TERN_NEED(out);
+    TERN_NEED(desc);
+    TERN_NEED_EACH(desc->source.paths, desc->source.n_paths);
+    TERN_NEED_EACH(desc->specials, desc->n_specials);
+    if (!*out || desc->n_specials > 1000)
         return tern_fail(err, TERN_ERR_ARGUMENT, "learning a tokenizer needs texts and a name");
     const char **specials = tern_alloc_array(TERN_MEM_MISC, N_OWN + desc->n_specials,
                                              sizeof *specials);

@@ -91,7 +91,7 @@ static double session_loss(const char *model, bool is_folder, const char *lora, 
     tern_model *m = NULL;
     tern_session *s = NULL;
     tern_token_set *set = NULL;
-    tern_lora adapter = {lora, 1};
+    tern_lora adapter = {.path = lora, .scale = 1};
     tern_model_desc desc = {.loras = &adapter, .n_loras = lora != NULL, .n_threads = 1};
     tern_token_set_desc sd = {.seq_len = SEQ_LEN, .in_order = true};
     double sum = 0, n_scored = 0;
@@ -239,7 +239,7 @@ TEST(lora_training_merges_into_float_weights) {
     tern_train_desc d = small_run(base, data, out, &l);
     REQUIRE_OK(tern_train(&d, &err), err);
     snprintf(adapter, sizeof adapter, "%s/step-00000040.gguf", out);
-    tern_lora lora = {adapter, 1};
+    tern_lora lora = {.path = adapter, .scale = 1};
     tern_convert_desc convert = {.loras = &lora, .n_loras = 1, .type = TERN_TYPE_F32};
     REQUIRE_OK(tern_convert(base, merged, &convert, &err), err);
     double beside = session_loss(base, false, adapter, data);
@@ -329,7 +329,6 @@ TEST(webgpu_trains_adapters_as_the_cpu_does) {
     char base[300], data[300], out[300];
     tern_error err;
     losses cpu, gpu;
-    gpu_environment();
     for (int i = 0; i < (test_is_long() ? 2 : 1); i++) {
         if (!make_base(&small[i], base, sizeof base)) return;
         snprintf(data, sizeof data, "%s", test_tmp("lora_gpu_data"));
@@ -343,6 +342,7 @@ TEST(webgpu_trains_adapters_as_the_cpu_does) {
             d.batch_tokens = d.micro_tokens = d.valid_tokens = 64;
             d.n_steps = 5;
             d.device = device ? "webgpu" : "cpu";
+            d.webgpu = gpu_webgpu(NULL);
             if (tern_train(&d, &err) == TERN_OK) continue;
             if (!gpu_is_absent(err.message)) CHECK_MSG(false, "%s", err.message);
             return;

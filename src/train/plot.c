@@ -298,6 +298,8 @@ tern_status tern_train_plot(const char *const *logs, size_t n_logs, const char *
     picture p = {.n_logs = n_logs};
     tern_strbuf out = {0};
     tern_status status = TERN_OK;
+    TERN_NEED_EACH(logs, n_logs);
+    TERN_NEED(svg);
     if (n_logs == 0) return tern_fail(err, TERN_ERR_ARGUMENT, "a picture needs a log");
     p.logs = tern_alloc_array(TERN_MEM_MISC, n_logs, sizeof *p.logs);
     if (!p.logs) return tern_fail_memory(err, n_logs * sizeof *p.logs);

@@ -441,8 +441,9 @@ static tern_status take_folder(const tern_train_desc *desc, tern_lock *lock, ter
 tern_status tern_train(const tern_train_desc *desc, tern_error *err) {
     loop l = {.err = err};
     tern_lock lock = {0};
-    if (!desc->data || !desc->out)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "train: data and out must be named");
+    TERN_NEED(desc);
+    TERN_NEED(desc->data);
+    TERN_NEED(desc->out);
     tern_status status = take_folder(desc, &lock, err);
     if (status == TERN_OK) status = tern_trainer_open(&l.t, desc, err);
     if (status == TERN_OK) status = run(&l);

@@ -307,7 +307,8 @@ static tern_status open_device(tern_trainer *t, tern_error *err) {
     return t->backend->open(&t->device,
                             &(tern_trainer_desc){.n_threads = t->desc.n_threads,
                                                  .cpu_features = t->desc.cpu_features,
-                                                 .bf16 = t->desc.bf16},
+                                                 .bf16 = t->desc.bf16,
+                                                 .webgpu = t->desc.webgpu},
                             err);
 }
 

@@ -82,6 +82,7 @@ static tern_status cpu_poll(tern_instance *i, bool *done, tern_error *err) {
 const tern_backend tern_backend_cpu = {
     .name = "cpu",
     .n_same_bits = INT32_MAX,
+    .is_shared = true,
     .open = cpu_open,
     .close = cpu_close,
     .describe = cpu_describe,

@@ -18,6 +18,7 @@
 #ifndef TERN_KERNELS_WEBGPU_GPU_H
 #define TERN_KERNELS_WEBGPU_GPU_H
 
+#include <stdatomic.h>
 #include "kernels/backend.h"
 #include "kernels/rope.h"
 #include "kernels/webgpu/train/gpu_train_kernels.h"
@@ -122,6 +123,7 @@ typedef enum gpu_use {
     GPU_USES
 } gpu_use;
 struct tern_device {
+    const tern_webgpu_desc *desc; // while it is opened
     wgpu_api api;
     wgpu_instance instance;
     wgpu_adapter adapter;
@@ -141,10 +143,10 @@ struct tern_device {
     char description[160], line[200];
     char adapter_key[300]; // vendor, device, driver
     char error[400]; // the first message of the device since it was last asked; empty: none
-    bool lost;
+    atomic_bool lost; // said by the library, on any thread
     uint32_t group;  // dispatches of a submission at most; 0: no limit
-    uint64_t n_launches, n_runs, lose_at; // for tests: the run with which it is lost, 0: none
-    uint64_t bytes_read;      // for tests: mapped for the host
+    uint64_t n_launches; // submissions of runs, and bytes mapped for the host: tests count them
+    uint64_t bytes_read;
     wgpu_module modules[GPU_KERNEL_COUNT];    // by the first kernel that is in the file
     wgpu_layout layouts[GPU_KERNEL_COUNT];    // by kernel
     wgpu_pipeline_layout pipeline_layouts[GPU_KERNEL_COUNT];
@@ -153,18 +155,23 @@ struct tern_device {
     uint64_t bytes_on_way; // sent since the last wait
     gpu_readback reader;   // of GPU_READ_BYTES
     tern_weight_check *compare; // not NULL: gpu_send compares instead
-    uint64_t bytes[GPU_USES], bytes_max; // of the buffers that there are; of all at most
+    // Of the buffers that there are; of all at most. Others may ask while one thread changes them.
+    _Atomic uint64_t bytes[GPU_USES], bytes_max;
     // Ternary matrices lie one behind the other in slabs, so that neighbours can be one dispatch.
     wgpu_buffer *slabs;
     size_t n_slabs, slabs_capacity;
     uint64_t slab_bytes, slab_used, ternary_bytes_left;
 };
 
-tern_status gpu_library_open(wgpu_api *api, tern_error *err);
+// The library alone: what functions are looked up in, and never closed, since its threads may still
+// run code of it.
+tern_status gpu_library_load(const tern_webgpu_desc *desc, void **library, tern_error *err);
+tern_status gpu_library_open(wgpu_api *api, const tern_webgpu_desc *desc, tern_error *err);
 void gpu_library_close(wgpu_api *api);
 
-// halves: with the matrix units for them, where there are any.
-tern_status gpu_device_new(tern_device **out, bool halves, tern_error *err);
+// desc: NULL is allowed. halves: with the matrix units for them, where there are any.
+tern_status gpu_device_new(tern_device **out, const tern_webgpu_desc *desc, bool halves,
+                           tern_error *err);
 tern_status gpu_device_open(tern_device **out, const tern_device_desc *desc, tern_error *err);
 void gpu_device_close(tern_device *d);
 // Finds d->group, trying from the size with index *first on. After a failure that lost the device
@@ -176,8 +183,6 @@ tern_status gpu_selftest(tern_device *d, tern_check_fn on_check, void *ctx, tern
 tern_status gpu_selftest_chain(tern_device *d, uint32_t n, uint32_t group, tern_error *err);
 // Lets the library call back until *pending is false, for some seconds at most.
 void gpu_wait(tern_device *d, const bool *pending);
-// Before runs of a model, n in one submission.
-void gpu_count_runs(tern_device *d, int32_t n);
 // Fails with the device's message, if there was one since the last call.
 tern_status gpu_check(tern_device *d, const char *doing, tern_error *err);
 // Every buffer is made and freed here, so that all memory is counted. `usage` is WebGPU's.

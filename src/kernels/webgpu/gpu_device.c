@@ -1,12 +1,5 @@
 // Opening a device, and what is made of it: buffers, bind group layouts, pipelines.
-//
-// Environment, for tests and for hunting faults: TERN_WEBGPU_CHECK=1 keeps WebGPU's own checks of
-// every call and of every index, which are left out otherwise; TERN_WEBGPU_MINIMUM=1 asks for a
-// device with the least limits that WebGPU promises; TERN_WEBGPU_BINDING_BYTES cuts weights into
-// smaller parts; TERN_WEBGPU_LOSE=N loses every device with its N-th run; TERN_WEBGPU_NO_MATRIX=1
-// leaves the matrix units alone.
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include "base/alloc.h"
@@ -16,11 +9,6 @@
 
 static wgpu_text text_of(const char *s) {
     return (wgpu_text){s, strlen(s)};
-}
-
-static bool is_set(const char *variable) {
-    const char *value = getenv(variable);
-    return value && *value && strcmp(value, "0") != 0;
 }
 
 // ---- Errors ------------------------------------------------------------------------------------
@@ -49,13 +37,6 @@ static void on_lost(const wgpu_device *device, uint32_t reason, wgpu_text messag
     tern_device *d = u1;
     d->lost = true;
     remember(d, "the device was lost: ", message);
-}
-
-void gpu_count_runs(tern_device *d, int32_t n) {
-    uint64_t before = d->n_runs;
-    d->n_launches++;
-    d->n_runs += (uint64_t)n;
-    if (before < d->lose_at && d->lose_at <= d->n_runs) d->api.DeviceDestroy(d->device);
 }
 
 tern_status gpu_check(tern_device *d, const char *doing, tern_error *err) {
@@ -103,10 +84,6 @@ static bool wait_for(tern_device *d, const request *r) {
     return r->done;
 }
 
-// The library's device that checks everything and computes nothing: on it the texts for subgroups
-// can be translated where no GPU has these.
-static bool wants_null(void) { return is_set("TERN_WEBGPU_NULL"); }
-
 static tern_status open_adapter(tern_device *d, bool halves, tern_error *err) {
     static const char *const enabled[] = {
         "allow_unsafe_apis",                 // for the device's toggles
@@ -121,8 +98,7 @@ static tern_status open_adapter(tern_device *d, bool halves, tern_error *err) {
     wgpu_toggles more = {.chain.type = WGPU_CHAIN_TOGGLES, .n_enabled = 3, .enabled = enabled};
     wgpu_adapter_options options = {.next = halves ? &more.chain : NULL,
                                     .level = WGPU_LEVEL_CORE,
-                                    .power = WGPU_POWER_HIGH,
-                                    .backend = wants_null() ? WGPU_BACKEND_NULL : 0};
+                                    .power = WGPU_POWER_HIGH};
     d->api.InstanceRequestAdapter(
         d->instance, &options,
         (wgpu_adapter_callback){NULL, WGPU_CALLBACK_PROCESS_EVENTS, on_adapter, &r, NULL});
@@ -131,14 +107,6 @@ static tern_status open_adapter(tern_device *d, bool halves, tern_error *err) {
     if (!d->adapter)
         return tern_fail(err, TERN_ERR_DEVICE, "WebGPU found no GPU here: %s", r.message);
     return TERN_OK;
-}
-
-static void set_minimum(wgpu_limits *l) {
-    l->storage_buffers = 8;
-    l->storage_binding_bytes = 128 << 20;
-    l->buffer_bytes = 256 << 20;
-    l->workgroup_bytes = 16384;
-    l->workgroup_size = l->workgroup_x = l->workgroup_y = 256;
 }
 
 static uint32_t number_of(const tern_device *d, wgpu_feature f) {
@@ -160,11 +128,10 @@ static size_t wanted_features(const tern_device *d, uint32_t *features) {
 static tern_status open_device(tern_device *d, tern_error *err) {
     wgpu_limits limits = {0};
     d->api.AdapterGetLimits(d->adapter, &limits);
-    if (is_set("TERN_WEBGPU_MINIMUM")) set_minimum(&limits);
     limits.next = NULL;
     d->binding_bytes_max = limits.storage_binding_bytes;
     if (d->binding_bytes_max > limits.buffer_bytes) d->binding_bytes_max = limits.buffer_bytes;
-    d->part_bytes_max = d->binding_bytes_max;
+    d->part_bytes_max = d->binding_bytes_max / 4096 * 4096;
     d->alone_bytes = GPU_ALONE_BYTES;
     d->buffer_bytes_max = limits.buffer_bytes;
     d->workgroup_size_max = limits.workgroup_size;
@@ -172,13 +139,7 @@ static tern_status open_device(tern_device *d, tern_error *err) {
     if (limits.workgroup_size < GPU_GEMM_MATRIX_THREADS ||
         limits.workgroup_bytes < GPU_GEMM_MATRIX_BYTES)
         d->matrix = d->matrix_half = false;
-    const char *bytes = getenv("TERN_WEBGPU_BINDING_BYTES");
-    if (bytes && *bytes) {
-        uint64_t n = strtoull(bytes, NULL, 10);
-        if (n > 4096 && n < d->part_bytes_max) d->part_bytes_max = n;
-    }
-    d->part_bytes_max = d->part_bytes_max / 4096 * 4096;
-    d->checks = is_set("TERN_WEBGPU_CHECK");
+    d->checks = d->desc->checks;
     // Every kernel writes its workgroup memory before it reads it; clearing that memory makes a
     // software adapter take five times as long to translate a kernel.
     static const char *const fast[] = {"disable_workgroup_init", "skip_validation",
@@ -206,10 +167,8 @@ static tern_status open_device(tern_device *d, tern_error *err) {
     d->device = r.result;
     if (!d->device) return tern_fail(err, TERN_ERR_DEVICE, "WebGPU gave no device: %s", r.message);
     d->queue = d->api.DeviceGetQueue(d->device);
-    const char *lose = getenv("TERN_WEBGPU_LOSE");
-    d->lose_at = lose ? strtoull(lose, NULL, 10) : 0;
-    d->packed_dot = !is_set("TERN_WEBGPU_MINIMUM") &&
-                    d->api.InstanceHasWGSLLanguageFeature(d->instance, WGPU_WGSL_PACKED_DOT) != 0;
+    d->packed_dot =
+        d->api.InstanceHasWGSLLanguageFeature(d->instance, WGPU_WGSL_PACKED_DOT) != 0;
     return TERN_OK;
 }
 
@@ -238,18 +197,17 @@ static tern_status read_info(tern_device *d, bool halves, tern_error *err) {
     if (tells) info.next = &configs.chain;
     if (d->api.AdapterGetInfo(d->adapter, &info) != WGPU_SUCCESS || !info.backend)
         return tern_fail(err, TERN_ERR_DEVICE, "WebGPU does not say what its adapter is");
-    if (info.backend == WGPU_BACKEND_NULL && !wants_null()) {
+    if (info.backend == WGPU_BACKEND_NULL) {
         d->api.AdapterInfoFreeMembers(info);
         return tern_fail(err, TERN_ERR_DEVICE,
                          "WebGPU found no GPU here: no driver is installed (of the GPU's maker, or "
                          "mesa-vulkan-drivers)");
     }
-    bool least = is_set("TERN_WEBGPU_MINIMUM");
     bool of_32 = info.subgroup_min == 32 && info.subgroup_max == 32;
-    d->subgroups = has_feature(d, WGPU_SUBGROUPS) && (of_32 || wants_null()) && !least;
-    d->timestamps = has_feature(d, WGPU_TIMESTAMPS) && !least;
+    d->subgroups = has_feature(d, WGPU_SUBGROUPS) && of_32;
+    d->timestamps = has_feature(d, WGPU_TIMESTAMPS);
     if (tells) {
-        bool may = d->subgroups && !is_set("TERN_WEBGPU_NO_MATRIX");
+        bool may = d->subgroups && !d->desc->no_matrix;
         d->matrix = may && has_matrix_shape(&configs, WGPU_MATRIX_I8, WGPU_MATRIX_I32, 32);
         d->matrix_half = may && halves && has_feature(d, WGPU_F16) &&
                          has_matrix_shape(&configs, WGPU_MATRIX_F16, WGPU_MATRIX_F32, 16);
@@ -278,14 +236,15 @@ static void try_matrix(tern_device *d, gpu_kernel k, bool *has) {
     *has = false;
 }
 
-static tern_status open_once(tern_device **out, bool halves, size_t *first_size, bool *again,
-                             tern_error *err) {
+static tern_status open_once(tern_device **out, const tern_webgpu_desc *desc, bool halves,
+                             size_t *first_size, bool *again, tern_error *err) {
     *out = NULL;
     *again = false;
     tern_device *d = tern_alloc(TERN_MEM_GRAPH, sizeof *d);
     if (!d) return tern_fail_memory(err, sizeof *d);
     tern_status status = TERN_OK;
-    TERN_TRY_GOTO(gpu_library_open(&d->api, err));
+    d->desc = desc;
+    TERN_TRY_GOTO(gpu_library_open(&d->api, desc, err));
     halves = halves && d->api.generation->tells_matrix_shapes;
     TERN_TRY_GOTO(open_adapter(d, halves, err));
     TERN_TRY_GOTO(read_info(d, halves, err));
@@ -296,6 +255,7 @@ static tern_status open_once(tern_device **out, bool halves, size_t *first_size,
     TERN_TRY_GOTO(gpu_policy_choose(d, first_size, err));
     try_matrix(d, GPU_GEMM, &d->matrix);
     try_matrix(d, GPU_TRAIN_GEMM_MATRIX, &d->matrix_half);
+    d->desc = NULL;
     *out = d;
     return TERN_OK;
 fail:
@@ -305,18 +265,19 @@ fail:
 }
 
 // A weak device may be lost while it is found out how much it can be given.
-tern_status gpu_device_new(tern_device **out, bool halves, tern_error *err) {
+tern_status gpu_device_new(tern_device **out, const tern_webgpu_desc *desc, bool halves,
+                           tern_error *err) {
+    static const tern_webgpu_desc defaults = {0};
     size_t first_size = 0;
     bool again = false;
     tern_status status;
-    do status = open_once(out, halves, &first_size, &again, err);
+    do status = open_once(out, desc ? desc : &defaults, halves, &first_size, &again, err);
     while (status == TERN_ERR_DEVICE && again);
     return status;
 }
 
 tern_status gpu_device_open(tern_device **out, const tern_device_desc *desc, tern_error *err) {
-    (void)desc;
-    return gpu_device_new(out, false, err);
+    return gpu_device_new(out, desc->webgpu, false, err);
 }
 
 void gpu_device_close(tern_device *d) {

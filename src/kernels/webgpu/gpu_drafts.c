@@ -201,7 +201,7 @@ static void launch(tern_instance *in, const burst *b, bool begins, gpu_readback 
     const gpu_drafts *d = in->drafts;
     tern_device *device = in->plan->device;
     gpu_encoding e = {.step = GPU_STEP_DRAFTS, .at_most = begins ? GPU_FIRST_DISPATCHES : 0};
-    gpu_count_runs(device, b->n_runs);
+    device->n_launches++;
     if (begins) encode_draft(in, &e);
     for (int32_t i = 0; i < b->n_runs; i++) {
         // Parts of the positions up to where this run may be; a workgroup without any returns.

@@ -5,22 +5,20 @@
 // live to write how it went, the next start finds that and goes on with less. Later starts read the
 // result.
 //
-// The file lies in $XDG_CACHE_HOME/tern or ~/.cache/tern, one for each adapter and library, locked
-// while it is tried: "works N" or "trying N", 0 for everything in one. Anything else in it, or no
-// file that can be written, and it is as if this were the first start.
-// TERN_WEBGPU_GROUP=N decides without it. For tests, TERN_WEBGPU_WEAK="kill N" ends the process,
-// and "lose N" loses the device, where more than N are tried.
+// The file lies in the desc's state_folder, one for each adapter and library, locked while it is
+// tried: "works N" or "trying N", 0 for everything in one. Anything else in it, or no file that can
+// be written, and it is as if this were the first start. The desc's group decides without it.
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+#include "base/alloc.h"
 #include "base/hash.h"
+#include "base/strbuf.h"
 #include "kernels/webgpu/gpu.h"
 
 static const uint32_t sizes[] = {0, 64, 16, 4, 1};
@@ -30,7 +28,7 @@ static const uint32_t sizes[] = {0, 64, 16, 4, 1};
 
 typedef struct state_file {
     int fd; // -1: there is none; then nothing is remembered
-    char path[600];
+    char *path;
 } state_file;
 
 // With the folders above; what is wrong with them is said by the first file.
@@ -44,27 +42,26 @@ static void make_folder(char *folder) {
     mkdir(folder, 0700);
 }
 
-static bool make_path(const tern_device *d, char *path, size_t size) {
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    char folder[500];
-    int n;
-    if (cache && cache[0] == '/')
-        n = snprintf(folder, sizeof folder, "%s/tern", cache);
-    else if (home && home[0] == '/')
-        n = snprintf(folder, sizeof folder, "%s/.cache/tern", home);
-    else
-        return false;
-    if (n < 0 || (size_t)n >= sizeof folder) return false;
-    make_folder(folder);
+// Of the state file; NULL: memory ran out.
+static char *make_path(const tern_device *d) {
+    tern_strbuf path = {0};
+    tern_strbuf_puts(&path, d->desc->state_folder);
+    if (!path.failed) make_folder(path.ptr);
     uint64_t key = tern_hash64(1, d->adapter_key, strlen(d->adapter_key));
     key = tern_hash64(key, d->api.path, strlen(d->api.path));
-    return snprintf(path, size, "%s/webgpu-%016llx", folder, (unsigned long long)key) < (int)size;
+    tern_strbuf_printf(&path, "/webgpu-%016llx", (unsigned long long)key);
+    if (!path.failed) return path.ptr;
+    tern_strbuf_free(&path);
+    return NULL;
 }
 
 // Another process that tries holds the lock; one that hangs is not waited for.
-static state_file open_state(const tern_device *d) {
+static tern_status open_state(const tern_device *d, state_file *out, tern_error *err) {
     state_file f = {.fd = -1};
-    if (!make_path(d, f.path, sizeof f.path)) return f;
+    *out = f;
+    if (!d->desc->state_folder || !d->desc->state_folder[0]) return TERN_OK;
+    f.path = make_path(d);
+    if (!f.path) return tern_fail_memory(err, strlen(d->desc->state_folder));
     int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK; // should a pipe lie there
     f.fd = open(f.path, O_RDWR | O_CREAT | flags, 0600);
     if (f.fd < 0) f.fd = open(f.path, O_RDONLY | flags); // what works may still be known
@@ -72,12 +69,14 @@ static state_file open_state(const tern_device *d) {
     while (f.fd >= 0 && flock(f.fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK &&
            time(NULL) < end)
         nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
-    return f;
+    *out = f;
+    return TERN_OK;
 }
 
 static void close_state(state_file *f) {
     if (f->fd >= 0) close(f->fd);
-    f->fd = -1;
+    tern_free(f->path);
+    *f = (state_file){.fd = -1};
 }
 
 // The first of `sizes` to try, N_SIZES: none is left; or one that works.
@@ -107,26 +106,24 @@ static void write_state(const state_file *f, const char *word, uint32_t size) {
     write_text(f, text);
 }
 
-static void be_weak(tern_device *d, uint32_t size) {
-    const char *text = getenv("TERN_WEBGPU_WEAK");
-    char word[8];
-    unsigned n;
-    if (!text || sscanf(text, "%7s %u", word, &n) != 2 || (size != 0 && size <= n)) return;
-    if (strcmp(word, "kill") == 0)
-        raise(SIGKILL);
-    else
-        d->api.DeviceDestroy(d->device);
+static tern_status refuse(const state_file *f, const tern_error *why, tern_error *err) {
+    const char *reason =
+        why->message[0] ? why->message : "it ended earlier processes even with one";
+    return tern_fail(err, TERN_ERR_DEVICE,
+                     "this WebGPU device does not get through %d dispatches: %s%s%s%s",
+                     N_DISPATCHES, reason, f->path ? " (it is tried again without the file " : "",
+                     f->path ? f->path : "", f->path ? ")" : "");
 }
 
 tern_status gpu_policy_choose(tern_device *d, size_t *first, tern_error *err) {
-    const char *wanted = getenv("TERN_WEBGPU_GROUP");
-    if (wanted && *wanted) {
-        d->group = (uint32_t)strtoul(wanted, NULL, 10);
+    if (d->desc->group != 0) {
+        d->group = d->desc->group > 0 ? (uint32_t)d->desc->group : 0;
         return TERN_OK;
     }
     bool works;
     tern_error why = {0};
-    state_file f = open_state(d);
+    state_file f;
+    TERN_TRY(open_state(d, &f, err));
     size_t i = read_state(&f, &works), n_tried = works ? 0 : i;
     if (i < *first) i = *first;
     tern_status status = TERN_ERR_DEVICE;
@@ -135,25 +132,17 @@ tern_status gpu_policy_choose(tern_device *d, size_t *first, tern_error *err) {
         if (works) status = TERN_OK;
         if (works) break;
         write_state(&f, "trying", sizes[i]);
-        be_weak(d, sizes[i]);
         status = gpu_selftest_chain(d, N_DISPATCHES, sizes[i], &why);
         if (status != TERN_ERR_DEVICE) break;
     }
     if (status == TERN_OK && !works) write_state(&f, "works", d->group);
     if (status == TERN_ERR_MEMORY && n_tried == 0) write_text(&f, ""); // says nothing of the device
     if (status == TERN_ERR_MEMORY && n_tried > 0) write_state(&f, "trying", sizes[n_tried - 1]);
-    close_state(&f);
     *first = i;
-    if (status == TERN_OK || status == TERN_ERR_MEMORY) {
-        if (err && status != TERN_OK) *err = why;
-        return status;
-    }
-    if (!why.message[0])
-        snprintf(why.message, sizeof why.message, "it ended earlier processes even with one");
-    return tern_fail(err, TERN_ERR_DEVICE,
-                     "this WebGPU device does not get through %d dispatches: %s (it is tried again "
-                     "without the file %s)",
-                     N_DISPATCHES, why.message, f.path);
+    if (status == TERN_ERR_MEMORY && err) *err = why;
+    if (status != TERN_OK && status != TERN_ERR_MEMORY) status = refuse(&f, &why, err);
+    close_state(&f);
+    return status;
 }
 
 bool gpu_policy_has_more(size_t first) {

@@ -2,7 +2,7 @@
 #include <fcntl.h>
 #include <glob.h>
 #include <signal.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -10,36 +10,29 @@
 #include "base/alloc.h"
 #include "kernels/webgpu/gpu.h"
 #include "tests/gpu_fixture.h"
+#include "tests/harness.h"
 
 static tern_device *device; // of one test
+static tern_webgpu_desc desc; // that `device` is found out with
 
-static bool open_test_device(void) {
+static bool open_test_device(const gpu_play *play) {
     tern_error err = {0};
-    gpu_environment();
-    setenv("TERN_WEBGPU_GROUP", "0", 1);
-    tern_status status = gpu_device_new(&device, false, &err);
-    unsetenv("TERN_WEBGPU_GROUP");
+    desc = *gpu_webgpu(play);
+    desc.group = -1;
+    tern_status status = gpu_device_new(&device, &desc, false, &err);
     if (status != TERN_OK && !gpu_is_absent(err.message)) CHECK_MSG(false, "%s", err.message);
+    desc.group = 0;
+    if (status == TERN_OK) device->desc = &desc;
     return status == TERN_OK;
 }
 
-static char *save_variable(const char *name) {
-    const char *value = getenv(name);
-    return value ? strdup(value) : NULL;
-}
-static void restore_variable(const char *name, char *value) {
-    if (value) setenv(name, value, 1);
-    else unsetenv(name);
-    free(value);
-}
-
-// The one file in a cache folder; "" if there is none.
-static const char *state_path(const char *cache) {
+// The one file in a folder; "" if there is none.
+static const char *state_path(const char *folder) {
     static char path[700];
     char pattern[700];
     glob_t found;
     path[0] = 0;
-    snprintf(pattern, sizeof pattern, "%s/tern/webgpu-*", cache);
+    snprintf(pattern, sizeof pattern, "%s/webgpu-*", folder);
     if (glob(pattern, 0, NULL, &found) == 0 && found.gl_pathc == 1)
         snprintf(path, sizeof path, "%s", found.gl_pathv[0]);
     globfree(&found);
@@ -95,7 +88,7 @@ static void check_killed(const char *path) {
         int status = 0;
         pid_t child = fork();
         if (child == 0) {
-            setenv("TERN_WEBGPU_WEAK", "kill 16", 1);
+            gpu_webgpu(&(gpu_play){.dispatches_max = 16, .kills = true});
             start();
             _exit(0);
         }
@@ -118,25 +111,24 @@ static void check_odd_places(const char *folder) {
     unlink(path);
     snprintf(text, sizeof text, "%s/file", folder);
     write_file(text, "", 0);
-    setenv("XDG_CACHE_HOME", text, 1); // a file where the folder should be
+    desc.state_folder = text; // a file where the folder should be
     CHECK(start() == 0);
     memset(text, 'x', sizeof text - 1);
     text[0] = '/';
     text[sizeof text - 1] = 0;
-    setenv("XDG_CACHE_HOME", text, 1);
+    CHECK(start() == 0); // a name that no file can have
+    desc.state_folder = "";
     CHECK(start() == 0);
-    setenv("XDG_CACHE_HOME", "not/absolute", 1); // not to be used, says the specification
-    setenv("HOME", folder, 1);
-    CHECK(start() == 0 && access("not", F_OK) != 0);
-    snprintf(text, sizeof text, "%s/.cache", folder);
-    CHECK(holds(state_path(text), "works 0\n"));
+    desc.state_folder = NULL;
+    CHECK(start() == 0);
+    desc.state_folder = folder;
 }
 
 TEST(gpu_policy_remembers_what_works) {
-    if (!open_test_device()) return;
-    char *cache = save_variable("XDG_CACHE_HOME"), *home = save_variable("HOME"), folder[600];
+    char folder[600];
+    if (!open_test_device(&(gpu_play){0})) return; // one that can be played with later
     snprintf(folder, sizeof folder, "%s", test_tmp("deep/in/a/cache"));
-    setenv("XDG_CACHE_HOME", folder, 1);
+    desc.state_folder = folder;
     CHECK(start() == 0);
     const char *path = state_path(folder);
     CHECK(holds(path, "works 0\n"));
@@ -145,26 +137,45 @@ TEST(gpu_policy_remembers_what_works) {
         check_killed(path);
         check_odd_places(folder);
     }
-    restore_variable("XDG_CACHE_HOME", cache);
-    restore_variable("HOME", home);
+    gpu_device_close(device);
+    device = NULL;
+}
+
+// Losing the device ends no start: the next one is opened and given less.
+TEST(gpu_policy_goes_on_after_a_loss) {
+    char folder[600];
+    tern_error err = {0};
+    snprintf(folder, sizeof folder, "%s", test_tmp("cache_of_a_weak_one"));
+    tern_webgpu_desc weak = *gpu_webgpu(&(gpu_play){.dispatches_max = 4});
+    weak.state_folder = folder;
+    tern_status status = gpu_device_new(&device, &weak, false, &err);
+    if (status != TERN_OK && !gpu_is_absent(err.message)) CHECK_MSG(false, "%s", err.message);
+    if (status != TERN_OK) return;
+    CHECK(device->group == 4 && !device->lost);
+    CHECK(holds(state_path(folder), "works 4\n"));
+    gpu_device_close(device);
+    device = NULL;
+    weak.group = 1; // decides without looking
+    REQUIRE_OK(gpu_device_new(&device, &weak, false, &err), err);
+    CHECK(device->group == 1);
     gpu_device_close(device);
     device = NULL;
 }
 
 // Memory that runs out is not the device's fault: nothing of it is remembered.
 TEST(gpu_policy_survives_failing_allocations) {
-    if (!open_test_device()) return;
+    if (!open_test_device(NULL)) return;
     gpu_device_close(device);
     tern_error err = {0};
-    char *cache = save_variable("XDG_CACHE_HOME"), folder[600];
+    char folder[600];
     snprintf(folder, sizeof folder, "%s", test_tmp("cache"));
-    setenv("XDG_CACHE_HOME", folder, 1);
+    desc.state_folder = folder;
     size_t before = tern_mem_get_stats().total_now;
     tern_status status = TERN_ERR_MEMORY;
     uint64_t n = 0;
     while (status == TERN_ERR_MEMORY && n < 1000) {
         tern_mem_fail_at(++n);
-        status = gpu_device_new(&device, false, &err);
+        status = gpu_device_new(&device, &desc, false, &err);
         tern_mem_fail_at(0);
         const char *path = state_path(folder);
         if (status == TERN_ERR_MEMORY) CHECK(!path[0] || holds(path, ""));
@@ -174,5 +185,4 @@ TEST(gpu_policy_survives_failing_allocations) {
     CHECK(holds(state_path(folder), "works 0\n"));
     if (status == TERN_OK) gpu_device_close(device);
     CHECK(tern_mem_get_stats().total_now == before);
-    restore_variable("XDG_CACHE_HOME", cache);
 }

@@ -8,7 +8,6 @@
 
 // ---- Devices -----------------------------------------------------------------------------------
 
-
 static struct {
     bool tried;
     tern_device *device;
@@ -30,23 +29,19 @@ static tern_device *device_of(rig_device which) {
     if (opened[which].tried) return opened[which].device;
     opened[which].tried = true;
     tern_error err = {0};
-    gpu_environment();
-    if (which == RIG_GPU_LEAST) setenv("TERN_WEBGPU_MINIMUM", "1", 1);
-    if (which == RIG_GPU_NULL) {
-        setenv("TERN_WEBGPU_NULL", "1", 1);
-        setenv("TERN_WEBGPU_GROUP", "0", 1); // there is nothing to try out
-    }
-    tern_device_desc desc = {.cpu_features = "scalar"};
+    const gpu_play least = {.least = true}, null = {.null = true};
+    tern_webgpu_desc webgpu = *gpu_webgpu(which == RIG_GPU_LEAST  ? &least
+                                          : which == RIG_GPU_NULL ? &null
+                                                                  : NULL);
+    if (which == RIG_GPU_NULL) webgpu.group = -1; // there is nothing to try out
+    tern_device_desc desc = {.cpu_features = "scalar", .webgpu = &webgpu};
     if (backend_of(which)->open(&opened[which].device, &desc, &err) != TERN_OK)
         memcpy(opened[which].why_not, err.message, sizeof err.message);
     else if (n_opened++ == 0)
         atexit(close_devices);
-    unsetenv("TERN_WEBGPU_MINIMUM");
-    if (which == RIG_GPU_NULL) {
-        unsetenv("TERN_WEBGPU_NULL");
-        unsetenv("TERN_WEBGPU_GROUP");
-        if (opened[which].device) opened[which].device->alone_bytes = 0; // all kernels' texts
-    }
+    gpu_webgpu(NULL); // the play is over
+    if (which == RIG_GPU_NULL && opened[which].device)
+        opened[which].device->alone_bytes = 0; // all kernels' texts
     return opened[which].device;
 }
 

@@ -43,7 +43,7 @@ static void send_runs(const tern_instance *in, int32_t first_pos, int32_t n_step
 static void launch(tern_instance *in, int32_t first_pos, int32_t n_steps, bool body,
                    uint32_t at_most, gpu_readback *to) {
     tern_device *d = in->plan->device;
-    gpu_count_runs(d, n_steps);
+    d->n_launches++;
     send_runs(in, first_pos, n_steps);
     gpu_encoding e = {.at_most = at_most};
     for (; e.step < (uint32_t)n_steps; e.step++)

@@ -1,6 +1,6 @@
 // The part of WebGPU's C interface that is used here, as Dawn has it, and a table of its functions
-// filled by dlopen. Written down by hand, since the libraries that can be had ready-made come with
-// no header that fits; only what compute needs.
+// filled at run time. Written down by hand, since the libraries that can be had ready-made have no
+// header that fits; only what compute needs.
 //
 // Objects are opaque pointers. Asynchronous calls take a callback structure by value and call back
 // from wgpuInstanceProcessEvents.
@@ -312,9 +312,8 @@ typedef struct wgpu_pass_desc {
     F(void, ComputePipelineRelease, (wgpu_pipeline))
 
 typedef struct wgpu_api {
-    void *library;
     const wgpu_generation *generation;
-    char path[256]; // of the library
+    char *path; // of the library, for people
 #define WGPU_POINTER(result, name, arguments) result(*name) arguments;
     WGPU_FUNCTIONS(WGPU_POINTER)
 #undef WGPU_POINTER

@@ -10,7 +10,7 @@ static tern_status gpu_train_open(tern_trainer_device **out, const tern_trainer_
     *out = NULL;
     tern_trainer_device *d = tern_alloc(TERN_MEM_MISC, sizeof *d);
     if (!d) return tern_fail_memory(err, sizeof *d);
-    tern_status status = gpu_device_new(&d->gpu, desc->bf16, err);
+    tern_status status = gpu_device_new(&d->gpu, desc->webgpu, desc->bf16, err);
     if (status != TERN_OK) {
         tern_free(d);
         return status;

@@ -148,7 +148,7 @@ tern_status gpu_train_run(tern_program *p, const tern_train_batch *b, tern_error
     if (b->ids) send(p, p->ids, b->ids, (size_t)b->n_tokens);
     if (b->targets) send(p, p->targets, b->targets, (size_t)b->n_tokens);
     send_uniform(p, b, p->n_ids_found);
-    gpu_count_runs(gpu, 1);
+    gpu->n_launches++;
     submit(p, 0, p->n_steps, 1);
     gpu->api.InstanceProcessEvents(gpu->instance); // lets the library free what is done
     return gpu_check(gpu, "training", err);

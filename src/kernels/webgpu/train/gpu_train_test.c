@@ -19,7 +19,7 @@ typedef struct model { // what is trained, on which batch
     int32_t n_tokens, n_span;
     bool bf16;
     double tolerance;    // of the relative error of an array
-    const char *minimum; // TERN_WEBGPU_MINIMUM
+    bool least; // the device's limits
 } model;
 
 typedef struct train_rig { // a model's graphs and arrays on a device
@@ -80,8 +80,10 @@ static tern_status train_rig_open(train_rig *r, const tern_train_backend *backen
     *r = (train_rig){.backend = backend};
     tern_graph_init(&r->graph);
     tern_graph_init(&r->update);
-    TERN_TRY(
-        backend->open(&r->device, &(tern_trainer_desc){.n_threads = 1, .bf16 = m->bf16}, &r->err));
+    const tern_trainer_desc desc = {.n_threads = 1,
+                                    .bf16 = m->bf16,
+                                    .webgpu = gpu_webgpu(&(gpu_play){.least = m->least})};
+    TERN_TRY(backend->open(&r->device, &desc, &r->err));
     TERN_TRY(tern_build_decoder(&r->graph, &m->config, m->style, &r->err));
     TERN_TRY(tern_graph_train(&r->graph, &r->err));
     TERN_TRY(tern_graph_differentiate(&r->graph, NULL, &r->err));
@@ -110,10 +112,7 @@ static void train_rig_close(train_rig *r) {
 
 // The GPU, or false when there is none (skipped) or it failed.
 static bool open_on_gpu(train_rig *r, const model *m) {
-    gpu_environment();
-    setenv("TERN_WEBGPU_MINIMUM", m->minimum ? m->minimum : "0", 1);
     tern_status status = train_rig_open(r, &tern_train_webgpu, m);
-    unsetenv("TERN_WEBGPU_MINIMUM");
     if (status == TERN_OK) return true;
     if (!gpu_is_absent(r->err.message)) test_check(false, __FILE__, __LINE__, "%s", r->err.message);
     train_rig_close(r);
@@ -254,7 +253,7 @@ TEST(webgpu_trains_a_float_model_as_the_cpu_does) {
                .n_tokens = 61,
                .n_span = 30,
                .tolerance = 2e-5,
-               .minimum = "1"};
+               .least = true};
     m.config.tied_head = true;
     m.config.act = TERN_ACTIVATION_GELU;
     check_model(&m);

@@ -1,0 +1,164 @@
+#include "gpu_fixture.h"
+
+#include <dlfcn.h>
+#include <signal.h>
+#include <unistd.h>
+#include "kernels/webgpu/gpu.h"
+
+// ---- Plays -------------------------------------------------------------------------------------
+
+static struct {
+    gpu_play play;
+    wgpu_device device; // opened last
+    wgpu_pipeline embed; // every run of a model begins with its dispatch
+    wgpu_pipeline set;
+    uint32_t n_dispatches; // since the last submission
+    int n_runs, n_runs_submitted;
+} now;
+
+#define POINTER(result, name, arguments) static result(*real_##name) arguments;
+WGPU_FUNCTIONS(POINTER)
+#undef POINTER
+
+static wgpu_future play_InstanceRequestAdapter(wgpu_instance i, const wgpu_adapter_options *o,
+                                               wgpu_adapter_callback callback) {
+    wgpu_adapter_options options = *o;
+    if (now.play.null) options.backend = WGPU_BACKEND_NULL;
+    return real_InstanceRequestAdapter(i, &options, callback);
+}
+
+static uint32_t play_AdapterGetInfo(wgpu_adapter a, wgpu_adapter_info *info) {
+    uint32_t status = real_AdapterGetInfo(a, info);
+    if (now.play.null && info->backend == WGPU_BACKEND_NULL) {
+        info->backend = 6; // Vulkan
+        info->subgroup_min = info->subgroup_max = 32;
+    }
+    return status;
+}
+
+static uint32_t play_AdapterGetLimits(wgpu_adapter a, wgpu_limits *l) {
+    uint32_t status = real_AdapterGetLimits(a, l);
+    if (now.play.least) {
+        l->storage_buffers = 8;
+        l->storage_binding_bytes = 128 << 20;
+        l->buffer_bytes = 256 << 20;
+        l->workgroup_bytes = 16384;
+        l->workgroup_size = l->workgroup_x = l->workgroup_y = 256;
+    }
+    if (now.play.binding_bytes) l->storage_binding_bytes = now.play.binding_bytes;
+    return status;
+}
+
+static uint32_t play_AdapterHasFeature(wgpu_adapter a, uint32_t feature) {
+    return now.play.least ? 0 : real_AdapterHasFeature(a, feature);
+}
+
+static uint32_t play_InstanceHasWGSLLanguageFeature(wgpu_instance i, uint32_t feature) {
+    return now.play.least ? 0 : real_InstanceHasWGSLLanguageFeature(i, feature);
+}
+
+static wgpu_queue play_DeviceGetQueue(wgpu_device d) {
+    now.device = d;
+    now.n_dispatches = 0;
+    now.n_runs = now.n_runs_submitted = 0;
+    return real_DeviceGetQueue(d);
+}
+
+static wgpu_pipeline play_DeviceCreateComputePipeline(wgpu_device d,
+                                                      const wgpu_pipeline_desc *desc) {
+    wgpu_pipeline p = real_DeviceCreateComputePipeline(d, desc);
+    const wgpu_text *entry = &desc->compute.entry;
+    if (entry->len == 5 && memcmp(entry->ptr, "embed", 5) == 0) now.embed = p;
+    return p;
+}
+
+static void play_ComputePassEncoderSetPipeline(wgpu_pass pass, wgpu_pipeline p) {
+    now.set = p;
+    real_ComputePassEncoderSetPipeline(pass, p);
+}
+
+static void play_ComputePassEncoderDispatchWorkgroups(wgpu_pass pass, uint32_t x, uint32_t y,
+                                                      uint32_t z) {
+    now.n_dispatches++;
+    if (now.set == now.embed) now.n_runs++;
+    real_ComputePassEncoderDispatchWorkgroups(pass, x, y, z);
+}
+
+static void play_QueueSubmit(wgpu_queue q, size_t n, const wgpu_commands *commands) {
+    const gpu_play *p = &now.play;
+    bool too_many = n > 0 && p->dispatches_max && now.n_dispatches > p->dispatches_max;
+    bool now_lost = now.n_runs_submitted < p->lose_at && p->lose_at <= now.n_runs;
+    if (n > 0) now.n_dispatches = 0;
+    if (n > 0) now.n_runs_submitted = now.n_runs;
+    if (too_many && p->kills) raise(SIGKILL);
+    if (too_many || (n > 0 && now_lost)) real_DeviceDestroy(now.device);
+    real_QueueSubmit(q, n, commands);
+}
+
+static const struct {
+    const char *name;
+    void (*function)(void);
+} played[] = {
+#define PLAYED(name) {"wgpu" #name, (void (*)(void))play_##name}
+    PLAYED(InstanceRequestAdapter),
+    PLAYED(AdapterGetInfo),
+    PLAYED(AdapterGetLimits),
+    PLAYED(AdapterHasFeature),
+    PLAYED(InstanceHasWGSLLanguageFeature),
+    PLAYED(DeviceGetQueue),
+    PLAYED(DeviceCreateComputePipeline),
+    PLAYED(ComputePassEncoderSetPipeline),
+    PLAYED(ComputePassEncoderDispatchWorkgroups),
+    PLAYED(QueueSubmit),
+#undef PLAYED
+};
+
+static void *symbol(void *library, const char *name) {
+    for (size_t i = 0; i < sizeof played / sizeof *played; i++)
+        if (strcmp(name, played[i].name) == 0) return *(void **)(uintptr_t)&played[i].function;
+    return dlsym(library, name);
+}
+
+static void find_real(void *library) {
+#define FIND(result, name, arguments) *(void **)&real_##name = dlsym(library, "wgpu" #name);
+    WGPU_FUNCTIONS(FIND)
+#undef FIND
+}
+
+// ---- Devices and models ------------------------------------------------------------------------
+
+const tern_webgpu_desc *gpu_webgpu(const gpu_play *play) {
+    static const char swiftshader[] = "/usr/lib/chromium/vk_swiftshader_icd.json";
+    static tern_webgpu_desc desc;
+    if (!getenv("VK_DRIVER_FILES") && access(swiftshader, R_OK) == 0)
+        setenv("VK_DRIVER_FILES", swiftshader, 1);
+    desc = (tern_webgpu_desc){.library = getenv("TERN_WEBGPU_LIB"), .checks = true};
+    now.play = play ? *play : (gpu_play){0};
+    void *library;
+    if (!play || gpu_library_load(&desc, &library, NULL) != TERN_OK) return &desc; // it will say so
+    find_real(library);
+    desc.symbol = symbol;
+    desc.symbol_user = library;
+    return &desc;
+}
+
+bool gpu_is_absent(const char *message) {
+    const char *why = strstr(message, "no WebGPU library");
+    if (!why) why = strstr(message, "WebGPU found no GPU");
+    if (why) test_skip(why);
+    return why != NULL;
+}
+
+tern_model *gpu_open_play(const char *path, int n_batch, const gpu_play *play) {
+    tern_error err = {0};
+    tern_model *m = NULL;
+    const tern_model_desc desc = {
+        .device = "webgpu", .webgpu = gpu_webgpu(play), .n_batch = n_batch};
+    if (tern_model_open(&m, path, &desc, &err) != TERN_OK && !gpu_is_absent(err.message))
+        test_check(false, __FILE__, __LINE__, "%s", err.message);
+    return m;
+}
+
+tern_model *gpu_open(const char *path, int n_batch) {
+    return gpu_open_play(path, n_batch, NULL);
+}

@@ -1,0 +1,56 @@
+#!/bin/sh
+# The public header by itself: as C and as C++, its examples, its structs begun with = {0}, and its
+# functions called with nothing (null_calls.c).
+# usage: header_test.sh BUILD MODEL CC CXX LIBS...
+#
+# Seen to fail: a status as tern_error's first member (C++ takes no 0 for it), a function that
+# null_calls.c does not call, an example with a word left out.
+set -eu
+build=$1 model=$2 cc=$3 cxx=$4
+shift 4
+header=include/tern.h
+strict="-Wall -Wextra -Werror -pedantic -Iinclude"
+to=$build/header_test
+mkdir -p "$to"
+
+# Each run of lines that are set in by five blanks after // is the body of a function.
+{
+    echo '#include <stdio.h>'
+    echo '#include "tern.h"'
+    echo 'bool on_text(void *user, const char *text, size_t n_bytes);'
+    awk '/^\/\/     / { if (!open) print "void example_" ++n "(void *user);\nvoid example_" n \
+                            "(void *user) {\n(void)user;"
+                        open = 1; sub(/^\/\/ */, ""); print; next }
+         open { print "}"; open = 0 }' $header
+} >"$to/examples.c"
+grep -q 'example_1' "$to/examples.c" || { echo "no example in $header" >&2; exit 1; }
+{
+    echo '#include "tern.h"'
+    echo 'size_t all(void);'
+    echo 'size_t all(void) { size_t n = 0;'
+    sed -n 's/^typedef struct \(tern_[a-z_]*\) {.*/{ \1 x = {0}; n += sizeof x; (void)x; }/p' $header
+    echo 'return n; }'
+} >"$to/zeros.c"
+for file in "$to/examples.c" "$to/zeros.c"; do
+    # shellcheck disable=SC2086
+    $cc -std=c99 $strict -fsyntax-only "$file"
+    # g++ warns of every member that = {0} leaves to itself, gcc does not.
+    # shellcheck disable=SC2086
+    $cxx -std=c++11 $strict -Wno-missing-field-initializers -x c++ -fsyntax-only "$file"
+done
+
+sed -n 's/^TERN_API .*[ *]\(tern_[a-z0-9_]*\)(.*/\1/p' $header | sort -u >"$to/functions"
+lines=$(grep -c '^TERN_API ' $header)
+[ "$(wc -l <"$to/functions")" -eq "$lines" ] ||
+    { echo "$header: $lines lines begin with TERN_API, but not as many functions were found" >&2; exit 1; }
+for name in $(cat "$to/functions"); do
+    grep -qE "(FAILS\(|RUNS\(|GIVES\([A-Za-z0-9_]*, |holds\()$name\b" tests/null_calls.c ||
+        { echo "tests/null_calls.c does not call $name" >&2; exit 1; }
+done
+$cc -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -Iinclude -o "$to/null_calls" tests/null_calls.c \
+    "$build/public/libtern.a" "$@"
+$cxx -std=c++11 -Wall -Wextra -Werror -Wno-missing-field-initializers -Iinclude \
+    -o "$to/null_calls_cpp" -x c++ tests/null_calls.c -x none "$build/public/libtern.a" "$@"
+"$to/null_calls" "$model" "$to/unwritten"
+"$to/null_calls_cpp" "$model" "$to/unwritten"
+[ ! -e "$to/unwritten" ] || { echo "null_calls wrote a file of nothing" >&2; exit 1; }

@@ -1,0 +1,298 @@
+// Every public function with NULL and zero in the places of what it should be given: it refuses, or
+// does nothing, and never crashes. Built as C and as C++ by header_test.sh, which also compares the
+// names here with those in tern.h, so that a new function is called here or the test fails.
+//
+// Seen to fail: without a TERN_NEED of tern_generate (a crash, by name), with a function more.
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include "tern.h"
+
+static const char *called = "";
+static int n_bad;
+static tern_error err = {0};
+
+static void say(const char *what) {
+    ssize_t ignored = write(2, what, strlen(what));
+    (void)ignored;
+}
+
+static void on_crash(int number) {
+    (void)number;
+    say("null_calls: crashed in ");
+    say(called);
+    say("\n");
+    _exit(1);
+}
+
+static void begin(const char *call) {
+    tern_error none = {0};
+    called = call;
+    err = none;
+}
+
+static void refused(tern_status status, bool with_message) {
+    bool told = !with_message || (err.status == status && err.message[0]);
+    if (status != TERN_OK && told) return;
+    fprintf(stderr, "null_calls: %s %s\n", called,
+            status == TERN_OK ? "was not refused" : "has no message");
+    n_bad++;
+}
+
+static void holds(bool expected) {
+    if (expected) return;
+    fprintf(stderr, "null_calls: %s gave something else\n", called);
+    n_bad++;
+}
+
+// Refused, with and without an error to fill.
+#define FAILS(name, ...)                                                                           \
+    (begin(#name "(" #__VA_ARGS__ ")"), refused(name(__VA_ARGS__, &err), true),                    \
+     refused(name(__VA_ARGS__, NULL), false))
+#define GIVES(value, name, ...)                                                                    \
+    (begin(#name "(" #__VA_ARGS__ ")"), holds(name(__VA_ARGS__) == value))
+#define RUNS(name, ...) (begin(#name "(" #__VA_ARGS__ ")"), (void)name(__VA_ARGS__))
+
+static bool ignore(void *user, const char *text, size_t n_bytes) {
+    (void)user, (void)text, (void)n_bytes;
+    return true;
+}
+
+static const char *const nobody[] = {NULL};
+
+// ---- Without any object ------------------------------------------------------------------------
+
+static void call_small_ones(void) {
+    size_t n = 7;
+    tern_model_info info;
+    memset(&info, 1, sizeof info);
+    begin("tern_version()"), holds(tern_version() != NULL); // takes nothing
+    begin("tern_memory_get()"), holds(tern_memory_get().n_allocs + 1 > 0);
+    begin("tern_sampling_default()"), holds(tern_sampling_default().temperature < 0);
+    begin("tern_status_name(99)"), holds(tern_status_name((tern_status)99) != NULL);
+    begin("tern_type_name(99)"), holds(tern_type_name((tern_type)99) != NULL);
+    GIVES(TERN_TYPE_AUTO, tern_type_from_name, NULL);
+    RUNS(tern_model_close, NULL);
+    RUNS(tern_model_get_info, NULL, NULL);
+    RUNS(tern_model_get_info, NULL, &info);
+    holds(info.path == NULL && info.n_vocab == 0);
+    GIVES(NULL, tern_token_text, NULL, 0, NULL);
+    GIVES(NULL, tern_token_text, NULL, 0, &n);
+    holds(n == 0);
+    GIVES(false, tern_token_is_end, NULL, 0);
+    RUNS(tern_chains_close, NULL);
+    GIVES(0, tern_chains_version, NULL);
+    GIVES(NULL, tern_chains_entries, NULL, NULL);
+    RUNS(tern_session_close, NULL);
+    RUNS(tern_session_reset, NULL);
+    GIVES(0, tern_session_n_context, NULL);
+    GIVES(TERN_KV_AUTO, tern_session_kv_type, NULL);
+    GIVES(0u, tern_session_n_tokens, NULL);
+    GIVES(NULL, tern_session_notice, NULL);
+    GIVES(NULL, tern_session_generated, NULL, NULL);
+    GIVES(NULL, tern_session_token_logprobs, NULL, NULL, NULL);
+    GIVES(false, tern_eval_task_known, NULL);
+    begin("tern_eval_task_name(0)"), holds(tern_eval_task_name(0) != NULL);
+    GIVES(NULL, tern_eval_task_name, (size_t)-1);
+    GIVES(false, tern_eval_find_file, NULL, NULL, NULL, NULL);
+    GIVES(false, tern_eval_find_file, "piqa", NULL, NULL, NULL);
+    GIVES(false, tern_eval_find_file, "piqa", ".", NULL, NULL);
+    RUNS(tern_output_close, NULL);
+}
+
+static void call_with_nothing(void) {
+    tern_chains *chains = NULL;
+    tern_lora *none = NULL;
+    tern_model_desc adapters = {0};
+    tern_convert_desc merge = {0};
+    adapters.loras = none, adapters.n_loras = 1;
+    merge.loras = none, merge.n_loras = 1;
+    const tern_chain chain = {NULL, 3, 0, NULL};
+    tern_model *m = NULL;
+    FAILS(tern_model_open, NULL, NULL, NULL);
+    FAILS(tern_model_open, &m, NULL, NULL);
+    FAILS(tern_model_open, &m, "", NULL);
+    FAILS(tern_model_open, &m, "none.gguf", &adapters);
+    FAILS(tern_tokenize, NULL, NULL, 0, 0, NULL, 0, NULL);
+    FAILS(tern_detokenize, NULL, NULL, 0, false, NULL, NULL);
+    FAILS(tern_chat_format, NULL, NULL, 0, false, NULL, NULL);
+    FAILS(tern_chat_tokens, NULL, NULL, 0, 0, 0, NULL, 0, NULL, NULL);
+    FAILS(tern_chat_answer, NULL, NULL, 0, NULL, NULL, NULL, NULL);
+    FAILS(tern_chains_open, NULL, NULL);
+    FAILS(tern_chains_open, &chains, NULL);
+    FAILS(tern_chains_create, NULL, NULL, 0);
+    FAILS(tern_chains_create, &chains, NULL, 1);
+    FAILS(tern_chains_create, &chains, &chain, 1);
+    FAILS(tern_chains_save, NULL, NULL);
+    FAILS(tern_session_open, NULL, NULL, NULL);
+    FAILS(tern_session_profile, NULL, NULL, NULL);
+    FAILS(tern_session_sync, NULL, NULL, 0, NULL);
+    FAILS(tern_session_logits, NULL, NULL, 0, NULL);
+    FAILS(tern_session_logprobs, NULL, NULL, 0, NULL, NULL, NULL);
+    FAILS(tern_generate_ids, NULL, NULL, 0, NULL, NULL, NULL, NULL);
+    FAILS(tern_generate, NULL, NULL, NULL, NULL, NULL, NULL);
+    FAILS(tern_inspect, NULL, NULL, NULL, NULL);
+    FAILS(tern_inspect, "none.gguf", NULL, NULL, NULL);
+    FAILS(tern_graph_report, NULL, TERN_FORMAT_TEXT, NULL, NULL);
+    FAILS(tern_convert, NULL, NULL, NULL);
+    FAILS(tern_convert, NULL, "none.gguf", NULL);
+    FAILS(tern_convert, "none.gguf", NULL, NULL);
+    FAILS(tern_convert, "none.gguf", "other.gguf", &merge);
+    FAILS(tern_eval_perplexity, NULL, NULL, 0, NULL, NULL);
+    FAILS(tern_eval_choice, NULL, NULL, NULL);
+    FAILS(tern_eval_paper, NULL, TERN_FORMAT_TEXT, NULL, NULL);
+    FAILS(tern_mine, NULL, NULL, NULL, NULL);
+    FAILS(tern_diagnose, NULL, NULL, NULL, NULL);
+    FAILS(tern_machine_measure, 0, NULL);
+}
+
+static void call_files(const char *path) {
+    tern_output *out = NULL;
+    FAILS(tern_file_write, NULL, NULL, 0);
+    FAILS(tern_file_write, path, NULL, 4);
+    FAILS(tern_output_open, NULL, NULL);
+    FAILS(tern_output_open, &out, NULL);
+    FAILS(tern_output_write, NULL, NULL, 0);
+    FAILS(tern_output_finish, NULL);
+    if (tern_output_open(&out, path, &err) == TERN_OK) FAILS(tern_output_write, out, NULL, 4);
+    tern_output_close(out);
+}
+
+static void call_chats(void) {
+    tern_chat *chat = NULL;
+    FAILS(tern_chat_open, NULL);
+    RUNS(tern_chat_close, NULL);
+    FAILS(tern_chat_add, NULL, NULL, NULL);
+    FAILS(tern_chat_set_system, NULL, NULL);
+    RUNS(tern_chat_cut, NULL, 0);
+    GIVES(NULL, tern_chat_messages, NULL, NULL);
+    FAILS(tern_chat_save, NULL, NULL);
+    FAILS(tern_chat_load, NULL, NULL);
+    if (tern_chat_open(&chat, &err) != TERN_OK) return;
+    FAILS(tern_chat_add, chat, NULL, "text");
+    FAILS(tern_chat_add, chat, "user", NULL);
+    GIVES(TERN_OK, tern_chat_set_system, chat, NULL, NULL);
+    RUNS(tern_chat_messages, chat, NULL);
+    RUNS(tern_chat_cut, chat, 0);
+    FAILS(tern_chat_save, chat, NULL);
+    FAILS(tern_chat_load, chat, NULL);
+    tern_chat_close(chat);
+}
+
+static void call_training(void) {
+    tern_data_tokenizer_desc learn = {0}, no_specials = {0};
+    tern_data_build_desc build = {0}, no_paths = {0};
+    tern_train_desc train = {0};
+    learn.source.paths = nobody, learn.source.n_paths = 1;
+    no_specials.n_specials = 2;
+    no_paths.tokenizer = "none", no_paths.source.n_paths = 2;
+    FAILS(tern_data_tokenizer, NULL, NULL, NULL);
+    FAILS(tern_data_tokenizer, "/none/out.json", NULL, NULL);
+    FAILS(tern_data_tokenizer, "/none/out.json", &learn, NULL);
+    FAILS(tern_data_tokenizer, "/none/out.json", &no_specials, NULL);
+    FAILS(tern_data_build, NULL, NULL, NULL);
+    FAILS(tern_data_build, "/none/out", NULL, NULL);
+    FAILS(tern_data_build, "/none/out", &build, NULL);
+    FAILS(tern_data_build, "/none/out", &no_paths, NULL);
+    FAILS(tern_data_inspect, NULL, NULL, NULL, NULL);
+    FAILS(tern_train, NULL);
+    FAILS(tern_train, &train);
+    train.data = "none";
+    FAILS(tern_train, &train);
+    FAILS(tern_train_plot, NULL, 0, NULL);
+    FAILS(tern_train_plot, NULL, 1, "/none/out.svg");
+    FAILS(tern_train_plot, nobody, 1, "/none/out.svg");
+}
+
+// ---- With a model and a session, and nothing else ----------------------------------------------
+
+static void call_with_model(tern_model *m) {
+    size_t n = 7;
+    int32_t ids[4] = {0};
+    tern_chains *chains = NULL;
+    const tern_message message = {NULL, NULL};
+    tern_mine_desc mine = {0}, no_shards = {0};
+    no_shards.shards = nobody, no_shards.n_shards = 1;
+    RUNS(tern_model_get_info, m, NULL);
+    RUNS(tern_token_text, m, 5, NULL);
+    GIVES(TERN_OK, tern_tokenize, m, NULL, 0, 0, NULL, 0, &n, NULL);
+    holds(n == 0);
+    FAILS(tern_tokenize, m, NULL, 3, 0, ids, 4, &n);
+    FAILS(tern_tokenize, m, "text", 4, 0, NULL, 4, &n);
+    FAILS(tern_tokenize, m, "text", 4, 0, ids, 4, NULL);
+    FAILS(tern_detokenize, m, ids, 4, false, NULL, NULL);
+    FAILS(tern_detokenize, m, NULL, 4, false, ignore, NULL);
+    FAILS(tern_chat_format, m, NULL, 2, true, ignore, NULL);
+    FAILS(tern_chat_format, m, &message, 1, true, ignore, NULL);
+    FAILS(tern_chat_tokens, m, NULL, 2, 0, 0, ids, 4, &n, NULL);
+    FAILS(tern_chat_tokens, m, &message, 1, 0, 0, ids, 4, &n, NULL);
+    FAILS(tern_chat_tokens, m, NULL, 0, 0, 0, ids, 4, NULL, NULL);
+    FAILS(tern_graph_report, m, TERN_FORMAT_TEXT, NULL, NULL);
+    FAILS(tern_session_open, NULL, m, NULL);
+    FAILS(tern_mine, NULL, m, NULL, NULL);
+    FAILS(tern_mine, &chains, m, NULL, NULL);
+    FAILS(tern_mine, &chains, m, &mine, NULL);
+    FAILS(tern_mine, &chains, m, &no_shards, NULL);
+}
+
+static void call_with_session(tern_session *s) {
+    size_t n = 7;
+    const int32_t ids[] = {5, 6};
+    double logprobs[2];
+    const tern_profile_row *rows;
+    const tern_message message = {NULL, NULL};
+    tern_perplexity ppl;
+    tern_eval_result result;
+    tern_eval_desc eval = {0};
+    tern_generate_params no_stops = {0}, null_stop = {0}, two = {0};
+    no_stops.n_stops = null_stop.n_stops = 1;
+    null_stop.stops = nobody;
+    two.max_tokens = 2;
+    GIVES(TERN_OK, tern_session_sync, s, NULL, 0, NULL, NULL);
+    FAILS(tern_session_sync, s, NULL, 2, NULL);
+    FAILS(tern_session_logits, s, NULL, 2, NULL);
+    FAILS(tern_session_logprobs, s, NULL, 2, ids, logprobs, NULL);
+    FAILS(tern_session_logprobs, s, ids, 2, NULL, logprobs, NULL);
+    FAILS(tern_session_logprobs, s, ids, 2, ids, NULL, NULL);
+    FAILS(tern_session_profile, s, NULL, &n);
+    FAILS(tern_session_profile, s, &rows, NULL);
+    FAILS(tern_session_profile, s, &rows, &n); // opened without
+    FAILS(tern_generate_ids, s, NULL, 0, NULL, NULL, NULL, NULL);
+    FAILS(tern_generate_ids, s, NULL, 2, NULL, NULL, NULL, NULL);
+    FAILS(tern_generate_ids, s, ids, 2, &no_stops, NULL, NULL, NULL);
+    FAILS(tern_generate, s, "text", &null_stop, NULL, NULL, NULL);
+    FAILS(tern_generate, s, NULL, NULL, NULL, NULL, NULL);
+    GIVES(TERN_OK, tern_generate, s, "text", &two, NULL, NULL, NULL, NULL);
+    begin("tern_session_generated(s, NULL)"), holds(tern_session_generated(s, NULL) != NULL);
+    RUNS(tern_session_token_logprobs, s, NULL, NULL);
+    FAILS(tern_chat_answer, s, NULL, 2, NULL, NULL, NULL, NULL);
+    FAILS(tern_chat_answer, s, &message, 1, NULL, NULL, NULL, NULL);
+    FAILS(tern_eval_perplexity, s, NULL, 0, NULL, &ppl);
+    FAILS(tern_eval_perplexity, s, "text", 4, NULL, NULL);
+    FAILS(tern_eval_choice, s, NULL, &result);
+    FAILS(tern_eval_choice, s, &eval, &result);
+}
+
+int main(int argc, char **argv) {
+    tern_model *m = NULL;
+    tern_session *s = NULL;
+    signal(SIGSEGV, on_crash);
+    signal(SIGFPE, on_crash);
+    signal(SIGABRT, on_crash);
+    call_small_ones();
+    call_with_nothing();
+    call_chats();
+    call_training();
+    if (argc > 1 && (tern_model_open(&m, argv[1], NULL, &err) != TERN_OK ||
+                     tern_session_open(&s, m, NULL, &err) != TERN_OK)) {
+        fprintf(stderr, "null_calls: %s\n", err.message);
+        return 1;
+    }
+    if (argc > 2) call_files(argv[2]);
+    if (m) call_with_model(m);
+    if (s) call_with_session(s);
+    tern_session_close(s);
+    tern_model_close(m);
+    return n_bad > 0;
+}
