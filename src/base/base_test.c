@@ -1,3 +1,4 @@
+#include <math.h>
 #include <string.h>
 #include "base/alloc.h"
 #include "base/half.h"
@@ -41,15 +42,21 @@ TEST(json_refuses_what_is_not_json) {
     CHECK(tern_json_parse(&doc, deep, sizeof deep, NULL) == TERN_ERR_FORMAT);
 }
 
+// By the definition, since not every compiler has a type for it.
+static float half_by_definition(uint32_t h) {
+    int exponent = h >> 10 & 31, fraction = h & 0x3FF;
+    float magnitude = exponent == 31  ? INFINITY
+                      : exponent == 0 ? ldexpf((float)fraction, -24)
+                                      : ldexpf((float)(1024 + fraction), exponent - 25);
+    return h >> 15 ? -magnitude : magnitude;
+}
+
 TEST(half_conversions_round_trip_and_round_to_even) {
     for (uint32_t h = 0; h < 0x10000; h++) {
         float f = tern_f16_to_f32((uint16_t)h);
         if (f != f) continue;
         CHECK_MSG(tern_f32_to_f16(f) == h, "%04x", h);
-        _Float16 native;
-        uint16_t bits = (uint16_t)h;
-        memcpy(&native, &bits, 2);
-        CHECK_MSG((float)native == f, "%04x", h);
+        CHECK_MSG(half_by_definition(h) == f, "%04x", h);
     }
     CHECK(tern_f32_to_f16(65520.0f) == 0x7C00);
     CHECK(tern_f32_to_f16(65519.9f) == 0x7BFF);
