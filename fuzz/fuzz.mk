@@ -8,15 +8,16 @@
 TIME ?= 60
 FUZZ_NAMES := $(patsubst fuzz/%_fuzz.c,%,$(wildcard fuzz/*_fuzz.c))
 FUZZ_BUILD := $(BUILD)/fuzz
-FUZZ_SANITIZE := address,undefined
+FUZZ_SANITIZE := address,undefined,float-cast-overflow
+FUZZ_SUPPORT := fuzz/support.c tests/tiny_model.c
 FUZZ_REPLAYS := $(FUZZ_NAMES:%=$(BUILD)/fuzz/%_replay)
 
 .PHONY: fuzz fuzz-replay $(FUZZ_NAMES:%=fuzz-%)
-.SECONDARY: $(FUZZ_NAMES:%=$(BUILD)/obj/fuzz/%_fuzz.o) $(BUILD)/obj/fuzz/replay.o
+.SECONDARY: $(FUZZ_NAMES:%=$(BUILD)/obj/fuzz/%_fuzz.o) $(call obj,fuzz/replay.c $(FUZZ_SUPPORT))
 
 fuzz: $(FUZZ_NAMES:%=fuzz-%) ## fuzz every reader for TIME=60 seconds each
 
-$(FUZZ_BUILD)/%_replay: $(BUILD)/obj/fuzz/%_fuzz.o $(BUILD)/obj/fuzz/replay.o $(BUILD)/libtern.a
+$(FUZZ_BUILD)/%_replay: $(BUILD)/obj/fuzz/%_fuzz.o $(call obj,fuzz/replay.c $(FUZZ_SUPPORT)) $(BUILD)/libtern.a
 	@mkdir -p $(@D)
 	@echo "  link  $@"
 	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ $(LIBS)
