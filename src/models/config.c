@@ -1,6 +1,7 @@
 // The file's config, read into tern_config and written back: one table names each field in both
 // worlds.
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include "models/models.h"
@@ -80,7 +81,7 @@ static bool read_first_of_array(const tern_file *file, const char *key, int64_t 
     const tern_meta *meta = tern_file_meta(file, key);
     if (!meta || meta->type != TERN_META_ARRAY || meta->n == 0) return false;
     double first, d;
-    if (!tern_meta_element(meta, 0, &first)) return false;
+    if (!tern_meta_element(meta, 0, &first) || !(fabs(first) < 0x1p53)) return false;
     for (uint64_t i = 1; i < meta->n; i++)
         if (!tern_meta_element(meta, i, &d) || d != first) return false;
     *value = (int64_t)first;
@@ -196,10 +197,13 @@ static tern_status read_rope_scaling(const reader *r, tern_config *c, tern_error
     a->factor = read_float(r, "rope.scaling.factor", HF("factor"), &d) ? (float)d : 1.0f;
     tern_str type = read_str(r, "rope.scaling.type", HF("rope_type"));
     if (!type.ptr) type = read_str(r, "rope.scaling.type", HF("type"));
-    int64_t original;
+    int64_t original = c->n_context;
     if (!read_int(r, "rope.scaling.original_context_length", HF("original_max_position_embeddings"),
                   &original))
         original = c->n_context;
+    if (original < 1 || original > INT32_MAX)
+        return tern_fail(err, TERN_ERR_FORMAT, "RoPE scaling: trained with %" PRId64
+                         " tokens makes no sense", original);
     a->n_context_orig = (int32_t)original;
     if (gguf && tern_file_tensor(r->file, "rope_freqs.weight")) {
         a->scaling = TERN_ROPE_FACTORS;
@@ -224,10 +228,12 @@ static tern_status read_rope_scaling(const reader *r, tern_config *c, tern_error
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "RoPE scaling \"%.*s\" is not supported",
                          (int)(type.len < 64 ? type.len : 64), type.ptr);
 #undef HF
-    if (!(a->factor > 0) || a->n_context_orig <= 0)
-        return tern_fail(err, TERN_ERR_FORMAT,
-                         "RoPE scaling: factor %g over %d tokens makes no sense", (double)a->factor,
-                         (int)a->n_context_orig);
+    const float numbers[] = {a->factor,    a->low_freq_factor, a->high_freq_factor,
+                             a->beta_fast, a->beta_slow,       a->attn_factor};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (!isfinite(numbers[i]) || (i == 0 && !(numbers[i] > 0)))
+            return tern_fail(err, TERN_ERR_FORMAT, "RoPE scaling: a factor of %g makes no sense",
+                             (double)numbers[i]);
     return TERN_OK;
 }
 
@@ -241,8 +247,9 @@ static tern_status read_rope(const reader *r, const tern_arch *arch, tern_config
     if (r->file->kind == TERN_FILE_GGUF)
         read_int(r, "rope.dimension_count", NULL, &n_rot);
     else if (read_float(r, "", "partial_rotary_factor", &d))
-        n_rot = (int64_t)((double)c->head_dim * d);
-    if (n_rot < 2 || n_rot % 2 != 0 || n_rot > c->head_dim || !(c->rope.base > 0))
+        n_rot = d > 0 && d <= 1 ? (int64_t)((double)c->head_dim * d) : 0;
+    if (n_rot < 2 || n_rot % 2 != 0 || n_rot > c->head_dim || !(c->rope.base > 0) ||
+        !isfinite(c->rope.base))
         return tern_fail(err, TERN_ERR_FORMAT,
                          "RoPE over %" PRId64 " of %" PRId64
                          " dimensions with base %g makes no sense",
@@ -348,6 +355,9 @@ tern_status tern_model_read(const tern_file *file, const tern_arch **arch, tern_
                          c->n_heads, c->n_kv_heads, c->head_dim);
     double final_eps = c->rms_eps;
     read_float(&r, "final_norm_rms_epsilon", "final_norm_eps", &final_eps);
+    if (!(final_eps >= 0 && final_eps < 1))
+        return tern_fail(err, TERN_ERR_FORMAT, "config: final_norm_eps is %g, expected 0 to 1",
+                         final_eps);
     c->final_rms_eps = final_eps;
     const tern_tensor *table = tern_model_tensor(file, *arch, "token_embd.weight");
     if (!table || table->n_dims != 2)
