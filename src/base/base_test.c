@@ -25,6 +25,26 @@ TEST(json_reads_nested_values) {
     tern_json_free(&doc);
 }
 
+// Seen to fail when NaN was written as printf writes it.
+TEST(json_numbers_are_json_and_read_back_as_the_same) {
+    static const double numbers[] = {0,    -0.0, 1,       0.1,  1e300, -1.0 / 3, 5e-324,
+                                     1e17, 2e9,  1048576, 1e-7, NAN,   INFINITY, -INFINITY};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        tern_strbuf b = {0};
+        tern_json_doc doc;
+        tern_error err = {0};
+        bool is_float = (double)(float)numbers[i] == numbers[i];
+        if (is_float && i % 2) tern_strbuf_json_float(&b, (float)numbers[i]);
+        else tern_strbuf_json_number(&b, numbers[i]);
+        CHECK_MSG(tern_json_parse(&doc, b.ptr, b.len, &err) == TERN_OK, "%s", b.ptr);
+        const tern_json *root = tern_json_root(&doc);
+        if (isfinite(numbers[i])) CHECK_MSG(tern_json_number(root, 7.5) == numbers[i], "%s", b.ptr);
+        else CHECK_MSG(tern_json_is(root, TERN_JSON_NULL), "%s", b.ptr);
+        tern_json_free(&doc);
+        tern_strbuf_free(&b);
+    }
+}
+
 TEST(json_refuses_what_is_not_json) {
     static const char *const bad[] = {
         "",    "{",     "[1,]", "{\"a\":1,}", "01", "\"\\x\"", "[1 2]", "\"\x01\"", "nul",

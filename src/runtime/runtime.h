@@ -40,6 +40,7 @@ struct tern_model {
     tern_graph built, lowered, fused;
     tern_weight_source *sources; // by value of `built`
     tern_weight_kind *kinds;     // the same: what the passes were told
+    const char *damaged; // a vector with NaN or infinity in it, NULL: there is none
     int32_t n_batch;
     pthread_mutex_t lock; // of what follows: everything else never changes once the model is open
     tern_placement *now;  // NULL: only the tokenizer was opened
