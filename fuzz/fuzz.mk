@@ -1,9 +1,11 @@
 # Fuzzing. A target is fuzz/NAME_fuzz.c with LLVMFuzzerTestOneInput, its seeds are in
-# fuzz/corpus/NAME/; nothing else has to be said about it.
+# fuzz/corpus/NAME/ (most by tools/make_fuzz_corpus.py); nothing else has to be said about it.
 #
-#     make fuzz TIME=60          each target for so many seconds (clang, address and undefined)
+#     make -j2 fuzz TIME=60      each target for so many seconds, two at once (clang 14 or later)
 #     make fuzz-NAME TIME=600    one target
+#     make fuzz-build            builds them all
 #     make fuzz-replay           all seeds once, then with failing allocations (any compiler)
+#     make mutate N=20000        mutated files of every kind through whole commands
 
 TIME ?= 60
 FUZZ_NAMES := $(patsubst fuzz/%_fuzz.c,%,$(wildcard fuzz/*_fuzz.c))
@@ -55,3 +57,15 @@ $(FUZZ_NAMES:%=fuzz-%): fuzz-%: fuzz-link-%
 	  $(FUZZ_BUILD)/corpus/$* fuzz/corpus/$* >$(FUZZ_BUILD)/$*.log 2>&1 || \
 	  { tail -n 60 $(FUZZ_BUILD)/$*.log; exit 1; }
 	@echo "  fuzz  $*: $$(sed -n 's/^Done \(.*\)/\1/p' $(FUZZ_BUILD)/$*.log), nothing found"
+
+# Mutated files of every kind through whole commands, in the build of `make asan`: see tools/mutate.c.
+N    ?= 2000
+SEED ?= 1
+MUTATE_JOBS ?= $(shell nproc)
+$(BUILD)/mutate: $(call obj,tools/mutate.c tools/mutate_kinds.c tests/tiny_model.c) $(BUILD)/libtern.a
+	@echo "  link  $@"
+	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ $(LIBS)
+.PHONY: mutate
+mutate: ## give N=2000 mutated files of every kind to all that reads them, with sanitizers
+	$(MAKE) BUILD=build/asan OPT=-O1 EXTRA_CFLAGS="$(ASAN_FLAGS)" build/asan/mutate
+	OPENBLAS_NUM_THREADS=1 build/asan/mutate -n $(N) -s $(SEED) -j $(MUTATE_JOBS)
