@@ -21,10 +21,10 @@
 #include <unistd.h>
 #include "tern.h"
 
-enum { BATCH = 64, SECONDS_MAX = 60, FILES_MAX = 24, FINDINGS_MAX = 100 };
+enum { BATCH = 64, SECONDS_MAX = 60, FILES_MAX = 24, FINDINGS_MAX = 100, PIECE = 512 };
 
 typedef struct file {
-    char name[96];
+    char name[256];
     uint8_t *bytes;
     size_t n;
 } file;
@@ -131,7 +131,8 @@ static void mutate_text(uint8_t *b, size_t n) {
 // Headers are where the structure is: half of the places lie in the first kilobyte.
 static void mutate_once(uint8_t *b, size_t *n, size_t room) {
     size_t front = *n < 1024 || next() % 2 ? *n : 1024;
-    size_t at = below(front), length = 1 + below(next() % 4 ? 16 : 512), from = below(*n);
+    size_t at = below(front), length = 1 + below(next() % 4 ? 16 : PIECE), from = below(*n);
+    uint8_t piece[PIECE];
     if (*n == 0) return;
     switch (next() % 8) {
     case 0: b[at] ^= (uint8_t)(1u << below(8)); break;
@@ -146,9 +147,9 @@ static void mutate_once(uint8_t *b, size_t *n, size_t room) {
     case 5: // put in twice
         if (length > *n - from) length = *n - from;
         if (length > room - *n) length = room - *n;
+        memcpy(piece, b + from, length);
         memmove(b + at + length, b + at, *n - at);
-        memmove(b + at, b + (from < at ? from : from + length <= room - length ? from + length : from),
-                length);
+        memcpy(b + at, piece, length);
         *n += length;
         break;
     case 6: // copied over another place

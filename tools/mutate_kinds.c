@@ -150,16 +150,16 @@ static bool make_hf_packed(const char *folder) {
 // ---- Text, shards, training --------------------------------------------------------------------
 
 static bool make_documents(const char *folder) {
+    static const char plain[] = "{\"text\": \"a \\u00e9 line %d\"}\n",
+                      chat[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi %d\"}, "
+                               "{\"role\": \"assistant\", \"content\": \"Ho\"}]}\n";
     tern_strbuf text = {0};
     for (int i = 0; i < 150; i++)
-        tern_strbuf_printf(&text, "The cat %d and the dog %d went on and on.<|endoftext|>", i, i % 7);
+        tern_strbuf_printf(&text, "The cat %d and the dog %d went on.<|endoftext|>", i, i % 7);
     bool made = put(in(folder, "a.txt"), tern_strbuf_text(&text));
     tern_strbuf_clear(&text);
     for (int i = 0; i < 40; i++)
-        tern_strbuf_printf(&text, i % 2 ? "{\"text\": \"a \\u00e9 line %d\"}\n"
-                                        : "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi %d"
-                                          "\"}, {\"role\": \"assistant\", \"content\": \"Ho\"}]}\n",
-                           i);
+        tern_strbuf_printf(&text, i % 2 ? plain : chat, i);
     made = made && put(in(folder, "b.jsonl"), tern_strbuf_text(&text));
     tern_strbuf_free(&text);
     return made;
@@ -270,7 +270,8 @@ static void use_chains(const char *folder) {
     for (int i = 0; i < 2; i++) {
         tern_chains *c;
         tern_error err;
-        if (tern_chains_open(&c, in(folder, i ? "2.chains" : "1.chains"), &err) != TERN_OK) continue;
+        const char *path = in(folder, i ? "2.chains" : "1.chains");
+        if (tern_chains_open(&c, path, &err) != TERN_OK) continue;
         run_model(in(folder, "model.gguf"), NULL, c);
         tern_chains_close(c);
     }
@@ -344,7 +345,8 @@ static tern_status evaluate(const char *folder, tern_error *err) {
     join(items, folder, "/items.jsonl");
     join(results, folder, "/results.jsonl");
     tern_eval_desc d = {.task = "piqa", .path = items, .results_path = results};
-    TERN_TRY(tern_model_open(&m, in(folder, "model.gguf"), &(tern_model_desc){.n_threads = 1}, err));
+    tern_model_desc md = {.n_threads = 1};
+    TERN_TRY(tern_model_open(&m, in(folder, "model.gguf"), &md, err));
     tern_status status = tern_session_open(&s, m, &(tern_session_desc){.n_context = 64}, err);
     if (status == TERN_OK) {
         status = tern_eval_choice(s, &d, &result, err);
