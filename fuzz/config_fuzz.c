@@ -52,7 +52,9 @@ static void write_again(const tern_arch *arch, const tern_config *c) {
         fuzz_require(status == TERN_OK || status == TERN_ERR_MEMORY);
         if (status == TERN_OK)
             fuzz_require(found.n_embd == c->n_embd && found.n_layers == c->n_layers &&
-                         found.head_dim == c->head_dim && found.act == c->act);
+                         found.head_dim == c->head_dim && found.act == c->act &&
+                         found.rope.n_rot == c->rope.n_rot && found.rope.base == c->rope.base &&
+                         found.n_kv_heads == c->n_kv_heads && found.n_context == c->n_context);
     }
     tern_file_close(again);
     tern_strbuf_free(&text);

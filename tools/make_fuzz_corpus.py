@@ -278,6 +278,7 @@ def config_seeds():
                                           "beta_fast": 32, "beta_slow": 1})
     yield "linear", config(rope_scaling={"type": "linear", "factor": 2.0}, head_dim=8,
                            partial_rotary_factor=0.5)
+    yield "wide_head", config(hidden_size=10 ** 6, partial_rotary_factor=0.3)
 
 
 def folder_tensors(width, vocab, kv):

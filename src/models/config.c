@@ -36,6 +36,7 @@ typedef struct float_field {
     double otherwise;
 } float_field;
 
+#define HEAD_DIM_MAX 65536
 #define AT(member) offsetof(tern_config, member)
 
 static const int_field int_fields[] = {
@@ -44,7 +45,7 @@ static const int_field int_fields[] = {
     {AT(n_ff), "feed_forward_length", "intermediate_size", 1, 1 << 22},
     {AT(n_heads), "attention.head_count", "num_attention_heads", 1, 65536},
     {AT(n_kv_heads), "attention.head_count_kv", "num_key_value_heads", 0, 65536},
-    {AT(head_dim), "attention.key_length", "head_dim", 0, 65536},
+    {AT(head_dim), "attention.key_length", "head_dim", 0, HEAD_DIM_MAX},
     {AT(n_context), "context_length", "max_position_embeddings", 0, INT32_MAX},
     {AT(n_vocab), "vocab_size", "vocab_size", 0, 1 << 24},
 };
@@ -348,7 +349,8 @@ tern_status tern_model_read(const tern_file *file, const tern_arch **arch, tern_
     if (c->n_kv_heads == 0) c->n_kv_heads = c->n_heads;
     if (c->head_dim == 0) c->head_dim = c->n_embd / c->n_heads;
     if (c->n_context == 0) c->n_context = 2048;
-    if (c->head_dim < 2 || c->head_dim % 2 != 0 || c->n_heads % c->n_kv_heads != 0)
+    if (c->head_dim < 2 || c->head_dim % 2 != 0 || c->head_dim > HEAD_DIM_MAX ||
+        c->n_heads % c->n_kv_heads != 0)
         return tern_fail(err, TERN_ERR_FORMAT,
                          "config: %" PRId64 " heads, %" PRId64 " key heads and %" PRId64
                          " dimensions a head do not fit together",
@@ -579,6 +581,13 @@ tern_status tern_config_write_gguf(tern_gguf_writer *w, const char *arch_name,
     return TERN_OK;
 }
 
+// The share of a head that is rotated, as a number that a reader's product with the head's
+// dimensions, cut to an integer, makes n_rot again.
+static double rotary_factor(const tern_config *c) {
+    double factor = (double)c->rope.n_rot / (double)c->head_dim;
+    return (double)c->head_dim * factor < c->rope.n_rot ? nextafter(factor, 2) : factor;
+}
+
 void tern_config_write_json(const tern_arch *arch, const tern_config *c, const char *dtype,
                             const char *ternary_mode, tern_strbuf *out) {
     tern_strbuf_printf(out, "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\",\n",
@@ -593,6 +602,8 @@ void tern_config_write_json(const tern_arch *arch, const tern_config *c, const c
         tern_strbuf_printf(out, "  \"final_norm_eps\": %.9g,\n", c->final_rms_eps);
     tern_strbuf_printf(out, "  \"hidden_act\": \"%s\",\n  \"rope_theta\": %.9g,\n",
                        tern_act_name(c->act), (double)c->rope.base);
+    if (c->rope.n_rot != c->head_dim)
+        tern_strbuf_printf(out, "  \"partial_rotary_factor\": %.17g,\n", rotary_factor(c));
     if (c->rope.scaling == TERN_ROPE_LINEAR)
         tern_strbuf_printf(out,
                            "  \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": %.9g},\n",
