@@ -90,13 +90,13 @@ MODEL ?= $(BUILD)/2b.gguf
 bench: all $(MODEL) ## speed beside the machine's limits; MODEL=file.gguf (else random weights of 2B-4T's shape)
 	$(BUILD)/tern bench -m $(MODEL) -p 512 -n 128 -t 1,2 -r 5
 
+ASAN_FLAGS := -fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=undefined,float-cast-overflow -fno-var-tracking
 asan: ## the tests under the address and undefined-behaviour sanitizers
-	$(MAKE) BUILD=build/asan OPT=-O1 EXTRA_CFLAGS="-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-var-tracking" \
-	    build/asan/tern_tests
+	$(MAKE) BUILD=build/asan OPT=-O1 EXTRA_CFLAGS="$(ASAN_FLAGS)" build/asan/tern_tests
 	build/asan/tern_tests -j $(TEST_JOBS)
-tsan: ## the engine's tests under the thread sanitizer
+tsan: ## the tests under the thread sanitizer
 	$(MAKE) BUILD=build/tsan OPT=-O1 EXTRA_CFLAGS="-fsanitize=thread" build/tsan/tern_tests
-	build/tsan/tern_tests engine pool placement
+	build/tsan/tern_tests -j $(TEST_JOBS)
 
 lint: $(BUILD)/public/libtern.a ## layers, names of symbols, what the library may call, paths, format
 	tools/check_layers.sh

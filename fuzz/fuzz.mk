@@ -1,22 +1,25 @@
 # Fuzzing. A target is fuzz/NAME_fuzz.c with LLVMFuzzerTestOneInput, its seeds are in
-# fuzz/corpus/NAME/; nothing else has to be said about it.
+# fuzz/corpus/NAME/ (most by tools/make_fuzz_corpus.py); nothing else has to be said about it.
 #
-#     make fuzz TIME=60          each target for so many seconds (clang, address and undefined)
+#     make -j2 fuzz TIME=60      each target for so many seconds, two at once (clang 14 or later)
 #     make fuzz-NAME TIME=600    one target
+#     make fuzz-build            builds them all
 #     make fuzz-replay           all seeds once, then with failing allocations (any compiler)
+#     make mutate N=20000        mutated files of every kind through whole commands
 
 TIME ?= 60
 FUZZ_NAMES := $(patsubst fuzz/%_fuzz.c,%,$(wildcard fuzz/*_fuzz.c))
 FUZZ_BUILD := $(BUILD)/fuzz
-FUZZ_SANITIZE := address,undefined
+FUZZ_SANITIZE := address,undefined,float-cast-overflow
+FUZZ_SUPPORT := fuzz/support.c tests/tiny_model.c
 FUZZ_REPLAYS := $(FUZZ_NAMES:%=$(BUILD)/fuzz/%_replay)
 
 .PHONY: fuzz fuzz-replay $(FUZZ_NAMES:%=fuzz-%)
-.SECONDARY: $(FUZZ_NAMES:%=$(BUILD)/obj/fuzz/%_fuzz.o) $(BUILD)/obj/fuzz/replay.o
+.SECONDARY: $(FUZZ_NAMES:%=$(BUILD)/obj/fuzz/%_fuzz.o) $(call obj,fuzz/replay.c $(FUZZ_SUPPORT))
 
 fuzz: $(FUZZ_NAMES:%=fuzz-%) ## fuzz every reader for TIME=60 seconds each
 
-$(FUZZ_BUILD)/%_replay: $(BUILD)/obj/fuzz/%_fuzz.o $(BUILD)/obj/fuzz/replay.o $(BUILD)/libtern.a
+$(FUZZ_BUILD)/%_replay: $(BUILD)/obj/fuzz/%_fuzz.o $(call obj,fuzz/replay.c $(FUZZ_SUPPORT)) $(BUILD)/libtern.a
 	@mkdir -p $(@D)
 	@echo "  link  $@"
 	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ $(LIBS)
@@ -24,18 +27,45 @@ $(FUZZ_BUILD)/%_replay: $(BUILD)/obj/fuzz/%_fuzz.o $(BUILD)/obj/fuzz/replay.o $(
 fuzz-replay: $(FUZZ_REPLAYS) ## run the seeds of all fuzz targets, with failing allocations
 	@for name in $(FUZZ_NAMES); do $(FUZZ_BUILD)/$${name}_replay fuzz/corpus/$$name || exit 1; done
 
-# The library once more, instrumented; what libFuzzer finds interesting stays in the build folder.
+# The library once more, instrumented. The kernels are only watched for stray accesses and not
+# optimized: vector code with every check takes clang minutes a file, and `make asan` has them all.
+FUZZ_CC ?= $(shell command -v clang-14 || echo clang)
+FUZZ_FLAGS := -fsanitize=fuzzer-no-link,$(FUZZ_SANITIZE) -fno-sanitize-recover=undefined,float-cast-overflow
+ifdef FUZZ_LIBRARY
+$(BUILD)/obj/src/kernels/cpu/%.o: ALL_CFLAGS += -O0 -fno-sanitize=fuzzer-no-link,undefined,float-cast-overflow
+endif
 .PHONY: fuzz-library
 fuzz-library:
-	@$(MAKE) --no-print-directory BUILD=$(FUZZ_BUILD) CC=clang OPT=-O1 \
-	  EXTRA_CFLAGS="-fsanitize=fuzzer-no-link,$(FUZZ_SANITIZE) -fno-sanitize-recover=undefined" \
-	  $(FUZZ_BUILD)/libtern.a
+	@$(MAKE) --no-print-directory BUILD=$(FUZZ_BUILD) CC=$(FUZZ_CC) OPT=-O1 FUZZ_LIBRARY=1 \
+	  EXTRA_CFLAGS="$(FUZZ_FLAGS)" $(FUZZ_BUILD)/libtern.a $(FUZZ_SUPPORT:%.c=$(FUZZ_BUILD)/obj/%.o) \
+	  $(FUZZ_NAMES:%=$(FUZZ_BUILD)/obj/fuzz/%_fuzz.o)
 
-$(FUZZ_NAMES:%=fuzz-%): fuzz-%: fuzz-library
-	@mkdir -p $(FUZZ_BUILD)/corpus/$*
-	clang $(filter-out $(OPT),$(ALL_CFLAGS)) -O1 -fsanitize=fuzzer,$(FUZZ_SANITIZE) \
-	  -fno-sanitize-recover=undefined -o $(FUZZ_BUILD)/$*_fuzz fuzz/$*_fuzz.c \
+.PHONY: fuzz-build $(FUZZ_NAMES:%=fuzz-link-%)
+fuzz-build: $(FUZZ_NAMES:%=fuzz-link-%) ## build every fuzz target (clang)
+$(FUZZ_NAMES:%=fuzz-link-%): fuzz-link-%: fuzz-library
+	@echo "  link  $(FUZZ_BUILD)/$*_fuzz"
+	$(Q)$(FUZZ_CC) -fsanitize=fuzzer,$(FUZZ_SANITIZE) -pthread -o $(FUZZ_BUILD)/$*_fuzz \
+	  $(FUZZ_BUILD)/obj/fuzz/$*_fuzz.o $(FUZZ_SUPPORT:%.c=$(FUZZ_BUILD)/obj/%.o) \
 	  $(FUZZ_BUILD)/libtern.a $(LIBS)
-	$(FUZZ_BUILD)/$*_fuzz -max_total_time=$(TIME) -timeout=10 -rss_limit_mb=2048 \
+
+# What libFuzzer finds interesting stays in the build folder, and so does what it says; a finding is
+# the file NAME-crash-... (or -timeout-, -leak-, -oom-) there.
+$(FUZZ_NAMES:%=fuzz-%): fuzz-%: fuzz-link-%
+	@mkdir -p $(FUZZ_BUILD)/corpus/$*
+	@$(FUZZ_BUILD)/$*_fuzz -max_total_time=$(TIME) -timeout=20 -rss_limit_mb=2048 \
 	  -artifact_prefix=$(FUZZ_BUILD)/$*- -print_final_stats=1 \
-	  $(FUZZ_BUILD)/corpus/$* fuzz/corpus/$*
+	  $(FUZZ_BUILD)/corpus/$* fuzz/corpus/$* >$(FUZZ_BUILD)/$*.log 2>&1 || \
+	  { tail -n 60 $(FUZZ_BUILD)/$*.log; exit 1; }
+	@echo "  fuzz  $*: $$(sed -n 's/^Done \(.*\)/\1/p' $(FUZZ_BUILD)/$*.log), nothing found"
+
+# Mutated files of every kind through whole commands, in the build of `make asan`: see tools/mutate.c.
+N    ?= 2000
+SEED ?= 1
+MUTATE_JOBS ?= $(shell nproc)
+$(BUILD)/mutate: $(call obj,tools/mutate.c tools/mutate_kinds.c tests/tiny_model.c) $(BUILD)/libtern.a
+	@echo "  link  $@"
+	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ $(LIBS)
+.PHONY: mutate
+mutate: ## give N=2000 mutated files of every kind to all that reads them, with sanitizers
+	$(MAKE) BUILD=build/asan OPT=-O1 EXTRA_CFLAGS="$(ASAN_FLAGS)" build/asan/mutate
+	build/asan/mutate -n $(N) -s $(SEED) -j $(MUTATE_JOBS)

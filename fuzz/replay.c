@@ -12,6 +12,7 @@
 #include "base/alloc.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
+__attribute__((weak)) int LLVMFuzzerInitialize(int *argc, char ***argv);
 
 #define FAILURES_MAX 2000 // allocations of one input that are made to fail
 #define INPUT_MAX    ((size_t)64 << 20)
@@ -70,6 +71,7 @@ static void replay(const char *path) {
 }
 
 int main(int argc, char **argv) {
+    if (LLVMFuzzerInitialize) LLVMFuzzerInitialize(&argc, &argv);
     for (int i = 1; i < argc; i++) replay(argv[i]);
     printf("%s: %d inputs, %d bad\n", argv[0], n_inputs, n_bad);
     return n_inputs == 0 || n_bad > 0;

@@ -66,6 +66,18 @@ echo "no model" >"$dir/text.gguf"
 fails 1 "$dir/text.gguf: " "$tern" inspect "$dir/text.gguf"
 fails 1 "$dir/none.txt: " "$tern" run -m "$model" -f "$dir/none.txt"
 
+# A NaN as the last number of the file, which is output_norm's: no JSON has nan or inf in it.
+cp "$model" "$dir/nan.gguf"
+printf '\000\000\300\177' |
+    dd of="$dir/nan.gguf" bs=1 seek=$(($(wc -c <"$model") - 4)) conv=notrunc 2>/dev/null
+for command in "run -p x --json" "bench -p 8 -n 4 -t 1 -r 1 --no-limits -o json" \
+    "eval ppl -f $dir/text.gguf -o json"; do
+    fails 1 "output_norm.weight: some of its numbers are not numbers" \
+        "$tern" $command -m "$dir/nan.gguf"
+done
+ends 0 "$tern" inspect "$dir/nan.gguf" --json --tensors --histogram
+grep -qiE '[:,[](-?nan|-?inf)' "$dir/out" && wrong "inspect --json has nan or inf in it"
+
 # Completion: the same by every way in, and by seed.
 run="$tern run -m $model -n 12 --seed 7"
 a=$($run -p "Once upon a time" 2>/dev/null | od -An -c)

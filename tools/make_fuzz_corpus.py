@@ -165,11 +165,243 @@ def item_seeds():
         yield name, json.dumps(item).encode()
 
 
+# ---- Whole models: one layer, a vocabulary of a dozen -------------------------------------------
+
+TOKENS = ["<unk>", "<s>", "</s>", "\u2581", "a", "b", "\u2581a", "<0x0A>"]
+HF_NAMES = {"attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj",
+            "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
+            "attn_output": "self_attn.o_proj", "ffn_norm": "post_attention_layernorm",
+            "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
+
+
+def floats(n, kind):
+    values = [((i * 37 + 11) % 64 - 31.5) / 64 for i in range(n)]
+    return struct.pack("<%d%s" % (n, "f" if kind == F32 else "e"), *values)
+
+
+def i2_s(n):
+    return bytes((i * 57 + 3) % 256 & 0xAA for i in range(n // 4)) + struct.pack("<f", .5) + bytes(28)
+
+
+def matrix(rows, cols, kind):
+    return i2_s(rows * cols) if kind == I2_S else floats(rows * cols, kind)
+
+
+def layer(width, kind, sub_norms):
+    for name in ["attn_norm", "ffn_norm"] + ["attn_sub_norm", "ffn_sub_norm"] * sub_norms:
+        yield name, F32, [width], floats(width, F32)
+    for name in ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"):
+        yield name, kind, [width, width], matrix(width, width, kind)
+
+
+def config_metas(arch, width, heads):
+    sizes = {"context_length": 32, "embedding_length": width, "block_count": 1,
+             "feed_forward_length": width, "attention.head_count": heads,
+             "attention.head_count_kv": heads, "rope.dimension_count": width // heads}
+    metas = [meta("general.architecture", "str", arch), meta("general.name", "str", "seed")]
+    metas += [meta("%s.%s" % (arch, k), "u32", v) for k, v in sizes.items()]
+    return metas + [meta(arch + ".rope.freq_base", "f32", 1e4),
+                    meta(arch + ".attention.layer_norm_rms_epsilon", "f32", 1e-5)]
+
+
+def sentencepiece_metas():
+    return [meta("tokenizer.ggml.model", "str", "llama"),
+            meta("tokenizer.ggml.tokens", "str", TOKENS),
+            meta("tokenizer.ggml.scores", "f32", [-i for i in range(len(TOKENS))]),
+            meta("tokenizer.ggml.token_type", "i32", [2, 3, 3, 1, 1, 1, 1, 6]),
+            meta("tokenizer.ggml.bos_token_id", "u32", 1),
+            meta("tokenizer.ggml.eos_token_id", "u32", 2),
+            meta("tokenizer.ggml.add_bos_token", "bool", 1),
+            meta("tokenizer.chat_template", "str",
+                 "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}")]
+
+
+def byte_level_metas(pre):
+    tokens = ["a", "b", "\u0120", "ab", "\u0120a", "<|end|>", "1", "\u00c3"]
+    return [meta("tokenizer.ggml.model", "str", "gpt2"), meta("tokenizer.ggml.pre", "str", pre),
+            meta("tokenizer.ggml.tokens", "str", tokens),
+            meta("tokenizer.ggml.token_type", "i32", [1, 1, 1, 1, 1, 3, 1, 1]),
+            meta("tokenizer.ggml.merges", "str", ["a b", "\u0120 a"]),
+            meta("tokenizer.ggml.eos_token_id", "u32", 5),
+            meta("tokenizer.ggml.add_bos_token", "bool", 0)]
+
+
+def model(arch, width, heads, kind, head_kind, tokenizer, extra=()):
+    tensors = [("token_embd.weight", head_kind, [width, 8], matrix(8, width, head_kind)),
+               ("output_norm.weight", F32, [width], floats(width, F32))]
+    tensors += [("blk.0.%s.weight" % t[0],) + t[1:] for t in layer(width, kind, arch != "llama")]
+    return gguf(config_metas(arch, width, heads) + tokenizer + list(extra), tensors)
+
+
+def model_seeds():
+    sampling = [meta("general.sampling.temp", "f32", .5), meta("general.sampling.top_k", "i32", 4)]
+    yield "llama", model("llama", 16, 2, F32, F32, sentencepiece_metas(), sampling)
+    yield "masters", model("bitnet-b1.58", 32, 1, F16, F16, byte_level_metas("llama-bpe"))
+    yield "i2_s", model("bitnet", 128, 2, I2_S, F16, sentencepiece_metas())
+    yield "yarn", model("llama", 16, 1, F16, F16, byte_level_metas("gpt-2"), [
+        meta("llama.rope.scaling.type", "str", "yarn"), meta("llama.rope.scaling.factor", "f32", 2),
+        meta("llama.rope.scaling.original_context_length", "u32", 16)])
+    yield "no_tokenizer", model("llama", 16, 2, F32, F16, [])
+
+
+def tokenizer_seeds():
+    yield "sentencepiece", gguf(sentencepiece_metas(), [])
+    for pre in ("gpt-2", "llama-bpe", "qwen2", "default"):
+        yield pre, gguf(byte_level_metas(pre), [])
+    yield "no_types", gguf(byte_level_metas("gpt-2")[:3] + byte_level_metas("gpt-2")[4:5], [])
+
+
+# ---- Inputs of several files --------------------------------------------------------------------
+
+def parts(*files):
+    """files: (kind, bytes), see fuzz/support.h"""
+    return b"".join(struct.pack("<BI", kind, len(b)) + b for kind, b in files)
+
+
+def config(**fields):
+    c = dict(model_type="llama", hidden_size=16, intermediate_size=16, num_hidden_layers=1,
+             num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=32, vocab_size=8,
+             rms_norm_eps=1e-5, rope_theta=10000.0, hidden_act="silu", tie_word_embeddings=True)
+    c.update(fields)
+    return json.dumps(c).encode()
+
+
+def config_seeds():
+    yield "llama", config()
+    yield "bitnet", config(model_type="bitnet", hidden_act="relu2", bos_token_id=1, eos_token_id=2,
+                           quantization_config={"quant_method": "bitnet",
+                                                "linear_class": "autobitlinear"})
+    yield "llama3", config(rope_scaling={"rope_type": "llama3", "factor": 8.0,
+                                         "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                                         "original_max_position_embeddings": 16})
+    yield "yarn", config(rope_parameters={"rope_type": "yarn", "factor": 4.0, "rope_theta": 1e6,
+                                          "beta_fast": 32, "beta_slow": 1})
+    yield "linear", config(rope_scaling={"type": "linear", "factor": 2.0}, head_dim=8,
+                           partial_rotary_factor=0.5)
+    yield "wide_head", config(hidden_size=10 ** 6, partial_rotary_factor=0.3)
+
+
+def folder_tensors(width, vocab, kv):
+    dims = {"attn_k": [kv, width], "attn_v": [kv, width]}
+    out = {"model.embed_tokens.weight": ("F16", [vocab, width], floats(vocab * width, F16)),
+           "model.norm.weight": ("F16", [width], floats(width, F16))}
+    for name, _, ne, _ in layer(width, F16, False):
+        shape = dims.get(name, ne)
+        n = shape[0] * (shape[1] if len(shape) > 1 else 1)
+        out["model.layers.0.%s.weight" % HF_NAMES[name]] = ("F16", shape, floats(n, F16))
+    return out
+
+
+def tokenizer_json():
+    vocab = {t: i for i, t in enumerate(TOKENS)}
+    added = [{"id": i, "content": TOKENS[i], "special": True} for i in range(3)]
+    return json.dumps({"model": {"type": "BPE", "byte_fallback": True, "unk_token": "<unk>",
+                                 "vocab": vocab, "merges": ["\u2581 a"]}, "added_tokens": added,
+                       "normalizer": {"type": "Replace", "pattern": {"String": " "},
+                                      "content": "\u2581"}}).encode()
+
+
+def folder_seeds():
+    weights = folder_tensors(16, 8, 8)
+    settings = json.dumps({"bos_token": "<s>", "eos_token": {"content": "</s>"},
+                           "add_bos_token": True, "chat_template": "{{ messages[0].content }}"})
+    generation = json.dumps({"eos_token_id": [2, 1], "temperature": 0.6, "top_p": 0.9, "top_k": 9})
+    texts = [(0, config()), (1, tokenizer_json()), (2, settings.encode()),
+             (3, generation.encode()), (4, b"{{ bos_token }}{{ messages | length }}")]
+    yield "whole", parts(*texts, (5, safetensors(weights)))
+    index = json.dumps({"weight_map": {name: "part.safetensors" for name in weights}}).encode()
+    yield "indexed", parts(*texts[:2], (6, index), (7, safetensors(weights)))
+    yield "tokenizer_only", parts(*texts[1:4])
+    packed = {"model.layers.0.self_attn.q_proj.weight": ("U8", [4, 16], bytes(range(64))),
+              "model.layers.0.self_attn.q_proj.weight_scale": ("F32", [1], struct.pack("<f", 2))}
+    ternary = config(quantization_config={"quant_method": "bitnet", "linear_class": "bitlinear"})
+    yield "packed", parts((0, ternary), texts[1], (5, safetensors({**weights, **packed})))
+
+
+def lora_seeds():
+    """For the model of lora_fuzz.c: 32 wide, one layer, two heads, one key head."""
+    metas = [meta("general.type", "str", "adapter"), meta("general.architecture", "str", "llama"),
+             meta("adapter.type", "str", "lora"), meta("adapter.lora.alpha", "f32", 16)]
+    pair = [("blk.0.attn_q.weight.lora_a", F32, [32, 2], floats(64, F32)),
+            ("blk.0.attn_q.weight.lora_b", F16, [2, 32], floats(64, F16))]
+    yield "gguf", parts((0, gguf(metas, pair)))
+    yield "gguf_alone", parts((0, gguf(metas, pair[:1])))
+    settings = {"peft_type": "LORA", "lora_alpha": 16, "r": 2, "use_rslora": True,
+                "alpha_pattern": {"q_proj": 8}}
+    front = "base_model.model.model.layers.0.self_attn."
+    tensors = {front + "q_proj.lora_A.weight": ("F32", [2, 32], floats(64, F32)),
+               front + "q_proj.lora_B.weight": ("F16", [32, 2], floats(64, F16)),
+               front + "k_proj.lora_A.weight": ("F16", [2, 32], floats(64, F16)),
+               front + "k_proj.lora_B.weight": ("F16", [16, 2], floats(32, F16))}
+    yield "peft", parts((1, json.dumps(settings).encode()), (2, safetensors(tensors)))
+    settings["use_dora"] = True
+    yield "dora", parts((1, json.dumps(settings).encode()), (2, safetensors(tensors)))
+
+
+# ---- Lines --------------------------------------------------------------------------------------
+
+def log_seeds():
+    step = '{"step":%d,"tokens":%d,"loss":%g,"rate":0.001,"grad_norm":1.5,"tokens_per_second":9}\n'
+    valid = '{"step":%d,"tokens":%d,"valid_loss":%g,"minus":0.3,"zero":0.4,"plus":0.3}\n'
+    lines = [step % (i, i * 512, 5 - i / 10) for i in range(1, 20)]
+    yield "usual", "".join(lines + [valid % (20, 10240, 3)]).encode()
+    yield "one", (step % (1, 512, 4)).encode()
+    yield "cut", "".join(lines)[:-30].encode()
+    yield "extreme", "".join(step % v for v in [(1, 1, -1e308), (2, 2, 1e308), (3, 0, 0)]).encode()
+    yield "close", "".join(step % (i, 1, 1e17) for i in range(3)).encode()
+    yield "null", b'{"step":1,"tokens":512,"loss":null}\n' + lines[0].encode()
+
+
+def results_seeds():
+    header = '{"tern_eval":1}\n'
+    line = ('{"task":"%s","file":"items.jsonl","item":%d,"hash":"%016x","logprobs":[-1.25,-3e2],'
+            '"greedy":[false,true],"cut":false}\n')
+    lines = [line % (task, i, 77 * i) for i in range(4) for task in ("piqa", "arc_easy")]
+    yield "usual", (header + "".join(lines)).encode()
+    yield "cut", (header + "".join(lines))[:-9].encode()
+    yield "header", header.encode()
+    yield "twice", (header + lines[0] * 2).encode()
+    yield "other_model", ('{"tern_eval":1,"model":"m"}\n' + lines[0]).encode()
+
+
+def document_seeds():
+    """The first byte: see documents_fuzz.c."""
+    text = "One document.\n<|endoftext|> The second, \u00e9.<|endoftext|><|endoftext|>last"
+    chat = {"messages": [{"role": "user", "content": "Hi \u00e9\n"}, {"role": "a", "content": "x"}]}
+    lines = "\n".join([json.dumps({"text": "a b c"}), json.dumps(chat), "", json.dumps(chat)])
+    packed = zlib.compressobj(9, zlib.DEFLATED, 31)
+    member = packed.compress(text.encode()) + packed.flush()
+    for flags, name in ((0, "plain"), (6, "packed"), (8, "one")):
+        yield name, bytes([flags]) + text.encode()
+        yield name + "_json", bytes([flags | 1]) + lines.encode()
+    yield "gzip", bytes([2]) + member
+    yield "gzip_twice", bytes([2]) + member * 2
+    yield "gzip_cut", bytes([2]) + member[:-12]
+    yield "no_text", bytes([1]) + b'{"x":1}\n'
+
+
+def checkpoint_seeds():
+    """Edits of a checkpoint: see checkpoint_fuzz.c."""
+    def edit(place, b):
+        return struct.pack("<IB", place, len(b)) + b
+    yield "as_it_is", b"\0"
+    yield "fixed", b"\1" + edit(100000, bytes(8))
+    yield "damaged", b"\0" + edit(100000, b"\xff" * 8)
+    yield "cut", b"\2" + edit(5000, b"")
+    yield "counts", b"\1" + edit(8, b"\xff" * 8) + edit(16, b"\xff" * 8)
+    for place in range(24, 1500, 200):  # where metadata lies
+        yield "meta_%d" % place, b"\1" + edit(place, b"\xff\x7f")
+
+
 def main():
     root = sys.argv[1] if len(sys.argv) > 1 else "fuzz/corpus"
     for target, seeds in (("gguf", gguf_seeds()), ("safetensors", safetensors_seeds()),
                           ("shard", shard_seeds()), ("chains", chain_seeds()),
-                          ("eval_item", item_seeds())):
+                          ("eval_item", item_seeds()), ("model", model_seeds()),
+                          ("tokenizer_gguf", tokenizer_seeds()), ("config", config_seeds()),
+                          ("model_folder", folder_seeds()), ("lora", lora_seeds()),
+                          ("train_log", log_seeds()), ("eval_results", results_seeds()),
+                          ("documents", document_seeds()), ("checkpoint", checkpoint_seeds())):
         folder = os.path.join(root, target)
         os.makedirs(folder, exist_ok=True)
         for name, data in seeds:

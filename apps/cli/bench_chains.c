@@ -148,10 +148,11 @@ static void print_json(const result *r, const char *device, double token_cost) {
     printf("{\"device\":");
     put_json(stdout, device, strlen(device));
     printf(",\"prompts\":%zu,\"same\":%zu,\"tokens\":%zu", r->n_prompts, r->n_same, r->n_tokens);
-    printf(",\"plain_tokens_per_second\":%.3f,\"tokens_per_second\":%.3f,\"speedup\":%.4f",
-           ratio((double)r->n_tokens, r->plain_seconds), ratio((double)r->n_tokens, r->seconds),
-           ratio(r->plain_seconds, r->seconds));
-    if (token_cost > 0) printf(",\"foreseen_speedup\":%.4f", foreseen(r, token_cost));
+    put_number(stdout, "plain_tokens_per_second", "%.3f",
+               ratio((double)r->n_tokens, r->plain_seconds));
+    put_number(stdout, "tokens_per_second", "%.3f", ratio((double)r->n_tokens, r->seconds));
+    put_number(stdout, "speedup", "%.4f", ratio(r->plain_seconds, r->seconds));
+    if (token_cost > 0) put_number(stdout, "foreseen_speedup", "%.4f", foreseen(r, token_cost));
     printf(",\"run_seconds\":[");
     for (int k = 1; k <= r->n_costs; k++) printf("%s%.6f", k > 1 ? "," : "", r->run_seconds[k]);
     printf("],\"speculation\":");

@@ -286,6 +286,9 @@ const tern_webgpu_desc *cli_webgpu(void);
 const tern_comm *cli_comm(void);
 // A JSON string with its quotes.
 void put_json(FILE *f, const char *s, size_t n);
+// ,"name":value with a number that is spelled by a format such as "%.3f"; null for NaN and
+// infinity, for which JSON has no word.
+void put_number(FILE *f, const char *name, const char *format, double value);
 
 typedef struct ids {
     int32_t *ptr;

@@ -3,6 +3,7 @@
 // bound by bytes, so its speed is held against the read bandwidth.
 #include "cli.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -267,8 +268,7 @@ static void print_csv(const table *t) {
 }
 
 static void put_member(const char *name, double value) {
-    if (value >= 0) printf(",\"%s\":%.3f", name, value);
-    else printf(",\"%s\":null", name);
+    put_number(stdout, name, "%.3f", value >= 0 ? value : NAN);
 }
 
 static void print_json(const table *t) {

@@ -39,11 +39,15 @@ static void print_perplexity_json(const tern_perplexity *p, const char *model, c
     printf(",\"file\":");
     put_json(stdout, file, strlen(file));
     printf(",\"convention\":\"%s\",\"window\":%d,\"stride\":%d,\"n_windows\":%zu,\"n_tokens\":%zu,"
-           "\"n_scored\":%zu,\"scored_words\":%zu,\"scored_bytes\":%zu,\n", convention, p->window,
+           "\"n_scored\":%zu,\"scored_words\":%zu,\"scored_bytes\":%zu", convention, p->window,
            p->stride, p->n_windows, p->n_tokens, p->n_scored, p->scored_words, p->scored_bytes);
-    printf("\"perplexity\":%.10g,\"perplexity_stderr\":%.6g,\"nll_per_token\":%.10g,"
-           "\"nll_stderr\":%.6g,\"nll_per_word\":%.10g,\"bits_per_byte\":%.10g}\n", p->perplexity,
-           p->perplexity_error, p->nll_per_token, p->nll_error, p->nll_per_word, p->bits_per_byte);
+    put_number(stdout, "perplexity", "%.10g", p->perplexity);
+    put_number(stdout, "perplexity_stderr", "%.6g", p->perplexity_error);
+    put_number(stdout, "nll_per_token", "%.10g", p->nll_per_token);
+    put_number(stdout, "nll_stderr", "%.6g", p->nll_error);
+    put_number(stdout, "nll_per_word", "%.10g", p->nll_per_word);
+    put_number(stdout, "bits_per_byte", "%.10g", p->bits_per_byte);
+    printf("}\n");
 }
 
 static int eval_ppl(const command *self, int argc, char **argv) {
@@ -217,11 +221,6 @@ static void print_rows(const suite *s) {
         }
 }
 
-static void print_number(const char *name, double x) {
-    if (isfinite(x)) printf(",\"%s\":%.10g", name, x);
-    else printf(",\"%s\":null", name);
-}
-
 static void print_rows_json(const suite *s, const char *model) {
     printf("{\"model\":");
     put_json(stdout, model, strlen(model));
@@ -235,8 +234,8 @@ static void print_rows_json(const suite *s, const char *model) {
         for (int m = 0; m < r->n_metrics; m++) {
             char name[64];
             snprintf(name, sizeof name, "%s_stderr", r->metrics[m].name);
-            print_number(r->metrics[m].name, r->metrics[m].value);
-            print_number(name, r->metrics[m].error);
+            put_number(stdout, r->metrics[m].name, "%.10g", r->metrics[m].value);
+            put_number(stdout, name, "%.10g", r->metrics[m].error);
         }
         printf("}");
     }

@@ -89,10 +89,10 @@ static void put_result(const run_args *args, const tern_model *model, tern_sessi
     printf(",\"ids\":[");
     for (size_t i = 0; i < n; i++) printf(i ? ",%d" : "%d", (int)list[i]);
     printf("],\"prompt_tokens\":%zu,\"generated_tokens\":%zu", s->n_prompt, s->n_generated);
-    printf(",\"tokens_per_second\":%.3f",
-           s->generate_seconds > 0 ? (double)s->n_generated / s->generate_seconds : 0);
-    printf(",\"prompt_tokens_per_second\":%.3f",
-           s->prompt_seconds > 0 ? (double)computed / s->prompt_seconds : 0);
+    put_number(stdout, "tokens_per_second", "%.3f",
+               s->generate_seconds > 0 ? (double)s->n_generated / s->generate_seconds : 0);
+    put_number(stdout, "prompt_tokens_per_second", "%.3f",
+               s->prompt_seconds > 0 ? (double)computed / s->prompt_seconds : 0);
     printf(",\"stop_reason\":\"%s\",\"seed\":%llu,\"model\":", stop_reason_name(s->reason),
            (unsigned long long)s->seed);
     put_json(stdout, info.path, strlen(info.path));

@@ -100,6 +100,12 @@ void put_json(FILE *f, const char *s, size_t n) {
     putc('"', f);
 }
 
+void put_number(FILE *f, const char *name, const char *format, double value) {
+    fprintf(f, ",\"%s\":", name);
+    if (isfinite(value)) fprintf(f, format, value);
+    else fputs("null", f);
+}
+
 // ---- Progress -----------------------------------------------------------------------------------
 
 #define BAR_WIDTH 32

@@ -118,9 +118,9 @@ void put_drafts(FILE *f, const tern_draft_stats *s) {
     int longest = TERN_DRAFT_MAX + 1;
     fprintf(f, "{\"steps\":%zu,\"drafts\":%zu,\"drafted\":%zu,\"accepted\":%zu", s->n_steps,
             s->n_drafts, s->n_drafted, s->n_accepted);
-    fprintf(f, ",\"acceptance_rate\":%.4f,\"accepted_per_step\":%.4f,\"speedup\":%.4f",
-            ratio((double)s->n_accepted, (double)s->n_drafted),
-            ratio((double)s->n_accepted, (double)s->n_steps), s->speedup);
+    put_number(f, "acceptance_rate", "%.4f", ratio((double)s->n_accepted, (double)s->n_drafted));
+    put_number(f, "accepted_per_step", "%.4f", ratio((double)s->n_accepted, (double)s->n_steps));
+    put_number(f, "speedup", "%.4f", s->speedup);
     put_counts(f, "accepted_lengths", s->accepted_length, TERN_DRAFT_MAX + 1);
     put_counts(f, "draft_lengths", s->drafted_length, TERN_DRAFT_MAX + 1);
     put_counts(f, "accepted_of_length", s->accepted_of, TERN_DRAFT_MAX + 1);

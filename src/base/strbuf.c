@@ -1,7 +1,9 @@
 #include "base/strbuf.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
 #include "base/utf8.h"
@@ -71,6 +73,24 @@ void tern_strbuf_json(tern_strbuf *b, const char *text, size_t n) {
         i += (size_t)length;
     }
     tern_strbuf_putc(b, '"');
+}
+
+void tern_strbuf_json_number(tern_strbuf *b, double v) {
+    char text[40] = "null";
+    for (int digits = 6; isfinite(v) && digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, v);
+        if (strtod(text, NULL) == v) break;
+    }
+    tern_strbuf_puts(b, text);
+}
+
+void tern_strbuf_json_float(tern_strbuf *b, float v) {
+    char text[40] = "null";
+    for (int digits = 6; isfinite(v) && digits <= 9; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, (double)v);
+        if (strtof(text, NULL) == v) break;
+    }
+    tern_strbuf_puts(b, text);
 }
 
 void tern_strbuf_clear(tern_strbuf *b) {

@@ -219,10 +219,13 @@ static tern_status check_sum(const uint8_t *bytes, uint64_t n, tern_error *err) 
                      (unsigned)found, (unsigned)computed);
 }
 
-// Entry `index` at *p; its tokens and chances go to `at` in those of all.
+// Entry `index` at *p; its tokens and chances go to `at` in those of all, which have room for what
+// the file can hold beside the fixed bytes of every entry (parse). So an entry may use no byte that
+// those after it need: else the first ones of a table that ends early would write past the end.
 static tern_status read_entry(tern_chains *c, size_t index, size_t at, const uint8_t **p,
                               const uint8_t *end, tern_error *err) {
-    if (end - *p < ENTRY_BYTES)
+    size_t left = (size_t)(end - *p), fixed = (c->n_entries - index) * ENTRY_BYTES;
+    if (left < fixed)
         return tern_fail(err, TERN_ERR_FORMAT, "the file ends in chain %zu", index);
     uint32_t id = c->version == 1 ? (*p)[0] : read_u16(*p), n = read_u16(*p + 2);
     if (id != index)
@@ -230,8 +233,8 @@ static tern_status read_entry(tern_chains *c, size_t index, size_t at, const uin
     if (n > c->max_length)
         return tern_fail(err, TERN_ERR_FORMAT, "chain %zu has %u tokens: at most %u are allowed",
                          index, (unsigned)n, (unsigned)c->max_length);
-    if ((size_t)(end - *p) < ENTRY_BYTES + token_bytes(c->version) * (size_t)n)
-        return tern_fail(err, TERN_ERR_FORMAT, "the file ends in chain %zu", index);
+    if (left - fixed < token_bytes(c->version) * (size_t)n)
+        return tern_fail(err, TERN_ERR_FORMAT, "the file ends in chain %zu or after it", index);
     int32_t *tokens = c->tokens + at;
     uint8_t *chances = c->chances ? c->chances + at : NULL;
     *p += 4;

@@ -179,6 +179,13 @@ TEST(chains_refuse_what_is_malformed) {
     b.n -= 8; // the last entry lost its end
     seal(&b, false);
     refuses(&b, TERN_ERR_FORMAT, "ends in chain 255");
+    // Entry 0 takes the bytes that entry 1 needs: with the check of an entry's own bytes alone two
+    // tokens were written where the table has room for none, and entry 1 was blamed.
+    put_header(&b, 2, 2, 8);
+    put(&b, 0, 2), put(&b, 2, 2);
+    for (int i = 0; i < 4; i++) put(&b, 7, 4);
+    seal(&b, false);
+    refuses(&b, TERN_ERR_FORMAT, "ends in chain 0");
     put_header(&b, 2, 0, 8);
     seal(&b, false);
     refuses(&b, TERN_ERR_FORMAT, "0 chains");

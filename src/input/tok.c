@@ -87,7 +87,7 @@ void tern_tokenizer_add_known_ends(tern_tokenizer *t) {
         "<|return|>",       "<|call|>",        "<|eot|>",       "<|eom|>",
         "<EOT>",            "_<EOT>",          "<turn|>",       "<end_of_utterance>",
         "<|END_OF_TURN_TOKEN|>", "</s>",       "<eos>",
-        "<\xEF\xBD\x9C" "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>", // DeepSeek's
+        ("<\xEF\xBD\x9C" "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>"), // DeepSeek's
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         int32_t id = tern_vocab_find(&t->vocab, names[i], strlen(names[i]));

@@ -5,6 +5,8 @@
 #include "base/alloc.h"
 #include "input/tok.h"
 
+#define HOLES_MAX 131072 // ids without a token that are believed
+
 typedef struct reader {
     tern_tokenizer *t;
     const tern_file *file;
@@ -13,6 +15,7 @@ typedef struct reader {
     tern_str *texts; // [n]
     uint8_t *types;  // [n]
     int32_t n;
+    uint64_t n_entries; // of vocabulary and added tokens
     tern_error *err;
 } reader;
 
@@ -28,6 +31,8 @@ static tern_status unsupported(reader *r, const char *what, tern_str name) {
 // ---- Vocabulary ---------------------------------------------------------------------------------
 
 static tern_status note_id(reader *r, tern_str text, const tern_json *id_value, int32_t *id) {
+    if (!text.ptr)
+        return tern_fail(r->err, TERN_ERR_FORMAT, "tokenizer.json: an added token has no content");
     int64_t value = tern_json_int(id_value, -1);
     if (value < 0 || value >= TERN_VOCAB_MAX)
         return tern_fail(r->err, TERN_ERR_FORMAT, "tokenizer.json: token \"%.*s\" has no usable id",
@@ -50,6 +55,11 @@ static tern_token_type type_of_added(const reader *r, const tern_json *token, te
     return unknown ? TERN_TOKEN_UNKNOWN : TERN_TOKEN_CONTROL;
 }
 
+static void note_size(reader *r, int32_t id) {
+    if (id >= r->n) r->n = id + 1;
+    r->n_entries++;
+}
+
 // Two passes over "vocab" and "added_tokens": the first finds the number of ids.
 static tern_status read_tokens(reader *r, bool measure) {
     const tern_json *vocab = get(r, r->model, "vocab");
@@ -59,7 +69,7 @@ static tern_status read_tokens(reader *r, bool measure) {
          k = tern_json_next(&r->doc, vocab, k)) {
         tern_str text = tern_json_str(k);
         TERN_TRY(note_id(r, text, tern_json_value_of(&r->doc, k), &id));
-        if (measure) r->n = id >= r->n ? id + 1 : r->n;
+        if (measure) note_size(r, id);
         else
             TERN_TRY(put_token(r, text, id, bytes && tern_byte_token_value(text) >= 0
                                                 ? TERN_TOKEN_BYTE
@@ -69,7 +79,7 @@ static tern_status read_tokens(reader *r, bool measure) {
          a = tern_json_next(&r->doc, r->added, a)) {
         tern_str text = tern_json_str(get(r, a, "content"));
         TERN_TRY(note_id(r, text, get(r, a, "id"), &id));
-        if (measure) r->n = id >= r->n ? id + 1 : r->n;
+        if (measure) note_size(r, id);
         else TERN_TRY(put_token(r, text, id, type_of_added(r, a, text)));
     }
     return TERN_OK;
@@ -79,6 +89,11 @@ static tern_status read_vocab(reader *r) {
     if (!tern_json_is(get(r, r->model, "vocab"), TERN_JSON_OBJECT))
         return tern_fail(r->err, TERN_ERR_FORMAT, "tokenizer.json: model.vocab is not an object");
     TERN_TRY(read_tokens(r, true));
+    // Ids without a token cost as much as those with one: a single great id must not cost
+    // gigabytes.
+    if ((uint64_t)r->n > 2 * r->n_entries + HOLES_MAX)
+        return tern_fail(r->err, TERN_ERR_FORMAT, "tokenizer.json: ids up to %d for %llu tokens",
+                         (int)r->n - 1, (unsigned long long)r->n_entries);
     r->texts = tern_alloc_array(TERN_MEM_MISC, (size_t)r->n + 1, sizeof *r->texts);
     r->types = tern_alloc_array(TERN_MEM_MISC, (size_t)r->n + 1, sizeof *r->types);
     if (!r->texts || !r->types) return tern_fail_memory(r->err, (size_t)r->n * 17);

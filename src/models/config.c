@@ -1,6 +1,7 @@
 // The file's config, read into tern_config and written back: one table names each field in both
 // worlds.
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include "models/models.h"
@@ -35,6 +36,7 @@ typedef struct float_field {
     double otherwise;
 } float_field;
 
+#define HEAD_DIM_MAX 65536
 #define AT(member) offsetof(tern_config, member)
 
 static const int_field int_fields[] = {
@@ -43,7 +45,7 @@ static const int_field int_fields[] = {
     {AT(n_ff), "feed_forward_length", "intermediate_size", 1, 1 << 22},
     {AT(n_heads), "attention.head_count", "num_attention_heads", 1, 65536},
     {AT(n_kv_heads), "attention.head_count_kv", "num_key_value_heads", 0, 65536},
-    {AT(head_dim), "attention.key_length", "head_dim", 0, 65536},
+    {AT(head_dim), "attention.key_length", "head_dim", 0, HEAD_DIM_MAX},
     {AT(n_context), "context_length", "max_position_embeddings", 0, INT32_MAX},
     {AT(n_vocab), "vocab_size", "vocab_size", 0, 1 << 24},
 };
@@ -80,7 +82,7 @@ static bool read_first_of_array(const tern_file *file, const char *key, int64_t 
     const tern_meta *meta = tern_file_meta(file, key);
     if (!meta || meta->type != TERN_META_ARRAY || meta->n == 0) return false;
     double first, d;
-    if (!tern_meta_element(meta, 0, &first)) return false;
+    if (!tern_meta_element(meta, 0, &first) || !(fabs(first) < 0x1p53)) return false;
     for (uint64_t i = 1; i < meta->n; i++)
         if (!tern_meta_element(meta, i, &d) || d != first) return false;
     *value = (int64_t)first;
@@ -196,10 +198,13 @@ static tern_status read_rope_scaling(const reader *r, tern_config *c, tern_error
     a->factor = read_float(r, "rope.scaling.factor", HF("factor"), &d) ? (float)d : 1.0f;
     tern_str type = read_str(r, "rope.scaling.type", HF("rope_type"));
     if (!type.ptr) type = read_str(r, "rope.scaling.type", HF("type"));
-    int64_t original;
+    int64_t original = c->n_context;
     if (!read_int(r, "rope.scaling.original_context_length", HF("original_max_position_embeddings"),
                   &original))
         original = c->n_context;
+    if (original < 1 || original > INT32_MAX)
+        return tern_fail(err, TERN_ERR_FORMAT, "RoPE scaling: trained with %" PRId64
+                         " tokens makes no sense", original);
     a->n_context_orig = (int32_t)original;
     if (gguf && tern_file_tensor(r->file, "rope_freqs.weight")) {
         a->scaling = TERN_ROPE_FACTORS;
@@ -224,10 +229,12 @@ static tern_status read_rope_scaling(const reader *r, tern_config *c, tern_error
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "RoPE scaling \"%.*s\" is not supported",
                          (int)(type.len < 64 ? type.len : 64), type.ptr);
 #undef HF
-    if (!(a->factor > 0) || a->n_context_orig <= 0)
-        return tern_fail(err, TERN_ERR_FORMAT,
-                         "RoPE scaling: factor %g over %d tokens makes no sense", (double)a->factor,
-                         (int)a->n_context_orig);
+    const float numbers[] = {a->factor,    a->low_freq_factor, a->high_freq_factor,
+                             a->beta_fast, a->beta_slow,       a->attn_factor};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (!isfinite(numbers[i]) || (i == 0 && !(numbers[i] > 0)))
+            return tern_fail(err, TERN_ERR_FORMAT, "RoPE scaling: a factor of %g makes no sense",
+                             (double)numbers[i]);
     return TERN_OK;
 }
 
@@ -241,8 +248,9 @@ static tern_status read_rope(const reader *r, const tern_arch *arch, tern_config
     if (r->file->kind == TERN_FILE_GGUF)
         read_int(r, "rope.dimension_count", NULL, &n_rot);
     else if (read_float(r, "", "partial_rotary_factor", &d))
-        n_rot = (int64_t)((double)c->head_dim * d);
-    if (n_rot < 2 || n_rot % 2 != 0 || n_rot > c->head_dim || !(c->rope.base > 0))
+        n_rot = d > 0 && d <= 1 ? (int64_t)((double)c->head_dim * d) : 0;
+    if (n_rot < 2 || n_rot % 2 != 0 || n_rot > c->head_dim || !(c->rope.base > 0) ||
+        !isfinite(c->rope.base))
         return tern_fail(err, TERN_ERR_FORMAT,
                          "RoPE over %" PRId64 " of %" PRId64
                          " dimensions with base %g makes no sense",
@@ -341,13 +349,17 @@ tern_status tern_model_read(const tern_file *file, const tern_arch **arch, tern_
     if (c->n_kv_heads == 0) c->n_kv_heads = c->n_heads;
     if (c->head_dim == 0) c->head_dim = c->n_embd / c->n_heads;
     if (c->n_context == 0) c->n_context = 2048;
-    if (c->head_dim < 2 || c->head_dim % 2 != 0 || c->n_heads % c->n_kv_heads != 0)
+    if (c->head_dim < 2 || c->head_dim % 2 != 0 || c->head_dim > HEAD_DIM_MAX ||
+        c->n_heads % c->n_kv_heads != 0)
         return tern_fail(err, TERN_ERR_FORMAT,
                          "config: %" PRId64 " heads, %" PRId64 " key heads and %" PRId64
                          " dimensions a head do not fit together",
                          c->n_heads, c->n_kv_heads, c->head_dim);
     double final_eps = c->rms_eps;
     read_float(&r, "final_norm_rms_epsilon", "final_norm_eps", &final_eps);
+    if (!(final_eps >= 0 && final_eps < 1))
+        return tern_fail(err, TERN_ERR_FORMAT, "config: final_norm_eps is %g, expected 0 to 1",
+                         final_eps);
     c->final_rms_eps = final_eps;
     const tern_tensor *table = tern_model_tensor(file, *arch, "token_embd.weight");
     if (!table || table->n_dims != 2)
@@ -569,6 +581,13 @@ tern_status tern_config_write_gguf(tern_gguf_writer *w, const char *arch_name,
     return TERN_OK;
 }
 
+// The share of a head that is rotated, as a number that a reader's product with the head's
+// dimensions, cut to an integer, makes n_rot again.
+static double rotary_factor(const tern_config *c) {
+    double factor = (double)c->rope.n_rot / (double)c->head_dim;
+    return (double)c->head_dim * factor < c->rope.n_rot ? nextafter(factor, 2) : factor;
+}
+
 void tern_config_write_json(const tern_arch *arch, const tern_config *c, const char *dtype,
                             const char *ternary_mode, tern_strbuf *out) {
     tern_strbuf_printf(out, "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\",\n",
@@ -583,6 +602,8 @@ void tern_config_write_json(const tern_arch *arch, const tern_config *c, const c
         tern_strbuf_printf(out, "  \"final_norm_eps\": %.9g,\n", c->final_rms_eps);
     tern_strbuf_printf(out, "  \"hidden_act\": \"%s\",\n  \"rope_theta\": %.9g,\n",
                        tern_act_name(c->act), (double)c->rope.base);
+    if (c->rope.n_rot != c->head_dim)
+        tern_strbuf_printf(out, "  \"partial_rotary_factor\": %.17g,\n", rotary_factor(c));
     if (c->rope.scaling == TERN_ROPE_LINEAR)
         tern_strbuf_printf(out,
                            "  \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": %.9g},\n",

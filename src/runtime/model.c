@@ -1,5 +1,6 @@
 // Opening a model: file -> config -> graph -> weights -> plan. Each step is a function below, in
 // that order; the last two are placement.c's.
+#include <math.h>
 #include <string.h>
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -45,11 +46,25 @@ static bool find_adapter_source(const tern_model *m, const tern_value *v, tern_w
     return true;
 }
 
-static tern_status find_source(const tern_model *m, const tern_value *v, tern_weight_source *s,
+// Vectors stand in front of quantizers to int8, from which a NaN comes out as some number: they are
+// looked at here. What is wrong in a matrix shows in the scores.
+static bool is_damaged(const tern_tensor *t) {
+    float part[256];
+    for (uint64_t first = 0; first < t->ne[0]; first += 256) {
+        size_t n = t->ne[0] - first < 256 ? (size_t)(t->ne[0] - first) : 256;
+        tern_dtype_decode(t->type, t->data, first, n, t->scale, part);
+        for (size_t i = 0; i < n; i++)
+            if (!isfinite(part[i])) return true;
+    }
+    return false;
+}
+
+static tern_status find_source(tern_model *m, const tern_value *v, tern_weight_source *s,
                                tern_error *err) {
     if (find_adapter_source(m, v, s)) return TERN_OK;
     const tern_tensor *t;
     TERN_TRY(tern_model_weight(m->file, m->arch, v, &t, err));
+    if (!m->damaged && !v->is_matrix && !v->is_table && is_damaged(t)) m->damaged = t->name;
     s->name = t->name;
     s->type = t->type;
     s->data = t->data;
@@ -179,7 +194,8 @@ static void fill_info(tern_model *m) {
     i->template_guess = m->chat_template ? tern_template_guess(m->chat_template) : NULL;
     i->adds_bos = m->tokenizer && tern_tokenizer_adds_bos(m->tokenizer);
     i->temperature = meta_float(m, "general.sampling.temp", "temperature");
-    i->top_k = (int32_t)meta_float(m, "general.sampling.top_k", "top_k");
+    float top_k = meta_float(m, "general.sampling.top_k", "top_k");
+    i->top_k = top_k >= 0 && top_k < 0x1p31f ? (int32_t)top_k : -1;
     i->top_p = meta_float(m, "general.sampling.top_p", "top_p");
     i->min_p = meta_float(m, "general.sampling.min_p", "min_p");
     i->repeat_penalty = meta_float(m, "general.sampling.penalty_repeat", "repetition_penalty");

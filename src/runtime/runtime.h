@@ -43,6 +43,7 @@ struct tern_model {
     tern_graph built, lowered, fused;
     tern_weight_source *sources; // by value of `built`
     tern_weight_kind *kinds;     // the same: what the passes were told
+    const char *damaged; // a vector with NaN or infinity in it, NULL: there is none
     int32_t n_batch;
     bool vocab_only;
     // Of `now` and `n_losses`: everything else never changes once the model is open.

@@ -89,6 +89,7 @@ tern_status tern_session_logprobs(tern_session *s, const int32_t *ids, size_t n_
             if (targets[i] >= 0)
                 logprobs[i] =
                     log_probability(scores + (i - done) * n_vocab, n_vocab, targets[i], &top);
+            if (!isfinite(logprobs[i])) return tern_session_fail_scores(s, err);
             if (best) best[i] = top;
         }
         done += n;

@@ -32,6 +32,9 @@ tern_status tern_session_open(tern_session **out, tern_model *model, const tern_
     TERN_NEED(model);
     if (model->vocab_only)
         return tern_fail(err, TERN_ERR_ARGUMENT, "%s: only its tokenizer was opened", model->path);
+    if (model->damaged)
+        return tern_fail(err, TERN_ERR_FORMAT, "%s: tensor %s: some of its numbers are not numbers "
+                         "(NaN or infinite)", model->path, model->damaged);
     if (!desc) desc = &defaults;
     int32_t trained = model->info.n_context_train;
     if (desc->n_context < 0 || desc->n_context > 1 << 24)
@@ -212,6 +215,11 @@ tern_status tern_session_logits(tern_session *s, const int32_t *ids, size_t n_id
     return append(s, ids, n_ids, &(wanted){.n_outputs = logits ? n_ids : 0, .logits = logits}, err);
 }
 
+tern_status tern_session_fail_scores(const tern_session *s, tern_error *err) {
+    return tern_fail(err, TERN_ERR_FORMAT, "%s: the scores of the next token are not numbers: "
+                     "weights are damaged (NaN or infinite)", s->model->path);
+}
+
 tern_status tern_session_greedy(tern_session *s, const int32_t *ids, size_t n_ids, int32_t *next,
                                 int32_t n_next, tern_error *err) {
     size_t n_known = keep_common(s, ids, n_ids, 1);
@@ -219,6 +227,7 @@ tern_status tern_session_greedy(tern_session *s, const int32_t *ids, size_t n_id
     TERN_TRY(append(s, ids + n_known, n_ids - n_known, &best, err));
     for (int32_t i = 0; i < n_next; i++) {
         next[i] = s->top_ids[0];
+        if (!isfinite(s->top_logits[0])) return tern_session_fail_scores(s, err);
         if (i + 1 < n_next) TERN_TRY(append(s, &next[i], 1, &best, err));
     }
     return TERN_OK;
@@ -350,14 +359,21 @@ static tern_status keep_logprobs(tern_session *s, size_t row, int32_t id, tern_e
 }
 
 // The next token, from the row-th row of scores.
-static int32_t choose(tern_session *s, size_t row) {
+static tern_status choose(tern_session *s, size_t row, int32_t *id, tern_error *err) {
     wanted w = wanted_scores(s, 1);
     size_t n_vocab = (size_t)s->model->info.n_vocab, n = w.top_k ? (size_t)w.top_k : n_vocab;
     const float *logits = w.top_k ? s->top_logits + row * n : s->logits + row * n;
     const int32_t *ids = s->top_ids + row * n;
-    for (size_t i = 0; i < n; i++)
+    float greatest = -INFINITY;
+    bool is_number = true;
+    for (size_t i = 0; i < n; i++) {
         s->sampler.candidates[i] = (tern_candidate){logits[i], w.top_k ? ids[i] : (int32_t)i};
-    return tern_sampler_choose(&s->sampler, n, s->tokens, s->n_tokens);
+        greatest = logits[i] > greatest ? logits[i] : greatest;
+        is_number &= !isnan(logits[i]);
+    }
+    if (!is_number || !isfinite(greatest)) return tern_session_fail_scores(s, err);
+    *id = tern_sampler_choose(&s->sampler, n, s->tokens, s->n_tokens);
+    return TERN_OK;
 }
 
 // Whether the model is as sure of a greedy choice as the threshold wants, if there is one.
@@ -460,7 +476,8 @@ static tern_status generate_loop(generation *g, int32_t max_tokens, tern_error *
     tern_session *s = g->s;
     tern_speculator *sp = s->speculator;
     for (size_t row = 0;;) {
-        int32_t id = choose(s, row);
+        int32_t id = -1;
+        TERN_TRY(choose(s, row, &id, err));
         bool drafted = row < s->n_ahead && id == s->ahead[row];
         TERN_TRY(keep_logprobs(s, row, id, err));
         say(g, id, max_tokens);

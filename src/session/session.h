@@ -185,6 +185,9 @@ struct tern_session {
 void tern_rank_logprobs(const float *logits, size_t n_vocab, int32_t id, tern_token_logprob *out,
                         size_t n);
 
+// Fails: NaN and infinity come from the weights, and no choice among them means anything.
+tern_status tern_session_fail_scores(const tern_session *s, tern_error *err);
+
 // More candidates than this are taken from the whole row of logits.
 #define TERN_TOP_K_MAX 512
 

@@ -5,7 +5,8 @@
 //    "greedy":[false,true],"cut":false}                                 (in one line)
 //
 // A line is written when its item is done, so what a killed run leaves is whole but for the last
-// line. Log-probabilities are written with 17 digits: a resumed run ends with the same metrics.
+// line. Log-probabilities are written so that they read back as the same: a resumed run ends with
+// the same metrics.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -161,8 +162,10 @@ tern_status tern_eval_store_add(tern_eval_store *s, const tern_eval_record *reco
     tern_strbuf_json(&s->line, s->items_name, strlen(s->items_name));
     tern_strbuf_printf(&s->line, ",\"item\":%llu,\"hash\":\"%016llx\",\"logprobs\":[",
                        (unsigned long long)record->item, (unsigned long long)record->hash);
-    for (int i = 0; i < r->n; i++)
-        tern_strbuf_printf(&s->line, "%s%.17g", i ? "," : "", r->logprobs[i]);
+    for (int i = 0; i < r->n; i++) {
+        if (i) tern_strbuf_putc(&s->line, ',');
+        tern_strbuf_json_number(&s->line, r->logprobs[i]);
+    }
     tern_strbuf_puts(&s->line, "],\"greedy\":[");
     for (int i = 0; i < r->n; i++)
         tern_strbuf_printf(&s->line, "%s%s", i ? "," : "", r->greedy[i] ? "true" : "false");

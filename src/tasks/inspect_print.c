@@ -1,5 +1,4 @@
 // The report of tern_inspect, as text for people and as JSON for programs.
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,32 +10,6 @@
 #define BAR_WIDTH 40
 
 // ---- Values ------------------------------------------------------------------------------------
-
-static void put_number(double v, tern_strbuf *out) {
-    char text[40];
-    if (!isfinite(v)) { // JSON has no word for it
-        tern_strbuf_puts(out, "null");
-        return;
-    }
-    for (int digits = 6; digits <= 17; digits++) { // the shortest that reads back as the same
-        snprintf(text, sizeof text, "%.*g", digits, v);
-        if (strtod(text, NULL) == v) break;
-    }
-    tern_strbuf_puts(out, text);
-}
-
-static void put_float(float v, tern_strbuf *out) {
-    char text[40];
-    if (!isfinite(v)) {
-        tern_strbuf_puts(out, "null");
-        return;
-    }
-    for (int digits = 6; digits <= 9; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, (double)v);
-        if (strtof(text, NULL) == v) break;
-    }
-    tern_strbuf_puts(out, text);
-}
 
 static void put_cut(uint64_t n, tern_strbuf *out) {
     tern_strbuf_printf(out, ",\"... of %llu\"", (unsigned long long)n);
@@ -66,7 +39,7 @@ void tern_put_json(const tern_json_doc *doc, const tern_json *value, uint32_t n_
                    tern_strbuf *out) {
     switch (value->type) {
     case TERN_JSON_BOOL: tern_strbuf_puts(out, value->n ? "true" : "false"); break;
-    case TERN_JSON_NUMBER: put_number(value->number, out); break;
+    case TERN_JSON_NUMBER: tern_strbuf_json_number(out, value->number); break;
     case TERN_JSON_STRING: tern_strbuf_json(out, value->text, value->n); break;
     case TERN_JSON_ARRAY:
     case TERN_JSON_OBJECT: put_members(doc, value, n_max, out); break;
@@ -83,7 +56,7 @@ static void put_scalar(tern_meta_type type, const void *data, tern_strbuf *out) 
     case TERN_META_BOOL: tern_strbuf_puts(out, *(const uint8_t *)data ? "true" : "false"); break;
     case TERN_META_F32:
         memcpy(&f, data, sizeof f);
-        put_float(f, out);
+        tern_strbuf_json_float(out, f);
         break;
     case TERN_META_U64: // a double does not hold all of them
         memcpy(&u, data, sizeof u);
@@ -95,7 +68,7 @@ static void put_scalar(tern_meta_type type, const void *data, tern_strbuf *out) 
         break;
     default:
         tern_meta_element(&one, 0, &value);
-        put_number(value, out);
+        tern_strbuf_json_number(out, value);
     }
 }
 
@@ -125,7 +98,7 @@ static void put_tally(const char *name, const tern_tally *t, tern_strbuf *out) {
     tern_strbuf_printf(out, "\"%s\":{\"n_tensors\":%llu,\"n_weights\":%llu,\"bytes\":%llu,"
                        "\"bits_per_weight\":", name, (unsigned long long)t->n_tensors,
                        (unsigned long long)t->n_weights, (unsigned long long)t->bytes);
-    put_float((float)tern_bits_per_weight(t), out);
+    tern_strbuf_json_float(out, (float)tern_bits_per_weight(t));
     tern_strbuf_putc(out, '}');
 }
 
@@ -134,7 +107,7 @@ static void put_codes(const tern_code_counts *c, tern_strbuf *out) {
                        "{\"-1\":%llu,\"0\":%llu,\"+1\":%llu,\"invalid\":%llu,\"entropy\":",
                        (unsigned long long)c->n[0], (unsigned long long)c->n[1],
                        (unsigned long long)c->n[2], (unsigned long long)c->n[3]);
-    put_float((float)tern_codes_entropy(c->n), out);
+    tern_strbuf_json_float(out, (float)tern_codes_entropy(c->n));
     tern_strbuf_putc(out, '}');
 }
 
@@ -161,7 +134,7 @@ static void put_tensor_json(const tern_inspection *in, size_t i, tern_strbuf *ou
     tern_strbuf_printf(out, "],\"bytes\":%llu,\"file\":%d", (unsigned long long)t->bytes, t->shard);
     if (t->type == TERN_DTYPE_I2_S || t->type == TERN_DTYPE_HF_TERNARY) {
         tern_strbuf_puts(out, ",\"scale\":");
-        put_float(t->scale, out);
+        tern_strbuf_json_float(out, t->scale);
     }
     if (has_codes(in, i)) {
         tern_strbuf_puts(out, ",\"codes\":");

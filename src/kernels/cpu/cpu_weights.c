@@ -80,8 +80,9 @@ static tern_status bind_ternary(tern_device *d, tern_weight *w,
         w->info.keeps_source = true;
     } else {
         uint8_t *owned = NULL;
-        TERN_TRY(pack(d, s, d->packing, kind, &w->ternary, &owned, err));
-        w->owned = owned;
+        tern_status status = pack(d, s, d->packing, kind, &w->ternary, &owned, err);
+        w->owned = owned; // also after a failure: whoever unbinds the weight frees it
+        if (status != TERN_OK) return status;
     }
     w->info.bytes_per_token = (uint64_t)w->ternary.row_bytes * w->ternary.n_rows;
     return TERN_OK;

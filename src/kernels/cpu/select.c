@@ -6,7 +6,9 @@
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/ternary/ternary_kernels.h"
 
-#if defined(__aarch64__) && defined(__linux__)
+#if defined(__x86_64__)
+#include <cpuid.h>
+#elif defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
 #endif
 
@@ -14,9 +16,15 @@ static bool always(void) { return true; }
 
 #if defined(__x86_64__)
 
+// clang before 17 does not know "f16c" by name. Whether the system saves the registers that it uses
+// is what "avx2" answers for both.
+static bool has_f16c(void) {
+    unsigned a, b, c = 0, d;
+    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) != 0;
+}
+
 static bool has_avx2(void) {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-           __builtin_cpu_supports("f16c");
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
 }
 
 static bool has_avx512(void) {

@@ -1,0 +1,75 @@
+// Fuzzing of config.json: what is accepted builds a graph that goes through every pass, and is
+// written again as a config.json that means the same.
+#include <string.h>
+#include "base/alloc.h"
+#include "formats/file_private.h"
+#include "fuzz/support.h"
+#include "models/models.h"
+
+enum { LAYERS_MAX = 4 }; // a graph for each layer more would only take time
+
+static void use_graph(const tern_arch *arch, const tern_config *c) {
+    tern_graph g;
+    tern_error err;
+    tern_strbuf out = {0};
+    tern_graph_init(&g);
+    if (arch->build(&g, c, &err) == TERN_OK) {
+        tern_weight_kind *kinds = tern_alloc_array(TERN_MEM_MISC, g.n_values + 1, sizeof *kinds);
+        if (kinds && tern_pass_lower(&g, kinds, &err) == TERN_OK &&
+            tern_pass_fuse(&g, &err) == TERN_OK) {
+            tern_graph_print(&g, "fused", NULL, TERN_FORMAT_JSON, &out);
+            fuzz_require(out.failed || fuzz_is_json(tern_strbuf_text(&out), out.len));
+        }
+        tern_free(kinds);
+    }
+    tern_strbuf_free(&out);
+    tern_graph_free(&g);
+}
+
+// A folder of this config.json and of an embedding table, which the reader looks at.
+static tern_status open_file(tern_file **f, const char *json, size_t n, tern_error *err) {
+    static const char head[] = "{\"model.embed_tokens.weight\":{\"dtype\":\"F16\",\"shape\":[2,4],"
+                               "\"data_offsets\":[0,16]}}";
+    static uint8_t table[8 + sizeof head - 1 + 16] = {sizeof head - 1};
+    memcpy(table + 8, head, sizeof head - 1);
+    TERN_TRY(tern_file_new(f, "fuzz", err));
+    (*f)->kind = TERN_FILE_HF;
+    tern_status status = tern_json_parse(&(*f)->config, json, n, err);
+    if (status == TERN_OK) status = tern_safetensors_parse(*f, 0, table, sizeof table, err);
+    return status == TERN_OK ? tern_file_index_tensors(*f, err) : status;
+}
+
+static void write_again(const tern_arch *arch, const tern_config *c) {
+    tern_strbuf text = {0};
+    tern_file *again = NULL;
+    const tern_arch *arch_again;
+    tern_config found;
+    tern_error err;
+    tern_config_write_json(arch, c, "bfloat16", NULL, &text);
+    if (!text.failed) {
+        tern_status status = open_file(&again, text.ptr, text.len, &err);
+        if (status == TERN_OK) status = tern_model_read(again, &arch_again, &found, &err);
+        fuzz_require(status == TERN_OK || status == TERN_ERR_MEMORY);
+        if (status == TERN_OK)
+            fuzz_require(found.n_embd == c->n_embd && found.n_layers == c->n_layers &&
+                         found.head_dim == c->head_dim && found.act == c->act &&
+                         found.rope.n_rot == c->rope.n_rot && found.rope.base == c->rope.base &&
+                         found.n_kv_heads == c->n_kv_heads && found.n_context == c->n_context);
+    }
+    tern_file_close(again);
+    tern_strbuf_free(&text);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
+    tern_file *file;
+    const tern_arch *arch;
+    tern_config c;
+    tern_error err;
+    if (open_file(&file, (const char *)bytes, n, &err) == TERN_OK &&
+        tern_model_read(file, &arch, &c, &err) == TERN_OK) {
+        write_again(arch, &c);
+        if (c.n_layers <= LAYERS_MAX) use_graph(arch, &c);
+    }
+    tern_file_close(file);
+    return 0;
+}
