@@ -20,29 +20,19 @@ static char folder[512];
 static uint8_t *whole, *edited;
 static size_t n_whole;
 
-static void write_shard(const tern_tokenizer *t) {
-    tern_shard_writer *w;
-    tern_error err;
-    tern_shard_desc desc = {.n_vocab = (uint32_t)tern_tokenizer_n_vocab(t), .end_id = SMALL_END};
-    int32_t ids[100];
-    for (int i = 0; i < 100; i++) ids[i] = i % 20 == 19 ? SMALL_END : i;
-    fuzz_require(
-        tern_shard_writer_open(&w, fuzz_path("train-00000.tern"), &desc, &err) == TERN_OK &&
-        tern_shard_write(w, ids, 100, &err) == TERN_OK &&
-        tern_shard_writer_finish(w, &err) == TERN_OK);
-    tern_shard_writer_free(w);
-}
-
+// A folder of shards with its tokenizer.
 static void make_data(void) {
+    static const char text[] = "the 12 the end, and the end of the end 1212 and so on to the end";
     tern_strbuf json = {0};
-    tern_tokenizer *t;
     tern_error err;
     small_byte_level(&json, SMALL_LLAMA3, false);
-    fuzz_write("tokenizer.json", (const uint8_t *)json.ptr, json.len);
-    tern_file file = {.kind = TERN_FILE_HF, .path = "f", .tokenizer_json = {json.ptr, json.len}};
-    fuzz_require(tern_tokenizer_open(&t, &file, &err) == TERN_OK);
-    write_shard(t);
-    tern_tokenizer_free(t);
+    fuzz_require(!json.failed);
+    const char *tokenizer = fuzz_write("small.json", (const uint8_t *)json.ptr, json.len);
+    const char *path = fuzz_write("text.txt", (const uint8_t *)text, sizeof text - 1);
+    const tern_data_build_desc desc = {.source = {.paths = &path, .n_paths = 1},
+                                       .tokenizer = tokenizer, .end = "<end>", .n_threads = 1};
+    fuzz_require(tern_data_build(folder, &desc, NULL, &err) == TERN_OK);
+    fuzz_path("tokenizer.json"), fuzz_path("manifest.json"), fuzz_path("train-00000.tern");
     tern_strbuf_free(&json);
 }
 
@@ -60,9 +50,9 @@ static void read_whole(void) {
 int LLVMFuzzerInitialize(int *argc, char ***argv) {
     tern_error err;
     (void)argc, (void)argv;
-    make_data();
-    const char *path = fuzz_path("tokenizer.json");
+    const char *path = fuzz_path(step_name);
     snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
+    make_data();
     const tern_train_desc desc = {.data = folder, .out = folder, .n_layers = 1, .n_embd = 16,
                                   .n_heads = 1, .n_ff = 16, .seq_len = 16, .batch_tokens = 16,
                                   .micro_tokens = 16, .n_threads = 1, .seed = 1, .n_steps = 4};

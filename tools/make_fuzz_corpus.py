@@ -364,6 +364,27 @@ def results_seeds():
     yield "other_model", ('{"tern_eval":1,"model":"m"}\n' + lines[0]).encode()
 
 
+def transcript_seeds():
+    talk = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi \u00e9\n<"},
+            {"role": "assistant", "content": "# A\n\n```c\nx\n```\n"}]
+    yield "list", json.dumps(talk).encode()
+    yield "object", json.dumps({"messages": talk[1:], "model": "m"}, indent=1).encode()
+    yield "markdown", "".join("<!-- tern: %s -->\n## %s\n\n%s\n\n" % (
+        m["role"], m["role"], m["content"]) for m in talk).encode()
+    yield "no_role", b'[{"content": "x"}]'
+
+
+def manifest_seeds():
+    """For the shard of manifest_fuzz.c: one document of four tokens below 9."""
+    sums = struct.unpack("<I", shard([[1, 2, 3, 0]], n_vocab=9, block=1 << 20)[52:56])[0]
+    entry = {"file": "train-00000.tern", "split": "train", "tokens": 4, "documents": 1,
+             "checksum": "%08x" % sums}
+    yield "one", json.dumps({"shards": [entry]}).encode()
+    yield "two", json.dumps({"shards": [entry, dict(entry, file="train-00001.tern")]}).encode()
+    yield "other_split", json.dumps({"shards": [dict(entry, split="valid")]}).encode()
+    yield "none", b"{}"
+
+
 def document_seeds():
     """The first byte: see documents_fuzz.c."""
     text = "One document.\n<|endoftext|> The second, \u00e9.<|endoftext|><|endoftext|>last"
@@ -401,6 +422,7 @@ def main():
                           ("tokenizer_gguf", tokenizer_seeds()), ("config", config_seeds()),
                           ("model_folder", folder_seeds()), ("lora", lora_seeds()),
                           ("train_log", log_seeds()), ("eval_results", results_seeds()),
+                          ("transcript", transcript_seeds()), ("manifest", manifest_seeds()),
                           ("documents", document_seeds()), ("checkpoint", checkpoint_seeds())):
         folder = os.path.join(root, target)
         os.makedirs(folder, exist_ok=True)

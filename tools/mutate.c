@@ -7,6 +7,7 @@
 // The files are made here, by the library itself, so nothing has to be there; mutation INDEX of a
 // SEED is always the same one, and -i runs it alone. Each job is a process of its own with a folder
 // under $TMPDIR; it forks one that works through a batch, so that a crash costs one mutation.
+// (Seen to find: without the check that a config has heads, 4 of 2,000 mutations divided by zero.)
 #include "tools/mutate.h"
 
 #include <dirent.h>

@@ -260,6 +260,11 @@ static tern_status read_rope(const reader *r, const tern_arch *arch, tern_config
     return read_rope_scaling(r, c, err);
 }
 
+static tern_status check_epsilon(const char *name, double value, tern_error *err) {
+    if (value >= 0 && value < 1) return TERN_OK;
+    return tern_fail(err, TERN_ERR_FORMAT, "config: %s is %g, expected 0 to 1", name, value);
+}
+
 static tern_status read_sizes(const reader *r, tern_config *c, tern_error *err) {
     for (size_t i = 0; i < sizeof int_fields / sizeof *int_fields; i++) {
         const int_field *f = &int_fields[i];
@@ -280,9 +285,7 @@ static tern_status read_sizes(const reader *r, tern_config *c, tern_error *err) 
         const float_field *f = &float_fields[i];
         double value = f->otherwise;
         read_float(r, f->gguf, f->hf, &value);
-        if (!(value >= 0 && value < 1))
-            return tern_fail(err, TERN_ERR_FORMAT, "config: %s is %g, expected 0 to 1", f->gguf,
-                             value);
+        TERN_TRY(check_epsilon(f->gguf, value, err));
         *(double *)((char *)c + f->offset) = value;
     }
     return TERN_OK;
@@ -357,9 +360,7 @@ tern_status tern_model_read(const tern_file *file, const tern_arch **arch, tern_
                          c->n_heads, c->n_kv_heads, c->head_dim);
     double final_eps = c->rms_eps;
     read_float(&r, "final_norm_rms_epsilon", "final_norm_eps", &final_eps);
-    if (!(final_eps >= 0 && final_eps < 1))
-        return tern_fail(err, TERN_ERR_FORMAT, "config: final_norm_eps is %g, expected 0 to 1",
-                         final_eps);
+    TERN_TRY(check_epsilon("final_norm_eps", final_eps, err));
     c->final_rms_eps = final_eps;
     const tern_tensor *table = tern_model_tensor(file, *arch, "token_embd.weight");
     if (!table || table->n_dims != 2)
@@ -378,6 +379,7 @@ tern_status tern_model_read(const tern_file *file, const tern_arch **arch, tern_
         c->eos_id = tern_json_int(hf_field(&r, "eos_token_id"), -1);
     }
     TERN_TRY(read_linears(&r, *arch, c, err));
+    TERN_TRY(check_epsilon("the norms in front of projections", c->input_norm_eps, err));
     TERN_TRY(read_act(&r, *arch, c, err));
     return read_rope(&r, *arch, c, err);
 }

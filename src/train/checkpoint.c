@@ -314,7 +314,7 @@ static tern_status find_tensor(const tern_file *file, const tern_slot *s, const 
         return tern_fail(err, TERN_ERR_FORMAT, "%s: %s is missing or has another shape",
                          file->path, name);
     if (!tern_meta_element(sums, index, &sum) ||
-        tern_crc32(0, x->data, (size_t)x->bytes) != (uint32_t)sum)
+        (double)tern_crc32(0, x->data, (size_t)x->bytes) != sum)
         return tern_fail(err, TERN_ERR_FORMAT, "%s: the checksum of %s is wrong", file->path, name);
     if (tern_all_finite(x->data, s->n_rows * s->n_cols)) return TERN_OK;
     return tern_fail(err, TERN_ERR_FORMAT, "%s: %s holds a number that is not finite", file->path,
@@ -376,9 +376,9 @@ static tern_status resume_from(tern_trainer *t, int64_t step, tern_error *err) {
 tern_status tern_checkpoint_resume(tern_trainer *t, bool *found, tern_error *err) {
     int64_t *steps;
     size_t n;
+    *found = false;
     TERN_TRY(list(t->desc.out, &steps, &n, err));
     tern_status status = TERN_OK;
-    *found = false;
     for (size_t i = n; i-- > 0 && !*found;) {
         status = resume_from(t, steps[i], err);
         *found = status == TERN_OK;
