@@ -557,6 +557,9 @@ typedef struct tern_data_source {
     size_t n_paths;
     const char *separator; // NULL: "<|endoftext|>"; "": a file is one document
     const char *field;     // NULL: "text"
+    // More of the same, read last: what tern_data_build holds out, whatever `valid` is.
+    const char *const *held_out;
+    size_t n_held_out;
 } tern_data_source;
 
 typedef struct tern_data_tokenizer_desc {

@@ -88,7 +88,8 @@ static int build(const command *self, int argc, char **argv) {
     tern_data_build_stats s;
     tern_error err = {0};
     const char *out = NULL;
-    float valid = 0.01f, threshold = 0.8f;
+    string_list held_out = {0};
+    float valid = -1, threshold = 0.8f;
     int dedup = 1, n_threads = 0, status, n;
     const option options[] = {
         {0, "tokenizer", OPTION_TEXT, &desc.tokenizer, "FILE",
@@ -96,6 +97,8 @@ static int build(const command *self, int argc, char **argv) {
         {'o', "output", OPTION_TEXT, &out, "FOLDER", "for shards and manifest.json"},
         {0, "valid", OPTION_NUMBER, &valid, "P", "part of the documents to hold out (0.01)",
          0, 1},
+        {0, "held-out", OPTION_TEXTS, &held_out, "TEXT",
+         "hold out all of this file or folder (then --valid is 0); may be repeated"},
         {0, "seed", OPTION_SEED, &desc.seed, "S", "of the choice (0)"},
         {0, "dedup", OPTION_CHOICE, &dedup, "none|exact|exact,near",
          "duplicates that are dropped (exact)"},
@@ -118,7 +121,9 @@ static int build(const command *self, int argc, char **argv) {
         return bad_usage("%s: texts, --tokenizer and -o are needed (usage: tern %s %s)",
                          self->name, self->name, self->usage);
     desc.source.n_paths = (size_t)n;
-    desc.valid = valid;
+    desc.source.held_out = held_out.items;
+    desc.source.n_held_out = (size_t)held_out.n;
+    desc.valid = valid >= 0 ? valid : held_out.n ? 0 : 0.01;
     desc.threshold = threshold;
     desc.keep_exact = dedup == 0;
     desc.drop_near = dedup == 2;
@@ -127,6 +132,7 @@ static int build(const command *self, int argc, char **argv) {
     cancel_on_signals();
     desc.on_notice = print_notice_of_build;
     tern_status done = tern_data_build(out, &desc, &s, &err);
+    free(held_out.items);
     if (done == TERN_OK) {
         printf("%s: %llu documents read, %llu the same as others, %llu nearly so; %.1f s\n", out,
                (unsigned long long)s.n_read, (unsigned long long)s.n_same,

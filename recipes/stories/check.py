@@ -6,7 +6,7 @@
 The requests are never used in training (corpus.py leaves them out). Each is a chat of its own, with the
 model's own sampling defaults and the seeds S, S + 1, ... An answer is good if it
     ends by itself before the context of the model is full,
-    names everything that was asked for, each at least twice, and
+    names everything that was asked for, each at least twice (its title does not count), and
     has at least 50 words.
 """
 import concurrent.futures
@@ -52,7 +52,7 @@ def main():
         answers = list(pool.map(lambda i: ask(tern, model, asked[i][0], seed + i), range(len(asked))))
     ended = named = long_enough = good = 0
     for (request, words), answer in zip(asked, answers):
-        text = answer["text"]
+        text = re.sub(r"^\*\*.*\*\*\n", "", answer["text"])
         verdicts = (answer["stop_reason"] == "end", all(count(w, text) >= 2 for w in words), len(text.split()) >= 50)
         ended, named, long_enough = (n + v for n, v in zip((ended, named, long_enough), verdicts))
         good += all(verdicts)

@@ -29,10 +29,11 @@ import sys
 
 MAX_STORY = 3300        # bytes; about 850 tokens: an answer ends within a context of 1024
 MAX_EXPLANATION = 3300  # longer texts are read, but nobody asks for them
-EARLY = 300             # bytes in which a story has said what it is about
-N_NAMED = 1             # forms with a request by name only,
+FIRST = 170             # bytes of a first sentence: a story says there what it is about,
+EARLY = 300             # and here by what name
+N_NAMED = 0             # more forms with a request by name only,
 N_THING = 2             # of a story about a thing or a place,
-N_BECOME = 10           # of a girl's or boy's story that becomes an animal's or another person's,
+N_BECOME = 14           # of a girl's or boy's story that becomes an animal's or another person's,
 N_EXCHANGED = 12        # of a story about an animal or a person that others can stand for
 VALID_EVERY = 50
 
@@ -148,7 +149,7 @@ def subjects(text):
             counts[word] += 1
             first.setdefault(word, match.start())
     found = [w for w, n in counts.most_common()
-             if n >= 3 and first[w] < EARLY]
+             if n >= 3 and first[w] < FIRST]
     return sorted(found, key=lambda w: SUBJECTS[w] not in ("animal", "person"))
 
 

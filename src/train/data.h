@@ -49,6 +49,7 @@ typedef struct tern_document_source {
     uint64_t n_bytes; // of text, after unpacking
     uint32_t crc32;   // of these
     bool is_undivided; // a text in which no separator came
+    bool is_held_out;
 } tern_document_source;
 
 typedef struct tern_documents tern_documents;

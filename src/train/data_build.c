@@ -117,7 +117,8 @@ static tern_status begin_shard(builder *b, split *s) {
 static tern_status write_document(builder *b, const job *j) {
     // 53 bits of a hash as a number in [0, 1).
     double place = (double)(tern_mix64(j->sketch.exact ^ tern_mix64(b->desc->seed + 1)) >> 11);
-    split *s = place * 0x1p-53 < b->desc->valid ? &b->valid : &b->train;
+    bool is_held_out = tern_documents_source(b->documents, j->source)->is_held_out;
+    split *s = is_held_out || place * 0x1p-53 < b->desc->valid ? &b->valid : &b->train;
     uint64_t n_most = b->desc->shard_tokens ? b->desc->shard_tokens : (uint64_t)1 << 26;
     if (s->writer && tern_shard_writer_n_tokens(s->writer) + j->ids.n > n_most)
         TERN_TRY(end_shard(b, s));
@@ -421,6 +422,7 @@ tern_status tern_data_build(const char *folder, const tern_data_build_desc *desc
     TERN_NEED(desc);
     TERN_NEED(desc->tokenizer);
     TERN_NEED_EACH(desc->source.paths, desc->source.n_paths);
+    TERN_NEED_EACH(desc->source.held_out, desc->source.n_held_out);
     if (!*folder || !(desc->valid >= 0 && desc->valid <= 1))
         return tern_fail(err, TERN_ERR_ARGUMENT, "building needs texts, a tokenizer, a folder and "
                          "a held-out part between 0 and 1");

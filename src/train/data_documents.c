@@ -122,6 +122,10 @@ static tern_status open_documents(tern_documents *d, const tern_data_source *sou
     if (!d->separator || !d->field) return tern_fail_memory(err, strlen(separator));
     d->n_separator = strlen(separator);
     for (size_t i = 0; i < source->n_paths; i++) TERN_TRY(add_path(d, source->paths[i], 0, err));
+    size_t n = d->n_sources;
+    for (size_t i = 0; i < source->n_held_out; i++)
+        TERN_TRY(add_path(d, source->held_out[i], 0, err));
+    for (; n < d->n_sources; n++) d->sources[n].is_held_out = true;
     if (d->n_sources == 0)
         return tern_fail(err, TERN_ERR_ARGUMENT, "%s: no files to read (.txt, .jsonl, also with "
                          ".gz)", source->n_paths ? source->paths[0] : "data");

@@ -483,6 +483,25 @@ TEST(data_inspect_reports_and_refuses) {
     tern_strbuf_free(&report);
 }
 
+// Seen to fail: with the sources' marks ignored.
+TEST(data_holds_out_whole_files) {
+    static const char train[] = "one two<|endoftext|>three four<|endoftext|>five six";
+    static const char held[] = "seven eight<|endoftext|>three four<|endoftext|>nine ten";
+    kept texts = keep("learn.txt"), others = keep("held.txt"), tok = keep("held-tok");
+    const char *path = texts.path, *other = others.path;
+    tern_error err = {0};
+    tern_data_build_stats s;
+    write_text("learn.txt", train, sizeof train - 1);
+    write_text("held.txt", held, sizeof held - 1);
+    tern_data_tokenizer_desc learn = {.source = {.paths = &path, .n_paths = 1}, .n_vocab = 262};
+    REQUIRE_OK(tern_data_tokenizer(test_tmp("held-tok/"), &learn, NULL, &err), err);
+    tern_data_build_desc desc = {
+        .source = {.paths = &path, .n_paths = 1, .held_out = &other, .n_held_out = 1},
+        .tokenizer = tok.path};
+    REQUIRE_OK(tern_data_build(test_tmp("held-out"), &desc, &s, &err), err);
+    CHECK(s.train.n_documents == 3 && s.valid.n_documents == 2 && s.n_same == 1);
+}
+
 TEST(data_gives_back_all_memory_when_it_fails) {
     static const char text[] = "one two<|endoftext|>three four five six seven<|endoftext|>three";
     static const char chat[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"w1\"}]}\n";

@@ -178,6 +178,7 @@ tern_status tern_data_tokenizer(const char *out, const tern_data_tokenizer_desc 
     TERN_NEED(out);
     TERN_NEED(desc);
     TERN_NEED_EACH(desc->source.paths, desc->source.n_paths);
+    TERN_NEED_EACH(desc->source.held_out, desc->source.n_held_out);
     TERN_NEED_EACH(desc->specials, desc->n_specials);
     if (!*out || desc->n_specials > 1000)
         return tern_fail(err, TERN_ERR_ARGUMENT, "learning a tokenizer needs texts and a name");

@@ -1,8 +1,8 @@
 // Training logs as a picture: SVG, which every browser shows and every editor can change.
 //
-// A log may be growing while it is read: a line counts when it is whole, which is to say JSON. Its first line
-// says what the run is, for the title. The beginning of a run, in which the loss falls from that of
-// a guess, may leave the picture at the top, so that the rest can be read.
+// A log may be growing while it is read: a line counts when it is whole, which is to say JSON. Its
+// first line says what the run is, for the title. The beginning of a run, in which the loss falls
+// from that of a guess, may leave the picture at the top, so that the rest can be read.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
