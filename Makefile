@@ -73,7 +73,7 @@ run: all ## begin a story with the model that the repository carries
 	$(BUILD)/tern run -m models/stories.gguf -p "Once upon a time" -n 200 --temp 0.7 --seed 3
 
 TEST_JOBS ?= $(shell nproc)
-test: all $(BUILD)/tern_tests $(BUILD)/tiny.gguf header-test fuzz-replay ## every test that takes no longer than seconds
+test: all $(BUILD)/tern_tests $(BUILD)/tiny.gguf header-test install-test fuzz-replay ## every test that takes no longer than seconds
 	@# What was skipped, and why, comes last.
 	$(BUILD)/tern_tests -j $(TEST_JOBS) > $(BUILD)/tests.log & tests=$$!; \
 	    tests/files_test.sh $(BUILD)/tern $(BUILD)/tiny.gguf & files=$$!; \
@@ -116,23 +116,40 @@ gradients: ## tests/reference/gradients.gguf again, what tests compare gradients
 	$(PYTHON) tests/reference/gradients.py
 
 PUBLIC := include/tern.h
-install: all $(BUILD)/public/libtern.a ## to PREFIX (/usr/local), under DESTDIR
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/pkgconfig \
-	    $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/share/man/man1
-	install -m 755 $(BUILD)/tern $(DESTDIR)$(PREFIX)/bin/tern
-	install -m 644 $(PUBLIC) $(DESTDIR)$(PREFIX)/include/
-	install -m 644 $(BUILD)/public/libtern.a $(DESTDIR)$(PREFIX)/lib/libtern.a
-	install -m 755 $(BUILD)/libtern.so $(DESTDIR)$(PREFIX)/lib/libtern.so.$(VERSION)
-	ln -sf libtern.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/libtern.so.0
-	ln -sf libtern.so.0 $(DESTDIR)$(PREFIX)/lib/libtern.so
-	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' -e 's|@LIBS@|$(LIBS)|' \
-	    tools/tern.pc.in \
-	    > $(DESTDIR)$(PREFIX)/lib/pkgconfig/tern.pc
-	install -m 644 docs/tern.1 $(DESTDIR)$(PREFIX)/share/man/man1/tern.1
+STRIP  ?= strip
+TO     := $(DESTDIR)$(PREFIX)
+SHELLS := bash zsh fish
+completion_bash := share/bash-completion/completions/tern
+completion_zsh  := share/zsh/site-functions/_tern
+completion_fish := share/fish/vendor_completions.d/tern.fish
+$(SHELLS:%=$(BUILD)/completions/%): $(BUILD)/completions/%: tools/completions.sh $(BUILD)/tern
+	@mkdir -p $(@D)
+	@echo "  shell $@"
+	$(Q)tools/completions.sh $* $(BUILD)/tern >$@.tmp && mv $@.tmp $@
+
+# Names may have spaces. pkg-config wants them escaped.
+empty :=
+pc_prefix = $(subst $(empty) ,\\ ,$(PREFIX))
+install: all $(BUILD)/public/libtern.a $(SHELLS:%=$(BUILD)/completions/%) ## to PREFIX (/usr/local), under DESTDIR
+	install -d "$(TO)/bin" "$(TO)/lib/pkgconfig" "$(TO)/include" "$(TO)/share/man/man1"
+	install -m 755 $(BUILD)/tern "$(TO)/bin/tern"
+	install -m 644 $(PUBLIC) "$(TO)/include/"
+	install -m 644 $(BUILD)/public/libtern.a "$(TO)/lib/libtern.a"
+	install -m 755 $(BUILD)/libtern.so "$(TO)/lib/libtern.so.$(VERSION)"
+	$(STRIP) "$(TO)/bin/tern" "$(TO)/lib/libtern.so.$(VERSION)"
+	$(STRIP) -g "$(TO)/lib/libtern.a"
+	ln -sf libtern.so.$(VERSION) "$(TO)/lib/libtern.so.0"
+	ln -sf libtern.so.0 "$(TO)/lib/libtern.so"
+	sed -e 's|@PREFIX@|$(pc_prefix)|' -e 's|@VERSION@|$(VERSION)|' -e 's|@LIBS@|$(LIBS)|' \
+	    tools/tern.pc.in > "$(TO)/lib/pkgconfig/tern.pc"
+	install -m 644 docs/tern.1 "$(TO)/share/man/man1/tern.1"
+	$(foreach s,$(SHELLS),install -D -m 644 $(BUILD)/completions/$(s) "$(TO)/$(completion_$(s))" &&) true
 uninstall: ## what install put there
-	rm -f $(DESTDIR)$(PREFIX)/bin/tern $(DESTDIR)$(PREFIX)/include/tern.h \
-	    $(DESTDIR)$(PREFIX)/lib/libtern.* $(DESTDIR)$(PREFIX)/lib/pkgconfig/tern.pc \
-	    $(DESTDIR)$(PREFIX)/share/man/man1/tern.1
+	rm -f "$(TO)/bin/tern" "$(TO)/include/tern.h" "$(TO)"/lib/libtern.* "$(TO)/lib/pkgconfig/tern.pc" \
+	    "$(TO)/share/man/man1/tern.1" $(foreach s,$(SHELLS),"$(TO)/$(completion_$(s))")
+.PHONY: install-test
+install-test: all $(BUILD)/public/libtern.a $(SHELLS:%=$(BUILD)/completions/%)
+	tests/install_test.sh "$(MAKE)" $(CC)
 
 # A fresh machine: what is run or tested is set up, what is only built names what is missing.
 SETS_UP := $(filter run test asan tsan test-webgpu test-mpi check,$(MAKECMDGOALS))

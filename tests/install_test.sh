@@ -1,0 +1,42 @@
+#!/bin/sh
+# `make install` into folders whose names have spaces, and what a program finds there.
+#
+#     tests/install_test.sh MAKE CC
+#
+# Seen to fail: with names that are not quoted, without strip, without the completions' rule.
+set -eu
+make=$1 cc=$2
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+failed=0
+check() { # what, command...
+    what=$1
+    shift
+    "$@" >"$dir/log" 2>&1 || { echo "install: $what"; cat "$dir/log"; failed=1; }
+}
+no_symbols() { ! nm "$1" 2>/dev/null | grep -q .; }
+no_debug() { ! readelf -S "$1" | grep -q debug_info; }
+
+to="$dir/a prefix"
+check "make install" $make --no-print-directory install "PREFIX=$to"
+for file in bin/tern lib/libtern.a lib/libtern.so lib/libtern.so.0 include/tern.h share/man/man1/tern.1 \
+    share/bash-completion/completions/tern share/zsh/site-functions/_tern share/fish/vendor_completions.d/tern.fish; do
+    check "$file is not there" test -s "$to/$file"
+done
+check "the program is not stripped" no_symbols "$to/bin/tern"
+check "the library is not stripped" no_debug "$to/lib/libtern.a"
+check "the program does not run" "$to/bin/tern" --version
+check "bash does not read its completions" bash -c '. "$1"; complete -p tern' - "$to/share/bash-completion/completions/tern"
+if command -v pkg-config >/dev/null; then
+    flags() { PKG_CONFIG_PATH="$to/lib/pkgconfig" pkg-config "$@" tern; }
+    check "pkg-config does not find it" flags --exists
+    compile() { eval "$cc" -o '"$dir/hello"' examples/hello.c "$(flags --cflags --libs)"; }
+    check "the example is not compiled" compile
+    check "the example does not run" env LD_LIBRARY_PATH="$to/lib" "$dir/hello" models/stories.gguf "Once upon a time"
+fi
+check "make install with DESTDIR" $make --no-print-directory install "DESTDIR=$dir/an image" PREFIX=/usr
+check "DESTDIR was left out" test -s "$dir/an image/usr/bin/tern"
+check "make uninstall" $make --no-print-directory uninstall "PREFIX=$to"
+left=$(find "$to" ! -type d)
+[ -z "$left" ] || { echo "install: uninstall leaves $left"; failed=1; }
+exit $failed
