@@ -173,7 +173,7 @@ static double seconds_warm(const bench *b, tern_plan *plan, double *host) {
     return seconds_a_step(b, plan, false, host);
 }
 
-// A run of those that the device drafts and judges, one behind the other without the host.
+// A run of those that the device drafts and judges, one after the other without the host.
 static double seconds_drafting(const bench *b, tern_plan *plan) {
     enum { ROOM = 64 };
     tern_error err = {0};

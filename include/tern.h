@@ -257,8 +257,8 @@ typedef struct tern_chains tern_chains;
 typedef struct tern_chain {
     const int32_t *tokens; // live as long as the table
     int32_t n_tokens;      // 0: an empty bucket
-    float confidence;      // mean probability of the tokens behind the first, 0..1 as mined
-    // [n_tokens] of each the probability behind those in front of it, in 255ths; the first one's
+    float confidence;      // mean probability of the tokens after the first, 0..1 as mined
+    // [n_tokens] of each the probability after those in front of it, in 255ths; the first one's
     // is 0. NULL: not known.
     const uint8_t *chances;
 } tern_chain;
@@ -566,7 +566,7 @@ typedef struct tern_data_tokenizer_desc {
     tern_data_source source;
     int32_t n_vocab;             // with special tokens and the 256 bytes, 0: 4096
     const char *split;           // "llama-bpe" (NULL), "qwen2", "gpt-2" ...: how words are cut
-    const char *const *specials; // more of them, behind <|endoftext|>, <|im_start|>, <|im_end|>
+    const char *const *specials; // more of them, after <|endoftext|>, <|im_start|>, <|im_end|>
     size_t n_specials;
     bool no_bos;                 // <|endoftext|> is not put in front of a text
     uint64_t memory;             // bytes for counting words, 0: 512 MiB
@@ -588,7 +588,7 @@ TERN_API tern_status tern_data_tokenizer(const char *out, const tern_data_tokeni
 typedef struct tern_data_build_desc {
     tern_data_source source;
     const char *tokenizer;  // a tokenizer.json, a folder with one, or a .gguf
-    const char *end;        // token behind a document; NULL: <|endoftext|>, else the tokenizer's
+    const char *end;        // token after a document; NULL: <|endoftext|>, else the tokenizer's
     double valid;           // part of the documents that is held out, 0 to 1
     uint64_t seed;          // of the choice
     bool keep_exact;        // do not drop documents with the same words as an earlier one
@@ -715,7 +715,7 @@ typedef struct tern_train_desc {
     void (*on_begin)(void *user, const tern_train_info *info);
     // False: write a checkpoint and stop, with TERN_ERR_CANCELLED.
     bool (*on_event)(void *user, const tern_train_event *event);
-    // The same after every step, without a loss; the speed where the device does not run behind.
+    // The same after every step, without a loss; the speed where the device lags behind the host.
     bool (*on_step)(void *user, const tern_train_event *event);
     void *user;
 } tern_train_desc;
@@ -813,7 +813,7 @@ typedef struct tern_mine_desc {
     uint64_t generate_tokens;
     int32_t n_buckets;     // 0: 256, at most 65535
     int32_t max_length;    // of a chain, 0: 8, at most 8
-    float min_probability; // of a token behind the ones in front of it, 0: 0.5
+    float min_probability; // of a token after the ones in front of it, 0: 0.5
     uint64_t score_tokens; // of the corpus that the model looks at, spread over it; 0: 65536
     uint64_t memory;       // bytes for counting, 0: 64 MiB
     const tern_comm *comm; // NULL: one process; else each counts and scores a part

@@ -67,7 +67,7 @@ static size_t tokens_of(const tern_model *model, const tern_message *messages, s
     return n_ids;
 }
 
-// The same without the messages that were dropped behind the system text, and nothing else.
+// The same without the messages that were dropped after the system text, and nothing else.
 static bool is_rest(const tern_model *model, const tern_message *messages, size_t n,
                     size_t dropped, const int32_t *ids, size_t n_ids) {
     tern_message rest[64];

@@ -126,7 +126,7 @@ has " x $vocabulary .*token_embd.weight"
     wrong "logits through a pipe differ"
 printf 'abc' >"$dir/three"
 fails 1 "three: 3 bytes" "$tern" logits -m "$model" --ids "$dir/three" -o "$dir/none"
-[ -e "$dir/none" ] && wrong "logits leaves a file behind a failure"
+[ -e "$dir/none" ] && wrong "logits leaves a file behind when it fails"
 
 # Reports and conversion.
 ends 0 "$tern" graph "$model" --format json

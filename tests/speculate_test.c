@@ -136,7 +136,7 @@ TEST(speculation_keeps_the_greedy_text_of_200_prompts) {
     tern_model_close(model);
 }
 
-// With the same seed every draw is the same, also behind penalties and filters.
+// With the same seed every draw is the same, also after penalties and filters.
 TEST(speculation_keeps_every_draw_of_a_seed) {
     static const tern_sampling ways[] = {
         {.temperature = 1.5f, .top_k = 40, .top_p = 0.95f, .min_p = 0.01f},
@@ -199,7 +199,7 @@ static void check_same(const uint32_t *a, const uint32_t *b, size_t n_cells, con
     CHECK_MSG(chi < chi_square_limit(n - 1), "%s: chi-square %.1f in %d cells", what, chi, n);
 }
 
-// The distribution of the tokens behind a prompt is that of plain sampling, whatever is drafted.
+// The distribution of the tokens after a prompt is that of plain sampling, whatever is drafted.
 TEST(speculation_keeps_the_distribution) {
     enum { N = 2500, LENGTH = 3 };
     static const tern_sampling ways[] = {

@@ -88,7 +88,7 @@ TEST(webgpu_lost_devices_that_drafted_are_replaced) {
     if (m && tern_session_open(&s, m, &sd, &err) == TERN_OK) {
         for (int i = 0; i < 2; i++)
             CHECK(generate(s, broken) && memcmp(whole, broken, sizeof whole) == 0);
-        check_place(m, s, "cpu"); // behind two losses
+        check_place(m, s, "cpu"); // after two losses
     }
     tern_session_close(s);
     tern_model_close(m);

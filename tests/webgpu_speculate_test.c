@@ -10,7 +10,7 @@
 
 enum { N = 16, N_PROMPTS = 200, N_PROMPT = 9, N_TEXT = 16 };
 
-// Logits of N tokens, computed in runs of `run` behind a prompt of 17.
+// Logits of N tokens, computed in runs of `run` after a prompt of 17.
 static bool logits_in_runs(tern_model *m, tern_kv_type kv_type, int run, float *out,
                            int32_t n_vocab) {
     tern_session *s = NULL;
@@ -97,7 +97,7 @@ TEST(webgpu_speculation_keeps_the_greedy_text) {
 
 enum { N_LONG = 40, CHAIN = 8 };
 
-// Greedy text behind a prompt; the statistics of the drafts.
+// Greedy text after a prompt; the statistics of the drafts.
 static bool say(tern_session *s, const int32_t *prompt, size_t n_prompt, int32_t n, int32_t *text,
                 tern_draft_stats *draft) {
     const tern_sampling greedy = {0};
@@ -131,7 +131,7 @@ static tern_chains *chains_of(const int32_t *text) {
     return c;
 }
 
-// A text with all its tokens in chains takes far fewer runs. Then again, shorter and behind its own
+// A text with all its tokens in chains takes far fewer runs. Then again, shorter and after its own
 // beginning, which breaks off what was computed ahead; and up to the end of the context.
 static void check_device_drafts(tern_model *m, const tern_chains *c, int32_t max_length,
                                 const int32_t *prompt, const int32_t *text) {

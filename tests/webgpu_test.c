@@ -34,7 +34,7 @@ typedef struct answers {
     size_t n_text;
 } answers;
 
-// The greedy text behind `prompt`; then, the text's tokens being fed, the logits of all positions.
+// The greedy text after `prompt`; then, the text's tokens being fed, the logits of all positions.
 // `fed` holds the prompt, and room for the text, which is the CPU's (written when `writes`).
 static bool ask(tern_model *m, const course *c, int32_t *fed, bool writes, answers *out) {
     tern_error err = {0};

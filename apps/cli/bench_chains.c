@@ -1,7 +1,7 @@
 // tern bench --chains: what speculation gains on a text, and what a run of several tokens costs.
 //
 // Prompts are pieces of a text, spread over it. Each is answered with and without speculation, one
-// right behind the other and in turn first, since a shared machine is not equally fast all the
+// right after the other and in turn first, since a shared machine is not equally fast all the
 // time; the answers must be the same. The cost of runs is measured with drafts of every length that
 // are certain to be wrong, also in turn, and the fastest of the rounds counts.
 #include "cli.h"

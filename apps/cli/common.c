@@ -147,7 +147,7 @@ void end_progress(void) {
 
 // ---- Models and sessions ------------------------------------------------------------------------
 
-// What stands behind the last '=' is a scale when it is a number; else it is part of the name.
+// What stands after the last '=' is a scale when it is a number; else it is part of the name.
 tern_lora *read_loras(const string_list *list) {
     tern_lora *loras = must_alloc(NULL, list->n, sizeof *loras);
     for (size_t i = 0; i < list->n; i++) {

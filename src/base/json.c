@@ -53,7 +53,7 @@ static int hex4(const char *s) {
     return value;
 }
 
-// At the backslash; writes the character and moves behind the escape.
+// At the backslash; writes the character and moves after the escape.
 static tern_status unescape_one(parser *p) {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
     if (p->end - p->at < 2) return fail(p, "string without end");
@@ -126,7 +126,7 @@ static tern_status parse_number(parser *p, size_t index) {
         while (is_digit(p)) p->at++;
     if (p->at < p->end && *p->at == '.') {
         p->at++;
-        if (!is_digit(p)) return fail(p, "number without digits behind the point");
+        if (!is_digit(p)) return fail(p, "number without digits after the point");
         while (is_digit(p)) p->at++;
     }
     if (p->at < p->end && (*p->at == 'e' || *p->at == 'E')) {
@@ -229,7 +229,7 @@ tern_status tern_json_parse(tern_json_doc *doc, const char *text, size_t n, tern
     skip_space(&p);
     tern_status status = parse_value(&p, 0);
     skip_space(&p);
-    if (status == TERN_OK && p.at != p.end) status = fail(&p, "text behind the end of the value");
+    if (status == TERN_OK && p.at != p.end) status = fail(&p, "text after the end of the value");
     if (status != TERN_OK) tern_json_free(doc);
     return status;
 }

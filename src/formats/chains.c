@@ -81,7 +81,7 @@ static uint32_t next_chance(const tern_chain *c, size_t n_front) {
     return c->chances ? c->chances[n_front] : 0;
 }
 
-// Whether a is the better one to go on with behind n tokens that both begin with.
+// Whether a is the better one to go on with after n tokens that both begin with.
 static bool is_better(const tern_chain *a, const tern_chain *b, size_t n) {
     uint32_t chance_a = next_chance(a, n), chance_b = next_chance(b, n);
     if (chance_a != chance_b) return chance_a > chance_b;

@@ -8,19 +8,19 @@
 //      6     u16    entries, 256
 //      8     u16    tokens of the longest chain that is allowed, 8
 //     10     u16    reserved: written as 0, ignored
-//     12            entries 0, 1, 2 ... one behind the other:
+//     12            entries 0, 1, 2 ... one after the other:
 //                   u8    its number
 //                   u8    reserved: written as 0, ignored
 //                   u16   n, the tokens of the chain; 0: an empty bucket
 //                   i32   n tokens
-//                   f32   confidence: the mean probability of the tokens behind the first
+//                   f32   confidence: the mean probability of the tokens after the first
 //     end    u32    CRC-32 of all bytes before it; here the file ends
 //
 // Version 2 is for more buckets than could be judged by trying them: the number of an entry is a
 // u16 that takes the reserved byte, too, there are 1 to 65535 entries, the longest chain may be
-// anything from 2 to 16 tokens, and behind the confidence stand
+// anything from 2 to 16 tokens, and after the confidence stand
 //
-//                   u8    n chances: the probability of each token behind those in front of it, in
+//                   u8    n chances: the probability of each token after those in front of it, in
 //                         255ths; the first one's is 0
 #ifndef TERN_FORMATS_CHAINS_H
 #define TERN_FORMATS_CHAINS_H
@@ -47,7 +47,7 @@ int tern_chains_match_max(int version);
 #define TERN_CHAINS_MATCH_MAX 5 // of both
 const tern_chain *tern_chains_find(const tern_chains *c, const int32_t *recent, size_t n_recent,
                                    size_t *n_matched);
-// All fronts that this finds, one after the other: the chain that goes on behind its first
+// All fronts that this finds, one after the other: the chain that goes on after its first
 // *n_matched tokens. *at begins with 0; false: there are no more.
 bool tern_chains_next_front(const tern_chains *c, size_t *at, size_t *chain, size_t *n_matched);
 

@@ -32,7 +32,7 @@ static void put_header(bytes *b, uint32_t version, uint32_t n_entries, uint32_t 
     put(b, 0xBEEF, 2); // reserved: to be ignored
 }
 
-// Writes the checksum behind the bytes so far, in place of one that is there.
+// Writes the checksum after the bytes so far, in place of one that is there.
 static void seal(bytes *b, bool again) {
     if (again) b->n -= 4;
     put(b, tern_crc32(0, b->at, b->n), 4);

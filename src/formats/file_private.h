@@ -3,7 +3,7 @@
 // The parsers take bytes and not paths, so that fuzzing and tests need no files. They append to a
 // tern_file whose private part owns everything that was found:
 // - mappings (or nothing, when the bytes are the caller's),
-// - a pool for names, string lists and copies, freed in one go,
+// - an arena for names, string lists and copies, freed in one go,
 // - two name indices, built when the lists that they index are complete.
 // Whatever fails, tern_file_close() of the half-built file releases all of it.
 #ifndef TERN_FORMATS_FILE_PRIVATE_H
@@ -22,15 +22,15 @@ typedef struct tern_mapping {
 tern_status tern_mapping_open(tern_mapping *m, const char *path, bool missing_ok, tern_error *err);
 void tern_mapping_close(tern_mapping *m);
 
-// ---- A pool: many small blocks with one lifetime -----------------------------------------------
+// ---- An arena: many small blocks with one lifetime ---------------------------------------------
 
-typedef struct tern_pool {
-    struct tern_pool_chunk *chunks; // newest first
-} tern_pool;
+typedef struct tern_arena {
+    struct tern_arena_chunk *chunks; // newest first
+} tern_arena;
 
-void *tern_pool_take(tern_pool *pool, size_t bytes); // 16-byte aligned, zeroed; NULL: no memory
-char *tern_pool_text(tern_pool *pool, tern_str text); // a terminated copy
-void tern_pool_free(tern_pool *pool);
+void *tern_arena_take(tern_arena *pool, size_t bytes); // 16-byte aligned, zeroed; NULL: no memory
+char *tern_arena_text(tern_arena *pool, tern_str text); // a terminated copy
+void tern_arena_free(tern_arena *pool);
 
 // ---- Names to positions ------------------------------------------------------------------------
 
@@ -56,7 +56,7 @@ void tern_name_index_free(tern_name_index *index);
 struct tern_file_private {
     tern_mapping *maps;
     size_t n_maps, maps_capacity, tensors_capacity;
-    tern_pool pool;
+    tern_arena pool;
     tern_name_index tensor_index, meta_index;
 };
 

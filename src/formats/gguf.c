@@ -19,7 +19,7 @@
 
 #define TENSOR_NAME_MAX 255
 #define KEY_MAX         65535 // the specification's own limit
-#define I2_S_TAIL       32    // behind the codes; the scale is the first float
+#define I2_S_TAIL       32    // after the codes; the scale is the first float
 
 // A metadata entry takes at least: key length and one byte of key, type, one byte of value.
 #define KV_BYTES_MIN     (8 + 1 + 4 + 1)
@@ -68,7 +68,7 @@ static tern_status read_name(reader *r, const char **out, size_t n_max, const ch
                          "%s in front of byte %llu has %zu bytes (1 to %zu, none of them 0, are "
                          "allowed)",
                          what, (unsigned long long)(r->at - r->begin), s.len, n_max);
-    *out = tern_pool_text(&r->file->priv->pool, s);
+    *out = tern_arena_text(&r->file->priv->pool, s);
     return *out ? TERN_OK : tern_fail_memory(r->err, s.len + 1);
 }
 
@@ -88,7 +88,7 @@ size_t tern_meta_type_bytes(tern_meta_type type) {
 static tern_status read_string_array(reader *r, tern_meta *m) {
     tern_str *strings = NULL;
     if (m->n > left(r) / 8) return cut_off(r, m->key); // each has at least its length
-    strings = tern_pool_take(&r->file->priv->pool, (size_t)m->n * sizeof *strings);
+    strings = tern_arena_take(&r->file->priv->pool, (size_t)m->n * sizeof *strings);
     if (!strings) return tern_fail_memory(r->err, (size_t)m->n * sizeof *strings);
     m->strings = strings;
     for (uint64_t i = 0; i < m->n; i++) TERN_TRY(read_string(r, &strings[i], m->key));

@@ -40,7 +40,7 @@ static tern_status begin_meta(tern_gguf_writer *w, const char *key, tern_meta_ty
         if (!strcmp(w->keys[i], key)) return refuse(w, key, "is there twice");
     if (tern_array_reserve(TERN_MEM_FILE, &w->keys, &w->keys_capacity, w->n_keys, 1) != 0)
         return tern_fail_memory(&base->failed, (w->n_keys + 1) * sizeof *w->keys);
-    w->keys[w->n_keys] = tern_pool_text(&base->pool, (tern_str){key, strlen(key)});
+    w->keys[w->n_keys] = tern_arena_text(&base->pool, (tern_str){key, strlen(key)});
     if (!w->keys[w->n_keys]) return tern_fail_memory(&base->failed, strlen(key) + 1);
     w->n_keys++;
     put_key(&w->metas, key, type);
@@ -126,7 +126,7 @@ tern_status tern_gguf_written_meta(const tern_gguf_writer *w, tern_file **out, t
     const uint64_t counts[] = {0, w->n_keys};
     const uint32_t version = 3;
     size_t n = 8 + sizeof counts + w->metas.len;
-    char *bytes = tern_pool_take(&(*out)->priv->pool, n); // lives as long as the file
+    char *bytes = tern_arena_take(&(*out)->priv->pool, n); // lives as long as the file
     tern_gguf_split split;
     tern_status status = TERN_OK;
     if (!bytes) status = tern_fail_memory(err, n);

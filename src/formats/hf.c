@@ -15,7 +15,7 @@
 static tern_status join(tern_file *file, const char *folder, tern_str name, char **out,
                         tern_error *err) {
     size_t n = strlen(folder);
-    *out = tern_pool_take(&file->priv->pool, n + name.len + 2);
+    *out = tern_arena_take(&file->priv->pool, n + name.len + 2);
     if (!*out) return tern_fail_memory(err, n + name.len + 2);
     memcpy(*out, folder, n);
     if (n && folder[n - 1] != '/') (*out)[n++] = '/';
@@ -87,7 +87,7 @@ static tern_status add_shard(tern_file *file, shard_list *list, tern_str name, t
         return tern_fail(err, TERN_ERR_FORMAT, "weight_map names over %d files", SHARDS_MAX);
     if (tern_array_reserve(TERN_MEM_MISC, &list->names, &list->capacity, list->n, 1) != 0)
         return tern_fail_memory(err, (list->n + 1) * sizeof *list->names);
-    char *copy = tern_pool_text(&file->priv->pool, name);
+    char *copy = tern_arena_text(&file->priv->pool, name);
     if (!copy) return tern_fail_memory(err, name.len + 1);
     list->names[list->n++] = (tern_str){copy, name.len};
     return TERN_OK;

@@ -102,7 +102,7 @@ static tern_status read_tensor(header *h, const tern_json *key) {
     tern_tensor *t = tern_file_add_tensor(h->file, h->err);
     if (!t) return TERN_ERR_MEMORY;
     t->shard = h->shard;
-    t->name = tern_pool_text(&h->file->priv->pool, name);
+    t->name = tern_arena_text(&h->file->priv->pool, name);
     if (!t->name) return tern_fail_memory(h->err, name.len + 1);
     const tern_json *info = tern_json_value_of(&h->doc, key);
     tern_str dtype = tern_json_str(tern_json_get(&h->doc, info, "dtype"));
@@ -122,7 +122,7 @@ static tern_status read_tensor(header *h, const tern_json *key) {
 static tern_status align_tensor(tern_file *file, tern_tensor *t, tern_error *err) {
     if ((uintptr_t)t->data % tern_dtype_block_bytes(t->type) == 0) return TERN_OK;
     if (t->bytes > SIZE_MAX) return tern_fail_memory(err, SIZE_MAX);
-    void *copy = tern_pool_take(&file->priv->pool, (size_t)t->bytes);
+    void *copy = tern_arena_take(&file->priv->pool, (size_t)t->bytes);
     if (!copy) return tern_fail_memory(err, (size_t)t->bytes);
     memcpy(copy, t->data, (size_t)t->bytes);
     t->data = copy;

@@ -1,6 +1,6 @@
 // Shards: files of token ids to train on, and sets of them read as one long text.
 //
-// A shard holds whole documents, one behind the other, each with its end-of-document token if the
+// A shard holds whole documents, one after the other, each with its end-of-document token if the
 // tokenizer has one. All numbers are little-endian:
 //
 //     bytes   type  content
@@ -85,7 +85,7 @@ void tern_shard_writer_free(tern_shard_writer *w); // without finish: nothing is
 // ---- Sets: sequences to train on ---------------------------------------------------------------
 //
 // All tokens of all shards, in the order given, cut into *windows* of seq_len. Sequence i is
-// window p(i) and the one token behind it, since the last input has a target, too; what does not
+// window p(i) and the one token after it, since the last input has a target, too; what does not
 // fill a window at the end is left out. p is another permutation in each epoch, computed and not
 // stored: nothing needs memory or has to be saved but (epoch, index), and rank r of n takes the
 // indices r, r + n, r + 2n ...

@@ -13,7 +13,7 @@ tern_status tern_writer_init(tern_writer *w, const char *path, uint64_t split_by
 void tern_writer_deinit(tern_writer *w) {
     tern_out_drop(&w->file);
     tern_out_close(&w->out);
-    tern_pool_free(&w->pool);
+    tern_arena_free(&w->pool);
     tern_free(w->tensors);
     tern_free(w->path);
 }
@@ -34,7 +34,7 @@ tern_status tern_writer_declare(tern_writer *w, const char *name, tern_dtype typ
                          name, tern_dtype_name(type));
     if (tern_array_reserve(TERN_MEM_FILE, &w->tensors, &w->capacity, w->n_tensors, 1) != 0)
         return tern_fail_memory(&w->failed, (w->n_tensors + 1) * sizeof t);
-    t.name = tern_pool_text(&w->pool, (tern_str){name, strlen(name)});
+    t.name = tern_arena_text(&w->pool, (tern_str){name, strlen(name)});
     if (!t.name) return tern_fail_memory(&w->failed, strlen(name) + 1);
     w->tensors[w->n_tensors++] = t;
     return TERN_OK;

@@ -24,7 +24,7 @@ typedef struct tern_writer tern_writer;
 struct tern_writer {
     char *path;
     uint64_t split_bytes, alignment;
-    tern_pool pool;
+    tern_arena pool;
     tern_planned *tensors;
     size_t n_tensors, capacity, n_parts;
     size_t at;          // tensor that is being written

@@ -76,7 +76,7 @@ static tern_status open_all(tern_token_set *set, const char *const *paths, size_
     set->n_sequences = n ? (n - 1) / set->desc.seq_len : 0;
     if (set->n_sequences == 0)
         return tern_fail(err, TERN_ERR_ARGUMENT, "%s: %llu tokens in all are less than one "
-                         "sequence of %u and the token behind it", paths[0],
+                         "sequence of %u and the token after it", paths[0],
                          (unsigned long long)n, set->desc.seq_len);
     return TERN_OK;
 }

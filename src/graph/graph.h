@@ -208,7 +208,7 @@ tern_status tern_graph_check(const tern_graph *g, tern_error *err);
 // The rank of the adapter of a weight; 0: it has none.
 typedef int64_t (*tern_rank_fn)(const void *ctx, const char *weight);
 // Adds B (A x) to W x for every weight that has an adapter; the new weights A and B are called W's
-// name with ".lora_a" and ".lora_b" behind it. Before lowering. scale: NULL, or the name of a
+// name with ".lora_a" and ".lora_b" after it. Before lowering. scale: NULL, or the name of a
 // weight [rank, rank] that stands between A and B of all of them, which then have one rank.
 tern_status tern_pass_low_rank(tern_graph *g, tern_rank_fn rank_of, const void *ctx,
                                const char *scale, tern_error *err);

@@ -54,7 +54,7 @@ static void find_lives(const tern_graph *g, life *lives) {
 }
 
 static void place(life *lives, size_t n_placed, life *l) {
-    // Try offset 0 and behind every neighbour in time, lowest first: few values, so no index.
+    // Try offset 0 and after every neighbour in time, lowest first: few values, so no index.
     uint64_t at = 0;
     for (bool moved = true; moved;) {
         moved = false;

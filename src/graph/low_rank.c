@@ -11,7 +11,7 @@
 #include "base/alloc.h"
 #include "graph/build.h"
 
-// The weight that a linear multiplies with, behind the op that rounds it.
+// The weight that a linear multiplies with, after the op that rounds it.
 static const tern_value *weight_of(const tern_graph *g, const tern_node *linear) {
     const tern_value *w = &g->values[linear->in[1]];
     bool rounded = w->producer >= 0 && g->nodes[w->producer].op == TERN_OP_TERNARIZE;

@@ -60,7 +60,7 @@ static void read_row(const tern_tensor *t, int64_t row, float *out) {
     tern_dtype_decode(t->type, t->data, (uint64_t)row * n, n, t->scale, out);
 }
 
-// Appends the file's A and B, behind those of other files.
+// Appends the file's A and B, after those of other files.
 static tern_status append(const reader *r, tern_adapter *p, const tern_tensor *a,
                           const tern_tensor *b, float scale, tern_error *err) {
     int64_t rank = (int64_t)a->ne[1], at = p->rank;

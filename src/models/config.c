@@ -22,7 +22,7 @@ const tern_arch *const *tern_arch_list(size_t *n) {
 
 // ---- The table ---------------------------------------------------------------------------------
 
-// gguf: the key behind "<architecture>."; hf: the member of config.json, or two separated by '|' of
+// gguf: the key after "<architecture>."; hf: the member of config.json, or two separated by '|' of
 // which the first that is there counts.
 typedef struct int_field {
     size_t offset;

@@ -88,7 +88,7 @@ tern_weight_kind tern_placement_kind(const tern_placement *p, tern_vid v) {
 }
 
 tern_status tern_placement_compile(tern_placement *p, const tern_model *m, tern_error *err) {
-    // Values keep their numbers through the passes; only new ones are added behind, and none of
+    // Values keep their numbers through the passes; only new ones are added after, and none of
     // them is a weight.
     tern_weight **grown =
         tern_realloc(TERN_MEM_GRAPH, p->weights, (m->fused.n_values + 1) * sizeof *grown);
@@ -208,7 +208,7 @@ static tern_status place_again(tern_placement **out, const tern_model *m, const 
     return status;
 }
 
-#define GPU_LOSSES_MAX 2 // behind which a model goes to the CPU
+#define GPU_LOSSES_MAX 2 // after which a model goes to the CPU
 
 // A new place instead of m->now, which was lost; perhaps not for the first time, since this fails
 // when memory is out.
@@ -346,7 +346,7 @@ static tern_status run(tern_seat *s, const tern_batch *batch, tern_error *err) {
     return TERN_OK;
 }
 
-// The batch, behind the tokens in front of it whose keys and values were lost.
+// The batch, after the tokens in front of it whose keys and values were lost.
 static tern_status catch_up(tern_model *m, tern_seat *s, const tern_batch *batch,
                             tern_error *err) {
     while (s->n_held < batch->first_pos) {

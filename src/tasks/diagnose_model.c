@@ -9,7 +9,7 @@
 #define N_TOKENS 12
 #define N_STEPS  2
 
-// A weight that is not finite spoils everything behind it; a file may have been damaged.
+// A weight that is not finite spoils everything after it; a file may have been damaged.
 static tern_status count_strange(const tern_weight_source *s, uint64_t *n, tern_error *err) {
     *n = 0;
     if (!tern_dtype_is_float(s->type)) { // codes and a scale

@@ -60,7 +60,7 @@ TEST(diagnose_names_the_first_tensor_that_differs) {
         CHECK(tern_compare(&a->fused, x, x, ids, 7, n_vocab, 0, &d, &err) == TERN_OK);
         CHECK(!d.name[0] && d.same_top && d.error == 0 && d.logits == 0);
         CHECK(tern_compare(&a->fused, x, y, ids, 7, n_vocab, 1e-4, &d, &err) == TERN_OK);
-        // What the changed matrix makes is the residual behind the attention of layer 1.
+        // What the changed matrix makes is the residual after the attention of layer 1.
         tern_vid v = tern_graph_find(&a->fused, d.name);
         bool found = v >= 0 && a->fused.values[v].producer >= 0;
         const tern_node *n = found ? &a->fused.nodes[a->fused.values[v].producer] : NULL;
@@ -178,7 +178,7 @@ TEST(diagnose_survives_failing_allocations) {
         CHECK_MSG(tern_mem_get_stats().total_now == before, "at %d", (int)n);
         CHECK_MSG(n_failed == 0, "at %d", (int)n);
     }
-    CHECK_MSG(status == TERN_OK && n_tried > 5, "behind %d: %s", (int)n, err.message);
+    CHECK_MSG(status == TERN_OK && n_tried > 5, "after %d: %s", (int)n, err.message);
     int n_lines = 0;
     CHECK(tern_diagnose(&desc, refuse, &n_lines, &n_failed, &err) == TERN_ERR_CANCELLED);
 }

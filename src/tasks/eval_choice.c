@@ -127,7 +127,7 @@ static tern_status score_continuation(run *r, int answer, size_t n, tern_eval_sc
     scores->cut |= n_before > most;
     for (size_t i = 0; i < n; i++)
         TERN_TRY(push(&r->context, r->whole.ids[r->whole.n - n + i], err));
-    const int32_t *ids = r->context.ids + n_before - 1; // followed each by the one behind it
+    const int32_t *ids = r->context.ids + n_before - 1; // followed each by the one after it
     if (n_before > most) n_before = most;
     TERN_TRY(need_room(r, n, err));
     TERN_TRY(tern_session_sync(r->session, ids - (n_before - 1), n_before - 1, NULL, err));

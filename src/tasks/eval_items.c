@@ -48,14 +48,14 @@ static tern_str without_passage(tern_str s) {
 static tern_str until(tern_str s, const char *place) {
     return place ? (tern_str){s.ptr, (size_t)(place - s.ptr)} : s;
 }
-static tern_str behind(tern_str s, const char *place) {
+static tern_str after(tern_str s, const char *place) {
     return place ? (tern_str){place + 1, s.len - (size_t)(place + 1 - s.ptr)} : TERN_STR("");
 }
 static tern_str before_blank(tern_str s) {
     return until(s, memchr(s.ptr, '_', s.len));
 }
 static tern_str after_blank(tern_str s) {
-    return behind(s, memchr(s.ptr, '_', s.len));
+    return after(s, memchr(s.ptr, '_', s.len));
 }
 static tern_str but_last_word(tern_str s) {
     const char *space = memrchr(s.ptr, ' ', s.len);
@@ -70,7 +70,7 @@ static tern_str connector(tern_str s) { // COPA's question: what joins its premi
 }
 static tern_str last_word(tern_str s) {
     const char *space = memrchr(s.ptr, ' ', s.len);
-    return space ? behind(s, space) : s;
+    return space ? after(s, space) : s;
 }
 
 typedef struct filter {

@@ -4,7 +4,7 @@
 // x_1 .. x_(n-1) of a candidate stands, whatever follows, the probability that the model gives x_n
 // is added up: the mean q(x_1 .. x_n) is how often a drafted x_n would be accepted there. (The mean
 // over the places where x_n does follow would be flattering.) The mean probability of a chain is
-// that of q over its tokens behind the first, and its score that times its frequency in the whole
+// that of q over its tokens after the first, and its score that times its frequency in the whole
 // corpus.
 //
 // OWN TEXT. What is drafted for is the model's text, not the corpus's, and the likeliest tokens of
@@ -16,10 +16,10 @@
 // PACK. Candidates by falling score, put into a prefix tree with as many leaves as there are
 // buckets: one that is the front of a chosen chain is served by it; one whose front is a chosen
 // chain makes that chain longer, in its bucket; any other takes a bucket of its own while there is
-// one. A draft ends at its first wrong token. So every token that no match reaches, those behind
+// one. A draft ends at its first wrong token. So every token that no match reaches, those after
 // the third (in a table of version 2 the fifth), must have at least the least probability and be
-// the likeliest behind its front, and so must the last one; those in front may be what a longer
-// match is made of: "States" is likely behind "the United", which need not be so behind "of".
+// the likeliest after its front, and so must the last one; those in front may be what a longer
+// match is made of: "States" is likely after "the United", which need not be so after "of".
 //
 // Probabilities are summed in fixed point, so that the result depends neither on the order nor on
 // the number of processes.
@@ -255,7 +255,7 @@ typedef struct scorer {
     int32_t n_vocab;
 } scorer;
 
-// What a model says of the token behind some others: its scores, or only its choice.
+// What a model says of the token after some others: its scores, or only its choice.
 typedef struct verdict {
     const float *logits; // NULL: `chosen` has all of the probability
     float most;
@@ -268,7 +268,7 @@ static double probability(const verdict *v, int32_t token) {
     return exp((double)(v->logits[token] - v->most)) / v->sum;
 }
 
-// Adds to the candidates whose fronts end with ids[0..n) what is said of the token behind them.
+// Adds to the candidates whose fronts end with ids[0..n) what is said of the token after them.
 static void add_verdict(tern_ngrams *grams, const int32_t *ids, size_t n, const verdict *v) {
     for (int length = TERN_NGRAM_MIN; length <= TERN_NGRAM_MAX; length++) {
         size_t n_front = (size_t)length - 1;
@@ -391,7 +391,7 @@ typedef struct candidate {
     const int32_t *tokens;
     int32_t n;
     uint8_t chances[TERN_NGRAM_MAX]; // in 255ths
-    float mean;                      // probability of the tokens behind the first
+    float mean;                      // probability of the tokens after the first
     double score;
 } candidate;
 

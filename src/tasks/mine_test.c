@@ -213,7 +213,7 @@ TEST(mine_makes_tables_that_are_packed_and_reproducible) {
     tern_model_close(model);
 }
 
-// What the model wrote is what it writes, also behind other beginnings.
+// What the model wrote is what it writes, also after other beginnings.
 TEST(mine_of_own_text_is_what_drafts_need) {
     tern_error err = {0};
     tern_model *model;

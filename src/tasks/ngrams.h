@@ -16,7 +16,7 @@
 
 enum { TERN_NGRAM_MIN = 2, TERN_NGRAM_MAX = 8, TERN_NGRAMS_KEPT = 1 << 16 };
 
-// Where tokens come from: documents, one behind the other. An n-gram lies in one document.
+// Where tokens come from: documents, one after the other. An n-gram lies in one document.
 typedef struct tern_corpus {
     void *self;
     uint64_t n_documents, n_tokens;

@@ -2,7 +2,7 @@
 //
 // The template renders a question, once as it is and once with the words that make the model answer
 // ("<|im_start|>assistant\n", "Assistant: "); the tokens that the second has more are the mark. An
-// answer goes from behind it to the first token that ends a turn or a text, which belongs to it.
+// answer goes from after it to the first token that ends a turn or a text, which belongs to it.
 // White space at the mark's end may have become a part of the answer's first word, so it is looked
 // for apart.
 #include <ctype.h>

@@ -196,7 +196,7 @@ static tern_status read_more(tern_documents *d, tern_error *err) {
     return TERN_OK;
 }
 
-// Where a text of more than TERN_DOCUMENT_MAX is cut: behind a line, else behind a character.
+// Where a text of more than TERN_DOCUMENT_MAX is cut: after a line, else after a character.
 static size_t cut_at(const char *text) {
     const char *newline = memrchr(text, '\n', TERN_DOCUMENT_MAX);
     if (newline && newline > text + TERN_DOCUMENT_MAX / 2) return (size_t)(newline - text) + 1;
@@ -272,7 +272,7 @@ static tern_status read_messages(tern_documents *d, const tern_json *list, tern_
         return tern_fail_memory(err, list->n * sizeof *d->messages);
     tern_strbuf_clear(&d->text);
     TERN_TRY(copy_messages(d, list, err));
-    size_t n_copies = d->text.len; // behind the copies the contents again, as one text
+    size_t n_copies = d->text.len; // after the copies the contents again, as one text
     for (const tern_json *m = tern_json_first(&d->json, list); m;
          m = tern_json_next(&d->json, list, m)) {
         tern_str content = tern_json_str(tern_json_get(&d->json, m, "content"));

@@ -91,7 +91,7 @@ double tern_stream_fraction(const tern_stream *s) {
 }
 
 #ifdef TERN_ZLIB
-// A gzip file is one member or several, one behind the other.
+// A gzip file is one member or several, one after the other.
 static tern_status unpack(tern_stream *s, void *to, size_t capacity, size_t *n, tern_error *err) {
     s->z.next_out = to;
     s->z.avail_out = (uInt)(capacity < (size_t)1 << 30 ? capacity : (size_t)1 << 30);

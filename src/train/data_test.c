@@ -148,7 +148,7 @@ TEST(documents_of_a_folder_come_in_the_order_of_names) {
     CHECK(strstr(err.message, "none.txt: cannot be opened"));
 }
 
-TEST(documents_that_are_too_long_are_cut_behind_a_line) {
+TEST(documents_that_are_too_long_are_cut_after_a_line) {
     size_t n = TERN_DOCUMENT_MAX * 5 / 2, n_pieces = 0, n_total = 0;
     char *text = malloc(n);
     for (size_t i = 0; i < n; i++) text[i] = i % 50 == 49 ? '\n' : 'x';
@@ -175,7 +175,7 @@ TEST(documents_that_are_too_long_are_cut_behind_a_line) {
 #ifdef TERN_ZLIB
 TEST(documents_are_unpacked) {
     const char *path = test_tmp("packed.txt.gz");
-    for (int member = 0; member < 2; member++) { // one file behind the other is one file
+    for (int member = 0; member < 2; member++) { // one file after the other is one file
         gzFile f = gzopen(path, member ? "ab" : "wb");
         REQUIRE(f);
         for (int i = 0; i < 30000; i++) gzprintf(f, "%d ", i * member);

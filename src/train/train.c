@@ -319,7 +319,7 @@ static tern_status log_valid(loop *l) {
     return TERN_OK;
 }
 
-// A device that runs behind the host is not asked for a loss, nor is its time known.
+// A device that lags behind the host is not asked for a loss, nor is its time known.
 static tern_status tell_step(loop *l) {
     tern_trainer *t = l->t;
     const tern_train_desc *d = &t->desc;

@@ -42,7 +42,7 @@ fn attention(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_
     let each = (half + 3u) / 4u;
     let dim0 = min(lane / tile * each, half);
     let dim1 = min(dim0 + each, half);
-    let n_parts = THREADS / half; // threads behind the last part have nothing to add
+    let n_parts = THREADS / half; // threads after the last part have nothing to add
     let part = lane / half;
     let column = column0 + lane % half;
     var acc = vec2(0.0);

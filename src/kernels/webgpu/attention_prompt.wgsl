@@ -112,7 +112,7 @@ fn attention_prompt(@builtin(workgroup_id) group: vec3<u32>,
                 v[j] = vec4(value2(pair0, position), value2(pair1, position));
             }
             for (var j = 0u; j < 8u; j++) {
-                let p = weights[unit * TILE + i + j]; // nothing behind n
+                let p = weights[unit * TILE + i + j]; // nothing after n
                 acc[0] += p.x * v[j];
                 acc[1] += p.y * v[j];
                 acc[2] += p.z * v[j];

@@ -94,7 +94,7 @@ fn own_pair(kv_head: u32, i: u32) -> vec2<f32> {
     return rotated2(i / (2u * HALF), true, row * HEAD_DIM, pair);
 }
 
-// Fills the query and, up to the token, the batch's own; they are there behind the next barrier.
+// Fills the query and, up to the token, the batch's own; they are there after the next barrier.
 fn rotate(lane: u32, token: u32, head: u32) {
     let kv_head = head / (N_HEADS / N_KV_HEADS);
     let n_own = (token + 1u) * 2u * HALF;
@@ -198,7 +198,7 @@ fn attention_token(@builtin(workgroup_id) group: vec3<u32>,
                 if (at < PART) {
                     var words = value_kept[i];
                     if (first + at >= n_cached) {
-                        let t = min(first + at, last) - n_cached; // behind it weights are 0
+                        let t = min(first + at, last) - n_cached; // after it weights are 0
                         words = own[(2u * t + 1u) * HALF + pair];
                     }
                     acc += scores[at] * decoded(words, pair);

@@ -3,7 +3,7 @@
 //
 // Keys are kept as [pair][position], so that threads that score neighbouring positions read
 // neighbouring words; values as [position][pair]. A pair is two words of f32 or one of f16. Of Q8_0 it
-// is half a word of four int8s, [pair / 2], and a scale for 16 pairs, [pair / 16], stands behind the
+// is half a word of four int8s, [pair / 2], and a scale for 16 pairs, [pair / 16], stands after the
 // last of these: a position has K_PAIRS / 2 + K_PAIRS / 16 words. The numbers are those of the CPU.
 const CACHE_F32 = 0u; // gpu_cache of gpu.h
 const CACHE_F16 = 1u;

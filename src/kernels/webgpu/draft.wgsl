@@ -4,12 +4,12 @@
 // ways to memory which must wait for each other, so what can be asked for together is; and indices
 // of arrays are constants (in loops that are unrolled), so that these are registers.
 //
-// The log has, at p, the token behind position p and its logit: top.wgsl writes those of a run, from
+// The log has, at p, the token after position p and its logit: top.wgsl writes those of a run, from
 // the run's first position on, and those of drafts that were wrong are written over. So it is the
 // text itself, as far as it is decided.
 struct Drafting { // gpu_draft_state of gpu_drafts.c
     run: Run,         // the next one's
-    n_drafted: u32,   // of its tokens; behind them it has some others
+    n_drafted: u32,   // of its tokens; after them it has some others
     begins: u32,      // nothing has been computed yet
     first_known: u32, // where the log begins
     counts: array<u32, TOKENS_MAX * TOKENS_MAX>, // runs by tokens drafted, and of these accepted
@@ -30,8 +30,8 @@ const NONE = 0xffffffffu;
 const SAID_MAX = FRONT_MAX + TOKENS_MAX;
 alias Said = array<u32, SAID_MAX>;
 
-// A drafted token is right if it is what the model says behind the one in front of it. Those behind
-// a wrong one are not. The token that the model says behind the last right one is new in any case.
+// A drafted token is right if it is what the model says after the one in front of it. Those after
+// a wrong one are not. The token that the model says after the last right one is new in any case.
 // Returns how many tokens the run gave.
 fn judge(n: u32, n_drafted: u32, said: ptr<function, Said>) -> u32 {
     var drafted: array<u32, TOKENS_MAX>;
@@ -83,7 +83,7 @@ fn push(recent: ptr<function, Recent>, token: u32) {
 }
 
 // Follows a run to its end, then looks for the next one, as the host's chains do
-// (session/drafters.c). Returns how many tokens behind the known one it has written.
+// (session/drafters.c). Returns how many tokens after the known one it has written.
 fn draft(n: u32, recent: ptr<function, Recent>) -> u32 {
     ids[0] = (*recent)[0];
     var n_drafted = 0u;

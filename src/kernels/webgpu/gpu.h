@@ -84,7 +84,7 @@ const char *gpu_kernel_file(gpu_kernel k);
 const char *gpu_kernel_entry(gpu_kernel k);
 const char *gpu_kernel_bindings(gpu_kernel k);
 const char *gpu_shader_text(const char *file); // alone
-// Files that a kernel's own builds on, in order, behind the prelude; ends with NULL.
+// Files that a kernel's own builds on, in order, after the prelude; ends with NULL.
 const char *const *gpu_shader_base(const char *file);
 
 #define GPU_CONSTANTS 24
@@ -352,7 +352,7 @@ tern_status gpu_plan_pipelines(tern_plan *p, gpu_cache cache, tern_error *err);
 // Adds fused dispatches that do the work of *count nodes from node i on, for few tokens; 0: none.
 #define GPU_FUSED_MAX 10 // dispatches that this adds
 tern_status gpu_token_add(tern_plan *p, size_t i, size_t *count, tern_error *err);
-// Bytes of the integers of a quantized value; the rows' scales and sums lie behind.
+// Bytes of the integers of a quantized value; the rows' scales and sums lie after.
 uint64_t gpu_i8_bytes(int64_t n_cols, int32_t n_rows);
 
 // ---- Sessions ----------------------------------------------------------------------------------

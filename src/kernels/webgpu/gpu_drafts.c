@@ -24,7 +24,7 @@ typedef struct gpu_draft_state { // Drafting of draft.wgsl
     uint32_t counts[TERN_DRAFTING_MAX][TERN_DRAFTING_MAX];
 } gpu_draft_state;
 
-typedef struct gpu_log { // by position: the token behind it
+typedef struct gpu_log { // by position: the token after it
     int32_t id;
     float logit;
 } gpu_log;
@@ -52,7 +52,7 @@ struct gpu_drafts {
 };
 
 #define STORAGE  (WGPU_BUFFER_STORAGE | WGPU_BUFFER_COPY_DST | WGPU_BUFFER_COPY_SRC)
-#define LOG_AT   512 // in a readback, behind the state
+#define LOG_AT   512 // in a readback, after the state
 #define RUNS_MAX GPU_STEPS_MAX
 // A log has what two submissions may say.
 _Static_assert(LOG_AT + 2 * RUNS_MAX * GPU_FEW * sizeof(gpu_log) <= GPU_DRAFTS_READ_BYTES &&
@@ -153,9 +153,9 @@ bool gpu_drafts_can(const tern_instance *in, const tern_batch *b) {
            q->n_max >= q->n_each && b->first_pos + q->n_each <= in->n_context;
 }
 
-// Runs of a submission behind one of n_runs: twice as many, as long as they take no more than some
+// Runs of a submission after one of n_runs: twice as many, as long as they take no more than some
 // milliseconds, have room, and are likely to be wanted. `end`: where they begin at the latest.
-static int32_t runs_behind(const tern_instance *in, int32_t end, int32_t n_runs) {
+static int32_t runs_after(const tern_instance *in, int32_t end, int32_t n_runs) {
     const gpu_drafts *d = in->drafts;
     const tern_drafting *q = d->request.drafting;
     int32_t n = n_runs ? 2 * n_runs : 1;
@@ -217,11 +217,11 @@ static void launch(tern_instance *in, const burst *b, bool begins, gpu_readback 
     gpu_readback_map(device, to, LOG_AT + bytes);
 }
 
-// The runs behind those that are waited for, which end between first + n_runs and `end`.
+// The runs after those that are waited for, which end between first + n_runs and `end`.
 static void start_ahead(tern_instance *in) {
     gpu_drafts *d = in->drafts;
     gpu_readback *to = &in->readbacks[1 - in->now];
-    burst b = {.n_runs = runs_behind(in, d->now.end, d->now.n_runs),
+    burst b = {.n_runs = runs_after(in, d->now.end, d->now.n_runs),
                .first = d->request.first_pos + d->now.n_runs};
     b.end = d->now.end + b.n_runs * d->n_each;
     if (b.n_runs <= 0 || to->pending) return;
@@ -256,7 +256,7 @@ tern_status gpu_drafts_submit(tern_instance *in, const tern_batch *b, tern_error
         // Now it is known where that began.
         d->now.end = b->first_pos + d->now.n_runs * d->n_each;
     } else {
-        d->now = (burst){runs_behind(in, b->first_pos, 0), b->first_pos, 0};
+        d->now = (burst){runs_after(in, b->first_pos, 0), b->first_pos, 0};
         d->tokens_each = 1;
         d->now.end = d->now.first + d->now.n_runs * d->n_each;
         d->started = tern_seconds();
@@ -306,7 +306,7 @@ tern_status gpu_drafts_take(tern_instance *in, tern_error *err) {
                          (int)d->now.n_runs, (int)d->n_each, (int)n);
     double now = tern_seconds();
     d->seconds = (now - d->started) / d->now.n_runs;
-    d->started = now; // of the one behind
+    d->started = now; // of the one after
     d->tokens_each = (double)n / d->now.n_runs;
     d->pos = b->first_pos + n;
     d->id = b->top_ids[n - 1];

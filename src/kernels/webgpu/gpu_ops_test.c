@@ -9,7 +9,7 @@
 
 // ---- Elements ----------------------------------------------------------------------------------
 
-// Around what exp and gelu's cube can take, and far behind.
+// Around what exp and gelu's cube can take, and far after.
 static void fill_steep(float *x, int64_t n, int64_t row, uint32_t *seed) {
     static const float odd[] = {0,    -0.0f, 1e-20f, -1e-20f, 0.5f,  -0.5f, 20,    -20,
                                 86.9f, -86.9f, 88.8f, -88.8f, 104,  -104,  1e4f,  -1e4f,
@@ -258,13 +258,13 @@ static void fill_infinite(float *x, int64_t n, int64_t row, uint32_t *seed) {
     for (int64_t i = 0; i < n && row % 1000 != 7; i++) x[i] *= 3e38f;
 }
 
-// The next in order behind (*id, *value): smaller, or equal with a higher index; NaN is nowhere.
+// The next in order after (*id, *value): smaller, or equal with a higher index; NaN is nowhere.
 static void next_top(const float *x, int64_t n, int32_t *id, float *value) {
     int32_t best = INT32_MAX;
     float most = -INFINITY;
     for (int64_t i = 0; i < n; i++) {
-        bool behind = x[i] < *value || (x[i] == *value && i > *id);
-        if (!behind || !(x[i] > most || (x[i] == most && best == INT32_MAX))) continue;
+        bool after = x[i] < *value || (x[i] == *value && i > *id);
+        if (!after || !(x[i] > most || (x[i] == most && best == INT32_MAX))) continue;
         best = (int32_t)i;
         most = x[i];
     }
@@ -286,7 +286,7 @@ static void check_top_of_logits(rig *r, int device, int32_t n_tokens, int32_t k,
         for (int32_t i = 0; i < k; i++) {
             next_top(logits + t * r->n_shown, r->n_shown, &id, &value);
             n_wrong += ids[t * k + i] != id || memcmp(&values[t * k + i], &value, 4) != 0;
-            if (id == INT32_MAX) value = -INFINITY; // and nothing is behind that
+            if (id == INT32_MAX) value = -INFINITY; // and nothing is after that
         }
     }
     CHECK_MSG(n_wrong == 0, "device %d: %zu of the %d greatest of %lld are wrong", device, n_wrong,

@@ -76,8 +76,8 @@ static void check_contents(const char *path) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         write_file(path, cases[i].before, strlen(cases[i].before));
         int group = start();
-        CHECK_MSG(group == cases[i].group, "behind \"%s\": %d", cases[i].before, group);
-        CHECK_MSG(holds(path, cases[i].after), "behind \"%s\"", cases[i].before);
+        CHECK_MSG(group == cases[i].group, "after \"%s\": %d", cases[i].before, group);
+        CHECK_MSG(holds(path, cases[i].after), "after \"%s\"", cases[i].before);
     }
 }
 
@@ -181,7 +181,7 @@ TEST(gpu_policy_survives_failing_allocations) {
         if (status == TERN_ERR_MEMORY) CHECK(!path[0] || holds(path, ""));
         if (status == TERN_ERR_MEMORY) CHECK(tern_mem_get_stats().total_now == before);
     }
-    CHECK_MSG(status == TERN_OK && n > 3, "behind %d failures: %s", (int)n, err.message);
+    CHECK_MSG(status == TERN_OK && n > 3, "after %d failures: %s", (int)n, err.message);
     CHECK(holds(state_path(folder), "works 0\n"));
     if (status == TERN_OK) gpu_device_close(device);
     CHECK(tern_mem_get_stats().total_now == before);

@@ -395,7 +395,7 @@ void rig_fail_allocations(rig *r) {
         tern_mem_fail_at(0);
         take_down(&m);
     }
-    CHECK_MSG(status == TERN_OK && n > 10, "behind %zu failures: %s", n, err.message);
+    CHECK_MSG(status == TERN_OK && n > 10, "after %zu failures: %s", n, err.message);
     // What stays is the device's: its list of pipelines, its slabs.
     CHECK_MSG(tern_mem_get_stats().total_now < before + (256 << 10), "memory was lost");
     free(out);

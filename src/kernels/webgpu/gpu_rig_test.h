@@ -26,7 +26,7 @@ typedef struct rig {
     tern_vid ids;
     int64_t n_rows;                     // of each table
     int64_t n_shown;                    // columns of the head's output
-    float *shown;                       // the CPU's answers, behind rig_compare: [tokens, n_shown]
+    float *shown;                       // the CPU's answers, after rig_compare: [tokens, n_shown]
     tern_weight_source sources[RIG_WEIGHTS]; // by value: those of vids
     tern_vid vids[RIG_WEIGHTS];
     int n_sources;
@@ -87,7 +87,7 @@ typedef enum rig_measure {
 } rig_measure;
 void rig_compare(rig *r, rig_batches how, rig_measure measure, double tolerance);
 
-// Whether few tokens in one batch, behind a batch of n_before, have the bits that each of them has
+// Whether few tokens in one batch, after a batch of n_before, have the bits that each of them has
 // alone; in the long run on both devices.
 void rig_same_bits(rig *r, tern_kv_type kv_type, int32_t n_before);
 

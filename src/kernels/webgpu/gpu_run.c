@@ -37,7 +37,7 @@ static void send_runs(const tern_instance *in, int32_t first_pos, int32_t n_step
 }
 
 // Encodes and submits the dispatches of the batch, or only its head, at first_pos, and of the
-// greedy steps behind it, n_steps together, each on the token that the one before has found
+// greedy steps after it, n_steps together, each on the token that the one before has found
 // (top.wgsl); what is wanted is copied to a readback. at_most: dispatches of the first submission,
 // see gpu_encoding.
 static void launch(tern_instance *in, int32_t first_pos, int32_t n_steps, bool body,
@@ -72,7 +72,7 @@ static bool is_greedy_step(const tern_batch *b) {
 static tern_status start_ahead(tern_instance *in, tern_error *err) {
     gpu_steps *s = &in->steps;
     gpu_readback *to = &in->readbacks[1 - in->now];
-    int32_t pos = in->batch.first_pos + s->n - s->n_taken; // behind the submission's last step
+    int32_t pos = in->batch.first_pos + s->n - s->n_taken; // after the submission's last step
     int32_t room = in->n_context - pos, n = 2 * s->n;
     while (n > 1 && (n > GPU_STEPS_MAX || n * s->seconds > s->seconds_max)) n /= 2;
     if (in->batch.few_ahead) n = 1;
@@ -134,7 +134,7 @@ tern_status gpu_submit(tern_instance *in, const tern_batch *batch, tern_error *e
 static void read_steps(gpu_steps *s, const void *mapped) {
     double now = tern_seconds();
     s->seconds = (now - s->started) / s->n;
-    s->started = now; // of the one behind
+    s->started = now; // of the one after
     for (int32_t i = 0; i < s->n; i++)
         gpu_results_greatest(mapped, (size_t)i, &s->ids[i], &s->logits[i]);
     s->n_read = s->n;

@@ -27,14 +27,14 @@ typedef struct gpu_run { // struct Run of run.wgsl
 // Greedy steps on tokens that the device itself finds.
 typedef struct gpu_steps {
     int32_t n;       // of the submission that is waited for, or that was read last
-    int32_t n_ahead; // of the one behind it, whose readback is the other one; 0: there is none
+    int32_t n_ahead; // of the one after it, whose readback is the other one; 0: there is none
     int32_t n_read, n_taken; // of n: those that are here, those that were asked for
     int32_t ids[GPU_STEPS_MAX];
     float logits[GPU_STEPS_MAX];
     double started, seconds; // when the submission could begin; what a step took
     double seconds_max;      // of a submission: GPU_STEPS_SECONDS, but for tests
 } gpu_steps;
-// A submission of n such steps is waited for, with none behind it; 0: of something else.
+// A submission of n such steps is waited for, with none after it; 0: of something else.
 static inline void gpu_expect_steps(gpu_steps *s, int32_t n) {
     s->n = n;
     s->n_ahead = s->n_read = s->n_taken = 0;
@@ -139,7 +139,7 @@ tern_status gpu_profile_open(gpu_profile **out, tern_device *d, size_t n_dispatc
 void gpu_profile_close(gpu_profile *p); // NULL is allowed; after its last map is done
 // A pass for the next dispatch of this kernel, which moves so many bytes.
 wgpu_pass gpu_profile_pass(gpu_profile *p, wgpu_encoder encoder, gpu_kernel kernel, uint64_t bytes);
-// Behind the last dispatch, and behind the submission of the encoder.
+// Behind the last dispatch, and after the submission of the encoder.
 void gpu_profile_encode(gpu_profile *p, wgpu_encoder encoder);
 void gpu_profile_submitted(gpu_profile *p);
 // Whether the times have come; then they are added to the rows.

@@ -386,7 +386,7 @@ static void add_attention_token(tern_plan *p, uint32_t tokens_min, uint32_t toke
     set(d, "INFO_AT", (double)(w.rows_bytes / 8));
 }
 
-// What is known of the row that attention has left in parts, behind the rest of a dispatch.
+// What is known of the row that attention has left in parts, after the rest of a dispatch.
 static void bind_row_in_parts(const tern_plan *p, gpu_dispatch *d, const tern_node *attention,
                               where w, tern_vid out) {
     set(d, "HEAD4", attention->head_dim / 4);

@@ -71,7 +71,7 @@ TEST(gpu_token_feed_forward) {
     }
 }
 
-// Tokens in front of and behind the borders of the attention's tiles.
+// Tokens in front of and after the borders of the attention's tiles.
 TEST(gpu_token_attention) {
     static const struct {
         const layer *layer;

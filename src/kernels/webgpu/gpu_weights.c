@@ -94,7 +94,7 @@ static tern_status send_tiles(tern_device *d, const tern_weight *w, const gpu_pa
         for (int64_t r = 0; r < n * GPU_TILE_ROWS; r++) {
             int64_t at = part->first_row + tile * GPU_TILE_ROWS + r;
             uint32_t *to = piece + (uint64_t)(r / 8) * (each / 4) + (uint64_t)(r % 8) * 4;
-            // Rows behind the last repeat it; nobody reads their sums.
+            // Rows after the last repeat it; nobody reads their sums.
             memcpy(row, tern_codes_row(reader, at < w->n_rows ? at : w->n_rows - 1),
                    (size_t)w->n_cols);
             for (int64_t b = 0; b < blocks; b++) pack_block(row + b * GPU_BLOCK_COLS, to + b * 32);
@@ -185,7 +185,7 @@ static void row_source_close(row_source *r) {
     tern_free(r->converted);
 }
 
-// The row is element *first and those behind it of what is returned.
+// The row is element *first and those after it of what is returned.
 static const void *row_find(const row_source *r, int64_t row, uint64_t *first) {
     const tern_weight_source *s = r->s;
     *first = (uint64_t)row * (uint64_t)s->n_cols;

@@ -76,8 +76,8 @@ fn sum_of_every_8th(value: i32) -> i32 {
     return v + subgroupShuffleXor(v, 16u);
 }
 
-// A sum of integers over a workgroup: begun, then, behind a barrier, added to by every thread, then,
-// behind another one, known to all. The barriers are the caller's.
+// A sum of integers over a workgroup: begun, then, after a barrier, added to by every thread, then,
+// after another one, known to all. The barriers are the caller's.
 var<workgroup> part_i: array<i32, (THREADS + 31u) / 32u>;
 fn begin_int_sum(lane: u32) {}
 fn add_to_int_sum(lane: u32, value: i32) {

@@ -6,11 +6,11 @@
 // The sums are integers and what is made of them is the same as for a single token, so a token's
 // result does not depend, by a bit, on how many came with it. Which tiles are a thread's is the
 // matter of ternary_tiles.wgsl; for TOKENS / EACH shares of the tokens all teams stand again, one
-// behind the other, and read the same weights through the near caches. What the units for products
+// after the other, and read the same weights through the near caches. What the units for products
 // of bytes wait for is above all the way to memory: so a workgroup has all of a core's threads,
 // each asks for codes before it multiplies those that it has, and the rows lie in the workgroup's
 // memory where they have room there.
-override TOKENS: u32;  // 2, 4 or 8; behind the last of the run it stands again
+override TOKENS: u32;  // 2, 4 or 8; after the last of the run it stands again
 override EACH: u32;    // of them that a thread has sums for
 override STAGED: bool; // rows in the workgroup's memory
 const EACH_MAX = 4u;
@@ -60,7 +60,7 @@ fn unpack(c: u32) -> vec4<u32> {
     return vec4(c, c >> 2u, c >> 4u, c >> 6u) & vec4(0x03030303u);
 }
 
-// Added one behind the other, as the instructions do it.
+// Added one after the other, as the instructions do it.
 fn dot16(sum: i32, c: vec4<u32>, x: vec4<u32>) -> i32 {
     return dot4(c.w, x.w) + (dot4(c.z, x.z) + (dot4(c.y, x.y) + (dot4(c.x, x.x) + sum)));
 }

@@ -46,15 +46,15 @@ fn tile_of(group: vec3<u32>) -> Tile {
     return Tile(0u, group.x * ROWS, token0, ROWS0, Y0, Y_COLS);
 }
 
-// The word of 16 codes that starts `part` words into block b of a row of the tile; behind the last
-// row the last eight stand again, behind the last block there is nothing.
+// The word of 16 codes that starts `part` words into block b of a row of the tile; after the last
+// row the last eight stand again, after the last block there is nothing.
 fn codes_at(t: Tile, row: u32, b: u32, part: u32) -> u32 {
     let eight = min((t.row0 + row) / 8u, (t.n_rows + 7u) / 8u - 1u);
     if (b >= BLOCKS) { return 0u; }
     return w[t.codes + 64u + (eight * BLOCKS + b) * 32u + row % 8u * 4u + part];
 }
 
-// The same of activations; behind the last token the last one stands again.
+// The same of activations; after the last token the last one stands again.
 fn activations_at(t: Tile, token: u32, b: u32, part: u32) -> vec4<u32> {
     return q[(min(t.token0 + token, run.n_tokens - 1u) * BLOCKS + min(b, BLOCKS - 1u)) * 4u + part];
 }

@@ -3,7 +3,7 @@
 // quantize_few.wgsl, which makes the rows of a few tokens once. A row has the same bits either way:
 // the text is the same, and so must be THREADS, which the order of the sums depends on.
 //
-// The quantized row goes to `q`, Q_VECS vec4s, which the file behind this one declares.
+// The quantized row goes to `q`, Q_VECS vec4s, which the file after this one declares.
 override COLS4: u32;  // columns / 4
 override NORM: bool;  // else the row is only quantized
 override EPS: f32;
@@ -26,7 +26,7 @@ fn greatest(v: vec4<f32>) -> f32 {
     return max(max(a.x, a.y), max(a.z, a.w));
 }
 
-// Fills q from `at` on, behind the row's end with zeros, and int_sum; the result is what the
+// Fills q from `at` on, after the row's end with zeros, and int_sum; the result is what the
 // integers are to be multiplied by. BitNet's scale makes the greatest of the normed row 127, and is
 // found from the products x * weight, which the norm's factor scales all alike.
 fn quantize(lane: u32, at: u32, row: ptr<function, array<vec4<f32>, KEPT_X>>,

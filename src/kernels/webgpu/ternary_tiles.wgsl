@@ -36,7 +36,7 @@ fn lane_of(lane: u32) -> Lane {
     return Lane(lane / (8u * SPLITS), l / 8u, l % 8u);
 }
 
-// Where a tile begins, in vec4s. One behind the last is the last, computed for nothing.
+// Where a tile begins, in vec4s. One after the last is the last, computed for nothing.
 fn tile_at(number: u32) -> u32 {
     let n = min(number, N_TILES - 1u);
     var at = 16u;

@@ -6,7 +6,7 @@
 // before that, so that they are on their way meanwhile. The row is ternary_row.wgsl's matter, which
 // tiles are a thread's that of ternary_tiles.wgsl. Grid: (see there, tokens).
 override Q_VECS: u32 = SPLITS * STEPS * 4u;
-var<workgroup> q: array<vec4<u32>, Q_VECS>;              // behind the row's end zeros
+var<workgroup> q: array<vec4<u32>, Q_VECS>;              // after the row's end zeros
 var<workgroup> part: array<i32, GROUP_ROWS * ROW_PARTS>; // [tile][part][row of 8]
 
 // The weights that a thread multiplies are numbered by step and, for each, tile.

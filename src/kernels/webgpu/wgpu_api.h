@@ -105,7 +105,7 @@ typedef struct wgpu_limits {
     uint32_t vertex_attributes, vertex_stride, interstage, attachments, attachment_bytes;
     uint32_t workgroup_bytes, workgroup_size, workgroup_x, workgroup_y, workgroup_z;
     uint32_t workgroups_per_dimension;
-    uint32_t behind[20]; // 2025: storage by stage; 2026: bytes of immediates; later: others
+    uint32_t tail[20]; // 2025: storage by stage; 2026: bytes of immediates; later: others
 } wgpu_limits;
 
 typedef struct wgpu_adapter_info {
@@ -252,7 +252,7 @@ typedef struct wgpu_pass_desc {
     const wgpu_timestamp_writes *timestamps;
 } wgpu_pass_desc;
 
-// Return type, name behind "wgpu", arguments.
+// Return type, name after "wgpu", arguments.
 #define WGPU_FUNCTIONS(F)                                                                          \
     F(wgpu_instance, CreateInstance, (const wgpu_instance_desc *))                                 \
     F(void, InstanceProcessEvents, (wgpu_instance))                                                \

@@ -16,7 +16,7 @@ static int n_readers(const tern_graph *g, tern_vid v) {
     return n;
 }
 
-// norm and the quantization behind it: a pass over memory less, a value less.
+// norm and the quantization after it: a pass over memory less, a value less.
 static void fuse(tern_graph *g) {
     size_t kept = 0;
     for (size_t i = 0; i < g->n_nodes; i++) {
@@ -70,7 +70,7 @@ tern_status gpu_train_scratch(tern_program *p, int use, uint64_t bytes, wgpu_buf
     return TERN_OK;
 }
 
-// The matrix units write whole tiles, also behind the last row.
+// The matrix units write whole tiles, also after the last row.
 static uint64_t bytes_of(const tern_program *p, tern_vid v) {
     const tern_value *value = &p->g.values[v];
     uint64_t rows =

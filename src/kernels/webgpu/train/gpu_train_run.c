@@ -40,7 +40,7 @@ static void send(const tern_program *p, wgpu_buffer to, const void *data, size_t
     if (n_words > 0) gpu->api.QueueWriteBuffer(gpu->queue, to, 0, data, n_words * 4);
 }
 
-// First row and the one behind the last of each row's document; without starts all are one.
+// First row and the one after the last of each row's document; without starts all are one.
 static void send_spans(tern_program *p, const tern_train_batch *b) {
     int32_t *spans = p->host;
     for (int32_t t = b->n_tokens - 1; t >= 0; t--) {

@@ -6,7 +6,7 @@
 // Blocks lie in workgroup memory as they lie outside, with eight halves more to a row for the sake
 // of the banks: 128 rows of 64 steps of the reduction, or 64 steps of 128 rows. The units turn them
 // around as they load. Whole pieces are written, so M and N are multiples of 16, and values of
-// tokens have room for whole blocks behind the last one. Grid: (N / 128, M / 128, parts of K).
+// tokens have room for whole blocks after the last one. Grid: (N / 128, M / 128, parts of K).
 override M: u32; // rows of C; 0: tokens
 override N: u32;
 override K: u32; // length of the reduction; 0: tokens
@@ -31,7 +31,7 @@ const NEXT_STEP = 136u; // from step to step of [k][row]
 const BLOCK = 9216u;    // halves of a block
 var<workgroup> memory: array<f16, 18432>;
 
-// The i-th vec4 of a block from rows row0 and steps k0 on; nothing behind the end of the reduction.
+// The i-th vec4 of a block from rows row0 and steps k0 on; nothing after the end of the reduction.
 fn load_a(i: u32, row0: u32, m: u32, k0: u32, k_end: u32) -> vec4<f32> {
     if (A_BY_K) {
         let k = k0 + i / 32u;
