@@ -10,7 +10,7 @@
      "between documents of a text file, \"\": none (<|endoftext|>)"},                              \
     {0, "field", OPTION_TEXT, &(s).field, "NAME", "of the text in .jsonl files (text)"}
 
-// The words that are no options; they live until the program ends.
+// The words that are not options; they live until the program ends.
 static void take_paths(tern_data_source *source, int argc) {
     source->paths = must_alloc(NULL, (size_t)argc, sizeof *source->paths);
 }

@@ -31,24 +31,24 @@
 #define TERN_CHAINS_V1_LENGTH  8
 #define TERN_CHAINS_V2_LENGTH  16
 
-// From memory, for tests and fuzzing; nothing of the bytes is kept.
+// From memory, for tests and fuzzing; the bytes are not kept.
 tern_status tern_chains_parse(tern_chains **out, const char *name, const uint8_t *bytes, uint64_t n,
                               tern_error *err);
 
-// The version of a table of so many entries, the longest of so many tokens; and the m of a version,
-// see below.
+// The version of a table of n entries, by the length of the longest; and the m of a version, see
+// below.
 int tern_chains_version_for(size_t n_entries, int32_t longest);
 int tern_chains_match_max(int version);
 
 // The chain that goes on from the last n_recent tokens: its first m tokens are the last m, and
-// there are more; the longest such match, m at most 3 in a table of version 1 and 5 in one of
-// version 2; of several the chain whose next token is the likeliest (where chances are known), then
-// the most confident, then the longest. *n_matched: m. NULL: there is none.
+// there are more. Prefers the longest such match, m at most 3 in a table of version 1 and 5 in one
+// of version 2; then the likeliest next token (if chances are known), the most confident chain, the
+// longest. *n_matched: m. NULL: there is none.
 #define TERN_CHAINS_MATCH_MAX 5 // of both
 const tern_chain *tern_chains_find(const tern_chains *c, const int32_t *recent, size_t n_recent,
                                    size_t *n_matched);
-// All fronts that this finds, one after the other: the chain that goes on after its first
-// *n_matched tokens. *at begins with 0; false: there are no more.
+// All fronts that this finds, one at a time: the chain that goes on after its first *n_matched
+// tokens. *at begins with 0; false: there are no more.
 bool tern_chains_next_front(const tern_chains *c, size_t *at, size_t *chain, size_t *n_matched);
 
 #endif

@@ -1,4 +1,4 @@
-// Opening, closing and asking: what both containers have in common.
+// Opening, closing and querying: what both containers have in common.
 #include "formats/file_private.h"
 
 #include <errno.h>
@@ -139,7 +139,8 @@ static tern_status open_folder_of(tern_file *file, const char *path, tern_error 
     return status;
 }
 
-// Of files that belong together, such as a split set, the first goes first when they are replaced.
+// Of files that belong together, such as a split set, the first is removed first when they are
+// replaced.
 static tern_status check_whole(const char *path, tern_error *err) {
     if (!*tern_path_name(path)) return TERN_OK; // "folder/"
     char *folder = tern_path_folder(path);

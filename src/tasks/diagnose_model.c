@@ -1,5 +1,5 @@
-// A model of the user's on the device: do its weights lie there as the file has them, are they
-// numbers, and are hidden values and logits those of the CPU?
+// The user's model on the device: are its weights there as in the file, are they numbers, and do
+// hidden values and logits match those of the CPU?
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-// What is remembered of a device between starts, whatever became of the file it is remembered in.
+// What is remembered of a device between starts, whatever happened to the file that remembers it.
 #include <fcntl.h>
 #include <glob.h>
 #include <signal.h>
@@ -81,7 +81,7 @@ static void check_contents(const char *path) {
     }
 }
 
-// The process ends in the middle of what it tries: the next start begins below that.
+// The process dies in the middle of a trial: the next start begins below that.
 static void check_killed(const char *path) {
     unlink(path);
     for (int i = 0; i < 2; i++) {
@@ -162,7 +162,7 @@ TEST(gpu_policy_goes_on_after_a_loss) {
     device = NULL;
 }
 
-// Memory that runs out is not the device's fault: nothing of it is remembered.
+// Running out of memory is not the device's fault: nothing is recorded.
 TEST(gpu_policy_survives_failing_allocations) {
     if (!open_test_device(NULL)) return;
     gpu_device_close(device);

@@ -12,7 +12,7 @@ enum {
     TERN_HEAD_PLANES = 3,                      // of 4, 1 and 1 bits
     TERN_HEAD_TILE = 4,                        // rows whose vectors of codes alternate in memory
     TERN_HEAD_CODE_STEP = 64 * TERN_HEAD_TILE, // bytes from a row's vector to the next
-    TERN_HEAD_SCALE_STEP = TERN_HEAD_LANES * TERN_HEAD_TILE, // the same for the scales of its groups
+    TERN_HEAD_SCALE_STEP = TERN_HEAD_LANES * TERN_HEAD_TILE, // for the scales of its groups
 };
 
 // One row of the copy.
