@@ -16,8 +16,8 @@ Q       := $(if $(V),,@)
 VERSION := 0.1.0
 MACHINE := $(shell $(CC) -dumpmachine | cut -d- -f1)
 
-# -ffp-contract=off: where a multiply and an add become one is written down (fma), never guessed, so
-# that every instruction set gives the same bits.
+# -ffp-contract=off: a multiply and an add are fused only where the code says so (fma), so that
+# every instruction set gives the same bits.
 CFLAGS   ?= -g
 WARNINGS := -Wall -Wextra -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith
 # Files are not trusted, and nor is this code: overflows of arrays end the process, addresses are
@@ -31,7 +31,7 @@ ALL_CFLAGS := -std=c11 -D_GNU_SOURCE $(OPT) $(CFLAGS) $(WARNINGS) $(HARDEN) -ffp
 LIBS     := -lpcre2-8 -lutf8proc -lm -ldl -pthread
 CLI_LIBS := -ledit
 
-# `tern data` reads compressed text with zlib where it is installed, else it says that it cannot.
+# `tern data` reads compressed text with zlib if it is installed, else it says that it cannot.
 ZLIB ?= $(shell pkg-config --exists zlib 2>/dev/null && echo 1)
 ifeq ($(ZLIB),1)
 ALL_CFLAGS += -DTERN_ZLIB=1 $(shell pkg-config --cflags zlib)

@@ -1,12 +1,12 @@
-// Times a decode step on a GPU at the shape of BitNet b1.58 2B-4T with random weights, and what
-// each kind of dispatch is worth: the same step with that kind left out is so much shorter. That
-// counts the waiting between dispatches in, and needs no timestamps.
+// Times a decode step on a GPU at the shape of BitNet b1.58 2B-4T with random weights, and the
+// share of each kind of dispatch: how much shorter the same step is without that kind. That
+// includes the waiting between dispatches, and needs no timestamps.
 //
 //   decode_bench [-n STEPS] [-p POSITION] [-l LAYERS] [-t TOKENS] [-v VOCABULARY] [-s] [-k]
 //
-// -s: steps of 1, 2, 4 and 8 tokens, as speculation verifies them; for several also what they take
-// where the device drafts them, and where each token reads the ternary weights for itself.
-// -k: times by kernel from the GPU's own clock instead; each dispatch is a pass of its own then,
+// -s: steps of 1, 2, 4 and 8 tokens, as speculation verifies them; for several also the time when
+// the device drafts them, and when each token reads the ternary weights for itself.
+// -k: times by kernel from the GPU's own clock instead; each dispatch is then a separate pass,
 // which costs some microseconds.
 #include <stdio.h>
 #include <stdlib.h>
@@ -97,7 +97,7 @@ static void print_profile(const tern_profile *p) {
                (double)p->rows[i].bytes / p->rows[i].seconds * 1e-9);
 }
 
-// host: what of it the submitting takes, if not NULL.
+// host: the part spent in submitting, if not NULL.
 static double seconds_a_step(const bench *b, tern_plan *plan, bool profiled, double *host) {
     enum { WARM = 8, MOST = 64 };
     tern_error err = {0};
@@ -154,7 +154,7 @@ static void measure_kinds(const bench *b, tern_plan *plan, double whole) {
     }
 }
 
-// Whether several tokens take the kernels of one, each with workgroups that read the weights.
+// Whether several tokens use the kernels of one, each with workgroups that read the weights.
 static void read_for_each(tern_plan *plan, bool each) {
     for (size_t i = 0; i < plan->n_dispatches; i++) {
         gpu_dispatch *d = &plan->dispatches[i];
@@ -173,7 +173,7 @@ static double seconds_warm(const bench *b, tern_plan *plan, double *host) {
     return seconds_a_step(b, plan, false, host);
 }
 
-// A run of those that the device drafts and judges, one behind the other without the host.
+// A run of those that the device drafts and judges, one after the other without the host.
 static double seconds_drafting(const bench *b, tern_plan *plan) {
     enum { ROOM = 64 };
     tern_error err = {0};

@@ -1,7 +1,6 @@
 // Times the exact head at the shape of BitNet b1.58 2B-4T, F16 rows ~ N(0, 0.7), normalised x:
-// build/head_bench [-t THREADS] [K ...]. "stands out": one row is moved towards x, as the best
-// token of a trained model is; "plain" reads the same bytes as the first round and does nothing
-// else.
+// build/head_bench [-t THREADS] [K ...]. "stands out": one row is moved towards x, like the best
+// token of a trained model; "plain" reads the same bytes as the first round and does nothing else.
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>

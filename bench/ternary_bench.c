@@ -2,12 +2,12 @@
 //
 //     ternary_bench [THREADS [VARIANT]]
 //
-// Decode (matrix x vector) is measured over matrices far larger than the caches and stands beside a
-// plain read of as many bytes; prompts (matrix x matrix) beside a loop of multiply-adds that
-// touches no memory. Measurements that are compared are interleaved. Neighbours on the machine only
-// ever make things slower, and some take the processor away for milliseconds: so a pass is timed in
-// pieces of a fraction of that, each piece counts with the best of several rounds, and a thread's
-// time is the sum of its pieces.
+// Decode (matrix x vector) is measured over matrices far larger than the caches, next to a plain
+// read of as many bytes; prompts (matrix x matrix) next to a loop of multiply-adds that touches no
+// memory. Measurements to be compared are interleaved. Other programs on the machine only ever make
+// things slower, and some take the processor away for milliseconds: so a pass is timed in pieces of
+// a fraction of that, each piece counts with the best of several rounds, and a thread's time is the
+// sum of its pieces.
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

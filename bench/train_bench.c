@@ -3,10 +3,9 @@
 //   build/train_bench webgpu -l 4 -d 256 -f 688 -h 8 -v 4096 -t 32768 -s 512 -r 10
 //
 // A BitNet decoder (-b 0: a plain float one) with random weights learns from random tokens:
-// forward, backward, a step of the optimizer. Prints tokens/s and the floating-point operations
-// that the linears and the attention are made of (6 and 12 a weight or score and token, the causal
-// half counted), then what each kind of kernel takes; of the CPU, also how near the products come
-// to what its multipliers do at most.
+// forward, backward, a step of the optimizer. Prints tokens/s and the floating-point operations of
+// the linears and the attention (6 and 12 a weight or score and token, the causal half counted),
+// then the time of each kind of kernel; on the CPU, also how near the products come to its peak.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,7 +142,7 @@ static tern_status one_step(bench *b, int64_t step) {
     return b->backend->run(b->optimizer, &b->batch, &b->err);
 }
 
-// Waits for all that was run.
+// Waits for everything that was submitted.
 static tern_status read_loss(bench *b, float *loss) {
     TERN_TRY(b->backend->read(b->loss, 0, 1, loss, &b->err));
     float zero = 0;
@@ -219,7 +218,7 @@ static int by_time(const void *a, const void *b) {
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
-// peak: operations a second that the device can do at most, 0 where that is not known.
+// peak: the device's peak operations a second, 0 if unknown.
 static void print_kinds(kinds *k, double peak) {
     qsort(k->of, KINDS, sizeof *k->of, by_time);
     printf("%-36s %5s %9s %6s %8s%s\n", "kernel", "times", "ms", "%", "TFLOP/s",

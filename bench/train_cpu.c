@@ -1,5 +1,5 @@
-// See train_cpu.h. In a file of its own, since a device of the CPU and one of the GPU are not known
-// in the same file.
+// See train_cpu.h. A separate file, since the device types of the CPU and the GPU exclude each
+// other in one file.
 #include "bench/train_cpu.h"
 
 #include <stdio.h>

@@ -10,7 +10,7 @@ typedef struct train_step_time {
 } train_step_time;
 
 // Runs the program once more and times each of its steps, from barrier to barrier. Returns how many
-// of `most` were written.
+// of at most `most` were written.
 size_t train_cpu_times(tern_program *program, const tern_train_batch *batch,
                        train_step_time *times, size_t most);
 // Floating-point operations a second of the products' inner step on registers alone, by all threads

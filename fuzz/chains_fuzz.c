@@ -1,6 +1,6 @@
-// Fuzzing of the reader of chain tables: what it accepts can be searched, and is made again from
-// its own entries. The checksum would keep every mutation out, so each input is also read with a
-// right one.
+// Fuzzing of the reader of chain tables: an accepted table can be searched, and rebuilt from its
+// own entries. The checksum would keep every mutation out, so each input is also read with its
+// checksum corrected.
 #include <stdlib.h>
 #include <string.h>
 #include "base/hash.h"

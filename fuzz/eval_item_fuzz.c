@@ -1,4 +1,4 @@
-// Fuzzing of evaluation items: a line of JSON, read as each task. What it makes must hang together.
+// Fuzzing of evaluation items: a line of JSON, read as each task. The item must be consistent.
 #include <stdlib.h>
 #include "tasks/eval.h"
 
@@ -9,7 +9,7 @@ static void require(bool ok) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
-    tern_eval_item item = {0}; // used again, as in a run over a file
+    tern_eval_item item = {0}; // reused, as in a run over a file
     for (size_t i = 0; tern_eval_task_name(i); i++) {
         const tern_eval_task *task = tern_eval_task_find(tern_eval_task_name(i));
         tern_error err = {0};

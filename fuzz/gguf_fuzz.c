@@ -32,7 +32,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     tern_file *f;
     tern_gguf_split split;
     tern_error err;
-    for (int shard = 0; shard < 2; shard++) { // metadata of later parts takes another way
+    for (int shard = 0; shard < 2; shard++) { // metadata of later parts takes another path
         if (tern_file_new(&f, "fuzz", &err) != TERN_OK) return 0;
         if (tern_gguf_parse(f, shard, bytes, n, &split, &err) == TERN_OK &&
             tern_file_index_tensors(f, &err) == TERN_OK)

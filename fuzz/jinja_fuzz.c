@@ -1,6 +1,6 @@
 // Fuzzing of chat templates: the input is a template, then a zero byte and its variables as JSON
-// (without one, some that make the usual paths reachable). What is left behind in the output of a
-// failed run, or differs between two runs, is a bug.
+// (without one, some that make the usual paths reachable). Output left by a failed run, or that
+// differs between two runs, is a bug.
 #include <stdlib.h>
 #include <string.h>
 #include "input/jinja.h"

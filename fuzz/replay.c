@@ -1,6 +1,6 @@
-// Runs a fuzz target over files and folders, without libFuzzer: each input once as it is, then with
-// the first, second, third ... allocation failing until one run needs no more. Memory that is not
-// given back is an error, and so is a crash.
+// Runs a fuzz target over files and folders, without libFuzzer: each input once plainly, then with
+// the first, second, third ... allocation failing until one run needs no more. Leaked memory is an
+// error, and so is a crash.
 //
 //     NAME_replay FILE|FOLDER ...
 #include <dirent.h>

@@ -1,4 +1,5 @@
-// Fuzzing of the safetensors reader and of what makes packed ternary weights out of its tensors.
+// Fuzzing of the safetensors reader and of the code that turns its tensors into packed ternary
+// weights.
 #include <stdlib.h>
 #include <string.h>
 #include "formats/file_private.h"

@@ -1,6 +1,6 @@
 // Fuzzing of the reader of token shards: whatever it accepts must be readable in full, with every
-// token in the vocabulary. Random changes never pass a checksum, so each input is tried again with
-// its checksums made right.
+// token in the vocabulary. Random changes never pass a checksum, so each input is also tried with
+// its checksums corrected.
 #include <stdlib.h>
 #include <string.h>
 #include "base/hash.h"
@@ -41,7 +41,7 @@ static uint64_t get(const uint8_t *bytes, int n_bytes) {
     return v;
 }
 
-// Where the header's counts are believable, all checksums; else the header's only.
+// All checksums if the header's counts are believable; else only the header's.
 static void repair(uint8_t *b, size_t n) {
     uint64_t token_bytes = get(b + 12, 4), n_tokens = get(b + 24, 8), n_documents = get(b + 32, 8);
     uint64_t block = get(b + 48, 4);

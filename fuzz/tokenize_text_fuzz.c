@@ -1,6 +1,6 @@
-// Any bytes as text for two small tokenizers: valid UTF-8 must come back as it was (for
+// Any bytes as text for two small tokenizers: valid UTF-8 must come back unchanged (for
 // SentencePiece, a U+2581 comes back as the space it stands for), and no text may become a control
-// token unasked. Only memory may be missing: nothing then comes of it.
+// token unasked. Only a lack of memory may make it fail.
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -48,7 +48,7 @@ static void check(const tern_tokenizer *t, const char *text, size_t n, const cha
     tern_free(ids.ids);
 }
 
-// Added tokens that swallow the space beside them do not give it back.
+// Added tokens that swallow the space next to them do not give it back.
 static bool has_stripping_token(const tern_strbuf *text) {
     return strstr(tern_strbuf_text(text), "<l>") || strstr(tern_strbuf_text(text), "<r>");
 }
@@ -69,7 +69,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     bool ok = !whole.failed && !spaced.failed;
     if (ok && bytes && !has_stripping_token(&whole)) check(bytes, text, whole.len, text, whole.len);
     if (ok && chars) check(chars, text, whole.len, tern_strbuf_text(&spaced), spaced.len);
-    if (bytes) encode(bytes, raw, n, TERN_TOKENIZE_BOS, &ids); // the bytes as they are, too
+    if (bytes) encode(bytes, raw, n, TERN_TOKENIZE_BOS, &ids); // the unchanged bytes, too
     tern_free(ids.ids);
     tern_tokenizer_free(bytes);
     tern_tokenizer_free(chars);

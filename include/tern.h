@@ -1,7 +1,7 @@
 // tern: small language models on the device they run on. The whole public interface.
 //
-// Two objects. A *model* is a file made ready: mapped weights, tokenizer, chat template, graph; it
-// never changes after it was opened and may be shared by any number of threads. A *session* is one
+// Two objects. A *model* is an opened file: mapped weights, tokenizer, chat template, graph; it
+// never changes after opening and may be shared by any number of threads. A *session* is one
 // timeline over a model: its keys and values, its position, its sampler; one thread at a time.
 //
 //     tern_error err = {0};
@@ -70,7 +70,7 @@ typedef struct tern_error {
 
 TERN_API const char *tern_status_name(tern_status status);
 
-// Called while something long goes on. fraction is 0..1, phase a short word such as "load".
+// Called during long operations. fraction is 0..1, phase a short word such as "load".
 // Return false to stop: the call then fails with TERN_ERR_CANCELLED.
 typedef bool (*tern_progress_fn)(void *user, const char *phase, double fraction);
 
@@ -79,10 +79,10 @@ typedef bool (*tern_text_fn)(void *user, const char *text, size_t n_bytes);
 
 // ---- Writing files -----------------------------------------------------------------------------
 
-// Every file that the library writes is written so: into a private folder beside its place, brought
-// to the disk, and renamed when it is whole. What had its name before stays as it is until then,
-// whatever fails. What a symbolic link stands for is replaced, not the link; a device, a pipe or
-// /dev/stdout is written to directly.
+// Every file that the library writes goes into a private folder next to its destination, is synced,
+// and is renamed when complete. Until then the old file stays unchanged, whatever fails. The target
+// of a symbolic link is replaced, not the link; a device, a pipe or /dev/stdout is written to
+// directly.
 TERN_API tern_status tern_file_write(const char *path, const void *bytes, size_t n,
                                      tern_error *err);
 
@@ -92,14 +92,14 @@ TERN_API tern_status tern_output_open(tern_output **out, const char *path, tern_
 TERN_API tern_status tern_output_write(tern_output *output, const void *bytes, size_t n,
                                        tern_error *err);
 TERN_API tern_status tern_output_finish(tern_output *output, tern_error *err);
-// NULL is allowed. Without a finish that succeeded nothing has changed.
+// NULL is allowed. Unless finish succeeded, nothing has changed.
 TERN_API void tern_output_close(tern_output *output);
 
 // ---- Models ------------------------------------------------------------------------------------
 
 typedef struct tern_model tern_model;
 
-typedef enum tern_type { // element types of tensors that can be asked for
+typedef enum tern_type { // element types to choose from
     TERN_TYPE_AUTO = 0,
     TERN_TYPE_F32,
     TERN_TYPE_F16,
@@ -113,14 +113,14 @@ typedef enum tern_type { // element types of tensors that can be asked for
     TERN_TYPE_TQ2_0,
     TERN_TYPE_I2_S,
 } tern_type;
-// "q8_0" and so on, case ignored; TERN_TYPE_AUTO when the name is not known.
+// "q8_0" and so on, case ignored; TERN_TYPE_AUTO if the name is unknown.
 TERN_API tern_type tern_type_from_name(const char *name);
 TERN_API const char *tern_type_name(tern_type type);
 
 typedef enum tern_ternary_layout {
     TERN_TERNARY_AUTO = 0, // measured at load, the faster of the two
-    TERN_TERNARY_2BIT,     // four weights a byte; I2_S files are used where they are mapped
-    TERN_TERNARY_1_6BIT,   // five weights a byte; 20% fewer bytes for a token
+    TERN_TERNARY_2BIT,     // four weights a byte; I2_S files are used as mapped
+    TERN_TERNARY_1_6BIT,   // five weights a byte; 20% fewer bytes per token
 } tern_ternary_layout;
 
 typedef enum tern_head_mode {
@@ -133,8 +133,8 @@ typedef enum tern_head_mode {
     TERN_HEAD_Q4_0,
 } tern_head_mode;
 
-// A LoRA adapter: low-rank matrices B A that are added to some of a model's. A GGUF file as
-// llama.cpp's convert_lora_to_gguf writes it, or a folder with adapter_config.json and
+// A LoRA adapter: low-rank matrices B A that are added to some of a model's: a GGUF file as written
+// by llama.cpp's convert_lora_to_gguf, or a folder with adapter_config.json and
 // adapter_model.safetensors (PEFT).
 typedef struct tern_lora {
     const char *path;
@@ -170,7 +170,7 @@ typedef struct tern_model_desc {
     const char *chat_template; // Jinja text that replaces the file's
     bool vocab_only; // only tokenizer and template: no weights needed, no sessions possible
     const char *cpu_features; // "scalar", "avx2", "avx512", "neon"...: at most these; NULL: all
-    // Adapters that run beside the weights, in float also where those are ternary.
+    // Adapters applied at run time, in float even if the weights are ternary.
     const tern_lora *loras;
     size_t n_loras;
     tern_progress_fn on_progress;
@@ -183,8 +183,8 @@ TERN_API tern_status tern_model_open(tern_model **out, const char *path,
                                      const tern_model_desc *desc, tern_error *err);
 TERN_API void tern_model_close(tern_model *model); // NULL is allowed; close its sessions first
 
-// Bytes of a GPU's memory that a model and its sessions take; zeros on the CPU. Not in it are
-// programs, and what the library has on its way to the GPU while weights are sent (at most 64 MB).
+// Bytes of a GPU's memory that a model and its sessions take; zeros on the CPU. Excludes programs,
+// and what the library has in flight while weights are sent (at most 64 MB).
 typedef struct tern_device_memory {
     uint64_t weights, cache;
     uint64_t work;      // activations, logits, angles
@@ -208,7 +208,7 @@ typedef struct tern_model_info {
     double load_seconds;
     int32_t bos_id, eos_id; // -1: none
     bool adds_bos;
-    const char *template_guess; // a sentence, where the file has no chat template; NULL: it has
+    const char *template_guess; // a sentence if the file has no chat template; else NULL
     // Sampling defaults of the file; a negative value means that the file has none.
     float temperature, top_p, min_p, repeat_penalty;
     int32_t top_k;
@@ -220,11 +220,11 @@ TERN_API void tern_model_get_info(const tern_model *model, tern_model_info *info
 typedef enum tern_tokenize_flags {
     TERN_TOKENIZE_PLAIN = 0,   // the text is only text
     TERN_TOKENIZE_SPECIAL = 1, // names of special tokens in the text become those tokens
-    TERN_TOKENIZE_BOS = 2,     // begin as the model's tokenizer does (BOS, where it adds one)
+    TERN_TOKENIZE_BOS = 2,     // begin as the model's tokenizer does (BOS, if it adds one)
 } tern_tokenize_flags;
 
-// Writes up to capacity ids and sets *n_ids to the number that the text has; call again with more
-// room when *n_ids > capacity. Thread-safe.
+// Writes up to capacity ids and sets *n_ids to the number in the whole text; call again with more
+// room if *n_ids > capacity. Thread-safe.
 TERN_API tern_status tern_tokenize(const tern_model *model, const char *text, size_t n_bytes,
                                    unsigned flags, int32_t *ids, size_t capacity, size_t *n_ids,
                                    tern_error *err);
@@ -251,22 +251,22 @@ TERN_API tern_status tern_chat_format(const tern_model *model, const tern_messag
 
 // A table of chains: short runs of tokens that often follow one another, found in a corpus by
 // `tern mine` and kept in "chain-buckets.bin" (docs/formats.md). Speculation drafts from it. It
-// never changes after it was opened and may be shared by any number of threads.
+// never changes after opening and may be shared by any number of threads.
 typedef struct tern_chains tern_chains;
 
 typedef struct tern_chain {
     const int32_t *tokens; // live as long as the table
     int32_t n_tokens;      // 0: an empty bucket
-    float confidence;      // mean probability of the tokens behind the first, 0..1 as mined
-    // [n_tokens] of each the probability behind those in front of it, in 255ths; the first one's
-    // is 0. NULL: not known.
+    float confidence;      // mean probability of the tokens after the first, 0..1 as mined
+    // [n_tokens] the probability of each token after those before it, in 255ths; the first is 0.
+    // NULL: not known.
     const uint8_t *chances;
 } tern_chain;
 
 TERN_API tern_status tern_chains_open(tern_chains **out, const char *path, tern_error *err);
-// From entries, which are copied: up to 256 of at most 8 tokens make a table of version 1, which
-// has no chances, else one of version 2 (65535 entries, 16 tokens), where unknown chances are as
-// the confidence.
+// From entries, which are copied: up to 256 of at most 8 tokens make a table of version 1, without
+// chances, else one of version 2 (65535 entries, 16 tokens), where the confidence stands in for
+// unknown chances.
 TERN_API tern_status tern_chains_create(tern_chains **out, const tern_chain *entries,
                                         size_t n_entries, tern_error *err);
 TERN_API tern_status tern_chains_save(const tern_chains *chains, const char *path,
@@ -287,33 +287,34 @@ typedef enum tern_kv_type {
 } tern_kv_type;
 
 // Speculation: several tokens from one run of the model. A *drafter* guesses how the text goes on;
-// the guess is computed together with the last token, which takes hardly longer than the last token
-// alone where reading the weights is what takes time; and what the model would have said itself is
-// kept. The text stays the same to the bit, greedy or sampled, with the same seed or another:
-// guesses decide only what was computed in advance. How much is guessed follows from measured gain.
-// Greedy text from a table of chains alone a GPU drafts and judges by itself, several runs ahead.
+// the guess is computed together with the last token, which hardly takes longer than the last token
+// alone as long as reading the weights dominates; and the part that agrees with the model is kept.
+// The text stays the same to the bit, greedy or sampled, with the same seed or another: guesses
+// decide only what is computed in advance. The length of drafts follows the measured gain. A GPU
+// drafts and judges by itself, several runs ahead, if the text is greedy and a table of chains is
+// the only drafter.
 #define TERN_DRAFT_MAX 16 // tokens of a draft at most
 
-// Proposes up to n_max tokens that may follow ids; returns how many it has written to draft.
+// Proposes up to n_max tokens that may follow ids; returns how many it wrote to draft.
 typedef int32_t (*tern_draft_fn)(void *user, const int32_t *ids, size_t n_ids, int32_t *draft,
                                  int32_t n_max);
 
 typedef struct tern_speculation { // the drafters; none: no speculation
     const tern_chains *chains;    // a mined table; must outlive the session
-    bool lookup;                  // what followed the last tokens where they stood before
+    bool lookup;                  // what followed the last tokens where they occurred before
     bool online;             // buckets that are filled while generating and stay with the session
     tern_model *draft_model; // a smaller model with the same vocabulary; must outlive it
     tern_draft_fn draft;     // the caller's own
     void *draft_user;
     int32_t max_length; // tokens of a draft, 0: 8, at most TERN_DRAFT_MAX
-    // Greedy: keep a drafted token only if its probability is at least this, too. 0: that it is the
-    // model's choice is enough, which every token of p > 0.5 is. (Costs a full row of logits for
+    // Greedy: keep a drafted token only if its probability is at least this, too. 0: being the
+    // model's choice is enough, and every token of p > 0.5 is that. (Costs a full row of logits for
     // each token, and never changes the text.)
     float threshold;
-    // What a further token of a run costs, as a share of a run of one; 0: by the clock. With a
-    // fixed cost drafts are the same every time and everywhere, and their gain can be foreseen.
+    // The cost of a further token in a run, as a share of a run of one; 0: measured. With a fixed
+    // cost drafts are the same every time and everywhere, and their gain is predictable.
     float token_cost;
-    bool always; // draft also where it has not paid so far (for tests and measurements)
+    bool always; // draft even if it has not paid so far (for tests and measurements)
 } tern_speculation;
 
 typedef struct tern_session_desc {
@@ -330,7 +331,7 @@ TERN_API tern_status tern_session_open(tern_session **out, tern_model *model,
 TERN_API void tern_session_close(tern_session *session);
 TERN_API void tern_session_reset(tern_session *session);
 TERN_API int32_t tern_session_n_context(const tern_session *session);
-TERN_API tern_kv_type tern_session_kv_type(const tern_session *session); // what AUTO came to
+TERN_API tern_kv_type tern_session_kv_type(const tern_session *session); // what AUTO chose
 TERN_API size_t tern_session_n_tokens(const tern_session *session); // tokens in the timeline
 // Where the time went since the session was opened with desc.profile, the longest first: by kernel
 // on a GPU (timed by its own clock), by op on the CPU. *rows live until the next call. A profiled
@@ -339,18 +340,17 @@ typedef struct tern_profile_row {
     char name[40];
     uint64_t n_calls;
     double seconds;
-    uint64_t bytes; // that had to be moved at least: weights, activations, keys and values
+    uint64_t bytes; // moved at least: weights, activations, keys and values
 } tern_profile_row;
 TERN_API tern_status tern_session_profile(tern_session *session, const tern_profile_row **rows,
                                           size_t *n_rows, tern_error *err);
 // A device can be lost (reset, unplugged, crashed). A session survives it: it goes on with a new
-// device of the kind or with the CPU, and this says so in one line. NULL: that has not happened
-// since it was last asked.
+// device of the kind or with the CPU, and this says so in one line. NULL: not since the last call.
 TERN_API const char *tern_session_notice(tern_session *session);
 
-// Makes the timeline equal to ids[0..n_ids): keeps what is common at its front, drops the rest of
-// the old timeline, computes the new tokens in batches. *n_reused (may be NULL) gets the length of
-// the part that was not computed again.
+// Makes the timeline equal to ids[0..n_ids): keeps the common beginning, drops the rest of the old
+// timeline, computes the new tokens in batches. *n_reused (may be NULL) gets the length of the part
+// that was not computed again.
 TERN_API tern_status tern_session_sync(tern_session *session, const int32_t *ids, size_t n_ids,
                                        size_t *n_reused, tern_error *err);
 
@@ -359,10 +359,10 @@ TERN_API tern_status tern_session_sync(tern_session *session, const int32_t *ids
 TERN_API tern_status tern_session_logits(tern_session *session, const int32_t *ids, size_t n_ids,
                                          float *logits, tern_error *err);
 
-// Appends ids to the timeline and says how likely the model held what follows: logprobs[i] is
-// ln p(targets[i] | the timeline up to and with ids[i]), and best[i] (best may be NULL) the token
-// that it held likeliest. Where targets[i] < 0 nothing is computed: 0 and -1. Only a few rows of
-// scores are in memory at a time.
+// Appends ids to the timeline and says how likely the model held what follows: logprobs[i] is ln
+// p(targets[i] | the timeline up to and including ids[i]), and best[i] (best may be NULL) the
+// likeliest token there. If targets[i] < 0 nothing is computed: 0 and -1. Only a few rows of scores
+// are in memory at a time.
 TERN_API tern_status tern_session_logprobs(tern_session *session, const int32_t *ids, size_t n_ids,
                                            const int32_t *targets, double *logprobs, int32_t *best,
                                            tern_error *err);
@@ -400,7 +400,7 @@ typedef struct tern_generate_params {
     size_t n_stops;
     bool ignore_end; // go on after end tokens (for measurements)
     bool logprobs;   // keep how likely each token was: see tern_session_token_logprobs
-    int32_t n_top_logprobs; // with logprobs: of how many of the likeliest, too; 0 to 20
+    int32_t n_top_logprobs; // with logprobs: how many of the likeliest to add; 0 to 20
 } tern_generate_params;
 #define TERN_TOP_LOGPROBS_MAX 20
 
@@ -413,18 +413,18 @@ typedef enum tern_drafter {
     TERN_DRAFTER_COUNT
 } tern_drafter;
 
-typedef struct tern_draft_stats { // zeros without speculation, but for n_steps
+typedef struct tern_draft_stats { // zeros without speculation, except n_steps
     size_t n_steps;               // runs of the model that the answer took
-    size_t n_drafts;              // of them with a draft
+    size_t n_drafts;              // steps with a draft
     size_t n_drafted, n_accepted; // tokens
     size_t drafted_by[TERN_DRAFTER_COUNT], accepted_by[TERN_DRAFTER_COUNT];
-    size_t accepted_length[TERN_DRAFT_MAX + 1]; // drafts of which so many tokens were accepted
-    size_t drafted_length[TERN_DRAFT_MAX + 1];  // drafts of so many tokens
-    size_t accepted_of[TERN_DRAFT_MAX + 1];     // tokens accepted of drafts of this length
-    size_t n_runs[TERN_DRAFT_MAX + 2];          // runs with so many tokens
-    double run_seconds[TERN_DRAFT_MAX + 2];     // that they took together
+    size_t accepted_length[TERN_DRAFT_MAX + 1]; // drafts by number of accepted tokens
+    size_t drafted_length[TERN_DRAFT_MAX + 1];  // drafts by number of tokens
+    size_t accepted_of[TERN_DRAFT_MAX + 1];     // accepted tokens by length of the draft
+    size_t n_runs[TERN_DRAFT_MAX + 2];          // runs by number of tokens
+    double run_seconds[TERN_DRAFT_MAX + 2];     // their total time
     double draft_seconds;                       // of the drafters
-    double speedup; // over runs of one token, by their time in this session; 0: not known
+    double speedup; // against runs of one token, as timed in this session; 0: unknown
 } tern_draft_stats;
 
 typedef struct tern_generate_stats {
@@ -451,20 +451,20 @@ typedef struct tern_token_logprob {
     int32_t id;
     float logprob; // ln p by the model itself: no temperature, no penalties, nothing cut off
 } tern_token_logprob;
-// Of the last generation with params.logprobs [n_tokens, n_each]: each token of the answer, then
-// the likeliest ones in its place, in their order; n_each is 1 + n_top_logprobs. NULL: none were
-// asked for. May be called in on_text, too; valid until the session is used again.
+// Of the last generation with params.logprobs [n_tokens, n_each]: each token of the answer,
+// followed by the likeliest ones in its place, in order; n_each is 1 + n_top_logprobs. NULL: not
+// requested. May be called in on_text, too; valid until the session is used again.
 TERN_API const tern_token_logprob *tern_session_token_logprobs(const tern_session *session,
                                                                size_t *n_tokens, size_t *n_each);
 
 // ---- Conversations ------------------------------------------------------------------------------
 
 // The tokens of a conversation by the model's chat template, ending with the words that make the
-// model answer. n_context > 0: prompt and answer together have so much room, of which the answer
-// wants n_answer tokens (0, and at most: a quarter). What does not fit is left out in whole turns,
-// the oldest first; system messages at the beginning and all from the last user's message on stay,
-// and TERN_ERR_CONTEXT_FULL says that these alone are too long. Writes up to capacity ids and sets
-// *n_ids to the number that there are; *n_dropped (may be NULL) to the messages left out.
+// model answer. n_context > 0: the room for prompt and answer together, of which n_answer tokens
+// are for the answer (0, and at most: a quarter). What does not fit is left out in whole turns, the
+// oldest first; system messages at the beginning and everything from the last user message on stay,
+// and TERN_ERR_CONTEXT_FULL means that these alone are too long. Writes up to capacity ids and sets
+// *n_ids to their total number; *n_dropped (may be NULL) to the number of messages left out.
 // Thread-safe.
 TERN_API tern_status tern_chat_tokens(const tern_model *model, const tern_message *messages,
                                       size_t n_messages, int32_t n_context, int32_t n_answer,
@@ -472,16 +472,16 @@ TERN_API tern_status tern_chat_tokens(const tern_model *model, const tern_messag
                                       size_t *n_dropped, tern_error *err);
 
 typedef struct tern_chat_stats {
-    size_t n_dropped; // oldest messages that did not fit any more when the answer ended
-    size_t n_cut;     // tokens of a long answer's own beginning that did not, either
+    size_t n_dropped; // oldest messages that no longer fit when the answer ended
+    size_t n_cut;     // tokens of a long answer's own beginning that no longer fit, either
     tern_generate_stats generate;
 } tern_chat_stats;
 
-// Answers the last message. The context is never full: what is left out follows the rule above,
-// also while the answer is made; when only the newest turn is left and the answer outgrows the
-// context, its own older half is left out, and it goes on. Pass all messages each time: what the
-// session has computed of them already is not computed again. max_tokens 0: until the model ends,
-// at most ten times the context.
+// Answers the last message. The context never fills up: messages are left out by the rule above,
+// also during the answer; when only the newest turn is left and the answer outgrows the context,
+// the older half of the answer is left out, and it goes on. Pass all messages each time: the
+// session does not compute again what it still has. max_tokens 0: until the model ends, at most ten
+// times the context.
 TERN_API tern_status tern_chat_answer(tern_session *session, const tern_message *messages,
                                       size_t n_messages, const tern_generate_params *params,
                                       tern_text_fn on_text, void *user, tern_chat_stats *stats,
@@ -501,7 +501,7 @@ TERN_API void tern_chat_cut(tern_chat *chat, size_t n_messages); // keeps the fi
 // They live until the chat is changed.
 TERN_API const tern_message *tern_chat_messages(const tern_chat *chat, size_t *n_messages);
 // A transcript: Markdown where the path ends in .md, else a JSON array of {"role", "content"}.
-// Either is read back to the same bytes (text that is not valid UTF-8: from Markdown only).
+// Either reads back to the same bytes (text that is not valid UTF-8: from Markdown only).
 TERN_API tern_status tern_chat_save(const tern_chat *chat, const char *path, tern_error *err);
 // Replaces all messages; after a failure they are as they were. Also an object with "messages".
 TERN_API tern_status tern_chat_load(tern_chat *chat, const char *path, tern_error *err);
@@ -522,28 +522,28 @@ TERN_API tern_status tern_graph_report(const tern_model *model, tern_format form
                                        tern_text_fn on_text, void *user, tern_error *err);
 
 typedef struct tern_convert_desc {
-    // Adapters that are merged: W + B A. Into ternary weights only with force_ternary: the sum is
-    // rounded to -1, 0, +1 again, with the mean of its absolute values as the scale, which is not
-    // the model that the adapter makes at run time.
+    // Adapters to merge: W + B A. Into ternary weights only with force_ternary: the sum is rounded
+    // to -1, 0, +1 again, with the mean of its absolute values as the scale, which differs from the
+    // model that the adapter makes at run time.
     const tern_lora *loras;
     size_t n_loras;
     bool force_ternary;
-    // Of the weight matrices; AUTO: I2_S for ternary ones, else as they are. Masters of a BitNet
-    // are written rounded, but for a folder, whose config.json asks for the rounding. Tensors whose
+    // Of the weight matrices; AUTO: I2_S for ternary ones, else unchanged. Masters of a BitNet are
+    // written rounded, except to a folder, whose config.json asks for the rounding. Tensors whose
     // rows are not whole blocks of the type get one with smaller blocks.
     tern_type type;
-    // Of embedding and output head; AUTO: a float `type`, else F16 from a folder, else as they are.
+    // Of embedding and output head; AUTO: a float `type`, else F16 from a folder, else unchanged.
     tern_type head_type;
-    uint64_t split_bytes; // begin a new file after so many bytes; 0: one file
+    uint64_t split_bytes; // begin a new file after this many bytes; 0: one file
     const char *arch;     // GGUF architecture name to write; NULL: chosen by the source
-    // What the output has otherwise than one may expect, a sentence each; NULL: not told.
+    // How the output differs from what one may expect, a sentence each; NULL: not told.
     void (*on_note)(void *user, const char *text);
     tern_progress_fn on_progress;
     void *user;
 } tern_convert_desc;
 // in: GGUF or Hugging Face folder. out: a name ending in .gguf, or a folder (safetensors).
-// Streams one tensor at a time. What has the name `out` stays as it is until all is complete; a
-// model in the folder is then replaced, and a second writer of that folder is refused.
+// Streams one tensor at a time. An existing `out` stays unchanged until all is complete; a model in
+// the folder is then replaced, and a second writer of that folder is refused.
 TERN_API tern_status tern_convert(const char *in, const char *out, const tern_convert_desc *desc,
                                   tern_error *err);
 
@@ -566,9 +566,9 @@ typedef struct tern_data_tokenizer_desc {
     tern_data_source source;
     int32_t n_vocab;             // with special tokens and the 256 bytes, 0: 4096
     const char *split;           // "llama-bpe" (NULL), "qwen2", "gpt-2" ...: how words are cut
-    const char *const *specials; // more of them, behind <|endoftext|>, <|im_start|>, <|im_end|>
+    const char *const *specials; // additional ones, after <|endoftext|>, <|im_start|>, <|im_end|>
     size_t n_specials;
-    bool no_bos;                 // <|endoftext|> is not put in front of a text
+    bool no_bos;                 // <|endoftext|> is not put before a text
     uint64_t memory;             // bytes for counting words, 0: 512 MiB
     tern_progress_fn on_progress;
     void *user;
@@ -576,7 +576,7 @@ typedef struct tern_data_tokenizer_desc {
 
 typedef struct tern_data_tokenizer_stats {
     uint64_t n_documents, n_bytes, n_words, n_different_words, n_forgotten_words;
-    int32_t n_vocab; // less than asked for where the text has not enough repetitions
+    int32_t n_vocab; // fewer than asked for if the text has too few repetitions
     double count_seconds, learn_seconds;
 } tern_data_tokenizer_stats;
 
@@ -588,18 +588,18 @@ TERN_API tern_status tern_data_tokenizer(const char *out, const tern_data_tokeni
 typedef struct tern_data_build_desc {
     tern_data_source source;
     const char *tokenizer;  // a tokenizer.json, a folder with one, or a .gguf
-    const char *end;        // token behind a document; NULL: <|endoftext|>, else the tokenizer's
+    const char *end;        // token after a document; NULL: <|endoftext|>, else the tokenizer's
     double valid;           // part of the documents that is held out, 0 to 1
     uint64_t seed;          // of the choice
     bool keep_exact;        // do not drop documents with the same words as an earlier one
-    bool drop_near;         // drop those that are nearly so, too
-    double threshold;       // likeness (Jaccard, five-word shingles) from which they are, 0: 0.8
+    bool drop_near;         // drop near duplicates, too
+    double threshold;       // their least likeness (Jaccard, five-word shingles), 0: 0.8
     uint64_t memory;        // bytes for remembering documents, 0: 1 GiB
-    uint64_t shard_tokens;  // begin a new shard after so many, 0: 2^26
+    uint64_t shard_tokens;  // begin a new shard after this many, 0: 2^26
     const char *licence;    // a line for the manifest, may be NULL
     int n_threads;          // 0: one for each core
     tern_progress_fn on_progress;
-    // What was done as asked and may not be what was meant, a sentence each.
+    // What was done as requested but may not be what was meant, a sentence each.
     void (*on_notice)(void *user, const char *sentence);
     void *user;
 } tern_data_build_desc;
@@ -616,7 +616,7 @@ typedef struct tern_data_build_stats {
 } tern_data_build_stats;
 
 // Writes train-00000.tern ..., valid-00000.tern ..., manifest.json and a copy of the tokenizer into
-// a folder (docs/formats.md). What is written does not depend on n_threads.
+// a folder (docs/formats.md). The output does not depend on n_threads.
 TERN_API tern_status tern_data_build(const char *folder, const tern_data_build_desc *desc,
                                      tern_data_build_stats *stats, tern_error *err);
 
@@ -631,8 +631,8 @@ TERN_API tern_status tern_data_inspect(const char *path, const tern_data_inspect
 
 // ---- Training ----------------------------------------------------------------------------------
 
-// A group of processes that train one model. The library knows of no network: whoever starts the
-// processes gives the two functions (the command line's are MPI's).
+// A group of processes that train one model. The library knows nothing of networks: whoever starts
+// the processes supplies the two functions (the command line's are MPI's).
 typedef struct tern_comm {
     int rank, size; // rank 0 writes checkpoints and the log
     void *self;
@@ -655,56 +655,56 @@ typedef enum tern_schedule {
     TERN_SCHEDULE_CONSTANT,
 } tern_schedule;
 
-// A line of the log, as it is written; numbers that the line does not have are NAN.
+// A line of the log; numbers that the line does not have are NAN.
 typedef struct tern_train_event {
     int64_t step, n_steps, n_tokens;
     double loss, valid_loss; // nats a token
     double rate, grad_norm, tokens_per_second, seconds_left;
-    const char *checkpoint;  // was just written, or NULL
+    const char *checkpoint;  // just written, or NULL
 } tern_train_event;
 
-// What a run will be, told before its first step.
+// What a run will be, reported before its first step.
 typedef struct tern_train_info {
-    const char *device;             // and what multiplies there; valid during the call
-    int64_t n_params, n_ternary;    // that are trained; of these rounded to -1, 0 and +1
+    const char *device;             // and its multiplying kernels; valid during the call
+    int64_t n_params, n_ternary;    // trained; those rounded to -1, 0 and +1
     int32_t n_layers, n_embd, seq_len, batch_tokens;
     uint64_t n_tokens, n_valid_tokens; // of the data: to learn, held out
-    int64_t step, n_steps;          // step > 0: it goes on from that one
+    int64_t step, n_steps;          // step > 0: resumed from that step
     double n_epochs;                // how often the whole run reads the data
-    int64_t n_damaged;              // newer checkpoints that were passed over
-    int64_t n_dropped_lines;        // of the log, of later steps: they will be written again
+    int64_t n_damaged;              // newer checkpoints that were skipped
+    int64_t n_dropped_lines;        // log lines of later steps: they will be written again
 } tern_train_info;
 
 typedef struct tern_train_desc {
     const char *data; // folder of `tern data build`: train-*, valid-*, tokenizer.json
-    // Folder of checkpoints and log.jsonl, made if need be. One that holds a run is refused unless
-    // `resume` says to go on with it; while it is trained nobody else may.
+    // Folder of checkpoints and log.jsonl, created if need be. One that holds a run is refused
+    // unless `resume` says to go on with it; nobody else may train in it meanwhile.
     const char *out;
     const char *init; // model whose weights are the first ones; its shape must be the same
-    // > 0: an adapter (LoRA) of this rank is trained beside the frozen weights of `init`, which may
-    // be any model that runs. Checkpoints are adapters; recipe and shape are the model's.
+    // > 0: trains an adapter (LoRA) of this rank for the frozen weights of `init`, which may be any
+    // model that runs. Checkpoints are adapters; recipe and shape are the model's.
     int32_t lora_rank;
-    float lora_alpha;         // B A counts times alpha / rank, 0: twice the rank
+    float lora_alpha;         // B A is scaled by alpha / rank, 0: twice the rank
     const char *lora_targets; // "q,k,v,o,gate,up,down", NULL: all of these
-    bool assistant_only;      // only what assistants say in chats is learnt, the rest is read
-    // From the newest checkpoint in `out`, if there is one. It must be of the same run: only steps,
-    // what is reported and kept, and what computes it (device, threads, micro_tokens, bf16, comm)
-    // may differ. With another n_steps the rest has the schedule of a run of that length.
+    bool assistant_only;      // learn only what assistants say in chats; the rest is context
+    // Resume from the newest checkpoint in `out`, if there is one. It must be of the same run: only
+    // steps, reporting and keeping, and where it is computed (device, threads, micro_tokens, bf16,
+    // comm) may differ. With another n_steps the rest follows the schedule of a run of that length.
     bool resume;
     const char *preset; // "nano" (default), "tiny", "micro", "small", "medium"
     tern_recipe recipe;
     int32_t n_layers, n_embd, n_heads, n_kv_heads, n_ff, n_context; // 0: the preset's
     const char *act;    // "silu", "relu2", "gelu", "gelu_pytorch_tanh", NULL: the recipe's
-    bool separate_head; // an output head of its own instead of the embedding table
+    bool separate_head; // a separate output head instead of the embedding table
     int32_t seq_len, batch_tokens; // tokens of a sequence, of a step (of all processes)
     int32_t micro_tokens;          // computed at once, 0: at most 4096, on a GPU 32768
-    int64_t n_steps;               // 0: 1000, of a resumed run as many as before
+    int64_t n_steps;               // 0: 1000, a resumed run keeps its number
     tern_schedule schedule;
     float rate, rate_2; // peak learning rates of the first and second stage, 0: the preset's
     int64_t n_warmup;   // steps in which the rate rises, 0: a twentieth, at most 375
     float weight_decay, clip; // 0: 0.1 and 1; negative: none
     uint64_t seed;
-    bool in_order; // the text as it lies in the shards, not shuffled
+    bool in_order; // the text in the order of the shards, not shuffled
     int32_t log_every, valid_every, valid_tokens, checkpoint_every; // 0: 10, 250, 65536, 500
     int32_t keep;                                                   // checkpoints, 0: 2
     const char *device, *cpu_features; // "cpu" (default) or "webgpu"
@@ -715,12 +715,12 @@ typedef struct tern_train_desc {
     void (*on_begin)(void *user, const tern_train_info *info);
     // False: write a checkpoint and stop, with TERN_ERR_CANCELLED.
     bool (*on_event)(void *user, const tern_train_event *event);
-    // The same after every step, without a loss; the speed where the device does not run behind.
+    // The same after every step, without a loss; the speed where the device lags behind the host.
     bool (*on_step)(void *user, const tern_train_event *event);
     void *user;
 } tern_train_desc;
-// Trains from text that `tern data build` made into shards. A checkpoint is a model that runs; with
-// the same desc a run that was stopped at any moment resumes to the same numbers, bit by bit.
+// Trains on shards made by `tern data build`. A checkpoint is a model that runs; with the same desc
+// a run that was stopped at any moment resumes to the same numbers, bit by bit.
 TERN_API tern_status tern_train(const tern_train_desc *desc, tern_error *err);
 // Draws the losses of one or more logs.
 TERN_API tern_status tern_train_plot(const char *const *logs, size_t n_logs, const char *svg,
@@ -729,14 +729,14 @@ TERN_API tern_status tern_train_plot(const char *const *logs, size_t n_logs, con
 // ---- Evaluation (docs/evaluation.md) -----------------------------------------------------------
 
 typedef enum tern_perplexity_convention {
-    TERN_PERPLEXITY_LLAMA_CPP = 0, // windows side by side, each begun with BOS where the tokenizer
+    TERN_PERPLEXITY_LLAMA_CPP = 0, // windows side by side, each begun with BOS if the tokenizer
                                    // adds one; only the second half of each is scored
     TERN_PERPLEXITY_TRANSFORMERS,  // overlapping windows; every token but the first is scored once
 } tern_perplexity_convention;
 
 typedef struct tern_perplexity_desc {
     int window;    // tokens; 0: 512, or with TRANSFORMERS the session's context
-    int stride;    // TRANSFORMERS: from one window's begin to the next one's; 0: half the window
+    int stride;    // TRANSFORMERS: from one window's start to the next; 0: half the window
     int n_windows; // at most; 0: the whole text
     tern_perplexity_convention convention;
     tern_progress_fn on_progress;
@@ -747,36 +747,36 @@ typedef struct tern_perplexity {
     int window, stride;               // that were used
     size_t n_windows;
     size_t n_tokens;                  // of the whole text, BOS included
-    size_t n_scored;                  // tokens that count below...
-    size_t scored_bytes, scored_words; // ...and the text that they stand for
+    size_t n_scored;                  // tokens scored...
+    size_t scored_bytes, scored_words; // ...and their text
     double nll;                       // sum of -ln p over them
     double nll_per_token, nll_error;  // mean, and its standard error
     double nll_per_word, bits_per_byte;
     double perplexity, perplexity_error; // exp(nll_per_token), and its standard error
 } tern_perplexity;
-// How well the model predicts a text. The session's timeline is used up.
+// How well the model predicts a text. Overwrites the session's timeline.
 TERN_API tern_status tern_eval_perplexity(tern_session *session, const char *text, size_t n_bytes,
                                           const tern_perplexity_desc *desc, tern_perplexity *out,
                                           tern_error *err);
 
-// The tasks that tern_eval_choice knows, in the order of tables; NULL after the last one. They are
-// found whatever the case of their letters, and with - for _ or neither: "SIQA", "commonsenseqa".
+// The tasks that tern_eval_choice knows, in the order of tables; NULL after the last one. Names
+// match ignoring case, '-' and '_': "SIQA", "commonsenseqa".
 TERN_API const char *tern_eval_task_name(size_t i);
 // Makes *name the task's own name. False: there is no such task.
 TERN_API bool tern_eval_task_known(const char **name);
-// Looks in folder, and in the folders in it, for the task's file under its usual names (of BLiMP,
-// which is many files: a folder), and passes its path. False: there is none.
+// Looks in folder and its subfolders for the task's file under its usual names (for BLiMP, which is
+// many files: a folder), and passes its path. False: there is none.
 TERN_API bool tern_eval_find_file(const char *task, const char *folder, tern_text_fn on_path,
                                   void *user);
 
 typedef struct tern_eval_desc {
     const char *task; // as tern_eval_task_name has it
     const char *path; // JSONL
-    int n_shots;      // answered examples in front of each question...
+    int n_shots;      // answered examples before each question...
     const char *shots_path; // ...the first ones of this file, which must not be `path`
     int n_items;      // at most; 0: all
-    // Each item's scores are added to this file as they are had, and items that are in it are not
-    // computed again; NULL: none. One file serves any number of tasks of one model.
+    // Each item's scores are appended to this file as they are computed, and items already in it
+    // are not computed again; NULL: none. One file serves any number of tasks of one model.
     const char *results_path;
     tern_progress_fn on_progress;
     void *user;
@@ -788,7 +788,7 @@ typedef struct tern_eval_metric {
     double value, error; // error: standard error
 } tern_eval_metric;
 typedef struct tern_eval_result {
-    size_t n_items, n_resumed; // scored; of them, taken from the results file
+    size_t n_items, n_resumed; // scored; of these, read from the results file
     size_t n_cut;              // items too long for the context: their beginning was left out
     tern_eval_metric metrics[TERN_EVAL_METRICS_MAX];
     int n_metrics;
@@ -797,24 +797,24 @@ typedef struct tern_eval_result {
 TERN_API tern_status tern_eval_choice(tern_session *session, const tern_eval_desc *desc,
                                       tern_eval_result *out, tern_error *err);
 
-// What a model file has of the properties that arXiv:2402.17764 describes, one line each.
-// TEXT or JSON. Nothing is run: config, graph and weights are looked at.
+// Which of the properties that arXiv:2402.17764 describes a model file has, one line each. TEXT or
+// JSON. Nothing is run: only config, graph and weights are examined.
 TERN_API tern_status tern_eval_paper(const char *path, tern_format format, tern_text_fn on_text,
                                      void *user, tern_error *err);
 
 // ---- Mining chains -----------------------------------------------------------------------------
 
 typedef struct tern_mine_desc {
-    // Of tokens, as `tern data build` writes them; a folder stands for those to train on in it.
+    // Shards of tokens, as `tern data build` writes them; a folder stands for its training shards.
     const char *const *shards;
     size_t n_shards;
-    // Not 0: so many tokens that the model itself writes, always the likeliest, are mined in place
-    // of the shards, which, if there are any, are where these texts begin.
+    // Not 0: mine this many tokens that the model itself writes, always the likeliest, in place of
+    // the shards, which, if there are any, supply the beginnings of these texts.
     uint64_t generate_tokens;
     int32_t n_buckets;     // 0: 256, at most 65535
     int32_t max_length;    // of a chain, 0: 8, at most 8
-    float min_probability; // of a token behind the ones in front of it, 0: 0.5
-    uint64_t score_tokens; // of the corpus that the model looks at, spread over it; 0: 65536
+    float min_probability; // of a token after those before it, 0: 0.5
+    uint64_t score_tokens; // of the corpus that the model reads, spread over it; 0: 65536
     uint64_t memory;       // bytes for counting, 0: 64 MiB
     const tern_comm *comm; // NULL: one process; else each counts and scores a part
     tern_progress_fn on_progress;
@@ -822,14 +822,14 @@ typedef struct tern_mine_desc {
 } tern_mine_desc;
 
 typedef struct tern_mine_stats {
-    uint64_t n_tokens, n_scored;   // of the corpus, looked at by the model
-    size_t n_candidates, n_chains; // frequent runs of tokens, buckets that were filled
+    uint64_t n_tokens, n_scored;   // of the corpus, read by the model
+    size_t n_candidates, n_chains; // frequent runs of tokens, filled buckets
     double seconds;
 } tern_mine_stats;
 
-// Finds the chains of a corpus that pay best: runs of 2 to 8 tokens by frequency times the mean
-// probability of their tokens, which the model gives them, or with which it chose them in its own
-// text. The same corpus, model and options give the same table.
+// Finds the most profitable chains of a corpus: runs of 2 to 8 tokens, ranked by frequency times
+// the mean probability of their tokens, as the model gives it or as counted in its own text. The
+// same corpus, model and options give the same table.
 TERN_API tern_status tern_mine(tern_chains **out, tern_model *model, const tern_mine_desc *desc,
                                tern_mine_stats *stats, tern_error *err);
 
@@ -842,12 +842,12 @@ typedef struct tern_diagnose_desc {
     const char *cpu_features; // see tern_model_desc
     const tern_webgpu_desc *webgpu;
     int n_threads;
-    bool quick; // without the measurement of the machine
+    bool quick; // do not measure the machine
 } tern_diagnose_desc;
-// What a device is, and whether it computes what it should: a ladder of small checks, then small
-// models with random weights against the CPU's plainest kernels, value by value. With a model also
-// that its weights lie on the device as the file has them, and its hidden values and logits against
-// the CPU; the first tensor that differs is named. *n_failed: checks that failed.
+// What a device is, and whether it computes correctly: a ladder of small checks, then small models
+// with random weights against the CPU's plainest kernels, value by value. With a model also that
+// its weights on the device match the file, and its hidden values and logits the CPU's; the first
+// tensor that differs is named. *n_failed: checks that failed.
 TERN_API tern_status tern_diagnose(const tern_diagnose_desc *desc, tern_text_fn on_text, void *user,
                                    size_t *n_failed, tern_error *err);
 

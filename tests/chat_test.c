@@ -10,7 +10,7 @@
 static const char chatml[] =
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
-// The system text goes into the first question, and roles must alternate, as Llama 2 has it.
+// The system text goes into the first question, and roles must alternate, as in Llama 2.
 static const char folded[] =
     "{% if messages[0].role == 'system' %}{% set system = messages[0].content %}"
     "{% set messages = messages[1:] %}{% endif %}{% for m in messages %}"
@@ -67,7 +67,7 @@ static size_t tokens_of(const tern_model *model, const tern_message *messages, s
     return n_ids;
 }
 
-// The same without the messages that were dropped behind the system text, and nothing else.
+// The same conversation, only without the messages dropped after the system text.
 static bool is_rest(const tern_model *model, const tern_message *messages, size_t n,
                     size_t dropped, const int32_t *ids, size_t n_ids) {
     tern_message rest[64];
@@ -104,7 +104,7 @@ static void check_dropping(const char *template) {
 TEST(chat_drops_whole_turns) {
     check_dropping(chatml);
     check_dropping(folded);
-    check_dropping(NULL); // what the model's vocabulary has
+    check_dropping(NULL); // the tokens of the model's vocabulary
 }
 
 TEST(chat_drops_whole_turns_with_real_templates) {
@@ -137,8 +137,8 @@ TEST(chat_drops_whole_turns_with_real_templates) {
     }
 }
 
-// What is dropped stays the same for many turns, so that a session can keep its keys and values.
-// Seen to fail without the steps of a quarter: nearly every question then drops something else.
+// The dropped part stays the same for many turns, so that a session can keep its keys and values.
+// Seen to fail without the steps of a quarter: then nearly every question changes it.
 TEST(chat_drops_in_steps) {
     rig r;
     int32_t ids[4096];
@@ -149,7 +149,7 @@ TEST(chat_drops_in_steps) {
         const tern_message *m = tern_chat_messages(chat, &n);
         n_all = tokens_of(r.model, m, n, 0, ids, 4096, NULL);
         tokens_of(r.model, m, n, 512, ids, 4096, &dropped);
-        CHECK(dropped >= last); // never more of the old ones again
+        CHECK(dropped >= last); // dropped messages never come back
         n_changes += dropped != last;
         last = dropped;
         tern_chat_close(chat);
@@ -180,7 +180,7 @@ TEST(chat_refuses_a_message_longer_than_the_context_and_goes_on) {
 
 // ---- Answers that reach the end of the context --------------------------------------------------
 
-// The choice after `ids`, of a session that has seen nothing else.
+// The choice after `ids`, in a session that has seen nothing else.
 static int32_t greedy_next(tern_model *model, const int32_t *ids, size_t n, int n_context) {
     tern_session *fresh;
     tern_session_desc desc = {.n_context = n_context, .kv_type = TERN_KV_F32};
@@ -194,8 +194,8 @@ static int32_t greedy_next(tern_model *model, const int32_t *ids, size_t n, int 
     return id;
 }
 
-// After an answer the timeline is the conversation without what was dropped, then the answer
-// without what was cut, but for its last token, which nothing followed.
+// After an answer the timeline is the conversation without the dropped part, then the answer
+// without the cut part, except its last token, which nothing followed.
 static void check_timeline(const rig *r, const tern_message *messages, size_t n,
                            const tern_chat_stats *st) {
     tern_message rest[64];
@@ -213,8 +213,8 @@ static void check_timeline(const rig *r, const tern_message *messages, size_t n,
     free(ids);
 }
 
-// An answer that outgrows the context goes on with older turns dropped, exactly as if they had not
-// been there. Seen to fail when refit leaves out the newest token, or make_room the old prompt.
+// An answer that outgrows the context goes on with older turns dropped, exactly as if they had
+// never existed. Seen to fail when refit leaves out the newest token, or make_room the old prompt.
 TEST(chat_answers_past_the_end_of_the_context) {
     enum { N_CONTEXT = 256 };
     rig r;
@@ -255,7 +255,7 @@ static bool collect(void *user, const char *text, size_t n) {
     return true;
 }
 
-// Also when nothing is left to drop: the answer loses its own beginning, and never ends for lack of
+// Even with nothing left to drop: the answer loses its own beginning, and never ends for lack of
 // room. The text is that of all tokens, whatever was dropped. Seen to fail when make_room keeps the
 // answer's beginning and not its end.
 TEST(chat_answers_of_any_length) {

@@ -1,5 +1,5 @@
 # Part of cli_test.sh: conversations, and standard output that cannot be written.
-talk() { # STATUS OPTIONS...: the lines on standard input are what is typed
+talk() { # STATUS OPTIONS...: standard input is what the user types
     want=$1
     shift
     n=$((n + 1))
@@ -9,7 +9,7 @@ talk() { # STATUS OPTIONS...: the lines on standard input are what is typed
 }
 
 # Without a terminal: one line a question, only answers are printed, and the status tells whether
-# all could be done.
+# everything worked.
 printf 'Hi\n/system Be kind\n"""a\nb"""\n/save %s\n/quit\nnever\n' "$dir/talk.json" | talk 0 -n 4
 same "$(grep -c '"role"' "$dir/talk.json")" 5 "messages that were saved"
 grep -q '"role":"user","content":"a\\nb"' "$dir/talk.json" || wrong "chat loses quoted lines"
@@ -26,7 +26,7 @@ has '^  temperature *0.25$'
 has '^  top_k *40 (default)$'
 has '^  max_tokens *3$'
 
-# The same question again: another answer, and the conversation has but one.
+# The same question again gives another answer, and the conversation keeps only one.
 printf 'Hi\n/regenerate\n/save %s\n' "$dir/again.json" | talk 0 -n 12 --temp 1.5
 same "$(grep -c '"role"' "$dir/again.json")" 2 "messages after /regenerate"
 printf '/load %s\n/regenerate\n/history\n/save %s\n' "$dir/again.json" "$dir/again.md" | talk 0 -n 5
@@ -36,8 +36,8 @@ printf '/load %s\n/save %s\n' "$dir/talk.json" "$dir/talk.md" | talk 0
 printf '/load %s\n/save %s\n' "$dir/talk.md" "$dir/back.json" | talk 0
 cmp -s "$dir/talk.json" "$dir/back.json" || wrong "a transcript comes back from Markdown as another"
 
-# A conversation of any length, and answers too: seen to fail with the generation of `tern run`,
-# which ends where the context does. The whole of it is in the transcript.
+# Conversations and answers of any length: seen to fail with the generation of `tern run`, which
+# ends with the context. The transcript has all of it.
 for i in 1 2 3 4 5 6 7 8 9 10 11 12; do echo "Question $i about the fox and the hen"; done >"$dir/long"
 echo "/save $dir/long.json" >>"$dir/long"
 talk 0 -c 96 -n 20 --ignore-eos --system "Be kind" <"$dir/long"
@@ -91,14 +91,14 @@ for name in $(awk -F '\t' '$1 == "command" { gsub(" ", "_", $2); print $2 }' "$d
     esac
 done
 
-# How likely tokens were: as many as there are, each with the likeliest first.
+# How likely tokens were: one entry a token, each with the likeliest first.
 ends 0 "$tern" run "$model" "Once upon" -n 5 --temp 0 --json --logprobs 3
 same "$(grep -c '^{"id":[0-9]*,"token":".*","logprob":-[0-9.]*,"top":\[' "$dir/out")" 5 "logprobs"
 grep -q '"speculation"\|"device_memory"\|,0,0' "$dir/out" && wrong "--json prints what says nothing"
 fails 2 "needs --json" "$tern" run "$model" x --logprobs 1
 fails 2 "from 0 to 20" "$tern" run "$model" x --json --logprobs 21
 
-# On a terminal, which script(1) makes: words wrapped, Markdown as styles, one Ctrl-D for the end.
+# On a terminal, simulated by script(1): words wrapped, Markdown as styles, one Ctrl-D for the end.
 on_terminal() { # COLUMNS COMMAND: its screen is in $dir/screen
     (cat; sleep 0.2) | TERM=xterm script -qec "stty cols $1 -echo; $2" /dev/null 2>&1 | tr -d '\r' >"$dir/screen"
 }

@@ -4,8 +4,8 @@ tab=$(printf '\t')
 same "$(awk -F '\t' '$1 == "command" && NF != 4 || $1 == "option" && NF != 10' "$dir/tsv")" "" \
     "lines of help --all --tsv with other fields"
 
-# Every value of another kind or out of its range is refused by its option's name, whatever the
-# command. Seen to fail with in_range() always true, and with strtol's own idea of a number.
+# Every value of another kind or out of range is refused by its option's name, whatever the command.
+# Seen to fail with in_range() always true, and with strtol's own idea of a number.
 refused() { # COMMAND OPTION VALUE
     n=$((n + 1))
     said=$("$tern" $1 "$2=$3" 2>&1 </dev/null)
@@ -52,7 +52,7 @@ for size in 500K 20m 4G 7; do
 done
 ends 0 "$tern" run "$model" x -n 1k -c 1K --stop x --temp 0
 
-# Models and texts are taken by place as well as by name, in any order with the options.
+# Models and texts are accepted by position as well as by name, in any order with the options.
 ends 0 "$tern" run "$model" "Once upon a time" -n 12 --seed 7
 by_place=$(cat "$dir/out")
 for words in "run -m $model -p" "run -m $model" "run $model -p"; do

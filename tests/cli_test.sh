@@ -11,7 +11,7 @@ wrong() { # DESCRIPTION
     echo "  $1" >&2
     bad=$((bad + 1))
 }
-ends() { # STATUS COMMAND...: it must exit so; output lies in $dir/out and $dir/err
+ends() { # STATUS COMMAND...: it must exit with it; output goes to $dir/out and $dir/err
     want=$1
     shift
     n=$((n + 1))
@@ -19,7 +19,7 @@ ends() { # STATUS COMMAND...: it must exit so; output lies in $dir/out and $dir/
     got=$?
     [ $got = "$want" ] || wrong "exit $got, not $want: $*: $(cat "$dir/err")"
 }
-fails() { # STATUS PATTERN COMMAND...: and says so in one line that begins with "tern: "
+fails() { # STATUS PATTERN COMMAND...: and prints one line that begins with "tern: "
     status=$1 pattern=$2
     shift 2
     ends "$status" "$@"
@@ -126,7 +126,7 @@ has " x $vocabulary .*token_embd.weight"
     wrong "logits through a pipe differ"
 printf 'abc' >"$dir/three"
 fails 1 "three: 3 bytes" "$tern" logits -m "$model" --ids "$dir/three" -o "$dir/none"
-[ -e "$dir/none" ] && wrong "logits leaves a file behind a failure"
+[ -e "$dir/none" ] && wrong "logits leaves a file behind when it fails"
 
 # Reports and conversion.
 ends 0 "$tern" graph "$model" --format json
@@ -175,7 +175,7 @@ fails 2 "no shards" "$tern" mine -m "$model"
 fails 1 "no shards train-" "$tern" mine -m "$model" "$dir/tok"
 fails 1 "tok/tokenizer.json" "$tern" mine -m "$model" "$dir/tok/tokenizer.json"
 fails 2 "'70000': expected a whole number from 1 to 65535" "$tern" mine -m "$model" "$dir/own" --buckets 70000
-# The same from what the model writes by itself, which needs no shards.
+# The same from the model's own writing, which needs no shards.
 ends 0 "$tern" mine -m "$model" --generate 2000 --buckets 1000 -o "$dir/own.bin"
 has '[1-9][0-9]* chains of '
 ends 0 "$tern" mine -m "$model" --generate 2000 -o "$dir/own.bin" "$dir/own"
@@ -190,7 +190,7 @@ fails 2 "are needed" "$tern" data build "$dir/stories.txt"
 fails 1 "none.txt: cannot be opened" "$tern" data tokenizer "$dir/none.txt" -o "$dir/x.json"
 fails 2 "'100': expected a whole number from 257" "$tern" data tokenizer "$dir/stories.txt" -o "$dir/x.json" --vocab 100
 
-# Adapters: trained, resumed, used; what they compute is the tests' business.
+# Adapters: trained, resumed, used; other tests check what they compute.
 lora_train="$tern train --data $dir/own -o $dir/lora --init $model --seq-len 32 --batch-tokens 64 -t 1"
 ends 0 $lora_train --lora 4,8 --lora-targets q,down -n 2
 ends 0 $lora_train --lora 4,8 --lora-targets q,down -n 2 --resume

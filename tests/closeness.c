@@ -17,7 +17,7 @@ static double rms(const float *row, size_t n) {
     return sqrt(sum / (double)n);
 }
 
-// Infinite where a number is none, so that every comparison with it fails.
+// Infinite if either is not a number, so that every comparison with it fails.
 static double distance(const float *got, const float *want, size_t n) {
     double sum = 0;
     for (size_t i = 0; i < n; i++) {

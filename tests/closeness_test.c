@@ -1,5 +1,5 @@
-// That the comparison of logits refuses what it should. Each bound alone has to: the others are
-// opened wide, so that a bound that nobody checks would show.
+// The comparison of logits refuses what it should. Each bound must do so alone: the others are
+// opened wide, so that an unchecked bound would show.
 #include "closeness.h"
 #include <math.h>
 #include <string.h>
@@ -114,7 +114,7 @@ TEST(closeness_refuses_what_is_no_number_or_nothing) {
     closeness c;
     fill();
     CHECK(!close_logits(got, want, 0, N_VOCAB, &flips, &c) && c.why[0]);
-    got[20 * N_VOCAB + 5] = NAN; // which is no greatest logit
+    got[20 * N_VOCAB + 5] = NAN; // which is never the greatest
     CHECK(!is_close(&flips) && !is_close(&sharp));
     got[20 * N_VOCAB + 5] = -INFINITY;
     CHECK(!is_close(&flips) && !is_close(&sharp));

@@ -1,4 +1,4 @@
-// Conversion: what comes out is what went in, to the bit where weights are ternary.
+// Conversion: the output equals the input, to the bit for ternary weights.
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -110,7 +110,7 @@ TEST(convert_keeps_the_text_through_every_container) {
     }
 }
 
-// In a folder master weights stay what they are, and the config asks transformers to round them.
+// In a folder master weights stay unchanged, and the config asks transformers to round them.
 TEST(convert_keeps_master_weights_in_a_folder) {
     tern_error err = {0};
     const char *a = test_tmp("masters.gguf");

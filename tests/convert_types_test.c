@@ -1,5 +1,5 @@
-// Conversion to every element type: what other programs will compute from the file is what the
-// source computes. A float or block type is read here as plain numbers, as they read it.
+// Conversion to every element type: other programs compute from the file what the source computes.
+// A float or block type is read here as plain numbers, as they read it.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +44,7 @@ static float *decode(const tern_tensor *t, size_t *n) {
     return x;
 }
 
-// Every weight of `t` is what a BitNet makes of the master, code * mean, the mean rounded as the
+// Every weight of `t` is the BitNet rounding of the master, code * mean, the mean rounded as the
 // type rounds its scale.
 static void check_effective(const tern_tensor *master, const tern_tensor *t) {
     size_t n, m, n_wrong = 0;
@@ -68,8 +68,8 @@ static void check_effective(const tern_tensor *master, const tern_tensor *t) {
 static const struct {
     tern_type type;
     int64_t file_type;
-    // Of the logits: exact scales; scales as F16 or BF16, after which some activations round
-    // otherwise; activations that are not rounded.
+    // Tolerances of the logits: exact scales; scales as F16 or BF16, which flip the rounding of
+    // some activations; activations that are not rounded.
     double bound;
 } types[] = {
     {TERN_TYPE_F32, 0, 1e-6},   {TERN_TYPE_F16, 1, 2e-2},    {TERN_TYPE_BF16, 32, 2e-2},
@@ -138,7 +138,7 @@ static tern_dtype type_of(const char *path, const char *name) {
     return type;
 }
 
-// Seen to fail with the head F16 whatever was asked.
+// Seen to fail with the head always F16.
 TEST(convert_gives_embedding_and_head_the_type_asked_for) {
     tern_error err = {0};
     const char *a = test_tmp("head.gguf"), *folder = test_tmp("head_hf");
@@ -274,8 +274,8 @@ static bool replace_in(const char *folder, const char *name, const char *from, c
     return ok;
 }
 
-// A rule that GGUF has no form for is told, with a text that it changes. Seen to fail without the
-// comparison of the two tokenizers.
+// A rule that GGUF cannot express is reported, with a text that it changes. Seen to fail without
+// the comparison of the two tokenizers.
 TEST(convert_tells_where_ids_will_differ) {
     static const struct {
         const char *from, *to, *text; // text NULL: the ids stay
@@ -306,8 +306,8 @@ TEST(convert_tells_where_ids_will_differ) {
 
 // ---- Activations --------------------------------------------------------------------------------
 
-// GGUF's names say which activation is computed; 2B-4T under llama.cpp's name is told by its whole
-// shape, and that it is a guess is said. A large vocabulary alone says nothing.
+// GGUF's names say which activation is computed; 2B-4T under llama.cpp's name is recognised by its
+// whole shape, and the guess is reported. A large vocabulary alone says nothing.
 TEST(bitnet_activation_is_told_by_name_and_shape) {
     size_t n;
     const tern_arch *const *list = tern_arch_list(&n);
@@ -356,7 +356,7 @@ TEST(convert_refuses_architectures_that_are_another_model) {
     if (logits_of(a, want) && logits_of(out, got)) CHECK(difference(got, want) == 0);
 }
 
-// One sentence says of every type that cannot be what it cannot become, and why.
+// One sentence names any impossible type, and says why.
 TEST(convert_refuses_impossible_types_alike) {
     tern_error err = {0};
     const char *a = test_tmp("types.gguf"), *out = test_tmp("types_out.gguf");

@@ -414,7 +414,7 @@ TEST(engine_refuses_models_that_do_not_fit_their_config) {
     CHECK(tern_model_open(&model, path, &(tern_model_desc){.n_threads = -1}, &err) ==
           TERN_ERR_ARGUMENT);
     CHECK(model == NULL);
-    // A name that lies: a layer's norm is missing.
+    // A tensor name is wrong: a layer's norm is missing.
     FILE *f = fopen(path, "rb+");
     REQUIRE(f != NULL);
     char bytes[20000];
@@ -430,7 +430,7 @@ TEST(engine_refuses_models_that_do_not_fit_their_config) {
 
 // ---- How likely tokens were ---------------------------------------------------------------------
 
-// The rows of tern_session_token_logprobs, held against all scores of a session of its own.
+// The rows of tern_session_token_logprobs, against all scores from a separate session.
 static void check_rows(tern_model *model, const int32_t *said, size_t n_said,
                        const tern_token_logprob *rows, size_t n_each) {
     static float logits[64 * TINY_N_VOCAB];
@@ -450,7 +450,7 @@ static void check_rows(tern_model *model, const int32_t *said, size_t n_said,
         CHECK(t[0].id == said[i]);
         for (size_t k = 0; k < n_each; k++)
             CHECK(fabs((double)t[k].logprob - ((double)row[t[k].id] - log(sum))) < 1e-4);
-        for (size_t k = 1; k < n_each; k++) { // so many are greater, and those stand before it
+        for (size_t k = 1; k < n_each; k++) { // k others are greater, and come before it
             size_t n_greater = 0;
             for (size_t v = 0; v < TINY_N_VOCAB; v++) n_greater += row[v] > row[t[k].id];
             CHECK(n_greater == k - 1);
@@ -459,8 +459,8 @@ static void check_rows(tern_model *model, const int32_t *said, size_t n_said,
     tern_session_close(plain);
 }
 
-// Seen to fail with another row than the token's own under speculation, and with the likeliest out
-// of order.
+// Seen to fail with a row other than the token's under speculation, and with the likeliest out of
+// order.
 TEST(engine_tells_how_likely_each_token_was) {
     const char *path = tiny(&(tiny_model_desc){.seed = 9, .head_type = TERN_DTYPE_F16}, "lp.gguf");
     static const tern_session_desc sessions[] = {{0}, {.speculation = {.lookup = true,

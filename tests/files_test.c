@@ -1,5 +1,5 @@
-// Models and shards that are replaced: whenever the writer dies, what is there is the old, the new,
-// or refused. And what only looks like a model's file is no trap.
+// Replacing models and shards: whenever the writer dies, the result is the old one, the new one, or
+// a refusal. And files that only look like a model's are no trap.
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -10,7 +10,7 @@
 #include "kill_at.h"
 #include "tiny_model.h"
 
-// All that a model's files say, as one number; 0: they are refused, by the reason in *err.
+// All that a model's files say, as one number; 0: refused, for the reason in *err.
 static uint32_t sum_model(const char *path, tern_error *err) {
     tern_file *f;
     if (tern_file_open(&f, path, err) != TERN_OK) return 0;
@@ -35,7 +35,7 @@ static tern_status convert(const conversion *c, tern_error *err) {
 }
 static void convert_job(void *ctx) { convert(ctx, NULL); }
 
-// Converts `to` over what `from` left, killed before each system call in turn.
+// Converts `to` over the output of `from`, killed before each system call in turn.
 static void kill_conversions(const conversion *from, const conversion *to, const char *folder) {
     tern_error err = {0};
     kill_outcome outcome = KILL_KILLED;
@@ -115,8 +115,8 @@ static void read_job(void *ctx) {
     _exit(sum == r->old ? 10 : sum == r->fresh ? 11 : sum == 0 ? 12 : 13);
 }
 
-// A reader is stopped before each of its system calls in turn, and the model replaced meanwhile:
-// it gets the old, the new or a refusal. Seen to fail without the two stamps of config.json.
+// A reader is stopped before each of its system calls in turn, and the model replaced meanwhile: it
+// gets the old, the new or a refusal. Seen to fail without the two stamps of config.json.
 TEST(models_that_are_replaced_while_they_are_opened_are_no_mixture) {
     char folder[64], *in[2];
     REQUIRE(memory_folder(folder, sizeof folder) && write_models(folder, in));
@@ -170,7 +170,7 @@ TEST(convert_that_is_cancelled_leaves_nothing) {
     tern_free(file);
 }
 
-// A folder without a tokenizer's form must not keep the one of the model before.
+// A folder without some tokenizer file must not keep that of the previous model.
 TEST(convert_over_a_folder_removes_what_is_not_the_new_models) {
     const char *in = test_tmp("alone.gguf"), *out = test_tmp("alone");
     static const char *const stale[] = {"chat_template.jinja", "generation_config.json",
@@ -198,7 +198,7 @@ static tern_status convert_with_pipe(const char *in, const char *folder, const c
     const char *out = test_tmp("piped out"), *const single = "model.safetensors";
     char *path = tern_path_join(folder, name), *weights = tern_path_join(folder, single);
     tern_status status = tern_convert(in, folder, NULL, err);
-    if (!strcmp(name, "model.safetensors.index.json")) unlink(weights); // else that is read
+    if (!strcmp(name, "model.safetensors.index.json")) unlink(weights); // else that would be read
     unlink(path);
     if (status == TERN_OK && mkfifo(path, 0600) == 0) {
         alarm(20);

@@ -1,6 +1,6 @@
 #!/bin/sh
-# What commands leave on the disk when they are killed, stopped or meet a full disk, another writer,
-# a device or an odd name.
+# What commands leave on the disk when they are killed or stopped, or meet a full disk, another
+# writer, a device or an odd name.
 #     tests/files_test.sh build/tern build/tiny.gguf [LOOPS]
 # LOOPS (3): how often a command is killed at some moment; `make test-kills` runs 300. (At every
 # system call: tests/files_test.c.) Seen to fail without cancel_on_signals, with SIGXFSZ left to kill,
@@ -35,7 +35,7 @@ nothing_left() { # FOLDER AFTER
     [ -z "$left" ] || wrong "$2 leaves $left"
 }
 says() { "$tern" run -m "$1" -p "Once upon" -n 8 --temp 0 --seed 1 2>"$dir/.err"; }
-# Kills COMMAND with SIGNAL after a moment that is another one each time; $1 counts.
+# Kills COMMAND with SIGNAL after a different delay each time; $1 counts.
 kill_one() { # I SIGNAL COMMAND...
     moment=0.$(printf %03d $((($1 * 173) % 450))) signal=$2
     shift 2
@@ -73,7 +73,7 @@ nothing_left "$dir/out" "convert after those that were killed"
 for i in $(seq "$loops"); do
     for signal in INT TERM; do
         rm -rf "$dir/new" "$dir/place" && mkdir "$dir/place"
-        # An asynchronous command of a shell begins with Ctrl-C ignored; env gives it back.
+        # Background commands of a shell start with Ctrl-C ignored; env undoes that.
         kill_one "$i" $signal env --default-signal=INT "$tern" convert "$dir/a" "$dir/new"
         [ -d "$dir/new" ] && [ ! -e "$dir/new/config.json" ] && wrong "SIG$signal leaves a folder"
         kill_one "$i" $signal env --default-signal=INT "$tern" convert "$dir/a" "$dir/place/x.gguf"
@@ -81,7 +81,7 @@ for i in $(seq "$loops"); do
     done
 done
 
-# Two at once: one of them may be refused, and what is there is one of the two.
+# Two at once: one of them may be refused, and the result is one of the two.
 for i in $(seq "$loops"); do
     for out in "$dir/out" "$dir/two.gguf"; do
         "$tern" convert "$dir/a" "$out" 2>/dev/null &
@@ -94,7 +94,7 @@ for i in $(seq "$loops"); do
 done
 nothing_left "$dir" "two converts to a file"
 
-# A full disk: a limit on the size of files is one that every machine has.
+# A full disk, simulated by a limit on the size of files, which every machine has.
 printf '#!/bin/sh\nulimit -f 8\nexec "$@"\n' >"$dir/full"
 chmod +x "$dir/full"
 full=$dir/full
@@ -172,7 +172,7 @@ fails "File name too long" "$tern" convert "$model" "$dir/$long$long"
 fails "File name too long" $logits "$dir/$long$long"
 fails "File name too long" "$tern" inspect "$dir$(printf "/$long%.0s" $(seq 18))/x.gguf"
 
-# Shards: killed while an older build is replaced, the folder is either or refused.
+# Shards: when killed while an older build is replaced, the folder is either or refused.
 for i in $(seq "$loops"); do
     kill_one "$i" KILL "$tern" data build "$dir/stories.txt" "$dir/stories.txt" --dedup none \
         --tokenizer "$model" -o "$dir/[1]*?/sh[a]rds" --shard-tokens 200

@@ -16,7 +16,7 @@ static const int32_t ids[N_IDS] = {1, 70, 259, 33};
 
 typedef struct folder_desc {
     const char *config;      // put into config.json, before its first member
-    bool norms;              // a norm in front of every projection
+    bool norms;              // a norm before every projection
     const char *extra;       // one more tensor of this name
     bool head_again;         // lm_head.weight, of other values, although there was none
 } folder_desc;
@@ -280,7 +280,7 @@ static double apart(const float *a, const float *b) {
 #define NORMS ", \"use_rms_norm\": true, \"rms_norm_eps\": 0.001"
 
 // Seen to fail with quantization_config left unread, and with the norms left out (0.6 and more). An
-// activation on the edge of two steps may round otherwise: 1 in 127.
+// activation on the edge of two steps may round either way: 1 in 127.
 TEST(folder_online_quantization_is_computed) {
     static const struct {
         folder_desc d;
@@ -303,7 +303,7 @@ TEST(folder_online_quantization_is_computed) {
         double d = distance(out, &cases[i].how);
         CHECK_MSG(d <= cases[i].bound, "case %zu: %g", i, d);
         if (i == 0) continue;
-        // Ternary in a GGUF, which says by its tensors what config.json said; and back.
+        // Ternary in a GGUF, whose tensors say what config.json said; and back.
         static float direct[N_IDS * TINY_N_VOCAB];
         memcpy(direct, rows, sizeof rows);
         tern_convert_desc to = {.head_type = TERN_TYPE_F32};

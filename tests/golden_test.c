@@ -1,5 +1,5 @@
 // Whole models against runs of their own programs (golden/bitllama2c_*, golden/stories260K) and of
-// llama.cpp. Needs the data folder; tests/oracle_test.c has what needs none.
+// llama.cpp. Needs the data folder; tests/oracle_test.c needs no data.
 #include <stdlib.h>
 #include <string.h>
 #include "closeness.h"
@@ -33,16 +33,17 @@ static size_t golden_ids(const blob *text, const char *label, int32_t *ids, size
 }
 
 // ---- Bounds ------------------------------------------------------------------------------------
-// One and a half times what the reference is from itself, as tests/reference/self_difference.py
-// prints it, and twice where one run was measured instead of ten pairs.
+// One and a half times the reference's difference from itself, as
+// tests/reference/self_difference.py prints it, and twice that difference if one run was measured
+// instead of ten pairs.
 
 // float32 and float64, four orders of sums: all rows within 2.4e-6 of each other and 3.2e-6 of the
 // golden run, the same choices.
 static const close_bounds floats = {
     .n_exact = SIZE_MAX, .exact = 4.8e-6, .median = 6e-7, .p90 = 1.3e-6};
-// The same of a BitNet: rows are up to 3e-2 (1M) and 4.4e-2 (3M) apart once an activation was
-// rounded the other way, and of 200 choices 4 and 3 differ, in gaps of up to 0.011 and
-// (between the golden run and the reference) 0.012.
+// The same for a BitNet: rows are up to 3e-2 (1M) and 4.4e-2 (3M) apart once an activation was
+// rounded the other way, and of 200 choices 4 and 3 differ, in gaps of up to 0.011 and (between the
+// golden run and the reference) 0.012.
 static const close_bounds bit_1m = {
     .exact = 4e-6, .median = 7e-3, .p90 = 1.7e-2, .most = 4.5e-2, .n_choices = 6, .tie = 0.017};
 static const close_bounds bit_3m = {
@@ -51,8 +52,9 @@ static const close_bounds bit_3m = {
 static const size_t exact_1m[4] = {6, 6, 25, 21}, exact_3m[4] = {1, 1, 3, 11},
                     exact_all[4] = {SIZE_MAX, SIZE_MAX, SIZE_MAX, SIZE_MAX};
 
-// llama.cpp keeps its cache in F16, and rounds activations to F16, BF16, or 8 bits by blocks. The
-// reference with that rounding is so far from the reference without, choosing the same tokens.
+// llama.cpp keeps its cache in F16, and rounds activations to F16, BF16, or 8 bits by blocks. These
+// are the distances of the reference with that rounding from the reference without, choosing the
+// same tokens.
 static const close_bounds cpp_f32 = {.median = 4.6e-4, .p90 = 1e-3, .most = 2e-3};
 static const close_bounds cpp_f16 = {.median = 5.8e-4, .p90 = 1.1e-3, .most = 2e-3};
 static const close_bounds cpp_bf16 = {.median = 2.8e-3, .p90 = 5.4e-3, .most = 1e-2};
@@ -61,7 +63,7 @@ static const close_bounds cpp_ternary = {.median = 8.2e-3, .p90 = 2e-2, .most = 
 // ---- Runs --------------------------------------------------------------------------------------
 
 // Greedy text is the reference's as far as the reference's own logits determine it: until its two
-// best are closer together than what `tie` allows.
+// best are closer together than `tie` allows.
 static void check_text(const char *golden, tern_session *s, const int32_t *ids, size_t n_prompt,
                        size_t n_certain) {
     tern_error err = {0};
@@ -84,7 +86,7 @@ static void check_text(const char *golden, tern_session *s, const int32_t *ids, 
 static const tern_model_desc one_thread = {.n_threads = 1};
 
 // Returns how many tokens of the greedy text were determined. The reference program's logits are
-// for the tokens that it fed, one row each.
+// for the tokens that it was fed, one row each.
 static size_t check_golden_run(tern_model *model, const char *golden, const close_bounds *bounds) {
     char name[256], text_path[600];
     int32_t ids[1024];

@@ -1,5 +1,5 @@
-// Gradients of whole models against PyTorch's. tests/reference/gradients.py says what the models
-// are and why rounding makes no difference here. Weights follow from their names by its rule.
+// Gradients of whole models against PyTorch's. tests/reference/gradients.py describes the models
+// and why rounding makes no difference here. Weights follow from their names by its rule.
 #include <math.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -61,7 +61,7 @@ static void fill(const char *prefix, const tern_value *v, float *data) {
     }
 }
 
-// What a frozen base has in memory: the rounded weights.
+// What a frozen base holds in memory: the rounded weights.
 static void ternarize(float *w, uint64_t n) {
     double sum = 0;
     for (uint64_t i = 0; i < n; i++) sum += fabs((double)w[i]);
@@ -190,7 +190,7 @@ static bool run_batch(rig *r) {
     return ok;
 }
 
-// Squares of what differs and of what there is are added to sums[0] and sums[1].
+// Adds the squares of the differences and of the values to sums[0] and sums[1].
 static void compare(rig *r, const tern_value *w, double bound, double sums[2]) {
     char name[128];
     double top = 0, bottom = 0;
@@ -217,7 +217,7 @@ static void compare(rig *r, const tern_value *w, double bound, double sums[2]) {
     tern_free(got);
 }
 
-// bound: relative L2 of each weight's gradient; of all together it must be a third of that.
+// bound: relative L2 of each weight's gradient; for all together, a third of that.
 static void check_gradients(rig *r, double bound) {
     double sums[2] = {0};
     size_t n = 0;
@@ -230,7 +230,7 @@ static void check_gradients(rig *r, double bound) {
     }
     CHECK_MSG(sums[0] * 9 <= bound * bound * sums[1], "%s: all gradients differ by %.3g",
               r->recipe->name, sqrt(sums[0] / sums[1]));
-    size_t prefix = strlen(r->recipe->name), n_wanted = 0; // none of the file's is left out
+    size_t prefix = strlen(r->recipe->name), n_wanted = 0; // none of the file's may be left out
     for (size_t i = 0; i < r->file->n_tensors; i++)
         n_wanted += strncmp(r->file->tensors[i].name, r->recipe->name, prefix) == 0 &&
                     r->file->tensors[i].name[prefix] == '.';

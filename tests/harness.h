@@ -1,8 +1,8 @@
 // A test is a function that registers itself: TEST(gguf_rejects_truncated_header) { ... }
 //
-// CHECK goes on after a failure and REQUIRE leaves the test. A test that comes to no CHECK at all,
-// and was not skipped, has failed. Tests that need files which are not
-// part of the repository ask DATA(path) and return when it is not there (counted as skipped).
+// CHECK goes on after a failure and REQUIRE leaves the test. A test that reaches no CHECK at all,
+// and was not skipped, has failed. Tests that need files outside the repository ask DATA(path) and
+// return when it is missing (counted as skipped).
 #ifndef TERN_TESTS_HARNESS_H
 #define TERN_TESTS_HARNESS_H
 
@@ -26,10 +26,10 @@ const char *test_skip_reason(void); // empty: not skipped
 // Whether TERN_TEST_LONG asks for the cases that take minutes.
 bool test_is_long(void);
 #define TEST_LONG_REASON "TERN_TEST_LONG is not set: takes minutes"
-// Path of an optional data file below TERN_TEST_DATA (environment); NULL when it is not there: the
-// test is then counted as skipped and must return. Valid until the next call but seven.
+// Path of an optional data file below TERN_TEST_DATA (environment); NULL if it is missing: the test
+// is then counted as skipped and must return. Valid until the eighth call after it.
 const char *test_data(const char *relative_path);
-// The whole file, terminated, to be freed; NULL, and n = 0, when it cannot be read.
+// The whole file, terminated, to be freed; NULL, and n = 0, if it cannot be read.
 char *test_read(const char *path, size_t *n);
 // A folder for files that a test writes; removed at the end.
 const char *test_tmp(const char *name);

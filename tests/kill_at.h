@@ -1,5 +1,5 @@
-// Kills a job as it begins its n-th system call: what lies on the disk between any two of them is
-// what a power cut or kill -9 may leave. With ptrace, so that the code under test has no hooks.
+// Kills a job as it begins its n-th system call: the state on the disk between two calls is what a
+// power cut or kill -9 may leave. With ptrace, so that the code under test has no hooks.
 #ifndef TERN_TESTS_KILL_AT_H
 #define TERN_TESTS_KILL_AT_H
 
@@ -22,8 +22,8 @@ enum { KILL_STEP = 1 };
 
 typedef void (*kill_job)(void *ctx);
 
-// Starts work(ctx) in a child and stops it as it begins its n-th call. Returns the child, or 0 when
-// it ended before (*status: how), or -1 where tracing is not allowed.
+// Starts work(ctx) in a child and stops it as it begins its n-th call. Returns the child, or 0 if
+// it ended before (*status: how), or -1 if tracing is not allowed.
 static pid_t stop_at_call(int n, kill_job work, void *ctx, int *status) {
     int begun = 0;
     pid_t child = fork();
@@ -67,7 +67,7 @@ static bool enough(int n_old, int n_new, int n_refused) {
     return n_old > 20 / KILL_STEP && n_new > 0 && n_refused > 5 / KILL_STEP;
 }
 
-// Private folders of writers that are in a folder.
+// Counts the private folders of writers in a folder.
 static size_t count_left_overs(const char *folder) {
     tern_names names = {0};
     tern_folder_list(&names, folder, ".tern-", "", NULL);
@@ -76,7 +76,7 @@ static size_t count_left_overs(const char *folder) {
     return n;
 }
 
-// A folder in memory where there is one: these tests wait for the disk hundreds of times.
+// A folder in memory if there is one: these tests wait for the disk hundreds of times.
 static bool memory_folder(char *path, size_t size) {
     bool shm = access("/dev/shm", W_OK) == 0;
     snprintf(path, size, "%s/tern-kill-XXXXXX", shm ? "/dev/shm" : "/tmp");

@@ -1,5 +1,5 @@
-// LoRA adapters: beside the weights and merged into them, from both containers, for both kinds of
-// base; and what is refused.
+// LoRA adapters: next to the weights and merged into them, from both containers, for both kinds of
+// base; and which ones are refused.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +34,7 @@ static float element(int seed, int i) { // in -0.15..0.15, the same everywhere
     return ((float)(x >> 8) * 0x1p-24f - 0.5f) * 0.3f;
 }
 
-// Row r of B in halves order: the one that Hugging Face has.
+// Row r of B in halves order, Hugging Face's.
 static int halves_row(const matrix *m, int r) {
     bool moved = strstr(m->gguf, "attn_q") || strstr(m->gguf, "attn_k");
     int in = r % 32;
@@ -251,8 +251,8 @@ TEST(lora_gives_the_same_bits_everywhere) {
     }
 }
 
-// Rank 128 with A = 1 and B = W: the attention's output matrix once more. Beside ternary weights it
-// reads what they read, before it is quantized, so the sum is twice the product but for the
+// Rank 128 with A = 1 and B = W: the attention's output matrix once more. With ternary weights it
+// reads their input before it is quantized, so the sum is twice the product except for the
 // quantization.
 TEST(lora_beside_ternary_weights_reads_what_they_read) {
     const char *model = test_tmp("lora_ternary.gguf"), *doubled = test_tmp("lora_doubled.gguf");
@@ -429,7 +429,7 @@ TEST(lora_refuses_what_does_not_fit) {
     refused(model, odd_adapter("adapter", "llama", "token_embd.weight.lora_a",
                                "token_embd.weight.lora_b", 128, 300), "embedding");
     refused(model, odd_adapter("adapter", "llama", "blk.0.attn_norm.weight.lora_a",
-                               "blk.0.attn_norm.weight.lora_b", 128, 1), "is no matrix");
+                               "blk.0.attn_norm.weight.lora_b", 128, 1), "is not a matrix");
     static const struct { const char *config, *says; } configs[] = {
         {"{\"peft_type\":\"IA3\"}", "no peft_type LORA"},
         {"{\"peft_type\":\"LORA\"}", "no lora_alpha"},

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Several processes with MPI: usage: mpi_test.sh TERN TERN_MPI
-# Two processes that train have the losses of one with the same batch; when one of them is killed
-# the other ends, and the run can be resumed from the checkpoint that was left. Two that mine chains
-# find those that one finds.
+# Two training processes have the losses of one with the same batch; when one of them is killed the
+# other ends, and the run can be resumed from the last checkpoint. Two processes that mine chains
+# find the same ones as one.
 set -eu
 tern=$1 tern_mpi=$2
 dir=$(mktemp -d)

@@ -62,7 +62,7 @@ typedef struct watched {
     int n_seen;
 } watched;
 
-// What is left after a layer is the sum with its last product; before the first, the table's rows.
+// A layer's output is its sum with its last product; before the first layer, the table's rows.
 static void compare_hidden(void *ctx, tern_vid v, const float *rows, int32_t n_rows) {
     watched *w = ctx;
     const tern_graph *g = &w->m->fused;
@@ -76,7 +76,7 @@ static void compare_hidden(void *ctx, tern_vid v, const float *rows, int32_t n_r
     if (!want || n_values != (size_t)n_rows * n_cols) return;
     closeness c;
     bool close = close_logits(rows, want, (size_t)n_rows, n_cols, &determined, &c);
-    // Values are no choices: which of them is the greatest says nothing.
+    // Values are not choices: which of them is the greatest says nothing.
     CHECK_MSG(close || strstr(c.why, "choice"), "%s: %s: %s", w->name, name, c.why);
     w->n_seen++;
 }
@@ -157,8 +157,8 @@ TEST(oracle_own_models_have_the_references_numbers) {
     for (size_t i = 0; i < N_OWN; i++) check_model(own[i], own[i], NULL, &determined, true);
 }
 
-// On a GPU too: nothing in these models can be rounded another way. Shortly only the BitNet of two
-// layers, as a prompt; else all, and token by token.
+// On a GPU too: nothing in these models can round another way. In the short run only the BitNet of
+// two layers, as a prompt; else all, and token by token.
 TEST(webgpu_own_oracles_have_the_references_numbers) {
     for (size_t i = test_is_long() ? 0 : 1; i < (test_is_long() ? N_OWN : 2); i++)
         for (int n_batch = test_is_long() ? 1 : 64; n_batch <= 64; n_batch += 63) {
@@ -184,8 +184,8 @@ TEST(oracle_own_models_with_every_packing_and_kernel) {
             check_model(own[i], own[i], &variants[k], &determined, false);
 }
 
-// The reference's numbers still after a conversion to `type`: of ternary weights to what holds
-// them.
+// The reference's numbers still hold after a conversion to `type`: ternary weights to any type that
+// holds them.
 static void check_conversion(const char *in, const char *out_name, tern_type type,
                              const close_bounds *bounds) {
     tern_error err = {0};
@@ -216,7 +216,7 @@ TEST(oracle_own_models_survive_conversion) {
 
 // ---- transformers' own files -------------------------------------------------------------------
 
-// A copy: test_data's answers do not last.
+// A copy: test_data's result does not last.
 static bool data_folder(const char *family, char path[600]) {
     char name[128];
     snprintf(name, sizeof name, "oracle/%s", family);

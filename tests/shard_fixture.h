@@ -1,4 +1,4 @@
-// The manifest that a test's hand-made folder of shards needs to be taken for a finished one.
+// The manifest that makes a test's hand-made folder of shards count as finished.
 #ifndef TERN_TESTS_SHARD_FIXTURE_H
 #define TERN_TESTS_SHARD_FIXTURE_H
 

@@ -25,7 +25,7 @@ static tern_session *open_with(tern_model *model, const tern_speculation *specul
     return session;
 }
 
-// Knows the text: proposes it with every token that `error_every` divides made wrong.
+// Knows the text: proposes it, with every error_every-th token made wrong.
 typedef struct oracle {
     const int32_t *text; // prompt and answer
     size_t n, error_every;
@@ -42,7 +42,7 @@ static int32_t from_oracle(void *user, const int32_t *ids, size_t n_ids, int32_t
     return n;
 }
 
-// Nonsense, some of which is no token at all.
+// Nonsense, some of it not tokens at all.
 static int32_t from_nowhere(void *user, const int32_t *ids, size_t n_ids, int32_t *draft,
                             int32_t n_max) {
     int32_t *state = user;
@@ -87,7 +87,7 @@ static tern_chains *chains_of(const int32_t *text, size_t n) {
 
 enum { N_PROMPT = 12, N_TEXT = 40, N_PROMPTS = 200 };
 
-// The promise of the issue: greedy text is the same on 200 prompts, for every drafter.
+// Greedy text is the same on 200 prompts, for every drafter.
 TEST(speculation_keeps_the_greedy_text_of_200_prompts) {
     const char *path = tiny(&(tiny_model_desc){.seed = 31, .head_type = TERN_DTYPE_F16}, "g.gguf");
     const char *small = tiny(&(tiny_model_desc){.seed = 31, .n_layers = 1}, "small.gguf");
@@ -136,7 +136,7 @@ TEST(speculation_keeps_the_greedy_text_of_200_prompts) {
     tern_model_close(model);
 }
 
-// With the same seed every draw is the same, also behind penalties and filters.
+// With the same seed every draw is the same, also after penalties and filters.
 TEST(speculation_keeps_every_draw_of_a_seed) {
     static const tern_sampling ways[] = {
         {.temperature = 1.5f, .top_k = 40, .top_p = 0.95f, .min_p = 0.01f},
@@ -173,15 +173,15 @@ TEST(speculation_keeps_every_draw_of_a_seed) {
     tern_model_close(model);
 }
 
-// Greatest value that chi-square with so many degrees of freedom exceeds once in 10^4 runs (Wilson
-// and Hilferty 1931).
+// The value that chi-square with this many degrees of freedom exceeds once in 10^4 runs (Wilson and
+// Hilferty 1931).
 static double chi_square_limit(double degrees) {
     double v = 2 / (9 * degrees), z = 3.719, c = 1 - v + z * sqrt(v);
     return degrees * c * c * c;
 }
 
-// Two samples, one after the other of which was drawn with speculation and other seeds: chi-square
-// for their being from one distribution. Cells of few are put together.
+// Two samples, the second drawn with speculation and other seeds: chi-square for both coming from
+// one distribution. Cells with few entries are merged.
 static void check_same(const uint32_t *a, const uint32_t *b, size_t n_cells, const char *what) {
     double chi = 0, rest_a = 0, rest_b = 0;
     int n = 0;
@@ -199,7 +199,7 @@ static void check_same(const uint32_t *a, const uint32_t *b, size_t n_cells, con
     CHECK_MSG(chi < chi_square_limit(n - 1), "%s: chi-square %.1f in %d cells", what, chi, n);
 }
 
-// The distribution of the tokens behind a prompt is that of plain sampling, whatever is drafted.
+// The distribution of the tokens after a prompt is that of plain sampling, whatever is drafted.
 TEST(speculation_keeps_the_distribution) {
     enum { N = 2500, LENGTH = 3 };
     static const tern_sampling ways[] = {
@@ -291,7 +291,7 @@ static bool stop_after_nine(void *user, const char *text, size_t n) {
     return ++*(int *)user < 9;
 }
 
-// Where a text ends in the middle of a draft, everything is as without.
+// If a text ends in the middle of a draft, everything is as without drafts.
 TEST(speculation_ends_and_shifts_where_plain_decoding_does) {
     const char *path = tiny(&(tiny_model_desc){.seed = 35, .readable = true}, "ends.gguf");
     tern_model *model;

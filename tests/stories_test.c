@@ -1,5 +1,4 @@
-// The model that the repository carries: it knows English when it reads it, and tells a story to
-// its end in a chat.
+// The carried model: it knows English when it reads it, and tells a story to its end in a chat.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -90,8 +90,8 @@ static tern_status matrix(writer *t, const char *name, tern_dtype type, int n_ou
     return write_data(t, type, n, 0, deviation);
 }
 
-// Rows of the embedding table. A readable model's have nearly no length but for spaces, letters and
-// merges, so that as logits they are beaten by those.
+// Rows of the embedding table. A readable model's rows are nearly zero except for spaces, letters
+// and merges, so that as logits the others lose to those.
 static tern_status table(writer *t, const char *name) {
     int n = t->d.n_vocab;
     if (t->declaring || !t->d.readable)

@@ -76,7 +76,7 @@ static inline void make_data(char *folder, size_t size) {
 
 typedef struct losses {
     double last, first, valid;
-    int n_events, stop_at; // stop_at: events after which the run is stopped, 0: never
+    int n_events, stop_at; // stop_at: stop after this many events, 0: never
 } losses;
 
 static inline bool take_losses(void *user, const tern_train_event *e) {

@@ -11,7 +11,7 @@ wrong() { # DESCRIPTION
     echo "  $1" >&2
     bad=$((bad + 1))
 }
-ends() { # STATUS COMMAND...: it must exit so; output lies in $dir/out and $dir/err
+ends() { # STATUS COMMAND...: it must exit with it; output goes to $dir/out and $dir/err
     want=$1
     shift
     n=$((n + 1))
@@ -41,7 +41,7 @@ await() { # PATTERN FILE: at most 20 seconds
     wrong "no '$1' in $2 after 20 seconds: $(head -c 600 "$2")"
 }
 
-# A vocabulary is a folder unless its name says that it is a file.
+# A tokenizer is written as a folder unless its name is a file's.
 awk 'BEGIN { for (i = 0; i < 400; i++) printf "Story %d: the cat met dog %d at the river.<|endoftext|>",
     i, i * 7 % 97 }' >"$dir/stories.txt"
 ends 0 "$tern" data tokenizer "$dir/stories.txt" -o "$dir/tok" --vocab 280
@@ -50,7 +50,7 @@ ends 0 "$tern" data tokenizer "$dir/stories.txt" -o "$dir/one.json" --vocab 280
 n=$((n + 1))
 [ -f "$dir/one.json" ] || wrong "-o one.json is no file"
 
-# What is split how, and what may not be meant.
+# How the text is split, and the warnings about what may not be meant.
 ends 0 "$tern" data build "$dir/stories.txt" --tokenizer "$dir/tok" -o "$dir/shards" --valid 0.1
 prints '^  train  3[0-9][0-9] documents, [0-9]* tokens (8[0-9.]*%\|9[0-9.]*%).*, 1 shard$'
 prints '^  valid  [0-9]* documents, [0-9]* tokens ([0-9.]*%).*, 1 shard$'
@@ -75,7 +75,7 @@ train="$tern train --data $dir/shards $small"
 ends 0 $train -o "$dir/run" -n 12 --log-every 4
 says '^model   bitnet, 1 layer of 32: .* parameters, .* ternary$'
 says '^data    .* tokens, [0-9]* held out$'
-says '^course  12 steps of 256 tokens (sequences of 32): 3072 tokens, [0-9.]* epochs$'
+says '^plan    12 steps of 256 tokens (sequences of 32): 3072 tokens, [0-9.]* epochs$'
 says '^device  cpu .*1 thread$'
 says '^time    about [0-9:]* for the remaining 8 steps, at [0-9]* tokens/s$'
 says '^step 12/12, wrote .*run/step-00000012.gguf$'

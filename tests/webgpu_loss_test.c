@@ -32,8 +32,8 @@ static void check_place(tern_model *m, tern_session *s, const char *place) {
     CHECK_MSG(strstr(info.device, "after a loss") != NULL, "%s", info.device);
 }
 
-// The first session loses the device in its answer and gets another; the second one comes upon that
-// loss when it is mended already, and then loses the second device too, which leaves the CPU.
+// The first session loses the device in its answer and gets another; the second one meets that loss
+// when it is already repaired, and then loses the second device too, which leaves the CPU.
 TEST(webgpu_lost_devices_are_replaced) {
     tern_error err = {0};
     const tiny_model_desc tiny = {.seed = 3, .head_type = TERN_DTYPE_F16, .n_layers = 1};
@@ -88,7 +88,7 @@ TEST(webgpu_lost_devices_that_drafted_are_replaced) {
     if (m && tern_session_open(&s, m, &sd, &err) == TERN_OK) {
         for (int i = 0; i < 2; i++)
             CHECK(generate(s, broken) && memcmp(whole, broken, sizeof whole) == 0);
-        check_place(m, s, "cpu"); // behind two losses
+        check_place(m, s, "cpu"); // after two losses
     }
     tern_session_close(s);
     tern_model_close(m);
@@ -107,7 +107,7 @@ typedef struct loser {
     size_t n_vocab;
 } loser;
 
-// Nothing of the model may be in the way of asking for it.
+// The model must not get in the way of the request.
 static void look_around(const loser *l) {
     tern_model_info info;
     tern_session *other = NULL;
@@ -118,7 +118,7 @@ static void look_around(const loser *l) {
           TERN_ERR_MEMORY);
 }
 
-// Computes a token, which loses the device, with ever more memory until there is enough.
+// Computes a token, which loses the device, with ever more memory until it suffices.
 static void compute_with_ever_more(loser *l, int32_t id) {
     tern_error err = {0};
     tern_status status = TERN_ERR_MEMORY;

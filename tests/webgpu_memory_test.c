@@ -1,5 +1,5 @@
-// What the GPU backend says of its memory is what the buffers are: weights as the file has them,
-// caches as their type has them, nothing of a session that was closed.
+// The GPU backend reports the memory of its buffers: weights as in the file, caches by their type,
+// nothing of a closed session.
 #include "gpu_fixture.h"
 #include "runtime/runtime.h"
 #include "tiny_model.h"

@@ -10,7 +10,7 @@
 
 enum { N = 16, N_PROMPTS = 200, N_PROMPT = 9, N_TEXT = 16 };
 
-// Logits of N tokens, computed in runs of `run` behind a prompt of 17.
+// Logits of N tokens, computed in runs of `run` after a prompt of 17.
 static bool logits_in_runs(tern_model *m, tern_kv_type kv_type, int run, float *out,
                            int32_t n_vocab) {
     tern_session *s = NULL;
@@ -58,7 +58,7 @@ TEST(webgpu_runs_of_several_tokens_have_the_bits_of_one) {
     }
 }
 
-// Greedy text with and without drafts. Few prompts where the GPU is a processor's imitation.
+// Greedy text with and without drafts. Few prompts if the GPU is a software adapter.
 TEST(webgpu_speculation_keeps_the_greedy_text) {
     tern_error err = {0};
     const char *path = test_tmp("drafts.gguf");
@@ -97,7 +97,7 @@ TEST(webgpu_speculation_keeps_the_greedy_text) {
 
 enum { N_LONG = 40, CHAIN = 8 };
 
-// Greedy text behind a prompt; the statistics of the drafts.
+// Greedy text after a prompt; the statistics of the drafts.
 static bool say(tern_session *s, const int32_t *prompt, size_t n_prompt, int32_t n, int32_t *text,
                 tern_draft_stats *draft) {
     const tern_sampling greedy = {0};
@@ -114,7 +114,7 @@ static bool say(tern_session *s, const int32_t *prompt, size_t n_prompt, int32_t
     return n_said == (size_t)n;
 }
 
-// What follows the tokens of a text, from every second one on. Every fourth chain ends wrong.
+// Chains that continue a text, from every second token on. Every fourth chain ends wrong.
 static tern_chains *chains_of(const int32_t *text) {
     static int32_t tokens[N_LONG][CHAIN];
     tern_chain entries[N_LONG];
@@ -131,8 +131,8 @@ static tern_chains *chains_of(const int32_t *text) {
     return c;
 }
 
-// A text with all its tokens in chains takes far fewer runs. Then again, shorter and behind its own
-// beginning, which breaks off what was computed ahead; and up to the end of the context.
+// A text with all its tokens in chains takes far fewer runs. Then again, shorter and after its own
+// beginning, which breaks off the steps computed ahead; and up to the end of the context.
 static void check_device_drafts(tern_model *m, const tern_chains *c, int32_t max_length,
                                 const int32_t *prompt, const int32_t *text) {
     const tern_session_desc sd = {
@@ -180,7 +180,7 @@ TEST(webgpu_drafts_of_the_device_keep_the_text) {
     tern_model_close(m);
 }
 
-// Opening a session whose device drafts, with ever more memory until there is enough.
+// Opening a session whose device drafts, with ever more memory until it suffices.
 TEST(webgpu_drafts_of_the_device_without_memory) {
     tern_error err = {0};
     const char *path = test_tmp("device_drafts.gguf");

@@ -1,6 +1,6 @@
 // The WebGPU backend against the CPU: the same logits within fixed bounds, the same text. Runs on
-// any adapter; without a GPU on SwiftShader, which comes with Debian's chromium package. Where
-// there is neither, or no library (make webgpu-native), the tests are skipped and say why.
+// any adapter; without a GPU on SwiftShader, which comes with Debian's chromium package. Without
+// either, or without a library (make webgpu-native), the tests are skipped and say why.
 #include <stdlib.h>
 #include <string.h>
 #include "closeness.h"
@@ -18,7 +18,7 @@ static const int32_t prompt[] = {5,  70, 100, 33, 259, 8,  120, 64, 260,
 
 // ---- One model on both -------------------------------------------------------------------------
 
-typedef struct course {
+typedef struct trial {
     const int32_t *ids; // the prompt
     size_t n_ids;
     int n_batch; // prompts longer than 8 tokens take the matrix x matrix kernels, 4 the others
@@ -34,9 +34,9 @@ typedef struct answers {
     size_t n_text;
 } answers;
 
-// The greedy text behind `prompt`; then, the text's tokens being fed, the logits of all positions.
-// `fed` holds the prompt, and room for the text, which is the CPU's (written when `writes`).
-static bool ask(tern_model *m, const course *c, int32_t *fed, bool writes, answers *out) {
+// The greedy text after `prompt`; then, feeding that text, the logits of all positions. `fed` holds
+// the prompt, and room for the text, which is the CPU's (written when `writes`).
+static bool ask(tern_model *m, const trial *c, int32_t *fed, bool writes, answers *out) {
     tern_error err = {0};
     tern_session *s = NULL;
     tern_model_info info;
@@ -65,7 +65,7 @@ static bool ask(tern_model *m, const course *c, int32_t *fed, bool writes, answe
 // other on a GPU, by the last bit of a float, and changes all logits after it
 // (docs/correctness.md). So the text is compared as far as the CPU's logits determine it.
 static void compare_answers(const char *path, const answers *gpu, const answers *cpu,
-                            size_t n_vocab, const course *c) {
+                            size_t n_vocab, const trial *c) {
     closeness found;
     size_t n_rows = c->n_ids + c->n_text, n_same = 0, before = c->n_ids - 1;
     bool close = close_logits(gpu->logits, cpu->logits, n_rows, n_vocab, c->bounds, &found);
@@ -86,10 +86,10 @@ static void compare_answers(const char *path, const answers *gpu, const answers 
 // half times what such orders are from each other in tests/reference/self_difference.py.
 static const close_bounds floats = {
     .n_exact = SIZE_MAX, .exact = 4.8e-6, .median = 6e-7, .p90 = 1.3e-6};
-// Where keys and values are rounded too, two orders are at most what that rounding does as a whole.
+// If keys and values are rounded too, two orders differ by at most the effect of that rounding.
 static const close_bounds rounded_cache = {
     .n_exact = 1, .exact = 4.8e-6, .median = 4.6e-4, .p90 = 1e-3, .most = 2e-3, .tie = 0.001};
-// A BitNet's rows after a flip. tests/oracle_test.c has models without any, to the last bits.
+// A BitNet's rows after a flip. tests/oracle_test.c has models without flips, to the last bits.
 static const close_bounds flips = {.n_exact = 1,
                                    .exact = 4e-6,
                                    .median = 7e-3,
@@ -105,7 +105,7 @@ static const close_bounds in_f16 = {.n_exact = 1,
                                     .most = 6.6e-2,
                                     .n_choices = 1,
                                     .tie = 0.017};
-// Thirty layers of random weights make more of a flip than trained ones.
+// With thirty layers of random weights a flip has more effect than in trained models.
 static const close_bounds random_layers = {.n_exact = 1,
                                            .exact = 4e-6,
                                            .median = 0.1,
@@ -115,7 +115,7 @@ static const close_bounds random_layers = {.n_exact = 1,
                                            .tie = 0.017};
 static const course usual = {prompt, N_PROMPT, 64, TERN_KV_F32, N_TEXT, &flips, {0}};
 
-static void check_model(const char *path, const course *c) {
+static void check_model(const char *path, const trial *c) {
     tern_error err = {0};
     int32_t fed[N_IDS_MAX];
     memcpy(fed, c->ids, c->n_ids * sizeof *fed);
@@ -148,10 +148,10 @@ TEST(webgpu_tiny_models_give_the_text_of_the_cpu) {
     tern_error err = {0};
     size_t n = sizeof models / sizeof *models;
     for (size_t i = 0; i < n; i++) {
-        if (!test_is_long() && i != 1) continue; // other tests have the others
+        if (!test_is_long() && i != 1) continue; // other tests cover the others
         const char *path = test_tmp("webgpu.gguf");
         REQUIRE_OK(tiny_model_write(path, &models[i], &err), err);
-        course c = usual;
+        trial c = usual;
         if (models[i].type == TERN_DTYPE_F16) c.bounds = &floats;
         check_model(path, &c);
     }
@@ -181,7 +181,7 @@ TEST(webgpu_q8_0_cache_of_odd_heads_is_refused) {
 }
 
 // More tokens than a tile of the products has, more positions than one of attention, a batch that
-// begins in the middle of one, heads that share keys.
+// begins inside one, heads that share keys.
 TEST(webgpu_long_prompts_in_several_batches) {
     static const tiny_model_desc wide = {
         .seed = 9, .n_layers = 1, .n_embd = 256, .n_ff = 192, .n_heads = 2, .n_kv_heads = 1};
@@ -245,7 +245,7 @@ static const struct {
 static void check_trained(size_t n, tern_kv_type kv_type, const gpu_play *play) {
     for (size_t i = 0; i < n; i++) {
         const char *path = test_data(trained[i].path);
-        course c = usual;
+        trial c = usual;
         c.kv_type = kv_type;
         if (play) c.play = *play;
         c.bounds = trained[i].bounds;

@@ -1,7 +1,7 @@
 #!/bin/sh
 # The law of the folders: a file in src/A may include only from folders that sort before A and from
-# A itself, and of another folder only its front door A/A.h (base has many doors). Programs include
-# only include/.
+# A itself, and from another folder only its front door A/A.h (base has many doors). Programs
+# include only include/.
 set -eu
 status=0
 complain() { echo "$1" >&2; status=1; }

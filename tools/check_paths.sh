@@ -1,6 +1,6 @@
 #!/bin/sh
 # Names of files have any length and any characters: no buffer of a fixed size for one, no path made
-# by snprintf, no glob() over names, which reads [ ] * ? in them as wildcards. Files are written by
+# by snprintf, no glob() over names, which treats [ ] * ? in them as wildcards. Files are written by
 # base/out_set.c alone (logs that grow: tern_file_open_log). Tests may do all of this.
 set -eu
 status=0

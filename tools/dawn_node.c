@@ -1,8 +1,8 @@
-// A WebGPU library of the 2026 generation out of npm's package `webgpu`, for tests: no package has
-// one ready-made for Linux, but that one's addon for Node has Dawn in it, with its C functions as
-// local symbols. Built as a shared library that lies beside the addon (dawn.node), this exports the
-// functions that wgpu_api.h names, as jumps to where the addon's symbol table says they are.
-// x86-64 and 64-bit ELF only. `make webgpu-newer` builds it.
+// A WebGPU library of the 2026 generation from npm's package `webgpu`, for tests: no package has
+// one prebuilt for Linux, but that package's addon for Node contains Dawn, with its C functions as
+// local symbols. Built as a shared library next to the addon (dawn.node), this exports the
+// functions that wgpu_api.h names, as jumps to where the addon's symbol table says they are. x86-64
+// and 64-bit ELF only. `make webgpu-newer` builds it.
 #include <dlfcn.h>
 #include <elf.h>
 #include <fcntl.h>
@@ -93,7 +93,7 @@ __attribute__((constructor)) static void load(void) {
     char *known = dlsym(addon, "napi_register_module_v1");
     char *base = known - ((char *)find(&all, NULL, "napi_register_module_v1") - (char *)NULL);
     for (size_t i = 0; i < N_SLOTS; i++) *slots[i].slot = find(&all, base, slots[i].name);
-    // Its functions call through a table that is empty until it is told of Dawn's own.
+    // Its functions call through a table that is empty until it is given Dawn's own.
     const void *(*procs)(void);
     void (*set)(const void *);
     *(void **)&procs = find(&all, base, "_ZN4dawn6native8GetProcsEv");

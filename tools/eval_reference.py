@@ -27,7 +27,7 @@ class Model:
             tok = transformers.PreTrainedTokenizerFast(tokenizer_file=path + "/tokenizer.json")
             plain = lambda s: tok.encode(s, add_special_tokens=False)
             self.plain = plain
-            self.begin = tok.encode("a")[: -len(plain("a"))]  # what the tokenizer itself puts there
+            self.begin = tok.encode("a")[: -len(plain("a"))]  # what the tokenizer itself adds
             self.bos = self.net.config.bos_token_id
 
     def encode(self, text):

@@ -1,9 +1,9 @@
 // tern bench --chains: what speculation gains on a text, and what a run of several tokens costs.
 //
 // Prompts are pieces of a text, spread over it. Each is answered with and without speculation, one
-// right behind the other and in turn first, since a shared machine is not equally fast all the
-// time; the answers must be the same. The cost of runs is measured with drafts of every length that
-// are certain to be wrong, also in turn, and the fastest of the rounds counts.
+// right after the other and alternating in order, since a shared machine is not equally fast all
+// the time; the answers must be the same. The cost of runs is measured with drafts of every length
+// that are certain to be wrong, also in turn, and the fastest round counts.
 #include "cli.h"
 
 #include <stdlib.h>
@@ -12,9 +12,9 @@
 typedef struct result {
     size_t n_prompts, n_same;
     double plain_seconds, seconds; // of generation
-    size_t n_tokens;               // of the answers, but for the first of each
+    size_t n_tokens;               // of the answers, except the first of each
     tern_draft_stats sum;
-    double run_seconds[TERN_DRAFT_MAX + 2]; // of so many tokens, the least
+    double run_seconds[TERN_DRAFT_MAX + 2]; // by number of tokens, the least
     int n_costs;
 } result;
 

@@ -10,21 +10,21 @@ typedef struct chat {
     tern_chat *talk;
     sampling_args sampling;
     tern_chat_stats last;
-    unsigned n_again; // answers made again since the last question
-    // interactive: standard input and output are a terminal. failed: something could not be done.
+    unsigned n_again; // answers regenerated since the last question
+    // interactive: standard input and output are a terminal. failed: some command failed.
     bool interactive, verbose, visualize, said_dropped, failed;
     int speed, markdown, wrap; // what /set turns on and off
 } chat;
 
 // Prints one line on what went wrong and remembers it for the exit status.
 void chat_fail(chat *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
-// Answers the last message, a user's. What failed is not part of the conversation.
+// Answers the last message, a user's. A failed answer is not added to the conversation.
 void chat_answer(chat *c);
 // Obeys a line that begins with '/'. False: leave.
 bool chat_obey(chat *c, const char *line);
 // A line_complete_fn; user: chat *.
 size_t chat_complete(void *user, const char *line, string_list *out);
-// A remark beside the conversation: on a terminal, in a weak colour where it has one.
+// A remark next to the conversation; on a terminal in a faint colour, if it has one.
 void chat_remark(const chat *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -44,7 +44,7 @@ typedef struct values {
     option rows[VALUES_MAX];
 } values;
 
-// The same rows as those of the command line, with the names that other programs' chats use.
+// The same rows as on the command line, with the names that other chat programs use.
 static values values_of(chat *c) {
     const option rows[] = {SAMPLING_VALUES(c->sampling),
                            {0, "speed", OPTION_CHOICE, &c->speed, "off|on", "after an answer"},
@@ -69,7 +69,7 @@ static values values_of(chat *c) {
     return v;
 }
 
-// What a value that nobody has set comes to: the file's, else the usual one.
+// The effective value of a setting that nobody has set: the file's, else the usual one.
 static double default_value(const chat *c, const char *name) {
     tern_model_info info;
     tern_model_get_info(c->model, &info);

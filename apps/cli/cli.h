@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include "tern.h"
 
-// Rows of the tables below leave out at their end what they do not have.
+// Rows of the tables below omit trailing fields that they do not need.
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers"
 
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
@@ -20,7 +20,7 @@ enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 typedef struct command {
     const char *name, *usage, *summary; // usage: what follows the name in "tern NAME ..."
     int (*run)(const struct command *self, int argc, char **argv); // argv[0]: the name
-    const struct command *jobs; // "NAME JOB" each, ends with a NULL name; NULL: it has none
+    const struct command *jobs; // "NAME JOB" each, ends with a NULL name; NULL: none
 } command;
 
 extern const command cli_commands[]; // ends with a NULL name
@@ -43,8 +43,8 @@ int cmd_train(const command *self, int argc, char **argv);
 int fail(const char *format, ...) __attribute__((format(printf, 1, 2)));       // EXIT_FAILED
 int bad_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));  // EXIT_USAGE
 
-// What a command returns for a status of the library, after having printed the message. That
-// standard output failed is said at the very end.
+// What a command returns for a status of the library, after printing the message. A failure of
+// standard output is reported at the very end.
 int exit_status(tern_status status, const tern_error *err);
 
 // ---- Options ------------------------------------------------------------------------------------
@@ -72,8 +72,8 @@ typedef struct option {
     const char *argument; // its name in the help, or the choices
     const char *help;
     double least, most; // of numbers; most 0: no upper limit
-    int position; // not 0: words that are no options go to these options, those with low numbers
-                  // first, unless they have a value by name already
+    int position; // not 0: words that are no options go to these options, lowest number first,
+                  // unless they already have a value by name
 } option;
 #define OPTIONS_END {0}
 #define OPTIONS_GROUP(title) {.kind = OPTION_GROUP, .help = title}
@@ -84,12 +84,12 @@ typedef struct count_list {
     size_t n;
 } count_list;
 
-// Reads argv; what is neither an option nor one of its values goes to positional (at most n_max).
+// Reads argv; words that are neither options nor their values go to positional (at most n_max).
 // Returns true when the command goes on; else *status is what it returns (0 after --help).
 bool parse_options(const command *self, const option *options, int argc, char **argv,
                    const char **positional, int n_max, int *n_positional, int *status);
-// Sets one value outside of a command line, as chat's /set does. False, after `complain` was
-// filled, when it is none.
+// Sets one value outside of a command line, as chat's /set does. False if it is invalid; `complain`
+// then says why.
 bool set_option(const option *o, const char *value, char *complaint, size_t size);
 
 // ---- What several commands take -----------------------------------------------------------------
@@ -209,32 +209,32 @@ typedef struct speculation_args {
      "a further token of a run costs C runs of one (measured)", 0, 1000},                          \
     {0, "visualize", OPTION_FLAG, &(s).visualize, NULL, "draw how drafts fared"}
 
-// Opens the table and the draft model that were asked for. A table that was not named and is not
-// there is said to be missing, and not needed. What was opened is closed by close_speculation.
+// Opens the requested table and draft model. If a table that was not named is missing, that is
+// reported but no error. close_speculation closes what was opened.
 bool open_speculation(const speculation_args *args, const model_args *model,
                       tern_speculation *out);
 void close_speculation(tern_speculation *s);
-// One line on standard error, and with `visualize` histograms; nothing where nothing was drafted.
+// One line on standard error, and with `visualize` histograms; nothing if nothing was drafted.
 void print_drafts(const tern_draft_stats *s, bool visualize);
 void put_drafts(FILE *f, const tern_draft_stats *s); // a JSON object
 
 // The adapters that "FILE=SCALE" name; free them with free_loras.
 tern_lora *read_loras(const string_list *list);
 void free_loras(tern_lora *loras, size_t n);
-// Checks that -m is there and opens; both print what is wrong and return NULL.
+// Checks that -m is given and opens; both print what is wrong and return NULL.
 tern_model *open_model(const command *self, const model_args *args, int *status);
-// Says on stderr where the chat template had to be guessed: for commands that use it.
+// Says on stderr if the chat template had to be guessed: for commands that use it.
 void note_template(const tern_model *model);
 tern_session *open_session(tern_model *model, const session_args *args);
 // params points into args.
 tern_generate_params generate_params(sampling_args *args);
 const char *stop_reason_name(tern_stop_reason reason);
-// That the session lost its device and goes on with another, where that happened since the last
-// call: one line on standard error.
+// Reports, in one line on standard error, that the session lost its device since the last call and
+// goes on with another.
 void print_notice(tern_session *session);
 // Speed, seed and why it ended, as one line on standard error.
 void print_stats(const tern_generate_stats *stats);
-// A line on what of a GPU's memory is taken; none on the CPU. cache: its type, or "".
+// A line on the GPU memory in use; none on the CPU. cache: its type, or "".
 void print_device_memory(FILE *f, const char *cache, const tern_device_memory *m);
 void put_device_memory(FILE *f, const tern_device_memory *m); // as a JSON object
 
@@ -242,12 +242,12 @@ void put_device_memory(FILE *f, const tern_device_memory *m); // as a JSON objec
 void print_profile(FILE *f, const char *title, const tern_profile_row *rows, size_t n);
 void put_profile(FILE *f, const tern_profile_row *rows, size_t n);
 
-// Shows progress on standard error where that is a terminal. For tern_progress_fn. False, which
-// cancels what goes on, after a signal that cancel_on_signals waits for.
+// Shows progress on standard error if that is a terminal. For tern_progress_fn. Returns false,
+// which cancels the operation, after a signal that cancel_on_signals waits for.
 bool show_progress(void *user, const char *phase, double fraction);
-void end_progress(void); // the line is free again, also when it was cancelled
-// Ctrl-C, SIGTERM and SIGHUP end the command in order: what it began to write is removed. A second
-// one ends it at once. For commands that write and call show_progress or was_cancelled.
+void end_progress(void); // clears the line, also after a cancellation
+// Ctrl-C, SIGTERM and SIGHUP end the command in order: unfinished output is removed. A second one
+// ends it at once. For commands that write and call show_progress or was_cancelled.
 void cancel_on_signals(void);
 bool was_cancelled(void);
 
@@ -272,13 +272,13 @@ void text_puts(text *t, const char *s);
 bool text_collect(void *user, const char *bytes, size_t n); // a tern_text_fn; user: text *
 // The whole of a file, "-": standard input. False, and no text, after having printed why not.
 bool text_read(text *t, const char *path);
-// A text that was given in words or as a file, of which one is NULL; "-" and neither: standard
-// input.
+// A text given in words or as a file, of which one is NULL; "-" or neither: standard input.
 bool text_given(text *t, const char *words, const char *path);
 
-// Writes to standard output; user is not used. False, which ends the generation, when that fails.
+// Writes to standard output; user is not used. Returns false, which ends the generation, on
+// failure.
 bool write_out(void *user, const char *bytes, size_t n);
-// Reports a failure of standard output that happened at any time; else returns `status`.
+// Reports a failure of standard output at any time so far; else returns `status`.
 int close_out(int status);
 // How GPUs are found and used, by the environment: TERN_WEBGPU_LIB and the others of `man tern`.
 const tern_webgpu_desc *cli_webgpu(void);
@@ -294,9 +294,9 @@ typedef struct ids {
     int32_t *ptr;
     size_t n;
 } ids;
-// False after having printed why not. The ids are the caller's to free, also after a failure.
+// False after printing why not. The ids are the caller's to free, even after a failure.
 bool tokenize(const tern_model *model, const char *s, size_t n, unsigned flags, ids *out);
-// The ids of a conversation, with the model's BOS in front when the template leaves it out.
+// The ids of a conversation, preceded by the model's BOS if the template leaves it out.
 bool tokenize_chat(const tern_model *model, const tern_message *messages, size_t n, ids *out);
 
 void *must_alloc(void *block, size_t n, size_t size); // realloc that exits when memory is out

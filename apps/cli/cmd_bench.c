@@ -1,6 +1,6 @@
-// tern bench: prompt and generation speed for each number of threads, beside what the machine can
-// do. Prompts are bound by arithmetic, so their speed is held against the int8 peak; generation is
-// bound by bytes, so its speed is held against the read bandwidth.
+// tern bench: prompt and generation speed for each number of threads, compared with what the
+// machine can do. Prompts are bound by arithmetic, so their speed is compared with the int8 peak;
+// generation is bound by bytes, so its speed is compared with the read bandwidth.
 #include "cli.h"
 
 #include <math.h>
@@ -23,7 +23,7 @@ typedef struct row {
     uint64_t bytes_per_token;
     double gb_per_s, percent_of_read, percent_of_int8; // negative: not known
     double load_seconds, macs_per_token; // 0: not int8
-    tern_profile_row *profile;           // of another run of the same
+    tern_profile_row *profile;           // of a separate run
     size_t n_profile;
 } row;
 
@@ -34,7 +34,7 @@ typedef struct table {
     uint64_t n_params;
     tern_machine_limits limits[COUNT_LIST_MAX]; // for each number of threads
     size_t n_limits, peak_bytes;
-    tern_device_memory memory; // with one session, and the most of all time
+    tern_device_memory memory; // with one session, and the peak
     const char *cache;
 } table;
 
@@ -45,7 +45,7 @@ static bool ignore_text(void *user, const char *bytes, size_t n) {
     return true;
 }
 
-// Seconds for n tokens of prompt or of answer, or a negative number after having said why not.
+// Seconds for n tokens of prompt or of answer, or a negative number after printing why not.
 static double measure_once(tern_session *session, const int32_t *tokens, bool is_prompt, int n) {
     tern_error err = {0};
     tern_session_reset(session);
@@ -74,7 +74,7 @@ static int by_value(const void *a, const void *b) {
 
 static bool measure(tern_session *session, const int32_t *tokens, int n_repeats, row *r) {
     double *speeds = must_alloc(NULL, (size_t)n_repeats, sizeof *speeds);
-    // Caches, pages and clocks settle in a run that does not count.
+    // Caches, pages and clocks settle in a run that is not counted.
     int n_warm = r->is_prompt ? r->n_tokens : r->n_tokens < 16 ? r->n_tokens : 16;
     bool ok = measure_once(session, tokens, r->is_prompt, n_warm) >= 0;
     for (int i = 0; ok && i < n_repeats; i++) {
@@ -91,7 +91,7 @@ static bool measure(tern_session *session, const int32_t *tokens, int n_repeats,
     return ok;
 }
 
-// Times the kernels in a session of their own, since that makes it slower.
+// Times the kernels in a separate session, since that makes it slower.
 static bool profile(tern_model *model, session_args options, const int32_t *tokens, row *r) {
     const tern_profile_row *rows;
     tern_error err = {0};
@@ -114,7 +114,7 @@ static double macs_per_token(const tern_model_info *info) {
     return (double)info->n_params > embedding ? (double)info->n_params - embedding : 0;
 }
 
-// Fills in what the speeds mean, once the machine was measured too.
+// Fills in the meaning of the speeds, once the machine was measured too.
 static void compare(row *r, const tern_machine_limits *limits) {
     r->gb_per_s = r->percent_of_read = r->percent_of_int8 = -1;
     if (!r->is_prompt) r->gb_per_s = r->median * (double)r->bytes_per_token * 1e-9;
@@ -194,7 +194,7 @@ static int bench_threads(const command *self, bench_args *args, size_t i_threads
     return status;
 }
 
-// After the models: what is measured with takes memory that is not theirs.
+// After the models, since measuring takes memory that is not theirs.
 static void measure_machine(const bench_args *args, table *t) {
     tern_error err = {0};
     t->peak_bytes = tern_memory_get().process_max;

@@ -1,5 +1,5 @@
-// tern chat: a conversation. Each question goes with all that was said before through the model's
-// chat template; the library leaves out what does not fit, and the session computes only what it
+// tern chat: a conversation. Each question goes through the model's chat template together with all
+// earlier messages; the library leaves out what does not fit, and the session computes only what it
 // has not seen yet.
 #include "chat.h"
 
@@ -13,7 +13,7 @@
 
 typedef struct answer {
     text said;
-    renderer *shown; // NULL: the text goes out as it is
+    renderer *shown; // NULL: plain text
 } answer;
 
 static bool on_text(void *user, const char *bytes, size_t n) {
@@ -50,7 +50,7 @@ void chat_answer(chat *c) {
     const tern_message *messages = tern_chat_messages(c->talk, &n);
     tern_generate_params params = generate_params(&c->sampling);
     tern_sampling sampling = *params.sampling;
-    if (sampling.seed) sampling.seed += c->n_again; // else it would be the same answer again
+    if (sampling.seed) sampling.seed += c->n_again; // else the answer would be the same
     params.sampling = &sampling;
     line_clear_interrupt();
     text_puts(&a.said, "");

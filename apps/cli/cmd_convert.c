@@ -1,4 +1,4 @@
-// tern convert: between files of models.
+// tern convert: between model files.
 #include "cli.h"
 
 #include <ctype.h>
@@ -34,7 +34,7 @@ int cmd_convert(const command *self, int argc, char **argv) {
          "of the weight matrices (ternary ones: i2_s; others: as they are)"},
         {0, "head-type", OPTION_TEXT, &head_type, "TYPE", "of embedding and output head"},
         {0, "split", OPTION_SIZE, &desc.split_bytes, "SIZE",
-         "begin a new file after so many bytes"},
+         "begin a new file after this many bytes"},
         LORA_OPTION(loras),
         {0, "force", OPTION_FLAG, &desc.force_ternary, NULL,
          "round the sum of ternary weights and an adapter to ternary again"},

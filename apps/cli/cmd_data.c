@@ -10,7 +10,7 @@
      "between documents of a text file, \"\": none (<|endoftext|>)"},                              \
     {0, "field", OPTION_TEXT, &(s).field, "NAME", "of the text in .jsonl files (text)"}
 
-// The words that are no options; they live until the program ends.
+// The words that are not options; they live until the program ends.
 static void take_paths(tern_data_source *source, int argc) {
     source->paths = must_alloc(NULL, (size_t)argc, sizeof *source->paths);
 }
@@ -106,7 +106,7 @@ static int build(const command *self, int argc, char **argv) {
          "likeness of near duplicates (0.8)", 0.01, 1},
         {0, "memory", OPTION_SIZE, &desc.memory, "SIZE", "for remembering documents (1G)", 1},
         {0, "shard-tokens", OPTION_SIZE, &desc.shard_tokens, "N", "tokens of a shard (64M)", 1},
-        {0, "end", OPTION_TEXT, &desc.end, "TOKEN", "behind each document (<|endoftext|>)"},
+        {0, "end", OPTION_TEXT, &desc.end, "TOKEN", "after each document (<|endoftext|>)"},
         {0, "licence", OPTION_TEXT, &desc.licence, "TEXT", "a line for the manifest"},
         {'t', "threads", OPTION_COUNT, &n_threads, "N", "threads, 0: one for each core (0)", 0,
          1024},

@@ -1,4 +1,4 @@
-// tern diagnose: is the device sound, and does it compute with a model what the CPU does?
+// tern diagnose: is the device sound, and does it compute a model as the CPU does?
 #include "cli.h"
 
 #include <stdlib.h>

@@ -12,7 +12,7 @@ typedef enum output { OUTPUT_MD, OUTPUT_JSON } output;
 
 // ---- Perplexity --------------------------------------------------------------------------------
 
-// A model that knows nothing of a text has a perplexity with more digits than a table holds.
+// A model that knows nothing of a text has a perplexity with more digits than fit a table.
 static void print_value(double x) {
     printf(x < 1e9 ? "| %.4f " : "| %.6g ", x);
 }
@@ -99,7 +99,7 @@ static int eval_ppl(const command *self, int argc, char **argv) {
 // ---- Multiple choice ---------------------------------------------------------------------------
 
 typedef struct row { // of the table
-    char *task;      // with the file's name, where a task has many
+    char *task;      // with the file's name, if a task has many
     tern_eval_result result;
 } row;
 

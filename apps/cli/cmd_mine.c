@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-// The model's folder, or the one that it lies in.
+// The model's folder, or the folder that contains it.
 static void default_output(text *path, const char *model) {
     struct stat st;
     const char *slash = strrchr(model, '/');

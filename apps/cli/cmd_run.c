@@ -29,7 +29,7 @@ static bool on_text(void *user, const char *bytes, size_t n) {
     return write_out(NULL, bytes, n);
 }
 
-// The prompt's ids: as it is, or as a conversation of one question.
+// The prompt's ids: plain, or as a conversation of one question.
 static bool make_prompt(const run_args *args, const tern_model *model, const text *prompt,
                         ids *out) {
     tern_message messages[2];
@@ -75,7 +75,7 @@ static bool drafts(const tern_speculation *s) {
     return s->chains || s->lookup || s->online || s->draft_model || s->draft;
 }
 
-// What there is nothing to say about is left out.
+// Parts with nothing to report are left out.
 static void put_result(const run_args *args, const tern_model *model, tern_session *session,
                        const output *out, const tern_generate_stats *s) {
     const tern_profile_row *rows;

@@ -49,7 +49,7 @@ int cmd_tokenize(const command *self, int argc, char **argv) {
     return status;
 }
 
-// Numbers between white space and commas.
+// Numbers separated by white space and commas.
 static bool read_ids(const char *s, const char *where, ids *out) {
     size_t capacity = 0;
     for (;;) {

@@ -83,7 +83,7 @@ static void print_header(void *user, const tern_train_info *i) {
     fprintf(stderr, "\ndata    %s tokens, ", amount((double)i->n_tokens, a));
     if (i->n_valid_tokens) fprintf(stderr, "%s held out\n", amount((double)i->n_valid_tokens, b));
     else fprintf(stderr, "none held out: the loss is that of text it learns\n");
-    fprintf(stderr, "course  %lld steps of %d tokens (sequences of %d): %s tokens, %.3g epochs\n",
+    fprintf(stderr, "plan    %lld steps of %d tokens (sequences of %d): %s tokens, %.3g epochs\n",
             (long long)i->n_steps, i->batch_tokens, i->seq_len,
             amount((double)i->n_steps * i->batch_tokens, a), i->n_epochs);
     fprintf(stderr, "device  %s\n", i->device);
@@ -123,7 +123,7 @@ static bool print_step(void *user, const tern_train_event *e) {
     return true;
 }
 
-// One line that is written over on a terminal; validation and checkpoints stay.
+// One line that is overwritten on a terminal; validation and checkpoints stay.
 static bool print_event(void *user, const tern_train_event *e) {
     reporter *r = user;
     char a[32];
@@ -142,7 +142,7 @@ static bool print_event(void *user, const tern_train_event *e) {
         fprintf(stderr, ", %s left%s",
                 duration(isfinite(e->seconds_left) ? e->seconds_left : 0, a),
                 r->is_terminal ? "" : "\n");
-        clock_gettime(CLOCK_MONOTONIC, &r->shown); // stays for a moment
+        clock_gettime(CLOCK_MONOTONIC, &r->shown); // keeps this line for a moment
     }
     fflush(stderr);
     return !interrupted;
@@ -190,7 +190,7 @@ static void take_args(tern_train_desc *d, const train_args *a) {
     d->valid_tokens = a->valid_tokens;
     d->checkpoint_every = a->checkpoint_every;
     d->keep = a->keep;
-    // 0 on the command line: none; not there: the default
+    // 0 on the command line: none; missing: the default
     d->weight_decay = isnan(a->weight_decay) ? 0 : a->weight_decay > 0 ? a->weight_decay : -1;
     d->clip = a->clip > 0 ? a->clip : -1;
 }

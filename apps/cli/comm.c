@@ -24,7 +24,7 @@ static bool sum_begin(void *self, float *data, size_t n) {
                            &g->requests[g->n]) != MPI_SUCCESS)
             return false;
         g->n++;
-        // Lets the sums that are on their way get on while this process computes.
+        // Lets the pending sums progress while this process computes.
         if (MPI_Testall((int)g->n, g->requests, &done, MPI_STATUSES_IGNORE) != MPI_SUCCESS)
             return false;
         if (done) g->n = 0;
@@ -39,7 +39,7 @@ static bool sum_finish(void *self) {
     return ok;
 }
 
-// A process that fails takes the others with it: they would wait for it for ever.
+// A process that fails takes the others down: they would wait for it for ever.
 static void leave(int status, void *unused) {
     (void)unused;
     if (status != 0) MPI_Abort(MPI_COMM_WORLD, status);

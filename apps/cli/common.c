@@ -49,7 +49,8 @@ bool text_read(text *t, const char *path) {
     FILE *f = is_stdin ? stdin : fopen(path, "rb");
     char chunk[16384];
     text_append(t, "", 0);
-    // Up to the first end: a terminal could be read on after it, and would have to be ended twice.
+    // Up to the first end of input: a terminal could be read on after it, and would have to be
+    // ended twice.
     while (f && !feof(f) && !ferror(f)) {
         size_t n = fread(chunk, 1, sizeof chunk, f);
         text_append(t, chunk, n);
@@ -69,7 +70,7 @@ bool text_given(text *t, const char *words, const char *path) {
     return true;
 }
 
-// Why standard output failed the first time: what fails after that says less.
+// Why standard output first failed: later failures say less.
 static int out_errno;
 
 bool write_out(void *user, const char *bytes, size_t n) {
@@ -135,7 +136,7 @@ bool show_progress(void *user, const char *phase, double fraction) {
     int filled = (int)(fraction * BAR_WIDTH);
     for (int i = 0; i < BAR_WIDTH; i++) bar[i] = i < filled ? '#' : '.';
     bar[BAR_WIDTH] = 0;
-    if (fraction >= 1) fprintf(stderr, "\r\033[K"); // done: the line is free again
+    if (fraction >= 1) fprintf(stderr, "\r\033[K"); // done: clear the line
     else fprintf(stderr, "\r%s [%s] %3d%%", phase, bar, (int)(fraction * 100));
     fflush(stderr);
     return !cancelled;
@@ -147,7 +148,7 @@ void end_progress(void) {
 
 // ---- Models and sessions ------------------------------------------------------------------------
 
-// What stands behind the last '=' is a scale when it is a number; else it is part of the name.
+// What comes after the last '=' is a scale if it is a number; else it is part of the name.
 tern_lora *read_loras(const string_list *list) {
     tern_lora *loras = must_alloc(NULL, list->n, sizeof *loras);
     for (size_t i = 0; i < list->n; i++) {
@@ -283,7 +284,7 @@ void print_stats(const tern_generate_stats *s) {
 
 bool tokenize(const tern_model *model, const char *s, size_t n, unsigned flags, ids *out) {
     tern_error err = {0};
-    // No text has more tokens than bytes, but for what the tokenizer puts around it.
+    // No text has more tokens than bytes, except for those that the tokenizer adds around it.
     for (size_t room = n + 16, need = 0;; room = need) {
         out->ptr = must_alloc(out->ptr, room, sizeof *out->ptr);
         if (tern_tokenize(model, s, n, flags, out->ptr, room, &need, &err) != TERN_OK) {

@@ -51,7 +51,7 @@ static int read_key(EditLine *el, wchar_t *out) {
         if (n <= 0) return (int)n;
         size_t used = mbrtowc(out, &byte, 1, &state);
         if (used == (size_t)-2) continue; // a character of several bytes
-        if (used == (size_t)-1) { // not a character: left out
+        if (used == (size_t)-1) { // not a character: skipped
             state = (mbstate_t){0};
             continue;
         }
@@ -74,7 +74,7 @@ static char *join(const char *folder, const char *name) {
     return path;
 }
 
-// $XDG_STATE_HOME/tern/history, else ~/.tern_history; nowhere without a home.
+// $XDG_STATE_HOME/tern/history, else ~/.tern_history; none without a home.
 static void find_history(line_reader *r) {
     const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
     if (state && *state == '/') {
@@ -105,7 +105,7 @@ void line_complete_path(const char *path, string_list *out) {
     for (struct dirent *e; d && (e = readdir(d));) {
         struct stat st;
         if (strncmp(e->d_name, name, strlen(name)) != 0) continue;
-        if (e->d_name[0] == '.' && !*name) continue; // hidden, but for who asks
+        if (e->d_name[0] == '.' && !*name) continue; // hidden, unless asked for
         char *found = join(shown, e->d_name), *real = join(folder, e->d_name);
         bool is_folder = stat(real, &st) == 0 && S_ISDIR(st.st_mode);
         char *word = join(found, is_folder ? "/" : "");
@@ -123,7 +123,7 @@ static int by_text(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-// Tab: adds what all candidates have in common; when that is nothing more, lists them.
+// Tab: adds what all candidates have in common; if that adds nothing, lists them.
 static unsigned char complete_word(EditLine *el, int key) {
     line_reader *r = NULL;
     string_list words = {0};
@@ -197,7 +197,7 @@ line_reader *line_open(bool interactive, line_complete_fn complete, void *user) 
 void line_close(line_reader *r) {
     HistEvent event;
     if (r->history && r->history_path) {
-        mode_t old = umask(077); // what one says is nobody else's business
+        mode_t old = umask(077); // conversations are private
         history(r->history, &event, H_SAVE, r->history_path);
         umask(old);
     }

@@ -7,8 +7,8 @@
 
 typedef struct line_reader line_reader;
 
-// What the word before the cursor may become: adds whole words to `out`, which are freed by who
-// asked, and returns where in `line`, the text before the cursor, the word begins.
+// Completions of the word before the cursor: adds whole words to `out`, which the caller frees, and
+// returns where in `line`, the text before the cursor, the word begins.
 typedef size_t (*line_complete_fn)(void *user, const char *line, string_list *out);
 
 // interactive: standard input and output are a terminal; Tab then completes. From now on Ctrl-C
@@ -22,7 +22,7 @@ void line_close(line_reader *r); // saves the history
 // Ctrl-D on an empty line, Ctrl-C twice on an empty line).
 char *line_read(line_reader *r, const char *prompt);
 
-// Whether Ctrl-C was pressed since it was cleared.
+// Whether Ctrl-C was pressed since this was cleared.
 bool line_interrupted(void);
 void line_clear_interrupt(void);
 

@@ -1,4 +1,4 @@
-// tern: the commands, and help on them.
+// tern: the commands, and their help.
 #include "cli.h"
 
 #include <signal.h>
@@ -19,7 +19,7 @@ const command cli_commands[] = {
      NULL},
     {"convert", "IN OUT [options]", "GGUF or Hugging Face folder to GGUF or safetensors",
      cmd_convert, NULL},
-    {"bench", "MODEL [options]", "speed beside what the machine can do", cmd_bench, NULL},
+    {"bench", "MODEL [options]", "speed compared with what the machine can do", cmd_bench, NULL},
     {"diagnose", "[MODEL] [options]", "is the device sound, and right with a model?",
      cmd_diagnose, NULL},
     {"data", "tokenizer|build|inspect ...", "text to train on: a vocabulary, shards of tokens",
@@ -34,7 +34,7 @@ const command cli_commands[] = {
 };
 
 static int complain(int status, const char *format, va_list args) {
-    char *line = NULL; // of any length: a name in it may be
+    char *line = NULL; // of any length, as names in it are
     if (vasprintf(&line, format, args) < 0) {
         fprintf(stderr, "tern: out of memory\n");
         return status;
@@ -119,7 +119,7 @@ static int ask_help(const command *c, const char *form) {
     return c->run ? c->run(c, 2, ask) : EXIT_OK;
 }
 
-// The options of every command and job: as --help has them, or as lines for programs.
+// The options of every command and job: as in --help, or as lines for programs.
 static int help_all(bool tsv) {
     const char *form = tsv ? "=tsv" : "";
     for (const command *c = cli_commands; c->name; c++) {
@@ -143,7 +143,7 @@ static int help(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
-    signal(SIGXFSZ, SIG_IGN); // a limit on file sizes is then a failing write, as a full disk is
+    signal(SIGXFSZ, SIG_IGN); // a file size limit then fails the write, like a full disk
     if (argc < 2) return print_commands(stderr);
     const char *name = argv[1];
     if (!strcmp(name, "--version") || !strcmp(name, "version")) {

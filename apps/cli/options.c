@@ -190,8 +190,8 @@ static const option *find_option(const option *options, const char *word, const 
     return NULL;
 }
 
-// The option that --name or -x stands for with its value, of which *i is the place in argv. False
-// after having said what is wrong.
+// The option named by --name or -x with its value; *i is its place in argv. False after printing
+// what is wrong.
 static bool take_option(const command *self, const option *options, int argc, char **argv, int *i,
                         bool *has_value) {
     const char *word = argv[*i], *value;
@@ -221,7 +221,7 @@ static bool take_option(const command *self, const option *options, int argc, ch
     return true;
 }
 
-// The option that the next word without a name is for, or NULL.
+// The option that takes the next word without a name, or NULL.
 static const option *next_position(const option *options, const bool *has_value) {
     const option *best = NULL;
     for (const option *o = options; !is_last(o); o++)
@@ -230,7 +230,7 @@ static const option *next_position(const option *options, const bool *has_value)
     return best;
 }
 
-// Gives the words that are no options to the options with a position, and the rest to the caller.
+// Gives the words that are not options to the options with a position, and the rest to the caller.
 static bool take_words(const command *self, const option *options, const string_list *words,
                        bool *has_value, const char **positional, int n_max, int *n_positional) {
     for (size_t i = 0; i < words->n; i++) {

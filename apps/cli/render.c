@@ -1,6 +1,6 @@
-// A word is held back until it is known where it ends, and the beginning of a line until it is
-// known what it is: a heading, an item of a list, the fence of a block of code. Widths are those of
-// characters, by utf8proc. Blocks of code are not wrapped.
+// A word is held back until its end is known, and the beginning of a line until its kind is known:
+// a heading, an item of a list, the fence of a block of code. Widths are those of characters, by
+// utf8proc. Blocks of code are not wrapped.
 #include "render.h"
 
 #include <ctype.h>
@@ -20,7 +20,7 @@
 #define DIM "\033[2m"
 
 typedef enum line_kind {
-    LINE_HEAD,    // its first characters are held back in `head`
+    LINE_HEAD,    // its first characters, held back in `head`
     LINE_TEXT,
     LINE_HEADING,
     LINE_FENCE,   // ``` itself
@@ -30,13 +30,13 @@ typedef enum line_kind {
 struct renderer {
     bool wrap, styled, any; // any: something was rendered
     text out, word, head; // word: with the escape sequences in it
-    int columns;          // of the window, 0: no end
-    int column, word_width, n_spaces, indent; // indent: of the lines that a wrapped one goes on in
+    int columns;          // of the window, 0: unlimited
+    int column, word_width, n_spaces, indent; // indent: of a wrapped line's continuation
     line_kind line;
     bool in_code_block, bold, italic, escaped, joined; // escaped: after a backslash; joined: after
                                                        // a zero-width joiner
-    int n_stars, n_ticks, code_ticks; // marks that are held back; those that opened inline code
-    bool after_space, after_word;     // what stands before the marks
+    int n_stars, n_ticks, code_ticks; // marks held back; those that opened inline code
+    bool after_space, after_word;     // what comes before the marks
 };
 
 bool render_may_style(void) {
@@ -80,7 +80,7 @@ static void put_char(renderer *r, const char *bytes, size_t n, uint32_t code) {
     r->joined = code == 0x200d;
     r->after_space = code == ' ' || code == '\t';
     r->after_word = !r->after_space && !(code < 128 && ispunct((int)code));
-    if (r->line == LINE_CODE || r->line == LINE_FENCE) { // as it is; the terminal breaks the line
+    if (r->line == LINE_CODE || r->line == LINE_FENCE) { // unchanged; the terminal breaks the line
         text_append(&r->word, is_control && code != '\t' ? "?" : bytes, n);
     } else if (r->after_space) {
         flush_word(r);
@@ -165,7 +165,7 @@ static void put_inline(renderer *r, const char *bytes, size_t n, uint32_t code) 
 
 // ---- Lines --------------------------------------------------------------------------------------
 
-// Columns of the mark that begins an item of a list, with the space after it; 0: it is none.
+// Columns of the mark that begins an item of a list, with the space after it; 0: not an item.
 static int list_mark(const char *s) {
     size_t n = strspn(s, " "), digits = strspn(s + n, "0123456789");
     if (digits > 0 && digits < 4 && (s[n + digits] == '.' || s[n + digits] == ')')) n += digits + 1;
@@ -181,7 +181,7 @@ static void put_head(renderer *r, const char *s) {
     }
 }
 
-// The beginning of a line is there, or all of it.
+// The beginning of a line is complete, or the whole line.
 static void settle_head(renderer *r) {
     const char *s = r->head.n ? r->head.ptr : "", *mark = s + strspn(s, " ");
     size_t n_hashes = strspn(mark, "#");

@@ -1,4 +1,5 @@
-// Text on a terminal as it is made: words wrapped at the window's width, Markdown shown by styles.
+// Text on a terminal as it is generated: words wrapped at the window's width, Markdown shown by
+// styles.
 #ifndef TERN_CLI_RENDER_H
 #define TERN_CLI_RENDER_H
 
@@ -7,12 +8,12 @@
 
 typedef struct renderer renderer;
 
-// For standard output. wrap: at the width that its window has at the time. styled: bold, headings
-// and code by escape sequences; else the text stays as it is, but for control characters.
+// For standard output. wrap: at the window's current width. styled: bold, headings and code by
+// escape sequences; else the text stays unchanged, except for control characters.
 renderer *render_open(bool wrap, bool styled);
 // Whole characters of UTF-8. False when standard output failed.
 bool render_text(renderer *r, const char *text, size_t n);
-// Writes what was held back and a newline, unless nothing was rendered, and closes the renderer.
+// Writes the held-back text and a newline, unless nothing was rendered, and closes the renderer.
 bool render_close(renderer *r);
 
 // Whether standard output is a terminal that understands styles and NO_COLOR is not set.

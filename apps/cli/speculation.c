@@ -1,4 +1,4 @@
-// What the commands share about speculation: its drafters opened by options, its statistics shown.
+// What the commands share about speculation: opening its drafters, showing its statistics.
 #include "cli.h"
 
 #include <stdlib.h>

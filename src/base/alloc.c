@@ -59,7 +59,7 @@ static header *header_of(void *block) { return (header *)((char *)block - HEADER
 static header *take_mapped(tern_mem_tag tag, size_t bytes) {
 #ifdef __linux__
     size_t length = (bytes + HEADER_BYTES + HUGE_BYTES - 1) / HUGE_BYTES * HUGE_BYTES;
-    // Map one huge page more than needed, then give back what is outside the aligned part.
+    // Map one huge page more than needed, then unmap what is outside the aligned part.
     char *raw = mmap(NULL, length + HUGE_BYTES, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (raw == MAP_FAILED) return NULL;
@@ -67,8 +67,8 @@ static header *take_mapped(tern_mem_tag tag, size_t bytes) {
     if (start > raw) munmap(raw, (size_t)(start - raw));
     size_t tail = (size_t)(raw + length + HUGE_BYTES - (start + length));
     if (tail) munmap(start + length, tail);
-    // A cache is touched at many places and little by little: huge pages would make all of it
-    // resident at once.
+    // A cache fills little by little and in many places: huge pages would make all of it resident
+    // at once.
     if (tag != TERN_MEM_KV) madvise(start, length, MADV_HUGEPAGE);
     header *h = (header *)start;
     h->capacity = length - HEADER_BYTES;

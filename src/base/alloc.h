@@ -32,7 +32,7 @@ typedef enum tern_mem_tag {
 void *tern_alloc(tern_mem_tag tag, size_t bytes);
 // n * size with overflow check: NULL on overflow.
 void *tern_alloc_array(tern_mem_tag tag, size_t n, size_t size);
-// Keeps the content, zeroes what is new; on failure the old block stays valid. block may be NULL.
+// Keeps the content, zeroes the new part; on failure the old block stays valid. block may be NULL.
 void *tern_realloc(tern_mem_tag tag, void *block, size_t bytes);
 // NULL is allowed.
 void tern_free(void *block);
@@ -42,7 +42,7 @@ char *tern_strndup(tern_mem_tag tag, const char *text, size_t n);
 typedef struct tern_mem_stats {
     size_t bytes_now[TERN_MEM_TAG_COUNT], bytes_max[TERN_MEM_TAG_COUNT];
     size_t total_now, total_max;
-    uint64_t n_allocs; // calls that asked for memory since the program began
+    uint64_t n_allocs; // allocations since the program began
 } tern_mem_stats;
 tern_mem_stats tern_mem_get_stats(void);
 const char *tern_mem_tag_name(tern_mem_tag tag);

@@ -58,7 +58,7 @@ bool tern_dtype_is_readable(tern_dtype type) { return type < TERN_DTYPE_Q4_1; }
 bool tern_dtype_bytes(tern_dtype type, uint64_t n, uint64_t n_row, uint64_t *bytes) {
     uint64_t block_n = infos[type].block_n, block_bytes = infos[type].block_bytes;
     if (block_n == 0) return false;
-    // The blocks of these two do not follow rows: I2_S runs through the tensor, and a byte of
+    // The blocks of these two do not follow rows: I2_S runs through the whole tensor, and a byte of
     // HF_TERNARY holds four rows.
     bool whole_tensor = type == TERN_DTYPE_I2_S || type == TERN_DTYPE_HF_TERNARY;
     if ((whole_tensor ? n : n_row) % block_n || (n_row && n % n_row)) return false;

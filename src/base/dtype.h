@@ -27,10 +27,10 @@ bool tern_dtype_is_ternary(tern_dtype type);
 bool tern_dtype_is_float(tern_dtype type); // F32, F16, BF16
 // Whether its numbers can be decoded; of other types only names and sizes are known.
 bool tern_dtype_is_readable(tern_dtype type);
-// Bytes of a tensor of n elements whose rows have n_row elements. False when a row is not a whole
-// number of blocks (for I2_S: when the tensor is not), when it overflows, or when the type's blocks
-// are not known. I2_S: n / 4 bytes of
-// codes (n rounded up to 128) and 32 bytes of which the first four are the scale.
+// Bytes of a tensor of n elements whose rows have n_row elements. False if a row is not a whole
+// number of blocks (for I2_S: if the tensor is not), on overflow, or if the type's blocks are
+// unknown. I2_S: n / 4 bytes of codes (n rounded up to 128) and 32 bytes of which the first four
+// are the scale.
 bool tern_dtype_bytes(tern_dtype type, uint64_t n, uint64_t n_row, uint64_t *bytes);
 
 // Decodes n elements that begin at the element `first` (a multiple of the block) of `data` to

@@ -152,7 +152,7 @@ static void decode_tq2_0(const uint8_t *b, float *y) { decode_tq(TERN_DTYPE_TQ2_
 
 // ---- All types ---------------------------------------------------------------------------------
 
-// Numbers that stand alone. Files may put them at any address.
+// Plain numbers. Files may put them at any address.
 static float decode_one(tern_dtype type, const uint8_t *p) {
     union {
         uint16_t u16;
@@ -196,7 +196,7 @@ void tern_dtype_decode(tern_dtype type, const void *data, uint64_t first, size_t
         memset(out, 0, n * sizeof *out);
         return;
     }
-    if (type == TERN_DTYPE_HF_TERNARY) return; // a byte's codes lie in four rows: the reader's work
+    if (type == TERN_DTYPE_HF_TERNARY) return; // codes lie in four rows: left to the reader
     size_t block_n = tern_dtype_block_n(type), block_bytes = tern_dtype_block_bytes(type);
     const uint8_t *b = (const uint8_t *)data + first / block_n * block_bytes;
     if (type == TERN_DTYPE_F32) {

@@ -1,12 +1,13 @@
 // Encoders. The layouts are described in dtype_decode.c.
 //
 // The K types choose scales by search: for each of some twenty candidate scales a sub-block is
-// rounded, the scale (and minimum) that then fits best in the sense of weighted least squares is
-// computed, and the candidate with the least weighted error wins. Large weights matter more for the
-// output than small ones, so that an error counts in proportion to the weight's square (Q6_K) or to
-// its size (Q4_K, Q5_K).
+// rounded, the best scale (and minimum) for that rounding is computed by weighted least squares,
+// and the candidate with the least weighted error wins. Large weights matter more for the output
+// than small ones, so an error counts in proportion to the weight's square (Q6_K) or to its size
+// (Q4_K, Q5_K).
 //
-// Input may hold anything: what is not finite counts as zero, and scales are kept in f16's range.
+// Input may hold anything: numbers that are not finite count as zero, and scales stay in f16's
+// range.
 #include "base/dtype.h"
 #include "base/half.h"
 
@@ -46,7 +47,7 @@ static void encode_q8_0(const float *x, uint8_t *b) {
     for (int i = 0; i < 32; i++) b[2 + i] = (uint8_t)round_clamp(x[i] * inv, -127, 127);
 }
 
-// The extreme weight becomes -8 exactly: the side that has one level more.
+// The extreme weight becomes -8 exactly: that side has one level more.
 static void encode_q4_0(const float *x, uint8_t *b) {
     float inv = inverse(write_f16(b, extreme(x, 32) / -8));
     for (int i = 0; i < 16; i++) {

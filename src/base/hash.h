@@ -6,8 +6,8 @@
 #include <stdint.h>
 
 // CRC-32 as in zlib, PNG and Ethernet: polynomial 0xEDB88320 (reflected), register and result
-// inverted. Begin with 0; a checksum goes on where the one of the bytes before ended:
-// crc32(crc32(0, a), b) is that of a and b. It finds every error of up to 32 bits in a row.
+// inverted. Begin with 0; a checksum continues that of the preceding bytes: crc32(crc32(0, a), b)
+// is that of a and b. It finds every error of up to 32 bits in a row.
 uint32_t tern_crc32(uint32_t crc, const void *bytes, size_t n);
 
 // A bijection of 64-bit words in which each bit of the input moves half of those of the output (the
@@ -18,8 +18,8 @@ static inline uint64_t tern_mix64(uint64_t x) {
     return x ^ x >> 31;
 }
 
-// A fast hash of bytes, the same on every machine; not for enemies. Chains as the checksum does,
-// except that where the pieces begin matters.
+// A fast hash of bytes, the same on every machine; not safe against attackers. Chains like the
+// checksum, except that the boundaries of the pieces matter.
 uint64_t tern_hash64(uint64_t seed, const void *bytes, size_t n);
 
 #endif

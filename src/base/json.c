@@ -6,7 +6,8 @@
 #include "base/utf8.h"
 
 // One pass, recursive over the nesting (at most TERN_JSON_DEPTH_MAX deep). Strings with escapes are
-// decoded into `unescaped`, which has room for all of them since no escape is shorter than what it
+// decoded into `unescaped`, which has room for all of them since no escape is shorter than its
+// decoded form.
 // stands for.
 typedef struct parser {
     const char *at, *end, *begin;
@@ -53,7 +54,7 @@ static int hex4(const char *s) {
     return value;
 }
 
-// At the backslash; writes the character and moves behind the escape.
+// At the backslash; writes the character and moves past the escape.
 static tern_status unescape_one(parser *p) {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
     if (p->end - p->at < 2) return fail(p, "string without end");
@@ -85,7 +86,7 @@ static tern_status parse_string(parser *p, tern_str *out) {
     const char *start = ++p->at;
     while (p->at < p->end && *p->at != '"' && *p->at != '\\' && (unsigned char)*p->at >= 0x20)
         p->at++;
-    if (p->at < p->end && *p->at == '"') { // no escapes: stays where it is
+    if (p->at < p->end && *p->at == '"') { // no escapes: stays in the text
         *out = (tern_str){start, (size_t)(p->at++ - start)};
         return TERN_OK;
     }
@@ -126,7 +127,7 @@ static tern_status parse_number(parser *p, size_t index) {
         while (is_digit(p)) p->at++;
     if (p->at < p->end && *p->at == '.') {
         p->at++;
-        if (!is_digit(p)) return fail(p, "number without digits behind the point");
+        if (!is_digit(p)) return fail(p, "number without digits after the point");
         while (is_digit(p)) p->at++;
     }
     if (p->at < p->end && (*p->at == 'e' || *p->at == 'E')) {
@@ -229,7 +230,7 @@ tern_status tern_json_parse(tern_json_doc *doc, const char *text, size_t n, tern
     skip_space(&p);
     tern_status status = parse_value(&p, 0);
     skip_space(&p);
-    if (status == TERN_OK && p.at != p.end) status = fail(&p, "text behind the end of the value");
+    if (status == TERN_OK && p.at != p.end) status = fail(&p, "text after the end of the value");
     if (status != TERN_OK) tern_json_free(doc);
     return status;
 }
@@ -254,7 +255,7 @@ const tern_json *tern_json_first(const tern_json_doc *doc, const tern_json *pare
 const tern_json *tern_json_next(const tern_json_doc *doc, const tern_json *parent,
                                 const tern_json *value) {
     uint32_t next = value->next;
-    if (parent->type == TERN_JSON_OBJECT) // value is a key: step over what it names
+    if (parent->type == TERN_JSON_OBJECT) // value is a key: step over its value
         next = doc->nodes[value->next].next;
     return next < parent->next ? &doc->nodes[next] : NULL;
 }

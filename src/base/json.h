@@ -1,9 +1,9 @@
 // JSON, read into a flat array of nodes.
 //
-// Own code and not a library's because the same reader must run in WebAssembly, must cap depth and
-// size on hostile input, and must take a tokenizer.json of 10 MB with half a million nodes in a few
-// tens of milliseconds: nodes are 24 bytes in one array and strings without escapes stay in the
-// text. Accepts RFC 8259 and nothing else, except for a UTF-8 byte-order mark in front.
+// Own code rather than a library because the same reader must run in WebAssembly, must cap depth
+// and size on hostile input, and must parse a tokenizer.json of 10 MB with half a million nodes in
+// a few tens of milliseconds: nodes are 24 bytes in one array and strings without escapes stay in
+// the text. Accepts RFC 8259 and nothing else, except for a leading UTF-8 byte-order mark.
 #ifndef TERN_BASE_JSON_H
 #define TERN_BASE_JSON_H
 
@@ -25,8 +25,8 @@ typedef enum tern_json_type {
 typedef struct tern_json {
     uint32_t type;   // tern_json_type
     uint32_t n;      // string: bytes; array: elements; object: members; bool: the value;
-                     // number: 1 when it is written with a point or an exponent
-    uint32_t next;   // index of the node after this value and all that is inside it
+                     // number: 1 if written with a point or an exponent
+    uint32_t next;   // index of the node after this value's subtree
     uint32_t line;   // where it begins, for messages
     union {
         const char *text; // string, not terminated
@@ -54,7 +54,7 @@ const tern_json *tern_json_path(const tern_json_doc *doc, const char *dotted_pat
 const tern_json *tern_json_first(const tern_json_doc *doc, const tern_json *parent);
 const tern_json *tern_json_next(const tern_json_doc *doc, const tern_json *parent,
                                 const tern_json *value);
-// The value that belongs to a key node.
+// The value of a key node.
 const tern_json *tern_json_value_of(const tern_json_doc *doc, const tern_json *key);
 
 bool tern_json_is(const tern_json *value, tern_json_type type);

@@ -13,9 +13,9 @@ typedef struct tern_lines {
     FILE *file;
     const char *path; // the caller's
     tern_strbuf line; // the last one, without its newline
-    size_t number;    // of it, from 1
-    uint64_t end;     // bytes of the file up to and with it
-    bool is_whole;    // it had a newline: the last line of a file that was cut off has none
+    size_t number;    // its number, from 1
+    uint64_t end;     // bytes of the file up to its end
+    bool is_whole;    // it had a newline: a truncated file's last line has none
 } tern_lines;
 
 tern_status tern_lines_open(tern_lines *l, const char *path, tern_error *err);

@@ -91,8 +91,8 @@ tern_status tern_folder_list(tern_names *names, const char *folder, const char *
 
 // ---- Locks -------------------------------------------------------------------------------------
 
-// flock and not fcntl: it belongs to this descriptor, so it also holds back other threads of the
-// process, works on folders, and no close() of another descriptor ends it.
+// flock and not fcntl: the lock belongs to this descriptor, so it also excludes other threads of
+// the process, works on folders, and no close() of another descriptor releases it.
 tern_lock_state tern_lock_fd(int fd) {
     int result;
     do result = flock(fd, LOCK_EX | LOCK_NB);
@@ -121,8 +121,8 @@ void tern_unlock(tern_lock *lock) {
 tern_status tern_file_open_regular(int *fd, const char *path, uint64_t *n_bytes, tern_error *err) {
     struct stat st;
     *fd = -1;
-    // Asked by name first, since opening a device can do something; asked again of what was opened,
-    // without waiting, since the name may have come to mean something else.
+    // Checked by name first, since opening a device can have effects; checked again on the open
+    // descriptor, without blocking, since the name may mean something else by now.
     int result = stat(path, &st);
     if (result == 0 && S_ISREG(st.st_mode)) {
         *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -139,7 +139,7 @@ tern_status tern_file_open_regular(int *fd, const char *path, uint64_t *n_bytes,
     int reason = errno;
     if (*fd >= 0) close(*fd);
     *fd = -1;
-    errno = result != 0 ? reason : EINVAL; // so that a caller can tell what is not there
+    errno = result != 0 ? reason : EINVAL; // so that a caller can tell a missing file
     return TERN_ERR_IO;
 }
 

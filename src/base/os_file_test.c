@@ -30,7 +30,7 @@ static void touch(const char *folder, const char *name) {
     tern_free(path);
 }
 
-// Seen to fail with glob() in its place: "[12]*" then names other files.
+// Seen to fail with glob() in its place: "[12]*" then matches other files.
 TEST(folders_are_listed_without_wildcards) {
     const char *folder = test_tmp("odd [12]* ?");
     tern_error err = {0};
@@ -90,7 +90,7 @@ TEST(only_regular_files_are_opened) {
     uint64_t n;
     int fd, other;
     REQUIRE(mkfifo(pipe_path, 0600) == 0);
-    alarm(20); // a pipe that is waited for
+    alarm(20); // in case a pipe blocks
     CHECK(tern_file_open_regular(&fd, pipe_path, &n, &err) == TERN_ERR_IO);
     CHECK_MSG(strstr(err.message, "not a regular file"), "%s", err.message);
     CHECK(tern_file_open_regular(&fd, "/dev/null", &n, &err) == TERN_ERR_IO);
@@ -109,7 +109,7 @@ TEST(only_regular_files_are_opened) {
     close(fd);
 }
 
-// Seen to fail where the end of a long message is cut off, with the reason in it.
+// Seen to fail when a long message loses its end, with the reason in it.
 TEST(long_names_leave_room_for_the_reason) {
     tern_error err = {0};
     size_t n = 3000;

@@ -31,8 +31,8 @@ static int open_own(const char *path) {
     return open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
-// A private folder, opened; -1: it is not there, or neither this user's nor of the owner of
-// the folder that it is in: where everybody may write, another one may have put it there.
+// Opens a private folder; -1: it does not exist, or belongs neither to this user nor to the owner
+// of the folder it is in: in a world-writable folder somebody else may have put it there.
 static int open_private(const char *path, const char *folder) {
     struct stat st, outer;
     int fd = open_own(path);
@@ -53,7 +53,7 @@ static tern_status list_private(int fd, tern_names *names, tern_error *err) {
         if (copy >= 0) close(copy);
         return tern_fail(err, TERN_ERR_IO, "a folder cannot be listed: %s", strerror(errno));
     }
-    rewinddir(dir); // the copy shares its place with fd
+    rewinddir(dir); // the copy shares its offset with fd
     for (struct dirent *e; status == TERN_OK && (e = readdir(dir));)
         if (strcmp(e->d_name, ".") && strcmp(e->d_name, ".."))
             status = tern_names_add(names, e->d_name, err);
@@ -91,7 +91,7 @@ static void sync_folder(const char *folder) { // so that a name survives a loss 
     close(fd);
 }
 
-// Brings one file out of a committed folder; an empty folder stands for a name that goes.
+// Moves one file out of a committed folder; an empty folder marks a name to remove.
 static tern_status publish_one(int fd, const char *folder, const char *name, tern_error *err) {
     struct stat st;
     char *to = tern_path_join(folder, name);
@@ -163,7 +163,7 @@ tern_status tern_out_check(const char *folder, const char *name, tern_error *err
 
 // ---- Opening -----------------------------------------------------------------------------------
 
-// A folder of one's own, locked before anybody can take it for a left-over.
+// A private folder, locked before anybody can take it for a left-over.
 static tern_status make_staging(tern_out_set *set, tern_error *err) {
     struct timespec now;
     struct stat st;
@@ -180,7 +180,7 @@ static tern_status make_staging(tern_out_set *set, tern_error *err) {
             tern_strbuf_free(&path);
             return fail_path(err, set->folder, "cannot be written");
         }
-        // Between the two calls a writer who cleans up may have come: then another name.
+        // Between the two calls another writer's clean-up may have removed it: try another name.
         if (made && tern_lock_folder(&set->own_staging, path.ptr, NULL) == TERN_OK &&
             (!set->own_staging.is_held ||
              (fstat(set->own_staging.fd, &st) == 0 && st.st_nlink > 0))) {
@@ -213,8 +213,8 @@ tern_status tern_out_open(tern_out_set *set, const char *folder, bool own, tern_
     return status;
 }
 
-// The descriptor of this process that a path stands for, -1: none. It is not opened but used, so
-// that what is written goes on where others wrote.
+// The descriptor of this process that a path names, -1: none. It is used directly, not reopened, so
+// that the output continues where others wrote.
 static int descriptor_of(const char *path) {
     static const char *const folders[] = {"/dev/fd/", "/proc/self/fd/"};
     if (!strcmp(path, "/dev/stdout")) return STDOUT_FILENO;
@@ -259,7 +259,7 @@ tern_status tern_out_open_file(tern_out_set *set, const char *path, tern_error *
     char *target = NULL;
     *set = (tern_out_set){.device = -1};
     bool follow = descriptor_of(path) < 0 && lstat(path, &st) == 0 && S_ISLNK(st.st_mode);
-    if (follow) target = realpath(path, NULL); // NULL: it leads nowhere, and is replaced itself
+    if (follow) target = realpath(path, NULL); // NULL: a dangling link, which is replaced itself
     tern_status status = open_place(set, target ? target : path, err);
     free(target);
     if (status != TERN_OK) tern_out_close(set);
@@ -290,7 +290,7 @@ static tern_status create(tern_out_file *f, const char *name, tern_error *err) {
     f->fd = open(staged, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     tern_free(staged);
     if (f->fd < 0) return fail_path(err, f->path, "cannot be written");
-    if (is_there && S_ISREG(st.st_mode)) // what was private stays so
+    if (is_there && S_ISREG(st.st_mode)) // a private file stays private
         (void)!fchmod(f->fd, st.st_mode & 0777);
     return tern_names_add(&set->names, name, err);
 }
@@ -431,7 +431,7 @@ static tern_status commit_all(tern_out_set *set, const char *last, tern_error *e
     while (status == TERN_OK && rename(set->staging, commit) != 0)
         status = errno == ENOTEMPTY || errno == EEXIST ? settle(set->folder, err)
                                                        : fail_path(err, commit, "cannot be made");
-    if (status == TERN_OK) { // from here on it goes on, in the worst case by another writer
+    if (status == TERN_OK) { // from here on it will finish, if need be by another writer
         sync_folder(set->folder);
         unlink(decides);
         status = publish(fd, set->folder, last, err);

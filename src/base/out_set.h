@@ -1,14 +1,14 @@
 // The one way to write files.
 //
-// Files that belong together are a *set*. They are written into a private folder beside their
-// place, FOLDER/.tern-partial-…, brought to the disk, and get their names when all of them are
-// whole. So what was there before stays as it is until then, whatever fails or is killed.
+// Files that belong together are a *set*. They are written into a private folder next to their
+// destination, FOLDER/.tern-partial-…, synced, and get their names when all of them are whole.
+// Until then the old files stay unchanged, whatever fails or is killed.
 //
-// A file alone gets its name by one rename. Several do so in a *commit*: the private folder becomes
-// FOLDER/.tern-commit, which only one writer can have; the file that readers open first (`last`)
-// is removed, the others get their names, and it comes back as the last one. While .tern-commit
-// has it, readers refuse the folder (tern_out_check) and do not see old and new files mixed; a
-// commit whose writer was killed is finished by the next writer in that folder.
+// A single file gets its name by one rename. Several do so in a *commit*: the private folder
+// becomes FOLDER/.tern-commit, which only one writer can have; the file that readers open first
+// (`last`) is removed, the others get their names, and it is put back last. While it is in
+// .tern-commit, readers refuse the folder (tern_out_check) and do not see old and new files mixed;
+// a commit whose writer was killed is finished by the next writer in that folder.
 //
 // The private folder is locked as long as its writer lives. One without a lock is a left-over, and
 // the next writer in that folder removes it.
@@ -20,12 +20,12 @@
 typedef struct tern_out_set { // zero-initialise
     char *folder;             // where the files will be
     char *staging;            // the private folder
-    char *only;               // the name of a file alone
+    char *only;               // the name of a single file
     tern_lock own_folder, own_staging;
     tern_names names, gone; // written; to be removed with the commit
-    size_t n_open;          // files begun and not ended
+    size_t n_open;          // files begun but not ended
     bool made_folder, is_device;
-    int device; // a descriptor, where a file alone is a device or a pipe
+    int device; // a descriptor, if a single file is a device or a pipe
 } tern_out_set;
 
 typedef struct tern_out_file { // zero-initialise
@@ -37,32 +37,32 @@ typedef struct tern_out_file { // zero-initialise
     bool failed;
 } tern_out_file;
 
-// For files in a folder. own: it is made if need be, and nobody else may write there meanwhile.
+// For files in a folder. own: creates it if need be, and excludes other writers meanwhile.
 tern_status tern_out_open(tern_out_set *set, const char *folder, bool own, tern_error *err);
-// For one file. What a link stands for is replaced, not the link. A device, a pipe or /dev/stdout
-// is written to as the data comes, and nothing has to be committed.
+// For one file. A link's target is replaced, not the link. A device, a pipe or /dev/stdout is
+// written to as the data comes, and nothing has to be committed.
 tern_status tern_out_open_file(tern_out_set *set, const char *path, tern_error *err);
 // name: NULL for tern_out_open_file's.
 tern_status tern_out_begin(tern_out_set *set, const char *name, tern_out_file *f, tern_error *err);
 tern_status tern_out_write(tern_out_file *f, const void *bytes, uint64_t n, tern_error *err);
-// Puts n bytes over what was written at `offset`.
+// Overwrites n bytes at `offset`.
 tern_status tern_out_rewrite(tern_out_file *f, uint64_t offset, const void *bytes, size_t n,
                              tern_error *err);
 tern_status tern_out_end(tern_out_file *f, tern_error *err);
-void tern_out_drop(tern_out_file *f); // one that is not ended keeps the set from being committed
-// A whole file of the set.
+void tern_out_drop(tern_out_file *f); // a file not ended keeps the set from being committed
+// Adds a whole file to the set.
 tern_status tern_out_put(tern_out_set *set, const char *name, const void *bytes, size_t n,
                          tern_error *err);
-// With the commit, what has this name goes. What is not there is none.
+// The commit removes this name. A missing file is no error.
 tern_status tern_out_remove(tern_out_set *set, const char *name, tern_error *err);
 bool tern_out_has(const tern_out_set *set, const char *name); // was it begun?
-// Path of a file of the set that was ended, to read it before the commit; the caller frees it.
+// Path of an ended file of the set, to read it before the commit; the caller frees it.
 char *tern_out_staged(const tern_out_set *set, const char *name);
-// last: the file without which readers take nothing else of the set; NULL where there is one file.
+// last: the file that readers need before any other of the set; NULL for a single file.
 tern_status tern_out_commit(tern_out_set *set, const char *last, tern_error *err);
 void tern_out_close(tern_out_set *set); // removes what was not committed
 
-// For readers of the sets whose last file is folder/name: refuses one that is half replaced.
+// For readers of sets whose last file is folder/name: refuses one that is half replaced.
 tern_status tern_out_check(const char *folder, const char *name, tern_error *err);
 
 #endif

@@ -1,4 +1,4 @@
-// Writing files: what was there stays until what is new is whole, whatever fails or is killed.
+// Writing files: the old content stays until the new is whole, whatever fails or is killed.
 #include "base/out_set.h"
 
 #include <errno.h>
@@ -59,7 +59,7 @@ TEST(out_file_replaces_as_a_whole_or_not_at_all) {
     CHECK(tern_output_finish(NULL, &err) == TERN_ERR_ARGUMENT);
 }
 
-// A full disk, as every machine can have it. Seen to fail where the file's own name is written to.
+// A full disk, which any machine can simulate. Seen to fail if the file's own name is written to.
 static void write_too_much(void *path) {
     static char bytes[1 << 20];
     struct rlimit limit = {1 << 16, 1 << 16};
@@ -83,7 +83,7 @@ TEST(out_file_survives_a_full_disk) {
     CHECK(holds(folder, "a", "old") && count_left_overs(folder) == 0);
 }
 
-// Seen to fail when the test for what is no regular file is left out: the pipe is then replaced.
+// Seen to fail without the check for irregular files: the pipe is then replaced.
 TEST(out_file_writes_through_to_pipes_and_devices) {
     const char *path = test_tmp("out pipe"), *link = test_tmp("out link");
     const char *target = test_tmp("out target");
@@ -131,8 +131,8 @@ TEST(out_left_overs_of_dead_writers_go_and_those_of_living_ones_stay) {
     }
     REQUIRE(child > 0 && waitpid(child, NULL, 0) == child);
     CHECK(count_left_overs(folder) == 2);
-    // What a link leads to is nobody's left-over. Seen to fail without O_NOFOLLOW, and the living
-    // one's without the lock.
+    // The target of a link is not a left-over. Seen to fail without O_NOFOLLOW, and for the living
+    // one without the lock.
     REQUIRE_OK(tern_file_write(test_tmp("out victim/kept"), "kept", 4, &err), err);
     REQUIRE(symlink(outside, test_tmp("out left/.tern-partial-link")) == 0);
     REQUIRE_OK(tern_file_write(test_tmp("out left/other"), "x", 1, &err), err);
@@ -141,7 +141,7 @@ TEST(out_left_overs_of_dead_writers_go_and_those_of_living_ones_stay) {
     REQUIRE_OK(tern_output_finish(living, &err), err);
     tern_output_close(living);
     CHECK(holds(folder, "living", "whole"));
-    if (geteuid() != 0) return; // only root can make what another user has put there
+    if (geteuid() != 0) return; // only root can create another user's files
     const char *strange = test_tmp("out left/.tern-commit");
     char *planted = tern_path_join(strange, "living");
     REQUIRE(mkdir(strange, 0777) == 0);
@@ -195,7 +195,7 @@ TEST(out_set_changes_together) {
     CHECK(set_is(folder, "old", true) && count_left_overs(folder) == 0);
     REQUIRE_OK(write_set(folder, "new", false, &err), err);
     CHECK(set_is(folder, "new", false) && count_left_overs(folder) == 0);
-    // A folder that was made for a set that came to nothing goes again.
+    // A folder made for a set that is never committed is removed.
     const char *made = test_tmp("out made");
     REQUIRE_OK(tern_out_open(&set, made, true, &err), err);
     tern_out_close(&set);
@@ -204,9 +204,9 @@ TEST(out_set_changes_together) {
 
 static void write_new(void *folder) { write_set(folder, "new", false, NULL); }
 
-// Killed before each of its system calls in turn: old, new, or refused; and the next writer of
-// anything in that folder makes it one of the first two. Seen to fail with renames straight into
-// the folder, and with the last file renamed among the others.
+// Killed before each of its system calls in turn: the result is old, new, or refused; and the next
+// writer of anything in that folder turns it into one of the first two. Seen to fail with renames
+// straight into the folder, and with the last file renamed among the others.
 TEST(out_set_is_never_mixed_when_its_writer_is_killed) {
     char folder[64], *other = NULL;
     tern_error err = {0};

@@ -30,7 +30,7 @@ static void set_message(tern_error *err, const char *text) {
         memmove(err->message, text, n + 1);
     } else {
         size_t end = room - begin - (sizeof dots - 1);
-        while (begin > 0 && ((unsigned char)text[begin] & 0xC0) == 0x80) begin--; // no half letters
+        while (begin > 0 && ((unsigned char)text[begin] & 0xC0) == 0x80) begin--; // whole ones
         while (end > 0 && ((unsigned char)text[n - end] & 0xC0) == 0x80) end--;
         memmove(err->message, text, begin);
         memcpy(err->message + begin, dots, sizeof dots - 1);
@@ -39,7 +39,8 @@ static void set_message(tern_error *err, const char *text) {
     make_printable(err->message);
 }
 
-// Two of the longest paths and a sentence. On the stack, since memory may be what is missing.
+// Room for two of the longest paths and a sentence. On the stack, since the error may be a lack of
+// memory.
 #define TEXT_BYTES 9000
 
 tern_status tern_fail(tern_error *err, tern_status status, const char *format, ...) {

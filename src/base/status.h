@@ -11,14 +11,14 @@
 #include "tern.h"
 
 // Fills err (if not NULL) and returns status, so that `return tern_fail(...)` reads naturally.
-// Messages longer than the buffer lose their middle; control characters of files are made harmless.
+// Messages longer than the buffer lose their middle; control characters from files are replaced.
 tern_status tern_fail(tern_error *err, tern_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-// Puts "context: " in front of a message that is already there: used to add the file's name.
+// Prefixes an existing message with "context: "; used to add the file's name.
 tern_status tern_fail_prefix(tern_error *err, tern_status status, const char *context);
 
-// Out of memory, with the size that could not be had.
+// Out of memory, with the size that was requested.
 tern_status tern_fail_memory(tern_error *err, size_t bytes);
 
 // At the begin of a public function: what its callers may not leave out.

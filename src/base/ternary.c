@@ -8,7 +8,7 @@
 // ---- What a matrix is --------------------------------------------------------------------------
 
 // Block-ternary types have a scale every 256 weights; BitNet uses one for the whole matrix. True,
-// and the scale, when all blocks agree (blocks of zeros have none).
+// and the scale, if all blocks agree (blocks of zeros have none).
 static bool uniform_block_scale(const tern_matrix_view *v, float *scale) {
     size_t step = tern_dtype_block_bytes(v->type);
     const uint8_t *at = (const uint8_t *)v->data + step - 2;
@@ -24,8 +24,8 @@ static bool uniform_block_scale(const tern_matrix_view *v, float *scale) {
     return true;
 }
 
-// Float weights of a ternary layer: ternary already (0 and +-s), or master weights, whose scale is
-// mean|w|, at least 1e-5, as transformers has it.
+// Float weights of a ternary layer: already ternary (0 and +-s), or master weights, whose scale is
+// mean|w|, at least 1e-5, as in transformers.
 static void find_float(const tern_matrix_view *v, float *floats, tern_ternary_kind *out) {
     double sum = 0;
     float seen = 0;

@@ -1,6 +1,6 @@
-// A matrix of ternary weights, read a row of codes at a time from any of the ways that files have
-// it: I2_S, TQ1_0, TQ2_0, Hugging Face's packing, floats that are 0 and +-s, or float master
-// weights that are yet to be rounded. Loading and conversion both read through this.
+// A matrix of ternary weights, read a row of codes at a time from any of the forms in files: I2_S,
+// TQ1_0, TQ2_0, Hugging Face's packing, floats that are 0 and +-s, or float master weights still to
+// be rounded. Loading and conversion both read through this.
 #ifndef TERN_BASE_TERNARY_H
 #define TERN_BASE_TERNARY_H
 
@@ -15,15 +15,15 @@ typedef struct tern_matrix_view {
     float scale; // I2_S and HF_TERNARY
 } tern_matrix_view;
 
-// What find made of a matrix: value = code * scale.
+// The result of find: value = code * scale.
 typedef struct tern_ternary_kind {
     bool is_ternary;
     float scale;
     float mean; // > 0: master weights; code = round(w / mean) in -1..1. Else the codes are there.
 } tern_ternary_kind;
 
-// round_floats: float matrices are ternary layers' (as they are, or master weights); else floats
-// are never ternary. Block types are ternary when all their blocks have one scale.
+// round_floats: float matrices belong to ternary layers (already ternary, or master weights); else
+// floats are never ternary. Block types are ternary if all their blocks have one scale.
 tern_status tern_ternary_find(const tern_matrix_view *view, bool round_floats,
                               tern_ternary_kind *out, tern_error *err);
 

@@ -46,7 +46,7 @@ int tern_chains_version_for(size_t n_entries, int32_t longest) {
 
 int tern_chains_match_max(int version) { return version == 1 ? 3 : TERN_CHAINS_MATCH_MAX; }
 
-// Room for so many entries and tokens; the lists are filled by the caller, then indexed.
+// Room for n entries and tokens; the caller fills the lists, then indexes them.
 static tern_status new_table(tern_chains **out, int version, size_t n_entries, size_t n_tokens,
                              tern_error *err) {
     tern_chains *c = tern_alloc(TERN_MEM_SESSION, sizeof *c);
@@ -81,7 +81,7 @@ static uint32_t next_chance(const tern_chain *c, size_t n_front) {
     return c->chances ? c->chances[n_front] : 0;
 }
 
-// Whether a is the better one to go on with behind n tokens that both begin with.
+// Whether a continues n tokens, with which both begin, better than b.
 static bool is_better(const tern_chain *a, const tern_chain *b, size_t n) {
     uint32_t chance_a = next_chance(a, n), chance_b = next_chance(b, n);
     if (chance_a != chance_b) return chance_a > chance_b;
@@ -90,7 +90,7 @@ static bool is_better(const tern_chain *a, const tern_chain *b, size_t n) {
 }
 
 // The slot of a front, or the empty one where it would be. NULL: neither is near, which happens
-// only in files that were made to collide; such fronts are not found.
+// only in files made to collide; such fronts are not found.
 static uint32_t *slot_of(const tern_chains *c, const int32_t *front, size_t n) {
     size_t at = (size_t)tern_hash64(n, front, n * sizeof *front);
     for (size_t k = 0; k < PROBES_MAX; k++) {
@@ -128,7 +128,7 @@ static tern_status check_entry(const tern_chain *e, size_t index, uint32_t most,
     return TERN_OK;
 }
 
-// An entry's tokens and chances lie at `at` in those of all.
+// An entry's tokens and chances are at `at` in the arrays of all.
 static void copy_entry(tern_chains *c, size_t index, size_t at, const tern_chain *from) {
     tern_chain *e = &c->entries[index];
     size_t n = (size_t)from->n_tokens;
@@ -209,7 +209,7 @@ static tern_status read_header(header *h, const uint8_t *bytes, uint64_t n, tern
     return TERN_OK;
 }
 
-// The checksum comes first: a damaged file is called damaged, whatever the damage looks like.
+// The checksum comes first: any damage is reported as damage.
 static tern_status check_sum(const uint8_t *bytes, uint64_t n, tern_error *err) {
     uint32_t found = read_u32(bytes + n - FOOTER_BYTES);
     uint32_t computed = tern_crc32(0, bytes, (size_t)n - FOOTER_BYTES);
@@ -250,7 +250,7 @@ static tern_status parse(tern_chains **out, const uint8_t *bytes, uint64_t n, te
     tern_chains *c;
     TERN_TRY(read_header(&h, bytes, n, err));
     TERN_TRY(check_sum(bytes, n, err));
-    // What cannot be there is not allocated for.
+    // Allocate nothing for counts that cannot be right.
     uint64_t room = n - HEADER_BYTES - FOOTER_BYTES;
     if (room < (uint64_t)h.n_entries * ENTRY_BYTES)
         return tern_fail(err, TERN_ERR_FORMAT, "%llu bytes are too few for %u chains",

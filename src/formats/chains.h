@@ -8,19 +8,19 @@
 //      6     u16    entries, 256
 //      8     u16    tokens of the longest chain that is allowed, 8
 //     10     u16    reserved: written as 0, ignored
-//     12            entries 0, 1, 2 ... one behind the other:
+//     12            entries 0, 1, 2 ... one after the other:
 //                   u8    its number
 //                   u8    reserved: written as 0, ignored
 //                   u16   n, the tokens of the chain; 0: an empty bucket
 //                   i32   n tokens
-//                   f32   confidence: the mean probability of the tokens behind the first
+//                   f32   confidence: the mean probability of the tokens after the first
 //     end    u32    CRC-32 of all bytes before it; here the file ends
 //
 // Version 2 is for more buckets than could be judged by trying them: the number of an entry is a
 // u16 that takes the reserved byte, too, there are 1 to 65535 entries, the longest chain may be
-// anything from 2 to 16 tokens, and behind the confidence stand
+// anything from 2 to 16 tokens, and after the confidence stand
 //
-//                   u8    n chances: the probability of each token behind those in front of it, in
+//                   u8    n chances: the probability of each token after those in front of it, in
 //                         255ths; the first one's is 0
 #ifndef TERN_FORMATS_CHAINS_H
 #define TERN_FORMATS_CHAINS_H
@@ -31,24 +31,24 @@
 #define TERN_CHAINS_V1_LENGTH  8
 #define TERN_CHAINS_V2_LENGTH  16
 
-// From memory, for tests and fuzzing; nothing of the bytes is kept.
+// From memory, for tests and fuzzing; the bytes are not kept.
 tern_status tern_chains_parse(tern_chains **out, const char *name, const uint8_t *bytes, uint64_t n,
                               tern_error *err);
 
-// The version of a table of so many entries, the longest of so many tokens; and the m of a version,
-// see below.
+// The version of a table of n entries, by the length of the longest; and the m of a version, see
+// below.
 int tern_chains_version_for(size_t n_entries, int32_t longest);
 int tern_chains_match_max(int version);
 
 // The chain that goes on from the last n_recent tokens: its first m tokens are the last m, and
-// there are more; the longest such match, m at most 3 in a table of version 1 and 5 in one of
-// version 2; of several the chain whose next token is the likeliest (where chances are known), then
-// the most confident, then the longest. *n_matched: m. NULL: there is none.
+// there are more. Prefers the longest such match, m at most 3 in a table of version 1 and 5 in one
+// of version 2; then the likeliest next token (if chances are known), the most confident chain, the
+// longest. *n_matched: m. NULL: there is none.
 #define TERN_CHAINS_MATCH_MAX 5 // of both
 const tern_chain *tern_chains_find(const tern_chains *c, const int32_t *recent, size_t n_recent,
                                    size_t *n_matched);
-// All fronts that this finds, one after the other: the chain that goes on behind its first
-// *n_matched tokens. *at begins with 0; false: there are no more.
+// All fronts that this finds, one at a time: the chain that goes on after its first *n_matched
+// tokens. *at begins with 0; false: there are no more.
 bool tern_chains_next_front(const tern_chains *c, size_t *at, size_t *chain, size_t *n_matched);
 
 #endif

@@ -32,13 +32,13 @@ static void put_header(bytes *b, uint32_t version, uint32_t n_entries, uint32_t 
     put(b, 0xBEEF, 2); // reserved: to be ignored
 }
 
-// Writes the checksum behind the bytes so far, in place of one that is there.
+// Writes the checksum after the bytes so far, replacing any there.
 static void seal(bytes *b, bool again) {
     if (again) b->n -= 4;
     put(b, tern_crc32(0, b->at, b->n), 4);
 }
 
-// The table that the specification's words describe: bucket 3 holds 10, 11, 12 at 0.5, bucket 255
+// The table that the specification describes in words: bucket 3 holds 10, 11, 12 at 0.5, bucket 255
 // eight tokens at 1, all others nothing.
 static void make_v1(bytes *b) {
     put_header(b, 1, 256, 8);
@@ -123,7 +123,7 @@ TEST(chains_round_trip_in_both_versions) {
 static void refuses(const bytes *b, tern_status status, const char *reason) {
     tern_chains *c;
     tern_error err = {0};
-    // A copy of exact size, so that a sanitizer sees any step outside.
+    // A copy of exact size, so that a sanitizer sees any read outside.
     uint8_t *copy = malloc(b->n + !b->n);
     memcpy(copy, b->at, b->n);
     tern_status got = tern_chains_parse(&c, "table", copy, b->n, &err);
@@ -235,7 +235,7 @@ TEST(chains_search_prefers_the_longest_match_and_then_confidence) {
     tern_chains_close(t);
 }
 
-// A table of version 2 knows longer pasts: five tokens, where one of version 1 looks at three.
+// A table of version 2 looks at longer pasts: five tokens instead of three.
 TEST(chains_v2_search_matches_five_tokens) {
     static const int32_t a[] = {1, 2, 3, 4, 5, 6, 7}, b[] = {3, 4, 5, 8};
     tern_chain entries[257] = {{a, 7, 0.3f, NULL}, {b, 4, 0.9f, NULL}};
@@ -253,7 +253,7 @@ TEST(chains_v2_search_matches_five_tokens) {
     }
 }
 
-// Version 2 has a probability of each token: the likeliest next one counts, not the whole chain.
+// Version 2 has a probability for each token: the likeliest next one counts, not the whole chain.
 TEST(chains_v2_search_prefers_the_likeliest_next_token) {
     static const int32_t a[] = {1, 2, 3, 4}, b[] = {1, 5};
     static const uint8_t in_a[] = {0, 50, 250, 250}, in_b[] = {0, 90};

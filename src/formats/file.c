@@ -1,4 +1,4 @@
-// Opening, closing and asking: what both containers have in common.
+// Opening, closing and querying: what both containers have in common.
 #include "formats/file_private.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@ tern_status tern_file_new(tern_file **out, const char *path, tern_error *err) {
     tern_file *file = tern_alloc(TERN_MEM_FILE, sizeof *file);
     if (!file) return tern_fail_memory(err, sizeof *file);
     file->priv = tern_alloc(TERN_MEM_FILE, sizeof *file->priv);
-    file->path = file->priv ? tern_pool_text(&file->priv->pool, (tern_str){path, strlen(path)})
+    file->path = file->priv ? tern_arena_text(&file->priv->pool, (tern_str){path, strlen(path)})
                             : NULL;
     if (!file->path) {
         tern_file_close(file);
@@ -40,7 +40,7 @@ void tern_file_close(tern_file *file) {
         tern_free(p->maps);
         tern_name_index_free(&p->tensor_index);
         tern_name_index_free(&p->meta_index);
-        tern_pool_free(&p->pool);
+        tern_arena_free(&p->pool);
         tern_free(p);
     }
     tern_free(file);
@@ -95,7 +95,7 @@ static tern_status check_in_order(const tern_tensor *const *sorted, size_t n, co
         end = begin + sorted[i]->bytes;
     }
     if (gapless && end != data + n_data)
-        return tern_fail(err, TERN_ERR_FORMAT, "%llu bytes behind the last tensor are nobody's",
+        return tern_fail(err, TERN_ERR_FORMAT, "%llu bytes after the last tensor are nobody's",
                          (unsigned long long)(data + n_data - end));
     return TERN_OK;
 }
@@ -139,7 +139,8 @@ static tern_status open_folder_of(tern_file *file, const char *path, tern_error 
     return status;
 }
 
-// Of files that belong together, such as a split set, the first goes first when they are replaced.
+// Of files that belong together, such as a split set, the first is removed first when they are
+// replaced.
 static tern_status check_whole(const char *path, tern_error *err) {
     if (!*tern_path_name(path)) return TERN_OK; // "folder/"
     char *folder = tern_path_folder(path);

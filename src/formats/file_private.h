@@ -1,9 +1,9 @@
 // What the readers of src/formats share: a file under construction and its helpers.
 //
 // The parsers take bytes and not paths, so that fuzzing and tests need no files. They append to a
-// tern_file whose private part owns everything that was found:
+// tern_file whose private part owns everything they found:
 // - mappings (or nothing, when the bytes are the caller's),
-// - a pool for names, string lists and copies, freed in one go,
+// - an arena for names, string lists and copies, freed in one go,
 // - two name indices, built when the lists that they index are complete.
 // Whatever fails, tern_file_close() of the half-built file releases all of it.
 #ifndef TERN_FORMATS_FILE_PRIVATE_H
@@ -14,35 +14,35 @@
 // ---- A read-only mapping of a whole file -------------------------------------------------------
 
 typedef struct tern_mapping {
-    const uint8_t *bytes; // never NULL after a success, also when the file is empty
+    const uint8_t *bytes; // never NULL after a success, even if the file is empty
     uint64_t n;
 } tern_mapping;
 
-// Regular files only. missing_ok: a file that is not there gives TERN_OK and bytes == NULL.
+// Regular files only. missing_ok: a missing file gives TERN_OK and bytes == NULL.
 tern_status tern_mapping_open(tern_mapping *m, const char *path, bool missing_ok, tern_error *err);
 void tern_mapping_close(tern_mapping *m);
 
-// ---- A pool: many small blocks with one lifetime -----------------------------------------------
+// ---- An arena: many small blocks with one lifetime ---------------------------------------------
 
-typedef struct tern_pool {
-    struct tern_pool_chunk *chunks; // newest first
-} tern_pool;
+typedef struct tern_arena {
+    struct tern_arena_chunk *chunks; // newest first
+} tern_arena;
 
-void *tern_pool_take(tern_pool *pool, size_t bytes); // 16-byte aligned, zeroed; NULL: no memory
-char *tern_pool_text(tern_pool *pool, tern_str text); // a terminated copy
-void tern_pool_free(tern_pool *pool);
+void *tern_arena_take(tern_arena *pool, size_t bytes); // 16-byte aligned, zeroed; NULL: no memory
+char *tern_arena_text(tern_arena *pool, tern_str text); // a terminated copy
+void tern_arena_free(tern_arena *pool);
 
 // ---- Names to positions ------------------------------------------------------------------------
 
-// Open addressing over 32-bit positions, at most a quarter full. Whoever writes a file chooses its
-// names, so the length of a probe is capped: names made to collide are refused, not waited for.
+// Open addressing over 32-bit positions, at most a quarter full. A file's author chooses its names,
+// so the length of a probe is capped: names made to collide are refused.
 typedef struct tern_name_index {
     uint32_t *slots; // position + 1, 0: empty
     size_t mask;     // number of slots - 1
 } tern_name_index;
 
 // Names are read from the `const char *` at the beginning of each of n items of item_bytes; `what`
-// calls the items by name in messages. A name that comes twice is refused.
+// names the items in messages. Duplicate names are refused.
 tern_status tern_name_index_build(tern_name_index *index, const void *items, size_t n,
                                   size_t item_bytes, const char *what, tern_error *err);
 // Position of the name, or -1.
@@ -56,7 +56,7 @@ void tern_name_index_free(tern_name_index *index);
 struct tern_file_private {
     tern_mapping *maps;
     size_t n_maps, maps_capacity, tensors_capacity;
-    tern_pool pool;
+    tern_arena pool;
     tern_name_index tensor_index, meta_index;
 };
 
@@ -65,21 +65,21 @@ tern_status tern_file_new(tern_file **out, const char *path, tern_error *err);
 tern_status tern_file_map(tern_file *file, const char *path, bool missing_ok, tern_mapping *out,
                           tern_error *err);
 tern_tensor *tern_file_add_tensor(tern_file *file, tern_error *err); // zeroed; NULL: no memory
-// When all tensors are there: sums their bytes, refuses names that come twice.
+// After the last tensor: sums their bytes, refuses duplicate names.
 tern_status tern_file_index_tensors(tern_file *file, tern_error *err);
 // Refuses tensors [first, n_tensors) that overlap; with gapless, also holes between them and around
 // them: they must then fill data[0..n_data).
 tern_status tern_file_check_layout(tern_file *file, size_t first, const uint8_t *data,
                                    uint64_t n_data, bool gapless, tern_error *err);
 
-// Appends what the bytes of one GGUF file hold. Metadata of shard 0 becomes the file's; of later
-// ones only the split keys are looked at. The bytes must outlive the file.
+// Appends the contents of one GGUF file. Metadata of shard 0 becomes the file's; in later shards
+// only the split keys matter. The bytes must outlive the file.
 typedef struct tern_gguf_split {
     int64_t no, count, n_tensors; // -1: the key is not there
 } tern_gguf_split;
 tern_status tern_gguf_parse(tern_file *file, int shard, const uint8_t *bytes, uint64_t n,
                             tern_gguf_split *split, tern_error *err);
-// Opens path and, when it is the first of a split set, all the others.
+// Opens path and, if it is the first of a split set, all the others.
 tern_status tern_gguf_open_files(tern_file *file, const char *path, tern_error *err);
 
 // A tokenizer.json alone, under any name.
@@ -92,7 +92,7 @@ tern_status tern_safetensors_parse(tern_file *file, int shard, const uint8_t *by
 // Turns packed ternary weights of a BitNet folder (see file->config) into HF_TERNARY tensors. After
 // tern_file_index_tensors.
 tern_status tern_hf_resolve_ternary(tern_file *file, tern_error *err);
-// Opens a folder; only_file (may be NULL) names the one safetensors file of it that is wanted.
+// Opens a folder; only_file (may be NULL) restricts it to one safetensors file.
 tern_status tern_hf_open_folder(tern_file *file, const char *folder, const char *only_file,
                                 tern_error *err);
 

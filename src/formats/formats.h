@@ -3,8 +3,8 @@
 // A GGUF file (v2, v3, split sets) or a Hugging Face folder (safetensors, also sharded by an index,
 // config.json and the tokenizer's files). Tensor data is mapped and never copied. Nothing in a file
 // is trusted: sizes, offsets, counts and lengths are checked with overflow-safe arithmetic before
-// anything is looked at, tensors may not overlap or leave the file, and messages name the file, the
-// field and the reason.
+// use, tensors may not overlap or leave the file, and messages name the file, the field and the
+// reason.
 #ifndef TERN_FORMATS_FORMATS_H
 #define TERN_FORMATS_FORMATS_H
 
@@ -19,7 +19,7 @@ typedef enum tern_file_kind { TERN_FILE_GGUF, TERN_FILE_HF } tern_file_kind;
 typedef struct tern_tensor {
     const char *name; // as in the file
     tern_dtype type;
-    uint32_t type_id; // GGUF: the type's number in the file, also where it is not known
+    uint32_t type_id; // GGUF: the type's number in the file, even if it is unknown
     int n_dims;
     uint64_t ne[4];   // ne[0] is the row's length (GGUF order); unused ones are 1
     const void *data; // mapped; at least `bytes` long; GGUF: aligned to 32
@@ -53,7 +53,7 @@ typedef struct tern_file {
     size_t n_metas;
     // Hugging Face only. Absent files have no root; texts are mapped.
     tern_json_doc config, tokenizer_config, generation_config;
-    tern_str tokenizer_json;   // text of tokenizer.json, parsed by whoever needs it
+    tern_str tokenizer_json;   // text of tokenizer.json, parsed on demand
     tern_str chat_template;    // text of chat_template.jinja
     uint64_t tensor_bytes;     // of all tensors
     struct tern_file_private *priv; // mappings, name index
@@ -65,18 +65,18 @@ void tern_file_close(tern_file *file);
 // NULL: there is none.
 const tern_tensor *tern_file_tensor(const tern_file *file, const char *name);
 const tern_meta *tern_file_meta(const tern_file *file, const char *key);
-// Typed access to GGUF metadata; any integer type converts, false when absent or of another kind.
+// Typed access to GGUF metadata; any integer type converts, false if absent or of another kind.
 bool tern_file_meta_int(const tern_file *file, const char *key, int64_t *value);
 bool tern_file_meta_float(const tern_file *file, const char *key, double *value);
 bool tern_file_meta_bool(const tern_file *file, const char *key, bool *value);
 bool tern_file_meta_str(const tern_file *file, const char *key, tern_str *value);
-// Bytes of one value; 0 for strings, arrays and what is no type.
+// Bytes of one value; 0 for strings, arrays and invalid types.
 size_t tern_meta_type_bytes(tern_meta_type type);
 // Element i of an array of numbers, converted.
 bool tern_meta_element(const tern_meta *meta, uint64_t i, double *value);
 
-// The kernel may forget these pages (they are read again when touched): after a weight was
-// repacked, its mapping need not stay resident.
+// The kernel may drop these pages (they are read again when touched): after a weight was repacked,
+// its mapping need not stay resident.
 void tern_file_drop_pages(const tern_file *file, const void *data, uint64_t bytes);
 // Asks the kernel to read ahead.
 void tern_file_will_need(const tern_file *file, const void *data, uint64_t bytes);
@@ -97,10 +97,10 @@ tern_status tern_gguf_put_strings(tern_gguf_writer *w, const char *key, const te
                                   size_t n);
 tern_status tern_gguf_put_array(tern_gguf_writer *w, const char *key, tern_meta_type element_type,
                                 const void *values, size_t n);
-// Copies one as it is; skips general.alignment and split.*, which are about files, not models.
+// Copies one unchanged; skips general.alignment and split.*, which describe files, not models.
 tern_status tern_gguf_put_meta(tern_gguf_writer *w, const tern_meta *meta);
-// The metadata put so far, as a reader of the file will see it: a file without tensors, which the
-// caller closes.
+// The metadata put so far, as a reader of the file will see it: a file without tensors; the caller
+// closes it.
 tern_status tern_gguf_written_meta(const tern_gguf_writer *w, tern_file **out, tern_error *err);
 // Declares every tensor, in file order, before the first data.
 tern_status tern_gguf_declare(tern_gguf_writer *w, const char *name, tern_dtype type, int n_dims,
@@ -110,8 +110,8 @@ tern_status tern_gguf_write(tern_gguf_writer *w, const void *bytes, uint64_t n, 
 // The 32 bytes that end an I2_S tensor: its scale, then zeros.
 tern_status tern_gguf_write_i2_s_scale(tern_gguf_writer *w, float scale, tern_error *err);
 tern_status tern_gguf_writer_finish(tern_gguf_writer *w, tern_error *err); // checks, renames
-// Instead of finish, where metadata is all there is: one more file of a set (base/out_set.h). The
-// writer's own path is not used.
+// Instead of finish, for metadata alone: one more file of a set (base/out_set.h). The writer's own
+// path is not used.
 tern_status tern_gguf_writer_put_in(tern_gguf_writer *w, tern_out_set *set, const char *name,
                                     tern_error *err);
 void tern_gguf_writer_free(tern_gguf_writer *w); // without finish: nothing is left
@@ -120,9 +120,9 @@ void tern_gguf_writer_free(tern_gguf_writer *w); // without finish: nothing is l
 
 typedef struct tern_st_writer tern_st_writer;
 // Writes folder/model.safetensors, or shards with model.safetensors.index.json when larger than
-// split_bytes (0: one file). The folder is made if need be; it becomes this model's at finish, with
-// all files together, and what an earlier one had there under names that are read goes. One writer
-// a folder. Same protocol as above; types without a name in safetensors are refused.
+// split_bytes (0: one file). Creates the folder if need be; at finish all files get their names
+// together, and those of an earlier model that readers would open are removed. One writer a folder.
+// Same protocol as above; types without a name in safetensors are refused.
 tern_status tern_st_writer_open(tern_st_writer **out, const char *folder, uint64_t split_bytes,
                                 tern_error *err);
 tern_status tern_st_declare(tern_st_writer *w, const char *name, tern_dtype type, int n_dims,
@@ -131,7 +131,7 @@ tern_status tern_st_write(tern_st_writer *w, const void *bytes, uint64_t n, tern
 // One more file of the folder, such as config.json, at any time before finish.
 tern_status tern_st_put_file(tern_st_writer *w, const char *name, const void *bytes, size_t n,
                              tern_error *err);
-// The same, copied from another folder; one that is not there is none.
+// The same, copied from another folder; a missing file is no error.
 tern_status tern_st_copy_file(tern_st_writer *w, const char *folder, const char *name,
                               tern_error *err);
 tern_status tern_st_writer_finish(tern_st_writer *w, tern_error *err);

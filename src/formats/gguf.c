@@ -7,8 +7,8 @@
 //     tensor data; each offset counts from here and is a multiple of the alignment
 //
 // A string is a u64 length and its bytes. An array is u32 element type, u64 count, elements. Counts
-// are compared with the bytes that are left before anything is allocated for them, so that memory
-// is at most a small multiple of the file's size.
+// are compared with the remaining bytes before anything is allocated for them, so that memory is at
+// most a small multiple of the file's size.
 #include "formats/file_private.h"
 
 #include <math.h>
@@ -19,7 +19,7 @@
 
 #define TENSOR_NAME_MAX 255
 #define KEY_MAX         65535 // the specification's own limit
-#define I2_S_TAIL       32    // behind the codes; the scale is the first float
+#define I2_S_TAIL       32    // after the codes; the scale is the first float
 
 // A metadata entry takes at least: key length and one byte of key, type, one byte of value.
 #define KV_BYTES_MIN     (8 + 1 + 4 + 1)
@@ -68,7 +68,7 @@ static tern_status read_name(reader *r, const char **out, size_t n_max, const ch
                          "%s in front of byte %llu has %zu bytes (1 to %zu, none of them 0, are "
                          "allowed)",
                          what, (unsigned long long)(r->at - r->begin), s.len, n_max);
-    *out = tern_pool_text(&r->file->priv->pool, s);
+    *out = tern_arena_text(&r->file->priv->pool, s);
     return *out ? TERN_OK : tern_fail_memory(r->err, s.len + 1);
 }
 
@@ -88,7 +88,7 @@ size_t tern_meta_type_bytes(tern_meta_type type) {
 static tern_status read_string_array(reader *r, tern_meta *m) {
     tern_str *strings = NULL;
     if (m->n > left(r) / 8) return cut_off(r, m->key); // each has at least its length
-    strings = tern_pool_take(&r->file->priv->pool, (size_t)m->n * sizeof *strings);
+    strings = tern_arena_take(&r->file->priv->pool, (size_t)m->n * sizeof *strings);
     if (!strings) return tern_fail_memory(r->err, (size_t)m->n * sizeof *strings);
     m->strings = strings;
     for (uint64_t i = 0; i < m->n; i++) TERN_TRY(read_string(r, &strings[i], m->key));
@@ -218,7 +218,7 @@ static tern_status size_by_room(reader *r, tern_tensor *tensors, const uint64_t 
             sorted[n] = n_data;
             qsort(sorted, n + 1, sizeof *sorted, by_value);
         }
-        size_t low = 0, high = n + 1; // the first that is greater
+        size_t low = 0, high = n + 1; // the first greater one
         while (low < high) {
             size_t middle = (low + high) / 2;
             if (sorted[middle] > offsets[i]) high = middle;
@@ -290,7 +290,7 @@ static tern_status read_header(reader *r, uint64_t *n_tensors, uint64_t *n_kv) {
     uint32_t magic = 0, version = 0;
     TERN_TRY(read_bytes(r, &magic, sizeof magic, "the header"));
     if (memcmp(&magic, "GGUF", 4) != 0)
-        return tern_fail(r->err, TERN_ERR_FORMAT, "neither a GGUF file (it begins otherwise) nor a "
+        return tern_fail(r->err, TERN_ERR_FORMAT, "neither a GGUF file (wrong first bytes) nor a "
                          "Hugging Face folder");
     TERN_TRY(read_bytes(r, &version, sizeof version, "the header"));
     if (version == 2u << 24 || version == 3u << 24)
@@ -302,7 +302,7 @@ static tern_status read_header(reader *r, uint64_t *n_tensors, uint64_t *n_kv) {
     return read_bytes(r, n_kv, sizeof *n_kv, "the header");
 }
 
-// `keys` is the file whose metadata this is: the real one for shard 0, a passing one for others.
+// `keys` is the file whose metadata this is: the real one for shard 0, a temporary one for others.
 static tern_status parse_with(tern_file *file, tern_file *keys, int shard, const uint8_t *bytes,
                               uint64_t n, tern_gguf_split *split, tern_error *err) {
     reader r = {bytes, bytes, bytes + n, keys, err};
@@ -314,7 +314,7 @@ static tern_status parse_with(tern_file *file, tern_file *keys, int shard, const
         .count = int_or(keys, "split.count", -1),
         .n_tensors = int_or(keys, "split.tensors.count", -1),
     };
-    // Kernels read the data where it is mapped and want it at multiples of 32.
+    // Kernels read the data in the mapping and need it at multiples of 32.
     int64_t alignment = int_or(keys, "general.alignment", 32);
     if (alignment < 32 || alignment > 1 << 20 || (alignment & (alignment - 1)))
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "general.alignment is %lld (a power of two "

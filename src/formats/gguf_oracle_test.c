@@ -1,6 +1,5 @@
-// A GGUF file that another program wrote (tests/reference/blocks.py, from the formats'
-// descriptions): metadata of every kind, and blocks of every type beside the float32 values that
-// they stand for.
+// A GGUF file written by another program (tests/reference/blocks.py, from the formats'
+// descriptions): metadata of every kind, and blocks of every type next to their float32 values.
 #include <stdlib.h>
 #include <string.h>
 #include "formats/formats.h"

@@ -1,4 +1,4 @@
-// Reading GGUF: what is found, and what is refused. Files are made byte by byte here, so that the
+// Reading GGUF: what is found, and what is refused. Files are built byte by byte here, so that the
 // reader is not only compared with our own writer.
 #include "formats/file_private.h"
 
@@ -342,7 +342,7 @@ TEST(gguf_name_index_finds_each_of_many) {
     tern_name_index_free(&index);
 }
 
-// Whoever makes a file can make names that collide; looking for room must not become quadratic.
+// A file's author can make names that collide; looking for room must not become quadratic.
 TEST(gguf_name_index_refuses_names_made_to_collide) {
     enum { N = 600, MASK = 4095 }; // 600 names get 4096 slots; all of these want the same one
     static char names[N][20];
@@ -373,7 +373,7 @@ TEST(gguf_refuses_every_truncation) {
 }
 
 // Every field of the header, and everything between fields, replaced by large values. Most are
-// refused; whatever is accepted must stay inside the file, which is checked by reading it.
+// refused; an accepted file must stay inside its bytes, which is checked by reading it.
 TEST(gguf_survives_corruption_of_every_byte) {
     static const uint64_t values[] = {0, 1, 31, 0x7F, 0xFF, 0x7FFFFFFF, 0xFFFFFFFF,
                                       (uint64_t)1 << 61, INT64_MAX, UINT64_MAX};

@@ -9,7 +9,7 @@
 
 struct tern_gguf_writer {
     tern_writer base; // first, so that begin_part finds the rest
-    tern_strbuf metas; // entries as they stand in the file
+    tern_strbuf metas; // entries as in the file
     const char **keys;
     size_t n_keys, keys_capacity;
 };
@@ -40,7 +40,7 @@ static tern_status begin_meta(tern_gguf_writer *w, const char *key, tern_meta_ty
         if (!strcmp(w->keys[i], key)) return refuse(w, key, "is there twice");
     if (tern_array_reserve(TERN_MEM_FILE, &w->keys, &w->keys_capacity, w->n_keys, 1) != 0)
         return tern_fail_memory(&base->failed, (w->n_keys + 1) * sizeof *w->keys);
-    w->keys[w->n_keys] = tern_pool_text(&base->pool, (tern_str){key, strlen(key)});
+    w->keys[w->n_keys] = tern_arena_text(&base->pool, (tern_str){key, strlen(key)});
     if (!w->keys[w->n_keys]) return tern_fail_memory(&base->failed, strlen(key) + 1);
     w->n_keys++;
     put_key(&w->metas, key, type);
@@ -108,7 +108,7 @@ tern_status tern_gguf_put_array(tern_gguf_writer *w, const char *key, tern_meta_
 }
 
 tern_status tern_gguf_put_meta(tern_gguf_writer *w, const tern_meta *m) {
-    // What describes the source's files and not the model is decided anew.
+    // Keys that describe the source's files and not the model are decided anew.
     if (!strcmp(m->key, "general.alignment") || !strncmp(m->key, "split.", 6)) return TERN_OK;
     if (m->type == TERN_META_STRING)
         return tern_gguf_put_str(w, m->key, (tern_str){m->data, (size_t)m->n});
@@ -126,7 +126,7 @@ tern_status tern_gguf_written_meta(const tern_gguf_writer *w, tern_file **out, t
     const uint64_t counts[] = {0, w->n_keys};
     const uint32_t version = 3;
     size_t n = 8 + sizeof counts + w->metas.len;
-    char *bytes = tern_pool_take(&(*out)->priv->pool, n); // lives as long as the file
+    char *bytes = tern_arena_take(&(*out)->priv->pool, n); // lives as long as the file
     tern_gguf_split split;
     tern_status status = TERN_OK;
     if (!bytes) status = tern_fail_memory(err, n);
@@ -159,7 +159,7 @@ static void put_tensors(tern_strbuf *b, const tern_writer *w, size_t part) {
     }
 }
 
-// A set is known by three keys in each of its files; the model's metadata is in the first only.
+// A set is described by three keys in each of its files; the model's metadata is in the first only.
 static void put_head(tern_strbuf *b, const tern_gguf_writer *w, size_t part) {
     const tern_writer *base = &w->base;
     bool is_set = base->n_parts > 1;
@@ -254,7 +254,7 @@ tern_status tern_gguf_writer_finish(tern_gguf_writer *w, tern_error *err) {
     tern_writer *base = &w->base;
     tern_strbuf first = {0};
     TERN_TRY(tern_writer_end(base, err));
-    if (base->n_parts > 1) put_part_name(&first, base, 0); // the one that readers are given
+    if (base->n_parts > 1) put_part_name(&first, base, 0); // the one that readers open
     tern_status status = first.failed ? tern_fail_memory(err, strlen(base->path))
                                       : tern_writer_commit(base, first.ptr, err);
     tern_strbuf_free(&first);

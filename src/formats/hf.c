@@ -6,16 +6,16 @@
 #include "base/alloc.h"
 #include "base/half.h"
 
-#define CONFIG_BYTES_MAX ((uint64_t)32 << 20) // a thousand times what is usual
-#define SHARDS_MAX       512                  // looked through for each tensor: a bound on time
+#define CONFIG_BYTES_MAX ((uint64_t)32 << 20) // a thousand times the usual size
+#define SHARDS_MAX       512                  // searched for each tensor: a bound on time
 #define SINGLE "model.safetensors"
 #define INDEX  "model.safetensors.index.json"
 
-// "folder/name" in the file's pool.
+// "folder/name" in the file's arena.
 static tern_status join(tern_file *file, const char *folder, tern_str name, char **out,
                         tern_error *err) {
     size_t n = strlen(folder);
-    *out = tern_pool_take(&file->priv->pool, n + name.len + 2);
+    *out = tern_arena_take(&file->priv->pool, n + name.len + 2);
     if (!*out) return tern_fail_memory(err, n + name.len + 2);
     memcpy(*out, folder, n);
     if (n && folder[n - 1] != '/') (*out)[n++] = '/';
@@ -62,8 +62,8 @@ static tern_status open_shard(tern_file *file, const char *folder, tern_str name
     return status == TERN_OK ? status : tern_fail_prefix(err, status, path);
 }
 
-// Links inside the folder may lead anywhere (the hub's cache is made of them), but the index, which
-// came with the model, may not.
+// Links inside the folder may lead anywhere (the hub's cache consists of them), but the index,
+// which came with the model, may not.
 static bool stays_inside(tern_str name) {
     if (name.len == 0 || name.len > 255 || name.ptr[0] == '/' || memchr(name.ptr, 0, name.len))
         return false;
@@ -87,7 +87,7 @@ static tern_status add_shard(tern_file *file, shard_list *list, tern_str name, t
         return tern_fail(err, TERN_ERR_FORMAT, "weight_map names over %d files", SHARDS_MAX);
     if (tern_array_reserve(TERN_MEM_MISC, &list->names, &list->capacity, list->n, 1) != 0)
         return tern_fail_memory(err, (list->n + 1) * sizeof *list->names);
-    char *copy = tern_pool_text(&file->priv->pool, name);
+    char *copy = tern_arena_text(&file->priv->pool, name);
     if (!copy) return tern_fail_memory(err, name.len + 1);
     list->names[list->n++] = (tern_str){copy, name.len};
     return TERN_OK;
@@ -201,7 +201,7 @@ tern_status tern_hf_resolve_ternary(tern_file *file, tern_error *err) {
 
 // ---- Folders -----------------------------------------------------------------------------------
 
-// Whether the index has the file among its shards.
+// Whether the index lists the file among its shards.
 static bool index_names(const tern_json_doc *doc, const char *file_name) {
     const tern_json *map = tern_json_get(doc, tern_json_root(doc), "weight_map");
     for (const tern_json *k = tern_json_first(doc, map); k; k = tern_json_next(doc, map, k))
@@ -209,7 +209,7 @@ static bool index_names(const tern_json_doc *doc, const char *file_name) {
     return false;
 }
 
-// Of a folder that has both, transformers reads the single file and not the index; so do we.
+// If a folder has both, transformers reads the single file and not the index; so do we.
 static tern_status open_weights(tern_file *file, const char *folder, const char *only_file,
                                 tern_error *err) {
     tern_json_doc doc = {0};
@@ -258,8 +258,8 @@ static tern_status read_folder(tern_file *file, const char *folder, const char *
     return status == TERN_OK ? status : tern_fail_prefix(err, status, folder);
 }
 
-// Files of two models must not come together, neither in a folder whose replacement was cut off
-// nor in one that is replaced just now: its writers remove config.json first and write it last.
+// Files of two models must not be mixed, neither in a folder whose replacement was interrupted nor
+// in one being replaced right now: writers remove config.json first and write it last.
 tern_status tern_hf_open_folder(tern_file *file, const char *folder, const char *only_file,
                                 tern_error *err) {
     static const char *const last[] = {"config.json", SINGLE, INDEX};

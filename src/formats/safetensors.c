@@ -30,7 +30,7 @@ static bool dtype_of(tern_str name, tern_dtype *type) {
         {"F32", TERN_DTYPE_F32}, {"F16", TERN_DTYPE_F16}, {"BF16", TERN_DTYPE_BF16},
         {"U8", TERN_DTYPE_U8},   {"I8", TERN_DTYPE_I8},   {"I32", TERN_DTYPE_I32},
         {"I64", TERN_DTYPE_I64}, {"F64", TERN_DTYPE_F64},
-        // Only to be listed.
+        // Only listed, never decoded.
         {"I16", TERN_DTYPE_I16}, {"U16", TERN_DTYPE_U16}, {"U32", TERN_DTYPE_U32},
         {"U64", TERN_DTYPE_U64}, {"BOOL", TERN_DTYPE_BOOL}, {"F8_E4M3", TERN_DTYPE_F8_E4M3},
         {"F8_E5M2", TERN_DTYPE_F8_E5M2},
@@ -43,14 +43,15 @@ static bool dtype_of(tern_str name, tern_dtype *type) {
     return false;
 }
 
-// A whole number from 0 to 2^53: beyond that a double is no longer exact, and no file that large.
+// A whole number from 0 to 2^53: beyond that a double is no longer exact, and no file is that
+// large.
 static bool json_size(const tern_json *value, uint64_t *out) {
     int64_t i = tern_json_int(value, -1);
     *out = (uint64_t)i;
     return i >= 0 && i <= (int64_t)1 << 53;
 }
 
-// More than four dimensions (patch embeddings of video have five): the outermost become one.
+// More than four dimensions (patch embeddings of video have five): the outermost are merged.
 static tern_status read_shape(header *h, tern_tensor *t, const tern_json *shape,
                               uint64_t *n_elements) {
     if (!tern_json_is(shape, TERN_JSON_ARRAY))
@@ -102,7 +103,7 @@ static tern_status read_tensor(header *h, const tern_json *key) {
     tern_tensor *t = tern_file_add_tensor(h->file, h->err);
     if (!t) return TERN_ERR_MEMORY;
     t->shard = h->shard;
-    t->name = tern_pool_text(&h->file->priv->pool, name);
+    t->name = tern_arena_text(&h->file->priv->pool, name);
     if (!t->name) return tern_fail_memory(h->err, name.len + 1);
     const tern_json *info = tern_json_value_of(&h->doc, key);
     tern_str dtype = tern_json_str(tern_json_get(&h->doc, info, "dtype"));
@@ -122,7 +123,7 @@ static tern_status read_tensor(header *h, const tern_json *key) {
 static tern_status align_tensor(tern_file *file, tern_tensor *t, tern_error *err) {
     if ((uintptr_t)t->data % tern_dtype_block_bytes(t->type) == 0) return TERN_OK;
     if (t->bytes > SIZE_MAX) return tern_fail_memory(err, SIZE_MAX);
-    void *copy = tern_pool_take(&file->priv->pool, (size_t)t->bytes);
+    void *copy = tern_arena_take(&file->priv->pool, (size_t)t->bytes);
     if (!copy) return tern_fail_memory(err, (size_t)t->bytes);
     memcpy(copy, t->data, (size_t)t->bytes);
     t->data = copy;

@@ -16,7 +16,7 @@ static const char *dtype_name(tern_dtype type) {
     switch (type) {
     case TERN_DTYPE_F32: case TERN_DTYPE_F16: case TERN_DTYPE_BF16: case TERN_DTYPE_F64:
     case TERN_DTYPE_U8: case TERN_DTYPE_I8: case TERN_DTYPE_I32: case TERN_DTYPE_I64:
-        return tern_dtype_name(type); // they are called the same
+        return tern_dtype_name(type); // the names are the same
     default: return NULL;
     }
 }
@@ -142,7 +142,7 @@ static bool is_part_name(const char *name) {
     return true;
 }
 
-// What an earlier model left under names that are read: beside the new one's files it would make a
+// Files of an earlier model that readers would open: mixed with the new ones they would make a
 // third model.
 static tern_status remove_stale(tern_writer *w, tern_error *err) {
     static const char *const read[] = {"config.json", "generation_config.json", "tokenizer.json",

@@ -11,8 +11,8 @@ struct tern_shard {
     tern_shard_info info;
     tern_mapping map; // of a file; else the bytes are the caller's
     const uint8_t *body, *documents, *checksums;
-    uint64_t body_bytes, n_data; // n_data: bytes of the tokens, without what pads them
-    atomic_uchar *checked;       // [n_blocks] 1: found to be whole
+    uint64_t body_bytes, n_data; // n_data: bytes of the tokens, without padding
+    atomic_uchar *checked;       // [n_blocks] 1: checked and found whole
     char *path;
 };
 
@@ -61,12 +61,12 @@ static tern_status read_header(tern_shard *s, const uint8_t *h, uint64_t n, tern
     return TERN_OK;
 }
 
-// Where everything is follows from the counts, and must fill the file.
+// The position of everything follows from the counts, and must fill the file.
 static tern_status lay_out(tern_shard *s, const uint8_t *bytes, uint64_t n, tern_error *err) {
     tern_shard_info *info = &s->info;
     uint64_t room = n - TERN_SHARD_HEADER_BYTES;
     if (info->n_tokens > room / info->token_bytes || info->n_documents > room / 8)
-        return bad(s, err, "the file is cut off: the header tells of more than there is");
+        return bad(s, err, "the file is cut off: the header promises more than there is");
     s->n_data = info->n_tokens * info->token_bytes;
     s->body_bytes = (s->n_data + 7) / 8 * 8 + info->n_documents * 8;
     info->n_blocks = (s->body_bytes + info->block_bytes - 1) / info->block_bytes;
@@ -179,7 +179,7 @@ static tern_status check_block(const tern_shard *s, uint64_t block, tern_error *
 tern_status tern_shard_check(tern_shard *s, uint64_t first, uint64_t n, tern_error *err) {
     for (uint64_t i = first; i < first + n; i++) {
         if (atomic_load_explicit(&s->checked[i], memory_order_relaxed)) continue;
-        TERN_TRY(check_block(s, i, err)); // two threads may both do it, which harms nobody
+        TERN_TRY(check_block(s, i, err)); // two threads may both do it, which does no harm
         atomic_store_explicit(&s->checked[i], 1, memory_order_relaxed);
     }
     return TERN_OK;

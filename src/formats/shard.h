@@ -1,6 +1,6 @@
 // Shards: files of token ids to train on, and sets of them read as one long text.
 //
-// A shard holds whole documents, one behind the other, each with its end-of-document token if the
+// A shard holds whole documents, one after the other, each with its end-of-document token if the
 // tokenizer has one. All numbers are little-endian:
 //
 //     bytes   type  content
@@ -54,7 +54,7 @@ tern_status tern_shard_read(tern_shard *s, uint64_t first, uint64_t n, int32_t *
 uint64_t tern_shard_document(const tern_shard *s, uint64_t i);
 // The document that holds a token, token < n_tokens.
 uint64_t tern_shard_document_at(const tern_shard *s, uint64_t token);
-// Checks blocks [first, first + n) of the body now; each is only checked once.
+// Checks blocks [first, first + n) of the body now; each is checked only once.
 tern_status tern_shard_check(tern_shard *s, uint64_t first, uint64_t n, tern_error *err);
 
 // The same from memory, for fuzzing; bytes must outlive the shard.
@@ -84,11 +84,11 @@ void tern_shard_writer_free(tern_shard_writer *w); // without finish: nothing is
 
 // ---- Sets: sequences to train on ---------------------------------------------------------------
 //
-// All tokens of all shards, in the order given, cut into *windows* of seq_len. Sequence i is
-// window p(i) and the one token behind it, since the last input has a target, too; what does not
-// fill a window at the end is left out. p is another permutation in each epoch, computed and not
-// stored: nothing needs memory or has to be saved but (epoch, index), and rank r of n takes the
-// indices r, r + n, r + 2n ...
+// All tokens of all shards, in the order given, cut into *windows* of seq_len. Sequence i is window
+// p(i) and the one token after it, since the last input needs a target, too; an incomplete window
+// at the end is left out. p is another permutation in each epoch, computed and not stored: nothing
+// needs memory or has to be saved except (epoch, index), and rank r of n takes the indices r, r +
+// n, r + 2n ...
 
 typedef struct tern_token_set tern_token_set;
 typedef struct tern_token_set_desc {
@@ -101,9 +101,9 @@ typedef struct tern_token_set_desc {
 // The shards must agree in vocabulary, end token and tokenizer.
 tern_status tern_token_set_open(tern_token_set **out, const char *const *paths, size_t n_paths,
                                 const tern_token_set_desc *desc, tern_error *err);
-// Paths of the shards of a folder that tern data build made, split-00000.tern and on; split:
-// "train" or "valid". They are appended; none is no failure. A folder whose shards are not as its
-// manifest.json says, or that has no manifest, is refused: they may be those of two builds.
+// Paths of the shards of a folder made by tern data build, split-00000.tern and on; split: "train"
+// or "valid". They are appended; finding none is no failure. A folder whose shards do not match its
+// manifest.json, or that has no manifest, is refused: it may mix two builds.
 tern_status tern_shard_folder(tern_names *paths, const char *folder, const char *split,
                               tern_error *err);
 // The same as a set. *out = NULL: it has none.

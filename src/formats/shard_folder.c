@@ -1,5 +1,5 @@
-// Folders of shards: manifest.json says what belongs together. It is written last, so a folder
-// without it is not finished, and one whose shards are not as it says holds those of two builds.
+// Folders of shards: manifest.json lists what belongs together. It is written last, so a folder
+// without it is unfinished, and one whose shards do not match it mixes two builds.
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"

@@ -1,4 +1,4 @@
-// What the reader and the writer of shards must agree in.
+// What the reader and the writer of shards must agree on.
 #ifndef TERN_FORMATS_SHARD_PRIVATE_H
 #define TERN_FORMATS_SHARD_PRIVATE_H
 

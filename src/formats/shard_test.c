@@ -173,7 +173,7 @@ TEST(shard_cut_or_lengthened_is_refused) {
     free(bytes);
 }
 
-// Whoever makes a file on purpose can make its checksums, too.
+// An attacker can make the checksums fit, too.
 TEST(shard_with_true_checksums_is_still_not_trusted) {
     static const struct { int at, n; uint64_t value; const char *words; } cases[] = {
         {12, 4, 3, "neither 2 nor 4"},
@@ -226,7 +226,7 @@ TEST(permutation_is_a_bijection) {
             n_fixed += p == i;
         }
         CHECK(n_seen == n);
-        CHECK(n < 100 || n_fixed < 10); // about one is expected
+        CHECK(n < 100 || n_fixed < 10); // about one expected
         free(seen);
     }
     uint64_t huge = tern_permute(7, UINT64_MAX, 1);
@@ -337,7 +337,7 @@ TEST(token_set_refuses_what_does_not_belong_together) {
     CHECK(tern_token_set_open(&set, paths, 1, &desc, &err) == TERN_ERR_IO);
 }
 
-// Damage that came after opening is found by the sequence that touches it.
+// Damage after opening is found by the sequence that touches it.
 TEST(token_set_names_the_damaged_shard) {
     const char *paths[N_SHARDS];
     tern_error err = {0};

@@ -13,7 +13,7 @@ tern_status tern_writer_init(tern_writer *w, const char *path, uint64_t split_by
 void tern_writer_deinit(tern_writer *w) {
     tern_out_drop(&w->file);
     tern_out_close(&w->out);
-    tern_pool_free(&w->pool);
+    tern_arena_free(&w->pool);
     tern_free(w->tensors);
     tern_free(w->path);
 }
@@ -34,13 +34,13 @@ tern_status tern_writer_declare(tern_writer *w, const char *name, tern_dtype typ
                          name, tern_dtype_name(type));
     if (tern_array_reserve(TERN_MEM_FILE, &w->tensors, &w->capacity, w->n_tensors, 1) != 0)
         return tern_fail_memory(&w->failed, (w->n_tensors + 1) * sizeof t);
-    t.name = tern_pool_text(&w->pool, (tern_str){name, strlen(name)});
+    t.name = tern_arena_text(&w->pool, (tern_str){name, strlen(name)});
     if (!t.name) return tern_fail_memory(&w->failed, strlen(name) + 1);
     w->tensors[w->n_tensors++] = t;
     return TERN_OK;
 }
 
-// A part ends in front of the tensor that would make it larger than split_bytes.
+// A part ends before the tensor that would make it larger than split_bytes.
 static tern_status make_plan(tern_writer *w, tern_error *err) {
     tern_name_index names = {0};
     tern_status status = tern_name_index_build(&names, w->tensors, w->n_tensors,
@@ -67,7 +67,7 @@ static tern_status make_plan(tern_writer *w, tern_error *err) {
     return TERN_OK;
 }
 
-// Makes the part of tensor `at` the open one.
+// Opens the part of tensor `at`.
 static tern_status open_part(tern_writer *w, tern_error *err) {
     size_t part = w->n_tensors ? w->tensors[w->at].part : 0;
     bool is_new = !w->part_open || (w->n_written == 0 && w->at > 0 &&
@@ -100,7 +100,7 @@ static tern_status write_piece(tern_writer *w, const uint8_t **bytes, uint64_t *
     return tern_out_write(&w->file, zeros, n_pad, err);
 }
 
-// Nothing is accepted after a call that failed; the first failure is what all later ones report.
+// After a failure nothing more is accepted; all later calls report the first failure.
 static tern_status check_usable(tern_writer *w, tern_error *err) {
     if (w->failed.status == TERN_OK && !w->planned) make_plan(w, &w->failed);
     if (w->failed.status == TERN_OK) return TERN_OK;

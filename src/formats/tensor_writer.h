@@ -1,9 +1,9 @@
-// What the two writers share: files that appear only when all is written, and a list of declared
-// tensors whose data streams through in order.
+// What the two writers share: files that appear only when complete, and a list of declared tensors
+// whose data streams through in order.
 //
-// Life of a writer: declare tensors, write their data in pieces, finish. At the first data the plan
-// is made: which tensor goes into which part (file), since a header that comes before the data must
-// already know all of it. The container says what a part's header is.
+// Life of a writer: declare tensors, write their data in pieces, finish. The first data fixes the
+// plan: which tensor goes into which part (file), since a header precedes the data and must already
+// know all of it. The container defines a part's header.
 #ifndef TERN_FORMATS_TENSOR_WRITER_H
 #define TERN_FORMATS_TENSOR_WRITER_H
 
@@ -24,15 +24,15 @@ typedef struct tern_writer tern_writer;
 struct tern_writer {
     char *path;
     uint64_t split_bytes, alignment;
-    tern_pool pool;
+    tern_arena pool;
     tern_planned *tensors;
     size_t n_tensors, capacity, n_parts;
-    size_t at;          // tensor that is being written
+    size_t at;          // tensor being written
     uint64_t n_written; // bytes of it
     bool planned, part_open;
-    tern_error failed; // of an earlier call: nothing more is accepted
+    tern_error failed; // of an earlier call: accept nothing more
     tern_out_set out;   // open from the first part on, or before
-    tern_out_file file; // the part that is being written
+    tern_out_file file; // the part being written
     // Begins the part's file and writes everything that comes before the data.
     tern_status (*begin_part)(tern_writer *w, size_t part, tern_error *err);
 };
@@ -43,7 +43,7 @@ void tern_writer_deinit(tern_writer *w);
 tern_status tern_writer_declare(tern_writer *w, const char *name, tern_dtype type, int n_dims,
                                 const uint64_t *ne, uint64_t n_row);
 tern_status tern_writer_write(tern_writer *w, const void *bytes, uint64_t n, tern_error *err);
-// Checks that all data came and ends the last part; a file without tensors is begun here.
+// Checks that all data came and ends the last part; begins the file if there were no tensors.
 tern_status tern_writer_end(tern_writer *w, tern_error *err);
 // Gives the files their names; see tern_out_commit. The writer takes nothing after that.
 tern_status tern_writer_commit(tern_writer *w, const char *last, tern_error *err);

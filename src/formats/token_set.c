@@ -1,4 +1,4 @@
-// Several shards as one text, and sequences of it in a random order that is computed.
+// Several shards as one text, and its sequences in a computed random order.
 #include <string.h>
 #include "base/alloc.h"
 #include "base/hash.h"
@@ -16,9 +16,9 @@ struct tern_token_set {
 
 // A Feistel network is a bijection whatever its round function is, since each round can be undone:
 // (left, right) -> (right, left ^ f(right)). It permutes numbers of an even number of bits, at most
-// four times as many as are wanted; one that falls outside is permuted again until it does not,
-// which must happen, since it goes round a cycle that began inside. Six rounds: with the four that
-// are enough for large n, a set of a dozen sequences gets too few of its orders.
+// four times as many as needed; one that falls outside is permuted again until it does not, which
+// must happen, since it follows a cycle that began inside. Six rounds: four are enough for large n,
+// but give a set of a dozen sequences too few of its orders.
 #define FEISTEL_ROUNDS 6
 
 uint64_t tern_permute(uint64_t index, uint64_t n, uint64_t key) {
@@ -76,7 +76,7 @@ static tern_status open_all(tern_token_set *set, const char *const *paths, size_
     set->n_sequences = n ? (n - 1) / set->desc.seq_len : 0;
     if (set->n_sequences == 0)
         return tern_fail(err, TERN_ERR_ARGUMENT, "%s: %llu tokens in all are less than one "
-                         "sequence of %u and the token behind it", paths[0],
+                         "sequence of %u and the token after it", paths[0],
                          (unsigned long long)n, set->desc.seq_len);
     return TERN_OK;
 }

@@ -1,4 +1,4 @@
-// What is written is read back, in one file and in sets; nothing appears before it is complete.
+// The output is read back, from one file and from sets; nothing appears before it is complete.
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -17,7 +17,7 @@ static bool exists_beside(const char *path, const char *end) {
     return exists(name);
 }
 
-// What a writer has not given its name yet lies in a folder ".tern-..." beside it.
+// Unfinished output lies in a folder ".tern-..." next to its destination.
 static bool leaves_something(const char *path) {
     tern_names names = {0};
     char *folder = tern_path_folder(path);
@@ -54,7 +54,7 @@ static void put_model_metas(tern_gguf_writer *w) {
     tern_gguf_put_array(w, "numbers", TERN_META_I32, numbers, 3);
 }
 
-// Data in pieces of 7 bytes, which never fall together with the ends of tensors.
+// Data in pieces of 7 bytes, which never coincide with the ends of tensors.
 static tern_status write_model(const char *path, uint64_t split_bytes, tern_error *err) {
     tern_gguf_writer *w;
     uint8_t bytes[768];
@@ -137,7 +137,7 @@ TEST(gguf_writer_splits) {
     tern_file_close(f);
     CHECK(tern_file_open(&f, second, &err) == TERN_ERR_ARGUMENT);
     CHECK(strstr(err.message, "split-00001-of-00003.gguf"));
-    // A part under the place of another.
+    // A part in the place of another.
     uint8_t bytes[4096];
     size_t n = read_all(third, bytes, sizeof bytes);
     FILE *file = fopen(second, "wb");

@@ -1,5 +1,5 @@
 // Private to the graph's files: the primitives that builders are made of. All remember a failure in
-// the graph and return -1 or NULL after one, so that only the end needs a check.
+// the graph and return -1 or NULL after one, so that a single check at the end is enough.
 #ifndef TERN_GRAPH_BUILD_H
 #define TERN_GRAPH_BUILD_H
 
@@ -7,12 +7,12 @@
 
 tern_vid tern_g_value(tern_graph *g, tern_value_kind kind, tern_value_type type, tern_sym sym,
                       int64_t rows, int64_t cols);
-// The value of this name (%d: the layer), made when there is none.
+// The value of this name (%d: the layer), created if needed.
 tern_vid tern_g_named(tern_graph *g, const char *name, tern_value_kind kind, tern_value_type type,
                       tern_sym sym, int64_t rows, int64_t cols);
 tern_node *tern_g_node(tern_graph *g, tern_op op);
 void tern_g_in(tern_graph *g, tern_node *n, tern_vid v);
-// Makes a temp of `cols` columns, with the rows of `like`, the node's next output.
+// Adds a temp of `cols` columns, with the rows of `like`, as the node's next output.
 tern_vid tern_g_out(tern_graph *g, tern_node *n, tern_vid like, tern_value_type type, int64_t cols);
 
 #endif

@@ -1,8 +1,9 @@
 // From a model's graph to its loss, its gradient and one step of the optimizer.
 //
 // Reverse-mode differentiation, on the graph itself: for every node y = f(x), last one first, with
-// dy = dLoss/dy known, nodes are appended that compute dx = (df/dx)^T dy. What several nodes read
-// gets the sum of what they send back. So a backend trains by running a graph, as it infers.
+// dy = dLoss/dy known, nodes are appended that compute dx = (df/dx)^T dy. If several nodes read a
+// value, it gets the sum of their gradients. So a backend trains by running a graph, as in
+// inference.
 //
 // Per op (all row by row, T rows; W is [n_out, n_in]):
 //   linear        y = x W^T            dx = dy W               dW += dy^T x
@@ -51,7 +52,7 @@ static void redirect(tern_graph *g, tern_vid v, tern_vid w) {
             if (g->nodes[i].in[k] == v) g->nodes[i].in[k] = w;
 }
 
-// mul(act(gate), up) -> glu: one pass over memory instead of two, and so in its gradient.
+// mul(act(gate), up) -> glu: one pass over memory instead of two, and likewise in its gradient.
 static bool becomes_glu(tern_graph *g, tern_node *mul) {
     for (int side = 0; side < 2; side++) {
         int32_t p = g->values[mul->in[side]].producer;
@@ -69,7 +70,7 @@ static bool becomes_glu(tern_graph *g, tern_node *mul) {
     return false;
 }
 
-// Drops the nodes that inference alone needs, and those whose results nobody reads any more.
+// Drops the nodes that only inference needs, and those whose results nobody reads any more.
 static void drop_unread(tern_graph *g) {
     for (bool again = true; again;) {
         again = false;
@@ -132,7 +133,7 @@ typedef struct gradients {
     tern_graph *g;
     const bool *frozen;
     tern_vid *of;  // [n_values of the forward graph]: gradient as known so far, -1: none
-    bool *reaches; // a weight that is trained depends on nothing, this value on such a weight
+    bool *reaches; // the value depends on a weight that is trained
 } gradients;
 
 static bool is_trained(const gradients *d, tern_vid w) {
@@ -161,7 +162,7 @@ static tern_vid sink(gradients *d, tern_vid w) {
                         d->g->values[w].rows, d->g->values[w].cols);
 }
 
-// Adds dv to what is known of the gradient of v.
+// Adds dv to the gradient of v so far.
 static void send(gradients *d, tern_vid v, tern_vid dv) {
     d->of[v] = d->of[v] < 0 ? dv : tern_g_add(d->g, d->of[v], dv);
 }
@@ -175,7 +176,7 @@ static void inputs(gradients *d, tern_node *n, const tern_vid *v, int count) {
     for (int i = 0; i < count; i++) tern_g_in(d->g, n, v[i]);
 }
 
-// A product may be added to an earlier one in its place, for nobody else reads that.
+// A product may be added to an earlier one in place, since nobody else reads that.
 static bool may_add_to(const gradients *d, tern_vid v) {
     int32_t p = v >= 0 ? d->g->values[v].producer : -1;
     return p >= 0 && d->g->nodes[p].op == TERN_OP_LINEAR_GRAD_X;
@@ -198,7 +199,7 @@ static void linear_back(gradients *d, const tern_node *f, tern_vid dy) {
 static void norm_back(gradients *d, const tern_node *f, tern_vid dy) {
     tern_vid x = f->in[0], dw = sink(d, f->in[1]);
     tern_node *n = begin(d, f, TERN_OP_RMS_NORM_GRAD);
-    // x, w, dy, dw or none (then w stands for it), and what the gradient is added to.
+    // x, w, dy, dw or none (then w stands in), and what the gradient is added to.
     inputs(d, n, (tern_vid[]){x, f->in[1], dy, dw >= 0 ? dw : f->in[1], d->of[x]},
            d->of[x] >= 0 ? 5 : 4);
     n->eps = f->eps;
@@ -231,7 +232,8 @@ static void mul_back(gradients *d, const tern_node *f, tern_vid dy) {
         if (d->reaches[f->in[i]]) send(d, f->in[i], tern_g_mul(d->g, dy, f->in[1 - i]));
 }
 
-// act_grad and glu_grad read the inputs of the forward node and dy, and give one gradient for each.
+// act_grad and glu_grad read the inputs of the forward node and dy, and yield one gradient for
+// each.
 static void act_back(gradients *d, const tern_node *f, tern_vid dy, tern_op op) {
     tern_node *n = begin(d, f, op);
     inputs(d, n, f->in, f->n_in);

@@ -280,8 +280,8 @@ tern_status tern_graph_check(const tern_graph *g, tern_error *err) {
         if (n->op == TERN_OP_ADD || n->op == TERN_OP_MUL) {
             const tern_value *a = &g->values[n->in[0]], *b = &g->values[n->in[1]];
             if (a->cols != b->cols || a->sym != b->sym)
-                return tern_fail(err, TERN_ERR_FORMAT, "graph: %s and %s do not have one shape",
-                                 a->name, b->name);
+                return tern_fail(err, TERN_ERR_FORMAT, "graph: %s and %s differ in shape", a->name,
+                                 b->name);
         }
         if (n->op == TERN_OP_ATTENTION && (n->n_kv_heads <= 0 || n->n_heads % n->n_kv_heads != 0))
             return tern_fail(err, TERN_ERR_FORMAT, "graph: %d query heads over %d key heads",

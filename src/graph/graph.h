@@ -1,6 +1,6 @@
 // The graph: what a model computes, as data.
 //
-// A value is an array with a name; a node computes values from values. Nodes stand in an order in
+// A value is a named array; a node computes values from values. Nodes are listed in an order in
 // which they can be run. A graph holds no numbers and no pointers to memory: weights are values
 // with a name that the runtime binds to a file, states (the key/value cache) are values that
 // outlive a run. So the same graph can be printed, rewritten (passes.c), planned (liveness.c),
@@ -15,11 +15,11 @@
 #include "base/status.h"
 #include "base/strbuf.h"
 
-// What the number of rows of a value is counted by.
+// What determines the number of rows of a value.
 typedef enum tern_sym {
     TERN_SYM_CONST,   // `rows` itself: weights
     TERN_SYM_TOKENS,  // tokens of the run
-    TERN_SYM_OUTPUTS, // those of them whose logits are wanted
+    TERN_SYM_OUTPUTS, // the tokens whose logits are wanted
     TERN_SYM_COUNT
 } tern_sym;
 
@@ -126,7 +126,7 @@ typedef struct tern_rope_attrs {
     bool halves;   // pairs (i, i + n_rot/2) instead of (2i, 2i + 1)
     float base;    // theta
     tern_rope_scaling scaling;
-    float factor; // LINEAR, LLAMA3, YARN: context is so many times longer than it was trained for
+    float factor; // LINEAR, LLAMA3, YARN: how many times longer the context is than in training
     float low_freq_factor, high_freq_factor; // LLAMA3
     float beta_fast, beta_slow, attn_factor; // YARN
     int32_t n_context_orig;
@@ -146,7 +146,7 @@ typedef struct tern_node {
     int32_t layer; // for people; -1: none
     tern_vid in[TERN_NODE_INPUTS], out[TERN_NODE_OUTPUTS];
     int n_in, n_out;
-    // Attributes; those that the op has.
+    // Attributes; only those of the op are set.
     float eps;                             // norms
     tern_act_kind act;                     // act, glu
     int32_t n_heads, n_kv_heads, head_dim; // rope, kv_store, attention
@@ -208,18 +208,18 @@ tern_status tern_graph_check(const tern_graph *g, tern_error *err);
 // The rank of the adapter of a weight; 0: it has none.
 typedef int64_t (*tern_rank_fn)(const void *ctx, const char *weight);
 // Adds B (A x) to W x for every weight that has an adapter; the new weights A and B are called W's
-// name with ".lora_a" and ".lora_b" behind it. Before lowering. scale: NULL, or the name of a
-// weight [rank, rank] that stands between A and B of all of them, which then have one rank.
+// name with ".lora_a" and ".lora_b" appended. Before lowering. scale: NULL, or the name of a weight
+// [rank, rank] between A and B of all adapters, which then share one rank.
 tern_status tern_pass_low_rank(tern_graph *g, tern_rank_fn rank_of, const void *ctx,
                                const char *scale, tern_error *err);
 
-// How the file has a weight, so that linears can be lowered.
+// How the file stores the weight, so that linears can be lowered.
 typedef enum tern_weight_kind {
     TERN_WEIGHT_FLOAT,   // float or block-quantized: multiplied with float activations
     TERN_WEIGHT_TERNARY, // codes and one scale: multiplied with int8 activations
 } tern_weight_kind;
-// Chooses the arithmetic of every linear: where the weight is ternary its input is quantized (once
-// for all its readers), where it is not, quantize and ternarize are dropped.
+// Chooses the arithmetic of every linear: if the weight is ternary its input is quantized (once for
+// all its readers), otherwise quantize and ternarize are dropped.
 // kinds[v] is read for values that are matrices.
 tern_status tern_pass_lower(tern_graph *g, const tern_weight_kind *kinds, tern_error *err);
 // Merges neighbours into the ops of the lower half of TERN_OPS; the numbers stay the same.
@@ -228,16 +228,16 @@ tern_status tern_pass_fuse(tern_graph *g, tern_error *err);
 // ---- Training (differentiate.c) ----------------------------------------------------------------
 //
 // A training run has whole documents side by side: row t belongs to the one that begins at row
-// starts[t] (given with the batch, as positions are in inference), its position is t - starts[t].
-// Weights are read as floats; gradients are states of the weight's shape, named "grad." and its
-// name, that a run adds to.
+// starts[t] (given with the batch, as positions are in inference), and its position is t -
+// starts[t]. Weights are read as floats; gradients are states of the weight's shape, named "grad."
+// and its name, to which a run adds.
 
 // Rewrites a model's graph, as its architecture built it, into one that ends in the loss: no cache,
 // all rows scored against the input "targets" (-1: not scored), their losses added to the state
 // "loss" [1]. Quantized activations and ternarized weights become floats of the same values.
 tern_status tern_graph_train(tern_graph *g, tern_error *err);
-// Appends what adds the gradient of the loss to the gradients' states. frozen[v]: weight v gets
-// none; NULL: all do. Rounding (quantize, ternarize) has the gradient 1: the straight-through
+// Appends the nodes that add the gradient of the loss to the gradients' states. frozen[v]: weight v
+// gets none; NULL: all do. Rounding (quantize, ternarize) has the gradient 1: the straight-through
 // estimator (arXiv:1308.3432), as BitNet is trained.
 tern_status tern_graph_differentiate(tern_graph *g, const bool *frozen, tern_error *err);
 // An empty graph becomes one optimizer step: clips all gradients to a common norm, updates every
@@ -253,11 +253,11 @@ typedef struct tern_span {
 typedef struct tern_memory_plan {
     tern_span *spans;   // [n_values]; bytes 0: not planned (weights, states, inputs)
     uint64_t bytes;     // of the pool
-    uint64_t bytes_sum; // what it would be if nothing shared memory
+    uint64_t bytes_sum; // without any sharing
 } tern_memory_plan;
-// Bytes that a temp or output value needs at its greatest; 0: none.
+// The most bytes that a temp or output value needs; 0: none.
 typedef uint64_t (*tern_value_bytes_fn)(const void *ctx, const tern_graph *g, tern_vid v);
-// First fit by order of size over lifetimes; all offsets are multiples of 64. An op that computes
+// First fit by decreasing size over lifetimes; all offsets are multiples of 64. An op that computes
 // in place (linear_add) gives input and output the same span.
 tern_status tern_graph_plan_memory(const tern_graph *g, tern_value_bytes_fn value_bytes,
                                    const void *ctx, tern_memory_plan *plan, tern_error *err);

@@ -1,6 +1,6 @@
-// Which values may share memory: two whose lifetimes, from the node that writes them to the last
-// node that reads them, do not overlap. Placing the largest first at the lowest offset that is free
-// during its life is within a few percent of the best there is for chains like these.
+// Which values may share memory: two values whose lifetimes, from the node that writes them to the
+// last node that reads them, do not overlap. Placing the largest first at the lowest offset that is
+// free during its life is within a few percent of the optimum for chains like these.
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -18,7 +18,7 @@ static int by_size(const void *a, const void *b) {
     return x->v - y->v;
 }
 
-// The input in whose place a node computes its first output; -1: none.
+// The input that a node overwrites with its first output; -1: none.
 static tern_vid in_place_of(const tern_node *n) {
     switch (n->op) {
     case TERN_OP_LINEAR_ADD: return n->in[2];
@@ -28,7 +28,7 @@ static tern_vid in_place_of(const tern_node *n) {
     }
 }
 
-// The value whose memory v uses: what it was computed in place of, followed to its root.
+// The value whose memory v uses: follows values computed in place to their root.
 static tern_vid root_of(const tern_graph *g, tern_vid v) {
     for (;;) {
         int32_t p = g->values[v].producer;
@@ -54,7 +54,7 @@ static void find_lives(const tern_graph *g, life *lives) {
 }
 
 static void place(life *lives, size_t n_placed, life *l) {
-    // Try offset 0 and behind every neighbour in time, lowest first: few values, so no index.
+    // Try offset 0 and the end of every neighbour in time, lowest first: few values, so no index.
     uint64_t at = 0;
     for (bool moved = true; moved;) {
         moved = false;

@@ -1,30 +1,30 @@
-// The pass that puts LoRA (arXiv:2106.09685) beside the matrices of a graph:
+// The pass that adds LoRA (arXiv:2106.09685) to the matrices of a graph:
 //
 //   y = linear(x, W)   becomes   y = linear(linear(x, A), B) + linear(x, W)
 //
-// with A [rank, n_in] and B [n_out, rank]. The low-rank path reads x itself, in float, also where W
-// is ternary and x is quantized for it: an adapter is worth its precision, and costs
-// rank * (n_in + n_out) weights beside n_in * n_out. Its ops are those that every backend has.
-// Training wants B apart from its factor s: then linear(., s I) stands between the two.
+// with A [rank, n_in] and B [n_out, rank]. The low-rank path reads x itself, in float, even if W is
+// ternary and x is quantized for it: an adapter is worth its precision, and costs only rank * (n_in
+// + n_out) weights to n_in * n_out. Its ops are those that every backend has. Training needs B
+// without its factor s: then linear(., s I) comes between the two.
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
 #include "graph/build.h"
 
-// The weight that a linear multiplies with, behind the op that rounds it.
+// The weight that a linear multiplies with, after the op that rounds it.
 static const tern_value *weight_of(const tern_graph *g, const tern_node *linear) {
     const tern_value *w = &g->values[linear->in[1]];
     bool rounded = w->producer >= 0 && g->nodes[w->producer].op == TERN_OP_TERNARIZE;
     return rounded ? &g->values[g->nodes[w->producer].in[0]] : w;
 }
 
-// What it reads, in front of the op that quantizes it.
+// What it reads, before the op that quantizes it.
 static tern_vid input_of(const tern_graph *g, const tern_node *linear) {
     int32_t p = g->values[linear->in[0]].producer;
     return p >= 0 && g->nodes[p].op == TERN_OP_QUANTIZE ? g->nodes[p].in[0] : linear->in[0];
 }
 
-// Adds the path beside linear i of g, which is in `to` already; y's readers find the sum in now[y].
+// Adds the path for linear i of g, which is already in `to`; y's readers find the sum in now[y].
 static tern_status add_path(tern_graph *to, const tern_graph *g, size_t i, int64_t rank,
                             const char *scale, tern_vid *now, tern_error *err) {
     const tern_node *linear = &g->nodes[i];
@@ -40,7 +40,7 @@ static tern_status add_path(tern_graph *to, const tern_graph *g, size_t i, int64
     if (scale) low = tern_g_linear(to, low, tern_g_matrix(to, scale, rank, rank));
     snprintf(name, sizeof name, "%s.lora_b", w.name);
     low = tern_g_linear(to, low, tern_g_matrix(to, name, w.rows, rank));
-    // In this order the sum is fused with the product before it, and W stays in its group.
+    // This order lets the sum be fused with the product before it, and W stay in its group.
     now[y] = tern_g_add(to, low, y);
     return TERN_OK;
 }
@@ -66,7 +66,7 @@ tern_status tern_pass_low_rank(tern_graph *g, tern_rank_fn rank_of, const void *
                                const char *scale, tern_error *err) {
     tern_graph to;
     TERN_TRY(tern_graph_copy(&to, g, err));
-    to.n_nodes = 0; // the values keep their numbers, the nodes are put in again
+    to.n_nodes = 0; // the values keep their numbers, the nodes are added again
     tern_vid *now = tern_alloc_array(TERN_MEM_GRAPH, g->n_values + 1, sizeof *now);
     tern_status status = now ? rebuild(&to, g, rank_of, ctx, scale, now, err)
                              : tern_fail_memory(err, g->n_values * sizeof *now);

@@ -1,5 +1,5 @@
-// Passes over a graph. Each looks for a pattern, rewrites the nodes in place, marks what is no
-// longer wanted as dead, and lets sweep() close the gaps.
+// Passes over a graph. Each looks for a pattern, rewrites the nodes in place, marks unneeded ones
+// as dead, and lets sweep() close the gaps.
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -67,7 +67,7 @@ static tern_node *insert_node(tern_graph *g, size_t i) {
 
 // ---- Lowering ----------------------------------------------------------------------------------
 
-// The quantized form of x, made by an earlier quantize node or by a new one in front of node i.
+// The quantized form of x, from an earlier quantize node or a new one before node i.
 static tern_vid quantized(tern_graph *g, tern_vid x, size_t *i, tern_error *err) {
     for (size_t k = 0; k < *i; k++)
         if (g->nodes[k].op == TERN_OP_QUANTIZE && g->nodes[k].in[0] == x) return g->nodes[k].out[0];
@@ -125,7 +125,7 @@ static void fuse_glu(tern_graph *g, tern_node *mul) {
     }
 }
 
-// quantize(rms_norm(x)) -> norm_quantize(x), and with a glu in front glu_norm_quantize
+// quantize(rms_norm(x)) -> norm_quantize(x), and with a glu before it glu_norm_quantize
 static void fuse_norm_quantize(tern_graph *g, tern_node *quantize) {
     tern_node *norm = producer(g, quantize->in[0]);
     if (!norm || norm->op != TERN_OP_RMS_NORM || n_readers(g, norm->out[0]) != 1) return;
@@ -146,7 +146,7 @@ static void fuse_norm_quantize(tern_graph *g, tern_node *quantize) {
     glu->op = DEAD;
 }
 
-// Linears of one input become one node at the place of the first: in = x, W0, W1, ...
+// Linears with one input become one node in the first one's place: in = x, W0, W1, ...
 static void fuse_linear_group(tern_graph *g, size_t first) {
     tern_node *group = &g->nodes[first];
     for (size_t i = first + 1; i < g->n_nodes && group->n_out < TERN_NODE_OUTPUTS; i++) {
@@ -160,7 +160,7 @@ static void fuse_linear_group(tern_graph *g, size_t first) {
     if (group->n_out > 1) group->op = TERN_OP_LINEAR_GROUP;
 }
 
-// add(residual, linear(x, W)) -> linear_add(x, W, residual), written where the residual is: nobody
+// add(residual, linear(x, W)) -> linear_add(x, W, residual), which overwrites the residual: nobody
 // may read that later.
 static void fuse_linear_add(tern_graph *g, tern_node *add) {
     for (int side = 0; side < 2; side++) {

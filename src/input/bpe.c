@@ -71,8 +71,8 @@ bool tern_bpe_push(tern_bpe *b, uint32_t at, uint32_t n, int32_t id) {
 }
 
 // The heap is a binary one with the smallest order on top.
-static void sift_down(tern_candidate *heap, size_t n, size_t i) {
-    tern_candidate moving = heap[i];
+static void sift_down(tern_merge_candidate *heap, size_t n, size_t i) {
+    tern_merge_candidate moving = heap[i];
     for (size_t child; (child = 2 * i + 1) < n; i = child) {
         if (child + 1 < n && heap[child + 1].order < heap[child].order) child++;
         if (heap[child].order >= moving.order) break;
@@ -81,8 +81,8 @@ static void sift_down(tern_candidate *heap, size_t n, size_t i) {
     heap[i] = moving;
 }
 
-static void sift_up(tern_candidate *heap, size_t i) {
-    tern_candidate moving = heap[i];
+static void sift_up(tern_merge_candidate *heap, size_t i) {
+    tern_merge_candidate moving = heap[i];
     for (size_t parent; i > 0; i = parent) {
         parent = (i - 1) / 2;
         if (heap[parent].order <= moving.order) break;
@@ -102,7 +102,7 @@ static bool consider(tern_bpe *b, int32_t left, int32_t right, tern_bpe_pair_fn 
     if (tern_array_reserve(TERN_MEM_MISC, &b->heap, &b->heap_capacity, b->n_heap, 1) != 0)
         return false;
     b->heap[b->n_heap++] =
-        (tern_candidate){(uint64_t)order << 32 | (uint32_t)left, l->n + r->n, id};
+        (tern_merge_candidate){(uint64_t)order << 32 | (uint32_t)left, l->n + r->n, id};
     return true;
 }
 
@@ -112,7 +112,7 @@ bool tern_bpe_run(tern_bpe *b, tern_bpe_pair_fn pair, const void *user) {
         if (!consider(b, (int32_t)i - 1, (int32_t)i, pair, user)) return false;
     for (size_t i = b->n_heap / 2; i-- > 0;) sift_down(b->heap, b->n_heap, i);
     while (b->n_heap > 0) {
-        tern_candidate best = b->heap[0];
+        tern_merge_candidate best = b->heap[0];
         b->heap[0] = b->heap[--b->n_heap];
         if (b->n_heap > 1) sift_down(b->heap, b->n_heap, 0);
         int32_t at = (int32_t)(uint32_t)best.order;

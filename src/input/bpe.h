@@ -40,16 +40,16 @@ typedef struct tern_symbol {
     int32_t prev, next; // indices, -1: none
 } tern_symbol;
 
-typedef struct tern_candidate { // a pair that could be merged
+typedef struct tern_merge_candidate { // a pair that could be merged
     uint64_t order;             // order << 32 | index of the left symbol
     uint32_t n;                 // bytes of both; the pair is out of date when this is not so
     int32_t id;
-} tern_candidate;
+} tern_merge_candidate;
 
 // Scratch for one thread; zero-initialise, free with tern_bpe_free, may be used again.
 typedef struct tern_bpe {
     tern_symbol *symbols;
-    tern_candidate *heap;
+    tern_merge_candidate *heap;
     size_t n_symbols, symbols_capacity, n_heap, heap_capacity;
 } tern_bpe;
 void tern_bpe_free(tern_bpe *b);

@@ -229,7 +229,7 @@ extern const jlimits tern_jinja_limits;
 typedef struct jrun {
     const jlimits *limits;
     jarena arena;
-    tern_strbuf *out; // the text so far; behind it, as on a stack, texts being put together
+    tern_strbuf *out; // the text so far; after it, as on a stack, texts being put together
     size_t out_base;  // what the caller had in it
     jscope *scope;
     jvalue hole;

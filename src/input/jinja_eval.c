@@ -547,7 +547,7 @@ tern_status tern_jinja_render(const jprogram *program, const jlimits *limits,
         out->len = r.out_base;
         if (out->ptr) out->ptr[out->len] = 0;
     } else if (out->ptr) {
-        out->ptr[out->len] = 0; // texts that were taken lie behind it
+        out->ptr[out->len] = 0; // texts that were taken lie after it
     }
     return r.status;
 }

@@ -2,7 +2,7 @@
 //
 // Outside of tags everything is text; which white space around a tag belongs to it is decided here:
 //   {%- and -%}  take all white space on their side;
-//   %} and #}    take one newline behind them (trim_blocks), +%} does not;
+//   %} and #}    take one newline after them (trim_blocks), +%} does not;
 //   {% and {#    take the spaces between them and the beginning of their line (lstrip_blocks),
 //                {%+ does not; {{ never does.
 // Comments and {% raw %} never leave this file. Newlines are \n, and one at the very end is
@@ -18,7 +18,7 @@ typedef struct lexer {
     jarena *arena;
     const char *begin, *at, *end; // the normalised source
     uint32_t line;
-    bool line_start; // the last tag took the newline behind it: text here begins a line
+    bool line_start; // the last tag took the newline after it: text here begins a line
     jtoken *tokens;
     size_t n, capacity;
     tern_error *err;
@@ -58,7 +58,7 @@ static const char *skip_space(const lexer *x, const char *p) {
 
 // ---- Text between tags -------------------------------------------------------------------------
 
-// x->at..tag is text; `sign` is the character behind the tag's opening.
+// x->at..tag is text; `sign` is the character after the tag's opening.
 static tern_status add_text(lexer *x, const char *tag, char sign, bool is_print) {
     tern_str text = {x->at, (size_t)(tag - x->at)};
     if (sign == '-') {
@@ -135,9 +135,9 @@ static int hex_value(const char *p, int n) {
     return value;
 }
 
-// Python's escapes. p is behind the backslash; returns where the escape ends, NULL when it is
+// Python's escapes. p is after the backslash; returns where the escape ends, NULL when it is
 // wrong.
-// No escape is shorter than what it stands for, so that `to` may lag behind in the same buffer.
+// No escape is shorter than what it stands for, so that `to` may lag after in the same buffer.
 static const char *unescape(const char *p, const char *end, char **to) {
     static const char from[] = "\\'\"abfnrtv", into[] = "\\'\"\a\b\f\n\r\t\v";
     const char *hit = strchr(from, *p);
@@ -193,7 +193,7 @@ static tern_status lex_string(lexer *x) {
     return TERN_OK;
 }
 
-// Copies digits without their underscores behind spelling[*n]; *n reaches DIGITS_MAX when there are
+// Copies digits without their underscores after spelling[*n]; *n reaches DIGITS_MAX when there are
 // too many.
 #define DIGITS_MAX 60
 static const char *copy_digits(const lexer *x, const char *p, int base, char *spelling, size_t *n) {

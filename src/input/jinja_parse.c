@@ -99,7 +99,7 @@ static tern_status expect_name(parser *p, jvalue *name) {
 
 // ---- Expressions -------------------------------------------------------------------------------
 
-static tern_status parse_args(parser *p, jnode **list) { // behind '('
+static tern_status parse_args(parser *p, jnode **list) { // after '('
     uint8_t latest = 0; // positional ones may not follow others
     for (bool first = true; !skip(p, ')'); first = false) {
         if (!first) {
@@ -124,7 +124,7 @@ static tern_status parse_args(parser *p, jnode **list) { // behind '('
     return TERN_OK;
 }
 
-// Items up to the closing token; a comma may stand behind the last one.
+// Items up to the closing token; a comma may stand after the last one.
 static tern_status parse_items(parser *p, uint8_t close, bool pairs, jnode **list) {
     while (!skip(p, close)) {
         for (int i = 0; i <= pairs; i++) {
@@ -214,7 +214,7 @@ static tern_status parse_primary(parser *p, jnode **out) {
     }
 }
 
-static tern_status parse_subscript(parser *p, jnode **key) { // behind '['
+static tern_status parse_subscript(parser *p, jnode **key) { // after '['
     jnode *slice;
     *key = NULL;
     TERN_TRY(new_node(p, J_SLICE, &slice));
@@ -252,7 +252,7 @@ static tern_status parse_postfix(parser *p, jnode **node) {
     }
 }
 
-static tern_status parse_filter(parser *p, jnode **node) { // behind '|'
+static tern_status parse_filter(parser *p, jnode **node) { // after '|'
     jnode *filter;
     TERN_TRY(new_node(p, J_FILTER, &filter));
     TERN_TRY(expect_name(p, &filter->value));
@@ -262,7 +262,7 @@ static tern_status parse_filter(parser *p, jnode **node) { // behind '|'
     return skip(p, '(') ? parse_args(p, &filter->list) : TERN_OK;
 }
 
-static tern_status parse_test(parser *p, jnode **node) { // behind `is`
+static tern_status parse_test(parser *p, jnode **node) { // after `is`
     jnode *test, *not = NULL;
     if (is_name(p->at, "not")) {
         TERN_TRY(new_node(p, J_NOT, &not));
@@ -593,7 +593,7 @@ static tern_status parse_break(parser *p, jnode **out) {
     return end_block(p);
 }
 
-static tern_status parse_statement(parser *p, jnode **out) { // behind '{%'
+static tern_status parse_statement(parser *p, jnode **out) { // after '{%'
     static const struct {
         const char *name;
         tern_status (*parse)(parser *, jnode **);

@@ -3,7 +3,7 @@
 // The obvious way counts all pairs of all words again for each merge. Here a merge touches only the
 // words that hold its pair: each pair has a list of them (`links`), and a heap gives the pair that
 // comes most often. Counts in the heap are those of the time when the entry was made; a count only
-// falls behind its back (what rises is entered anew), so the first entry is put back with its true
+// falls unnoticed (what rises is entered anew), so the first entry is put back with its true
 // count until it has it.
 #include <string.h>
 #include "base/alloc.h"

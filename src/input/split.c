@@ -36,7 +36,7 @@ static size_t run_of(const char *text, size_t n, size_t at, tern_char_class clas
     return at;
 }
 
-// 's 't 're 've 'm 'll 'd behind the apostrophe at `at`; 0: none of them.
+// 's 't 're 've 'm 'll 'd after the apostrophe at `at`; 0: none of them.
 static size_t contraction(const char *text, size_t n, size_t at, bool any_case, bool fold) {
     size_t left = n - at;
     if (left < 2) return 0;
@@ -52,15 +52,15 @@ static size_t contraction(const char *text, size_t n, size_t at, bool any_case, 
 // White space from `at`, for \s*[\r\n]+ (if newlines) and \s+(?!\S) and \s+: up to the last newline
 // of the run, else all of it but the last character where something follows, else all.
 static size_t white_space(const char *text, size_t n, size_t at, bool newlines) {
-    size_t behind_newline = 0, last = at, end = at;
+    size_t after_newline = 0, last = at, end = at;
     while (end < n) {
         cursor c = look(text, n, end);
         if (c.class < TERN_CHAR_SPACE) break;
         last = end;
         end = c.end;
-        if (c.class == TERN_CHAR_NEWLINE) behind_newline = end;
+        if (c.class == TERN_CHAR_NEWLINE) after_newline = end;
     }
-    if (newlines && behind_newline) return behind_newline;
+    if (newlines && after_newline) return after_newline;
     return end < n && last > at ? last : end;
 }
 

@@ -2,7 +2,7 @@
 //
 // PCRE2's own limits count backtracking, but not how far one plain loop runs: "x+y" over a million
 // x looks at 10^12 / 2 characters and backtracks hardly at all. So a search is shown only a window
-// of the text. If the outcome could depend on what lies behind the window, PCRE2 answers "partial";
+// of the text. If the outcome could depend on what lies after the window, PCRE2 answers "partial";
 // then the place where it was is tried alone, with windows twice as large each time, and the sizes
 // of these draw on a budget proportional to the text. Useful expressions need a larger window only
 // for a longer match and stay far below it; the others fail. The largest window is where the text

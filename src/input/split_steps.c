@@ -47,7 +47,7 @@ static bool take_part(tern_pieces *p, split_state *s, const tern_split_step *ste
     bool joins = false, kept = !(is_match && step->behavior == TERN_SPLIT_REMOVED);
     switch (step->behavior) {
     case TERN_SPLIT_MERGE_PREVIOUS: joins = is_match && !s->was_match; break;
-    // Read from the end, a match joins the part behind it if that is no match. So here a part that
+    // Read from the end, a match joins the part after it if that is no match. So here a part that
     // is no match joins a match in front of it.
     case TERN_SPLIT_MERGE_NEXT: joins = !is_match && s->was_match; break;
     case TERN_SPLIT_CONTIGUOUS: joins = is_match == s->was_match; break;
@@ -73,7 +73,7 @@ static tern_status split_piece(const tern_split_step *step, tern_pieces *p, tern
                                    err));
         if (start >= piece.n) break;
         from = end;
-        if (end == start) // an empty match: look on behind the next character
+        if (end == start) // an empty match: look on after the next character
             for (from++; from < piece.n && ((unsigned char)text[from] & 0xC0) == 0x80;) from++;
         bool ok = start == done || take_part(p, &s, step, piece.at + done, start - done, false);
         if (!ok || !take_part(p, &s, step, piece.at + start, end - start, true))

@@ -41,7 +41,7 @@ typedef struct tern_vocab_slot {
 } tern_vocab_slot;
 
 typedef struct tern_vocab {
-    char *text;          // all entries, one behind the other
+    char *text;          // all entries, one after the other
     uint32_t *offsets;   // [n + 1] of each in text
     uint8_t *types;      // [n] tern_token_type
     int32_t n;

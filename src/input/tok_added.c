@@ -51,7 +51,7 @@ void tern_added_free(tern_added *a) {
     *a = (tern_added){0};
 }
 
-// Byte k of a token, -1 behind its end: sorted tokens have these in order where the k before are
+// Byte k of a token, -1 after its end: sorted tokens have these in order where the k before are
 // equal.
 static int byte_of(const tern_added_token *token, size_t k) {
     return k < token->text.len ? (unsigned char)token->text.ptr[k] : -1;
@@ -95,7 +95,7 @@ static bool word_before(const char *text, size_t at) {
     return tern_utf8_decode(text + begin, at - begin, &c) > 0 && tern_unicode_is_word(c);
 }
 
-static bool word_behind(const char *text, size_t n, size_t at) {
+static bool word_after(const char *text, size_t n, size_t at) {
     uint32_t c;
     return at < n && tern_utf8_decode(text + at, n - at, &c) > 0 && tern_unicode_is_word(c);
 }
@@ -132,7 +132,7 @@ const tern_added_token *tern_added_find(const tern_added *a, bool special, const
         const tern_added_token *token = longest_at(a, special, text + at, n - at);
         if (!token) continue;
         size_t stop = at + token->text.len;
-        if (token->single_word && (word_before(text, at) || word_behind(text, n, stop))) {
+        if (token->single_word && (word_before(text, at) || word_after(text, n, stop))) {
             at = stop - 1; // not here, nor anything inside it
             continue;
         }

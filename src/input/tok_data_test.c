@@ -42,7 +42,7 @@ static void run_llama_cpp_vectors(const char *vocabulary, const char *name) {
     const char *line = out.ptr;
     for (const char *text = in.ptr; t && text;) {
         const char *end = strstr(text, separator);
-        if (!end) break; // behind the last separator there is nothing
+        if (!end) break; // after the last separator there is nothing
         REQUIRE(line && *line);
         check_case(t, text, (size_t)(end - text), line, name);
         n_cases++;

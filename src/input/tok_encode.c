@@ -118,7 +118,7 @@ static tern_status encode_word(encoder *e, const char *word, size_t n) {
     e->bpe.n_symbols = 0;
     if (!(t->byte_level ? push_bytes(e, n) : push_chars(e, n)) ||
         !tern_bpe_run(&e->bpe, t->orders ? pair_by_scores : pair_by_merges, e))
-        return tern_fail_memory(e->err, n * (sizeof(tern_symbol) + sizeof(tern_candidate)));
+        return tern_fail_memory(e->err, n * (sizeof(tern_symbol) + sizeof(tern_merge_candidate)));
     bool was_unknown = false;
     for (int32_t i = e->bpe.n_symbols ? 0 : -1; i >= 0; i = e->bpe.symbols[i].next) {
         const tern_symbol *s = &e->bpe.symbols[i];

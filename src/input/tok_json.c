@@ -222,22 +222,22 @@ static tern_status read_decoder(reader *r, const tern_json *d) {
     return unsupported(r, "the decoder", type);
 }
 
-static tern_status add_frame(reader *r, bool behind, int64_t id) {
+static tern_status add_frame(reader *r, bool suffix, int64_t id) {
     tern_tokenizer *t = r->t;
-    int *n = behind ? &t->n_suffix : &t->n_prefix;
+    int *n = suffix ? &t->n_suffix : &t->n_prefix;
     if (id < 0 || id >= t->vocab.n || *n == TERN_FRAME_MAX)
         return tern_fail(r->err, TERN_ERR_FORMAT,
                          "tokenizer.json: post_processor adds a token that does not exist");
-    (behind ? t->suffix : t->prefix)[(*n)++] = (int32_t)id;
+    (suffix ? t->suffix : t->prefix)[(*n)++] = (int32_t)id;
     return TERN_OK;
 }
 
 static tern_status read_template(reader *r, const tern_json *p) {
     const tern_json *single = get(r, p, "single"), *table = get(r, p, "special_tokens");
-    bool behind = false;
+    bool suffix = false;
     for (const tern_json *e = tern_json_first(&r->doc, single); e;
          e = tern_json_next(&r->doc, single, e)) {
-        if (get(r, e, "Sequence")) behind = true;
+        if (get(r, e, "Sequence")) suffix = true;
         tern_str name = tern_json_str(get(r, get(r, e, "SpecialToken"), "id"));
         for (const tern_json *k = name.ptr ? tern_json_first(&r->doc, table) : NULL; k;
              k = tern_json_next(&r->doc, table, k)) {
@@ -245,7 +245,7 @@ static tern_status read_template(reader *r, const tern_json *p) {
             const tern_json *ids = get(r, tern_json_value_of(&r->doc, k), "ids");
             for (const tern_json *i = tern_json_first(&r->doc, ids); i;
                  i = tern_json_next(&r->doc, ids, i))
-                TERN_TRY(add_frame(r, behind, tern_json_int(i, -1)));
+                TERN_TRY(add_frame(r, suffix, tern_json_int(i, -1)));
             break;
         }
     }

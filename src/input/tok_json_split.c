@@ -7,7 +7,7 @@
 typedef struct reader {
     tern_tokenizer *t;
     const tern_json_doc *doc;
-    bool spelled; // behind a ByteLevel step: characters there are no longer the text's
+    bool spelled; // after a ByteLevel step: characters there are no longer the text's
     tern_error *err;
 } reader;
 
@@ -88,7 +88,7 @@ tern_status tern_tokenizer_json_normalizer(tern_tokenizer *t, const tern_json_do
 
 static tern_status add_step(reader *r, tern_step_kind kind, tern_split_step **step) {
     if (r->spelled)
-        return unsupported(r, "a pre-tokenizer behind", TERN_STR("ByteLevel"));
+        return unsupported(r, "a pre-tokenizer after", TERN_STR("ByteLevel"));
     *step = tern_splitter_add(&r->t->splitter);
     if (!*step)
         return tern_fail(r->err, TERN_ERR_UNSUPPORTED,

@@ -1,4 +1,4 @@
-// What every backend does alike.
+// What all backends have in common.
 #include <stdio.h>
 #include <string.h>
 #include "kernels/backend.h"

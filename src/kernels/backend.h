@@ -1,4 +1,4 @@
-// What a device must do for the runtime: some twenty functions. It hears of graphs and tensors,
+// What a device must do for the runtime: some twenty functions. It knows of graphs and tensors,
 // never of models, tokenizers or files.
 //
 //   open ── bind (each weight) ── compile (graph + weights → plan) ── instance (state of a session)
@@ -41,30 +41,30 @@ typedef struct tern_weight_source {
 // The type that a mode converts the head to; false: none.
 bool tern_head_type(tern_head_mode mode, tern_dtype *type);
 
-// What bind made of it.
+// What bind made of the weight.
 typedef struct tern_weight_info {
     tern_weight_kind kind;
     bool keeps_source;               // every token reads all of the mapped data: keep it resident
-    uint64_t bytes_per_token;        // that one token's matrix x vector product reads
-    uint64_t bytes_per_token_greedy; // head: when only the greatest logits are wanted
+    uint64_t bytes_per_token;        // read by one token's matrix x vector product
+    uint64_t bytes_per_token_greedy; // head: if only the greatest logits are wanted
     const char *layout;              // "1.6-bit", "F16", "exact F16" ...
 } tern_weight_info;
 
-// Greedy speculation on the device: from one token on it drafts from its table, computes runs of
-// the token and its draft, judges them, and goes on, several runs before the host hears of it. What
-// it says is what single steps would say. A backend may do a single step instead.
+// Greedy speculation on the device: starting from one token it drafts from its table, computes runs
+// of the token and its draft, judges them, and goes on, several runs before the host hears of them.
+// It says what single steps would say. A backend may do a single step instead.
 #define TERN_DRAFTING_MAX 8 // tokens of a run, for any backend
 typedef struct tern_drafting {
-    const int32_t *before; // the tokens in front of the batch's, as many as fronts may have
+    const int32_t *before; // the tokens in front of the batch's, as many as a front may have
     int32_t n_before;
     int32_t n_each; // tokens of a run: the known one and drafts, 2 .. the backend's n_same_bits
-    int32_t n_max;  // results that there is room for
-    int32_t n_wanted; // at most, now and later: whoever computes ahead need not go further
+    int32_t n_max;  // room for results
+    int32_t n_wanted; // at most, now and later: no need to compute further ahead
     // Results.
     int32_t n;      // top_ids[0 .. n - 1] follow; the states hold the batch's token and all but the
                     // last of these
     int32_t n_runs; // of the model
-    uint32_t counts[TERN_DRAFTING_MAX][TERN_DRAFTING_MAX]; // by tokens drafted, of these accepted
+    uint32_t counts[TERN_DRAFTING_MAX][TERN_DRAFTING_MAX]; // by tokens drafted and tokens accepted
 } tern_drafting;
 
 typedef struct tern_batch {
@@ -76,7 +76,7 @@ typedef struct tern_batch {
     int32_t top_k;     // > 0: the k greatest logits of each output row
     int32_t *top_ids;  // [n_outputs, top_k], by falling logit, of equals the lower index first
     float *top_logits; // [n_outputs, top_k], the same bits as in `logits`
-    bool few_ahead; // the caller may turn another way at any step: a backend that computes greedy
+    bool few_ahead; // the caller may change course at any step: a backend that computes greedy
                     // steps before they are asked for takes one at a time
     tern_drafting *drafting; // not NULL: of one token, whose greatest logit is wanted
 } tern_batch;
@@ -84,24 +84,24 @@ typedef struct tern_batch {
 tern_status tern_batch_check(const tern_batch *batch, int32_t n_batch, int32_t n_context,
                              int64_t n_vocab, tern_error *err);
 
-// The type of an instance's cache: of TERN_KV_AUTO F32 while all of it stays small, else F16. Fails
-// for Q8_0 where a head's dimensions are no multiple of its blocks.
+// The type of an instance's cache: for TERN_KV_AUTO F32 while all of it stays small, else F16.
+// Fails for Q8_0 if a head's dimensions are no multiple of its blocks.
 tern_status tern_kv_choose(const tern_graph *g, int32_t n_context, tern_kv_type wanted,
                            tern_kv_type *out, tern_error *err);
 
-// Time by kernel or op, in the order in which they came first.
+// Time by kernel or op, in the order of first use.
 #define TERN_PROFILE_ROWS 64
 typedef struct tern_profile {
     tern_profile_row rows[TERN_PROFILE_ROWS];
     size_t n;
 } tern_profile;
-// Adds a call to the row of that name; what comes when all rows are taken goes to the last one.
+// Adds a call to the row of that name; when all rows are taken, new names go to the last one.
 void tern_profile_add(tern_profile *p, const char *name, double seconds, uint64_t bytes);
 
 // Receives the result of a check; detail says what is wrong.
 typedef void (*tern_check_fn)(void *ctx, const char *name, bool ok, const char *detail);
 typedef void (*tern_fact_fn)(void *ctx, const char *name, const char *value);
-// Receives a value [n_rows, columns of v] right behind the node that made it.
+// Receives a value [n_rows, columns of v] right after the node that computed it.
 typedef void (*tern_tap_fn)(void *ctx, tern_vid v, const float *rows, int32_t n_rows);
 
 // What lies on a device, held against what the file says should lie there.
@@ -112,7 +112,7 @@ typedef struct tern_weight_check {
 
 typedef struct tern_backend {
     const char *name;
-    // In a batch of up to so many tokens each row has the bits that it has alone: what speculation
+    // In a batch of up to this many tokens each row has the same bits as alone: what speculation
     // may compute together.
     int32_t n_same_bits;
     // Any number of threads may use a device at once, each with its own instance. Else one at a
@@ -122,12 +122,12 @@ typedef struct tern_backend {
     void (*close)(tern_device *d);
     // One line for people: "cpu avx512, 2 threads".
     const char *(*describe)(tern_device *d);
-    int (*n_threads)(const tern_device *d); // of the host that compute; 0 for a GPU
-    // Whether it is gone for good: all it still does is close.
+    int (*n_threads)(const tern_device *d); // host threads that compute; 0 for a GPU
+    // Whether it is gone for good: then all it can do is close.
     bool (*is_lost)(const tern_device *d);
-    // Bytes of its own memory that are taken; zeros where it computes in the host's.
+    // Bytes taken of its own memory; zeros if it computes in the host's.
     void (*memory)(const tern_device *d, tern_device_memory *out);
-    // Decides, before the weights are bound, what can only be decided by measuring on them.
+    // Before the weights are bound, decides what only measurements on them can decide.
     tern_status (*tune)(tern_device *d, const tern_weight_source *sources, size_t n,
                         tern_error *err);
     tern_status (*bind)(tern_device *d, const tern_weight_source *source, tern_weight **out,
@@ -144,20 +144,21 @@ typedef struct tern_backend {
     void (*instance_close)(tern_instance *i);
     // For batches with `drafting`: takes a copy of the table. NULL: the backend cannot draft.
     tern_status (*drafts_open)(tern_instance *i, const tern_draft_table *t, tern_error *err);
-    // Results lie in the batch's arrays when poll says done.
+    // The results are in the batch's arrays once poll says done.
     tern_status (*submit)(tern_instance *i, const tern_batch *batch, tern_error *err);
     tern_status (*poll)(tern_instance *i, bool *done, tern_error *err);
-    // Times each kernel from now on; the sums so far, NULL when it was not started.
+    // Times each kernel from now on; the sums so far, or NULL if it was not started.
     tern_status (*profile_start)(tern_instance *i, tern_error *err);
     const tern_profile *(*profile_read)(const tern_instance *i);
     // For diagnosis. What the device is and can do.
     void (*facts)(tern_device *d, tern_fact_fn on_fact, void *ctx);
     // Checks of what the kernels rely on; fails only when it could not go on.
     tern_status (*selftest)(tern_device *d, tern_check_fn on_check, void *ctx, tern_error *err);
-    // NULL: the device computes with the file's own bytes, or copies that cannot be told apart.
+    // NULL: the device computes with the file's own bytes, or with copies that cannot differ from
+    // them.
     tern_status (*verify)(tern_device *d, const tern_weight *w, const tern_weight_source *source,
                           tern_weight_check *out, tern_error *err);
-    // Submits a batch, waits for it, and shows each F32 value on the way that is not an output.
+    // Submits a batch, waits for it, and shows each F32 value along the way that is not an output.
     tern_status (*trace)(tern_instance *i, const tern_batch *batch, tern_tap_fn on_value, void *ctx,
                          tern_error *err);
 } tern_backend;

@@ -1,8 +1,8 @@
-// Runs of tokens to draft from, as a device searches them: which of them go on behind the last
+// Runs of tokens to draft from, as a device searches them: which of them go on after the last
 // tokens of a text. The session fills it, a kernel reads it (webgpu/draft.wgsl).
 //
 //     buckets  4 pairs each: the hash of a front, 1 + the number of its run; 0, 0: empty
-//     runs     row_words tokens each, behind the last one TERN_DRAFT_NONE
+//     runs     row_words tokens each, after the last one TERN_DRAFT_NONE
 //
 // A front that finds its bucket full is left out, and two fronts may have the same hash: a draft
 // may be missing or wrong, and whoever drafts judges it anyway.
@@ -22,12 +22,12 @@ typedef struct tern_draft_table {
     uint32_t row_words; // a multiple of 4
 } tern_draft_table;
 
-// Room for so many fronts and runs of at most `longest` tokens.
+// Room for n fronts, and runs of at most `longest` tokens.
 tern_status tern_draft_table_open(tern_draft_table *t, size_t n_fronts, size_t n_runs,
                                   size_t longest, tern_error *err);
 void tern_draft_table_close(tern_draft_table *t);
 void tern_draft_table_set_run(tern_draft_table *t, size_t run, const int32_t *tokens, size_t n);
-// The run goes on behind its first n tokens, at most TERN_DRAFT_FRONT_MAX.
+// The run goes on after its first n tokens, at most TERN_DRAFT_FRONT_MAX.
 void tern_draft_table_add_front(tern_draft_table *t, size_t run, size_t n);
 
 #endif

@@ -7,7 +7,7 @@
 typedef struct tern_rope {
     tern_rope_attrs attrs;
     float *inv_freq; // [n_rot / 2]: base^(-2i/n), changed as the scalings for long contexts say
-    float magnitude; // what cosine and sine are multiplied with: 1, but for YaRN
+    float magnitude; // factor of cosine and sine: 1, except for YaRN
 } tern_rope;
 
 // The different ropes of a graph: usually one, that all layers share.

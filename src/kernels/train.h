@@ -3,15 +3,15 @@
 //   open ── array (each weight, gradient, moment, sum) ── compile (graph → program) ── run ── read
 //
 // The arrays outlive the programs: the weights that one program reads (forward and backward) are
-// those that another one writes (the optimizer). A graph's weights and states are bound to arrays
-// by value; temporaries belong to the program. Everything is float32.
+// the ones that another writes (the optimizer). A graph's weights and states are bound to arrays by
+// value; temporaries belong to the program. Everything is float32.
 //
 // run never waits: programs and writes take effect in the order of the calls; a read waits for all
 // that came before it. So a host that reads the loss every tenth step keeps a GPU busy.
 //
 // Results are the same bits in every run on one device: sums have a fixed order. On the CPU they
-// depend neither on the number of threads nor on the instruction set (float products in bf16 are
-// the exception, of one instruction set). One thread may use a device at a time.
+// depend neither on the number of threads nor on the instruction set (except float products in
+// bf16, which only one instruction set has). One thread may use a device at a time.
 #ifndef TERN_KERNELS_TRAIN_H
 #define TERN_KERNELS_TRAIN_H
 
@@ -44,7 +44,7 @@ typedef struct tern_train_batch {
     float rate, beta1, beta2, eps, decay, clip;
     int64_t step;
     // Called when an op was the last of the run to add to this array: data-parallel training sends
-    // it off while the backward pass goes on. May be NULL. The GPU calls it never: its arrays are
+    // it off while the backward pass goes on. May be NULL. The GPU never calls it: its arrays are
     // read after the run.
     void (*on_array)(void *user, tern_array *array);
     void *user;
@@ -61,7 +61,7 @@ typedef struct tern_train_backend {
     tern_status (*write)(tern_array *a, uint64_t first, uint64_t n, const float *data,
                          tern_error *err);
     tern_status (*read)(tern_array *a, uint64_t first, uint64_t n, float *data, tern_error *err);
-    // Where the numbers lie in the host's memory, NULL where they do not.
+    // Where the numbers are in the host's memory, or NULL if they are not there.
     float *(*host)(tern_array *a);
     // arrays[v] for every weight and state of the graph, of rows x cols numbers. The graph stays
     // the caller's and alive. n_rows: most tokens of a run; n_span: most tokens of a document.

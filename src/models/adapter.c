@@ -5,11 +5,10 @@
 //     NAME.lora_b [n_out, rank]. Scale alpha / rank.
 //   PEFT: adapter_config.json and adapter_model.safetensors; for the module M the tensors
 //     base_model.model.M.lora_A.weight and ...lora_B.weight, same shapes. Scale lora_alpha / rank,
-//     or lora_alpha / sqrt(rank) with use_rslora; alpha_pattern has other alphas for some modules.
+//     or lora_alpha / sqrt(rank) with use_rslora; alpha_pattern overrides it for some modules.
 //
-// The scale and the file's own weight are multiplied into B. What an adapter has beside these
-// (biases, DoRA's magnitudes, whole modules) is refused by name: leaving it out would be another
-// model.
+// The scale and the file's own weight are multiplied into B. Anything else in an adapter (biases,
+// DoRA's magnitudes, whole modules) is refused by name: leaving it out would be another model.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +16,7 @@
 #include "base/alloc.h"
 #include "models/models.h"
 
-#define RANK_STEP 16 // kernels read so many floats at once
+#define RANK_STEP 16 // kernels read this many floats at once
 #define RANK_MAX  4096
 
 typedef struct reader {
@@ -60,7 +59,7 @@ static void read_row(const tern_tensor *t, int64_t row, float *out) {
     tern_dtype_decode(t->type, t->data, (uint64_t)row * n, n, t->scale, out);
 }
 
-// Appends the file's A and B, behind those of other files.
+// Appends the file's A and B, after those of other files.
 static tern_status append(const reader *r, tern_adapter *p, const tern_tensor *a,
                           const tern_tensor *b, float scale, tern_error *err) {
     int64_t rank = (int64_t)a->ne[1], at = p->rank;
@@ -94,7 +93,7 @@ static tern_status check_shapes(const reader *r, const tern_tensor *a, const ter
                          w ? "adapters of the embedding or the output head are not supported"
                            : "the model has no such matrix");
     if (w->n_dims < 2)
-        return tern_fail(err, TERN_ERR_FORMAT, "tensor %s: %s is no matrix", a->name, weight);
+        return tern_fail(err, TERN_ERR_FORMAT, "tensor %s: %s is not a matrix", a->name, weight);
     if (!is_plain(a) || !is_plain(b))
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
                          "tensor %s is %s: expected two dimensions of F32, F16, BF16 or Q8_0",
@@ -130,7 +129,7 @@ static tern_status add_pair(const reader *r, const tern_tensor *a, const tern_te
 
 // ---- GGUF --------------------------------------------------------------------------------------
 
-// Whether text ends with `end`; what stands before it goes to `front`.
+// Whether text ends with `end`; `front` gets what comes before it.
 static bool cut_end(const char *text, const char *end, char *front, size_t size) {
     size_t n = strlen(text), n_end = strlen(end);
     if (n < n_end || n - n_end >= size || strcmp(text + n - n_end, end) != 0) return false;
@@ -200,7 +199,7 @@ static tern_status check_config(reader *r, tern_error *err) {
     return tern_fail(err, TERN_ERR_FORMAT, "adapter_config.json: no lora_alpha above 0");
 }
 
-// alpha_pattern's keys are regular expressions for the end of a module's name; those in use are
+// alpha_pattern's keys are regular expressions for the end of a module's name; in practice they are
 // names.
 static tern_status find_alpha(const reader *r, const char *module, double *alpha,
                               tern_error *err) {

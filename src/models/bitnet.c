@@ -13,7 +13,7 @@ static const char *const gguf_names[] = {"bitnet-b1.58", "bitnet-25", "bitnet", 
 
 // The names with a version belong to 2B-4T's converter, and bitnet.cpp computes squared ReLU for
 // them. Plain "bitnet" is llama.cpp's, made for the older models, with SiLU; but 2B-4T is also
-// found under it. No key says so: it is told by its shape.
+// found under it. No key says which, so the shape decides.
 static tern_act_kind gguf_act(const char *gguf_name, const tern_config *c, const char **guess) {
     if (strcmp(gguf_name, "bitnet") != 0) return TERN_ACTIVATION_RELU2;
     if (c->n_embd != 2560 || c->n_layers != 30 || c->n_ff != 6912 || c->n_vocab < 128256)

@@ -1,4 +1,4 @@
-// The file's config, read into tern_config and written back: one table names each field in both
+// The file's config, read into tern_config and written back: one table maps each field in both
 // worlds.
 #include <inttypes.h>
 #include <math.h>
@@ -22,8 +22,8 @@ const tern_arch *const *tern_arch_list(size_t *n) {
 
 // ---- The table ---------------------------------------------------------------------------------
 
-// gguf: the key behind "<architecture>."; hf: the member of config.json, or two separated by '|' of
-// which the first that is there counts.
+// gguf: the key after "<architecture>."; hf: the member of config.json, or two separated by '|', of
+// which the first one present counts.
 typedef struct int_field {
     size_t offset;
     const char *gguf, *hf;
@@ -335,8 +335,8 @@ static tern_status read_linears(const reader *r, const tern_arch *arch, tern_con
     return TERN_OK;
 }
 
-// transformers takes the embedding table where config.json says that it is tied, even if the folder
-// has a head; where it does not say so but there is none, nothing else can be meant.
+// transformers uses the embedding table if config.json says that it is tied, even if the folder has
+// a head; if it does not say so but there is no head, nothing else can be meant.
 static bool has_tied_head(const reader *r, const tern_arch *arch) {
     return !tern_model_tensor(r->file, arch, "output.weight") ||
            (r->file->kind == TERN_FILE_HF &&
@@ -366,7 +366,7 @@ tern_status tern_model_read(const tern_file *file, const tern_arch **arch, tern_
     if (!table || table->n_dims != 2)
         return tern_fail(err, TERN_ERR_FORMAT,
                          "tensor token_embd.weight is missing or not a matrix");
-    c->n_vocab = (int64_t)table->ne[1]; // what is really there
+    c->n_vocab = (int64_t)table->ne[1]; // the real size
     c->tied_head = has_tied_head(&r, *arch);
     c->sub_norms = tern_model_tensor(file, *arch, "blk.0.attn_sub_norm.weight") != NULL;
     bool gguf = file->kind == TERN_FILE_GGUF;
@@ -391,7 +391,7 @@ static bool ends_with(const char *name, const char *end) {
     return n >= n_end && strcmp(name + n - n_end, end) == 0;
 }
 
-// The scale of a packed weight, which the reader of the folder has put into it.
+// The scale of a packed weight, which the reader of the folder has built in.
 static bool is_packed_scale(const tern_file *file, const char *name) {
     static const char end[] = "_scale";
     char weight[256];
@@ -409,7 +409,7 @@ const char *tern_model_ignores(const tern_file *file, const tern_arch *arch, con
     for (const tern_ignored *i = arch->ignored; i && i->end; i++)
         if (ends_with(name, i->end)) return i->why;
     if (gguf && strncmp(name, "adam.", 5) == 0 && tern_file_meta(file, "tern.train.step"))
-        return "moments of the optimizer, of use to training only";
+        return "moments of the optimizer, which only training uses";
     if (!gguf && is_packed_scale(file, name)) return "the scale of a packed weight, read with it";
     char head[128];
     if (!gguf && c->tied_head && tern_model_name_to_hf(arch, "output.weight", head, sizeof head) &&

@@ -1,4 +1,4 @@
-// The decoder-only transformer that most small language models are (Llama's order of things):
+// The decoder-only transformer that most small language models are (in Llama's order):
 //
 //   x = table[ids]
 //   per layer:  a = norm(x);  q, k, v = a Wq, a Wk, a Wv;  rotate q and k;  append k, v to the
@@ -7,8 +7,8 @@
 //               f = norm(x);  x = x + (act(f Wgate) * (f Wup)) Wdown
 //   logits = norm(x) Whead
 //
-// BitNet b1.58 2B-4T adds a norm in front of Wo and Wdown ("sub-norms"), which keeps the range of
-// what is about to be quantized to int8 in hand, and makes every linear but the head a BitLinear.
+// BitNet b1.58 2B-4T adds a norm before Wo and Wdown ("sub-norms"), which bounds the range of what
+// is quantized to int8 next, and makes every linear but the head a BitLinear.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-// Llama 1 to 3 and what copies it; also BitNets that call themselves llama (Falcon-E): ternary
-// tensors become BitLinears when the graph is lowered, and masters by quantization_config.
+// Llama 1 to 3 and its copies; also BitNets that call themselves llama (Falcon-E): ternary tensors
+// become BitLinears when the graph is lowered, and masters by quantization_config.
 #include "models/models.h"
 
 static tern_status build(tern_graph *g, const tern_config *c, tern_error *err) {

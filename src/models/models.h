@@ -14,11 +14,11 @@ typedef struct tern_config {
     tern_act_kind act;
     tern_rope_attrs rope;
     bool tied_head;         // the output head is the embedding table
-    bool sub_norms;         // a norm in front of attention's output projection and the down one
+    bool sub_norms;         // a norm before attention's output projection and before the down one
     bool bitlinear;         // float weights of the layers are masters, rounded when they are read
-    bool input_norms;       // a norm in front of every projection (use_rms_norm), with its own eps
+    bool input_norms;       // a norm before every projection (use_rms_norm), with its own eps
     double input_norm_eps;
-    const char *guess;      // what had to be guessed because the file does not say it, or NULL
+    const char *guess;      // what had to be guessed because the file does not say, or NULL
     int64_t bos_id, eos_id; // -1: not stated
 } tern_config;
 
@@ -27,7 +27,7 @@ typedef struct tern_tensor_name {
     const char *gguf, *hf;
 } tern_tensor_name;
 
-// A tensor that files have and the graph does not read, by the end of its name, and why that is
+// A tensor that files have and the graph does not read, by the end of its name, and why that is all
 // right.
 typedef struct tern_ignored {
     const char *end, *why;
@@ -40,8 +40,8 @@ typedef struct tern_arch {
     const char *const *hf_types;   // config.json model_type values
     const tern_tensor_name *tensors; // ends with {NULL, NULL}
     const tern_ignored *ignored;     // ends with {NULL, NULL}; NULL: none
-    // The activation that programs compute for a GGUF of this name; *guess: why, if it is not the
-    // name alone that says it. NULL: always SiLU.
+    // The activation that programs compute for a GGUF of this name; *guess: why, unless the name
+    // alone decides. NULL: always SiLU.
     tern_act_kind (*gguf_act)(const char *gguf_name, const tern_config *c, const char **guess);
     const char *hf_class;            // config.json: architectures
     bool always_ternary;             // float weights are master weights: ternarized at load
@@ -54,16 +54,16 @@ typedef struct tern_arch {
 // The architecture of a file, its config checked for sense (no zero, no absurd size).
 tern_status tern_model_read(const tern_file *file, const tern_arch **arch, tern_config *config,
                             tern_error *err);
-// Fails, by name, on a tensor that the graph (as the architecture built it) does not read: a model
-// without it is another one. Those that may be left out are in the architecture's list; see also
+// Fails, by name, on a tensor that the graph (as the architecture built it) does not read: without
+// it the model would be another one. The architecture lists those that may be left out; see also
 // tern_model_ignores.
 tern_status tern_model_refuse_unread(const tern_file *file, const tern_arch *arch,
                                      const tern_config *c, const tern_graph *g, tern_error *err);
-// Whether the file's tensors are what the architecture's graph reads: all there, none too many, in
-// shapes and types that can run. Memory: the graph, for the time of the call.
+// Whether the file's tensors are what the architecture's graph reads: none missing, none extra, in
+// shapes and types that can run. Memory: the graph, during the call.
 tern_status tern_model_check(const tern_file *file, const tern_arch *arch, const tern_config *c,
                              tern_error *err);
-// Why a tensor of the file may be left out, or NULL: it may not.
+// Why a tensor of the file may be left out; NULL: it may not.
 const char *tern_model_ignores(const tern_file *file, const tern_arch *arch, const tern_config *c,
                                const char *name);
 const tern_arch *const *tern_arch_list(size_t *n);
@@ -87,8 +87,8 @@ tern_status tern_config_write_gguf(tern_gguf_writer *w, const char *arch_name,
 void tern_config_write_json(const tern_arch *arch, const tern_config *c, const char *dtype,
                             const char *ternary_mode, tern_strbuf *out);
 
-// Row moves of the two RoPE conventions: the row of a matrix in the one that becomes row `row` in
-// the other. n_heads 0: it stays.
+// Row moves between the two RoPE conventions: the row of a matrix in the one that becomes row `row`
+// in the other. n_heads 0: it stays.
 int64_t tern_rope_source_row(int64_t row, int64_t n_rows, int64_t n_heads, bool to_neighbours);
 // Heads of a weight whose rows GGUF and Hugging Face have in different order; 0: the same order.
 int64_t tern_model_rope_heads(const tern_arch *arch, const tern_config *c, const char *gguf_name);
@@ -127,7 +127,7 @@ void tern_adapter_add_row(const tern_adapter *adapter, int64_t row, float *out);
 // Both families are the same decoder with two differences: where sub-norms stand, and whether the
 // linears are BitLinears.
 typedef struct tern_decoder_style {
-    bool sub_norms; // a norm in front of the attention's output projection and of the down one
+    bool sub_norms; // a norm before the attention's output projection and the down one
     bool bitlinear;
 } tern_decoder_style;
 extern const tern_ignored tern_decoder_ignored[];

@@ -116,7 +116,7 @@ static void rig_close(rig *r) {
     tern_graph_free(&r->update);
 }
 
-// Loss of the batch; the gradients are added to.
+// Loss of the batch; adds to the gradients.
 static float loss_of(rig *r) {
     float zero = 0, loss = NAN;
     tern_array *sum = array_named(r, "loss");
@@ -140,7 +140,7 @@ static void check_direction(rig *r, tern_vid w, float step) {
     r->backend->read(grad, 0, n, g, &r->err);
     double along = 0, loss[2];
     uint32_t seed = (uint32_t)w;
-    for (uint64_t i = 0; i < n; i++) { // mostly along the gradient, that it is not all noise
+    for (uint64_t i = 0; i < n; i++) { // mostly along the gradient, to rise above noise
         direction[i] = next_float(&seed) * 0.2f + (g[i] > 0 ? 1.0f : -1.0f);
         along += (double)direction[i] * g[i];
     }
@@ -163,7 +163,7 @@ static void check_gradients(tern_decoder_style style) {
     CHECK_MSG(loss > 2 && loss < 8, "loss %g", (double)loss);
     for (size_t v = 0; v < r.graph.n_values; v++)
         if (r.graph.values[v].kind == TERN_VALUE_WEIGHT) {
-            // The differences run the program too, which adds to the gradients: begin anew.
+            // The differences run the program too, which adds to the gradients: start from zero.
             for (size_t k = 0; k < r.graph.n_values; k++) {
                 const tern_value *s = &r.graph.values[k];
                 if (strncmp(s->name, "grad.", 5) != 0) continue;

@@ -208,8 +208,8 @@ static bool has_tokenizer(const tern_file *file) {
                                       : tern_file_meta(file, "tokenizer.ggml.tokens") != NULL;
 }
 
-// A model without a tokenizer is of use to who has token ids; the functions that need text say so.
-// A template that cannot be used is remembered, since plain generation does not need it.
+// A model without a tokenizer is useful to callers with token ids; the functions that need text say
+// so. An unusable template is remembered, since plain generation does not need it.
 static tern_status open_text(tern_model *m, const tern_model_desc *desc, tern_error *err) {
     if (!has_tokenizer(m->file)) return TERN_OK;
     TERN_TRY(tern_tokenizer_open(&m->tokenizer, m->file, err));
@@ -324,7 +324,7 @@ void tern_model_get_info(const tern_model *model, tern_model_info *info) {
         if (p->ternary_layout) info->ternary_layout = p->ternary_layout;
         info->bytes_per_token = p->bytes_per_token;
         info->bytes_per_token_logits = p->bytes_per_token_logits;
-        if (p->device) { // not while a lost one is to be replaced
+        if (p->device) { // none while a lost one is being replaced
             info->n_threads = p->backend->n_threads(p->device);
             p->backend->memory(p->device, &info->device_memory);
         }

@@ -1,12 +1,12 @@
-// Where a model runs: a device, the weights bound to it, the plan compiled for it. And the seats of
-// its sessions there, which move when the device is lost.
+// Where a model runs: a device, the weights bound to it, the plan compiled for it; and the leases
+// of its sessions there, which move when the device is lost.
 //
 // A lost device takes the weights and every session's keys and values along, but the file is still
-// mapped, and a seat remembers the tokens that its keys and values were computed from. So the model
-// is placed again, on a new device of the kind or, if that fails too, on the CPU, and each session
-// that comes upon the loss computes its tokens again there and goes on. When that fails on the way,
-// for lack of memory say, the call fails and the next one goes on with it: a seat knows how many
-// positions its instance holds, and a model without a place looks for one again.
+// mapped, and a lease remembers the tokens that its keys and values were computed from. So the
+// model is placed again, on a new device of the kind or, if that fails too, on the CPU, and each
+// session that notices the loss computes its tokens again there and goes on. If that fails on the
+// way, for lack of memory say, the call fails and the next one resumes: a lease knows how many
+// positions its instance holds, and a model without a placement looks for one again.
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -14,7 +14,7 @@
 
 // ---- Opening -----------------------------------------------------------------------------------
 
-// "auto" takes a GPU where there is one, and remembers why not where there is none.
+// "auto" takes a GPU if there is one, and remembers why not if there is none.
 static tern_status open_device(tern_placement *p, const tern_model *m, const char *name,
                                tern_error *err) {
     bool automatic = strcmp(name, "auto") == 0;
@@ -88,7 +88,7 @@ tern_weight_kind tern_placement_kind(const tern_placement *p, tern_vid v) {
 }
 
 tern_status tern_placement_compile(tern_placement *p, const tern_model *m, tern_error *err) {
-    // Values keep their numbers through the passes; only new ones are added behind, and none of
+    // Values keep their numbers through the passes; new ones are only added at the end, and none of
     // them is a weight.
     tern_weight **grown =
         tern_realloc(TERN_MEM_GRAPH, p->weights, (m->fused.n_values + 1) * sizeof *grown);
@@ -102,7 +102,7 @@ tern_status tern_placement_compile(tern_placement *p, const tern_model *m, tern_
     return TERN_OK;
 }
 
-// Gives back all but the words about it.
+// Frees everything except the texts about it.
 static void give_back(tern_placement *p, const tern_model *m) {
     if (p->plan) p->backend->plan_free(p->plan);
     for (size_t v = 0; p->weights && v < m->built.n_values; v++)
@@ -121,18 +121,18 @@ void tern_placement_close(tern_placement *p, const tern_model *m) {
     tern_free(p);
 }
 
-// ---- Seats -------------------------------------------------------------------------------------
+// ---- Leases ------------------------------------------------------------------------------------
 
-struct tern_seat {
+struct tern_lease {
     tern_placement *at;
     tern_instance *instance;
     int32_t n_context;
     tern_kv_type kv_type;
     int32_t *ids; // [n_context] what the keys and values at each position were computed from
-    int32_t n_held; // positions in front whose keys and values lie in the instance
+    int32_t n_held; // the first positions, whose keys and values are in the instance
     bool profiled;
     const tern_draft_table *drafts; // NULL: batches ask for none
-    bool moved; // since somebody asked
+    bool moved; // since last asked
     char notice[700]; // why, and where to
 };
 
@@ -172,8 +172,8 @@ static tern_status sit_down(tern_seat *s, tern_placement *at, tern_error *err) {
     return TERN_OK;
 }
 
-// A placement that was lost goes with its last seat; its words stay, since others may read them.
-static void stand_up(tern_model *m, tern_seat *s) {
+// A lost placement is freed with its last lease; its texts stay, since others may read them.
+static void stand_up(tern_model *m, tern_lease *s) {
     if (!s->at) return;
     begin_use(s->at);
     s->at->backend->instance_close(s->instance);
@@ -208,10 +208,10 @@ static tern_status place_again(tern_placement **out, const tern_model *m, const 
     return status;
 }
 
-#define GPU_LOSSES_MAX 2 // behind which a model goes to the CPU
+#define GPU_LOSSES_MAX 2 // after which a model goes to the CPU
 
-// A new place instead of m->now, which was lost; perhaps not for the first time, since this fails
-// when memory is out.
+// A new placement instead of m->now, which was lost; perhaps not for the first time, since this
+// fails when memory runs out.
 static tern_status replace(tern_model *m, const char *why, tern_error *err) {
     tern_placement *p = NULL, *lost = m->now;
     tern_status status = TERN_ERR_DEVICE;
@@ -226,8 +226,8 @@ static tern_status replace(tern_model *m, const char *why, tern_error *err) {
     return TERN_OK;
 }
 
-// Sits down where the model is. `why` is NULL, or what happened to where the seat was before.
-static tern_status take_place(tern_model *m, tern_seat *s, const char *why, tern_error *err) {
+// Opens the lease's instance where the model is. `why` is NULL, or what happened to its old place.
+static tern_status take_place(tern_model *m, tern_lease *s, const char *why, tern_error *err) {
     const tern_placement *now = m->now;
     if (now->was_lost || now->backend->is_lost(now->device))
         TERN_TRY(replace(m, why ? why : "the device was lost", err));
@@ -242,7 +242,7 @@ static tern_status take_place(tern_model *m, tern_seat *s, const char *why, tern
     return TERN_OK;
 }
 
-static tern_status move(tern_model *m, tern_seat *s, tern_error *err) {
+static tern_status move(tern_model *m, tern_lease *s, tern_error *err) {
     tern_error why = *err;
     pthread_mutex_lock(&m->lock);
     stand_up(m, s);
@@ -254,9 +254,9 @@ static tern_status move(tern_model *m, tern_seat *s, tern_error *err) {
 // ---- A session's side --------------------------------------------------------------------------
 
 tern_status tern_model_instance(tern_model *m, int32_t n_context, tern_kv_type kv_type,
-                                tern_seat **out, tern_error *err) {
+                                tern_lease **out, tern_error *err) {
     *out = NULL;
-    tern_seat *s = tern_alloc(TERN_MEM_SESSION, sizeof *s);
+    tern_lease *s = tern_alloc(TERN_MEM_SESSION, sizeof *s);
     if (!s) return tern_fail_memory(err, sizeof *s);
     s->n_context = n_context;
     s->kv_type = kv_type;
@@ -273,7 +273,7 @@ tern_status tern_model_instance(tern_model *m, int32_t n_context, tern_kv_type k
     return status;
 }
 
-void tern_model_instance_close(tern_model *m, tern_seat *s) {
+void tern_model_instance_close(tern_model *m, tern_lease *s) {
     if (!s) return;
     pthread_mutex_lock(&m->lock);
     stand_up(m, s);
@@ -286,7 +286,7 @@ bool tern_model_can_draft(const tern_seat *s) {
     return s->at && s->at->backend->drafts_open;
 }
 
-tern_status tern_model_drafts_open(tern_seat *s, const tern_draft_table *table,
+tern_status tern_model_drafts_open(tern_lease *s, const tern_draft_table *table,
                                    tern_error *err) {
     tern_status status = TERN_OK;
     if (s->at) { // else the next place is given the table
@@ -298,7 +298,7 @@ tern_status tern_model_drafts_open(tern_seat *s, const tern_draft_table *table,
     return status;
 }
 
-tern_status tern_model_profile_start(tern_seat *s, tern_error *err) {
+tern_status tern_model_profile_start(tern_lease *s, tern_error *err) {
     s->profiled = true;
     if (!s->at) return TERN_OK; // the next place is told
     begin_use(s->at);
@@ -315,7 +315,7 @@ const tern_profile *tern_model_profile(const tern_seat *s) {
     return p;
 }
 
-const char *tern_model_notice(tern_seat *s) {
+const char *tern_model_notice(tern_lease *s) {
     bool is_new = s->moved;
     s->moved = false;
     return is_new ? s->notice : NULL;
@@ -323,7 +323,7 @@ const char *tern_model_notice(tern_seat *s) {
 
 // ---- Computing ---------------------------------------------------------------------------------
 
-// What a backend has done that does not draft.
+// The record of a backend that does not draft.
 static tern_drafting single_step(const tern_drafting *q) {
     tern_drafting one = *q;
     one.n = one.n_runs = 1;
@@ -332,8 +332,8 @@ static tern_drafting single_step(const tern_drafting *q) {
     return one;
 }
 
-static tern_status run(tern_seat *s, const tern_batch *batch, tern_error *err) {
-    int32_t n_known = batch->n_tokens; // of which the states hold the keys and values then
+static tern_status run(tern_lease *s, const tern_batch *batch, tern_error *err) {
+    int32_t n_known = batch->n_tokens; // of which the states then hold the keys and values
     if (batch->drafting) *batch->drafting = single_step(batch->drafting);
     begin_use(s->at);
     tern_status status = s->at->backend->submit(s->instance, batch, err);
@@ -346,8 +346,8 @@ static tern_status run(tern_seat *s, const tern_batch *batch, tern_error *err) {
     return TERN_OK;
 }
 
-// The batch, behind the tokens in front of it whose keys and values were lost.
-static tern_status catch_up(tern_model *m, tern_seat *s, const tern_batch *batch,
+// The batch, preceded by the tokens whose keys and values were lost.
+static tern_status catch_up(tern_model *m, tern_lease *s, const tern_batch *batch,
                             tern_error *err) {
     while (s->n_held < batch->first_pos) {
         int32_t n = batch->first_pos - s->n_held;
@@ -358,8 +358,8 @@ static tern_status catch_up(tern_model *m, tern_seat *s, const tern_batch *batch
     return run(s, batch, err);
 }
 
-// Only after a move that failed is there no place.
-static tern_status find_place(tern_model *m, tern_seat *s, tern_error *err) {
+// Only after a failed move is there no placement.
+static tern_status find_place(tern_model *m, tern_lease *s, tern_error *err) {
     if (s->at) return TERN_OK;
     pthread_mutex_lock(&m->lock);
     tern_status status = take_place(m, s, "the device was lost", err);
@@ -382,7 +382,7 @@ int32_t tern_model_same_bits(tern_model *m) {
     return n < m->n_batch ? n : m->n_batch;
 }
 
-tern_status tern_model_compute(tern_model *m, tern_seat *s, const tern_batch *batch,
+tern_status tern_model_compute(tern_model *m, tern_lease *s, const tern_batch *batch,
                                tern_error *err) {
     tern_error why = {0};
     tern_status status = find_place(m, s, &why);

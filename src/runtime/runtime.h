@@ -1,4 +1,4 @@
-// A model made ready: file, config, tokenizer, template, graphs, bound weights, compiled plan.
+// An open model: file, config, tokenizer, template, graphs, bound weights, compiled plan.
 #ifndef TERN_RUNTIME_RUNTIME_H
 #define TERN_RUNTIME_RUNTIME_H
 
@@ -18,7 +18,7 @@ typedef struct tern_placement {
     tern_plan *plan;
     const char *ternary_layout, *head;
     uint64_t bytes_per_token, bytes_per_token_logits;
-    char remark[560]; // why it is not where it was asked for, or not where it was
+    char remark[560]; // why it is not where it was asked to be, or was before
     char text[760];   // the device, with that
     size_t n_seats;
     bool was_lost; // the model looks for another place, or has one
@@ -33,7 +33,7 @@ struct tern_model {
     tern_adapters adapters;
     tern_tokenizer *tokenizer;
     tern_template *chat_template; // NULL until a chat is formatted without one: see template_error
-    tern_error template_error;    // why there is none
+    tern_error template_error;    // why there is no template
     tern_device_desc device_desc;
     // That it points to, since a model that lost its device opens another one.
     tern_webgpu_desc webgpu;
@@ -62,7 +62,7 @@ typedef tern_status (*tern_bound_fn)(void *ctx, uint64_t bytes, tern_error *err)
 tern_status tern_placement_open(tern_placement **out, const tern_model *m, const char *device,
                                 tern_bound_fn on_bound, void *ctx, tern_error *err);
 tern_weight_kind tern_placement_kind(const tern_placement *p, tern_vid v);
-// Compiles the fused graph, and says where it runs.
+// Compiles the fused graph, and describes where it runs.
 tern_status tern_placement_compile(tern_placement *p, const tern_model *m, tern_error *err);
 void tern_placement_close(tern_placement *p, const tern_model *m); // NULL is allowed
 
@@ -73,22 +73,22 @@ void tern_model_print_plan(tern_model *m, tern_format format, tern_strbuf *out);
 // Session side of the runtime: a seat is an instance of the model's plan, wherever that is now.
 typedef struct tern_seat tern_seat;
 tern_status tern_model_instance(tern_model *model, int32_t n_context, tern_kv_type kv_type,
-                                tern_seat **out, tern_error *err);
-void tern_model_instance_close(tern_model *model, tern_seat *seat); // NULL is allowed
-// Tokens that a batch may have for each row to have the bits that it has alone, at most n_batch.
+                                tern_lease **out, tern_error *err);
+void tern_model_instance_close(tern_model *model, tern_lease *lease); // NULL is allowed
+// How many tokens a batch may have so that each row has the same bits as alone, at most n_batch.
 int32_t tern_model_same_bits(tern_model *model);
-// Submits a batch and waits for it. When the device is lost on the way, the seat moves to another
+// Submits a batch and waits for it. If the device is lost on the way, the lease moves to another
 // one, computes there what came before the batch, and then the batch.
-tern_status tern_model_compute(tern_model *model, tern_seat *seat, const tern_batch *batch,
+tern_status tern_model_compute(tern_model *model, tern_lease *lease, const tern_batch *batch,
                                tern_error *err);
-bool tern_model_can_draft(const tern_seat *seat);
-// From now on batches may ask for drafting, from the table, which must live as long as the seat.
-tern_status tern_model_drafts_open(tern_seat *seat, const tern_draft_table *table,
+bool tern_model_can_draft(const tern_lease *lease);
+// From now on batches may ask for drafts from the table, which must outlive the lease.
+tern_status tern_model_drafts_open(tern_lease *lease, const tern_draft_table *table,
                                    tern_error *err);
-// Times each kernel from now on; a seat that moves begins anew.
-tern_status tern_model_profile_start(tern_seat *seat, tern_error *err);
-const tern_profile *tern_model_profile(const tern_seat *seat); // NULL: it was not started
-// One line about the last move; NULL: there was none since this was last called.
-const char *tern_model_notice(tern_seat *seat);
+// Times each kernel from now on; a lease that moves begins anew.
+tern_status tern_model_profile_start(tern_lease *lease, tern_error *err);
+const tern_profile *tern_model_profile(const tern_lease *lease); // NULL: it was not started
+// One line about the last move; NULL: none since the last call.
+const char *tern_model_notice(tern_lease *lease);
 
 #endif

@@ -1,11 +1,11 @@
 // Conversations: messages become tokens that fit a context, and an answer that goes on when the
 // context ends.
 //
-// A turn begins with a user's message and ends before the next one's. What does not fit is left out
+// A turn begins with a user's message and ends before the next one. What does not fit is left out
 // in whole turns, the oldest first; the system text at the beginning and the newest turn always
 // stay. How much is left out depends on the messages alone and moves in steps of a quarter of the
-// context: while a conversation grows, what the model reads begins in the same way for many turns,
-// so that its keys and values need not be computed again.
+// context: while a conversation grows, the text that the model reads keeps the same beginning for
+// many turns, so its keys and values need not be computed again.
 #include <string.h>
 #include "base/alloc.h"
 #include "session/session.h"
@@ -39,7 +39,7 @@ static tern_status open_reading(reading *r, const tern_model *model, const tern_
     return r->kept ? TERN_OK : tern_fail_memory(err, n * sizeof *r->kept);
 }
 
-// Where the turn after the one at `first` begins; the newest one is not left.
+// Where the turn after the one at `first` begins. Never goes past the newest turn.
 static size_t next_turn(const reading *r, size_t first) {
     if (first >= r->last) return r->last;
     for (first++; first < r->last && !has_role(&r->messages[first], "user");) first++;
@@ -77,8 +77,8 @@ static tern_status read_from(reading *r, size_t first, tern_ids *out, tern_error
     return status;
 }
 
-// Moves r->first to the first turn from which on there are at most n_most tokens, else to the
-// newest one; *out gets them. Halves the messages in question, since each try renders all of them.
+// Moves r->first to the first turn from which at most n_most tokens remain, else to the newest
+// turn; *out gets them. Bisects, since each try renders all the messages in question.
 static tern_status drop_turns(reading *r, size_t n_most, tern_ids *out, tern_error *err) {
     size_t low = r->first, high = r->last; // the turn lies in low..high
     while (low < high) {
@@ -92,8 +92,8 @@ static tern_status drop_turns(reading *r, size_t n_most, tern_ids *out, tern_err
     return read_from(r, high, out, err);
 }
 
-// Tokens that an answer needs at least: with fewer before it, what is dropped next would be what
-// it has just said.
+// Tokens that an answer needs at least: with less room, the next tokens to be dropped would be
+// those of the answer itself.
 static size_t least_room(size_t n_context) {
     size_t eighth = n_context / 8;
     return eighth > 64 ? 64 : eighth > 0 ? eighth : 1;
@@ -146,8 +146,8 @@ typedef struct answering {
     size_t n_context, n_cut; // n_cut: tokens of the answer's own beginning that were left out
 } answering;
 
-// The context is full in the middle of an answer: older turns go, so that a quarter is free again;
-// where there are none any more, what is left of the room goes half to the newest of the answer.
+// The context is full in the middle of an answer: drop older turns until a quarter is free again;
+// when there are none left, half of the remaining room goes to the newest part of the answer.
 static tern_status make_room(void *user, const int32_t *said, size_t n_said, tern_ids *out,
                              tern_error *err) {
     answering *a = user;
@@ -164,7 +164,7 @@ static tern_status make_room(void *user, const int32_t *said, size_t n_said, ter
     return TERN_OK;
 }
 
-#define ANSWER_CONTEXTS 10 // a model that never ends is stopped after so many of them
+#define ANSWER_CONTEXTS 10 // a model that never ends is stopped after this many contexts
 
 tern_status tern_chat_answer(tern_session *session, const tern_message *messages, size_t n_messages,
                              const tern_generate_params *params, tern_text_fn on_text, void *user,

@@ -1,19 +1,19 @@
-// Drafts that the device makes and judges itself, where it can: greedy text from a table of chains.
+// Drafts that the device makes and judges itself, if it can: greedy text from a table of chains.
 //
-// Of runs of 1, 2, 4 and 8 tokens the number is taken that yields the most tokens a second. Let c_j
-// be the share of the runs whose first j drafted tokens were right in which the next one is, too;
-// then a run of n tokens yields E(n) = 1 + c_0 + c_0 c_1 + ... (n - 1 products) on average. That is
-// known of all n from runs of the longest, so only the time T(n) of a run has to be found out by
-// trying. And since T(1) <= T(n), E(n) / T(1) bounds what n can promise: most are never tried.
+// Among runs of 1, 2, 4 and 8 tokens, choose the length with the most tokens a second. Let c_j be
+// the chance that drafted token j + 1 is right, given that the first j were; then a run of n tokens
+// yields E(n) = 1 + c_0 + c_0 c_1 + ... (n - 1 products) on average. Runs of the longest kind tell
+// this for all n, so only the time T(n) of a run has to be measured. And since T(1) <= T(n), E(n) /
+// T(1) bounds what n can promise: most lengths are never tried.
 #include "formats/chains.h"
 #include "session/session.h"
 
-#define MEMORY      0.95 // weight that what was measured keeps with each request
-#define RETRY_FIRST 16   // requests after which another number is timed again, twice as many
+#define MEMORY      0.95 // weight of older measurements, per request
+#define RETRY_FIRST 16   // requests after which another length is timed again, twice as many
 #define RETRY_LAST  512  // each time, up to this: a GPU that was idle is slow at first
-#define TRIAL_RUNS  6    // of which so many runs are enough
+#define TRIAL_RUNS  6    // runs that are enough to time one
 #define TRIAL_STEPS 16   // or single steps, which come in lumps
-#define IDLE_RUNS   1    // behind a change the device is idle at first, which is no number's fault
+#define IDLE_RUNS   1    // the device is idle after a change, so the first run says nothing
 #define IDLE_STEPS  4
 static const int32_t arm_tokens[TERN_DEVICE_ARMS] = {1, 2, 4, 8};
 
@@ -34,7 +34,7 @@ static tern_status fill_table(tern_draft_table *t, const tern_chains *chains, te
 static void begin(tern_device_drafts *d, int arm) {
     d->n_trial_runs = arm == 0 ? TRIAL_STEPS : TRIAL_RUNS;
     d->n_idle = arm == 0 ? IDLE_STEPS : IDLE_RUNS;
-    d->arms[arm] = (tern_device_arm){0}; // timed anew: the machine may be another than it was
+    d->arms[arm] = (tern_device_arm){0}; // time it anew: the machine may have changed
     d->now = arm;
 }
 
@@ -73,12 +73,12 @@ static double tokens_of(const tern_device_drafts *d, int32_t n_tokens) {
     return tokens;
 }
 
-// Tokens a second that a number may have at most.
+// An upper bound on the tokens a second of a length.
 static double bound_of(const tern_device_drafts *d, int arm) {
     return tokens_of(d, arm_tokens[arm]) / seconds_of(&d->arms[0]);
 }
 
-// Tokens a second; of a number that was not timed yet, at most.
+// Tokens a second; for a length that has not been timed, an upper bound.
 static double rate_of(const tern_device_drafts *d, int arm) {
     double seconds = seconds_of(&d->arms[arm]);
     return seconds > 0 ? tokens_of(d, arm_tokens[arm]) / seconds : bound_of(d, arm);
@@ -93,8 +93,8 @@ static int best_arm(const tern_device_drafts *d) {
     return best;
 }
 
-// Another number that may turn out to be better, one after the other; now and then single steps,
-// which all others are bounded by.
+// Another length that may turn out better, in turn; now and then single steps, which bound all
+// others.
 static int next_to_try(tern_device_drafts *d, int best) {
     double rate = rate_of(d, best);
     for (int i = 0; i < d->n_arms; i++) {

@@ -1,7 +1,7 @@
-// Drafters: four ways to guess how a text goes on. None of them has to be right.
+// Drafters: four ways to guess how a text goes on. None of them needs to be right.
 //
 // - chains: a table that was mined from a corpus (formats/chains.h)
-// - lookup: where the last tokens stood before in this very text, what followed them
+// - lookup: what followed the last tokens where they occurred before in this text
 //   (prompt lookup decoding: quotations, names, code)
 // - online: the same for texts that the session has forgotten: a hash table from the last two or
 //   three tokens to the next, learnt from all that passes through the session
@@ -12,7 +12,7 @@
 #include "formats/chains.h"
 #include "session/session.h"
 
-// Token i of the text with the draft behind it.
+// Token i of the text followed by the draft.
 static int32_t token_at(const tern_trail *t, size_t i) {
     return i < t->n_ids ? t->ids[i] : t->draft->tokens[i - t->n_ids];
 }
@@ -29,14 +29,14 @@ static size_t copy_end(const tern_trail *t, int32_t *to, size_t n) {
 
 // ---- Chains ------------------------------------------------------------------------------------
 
-// Eight levels by what the table says, each in four by the tokens that match.
+// Eight levels by the table's confidence, each divided into four by the number of matching tokens.
 static int chain_level(float stated, size_t n_matched) {
     int band = stated >= 1 ? 7 : (int)(stated * 8);
     return band * 4 + (n_matched > 4 ? 3 : (int)n_matched - 1);
 }
 
-// A chain that the draft has followed so far goes on. (No other one can match more of the last
-// tokens then: with one token less it would have matched more already.)
+// Continues a chain that the draft has followed so far. (No other chain can match more of the last
+// tokens: with one token less it would have matched more already.)
 static tern_guess guess_chain(const tern_speculator *sp, tern_trail *t) {
     int32_t end[TERN_CHAINS_MATCH_MAX];
     size_t n_end = copy_end(t, end, TERN_CHAINS_MATCH_MAX), n = t->n_chain, n_entries;
@@ -74,7 +74,7 @@ static void find_match(tern_trail *t) {
     }
 }
 
-// A text that repeats itself runs into its own end: then it is copied on from the draft.
+// A text that repeats itself runs into its own end; then copying goes on from the draft.
 static tern_guess guess_lookup(tern_trail *t) {
     size_t n = trail_length(t);
     if (t->draft->n > 0 && t->found && token_at(t, t->found) == token_at(t, n - 1))
@@ -100,7 +100,7 @@ static tern_bucket *bucket_of(const tern_speculator *sp, const int32_t *end, siz
     return &sp->buckets[h % BUCKETS];
 }
 
-// A bucket keeps what it has until it was wrong as often as right.
+// A bucket keeps its entry until it has been wrong as often as right.
 static void learn_one(const tern_speculator *sp, const int32_t *end, size_t order, int32_t next) {
     uint32_t key;
     tern_bucket *b = bucket_of(sp, end, order, &key);
@@ -126,7 +126,7 @@ static tern_guess guess_online(tern_speculator *sp, const tern_trail *t) {
     for (size_t order = n; order >= LEAST_ORDER; order--) {
         uint32_t key;
         const tern_bucket *b = bucket_of(sp, end + n, order, &key);
-        if (b->key == key) // judged by how much of the past agrees, and how often it was so
+        if (b->key == key) // judged by how much of the past agrees, and how often
             return (tern_guess){.token = b->next,
                                 .by = TERN_DRAFTER_ONLINE,
                                 .level = (order == TAIL ? WEIGHT_MAX + 1 : 0) + b->weight,
@@ -138,7 +138,7 @@ static tern_guess guess_online(tern_speculator *sp, const tern_trail *t) {
 
 // ---- A draft model -----------------------------------------------------------------------------
 
-// Guesses of a model for another vocabulary would be noise. Tables may be padded differently.
+// A model with another vocabulary would guess noise. Tables may be padded differently.
 static tern_status check_vocabulary(const tern_model *m, const tern_model *draft, tern_error *err) {
     int32_t n = m->info.n_vocab < draft->info.n_vocab ? m->info.n_vocab : draft->info.n_vocab;
     for (int32_t id = 0; id < n; id++) {
@@ -197,7 +197,7 @@ tern_guess tern_drafter_guess(tern_speculator *sp, tern_drafter drafter, tern_tr
     return g;
 }
 
-// A stranger's guess, and that of a model with a longer table, may be no token here.
+// A guess from the caller, or from a model with a longer table, may not be a token here.
 tern_status tern_drafter_propose(tern_speculator *sp, tern_drafter drafter, const int32_t *ids,
                                  size_t n_ids, int32_t n_max, tern_draft *out, tern_error *err) {
     out->n = 0;

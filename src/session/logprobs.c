@@ -5,8 +5,8 @@
 
 #define SCORES_BYTES ((size_t)64 << 20) // held at once
 
-// The greatest logit's index; *log_sum: ln of the sum of all exponentials, shifted by that logit so
-// that none overflows.
+// The index of the greatest logit; *log_sum: ln of the sum of all exponentials, shifted by that
+// logit so that none overflows.
 static size_t greatest(const float *logits, size_t n, double *log_sum) {
     size_t top = 0;
     double sum = 0;
@@ -29,7 +29,7 @@ void tern_rank_logprobs(const float *logits, size_t n_vocab, int32_t id, tern_to
                         size_t n) {
     double log_sum;
     size_t top = greatest(logits, n_vocab, &log_sum), n_top = 0;
-    for (size_t i = 0; i < n_vocab && n > 1; i++) { // insertion; equal ones by their number
+    for (size_t i = 0; i < n_vocab && n > 1; i++) { // insertion; ties by id
         if (n_top == n - 1 && logits[i] <= logits[out[n_top].id]) continue;
         size_t place = n_top < n - 1 ? ++n_top : n_top;
         for (; place > 1 && logits[i] > logits[out[place - 1].id]; place--)
@@ -37,7 +37,7 @@ void tern_rank_logprobs(const float *logits, size_t n_vocab, int32_t id, tern_to
         out[place].id = (int32_t)i;
     }
     out[0].id = id;
-    for (size_t i = n_top + 1; i < n; i++) out[i].id = id; // a vocabulary smaller than that
+    for (size_t i = n_top + 1; i < n; i++) out[i].id = id; // the vocabulary is smaller than n_top
     for (size_t i = 0; i < n; i++)
         out[i].logprob = (float)((double)logits[out[i].id] - (double)logits[top] - log_sum);
 }
@@ -62,7 +62,7 @@ static tern_status check_targets(const int32_t *targets, size_t n, int32_t n_voc
     return TERN_OK;
 }
 
-// How many of the ids to append at once: a stretch without targets, or as many as there are rows.
+// How many of the ids to append at once: a stretch without targets, or as many as fit in the rows.
 static size_t next_stretch(const int32_t *targets, size_t n, size_t n_rows) {
     size_t k = 0;
     while (k < n && targets[k] < 0) k++;

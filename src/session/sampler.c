@@ -1,8 +1,7 @@
 // Sampling, in the field's usual order: penalties, top-k, top-p, min-p, temperature, draw.
 //
-// The candidates come either as the k greatest logits or as all of them. They are kept in a heap by
-// falling logit and taken off only as far as the filters reach, so that nothing is sorted that is
-// not looked at.
+// The candidates are either the k greatest logits or all of them. They are kept in a heap by
+// falling logit and popped only as far as the filters reach, so nothing is sorted without need.
 #include <math.h>
 #include <string.h>
 #include <time.h>
@@ -64,7 +63,7 @@ tern_status tern_sampler_prepare(tern_sampler *s, const tern_sampling *params,
         struct timespec t;
         clock_gettime(CLOCK_REALTIME, &t);
         uint64_t mix = (uint64_t)t.tv_sec * 1000000007u ^ (uint64_t)t.tv_nsec ^ (uintptr_t)s;
-        p.seed = splitmix(&mix) >> 32; // short enough to be typed again
+        p.seed = splitmix(&mix) >> 32; // short enough to type
         if (p.seed == 0) p.seed = 1;
     }
     uint64_t state = p.seed;
@@ -92,7 +91,7 @@ int32_t tern_sampler_need(const tern_sampler *s) {
     int64_t k = p->temperature == 0 ? 1 : p->top_k;
     if (k == 0) return 0;
     if (s->has_penalties) {
-        // Penalties that only lower a logit can promote at most as many others as tokens they hit.
+        // Penalties that only lower a logit promote at most as many other tokens as they hit.
         if (p->repeat_penalty < 1 || p->frequency_penalty < 0 || p->presence_penalty < 0) return 0;
         k += p->penalty_window;
     }
@@ -135,7 +134,7 @@ static void apply_penalties(tern_sampler *s, size_t n, const int32_t *recent, si
     }
     bool by_index = n == (size_t)s->n_vocab && s->candidates[0].id == 0;
     for (size_t i = 0; i < n_recent; i++) {
-        int count = 0; // of this token, and only at its first occurrence
+        int count = 0; // of this token; counted at its first occurrence only
         for (size_t j = 0; j < n_recent; j++) {
             if (recent[j] != recent[i]) continue;
             if (j < i) break;
@@ -166,14 +165,14 @@ int32_t tern_sampler_choose(tern_sampler *s, size_t n, const int32_t *recent, si
     for (size_t i = n / 2; i-- > 0;) sift_down(c, n, i);
     size_t limit = p->top_k > 0 && (size_t)p->top_k < n ? (size_t)p->top_k : n;
     float max = c[0].logit;
-    // The probabilities that top-p and min-p look at are over what top-k left.
+    // Top-p and min-p look at probabilities over what top-k left.
     double sum = 0;
     bool filter_p = p->top_p > 0 && p->top_p < 1;
     if (limit == n)
         for (size_t i = 0; filter_p && i < n; i++) sum += exp((double)(c[i].logit - max));
     double reached = 0;
     size_t n_taken = 0;
-    if (limit < n && filter_p) { // take them all off first: the sum is over these
+    if (limit < n && filter_p) { // pop all of them first: the sum is over these
         for (; n_taken < limit; n_taken++) sum += exp((double)(pop(c, n - n_taken).logit - max));
         size_t kept = 0;
         while (kept < n_taken && (kept == 0 || reached < (double)p->top_p * sum))

@@ -11,7 +11,7 @@
 
 // ---- Opening -----------------------------------------------------------------------------------
 
-// The timeline, and room for the scores that a step gives.
+// The timeline, and room for the scores of a step.
 static tern_status open_rows(tern_session *s, tern_error *err) {
     size_t n_vocab = (size_t)s->model->info.n_vocab, n_top;
     s->n_rows = 1 + (s->speculator ? (size_t)s->speculator->params.max_length : 0);
@@ -136,12 +136,12 @@ const tern_token_logprob *tern_session_token_logprobs(const tern_session *s, siz
 
 // ---- The timeline ------------------------------------------------------------------------------
 
-// What is wanted of the last tokens that are appended.
+// What to compute for the last tokens that are appended.
 typedef struct wanted {
     size_t n_outputs; // of the last tokens
     float *logits;    // [n_outputs, n_vocab], or NULL
     int32_t top_k;    // into the session's arrays; n_outputs is at most n_rows then
-    bool few_ahead;   // as of a batch
+    bool few_ahead;   // as in tern_batch
     tern_drafting *drafting;
 } wanted;
 
@@ -165,8 +165,8 @@ static tern_status append(tern_session *s, const int32_t *ids, size_t n, const w
     for (size_t done = 0; done < n;) {
         size_t left = n - done, batch_max = (size_t)s->model->n_batch;
         size_t take = left < batch_max ? left : batch_max;
-        size_t behind = left - take; // tokens of later batches
-        size_t outputs = w->n_outputs > behind ? w->n_outputs - behind : 0;
+        size_t n_later = left - take; // tokens of later batches
+        size_t outputs = w->n_outputs > n_later ? w->n_outputs - n_later : 0;
         if (outputs > take) outputs = take;
         size_t first_output = n - w->n_outputs; // index in ids of the first wanted one
         size_t batch_first_output = done + take - outputs, row = batch_first_output - first_output;
@@ -190,11 +190,11 @@ static tern_status append(tern_session *s, const int32_t *ids, size_t n, const w
     return TERN_OK;
 }
 
-// Keeps the common front of the timeline and ids, but recomputes the last n_again tokens of ids.
+// Keeps the common front of the timeline and ids; the last n_again tokens of ids are recomputed.
 static size_t keep_common(tern_session *s, const int32_t *ids, size_t n_ids, size_t n_again) {
     size_t most = n_ids > n_again ? n_ids - n_again : 0, common = 0;
     while (common < s->n_tokens && common < most && s->tokens[common] == ids[common]) common++;
-    s->n_tokens = common; // keys and values behind are overwritten before they are read
+    s->n_tokens = common; // later keys and values are overwritten before use
     tern_speculator_cut(s->speculator, common);
     return common;
 }
@@ -233,9 +233,9 @@ tern_status tern_session_greedy(tern_session *s, const int32_t *ids, size_t n_id
     return TERN_OK;
 }
 
-// Drops the oldest half behind the first n_keep tokens. What is left has other positions now, so
-// its keys and values are computed again: slower than rotating the cached keys, but the same
-// numbers as if the text had begun there.
+// Drops the oldest half after the first n_keep tokens. The rest gets new positions, so its keys and
+// values are computed again: slower than rotating the cached keys, but with the same numbers as if
+// the text had begun there.
 static tern_status shift(tern_session *s, const wanted *w, tern_error *err) {
     size_t keep = (size_t)s->desc.n_keep, drop = (s->n_tokens - keep) / 2;
     if (drop == 0) drop = 1;
@@ -283,7 +283,7 @@ static size_t find_stop(const generation *g, const char *text, size_t n) {
     return best;
 }
 
-// Length of the longest end of text that is the beginning of a stop string.
+// Length of the longest tail of text that is the beginning of a stop string.
 static size_t held_back(const generation *g, const char *text, size_t n) {
     size_t most = 0;
     for (size_t i = 0; i < g->params->n_stops; i++) {
@@ -297,7 +297,7 @@ static size_t held_back(const generation *g, const char *text, size_t n) {
     return most;
 }
 
-// Passes on what is certain of the text in s->held.
+// Passes on the text in s->held that is certain.
 static void flush(generation *g, bool at_end) {
     tern_strbuf *held = &g->s->held;
     size_t stop = find_stop(g, tern_strbuf_text(held), held->len);
@@ -337,7 +337,7 @@ static void end_text(generation *g) {
     if (g->reason != TERN_STOP_CALLER && g->reason != TERN_STOP_STRING) g->reason = reason;
 }
 
-// What the sampler needs of the scores behind each of the last n tokens.
+// What the sampler needs of the scores after each of the last n tokens.
 static wanted wanted_scores(tern_session *s, size_t n) {
     int32_t k = tern_sampler_need(&s->sampler);
     bool need_all = k == 0 || s->n_each_logprobs > 0 ||
@@ -346,7 +346,7 @@ static wanted wanted_scores(tern_session *s, size_t n) {
                     : (wanted){.n_outputs = n, .top_k = k};
 }
 
-// Keeps how likely the token was that comes next in s->generated.
+// Records how likely the next token of s->generated was.
 static tern_status keep_logprobs(tern_session *s, size_t row, int32_t id, tern_error *err) {
     size_t n = s->n_each_logprobs, n_vocab = (size_t)s->model->info.n_vocab;
     size_t n_used = s->n_generated * n;
@@ -376,7 +376,7 @@ static tern_status choose(tern_session *s, size_t row, int32_t *id, tern_error *
     return TERN_OK;
 }
 
-// Whether the model is as sure of a greedy choice as the threshold wants, if there is one.
+// Whether the model is as sure of a greedy choice as the threshold asks, if one is set.
 static bool is_sure(const tern_session *s, size_t row, int32_t id) {
     float threshold = s->speculator->params.threshold;
     if (threshold == 0 || s->sampler.params.temperature != 0) return true;
@@ -387,8 +387,8 @@ static bool is_sure(const tern_session *s, size_t row, int32_t id) {
     return sum * (double)threshold <= 1;
 }
 
-// Appends a token, with a draft behind it where there is one: its scores are in the first row, and
-// those of the draft in the rows behind. The timeline grows by the one token.
+// Appends a token and the draft that follows it, if any: the token's scores are in the first row,
+// those of the draft in the rows after it. The timeline grows by the one token.
 static tern_status step(tern_session *s, int32_t id, size_t n_left, tern_error *err) {
     tern_speculator *sp = s->speculator;
     int32_t run[TERN_DRAFT_MAX + 1] = {id};
@@ -415,8 +415,8 @@ static tern_status step(tern_session *s, int32_t id, size_t n_left, tern_error *
     return TERN_OK;
 }
 
-// The same by the device's own drafts, n_each tokens a run: what it says then is the model's choice
-// already, behind one another, and in as many rows of one score.
+// The same with the device's own drafts, n_each tokens a run: the tokens that it reports are the
+// model's choices already, in order, one to a row with one score each.
 static tern_status device_step(tern_session *s, int32_t id, int32_t n_each, size_t n_left,
                                tern_error *err) {
     tern_drafting q = {.before = s->tokens,
@@ -455,8 +455,8 @@ static void say(generation *g, int32_t id, int32_t max_tokens) {
     g->stopped = true;
 }
 
-// The caller's own way to go on in a full context. The last token that was chosen is not in the
-// timeline yet: the next step brings it there.
+// The caller's own way to go on in a full context. The last chosen token is not in the timeline
+// yet: the next step brings it there.
 static tern_status refit(generation *g, tern_error *err) {
     tern_session *s = g->s;
     tern_ids ids = {0};
@@ -470,8 +470,8 @@ static tern_status refit(generation *g, tern_error *err) {
     return status;
 }
 
-// The loop: scores behind the last token are in row `row`; choose, show, append. A token that was
-// drafted is appended already, and its scores are in the next row.
+// The loop: the scores after the last token are in row `row`; choose, show, append. A token that
+// was drafted is appended already, and its scores are in the next row.
 static tern_status generate_loop(generation *g, int32_t max_tokens, tern_error *err) {
     tern_session *s = g->s;
     tern_speculator *sp = s->speculator;
@@ -518,8 +518,8 @@ static tern_status prepare(tern_session *s, const tern_generate_params *params, 
     if (tern_array_reserve(TERN_MEM_SESSION, &s->generated, &s->generated_capacity, 0,
                            (size_t)max_tokens + 1) != 0)
         return tern_fail_memory(err, (size_t)max_tokens * sizeof *s->generated);
-    // Room for text, so that the loop allocates nothing: no piece of a token is longer than this,
-    // but for vocabularies with absurd entries, which cost an allocation.
+    // Room for text, so that the loop allocates nothing: no piece is longer than this, except in
+    // vocabularies with absurd entries, which cost an allocation.
     tern_strbuf *buffers[] = {&s->text, &s->held};
     for (int i = 0; i < 2; i++) {
         tern_strbuf_clear(buffers[i]);
@@ -555,7 +555,7 @@ tern_status tern_generate_refit(tern_session *s, const int32_t *ids, size_t n_id
         return tern_fail(err, TERN_ERR_CONTEXT_FULL,
                          "the prompt has %zu tokens, the context only %d", n_ids,
                          (int)s->n_context);
-    // Without a limit: what fits; with a shifting context there is none, so one is set.
+    // Without a limit: what fits; a shifting context never fills, so it gets a limit.
     int32_t max_tokens = params->max_tokens;
     if (max_tokens <= 0) max_tokens = s->desc.shift_context ? 1 << 20 : s->n_context;
     TERN_TRY(prepare(s, params, max_tokens, err));

@@ -23,7 +23,7 @@ typedef struct tern_sampler {
 tern_status tern_sampler_prepare(tern_sampler *s, const tern_sampling *params,
                                  const tern_model_info *info, tern_error *err);
 void tern_sampler_free(tern_sampler *s);
-// How many of the greatest logits are enough for the next choice after `recent`; 0: all are needed.
+// How many of the greatest logits suffice for the next choice after `recent`; 0: all are needed.
 int32_t tern_sampler_need(const tern_sampler *s);
 // Chooses among n candidates. recent: the last tokens, newest last.
 int32_t tern_sampler_choose(tern_sampler *s, size_t n_candidates, const int32_t *recent,
@@ -33,19 +33,19 @@ int32_t tern_sampler_choose(tern_sampler *s, size_t n_candidates, const int32_t 
 
 #define TERN_DRAFT_LEVELS 32
 
-// One guessed token. Guesses of different worth (after a longer match, say) are of different
-// levels, which are judged apart.
+// One guessed token. Guesses of different worth (after a longer match, say) have different levels,
+// which are judged apart.
 typedef struct tern_guess {
     int32_t token; // -1: none
     tern_drafter by;
     int level;
-    float stated;   // how likely it is by its drafter's own account, before anything was seen
+    float stated;   // the drafter's own estimate, before any record
     int32_t source; // index of the odds of a chain of version 1; else -1
 } tern_guess;
 
 typedef struct tern_draft {
     int32_t tokens[TERN_DRAFT_MAX];
-    tern_guess guesses[TERN_DRAFT_MAX]; // where each token is from
+    tern_guess guesses[TERN_DRAFT_MAX]; // where each token comes from
     int32_t n;
 } tern_draft;
 
@@ -53,10 +53,10 @@ typedef struct tern_draft {
 typedef struct tern_trail {
     const int32_t *ids; // the text
     size_t n_ids;
-    const tern_draft *draft; // behind it
-    const tern_chain *chain; // the last one, of which the text has n_chain tokens if it took the
-    size_t n_chain;          // guess
-    size_t found, n_match; // lookup: the token behind the match; 0: none
+    const tern_draft *draft; // after it
+    const tern_chain *chain; // the last one; if the text took the guess,
+    size_t n_chain;          // it has n_chain of its tokens
+    size_t found, n_match; // lookup: the token after the match; 0: none
 } tern_trail;
 
 typedef struct tern_bucket { // of the online drafter
@@ -65,30 +65,30 @@ typedef struct tern_bucket { // of the online drafter
     int32_t weight;
 } tern_bucket;
 
-// How often guesses were right that were looked at; older ones count less.
+// How often the examined guesses were right; older ones count less.
 typedef struct tern_draft_record {
     float offered, accepted;
 } tern_draft_record;
 
-// Drafts that did not seem to pay; how many are left out before another trial.
+// Drafts that did not seem to pay: how many are skipped before another trial.
 typedef struct tern_draft_trial {
     unsigned n_skipped, patience;
 } tern_draft_trial;
-// Chains, lookup and online buckets mix their tokens in one draft.
+// Chains, lookup and online buckets contribute tokens to one draft.
 enum { TERN_TRIAL_MIXED, TERN_TRIAL_MODEL, TERN_TRIAL_CALLER, TERN_TRIALS };
 
 // Drafts that the device makes and judges (device_drafts.c).
-#define TERN_DEVICE_ARMS 4 // numbers of tokens of a run, among which is chosen
+#define TERN_DEVICE_ARMS 4 // lengths of a run to choose from
 typedef struct tern_device_arm {
     double seconds, runs; // older ones count less
 } tern_device_arm;
 typedef struct tern_device_drafts {
     tern_draft_table table;
     tern_device_arm arms[TERN_DEVICE_ARMS];
-    int n_arms; // that may be chosen; 0: the device does not draft
+    int n_arms; // to choose from; 0: the device does not draft
     int now, retried;
-    int n_idle;       // requests that are not timed yet
-    int n_trial_runs; // that are still to be timed before another choice
+    int n_idle;       // requests still to be skipped before timing
+    int n_trial_runs; // still to be timed before the next choice
     int n_settled, patience; // requests since another one was timed, and until one is
     tern_draft_record chances[TERN_DRAFTING_MAX]; // by place
 } tern_device_drafts;
@@ -102,11 +102,11 @@ typedef struct tern_speculator {
     tern_session *model;  // of the draft model
     tern_bucket *buckets; // of the online drafter
     size_t n_seen;        // tokens of the timeline that it has learnt from
-    double run_seconds[TERN_DRAFT_MAX + 2]; // of so many tokens, a moving mean; 0: not known
-    double model_seconds;                   // of a token of the draft model, the same
+    double run_seconds[TERN_DRAFT_MAX + 2]; // by number of tokens, a moving mean; 0: unknown
+    double model_seconds;                   // the same, of a token of the draft model
     unsigned since_plain;                   // steps since one without a draft
-    tern_draft draft;                       // of the step that is being looked at
-    tern_guess first[TERN_DRAFTER_COUNT]; // what each said comes first, drafted or not
+    tern_draft draft;                       // of the current step
+    tern_guess first[TERN_DRAFTER_COUNT]; // the first guess of each, drafted or not
     int n_first;
     tern_device_drafts device;
     tern_draft_stats stats; // of the generation
@@ -115,14 +115,14 @@ typedef struct tern_speculator {
 bool tern_speculation_is_on(const tern_speculation *p);
 tern_status tern_speculator_open(tern_speculator **out, const tern_session *s, tern_error *err);
 void tern_speculator_close(tern_speculator *sp);
-// The timeline was cut to n_tokens.
+// The timeline has been cut to n_tokens.
 void tern_speculator_cut(tern_speculator *sp, size_t n_tokens);
-// What to compute behind ids, up to n_max tokens: sp->draft, empty where it would not pay.
+// What to compute after ids, up to n_max tokens: sp->draft, empty if it would not pay.
 tern_status tern_speculator_draft(tern_speculator *sp, const int32_t *ids, size_t n_ids,
                                   int32_t n_max, tern_error *err);
-// A run of n_tokens (the last token and the draft) took so long.
+// Reports how long a run of n_tokens (the last token and the draft) took.
 void tern_speculator_ran(tern_speculator *sp, int32_t n_tokens, double seconds);
-// So many tokens of the draft were accepted; then came `next` instead, unless the text ended.
+// Reports how much of the draft was accepted; then came `next` instead, unless the text ended.
 void tern_speculator_judge(tern_speculator *sp, int32_t n_accepted, bool ended, int32_t next);
 double tern_speculator_speedup(const tern_speculator *sp, size_t n_generated, double seconds);
 
@@ -132,25 +132,25 @@ void tern_device_drafts_begin(tern_device_drafts *d); // n_arms is set; nothing 
 int32_t tern_device_drafts_choose(tern_speculator *sp);
 void tern_device_drafts_ran(tern_speculator *sp, const tern_drafting *q, double seconds);
 
-// The next token behind the trail by one of the drafters that go token by token.
+// The next token after the trail, from one of the drafters that go token by token.
 tern_guess tern_drafter_guess(tern_speculator *sp, tern_drafter drafter, tern_trail *t);
-// A whole draft of the model or the caller.
+// A whole draft from the model or the caller.
 tern_status tern_drafter_propose(tern_speculator *sp, tern_drafter drafter, const int32_t *ids,
                                  size_t n_ids, int32_t n_max, tern_draft *out, tern_error *err);
 tern_status tern_drafters_open(tern_speculator *sp, const tern_session *s, tern_error *err);
-// Appends tokens to the timeline of a session that is used as a drafter and takes the likeliest
-// next ones.
+// Appends tokens to the timeline of a session that serves as a drafter and takes the likeliest next
+// ones.
 tern_status tern_session_greedy(tern_session *s, const int32_t *ids, size_t n_ids, int32_t *next,
                                 int32_t n_next, tern_error *err);
 
-// What comes in place of a timeline that is full in the middle of an answer: fewer ids than the
-// context has. The answer so far is said[0..n_said).
+// What replaces a timeline that is full in the middle of an answer: fewer ids than the context
+// holds. The answer so far is said[0..n_said).
 typedef struct tern_refit {
     tern_status (*make_room)(void *user, const int32_t *said, size_t n_said, tern_ids *out,
                              tern_error *err);
     void *user;
 } tern_refit;
-// tern_generate_ids, going on so where the context ends; refit NULL: as the session's desc says.
+// tern_generate_ids, using refit when the context is full; NULL: as the session's desc says.
 tern_status tern_generate_refit(tern_session *s, const int32_t *ids, size_t n_ids,
                                 const tern_generate_params *params, const tern_refit *refit,
                                 tern_text_fn on_text, void *user, tern_generate_stats *stats,
@@ -158,7 +158,7 @@ tern_status tern_generate_refit(tern_session *s, const int32_t *ids, size_t n_id
 
 struct tern_session {
     tern_model *model;
-    tern_seat *instance;
+    tern_lease *instance;
     tern_session_desc desc;
     int32_t n_context;
     int32_t *tokens; // [n_context] the timeline; its keys and values are in the instance
@@ -168,20 +168,20 @@ struct tern_session {
     tern_token_logprob *token_logprobs; // [n_generated, n_each_logprobs]
     size_t token_logprobs_capacity, n_each_logprobs; // 0: not wanted
     tern_sampler sampler;
-    const int32_t *ahead; // [n_ahead] tokens behind the last one that are computed already
-    size_t n_ahead, n_runs; // runs of the model that it took
-    size_t n_rows;    // tokens whose scores are kept: the last one, and those of a draft
+    const int32_t *ahead; // [n_ahead] tokens after the last one that are already computed
+    size_t n_ahead, n_runs; // model runs so far
+    size_t n_rows;    // scored tokens: the last one and a draft's
     float *logits;    // [n_rows, n_vocab], when all are needed
     int32_t *top_ids; // [n_rows, TERN_TOP_K_MAX]
     float *top_logits;
     float *scores; // [n_scores, n_vocab], for tern_session_logprobs
     size_t n_scores;
     tern_speculator *speculator; // NULL: none
-    tern_profile profile; // sorted, for who asked last
-    tern_strbuf text, held; // decoded; held back since it may be the beginning of a stop string
+    tern_profile profile; // sorted, as last asked for
+    tern_strbuf text, held; // decoded; held back: may begin a stop string
 };
 
-// Writes ln p of id by a row of scores, then the n - 1 likeliest ids with theirs.
+// Writes ln p of id from a row of scores, then the n - 1 likeliest ids with theirs.
 void tern_rank_logprobs(const float *logits, size_t n_vocab, int32_t id, tern_token_logprob *out,
                         size_t n);
 

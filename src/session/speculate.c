@@ -1,37 +1,37 @@
-// Speculation: what to compute in advance, decided by what it has gained so far.
+// Speculation: what to compute in advance, decided by past gains.
 //
-// THE TEXT STAYS THE SAME. A draft c_1 .. c_m is computed in one run behind the last token, which
-// gives the scores behind each of them. Then the sampler goes on as ever: from the scores behind
-// the last token it draws x. If x = c_1, the scores behind x are already there; if not, x is
-// appended and computed as without speculation, and what was computed for c_1 .. c_m is written
-// over. A draft only decides what is computed early, never what is said. That needs scores that do
-// not depend on how many tokens were computed together, which the kernels promise.
+// THE TEXT STAYS THE SAME. A draft c_1 .. c_m is computed in one run after the last token, which
+// gives the scores after each of them. Then the sampler goes on as ever: from the scores after the
+// last token it draws x. If x = c_1, the scores after x are already there; if not, x is appended
+// and computed as without speculation, and the results for c_1 .. c_m are overwritten. A draft only
+// decides what is computed early, never what is said. That needs scores that do not depend on how
+// many tokens were computed together, which the kernels promise.
 //
 // This is speculative sampling (Leviathan et al., arXiv:2211.17192; Chen et al., arXiv:2302.01318)
 // for a draft that is certain of itself, q(c) = 1: accept c with probability min(1, p(c)/q(c)) =
-// p(c), else draw from max(0, p - q), which is p without c, renormalised. To draw x from p and
-// accept when x = c is the same: x = c has probability p(c), and given that x is not c it has just
-// that distribution. With penalties, top-k, top-p, min-p and temperature p is what these leave. So
-// not only the distribution is kept but, with the same seed, every draw.
+// p(c), else draw from max(0, p - q), which is p without c, renormalised. Drawing x from p and
+// accepting when x = c is the same: x = c has probability p(c), and given that x is not c it has
+// just that distribution. With penalties, top-k, top-p, min-p and temperature, p is what these
+// leave. So not only the distribution is kept but, with the same seed, every draw.
 //
 // HOW MUCH. Chains, lookup and online buckets grow one draft: for each of its tokens every one of
-// them is asked, and the guess is taken that is likeliest by its record, which says how often such
-// guesses (of that drafter, after so long a match, so sure) were right. Records also learn from
-// guesses that were not drafted, as the next token always becomes known. Guesses with chances c_1,
-// c_2 ... yield 1 + E(m) tokens on average, E(m) = c_1 + c_1 c_2 + ..., and take T(1 + m) and what
-// drafting takes, T(k) being the measured time of a run of k tokens. The m with the most tokens a
-// second wins, plain decoding (m = 0) being one of them: where guesses fail or a run of many tokens
-// is dear, they stop by themselves; now and then they are tried again, since machines and texts
-// change. A draft of the model or of the caller is weighed against that.
+// them is asked, and the guess with the best record is taken: how often such guesses (of that
+// drafter, after so long a match, so sure) were right. Records also learn from guesses that were
+// not drafted, as the next token always becomes known. Guesses with chances c_1, c_2 ... yield 1 +
+// E(m) tokens on average, E(m) = c_1 + c_1 c_2 + ..., and take T(1 + m) plus the time for drafting,
+// T(k) being the measured time of a run of k tokens. The m with the most tokens a second wins; m =
+// 0 is plain decoding. So where guesses fail, or long runs are dear, drafting stops by itself; now
+// and then it is tried again, since machines and texts change. A draft of the model or of the
+// caller is weighed against that.
 #include <string.h>
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "session/session.h"
 
-#define MEMORY    0.98f // weight that a record keeps with each guess: the last fifty matter
-#define LEAST     0.02  // a token that is reached so rarely is not worth thinking of
+#define MEMORY    0.98f // decay of a record per guess: the last fifty matter
+#define LEAST     0.02  // a token reached less often is not considered
 #define SMOOTH    0.1   // weight of a new time in a moving mean
-#define PATIENCE  8     // first number of drafts that are left out before another trial
+#define PATIENCE  8     // drafts skipped before the first new trial
 #define PLAIN_GAP 64    // steps after which a run of one token is timed again
 
 bool tern_speculation_is_on(const tern_speculation *p) {
@@ -92,8 +92,8 @@ void tern_speculator_cut(tern_speculator *sp, size_t n_tokens) {
 
 // ---- Gain --------------------------------------------------------------------------------------
 
-// T(k). A number of tokens that was never tried is supposed to cost little more than the next
-// smaller one: that is found out by trying.
+// T(k). A length that was never tried is assumed to cost little more than the next smaller one, so
+// that it gets tried.
 static double run_seconds(const tern_speculator *sp, int32_t k) {
     int32_t below = k;
     if (sp->params.token_cost > 0) {
@@ -107,8 +107,8 @@ static double run_seconds(const tern_speculator *sp, int32_t k) {
     return t;
 }
 
-// How likely a guess is right: what its drafter states, corrected by what happened to its like, and
-// for a chain of its own by what happened to this one. One bad chain shall not speak for all.
+// How likely a guess is right: what its drafter states, corrected by the record of its level and,
+// for a chain, by its own record. One bad chain shall not speak for all.
 static double chance_of(const tern_speculator *sp, const tern_guess *g) {
     const tern_draft_record *r = &sp->records[g->by][g->level];
     double chance = ((double)r->accepted + 4 * (double)g->stated) / ((double)r->offered + 4);
@@ -117,7 +117,7 @@ static double chance_of(const tern_speculator *sp, const tern_guess *g) {
     return ((double)own->accepted + 2 * chance) / ((double)own->offered + 2);
 }
 
-// The best length of a draft and the tokens a second that it promises.
+// The best length of a draft and the tokens a second it promises.
 static int32_t best_length(const tern_speculator *sp, const tern_draft *d, double token_seconds,
                            double *rate) {
     double reach = 1, tokens = 1;
@@ -134,7 +134,7 @@ static int32_t best_length(const tern_speculator *sp, const tern_draft *d, doubl
 
 // ---- A step ------------------------------------------------------------------------------------
 
-// The likeliest of what chains, lookup and online buckets guess, token by token.
+// The likeliest guesses of chains, lookup and online buckets, token by token.
 static void mix(tern_speculator *sp, const int32_t *ids, size_t n_ids, int32_t n_max,
                 tern_draft *out) {
     tern_trail trails[TERN_DRAFTER_MODEL];
@@ -159,8 +159,8 @@ static void mix(tern_speculator *sp, const int32_t *ids, size_t n_ids, int32_t n
     }
 }
 
-// Tokens that come as a whole: their place in the draft is what they are judged by. At first they
-// are trusted, since what is never drafted is never known.
+// Tokens that come as a whole are judged by their place in the draft. At first they are trusted,
+// since what is never drafted is never known.
 static void by_place(tern_draft *d, tern_drafter by) {
     for (int32_t j = 0; j < d->n; j++)
         d->guesses[j] = (tern_guess){d->tokens[j], by, j, 0.8f, -1};
@@ -186,7 +186,7 @@ static void consider(tern_speculator *sp, int trial, const tern_draft *draft, do
     *best_rate = rate;
 }
 
-// A draft model's guesses are dear: judged before they are made.
+// A draft model's guesses are dear, so they are judged before they are made.
 static tern_status consider_model(tern_speculator *sp, const int32_t *ids, size_t n_ids,
                                   int32_t n_max, double *best_rate, tern_error *err) {
     tern_draft wanted = {.n = n_max};
@@ -248,7 +248,7 @@ static void learn_from(tern_speculator *sp, const tern_guess *g, bool right) {
 void tern_speculator_judge(tern_speculator *sp, int32_t n_accepted, bool ended, int32_t next) {
     const tern_draft *d = &sp->draft;
     int32_t n = d->n;
-    // What was looked at: the accepted tokens, and the one that another came for.
+    // What was examined: the accepted tokens, and the one that was replaced.
     for (int32_t j = 0; j < n && j < n_accepted + !ended; j++)
         learn_from(sp, &d->guesses[j], j < n_accepted);
     for (int i = 0; i < sp->n_first; i++) {

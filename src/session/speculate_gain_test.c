@@ -1,5 +1,5 @@
-// Whether a draft is made is decided by what drafts gained: on a clock that the test sets, since on
-// the real one it depends on what else the machine does.
+// Whether drafting happens is decided by what drafts gained: on a clock that the test sets, since
+// the real one depends on what else the machine does.
 #include "session/session.h"
 #include "tests/harness.h"
 
@@ -12,7 +12,7 @@ static int32_t four_ones(void *user, const int32_t *ids, size_t n_ids, int32_t *
 
 // Steps on which a run of k tokens takes 1 + cost (k - 1), and `right` tokens of each draft are
 // accepted; the session believes in `token_cost` instead, unless it is 0. Returns how many of the
-// last hundred had a draft; *tokens is their drafts' mean length.
+// last hundred had a draft; *tokens is their mean length.
 static int drafts_at(double cost, float token_cost, int32_t right, double *tokens) {
     tern_speculator sp = {
         .params = {.draft = four_ones, .max_length = 4, .token_cost = token_cost}, .n_vocab = 10};
@@ -38,7 +38,7 @@ TEST(speculation_goes_on_where_it_pays) {
     double tokens;
     int n = drafts_at(0.3, 0, 4, &tokens);
     CHECK_MSG(n > 90 && tokens > 3.5, "%d drafts of %g tokens", n, tokens);
-    n = drafts_at(0.3, 0, 2, &tokens); // what is never right is not asked for
+    n = drafts_at(0.3, 0, 2, &tokens); // guesses that are never right stop
     CHECK_MSG(n > 90 && tokens > 1.5 && tokens < 2.5, "%d drafts of %g tokens", n, tokens);
 }
 
@@ -63,7 +63,7 @@ TEST(speculation_believes_a_cost_that_it_is_given) {
 
 // Requests of four runs, on a clock where a run of n tokens takes seconds[log2 n], the first ones
 // `cold` times as long, and each drafted token is right with the given chance. Returns the tokens
-// of a run in the last of them; 0: they went to and fro.
+// of a run in the last of them; 0: they kept changing.
 static int32_t settles_at(const double *seconds, double cold, double chance) {
     tern_speculator sp = {.params.max_length = 7};
     tern_device_drafts *d = &sp.device;

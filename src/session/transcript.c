@@ -41,7 +41,7 @@ static char *copy(tern_str s) {
     return text;
 }
 
-// Room is made first, so that nothing has changed after a failure.
+// Makes room first, so that a failure changes nothing.
 static tern_status insert(tern_chat *chat, size_t at, tern_str role, tern_str content,
                           tern_error *err) {
     tern_message m = {copy(role), copy(content)};
@@ -99,7 +99,7 @@ static void write_json(const tern_chat *chat, tern_strbuf *out) {
     tern_strbuf_puts(out, "\n]\n");
 }
 
-// Whether a line is a mark, but for backslashes in front.
+// Whether a line is a mark, apart from backslashes in front.
 static bool looks_like_mark(tern_str line) {
     while (line.len && line.ptr[0] == '\\') line.ptr++, line.len--;
     return line.len >= sizeof mark - 1 && !memcmp(line.ptr, mark, sizeof mark - 1);
@@ -172,7 +172,7 @@ fail:
     return status;
 }
 
-// The role that a mark names; {NULL, 0}: the line is none.
+// The role that a mark names; {NULL, 0}: the line is not a mark.
 static tern_str role_of(tern_str line) {
     size_t front = sizeof mark - 1, back = sizeof mark_end - 1;
     bool is_mark = line.len > front + back && line.ptr[0] == '<' && looks_like_mark(line) &&
@@ -192,7 +192,7 @@ static tern_status read_markdown(tern_chat *chat, tern_str rest, tern_error *err
     tern_str role = {0};
     tern_strbuf content = {0};
     tern_status status = TERN_OK;
-    int n_head = 0; // lines of the heading that are still to come
+    int n_head = 0; // lines of the heading still to come
     while (rest.len && status == TERN_OK) {
         size_t before = rest.len;
         tern_str line = take_line(&rest), next = role_of(line);

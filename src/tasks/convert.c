@@ -33,7 +33,7 @@ tern_matrix_view tern_convert_view(const tern_tensor *t) {
 
 // ---- Deciding ----------------------------------------------------------------------------------
 
-// The output's name. *skip: the tensor has no place in the output.
+// The output's name. *skip: the tensor is not in the output.
 static tern_status map_name(const conversion *c, const tern_tensor *t, item *it, bool *skip,
                             tern_error *err) {
     const char *name = t->name;
@@ -106,7 +106,7 @@ static tern_status write_bytes(conversion *c, const void *bytes, uint64_t n, ter
 
 // I2_S blocks run over the whole tensor, so rows are gathered into whole blocks first.
 typedef struct gather {
-    int8_t *codes; // what is not written yet, then a row
+    int8_t *codes; // codes not written yet, then a row
     size_t n;
     uint8_t *packed;
 } gather;
@@ -137,7 +137,7 @@ static tern_status write_ternary_rows(conversion *c, const item *it, tern_codes 
     return write_bytes(c, tail, sizeof tail, err);
 }
 
-// Four rows a byte: see docs/formats.md. The scale follows as a tensor of its own.
+// Four rows a byte: see docs/formats.md. The scale follows as a separate tensor.
 static tern_status write_hf_packed(conversion *c, const item *it, tern_codes *codes, uint8_t *bytes,
                                    tern_error *err) {
     const tern_matrix_view *v = &codes->view;
@@ -153,7 +153,7 @@ static tern_status write_hf_packed(conversion *c, const item *it, tern_codes *co
     return write_bytes(c, &it->kind.scale, sizeof(float), err);
 }
 
-// Floats of a row: of ternary kinds code * scale, so that master weights come out rounded.
+// Floats of a row; for ternary kinds code * scale, so that master weights come out rounded.
 static void float_row(const item *it, tern_codes *codes, int64_t row, float *out) {
     const tern_matrix_view *v = &codes->view;
     if (!it->kind.is_ternary) {
@@ -168,12 +168,12 @@ static void float_row(const item *it, tern_codes *codes, int64_t row, float *out
 static tern_status write_float_rows(conversion *c, const item *it, tern_codes *codes, float *floats,
                                     void *encoded, tern_error *err) {
     const tern_matrix_view *v = &codes->view;
-    bool rounds = it->kind.is_ternary && it->kind.mean > 0; // masters: what they stand for
+    bool rounds = it->kind.is_ternary && it->kind.mean > 0; // masters come out rounded
     uint64_t row_bytes;
     tern_dtype_bytes(it->type, (uint64_t)v->n_cols, (uint64_t)v->n_cols, &row_bytes);
     for (int64_t row = 0; row < v->n_rows; row++) {
         int64_t from = source_row(it, row, v->n_rows);
-        if (it->type == v->type && !rounds) { // as it is, to the bit
+        if (it->type == v->type && !rounds) { // unchanged, to the bit
             const uint8_t *at = (const uint8_t *)v->data + (uint64_t)from * row_bytes;
             TERN_TRY(write_bytes(c, at, row_bytes, err));
             continue;
@@ -187,8 +187,8 @@ static tern_status write_float_rows(conversion *c, const item *it, tern_codes *c
     return TERN_OK;
 }
 
-// Puts W + B A into floats, as if the file had them. What is to be ternary is rounded from there,
-// as master weights are.
+// Puts W + B A into floats, as if the file had them. A ternary output is rounded from there, like
+// master weights.
 static tern_status merge_adapter(item *it, tern_matrix_view *view, float **floats,
                                  tern_error *err) {
     size_t n = (size_t)view->n_cols;
@@ -281,7 +281,7 @@ static tern_status put_hf_meta(conversion *c, const char *out_path, tern_error *
     return tern_convert_put_vocabulary(c, err);
 }
 
-// Metadata of a GGUF file, copied but for what the conversion changes.
+// Metadata of a GGUF file, copied except for what the conversion changes.
 static tern_status copy_meta(conversion *c) {
     const char *arch_name = c->arch_name;
     tern_str old = {NULL, 0};

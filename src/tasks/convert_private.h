@@ -1,5 +1,5 @@
-// What the parts of a conversion share: convert.c (the whole, containers, rows), convert_types.c
-// (which element type each tensor gets), convert_tokenizer.c.
+// What the parts of a conversion share: convert.c (containers, rows, the main loop),
+// convert_types.c (which element type each tensor gets), convert_tokenizer.c.
 #ifndef TERN_TASKS_CONVERT_PRIVATE_H
 #define TERN_TASKS_CONVERT_PRIVATE_H
 
@@ -10,7 +10,7 @@
 #include "tern.h"
 
 typedef struct item {
-    const tern_tensor *from; // NULL: `values`, which no tensor of the input has
+    const tern_tensor *from; // NULL: `values`, which the input does not have
     const float *values;     // [n_values]
     uint64_t n_values;
     char name[128];  // in the output
@@ -38,26 +38,26 @@ typedef struct conversion {
     tern_gguf_writer *gguf;
     tern_st_writer *st;
     uint64_t bytes_done, bytes_all;
-    size_t n_fallbacks; // tensors whose rows did not fit the type that was asked for
+    size_t n_fallbacks; // tensors whose rows did not fit the requested type
 } conversion;
 
-// Tells the caller what the output has otherwise than they may expect: one sentence.
+// Tells the caller in one sentence how the output differs from what they may expect.
 void tern_convert_note(const conversion *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 // A tensor as a matrix: all dimensions but the first are rows.
 tern_matrix_view tern_convert_view(const tern_tensor *t);
-// The GGUF name of a tensor of the input, in `buffer` of n bytes if it has to be made.
+// The GGUF name of an input tensor; uses `buffer` of n bytes if it has to be built.
 const char *tern_convert_gguf_name(const conversion *c, const tern_tensor *t, char *buffer,
                                    size_t n);
 
-// Chooses it->type and what depends on it; refuses what would be another model.
+// Chooses it->type and what depends on it; refuses a type that would change the model.
 tern_status tern_convert_choose_type(conversion *c, item *it, tern_error *err);
-// Refuses types that cannot be written, with the one sentence that says which can.
+// Refuses types that cannot be written, with a sentence that says which can.
 tern_status tern_convert_check_types(conversion *c, tern_error *err);
-// The number of general.file_type: llama.cpp's and bitnet.cpp's name for what most weights are.
+// The number of general.file_type: llama.cpp's and bitnet.cpp's name for the type of most weights.
 int64_t tern_convert_file_type(const conversion *c);
-// Chooses c->arch_name, or refuses the one that was asked for.
+// Chooses c->arch_name, or refuses the requested one.
 tern_status tern_convert_choose_arch(conversion *c, tern_error *err);
 
 // tokenizer.json and tokenizer_config.json of a GGUF's vocabulary, for a folder.

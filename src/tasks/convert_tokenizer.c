@@ -1,5 +1,5 @@
-// Vocabularies between the two worlds, checked by what they do: texts that try every rule are
-// tokenized with the input's and with what was written, and a difference is told.
+// Vocabularies between the two worlds, checked by their effect: texts that try every rule are
+// tokenized with the input's and with the output's tokenizer, and a difference is reported.
 #include <string.h>
 #include "base/alloc.h"
 #include "input/input.h"
@@ -71,7 +71,7 @@ static tern_status compare(const tern_tokenizer *a, const tern_tokenizer *b, ter
     return TERN_OK;
 }
 
-// Opens what was written and tells where it differs from the input's tokenizer.
+// Opens the output and tells where it differs from the input's tokenizer.
 static tern_status check_written(const conversion *c, const tern_tokenizer *t,
                                  const tern_file *written, const char *kind, tern_error *err) {
     tern_tokenizer *back = NULL;
@@ -103,7 +103,7 @@ tern_status tern_convert_put_tokenizer(conversion *c, tern_strbuf *json, tern_st
     TERN_TRY(tern_tokenizer_open(&t, c->file, err));
     tern_status status = tern_tokenizer_write_json(t, chat, json, config, &why);
     if (status == TERN_ERR_UNSUPPORTED) {
-        // The weights are of use without it.
+        // The weights are useful without it.
         tern_convert_note(c, "no tokenizer.json is written: %s", why.message);
         tern_strbuf_clear(json);
         status = TERN_OK;

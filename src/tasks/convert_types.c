@@ -1,14 +1,14 @@
 // Which element type each tensor of the output gets, and which architecture name.
 //
 // Rules, in this order:
-// - Ternary weights, and masters that a BitNet rounds when it reads them, are written as what they
-//   stand for: codes times one scale, in every type of a GGUF, since other programs take floats as
-//   they are. Only a folder keeps masters: there config.json asks for the rounding.
+// - Ternary weights, and masters that a BitNet rounds when it reads them, are written as codes
+// times one scale, in every type of a GGUF, since other programs use floats unrounded. Only a
+// folder keeps masters: there config.json asks for the rounding.
 // - Embedding and head follow --head-type, else a float --type; else a BitNet's are F16, as the
 //   published ones are, and others stay.
 // - A type whose blocks do not divide a tensor's rows falls back for this tensor, as in
 //   llama.cpp, to a type with smaller blocks.
-// - A type that cannot hold the values, or what is not ternary as a ternary type, is refused.
+// - A type that cannot hold the values is refused, and so is a ternary type for other weights.
 #include <math.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -19,7 +19,7 @@ static const char *type_name(tern_dtype type) {
     return type == TERN_DTYPE_HF_TERNARY ? "packed ternary" : tern_dtype_name(type);
 }
 
-// The one sentence for a type that cannot be.
+// The one sentence for an impossible type.
 static tern_status refuse(const tern_tensor *t, tern_dtype type, const char *why, tern_error *err) {
     return tern_fail(err, TERN_ERR_UNSUPPORTED, "tensor %s (%s) cannot become %s: %s", t->name,
                      tern_dtype_name(t->type), type_name(type), why);
@@ -49,7 +49,7 @@ tern_status tern_convert_check_types(conversion *c, tern_error *err) {
 
 // ---- Values that a type cannot hold ------------------------------------------------------------
 
-// The greatest magnitude; infinite when a weight is infinite or not a number.
+// The greatest magnitude; infinite if a weight is infinite or not a number.
 static tern_status find_largest(const conversion *c, const item *it, float *largest,
                                 tern_error *err) {
     tern_matrix_view v = tern_convert_view(it->from);
@@ -71,7 +71,7 @@ static tern_status find_largest(const conversion *c, const item *it, float *larg
     return TERN_OK;
 }
 
-// What a type holds at most: F16's greatest number, in blocks times the steps of their scale.
+// The greatest number that a type holds: F16's greatest, in blocks times the steps of their scale.
 static float limit_of(tern_dtype type) {
     switch (type) {
     case TERN_DTYPE_F32:
@@ -85,7 +85,7 @@ static float limit_of(tern_dtype type) {
     }
 }
 
-// asked: the type was asked for, so that another one would not do.
+// asked: the type was requested, so no other one will do.
 static tern_status check_range(const conversion *c, item *it, bool asked, tern_error *err) {
     bool scale_is_float = it->type == TERN_DTYPE_I2_S || it->type == TERN_DTYPE_HF_TERNARY;
     if (isinf(limit_of(it->type)) || scale_is_float || it->type == it->from->type) return TERN_OK;
@@ -110,8 +110,8 @@ static tern_status check_range(const conversion *c, item *it, bool asked, tern_e
 
 // ---- Blocks and rows ---------------------------------------------------------------------------
 
-// llama.cpp falls back from K types to Q5_0, Q5_1 and Q8_0; of these Q8_0 is the one that is never
-// worse. Ternary weights are exact in Q4_0.
+// llama.cpp falls back from K types to Q5_0, Q5_1 and Q8_0; of these Q8_0 is never worse. Ternary
+// weights are exact in Q4_0.
 static tern_dtype fall_back(tern_dtype type) {
     switch (type) {
     case TERN_DTYPE_Q4_K:
@@ -140,8 +140,8 @@ static void fit_rows(conversion *c, item *it) {
 
 // ---- Matrices ----------------------------------------------------------------------------------
 
-// A ternary matrix with something added is not ternary. Masters in a folder take it as floats, to
-// be rounded at each use.
+// A ternary matrix plus something is not ternary. Masters in a folder take the sum as floats, to be
+// rounded at each use.
 static tern_status allow_merge(const conversion *c, item *it, tern_error *err) {
     bool to_float = !c->has_matrix_type || tern_dtype_is_float(c->matrix_type);
     if (!c->to_gguf && it->kind.mean > 0 && to_float) it->kind.is_ternary = false;
@@ -275,7 +275,7 @@ tern_status tern_convert_choose_arch(conversion *c, tern_error *err) {
         c->arch_name = names[i];
     bool none_fits = act_of_name(c, c->arch_name) != c->config.act;
     if (none_fits) c->arch_name = names[0];
-    // A file keeps its name; a checkpoint of training becomes a model like others.
+    // A file keeps its name; a training checkpoint becomes an ordinary model.
     if (!tern_file_meta(c->file, "tern.train.step"))
         tern_file_meta_str(c->file, "general.architecture", &own);
     for (int i = 0; own.ptr && names[i]; i++)

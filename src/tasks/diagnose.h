@@ -3,14 +3,14 @@
 //   diagnose.c          the report
 //   diagnose_compare.c  two devices run the same batch: the first value that differs
 //   diagnose_random.c   small models with random weights
-//   diagnose_model.c    a model of the user's
+//   diagnose_model.c    the user's model
 #ifndef TERN_TASKS_DIAGNOSE_H
 #define TERN_TASKS_DIAGNOSE_H
 
 #include "runtime/runtime.h"
 
-// Facts and results of checks, as text or JSON. Each goes out when it is known: a driver may take
-// the process along, and then the last line tells how far it came.
+// Facts and results of checks, as text or JSON. Each is reported as soon as it is known: a driver
+// may take the process down, and then the last line tells how far it came.
 typedef struct tern_report {
     tern_text_fn on_text;
     void *user;
@@ -37,9 +37,9 @@ typedef struct tern_difference {
     double logits;   // of the logits
     bool same_top;   // whether the greatest logit of each row is the same
 } tern_difference;
-// Runs the tokens on both, and compares all values on the way. A relative distance (of lengths of
-// rows) up to the tolerance is no difference; 0: the bits must be the same. The greatest logit may
-// be another one only where `wanted` has the two nearly as great.
+// Runs the tokens on both, and compares all values along the way. A relative distance (of lengths
+// of rows) up to the tolerance is no difference; 0: the bits must be the same. The greatest logit
+// may differ only if `wanted` has the two nearly as great.
 tern_status tern_compare(const tern_graph *g, tern_runner wanted, tern_runner tested,
                          const int32_t *ids, int32_t n_ids, int64_t n_vocab, double tolerance,
                          tern_difference *out, tern_error *err);

@@ -1,5 +1,5 @@
-// Two devices run the same tokens; every value on the way is compared, so that not only a wrong
-// answer shows but also the first tensor that is to blame.
+// Two devices run the same tokens; every value along the way is compared, which shows not only a
+// wrong answer but also the first tensor that is wrong.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 typedef struct traced {
     const tern_graph *g;
-    float **values; // by value: what the first device had
+    float **values; // by value: the first device's
     double tolerance;
     bool failed; // memory
     tern_difference *out;
@@ -25,7 +25,7 @@ static void keep(void *ctx, tern_vid v, const float *rows, int32_t n_rows) {
         t->failed = true;
 }
 
-// |a - b| / |b|; infinite where a number is none.
+// |a - b| / |b|; infinite if either is not a number.
 static double distance_of_row(const float *a, const float *b, size_t n) {
     double difference = 0, length = 0;
     for (size_t i = 0; i < n; i++) {
@@ -38,7 +38,7 @@ static double distance_of_row(const float *a, const float *b, size_t n) {
     return length > 0 ? sqrt(difference / length) : INFINITY;
 }
 
-// The greatest of all rows: over all of them a row that is wrong would be lost among the others.
+// The greatest over the rows: in a sum over all of them one wrong row would be lost.
 static double distance(const float *a, const float *b, size_t n_rows, size_t n) {
     double greatest = 0;
     for (size_t i = 0; i < n_rows; i++)
@@ -63,7 +63,7 @@ static size_t greatest(const float *x, size_t n) {
     return best;
 }
 
-// A row's greatest logit may be another one only where the two are nearly the same: errors of up to
+// A row's greatest logit may differ only if the two are nearly the same: errors of up to
 // `tolerance` of a row's length are up to `tolerance` of its RMS in most logits, and the difference
 // of two logits is allowed four times that. Seen to fail with two far logits swapped.
 static bool is_same_choice(const float *wanted, const float *tested, size_t n, double tolerance) {
@@ -110,7 +110,7 @@ tern_status tern_compare(const tern_graph *g, tern_runner wanted, tern_runner te
     b.logits = logits + n_logits;
     TERN_TRY_GOTO(tested.backend->trace(tested.instance, &b, compare, &t, err));
     compare_logits(logits, b.logits, (size_t)n_ids, (size_t)n_vocab, tolerance, out);
-    if (out->n_values == 0) // a comparison of nothing is none
+    if (out->n_values == 0) // an empty comparison proves nothing
         snprintf(out->name, sizeof out->name, "no value on the way was seen, which");
 fail:
     for (size_t v = 0; t.values && v < g->n_values; v++) tern_free(t.values[v]);

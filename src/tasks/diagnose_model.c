@@ -1,5 +1,5 @@
-// A model of the user's on the device: do its weights lie there as the file has them, are they
-// numbers, and are hidden values and logits those of the CPU?
+// The user's model on the device: are its weights there as in the file, are they numbers, and do
+// hidden values and logits match those of the CPU?
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #define N_TOKENS 12
 #define N_STEPS  2
 
-// A weight that is not finite spoils everything behind it; a file may have been damaged.
+// A weight that is not finite spoils everything after it; a file may have been damaged.
 static tern_status count_strange(const tern_weight_source *s, uint64_t *n, tern_error *err) {
     *n = 0;
     if (!tern_dtype_is_float(s->type)) { // codes and a scale

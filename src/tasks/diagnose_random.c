@@ -1,5 +1,5 @@
-// Small models with random weights, made in memory: the real kernels in all the shapes that they
-// come in, against the scalar kernels of the CPU, which are the specification.
+// Small models with random weights, made in memory: the real kernels in all the shapes they occur
+// in, against the scalar kernels of the CPU, which are the specification.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-// That the diagnosis finds what is wrong: a tensor that was changed, a weight that is no number, a
-// weight on a GPU that is not the file's.
+// The diagnosis finds what is wrong: a changed tensor, a weight that is not a number, a weight on a
+// GPU that is not the file's.
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -60,7 +60,7 @@ TEST(diagnose_names_the_first_tensor_that_differs) {
         CHECK(tern_compare(&a->fused, x, x, ids, 7, n_vocab, 0, &d, &err) == TERN_OK);
         CHECK(!d.name[0] && d.same_top && d.error == 0 && d.logits == 0);
         CHECK(tern_compare(&a->fused, x, y, ids, 7, n_vocab, 1e-4, &d, &err) == TERN_OK);
-        // What the changed matrix makes is the residual behind the attention of layer 1.
+        // The changed matrix computes the residual after the attention of layer 1.
         tern_vid v = tern_graph_find(&a->fused, d.name);
         bool found = v >= 0 && a->fused.values[v].producer >= 0;
         const tern_node *n = found ? &a->fused.nodes[a->fused.values[v].producer] : NULL;
@@ -117,7 +117,7 @@ TEST(diagnose_refuses_what_a_device_must_not_say) {
     tested.value[9] *= 1.03f; // 2.1% of its row, 1.3% of all three
     CHECK(differs(&wanted, &tested, 0.02));
     tested = wanted;
-    // The greatest of a row, and the next one of which it is three hundredths of the RMS away.
+    // The greatest of a row, and the next one, which is three hundredths of the RMS away.
     float *row = tested.logits + N_VOCAB;
     for (int i = 0; i < N_VOCAB; i++)
         if (row[i] == 29) row[i] = 28.4f;
@@ -178,7 +178,7 @@ TEST(diagnose_survives_failing_allocations) {
         CHECK_MSG(tern_mem_get_stats().total_now == before, "at %d", (int)n);
         CHECK_MSG(n_failed == 0, "at %d", (int)n);
     }
-    CHECK_MSG(status == TERN_OK && n_tried > 5, "behind %d: %s", (int)n, err.message);
+    CHECK_MSG(status == TERN_OK && n_tried > 5, "after %d: %s", (int)n, err.message);
     int n_lines = 0;
     CHECK(tern_diagnose(&desc, refuse, &n_lines, &n_failed, &err) == TERN_ERR_CANCELLED);
 }
@@ -196,7 +196,7 @@ TEST(diagnose_reads_weights_back_from_a_gpu) {
         tern_weight_check c;
         CHECK(p->backend->verify(p->device, p->weights[v], &s, &c, &err) == TERN_OK);
         CHECK(c.n_bytes > 0 && c.n_wrong == 0 && c.wanted == c.found);
-        if (!s.is_matrix) continue; // of vectors the backend keeps a copy of its own
+        if (!s.is_matrix) continue; // the backend keeps its own copy of vectors
         uint8_t *changed = malloc(s.bytes);
         if (!changed) continue;
         memcpy(changed, s.data, s.bytes);

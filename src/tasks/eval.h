@@ -3,7 +3,7 @@
 //   eval_tasks.c   a table: how each task's JSON becomes contexts and continuations (an item)
 //   eval_items.c   the table's templates are filled in: a line of JSON becomes an item
 //   eval_choice.c  an item and a session become log-probabilities, and these become metrics
-//   eval_record.c  the file in which log-probabilities are kept, so that a run can be resumed
+//   eval_record.c  the file that keeps log-probabilities, so that a run can be resumed
 #ifndef TERN_TASKS_EVAL_H
 #define TERN_TASKS_EVAL_H
 
@@ -14,11 +14,11 @@
 
 #define TERN_EVAL_ANSWERS_MAX 64
 
-// A question with its answers. An answer is a pair: a continuation that is scored, after a context
-// that is not. Most tasks have one context and several continuations; WinoGrande has it the other
-// way round ("partial scoring"); LAMBADA has one pair.
+// A question with its answers. An answer is a pair: a scored continuation after an unscored
+// context. Most tasks have one context and several continuations; WinoGrande has it the other way
+// round ("partial scoring"); LAMBADA has one pair.
 typedef struct tern_eval_item {
-    tern_strbuf description; // what stands before the examples; empty: nothing
+    tern_strbuf description; // comes before the examples; may be empty
     tern_strbuf contexts[TERN_EVAL_ANSWERS_MAX], continuations[TERN_EVAL_ANSWERS_MAX];
     int n_contexts, n_continuations; // equal, or one of them is 1
     int n, gold;                     // n: answers
@@ -31,7 +31,7 @@ void tern_eval_item_free(tern_eval_item *item);
 enum { // what is computed of a task's scores
     TERN_EVAL_ACC = 1,        // the likeliest answer is the right one
     TERN_EVAL_NORM = 2,       // also with log-probabilities divided by the answer's length
-    TERN_EVAL_PERPLEXITY = 4, // of the one continuation; acc: it is what greedy choice writes
+    TERN_EVAL_PERPLEXITY = 4, // of the one continuation; acc: it is the greedy choice
     TERN_EVAL_MASS = 8,       // acc: the right answers' share of the probability of all
 };
 
@@ -46,13 +46,13 @@ typedef enum tern_eval_gold {
 
 #define TERN_EVAL_LAYOUTS 3
 #define TERN_EVAL_TEMPLATES 5
-// The same task is published with different fields: each way is a layout, known by its mark.
+// The same task is published with different fields: each form is a layout, known by its mark.
 typedef struct tern_eval_layout {
     const char *mark; // a field that no earlier layout of the task has
     const char *description, *contexts[TERN_EVAL_TEMPLATES], *continuations[TERN_EVAL_TEMPLATES];
     tern_eval_gold rule;
     const char *gold, *labels;
-    bool wikihow; // HellaSwag: remove the marks of the site that it was taken from
+    bool wikihow; // HellaSwag: remove the markup of its source
 } tern_eval_layout;
 
 typedef struct tern_eval_task { // a row of the table
@@ -61,7 +61,7 @@ typedef struct tern_eval_task { // a row of the table
     unsigned metrics;
     tern_eval_layout layouts[TERN_EVAL_LAYOUTS];
 } tern_eval_task;
-// By either name, whatever its case and with - for _ or neither. NULL: there is none.
+// By either name, ignoring case, '-' and '_'. NULL: there is none.
 const tern_eval_task *tern_eval_task_find(const char *name);
 // Reads one line's JSON. Messages do not name the file.
 tern_status tern_eval_item_read(tern_eval_item *item, const tern_eval_task *task, tern_str line,
@@ -77,7 +77,7 @@ typedef struct tern_eval_scores {
 
 // The results file: a line of JSON that names the model, then one for each item.
 typedef struct tern_eval_record {
-    uint64_t item, hash; // place in the task's file; of the item's line and what stood before it
+    uint64_t item, hash; // place in the task's file; of the item's line and what came before it
     tern_eval_scores scores;
 } tern_eval_record;
 
@@ -88,12 +88,12 @@ typedef struct tern_eval_store {
     size_t n, capacity, next;
     tern_strbuf line;
 } tern_eval_store;
-// Opens or creates; header is the model's line and must be the file's. A last line that was cut off
+// Opens or creates; header is the model's line and must match the file's. An incomplete last line
 // is removed.
 tern_status tern_eval_store_open(tern_eval_store *s, const char *path, const char *header,
                                  const char *task, const char *items_name, tern_error *err);
-// The scores that the file has for an item, or NULL. Items are asked for in rising order. Fails
-// when the file has scores for another text under this number.
+// The file's scores for an item, or NULL. Ask for items in rising order. Fails if the file has
+// scores for another text under this number.
 tern_status tern_eval_store_find(tern_eval_store *s, uint64_t item, uint64_t hash,
                                  int n_answers, const tern_eval_scores **out, tern_error *err);
 tern_status tern_eval_store_add(tern_eval_store *s, const tern_eval_record *record,

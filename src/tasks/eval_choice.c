@@ -1,16 +1,16 @@
 // Scoring multiple choice by likelihood, by the rules of lm-evaluation-harness:
 //
 // - The score of an answer is the sum of ln p over the tokens of " " + continuation, given the
-//   context. Context and continuation are tokenized together and cut where the context alone would
-//   end; spaces at the context's end count as the continuation's. Without a context, the BOS token
-//   (or EOS, where there is none) stands for it.
+// context. Context and continuation are tokenized together and cut where the context alone would
+// end; spaces at the context's end count as the continuation's. An empty context is replaced by the
+// BOS token (or by EOS, if there is none).
 // - acc: the answer with the greatest score is the right one; of equal ones the first counts.
-//   acc_norm divides scores by the answer's length in characters, acc_bytes in bytes. Where several
-//   answers are right, acc is their share of the probability of all.
-// - What is longer than the model's context loses tokens at its beginning.
+// acc_norm divides scores by the answer's length in characters, acc_bytes in bytes. If several
+// answers are right, acc is their share of the probability of all.
+// - Texts longer than the model's context lose tokens at the beginning.
 //
 // The answers of an item share their context: its keys and values are computed once, since the
-// session keeps what is common to one call and the next. The same holds for examples in front.
+// session keeps the common beginning of consecutive calls. The same holds for the examples.
 #include <math.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -68,7 +68,7 @@ static tern_status push(tern_ids *list, int32_t id, tern_error *err) {
     return TERN_OK;
 }
 
-// What stands for an empty context.
+// The replacement of an empty context.
 static tern_status encode_nothing(run *r, tern_error *err) {
     const tern_tokenizer *t = r->session->model->tokenizer;
     int32_t bos = tern_tokenizer_bos(t), id = bos >= 0 ? bos : tern_tokenizer_eos(t);
@@ -80,7 +80,7 @@ static tern_status encode_nothing(run *r, tern_error *err) {
 }
 
 // Leaves the context's tokens in r->context, and those of context and continuation in r->whole, of
-// which the first *n_context are not the continuation's.
+// which the first *n_context belong to the context.
 static tern_status encode_pair(run *r, int answer, size_t *n_context, tern_error *err) {
     const tern_strbuf *context = tern_eval_context(&r->item, answer);
     const tern_strbuf *continuation = tern_eval_continuation(&r->item, answer);
@@ -122,12 +122,12 @@ static tern_status score_continuation(run *r, int answer, size_t n, tern_eval_sc
         return tern_fail(err, n ? TERN_ERR_CONTEXT_FULL : TERN_ERR_FORMAT,
                          "answer %d has %zu tokens: expected 1 to %zu, the context's size",
                          answer + 1, n, n_context);
-    // Fed are the context and all of the continuation but its last token.
+    // The input is the context and all of the continuation except its last token.
     size_t n_before = r->context.n, most = n_context - (n - 1);
     scores->cut |= n_before > most;
     for (size_t i = 0; i < n; i++)
         TERN_TRY(push(&r->context, r->whole.ids[r->whole.n - n + i], err));
-    const int32_t *ids = r->context.ids + n_before - 1; // followed each by the one behind it
+    const int32_t *ids = r->context.ids + n_before - 1; // each followed by the next one
     if (n_before > most) n_before = most;
     TERN_TRY(need_room(r, n, err));
     TERN_TRY(tern_session_sync(r->session, ids - (n_before - 1), n_before - 1, NULL, err));
@@ -160,8 +160,8 @@ static size_t n_characters(const tern_strbuf *s) {
     return n;
 }
 
-// What lengths are divided by: those of the choices as the item has them, which for several
-// contexts are the contexts.
+// What scores are divided by: the lengths of the item's choices; with several contexts these are
+// the contexts.
 static const tern_strbuf *choice_text(const tern_eval_item *item, int answer) {
     return item->n_contexts > 1 ? tern_eval_context(item, answer)
                                 : tern_eval_continuation(item, answer);
@@ -185,7 +185,7 @@ static int likeliest(const tern_eval_item *item, const tern_eval_scores *s, int 
     return best;
 }
 
-// The share that the right answers have of the probability of all of them.
+// The right answers' share of the probability of all answers.
 static double right_mass(const tern_eval_item *item, const tern_eval_scores *s) {
     double most = -INFINITY, all = 0, right = 0;
     for (int a = 0; a < s->n; a++) most = fmax(most, s->logprobs[a]);
@@ -247,8 +247,8 @@ static void add_example(run *r) {
     tern_strbuf_puts(&r->examples, "\n\n");
 }
 
-// Of a file the first n_shots items that have the description of r->item (of MMLU: its subject),
-// with their right answers and an empty line after each. They stay until it is another one.
+// The first n_shots items of a file that have the description of r->item (in MMLU: its subject),
+// with their right answers and an empty line after each. Kept until the description changes.
 static tern_status read_examples(run *r, tern_error *err) {
     tern_lines l;
     tern_status status = TERN_OK;

@@ -44,18 +44,18 @@ static tern_str without_passage(tern_str s) {
     return s.len >= n && !memcmp(s.ptr, word, n) ? (tern_str){s.ptr + n, s.len - n} : s;
 }
 
-// Parts of a text at a place in it: the whole and nothing when the place is not there.
+// Parts of a text at a place in it: the whole and nothing if the place is not found.
 static tern_str until(tern_str s, const char *place) {
     return place ? (tern_str){s.ptr, (size_t)(place - s.ptr)} : s;
 }
-static tern_str behind(tern_str s, const char *place) {
+static tern_str after(tern_str s, const char *place) {
     return place ? (tern_str){place + 1, s.len - (size_t)(place + 1 - s.ptr)} : TERN_STR("");
 }
 static tern_str before_blank(tern_str s) {
     return until(s, memchr(s.ptr, '_', s.len));
 }
 static tern_str after_blank(tern_str s) {
-    return behind(s, memchr(s.ptr, '_', s.len));
+    return after(s, memchr(s.ptr, '_', s.len));
 }
 static tern_str but_last_word(tern_str s) {
     const char *space = memrchr(s.ptr, ' ', s.len);
@@ -65,12 +65,12 @@ static tern_str but_last_character(tern_str s) {
     while (s.len && (s.ptr[s.len - 1] & 0xc0) == 0x80) s.len--; // the rest of a UTF-8 sequence
     return (tern_str){s.ptr, s.len - (s.len > 0)};
 }
-static tern_str connector(tern_str s) { // COPA's question: what joins its premise to an answer
+static tern_str connector(tern_str s) { // COPA's question decides what joins premise and answer
     return tern_str_is(s, "cause") ? TERN_STR("because") : TERN_STR("therefore");
 }
 static tern_str last_word(tern_str s) {
     const char *space = memrchr(s.ptr, ' ', s.len);
-    return space ? behind(s, space) : s;
+    return space ? after(s, space) : s;
 }
 
 typedef struct filter {
@@ -103,7 +103,7 @@ static void append_capitalized(tern_strbuf *out, tern_str s) {
     }
 }
 
-// The first character in lower case, all others as they are.
+// The first character in lower case, all others unchanged.
 static void append_uncapitalized(tern_strbuf *out, tern_str s) {
     char bytes[4];
     uint32_t code = 0;
@@ -157,7 +157,7 @@ static const tern_json *element(const tern_json_doc *doc, const tern_json *list,
     return e;
 }
 
-// The value at "a.b.c". index >= 0: that element of the one list that is met on the way.
+// The value at "a.b.c". index >= 0: that element of the one list along the way.
 static const tern_json *value_at(const tern_json_doc *doc, tern_str path, int index) {
     const tern_json *v = tern_json_root(doc);
     for (size_t i = 0; v && i <= path.len;) {
@@ -176,7 +176,7 @@ static const tern_json *value_at(const tern_json_doc *doc, tern_str path, int in
         else v = v->type == TERN_JSON_OBJECT ? tern_json_get(doc, v, key) : NULL;
         i += n + (dot != NULL);
     }
-    return index >= 0 ? NULL : v; // a list was asked for and there is none
+    return index >= 0 ? NULL : v; // a list was expected
 }
 
 // "name|filter|filter" in the table
@@ -210,7 +210,7 @@ static void append_filtered(tern_strbuf *out, tern_str text, tern_str names) {
     else tern_strbuf_append(out, text.ptr, text.len);
 }
 
-// Writes a template's text number `index`; *more false: it has no such text.
+// Writes text number `index` of a template; *more false: it has no such text.
 static tern_status fill(const tern_json_doc *doc, const char *template, int index, tern_strbuf *out,
                         bool *more, tern_error *err) {
     bool has_list = strchr(template, '*') != NULL;
@@ -256,7 +256,7 @@ static tern_status fill_all(const tern_json_doc *doc, const char *const *templat
 
 // ---- The right answer --------------------------------------------------------------------------
 
-// A number, also one that is written as text ("3"), or true and false; -1: something else.
+// A number, even one written as text ("3"), or true and false; -1: something else.
 static int64_t read_index(const tern_json *v) {
     tern_str s = tern_json_str(v);
     if (tern_json_is(v, TERN_JSON_BOOL)) return tern_json_bool(v, false);

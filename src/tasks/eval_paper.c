@@ -1,7 +1,7 @@
 // How far a model is what "The Era of 1-bit LLMs: All Large Language Models are in 1.58 Bits"
-// (arXiv:2402.17764) describes. Each line is computed: from the graph that the file's own config
-// makes, lowered for the file's own weights, and from every weight in it. What a file cannot show
-// is said to be unknown.
+// (arXiv:2402.17764) describes. Each line is computed: from the graph of the file's own config,
+// lowered for the file's own weights, and from every weight in it. Properties that a file cannot
+// show are reported as unknown.
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -28,7 +28,7 @@ typedef struct paper {
     tern_weight_kind *kinds; // by value of the graph
     // Of the linears other than the output head:
     size_t n_linears, n_ternary, n_masters, n_all_three; // matrices; the last have -1, 0 and +1
-    uint64_t codes[4];      // -1, 0, +1, and what is no code
+    uint64_t codes[4];      // -1, 0, +1, and the invalid code
     uint64_t n_bytes, n_weights, n_params;
     float scale_min, scale_max;
     size_t n_biases;
@@ -58,7 +58,7 @@ static tern_status count_codes(paper *p, const tern_matrix_view *view,
     return TERN_OK;
 }
 
-// The matrix of value w, which is multiplied as it is or (rounded) after a ternarize.
+// The matrix of value w, which is multiplied directly or (rounded) after a ternarize.
 static tern_status look_at_matrix(paper *p, tern_vid w, bool rounded, tern_error *err) {
     const tern_value *v = &p->built.values[w];
     const tern_tensor *t = tern_model_tensor(p->file, p->arch, v->name);

@@ -1,7 +1,7 @@
 // Perplexity of a text: exp of the mean of -ln p(token | the tokens before it in its window).
 //
-// A model sees only so many tokens, so a long text is cut into windows, and figures depend on how.
-// Two conventions are in use:
+// A model sees only a limited number of tokens, so a long text is cut into windows, and the result
+// depends on how. Two conventions are in use:
 //
 //   llama.cpp     |BOS ......|scored ....|BOS ......|scored ....|   (each window: half, half)
 //   transformers  |scored ..............|
@@ -9,11 +9,11 @@
 //                                 |context .....|scored|          (each begins a stride later)
 //
 // With the first no token has less context than half a window, but half of the text is not scored
-// and BOS overwrites a token. With the second every token but the very first is scored exactly
-// once (with a stride of a whole window: but the first of each), those of the first window with
-// little context; the smaller the stride, the more context the others have and the longer it
-// takes. (The script in transformers' documentation weighs each window by one token too few; that
-// changes the sixth digit.)
+// and BOS overwrites a token. With the second every token but the very first is scored exactly once
+// (with a stride of a whole window: all but the first of each); those of the first window have
+// little context; the smaller the stride, the more context the others have and the longer it takes.
+// (The script in transformers' documentation weighs each window by one token too few; that changes
+// the sixth digit.)
 #include <math.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -23,8 +23,8 @@ typedef struct run {
     tern_session *session;
     const tern_perplexity_desc *desc;
     tern_ids ids;           // of the whole text
-    tern_strbuf text;       // what they stand for...
-    size_t *ends;           // ...and where in it each of them ends, [ids.n]
+    tern_strbuf text;       // their text...
+    size_t *ends;           // ...and where in it each ends, [ids.n]
     int32_t *fed, *targets; // [window]
     double *logprobs;
     double squares;
@@ -34,7 +34,7 @@ typedef struct run {
 // A stretch of ids: [begin, end) is the window; ids[first_scored..end) count.
 typedef struct window {
     size_t begin, end, first_scored;
-    bool bos; // stands in place of the first token
+    bool bos; // replaces the first token
 } window;
 
 static bool starts_word(const run *r, size_t at) {

@@ -1,9 +1,9 @@
 // The tasks of tern_eval_choice: a table of how the JSON of each becomes text. The prompts are
-// those of lm-evaluation-harness; between context and continuation stands one space.
+// those of lm-evaluation-harness; one space separates context and continuation.
 //
 // A template is text with fields: "{goal}" is the string at that key, "{question.stem}" goes
 // deeper, "{choices.0}" is an element of a list, and "{x|strip|capitalize}" is filtered. A field
-// that ends in * stands for the elements of a list, and its template makes as many texts:
+// that ends in * yields the elements of a list, and its template one text for each:
 // "{choices.text*}" reads both {"text": ["a", "b"]} and [{"text": "a"}, {"text": "b"}].
 #include "tasks/eval.h"
 
@@ -31,7 +31,7 @@
          LABELLED_LAYOUT("question", "Question: {question}\nAnswer:", "choices"),                  \
          QUERY_LAYOUT("{query}\nAnswer:")}}
 
-// The answers are the letters that stand before their texts.
+// The answers are the letters in front of their texts.
 #define LETTERED_LAYOUT(mark_, question, a, b, c, d, e)                                            \
     {.mark = mark_,                                                                                \
      .contexts = {"Question: " question "\nA. {" a "}\nB. {" b "}\nC. {" c "}\nD. {" d             \
@@ -44,8 +44,8 @@
                   "D. {choices.3}\nAnswer:"},                                                      \
      .continuations = {"A", "B", "C", "D"},                                                        \
      .rule = TERN_GOLD_LETTER, .gold = "answer"}
-// Its six answered questions belong to the benchmark (Lin et al., arXiv:2109.07958) and stand
-// before every question.
+// Its six answered questions belong to the benchmark (Lin et al., arXiv:2109.07958) and precede
+// every question.
 #define TRUTHFULQA(name_, file, metrics_, rule_, targets)                                          \
     {.name = name_,                                                                                \
      .files = {file, "truthfulqa_mc.jsonl", "truthful_qa.jsonl", "truthfulqa.jsonl"},              \
@@ -194,7 +194,7 @@ const char *tern_eval_task_name(size_t i) {
     return i < N_TASKS ? tasks[i].name : NULL;
 }
 
-// Whether names are the same but for case, '-' and '_'.
+// Whether names are equal, ignoring case, '-' and '_'.
 static bool is_same_name(const char *a, const char *b) {
     for (;; a++, b++) {
         while (*a == '-' || *a == '_') a++;
@@ -222,7 +222,7 @@ bool tern_eval_task_known(const char **name) {
 
 static bool ends_with_slash(const char *s) { return *s && s[strlen(s) - 1] == '/'; }
 
-// Builds a path in *out; whether it is there.
+// Builds a path in *out; returns whether it exists.
 static bool is_there(tern_strbuf *out, const char *folder, const char *name, bool wants_folder) {
     struct stat st;
     tern_strbuf_clear(out);
@@ -231,8 +231,8 @@ static bool is_there(tern_strbuf *out, const char *folder, const char *name, boo
     return wants_folder ? S_ISDIR(st.st_mode) : S_ISREG(st.st_mode);
 }
 
-// A file of the task's in exactly this folder. What is called "blimp/" may have its files in
-// "blimp/data/", as the authors' repository has.
+// A file of the task in exactly this folder. A task called "blimp/" may have its files in
+// "blimp/data/", as in the authors' repository.
 static bool find_in(const tern_eval_task *task, const char *folder, tern_strbuf *path) {
     for (int i = 0; i < 4 && task->files[i]; i++) {
         bool is_folder = ends_with_slash(task->files[i]);

@@ -1,6 +1,5 @@
-// Evaluation on fixtures of our own: what each form of each task becomes, scores and metrics
-// against a second computation from plain logits, resuming, and what malformed files are answered
-// with.
+// Evaluation on our own fixtures: how each form of each task is rendered, scores and metrics
+// against a second computation from plain logits, resuming, and the messages for malformed files.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +12,7 @@
 
 // ---- Items -------------------------------------------------------------------------------------
 
-// Rows of the table below leave out at their end what they do not have.
+// Rows of the table below omit trailing fields that they do not have.
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers"
 typedef struct form {
     const char *task, *line;
@@ -174,7 +173,7 @@ TEST(eval_has_a_form_for_every_layout_of_every_task) {
         while (n_layouts < TERN_EVAL_LAYOUTS && task->layouts[n_layouts].mark) n_layouts++;
         for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
             n += tern_eval_task_find(forms[i].task) == task;
-        n += !strncmp(task->name, "arc_", 4) ? 2 : 0; // the same layouts for both, of which one
+        n += !strncmp(task->name, "arc_", 4) ? 2 : 0; // both have the same layouts, one of which
         CHECK_MSG(n >= n_layouts, "%s: %zu forms of %zu", task->name, n, n_layouts); // has the rest
     }
     CHECK(!tern_eval_task_find("") && !tern_eval_task_find("mmluu") && !tern_eval_task_find("mml"));
@@ -282,7 +281,7 @@ static double slow_score(rig *r, const int32_t *ids, size_t first, size_t n, boo
     return sum;
 }
 
-// The score of continuation after context: what the tiny tokenizer makes of the two together.
+// The score of continuation after context, as the tiny tokenizer splits the two together.
 static double slow_pair(rig *r, const char *context, const char *continuation, bool *greedy) {
     int32_t ids[2048], before[2048];
     char both[2048];
@@ -506,7 +505,7 @@ TEST(eval_puts_examples_in_front) {
     const char *path = write_file("main.jsonl", piqa), *results = test_tmp("shots.results");
     tern_eval_desc desc = {.task = "piqa", .path = path, .n_shots = 1, .results_path = results};
     CHECK(tern_eval_choice(r.session, &desc, &result, &err) == TERN_ERR_ARGUMENT);
-    desc.shots_path = path; // the answers would be known
+    desc.shots_path = path; // would give away the answers
     CHECK(tern_eval_choice(r.session, &desc, &result, &err) == TERN_ERR_ARGUMENT);
     desc.shots_path = write_file("shots.jsonl", shot);
     REQUIRE_OK(tern_eval_choice(r.session, &desc, &result, &err), err);
@@ -520,7 +519,7 @@ TEST(eval_puts_examples_in_front) {
     rig_close(&r);
 }
 
-// Of MMLU the description of a subject stands first, and examples are those of the same subject.
+// In MMLU the description of a subject comes first, and examples are those of the same subject.
 // Seen to fail with the first examples of the file whatever their subject, and without description.
 TEST(eval_mmlu_takes_examples_of_the_subject) {
     static const char head[] = "The following are multiple choice questions (with answers) about ";
@@ -565,8 +564,8 @@ TEST(eval_mmlu_takes_examples_of_the_subject) {
     rig_close(&r);
 }
 
-// Where several answers are right, their share of the probability counts. Seen to fail with the
-// first answer's alone, and with sums of ln p in place of sums of p.
+// If several answers are right, their share of the probability counts. Seen to fail with the first
+// answer's alone, and with sums of ln p in place of sums of p.
 TEST(eval_truthfulqa_mc2_is_computed_as_by_hand) {
     static const char *const answers[] = {"t", "j", "n", "k"};
     rig r = {0};
@@ -602,7 +601,7 @@ TEST(eval_truthfulqa_mc2_is_computed_as_by_hand) {
     rig_close(&r);
 }
 
-// Fed to a context of 96 tokens are the last 96 of context and continuation but for its last token.
+// A context of 96 tokens gets the last 96 of context and continuation, without the final token.
 TEST(eval_cuts_the_beginning_of_what_is_too_long) {
     rig r = {0}, other;
     tern_eval_result result;
@@ -690,7 +689,7 @@ TEST(eval_resumes_wherever_it_was_cut_off) {
     }
     REQUIRE_OK(tern_eval_choice(r.session, &desc, &result, &err), err);
     CHECK(result.n_resumed == 3);
-    // Two that write one file would cut off what the other has written. Seen to fail with fopen.
+    // Two writers of one file would truncate each other's results. Seen to fail with fopen.
     int fd;
     REQUIRE_OK(tern_file_open_log(&fd, results, UINT64_MAX, &err), err);
     CHECK(tern_eval_choice(r.session, &desc, &result, &err) == TERN_ERR_IO);
@@ -714,7 +713,7 @@ TEST(eval_refuses_results_of_something_else) {
     desc.path = write_file("else.jsonl", shot); // other text under the same number
     CHECK(tern_eval_choice(r.session, &desc, &result, &err) == TERN_ERR_ARGUMENT);
     CHECK(strstr(err.message, "another text") != NULL);
-    desc.path = write_file("second.jsonl", piqa); // another file's items go beside them
+    desc.path = write_file("second.jsonl", piqa); // another file's items are added
     REQUIRE_OK(tern_eval_choice(r.session, &desc, &result, &err), err);
     CHECK(result.n_resumed == 0);
     FILE *f = fopen(results, "ab");
@@ -733,7 +732,7 @@ TEST(eval_survives_failing_allocations) {
     tern_eval_result result;
     tern_perplexity p;
     if (!rig_open(&r, 50, 0)) return;
-    // The session keeps its room for scores, so that it has it from here on.
+    // From now on the session keeps its room for scores.
     CHECK(tern_session_logprobs(r.session, (int32_t[]){1}, 1, (int32_t[]){2}, (double[1]){0}, NULL,
                                 NULL) == TERN_OK);
     size_t before = tern_memory_get().heap_now;

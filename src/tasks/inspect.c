@@ -34,8 +34,8 @@ static bool ends_with(const char *text, const char *end) {
     return n >= n_end && !strcmp(text + n - n_end, end);
 }
 
-// A token reads every weight once, but only one row of the embedding table, unless the table is the
-// output head too.
+// A token reads every weight once, but only one row of the embedding table, unless the table is
+// also the output head.
 static void find_token_bytes(tern_inspection *in) {
     const tern_tensor *embedding = NULL;
     in->is_tied = true;
@@ -125,7 +125,7 @@ static tern_status count_all_codes(tern_inspection *in, tern_error *err) {
         else count_codes(t, &in->codes_of[i]);
         in->n_masters += master;
         count_in(&in->coded, t);
-        tern_file_drop_pages(in->file, t->data, t->bytes); // read once, not wanted again
+        tern_file_drop_pages(in->file, t->data, t->bytes); // read once, not needed again
         for (int k = 0; k < 4; k++) in->codes.n[k] += in->codes_of[i].n[k];
     }
     return TERN_OK;

@@ -37,7 +37,7 @@ void tern_inspection_text(const tern_inspection *in, bool tensors, tern_strbuf *
 void tern_inspection_json(const tern_inspection *in, bool tensors, tern_strbuf *out);
 
 double tern_bits_per_weight(const tern_tally *tally);
-// Bits that a weight of these carries, -sum p log2 p: at most log2 3 = 1.585.
+// Entropy of these weights in bits, -sum p log2 p: at most log2 3 = 1.585.
 double tern_codes_entropy(const uint64_t codes[3]);
 // A value of config.json, or of GGUF metadata, as JSON. Arrays of more than n_max elements are cut:
 // the first ones, then a string that says how many there are.

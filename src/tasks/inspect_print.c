@@ -116,7 +116,7 @@ static bool has_codes(const tern_inspection *in, size_t i) {
     return n && n[0] + n[1] + n[2] + n[3] > 0;
 }
 
-// "type 99" for a number of GGUF's that nobody has told us the meaning of.
+// "type 99" for a GGUF type number that is not known here.
 static const char *name_of_type(const tern_tensor *t, char *buffer, size_t size) {
     if (t->type != TERN_DTYPE_UNKNOWN || !t->type_id) return tern_dtype_name(t->type);
     snprintf(buffer, size, "type %u", t->type_id);
@@ -202,7 +202,7 @@ void tern_inspection_json(const tern_inspection *in, bool tensors, tern_strbuf *
 
 // ---- Text --------------------------------------------------------------------------------------
 
-// Names come from the file: what could move a terminal's cursor is made harmless.
+// Names come from the file: characters that could move a terminal's cursor are replaced.
 static void put_plain(const char *text, size_t n, tern_strbuf *out) {
     for (size_t i = 0; i < n; i++) {
         unsigned char c = (unsigned char)text[i];
@@ -290,7 +290,7 @@ static void put_histogram(const tern_inspection *in, tern_strbuf *out) {
         tern_strbuf_printf(out, " (%zu matrices of floats, as loading rounds them)", in->n_masters);
     tern_strbuf_putc(out, '\n');
     for (int i = 0; i < 4; i++) {
-        if (i == 3 && !c->n[i]) continue; // codes that mean nothing: only said when there are any
+        if (i == 3 && !c->n[i]) continue; // invalid codes: only shown if there are any
         int width = (int)((double)c->n[i] / (double)most * BAR_WIDTH + 0.5);
         tern_strbuf_printf(out, "  %s %14llu  %5.2f%%  %.*s\n", names[i],
                            (unsigned long long)c->n[i], percent(c->n[i], c), width,

@@ -143,7 +143,7 @@ TEST(inspect_agrees_between_real_files) {
 }
 
 // Float weights of a BitNet: {2, -2, 0.1, 0} has the mean 1.025 and becomes {1, -1, 0, 0}. The
-// table is no such matrix, and a Llama has none.
+// table does not count, nor do a Llama's matrices.
 TEST(inspect_counts_master_weights_as_they_are_rounded) {
     const char *folder = test_tmp("inspect_masters");
     for (int is_llama = 0; is_llama < 2; is_llama++) {
@@ -178,7 +178,7 @@ TEST(inspect_counts_master_weights_as_they_are_rounded) {
     }
 }
 
-// The element type of a tensor of the file becomes another number, in place.
+// Replaces the element type of a tensor of the file, in place.
 static bool change_type(const char *path, const char *name, uint32_t type) {
     FILE *f = fopen(path, "rb+");
     char bytes[40000];

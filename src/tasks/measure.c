@@ -1,4 +1,4 @@
-// What the machine can do, measured: the limits that a benchmark's figures are held against.
+// The measured limits of the machine, to compare a benchmark's figures with.
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -78,7 +78,7 @@ tern_status tern_machine_measure(int n_threads, tern_machine_limits *out, tern_e
         tern_pool_close(pool);
         return tern_fail_memory(err, READ_BYTES);
     }
-    memset(data, 1, READ_BYTES); // pages that were never written are all the same one
+    memset(data, 1, READ_BYTES); // untouched pages all map to the same zero page
     m.data = data;
     for (int i = 0; i < N_ROUNDS; i++) {
         atomic_store(&m.counter, 0);

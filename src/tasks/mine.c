@@ -1,25 +1,24 @@
 // Mining chains: frequent runs of tokens, judged by the model, packed into buckets.
 //
 // SCORE. The model reads a sample of the corpus, windows spread evenly over it. Wherever the front
-// x_1 .. x_(n-1) of a candidate stands, whatever follows, the probability that the model gives x_n
-// is added up: the mean q(x_1 .. x_n) is how often a drafted x_n would be accepted there. (The mean
-// over the places where x_n does follow would be flattering.) The mean probability of a chain is
-// that of q over its tokens behind the first, and its score that times its frequency in the whole
-// corpus.
+// x_1 .. x_(n-1) of a candidate occurs, whatever follows, the model's probability of x_n is added
+// up: the mean q(x_1 .. x_n) is how often a drafted x_n would be accepted there. (The mean over the
+// places where x_n does follow would be flattering.) The mean probability of a chain is that of q
+// over its tokens after the first, and its score is that times its frequency in the whole corpus.
 //
-// OWN TEXT. What is drafted for is the model's text, not the corpus's, and the likeliest tokens of
-// a model are far more predictable than what people write. So the model may write the corpus: many
-// texts, each begun with some tokens of a corpus or with tokens drawn from the model, and gone on
-// with the likeliest ones. Then q is the share of the places with the front at which x_n came: the
+// OWN TEXT. Drafts are for the model's text, not the corpus's, and the likeliest tokens of a model
+// are far more predictable than what people write. So the model may write the corpus: many texts,
+// each started with some tokens of a corpus or with tokens drawn from the model, and continued with
+// the likeliest ones. Then q is the share of the places with the front at which x_n came: the
 // acceptance of a greedy draft itself.
 //
-// PACK. Candidates by falling score, put into a prefix tree with as many leaves as there are
-// buckets: one that is the front of a chosen chain is served by it; one whose front is a chosen
-// chain makes that chain longer, in its bucket; any other takes a bucket of its own while there is
-// one. A draft ends at its first wrong token. So every token that no match reaches, those behind
-// the third (in a table of version 2 the fifth), must have at least the least probability and be
-// the likeliest behind its front, and so must the last one; those in front may be what a longer
-// match is made of: "States" is likely behind "the United", which need not be so behind "of".
+// PACK. Candidates by falling score go into a prefix tree with as many leaves as there are buckets:
+// a candidate that is the front of a chosen chain is served by it; one whose front is a chosen
+// chain makes that chain longer, in its bucket; any other takes its own bucket while there is one.
+// A draft ends at its first wrong token. So every token that no match reaches, those after the
+// third (in a table of version 2 the fifth), must have at least the least probability and be the
+// likeliest after its front, and so must the last one; earlier ones may be what a longer match is
+// made of: "States" is likely after "the United", but need not be after "of".
 //
 // Probabilities are summed in fixed point, so that the result depends neither on the order nor on
 // the number of processes.
@@ -72,7 +71,7 @@ static void close_shards(shard_list *l) {
     tern_names_free(&l->paths);
 }
 
-// Shards that were named, and of folders those to train on.
+// The named shards, and the training shards of named folders.
 static tern_status list_shards(shard_list *l, const tern_mine_desc *d, tern_error *err) {
     for (size_t i = 0; i < d->n_shards; i++) {
         size_t before = l->paths.n;
@@ -119,16 +118,16 @@ static tern_status open_shards(shard_list *l, tern_corpus *corpus, const tern_mo
     return TERN_OK;
 }
 
-// Windows spread evenly over a corpus, asked for in rising order.
+// Windows spread evenly over a corpus, requested in rising order.
 typedef struct windows {
     const tern_corpus *corpus;
     uint64_t n;                // of them
     size_t length;             // of each, where its document is long enough
-    uint64_t document, before; // where the last one was; tokens in front of that document
+    uint64_t document, before; // place of the last one; tokens before that document
 } windows;
 
-// A window begins at its part of the corpus, or in front of that so far that it is full, in the
-// document that stands there.
+// A window begins at its part of the corpus, or as far before it as needed to be full, within its
+// document.
 static tern_status read_window(windows *w, uint64_t index, int32_t *ids, size_t *n,
                                tern_error *err) {
     const tern_corpus *c = w->corpus;
@@ -166,7 +165,7 @@ static tern_status own_read(void *self, uint64_t document, uint64_t first, uint6
     return TERN_OK;
 }
 
-// Where nothing is given, tokens drawn from the model begin a text: another one for each number.
+// Without a beginning, a text begins with tokens drawn from the model: a different one each time.
 static tern_status make_beginning(own_text *t, const tern_model_info *info, uint64_t document,
                                   int32_t *ids, size_t *n, tern_error *err) {
     int32_t start = info->bos_id >= 0 ? info->bos_id : info->eos_id >= 0 ? info->eos_id : 0;
@@ -197,8 +196,7 @@ static tern_status write_own(own_text *t, const tern_model_info *info, uint64_t 
     return TERN_OK;
 }
 
-// `given` is the corpus that beginnings are from, without tokens if there is none; the text takes
-// its place.
+// `given` is the corpus that beginnings come from, empty if there is none; the text replaces it.
 static tern_status write_all_own(own_text *t, tern_corpus *given, const tern_model *model,
                                  const tern_mine_desc *d, tern_error *err) {
     tern_model_info info;
@@ -225,7 +223,7 @@ static tern_status write_all_own(own_text *t, tern_corpus *given, const tern_mod
     return TERN_OK;
 }
 
-// The texts repeat what was in them before: drafts from there make them faster and not different.
+// The texts repeat their own phrases: drafts from them make generation faster and not different.
 static tern_status open_own(own_text *t, tern_model *model, const tern_mine_desc *d,
                             tern_error *err) {
     const tern_session_desc desc = {.n_context = BEGINNING + OWN,
@@ -255,7 +253,7 @@ typedef struct scorer {
     int32_t n_vocab;
 } scorer;
 
-// What a model says of the token behind some others: its scores, or only its choice.
+// The model's verdict on the token after some others: its scores, or only its choice.
 typedef struct verdict {
     const float *logits; // NULL: `chosen` has all of the probability
     float most;
@@ -268,7 +266,7 @@ static double probability(const verdict *v, int32_t token) {
     return exp((double)(v->logits[token] - v->most)) / v->sum;
 }
 
-// Adds to the candidates whose fronts end with ids[0..n) what is said of the token behind them.
+// Adds the verdict on the next token to the candidates whose fronts end with ids[0..n).
 static void add_verdict(tern_ngrams *grams, const int32_t *ids, size_t n, const verdict *v) {
     for (int length = TERN_NGRAM_MIN; length <= TERN_NGRAM_MAX; length++) {
         size_t n_front = (size_t)length - 1;
@@ -291,7 +289,7 @@ static verdict verdict_of(const float *logits, int32_t n_vocab) {
     return v;
 }
 
-// The first tokens of a window have too little in front of them to be judged by.
+// The first tokens of a window have too little context to be judged by.
 static tern_status score_window(scorer *s, const int32_t *ids, size_t n, tern_error *err) {
     size_t skip = n > SKIP ? SKIP : 0;
     TERN_TRY(tern_session_sync(s->session, ids, 0, NULL, err));
@@ -391,16 +389,16 @@ typedef struct candidate {
     const int32_t *tokens;
     int32_t n;
     uint8_t chances[TERN_NGRAM_MAX]; // in 255ths
-    float mean;                      // probability of the tokens behind the first
+    float mean;                      // probability of the tokens after the first
     double score;
 } candidate;
 
 static const tern_ngram *find_gram(const tern_ngrams *g, const int32_t *tokens, int n) {
     size_t at = tern_ngrams_lower(g, n, tokens, n);
-    return &g->at[n][at]; // fronts of what is there are there
+    return &g->at[n][at]; // the fronts of an entry are entries
 }
 
-// False: a token is too unlikely, or the model has not been seen where it could stand.
+// False: a token is too unlikely, or the model was not seen where it could occur.
 static bool make_candidate(candidate *out, const tern_ngrams *g, const tern_ngram *gram, int n,
                            int match_max, double least) {
     double sum = 0;
@@ -428,7 +426,7 @@ static int by_score(const void *a, const void *b) {
     return 0;
 }
 
-// A hash table of all fronts of the chosen chains, to the bucket of one that begins so.
+// A hash table from all fronts of the chosen chains to the bucket of one that begins so.
 typedef struct front_slot {
     const int32_t *tokens; // NULL: empty
     int32_t n;

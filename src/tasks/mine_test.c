@@ -64,7 +64,7 @@ TEST(mine_counts_are_exact_and_complete) {
                 CHECK(tern_ngrams_lower(&g, n, gram->tokens, n) == i);
                 for (int k = 0; k < n; k++) CHECK(gram->tokens[k] != END);
             }
-            // What is frequent is there.
+            // Frequent n-grams are found.
             for (int d = 0; d < N_DOCUMENTS; d += 7)
                 for (int i = 5; i + n <= N_EACH - d; i += 101) {
                     const int32_t *at = text[d] + i;
@@ -213,7 +213,7 @@ TEST(mine_makes_tables_that_are_packed_and_reproducible) {
     tern_model_close(model);
 }
 
-// What the model wrote is what it writes, also behind other beginnings.
+// The mined text is what the model writes, also after other beginnings.
 TEST(mine_of_own_text_is_what_drafts_need) {
     tern_error err = {0};
     tern_model *model;

@@ -1,4 +1,4 @@
-// Counting n-grams; how and why: ngrams.h.
+// Counting n-grams; ngrams.h explains how and why.
 #include "tasks/ngrams.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 enum { CHUNK = 1 << 15, SLOTS = 4 * TERN_NGRAMS_KEPT, FULL = 2 * TERN_NGRAMS_KEPT };
 
-// One level in the making.
+// One level under construction.
 typedef struct level {
     const tern_corpus *corpus;
     const tern_ngrams *known; // shorter ones
@@ -94,7 +94,7 @@ static bool count_exactly(level *l, const int32_t *tokens, uint64_t hash, uint64
 
 // ids[0..n) of one document; runs begin in the first n_starts. Sets *full when the table is.
 static void look_at(level *l, const int32_t *ids, size_t n_starts, size_t n, bool *full) {
-    size_t length = (size_t)l->n, clean = 0; // tokens without an end before position i + length
+    size_t length = (size_t)l->n, clean = 0; // tokens without an end token before i + length
     for (size_t i = 0; i < length - 1 && i < n; i++)
         clean = ids[i] == l->corpus->end_id ? 0 : clean + 1;
     for (size_t i = 0; i < n_starts && i + length <= n && !*full; i++) {
@@ -139,8 +139,8 @@ fail:
     return status;
 }
 
-// The least t, no less than that of the level before, that no more than the kept number of cells
-// reach. By halving.
+// The least t, no less than the previous level's, that at most the kept number of cells reach. By
+// bisection.
 static uint64_t threshold(const level *l, uint64_t least) {
     uint64_t low = least, high = least;
     for (size_t i = 0; i < l->n_cells; i++)
@@ -157,8 +157,8 @@ static uint64_t threshold(const level *l, uint64_t least) {
 
 // ---- What the processes found, put together ----------------------------------------------------
 
-// Each process writes what it counted into its own stretch of an array of zeros: the sum of all
-// arrays is all of them.
+// Each process writes its counts into its own stretch of an array of zeros: the sum of all arrays
+// holds all of them.
 static tern_status merge(level *l, bool *full, tern_error *err) {
     const tern_comm *comm = l->desc->comm;
     enum { WIDTH = TERN_NGRAM_MAX + 1 };
@@ -174,7 +174,7 @@ static tern_status merge(level *l, bool *full, tern_error *err) {
         if (i < comm->rank) first += sizes[i];
         total += sizes[i];
     }
-    if (*full) return TERN_OK; // everywhere: the pass is made again with a higher threshold
+    if (*full) return TERN_OK; // everywhere: repeat the pass with a higher threshold
     uint64_t *all = tern_alloc_array(TERN_MEM_MISC, total * WIDTH, sizeof *all), *to;
     if (!all) return tern_fail_memory(err, total * WIDTH * sizeof *all);
     to = all + first * WIDTH;

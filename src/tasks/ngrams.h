@@ -6,9 +6,9 @@
 // 2. With t the least number that at most TERN_NGRAMS_KEPT cells reach, n-grams whose cell is below
 //    t occur fewer than t times and are left out. All others are counted exactly, in a hash table.
 // An n-gram occurs no more often than its front and its end of n - 1 tokens, so at the next level
-// only those are looked at whose front and end were kept (Agrawal and Srikant 1994). With t never
-// falling from level to level this loses nothing: *every* n-gram that occurs t_n times or more is
-// in the table of level n, with its exact count.
+// only n-grams whose front and end were kept are considered (Agrawal and Srikant 1994). With t
+// never falling from level to level this loses nothing: *every* n-gram that occurs t_n times or
+// more is in the table of level n, with its exact count.
 #ifndef TERN_TASKS_NGRAMS_H
 #define TERN_TASKS_NGRAMS_H
 
@@ -16,7 +16,7 @@
 
 enum { TERN_NGRAM_MIN = 2, TERN_NGRAM_MAX = 8, TERN_NGRAMS_KEPT = 1 << 16 };
 
-// Where tokens come from: documents, one behind the other. An n-gram lies in one document.
+// Where tokens come from: documents, one after the other. An n-gram lies in one document.
 typedef struct tern_corpus {
     void *self;
     uint64_t n_documents, n_tokens;
@@ -49,8 +49,8 @@ typedef struct tern_ngrams_desc {
 tern_status tern_ngrams_count(tern_ngrams *out, const tern_corpus *corpus,
                               const tern_ngrams_desc *desc, tern_error *err);
 void tern_ngrams_free(tern_ngrams *g);
-// The first of the n-grams of level n that are not before `tokens` [n_tokens], n_tokens <= n: the
-// first of those that begin with it, if there are any.
+// The first of the n-grams of level n that are not before `tokens` [n_tokens], n_tokens <= n: that
+// is, the first that begins with it, if any does.
 size_t tern_ngrams_lower(const tern_ngrams *g, int n, const int32_t *tokens, int n_tokens);
 
 // Exact sums of whole numbers below 2^48 over the group; nothing to do for one process.

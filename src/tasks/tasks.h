@@ -1,5 +1,5 @@
 // Jobs over whole models: conversion, inspection, measuring the machine. Their public functions are
-// in tern.h; here is what they share.
+// in tern.h; this is what they share.
 #ifndef TERN_TASKS_TASKS_H
 #define TERN_TASKS_TASKS_H
 

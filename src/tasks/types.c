@@ -1,4 +1,4 @@
-// tern_type of the public interface and tern_dtype of the inside.
+// The public tern_type and the internal tern_dtype.
 #include "tasks/tasks.h"
 
 static const tern_dtype dtypes[] = {

@@ -1,10 +1,10 @@
-// Which tokens of a chat are the assistant's: found by what its template has in front of an answer.
+// Which tokens of a chat are the assistant's: found by what its template puts before an answer.
 //
-// The template renders a question, once as it is and once with the words that make the model answer
-// ("<|im_start|>assistant\n", "Assistant: "); the tokens that the second has more are the mark. An
-// answer goes from behind it to the first token that ends a turn or a text, which belongs to it.
-// White space at the mark's end may have become a part of the answer's first word, so it is looked
-// for apart.
+// The template renders a question, once plainly and once with the words that make the model answer
+// ("<|im_start|>assistant\n", "Assistant: "); the extra tokens of the second are the mark. An
+// answer goes from the end of the mark to the first token that ends a turn or a text, inclusive.
+// White space at the mark's end may have become part of the answer's first word, so it is matched
+// separately.
 #include <ctype.h>
 #include <string.h>
 #include "base/alloc.h"

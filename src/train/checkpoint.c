@@ -1,8 +1,8 @@
 // Checkpoints: a model of float master weights, with what training needs to go on.
 //
-// The writer brings everything to the disk under another name and renames at the end, so a name is
+// The writer puts everything on the disk under another name and renames at the end, so a name is
 // always a whole file, whenever the process dies. Every tensor has a CRC-32 in the metadata: a
-// checkpoint that was damaged later is passed over, and the one before it is taken.
+// checkpoint that was damaged later is skipped, and the previous one is used.
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 
 // ---- The files of a run ------------------------------------------------------------------------
 
-// "FOLDER/step-00000500.gguf", or the moments beside it. The caller frees it.
+// "FOLDER/step-00000500.gguf", or the file of moments next to it. The caller frees it.
 static tern_status make_path(const char *folder, int64_t step, bool moments, char **out,
                              tern_error *err) {
     tern_strbuf path = {0};
@@ -40,7 +40,7 @@ static int by_step(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-// The steps of a folder's checkpoints, rising as numbers do; tern_free them.
+// The steps of a folder's checkpoints in rising order; free with tern_free.
 static tern_status list(const char *folder, int64_t **steps, size_t *n, tern_error *err) {
     tern_names names = {0};
     *n = 0;
@@ -66,7 +66,7 @@ tern_status tern_checkpoint_count(const char *folder, size_t *n, int64_t *newest
 
 // ---- Writing -----------------------------------------------------------------------------------
 
-// Whether a slot stands in the checkpoint's own file; the rest of an adapter's stands beside it.
+// Whether a slot is stored in the checkpoint's own file; an adapter's others are in a second file.
 static bool is_own(const tern_trainer *t, const tern_slot *s) { return !t->base || s->is_weight; }
 
 // A slot's name in the file: moments become "adam.m.NAME".
@@ -79,7 +79,7 @@ static bool begins_with(const char *text, const char *begin) {
     return strncmp(text, begin, strlen(begin)) == 0;
 }
 
-// A GGUF's tokenizer is taken along as it is; only what begins a text may be another token.
+// A GGUF's tokenizer is copied unchanged, except perhaps for the token that begins a text.
 static tern_status copy_tokenizer(const tern_trainer *t, tern_gguf_writer *w) {
     static const char bos[] = "tokenizer.ggml.bos_token_id", add[] = "tokenizer.ggml.add_bos_token";
     static const char eos[] = "tokenizer.ggml.eos_token_id";
@@ -120,7 +120,7 @@ typedef struct progress {
     int64_t step, n_steps, steps_in_loss, scored_in_loss;
 } progress;
 
-// Of what a checkpoint says besides its tensors.
+// What a checkpoint says besides its tensors.
 static uint32_t sum_state(const progress *p, tern_str run) {
     const int64_t numbers[] = {p->step, p->n_steps, p->steps_in_loss, p->scored_in_loss};
     return tern_crc32(tern_crc32(0, numbers, sizeof numbers), run.ptr, run.len);
@@ -154,8 +154,8 @@ static tern_status slot_data(tern_trainer *t, const tern_slot *s, float **data, 
     return t->backend->read(s->array, 0, n, *data, err);
 }
 
-// Checksums of all kept slots, in their order; the caller frees them. A number that is not finite
-// would spoil every step after it, so the older checkpoints are worth more than this one.
+// Checksums of all kept slots, in order; the caller frees them. A number that is not finite would
+// spoil every later step, so the older checkpoints are worth more than this one.
 static tern_status sum_slots(tern_trainer *t, uint32_t **sums, size_t *n, tern_error *err) {
     *n = 0;
     *sums = tern_alloc_array(TERN_MEM_MISC, t->n_slots, sizeof **sums);
@@ -206,14 +206,14 @@ static tern_status declare_slots(tern_trainer *t, tern_gguf_writer *w, bool own)
 
 static void remove_checkpoint(const tern_trainer *t, int64_t step) {
     char *path;
-    // Who is stopped here leaves nothing for good: what is listed goes last.
+    // Listed last goes last, so that a process stopped here leaves nothing for good.
     for (int moments = t->base ? 1 : 0; moments >= 0; moments--) {
         if (make_path(t->desc.out, step, moments, &path, NULL) == TERN_OK) unlink(path);
         tern_free(path);
     }
 }
 
-// Those of later steps were passed over as damaged; they are not counted as what can be resumed.
+// Checkpoints of later steps were skipped as damaged; they do not count as ones to resume from.
 static void remove_old(const tern_trainer *t) {
     int64_t *steps;
     size_t n;
@@ -223,7 +223,7 @@ static void remove_old(const tern_trainer *t) {
     tern_free(steps);
 }
 
-// sums: NULL for the file beside.
+// sums: NULL for the second file.
 static tern_status write_file(tern_trainer *t, const char *path, const uint32_t *sums,
                               size_t n_sums, tern_error *err) {
     tern_gguf_writer *w;
@@ -240,7 +240,7 @@ static tern_status write_file(tern_trainer *t, const char *path, const uint32_t 
 }
 
 tern_status tern_checkpoint_try(tern_trainer *t, tern_error *err) {
-    tern_gguf_writer *w; // that makes no file before the first tensor
+    tern_gguf_writer *w; // makes no file before the first tensor
     tern_error reason = {0};
     TERN_TRY(tern_gguf_writer_open(&w, t->desc.out, 0, err));
     tern_status status = put_meta(t, w, &(uint32_t){0}, 1, &reason);
@@ -269,7 +269,7 @@ tern_status tern_checkpoint_write(tern_trainer *t, tern_error *err) {
 
 // ---- Resuming ----------------------------------------------------------------------------------
 
-// What a checkpoint says besides its tensors: the numbers, then the run that it is of.
+// What a checkpoint says besides its tensors: the numbers, then the identity of the run.
 static tern_status read_state(const tern_trainer *t, const tern_file *file, int64_t step,
                               progress *p, tern_str *run, tern_error *err) {
     int64_t sum = 0, batch = t->desc.batch_tokens;
@@ -303,7 +303,7 @@ static tern_status check_run(const tern_trainer *t, const char *path, tern_str r
     return status;
 }
 
-// The tensor of a slot, its shape and checksum right, its numbers finite.
+// The tensor of a slot; checks its shape and checksum, and that its numbers are finite.
 static tern_status find_tensor(const tern_file *file, const tern_slot *s, const tern_meta *sums,
                                size_t index, const tern_tensor **out, tern_error *err) {
     char name[80];
@@ -321,7 +321,7 @@ static tern_status find_tensor(const tern_file *file, const tern_slot *s, const 
                      name);
 }
 
-// Everything is checked before anything is changed. moments: the file beside, of an adapter.
+// Everything is checked before anything is changed. moments: an adapter's second file.
 static tern_status load(tern_trainer *t, const tern_file *file, const tern_file *moments,
                         const progress *p, tern_error *err) {
     const tern_meta *sums = tern_file_meta(file, "tern.train.crc32");
@@ -382,7 +382,7 @@ tern_status tern_checkpoint_resume(tern_trainer *t, bool *found, tern_error *err
     for (size_t i = n; i-- > 0 && !*found;) {
         status = resume_from(t, steps[i], err);
         *found = status == TERN_OK;
-        // An older one may do where this one is damaged; not where it is another run's.
+        // If this one is damaged an older one may do; if it belongs to another run, none will.
         if (status != TERN_OK && status != TERN_ERR_FORMAT && status != TERN_ERR_IO) break;
         t->n_damaged += !*found;
     }

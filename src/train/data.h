@@ -25,8 +25,8 @@ void tern_stream_close(tern_stream *s);
 
 // ---- The tokenizer beside shards (data_tokenizer.c) ---------------------------------------------
 
-// Opens what `tern data build` put beside the shards of a folder: tokenizer.json and what belongs
-// to it, or a GGUF file of metadata alone. *out = NULL: there is neither.
+// Opens the tokenizer that `tern data build` put next to a folder's shards: tokenizer.json and its
+// companions, or a GGUF file of metadata alone. *out = NULL: there is neither.
 tern_status tern_data_open_tokenizer(tern_file **out, const char *folder, tern_error *err);
 // Puts it there: that of `file`, which was opened from `path`.
 tern_status tern_data_put_tokenizer(tern_out_set *set, const tern_file *file, const char *path,
@@ -70,13 +70,13 @@ const tern_document_source *tern_documents_source(const tern_documents *d, size_
 #define TERN_SKETCH_HASHES 128
 
 typedef struct tern_sketch {
-    uint64_t exact;                       // of all words
-    uint16_t minima[TERN_SKETCH_HASHES];  // MinHash, when near duplicates are wanted
+    uint64_t exact;                       // hash of all words
+    uint16_t minima[TERN_SKETCH_HASHES];  // MinHash, if near duplicates are wanted
 } tern_sketch;
 
 typedef enum tern_verdict { TERN_UNIQUE, TERN_SAME, TERN_NEAR } tern_verdict;
 
-// Looks at words in lower case only. words: scratch, may be used again, free with tern_free.
+// Looks at words in lower case only. words: reusable scratch, free with tern_free.
 typedef struct tern_sketcher {
     uint64_t *words;
     size_t capacity;
@@ -93,7 +93,7 @@ typedef struct tern_dedup_desc {
 } tern_dedup_desc;
 tern_status tern_dedup_open(tern_dedup **out, const tern_dedup_desc *desc, tern_error *err);
 void tern_dedup_close(tern_dedup *d);
-// Whether a document like this was there before; if not, it is remembered.
+// Whether a document like this was seen before; if not, remembers it.
 tern_status tern_dedup_check(tern_dedup *d, const tern_sketch *sketch, tern_verdict *verdict,
                              tern_error *err);
 uint64_t tern_dedup_n_forgotten(const tern_dedup *d); // documents that are no longer remembered

@@ -1,9 +1,9 @@
 // Documents to shards.
 //
 // A batch of documents is read, then sketched and tokenized by all threads, then judged and written
-// in its order by one. So the result does not depend on the threads, and a document is compared
-// with all that came before it, in either split. Which split it belongs to is a matter of its words
-// and the seed alone: what is added later moves nothing.
+// in order by one. So the result does not depend on the threads, and a document is compared with
+// all earlier ones, in either split. Its split depends on its words and the seed alone: adding
+// documents later moves none.
 #include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
@@ -44,7 +44,7 @@ typedef struct builder {
     tern_data_build_stats *stats;
     tern_file *file;
     tern_tokenizer *tokenizer;
-    tern_template *template; // when a chat comes
+    tern_template *template; // loaded at the first chat
     tern_shard_desc shard;
     tern_out_set out;
     int32_t begin_id; // in front of a document, -1: none
@@ -70,7 +70,7 @@ static tern_status shard_name(const builder *b, const split *s, int32_t i, tern_
     return name->failed ? tern_fail_memory(b->err, 32) : TERN_OK;
 }
 
-// A line of the manifest. The file is opened for it, so it is known to be readable.
+// A line of the manifest. Opens the file, so it is known to be readable.
 static tern_status describe_shard(builder *b, const split *s, const char *name) {
     tern_shard *shard;
     char *path = tern_out_staged(&b->out, name);
@@ -282,8 +282,8 @@ static tern_status write_manifest(builder *b) {
 
 // ---- What may not be meant ----------------------------------------------------------------------
 
-// A text without the separator is one document, and so wholly in one split: seldom what is meant of
-// a large file, and what is meant of a novel.
+// A text without the separator is one document, and so goes into one split as a whole: seldom
+// intended for a large file, unless it is a novel.
 static void notice_undivided(const builder *b) {
     size_t n = 0, n_sources = tern_documents_n_sources(b->documents);
     const tern_document_source *largest = NULL;
@@ -338,8 +338,8 @@ static tern_status choose_end(builder *b) {
         return tern_fail(b->err, TERN_ERR_ARGUMENT, "%s: has no token that ends a text; name one",
                          b->desc->tokenizer);
     b->shard.end_id = id;
-    // What the model will see in front of a text. Where it is the end token, the one of the
-    // document before is there already.
+    // What the model will see before a text. If it is the end token, that of the previous document
+    // is already there.
     bool begins = tern_tokenizer_adds_bos(t) && tern_tokenizer_bos(t) != id;
     b->begin_id = begins ? tern_tokenizer_bos(t) : -1;
     return TERN_OK;
@@ -393,8 +393,8 @@ static void close_builder(builder *b) {
     if (b->file) tern_file_close(b->file);
 }
 
-// What an earlier build left: its shards beyond those of this one, and a tokenizer that is not this
-// one's, would be taken for this one's.
+// Shards of an earlier build beyond those of this one, and a tokenizer other than this one's, would
+// be taken for this build's.
 static tern_status remove_old(builder *b) {
     static const char *const beside[] = {"tokenizer.json", "tokenizer_config.json",
                                          "chat_template.jinja", "tokenizer.gguf"};

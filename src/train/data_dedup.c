@@ -1,4 +1,4 @@
-// Documents that were there before, word for word or nearly so.
+// Documents that were seen before, word for word or nearly so.
 //
 // The likeness of two documents is that of their sets of shingles (all runs of five words): what is
 // in both over what is in either, Jaccard's index. Broder (1997): under a random order of all
@@ -23,7 +23,7 @@
 #include "train/data.h"
 
 #define SHINGLE_WORDS 5
-#define SAME_KEY_MAX  64 // documents under one key that are compared; more are boilerplate
+#define SAME_KEY_MAX  64 // documents compared under one key; more are boilerplate
 
 // ---- Sketches -----------------------------------------------------------------------------------
 
@@ -79,7 +79,7 @@ tern_status tern_sketch_text(tern_sketcher *s, tern_str text, bool near, tern_sk
                              tern_error *err) {
     size_t n = 0;
     TERN_TRY(hash_words(s, text, &n, err));
-    if (n == 0) out->exact = tern_hash64(1, text.ptr, text.len); // signs only: they are its words
+    if (n == 0) out->exact = tern_hash64(1, text.ptr, text.len); // only punctuation: hash the text
     else out->exact = tern_hash64(0, s->words, n * sizeof *s->words);
     if (near) take_minima(s->words, n, out->minima);
     return TERN_OK;
@@ -98,7 +98,7 @@ typedef struct slot {
 } slot;
 
 typedef struct generation {
-    tern_sketch *near;  // [capacity] when near duplicates are wanted, else
+    tern_sketch *near;  // [capacity] if near duplicates are wanted, else
     uint64_t *exact;    // [capacity]
     slot *slots;        // at most half full
     size_t n, capacity, n_slots;

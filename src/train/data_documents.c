@@ -2,7 +2,8 @@
 //
 // A file whose name ends in .jsonl (or .jsonl.gz) has a JSON object a line: its text is in one
 // field, or it is a chat, {"messages": [{"role": ..., "content": ...}, ...]}. Every other file is
-// text, in which a separator stands between documents. Of a folder the files .txt and .jsonl, also
+// text, in which a separator stands between documents. In a folder the files .txt and .jsonl, also
+// with .gz, are read. White space around a document is dropped.
 // with .gz, are read. White space around a document is dropped.
 #include <ctype.h>
 #include <dirent.h>
@@ -24,13 +25,13 @@
 
 struct tern_documents {
     tern_document_source *sources;
-    size_t n_sources, sources_capacity, at; // at: the source that is read
+    size_t n_sources, sources_capacity, at; // at: the current source
     char *separator, *field;
     size_t n_separator;
     tern_stream *stream; // of sources[at], NULL: not open
-    char *buffer;        // what was read; [from, n) is not used yet
-    size_t n, from, searched, capacity; // searched: up to there is no end of a document
-    bool is_json, ended;                // ended: the stream has no more
+    char *buffer;        // input; [from, n) is not used yet
+    size_t n, from, searched, capacity; // searched: no document ends before this
+    bool is_json, ended;                // ended: the stream is exhausted
     uint64_t line;
     tern_json_doc json; // of the line that was returned last
     tern_message *messages;
@@ -180,7 +181,7 @@ static tern_status next_source(tern_documents *d, tern_error *err) {
 static tern_status read_more(tern_documents *d, tern_error *err) {
     tern_document_source *source = &d->sources[d->at];
     size_t n;
-    if (d->from > 0) { // what is left begins the buffer again
+    if (d->from > 0) { // move the rest to the front
         memmove(d->buffer, d->buffer + d->from, d->n - d->from);
         d->n -= d->from;
         d->searched -= d->from;
@@ -196,7 +197,7 @@ static tern_status read_more(tern_documents *d, tern_error *err) {
     return TERN_OK;
 }
 
-// Where a text of more than TERN_DOCUMENT_MAX is cut: behind a line, else behind a character.
+// Where a text of more than TERN_DOCUMENT_MAX is cut: after a line, else after a character.
 static size_t cut_at(const char *text) {
     const char *newline = memrchr(text, '\n', TERN_DOCUMENT_MAX);
     if (newline && newline > text + TERN_DOCUMENT_MAX / 2) return (size_t)(newline - text) + 1;
@@ -204,7 +205,7 @@ static size_t cut_at(const char *text) {
     return n ? n : TERN_DOCUMENT_MAX;
 }
 
-// The next piece of the open file, without what ends it; *more = false: there is none.
+// The next piece of the open file, without its terminator; *more = false: there is none.
 static tern_status next_piece(tern_documents *d, tern_str *piece, bool *more, tern_error *err) {
     const char *end = d->is_json ? "\n" : d->separator;
     size_t n_end = d->is_json ? 1 : d->n_separator;
@@ -272,7 +273,7 @@ static tern_status read_messages(tern_documents *d, const tern_json *list, tern_
         return tern_fail_memory(err, list->n * sizeof *d->messages);
     tern_strbuf_clear(&d->text);
     TERN_TRY(copy_messages(d, list, err));
-    size_t n_copies = d->text.len; // behind the copies the contents again, as one text
+    size_t n_copies = d->text.len; // after the copies come the contents again, as one text
     for (const tern_json *m = tern_json_first(&d->json, list); m;
          m = tern_json_next(&d->json, list, m)) {
         tern_str content = tern_json_str(tern_json_get(&d->json, m, "content"));
@@ -280,7 +281,7 @@ static tern_status read_messages(tern_documents *d, const tern_json *list, tern_
         tern_strbuf_putc(&d->text, '\n');
     }
     if (d->text.failed) return tern_fail_memory(err, d->text.len);
-    const char *at = d->text.ptr; // which moves no more
+    const char *at = d->text.ptr; // does not move any more
     for (size_t i = 0; i < list->n; i++) {
         d->messages[i].role = at;
         at += strlen(at) + 1;

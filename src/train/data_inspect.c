@@ -113,7 +113,7 @@ static void print_text(const report *r, tern_strbuf *out) {
     tern_strbuf_printf(out, "  documents   %llu, shortest %llu, median %llu, longest %llu tokens\n",
                        (unsigned long long)i->n_documents, (unsigned long long)r->shortest,
                        (unsigned long long)r->median, (unsigned long long)r->longest);
-    tern_strbuf_printf(out, "  end token   %d, behind %llu documents\n", i->end_id,
+    tern_strbuf_printf(out, "  end token   %d, after %llu documents\n", i->end_id,
                        (unsigned long long)r->n_ended);
     tern_strbuf_printf(out, "  tokenizer   %016llx\n  checksum    %08x\n",
                        (unsigned long long)i->tokenizer_hash, i->checksum);

@@ -1,5 +1,5 @@
-// Files as streams of bytes; those that begin as gzip does are unpacked, where zlib was there when
-// the library was built.
+// Files as streams of bytes; those that begin like gzip are unpacked, if the library was built with
+// zlib.
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -18,7 +18,7 @@ struct tern_stream {
     char *path;
     int fd;
     uint64_t n_file, n_read; // bytes of the file
-    uint8_t *packed;         // what was read and not unpacked yet
+    uint8_t *packed;         // read but not unpacked yet
     size_t n_packed, at;
     bool is_gzip, inside; // inside: of a gzip member
 #ifdef TERN_ZLIB
@@ -91,7 +91,7 @@ double tern_stream_fraction(const tern_stream *s) {
 }
 
 #ifdef TERN_ZLIB
-// A gzip file is one member or several, one behind the other.
+// A gzip file is one or several members, one after the other.
 static tern_status unpack(tern_stream *s, void *to, size_t capacity, size_t *n, tern_error *err) {
     s->z.next_out = to;
     s->z.avail_out = (uInt)(capacity < (size_t)1 << 30 ? capacity : (size_t)1 << 30);

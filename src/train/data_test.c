@@ -28,7 +28,7 @@ static const char *write_text(const char *name, const char *text, size_t n) {
     return path;
 }
 
-// A path that stays: those of test_tmp are overwritten by later ones.
+// A path of its own: those of test_tmp are overwritten by later ones.
 typedef struct kept {
     char path[600];
 } kept;
@@ -148,7 +148,7 @@ TEST(documents_of_a_folder_come_in_the_order_of_names) {
     CHECK(strstr(err.message, "none.txt: cannot be opened"));
 }
 
-TEST(documents_that_are_too_long_are_cut_behind_a_line) {
+TEST(documents_that_are_too_long_are_cut_after_a_line) {
     size_t n = TERN_DOCUMENT_MAX * 5 / 2, n_pieces = 0, n_total = 0;
     char *text = malloc(n);
     for (size_t i = 0; i < n; i++) text[i] = i % 50 == 49 ? '\n' : 'x';
@@ -175,7 +175,7 @@ TEST(documents_that_are_too_long_are_cut_behind_a_line) {
 #ifdef TERN_ZLIB
 TEST(documents_are_unpacked) {
     const char *path = test_tmp("packed.txt.gz");
-    for (int member = 0; member < 2; member++) { // one file behind the other is one file
+    for (int member = 0; member < 2; member++) { // one file after the other is one file
         gzFile f = gzopen(path, member ? "ab" : "wb");
         REQUIRE(f);
         for (int i = 0; i < 30000; i++) gzprintf(f, "%d ", i * member);
@@ -203,7 +203,7 @@ TEST(documents_are_unpacked) {
 
 // ---- Duplicates ---------------------------------------------------------------------------------
 
-// n words; words [from, to) are others than those of another `salt`.
+// n words; words [from, to) differ between salts.
 static tern_strbuf make_words(uint64_t seed, int n, int from, int to, uint64_t salt) {
     tern_strbuf b = {0};
     for (int i = 0; i < n; i++) {
@@ -238,7 +238,7 @@ TEST(sketch_sees_words_only) {
     CHECK(tern_sketch_likeness(&a, &b) == 1);
 }
 
-// n words of which the last k are others: n - 4 shingles each, of which n - 4 - k are in both.
+// n words of which the last k differ: n - 4 shingles each, of which n - 4 - k are in both.
 TEST(sketch_estimates_the_likeness) {
     double total = 0;
     int n_pairs = 0;
@@ -309,8 +309,8 @@ TEST(dedup_remembers_what_fits) {
 
 enum { N_DOCUMENTS = 200 };
 
-// Documents 0 to N - 1, each followed by a copy in capitals where i % 10 == 0 (the same words), by
-// one with an added word where i % 10 == 5.
+// Documents 0 to N - 1, each followed by a copy in capitals if i % 10 == 0 (the same words), or by
+// one with an added word if i % 10 == 5.
 static void make_corpus(const char *path) {
     FILE *f = fopen(path, "wb");
     for (uint64_t i = 0; f && i < N_DOCUMENTS; i++) {
@@ -338,7 +338,7 @@ static bool same_files(const char *a, const char *b) {
     return same;
 }
 
-// Marks the documents that the set holds, by their text; false when one is not of the corpus.
+// Marks the documents in the set, by their text; false when one is not of the corpus.
 static bool mark_documents(const char *folder, const char *name, tern_tokenizer *t, int *marks) {
     tern_token_set *set;
     tern_token_set_desc desc = {.seq_len = 8, .in_order = true, .check_all = true};

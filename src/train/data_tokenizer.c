@@ -1,4 +1,4 @@
-// A vocabulary of one's own text.
+// Learning a vocabulary from one's own text.
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,7 +14,7 @@
 static const char *const own_specials[] = {"<|endoftext|>", "<|im_start|>", "<|im_end|>"};
 #define N_OWN (sizeof own_specials / sizeof *own_specials)
 
-// What transformers wants beside a tokenizer.json. Its chat template is ChatML, for which the
+// What transformers needs besides tokenizer.json. Its chat template is ChatML, for which the
 // special tokens are.
 static const char config_head[] =
     "{\n"
@@ -42,7 +42,7 @@ tern_status tern_data_open_tokenizer(tern_file **out, const char *folder, tern_e
     char *json, *gguf = NULL;
     *out = NULL;
     TERN_TRY(has(folder, "tokenizer.json", &json, err));
-    tern_status status = json ? tern_file_open(out, folder, err) // with what belongs to it
+    tern_status status = json ? tern_file_open(out, folder, err) // with its companion files
                               : has(folder, "tokenizer.gguf", &gguf, err);
     if (status == TERN_OK && gguf) status = tern_file_open(out, gguf, err);
     tern_free(json);
@@ -50,7 +50,7 @@ tern_status tern_data_open_tokenizer(tern_file **out, const char *folder, tern_e
     return status;
 }
 
-// Of a model, all that its tokenizer is made of, and by which its chat template may be chosen.
+// Everything that a model's tokenizer is made of, and what may decide its chat template.
 static tern_status put_gguf(tern_out_set *set, const tern_file *file, tern_error *err) {
     tern_gguf_writer *w;
     TERN_TRY(tern_gguf_writer_open(&w, "tokenizer.gguf", 0, err));
@@ -65,7 +65,7 @@ static tern_status put_gguf(tern_out_set *set, const tern_file *file, tern_error
     return status;
 }
 
-// A file of the folder that the tokenizer came from, byte by byte, where it is there.
+// A file of the folder that the tokenizer came from, copied byte by byte if it exists.
 static tern_status copy_file(tern_out_set *set, const char *folder, const char *name,
                              tern_error *err) {
     tern_strbuf text = {0};
@@ -123,7 +123,7 @@ static tern_status count_words(tern_bpe_trainer *trainer, const tern_data_tokeni
     return status;
 }
 
-// What is there says what it is; a new name is a file's when it ends as this file's does.
+// An existing path says what it is; a new name is a file's if it ends as this kind of file does.
 static bool is_folder_name(const char *out) {
     static const char ending[] = ".json";
     struct stat st;

@@ -1,9 +1,9 @@
-// What makes a run this run and no other: everything that its numbers follow from.
+// What makes a run this run and no other: everything that its numbers depend on.
 //
-// It is one flat object of JSON. Each checkpoint carries it, and so does the first line of the log;
-// a run that resumes makes its own and compares the two, member by member. What only says how far
-// or how fast is not part of it: the number of steps, what is reported and kept, threads, devices,
-// processes, and how many tokens are computed at once.
+// It is one flat JSON object. Each checkpoint carries it, and so does the first line of the log; a
+// run that resumes makes its own and compares the two, member by member. Settings that only say how
+// far or how fast are not part of it: the number of steps, what is reported and kept, threads,
+// devices, processes, and how many tokens are computed at once.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +35,7 @@ static void put_shape(tern_strbuf *out, const tern_config *c) {
                        tern_act_name(c->act), c->tied_head ? "false" : "true");
 }
 
-// As short as it can be written and still be read back as this float.
+// The shortest text that reads back as this float.
 static void put_float(tern_strbuf *out, const char *key, float value) {
     char text[32];
     snprintf(text, sizeof text, "%.6g", (double)value);
@@ -43,7 +43,7 @@ static void put_float(tern_strbuf *out, const char *key, float value) {
     tern_strbuf_printf(out, ",\"%s\":%s", key, text);
 }
 
-// Numbers of 64 bits are texts: a number of JSON is a double.
+// 64-bit numbers are texts: a JSON number is a double.
 static void put_course(tern_strbuf *out, const tern_trainer *t) {
     const tern_train_desc *d = &t->desc;
     tern_strbuf_printf(out,

@@ -82,7 +82,7 @@ static void differs(const tern_train_desc *d, const char *what) {
               what, err.message);
 }
 
-// Everything that the numbers follow from, one after the other; `make` of each is its own desc.
+// Everything that the numbers depend on, one by one; `make` of each is its own desc.
 static void check_what_differs(const tern_train_desc *d, const char *other_data) {
     tern_train_desc x = *d;
     x.seed = (uint64_t)1 << 63 | 1; // its neighbour is the same double
@@ -132,7 +132,7 @@ TEST(training_resume_names_what_differs) {
     REQUIRE_OK(tern_train(&d, &err), err);
     d.resume = true;
     check_what_differs(&d, other);
-    // Nor is it taken when there is a log alone.
+    // Nor if there is only a log.
     snprintf(path, sizeof path, "%s/step-00000010.gguf", out);
     CHECK(remove(path) == 0 && newest(out, &n) == 0);
     d.rate = 5e-3f;
@@ -182,7 +182,7 @@ TEST(training_goes_on_to_a_greater_length) {
     d.resume = true;
     d.n_steps = 12;
     CHECK(tern_train(&d, &err) == TERN_ERR_ARGUMENT && strstr(err.message, "beyond the 12"));
-    d.n_steps = 0; // as many as before
+    d.n_steps = 0; // the same number as before
     REQUIRE_OK(tern_train(&d, &err), err);
     tern_train_desc sixty = {.n_steps = 60, .rate = 6e-3f, .rate_2 = 4e-3f, .n_warmup = 4,
                              .schedule = TERN_SCHEDULE_TWO_STAGE};
@@ -203,8 +203,8 @@ TEST(training_goes_on_to_a_greater_length) {
     check_log(cut);
 }
 
-// What a killed process leaves at the log's end is cut off and written again. Seen to fail: with
-// the whole file kept the last line is no JSON.
+// An incomplete line that a killed process leaves at the log's end is cut off and written again.
+// Seen to fail: with the whole file kept the last line is not JSON.
 TEST(training_resume_drops_the_later_lines_of_the_log_alone) {
     char data[300], out[300], path[400];
     tern_error err;
@@ -231,8 +231,8 @@ TEST(training_resume_drops_the_later_lines_of_the_log_alone) {
     CHECK(check_log(out) == 11); // head, two of validation, five losses; resumed, two of step 24
 }
 
-// While a run goes on whoever reads its log finds whole lines up to now. Seen to fail: with
-// lines that are kept back.
+// While a run goes on, readers of its log find whole lines up to now. Seen to fail: with lines held
+// back.
 static bool log_is_there(void *user, const tern_train_event *e) {
     const char *out = user;
     if (!isnan(e->loss)) CHECK(loss_of_log(out, (int)e->step) > 0);
@@ -277,7 +277,7 @@ TEST(training_tells_each_step_and_its_log_can_be_read_along) {
               info.n_epochs);
 }
 
-// Names that mean something to a shell, and longer ones than any buffer was. Seen to fail: with
+// Names that mean something to a shell, and names longer than any buffer was. Seen to fail: with
 // names cut at 1000 characters.
 TEST(training_takes_folders_of_any_name) {
     char *folder = tern_path_join(test_tmp("train [a]*?"), ""), *data, *out;
@@ -316,7 +316,7 @@ TEST(training_takes_folders_of_any_name) {
 
 // ---- Numbers that are none ---------------------------------------------------------------------
 
-// A rate that no training survives. Seen to fail: with the loss looked at where the log is due only
+// A rate that no training survives. Seen to fail: with the loss examined only when the log is due
 // (step 8 of this run), and with %g in the log.
 TEST(training_stops_where_the_loss_becomes_nan) {
     char data[300], out[300];
@@ -338,7 +338,7 @@ TEST(training_stops_where_the_loss_becomes_nan) {
     CHECK(newest(out, &n) == 0 && n == 0);
     CHECK(check_log(out) == 3); // head, validation, the step
     CHECK(isnan(loss_of_log(out, (int)step)));
-    // With a checkpoint after each step the last one is of a step whose weights are numbers.
+    // With a checkpoint after each step the last one is of a step whose weights are finite.
     snprintf(out, sizeof out, "%s", test_tmp("train_nan_often"));
     d.checkpoint_every = 1;
     CHECK(tern_train(&d, &err) == TERN_ERR_DEVICE);
@@ -372,7 +372,7 @@ TEST(training_keeps_no_checkpoint_that_is_not_finite) {
         t->backend->write(s->array, 5, 1, &(float){1}, &err);
     }
     CHECK(newest(out, &n) == 3 && n == 1);
-    // Counters that no run can have; under the sanitizer their product once was one too large.
+    // Counters that no run can have; under the sanitizer their product once overflowed.
     t->step = 4;
     t->steps_in_loss = INT_MAX;
     t->scored_in_loss = INT64_MAX;
@@ -434,8 +434,8 @@ TEST(training_refuses_numbers_without_a_meaning) {
     x = d, x.schedule = (tern_schedule)-1, differs(&x, "schedule -1");
 }
 
-// keep = 1, and a damaged checkpoint of a later step stands there: it is not what is kept. Seen to
-// fail: with those of later steps counted the one that was just written is removed.
+// keep = 1, and there is a damaged checkpoint of a later step: that is not the one to keep. Seen to
+// fail: if later steps count, the one just written is removed.
 TEST(training_keeps_the_newest_good_checkpoint_beside_a_damaged_one) {
     char data[300], out[300], path[400];
     tern_error err;

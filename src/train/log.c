@@ -1,4 +1,4 @@
-// What a run says of itself, line by line: a file that others read while it grows.
+// A run's report, line by line: a file that others read while it grows.
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 struct tern_train_log {
     char *path;
     int fd;
-    tern_strbuf line; // that is being made
+    tern_strbuf line; // being built
 };
 
 // ---- Lines -------------------------------------------------------------------------------------
@@ -43,7 +43,7 @@ void tern_train_log_begin(tern_train_log *log, const tern_trainer *t) {
 void tern_train_log_number(tern_train_log *log, const char *key, int digits, double value) {
     tern_strbuf_printf(&log->line, ",\"%s\":", key);
     if (isfinite(value)) tern_strbuf_printf(&log->line, "%.*g", digits, value);
-    else tern_strbuf_puts(&log->line, "null"); // JSON has no other word
+    else tern_strbuf_puts(&log->line, "null"); // JSON has no NaN
 }
 
 void tern_train_log_numbers(tern_train_log *log, const char *key, const double *values, size_t n) {
@@ -66,7 +66,7 @@ typedef struct measured {
     int64_t n_steps;   // of the last line
 } measured;
 
-// What lacks its end was being written when the process died.
+// A line without its end was being written when the process died.
 static tern_status measure(const char *path, int64_t step, measured *m, tern_error *err) {
     tern_lines l = {0};
     tern_status status = access(path, F_OK) == 0 ? tern_lines_open(&l, path, err) : TERN_OK;
@@ -86,7 +86,7 @@ static tern_status measure(const char *path, int64_t step, measured *m, tern_err
     return status;
 }
 
-// The first line, or the one that says where a resumed run went on.
+// The first line, or the one that says where a resumed run continued.
 static tern_status write_head(tern_train_log *log, const tern_trainer *t, bool is_first,
                               tern_error *err) {
     const char *device = t->backend->describe(t->device);
@@ -158,7 +158,7 @@ static tern_status check_first_line(const tern_trainer *t, const char *path, ter
         if (tern_json_parse(&doc, tern_strbuf_text(&l.line), l.line.len, NULL) == TERN_OK)
             status = tern_run_check(t, &doc, tern_json_get(&doc, tern_json_root(&doc), "run"),
                                     path, err);
-        else status = tern_lines_fail(&l, err, TERN_ERR_FORMAT, "is no line of a run's log");
+        else status = tern_lines_fail(&l, err, TERN_ERR_FORMAT, "is not a line of a run's log");
     }
     tern_json_free(&doc);
     tern_lines_close(&l);

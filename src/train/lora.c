@@ -1,15 +1,15 @@
-// Training an adapter (LoRA, arXiv:2106.09685): beside matrices W of a frozen base stand pairs of
-// narrow ones,
+// Training an adapter (LoRA, arXiv:2106.09685): matrices W of a frozen base get pairs of narrow
+// ones,
 //
 //   y = W x + s B (A x),   s = alpha / rank,
 //
 // with A random and B zero at first, so that the first step has the base's own loss.
 //
-// The base is computed as inference computes it: the same pass puts the adapter in, and the same
-// pass lowers the linears, so that those of ternary weights read quantized activations. The weights
-// are decoded to floats once; master weights are rounded then, since what is frozen need not be
-// rounded again in every step. A Hugging Face folder's rows are put in GGUF's order, in which the
-// adapter is written.
+// The base is computed as in inference: the same pass puts the adapter in, and the same pass lowers
+// the linears, so that those of ternary weights read quantized activations. The weights are decoded
+// to floats once; master weights are rounded then, since frozen ones need not be rounded again in
+// every step. A Hugging Face folder's rows are put in GGUF's order, in which the adapter is
+// written.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -124,7 +124,7 @@ static tern_matrix_view view_of(const tern_tensor *x) {
                               x->scale};
 }
 
-// What each matrix of the base is. The head's activations are never quantized.
+// The kind of each matrix of the base. The head's activations are never quantized.
 static tern_status find_kinds(tern_trainer *t, const tern_graph *g, tern_weight_kind *lowered,
                               tern_error *err) {
     tern_lora_base *b = t->base;
@@ -233,7 +233,7 @@ tern_status tern_lora_load_base(tern_trainer *t, tern_error *err) {
 
 // ---- The adapter's -----------------------------------------------------------------------------
 
-// A normal, of the variance that PEFT gives its uniform one; B zero; the diagonal s.
+// A: normal, with the variance of PEFT's uniform one; B: zero; the diagonal: s.
 static void first_numbers(const tern_trainer *t, const tern_slot *s, float *data) {
     uint64_t n = s->n_rows * s->n_cols;
     memset(data, 0, n * sizeof *data);

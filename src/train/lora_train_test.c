@@ -1,5 +1,5 @@
-// Training adapters: the first step is the base, training teaches it a text, the adapter does the
-// same in a session and merged, and the base stays what it was.
+// Training adapters: the first step equals the base, training teaches it a text, the adapter works
+// the same in a session and merged, and the base does not change.
 #include <glob.h>
 #include <math.h>
 #include <signal.h>
@@ -85,7 +85,7 @@ static double loss_of_rows(tern_session *s, int32_t n_vocab, const int32_t *ids,
 }
 
 // Mean over the first 1024 tokens of the held-out text, document by document. The tiny model begins
-// texts with the token that ends them; the folder's tokenizer has another one for that.
+// texts with the token that ends them; the folder's tokenizer has a separate one for that.
 static double session_loss(const char *model, bool is_folder, const char *lora, const char *data) {
     tern_error err = {0};
     tern_model *m = NULL;
@@ -321,7 +321,7 @@ TEST(lora_training_has_the_gradients_of_differences) {
     tern_trainer_close(t);
 }
 
-// On a GPU, or on SwiftShader, for whose sake all is small.
+// On a GPU, or on SwiftShader, for which all sizes are small.
 TEST(webgpu_trains_adapters_as_the_cpu_does) {
     static const base_kind small[] = {
         {"I2_S", {.seed = 77, .n_layers = 1}, false},
@@ -347,7 +347,7 @@ TEST(webgpu_trains_adapters_as_the_cpu_does) {
             if (!gpu_is_absent(err.message)) CHECK_MSG(false, "%s", err.message);
             return;
         }
-        // What is rounded to int8 may fall on either side.
+        // Values rounded to int8 may fall on either side.
         CHECK_MSG(fabs(gpu.first_valid / cpu.first_valid - 1) < 2e-3 &&
                       fabs(gpu.last_valid / cpu.last_valid - 1) < 2e-2 &&
                       cpu.last_valid < 0.8 * cpu.first_valid,

@@ -14,7 +14,7 @@
 #include "train/trainer.h"
 
 enum { WIDTH = 900, HEIGHT = 520, LEFT = 70, RIGHT = 24, TOP = 60, BOTTOM = 56 };
-#define LARGEST 1e15 // numbers beyond are no tokens and no losses
+#define LARGEST 1e15 // larger numbers are neither tokens nor losses
 
 static const char *const colors[] = {"#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e"};
 #define N_COLORS (sizeof colors / sizeof *colors)
@@ -28,7 +28,7 @@ typedef struct series {
 } series;
 typedef struct curves { // of a log
     series train, valid;
-    tern_strbuf name, run; // as text for XML; run: what it is, empty: not said
+    tern_strbuf name, run; // as text for XML; run: what it is, may be empty
 } curves;
 typedef struct picture {
     curves *logs;
@@ -38,7 +38,7 @@ typedef struct picture {
 
 // ---- Reading -----------------------------------------------------------------------------------
 
-// Text for XML; what is no character, or one that XML has not, becomes a question mark.
+// Text for XML; invalid characters become question marks.
 static void put_text(tern_strbuf *out, const char *text, size_t n) {
     for (size_t i = 0; i < n;) {
         uint32_t code;
@@ -51,7 +51,7 @@ static void put_text(tern_strbuf *out, const char *text, size_t n) {
     }
 }
 
-// "runs/a/log.jsonl" is the run a; another file has its own name.
+// "runs/a/log.jsonl" is the run a; another file is known by its own name.
 static void put_name(tern_strbuf *out, const char *path) {
     const char *name = tern_path_name(path);
     size_t n = strlen(name);
@@ -230,7 +230,7 @@ static size_t n_characters(const tern_strbuf *text) {
     return n;
 }
 
-// The line, and what it came to; in the top right corner, which curves that fall leave free.
+// The line, and its last value; in the top right corner, which falling curves leave free.
 static void draw_entry(const char *color, bool is_valid, const char *what, double last, int x,
                        int y, tern_strbuf *out) {
     tern_strbuf_printf(out,

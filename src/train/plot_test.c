@@ -1,4 +1,4 @@
-// Pictures of logs: what is in them, and logs that nobody should have written.
+// Pictures of logs: what is in them, and malformed logs.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +54,7 @@ TEST(plot_of_a_run_that_goes_on) {
     tern_free(svg);
 }
 
-// Seen to fail: with the range of the losses taken as it is, which may be zero.
+// Seen to fail: with the range of the losses unpadded, which may be zero.
 TEST(plot_of_logs_that_are_odd) {
     static const char *const logs[] = {
         "{\"tokens\":5,\"loss\":3}\n",

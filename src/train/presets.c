@@ -30,7 +30,7 @@ const tern_train_preset *tern_train_preset_find(const char *name) {
 
 static int ranks_of(const tern_train_desc *d) { return d->comm ? d->comm->size : 1; }
 
-// Tokens of a run: a GPU wants much to do at once, a CPU's cache little.
+// Tokens of a run: a GPU needs much to do at once, a CPU's cache little.
 static int32_t at_once(const tern_train_desc *d) {
     int32_t most = d->device && strcmp(d->device, "webgpu") == 0 ? 32768 : 4096;
     int32_t mine = d->batch_tokens / ranks_of(d);
@@ -72,7 +72,7 @@ static void settle_optimizer(tern_train_desc *d, const tern_train_preset *p) {
     DEFAULT(d->keep, 2);
 }
 
-// What no default stands for: numbers that mean nothing, and products that no counter holds.
+// Settings that no default replaces: meaningless numbers, and products that overflow any counter.
 static tern_status check_numbers(const tern_train_desc *d, tern_error *err) {
     const struct {
         const char *name;
@@ -132,10 +132,10 @@ static tern_status check_batch(const tern_train_desc *d, tern_error *err) {
     return tern_train_check_length(d, err);
 }
 
-// An adapter's: a tenth of the rates that whole models want, and the shape of its base.
+// An adapter's: a tenth of the rates for whole models, and the shape of its base.
 static const tern_train_preset adapter = {.name = "adapter", .rate = 2e-4f, .rate_2 = 1e-4f};
 
-#define LOGITS_MAX ((int64_t)1 << 28) // of a run: what large vocabularies take most memory for
+#define LOGITS_MAX ((int64_t)1 << 28) // of a run: the largest array for large vocabularies
 
 static tern_status settle_adapter(tern_train_desc *d, const tern_config *c, tern_error *err) {
     if (d->preset || d->recipe || d->n_layers || d->n_embd || d->n_heads || d->n_kv_heads ||

@@ -1,11 +1,12 @@
 // The training loop.
 //
 // A step: its sequences are computed in runs of micro_tokens, whose gradients add up; the ranks of
-// a group sum theirs; AdamW updates the weights. Which sequences a step has follows from its number
+// a group sum theirs; AdamW updates the weights. The sequences of a step depend on its number
 // alone, so that a resumed run goes on with the same ones.
 //
-// A document begins with the token that ends documents: the one before it in the text. So that
-// token's successor is learnt too, and it serves as the beginning of a text when the model runs.
+// A document begins with the token that ends documents: that of the previous one in the text. So
+// that token's successor is learnt too, and it serves as the beginning of a text when the model
+// runs.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +19,7 @@ typedef struct loop {
     tern_trainer *t;
     tern_train_log *log;  // of rank 0, else NULL
     bool failed_sum;      // of the group, in a callback
-    bool stopped;         // the caller's wish
+    bool stopped;         // asked for by the caller
     double begun;         // seconds, when the last log line was written
     int64_t step_begun;
     tern_error *err;
@@ -101,7 +102,7 @@ static bool has_host(const tern_trainer *t) {
     return t->backend->host && t->backend->host(t->slots[0].array);
 }
 
-// A number of each rank becomes the sum of all.
+// Replaces each rank's number by the sum over all.
 static tern_status sum_number(loop *l, float *x) {
     const tern_comm *c = l->t->desc.comm;
     if (ranks(l->t) == 1) return TERN_OK;
@@ -254,7 +255,7 @@ static tern_train_event event_now(const tern_trainer *t) {
                               .seconds_left = NAN};
 }
 
-// Tokens a second since the last line of the log, and the time that the rest takes at that pace.
+// Tokens a second since the last line of the log, and the time left at that pace.
 static void measure_speed(const loop *l, tern_train_event *e) {
     const tern_trainer *t = l->t;
     double spent = tern_seconds() - l->begun;
@@ -263,7 +264,7 @@ static void measure_speed(const loop *l, tern_train_event *e) {
         (double)(t->desc.n_steps - t->step) * t->desc.batch_tokens / e->tokens_per_second;
 }
 
-// A loss that is no number stays one: every later step would be for nothing.
+// A loss that is NaN stays NaN: every later step would be wasted.
 static tern_status fail_loss(const loop *l, double loss) {
     const tern_trainer *t = l->t;
     long long first = (long long)l->step_begun + 1, last = (long long)t->step;
@@ -315,11 +316,11 @@ static tern_status log_valid(loop *l) {
         TERN_TRY(tern_train_log_end(l->log, l->err));
     }
     tell(l, &e);
-    l->begun += tern_seconds() - begun; // is not the training's time
+    l->begun += tern_seconds() - begun; // does not count as training time
     return TERN_OK;
 }
 
-// A device that runs behind the host is not asked for a loss, nor is its time known.
+// A device that lags behind the host is not asked for a loss, and its time is unknown.
 static tern_status tell_step(loop *l) {
     tern_trainer *t = l->t;
     const tern_train_desc *d = &t->desc;
@@ -371,7 +372,7 @@ static tern_train_info info_of(const tern_trainer *t) {
     return i;
 }
 
-// Takes up the newest checkpoint, or begins; then the log, and the caller hears what it will be.
+// Resumes from the newest checkpoint, or begins; then the log, and the caller learns the plan.
 static tern_status begin(loop *l) {
     tern_trainer *t = l->t;
     bool resumed = false;
@@ -405,7 +406,7 @@ static tern_status run(loop *l) {
         bool last = t->step == d->n_steps;
         if (t->step % d->log_every == 0 || last) TERN_TRY(log_step(l));
         if (t->valid && (t->step % d->valid_every == 0 || last)) TERN_TRY(log_valid(l));
-        float stop = l->stopped; // any rank's wish is everybody's
+        float stop = l->stopped; // one rank's stop stops all
         TERN_TRY(sum_number(l, &stop));
         bool stopping = stop > 0;
         if (t->step % d->checkpoint_every == 0 || last || stopping) TERN_TRY(checkpoint(l));
@@ -417,7 +418,7 @@ static tern_status run(loop *l) {
     return TERN_OK;
 }
 
-// What a run that failed before its first line leaves is nothing that could be lost.
+// A run that failed before its first line leaves nothing that could be lost.
 static tern_status refuse_used(const char *folder, tern_error *err) {
     size_t n;
     int64_t newest, logged;

@@ -1,5 +1,5 @@
 // Training as a whole, on a text that the test makes: it learns, it resumes to the same bits after
-// being killed, damaged checkpoints are passed over, and what it writes is a model that runs.
+// being killed, damaged checkpoints are skipped, and the result is a model that runs.
 #include <glob.h>
 #include <math.h>
 #include <signal.h>
@@ -159,7 +159,7 @@ static bool open_step_1(const char *out, tern_file **file, tern_tokenizer **t) {
 }
 
 // Each kind of tokenizer goes into a model, and from that model's GGUF into another one. Seen to
-// fail: with the GGUF's tokenizer exported again instead of copied SentencePiece was refused, after
+// fail: with the GGUF's tokenizer exported again instead of copied, SentencePiece was refused after
 // the last step.
 TEST(training_takes_the_tokenizer_of_a_gguf_along) {
     char folder[300], text[300], path[700], data[2][300], out[2][300];

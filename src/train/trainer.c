@@ -1,4 +1,4 @@
-// A trainer made ready: data, graphs, arrays on the device, first weights.
+// Setting up a trainer: data, graphs, arrays on the device, first weights.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 // ---- Data --------------------------------------------------------------------------------------
 
-// Of a folder; a GGUF keeps its own.
+// Of a folder; a GGUF has its own.
 static tern_status take_chat_template(tern_trainer *t, const tern_file *file, tern_error *err) {
     tern_str chat = tern_json_str(tern_json_path(&file->tokenizer_config, "chat_template"));
     if (file->chat_template.ptr) chat = file->chat_template;
@@ -39,7 +39,7 @@ static tern_status open_base_tokenizer(tern_trainer *t, const tern_shard_info *i
         info->n_vocab > (uint64_t)t->config.n_vocab)
         return tern_fail(err, TERN_ERR_ARGUMENT, "%s: was not made with the tokenizer of %s "
                          "(tern data build --tokenizer)", info->path, t->desc.init);
-    // What the base has in front of a text is in the shards, unless it is the end token.
+    // What the base puts before a text is in the shards, unless it is the end token.
     t->begins_by_marks = !(tern_tokenizer_adds_bos(t->tokenizer) &&
                            tern_tokenizer_bos(t->tokenizer) == info->end_id);
     return TERN_OK;
@@ -48,7 +48,7 @@ static tern_status open_base_tokenizer(tern_trainer *t, const tern_shard_info *i
 static tern_status open_own_tokenizer(tern_trainer *t, const tern_shard_info *info,
                                       tern_error *err) {
     TERN_TRY(open_tokenizer(t, err));
-    // What begins a text is the token that ended the one before, unless the tokenizer has another:
+    // The token that ended the previous text begins the next, unless the tokenizer has another:
     // then the shards have it, too.
     int32_t bos = tern_tokenizer_adds_bos(t->tokenizer) ? tern_tokenizer_bos(t->tokenizer) : -1;
     t->has_own_bos = bos >= 0 && bos != info->end_id;

@@ -5,7 +5,7 @@
 //   lora.c         the other kind of training: an adapter beside a frozen base
 //   assistant.c    which tokens of chats are the assistant's
 //   train.c        the loop: batches, validation, when to keep a checkpoint
-//   log.c          what a run says of itself, line by line
+//   log.c          a run's report, line by line
 //   identity.c     what makes a run this run: a resumed one must have the same
 //   checkpoint.c   a model with its moments in a GGUF file: written whole or not at all
 //   plot.c         a log as a picture
@@ -27,11 +27,11 @@ typedef struct tern_train_preset {
     int32_t batch_tokens, seq_len;
 } tern_train_preset;
 const tern_train_preset *tern_train_preset_find(const char *name);
-// desc with every default filled in from its preset and recipe; *config: the model's, which for an
-// adapter is given.
+// desc with every default filled in from its preset and recipe; *config: the model's, which is an
+// input for an adapter.
 tern_status tern_train_settle(tern_train_desc *desc, tern_config *config, tern_error *err);
 
-// Sets the number of steps (0: 1000) and the warm-up that follows from it where none is wished for.
+// Sets the number of steps (0: 1000) and the warm-up that follows from it unless one is given.
 void tern_train_set_steps(tern_train_desc *d, int64_t n_steps, int64_t wished_warmup);
 // Refuses a run whose tokens cannot be counted.
 tern_status tern_train_check_length(const tern_train_desc *d, tern_error *err);
@@ -63,8 +63,8 @@ typedef struct tern_slot {
 } tern_slot;
 
 typedef struct tern_trainer {
-    tern_train_desc desc; // all settled
-    int64_t wished_steps, wished_warmup; // as the caller's desc has them, 0: none
+    tern_train_desc desc; // all defaults filled in
+    int64_t wished_steps, wished_warmup; // as in the caller's desc, 0: none
     uint32_t init_sum;    // CRC-32 of the weights of desc.init, 0: none
     tern_config config;
     const tern_arch *arch;
@@ -75,17 +75,17 @@ typedef struct tern_trainer {
     size_t n_slots, slots_capacity;
     tern_token_set *data, *valid; // valid: NULL when there is none
     tern_tokenizer *tokenizer;
-    tern_file *tokenizer_file;    // that it was opened from, NULL: the base's
+    tern_file *tokenizer_file;    // its source, NULL: the base's
     char *chat_template;          // of the data's tokenizer_config.json, or NULL
     tern_lora_base *base;         // of an adapter, NULL: all weights are trained
     tern_speech *speech;          // which tokens are learnt, NULL: all
     int32_t end_id;               // of a document, -1: none
-    bool has_own_bos;             // another token than end_id is put in front of a text
+    bool has_own_bos;             // a text begins with another token than end_id
     bool begins_by_marks;         // documents begin where the shards say, not with the end token
     int64_t step;                 // steps done
-    int64_t n_damaged;            // checkpoints that were passed over when it was resumed
-    int32_t steps_in_loss;        // that the array "loss" holds
-    int64_t scored_in_loss;       // tokens that it holds
+    int64_t n_damaged;            // damaged checkpoints skipped on resume
+    int32_t steps_in_loss;        // summed in the array "loss"
+    int64_t scored_in_loss;       // scored tokens in it
     int32_t *ids, *targets, *starts; // of this process' part of a step
     uint8_t *marks;               // [seq_len + 1]
     int32_t *sequence;            // [seq_len + 1]
@@ -98,10 +98,10 @@ tern_slot *tern_trainer_slot(tern_trainer *t, const char *name); // NULL: none
 // The first weights: normal with deviation 0.02 (those that end a residual branch divided by
 // sqrt(2 layers), as GPT-2's), norms 1; or those of the model desc->init.
 tern_status tern_trainer_init_weights(tern_trainer *t, tern_error *err);
-// Normal numbers that follow from the seed and the weight's name.
+// Normal numbers that depend on the seed and the weight's name alone.
 void tern_trainer_normal(const tern_trainer *t, const tern_slot *s, float deviation, float *data);
 bool tern_all_finite(const float *x, uint64_t n); // neither infinite nor NaN
-// Whether a step may have tokens that are not scored.
+// Whether a step may have unscored tokens.
 bool tern_trainer_masks(const tern_trainer *t);
 
 // ---- Adapters ----------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ void tern_lora_close(tern_lora_base *base); // NULL is allowed
 const tern_file *tern_lora_file(const tern_lora_base *base);
 // The base's graph with the adapter in it, lowered as inference lowers it.
 tern_status tern_lora_build(tern_trainer *t, tern_graph *g, tern_error *err);
-// Whether this weight is trained, a part of the adapter.
+// Whether this weight is trained, as part of the adapter.
 bool tern_lora_is_trained(const tern_value *v);
 // Fills the frozen slots, before anything is compiled; then A and B.
 tern_status tern_lora_load_base(tern_trainer *t, tern_error *err);
@@ -125,18 +125,18 @@ uint32_t tern_lora_base_sum(const tern_lora_base *base);
 
 // ---- What assistants say -----------------------------------------------------------------------
 
-// From the chat template: what stands in front of an answer.
+// From the chat template: what comes before an answer.
 tern_status tern_speech_open(tern_speech **out, const tern_file *file, const tern_tokenizer *t,
                              tern_error *err);
 void tern_speech_close(tern_speech *s); // NULL is allowed
-// Sets targets to -1 that are not an answer's; ids[i + 1] is the target of ids[i].
+// Sets targets that are not an answer's to -1; ids[i + 1] is the target of ids[i].
 void tern_speech_mask(const tern_speech *s, const int32_t *ids, const uint8_t *starts, int32_t n,
                       int32_t *targets);
 
 // ---- What a run is (identity.c) ----------------------------------------------------------------
 
-// Appends the object of JSON that says it: shape, recipe, course, seed, first weights, checksums of
-// the data, tokenizer. After the first weights are there.
+// Appends the identity as a JSON object: shape, recipe, schedule, seed, first weights, checksums of
+// the data, tokenizer. Call after the first weights are set.
 tern_status tern_run_describe(const tern_trainer *t, tern_strbuf *out, tern_error *err);
 // Fails with the names and values of what differs when `run`, a value of doc or NULL, describes
 // another run. place: where it was found.
@@ -145,23 +145,23 @@ tern_status tern_run_check(const tern_trainer *t, const tern_json_doc *doc, cons
 
 // ---- The log (log.c) ---------------------------------------------------------------------------
 
-// "OUT/log.jsonl": an object of JSON a line. The first one is {"run": what the run is, ...}, all
-// others begin with "step". A line reaches the file in one piece and at once, so that others may
-// read along; the last line of a process that was killed may lack its end.
+// "OUT/log.jsonl": a JSON object a line. The first one is {"run": what the run is, ...}, all others
+// begin with "step". A line reaches the file in one piece and at once, so that others may read
+// along; the last line of a killed process may lack its end.
 typedef struct tern_train_log tern_train_log;
-// Begins a log; keep: the one that is there goes on after step t->step. *n_dropped: its lines of
-// later steps, which the run will write again.
+// Begins a log; keep: the existing one continues after step t->step. *n_dropped: its lines of later
+// steps, which the run will write again.
 tern_status tern_train_log_open(tern_train_log **out, const tern_trainer *t, bool keep,
                                 int64_t *n_dropped, tern_error *err);
 void tern_train_log_close(tern_train_log *log); // NULL is allowed
-// A line: begin, numbers, end. What is not finite becomes null.
+// A line: begin, numbers, end. Infinities and NaN become null.
 void tern_train_log_begin(tern_train_log *log, const tern_trainer *t);
 void tern_train_log_number(tern_train_log *log, const char *key, int digits, double value);
 void tern_train_log_numbers(tern_train_log *log, const char *key, const double *values, size_t n);
 tern_status tern_train_log_end(tern_train_log *log, tern_error *err);
-// Steps that the log in a folder has come to, 0: none.
+// The last step in a folder's log, 0: none.
 tern_status tern_train_log_steps(const char *folder, int64_t *n_steps, tern_error *err);
-// Fails when the log in desc.out is of another run; one that is not there is nobody's.
+// Fails if the log in desc.out is of another run; a missing one is no error.
 tern_status tern_train_log_check(const tern_trainer *t, tern_error *err);
 
 // ---- Checkpoints -------------------------------------------------------------------------------
@@ -170,16 +170,16 @@ tern_status tern_train_log_check(const tern_trainer *t, tern_error *err);
 // as tensors "adam.*", and under tern.train.* the step, the number of steps, what the run is, and a
 // CRC-32 of each tensor. Written beside and renamed, so that a name is always a whole file; older
 // ones beyond desc->keep are removed after that.
-// Of an adapter it has A and B only, since other programs read no file with more; the moments are
-// in "OUT/step-00001000.adam.gguf", which is whole before the adapter has its name.
-// Fails, and leaves what is there, when a number of it is not finite.
+// For an adapter it has A and B only, since other programs read no file with more; the moments are
+// in "OUT/step-00001000.adam.gguf", which is complete before the adapter gets its name. Fails, and
+// leaves what is there, if a number of it is not finite.
 tern_status tern_checkpoint_write(tern_trainer *t, tern_error *err);
-// Fails where a checkpoint could not be written for what the model or its tokenizer is: to know it
+// Fails if the model or its tokenizer could not be written to a checkpoint, so that this is known
 // before the first step.
 tern_status tern_checkpoint_try(tern_trainer *t, tern_error *err);
 // Continues from the newest checkpoint of desc->out whose checksums are right. *found is false when
-// there is none. One of another run is refused by the names of what differs. t->desc.n_steps
-// becomes the checkpoint's where none was wished for.
+// there is none. One of another run is refused with the names of what differs. t->desc.n_steps
+// becomes the checkpoint's unless the caller gave one.
 tern_status tern_checkpoint_resume(tern_trainer *t, bool *found, tern_error *err);
 // How many checkpoints a folder has, and the step of the newest.
 tern_status tern_checkpoint_count(const char *folder, size_t *n, int64_t *newest, tern_error *err);

@@ -35,7 +35,7 @@ def logits_of_tern(tern, model, text, ids):
 
 
 def compare(name, a, b):
-    """Relative L2. One value that is rounded to the other side changes all rows behind it, so the rows
+    """Relative L2. One value that is rounded to the other side changes all rows after it, so the rows
     in front of the first such are told apart."""
     by_row = np.linalg.norm(a - b, axis=1) / np.linalg.norm(b, axis=1)
     flips = np.nonzero(~(by_row <= 1e-5))[0]

@@ -20,8 +20,8 @@ class Round(torch.autograd.Function):
         return dy, None
 
 
-# Called with everything that is about to be rounded, when somebody wants to know how far from an edge
-# between two integers it lies.
+# Called with everything that is about to be rounded, for measuring how far it is from an edge
+# between two integers.
 on_rounding = None
 
 
@@ -52,7 +52,7 @@ class Decoder:
         self.w, self.recipe, self.n_heads, self.n_kv = w, recipe, n_heads, n_kv
         self.eps, self.theta, self.lora, self.lora_scale = eps, theta, lora, lora_scale
         self.ternary_eps = 1e-6
-        self.halves = recipe != "llama"  # GGUF of Llama has RoPE's pairs beside each other
+        self.halves = recipe != "llama"  # GGUF of Llama has RoPE's pairs side by side
         self.n_layers = sum(k.endswith("attn_q.weight") for k in w)
 
     def norm(self, x, name):

@@ -72,7 +72,7 @@ def write_gguf(path, arrays, tensors):
 
 
 def read_shards(folder):
-    """The token ids of train-*.tern one behind the other, and the id that ends documents."""
+    """The token ids of train-*.tern one after the other, and the id that ends documents."""
     parts = []
     for path in sorted(glob.glob(folder + "/train-*.tern")):
         head = open(path, "rb").read(64)

@@ -16,7 +16,7 @@ from safetensors_np import read_safetensors, to_bf16
 
 FREE_RUNS = (("models/bitllama2c/hf_1M", "golden/bitllama2c_1M/p%d"), ("models/bitllama2c/hf_3M", "golden/bitllama2c_3M/p%d"),
              ("models/stories260K/hf", "golden/stories260K/p%d"))
-# Type of the file, folder with the same numbers, what llama.cpp makes of activations.
+# Type of the file, folder with the same numbers, llama.cpp's rounding of activations.
 LLAMA_CPP = (("stories260K/stories260K.f32", "models/stories260K/hf", None),
              ("stories260K/stories260K.F16", "models/stories260K/hf", "f16"),
              ("stories260K/stories260K.BF16", "models/stories260K/hf", "bf16"),

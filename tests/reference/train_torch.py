@@ -79,7 +79,7 @@ def open_model(a, device):
                     meta[arch + ".attention.layer_norm_rms_epsilon"], meta[arch + ".rope.freq_base"])
     trained, moments = w, tensors
     if a.base:
-        model.ternary_eps = 0  # a model that runs is rounded without, as transformers has it
+        model.ternary_eps = 0  # inference rounds without it, as transformers does
         meta, trained = read_gguf(a.first)
         _, moments = read_gguf(a.first.replace(".gguf", ".adam.gguf"))
         trained = {k: v.to(device) for k, v in trained.items()}

@@ -14,9 +14,9 @@
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/pool.h"
 
-// The kernels' number of an activation.
-static inline tern_act cpu_act_of(tern_act_kind kind) {
-    static const tern_act acts[TERN_ACTIVATION_COUNT] = {
+// The kernels' enum of an activation.
+static inline tern_cpu_act cpu_act_of(tern_act_kind kind) {
+    static const tern_cpu_act acts[TERN_ACTIVATION_COUNT] = {
         [TERN_ACTIVATION_SILU] = TERN_ACT_SILU,
         [TERN_ACTIVATION_RELU2] = TERN_ACT_RELU2,
         [TERN_ACTIVATION_GELU] = TERN_ACT_GELU,
@@ -99,7 +99,7 @@ struct tern_instance {
     void *tap_ctx;
 };
 
-// One batch on its way.
+// One batch being computed.
 typedef struct cpu_run {
     tern_instance *instance;
     const tern_plan *plan;
@@ -110,12 +110,12 @@ typedef struct cpu_run {
 void *cpu_value(const cpu_run *run, tern_vid v);
 int32_t cpu_rows(const cpu_run *run, tern_vid v); // tokens or outputs
 // The parts of an I8ROWS value of n_in columns for n_tokens rows, laid out in `memory` (NULL: only
-// the size is wanted). Returns its bytes.
+// compute the size). Returns its bytes.
 uint64_t cpu_i8_layout(const tern_device *d, int64_t n_in, int32_t n_tokens, void *memory,
                        cpu_i8 *out);
 
-// The kernels that `features` allow, and threads to run them: what a device of either kind, for
-// inference or for training, begins with.
+// The kernels that `features` allow, and threads to run them: the first step in opening a device,
+// for inference or training.
 tern_status cpu_team_open(const char *features, int n_threads, tern_cpu_kernels *kernels,
                           tern_pool **pool, tern_error *err);
 
@@ -138,9 +138,9 @@ const tern_profile *cpu_profile_read(const tern_instance *i);
 tern_status cpu_trace(tern_instance *i, const tern_batch *batch, tern_tap_fn on_value, void *ctx,
                       tern_error *err);
 
-// The function that runs an op; NULL: the CPU does not have it.
+// The function that runs an op; NULL: the CPU has none.
 cpu_step_fn cpu_step_for(tern_op op);
-// Scratch bytes of one thread that a node needs at most.
+// An upper bound on the scratch bytes that one thread of a node needs.
 size_t cpu_step_scratch(const tern_plan *p, const tern_node *n);
 
 #endif

@@ -50,7 +50,7 @@ static void cpu_facts(tern_device *d, tern_fact_fn on_fact, void *ctx) {
     on_fact(ctx, "threads", text);
 }
 
-// The kernels' own checks are the comparison with the scalar ones, which the caller makes.
+// The kernels' own check is the comparison with the scalar ones, which the caller makes.
 static tern_status cpu_selftest(tern_device *d, tern_check_fn on_check, void *ctx,
                                 tern_error *err) {
     (void)d;

@@ -1,5 +1,5 @@
 // A graph compiled for the CPU: a list of steps that a team of threads walks through with a barrier
-// behind each; and a session's memory for it.
+// after each; and a session's memory for it.
 #include <math.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -228,8 +228,8 @@ static bool is_wanted(const cpu_step *s, const tern_batch *b) {
     return !s->for_top_k || b->top_k > 0;
 }
 
-// What a step moves at least: its weights once, the cache's positions that it reads. Activations
-// stay in the processor's own caches.
+// What a step moves at least: its weights once, and the positions of the cache that it reads.
+// Activations stay in the processor's own caches.
 static uint64_t bytes_of(const cpu_run *run, const cpu_step *s) {
     const tern_instance *in = run->instance;
     const tern_batch *b = run->batch;
@@ -247,7 +247,7 @@ static uint64_t bytes_of(const cpu_run *run, const cpu_step *s) {
     return bytes;
 }
 
-// Shows what a step made, while the rest of the team waits.
+// Shows the result of a step while the rest of the team waits.
 static void show(const cpu_run *run, const cpu_step *s, const tern_team *team) {
     const tern_graph *g = run->plan->g;
     const tern_instance *in = run->instance;

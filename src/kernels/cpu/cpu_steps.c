@@ -1,8 +1,8 @@
 // One function per op: how a step's work is shared among the team, and which inner kernels do it.
 //
 // Every thread of the team calls the function; blocks of work are claimed from a counter, so a core
-// that is slowed down by others takes fewer of them. Which thread computes a block never changes a
-// bit of it.
+// that is slowed down by other programs takes fewer of them. Which thread computes a block never
+// changes a bit of it.
 #include <string.h>
 #include "kernels/cpu/cpu.h"
 
@@ -24,8 +24,8 @@ static void *scratch(const cpu_run *run, const tern_team *team) {
     return run->instance->scratch + (size_t)team->thread * run->plan->scratch_bytes;
 }
 
-// Row-wise work, in blocks of so many tokens for many, one by one for a few: they are long then,
-// compared with the matrix products that wait for them.
+// Row-wise work: blocks of this many tokens when there are many, one by one when there are few,
+// since then a token's work is long compared with the matrix products that wait for it.
 #define ROW_BLOCK 8
 static bool claim_rows(cpu_run *run, const cpu_step *step, const tern_team *team, int32_t n_rows,
                        size_t block, size_t *first, size_t *last) {
@@ -58,7 +58,7 @@ static void step_rms_norm(cpu_run *run, const cpu_step *step, const tern_team *t
         for (; t < last; t++) kernels(run)->f->rms_norm(y + t * d, x + t * d, w, d, n->eps);
 }
 
-// Makes rows [first, last) of a quantized value from floats that `row` computes into a buffer.
+// Makes rows [first, last) of a quantized value; `row` computes their floats into a buffer.
 typedef const float *(*row_fn)(cpu_run *run, const tern_node *n, size_t t, float *buffer);
 
 static const float *row_plain(cpu_run *run, const tern_node *n, size_t t, float *buffer) {
@@ -148,7 +148,7 @@ static void step_take_rows(cpu_run *run, const cpu_step *step, const tern_team *
 
 // Matrix x vector is bound by memory, which wants each thread to read on for as long as possible:
 // every new run of rows costs about a microsecond until the prefetchers follow. The last runs are
-// short, so that the threads end together.
+// short, so that the threads finish together.
 #define LEAST_CLAIM_BYTES 32768
 static bool claim_matrix_rows(const tern_team *team, atomic_size_t *counter, size_t n_rows,
                               size_t row_bytes, size_t *first, size_t *last) {
@@ -367,8 +367,8 @@ static void select_top_k(const float *x, int64_t n, int32_t k, int32_t *ids, flo
     }
 }
 
-// The counter back to 0, for another round of work inside one step: between two barriers, since all
-// threads must be done with it before, and see it after.
+// Resets the counter for another round of work inside one step. Call between two barriers, since
+// all threads must be done with the old value before, and see the new one after.
 static void restart(cpu_run *run, const cpu_step *step, const tern_team *team) {
     tern_team_barrier(team);
     if (team->thread == 0) atomic_store(counter(run, step, 0), 0);
@@ -384,8 +384,8 @@ static void top_k_of_all(cpu_run *run, const cpu_step *step, const tern_team *te
     if (team->thread == 0) select_top_k(logits, w->source.n_rows, run->batch->top_k, ids, values);
 }
 
-// The same for n_rows by the exact head. Whether there is another round is written by one thread
-// and read by all behind a barrier.
+// The same for n_rows by the exact head. One thread writes whether there is another round; all read
+// it after a barrier.
 static void top_k_screened(cpu_run *run, const cpu_step *step, const tern_team *team,
                            const float *x, size_t n_rows, int32_t *ids, float *values) {
     tern_head_query *q = run->instance->query;
@@ -454,7 +454,7 @@ cpu_step_fn cpu_step_for(tern_op op) {
     case TERN_OP_ATTENTION: return step_attention;
     case TERN_OP_TOP_K:
     case TERN_OP_LINEAR_TOP_K: return step_top_k;
-    default: return NULL; // ternarize: done when a weight is bound; training: has its own table
+    default: return NULL; // ternarize happens when a weight is bound; training has its own table
     }
 }
 

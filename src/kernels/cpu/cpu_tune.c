@@ -1,13 +1,13 @@
-// Which packing of ternary weights is faster here is measured, on a slice of the model's own
-// matrices that is larger than the caches: 1.6 bits a weight are 20% fewer bytes, and pay where the
-// processor can unpack them as fast as memory brings them.
+// Measures which packing of ternary weights is faster here, on a slice of the model's own matrices
+// that is larger than the caches: 1.6 bits a weight are 20% fewer bytes, and pay if the processor
+// can unpack them as fast as memory delivers them.
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "kernels/cpu/cpu.h"
 
-#define SAMPLE_BYTES ((size_t)64 << 20) // of 2-bit codes; less and the last-level cache would lie
+#define SAMPLE_BYTES ((size_t)64 << 20) // of 2-bit codes; less would measure the last-level cache
 #define N_ROUNDS     6
 
 typedef struct sample {
@@ -51,9 +51,9 @@ static void repack(void *ctx, const tern_team *team) {
                            job->from->data + row * job->from->row_bytes, job->from->n_in);
 }
 
-// The tallest stretch of rows of one width that lies in one piece: consecutive matrices of a file
-// are not adjacent to the byte, so the sample is the largest single matrix, walked repeatedly over
-// copies in new memory.
+// The largest contiguous stretch of rows of one width. Consecutive matrices of a file are not
+// adjacent to the byte, so the sample is the largest single matrix, walked repeatedly over copies
+// in new memory.
 static const tern_weight_source *largest(const tern_weight_source *sources, size_t n,
                                          size_t *total) {
     const tern_weight_source *best = NULL;

@@ -17,7 +17,7 @@ typedef struct pack_job {
     const tern_ternary_kind *kind;
     tern_ternary_matrix *m;
     uint8_t *out;
-    size_t n_rows; // to pack: the first of the matrix
+    size_t n_rows; // to pack, from the first one on
     atomic_size_t counter;
     atomic_int status;
 } pack_job;
@@ -128,11 +128,11 @@ static tern_status convert_head(tern_device *d, tern_weight *w, tern_dtype type,
     convert_job job = {.w = w, .out = w->owned};
     tern_pool_run(d->pool, convert_rows, &job);
     w->rows = w->owned;
-    w->info.keeps_source = false; // the table is read by single rows
+    w->info.keeps_source = false; // only single rows of the table are read
     return atomic_load(&job.status) == TERN_OK ? TERN_OK : tern_fail_memory(err, bytes);
 }
 
-// The low-bit copy with which the greatest logits are found exactly.
+// The low-bit copy that finds the greatest logits exactly.
 typedef struct screen_job {
     tern_head *screen;
     size_t n_rows;
@@ -163,7 +163,7 @@ static tern_status build_screen(tern_device *d, tern_weight *w, tern_error *err)
     tern_pool_run(d->pool, build_screen_rows, &job);
     if (atomic_load(&job.status) != TERN_OK) return tern_fail_memory(err, 0);
     w->info.bytes_per_token_greedy = tern_head_screen_bytes(w->screen);
-    w->info.keeps_source = false; // from here on it is read by single rows
+    w->info.keeps_source = false; // from now on only single rows of it are read
     w->info.layout = w->type == TERN_DTYPE_F16    ? "exact F16"
                      : w->type == TERN_DTYPE_BF16 ? "exact BF16"
                      : w->type == TERN_DTYPE_F32  ? "exact F32"
@@ -171,8 +171,8 @@ static tern_status build_screen(tern_device *d, tern_weight *w, tern_error *err)
     return TERN_OK;
 }
 
-// Worth it for all but the smallest: also where a head lies in a cache, screening multiplies fewer
-// bits, and reads them once for up to eight tokens.
+// Worth it for all but the smallest heads: even when a head fits in a cache, screening multiplies
+// fewer bits, and reads them once for up to eight tokens.
 #define SCREEN_BYTES_MIN ((uint64_t)1 << 20)
 static bool wants_screen(const tern_weight *w) {
     const tern_weight_source *s = &w->source;

@@ -1,14 +1,14 @@
 // The inner loops of the CPU backend: contracts, and one table of them per instruction set.
 //
-// Every variant of a kernel gives the same bits. Integer kernels because integers are exact; float
+// Every variant of a kernel gives the same bits: integer kernels because integers are exact, float
 // kernels because the order of additions is part of the contract:
-// - a reduction keeps 16 partial sums, element i going to lane i mod 16 (elements behind the last
-//   full 16 too, the other lanes adding nothing), and then adds lanes 8 apart, 4, 2 and 1 apart;
+// - a reduction keeps 16 partial sums, element i going to lane i mod 16 (also after the last full
+// 16, where the other lanes add nothing), and then adds lanes 8 apart, 4, 2 and 1 apart;
 // - where the contract says fma, multiply and add round once, in every variant;
 // - exp is the library's own polynomial (float/vec_math.inl), not libm's.
 // So text does not depend on the processor, on the number of threads, or on how many tokens were
 // computed together: row t of a batch has the bits that it would have alone. Speculation and prefix
-// reuse rest on this.
+// reuse rely on this.
 //
 // Kernels are pure: no allocation, no locks, no knowledge of models. Pointers marked 64 are aligned
 // to 64 bytes. Nothing is read outside the given arrays, except that arrays from tern_alloc may be
@@ -18,13 +18,13 @@
 
 #include "base/dtype.h"
 
-typedef enum tern_act {
+typedef enum tern_cpu_act {
     TERN_ACT_NONE,
     TERN_ACT_SILU,
     TERN_ACT_RELU2,
     TERN_ACT_GELU,     // x Phi(x), Phi of the normal distribution
     TERN_ACT_GELU_TANH // 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
-} tern_act;
+} tern_cpu_act;
 
 // What a query block sees of one layer's cache, for one key/value head.
 //
@@ -66,9 +66,9 @@ typedef struct tern_float_kernels {
     void (*add)(float *y, const float *a, const float *b, size_t n); // y may be a or b
     void (*mul)(float *y, const float *a, const float *b, size_t n);
     void (*scale)(float *y, const float *x, float factor, size_t n);
-    void (*act)(float *y, const float *x, size_t n, tern_act act);
+    void (*act)(float *y, const float *x, size_t n, tern_cpu_act act);
     // y = act(gate) * up
-    void (*glu)(float *y, const float *gate, const float *up, size_t n, tern_act act);
+    void (*glu)(float *y, const float *gate, const float *up, size_t n, tern_cpu_act act);
     // Rotates one head in place: pairs (x[i], x[i + n_rot/2]) when halves, else (x[2i], x[2i+1]),
     // by the angle whose cosine and sine are cos[i], sin[i], i < n_rot/2:
     // (a, b) -> (fma(a, cos, -(b * sin)), fma(b, cos, a * sin)).
@@ -105,9 +105,9 @@ typedef struct tern_float_kernels {
     void (*fake_quantize)(float *y, const float *x, size_t n);
     // y = round(w / (gamma + 1e-6)), at most 1 and at least -1, times gamma.
     void (*ternarize)(float *y, const float *w, float gamma, size_t n);
-    void (*act_grad)(float *dx, const float *x, const float *dy, size_t n, tern_act act);
+    void (*act_grad)(float *dx, const float *x, const float *dy, size_t n, tern_cpu_act act);
     void (*glu_grad)(float *dgate, float *dup, const float *gate, const float *up, const float *dy,
-                     size_t n, tern_act act); // dgate and dup may be gate and up
+                     size_t n, tern_cpu_act act); // dgate and dup may be gate and up
     // dx = gradient of rms_norm for the row (plus residual, if not NULL); dw += (if not NULL).
     void (*rms_norm_grad)(float *dx, float *dw, const float *x, const float *w, const float *dy,
                           const float *residual, size_t n, float eps);
@@ -156,8 +156,8 @@ typedef struct tern_i8_rows {
 // |codes x activations| is exact in int32 for n_in <= 2^22; no variant may saturate in between.
 typedef struct tern_ternary_kernels {
     const char *name;
-    // Making rows, fast: the same bytes as tern_ternary_pack_row, and a 1.6-bit row from a 2-bit
-    // one. dst and src have the row's whole bytes and need no alignment.
+    // Fast packing: the same bytes as tern_ternary_pack_row, and a 1.6-bit row from a 2-bit one.
+    // dst and src hold whole rows and need no alignment.
     void (*pack_row)(tern_packing packing, const int8_t *q, size_t n_in, uint8_t *row);
     void (*repack_row)(uint8_t *dst, const uint8_t *src, size_t n_in);
     // Decode and verification: 1..TERN_GEMV_TOKENS tokens, rows [first_row, last_row). `prepared`
@@ -182,8 +182,8 @@ typedef struct tern_ternary_kernels {
     void (*gemm)(const tern_ternary_matrix *w, size_t first_row, size_t last_row,
                  const tern_i8_rows *x, const void *panels, void *scratch, float *out,
                  size_t out_stride, bool accumulate);
-    // What the processor could do at most: a fraction of a millisecond of the inner step of gemm on
-    // registers alone. Returns the number of multiply-adds done.
+    // The processor's peak: a fraction of a millisecond of gemm's inner step on registers alone.
+    // Returns the number of multiply-adds done.
     uint64_t (*peak_loop)(void);
 } tern_ternary_kernels;
 
@@ -203,9 +203,9 @@ typedef struct tern_cpu_kernels {
 
 // The best variants that this processor runs and that `at_most` allows (NULL: all; "scalar",
 // "avx2", "avx512", "neon", "dotprod"). False: no such name. TERN_CPU_FEATURES in the environment
-// is the command line's business, not this function's.
+// is read by the command line, not here.
 bool tern_cpu_kernels_select(const char *at_most, tern_cpu_kernels *out);
-// Names of all that this processor runs, best last, for tests: at least "scalar".
+// Names of all variants that this processor runs, best last, for tests: at least "scalar".
 size_t tern_cpu_kernels_list(const char *names[8]);
 
 #endif

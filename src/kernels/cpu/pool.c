@@ -4,11 +4,10 @@
 #include <unistd.h>
 #include "base/alloc.h"
 
-// A wait inside a token is a few microseconds when every thread has a core: spin for about ten.
-// When it takes longer, the thread that is waited for has lost its core, to another program or to
-// one of us, and the kernel brings it back soonest if this thread sleeps. Measured with one busy
-// program on two cores: 27 tokens/s against 8 with sched_yield and 13 to 17 with spinning on;
-// alone, no difference.
+// A wait inside a token is a few microseconds when every thread has a core: spin for about ten. If
+// it takes longer, the thread that we wait for has lost its core, to another program or to one of
+// us, and gets it back soonest if this thread sleeps. Measured with one busy program on two cores:
+// 27 tokens/s against 8 with sched_yield and 13 to 17 with spinning on; alone, no difference.
 #define SPINS_OWN_CORE    1000
 #define SPINS_SHARED_CORE 100
 
@@ -51,8 +50,8 @@ static void wait_change(tern_pool *p, atomic_uint *word, unsigned old) {
     pthread_mutex_unlock(&p->lock);
 }
 
-// Changes *word and wakes those who sleep. The sequentially consistent order of "change, then look
-// for sleepers" here and "announce sleep, then look again" there means that none is missed.
+// Changes *word and wakes the sleepers. The sequentially consistent order of "change, then look for
+// sleepers" here and "announce sleep, then look again" there means that none is missed.
 static void change(tern_pool *p, atomic_uint *word) {
     atomic_fetch_add(word, 1);
     if (atomic_load(&p->n_sleeping) == 0) return;

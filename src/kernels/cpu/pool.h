@@ -23,8 +23,8 @@ tern_status tern_pool_open(tern_pool **out, int n_threads, tern_error *err); // 
 void tern_pool_close(tern_pool *pool);
 int tern_pool_n_threads(const tern_pool *pool);
 void tern_pool_run(tern_pool *pool, tern_team_fn fn, void *ctx);
-// All threads of the team must come here before any goes on; what they wrote before is visible to
-// all after.
+// All threads of the team must arrive before any goes on; what they wrote before is visible to all
+// afterwards.
 void tern_team_barrier(const tern_team *team);
 
 // Claims the next block of [0, n): *first, *last. False when there is no more. The counter must be
@@ -39,8 +39,8 @@ static inline bool tern_team_claim(atomic_size_t *counter, size_t n, size_t bloc
 }
 
 // The same in blocks that begin large and shrink: a quarter of what is left for two threads, an
-// eighth for four, but at least `least` and a multiple of `granule`. Streaming memory wants long
-// runs, ending together wants short ones.
+// eighth for four, but at least `least` and a multiple of `granule`. Streaming memory favours long
+// runs, finishing together favours short ones.
 static inline bool tern_team_claim_guided(const tern_team *team, atomic_size_t *counter, size_t n,
                                           size_t granule, size_t least, size_t *first,
                                           size_t *last) {

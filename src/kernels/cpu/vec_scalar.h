@@ -1,8 +1,8 @@
 // The 16-lane vector in plain C: the definition that the other vec_*.h are checked against.
 //
-// Every operation rounds once. Two notes on numbers that are not ordinary: max(a, b) is
-// a > b ? a : b and min(a, b) is a < b ? a : b, so that the second operand wins when one is a NaN
-// (as on x86); which NaN comes out of arithmetic is nobody's business.
+// Every operation rounds once. Two notes on special numbers: max(a, b) is a > b ? a : b and min(a,
+// b) is a < b ? a : b, so that the second operand wins when one is a NaN (as on x86); which NaN
+// comes out of arithmetic is unspecified.
 #ifndef TERN_KERNELS_CPU_VEC_SCALAR_H
 #define TERN_KERNELS_CPU_VEC_SCALAR_H
 

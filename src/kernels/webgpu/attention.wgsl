@@ -1,10 +1,10 @@
-// Causal attention with an online softmax: a workgroup for each head of each token goes over the
-// positions in tiles of THREADS / 4, so that any context needs the same little memory. Grid: (heads,
-// tokens).
+// Causal attention with an online softmax: a workgroup for each head of each token walks over the
+// positions in tiles of THREADS / 4, so that any context needs the same small amount of memory.
+// Grid: (heads, tokens).
 //
-// In a tile four threads share a score, each a quarter of the dimensions. Then the threads share the
-// columns of the values: those of one part take every n_parts-th position and keep a softmax of
-// their own, with its greatest score and its sum; the parts are put together at the end.
+// In a tile four threads share a score, a quarter of the dimensions each. Then the threads share
+// the columns of the values: those of one part take every n_parts-th position and keep a softmax of
+// their own, with its greatest score and its sum; the parts are combined at the end.
 override HEAD_DIM: u32; // even, at most 256
 override N_HEADS: u32;
 override N_KV_HEADS: u32;
@@ -42,7 +42,7 @@ fn attention(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_
     let each = (half + 3u) / 4u;
     let dim0 = min(lane / tile * each, half);
     let dim1 = min(dim0 + each, half);
-    let n_parts = THREADS / half; // threads behind the last part have nothing to add
+    let n_parts = THREADS / half; // threads after the last part have no work
     let part = lane / half;
     let column = column0 + lane % half;
     var acc = vec2(0.0);
@@ -51,11 +51,11 @@ fn attention(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_
     for (var first = 0u; first < n_seen; first += tile) {
         let n = min(n_seen - first, tile);
         var s = vec2(0.0);
-        workgroupBarrier(); // the query is there, and the last tile's scores are read
+        workgroupBarrier(); // the query is loaded, the last tile's scores are used
         if (lane % tile < n) {
             let position = first + lane % tile;
             var i = dim0;
-            for (; i + 4u <= dim1; i += 4u) { // four loads under way at a time
+            for (; i + 4u <= dim1; i += 4u) { // four loads in flight at a time
                 let k0 = key2(column0 + i, position);
                 let k1 = key2(column0 + i + 1u, position);
                 let k2 = key2(column0 + i + 2u, position);
@@ -84,7 +84,7 @@ fn attention(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_
                 let v2 = value2(column, first + i2);
                 let v3 = value2(column, first + i3);
                 let p0 = weight(score(i), m);
-                // Behind the end: the last position's, whose score may be above this part's.
+                // Past the end: use the last position, whose score may exceed this part's.
                 var p1 = weight(score(i1), m);
                 var p2 = weight(score(i2), m);
                 var p3 = weight(score(i3), m);

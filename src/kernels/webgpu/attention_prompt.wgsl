@@ -1,11 +1,12 @@
 // Causal attention of many tokens with an online softmax (FlashAttention's order of computing,
 // arXiv:2205.14135): a workgroup takes 32 tokens of a head over the positions in tiles of 64, so
 // that keys and values are read once for 32 tokens, and no score is ever in memory. Grid: (heads,
-// tokens / 32); the last tokens, which see most, begin first.
+// tokens / 32); the last tokens, which see most, go first.
 //
-// Each 32 threads work for four tokens. In a tile a thread scores two positions for them, makes
-// the scores weights, and then adds the weighted values of all the tile's positions for two pairs
-// of columns. Heads have at most 128 dimensions here. Workgroup memory: 24 KB, and 4 for what
+// Each group of 32 threads works on four tokens. In a tile a thread scores two positions for them,
+// turns the scores into weights, and then adds the weighted values of all the tile's positions for
+// two pairs of columns. Heads have at most 128 dimensions here. Workgroup memory: 24 KB, and 4 KB
+// for subgroups if there are any.
 // subgroups do where there are some.
 override HEAD_DIM: u32; // even
 override N_HEADS: u32;
@@ -50,7 +51,7 @@ fn scores_of(column0: u32, first: u32, second: u32, unit: u32) -> Scores {
     for (var i = 0u; i < pairs; i += 8u) {
         var k: array<vec4<f32>, 8>; // loads under way at a time: a pair of each position
         for (var j = 0u; j < 8u; j++) {
-            // Behind the last pair it stands again; the query has zeros there.
+            // Past the last pair, repeat it; the query has zeros there.
             let pair = column0 + min(i + j, pairs - 1u);
             k[j] = vec4(key2(pair, first), key2(pair, second));
         }
@@ -81,7 +82,7 @@ fn attention_prompt(@builtin(workgroup_id) group: vec3<u32>,
     load_queries(lane, head, token0);
     let unit = lane / 32u;
     let me = lane % 32u;
-    let row = token0 + unit * 4u; // the first of the four tokens
+    let row = token0 + unit * 4u; // first of the four tokens
     let pair0 = column0 + min(me, pairs - 1u);
     let pair1 = column0 + min(me + 32u, pairs - 1u);
     var acc: array<vec4<f32>, 4>; // two pairs of columns of four tokens
@@ -89,9 +90,9 @@ fn attention_prompt(@builtin(workgroup_id) group: vec3<u32>,
     var sum = vec4(0.0); // of this thread's weights
     for (var first = 0u; first < n_seen; first += TILE) {
         let n = min(n_seen - first, TILE);
-        workgroupBarrier(); // the queries are there, and the last tile's weights are read
+        workgroupBarrier(); // the queries are loaded, the last tile's weights used
         var s = scores_of(column0, first + min(me, n - 1u), first + min(me + 32u, n - 1u), unit);
-        // A token sees the positions up to its own. Beside -3e38 a score is nothing.
+        // A token sees the positions up to its own. Next to -3e38 any score vanishes.
         let ahead = vec4(i32(first + me) - i32(run.first_pos + row)) - vec4(0, 1, 2, 3);
         s.first += NOTHING * vec4<f32>(ahead > vec4(0));
         s.second += NOTHING * vec4<f32>(ahead > vec4(-32));
@@ -112,7 +113,7 @@ fn attention_prompt(@builtin(workgroup_id) group: vec3<u32>,
                 v[j] = vec4(value2(pair0, position), value2(pair1, position));
             }
             for (var j = 0u; j < 8u; j++) {
-                let p = weights[unit * TILE + i + j]; // nothing behind n
+                let p = weights[unit * TILE + i + j]; // nothing after n
                 acc[0] += p.x * v[j];
                 acc[1] += p.y * v[j];
                 acc[2] += p.z * v[j];

@@ -2,14 +2,14 @@
 // (heads, parts, tokens).
 //
 // The positions are cut into tiles of PART; part p of a head takes the tiles p, p + n_parts ... and
-// leaves a sum of values weighted by a softmax of its own, with its greatest score and the sum of
-// its weights. Whoever reads the row joins the parts (ternary_row.wgsl). So a long context is
-// more workgroups, not longer ones, up to PARTS_MAX parts.
+// leaves a sum of values weighted by its own softmax, with its greatest score and the sum of its
+// weights. The reader of the row joins the parts (ternary_row.wgsl). So a long context takes more
+// workgroups, not longer ones, up to PARTS_MAX parts.
 //
-// The cache is read up to the batch's first position only. From there on keys and values are made
-// anew by every workgroup that a token needs them in, as the cache's words, so that they are to the
-// bit what later batches read: no workgroup waits for what another one stores. Each token's are
-// stored by one workgroup of each key/value head. The layout of the cache is in cache.wgsl.
+// The cache is read only up to the batch's first position. From there on every workgroup computes
+// the keys and values that its token needs, as the cache's words, so that they equal to the bit
+// what later batches read: no workgroup waits for what another one stores. Each token's are stored
+// by one workgroup of each key/value head. The layout of the cache is in cache.wgsl.
 override HEAD_DIM: u32; // a multiple of 4
 override N_HEADS: u32;
 override N_KV_HEADS: u32;
@@ -36,7 +36,7 @@ override VALUE_SLICES: u32 = THREADS / HALF; // of the positions; a thread sums 
 override KEY_STEPS: u32 = (HALF + KEY_SLICES - 1u) / KEY_SLICES;      // <= KEPT
 override VALUE_STEPS: u32 = (PART + VALUE_SLICES - 1u) / VALUE_SLICES; // <= KEPT
 
-// Words of keys and values that a thread asks for before it needs them, and keeps in registers.
+// Words of keys and values that a thread loads before it needs them, and keeps in registers.
 const KEPT = 16u;
 
 var<workgroup> query: array<vec2<f32>, HALF>;
@@ -75,7 +75,7 @@ fn rotated2(token: u32, of_key: bool, first: u32, pair: u32) -> vec2<f32> {
                 rotated(token, of_key, first, 2u * pair + 1u));
 }
 
-// The words of the pair at `i` of own, where the floats are yet: those of Q8_0 share a scale by 16.
+// The words of the pair at `i` of own, which still holds floats: in Q8_0 16 pairs share a scale.
 fn quantized(i: u32) -> vec2<u32> {
     var most = 0.0;
     for (var k = 0u; k < 16u; k++) {
@@ -94,7 +94,7 @@ fn own_pair(kv_head: u32, i: u32) -> vec2<f32> {
     return rotated2(i / (2u * HALF), true, row * HEAD_DIM, pair);
 }
 
-// Fills the query and, up to the token, the batch's own; they are there behind the next barrier.
+// Fills the query and, up to the token, the batch's own words; visible after the next barrier.
 fn rotate(lane: u32, token: u32, head: u32) {
     let kv_head = head / (N_HEADS / N_KV_HEADS);
     let n_own = (token + 1u) * 2u * HALF;
@@ -136,7 +136,7 @@ fn attention_token(@builtin(workgroup_id) group: vec3<u32>,
     let last = n_cached + token; // the token's own position
     let n_tiles = last / PART + 1u;
     let n_parts = min(n_tiles, PARTS_MAX);
-    if (TOKENS > 1u && group.y >= n_parts) { return; } // a part that only later tokens have
+    if (TOKENS > 1u && group.y >= n_parts) { return; } // only later tokens have this part
     let position = lane % PART;
     let key_slice = lane / PART;
     let pair = lane % HALF;
@@ -164,7 +164,7 @@ fn attention_token(@builtin(workgroup_id) group: vec3<u32>,
                 value_kept[i] = value_words(column0 + pair, at);
             }
         }
-        workgroupBarrier(); // the query and the batch's own are there
+        workgroupBarrier(); // the query and the batch's own words are ready
         var s = vec2(0.0);
         if (p <= last) {
             for (var i = 0u; i < KEY_STEPS; i++) {
@@ -198,7 +198,7 @@ fn attention_token(@builtin(workgroup_id) group: vec3<u32>,
                 if (at < PART) {
                     var words = value_kept[i];
                     if (first + at >= n_cached) {
-                        let t = min(first + at, last) - n_cached; // behind it weights are 0
+                        let t = min(first + at, last) - n_cached; // past it weights are 0
                         words = own[(2u * t + 1u) * HALF + pair];
                     }
                     acc += scores[at] * decoded(words, pair);

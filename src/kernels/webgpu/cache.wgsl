@@ -1,10 +1,11 @@
-// Reading the key/value cache. Kernels that use it declare `keys` and `values`, arrays of words, and
-// K_PAIRS, the pairs of elements that a position has in each.
+// Reading the key/value cache. Kernels that use it declare `keys` and `values`, arrays of words,
+// and K_PAIRS, the pairs of elements per position in each.
 //
 // Keys are kept as [pair][position], so that threads that score neighbouring positions read
-// neighbouring words; values as [position][pair]. A pair is two words of f32 or one of f16. Of Q8_0 it
-// is half a word of four int8s, [pair / 2], and a scale for 16 pairs, [pair / 16], stands behind the
-// last of these: a position has K_PAIRS / 2 + K_PAIRS / 16 words. The numbers are those of the CPU.
+// neighbouring words; values as [position][pair]. A pair is two words of f32 or one of f16. In Q8_0
+// it is half a word of four int8s, [pair / 2], and the scales, one for 16 pairs, [pair / 16],
+// follow the last of these: a position has K_PAIRS / 2 + K_PAIRS / 16 words. The numbers are those
+// of the CPU.
 const CACHE_F32 = 0u; // gpu_cache of gpu.h
 const CACHE_F16 = 1u;
 const CACHE_Q8_0 = 2u;
@@ -12,8 +13,8 @@ override CACHE: u32;
 override Q8_SCALES: u32 = K_PAIRS / 2u;
 override Q8_ROW: u32 = Q8_SCALES + K_PAIRS / 16u;
 
-// A pair as it is read and kept, before it costs any arithmetic: the two words of f32, the one of
-// f16, the word of a pair and its neighbour with their scale.
+// A pair as it is read, before any arithmetic: the two words of f32, the one of f16, or the word of
+// a pair and its neighbour with their scale.
 fn key_words(pair: u32, position: u32) -> vec2<u32> {
     let at = pair * run.n_context + position;
     if (CACHE == CACHE_F32) { return vec2(keys[2u * at], keys[2u * at + 1u]); }

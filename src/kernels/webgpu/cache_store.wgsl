@@ -1,6 +1,6 @@
 // Writing the key/value cache that cache.wgsl describes and reads.
 
-// The words of a pair. Q8_0 wants the next pair too, which shares the word, and the greatest
+// The words of a pair. Q8_0 also needs the next pair, which shares the word, and the greatest
 // absolute value among the 16 pairs of the scale.
 fn encoded(pairs: vec4<f32>, most: f32) -> vec2<u32> {
     if (CACHE == CACHE_F32) { return bitcast<vec2<u32>>(pairs.xy); }

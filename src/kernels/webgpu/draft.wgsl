@@ -1,15 +1,15 @@
-// Greedy speculation without the host: judges the run that was computed last, and drafts for the
-// next one, from a table of token runs (kernels/draft_table.h). One thread does it, between two runs
-// of the model; what it finds lies where the kernels of the next run read it. The time is that of the
-// ways to memory which must wait for each other, so what can be asked for together is; and indices
-// of arrays are constants (in loops that are unrolled), so that these are registers.
+// Greedy speculation without the host: judges the last run, and drafts for the next one from a
+// table of token runs (kernels/draft_table.h). One thread does it, between two runs of the model,
+// and leaves its results where the kernels of the next run read them. Its time is that of memory
+// loads that depend on each other, so independent loads are issued together; and array indices are
+// constants (in unrolled loops), so that arrays stay in registers.
 //
-// The log has, at p, the token behind position p and its logit: top.wgsl writes those of a run, from
-// the run's first position on, and those of drafts that were wrong are written over. So it is the
-// text itself, as far as it is decided.
+// The log has, at p, the token after position p and its logit: top.wgsl writes those of a run from
+// the run's first position on, and wrong drafts are overwritten. So it is the text itself, as far
+// as it is decided.
 struct Drafting { // gpu_draft_state of gpu_drafts.c
     run: Run,         // the next one's
-    n_drafted: u32,   // of its tokens; behind them it has some others
+    n_drafted: u32,   // of its tokens; the rest is filler
     begins: u32,      // nothing has been computed yet
     first_known: u32, // where the log begins
     counts: array<u32, TOKENS_MAX * TOKENS_MAX>, // runs by tokens drafted, and of these accepted
@@ -26,13 +26,13 @@ const TOKENS_MAX = 8u;
 const FRONT_MAX = 5u;
 const NONE = 0xffffffffu;
 
-// The last FRONT_MAX tokens in front of a run and up to its first one, then what the run says.
+// The last FRONT_MAX tokens up to a run's first one, then what the run says.
 const SAID_MAX = FRONT_MAX + TOKENS_MAX;
 alias Said = array<u32, SAID_MAX>;
 
-// A drafted token is right if it is what the model says behind the one in front of it. Those behind
-// a wrong one are not. The token that the model says behind the last right one is new in any case.
-// Returns how many tokens the run gave.
+// A drafted token is right if the model says it after the token before. All drafts after a wrong
+// one are wrong. The token that the model says after the last right one is new in any case. Returns
+// how many tokens the run yielded.
 fn judge(n: u32, n_drafted: u32, said: ptr<function, Said>) -> u32 {
     var drafted: array<u32, TOKENS_MAX>;
     for (var i = 0u; i < TOKENS_MAX; i++) { drafted[i] = ids[min(i + 1u, n - 1u)]; }
@@ -83,7 +83,7 @@ fn push(recent: ptr<function, Recent>, token: u32) {
 }
 
 // Follows a run to its end, then looks for the next one, as the host's chains do
-// (session/drafters.c). Returns how many tokens behind the known one it has written.
+// (session/drafters.c). Returns how many tokens it has written after the known one.
 fn draft(n: u32, recent: ptr<function, Recent>) -> u32 {
     ids[0] = (*recent)[0];
     var n_drafted = 0u;
@@ -108,7 +108,7 @@ fn draft(n: u32, recent: ptr<function, Recent>) -> u32 {
 fn judge_and_draft() {
     let n = state.run.n_tokens;
     let first = state.run.first_pos;
-    let known = state.first_known; // what is in front of that is not there
+    let known = state.first_known; // the log has nothing before it
     var said: Said;
     for (var i = 0u; i < SAID_MAX; i++) {
         said[i] = log[max(first + min(i, FRONT_MAX + n - 1u), known + FRONT_MAX) - FRONT_MAX].x;

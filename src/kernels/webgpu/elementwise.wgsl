@@ -1,5 +1,4 @@
-// Ops of single elements, and taking the rows whose results are wanted. Grid: (columns / 4 / 64,
-// rows).
+// Elementwise ops, and selecting the rows whose results are wanted. Grid: (columns / 4 / 64, rows).
 override COLS4: u32;
 override ACT: u32;
 

@@ -44,13 +44,13 @@ fn weights4(row: u32, i: u32) -> vec4<f32> {
 // ---- Few rows of x -----------------------------------------------------------------------------
 //
 // 32 threads share four rows of weights, and go through them in steps: each thread takes 16 bytes
-// of each of the four, which is EACH vec4s of columns. It asks for the next step's before it uses
-// this one's, so that memory is always asked for something. A step's columns of all rows of x are
-// in workgroup memory, where the next step's are put meanwhile: straight from memory they would
-// cost bandwidth of the caches, which a head needs for itself.
+// of each of the four, which is EACH vec4s of columns. It loads the next step's before it uses this
+// one's, so that memory is always busy. A step's columns of all rows of x are in workgroup memory,
+// and the next step's are stored there meanwhile: reading them straight from memory would take
+// cache bandwidth that a head needs for itself.
 //
 // The sum of a row of x with a row of weights is the same chain of fma in the same thread, and the
-// same tree over the threads, whatever ROWS is: it has the bits that it has with ROWS = 1.
+// same tree over the threads, whatever ROWS is: the bits are those of ROWS = 1.
 
 override EACH: u32 = 1u; // 2 of f16, 4 of int8
 override UNITS: u32 = COLS4 / EACH; // vec4<u32>s of a row of weights, without scales
@@ -128,7 +128,7 @@ fn gemv(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let part = lane % 32u;
     let y_row = group.y * ROWS;
     var token = y_row;
-    var count = 1u; // of ROWS, those that there are
+    var count = 1u; // how many of the ROWS exist
     if (OUTPUTS) { token += run.first_output; }
     if (ROWS > 1u) {
         count = run.n_tokens;
@@ -151,7 +151,7 @@ fn gemv(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         keep_x(lane, i + 1u, &x_next);
         workgroupBarrier();
     }
-    // Of 4 ROWS sums each thread gets one, or the same as its neighbours.
+    // Of the 4 ROWS sums each thread gets one, possibly the same as its neighbours.
     let s = sums_of_32(lane, ROWS, &sum);
     let n = part * ROWS / 8u;
     if (part % (8u / ROWS) == 0u && n / 4u < count && row + n % 4u < N_ROWS) {

@@ -84,7 +84,7 @@ const char *gpu_kernel_file(gpu_kernel k);
 const char *gpu_kernel_entry(gpu_kernel k);
 const char *gpu_kernel_bindings(gpu_kernel k);
 const char *gpu_shader_text(const char *file); // alone
-// Files that a kernel's own builds on, in order, behind the prelude; ends with NULL.
+// Files that a kernel's own file builds on, in order, after the prelude; ends with NULL.
 const char *const *gpu_shader_base(const char *file);
 
 #define GPU_CONSTANTS 24
@@ -106,7 +106,7 @@ typedef struct gpu_pipeline {
 // ---- Device ------------------------------------------------------------------------------------
 
 // A buffer that the GPU's results are copied to and mapped from. The callback of a map points here,
-// so a readback outlives it.
+// so a readback outlives the map.
 typedef struct gpu_readback {
     wgpu_buffer buffer;
     bool pending, mapped;
@@ -114,7 +114,7 @@ typedef struct gpu_readback {
 
 #define GPU_READ_BYTES ((uint64_t)4 << 20) // at a time
 
-// What a buffer is for: memory is counted by it, see tern_device_memory.
+// What a buffer is for: memory is counted by use, see tern_device_memory.
 typedef enum gpu_use {
     GPU_USE_WEIGHTS,
     GPU_USE_CACHE,
@@ -132,11 +132,11 @@ struct tern_device {
     uint64_t binding_bytes_max, buffer_bytes_max;
     uint64_t part_bytes_max; // weights are cut into parts no larger: a binding's bytes, or fewer
     uint32_t workgroup_size_max, workgroup_bytes_max;
-    uint64_t alone_bytes; // GPU_ALONE_BYTES, but for tests
+    uint64_t alone_bytes; // GPU_ALONE_BYTES, except in tests
     bool subgroups;  // of 32 threads
     bool packed_dot; // dot4I8Packed
     bool matrix;     // units that multiply int8 by 16 x 16 x 32
-    bool matrix_half; // halves by 16 x 16 x 16, added up as floats; only when asked for
+    bool matrix_half; // halves by 16 x 16 x 16, added up as floats; only on request
     bool timestamps; // of compute passes
     bool checks;     // WebGPU's own, of every call and index
     bool software;   // the adapter runs on this processor
@@ -152,7 +152,7 @@ struct tern_device {
     wgpu_pipeline_layout pipeline_layouts[GPU_KERNEL_COUNT];
     gpu_pipeline *pipelines;
     size_t n_pipelines, pipelines_capacity, n_pipeline_hits;
-    uint64_t bytes_on_way; // sent since the last wait
+    uint64_t bytes_on_way; // sent but not waited for
     gpu_readback reader;   // of GPU_READ_BYTES
     tern_weight_check *compare; // not NULL: gpu_send compares instead
     // Of the buffers that there are; of all at most. Others may ask while one thread changes them.
@@ -175,7 +175,7 @@ tern_status gpu_device_new(tern_device **out, const tern_webgpu_desc *desc, bool
 tern_status gpu_device_open(tern_device **out, const tern_device_desc *desc, tern_error *err);
 void gpu_device_close(tern_device *d);
 // Finds d->group, trying from the size with index *first on. After a failure that lost the device
-// *first is where another one should go on, if gpu_policy_has_more.
+// *first is where another device should continue, if gpu_policy_has_more.
 tern_status gpu_policy_choose(tern_device *d, size_t *first, tern_error *err);
 bool gpu_policy_has_more(size_t first);
 tern_status gpu_selftest(tern_device *d, tern_check_fn on_check, void *ctx, tern_error *err);
@@ -190,21 +190,21 @@ tern_status gpu_buffer_new(tern_device *d, gpu_use use, uint64_t bytes, uint64_t
                            const char *what, wgpu_buffer *out, tern_error *err);
 void gpu_buffer_free(tern_device *d, gpu_use use, wgpu_buffer b); // NULL is allowed
 void gpu_memory(const tern_device *d, tern_device_memory *out);
-// Writes into a buffer with COPY_SRC. The library keeps a copy of what is on its way; this waits
-// now and then, so that it never has more than some pieces of it.
+// Writes into a buffer with COPY_SRC. The library keeps a copy of what is in flight; this waits now
+// and then, so that the copies never exceed a few pieces.
 void gpu_send(tern_device *d, wgpu_buffer b, uint64_t offset, const void *data, uint64_t bytes);
 // The reverse, in pieces; waits.
 tern_status gpu_read(tern_device *d, wgpu_buffer from, uint64_t offset, void *data, uint64_t bytes,
                      tern_error *err);
-// Asks for the first bytes of the buffer; `pending` ends when they are there or never will be.
+// Requests the first bytes of the buffer; `pending` ends when they are there or never will be.
 void gpu_readback_map(tern_device *d, gpu_readback *r, uint64_t bytes);
-// Submits a copy of them from elsewhere before.
+// The same, after submitting a copy from elsewhere into the buffer.
 void gpu_readback_copy(tern_device *d, wgpu_buffer from, uint64_t offset, gpu_readback *to,
                        uint64_t bytes);
-// What was asked for, until it is unmapped; NULL: it is not there.
+// The requested bytes, valid until unmapped; NULL: they did not come.
 const void *gpu_readback_bytes(const tern_device *d, const gpu_readback *r, uint64_t bytes);
 void gpu_readback_unmap(const tern_device *d, gpu_readback *r); // if it is mapped
-// The pipeline with these constants: from the cache, or made.
+// The pipeline with these constants, from the cache or newly made.
 tern_status gpu_pipeline_get(tern_device *d, const gpu_pipeline *wanted, wgpu_pipeline *out,
                              tern_error *err);
 
@@ -232,7 +232,7 @@ struct tern_weight {
     size_t n_parts;
     bool owns_buffers; // ternary matrices lie in the device's slabs
     float *vector;     // host copy of a vector
-    tern_weight *head; // of a table that is also the head: the head's rows, where they are others
+    tern_weight *head; // of a table that is also the head: the head's own rows, if any
 };
 
 #define GPU_HEADER_BYTES 256 // in front of a ternary matrix: its scale
@@ -319,9 +319,9 @@ typedef struct gpu_dispatch {
     int32_t node; // of the graph, whose work it is; of several the last
 } gpu_dispatch;
 
-// Bytes of a product, times its tokens, up to which each token takes the kernels of one.
+// Up to this many bytes of a product, times its tokens, each token uses the kernels of one.
 #define GPU_ALONE_BYTES (5 << 20)
-#define GPU_FEW       8   // tokens up to which each has the bits that it has alone
+#define GPU_FEW       8   // up to so many tokens each has the same bits as alone
 #define GPU_TOP_PARTS_N 64
 #define GPU_TOP_THREADS 256
 #define GPU_PARTS_MAX   8   // of a token's attention
@@ -347,12 +347,12 @@ struct tern_plan {
 tern_status gpu_compile(tern_device *d, const tern_graph *g, tern_weight *const *weights,
                         int32_t n_batch, tern_plan **out, tern_error *err);
 void gpu_plan_free(tern_plan *p);
-// Makes the pipelines that read or write a kind of cache, if they are not there.
+// Makes the pipelines that read or write a kind of cache, unless they exist.
 tern_status gpu_plan_pipelines(tern_plan *p, gpu_cache cache, tern_error *err);
 // Adds fused dispatches that do the work of *count nodes from node i on, for few tokens; 0: none.
 #define GPU_FUSED_MAX 10 // dispatches that this adds
 tern_status gpu_token_add(tern_plan *p, size_t i, size_t *count, tern_error *err);
-// Bytes of the integers of a quantized value; the rows' scales and sums lie behind.
+// Bytes of the integers of a quantized value; the rows' scales and sums follow them.
 uint64_t gpu_i8_bytes(int64_t n_cols, int32_t n_rows);
 
 // ---- Sessions ----------------------------------------------------------------------------------

@@ -112,7 +112,7 @@ TEST(gpu_attention_over_a_q8_0_cache) {
     check_attention(&rotated, how, 5e-3);
 }
 
-// A layer in small, with what a session may have beside it: a cache of blocks, a profile.
+// A small layer, with everything that a session may add: a cache of blocks, a profile.
 TEST(gpu_survives_failing_allocations) {
     if (!rig_has_gpu()) return;
     rig r;

@@ -1,5 +1,5 @@
-// Private to the WebGPU backend: how a dispatch is written down. Used by gpu_plan.c, which has each
-// op by itself, and gpu_token.c, which has several in one for few tokens.
+// Private to the WebGPU backend: how a dispatch is written down. Used by gpu_plan.c, which gives
+// each op its own dispatch, and gpu_token.c, which fuses several for few tokens.
 #ifndef TERN_KERNELS_WEBGPU_GPU_BUILD_H
 #define TERN_KERNELS_WEBGPU_GPU_BUILD_H
 
@@ -57,7 +57,7 @@ static inline uint32_t groups(int64_t n, int64_t each) {
     return (uint32_t)((n + each - 1) / each);
 }
 
-// One kernel goes token by token, the other makes tiles of many.
+// One kernel goes token by token, the other computes tiles of many.
 static inline void set_many(gpu_dispatch *d, bool many) {
     if (many)
         d->tokens_min = GPU_FEW + 1;
@@ -70,7 +70,7 @@ static inline void set_phase(const tern_plan *p, gpu_dispatch *d, tern_vid out) 
     if (p->g->values[out].kind == TERN_VALUE_OUTPUT) d->phase = GPU_PHASE_HEAD;
 }
 
-// Threads for a row of n things: a power of two, as many as there is work for.
+// Threads for a row of n elements: a power of two, as many as there is work for.
 static inline uint32_t threads_for(const tern_plan *p, int64_t n) {
     uint32_t most = p->device->workgroup_size_max, threads = 64;
     while (threads < n && threads * 2 <= most && threads < 1024) threads *= 2;
@@ -102,7 +102,7 @@ static inline bool read_once(const tern_graph *g, tern_vid v) {
 }
 
 // A fused dispatch reads its input later than the graph says, when the memory plan may already have
-// given it to something that the dispatch writes.
+// given that memory to something that the dispatch writes.
 static inline bool is_apart(const tern_plan *p, tern_vid a, tern_vid b) {
     const tern_span *s = &p->memory.spans[a], *t = &p->memory.spans[b];
     return s->offset + s->bytes <= t->offset || t->offset + t->bytes <= s->offset;

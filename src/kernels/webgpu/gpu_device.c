@@ -47,7 +47,7 @@ tern_status gpu_check(tern_device *d, const char *doing, tern_error *err) {
     return status;
 }
 
-#define WAIT_SECONDS 20 // that a run may still take
+#define WAIT_SECONDS 20 // that a run may take
 void gpu_wait(tern_device *d, const bool *pending) {
     time_t end = time(NULL) + WAIT_SECONDS;
     while (*pending && time(NULL) < end) d->api.InstanceProcessEvents(d->instance);
@@ -76,7 +76,7 @@ static void on_device(uint32_t status, wgpu_device a, wgpu_text message, void *u
     answer(u1, status, a, message);
 }
 
-// Drivers may take seconds to load; what takes longer hangs.
+// Drivers may take seconds to load; anything longer is a hang.
 #define OPEN_SECONDS 60
 static bool wait_for(tern_device *d, const request *r) {
     time_t end = time(NULL) + OPEN_SECONDS;
@@ -184,12 +184,12 @@ static bool has_matrix_shape(const wgpu_matrix_configs *configs, uint32_t type, 
     return false;
 }
 
-// Characters of a text that are printed.
+// The printable characters of a text.
 static int shown(wgpu_text text) {
     return !text.ptr ? 0 : text.len < 100 ? (int)text.len : 100;
 }
 
-// Subgroups are used where they always have 32 threads, matrix units only with those.
+// Subgroups are used if they always have 32 threads, matrix units only together with those.
 static tern_status read_info(tern_device *d, bool halves, tern_error *err) {
     wgpu_adapter_info info = {0};
     wgpu_matrix_configs configs = {.chain.type = WGPU_CHAIN_MATRIX_CONFIGS};
@@ -226,8 +226,8 @@ static tern_status read_info(tern_device *d, bool halves, tern_error *err) {
 
 static tern_status module_of(tern_device *d, gpu_kernel k, wgpu_module *out, tern_error *err);
 
-// The language of matrix units is an experiment: with a library that speaks another dialect of it
-// than the kernel `k`, there are none.
+// The language of matrix units is experimental: with a library whose dialect differs from that of
+// kernel `k`, they are not used.
 static void try_matrix(tern_device *d, gpu_kernel k, bool *has) {
     wgpu_module module;
     if (!*has || module_of(d, k, &module, NULL) == TERN_OK) return;

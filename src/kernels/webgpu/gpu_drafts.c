@@ -1,18 +1,18 @@
 // Greedy speculation that the device drafts for and judges itself.
 //
-// A session that speculates must know what was accepted before it can draft again. Through the
-// host that is a submission and a way back for each run of the model, 0.15 ms on a large GPU, as
-// long as a small model computes. So a kernel of one thread (draft.wgsl) stands between two runs:
-// it compares what the model says with what was drafted, and drafts for the next run, which begins
-// where the accepted tokens end. Several runs are one submission, and the next submission begins
-// where this one ends, before the host knows where that is. The host reads what was said.
+// A session that speculates must know what was accepted before it can draft again. Through the host
+// that costs a submission and a round trip for each run of the model, 0.15 ms on a large GPU, as
+// long as a small model computes. So a kernel of one thread (draft.wgsl) runs between two runs: it
+// compares what the model says with the draft, and drafts for the next run, which begins where the
+// accepted tokens end. One submission holds several runs, and the next submission begins where this
+// one ends, before the host knows where that is. The host reads the resulting tokens.
 //
 //     [draft] run judge+draft run judge+draft ...  copy of the state and the log
 //
 // The runs have the parameters that kernels read in the state, and results in the log, both of
-// which the kernel writes too: so their bind groups are others than those of batches, and there are
-// angles of all positions. A run always has the same number of tokens, since the host encodes it
-// before it is drafted for; where less was drafted, what fills it up is computed for nothing.
+// which the kernel also writes: so they have other bind groups than batches do, and there are
+// angles for all positions. A run always has the same number of tokens, since the host encodes it
+// before the draft exists; if less was drafted, the filler is computed for nothing.
 #include <string.h>
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -24,13 +24,13 @@ typedef struct gpu_draft_state { // Drafting of draft.wgsl
     uint32_t counts[TERN_DRAFTING_MAX][TERN_DRAFTING_MAX];
 } gpu_draft_state;
 
-typedef struct gpu_log { // by position: the token behind it
+typedef struct gpu_log { // by position: the token after it
     int32_t id;
     float logit;
 } gpu_log;
 
-// A submission: runs from some position on, which is not known exactly while the one in front of it
-// is on its way. It copies the log from `first` to `end`, where it may come to.
+// A submission: runs from some position on, which is not known exactly while the previous one is in
+// flight. It copies the log from `first` to `end`, the furthest it may reach.
 typedef struct burst {
     int32_t n_runs; // 0: there is none
     int32_t first, end;
@@ -41,20 +41,20 @@ struct gpu_drafts {
     wgpu_buffer *angles; // by rope, of all positions
     wgpu_pipeline pipeline;
     wgpu_group group;
-    tern_batch request;  // that is waited for
+    tern_batch request;  // being waited for
     int32_t n_each;
     burst now, ahead;
     bool busy;
     int32_t pos, id; // where the last answer ended: the next token's position; -1: nowhere
     uint32_t counts[TERN_DRAFTING_MAX][TERN_DRAFTING_MAX]; // up to the last answer
     double started, seconds; // when the submission could begin; what a run took
-    double tokens_each;      // that a run gave
+    double tokens_each;      // tokens that a run yielded
 };
 
 #define STORAGE  (WGPU_BUFFER_STORAGE | WGPU_BUFFER_COPY_DST | WGPU_BUFFER_COPY_SRC)
-#define LOG_AT   512 // in a readback, behind the state
+#define LOG_AT   512 // in a readback, after the state
 #define RUNS_MAX GPU_STEPS_MAX
-// A log has what two submissions may say.
+// The log has room for what two submissions may say.
 _Static_assert(LOG_AT + 2 * RUNS_MAX * GPU_FEW * sizeof(gpu_log) <= GPU_DRAFTS_READ_BYTES &&
                    sizeof(gpu_draft_state) <= LOG_AT,
                "a readback has no room for a log");
@@ -153,9 +153,9 @@ bool gpu_drafts_can(const tern_instance *in, const tern_batch *b) {
            q->n_max >= q->n_each && b->first_pos + q->n_each <= in->n_context;
 }
 
-// Runs of a submission behind one of n_runs: twice as many, as long as they take no more than some
-// milliseconds, have room, and are likely to be wanted. `end`: where they begin at the latest.
-static int32_t runs_behind(const tern_instance *in, int32_t end, int32_t n_runs) {
+// How many runs follow a submission of n_runs: twice as many, as long as they take no more than
+// some milliseconds, have room, and are likely to be wanted. `end`: where they begin at the latest.
+static int32_t runs_after(const tern_instance *in, int32_t end, int32_t n_runs) {
     const gpu_drafts *d = in->drafts;
     const tern_drafting *q = d->request.drafting;
     int32_t n = n_runs ? 2 * n_runs : 1;
@@ -165,7 +165,7 @@ static int32_t runs_behind(const tern_instance *in, int32_t end, int32_t n_runs)
     return n_runs && n > wanted ? (int32_t)(wanted + 0.5) : n;
 }
 
-// The parameters of the first run, and of the log what a draft looks at: in front of `pos`.
+// The parameters of the first run, and the part of the log that a draft looks at: before `pos`.
 static void send_state(const tern_instance *in) {
     const gpu_drafts *d = in->drafts;
     const tern_device *device = in->plan->device;
@@ -185,7 +185,7 @@ static void send_state(const tern_instance *in) {
                                      .step = (uint32_t)b->first_pos},
                              .begins = 1,
                              .first_known = (uint32_t)first};
-    int32_t ids[GPU_FEW]; // what is not drafted must be some token
+    int32_t ids[GPU_FEW]; // places without a draft still need a token
     for (int i = 0; i < GPU_FEW; i++) ids[i] = b->ids[0];
     device->api.QueueWriteBuffer(device->queue, in->ids, 0, ids, (size_t)q->n_each * sizeof *ids);
     device->api.QueueWriteBuffer(device->queue, d->state, 0, &state, sizeof state);
@@ -217,11 +217,11 @@ static void launch(tern_instance *in, const burst *b, bool begins, gpu_readback 
     gpu_readback_map(device, to, LOG_AT + bytes);
 }
 
-// The runs behind those that are waited for, which end between first + n_runs and `end`.
+// The runs after those being waited for, which end between first + n_runs and `end`.
 static void start_ahead(tern_instance *in) {
     gpu_drafts *d = in->drafts;
     gpu_readback *to = &in->readbacks[1 - in->now];
-    burst b = {.n_runs = runs_behind(in, d->now.end, d->now.n_runs),
+    burst b = {.n_runs = runs_after(in, d->now.end, d->now.n_runs),
                .first = d->request.first_pos + d->now.n_runs};
     b.end = d->now.end + b.n_runs * d->n_each;
     if (b.n_runs <= 0 || to->pending) return;
@@ -253,10 +253,10 @@ tern_status gpu_drafts_submit(tern_instance *in, const tern_batch *b, tern_error
     if (goes_on && d->ahead.n_runs > 0) {
         in->now = 1 - in->now;
         d->now = d->ahead;
-        // Now it is known where that began.
+        // Now the position where that began is known.
         d->now.end = b->first_pos + d->now.n_runs * d->n_each;
     } else {
-        d->now = (burst){runs_behind(in, b->first_pos, 0), b->first_pos, 0};
+        d->now = (burst){runs_after(in, b->first_pos, 0), b->first_pos, 0};
         d->tokens_each = 1;
         d->now.end = d->now.first + d->now.n_runs * d->n_each;
         d->started = tern_seconds();
@@ -306,7 +306,7 @@ tern_status gpu_drafts_take(tern_instance *in, tern_error *err) {
                          (int)d->now.n_runs, (int)d->n_each, (int)n);
     double now = tern_seconds();
     d->seconds = (now - d->started) / d->now.n_runs;
-    d->started = now; // of the one behind
+    d->started = now; // of the next one
     d->tokens_each = (double)n / d->now.n_runs;
     d->pos = b->first_pos + n;
     d->id = b->top_ids[n - 1];

@@ -1,5 +1,5 @@
-// Commands on their way to the queue: which dispatches of the plan a batch takes, how many
-// workgroups each has, and in how many submissions they go.
+// Commands for the queue: which dispatches of the plan a batch takes, how many workgroups each has,
+// and how they are split into submissions.
 #include <math.h>
 #include <string.h>
 #include "kernels/webgpu/gpu_session.h"
@@ -57,7 +57,7 @@ static bool takes_part(const tern_instance *in, const gpu_dispatch *step, bool b
     }
 }
 
-// What a dispatch moves at least: its weights once, its rows, positions that it reads or writes.
+// What a dispatch moves at least: its weights once, its rows, and the positions that it accesses.
 static uint64_t bytes_of(const tern_instance *in, const gpu_dispatch *step) {
     const tern_plan *p = in->plan;
     const tern_batch *b = &in->batch;
@@ -145,7 +145,7 @@ uint32_t gpu_encode_dispatches(const tern_instance *in, gpu_encoding *e, int32_t
         uint32_t rows = rows_of(in, step, first_pos);
         if (rows == 0 || !takes_part(in, step, body)) continue;
         if (node != GPU_ALL_NODES && node != step->node) continue;
-        if (in->profile) // each has a pass of its own
+        if (in->profile) // each dispatch has its own pass
             e->pass = gpu_profile_pass(in->profile, encoder_of(in, e), step->what.kernel,
                                        bytes_of(in, step));
         uint32_t z = step->by_token ? (uint32_t)in->batch.n_tokens : 1;

@@ -13,7 +13,7 @@
 #define SUFFIX ".so"
 #endif
 
-// From the most wanted on: the newer Dawn has matrix units for prompts.
+// Most wanted first: the newer Dawn has matrix units for prompts.
 static const char *const beside[] = {"", "/webgpu-newer", "/webgpu"};
 static const char *const names[] = {"libwebgpu_dawn" SUFFIX, "libwebgpu_wrapper" SUFFIX};
 #define N_BESIDE (sizeof beside / sizeof *beside)

@@ -29,8 +29,8 @@ static void check_integers(const rig *r, const float *got, int32_t n_tokens, int
               (long long)n_in);
 }
 
-// A whole number below 2^20 that comes out of a float within half a step is the number: the float's
-// own rounding is a sixteenth.
+// A whole number below 2^20 that comes out of a float within half a step is that number: the
+// float's own rounding is a sixteenth.
 static void check_ternary(int64_t n_out, int64_t n_in, rig_fill codes, rig_batches how,
                           int32_t n_tokens) {
     static const struct {
@@ -109,7 +109,7 @@ TEST(gpu_groups_of_products) {
     check_group(68, (const int64_t[]){12, 4}, 2, true);
 }
 
-// A ternary group in which one matrix is not.
+// A ternary group with one matrix that is not ternary.
 TEST(gpu_groups_of_both_kinds) {
     rig r;
     rig_open(&r, N_ROWS);
@@ -171,7 +171,7 @@ TEST(gpu_float_products) {
     }
 }
 
-// The head has any number of rows, and is computed for some of the tokens only.
+// The head has any number of rows, and is computed for only some of the tokens.
 TEST(gpu_heads_of_odd_sizes) {
     static const struct {
         int64_t n_vocab, n_in;
@@ -210,7 +210,7 @@ TEST(gpu_heads_give_few_rows_the_bits_of_one) {
     }
 }
 
-// What a mode converts the head to, alone or where it is the table too, which keeps its own rows.
+// What a mode converts the head to, alone or when it is also the table, which keeps its own rows.
 TEST(gpu_heads_that_a_mode_converts) {
     static const struct {
         tern_head_mode mode;
@@ -239,7 +239,7 @@ TEST(gpu_heads_that_a_mode_converts) {
     }
 }
 
-// bf16 beyond what f16 holds.
+// bf16 beyond the range of f16.
 static void fill_far(float *x, int64_t n, int64_t row, uint32_t *seed) {
     for (int64_t i = 0; i < n; i++) x[i] = rig_random(seed) * (row % 2 ? 1e6f : 1.0f);
 }

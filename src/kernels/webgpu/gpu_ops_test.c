@@ -9,7 +9,7 @@
 
 // ---- Elements ----------------------------------------------------------------------------------
 
-// Around what exp and gelu's cube can take, and far behind.
+// Around what exp and gelu's cube can take, and far beyond.
 static void fill_steep(float *x, int64_t n, int64_t row, uint32_t *seed) {
     static const float odd[] = {0,    -0.0f, 1e-20f, -1e-20f, 0.5f,  -0.5f, 20,    -20,
                                 86.9f, -86.9f, 88.8f, -88.8f, 104,  -104,  1e4f,  -1e4f,
@@ -40,7 +40,7 @@ TEST(gpu_activations) {
 }
 
 // Where silu and gelu are near zero their relative error is exp's, but nothing may become NaN, and
-// what is small stays small.
+// small results must stay small.
 TEST(gpu_activations_of_huge_values_are_finite) {
     static const tern_act_kind kinds[] = {TERN_ACTIVATION_SILU, TERN_ACTIVATION_GELU,
                                           TERN_ACTIVATION_GELU_TANH};
@@ -118,9 +118,8 @@ TEST(gpu_norms) {
     }
 }
 
-// Rows that are taken for a norm alone are not copied, unless the norm may write where they are, as
-// in the first case. In the second there is another reader of the copy, in the third of x, which so
-// outlives the norm.
+// Rows taken only for a norm are not copied, unless the norm may overwrite them, as in the first
+// case. In the second the copy has another reader, in the third x does, and so outlives the norm.
 TEST(gpu_norms_of_taken_rows) {
     rig_batches how = {.n_tokens = {1, 3, 8, 9, 2}, .n_outputs = 2};
     for (int i = 0; i < 3; i++) {
@@ -195,7 +194,7 @@ TEST(gpu_widest_rows) {
 
 // ---- The greatest logits -----------------------------------------------------------------------
 
-// Few different whole numbers: many equals, of which the lowest index is first.
+// A few different whole numbers: many ties, of which the lowest index comes first.
 static void fill_ties(float *x, int64_t n, int64_t row, uint32_t *seed) {
     (void)row;
     for (int64_t i = 0; i < n; i++) x[i] = rintf(rig_random(seed) * 2);
@@ -234,7 +233,7 @@ TEST(gpu_greatest_logits_and_ties) {
     check_top(1, 1, 1, TERN_DTYPE_F32, RIG_DEVICES);
     check_top(255, 9, 1, TERN_DTYPE_F16, RIG_DEVICES);
     check_top(257, 17, 5, TERN_DTYPE_F32, RIG_DEVICES);
-    // More logits than are made at a time.
+    // More logits than are computed at a time.
     if (test_is_long()) check_top(70001, 62, 1, TERN_DTYPE_F16, RIG_GPU_LEAST);
 }
 
@@ -246,25 +245,25 @@ static void fill_columns(float *x, int64_t n, int64_t row, uint32_t *seed) {
     if (row < 700) x[3] *= 1e4f;   // all great ones are of three parts, and far more than k
 }
 
-// Numbers are rare: the least of the parts' greatest logits is no number's.
+// Numbers are rare: the least of the parts' greatest logits is not a number.
 static void fill_rare(float *x, int64_t n, int64_t row, uint32_t *seed) {
     fill_normal(x, n, row, seed);
     if (row % 1000 != 7) x[row % n] = NAN;
 }
 
-// Products are infinite, of both signs, and some sums of them NaN.
+// Products are infinite, of both signs, and some of their sums are NaN.
 static void fill_infinite(float *x, int64_t n, int64_t row, uint32_t *seed) {
     fill_normal(x, n, row, seed);
     for (int64_t i = 0; i < n && row % 1000 != 7; i++) x[i] *= 3e38f;
 }
 
-// The next in order behind (*id, *value): smaller, or equal with a higher index; NaN is nowhere.
+// The next in order after (*id, *value): smaller, or equal with a higher index; NaN is nowhere.
 static void next_top(const float *x, int64_t n, int32_t *id, float *value) {
     int32_t best = INT32_MAX;
     float most = -INFINITY;
     for (int64_t i = 0; i < n; i++) {
-        bool behind = x[i] < *value || (x[i] == *value && i > *id);
-        if (!behind || !(x[i] > most || (x[i] == most && best == INT32_MAX))) continue;
+        bool after = x[i] < *value || (x[i] == *value && i > *id);
+        if (!after || !(x[i] > most || (x[i] == most && best == INT32_MAX))) continue;
         best = (int32_t)i;
         most = x[i];
     }
@@ -286,7 +285,7 @@ static void check_top_of_logits(rig *r, int device, int32_t n_tokens, int32_t k,
         for (int32_t i = 0; i < k; i++) {
             next_top(logits + t * r->n_shown, r->n_shown, &id, &value);
             n_wrong += ids[t * k + i] != id || memcmp(&values[t * k + i], &value, 4) != 0;
-            if (id == INT32_MAX) value = -INFINITY; // and nothing is behind that
+            if (id == INT32_MAX) value = -INFINITY; // and nothing is after that
         }
     }
     CHECK_MSG(n_wrong == 0, "device %d: %zu of the %d greatest of %lld are wrong", device, n_wrong,
@@ -325,7 +324,7 @@ TEST(gpu_greatest_few_logits) {
         {16385, 1, fill_normal, fill_infinite, ANY, {2, 5, 40, 64, 65}},
         {16383, 2, fill_normal, fill_normal, ROWS, {2, 64, 65}},
         {65, 9, fill_ties, fill_ties, ROWS, {64, 65}},
-        // More logits than are made at a time: 41 rows.
+        // More logits than are computed at a time: 41 rows.
         {100000, 42, fill_unit, fill_columns, BOTH, {5}},
     };
     size_t n_cases = rig_cases(sizeof cases / sizeof *cases, 4);

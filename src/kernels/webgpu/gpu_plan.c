@@ -1,12 +1,12 @@
 // A graph compiled for the GPU: a list of dispatches, each a pipeline specialised to its shapes and
-// the places of what it binds. Everything that does not depend on a batch is decided here.
+// the places of its bindings. Everything that does not depend on a batch is decided here.
 #include <string.h>
 #include "base/alloc.h"
 #include "kernels/webgpu/gpu_build.h"
 
 // ---- Values ------------------------------------------------------------------------------------
 
-#define POOL_ALIGN 256 // of what is bound at an offset
+#define POOL_ALIGN 256 // of memory bound at an offset
 
 uint64_t gpu_i8_bytes(int64_t n_cols, int32_t n_rows) {
     return gpu_round((uint64_t)gpu_blocks(n_cols) * GPU_BLOCK_COLS * (uint64_t)n_rows, POOL_ALIGN);
@@ -46,7 +46,7 @@ static void add_embed(tern_plan *p, const tern_node *n) {
     }
 }
 
-// The node that takes the rows of norm `n` for it alone: the norm then reads them where they are.
+// The node that takes the rows only for norm `n`: the norm then reads them in place.
 static const tern_node *taker_of(const tern_plan *p, const tern_node *n) {
     const tern_node *taker = n - 1;
     bool takes = n > p->g->nodes && n->op == TERN_OP_RMS_NORM && taker->op == TERN_OP_TAKE_ROWS &&
@@ -59,9 +59,9 @@ static bool is_taker(const tern_plan *p, const tern_node *n) {
     return n + 1 < p->g->nodes + p->g->n_nodes && taker_of(p, n + 1) == n;
 }
 
-// Row-wise kernels have a workgroup for each row. A single row is a matter of latency; of many,
-// threads that each keep ROW_KEPT vec4s (KEPT of rows_base.wgsl) leave room for more rows at a
-// time.
+// Row-wise kernels have a workgroup for each row. A single row is a matter of latency; with many
+// rows, threads that each keep ROW_KEPT vec4s (KEPT of rows_base.wgsl) leave room for more rows at
+// a time.
 #define ROW_KEPT 4
 static void add_rows(tern_plan *p, const tern_node *n, gpu_kernel kernel) {
     int64_t n_cols = cols(p, n->in[0]);
@@ -99,11 +99,11 @@ static void add_elementwise(tern_plan *p, const tern_node *n, gpu_kernel kernel)
 
 // ---- Linears -----------------------------------------------------------------------------------
 
-// As many threads a row as bring no further step; few enough for the least device's workgroup.
+// The fewest threads a row beyond which there are no fewer steps; few enough for the least device.
 static uint32_t splits_for(int64_t blocks, uint32_t threads_max) {
     int64_t most = threads_max / GPU_TILE_ROWS, steps = (blocks + most - 1) / most;
     int64_t splits = (blocks + steps - 1) / steps;
-    return (uint32_t)(splits < 8 ? 8 : splits); // the reduction wants 64 threads
+    return (uint32_t)(splits < 8 ? 8 : splits); // the reduction needs 64 threads
 }
 
 // Where a part of a matrix writes.
@@ -112,7 +112,7 @@ static void set_part(const tern_weight *w, const gpu_part *part, gpu_dispatch *d
     set(d, "Y_COLS", (double)w->n_rows);
 }
 
-// One product, or up to three of neighbours in a slab, which are then whole.
+// One product, or up to three neighbours in a slab, which are then not cut into parts.
 static void add_gemv(tern_plan *p, const tern_node *n, int first, int count, size_t part,
                      bool accumulate) {
     static const char *const at[] = {"AT0", "AT1", "AT2"};
@@ -124,7 +124,7 @@ static void add_gemv(tern_plan *p, const tern_node *n, int first, int count, siz
     int64_t n_rows = 0;
     for (int i = 0; i < count; i++)
         n_rows += p->weights[n->in[1 + first + i]]->parts[part].n_rows;
-    // Many rows fill the device with few threads each; few rows want all the threads there are.
+    // Many rows fill the device with few threads each; few rows need all the threads there are.
     uint32_t most = n_rows > 8192 ? 160 : p->device->workgroup_size_max < 320 ? 256 : 320;
     uint32_t splits = splits_for(blocks, most);
     set(d, "BLOCKS", (double)blocks);
@@ -150,7 +150,7 @@ static void add_gemv(tern_plan *p, const tern_node *n, int first, int count, siz
     set_phase(p, d, n->out[first]);
 }
 
-// Binds the results of several products as one piece of the pool, and says where in it each begins.
+// Binds the results of several products as one piece of the pool, and records where each begins.
 static void bind_results(const tern_plan *p, gpu_dispatch *d, const tern_vid *out, int count) {
     static const char *const begin[] = {"Y0", "Y1", "Y2"};
     uint64_t first = UINT64_MAX, end = 0;
@@ -204,8 +204,8 @@ static bool fit_one_binding(const tern_plan *p, const tern_node *n, int first, i
     return p->memory.bytes <= p->device->binding_bytes_max;
 }
 
-// How many rows of x a workgroup of float_linear.wgsl multiplies each weight with, by how many
-// there are. All variants give a row the same bits.
+// How many rows of x a workgroup of float_linear.wgsl multiplies each weight with, by the number of
+// rows. All variants give a row the same bits.
 static const struct {
     uint32_t each, min, max;
 } row_counts[] = {{1, 1, 1}, {2, 2, 2}, {4, 3, 4}, {GPU_FEW, 5, UINT32_MAX}};
@@ -249,7 +249,7 @@ static gpu_dispatch *add_float_part(tern_plan *p, const product *f, const gpu_pa
     return d;
 }
 
-// By how many rows of x there are; fewer to a workgroup where its memory has no room for more.
+// By the number of rows of x; fewer to a workgroup if its memory has no room for more.
 static void add_float_gemvs(tern_plan *p, const product *f, const gpu_part *part, bool by_token) {
     for (size_t i = 0; i < N_ROW_COUNTS; i++) {
         uint32_t each = row_counts[i].each;
@@ -335,7 +335,7 @@ static tern_status add_attention(tern_plan *p, const tern_node *n, tern_error *e
                          "the GPU's attention has heads of an even number up to 256 dimensions, "
                          "not %d",
                          (int)n->head_dim);
-    // Few tokens are a matter of latency: many threads a head. Many fill the device anyway.
+    // Few tokens are a matter of latency: many threads a head. Many tokens fill the device anyway.
     for (int many = 0; many < 2; many++) {
         bool tiles = many && n->head_dim <= GPU_PROMPT_HEAD_DIM_MAX &&
                      p->device->workgroup_bytes_max >= GPU_PROMPT_BYTES;
@@ -375,14 +375,14 @@ static void add_top_step(tern_plan *p, gpu_kernel kernel, gpu_phase phase, int64
 static void add_top(tern_plan *p, int64_t n_vocab) {
     add_top_step(p, GPU_TOP_PARTS, GPU_PHASE_PARTS, n_vocab, GPU_LOGITS, GPU_TOP_PARTS_MEMORY);
     add_top_step(p, GPU_TOP_ROW, GPU_PHASE_TOP, n_vocab, GPU_TOP_PARTS_MEMORY, GPU_TOP_MEMORY);
-    // Of a smaller vocabulary some parts have no logits, and a row is soon read.
+    // With a smaller vocabulary some parts have no logits, and a row is soon read.
     if (n_vocab < GPU_TOP_PARTS_N * GPU_TOP_THREADS) return;
     p->makes_lists = true;
     add_top_step(p, GPU_TOP_LEAST, GPU_PHASE_LIST, n_vocab, GPU_TOP_PARTS_MEMORY, GPU_TOP_LISTS);
     add_top_step(p, GPU_TOP_LIST, GPU_PHASE_LIST, n_vocab, GPU_LOGITS, GPU_TOP_LISTS);
 }
 
-// A fused top-k makes the logits itself: the plain product for the output "logits" is the same.
+// A fused top-k computes the logits itself: the plain product for the output "logits" is the same.
 static bool made_by_top_k(const tern_graph *g, const tern_node *linear) {
     for (size_t i = 0; i < g->n_nodes; i++)
         if (g->nodes[i].op == TERN_OP_LINEAR_TOP_K && g->nodes[i].in[0] == linear->in[0] &&
@@ -458,8 +458,8 @@ static tern_status reserve(tern_plan *p, const tern_node *n, tern_error *err) {
     return TERN_OK;
 }
 
-// Up to GPU_FEW tokens take the fused dispatches where there are any: a token's result must not
-// depend on how many of them came together. What could only be for few tokens is dropped then.
+// Up to GPU_FEW tokens use the fused dispatches if there are any: a token's result must not depend
+// on how many came together. Dispatches only for few tokens are dropped then.
 static void leave_to_many(tern_plan *p, size_t first) {
     size_t kept = first;
     for (size_t k = first; k < p->n_dispatches; k++) {
@@ -473,7 +473,7 @@ static void leave_to_many(tern_plan *p, size_t first) {
 
 static tern_status add_nodes(tern_plan *p, tern_error *err) {
     const tern_graph *g = p->g;
-    size_t end = 0; // nodes in front of `end` are part of fused dispatches
+    size_t end = 0; // nodes before `end` are part of fused dispatches
     for (size_t i = 0; i < g->n_nodes; i++) {
         size_t count = 0, first = p->n_dispatches;
         TERN_TRY(reserve(p, &g->nodes[i], err));

@@ -1,9 +1,8 @@
 // How many dispatches a submission may have. A good implementation takes a whole token's in one;
-// weak ones fail beyond some number: with an error, by losing the device, by hanging, or by taking
-// the process with them. So the first start on an adapter tries, from everything in one down to one
-// at a time, and what it is about to try is written into a file first: when the process does not
-// live to write how it went, the next start finds that and goes on with less. Later starts read the
-// result.
+// weak ones fail beyond some number: with an error, by losing the device, by hanging, or by killing
+// the process. So the first start on an adapter tries, from everything in one down to one at a
+// time, and writes what it is about to try into a file first: if the process dies, the next start
+// finds the record and continues with less. Later starts read the result.
 //
 // The file lies in the desc's state_folder, one for each adapter and library, locked while it is
 // tried: "works N" or "trying N", 0 for everything in one. Anything else in it, or no file that can
@@ -31,7 +30,7 @@ typedef struct state_file {
     char *path;
 } state_file;
 
-// With the folders above; what is wrong with them is said by the first file.
+// Makes the folders above, too; if they cannot be made, opening the first file will tell.
 static void make_folder(char *folder) {
     for (char *c = folder + 1; *c; c++) {
         if (*c != '/') continue;
@@ -64,7 +63,7 @@ static tern_status open_state(const tern_device *d, state_file *out, tern_error 
     if (!f.path) return tern_fail_memory(err, strlen(d->desc->state_folder));
     int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK; // should a pipe lie there
     f.fd = open(f.path, O_RDWR | O_CREAT | flags, 0600);
-    if (f.fd < 0) f.fd = open(f.path, O_RDONLY | flags); // what works may still be known
+    if (f.fd < 0) f.fd = open(f.path, O_RDONLY | flags); // the file may still say what works
     time_t end = time(NULL) + LOCK_SECONDS;
     while (f.fd >= 0 && flock(f.fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK &&
            time(NULL) < end)
@@ -79,7 +78,7 @@ static void close_state(state_file *f) {
     *f = (state_file){.fd = -1};
 }
 
-// The first of `sizes` to try, N_SIZES: none is left; or one that works.
+// The first of `sizes` to try (N_SIZES: none is left), or one that works.
 static size_t read_state(const state_file *f, bool *works) {
     char text[64] = {0}, word[16];
     unsigned n;
@@ -97,7 +96,7 @@ static size_t read_state(const state_file *f, bool *works) {
 static void write_text(const state_file *f, const char *text) {
     size_t n = strlen(text);
     if (f->fd < 0 || ftruncate(f->fd, 0) != 0 || pwrite(f->fd, text, n, 0) != (ssize_t)n) return;
-    fsync(f->fd); // what comes next may take the machine along
+    fsync(f->fd); // the next step may crash the machine
 }
 
 static void write_state(const state_file *f, const char *word, uint32_t size) {
@@ -136,7 +135,7 @@ tern_status gpu_policy_choose(tern_device *d, size_t *first, tern_error *err) {
         if (status != TERN_ERR_DEVICE) break;
     }
     if (status == TERN_OK && !works) write_state(&f, "works", d->group);
-    if (status == TERN_ERR_MEMORY && n_tried == 0) write_text(&f, ""); // says nothing of the device
+    if (status == TERN_ERR_MEMORY && n_tried == 0) write_text(&f, ""); // not its fault
     if (status == TERN_ERR_MEMORY && n_tried > 0) write_state(&f, "trying", sizes[n_tried - 1]);
     *first = i;
     if (status == TERN_ERR_MEMORY && err) *err = why;

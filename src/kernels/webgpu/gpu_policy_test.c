@@ -1,4 +1,4 @@
-// What is remembered of a device between starts, whatever became of the file it is remembered in.
+// What is remembered of a device between starts, whatever happened to the file that remembers it.
 #include <fcntl.h>
 #include <glob.h>
 #include <signal.h>
@@ -76,12 +76,12 @@ static void check_contents(const char *path) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         write_file(path, cases[i].before, strlen(cases[i].before));
         int group = start();
-        CHECK_MSG(group == cases[i].group, "behind \"%s\": %d", cases[i].before, group);
-        CHECK_MSG(holds(path, cases[i].after), "behind \"%s\"", cases[i].before);
+        CHECK_MSG(group == cases[i].group, "after \"%s\": %d", cases[i].before, group);
+        CHECK_MSG(holds(path, cases[i].after), "after \"%s\"", cases[i].before);
     }
 }
 
-// The process ends in the middle of what it tries: the next start begins below that.
+// The process dies in the middle of a trial: the next start begins below that.
 static void check_killed(const char *path) {
     unlink(path);
     for (int i = 0; i < 2; i++) {
@@ -162,7 +162,7 @@ TEST(gpu_policy_goes_on_after_a_loss) {
     device = NULL;
 }
 
-// Memory that runs out is not the device's fault: nothing of it is remembered.
+// Running out of memory is not the device's fault: nothing is recorded.
 TEST(gpu_policy_survives_failing_allocations) {
     if (!open_test_device(NULL)) return;
     gpu_device_close(device);
@@ -181,7 +181,7 @@ TEST(gpu_policy_survives_failing_allocations) {
         if (status == TERN_ERR_MEMORY) CHECK(!path[0] || holds(path, ""));
         if (status == TERN_ERR_MEMORY) CHECK(tern_mem_get_stats().total_now == before);
     }
-    CHECK_MSG(status == TERN_OK && n > 3, "behind %d failures: %s", (int)n, err.message);
+    CHECK_MSG(status == TERN_OK && n > 3, "after %d failures: %s", (int)n, err.message);
     CHECK(holds(state_path(folder), "works 0\n"));
     if (status == TERN_OK) gpu_device_close(device);
     CHECK(tern_mem_get_stats().total_now == before);

@@ -1,6 +1,6 @@
-// How long each kernel takes: while a session is profiled every dispatch has a pass of its own,
-// whose beginning and end the GPU stamps with its clock. That costs a microsecond or two each, and
-// runs do not overlap, so a profiled session is slower than the sum of what it finds.
+// How long each kernel takes: while a session is profiled every dispatch has its own pass, whose
+// beginning and end the GPU stamps with its clock. That costs a microsecond or two each, and runs
+// do not overlap, so a profiled session takes longer than the sum of what it reports.
 #include <string.h>
 #include "base/alloc.h"
 #include "kernels/webgpu/gpu_session.h"

@@ -1,4 +1,4 @@
-// What of a batch is read back, and the k greatest logits in it.
+// Which results of a batch are read back, and the k greatest logits in them.
 //
 // A row of logits is half a megabyte for a vocabulary of 128,256; a token picked at random among
 // the k = 40 greatest needs a few of them. Let t be the k-th greatest of the greatest logits of
@@ -6,9 +6,9 @@
 // that are. The device lists these (top.wgsl), about 63 for k = 40 where the great ones are spread
 // evenly: with p the chance that a logit reaches t, a part of m stays below with (1 - p)^m = 24/64.
 //
-// A list needs no trust in t: if it has room for all that reached t, whatever that was, and k of
-// them are numbers, then no logit off the list is greater than one on it. Otherwise (many equals,
-// NaN, great logits that are all of one part) the rows are read, as for more than 64.
+// A list does not rely on t being right: if it has room for all logits that reached t, whatever
+// that was, and k of them are numbers, then no logit off the list is greater than one on it.
+// Otherwise (many ties, NaN, great logits all in one part) the rows are read, as for k above 64.
 #include <math.h>
 #include <string.h>
 #include "kernels/webgpu/gpu_session.h"

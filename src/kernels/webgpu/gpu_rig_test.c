@@ -19,7 +19,7 @@ static const tern_backend *backend_of(rig_device which) {
     return which == RIG_CPU ? &tern_backend_cpu : &tern_backend_webgpu;
 }
 
-// At exit, but before the library's own end, which was registered earlier.
+// At exit, but before the library's own exit handler, which was registered earlier.
 static void close_devices(void) {
     for (int i = 0; i <= RIG_GPU_NULL; i++)
         if (opened[i].device) backend_of((rig_device)i)->close(opened[i].device);
@@ -245,7 +245,7 @@ static tern_status set_up(machine *m, const rig *r, rig_device which, bool fused
                           int32_t n_context, tern_kv_type kv_type, tern_error *err) {
     *m = (machine){.b = backend_of(which), .d = device_of(which), .n_weights = r->g.n_values};
     if (!m->d) return tern_fail(err, TERN_ERR_DEVICE, "%s", opened[which].why_not);
-    // Room for the values that the passes add, which are no weights.
+    // Room for the values that the passes add, which are not weights.
     m->weights = calloc(r->g.n_values * 2 + 64, sizeof *m->weights);
     tern_weight_kind *kinds = calloc(r->g.n_values, sizeof *kinds);
     if (!m->weights || !kinds) abort();
@@ -339,7 +339,7 @@ void rig_translate(rig *r) {
     }
 }
 
-// The greatest of a whole row, which nothing can have run ahead for.
+// The greatest logit from a whole row, for which no step can have run ahead.
 static tern_status step_by_row(machine *m, const rig *r, tern_batch batch, rig_step *step,
                                tern_error *err) {
     float *row = tern_alloc_array(TERN_MEM_MISC, (size_t)r->n_shown, sizeof *row);
@@ -395,8 +395,8 @@ void rig_fail_allocations(rig *r) {
         tern_mem_fail_at(0);
         take_down(&m);
     }
-    CHECK_MSG(status == TERN_OK && n > 10, "behind %zu failures: %s", n, err.message);
-    // What stays is the device's: its list of pipelines, its slabs.
+    CHECK_MSG(status == TERN_OK && n > 10, "after %zu failures: %s", n, err.message);
+    // What remains is the device's: its list of pipelines, its slabs.
     CHECK_MSG(tern_mem_get_stats().total_now < before + (256 << 10), "memory was lost");
     free(out);
 }
@@ -409,7 +409,7 @@ static double greatest(const float *row, int64_t n) {
     return most;
 }
 
-// The errors of a row beyond the tolerance, but for what a value on the edge of rounding may do.
+// The errors of a row beyond the tolerance, except what a value on the edge of rounding may cause.
 typedef struct row_errors {
     int64_t n_wrong, n_flips;
     double worst; // without flips
@@ -456,7 +456,7 @@ void rig_compare(rig *r, rig_batches how, rig_measure measure, double tolerance)
     if (!rig_has_gpu()) return;
     tern_free(r->shown);
     r->shown = rig_run(r, RIG_CPU, how, false);
-    // Where there are no integers the least device of a software adapter has the same kernels.
+    // Without integers the least device of a software adapter has the same kernels.
     int n_devices = r->has_ternary || test_is_long() ? RIG_DEVICES : RIG_GPU_LEAST;
     for (int i = RIG_GPU; r->shown && i < n_devices; i++)
         for (int fused = how.plain ? 0 : 1; fused < 2; fused++) {
@@ -466,7 +466,7 @@ void rig_compare(rig *r, rig_batches how, rig_measure measure, double tolerance)
         }
 }
 
-// The same as `one`, by the kernels that several tokens share, or by those of one for each.
+// The same as `one`, by the kernels that several tokens share, or by those of a single token.
 static void check_bits(rig *r, rig_device which, rig_batches together, bool alone, const float *one,
                        int64_t n) {
     tern_device *d = device_of(which);

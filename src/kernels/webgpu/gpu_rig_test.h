@@ -11,8 +11,8 @@
 //     rig_close(&r);
 //
 // The two devices, with all features and with the least limits, are opened once for all tests. A
-// software adapter takes its time, so `make test` runs a part of the cases and TERN_TEST_LONG=1
-// (`make test-webgpu`) all of them.
+// software adapter is slow, so `make test` runs some of the cases and TERN_TEST_LONG=1 (`make
+// test-webgpu`) all of them.
 #ifndef TERN_KERNELS_WEBGPU_GPU_RIG_TEST_H
 #define TERN_KERNELS_WEBGPU_GPU_RIG_TEST_H
 
@@ -26,7 +26,7 @@ typedef struct rig {
     tern_vid ids;
     int64_t n_rows;                     // of each table
     int64_t n_shown;                    // columns of the head's output
-    float *shown;                       // the CPU's answers, behind rig_compare: [tokens, n_shown]
+    float *shown;                       // the CPU's answers, after rig_compare: [tokens, n_shown]
     tern_weight_source sources[RIG_WEIGHTS]; // by value: those of vids
     tern_vid vids[RIG_WEIGHTS];
     int n_sources;
@@ -60,7 +60,7 @@ tern_vid rig_vector(rig *r, int64_t n, rig_fill fill);
 tern_vid rig_matrix(rig *r, int64_t n_out, int64_t n_in, tern_dtype type, bool ternary,
                     rig_fill fill);
 // The graph's output: all columns of x, or 96 from both ends and some between. Times 1, plus zeros:
-// the very bits of x.
+// exactly the bits of x.
 void rig_show(rig *r, tern_vid x);
 // Instead of that a head of n_vocab rows, whose greatest logits can be asked for.
 void rig_head(rig *r, tern_vid x, int64_t n_vocab, tern_dtype type, rig_fill fill);
@@ -87,11 +87,11 @@ typedef enum rig_measure {
 } rig_measure;
 void rig_compare(rig *r, rig_batches how, rig_measure measure, double tolerance);
 
-// Whether few tokens in one batch, behind a batch of n_before, have the bits that each of them has
-// alone; in the long run on both devices.
+// Whether few tokens in one batch, after a batch of n_before, have the same bits as each has alone;
+// in the long run on both devices.
 void rig_same_bits(rig *r, tern_kv_type kv_type, int32_t n_before);
 
-// For tests with another course: the answers of one backend, [all tokens, n_shown], or NULL.
+// For tests of another form: the answers of one backend, [all tokens, n_shown], or NULL.
 typedef enum rig_device {
     RIG_CPU,
     RIG_GPU,
@@ -104,22 +104,22 @@ float *rig_run(rig *r, rig_device device, rig_batches how, bool fused);
 // The k greatest of each of n tokens in one batch, and their logits.
 bool rig_run_top(rig *r, rig_device device, int32_t n, int32_t k, int32_t *ids, float *logits);
 
-// n greedy steps on a GPU, each on what the one before found, but every 13th on another token, and
-// the 31st back at position 5. seconds: of work that may be done ahead; 0: one step at a time; less
-// than 0: none, the greatest logit is looked for in the whole row. For a graph with a head, and a
-// table with a row for each of its tokens.
+// n greedy steps on a GPU, each on the token that the one before found, except that every 13th gets
+// another token, and the 31st goes back to position 5. seconds: of work that may be done ahead; 0:
+// one step at a time; less than 0: none, and the greatest logit is looked for in the whole row. For
+// a graph with a head, and a table with a row for each of its tokens.
 typedef struct rig_step {
     int32_t id;
     float logit;
 } rig_step;
 bool rig_walk(rig *r, rig_device device, double seconds, rig_step *steps, int32_t n);
 
-// Whether the library takes the texts that the problem's kernels have on a device with subgroups.
+// Whether the library accepts the texts that the problem's kernels have on a device with subgroups.
 // Software adapters have none, so their tests never see these texts.
 void rig_translate(rig *r);
 
 // Runs the problem on the GPU with the first allocation failing, then the second, and so on, until
-// none is left to fail.
+// none fails.
 void rig_fail_allocations(rig *r);
 
 #endif

@@ -1,9 +1,9 @@
-// Batches on their way through the GPU.
+// Running batches on the GPU.
 //
-// submit encodes all dispatches of a batch into one command buffer, with a copy of what is wanted
-// into a buffer that can be mapped, and asks for the map; poll lets the library call back. Logits
-// of many rows come in chunks: the head is run again for the next rows when the last ones are read.
-// What of them is read: gpu_results.c.
+// submit encodes all dispatches of a batch into one command buffer, with a copy of the wanted
+// results into a buffer that can be mapped, and requests the map; poll lets the library call back.
+// Logits of many rows come in chunks: the head is run again for the next rows when the last ones
+// are read. Which of them are read: gpu_results.c.
 #include <time.h>
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -37,9 +37,9 @@ static void send_runs(const tern_instance *in, int32_t first_pos, int32_t n_step
 }
 
 // Encodes and submits the dispatches of the batch, or only its head, at first_pos, and of the
-// greedy steps behind it, n_steps together, each on the token that the one before has found
-// (top.wgsl); what is wanted is copied to a readback. at_most: dispatches of the first submission,
-// see gpu_encoding.
+// greedy steps after it, n_steps in all, each on the token that the one before has found
+// (top.wgsl); the wanted results are copied to a readback. at_most: dispatches of the first
+// submission, see gpu_encoding.
 static void launch(tern_instance *in, int32_t first_pos, int32_t n_steps, bool body,
                    uint32_t at_most, gpu_readback *to) {
     tern_device *d = in->plan->device;
@@ -58,12 +58,12 @@ static void launch(tern_instance *in, int32_t first_pos, int32_t n_steps, bool b
 
 // ---- Running ahead -----------------------------------------------------------------------------
 //
-// Who asks for the greatest token after one token, and then again at the next position, will go on.
-// The steps after are submitted at once, on tokens that the device has found itself, so the device
-// never waits for the host; and several steps in one submission wait for nothing between them, so
+// A caller who asks for the greatest token after one token, and then again at the next position,
+// will go on. So the next steps are submitted at once, on tokens that the device has found itself,
+// and the device never waits for the host. Steps of one submission do not wait for each other, so
 // their number doubles while the caller goes on, up to some milliseconds of work. If the next batch
-// is another one, nothing is lost but these steps: they wrote only the cache's next positions,
-// which are written again before anything reads them.
+// is a different one, only these steps are lost: they wrote only the cache's next positions, which
+// are rewritten before anything reads them.
 
 static bool is_greedy_step(const tern_batch *b) {
     return b->n_tokens == 1 && b->n_outputs == 1 && !b->logits && b->top_k == 1;
@@ -72,7 +72,7 @@ static bool is_greedy_step(const tern_batch *b) {
 static tern_status start_ahead(tern_instance *in, tern_error *err) {
     gpu_steps *s = &in->steps;
     gpu_readback *to = &in->readbacks[1 - in->now];
-    int32_t pos = in->batch.first_pos + s->n - s->n_taken; // behind the submission's last step
+    int32_t pos = in->batch.first_pos + s->n - s->n_taken; // after the submission's last step
     int32_t room = in->n_context - pos, n = 2 * s->n;
     while (n > 1 && (n > GPU_STEPS_MAX || n * s->seconds > s->seconds_max)) n /= 2;
     if (in->batch.few_ahead) n = 1;
@@ -80,7 +80,7 @@ static tern_status start_ahead(tern_instance *in, tern_error *err) {
     if (n <= 0 || to->pending || in->profile) return TERN_OK;
     for (int32_t i = 1; i < n; i++) {
         tern_status status = gpu_instance_add_step(in, i, err);
-        if (status == TERN_ERR_MEMORY) n = i; // so be it
+        if (status == TERN_ERR_MEMORY) n = i; // fewer will do
         else TERN_TRY(status);
     }
     gpu_readback_unmap(in->plan->device, to);
@@ -120,7 +120,7 @@ tern_status gpu_submit(tern_instance *in, const tern_batch *batch, tern_error *e
     gpu_set_chunk(in, 0);
     in->busy = true;
     if (!was_ahead)
-        start(in); // what is ahead keeps its readback
+        start(in); // the steps ahead keep their readback
     else if (s->n_taken == s->n_read) {
         in->now = 1 - in->now;
         gpu_expect_steps(s, s->n_ahead);
@@ -134,7 +134,7 @@ tern_status gpu_submit(tern_instance *in, const tern_batch *batch, tern_error *e
 static void read_steps(gpu_steps *s, const void *mapped) {
     double now = tern_seconds();
     s->seconds = (now - s->started) / s->n;
-    s->started = now; // of the one behind
+    s->started = now; // of the next one
     for (int32_t i = 0; i < s->n; i++)
         gpu_results_greatest(mapped, (size_t)i, &s->ids[i], &s->logits[i]);
     s->n_read = s->n;
@@ -159,7 +159,8 @@ tern_status gpu_poll(tern_instance *in, bool *done, tern_error *err) {
     }
     gpu_readback *r = &in->readbacks[in->now];
     if (r->pending || (in->profile && !gpu_profile_take(in->profile))) {
-        // Who asks without a pause would take the core that a software adapter computes on.
+        // A caller that polls without a pause would occupy the core that a software adapter
+        // computes on.
         if (d->software) nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
         return TERN_OK;
     }
@@ -226,7 +227,7 @@ static tern_status show(const tern_instance *in, const tern_node *n, float *rows
 }
 
 // Node by node, each submitted alone and read back. Fused dispatches of few tokens run with the
-// last of their nodes; the values inside are not shown, since there are none.
+// last of their nodes; their inner values are not shown, since they do not exist.
 tern_status gpu_trace(tern_instance *in, const tern_batch *batch, tern_tap_fn on_value, void *ctx,
                       tern_error *err) {
     const tern_plan *p = in->plan;

@@ -1,6 +1,5 @@
-// A ladder of checks, from "can it add" to what the real kernels rely on: each step uses little
-// that the steps before did not, so the first one that fails says what a device or its driver
-// cannot do.
+// A ladder of checks, from "can it add" to what the real kernels rely on: each step adds little to
+// the steps before, so the first one that fails says what a device or its driver cannot do.
 // The same is computed here in C; integers and sums of small integers must be the same to the bit.
 #include <math.h>
 #include <string.h>
@@ -19,7 +18,7 @@ typedef struct job {
     uint32_t n_x, n_y;     // words
     uint32_t n_workgroups;
     uint32_t n_times;      // x and y change places from one dispatch to the next; 0: once
-    uint32_t group;        // dispatches of a submission at most, 0: all
+    uint32_t group;        // most dispatches of a submission, 0: all
     uint64_t bytes;        // of each buffer, 0: what is needed
     uint64_t data_at;      // where x lies in its buffer
     uint64_t bind_at;      // where the bindings begin
@@ -156,7 +155,7 @@ static tern_status step_offset(tern_device *d, tern_error *err) {
     return TERN_OK;
 }
 
-// As large as a binding may be and memory allows: a limit is no promise that there is so much.
+// As large as a binding may be and memory allows: a limit does not promise that much memory.
 #define LARGE_BYTES ((uint64_t)1 << 30)
 #define LEAST_BYTES ((uint64_t)64 << 20)
 static tern_status step_large(tern_device *d, tern_error *err) {
@@ -231,8 +230,8 @@ static tern_status step_dot(tern_device *d, tern_error *err) {
     return compare(y, wanted, WORDS / 2, err);
 }
 
-// What activations.wgsl's clamps make of any argument is finite, and right within 1e-3 of the value
-// or of 1: 2 ulp of an exponent of 87 are not less.
+// The results of activations.wgsl's clamps for any argument are finite, and right within 1e-3 of
+// the value or of 1: that is 2 ulp of an exponent of 87.
 static bool is_near(float y, double wanted) {
     if (wanted > 3e38) wanted = 3e38;
     return isfinite(y) && fabs((double)y - wanted) <= 1e-3 * fmax(fabs(wanted), 1e-3);

@@ -14,8 +14,8 @@ typedef struct gpu_list { // struct List of top.wgsl
     } items[GPU_LIST_ITEMS];
 } gpu_list;
 
-// Greedy steps that one submission has at most, and how long they may take together: what was done
-// ahead is for nothing when the caller does not go on.
+// The most greedy steps in one submission, and how long they may take together: work done ahead is
+// wasted when the caller does not go on.
 #define GPU_STEPS_MAX     8
 #define GPU_STEPS_SECONDS 4e-3
 
@@ -26,15 +26,15 @@ typedef struct gpu_run { // struct Run of run.wgsl
 
 // Greedy steps on tokens that the device itself finds.
 typedef struct gpu_steps {
-    int32_t n;       // of the submission that is waited for, or that was read last
-    int32_t n_ahead; // of the one behind it, whose readback is the other one; 0: there is none
-    int32_t n_read, n_taken; // of n: those that are here, those that were asked for
+    int32_t n;       // of the submission being waited for, or last read
+    int32_t n_ahead; // of the next one, which uses the other readback; 0: none
+    int32_t n_read, n_taken; // of n: read back, and handed out
     int32_t ids[GPU_STEPS_MAX];
     float logits[GPU_STEPS_MAX];
     double started, seconds; // when the submission could begin; what a step took
-    double seconds_max;      // of a submission: GPU_STEPS_SECONDS, but for tests
+    double seconds_max;      // of a submission: GPU_STEPS_SECONDS, except in tests
 } gpu_steps;
-// A submission of n such steps is waited for, with none behind it; 0: of something else.
+// A submission of n such steps is being waited for, with none after it; 0: of something else.
 static inline void gpu_expect_steps(gpu_steps *s, int32_t n) {
     s->n = n;
     s->n_ahead = s->n_read = s->n_taken = 0;
@@ -52,9 +52,9 @@ struct tern_instance {
     wgpu_buffer *angles; // by rope
     wgpu_group *groups[GPU_STEPS_MAX + 1]; // by step and dispatch; NULL: not needed yet
     float *angles_host;  // cosines and sines of a batch
-    tern_batch batch;    // on its way
+    tern_batch batch;    // being computed
     int32_t chunk_first, chunk_rows;
-    bool reads_rows; // of the chunk, since a list was not enough
+    bool reads_rows; // of the chunk, since a list did not suffice
     bool busy;
     int now; // its readback
     gpu_steps steps; // greedy ones: see "Running ahead" in gpu_run.c
@@ -62,12 +62,12 @@ struct tern_instance {
     struct gpu_profile *profile; // NULL: nothing is timed
 };
 
-// Makes the bind groups of that step of a submission, if they are not there (gpu_instance.c). Those
-// of GPU_STEP_DRAFTS bind the memory of in->drafts where others bind the instance's.
+// Makes the bind groups of that step of a submission, unless they exist (gpu_instance.c). Those of
+// GPU_STEP_DRAFTS bind the memory of in->drafts where others bind the instance's.
 #define GPU_STEP_DRAFTS GPU_STEPS_MAX
 tern_status gpu_instance_add_step(tern_instance *in, int32_t step, tern_error *err);
 
-// ---- Commands on their way to the queue (gpu_encode.c) -----------------------------------------
+// ---- Commands for the queue (gpu_encode.c) ----------------------------------------------------
 
 #define GPU_FIRST_DISPATCHES 16 // the device is idle: it begins while the others are encoded
 typedef struct gpu_encoding {
@@ -75,14 +75,14 @@ typedef struct gpu_encoding {
     wgpu_pass pass;
     wgpu_pipeline pipeline;
     uint32_t n_dispatches;
-    uint32_t at_most; // dispatches of this submission, twice as many of the next; 0: all
-    uint32_t step;    // whose bind groups the dispatches take
+    uint32_t at_most; // most dispatches of this submission, doubled for the next; 0: all
+    uint32_t step;    // whose bind groups to use
 } gpu_encoding;
 #define GPU_ALL_NODES (-2)
 // The outputs of the instance's batch whose logits the next dispatches compute: from `first` on, as
-// many as have room.
+// many as fit.
 void gpu_set_chunk(tern_instance *in, int32_t first);
-// The dispatches of the instance's batch at this position; their number.
+// The number of dispatches of the instance's batch at this position.
 uint32_t gpu_encode_dispatches(const tern_instance *in, gpu_encoding *e, int32_t first_pos,
                                bool body, int32_t node);
 void gpu_encode_dispatch(const tern_instance *in, gpu_encoding *e, wgpu_pipeline pipeline,
@@ -98,19 +98,19 @@ void gpu_send_angles(tern_instance *in, const wgpu_buffer *to, int32_t to_row, i
 
 #define GPU_DRAFTS_READ_BYTES 2048 // of a readback, at most
 void gpu_drafts_close(tern_instance *in);
-// Without the bind groups of its runs, which gpu_instance.c makes.
+// Excludes the bind groups of its runs, which gpu_instance.c makes.
 tern_status gpu_drafts_open(tern_instance *in, const tern_draft_table *t, tern_error *err);
-// The memory of the drafts that takes the place of a binding's; NULL: it is the instance's.
+// The drafts' memory for a binding; NULL: use the instance's.
 wgpu_buffer gpu_drafts_buffer(const gpu_drafts *d, gpu_place place, tern_vid v);
 wgpu_buffer gpu_drafts_state(const gpu_drafts *d);
 // Whether the batch can be answered by drafting; a batch that cannot is a single step.
 bool gpu_drafts_can(const tern_instance *in, const tern_batch *b);
 tern_status gpu_drafts_submit(tern_instance *in, const tern_batch *b, tern_error *err);
-// Whether a batch of theirs is waited for.
+// Whether one of its batches is being waited for.
 bool gpu_drafts_busy(const tern_instance *in);
 // Its results, when they are mapped.
 tern_status gpu_drafts_take(tern_instance *in, tern_error *err);
-// The text goes on in another way: what was computed ahead is of no use.
+// The text changed course: what was computed ahead is useless.
 void gpu_drafts_forget(tern_instance *in);
 
 // ---- Results (gpu_results.c) -------------------------------------------------------------------
@@ -121,14 +121,14 @@ typedef enum gpu_results {
     GPU_RESULTS_LISTS,    // a gpu_list of each row
     GPU_RESULTS_LOGITS,
 } gpu_results;
-// What is read back for the chunk.
+// What to read back for the chunk.
 gpu_results gpu_results_of(const tern_instance *in);
-// How much that is. Something always is, since its map tells that the run is over.
+// How many bytes. Never 0, since its map tells that the run is over.
 uint64_t gpu_results_bytes(const tern_instance *in);
 wgpu_buffer gpu_results_buffer(const tern_instance *in);
-// Of results that are GPU_RESULTS_GREATEST the i-th.
+// The i-th of results that are GPU_RESULTS_GREATEST.
 void gpu_results_greatest(const void *mapped, size_t i, int32_t *id, float *logit);
-// Whether that was enough; else the logits are to be read, which are still there.
+// Whether that sufficed; else read the logits, which are still there.
 bool gpu_results_take(const tern_instance *in, const void *mapped);
 
 // ---- Profile (gpu_profile.c) -------------------------------------------------------------------
@@ -137,12 +137,12 @@ typedef struct gpu_profile gpu_profile;
 tern_status gpu_profile_open(gpu_profile **out, tern_device *d, size_t n_dispatches,
                              tern_error *err);
 void gpu_profile_close(gpu_profile *p); // NULL is allowed; after its last map is done
-// A pass for the next dispatch of this kernel, which moves so many bytes.
+// A pass for the next dispatch of this kernel, which moves n bytes.
 wgpu_pass gpu_profile_pass(gpu_profile *p, wgpu_encoder encoder, gpu_kernel kernel, uint64_t bytes);
-// Behind the last dispatch, and behind the submission of the encoder.
+// After the last dispatch, and after the submission of the encoder.
 void gpu_profile_encode(gpu_profile *p, wgpu_encoder encoder);
 void gpu_profile_submitted(gpu_profile *p);
-// Whether the times have come; then they are added to the rows.
+// Whether the times have arrived; then they are added to the rows.
 bool gpu_profile_take(gpu_profile *p);
 const tern_profile *gpu_profile_rows(const gpu_profile *p);
 

@@ -9,12 +9,11 @@
 //
 // Two to eight tokens, as speculation verifies them, read each weight once, so a product is two
 // dispatches: row_quantize or parts_quantize makes the rows; few_linear3, few_glu or few_linear_add
-// multiplies. What is done for a token is the same, to the bit, as for one that comes alone;
-// speculation relies on that. So the same text quantizes the rows, with as many threads.
+// multiplies. A token gets the same bits as one that comes alone; speculation relies on that. So
+// the same text quantizes the rows, with as many threads.
 //
-// They are found as runs of neighbours in the graph, which has them fused as far as any backend
-// wants. What does not fit is left to the dispatches of gpu_plan.c, and so are more tokens than
-// GPU_FEW.
+// The patterns are runs of neighbours in the graph, which is fused as far as any backend wants.
+// Anything else is left to the dispatches of gpu_plan.c, and so are more tokens than GPU_FEW.
 #include "kernels/webgpu/gpu_build.h"
 
 // ---- Recognizing -------------------------------------------------------------------------------
@@ -24,7 +23,7 @@ typedef struct row { // that is quantized
     float eps;
 } row;
 
-// The quantized row that `linear` alone reads, in the node in front of it.
+// The quantized row that only `linear` reads, made by the node before it.
 static bool find_row(const tern_plan *p, const tern_node *n, const tern_node *linear, row *r) {
     bool is_normed = n->op == TERN_OP_NORM_QUANTIZE;
     if (!is_normed && n->op != TERN_OP_QUANTIZE) return false;
@@ -47,7 +46,7 @@ static bool is_add(const tern_plan *p, const tern_node *n) {
 
 #define WORKGROUPS       128   // about one for each core of a large GPU: the row is made in each
 #define KEPT_X           8     // in ternary_row.wgsl
-#define KEPT_CODES       4     // tiles of a team: as many as are asked for at a time
+#define KEPT_CODES       4     // tiles of a team, all loaded at once
 #define WORKGROUP_BYTES  16384 // that every device has
 #define WORKGROUP_THREADS 1024 // at most
 #define FEW_EACH         4     // in ternary_few.wgsl, EACH_MAX
@@ -56,7 +55,7 @@ static bool is_add(const tern_plan *p, const tern_node *n) {
 // What a workgroup is to do.
 typedef struct work {
     int64_t n_cols;
-    uint32_t tiles; // about so many
+    uint32_t tiles; // about this many
     bool pairs;     // half of them of each of two matrices
 } work;
 
@@ -74,12 +73,12 @@ static uint32_t threads_max(const tern_plan *p) {
     return most < WORKGROUP_THREADS ? most : WORKGROUP_THREADS;
 }
 
-// Threads that share a row, for so many steps.
+// Threads that share a row, for this number of steps.
 static uint32_t splits_of(uint32_t blocks, uint32_t steps) {
     return (groups(blocks, steps) + 3) / 4 * 4;
 }
 
-// Of the tiles that a workgroup is to have, those that the last of several would lack.
+// How many of the tiles of a workgroup the last of several workgroups would lack.
 static uint32_t unused(const work *w, const shape *s) {
     uint32_t rest = w->tiles % (s->teams * s->tiles);
     return rest ? s->teams * s->tiles - rest : 0;
@@ -92,7 +91,7 @@ static bool fits(const tern_plan *p, const shape *s, const work *w) {
     return bytes <= WORKGROUP_BYTES && w->n_cols / 4 <= KEPT_X * s->threads;
 }
 
-// For one token. As many teams as there are threads for, unless that leaves teams without work; an
+// For one token. As many teams as there are threads for, unless some teams would have no work; an
 // even number of them for pairs.
 static bool find_shape(const tern_plan *p, const work *w, shape *best) {
     uint32_t most = threads_max(p), blocks = (uint32_t)gpu_blocks(w->n_cols);
@@ -111,8 +110,8 @@ static bool find_shape(const tern_plan *p, const work *w, shape *best) {
     return least != UINT32_MAX;
 }
 
-// For few tokens: all tiles in teams of two, or of another number if that leaves less unused, and
-// as many threads for each row as there are then. A team of one always fits.
+// For few tokens: all tiles in teams of two, or of another number if that wastes less, and then as
+// many threads for each row as fit. A team of one always fits.
 static shape find_shape_few(const tern_plan *p, const work *w, uint32_t n_tokens) {
     static const uint32_t tiles[] = {2, 3, 4, 1};
     uint32_t shares = groups(n_tokens, FEW_EACH), least = UINT32_MAX;
@@ -146,11 +145,11 @@ typedef struct product {
     tern_vid quantized; // the row in the graph
     work work;
     shape one;
-    uint32_t alone; // tokens up to which each makes its row for itself
+    uint32_t alone; // up to this many tokens, each makes its own row
 } product;
 
-// Where weights are few, reading and unpacking them for each token costs less than a dispatch that
-// makes the rows first and is waited for.
+// If weights are few, reading and unpacking them for each token costs less than a separate dispatch
+// that makes the rows first.
 static uint32_t alone_max(const tern_plan *p, uint32_t tiles, int64_t n_cols) {
     uint64_t bytes = (uint64_t)tiles * GPU_TILE_ROWS * (uint64_t)gpu_blocks(n_cols) * 16;
     uint64_t n = p->device->alone_bytes / bytes;
@@ -168,7 +167,7 @@ static bool find_product(const tern_plan *p, product *f) {
     return find_shape(p, &f->work, &f->one);
 }
 
-// What ternary_tiles.wgsl wants to know; binds the weights.
+// The parameters of ternary_tiles.wgsl; binds the weights.
 static void set_tiles(const tern_plan *p, gpu_dispatch *d, const product *f, const shape *s) {
     static const char *const at[] = {"", "AT1", "AT2"}, *const tile[] = {"", "TILE1", "TILE2"};
     static const char *const rows[] = {"ROWS0", "ROWS1", "ROWS2"};
@@ -196,8 +195,8 @@ static void set_tiles(const tern_plan *p, gpu_dispatch *d, const product *f, con
     bind_part(d, &span);
 }
 
-// What ternary_row.wgsl wants to know; binds the norm. A binding must be there: without a norm it
-// is a weight that nobody reads.
+// The parameters of ternary_row.wgsl; binds the norm. The binding must exist: without a norm it is
+// a weight that nobody reads.
 static void set_row(const tern_plan *p, gpu_dispatch *d, const product *f) {
     set(d, "COLS4", (double)(f->work.n_cols / 4));
     set(d, "NORM", f->row.norm >= 0);
@@ -230,14 +229,14 @@ static void add_row_quantize(tern_plan *p, const product *f) {
     bind_value(p, d, f->quantized);
 }
 
-// Of a batch's tokens, how many a thread has sums for. All variants give the same bits.
+// How many of a batch's tokens a thread has sums for. All variants give the same bits.
 static const struct {
     uint32_t tokens, min, max;
 } few_counts[] = {{2, 2, 2}, {4, 3, 4}, {GPU_FEW, 5, GPU_FEW}};
 #define N_FEW_COUNTS (sizeof few_counts / sizeof *few_counts)
 
-// Whether the rows have room in the workgroup's memory, and are no more than its threads can load
-// at a time.
+// Whether the rows fit in the workgroup's memory, and are no more than its threads can load at a
+// time.
 static bool has_room(const tern_plan *p, const work *w, const shape *s, uint32_t n_tokens) {
     uint64_t bytes = n_tokens * (uint64_t)gpu_blocks(w->n_cols) * GPU_BLOCK_COLS;
     return bytes + n_tokens * sum_bytes(p, s) <= p->device->workgroup_bytes_max &&
@@ -329,7 +328,7 @@ static size_t add_feed_forward(tern_plan *p, const tern_node *n, size_t n_left) 
 #define ATTENTION_THREADS 512
 #define KEPT_WORDS        16 // in attention_token.wgsl
 
-// As many as there is workgroup memory for: the query, the batch's own keys and values, a tile's
+// As many as workgroup memory has room for: the query, the batch's own keys and values, a tile's
 // scores and sums, and what the reduction takes.
 static uint32_t attention_threads(const tern_device *d, uint32_t half) {
     uint32_t threads = ATTENTION_THREADS;
@@ -341,7 +340,7 @@ static uint32_t attention_threads(const tern_device *d, uint32_t half) {
     return threads;
 }
 
-// Positions of a tile: as many as the registers of a workgroup hold keys and values of.
+// Positions of a tile: as many as a workgroup's registers can hold keys and values of.
 static uint32_t positions_of_tile(uint32_t threads, uint32_t half) {
     uint32_t n = threads;
     while (n > 1 && (groups(half, threads / n) > KEPT_WORDS ||
@@ -386,7 +385,7 @@ static void add_attention_token(tern_plan *p, uint32_t tokens_min, uint32_t toke
     set(d, "INFO_AT", (double)(w.rows_bytes / 8));
 }
 
-// What is known of the row that attention has left in parts, behind the rest of a dispatch.
+// The parameters of a row that attention has left in parts; they follow the dispatch's other ones.
 static void bind_row_in_parts(const tern_plan *p, gpu_dispatch *d, const tern_node *attention,
                               where w, tern_vid out) {
     set(d, "HEAD4", attention->head_dim / 4);

@@ -32,8 +32,8 @@ static tern_vid attention_block(rig *r, const layer *l, tern_vid x) {
     k = tern_g_rope(&r->g, k, -1, l->n_kv_heads, l->head_dim, &a);
     tern_vid ks = tern_g_state(&r->g, "k", kv_dim), vs = tern_g_state(&r->g, "v", kv_dim);
     tern_g_kv_store(&r->g, k, v, ks, vs, l->n_kv_heads, l->head_dim);
-    // The elements of q and k have a variance of n_embd / 6. Scores with a spread of 2, as trained
-    // models have: with one of 100 a rounded unit in front changes the whole softmax.
+    // The elements of q and k have a variance of n_embd / 6. Scores with a spread of 2, as in
+    // trained models: with a spread of 100 a unit rounded earlier changes the whole softmax.
     tern_vid o = tern_g_attention(&r->g, q, ks, vs, l->n_heads, l->n_kv_heads, l->head_dim,
                                   12 / ((float)l->n_embd * sqrtf((float)l->head_dim)));
     o = normed(r, o, q_dim, l->sub_norms);
@@ -49,7 +49,7 @@ static tern_vid feed_forward_block(rig *r, const layer *l, tern_vid x) {
 }
 
 static const layer layers[] = {
-    // Eight rows of 1604 have no room in the workgroup's memory with the least limits.
+    // Eight rows of 1604 do not fit in the workgroup's memory with the least limits.
     {192, 1604, 6, 2, 32, true, TERN_ACTIVATION_RELU2}, // two tiles to a team of one token
     {132, 1028, 3, 1, 44, false, TERN_ACTIVATION_SILU},
     {640, 1792, 5, 5, 128, true, TERN_ACTIVATION_RELU2},
@@ -71,7 +71,7 @@ TEST(gpu_token_feed_forward) {
     }
 }
 
-// Tokens in front of and behind the borders of the attention's tiles.
+// Tokens before and after the borders of the attention's tiles.
 TEST(gpu_token_attention) {
     static const struct {
         const layer *layer;
@@ -99,10 +99,10 @@ TEST(gpu_token_attention) {
     }
 }
 
-// Steps that are done before anyone asks for them are those that would have been done.
+// Steps computed before anyone asks for them equal those computed on request.
 TEST(gpu_greedy_steps_ahead) {
     enum { N = 34 };
-    static const double seconds[] = {-1, INFINITY, 0}; // nothing ahead, as much as may be, a step
+    static const double seconds[] = {-1, INFINITY, 0}; // none, unlimited, one step
     int n_ways = test_is_long() ? 3 : 2, n_devices = test_is_long() ? RIG_DEVICES : RIG_GPU_LEAST;
     rig_step steps[3][N];
     if (!rig_has_gpu()) return;

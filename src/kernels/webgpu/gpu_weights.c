@@ -1,7 +1,7 @@
 // Weights as the kernels read them: ternary codes in tiles (ternary_gemv.wgsl) in slabs, float
 // matrices and tables as rows of f16, f32 or int8 with scales (float_linear.wgsl), both in parts
-// that fit a binding, vectors as f32. All is made and sent in pieces, so that the host never holds
-// a second copy of a large matrix.
+// that fit a binding, vectors as f32. Everything is converted and sent in pieces, so that the host
+// never holds a second copy of a large matrix.
 #include <string.h>
 #include "base/alloc.h"
 #include "base/ternary.h"
@@ -24,7 +24,8 @@ static uint64_t tiles_bytes(int64_t tiles, int64_t n_cols) {
     return gpu_round(GPU_HEADER_BYTES + (uint64_t)tiles * tile_bytes(n_cols), 256);
 }
 
-// Into how many parts of equal tiles a matrix is cut to fit the GPU's bindings; 0: a tile does not.
+// Into how many parts of equal tiles a matrix is cut to fit the GPU's bindings; 0: a tile is too
+// large.
 static int64_t n_ternary_parts(const tern_device *d, const tern_weight_source *s) {
     int64_t most = (int64_t)((d->part_bytes_max - GPU_HEADER_BYTES) / tile_bytes(s->n_cols));
     return most < 1 ? 0 : (n_tiles(s->n_rows) + most - 1) / most;
@@ -37,7 +38,7 @@ static uint64_t ternary_bytes(const tern_device *d, const tern_weight_source *s)
            (uint64_t)(n - longer) * tiles_bytes(each, s->n_cols);
 }
 
-// Slabs can be made as large as will be needed, no larger, since all matrices are known beforehand.
+// All matrices are known beforehand, so slabs are made exactly as large as needed.
 tern_status gpu_tune(tern_device *d, const tern_weight_source *sources, size_t n, tern_error *err) {
     (void)err;
     d->ternary_bytes_left = 0;
@@ -94,7 +95,7 @@ static tern_status send_tiles(tern_device *d, const tern_weight *w, const gpu_pa
         for (int64_t r = 0; r < n * GPU_TILE_ROWS; r++) {
             int64_t at = part->first_row + tile * GPU_TILE_ROWS + r;
             uint32_t *to = piece + (uint64_t)(r / 8) * (each / 4) + (uint64_t)(r % 8) * 4;
-            // Rows behind the last repeat it; nobody reads their sums.
+            // Past the end, repeat the last row; nobody reads these sums.
             memcpy(row, tern_codes_row(reader, at < w->n_rows ? at : w->n_rows - 1),
                    (size_t)w->n_cols);
             for (int64_t b = 0; b < blocks; b++) pack_block(row + b * GPU_BLOCK_COLS, to + b * 32);
@@ -158,10 +159,10 @@ static tern_status send_ternary(tern_device *d, const tern_weight *w, const tern
 
 // ---- Rows of floats ----------------------------------------------------------------------------
 
-// Where rows come from: the file, or what a head mode makes of the file's.
+// Where rows come from: the file, or a head mode's conversion of the file's.
 typedef struct row_source {
     const tern_weight_source *s;
-    tern_dtype type; // that the rows have, or are converted to
+    tern_dtype type; // of the rows, or to convert them to
     float *floats;
     void *converted; // a row of another type than the file's
 } row_source;
@@ -185,7 +186,7 @@ static void row_source_close(row_source *r) {
     tern_free(r->converted);
 }
 
-// The row is element *first and those behind it of what is returned.
+// The row is element *first and the following ones of the result.
 static const void *row_find(const row_source *r, int64_t row, uint64_t *first) {
     const tern_weight_source *s = r->s;
     *first = (uint64_t)row * (uint64_t)s->n_cols;
@@ -237,7 +238,7 @@ static uint64_t row_bytes_of(gpu_form form, int64_t n_cols) {
                                : (uint64_t)n_cols * (form == GPU_FORM_F16 ? 2 : 4);
 }
 
-// bf16 reaches further than f16, though hardly any weight does.
+// bf16 has a wider range than f16, though hardly any weight needs it.
 #define F16_MAX 65000
 static bool fits_f16(const row_source *r) {
     const tern_weight_source *s = r->s;
@@ -251,8 +252,8 @@ static bool fits_f16(const row_source *r) {
     return true;
 }
 
-// The nearest of the forms: exact, but for the last bits of types whose blocks have scales of two
-// levels, which become f16.
+// The nearest of the forms: exact, except for the last bits of types whose blocks have scales of
+// two levels, which become f16.
 static gpu_form form_of(const row_source *r) {
     if (r->type == TERN_DTYPE_Q8_0 || r->type == TERN_DTYPE_Q4_0) return GPU_FORM_Q8;
     if (r->type == TERN_DTYPE_F32 || r->s->n_cols % 8 != 0) return GPU_FORM_F32;
@@ -335,7 +336,7 @@ static tern_status bind_rows(tern_device *d, tern_weight *w, const tern_weight_s
     return status;
 }
 
-// A table that is the head too keeps its own rows, as on the CPU, if a mode converts the head's.
+// A table that is also the head keeps its own rows, as on the CPU, if a mode converts the head's.
 static tern_status bind_table_head(tern_device *d, tern_weight *w, const tern_weight_source *s,
                                    tern_error *err) {
     tern_dtype type;
@@ -374,7 +375,7 @@ static tern_status find_kind(const tern_weight_source *s, const tern_matrix_view
     return tern_ternary_find(view, s->ternarize, kind, err);
 }
 
-// Sends what the file has to where the weight lies, or compares it with what lies there.
+// Sends the file's data to the weight's place, or compares it with what lies there.
 static tern_status send_all(tern_device *d, const tern_weight *w, const tern_weight_source *s,
                             const tern_matrix_view *view, const tern_ternary_kind *kind,
                             tern_error *err) {

@@ -1,5 +1,5 @@
-// In front of every kernel: what all of them know. Kernels that run a model use no select() on
-// values: WebKit's was found to be wrong at times; a branch or a product with f32(condition) is not.
+// Comes before every kernel. Kernels that run a model use no select() on values: WebKit's was found
+// to be wrong at times; a branch or a product with f32(condition) is not.
 override THREADS: u32 = 256u; // of a workgroup, a multiple of 16
 
 // Four signed bytes.

@@ -1,6 +1,6 @@
 // Quantized rows of a few tokens, a workgroup for each, for the products of ternary_few.wgsl: as
 // rows_base.wgsl writes them, with the bits that ternary_token.wgsl makes. Grid: (1, tokens).
-override Q_VECS: u32; // of a row, with the zeros behind its end
+override Q_VECS: u32; // of a row, with the zeros after its end
 
 @group(0) @binding(4) var<storage, read_write> q: array<vec4<u32>>;
 @group(0) @binding(5) var<storage, read_write> q_info: array<vec2<u32>>; // 1 / scale, sum

@@ -2,8 +2,8 @@
 var<workgroup> part_f: array<vec2<f32>, THREADS>;
 var<workgroup> sum_f: array<vec2<f32>, 16>;
 
-// The sum of the first values and the greatest of the second. Between two calls is a barrier of the
-// caller's, as reduce_subgroups.wgsl wants it.
+// The sum of the first values and the greatest of the second. The caller puts a barrier between two
+// calls, as in reduce_subgroups.wgsl.
 fn workgroup_sum_max(lane: u32, sum: f32, most: f32) -> vec2<f32> {
     part_f[lane] = vec2(sum, most);
     workgroupBarrier();
@@ -57,7 +57,7 @@ fn max4_of_32(lane: u32, value: vec4<f32>) -> vec4<f32> {
 }
 fn max_of_32(lane: u32, value: f32) -> f32 { return max4_of_32(lane, vec4(value)).x; }
 
-// Threads whose number has the same rest by 8 may add up their values: here none do.
+// Threads whose numbers are equal modulo 8 may add up their values: here none do.
 const SHARE = 8u;
 fn sum_of_every_8th(value: i32) -> i32 { return value; }
 

@@ -1,21 +1,21 @@
 // Sums over a workgroup, by subgroups of 32 threads, all full.
 var<workgroup> part_f: array<vec2<f32>, (THREADS + 31u) / 32u>;
 
-// Whole numbers that are ordered as the floats are: their greatest is one instruction, where that of
-// floats is five steps.
+// Whole numbers that are ordered like the floats: their maximum is one instruction, that of floats
+// is five steps.
 fn ordered(v: f32) -> i32 {
     let bits = bitcast<i32>(v);
     return bits ^ ((bits >> 31u) & 0x7fffffff);
 }
 fn unordered(v: i32) -> f32 { return bitcast<f32>(v ^ ((v >> 31u) & 0x7fffffff)); }
 
-// The sum of the first values and the greatest of the second. Between two calls is a barrier of the
-// caller's: it would be wasted on those who call once.
+// The sum of the first values and the greatest of the second. The caller puts a barrier between two
+// calls: it would be wasted on those who call once.
 fn workgroup_sum_max(lane: u32, sum: f32, most: f32) -> vec2<f32> {
     let s = vec2(subgroupAdd(sum), unordered(subgroupMax(ordered(most))));
     if (lane % 32u == 0u) { part_f[lane / 32u] = s; }
     workgroupBarrier();
-    // There are at most 32 parts: every subgroup puts them together for itself.
+    // There are at most 32 parts: every subgroup combines them for itself.
     let n = (THREADS + 31u) / 32u;
     let part = part_f[min(lane % 32u, n - 1u)];
     let all = subgroupMax(bitcast<i32>(part.y));
@@ -29,9 +29,9 @@ fn workgroup_sum_max(lane: u32, sum: f32, most: f32) -> vec2<f32> {
 fn sum_of_32(lane: u32, value: vec4<f32>) -> vec4<f32> { return subgroupAdd(value); }
 
 // The sums over 32 neighbouring threads of n vec4s, n = 1, 2, 4 or 8: of these 4n numbers thread i
-// gets number i * n / 8. Where two threads that differ in a bit meet, each gives away one half of
-// the numbers and goes on with the other, so 32 sums take 31 exchanges and not 160. A number is
-// summed up in the same order whatever n is.
+// gets number i * n / 8. Of two threads that differ in a bit, each gives away one half of the
+// numbers and goes on with the other, so 32 sums take 31 exchanges and not 160. A number is summed
+// up in the same order whatever n is.
 fn meet(lane: u32, step: u32, a: vec4<f32>, b: vec4<f32>) -> vec4<f32> {
     var mine = a;
     var other = b;
@@ -68,7 +68,7 @@ fn sums_of_32(lane: u32, n: u32, v: ptr<function, array<vec4<f32>, 8>>) -> f32 {
 fn max4_of_32(lane: u32, value: vec4<f32>) -> vec4<f32> { return subgroupMax(value); }
 fn max_of_32(lane: u32, value: f32) -> f32 { return subgroupMax(value); }
 
-// The sum over the subgroup's threads whose number has the same rest by 8, in each of them: SHARE
+// The sum over the subgroup's threads whose numbers are equal modulo 8, in each of them: SHARE
 // threads have shared their sums.
 const SHARE = 32u;
 fn sum_of_every_8th(value: i32) -> i32 {
@@ -76,8 +76,8 @@ fn sum_of_every_8th(value: i32) -> i32 {
     return v + subgroupShuffleXor(v, 16u);
 }
 
-// A sum of integers over a workgroup: begun, then, behind a barrier, added to by every thread, then,
-// behind another one, known to all. The barriers are the caller's.
+// A sum of integers over a workgroup: begin it; after a barrier, every thread adds to it; after
+// another one, all know it. The barriers are the caller's.
 var<workgroup> part_i: array<i32, (THREADS + 31u) / 32u>;
 fn begin_int_sum(lane: u32) {}
 fn add_to_int_sum(lane: u32, value: i32) {

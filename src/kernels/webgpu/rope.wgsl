@@ -1,6 +1,6 @@
-// Rotary embedding and the store into the key/value cache. A thread makes two neighbouring elements,
-// since two halves share a word of an f16 cache. Grid: (pairs of a row / 64, tokens). The cache is
-// laid out in cache.wgsl.
+// Rotary embedding and the store into the key/value cache. A thread computes two neighbouring
+// elements, since two halves share a word of an f16 cache. Grid: (pairs of a row / 64, tokens).
+// cache.wgsl describes the cache.
 //
 // angles[(step + t) * N_ROT / 2 + i] = cosine and sine for pair i of token t.
 override HEAD_DIM: u32;

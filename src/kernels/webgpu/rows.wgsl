@@ -1,4 +1,4 @@
-// Norms and quantization of rows as they are.
+// Norms and quantization of plain rows.
 @group(0) @binding(4) var<storage, read_write> y: array<vec4<f32>>;
 
 fn value(row: u32, i: u32) -> vec4<f32> { return x[row + i]; }

@@ -1,5 +1,5 @@
-// Norms and quantization, a workgroup for each row: in front of rows.wgsl and rows_gated.wgsl, which
-// say what the elements of a row are.
+// Norms and quantization, a workgroup for each row: comes before rows.wgsl and rows_gated.wgsl,
+// which define the elements of a row.
 //
 // Quantized rows are int8, four in a word, padded with zeros to Q_WORDS words; each has its
 // 1 / scale and the sum of its integers (which takes the codes' offset of one out of the products).
@@ -34,16 +34,16 @@ fn inverse_rms(squares: f32) -> f32 { return 1.0 / sqrt(squares / f32(4u * COLS4
 
 // Integers up to 128 times at most 2^17 columns are exact in the float sum.
 fn write_info(lane: u32, row: u32, scale: f32, sum: i32) {
-    workgroupBarrier(); // behind the reduction that found the scale
+    workgroupBarrier(); // after the reduction that found the scale
     let s = workgroup_sum_max(lane, f32(sum), 0.0).x;
     if (lane == 0u) { q_info[row] = vec2(bitcast<u32>(1.0 / scale), bitcast<u32>(i32(s))); }
 }
 
-// The greatest of the normed row is found before the norm's factor is known: it scales all alike. A
-// thread keeps its first products x * weight in registers, and makes those behind them again.
+// The greatest of the normed row is found before the norm's factor is known: the factor scales all
+// alike. A thread keeps its first products x * weight in registers, and computes the rest again.
 const KEPT = 4u;
 
-// The file behind this one has value(row, i), four elements of the row that begins there.
+// The next file defines value(row, i), four elements of the row that begins there.
 fn norm_and_quantize(number: u32, lane: u32) {
     let row = number * COLS4;
     var kept: array<vec4<f32>, KEPT>;
@@ -70,7 +70,7 @@ fn norm_and_quantize(number: u32, lane: u32) {
     for (var k = 0u; k < KEPT; k++) {
         let i = lane + k * THREADS;
         if (i < Q_WORDS) {
-            let v = rounded(kept[k] * r * scale); // zeros behind the row's end
+            let v = rounded(kept[k] * r * scale); // zeros past the row's end
             q[number * Q_WORDS + i] = packed(v);
             sum += total(v);
         }

@@ -1,4 +1,4 @@
-// In front of every kernel of inference: what changes from batch to batch.
+// Comes before every kernel of inference: what changes from batch to batch.
 //
 // Values of a run lie in one pool of memory, row after row. A binding that is written by any kernel
 // is declared read_write everywhere, since the pool is one buffer, and WebGPU allows a buffer one

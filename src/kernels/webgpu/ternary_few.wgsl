@@ -1,16 +1,15 @@
-// Ternary products of two to eight tokens: their rows, which quantize_few.wgsl has made, times
-// weights that are read and unpacked once for up to EACH of them. A dispatch that waits for those
+// Ternary products of two to eight tokens: their rows, made by quantize_few.wgsl, times weights
+// that are read and unpacked once for up to EACH of them. Waiting for a dispatch that makes the
 // rows costs less than making each of them in every workgroup; for a single token it is the other
 // way round (ternary_token.wgsl).
 //
-// The sums are integers and what is made of them is the same as for a single token, so a token's
-// result does not depend, by a bit, on how many came with it. Which tiles are a thread's is the
-// matter of ternary_tiles.wgsl; for TOKENS / EACH shares of the tokens all teams stand again, one
-// behind the other, and read the same weights through the near caches. What the units for products
-// of bytes wait for is above all the way to memory: so a workgroup has all of a core's threads,
-// each asks for codes before it multiplies those that it has, and the rows lie in the workgroup's
-// memory where they have room there.
-override TOKENS: u32;  // 2, 4 or 8; behind the last of the run it stands again
+// The sums are integers and their further treatment is the same as for a single token, so a token's
+// result does not depend, by a bit, on how many came with it. ternary_tiles.wgsl says which tiles
+// belong to a thread; TOKENS / EACH copies of all teams, one after the other, each take their share
+// of the tokens and read the same weights through the near caches. The byte-product units mostly
+// wait for memory: so a workgroup has all of a core's threads, each loads codes before it
+// multiplies those that it has, and the rows lie in the workgroup's memory if they fit.
+override TOKENS: u32;  // 2, 4 or 8; past the end, the last token repeats
 override EACH: u32;    // of them that a thread has sums for
 override STAGED: bool; // rows in the workgroup's memory
 const EACH_MAX = 4u;
@@ -25,7 +24,7 @@ override ROW_VECS: u32 = BLOCKS * 4u;
 override X_VECS: u32 = TOKENS * ROW_VECS * u32(STAGED) + u32(!STAGED);
 var<workgroup> x_staged: array<vec4<u32>, X_VECS>; // as q
 
-// All are asked for before the first is stored: the loops are unrolled.
+// All are loaded before the first is stored: the loops are unrolled.
 const STAGED_MAX = 8u; // vec4s of a thread
 override N_STAGED: u32 = (X_VECS + THREADS - 1u) / THREADS;
 fn stage_rows(lane: u32) {
@@ -60,7 +59,7 @@ fn unpack(c: u32) -> vec4<u32> {
     return vec4(c, c >> 2u, c >> 4u, c >> 6u) & vec4(0x03030303u);
 }
 
-// Added one behind the other, as the instructions do it.
+// Added one after the other, as the instruction does it.
 fn dot16(sum: i32, c: vec4<u32>, x: vec4<u32>) -> i32 {
     return dot4(c.w, x.w) + (dot4(c.z, x.z) + (dot4(c.y, x.y) + (dot4(c.x, x.x) + sum)));
 }
@@ -104,7 +103,7 @@ fn multiply(group: u32, lane: u32) {
     workgroupBarrier();
 }
 
-// What a thread makes of one of the workgroup's `rows` rows, for one of the tokens: there are
+// What a thread computes for one of the workgroup's `rows` rows and one of the tokens: there are
 // threads for all of them.
 struct Result { row: u32, token: u32, is_mine: bool, unit: f32, less: i32 }
 fn result_of(lane: u32, rows: u32) -> Result {

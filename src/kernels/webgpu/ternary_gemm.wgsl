@@ -1,8 +1,8 @@
-// The product of ternary_gemv.wgsl for many tokens. A workgroup makes a tile, ROWS rows of TOKENS
-// tokens: codes are unpacked to int8 in workgroup memory once for all the tile's tokens. How the
-// tile is multiplied says ternary_gemm_dot.wgsl, for every device, or ternary_gemm_matrix.wgsl, for
-// those whose matrix units take int8; the sums are the same integers. Grid: (tiles of all matrices,
-// tokens / TOKENS).
+// The product of ternary_gemv.wgsl for many tokens. A workgroup computes a tile, ROWS rows of
+// TOKENS tokens: codes are unpacked to int8 in workgroup memory once for all the tile's tokens. The
+// tile is multiplied by ternary_gemm_dot.wgsl, on every device, or ternary_gemm_matrix.wgsl, if
+// matrix units take int8; the sums are the same integers. Grid: (tiles of all matrices, tokens /
+// TOKENS).
 //
 // Up to three matrices that read the same activations are one dispatch, if they lie in one buffer;
 // so do their results, each at its own place.
@@ -46,15 +46,15 @@ fn tile_of(group: vec3<u32>) -> Tile {
     return Tile(0u, group.x * ROWS, token0, ROWS0, Y0, Y_COLS);
 }
 
-// The word of 16 codes that starts `part` words into block b of a row of the tile; behind the last
-// row the last eight stand again, behind the last block there is nothing.
+// The word of 16 codes that starts `part` words into block b of a row of the tile. Past the last
+// row, the last eight rows repeat; past the last block there is nothing.
 fn codes_at(t: Tile, row: u32, b: u32, part: u32) -> u32 {
     let eight = min((t.row0 + row) / 8u, (t.n_rows + 7u) / 8u - 1u);
     if (b >= BLOCKS) { return 0u; }
     return w[t.codes + 64u + (eight * BLOCKS + b) * 32u + row % 8u * 4u + part];
 }
 
-// The same of activations; behind the last token the last one stands again.
+// The same of activations; past the last token, the last one repeats.
 fn activations_at(t: Tile, token: u32, b: u32, part: u32) -> vec4<u32> {
     return q[(min(t.token0 + token, run.n_tokens - 1u) * BLOCKS + min(b, BLOCKS - 1u)) * 4u + part];
 }

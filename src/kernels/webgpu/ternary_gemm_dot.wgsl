@@ -1,6 +1,6 @@
-// A tile by products of four bytes: 5 rows x 8 tokens a thread, from 64 columns at a time. What the
-// next step needs is on its way while this one is computed. The tile is no larger than keeps the
-// arithmetic busy: few tiles on many processors leave some of them idle at the end. Workgroup
+// A tile by products of four bytes: 5 rows x 8 tokens a thread, from 64 columns at a time. The data
+// of the next step is loaded while this one is computed. The tile is no larger than keeps the
+// arithmetic busy: a few large tiles would leave some of the processors idle at the end. Workgroup
 // memory: 11 KB.
 const ROWS = 40u;
 const TOKENS = 128u;
@@ -19,12 +19,12 @@ fn unpack(c: u32) -> vec4<u32> {
     return vec4(c, c >> 2u, c >> 4u, c >> 6u) & vec4(0x03030303u);
 }
 
-// Added one behind the other, as the instructions do it.
+// Added one after the other, as the instruction does it.
 fn dot16(sum: i32, c: vec4<u32>, x: vec4<u32>) -> i32 {
     return dot4(c.w, x.w) + (dot4(c.z, x.z) + (dot4(c.y, x.y) + (dot4(c.x, x.x) + sum)));
 }
 
-// What a thread brings to workgroup memory: 16 columns of a row, of an eighth row by the first 32
+// What a thread loads into workgroup memory: 16 columns of a row, of an eighth row by the first 32
 // threads, and of four tokens.
 struct Load { codes: u32, more: u32, tokens: array<vec4<u32>, 4> }
 

@@ -1,6 +1,6 @@
-// A tile by the matrix units: 16 subgroups of 32 threads make 32 tokens x 32 rows each, in pieces of
-// 16 x 16, from 128 columns at a time. What the next step needs is on its way while this one is
-// computed. Workgroup memory: 36 KB.
+// A tile by the matrix units: 16 subgroups of 32 threads compute 32 tokens x 32 rows each, in
+// pieces of 16 x 16, from 128 columns at a time. The data of the next step is loaded while this one
+// is computed. Workgroup memory: 36 KB.
 //
 // subgroupMatrixLoad counts components, so bytes, from the beginning of an array of words; type
 // parameters are columns, then rows.
@@ -19,7 +19,7 @@ alias Sums = subgroup_matrix_result<i32, 16, 16>;
 // each subgroup.
 var<workgroup> memory: array<i32, (ROWS + TOKENS) * NEXT>;
 
-// Sixteen codes as four words; which of them first depends on the thread, for the sake of banks.
+// Sixteen codes as four words; their order depends on the thread, to spread the banks.
 fn store_codes(to: u32, c: u32, part: u32) {
     for (var i = 0u; i < 4u; i++) {
         let k = (i + part) % 4u;
@@ -41,7 +41,7 @@ fn write_sums(t: Tile, own: u32, token0: u32, row0: u32, me: u32) {
     }
 }
 
-// Where a subgroup loads from depends on its threads' numbers: alike for all 32, which cannot be seen.
+// Where a subgroup loads from depends on its threads' numbers: uniform, but not provably so.
 @diagnostic(off, chromium.subgroup_matrix_uniformity)
 fn multiply(t: Tile, lane: u32) {
     let part = lane % 4u;

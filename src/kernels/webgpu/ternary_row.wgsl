@@ -1,9 +1,9 @@
-// A row of floats that becomes int8: norm and quantization by a workgroup. In front of
-// ternary_token.wgsl, where every workgroup of a product makes the row for itself, and of
+// A row of floats becomes int8: norm and quantization by a workgroup. Comes before
+// ternary_token.wgsl, where every workgroup of a product makes its own copy of the row, and before
 // quantize_few.wgsl, which makes the rows of a few tokens once. A row has the same bits either way:
 // the text is the same, and so must be THREADS, which the order of the sums depends on.
 //
-// The quantized row goes to `q`, Q_VECS vec4s, which the file behind this one declares.
+// The quantized row goes to `q`, Q_VECS vec4s, which the next file declares.
 override COLS4: u32;  // columns / 4
 override NORM: bool;  // else the row is only quantized
 override EPS: f32;
@@ -17,7 +17,7 @@ const PARTS_MAX = 8u; // as in gpu.h
 @group(0) @binding(7) var<storage, read_write> part_info: array<vec2<f32>>; // greatest score, sum
 
 // What a thread keeps of the row in registers. Loops over it have constant ends, so that they are
-// unrolled and no index is left.
+// unrolled and no index remains.
 const KEPT_X = 8u; // vec4s
 override PER_THREAD: u32 = (COLS4 + THREADS - 1u) / THREADS; // <= KEPT_X
 
@@ -26,9 +26,9 @@ fn greatest(v: vec4<f32>) -> f32 {
     return max(max(a.x, a.y), max(a.z, a.w));
 }
 
-// Fills q from `at` on, behind the row's end with zeros, and int_sum; the result is what the
-// integers are to be multiplied by. BitNet's scale makes the greatest of the normed row 127, and is
-// found from the products x * weight, which the norm's factor scales all alike.
+// Fills q from `at` on, with zeros past the row's end, and int_sum; returns the factor of the
+// integers. BitNet's scale makes the greatest of the normed row 127, and is found from the products
+// x * weight, which the norm's factor scales all alike.
 fn quantize(lane: u32, at: u32, row: ptr<function, array<vec4<f32>, KEPT_X>>,
             weight: ptr<function, array<vec4<f32>, KEPT_X>>) -> f32 {
     var squares = 0.0;
@@ -84,7 +84,7 @@ fn load_norm(lane: u32, weight: ptr<function, array<vec4<f32>, KEPT_X>>) {
 // with its greatest score and the sum of its weights.
 fn join_parts(token: u32, lane: u32, row: ptr<function, array<vec4<f32>, KEPT_X>>) {
     let n_heads = COLS4 / HEAD4;
-    // The first part is there in any case: it is asked for before it is known how many there are.
+    // The first part always exists: load it before the number of parts is known.
     load_row(token * PARTS_MAX * COLS4, lane, row);
     var first_info: array<vec2<f32>, KEPT_X>;
     for (var k = 0u; k < PER_THREAD; k++) {
@@ -95,7 +95,7 @@ fn join_parts(token: u32, lane: u32, row: ptr<function, array<vec4<f32>, KEPT_X>
     if (n_parts == 1u) { return; } // attention has divided by the sum itself
     for (var k = 0u; k < PER_THREAD; k++) {
         let i = min(lane + k * THREADS, COLS4 - 1u);
-        // All parts are asked for before the first is used.
+        // All parts are loaded before the first is used.
         var parts: array<vec4<f32>, PARTS_MAX>;
         var info: array<vec2<f32>, PARTS_MAX>;
         info[0] = first_info[k];

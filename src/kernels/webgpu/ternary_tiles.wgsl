@@ -1,9 +1,9 @@
-// Tiles of ternary matrices, as ternary_token.wgsl and ternary_few.wgsl deal them out.
+// How ternary_token.wgsl and ternary_few.wgsl share out the tiles of ternary matrices.
 //
-// Matrices lie in tiles of 8 rows as ternary_gemv.wgsl says. A workgroup has TEAMS teams of
-// 8 * SPLITS threads. A team takes TILES tiles; SPLITS of its threads share a row, each with the
-// blocks of columns b, b + SPLITS ... (STEPS of them). Tiles of up to three matrices are numbered
-// through. Grid, x: tiles / (TEAMS * TILES).
+// Matrices lie in tiles of 8 rows as ternary_gemv.wgsl says. A workgroup has TEAMS teams of 8 *
+// SPLITS threads. A team takes TILES tiles; SPLITS of its threads share a row, each with the blocks
+// of columns b, b + SPLITS ... (STEPS of them). Tiles are numbered across up to three matrices.
+// Grid, x: tiles / (TEAMS * TILES).
 override BLOCKS: u32; // of 64 columns
 override SPLITS: u32; // a multiple of 4: subgroups do not reach over teams
 override STEPS: u32;  // SPLITS * STEPS >= BLOCKS
@@ -25,7 +25,7 @@ override ROWS2: u32 = 0u;
 @group(0) @binding(5) var<storage, read_write> y1: array<f32>;
 @group(0) @binding(6) var<storage, read_write> y2: array<f32>;
 
-// Sums of a row come in so many parts: subgroups have put those of their threads together.
+// A row's sum comes in this many parts: subgroups have combined those of their threads.
 override ROW_PARTS: u32 = SPLITS * 8u / SHARE;
 // Rows of a workgroup.
 override GROUP_ROWS: u32 = 8u * TEAMS * TILES;
@@ -36,7 +36,7 @@ fn lane_of(lane: u32) -> Lane {
     return Lane(lane / (8u * SPLITS), l / 8u, l % 8u);
 }
 
-// Where a tile begins, in vec4s. One behind the last is the last, computed for nothing.
+// Where a tile begins, in vec4s. Past the end, the last tile is computed again for nothing.
 fn tile_at(number: u32) -> u32 {
     let n = min(number, N_TILES - 1u);
     var at = 16u;
@@ -51,8 +51,8 @@ fn scale_of(tile: u32) -> f32 {
     return bitcast<f32>(w[0].x);
 }
 
-// Tile i of a workgroup, as all are numbered through. A product of two matrices takes the same rows
-// of both: the first half of the workgroup's tiles is the first's.
+// Tile i of a workgroup in the common numbering. A product of two matrices takes the same rows of
+// both: the first half of the workgroup's tiles belongs to the first.
 override PAIRS: bool = false;
 override GROUP_TILES: u32 = TEAMS * TILES;
 fn tile_number(group: u32, i: u32) -> u32 {
@@ -64,7 +64,7 @@ fn tile_number(group: u32, i: u32) -> u32 {
     return group * GROUP_TILES + i;
 }
 
-// Row r of the tiles as they are numbered through.
+// Row r of the tiles in the common numbering.
 fn write(token: u32, r: u32, value: f32) {
     if (r / 8u < TILE1) {
         if (r < ROWS0) { y0[token * ROWS0 + r] = value; }

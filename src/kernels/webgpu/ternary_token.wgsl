@@ -1,22 +1,22 @@
 // Norm, int8 quantization and ternary product of a token in one dispatch.
 //
-// A single token is little work: what takes time is that dispatches wait for each other, and inside
+// A single token is little work: the time goes into dispatches that wait for each other, and inside
 // each the way to memory and back. So every workgroup makes the quantized row anew, in its own
-// memory, instead of waiting for a dispatch that makes it once; and the weights are asked for
-// before that, so that they are on their way meanwhile. The row is ternary_row.wgsl's matter, which
-// tiles are a thread's that of ternary_tiles.wgsl. Grid: (see there, tokens).
+// memory, instead of waiting for a dispatch that makes it once; and it loads the weights before
+// that, so that they arrive meanwhile. The row is made by ternary_row.wgsl; ternary_tiles.wgsl says
+// which tiles belong to a thread. Grid: (see there, tokens).
 override Q_VECS: u32 = SPLITS * STEPS * 4u;
-var<workgroup> q: array<vec4<u32>, Q_VECS>;              // behind the row's end zeros
+var<workgroup> q: array<vec4<u32>, Q_VECS>;              // zeros past the row's end
 var<workgroup> part: array<i32, GROUP_ROWS * ROW_PARTS>; // [tile][part][row of 8]
 
-// The weights that a thread multiplies are numbered by step and, for each, tile.
+// The weights that a thread multiplies are numbered by step and, within a step, by tile.
 override N_CODES: u32 = STEPS * TILES;
 fn codes_at(group: u32, l: Lane, k: u32) -> vec4<u32> {
     let block = min(l.block + k / TILES * SPLITS, BLOCKS - 1u);
     return w[tile_at(tile_number(group, l.team * TILES + k % TILES)) + block * 8u + l.row];
 }
 
-// Four of them are on their way at a time.
+// Four of them are in flight at a time.
 struct Codes { a: vec4<u32>, b: vec4<u32>, c: vec4<u32>, d: vec4<u32> }
 fn ask(group: u32, l: Lane) -> Codes {
     var codes: Codes;
@@ -67,7 +67,8 @@ fn multiply(group: u32, lane: u32, l: Lane, asked: Codes) {
     workgroupBarrier();
 }
 
-// The workgroup's row i, of its tile i / 8. Codes are one too large, so the row's sum is taken away.
+// The workgroup's row i, of its tile i / 8. Codes are one too large, so the row's sum is
+// subtracted.
 fn sum_of(i: u32, row_sum: i32) -> f32 {
     var s = -row_sum;
     for (var p = 0u; p < ROW_PARTS; p++) { s += part[(i / 8u * ROW_PARTS + p) * 8u + i % 8u]; }

@@ -13,7 +13,7 @@ override PARTS: u32; // at most 256
 
 const LIST_ITEMS = 512u;
 struct List { // gpu_list of gpu_session.h
-    n: atomic<u32>, // that belong on it; only the first have room
+    n: atomic<u32>, // entries that belong on it; only the first fit
     least: f32,
     items: array<vec2<u32>, LIST_ITEMS>, // index, logit; in any order
 }

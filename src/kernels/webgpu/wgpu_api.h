@@ -5,11 +5,11 @@
 // Objects are opaque pointers. Asynchronous calls take a callback structure by value and call back
 // from wgpuInstanceProcessEvents.
 //
-// Two generations of the interface are about: of 2025 (npm's bun-webgpu) and of 2026 (npm's webgpu,
+// There are two generations of the interface: of 2025 (npm's bun-webgpu) and of 2026 (npm's webgpu,
 // react-native-webgpu). Between them the numbers of features moved; the instance's descriptor was
-// rebuilt, to the same size and with zeros meaning the same; what tells that work is done got a
+// rebuilt, to the same size and with zeros meaning the same; the callback for finished work got a
 // message as its second argument; limits at the end of wgpu_limits came and went. wgpu_generation
-// is what has to be known of a library, all else is written so that it holds for both.
+// holds what differs, everything else works for both.
 #ifndef TERN_KERNELS_WEBGPU_WGPU_API_H
 #define TERN_KERNELS_WEBGPU_WGPU_API_H
 
@@ -105,7 +105,7 @@ typedef struct wgpu_limits {
     uint32_t vertex_attributes, vertex_stride, interstage, attachments, attachment_bytes;
     uint32_t workgroup_bytes, workgroup_size, workgroup_x, workgroup_y, workgroup_z;
     uint32_t workgroups_per_dimension;
-    uint32_t behind[20]; // 2025: storage by stage; 2026: bytes of immediates; later: others
+    uint32_t tail[20]; // 2025: storage by stage; 2026: bytes of immediates; later: others
 } wgpu_limits;
 
 typedef struct wgpu_adapter_info {
@@ -252,7 +252,7 @@ typedef struct wgpu_pass_desc {
     const wgpu_timestamp_writes *timestamps;
 } wgpu_pass_desc;
 
-// Return type, name behind "wgpu", arguments.
+// Return type, name after "wgpu", arguments.
 #define WGPU_FUNCTIONS(F)                                                                          \
     F(wgpu_instance, CreateInstance, (const wgpu_instance_desc *))                                 \
     F(void, InstanceProcessEvents, (wgpu_instance))                                                \

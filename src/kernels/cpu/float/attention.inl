@@ -2,10 +2,10 @@
 //
 // Query rows (token, head) are taken in tiles of up to 12. A tile walks over the positions in spans
 // of 64: scores (queries x keys), one step of the online softmax, then the weighted sum of values.
-// Both products are outer-product tiles, rows x 16-lane columns kept in registers, each element of
-// which is one chain of fmas in the order of the dimensions or positions: so a row's bits do not
-// depend on which rows share its tile. Positions that a row does not see are never multiplied with
-// their values, which may be left over from another text and not even be numbers.
+// Both products are outer-product tiles, rows x 16-lane columns kept in registers. Each element is
+// one chain of fmas in the order of the dimensions or positions, so a row's bits do not depend on
+// which rows share its tile. Positions that a row does not see are never multiplied with their
+// values, which may be left over from another text and not even be numbers.
 
 enum { TILE_ROWS = ATTENTION_TILE_ROWS, SPAN = ATTENTION_SPAN, CHUNK = ATTENTION_CHUNK };
 
@@ -22,7 +22,7 @@ typedef struct attention_tile {
     float *shift; // [16] exp(m - m') of this span
 } attention_tile;
 
-// Row r of the tile sees this many of the positions [from, from + SPAN).
+// How many of the positions [from, from + SPAN) row r of the tile sees.
 VEC_INLINE size_t seen_in_span(const attention_tile *t, size_t r, size_t from) {
     size_t seen = t->a->first_pos + (t->first_row + r) / t->a->n_heads + 1;
     if (seen <= from) return 0;
@@ -52,10 +52,10 @@ VEC_INLINE v16 load_value(tern_dtype type, const uint8_t *v, size_t head_dim, si
 
 // ---- The two products --------------------------------------------------------------------------
 //
-// With one token in the call memory is the limit, and a span is too short for the hardware to guess
-// what comes next. So each product fetches, element by element, what the next one will read: the
-// scores this span's values, the sums of values the next span's keys. Past the end that does no
-// harm.
+// With one token in the call memory is the limit, and a span is too short for the hardware to
+// predict what comes next. So each product prefetches, element by element, what the next one will
+// read: the scores this span's values, the sums of values the next span's keys. Reading past the
+// end does no harm.
 
 VEC_INLINE size_t kv_element_bytes(tern_dtype type) {
     return type == TERN_DTYPE_F32 ? 4 : type == TERN_DTYPE_F16 ? 2 : 1;
@@ -130,7 +130,7 @@ VEC_INLINE void value_tile(const attention_tile *t, tern_dtype type, size_t from
     }
 }
 
-// How the remaining rows and columns are cut into tiles that have a register layout of their own.
+// How the remaining rows and columns are cut into tiles that have register layouts.
 VEC_INLINE size_t take_rows(size_t left) {
     return left >= VEC_TILE_ROWS ? VEC_TILE_ROWS : VEC_TILE_ROWS > 4 && left >= 4 ? 4 : 1;
 }
@@ -183,7 +183,7 @@ VEC_INLINE void add_values(const attention_tile *t, tern_dtype type, size_t from
 #undef TILE
         }
     }
-    for (size_t d = head_dim / 16 * 16; d < head_dim; d++) { // a head that is not whole columns
+    for (size_t d = head_dim / 16 * 16; d < head_dim; d++) { // a head that is not a multiple of 16
         for (size_t r = first_row; r < last_row; r++) {
             float *acc = t->acc + r * t->hd16 + d;
             for (size_t j = j0; j < j1; j++) {
@@ -194,9 +194,9 @@ VEC_INLINE void add_values(const attention_tile *t, tern_dtype type, size_t from
     }
 }
 
-// ---- The softmax and the whole -----------------------------------------------------------------
+// ---- The softmax, and all of it ----------------------------------------------------------------
 
-// Scores become weights exp(s - m'); sums and accumulators are brought from m to m'.
+// Turns scores into weights exp(s - m') and rescales sums and accumulators from m to m'.
 static void span_softmax(const attention_tile *t, size_t from, size_t n_blocks) {
     static const float lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     v16 lane = v16_load(lanes), nothing = v16_set1(-INFINITY);
@@ -234,7 +234,7 @@ static void span_softmax(const attention_tile *t, size_t from, size_t n_blocks) 
     }
 }
 
-// What all rows see is added to all rows at once; then each gets what it sees beyond that.
+// Positions seen by all rows are added to all rows at once; then each row gets those only it sees.
 VEC_INLINE void span_values(const attention_tile *t, tern_dtype type, size_t from) {
     size_t common = seen_in_span(t, 0, from);
     add_values(t, type, from, 0, common, 0, t->n_rows);
@@ -308,7 +308,7 @@ static void attention(const tern_attention_args *args) {
 
 // ---- Storing -----------------------------------------------------------------------------------
 
-// 32 numbers (n of them there) as int8 with one scale, largest / 127.
+// 32 numbers (n of them real) as int8 with one scale, largest / 127.
 static float quantize_group(int8_t q[32], const float *x, size_t n) {
     v16 a = load_some(x, n), b = n > 16 ? load_some(x + 16, n - 16) : v16_set1(0);
     float largest = v16_top(v16_max(v16_abs(a), v16_max(v16_abs(b), v16_set1(0))));

@@ -83,7 +83,7 @@ VEC_INLINE v16 normal_cdf(v16 x, v16 *e) {
     return v16_if_less(x, v16_set1(0), tail, v16_sub(v16_set1(1), tail));
 }
 
-VEC_INLINE v16 activate(v16 x, tern_act act) {
+VEC_INLINE v16 activate(v16 x, tern_cpu_act act) {
     if (act == TERN_ACT_SILU) return gate_by_logistic(x, x);
     if (act == TERN_ACT_RELU2) {
         v16 r = v16_max(v16_set1(0), x);
@@ -101,7 +101,8 @@ VEC_INLINE v16 activate(v16 x, tern_act act) {
 }
 
 // y = act(x), times `up` where there is one; act is a constant in each use.
-VEC_INLINE void activate_row(float *y, const float *x, const float *up, size_t n, tern_act act) {
+VEC_INLINE void activate_row(float *y, const float *x, const float *up, size_t n,
+                             tern_cpu_act act) {
     for (size_t i = 0; i < n; i += 16) {
         v16 a = activate(load_some(x + i, n - i), act);
         if (up) a = v16_mul(a, load_some(up + i, n - i));
@@ -109,7 +110,7 @@ VEC_INLINE void activate_row(float *y, const float *x, const float *up, size_t n
     }
 }
 
-static void act_row(float *y, const float *x, size_t n, tern_act act) {
+static void act_row(float *y, const float *x, size_t n, tern_cpu_act act) {
     switch (act) {
     case TERN_ACT_SILU: activate_row(y, x, NULL, n, TERN_ACT_SILU); break;
     case TERN_ACT_RELU2: activate_row(y, x, NULL, n, TERN_ACT_RELU2); break;
@@ -119,7 +120,7 @@ static void act_row(float *y, const float *x, size_t n, tern_act act) {
     }
 }
 
-static void glu(float *y, const float *gate, const float *up, size_t n, tern_act act) {
+static void glu(float *y, const float *gate, const float *up, size_t n, tern_cpu_act act) {
     switch (act) {
     case TERN_ACT_SILU: activate_row(y, gate, up, n, TERN_ACT_SILU); break;
     case TERN_ACT_RELU2: activate_row(y, gate, up, n, TERN_ACT_RELU2); break;

@@ -62,15 +62,15 @@ static const size_t more_lengths[] = {2560, 6912};
 enum { N_LENGTHS = 130 + 2 };
 static size_t length(size_t i) { return i < 130 ? i + 1 : more_lengths[i - 130]; }
 
-// Output buffers have a guard behind the row that no kernel may touch.
+// Output buffers have a guard after the row that no kernel may touch.
 static float x[N_MAX + 1], w[N_MAX + 1], expected[N_MAX + 1], got[N_MAX + 1], other[N_MAX + 1];
 
 static void same_rows(const tern_float_kernels *k, const char *what, size_t n, int kind) {
     CHECK_MSG(same_bits(expected, got, n), "%s %s n=%zu kind=%d", k->name, what, n, kind);
-    CHECK_MSG(got[n] == 77, "%s %s n=%zu wrote behind its row", k->name, what, n);
+    CHECK_MSG(got[n] == 77, "%s %s n=%zu wrote after its row", k->name, what, n);
 }
 
-// Kernels that give one number, and those that write several rows.
+// Kernels that return one number, and kernels that write several rows.
 static void check_sums(const tern_float_kernels *a, const tern_float_kernels *b, size_t n) {
     static float dw[2][N_MAX], row[2][3][N_MAX];
     float sum[2], top[2];
@@ -141,7 +141,7 @@ TEST(float_rows_have_the_same_bits_everywhere) {
     }
 }
 
-static double act_in_double(tern_act act, double a) {
+static double act_in_double(tern_cpu_act act, double a) {
     switch (act) {
     case TERN_ACT_SILU: return a / (1 + exp(-a));
     case TERN_ACT_RELU2: return a > 0 ? a * a : 0;
@@ -185,7 +185,7 @@ TEST(float_activations_and_norm_are_accurate) {
 
 // Against differences of the functions in double. Seen to fail with 1 / sqrt(2 pi) cut to 0.39894.
 TEST(float_activation_gradients_are_slopes) {
-    static const tern_act acts[] = {TERN_ACT_SILU, TERN_ACT_RELU2, TERN_ACT_GELU,
+    static const tern_cpu_act acts[] = {TERN_ACT_SILU, TERN_ACT_RELU2, TERN_ACT_GELU,
                                     TERN_ACT_GELU_TANH};
     variants v = all_variants();
     enum { N = 1200 };
@@ -313,8 +313,8 @@ static void fill_blocks(uint8_t *b, tern_dtype type, size_t n, bool tame, uint32
     }
     size_t block = tern_dtype_block_bytes(type);
     for (size_t i = 0; !is_plain(type) && i + block <= bytes; i += block) {
-        bool behind = type == TERN_DTYPE_Q6_K || tern_dtype_is_ternary(type);
-        uint8_t *scale = b + i + (behind ? block - 2 : 0);
+        bool at_end = type == TERN_DTYPE_Q6_K || tern_dtype_is_ternary(type);
+        uint8_t *scale = b + i + (at_end ? block - 2 : 0);
         scale[1] = (uint8_t)((scale[1] & 0x83) | 0x20); // exponent -7 .. -6
         if (type == TERN_DTYPE_Q4_K || type == TERN_DTYPE_Q5_K) scale[3] = 0x20;
     }
@@ -435,7 +435,7 @@ typedef struct attention_data {
     void *k, *v;
 } attention_data;
 
-// The heads of a token are one longer row, as they lie in a model's activations.
+// The heads of a token form one longer row, as they do in a model's activations.
 static size_t query_stride(const attention_case *c) { return c->n_heads * c->head_dim + 8; }
 
 static tern_attention_args attention_args(const attention_case *c, const attention_data *d,
@@ -518,7 +518,7 @@ static double attention_error(const attention_case *c, const attention_data *d) 
     return worst;
 }
 
-// Whoever computes token t alone, from the cache as it was then, gets its row of the batch.
+// Computing token t alone, from the cache as it was then, gives its row of the batch.
 static void check_tokens_alone(const tern_float_kernels *k, const attention_case *c,
                                tern_dtype type, const attention_data *d) {
     tern_attention_args args = attention_args(c, d, type);
@@ -560,7 +560,7 @@ TEST(float_attention_is_right_and_the_same_everywhere) {
             REQUIRE(attention_open(c, kv_types[type], &d) && first_out);
             for (size_t j = 0; j < v.n; j++) {
                 tern_attention_args args = attention_args(c, &d, kv_types[type]);
-                fill(d.out, n_out, KIND_PLAIN, 9); // what lies between the rows stays as it is
+                fill(d.out, n_out, KIND_PLAIN, 9); // the gaps between rows must stay as they are
                 store_all(v.k[j], c, kv_types[type], &d);
                 v.k[j]->attention(&args);
                 if (j == 0) {

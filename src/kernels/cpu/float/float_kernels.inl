@@ -1,4 +1,4 @@
-// The float kernels of one instruction set: included by float_<isa>.c behind its vec_<isa>.h.
+// The float kernels of one instruction set: included by float_<isa>.c after its vec_<isa>.h.
 #include <math.h>
 #include <string.h>
 #include "kernels/cpu/float/float_kernels.h"

@@ -1,11 +1,11 @@
-// Kernels of training: derivatives of activations, norms and softmax, rounding as BitNet trains
-// with, and AdamW. The mathematics stands in graph/differentiate.c and kernels/train.h.
+// Kernels of training: derivatives of activations, norms and softmax, the rounding that BitNet
+// trains with, and AdamW. The mathematics is in graph/differentiate.c and kernels/train.h.
 
 // 1 / (1 + e^-z)
 VEC_INLINE v16 logistic(v16 z) { return gate_by_logistic(v16_set1(1), z); }
 
 // The activation and its derivative.
-VEC_INLINE v16 activate_both(v16 x, tern_act act, v16 *slope) {
+VEC_INLINE v16 activate_both(v16 x, tern_cpu_act act, v16 *slope) {
     v16 one = v16_set1(1);
     if (act == TERN_ACT_RELU2) {
         v16 r = v16_max(v16_set1(0), x);
@@ -33,7 +33,8 @@ VEC_INLINE v16 activate_both(v16 x, tern_act act, v16 *slope) {
     return y;
 }
 
-VEC_INLINE void act_grad_row(float *dx, const float *x, const float *dy, size_t n, tern_act act) {
+VEC_INLINE void act_grad_row(float *dx, const float *x, const float *dy, size_t n,
+                             tern_cpu_act act) {
     for (size_t i = 0; i < n; i += 16) {
         v16 slope;
         activate_both(load_some(x + i, n - i), act, &slope);
@@ -42,7 +43,7 @@ VEC_INLINE void act_grad_row(float *dx, const float *x, const float *dy, size_t 
 }
 
 VEC_INLINE void glu_grad_row(float *dgate, float *dup, const float *gate, const float *up,
-                             const float *dy, size_t n, tern_act act) {
+                             const float *dy, size_t n, tern_cpu_act act) {
     for (size_t i = 0; i < n; i += 16) {
         v16 slope, d = load_some(dy + i, n - i);
         v16 a = activate_both(load_some(gate + i, n - i), act, &slope);
@@ -52,7 +53,7 @@ VEC_INLINE void glu_grad_row(float *dgate, float *dup, const float *gate, const 
     }
 }
 
-static void act_grad(float *dx, const float *x, const float *dy, size_t n, tern_act act) {
+static void act_grad(float *dx, const float *x, const float *dy, size_t n, tern_cpu_act act) {
     switch (act) {
     case TERN_ACT_SILU: act_grad_row(dx, x, dy, n, TERN_ACT_SILU); break;
     case TERN_ACT_RELU2: act_grad_row(dx, x, dy, n, TERN_ACT_RELU2); break;
@@ -63,7 +64,7 @@ static void act_grad(float *dx, const float *x, const float *dy, size_t n, tern_
 }
 
 static void glu_grad(float *dgate, float *dup, const float *gate, const float *up, const float *dy,
-                     size_t n, tern_act act) {
+                     size_t n, tern_cpu_act act) {
     switch (act) {
     case TERN_ACT_SILU: glu_grad_row(dgate, dup, gate, up, dy, n, TERN_ACT_SILU); break;
     case TERN_ACT_RELU2: glu_grad_row(dgate, dup, gate, up, dy, n, TERN_ACT_RELU2); break;

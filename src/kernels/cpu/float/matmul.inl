@@ -1,5 +1,5 @@
-// Matrix products. The dot of two rows is 16 partial sums by fma, added up at the end; one chain of
-// dependent fmas per dot, so that several dots go on side by side to hide the latency and to use
+// Matrix products. The dot of two rows is 16 partial sums by fma, added up at the end; that is one
+// chain of dependent fmas per dot, so several dots run side by side to hide the latency and to use
 // each loaded vector more than once.
 
 VEC_INLINE void put(float *y, float dot, bool accumulate) { *y = accumulate ? *y + dot : dot; }
@@ -84,7 +84,7 @@ typedef struct matvec_args {
 } matvec_args;
 
 // One row at a time, though its chain of fmas leaves the processor half idle: memory is then read
-// as one stream, which is what the hardware's prefetchers are best at, and memory is the limit.
+// as one stream, which prefetchers handle best, and memory is the limit.
 VEC_INLINE void matvec_plain(const matvec_args *m, tern_dtype type) {
     for (size_t r = 0; r < m->n_rows; r++) {
         const uint8_t *row = m->w + r * m->row_bytes;
@@ -101,8 +101,8 @@ VEC_INLINE void matvec_plain(const matvec_args *m, tern_dtype type) {
     }
 }
 
-// Blocks take longer to unpack than to fetch, so that several rows are worked on side by side; the
-// next rows are fetched meanwhile, in the order in which they lie in memory.
+// Blocks take longer to unpack than to fetch, so several rows are worked on side by side; meanwhile
+// the next rows are fetched, in memory order.
 VEC_INLINE void matvec_blocks(const matvec_args *m, tern_dtype type, size_t block_n,
                               size_t block_bytes) {
     unpacked u[VEC_MATVEC_ROWS];
@@ -110,7 +110,7 @@ VEC_INLINE void matvec_blocks(const matvec_args *m, tern_dtype type, size_t bloc
         const uint8_t *row[VEC_MATVEC_ROWS], *next = m->w + (r + VEC_MATVEC_ROWS) * m->row_bytes;
         v16 acc[VEC_MATVEC_ROWS];
 #pragma GCC unroll 8
-        for (size_t j = 0; j < VEC_MATVEC_ROWS; j++) { // behind the last row, the last row again
+        for (size_t j = 0; j < VEC_MATVEC_ROWS; j++) { // past the end, repeat the last row
             acc[j] = v16_set1(0);
             row[j] = m->w + (r + j < m->n_rows ? r + j : m->n_rows - 1) * m->row_bytes;
         }
@@ -139,7 +139,7 @@ VEC_INLINE void matvec_blocks(const matvec_args *m, tern_dtype type, size_t bloc
     }
 }
 
-// Types that are not worth a loop of their own: the ternary ones are multiplied as integers
+// Types that do not deserve a loop of their own: the ternary ones are multiplied as integers
 // elsewhere.
 static void matvec_by_pieces(const matvec_args *m, tern_dtype type) {
     float piece[256];

@@ -1,8 +1,8 @@
-// Rows of numbers of any type, 16 at a time. The layouts are described in base/dtype_decode.c,
-// whose bits these are: (q * scale) or (q * scale - min), each step rounding once.
+// Rows of numbers of any type, 16 at a time, with the same bits as base/dtype_decode.c, which
+// describes the layouts: (q * scale) or (q * scale - min), each step rounding once.
 //
-// The integer part is written over machine words: a shift of 64-bit words and a mask move the bits
-// of 8 bytes at once, on any instruction set.
+// The integer part works on machine words: a shift of 64-bit words and a mask move the bits of 8
+// bytes at once, on any instruction set.
 
 typedef uint64_t words32 __attribute__((vector_size(32)));
 typedef uint8_t bytes32 __attribute__((vector_size(32)));
@@ -116,7 +116,7 @@ VEC_INLINE v16 unpacked_group(const unpacked *u, tern_dtype type, size_t group) 
     return w;
 }
 
-// Elements i..i+15 of numbers that stand alone, of which n - i remain.
+// Elements i..i+15 of plain numbers, of which n - i remain.
 VEC_INLINE v16 load_plain(tern_dtype type, const uint8_t *p, size_t i, size_t n) {
     size_t size = type == TERN_DTYPE_F32 ? 4 : 2;
     uint8_t end[64] = {0};

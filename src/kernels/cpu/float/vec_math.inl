@@ -1,11 +1,11 @@
-// What every float kernel needs over the 16-lane vector v16 (vec_*.h): ends of rows, rounding, exp.
+// What every float kernel needs on the 16-lane vector v16 (vec_*.h): ends of rows, rounding, exp.
 //
 // The kernels are written once, over v16, and compiled for each instruction set by a float_<isa>.c;
 // so all variants do the same operations in the same order, and their bits agree by construction.
 
 #define VEC_INLINE static inline __attribute__((always_inline))
 
-// The next 16 elements of a row of which `left` remain; what is behind the end counts as zero.
+// The next 16 elements of a row of which `left` remain; elements past the end count as zero.
 VEC_INLINE v16 load_some(const float *p, size_t left) {
     return left >= 16 ? v16_load(p) : v16_load_n(p, left);
 }

@@ -1,9 +1,9 @@
-// Products of float matrices in blocks: a block of B and one of A are packed, then multiplied.
+// Products of float matrices in blocks: packs a block of B and one of A, then multiplies them.
 #include "kernels/cpu/gemm/gemm.h"
 
 #include <string.h>
 
-// The block of A is meant for the second cache (132 KB), a panel of B for the first; the block of B
+// A block of A should fit the second-level cache (132 KB), a panel of B the first; the block of B
 // is read through once for each block of A. ROWS is a multiple of all kernels' tiles.
 enum { ROWS = 132, COLS = 512, COL_TILE = 32, SLACK = 16 * COL_TILE };
 
@@ -13,8 +13,8 @@ size_t cpu_gemm_scratch_floats(void) {
 
 const tern_gemm_kernels *cpu_gemm_bf16(void) {
 #if defined(__x86_64__)
-    // AMD's do twice as many multiply-adds with it as with floats, Intel's half as many (Xeons have
-    // other units for bf16).
+    // AMD's processors do twice as many multiply-adds with bf16 as with floats, Intel's half as
+    // many (Xeons have other units for bf16).
     if (__builtin_cpu_is("amd") && __builtin_cpu_supports("avx512bf16"))
         return &tern_gemm_kernels_bf16;
 #endif
@@ -23,7 +23,7 @@ const tern_gemm_kernels *cpu_gemm_bf16(void) {
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 static size_t parts_of(size_t n, size_t part) { return (n + part - 1) / part; }
-// n in parts of at most `most`, which are equal but for what a whole number of tiles adds.
+// Splits n into parts of at most `most`, equal except for rounding up to whole tiles.
 static size_t even_part(size_t n, size_t most, size_t tile) {
     return parts_of(parts_of(n, parts_of(n, most)), tile) * tile;
 }
@@ -59,8 +59,8 @@ typedef struct cut {
     size_t rows, cols; // of a part
 } cut;
 
-// Multiply-adds' worth of a part for each value of k: the product, and packing, where a value of a
-// row or column costs as much as about 32 of them when it comes from memory.
+// The cost of a part in multiply-adds for each value of k: the product, plus packing, where a value
+// of a row or column costs as much as about 32 of them when it comes from memory.
 enum { PACKING = 32 };
 static double cost_of(const tern_gemm_kernels *kernels, size_t rows, size_t cols) {
     double r = (double)(parts_of(rows, kernels->rows) * kernels->rows);
@@ -68,8 +68,8 @@ static double cost_of(const tern_gemm_kernels *kernels, size_t rows, size_t cols
     return r * c + PACKING * (r * (double)parts_of(cols, COLS) + c);
 }
 
-// The cut whose parts should be done first: in rounds of as many parts as there are threads, and
-// with some waiting for the last one, which is shorter when parts are small.
+// The cut whose parts should finish first: in rounds of as many parts as there are threads, plus
+// some waiting for the last part, which is shorter when parts are small.
 static cut best_cut(const tern_gemm_kernels *kernels, const cpu_gemm *g, size_t n_threads) {
     cut best = {g->m, g->n};
     double least_cost = 0;

@@ -6,9 +6,9 @@
 //
 // The order of additions is part of the contract, so the bits depend neither on the instruction set
 // nor on the threads: element (i, j) of op(A) op(B) is one chain of fmas from 0 over each
-// TERN_GEMM_DEPTH values of k; the chains' ends are added up in order, to what C holds first where
-// the product accumulates. (Factors rounded to bf16 have an order of their own, the instruction's,
-// and are independent of the threads alike.)
+// TERN_GEMM_DEPTH values of k; the ends of the chains are added up in order, starting with what C
+// holds if the product accumulates. (Factors rounded to bf16 have an order of their own, the
+// instruction's, which does not depend on the threads either.)
 #ifndef TERN_KERNELS_CPU_GEMM_H
 #define TERN_KERNELS_CPU_GEMM_H
 
@@ -32,18 +32,18 @@ typedef struct cpu_gemm {
 // a pair of bf16 that are neighbours in k.
 typedef struct tern_gemm_kernels {
     const char *name;
-    size_t rows, cols; // tiles of A and of B: what of C is in registers at once
+    size_t rows, cols; // tiles of A and of B: the part of C held in registers
     size_t values;     // of k in a word
-    // n rows (columns of B) over depth <= TERN_GEMM_DEPTH values of k, in panels that are filled up
-    // with zeros. along: k goes along the rows of X, else down its columns. Writes up to
-    // 16 * tile words beyond the last panel.
+    // n rows (columns of B) over depth <= TERN_GEMM_DEPTH values of k, in panels that are padded
+    // with zeros. along: k runs along the rows of X, else down its columns. Writes up to 16 * tile
+    // words beyond the last panel.
     void (*pack_a)(float *to, const float *x, size_t ld, bool along, size_t n, size_t depth);
     void (*pack_b)(float *to, const float *x, size_t ld, bool along, size_t n, size_t depth);
     // C [m, n] = or += product of panels over `words` words of k.
     void (*multiply)(float *c, size_t ldc, bool accumulate, const float *a, const float *b,
                      size_t m, size_t n, size_t words);
-    // What the processor could do at most: the inner step on registers alone. Returns the number of
-    // multiply-adds done.
+    // The processor's peak: the inner step on registers alone. Returns the number of multiply-adds
+    // done.
     uint64_t (*peak_loop)(void);
 } tern_gemm_kernels;
 
@@ -53,13 +53,13 @@ extern const tern_gemm_kernels tern_gemm_kernels_avx512;
 extern const tern_gemm_kernels tern_gemm_kernels_neon;
 extern const tern_gemm_kernels tern_gemm_kernels_bf16;
 
-// Factors rounded to bf16, where this processor multiplies them faster than floats; else NULL.
+// Factors rounded to bf16, if this processor multiplies them faster than floats; else NULL.
 const tern_gemm_kernels *cpu_gemm_bf16(void);
 
 // The whole product on the calling thread. scratch: 64, cpu_gemm_scratch_floats().
 void cpu_gemm_run(const tern_gemm_kernels *kernels, const cpu_gemm *g, float *scratch);
-// The same by a team: every thread calls it, with a scratch of its own and a counter that is 0 at
-// the beginning. C is whole after the next barrier.
+// The same by a team: every thread calls it, with its own scratch and a counter that is 0 at the
+// beginning. C is complete after the next barrier.
 void cpu_gemm_team(const tern_gemm_kernels *kernels, const cpu_gemm *g, const tern_team *team,
                    atomic_size_t *counter, float *scratch);
 size_t cpu_gemm_scratch_floats(void);

@@ -1,4 +1,4 @@
-// Panels, and tiles of C in registers, over the 16-lane vector; included behind
+// Panels, and tiles of C in registers, over the 16-lane vector; included after
 //
 //   GEMM_TABLE, GEMM_NAME  the table to define, and its name
 //   GEMM_VALUES            values of k in a word
@@ -6,16 +6,15 @@
 //   gemm_across(x, ld, cols, left)  one word for each of 16 columns, of which `cols` remain
 //   gemm_step(a, b, sum)   sum + a b
 //
-// In the manner of Goto and van de Geijn (ACM TOMS 34, 2008): a panel of B stays in the nearest
-// cache while the panels of a block of A pass by, from the next one.
+// After Goto and van de Geijn (ACM TOMS 34, 2008): a panel of B stays in the nearest cache while
+// the panels of a block of A stream past it from the next one.
 
 enum { GEMM_ROWS = VEC_GEMM_ROWS, GEMM_COLS = 16 * VEC_GEMM_VECTORS };
 
 // ---- Panels ------------------------------------------------------------------------------------
 
-// Rows of X are turned into columns of a panel, 16 words at a time. A group that is wider than what
-// is left of the tile writes over the beginning of the next word's columns, so groups go from the
-// last to the first.
+// Turns rows of X into columns of a panel, 16 words at a time. A group that is wider than the rest
+// of the tile overwrites the beginning of the next word's columns, so groups go from last to first.
 VEC_INLINE void pack_along(float *to, const float *x, size_t ld, size_t n, size_t depth,
                            size_t tile) {
     for (size_t k = 0; k < depth; k += 16 * GEMM_VALUES, to += 16 * tile)
@@ -34,12 +33,12 @@ VEC_INLINE void pack_along(float *to, const float *x, size_t ld, size_t n, size_
         }
 }
 
-// Columns of X are copied, a few values of k at a time so that lines are used whole.
+// Copies columns of X, a few values of k at a time so that whole cache lines are used.
 VEC_INLINE void pack_across(float *to, const float *x, size_t ld, size_t n, size_t depth,
                             size_t tile, size_t panel) {
     for (size_t k0 = 0; k0 < depth; k0 += 8) {
         size_t end = k0 + 8 < depth ? k0 + 8 : depth;
-        for (size_t k = k0 + 8; k < k0 + 16; k++) // what comes next, on its way
+        for (size_t k = k0 + 8; k < k0 + 16; k++) // prefetch what comes next
             for (size_t p = 0; p < n; p += 16) __builtin_prefetch(x + k * ld + p, 0);
         for (size_t p = 0; p < n; p += tile) {
             float *at = to + p / tile * panel + k0 / GEMM_VALUES * tile;
@@ -75,7 +74,7 @@ static void pack_b(float *to, const float *x, size_t ld, bool along, size_t n, s
 
 typedef struct gemm_tile {
     float *c;
-    size_t ldc, rows, cols, words; // what of the tile is in C
+    size_t ldc, rows, cols, words; // the part of the tile inside C
     bool accumulate;
 } gemm_tile;
 
@@ -115,7 +114,7 @@ VEC_INLINE void multiply_tile(const gemm_tile *t, const float *a, const float *b
     }
 }
 
-// A tile at the end of C, with no more rows and vectors than it needs, in thirds.
+// A tile at the end of C, with no more rows and vectors than it needs, in steps of a third.
 VEC_INLINE void multiply_rows(const gemm_tile *t, const float *a, const float *b, int vectors) {
     enum { THIRD = GEMM_ROWS / 3 };
     if (t->rows > 2 * THIRD) multiply_tile(t, a, b, GEMM_ROWS, vectors);
@@ -136,7 +135,7 @@ static void multiply(float *c, size_t ldc, bool accumulate, const float *a, cons
         }
 }
 
-// Sums in registers, all different and added up at the end, so that no step can be left out.
+// Sums in registers, all different and added up at the end, so that no step can be optimised away.
 static uint64_t peak_loop(void) {
     enum { STEPS = 4096 };
     v16 sum[GEMM_ROWS][VEC_GEMM_VECTORS], row = v16_set1(0.5f), all = v16_set1(0);

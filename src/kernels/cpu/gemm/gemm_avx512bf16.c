@@ -1,6 +1,6 @@
 // Products whose factors are rounded to bf16 (8 bits of mantissa) and whose sums are float32: up to
 // twice the multiply-adds of float32 on processors that have the instruction. A word is a pair of
-// neighbours in k, as the instruction wants them; panels of words are moved about as floats are.
+// neighbours in k, as the instruction needs them; panels of words are moved like floats.
 #include <math.h>
 #include <string.h>
 #include "kernels/cpu/vec_avx512.h"

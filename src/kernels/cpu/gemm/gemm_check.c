@@ -16,7 +16,7 @@ static const size_t shapes[][3] = {
 };
 enum { N_SHAPES = sizeof shapes / sizeof *shapes, N_WAYS = 8 };
 
-// Numbers of many magnitudes, so that another order of additions has other bits.
+// Numbers of many magnitudes, so that another order of additions gives other bits.
 static void fill(float *x, uint32_t seed) {
     for (size_t i = 0; i < MOST; i++) {
         seed = seed * 1664525u + 1013904223u;
@@ -40,7 +40,7 @@ static float factor_b(const cpu_gemm *g, size_t k, size_t j) {
     return b[g->transpose_b ? j * g->ldb + k : k * g->ldb + j];
 }
 
-// What gemm.h promises, one element after the other.
+// What gemm.h promises, one element at a time.
 static void reference(const cpu_gemm *g, float *c) {
     for (size_t i = 0; i < g->m; i++)
         for (size_t j = 0; j < g->n; j++) {
@@ -82,7 +82,7 @@ TEST(gemm_products_have_the_bits_of_their_contract) {
         for (size_t i = 0; i < n_names; i++) {
             tern_cpu_kernels k;
             REQUIRE(tern_cpu_kernels_select(names[i], &k));
-            memcpy(got, before, sizeof got); // what lies beside C must stay
+            memcpy(got, before, sizeof got); // what surrounds C must not change
             cpu_gemm_run(k.g, &g, scratch);
             CHECK_MSG(memcmp(got, expected, sizeof got) == 0, "%s %s", k.name, way_name(&g));
         }
@@ -137,7 +137,7 @@ TEST(gemm_products_of_a_team_have_the_bits_of_one_thread) {
     if (cpu_gemm_bf16()) check_teams(cpu_gemm_bf16());
 }
 
-// Seen to fail: the second of an odd pair not zeroed.
+// Seen to fail: the second value of an odd pair not zeroed.
 TEST(gemm_bf16_products_are_right_to_their_precision) {
     if (!cpu_gemm_bf16()) {
         test_skip("this processor does not multiply bf16 faster than floats");

@@ -1,4 +1,4 @@
-// Products of floats as they are: included by gemm_<isa>.c behind its vec_<isa>.h.
+// Products of unrounded floats: included by gemm_<isa>.c after its vec_<isa>.h.
 #include <math.h>
 #include <string.h>
 #include "kernels/cpu/float/vec_math.inl"

@@ -167,13 +167,12 @@ uint64_t tern_head_bytes(const tern_head *h) {
 
 uint64_t tern_head_screen_bytes(const tern_head *h) {
     uint64_t row = 64 * h->n_vectors + TERN_HEAD_LANES * h->n_groups + 3 * sizeof(float);
-    return h->w.n_rows * row; // codes, scales; rho, |w| and |r_1|
+    return h->w.n_rows * row; // codes and scales; rho, |w| and |r_1|
 }
 
-// The kept |r_1| is never below |r_2| and |r_3|, also where the row happens to lie on the first
-// grid. Norms come as the square roots of float sums: off by less than a factor 1 + G, and each
-// residual by two roundings of numbers of the size of w. What is too small to be squared is below
-// 2^-60.
+// The kept |r_1| is never below |r_2| and |r_3|, even if the row happens to lie on the first grid.
+// Norms are square roots of float sums: off by less than a factor 1 + G, and each residual by two
+// roundings of numbers the size of w. Anything too small to be squared is below 2^-60.
 static void round_up_norms(const tern_head *h, size_t r, const tern_head_row *row) {
     float factor = 1 + h->rounding, w = row->norm_w * factor + 0x1p-60f;
     h->norm_w[r] = w;
@@ -200,12 +199,12 @@ void tern_head_build(tern_head *h, size_t first_row, size_t last_row, void *scra
 
 // ---- Lists of the greatest ---------------------------------------------------------------------
 
-// True when (a, id a) stands behind (b, id b): smaller, or equal with the higher id.
+// True when (a, id a) comes after (b, id b): smaller, or equal with the higher id.
 static bool is_below(float a, int32_t id_a, float b, int32_t id_b) {
     return a < b || (a == b && id_a > id_b);
 }
 
-// A heap whose root is the worst of those kept; full from the start, of what is worse than any.
+// A heap whose root is the worst of those kept; full from the start, with entries worse than any.
 typedef struct top_list {
     int32_t *ids;
     float *values;
@@ -260,7 +259,7 @@ static void top_sort(const top_list *t) {
 typedef enum head_round { SCREEN, SEED, REFINE } head_round;
 
 // The state of one vector. Several go through the rounds together, block by block, so that a block
-// of the copy comes from memory once for all of them.
+// of the copy is fetched once for all of them.
 typedef struct head_lane {
     const tern_head *h;
     const float *x;
@@ -348,7 +347,7 @@ static x_norms quantize_x(head_lane *q, const float *x) {
         squares += (double)x[i] * x[i];
     }
     float xi = most / (127 * 128);
-    // The greatest number must not come out above 127 * 128, nor xi be too coarse to divide by.
+    // The greatest number must not exceed 127 * 128, nor xi be too coarse to divide by.
     bool is_plain = isfinite(squares) && isfinite(most) && xi > 0x1p-100f;
     if (!is_plain) xi = 0;
     q->half_xi = xi / 2;
@@ -426,7 +425,7 @@ static void screen_block(head_lane *q, size_t first, size_t last) {
     q->block_top[first / BLOCK] = top;
 }
 
-// The seeds: a heap over all rows, most blocks of which need not be looked into.
+// The seeds: a heap over all rows; most blocks need no look inside.
 static void choose_seeds(head_lane *q) {
     size_t n_rows = q->h->w.n_rows, wanted = (size_t)q->k + MORE_SEEDS;
     q->n_seeds = (int32_t)(wanted < n_rows ? wanted : n_rows);
@@ -471,8 +470,8 @@ static size_t screen_survivors(const head_lane *q, size_t first, size_t last,
     return n;
 }
 
-// Those of the n places whose rows the plane p does not rule out either; a_p becomes a_(p+1). Bits
-// of the rows to come are fetched meanwhile, as the hardware cannot guess which they are.
+// Of the n places, keeps those whose rows plane p does not rule out either; a_p becomes a_(p+1).
+// Prefetches the bits of later rows, which the hardware cannot guess.
 static size_t refine(const head_lane *q, size_t first, uint8_t *places, size_t n, int p) {
     enum { AHEAD = 4 };
     const tern_head *h = q->h;
@@ -531,7 +530,7 @@ void tern_head_work(tern_head_query *q, size_t first, size_t last) {
     }
 }
 
-// The best k of the first n that are listed.
+// The best k of the first n in the list.
 static void choose_best(head_lane *lane, size_t n, int32_t *ids, float *values, bool sorted) {
     top_list t = top_open(ids, values, lane->k);
     for (size_t i = 0; i < n; i++) top_put(&t, lane->ids[i], lane->values[i]);

@@ -1,13 +1,13 @@
-// The exact greedy head: the k greatest of the logits W x without reading most of W, for one x or
-// for several at a time.
+// The exact greedy head: finds the k greatest of the logits W x without reading most of W, for one
+// x or for several at a time.
 //
-// A low-bit copy of W says of nearly every row that it cannot be among the k greatest; the few rows
-// of which it cannot say so are computed in full. The answer is the same, in ids and in bits, as if
-// all rows had been computed by tern_float_kernels.matvec and the greatest chosen (equal values:
-// the lower id first; NaN never). Why: head.c.
+// A low-bit copy of W proves of nearly every row that it cannot be among the k greatest; the few
+// remaining rows are computed in full. The answer is the same, in ids and in bits, as if all rows
+// had been computed by tern_float_kernels.matvec and the greatest chosen (equal values: the lower
+// id first; NaN never). Why: head.c.
 //
 // The copy (tern_head) is built once and shared; a query belongs to one session. Threads share the
-// work by ranges, with barriers of their own making in between:
+// work by ranges, with their own barriers in between:
 //
 //     one thread:   tern_head_begin(q, x, n_x, k)
 //     all threads:  do {
@@ -33,19 +33,19 @@ typedef struct tern_head_matrix {
 typedef struct tern_head tern_head;
 typedef struct tern_head_query tern_head_query;
 
-// Allocates; the copy is then to be built, every row once. TERN_ERR_UNSUPPORTED for shapes that the
+// Allocates; then the copy must be built, every row once. TERN_ERR_UNSUPPORTED for shapes that the
 // proof does not cover (n_in above 2^20).
 tern_status tern_head_create(tern_head **out, const tern_head_matrix *w,
                              const tern_float_kernels *f, tern_error *err);
 void tern_head_free(tern_head *h);
-// Any thread, disjoint ranges. scratch (64): tern_head_build_scratch_bytes of this thread's own,
+// Any thread, disjoint ranges. scratch (64): tern_head_build_scratch_bytes for this thread alone,
 // zeroed before its first use.
 size_t tern_head_build_scratch_bytes(const tern_head *h);
 void tern_head_build(tern_head *h, size_t first_row, size_t last_row, void *scratch);
 uint64_t tern_head_bytes(const tern_head *h);        // of the whole copy
-uint64_t tern_head_screen_bytes(const tern_head *h); // what every query reads at least
+uint64_t tern_head_screen_bytes(const tern_head *h); // the least that every query reads
 
-// For up to n_max vectors at a time (at most TERN_HEAD_VECTORS_MAX), which share what is read.
+// For up to n_max vectors at a time (at most TERN_HEAD_VECTORS_MAX), which share the reading.
 #define TERN_HEAD_VECTORS_MAX 8
 tern_status tern_head_query_create(tern_head_query **out, const tern_head *h, size_t n_max,
                                    tern_error *err);
@@ -54,20 +54,19 @@ size_t tern_head_query_max(const tern_head_query *q);
 
 // x [n_x, n_in] must stay until the end; k >= 1.
 void tern_head_begin(tern_head_query *q, const float *x, size_t n_x, int32_t k);
-// Ranges begin at multiples of the block (but for the last they end at them, too).
+// Ranges begin at multiples of the block and, except for the last, end at them.
 size_t tern_head_n_items(const tern_head_query *q);
 size_t tern_head_block(const tern_head_query *q);
 void tern_head_work(tern_head_query *q, size_t first, size_t last);
 // True: another round of work. False: ids and values [n_x, k] hold the answers, best first; places
-// for which there are no rows have the id INT32_MAX and the value -infinity. In between they are
-// scratch.
+// without a row have the id INT32_MAX and the value -infinity. In between they are scratch.
 bool tern_head_next(tern_head_query *q, int32_t *ids, float *values);
 
 // How far the rows of the last query got for vector i.
 typedef struct tern_head_stats {
-    size_t n_refined[2]; // read the first and the second further bit
+    size_t n_refined[2]; // for which the first and the second extra bit was read
     size_t n_exact;      // read in full
-    uint64_t bytes;      // all that was read, for one vector alone
+    uint64_t bytes;      // read in all, for one vector alone
 } tern_head_stats;
 tern_head_stats tern_head_query_stats(const tern_head_query *q, size_t i);
 

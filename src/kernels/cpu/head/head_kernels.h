@@ -6,13 +6,13 @@
 #include <stdint.h>
 
 enum {
-    TERN_HEAD_LANES = 16,                      // blocks of a group lie beside each other
+    TERN_HEAD_LANES = 16,                      // blocks of a group lie side by side
     TERN_HEAD_GROUP = 512,                     // 16 blocks of 32 weights
     TERN_HEAD_VECTOR = 128,                    // weights of 64 bytes of 4-bit codes
     TERN_HEAD_PLANES = 3,                      // of 4, 1 and 1 bits
     TERN_HEAD_TILE = 4,                        // rows whose vectors of codes alternate in memory
     TERN_HEAD_CODE_STEP = 64 * TERN_HEAD_TILE, // bytes from a row's vector to the next
-    TERN_HEAD_SCALE_STEP = TERN_HEAD_LANES * TERN_HEAD_TILE, // and of the scales of its groups
+    TERN_HEAD_SCALE_STEP = TERN_HEAD_LANES * TERN_HEAD_TILE, // for the scales of its groups
 };
 
 // One row of the copy.
@@ -32,7 +32,7 @@ typedef struct tern_head_vector {
 
 typedef struct tern_head_kernels {
     const char *name;
-    // w: [512 * n_groups] with zeros behind n, followed by room for [16 * n_groups] floats.
+    // w: [512 * n_groups] with zeros after n, followed by room for [16 * n_groups] floats.
     void (*quantize)(tern_head_row *row, float *w, size_t n);
     // out[r] = sum over blocks of scale * (sum of (2 code - 15) * X), for all rows of the tiles
     void (*screen)(float *out, const uint8_t *codes, const uint8_t *scales,

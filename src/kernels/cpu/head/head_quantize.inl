@@ -48,8 +48,8 @@ typedef struct residuals {
     float squares[TERN_HEAD_PLANES][TERN_HEAD_LANES];
 } residuals;
 
-// A quarter of 64 weights to 6-bit codes, as bytes of 32-bit words; those of padding, from n_real
-// on, take no part in the residual.
+// Encodes a quarter of 64 weights as 6-bit codes, one to a byte of a 32-bit word; padding, from
+// n_real on, takes no part in the residual.
 static inline __attribute__((always_inline)) void
 quantize_quarter(const float *restrict w, const group_scales *s, float rho, int n_real,
                  uint32_t *restrict words, residuals *restrict r) {
@@ -110,7 +110,7 @@ static void quantize(tern_head_row *row, float *w, size_t n) {
     row->rho = most / (8 * 255);
     if (!isfinite(squares) || row->rho < 0x1p-100f) {
         // The copy says nothing: all scales are zero, the residual is the row itself, whose norm is
-        // infinite or NaN where the row has such numbers.
+        // infinite or NaN if the row has such numbers.
         row->rho = 0;
         for (int p = 0; p < TERN_HEAD_PLANES; p++) row->norm_r[p] = row->norm_w;
         for (size_t g = 0; g < n_groups; g++)

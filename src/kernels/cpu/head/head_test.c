@@ -61,7 +61,7 @@ static place place_of(size_t i) {
     return (place){i / TERN_HEAD_GROUP, t / 4, 4 * lane + t % 4, lane};
 }
 
-// Twice, four and eight times the number that a scale is multiplied with, by planes; see head.c.
+// Twice, four and eight times the multiplier of a scale, by planes; see head.c.
 static void planes_of(const tile *t, size_t r, size_t i, int planes[TERN_HEAD_PLANES], int *c) {
     place p = place_of(i);
     uint8_t pair = t->codes[TERN_HEAD_CODE_STEP * (4 * p.group + p.quarter / 2) + 64 * r + p.byte];
@@ -157,7 +157,7 @@ TEST(head_kernels_are_right_and_quantize_alike) {
     }
 }
 
-// ---- The whole ---------------------------------------------------------------------------------
+// ---- All of it --------------------------------------------------------------------------------
 
 // One matrix of a type and a vector.
 typedef struct head_case {
@@ -217,7 +217,7 @@ static void brute_force(const head_case *c, const tern_float_kernels *f, int32_t
     tern_free(order);
 }
 
-// Walks through the rounds as a team would, range_blocks blocks at a time, in a shuffled order.
+// Goes through the rounds as a team would, range_blocks blocks at a time, in a shuffled order.
 static void run_query(tern_head_query *q, const float *x, size_t n_x, int32_t k,
                       size_t range_blocks, int32_t *ids, float *values) {
     tern_head_begin(q, x, n_x, k);
@@ -233,7 +233,7 @@ static void run_query(tern_head_query *q, const float *x, size_t n_x, int32_t k,
 
 enum { MAX_K = 300 };
 
-// Three vectors at a time have the answers that each has alone.
+// Three vectors at a time give the same answers as each alone.
 static void check_several(const head_case *c, tern_head_query *q, const tern_float_kernels *f,
                           const char *what) {
     enum { N = 3, K = 7 };
@@ -324,7 +324,7 @@ TEST(head_is_exact_for_every_shape) {
     }
 }
 
-// ---- Rows that lie in wait ---------------------------------------------------------------------
+// ---- Hard rows -------------------------------------------------------------------------------
 
 static void all_rows_equal(head_case *c) {
     for (size_t r = 1; r < c->n_rows; r++)

@@ -84,7 +84,7 @@ TERN_INLINE void widen_into(int32_t *acc, __m256i a) {
 
 // The accumulator stays in its register: gcc 12 would also write it to memory in every step.
 #define KEEP(a) __asm__("" : "+x"(a))
-#define USE(a) __asm__ volatile("" ::"x"(a)) // for all that the compiler knows
+#define USE(a) __asm__ volatile("" ::"x"(a)) // as far as the compiler knows
 
 // Sums of 16 rows and 4 tokens; int16 sums live in registers for 40 steps.
 static void tile(int32_t acc[TOKENS][ROWS], const uint8_t *w, const int8_t *x, size_t steps) {

@@ -11,9 +11,8 @@
 // Where unpacking takes time, two rows are worked on at once to load activations once for both.
 //
 // A core waits for only some twenty cache lines at a time, too few for the memory's speed unless
-// the lines are called into the second-level cache long before: by one prefetch a line, in the
-// order of memory, AHEAD bytes in front. No line may be left out, and none called to the first
-// level.
+// lines are brought into the second-level cache long before: by one prefetch a line, in memory
+// order, AHEAD bytes ahead. No line may be skipped, and none prefetched to the first level.
 #include "kernels/cpu/ternary/ternary_avx512.h"
 
 #include <string.h>
@@ -53,7 +52,7 @@ TERN_INLINE __m512i codes_2bit(const uint8_t *row, size_t i) {
                             _mm512_set1_epi8(3));
 }
 
-// n <= TERN_I8_PAD codes to one or two 1.6-bit pieces. The codes behind n are 1.
+// n <= TERN_I8_PAD codes to one or two 1.6-bit pieces. The codes after n are 1.
 static void pack_codes(const uint8_t *codes, size_t n, uint8_t *row) {
     const tern_t5_table table = load_table(low_part);
     for (size_t base = 0, m; base < n; base += 5 * m, row += m) {
@@ -87,7 +86,7 @@ static void pack_row(tern_packing packing, const int8_t *q, size_t n_in, uint8_t
     const __m512i one = _mm512_set1_epi8(1), three = _mm512_set1_epi8(3);
     for (size_t base = 0; base < n_in; base += TERN_I8_PAD) {
         size_t n = tern_min_size(n_in - base, TERN_I8_PAD);
-        for (size_t i = 0; i < TERN_I8_PAD; i += 64) { // zeros behind n: codes 1
+        for (size_t i = 0; i < TERN_I8_PAD; i += 64) { // zeros after n: codes 1
             __mmask64 mask = i >= n ? 0 : ~(__mmask64)0 >> (n - i < 64 ? 64 - (n - i) : 0);
             __m512i w = _mm512_maskz_loadu_epi8(mask, q + base + i);
             _mm512_store_si512(codes + i, _mm512_and_si512(_mm512_add_epi8(w, one), three));
@@ -223,8 +222,8 @@ TERN_INLINE void dot_t5_1(__m512i *sums, const uint8_t *a, const uint8_t *b, siz
     sums[1] = join_fields(sum_b);
 }
 
-// With several tokens the products are what takes time: fields are shifted down once, and one
-// accumulator does for all of them.
+// With several tokens the products take most of the time: fields are shifted down once, and one
+// accumulator serves all of them.
 typedef struct pair_sums { // row a or b, token 0..7
     __m512i a0, a1, a2, a3, a4, a5, a6, a7, b0, b1, b2, b3, b4, b5, b6, b7;
 } pair_sums;
@@ -243,7 +242,7 @@ TERN_INLINE void add_codes(pair_sums *acc, __m512i a, __m512i b, const int8_t *x
 #undef ADD
 }
 
-// The sums of the stretch before; the first one begins with zeros.
+// The sums of the previous stretch; the first one begins with zeros.
 TERN_INLINE pair_sums load_sums(const __m512i *sums, int n, bool is_first) {
     pair_sums acc = {0};
     if (is_first) return acc;
@@ -272,7 +271,7 @@ TERN_INLINE void add_2bit_n(pair_sums *acc, __m512i a, __m512i b, const int8_t *
 #undef CODES
 }
 
-// A stretch of rows a and b, of n_bytes each; `next` is what is to be fetched meanwhile.
+// A stretch of rows a and b, of n_bytes each; `next` is what to prefetch meanwhile.
 TERN_INLINE void dot_2bit_n(__m512i *sums, const uint8_t *a, const uint8_t *b, const uint8_t *next,
                             size_t n_bytes, const int8_t *x, size_t stride, int n,
                             bool is_first) {
@@ -312,8 +311,9 @@ TERN_INLINE void dot_t5_n(__m512i *sums, const uint8_t *a, const uint8_t *b, con
     store_sums(sums, &acc, n);
 }
 
-// The activations of eight long rows do not fit into the first-level cache, so that a stretch of
-// STRETCH columns meets a group of rows before the next one does; sums wait in memory meanwhile.
+// The activations of eight long rows do not fit into the first-level cache, so a stretch of STRETCH
+// columns goes over a whole group of rows before the next stretch begins; sums wait in memory
+// meanwhile.
 enum { GROUP = 8, STRETCH = 2560 };
 
 TERN_INLINE void gemv_tokens(const tern_ternary_matrix *w, size_t first_row, size_t last_row,
@@ -326,12 +326,12 @@ TERN_INLINE void gemv_tokens(const tern_ternary_matrix *w, size_t first_row, siz
     for (size_t row = first_row; row < last_row; row += GROUP) {
         size_t n_rows = tern_min_size(last_row - row, GROUP);
         __m512i sums[GROUP / ROWS][TOKENS * ROWS];
-        for (size_t i = 0; i < GROUP / ROWS && n_rows < GROUP; i++) // rows that are not there
+        for (size_t i = 0; i < GROUP / ROWS && n_rows < GROUP; i++) // missing rows
             for (int t = 0; t < n_tokens * ROWS; t++) sums[i][t] = _mm512_setzero_si512();
         const int8_t *q = is_2bit ? prepared : x->q;
         for (size_t at = 0; at < n_bytes; at += stretch, q += STRETCH) {
             size_t n = tern_min_size(stretch, n_bytes - at);
-            for (size_t r = 0; r < n_rows; r += 2) { // behind the last row: that one again
+            for (size_t r = 0; r < n_rows; r += 2) { // past the end, repeat the last row
                 const uint8_t *front = w->data + (row + r) * w->row_bytes, *a = front + at;
                 const uint8_t *b = r + 1 < n_rows ? a + w->row_bytes : a;
                 __m512i *to = sums[r / ROWS] + r % ROWS;

@@ -1,5 +1,4 @@
-// AVX-512 (VNNI, VBMI): from packed bytes to registers of codes. Included by files with that suffix
-// only.
+// AVX-512 (VNNI, VBMI): from packed bytes to registers of codes. Only for files with that suffix.
 #ifndef TERN_KERNELS_CPU_TERNARY_TERNARY_AVX512_H
 #define TERN_KERNELS_CPU_TERNARY_TERNARY_AVX512_H
 
@@ -7,8 +6,8 @@
 
 #include "kernels/cpu/ternary/ternary_kernels.h"
 
-// acc += codes * q. Written in assembly since gcc 12 copies accumulators to and fro around the
-// intrinsic, and into memory when many are alive: that halves the speed of the prompt kernel.
+// acc += codes * q. In assembly, since gcc 12 copies accumulators back and forth around the
+// intrinsic, and into memory when many are live: that halves the speed of the prompt kernel.
 TERN_INLINE __m512i tern_dot_add(__m512i acc, __m512i codes, __m512i q) {
     __asm__("vpdpbusd %2, %1, %0" : "+v"(acc) : "v"(codes), "v"(q));
     return acc;

@@ -1,10 +1,10 @@
 // Ternary matrix times many tokens, for AVX-512 with VNNI and VBMI.
 //
-// A block of 32 rows is unpacked once into `scratch`, as codes 0..2 in the order
-// [n_in / 4][32 rows][4 neighbouring elements], small enough to stay in the second-level cache;
-// then it meets all tokens, 12 at a time. One step of four elements loads two registers of 16 rows
-// and broadcasts four activations of each token: 24 accumulators, each the target of one vpdpbusd,
-// whose rate is the only limit: 14 loads stand against 24 of them.
+// A block of 32 rows is unpacked once into `scratch`, as codes 0..2 in the order [n_in / 4][32
+// rows][4 neighbouring elements], small enough to stay in the second-level cache; then it is
+// multiplied with all tokens, 12 at a time. One step of four elements loads two registers of 16
+// rows and broadcasts four activations of each token: 24 accumulators, each the target of one
+// vpdpbusd, whose rate is the only limit: there are 14 loads to 24 of them.
 // Activations lie as [block of 12 tokens][n_in / 4][token of the block][4], so that both operands
 // are read front to back. The last block has fewer tokens and no gaps.
 #include "kernels/cpu/ternary/ternary_avx512.h"
@@ -75,10 +75,10 @@ size_t tern_ternary_gemm_scratch_bytes_avx512(size_t n_in) {
     return (n_in + TERN_I8_PAD - 1) / TERN_I8_PAD * TERN_I8_PAD * ROWS; // whole pieces
 }
 
-// Packed bytes are transposed first and unpacked then: one transposition does for all their fields.
+// Packed bytes are transposed first and then unpacked: one transposition serves all their fields.
 TERN_INLINE void load_transposed(__m512i v[16], const tern_ternary_matrix *w, size_t row,
                                  size_t last_row, size_t at, size_t n_bytes) {
-    for (size_t r = 0; r < 16; r++) { // rows behind the last one: that one again, not stored
+    for (size_t r = 0; r < 16; r++) { // past the end, repeat the last row; not stored
         const uint8_t *p = w->data + tern_min_size(row + r, last_row - 1) * w->row_bytes + at;
         v[r] = n_bytes == 64 ? _mm512_loadu_si512(p) : tern_load_part(p, n_bytes);
     }

@@ -15,14 +15,14 @@ enum { MAX_DOTS = 40, AHEAD = 12288 }; // AHEAD: bytes, see ternary_avx512.c
 // How much greater the unpacked codes are than weight + 1.
 static int32_t code_excess(tern_packing packing) { return packing == TERN_PACK_1_6BIT; }
 
-// What a kernel with such codes takes off its sums.
+// What a kernel with such codes subtracts from its sums.
 static int32_t offset_of(const tern_ternary_matrix *w, int32_t sum) {
     return (int32_t)((uint32_t)sum * (uint32_t)(1 + code_excess(w->packing)));
 }
 
 static void put(float *y, float value, bool accumulate) { *y = accumulate ? *y + value : value; }
 
-// Where the unit of packed bytes at `at` finds its elements: code k at first + k * step.
+// Where the unit of packed bytes at `at` has its elements: code k at first + k * step.
 typedef struct place {
     size_t first, step;
 } place;
@@ -175,13 +175,13 @@ static void unpack_row(uint8_t *to, const uint8_t *row, size_t n_bytes, bool is_
     }
 }
 
-// A piece of all rows at a time, so that what is written stays in the first-level cache.
+// A piece of all rows at a time, so that the output stays in the first-level cache.
 static void unpack_rows(uint8_t *block, const tern_ternary_matrix *w, size_t row, size_t last_row) {
     const bool is_2bit = w->packing == TERN_PACK_2BIT;
     const size_t n_bytes = tern_ternary_row_bytes(w->packing, w->n_in);
     const size_t piece_bytes = tern_ternary_row_bytes(w->packing, TERN_I8_PAD);
     for (size_t at = 0; at < n_bytes; at += piece_bytes, block += TERN_I8_PAD * ROWS)
-        for (size_t r = 0; r < ROWS; r++) { // behind the last row: that one again, not stored
+        for (size_t r = 0; r < ROWS; r++) { // past the end, repeat the last row; not stored
             const uint8_t *p = w->data + tern_min_size(row + r, last_row - 1) * w->row_bytes + at;
             _Alignas(32) uint8_t piece[TERN_I8_PAD] = {0};
             unpack_row(piece, p, tern_min_size(piece_bytes, n_bytes - at), is_2bit);
@@ -225,7 +225,7 @@ static const _Alignas(32) uint8_t low_parts[81] = {
         LOW1(m + 7), LOW1(m + 8)
     LOW9(0), LOW9(9), LOW9(18), LOW9(27), LOW9(36), LOW9(45), LOW9(54), LOW9(63), LOW9(72)};
 
-// n <= TERN_I8_PAD codes, 1 behind n.
+// n <= TERN_I8_PAD codes, 1 after n.
 static void pack_codes(const uint8_t *c, size_t n, uint8_t *row) {
     for (size_t base = 0, m; base < n; base += 5 * m, row += m, c += 5 * m) {
         m = n - base >= TERN_T5_WEIGHTS ? TERN_T5_BYTES : tern_t5_tail_bytes(n);

@@ -49,7 +49,7 @@ TERN_INLINE int32_t add_up(sums s) { return vaddvq_s32(s); }
 // Codes are small enough to count as signed.
 TERN_INLINE int8x16_t load_codes(const uint8_t *p) { return vreinterpretq_s8_u8(vld1q_u8(p)); }
 
-// The accumulator stays in its register; and is used, for all that the compiler knows.
+// The accumulator stays in its register, and counts as used as far as the compiler knows.
 #define KEEP(a) __asm__("" : "+w"(a))
 #define USE(a) __asm__ volatile("" ::"w"(a))
 #define EACH(X) X(0) X(1) X(2) X(3)

@@ -68,7 +68,7 @@ static void gemv(const tern_ternary_matrix *w, size_t first_row, size_t last_row
 static uint64_t peak_loop(void) {
     enum { N = 64, ROUNDS = 1000 };
     int8_t weights[N], x[N];
-    volatile int32_t sink = 0; // so that the rounds are done
+    volatile int32_t sink = 0; // so that the rounds are not optimised away
     for (int i = 0; i < N; i++) weights[i] = (int8_t)(i % 3 - 1), x[i] = (int8_t)i;
     for (int i = 0; i < ROUNDS; i++) {
         x[i % N] = (int8_t)sink;

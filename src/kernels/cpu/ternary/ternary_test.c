@@ -84,7 +84,7 @@ static problem problem_new(size_t n_in, size_t n_rows, size_t n_tokens) {
         p.w[k] = (tern_ternary_matrix){.packing = (tern_packing)k, .n_in = n_in, .n_rows = n_rows};
         p.w[k].row_bytes = tern_ternary_row_bytes((tern_packing)k, n_in);
         p.w[k].scale = 0.037f;
-        // From malloc, and one byte too low: reading outside is then the sanitizer's to find.
+        // From malloc, and one byte too low, so that a sanitizer finds reads outside.
         p.data[k] = malloc(n_rows * p.w[k].row_bytes + 1);
         if (!p.data[k]) abort();
         p.w[k].data = p.data[k] + 1;

@@ -88,7 +88,7 @@ void cpu_train_fill_ropes(tern_program *p);
 cpu_train_fn cpu_train_fn_for(tern_op op);
 size_t cpu_train_scratch_floats(const tern_program *p, const tern_node *n);
 size_t cpu_train_part_floats(const tern_program *p, const tern_node *n);
-// Forwards and backwards.
+// Forward and backward.
 void cpu_train_attention(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
 size_t cpu_train_attention_floats(const tern_program *p, const tern_node *n);
 

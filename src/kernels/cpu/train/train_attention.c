@@ -2,16 +2,16 @@
 //
 // A task is one document and one key/value head. Its query rows go in blocks; a block multiplies
 // with the keys up to its last row as one small matrix product, so that the triangle above the
-// diagonal costs half a block, and the matrix of probabilities never exists as a whole. The
-// backward pass computes the probabilities again from the sums that the forward pass kept
-// (FlashAttention, arXiv:2205.14135).
+// diagonal costs half a block, and the full matrix of probabilities never exists. The backward pass
+// computes the probabilities again from the sums that the forward pass kept (FlashAttention,
+// arXiv:2205.14135).
 #include <math.h>
 #include <string.h>
 #include "kernels/cpu/train/cpu_train.h"
 
 enum { BLOCK_ROWS = 64 };
 
-// Two blocks of scores over the longest document, padded rows, and the products' own scratch.
+// Two blocks of scores over the longest document, padded rows, and scratch for the products.
 static size_t score_stride(int32_t n_span) { return ((size_t)n_span + 15) / 16 * 16; }
 size_t cpu_train_attention_floats(const tern_program *p, const tern_node *n) {
     (void)n;

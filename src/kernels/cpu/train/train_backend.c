@@ -120,7 +120,7 @@ static tern_status make_steps(tern_program *p, tern_error *err) {
     return TERN_OK;
 }
 
-// Which step is the last one to add to a gradient.
+// Which step is the last to add to a gradient.
 static void find_last_steps(tern_program *p) {
     for (size_t v = 0; v < p->g->n_values; v++) {
         if (p->g->values[v].kind != TERN_VALUE_STATE) continue;

@@ -10,7 +10,7 @@ float *cpu_train_value(const cpu_train_run *run, tern_vid v) {
     return (float *)(p->pool + p->memory.spans[v].offset);
 }
 
-// cos, sin and -sin of every position; the last are for turning back.
+// cos, sin and -sin of every position; the last for rotating back.
 void cpu_train_fill_ropes(tern_program *p) {
     for (size_t i = 0; i < p->ropes.n; i++) {
         const tern_rope *r = &p->ropes.items[i];
@@ -25,7 +25,7 @@ void cpu_train_fill_ropes(tern_program *p) {
     }
 }
 
-// Documents are rows side by side; nothing in a batch may point outside of the tables.
+// Documents are consecutive rows; nothing in a batch may point outside the tables.
 static tern_status check_batch(const tern_program *p, const tern_train_batch *b, tern_error *err) {
     int64_t n_table = INT64_MAX, n_vocab = INT64_MAX;
     bool reads_rows = false;

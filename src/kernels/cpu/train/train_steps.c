@@ -1,6 +1,6 @@
-// One function per op of training. All threads of the team call it with the same step; rows, or
-// stretches of a weight, are shared out. Sums over rows or over a weight are cut into parts by
-// their length alone and added in order, so that the bits of a run depend neither on the number of
+// One function per op of training. All threads of the team call it with the same step, and share
+// out rows or stretches of a weight. Sums over rows or over a weight are cut into parts by their
+// length alone and added in order, so that the bits of a run depend neither on the number of
 // threads nor on which of them was faster.
 #include <math.h>
 #include <string.h>
@@ -93,7 +93,7 @@ static void step_elementwise(cpu_train_run *run, cpu_train_step *s, const tern_t
     const tern_float_kernels *k = cpu_train_kernels(run);
     const tern_node *node = s->node;
     operands o = values_of(run, node);
-    tern_act act = cpu_act_of(node->act);
+    tern_cpu_act act = cpu_act_of(node->act);
     size_t row = cols(run, node->out[0]), first, last;
     while (claim_rows(run, s, &first, &last)) {
         size_t at = first * row, n = (last - first) * row;
@@ -115,7 +115,7 @@ static size_t part_length(size_t n, size_t least) {
     return length > least ? length : least;
 }
 
-// Each part of the rows has its own sum for the norm's weight, where that is trained.
+// Each part of the rows has its own sum for the norm's weight, if that is trained.
 static void step_rms_norm_grad(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
     const tern_node *node = s->node;
     const tern_program *p = run->program;

@@ -93,7 +93,7 @@ tern_status gpu_train_write(tern_array *a, uint64_t first, uint64_t n, const flo
     return gpu_check(gpu, "writing", err);
 }
 
-// gpu_read gives up after some seconds; what was submitted before may take longer.
+// gpu_read gives up after some seconds; earlier submissions may take longer.
 static tern_status wait_for_all(const tern_array *a, tern_error *err) {
     tern_device *gpu = a->device->gpu;
     uint32_t word;

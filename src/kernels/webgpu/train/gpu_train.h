@@ -2,14 +2,14 @@
 //
 //   gpu_train.c       the device, its arrays, reading and writing
 //   gpu_train_plan.c  a graph becomes a program: memory, pipelines, bind groups
-//   gpu_train_ops.c   what dispatches each op is
-//   gpu_train_run.c   a batch on its way
+//   gpu_train_ops.c   the dispatches of each op
+//   gpu_train_run.c   running a batch
 //   gpu_train_units.c matrix units or not
 //
 // Every temporary has a buffer of its own size, which values of the same size share when their
 // lifetimes allow it: so a kernel may read one and write another through different kinds of
-// binding, and no limit on the size of a buffer concerns the sum. A row of a temporary is filled up
-// to a multiple of four columns; arrays (weights, gradients, moments) are dense.
+// binding, and limits on the size of a buffer do not concern the sum. A row of a temporary is
+// padded to a multiple of four columns; arrays (weights, gradients, moments) are dense.
 #ifndef TERN_KERNELS_WEBGPU_TRAIN_GPU_TRAIN_H
 #define TERN_KERNELS_WEBGPU_TRAIN_GPU_TRAIN_H
 
@@ -82,8 +82,8 @@ tern_status gpu_train_compile(tern_trainer_device *d, const tern_graph *g,
                               tern_array *const *arrays, int32_t n_rows, int32_t n_span,
                               tern_program **out, tern_error *err);
 void gpu_train_program_free(tern_program *p);
-// A buffer for what lives no longer than the steps of one op: the same for the same use (1, 2) and
-// size.
+// A buffer for data that lives no longer than the steps of one op: the same for the same use (1, 2)
+// and size.
 tern_status gpu_train_scratch(tern_program *p, int use, uint64_t bytes, wgpu_buffer *out,
                               tern_error *err);
 // Columns of a row in memory.
@@ -108,7 +108,7 @@ tern_status gpu_train_read(tern_array *a, uint64_t first, uint64_t n, float *dat
 
 // ---- gpu_train_units.c -------------------------------------------------------------------------
 
-// Whether a small model gets the same gradients, but for rounding, by the matrix units as without.
+// Whether a small model gets the same gradients, up to rounding, with the matrix units as without.
 bool gpu_train_rounding_works(tern_trainer_device *d);
 
 // ---- gpu_train_run.c ---------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-// What dispatches each op of a training graph is.
+// The dispatches of each op of a training graph.
 #include "base/alloc.h"
 #include "kernels/webgpu/train/gpu_train.h"
 
@@ -62,7 +62,7 @@ static void add_parts(tern_program *p, wgpu_buffer parts, uint64_t n4, uint32_t 
     bind_value(p, s, to);
 }
 
-// C = A B of so many rows and columns and such a reduction (0: tokens), see train_gemm.wgsl.
+// C = A B with these rows, columns and reduction length (0: tokens), see train_gemm.wgsl.
 typedef struct product {
     uint64_t m, n, k;
     bool a_by_k, b_by_k, adds;
@@ -251,7 +251,7 @@ static void add_sum(tern_program *p, const tern_node *n) {
 
 // ---- Weights -----------------------------------------------------------------------------------
 
-// Parts of a sum over a whole array, each a workgroup's: few enough for one to add them up.
+// Parts of a sum over a whole array, a workgroup each: few enough for one workgroup to add them up.
 static uint32_t parts_of(uint64_t count) {
     uint32_t parts = groups(count, 4096);
     return parts < 64 ? parts : 64;
@@ -300,7 +300,7 @@ static void add_update(tern_program *p, const tern_node *n) {
         add(p, steps ? GPU_TRAIN_ADAMW : GPU_TRAIN_ZERO, fixed(groups(count, 4096)), fixed(1));
     set(s, "N4", groups(count, 4));
     set(s, "DECAYS", n->decays);
-    // As the bindings go: gradient, weight, norm, moments.
+    // In the order of the bindings: gradient, weight, norm, moments.
     static const int order[] = {1, 0, 4, 2, 3};
     if (!steps)
         bind_value(p, s, n->in[0]);
@@ -310,8 +310,8 @@ static void add_update(tern_program *p, const tern_node *n) {
 
 // ---- Attention ---------------------------------------------------------------------------------
 
-// The largest tile whose blocks fit in a workgroup's memory, and of which a head has at most four
-// whole ones.
+// The largest tile whose blocks fit in a workgroup's memory, with at most four whole tiles to a
+// head.
 static int tile_of(const tern_program *p, const tern_node *n, int head_blocks, int squares) {
     for (int tile = 32; tile >= 8; tile /= 2) {
         int bytes =
@@ -408,7 +408,7 @@ static tern_status add_attention_gradient(tern_program *p, const tern_node *n, t
 
 // ---- All ---------------------------------------------------------------------------------------
 
-// Rows are read as vec4: of all that is not filled up, the columns must be a multiple of four.
+// Rows are read as vec4: unless they are padded, the columns must be a multiple of four.
 static tern_status check_inputs(const tern_program *p, const tern_node *n, tern_error *err) {
     for (int i = 0; i < n->n_in; i++) {
         const tern_value *v = &p->g.values[n->in[i]];

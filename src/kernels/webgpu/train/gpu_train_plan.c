@@ -16,7 +16,7 @@ static int n_readers(const tern_graph *g, tern_vid v) {
     return n;
 }
 
-// norm and the quantization behind it: a pass over memory less, a value less.
+// norm and the quantization after it: one pass over memory and one value less.
 static void fuse(tern_graph *g) {
     size_t kept = 0;
     for (size_t i = 0; i < g->n_nodes; i++) {
@@ -70,7 +70,7 @@ tern_status gpu_train_scratch(tern_program *p, int use, uint64_t bytes, wgpu_buf
     return TERN_OK;
 }
 
-// The matrix units write whole tiles, also behind the last row.
+// The matrix units write whole tiles, even past the last row.
 static uint64_t bytes_of(const tern_program *p, tern_vid v) {
     const tern_value *value = &p->g.values[v];
     uint64_t rows =
@@ -91,7 +91,7 @@ static uint64_t bytes_in_class(const void *ctx, const tern_graph *g, tern_vid v)
 }
 
 // Values of one size: the plan of their lifetimes, in which every offset is a multiple of the size,
-// says which of the buffers each has.
+// says which buffer each gets.
 static tern_status place_class(tern_program *p, uint64_t bytes, tern_error *err) {
     tern_memory_plan plan;
     size_class c = {p, bytes};
@@ -121,7 +121,7 @@ static tern_status place_values(tern_program *p, tern_array *const *arrays, tern
         if (v->kind == TERN_VALUE_WEIGHT || v->kind == TERN_VALUE_STATE) {
             if (!arrays[i]) continue; // the cache of inference, which no node reads
             if (arrays[i]->n != (uint64_t)v->rows * (uint64_t)v->cols)
-                return tern_fail(err, TERN_ERR_ARGUMENT, "the array for %s has not its size",
+                return tern_fail(err, TERN_ERR_ARGUMENT, "the array for %s has the wrong size",
                                  v->name);
             p->buffers[i] = arrays[i]->buffer;
         } else if (is_temporary(v) && !p->buffers[i])
@@ -138,7 +138,7 @@ static tern_status uniform_buffer(tern_program *p, tern_error *err) {
                           &p->uniform, err);
 }
 
-// What the ids and targets of a batch index, and how large.
+// What the ids and targets of a batch index, and its size.
 static void find_bounds(tern_program *p) {
     const tern_graph *g = &p->g;
     for (size_t i = 0; i < g->n_nodes; i++) {

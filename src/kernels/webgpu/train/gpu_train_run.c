@@ -1,4 +1,4 @@
-// A batch on its way: its rows checked and sent, one command buffer for the whole program.
+// Running a batch: its rows are checked and sent, one command buffer for the whole program.
 #include <math.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -28,7 +28,7 @@ static tern_status check_batch(const tern_program *p, const tern_train_batch *b,
         bool fits = b->starts[t] == t || (t > 0 && b->starts[t] == b->starts[t - 1]);
         if (!fits || t - b->starts[t] >= p->n_span)
             return tern_fail(err, TERN_ERR_ARGUMENT,
-                             "row %d of the batch: it cannot be of a document that starts at row "
+                             "row %d of the batch: it cannot be in a document that starts at row "
                              "%d, where one has at most %d",
                              (int)t, (int)b->starts[t], (int)p->n_span);
     }
@@ -40,7 +40,7 @@ static void send(const tern_program *p, wgpu_buffer to, const void *data, size_t
     if (n_words > 0) gpu->api.QueueWriteBuffer(gpu->queue, to, 0, data, n_words * 4);
 }
 
-// First row and the one behind the last of each row's document; without starts all are one.
+// First row of each row's document and the row after its last; without starts all are one document.
 static void send_spans(tern_program *p, const tern_train_batch *b) {
     int32_t *spans = p->host;
     for (int32_t t = b->n_tokens - 1; t >= 0; t--) {
@@ -52,7 +52,7 @@ static void send_spans(tern_program *p, const tern_train_batch *b) {
 }
 
 // Rows sorted by token (counting sort) and, for each token found: token, first row in that order,
-// number of rows. Returns how many there are.
+// number of rows. Returns the number of different tokens.
 static uint32_t send_order(tern_program *p, const tern_train_batch *b) {
     int32_t *order = p->host, *found = order + p->n_rows, *at = found + 4 * (size_t)p->n_rows;
     memset(at, 0, ((size_t)p->n_ids + 1) * sizeof *at);
@@ -71,8 +71,8 @@ static uint32_t send_order(tern_program *p, const tern_train_batch *b) {
     return n;
 }
 
-// The power of two that the gradients of values are carried with: the greatest of the logits'
-// become about 64, a thousandth of what a half can hold.
+// The power of two that scales the gradients of values: the greatest of the logits' become about
+// 64, a thousandth of what a half can hold.
 static float gradient_scale(const tern_train_batch *b) {
     if (!(b->loss_scale > 1e-30f && b->loss_scale < 1e30f)) return 1;
     return exp2f(6 - roundf(log2f(b->loss_scale)));
@@ -116,7 +116,7 @@ static void encode(const tern_program *p, const gpu_train_step *s, wgpu_pass pas
     a->ComputePassEncoderDispatchWorkgroups(pass, size[0], size[1], size[2]);
 }
 
-// Steps first to end, as many at a time as the device takes in a submission.
+// Steps first to end, as many to a submission as the device takes.
 static void submit(const tern_program *p, size_t first, size_t end, int repeats) {
     const tern_device *gpu = p->device->gpu;
     const wgpu_api *a = &gpu->api;

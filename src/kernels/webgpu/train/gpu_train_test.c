@@ -1,6 +1,6 @@
 // Training through WebGPU against the CPU: the same loss, gradients, and weights after steps of the
 // optimizer. The CPU's gradients are checked against differences of the loss elsewhere. Runs on any
-// adapter, without a GPU on SwiftShader; skipped where there is neither.
+// adapter, including SwiftShader; skipped if there is none.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,7 +44,7 @@ static tern_status fill(train_rig *r, tern_array *a, uint64_t n, bool is_norm, u
     if (!data) return tern_fail_memory(&r->err, n * sizeof *data);
     for (uint64_t i = 0; i < n; i++)
         data[i] = is_norm ? 1 + 0.3f * next_float(seed) : 0.2f * next_float(seed);
-    // In two pieces, the second of which begins anywhere.
+    // In two pieces, the second of which begins at an odd place.
     tern_status status = r->backend->write(a, 0, n / 3, data, &r->err);
     if (status == TERN_OK) status = r->backend->write(a, n / 3, n - n / 3, data + n / 3, &r->err);
     tern_free(data);
@@ -178,7 +178,7 @@ static tern_train_batch random_batch(const model *m, uint32_t seed, int32_t rows
                               .step = 1};
 }
 
-// What a batch may not point at; nothing of it is run.
+// Ids and targets out of range; nothing of such a batch is run.
 static void check_refusals(train_rig *r, const model *m, tern_train_batch b,
                            int32_t rows[3][MOST]) {
     int32_t kept[] = {rows[0][3], rows[1][3], rows[2][7]};
@@ -261,7 +261,7 @@ TEST(webgpu_trains_a_float_model_as_the_cpu_does) {
     check_model(&m);
 }
 
-// A number on the edge of being rounded may be rounded otherwise: few such, but each counts.
+// A number on the edge of rounding may go the other way: few do, but each counts.
 TEST(webgpu_trains_bitnet_as_the_cpu_does) {
     model m = {.config = config_of(64, 64, 2, 2, false),
                .n_tokens = 75,

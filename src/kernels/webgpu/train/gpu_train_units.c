@@ -1,5 +1,5 @@
-// Matrix units are an experiment of the language that kernels are written in: before they are used,
-// a small model's gradients are computed with them and without.
+// Matrix units are an experimental part of the shader language: before they are used, a small
+// model's gradients are computed with them and without.
 #include <math.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -8,7 +8,8 @@
 enum { N_VOCAB = 48, N_EMBD = 64, N_HEADS = 2, HEAD_DIM = 32, N_TOKENS = 140 };
 #define TOLERANCE 0.02 // of the relative error; rounding makes a thousandth
 
-// One attention with a key head for two, and a head: every kernel that has a variant for the units.
+// One attention with a key head for two query heads, and a head: every kernel with a variant for
+// the units.
 static tern_status build_model(tern_graph *g, tern_error *err) {
     int64_t kv = HEAD_DIM;
     tern_vid ids = tern_g_input(g, "ids", TERN_SYM_TOKENS, 1);
@@ -66,8 +67,8 @@ static tern_status run_once(tern_trainer_device *d, const tern_graph *g, tern_ar
     return status;
 }
 
-// An array after the run without the units (a) and after a second one with them, which has added as
-// much again.
+// An array after the run without the units (a) and after a second one with them, which has added
+// the same again.
 static bool has_doubled(tern_array *array, const float *a, float *b, tern_error *err) {
     double error = 0, norm = 0;
     if (gpu_train_read(array, 0, array->n, b, err) != TERN_OK) return false;

@@ -2,10 +2,10 @@
 // arXiv:2205.14135): a workgroup has TILE queries of one head and walks over the keys, TILE at a
 // time, with a running maximum and sum by which earlier results are rescaled.
 //
-// A thread makes 4 x 4 of each product. Rows of a head lie in workgroup memory with the dimensions
-// running slowest, four rows in a vec4, at [d][row / 4 ^ d / 4 % B4]: so scores are outer products
-// of what lies side by side, the product with V dot products over keys, and no two threads that
-// write or read together meet in a memory bank. Grid: (T / TILE, heads).
+// A thread computes 4 x 4 of each product. Rows of a head lie in workgroup memory with the
+// dimensions running slowest, four rows in a vec4, at [d][row / 4 ^ d / 4 % B4]: so scores are
+// outer products of neighbours, the product with V is dot products over keys, and no two threads
+// that write or read together meet in a memory bank. Grid: (T / TILE, heads).
 override HEAD_DIM: u32;
 override TILE: u32;
 override N_HEADS: u32;

@@ -1,9 +1,9 @@
 // Attention among the rows of a document by the matrix units, see train_attention.wgsl. Their sums
 // cannot be rescaled row by row, so the keys are walked over twice: first for the log of each row's
 // sum of exponentials, then for y, with weights that need no further division. 64 queries a
-// workgroup of four subgroups, of which each has 16, and 64 keys at a time; scores go through
-// workgroup memory, two threads a row. Which of its scores a thread takes first depends on the row,
-// so that no two threads meet in a memory bank. Grid: (T / 64, heads).
+// workgroup of four subgroups, 16 each, and 64 keys at a time; scores go through workgroup memory,
+// two threads a row. Which of its scores a thread takes first depends on the row, so that no two
+// threads meet in a memory bank. Grid: (T / 64, heads).
 override HEAD_DIM: u32; // a multiple of 16, at most 64
 override N_HEADS: u32;
 override GROUP: u32; // query heads that share a key head

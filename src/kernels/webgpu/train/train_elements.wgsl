@@ -10,7 +10,7 @@ override N_ROWS: u32; // of the table
 @group(0) @binding(5) var<storage, read_write> z: array<vec4<f32>>;
 @group(0) @binding(6) var<storage, read> ids: array<u32>;
 
-// The element of this thread, and false: there is none.
+// The element of this thread; false: there is none.
 struct Place { at: u32, here: bool }
 fn place(group: vec3<u32>, lane: u32) -> Place {
     let i = group.x * 256u + lane;

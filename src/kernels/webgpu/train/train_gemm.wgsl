@@ -3,11 +3,11 @@
 //   dx = dy W          A [M][K], B [K][N]
 //   dW += dy^T x       A [K][M], B [K][N], the reduction over T cut into parts that are added later
 //
-// A workgroup makes 128 x 128 of C, a thread 8 x 8 in four blocks of 4 x 4, eight steps of the
+// A workgroup computes 128 x 128 of C, a thread 8 x 8 in four blocks of 4 x 4, eight steps of the
 // reduction at a time: while one block of 128 x 8 of A and of B is multiplied out of workgroup
-// memory the next one is on its way, in registers. Blocks lie there as [k][row / 4] of vec4; what
-// arrives with k running fastest is turned around on its way in. The row is XORed with a bit of k
-// so that neither way has two threads wait for one memory bank.
+// memory the next one is being loaded into registers. Blocks lie there as [k][row / 4] of vec4;
+// data that arrives with k running fastest is transposed when stored. The row is XORed with a bit
+// of k so that in neither case two threads wait for one memory bank.
 // Grid: (N / 128, M / 128, parts of K).
 override M: u32; // rows of C; 0: tokens
 override N: u32;

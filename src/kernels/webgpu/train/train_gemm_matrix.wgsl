@@ -1,12 +1,12 @@
-// C = A B as in train_gemm.wgsl, by the matrix units: factors are rounded to halves on their way
-// into workgroup memory, sums are float32. Sixteen subgroups of 32 threads make 32 x 32 each of
-// 128 x 128, in pieces of 16 x 16, from 64 steps of the reduction at a time; what the next 64 need
-// is on its way while these are multiplied.
+// C = A B as in train_gemm.wgsl, by the matrix units: factors are rounded to halves when stored
+// into workgroup memory, sums are float32. Sixteen subgroups of 32 threads compute 32 x 32 each of
+// 128 x 128, in pieces of 16 x 16, from 64 steps of the reduction at a time; the next 64 are loaded
+// while these are multiplied.
 //
-// Blocks lie in workgroup memory as they lie outside, with eight halves more to a row for the sake
-// of the banks: 128 rows of 64 steps of the reduction, or 64 steps of 128 rows. The units turn them
-// around as they load. Whole pieces are written, so M and N are multiples of 16, and values of
-// tokens have room for whole blocks behind the last one. Grid: (N / 128, M / 128, parts of K).
+// Blocks have the same layout in workgroup memory as outside, with eight more halves to a row to
+// spread the banks: 128 rows of 64 steps of the reduction, or 64 steps of 128 rows. The units
+// transpose them as they load. Whole pieces are written, so M and N are multiples of 16, and values
+// of tokens have room for whole blocks past the last one. Grid: (N / 128, M / 128, parts of K).
 override M: u32; // rows of C; 0: tokens
 override N: u32;
 override K: u32; // length of the reduction; 0: tokens
@@ -31,7 +31,7 @@ const NEXT_STEP = 136u; // from step to step of [k][row]
 const BLOCK = 9216u;    // halves of a block
 var<workgroup> memory: array<f16, 18432>;
 
-// The i-th vec4 of a block from rows row0 and steps k0 on; nothing behind the end of the reduction.
+// The i-th vec4 of a block from rows row0 and steps k0 on; nothing past the end of the reduction.
 fn load_a(i: u32, row0: u32, m: u32, k0: u32, k_end: u32) -> vec4<f32> {
     if (A_BY_K) {
         let k = k0 + i / 32u;
@@ -55,7 +55,7 @@ fn load_b(i: u32, row0: u32, k0: u32, k_end: u32) -> vec4<f32> {
     return b[min(row0 + i / 16u, N - 1u) * LDB + k / 4u];
 }
 
-// What a half cannot hold becomes the greatest that it can.
+// Values out of range for a half become the greatest half.
 fn store(at: u32, i: u32, by_k: bool, v: vec4<f32>) {
     let h = vec4<f16>(clamp(v, vec4(-65504.0), vec4(65504.0)));
     let to = at + select(i / 16u * NEXT_ROW + i % 16u * 4u,
@@ -66,8 +66,8 @@ fn store(at: u32, i: u32, by_k: bool, v: vec4<f32>) {
     memory[to + 3u] = h.w;
 }
 
-// Where a subgroup's pieces are depends on its threads' numbers: alike for all 32, which cannot be
-// seen, so the check is off.
+// Where a subgroup's pieces are depends on its threads' numbers: uniform, but not provably so,
+// hence the check is off.
 @diagnostic(off, chromium.subgroup_matrix_uniformity)
 fn left(row: u32, k: u32) -> Left {
     if (A_BY_K) { return subgroupMatrixLoad<Left>(&memory, k * NEXT_STEP + row, true, NEXT_STEP); }

@@ -8,7 +8,7 @@ override LD4: u32;  // vec4s from row to row
 @group(0) @binding(4) var<storage, read_write> sums: array<vec4<f32>>; // log sums
 @group(0) @binding(5) var<storage, read_write> gradient: array<vec4<f32>>; // in the logits' place
 
-fn kept(i: u32, v: vec4<f32>, other: f32) -> vec4<f32> { // without what lies behind the row
+fn kept(i: u32, v: vec4<f32>, other: f32) -> vec4<f32> { // without what lies past the row
     return select(vec4(other), v, vec4(4u * i) + vec4(0u, 1u, 2u, 3u) < vec4(COLS));
 }
 

@@ -1,9 +1,9 @@
-// In front of every kernel of training: what changes from run to run. A value of T rows lies row
-// after row, each filled up to whole vec4.
+// Comes before every kernel of training: what changes from run to run. A value of T rows lies row
+// after row, each padded to whole vec4s.
 //
-// The gradients of values are carried times a power of two that makes those of the logits about as
-// large as 1, so that none falls below what a float or a half can tell from zero; the gradients of
-// weights are what they are: whatever adds to them multiplies with `unscale`.
+// The gradients of values are scaled by a power of two that makes those of the logits about as
+// large as 1, so that none underflows as a float or a half; the gradients of weights are not
+// scaled: whatever adds to them multiplies by `unscale`.
 struct Run {
     n_tokens: u32,
     n_ids: u32, // different tokens among them

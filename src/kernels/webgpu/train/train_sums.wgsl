@@ -1,4 +1,4 @@
-// Sums over everything, in a fixed order, and what stands on them: the weights' mean, the norm of
+// Sums over everything, in a fixed order, and what depends on them: the weights' mean, the norm of
 // the gradients, the optimizer's step.
 override N4: u32;    // vec4s
 override N: u32;     // numbers

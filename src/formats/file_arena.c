@@ -5,15 +5,15 @@
 
 // A chunk is one allocation; large requests get a chunk of their own. tern_alloc aligns the header
 // to 64, and its size keeps what follows aligned to 16.
-typedef struct tern_pool_chunk {
-    struct tern_pool_chunk *next;
-    size_t used, capacity; // bytes behind the header
+typedef struct tern_arena_chunk {
+    struct tern_arena_chunk *next;
+    size_t used, capacity; // bytes after the header
     size_t reserved;
 } chunk;
-_Static_assert(sizeof(chunk) % 16 == 0, "the blocks behind the header must stay aligned");
+_Static_assert(sizeof(chunk) % 16 == 0, "the blocks after the header must stay aligned");
 #define CHUNK_BYTES ((size_t)16 << 10)
 
-void *tern_pool_take(tern_pool *pool, size_t bytes) {
+void *tern_arena_take(tern_arena *pool, size_t bytes) {
     if (bytes > SIZE_MAX / 2) return NULL;
     bytes = (bytes + 15) & ~(size_t)15;
     chunk *c = pool->chunks;
@@ -22,7 +22,7 @@ void *tern_pool_take(tern_pool *pool, size_t bytes) {
         chunk *fresh = tern_alloc(TERN_MEM_FILE, sizeof *fresh + capacity);
         if (!fresh) return NULL;
         fresh->capacity = capacity;
-        if (c && capacity > CHUNK_BYTES) { // full at once: leave the open one in front
+        if (c && capacity > CHUNK_BYTES) { // full at once: leave the open one first
             fresh->next = c->next;
             c->next = fresh;
         } else {
@@ -36,13 +36,13 @@ void *tern_pool_take(tern_pool *pool, size_t bytes) {
     return block;
 }
 
-char *tern_pool_text(tern_pool *pool, tern_str text) {
-    char *copy = tern_pool_take(pool, text.len + 1);
+char *tern_arena_text(tern_arena *pool, tern_str text) {
+    char *copy = tern_arena_take(pool, text.len + 1);
     if (copy && text.len) memcpy(copy, text.ptr, text.len);
     return copy;
 }
 
-void tern_pool_free(tern_pool *pool) {
+void tern_arena_free(tern_arena *pool) {
     for (chunk *c = pool->chunks; c;) {
         chunk *next = c->next;
         tern_free(c);
