@@ -3,7 +3,7 @@
 #
 #     tools/terminal_picture.sh tern < session.txt > docs/images/session.svg
 #
-# Lines that begin with "$ " or "> " were typed; the greyed ones begin with "[".
+# Lines that begin with "$ " or "> " were typed, one between ** is bold, one that begins with "[" grey.
 set -eu
 awk -v title="${1:-tern}" '
 function escape(s) {
@@ -22,8 +22,9 @@ END {
     printf "<g fill=\"#d7dae0\" xml:space=\"preserve\">\n"
     for (i = 1; i <= n; i++) {
         if (lines[i] == "") continue
-        style = lines[i] ~ /^[$>] / ? " fill=\"#7ec699\" font-weight=\"bold\"" :
-                lines[i] ~ /^\[/ ? " fill=\"#858b98\"" : ""
+        style = lines[i] ~ /^[$>]( |$)/ ? " fill=\"#7ec699\" font-weight=\"bold\"" : \
+            lines[i] ~ /^\[/ ? " fill=\"#858b98\"" : ""
+        if (gsub(/^\*\*|\*\*$/, "", lines[i]) == 2) style = " font-weight=\"bold\""
         printf "<text x=\"20\" y=\"%d\"%s>%s</text>\n", 36 + 20 * i, style, escape(lines[i])
     }
     print "</g>\n</svg>"
