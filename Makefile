@@ -104,6 +104,7 @@ lint: $(BUILD)/public/libtern.a ## layers, names of symbols, what the library ma
 	tools/check_symbols.sh $(BUILD)/libtern.a $(BUILD)/public/libtern.a
 	tools/check_calls.sh $(BUILD)/libtern.a
 	tools/check_format.sh
+	tools/check_docs.sh $(BUILD)
 
 .PHONY: mutants
 mutants: $(BUILD)/tern_tests ## puts the faults of tests/mutants/list into a copy: the tests must find each (minutes)
