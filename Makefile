@@ -98,12 +98,13 @@ tsan: ## the tests under the thread sanitizer
 	$(MAKE) BUILD=build/tsan OPT=-O1 EXTRA_CFLAGS="-fsanitize=thread" build/tsan/tern_tests
 	build/tsan/tern_tests -j $(TEST_JOBS)
 
-lint: $(BUILD)/public/libtern.a ## layers, names of symbols, what the library may call, paths, format
+lint: $(BUILD)/public/libtern.a ## layers, names of symbols, what the library may call, paths, format, docs
 	tools/check_layers.sh
 	tools/check_paths.sh
 	tools/check_symbols.sh $(BUILD)/libtern.a $(BUILD)/public/libtern.a
 	tools/check_calls.sh $(BUILD)/libtern.a
 	tools/check_format.sh
+	tools/check_docs.sh $(BUILD)
 
 .PHONY: mutants
 mutants: $(BUILD)/tern_tests ## puts the faults of tests/mutants/list into a copy: the tests must find each (minutes)
