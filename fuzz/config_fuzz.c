@@ -28,8 +28,8 @@ static void use_graph(const tern_arch *arch, const tern_config *c) {
 
 // A folder of this config.json and of an embedding table, which the reader looks at.
 static tern_status open_file(tern_file **f, const char *json, size_t n, tern_error *err) {
-    static const char head[] = "{\"model.embed_tokens.weight\":{\"dtype\":\"F16\",\"shape\":[2,4],"
-                               "\"data_offsets\":[0,16]}}";
+    static const char head[] = "{\"model.embed_tokens.weight\":{\"dtype\":\"F16\","
+                               "\"shape\":[2,4],\"data_offsets\":[0,16]}}";
     static uint8_t table[8 + sizeof head - 1 + 16] = {sizeof head - 1};
     memcpy(table + 8, head, sizeof head - 1);
     TERN_TRY(tern_file_new(f, "fuzz", err));

@@ -426,6 +426,18 @@ TEST(engine_refuses_models_that_do_not_fit_their_config) {
     fclose(f);
     CHECK(tern_model_open(&model, path, NULL, &err) == TERN_ERR_FORMAT);
     CHECK(strstr(err.message, "blk.1.ffn_norm.weight is missing") != NULL);
+    // Layers that are not there are not built first: of many of them that takes minutes. Seen to
+    // fail with a graph that is built unasked.
+    static const char key[] = "bitnet-b1.58.block_count";
+    const uint32_t n_layers = 900;
+    const char *at = memmem(bytes, n, key, sizeof key - 1);
+    REQUIRE(at != NULL && (f = fopen(path, "rb+")) != NULL);
+    fseek(f, at - bytes + (long)sizeof key - 1 + 4, SEEK_SET); // behind the type
+    fwrite(&n_layers, sizeof n_layers, 1, f);
+    fclose(f);
+    CHECK(tern_model_open(&model, path, NULL, &err) == TERN_ERR_FORMAT);
+    CHECK_MSG(strstr(err.message, "blk.899.attn_norm.weight is missing: the config has 900 layers"),
+              "%s", err.message);
 }
 
 // ---- How likely tokens were ---------------------------------------------------------------------

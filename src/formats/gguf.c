@@ -275,7 +275,8 @@ static tern_status read_tensors(reader *r, uint64_t n_tensors, int shard, uint64
     data_at -= data_at % alignment;
     uint64_t n = (uint64_t)(r->end - r->begin);
     if (data_at > n) data_at = n; // no data: an error only if there are tensors
-    TERN_TRY_GOTO(size_by_room(r, f->tensors + first, offsets, (size_t)n_tensors, n - data_at));
+    tern_tensor *tensors = n_tensors ? f->tensors + first : NULL;
+    TERN_TRY_GOTO(size_by_room(r, tensors, offsets, (size_t)n_tensors, n - data_at));
     for (uint64_t i = 0; i < n_tensors; i++)
         TERN_TRY_GOTO(place_tensor(r, &f->tensors[first + i], offsets[i], data_at, alignment));
     status = tern_file_check_layout(f, first, r->begin + data_at, n - data_at, false, r->err);

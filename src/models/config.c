@@ -40,7 +40,7 @@ typedef struct float_field {
 #define AT(member) offsetof(tern_config, member)
 
 static const int_field int_fields[] = {
-    {AT(n_layers), "block_count", "num_hidden_layers", 1, 10000},
+    {AT(n_layers), "block_count", "num_hidden_layers", 1, 1000},
     {AT(n_embd), "embedding_length", "hidden_size", 1, 1 << 20},
     {AT(n_ff), "feed_forward_length", "intermediate_size", 1, 1 << 22},
     {AT(n_heads), "attention.head_count", "num_attention_heads", 1, 65536},
@@ -473,11 +473,22 @@ tern_status tern_model_weight(const tern_file *file, const tern_arch *arch, cons
     return TERN_OK;
 }
 
+// The last layer is looked for first: a graph of layers that are not in the file would be built to
+// be refused, and of many of them that takes long.
+tern_status tern_model_build(tern_graph *g, const tern_file *file, const tern_arch *arch,
+                             const tern_config *c, tern_error *err) {
+    char name[64];
+    snprintf(name, sizeof name, "blk.%" PRId64 ".attn_norm.weight", c->n_layers - 1);
+    if (tern_model_tensor(file, arch, name)) return arch->build(g, c, err);
+    return tern_fail(err, TERN_ERR_FORMAT, "tensor %s is missing: the config has %" PRId64
+                     " layers", name, c->n_layers);
+}
+
 tern_status tern_model_check(const tern_file *file, const tern_arch *arch, const tern_config *c,
                              tern_error *err) {
     tern_graph g;
     tern_graph_init(&g);
-    tern_status status = arch->build(&g, c, err);
+    tern_status status = tern_model_build(&g, file, arch, c, err);
     for (size_t v = 0; status == TERN_OK && v < g.n_values; v++) {
         const tern_tensor *t;
         if (g.values[v].kind == TERN_VALUE_WEIGHT)

@@ -66,6 +66,9 @@ tern_status tern_model_check(const tern_file *file, const tern_arch *arch, const
 // Why a tensor of the file may be left out; NULL: it may not.
 const char *tern_model_ignores(const tern_file *file, const tern_arch *arch, const tern_config *c,
                                const char *name);
+// The graph of a file's model; fails when the file has not all layers that its config has.
+tern_status tern_model_build(tern_graph *g, const tern_file *file, const tern_arch *arch,
+                             const tern_config *c, tern_error *err);
 const tern_arch *const *tern_arch_list(size_t *n);
 // The tensor with this GGUF name, in either kind of file; NULL: not there.
 const tern_tensor *tern_model_tensor(const tern_file *file, const tern_arch *arch,

@@ -244,7 +244,7 @@ static tern_status open_parts(tern_model *m, const tern_model_desc *desc, tern_e
     TERN_TRY_GOTO(tern_model_read(m->file, &m->arch, &m->config, err));
     TERN_TRY_GOTO(open_text(m, desc, err));
     tern_graph_init(&m->built);
-    TERN_TRY_GOTO(m->arch->build(&m->built, &m->config, err));
+    TERN_TRY_GOTO(tern_model_build(&m->built, m->file, m->arch, &m->config, err));
     TERN_TRY_GOTO(add_adapters(m, desc, err));
     TERN_TRY_GOTO(find_sources(m, desc->head, err));
     TERN_TRY_GOTO(tern_model_refuse_unread(m->file, m->arch, &m->config, &m->built, err));

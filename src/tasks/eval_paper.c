@@ -255,7 +255,7 @@ static tern_status look_and_print(paper *p, tern_format format, tern_strbuf *out
                                   tern_error *err) {
     TERN_TRY(tern_model_read(p->file, &p->arch, &p->config, err));
     tern_graph_init(&p->built);
-    TERN_TRY(p->arch->build(&p->built, &p->config, err));
+    TERN_TRY(tern_model_build(&p->built, p->file, p->arch, &p->config, err));
     TERN_TRY(look_at_linears(p, err));
     look_at_tensors(p);
     judge_weights(p);
