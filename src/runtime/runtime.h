@@ -20,7 +20,7 @@ typedef struct tern_placement {
     uint64_t bytes_per_token, bytes_per_token_logits;
     char remark[560]; // why it is not where it was asked to be, or was before
     char text[760];   // the device, with that
-    size_t n_seats;
+    size_t n_leases;
     bool was_lost; // the model looks for another place, or has one
     struct tern_placement *before; // what was lost
 } tern_placement;
@@ -70,8 +70,8 @@ void tern_placement_close(tern_placement *p, const tern_model *m); // NULL is al
 // replaced.
 void tern_model_print_plan(tern_model *m, tern_format format, tern_strbuf *out);
 
-// Session side of the runtime: a seat is an instance of the model's plan, wherever that is now.
-typedef struct tern_seat tern_seat;
+// Session side of the runtime: a lease is an instance of the model's plan, wherever that is now.
+typedef struct tern_lease tern_lease;
 tern_status tern_model_instance(tern_model *model, int32_t n_context, tern_kv_type kv_type,
                                 tern_lease **out, tern_error *err);
 void tern_model_instance_close(tern_model *model, tern_lease *lease); // NULL is allowed
