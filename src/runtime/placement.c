@@ -150,7 +150,7 @@ static tern_status open_drafts(const tern_placement *at, tern_instance *in,
     return can ? at->backend->drafts_open(in, drafts, err) : TERN_OK;
 }
 
-static tern_status open_instance(const tern_seat *s, const tern_placement *at, tern_instance **out,
+static tern_status open_instance(const tern_lease *s, const tern_placement *at, tern_instance **out,
                                  tern_error *err) {
     TERN_TRY(at->backend->instance_open(at->plan, s->n_context, s->kv_type, out, err));
     tern_status status = s->profiled ? at->backend->profile_start(*out, err) : TERN_OK;
@@ -159,7 +159,7 @@ static tern_status open_instance(const tern_seat *s, const tern_placement *at, t
     return status;
 }
 
-static tern_status sit_down(tern_seat *s, tern_placement *at, tern_error *err) {
+static tern_status settle(tern_lease *s, tern_placement *at, tern_error *err) {
     tern_instance *in;
     begin_use(at);
     tern_status status = open_instance(s, at, &in, err);
@@ -231,7 +231,7 @@ static tern_status take_place(tern_model *m, tern_lease *s, const char *why, ter
     const tern_placement *now = m->now;
     if (now->was_lost || now->backend->is_lost(now->device))
         TERN_TRY(replace(m, why ? why : "the device was lost", err));
-    TERN_TRY(sit_down(s, m->now, err));
+    TERN_TRY(settle(s, m->now, err));
     s->moved = why != NULL;
     if (s->moved) {
         begin_use(s->at);
@@ -282,7 +282,7 @@ void tern_model_instance_close(tern_model *m, tern_lease *s) {
     tern_free(s);
 }
 
-bool tern_model_can_draft(const tern_seat *s) {
+bool tern_model_can_draft(const tern_lease *s) {
     return s->at && s->at->backend->drafts_open;
 }
 
@@ -307,7 +307,7 @@ tern_status tern_model_profile_start(tern_lease *s, tern_error *err) {
     return status;
 }
 
-const tern_profile *tern_model_profile(const tern_seat *s) {
+const tern_profile *tern_model_profile(const tern_lease *s) {
     if (!s->at) return NULL;
     begin_use(s->at);
     const tern_profile *p = s->at->backend->profile_read(s->instance);

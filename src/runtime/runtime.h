@@ -42,7 +42,7 @@ struct tern_model {
     // last one, the others are kept for `tern graph`.
     tern_graph built, lowered, fused;
     tern_weight_source *sources; // by value of `built`
-    tern_weight_kind *kinds;     // the same: what the passes were told
+    tern_weight_kind *kinds;     // the same: the input of the passes
     const char *damaged; // a vector with NaN or infinity in it, NULL: there is none
     int32_t n_batch;
     bool vocab_only;
@@ -70,8 +70,8 @@ void tern_placement_close(tern_placement *p, const tern_model *m); // NULL is al
 // replaced.
 void tern_model_print_plan(tern_model *m, tern_format format, tern_strbuf *out);
 
-// Session side of the runtime: a seat is an instance of the model's plan, wherever that is now.
-typedef struct tern_seat tern_seat;
+// Session side of the runtime: a lease is an instance of the model's plan, wherever that is now.
+typedef struct tern_lease tern_lease;
 tern_status tern_model_instance(tern_model *model, int32_t n_context, tern_kv_type kv_type,
                                 tern_lease **out, tern_error *err);
 void tern_model_instance_close(tern_model *model, tern_lease *lease); // NULL is allowed
