@@ -1,8 +1,8 @@
-// Fuzzing of checkpoints and of what resuming does with them. The input edits a checkpoint that was
-// written by this very program, since that knows best what one looks like:
+// Fuzzing of checkpoints and of resuming from them. The input edits a checkpoint written by this
+// very program, which knows best what one looks like:
 //
-//   1 byte: FIX: the checksums of the tensors are made right again; CUT: the last edit's place is
-//   the new length. Then edits: 4 bytes of place, 1 byte of length, as many bytes.
+// 1 byte: FIX: the checksums of the tensors are corrected; CUT: the last edit's place is the new
+// length. Then edits: 4 bytes of place, 1 byte of length, as many bytes.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,7 +64,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
     return 0;
 }
 
-// The tensors lie in the order of their checksums.
+// The tensors are in the order of their checksums.
 static void fix_checksums(uint8_t *bytes, size_t n) {
     tern_file *f;
     tern_gguf_split split;

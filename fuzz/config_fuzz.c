@@ -1,4 +1,4 @@
-// Fuzzing of config.json: what is accepted builds a graph that goes through every pass, and is
+// Fuzzing of config.json: an accepted one builds a graph that goes through every pass, and is
 // written again as a config.json that means the same.
 #include <string.h>
 #include "base/alloc.h"
@@ -6,7 +6,7 @@
 #include "fuzz/support.h"
 #include "models/models.h"
 
-enum { LAYERS_MAX = 4 }; // a graph for each layer more would only take time
+enum { LAYERS_MAX = 4 }; // more layers would only take time
 
 static void use_graph(const tern_arch *arch, const tern_config *c) {
     tern_graph g;
@@ -26,7 +26,7 @@ static void use_graph(const tern_arch *arch, const tern_config *c) {
     tern_graph_free(&g);
 }
 
-// A folder of this config.json and of an embedding table, which the reader looks at.
+// A folder with this config.json and an embedding table, which the reader looks at.
 static tern_status open_file(tern_file **f, const char *json, size_t n, tern_error *err) {
     static const char head[] = "{\"model.embed_tokens.weight\":{\"dtype\":\"F16\","
                                "\"shape\":[2,4],\"data_offsets\":[0,16]}}";

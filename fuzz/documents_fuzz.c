@@ -1,5 +1,5 @@
-// Fuzzing of what `tern data` reads: text and JSON lines, plain, as gzip that may be damaged, and
-// packed here, so that mutations reach what is inside. The first byte says which.
+// Fuzzing of the input of `tern data`: text and JSON lines, plain, as gzip that may be damaged, and
+// packed here, so that mutations reach the inside. The first byte says which.
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"

@@ -1,5 +1,5 @@
-// Fuzzing of the results file of an evaluation: what is accepted can be asked for, goes on with one
-// item more, and is accepted again with that item in it.
+// Fuzzing of the results file of an evaluation: an accepted file can be queried, takes one more
+// item, and is accepted again with that item in it.
 #include <string.h>
 #include "fuzz/support.h"
 #include "tasks/eval.h"

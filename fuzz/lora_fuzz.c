@@ -1,4 +1,4 @@
-// Fuzzing of adapters beside a small Llama: a GGUF file is part 0, PEFT's two files are 1 and 2.
+// Fuzzing of adapters for a small Llama: a GGUF file is part 0, PEFT's two files are 1 and 2.
 #include <stdlib.h>
 #include <unistd.h>
 #include "fuzz/support.h"

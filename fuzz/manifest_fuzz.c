@@ -1,4 +1,4 @@
-// Fuzzing of the manifest of a folder of shards, beside a shard that it may be about: what it lists
+// Fuzzing of the manifest of a folder of shards, next to a shard that it may list: listed shards
 // can be opened.
 #include <stdio.h>
 #include <string.h>

@@ -108,7 +108,7 @@ void fuzz_write_parts(const uint8_t *input, size_t n, const char *const *names, 
 
 // ---- GGUF --------------------------------------------------------------------------------------
 
-// A walk over the header that notes where strings begin; it believes nothing.
+// Walks over the header and records where strings begin; trusts nothing.
 enum { STRINGS = 4096, ALIGNMENT = 32 };
 typedef struct walk {
     const uint8_t *bytes;
@@ -153,7 +153,7 @@ static void walk_value(walk *w, uint64_t type) {
     }
 }
 
-// Whether the whole header could be walked; w->at is its end then.
+// Whether the walk reached the end of the header; w->at is that end.
 static bool walk_header(walk *w) {
     skip(w, 8);
     uint64_t n_tensors = take(w, 8), n_metas = take(w, 8);

@@ -1,5 +1,5 @@
-// What fuzz targets share: files for readers that want a name, inputs of several parts, mutations
-// that keep lengths and sizes right, and the use of a model that was accepted.
+// What fuzz targets share: files for readers that need a path, inputs of several parts, mutations
+// that keep lengths and sizes right, and trying out an accepted model.
 #ifndef TERN_FUZZ_SUPPORT_H
 #define TERN_FUZZ_SUPPORT_H
 
@@ -35,22 +35,22 @@ typedef struct fuzz_part {
     const uint8_t *bytes;
     size_t n;
 } fuzz_part;
-// The part at *at, which moves on; false: there is no more.
+// The part at *at, which advances; false: there is no more.
 bool fuzz_next_part(const uint8_t *input, size_t n, size_t *at, fuzz_part *part);
-// Mutates one part and writes its length anew, so that the parts after it stay what they are. Those
-// that are GGUF files are mutated as such.
+// Mutates one part and rewrites its length, so that the following parts stay intact. GGUF files are
+// mutated as such.
 size_t fuzz_mutate_parts(uint8_t *input, size_t n, size_t room, unsigned seed);
-// Writes every part under the name of its kind and removes the files of names that are not there.
+// Writes every part under the name of its kind and removes the files of missing parts.
 void fuzz_write_parts(const uint8_t *input, size_t n, const char *const *names, size_t n_names);
 
-// Mutates a GGUF file: half of the time one of its strings, with its length and the padding before
-// the data written anew, else any bytes.
+// Mutates a GGUF file: half of the time one of its strings, adjusting its length and the padding
+// before the data, else any bytes.
 size_t fuzz_mutate_gguf(uint8_t *bytes, size_t n, size_t room, unsigned seed);
 
 // ---- Using what was accepted -------------------------------------------------------------------
 
 // Opens the model, generates a few tokens from text and from a chat, reports it as JSON, which must
-// be JSON. Anything may be refused, with a message.
+// be valid. Anything may be refused, with a message.
 void fuzz_use_model(const char *path);
 // Whether the text is a JSON value and nothing else.
 bool fuzz_is_json(const char *text, size_t n);

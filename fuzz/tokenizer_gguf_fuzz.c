@@ -1,5 +1,5 @@
-// Fuzzing of tokenizers in GGUF: opened or refused; if opened used for everything, and what is
-// written of it as tokenizer.json is JSON.
+// Fuzzing of tokenizers in GGUF: opened or refused; if opened used for everything, and its
+// tokenizer.json is valid JSON.
 #include "base/alloc.h"
 #include "formats/file_private.h"
 #include "fuzz/support.h"

@@ -7,7 +7,7 @@
 
 enum { PICTURE_MAX = 1 << 22 };
 
-// The same log twice: one more than the reader's usual case of a single one.
+// The same log twice, since readers usually get a single one.
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     const char *log = fuzz_write("log.jsonl", bytes, n), *svg = fuzz_path("picture.svg");
     tern_error err = {0};

@@ -621,7 +621,7 @@ TERN_API tern_status tern_data_build(const char *folder, const tern_data_build_d
                                      tern_data_build_stats *stats, tern_error *err);
 
 typedef struct tern_data_inspect_desc {
-    const char *tokenizer; // for the sample; NULL: tokenizer.json beside the shard, if there is one
+    const char *tokenizer; // for the sample; NULL: tokenizer.json next to the shard, if any
     tern_format format;    // text or JSON
     int32_t n_sample;      // tokens of the first document that are shown, 0: 64
 } tern_data_inspect_desc;

@@ -78,7 +78,7 @@ done
 ends 0 "$tern" inspect "$dir/nan.gguf" --json --tensors --histogram
 grep -qiE '[:,[](-?nan|-?inf)' "$dir/out" && wrong "inspect --json has nan or inf in it"
 
-# Completion: the same by every way in, and by seed.
+# Completion: the same whichever way the prompt is given, and by seed.
 run="$tern run -m $model -n 12 --seed 7"
 a=$($run -p "Once upon a time" 2>/dev/null | od -An -c)
 printf 'Once upon a time' >"$dir/prompt"

@@ -334,12 +334,12 @@ static bool damage(const char *path, const char *tensor, long index, uint32_t bi
     const tern_tensor *t = tern_file_tensor(file, tensor), *last = &file->tensors[0];
     for (size_t i = 1; i < file->n_tensors; i++)
         if (file->tensors[i].data > last->data) last = &file->tensors[i];
-    long behind = t ? (long)((const char *)last->data - (const char *)t->data) +
+    long from_end = t ? (long)((const char *)last->data - (const char *)t->data) +
                           (long)((last->bytes + 31) / 32 * 32) - 4 * index
                     : 0; // from the number to the end of the file
     tern_file_close(file);
     FILE *f = fopen(path, "rb+");
-    bool ok = f && behind && fseek(f, -behind, SEEK_END) == 0 && fwrite(&bits, 4, 1, f) == 1;
+    bool ok = f && from_end && fseek(f, -from_end, SEEK_END) == 0 && fwrite(&bits, 4, 1, f) == 1;
     return f && fclose(f) == 0 && ok;
 }
 

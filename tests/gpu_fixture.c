@@ -10,7 +10,7 @@
 static struct {
     gpu_play play;
     wgpu_device device; // opened last
-    wgpu_pipeline embed; // every run of a model begins with its dispatch
+    wgpu_pipeline embed; // the first dispatch of every run of a model
     wgpu_pipeline set;
     uint32_t n_dispatches; // since the last submission
     int n_runs, n_runs_submitted;

@@ -24,7 +24,7 @@ typedef struct gpu_play {
 // luck. play: NULL, or what the device plays from now on, until somebody asks for another play.
 const tern_webgpu_desc *gpu_webgpu(const gpu_play *play);
 // Whether a failure means that there is nothing to test with; then the test counts as skipped, for
-// a reason without the file's name, so that all such tests have the same.
+// a reason without the file's name, so that all such tests give the same reason.
 bool gpu_is_absent(const char *message);
 // The model on the GPU; NULL: skipped, or failed.
 tern_model *gpu_open(const char *path, int n_batch);

@@ -122,14 +122,14 @@ typedef struct reason {
     char text[200];
     int n; // tests skipped for it
 } reason;
-typedef struct shared_state {
+typedef struct run_state {
     pthread_mutex_t lock; // of the reasons
     reason reasons[REASONS_MAX];
     int n_reasons;
     _Atomic int next; // first test not begun yet
     _Atomic int n_passed, n_failed, n_skipped;
     const test_case *_Atomic now[JOBS_MAX]; // what each is running
-} shared_state;
+} run_state;
 
 static bool is_wanted(const test_case *t, char **parts, int n_parts) {
     for (int i = 0; i < n_parts; i++)
@@ -138,7 +138,7 @@ static bool is_wanted(const test_case *t, char **parts, int n_parts) {
 }
 
 // When the room for reasons is used up, further ones are counted with the last.
-static void count_reason(shared_state *c, const char *why) {
+static void count_reason(run_state *c, const char *why) {
     int i = 0;
     pthread_mutex_lock(&c->lock);
     while (i < c->n_reasons && strcmp(c->reasons[i].text, why) != 0) i++;
@@ -149,7 +149,7 @@ static void count_reason(shared_state *c, const char *why) {
     pthread_mutex_unlock(&c->lock);
 }
 
-static void run_test(const test_case *t, shared_state *c, bool verbose) {
+static void run_test(const test_case *t, run_state *c, bool verbose) {
     n_failed_checks = 0, n_checks = 0;
     skipped_because[0] = 0;
     double start = now();
@@ -172,7 +172,7 @@ static void run_test(const test_case *t, shared_state *c, bool verbose) {
 }
 
 // One after the other, those that no other process has begun.
-static void run_tests(shared_state *c, int job, bool verbose, char **parts, int n_parts) {
+static void run_tests(run_state *c, int job, bool verbose, char **parts, int n_parts) {
     int i = 0, mine = c->next++;
     for (const test_case *t = first_test; t; t = t->next) {
         if (!is_wanted(t, parts, n_parts) || i++ != mine) continue;
@@ -185,7 +185,7 @@ static void run_tests(shared_state *c, int job, bool verbose, char **parts, int 
 }
 
 // In separate processes. One that does not return has failed at its current test.
-static void run_in_processes(shared_state *c, int n_jobs, bool verbose, char **parts, int n_parts) {
+static void run_in_processes(run_state *c, int n_jobs, bool verbose, char **parts, int n_parts) {
     pid_t children[JOBS_MAX];
     for (int job = 0; job < n_jobs; job++) {
         children[job] = fork();
@@ -214,7 +214,7 @@ int main(int argc, char **argv) {
         if (o == '?' || n_jobs < 1) return 2;
     }
     if (n_jobs > JOBS_MAX) n_jobs = JOBS_MAX;
-    shared_state *c = mmap(NULL, sizeof *c, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    run_state *c = mmap(NULL, sizeof *c, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (c == MAP_FAILED) {
         perror("tern_tests");
         return 2;

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The public header by itself: as C and as C++, its examples, its structs begun with = {0}, and its
-# functions called with nothing (null_calls.c).
+# The public header alone: as C and as C++, its examples, its structs initialised with = {0}, and
+# its functions called with nothing (null_calls.c).
 # usage: header_test.sh BUILD MODEL CC CXX LIBS...
 #
 # Seen to fail: a status as tern_error's first member (C++ takes no 0 for it), a function that
@@ -13,7 +13,7 @@ strict="-Wall -Wextra -Werror -pedantic -Iinclude"
 to=$build/header_test
 mkdir -p "$to"
 
-# Each run of lines that are set in by five blanks after // is the body of a function.
+# Each run of lines indented by five blanks after // is the body of a function.
 {
     echo '#include <stdio.h>'
     echo '#include "tern.h"'
@@ -34,7 +34,7 @@ grep -q 'example_1' "$to/examples.c" || { echo "no example in $header" >&2; exit
 for file in "$to/examples.c" "$to/zeros.c"; do
     # shellcheck disable=SC2086
     $cc -std=c99 $strict -fsyntax-only "$file"
-    # g++ warns of every member that = {0} leaves to itself, gcc does not.
+    # g++ warns about every member that = {0} does not name, gcc does not.
     # shellcheck disable=SC2086
     $cxx -std=c++11 $strict -Wno-missing-field-initializers -x c++ -fsyntax-only "$file"
 done

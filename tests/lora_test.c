@@ -194,7 +194,7 @@ TEST(lora_beside_float_weights_is_lora_merged_into_them) {
     REQUIRE_OK(tern_convert(folder, merged_folder, &desc, &err), err);
     if (!logits_of(merged_folder, NULL, 0, (tern_model_desc){0}, other)) return;
     CHECK_MSG(difference(other, with) < 1e-5, "merged folder: %g", difference(other, with));
-    // Parts of it add up.
+    // Parts of the adapter add up.
     tern_lora parts[] = {{.path = adapter, .scale = 0.25f},
                          {.path = peft, .scale = 1.75f},
                          {.path = adapter, .scale = -1}};

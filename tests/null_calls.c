@@ -1,6 +1,6 @@
-// Every public function with NULL and zero in the places of what it should be given: it refuses, or
-// does nothing, and never crashes. Built as C and as C++ by header_test.sh, which also compares the
-// names here with those in tern.h, so that a new function is called here or the test fails.
+// Every public function with NULL and zero for all arguments: it refuses, or does nothing, and
+// never crashes. Built as C and as C++ by header_test.sh, which also compares the names here with
+// those in tern.h, so that a new function is called here or the test fails.
 //
 // Seen to fail: without a TERN_NEED of tern_generate (a crash, by name), with a function more.
 #include <signal.h>

@@ -26,7 +26,7 @@ typedef struct trial {
     size_t n_text;
     const close_bounds *bounds;
     gpu_play play; // of the GPU
-} course;
+} trial;
 
 typedef struct answers {
     float *logits; // [n_ids, n_vocab]: of the prompt and the CPU's text
@@ -113,7 +113,7 @@ static const close_bounds random_layers = {.n_exact = 1,
                                            .most = 0.15,
                                            .n_choices = 1,
                                            .tie = 0.017};
-static const course usual = {prompt, N_PROMPT, 64, TERN_KV_F32, N_TEXT, &flips, {0}};
+static const trial usual = {prompt, N_PROMPT, 64, TERN_KV_F32, N_TEXT, &flips, {0}};
 
 static void check_model(const char *path, const trial *c) {
     tern_error err = {0};
@@ -161,10 +161,10 @@ TEST(webgpu_batches_and_caches_of_other_kinds) {
     tern_error err = {0};
     const char *path = test_tmp("webgpu.gguf");
     REQUIRE_OK(tiny_model_write(path, &models[2], &err), err);
-    check_model(path, &(course){prompt, N_PROMPT, 4, TERN_KV_F16, N_TEXT, &rounded_cache, {0}});
-    // One flip more where BitNet's activations and the cache are both rounded.
+    check_model(path, &(trial){prompt, N_PROMPT, 4, TERN_KV_F16, N_TEXT, &rounded_cache, {0}});
+    // One more flip if BitNet's activations and the cache are both rounded.
     REQUIRE_OK(tiny_model_write(path, &(tiny_model_desc){.seed = 20, .n_layers = 1}, &err), err);
-    check_model(path, &(course){prompt, N_PROMPT, 64, TERN_KV_Q8_0, N_TEXT, &flips, {0}});
+    check_model(path, &(trial){prompt, N_PROMPT, 64, TERN_KV_Q8_0, N_TEXT, &flips, {0}});
 }
 
 TEST(webgpu_q8_0_cache_of_odd_heads_is_refused) {
@@ -190,7 +190,7 @@ TEST(webgpu_long_prompts_in_several_batches) {
     for (int i = 0; i < 150; i++) ids[i] = 3 + (i * 37 + i / 7) % 250;
     const char *path = test_tmp("webgpu.gguf");
     REQUIRE_OK(tiny_model_write(path, &wide, &err), err);
-    check_model(path, &(course){ids, 150, 135, TERN_KV_F32, N_TEXT, &flips, {0}});
+    check_model(path, &(trial){ids, 150, 135, TERN_KV_F32, N_TEXT, &flips, {0}});
 }
 
 TEST(webgpu_least_limits_and_small_bindings) {
@@ -198,7 +198,7 @@ TEST(webgpu_least_limits_and_small_bindings) {
                                          .n_embd = 256, .n_ff = 1536, .n_kv_heads = 1};
     tern_error err = {0};
     const char *path = test_tmp("webgpu.gguf");
-    course c = {prompt, N_PROMPT, 64, TERN_KV_F16, N_TEXT, &flips, {.least = true}};
+    trial c = {prompt, N_PROMPT, 64, TERN_KV_F16, N_TEXT, &flips, {.least = true}};
     REQUIRE_OK(tiny_model_write(path, &models[0], &err), err);
     c.play.binding_bytes = 32768; // the table in parts
     check_model(path, &c);
@@ -215,7 +215,7 @@ TEST(webgpu_weak_devices_get_few_dispatches) {
     const char *path = test_tmp("webgpu.gguf");
     REQUIRE_OK(tiny_model_write(path, &models[1], &err), err);
     for (uint32_t n = 1; n <= 16; n += 15)
-        check_model(path, &(course){prompt, N_PROMPT, 64, TERN_KV_F16, N_TEXT, &flips,
+        check_model(path, &(trial){prompt, N_PROMPT, 64, TERN_KV_F16, N_TEXT, &flips,
                                     {.dispatches_max = n}});
 }
 
@@ -279,7 +279,7 @@ TEST(webgpu_trained_models_with_the_least_limits) {
 // since they compute tiles of 128 tokens. TERN_TEST_LEAST=1: with the least limits.
 TEST(webgpu_the_model_that_is_named) {
     const char *path = getenv("TERN_TEST_MODEL"), *batch = getenv("TERN_TEST_BATCH");
-    course c = {prompt, N_PROMPT, batch ? atoi(batch) : 64, TERN_KV_AUTO, 6, &random_layers, {0}};
+    trial c = {prompt, N_PROMPT, batch ? atoi(batch) : 64, TERN_KV_AUTO, 6, &random_layers, {0}};
     c.play.least = getenv("TERN_TEST_LEAST") != NULL;
     if (path && *path)
         check_model(path, &c);

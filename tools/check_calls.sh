@@ -1,6 +1,6 @@
 #!/bin/sh
-# The library decides nothing by the environment, prints nothing, and neither ends the process nor
-# changes what signals do: what of the C library it calls, in the archive's own words.
+# The library never consults the environment, prints nothing, and neither ends the process nor
+# changes signal handling: checked by the C library functions that the archive calls.
 set -eu
 [ -s "$1" ] || { echo "$1 is not built" >&2; exit 1; }
 refused='(secure_)?getenv|(un)?setenv|putenv|environ

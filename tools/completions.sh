@@ -1,9 +1,9 @@
 #!/bin/sh
-# Completions of the command line for a shell, made of what `tern help --all --tsv` says about itself.
+# Completions of the command line for a shell, generated from `tern help --all --tsv`.
 #
 #     tools/completions.sh bash|zsh|fish build/tern
 #
-# Options, the values of options that have a choice, and for all else the names of files.
+# Options, the values of options with choices, and otherwise file names.
 set -eu
 [ $# = 2 ] || { sed -n '4p' "$0" >&2; exit 2; }
 

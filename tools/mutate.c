@@ -1,13 +1,12 @@
-// Mutates files of every kind and gives them to everything that reads them: a crash, a run that
-// does not end and memory that is not given back are findings. Built with the address and
-// undefined-behaviour sanitizers by `make mutate`.
+// Mutates files of every kind and gives them to everything that reads them: crashes, hangs and
+// leaks are findings. Built with the address and undefined-behaviour sanitizers by `make mutate`.
 //
 //     mutate [-n 20000] [-s SEED] [-j JOBS] [-k KIND] [-i INDEX]
 //
-// The files are made here, by the library itself, so nothing has to be there; mutation INDEX of a
-// SEED is always the same one, and -i runs it alone. Each job is a process of its own with a folder
-// under $TMPDIR; it forks one that works through a batch, so that a crash costs one mutation.
-// (Seen to find: without the check that a config has heads, 4 of 2,000 mutations divided by zero.)
+// The files are made here, by the library itself, so no data is needed; mutation INDEX of a SEED is
+// always the same one, and -i runs it alone. Each job is a separate process with a folder under
+// $TMPDIR; it forks one that works through a batch, so that a crash costs one mutation. (Seen to
+// find: without the check that a config has heads, 4 of 2,000 mutations divided by zero.)
 #include "tools/mutate.h"
 
 #include <dirent.h>
@@ -35,7 +34,7 @@ typedef struct folder {
 } folder;
 typedef struct shared { // between all processes
     size_t n_done, n_findings;
-    size_t at[256]; // by job: the mutation it is at
+    size_t at[256]; // by job: its current mutation
 } shared;
 
 static folder *originals; // by kind
@@ -49,7 +48,7 @@ static void die(const char *what) {
     exit(2);
 }
 
-// Where a sanitizer's report should look like every other failure.
+// Makes a sanitizer's report look like every other failure.
 const char *__asan_default_options(void);
 const char *__asan_default_options(void) { return "exitcode=99:allocator_may_return_null=1"; }
 
@@ -121,7 +120,7 @@ static void mutate_number(uint8_t *b, size_t n) {
     memcpy(b + at, &v, bytes);
 }
 
-// A digit, a bracket, a quote ... becomes another one: what text is made of.
+// A digit, a bracket, a quote ... becomes another one: the building blocks of text.
 static void mutate_text(uint8_t *b, size_t n) {
     static const char marks[] = "0123456789-+.eE[]{},:\"\\ \n<>/_%$\0";
     size_t at = below(n);
@@ -205,7 +204,7 @@ static void run_one(unsigned long index, const char *path) {
     __atomic_add_fetch(&all->n_findings, 1, __ATOMIC_RELAXED);
 }
 
-// In a process of its own; ends with 0 when nothing was found. What leaks is found at its end.
+// In a separate process; ends with 0 if nothing was found. Leaks are found at its end.
 static void run_batch(int job, unsigned long first, unsigned long last, const char *path) {
     for (unsigned long i = first; i < last; i += (unsigned long)n_jobs) {
         all->at[job] = i;
@@ -253,7 +252,7 @@ static void make_originals(const char *root) {
         read_folder(path, &originals[k]);
         if (originals[k].n == 0) die(path);
         qsort(originals[k].files, originals[k].n, sizeof(file), by_name);
-        mutate_kinds[k].use(path); // as it is: nothing is the matter with it
+        mutate_kinds[k].use(path); // unchanged: must be fine
         remove_folder(path);
     }
 }

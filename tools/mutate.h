@@ -1,4 +1,4 @@
-// Mutated files of every kind, given to what reads them: see mutate.c.
+// Mutated files of every kind, given to their readers: see mutate.c.
 #ifndef TERN_TOOLS_MUTATE_H
 #define TERN_TOOLS_MUTATE_H
 
@@ -6,10 +6,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// A kind of thing that the program reads: a folder of files, and what is done with it.
+// A kind of input that the program reads: a folder of files, and what to do with it.
 typedef struct mutate_kind {
     const char *name;
-    // Fills an empty folder; false: it could not be made, which is an error of the tool.
+    // Fills an empty folder; false: an error of the tool.
     bool (*make)(const char *folder);
     // Reads the folder with everything that reads such files. May refuse anything.
     void (*use)(const char *folder);

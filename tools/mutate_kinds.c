@@ -1,4 +1,4 @@
-// The kinds of files that are mutated: how to make small ones, and everything that reads them.
+// The kinds of files to mutate: how to make small ones, and everything that reads them.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,10 +13,10 @@ enum { PATHS = 8, PATH_BYTES = 600 };
 
 static void join(char path[PATH_BYTES], const char *folder, const char *name) {
     int n = snprintf(path, PATH_BYTES, "%s%s", folder, name);
-    if (n < 0 || n >= PATH_BYTES) abort(); // they are this program's own
+    if (n < 0 || n >= PATH_BYTES) abort(); // the paths are this program's own
 }
 
-// "folder/name", good until PATHS calls later.
+// "folder/name", valid for the next PATHS calls.
 static const char *in(const char *folder, const char *name) {
     static char paths[PATHS][PATH_BYTES];
     static int turn;

@@ -1,4 +1,4 @@
-// What the user's environment says about GPUs. The library looks at none of it.
+// The user's environment variables for GPUs. The library reads none of them.
 #include "cli.h"
 
 #include <stdlib.h>
@@ -9,8 +9,8 @@ static bool is_set(const char *variable) {
     return value && *value && strcmp(value, "0") != 0;
 }
 
-// NULL where there is no place for it: nothing is remembered then. As the XDG base directory
-// specification has it, a path that does not begin at the root is not used.
+// NULL if there is no place for it: then nothing is remembered. As the XDG base directory
+// specification demands, a relative path is ignored.
 static const char *state_folder(void) {
     static text folder;
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");

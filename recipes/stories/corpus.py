@@ -34,7 +34,7 @@ EARLY = 300             # and here by what name
 N_NAMED = 0             # more forms with a request by name only,
 N_THING = 2             # of a story about a thing or a place,
 N_BECOME = 14           # of a girl's or boy's story that becomes an animal's or another person's,
-N_EXCHANGED = 12        # of a story about an animal or a person that others can stand for
+N_EXCHANGED = 12        # of a story about an animal or a person that others can replace
 VALID_EVERY = 50
 
 ANIMALS = """bear bee bird bunny butterfly camel cat chicken cow crab crow deer dog dolphin donkey dragon

@@ -1,4 +1,4 @@
-// Names and attributes of a graph: nothing is cut, nothing that lies between members counts.
+// Names and attributes of a graph: nothing is cut, and padding between members does not count.
 #include <string.h>
 #include "graph/build.h"
 #include "kernels/rope.h"
@@ -43,7 +43,7 @@ TEST(graph_refuses_gradients_whose_names_do_not_fit) {
     tern_graph_free(&g);
 }
 
-// Seen to fail with memcmp: the bytes behind `halves` differ.
+// Seen to fail with memcmp: the bytes after `halves` differ.
 TEST(graph_rope_attributes_are_compared_by_member) {
     tern_error err = {0};
     tern_rope_list list = {0};

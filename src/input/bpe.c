@@ -118,7 +118,7 @@ bool tern_bpe_run(tern_bpe *b, tern_bpe_pair_fn pair, const void *user) {
         int32_t at = (int32_t)(uint32_t)best.order;
         tern_symbol *left = &b->symbols[at];
         if (left->n == 0 || left->next < 0) continue;
-        // Symbols only ever grow: if the two still have as many bytes, they are the same two.
+        // Symbols only ever grow: if the two still have the same total size, they are the same two.
         tern_symbol *right = &b->symbols[left->next];
         if (left->n + right->n != best.n) continue;
         left->id = best.id;

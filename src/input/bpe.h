@@ -25,10 +25,10 @@ typedef struct tern_merges {
 
 tern_status tern_merges_init(tern_merges *m, size_t n_merges, tern_error *err);
 void tern_merges_deinit(tern_merges *m);
-// Adds one of at most n_merges; the first of equal pairs stays. False: the table is hostile (too
-// many pairs fall together).
+// Adds one of at most n_merges; of equal pairs the first stays. False: the table is hostile (too
+// many pairs collide).
 bool tern_merges_add(tern_merges *m, int32_t left, int32_t right, uint32_t order, int32_t id);
-// Where a pair is looked for first.
+// The slot where the search for a pair begins.
 const tern_merge *tern_merges_slot(const tern_merges *m, int32_t left, int32_t right);
 const tern_merge *tern_merges_find(const tern_merges *m, int32_t left, int32_t right); // or NULL
 
@@ -42,11 +42,11 @@ typedef struct tern_symbol {
 
 typedef struct tern_merge_candidate { // a pair that could be merged
     uint64_t order;             // order << 32 | index of the left symbol
-    uint32_t n;                 // bytes of both; the pair is out of date when this is not so
+    uint32_t n;                 // bytes of both; otherwise the pair is out of date
     int32_t id;
 } tern_merge_candidate;
 
-// Scratch for one thread; zero-initialise, free with tern_bpe_free, may be used again.
+// Scratch for one thread; zero-initialise, free with tern_bpe_free, reusable.
 typedef struct tern_bpe {
     tern_symbol *symbols;
     tern_merge_candidate *heap;

@@ -12,7 +12,7 @@ static bool pair(const void *user, const tern_symbol *left, const tern_symbol *r
     return true;
 }
 
-// The definition, word for word: again and again the pair with the smallest order, the leftmost.
+// The definition, literally: again and again the pair with the smallest order, the leftmost.
 static size_t merge_plainly(const tern_merges *merges, int32_t *ids, size_t n) {
     for (;;) {
         const tern_merge *best = NULL;
@@ -38,7 +38,7 @@ TEST(bpe_is_the_definition_on_random_words) {
     tern_error err = {0};
     uint32_t r = 1;
     REQUIRE_OK(tern_merges_init(&merges, 400, &err), err);
-    for (int i = 0; i < 400; i++) { // over four letters and what they make
+    for (int i = 0; i < 400; i++) { // over four letters and their merges
         int32_t left = (int32_t)(next_random(&r) >> 8) % (4 + i) % 12;
         int32_t right = (int32_t)(next_random(&r) >> 8) % (4 + i) % 12;
         CHECK(tern_merges_add(&merges, left, right, (next_random(&r) >> 20) % 97, 4 + i));

@@ -11,8 +11,8 @@
 typedef struct tern_tokenizer tern_tokenizer;
 
 // From GGUF metadata (tokenizer.ggml.*) or a folder's tokenizer.json + tokenizer_config.json. The
-// kind is known by structure, not by name: a "BPE" with byte_fallback or a " " -> U+2581 normalizer
-// is SentencePiece BPE.
+// structure decides the kind, not the name: a "BPE" with byte_fallback or a " " -> U+2581
+// normalizer is SentencePiece BPE.
 tern_status tern_tokenizer_open(tern_tokenizer **out, const tern_file *file, tern_error *err);
 void tern_tokenizer_free(tern_tokenizer *t);
 
@@ -24,7 +24,7 @@ bool tern_tokenizer_is_end(const tern_tokenizer *t, int32_t id); // eos, eot, eo
 // All end tokens, for lists; returns their number.
 size_t tern_tokenizer_ends(const tern_tokenizer *t, const int32_t **ids);
 bool tern_tokenizer_is_control(const tern_tokenizer *t, int32_t id);
-// The entry as stored; {NULL, 0} when there is no such id. -1 when no entry has this text.
+// The entry as stored; {NULL, 0} if there is no such id. -1 if no entry has this text.
 tern_str tern_tokenizer_text(const tern_tokenizer *t, int32_t id);
 int32_t tern_tokenizer_find(const tern_tokenizer *t, tern_str text);
 
@@ -36,8 +36,8 @@ typedef struct tern_ids { // growing list of ids; zero-initialise, free ids with
 tern_status tern_tokenizer_encode(const tern_tokenizer *t, const char *text, size_t n_bytes,
                                   unsigned flags, tern_ids *out, tern_error *err);
 
-// Decoding as a stream: a state per text. Appends the bytes that id stands for; what is not a whole
-// character yet stays in the state.
+// Decoding as a stream: a state per text. Appends the bytes that id stands for; an incomplete
+// character stays in the state.
 typedef struct tern_decoder {
     char pending[8];
     uint8_t n_pending;
@@ -48,7 +48,7 @@ typedef struct tern_decoder {
 void tern_tokenizer_decode(const tern_tokenizer *t, tern_decoder *d, int32_t id, tern_strbuf *out);
 void tern_tokenizer_decode_end(tern_decoder *d, tern_strbuf *out); // a cut character: U+FFFD
 
-// What GGUF metadata a tokenizer.json needs (used by conversion); arrays live as long as t.
+// The GGUF metadata of a tokenizer.json (used by conversion); arrays live as long as t.
 typedef struct tern_tokenizer_export {
     const char *model, *pre; // "gpt2" / "llama"; "llama-bpe", "qwen2", "default", ...
     const tern_str *tokens;  // [n_vocab] in GGUF spelling
@@ -61,8 +61,8 @@ typedef struct tern_tokenizer_export {
 } tern_tokenizer_export;
 tern_status tern_tokenizer_export_gguf(const tern_tokenizer *t, tern_tokenizer_export *out,
                                        tern_error *err);
-// The same as keys of a file. begin: a token that texts begin with, and end when the tokenizer has
-// no other; -1: as the tokenizer says.
+// The same as keys of a file. begin: the token that texts begin with, and that ends them if the
+// tokenizer has no other; -1: as the tokenizer says.
 tern_status tern_tokenizer_put_gguf(const tern_tokenizer *t, int32_t begin, tern_gguf_writer *w,
                                     tern_error *err);
 
@@ -76,9 +76,9 @@ typedef struct tern_bpe_desc {
     const char *pre;             // how text is split, by GGUF's name; NULL: "llama-bpe"
     const char *const *specials; // the first one begins and ends documents
     size_t n_specials;
-    uint64_t min_count;          // a pair that comes less often is not merged, 0: 2
+    uint64_t min_count;          // rarer pairs are not merged, 0: 2
     size_t n_bytes_max;          // of memory for counting words, 0: 512 MiB
-    bool no_bos;                 // encoding puts nothing in front of a text
+    bool no_bos;                 // encoding puts nothing before a text
     tern_progress_fn on_progress;
     void *user;
 } tern_bpe_desc;
@@ -87,9 +87,9 @@ typedef struct tern_bpe_trainer tern_bpe_trainer;
 // The texts in desc must outlive the trainer.
 tern_status tern_bpe_trainer_open(tern_bpe_trainer **out, const tern_bpe_desc *desc,
                                   tern_error *err);
-// Counts the words of a text, which stands alone: no word begins in one and ends in the next.
+// Counts the words of one text: words do not cross from one text to the next.
 tern_status tern_bpe_trainer_add(tern_bpe_trainer *t, const char *text, size_t n, tern_error *err);
-// Learns from what was added and appends a tokenizer.json. Once.
+// Learns from the added texts and appends a tokenizer.json. Call once.
 tern_status tern_bpe_trainer_finish(tern_bpe_trainer *t, tern_strbuf *json, tern_error *err);
 void tern_bpe_trainer_free(tern_bpe_trainer *t);
 
@@ -103,8 +103,8 @@ typedef struct tern_bpe_stats {
 } tern_bpe_stats;
 tern_bpe_stats tern_bpe_trainer_stats(const tern_bpe_trainer *t);
 // The same as the text of tokenizer.json and tokenizer_config.json, for byte-level vocabularies
-// whose splitter has a name in GGUF and for those with scores; others are refused.
-// chat_template {NULL, 0}: none.
+// whose splitter has a name in GGUF and for those with scores; others are refused. chat_template
+// {NULL, 0}: none.
 tern_status tern_tokenizer_write_json(const tern_tokenizer *t, tern_str chat_template,
                                       tern_strbuf *json, tern_strbuf *config, tern_error *err);
 
@@ -114,20 +114,20 @@ typedef struct tern_template tern_template;
 // Parses a template; messages name line and reason.
 tern_status tern_template_open(tern_template **out, tern_str source, tern_error *err);
 void tern_template_free(tern_template *t);
-// Renders with `messages` and, of `variables` (a JSON object, may be NULL: bos_token, eos_token,
-// add_generation_prompt, tools, enable_thinking, strftime_now's date_string ...) all members.
-// Bounded: steps, depth and output size are capped. raise_exception() becomes TERN_ERR_ARGUMENT
-// with the template's own words.
+// Renders with `messages` and all members of `variables` (a JSON object, may be NULL: bos_token,
+// eos_token, add_generation_prompt, tools, enable_thinking, strftime_now's date_string ...). Steps,
+// depth and output size are capped. raise_exception() becomes TERN_ERR_ARGUMENT with the template's
+// own words.
 tern_status tern_template_render(const tern_template *t, const char *variables_json,
                                  size_t variables_bytes, tern_strbuf *out, tern_error *err);
-// The template for a model: `override` if not NULL, else the file's own, except where it is known
-// to be wrong (BitNet's early converter); else one that is guessed by the vocabulary and by the
-// name that the file gives its model. Never NULL on success.
+// The template for a model: `override` if not NULL, else the file's own, unless it is known to be
+// wrong (BitNet's early converter); else a guess by the vocabulary and by the name that the file
+// gives its model. Never NULL on success.
 tern_status tern_template_for_model(tern_template **out, const tern_file *file,
                                     const tern_tokenizer *tokenizer, const char *override,
                                     tern_error *err);
-// What was guessed, for people; NULL: nothing, the file has it or the caller gave it. The text is
-// not copied and must outlive the template.
+// What was guessed, for people; NULL: nothing, the file or the caller gave it. The text is not
+// copied and must outlive the template.
 const char *tern_template_guess(const tern_template *t);
 void tern_template_set_guess(tern_template *t, const char *guess);
 // Renders messages for the model; bos/eos names come from the tokenizer.

@@ -4,8 +4,8 @@
 //     text ─ splitter ─→ words, counted (learn_words.c) ─ merges (learn_merges.c) ─→ vocabulary
 //          ─→ tokenizer.json (tok_write.c)
 //
-// A merge never crosses the end of a word, so all that is to be known of a text of any size is how
-// often each of its words comes.
+// A merge never crosses the end of a word, so a text of any size is fully described by how often
+// each of its words occurs.
 #ifndef TERN_INPUT_LEARN_H
 #define TERN_INPUT_LEARN_H
 
@@ -24,7 +24,7 @@ typedef struct tern_words {
     tern_word *list;
     uint32_t *slots; // position + 1, 0: free; open addressing, at most half full
     size_t n, capacity, n_text, text_capacity, n_slots;
-    size_t n_bytes_max; // of all this together, about; 0: no limit
+    size_t n_bytes_max; // for all of this, about; 0: no limit
     uint64_t n_seen, n_forgotten, n_too_long; // words of the text
 } tern_words;
 
@@ -40,9 +40,9 @@ typedef struct tern_learned {
     size_t n_tokens, n_merges, offsets_capacity, merges_capacity, n_specials;
 } tern_learned;
 
-// Tokens: the special ones, the 256 bytes in the order of GPT-2's alphabet, then what is merged,
-// until there are n_vocab or no pair comes min_count times. The pair that comes most often is
-// merged first; of equal ones that with the smaller ids. Consumes the words.
+// Tokens: the special ones, the 256 bytes in the order of GPT-2's alphabet, then merges, until
+// there are n_vocab or no pair occurs min_count times. The most frequent pair is merged first; of
+// equal ones that with the smaller ids. Consumes the words.
 tern_status tern_learn_merges(tern_learned *out, tern_words *words, const tern_bpe_desc *desc,
                               tern_error *err);
 void tern_learned_free(tern_learned *l);

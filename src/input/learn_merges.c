@@ -78,7 +78,7 @@ static tern_status grow_slots(learner *l) {
     return TERN_OK;
 }
 
-// The pair, made where there is none.
+// The pair, created if needed.
 static tern_status get_pair(learner *l, uint32_t left, uint32_t right, uint32_t *out) {
     uint64_t key = (uint64_t)left << 32 | right;
     if (2 * l->n_pairs >= l->n_slots) TERN_TRY(grow_slots(l));
@@ -115,7 +115,7 @@ static tern_status add_link(learner *l, pair *p, uint32_t word) {
     return TERN_OK;
 }
 
-// Counts the pairs of a word; links and notes those in which `token` is; UINT32_MAX: all of them.
+// Counts the pairs of a word; links and records those that contain `token`; UINT32_MAX: all.
 static tern_status count_pairs(learner *l, uint32_t word, uint32_t token) {
     const symbols *w = &l->words[word];
     for (uint32_t i = 0; i + 1 < w->n; i++) {
@@ -187,7 +187,7 @@ static tern_status push_changed(learner *l) {
     return TERN_OK;
 }
 
-// The pair that comes most often; false: none comes often enough.
+// The most frequent pair; false: none is frequent enough.
 static bool best_pair(learner *l, uint32_t *at) {
     while (l->n_heap) {
         entry *top = &l->heap[0];
@@ -223,7 +223,7 @@ static tern_status grow_names(learner *l) {
     return TERN_OK;
 }
 
-// The token of this text, made where there is none; text is not in out->text.
+// The token of this text, created if needed; text is not in out->text.
 static tern_status get_token(learner *l, tern_str text, uint32_t *id) {
     tern_learned *out = l->out;
     if (2 * out->n_tokens >= l->n_names) TERN_TRY(grow_names(l));

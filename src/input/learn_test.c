@@ -1,4 +1,4 @@
-// Learning a vocabulary: equal to the obvious algorithm, to the letter of the file; bounded.
+// Learning a vocabulary: equal to the obvious algorithm, to the byte of the file; bounded.
 #include "input/learn.h"
 
 #include "base/hash.h"
@@ -222,7 +222,7 @@ TEST(bpe_trainer_refuses_wrong_wishes) {
     }
 }
 
-// A million different words in 1 MiB of room: those that come often are still learnt.
+// A million different words in 1 MiB of room: frequent ones are still learnt.
 TEST(bpe_trainer_forgets_rare_words_and_stays_within_its_memory) {
     tern_bpe_desc desc = {.n_vocab = 262, .n_bytes_max = 1 << 20};
     tern_bpe_trainer *t;

@@ -1,15 +1,15 @@
 // Counting the words of texts that are larger than memory.
 //
-// Most different words of a large text come once or twice, and no merge will be learnt from them.
-// So when the table is full, the rarest are forgotten: those that came once, then, if that is not
-// enough, twice, four times ... until half of the room is free (the idea of lossy counting: Manku
-// and Motwani 2002). A frequent word loses at most what it had counted while it was still rare.
+// Most different words of a large text occur once or twice, and no merge will be learnt from them.
+// So when the table is full, the rarest are forgotten: those that occurred once, then, if that is
+// not enough, twice, four times ... until half of the room is free (the idea of lossy counting:
+// Manku and Motwani 2002). A frequent word loses at most the count from when it was still rare.
 #include <string.h>
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "input/learn.h"
 
-#define WORD_MAX 1024 // bytes; what is longer is data, not language
+#define WORD_MAX 1024 // bytes; anything longer is data, not language
 
 static size_t used_bytes(const tern_words *w) {
     return w->n_text + w->n * sizeof *w->list + w->n_slots * sizeof *w->slots;
@@ -32,7 +32,7 @@ static tern_status grow_slots(tern_words *w, tern_error *err) {
     return TERN_OK;
 }
 
-// Keeps the words that came more often than `floor`, in their order.
+// Keeps the words more frequent than `floor`, in order.
 static void forget(tern_words *w, uint64_t floor) {
     size_t n = 0, n_text = 0;
     for (size_t i = 0; i < w->n; i++) {
@@ -61,7 +61,7 @@ static tern_status make_room(tern_words *w, size_t n, tern_error *err) {
     }
     if (w->n >= UINT32_MAX / 2)
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "too many different words");
-    // Twice as many slots only where the limit has room for them.
+    // Doubles the slots only if the limit has room for them.
     bool may_grow = !w->n_bytes_max || w->n_slots * 2 * sizeof *w->slots < w->n_bytes_max / 4;
     if (2 * w->n >= w->n_slots) {
         if (may_grow || w->n_slots == 0) TERN_TRY(grow_slots(w, err));

@@ -35,9 +35,9 @@ typedef struct tern_pattern {
     void *code;      // pcre2_code of an expression
 } tern_pattern;
 
-// Chooses the fast form when the expression is one of the known ones.
+// Chooses the fast form if the expression is one of the known ones.
 tern_status tern_pattern_open_regex(tern_pattern *p, tern_str expression, tern_error *err);
-// The fast form alone, which owns no memory; false: it is none of them.
+// Only the fast form, which owns no memory; false: the expression has none.
 bool tern_pattern_is_known(tern_pattern *p, tern_str expression);
 tern_status tern_pattern_open_literal(tern_pattern *p, tern_str text, tern_error *err);
 void tern_pattern_close(tern_pattern *p);
@@ -78,8 +78,8 @@ typedef enum tern_split_behavior { // with "-" as the pattern, "a--b" becomes
 
 typedef enum tern_step_kind {
     TERN_STEP_SPLIT,
-    TERN_STEP_PREFIX_SPACE, // puts ' ' in front of a piece that has none there
-    TERN_STEP_METASPACE,    // ' ' becomes U+2581, and one is put in front as `prepend` says
+    TERN_STEP_PREFIX_SPACE, // puts ' ' before a piece that has none
+    TERN_STEP_METASPACE,    // ' ' becomes U+2581, and one is prepended as `prepend` says
 } tern_step_kind;
 
 typedef enum tern_prepend { TERN_PREPEND_NEVER, TERN_PREPEND_FIRST, TERN_PREPEND_ALWAYS }
@@ -89,7 +89,7 @@ typedef struct tern_split_step {
     tern_step_kind kind;
     tern_pattern pattern;
     tern_split_behavior behavior;
-    bool invert; // what lies between matches counts as the match
+    bool invert; // the text between matches counts as the match
     tern_prepend prepend;
 } tern_split_step;
 
@@ -111,7 +111,7 @@ typedef struct tern_pieces { // zero-initialise, free with tern_pieces_free; may
     const char *text;
     tern_piece *list, *spare;
     size_t n, capacity, spare_n, spare_capacity;
-    tern_strbuf rewritten[2]; // text that steps changed
+    tern_strbuf rewritten[2]; // text changed by steps
     tern_matcher matcher;
 } tern_pieces;
 void tern_pieces_free(tern_pieces *p);

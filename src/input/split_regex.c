@@ -2,12 +2,11 @@
 //
 // PCRE2's own limits count backtracking, but not how far one plain loop runs: "x+y" over a million
 // x looks at 10^12 / 2 characters and backtracks hardly at all. So a search is shown only a window
-// of the text. If the outcome could depend on what lies after the window, PCRE2 answers "partial";
-// then the place where it was is tried alone, with windows twice as large each time, and the sizes
-// of these draw on a budget proportional to the text. Useful expressions need a larger window only
-// for a longer match and stay far below it; the others fail. The largest window is where the text
-// ends as far as one match is concerned. In all, a text takes time proportional to its length,
-// whatever the expression.
+// of the text. If the outcome could depend on text past the window, PCRE2 answers "partial"; then
+// that place is tried alone, with windows twice as large each time, whose sizes draw on a budget
+// proportional to the text. Useful expressions need a larger window only for a longer match and
+// stay far below it; the others fail. The largest window is where the text ends as far as one match
+// is concerned. In all, a text takes time proportional to its length, whatever the expression.
 #include "input/split.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -84,13 +83,13 @@ tern_status tern_regex_compile(tern_pattern *p, tern_error *err) {
                          "tokenizer: the expression \"%.200s\" cannot be used: %s (at byte %zu)",
                          p->text, why, (size_t)offset);
     }
-    uint32_t n_backward = 0; // each costs as much as what it repeats is long
+    uint32_t n_backward = 0; // each costs the length of what it repeats
     if (pcre2_pattern_info(code, PCRE2_INFO_BACKREFMAX, &n_backward) != 0 || n_backward) {
         pcre2_code_free(code);
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
                          "tokenizer: the expression \"%.200s\" has back references", p->text);
     }
-    // Where there is no just-in-time compiler, matching is interpreted; the answer is the same.
+    // Without a just-in-time compiler, matching is interpreted; the answer is the same.
     (void)pcre2_jit_compile(code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
     p->code = code;
     return TERN_OK;

@@ -47,8 +47,8 @@ static bool take_part(tern_pieces *p, split_state *s, const tern_split_step *ste
     bool joins = false, kept = !(is_match && step->behavior == TERN_SPLIT_REMOVED);
     switch (step->behavior) {
     case TERN_SPLIT_MERGE_PREVIOUS: joins = is_match && !s->was_match; break;
-    // Read from the end, a match joins the part after it if that is no match. So here a part that
-    // is no match joins a match in front of it.
+    // Read from the end, a match joins the part after it unless that is a match. So here a part
+    // that is not a match joins a match before it.
     case TERN_SPLIT_MERGE_NEXT: joins = !is_match && s->was_match; break;
     case TERN_SPLIT_CONTIGUOUS: joins = is_match == s->was_match; break;
     default: break;
@@ -127,7 +127,7 @@ tern_status tern_splitter_run(const tern_splitter *s, const char *text, size_t n
     if (n == 0) return TERN_OK;
     if (!push(out, 0, n)) return tern_fail_memory(err, sizeof *out->spare);
     for (int i = 0;; i++) {
-        // What the last step made becomes what the next one reads.
+        // The output of the last step is the input of the next.
         tern_piece *list = out->list;
         size_t capacity = out->capacity;
         out->list = out->spare, out->n = out->spare_n, out->capacity = out->spare_capacity;

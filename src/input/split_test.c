@@ -116,7 +116,7 @@ TEST(split_takes_empty_matches) {
     CHECK_SPLIT("x*", TERN_SPLIT_REMOVED, false, "a\xC3\xA9xxb", "a|\xC3\xA9|b");
 }
 
-TEST(split_sees_past_its_window) { // a match longer than what a search is shown at first
+TEST(split_sees_past_its_window) { // a match longer than a search's first window
     const size_t n = 20000;
     char *text = tern_alloc(TERN_MEM_MISC, n + 1);
     REQUIRE(text);
@@ -134,7 +134,7 @@ TEST(split_sees_past_its_window) { // a match longer than what a search is shown
     tern_free(text);
 }
 
-// Expressions that backtrack without end end all the same.
+// Expressions that backtrack endlessly end all the same.
 TEST(split_is_bounded_in_time) {
     static const char *const bombs[] = {"(a+)+b", "a+b", "(?:a|aa)+b", "(a*)*b", "a*?a++b",
                                         "(a|b|ab)*c", "(.*)(.*)(.*)(.*)x", "(?R)?ab|a(?R)b"};

@@ -1,9 +1,9 @@
 // Which chat template a model gets, and the data that it is rendered with.
 //
-// What the caller gives, else what the file has, else a guess by the vocabulary: a model that was
-// trained on <|im_start|> has it as one token. The file's own is not
-// used where it is known to be wrong: BitNet's first converter wrote a template of another model
-// ("Human: ... BITNETAssistant: ") into its GGUF files.
+// The caller's, else the file's, else a guess by the vocabulary: a model that was trained on
+// <|im_start|> has it as one token. The file's own is not used if it is known to be wrong: BitNet's
+// first converter wrote a template of another model ("Human: ... BITNETAssistant: ") into its GGUF
+// files.
 #include "input/input.h"
 
 #include <ctype.h>
@@ -33,7 +33,7 @@ static const char bitnet[] =
     "{% endfor %}"
     "{% if add_generation_prompt %}Assistant: {% endif %}";
 
-// Gemma has no system role: its text goes in front of the first question.
+// Gemma has no system role: its text goes before the first question.
 static const char gemma[] =
     "{{ bos_token }}"
     "{% set ns = namespace(system='') %}"
@@ -80,8 +80,8 @@ static bool contains(tern_str text, const char *part, bool any_case) {
     return false;
 }
 
-// Whether a name that the file gives its model has this word in it. Where the file lies says
-// nothing: a path has the words of whoever keeps it.
+// Whether the name that the file gives its model contains this word. The path says nothing: it has
+// the words of whoever keeps the file.
 static bool is_named(const tern_file *file, const char *word) {
     static const char *const gguf[] = {"general.name", "general.architecture",
                                        "general.basename"};

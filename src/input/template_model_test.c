@@ -69,7 +69,7 @@ TEST(template_by_vocabulary) {
                        "<s>[INST] Bye [/INST]";
     check(&llama2, VOCABULARY(BOS_EOS), NULL, inst);
     check(&file, VOCABULARY(BOS_EOS "," SPECIAL("4", "[INST]")), NULL, inst);
-    // Words of the path say nothing; seen to fail while they were looked at.
+    // Words of the path say nothing; seen to fail when they counted.
     static const char plain_text[] =
         "<s>System: Be kind.\nUser: Hi\nAssistant: Hello\nUser: Bye\nAssistant: ";
     check(&file, VOCABULARY(BOS_EOS), NULL, plain_text);
@@ -79,7 +79,7 @@ TEST(template_by_vocabulary) {
     tern_json_free(&llama2.config);
 }
 
-// A guess is told, what the file or the caller says is none.
+// A guess is reported; a template from the file or the caller is none.
 TEST(template_says_when_it_is_guessed) {
     static const char own[] = "{\"chat_template\":\"x\"}";
     tern_file file = {.kind = TERN_FILE_HF, .path = "model"};
@@ -111,7 +111,7 @@ TEST(template_of_the_file) {
     REQUIRE_OK(tern_json_parse(&file.tokenizer_config, one, sizeof one - 1, &err), err);
     check(&file, VOCABULARY(BOS_EOS), NULL, "one <s>4");
     check(&file, VOCABULARY(BOS_EOS), "mine {{ messages[1].content }}", "mine Hi ");
-    file.chat_template = TERN_STR("file {{ messages[-1].role }}"); // stands before the other
+    file.chat_template = TERN_STR("file {{ messages[-1].role }}"); // takes precedence
     check(&file, VOCABULARY(BOS_EOS), NULL, "file user");
     file.chat_template = (tern_str){0};
     tern_json_free(&file.tokenizer_config);

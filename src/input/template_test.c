@@ -1,4 +1,4 @@
-// Real chat templates, where they are at hand, render the conversations that they should take.
+// Real chat templates, if available, render the conversations that they should accept.
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>

@@ -45,7 +45,7 @@ typedef struct tern_vocab {
     uint32_t *offsets;   // [n + 1] of each in text
     uint8_t *types;      // [n] tern_token_type
     int32_t n;
-    tern_vocab_slot *slots; // text -> id; where two ids have one text, the greater id
+    tern_vocab_slot *slots; // text -> id; if two ids share a text, the greater id
     size_t n_slots;         // a power of two, at least twice n
 } tern_vocab;
 
@@ -54,7 +54,7 @@ tern_status tern_vocab_init(tern_vocab *v, const tern_str *texts, const uint8_t 
                             tern_error *err);
 void tern_vocab_deinit(tern_vocab *v);
 int32_t tern_vocab_find(const tern_vocab *v, const char *text, size_t n); // -1: none
-// The same for what a text may become by itself: never a control, unknown or byte token.
+// The same for what plain text may become: never a control, unknown or byte token.
 int32_t tern_vocab_find_plain(const tern_vocab *v, const char *text, size_t n);
 // The two halves of tern_vocab_find. The vocabulary must have been initialised.
 uint32_t tern_vocab_hash(const char *text, size_t n);
@@ -100,14 +100,14 @@ typedef struct tern_normalizer {
 tern_status tern_normalizer_add(tern_normalizer *z, tern_norm_kind kind, tern_str content,
                                 tern_norm_step **step, tern_error *err);
 void tern_normalizer_close(tern_normalizer *z);
-// *text, *n is replaced by its normal form, which is in one of the two buffers or where it was.
+// Replaces *text, *n by its normal form, which is in one of the two buffers or in place.
 tern_status tern_normalizer_run(const tern_normalizer *z, tern_matcher *m, tern_strbuf buffers[2],
                                 const char **text, size_t *n, tern_error *err);
 
 // ---- Added tokens -------------------------------------------------------------------------------
 
 typedef struct tern_added_token {
-    tern_str text; // what is looked for
+    tern_str text; // what to find
     int32_t id;
     bool special, single_word, lstrip, rstrip;
 } tern_added_token;
@@ -115,15 +115,15 @@ typedef struct tern_added_token {
 typedef struct tern_added { // sorted by text
     tern_added_token *tokens;
     size_t n, capacity;
-    uint32_t first_bytes[8]; // a bit for each byte that one begins with
+    uint32_t first_bytes[8]; // a bit for each first byte
 } tern_added;
 
 // Copies token->text.
 tern_status tern_added_push(tern_added *a, const tern_added_token *token, tern_error *err);
 void tern_added_sort(tern_added *a); // once, after the last push
 void tern_added_free(tern_added *a);
-// The first place from `from` on where one stands, the longest there; *start = n: none. Special
-// ones only if `special`. The span includes white space that the token strips.
+// The first place from `from` on that has one, the longest there; *start = n: none. Special ones
+// only if `special`. The span includes white space that the token strips.
 const tern_added_token *tern_added_find(const tern_added *a, bool special, const char *text,
                                         size_t n, size_t from, size_t *start, size_t *end);
 
@@ -137,18 +137,18 @@ typedef struct tern_export_store tern_export_store;
 struct tern_tokenizer {
     tern_vocab vocab;
     tern_merges merges;
-    uint32_t *orders; // [n_vocab] if scores drive: the order of a merge into this token; else NULL
+    uint32_t *orders; // [n_vocab] with scores: the order of a merge into this token; else NULL
     bool byte_level, byte_fallback, fuse_unk, ignore_merges;
     int32_t byte_ids[256]; // the token of a byte, -1: none
     int32_t bos, eos, unk, pad;
     tern_normalizer normalizer;
     tern_splitter splitter;
     tern_added added[2]; // looked for before and after normalization
-    // Character-level: bit c % 512 is set if some token has the character c right in front of a
-    // U+2581. Where the bit is not set no merge can join the two, so words may be cut there.
+    // Character-level: bit c % 512 is set if some token has the character c right before a U+2581.
+    // Where the bit is not set no merge can join the two, so words may be cut there.
     uint32_t glued[16];
     bool space_marks;  // decoding: U+2581 is a space
-    bool strip_space;  // decoding: one space in front of the text is dropped
+    bool strip_space;  // decoding: one space at the start of the text is dropped
     int32_t prefix[TERN_FRAME_MAX], suffix[TERN_FRAME_MAX]; // what TERN_TOKENIZE_BOS adds
     int n_prefix, n_suffix;
     int32_t ends[TERN_ENDS_MAX];
@@ -181,7 +181,7 @@ typedef struct tern_merge_text {
 } tern_merge_text;
 typedef struct tern_merge_batch {
     tern_tokenizer *t; // whose merges table has room for all
-    bool strict;       // texts that are no tokens are an error, else the merge is left out
+    bool strict;       // texts that are not tokens are an error, else skipped
     int n;
     tern_merge_text list[TERN_MERGE_BATCH];
     tern_strbuf text;

@@ -1,4 +1,4 @@
-// Added tokens: texts that become one token wherever they stand, before any splitting or merging.
+// Added tokens: texts that become one token wherever they occur, before any splitting or merging.
 //
 // They are kept sorted, so that those with a given beginning are neighbours: a search narrows the
 // range of candidates byte by byte and remembers the last one that was complete. That is a trie
@@ -9,7 +9,7 @@
 #include "base/utf8.h"
 #include "input/tok.h"
 
-#define ADDED_BYTES_MAX 512 // a search looks at so many bytes at each place
+#define ADDED_BYTES_MAX 512 // a search looks at this many bytes at each place
 
 static int compare(tern_str a, tern_str b) {
     size_t n = a.len < b.len ? a.len : b.len;
@@ -24,7 +24,7 @@ static int compare_tokens(const void *a, const void *b) {
 }
 
 tern_status tern_added_push(tern_added *a, const tern_added_token *token, tern_error *err) {
-    // What is not UTF-8 cannot stand in a text, only inside one of its characters.
+    // Invalid UTF-8 cannot occur in a text, only inside one of its characters.
     if (token->text.len == 0 || !tern_unicode_is_valid(token->text.ptr, token->text.len))
         return TERN_OK;
     if (token->text.len > ADDED_BYTES_MAX)
@@ -51,8 +51,8 @@ void tern_added_free(tern_added *a) {
     *a = (tern_added){0};
 }
 
-// Byte k of a token, -1 after its end: sorted tokens have these in order where the k before are
-// equal.
+// Byte k of a token, -1 past its end: among sorted tokens with equal first k bytes these are in
+// order.
 static int byte_of(const tern_added_token *token, size_t k) {
     return k < token->text.len ? (unsigned char)token->text.ptr[k] : -1;
 }

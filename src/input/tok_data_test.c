@@ -1,4 +1,4 @@
-// Against other programs: ids that the models' own tokenizers gave for real and for hostile text.
+// Against other programs: ids from the models' own tokenizers for real and for hostile text.
 #include <sys/stat.h>
 #include <time.h>
 #include "input/tok_fixture.h"
@@ -209,7 +209,8 @@ TEST(tok_kitoken_gemma3) { run_kitoken_sets("tokenizers/gemma3/tokenizer.json", 
 
 // ---- There and back -----------------------------------------------------------------------------
 
-// The bytes that are the same from the beginning on. To SentencePiece a U+2581 of the text is a
+// The length of the common beginning. To SentencePiece a U+2581 of the text is a space: that may
+// differ, and nothing else, wherever it is.
 // space: that may differ, and nothing else, wherever it is.
 static size_t same_bytes(const char *text, size_t n, const char *back, size_t n_back) {
     size_t i = 0, k = 0;
@@ -281,7 +282,7 @@ TEST(tok_conversion_keeps_the_ids) {
 }
 
 // A vocabulary with scores as tokenizer.json: the same ids and the same text back. Seen to fail
-// with the order of merges turned round, and without the decoder's Strip.
+// with the order of merges reversed, and without the decoder's Strip.
 static void check_json_of(const tern_tokenizer *t, const char *vocabulary) {
     static const char *const files[] = {
         WIKI, BLNS, "torture/utf8/utf8_sequence_0-0x10ffff_assigned_printable.txt",
@@ -350,7 +351,7 @@ static void run_speed(const char *vocabulary) {
         CHECK(tern_tokenizer_encode(t, text.ptr, text.n, 0, &ids, &err) == TERN_OK);
         double encoded = now();
         CHECK(ids.n > 250000 && ids.n < 400000);
-        // Generous, for slow and busy machines; usual is 0.1 s.
+        // Generous, for slow and busy machines; 0.1 s is usual.
         CHECK_MSG(encoded - opened < 10, "%s: %.2f s", vocabulary, encoded - opened);
         if (getenv("TERN_TEST_TIMES"))
             printf("%s: open %.0f ms, encode %.0f ms, %zu ids\n", vocabulary,

@@ -8,7 +8,8 @@
 
 #define REPLACEMENT "\xEF\xBF\xBD"
 
-// Writes what is whole of `bytes` and keeps the rest; `last` writes the rest too, as U+FFFD.
+// Writes the complete characters of `bytes` and keeps the rest; `last` writes the rest too, as
+// U+FFFD.
 static void write_whole(tern_decoder *d, const char *bytes, size_t n, bool last, tern_strbuf *out) {
     size_t good = 0, i = 0; // bytes[good..i) are well formed and not yet written
     while (i < n) {
@@ -36,7 +37,7 @@ static void emit(const tern_tokenizer *t, tern_decoder *d, const char *bytes, si
         n--;
     }
     d->started = true;
-    // Bytes that complete or break the character that waits, one by one.
+    // Bytes that complete or break the pending character, one by one.
     while (n > 0 && d->n_pending > 0) {
         char joined[sizeof d->pending];
         size_t k = d->n_pending;
@@ -63,7 +64,7 @@ static void emit_spelled(const tern_tokenizer *t, tern_decoder *d, tern_str text
         }
         if (byte >= 0) {
             bytes[n++] = (char)byte;
-        } else { // not of the alphabet: stands for itself
+        } else { // not in the alphabet: stands for itself
             memcpy(bytes + n, text.ptr + i, (size_t)length);
             n += (size_t)length;
         }

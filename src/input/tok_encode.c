@@ -1,4 +1,4 @@
-// Text to ids: the way that tok.h draws.
+// Text to ids, along the path drawn in tok.h.
 #include <string.h>
 #include "base/alloc.h"
 #include "base/utf8.h"
@@ -13,7 +13,7 @@ typedef struct encoder {
     tern_strbuf repaired, normal[2], spelled;
     tern_pieces pieces;
     tern_bpe bpe;
-    const char *word; // that is being merged
+    const char *word; // being merged
 } encoder;
 
 static tern_status append(encoder *e, int32_t id) {
@@ -63,8 +63,8 @@ static bool has_byte_tokens(const tern_tokenizer *t, const char *bytes, size_t n
     return true;
 }
 
-// Scores join texts, so there a character that is no token stays one symbol until the end; merges
-// join tokens, so there it becomes its bytes or the unknown token at once.
+// Scores join texts, so a character that is not a token stays one symbol until the end; merges join
+// tokens, so it becomes its bytes or the unknown token at once.
 static bool push_chars(encoder *e, size_t n) {
     const tern_tokenizer *t = e->t;
     for (size_t i = 0, length; i < n; i += length) {
@@ -82,8 +82,8 @@ static bool push_chars(encoder *e, size_t n) {
     return true;
 }
 
-// A symbol that is no token: its bytes, or the unknown token, which stands for a whole run of them
-// where the model fuses.
+// A symbol that is not a token: its bytes, or the unknown token, which stands for a whole run of
+// them if the model fuses.
 static tern_status append_unknown(encoder *e, const tern_symbol *s, bool *was_unknown) {
     const tern_tokenizer *t = e->t;
     if (t->byte_fallback && has_byte_tokens(t, e->word + s->at, s->n)) {
@@ -141,8 +141,8 @@ static bool is_glued(const tern_tokenizer *t, const char *text, size_t at) {
     return t->glued[c % 512 / 32] >> c % 32 & 1;
 }
 
-// A piece of a character-level text, cut in front of space marks where no token reaches across: the
-// same ids from a hundred short words instead of one long one.
+// A piece of a character-level text, cut before space marks where no token reaches across: the same
+// ids from a hundred short words instead of one long one.
 static tern_status encode_piece(encoder *e, const char *text, size_t n) {
     if (e->t->byte_level) return encode_word(e, text, n);
     size_t begin = 0, from = 1;
@@ -167,8 +167,8 @@ static tern_status encode_plain(encoder *e, const char *text, size_t n, bool is_
     return TERN_OK;
 }
 
-// stage 0: raw text, cut at the added tokens that are looked for there, then normalized; stage 1:
-// normal text, cut at the others.
+// stage 0: raw text, cut at the added tokens matched there, then normalized; stage 1: normalized
+// text, cut at the others.
 static tern_status encode_text(encoder *e, int stage, const char *text, size_t n, bool is_first) {
     for (size_t at = 0; at < n;) {
         size_t start, end;

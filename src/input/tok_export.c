@@ -1,7 +1,7 @@
 // A tokenizer as GGUF metadata: what conversion from tokenizer.json writes.
 //
-// Built when it is first asked for, since only conversion needs it, and then shared: the tokenizer
-// stays immutable to everyone who looks at it.
+// Built on first use, since only conversion needs it, and then shared: the tokenizer stays
+// immutable to all its users.
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -55,7 +55,7 @@ static void spell_tokens(const tern_tokenizer *t, tern_export_store *s) {
         s->tokens[i] = text;
         s->types[i] = t->vocab.types[i];
         if (s->types[i] != TERN_TOKEN_USER || !t->space_marks) continue;
-        // Added tokens are looked for in the raw text, where a space is a space.
+        // Added tokens are matched in the raw text, where a space is a space.
         for (size_t k = 0; k < text.len;) {
             bool mark = text.len - k >= 3 && memcmp(text.ptr + k, TERN_SPACE_MARK, 3) == 0;
             tern_strbuf_append(&s->text, mark ? " " : text.ptr + k, 1);
@@ -90,7 +90,7 @@ static bool spell_merges(const tern_tokenizer *t, tern_export_store *s) {
 }
 
 // The score of a token is minus the order of the first merge that makes it, so that the highest
-// score merges first, as the list had it. Characters, which no merge makes, come last.
+// score merges first, as in the list. Characters, which no merge makes, come last.
 static void score_tokens(const tern_tokenizer *t, tern_export_store *s) {
     float last = -(float)(t->merges.n + 1);
     for (size_t i = 0; i < s->n_vocab; i++)

@@ -15,7 +15,7 @@ typedef struct fixture_text {
     size_t n;
 } fixture_text;
 
-// The whole file, terminated; ptr is NULL when it cannot be read. Freed with tern_free.
+// The whole file, terminated; ptr is NULL if it cannot be read. Freed with tern_free.
 static inline fixture_text fixture_read(const char *path) {
     fixture_text t = {0};
     FILE *f = path ? fopen(path, "rb") : NULL;
@@ -80,7 +80,7 @@ static inline tern_strbuf fixture_decode(const tern_tokenizer *t, const int32_t 
     return out;
 }
 
-// Writes what the export says as a GGUF file and opens that.
+// Writes the export as a GGUF file and opens that.
 static inline tern_tokenizer *fixture_through_gguf(const tern_tokenizer *t, const char *name,
                                                    bool with_pre) {
     tern_tokenizer_export e;

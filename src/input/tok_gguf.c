@@ -1,4 +1,4 @@
-// tokenizer.ggml.* of a GGUF file. What a file leaves out is what llama.cpp takes for it.
+// tokenizer.ggml.* of a GGUF file. Missing keys have llama.cpp's defaults.
 #include <string.h>
 #include "base/alloc.h"
 #include "base/half.h"
@@ -62,7 +62,7 @@ static tern_status read_merges(tern_tokenizer *t, const tern_file *file, tern_er
     if (merges->n > UINT32_MAX / 32)
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s has too many entries", KEY("merges"));
     TERN_TRY(tern_merges_init(&t->merges, merges->n, err));
-    // A merge of what is no token can never be used: it is left out.
+    // A merge of texts that are not tokens can never be used: it is left out.
     tern_merge_batch batch = {.t = t};
     tern_status status = TERN_OK;
     for (uint64_t i = 0; i < merges->n && status == TERN_OK; i++) {

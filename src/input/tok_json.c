@@ -1,6 +1,6 @@
 // tokenizer.json, as Hugging Face's tokenizers library writes it: vocabulary, merges, added tokens,
-// decoder and post-processor. What this engine cannot do is refused by name, since a tokenizer that
-// is nearly right makes a model that is quietly wrong.
+// decoder and post-processor. Unsupported features are refused by name, since a tokenizer that is
+// nearly right makes a model that is quietly wrong.
 #include <string.h>
 #include "base/alloc.h"
 #include "input/tok.h"

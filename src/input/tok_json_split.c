@@ -7,7 +7,7 @@
 typedef struct reader {
     tern_tokenizer *t;
     const tern_json_doc *doc;
-    bool spelled; // after a ByteLevel step: characters there are no longer the text's
+    bool spelled; // after a ByteLevel step: its characters are no longer the text's
     tern_error *err;
 } reader;
 

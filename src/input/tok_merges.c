@@ -2,7 +2,7 @@
 //
 // A large vocabulary has 280,000 merges, and each means three look-ups of texts and one insertion,
 // nearly all of them cache misses. So merges are taken in batches and each batch in passes: one
-// computes hashes and asks for the memory, the next one finds it there.
+// computes hashes and prefetches, the next one finds the memory in the cache.
 #include <string.h>
 #include "base/alloc.h"
 #include "input/tok.h"

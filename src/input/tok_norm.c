@@ -1,4 +1,4 @@
-// Normalizers: what is done to text before it is split.
+// Normalizers: changes to text before it is split.
 #include <string.h>
 #include "base/alloc.h"
 #include "base/utf8.h"

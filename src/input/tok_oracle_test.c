@@ -1,5 +1,5 @@
-// Against Hugging Face's own tokenizers: small vocabularies of every kind, and the ids that the
-// library gave for texts that are hard to cut (tests/reference/tokenizers.cjs).
+// Against Hugging Face's own tokenizers: small vocabularies of every kind, and the library's ids
+// for texts that are hard to split (tests/reference/tokenizers.cjs).
 #include "input/tok_fixture.h"
 
 #define FOLDER "tests/oracles/tokenizers/" // tests run in the repository's root
@@ -75,7 +75,7 @@ static size_t check_texts(const char *name, const tern_tokenizer *t) {
     return n;
 }
 
-// From tokenizer.json; where `converts`, from the GGUF that it becomes too.
+// From tokenizer.json and, if `converts`, also from the GGUF made of it.
 static void check_tokenizer(const char *name, bool converts) {
     tern_error err = {0};
     tern_tokenizer *t = NULL, *converted = NULL;

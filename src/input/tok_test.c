@@ -424,7 +424,7 @@ TEST(tok_gguf_without_pre_is_llama3_by_its_vocabulary) {
     }
 }
 
-// GGUF files written by others may have merges of what is no token, and anything else.
+// GGUF files by others may have merges of texts that are not tokens, and anything else.
 TEST(tok_gguf_refuses_by_name) {
     static const struct {
         const char *model, *pre, *says;

@@ -6,7 +6,7 @@
 #include "input/tok.h"
 
 // Texts are short and there are a quarter of a million of them, and each merge looks up three:
-// eight bytes a step, and a comparison only where 32 bits of the hash are equal.
+// eight bytes a step, and a comparison only if 32 bits of the hash are equal.
 uint32_t tern_vocab_hash(const char *s, size_t n) {
     uint64_t h = n * 0x9E3779B97F4A7C15u, word;
     for (; n >= 8; s += 8, n -= 8) {
@@ -144,7 +144,7 @@ int tern_byte_token_value(tern_str text) {
 
 // ---- What a tokenizer derives from it -----------------------------------------------------------
 
-// Sets the bits of characters in front of a space mark.
+// Sets the bits of characters that precede a space mark.
 static void note_glued(tern_tokenizer *t, tern_str text) {
     for (size_t at = 0; at < text.len;) {
         const char *mark = memmem(text.ptr + at, text.len - at, TERN_SPACE_MARK, 3);

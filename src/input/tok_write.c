@@ -1,6 +1,6 @@
 // A byte-level vocabulary as a tokenizer.json that Hugging Face's tokenizers library and this
-// engine load: one that was learnt, or one that came from a GGUF file. A text is split by the
-// expressions, each word is spelled in GPT-2's alphabet and merged.
+// engine load: learnt here, or from a GGUF file. A text is split by the expressions; each word is
+// spelled in GPT-2's alphabet and merged.
 #include <string.h>
 #include "input/learn.h"
 #include "input/tok.h"
@@ -11,10 +11,10 @@ typedef struct source {
     const tern_tokenizer_export *exported;
     size_t n_tokens, n_merges;
     const tern_pre *pre;
-    int32_t bos, eos; // put in front of a text and after it, -1: none
+    int32_t bos, eos; // put before and after a text, -1: none
 } source;
 
-// Tokens that are found in the text before anything is split; special ones control the model.
+// Tokens matched in the text before anything is split; special ones control the model.
 static bool is_added(const source *s, size_t id, bool *special) {
     if (s->learned) return *special = id < s->learned->n_specials;
     int32_t type = s->exported->types[id];
@@ -41,7 +41,7 @@ static void spell_merge(const source *s, size_t i, tern_strbuf *out) {
     spell(s, s->learned->merges[2 * i + 1], out);
 }
 
-// What is in scratch as a JSON string; empties scratch.
+// Appends scratch as a JSON string; empties scratch.
 static void put_string(tern_strbuf *out, tern_strbuf *scratch) {
     tern_strbuf_json(out, tern_strbuf_text(scratch), scratch->len);
     out->failed |= scratch->failed;
@@ -130,7 +130,7 @@ void tern_json_put_frame(const tern_tokenizer *t, tern_strbuf *out) {
     put_frame(out, text_or_none(t, bos), bos, text_or_none(t, eos), eos);
 }
 
-// Added tokens are entries of the model, too: so the library gives them these ids.
+// Added tokens are entries of the model, too: this makes the library give them these ids.
 static void put_model(tern_strbuf *out, tern_strbuf *scratch, const source *s) {
     tern_strbuf_printf(out,
                        "  \"model\": {\"type\": \"BPE\", \"dropout\": null, \"unk_token\": null,\n"

@@ -1,9 +1,9 @@
-// A vocabulary whose merging is driven by scores (GGUF files of SentencePiece models) as a
-// tokenizer.json: BPE over characters with bytes as a last resort, the form that Hugging Face's
-// conversion of SentencePiece models has.
+// A vocabulary merged by scores (GGUF files of SentencePiece models) as a tokenizer.json: BPE over
+// characters with bytes as a last resort, the form of Hugging Face's conversion of SentencePiece
+// models.
 //
-// There merges are a list. A token can be made from every two tokens whose texts join to its text;
-// it has all of these pairs, ordered by its score, those of one token by the ids of left and right.
+// There merges are a list. A token can be made from any two tokens whose texts join to its text; it
+// has all of these pairs, ordered by its score, and within one token by the ids of left and right.
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -77,7 +77,7 @@ static void put_added_tokens(const tern_tokenizer *t, tern_strbuf *out) {
 
 #define MARK "\"\xE2\x96\x81\""
 
-// The mark in front of a text and in the place of spaces, and the way back.
+// The mark before a text and in the place of spaces, and the way back.
 static void put_spaces(const tern_tokenizer *t, tern_strbuf *out) {
     tern_strbuf_puts(out, "  \"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [\n");
     if (t->strip_space)
@@ -98,7 +98,7 @@ static void put_vocabulary(const tern_tokenizer *t, tern_strbuf *out) {
     bool first = true;
     for (int32_t id = 0; id < t->vocab.n; id++) {
         tern_str text = tern_vocab_text(&t->vocab, id);
-        // Of two entries with one text only one can be in a JSON object: that which is found.
+        // Of two entries with one text a JSON object can hold only one: the one that look-up finds.
         if (!text.len || tern_vocab_find(&t->vocab, text.ptr, text.len) != id) continue;
         tern_strbuf_puts(out, first ? "\n      " : ",\n      ");
         tern_strbuf_json(out, text.ptr, text.len);

@@ -86,9 +86,9 @@ void tern_unicode_repair(tern_strbuf *out, const char *bytes, size_t n) {
 
 // ---- Normalization forms ------------------------------------------------------------------------
 //
-// An ASCII character is the same in every form and nothing in front of it can combine with what
-// follows, so text is cut there: ASCII is copied, and each stretch "one ASCII character and the
-// others after it" is decomposed, put in canonical order and, for the C forms, composed.
+// An ASCII character is the same in every form and nothing before it can combine with what follows,
+// so text is cut there: ASCII is copied, and each stretch "one ASCII character and the others after
+// it" is decomposed, put in canonical order and, for the C forms, composed.
 //
 // Canonical order sorts each run of combining marks by class, keeping equal ones in place. The
 // library's own loop for it takes quadratic time, which a text of nothing but marks would abuse;

@@ -1,4 +1,4 @@
-// What tokenizers ask of Unicode: classes of characters, normalization forms, repair of bad UTF-8.
+// What tokenizers need of Unicode: classes of characters, normalization forms, repair of bad UTF-8.
 // The tables are utf8proc's.
 #ifndef TERN_INPUT_UNICODE_H
 #define TERN_INPUT_UNICODE_H
@@ -11,7 +11,7 @@ typedef enum tern_char_class {
     TERN_CHAR_OTHER,
     TERN_CHAR_LETTER,  // \p{L}
     TERN_CHAR_NUMBER,  // \p{N}
-    TERN_CHAR_SPACE,   // \s but for the next two
+    TERN_CHAR_SPACE,   // \s except the next two
     TERN_CHAR_NEWLINE, // \r and \n
 } tern_char_class;
 
@@ -20,11 +20,11 @@ bool tern_unicode_is_space(uint32_t c); // White_Space
 bool tern_unicode_is_punct(uint32_t c); // \p{P}, and every ASCII sign
 bool tern_unicode_is_word(uint32_t c);  // \w
 
-// Length of the ill-formed sequence that begins at bytes[0], as the Unicode standard recommends to
-// count them (the longest beginning of a well-formed one, at least 1): one U+FFFD stands for it.
+// Length of the ill-formed sequence that begins at bytes[0], counted as the Unicode standard
+// recommends (the longest beginning of a well-formed one, at least 1): one U+FFFD replaces it.
 size_t tern_unicode_bad_length(const char *bytes, size_t n);
 bool tern_unicode_is_valid(const char *bytes, size_t n);
-// Appends text with U+FFFD for what is not UTF-8.
+// Appends text with U+FFFD in place of invalid UTF-8.
 void tern_unicode_repair(tern_strbuf *out, const char *bytes, size_t n);
 
 typedef enum tern_normal_form { TERN_NFC, TERN_NFD, TERN_NFKC, TERN_NFKD } tern_normal_form;

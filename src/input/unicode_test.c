@@ -22,7 +22,7 @@ TEST(unicode_normal_forms) {
     CHECK_FORM(TERN_NFKC, "\xEF\xAC\x81 \xC2\xB2", "fi 2");
     CHECK_FORM(TERN_NFKD, "\xEF\xAC\x81\xC3\xA9", "fie\xCC\x81");
     CHECK_FORM(TERN_NFC, "\xE2\x84\xAB", "\xC3\x85"); // the Angstrom sign is a letter
-    // A mark below (class 220) goes in front of one above (230), equal classes keep their order.
+    // A mark below (class 220) comes before one above (230), equal classes keep their order.
     CHECK_FORM(TERN_NFD, "a\xCC\x88\xCC\x81\xCC\xA3", "a\xCC\xA3\xCC\x88\xCC\x81");
     CHECK_FORM(TERN_NFC, "", "");
 }

@@ -112,7 +112,7 @@ typedef struct tern_adapters {
 } tern_adapters;
 // Adds a file's matrices: a GGUF adapter, or a folder with adapter_model.safetensors and
 // adapter_config.json (PEFT). Several for the same weight are stacked: their products add up.
-// base: the model that they are for; rows of B are put in the order of its rows.
+// base: the model they are for; rows of B are put in the order of its rows.
 tern_status tern_adapters_add(tern_adapters *set, const tern_lora *lora, const tern_file *base,
                               const tern_arch *arch, const tern_config *c, tern_error *err);
 // The same by path and scale.

@@ -1,5 +1,5 @@
 // Opening a model: file -> config -> graph -> weights -> plan. Each step is a function below, in
-// that order; the last two are placement.c's.
+// that order; the last two are in placement.c.
 #include <math.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -311,7 +311,7 @@ void tern_model_close(tern_model *m) {
 }
 
 void tern_model_get_info(const tern_model *model, tern_model_info *info) {
-    tern_model *m = (tern_model *)(uintptr_t)model; // the lock is not part of what it is
+    tern_model *m = (tern_model *)(uintptr_t)model; // the lock is not part of its value
     if (!info) return;
     *info = (tern_model_info){0};
     if (!m) return;

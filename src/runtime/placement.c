@@ -159,7 +159,7 @@ static tern_status open_instance(const tern_lease *s, const tern_placement *at, 
     return status;
 }
 
-static tern_status take_lease(tern_lease *s, tern_placement *at, tern_error *err) {
+static tern_status settle(tern_lease *s, tern_placement *at, tern_error *err) {
     tern_instance *in;
     begin_use(at);
     tern_status status = open_instance(s, at, &in, err);
@@ -168,18 +168,18 @@ static tern_status take_lease(tern_lease *s, tern_placement *at, tern_error *err
     s->at = at;
     s->instance = in;
     s->n_held = 0;
-    at->n_leases++;
+    at->n_seats++;
     return TERN_OK;
 }
 
 // A lost placement is freed with its last lease; its texts stay, since others may read them.
-static void end_lease(tern_model *m, tern_lease *s) {
+static void stand_up(tern_model *m, tern_lease *s) {
     if (!s->at) return;
     begin_use(s->at);
     s->at->backend->instance_close(s->instance);
     end_use(s->at);
     s->instance = NULL;
-    if (--s->at->n_leases == 0 && s->at != m->now) give_back(s->at, m);
+    if (--s->at->n_seats == 0 && s->at != m->now) give_back(s->at, m);
     s->at = NULL;
 }
 
@@ -217,7 +217,7 @@ static tern_status replace(tern_model *m, const char *why, tern_error *err) {
     tern_status status = TERN_ERR_DEVICE;
     if (!lost->was_lost) m->n_losses++;
     lost->was_lost = true;
-    if (lost->n_leases == 0) give_back(lost, m);
+    if (lost->n_seats == 0) give_back(lost, m);
     if (m->n_losses < GPU_LOSSES_MAX) status = place_again(&p, m, lost->backend->name, why, err);
     if (status == TERN_ERR_DEVICE) status = place_again(&p, m, "cpu", why, err);
     if (status != TERN_OK) return status;
@@ -231,7 +231,7 @@ static tern_status take_place(tern_model *m, tern_lease *s, const char *why, ter
     const tern_placement *now = m->now;
     if (now->was_lost || now->backend->is_lost(now->device))
         TERN_TRY(replace(m, why ? why : "the device was lost", err));
-    TERN_TRY(take_lease(s, m->now, err));
+    TERN_TRY(settle(s, m->now, err));
     s->moved = why != NULL;
     if (s->moved) {
         begin_use(s->at);
@@ -245,7 +245,7 @@ static tern_status take_place(tern_model *m, tern_lease *s, const char *why, ter
 static tern_status move(tern_model *m, tern_lease *s, tern_error *err) {
     tern_error why = *err;
     pthread_mutex_lock(&m->lock);
-    end_lease(m, s);
+    stand_up(m, s);
     tern_status status = take_place(m, s, why.message, err);
     pthread_mutex_unlock(&m->lock);
     return status;
@@ -276,7 +276,7 @@ tern_status tern_model_instance(tern_model *m, int32_t n_context, tern_kv_type k
 void tern_model_instance_close(tern_model *m, tern_lease *s) {
     if (!s) return;
     pthread_mutex_lock(&m->lock);
-    end_lease(m, s);
+    stand_up(m, s);
     pthread_mutex_unlock(&m->lock);
     tern_free(s->ids);
     tern_free(s);

@@ -1,5 +1,5 @@
-// A model that moves to another device while threads ask it things. The first device is the CPU
-// behind a table of functions that can say that it was lost; `make tsan` runs these, too.
+// A model that moves to another device while threads query it. The first device is the CPU wrapped
+// in a table of functions that can report a loss; `make tsan` runs these, too.
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -19,7 +19,7 @@ static bool says_lost(const tern_device *d) {
 static tern_status submit_if_there(tern_instance *i, const tern_batch *batch, tern_error *err) {
     int n = atomic_fetch_add(&users, 1) + 1;
     for (int most = users_max; n > most && !atomic_compare_exchange_weak(&users_max, &most, n);) {}
-    nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL); // so that others come along
+    nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL); // so that other threads join
     tern_status status = lost ? tern_fail(err, TERN_ERR_DEVICE, "the test took the device away")
                               : tern_backend_cpu.submit(i, batch, err);
     atomic_fetch_sub(&users, 1);
@@ -48,7 +48,7 @@ static const int32_t prompt[] = {5, 70, 100, 33, 259, 8, 120, 64};
 #define N_PROMPT 8
 #define N_TEXT   24
 
-// At the n-th token, -1: never, the device is lost.
+// The device is lost at the n-th token; -1: never.
 typedef struct losing {
     int n, at;
 } losing;
@@ -82,8 +82,8 @@ static bool ignore(void *user, const char *text, size_t n_bytes) {
     return n_bytes > 0;
 }
 
-// What may be asked of a model that is shared, a thread each: the lock of one question must not be
-// what orders another one that takes none.
+// Everything that may be asked of a shared model, a thread each: one query's lock must not order
+// another query that takes none.
 static bool ask_info(tern_model *m, tern_error *err) {
     tern_model_info info;
     (void)err;

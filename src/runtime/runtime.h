@@ -42,7 +42,7 @@ struct tern_model {
     // last one, the others are kept for `tern graph`.
     tern_graph built, lowered, fused;
     tern_weight_source *sources; // by value of `built`
-    tern_weight_kind *kinds;     // the same: what the passes were told
+    tern_weight_kind *kinds;     // the same: the input of the passes
     const char *damaged; // a vector with NaN or infinity in it, NULL: there is none
     int32_t n_batch;
     bool vocab_only;

@@ -1,4 +1,4 @@
-// What the numbers of tern_sampling stand for: tern.h says which of them have a default below zero
+// The meaning of the numbers in tern_sampling: tern.h says which of them have a default below zero
 // and which at it.
 #include <string.h>
 #include "session/session.h"
@@ -22,7 +22,7 @@ static void check(tern_sampling p, float temperature, int32_t top_k, float top_p
     CHECK(p.frequency_penalty == 0 && p.presence_penalty == 0 && p.penalty_window == 64);
 }
 
-// Seen to fail where tern_sampling_default() leaves min_p at zero.
+// Seen to fail if tern_sampling_default() leaves min_p at zero.
 TEST(sampling_defaults_are_what_the_header_says) {
     const tern_model_info silent = {.n_vocab = 8, .temperature = -1, .top_k = -1, .top_p = -1,
                                     .min_p = -1, .repeat_penalty = -1};

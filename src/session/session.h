@@ -188,7 +188,7 @@ void tern_rank_logprobs(const float *logits, size_t n_vocab, int32_t id, tern_to
 // Fails: NaN and infinity come from the weights, and no choice among them means anything.
 tern_status tern_session_fail_scores(const tern_session *s, tern_error *err);
 
-// More candidates than this are taken from the whole row of logits.
+// More candidates than this are read from the whole row of logits.
 #define TERN_TOP_K_MAX 512
 
 #endif

@@ -48,7 +48,7 @@ typedef struct tern_document_source {
     char *path;
     uint64_t n_bytes; // of text, after unpacking
     uint32_t crc32;   // of these
-    bool is_undivided; // a text in which no separator came
+    bool is_undivided; // a text without a separator
     bool is_held_out;
 } tern_document_source;
 

@@ -142,7 +142,7 @@ struct tern_device {
     bool software;   // the adapter runs on this processor
     char description[160], line[200];
     char adapter_key[300]; // vendor, device, driver
-    char error[400]; // the first message of the device since it was last asked; empty: none
+    char error[400]; // the device's first message since the last check; empty: none
     atomic_bool lost; // said by the library, on any thread
     uint32_t group;  // dispatches of a submission at most; 0: no limit
     uint64_t n_launches; // submissions of runs, and bytes mapped for the host: tests count them
@@ -157,7 +157,7 @@ struct tern_device {
     tern_weight_check *compare; // not NULL: gpu_send compares instead
     // Of the buffers that there are; of all at most. Others may ask while one thread changes them.
     _Atomic uint64_t bytes[GPU_USES], bytes_max;
-    // Ternary matrices lie one behind the other in slabs, so that neighbours can be one dispatch.
+    // Ternary matrices lie one after the other in slabs, so that neighbours can be one dispatch.
     wgpu_buffer *slabs;
     size_t n_slabs, slabs_capacity;
     uint64_t slab_bytes, slab_used, ternary_bytes_left;

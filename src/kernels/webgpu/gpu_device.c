@@ -1,4 +1,4 @@
-// Opening a device, and what is made of it: buffers, bind group layouts, pipelines.
+// Opening a device, and creating things on it: buffers, bind group layouts, pipelines.
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -264,7 +264,7 @@ fail:
     return status;
 }
 
-// A weak device may be lost while it is found out how much it can be given.
+// Trying out how much a weak device can take may lose it.
 tern_status gpu_device_new(tern_device **out, const tern_webgpu_desc *desc, bool halves,
                            tern_error *err) {
     static const tern_webgpu_desc defaults = {0};

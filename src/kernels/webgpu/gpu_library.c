@@ -37,7 +37,7 @@ static tern_status program_folder(char **out, tern_error *err) {
     }
 }
 
-// Beside the program, and in the folders beside it where `make webgpu-newer` and `make
+// Next to the program, and in the neighbouring folders where `make webgpu-newer` and `make
 // webgpu-native` put one.
 static tern_status open_beside_program(void **library, tern_error *err) {
     char *folder;

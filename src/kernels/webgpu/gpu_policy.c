@@ -54,14 +54,14 @@ static char *make_path(const tern_device *d) {
     return NULL;
 }
 
-// Another process that tries holds the lock; one that hangs is not waited for.
+// Another process that is trying holds the lock; do not wait for one that hangs.
 static tern_status open_state(const tern_device *d, state_file *out, tern_error *err) {
     state_file f = {.fd = -1};
     *out = f;
     if (!d->desc->state_folder || !d->desc->state_folder[0]) return TERN_OK;
     f.path = make_path(d);
     if (!f.path) return tern_fail_memory(err, strlen(d->desc->state_folder));
-    int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK; // should a pipe lie there
+    int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK; // in case a pipe lies there
     f.fd = open(f.path, O_RDWR | O_CREAT | flags, 0600);
     if (f.fd < 0) f.fd = open(f.path, O_RDONLY | flags); // the file may still say what works
     time_t end = time(NULL) + LOCK_SECONDS;
