@@ -101,6 +101,13 @@ while read -r example; do
         wrong "README.md: $example: $(cat "$work/error")"
     [ -s "$work/said" ] || wrong "README.md: $example prints nothing"
 done <"$work/examples"
+one_line() { tr -s '\n' ' ' | sed 's/ *$//'; } # what it quotes is what `make run` says, on any processor
+quoted=$(sed -n 's/^> //p' README.md | one_line)
+told=$("$tern" run -m models/stories.gguf -p "Once upon a time" -n 100 --temp 0.7 --seed 3 | one_line)
+case $told in
+"$quoted"*) ;;
+*) wrong "README.md quotes another story than make run tells: $told" ;;
+esac
 
 # ---- The man page --------------------------------------------------------------------------------
 tools/man_options.sh "$tern" docs/tern.1 | cmp -s - docs/tern.1 ||
@@ -121,6 +128,7 @@ says models/README.md "a BitNet b1.58 of $(million "$weights") million parameter
 says models/README.md "$(spell "$(field block_count)") layers of $(field embedding_length) dimensions"
 says models/README.md "a vocabulary of $(field vocab_size) tokens of its own, a context of $(field context_length)"
 says docs/images/chat.svg "(bitnet-b1.58, $(million "$weights")M weights)"
+says docs/images/chat.svg "context of $(field context_length) tokens" # else: tools/readme_picture.sh
 sed -n 's/^TERN_DTYPE_ROW([A-Z0-9_]*, "\(I2_S\|TQ[12]_0\)", \([0-9]*\), \([0-9]*\), \([0-9]*\)).*/\1 \2 \3 \4/p' \
     src/base/dtype.inc >"$work/types"
 [ "$(wc -l <"$work/types")" = 3 ] || wrong "src/base/dtype.inc has not the three ternary types"
