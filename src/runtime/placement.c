@@ -168,7 +168,7 @@ static tern_status settle(tern_lease *s, tern_placement *at, tern_error *err) {
     s->at = at;
     s->instance = in;
     s->n_held = 0;
-    at->n_seats++;
+    at->n_leases++;
     return TERN_OK;
 }
 
@@ -179,7 +179,7 @@ static void stand_up(tern_model *m, tern_lease *s) {
     s->at->backend->instance_close(s->instance);
     end_use(s->at);
     s->instance = NULL;
-    if (--s->at->n_seats == 0 && s->at != m->now) give_back(s->at, m);
+    if (--s->at->n_leases == 0 && s->at != m->now) give_back(s->at, m);
     s->at = NULL;
 }
 
@@ -217,7 +217,7 @@ static tern_status replace(tern_model *m, const char *why, tern_error *err) {
     tern_status status = TERN_ERR_DEVICE;
     if (!lost->was_lost) m->n_losses++;
     lost->was_lost = true;
-    if (lost->n_seats == 0) give_back(lost, m);
+    if (lost->n_leases == 0) give_back(lost, m);
     if (m->n_losses < GPU_LOSSES_MAX) status = place_again(&p, m, lost->backend->name, why, err);
     if (status == TERN_ERR_DEVICE) status = place_again(&p, m, "cpu", why, err);
     if (status != TERN_OK) return status;
