@@ -20,8 +20,8 @@ MACHINE := $(shell $(CC) -dumpmachine | cut -d- -f1)
 # every instruction set gives the same bits.
 CFLAGS   ?= -g
 WARNINGS := -Wall -Wextra -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith
-# Files are not trusted, and nor is this code: overflows of arrays end the process, addresses are
-# random, tables of functions read-only. HARDEN= builds without.
+# Neither files nor this code are trusted: array overflows end the process, addresses are random,
+# tables of functions read-only. HARDEN= builds without.
 HARDEN   ?= -fstack-protector-strong $(if $(findstring sanitize,$(EXTRA_CFLAGS)),,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
 HARDEN_LINK ?= -Wl,-z,relro,-z,now
 PIE      ?= -pie
@@ -87,7 +87,7 @@ test-kills: all $(BUILD)/tiny.gguf ## commands that write, killed KILLS (300) ti
 	tests/files_test.sh $(BUILD)/tern $(BUILD)/tiny.gguf $(KILLS)
 
 MODEL ?= $(BUILD)/2b.gguf
-bench: all $(MODEL) ## speed beside the machine's limits; MODEL=file.gguf (else random weights of 2B-4T's shape)
+bench: all $(MODEL) ## speed against the machine's limits; MODEL=file.gguf (else random weights of 2B-4T's shape)
 	$(BUILD)/tern bench -m $(MODEL) -p 512 -n 128 -t 1,2 -r 5
 
 ASAN_FLAGS := -fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=undefined,float-cast-overflow -fno-var-tracking
@@ -128,7 +128,7 @@ $(SHELLS:%=$(BUILD)/completions/%): $(BUILD)/completions/%: tools/completions.sh
 	@echo "  shell $@"
 	$(Q)tools/completions.sh $* $(BUILD)/tern >$@.tmp && mv $@.tmp $@
 
-# Names may have spaces. pkg-config wants them escaped.
+# Names may have spaces, which pkg-config needs escaped.
 empty :=
 pc_prefix = $(subst $(empty) ,\\ ,$(PREFIX))
 install: all $(BUILD)/public/libtern.a $(SHELLS:%=$(BUILD)/completions/%) ## to PREFIX (/usr/local), under DESTDIR
@@ -145,14 +145,14 @@ install: all $(BUILD)/public/libtern.a $(SHELLS:%=$(BUILD)/completions/%) ## to 
 	    tools/tern.pc.in > "$(TO)/lib/pkgconfig/tern.pc"
 	install -m 644 docs/tern.1 "$(TO)/share/man/man1/tern.1"
 	$(foreach s,$(SHELLS),install -D -m 644 $(BUILD)/completions/$(s) "$(TO)/$(completion_$(s))" &&) true
-uninstall: ## what install put there
+uninstall: ## remove what install installed
 	rm -f "$(TO)/bin/tern" "$(TO)/include/tern.h" "$(TO)"/lib/libtern.* "$(TO)/lib/pkgconfig/tern.pc" \
 	    "$(TO)/share/man/man1/tern.1" $(foreach s,$(SHELLS),"$(TO)/$(completion_$(s))")
 .PHONY: install-test
 install-test: all $(BUILD)/public/libtern.a $(SHELLS:%=$(BUILD)/completions/%)
 	tests/install_test.sh "$(MAKE)" $(CC)
 
-# A fresh machine: what is run or tested is set up, what is only built names what is missing.
+# On a fresh machine, `run` and `test` install what is missing; other targets only name it.
 SETS_UP := $(filter run test asan tsan test-webgpu test-mpi check,$(MAKECMDGOALS))
 deps:
 	@tools/install_deps.sh $(if $(SETS_UP),,--check)
@@ -177,7 +177,7 @@ $(BUILD)/libtern.a: $(LIB_OBJ)
 	@rm -f $@
 	@echo "  ar    $@"
 	$(Q)$(AR) rcs $@ $^
-# What is installed: one object, in which only the public functions can be seen. Tests link the
+# For installation: one object, in which only the public functions are visible. Tests link the
 # archive above, where they find the others, too.
 OBJCOPY ?= objcopy
 $(BUILD)/public/libtern.a: $(LIB_OBJ)
@@ -216,7 +216,7 @@ $(BUILD)/tiny.gguf: $(BUILD)/make_tiny_model
 $(BUILD)/2b.gguf: $(BUILD)/make_tiny_model
 	$< $@ 2b
 
-# The public header stands alone, in C and in C++; the example is built against it.
+# The public header compiles alone, in C and in C++; the example is built against it.
 header-test: $(BUILD)/public/libtern.a $(BUILD)/tiny.gguf
 	tests/header_test.sh $(BUILD) $(BUILD)/tiny.gguf $(CC) $(CXX) $(LIBS)
 	$(CC) -std=c11 -Wall -Wextra -Iinclude -o $(BUILD)/hello examples/hello.c $(BUILD)/public/libtern.a $(LIBS)

@@ -1,7 +1,7 @@
 # Fuzzing. A target is fuzz/NAME_fuzz.c with LLVMFuzzerTestOneInput, its seeds are in
 # fuzz/corpus/NAME/ (most by tools/make_fuzz_corpus.py); nothing else has to be said about it.
 #
-#     make -j2 fuzz TIME=60      each target for so many seconds, two at once (clang 14 or later)
+#     make -j2 fuzz TIME=60      each target for TIME seconds, two at once (clang 14 or later)
 #     make fuzz-NAME TIME=600    one target
 #     make fuzz-build            builds them all
 #     make fuzz-replay           all seeds once, then with failing allocations (any compiler)
@@ -48,8 +48,8 @@ $(FUZZ_NAMES:%=fuzz-link-%): fuzz-link-%: fuzz-library
 	  $(FUZZ_BUILD)/obj/fuzz/$*_fuzz.o $(FUZZ_SUPPORT:%.c=$(FUZZ_BUILD)/obj/%.o) \
 	  $(FUZZ_BUILD)/libtern.a $(LIBS)
 
-# What libFuzzer finds interesting stays in the build folder, and so does what it says; a finding is
-# the file NAME-crash-... (or -timeout-, -leak-, -oom-) there.
+# libFuzzer's corpus and output stay in the build folder; a finding is the file NAME-crash-... (or
+# -timeout-, -leak-, -oom-) there.
 $(FUZZ_NAMES:%=fuzz-%): fuzz-%: fuzz-link-%
 	@mkdir -p $(FUZZ_BUILD)/corpus/$*
 	@$(FUZZ_BUILD)/$*_fuzz -max_total_time=$(TIME) -timeout=20 -rss_limit_mb=2048 \
@@ -66,6 +66,6 @@ $(BUILD)/mutate: $(call obj,tools/mutate.c tools/mutate_kinds.c tests/tiny_model
 	@echo "  link  $@"
 	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ $(LIBS)
 .PHONY: mutate
-mutate: ## give N=2000 mutated files of every kind to all that reads them, with sanitizers
+mutate: ## give N=2000 mutated files of every kind to all their readers, with sanitizers
 	$(MAKE) BUILD=build/asan OPT=-O1 EXTRA_CFLAGS="$(ASAN_FLAGS)" build/asan/mutate
 	build/asan/mutate -n $(N) -s $(SEED) -j $(MUTATE_JOBS)

@@ -143,19 +143,19 @@ typedef struct tern_lora {
 } tern_lora;
 
 // How a GPU is found and used, through WebGPU. The library reads no environment variables, and no
-// files that it was not told of: a program decides, as `tern` does by its user's environment
-// (docs/webgpu.md). Strings are copied where they are needed for longer than the call.
+// files that it was not told about: a program decides, as `tern` does from its user's environment
+// (docs/webgpu.md). Strings that are needed after the call are copied.
 typedef struct tern_webgpu_desc {
-    const char *library; // the WebGPU library (Dawn); NULL: beside the program, else the system's
-    // For a program that has Dawn linked in, or stands between: the function of that name
-    // ("wgpuCreateInstance"), NULL: there is none. Must last as long as what was opened with it.
+    const char *library; // the WebGPU library (Dawn); NULL: next to the program, else the system's
+    // For a program that has Dawn linked in, or wraps it: the function of that name
+    // ("wgpuCreateInstance"), NULL: none. Must outlive everything opened with it.
     void *(*symbol)(void *user, const char *name);
     void *symbol_user;
-    // A folder, made if need be, for a small file by adapter and library: how many dispatches a
-    // submission may have there. The first start finds that out by trying; after a start in which
-    // the driver took the process along, the next one goes on with less. NULL: each tries anew.
+    // A folder, created if need be, for a small file by adapter and library: how many dispatches a
+    // submission may have there. The first start finds that out by trying; if the driver kills the
+    // process in a start, the next one goes on with less. NULL: each start tries anew.
     const char *state_folder;
-    int32_t group;  // so many dispatches, without trying; negative: any number; 0: see above
+    int32_t group;  // this many dispatches, without trying; negative: any number; 0: see above
     bool checks;    // keep WebGPU's own checks of every call and every index
     bool no_matrix; // leave the matrix units alone
 } tern_webgpu_desc;
@@ -188,8 +188,8 @@ TERN_API void tern_model_close(tern_model *model); // NULL is allowed; close its
 typedef struct tern_device_memory {
     uint64_t weights, cache;
     uint64_t work;      // activations, logits, angles
-    uint64_t results;   // what results are copied to for the host to read
-    uint64_t now, most; // all of it; and at most since the model was opened
+    uint64_t results;   // copies of results for the host to read
+    uint64_t now, most; // the total; its peak since the model was opened
 } tern_device_memory;
 
 typedef struct tern_model_info {
@@ -199,7 +199,7 @@ typedef struct tern_model_info {
     const char *head;                       // e.g. "exact f16"
     int32_t n_vocab, n_layers, n_embd, n_context_train;
     int32_t n_threads, n_batch;
-    uint64_t n_params;               // weights, counted once when tied
+    uint64_t n_params;               // weights, counted once if tied
     uint64_t file_bytes;             // bytes of tensor data in the file
     uint64_t bytes_per_token;        // weights that one greedy decode step reads
     uint64_t bytes_per_token_logits; // the same when all logits are wanted
@@ -368,21 +368,21 @@ TERN_API tern_status tern_session_logprobs(tern_session *session, const int32_t 
                                            tern_error *err);
 
 typedef struct tern_sampling {
-    // Of these five a negative value takes the file's default, or where it has none the usual one
+    // For these five a negative value means the file's default or, if it has none, the usual one
     // (0.8, 40, 0.95, 0.05, 1).
     float temperature;    // 0: greedy
     int32_t top_k;        // 0: off
     float top_p;          // 0 or 1: off
     float min_p;          // 0: off
     float repeat_penalty; // 0 or 1: off
-    // Of these 0 is the default; negative penalties favour what was said.
+    // For these 0 is the default; negative penalties favour earlier tokens.
     float frequency_penalty; // 0: off
     float presence_penalty;  // 0: off
     int32_t penalty_window;  // last tokens that the penalties look at, 0: 64
     uint64_t seed;           // 0: a new one each time
 } tern_sampling;
-// The first five negative, the rest 0: what NULL in tern_generate_params means. A struct of zeros
-// is another thing: greedy.
+// The first five negative, the rest 0: what NULL in tern_generate_params means. A struct of zeros,
+// by contrast, is greedy.
 TERN_API tern_sampling tern_sampling_default(void);
 
 typedef enum tern_stop_reason {
@@ -498,12 +498,12 @@ TERN_API tern_status tern_chat_add(tern_chat *chat, const char *role, const char
 // The system message at the beginning; NULL or "": none.
 TERN_API tern_status tern_chat_set_system(tern_chat *chat, const char *content, tern_error *err);
 TERN_API void tern_chat_cut(tern_chat *chat, size_t n_messages); // keeps the first ones
-// They live until the chat is changed.
+// Valid until the chat is changed.
 TERN_API const tern_message *tern_chat_messages(const tern_chat *chat, size_t *n_messages);
-// A transcript: Markdown where the path ends in .md, else a JSON array of {"role", "content"}.
+// A transcript: Markdown if the path ends in .md, else a JSON array of {"role", "content"}.
 // Either reads back to the same bytes (text that is not valid UTF-8: from Markdown only).
 TERN_API tern_status tern_chat_save(const tern_chat *chat, const char *path, tern_error *err);
-// Replaces all messages; after a failure they are as they were. Also an object with "messages".
+// Replaces all messages; on failure they stay unchanged. Also accepts an object with "messages".
 TERN_API tern_status tern_chat_load(tern_chat *chat, const char *path, tern_error *err);
 
 // ---- Reports, conversion -----------------------------------------------------------------------
@@ -557,7 +557,7 @@ typedef struct tern_data_source {
     size_t n_paths;
     const char *separator; // NULL: "<|endoftext|>"; "": a file is one document
     const char *field;     // NULL: "text"
-    // More of the same, read last: what tern_data_build holds out, whatever `valid` is.
+    // More of the same, read last: these are held out by tern_data_build, whatever `valid` is.
     const char *const *held_out;
     size_t n_held_out;
 } tern_data_source;
@@ -637,7 +637,8 @@ typedef struct tern_comm {
     int rank, size; // rank 0 writes checkpoints and the log
     void *self;
     // Makes data[i] on every rank the sum over all ranks, the same bits everywhere. All ranks begin
-    // the same sums in the same order; begin may return before it is done, finish waits for all.
+    // the same sums in the same order; begin may return before the sum is done, finish waits for
+    // all.
     bool (*sum_begin)(void *self, float *data, size_t n);
     bool (*sum_finish)(void *self);
 } tern_comm;
@@ -680,7 +681,7 @@ typedef struct tern_train_desc {
     // Folder of checkpoints and log.jsonl, created if need be. One that holds a run is refused
     // unless `resume` says to go on with it; nobody else may train in it meanwhile.
     const char *out;
-    const char *init; // model whose weights are the first ones; its shape must be the same
+    const char *init; // model that supplies the first weights; its shape must be the same
     // > 0: trains an adapter (LoRA) of this rank for the frozen weights of `init`, which may be any
     // model that runs. Checkpoints are adapters; recipe and shape are the model's.
     int32_t lora_rank;
@@ -715,7 +716,7 @@ typedef struct tern_train_desc {
     void (*on_begin)(void *user, const tern_train_info *info);
     // False: write a checkpoint and stop, with TERN_ERR_CANCELLED.
     bool (*on_event)(void *user, const tern_train_event *event);
-    // The same after every step, without a loss; the speed where the device lags behind the host.
+    // The same after every step, without a loss, and without the speed if the device lags behind.
     bool (*on_step)(void *user, const tern_train_event *event);
     void *user;
 } tern_train_desc;
@@ -861,7 +862,7 @@ TERN_API tern_status tern_machine_measure(int n_threads, tern_machine_limits *ou
 
 typedef struct tern_memory {
     size_t heap_now, heap_max; // what the library allocated itself, without mapped files
-    size_t process_max;        // peak resident size of the process, 0 when not known
+    size_t process_max;        // peak resident size of the process, 0 if unknown
     uint64_t n_allocs;         // allocations since the program began
 } tern_memory;
 TERN_API tern_memory tern_memory_get(void);

@@ -350,7 +350,7 @@ TEST(folder_says_by_name_what_nothing_reads) {
     }
 }
 
-// A head beside a table that config.json says is tied is not read, as in transformers.
+// A head is not read if config.json says that the table is tied, as in transformers.
 TEST(folder_tied_head_is_the_table) {
     const char *out = test_tmp("folder_tied"), *untied = test_tmp("folder_untied");
     folder_desc d = {.head_again = true, .config = "\"tie_word_embeddings\": true,"};

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The docs beside the program: links and anchors lead somewhere, commands have the options and make the
+# The docs against the program: links and anchors lead somewhere, commands have the options and make the
 # targets that are written, README's examples run, the man page has every option, and figures that can be
 # had at once are those that the program prints. Each check was seen to fail with one word changed.
 set -eu

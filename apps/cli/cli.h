@@ -189,7 +189,7 @@ sampling_args sampling_args_default(void);
     {0, "ignore-eos", OPTION_FLAG, &(s).ignore_end, NULL, "go on after end tokens"}
 
 typedef struct speculation_args {
-    const char *chains, *draft_model; // chains: "": beside the model
+    const char *chains, *draft_model; // chains: "": next to the model
     int max_length;
     float threshold, token_cost;
     bool lookup, online, visualize;
@@ -197,7 +197,7 @@ typedef struct speculation_args {
 #define SPECULATION_OPTIONS(s)                                                                     \
     OPTIONS_GROUP("Speculation (never changes the text)"),                                         \
     {0, "enable-chains", OPTION_MAYBE, &(s).chains, "[PATH]",                                      \
-     "draft from a table of chains (default: chain-buckets.bin beside the model)"},                \
+     "draft from a table of chains (default: chain-buckets.bin by the model)"},                \
     {0, "lookup", OPTION_FLAG, &(s).lookup, NULL, "draft from the text itself"},                   \
     {0, "online-chains", OPTION_FLAG, &(s).online, NULL, "draft from what was said so far"},       \
     {0, "draft-model", OPTION_TEXT, &(s).draft_model, "MODEL", "draft with a smaller model"},      \
@@ -270,7 +270,7 @@ typedef struct text { // a growing byte string, terminated; free ptr
 void text_append(text *t, const char *bytes, size_t n); // exits when memory is out
 void text_puts(text *t, const char *s);
 bool text_collect(void *user, const char *bytes, size_t n); // a tern_text_fn; user: text *
-// The whole of a file, "-": standard input. False, and no text, after having printed why not.
+// The whole of a file, "-": standard input. On failure prints why, and returns false and no text.
 bool text_read(text *t, const char *path);
 // A text given in words or as a file, of which one is NULL; "-" or neither: standard input.
 bool text_given(text *t, const char *words, const char *path);
@@ -280,14 +280,14 @@ bool text_given(text *t, const char *words, const char *path);
 bool write_out(void *user, const char *bytes, size_t n);
 // Reports a failure of standard output at any time so far; else returns `status`.
 int close_out(int status);
-// How GPUs are found and used, by the environment: TERN_WEBGPU_LIB and the others of `man tern`.
+// How GPUs are found and used, from the environment: TERN_WEBGPU_LIB and the others of `man tern`.
 const tern_webgpu_desc *cli_webgpu(void);
-// The processes that work together, NULL: this one alone.
+// The group of processes, or NULL for this one alone.
 const tern_comm *cli_comm(void);
 // A JSON string with its quotes.
 void put_json(FILE *f, const char *s, size_t n);
-// ,"name":value with a number that is spelled by a format such as "%.3f"; null for NaN and
-// infinity, for which JSON has no word.
+// ,"name":value with the number in a format such as "%.3f"; null for NaN and infinity, which JSON
+// does not have.
 void put_number(FILE *f, const char *name, const char *format, double value);
 
 typedef struct ids {

@@ -153,7 +153,7 @@ static int inspect(const command *self, int argc, char **argv) {
     const option options[] = {
         {0, "json", OPTION_FLAG, &json, NULL, "one JSON object"},
         {0, "tokenizer", OPTION_TEXT, &desc.tokenizer, "FILE",
-         "for the sample (tokenizer.json beside the shard)"},
+         "for the sample (tokenizer.json next to the shard)"},
         {'n', "sample", OPTION_COUNT, &n_sample, "N", "tokens that are shown (64)", 1},
         OPTIONS_END,
     };

@@ -56,7 +56,7 @@ int cmd_mine(const command *self, int argc, char **argv) {
     text beside = {0};
     const option options[] = {
         OPTIONS_GROUP("Chains"),
-        {'o', "output", OPTION_TEXT, &out, "FILE", "(chain-buckets.bin beside the model)"},
+        {'o', "output", OPTION_TEXT, &out, "FILE", "(chain-buckets.bin next to the model)"},
         {0, "generate", OPTION_SIZE, &desc.generate_tokens, "N",
          "mine N tokens that the model itself writes, begun with some of the shards', if given"},
         {0, "buckets", OPTION_COUNT, &n_buckets, "N", "chains at most (256)", 1, 65535},

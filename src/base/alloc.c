@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #endif
 
-// In front of every block: one cache line, so that the block itself stays aligned.
+// Precedes every block: one cache line, so that the block itself stays aligned.
 typedef struct header {
     size_t bytes;    // as asked for
     size_t capacity; // usable without moving
@@ -22,7 +22,7 @@ static atomic_size_t bytes_now[TERN_MEM_TAG_COUNT], bytes_max[TERN_MEM_TAG_COUNT
 static atomic_size_t total_now, total_max;
 static atomic_uint_fast64_t n_allocs, n_left_before_fail;
 
-// Counting orders nothing between threads: it would hide from a race detector what is not ordered.
+// Relaxed counting orders nothing between threads, so it hides no race from a race detector.
 static size_t add(atomic_size_t *count, size_t bytes) {
     return atomic_fetch_add_explicit(count, bytes, memory_order_relaxed);
 }
@@ -113,7 +113,7 @@ void *tern_realloc(tern_mem_tag tag, void *block, size_t bytes) {
     if (bytes <= h->capacity && bytes >= h->capacity / 4) {
         if (must_fail()) return NULL;
         if (bytes > h->bytes) memset((char *)block + h->bytes, 0, bytes - h->bytes);
-        // Only the difference: the block is there once, and so it must never be counted twice.
+        // Only the difference: the block must never be counted twice.
         if (bytes > h->bytes) count_in(h->tag, bytes - h->bytes);
         else count_out(h->tag, h->bytes - bytes);
         h->bytes = bytes;

@@ -21,7 +21,7 @@ tern_status tern_fail_prefix(tern_error *err, tern_status status, const char *co
 // Out of memory, with the size that was requested.
 tern_status tern_fail_memory(tern_error *err, size_t bytes);
 
-// At the begin of a public function: what its callers may not leave out.
+// For the beginning of a public function: arguments that callers may not leave out.
 #define TERN_NEED(pointer)                                                                         \
     do {                                                                                           \
         if (!(pointer))                                                                            \

@@ -31,10 +31,10 @@ void tern_strbuf_printf(tern_strbuf *b, const char *format, ...)
 void tern_strbuf_vprintf(tern_strbuf *b, const char *format, va_list args);
 // Appends text as a JSON string with its quotes; invalid UTF-8 becomes U+FFFD.
 void tern_strbuf_json(tern_strbuf *b, const char *text, size_t n);
-// Appends a number as JSON has it: the shortest spelling that reads back as the same, at least 6
-// digits where it has them; null for NaN and infinity, for which JSON has no word.
+// Appends a number in JSON: the shortest spelling that reads back as the same, at least 6 digits if
+// it has them; null for NaN and infinity, which JSON does not have.
 void tern_strbuf_json_number(tern_strbuf *b, double v);
-void tern_strbuf_json_float(tern_strbuf *b, float v); // the same for the digits of a float
+void tern_strbuf_json_float(tern_strbuf *b, float v); // the same for a float's digits
 void tern_strbuf_clear(tern_strbuf *b); // keeps the memory
 void tern_strbuf_free(tern_strbuf *b);
 // The bytes so far, never NULL.

@@ -220,7 +220,7 @@ static tern_status check_sum(const uint8_t *bytes, uint64_t n, tern_error *err) 
 }
 
 // Entry `index` at *p; its tokens and chances go to `at` in those of all, which have room for what
-// the file can hold beside the fixed bytes of every entry (parse). So an entry may use no byte that
+// the file can hold besides the fixed bytes of every entry (parse). So an entry may use no byte that
 // those after it need: else the first ones of a table that ends early would write past the end.
 static tern_status read_entry(tern_chains *c, size_t index, size_t at, const uint8_t **p,
                               const uint8_t *end, tern_error *err) {

@@ -40,7 +40,7 @@ typedef enum tern_value_type {
 // Index of a value in its graph; -1: none.
 typedef int32_t tern_vid;
 
-#define TERN_NAME_BYTES 64 // of a name and its end; a longer one is refused
+#define TERN_NAME_BYTES 64 // of a name with its terminator; longer ones are refused
 
 typedef struct tern_value {
     char name[TERN_NAME_BYTES];
@@ -132,7 +132,7 @@ typedef struct tern_rope_attrs {
     int32_t n_context_orig;
 } tern_rope_attrs;
 
-// By member: between them lie bytes that are nobody's.
+// By member: the padding between them is undefined.
 bool tern_rope_same(const tern_rope_attrs *a, const tern_rope_attrs *b);
 // What LLAMA3 divides the frequency of each pair by, [n_rot / 2]: long waves by the factor, short
 // ones by 1, with a ramp between. GGUF stores these as the tensor rope_freqs.weight (FACTORS).
@@ -161,7 +161,7 @@ typedef struct tern_graph {
     tern_node *nodes;
     size_t n_values, n_nodes, values_capacity, nodes_capacity;
     bool failed;   // memory ran out while building: checked once, by tern_graph_check
-    char cut[TERN_NAME_BYTES]; // not empty: the begin of a name that is too long; checked there too
+    char cut[TERN_NAME_BYTES]; // not empty: beginning of a name that is too long; checked there too
     int32_t layer; // stamped on new nodes
 } tern_graph;
 
@@ -199,7 +199,7 @@ tern_vid tern_g_top_k(tern_graph *g, tern_vid x);
 void tern_g_output(tern_graph *g, tern_vid v, const char *name);
 
 tern_vid tern_graph_find(const tern_graph *g, const char *name); // value by name, -1
-// Structure as the rest relies on it: values made before they are read, types and shapes that fit,
+// Whether the structure is sound: values made before they are read, types and shapes that fit,
 // whole names.
 tern_status tern_graph_check(const tern_graph *g, tern_error *err);
 

@@ -382,11 +382,11 @@ static tern_status to_folder(conversion *c, const char *in, const char *out, ter
         status = tern_st_put_file(c->st, "config.json", config.ptr, config.len, err);
     tern_strbuf_free(&config);
     TERN_TRY(status);
-    static const char *const beside[] = {"tokenizer.json", "tokenizer_config.json",
+    static const char *const others[] = {"tokenizer.json", "tokenizer_config.json",
                                          "special_tokens_map.json", "generation_config.json",
                                          "chat_template.jinja"};
-    for (size_t i = 0; c->file->kind == TERN_FILE_HF && i < sizeof beside / sizeof *beside; i++)
-        TERN_TRY(tern_st_copy_file(c->st, in, beside[i], err));
+    for (size_t i = 0; c->file->kind == TERN_FILE_HF && i < sizeof others / sizeof *others; i++)
+        TERN_TRY(tern_st_copy_file(c->st, in, others[i], err));
     if (c->file->kind == TERN_FILE_GGUF) TERN_TRY(write_tokenizer(c, err));
     return tern_st_writer_finish(c->st, err);
 }

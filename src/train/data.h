@@ -23,7 +23,7 @@ tern_status tern_stream_read(tern_stream *s, void *to, size_t capacity, size_t *
 double tern_stream_fraction(const tern_stream *s); // of the file that was read, 0..1
 void tern_stream_close(tern_stream *s);
 
-// ---- The tokenizer beside shards (data_tokenizer.c) ---------------------------------------------
+// ---- The tokenizer next to shards (data_tokenizer.c) ------------------------------------------
 
 // Opens the tokenizer that `tern data build` put next to a folder's shards: tokenizer.json and its
 // companions, or a GGUF file of metadata alone. *out = NULL: there is neither.

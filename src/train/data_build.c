@@ -396,7 +396,7 @@ static void close_builder(builder *b) {
 // Shards of an earlier build beyond those of this one, and a tokenizer other than this one's, would
 // be taken for this build's.
 static tern_status remove_old(builder *b) {
-    static const char *const beside[] = {"tokenizer.json", "tokenizer_config.json",
+    static const char *const companions[] = {"tokenizer.json", "tokenizer_config.json",
                                          "chat_template.jinja", "tokenizer.gguf"};
     tern_names old = {0};
     tern_status status = tern_folder_list(&old, b->folder, "", ".tern", b->err);
@@ -405,9 +405,9 @@ static tern_status remove_old(builder *b) {
         bool ours = !strncmp(name, "train-", 6) || !strncmp(name, "valid-", 6);
         if (ours && !tern_out_has(&b->out, name)) status = tern_out_remove(&b->out, name, b->err);
     }
-    for (size_t i = 0; status == TERN_OK && i < sizeof beside / sizeof *beside; i++)
-        if (!tern_out_has(&b->out, beside[i]))
-            status = tern_out_remove(&b->out, beside[i], b->err);
+    for (size_t i = 0; status == TERN_OK && i < sizeof companions / sizeof *companions; i++)
+        if (!tern_out_has(&b->out, companions[i]))
+            status = tern_out_remove(&b->out, companions[i], b->err);
     tern_names_free(&old);
     return status;
 }

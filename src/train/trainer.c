@@ -59,7 +59,7 @@ static tern_status open_own_tokenizer(tern_trainer *t, const tern_shard_info *in
     int32_t n_vocab = tern_tokenizer_n_vocab(t->tokenizer);
     if (info->tokenizer_hash && info->tokenizer_hash != tern_tokenizer_hash(t->tokenizer))
         return tern_fail(err, TERN_ERR_FORMAT, "%s: was made with another tokenizer than the one "
-                         "beside it", info->path);
+                         "next to it", info->path);
     if ((uint32_t)n_vocab != info->n_vocab)
         return tern_fail(err, TERN_ERR_FORMAT, "%s: a vocabulary of %u, the tokenizer has %d",
                          info->path, (unsigned)info->n_vocab, (int)n_vocab);

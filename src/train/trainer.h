@@ -2,7 +2,7 @@
 //
 //   presets.c      sizes, recipes and schedules as the papers have them
 //   trainer.c      graphs, arrays on the device, first weights
-//   lora.c         the other kind of training: an adapter beside a frozen base
+//   lora.c         the other kind of training: an adapter for a frozen base
 //   assistant.c    which tokens of chats are the assistant's
 //   train.c        the loop: batches, validation, when to keep a checkpoint
 //   log.c          a run's report, line by line
@@ -168,7 +168,7 @@ tern_status tern_train_log_check(const tern_trainer *t, tern_error *err);
 
 // "OUT/step-00001000.gguf": a model of float master weights that `tern run` loads, with the moments
 // as tensors "adam.*", and under tern.train.* the step, the number of steps, what the run is, and a
-// CRC-32 of each tensor. Written beside and renamed, so that a name is always a whole file; older
+// CRC-32 of each tensor. Written whole under another name, then renamed; older
 // ones beyond desc->keep are removed after that.
 // For an adapter it has A and B only, since other programs read no file with more; the moments are
 // in "OUT/step-00001000.adam.gguf", which is complete before the adapter gets its name. Fails, and

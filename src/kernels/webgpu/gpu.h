@@ -88,7 +88,7 @@ const char *gpu_shader_text(const char *file); // alone
 const char *const *gpu_shader_base(const char *file);
 
 #define GPU_CONSTANTS 24
-#define GPU_BINDINGS  8 // of a kernel at most, beside the run; of those not for training 7
+#define GPU_BINDINGS  8 // of a kernel at most, besides the run; of those not for training 7
 
 // What a kernel is specialised by; names are the WGSL's overrides.
 typedef struct gpu_constant {

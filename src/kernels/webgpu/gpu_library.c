@@ -1,5 +1,5 @@
-// Finding a WebGPU library at run time: the one that is named, beside the program, the system's
-// places; and telling of which generation it is.
+// Finding a WebGPU library at run time (the named one, next to the program, the system's places)
+// and telling its generation.
 #include <dlfcn.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,9 +14,9 @@
 #endif
 
 // Most wanted first: the newer Dawn has matrix units for prompts.
-static const char *const beside[] = {"", "/webgpu-newer", "/webgpu"};
+static const char *const subfolders[] = {"", "/webgpu-newer", "/webgpu"};
 static const char *const names[] = {"libwebgpu_dawn" SUFFIX, "libwebgpu_wrapper" SUFFIX};
-#define N_BESIDE (sizeof beside / sizeof *beside)
+#define N_SUBFOLDERS (sizeof subfolders / sizeof *subfolders)
 #define N_NAMES  (sizeof names / sizeof *names)
 
 // Where the program is, without its name; empty: not known.
@@ -30,7 +30,7 @@ static tern_status program_folder(char **out, tern_error *err) {
         }
         *out = path;
         ssize_t n = readlink("/proc/self/exe", path, size);
-        if (n >= 0 && (size_t)n == size) continue; // perhaps cut
+        if (n >= 0 && (size_t)n == size) continue; // perhaps truncated
         char *slash = n > 0 ? memrchr(path, '/', (size_t)n) : NULL;
         *(slash ? slash : path) = 0;
         return TERN_OK;
@@ -43,9 +43,9 @@ static tern_status open_beside_program(void **library, tern_error *err) {
     char *folder;
     TERN_TRY(program_folder(&folder, err));
     tern_status status = TERN_OK;
-    for (size_t i = 0; status == TERN_OK && !*library && i < N_BESIDE * N_NAMES; i++) {
+    for (size_t i = 0; status == TERN_OK && !*library && i < N_SUBFOLDERS * N_NAMES; i++) {
         tern_strbuf path = {0};
-        tern_strbuf_printf(&path, "%s%s/%s", folder, beside[i / N_NAMES], names[i % N_NAMES]);
+        tern_strbuf_printf(&path, "%s%s/%s", folder, subfolders[i / N_NAMES], names[i % N_NAMES]);
         if (path.failed) status = tern_fail_memory(err, strlen(folder));
         else if (folder[0]) *library = dlopen(path.ptr, RTLD_NOW | RTLD_LOCAL);
         tern_strbuf_free(&path);
@@ -86,7 +86,7 @@ static tern_status find_functions(wgpu_api *api, finder f, tern_error *err) {
     return TERN_OK;
 }
 
-// The file that a function of it lies in.
+// The file that contains one of its functions.
 static tern_status remember_path(wgpu_api *api, finder f, tern_error *err) {
     Dl_info info;
     void *function = f.symbol(f.user, "wgpuCreateInstance");

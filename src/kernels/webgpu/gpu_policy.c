@@ -4,9 +4,9 @@
 // time, and writes what it is about to try into a file first: if the process dies, the next start
 // finds the record and continues with less. Later starts read the result.
 //
-// The file lies in the desc's state_folder, one for each adapter and library, locked while it is
-// tried: "works N" or "trying N", 0 for everything in one. Anything else in it, or no file that can
-// be written, and it is as if this were the first start. The desc's group decides without it.
+// The file lies in the desc's state_folder, one for each adapter and library, locked during a
+// trial: "works N" or "trying N", 0 for everything in one. If it contains anything else, or cannot
+// be written, this counts as the first start. The desc's group decides without it.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
