@@ -197,7 +197,7 @@ typedef struct speculation_args {
 #define SPECULATION_OPTIONS(s)                                                                     \
     OPTIONS_GROUP("Speculation (never changes the text)"),                                         \
     {0, "enable-chains", OPTION_MAYBE, &(s).chains, "[PATH]",                                      \
-     "draft from a table of chains (default: chain-buckets.bin by the model)"},                \
+     "draft from chains (default: chain-buckets.bin next to the model)"},                          \
     {0, "lookup", OPTION_FLAG, &(s).lookup, NULL, "draft from the text itself"},                   \
     {0, "online-chains", OPTION_FLAG, &(s).online, NULL, "draft from what was said so far"},       \
     {0, "draft-model", OPTION_TEXT, &(s).draft_model, "MODEL", "draft with a smaller model"},      \

@@ -219,9 +219,10 @@ static tern_status check_sum(const uint8_t *bytes, uint64_t n, tern_error *err) 
                      (unsigned)found, (unsigned)computed);
 }
 
-// Entry `index` at *p; its tokens and chances go to `at` in those of all, which have room for what
-// the file can hold besides the fixed bytes of every entry (parse). So an entry may use no byte that
-// those after it need: else the first ones of a table that ends early would write past the end.
+// Entry `index` at *p; its tokens and chances go to `at` in the arrays of all, which have room for
+// all that fits in the file besides the fixed bytes of every entry (parse). So an entry must not
+// use bytes that later entries need: else the first ones of a truncated table would write past the
+// end.
 static tern_status read_entry(tern_chains *c, size_t index, size_t at, const uint8_t **p,
                               const uint8_t *end, tern_error *err) {
     size_t left = (size_t)(end - *p), fixed = (c->n_entries - index) * ENTRY_BYTES;
