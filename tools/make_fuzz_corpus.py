@@ -372,6 +372,7 @@ def transcript_seeds():
     yield "markdown", "".join("<!-- tern: %s -->\n## %s\n\n%s\n\n" % (
         m["role"], m["role"], m["content"]) for m in talk).encode()
     yield "no_role", b'[{"content": "x"}]'
+    yield "zero_role", b"<!-- tern: \0a -->\n\nx\n\n"
 
 
 def manifest_seeds():

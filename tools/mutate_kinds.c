@@ -73,7 +73,7 @@ static void use_text(tern_model *m) {
 }
 
 static void run_model(const char *path, const char *lora, const tern_chains *chains) {
-    tern_lora adapter = {lora, 1};
+    tern_lora adapter = {.path = lora, .scale = 1};
     tern_model_desc desc = {.n_threads = 1, .n_batch = 16, .ternary = TERN_TERNARY_2BIT,
                             .loras = &adapter, .n_loras = lora != NULL};
     tern_model *m;
@@ -299,7 +299,7 @@ static bool make_lora(const char *folder) {
 
 static void use_lora(const char *folder) {
     char base[PATH_BYTES];
-    tern_lora lora = {in(folder, "adapter.gguf"), 1};
+    tern_lora lora = {.path = in(folder, "adapter.gguf"), .scale = 1};
     tern_convert_desc c = {.loras = &lora, .n_loras = 1};
     tern_error err;
     join(base, folder, "/base.gguf");

@@ -41,9 +41,20 @@ static char *copy(tern_str s) {
     return text;
 }
 
+// A role is one line and not empty, which Markdown needs; and no text has a zero byte, which would
+// cut it.
+static bool is_message(tern_str role, tern_str content) {
+    for (size_t i = 0; i < role.len; i++)
+        if ((unsigned char)role.ptr[i] < 32) return false;
+    return role.len && !(content.len && memchr(content.ptr, 0, content.len));
+}
+
 // Makes room first, so that a failure changes nothing.
 static tern_status insert(tern_chat *chat, size_t at, tern_str role, tern_str content,
                           tern_error *err) {
+    if (!is_message(role, content))
+        return tern_fail(err, TERN_ERR_FORMAT, "message %zu: expected a role of one line and a text "
+                         "without zero bytes", at + 1);
     tern_message m = {copy(role), copy(content)};
     if (!m.role || !m.content ||
         tern_array_reserve(TERN_MEM_SESSION, &chat->messages, &chat->capacity, chat->n, 1) != 0) {
