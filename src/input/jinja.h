@@ -1,11 +1,13 @@
 // A Jinja2 interpreter, as far as chat templates go: what lies between its files.
 //
 //   source -> jinja_lex.c -> tokens -> jinja_parse.c -> tree -> jinja_eval.c -> text
-//             the library: jinja_call.c, jinja_filters.c, jinja_predicates.c, jinja_methods.c
+//             the library: jinja_call.c, jinja_filters.c, jinja_text.c, jinja_wrap.c,
+//                          jinja_pprint.c, jinja_markup.c, jinja_predicates.c, jinja_methods.c
 //             values: jinja_value.c, jinja_ops.c, jinja_print.c, jinja_format.c
 //
 // It behaves as transformers sets Jinja2 up: trim_blocks and lstrip_blocks on, no escaping, loop
-// controls, tojson that leaves non-ASCII text alone, raise_exception and strftime_now. Values are
+// controls, tojson that leaves non-ASCII text alone, raise_exception and strftime_now, and nothing
+// that changes a list or a dict in place. Values are
 // Python's: how True and 1.0 print, what `//` and `%` do with negative numbers, what is true.
 //
 // A template is a program from a file, so it is run as an untrusted one: every evaluation counts as
@@ -48,14 +50,20 @@ typedef enum jtype {
     J_FUNCTION, // one of the global functions
     J_METHOD,   // "text".split before it is called
     J_LOOP,
+    J_CYCLER,    // what cycler(...) gives
+    J_JOINER,    // what joiner(...) gives
+    J_SELF,      // `self`: the template's blocks by name
+    J_BLOCK_REF, // self.name before it is called
 } jtype;
 
 #define J_OWNER_ELEMENT 0x80
+#define J_OWNER_UNSAFE  0x40 // it has the attribute, but the sandbox keeps it
+#define J_MARKUP        1    // owner of a string: it is safe text, which escaping leaves alone
 
 typedef struct jvalue {
     uint8_t type;
     uint8_t owner; // undefined: type of the value that lacks it, J_MISSING for a variable;
-                   // with J_OWNER_ELEMENT: it lacks an element and not an attribute
+                   // with J_OWNER_ELEMENT: it lacks an element and not an attribute. Or J_MARKUP
     uint32_t n;    // string, undefined: bytes
     union {
         bool b;
@@ -68,6 +76,9 @@ typedef struct jvalue {
         const struct jbuiltin *function;
         const struct jmethod *method;
         struct jloop *loop;
+        struct jcycler *cycler;
+        struct jjoiner *joiner;
+        const struct jnode *block;
     };
 } jvalue;
 
@@ -83,6 +94,8 @@ typedef struct jlist {
     jvalue *items;
     uint32_t n, capacity;
     uint8_t kind;
+    char view;     // of a dict: 'k'eys, 'v'alues or 'i'tems
+    bool is_group; // what groupby gives: a pair whose parts also have names
 } jlist;
 
 typedef struct jdict { // in order of insertion
@@ -109,14 +122,27 @@ typedef struct jmacro {
 } jmacro;
 
 typedef struct jloop {
+    const struct jnode *node;
+    jscope *outer; // where the loop stands, and its calls of itself run
     const jvalue *items;
     uint32_t n, index;
+    uint32_t depth; // calls of itself around it
     jvalue changed; // what loop.changed() saw last
 } jloop;
 
-#define J_INT_OF(x)   ((jvalue){.type = J_INT, .i = (x)})
-#define J_FLOAT_OF(x) ((jvalue){.type = J_FLOAT, .f = (x)})
-#define J_BOOL_OF(x)  ((jvalue){.type = J_BOOL, .b = (x)})
+typedef struct jcycler {
+    jvalue items; // a tuple, not empty
+    uint32_t at;
+} jcycler;
+
+typedef struct jjoiner {
+    jvalue separator;
+    bool used;
+} jjoiner;
+
+#define J_INT_OF(x)      ((jvalue){.type = J_INT, .i = (x)})
+#define J_FLOAT_OF(x)    ((jvalue){.type = J_FLOAT, .f = (x)})
+#define J_BOOL_OF(x)     ((jvalue){.type = J_BOOL, .b = (x)})
 #define J_STR_OF(p, len) ((jvalue){.type = J_STRING, .n = (uint32_t)(len), .s = (p)})
 #define J_STR_LIT(text)  J_STR_OF(text, sizeof(text) - 1)
 #define J_NONE_VALUE     ((jvalue){.type = J_NONE})
@@ -129,13 +155,15 @@ typedef enum jkind {
     J_TEXT,         // value: the text
     J_PRINT,        // a: expression
     J_IF,           // a: condition, list: body, orelse
-    J_FOR,          // a: target, b: iterable, c: condition, list: body, orelse
+    J_FOR,          // a: target, b: iterable, c: condition, list: body, orelse; op: recursive
     J_SET,          // a: target, b: expression
     J_SET_BLOCK,    // a: target, b: filters around a J_HOLE, list: body
     J_FILTER_BLOCK, // b: filters around a J_HOLE, list: body
     J_MACRO_DEF,    // value: name, a: parameters (J_PARAM list), list: body, op: J_USES_...
     J_CALL_BLOCK,   // b: the call, a: parameters, list: body (both of the caller)
     J_WITH,         // a: list of J_SET, list: body
+    J_AUTOESCAPE,   // a: whether, list: body
+    J_BLOCK,        // value: name, list: body, op: J_BLOCK_..., in a list of all by `orelse`
     J_BREAK,
     J_CONTINUE,
     // Expressions
@@ -192,8 +220,11 @@ typedef struct jtoken {
     jvalue value; // of text, names, strings, numbers
 } jtoken;
 
+typedef enum jescape { J_ESCAPE_NO, J_ESCAPE_YES, J_ESCAPE_AS_RUN_SAYS } jescape;
+
 typedef struct jnode {
     uint8_t kind, op;
+    uint8_t escape; // jescape: what {% autoescape %} around it says
     uint32_t line;
     jvalue value;
     struct jnode *a, *b, *c, *list, *orelse;
@@ -203,12 +234,15 @@ typedef struct jnode {
 
 typedef struct jprogram {
     jarena arena; // of everything below
-    const jnode *body;
+    const jnode *body, *blocks;
+    bool uses_self;
 } jprogram;
 
-#define J_USES_VARARGS 1 // in the op of a macro: what it takes beyond its parameters
-#define J_USES_KWARGS  2
-#define J_USES_CALLER  4
+#define J_USES_VARARGS   1 // in the op of a macro: what it takes beyond its parameters
+#define J_USES_KWARGS    2
+#define J_USES_CALLER    4
+#define J_BLOCK_SCOPED   1 // a block sees the variables around it
+#define J_BLOCK_REQUIRED 2 // and has to be overridden, which no template here can do
 
 #define J_SOURCE_MAX ((size_t)1 << 20)
 
@@ -231,7 +265,10 @@ typedef struct jrun {
     jarena arena;
     tern_strbuf *out; // the text so far; after it, as on a stack, texts being put together
     size_t out_base;  // what the caller had in it
-    jscope *scope;
+    jscope *scope, *root;
+    const jnode *blocks;
+    bool autoescape;  // what the {% autoescape %} that runs says: for filters and what calls give
+    bool escape_args; // of the format that is being filled in
     jvalue hole;
     uint64_t steps_left;
     uint32_t depth, line;
@@ -287,6 +324,12 @@ bool tern_jinja_call_builtin(jrun *r, const jbuiltin *b, jvalue self, const jarg
 bool tern_jinja_call(jrun *r, jvalue callee, const jargs *args, jvalue *out); // jinja_eval.c
 
 const jbuiltin *tern_jinja_find_filter(const char *name, size_t n); // NULL: none
+extern const jbuiltin tern_jinja_text_filters[]; // jinja_text.c; a name of NULL ends it
+extern const jbuiltin tern_jinja_wrap_filters[]; // jinja_wrap.c
+// html.unescape(): appends the text with its character references replaced.
+bool tern_jinja_unescape_html(jrun *r, tern_str s);
+bool tern_jinja_filter_pprint(jrun *r, const jcall *c, jvalue *out);
+bool tern_jinja_string_method(jrun *r, const jcall *c, const char *name, jvalue *out);
 const jbuiltin *tern_jinja_find_test(const char *name, size_t n);
 const jbuiltin *tern_jinja_find_function(const char *name, size_t n);
 const jbuiltin *tern_jinja_find_method(uint8_t type, const char *name, size_t n);
@@ -295,6 +338,19 @@ const jbuiltin *tern_jinja_find(const jbuiltin *table, size_t n_table, const cha
 // Conveniences of built-ins: an argument's value or the default.
 bool tern_jinja_arg_int(jrun *r, jvalue v, int64_t otherwise, int64_t *out);
 bool tern_jinja_arg_str(jrun *r, jvalue v, const char *otherwise, tern_str *out);
+
+// ---- jinja_markup.c ----------------------------------------------------------------------------
+
+static inline bool tern_jinja_is_markup(jvalue v) {
+    return v.type == J_STRING && v.owner == J_MARKUP;
+}
+// str() with & < > " ' escaped, unless it is markup; the result is.
+bool tern_jinja_escape(jrun *r, jvalue v, jvalue *out);
+// str(), marked as safe where `is_safe`.
+bool tern_jinja_markup(jrun *r, jvalue v, bool is_safe, jvalue *out);
+// A method of a value; those of markup escape their arguments and give markup.
+bool tern_jinja_call_method(jrun *r, const jbuiltin *b, jvalue self, const jargs *args,
+                            jvalue *out);
 
 // ---- jinja_value.c, jinja_ops.c ----------------------------------------------------------------
 
@@ -317,7 +373,6 @@ bool tern_jinja_dict_new(jrun *r, uint8_t type, jvalue *out);
 bool tern_jinja_dict_set(jrun *r, jdict *d, jvalue key, jvalue value);
 bool tern_jinja_dict_get(jrun *r, const jdict *d, jvalue key, jvalue *out, bool *found);
 const jvalue *tern_jinja_dict_find(const jdict *d, jvalue string_key); // NULL: not there
-bool tern_jinja_dict_remove(jrun *r, jdict *d, jvalue key, jvalue *out, bool *found);
 bool tern_jinja_from_json(jrun *r, const tern_json_doc *doc, const tern_json *json, jvalue *out);
 
 // Attribute (a.name) and element (a[key]); what is not there is undefined.
@@ -335,8 +390,8 @@ bool tern_jinja_repr(jrun *r, jvalue v);
 bool tern_jinja_to_string(jrun *r, jvalue v, jvalue *out); // str() as a value
 
 typedef struct jjson_style {
-    tern_str item, key;    // separators, ", " and ": "
-    tern_str indent;       // one level
+    tern_str item, key; // separators, ", " and ": "
+    tern_str indent;    // one level
     bool pretty, sort, ascii;
 } jjson_style;
 bool tern_jinja_to_json(jrun *r, jvalue v, const jjson_style *style, uint32_t level);
@@ -346,9 +401,11 @@ bool tern_jinja_str_format(jrun *r, tern_str format, const jargs *a); // format.
 
 // ---- Characters --------------------------------------------------------------------------------
 
-size_t tern_jinja_char(const char *s, size_t n);  // bytes of the first character, n > 0
-size_t tern_jinja_count(const char *s, size_t n); // characters
-size_t tern_jinja_space(const char *s, size_t n); // bytes of a white-space character, 0: none
+size_t tern_jinja_char(const char *s, size_t n);     // bytes of the first character, n > 0
+size_t tern_jinja_count(const char *s, size_t n);    // characters
+size_t tern_jinja_space(const char *s, size_t n);    // bytes of a white-space character, 0: none
+size_t tern_jinja_line_end(const char *s, size_t n); // bytes of what ends a line, 0: it does not
+bool tern_jinja_is_word(uint32_t code);              // Python's \w
 tern_str tern_jinja_strip(tern_str s, const tern_str *chars, bool left, bool right);
 
 #endif

@@ -130,12 +130,30 @@ static bool call_namespace(jrun *r, const jcall *c, jvalue *out) {
     return tern_jinja_dict_new(r, J_NAMESPACE, out) && fill_dict(r, c, out->dict);
 }
 
+static bool call_cycler(jrun *r, const jcall *c, jvalue *out) {
+    if (!c->args->n || c->args->n_named) return tern_jinja_fail(r, "cycler() needs items");
+    jcycler *cycler = tern_jinja_alloc(r, 1, sizeof *cycler);
+    if (!cycler || !tern_jinja_list_new(r, J_TUPLE, c->args->n, &cycler->items)) return false;
+    for (uint32_t i = 0; i < c->args->n; i++)
+        if (!tern_jinja_list_add(r, cycler->items.list, c->args->at[i])) return false;
+    *out = (jvalue){.type = J_CYCLER, .cycler = cycler};
+    return true;
+}
+
+static bool call_joiner(jrun *r, const jcall *c, jvalue *out) {
+    jjoiner *joiner = tern_jinja_alloc(r, 1, sizeof *joiner);
+    if (!joiner) return false;
+    joiner->separator = c->arg[0].type == J_MISSING ? J_STR_LIT(", ") : c->arg[0];
+    *out = (jvalue){.type = J_JOINER, .joiner = joiner};
+    return true;
+}
+
 static bool call_raise(jrun *r, const jcall *c, jvalue *out) {
     (void)out;
     jvalue text;
     if (!tern_jinja_to_string(r, c->arg[0], &text)) return false;
-    return tern_jinja_fail_status(r, TERN_ERR_ARGUMENT, "%.*s",
-                                  (int)(text.n < 400 ? text.n : 400), text.s);
+    return tern_jinja_fail_status(r, TERN_ERR_ARGUMENT, "%.*s", (int)(text.n < 400 ? text.n : 400),
+                                  text.s);
 }
 
 static bool call_strftime(jrun *r, const jcall *c, jvalue *out) {
@@ -158,6 +176,8 @@ const jbuiltin *tern_jinja_find_function(const char *name, size_t n) {
         {"range", "start ?stop ?step", call_range},
         {"namespace", "*", call_namespace},
         {"dict", "*", call_dict},
+        {"cycler", "*", call_cycler},
+        {"joiner", "?sep", call_joiner},
         {"raise_exception", "message", call_raise},
         {"strftime_now", "format", call_strftime},
     };

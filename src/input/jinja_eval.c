@@ -19,6 +19,7 @@ typedef enum flow { FLOW_ON, FLOW_BREAK, FLOW_CONTINUE, FLOW_FAILED } flow;
 
 static bool eval(jrun *r, const jnode *n, jvalue *out);
 static flow run_list(jrun *r, const jnode *n);
+static flow run_loop(jrun *r, const jnode *n, jvalue iterable, uint32_t depth);
 
 // ---- Failing, counting, text -------------------------------------------------------------------
 
@@ -96,8 +97,10 @@ static void get_var(const jrun *r, jvalue name, jvalue *out) {
         return;
     }
     const jbuiltin *function = tern_jinja_find_function(name.s, name.n);
-    if (function) *out = (jvalue){.type = J_FUNCTION, .function = function};
-    else *out = tern_jinja_undefined(name, J_MISSING);
+    if (function)
+        *out = (jvalue){.type = J_FUNCTION, .function = function};
+    else
+        *out = tern_jinja_undefined(name, J_MISSING);
 }
 
 static bool set_attr(jrun *r, const jnode *target, jvalue value) {
@@ -201,8 +204,7 @@ static bool bind_extras(jrun *r, const jnode *macro, const jargs *args, uint32_t
     if ((macro->op & J_USES_VARARGS) && !set_var(r, J_STR_LIT("varargs"), varargs)) return false;
     if ((macro->op & J_USES_KWARGS) && !set_var(r, J_STR_LIT("kwargs"), kwargs)) return false;
     if (!(macro->op & J_USES_CALLER) || is_param(macro, caller_name)) return true;
-    return set_var(r, caller_name,
-                   caller ? *caller : tern_jinja_undefined(caller_name, J_MISSING));
+    return set_var(r, caller_name, caller ? *caller : tern_jinja_undefined(caller_name, J_MISSING));
 }
 
 static bool bind_params(jrun *r, const jnode *macro, const jargs *args) {
@@ -210,12 +212,26 @@ static bool bind_params(jrun *r, const jnode *macro, const jargs *args) {
     for (const jnode *p = macro->a; p; p = p->next, i++) {
         jvalue v = tern_jinja_undefined(p->value, J_MISSING);
         const jvalue *named = find_named(args, p->value);
-        if (i < args->n) v = args->at[i];
-        else if (named) v = *named;
-        else if (p->a && !eval(r, p->a, &v)) return false;
+        if (i < args->n)
+            v = args->at[i];
+        else if (named)
+            v = *named;
+        else if (p->a && !eval(r, p->a, &v))
+            return false;
         if (!set_var(r, p->value, v)) return false;
     }
     return bind_extras(r, macro, args, i);
+}
+
+// Whether text that is put out at `n` is escaped.
+static bool escapes(const jrun *r, const jnode *n) {
+    return n->escape == J_ESCAPE_AS_RUN_SAYS ? r->autoescape : n->escape == J_ESCAPE_YES;
+}
+
+static bool take_text(jrun *r, size_t mark, bool is_safe, jvalue *out) {
+    if (!tern_jinja_take(r, mark, out)) return false;
+    if (is_safe) out->owner = J_MARKUP;
+    return true;
 }
 
 static bool call_macro(jrun *r, const jmacro *macro, const jargs *args, jvalue *out) {
@@ -225,7 +241,45 @@ static bool call_macro(jrun *r, const jmacro *macro, const jargs *args, jvalue *
     if (!r->scope || !bind_params(r, macro->node, args)) return false;
     if (run_list(r, macro->node->list) == FLOW_FAILED) return false;
     r->scope = outer;
-    return tern_jinja_take(r, mark, out);
+    return take_text(r, mark, r->autoescape, out);
+}
+
+// loop(items): the body again, for other items.
+static bool call_loop(jrun *r, const jloop *loop, const jargs *args, jvalue *out) {
+    jscope *outer = r->scope;
+    size_t mark = r->out->len;
+    if (!loop->node->op)
+        return tern_jinja_fail(r, "the loop must have the 'recursive' marker to be called");
+    if (args->n != 1 || args->n_named) return tern_jinja_fail(r, "loop() takes what to walk over");
+    r->scope = loop->outer;
+    if (run_loop(r, loop->node, args->at[0], loop->depth + 1) == FLOW_FAILED) return false;
+    r->scope = outer;
+    return take_text(r, mark, escapes(r, loop->node), out);
+}
+
+// The body of a block sees what the template's top level has set so far, unless it is `scoped`.
+static bool run_block_body(jrun *r, const jnode *block, jscope *parent) {
+    jscope *outer = r->scope;
+    if (block->op & J_BLOCK_REQUIRED)
+        return tern_jinja_fail(r, "required block '%.*s' not found",
+                               (int)(block->value.n < 80 ? block->value.n : 80), block->value.s);
+    r->scope = new_scope(r, parent);
+    if (!r->scope || run_list(r, block->list) == FLOW_FAILED) return false;
+    r->scope = outer;
+    return true;
+}
+
+static bool call_block(jrun *r, const jnode *block, const jargs *args, jvalue *out) {
+    size_t mark = r->out->len;
+    if (args->n || args->n_named) return tern_jinja_fail(r, "a block takes no arguments");
+    return run_block_body(r, block, r->root) && take_text(r, mark, r->autoescape, out);
+}
+
+static bool call_joiner(jrun *r, jjoiner *joiner, const jargs *args, jvalue *out) {
+    if (args->n || args->n_named) return tern_jinja_fail(r, "a joiner takes no arguments");
+    *out = joiner->used ? joiner->separator : J_STR_LIT("");
+    joiner->used = true;
+    return true;
 }
 
 bool tern_jinja_call(jrun *r, jvalue callee, const jargs *args, jvalue *out) {
@@ -235,11 +289,13 @@ bool tern_jinja_call(jrun *r, jvalue callee, const jargs *args, jvalue *out) {
     case J_MACRO: ok = call_macro(r, callee.macro, args, out); break;
     case J_FUNCTION: ok = tern_jinja_call_builtin(r, callee.function, callee, args, out); break;
     case J_METHOD:
-        ok = tern_jinja_call_builtin(r, callee.method->builtin, callee.method->self, args, out);
+        ok = tern_jinja_call_method(r, callee.method->builtin, callee.method->self, args, out);
         break;
+    case J_LOOP: ok = call_loop(r, callee.loop, args, out); break;
+    case J_BLOCK_REF: ok = call_block(r, callee.block, args, out); break;
+    case J_JOINER: ok = call_joiner(r, callee.joiner, args, out); break;
     case J_UNDEFINED: ok = tern_jinja_fail_undefined(r, callee); break;
-    default:
-        ok = tern_jinja_fail(r, "'%s' object is not callable", tern_jinja_type_name(callee));
+    default: ok = tern_jinja_fail(r, "'%s' object is not callable", tern_jinja_type_name(callee));
     }
     r->depth--;
     return ok;
@@ -340,6 +396,10 @@ static bool eval_concat(jrun *r, const jnode *n, jvalue *out) {
     jvalue a, b;
     if (!eval(r, n->a, &a) || !eval(r, n->b, &b)) return false;
     size_t mark = r->out->len;
+    if (escapes(r, n) && (tern_jinja_is_markup(a) || tern_jinja_is_markup(b)))
+        return tern_jinja_escape(r, a, &a) && tern_jinja_escape(r, b, &b) &&
+               tern_jinja_put(r, a.s, a.n) && tern_jinja_put(r, b.s, b.n) &&
+               take_text(r, mark, true, out);
     return tern_jinja_print(r, a) && tern_jinja_print(r, b) && tern_jinja_take(r, mark, out);
 }
 
@@ -394,7 +454,9 @@ static bool eval(jrun *r, const jnode *n, jvalue *out) {
 
 // ---- Statements --------------------------------------------------------------------------------
 
-static flow flow_of(bool ok) { return ok ? FLOW_ON : FLOW_FAILED; }
+static flow flow_of(bool ok) {
+    return ok ? FLOW_ON : FLOW_FAILED;
+}
 
 static bool define_macro(jrun *r, const jnode *n, jvalue *out) {
     jmacro *macro = tern_jinja_alloc(r, 1, sizeof *macro);
@@ -406,14 +468,14 @@ static bool define_macro(jrun *r, const jnode *n, jvalue *out) {
 }
 
 // A body in a scope of its own; its text becomes r->hole when it is captured.
-static flow run_block(jrun *r, const jnode *body, bool capture) {
+static flow run_block(jrun *r, const jnode *body, bool capture, bool is_safe) {
     jscope *outer = r->scope;
     size_t mark = r->out->len;
     r->scope = new_scope(r, outer);
     if (!r->scope) return FLOW_FAILED;
     flow f = run_list(r, body);
     r->scope = outer;
-    if (capture && f != FLOW_FAILED && !tern_jinja_take(r, mark, &r->hole)) return FLOW_FAILED;
+    if (capture && f != FLOW_FAILED && !take_text(r, mark, is_safe, &r->hole)) return FLOW_FAILED;
     return f;
 }
 
@@ -459,14 +521,16 @@ static bool filter_items(jrun *r, const jnode *n, jscope **scope, const jvalue *
     return true;
 }
 
-static flow run_for(jrun *r, const jnode *n) {
+static flow run_loop(jrun *r, const jnode *n, jvalue iterable, uint32_t depth) {
     jscope *outer = r->scope, *scope = new_scope(r, outer);
     jloop *loop = tern_jinja_alloc(r, 1, sizeof *loop);
-    jvalue iterable;
     flow f = FLOW_ON;
-    if (!scope || !loop || !eval(r, n->b, &iterable) ||
-        !tern_jinja_iterate(r, iterable, &loop->items, &loop->n))
+    if (!scope || !loop || !tern_jinja_iterate(r, iterable, &loop->items, &loop->n))
         return FLOW_FAILED;
+    loop->node = n;
+    loop->outer = outer;
+    loop->depth = depth;
+    if (n->op) outer->captured = true;
     if (n->c && !filter_items(r, n, &scope, &loop->items, &loop->n)) return FLOW_FAILED;
     for (; loop->index < loop->n && f != FLOW_BREAK; loop->index++) {
         if (!tern_jinja_work(r, 0) || !begin_turn(r, &scope) ||
@@ -477,21 +541,63 @@ static flow run_for(jrun *r, const jnode *n) {
         if (f == FLOW_FAILED) return f;
     }
     r->scope = outer;
-    return loop->n == 0 && n->orelse ? run_block(r, n->orelse, false) : FLOW_ON;
+    return loop->n == 0 && n->orelse ? run_block(r, n->orelse, false, false) : FLOW_ON;
+}
+
+static flow run_for(jrun *r, const jnode *n) {
+    jvalue iterable;
+    return eval(r, n->b, &iterable) ? run_loop(r, n, iterable, 0) : FLOW_FAILED;
+}
+
+// What a call or filter block gives is text, and is not escaped again.
+static bool put_text(jrun *r, jvalue v) {
+    if (v.type == J_STRING) return tern_jinja_put(r, v.s, v.n);
+    return tern_jinja_fail(r, "expected str instance, %s found", tern_jinja_type_name(v));
 }
 
 static flow run_call_block(jrun *r, const jnode *n) {
     jvalue caller, text;
     return flow_of(define_macro(r, n, &caller) && eval_call(r, n->b, &caller, &text) &&
-                   tern_jinja_print(r, text));
+                   put_text(r, text));
+}
+
+static flow run_filter_block(jrun *r, const jnode *n) {
+    jvalue v;
+    flow f = run_block(r, n->list, true, escapes(r, n));
+    return f != FLOW_ON ? f : flow_of(eval(r, n->b, &v) && put_text(r, v));
+}
+
+static flow run_set_block(jrun *r, const jnode *n) {
+    jvalue v;
+    flow f = run_block(r, n->list, true, escapes(r, n));
+    if (f != FLOW_ON) return f;
+    return flow_of(eval(r, n->b, &v) && (!r->autoescape || tern_jinja_markup(r, v, true, &v)) &&
+                   assign(r, n->a, v));
+}
+
+// Jinja2 leaves the setting as it is where `break` or `continue` jumps out of the body.
+static flow run_autoescape(jrun *r, const jnode *n) {
+    bool outer = r->autoescape;
+    jvalue v;
+    if (!eval(r, n->a, &v)) return FLOW_FAILED;
+    r->autoescape = tern_jinja_truth(v);
+    flow f = run_block(r, n->list, false, false);
+    if (f == FLOW_ON) r->autoescape = outer;
+    return f;
+}
+
+static flow run_print(jrun *r, const jnode *n) {
+    jvalue v;
+    if (!eval(r, n->a, &v)) return FLOW_FAILED;
+    if (escapes(r, n) && !tern_jinja_escape(r, v, &v)) return FLOW_FAILED;
+    return flow_of(tern_jinja_print(r, v));
 }
 
 static flow run_inner(jrun *r, const jnode *n) {
     jvalue v;
-    flow f;
     switch (n->kind) {
     case J_TEXT: return flow_of(tern_jinja_put(r, n->value.s, n->value.n));
-    case J_PRINT: return flow_of(eval(r, n->a, &v) && tern_jinja_print(r, v));
+    case J_PRINT: return run_print(r, n);
     case J_IF:
         for (; n; n = n->orelse) { // an elif is an if in the orelse of the one before
             if (n->kind != J_IF) return run_list(r, n);
@@ -502,14 +608,10 @@ static flow run_inner(jrun *r, const jnode *n) {
         return FLOW_ON;
     case J_FOR: return run_for(r, n);
     case J_SET: return flow_of(eval(r, n->b, &v) && assign(r, n->a, v));
-    case J_SET_BLOCK:
-        f = run_block(r, n->list, true);
-        if (f != FLOW_ON) return f;
-        return flow_of(eval(r, n->b, &v) && assign(r, n->a, v));
-    case J_FILTER_BLOCK:
-        f = run_block(r, n->list, true);
-        if (f != FLOW_ON) return f;
-        return flow_of(eval(r, n->b, &v) && tern_jinja_print(r, v));
+    case J_SET_BLOCK: return run_set_block(r, n);
+    case J_FILTER_BLOCK: return run_filter_block(r, n);
+    case J_AUTOESCAPE: return run_autoescape(r, n);
+    case J_BLOCK: return flow_of(run_block_body(r, n, n->op & J_BLOCK_SCOPED ? r->scope : r->root));
     case J_MACRO_DEF: return flow_of(define_macro(r, n, &v) && set_var(r, n->value, v));
     case J_CALL_BLOCK: return run_call_block(r, n);
     case J_WITH: return run_with(r, n);
@@ -531,16 +633,24 @@ static flow run_list(jrun *r, const jnode *n) {
 
 tern_status tern_jinja_render(const jprogram *program, const jlimits *limits,
                               const tern_json_doc *variables, tern_strbuf *out, tern_error *err) {
-    jrun r = {.limits = limits, .arena.max = limits->memory_bytes, .out = out,
-              .out_base = out->len, .steps_left = limits->n_steps, .err = err, .line = 1};
+    jrun r = {.limits = limits,
+              .arena.max = limits->memory_bytes,
+              .out = out,
+              .out_base = out->len,
+              .steps_left = limits->n_steps,
+              .err = err,
+              .line = 1};
     const tern_json *root = variables ? tern_json_root(variables) : NULL;
     jvalue v;
+    r.blocks = program->blocks;
     r.scope = new_scope(&r, NULL);
     bool ok = r.scope != NULL;
     if (ok && root && root->type == TERN_JSON_OBJECT) {
         ok = tern_jinja_from_json(&r, variables, root, &v);
         if (ok) r.scope->vars = *v.dict;
     }
+    if (ok && program->uses_self) ok = set_var(&r, J_STR_LIT("self"), (jvalue){.type = J_SELF});
+    r.root = r.scope;
     if (ok) run_list(&r, program->body);
     tern_jinja_arena_free(&r.arena);
     if (r.status != TERN_OK) {

@@ -1,18 +1,10 @@
-// Filters (x | name) and tests (x is name).
+// Filters (x | name) of sequences, choices and numbers. Those of text are in jinja_text.c.
 #include "input/jinja.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-// Calls a string method's function with the same arguments.
-static bool as_method(jrun *r, const jcall *c, const char *name, jvalue *out) {
-    jvalue self;
-    if (!tern_jinja_to_string(r, c->self, &self)) return false;
-    const jbuiltin *method = tern_jinja_find_method(J_STRING, name, strlen(name));
-    return tern_jinja_call_builtin(r, method, self, c->args, out);
-}
 
 #define FILTER(name) static bool filter_##name(jrun *r, const jcall *c, jvalue *out)
 
@@ -78,18 +70,26 @@ static bool copy_list(jrun *r, jvalue v, uint8_t kind, jvalue *out) {
     return true;
 }
 
-FILTER(list) { return copy_list(r, c->self, J_PLAIN, out); }
+FILTER(list) {
+    return copy_list(r, c->self, J_PLAIN, out);
+}
 
 static bool end_item(jrun *r, const jcall *c, bool last, jvalue *out) {
     const jvalue *items;
     uint32_t n;
+    if (last && c->self.type == J_STRING && c->self.n) // by position, so that markup stays
+        return tern_jinja_get_item(r, c->self, J_INT_OF(-1), out);
     if (!tern_jinja_iterate(r, c->self, &items, &n)) return false;
     *out = n ? items[last ? n - 1 : 0] : tern_jinja_undefined(J_STR_LIT("item"), J_LIST);
     return true;
 }
 
-FILTER(first) { return end_item(r, c, false, out); }
-FILTER(last) { return end_item(r, c, true, out); }
+FILTER(first) {
+    return end_item(r, c, false, out);
+}
+FILTER(last) {
+    return end_item(r, c, true, out);
+}
 
 FILTER(reverse) {
     jvalue minus = J_INT_OF(-1);
@@ -104,16 +104,35 @@ FILTER(reverse) {
     return true;
 }
 
+// Under {% autoescape %} the whole is escaped as soon as one part is markup.
+static bool join_escaped(jrun *r, const jvalue *items, uint32_t n, jvalue by, jvalue *out) {
+    bool is_safe = tern_jinja_is_markup(by);
+    size_t mark = r->out->len;
+    for (uint32_t i = 0; i < n; i++) is_safe = is_safe || tern_jinja_is_markup(items[i]);
+    if (is_safe && !tern_jinja_escape(r, by, &by)) return false;
+    for (uint32_t i = 0; i < n; i++) {
+        jvalue item = items[i];
+        if (is_safe && !tern_jinja_escape(r, item, &item)) return false;
+        if ((i && !tern_jinja_put(r, by.s, by.n)) || !tern_jinja_print(r, item)) return false;
+    }
+    if (!tern_jinja_take(r, mark, out)) return false;
+    out->owner = is_safe ? J_MARKUP : 0;
+    return true;
+}
+
 FILTER(join) {
     const jvalue *items;
     uint32_t n;
-    jvalue by = J_STR_LIT(""), item;
+    jvalue by = J_STR_LIT(""), parts;
     size_t mark = r->out->len;
     if (c->arg[0].type != J_MISSING && !tern_jinja_to_string(r, c->arg[0], &by)) return false;
-    if (!tern_jinja_iterate(r, c->self, &items, &n)) return false;
+    if (!tern_jinja_iterate(r, c->self, &items, &n) || !tern_jinja_list_new(r, J_PLAIN, n, &parts))
+        return false;
     for (uint32_t i = 0; i < n; i++)
-        if ((i && !tern_jinja_put(r, by.s, by.n)) || !get_path(r, items[i], c->arg[1], &item) ||
-            !tern_jinja_print(r, item))
+        if (!get_path(r, items[i], c->arg[1], &parts.list->items[i])) return false;
+    if (r->autoescape) return join_escaped(r, parts.list->items, n, by, out);
+    for (uint32_t i = 0; i < n; i++)
+        if ((i && !tern_jinja_put(r, by.s, by.n)) || !tern_jinja_print(r, parts.list->items[i]))
             return false;
     return tern_jinja_take(r, mark, out);
 }
@@ -136,13 +155,38 @@ FILTER(batch) {
         return false;
     if (size < 1) return tern_jinja_fail(r, "batch() of less than 1");
     for (uint32_t i = 0; i < n; i++) {
-        if (i % (uint64_t)size == 0 && (!tern_jinja_list_new(r, J_PLAIN, 0, &row) ||
-                                        !tern_jinja_list_add(r, out->list, row)))
+        if (i % (uint64_t)size == 0 &&
+            (!tern_jinja_list_new(r, J_PLAIN, 0, &row) || !tern_jinja_list_add(r, out->list, row)))
             return false;
         if (!tern_jinja_list_add(r, row.list, items[i])) return false;
     }
-    while (row.list && c->arg[1].type != J_MISSING && row.list->n < size)
+    while (row.list && c->arg[1].type != J_MISSING && c->arg[1].type != J_NONE &&
+           row.list->n < size)
         if (!tern_jinja_list_add(r, row.list, c->arg[1])) return false;
+    return true;
+}
+
+FILTER(slice) { // so many lists, the first ones longer by one where the items do not divide
+    const jvalue *items;
+    uint32_t n;
+    int64_t slices;
+    jvalue row;
+    bool fill = c->arg[1].type != J_MISSING && c->arg[1].type != J_NONE;
+    if (!tern_jinja_arg_int(r, c->arg[0], 0, &slices) ||
+        !tern_jinja_iterate(r, c->self, &items, &n) || !tern_jinja_list_new(r, J_ITERATOR, 0, out))
+        return false;
+    if (slices == 0) return tern_jinja_fail(r, "slice() into no parts");
+    uint32_t each = slices > 0 ? (uint32_t)(n / (uint64_t)slices) : 0;
+    uint32_t longer = slices > 0 ? (uint32_t)(n % (uint64_t)slices) : 0, at = 0;
+    for (int64_t i = 0; i < slices; i++) {
+        uint32_t count = each + (i < longer);
+        if (!tern_jinja_list_new(r, J_PLAIN, count, &row) ||
+            !tern_jinja_list_add(r, out->list, row))
+            return false;
+        for (uint32_t k = 0; k < count; k++)
+            if (!tern_jinja_list_add(r, row.list, items[at++])) return false;
+        if (fill && i >= longer && !tern_jinja_list_add(r, row.list, c->arg[1])) return false;
+    }
     return true;
 }
 
@@ -209,6 +253,43 @@ FILTER(sort) { // reverse, case_sensitive, attribute
     return sort_rows(r, rows, n, tern_jinja_truth(c->arg[0]), out);
 }
 
+static bool group_key(jrun *r, jvalue item, const jcall *c, bool case_sensitive, jvalue *key) {
+    bool has_default = c->arg[1].type != J_MISSING && c->arg[1].type != J_NONE;
+    if (!get_path_or(r, item, c->arg[0], has_default ? c->arg[1] : (jvalue){0}, key)) return false;
+    return case_sensitive || get_key(r, *key, (jvalue){0}, false, key);
+}
+
+FILTER(groupby) { // pairs of the attribute and the items that share it, in its order
+    const jvalue *items;
+    uint32_t n;
+    jvalue pair = {0}, group = {0}, key;
+    bool case_sensitive = tern_jinja_truth(c->arg[2]), same = false;
+    if (!tern_jinja_iterate(r, c->self, &items, &n) || !tern_jinja_list_new(r, J_PLAIN, 0, out))
+        return false;
+    keyed *rows = tern_jinja_alloc(r, (size_t)n * 2, sizeof *rows);
+    if (!rows) return false;
+    for (uint32_t i = 0; i < n; i++) {
+        rows[i].item = items[i];
+        if (!group_key(r, items[i], c, case_sensitive, &rows[i].key)) return false;
+    }
+    if (!merge_sort(r, rows, rows + n, n, false)) return false;
+    for (uint32_t i = 0; i < n; i++) {
+        if (i && !tern_jinja_equal(r, rows[i - 1].key, rows[i].key, &same)) return false;
+        if (!i || !same) {
+            if (!group_key(r, rows[i].item, c, true, &key) ||
+                !tern_jinja_list_new(r, J_TUPLE, 2, &pair) ||
+                !tern_jinja_list_new(r, J_PLAIN, 0, &group) ||
+                !tern_jinja_list_add(r, pair.list, key) ||
+                !tern_jinja_list_add(r, pair.list, group) ||
+                !tern_jinja_list_add(r, out->list, pair))
+                return false;
+            pair.list->is_group = true;
+        }
+        if (!tern_jinja_list_add(r, group.list, rows[i].item)) return false;
+    }
+    return true;
+}
+
 FILTER(dictsort) { // case_sensitive, by, reverse
     jvalue pairs;
     tern_str by;
@@ -267,8 +348,12 @@ static bool extreme(jrun *r, const jcall *c, bool want_max, jvalue *out) {
     return true;
 }
 
-FILTER(min) { return extreme(r, c, false, out); }
-FILTER(max) { return extreme(r, c, true, out); }
+FILTER(min) {
+    return extreme(r, c, false, out);
+}
+FILTER(max) {
+    return extreme(r, c, true, out);
+}
 
 FILTER(sum) { // attribute, start
     const jvalue *items;
@@ -277,8 +362,7 @@ FILTER(sum) { // attribute, start
     *out = c->arg[1].type == J_MISSING ? J_INT_OF(0) : c->arg[1];
     if (!tern_jinja_iterate(r, c->self, &items, &n)) return false;
     for (uint32_t i = 0; i < n; i++)
-        if (!get_path(r, items[i], c->arg[0], &item) ||
-            !tern_jinja_binary(r, '+', *out, item, out))
+        if (!get_path(r, items[i], c->arg[0], &item) || !tern_jinja_binary(r, '+', *out, item, out))
             return false;
     return true;
 }
@@ -307,6 +391,7 @@ FILTER(map) { // map(filter, arguments...) or map(attribute=..., default=...)
         if (tern_str_is(name, "default")) otherwise = c->args->named[i].value;
     }
     bool by_path = c->args->n == 0;
+    if (!tern_jinja_truth(c->self)) return tern_jinja_list_new(r, J_ITERATOR, 0, out);
     if (by_path && path.type == J_MISSING) return tern_jinja_fail(r, "map() needs a filter");
     if (!new_iterator(r, c->self, &items, &n, out)) return false;
     for (uint32_t i = 0; i < n; i++) {
@@ -322,6 +407,7 @@ static bool choose(jrun *r, const jcall *c, bool by_attribute, bool keep, jvalue
     const jvalue *items;
     uint32_t n, first = by_attribute ? 1 : 0;
     jvalue v, verdict;
+    if (!tern_jinja_truth(c->self)) return tern_jinja_list_new(r, J_ITERATOR, 0, out);
     if (c->args->n < first) return tern_jinja_fail(r, "needs the name of an attribute");
     if (!new_iterator(r, c->self, &items, &n, out)) return false;
     for (uint32_t i = 0; i < n; i++) {
@@ -337,15 +423,23 @@ static bool choose(jrun *r, const jcall *c, bool by_attribute, bool keep, jvalue
     return true;
 }
 
-FILTER(select) { return choose(r, c, false, true, out); }
-FILTER(reject) { return choose(r, c, false, false, out); }
-FILTER(selectattr) { return choose(r, c, true, true, out); }
-FILTER(rejectattr) { return choose(r, c, true, false, out); }
+FILTER(select) {
+    return choose(r, c, false, true, out);
+}
+FILTER(reject) {
+    return choose(r, c, false, false, out);
+}
+FILTER(selectattr) {
+    return choose(r, c, true, true, out);
+}
+FILTER(rejectattr) {
+    return choose(r, c, true, false, out);
+}
 
 FILTER(default) {
     (void)r;
-    bool use = c->self.type == J_UNDEFINED ||
-               (tern_jinja_truth(c->arg[1]) && !tern_jinja_truth(c->self));
+    bool use =
+        c->self.type == J_UNDEFINED || (tern_jinja_truth(c->arg[1]) && !tern_jinja_truth(c->self));
     *out = !use ? c->self : c->arg[0].type == J_MISSING ? J_STR_LIT("") : c->arg[0];
     return true;
 }
@@ -354,135 +448,6 @@ FILTER(attr) { // of the object itself, never an entry of a dict
     if (c->arg[0].type != J_STRING) return tern_jinja_fail(r, "attr: a name is needed");
     *out = tern_jinja_undefined(c->arg[0], c->self.type);
     return c->self.type == J_DICT || tern_jinja_get_attr(r, c->self, c->arg[0], out);
-}
-
-// ---- Text --------------------------------------------------------------------------------------
-
-FILTER(string) { return tern_jinja_to_string(r, c->self, out); }
-FILTER(lower) { return as_method(r, c, "lower", out); }
-FILTER(upper) { return as_method(r, c, "upper", out); }
-FILTER(capitalize) { return as_method(r, c, "capitalize", out); }
-FILTER(trim) { return as_method(r, c, "strip", out); }
-FILTER(replace) { return as_method(r, c, "replace", out); }
-
-FILTER(center) {
-    jvalue width = c->arg[0].type == J_MISSING ? J_INT_OF(80) : c->arg[0];
-    const jcall inner = {.self = c->self, .args = &(jargs){.at = &width, .n = 1}};
-    return as_method(r, &inner, "center", out);
-}
-
-FILTER(safe) {
-    (void)r;
-    *out = c->self;
-    return true;
-}
-
-FILTER(escape) {
-    static const char from[] = "&<>\"'";
-    static const char *const to[] = {"&amp;", "&lt;", "&gt;", "&#34;", "&#39;"};
-    jvalue s;
-    size_t mark = r->out->len;
-    if (!tern_jinja_to_string(r, c->self, &s)) return false;
-    for (uint32_t i = 0; i < s.n; i++) {
-        const char *hit = s.s[i] ? strchr(from, s.s[i]) : NULL;
-        const char *text = hit ? to[hit - from] : s.s + i;
-        if (!tern_jinja_put(r, text, hit ? strlen(text) : 1)) return false;
-    }
-    return tern_jinja_take(r, mark, out);
-}
-
-// Each run of white space, hyphens or opening brackets begins a new word.
-FILTER(title) {
-    const jargs none = {0};
-    const jbuiltin *capitalize = tern_jinja_find_method(J_STRING, "capitalize", 10);
-    jvalue s, word;
-    size_t mark = r->out->len;
-    if (!tern_jinja_to_string(r, c->self, &s)) return false;
-    for (uint32_t i = 0, n; i < s.n; i += n) {
-        for (n = 0; i + n < s.n; n++) {
-            char ch = s.s[i + n];
-            bool border = (ch && strchr("-({[<", ch)) || tern_jinja_space(s.s + i + n, s.n - i - n);
-            if (border) break;
-        }
-        if (n && (!tern_jinja_call_builtin(r, capitalize, J_STR_OF(s.s + i, n), &none, &word) ||
-                  !tern_jinja_put(r, word.s, word.n)))
-            return false;
-        if (i + n < s.n && !tern_jinja_put(r, s.s + i + n, 1)) return false;
-        n++;
-    }
-    return tern_jinja_take(r, mark, out);
-}
-
-FILTER(wordcount) { // words are runs of letters, digits and _
-    jvalue s;
-    int64_t n = 0;
-    if (!tern_jinja_to_string(r, c->self, &s)) return false;
-    for (uint32_t i = 0, inside = 0; i < s.n; i++) {
-        char ch = s.s[i];
-        bool word = (ch >= '0' && ch <= '9') || (ch >= 'a' && ch <= 'z') ||
-                    (ch >= 'A' && ch <= 'Z') || ch == '_' || (ch & 0x80);
-        n += word && !inside;
-        inside = word;
-    }
-    *out = J_INT_OF(n);
-    return tern_jinja_work(r, s.n);
-}
-
-FILTER(indent) { // width or text, first, blank
-    const jargs none = {0};
-    jvalue s, lines, by = c->arg[0];
-    size_t mark = r->out->len;
-    int64_t width;
-    if (by.type != J_STRING) {
-        if (!tern_jinja_arg_int(r, by, 4, &width)) return false;
-        if (!tern_jinja_binary(r, '*', J_STR_LIT(" "), J_INT_OF(width), &by)) return false;
-    }
-    bool first = tern_jinja_truth(c->arg[1]), blank = tern_jinja_truth(c->arg[2]);
-    const jbuiltin *split = tern_jinja_find_method(J_STRING, "splitlines", 10);
-    if (!tern_jinja_to_string(r, c->self, &s) ||
-        !tern_jinja_binary(r, '+', s, J_STR_LIT("\n"), &s) || // so that an empty last line counts
-        !tern_jinja_call_builtin(r, split, s, &none, &lines))
-        return false;
-    for (uint32_t i = 0; i < lines.list->n; i++) {
-        jvalue line = lines.list->items[i];
-        bool indented = i == 0 ? first : blank || line.n;
-        if ((i && !tern_jinja_put(r, "\n", 1)) || (indented && !tern_jinja_put(r, by.s, by.n)) ||
-            !tern_jinja_put(r, line.s, line.n))
-            return false;
-    }
-    return tern_jinja_take(r, mark, out);
-}
-
-FILTER(format) { // "%s" | format(x, ...)
-    jvalue args;
-    size_t mark = r->out->len;
-    if (c->self.type != J_STRING || c->args->n_named)
-        return tern_jinja_fail(r, "format of something else than text and positional arguments");
-    if (!tern_jinja_list_new(r, J_TUPLE, c->args->n, &args)) return false;
-    for (uint32_t i = 0; i < c->args->n; i++)
-        if (!tern_jinja_list_add(r, args.list, c->args->at[i])) return false;
-    return tern_jinja_percent(r, (tern_str){c->self.s, c->self.n}, args) &&
-           tern_jinja_take(r, mark, out);
-}
-
-FILTER(tojson) { // ensure_ascii, indent, separators, sort_keys: as transformers has it
-    jjson_style style = {.item = TERN_STR(", "), .key = TERN_STR(": ")};
-    jvalue indent = c->arg[1], separators = c->arg[2];
-    size_t mark = r->out->len;
-    style.ascii = tern_jinja_truth(c->arg[0]);
-    style.sort = tern_jinja_truth(c->arg[3]);
-    if (indent.type != J_MISSING && indent.type != J_NONE) {
-        style.pretty = true;
-        style.item = TERN_STR(",");
-        if (indent.type != J_STRING && !tern_jinja_binary(r, '*', J_STR_LIT(" "), indent, &indent))
-            return false;
-        style.indent = (tern_str){indent.s, indent.n};
-    }
-    if (separators.type == J_LIST && separators.list->n == 2 &&
-        (!tern_jinja_arg_str(r, separators.list->items[0], NULL, &style.item) ||
-         !tern_jinja_arg_str(r, separators.list->items[1], NULL, &style.key)))
-        return false;
-    return tern_jinja_to_json(r, c->self, &style, 0) && tern_jinja_take(r, mark, out);
 }
 
 // ---- Numbers -----------------------------------------------------------------------------------
@@ -528,21 +493,27 @@ FILTER(int) { // default, base
     *out = J_INT_OF(0);
     if (c->self.type == J_STRING && base >= 2 && base <= 36 && parse_int(c->self, base, &out->i))
         return true;
-    bool ok = tern_jinja_is_number(c->self) ||
-              (c->self.type == J_STRING && parse_float(c->self, &f));
+    bool ok =
+        tern_jinja_is_number(c->self) || (c->self.type == J_STRING && parse_float(c->self, &f));
     if (tern_jinja_is_number(c->self)) f = tern_jinja_double(c->self);
-    if (c->self.type == J_INT) *out = c->self;
-    else if (ok && fabs(f) < 0x1p63) out->i = (int64_t)f;
-    else if (c->arg[0].type != J_MISSING) *out = c->arg[0];
+    if (c->self.type == J_INT)
+        *out = c->self;
+    else if (ok && fabs(f) < 0x1p63)
+        out->i = (int64_t)f;
+    else if (c->arg[0].type != J_MISSING)
+        *out = c->arg[0];
     return true;
 }
 
 FILTER(float) { // default
     double f;
     if (c->self.type == J_UNDEFINED) return tern_jinja_fail_undefined(r, c->self);
-    if (tern_jinja_is_number(c->self)) *out = J_FLOAT_OF(tern_jinja_double(c->self));
-    else if (c->self.type == J_STRING && parse_float(c->self, &f)) *out = J_FLOAT_OF(f);
-    else *out = c->arg[0].type == J_MISSING ? J_FLOAT_OF(0) : c->arg[0];
+    if (tern_jinja_is_number(c->self))
+        *out = J_FLOAT_OF(tern_jinja_double(c->self));
+    else if (c->self.type == J_STRING && parse_float(c->self, &f))
+        *out = J_FLOAT_OF(f);
+    else
+        *out = c->arg[0].type == J_MISSING ? J_FLOAT_OF(0) : c->arg[0];
     return true;
 }
 
@@ -550,10 +521,12 @@ FILTER(abs) {
     if (!tern_jinja_is_number(c->self))
         return tern_jinja_fail(r, "bad operand type for abs(): '%s'",
                                tern_jinja_type_name(c->self));
-    if (c->self.type == J_FLOAT) *out = J_FLOAT_OF(fabs(c->self.f));
+    if (c->self.type == J_FLOAT)
+        *out = J_FLOAT_OF(fabs(c->self.f));
     else if (tern_jinja_double(c->self) < 0)
         return tern_jinja_binary(r, '-', J_INT_OF(0), c->self, out);
-    else *out = J_INT_OF(c->self.type == J_INT ? c->self.i : c->self.b);
+    else
+        *out = J_INT_OF(c->self.type == J_INT ? c->self.i : c->self.b);
     return true;
 }
 
@@ -578,28 +551,34 @@ FILTER(round) { // precision, method
     if (!tern_jinja_is_number(c->self))
         return tern_jinja_fail(r, "round of a '%s'", tern_jinja_type_name(c->self));
     double x = tern_jinja_double(c->self), scale = pow(10, (double)decimals);
-    if (tern_str_is(how, "ceil")) *out = J_FLOAT_OF(ceil(x * scale) / scale);
-    else if (tern_str_is(how, "floor")) *out = J_FLOAT_OF(floor(x * scale) / scale);
+    if (tern_str_is(how, "ceil"))
+        *out = J_FLOAT_OF(ceil(x * scale) / scale);
+    else if (tern_str_is(how, "floor"))
+        *out = J_FLOAT_OF(floor(x * scale) / scale);
     else if (!tern_str_is(how, "common"))
         return tern_jinja_fail(r, "round: the method must be common, ceil or floor");
-    else if (c->self.type == J_FLOAT) *out = J_FLOAT_OF(round_decimals(x, decimals));
-    else if (decimals >= 0) *out = J_INT_OF(c->self.type == J_INT ? c->self.i : c->self.b);
-    else *out = J_INT_OF((int64_t)round_decimals(x, decimals));
+    else if (c->self.type == J_FLOAT)
+        *out = J_FLOAT_OF(round_decimals(x, decimals));
+    else if (decimals >= 0)
+        *out = J_INT_OF(c->self.type == J_INT ? c->self.i : c->self.b);
+    else
+        *out = J_INT_OF((int64_t)round_decimals(x, decimals));
     return true;
+}
+
+static const jbuiltin *find_in(const jbuiltin *table, const char *name, size_t n) {
+    size_t count = 0;
+    while (table[count].name) count++;
+    return tern_jinja_find(table, count, name, n);
 }
 
 const jbuiltin *tern_jinja_find_filter(const char *name, size_t n) {
     static const jbuiltin table[] = {
-        {"trim", "?chars", filter_trim},
         {"length", "", filter_length},
         {"count", "", filter_length},
-        {"tojson", "?ensure_ascii ?indent ?separators ?sort_keys", filter_tojson},
         {"default", "?default_value ?boolean", filter_default},
         {"d", "?default_value ?boolean", filter_default},
         {"join", "?d ?attribute", filter_join},
-        {"upper", "", filter_upper},
-        {"lower", "", filter_lower},
-        {"string", "", filter_string},
         {"list", "", filter_list},
         {"first", "", filter_first},
         {"last", "", filter_last},
@@ -610,7 +589,6 @@ const jbuiltin *tern_jinja_find_filter(const char *name, size_t n) {
         {"reject", "*", filter_reject},
         {"selectattr", "*", filter_selectattr},
         {"rejectattr", "*", filter_rejectattr},
-        {"replace", "old new ?count", filter_replace},
         {"reverse", "", filter_reverse},
         {"sort", "?reverse ?case_sensitive ?attribute", filter_sort},
         {"unique", "?case_sensitive ?attribute", filter_unique},
@@ -621,18 +599,13 @@ const jbuiltin *tern_jinja_find_filter(const char *name, size_t n) {
         {"float", "?default", filter_float},
         {"abs", "", filter_abs},
         {"round", "?precision ?method", filter_round},
-        {"indent", "?width ?first ?blank", filter_indent},
-        {"capitalize", "", filter_capitalize},
-        {"title", "", filter_title},
-        {"center", "?width", filter_center},
-        {"wordcount", "", filter_wordcount},
-        {"safe", "", filter_safe},
-        {"escape", "", filter_escape},
-        {"e", "", filter_escape},
-        {"forceescape", "", filter_escape},
-        {"format", "*", filter_format},
         {"batch", "linecount ?fill_with", filter_batch},
+        {"slice", "slices ?fill_with", filter_slice},
+        {"groupby", "attribute ?default ?case_sensitive", filter_groupby},
+        {"pprint", "", tern_jinja_filter_pprint},
         {"attr", "name", filter_attr},
     };
-    return tern_jinja_find(table, sizeof table / sizeof *table, name, n);
+    const jbuiltin *b = tern_jinja_find(table, sizeof table / sizeof *table, name, n);
+    if (!b) b = find_in(tern_jinja_text_filters, name, n);
+    return b ? b : find_in(tern_jinja_wrap_filters, name, n);
 }

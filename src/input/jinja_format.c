@@ -34,17 +34,15 @@ static bool put_padded(jrun *r, const spec *f, tern_str head, tern_str body, cha
     if (align == '>') left = pad;
     if (align == '^') left = pad / 2;
     if (align == '=') inner = pad;
-    return put_fill(r, f, left) && tern_jinja_put(r, head.ptr, head.len) &&
-           put_fill(r, f, inner) && tern_jinja_put(r, body.ptr, body.len) &&
-           put_fill(r, f, pad - left - inner);
+    return put_fill(r, f, left) && tern_jinja_put(r, head.ptr, head.len) && put_fill(r, f, inner) &&
+           tern_jinja_put(r, body.ptr, body.len) && put_fill(r, f, pad - left - inner);
 }
 
 static bool put_string(jrun *r, const spec *f, jvalue text) {
     size_t n = text.n;
     if (f->precision >= 0) { // at most so many characters
         size_t at = 0;
-        for (int i = 0; i < f->precision && at < n; i++)
-            at += tern_jinja_char(text.s + at, n - at);
+        for (int i = 0; i < f->precision && at < n; i++) at += tern_jinja_char(text.s + at, n - at);
         n = at;
     }
     return put_padded(r, f, TERN_STR(""), (tern_str){text.s, n}, '<');
@@ -55,8 +53,12 @@ static bool put_number(jrun *r, const spec *f, bool negative, const char *prefix
                        const char *digits) {
     char head[8], grouped[1000];
     tern_str body = {digits, strlen(digits)};
-    snprintf(head, sizeof head, "%s%s", negative ? "-" : f->sign == '+' ? "+"
-             : f->sign == ' ' ? " " : "", prefix);
+    snprintf(head, sizeof head, "%s%s",
+             negative         ? "-"
+             : f->sign == '+' ? "+"
+             : f->sign == ' ' ? " "
+                              : "",
+             prefix);
     if (f->comma && body.len < sizeof grouped / 2) {
         size_t whole = strspn(digits, "0123456789"), to = 0;
         for (size_t i = 0; i < body.len; i++) {
@@ -71,8 +73,10 @@ static bool put_number(jrun *r, const spec *f, bool negative, const char *prefix
 static bool put_int(jrun *r, const spec *f, int64_t i) {
     char digits[72], *at = digits + sizeof digits - 1;
     uint64_t rest = i < 0 ? 0 - (uint64_t)i : (uint64_t)i;
-    unsigned base = f->type == 'x' || f->type == 'X' ? 16 : f->type == 'o' ? 8 : f->type == 'b' ? 2
-                                                                                             : 10;
+    unsigned base = f->type == 'x' || f->type == 'X' ? 16
+                    : f->type == 'o'                 ? 8
+                    : f->type == 'b'                 ? 2
+                                                     : 10;
     const char *prefix = !f->alternate || base == 10 ? ""
                          : f->type == 'X'            ? "0X"
                          : base == 16                ? "0x"
@@ -148,10 +152,14 @@ static bool next_arg(jrun *r, percent_args *a, jvalue *out) {
 static bool percent_flags(jrun *r, const char **p, const char *end, spec *f) {
     *f = (spec){.fill = TERN_STR(" "), .align = '>', .precision = -1};
     for (; *p < end && **p && strchr("-+ 0#", **p); ++*p) {
-        if (**p == '-') f->align = '<';
-        else if (**p == '0' && f->align != '<') f->fill = TERN_STR("0"), f->align = '=';
-        else if (**p == '+' || (**p == ' ' && !f->sign)) f->sign = **p;
-        else if (**p == '#') f->alternate = true;
+        if (**p == '-')
+            f->align = '<';
+        else if (**p == '0' && f->align != '<')
+            f->fill = TERN_STR("0"), f->align = '=';
+        else if (**p == '+' || (**p == ' ' && !f->sign))
+            f->sign = **p;
+        else if (**p == '#')
+            f->alternate = true;
     }
     if (!read_number(r, p, end, WIDTH_MAX, &f->width)) return false;
     if (*p >= end || **p != '.') return true;
@@ -167,7 +175,9 @@ static bool put_percent(jrun *r, spec *f, char type, jvalue v) {
         if (f->align == '=') f->fill = TERN_STR(" "), f->align = '>';
         if (type == 'r' && (!tern_jinja_repr(r, v) || !tern_jinja_take(r, mark, &text)))
             return false;
-        return tern_jinja_to_string(r, text, &text) && put_string(r, f, text);
+        bool ok = r->escape_args ? tern_jinja_escape(r, text, &text)
+                                 : tern_jinja_to_string(r, text, &text);
+        return ok && put_string(r, f, text);
     }
     if (v.type == J_UNDEFINED) return tern_jinja_fail_undefined(r, v);
     if (f->type == 'd' && v.type == J_FLOAT && fabs(v.f) < 0x1p63) v = J_INT_OF((int64_t)v.f);
@@ -255,8 +265,7 @@ static bool find_field(jrun *r, tern_str path, const jargs *a, uint32_t *next, j
     tern_str name = {path.ptr, n};
     if (n == 0 || all_digits(name)) {
         int64_t i = n == 0 ? (*next)++ : to_int(name);
-        if (i >= a->n)
-            return tern_jinja_fail(r, "format: there is no argument %lld", (long long)i);
+        if (i >= a->n) return tern_jinja_fail(r, "format: there is no argument %lld", (long long)i);
         *out = a->at[i];
     } else {
         uint32_t i = 0;
@@ -274,8 +283,8 @@ static bool find_field(jrun *r, tern_str path, const jargs *a, uint32_t *next, j
                (item ? path.ptr[n] != ']' : path.ptr[n] != '.' && path.ptr[n] != '['))
             n++;
         tern_str part = {path.ptr + start, n - start};
-        jvalue key = item && all_digits(part) ? J_INT_OF(to_int(part))
-                                              : J_STR_OF(part.ptr, part.len);
+        jvalue key =
+            item && all_digits(part) ? J_INT_OF(to_int(part)) : J_STR_OF(part.ptr, part.len);
         if (item ? !tern_jinja_get_item(r, *out, key, out)
                  : !tern_jinja_get_attr(r, *out, key, out))
             return false;
@@ -300,7 +309,9 @@ static bool put_field(jrun *r, tern_str field, const jargs *a, uint32_t *next) {
     size_t mark = r->out->len;
     if (repr && (!tern_jinja_repr(r, v) || !tern_jinja_take(r, mark, &v))) return false;
     if (str && !tern_jinja_to_string(r, v, &v)) return false;
-    return put_formatted(r, &f, v);
+    if (!r->escape_args || tern_jinja_is_markup(v)) return put_formatted(r, &f, v);
+    return put_formatted(r, &f, v) && tern_jinja_take(r, mark, &v) && tern_jinja_escape(r, v, &v) &&
+           tern_jinja_put(r, v.s, v.n);
 }
 
 bool tern_jinja_str_format(jrun *r, tern_str format, const jargs *a) {

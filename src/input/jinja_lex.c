@@ -40,11 +40,15 @@ static void move_to(lexer *x, const char *to) { // counting lines
         if (*x->at == '\n') x->line++;
 }
 
-static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+static bool is_digit(char c) {
+    return c >= '0' && c <= '9';
+}
 static bool is_name_start(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (c & 0x80);
 }
-static bool is_name_char(char c) { return is_name_start(c) || is_digit(c); }
+static bool is_name_char(char c) {
+    return is_name_start(c) || is_digit(c);
+}
 static bool looking_at(const lexer *x, const char *p, const char *word) {
     size_t n = strlen(word);
     return (size_t)(x->end - p) >= n && memcmp(p, word, n) == 0;
@@ -77,8 +81,10 @@ static tern_status add_text(lexer *x, const char *tag, char sign, bool is_print)
 
 // Behind the end of a tag that closed with `sign`; p is the first character after it.
 static void end_tag(lexer *x, const char *p, char sign, bool is_print) {
-    if (sign == '-') p = skip_space(x, p);
-    else if (!is_print && sign != '+' && p < x->end && *p == '\n') p++;
+    if (sign == '-')
+        p = skip_space(x, p);
+    else if (!is_print && sign != '+' && p < x->end && *p == '\n')
+        p++;
     x->line_start = p > x->begin && p[-1] == '\n';
     move_to(x, p);
 }
@@ -109,8 +115,8 @@ static tern_status lex_raw(lexer *x, const char *content, char begin_sign) {
     x->line_start = false;
     for (const char *p = x->at; p < x->end; p++) {
         char end_sign;
-        const char *after = looking_at(x, p, "{%") ? match_word_tag(x, p, "endraw", &end_sign)
-                                                   : NULL;
+        const char *after =
+            looking_at(x, p, "{%") ? match_word_tag(x, p, "endraw", &end_sign) : NULL;
         if (!after) continue;
         TERN_TRY(add_text(x, p, p[2], false));
         end_tag(x, after, end_sign, false);
@@ -230,8 +236,8 @@ static tern_status lex_number(lexer *x, bool after_dot) {
     spelling[n] = 0;
     char *end;
     errno = 0;
-    jvalue value = is_float ? J_FLOAT_OF(strtod(spelling, &end))
-                            : J_INT_OF(strtoll(spelling, &end, base));
+    jvalue value =
+        is_float ? J_FLOAT_OF(strtod(spelling, &end)) : J_INT_OF(strtoll(spelling, &end, base));
     if (n == 0 || n >= DIGITS_MAX || *end || (!is_float && errno))
         return fail(x, "a number that is not valid or too large");
     TERN_TRY(add(x, J_OP_NUMBER, value));
@@ -336,8 +342,10 @@ tern_status tern_jinja_lex(jarena *arena, tern_str source, jtoken **tokens, tern
         const char *raw = tag[1] == '%' ? match_word_tag(&x, tag, "raw", &raw_sign) : NULL;
         status = add_text(&x, tag, sign, tag[1] == '{');
         if (status != TERN_OK) break;
-        if (raw) status = lex_raw(&x, raw, raw_sign);
-        else status = tag[1] == '#' ? lex_comment(&x) : lex_tag(&x, tag[1] == '{');
+        if (raw)
+            status = lex_raw(&x, raw, raw_sign);
+        else
+            status = tag[1] == '#' ? lex_comment(&x) : lex_tag(&x, tag[1] == '{');
     }
     if (status == TERN_OK) status = add(&x, J_OP_END, (jvalue){0});
     *tokens = x.tokens;

@@ -1,11 +1,12 @@
 // Methods of strings, lists, dicts and `loop`. Those that change their object (append, pop, update)
-// are more than Jinja2's immutable sandbox allows; other engines have them and templates written
-// for those use them.
+// are not here: Jinja2's immutable sandbox, in which transformers runs templates, refuses them
+// (is_mutating in jinja_value.c).
 #include "input/jinja.h"
 
 #include <string.h>
 #include <utf8proc.h>
 #include "base/utf8.h"
+#include "input/unicode.h"
 
 // For methods that are a case of a more general function.
 #define METHOD(name, call)                                                                         \
@@ -13,20 +14,61 @@
         return call;                                                                               \
     }
 
-static tern_str self_str(const jcall *c) { return (tern_str){c->self.s, c->self.n}; }
-static jvalue str_value(tern_str s) { return J_STR_OF(s.ptr, s.len); }
+static tern_str self_str(const jcall *c) {
+    return (tern_str){c->self.s, c->self.n};
+}
+static jvalue str_value(tern_str s) {
+    return J_STR_OF(s.ptr, s.len);
+}
 
 // ---- Letters -----------------------------------------------------------------------------------
 
 typedef enum letters { LOWER, UPPER, TITLE, CAPITALIZE, SWAP } letters;
 
-static bool is_cased(uint32_t code) {
-    utf8proc_category_t c = utf8proc_category((utf8proc_int32_t)code);
-    return c == UTF8PROC_CATEGORY_LU || c == UTF8PROC_CATEGORY_LL || c == UTF8PROC_CATEGORY_LT;
+// A capital sigma becomes the form for the end of a word where a letter stands in front of it and
+// none after it; marks and signs that words may contain are not looked at. No search goes past the
+// next sigma, so all of them together read the text twice.
+static bool is_final_sigma(tern_str s, size_t at) {
+    uint32_t code = 0;
+    size_t i = at;
+    bool before = false;
+    while (i > 0) {
+        size_t n = 1;
+        while (n < 4 && n < i && (s.ptr[i - n] & 0xC0) == 0x80) n++;
+        i -= n;
+        if (tern_utf8_decode(s.ptr + i, n, &code) <= 0) break;
+        if (tern_unicode_is_case_ignorable(code)) continue;
+        before = tern_unicode_is_cased(code);
+        break;
+    }
+    for (i = at + 2; before && i < s.len;) {
+        int n = tern_utf8_decode(s.ptr + i, s.len - i, &code);
+        if (n <= 0) break;
+        i += (size_t)n;
+        if (tern_unicode_is_case_ignorable(code)) continue;
+        return !tern_unicode_is_cased(code);
+    }
+    return before;
 }
 
-static bool is_upper(uint32_t code) {
-    return utf8proc_category((utf8proc_int32_t)code) == UTF8PROC_CATEGORY_LU;
+static tern_case wanted_case(letters how, uint32_t code, bool in_word, bool is_first) {
+    switch (how) {
+    case UPPER: return TERN_UPPER;
+    case TITLE: return in_word ? TERN_LOWER : TERN_TITLE;
+    case CAPITALIZE: return is_first ? TERN_TITLE : TERN_LOWER;
+    case SWAP: return tern_unicode_is_upper(code) ? TERN_LOWER : TERN_UPPER;
+    default: return TERN_LOWER;
+    }
+}
+
+static bool put_char(jrun *r, tern_str s, size_t at, uint32_t code, tern_case to) {
+    uint32_t changed[3];
+    char text[12];
+    size_t n = 0;
+    int count = tern_unicode_change_case(code, to, changed);
+    if (code == 0x3A3 && to == TERN_LOWER) changed[0] = is_final_sigma(s, at) ? 0x3C2 : 0x3C3;
+    for (int i = 0; i < count; i++) n += (size_t)tern_utf8_encode(changed[i], text + n);
+    return tern_jinja_put(r, text, n);
 }
 
 static bool change_case(jrun *r, tern_str s, letters how, jvalue *out) {
@@ -34,22 +76,39 @@ static bool change_case(jrun *r, tern_str s, letters how, jvalue *out) {
     bool in_word = false;
     for (size_t i = 0; i < s.len;) {
         uint32_t code;
-        char text[4];
         int n = tern_utf8_decode(s.ptr + i, s.len - i, &code);
         if (n <= 0) {
             if (!tern_jinja_put(r, s.ptr + i++, 1)) return false;
             continue;
         }
-        bool up = how == UPPER || (how == TITLE && !in_word) || (how == CAPITALIZE && i == 0) ||
-                  (how == SWAP && !is_upper(code));
-        utf8proc_int32_t old = (utf8proc_int32_t)code;
-        uint32_t changed = (uint32_t)(up ? utf8proc_toupper(old) : utf8proc_tolower(old));
-        bool sharp_s = up && code == 0xDF; // the one common letter whose capital is two letters
-        in_word = is_cased(code);
-        int length = tern_utf8_encode(changed, text);
-        const char *two = how == UPPER || how == SWAP ? "SS" : "Ss";
-        if (!tern_jinja_put(r, sharp_s ? two : text, sharp_s ? 2 : (size_t)length)) return false;
+        tern_case to = wanted_case(how, code, in_word, i == 0);
+        bool stays = how == SWAP && !tern_unicode_is_upper(code) && !tern_unicode_is_lower(code);
+        if (stays ? !tern_jinja_put(r, s.ptr + i, (size_t)n) : !put_char(r, s, i, code, to))
+            return false;
+        in_word = tern_unicode_is_cased(code);
         i += (size_t)n;
+    }
+    return tern_jinja_take(r, mark, out);
+}
+
+static bool str_casefold(jrun *r, const jcall *c, jvalue *out) {
+    size_t mark = r->out->len;
+    for (uint32_t i = 0; i < c->self.n;) {
+        uint32_t code;
+        utf8proc_int32_t folded[8];
+        char text[4];
+        int boundary = 0, n = tern_utf8_decode(c->self.s + i, c->self.n - i, &code);
+        utf8proc_ssize_t count = n <= 0 ? 0
+                                        : utf8proc_decompose_char((utf8proc_int32_t)code, folded, 8,
+                                                                  UTF8PROC_CASEFOLD, &boundary);
+        if (count <= 0 || count > 8) {
+            if (!tern_jinja_put(r, c->self.s + i++, 1)) return false;
+            continue;
+        }
+        for (utf8proc_ssize_t k = 0; k < count; k++)
+            if (!tern_jinja_put(r, text, (size_t)tern_utf8_encode((uint32_t)folded[k], text)))
+                return false;
+        i += (uint32_t)n;
     }
     return tern_jinja_take(r, mark, out);
 }
@@ -70,14 +129,19 @@ static bool is_of_class(jrun *r, tern_str s, char_class want, jvalue *out) {
         utf8proc_category_t c = utf8proc_category((utf8proc_int32_t)code);
         bool alpha = n > 0 && c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_LO;
         bool digit = n > 0 && c == UTF8PROC_CATEGORY_ND;
-        any_cased |= is_cased(code);
         switch (want) {
         case DIGIT: all = digit; break;
         case ALPHA: all = alpha; break;
         case ALNUM: all = alpha || digit; break;
         case SPACE: all = tern_jinja_space(s.ptr + i, s.len - i) != 0; break;
-        case UPPERCASE: all = c != UTF8PROC_CATEGORY_LL && c != UTF8PROC_CATEGORY_LT; break;
-        case LOWERCASE: all = c != UTF8PROC_CATEGORY_LU && c != UTF8PROC_CATEGORY_LT; break;
+        case UPPERCASE:
+            all = !tern_unicode_is_lower(code) && !tern_unicode_is_title(code);
+            any_cased |= tern_unicode_is_upper(code);
+            break;
+        case LOWERCASE:
+            all = !tern_unicode_is_upper(code) && !tern_unicode_is_title(code);
+            any_cased |= tern_unicode_is_lower(code);
+            break;
         }
         i += n > 0 ? (size_t)n : 1;
     }
@@ -283,8 +347,7 @@ static bool partition(jrun *r, const jcall *c, bool last, jvalue *out) {
     const char *hit = last ? find_last(s, by) : find_first(s, by);
     if (!tern_jinja_list_new(r, J_TUPLE, 3, out)) return false;
     if (hit)
-        return add_part(r, out->list, s.ptr, hit) &&
-               add_part(r, out->list, hit, hit + by.len) &&
+        return add_part(r, out->list, s.ptr, hit) && add_part(r, out->list, hit, hit + by.len) &&
                add_part(r, out->list, hit + by.len, end);
     return add_part(r, out->list, s.ptr, last ? s.ptr : end) &&
            add_part(r, out->list, s.ptr, s.ptr) && add_part(r, out->list, last ? s.ptr : end, end);
@@ -298,9 +361,10 @@ static bool str_splitlines(jrun *r, const jcall *c, jvalue *out) {
     bool keep = tern_jinja_truth(c->arg[0]);
     if (!tern_jinja_list_new(r, J_PLAIN, 0, out)) return false;
     for (size_t at = 0, n = 0; at < s.len; at = n) {
-        while (n < s.len && !strchr("\n\r\v\f\x1c\x1d\x1e", s.ptr[n] ? s.ptr[n] : 'x')) n++;
+        size_t length = 0;
+        while (n < s.len && !(length = tern_jinja_line_end(s.ptr + n, s.len - n))) n++;
         size_t end = n;
-        if (n < s.len) n += s.ptr[n] == '\r' && n + 1 < s.len && s.ptr[n + 1] == '\n' ? 2 : 1;
+        n += length;
         if (!add_part(r, out->list, s.ptr + at, s.ptr + (keep ? n : end))) return false;
     }
     return tern_jinja_work(r, s.len);
@@ -334,6 +398,8 @@ static bool pad(jrun *r, const jcall *c, bool left, bool right, const char *with
     if (!tern_jinja_arg_int(r, c->arg[0], 0, &width) ||
         !tern_jinja_arg_str(r, c->arg[1], with, &fill))
         return false;
+    if (tern_jinja_count(fill.ptr, fill.len) != 1)
+        return tern_jinja_fail(r, "the fill character must be exactly one character long");
     int64_t missing = width > have ? width - have : 0, before = left ? missing : 0;
     // Python puts the odd one of a centred text in front when the width is odd.
     if (left && right) before = missing / 2 + (missing & width & 1);
@@ -357,33 +423,6 @@ METHOD(str_zfill, pad(r, c, true, false, "0", out))
 
 // ---- Lists and dicts ---------------------------------------------------------------------------
 
-static bool list_append(jrun *r, const jcall *c, jvalue *out) {
-    *out = J_NONE_VALUE;
-    return tern_jinja_list_add(r, c->self.list, c->arg[0]);
-}
-
-static bool list_extend(jrun *r, const jcall *c, jvalue *out) {
-    const jvalue *items;
-    uint32_t n;
-    *out = J_NONE_VALUE;
-    if (!tern_jinja_iterate(r, c->arg[0], &items, &n)) return false;
-    for (uint32_t i = 0; i < n; i++)
-        if (!tern_jinja_list_add(r, c->self.list, items[i])) return false;
-    return true;
-}
-
-static bool list_pop(jrun *r, const jcall *c, jvalue *out) {
-    jlist *list = c->self.list;
-    int64_t i;
-    if (!tern_jinja_arg_int(r, c->arg[0], -1, &i)) return false;
-    if (i < 0) i += list->n;
-    if (i < 0 || i >= list->n) return tern_jinja_fail(r, "pop index out of range");
-    *out = list->items[i];
-    memmove(list->items + i, list->items + i + 1, (size_t)(list->n - 1 - i) * sizeof *list->items);
-    list->n--;
-    return tern_jinja_work(r, list->n);
-}
-
 static bool list_index(jrun *r, const jcall *c, jvalue *out) {
     for (uint32_t i = 0; i < c->self.list->n; i++) {
         bool same;
@@ -404,6 +443,10 @@ static bool list_count(jrun *r, const jcall *c, jvalue *out) {
     return true;
 }
 
+static bool list_copy(jrun *r, const jcall *c, jvalue *out) {
+    return tern_jinja_slice(r, c->self, NULL, NULL, NULL, out);
+}
+
 static bool dict_get(jrun *r, const jcall *c, jvalue *out) {
     bool found;
     *out = c->arg[1].type == J_MISSING ? J_NONE_VALUE : c->arg[1];
@@ -412,6 +455,7 @@ static bool dict_get(jrun *r, const jcall *c, jvalue *out) {
 
 static bool dict_view(jrun *r, const jdict *d, bool keys, bool values, jvalue *out) {
     if (!tern_jinja_list_new(r, J_VIEW, d->n, out)) return false;
+    out->list->view = !values ? 'k' : !keys ? 'v' : 'i';
     for (uint32_t i = 0; i < d->n; i++) {
         jvalue item = keys ? d->keys[i] : d->values[i];
         if (keys && values &&
@@ -436,25 +480,20 @@ static bool dict_copy(jrun *r, const jcall *c, jvalue *out) {
     return true;
 }
 
-static bool dict_pop(jrun *r, const jcall *c, jvalue *out) {
-    bool found;
-    if (!tern_jinja_dict_remove(r, c->self.dict, c->arg[0], out, &found)) return false;
-    if (found) return true;
-    *out = c->arg[1];
-    return out->type != J_MISSING || tern_jinja_fail(r, "pop(): there is no such key");
+// ---- Objects -----------------------------------------------------------------------------------
+
+static bool cycler_next(jrun *r, const jcall *c, jvalue *out) {
+    (void)r;
+    jcycler *cycler = c->self.cycler;
+    *out = cycler->items.list->items[cycler->at];
+    cycler->at = (cycler->at + 1) % cycler->items.list->n;
+    return true;
 }
 
-static bool dict_update(jrun *r, const jcall *c, jvalue *out) {
+static bool cycler_reset(jrun *r, const jcall *c, jvalue *out) {
+    (void)r;
+    c->self.cycler->at = 0;
     *out = J_NONE_VALUE;
-    for (uint32_t k = 0; k < c->args->n; k++) {
-        if (c->args->at[k].type != J_DICT) return tern_jinja_fail(r, "update() takes a dict");
-        const jdict from = *c->args->at[k].dict; // a copy: it may be the same one
-        for (uint32_t i = 0; i < from.n; i++)
-            if (!tern_jinja_dict_set(r, c->self.dict, from.keys[i], from.values[i])) return false;
-    }
-    for (uint32_t i = 0; i < c->args->n_named; i++)
-        if (!tern_jinja_dict_set(r, c->self.dict, c->args->named[i].name, c->args->named[i].value))
-            return false;
     return true;
 }
 
@@ -495,7 +534,7 @@ static const jbuiltin str_methods[] = {
     {"title", "", str_title},
     {"capitalize", "", str_capitalize},
     {"swapcase", "", str_swapcase},
-    {"casefold", "", str_lower},
+    {"casefold", "", str_casefold},
     {"rsplit", "?sep ?maxsplit", str_rsplit},
     {"splitlines", "?keepends", str_splitlines},
     {"partition", "sep", str_partition},
@@ -520,14 +559,15 @@ static const jbuiltin str_methods[] = {
     {"zfill", "width", str_zfill},
 };
 static const jbuiltin list_methods[] = {
-    {"append", "item", list_append}, {"extend", "items", list_extend}, {"pop", "?index", list_pop},
-    {"index", "value", list_index},  {"count", "value", list_count},
+    {"index", "value", list_index},
+    {"count", "value", list_count},
+    {"copy", "", list_copy},
 };
 static const jbuiltin dict_methods[] = {
-    {"get", "key ?default", dict_get}, {"items", "", dict_items},       {"keys", "", dict_keys},
-    {"values", "", dict_values},       {"pop", "key ?default", dict_pop}, {"copy", "", dict_copy},
-    {"update", "*", dict_update},
+    {"get", "key ?default", dict_get}, {"items", "", dict_items}, {"keys", "", dict_keys},
+    {"values", "", dict_values},       {"copy", "", dict_copy},
 };
+static const jbuiltin cycler_methods[] = {{"next", "", cycler_next}, {"reset", "", cycler_reset}};
 static const jbuiltin loop_methods[] = {{"cycle", "*", loop_cycle}, {"changed", "*", loop_changed}};
 
 #define FIND(table) tern_jinja_find(table, sizeof table / sizeof *table, name, n)
@@ -538,6 +578,7 @@ const jbuiltin *tern_jinja_find_method(uint8_t type, const char *name, size_t n)
     case J_LIST: return FIND(list_methods);
     case J_DICT: return FIND(dict_methods);
     case J_LOOP: return FIND(loop_methods);
+    case J_CYCLER: return FIND(cycler_methods);
     default: return NULL;
     }
 }

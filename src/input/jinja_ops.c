@@ -165,7 +165,10 @@ static bool number_binary(jrun *r, uint8_t op, jvalue a, jvalue b, jvalue *out) 
     case '-': x -= y; break;
     case '*': x *= y; break;
     case '/': x /= y; break;
-    case J_OP_FLOORDIV: x = (x - float_mod(x, y)) / y; x = floor(x + 0.5); break;
+    case J_OP_FLOORDIV:
+        x = (x - float_mod(x, y)) / y;
+        x = floor(x + 0.5);
+        break;
     case J_OP_POW: x = pow(x, y); break;
     default: x = float_mod(x, y); break;
     }
@@ -184,6 +187,7 @@ static bool repeat(jrun *r, jvalue v, int64_t times, jvalue *out) {
         if (!text) return false;
         for (size_t at = 0; at < total; at += n) memcpy(text + at, v.s, n);
         *out = J_STR_OF(text, total);
+        out->owner = v.owner;
         return true;
     }
     if (!tern_jinja_list_new(r, v.list->kind, total, out)) return false;
@@ -210,8 +214,13 @@ static bool is_sequence(jvalue v) {
 bool tern_jinja_binary(jrun *r, uint8_t op, jvalue a, jvalue b, jvalue *out) {
     char buffer[2];
     size_t mark = r->out->len;
-    if (op == '%' && a.type == J_STRING)
-        return tern_jinja_percent(r, (tern_str){a.s, a.n}, b) && tern_jinja_take(r, mark, out);
+    if (op == '%' && a.type == J_STRING) {
+        r->escape_args = tern_jinja_is_markup(a);
+        if (!tern_jinja_percent(r, (tern_str){a.s, a.n}, b) || !tern_jinja_take(r, mark, out))
+            return false;
+        out->owner = a.owner;
+        return true;
+    }
     if (a.type == J_UNDEFINED) return tern_jinja_fail_undefined(r, a);
     if (b.type == J_UNDEFINED) return tern_jinja_fail_undefined(r, b);
     if (tern_jinja_is_number(a) && tern_jinja_is_number(b)) return number_binary(r, op, a, b, out);
@@ -219,8 +228,13 @@ bool tern_jinja_binary(jrun *r, uint8_t op, jvalue a, jvalue b, jvalue *out) {
         if (b.type != J_STRING)
             return tern_jinja_fail(r, "can only concatenate str (not \"%s\") to str",
                                    tern_jinja_type_name(b));
-        return tern_jinja_put(r, a.s, a.n) && tern_jinja_put(r, b.s, b.n) &&
-               tern_jinja_take(r, mark, out);
+        bool is_safe = tern_jinja_is_markup(a) || tern_jinja_is_markup(b);
+        if (is_safe && (!tern_jinja_escape(r, a, &a) || !tern_jinja_escape(r, b, &b))) return false;
+        if (!tern_jinja_put(r, a.s, a.n) || !tern_jinja_put(r, b.s, b.n) ||
+            !tern_jinja_take(r, mark, out))
+            return false;
+        out->owner = is_safe ? J_MARKUP : 0;
+        return true;
     }
     if (op == '+' && is_sequence(a) && is_sequence(b) && b.type == J_LIST &&
         a.list->kind == b.list->kind)
@@ -261,20 +275,22 @@ static bool slice_string(jrun *r, jvalue v, int64_t n, int64_t first, int64_t st
         starts = tern_jinja_alloc(r, (size_t)n + 1, sizeof *starts);
         if (!starts) return false;
         for (int64_t i = 0; i < n; i++)
-            starts[i + 1] = starts[i] +
-                            (uint32_t)tern_jinja_char(v.s + starts[i], v.n - starts[i]);
+            starts[i + 1] = starts[i] + (uint32_t)tern_jinja_char(v.s + starts[i], v.n - starts[i]);
     }
     if (step == 1) { // a part of the same bytes
         uint32_t from = wide ? starts[first] : (uint32_t)first;
         uint32_t to = wide ? starts[first + count] : (uint32_t)(first + count);
         *out = J_STR_OF(v.s + from, to - from);
+        out->owner = v.owner;
         return true;
     }
     for (int64_t i = 0, at = first; i < count; i++, at += step) {
         uint32_t from = wide ? starts[at] : (uint32_t)at;
         if (!tern_jinja_put(r, v.s + from, wide ? starts[at + 1] - from : 1)) return false;
     }
-    return tern_jinja_take(r, mark, out);
+    if (!tern_jinja_take(r, mark, out)) return false;
+    out->owner = v.owner;
+    return true;
 }
 
 bool tern_jinja_slice(jrun *r, jvalue v, const jvalue *start, const jvalue *stop,

@@ -15,6 +15,8 @@ typedef struct parser {
     const jtoken *at; // ends with J_OP_END, which is never passed
     int depth, n_loops;
     uint8_t uses; // J_USES_... of the macro that is being read
+    uint8_t escape;
+    jprogram *program;
     tern_error *err;
 } parser;
 
@@ -81,6 +83,7 @@ static tern_status new_node(parser *p, jkind kind, jnode **out) {
     if (!*out) return tern_fail_memory(p->err, sizeof **out);
     (*out)->kind = (uint8_t)kind;
     (*out)->line = p->at->line;
+    (*out)->escape = p->escape;
     return TERN_OK;
 }
 
@@ -170,8 +173,7 @@ static tern_status parse_string(parser *p, jnode *node) { // "a" "b" is one stri
     if (t > p->at + 1) {
         char *joined = tern_jinja_arena_alloc(p->arena, n + 1), *to = joined;
         if (!joined) return tern_fail_memory(p->err, n);
-        for (const jtoken *q = p->at; q < t; to += q++->value.n)
-            memcpy(to, q->value.s, q->value.n);
+        for (const jtoken *q = p->at; q < t; to += q++->value.n) memcpy(to, q->value.s, q->value.n);
         node->value = J_STR_OF(joined, n);
     }
     p->at = t;
@@ -184,12 +186,16 @@ static tern_status parse_primary(parser *p, jnode **out) {
     *out = node;
     switch (p->at->op) {
     case J_OP_NAME:
-        if (is_name(p->at, "true") || is_name(p->at, "True")) node->value = J_BOOL_OF(true);
-        else if (is_name(p->at, "false") || is_name(p->at, "False")) node->value = J_BOOL_OF(false);
-        else if (is_name(p->at, "none") || is_name(p->at, "None")) node->value = J_NONE_VALUE;
+        if (is_name(p->at, "true") || is_name(p->at, "True"))
+            node->value = J_BOOL_OF(true);
+        else if (is_name(p->at, "false") || is_name(p->at, "False"))
+            node->value = J_BOOL_OF(false);
+        else if (is_name(p->at, "none") || is_name(p->at, "None"))
+            node->value = J_NONE_VALUE;
         else {
             node->kind = J_NAME;
             node->value = p->at->value;
+            if (is_name(p->at, "self")) p->program->uses_self = true;
             if (is_name(p->at, "varargs")) p->uses |= J_USES_VARARGS;
             if (is_name(p->at, "kwargs")) p->uses |= J_USES_KWARGS;
             if (is_name(p->at, "caller")) p->uses |= J_USES_CALLER;
@@ -276,24 +282,28 @@ static tern_status parse_test(parser *p, jnode **node) { // after `is`
     if (skip(p, '(')) {
         TERN_TRY(parse_args(p, &test->list));
     } else if ((t->op == J_OP_NAME && !is_name(t, "else") && !is_name(t, "or") &&
-                !is_name(t, "and") && !is_name(t, "is") && !is_name(t, "if") &&
-                !is_name(t, "in") && !is_name(t, "not")) ||
+                !is_name(t, "and") && !is_name(t, "is") && !is_name(t, "if") && !is_name(t, "in") &&
+                !is_name(t, "not")) ||
                t->op == J_OP_STRING || t->op == J_OP_NUMBER || t->op == '[' || t->op == '{') {
         TERN_TRY(new_node(p, J_ARG, &test->list)); // `x is divisibleby 3`
         TERN_TRY(parse_primary(p, &test->list->a));
         TERN_TRY(parse_postfix(p, &test->list->a));
     }
-    if (not) not->a = test;
+    if (not ) not ->a = test;
     *node = not ? not : test;
     return TERN_OK;
 }
 
 static tern_status parse_filters(parser *p, jnode **node) {
     for (;;) {
-        if (skip(p, '|')) TERN_TRY(parse_filter(p, node));
-        else if (skip_name(p, "is")) TERN_TRY(parse_test(p, node));
-        else if (p->at->op == '(') TERN_TRY(parse_postfix(p, node)); // x|filter(a)(b)
-        else return TERN_OK;
+        if (skip(p, '|'))
+            TERN_TRY(parse_filter(p, node));
+        else if (skip_name(p, "is"))
+            TERN_TRY(parse_test(p, node));
+        else if (p->at->op == '(')
+            TERN_TRY(parse_postfix(p, node)); // x|filter(a)(b)
+        else
+            return TERN_OK;
     }
 }
 
@@ -445,7 +455,9 @@ static tern_status parse_target(parser *p, jnode **out) {
     return TERN_OK;
 }
 
-static tern_status end_block(parser *p) { return expect(p, J_OP_BLOCK_END); }
+static tern_status end_block(parser *p) {
+    return expect(p, J_OP_BLOCK_END);
+}
 
 // A body up to {% end %}, which is consumed.
 static tern_status parse_body_to(parser *p, const char *end, jnode **list) {
@@ -465,9 +477,7 @@ static tern_status parse_for(parser *p, jnode **out) {
     if (!skip_name(p, "in")) return unexpected(p, "'in'");
     TERN_TRY(parse_tuple(p, false, false, &node->b));
     if (skip_name(p, "if")) TERN_TRY(parse_expression(p, &node->c));
-    if (is_name(p->at, "recursive"))
-        return tern_fail(p->err, TERN_ERR_UNSUPPORTED,
-                         "chat template, line %u: recursive loops are not supported", p->at->line);
+    node->op = skip_name(p, "recursive");
     TERN_TRY(end_block(p));
     p->n_loops++;
     TERN_TRY(parse_body(p, ends, &node->list));
@@ -587,6 +597,59 @@ static tern_status parse_generation(parser *p, jnode **out) {
     return parse_body_to(p, "endgeneration", &(*out)->list);
 }
 
+static tern_status parse_autoescape(parser *p, jnode **out) {
+    uint8_t outer = p->escape;
+    TERN_TRY(new_node(p, J_AUTOESCAPE, out));
+    TERN_TRY(parse_expression(p, &(*out)->a));
+    const jnode *whether = (*out)->a;
+    if (whether->kind != J_CONST)
+        p->escape = J_ESCAPE_AS_RUN_SAYS;
+    else if (outer != J_ESCAPE_AS_RUN_SAYS)
+        p->escape = tern_jinja_truth(whether->value) ? J_ESCAPE_YES : J_ESCAPE_NO;
+    TERN_TRY(parse_body_to(p, "endautoescape", &(*out)->list));
+    p->escape = outer;
+    return TERN_OK;
+}
+
+static bool is_blank(const jnode *n) {
+    for (; n; n = n->next)
+        if (n->kind != J_TEXT ||
+            tern_jinja_strip((tern_str){n->value.s, n->value.n}, NULL, true, false).len)
+            return false;
+    return true;
+}
+
+// A block is a function of its own: what is around it, loops, macros and {% autoescape %}, ends
+// at its borders.
+static tern_status parse_block(parser *p, jnode **out) {
+    static const char *const ends[] = {"endblock", NULL};
+    parser outer = *p;
+    TERN_TRY(new_node(p, J_BLOCK, out));
+    jnode *node = *out;
+    TERN_TRY(expect_name(p, &node->value));
+    tern_str name = {node->value.s, node->value.n};
+    for (const jnode *b = p->program->blocks; b; b = b->orelse)
+        if (tern_str_eq(name, (tern_str){b->value.s, b->value.n}))
+            return unexpected(p, "a block of another name");
+    if (skip_name(p, "scoped")) node->op |= J_BLOCK_SCOPED;
+    if (skip_name(p, "required")) node->op |= J_BLOCK_REQUIRED;
+    node->orelse = (jnode *)(uintptr_t)p->program->blocks;
+    p->program->blocks = node;
+    TERN_TRY(end_block(p));
+    p->n_loops = 0;
+    p->escape = J_ESCAPE_NO;
+    TERN_TRY(parse_body(p, ends, &node->list));
+    if ((node->op & J_BLOCK_REQUIRED) && !is_blank(node->list))
+        return unexpected(p, "an empty required block");
+    p->at++;
+    if (p->at->op == J_OP_NAME && tern_str_eq(name, (tern_str){p->at->value.s, p->at->value.n}))
+        p->at++;
+    p->n_loops = outer.n_loops;
+    p->uses = outer.uses;
+    p->escape = outer.escape;
+    return end_block(p);
+}
+
 static tern_status parse_break(parser *p, jnode **out) {
     if (!p->n_loops) return unexpected(p, "a loop around 'break' and 'continue'");
     TERN_TRY(new_node(p, is_name(p->at - 1, "break") ? J_BREAK : J_CONTINUE, out));
@@ -606,6 +669,8 @@ static tern_status parse_statement(parser *p, jnode **out) { // after '{%'
         {"filter", parse_filter_block},
         {"with", parse_with},
         {"generation", parse_generation},
+        {"autoescape", parse_autoescape},
+        {"block", parse_block},
         {"break", parse_break},
         {"continue", parse_break},
     };
@@ -655,7 +720,7 @@ tern_status tern_jinja_parse(jprogram *program, tern_str source, tern_error *err
         return tern_fail(err, TERN_ERR_FORMAT, "the chat template has %zu bytes, more than %zu",
                          source.len, J_SOURCE_MAX);
     tern_status status = tern_jinja_lex(&program->arena, source, &tokens, err);
-    parser p = {.arena = &program->arena, .at = tokens, .err = err};
+    parser p = {.arena = &program->arena, .at = tokens, .err = err, .program = program};
     if (status == TERN_OK) status = parse_body(&p, no_ends, &body);
     tern_free(tokens);
     program->body = body;

@@ -29,14 +29,17 @@ IS(iterable, v.type == J_STRING || v.type == J_LIST || v.type == J_DICT || v.typ
 IS(sequence, v.type == J_STRING || v.type == J_DICT || v.type == J_UNDEFINED ||
                  (v.type == J_LIST && v.list->kind <= J_TUPLE))
 IS(callable, v.type == J_MACRO || v.type == J_FUNCTION || v.type == J_METHOD ||
-                 v.type == J_UNDEFINED)
-IS(escaped, false)
+                 v.type == J_UNDEFINED || v.type == J_LOOP || v.type == J_JOINER ||
+                 v.type == J_BLOCK_REF)
+IS(escaped, tern_jinja_is_markup(v))
 
 static bool is_sameas(jrun *r, const jcall *c, jvalue *out) {
     jvalue a = c->self, b = c->arg[0];
     bool same = a.type == b.type;
-    if (same && a.type >= J_STRING) same = a.i == b.i && a.n == b.n;
-    else if (same && !tern_jinja_equal(r, a, b, &same)) return false;
+    if (same && a.type >= J_STRING)
+        same = a.i == b.i && a.n == b.n;
+    else if (same && !tern_jinja_equal(r, a, b, &same))
+        return false;
     *out = J_BOOL_OF(same);
     return true;
 }
@@ -114,8 +117,8 @@ static bool is_le(jrun *r, const jcall *c, jvalue *out) {
 
 static bool is_filter(jrun *r, const jcall *c, jvalue *out) {
     (void)r;
-    *out = J_BOOL_OF(c->self.type == J_STRING &&
-                     tern_jinja_find_filter(c->self.s, c->self.n) != NULL);
+    *out =
+        J_BOOL_OF(c->self.type == J_STRING && tern_jinja_find_filter(c->self.s, c->self.n) != NULL);
     return true;
 }
 static bool is_test(jrun *r, const jcall *c, jvalue *out) {

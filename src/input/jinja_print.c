@@ -8,7 +8,9 @@
 #include <utf8proc.h>
 #include "base/utf8.h"
 
-static bool put(jrun *r, const char *text) { return tern_jinja_put(r, text, strlen(text)); }
+static bool put(jrun *r, const char *text) {
+    return tern_jinja_put(r, text, strlen(text));
+}
 
 // The shortest decimal that reads back as the same double, in Python's notation: plain for
 // exponents from -4 to 15, and always with a point or an exponent.
@@ -72,9 +74,12 @@ static bool put_string_repr(jrun *r, jvalue v) {
 }
 
 static bool put_list(jrun *r, const jlist *list) {
-    static const char *const open[] = {"[", "(", "[", "dict_view(["};
+    static const char *const open[] = {"[", "(", "[", ""};
     static const char *const close[] = {"]", ")", "]", "])"};
-    if (!put(r, open[list->kind])) return false;
+    const char *view = list->view == 'k'   ? "dict_keys(["
+                       : list->view == 'v' ? "dict_values(["
+                                           : "dict_items([";
+    if (!put(r, list->kind == J_VIEW ? view : open[list->kind])) return false;
     for (uint32_t i = 0; i < list->n; i++)
         if ((i && !put(r, ", ")) || !tern_jinja_repr(r, list->items[i])) return false;
     if (list->kind == J_TUPLE && list->n == 1 && !put(r, ",")) return false;
@@ -94,21 +99,24 @@ bool tern_jinja_repr(jrun *r, jvalue v) {
     char text[48];
     bool ok;
     switch (v.type) {
-    case J_STRING: return put_string_repr(r, v);
+    case J_STRING:
+        if (!tern_jinja_is_markup(v)) return put_string_repr(r, v);
+        return put(r, "Markup(") && put_string_repr(r, v) && put(r, ")");
     case J_UNDEFINED: return put(r, "Undefined");
     case J_NONE: return put(r, "None");
     case J_BOOL: return put(r, v.b ? "True" : "False");
-    case J_INT:
-        snprintf(text, sizeof text, "%lld", (long long)v.i);
-        return put(r, text);
+    case J_INT: snprintf(text, sizeof text, "%lld", (long long)v.i); return put(r, text);
     case J_FLOAT: return put_float(r, v.f);
     case J_LIST:
     case J_DICT:
     case J_NAMESPACE:
         if (!tern_jinja_enter(r)) return false;
-        if (v.type == J_LIST) ok = put_list(r, v.list);
-        else if (v.type == J_DICT) ok = put_dict(r, v.dict);
-        else ok = put(r, "<Namespace ") && put_dict(r, v.dict) && put(r, ">");
+        if (v.type == J_LIST)
+            ok = put_list(r, v.list);
+        else if (v.type == J_DICT)
+            ok = put_dict(r, v.dict);
+        else
+            ok = put(r, "<Namespace ") && put_dict(r, v.dict) && put(r, ">");
         r->depth--;
         return ok;
     case J_MACRO:
@@ -116,6 +124,10 @@ bool tern_jinja_repr(jrun *r, jvalue v) {
     case J_LOOP:
         snprintf(text, sizeof text, "<LoopContext %u/%u>", v.loop->index + 1, v.loop->n);
         return put(r, text);
+    case J_CYCLER: return put(r, "<Cycler>");
+    case J_JOINER: return put(r, "<Joiner>");
+    case J_SELF: return put(r, "<TemplateReference None>");
+    case J_BLOCK_REF: return put(r, "<BlockReference>");
     default: return put(r, "<function>");
     }
 }
@@ -143,14 +155,16 @@ static bool json_string(jrun *r, tern_str s, bool ascii) {
         int n = tern_utf8_decode(s.ptr + i, s.len - i, &code);
         if (n <= 0) code = 0xFFFD, n = 1; // not UTF-8
         const char *hit = code && code < 128 ? strchr(plain, (int)code) : NULL;
-        if (hit) snprintf(text, sizeof text, "\\%c", letters[hit - plain]);
+        if (hit)
+            snprintf(text, sizeof text, "\\%c", letters[hit - plain]);
         else if (code < 32 || (ascii && code > 126 && code < 0x10000))
             snprintf(text, sizeof text, "\\u%04x", (unsigned)code);
         else if (ascii && code > 0xFFFF)
             snprintf(text, sizeof text, "\\u%04x\\u%04x",
                      (unsigned)(0xD800 + ((code - 0x10000) >> 10)),
                      (unsigned)(0xDC00 + ((code - 0x10000) & 0x3FF)));
-        else text[tern_utf8_encode(code, text)] = 0;
+        else
+            text[tern_utf8_encode(code, text)] = 0;
         if (code ? !put(r, text) : !put(r, "\\u0000")) return false;
         i += (size_t)n;
     }

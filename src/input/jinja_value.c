@@ -5,6 +5,7 @@
 #include <string.h>
 #include <utf8proc.h>
 #include "base/utf8.h"
+#include "input/unicode.h"
 
 // ---- Memory ------------------------------------------------------------------------------------
 
@@ -58,7 +59,8 @@ void *tern_jinja_alloc(jrun *r, size_t n, size_t size) {
     if (block) return block;
     if (r->arena.total + bytes + CHUNK_MAX > r->arena.max)
         tern_jinja_fail(r, "needs more than %zu MiB", r->limits->memory_bytes >> 20);
-    else r->status = tern_fail_memory(r->err, bytes);
+    else
+        r->status = tern_fail_memory(r->err, bytes);
     return NULL;
 }
 
@@ -86,6 +88,20 @@ size_t tern_jinja_space(const char *s, size_t n) {
                  (code >= 0x2000 && code <= 0x200A) || code == 0x2028 || code == 0x2029 ||
                  code == 0x202F || code == 0x205F || code == 0x3000;
     return space ? (size_t)length : 0;
+}
+
+size_t tern_jinja_line_end(const char *s, size_t n) {
+    unsigned char c = (unsigned char)*s;
+    if (c == '\r') return n > 1 && s[1] == '\n' ? 2 : 1;
+    if (c < 0x80) return (c >= 10 && c <= 13) || (c >= 28 && c <= 30);
+    uint32_t code;
+    int length = tern_utf8_decode(s, n, &code);
+    return length > 0 && (code == 0x85 || code == 0x2028 || code == 0x2029) ? (size_t)length : 0;
+}
+
+bool tern_jinja_is_word(uint32_t code) {
+    tern_char_class class = tern_unicode_class(code);
+    return class == TERN_CHAR_LETTER || class == TERN_CHAR_NUMBER || code == '_';
 }
 
 static bool strips(tern_str c, const tern_str *chars) { // c is one character
@@ -117,12 +133,24 @@ tern_str tern_jinja_strip(tern_str s, const tern_str *chars, bool left, bool rig
 // ---- Kinds of values ---------------------------------------------------------------------------
 
 const char *tern_jinja_type_name(jvalue v) {
-    static const char *const names[] = {
-        [J_MISSING] = "nothing", [J_UNDEFINED] = "Undefined", [J_NONE] = "NoneType",
-        [J_BOOL] = "bool",       [J_INT] = "int",             [J_FLOAT] = "float",
-        [J_STRING] = "str",      [J_LIST] = "list",           [J_DICT] = "dict",
-        [J_NAMESPACE] = "Namespace", [J_MACRO] = "Macro",     [J_FUNCTION] = "function",
-        [J_METHOD] = "method",   [J_LOOP] = "LoopContext"};
+    static const char *const names[] = {[J_MISSING] = "nothing",
+                                        [J_UNDEFINED] = "Undefined",
+                                        [J_NONE] = "NoneType",
+                                        [J_BOOL] = "bool",
+                                        [J_INT] = "int",
+                                        [J_FLOAT] = "float",
+                                        [J_STRING] = "str",
+                                        [J_LIST] = "list",
+                                        [J_DICT] = "dict",
+                                        [J_NAMESPACE] = "Namespace",
+                                        [J_MACRO] = "Macro",
+                                        [J_FUNCTION] = "function",
+                                        [J_METHOD] = "method",
+                                        [J_LOOP] = "LoopContext",
+                                        [J_CYCLER] = "Cycler",
+                                        [J_JOINER] = "Joiner",
+                                        [J_SELF] = "TemplateReference",
+                                        [J_BLOCK_REF] = "BlockReference"};
     static const char *const lists[] = {"list", "tuple", "generator", "dict view"};
     return v.type == J_LIST && v.list ? lists[v.list->kind] : names[v.type];
 }
@@ -132,10 +160,13 @@ jvalue tern_jinja_undefined(jvalue name, uint8_t owner) {
 }
 
 bool tern_jinja_fail_undefined(jrun *r, jvalue u) {
-    jvalue owner = {.type = u.owner & 0x7F};
+    jvalue owner = {.type = u.owner & 0x3F};
     const char *type = owner.type == J_NONE ? "None" : tern_jinja_type_name(owner);
     int n = (int)(u.n < 80 ? u.n : 80);
     if (owner.type == J_MISSING) return tern_jinja_fail(r, "'%.*s' is undefined", n, u.s);
+    if (u.owner & J_OWNER_UNSAFE)
+        return tern_jinja_fail(r, "access to attribute '%.*s' of '%s' object is unsafe", n, u.s,
+                               type);
     if (u.owner & J_OWNER_ELEMENT)
         return tern_jinja_fail(r, "%s object has no element %.*s", type, n, u.s);
     return tern_jinja_fail(r, "'%s%s' has no attribute '%.*s'", type,
@@ -168,9 +199,7 @@ bool tern_jinja_truth(jvalue v) {
 bool tern_jinja_length(jrun *r, jvalue v, int64_t *out) {
     switch (v.type) {
     case J_UNDEFINED: *out = 0; return true;
-    case J_STRING:
-        *out = (int64_t)tern_jinja_count(v.s, v.n);
-        return tern_jinja_work_chars(r, v.n);
+    case J_STRING: *out = (int64_t)tern_jinja_count(v.s, v.n); return tern_jinja_work_chars(r, v.n);
     case J_DICT: *out = v.dict->n; return true;
     case J_LOOP: *out = v.loop->n; return true;
     case J_LIST:
@@ -239,8 +268,7 @@ bool tern_jinja_iterate(jrun *r, jvalue v, const jvalue **items, uint32_t *n) {
         *items = v.dict->keys;
         *n = v.dict->n;
         return tern_jinja_work(r, *n);
-    default:
-        return tern_jinja_fail(r, "'%s' object is not iterable", tern_jinja_type_name(v));
+    default: return tern_jinja_fail(r, "'%s' object is not iterable", tern_jinja_type_name(v));
     }
 }
 
@@ -373,21 +401,6 @@ const jvalue *tern_jinja_dict_find(const jdict *d, jvalue key) {
     return entry < 0 ? NULL : &d->values[entry];
 }
 
-bool tern_jinja_dict_remove(jrun *r, jdict *d, jvalue key, jvalue *out, bool *found) {
-    uint32_t hash;
-    if (!hash_key(r, key, &hash)) return false;
-    int64_t entry = find_entry(d, key, hash);
-    *found = entry >= 0;
-    if (!*found) return true;
-    *out = d->values[entry];
-    // New arrays, since a loop may be walking over the old ones.
-    jdict copy = {0};
-    for (uint32_t i = 0; i < d->n; i++)
-        if (i != entry && !tern_jinja_dict_set(r, &copy, d->keys[i], d->values[i])) return false;
-    *d = copy;
-    return true;
-}
-
 // ---- JSON --------------------------------------------------------------------------------------
 
 static bool json_number(jrun *r, const tern_json *json, jvalue *out) {
@@ -430,9 +443,22 @@ bool tern_jinja_from_json(jrun *r, const tern_json_doc *doc, const tern_json *js
 
 // ---- Attributes and elements -------------------------------------------------------------------
 
+// What Jinja2's immutable sandbox keeps to itself.
+static bool is_mutating(jvalue v, tern_str name) {
+    static const char *const of_lists[] = {"append", "clear",  "pop",  "reverse",
+                                           "insert", "remove", "sort", "extend"};
+    static const char *const of_dicts[] = {"clear", "pop", "popitem", "setdefault", "update"};
+    bool list = v.type == J_LIST && v.list->kind == J_PLAIN;
+    size_t n = list               ? sizeof of_lists / sizeof *of_lists
+               : v.type == J_DICT ? sizeof of_dicts / sizeof *of_dicts
+                                  : 0;
+    for (size_t i = 0; i < n; i++)
+        if (tern_str_is(name, list ? of_lists[i] : of_dicts[i])) return true;
+    return false;
+}
+
 static bool get_method(jrun *r, jvalue v, jvalue name, jvalue *out, bool *found) {
-    // Only lists that are a template's own can be changed: a tuple may be the key of a dict.
-    bool has = v.type != J_LIST || v.list->kind == J_PLAIN;
+    bool has = v.type != J_LIST || v.list->kind <= J_TUPLE;
     const jbuiltin *b = has ? tern_jinja_find_method(v.type, name.s, name.n) : NULL;
     *found = b != NULL;
     if (!b) return true;
@@ -445,27 +471,71 @@ static bool get_method(jrun *r, jvalue v, jvalue name, jvalue *out, bool *found)
 
 static bool loop_attr(jloop *loop, tern_str name, jvalue *out) {
     uint32_t i = loop->index;
-    if (tern_str_is(name, "index")) *out = J_INT_OF(i + 1);
-    else if (tern_str_is(name, "index0")) *out = J_INT_OF(i);
-    else if (tern_str_is(name, "revindex")) *out = J_INT_OF(loop->n - i);
-    else if (tern_str_is(name, "revindex0")) *out = J_INT_OF(loop->n - i - 1);
-    else if (tern_str_is(name, "first")) *out = J_BOOL_OF(i == 0);
-    else if (tern_str_is(name, "last")) *out = J_BOOL_OF(i + 1 == loop->n);
-    else if (tern_str_is(name, "length")) *out = J_INT_OF(loop->n);
-    else if (tern_str_is(name, "depth")) *out = J_INT_OF(1);
-    else if (tern_str_is(name, "depth0")) *out = J_INT_OF(0);
-    else if (tern_str_is(name, "previtem") && i > 0) *out = loop->items[i - 1];
-    else if (tern_str_is(name, "nextitem") && i + 1 < loop->n) *out = loop->items[i + 1];
-    else return false;
+    if (tern_str_is(name, "index"))
+        *out = J_INT_OF(i + 1);
+    else if (tern_str_is(name, "index0"))
+        *out = J_INT_OF(i);
+    else if (tern_str_is(name, "revindex"))
+        *out = J_INT_OF(loop->n - i);
+    else if (tern_str_is(name, "revindex0"))
+        *out = J_INT_OF(loop->n - i - 1);
+    else if (tern_str_is(name, "first"))
+        *out = J_BOOL_OF(i == 0);
+    else if (tern_str_is(name, "last"))
+        *out = J_BOOL_OF(i + 1 == loop->n);
+    else if (tern_str_is(name, "length"))
+        *out = J_INT_OF(loop->n);
+    else if (tern_str_is(name, "depth"))
+        *out = J_INT_OF(loop->depth + 1);
+    else if (tern_str_is(name, "depth0"))
+        *out = J_INT_OF(loop->depth);
+    else if (tern_str_is(name, "previtem") && i > 0)
+        *out = loop->items[i - 1];
+    else if (tern_str_is(name, "nextitem") && i + 1 < loop->n)
+        *out = loop->items[i + 1];
+    else
+        return false;
     return true;
+}
+
+// What an object has that is no method; false: nothing of that name.
+static bool own_attr(const jrun *r, jvalue v, tern_str name, jvalue *out) {
+    switch (v.type) {
+    case J_LOOP: return loop_attr(v.loop, name, out);
+    case J_MACRO: *out = v.macro->node->value; return tern_str_is(name, "name");
+    case J_LIST:
+        if (!v.list->is_group || v.list->n != 2) return false;
+        *out = v.list->items[tern_str_is(name, "list")];
+        return tern_str_is(name, "list") || tern_str_is(name, "grouper");
+    case J_CYCLER:
+        if (tern_str_is(name, "current"))
+            *out = v.cycler->items.list->items[v.cycler->at];
+        else if (tern_str_is(name, "pos"))
+            *out = J_INT_OF(v.cycler->at);
+        else
+            *out = v.cycler->items;
+        return tern_str_is(name, "current") || tern_str_is(name, "pos") ||
+               tern_str_is(name, "items");
+    case J_JOINER:
+        *out = tern_str_is(name, "used") ? J_BOOL_OF(v.joiner->used) : v.joiner->separator;
+        return tern_str_is(name, "used") || tern_str_is(name, "sep");
+    case J_SELF:
+        for (const jnode *b = r->blocks; b; b = b->orelse)
+            if (tern_str_eq(name, (tern_str){b->value.s, b->value.n})) {
+                *out = (jvalue){.type = J_BLOCK_REF, .block = b};
+                return true;
+            }
+        return false;
+    default: return false;
+    }
 }
 
 bool tern_jinja_get_attr(jrun *r, jvalue v, jvalue name, jvalue *out) {
     bool found = false;
     if (v.type == J_UNDEFINED) return tern_jinja_fail_undefined(r, v);
-    if (v.type == J_LOOP && loop_attr(v.loop, (tern_str){name.s, name.n}, out)) return true;
-    if (v.type == J_MACRO && tern_str_is((tern_str){name.s, name.n}, "name")) {
-        *out = v.macro->node->value;
+    if (own_attr(r, v, (tern_str){name.s, name.n}, out)) return true;
+    if (is_mutating(v, (tern_str){name.s, name.n})) {
+        *out = tern_jinja_undefined(name, v.type | J_OWNER_UNSAFE);
         return true;
     }
     if (!get_method(r, v, name, out, &found)) return false;
@@ -502,10 +572,12 @@ static bool get_element(jrun *r, jvalue v, jvalue key, jvalue *out, bool *found)
     *found = to_index(key, n, &i);
     if (!*found) return true;
     size_t at = 0;
-    if (n == v.n) at = i;
+    if (n == v.n)
+        at = i;
     else
         while (i-- > 0) at += tern_jinja_char(v.s + at, v.n - at);
     *out = J_STR_OF(v.s + at, tern_jinja_char(v.s + at, v.n - at));
+    out->owner = v.owner;
     return true;
 }
 

@@ -20,9 +20,9 @@
 #include "input/split.h"
 #include "input/unicode.h"
 
-#define TERN_SPACE_MARK  "\xE2\x96\x81" // U+2581, SentencePiece's space
-#define TERN_VOCAB_MAX   (1 << 22)      // ids, and bytes of one token, that are believed
-#define TERN_TEXT_MAX    (1 << 30)      // bytes of one text
+#define TERN_SPACE_MARK "\xE2\x96\x81" // U+2581, SentencePiece's space
+#define TERN_VOCAB_MAX  (1 << 22)      // ids, and bytes of one token, that are believed
+#define TERN_TEXT_MAX   (1 << 30)      // bytes of one text
 
 // ---- Vocabulary ---------------------------------------------------------------------------------
 
@@ -153,8 +153,8 @@ struct tern_tokenizer {
     int n_prefix, n_suffix;
     int32_t ends[TERN_ENDS_MAX];
     size_t n_ends;
-    const char *pre;         // GGUF's name of the pattern, NULL: it has none
-    int32_t n_model_vocab;   // rows of the embedding by config.json, 0: not known
+    const char *pre;                       // GGUF's name of the pattern, NULL: it has none
+    int32_t n_model_vocab;                 // rows of the embedding by config.json, 0: not known
     _Atomic(tern_export_store *) exported; // made when first asked for
 };
 
@@ -186,8 +186,8 @@ typedef struct tern_merge_batch {
     tern_merge_text list[TERN_MERGE_BATCH];
     tern_strbuf text;
 } tern_merge_batch;
-tern_status tern_merge_batch_add(tern_merge_batch *b, tern_str left, tern_str right,
-                                 uint32_t order, tern_error *err);
+tern_status tern_merge_batch_add(tern_merge_batch *b, tern_str left, tern_str right, uint32_t order,
+                                 tern_error *err);
 tern_status tern_merge_batch_flush(tern_merge_batch *b, tern_error *err);
 
 // Parts of tokenizer.json: "post_processor" (tok_write.c); the whole, of a vocabulary with scores
@@ -202,6 +202,7 @@ typedef struct tern_pre {
     const char *expressions[6]; // one isolating split each
 } tern_pre;
 const tern_pre *tern_pre_find(tern_str name); // NULL: not known
+bool tern_pre_is_raw(const tern_pre *pre);    // of characters, U+2581 for a space, and not of bytes
 // The name for a list of isolating expressions, NULL: none.
 const char *tern_pre_name(const tern_splitter *s, bool ignore_merges);
 tern_status tern_pre_add_steps(const tern_pre *pre, tern_splitter *s, tern_error *err);

@@ -23,8 +23,9 @@ static int32_t special_id(const tern_tokenizer *t, const tern_file *file, const 
 static tern_token_type guess_type(tern_str text) {
     bool named = text.len > 4 && memcmp(text.ptr, "<|", 2) == 0 &&
                  memcmp(text.ptr + text.len - 2, "|>", 2) == 0;
-    return named ? TERN_TOKEN_CONTROL
-                 : tern_byte_token_value(text) >= 0 ? TERN_TOKEN_BYTE : TERN_TOKEN_NORMAL;
+    return named                              ? TERN_TOKEN_CONTROL
+           : tern_byte_token_value(text) >= 0 ? TERN_TOKEN_BYTE
+                                              : TERN_TOKEN_NORMAL;
 }
 
 static tern_status read_vocab(tern_tokenizer *t, const tern_file *file, tern_error *err) {
@@ -96,17 +97,34 @@ static tern_status read_scores(tern_tokenizer *t, const tern_file *file, tern_er
     return TERN_OK;
 }
 
-static tern_status open_byte_level(tern_tokenizer *t, const tern_file *file, bool *adds_bos,
-                                   tern_error *err) {
+// Gemma 4: merges of characters, as its tokenizer.json has them; a space is U+2581.
+static tern_status open_raw(tern_tokenizer *t, const tern_pre *pre, const tern_file *file,
+                            bool *adds_bos, tern_error *err) {
+    tern_norm_step *step = NULL;
+    t->byte_fallback = t->fuse_unk = t->space_marks = true;
+    t->ignore_merges = pre->ignore_merges;
+    *adds_bos = pre->adds_bos;
+    TERN_TRY(tern_normalizer_add(&t->normalizer, TERN_NORM_REPLACE, TERN_STR(TERN_SPACE_MARK),
+                                 &step, err));
+    TERN_TRY(tern_pattern_open_literal(&step->pattern, TERN_STR(" "), err));
+    TERN_TRY(tern_pre_add_steps(pre, &t->splitter, err));
+    return read_merges(t, file, err);
+}
+
+static tern_status open_by_merges(tern_tokenizer *t, const tern_file *file, bool gemma4,
+                                  bool *adds_bos, tern_error *err) {
     tern_str name = TERN_STR("default");
-    t->byte_level = true;
-    if (!tern_file_meta_str(file, KEY("pre"), &name) &&
-        (t->vocab.n == 128256 || tern_vocab_find(&t->vocab, "<|begin_of_text|>", 17) >= 0))
+    if (gemma4)
+        name = TERN_STR("gemma4");
+    else if (!tern_file_meta_str(file, KEY("pre"), &name) &&
+             (t->vocab.n == 128256 || tern_vocab_find(&t->vocab, "<|begin_of_text|>", 17) >= 0))
         name = TERN_STR("llama-bpe"); // early converters left it out
     const tern_pre *pre = tern_pre_find(name);
     if (!pre)
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s \"%.*s\" is not known", KEY("pre"),
                          (int)(name.len < 80 ? name.len : 80), name.ptr);
+    if (tern_pre_is_raw(pre)) return open_raw(t, pre, file, adds_bos, err);
+    t->byte_level = true;
     t->pre = pre->name;
     t->ignore_merges = pre->ignore_merges;
     *adds_bos = pre->adds_bos;
@@ -121,8 +139,7 @@ static tern_status open_sentencepiece(tern_tokenizer *t, const tern_file *file, 
     t->byte_fallback = t->fuse_unk = t->space_marks = true;
     t->strip_space = prefix;
     tern_str mark = TERN_STR(TERN_SPACE_MARK);
-    if (prefix)
-        TERN_TRY(tern_normalizer_add(&t->normalizer, TERN_NORM_PREPEND, mark, &step, err));
+    if (prefix) TERN_TRY(tern_normalizer_add(&t->normalizer, TERN_NORM_PREPEND, mark, &step, err));
     TERN_TRY(tern_normalizer_add(&t->normalizer, TERN_NORM_REPLACE, mark, &step, err));
     TERN_TRY(tern_pattern_open_literal(&step->pattern, TERN_STR(" "), err));
     return read_scores(t, file, err);
@@ -133,8 +150,8 @@ static tern_status read_added(tern_tokenizer *t, tern_error *err) {
         tern_token_type type = t->vocab.types[id];
         if (type != TERN_TOKEN_CONTROL && type != TERN_TOKEN_UNKNOWN && type != TERN_TOKEN_USER)
             continue;
-        tern_added_token token = {.text = tern_vocab_text(&t->vocab, id), .id = id,
-                                  .special = type != TERN_TOKEN_USER};
+        tern_added_token token = {
+            .text = tern_vocab_text(&t->vocab, id), .id = id, .special = type != TERN_TOKEN_USER};
         TERN_TRY(tern_added_push(&t->added[0], &token, err));
     }
     tern_added_sort(&t->added[0]);
@@ -148,13 +165,16 @@ tern_status tern_tokenizer_load_gguf(tern_tokenizer *t, const tern_file *file, t
         return tern_fail(err, TERN_ERR_FORMAT, "%s is missing: the file has no tokenizer",
                          KEY("model"));
     bool scored = tern_str_is(model, "llama");
-    if (!scored && !tern_str_is(model, "gpt2"))
+    bool gemma4 = tern_str_is(model, "gemma4");
+    if (!scored && !gemma4 && !tern_str_is(model, "gpt2"))
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                         "%s \"%.*s\" is not supported; \"gpt2\" and \"llama\" are", KEY("model"),
-                         (int)(model.len < 80 ? model.len : 80), model.ptr);
+                         "%s \"%.*s\" is not supported; \"gpt2\", \"gemma4\" and \"llama\" are",
+                         KEY("model"), (int)(model.len < 80 ? model.len : 80), model.ptr);
     TERN_TRY(read_vocab(t, file, err));
-    if (scored) TERN_TRY(open_sentencepiece(t, file, err));
-    else TERN_TRY(open_byte_level(t, file, &adds_bos, err));
+    if (scored)
+        TERN_TRY(open_sentencepiece(t, file, err));
+    else
+        TERN_TRY(open_by_merges(t, file, gemma4, &adds_bos, err));
     tern_tokenizer_index_bytes(t);
     TERN_TRY(read_added(t, err));
     t->bos = special_id(t, file, KEY("bos_token_id"), scored ? 1 : -1);

@@ -31,7 +31,9 @@ tern_char_class tern_unicode_class(uint32_t c) {
     return c == 0x85 ? TERN_CHAR_SPACE : class_of_category(c);
 }
 
-bool tern_unicode_is_space(uint32_t c) { return tern_unicode_class(c) >= TERN_CHAR_SPACE; }
+bool tern_unicode_is_space(uint32_t c) {
+    return tern_unicode_class(c) >= TERN_CHAR_SPACE;
+}
 
 bool tern_unicode_is_punct(uint32_t c) {
     if (c < 0x80) return c > ' ' && c < 0x7F && tern_unicode_class(c) == TERN_CHAR_OTHER;
@@ -137,8 +139,7 @@ static bool order_marks(code_list *list) {
             last = k;
         }
         if (!sorted) {
-            if (!spare)
-                spare = tern_alloc_array(TERN_MEM_MISC, list->n - begin, sizeof *spare);
+            if (!spare) spare = tern_alloc_array(TERN_MEM_MISC, list->n - begin, sizeof *spare);
             if (!spare) return false;
             sort_marks(list->codes + begin, i - begin, spare);
         }

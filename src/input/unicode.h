@@ -34,4 +34,17 @@ tern_status tern_unicode_normalize(tern_strbuf *out, tern_normal_form form, cons
 // Appends text in lower case, character by character (no rule looks at neighbours).
 void tern_unicode_lower(tern_strbuf *out, const char *text, size_t n);
 
+// ---- Case (unicode_case.c) ---------------------------------------------------------------------
+
+bool tern_unicode_is_upper(uint32_t c); // the derived properties Uppercase, Lowercase, Cased and
+bool tern_unicode_is_lower(uint32_t c); // Case_Ignorable, and the category Lt
+bool tern_unicode_is_title(uint32_t c);
+bool tern_unicode_is_cased(uint32_t c);
+bool tern_unicode_is_case_ignorable(uint32_t c);
+
+typedef enum tern_case { TERN_LOWER, TERN_UPPER, TERN_TITLE } tern_case;
+// The one to three characters that c becomes; returns their number. What depends on neighbours, the
+// sigma at the end of a word, is the caller's.
+int tern_unicode_change_case(uint32_t c, tern_case to, uint32_t out[3]);
+
 #endif

@@ -46,12 +46,15 @@ TEST(unicode_repairs_as_the_standard_recommends) {
     static const struct {
         const char *bad, *good;
     } cases[] = {
-        {"a\xFF" "b", "a\xEF\xBF\xBD" "b"},
-        {"\xE2\x82", "\xEF\xBF\xBD"},                                // cut: one
+        {"a\xFF"
+         "b",
+         "a\xEF\xBF\xBD"
+         "b"},
+        {"\xE2\x82", "\xEF\xBF\xBD"}, // cut: one
         {"\xE2\x82x", "\xEF\xBF\xBDx"},
         {"\xF0\x9F\x92\xF0\x9F\x92\xA9", "\xEF\xBF\xBD\xF0\x9F\x92\xA9"},
-        {"\xED\xA0\x80", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"},    // a surrogate: three
-        {"\xC0\xAF", "\xEF\xBF\xBD\xEF\xBF\xBD"},                    // overlong: two
+        {"\xED\xA0\x80", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"}, // a surrogate: three
+        {"\xC0\xAF", "\xEF\xBF\xBD\xEF\xBF\xBD"},                 // overlong: two
         {"fine", "fine"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -69,10 +72,10 @@ TEST(unicode_classes) {
         uint32_t code;
         tern_char_class class;
     } cases[] = {
-        {'x', TERN_CHAR_LETTER}, {0x4E2D, TERN_CHAR_LETTER}, {'7', TERN_CHAR_NUMBER},
-        {0xB2, TERN_CHAR_NUMBER}, {'\n', TERN_CHAR_NEWLINE}, {'\t', TERN_CHAR_SPACE},
-        {0x2028, TERN_CHAR_SPACE}, {0x85, TERN_CHAR_SPACE}, {0xA0, TERN_CHAR_SPACE},
-        {0x180E, TERN_CHAR_OTHER}, {0x301, TERN_CHAR_OTHER}, {0, TERN_CHAR_OTHER},
+        {'x', TERN_CHAR_LETTER},   {0x4E2D, TERN_CHAR_LETTER}, {'7', TERN_CHAR_NUMBER},
+        {0xB2, TERN_CHAR_NUMBER},  {'\n', TERN_CHAR_NEWLINE},  {'\t', TERN_CHAR_SPACE},
+        {0x2028, TERN_CHAR_SPACE}, {0x85, TERN_CHAR_SPACE},    {0xA0, TERN_CHAR_SPACE},
+        {0x180E, TERN_CHAR_OTHER}, {0x301, TERN_CHAR_OTHER},   {0, TERN_CHAR_OTHER},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         CHECK_MSG(tern_unicode_class(cases[i].code) == cases[i].class, "%x",

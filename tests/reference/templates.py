@@ -2,7 +2,8 @@
 """Writes tests/oracles/templates.json: chat templates, variables, and the text that Jinja2 makes of
 them, set up as transformers sets it up. Needs jinja2.
 
-Each template is rendered with each of the conversations; what Jinja2 refuses is "error": true. The
+Each template is rendered with each of the conversations, or (FULL) with one set of values of every
+kind; what Jinja2 refuses is "error": true. The
 templates are written for this file: the shapes that published ones have, and what they use of the
 language, one thing at a time.
 """
@@ -143,6 +144,48 @@ SMALL = [
     "{{ messages | batch(2) | list | length }} {{ {'a': 1} | items | list }} {{ ['a', 'b'] | list | tojson }} {{ 'abc' | list }} {{ (1, 2) }} {{ [1, [2, {'x': none}]] }}",
 ]
 
+# The rest of the language, with variables of its own (THINGS).
+RECURSIVE = "{% for i in tree recursive %}[{{ loop.depth }}:{{ loop.index }}/{{ loop.length }} {{ i.v }}{% if i.c %}({{ loop(i.c) }}){% endif %}]{% else %}none{% endfor %}"
+FILTERS_OF_ALL = ["length", "default('x')", "d('x', true)", "join", "join(',')", "upper", "lower", "string", "list", "first", "last", "items|list", "dictsort",
+    "map('upper')|list", "select|list", "rejectattr('role')|list", "replace('o', '0')", "reverse|list", "sort", "unique|list", "min", "max", "sum", "int", "float", "abs", "round",
+    "indent", "capitalize", "title", "center(9)", "wordcount", "safe", "e", "forceescape", "format", "batch(2)|list", "slice(2)|list", "groupby('k')", "groupby('k', default='c')",
+    "truncate(9)", "wordwrap(9)", "urlencode", "striptags", "pprint", "tojson", "attr('x')", "trim"]
+FULL = [
+    RECURSIVE, "{% autoescape true %}" + RECURSIVE + "{% endautoescape %}", RECURSIVE.replace("recursive", "if i.v != 3 recursive"),
+    "{% for i in list %}{{ loop(list) }}{% endfor %}", "{% for i in list recursive %}{{ loop() }}{% endfor %}", "{% for i in tree recursive %}{{ loop(none) }}{% endfor %}",
+    "{% set x = 1 %}{% for i in tree recursive %}{% set x = 2 %}{{ x }}{% if i.v == 3 %}{% break %}{% endif %}{{ loop(i.c or []) }}{% endfor %}{{ x }}",
+    "{% block a %}x{{ s }}{% endblock a %}|{{ self.a()|upper }}{{ self['a']() }}{{ self.q is defined }}{{ self }}", "{% block a %}{% endblock %}{% block a %}{% endblock %}", "{{ self.q() }}",
+    "{% for i in list %}{% block a scoped %}{{ i }}{{ loop.index }}{% endblock %}{% block b %}[{{ i }}]{% endblock %}{% endfor %}", "{% block a %}{{ super() }}{% endblock %}",
+    "{% set z = 5 %}{% block a %}{{ z }}{% set z = 6 %}{{ z }}{% endblock %}{{ z }}{% with z = 7 %}{{ self.a() }}{% endwith %}", "{% for i in list %}{% block a %}{% break %}{% endblock %}{% endfor %}",
+    "{% block a required %}{% endblock %}", "{% block a required %}x{% endblock %}", "{% if false %}{% block a required %} {% endblock %}{% endif %}ok",
+    "{% autoescape true %}{{ s }}{{ s|safe }}{{ s|e }}{{ s ~ '<' }}{{ (s|safe) ~ '<' ~ 1 }}{{ [s] }}{{ none }}{{ [s, '<'|safe]|join('&') }}{{ s|replace('<', '&') }}{{ '%s<'|format(s) }}{% endautoescape %}{{ s }}",
+    "{{ ('<'|safe) + '<' }}{{ '<' + ('<'|safe) }}{{ ('<'|safe) ~ '<' }}{{ ('<%s %d %r>'|safe) % ('<', 3, '<') }}{{ ('<{0!r:>8}>'|safe).format('<') }}{{ ('<'|safe).join(['<', 1]) }}{{ ['<'|safe, ('a<b'|safe).split('<'), ('ab'|safe)[1], ('ab'|safe)|first] }}",
+    "{% macro m(x) %}<{{ x }}>{% endmacro %}{% autoescape true %}{{ m('<') }}{% set v %}<{{ s }}>{% endset %}{{ v }}{% filter upper %}<{{ s }}>{% endfilter %}{% call m(2) %}{% endcall %}{% endautoescape %}",
+    "{% macro m() %}[{{ caller() }}]{% endmacro %}{% autoescape s %}{% call m() %}<{{ s }}>{% endcall %}{% autoescape false %}{{ s }}{% endautoescape %}{% endautoescape %}",
+    "{% for i in list %}{% autoescape true %}{{ s }}{% if i == 2 %}{% break %}{% endif %}{% endautoescape %}{% endfor %}{{ s }}{% set q %}<{% endset %}{{ [q] }}",
+    "{% autoescape true %}{% block a %}{{ s }}{% endblock %}{% set v = 1 %}{{ v }}{% endautoescape %}{{ v }}", "{% filter length %}abc{% endfilter %}", "{% set z | length %}abc{% endset %}{{ z + 1 }}",
+    "{% set c = cycler('a', 'b', 3) %}{{ c.current }}{{ c.next() }}{{ c.next() }}{{ c.current }}{{ c.next() }}{{ c.next() }}{{ c.reset() }}{{ c.next() }}{{ c.pos }}{{ c.items }}", "{{ cycler() }}", "{{ cycler(1)() }}",
+    "{% set j = joiner() %}{{ j() }}a{{ j() }}b{{ j.used }}{{ j.sep }}{% set k = joiner('|') %}{% for i in list %}{{ k() }}{{ i }}{% endfor %}", "{{ joiner(1, 2) }}",
+    "{{ list.append is defined }}{{ list.append }}{{ dict.update }}{{ list.index(2) }}{{ list.count(1) }}{{ dict.keys() }}{{ dict.items() }}{{ dict.values() }}",
+] + ["{%% set _ = %s %%}" % x for x in ["list.append(4)", "list.extend([1])", "list.insert(0, 1)", "list.pop()", "list.remove(1)", "list.reverse()", "list.sort()", "list.clear()", "list['append'](1)", "(list|attr('append'))(1)",
+    "dict.update({'b': 1})", "dict.pop('a')", "dict.popitem()", "dict.setdefault('a', 1)", "dict.clear()", "{}.update(a=1)", "namespace(l=[]).l.append(1)"]] + [
+    "{{ rows|groupby('role') }}{% for g in rows|groupby('k') %}{{ g.grouper }}{{ g.list|length }}{{ g[0] }}{{ g }}{{ g|tojson }};{% endfor %}{% for k, xs in rows|groupby('x.y', default=0) %}{{ k }}{{ xs }}{% endfor %}",
+    "{{ rows|groupby('k', case_sensitive=true)|map('first')|list }}", "{{ [1, 'a']|groupby('x') }}", "{{ list|slice(2, 0)|list }}{{ list|slice(5, 'z')|list }}", "{{ list|slice(0)|list }}", "{{ list|slice(-1)|list }}",
+    "{{ long|wordwrap(20) }}|{{ long|wordwrap(7) }}|{{ long|wordwrap(7, false) }}|{{ long|wordwrap(12, wrapstring='/') }}|{{ long|wordwrap(9, break_on_hyphens=false) }}|{{ long|wordwrap(1) }}", "{{ long|wordwrap(0) }}", "{{ long|wordwrap(10 ** 15) }}",
+    "{{ long|truncate(30) }}|{{ long|truncate(30, true) }}|{{ long|truncate(9, false, '\u2026') }}|{{ long|truncate(5, true, '', 0) }}|{{ 'abcdef'|truncate(4, leeway=2) }}|{{ ('a<b c d e f'|safe)|truncate(6, end='<', leeway=0) }}", "{{ long|truncate(2) }}",
+    "{{ 'a b/c?d=\u00e9&~'|urlencode }}|{{ dict|urlencode }}|{{ [['a b', 'c/d'], [1, none]]|urlencode }}|{{ 5|urlencode }}", "{{ [1]|urlencode }}",
+    "{{ html|striptags }}|{{ (html|safe)|striptags }}|{{ '<'|striptags }}|{{ '<a<b>c>'|striptags }}|{{ '&#65;&#x42;&#0;&#150;&#xD800;&#1;&notit;&copy&nosuch;&;& &amp'|striptags }}",
+    "{{ [dict, rows, list, long]|pprint }}|{{ rows|pprint }}|{{ long|pprint }}|{{ {'k': long, 'b': [long]}|pprint }}|{{ (1,)|pprint }}|{{ {2: 1, 'a': 2, 1: 3}|pprint }}|{{ ['<'|safe]|pprint }}|{{ 'x' * 100 }}|{{ ('x' * 100)|pprint }}",
+] + ["{{ %s|%s }}" % (v, f) for v in ["none", "s", "nope"] for f in FILTERS_OF_ALL]
+WORDS = ["\u00df", "\ufb01n \ufb03", "\u039f\u0394\u03a5\u03a3\u03a3\u0395\u03a5\u03a3", "\u0391\u03a3. \u03a3", "A\u03a3\u0301B A\u03a3\u0301", "\u1fb3 \u1fbc", "\u01c6 \u01c4 \u01c5", "\u0130I\u0131i", "\u0149", "\u2177 \u2167",
+         "\u24d0\u24b6", "\u0587", "x\u2019y l'\u00e9", "\U00010400x\U00010428", "\u0345a", "\u1e9e\u212a", "hello wORLD-foo (bar)"]
+FULL += ["{%% for w in words %%}{{ w.%s }},{%% endfor %%}" % m for m in ["upper()", "lower()", "title()", "capitalize()", "swapcase()", "casefold()", "isupper()", "islower()"]]
+FULL += ["{%% for w in words %%}{{ w|%s }},{%% endfor %%}" % m for m in ["upper", "lower", "title", "capitalize"]]
+THINGS = {"tree": [{"v": 1, "c": [{"v": 2, "c": []}, {"v": 3, "c": [{"v": 4}]}]}, {"v": "<5>"}], "list": [1, 2, 3], "dict": {"b": "1 &", "a": [1, 2]}, "s": "a<b> c", "words": WORDS,
+    "rows": [{"role": "user", "k": "B", "x": {"y": 2}}, {"role": "a", "k": "b", "x": {"y": 1}}, {"role": "user", "k": "a", "x": {}}],
+    "long": "The quick-brown fox jumped over the lazy-dog--and then some well-known extraordinarilylongwordthatfitsnowhere 1-2-3 a-b-c.\n\nSecond   paragraph\there -- yes--no --- maybe\u00a0x",
+    "html": "<p>a &amp; b</p> <!-- c <i> --> &lt;x&gt; &eacute;&notit; <b  >z</b>"}
+
 TOOL = {"type": "function", "function": {"name": "weather", "description": "Looks <outside> & \"reports\"", "parameters": {
     "type": "object", "properties": {"town": {"type": "string", "description": "where, e.g. Troms\u00f8"}, "days": {"type": "integer"}}, "required": ["town"]}}}
 CALL = {"id": "1", "type": "function", "function": {"name": "weather", "arguments": {"town": "Ghent", "days": 2, "exact": True, "x": None, "p": 0.5}}}
@@ -177,21 +220,25 @@ def main():
     env = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
     env.filters["tojson"] = tojson
     env.globals["raise_exception"] = raise_exception
-    cases, n_errors = [], 0
-    for source in [CHATML, HEADERS, TURNS, INST, PARTS] + SMALL:
-        results = []
-        for variables in CONVERSATIONS:
-            try:
-                results.append({"text": env.from_string(source).render(**{**COMMON, **variables})})
-            except Exception:  # whatever Python raises in the middle of it
-                results.append({"error": True})
-                n_errors += 1
-        cases.append({"template": source, "results": results})
-    out = {"variables": [json.dumps({**COMMON, **v}, ensure_ascii=False) for v in CONVERSATIONS], "cases": cases}
+    n_errors = 0
+
+    def render(source, variables):
+        nonlocal n_errors
+        try:
+            return {"text": env.from_string(source).render(**json.loads(json.dumps(variables)))}
+        except Exception:  # whatever Python raises in the middle of it
+            n_errors += 1
+            return {"error": True}
+
+    chats = [{**COMMON, **v} for v in CONVERSATIONS]
+    cases = [{"template": t, "results": [render(t, v) for v in chats]} for t in [CHATML, HEADERS, TURNS, INST, PARTS] + SMALL]
+    things = [{"template": t, "results": [render(t, THINGS)]} for t in FULL]
+    out = {"variables": [json.dumps(v, ensure_ascii=False) for v in chats], "cases": cases,
+           "things": [json.dumps(THINGS, ensure_ascii=False)], "of_things": things}
     path = os.path.join(os.path.dirname(__file__), "..", "oracles", "templates.json")
     with open(path, "w") as f:
         f.write(json.dumps(out, ensure_ascii=False, indent=0) + "\n")
-    print("%d templates, %d conversations, %d refused" % (len(cases), len(CONVERSATIONS), n_errors))
+    print("%d templates with %d conversations, %d others, %d refused" % (len(cases), len(CONVERSATIONS), len(things), n_errors))
 
 
 if __name__ == "__main__":

@@ -2,10 +2,12 @@
 // Hugging Face's own tokenizers (the Rust library, as npm has it) give for texts that are hard to cut.
 //
 //   npm install tokenizers@0.23.2
-//   node tests/reference/tokenizers.cjs build/tern
+//   node tests/reference/tokenizers.cjs build/tern      (without a program: splits.json alone)
 //
 // Vocabularies are learnt from source.txt, a copy of some documentation as it once was.
 // NAME.json is the tokenizer, NAME.ids.json has [ids, ids with BOS, decoded text] of each text.
+// splits.json has, for names of tokenizer.ggml.pre, the lengths (in characters) of the pieces into
+// which the expressions of that model's own tokenizer.json cut each text.
 const { Tokenizer } = require("tokenizers");
 const { execFileSync } = require("child_process");
 const fs = require("fs"), os = require("os"), path = require("path");
@@ -115,7 +117,8 @@ const isolated = (Regex) => ({ type: "Split", pattern: { Regex }, behavior: "Iso
 const bytes = (use_regex) => ({ type: "ByteLevel", add_prefix_space: false, trim_offsets: true, use_regex });
 const llama2 = ["<unk>", "<s>", "</s>"], gemma = ["<pad>", "<eos>", "<bos>", "<unk>"];
 
-const tokenizers = {
+// None where only splits.json is wanted.
+const tokenizers = !tern ? {} : {
     llama3: byteLevel("llama-bpe", "--special", "<|tool|>"),
     qwen2: withNfc(byteLevel("qwen2", "--no-bos")),
     gpt2: byteLevel("gpt-2", "--no-bos"),
@@ -141,6 +144,64 @@ function withNfc(t) {
     return t;
 }
 
+// ---- Ways to split text, by the name that GGUF has for them --------------------------------------
+
+const upper = "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]", lower = "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]", head = "[^\\r\\n\\p{L}\\p{N}]?";
+const short = "(?i:'s|'t|'re|'ve|'m|'ll|'d)", blanks = "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+", signs = "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*";
+const gpt2 = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+const cased = (digits, tail, u = upper, l = lower) => `${head}${u}*${l}+${tail}|${head}${u}+${l}*${tail}|${digits}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*${blanks}`;
+const asciiWord = "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+";
+const deepseek3 = asciiWord + "| ?[\\p{P}\\p{S}]+[\\r\\n]*" + blanks;
+const kana = "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+";
+// The letters with case of an older Unicode: \p{L&} but for what came later.
+const oldCased = String.raw`[A-Za-z\u00b5\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u01ba\u01bc-\u01bf\u01c4-\u0293\u0295-\u02af\u0370-\u0373\u0376\u0377\u037b-\u037d\u037f\u0386\u0388-\u038a\u038c\u038e-\u03a1\u03a3-\u03f5\u03f7-\u0481\u048a-\u052f\u0531-\u0556\u10a0-\u10c5\u13a0-\u13f5\u1e00-\u1f15\u2c00-\u2c7b\ufb00-\ufb06\uff21-\uff3a\uff41-\uff5a]`;
+
+const splits = {
+    "deepseek-llm": ["[\r\n]", "\\s?" + oldCased + "+", "\\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+", "\\s+$", "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+", "\\p{N}+"],
+    "deepseek-coder": ["[\r\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+", "\\p{N}"],
+    "deepseek-v3": ["\\p{N}{1,3}", kana, deepseek3],
+    "spark2_5": ["\\p{N}{1,3}", kana, asciiWord + "| ?[\\p{P}\\p{S}]+|[\r\n]|\\s+(?!\\S)|\\s+", "\\p{N}"],
+    "kimi-k2": ["[\\p{Han}]+|" + [[`${upper}&&[^\\p{Han}]`, "*", `${lower}&&[^\\p{Han}]`, "+"], [`${upper}&&[^\\p{Han}]`, "+", `${lower}&&[^\\p{Han}]`, "*"]]
+        .map(([u, m, l, n]) => `${head}[${u}]${m}[${l}]${n}${short}?`).join("|") + "|\\p{N}{1,3}" + signs + blanks],
+    "chameleon": ["<sentinel:[0-9]+>", "(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z", "([\t\n]|    |  )", "\\p{N}", "[\\p{P}!-/:-@\\[-`{-~]", gpt2],
+    "exaone-moe": [short + "|" + head + "(?:\\p{L}\\p{M}*(?: \\p{L}\\p{M}*)*)+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]?|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"],
+    "afmoe": ["\\p{N}{1,3}(?=(?:\\p{N}{3})*(?!\\p{N}))",
+        "[\u4e00-\u9fff\u3400-\u4dbf\uf900-\ufaff\u3040-\u309f\u30a0-\u30ff\uff65-\uff9f\u2f00-\u2fdf\u0e40-\u0e7f\u0e80-\u0eff\u1780-\u17ff\u1000-\u109f\uaa60-\uaa7f\ua9e0-\ua9ff\uac00-\ud7af\u1100-\u11ff]+", deepseek3],
+    "youtu": ["[\uac00-\ud7a3\u3131-\u318e]+|[\uff01\u2026\u201c\u201d\u2018\u2019\u2014\uff1a\uff1b\uff0c\u3001-\u303f\ufe30-\ufe4f]+|[\u3105-\u312f]+|" + kana, cased("\\p{N}", short + "?")],
+    "jais-2": [short + "|" + head + "\\p{L}+|\\p{N}{1,3}" + signs + "|\\s*[\\r\\n]+" + [512, 256, 128, 64, 32, 16, 8, 4].map((n) => `|\\s{${n}}(?!\\S)`).join("") + "|\\s{1,2}(?!\\S)|\\s{1}"],
+    "minicpm5": ["\\p{N}{1,3}", short + "|" + head + "\\p{L}+|\\p{N}+" + signs + blanks],
+    "ufakzeka": [head + "\\p{L}+|\\p{N}" + signs + blanks],
+    "laguna": ["[^\\n]+|[\\n]+", short + "|" + head + "\\p{L}+|\\p{N}" + signs + blanks],
+    "tiny_aya": ["\\d{1,3}(?=(?:\\d{3})*\\b)", cased("\\p{N}{1,3}", short + "?")],
+    "tekken": [cased("\\p{N}", "")],
+    "gpt-4o": [cased("\\p{N}{1,3}", short + "?")],
+    "qwen35": [short + "|" + head + "[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*" + blanks],
+    "modern-bert": [gpt2], "falcon": ["[\\p{P}\\$\\+<=>\\^~\\|`]+", gpt2, "[0-9][0-9][0-9]"], "starcoder": ["\\p{N}", gpt2],
+    "bloom": [" ?[^(\\s|.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c)]+"],
+    "bailingmoe": ["'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"],
+    "seed-coder": [short + "|" + head + "\\p{L}+|\\p{N}{1}| ?[^\\s\\p{L}\\p{N}\r\n]+" + blanks],
+    "superbpe": ["\\p{N}+", "(?=(\\d{3})+(?!\\d))"],
+    "gemma4": ["[^\\n]+|[\\n]+"],
+};
+
+// One token a piece: nothing is in the vocabulary.
+const splitter = (list) => Tokenizer.fromString(JSON.stringify({
+    version: "1.0", truncation: null, padding: null, added_tokens: [], normalizer: null, post_processor: null, decoder: null,
+    pre_tokenizer: { type: "Sequence", pretokenizers: list.map(isolated) }, model: { type: "WordLevel", vocab: { "[UNK]": 0 }, unk_token: "[UNK]" },
+}));
+
+async function writeSplits() {
+    const all = {};
+    for (const [name, list] of Object.entries(splits)) {
+        const t = splitter(list), rows = [];
+        for (const text of texts) rows.push((await t.encode(text, null, { addSpecialTokens: false })).getOffsets().map(([a, b]) => b - a));
+        all[name] = rows;
+        console.log(name, rows.reduce((n, r) => n + r.length, 0), "pieces");
+    }
+    const lines = Object.entries(all).map(([name, rows]) => JSON.stringify(name) + ":" + JSON.stringify(rows));
+    fs.writeFileSync(path.join(out, "splits.json"), "{" + lines.join(",\n") + "}\n");
+}
+
 // ---- What the library makes of them ------------------------------------------------------------
 
 async function main() {
@@ -160,4 +221,4 @@ async function main() {
         console.log(name, rows.reduce((n, r) => n + r[0].length, 0), "ids");
     }
 }
-main();
+main().then(writeSplits);
