@@ -432,7 +432,7 @@ TEST(engine_refuses_models_that_do_not_fit_their_config) {
     const uint32_t n_layers = 900;
     const char *at = memmem(bytes, n, key, sizeof key - 1);
     REQUIRE(at != NULL && (f = fopen(path, "rb+")) != NULL);
-    fseek(f, at - bytes + (long)sizeof key - 1 + 4, SEEK_SET); // behind the type
+    fseek(f, at - bytes + (long)sizeof key - 1 + 4, SEEK_SET); // after the type
     fwrite(&n_layers, sizeof n_layers, 1, f);
     fclose(f);
     CHECK(tern_model_open(&model, path, NULL, &err) == TERN_ERR_FORMAT);
