@@ -360,3 +360,32 @@ TEST(folder_tied_head_is_the_table) {
     if (!make_folder(untied, &d)) return;
     CHECK(distance(untied, &(reference){0}) > 0.1);
 }
+
+// Seen to fail with sliding_window unread, and with use_sliding_window unread.
+TEST(folder_windows_limit_the_context) {
+    static const struct {
+        const char *config;
+        int n_context; // of a session that asks for none, and the longest there is; 0: any
+    } cases[] = {
+        {"\"sliding_window\": 24,", 24},
+        {"\"sliding_window\": null,", 0},
+        {"\"use_sliding_window\": false, \"sliding_window\": 24,", 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *out = test_tmp("folder_window");
+        tern_error err = {0};
+        tern_model *model;
+        tern_session *session = NULL;
+        tern_session_desc longer = {.n_context = 25};
+        if (!make_folder(out, &(folder_desc){.config = cases[i].config})) return;
+        REQUIRE_OK(tern_model_open(&model, out, NULL, &err), err);
+        REQUIRE_OK(tern_session_open(&session, model, NULL, &err), err);
+        CHECK((tern_session_n_context(session) == cases[i].n_context) == (cases[i].n_context > 0));
+        tern_session_close(session);
+        tern_status status = tern_session_open(&session, model, &longer, &err);
+        CHECK(status == (cases[i].n_context ? TERN_ERR_UNSUPPORTED : TERN_OK));
+        CHECK(status == TERN_OK || strstr(err.message, "window of 24"));
+        if (status == TERN_OK) tern_session_close(session);
+        tern_model_close(model);
+    }
+}

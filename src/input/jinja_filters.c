@@ -166,7 +166,7 @@ FILTER(batch) {
     return true;
 }
 
-FILTER(slice) { // so many lists, the first ones longer by one where the items do not divide
+FILTER(slice) { // into n lists; if the items do not divide evenly, the first ones get one more
     const jvalue *items;
     uint32_t n;
     int64_t slices;

@@ -40,7 +40,7 @@ static bool put_padded(jrun *r, const spec *f, tern_str head, tern_str body, cha
 
 static bool put_string(jrun *r, const spec *f, jvalue text) {
     size_t n = text.n;
-    if (f->precision >= 0) { // at most so many characters
+    if (f->precision >= 0) { // at most this many characters
         size_t at = 0;
         for (int i = 0; i < f->precision && at < n; i++) at += tern_jinja_char(text.s + at, n - at);
         n = at;

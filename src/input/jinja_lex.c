@@ -143,7 +143,7 @@ static int hex_value(const char *p, int n) {
 
 // Python's escapes. p is after the backslash; returns where the escape ends, NULL when it is
 // wrong.
-// No escape is shorter than what it stands for, so that `to` may lag after in the same buffer.
+// No escape is shorter than what it stands for, so that `to` may lag behind in the same buffer.
 static const char *unescape(const char *p, const char *end, char **to) {
     static const char from[] = "\\'\"abfnrtv", into[] = "\\'\"\a\b\f\n\r\t\v";
     const char *hit = strchr(from, *p);

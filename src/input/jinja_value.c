@@ -275,7 +275,7 @@ bool tern_jinja_iterate(jrun *r, jvalue v, const jvalue **items, uint32_t *n) {
 // ---- Dicts -------------------------------------------------------------------------------------
 
 #define HASH_DEPTH_MAX 16
-#define DICT_SMALL     8 // up to so many entries are searched one by one
+#define DICT_SMALL     8 // up to this many entries are searched one by one
 
 static uint32_t hash_bytes(const void *bytes, size_t n) { // FNV-1a
     uint32_t h = 2166136261u;

@@ -66,7 +66,7 @@ static uint32_t dash_end(const line *l, uint32_t i) {
     return end >= i + 2 && is(l, end, IS_WORD) ? end : 0;
 }
 
-// The hyphen at i may end a line: two letters stand in front of it (or "a-b") and two behind.
+// The hyphen at i may end a line: two letters stand before it (or "a-b") and two after.
 static bool is_soft_hyphen(const line *l, int64_t i) {
     bool before = (is(l, i - 1, IS_LETTER) && is(l, i - 2, IS_LETTER)) ||
                   (is(l, i - 1, IS_PUNCT) && is(l, i - 2, IS_HYPHEN) && is(l, i - 3, IS_LETTER));
@@ -277,7 +277,7 @@ FILTER(striptags) { // tags out, runs of white space to one space, character ref
     jvalue s, words;
     size_t mark = r->out->len;
     if (!tern_jinja_to_string(r, c->self, &s)) return false;
-    // Each tag moves the text behind it.
+    // Each tag moves the text after it.
     if (!tern_jinja_work(r, (uint64_t)s.n * (count_byte((tern_str){s.s, s.n}, '<') + 1)))
         return false;
     char *text = tern_jinja_alloc(r, (size_t)s.n + 1, 1);

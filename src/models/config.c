@@ -335,6 +335,18 @@ static tern_status read_linears(const reader *r, const tern_arch *arch, tern_con
     return TERN_OK;
 }
 
+// Sliding windows are not computed. Up to a window's length they are what full attention is, so
+// that is how long a context may be.
+static void limit_to_window(const reader *r, tern_config *c) {
+    int64_t window = 0;
+    bool is_used = r->file->kind == TERN_FILE_GGUF ||
+                   tern_json_bool(hf_field(r, "use_sliding_window"), true);
+    if (!is_used || !read_int(r, "attention.sliding_window", "sliding_window", &window)) return;
+    if (window <= 0) return;
+    c->n_window = window;
+    if (c->n_context > window) c->n_context = window;
+}
+
 // transformers uses the embedding table if config.json says that it is tied, even if the folder has
 // a head; if it does not say so but there is no head, nothing else can be meant.
 static bool has_tied_head(const reader *r, const tern_arch *arch) {
@@ -352,6 +364,7 @@ tern_status tern_model_read(const tern_file *file, const tern_arch **arch, tern_
     if (c->n_kv_heads == 0) c->n_kv_heads = c->n_heads;
     if (c->head_dim == 0) c->head_dim = c->n_embd / c->n_heads;
     if (c->n_context == 0) c->n_context = 2048;
+    limit_to_window(&r, c);
     if (c->head_dim < 2 || c->head_dim % 2 != 0 || c->head_dim > HEAD_DIM_MAX ||
         c->n_heads % c->n_kv_heads != 0)
         return tern_fail(err, TERN_ERR_FORMAT,

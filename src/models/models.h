@@ -10,6 +10,7 @@
 // Hyperparameters, as the file states them, in the field's usual names.
 typedef struct tern_config {
     int64_t n_vocab, n_layers, n_embd, n_ff, n_heads, n_kv_heads, head_dim, n_context;
+    int64_t n_window; // attention sees that many positions, 0: all; n_context is at most this
     double rms_eps, final_rms_eps; // final: of the last norm; the same unless the file says so
     tern_act_kind act;
     tern_rope_attrs rope;
