@@ -154,6 +154,8 @@ FULL = [
     RECURSIVE, "{% autoescape true %}" + RECURSIVE + "{% endautoescape %}", RECURSIVE.replace("recursive", "if i.v != 3 recursive"),
     "{% for i in list %}{{ loop(list) }}{% endfor %}", "{% for i in list recursive %}{{ loop() }}{% endfor %}", "{% for i in tree recursive %}{{ loop(none) }}{% endfor %}",
     "{% set x = 1 %}{% for i in tree recursive %}{% set x = 2 %}{{ x }}{% if i.v == 3 %}{% break %}{% endif %}{{ loop(i.c or []) }}{% endfor %}{{ x }}",
+    "{% for i in tree recursive %}{{ seen is defined }}{% set seen = 1 %}{{ loop(i.c or []) }}{% endfor %}", "{{ [('<'|safe) + '<', '<' + ('<'|safe)] }}",
+    "{{ {'update': 1, 'pop': 2}.update }}|{{ {'update': 1}['update'] }}|{{ {'get': 1}.get is callable }}",
     "{% block a %}x{{ s }}{% endblock a %}|{{ self.a()|upper }}{{ self['a']() }}{{ self.q is defined }}{{ self }}", "{% block a %}{% endblock %}{% block a %}{% endblock %}", "{{ self.q() }}",
     "{% for i in list %}{% block a scoped %}{{ i }}{{ loop.index }}{% endblock %}{% block b %}[{{ i }}]{% endblock %}{% endfor %}", "{% block a %}{{ super() }}{% endblock %}",
     "{% set z = 5 %}{% block a %}{{ z }}{% set z = 6 %}{{ z }}{% endblock %}{{ z }}{% with z = 7 %}{{ self.a() }}{% endwith %}", "{% for i in list %}{% block a %}{% break %}{% endblock %}{% endfor %}",
