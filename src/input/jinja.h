@@ -220,6 +220,7 @@ typedef struct jtoken {
     jvalue value; // of text, names, strings, numbers
 } jtoken;
 
+// J_ESCAPE_AS_RUN_SAYS is or-ed to what a constant {% autoescape %} last said.
 typedef enum jescape { J_ESCAPE_NO, J_ESCAPE_YES, J_ESCAPE_AS_RUN_SAYS } jescape;
 
 typedef struct jnode {

@@ -396,7 +396,8 @@ static bool eval_concat(jrun *r, const jnode *n, jvalue *out) {
     jvalue a, b;
     if (!eval(r, n->a, &a) || !eval(r, n->b, &b)) return false;
     size_t mark = r->out->len;
-    if (escapes(r, n) && (tern_jinja_is_markup(a) || tern_jinja_is_markup(b)))
+    // Where only the run knows, Jinja2 joins without escaping.
+    if (n->escape == J_ESCAPE_YES && (tern_jinja_is_markup(a) || tern_jinja_is_markup(b)))
         return tern_jinja_escape(r, a, &a) && tern_jinja_escape(r, b, &b) &&
                tern_jinja_put(r, a.s, a.n) && tern_jinja_put(r, b.s, b.n) &&
                take_text(r, mark, true, out);
@@ -586,10 +587,21 @@ static flow run_autoescape(jrun *r, const jnode *n) {
     return f;
 }
 
+// Jinja2 puts constants into the text when it compiles, and does not escape those of which only the
+// run could know.
+static bool is_constant(const jnode *n) {
+    if (n->kind != J_LIST_OF && n->kind != J_TUPLE_OF && n->kind != J_DICT_OF)
+        return n->kind == J_CONST;
+    for (const jnode *i = n->list; i; i = i->next)
+        if (!is_constant(i)) return false;
+    return true;
+}
+
 static flow run_print(jrun *r, const jnode *n) {
     jvalue v;
     if (!eval(r, n->a, &v)) return FLOW_FAILED;
-    if (escapes(r, n) && !tern_jinja_escape(r, v, &v)) return FLOW_FAILED;
+    bool plain = n->escape == J_ESCAPE_AS_RUN_SAYS && is_constant(n->a);
+    if (!plain && escapes(r, n) && !tern_jinja_escape(r, v, &v)) return FLOW_FAILED;
     return flow_of(tern_jinja_print(r, v));
 }
 

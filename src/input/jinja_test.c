@@ -265,8 +265,6 @@ TEST(jinja_bounds_hostile_templates) {
         "{{ ('<>' * 10 ** 6) | striptags }}",
         "{{ ('&a' * 10 ** 7 * 3) | striptags }}",
         "{{ ('%' * 10 ** 7 * 3) | urlencode }}",
-        "{{ range(99999) | map('string') | map('center', 9999) | list | pprint }}",
-        "{{ ('\\u03a3\\u0301' * 10 ** 7 * 3) | lower }}",
         "{{ range(10 ** 18) | length }}",
         "{{ '%999999999d' % 1 }}",
         "{{ 'a'.ljust(10 ** 12) }}",

@@ -164,6 +164,7 @@ FULL = [
     "{{ ('<'|safe) + '<' }}{{ '<' + ('<'|safe) }}{{ ('<'|safe) ~ '<' }}{{ ('<%s %d %r>'|safe) % ('<', 3, '<') }}{{ ('<{0!r:>8}>'|safe).format('<') }}{{ ('<'|safe).join(['<', 1]) }}{{ ['<'|safe, ('a<b'|safe).split('<'), ('ab'|safe)[1], ('ab'|safe)|first] }}",
     "{% macro m(x) %}<{{ x }}>{% endmacro %}{% autoescape true %}{{ m('<') }}{% set v %}<{{ s }}>{% endset %}{{ v }}{% filter upper %}<{{ s }}>{% endfilter %}{% call m(2) %}{% endcall %}{% endautoescape %}",
     "{% macro m() %}[{{ caller() }}]{% endmacro %}{% autoescape s %}{% call m() %}<{{ s }}>{% endcall %}{% autoescape false %}{{ s }}{% endautoescape %}{% endautoescape %}",
+    "{% macro m() %}{{ s }}{% endmacro %}{% autoescape s %}{{ '<' }}{{ ['<', {'a': (1, '&')}] }}{{ [s] }}{{ m() ~ '<' }}{{ m() }}{% endautoescape %}",
     "{% for i in list %}{% autoescape true %}{{ s }}{% if i == 2 %}{% break %}{% endif %}{% endautoescape %}{% endfor %}{{ s }}{% set q %}<{% endset %}{{ [q] }}",
     "{% autoescape true %}{% block a %}{{ s }}{% endblock %}{% set v = 1 %}{{ v }}{% endautoescape %}{{ v }}", "{% filter length %}abc{% endfilter %}", "{% set z | length %}abc{% endset %}{{ z + 1 }}",
     "{% set c = cycler('a', 'b', 3) %}{{ c.current }}{{ c.next() }}{{ c.next() }}{{ c.current }}{{ c.next() }}{{ c.next() }}{{ c.reset() }}{{ c.next() }}{{ c.pos }}{{ c.items }}", "{{ cycler() }}", "{{ cycler(1)() }}",
