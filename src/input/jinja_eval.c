@@ -225,7 +225,7 @@ static bool bind_params(jrun *r, const jnode *macro, const jargs *args) {
 
 // Whether text that is put out at `n` is escaped.
 static bool escapes(const jrun *r, const jnode *n) {
-    return n->escape == J_ESCAPE_AS_RUN_SAYS ? r->autoescape : n->escape == J_ESCAPE_YES;
+    return n->escape & J_ESCAPE_AS_RUN_SAYS ? r->autoescape : n->escape == J_ESCAPE_YES;
 }
 
 static bool take_text(jrun *r, size_t mark, bool is_safe, jvalue *out) {
@@ -600,8 +600,8 @@ static bool is_constant(const jnode *n) {
 static flow run_print(jrun *r, const jnode *n) {
     jvalue v;
     if (!eval(r, n->a, &v)) return FLOW_FAILED;
-    bool plain = n->escape == J_ESCAPE_AS_RUN_SAYS && is_constant(n->a);
-    if (!plain && escapes(r, n) && !tern_jinja_escape(r, v, &v)) return FLOW_FAILED;
+    bool escaped = is_constant(n->a) ? n->escape & J_ESCAPE_YES : escapes(r, n);
+    if (escaped && !tern_jinja_escape(r, v, &v)) return FLOW_FAILED;
     return flow_of(tern_jinja_print(r, v));
 }
 

@@ -103,7 +103,7 @@ static tern_status expect_name(parser *p, jvalue *name) {
 // ---- Expressions -------------------------------------------------------------------------------
 
 static tern_status parse_args(parser *p, jnode **list) { // after '('
-    uint8_t latest = 0; // positional ones may not follow others
+    uint8_t latest = 0;                                  // positional ones may not follow others
     for (bool first = true; !skip(p, ')'); first = false) {
         if (!first) {
             TERN_TRY(expect(p, ','));
@@ -271,7 +271,7 @@ static tern_status parse_filter(parser *p, jnode **node) { // after '|'
 static tern_status parse_test(parser *p, jnode **node) { // after `is`
     jnode *test, *not = NULL;
     if (is_name(p->at, "not")) {
-        TERN_TRY(new_node(p, J_NOT, &not));
+        TERN_TRY(new_node(p, J_NOT, &not ));
         p->at++;
     }
     TERN_TRY(new_node(p, J_TEST, &test));
@@ -603,9 +603,10 @@ static tern_status parse_autoescape(parser *p, jnode **out) {
     TERN_TRY(parse_expression(p, &(*out)->a));
     const jnode *whether = (*out)->a;
     if (whether->kind != J_CONST)
-        p->escape = J_ESCAPE_AS_RUN_SAYS;
-    else if (outer != J_ESCAPE_AS_RUN_SAYS)
-        p->escape = tern_jinja_truth(whether->value) ? J_ESCAPE_YES : J_ESCAPE_NO;
+        p->escape |= J_ESCAPE_AS_RUN_SAYS;
+    else
+        p->escape = (uint8_t)((outer & J_ESCAPE_AS_RUN_SAYS) |
+                              (tern_jinja_truth(whether->value) ? J_ESCAPE_YES : J_ESCAPE_NO));
     TERN_TRY(parse_body_to(p, "endautoescape", &(*out)->list));
     p->escape = outer;
     return TERN_OK;
