@@ -53,8 +53,8 @@ static bool is_message(tern_str role, tern_str content) {
 static tern_status insert(tern_chat *chat, size_t at, tern_str role, tern_str content,
                           tern_error *err) {
     if (!is_message(role, content))
-        return tern_fail(err, TERN_ERR_FORMAT, "message %zu: expected a role of one line and a text "
-                         "without zero bytes", at + 1);
+        return tern_fail(err, TERN_ERR_FORMAT, "message %zu: expected a role of one line and a "
+                         "text without zero bytes", at + 1);
     tern_message m = {copy(role), copy(content)};
     if (!m.role || !m.content ||
         tern_array_reserve(TERN_MEM_SESSION, &chat->messages, &chat->capacity, chat->n, 1) != 0) {
