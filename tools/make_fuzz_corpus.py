@@ -71,6 +71,7 @@ def gguf_seeds():
     yield "nested", gguf([nested], [])
     yield "same_name", gguf([], tensors[:1] * 2)
     yield "unknown_type", gguf([], [("t", 135, [256], bytes(64))])
+    yield "unknown_type_cut", gguf([], [("t", 135, [256], b"")])
     yield "huge_counts", b"GGUF" + struct.pack("<IQQ", 3, 1 << 60, 1 << 61)
 
 

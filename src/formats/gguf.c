@@ -238,7 +238,7 @@ static tern_status place_tensor(reader *r, tern_tensor *t, uint64_t offset, uint
         return tern_fail(r->err, TERN_ERR_FORMAT, "tensor '%s' begins at %llu, not at a multiple "
                          "of %llu", t->name, (unsigned long long)offset,
                          (unsigned long long)alignment);
-    if (offset > n_data || t->bytes > n_data - offset)
+    if (offset > n_data || t->bytes > n_data - offset || t->bytes == 0)
         return tern_fail(r->err, TERN_ERR_FORMAT,
                          "tensor '%s' leaves the file: %llu bytes at %llu of %llu (is the file "
                          "cut off?)",
