@@ -258,8 +258,9 @@ tern_status tern_model_instance(tern_model *m, int32_t n_context, tern_kv_type k
     *out = NULL;
     if (m->config.n_window > 0 && n_context > m->config.n_window)
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                         "%s: its attention has a window of %lld positions, so a context of "
-                         "%d is not supported", m->path, (long long)m->config.n_window, (int)n_context);
+                         "%s: its attention has a window of %lld positions, so a context "
+                         "of %d is not supported", m->path, (long long)m->config.n_window,
+                         (int)n_context);
     tern_lease *s = tern_alloc(TERN_MEM_SESSION, sizeof *s);
     if (!s) return tern_fail_memory(err, sizeof *s);
     s->n_context = n_context;
