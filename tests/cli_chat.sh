@@ -98,9 +98,10 @@ grep -q '"speculation"\|"device_memory"\|,0,0' "$dir/out" && wrong "--json print
 fails 2 "needs --json" "$tern" run "$model" x --logprobs 1
 fails 2 "from 0 to 20" "$tern" run "$model" x --json --logprobs 21
 
-# On a terminal, simulated by script(1): words wrapped, Markdown as styles, one Ctrl-D for the end.
+# On a terminal, simulated by script(1): words wrapped, Markdown as styles. Chats end with /exit: an
+# end of input that comes while the terminal changes its mode is lost, and the chat would wait.
 on_terminal() { # COLUMNS COMMAND: its screen is in $dir/screen
-    (cat; sleep 0.2) | TERM=xterm script -qec "stty cols $1 -echo; $2" /dev/null 2>&1 | tr -d '\r' >"$dir/screen"
+    (cat; echo /exit; sleep 0.2) | TERM=xterm timeout 120 script -qec "stty cols $1 -echo; $2" /dev/null 2>&1 | tr -d '\r' >"$dir/screen"
 }
 if script -qec true /dev/null >/dev/null 2>&1 </dev/null; then
     n=$((n + 4))
