@@ -92,6 +92,7 @@ size_t fuzz_mutate_parts(uint8_t *input, size_t n, size_t room, unsigned seed) {
     bool gguf = chosen.n >= 4 && memcmp(copy, "GGUF", 4) == 0;
     size_t n_new = gguf ? fuzz_mutate_gguf(copy, chosen.n, part_room, seed)
                         : LLVMFuzzerMutate(copy, chosen.n, part_room);
+    if (n_new > part_room) n_new = part_room; // libFuzzer makes one byte of none, room or not
     memmove(input + front + n_new, input + front + chosen.n, rest);
     memcpy(input + front, copy, n_new);
     put(input + front - 4, n_new, 4);
