@@ -17,7 +17,9 @@ awk 'BEGIN { srand(7); split("fox owl bear hare wolf deer", who); split("saw met
 "$tern" data build "$dir/text.txt" --tokenizer "$dir/tokenizer.json" --separator '
 ' --dedup none -o "$dir/data" > /dev/null 2>&1
 
-train="--data $dir/data --layers 2 --embd 32 --heads 2 --ff 64 --seq-len 32 --batch-tokens 512 \
+# Float weights: a BitNet's rounding makes sums in another order another run after a few steps. Two
+# processes are within 5e-7 of one; seen to fail when a weight's gradient was not summed.
+train="--data $dir/data --recipe llama --layers 2 --embd 32 --heads 2 --ff 64 --seq-len 32 --batch-tokens 512 \
     --micro-tokens 128 --log-every 1 --checkpoint-every 5 -t 1"
 losses() { sed -n 's/.*"step":\([0-9]*\),.*"loss":\([0-9.]*\),.*/\1 \2/p' "$1/log.jsonl"; }
 
@@ -26,7 +28,7 @@ mpirun --oversubscribe -n 2 "$tern_mpi" train $train -n 12 -o "$dir/two" 2> /dev
 losses "$dir/one" > "$dir/a"
 losses "$dir/two" > "$dir/b"
 [ "$(wc -l < "$dir/a")" = 12 ] || complain "one process logged $(wc -l < "$dir/a") of 12 steps"
-paste "$dir/a" "$dir/b" | awk '{ d = $2 - $4; if ($1 != $3 || d > 2e-4 || d < -2e-4) exit 1 }' ||
+paste "$dir/a" "$dir/b" | awk '{ d = $2 - $4; if ($1 != $3 || d > 2e-6 || d < -2e-6) exit 1 }' ||
     complain "two processes have other losses than one: $(paste "$dir/a" "$dir/b" | tail -n 1)"
 
 mine="-m $dir/one/step-00000012.gguf $dir/data -t 1 --min-probability 0.001"
