@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 static test_case *first_test;
-static int n_failed_checks;
-static long n_checks;
+static _Atomic int n_failed_checks;
+static _Atomic long n_checks;
 static char skipped_because[200]; // a copy: the caller's text may be gone when it is printed
 static char tmp_folder[256];
 
