@@ -150,7 +150,8 @@ static void count_reason(run_state *c, const char *why) {
 }
 
 static void run_test(const test_case *t, run_state *c, bool verbose) {
-    n_failed_checks = 0, n_checks = 0;
+    n_failed_checks = 0;
+    n_checks = 0;
     skipped_because[0] = 0;
     double start = now();
     t->run();
