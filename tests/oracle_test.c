@@ -165,7 +165,8 @@ TEST(webgpu_own_oracles_have_the_references_numbers) {
             tern_model *m = gpu_open(own[i], n_batch); // skips the test where there is no GPU
             if (!m) return;
             tern_model_close(m);
-            const tern_model_desc d = {.device = "webgpu", .n_batch = n_batch};
+            const tern_model_desc d = {
+                .device = "webgpu", .webgpu = gpu_webgpu(NULL), .n_batch = n_batch};
             check_model(own[i], own[i], &d, &determined, n_batch > 1);
         }
 }
