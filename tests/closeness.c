@@ -1,4 +1,5 @@
 #include "closeness.h"
+#include "harness.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -97,4 +98,10 @@ size_t close_n_certain(const float *want, size_t n_rows, size_t n_vocab, double 
             if (i != best && (double)want[i] > limit) return t;
     }
     return n_rows;
+}
+
+blob read_blob(const char *path) {
+    blob b;
+    b.bytes = test_read(path, &b.n);
+    return b;
 }

@@ -36,4 +36,11 @@ size_t close_n_certain(const float *want, size_t n_rows, size_t n_vocab, double 
 
 size_t close_greatest(const float *row, size_t n);
 
+// What another program wrote, as bytes; free(bytes).
+typedef struct blob {
+    char *bytes;
+    size_t n;
+} blob;
+blob read_blob(const char *path);
+
 #endif

@@ -6,17 +6,6 @@
 #include "harness.h"
 #include "tern.h"
 
-typedef struct blob {
-    char *bytes;
-    size_t n;
-} blob;
-
-static blob read_blob(const char *path) {
-    blob b;
-    b.bytes = test_read(path, &b.n);
-    return b;
-}
-
 // The ids after a label of a golden text file: "all_tokens: 1 403 ...".
 static size_t golden_ids(const blob *text, const char *label, int32_t *ids, size_t capacity) {
     char *next = text->bytes ? strstr(text->bytes, label) : NULL;

@@ -11,17 +11,6 @@
 
 #define OWN "tests/oracles/" // tests run in the repository's root
 
-typedef struct blob {
-    char *bytes;
-    size_t n;
-} blob;
-
-static blob read_blob(const char *path) {
-    blob b;
-    b.bytes = test_read(path, &b.n);
-    return b;
-}
-
 // A tensor of a safetensors file, straight from its bytes: the library's own reader is tested here.
 static const void *tensor(const blob *b, const char *name, size_t *n_values) {
     uint64_t header;
