@@ -59,6 +59,8 @@ static uint32_t play_InstanceHasWGSLLanguageFeature(wgpu_instance i, uint32_t fe
 
 static wgpu_queue play_DeviceGetQueue(wgpu_device d) {
     now.device = d;
+    // A pipeline of the device before may have had an address that one of this device gets.
+    now.embed = now.set = NULL;
     now.n_dispatches = 0;
     now.n_runs = now.n_runs_submitted = 0;
     return real_DeviceGetQueue(d);
@@ -80,7 +82,7 @@ static void play_ComputePassEncoderSetPipeline(wgpu_pass pass, wgpu_pipeline p) 
 static void play_ComputePassEncoderDispatchWorkgroups(wgpu_pass pass, uint32_t x, uint32_t y,
                                                       uint32_t z) {
     now.n_dispatches++;
-    if (now.set == now.embed) now.n_runs++;
+    if (now.embed && now.set == now.embed) now.n_runs++;
     real_ComputePassEncoderDispatchWorkgroups(pass, x, y, z);
 }
 
