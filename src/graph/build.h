@@ -5,11 +5,11 @@
 
 #include "graph/graph.h"
 
-tern_vid tern_g_value(tern_graph *g, tern_value_kind kind, tern_value_type type, tern_sym sym,
+tern_vid tern_g_value(tern_graph *g, tern_value_kind kind, tern_value_type type, tern_dim dim,
                       int64_t rows, int64_t cols);
 // The value of this name (%d: the layer), created if needed.
 tern_vid tern_g_named(tern_graph *g, const char *name, tern_value_kind kind, tern_value_type type,
-                      tern_sym sym, int64_t rows, int64_t cols);
+                      tern_dim dim, int64_t rows, int64_t cols);
 tern_node *tern_g_node(tern_graph *g, tern_op op);
 void tern_g_in(tern_graph *g, tern_node *n, tern_vid v);
 // Adds a temp of `cols` columns, with the rows of `like`, as the node's next output.

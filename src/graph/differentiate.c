@@ -95,7 +95,7 @@ static void drop_unread(tern_graph *g) {
 static void add_loss(tern_graph *g, tern_vid logits) {
     g->layer = -1;
     g->values[logits].kind = TERN_VALUE_TEMP;
-    tern_vid targets = tern_g_input(g, "targets", TERN_SYM_TOKENS, 1);
+    tern_vid targets = tern_g_input(g, "targets", tern_g_dim(g, "tokens"), 1, TERN_VALUE_I32);
     tern_node *n = tern_g_node(g, TERN_OP_CROSS_ENTROPY);
     tern_g_in(g, n, logits);
     tern_g_in(g, n, targets);
@@ -103,13 +103,14 @@ static void add_loss(tern_graph *g, tern_vid logits) {
     tern_g_out(g, n, logits, TERN_VALUE_F32, 1); // log of the sum of the exponentials
     n = tern_g_node(g, TERN_OP_SUM_INTO);
     tern_g_in(g, n, losses);
-    tern_vid sum = tern_g_named(g, "loss", TERN_VALUE_STATE, TERN_VALUE_F32, TERN_SYM_CONST, 1, 1);
+    tern_vid sum = tern_g_named(g, "loss", TERN_VALUE_STATE, TERN_VALUE_F32, TERN_DIM_NONE, 1, 1);
     tern_g_in(g, n, sum);
 }
 
 tern_status tern_graph_train(tern_graph *g, tern_error *err) {
     tern_vid logits = tern_graph_find(g, "logits");
     if (logits < 0) return tern_fail(err, TERN_ERR_FORMAT, "graph: it has no logits");
+    tern_dim tokens = tern_g_dim(g, "tokens"), outputs = tern_g_dim(g, "outputs");
     for (size_t i = 0; i < g->n_nodes; i++) {
         tern_node *n = &g->nodes[i];
         if (n->op == TERN_OP_ATTENTION) TERN_TRY(without_cache(g, n, err));
@@ -120,7 +121,7 @@ tern_status tern_graph_train(tern_graph *g, tern_error *err) {
     for (size_t i = 0; i < g->n_nodes; i++)
         for (int k = 0; k < g->nodes[i].n_out; k++) {
             tern_value *v = &g->values[g->nodes[i].out[k]];
-            if (v->sym == TERN_SYM_OUTPUTS) v->sym = TERN_SYM_TOKENS;
+            if (v->dim == outputs) v->dim = tokens;
             if (v->type == TERN_VALUE_I8ROWS) v->type = TERN_VALUE_F32;
         }
     add_loss(g, logits);
@@ -158,7 +159,7 @@ static tern_vid sink(gradients *d, tern_vid w) {
     if (!is_trained(d, w)) return -1;
     char name[GRAD_NAME_BYTES];
     snprintf(name, sizeof name, "grad.%s", d->g->values[w].name);
-    return tern_g_named(d->g, name, TERN_VALUE_STATE, TERN_VALUE_F32, TERN_SYM_CONST,
+    return tern_g_named(d->g, name, TERN_VALUE_STATE, TERN_VALUE_F32, TERN_DIM_NONE,
                         d->g->values[w].rows, d->g->values[w].cols);
 }
 
@@ -213,6 +214,8 @@ static void attention_back(gradients *d, const tern_node *f, tern_vid dy) {
     n->n_kv_heads = f->n_kv_heads;
     n->head_dim = f->head_dim;
     n->scale = f->scale;
+    n->window = f->window;
+    n->soft_cap = f->soft_cap;
     tern_vid dx[3];
     for (int i = 0; i < 3; i++)
         dx[i] = tern_g_out(d->g, n, f->in[i], TERN_VALUE_F32, d->g->values[f->in[i]].cols);
@@ -234,7 +237,7 @@ static void mul_back(gradients *d, const tern_node *f, tern_vid dy) {
 
 // act_grad and glu_grad read the inputs of the forward node and dy, and yield one gradient for
 // each.
-static void act_back(gradients *d, const tern_node *f, tern_vid dy, tern_op op) {
+static void both_back(gradients *d, const tern_node *f, tern_vid dy, tern_op op) {
     tern_node *n = begin(d, f, op);
     inputs(d, n, f->in, f->n_in);
     tern_g_in(d->g, n, dy);
@@ -245,7 +248,8 @@ static void act_back(gradients *d, const tern_node *f, tern_vid dy, tern_op op) 
     for (int i = 0; i < f->n_in; i++) send(d, f->in[i], dx[i]);
 }
 
-static void cross_entropy_back(gradients *d, const tern_node *f) {
+static void cross_entropy_back(gradients *d, const tern_node *f, tern_vid dy) {
+    (void)dy;
     tern_node *n = begin(d, f, TERN_OP_CROSS_ENTROPY_GRAD);
     inputs(d, n, (tern_vid[]){f->in[0], f->in[1], f->out[1]}, 3);
     d->of[f->in[0]] =
@@ -257,33 +261,51 @@ static void embed_back(gradients *d, const tern_node *f, tern_vid dy) {
     if (dw >= 0) inputs(d, begin(d, f, TERN_OP_EMBED_GRAD), (tern_vid[]){f->in[0], dy, dw}, 3);
 }
 
+static void glu_back(gradients *d, const tern_node *f, tern_vid dy) {
+    both_back(d, f, dy, TERN_OP_GLU_GRAD);
+}
+static void act_back(gradients *d, const tern_node *f, tern_vid dy) {
+    both_back(d, f, dy, TERN_OP_ACT_GRAD);
+}
+static void add_back(gradients *d, const tern_node *f, tern_vid dy) {
+    send(d, f->in[0], dy);
+    send(d, f->in[1], dy);
+}
+static void scale_back(gradients *d, const tern_node *f, tern_vid dy) {
+    send(d, f->in[0], tern_g_scale(d->g, dy, f->scale));
+}
+static void straight_back(gradients *d, const tern_node *f, tern_vid dy) { send(d, f->in[0], dy); }
+// Nothing to do: the gradient of a ternarized weight goes to its master, see sink(), and the sum of
+// the losses is what is differentiated.
+static void sunk_back(gradients *d, const tern_node *f, tern_vid dy) {
+    (void)d;
+    (void)f;
+    (void)dy;
+}
+#define loss_back sunk_back
+#define none_back NULL
+
+typedef void (*gradient_fn)(gradients *d, const tern_node *f, tern_vid dy);
+
+// dy is -1 only for the losses, whose gradient is 1.
+static gradient_fn gradient_of(tern_op op) {
+#define TERN_OP_ROW(id, text, inputs, outputs, rule, place, gradient)                              \
+    [TERN_OP_##id] = gradient##_back,
+    static const gradient_fn rules[] = {
+#include "graph/ops.inc"
+    };
+    return rules[op];
+}
+
 static tern_status node_back(gradients *d, const tern_node *f, tern_error *err) {
-    if (f->op == TERN_OP_SUM_INTO) return TERN_OK;
-    if (f->op == TERN_OP_CROSS_ENTROPY) {
-        cross_entropy_back(d, f);
-        return TERN_OK;
-    }
-    tern_vid dy = d->of[f->out[0]];
-    if (dy < 0 || !d->reaches[f->out[0]]) return TERN_OK;
-    switch (f->op) {
-    case TERN_OP_LINEAR: linear_back(d, f, dy); break;
-    case TERN_OP_RMS_NORM: norm_back(d, f, dy); break;
-    case TERN_OP_ATTENTION_SEQ: attention_back(d, f, dy); break;
-    case TERN_OP_ROPE: rope_back(d, f, dy); break;
-    case TERN_OP_ADD:
-        send(d, f->in[0], dy);
-        send(d, f->in[1], dy);
-        break;
-    case TERN_OP_MUL: mul_back(d, f, dy); break;
-    case TERN_OP_ACT: act_back(d, f, dy, TERN_OP_ACT_GRAD); break;
-    case TERN_OP_GLU: act_back(d, f, dy, TERN_OP_GLU_GRAD); break;
-    case TERN_OP_QUANTIZE: send(d, f->in[0], dy); break;
-    case TERN_OP_TERNARIZE: break; // its gradient went to the master weight: sink()
-    case TERN_OP_EMBED: embed_back(d, f, dy); break;
-    default:
+    bool is_loss = f->op == TERN_OP_CROSS_ENTROPY;
+    tern_vid dy = f->n_out > 0 ? d->of[f->out[0]] : -1;
+    if (!is_loss && (dy < 0 || !d->reaches[f->out[0]])) return TERN_OK;
+    gradient_fn back = gradient_of(f->op);
+    if (!back)
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "graph: %s has no gradient",
                          tern_op_name(f->op));
-    }
+    back(d, f, dy);
     return TERN_OK;
 }
 
@@ -312,7 +334,7 @@ tern_status tern_graph_differentiate(tern_graph *g, const bool *frozen, tern_err
 static tern_vid state_like(tern_graph *g, const char *prefix, const tern_value *w) {
     char name[GRAD_NAME_BYTES];
     snprintf(name, sizeof name, "%s%s", prefix, w->name);
-    return tern_g_named(g, name, TERN_VALUE_STATE, TERN_VALUE_F32, TERN_SYM_CONST, w->rows,
+    return tern_g_named(g, name, TERN_VALUE_STATE, TERN_VALUE_F32, TERN_DIM_NONE, w->rows,
                         w->cols);
 }
 
@@ -324,7 +346,7 @@ static void simple_node(tern_graph *g, tern_op op, tern_vid a, tern_vid b) {
 
 tern_status tern_graph_optimizer(const tern_graph *g, tern_graph *update, tern_error *err) {
     tern_vid norm2 = tern_g_named(update, "grad_norm2", TERN_VALUE_STATE, TERN_VALUE_F32,
-                                  TERN_SYM_CONST, 1, 1);
+                                  TERN_DIM_NONE, 1, 1);
     simple_node(update, TERN_OP_ZERO, norm2, -1);
     for (int pass = 0; pass < 2; pass++)
         for (size_t i = 0; i < g->n_values; i++) {
@@ -338,7 +360,7 @@ tern_status tern_graph_optimizer(const tern_graph *g, tern_graph *update, tern_e
                 continue;
             }
             tern_vid weight = tern_g_named(update, w->name, TERN_VALUE_WEIGHT, TERN_VALUE_F32,
-                                           TERN_SYM_CONST, w->rows, w->cols);
+                                           TERN_DIM_NONE, w->rows, w->cols);
             tern_vid in[] = {weight, grad, state_like(update, "m.", w), state_like(update, "v.", w),
                              norm2};
             tern_node *n = tern_g_node(update, TERN_OP_ADAMW);

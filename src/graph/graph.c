@@ -34,7 +34,7 @@ tern_status tern_graph_copy(tern_graph *to, const tern_graph *from, tern_error *
 // ---- Building ----------------------------------------------------------------------------------
 // A builder whose input is -1 (something failed before) adds nothing and returns -1.
 
-tern_vid tern_g_value(tern_graph *g, tern_value_kind kind, tern_value_type type, tern_sym sym,
+tern_vid tern_g_value(tern_graph *g, tern_value_kind kind, tern_value_type type, tern_dim dim,
                       int64_t rows, int64_t cols) {
     if (g->failed ||
         tern_array_reserve(TERN_MEM_GRAPH, &g->values, &g->values_capacity, g->n_values, 1) != 0) {
@@ -42,7 +42,8 @@ tern_vid tern_g_value(tern_graph *g, tern_value_kind kind, tern_value_type type,
         return -1;
     }
     g->values[g->n_values] = (tern_value){
-        .kind = kind, .type = type, .sym = sym, .rows = rows, .cols = cols, .producer = -1};
+        .kind = kind, .type = type, .dim = dim, .times = 1, .per = 1, .rows = rows, .cols = cols,
+        .producer = -1};
     return (tern_vid)g->n_values++;
 }
 
@@ -55,7 +56,7 @@ static bool fits(tern_graph *g, int n_bytes, const char *name) {
 }
 
 tern_vid tern_g_named(tern_graph *g, const char *name, tern_value_kind kind, tern_value_type type,
-                      tern_sym sym, int64_t rows, int64_t cols) {
+                      tern_dim dim, int64_t rows, int64_t cols) {
     char full[TERN_NAME_BYTES];
     const char *hole = strstr(name, "%d");
     int n = hole ? snprintf(full, sizeof full, "%.*s%d%s", (int)(hole - name), name, (int)g->layer,
@@ -63,7 +64,7 @@ tern_vid tern_g_named(tern_graph *g, const char *name, tern_value_kind kind, ter
                  : snprintf(full, sizeof full, "%s", name);
     if (!fits(g, n, full)) return -1;
     tern_vid v = tern_graph_find(g, full); // the same weight twice is one weight (a tied head)
-    if (v < 0) v = tern_g_value(g, kind, type, sym, rows, cols);
+    if (v < 0) v = tern_g_value(g, kind, type, dim, rows, cols);
     if (v >= 0) memcpy(g->values[v].name, full, sizeof full);
     return v;
 }
@@ -96,9 +97,12 @@ tern_vid tern_g_out(tern_graph *g, tern_node *n, tern_vid like, tern_value_type 
                     int64_t cols) {
     if (!n || like < 0 || g->failed) return -1;
     const tern_value *l = &g->values[like];
-    tern_vid out = tern_g_value(g, TERN_VALUE_TEMP, type, l->sym, l->rows, cols);
+    tern_vid out = tern_g_value(g, TERN_VALUE_TEMP, type, l->dim, l->rows, cols);
     if (out < 0) return -1;
     tern_value *v = &g->values[out];
+    l = &g->values[like]; // the array may have moved
+    v->times = l->times;
+    v->per = l->per;
     n->out[n->n_out++] = out;
     v->producer = (int32_t)(n - g->nodes);
     if (n->layer >= 0)
@@ -123,30 +127,57 @@ static tern_node *last_node(tern_graph *g) {
     return &g->nodes[g->n_nodes - 1];
 }
 
-tern_vid tern_g_input(tern_graph *g, const char *name, tern_sym sym, int64_t cols) {
-    return tern_g_named(g, name, TERN_VALUE_INPUT, TERN_VALUE_I32, sym, 0, cols);
+tern_dim tern_g_dim(tern_graph *g, const char *name) {
+    for (int32_t d = 0; d < g->n_dims; d++)
+        if (strcmp(g->dims[d], name) == 0) return d;
+    if (g->n_dims == TERN_DIMS_MAX || strlen(name) >= TERN_DIM_BYTES) {
+        g->failed = true;
+        return TERN_DIM_NONE;
+    }
+    memcpy(g->dims[g->n_dims], name, strlen(name) + 1);
+    return g->n_dims++;
+}
+
+tern_vid tern_g_input(tern_graph *g, const char *name, tern_dim dim, int64_t cols,
+                      tern_value_type type) {
+    return tern_g_named(g, name, TERN_VALUE_INPUT, type, dim, 0, cols);
 }
 
 tern_vid tern_g_matrix(tern_graph *g, const char *name, int64_t n_out, int64_t n_in) {
     tern_vid v =
-        tern_g_named(g, name, TERN_VALUE_WEIGHT, TERN_VALUE_F32, TERN_SYM_CONST, n_out, n_in);
+        tern_g_named(g, name, TERN_VALUE_WEIGHT, TERN_VALUE_F32, TERN_DIM_NONE, n_out, n_in);
     if (v >= 0) g->values[v].is_matrix = true;
     return v;
 }
 
 tern_vid tern_g_vector(tern_graph *g, const char *name, int64_t n) {
-    return tern_g_named(g, name, TERN_VALUE_WEIGHT, TERN_VALUE_F32, TERN_SYM_CONST, 1, n);
+    return tern_g_named(g, name, TERN_VALUE_WEIGHT, TERN_VALUE_F32, TERN_DIM_NONE, 1, n);
 }
 
 tern_vid tern_g_table(tern_graph *g, const char *name, int64_t n_rows, int64_t n_cols) {
     tern_vid v =
-        tern_g_named(g, name, TERN_VALUE_WEIGHT, TERN_VALUE_F32, TERN_SYM_CONST, n_rows, n_cols);
+        tern_g_named(g, name, TERN_VALUE_WEIGHT, TERN_VALUE_F32, TERN_DIM_NONE, n_rows, n_cols);
     if (v >= 0) g->values[v].is_table = true;
     return v;
 }
 
-tern_vid tern_g_state(tern_graph *g, const char *name, int64_t cols) {
-    return tern_g_named(g, name, TERN_VALUE_STATE, TERN_VALUE_F32, TERN_SYM_CONST, 0, cols);
+tern_vid tern_g_array(tern_graph *g, const char *name, int64_t n_rows, int64_t n_cols) {
+    return tern_g_named(g, name, TERN_VALUE_WEIGHT, TERN_VALUE_F32, TERN_DIM_NONE, n_rows, n_cols);
+}
+
+tern_vid tern_g_positional_state(tern_graph *g, const char *name, int64_t cols, int32_t window) {
+    tern_vid v = tern_g_named(g, name, TERN_VALUE_STATE, TERN_VALUE_F32, TERN_DIM_NONE, 0, cols);
+    if (v < 0) return -1;
+    g->values[v].state = TERN_STATE_POSITIONAL;
+    g->values[v].window = window;
+    return v;
+}
+
+tern_vid tern_g_fixed_state(tern_graph *g, const char *name, int64_t rows, int64_t cols) {
+    tern_vid v =
+        tern_g_named(g, name, TERN_VALUE_STATE, TERN_VALUE_F32, TERN_DIM_NONE, rows, cols);
+    if (v >= 0) g->values[v].state = TERN_STATE_FIXED;
+    return v;
 }
 
 tern_vid tern_g_embed(tern_graph *g, tern_vid ids, tern_vid table) {
@@ -201,15 +232,18 @@ void tern_g_kv_store(tern_graph *g, tern_vid k, tern_vid v, tern_vid k_state, te
 }
 
 tern_vid tern_g_attention(tern_graph *g, tern_vid q, tern_vid k_state, tern_vid v_state,
-                          int32_t n_heads, int32_t n_kv_heads, int32_t head_dim, float scale) {
+                          const tern_attention_attrs *attrs) {
     tern_vid y = op_node(g, TERN_OP_ATTENTION, q, k_state < 0 ? -2 : k_state, TERN_VALUE_F32, 0);
     if (y < 0) return -1;
     tern_node *n = last_node(g);
     tern_g_in(g, n, v_state);
-    n->n_heads = n_heads;
-    n->n_kv_heads = n_kv_heads;
-    n->head_dim = head_dim;
-    n->scale = scale;
+    n->n_heads = attrs->n_heads;
+    n->n_kv_heads = attrs->n_kv_heads;
+    n->head_dim = attrs->head_dim;
+    n->scale = attrs->scale;
+    n->window = attrs->window;
+    n->bidirectional = attrs->bidirectional;
+    n->soft_cap = attrs->soft_cap;
     return y;
 }
 
@@ -227,9 +261,77 @@ tern_vid tern_g_act(tern_graph *g, tern_vid x, tern_act_kind act) {
     return y;
 }
 
-tern_vid tern_g_take_rows(tern_graph *g, tern_vid x) {
-    tern_vid y = op_node(g, TERN_OP_TAKE_ROWS, x, -1, TERN_VALUE_F32, 0);
-    if (y >= 0) g->values[y].sym = TERN_SYM_OUTPUTS;
+tern_vid tern_g_scale(tern_graph *g, tern_vid x, float factor) {
+    tern_vid y = op_node(g, TERN_OP_SCALE, x, -1, TERN_VALUE_F32, 0);
+    if (y >= 0) last_node(g)->scale = factor;
+    return y;
+}
+
+tern_vid tern_g_l2_norm(tern_graph *g, tern_vid x) {
+    return op_node(g, TERN_OP_L2_NORM, x, -1, TERN_VALUE_F32, 0);
+}
+
+tern_vid tern_g_columns(tern_graph *g, tern_vid x, int64_t group, int64_t first, int64_t width) {
+    if (x < 0 || group <= 0) return -1;
+    tern_vid y =
+        op_node(g, TERN_OP_COLUMNS, x, -1, TERN_VALUE_F32, g->values[x].cols / group * width);
+    if (y < 0) return -1;
+    tern_node *n = last_node(g);
+    n->group = (int32_t)group;
+    n->first = (int32_t)first;
+    n->width = (int32_t)width;
+    return y;
+}
+
+tern_vid tern_g_conv(tern_graph *g, tern_vid x, tern_vid w, tern_vid bias, tern_vid state,
+                     tern_act_kind act) {
+    tern_vid y = op_node(g, TERN_OP_CONV, x, w < 0 ? -2 : w, TERN_VALUE_F32, 0);
+    if (y < 0) return -1;
+    tern_node *n = last_node(g);
+    tern_g_in(g, n, state);
+    if (bias >= 0) tern_g_in(g, n, bias);
+    n->act = act;
+    return y;
+}
+
+tern_vid tern_g_delta_net(tern_graph *g, tern_vid qkv, tern_vid a, tern_vid b, tern_vid a_log,
+                          tern_vid dt_bias, tern_vid state, const tern_delta_attrs *attrs) {
+    tern_vid y = op_node(g, TERN_OP_DELTA_NET, qkv, a < 0 ? -2 : a, TERN_VALUE_F32,
+                         (int64_t)attrs->n_v_heads * attrs->v_dim);
+    if (y < 0) return -1;
+    tern_node *n = last_node(g);
+    tern_g_in(g, n, b);
+    tern_g_in(g, n, a_log);
+    tern_g_in(g, n, dt_bias);
+    tern_g_in(g, n, state);
+    n->n_heads = attrs->n_v_heads;
+    n->n_kv_heads = attrs->n_k_heads;
+    n->head_dim = attrs->head_dim;
+    n->v_dim = attrs->v_dim;
+    n->tiled = attrs->tiled;
+    n->eps = attrs->eps;
+    return y;
+}
+
+// Gives the result the rows of a dimension instead of its input's.
+static tern_vid recounted(tern_graph *g, tern_vid y, tern_dim dim) {
+    if (y < 0) return -1;
+    tern_value *v = &g->values[y];
+    v->dim = dim;
+    v->times = v->per = 1;
+    v->rows = 0;
+    return y;
+}
+
+tern_vid tern_g_take_rows(tern_graph *g, tern_vid x, tern_vid rows) {
+    if (rows < 0) return -1;
+    return recounted(g, op_node(g, TERN_OP_TAKE_ROWS, x, rows, TERN_VALUE_F32, 0),
+                     g->values[rows].dim);
+}
+
+tern_vid tern_g_pool(tern_graph *g, tern_vid x, tern_dim sequences, tern_pool_kind kind) {
+    tern_vid y = recounted(g, op_node(g, TERN_OP_POOL, x, -1, TERN_VALUE_F32, 0), sequences);
+    if (y >= 0) last_node(g)->pool = kind;
     return y;
 }
 
@@ -247,7 +349,63 @@ void tern_g_output(tern_graph *g, tern_vid v, const char *name) {
     fits(g, snprintf(out->name, sizeof out->name, "%s", name), out->name);
 }
 
+bool tern_graph_is_by(const tern_graph *g, tern_vid v, const char *dim) {
+    tern_dim d = g->values[v].dim;
+    return d != TERN_DIM_NONE && strcmp(g->dims[d], dim) == 0;
+}
+
+int64_t tern_graph_rows(const tern_graph *g, tern_vid v, const int64_t counts[TERN_DIMS_MAX]) {
+    const tern_value *value = &g->values[v];
+    if (value->dim == TERN_DIM_NONE) return value->rows;
+    return counts[value->dim] * value->times / value->per + value->rows;
+}
+
 // ---- Checking ----------------------------------------------------------------------------------
+
+const tern_op_facts *tern_op_info(tern_op op) {
+#define PAIR(least, most) least, most
+#define TERN_OP_ROW(id, text, inputs, outputs, rule, place, gradient)                              \
+    [TERN_OP_##id] = {text, PAIR inputs, PAIR outputs, TERN_COLUMNS_##rule, place},
+    static const tern_op_facts facts[] = {
+#include "graph/ops.inc"
+    };
+#undef PAIR
+    return (unsigned)op < TERN_OP_COUNT ? &facts[op] : NULL;
+}
+
+const char *tern_op_name(tern_op op) {
+    const tern_op_facts *f = tern_op_info(op);
+    return f ? f->name : "?";
+}
+
+// Columns that the op's first output has; -1: any.
+static int64_t columns_of(const tern_graph *g, const tern_node *n) {
+    const tern_value *x = &g->values[n->in[0]];
+    switch (tern_op_info(n->op)->columns) {
+    case TERN_COLUMNS_SAME: return x->cols;
+    case TERN_COLUMNS_TABLE:
+    case TERN_COLUMNS_BACK: return g->values[n->in[1]].cols;
+    case TERN_COLUMNS_PRODUCT: return g->values[n->in[1]].rows;
+    case TERN_COLUMNS_ONE: return 1;
+    case TERN_COLUMNS_COLUMNS: return n->group > 0 ? x->cols / n->group * n->width : 0;
+    case TERN_COLUMNS_HEADS: return (int64_t)n->n_heads * n->v_dim;
+    case TERN_COLUMNS_FREE: break;
+    }
+    return -1;
+}
+
+static tern_status check_order(const tern_graph *g, size_t i, tern_error *err) {
+    const tern_node *n = &g->nodes[i];
+    for (int k = 0; k < n->n_in; k++) {
+        const tern_value *v = &g->values[n->in[k]];
+        bool ready = v->producer >= 0 ? (size_t)v->producer < i
+                                      : v->kind != TERN_VALUE_TEMP && v->kind != TERN_VALUE_OUTPUT;
+        if (!ready)
+            return tern_fail(err, TERN_ERR_FORMAT, "graph: node %zu (%s) reads %s too early", i,
+                             tern_op_name(n->op), v->name);
+    }
+    return TERN_OK;
+}
 
 static tern_status check_linear(const tern_graph *g, const tern_node *n, tern_error *err) {
     const tern_value *x = &g->values[n->in[0]], *w = &g->values[n->in[1]];
@@ -258,6 +416,73 @@ static tern_status check_linear(const tern_graph *g, const tern_node *n, tern_er
     return TERN_OK;
 }
 
+static tern_status check_same(const tern_graph *g, const tern_node *n, tern_error *err) {
+    const tern_value *a = &g->values[n->in[0]], *b = &g->values[n->in[1]];
+    if (a->cols != b->cols || a->dim != b->dim)
+        return tern_fail(err, TERN_ERR_FORMAT, "graph: %s and %s differ in shape", a->name,
+                         b->name);
+    return TERN_OK;
+}
+
+static tern_status check_heads(const tern_graph *g, const tern_node *n, tern_error *err) {
+    const tern_value *x = &g->values[n->in[0]], *state = &g->values[n->in[n->n_in - 1]];
+    int64_t key = (int64_t)n->n_kv_heads * n->head_dim, value = (int64_t)n->n_heads * n->v_dim;
+    if (n->n_kv_heads <= 0 || n->n_heads % n->n_kv_heads != 0)
+        return tern_fail(err, TERN_ERR_FORMAT, "graph: %d query heads over %d key heads",
+                         (int)n->n_heads, (int)n->n_kv_heads);
+    if (n->op == TERN_OP_DELTA_NET &&
+        (x->cols != 2 * key + value || state->rows != (int64_t)n->n_heads * n->head_dim ||
+         state->cols != n->v_dim))
+        return tern_fail(err, TERN_ERR_FORMAT, "graph: %s does not fit its heads", x->name);
+    return TERN_OK;
+}
+
+static tern_status check_shapes(const tern_graph *g, const tern_node *n, tern_error *err) {
+    const tern_value *x = &g->values[n->in[0]];
+    int64_t columns = columns_of(g, n);
+    if (n->n_out > 0 && columns >= 0 && g->values[n->out[0]].cols != columns)
+        return tern_fail(err, TERN_ERR_FORMAT, "graph: %s has %lld columns, not %lld",
+                         g->values[n->out[0]].name, (long long)g->values[n->out[0]].cols,
+                         (long long)columns);
+    switch (n->op) {
+    case TERN_OP_LINEAR:
+    case TERN_OP_LINEAR_ADD: return check_linear(g, n, err);
+    case TERN_OP_ADD:
+    case TERN_OP_MUL:
+    case TERN_OP_GLU: return check_same(g, n, err);
+    case TERN_OP_ATTENTION:
+    case TERN_OP_DELTA_NET: return check_heads(g, n, err);
+    case TERN_OP_RMS_NORM:
+        if (g->values[n->in[1]].cols <= 0 || x->cols % g->values[n->in[1]].cols != 0)
+            return tern_fail(err, TERN_ERR_FORMAT, "graph: %s does not divide the columns of %s",
+                             g->values[n->in[1]].name, x->name);
+        return TERN_OK;
+    case TERN_OP_COLUMNS:
+        if (x->cols % n->group != 0 || n->first < 0 || n->width <= 0 ||
+            n->first + n->width > n->group)
+            return tern_fail(err, TERN_ERR_FORMAT, "graph: columns %d to %d of %d of %s",
+                             (int)n->first, (int)(n->first + n->width - 1), (int)n->group, x->name);
+        return TERN_OK;
+    case TERN_OP_CONV: {
+        const tern_value *w = &g->values[n->in[1]], *state = &g->values[n->in[2]];
+        if (w->rows != x->cols || w->cols < 2 || w->cols > 8 || state->rows != w->cols - 1 ||
+            state->cols != x->cols)
+            return tern_fail(err, TERN_ERR_FORMAT, "graph: %s does not fit %s", w->name, x->name);
+        return TERN_OK;
+    }
+    default: return TERN_OK;
+    }
+}
+
+static tern_status check_arity(const tern_node *n, size_t i, tern_error *err) {
+    const tern_op_facts *f = tern_op_info(n->op);
+    if (f && n->n_in >= f->n_in_least && n->n_in <= f->n_in_most && n->n_out >= f->n_out_least &&
+        n->n_out <= f->n_out_most)
+        return TERN_OK;
+    return tern_fail(err, TERN_ERR_FORMAT, "graph: node %zu (%s) has %d inputs and %d outputs", i,
+                     tern_op_name(n->op), n->n_in, n->n_out);
+}
+
 tern_status tern_graph_check(const tern_graph *g, tern_error *err) {
     if (g->cut[0])
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
@@ -265,27 +490,9 @@ tern_status tern_graph_check(const tern_graph *g, tern_error *err) {
                          g->cut);
     if (g->failed) return tern_fail_memory(err, g->n_values * sizeof *g->values);
     for (size_t i = 0; i < g->n_nodes; i++) {
-        const tern_node *n = &g->nodes[i];
-        for (int k = 0; k < n->n_in; k++) {
-            const tern_value *v = &g->values[n->in[k]];
-            bool ready = v->producer >= 0
-                             ? (size_t)v->producer < i
-                             : v->kind != TERN_VALUE_TEMP && v->kind != TERN_VALUE_OUTPUT;
-            if (!ready)
-                return tern_fail(err, TERN_ERR_FORMAT, "graph: node %zu (%s) reads %s too early", i,
-                                 tern_op_name(n->op), v->name);
-        }
-        if (n->op == TERN_OP_LINEAR || n->op == TERN_OP_LINEAR_ADD)
-            TERN_TRY(check_linear(g, n, err));
-        if (n->op == TERN_OP_ADD || n->op == TERN_OP_MUL) {
-            const tern_value *a = &g->values[n->in[0]], *b = &g->values[n->in[1]];
-            if (a->cols != b->cols || a->sym != b->sym)
-                return tern_fail(err, TERN_ERR_FORMAT, "graph: %s and %s differ in shape", a->name,
-                                 b->name);
-        }
-        if (n->op == TERN_OP_ATTENTION && (n->n_kv_heads <= 0 || n->n_heads % n->n_kv_heads != 0))
-            return tern_fail(err, TERN_ERR_FORMAT, "graph: %d query heads over %d key heads",
-                             (int)n->n_heads, (int)n->n_kv_heads);
+        TERN_TRY(check_arity(&g->nodes[i], i, err));
+        TERN_TRY(check_order(g, i, err));
+        TERN_TRY(check_shapes(g, &g->nodes[i], err));
     }
     return TERN_OK;
 }
@@ -306,13 +513,4 @@ void tern_rope_llama3_factors(const tern_rope_attrs *a, float *factors) {
         keep = keep < 0 ? 0 : keep > 1 ? 1 : keep;
         factors[i] = (float)(1 / ((1 - keep) / a->factor + keep));
     }
-}
-
-const char *tern_op_name(tern_op op) {
-    static const char *const names[] = {
-#define ROW(name, text) text,
-        TERN_OPS(ROW)
-#undef ROW
-    };
-    return (unsigned)op < TERN_OP_COUNT ? names[op] : "?";
 }

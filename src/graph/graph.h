@@ -6,8 +6,8 @@
 // outlive a run. So the same graph can be printed, rewritten (passes.c), planned (liveness.c),
 // differentiated, and compiled by any backend.
 //
-// Shapes are [rows, columns], row-major, with the number of rows symbolic: how many tokens a run
-// has is known only then. Every op below is defined row by row, except attention.
+// Shapes are [rows, columns], row-major. Rows are counted in dimensions that the graph declares by
+// name (tokens, outputs, sequences ...), since how many there are is known only when it runs.
 #ifndef TERN_GRAPH_GRAPH_H
 #define TERN_GRAPH_GRAPH_H
 
@@ -15,20 +15,18 @@
 #include "base/status.h"
 #include "base/strbuf.h"
 
-// What determines the number of rows of a value.
-typedef enum tern_sym {
-    TERN_SYM_CONST,   // `rows` itself: weights
-    TERN_SYM_TOKENS,  // tokens of the run
-    TERN_SYM_OUTPUTS, // the tokens whose logits are wanted
-    TERN_SYM_COUNT
-} tern_sym;
+// A dimension of the graph: an index into its `dims`. Rows of a constant number have none.
+typedef int32_t tern_dim;
+#define TERN_DIM_NONE   (-1)
+#define TERN_DIMS_MAX   8
+#define TERN_DIM_BYTES  16 // of a name with its terminator
 
 typedef enum tern_value_kind {
-    TERN_VALUE_INPUT,  // token ids, given by the session
+    TERN_VALUE_INPUT,  // given with each run, by name
     TERN_VALUE_WEIGHT, // constant of the model
-    TERN_VALUE_STATE,  // keys or values of the past; indexed by position
+    TERN_VALUE_STATE,  // outlives a run
     TERN_VALUE_TEMP,   // lives from the node that makes it to the last one that reads it
-    TERN_VALUE_OUTPUT, // a temp that the session reads
+    TERN_VALUE_OUTPUT, // a temp that the caller may ask for, by name
 } tern_value_kind;
 
 typedef enum tern_value_type {
@@ -36,6 +34,13 @@ typedef enum tern_value_type {
     TERN_VALUE_I32,
     TERN_VALUE_I8ROWS, // int8 with one scale a row: quantized activations
 } tern_value_type;
+
+// What a state is, and so how it goes back to an earlier position of its sequence.
+typedef enum tern_state_kind {
+    TERN_STATE_ARRAY,      // one for the whole plan, of fixed shape: what training adds to
+    TERN_STATE_POSITIONAL, // one row a position; later ones are cut off
+    TERN_STATE_FIXED,      // one value a sequence; restored from a snapshot, then replayed
+} tern_state_kind;
 
 // Index of a value in its graph; -1: none.
 typedef int32_t tern_vid;
@@ -46,65 +51,55 @@ typedef struct tern_value {
     char name[TERN_NAME_BYTES];
     tern_value_kind kind;
     tern_value_type type;
-    tern_sym sym;
-    int64_t rows, cols; // rows counts only for TERN_SYM_CONST
-    int32_t producer;   // node, or -1
+    // count(dim) * times / per + rows, or `rows` alone where dim is TERN_DIM_NONE: a convolution of
+    // stride 2 halves its rows, a merger of 2 x 2 quarters them.
+    tern_dim dim;
+    int32_t times, per;
+    int64_t rows, cols;
+    int32_t producer; // node, or -1
     // Weights
     bool is_table;  // rows are looked up by token (a tied head uses the same weight both ways)
     bool is_matrix; // multiplied from the right: [n_out, n_in] in rows and cols
+    // States
+    tern_state_kind state;
+    int32_t window; // positional: only that many positions back are ever read; 0: all
 } tern_value;
 
-// name, text, and what it computes. W: weight. Lower half: made by passes, never by models.
-#define TERN_OPS(ROW)                                                                              \
-    ROW(TERN_OP_EMBED, "embed")         /* y[t] = W[ids[t]] */                                     \
-    ROW(TERN_OP_RMS_NORM, "rms_norm")   /* y = x / sqrt(mean(x^2) + eps) * w */                    \
-    ROW(TERN_OP_QUANTIZE, "quantize")   /* int8 rows, scale 127 / max|x| (BitNet) */               \
-    ROW(TERN_OP_TERNARIZE, "ternarize") /* W -> round(W / mean|W|) in -1..1, times mean|W| */      \
-    ROW(TERN_OP_LINEAR, "linear")       /* y = x W^T */                                            \
-    ROW(TERN_OP_ROPE, "rope")           /* rotary position embedding of each head */               \
-    ROW(TERN_OP_KV_STORE, "kv_store")   /* appends rows of k and v to the states */                \
-    ROW(TERN_OP_ATTENTION, "attention") /* softmax(q K^T * scale, causal) V */                     \
-    ROW(TERN_OP_ADD, "add")                                                                        \
-    ROW(TERN_OP_MUL, "mul")                                                                        \
-    ROW(TERN_OP_ACT, "act")             /* activation function, attr act */                        \
-    ROW(TERN_OP_TAKE_ROWS, "take_rows") /* the rows whose logits are wanted */                     \
-    ROW(TERN_OP_TOP_K, "top_k")         /* the k greatest of each row, with their indices */       \
-    ROW(TERN_OP_GLU, "glu")             /* act(gate) * up */                                       \
-    ROW(TERN_OP_NORM_QUANTIZE, "norm_quantize")                                                    \
-    ROW(TERN_OP_GLU_NORM_QUANTIZE, "glu_norm_quantize")                                            \
-    ROW(TERN_OP_LINEAR_GROUP, "linear_group") /* several W on one x: outputs in order */           \
-    ROW(TERN_OP_LINEAR_ADD, "linear_add")     /* y = x W^T + residual, in the residual's place */  \
-    ROW(TERN_OP_ROPE_STORE, "rope_store")     /* rope of q and k, kv_store of k and v */           \
-    ROW(TERN_OP_LINEAR_TOP_K, "linear_top_k") /* top_k without the logits: exact screened head */  \
-    /* Training (differentiate.c); dx: gradient of the loss with respect to x */                   \
-    ROW(TERN_OP_ATTENTION_SEQ, "attention_seq")   /* attention among the rows of a document */     \
-    ROW(TERN_OP_CROSS_ENTROPY, "cross_entropy")   /* logsumexp(logits) - logits[target], a row */  \
-    ROW(TERN_OP_SUM_INTO, "sum_into")             /* state += sum of all of x */                   \
-    ROW(TERN_OP_SQUARES_INTO, "squares_into")     /* state += sum of squares of a state */         \
-    ROW(TERN_OP_ZERO, "zero")                     /* state = 0 */                                  \
-    ROW(TERN_OP_CROSS_ENTROPY_GRAD, "cross_entropy_grad") /* in the logits' place */               \
-    ROW(TERN_OP_EMBED_GRAD, "embed_grad")         /* dW[ids[t]] += dy[t] */                        \
-    ROW(TERN_OP_RMS_NORM_GRAD, "rms_norm_grad")   /* dx; dw += */                                  \
-    ROW(TERN_OP_LINEAR_GRAD_X, "linear_grad_x")   /* dx = dy W */                                  \
-    ROW(TERN_OP_LINEAR_GRAD_W, "linear_grad_w")   /* dW += dy^T x */                               \
-    ROW(TERN_OP_ATTENTION_GRAD, "attention_grad") /* dq, dk, dv */                                 \
-    ROW(TERN_OP_ACT_GRAD, "act_grad")             /* dx = act'(x) dy */                            \
-    ROW(TERN_OP_GLU_GRAD, "glu_grad")             /* dgate, dup */                                 \
-    ROW(TERN_OP_ADAMW, "adamw")                   /* a step of the optimizer on one weight */
+// What determines the columns of an op's first output.
+typedef enum tern_columns_rule {
+    TERN_COLUMNS_SAME,    // those of the first input
+    TERN_COLUMNS_TABLE,   // those of the second
+    TERN_COLUMNS_PRODUCT, // the rows of the second
+    TERN_COLUMNS_BACK,    // the columns of the second, a weight
+    TERN_COLUMNS_ONE,
+    TERN_COLUMNS_COLUMNS, // attributes group and width
+    TERN_COLUMNS_HEADS,   // n_v_heads * v_dim
+    TERN_COLUMNS_FREE,    // it has no output
+} tern_columns_rule;
 
 typedef enum tern_op {
-#define ROW(name, text) name,
-    TERN_OPS(ROW)
-#undef ROW
-        TERN_OP_COUNT
+#define TERN_OP_ROW(id, ...) TERN_OP_##id,
+#include "graph/ops.inc"
+    TERN_OP_COUNT
 } tern_op;
+
+// A row of ops.inc.
+typedef struct tern_op_facts {
+    const char *name;
+    int n_in_least, n_in_most, n_out_least, n_out_most;
+    tern_columns_rule columns;
+    int in_place; // index of an input, or -1
+} tern_op_facts;
+const tern_op_facts *tern_op_info(tern_op op);
 
 // Activations, each with its name in config.json.
 #define TERN_ACTS(ROW)                                                                             \
     ROW(TERN_ACTIVATION_SILU, "silu")                                                              \
     ROW(TERN_ACTIVATION_RELU2, "relu2")                 /* max(x, 0)^2 */                          \
     ROW(TERN_ACTIVATION_GELU, "gelu")                   /* x Phi(x), by erf */                     \
-    ROW(TERN_ACTIVATION_GELU_TANH, "gelu_pytorch_tanh") /* its approximation by tanh */
+    ROW(TERN_ACTIVATION_GELU_TANH, "gelu_pytorch_tanh") /* its approximation by tanh */            \
+    ROW(TERN_ACTIVATION_SIGMOID, "sigmoid")             /* 1 / (1 + e^-x) */                       \
+    ROW(TERN_ACTIVATION_NONE, "none")                   /* x */
 
 typedef enum tern_act_kind {
 #define ROW(name, text) name,
@@ -138,6 +133,26 @@ bool tern_rope_same(const tern_rope_attrs *a, const tern_rope_attrs *b);
 // ones by 1, with a ramp between. GGUF stores these as the tensor rope_freqs.weight (FACTORS).
 void tern_rope_llama3_factors(const tern_rope_attrs *a, float *factors);
 
+// Attention: which positions a row sees, and how their scores are made.
+typedef struct tern_attention_attrs {
+    int32_t n_heads, n_kv_heads, head_dim;
+    float scale;
+    int32_t window;     // position p sees q with 0 <= p - q < window; 0: all before it
+    bool bidirectional; // all rows of the sequence, in a window |p - q| < window: encoders
+    float soft_cap;     // scores become cap * tanh(score / cap); 0: they stay
+} tern_attention_attrs;
+
+// The gated delta rule (arXiv:2412.06464). Per value head, with S [head_dim, v_dim] zero at first:
+// S *= e^g; S += k (beta (v - S^T k))^T; y = S^T q, where q and k are divided by their length
+// (sqrt(sum x^2 + eps)) and q by sqrt(head_dim), beta = sigmoid(b), g = A * softplus(a + dt_bias).
+typedef struct tern_delta_attrs {
+    int32_t n_k_heads, n_v_heads, head_dim, v_dim;
+    bool tiled; // value head n reads key head n % n_k_heads instead of n / (n_v_heads / n_k_heads)
+    float eps;
+} tern_delta_attrs;
+
+typedef enum tern_pool_kind { TERN_POOL_MEAN, TERN_POOL_LAST, TERN_POOL_FIRST } tern_pool_kind;
+
 #define TERN_NODE_INPUTS  8
 #define TERN_NODE_OUTPUTS 4
 
@@ -148,18 +163,27 @@ typedef struct tern_node {
     int n_in, n_out;
     // Attributes; only those of the op are set.
     float eps;                             // norms
-    tern_act_kind act;                     // act, glu
-    int32_t n_heads, n_kv_heads, head_dim; // rope, kv_store, attention
-    float scale;                           // attention
+    tern_act_kind act;                     // act, glu, conv
+    int32_t n_heads, n_kv_heads, head_dim; // rope, kv_store, attention, delta_net (keys' heads)
+    float scale;                           // attention, scale
+    int32_t window;                        // attention
+    bool bidirectional;
+    float soft_cap;
     tern_rope_attrs rope;
-    bool inverse; // rope: turns back, which is its gradient
-    bool decays;  // adamw: weight decay applies
+    bool inverse;                 // rope: turns back, which is its gradient
+    int32_t group, first, width;  // columns
+    int32_t v_dim;                // delta_net; n_heads are the values' heads there
+    bool tiled;
+    tern_pool_kind pool;
+    bool decays; // adamw: weight decay applies
 } tern_node;
 
 typedef struct tern_graph {
     tern_value *values;
     tern_node *nodes;
     size_t n_values, n_nodes, values_capacity, nodes_capacity;
+    char dims[TERN_DIMS_MAX][TERN_DIM_BYTES];
+    int32_t n_dims;
     bool failed;   // memory ran out while building: checked once, by tern_graph_check
     char cut[TERN_NAME_BYTES]; // not empty: beginning of a name that is too long; checked there too
     int32_t layer; // stamped on new nodes
@@ -171,14 +195,24 @@ tern_status tern_graph_copy(tern_graph *to, const tern_graph *from, tern_error *
 
 // ---- Building: each returns the new value; errors are remembered in the graph -------------------
 
-tern_vid tern_g_input(tern_graph *g, const char *name, tern_sym sym, int64_t cols);
+// The dimension of this name, declared when it is first asked for.
+tern_dim tern_g_dim(tern_graph *g, const char *name);
+// One number a row (ids, indices of rows), or rows of floats.
+tern_vid tern_g_input(tern_graph *g, const char *name, tern_dim dim, int64_t cols,
+                      tern_value_type type);
 // Names of weights and states are GGUF's: "blk.%d.attn_q.weight" with g->layer for %d.
 tern_vid tern_g_matrix(tern_graph *g, const char *name, int64_t n_out, int64_t n_in);
 tern_vid tern_g_vector(tern_graph *g, const char *name, int64_t n);
 tern_vid tern_g_table(tern_graph *g, const char *name, int64_t n_rows, int64_t n_cols);
-tern_vid tern_g_state(tern_graph *g, const char *name, int64_t cols);
+// Small numbers that are read as they are, neither looked up nor multiplied from the right:
+// a convolution's taps.
+tern_vid tern_g_array(tern_graph *g, const char *name, int64_t n_rows, int64_t n_cols);
+tern_vid tern_g_positional_state(tern_graph *g, const char *name, int64_t cols, int32_t window);
+tern_vid tern_g_fixed_state(tern_graph *g, const char *name, int64_t rows, int64_t cols);
 tern_vid tern_g_embed(tern_graph *g, tern_vid ids, tern_vid table);
+// w may have fewer columns than x, a divisor: then each group of them is normed by itself.
 tern_vid tern_g_rms_norm(tern_graph *g, tern_vid x, tern_vid w, float eps);
+tern_vid tern_g_l2_norm(tern_graph *g, tern_vid x);
 tern_vid tern_g_quantize(tern_graph *g, tern_vid x);
 tern_vid tern_g_ternarize(tern_graph *g, tern_vid w);
 tern_vid tern_g_linear(tern_graph *g, tern_vid x, tern_vid w);
@@ -190,17 +224,36 @@ tern_vid tern_g_rope(tern_graph *g, tern_vid x, tern_vid factors, int32_t n_head
 void tern_g_kv_store(tern_graph *g, tern_vid k, tern_vid v, tern_vid k_state, tern_vid v_state,
                      int32_t n_kv_heads, int32_t head_dim);
 tern_vid tern_g_attention(tern_graph *g, tern_vid q, tern_vid k_state, tern_vid v_state,
-                          int32_t n_heads, int32_t n_kv_heads, int32_t head_dim, float scale);
+                          const tern_attention_attrs *attrs);
 tern_vid tern_g_add(tern_graph *g, tern_vid a, tern_vid b);
 tern_vid tern_g_mul(tern_graph *g, tern_vid a, tern_vid b);
+tern_vid tern_g_scale(tern_graph *g, tern_vid x, float factor);
 tern_vid tern_g_act(tern_graph *g, tern_vid x, tern_act_kind act);
-tern_vid tern_g_take_rows(tern_graph *g, tern_vid x);
+// Of every `group` columns those at first .. first + width - 1.
+tern_vid tern_g_columns(tern_graph *g, tern_vid x, int64_t group, int64_t first, int64_t width);
+// w: an array [cols, taps], taps 2 to 8; state: fixed, [taps - 1, cols]; bias: a vector, or -1.
+// y[t][c] = act(bias[c] + sum over j of w[c][j] x[t - (taps - 1) + j][c]); x before the sequence is
+// 0, and the state holds its last rows.
+tern_vid tern_g_conv(tern_graph *g, tern_vid x, tern_vid w, tern_vid bias, tern_vid state,
+                     tern_act_kind act);
+// qkv: [n_k_heads * head_dim | the same | n_v_heads * v_dim]; a, b: [n_v_heads]; a_log (the ready
+// factor, -exp of what Hugging Face stores) and dt_bias: vectors; state: fixed, [n_v_heads *
+// head_dim, v_dim].
+tern_vid tern_g_delta_net(tern_graph *g, tern_vid qkv, tern_vid a, tern_vid b, tern_vid a_log,
+                          tern_vid dt_bias, tern_vid state, const tern_delta_attrs *attrs);
+// Rows of x by their indices, an input of the dimension that the result has.
+tern_vid tern_g_take_rows(tern_graph *g, tern_vid x, tern_vid rows);
+tern_vid tern_g_pool(tern_graph *g, tern_vid x, tern_dim sequences, tern_pool_kind kind);
 tern_vid tern_g_top_k(tern_graph *g, tern_vid x);
 void tern_g_output(tern_graph *g, tern_vid v, const char *name);
 
+// Whether its rows are counted in the dimension of this name.
+bool tern_graph_is_by(const tern_graph *g, tern_vid v, const char *dim);
+// How many rows a value has when the dimensions have these counts.
+int64_t tern_graph_rows(const tern_graph *g, tern_vid v, const int64_t counts[TERN_DIMS_MAX]);
 tern_vid tern_graph_find(const tern_graph *g, const char *name); // value by name, -1
-// Whether the structure is sound: values made before they are read, types and shapes that fit,
-// whole names.
+// Whether the structure is sound: values made before they are read, as many inputs and outputs as
+// the op has, shapes that fit, whole names.
 tern_status tern_graph_check(const tern_graph *g, tern_error *err);
 
 // ---- Passes: rewrite the graph in place --------------------------------------------------------

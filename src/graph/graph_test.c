@@ -30,7 +30,7 @@ TEST(graph_refuses_gradients_whose_names_do_not_fit) {
     name[TERN_NAME_BYTES - 1] = 0;
     tern_graph_init(&g);
     tern_graph_init(&update);
-    tern_vid ids = tern_g_input(&g, "ids", TERN_SYM_TOKENS, 1);
+    tern_vid ids = tern_g_input(&g, "ids", tern_g_dim(&g, "tokens"), 1, TERN_VALUE_I32);
     tern_vid x = tern_g_embed(&g, ids, tern_g_table(&g, name, 8, 4));
     name[TERN_NAME_BYTES - 2] = 'y';
     tern_g_output(&g, tern_g_linear(&g, x, tern_g_matrix(&g, name, 8, 4)), "logits");

@@ -20,12 +20,8 @@ static int by_size(const void *a, const void *b) {
 
 // The input that a node overwrites with its first output; -1: none.
 static tern_vid in_place_of(const tern_node *n) {
-    switch (n->op) {
-    case TERN_OP_LINEAR_ADD: return n->in[2];
-    case TERN_OP_LINEAR_GRAD_X: return n->n_in > 2 ? n->in[2] : -1;
-    case TERN_OP_CROSS_ENTROPY_GRAD: return n->in[0];
-    default: return -1;
-    }
+    int i = tern_op_info(n->op)->in_place;
+    return i >= 0 && i < n->n_in ? n->in[i] : -1;
 }
 
 // The value whose memory v uses: follows values computed in place to their root.

@@ -129,6 +129,7 @@ static void fuse_glu(tern_graph *g, tern_node *mul) {
 static void fuse_norm_quantize(tern_graph *g, tern_node *quantize) {
     tern_node *norm = producer(g, quantize->in[0]);
     if (!norm || norm->op != TERN_OP_RMS_NORM || n_readers(g, norm->out[0]) != 1) return;
+    if (g->values[norm->in[1]].cols != g->values[norm->in[0]].cols) return; // by groups
     quantize->op = TERN_OP_NORM_QUANTIZE;
     quantize->eps = norm->eps;
     quantize->in[0] = norm->in[0];

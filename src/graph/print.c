@@ -2,20 +2,26 @@
 #include <inttypes.h>
 #include "graph/graph.h"
 
-static void print_shape(const tern_value *v, tern_strbuf *out) {
+// Rows as the graph counts them: "tokens", "patches / 4", "frames * 2 + 1".
+static void print_rows(const tern_graph *g, const tern_value *v, tern_strbuf *out) {
+    tern_strbuf_puts(out, g->dims[v->dim]);
+    if (v->times != 1) tern_strbuf_printf(out, " * %d", (int)v->times);
+    if (v->per != 1) tern_strbuf_printf(out, " / %d", (int)v->per);
+    if (v->rows != 0) tern_strbuf_printf(out, " + %" PRId64, v->rows);
+}
+
+static void print_shape(const tern_graph *g, const tern_value *v, tern_strbuf *out) {
     static const char *const type_names[] = {"f32", "i32", "i8rows"};
-    const char *type = type_names[v->type];
-    switch (v->sym) {
-    case TERN_SYM_TOKENS: tern_strbuf_printf(out, "%s[T, %" PRId64 "]", type, v->cols); break;
-    case TERN_SYM_OUTPUTS: tern_strbuf_printf(out, "%s[O, %" PRId64 "]", type, v->cols); break;
-    default:
-        if (v->kind == TERN_VALUE_STATE && v->rows == 0)
-            tern_strbuf_printf(out, "state[context, %" PRId64 "]", v->cols);
-        else if (v->rows == 1)
-            tern_strbuf_printf(out, "[%" PRId64 "]", v->cols);
-        else
-            tern_strbuf_printf(out, "[%" PRId64 ", %" PRId64 "]", v->rows, v->cols);
-    }
+    if (v->dim != TERN_DIM_NONE) {
+        tern_strbuf_printf(out, "%s[", type_names[v->type]);
+        print_rows(g, v, out);
+        tern_strbuf_printf(out, ", %" PRId64 "]", v->cols);
+    } else if (v->kind == TERN_VALUE_STATE && v->state == TERN_STATE_POSITIONAL)
+        tern_strbuf_printf(out, "state[positions, %" PRId64 "]", v->cols);
+    else if (v->rows == 1)
+        tern_strbuf_printf(out, "[%" PRId64 "]", v->cols);
+    else
+        tern_strbuf_printf(out, "[%" PRId64 ", %" PRId64 "]", v->rows, v->cols);
 }
 
 const char *tern_act_name(tern_act_kind act) {
@@ -44,6 +50,21 @@ static void print_attrs(const tern_node *n, tern_strbuf *out) {
     case TERN_OP_ATTENTION:
         tern_strbuf_printf(out, " heads=%d/%d dim=%d scale=%g", (int)n->n_heads, (int)n->n_kv_heads,
                            (int)n->head_dim, (double)n->scale);
+        if (n->window) tern_strbuf_printf(out, " window=%d", (int)n->window);
+        if (n->bidirectional) tern_strbuf_puts(out, " bidirectional");
+        if (n->soft_cap != 0) tern_strbuf_printf(out, " cap=%g", (double)n->soft_cap);
+        break;
+    case TERN_OP_SCALE: tern_strbuf_printf(out, " by=%g", (double)n->scale); break;
+    case TERN_OP_COLUMNS:
+        tern_strbuf_printf(out, " %d+%d of %d", (int)n->first, (int)n->width, (int)n->group);
+        break;
+    case TERN_OP_CONV: tern_strbuf_printf(out, " act=%s", tern_act_name(n->act)); break;
+    case TERN_OP_DELTA_NET:
+        tern_strbuf_printf(out, " heads=%d/%d dim=%d/%d%s", (int)n->n_heads, (int)n->n_kv_heads,
+                           (int)n->head_dim, (int)n->v_dim, n->tiled ? " tiled" : "");
+        break;
+    case TERN_OP_POOL:
+        tern_strbuf_printf(out, " %s", (const char *[]){"mean", "last", "first"}[n->pool]);
         break;
     default: break;
     }
@@ -64,7 +85,7 @@ static void print_text(const tern_graph *g, const char *title, const tern_memory
         print_attrs(n, out);
         for (int k = 0; k < n->n_out; k++) {
             tern_strbuf_puts(out, k ? ", " : " : ");
-            print_shape(&g->values[n->out[k]], out);
+            print_shape(g, &g->values[n->out[k]], out);
             if (plan && plan->spans[n->out[k]].bytes)
                 tern_strbuf_printf(out, " @%" PRIu64 "+%" PRIu64, plan->spans[n->out[k]].offset,
                                    plan->spans[n->out[k]].bytes);

@@ -159,7 +159,7 @@ bool tern_act_from_name(tern_str name, tern_act_kind *out) {
         {"gelu_accurate", TERN_ACTIVATION_GELU_TANH},
         {"gelu_python_tanh", TERN_ACTIVATION_GELU_TANH},
     };
-    for (int i = 0; i < TERN_ACTIVATION_COUNT; i++)
+    for (int i = 0; i < TERN_ACTIVATION_NONE; i++)
         if (tern_str_is(name, tern_act_name((tern_act_kind)i))) {
             *out = (tern_act_kind)i;
             return true;

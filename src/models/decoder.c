@@ -59,11 +59,15 @@ static tern_vid attention_block(const decoder *d, tern_vid x) {
         factors = tern_g_vector(g, "rope_freqs.weight", c->rope.n_rot / 2);
     q = tern_g_rope(g, q, factors, (int32_t)c->n_heads, (int32_t)c->head_dim, &c->rope);
     k = tern_g_rope(g, k, factors, (int32_t)c->n_kv_heads, (int32_t)c->head_dim, &c->rope);
-    tern_vid keys = tern_g_state(g, "cache_k.%d", kv_dim);
-    tern_vid values = tern_g_state(g, "cache_v.%d", kv_dim);
+    tern_vid keys = tern_g_positional_state(g, "cache_k.%d", kv_dim, 0);
+    tern_vid values = tern_g_positional_state(g, "cache_v.%d", kv_dim, 0);
     tern_g_kv_store(g, k, v, keys, values, (int32_t)c->n_kv_heads, (int32_t)c->head_dim);
-    tern_vid o = tern_g_attention(g, q, keys, values, (int32_t)c->n_heads, (int32_t)c->n_kv_heads,
-                                  (int32_t)c->head_dim, 1.0f / sqrtf((float)c->head_dim));
+    tern_vid o = tern_g_attention(
+        g, q, keys, values,
+        &(tern_attention_attrs){.n_heads = (int32_t)c->n_heads,
+                                .n_kv_heads = (int32_t)c->n_kv_heads,
+                                .head_dim = (int32_t)c->head_dim,
+                                .scale = 1.0f / sqrtf((float)c->head_dim)});
     if (d->style.sub_norms) o = norm(d, o, "blk.%d.attn_sub_norm.weight", q_dim, c->rms_eps);
     return tern_g_add(g, x, linear(d, o, "blk.%d.attn_output.weight", c->n_embd, q_dim));
 }
@@ -82,7 +86,7 @@ static tern_vid feed_forward_block(const decoder *d, tern_vid x) {
 tern_status tern_build_decoder(tern_graph *g, const tern_config *c, tern_decoder_style style,
                                tern_error *err) {
     decoder d = {g, c, style};
-    tern_vid ids = tern_g_input(g, "ids", TERN_SYM_TOKENS, 1);
+    tern_vid ids = tern_g_input(g, "ids", tern_g_dim(g, "tokens"), 1, TERN_VALUE_I32);
     tern_vid table = tern_g_table(g, "token_embd.weight", c->n_vocab, c->n_embd);
     tern_vid x = tern_g_embed(g, ids, table);
     for (int64_t i = 0; i < c->n_layers && !g->failed; i++) {
@@ -91,7 +95,8 @@ tern_status tern_build_decoder(tern_graph *g, const tern_config *c, tern_decoder
         x = feed_forward_block(&d, x);
     }
     g->layer = -1;
-    x = norm(&d, tern_g_take_rows(g, x), "output_norm.weight", c->n_embd, c->final_rms_eps);
+    tern_vid rows = tern_g_input(g, "outputs", tern_g_dim(g, "outputs"), 1, TERN_VALUE_I32);
+    x = norm(&d, tern_g_take_rows(g, x, rows), "output_norm.weight", c->n_embd, c->final_rms_eps);
     const char *head = c->tied_head ? "token_embd.weight" : "output.weight";
     tern_vid logits = tern_g_linear(g, x, tern_g_matrix(g, head, c->n_vocab, c->n_embd));
     tern_g_output(g, tern_g_top_k(g, logits), "top_k");

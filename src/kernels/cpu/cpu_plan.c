@@ -47,7 +47,7 @@ static uint64_t value_bytes(const void *ctx, const tern_graph *g, tern_vid v) {
 }
 
 int32_t cpu_rows(const cpu_run *run, tern_vid v) {
-    return run->plan->g->values[v].sym == TERN_SYM_OUTPUTS ? run->batch->n_outputs
+    return tern_graph_is_by(run->plan->g, v, "outputs") ? run->batch->n_outputs
                                                            : run->batch->n_tokens;
 }
 
@@ -91,7 +91,7 @@ static tern_status add_step(tern_plan *p, const tern_node *n, tern_error *err) {
                          tern_op_name(n->op));
     if (n->op == TERN_OP_ROPE || n->op == TERN_OP_ROPE_STORE)
         TERN_TRY(add_rope(p, n, &s->rope, err));
-    s->for_outputs = n->n_out > 0 && g->values[n->out[0]].sym == TERN_SYM_OUTPUTS;
+    s->for_outputs = n->n_out > 0 && tern_graph_is_by(g, n->out[0], "outputs");
     s->for_top_k = n->op == TERN_OP_TOP_K || n->op == TERN_OP_LINEAR_TOP_K;
     s->for_logits = n->n_out > 0 && g->values[n->out[0]].kind == TERN_VALUE_OUTPUT && !s->for_top_k;
     if (s->for_logits) p->n_vocab = g->values[n->out[0]].cols;

@@ -66,11 +66,15 @@ static void check_attention(const heads *h, rig_batches how, double tolerance) {
         q = tern_g_rope(&r.g, q, -1, h->n_heads, h->head_dim, &a);
         k = tern_g_rope(&r.g, k, -1, h->n_kv_heads, h->head_dim, &a);
     }
-    tern_vid ks = tern_g_state(&r.g, "k", h->n_kv_heads * h->head_dim);
-    tern_vid vs = tern_g_state(&r.g, "v", h->n_kv_heads * h->head_dim);
+    tern_vid ks = tern_g_positional_state(&r.g, "k", h->n_kv_heads * h->head_dim, 0);
+    tern_vid vs = tern_g_positional_state(&r.g, "v", h->n_kv_heads * h->head_dim, 0);
     tern_g_kv_store(&r.g, k, v, ks, vs, h->n_kv_heads, h->head_dim);
-    float scale = 1 / sqrtf((float)h->head_dim);
-    rig_show(&r, tern_g_attention(&r.g, q, ks, vs, h->n_heads, h->n_kv_heads, h->head_dim, scale));
+    rig_show(&r, tern_g_attention(
+                     &r.g, q, ks, vs,
+                     &(tern_attention_attrs){.n_heads = h->n_heads,
+                                             .n_kv_heads = h->n_kv_heads,
+                                             .head_dim = h->head_dim,
+                                             .scale = 1 / sqrtf((float)h->head_dim)}));
     rig_compare(&r, how, RIG_OF_ROW, tolerance);
     rig_close(&r);
 }
@@ -123,10 +127,15 @@ TEST(gpu_survives_failing_allocations) {
     for (int i = 0; i < 3; i++)
         v[i] = tern_g_bitlinear(
             &r.g, n, rig_matrix(&r, i ? 32 : 64, 64, TERN_DTYPE_F32, true, fill_codes));
-    tern_vid ks = tern_g_state(&r.g, "k", 32), vs = tern_g_state(&r.g, "v", 32);
+    tern_vid ks = tern_g_positional_state(&r.g, "k", 32, 0);
+    tern_vid vs = tern_g_positional_state(&r.g, "v", 32, 0);
     tern_vid k = tern_g_rope(&r.g, v[1], -1, 1, 32, &a), q = tern_g_rope(&r.g, v[0], -1, 2, 32, &a);
     tern_g_kv_store(&r.g, k, v[2], ks, vs, 1, 32);
-    tern_vid y = tern_g_attention(&r.g, q, ks, vs, 2, 1, 32, 0.25f);
+    tern_vid y = tern_g_attention(&r.g, q, ks, vs,
+                                  &(tern_attention_attrs){.n_heads = 2,
+                                                          .n_kv_heads = 1,
+                                                          .head_dim = 32,
+                                                          .scale = 0.25f});
     tern_vid w = rig_matrix(&r, 64, 64, TERN_DTYPE_F16, false, fill_normal);
     rig_show(&r, tern_g_add(&r.g, x, tern_g_linear(&r.g, y, w)));
     rig_fail_allocations(&r);

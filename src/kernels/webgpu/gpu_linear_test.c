@@ -185,7 +185,7 @@ TEST(gpu_heads_of_odd_sizes) {
             rig_matrix(&r, cases[i].n_vocab, cases[i].n_in, cases[i].type, false, fill_normal);
         r.sources[r.n_sources - 1].is_head = true;
         r.n_shown = cases[i].n_vocab;
-        tern_g_output(&r.g, tern_g_linear(&r.g, tern_g_take_rows(&r.g, x), w), "logits");
+        tern_g_output(&r.g, tern_g_linear(&r.g, rig_take_rows(&r, x), w), "logits");
         rig_compare(&r, rig_counts(), RIG_OF_ROW, 5e-6);
         rig_close(&r);
     }
@@ -204,7 +204,7 @@ TEST(gpu_heads_give_few_rows_the_bits_of_one) {
         tern_vid w = rig_matrix(&r, 71, cases[i].n_in, cases[i].type, false, fill_normal);
         r.sources[r.n_sources - 1].is_head = true;
         r.n_shown = 71;
-        tern_g_output(&r.g, tern_g_linear(&r.g, tern_g_take_rows(&r.g, x), w), "logits");
+        tern_g_output(&r.g, tern_g_linear(&r.g, rig_take_rows(&r, x), w), "logits");
         rig_same_bits(&r, TERN_KV_AUTO, 0);
         rig_close(&r);
     }
@@ -233,7 +233,7 @@ TEST(gpu_heads_that_a_mode_converts) {
         head->head = cases[i].mode;
         r.n_shown = cases[i].tied ? N_ROWS : 35;
         tern_vid gate = tern_g_act(&r.g, x, TERN_ACTIVATION_SILU);
-        tern_g_output(&r.g, tern_g_linear(&r.g, tern_g_take_rows(&r.g, gate), w), "logits");
+        tern_g_output(&r.g, tern_g_linear(&r.g, rig_take_rows(&r, gate), w), "logits");
         rig_compare(&r, rig_counts(), RIG_OF_ROW, cases[i].tolerance);
         rig_close(&r);
     }

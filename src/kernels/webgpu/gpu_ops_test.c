@@ -126,10 +126,10 @@ TEST(gpu_norms_of_taken_rows) {
         rig r;
         rig_open(&r, N_ROWS);
         tern_vid x = rig_rows(&r, 132, fill_normal), w = rig_vector(&r, 132, fill_normal);
-        tern_vid taken = tern_g_take_rows(&r.g, x);
+        tern_vid taken = rig_take_rows(&r, x);
         tern_vid y = tern_g_rms_norm(&r.g, taken, w, 1e-5f);
         if (i == 1) y = tern_g_add(&r.g, y, taken);
-        if (i == 2) y = tern_g_add(&r.g, y, tern_g_take_rows(&r.g, x));
+        if (i == 2) y = tern_g_add(&r.g, y, rig_take_rows(&r, x));
         tern_vid head = rig_matrix(&r, 36, 132, TERN_DTYPE_F32, false, fill_normal);
         r.sources[r.n_sources - 1].is_head = true;
         r.n_shown = 36;

@@ -92,7 +92,8 @@ static void add_elementwise(tern_plan *p, const tern_node *n, gpu_kernel kernel)
     gpu_dispatch *d = add(p, kernel, groups(n_cols / 4, 64), rows_of(p, n->out[0]));
     set(d, "COLS4", (double)(n_cols / 4));
     set(d, "ACT", n->act);
-    for (int i = 0; i < n->n_in; i++) bind_value(p, d, n->in[i]);
+    int n_in = n->op == TERN_OP_TAKE_ROWS ? 1 : n->n_in; // which rows: the last of the batch
+    for (int i = 0; i < n_in; i++) bind_value(p, d, n->in[i]);
     bind_value(p, d, n->out[0]);
     set_phase(p, d, n->out[0]);
 }

@@ -108,7 +108,7 @@ void fill_unit(float *x, int64_t n, int64_t row, uint32_t *seed) {
 void rig_open(rig *r, int64_t n_rows) {
     *r = (rig){.n_rows = n_rows, .seed = 7};
     tern_graph_init(&r->g);
-    r->ids = tern_g_input(&r->g, "ids", TERN_SYM_TOKENS, 1);
+    r->ids = tern_g_input(&r->g, "ids", tern_g_dim(&r->g, "tokens"), 1, TERN_VALUE_I32);
 }
 
 void rig_close(rig *r) {
@@ -184,19 +184,24 @@ static void fill_pick(float *x, int64_t n, int64_t row, uint32_t *seed) {
     x[at] = 1;
 }
 
+tern_vid rig_take_rows(rig *r, tern_vid x) {
+    tern_vid rows = tern_g_input(&r->g, "outputs", tern_g_dim(&r->g, "outputs"), 1, TERN_VALUE_I32);
+    return tern_g_take_rows(&r->g, x, rows);
+}
+
 void rig_show(rig *r, tern_vid x) {
     int64_t n = r->g.values[x].cols;
     r->n_shown = n < SHOWN_MAX ? n : n > 8192 ? 12 : SHOWN_MAX;
     tern_vid head = rig_matrix(r, r->n_shown, n, TERN_DTYPE_F32, false, fill_pick);
     r->sources[r->n_sources - 1].is_head = true;
-    tern_g_output(&r->g, tern_g_linear(&r->g, tern_g_take_rows(&r->g, x), head), "logits");
+    tern_g_output(&r->g, tern_g_linear(&r->g, rig_take_rows(r, x), head), "logits");
 }
 
 void rig_head(rig *r, tern_vid x, int64_t n_vocab, tern_dtype type, rig_fill fill) {
     tern_vid head = rig_matrix(r, n_vocab, r->g.values[x].cols, type, false, fill);
     r->sources[r->n_sources - 1].is_head = true;
     r->n_shown = n_vocab;
-    tern_vid logits = tern_g_linear(&r->g, tern_g_take_rows(&r->g, x), head);
+    tern_vid logits = tern_g_linear(&r->g, rig_take_rows(r, x), head);
     tern_g_output(&r->g, logits, "logits");
     tern_g_output(&r->g, tern_g_top_k(&r->g, logits), "top_k");
 }

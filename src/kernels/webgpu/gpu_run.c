@@ -217,7 +217,7 @@ static tern_status show(const tern_instance *in, const tern_node *n, float *rows
         const tern_value *v = &p->g->values[n->out[k]];
         if (v->type != TERN_VALUE_F32 || v->kind != TERN_VALUE_TEMP) continue;
         int32_t n_rows =
-            v->sym == TERN_SYM_OUTPUTS ? in->batch.n_outputs : in->batch.n_tokens;
+            tern_graph_is_by(p->g, n->out[k], "outputs") ? in->batch.n_outputs : in->batch.n_tokens;
         uint64_t bytes = (uint64_t)n_rows * (uint64_t)v->cols * sizeof(float);
         uint64_t offset = p->memory.spans[n->out[k]].offset;
         TERN_TRY(gpu_read(p->device, in->pool, offset, rows, bytes, err));

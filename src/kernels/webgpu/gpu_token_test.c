@@ -30,12 +30,17 @@ static tern_vid attention_block(rig *r, const layer *l, tern_vid x) {
     tern_vid k = bitlinear(r, n, kv_dim, l->n_embd), v = bitlinear(r, n, kv_dim, l->n_embd);
     q = tern_g_rope(&r->g, q, -1, l->n_heads, l->head_dim, &a);
     k = tern_g_rope(&r->g, k, -1, l->n_kv_heads, l->head_dim, &a);
-    tern_vid ks = tern_g_state(&r->g, "k", kv_dim), vs = tern_g_state(&r->g, "v", kv_dim);
+    tern_vid ks = tern_g_positional_state(&r->g, "k", kv_dim, 0);
+    tern_vid vs = tern_g_positional_state(&r->g, "v", kv_dim, 0);
     tern_g_kv_store(&r->g, k, v, ks, vs, l->n_kv_heads, l->head_dim);
     // The elements of q and k have a variance of n_embd / 6. Scores with a spread of 2, as in
     // trained models: with a spread of 100 a unit rounded earlier changes the whole softmax.
-    tern_vid o = tern_g_attention(&r->g, q, ks, vs, l->n_heads, l->n_kv_heads, l->head_dim,
-                                  12 / ((float)l->n_embd * sqrtf((float)l->head_dim)));
+    tern_vid o = tern_g_attention(
+        &r->g, q, ks, vs,
+        &(tern_attention_attrs){.n_heads = l->n_heads,
+                                .n_kv_heads = l->n_kv_heads,
+                                .head_dim = l->head_dim,
+                                .scale = 12 / ((float)l->n_embd * sqrtf((float)l->head_dim))});
     o = normed(r, o, q_dim, l->sub_norms);
     return tern_g_add(&r->g, x, bitlinear(r, o, l->n_embd, q_dim));
 }

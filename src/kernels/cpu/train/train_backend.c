@@ -93,7 +93,7 @@ static void program_free(tern_program *p) {
 static uint64_t value_bytes(const void *ctx, const tern_graph *g, tern_vid v) {
     const tern_program *p = ctx;
     const tern_value *value = &g->values[v];
-    uint64_t rows = value->sym == TERN_SYM_CONST ? (uint64_t)value->rows : (uint64_t)p->n_rows;
+    uint64_t rows = value->dim == TERN_DIM_NONE ? (uint64_t)value->rows : (uint64_t)p->n_rows;
     return rows * (uint64_t)value->cols * sizeof(float);
 }
 

@@ -36,7 +36,7 @@ static uint64_t stride4(const tern_program *p, tern_vid v) {
     return gpu_train_stride(cols(p, v)) / 4;
 }
 static bool is_const(const tern_program *p, tern_vid v) {
-    return p->g.values[v].sym == TERN_SYM_CONST;
+    return p->g.values[v].dim == TERN_DIM_NONE;
 }
 // Of a weight or state.
 static uint64_t n_numbers(const tern_program *p, tern_vid v) {

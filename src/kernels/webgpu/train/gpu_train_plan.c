@@ -74,7 +74,7 @@ tern_status gpu_train_scratch(tern_program *p, int use, uint64_t bytes, wgpu_buf
 static uint64_t bytes_of(const tern_program *p, tern_vid v) {
     const tern_value *value = &p->g.values[v];
     uint64_t rows =
-        value->sym == TERN_SYM_CONST ? (uint64_t)value->rows : gpu_round((uint64_t)p->n_rows, 128);
+        value->dim == TERN_DIM_NONE ? (uint64_t)value->rows : gpu_round((uint64_t)p->n_rows, 128);
     return gpu_round(rows * gpu_train_stride(value->cols) * sizeof(float), 256);
 }
 

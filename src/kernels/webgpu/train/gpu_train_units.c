@@ -12,15 +12,20 @@ enum { N_VOCAB = 48, N_EMBD = 64, N_HEADS = 2, HEAD_DIM = 32, N_TOKENS = 140 };
 // the units.
 static tern_status build_model(tern_graph *g, tern_error *err) {
     int64_t kv = HEAD_DIM;
-    tern_vid ids = tern_g_input(g, "ids", TERN_SYM_TOKENS, 1);
+    tern_vid ids = tern_g_input(g, "ids", tern_g_dim(g, "tokens"), 1, TERN_VALUE_I32);
     tern_vid x = tern_g_embed(g, ids, tern_g_table(g, "table", N_VOCAB, N_EMBD));
     tern_vid q = tern_g_linear(g, x, tern_g_matrix(g, "q", N_EMBD, N_EMBD));
     tern_vid k = tern_g_linear(g, x, tern_g_matrix(g, "k", kv, N_EMBD));
     tern_vid v = tern_g_linear(g, x, tern_g_matrix(g, "v", kv, N_EMBD));
-    tern_vid keys = tern_g_state(g, "keys", kv), values = tern_g_state(g, "values", kv);
+    tern_vid keys = tern_g_positional_state(g, "keys", kv, 0);
+    tern_vid values = tern_g_positional_state(g, "values", kv, 0);
     tern_g_kv_store(g, k, v, keys, values, 1, HEAD_DIM);
     tern_vid y =
-        tern_g_attention(g, q, keys, values, N_HEADS, 1, HEAD_DIM, 1 / sqrtf((float)HEAD_DIM));
+        tern_g_attention(g, q, keys, values,
+                         &(tern_attention_attrs){.n_heads = N_HEADS,
+                                                 .n_kv_heads = 1,
+                                                 .head_dim = HEAD_DIM,
+                                                 .scale = 1 / sqrtf((float)HEAD_DIM)});
     tern_vid head = tern_g_matrix(g, "head", N_VOCAB, N_EMBD);
     tern_g_output(g, tern_g_linear(g, tern_g_add(g, x, y), head), "logits");
     TERN_TRY(tern_graph_train(g, err));
