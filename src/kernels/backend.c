@@ -3,16 +3,62 @@
 #include <string.h>
 #include "kernels/backend.h"
 
-tern_status tern_batch_check(const tern_batch *b, int32_t n_batch, int32_t n_context,
-                             int64_t n_vocab, tern_error *err) {
-    if (b->n_tokens < 1 || b->n_tokens > n_batch || b->n_outputs < 0 ||
-        b->n_outputs > b->n_tokens || b->first_pos < 0 || b->first_pos > n_context - b->n_tokens)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "a batch of %d tokens at %d does not fit",
-                         (int)b->n_tokens, (int)b->first_pos);
-    if (b->top_k > n_vocab)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "top %d of %lld", (int)b->top_k,
-                         (long long)n_vocab);
+static tern_status check_chunks(const tern_batch *b, int32_t n_context, tern_error *err) {
+    int64_t n_tokens = 0;
+    for (int32_t i = 0; i < b->n_chunks; i++) {
+        const tern_chunk *c = &b->chunks[i];
+        n_tokens += c->n_tokens;
+        if (c->n_tokens < 1 || c->first_pos < 0 || c->first_pos > n_context - c->n_tokens)
+            return tern_fail(err, TERN_ERR_ARGUMENT, "a batch of %d tokens at %d does not fit",
+                             (int)c->n_tokens, (int)c->first_pos);
+        if (tern_sequence_is_out(c->sequence))
+            return tern_fail(err, TERN_ERR_ARGUMENT, "a sequence of the batch is swapped out");
+    }
+    if (n_tokens != b->n_tokens)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "chunks of %lld tokens in a batch of %d",
+                         (long long)n_tokens, (int)b->n_tokens);
     return TERN_OK;
+}
+
+tern_status tern_batch_check(const tern_batch *b, const tern_graph *g, int32_t n_batch,
+                             int32_t n_context, tern_error *err) {
+    tern_vid scores = tern_graph_scores(g);
+    if (b->n_tokens < 1 || b->n_tokens > n_batch || b->n_outputs < 0 ||
+        b->n_outputs > b->n_tokens || b->n_bindings < 0 || b->n_bindings > TERN_BINDINGS_MAX)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "a batch of %d tokens, %d wanted, does not fit",
+                         (int)b->n_tokens, (int)b->n_outputs);
+    for (int32_t i = 0; b->outputs && i < b->n_outputs; i++)
+        if (b->outputs[i] < 0 || b->outputs[i] >= b->n_tokens)
+            return tern_fail(err, TERN_ERR_ARGUMENT, "row %d of a batch of %d tokens is wanted",
+                             (int)b->outputs[i], (int)b->n_tokens);
+    if (scores >= 0 && b->top_k > g->values[scores].cols)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "top %d of %lld", (int)b->top_k,
+                         (long long)g->values[scores].cols);
+    return check_chunks(b, n_context, err);
+}
+
+void *tern_batch_data(const tern_batch *b, tern_vid value) {
+    for (int32_t i = 0; i < b->n_bindings; i++)
+        if (b->bindings[i].value == value) return b->bindings[i].data;
+    return NULL;
+}
+
+void tern_batch_bind(tern_batch *b, tern_vid value, void *data) {
+    if (data && value >= 0 && b->n_bindings < TERN_BINDINGS_MAX)
+        b->bindings[b->n_bindings++] = (tern_binding){value, data};
+}
+
+tern_vid tern_graph_scores(const tern_graph *g) {
+    tern_vid best = -1;
+    for (size_t v = 0; v < g->n_values; v++) {
+        const tern_value *value = &g->values[v];
+        bool listed = value->producer >= 0 && (g->nodes[value->producer].op == TERN_OP_TOP_K ||
+                                               g->nodes[value->producer].op == TERN_OP_LINEAR_TOP_K);
+        if (value->kind != TERN_VALUE_OUTPUT || listed || !tern_graph_is_by(g, (tern_vid)v, "outputs"))
+            continue;
+        if (best < 0 || value->cols > g->values[best].cols) best = (tern_vid)v;
+    }
+    return best;
 }
 
 #define F32_CACHE_BYTES_MAX ((uint64_t)64 << 20)
@@ -20,7 +66,7 @@ tern_status tern_kv_choose(const tern_graph *g, int32_t n_context, tern_kv_type 
                            tern_kv_type *out, tern_error *err) {
     uint64_t f32_bytes = 0;
     for (size_t v = 0; v < g->n_values; v++)
-        if (g->values[v].kind == TERN_VALUE_STATE)
+        if (g->values[v].kind == TERN_VALUE_STATE && g->values[v].state == TERN_STATE_POSITIONAL)
             f32_bytes += (uint64_t)g->values[v].cols * (uint64_t)n_context * sizeof(float);
     *out = wanted;
     if (wanted == TERN_KV_AUTO)

@@ -1,8 +1,12 @@
 // What a device must do for the runtime: some twenty functions. It knows of graphs and tensors,
 // never of models, tokenizers or files.
 //
-//   open ── bind (each weight) ── compile (graph + weights → plan) ── instance (state of a session)
-//                                                      submit ─ poll ─ read, per batch of tokens
+//   open ── bind (each weight) ── compile (graph + weights → plan) ─┬─ store (pages of states)
+//                                                                   └─ instance (scratch of runs)
+//                                                      submit ─ poll ─ read, per batch
+//
+// A batch is rows of any number of sequences (sequence.h). A row's bits depend neither on the other
+// rows of its batch, nor on how its sequence was cut into batches, nor on where its pages lie.
 //
 // submit never waits: a browser cannot block, and a GPU should not. poll says whether the batch is
 // done; the CPU's submit computes at once, so its poll is always true.
@@ -12,11 +16,12 @@
 #include "base/dtype.h"
 #include "graph/graph.h"
 #include "kernels/draft_table.h"
+#include "kernels/sequence.h"
 
 typedef struct tern_device tern_device;     // an open backend
 typedef struct tern_weight tern_weight;     // a weight as the device's kernels read it
 typedef struct tern_plan tern_plan;         // a compiled graph
-typedef struct tern_instance tern_instance; // its memory for one session: states, temporaries
+typedef struct tern_instance tern_instance; // what one run at a time needs: temporaries, results
 
 typedef struct tern_device_desc {
     int n_threads;            // 0: one for each core
@@ -67,24 +72,54 @@ typedef struct tern_drafting {
     uint32_t counts[TERN_DRAFTING_MAX][TERN_DRAFTING_MAX]; // by tokens drafted and tokens accepted
 } tern_drafting;
 
+// Consecutive tokens of one sequence in a batch. Its rows follow those of the chunk before.
+typedef struct tern_chunk {
+    tern_sequence *sequence; // with room reserved for them
+    int32_t n_tokens;        // at least 1
+    int32_t first_pos;       // position of the first; the sequence holds those before it
+    // Where to put the fixed states as they are after the first kept_after tokens.
+    bool keeps;
+    int32_t kept_after;
+    tern_page kept;
+} tern_chunk;
+
+// An input or output of the graph by its value; [rows, columns] of the value's type.
+typedef struct tern_binding {
+    tern_vid value;
+    void *data;
+} tern_binding;
+#define TERN_BINDINGS_MAX 8
+
+// Rows of the dimension "tokens" are the chunks' tokens in order, of "sequences" the chunks, of
+// "outputs" the wanted rows.
 typedef struct tern_batch {
-    const int32_t *ids;
-    int32_t n_tokens;  // 1 .. the plan's n_batch
-    int32_t first_pos; // position of ids[0]; the states hold positions 0 .. first_pos - 1
-    int32_t n_outputs; // the last n tokens' results are wanted: 0 .. n_tokens
-    float *logits;     // [n_outputs, n_vocab], or NULL
-    int32_t top_k;     // > 0: the k greatest logits of each output row
+    const int32_t *ids; // the input "ids"
+    int32_t n_tokens;   // 1 .. the plan's n_batch
+    const tern_chunk *chunks;
+    int32_t n_chunks;
+    const int32_t *outputs; // the input "outputs": rows that are wanted, ascending; NULL: the last
+    int32_t n_outputs;      // 0 .. n_tokens
+    // Other inputs, and the outputs that are wanted: logits and the like. An output that is not
+    // bound is not computed, where the plan can help it.
+    tern_binding bindings[TERN_BINDINGS_MAX];
+    int32_t n_bindings;
+    int32_t top_k;     // > 0: the k greatest of each row that a top_k of the graph reads
     int32_t *top_ids;  // [n_outputs, top_k], by falling logit, of equals the lower index first
-    float *top_logits; // [n_outputs, top_k], the same bits as in `logits`
+    float *top_logits; // [n_outputs, top_k], the same bits as in the row
     bool few_ahead; // the caller may change course at any step: a backend that computes greedy
                     // steps before they are asked for takes one at a time
     tern_drafting *drafting; // not NULL: of one token, whose greatest logit is wanted
 } tern_batch;
-// Whether a plan and an instance of these sizes can run the batch.
-tern_status tern_batch_check(const tern_batch *batch, int32_t n_batch, int32_t n_context,
-                             int64_t n_vocab, tern_error *err);
+// Whether a plan and stores of these sizes can run the batch.
+tern_status tern_batch_check(const tern_batch *batch, const tern_graph *g, int32_t n_batch,
+                             int32_t n_context, tern_error *err);
+// What is bound to a value; NULL: nothing.
+void *tern_batch_data(const tern_batch *batch, tern_vid value);
+void tern_batch_bind(tern_batch *batch, tern_vid value, void *data); // NULL data is not bound
+// The output that scores tokens, with the most columns; -1: the graph has none.
+tern_vid tern_graph_scores(const tern_graph *g);
 
-// The type of an instance's cache: for TERN_KV_AUTO F32 while all of it stays small, else F16.
+// The type of a cache: for TERN_KV_AUTO F32 while all of it stays small, else F16.
 // Fails for Q8_0 if a head's dimensions are no multiple of its blocks.
 tern_status tern_kv_choose(const tern_graph *g, int32_t n_context, tern_kv_type wanted,
                            tern_kv_type *out, tern_error *err);
@@ -115,6 +150,8 @@ typedef struct tern_backend {
     // In a batch of up to this many tokens each row has the same bits as alone: what speculation
     // may compute together.
     int32_t n_same_bits;
+    int32_t n_chunks_max; // of a batch
+    bool stores_by_context; // a store serves sequences of one n_context only
     // Any number of threads may use a device at once, each with its own instance. Else one at a
     // time, but for is_lost and memory.
     bool is_shared;
@@ -139,8 +176,23 @@ typedef struct tern_backend {
                            int32_t n_batch, tern_plan **out, tern_error *err);
     void (*plan_free)(tern_plan *p);
     const tern_memory_plan *(*plan_memory)(const tern_plan *p);
-    tern_status (*instance_open)(tern_plan *p, int32_t n_context, tern_kv_type kv_type,
-                                 tern_instance **out, tern_error *err);
+    // Memory for pages of states. Functions of pages are ordered with the batches submitted before
+    // and after them; a page is used by one thread at a time.
+    tern_status (*store_open)(tern_plan *p, const tern_page_layout *layout,
+                              const tern_cache_desc *desc, tern_store **out, tern_error *err);
+    void (*store_close)(tern_store *s);
+    int32_t (*store_page_positions)(const tern_store *s);
+    uint64_t (*page_bytes)(const tern_store *s, int group);
+    tern_status (*page_new)(tern_store *s, int group, tern_page *out, tern_error *err); // zeros
+    void (*page_free)(tern_store *s, int group, tern_page page);
+    tern_status (*page_copy)(tern_store *s, int group, tern_page from, tern_page to,
+                             tern_error *err);
+    tern_status (*page_clear)(tern_store *s, int group, tern_page page, tern_error *err);
+    tern_status (*page_read)(tern_store *s, int group, tern_page page, void *to, tern_error *err);
+    tern_status (*page_write)(tern_store *s, int group, tern_page page, const void *from,
+                              tern_error *err);
+    // For batches over sequences of this store.
+    tern_status (*instance_open)(tern_plan *p, tern_store *s, tern_instance **out, tern_error *err);
     void (*instance_close)(tern_instance *i);
     // For batches with `drafting`: takes a copy of the table. NULL: the backend cannot draft.
     tern_status (*drafts_open)(tern_instance *i, const tern_draft_table *t, tern_error *err);

@@ -66,6 +66,7 @@ tern_status tern_placement_open(tern_placement **out, const tern_model *m, const
     tern_placement *p = tern_alloc(TERN_MEM_GRAPH, sizeof *p);
     if (!p) return tern_fail_memory(err, sizeof *p);
     pthread_mutex_init(&p->busy, NULL);
+    pthread_mutex_init(&p->pool, NULL);
     p->weights = tern_alloc_array(TERN_MEM_GRAPH, m->built.n_values + 1, sizeof *p->weights);
     if (!p->weights) {
         status = tern_fail_memory(err, m->built.n_values * sizeof *p->weights);
@@ -102,8 +103,31 @@ tern_status tern_placement_compile(tern_placement *p, const tern_model *m, tern_
     return TERN_OK;
 }
 
-// Frees everything except the texts about it.
-static void give_back(tern_placement *p, const tern_model *m) {
+void tern_placement_instance_close(const tern_placement *p, tern_placed_instance *r) {
+    if (!r) return;
+    if (r->instance) p->backend->instance_close(r->instance);
+    tern_free(r->ids);
+    tern_free(r->outputs);
+    tern_free(r->chunks);
+    tern_free(r);
+}
+
+static void close_runs(tern_placement *p) {
+    for (tern_placed_instance *r = p->instances, *next; r; r = next) {
+        next = r->next;
+        tern_placement_instance_close(p, r);
+    }
+    for (tern_placed_cache *c = p->caches, *next; c; c = next) {
+        next = c->next;
+        tern_cache_close(c->cache);
+        tern_free(c);
+    }
+    p->instances = NULL;
+    p->caches = NULL;
+}
+
+void tern_placement_give_back(tern_placement *p, const tern_model *m) {
+    close_runs(p);
     if (p->plan) p->backend->plan_free(p->plan);
     for (size_t v = 0; p->weights && v < m->built.n_values; v++)
         if (p->weights[v]) p->backend->unbind(p->device, p->weights[v]);
@@ -116,74 +140,101 @@ static void give_back(tern_placement *p, const tern_model *m) {
 
 void tern_placement_close(tern_placement *p, const tern_model *m) {
     if (!p) return;
-    give_back(p, m);
+    tern_placement_give_back(p, m);
     pthread_mutex_destroy(&p->busy);
+    pthread_mutex_destroy(&p->pool);
     tern_free(p);
 }
 
-// ---- Leases ------------------------------------------------------------------------------------
+// ---- Sharing a device --------------------------------------------------------------------------
 
-struct tern_lease {
-    tern_placement *at;
-    tern_instance *instance;
-    int32_t n_context;
-    tern_kv_type kv_type;
-    int32_t *ids; // [n_context] what the keys and values at each position were computed from
-    int32_t n_held; // the first positions, whose keys and values are in the instance
-    bool profiled;
-    const tern_draft_table *drafts; // NULL: batches ask for none
-    bool moved; // since last asked
-    char notice[700]; // why, and where to
-};
-
-// Sessions of several threads take turns on a device that is one thread's at a time.
-static void begin_use(tern_placement *p) {
+void tern_placement_begin_use(tern_placement *p) {
     if (!p->backend->is_shared) pthread_mutex_lock(&p->busy);
 }
-static void end_use(tern_placement *p) {
+void tern_placement_end_use(tern_placement *p) {
     if (!p->backend->is_shared) pthread_mutex_unlock(&p->busy);
 }
 
-static tern_status open_drafts(const tern_placement *at, tern_instance *in,
-                               const tern_draft_table *drafts, tern_error *err) {
-    bool can = drafts && at->backend->drafts_open;
-    return can ? at->backend->drafts_open(in, drafts, err) : TERN_OK;
-}
-
-static tern_status open_instance(const tern_lease *s, const tern_placement *at, tern_instance **out,
-                                 tern_error *err) {
-    TERN_TRY(at->backend->instance_open(at->plan, s->n_context, s->kv_type, out, err));
-    tern_status status = s->profiled ? at->backend->profile_start(*out, err) : TERN_OK;
-    if (status == TERN_OK) status = open_drafts(at, *out, s->drafts, err);
-    if (status != TERN_OK) at->backend->instance_close(*out);
-    return status;
-}
-
-static tern_status settle(tern_lease *s, tern_placement *at, tern_error *err) {
-    tern_instance *in;
-    begin_use(at);
-    tern_status status = open_instance(s, at, &in, err);
-    end_use(at);
-    if (status != TERN_OK) return status;
-    s->at = at;
-    s->instance = in;
-    s->n_held = 0;
-    at->n_leases++;
+tern_status tern_placement_cache(tern_placement *p, const tern_model *m,
+                                 const tern_cache_desc *desc, tern_cache **out, tern_error *err) {
+    for (tern_placed_cache *c = p->caches; c; c = c->next)
+        if (c->desc.kv_type == desc->kv_type && c->desc.n_context == desc->n_context) {
+            *out = c->cache;
+            return TERN_OK;
+        }
+    tern_placed_cache *c = tern_alloc(TERN_MEM_KV, sizeof *c);
+    if (!c) return tern_fail_memory(err, sizeof *c);
+    tern_status status = tern_cache_open(&c->cache, p->backend, p->plan, &m->fused, desc, err);
+    if (status != TERN_OK) {
+        tern_free(c);
+        return status;
+    }
+    c->desc = *desc;
+    c->next = p->caches;
+    p->caches = c;
+    *out = c->cache;
     return TERN_OK;
 }
 
-// A lost placement is freed with its last lease; its texts stay, since others may read them.
-static void stand_up(tern_model *m, tern_lease *s) {
-    if (!s->at) return;
-    begin_use(s->at);
-    s->at->backend->instance_close(s->instance);
-    end_use(s->at);
-    s->instance = NULL;
-    if (--s->at->n_leases == 0 && s->at != m->now) give_back(s->at, m);
-    s->at = NULL;
+tern_status tern_placement_instance(const tern_placement *p, int32_t n_batch, tern_cache *cache,
+                                    tern_placed_instance **out, tern_error *err) {
+    size_t n = (size_t)n_batch;
+    *out = NULL;
+    tern_placed_instance *r = tern_alloc(TERN_MEM_SESSION, sizeof *r);
+    if (!r) return tern_fail_memory(err, sizeof *r);
+    r->cache = cache;
+    r->ids = tern_alloc_array(TERN_MEM_SESSION, n, sizeof *r->ids);
+    r->outputs = tern_alloc_array(TERN_MEM_SESSION, n, sizeof *r->outputs);
+    r->chunks = tern_alloc_array(TERN_MEM_SESSION, n, sizeof *r->chunks);
+    tern_status status = TERN_OK;
+    if (!r->ids || !r->outputs || !r->chunks) status = tern_fail_memory(err, n * sizeof *r->chunks);
+    if (status == TERN_OK)
+        status = p->backend->instance_open(p->plan, tern_cache_store(cache), &r->instance, err);
+    if (status == TERN_OK)
+        *out = r;
+    else
+        tern_placement_instance_close(p, r);
+    return status;
 }
 
-// ---- Moving ------------------------------------------------------------------------------------
+// The free one that was last used for this sequence, or any free one of its cache.
+static tern_placed_instance *find_free(const tern_placement *p, const tern_cache *cache,
+                                       const tern_sequence *sequence) {
+    tern_placed_instance *found = NULL;
+    for (tern_placed_instance *r = p->instances; r; r = r->next) {
+        if (r->is_taken || r->cache != cache) continue;
+        if (!found || r->last == sequence) found = r;
+    }
+    return found;
+}
+
+tern_status tern_placement_take(tern_placement *p, int32_t n_batch, tern_cache *cache,
+                                const tern_sequence *sequence, tern_placed_instance **out,
+                                tern_error *err) {
+    pthread_mutex_lock(&p->pool);
+    tern_placed_instance *r = find_free(p, cache, sequence);
+    if (r) r->is_taken = true;
+    pthread_mutex_unlock(&p->pool);
+    *out = r;
+    if (r) return TERN_OK;
+    TERN_TRY(tern_placement_instance(p, n_batch, cache, &r, err));
+    r->is_taken = true;
+    pthread_mutex_lock(&p->pool);
+    r->next = p->instances;
+    p->instances = r;
+    pthread_mutex_unlock(&p->pool);
+    *out = r;
+    return TERN_OK;
+}
+
+void tern_placement_give(tern_placement *p, tern_placed_instance *r, const tern_sequence *last) {
+    pthread_mutex_lock(&p->pool);
+    r->is_taken = false;
+    r->last = last;
+    pthread_mutex_unlock(&p->pool);
+}
+
+// ---- Replacing ---------------------------------------------------------------------------------
 
 // The fused graph fits wherever the same weights are ternary.
 static tern_status check_kinds(const tern_model *m, const tern_placement *p, tern_error *err) {
@@ -208,168 +259,20 @@ static tern_status place_again(tern_placement **out, const tern_model *m, const 
     return status;
 }
 
-#define GPU_LOSSES_MAX 2 // after which a model goes to the CPU
-
 // A new placement instead of m->now, which was lost; perhaps not for the first time, since this
 // fails when memory runs out.
-static tern_status replace(tern_model *m, const char *why, tern_error *err) {
+tern_status tern_placement_replace(tern_model *m, const char *why, tern_error *err) {
     tern_placement *p = NULL, *lost = m->now;
     tern_status status = TERN_ERR_DEVICE;
     if (!lost->was_lost) m->n_losses++;
     lost->was_lost = true;
-    if (lost->n_leases == 0) give_back(lost, m);
-    if (m->n_losses < GPU_LOSSES_MAX) status = place_again(&p, m, lost->backend->name, why, err);
+    if (lost->n_leases == 0) tern_placement_give_back(lost, m);
+    if (m->n_losses < TERN_LOSSES_MAX) status = place_again(&p, m, lost->backend->name, why, err);
     if (status == TERN_ERR_DEVICE) status = place_again(&p, m, "cpu", why, err);
     if (status != TERN_OK) return status;
     p->before = lost;
     m->now = p;
     return TERN_OK;
-}
-
-// Opens the lease's instance where the model is. `why` is NULL, or what happened to its old place.
-static tern_status take_place(tern_model *m, tern_lease *s, const char *why, tern_error *err) {
-    const tern_placement *now = m->now;
-    if (now->was_lost || now->backend->is_lost(now->device))
-        TERN_TRY(replace(m, why ? why : "the device was lost", err));
-    TERN_TRY(settle(s, m->now, err));
-    s->moved = why != NULL;
-    if (s->moved) {
-        begin_use(s->at);
-        snprintf(s->notice, sizeof s->notice, "%s; the session goes on with %s", why,
-                 s->at->backend->describe(s->at->device));
-        end_use(s->at);
-    }
-    return TERN_OK;
-}
-
-static tern_status move(tern_model *m, tern_lease *s, tern_error *err) {
-    tern_error why = *err;
-    pthread_mutex_lock(&m->lock);
-    stand_up(m, s);
-    tern_status status = take_place(m, s, why.message, err);
-    pthread_mutex_unlock(&m->lock);
-    return status;
-}
-
-// ---- A session's side --------------------------------------------------------------------------
-
-tern_status tern_model_instance(tern_model *m, int32_t n_context, tern_kv_type kv_type,
-                                tern_lease **out, tern_error *err) {
-    *out = NULL;
-    if (m->config.n_window > 0 && n_context > m->config.n_window)
-        return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                         "%s: its attention has a window of %lld positions, so a context "
-                         "of %d is not supported", m->path, (long long)m->config.n_window,
-                         (int)n_context);
-    tern_lease *s = tern_alloc(TERN_MEM_SESSION, sizeof *s);
-    if (!s) return tern_fail_memory(err, sizeof *s);
-    s->n_context = n_context;
-    s->kv_type = kv_type;
-    s->ids = tern_alloc_array(TERN_MEM_SESSION, (size_t)n_context, sizeof *s->ids);
-    tern_status status = TERN_OK;
-    if (!s->ids) status = tern_fail_memory(err, (size_t)n_context * sizeof *s->ids);
-    pthread_mutex_lock(&m->lock);
-    if (status == TERN_OK) status = take_place(m, s, NULL, err);
-    pthread_mutex_unlock(&m->lock);
-    if (status == TERN_OK)
-        *out = s;
-    else
-        tern_model_instance_close(m, s);
-    return status;
-}
-
-void tern_model_instance_close(tern_model *m, tern_lease *s) {
-    if (!s) return;
-    pthread_mutex_lock(&m->lock);
-    stand_up(m, s);
-    pthread_mutex_unlock(&m->lock);
-    tern_free(s->ids);
-    tern_free(s);
-}
-
-bool tern_model_can_draft(const tern_lease *s) {
-    return s->at && s->at->backend->drafts_open;
-}
-
-tern_status tern_model_drafts_open(tern_lease *s, const tern_draft_table *table,
-                                   tern_error *err) {
-    tern_status status = TERN_OK;
-    if (s->at) { // else the next place is given the table
-        begin_use(s->at);
-        status = open_drafts(s->at, s->instance, table, err);
-        end_use(s->at);
-    }
-    if (status == TERN_OK) s->drafts = table;
-    return status;
-}
-
-tern_status tern_model_profile_start(tern_lease *s, tern_error *err) {
-    s->profiled = true;
-    if (!s->at) return TERN_OK; // the next place is told
-    begin_use(s->at);
-    tern_status status = s->at->backend->profile_start(s->instance, err);
-    end_use(s->at);
-    return status;
-}
-
-const tern_profile *tern_model_profile(const tern_lease *s) {
-    if (!s->at) return NULL;
-    begin_use(s->at);
-    const tern_profile *p = s->at->backend->profile_read(s->instance);
-    end_use(s->at);
-    return p;
-}
-
-const char *tern_model_notice(tern_lease *s) {
-    bool is_new = s->moved;
-    s->moved = false;
-    return is_new ? s->notice : NULL;
-}
-
-// ---- Computing ---------------------------------------------------------------------------------
-
-// The record of a backend that does not draft.
-static tern_drafting single_step(const tern_drafting *q) {
-    tern_drafting one = *q;
-    one.n = one.n_runs = 1;
-    memset(one.counts, 0, sizeof one.counts);
-    one.counts[0][0] = 1;
-    return one;
-}
-
-static tern_status run(tern_lease *s, const tern_batch *batch, tern_error *err) {
-    int32_t n_known = batch->n_tokens; // of which the states then hold the keys and values
-    if (batch->drafting) *batch->drafting = single_step(batch->drafting);
-    begin_use(s->at);
-    tern_status status = s->at->backend->submit(s->instance, batch, err);
-    for (bool done = false; status == TERN_OK && !done;)
-        status = s->at->backend->poll(s->instance, &done, err);
-    end_use(s->at);
-    TERN_TRY(status);
-    if (batch->drafting) n_known += batch->drafting->n - 1;
-    s->n_held = batch->first_pos + n_known;
-    return TERN_OK;
-}
-
-// The batch, preceded by the tokens whose keys and values were lost.
-static tern_status catch_up(tern_model *m, tern_lease *s, const tern_batch *batch,
-                            tern_error *err) {
-    while (s->n_held < batch->first_pos) {
-        int32_t n = batch->first_pos - s->n_held;
-        if (n > m->n_batch) n = m->n_batch;
-        TERN_TRY(run(s, &(tern_batch){.ids = s->ids + s->n_held, .n_tokens = n,
-                                      .first_pos = s->n_held}, err));
-    }
-    return run(s, batch, err);
-}
-
-// Only after a failed move is there no placement.
-static tern_status find_place(tern_model *m, tern_lease *s, tern_error *err) {
-    if (s->at) return TERN_OK;
-    pthread_mutex_lock(&m->lock);
-    tern_status status = take_place(m, s, "the device was lost", err);
-    pthread_mutex_unlock(&m->lock);
-    return status;
 }
 
 void tern_model_print_plan(tern_model *m, tern_format format, tern_strbuf *out) {
@@ -385,24 +288,4 @@ int32_t tern_model_same_bits(tern_model *m) {
     int32_t n = m->now->backend->n_same_bits;
     pthread_mutex_unlock(&m->lock);
     return n < m->n_batch ? n : m->n_batch;
-}
-
-tern_status tern_model_compute(tern_model *m, tern_lease *s, const tern_batch *batch,
-                               tern_error *err) {
-    tern_error why = {0};
-    tern_status status = find_place(m, s, &why);
-    if (status == TERN_OK) status = catch_up(m, s, batch, &why);
-    for (int i = 0; i <= GPU_LOSSES_MAX && status == TERN_ERR_DEVICE && s->at; i++) {
-        if (!s->at->backend->is_lost(s->at->device)) break;
-        status = move(m, s, &why);
-        if (status == TERN_OK) status = catch_up(m, s, batch, &why);
-    }
-    if (status == TERN_OK) {
-        int32_t *ids = s->ids + batch->first_pos;
-        memcpy(ids, batch->ids, (size_t)batch->n_tokens * sizeof *ids);
-        if (batch->drafting)
-            memcpy(ids + 1, batch->top_ids, (size_t)(batch->drafting->n - 1) * sizeof *ids);
-    } else if (err)
-        *err = why;
-    return status;
 }

@@ -9,13 +9,34 @@
 #include "kernels/backend.h"
 #include "models/models.h"
 
+// A cache of a placement, for sequences of one kind.
+typedef struct tern_placed_cache {
+    tern_cache_desc desc;
+    tern_cache *cache;
+    struct tern_placed_cache *next;
+} tern_placed_cache;
+
+// An instance, lent to one run at a time, and what a batch is put together in.
+typedef struct tern_placed_instance {
+    tern_instance *instance;
+    const tern_cache *cache;
+    const tern_sequence *last; // used for it; only compared
+    bool is_taken;
+    int32_t *ids, *outputs; // [n_batch]
+    tern_chunk *chunks;     // [n_batch]
+    struct tern_placed_instance *next;
+} tern_placed_instance;
+
 // A device with the weights bound to it and the plan compiled for it (placement.c).
 typedef struct tern_placement {
     const tern_backend *backend;
     tern_device *device;
     pthread_mutex_t busy;  // the device is in use, where it is not shared; taken after the model's
+    pthread_mutex_t pool;  // of the instances' list; taken after all others
     tern_weight **weights; // by value
     tern_plan *plan;
+    tern_placed_cache *caches; // changed under the model's lock
+    tern_placed_instance *instances;
     const char *ternary_layout, *head;
     uint64_t bytes_per_token, bytes_per_token_logits;
     char remark[560]; // why it is not where it was asked to be, or was before
@@ -65,22 +86,87 @@ tern_weight_kind tern_placement_kind(const tern_placement *p, tern_vid v);
 // Compiles the fused graph, and describes where it runs.
 tern_status tern_placement_compile(tern_placement *p, const tern_model *m, tern_error *err);
 void tern_placement_close(tern_placement *p, const tern_model *m); // NULL is allowed
+// Frees everything except the texts about it.
+void tern_placement_give_back(tern_placement *p, const tern_model *m);
+// Threads take turns on a device that is one thread's at a time.
+void tern_placement_begin_use(tern_placement *p);
+void tern_placement_end_use(tern_placement *p);
+// The cache for such sequences, opened when it is first asked for; under the model's lock.
+tern_status tern_placement_cache(tern_placement *p, const tern_model *m,
+                                 const tern_cache_desc *desc, tern_cache **out, tern_error *err);
+// Lends an instance, if possible the one that last ran the sequence; while the device is in use.
+tern_status tern_placement_take(tern_placement *p, int32_t n_batch, tern_cache *cache,
+                                const tern_sequence *sequence, tern_placed_instance **out,
+                                tern_error *err);
+// One that nobody else is lent.
+tern_status tern_placement_instance(const tern_placement *p, int32_t n_batch, tern_cache *cache,
+                                    tern_placed_instance **out, tern_error *err);
+void tern_placement_instance_close(const tern_placement *p, tern_placed_instance *r);
+void tern_placement_give(tern_placement *p, tern_placed_instance *r, const tern_sequence *last);
+// A new placement instead of m->now, which was lost; under the model's lock.
+#define TERN_LOSSES_MAX 2 // after which a model goes to the CPU
+tern_status tern_placement_replace(tern_model *m, const char *why, tern_error *err);
 
 // Appends the fused graph and what its memory is here; not the memory while a lost device is to be
 // replaced.
 void tern_model_print_plan(tern_model *m, tern_format format, tern_strbuf *out);
 
-// Session side of the runtime: a lease is an instance of the model's plan, wherever that is now.
+// ---- Leases (lease.c): a session's side --------------------------------------------------------
+//
+// A lease is one timeline of tokens on the model's device, wherever that is now: it knows the tokens
+// that its states were computed from, so what was lost, cut or swapped out is computed again.
 typedef struct tern_lease tern_lease;
-tern_status tern_model_instance(tern_model *model, int32_t n_context, tern_kv_type kv_type,
-                                tern_lease **out, tern_error *err);
-void tern_model_instance_close(tern_model *model, tern_lease *lease); // NULL is allowed
+tern_status tern_lease_open(tern_lease **out, tern_model *model, int32_t n_context,
+                            tern_kv_type kv_type, tern_error *err);
+void tern_lease_close(tern_lease *lease); // NULL is allowed
+// Takes the memory for positions up to n_positions, so that computing them allocates nothing.
+tern_status tern_lease_reserve(tern_lease *lease, int32_t n_positions, tern_error *err);
+// A lease that shares the first positions of another one, at most n_positions, as far as that can
+// go; *n_shared says how far. The rest is computed when it is first used.
+tern_status tern_lease_fork(tern_lease *lease, int32_t n_positions, tern_lease **out,
+                            int32_t *n_shared, tern_error *err);
+// Moves its states to the host's memory until it computes again.
+tern_status tern_lease_swap_out(tern_lease *lease, tern_error *err);
+uint64_t tern_lease_bytes(const tern_lease *lease); // of its states on the device
+
 // How many tokens a batch may have so that each row has the same bits as alone, at most n_batch.
 int32_t tern_model_same_bits(tern_model *model);
-// Submits a batch and waits for it. If the device is lost on the way, the lease moves to another
-// one, computes there what came before the batch, and then the batch.
-tern_status tern_model_compute(tern_model *model, tern_lease *lease, const tern_batch *batch,
-                               tern_error *err);
+
+// Consecutive tokens of a lease, which continue it at first_pos: what it had from there on is
+// forgotten.
+typedef struct tern_work {
+    tern_lease *lease;
+    const int32_t *ids;
+    int32_t n_ids;     // at least 1
+    int32_t first_pos; // at most as many as the lease knows
+    int32_t n_outputs; // of the last tokens
+    // A position in first_pos .. first_pos + n_ids that the lease will probably go back to; 0: none.
+    // `passing`: it replaces the last one of these, else it is kept for long.
+    int32_t snapshot_at;
+    bool passing;
+} tern_work;
+
+// What is computed for a batch: rows are those of the first work, then the second ... The fields
+// are those of tern_batch; outputs are named by the graph.
+typedef struct tern_wanted {
+    const char *outputs[TERN_BINDINGS_MAX];
+    void *data[TERN_BINDINGS_MAX];
+    int32_t n_bindings;
+    int32_t top_k;
+    int32_t *top_ids;
+    float *top_logits;
+    bool few_ahead;
+    tern_drafting *drafting; // of one work
+} tern_wanted;
+
+// Computes a batch of any number of leases of one model and waits for it: at most n_batch tokens.
+// If the device is lost on the way, the leases move to another one, and what they had is computed
+// there first. Each lease may be used by one thread at a time.
+tern_status tern_model_compute(tern_model *model, const tern_work *work, int32_t n_work,
+                               const tern_wanted *wanted, tern_error *err);
+// The most works of a batch.
+int32_t tern_model_works_max(tern_model *model);
+
 bool tern_model_can_draft(const tern_lease *lease);
 // From now on batches may ask for drafts from the table, which must outlive the lease.
 tern_status tern_model_drafts_open(tern_lease *lease, const tern_draft_table *table,

@@ -1,0 +1,502 @@
+#include "kernels/sequence.h"
+
+#include <pthread.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "kernels/backend.h"
+
+// ---- Layout ------------------------------------------------------------------------------------
+
+int tern_page_group_of(const tern_page_layout *l, const tern_value *state) {
+    if (state->state == TERN_STATE_FIXED) return l->fixed;
+    for (int i = 0; i < l->n_groups; i++)
+        if (l->groups[i].kind == TERN_STATE_POSITIONAL && l->groups[i].window == state->window)
+            return i;
+    return -1;
+}
+
+tern_status tern_page_layout_of(const tern_graph *g, tern_page_layout *out, tern_error *err) {
+    *out = (tern_page_layout){.fixed = -1};
+    for (size_t v = 0; v < g->n_values; v++) {
+        const tern_value *value = &g->values[v];
+        if (value->kind != TERN_VALUE_STATE || value->state == TERN_STATE_ARRAY) continue;
+        if (tern_page_group_of(out, value) >= 0) continue;
+        if (out->n_groups == TERN_PAGE_GROUPS)
+            return tern_fail(err, TERN_ERR_UNSUPPORTED, "graph: more than %d kinds of windows",
+                             TERN_PAGE_GROUPS - 1);
+        if (value->state == TERN_STATE_FIXED) out->fixed = out->n_groups;
+        out->groups[out->n_groups++] = (tern_page_group){value->state, value->window};
+    }
+    return TERN_OK;
+}
+
+// ---- Pages -------------------------------------------------------------------------------------
+
+typedef struct held_page {
+    tern_page page;
+    int32_t n_holders;
+    uint8_t *out; // not NULL: its contents, in the host's memory; it has no page then
+    struct held_page *next; // of the free ones
+} held_page;
+
+struct tern_cache {
+    const tern_backend *backend;
+    tern_store *store;
+    tern_page_layout layout;
+    int32_t page_positions;
+    pthread_mutex_t lock; // of all below, and of the holders of every page
+    held_page *free[TERN_PAGE_GROUPS];
+    uint64_t n_pages[TERN_PAGE_GROUPS];
+};
+
+tern_status tern_cache_open(tern_cache **out, const tern_backend *backend, tern_plan *plan,
+                            const tern_graph *g, const tern_cache_desc *desc, tern_error *err) {
+    *out = NULL;
+    tern_cache *c = tern_alloc(TERN_MEM_KV, sizeof *c);
+    if (!c) return tern_fail_memory(err, sizeof *c);
+    c->backend = backend;
+    pthread_mutex_init(&c->lock, NULL);
+    tern_status status = tern_page_layout_of(g, &c->layout, err);
+    if (status == TERN_OK) status = backend->store_open(plan, &c->layout, desc, &c->store, err);
+    if (status != TERN_OK) {
+        tern_cache_close(c);
+        return status;
+    }
+    c->page_positions = backend->store_page_positions(c->store);
+    *out = c;
+    return TERN_OK;
+}
+
+static void drop_free(tern_cache *c) {
+    for (int i = 0; i < c->layout.n_groups; i++)
+        while (c->free[i]) {
+            held_page *p = c->free[i];
+            c->free[i] = p->next;
+            c->n_pages[i]--;
+            c->backend->page_free(c->store, i, p->page);
+            tern_free(p);
+        }
+}
+
+void tern_cache_close(tern_cache *c) {
+    if (!c) return;
+    drop_free(c);
+    if (c->store) c->backend->store_close(c->store);
+    pthread_mutex_destroy(&c->lock);
+    tern_free(c);
+}
+
+tern_store *tern_cache_store(const tern_cache *c) { return c->store; }
+
+uint64_t tern_cache_bytes(const tern_cache *c) {
+    uint64_t bytes = 0;
+    for (int i = 0; i < c->layout.n_groups; i++)
+        bytes += c->n_pages[i] * c->backend->page_bytes(c->store, i);
+    return bytes;
+}
+
+// A page for one holder, what it holds left open; fixed ones are zero.
+static tern_status take(tern_cache *c, int group, held_page **out, tern_error *err) {
+    pthread_mutex_lock(&c->lock);
+    held_page *p = c->free[group];
+    if (p) c->free[group] = p->next;
+    pthread_mutex_unlock(&c->lock);
+    tern_status status = TERN_OK;
+    if (!p) {
+        p = tern_alloc(TERN_MEM_KV, sizeof *p);
+        if (!p) return tern_fail_memory(err, sizeof *p);
+        status = c->backend->page_new(c->store, group, &p->page, err);
+        if (status != TERN_OK) {
+            tern_free(p);
+            return status;
+        }
+        pthread_mutex_lock(&c->lock);
+        c->n_pages[group]++;
+        pthread_mutex_unlock(&c->lock);
+    } else if (group == c->layout.fixed)
+        status = c->backend->page_clear(c->store, group, p->page, err);
+    p->n_holders = 1;
+    p->next = NULL;
+    *out = p;
+    return status;
+}
+
+// keep: for the next one that is taken; else the memory is given back.
+static void drop(tern_cache *c, int group, held_page *p, bool keep) {
+    if (!p) return;
+    pthread_mutex_lock(&c->lock);
+    bool last = --p->n_holders == 0, away = p->out != NULL;
+    if (last && keep && !away) {
+        p->next = c->free[group];
+        c->free[group] = p;
+    } else if (last && !away)
+        c->n_pages[group]--;
+    pthread_mutex_unlock(&c->lock);
+    if (!last || (keep && !away)) return;
+    if (!away) c->backend->page_free(c->store, group, p->page);
+    tern_free(p->out);
+    tern_free(p);
+}
+
+static held_page *share(tern_cache *c, held_page *p) {
+    pthread_mutex_lock(&c->lock);
+    p->n_holders++;
+    pthread_mutex_unlock(&c->lock);
+    return p;
+}
+
+static bool is_shared(tern_cache *c, const held_page *p) {
+    pthread_mutex_lock(&c->lock);
+    bool shared = p->n_holders > 1;
+    pthread_mutex_unlock(&c->lock);
+    return shared;
+}
+
+// ---- Sequences ---------------------------------------------------------------------------------
+
+typedef struct page_table {
+    held_page **held; // [n], NULL: no window reaches it
+    tern_page *pages; // [n], what backends read
+    int32_t n, capacity;
+} page_table;
+
+typedef struct snapshot {
+    int32_t position;
+    held_page *page; // NULL: none
+} snapshot;
+
+struct tern_sequence {
+    tern_cache *cache;
+    int32_t n_positions;
+    int32_t n_out; // pages in the host's memory
+    page_table tables[TERN_PAGE_GROUPS];
+    snapshot snapshots[TERN_SNAPSHOTS + 1]; // the last is the passing one
+    int32_t n_taken; // lasting ones, ever
+    bool is_torn;    // a run that failed may have changed the fixed states
+};
+
+tern_status tern_sequence_open(tern_sequence **out, tern_cache *c, tern_error *err) {
+    *out = tern_alloc(TERN_MEM_KV, sizeof **out);
+    if (!*out) return tern_fail_memory(err, sizeof **out);
+    (*out)->cache = c;
+    return TERN_OK;
+}
+
+static void forget_snapshots(tern_sequence *s, int32_t after) {
+    for (int i = 0; i <= TERN_SNAPSHOTS; i++)
+        if (s->snapshots[i].page && s->snapshots[i].position > after) {
+            drop(s->cache, s->cache->layout.fixed, s->snapshots[i].page, true);
+            s->snapshots[i].page = NULL;
+        }
+}
+
+void tern_sequence_close(tern_sequence *s) {
+    if (!s) return;
+    tern_cache *c = s->cache;
+    for (int i = 0; i <= TERN_SNAPSHOTS; i++)
+        drop(c, c->layout.fixed, s->snapshots[i].page, false);
+    for (int g = 0; g < c->layout.n_groups; g++) {
+        for (int32_t i = 0; i < s->tables[g].n; i++) drop(c, g, s->tables[g].held[i], false);
+        tern_free(s->tables[g].held);
+        tern_free(s->tables[g].pages);
+    }
+    tern_free(s);
+}
+
+int32_t tern_sequence_length(const tern_sequence *s) { return s->n_positions; }
+
+const tern_page *tern_sequence_pages(const tern_sequence *s, int group) {
+    return s->tables[group].pages;
+}
+
+static bool has_windows(const tern_cache *c) {
+    for (int g = 0; g < c->layout.n_groups; g++)
+        if (c->layout.groups[g].window > 0) return true;
+    return false;
+}
+
+bool tern_sequence_cuts_freely(const tern_sequence *s) {
+    return s->cache->layout.fixed < 0 && !has_windows(s->cache);
+}
+
+static tern_status grow(page_table *t, int32_t n, tern_error *err) {
+    if (n <= t->capacity) return TERN_OK;
+    int32_t capacity = t->capacity ? t->capacity : 4;
+    while (capacity < n) capacity *= 2;
+    size_t room = (size_t)capacity;
+    held_page **held = tern_realloc(TERN_MEM_KV, t->held, room * sizeof *held);
+    if (!held) return tern_fail_memory(err, room * sizeof *held);
+    t->held = held;
+    tern_page *pages = tern_realloc(TERN_MEM_KV, t->pages, room * sizeof *pages);
+    if (!pages) return tern_fail_memory(err, room * sizeof *pages);
+    t->pages = pages;
+    t->capacity = capacity;
+    return TERN_OK;
+}
+
+static void set_page(page_table *t, int32_t i, held_page *p) {
+    t->held[i] = p;
+    t->pages[i] = p ? p->page : (tern_page){0};
+}
+
+static tern_status append_page(tern_sequence *s, int group, tern_error *err) {
+    page_table *t = &s->tables[group];
+    held_page *p;
+    TERN_TRY(grow(t, t->n + 1, err));
+    TERN_TRY(take(s->cache, group, &p, err));
+    set_page(t, t->n++, p);
+    return TERN_OK;
+}
+
+// A page of its own instead of the shared one at i.
+static tern_status own_page(tern_sequence *s, int group, int32_t i, tern_error *err) {
+    page_table *t = &s->tables[group];
+    held_page *p;
+    if (!t->held[i] || !is_shared(s->cache, t->held[i])) return TERN_OK;
+    TERN_TRY(take(s->cache, group, &p, err));
+    tern_status status = s->cache->backend->page_copy(s->cache->store, group, t->held[i]->page,
+                                                      p->page, err);
+    if (status != TERN_OK) {
+        drop(s->cache, group, p, false);
+        return status;
+    }
+    drop(s->cache, group, t->held[i], true);
+    set_page(t, i, p);
+    return TERN_OK;
+}
+
+tern_status tern_sequence_reserve(tern_sequence *s, int32_t n_positions, tern_error *err) {
+    const tern_page_layout *l = &s->cache->layout;
+    int32_t each = s->cache->page_positions;
+    for (int g = 0; g < l->n_groups; g++) {
+        bool fixed = l->groups[g].kind == TERN_STATE_FIXED;
+        int32_t n = fixed ? 1 : (n_positions + each - 1) / each;
+        while (s->tables[g].n < n) TERN_TRY(append_page(s, g, err));
+        for (int32_t i = fixed ? 0 : s->n_positions / each; i < n; i++)
+            TERN_TRY(own_page(s, g, i, err));
+    }
+    return TERN_OK;
+}
+
+void tern_sequence_abandon(tern_sequence *s) {
+    forget_snapshots(s, s->n_positions);
+    s->is_torn = s->cache->layout.fixed >= 0;
+}
+
+void tern_sequence_advance(tern_sequence *s, int32_t n_positions) {
+    const tern_page_layout *l = &s->cache->layout;
+    int32_t each = s->cache->page_positions;
+    s->n_positions = n_positions;
+    for (int g = 0; g < l->n_groups; g++) {
+        page_table *t = &s->tables[g];
+        // One page more than the window reaches stays, so that short steps back are free.
+        int32_t end = l->groups[g].window ? (n_positions - l->groups[g].window) / each - 1 : 0;
+        for (int32_t i = end - 1; i >= 0 && t->held[i]; i--) {
+            drop(s->cache, g, t->held[i], true);
+            set_page(t, i, NULL);
+        }
+    }
+}
+
+// ---- Going back --------------------------------------------------------------------------------
+
+// Whether all that positions from n on will read is there.
+static bool reaches_back(const tern_sequence *s, int32_t n) {
+    const tern_page_layout *l = &s->cache->layout;
+    for (int g = 0; g < l->n_groups; g++) {
+        int32_t window = l->groups[g].window, first = n - window + 1;
+        if (window == 0 || n == 0) continue;
+        int32_t i = first > 0 ? first / s->cache->page_positions : 0;
+        if (i < s->tables[g].n && !s->tables[g].held[i]) return false;
+    }
+    return true;
+}
+
+static const snapshot *latest(const tern_sequence *s, int32_t at_most) {
+    const snapshot *best = NULL;
+    for (int i = 0; i <= TERN_SNAPSHOTS; i++) {
+        const snapshot *x = &s->snapshots[i];
+        if (x->page && x->position <= at_most && (!best || x->position > best->position)) best = x;
+    }
+    return best;
+}
+
+// Puts pages back that windows had left, so that all can be computed again.
+static tern_status start_again(tern_sequence *s, tern_error *err) {
+    for (int g = 0; g < s->cache->layout.n_groups; g++)
+        for (int32_t i = 0; i < s->tables[g].n; i++) {
+            held_page *p;
+            if (s->tables[g].held[i]) continue;
+            TERN_TRY(take(s->cache, g, &p, err));
+            set_page(&s->tables[g], i, p);
+        }
+    return TERN_OK;
+}
+
+static tern_status restore(tern_sequence *s, const snapshot *from, tern_error *err) {
+    const tern_cache *c = s->cache;
+    int g = c->layout.fixed;
+    if (g < 0 || s->tables[g].n == 0) return TERN_OK;
+    TERN_TRY(own_page(s, g, 0, err));
+    tern_page to = s->tables[g].pages[0];
+    return from ? c->backend->page_copy(c->store, g, from->page->page, to, err)
+                : c->backend->page_clear(c->store, g, to, err);
+}
+
+tern_status tern_sequence_cut(tern_sequence *s, int32_t n_positions, int32_t *n_left,
+                              tern_error *err) {
+    *n_left = s->n_positions;
+    if (n_positions >= s->n_positions && !s->is_torn) return TERN_OK;
+    const snapshot *from = NULL;
+    int32_t n = n_positions < s->n_positions ? n_positions : s->n_positions;
+    if (s->cache->layout.fixed >= 0) {
+        from = latest(s, n);
+        n = from ? from->position : 0;
+    }
+    if (!reaches_back(s, n)) {
+        n = 0;
+        from = NULL;
+        TERN_TRY(start_again(s, err));
+    }
+    TERN_TRY(restore(s, from, err));
+    s->n_positions = *n_left = n;
+    s->is_torn = false;
+    forget_snapshots(s, n);
+    return TERN_OK;
+}
+
+tern_status tern_sequence_snapshot(tern_sequence *s, int32_t position, bool passing,
+                                   tern_page *out, bool *wanted, tern_error *err) {
+    int g = s->cache->layout.fixed;
+    *wanted = false;
+    if (g < 0 || position == 0) return TERN_OK;
+    for (int i = 0; i <= TERN_SNAPSHOTS; i++)
+        if (s->snapshots[i].page && s->snapshots[i].position == position) return TERN_OK;
+    snapshot *x = &s->snapshots[passing ? TERN_SNAPSHOTS : s->n_taken++ % TERN_SNAPSHOTS];
+    if (!x->page) TERN_TRY(take(s->cache, g, &x->page, err));
+    x->position = position;
+    *out = x->page->page;
+    *wanted = true;
+    return TERN_OK;
+}
+
+// ---- Sharing -----------------------------------------------------------------------------------
+
+static tern_status share_tables(tern_sequence *to, const tern_sequence *from, int32_t n,
+                                tern_error *err) {
+    tern_cache *c = from->cache;
+    int32_t each = c->page_positions;
+    for (int g = 0; g < c->layout.n_groups; g++) {
+        if (g == c->layout.fixed) continue;
+        page_table *t = &to->tables[g];
+        int32_t n_pages = (n + each - 1) / each;
+        TERN_TRY(grow(t, n_pages, err));
+        for (; t->n < n_pages; t->n++) {
+            held_page *p = from->tables[g].held[t->n];
+            set_page(t, t->n, p ? share(c, p) : NULL);
+        }
+    }
+    return TERN_OK;
+}
+
+static tern_status share_fixed(tern_sequence *to, const tern_sequence *from, const snapshot *at,
+                               tern_error *err) {
+    tern_cache *c = from->cache;
+    int g = c->layout.fixed;
+    if (g < 0 || to->n_positions == 0) return TERN_OK;
+    TERN_TRY(append_page(to, g, err));
+    tern_page source = at ? at->page->page : from->tables[g].pages[0];
+    return c->backend->page_copy(c->store, g, source, to->tables[g].pages[0], err);
+}
+
+tern_status tern_sequence_fork(tern_sequence *s, int32_t n_positions, tern_sequence **out,
+                               tern_error *err) {
+    const snapshot *at = NULL;
+    int32_t n = n_positions < s->n_positions ? n_positions : s->n_positions;
+    if (s->cache->layout.fixed >= 0 && n < s->n_positions) {
+        at = latest(s, n);
+        n = at ? at->position : 0;
+    }
+    if (!reaches_back(s, n)) n = 0;
+    TERN_TRY(tern_sequence_open(out, s->cache, err));
+    (*out)->n_positions = n;
+    tern_status status = share_tables(*out, s, n, err);
+    if (status == TERN_OK) status = share_fixed(*out, s, at, err);
+    if (status == TERN_OK) return TERN_OK;
+    tern_sequence_close(*out);
+    *out = NULL;
+    return status;
+}
+
+// ---- Swapping ----------------------------------------------------------------------------------
+
+static tern_status move_out(tern_sequence *s, int group, int32_t i, tern_error *err) {
+    tern_cache *c = s->cache;
+    held_page *p = s->tables[group].held[i];
+    if (!p || p->out || is_shared(c, p)) return TERN_OK;
+    size_t bytes = (size_t)c->backend->page_bytes(c->store, group);
+    uint8_t *out = tern_alloc(TERN_MEM_KV, bytes);
+    if (!out) return tern_fail_memory(err, bytes);
+    tern_status status = c->backend->page_read(c->store, group, p->page, out, err);
+    if (status != TERN_OK) {
+        tern_free(out);
+        return status;
+    }
+    c->backend->page_free(c->store, group, p->page);
+    pthread_mutex_lock(&c->lock);
+    c->n_pages[group]--;
+    p->out = out;
+    pthread_mutex_unlock(&c->lock);
+    s->n_out++;
+    return TERN_OK;
+}
+
+static tern_status move_in(tern_sequence *s, int group, int32_t i, tern_error *err) {
+    tern_cache *c = s->cache;
+    held_page *p = s->tables[group].held[i];
+    if (!p || !p->out) return TERN_OK;
+    tern_page page;
+    TERN_TRY(c->backend->page_new(c->store, group, &page, err));
+    tern_status status = c->backend->page_write(c->store, group, page, p->out, err);
+    if (status != TERN_OK) {
+        c->backend->page_free(c->store, group, page);
+        return status;
+    }
+    tern_free(p->out);
+    pthread_mutex_lock(&c->lock);
+    c->n_pages[group]++;
+    p->page = page;
+    p->out = NULL;
+    pthread_mutex_unlock(&c->lock);
+    set_page(&s->tables[group], i, p);
+    s->n_out--;
+    return TERN_OK;
+}
+
+static tern_status move_all(tern_sequence *s, bool out, tern_error *err) {
+    for (int g = 0; g < s->cache->layout.n_groups; g++)
+        for (int32_t i = 0; i < s->tables[g].n; i++)
+            TERN_TRY(out ? move_out(s, g, i, err) : move_in(s, g, i, err));
+    return TERN_OK;
+}
+
+// Snapshots go first: they can be computed again.
+tern_status tern_sequence_swap_out(tern_sequence *s, tern_error *err) {
+    forget_snapshots(s, -1);
+    return move_all(s, true, err);
+}
+tern_status tern_sequence_swap_in(tern_sequence *s, tern_error *err) {
+    return move_all(s, false, err);
+}
+bool tern_sequence_is_out(const tern_sequence *s) { return s->n_out > 0; }
+
+uint64_t tern_sequence_bytes(const tern_sequence *s) {
+    const tern_cache *c = s->cache;
+    uint64_t bytes = 0;
+    for (int g = 0; g < c->layout.n_groups; g++)
+        for (int32_t i = 0; i < s->tables[g].n; i++) {
+            const held_page *p = s->tables[g].held[i];
+            if (p) bytes += c->backend->page_bytes(c->store, g) / (uint64_t)p->n_holders;
+        }
+    return bytes;
+}

@@ -1,0 +1,98 @@
+// Sequences: what timelines of tokens are on a device, the same for all backends.
+//
+// The states that a graph describes lie in pages. A page of a positional group holds a fixed number
+// of consecutive positions of all states with one window; a page of the fixed group holds all fixed
+// states of one sequence. Pages are counted references: sequences with a common front share its
+// pages, and one that is about to write into a shared page gets a copy of its own. A backend only
+// makes, copies, moves and frees pages; who holds which one is decided here.
+//
+// Going back: positional states are cut, which costs nothing. Fixed states are restored from a
+// snapshot, of which a sequence keeps a few; the positions after it are computed again by the
+// caller. So tern_sequence_cut says how many positions are left.
+//
+// A cache may be used by several threads; a sequence by one at a time.
+#ifndef TERN_KERNELS_SEQUENCE_H
+#define TERN_KERNELS_SEQUENCE_H
+
+#include "graph/graph.h"
+#include "kernels/page.h"
+
+#define TERN_PAGE_GROUPS 6 // windows of one graph, and the fixed states
+typedef struct tern_page_group {
+    tern_state_kind kind;
+    int32_t window; // positional: positions that are ever read back; 0: all
+} tern_page_group;
+
+// Which states share pages.
+typedef struct tern_page_layout {
+    tern_page_group groups[TERN_PAGE_GROUPS];
+    int n_groups;
+    int fixed; // the group of the fixed states, or -1
+} tern_page_layout;
+tern_status tern_page_layout_of(const tern_graph *g, tern_page_layout *out, tern_error *err);
+// The group of a state of the graph.
+int tern_page_group_of(const tern_page_layout *l, const tern_value *state);
+
+typedef struct tern_store tern_store;       // a backend's memory for pages
+typedef struct tern_cache tern_cache;       // a store and who holds its pages
+typedef struct tern_sequence tern_sequence;
+
+struct tern_backend;
+struct tern_plan;
+typedef struct tern_cache_desc {
+    tern_kv_type kv_type; // not AUTO
+    int32_t n_context;    // of a sequence at most
+} tern_cache_desc;
+
+tern_status tern_cache_open(tern_cache **out, const struct tern_backend *backend,
+                            struct tern_plan *plan, const tern_graph *g,
+                            const tern_cache_desc *desc, tern_error *err);
+void tern_cache_close(tern_cache *c); // after all its sequences; NULL is allowed
+tern_store *tern_cache_store(const tern_cache *c);
+// Bytes of the pages that there are, free ones included.
+uint64_t tern_cache_bytes(const tern_cache *c);
+
+tern_status tern_sequence_open(tern_sequence **out, tern_cache *c, tern_error *err);
+void tern_sequence_close(tern_sequence *s); // NULL is allowed
+int32_t tern_sequence_length(const tern_sequence *s); // positions that it holds
+// Whether its states can go back to any earlier position without computing again.
+bool tern_sequence_cuts_freely(const tern_sequence *s);
+
+// Makes room for positions up to n_positions, all that a run may allocate: computing them then
+// allocates nothing. Pages that would be written and are shared become copies.
+tern_status tern_sequence_reserve(tern_sequence *s, int32_t n_positions, tern_error *err);
+// Positions up to n_positions have been computed, in room that was reserved. Pages that no window
+// reaches any more are given back.
+void tern_sequence_advance(tern_sequence *s, int32_t n_positions);
+// Instead of that: the run failed. Positional states are as before, fixed ones are not known any
+// more: tern_sequence_cut to the present length restores them.
+void tern_sequence_abandon(tern_sequence *s);
+// Goes back to at most n_positions. Returns how many are left: fewer where only a snapshot, or the
+// beginning, could be restored.
+tern_status tern_sequence_cut(tern_sequence *s, int32_t n_positions, int32_t *n_left,
+                              tern_error *err);
+// Prepares for remembering the fixed states as they will be at `position`, which the next run
+// passes: *out is where its backend puts them. From tern_sequence_advance on the sequence can go
+// back there. A passing snapshot replaces the last passing one; of the others the oldest goes when
+// there are more than TERN_SNAPSHOTS. False in *wanted: there are no fixed states, or they are
+// remembered already.
+#define TERN_SNAPSHOTS 3
+tern_status tern_sequence_snapshot(tern_sequence *s, int32_t position, bool passing,
+                                   tern_page *out, bool *wanted, tern_error *err);
+// A new sequence with the first positions of this one: at most n_positions, as many as can be
+// shared (tern_sequence_length says). This one stays as it is.
+tern_status tern_sequence_fork(tern_sequence *s, int32_t n_positions, tern_sequence **out,
+                               tern_error *err);
+// Moves the pages that only this sequence holds to the host's memory, and back. A sequence that is
+// out must come back before it is used in a batch.
+tern_status tern_sequence_swap_out(tern_sequence *s, tern_error *err);
+tern_status tern_sequence_swap_in(tern_sequence *s, tern_error *err);
+bool tern_sequence_is_out(const tern_sequence *s);
+// Bytes of its pages, each divided by the number of its holders.
+uint64_t tern_sequence_bytes(const tern_sequence *s);
+
+// For backends: the pages of a group, by position / positions of a page; those that no window
+// reaches are zero. Of the fixed group the one at 0.
+const tern_page *tern_sequence_pages(const tern_sequence *s, int group);
+
+#endif
