@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "input/tokenizer/tok_small.h"
+#include "tern_tools.h"
 #include "tests/gpu_fixture.h"
 #include "tests/harness.h"
 #include "tests/tiny_model.h"

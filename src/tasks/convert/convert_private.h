@@ -7,7 +7,7 @@
 #include "formats/formats.h"
 #include "models/models.h"
 #include "tasks/tasks.h"
-#include "tern.h"
+#include "tern_tools.h"
 
 typedef struct item {
     const tern_tensor *from; // NULL: `values`, which the input does not have

@@ -8,6 +8,7 @@
 #define TERN_TASKS_DIAGNOSE_DIAGNOSE_H
 
 #include "runtime/runtime.h"
+#include "tern_tools.h"
 
 // Facts and results of checks, as text or JSON. Each is reported as soon as it is known: a driver
 // may take the process down, and then the last line tells how far it came.

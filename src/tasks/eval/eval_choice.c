@@ -18,6 +18,7 @@
 #include "base/hash.h"
 #include "session/session.h"
 #include "tasks/eval/eval.h"
+#include "tern_tools.h"
 
 typedef struct mean { // and its standard error, from a stream
     double sum, squares;

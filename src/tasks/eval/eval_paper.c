@@ -10,6 +10,7 @@
 #include "base/ternary.h"
 #include "models/models.h"
 #include "tasks/inspect/inspect.h"
+#include "tern_tools.h"
 
 typedef enum verdict { HOLDS, PARTS, UNKNOWN } verdict;
 

@@ -18,6 +18,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "session/session.h"
+#include "tern_tools.h"
 
 typedef struct run {
     tern_session *session;

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "base/os_file.h"
+#include "tern_tools.h"
 
 // MosaicML's evaluation sets have a query, a list of choices and the index of the right one.
 #define QUERY_LAYOUT(context)                                                                      \

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/os_file.h"
 #include "tasks/eval/eval.h"
+#include "tern_tools.h"
 #include "tests/harness.h"
 #include "tests/tiny_model.h"
 

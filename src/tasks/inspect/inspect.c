@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "base/ternary.h"
 #include "models/models.h"
-#include "tern.h"
+#include "tern_tools.h"
 
 static uint64_t n_weights_of(const tern_tensor *t) { // cannot overflow: checked when it was read
     return t->ne[0] * t->ne[1] * t->ne[2] * t->ne[3];

@@ -3,6 +3,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "formats/formats.h"
+#include "tern_tools.h"
 #include "tests/harness.h"
 #include "tests/tiny_model.h"
 

@@ -32,6 +32,7 @@
 #include "formats/shard.h"
 #include "runtime/runtime.h"
 #include "tasks/mine/ngrams.h"
+#include "tern_tools.h"
 
 enum { WINDOW = 256, SKIP = 16, ROWS = 16 }; // tokens of a window; of them unscored; at once
 enum { BEGINNING = 32, OWN = 160 };           // tokens of an own text: given, written

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "formats/shard.h"
 #include "tasks/mine/ngrams.h"
+#include "tern_tools.h"
 #include "tests/harness.h"
 #include "tests/tiny_model.h"
 

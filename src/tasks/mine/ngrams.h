@@ -13,6 +13,7 @@
 #define TERN_TASKS_MINE_NGRAMS_H
 
 #include "base/status.h"
+#include "tern_train.h"
 
 enum { TERN_NGRAM_MIN = 2, TERN_NGRAM_MAX = 8, TERN_NGRAMS_KEPT = 1 << 16 };
 

@@ -1,4 +1,4 @@
-// Text to shards: what the files of `tern data` share. The public functions are in tern.h.
+// Text to shards: what the files of `tern data` share. The public functions are in tern_train.h.
 //
 //     files ─ stream ─→ bytes ─ documents ─→ texts and chats ─┬─→ vocabulary (data_tokenizer.c)
 //                                                             └─ sketches, tokens ─→ duplicates
@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "base/strbuf.h"
 #include "formats/formats.h"
+#include "tern_train.h"
 
 // ---- Bytes of a file, plain or gzip (data_stream.c) ---------------------------------------------
 
