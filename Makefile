@@ -116,7 +116,7 @@ oracles: ## tests/oracles again, tiny models with what numpy computes for them (
 gradients: ## tests/reference/gradients.gguf again, what tests compare gradients with (needs torch)
 	$(PYTHON) tests/reference/gradients.py
 
-PUBLIC := include/tern.h
+PUBLIC := $(wildcard include/*.h)
 STRIP  ?= strip
 TO     := $(DESTDIR)$(PREFIX)
 SHELLS := bash zsh fish
@@ -146,7 +146,7 @@ install: all $(BUILD)/public/libtern.a $(SHELLS:%=$(BUILD)/completions/%) ## to 
 	install -m 644 docs/tern.1 "$(TO)/share/man/man1/tern.1"
 	$(foreach s,$(SHELLS),install -D -m 644 $(BUILD)/completions/$(s) "$(TO)/$(completion_$(s))" &&) true
 uninstall: ## remove what install installed
-	rm -f "$(TO)/bin/tern" "$(TO)/include/tern.h" "$(TO)"/lib/libtern.* "$(TO)/lib/pkgconfig/tern.pc" \
+	rm -f "$(TO)/bin/tern" $(PUBLIC:include/%="$(TO)/include/%") "$(TO)"/lib/libtern.* "$(TO)/lib/pkgconfig/tern.pc" \
 	    "$(TO)/share/man/man1/tern.1" $(foreach s,$(SHELLS),"$(TO)/$(completion_$(s))")
 .PHONY: install-test
 install-test: all $(BUILD)/public/libtern.a $(SHELLS:%=$(BUILD)/completions/%)
@@ -216,7 +216,7 @@ $(BUILD)/tiny.gguf: $(BUILD)/make_tiny_model
 $(BUILD)/2b.gguf: $(BUILD)/make_tiny_model
 	$< $@ 2b
 
-# The public header compiles alone, in C and in C++; the example is built against it.
+# Each public header compiles alone, in C and in C++; the example is built against it.
 header-test: $(BUILD)/public/libtern.a $(BUILD)/tiny.gguf
 	tests/header_test.sh $(BUILD) $(BUILD)/tiny.gguf $(CC) $(CXX) $(LIBS)
 	$(CC) -std=c11 -Wall -Wextra -Iinclude -o $(BUILD)/hello examples/hello.c $(BUILD)/public/libtern.a $(LIBS)

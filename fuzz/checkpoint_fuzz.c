@@ -10,7 +10,7 @@
 #include "base/hash.h"
 #include "formats/file_private.h"
 #include "fuzz/support.h"
-#include "input/tok_small.h"
+#include "input/tokenizer/tok_small.h"
 #include "train/trainer.h"
 
 enum { FIX = 1, CUT = 2, EDIT_HEAD = 5 };

@@ -4,7 +4,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "fuzz/support.h"
-#include "train/data.h"
+#include "train/data/data.h"
 #ifdef TERN_ZLIB
 #include <zlib.h>
 #endif

@@ -1,6 +1,7 @@
 // Fuzzing of evaluation items: a line of JSON, read as each task. The item must be consistent.
 #include <stdlib.h>
-#include "tasks/eval.h"
+#include "tasks/eval/eval.h"
+#include "tern_tools.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 

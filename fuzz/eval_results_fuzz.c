@@ -2,7 +2,7 @@
 // item, and is accepted again with that item in it.
 #include <string.h>
 #include "fuzz/support.h"
-#include "tasks/eval.h"
+#include "tasks/eval/eval.h"
 
 static const char header[] = "{\"tern_eval\":1}";
 

@@ -3,7 +3,7 @@
 // differs between two runs, is a bug.
 #include <stdlib.h>
 #include <string.h>
-#include "input/jinja.h"
+#include "input/jinja/jinja.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/json.h"
+#include "tern_tools.h"
 
 __attribute__((weak)) size_t LLVMFuzzerMutate(uint8_t *bytes, size_t n, size_t room);
 

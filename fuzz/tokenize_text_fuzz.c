@@ -5,7 +5,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "input/input.h"
-#include "input/tok_small.h"
+#include "input/tokenizer/tok_small.h"
 #include "input/unicode.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);

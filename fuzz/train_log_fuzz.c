@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "fuzz/support.h"
+#include "tern_train.h"
 
 enum { PICTURE_MAX = 1 << 22 };
 

@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "formats/formats.h"
 #include "harness.h"
+#include "tern_tools.h"
 #include "tiny_model.h"
 
 static bool convert(const char *in, const char *out, const tern_convert_desc *d) {

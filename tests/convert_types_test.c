@@ -8,6 +8,7 @@
 #include "formats/formats.h"
 #include "models/models.h"
 #include "harness.h"
+#include "tern_tools.h"
 #include "tiny_model.h"
 
 enum { N_IDS = 12 };

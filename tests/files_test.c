@@ -8,6 +8,8 @@
 #include "formats/formats.h"
 #include "formats/shard.h"
 #include "kill_at.h"
+#include "tern_tools.h"
+#include "tern_train.h"
 #include "tiny_model.h"
 
 // All that a model's files say, as one number; 0: refused, for the reason in *err.

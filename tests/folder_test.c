@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "formats/formats.h"
 #include "harness.h"
+#include "tern_tools.h"
 #include "tiny_model.h"
 
 enum { N_IDS = 4, EMBD = 128, FF = 384, HEADS = 4, KV = 2, HEAD = EMBD / HEADS, LAYERS = 2 };

@@ -1,48 +1,53 @@
 #!/bin/sh
-# The public header alone: as C and as C++, its examples, its structs initialised with = {0}, and
-# its functions called with nothing (null_calls.c).
+# Each public header alone: as C and as C++, its examples, its structs initialised with = {0}; and the
+# functions of all of them called with nothing (null_calls.c).
 # usage: header_test.sh BUILD MODEL CC CXX LIBS...
 #
 # Seen to fail: a status as tern_error's first member (C++ takes no 0 for it), a function that
-# null_calls.c does not call, an example with a word left out.
+# null_calls.c does not call, an example with a word left out, tern_train.h without its #include,
+# a type of tern_tools.h in tern.h.
 set -eu
 build=$1 model=$2 cc=$3 cxx=$4
 shift 4
-header=include/tern.h
 strict="-Wall -Wextra -Werror -pedantic -Iinclude"
 to=$build/header_test
 mkdir -p "$to"
 
-# Each run of lines indented by five blanks after // is the body of a function.
-{
-    echo '#include <stdio.h>'
-    echo '#include "tern.h"'
-    echo 'bool on_text(void *user, const char *text, size_t n_bytes);'
-    awk '/^\/\/     / { if (!open) print "void example_" ++n "(void *user);\nvoid example_" n \
-                            "(void *user) {\n(void)user;"
-                        open = 1; sub(/^\/\/ */, ""); print; next }
-         open { print "}"; open = 0 }' $header
-} >"$to/examples.c"
-grep -q 'example_1' "$to/examples.c" || { echo "no example in $header" >&2; exit 1; }
-{
-    echo '#include "tern.h"'
-    echo 'size_t all(void);'
-    echo 'size_t all(void) { size_t n = 0;'
-    sed -n 's/^typedef struct \(tern_[a-z_]*\) {.*/{ \1 x = {0}; n += sizeof x; (void)x; }/p' $header
-    echo 'return n; }'
-} >"$to/zeros.c"
-for file in "$to/examples.c" "$to/zeros.c"; do
+compiles() { # FILE, as C and as C++
     # shellcheck disable=SC2086
-    $cc -std=c99 $strict -fsyntax-only "$file"
+    $cc -std=c99 $strict -fsyntax-only "$1"
     # g++ warns about every member that = {0} does not name, gcc does not.
     # shellcheck disable=SC2086
-    $cxx -std=c++11 $strict -Wno-missing-field-initializers -x c++ -fsyntax-only "$file"
+    $cxx -std=c++11 $strict -Wno-missing-field-initializers -x c++ -fsyntax-only "$1"
+}
+for header in include/*.h; do
+    name=$(basename "$header" .h)
+    # Each run of lines indented by five blanks after // is the body of a function.
+    {
+        echo "#include \"$name.h\""
+        echo '#include <stdio.h>'
+        echo 'bool on_text(void *user, const char *text, size_t n_bytes);'
+        awk '/^\/\/     / { if (!open) print "void example_" ++n "(void *user);\nvoid example_" n \
+                                "(void *user) {\n(void)user;"
+                            open = 1; sub(/^\/\/ */, ""); print; next }
+             open { print "}"; open = 0 }' "$header"
+    } >"$to/$name.examples.c"
+    grep -q 'example_1' "$to/$name.examples.c" || { echo "no example in $header" >&2; exit 1; }
+    {
+        echo "#include \"$name.h\""
+        echo 'size_t all(void);'
+        echo 'size_t all(void) { size_t n = 0;'
+        sed -n 's/^typedef struct \(tern_[a-z_]*\) {.*/{ \1 x = {0}; n += sizeof x; (void)x; }/p' "$header"
+        echo 'return n; }'
+    } >"$to/$name.zeros.c"
+    compiles "$to/$name.examples.c"
+    compiles "$to/$name.zeros.c"
 done
 
-sed -n 's/^TERN_API .*[ *]\(tern_[a-z0-9_]*\)(.*/\1/p' $header | sort -u >"$to/functions"
-lines=$(grep -c '^TERN_API ' $header)
+sed -n 's/^TERN_API .*[ *]\(tern_[a-z0-9_]*\)(.*/\1/p' include/*.h | sort -u >"$to/functions"
+lines=$(cat include/*.h | grep -c '^TERN_API ')
 [ "$(wc -l <"$to/functions")" -eq "$lines" ] ||
-    { echo "$header: $lines lines begin with TERN_API, but not as many functions were found" >&2; exit 1; }
+    { echo "include: $lines lines begin with TERN_API, but not as many functions were found" >&2; exit 1; }
 for name in $(cat "$to/functions"); do
     grep -qE "(FAILS\(|RUNS\(|GIVES\([A-Za-z0-9_]*, |holds\()$name\b" tests/null_calls.c ||
         { echo "tests/null_calls.c does not call $name" >&2; exit 1; }

@@ -3,7 +3,7 @@
 #
 #     tests/install_test.sh MAKE CC
 #
-# Seen to fail: with names that are not quoted, without strip, without the completions' rule.
+# Seen to fail: with names that are not quoted, without strip, without the completions' rule, with PUBLIC of one header.
 set -eu
 make=$1 cc=$2
 dir=$(mktemp -d)
@@ -19,7 +19,7 @@ no_debug() { ! readelf -S "$1" | grep -q debug_info; }
 
 to="$dir/a prefix"
 check "make install" $make --no-print-directory install "PREFIX=$to"
-for file in bin/tern lib/libtern.a lib/libtern.so lib/libtern.so.0 include/tern.h share/man/man1/tern.1 \
+for file in bin/tern lib/libtern.a lib/libtern.so lib/libtern.so.0 include/tern.h include/tern_tools.h include/tern_train.h share/man/man1/tern.1 \
     share/bash-completion/completions/tern share/zsh/site-functions/_tern share/fish/vendor_completions.d/tern.fish; do
     check "$file is not there" test -s "$to/$file"
 done

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include "base/alloc.h"
 #include "formats/formats.h"
+#include "tern_tools.h"
 #include "tests/harness.h"
 #include "tests/tiny_model.h"
 

@@ -1,13 +1,14 @@
 // Every public function with NULL and zero for all arguments: it refuses, or does nothing, and
 // never crashes. Built as C and as C++ by header_test.sh, which also compares the names here with
-// those in tern.h, so that a new function is called here or the test fails.
+// those in include/, so that a new function is called here or the test fails.
 //
 // Seen to fail: without a TERN_NEED of tern_generate (a crash, by name), with a function more.
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-#include "tern.h"
+#include "tern_tools.h"
+#include "tern_train.h"
 
 static const char *called = "";
 static int n_bad;

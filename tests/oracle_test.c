@@ -8,6 +8,7 @@
 #include "gpu_fixture.h"
 #include "harness.h"
 #include "runtime/runtime.h"
+#include "tern_tools.h"
 
 #define OWN "tests/oracles/" // tests run in the repository's root
 

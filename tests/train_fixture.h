@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include "base/alloc.h"
 #include "base/os_file.h"
-#include "input/tok_small.h"
+#include "input/tokenizer/tok_small.h"
 #include "tests/harness.h"
 #include "tests/shard_fixture.h"
 #include "train/trainer.h"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Every symbol that the library's files define for one another begins with tern_, but for the private
 # ones of the backends (cpu_, gpu_). What is installed, shared or static, defines for others to link
-# what tern.h declares, and nothing else.
+# what the headers in include/ declare, and nothing else.
 # usage: check_symbols.sh LIBTERN.A PUBLIC_LIBTERN.A
 set -eu
 defined() { nm -g --defined-only "$1" | awk 'NF == 3 {print $3}' | sed 's/^_tern/tern/' | sort; }
@@ -11,7 +11,7 @@ for archive in "$@"; do
 done
 bad=$(defined "$1" | grep -vE '^(tern|cpu|gpu)_' || true)
 [ -z "$bad" ] || { echo "symbols that do not begin with tern_:" "$bad" >&2; status=1; }
-sed -n 's/^TERN_API .*[ *]\(tern_[a-z0-9_]*\)(.*/\1/p' include/tern.h | sort >"$2.names"
+sed -n 's/^TERN_API .*[ *]\(tern_[a-z0-9_]*\)(.*/\1/p' include/*.h | sort >"$2.names"
 defined "$2" | diff "$2.names" - >&2 ||
-    { echo "$2: < is declared in tern.h and not there, > is there and not declared" >&2; status=1; }
+    { echo "$2: < is declared in include/ and not there, > is there and not declared" >&2; status=1; }
 exit $status

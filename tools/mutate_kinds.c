@@ -5,7 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "formats/formats.h"
-#include "tern.h"
+#include "tern_tools.h"
+#include "tern_train.h"
 #include "tests/tiny_model.h"
 #include "tools/mutate.h"
 

@@ -283,7 +283,7 @@ int close_out(int status);
 // How GPUs are found and used, from the environment: TERN_WEBGPU_LIB and the others of `man tern`.
 const tern_webgpu_desc *cli_webgpu(void);
 // The group of processes, or NULL for this one alone.
-const tern_comm *cli_comm(void);
+const struct tern_comm *cli_comm(void);
 // A JSON string with its quotes.
 void put_json(FILE *f, const char *s, size_t n);
 // ,"name":value with the number in a format such as "%.3f"; null for NaN and infinity, which JSON

@@ -2,6 +2,7 @@
 // machine can do. Prompts are bound by arithmetic, so their speed is compared with the int8 peak;
 // generation is bound by bytes, so its speed is compared with the read bandwidth.
 #include "cli.h"
+#include "tern_tools.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 // tern convert: between model files.
 #include "cli.h"
+#include "tern_tools.h"
 
 #include <ctype.h>
 #include <string.h>

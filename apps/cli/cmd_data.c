@@ -1,5 +1,6 @@
 // tern data: text to train on. Three jobs, each a command of its own with options and help.
 #include "cli.h"
+#include "tern_train.h"
 
 #include <stdlib.h>
 #include <string.h>

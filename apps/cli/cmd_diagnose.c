@@ -1,5 +1,6 @@
 // tern diagnose: is the device sound, and does it compute a model as the CPU does?
 #include "cli.h"
+#include "tern_tools.h"
 
 #include <stdlib.h>
 

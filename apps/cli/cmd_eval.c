@@ -1,5 +1,6 @@
 // tern eval: perplexity, multiple choice, and the paper's checklist.
 #include "cli.h"
+#include "tern_tools.h"
 
 #include <dirent.h>
 #include <math.h>

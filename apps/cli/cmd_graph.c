@@ -1,5 +1,6 @@
 // tern graph: what a model computes, after each pass.
 #include "cli.h"
+#include "tern_tools.h"
 
 int cmd_graph(const command *self, int argc, char **argv) {
     model_args args = {0};

@@ -1,5 +1,6 @@
 // tern inspect: what is in a model file.
 #include "cli.h"
+#include "tern_tools.h"
 
 int cmd_inspect(const command *self, int argc, char **argv) {
     bool tensors = false, histogram = false, json = false;

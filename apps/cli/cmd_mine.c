@@ -1,5 +1,7 @@
 // tern mine: from a model and the shards of its text to a table of chains for --enable-chains.
 #include "cli.h"
+#include "tern_tools.h"
+#include "tern_train.h"
 
 #include <stdlib.h>
 #include <string.h>

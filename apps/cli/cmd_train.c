@@ -1,5 +1,6 @@
 // tern train: from shards of tokens to a model; tern train plot: its log as a picture.
 #include "cli.h"
+#include "tern_train.h"
 
 #include <math.h>
 #include <signal.h>

@@ -1,6 +1,7 @@
 // The group of processes that `mpirun` started: build/tern-mpi is the command line with this file
 // compiled for MPI; in build/tern there is no group.
 #include "cli.h"
+#include "tern_train.h"
 
 #if TERN_MPI
 #include <mpi.h>

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 #include "runtime/runtime.h"
+#include "tern_tools.h"
 #include "tests/harness.h"
 #include "tests/tiny_model.h"
 

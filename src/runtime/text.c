@@ -2,6 +2,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "runtime/runtime.h"
+#include "tern_tools.h"
 
 static tern_status need_tokenizer(const tern_model *m, tern_error *err) {
     if (m->tokenizer) return TERN_OK;

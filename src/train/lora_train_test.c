@@ -10,7 +10,8 @@
 #include <unistd.h>
 #include "base/alloc.h"
 #include "base/hash.h"
-#include "input/tok_small.h"
+#include "input/tokenizer/tok_small.h"
+#include "tern_tools.h"
 #include "tests/gpu_fixture.h"
 #include "tests/harness.h"
 #include "tests/tiny_model.h"

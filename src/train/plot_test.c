@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "base/os_file.h"
 #include "base/strbuf.h"
-#include "tern.h"
+#include "tern_train.h"
 #include "tests/harness.h"
 
 // Writes a log into a folder of this name and draws it; the caller frees the picture.

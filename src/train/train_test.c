@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "base/alloc.h"
-#include "input/tok_small.h"
+#include "input/tokenizer/tok_small.h"
 #include "tests/harness.h"
 #include "tests/train_fixture.h"
 

@@ -6,7 +6,7 @@
 #include "base/hash.h"
 #include "base/strbuf.h"
 #include "base/ternary.h"
-#include "train/data.h"
+#include "train/data/data.h"
 #include "train/trainer.h"
 
 // ---- Data --------------------------------------------------------------------------------------

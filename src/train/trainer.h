@@ -17,6 +17,7 @@
 #include "input/input.h"
 #include "kernels/train.h"
 #include "models/models.h"
+#include "tern_train.h"
 
 // ---- Presets and schedules ---------------------------------------------------------------------
 

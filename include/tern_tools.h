@@ -1,0 +1,219 @@
+// tern: tools. What is done to models (conversion, merging of adapters, chains mined from text) and
+// found out about them: metadata and graph, perplexity and tasks, whether a device computes
+// correctly.
+//
+//     tern_error err = {0};
+//     tern_convert_desc as_q8 = {0};
+//     as_q8.type = TERN_TYPE_Q8_0;
+//     if (tern_convert("model-folder", "model.gguf", &as_q8, &err) == TERN_OK)
+//         tern_inspect("model.gguf", NULL, on_text, user, &err);
+//     if (err.status != TERN_OK) puts(err.message);
+//
+// The rules at the top of tern.h hold here, too.
+#ifndef TERN_TOOLS_H
+#define TERN_TOOLS_H
+
+#include "tern.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// ---- Element types -----------------------------------------------------------------------------
+
+typedef enum tern_type { // element types to choose from
+    TERN_TYPE_AUTO = 0,
+    TERN_TYPE_F32,
+    TERN_TYPE_F16,
+    TERN_TYPE_BF16,
+    TERN_TYPE_Q8_0,
+    TERN_TYPE_Q4_0,
+    TERN_TYPE_Q4_K,
+    TERN_TYPE_Q5_K,
+    TERN_TYPE_Q6_K,
+    TERN_TYPE_TQ1_0,
+    TERN_TYPE_TQ2_0,
+    TERN_TYPE_I2_S,
+} tern_type;
+// "q8_0" and so on, case ignored; TERN_TYPE_AUTO if the name is unknown.
+TERN_API tern_type tern_type_from_name(const char *name);
+TERN_API const char *tern_type_name(tern_type type);
+
+// ---- Inspection --------------------------------------------------------------------------------
+
+typedef struct tern_inspect_desc {
+    bool tensors, histogram; // list every tensor; count -1, 0, +1 in the ternary ones
+    tern_format format;      // text or JSON
+} tern_inspect_desc;
+// Metadata of a file or folder, without computing anything.
+TERN_API tern_status tern_inspect(const char *path, const tern_inspect_desc *desc,
+                                  tern_text_fn on_text, void *user, tern_error *err);
+// The graph after each pass and the plan of its buffers.
+TERN_API tern_status tern_graph_report(const tern_model *model, tern_format format,
+                                       tern_text_fn on_text, void *user, tern_error *err);
+
+// ---- Conversion --------------------------------------------------------------------------------
+
+typedef struct tern_convert_desc {
+    // Adapters to merge: W + B A. Into ternary weights only with force_ternary: the sum is rounded
+    // to -1, 0, +1 again, with the mean of its absolute values as the scale, which differs from the
+    // model that the adapter makes at run time.
+    const tern_lora *loras;
+    size_t n_loras;
+    bool force_ternary;
+    // Of the weight matrices; AUTO: I2_S for ternary ones, else unchanged. Masters of a BitNet are
+    // written rounded, except to a folder, whose config.json asks for the rounding. Tensors whose
+    // rows are not whole blocks of the type get one with smaller blocks.
+    tern_type type;
+    // Of embedding and output head; AUTO: a float `type`, else F16 from a folder, else unchanged.
+    tern_type head_type;
+    uint64_t split_bytes; // begin a new file after this many bytes; 0: one file
+    const char *arch;     // GGUF architecture name to write; NULL: chosen by the source
+    // How the output differs from what one may expect, a sentence each; NULL: not told.
+    void (*on_note)(void *user, const char *text);
+    tern_progress_fn on_progress;
+    void *user;
+} tern_convert_desc;
+// in: GGUF or Hugging Face folder. out: a name ending in .gguf, or a folder (safetensors).
+// Streams one tensor at a time. An existing `out` stays unchanged until all is complete; a model in
+// the folder is then replaced, and a second writer of that folder is refused.
+TERN_API tern_status tern_convert(const char *in, const char *out, const tern_convert_desc *desc,
+                                  tern_error *err);
+
+// ---- Evaluation (docs/evaluation.md) -----------------------------------------------------------
+
+typedef enum tern_perplexity_convention {
+    TERN_PERPLEXITY_LLAMA_CPP = 0, // windows side by side, each begun with BOS if the tokenizer
+                                   // adds one; only the second half of each is scored
+    TERN_PERPLEXITY_TRANSFORMERS,  // overlapping windows; every token but the first is scored once
+} tern_perplexity_convention;
+
+typedef struct tern_perplexity_desc {
+    int window;    // tokens; 0: 512, or with TRANSFORMERS the session's context
+    int stride;    // TRANSFORMERS: from one window's start to the next; 0: half the window
+    int n_windows; // at most; 0: the whole text
+    tern_perplexity_convention convention;
+    tern_progress_fn on_progress;
+    void *user;
+} tern_perplexity_desc;
+
+typedef struct tern_perplexity {
+    int window, stride;               // that were used
+    size_t n_windows;
+    size_t n_tokens;                  // of the whole text, BOS included
+    size_t n_scored;                  // tokens scored...
+    size_t scored_bytes, scored_words; // ...and their text
+    double nll;                       // sum of -ln p over them
+    double nll_per_token, nll_error;  // mean, and its standard error
+    double nll_per_word, bits_per_byte;
+    double perplexity, perplexity_error; // exp(nll_per_token), and its standard error
+} tern_perplexity;
+// How well the model predicts a text. Overwrites the session's timeline.
+TERN_API tern_status tern_eval_perplexity(tern_session *session, const char *text, size_t n_bytes,
+                                          const tern_perplexity_desc *desc, tern_perplexity *out,
+                                          tern_error *err);
+
+// The tasks that tern_eval_choice knows, in the order of tables; NULL after the last one. Names
+// match ignoring case, '-' and '_': "SIQA", "commonsenseqa".
+TERN_API const char *tern_eval_task_name(size_t i);
+// Makes *name the task's own name. False: there is no such task.
+TERN_API bool tern_eval_task_known(const char **name);
+// Looks in folder and its subfolders for the task's file under its usual names (for BLiMP, which is
+// many files: a folder), and passes its path. False: there is none.
+TERN_API bool tern_eval_find_file(const char *task, const char *folder, tern_text_fn on_path,
+                                  void *user);
+
+typedef struct tern_eval_desc {
+    const char *task; // as tern_eval_task_name has it
+    const char *path; // JSONL
+    int n_shots;      // answered examples before each question...
+    const char *shots_path; // ...the first ones of this file, which must not be `path`
+    int n_items;      // at most; 0: all
+    // Each item's scores are appended to this file as they are computed, and items already in it
+    // are not computed again; NULL: none. One file serves any number of tasks of one model.
+    const char *results_path;
+    tern_progress_fn on_progress;
+    void *user;
+} tern_eval_desc;
+
+#define TERN_EVAL_METRICS_MAX 4
+typedef struct tern_eval_metric {
+    const char *name; // "acc", "acc_norm", "acc_bytes", "perplexity"
+    double value, error; // error: standard error
+} tern_eval_metric;
+typedef struct tern_eval_result {
+    size_t n_items, n_resumed; // scored; of these, read from the results file
+    size_t n_cut;              // items too long for the context: their beginning was left out
+    tern_eval_metric metrics[TERN_EVAL_METRICS_MAX];
+    int n_metrics;
+} tern_eval_result;
+// Scores a task by the likelihood of its answers, as lm-evaluation-harness does.
+TERN_API tern_status tern_eval_choice(tern_session *session, const tern_eval_desc *desc,
+                                      tern_eval_result *out, tern_error *err);
+
+// Which of the properties that arXiv:2402.17764 describes a model file has, one line each. TEXT or
+// JSON. Nothing is run: only config, graph and weights are examined.
+TERN_API tern_status tern_eval_paper(const char *path, tern_format format, tern_text_fn on_text,
+                                     void *user, tern_error *err);
+
+// ---- Mining chains -----------------------------------------------------------------------------
+
+typedef struct tern_mine_desc {
+    // Shards of tokens, as `tern data build` writes them; a folder stands for its training shards.
+    const char *const *shards;
+    size_t n_shards;
+    // Not 0: mine this many tokens that the model itself writes, always the likeliest, in place of
+    // the shards, which, if there are any, supply the beginnings of these texts.
+    uint64_t generate_tokens;
+    int32_t n_buckets;     // 0: 256, at most 65535
+    int32_t max_length;    // of a chain, 0: 8, at most 8
+    float min_probability; // of a token after those before it, 0: 0.5
+    uint64_t score_tokens; // of the corpus that the model reads, spread over it; 0: 65536
+    uint64_t memory;       // bytes for counting, 0: 64 MiB
+    const struct tern_comm *comm; // of tern_train.h: each counts a part; NULL: one process
+    tern_progress_fn on_progress;
+    void *user;
+} tern_mine_desc;
+
+typedef struct tern_mine_stats {
+    uint64_t n_tokens, n_scored;   // of the corpus, read by the model
+    size_t n_candidates, n_chains; // frequent runs of tokens, filled buckets
+    double seconds;
+} tern_mine_stats;
+
+// Finds the most profitable chains of a corpus: runs of 2 to 8 tokens, ranked by frequency times
+// the mean probability of their tokens, as the model gives it or as counted in its own text. The
+// same corpus, model and options give the same table.
+TERN_API tern_status tern_mine(tern_chains **out, tern_model *model, const tern_mine_desc *desc,
+                               tern_mine_stats *stats, tern_error *err);
+
+// ---- Devices and the machine -------------------------------------------------------------------
+
+typedef struct tern_diagnose_desc {
+    const char *model;        // NULL: only the device
+    tern_format format;       // text or JSON
+    const char *device;       // "cpu" (default), "webgpu", "auto"
+    const char *cpu_features; // see tern_model_desc
+    const tern_webgpu_desc *webgpu;
+    int n_threads;
+    bool quick; // do not measure the machine
+} tern_diagnose_desc;
+// What a device is, and whether it computes correctly: a ladder of small checks, then small models
+// with random weights against the CPU's plainest kernels, value by value. With a model also that
+// its weights on the device match the file, and its hidden values and logits the CPU's; the first
+// tensor that differs is named. *n_failed: checks that failed.
+TERN_API tern_status tern_diagnose(const tern_diagnose_desc *desc, tern_text_fn on_text, void *user,
+                                   size_t *n_failed, tern_error *err);
+
+typedef struct tern_machine_limits {
+    char cpu[64], features[128];
+    int n_threads;
+    double read_gb_per_s;   // sequential reads of memory by n_threads
+    double int8_gmac_per_s; // multiply-accumulates by n_threads, in registers
+} tern_machine_limits;
+TERN_API tern_status tern_machine_measure(int n_threads, tern_machine_limits *out, tern_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,213 @@
+// tern: training. Text becomes a vocabulary and shards of tokens; these become a model, or an
+// adapter for one. docs/data.md and docs/training.md tell the same as commands.
+//
+//     tern_error err = {0};
+//     const char *texts[] = {"texts/"};
+//     tern_data_tokenizer_desc vocabulary = {0};
+//     tern_data_build_desc shards = {0};
+//     tern_train_desc run = {0};
+//     vocabulary.source.paths = shards.source.paths = texts;
+//     vocabulary.source.n_paths = shards.source.n_paths = 1;
+//     shards.tokenizer = "tokenizer.json";
+//     shards.valid = 0.01;
+//     run.data = "shards";
+//     run.out = "run";
+//     if (tern_data_tokenizer("tokenizer.json", &vocabulary, NULL, &err) == TERN_OK &&
+//         tern_data_build("shards", &shards, NULL, &err) == TERN_OK)
+//         tern_train(&run, &err);
+//     if (err.status != TERN_OK) puts(err.message);
+//
+// The rules at the top of tern.h hold here, too.
+#ifndef TERN_TRAIN_H
+#define TERN_TRAIN_H
+
+#include "tern.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// ---- Text to train on --------------------------------------------------------------------------
+
+typedef struct tern_data_source {
+    // Files and folders (of these .txt and .jsonl, in the order of their names); also with .gz.
+    // .jsonl: an object a line, with the text as `field` or a chat as "messages": [{"role": ...,
+    // "content": ...}, ...]. Everything else is text with `separator` between documents.
+    const char *const *paths;
+    size_t n_paths;
+    const char *separator; // NULL: "<|endoftext|>"; "": a file is one document
+    const char *field;     // NULL: "text"
+    // More of the same, read last: these are held out by tern_data_build, whatever `valid` is.
+    const char *const *held_out;
+    size_t n_held_out;
+} tern_data_source;
+
+typedef struct tern_data_tokenizer_desc {
+    tern_data_source source;
+    int32_t n_vocab;             // with special tokens and the 256 bytes, 0: 4096
+    const char *split;           // "llama-bpe" (NULL), "qwen2", "gpt-2" ...: how words are cut
+    const char *const *specials; // additional ones, after <|endoftext|>, <|im_start|>, <|im_end|>
+    size_t n_specials;
+    bool no_bos;                 // <|endoftext|> is not put before a text
+    uint64_t memory;             // bytes for counting words, 0: 512 MiB
+    tern_progress_fn on_progress;
+    void *user;
+} tern_data_tokenizer_desc;
+
+typedef struct tern_data_tokenizer_stats {
+    uint64_t n_documents, n_bytes, n_words, n_different_words, n_forgotten_words;
+    int32_t n_vocab; // fewer than asked for if the text has too few repetitions
+    double count_seconds, learn_seconds;
+} tern_data_tokenizer_stats;
+
+// Learns a byte-level BPE vocabulary. out: the name of a tokenizer.json, or a folder, which then
+// gets a tokenizer_config.json too. The same text gives the same file.
+TERN_API tern_status tern_data_tokenizer(const char *out, const tern_data_tokenizer_desc *desc,
+                                         tern_data_tokenizer_stats *stats, tern_error *err);
+
+typedef struct tern_data_build_desc {
+    tern_data_source source;
+    const char *tokenizer;  // a tokenizer.json, a folder with one, or a .gguf
+    const char *end;        // token after a document; NULL: <|endoftext|>, else the tokenizer's
+    double valid;           // part of the documents that is held out, 0 to 1
+    uint64_t seed;          // of the choice
+    bool keep_exact;        // do not drop documents with the same words as an earlier one
+    bool drop_near;         // drop near duplicates, too
+    double threshold;       // their least likeness (Jaccard, five-word shingles), 0: 0.8
+    uint64_t memory;        // bytes for remembering documents, 0: 1 GiB
+    uint64_t shard_tokens;  // begin a new shard after this many, 0: 2^26
+    const char *licence;    // a line for the manifest, may be NULL
+    int n_threads;          // 0: one for each core
+    tern_progress_fn on_progress;
+    // What was done as requested but may not be what was meant, a sentence each.
+    void (*on_notice)(void *user, const char *sentence);
+    void *user;
+} tern_data_build_desc;
+
+typedef struct tern_data_split {
+    uint64_t n_documents, n_tokens, n_bytes; // bytes of text
+    int32_t n_shards;
+} tern_data_split;
+
+typedef struct tern_data_build_stats {
+    tern_data_split train, valid;
+    uint64_t n_read, n_same, n_near; // documents: all, and those that were dropped
+    double seconds;
+} tern_data_build_stats;
+
+// Writes train-00000.tern ..., valid-00000.tern ..., manifest.json and a copy of the tokenizer into
+// a folder (docs/formats.md). The output does not depend on n_threads.
+TERN_API tern_status tern_data_build(const char *folder, const tern_data_build_desc *desc,
+                                     tern_data_build_stats *stats, tern_error *err);
+
+typedef struct tern_data_inspect_desc {
+    const char *tokenizer; // for the sample; NULL: tokenizer.json next to the shard, if any
+    tern_format format;    // text or JSON
+    int32_t n_sample;      // tokens of the first document that are shown, 0: 64
+} tern_data_inspect_desc;
+// Checks all of a shard and reports what is in it.
+TERN_API tern_status tern_data_inspect(const char *path, const tern_data_inspect_desc *desc,
+                                       tern_text_fn on_text, void *user, tern_error *err);
+
+// ---- Training ----------------------------------------------------------------------------------
+
+// A group of processes that train one model. The library knows nothing of networks: whoever starts
+// the processes supplies the two functions (the command line's are MPI's).
+typedef struct tern_comm {
+    int rank, size; // rank 0 writes checkpoints and the log
+    void *self;
+    // Makes data[i] on every rank the sum over all ranks, the same bits everywhere. All ranks begin
+    // the same sums in the same order; begin may return before the sum is done, finish waits for
+    // all.
+    bool (*sum_begin)(void *self, float *data, size_t n);
+    bool (*sum_finish)(void *self);
+} tern_comm;
+
+typedef enum tern_recipe {
+    TERN_RECIPE_BITNET = 0, // as BitNet b1.58 2B-4T: squared ReLU, sub-norms (arXiv:2504.12285)
+    TERN_RECIPE_PAPER,      // as arXiv:2402.17764: SwiGLU, no sub-norms
+    TERN_RECIPE_LLAMA,      // float weights: the baseline
+} tern_recipe;
+
+typedef enum tern_schedule {
+    TERN_SCHEDULE_AUTO = 0,  // two stages for ternary models, cosine for float ones
+    TERN_SCHEDULE_TWO_STAGE, // rate and weight decay change at half of the steps
+    TERN_SCHEDULE_COSINE,    // to a tenth of the peak
+    TERN_SCHEDULE_CONSTANT,
+} tern_schedule;
+
+// A line of the log; numbers that the line does not have are NAN.
+typedef struct tern_train_event {
+    int64_t step, n_steps, n_tokens;
+    double loss, valid_loss; // nats a token
+    double rate, grad_norm, tokens_per_second, seconds_left;
+    const char *checkpoint;  // just written, or NULL
+} tern_train_event;
+
+// What a run will be, reported before its first step.
+typedef struct tern_train_info {
+    const char *device;             // and its multiplying kernels; valid during the call
+    int64_t n_params, n_ternary;    // trained; those rounded to -1, 0 and +1
+    int32_t n_layers, n_embd, seq_len, batch_tokens;
+    uint64_t n_tokens, n_valid_tokens; // of the data: to learn, held out
+    int64_t step, n_steps;          // step > 0: resumed from that step
+    double n_epochs;                // how often the whole run reads the data
+    int64_t n_damaged;              // newer checkpoints that were skipped
+    int64_t n_dropped_lines;        // log lines of later steps: they will be written again
+} tern_train_info;
+
+typedef struct tern_train_desc {
+    const char *data; // folder of `tern data build`: train-*, valid-*, tokenizer.json
+    // Folder of checkpoints and log.jsonl, created if need be. One that holds a run is refused
+    // unless `resume` says to go on with it; nobody else may train in it meanwhile.
+    const char *out;
+    const char *init; // model that supplies the first weights; its shape must be the same
+    // > 0: trains an adapter (LoRA) of this rank for the frozen weights of `init`, which may be any
+    // model that runs. Checkpoints are adapters; recipe and shape are the model's.
+    int32_t lora_rank;
+    float lora_alpha;         // B A is scaled by alpha / rank, 0: twice the rank
+    const char *lora_targets; // "q,k,v,o,gate,up,down", NULL: all of these
+    bool assistant_only;      // learn only what assistants say in chats; the rest is context
+    // Resume from the newest checkpoint in `out`, if there is one. It must be of the same run: only
+    // steps, reporting and keeping, and where it is computed (device, threads, micro_tokens, bf16,
+    // comm) may differ. With another n_steps the rest follows the schedule of a run of that length.
+    bool resume;
+    const char *preset; // "nano" (default), "tiny", "micro", "small", "medium"
+    tern_recipe recipe;
+    int32_t n_layers, n_embd, n_heads, n_kv_heads, n_ff, n_context; // 0: the preset's
+    const char *act;    // "silu", "relu2", "gelu", "gelu_pytorch_tanh", NULL: the recipe's
+    bool separate_head; // a separate output head instead of the embedding table
+    int32_t seq_len, batch_tokens; // tokens of a sequence, of a step (of all processes)
+    int32_t micro_tokens;          // computed at once, 0: at most 4096, on a GPU 32768
+    int64_t n_steps;               // 0: 1000, a resumed run keeps its number
+    tern_schedule schedule;
+    float rate, rate_2; // peak learning rates of the first and second stage, 0: the preset's
+    int64_t n_warmup;   // steps in which the rate rises, 0: a twentieth, at most 375
+    float weight_decay, clip; // 0: 0.1 and 1; negative: none
+    uint64_t seed;
+    bool in_order; // the text in the order of the shards, not shuffled
+    int32_t log_every, valid_every, valid_tokens, checkpoint_every; // 0: 10, 250, 65536, 500
+    int32_t keep;                                                   // checkpoints, 0: 2
+    const char *device, *cpu_features; // "cpu" (default) or "webgpu"
+    const tern_webgpu_desc *webgpu;    // see tern_model_desc
+    int n_threads;
+    bool bf16; // products of floats may round their factors to bf16, where that is fast
+    const tern_comm *comm; // NULL: one process
+    void (*on_begin)(void *user, const tern_train_info *info);
+    // False: write a checkpoint and stop, with TERN_ERR_CANCELLED.
+    bool (*on_event)(void *user, const tern_train_event *event);
+    // The same after every step, without a loss, and without the speed if the device lags behind.
+    bool (*on_step)(void *user, const tern_train_event *event);
+    void *user;
+} tern_train_desc;
+// Trains on shards made by `tern data build`. A checkpoint is a model that runs; with the same desc
+// a run that was stopped at any moment resumes to the same numbers, bit by bit.
+TERN_API tern_status tern_train(const tern_train_desc *desc, tern_error *err);
+// Draws the losses of one or more logs.
+TERN_API tern_status tern_train_plot(const char *const *logs, size_t n_logs, const char *svg,
+                                     tern_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

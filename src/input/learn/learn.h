@@ -1,0 +1,57 @@
+// Learning a byte-level BPE vocabulary from text (Sennrich, Haddow, Birch 2016): what its files
+// share. tern_bpe_trainer in input.h is the door.
+//
+//     text ─ splitter ─→ words, counted (learn_words.c) ─ merges (learn_merges.c) ─→ vocabulary
+//          ─→ tokenizer.json (tok_write.c)
+//
+// A merge never crosses the end of a word, so a text of any size is fully described by how often
+// each of its words occurs.
+#ifndef TERN_INPUT_LEARN_LEARN_H
+#define TERN_INPUT_LEARN_LEARN_H
+
+#include "input/input.h"
+
+// ---- Words and how often they come --------------------------------------------------------------
+
+typedef struct tern_word {
+    uint64_t hash, count;
+    size_t at; // of tern_words.text
+    uint32_t n;
+} tern_word;
+
+typedef struct tern_words {
+    char *text;
+    tern_word *list;
+    uint32_t *slots; // position + 1, 0: free; open addressing, at most half full
+    size_t n, capacity, n_text, text_capacity, n_slots;
+    size_t n_bytes_max; // for all of this, about; 0: no limit
+    uint64_t n_seen, n_forgotten, n_too_long; // words of the text
+} tern_words;
+
+tern_status tern_words_add(tern_words *w, const char *word, size_t n, tern_error *err);
+void tern_words_free(tern_words *w);
+
+// ---- Tokens and merges --------------------------------------------------------------------------
+
+typedef struct tern_learned {
+    tern_strbuf text;  // of all tokens, as bytes
+    size_t *offsets;   // [n_tokens + 1]
+    uint32_t *merges;  // [n_merges][2] left and right
+    size_t n_tokens, n_merges, offsets_capacity, merges_capacity, n_specials;
+} tern_learned;
+
+// Tokens: the special ones, the 256 bytes in the order of GPT-2's alphabet, then merges, until
+// there are n_vocab or no pair occurs min_count times. The most frequent pair is merged first; of
+// equal ones that with the smaller ids. Consumes the words.
+tern_status tern_learn_merges(tern_learned *out, tern_words *words, const tern_bpe_desc *desc,
+                              tern_error *err);
+void tern_learned_free(tern_learned *l);
+static inline tern_str tern_learned_text(const tern_learned *l, size_t id) {
+    return (tern_str){l->text.ptr + l->offsets[id], l->offsets[id + 1] - l->offsets[id]};
+}
+
+struct tern_pre; // tok.h
+void tern_learned_write_json(const tern_learned *l, const struct tern_pre *pre, bool add_bos,
+                             tern_strbuf *out);
+
+#endif

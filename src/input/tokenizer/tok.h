@@ -1,0 +1,210 @@
+// The inside of the tokenizer: what its files share.
+//
+// A text takes this way (tok_encode.c):
+//
+//     bytes ─ repair ─→ UTF-8 ─ added tokens ─→ plain text ─ normalizer ─→ ─ added tokens ─→
+//           ─ splitter ─→ words ─ symbols ─→ BPE ─→ ids
+//
+// There are two kinds of vocabulary. *Byte-level* ones spell each of the 256 bytes as a printable
+// character (GPT-2's alphabet, tok_vocab.c) and begin a word as its bytes. *Character-level* ones,
+// SentencePiece's, write a space as U+2581 and begin a word as its characters, those that are not
+// in the vocabulary as bytes <0xNN> or as the unknown token. Merging is driven either by a list of
+// merges, or (GGUF files of SentencePiece models) by scores: any two neighbours whose joined text
+// is a token can merge, the highest score first.
+#ifndef TERN_INPUT_TOKENIZER_TOK_H
+#define TERN_INPUT_TOKENIZER_TOK_H
+
+#include <stdatomic.h>
+#include "input/tokenizer/bpe.h"
+#include "input/input.h"
+#include "input/tokenizer/split.h"
+#include "input/unicode.h"
+
+#define TERN_SPACE_MARK "\xE2\x96\x81" // U+2581, SentencePiece's space
+#define TERN_VOCAB_MAX  (1 << 22)      // ids, and bytes of one token, that are believed
+#define TERN_TEXT_MAX   (1 << 30)      // bytes of one text
+
+// ---- Vocabulary ---------------------------------------------------------------------------------
+
+typedef enum tern_token_type { // GGUF's numbers
+    TERN_TOKEN_NONE = 0,       // no such id
+    TERN_TOKEN_NORMAL,
+    TERN_TOKEN_UNKNOWN,
+    TERN_TOKEN_CONTROL,
+    TERN_TOKEN_USER, // added by hand, matched in the text before anything else
+    TERN_TOKEN_UNUSED,
+    TERN_TOKEN_BYTE,
+} tern_token_type;
+
+typedef struct tern_vocab_slot {
+    uint32_t hash, id_1; // id + 1; 0: free
+} tern_vocab_slot;
+
+typedef struct tern_vocab {
+    char *text;          // all entries, one after the other
+    uint32_t *offsets;   // [n + 1] of each in text
+    uint8_t *types;      // [n] tern_token_type
+    int32_t n;
+    tern_vocab_slot *slots; // text -> id; if two ids share a text, the greater id
+    size_t n_slots;         // a power of two, at least twice n
+} tern_vocab;
+
+// Copies texts and types, [n].
+tern_status tern_vocab_init(tern_vocab *v, const tern_str *texts, const uint8_t *types, int32_t n,
+                            tern_error *err);
+void tern_vocab_deinit(tern_vocab *v);
+int32_t tern_vocab_find(const tern_vocab *v, const char *text, size_t n); // -1: none
+// The same for what plain text may become: never a control, unknown or byte token.
+int32_t tern_vocab_find_plain(const tern_vocab *v, const char *text, size_t n);
+// The two halves of tern_vocab_find. The vocabulary must have been initialised.
+uint32_t tern_vocab_hash(const char *text, size_t n);
+int32_t tern_vocab_find_hashed(const tern_vocab *v, uint32_t hash, const char *text, size_t n);
+static inline tern_str tern_vocab_text(const tern_vocab *v, int32_t id) {
+    return (tern_str){v->text + v->offsets[id], v->offsets[id + 1] - v->offsets[id]};
+}
+
+// GPT-2's alphabet: printable bytes stand for themselves (as Latin-1), the others for the
+// characters from U+0100 on, in order.
+uint32_t tern_alphabet_char(uint8_t byte);
+int tern_alphabet_byte(uint32_t code); // -1: not in it
+void tern_alphabet_spell(tern_strbuf *out, const char *bytes, size_t n);
+
+// "<0x0A>" -> 10; -1: not of this form.
+int tern_byte_token_value(tern_str text);
+
+// ---- Normalizer ---------------------------------------------------------------------------------
+
+typedef enum tern_norm_kind {
+    TERN_NORM_FORM,
+    TERN_NORM_REPLACE, // matches of `pattern` by `content`
+    TERN_NORM_PREPEND, // `content` in front of a text that is not empty
+    TERN_NORM_LOWER,
+    TERN_NORM_STRIP,
+} tern_norm_kind;
+
+typedef struct tern_norm_step {
+    tern_norm_kind kind;
+    tern_normal_form form;
+    tern_pattern pattern;
+    char *content;
+    size_t n_content;
+    bool left, right; // STRIP: at which ends
+} tern_norm_step;
+
+#define TERN_NORM_STEPS_MAX 16
+typedef struct tern_normalizer {
+    tern_norm_step steps[TERN_NORM_STEPS_MAX];
+    int n_steps;
+} tern_normalizer;
+
+tern_status tern_normalizer_add(tern_normalizer *z, tern_norm_kind kind, tern_str content,
+                                tern_norm_step **step, tern_error *err);
+void tern_normalizer_close(tern_normalizer *z);
+// Replaces *text, *n by its normal form, which is in one of the two buffers or in place.
+tern_status tern_normalizer_run(const tern_normalizer *z, tern_matcher *m, tern_strbuf buffers[2],
+                                const char **text, size_t *n, tern_error *err);
+
+// ---- Added tokens -------------------------------------------------------------------------------
+
+typedef struct tern_added_token {
+    tern_str text; // what to find
+    int32_t id;
+    bool special, single_word, lstrip, rstrip;
+} tern_added_token;
+
+typedef struct tern_added { // sorted by text
+    tern_added_token *tokens;
+    size_t n, capacity;
+    uint32_t first_bytes[8]; // a bit for each first byte
+} tern_added;
+
+// Copies token->text.
+tern_status tern_added_push(tern_added *a, const tern_added_token *token, tern_error *err);
+void tern_added_sort(tern_added *a); // once, after the last push
+void tern_added_free(tern_added *a);
+// The first place from `from` on that has one, the longest there; *start = n: none. Special ones
+// only if `special`. The span includes white space that the token strips.
+const tern_added_token *tern_added_find(const tern_added *a, bool special, const char *text,
+                                        size_t n, size_t from, size_t *start, size_t *end);
+
+// ---- Tokenizer ----------------------------------------------------------------------------------
+
+#define TERN_ENDS_MAX  32
+#define TERN_FRAME_MAX 8
+
+typedef struct tern_export_store tern_export_store;
+
+struct tern_tokenizer {
+    tern_vocab vocab;
+    tern_merges merges;
+    uint32_t *orders; // [n_vocab] with scores: the order of a merge into this token; else NULL
+    bool byte_level, byte_fallback, fuse_unk, ignore_merges;
+    int32_t byte_ids[256]; // the token of a byte, -1: none
+    int32_t bos, eos, unk, pad;
+    tern_normalizer normalizer;
+    tern_splitter splitter;
+    tern_added added[2]; // looked for before and after normalization
+    // Character-level: bit c % 512 is set if some token has the character c right before a U+2581.
+    // Where the bit is not set no merge can join the two, so words may be cut there.
+    uint32_t glued[16];
+    bool space_marks;  // decoding: U+2581 is a space
+    bool strip_space;  // decoding: one space at the start of the text is dropped
+    int32_t prefix[TERN_FRAME_MAX], suffix[TERN_FRAME_MAX]; // what TERN_TOKENIZE_BOS adds
+    int n_prefix, n_suffix;
+    int32_t ends[TERN_ENDS_MAX];
+    size_t n_ends;
+    const char *pre;                       // GGUF's name of the pattern, NULL: it has none
+    int32_t n_model_vocab;                 // rows of the embedding by config.json, 0: not known
+    _Atomic(tern_export_store *) exported; // made when first asked for
+};
+
+tern_status tern_tokenizer_load_json(tern_tokenizer *t, const tern_file *file, tern_error *err);
+tern_status tern_tokenizer_load_gguf(tern_tokenizer *t, const tern_file *file, tern_error *err);
+// "normalizer" and "pre_tokenizer" (tok_json_split.c) of a tokenizer.json; value
+// may be NULL.
+tern_status tern_tokenizer_json_normalizer(tern_tokenizer *t, const tern_json_doc *doc,
+                                           const tern_json *value, tern_error *err);
+tern_status tern_tokenizer_json_splitter(tern_tokenizer *t, const tern_json_doc *doc,
+                                         const tern_json *value, tern_error *err);
+// Sets byte_ids and glued from the vocabulary.
+void tern_tokenizer_index_bytes(tern_tokenizer *t);
+void tern_tokenizer_add_end(tern_tokenizer *t, int64_t id); // ids that do not exist are ignored
+void tern_tokenizer_add_known_ends(tern_tokenizer *t);
+void tern_export_store_free(tern_export_store *s);
+
+// Merges given as texts; add them all, then flush, then free `text` (tok_merges.c).
+#define TERN_MERGE_BATCH 64
+typedef struct tern_merge_text {
+    size_t at, n_left, n_right; // bytes of `text`: left, then right
+    uint32_t order, hash[3];    // of left, right, both
+    int32_t id[3];
+} tern_merge_text;
+typedef struct tern_merge_batch {
+    tern_tokenizer *t; // whose merges table has room for all
+    bool strict;       // texts that are not tokens are an error, else skipped
+    int n;
+    tern_merge_text list[TERN_MERGE_BATCH];
+    tern_strbuf text;
+} tern_merge_batch;
+tern_status tern_merge_batch_add(tern_merge_batch *b, tern_str left, tern_str right, uint32_t order,
+                                 tern_error *err);
+tern_status tern_merge_batch_flush(tern_merge_batch *b, tern_error *err);
+
+// Parts of tokenizer.json: "post_processor" (tok_write.c); the whole, of a vocabulary with scores
+// (tok_write_scores.c).
+void tern_json_put_frame(const tern_tokenizer *t, tern_strbuf *out);
+tern_status tern_scores_write_json(const tern_tokenizer *t, tern_strbuf *out, tern_error *err);
+
+// GGUF's tokenizer.ggml.pre (tok_pre.c).
+typedef struct tern_pre {
+    const char *name;
+    bool ignore_merges, adds_bos;
+    const char *expressions[6]; // one isolating split each
+} tern_pre;
+const tern_pre *tern_pre_find(tern_str name); // NULL: not known
+bool tern_pre_is_raw(const tern_pre *pre);    // of characters, U+2581 for a space, and not of bytes
+// The name for a list of isolating expressions, NULL: none.
+const char *tern_pre_name(const tern_splitter *s, bool ignore_merges);
+tern_status tern_pre_add_steps(const tern_pre *pre, tern_splitter *s, tern_error *err);
+
+#endif

@@ -1,0 +1,435 @@
+// Conversion between containers and element types, one tensor at a time, a few rows in memory.
+//
+//   open -> list of output tensors (name, type, how its rows are made) -> header -> rows
+//
+// Ternary weights are carried as codes and one scale, so they survive any round trip to the bit.
+#include "tasks/convert/convert_private.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "base/alloc.h"
+#include "base/half.h"
+#include "input/input.h"
+
+void tern_convert_note(const conversion *c, const char *format, ...) {
+    if (!c->desc->on_note) return;
+    tern_strbuf text = {0};
+    va_list args;
+    va_start(args, format);
+    tern_strbuf_vprintf(&text, format, args);
+    va_end(args);
+    if (!text.failed) c->desc->on_note(c->desc->user, text.ptr);
+    tern_strbuf_free(&text);
+}
+
+tern_matrix_view tern_convert_view(const tern_tensor *t) {
+    return (tern_matrix_view){t->type,           t->data,
+                              t->bytes,          (int64_t)(t->ne[1] * t->ne[2] * t->ne[3]),
+                              (int64_t)t->ne[0], t->scale};
+}
+
+// ---- Deciding ----------------------------------------------------------------------------------
+
+// The output's name. *skip: the tensor is not in the output.
+static tern_status map_name(const conversion *c, const tern_tensor *t, item *it, bool *skip,
+                            tern_error *err) {
+    const char *name = t->name;
+    size_t n = strlen(name);
+    bool from_gguf = c->file->kind == TERN_FILE_GGUF, known;
+    *skip = tern_model_ignores(c->file, c->arch, &c->config, name) != NULL;
+    if (*skip) return TERN_OK;
+    if (from_gguf == c->to_gguf) {
+        known = n < sizeof it->name;
+        if (known) memcpy(it->name, name, n + 1);
+    } else if (c->to_gguf) {
+        known = tern_model_name_to_gguf(c->arch, name, it->name, sizeof it->name);
+    } else {
+        if (strcmp(name, "rope_freqs.weight") == 0)
+            return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                             "%s: RoPE factors cannot be written to a Hugging Face config", name);
+        known = tern_model_name_to_hf(c->arch, name, it->name, sizeof it->name);
+    }
+    if (known) return TERN_OK;
+    return tern_fail(err, TERN_ERR_UNSUPPORTED, "tensor %s is not one of a %s", name,
+                     c->arch->name);
+}
+
+const char *tern_convert_gguf_name(const conversion *c, const tern_tensor *t, char *buffer,
+                                   size_t n) {
+    if (c->file->kind == TERN_FILE_GGUF) return t->name;
+    return tern_model_name_to_gguf(c->arch, t->name, buffer, n) ? buffer : t->name;
+}
+
+static tern_status list_items(conversion *c, tern_error *err) {
+    c->items = tern_alloc_array(TERN_MEM_FILE, c->file->n_tensors + 2, sizeof *c->items);
+    if (!c->items) return tern_fail_memory(err, c->file->n_tensors * sizeof *c->items);
+    for (size_t i = 0; i < c->file->n_tensors; i++) {
+        item *it = &c->items[c->n_items];
+        bool skip;
+        *it = (item){.from = &c->file->tensors[i]};
+        TERN_TRY(map_name(c, it->from, it, &skip, err));
+        if (skip) continue;
+        TERN_TRY(tern_convert_choose_type(c, it, err));
+        tern_file_drop_pages(c->file, it->from->data, it->from->bytes);
+        c->bytes_all += it->from->bytes;
+        c->n_items++;
+    }
+    return TERN_OK;
+}
+
+// Llama 3's scaling of RoPE is four numbers in config.json and a tensor in GGUF.
+static tern_status add_rope_factors(conversion *c, tern_error *err) {
+    const tern_rope_attrs *a = &c->config.rope;
+    if (!c->to_gguf || a->scaling != TERN_ROPE_LLAMA3) return TERN_OK;
+    c->rope_factors = tern_alloc_array(TERN_MEM_FILE, (size_t)a->n_rot / 2, sizeof(float));
+    if (!c->rope_factors) return tern_fail_memory(err, (size_t)a->n_rot);
+    tern_rope_llama3_factors(a, c->rope_factors);
+    c->items[c->n_items++] = (item){.values = c->rope_factors,
+                                    .n_values = (uint64_t)a->n_rot / 2,
+                                    .name = "rope_freqs.weight",
+                                    .type = TERN_DTYPE_F32};
+    return TERN_OK;
+}
+
+// ---- Rows --------------------------------------------------------------------------------------
+
+static int64_t source_row(const item *it, int64_t row, int64_t n_rows) {
+    return tern_rope_source_row(row, n_rows, it->n_heads, it->neighbours);
+}
+
+static tern_status write_bytes(conversion *c, const void *bytes, uint64_t n, tern_error *err) {
+    return c->gguf ? tern_gguf_write(c->gguf, bytes, n, err) : tern_st_write(c->st, bytes, n, err);
+}
+
+// I2_S blocks run over the whole tensor, so rows are gathered into whole blocks first.
+typedef struct gather {
+    int8_t *codes; // codes not written yet, then a row
+    size_t n;
+    uint8_t *packed;
+} gather;
+
+static tern_status write_gathered(conversion *c, const item *it, gather *g, bool at_end,
+                                  tern_error *err) {
+    size_t block = tern_dtype_block_n(it->type);
+    size_t whole = at_end ? (g->n + block - 1) / block * block : g->n / block * block;
+    memset(g->codes + g->n, 0, whole > g->n ? whole - g->n : 0);
+    tern_dtype_encode_ternary(it->type, g->codes, whole, it->kind.scale, g->packed);
+    TERN_TRY(write_bytes(c, g->packed, whole / block * tern_dtype_block_bytes(it->type), err));
+    g->n = g->n > whole ? g->n - whole : 0;
+    memmove(g->codes, g->codes + whole, g->n);
+    return TERN_OK;
+}
+
+static tern_status write_ternary_rows(conversion *c, const item *it, tern_codes *codes, gather *g,
+                                      tern_error *err) {
+    const tern_matrix_view *v = &codes->view;
+    for (int64_t row = 0; row < v->n_rows; row++) {
+        const int8_t *q = tern_codes_row(codes, source_row(it, row, v->n_rows));
+        memcpy(g->codes + g->n, q, (size_t)v->n_cols);
+        g->n += (size_t)v->n_cols;
+        TERN_TRY(write_gathered(c, it, g, row == v->n_rows - 1, err));
+    }
+    if (it->type != TERN_DTYPE_I2_S) return TERN_OK;
+    float tail[8] = {it->kind.scale};
+    return write_bytes(c, tail, sizeof tail, err);
+}
+
+// Four rows a byte: see docs/formats.md. The scale follows as a separate tensor.
+static tern_status write_hf_packed(conversion *c, const item *it, tern_codes *codes, uint8_t *bytes,
+                                   tern_error *err) {
+    const tern_matrix_view *v = &codes->view;
+    int64_t quarter = v->n_rows / 4;
+    for (int64_t row = 0; row < quarter; row++) {
+        memset(bytes, 0, (size_t)v->n_cols);
+        for (int k = 0; k < 4; k++) {
+            const int8_t *q = tern_codes_row(codes, source_row(it, row + k * quarter, v->n_rows));
+            for (int64_t i = 0; i < v->n_cols; i++) bytes[i] |= (uint8_t)((q[i] + 1) << (2 * k));
+        }
+        TERN_TRY(write_bytes(c, bytes, (uint64_t)v->n_cols, err));
+    }
+    return write_bytes(c, &it->kind.scale, sizeof(float), err);
+}
+
+// Floats of a row; for ternary kinds code * scale, so that master weights come out rounded.
+static void float_row(const item *it, tern_codes *codes, int64_t row, float *out) {
+    const tern_matrix_view *v = &codes->view;
+    if (!it->kind.is_ternary) {
+        tern_dtype_decode(v->type, v->data, (uint64_t)(row * v->n_cols), (size_t)v->n_cols,
+                          v->scale, out);
+        return;
+    }
+    const int8_t *q = tern_codes_row(codes, row);
+    for (int64_t i = 0; i < v->n_cols; i++) out[i] = (float)q[i] * it->kind.scale;
+}
+
+static tern_status write_float_rows(conversion *c, const item *it, tern_codes *codes, float *floats,
+                                    void *encoded, tern_error *err) {
+    const tern_matrix_view *v = &codes->view;
+    bool rounds = it->kind.is_ternary && it->kind.mean > 0; // masters come out rounded
+    uint64_t row_bytes;
+    tern_dtype_bytes(it->type, (uint64_t)v->n_cols, (uint64_t)v->n_cols, &row_bytes);
+    for (int64_t row = 0; row < v->n_rows; row++) {
+        int64_t from = source_row(it, row, v->n_rows);
+        if (it->type == v->type && !rounds) { // unchanged, to the bit
+            const uint8_t *at = (const uint8_t *)v->data + (uint64_t)from * row_bytes;
+            TERN_TRY(write_bytes(c, at, row_bytes, err));
+            continue;
+        }
+        float_row(it, codes, from, floats);
+        if (!tern_dtype_encode(it->type, floats, (size_t)v->n_cols, encoded))
+            return tern_fail(err, TERN_ERR_UNSUPPORTED, "writing %s is not supported",
+                             tern_dtype_name(it->type));
+        TERN_TRY(write_bytes(c, encoded, row_bytes, err));
+    }
+    return TERN_OK;
+}
+
+// Puts W + B A into floats, as if the file had them. A ternary output is rounded from there, like
+// master weights.
+static tern_status merge_adapter(item *it, tern_matrix_view *view, float **floats,
+                                 tern_error *err) {
+    size_t n = (size_t)view->n_cols;
+    tern_codes codes;
+    tern_ternary_kind kind = it->kind.mean > 0 ? (tern_ternary_kind){0} : it->kind; // masters as is
+    *floats = tern_alloc_array(TERN_MEM_MISC, (size_t)view->n_rows, n * sizeof **floats);
+    if (!*floats) return tern_fail_memory(err, (size_t)view->n_rows * n * sizeof **floats);
+    item as_it_is = *it;
+    as_it_is.kind = kind;
+    TERN_TRY(tern_codes_open(&codes, view, &kind, err));
+    for (int64_t row = 0; row < view->n_rows; row++) {
+        float_row(&as_it_is, &codes, row, *floats + (size_t)row * n);
+        tern_adapter_add_row(it->adapter, row, *floats + (size_t)row * n);
+    }
+    tern_codes_close(&codes);
+    *view = (tern_matrix_view){TERN_DTYPE_F32, *floats, (uint64_t)view->n_rows * n * sizeof(float),
+                               view->n_rows, view->n_cols, 1};
+    return tern_ternary_find(view, it->kind.is_ternary, &it->kind, err);
+}
+
+static tern_status write_view(conversion *c, const item *it, const tern_matrix_view *view,
+                              tern_error *err) {
+    size_t n = (size_t)view->n_cols;
+    tern_codes codes;
+    gather g = {0};
+    TERN_TRY(tern_codes_open(&codes, view, &it->kind, err));
+    float *floats = tern_alloc_array(TERN_MEM_MISC, n + 64, sizeof *floats);
+    g.codes = tern_alloc(TERN_MEM_MISC, 2 * n + 1024);
+    g.packed = tern_alloc(TERN_MEM_MISC, n * sizeof(float) + 1024);
+    tern_status status;
+    if (!floats || !g.codes || !g.packed)
+        status = tern_fail_memory(err, n * sizeof *floats);
+    else if (it->type == TERN_DTYPE_HF_TERNARY)
+        status = write_hf_packed(c, it, &codes, g.packed, err);
+    else if (it->kind.is_ternary && !tern_dtype_is_float(it->type))
+        status = write_ternary_rows(c, it, &codes, &g, err);
+    else
+        status = write_float_rows(c, it, &codes, floats, g.packed, err);
+    tern_codes_close(&codes);
+    tern_free(floats);
+    tern_free(g.codes);
+    tern_free(g.packed);
+    return status;
+}
+
+static tern_status write_item(conversion *c, const item *it, tern_error *err) {
+    tern_matrix_view view = tern_convert_view(it->from);
+    float *floats = NULL;
+    item merged = *it;
+    tern_status status = it->adapter ? merge_adapter(&merged, &view, &floats, err) : TERN_OK;
+    if (status == TERN_OK) status = write_view(c, &merged, &view, err);
+    tern_free(floats);
+    return status;
+}
+
+static tern_status write_items(conversion *c, tern_error *err) {
+    for (size_t i = 0; i < c->n_items; i++) {
+        const tern_tensor *t = c->items[i].from;
+        if (!t) {
+            const item *it = &c->items[i];
+            TERN_TRY(write_bytes(c, it->values, it->n_values * sizeof(float), err));
+            continue;
+        }
+        TERN_TRY(write_item(c, &c->items[i], err));
+        tern_file_drop_pages(c->file, t->data, t->bytes);
+        c->bytes_done += t->bytes;
+        const tern_convert_desc *d = c->desc;
+        if (d->on_progress &&
+            !d->on_progress(d->user, "convert", (double)c->bytes_done / (double)c->bytes_all))
+            return tern_fail(err, TERN_ERR_CANCELLED, "conversion was cancelled");
+    }
+    return TERN_OK;
+}
+
+// ---- GGUF header -------------------------------------------------------------------------------
+
+// Metadata of a Hugging Face folder as GGUF keys.
+static tern_status put_hf_meta(conversion *c, const char *out_path, tern_error *err) {
+    tern_gguf_writer *w = c->gguf;
+    const char *arch_name = c->arch_name;
+    const char *base = strrchr(out_path, '/');
+    base = base ? base + 1 : out_path;
+    size_t base_length = strlen(base) > 5 ? strlen(base) - 5 : 0; // without ".gguf"
+    TERN_TRY(
+        tern_gguf_put_str(w, "general.architecture", (tern_str){arch_name, strlen(arch_name)}));
+    TERN_TRY(tern_gguf_put_str(w, "general.name", (tern_str){base, base_length}));
+    TERN_TRY(tern_config_write_gguf(w, arch_name, &c->config));
+    TERN_TRY(tern_gguf_put_int(w, "general.file_type", TERN_META_U32, tern_convert_file_type(c)));
+    TERN_TRY(tern_gguf_put_int(w, "general.quantization_version", TERN_META_U32, 2));
+    return tern_convert_put_vocabulary(c, err);
+}
+
+// Metadata of a GGUF file, copied except for what the conversion changes.
+static tern_status copy_meta(conversion *c) {
+    const char *arch_name = c->arch_name;
+    tern_str old = {NULL, 0};
+    tern_file_meta_str(c->file, "general.architecture", &old);
+    bool renamed = !tern_str_is(old, arch_name);
+    char key[256];
+    for (size_t i = 0; i < c->file->n_metas; i++) {
+        tern_meta m = c->file->metas[i];
+        if (strncmp(m.key, "split.", 6) == 0 || strcmp(m.key, "general.file_type") == 0) continue;
+        if (strncmp(m.key, "tern.train.", 11) == 0) continue;
+        if (renamed && strcmp(m.key, "general.architecture") == 0) {
+            TERN_TRY(tern_gguf_put_str(c->gguf, m.key, (tern_str){arch_name, strlen(arch_name)}));
+            continue;
+        }
+        if (renamed && strncmp(m.key, old.ptr, old.len) == 0 && m.key[old.len] == '.') {
+            snprintf(key, sizeof key, "%s%s", arch_name, m.key + old.len);
+            m.key = key;
+        }
+        TERN_TRY(tern_gguf_put_meta(c->gguf, &m));
+    }
+    // The old name may have said which activation; the new one need not.
+    snprintf(key, sizeof key, "%.*s.hidden_activation", (int)old.len, old.ptr);
+    if (renamed && !tern_file_meta(c->file, key)) {
+        const char *act = tern_act_name(c->config.act);
+        snprintf(key, sizeof key, "%s.hidden_activation", arch_name);
+        TERN_TRY(tern_gguf_put_str(c->gguf, key, (tern_str){act, strlen(act)}));
+    }
+    return tern_gguf_put_int(c->gguf, "general.file_type", TERN_META_U32,
+                             tern_convert_file_type(c));
+}
+
+static tern_status to_gguf(conversion *c, const char *out, tern_error *err) {
+    tern_status status = tern_gguf_writer_open(&c->gguf, out, c->desc->split_bytes, err);
+    if (status != TERN_OK) return status;
+    status = c->file->kind == TERN_FILE_HF ? put_hf_meta(c, out, err) : copy_meta(c);
+    if (status != TERN_OK && (!err || err->status == TERN_OK)) return tern_fail_memory(err, 0);
+    if (status != TERN_OK) return status;
+    for (size_t i = 0; i < c->n_items; i++) {
+        const item *it = &c->items[i];
+        status = it->from ? tern_gguf_declare(c->gguf, it->name, it->type, it->from->n_dims,
+                                              it->from->ne)
+                          : tern_gguf_declare(c->gguf, it->name, it->type, 1, &it->n_values);
+        if (status != TERN_OK)
+            return tern_fail(err, status, "tensor %s could not be declared: %s", it->name,
+                             tern_status_name(status));
+    }
+    TERN_TRY(write_items(c, err));
+    return tern_gguf_writer_finish(c->gguf, err);
+}
+
+// ---- Hugging Face folder -----------------------------------------------------------------------
+
+static tern_status declare_st(conversion *c, const item *it) {
+    const tern_tensor *t = it->from;
+    uint64_t shape[4];
+    for (int k = 0; k < t->n_dims; k++) shape[k] = t->ne[t->n_dims - 1 - k];
+    if (it->type != TERN_DTYPE_HF_TERNARY)
+        return tern_st_declare(c->st, it->name, it->type, t->n_dims, shape);
+    shape[0] /= 4;
+    char scale_name[160];
+    snprintf(scale_name, sizeof scale_name, "%s_scale", it->name);
+    uint64_t one = 1;
+    TERN_TRY(tern_st_declare(c->st, it->name, TERN_DTYPE_U8, t->n_dims, shape));
+    return tern_st_declare(c->st, scale_name, TERN_DTYPE_F32, 1, &one);
+}
+
+static tern_status write_tokenizer(conversion *c, tern_error *err) {
+    tern_strbuf json = {0}, config = {0};
+    tern_status status = tern_convert_put_tokenizer(c, &json, &config, err);
+    if (status == TERN_OK && json.len)
+        status = tern_st_put_file(c->st, "tokenizer.json", json.ptr, json.len, err);
+    if (status == TERN_OK && json.len)
+        status = tern_st_put_file(c->st, "tokenizer_config.json", config.ptr, config.len, err);
+    tern_strbuf_free(&json);
+    tern_strbuf_free(&config);
+    return status;
+}
+
+static tern_status to_folder(conversion *c, const char *in, const char *out, tern_error *err) {
+    const char *ternary_mode = NULL;
+    const char *dtype = "float32";
+    TERN_TRY(tern_st_writer_open(&c->st, out, c->desc->split_bytes, err));
+    for (size_t i = 0; i < c->n_items; i++) {
+        const item *it = &c->items[i];
+        tern_status status = declare_st(c, it);
+        if (status != TERN_OK)
+            return tern_fail(err, status, "tensor %s could not be declared", it->name);
+        if (it->type == TERN_DTYPE_HF_TERNARY) ternary_mode = "offline";
+        else if (it->kind.mean > 0 && !it->kind.is_ternary) ternary_mode = "online";
+        if (it->from->n_dims >= 2 && it->type == TERN_DTYPE_BF16) dtype = "bfloat16";
+        if (it->from->n_dims >= 2 && it->type == TERN_DTYPE_F16) dtype = "float16";
+    }
+    TERN_TRY(write_items(c, err));
+    tern_strbuf config = {0};
+    tern_config_write_json(c->arch, &c->config, dtype, ternary_mode, &config);
+    tern_status status = config.failed ? tern_fail_memory(err, config.len) : TERN_OK;
+    if (status == TERN_OK)
+        status = tern_st_put_file(c->st, "config.json", config.ptr, config.len, err);
+    tern_strbuf_free(&config);
+    TERN_TRY(status);
+    static const char *const others[] = {"tokenizer.json", "tokenizer_config.json",
+                                         "special_tokens_map.json", "generation_config.json",
+                                         "chat_template.jinja"};
+    for (size_t i = 0; c->file->kind == TERN_FILE_HF && i < sizeof others / sizeof *others; i++)
+        TERN_TRY(tern_st_copy_file(c->st, in, others[i], err));
+    if (c->file->kind == TERN_FILE_GGUF) TERN_TRY(write_tokenizer(c, err));
+    return tern_st_writer_finish(c->st, err);
+}
+
+// ---- The whole ---------------------------------------------------------------------------------
+
+static tern_status run(conversion *c, const char *in, const char *out, tern_error *err) {
+    size_t n = strlen(out);
+    c->to_gguf = n > 5 && strcmp(out + n - 5, ".gguf") == 0;
+    TERN_TRY(tern_convert_check_types(c, err));
+    TERN_TRY(tern_file_open(&c->file, in, err));
+    tern_status status = TERN_OK;
+    TERN_TRY_GOTO(tern_model_read(c->file, &c->arch, &c->config, err));
+    TERN_TRY_GOTO(tern_model_check(c->file, c->arch, &c->config, err));
+    TERN_TRY_GOTO(tern_convert_choose_arch(c, err));
+    for (size_t i = 0; i < c->desc->n_loras; i++)
+        TERN_TRY_GOTO(tern_adapters_add(&c->adapters, &c->desc->loras[i], c->file, c->arch,
+                                        &c->config, err));
+    TERN_TRY_GOTO(list_items(c, err));
+    TERN_TRY_GOTO(add_rope_factors(c, err));
+    TERN_TRY_GOTO(c->to_gguf ? to_gguf(c, out, err) : to_folder(c, in, out, err));
+    return TERN_OK;
+fail:
+    return tern_fail_prefix(err, status, in);
+}
+
+tern_status tern_convert(const char *in, const char *out, const tern_convert_desc *desc,
+                         tern_error *err) {
+    static const tern_convert_desc defaults = {0};
+    TERN_NEED(in);
+    TERN_NEED(out);
+    if (desc) TERN_NEED_ARRAY(desc->loras, desc->n_loras);
+    if (err) *err = (tern_error){0};
+    struct stat a, b;
+    if (stat(in, &a) == 0 && stat(out, &b) == 0 && a.st_ino == b.st_ino && a.st_dev == b.st_dev)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "%s: input and output are the same", in);
+    conversion c = {.desc = desc ? desc : &defaults};
+    tern_status status = run(&c, in, out, err);
+    tern_gguf_writer_free(c.gguf);
+    tern_st_writer_free(c.st);
+    tern_free(c.rope_factors);
+    tern_free(c.items);
+    tern_adapters_free(&c.adapters);
+    tern_file_close(c.file);
+    return status;
+}

@@ -1,0 +1,69 @@
+// What the parts of a conversion share: convert.c (containers, rows, the main loop),
+// convert_types.c (which element type each tensor gets), convert_tokenizer.c.
+#ifndef TERN_TASKS_CONVERT_CONVERT_PRIVATE_H
+#define TERN_TASKS_CONVERT_CONVERT_PRIVATE_H
+
+#include "base/ternary.h"
+#include "formats/formats.h"
+#include "models/models.h"
+#include "tasks/tasks.h"
+#include "tern_tools.h"
+
+typedef struct item {
+    const tern_tensor *from; // NULL: `values`, which the input does not have
+    const float *values;     // [n_values]
+    uint64_t n_values;
+    char name[128];  // in the output
+    tern_dtype type; // in the output; HF_TERNARY: U8 packed, with a scale tensor after it
+    tern_ternary_kind kind;
+    int64_t n_heads; // > 0: rows are permuted between the two RoPE conventions
+    bool neighbours; // the output wants RoPE pairs adjacent
+    bool is_layer;   // a matrix that is neither embedding nor head
+    const tern_adapter *adapter; // to be merged, or NULL
+} item;
+
+typedef struct conversion {
+    const tern_convert_desc *desc;
+    tern_file *file;
+    const tern_arch *arch;
+    const char *arch_name; // general.architecture of a GGUF output
+    tern_config config;
+    tern_adapters adapters;
+    bool to_gguf;
+    tern_dtype matrix_type, head_type;
+    bool has_matrix_type, has_head_type;
+    item *items;
+    size_t n_items;
+    float *rope_factors;
+    tern_gguf_writer *gguf;
+    tern_st_writer *st;
+    uint64_t bytes_done, bytes_all;
+    size_t n_fallbacks; // tensors whose rows did not fit the requested type
+} conversion;
+
+// Tells the caller in one sentence how the output differs from what they may expect.
+void tern_convert_note(const conversion *c, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+// A tensor as a matrix: all dimensions but the first are rows.
+tern_matrix_view tern_convert_view(const tern_tensor *t);
+// The GGUF name of an input tensor; uses `buffer` of n bytes if it has to be built.
+const char *tern_convert_gguf_name(const conversion *c, const tern_tensor *t, char *buffer,
+                                   size_t n);
+
+// Chooses it->type and what depends on it; refuses a type that would change the model.
+tern_status tern_convert_choose_type(conversion *c, item *it, tern_error *err);
+// Refuses types that cannot be written, with a sentence that says which can.
+tern_status tern_convert_check_types(conversion *c, tern_error *err);
+// The number of general.file_type: llama.cpp's and bitnet.cpp's name for the type of most weights.
+int64_t tern_convert_file_type(const conversion *c);
+// Chooses c->arch_name, or refuses the requested one.
+tern_status tern_convert_choose_arch(conversion *c, tern_error *err);
+
+// tokenizer.json and tokenizer_config.json of a GGUF's vocabulary, for a folder.
+tern_status tern_convert_put_tokenizer(conversion *c, tern_strbuf *json, tern_strbuf *config,
+                                       tern_error *err);
+// The same for a GGUF: the vocabulary of a folder as metadata, checked by reading it back.
+tern_status tern_convert_put_vocabulary(conversion *c, tern_error *err);
+
+#endif

@@ -1,0 +1,294 @@
+// Which element type each tensor of the output gets, and which architecture name.
+//
+// Rules, in this order:
+// - Ternary weights, and masters that a BitNet rounds when it reads them, are written as codes
+// times one scale, in every type of a GGUF, since other programs use floats unrounded. Only a
+// folder keeps masters: there config.json asks for the rounding.
+// - Embedding and head follow --head-type, else a float --type; else a BitNet's are F16, as the
+//   published ones are, and others stay.
+// - A type whose blocks do not divide a tensor's rows falls back for this tensor, as in
+//   llama.cpp, to a type with smaller blocks.
+// - A type that cannot hold the values is refused, and so is a ternary type for other weights.
+#include <math.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "base/half.h"
+#include "tasks/convert/convert_private.h"
+
+static const char *type_name(tern_dtype type) {
+    return type == TERN_DTYPE_HF_TERNARY ? "packed ternary" : tern_dtype_name(type);
+}
+
+// The one sentence for an impossible type.
+static tern_status refuse(const tern_tensor *t, tern_dtype type, const char *why, tern_error *err) {
+    return tern_fail(err, TERN_ERR_UNSUPPORTED, "tensor %s (%s) cannot become %s: %s", t->name,
+                     tern_dtype_name(t->type), type_name(type), why);
+}
+
+tern_status tern_convert_check_types(conversion *c, tern_error *err) {
+    const tern_type asked[] = {c->desc->type, c->desc->head_type};
+    for (int i = 0; i < 2; i++) {
+        tern_dtype type;
+        bool known = tern_type_to_dtype(asked[i], &type);
+        if (!known && asked[i] != TERN_TYPE_AUTO)
+            return tern_fail(err, TERN_ERR_ARGUMENT, "convert: %d is no element type",
+                             (int)asked[i]);
+        if (known && !c->to_gguf && !tern_dtype_is_float(type) && !tern_dtype_is_ternary(type))
+            return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                             "safetensors have no type %s (they have f32, f16 and bf16, and packed "
+                             "ternary weights)", tern_dtype_name(type));
+        if (known && i == 1 && tern_dtype_is_ternary(type))
+            return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                             "embedding and head are not ternary: they cannot become %s",
+                             tern_dtype_name(type));
+    }
+    c->has_matrix_type = tern_type_to_dtype(c->desc->type, &c->matrix_type);
+    c->has_head_type = tern_type_to_dtype(c->desc->head_type, &c->head_type);
+    return TERN_OK;
+}
+
+// ---- Values that a type cannot hold ------------------------------------------------------------
+
+// The greatest magnitude; infinite if a weight is infinite or not a number.
+static tern_status find_largest(const conversion *c, const item *it, float *largest,
+                                tern_error *err) {
+    tern_matrix_view v = tern_convert_view(it->from);
+    if (it->kind.is_ternary) {
+        *largest = fabsf(it->kind.scale);
+        return TERN_OK;
+    }
+    float *row = tern_alloc_array(TERN_MEM_MISC, (size_t)v.n_cols, sizeof *row);
+    if (!row) return tern_fail_memory(err, (size_t)v.n_cols * sizeof *row);
+    *largest = 0;
+    for (int64_t r = 0; r < v.n_rows; r++) {
+        tern_dtype_decode(v.type, v.data, (uint64_t)(r * v.n_cols), (size_t)v.n_cols, v.scale, row);
+        for (int64_t i = 0; i < v.n_cols; i++)
+            if (!(fabsf(row[i]) <= *largest))
+                *largest = isfinite(row[i]) ? fabsf(row[i]) : INFINITY;
+    }
+    tern_free(row);
+    tern_file_drop_pages(c->file, v.data, v.bytes);
+    return TERN_OK;
+}
+
+// The greatest number that a type holds: F16's greatest, in blocks times the steps of their scale.
+static float limit_of(tern_dtype type) {
+    switch (type) {
+    case TERN_DTYPE_F32:
+    case TERN_DTYPE_BF16: return INFINITY;
+    case TERN_DTYPE_Q8_0: return 127 * 65504.0f;
+    case TERN_DTYPE_Q4_0:
+    case TERN_DTYPE_Q4_K:
+    case TERN_DTYPE_Q5_K:
+    case TERN_DTYPE_Q6_K: return 8 * 65504.0f;
+    default: return 65504;
+    }
+}
+
+// asked: the type was requested, so no other one will do.
+static tern_status check_range(const conversion *c, item *it, bool asked, tern_error *err) {
+    bool scale_is_float = it->type == TERN_DTYPE_I2_S || it->type == TERN_DTYPE_HF_TERNARY;
+    if (isinf(limit_of(it->type)) || scale_is_float || it->type == it->from->type) return TERN_OK;
+    float largest = 0;
+    TERN_TRY(find_largest(c, it, &largest, err));
+    if (isinf(largest))
+        return tern_fail(err, TERN_ERR_FORMAT, "tensor %s has a weight that is not a finite number",
+                         it->from->name);
+    if (largest <= (it->kind.is_ternary ? 65504 : limit_of(it->type))) return TERN_OK;
+    if (asked)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "tensor %s (%s) cannot become %s: it has weights up to %g, and %s holds "
+                         "%g at most; f32 and bf16 hold them", it->from->name,
+                         tern_dtype_name(it->from->type), tern_dtype_name(it->type),
+                         (double)largest, tern_dtype_name(it->type), (double)limit_of(it->type));
+    tern_dtype other = it->from->type == TERN_DTYPE_BF16 ? TERN_DTYPE_BF16 : TERN_DTYPE_F32;
+    tern_convert_note(c, "%s is %s, not %s: it has weights up to %g", it->name,
+                      tern_dtype_name(other), tern_dtype_name(it->type), (double)largest);
+    it->type = other;
+    return TERN_OK;
+}
+
+// ---- Blocks and rows ---------------------------------------------------------------------------
+
+// llama.cpp falls back from K types to Q5_0, Q5_1 and Q8_0; of these Q8_0 is never worse. Ternary
+// weights are exact in Q4_0.
+static tern_dtype fall_back(tern_dtype type) {
+    switch (type) {
+    case TERN_DTYPE_Q4_K:
+    case TERN_DTYPE_Q5_K:
+    case TERN_DTYPE_Q6_K: return TERN_DTYPE_Q8_0;
+    case TERN_DTYPE_TQ1_0:
+    case TERN_DTYPE_TQ2_0:
+    case TERN_DTYPE_I2_S: return TERN_DTYPE_Q4_0;
+    default: return TERN_DTYPE_F16;
+    }
+}
+
+static void fit_rows(conversion *c, item *it) {
+    const tern_tensor *t = it->from;
+    tern_dtype wanted = it->type;
+    uint64_t bytes, n = t->ne[0] * t->ne[1] * t->ne[2] * t->ne[3];
+    if (it->type == TERN_DTYPE_HF_TERNARY) return;
+    while (!tern_dtype_bytes(it->type, n, t->ne[0], &bytes)) it->type = fall_back(it->type);
+    if (it->type == wanted) return;
+    if (c->n_fallbacks++ == 0)
+        tern_convert_note(c, "%s is %s, not %s: its rows of %llu weights are not whole blocks of "
+                          "%zu; so it is with others of this shape", it->name,
+                          tern_dtype_name(it->type), tern_dtype_name(wanted),
+                          (unsigned long long)t->ne[0], tern_dtype_block_n(wanted));
+}
+
+// ---- Matrices ----------------------------------------------------------------------------------
+
+// A ternary matrix plus something is not ternary. Masters in a folder take the sum as floats, to be
+// rounded at each use.
+static tern_status allow_merge(const conversion *c, item *it, tern_error *err) {
+    bool to_float = !c->has_matrix_type || tern_dtype_is_float(c->matrix_type);
+    if (!c->to_gguf && it->kind.mean > 0 && to_float) it->kind.is_ternary = false;
+    if (!it->adapter || c->desc->force_ternary || !it->kind.is_ternary) return TERN_OK;
+    return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                     "tensor %s: an adapter cannot be merged into ternary weights without rounding "
+                     "the sum to -1, 0 and +1, which makes another model; run it beside them "
+                     "(--lora), or have it rounded with --force", it->from->name);
+}
+
+// In a folder: floats, or ternary weights packed.
+static tern_status choose_for_folder(const conversion *c, item *it, tern_error *err) {
+    bool to_float = c->has_matrix_type && tern_dtype_is_float(c->matrix_type);
+    if (it->kind.is_ternary && !to_float) {
+        it->type = TERN_DTYPE_HF_TERNARY;
+        if (it->from->ne[1] % 4 == 0) return TERN_OK;
+        return refuse(it->from, it->type, "packing needs a multiple of four rows", err);
+    }
+    if (to_float) it->type = c->matrix_type;
+    else it->type = tern_dtype_is_float(it->from->type) ? it->from->type : TERN_DTYPE_BF16;
+    return TERN_OK;
+}
+
+static tern_status choose_matrix_type(conversion *c, item *it, tern_error *err) {
+    tern_matrix_view view = tern_convert_view(it->from);
+    bool ternary_wanted = c->has_matrix_type && tern_dtype_is_ternary(c->matrix_type);
+    TERN_TRY(tern_ternary_find(&view, c->config.bitlinear, &it->kind, err));
+    if (c->adapters.n) TERN_TRY(allow_merge(c, it, err));
+    // Master weights that stay floats: transformers rounds them itself.
+    if (!c->to_gguf && it->kind.mean > 0 && c->has_matrix_type && !ternary_wanted)
+        it->kind.is_ternary = false;
+    if (ternary_wanted && !it->kind.is_ternary)
+        return refuse(it->from, c->matrix_type, "it is not ternary", err);
+    if (!c->to_gguf) return choose_for_folder(c, it, err);
+    if (c->has_matrix_type) it->type = c->matrix_type;
+    else it->type = it->kind.is_ternary ? TERN_DTYPE_I2_S : it->from->type;
+    return TERN_OK;
+}
+
+// Embedding and head.
+static void choose_head_type(const conversion *c, item *it) {
+    bool from_hf = c->file->kind == TERN_FILE_HF;
+    bool as_it_is = !c->has_matrix_type && !c->config.bitlinear;
+    it->type = it->from->type;
+    if (c->has_head_type) it->type = c->head_type;
+    else if (c->has_matrix_type && tern_dtype_is_float(c->matrix_type)) it->type = c->matrix_type;
+    else if (from_hf && c->to_gguf && !as_it_is) it->type = TERN_DTYPE_F16;
+    else if (!c->to_gguf && !tern_dtype_is_float(it->type)) it->type = TERN_DTYPE_BF16;
+}
+
+tern_status tern_convert_choose_type(conversion *c, item *it, tern_error *err) {
+    char buffer[128];
+    const tern_tensor *t = it->from;
+    const char *name = tern_convert_gguf_name(c, t, buffer, sizeof buffer);
+    bool head = strcmp(name, "token_embd.weight") == 0 || strcmp(name, "output.weight") == 0;
+    bool from_hf = c->file->kind == TERN_FILE_HF;
+    it->adapter = tern_adapters_find(&c->adapters, name);
+    if (t->n_dims < 2) { // norms: exact, and what every loader expects
+        it->type = c->to_gguf || !tern_dtype_is_float(t->type) ? TERN_DTYPE_F32 : t->type;
+        return TERN_OK;
+    }
+    it->is_layer = !head;
+    if (head) choose_head_type(c, it);
+    else TERN_TRY(choose_matrix_type(c, it, err));
+    fit_rows(c, it);
+    TERN_TRY(check_range(c, it, head ? c->has_head_type || c->has_matrix_type : true, err));
+    if (from_hf == c->to_gguf) it->n_heads = tern_model_rope_heads(c->arch, &c->config, name);
+    it->neighbours = c->to_gguf;
+    return TERN_OK;
+}
+
+// ---- What the file says of itself --------------------------------------------------------------
+
+int64_t tern_convert_file_type(const conversion *c) {
+    static const int32_t numbers[TERN_DTYPE_COUNT] = {
+        [TERN_DTYPE_F32] = 0,    [TERN_DTYPE_F16] = 1,    [TERN_DTYPE_Q4_0] = 2,
+        [TERN_DTYPE_Q8_0] = 7,   [TERN_DTYPE_Q4_K] = 14,  [TERN_DTYPE_Q5_K] = 16,
+        [TERN_DTYPE_Q6_K] = 18,  [TERN_DTYPE_BF16] = 32,  [TERN_DTYPE_TQ1_0] = 36,
+        [TERN_DTYPE_TQ2_0] = 37, [TERN_DTYPE_I2_S] = 40,
+    };
+    uint64_t n_weights[TERN_DTYPE_COUNT] = {0};
+    int most = TERN_DTYPE_F32;
+    for (size_t i = 0; i < c->n_items; i++) {
+        const item *it = &c->items[i];
+        if (it->is_layer) n_weights[it->type] += it->from->ne[0] * it->from->ne[1];
+    }
+    for (int type = 0; type < TERN_DTYPE_COUNT; type++)
+        if (n_weights[type] > n_weights[most]) most = type;
+    return numbers[most];
+}
+
+// The activation that other programs compute for an architecture name, whatever the keys say.
+static tern_act_kind act_of_name(const conversion *c, const char *name) {
+    static const tern_config none = {0};
+    const char *guess = NULL;
+    return c->arch->gguf_act ? c->arch->gguf_act(name, &none, &guess) : TERN_ACTIVATION_SILU;
+}
+
+static bool is_name_of(const tern_arch *arch, const char *name) {
+    for (const char *const *n = arch->gguf_names; *n; n++)
+        if (strcmp(*n, name) == 0) return true;
+    return false;
+}
+
+static tern_status refuse_arch(const conversion *c, const char *asked, tern_error *err) {
+    tern_strbuf list = {0};
+    for (const char *const *n = c->arch->gguf_names; *n; n++)
+        if (act_of_name(c, *n) == c->config.act || !c->arch->gguf_names[1])
+            tern_strbuf_printf(&list, "%s%s", list.len ? ", " : "", *n);
+    if (list.failed) {
+        tern_strbuf_free(&list);
+        return tern_fail_memory(err, 64);
+    }
+    tern_fail(err, TERN_ERR_ARGUMENT, "architecture '%.64s' would be another model: this one is a "
+              "%s with %s, which can be written as %s", asked, c->arch->name,
+              tern_act_name(c->config.act), list.len ? list.ptr : c->arch->gguf_names[0]);
+    tern_strbuf_free(&list);
+    return TERN_ERR_ARGUMENT;
+}
+
+tern_status tern_convert_choose_arch(conversion *c, tern_error *err) {
+    const char *const *names = c->arch->gguf_names;
+    const char *asked = c->desc->arch;
+    tern_str own = {NULL, 0};
+    if (asked && !c->to_gguf)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "architecture '%.64s': only GGUF files have such "
+                         "a name; a folder's model_type is %s", asked, c->arch->hf_types[0]);
+    if (!c->to_gguf) return TERN_OK;
+    c->arch_name = names[0];
+    for (int i = 0; names[i] && act_of_name(c, c->arch_name) != c->config.act; i++)
+        c->arch_name = names[i];
+    bool none_fits = act_of_name(c, c->arch_name) != c->config.act;
+    if (none_fits) c->arch_name = names[0];
+    // A file keeps its name; a training checkpoint becomes an ordinary model.
+    if (!tern_file_meta(c->file, "tern.train.step"))
+        tern_file_meta_str(c->file, "general.architecture", &own);
+    for (int i = 0; own.ptr && names[i]; i++)
+        if (tern_str_is(own, names[i])) c->arch_name = names[i];
+    if (asked) {
+        bool fits = is_name_of(c->arch, asked) &&
+                    (none_fits || act_of_name(c, asked) == c->config.act);
+        if (!fits) return refuse_arch(c, asked, err);
+        c->arch_name = asked;
+    }
+    if (act_of_name(c, c->arch_name) != c->config.act)
+        tern_convert_note(c, "programs other than tern compute %s for architecture %s, but this "
+                          "model has %s", tern_act_name(act_of_name(c, c->arch_name)), c->arch_name,
+                          tern_act_name(c->config.act));
+    return TERN_OK;
+}

@@ -1,0 +1,62 @@
+// Private to the diagnosis: what its files share.
+//
+//   diagnose.c          the report
+//   diagnose_compare.c  two devices run the same batch: the first value that differs
+//   diagnose_random.c   small models with random weights
+//   diagnose_model.c    the user's model
+#ifndef TERN_TASKS_DIAGNOSE_DIAGNOSE_H
+#define TERN_TASKS_DIAGNOSE_DIAGNOSE_H
+
+#include "runtime/runtime.h"
+#include "tern_tools.h"
+
+// Facts and results of checks, as text or JSON. Each is reported as soon as it is known: a driver
+// may take the process down, and then the last line tells how far it came.
+typedef struct tern_report {
+    tern_text_fn on_text;
+    void *user;
+    bool cancelled;
+    tern_strbuf text; // of one line
+    bool json;
+    size_t n_facts, n_checks, n_failed;
+    double last; // when the check before ended
+    char device[200], first_failed[100];
+} tern_report;
+void tern_report_fact(void *report, const char *name, const char *value); // a tern_fact_fn
+void tern_report_check(void *report, const char *name, bool ok, const char *detail);
+
+// A plan with an instance of it.
+typedef struct tern_runner {
+    const tern_backend *backend;
+    tern_instance *instance;
+} tern_runner;
+
+typedef struct tern_difference {
+    char name[64];   // of the first value that differs by more than the tolerance; empty: none
+    double error;    // of its worst row, relative to the row's length, or of all values
+    size_t n_values; // that were compared
+    double logits;   // of the logits
+    bool same_top;   // whether the greatest logit of each row is the same
+} tern_difference;
+// Runs the tokens on both, and compares all values along the way. A relative distance (of lengths
+// of rows) up to the tolerance is no difference; 0: the bits must be the same. The greatest logit
+// may differ only if `wanted` has the two nearly as great.
+tern_status tern_compare(const tern_graph *g, tern_runner wanted, tern_runner tested,
+                         const int32_t *ids, int32_t n_ids, int64_t n_vocab, double tolerance,
+                         tern_difference *out, tern_error *err);
+// One more token with an ordinary run, as in generation: only its logits are compared.
+tern_status tern_compare_step(tern_runner wanted, tern_runner tested, int32_t id, int32_t pos,
+                              int64_t n_vocab, double tolerance, tern_difference *out,
+                              tern_error *err);
+void tern_report_difference(tern_report *r, const char *name, const tern_difference *d,
+                            double tolerance);
+
+// On the CPU bits must be the same; a GPU adds in another order, and rounding to int8 widens that.
+#define TERN_GPU_TOLERANCE        0.02
+#define TERN_GPU_TOLERANCE_FLOATS 1e-3 // nothing is rounded to int8; an adapter may have halves
+
+tern_status tern_diagnose_random(tern_report *r, const tern_backend *backend, tern_device *tested,
+                                 tern_error *err);
+tern_status tern_diagnose_model(tern_report *r, const tern_diagnose_desc *desc, tern_error *err);
+
+#endif

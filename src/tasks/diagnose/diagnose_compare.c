@@ -1,0 +1,157 @@
+// Two devices run the same tokens; every value along the way is compared, which shows not only a
+// wrong answer but also the first tensor that is wrong.
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "tasks/diagnose/diagnose.h"
+
+typedef struct traced {
+    const tern_graph *g;
+    float **values; // by value: the first device's
+    double tolerance;
+    bool failed; // memory
+    tern_difference *out;
+} traced;
+
+static void keep(void *ctx, tern_vid v, const float *rows, int32_t n_rows) {
+    traced *t = ctx;
+    size_t n = (size_t)n_rows * (size_t)t->g->values[v].cols;
+    tern_free(t->values[v]);
+    t->values[v] = tern_alloc_array(TERN_MEM_MISC, n + 1, sizeof(float));
+    if (t->values[v])
+        memcpy(t->values[v], rows, n * sizeof(float));
+    else
+        t->failed = true;
+}
+
+// |a - b| / |b|; infinite if either is not a number.
+static double distance_of_row(const float *a, const float *b, size_t n) {
+    double difference = 0, length = 0;
+    for (size_t i = 0; i < n; i++) {
+        double d = (double)a[i] - (double)b[i];
+        difference += d * d;
+        length += (double)b[i] * (double)b[i];
+    }
+    if (!isfinite(difference) || !isfinite(length)) return INFINITY;
+    if (difference == 0) return 0;
+    return length > 0 ? sqrt(difference / length) : INFINITY;
+}
+
+// The greatest over the rows: in a sum over all of them one wrong row would be lost.
+static double distance(const float *a, const float *b, size_t n_rows, size_t n) {
+    double greatest = 0;
+    for (size_t i = 0; i < n_rows; i++)
+        greatest = fmax(greatest, distance_of_row(a + i * n, b + i * n, n));
+    return greatest;
+}
+
+static void compare(void *ctx, tern_vid v, const float *rows, int32_t n_rows) {
+    traced *t = ctx;
+    if (!t->values[v] || t->out->name[0]) return;
+    t->out->n_values++;
+    double error = distance(rows, t->values[v], (size_t)n_rows, (size_t)t->g->values[v].cols);
+    if (error > t->out->error) t->out->error = error;
+    if (error > t->tolerance)
+        snprintf(t->out->name, sizeof t->out->name, "%s", t->g->values[v].name);
+}
+
+static size_t greatest(const float *x, size_t n) {
+    size_t best = 0;
+    for (size_t i = 1; i < n; i++)
+        if (x[i] > x[best]) best = i;
+    return best;
+}
+
+// A row's greatest logit may differ only if the two are nearly the same: errors of up to
+// `tolerance` of a row's length are up to `tolerance` of its RMS in most logits, and the difference
+// of two logits is allowed four times that. Seen to fail with two far logits swapped.
+static bool is_same_choice(const float *wanted, const float *tested, size_t n, double tolerance) {
+    size_t theirs = greatest(wanted, n), ours = greatest(tested, n);
+    double squares = 0;
+    for (size_t i = 0; i < n; i++) squares += (double)wanted[i] * (double)wanted[i];
+    double gap = (double)wanted[theirs] - (double)wanted[ours];
+    return gap <= 4 * tolerance * sqrt(squares / (double)n);
+}
+
+static void compare_logits(const float *wanted, const float *tested, size_t n_rows, size_t n_vocab,
+                           double tolerance, tern_difference *out) {
+    bool near = true;
+    out->logits = distance(tested, wanted, n_rows, n_vocab);
+    out->same_top = true;
+    for (size_t i = 0; i < n_rows; i++) {
+        const float *a = wanted + i * n_vocab, *b = tested + i * n_vocab;
+        out->same_top = out->same_top && greatest(a, n_vocab) == greatest(b, n_vocab);
+        near = near && is_same_choice(a, b, n_vocab, tolerance);
+    }
+    if ((out->logits > tolerance || !near) && !out->name[0])
+        snprintf(out->name, sizeof out->name, "logits");
+}
+
+tern_status tern_compare(const tern_graph *g, tern_runner wanted, tern_runner tested,
+                         const int32_t *ids, int32_t n_ids, int64_t n_vocab, double tolerance,
+                         tern_difference *out, tern_error *err) {
+    *out = (tern_difference){0};
+    tern_status status = TERN_OK;
+    size_t n_logits = (size_t)n_ids * (size_t)n_vocab;
+    float *logits = tern_alloc_array(TERN_MEM_MISC, 2 * n_logits, sizeof *logits);
+    traced t = {.g = g, .tolerance = tolerance, .out = out};
+    t.values = tern_alloc_array(TERN_MEM_MISC, g->n_values + 1, sizeof *t.values);
+    if (!logits || !t.values) {
+        status = tern_fail_memory(err, n_logits * sizeof *logits);
+        goto fail;
+    }
+    tern_batch b = {.ids = ids, .n_tokens = n_ids, .n_outputs = n_ids, .logits = logits};
+    TERN_TRY_GOTO(wanted.backend->trace(wanted.instance, &b, keep, &t, err));
+    if (t.failed) {
+        status = tern_fail_memory(err, n_logits);
+        goto fail;
+    }
+    b.logits = logits + n_logits;
+    TERN_TRY_GOTO(tested.backend->trace(tested.instance, &b, compare, &t, err));
+    compare_logits(logits, b.logits, (size_t)n_ids, (size_t)n_vocab, tolerance, out);
+    if (out->n_values == 0) // an empty comparison proves nothing
+        snprintf(out->name, sizeof out->name, "no value on the way was seen, which");
+fail:
+    for (size_t v = 0; t.values && v < g->n_values; v++) tern_free(t.values[v]);
+    tern_free(t.values);
+    tern_free(logits);
+    return status;
+}
+
+static tern_status step(tern_runner r, int32_t id, int32_t pos, float *logits, tern_error *err) {
+    const tern_batch b = {
+        .ids = &id, .n_tokens = 1, .first_pos = pos, .n_outputs = 1, .logits = logits};
+    TERN_TRY(r.backend->submit(r.instance, &b, err));
+    for (bool done = false; !done;) TERN_TRY(r.backend->poll(r.instance, &done, err));
+    return TERN_OK;
+}
+
+tern_status tern_compare_step(tern_runner wanted, tern_runner tested, int32_t id, int32_t pos,
+                              int64_t n_vocab, double tolerance, tern_difference *out,
+                              tern_error *err) {
+    *out = (tern_difference){0};
+    float *logits = tern_alloc_array(TERN_MEM_MISC, 2 * (size_t)n_vocab, sizeof *logits);
+    if (!logits) return tern_fail_memory(err, 2 * (size_t)n_vocab * sizeof *logits);
+    tern_status status = step(wanted, id, pos, logits, err);
+    if (status == TERN_OK) status = step(tested, id, pos, logits + n_vocab, err);
+    if (status == TERN_OK)
+        compare_logits(logits, logits + n_vocab, 1, (size_t)n_vocab, tolerance, out);
+    tern_free(logits);
+    return status;
+}
+
+void tern_report_difference(tern_report *r, const char *name, const tern_difference *d,
+                            double tolerance) {
+    char detail[200];
+    bool ok = !d->name[0] && (tolerance > 0 || d->same_top);
+    char values[40] = "";
+    if (d->n_values > 0) snprintf(values, sizeof values, "values within %.1e, ", d->error);
+    if (ok)
+        snprintf(detail, sizeof detail, "%slogits within %.1e%s", values, d->logits,
+                 d->same_top ? "" : "; of two that are nearly the same the other is the greatest");
+    else
+        snprintf(detail, sizeof detail, "%s is the first that differs, by %.3g of its length",
+                 d->name[0] ? d->name : "logits", d->error > d->logits ? d->error : d->logits);
+    tern_report_check(r, name, ok, detail);
+}

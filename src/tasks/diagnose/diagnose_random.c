@@ -1,0 +1,208 @@
+// Small models with random weights, made in memory: the real kernels in all the shapes they occur
+// in, against the scalar kernels of the CPU, which are the specification.
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "base/hash.h"
+#include "tasks/diagnose/diagnose.h"
+
+typedef struct shape {
+    const char *name, *arch;
+    int64_t n_embd, n_ff, n_heads, n_kv_heads, head_dim;
+    bool sub_norms, tied_head;
+    tern_act_kind act;
+    int32_t n_tokens; // few are multiplied one by one, many at once
+} shape;
+
+static const shape shapes[] = {
+    {"bitnet, 3 tokens", "bitnet", 256, 640, 4, 1, 64, true, true, TERN_ACTIVATION_RELU2, 3},
+    {"bitnet, 21 tokens", "bitnet", 256, 640, 4, 1, 64, true, true, TERN_ACTIVATION_RELU2, 21},
+    {"bitnet, odd shapes", "bitnet", 192, 320, 6, 2, 32, false, false, TERN_ACTIVATION_SILU, 12},
+    {"llama in floats", "llama", 128, 352, 4, 2, 32, false, false, TERN_ACTIVATION_GELU, 12},
+    {"llama, gelu by tanh", "llama", 128, 352, 4, 2, 32, false, false, TERN_ACTIVATION_GELU_TANH,
+     12},
+};
+
+#define N_VOCAB  260
+#define N_LAYERS 2
+#define N_STEPS  3
+
+// The graph and its weights, for any device.
+typedef struct subject {
+    tern_graph built, fused;
+    tern_weight_source *sources;
+    float **data; // of the sources
+} subject;
+
+// One device with the subject on it.
+typedef struct rig {
+    const tern_backend *backend;
+    tern_device *device;
+    tern_weight **weights;
+    tern_plan *plan;
+    tern_instance *instance;
+} rig;
+
+static const tern_arch *find_arch(const char *name) {
+    size_t n;
+    const tern_arch *const *all = tern_arch_list(&n);
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(all[i]->name, name) == 0) return all[i];
+    return NULL;
+}
+
+static tern_status fill_source(subject *s, size_t v, tern_error *err) {
+    const tern_value *value = &s->built.values[v];
+    bool is_vector = !value->is_matrix && !value->is_table;
+    int64_t n_rows = is_vector ? 1 : value->rows;
+    size_t n = (size_t)(n_rows * value->cols);
+    float *data = s->data[v] = tern_alloc_array(TERN_MEM_MISC, n, sizeof *data);
+    if (!data) return tern_fail_memory(err, n * sizeof *data);
+    float scale = is_vector ? 0.25f : 1.7f / sqrtf((float)value->cols);
+    for (size_t i = 0; i < n; i++) {
+        uint64_t r = tern_mix64(v * 0x10001 + i);
+        data[i] = ((float)(r >> 40) / 8388608.0f - 1.0f) * scale + (is_vector ? 1.0f : 0.0f);
+    }
+    tern_weight_source *to = &s->sources[v];
+    to->name = value->name;
+    to->type = TERN_DTYPE_F32;
+    to->data = data;
+    to->bytes = n * sizeof *data;
+    to->n_rows = n_rows;
+    to->n_cols = value->cols;
+    to->is_matrix = value->is_matrix;
+    to->is_table = value->is_table;
+    to->head = TERN_HEAD_FILE;
+    return TERN_OK;
+}
+
+static tern_status subject_open(subject *s, const shape *sh, tern_error *err) {
+    const tern_arch *arch = find_arch(sh->arch);
+    if (!arch) return tern_fail(err, TERN_ERR_UNSUPPORTED, "no architecture %s", sh->arch);
+    const tern_config c = {
+        .n_vocab = N_VOCAB, .n_layers = N_LAYERS, .n_embd = sh->n_embd, .n_ff = sh->n_ff,
+        .n_heads = sh->n_heads, .n_kv_heads = sh->n_kv_heads, .head_dim = sh->head_dim,
+        .n_context = 64, .rms_eps = 1e-5, .final_rms_eps = 1e-5, .act = sh->act,
+        .rope = {.n_rot = (int32_t)sh->head_dim, .halves = true, .base = 10000, .factor = 1},
+        .tied_head = sh->tied_head, .sub_norms = sh->sub_norms, .bos_id = -1, .eos_id = -1};
+    tern_graph_init(&s->built);
+    TERN_TRY(arch->build(&s->built, &c, err));
+    size_t n = s->built.n_values;
+    s->sources = tern_alloc_array(TERN_MEM_MISC, n + 1, sizeof *s->sources);
+    s->data = tern_alloc_array(TERN_MEM_MISC, n + 1, sizeof *s->data);
+    if (!s->sources || !s->data) return tern_fail_memory(err, n * sizeof *s->sources);
+    tern_model_mark_uses(&s->built, s->sources);
+    for (size_t v = 0; v < n; v++)
+        if (s->built.values[v].kind == TERN_VALUE_WEIGHT) TERN_TRY(fill_source(s, v, err));
+    return TERN_OK;
+}
+
+static void subject_close(subject *s) {
+    for (size_t v = 0; s->data && v < s->built.n_values; v++) tern_free(s->data[v]);
+    tern_free(s->data);
+    tern_free(s->sources);
+    tern_graph_free(&s->built);
+    tern_graph_free(&s->fused);
+}
+
+static tern_status rig_bind(rig *r, const subject *s, tern_error *err) {
+    // Room for the values that the passes add: none of them is a weight.
+    r->weights = tern_alloc_array(TERN_MEM_MISC, 4 * s->built.n_values, sizeof *r->weights);
+    if (!r->weights) return tern_fail_memory(err, s->built.n_values * sizeof *r->weights);
+    TERN_TRY(r->backend->tune(r->device, s->sources, s->built.n_values, err));
+    for (size_t v = 0; v < s->built.n_values; v++)
+        if (s->built.values[v].kind == TERN_VALUE_WEIGHT)
+            TERN_TRY(r->backend->bind(r->device, &s->sources[v], &r->weights[v], err));
+    return TERN_OK;
+}
+
+static tern_status fuse(subject *s, const rig *r, tern_error *err) {
+    size_t n = s->built.n_values;
+    tern_weight_kind *kinds = tern_alloc_array(TERN_MEM_MISC, n + 1, sizeof *kinds);
+    if (!kinds) return tern_fail_memory(err, n * sizeof *kinds);
+    for (size_t v = 0; v < n; v++) {
+        tern_weight_info info = {0};
+        if (r->weights[v]) r->backend->weight_info(r->weights[v], &info);
+        kinds[v] = info.kind;
+    }
+    tern_status status = tern_graph_copy(&s->fused, &s->built, err);
+    if (status == TERN_OK) status = tern_pass_lower(&s->fused, kinds, err);
+    if (status == TERN_OK) status = tern_pass_fuse(&s->fused, err);
+    tern_free(kinds);
+    return status;
+}
+
+static tern_status rig_open(rig *r, const subject *s, tern_error *err) {
+    TERN_TRY(r->backend->compile(r->device, &s->fused, r->weights, 32, &r->plan, err));
+    return r->backend->instance_open(r->plan, 64, TERN_KV_F32, &r->instance, err);
+}
+
+static void rig_close(rig *r, const subject *s) {
+    if (r->instance) r->backend->instance_close(r->instance);
+    if (r->plan) r->backend->plan_free(r->plan);
+    for (size_t v = 0; r->weights && v < s->built.n_values; v++)
+        if (r->weights[v]) r->backend->unbind(r->device, r->weights[v]);
+    tern_free(r->weights);
+}
+
+static tern_status compare(tern_report *report, const shape *sh, const subject *s,
+                           const rig *wanted, const rig *tested, tern_error *err) {
+    tern_runner a = {wanted->backend, wanted->instance}, b = {tested->backend, tested->instance};
+    bool is_bitnet = strcmp(sh->arch, "bitnet") == 0;
+    double on_gpu = is_bitnet ? TERN_GPU_TOLERANCE : TERN_GPU_TOLERANCE_FLOATS;
+    double tolerance = tested->backend == &tern_backend_cpu ? 0 : on_gpu;
+    tern_difference d, worst;
+    int32_t ids[32];
+    for (int32_t i = 0; i < 32; i++) ids[i] = (int32_t)(tern_mix64((uint64_t)i) % N_VOCAB);
+    TERN_TRY(tern_compare(&s->fused, a, b, ids, sh->n_tokens, N_VOCAB, tolerance, &worst, err));
+    for (int32_t i = 0; i < N_STEPS && !worst.name[0]; i++) {
+        int32_t pos = sh->n_tokens + i;
+        TERN_TRY(tern_compare_step(a, b, ids[pos], pos, N_VOCAB, tolerance, &d, err));
+        if (d.logits > worst.logits) worst.logits = d.logits;
+        worst.same_top = worst.same_top && d.same_top;
+        if (d.name[0]) memcpy(worst.name, d.name, sizeof worst.name);
+    }
+    tern_report_difference(report, sh->name, &worst, tolerance);
+    return TERN_OK;
+}
+
+static tern_status check_shape(tern_report *report, const shape *sh, rig tested,
+                               tern_device *scalar, tern_error *err) {
+    subject s = {0};
+    rig wanted = {.backend = &tern_backend_cpu, .device = scalar};
+    tern_status status = TERN_OK;
+    TERN_TRY_GOTO(subject_open(&s, sh, err));
+    TERN_TRY_GOTO(rig_bind(&wanted, &s, err));
+    TERN_TRY_GOTO(rig_bind(&tested, &s, err));
+    TERN_TRY_GOTO(fuse(&s, &wanted, err));
+    TERN_TRY_GOTO(rig_open(&wanted, &s, err));
+    TERN_TRY_GOTO(rig_open(&tested, &s, err));
+    status = compare(report, sh, &s, &wanted, &tested, err);
+fail:
+    rig_close(&tested, &s);
+    rig_close(&wanted, &s);
+    subject_close(&s);
+    return status;
+}
+
+tern_status tern_diagnose_random(tern_report *r, const tern_backend *backend, tern_device *tested,
+                                 tern_error *err) {
+    const tern_device_desc desc = {.n_threads = 1, .cpu_features = "scalar",
+                                   .ternary = TERN_TERNARY_2BIT};
+    tern_device *scalar;
+    TERN_TRY(tern_backend_cpu.open(&scalar, &desc, err));
+    tern_status status = TERN_OK;
+    for (size_t i = 0; status == TERN_OK && i < sizeof shapes / sizeof *shapes; i++) {
+        tern_error why = {0};
+        status = check_shape(r, &shapes[i], (rig){.backend = backend, .device = tested}, scalar,
+                             &why);
+        if (status == TERN_ERR_MEMORY && err) *err = why;
+        if (status == TERN_OK || status == TERN_ERR_MEMORY) continue;
+        tern_report_check(r, shapes[i].name, false, why.message);
+        status = TERN_OK;
+        if (backend->is_lost(tested)) break;
+    }
+    tern_backend_cpu.close(scalar);
+    return status;
+}

@@ -1,0 +1,102 @@
+// Text to shards: what the files of `tern data` share. The public functions are in tern_train.h.
+//
+//     files ─ stream ─→ bytes ─ documents ─→ texts and chats ─┬─→ vocabulary (data_tokenizer.c)
+//                                                             └─ sketches, tokens ─→ duplicates
+//                                                  dropped ─→ shards and a manifest (data_build.c)
+//
+// Nothing here holds more than one document of the input, a batch of them, and tables whose size is
+// bounded: the input may be larger than memory.
+#ifndef TERN_TRAIN_DATA_DATA_H
+#define TERN_TRAIN_DATA_DATA_H
+
+#include "base/status.h"
+#include "base/strbuf.h"
+#include "formats/formats.h"
+#include "tern_train.h"
+
+// ---- Bytes of a file, plain or gzip (data_stream.c) ---------------------------------------------
+
+typedef struct tern_stream tern_stream;
+tern_status tern_stream_open(tern_stream **out, const char *path, tern_error *err);
+// Up to capacity bytes; *n = 0: the end.
+tern_status tern_stream_read(tern_stream *s, void *to, size_t capacity, size_t *n,
+                             tern_error *err);
+double tern_stream_fraction(const tern_stream *s); // of the file that was read, 0..1
+void tern_stream_close(tern_stream *s);
+
+// ---- The tokenizer next to shards (data_tokenizer.c) ------------------------------------------
+
+// Opens the tokenizer that `tern data build` put next to a folder's shards: tokenizer.json and its
+// companions, or a GGUF file of metadata alone. *out = NULL: there is neither.
+tern_status tern_data_open_tokenizer(tern_file **out, const char *folder, tern_error *err);
+// Puts it there: that of `file`, which was opened from `path`.
+tern_status tern_data_put_tokenizer(tern_out_set *set, const tern_file *file, const char *path,
+                                    tern_error *err);
+
+// ---- Documents (data_documents.c) ---------------------------------------------------------------
+
+#define TERN_DOCUMENT_MAX ((size_t)8 << 20) // bytes; longer ones are cut at the end of a line
+#define TERN_LINE_MAX     ((size_t)64 << 20) // bytes of a line of JSON
+
+typedef struct tern_document {
+    tern_str text;                // valid until the next call; of a chat: all contents, one a line
+    const tern_message *messages; // of a chat, else NULL
+    size_t n_messages;
+    size_t source; // index of the file
+} tern_document;
+
+typedef struct tern_document_source {
+    char *path;
+    uint64_t n_bytes; // of text, after unpacking
+    uint32_t crc32;   // of these
+    bool is_undivided; // a text without a separator
+    bool is_held_out;
+} tern_document_source;
+
+typedef struct tern_documents tern_documents;
+// Lists the files: folders in the order of their names, recursively.
+tern_status tern_documents_open(tern_documents **out, const tern_data_source *source,
+                                tern_error *err);
+void tern_documents_close(tern_documents *d);
+// The next one that is not empty; *more = false: there is none.
+tern_status tern_documents_next(tern_documents *d, tern_document *out, bool *more,
+                                tern_error *err);
+double tern_documents_fraction(const tern_documents *d); // of the files
+size_t tern_documents_n_sources(const tern_documents *d);
+// Counts are complete when the last document was read.
+const tern_document_source *tern_documents_source(const tern_documents *d, size_t i);
+
+// ---- Duplicates (data_dedup.c) ------------------------------------------------------------------
+
+#define TERN_SKETCH_HASHES 128
+
+typedef struct tern_sketch {
+    uint64_t exact;                       // hash of all words
+    uint16_t minima[TERN_SKETCH_HASHES];  // MinHash, if near duplicates are wanted
+} tern_sketch;
+
+typedef enum tern_verdict { TERN_UNIQUE, TERN_SAME, TERN_NEAR } tern_verdict;
+
+// Looks at words in lower case only. words: reusable scratch, free with tern_free.
+typedef struct tern_sketcher {
+    uint64_t *words;
+    size_t capacity;
+} tern_sketcher;
+tern_status tern_sketch_text(tern_sketcher *s, tern_str text, bool near, tern_sketch *out,
+                             tern_error *err);
+double tern_sketch_likeness(const tern_sketch *a, const tern_sketch *b); // Jaccard, estimated
+
+typedef struct tern_dedup tern_dedup;
+typedef struct tern_dedup_desc {
+    bool exact, near;
+    double threshold;   // likeness from which documents are near duplicates
+    size_t n_bytes_max; // of memory
+} tern_dedup_desc;
+tern_status tern_dedup_open(tern_dedup **out, const tern_dedup_desc *desc, tern_error *err);
+void tern_dedup_close(tern_dedup *d);
+// Whether a document like this was seen before; if not, remembers it.
+tern_status tern_dedup_check(tern_dedup *d, const tern_sketch *sketch, tern_verdict *verdict,
+                             tern_error *err);
+uint64_t tern_dedup_n_forgotten(const tern_dedup *d); // documents that are no longer remembered
+
+#endif

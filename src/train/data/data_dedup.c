@@ -1,0 +1,239 @@
+// Documents that were seen before, word for word or nearly so.
+//
+// The likeness of two documents is that of their sets of shingles (all runs of five words): what is
+// in both over what is in either, Jaccard's index. Broder (1997): under a random order of all
+// shingles, the first of A and the first of B are the same with just that probability. So 128
+// orders (hash functions) give 128 minima, and the share of equal ones estimates the likeness
+// within about 0.04. To find candidates without comparing all pairs, the minima are cut into bands
+// of r: two documents that agree in all of any band meet in a hash table, which happens with
+// probability 1 - (1 - s^r)^b for likeness s. r is the largest with the bend of this curve,
+// (1/b)^(1/r), at most at 0.9 of the threshold, so that few of those above it are missed (for 0.8:
+// r = 8, 16 bands, 95% of the pairs at the threshold, 99.99% at 0.9); the estimate then decides.
+//
+// Of the minima 16 bits are kept, which moves the estimate by less than 1/65536 (Li and König 2010).
+// The words of a document are its runs of ASCII letters (in lower case), digits and bytes from 128
+// on; everything else only ends them.
+//
+// Memory is bounded by two generations: when the younger is full it becomes the older, whose
+// documents are forgotten. So at least the last half of what fits is always remembered.
+#include <math.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "base/hash.h"
+#include "train/data/data.h"
+
+#define SHINGLE_WORDS 5
+#define SAME_KEY_MAX  64 // documents compared under one key; more are boilerplate
+
+// ---- Sketches -----------------------------------------------------------------------------------
+
+static int word_byte(unsigned char c) { // 0: ends a word
+    if (c >= 'A' && c <= 'Z') return c | 0x20;
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c >= 0x80 ? c : 0;
+}
+
+static tern_status hash_words(tern_sketcher *s, tern_str text, size_t *n_words, tern_error *err) {
+    uint64_t hash = 0;
+    size_t n = 0, length = 0;
+    for (size_t i = 0; i <= text.len; i++) {
+        int c = i < text.len ? word_byte((unsigned char)text.ptr[i]) : 0;
+        if (c) {
+            hash = (hash ^ (uint64_t)c) * 0x100000001B3u; // FNV-1a
+            length++;
+        } else if (length) {
+            if (tern_array_reserve(TERN_MEM_MISC, &s->words, &s->capacity, n, 1) != 0)
+                return tern_fail_memory(err, n * sizeof *s->words);
+            s->words[n++] = tern_mix64(hash + length);
+            hash = length = 0;
+        }
+    }
+    *n_words = n;
+    return TERN_OK;
+}
+
+// Hash function k of a shingle's 32-bit hash x is (x ^ a[k]) * b[k] modulo 2^32, b[k] odd: a
+// bijection, so it is an order.
+static void take_minima(const uint64_t *words, size_t n_words, uint16_t *out) {
+    uint32_t a[TERN_SKETCH_HASHES], b[TERN_SKETCH_HASHES], minima[TERN_SKETCH_HASHES];
+    for (int k = 0; k < TERN_SKETCH_HASHES; k++) {
+        uint64_t r = tern_mix64(0x9E3779B97F4A7C15u * (uint64_t)(k + 1));
+        a[k] = (uint32_t)r;
+        b[k] = (uint32_t)(r >> 32) | 1;
+        minima[k] = UINT32_MAX;
+    }
+    size_t n_shingles = n_words > SHINGLE_WORDS ? n_words - SHINGLE_WORDS + 1 : n_words > 0;
+    for (size_t i = 0; i < n_shingles; i++) {
+        uint64_t shingle = 0;
+        for (size_t k = i; k < i + SHINGLE_WORDS && k < n_words; k++)
+            shingle = tern_mix64(shingle + words[k]);
+        uint32_t x = (uint32_t)shingle;
+        for (int k = 0; k < TERN_SKETCH_HASHES; k++) {
+            uint32_t h = (x ^ a[k]) * b[k];
+            minima[k] = h < minima[k] ? h : minima[k];
+        }
+    }
+    for (int k = 0; k < TERN_SKETCH_HASHES; k++) out[k] = (uint16_t)tern_mix64(minima[k]);
+}
+
+tern_status tern_sketch_text(tern_sketcher *s, tern_str text, bool near, tern_sketch *out,
+                             tern_error *err) {
+    size_t n = 0;
+    TERN_TRY(hash_words(s, text, &n, err));
+    if (n == 0) out->exact = tern_hash64(1, text.ptr, text.len); // only punctuation: hash the text
+    else out->exact = tern_hash64(0, s->words, n * sizeof *s->words);
+    if (near) take_minima(s->words, n, out->minima);
+    return TERN_OK;
+}
+
+double tern_sketch_likeness(const tern_sketch *a, const tern_sketch *b) {
+    int n = 0;
+    for (int k = 0; k < TERN_SKETCH_HASHES; k++) n += a->minima[k] == b->minima[k];
+    return (double)n / TERN_SKETCH_HASHES;
+}
+
+// ---- A generation: documents, and a table from their keys to them -------------------------------
+
+typedef struct slot {
+    uint32_t tag, document_1; // bits of the key; document + 1, 0: free
+} slot;
+
+typedef struct generation {
+    tern_sketch *near;  // [capacity] if near duplicates are wanted, else
+    uint64_t *exact;    // [capacity]
+    slot *slots;        // at most half full
+    size_t n, capacity, n_slots;
+} generation;
+
+struct tern_dedup {
+    tern_dedup_desc desc;
+    int n_rows, n_bands; // n_bands: 0 without near duplicates
+    size_t n_most;       // documents of a generation
+    generation young, old;
+    uint64_t n_forgotten;
+};
+
+static int n_keys(const tern_dedup *d) { return 1 + d->n_bands; }
+
+// Key 0 is the whole document's, the others are the bands'.
+static uint64_t key_of(const tern_dedup *d, const tern_sketch *s, int k) {
+    if (k == 0) return tern_mix64(s->exact);
+    return tern_hash64((uint64_t)k, s->minima + (k - 1) * d->n_rows,
+                       (size_t)d->n_rows * sizeof *s->minima);
+}
+
+static void insert(const tern_dedup *d, generation *g, const tern_sketch *s, uint32_t document) {
+    for (int k = 0; k < n_keys(d); k++) {
+        uint64_t key = key_of(d, s, k);
+        size_t i = key & (g->n_slots - 1);
+        while (g->slots[i].document_1) i = (i + 1) & (g->n_slots - 1);
+        g->slots[i] = (slot){(uint32_t)(key >> 32), document + 1};
+    }
+}
+
+static tern_status grow(const tern_dedup *d, generation *g, tern_error *err) {
+    size_t capacity = g->capacity ? g->capacity * 2 : 1024, n_slots = 16;
+    while (n_slots < 2 * capacity * (size_t)n_keys(d)) n_slots *= 2;
+    slot *slots = tern_alloc_array(TERN_MEM_MISC, n_slots, sizeof *slots);
+    if (!slots) return tern_fail_memory(err, n_slots * sizeof *slots);
+    size_t size = d->n_bands ? sizeof *g->near : sizeof *g->exact;
+    void *documents = tern_realloc(TERN_MEM_MISC, d->n_bands ? (void *)g->near : (void *)g->exact,
+                                   capacity * size);
+    if (!documents) {
+        tern_free(slots);
+        return tern_fail_memory(err, capacity * size);
+    }
+    if (d->n_bands) g->near = documents;
+    else g->exact = documents;
+    tern_free(g->slots);
+    g->slots = slots;
+    g->n_slots = n_slots;
+    g->capacity = capacity;
+    for (size_t i = 0; i < g->n; i++) {
+        tern_sketch exact_only = {.exact = d->n_bands ? 0 : g->exact[i]};
+        insert(d, g, d->n_bands ? &g->near[i] : &exact_only, (uint32_t)i);
+    }
+    return TERN_OK;
+}
+
+static void free_generation(generation *g) {
+    tern_free(g->near);
+    tern_free(g->exact);
+    tern_free(g->slots);
+    *g = (generation){0};
+}
+
+static tern_verdict look_up(const tern_dedup *d, const generation *g, const tern_sketch *s) {
+    for (int k = 0; g->n && k < n_keys(d); k++) {
+        uint64_t key = key_of(d, s, k);
+        int n_same = 0;
+        for (size_t i = key & (g->n_slots - 1); g->slots[i].document_1 && n_same < SAME_KEY_MAX;
+             i = (i + 1) & (g->n_slots - 1)) {
+            if (g->slots[i].tag != (uint32_t)(key >> 32)) continue;
+            size_t document = g->slots[i].document_1 - 1;
+            uint64_t exact = d->n_bands ? g->near[document].exact : g->exact[document];
+            n_same++;
+            if (k == 0 && exact == s->exact) return TERN_SAME;
+            if (k > 0 && tern_sketch_likeness(&g->near[document], s) >= d->desc.threshold)
+                return TERN_NEAR;
+        }
+    }
+    return TERN_UNIQUE;
+}
+
+// ---- Both ---------------------------------------------------------------------------------------
+
+static void choose_bands(tern_dedup *d) {
+    for (int r = 1; r <= 32; r++) {
+        int b = TERN_SKETCH_HASHES / r;
+        if (r > 1 && pow(1.0 / b, 1.0 / r) > 0.9 * d->desc.threshold) break;
+        d->n_rows = r;
+        d->n_bands = b;
+    }
+}
+
+tern_status tern_dedup_open(tern_dedup **out, const tern_dedup_desc *desc, tern_error *err) {
+    *out = NULL;
+    if (desc->near && !(desc->threshold > 0 && desc->threshold <= 1))
+        return tern_fail(err, TERN_ERR_ARGUMENT, "near duplicates: a likeness of %g; expected "
+                         "between 0 and 1", desc->threshold);
+    tern_dedup *d = tern_alloc(TERN_MEM_MISC, sizeof *d);
+    if (!d) return tern_fail_memory(err, sizeof *d);
+    d->desc = *desc;
+    if (desc->near) choose_bands(d);
+    size_t each = (desc->near ? sizeof(tern_sketch) : 8) + 4 * (size_t)n_keys(d) * sizeof(slot);
+    size_t budget = desc->n_bytes_max ? desc->n_bytes_max : (size_t)1 << 30;
+    d->n_most = 1024;
+    while (d->n_most * 2 * each <= budget / 2 && d->n_most < (size_t)1 << 30) d->n_most *= 2;
+    *out = d;
+    return TERN_OK;
+}
+
+void tern_dedup_close(tern_dedup *d) {
+    if (!d) return;
+    free_generation(&d->young);
+    free_generation(&d->old);
+    tern_free(d);
+}
+
+tern_status tern_dedup_check(tern_dedup *d, const tern_sketch *sketch, tern_verdict *verdict,
+                             tern_error *err) {
+    generation *g = &d->young;
+    *verdict = TERN_UNIQUE;
+    if (!d->desc.exact && !d->desc.near) return TERN_OK;
+    *verdict = look_up(d, g, sketch);
+    if (*verdict == TERN_UNIQUE) *verdict = look_up(d, &d->old, sketch);
+    if (*verdict != TERN_UNIQUE) return TERN_OK;
+    if (g->n == d->n_most) {
+        d->n_forgotten += d->old.n;
+        free_generation(&d->old);
+        d->old = *g;
+        *g = (generation){0};
+    }
+    if (g->n == g->capacity) TERN_TRY(grow(d, g, err));
+    if (d->n_bands) g->near[g->n] = *sketch;
+    else g->exact[g->n] = sketch->exact;
+    insert(d, g, sketch, (uint32_t)g->n++);
+    return TERN_OK;
+}
+
+uint64_t tern_dedup_n_forgotten(const tern_dedup *d) { return d->n_forgotten; }

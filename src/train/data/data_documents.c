@@ -1,0 +1,335 @@
+// Documents out of files.
+//
+// A file whose name ends in .jsonl (or .jsonl.gz) has a JSON object a line: its text is in one
+// field, or it is a chat, {"messages": [{"role": ..., "content": ...}, ...]}. Every other file is
+// text, in which a separator stands between documents. In a folder the files .txt and .jsonl, also
+// with .gz, are read. White space around a document is dropped.
+// with .gz, are read. White space around a document is dropped.
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "base/alloc.h"
+#include "base/hash.h"
+#include "base/json.h"
+#include "base/utf8.h"
+#include "tern.h"
+#include "train/data/data.h"
+
+#define READ_BYTES    ((size_t)256 << 10)
+#define DEPTH_MAX     32
+#define MESSAGES_MAX  4096
+
+struct tern_documents {
+    tern_document_source *sources;
+    size_t n_sources, sources_capacity, at; // at: the current source
+    char *separator, *field;
+    size_t n_separator;
+    tern_stream *stream; // of sources[at], NULL: not open
+    char *buffer;        // input; [from, n) is not used yet
+    size_t n, from, searched, capacity; // searched: no document ends before this
+    bool is_json, ended;                // ended: the stream is exhausted
+    uint64_t line;
+    tern_json_doc json; // of the line that was returned last
+    tern_message *messages;
+    size_t messages_capacity;
+    tern_strbuf text; // of the messages: each terminated, then all of them as one text
+};
+
+// ---- The list of files --------------------------------------------------------------------------
+
+static bool ends_with(const char *name, size_t n, const char *end) {
+    size_t n_end = strlen(end);
+    return n >= n_end && !memcmp(name + n - n_end, end, n_end);
+}
+
+static size_t without_gz(const char *name) {
+    size_t n = strlen(name);
+    return ends_with(name, n, ".gz") ? n - 3 : n;
+}
+
+static bool is_json_name(const char *name) { return ends_with(name, without_gz(name), ".jsonl"); }
+static bool is_text_name(const char *name) { return ends_with(name, without_gz(name), ".txt"); }
+
+static tern_status add_file(tern_documents *d, const char *path, tern_error *err) {
+    if (tern_array_reserve(TERN_MEM_FILE, &d->sources, &d->sources_capacity, d->n_sources, 1) != 0)
+        return tern_fail_memory(err, d->n_sources * sizeof *d->sources);
+    char *copy = tern_strdup(TERN_MEM_FILE, path);
+    if (!copy) return tern_fail_memory(err, strlen(path) + 1);
+    d->sources[d->n_sources++] = (tern_document_source){.path = copy};
+    return TERN_OK;
+}
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+typedef struct names {
+    char **list;
+    size_t n, capacity;
+} names;
+
+static tern_status read_folder(const char *path, names *out, tern_error *err) {
+    DIR *folder = opendir(path);
+    tern_status status = TERN_OK;
+    if (!folder)
+        return tern_fail(err, TERN_ERR_IO, "%s: cannot be listed: %s", path, strerror(errno));
+    for (struct dirent *e; status == TERN_OK && (e = readdir(folder));) {
+        tern_strbuf name = {0};
+        if (e->d_name[0] == '.') continue;
+        tern_strbuf_printf(&name, "%s/%s", path, e->d_name);
+        if (name.failed ||
+            tern_array_reserve(TERN_MEM_MISC, &out->list, &out->capacity, out->n, 1) != 0) {
+            tern_strbuf_free(&name);
+            status = tern_fail_memory(err, 4096);
+        } else {
+            out->list[out->n++] = name.ptr;
+        }
+    }
+    closedir(folder);
+    if (out->n) qsort(out->list, out->n, sizeof *out->list, by_name);
+    return status;
+}
+
+static tern_status add_path(tern_documents *d, const char *path, int depth, tern_error *err) {
+    struct stat st;
+    if (stat(path, &st) != 0)
+        return tern_fail(err, TERN_ERR_IO, "%s: cannot be opened: %s", path, strerror(errno));
+    if (!S_ISDIR(st.st_mode))
+        return depth == 0 || is_json_name(path) || is_text_name(path) ? add_file(d, path, err)
+                                                                      : TERN_OK;
+    if (depth == DEPTH_MAX)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: more than %d folders deep", path,
+                         DEPTH_MAX);
+    names list = {0};
+    tern_status status = read_folder(path, &list, err);
+    for (size_t i = 0; i < list.n; i++) {
+        if (status == TERN_OK) status = add_path(d, list.list[i], depth + 1, err);
+        tern_free(list.list[i]);
+    }
+    tern_free(list.list);
+    return status;
+}
+
+static tern_status open_documents(tern_documents *d, const tern_data_source *source,
+                                  tern_error *err) {
+    const char *separator = source->separator ? source->separator : "<|endoftext|>";
+    const char *field = source->field ? source->field : "text";
+    d->separator = tern_strdup(TERN_MEM_FILE, separator);
+    d->field = tern_strdup(TERN_MEM_FILE, field);
+    if (!d->separator || !d->field) return tern_fail_memory(err, strlen(separator));
+    d->n_separator = strlen(separator);
+    for (size_t i = 0; i < source->n_paths; i++) TERN_TRY(add_path(d, source->paths[i], 0, err));
+    size_t n = d->n_sources;
+    for (size_t i = 0; i < source->n_held_out; i++)
+        TERN_TRY(add_path(d, source->held_out[i], 0, err));
+    for (; n < d->n_sources; n++) d->sources[n].is_held_out = true;
+    if (d->n_sources == 0)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "%s: no files to read (.txt, .jsonl, also with "
+                         ".gz)", source->n_paths ? source->paths[0] : "data");
+    return TERN_OK;
+}
+
+tern_status tern_documents_open(tern_documents **out, const tern_data_source *source,
+                                tern_error *err) {
+    tern_documents *d = tern_alloc(TERN_MEM_FILE, sizeof *d);
+    *out = NULL;
+    if (!d) return tern_fail_memory(err, sizeof *d);
+    tern_status status = open_documents(d, source, err);
+    if (status != TERN_OK) tern_documents_close(d);
+    else *out = d;
+    return status;
+}
+
+void tern_documents_close(tern_documents *d) {
+    if (!d) return;
+    for (size_t i = 0; i < d->n_sources; i++) tern_free(d->sources[i].path);
+    tern_free(d->sources);
+    tern_free(d->separator);
+    tern_free(d->field);
+    tern_stream_close(d->stream);
+    tern_free(d->buffer);
+    tern_json_free(&d->json);
+    tern_free(d->messages);
+    tern_strbuf_free(&d->text);
+    tern_free(d);
+}
+
+size_t tern_documents_n_sources(const tern_documents *d) { return d->n_sources; }
+const tern_document_source *tern_documents_source(const tern_documents *d, size_t i) {
+    return &d->sources[i];
+}
+double tern_documents_fraction(const tern_documents *d) {
+    double inside = d->stream ? tern_stream_fraction(d->stream) : 0;
+    return ((double)d->at + inside) / (double)d->n_sources;
+}
+
+// ---- Pieces of a file ---------------------------------------------------------------------------
+
+static tern_status next_source(tern_documents *d, tern_error *err) {
+    d->n = d->from = d->searched = 0;
+    d->ended = false;
+    d->line = 0;
+    d->is_json = is_json_name(d->sources[d->at].path);
+    d->sources[d->at].is_undivided = !d->is_json && d->n_separator > 0;
+    return tern_stream_open(&d->stream, d->sources[d->at].path, err);
+}
+
+static tern_status read_more(tern_documents *d, tern_error *err) {
+    tern_document_source *source = &d->sources[d->at];
+    size_t n;
+    if (d->from > 0) { // move the rest to the front
+        memmove(d->buffer, d->buffer + d->from, d->n - d->from);
+        d->n -= d->from;
+        d->searched -= d->from;
+        d->from = 0;
+    }
+    if (tern_array_reserve(TERN_MEM_FILE, &d->buffer, &d->capacity, d->n, READ_BYTES) != 0)
+        return tern_fail_memory(err, d->n + READ_BYTES);
+    TERN_TRY(tern_stream_read(d->stream, d->buffer + d->n, READ_BYTES, &n, err));
+    source->crc32 = tern_crc32(source->crc32, d->buffer + d->n, n);
+    source->n_bytes += n;
+    d->n += n;
+    d->ended = n == 0;
+    return TERN_OK;
+}
+
+// Where a text of more than TERN_DOCUMENT_MAX is cut: after a line, else after a character.
+static size_t cut_at(const char *text) {
+    const char *newline = memrchr(text, '\n', TERN_DOCUMENT_MAX);
+    if (newline && newline > text + TERN_DOCUMENT_MAX / 2) return (size_t)(newline - text) + 1;
+    size_t n = tern_utf8_complete_prefix(text, TERN_DOCUMENT_MAX);
+    return n ? n : TERN_DOCUMENT_MAX;
+}
+
+// The next piece of the open file, without its terminator; *more = false: there is none.
+static tern_status next_piece(tern_documents *d, tern_str *piece, bool *more, tern_error *err) {
+    const char *end = d->is_json ? "\n" : d->separator;
+    size_t n_end = d->is_json ? 1 : d->n_separator;
+    for (*more = true;;) {
+        size_t n = d->n - d->searched;
+        char *hit = n_end && n >= n_end ? memmem(d->buffer + d->searched, n, end, n_end) : NULL;
+        size_t length = (hit ? (size_t)(hit - d->buffer) : d->n) - d->from;
+        if (!d->is_json && length > TERN_DOCUMENT_MAX) {
+            *piece = (tern_str){d->buffer + d->from, cut_at(d->buffer + d->from)};
+            d->from += piece->len;
+            d->searched = d->from;
+            return TERN_OK;
+        }
+        if (d->is_json && length > TERN_LINE_MAX)
+            return tern_fail(err, TERN_ERR_FORMAT, "%s: line %llu has more than %zu bytes",
+                             d->sources[d->at].path, (unsigned long long)d->line + 1,
+                             TERN_LINE_MAX);
+        if (hit || d->ended) {
+            *piece = (tern_str){d->buffer + d->from, length};
+            *more = hit || length > 0;
+            if (hit) d->sources[d->at].is_undivided = false;
+            d->from += length + (hit ? n_end : 0);
+            d->searched = d->from;
+            d->line++;
+            return TERN_OK;
+        }
+        d->searched = n_end && n >= n_end ? d->n - (n_end - 1) : d->searched;
+        TERN_TRY(read_more(d, err));
+    }
+}
+
+// ---- Documents ----------------------------------------------------------------------------------
+
+static tern_str trim(tern_str s) {
+    while (s.len && isspace((unsigned char)s.ptr[0])) s.ptr++, s.len--;
+    while (s.len && isspace((unsigned char)s.ptr[s.len - 1])) s.len--;
+    return s;
+}
+
+static tern_status bad_line(const tern_documents *d, const char *what, tern_error *err) {
+    return tern_fail(err, TERN_ERR_FORMAT, "%s: line %llu: %s", d->sources[d->at].path,
+                     (unsigned long long)d->line, what);
+}
+
+// Appends role and content of each message to d->text, terminated, since JSON's strings are not.
+static tern_status copy_messages(tern_documents *d, const tern_json *list, tern_error *err) {
+    static const char *const keys[] = {"role", "content"};
+    for (const tern_json *m = tern_json_first(&d->json, list); m;
+         m = tern_json_next(&d->json, list, m)) {
+        for (int k = 0; k < 2; k++) {
+            tern_str s = tern_json_str(tern_json_get(&d->json, m, keys[k]));
+            if (!s.ptr || memchr(s.ptr, 0, s.len))
+                return bad_line(d, "a message without a text as \"role\" or \"content\"", err);
+            tern_strbuf_append(&d->text, s.ptr, s.len);
+            tern_strbuf_putc(&d->text, 0);
+        }
+    }
+    return d->text.failed ? tern_fail_memory(err, d->text.len) : TERN_OK;
+}
+
+static tern_status read_messages(tern_documents *d, const tern_json *list, tern_document *out,
+                                 tern_error *err) {
+    if (list->n > MESSAGES_MAX) return bad_line(d, "more than 4096 messages", err);
+    if (tern_array_reserve(TERN_MEM_FILE, &d->messages, &d->messages_capacity, 0, list->n) != 0)
+        return tern_fail_memory(err, list->n * sizeof *d->messages);
+    tern_strbuf_clear(&d->text);
+    TERN_TRY(copy_messages(d, list, err));
+    size_t n_copies = d->text.len; // after the copies come the contents again, as one text
+    for (const tern_json *m = tern_json_first(&d->json, list); m;
+         m = tern_json_next(&d->json, list, m)) {
+        tern_str content = tern_json_str(tern_json_get(&d->json, m, "content"));
+        tern_strbuf_append(&d->text, content.ptr, content.len);
+        tern_strbuf_putc(&d->text, '\n');
+    }
+    if (d->text.failed) return tern_fail_memory(err, d->text.len);
+    const char *at = d->text.ptr; // does not move any more
+    for (size_t i = 0; i < list->n; i++) {
+        d->messages[i].role = at;
+        at += strlen(at) + 1;
+        d->messages[i].content = at;
+        at += strlen(at) + 1;
+    }
+    out->text = (tern_str){d->text.ptr + n_copies, d->text.len - n_copies};
+    out->messages = d->messages;
+    out->n_messages = list->n;
+    return TERN_OK;
+}
+
+static tern_status read_line(tern_documents *d, tern_str line, tern_document *out,
+                             tern_error *err) {
+    tern_error inner = {0};
+    tern_json_free(&d->json);
+    tern_status status = tern_json_parse(&d->json, line.ptr, line.len, &inner);
+    if (status == TERN_ERR_FORMAT) return bad_line(d, inner.message, err);
+    if (status != TERN_OK) return tern_fail(err, status, "%s", inner.message);
+    const tern_json *root = tern_json_root(&d->json);
+    const tern_json *messages = tern_json_get(&d->json, root, "messages");
+    if (tern_json_is(messages, TERN_JSON_ARRAY)) return read_messages(d, messages, out, err);
+    out->text = tern_json_str(tern_json_get(&d->json, root, d->field));
+    if (out->text.ptr) return TERN_OK;
+    char what[160];
+    snprintf(what, sizeof what, "neither \"messages\" nor a text as \"%.100s\"", d->field);
+    return bad_line(d, what, err);
+}
+
+tern_status tern_documents_next(tern_documents *d, tern_document *out, bool *more,
+                                tern_error *err) {
+    while (d->at < d->n_sources) {
+        tern_str piece;
+        *out = (tern_document){.source = d->at};
+        if (!d->stream) TERN_TRY(next_source(d, err));
+        TERN_TRY(next_piece(d, &piece, more, err));
+        if (!*more) {
+            tern_stream_close(d->stream);
+            d->stream = NULL;
+            d->at++;
+            continue;
+        }
+        piece = trim(piece);
+        out->text = piece;
+        if (piece.len && d->is_json) TERN_TRY(read_line(d, piece, out, err));
+        if (!out->messages) out->text = trim(out->text);
+        if (out->text.len) return TERN_OK;
+    }
+    *more = false;
+    return TERN_OK;
+}
