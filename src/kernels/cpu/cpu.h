@@ -2,8 +2,10 @@
 //
 //   cpu_backend.c   the table of functions, opening, tuning
 //   cpu_weights.c   weights as the kernels read them
-//   cpu_plan.c      graph -> list of steps; memory of a session; running
-//   cpu_steps.c     one function per op: shares its work among the team, calls the inner kernels
+//   cpu_plan.c      graph -> list of steps
+//   cpu_store.c     pages of states
+//   cpu_instance.c  scratch of a run; running
+//   cpu_ops.c       the table of ops; ops/ has their functions
 //   kernels.h       the inner kernels
 #ifndef TERN_KERNELS_CPU_CPU_H
 #define TERN_KERNELS_CPU_CPU_H
@@ -21,6 +23,8 @@ static inline tern_cpu_act cpu_act_of(tern_act_kind kind) {
         [TERN_ACTIVATION_RELU2] = TERN_ACT_RELU2,
         [TERN_ACTIVATION_GELU] = TERN_ACT_GELU,
         [TERN_ACTIVATION_GELU_TANH] = TERN_ACT_GELU_TANH,
+        [TERN_ACTIVATION_SIGMOID] = TERN_ACT_SIGMOID,
+        [TERN_ACTIVATION_NONE] = TERN_ACT_NONE,
     };
     return acts[kind];
 }
@@ -58,13 +62,21 @@ struct cpu_step;
 typedef void (*cpu_step_fn)(struct cpu_run *run, const struct cpu_step *step,
                             const tern_team *team);
 
+// How the CPU runs an op.
+typedef struct cpu_op {
+    cpu_step_fn step;
+    // An upper bound on the scratch bytes that one thread of the node needs; NULL: none.
+    size_t (*scratch)(const tern_plan *p, const tern_node *n);
+} cpu_op;
+const cpu_op *cpu_op_of(tern_op op); // NULL: the CPU has none
+
 typedef struct cpu_step {
     cpu_step_fn fn;
     const tern_node *node;
     int index;         // its counters are run->counters[index * CPU_COUNTERS ...]
     int rope;          // index into the plan's ropes, or -1
-    bool for_outputs;  // only when outputs are wanted
-    bool for_logits, for_top_k;
+    tern_vid only_for; // nobody but the caller reads this output: only when it is bound; or -1
+    bool for_top_k;
 } cpu_step;
 #define CPU_COUNTERS TERN_NODE_OUTPUTS
 
@@ -77,21 +89,31 @@ struct tern_plan {
     size_t n_steps;
     tern_rope_list ropes;
     tern_memory_plan memory;
+    tern_page_layout layout;
     size_t scratch_bytes; // of one thread
-    int64_t n_vocab;
+    tern_vid ids, outputs; // inputs of these names, or -1
+    tern_vid scores;       // what top_k ranks, or -1
+    bool whole;            // rows see later ones: a sequence must come in one chunk
 };
+
+typedef struct cpu_row { // of a batch
+    int32_t chunk, position;
+} cpu_row;
+
+typedef struct cpu_block { // rows of one chunk: a unit of attention
+    int32_t chunk, row, n_rows;
+} cpu_block;
+#define CPU_BLOCK_ROWS 24 // whole tiles of the attention kernel for any number of heads
 
 struct tern_instance {
     tern_plan *plan;
-    int32_t n_context;
-    tern_dtype kv_type;
+    const tern_store *store;
     uint8_t *pool;       // temporaries, by the memory plan
-    uint8_t *cache;      // all pages, one after the other
-    tern_page *pages;    // of n_context positions; a page has the blocks of all states and heads
-    size_t *state_offset; // [n_values]: where a state's blocks begin in a page
     uint8_t *scratch;    // [n_threads][scratch_bytes]
     float *rope_tables;  // per rope: cos [n_batch][n_rot/2], sin the same
     size_t rope_stride;  // floats of one rope's pair of tables
+    cpu_row *rows;       // [n_batch]
+    cpu_block *blocks;   // [n_batch]
     tern_head_query *query; // of an exact head, or NULL
     bool more;           // the query wants another round
     float *logits;       // [n_vocab], when only the greatest are wanted and there is no screen
@@ -106,11 +128,15 @@ typedef struct cpu_run {
     tern_instance *instance;
     const tern_plan *plan;
     const tern_batch *batch;
+    int64_t counts[TERN_DIMS_MAX];
+    size_t n_blocks;
 } cpu_run;
 
-// Memory of a value in a run; NULL for weights.
+// Memory of a value in a run; NULL for weights, and for what the batch leaves out.
 void *cpu_value(const cpu_run *run, tern_vid v);
-int32_t cpu_rows(const cpu_run *run, tern_vid v); // tokens or outputs
+int32_t cpu_rows(const cpu_run *run, tern_vid v);
+// The pages of a chunk that hold a state.
+const tern_page *cpu_state_pages(const cpu_run *run, const tern_chunk *c, tern_vid state);
 // The parts of an I8ROWS value of n_in columns for n_tokens rows, laid out in `memory` (NULL: only
 // compute the size). Returns its bytes.
 uint64_t cpu_i8_layout(const tern_device *d, int64_t n_in, int32_t n_tokens, void *memory,
@@ -131,18 +157,29 @@ tern_status cpu_tune(tern_device *d, const tern_weight_source *sources, size_t n
 tern_status cpu_compile(tern_device *d, const tern_graph *g, tern_weight *const *weights,
                         int32_t n_batch, tern_plan **out, tern_error *err);
 void cpu_plan_free(tern_plan *p);
-tern_status cpu_instance_open(tern_plan *p, int32_t n_context, tern_kv_type kv_type,
-                              tern_instance **out, tern_error *err);
+
+tern_status cpu_store_open(tern_plan *p, const tern_page_layout *layout,
+                           const tern_cache_desc *desc, tern_store **out, tern_error *err);
+void cpu_store_close(tern_store *s);
+int32_t cpu_store_n_context(const tern_store *s);
+tern_dtype cpu_store_kv_type(const tern_store *s);
+size_t cpu_store_offset(const tern_store *s, tern_vid state); // in a page
+int32_t cpu_store_page_positions(const tern_store *s);
+uint64_t cpu_page_bytes(const tern_store *s, int group);
+tern_status cpu_page_new(tern_store *s, int group, tern_page *out, tern_error *err);
+void cpu_page_free(tern_store *s, int group, tern_page page);
+tern_status cpu_page_copy(tern_store *s, int group, tern_page from, tern_page to, tern_error *err);
+tern_status cpu_page_clear(tern_store *s, int group, tern_page page, tern_error *err);
+tern_status cpu_page_read(tern_store *s, int group, tern_page page, void *to, tern_error *err);
+tern_status cpu_page_write(tern_store *s, int group, tern_page page, const void *from,
+                           tern_error *err);
+
+tern_status cpu_instance_open(tern_plan *p, tern_store *s, tern_instance **out, tern_error *err);
 void cpu_instance_close(tern_instance *i);
 tern_status cpu_submit(tern_instance *i, const tern_batch *batch, tern_error *err);
 tern_status cpu_profile_start(tern_instance *i, tern_error *err);
 const tern_profile *cpu_profile_read(const tern_instance *i);
 tern_status cpu_trace(tern_instance *i, const tern_batch *batch, tern_tap_fn on_value, void *ctx,
                       tern_error *err);
-
-// The function that runs an op; NULL: the CPU has none.
-cpu_step_fn cpu_step_for(tern_op op);
-// An upper bound on the scratch bytes that one thread of a node needs.
-size_t cpu_step_scratch(const tern_plan *p, const tern_node *n);
 
 #endif

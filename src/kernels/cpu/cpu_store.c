@@ -28,7 +28,7 @@ static uint64_t state_bytes(const tern_graph *g, tern_vid v, tern_dtype kv_type)
         return (uint64_t)(value->rows * value->cols) * sizeof(float);
     const tern_node *n = store_node(g, v);
     return n ? (uint64_t)n->n_kv_heads *
-                   tern_kv_head_bytes(kv_type, (size_t)n->head_dim, TERN_KV_BLOCK)
+                   tern_kv_head_bytes(kv_type, (size_t)n->head_dim, TERN_PAGE_POSITIONS)
              : 0;
 }
 
@@ -71,7 +71,7 @@ size_t cpu_store_offset(const tern_store *s, tern_vid state) { return s->offsets
 
 int32_t cpu_store_page_positions(const tern_store *s) {
     (void)s;
-    return TERN_KV_BLOCK;
+    return TERN_PAGE_POSITIONS;
 }
 
 uint64_t cpu_page_bytes(const tern_store *s, int group) { return s->page_bytes[group]; }

@@ -1,0 +1,122 @@
+// Rotary embedding, the store of keys and values, and attention over them.
+#include <string.h>
+#include "kernels/cpu/ops/ops.h"
+
+static void rotate_heads(cpu_run *run, const cpu_step *step, const tern_node *n, float *row,
+                         int32_t n_heads, size_t t) {
+    size_t half = (size_t)n->rope.n_rot / 2;
+    const float *cos = run->instance->rope_tables + (size_t)step->rope * run->instance->rope_stride;
+    const float *sin = cos + (size_t)run->plan->n_batch * half;
+    for (int32_t h = 0; h < n_heads; h++)
+        kernels(run)->f->rope(row + h * n->head_dim, cos + t * half, sin + t * half,
+                              (size_t)n->rope.n_rot, n->rope.halves);
+}
+
+static void step_rope(cpu_run *run, const cpu_step *step, const tern_team *team) {
+    (void)team;
+    const tern_node *n = step->node;
+    size_t d = (size_t)cols(run, n->in[0]);
+    const float *x = cpu_value(run, n->in[0]);
+    float *y = cpu_value(run, n->out[0]);
+    for (size_t t, last; claim_rows(run, step, run->batch->n_tokens, ROW_BLOCK, &t, &last);)
+        for (; t < last; t++) {
+            memcpy(y + t * d, x + t * d, d * sizeof *y);
+            rotate_heads(run, step, n, y + t * d, n->n_heads, t);
+        }
+}
+const cpu_op cpu_op_ROPE = {step_rope};
+
+static void store_token(cpu_run *run, const tern_node *n, tern_vid k_state, tern_vid v_state,
+                        const float *k, const float *v, size_t t) {
+    const tern_store *s = run->instance->store;
+    const cpu_row *row = &run->instance->rows[t];
+    const tern_chunk *c = &run->batch->chunks[row->chunk];
+    size_t head_bytes =
+        tern_kv_head_bytes(cpu_store_kv_type(s), (size_t)n->head_dim, TERN_PAGE_POSITIONS);
+    size_t lane = (size_t)row->position % TERN_PAGE_POSITIONS;
+    uint8_t *page =
+        cpu_state_pages(run, c, k_state)[row->position / TERN_PAGE_POSITIONS].memory;
+    uint8_t *keys = page + cpu_store_offset(s, k_state);
+    uint8_t *values = page + cpu_store_offset(s, v_state);
+    for (int32_t h = 0; h < n->n_kv_heads; h++)
+        kernels(run)->f->kv_store(keys + (size_t)h * head_bytes, values + (size_t)h * head_bytes,
+                                  cpu_store_kv_type(s), lane, (size_t)n->head_dim,
+                                  k + h * n->head_dim, v + h * n->head_dim);
+}
+
+static void step_kv_store(cpu_run *run, const cpu_step *step, const tern_team *team) {
+    (void)team;
+    const tern_node *n = step->node;
+    size_t d = (size_t)cols(run, n->in[0]);
+    const float *k = cpu_value(run, n->in[0]), *v = cpu_value(run, n->in[1]);
+    for (size_t t, last; claim_rows(run, step, run->batch->n_tokens, ROW_BLOCK, &t, &last);)
+        for (; t < last; t++) store_token(run, n, n->in[2], n->in[3], k + t * d, v + t * d, t);
+}
+const cpu_op cpu_op_KV_STORE = {step_kv_store};
+
+static void step_rope_store(cpu_run *run, const cpu_step *step, const tern_team *team) {
+    (void)team;
+    const tern_node *n = step->node;
+    size_t q_dim = (size_t)cols(run, n->in[0]), kv_dim = (size_t)cols(run, n->in[1]);
+    const float *q = cpu_value(run, n->in[0]), *v = cpu_value(run, n->in[2]);
+    float *k = cpu_value(run, n->in[1]), *y = cpu_value(run, n->out[0]);
+    for (size_t t, last; claim_rows(run, step, run->batch->n_tokens, ROW_BLOCK, &t, &last);)
+        for (; t < last; t++) {
+            memcpy(y + t * q_dim, q + t * q_dim, q_dim * sizeof *y);
+            rotate_heads(run, step, n, y + t * q_dim, n->n_heads, t);
+            rotate_heads(run, step, n, k + t * kv_dim, n->n_kv_heads, t); // k dies here: in place
+            store_token(run, n, n->in[3], n->in[4], k + t * kv_dim, v + t * kv_dim, t);
+        }
+}
+const cpu_op cpu_op_ROPE_STORE = {step_rope_store};
+
+// A unit of work is a block of a sequence's tokens and some of the query heads that share a
+// key/value head; for a single token the heads are split further, so that there is something for
+// every thread. The longest units, those of the last tokens, are handed out first.
+static void step_attention(cpu_run *run, const cpu_step *step, const tern_team *team) {
+    const tern_node *n = step->node;
+    const tern_instance *in = run->instance;
+    size_t group = (size_t)(n->n_heads / n->n_kv_heads), dim = (size_t)n->head_dim;
+    size_t splits = run->batch->n_tokens == 1 && group % 2 == 0 && team->n_threads > 1 ? 2 : 1;
+    size_t heads = group / splits, n_units_h = (size_t)n->n_kv_heads * splits;
+    tern_dtype kv_type = cpu_store_kv_type(in->store);
+    size_t head_bytes = tern_kv_head_bytes(kv_type, dim, TERN_PAGE_POSITIONS);
+    const float *q = cpu_value(run, n->in[0]);
+    float *y = cpu_value(run, n->out[0]);
+    for (size_t unit, last;
+         tern_team_claim(counter(run, step, 0), run->n_blocks * n_units_h, 1, &unit, &last);) {
+        const cpu_block *block = &in->blocks[run->n_blocks - 1 - unit / n_units_h];
+        const tern_chunk *c = &run->batch->chunks[block->chunk];
+        size_t kv_head = unit % n_units_h / splits;
+        size_t at = (size_t)block->row * (size_t)n->n_heads * dim + unit % n_units_h * heads * dim;
+        tern_attention_args args = {
+            .out = y + at,
+            .q = q + at,
+            .row_stride = (size_t)n->n_heads * dim,
+            .n_tokens = (size_t)block->n_rows,
+            .n_heads = heads,
+            .head_dim = dim,
+            .first_pos = (size_t)in->rows[block->row].position,
+            .pages = cpu_state_pages(run, c, n->in[1]),
+            .k_offset = cpu_store_offset(in->store, n->in[1]) + kv_head * head_bytes,
+            .v_offset = cpu_store_offset(in->store, n->in[2]) + kv_head * head_bytes,
+            .kv_type = kv_type,
+            .causal = !n->bidirectional,
+            .window = n->window,
+            .n_positions = (size_t)(c->first_pos + c->n_tokens),
+            .soft_cap = n->soft_cap,
+            .scale = n->scale,
+            .scratch = scratch(run, team),
+        };
+        kernels(run)->f->attention(&args);
+    }
+}
+
+static size_t attention_scratch(const tern_plan *p, const tern_node *n) {
+    (void)p;
+    tern_attention_args args = {.n_tokens = CPU_BLOCK_ROWS,
+                                .n_heads = (size_t)(n->n_heads / n->n_kv_heads),
+                                .head_dim = (size_t)n->head_dim};
+    return tern_attention_scratch_floats(&args) * sizeof(float);
+}
+const cpu_op cpu_op_ATTENTION = {step_attention, attention_scratch};

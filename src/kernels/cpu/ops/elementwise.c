@@ -1,0 +1,28 @@
+// Ops that make each element from those in its place.
+#include "kernels/cpu/ops/ops.h"
+
+static void step_elementwise(cpu_run *run, const cpu_step *step, const tern_team *team) {
+    (void)team;
+    const tern_node *n = step->node;
+    const tern_float_kernels *f = kernels(run)->f;
+    size_t d = (size_t)cols(run, n->in[0]);
+    const float *a = cpu_value(run, n->in[0]);
+    const float *b = n->n_in > 1 ? cpu_value(run, n->in[1]) : NULL;
+    float *y = cpu_value(run, n->out[0]);
+    for (size_t first, last;
+         claim_rows(run, step, cpu_rows(run, n->in[0]), ROW_BLOCK, &first, &last);) {
+        size_t at = first * d, count = (last - first) * d;
+        switch (n->op) {
+        case TERN_OP_ADD: f->add(y + at, a + at, b + at, count); break;
+        case TERN_OP_MUL: f->mul(y + at, a + at, b + at, count); break;
+        case TERN_OP_SCALE: f->scale(y + at, a + at, n->scale, count); break;
+        case TERN_OP_GLU: f->glu(y + at, a + at, b + at, count, cpu_act_of(n->act)); break;
+        default: f->act(y + at, a + at, count, cpu_act_of(n->act)); break;
+        }
+    }
+}
+const cpu_op cpu_op_ADD = {step_elementwise};
+const cpu_op cpu_op_MUL = {step_elementwise};
+const cpu_op cpu_op_SCALE = {step_elementwise};
+const cpu_op cpu_op_GLU = {step_elementwise};
+const cpu_op cpu_op_ACT = {step_elementwise};

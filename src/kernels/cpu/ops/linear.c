@@ -1,0 +1,98 @@
+// Products with matrices: ternary ones on int8 rows, others on floats.
+#include "kernels/cpu/ops/ops.h"
+
+// Matrix x vector is bound by memory, which wants each thread to read on for as long as possible:
+// every new run of rows costs about a microsecond until the prefetchers follow. The last runs are
+// short, so that the threads finish together.
+#define LEAST_CLAIM_BYTES 32768
+static bool claim_matrix_rows(const tern_team *team, atomic_size_t *counter, size_t n_rows,
+                              size_t row_bytes, size_t *first, size_t *last) {
+    size_t least = LEAST_CLAIM_BYTES / (row_bytes ? row_bytes : 1) / 16 * 16;
+    return tern_team_claim_guided(team, counter, n_rows, 16, least < 16 ? 16 : least, first, last);
+}
+
+static void ternary_linear(cpu_run *run, const cpu_step *step, const tern_team *team, int which,
+                           const tern_weight *w, tern_vid x, float *out, bool accumulate) {
+    const tern_ternary_kernels *k = kernels(run)->t;
+    const tern_ternary_matrix *m = &w->ternary;
+    int32_t n_rows = cpu_rows(run, x);
+    cpu_i8 v;
+    size_t first, last;
+    cpu_i8_layout(run->plan->device, cols(run, x), n_rows, cpu_value(run, x), &v);
+    if (n_rows <= TERN_GEMV_TOKENS) {
+        while (claim_matrix_rows(team, counter(run, step, which), m->n_rows, m->row_bytes, &first,
+                                 &last))
+            k->gemv(m, first, last, &v.rows, v.prepared, out, m->n_rows, accumulate);
+        return;
+    }
+    while (tern_team_claim(counter(run, step, which), m->n_rows, k->gemm_row_block, &first, &last))
+        k->gemm(m, first, last, &v.rows, v.panels, scratch(run, team), out, m->n_rows, accumulate);
+}
+
+#define FLOAT_BLOCK_FLOATS 65536 // decoded weights that stay in the second-level cache: 256 KB
+static size_t float_block_rows(size_t n_in) {
+    size_t rows = FLOAT_BLOCK_FLOATS / n_in / 16 * 16;
+    return rows < 16 ? 16 : rows > 256 ? 256 : rows;
+}
+
+void cpu_float_linear(cpu_run *run, const cpu_step *step, const tern_team *team, int which,
+                         const tern_weight *w, const float *x, int32_t n_rows, float *out,
+                         bool accumulate) {
+    const tern_float_kernels *f = kernels(run)->f;
+    size_t n_in = (size_t)w->source.n_cols, n_out = (size_t)w->source.n_rows, first, last;
+    float scale = w->source.scale;
+    if (n_rows == 1) {
+        while (
+            claim_matrix_rows(team, counter(run, step, which), n_out, w->row_bytes, &first, &last))
+            f->matvec(out + first, x, w->type, w->rows + first * w->row_bytes, w->row_bytes,
+                      last - first, n_in, scale, accumulate);
+        return;
+    }
+    float *decoded = scratch(run, team);
+    size_t block = float_block_rows(n_in);
+    while (tern_team_claim(counter(run, step, which), n_out, block, &first, &last)) {
+        f->decode(w->type, w->rows, first * n_in, (last - first) * n_in, scale, decoded);
+        f->matmul(out + first, n_out, x, n_in, (size_t)n_rows, decoded, last - first, n_in,
+                  accumulate);
+    }
+}
+
+static void linear(cpu_run *run, const cpu_step *step, const tern_team *team, int which, tern_vid x,
+                   tern_vid wv, float *out, bool accumulate) {
+    const tern_weight *w = run->plan->weights[wv];
+    if (w->info.kind == TERN_WEIGHT_TERNARY)
+        ternary_linear(run, step, team, which, w, x, out, accumulate);
+    else
+        cpu_float_linear(run, step, team, which, w, cpu_value(run, x), cpu_rows(run, x), out,
+                         accumulate);
+}
+
+static void step_linear(cpu_run *run, const cpu_step *step, const tern_team *team) {
+    const tern_node *n = step->node;
+    for (int i = 0; i < n->n_out; i++)
+        linear(run, step, team, i, n->in[0], n->in[1 + i], cpu_value(run, n->out[i]), false);
+}
+
+static void step_linear_add(cpu_run *run, const cpu_step *step, const tern_team *team) {
+    const tern_node *n = step->node; // the output is where the residual is
+    linear(run, step, team, 0, n->in[0], n->in[1], cpu_value(run, n->out[0]), true);
+}
+
+static size_t weight_scratch(const tern_plan *p, tern_vid wv) {
+    const tern_weight *w = p->weights[wv];
+    size_t n_in = (size_t)w->source.n_cols;
+    if (w->info.kind == TERN_WEIGHT_TERNARY) return p->device->kernels.t->gemm_scratch_bytes(n_in);
+    return float_block_rows(n_in) * n_in * sizeof(float);
+}
+
+static size_t linear_scratch(const tern_plan *p, const tern_node *n) {
+    size_t most = 0;
+    for (int i = 0; i < n->n_out; i++) {
+        size_t bytes = weight_scratch(p, n->in[1 + i]);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+const cpu_op cpu_op_LINEAR = {step_linear, linear_scratch};
+const cpu_op cpu_op_LINEAR_GROUP = {step_linear, linear_scratch};
+const cpu_op cpu_op_LINEAR_ADD = {step_linear_add, linear_scratch};

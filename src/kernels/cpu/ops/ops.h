@@ -1,0 +1,40 @@
+// Ops of the CPU backend: what their files share. A file has one op or a few of a kind; each says
+// how a step's work is shared among the team, and which inner kernels do it.
+//
+// Every thread of the team calls an op's function; blocks of work are claimed from a counter, so a
+// core that is slowed down by other programs takes fewer of them. Which thread computes a block
+// never changes a bit of it.
+#ifndef TERN_KERNELS_CPU_OPS_OPS_H
+#define TERN_KERNELS_CPU_OPS_OPS_H
+
+#include "kernels/cpu/cpu.h"
+
+static inline const tern_cpu_kernels *kernels(const cpu_run *run) {
+    return &run->plan->device->kernels;
+}
+
+static inline atomic_size_t *counter(cpu_run *run, const cpu_step *step, int which) {
+    return &run->instance->counters[step->index * CPU_COUNTERS + which];
+}
+
+static inline int64_t cols(const cpu_run *run, tern_vid v) { return run->plan->g->values[v].cols; }
+
+static inline void *scratch(const cpu_run *run, const tern_team *team) {
+    return run->instance->scratch + (size_t)team->thread * run->plan->scratch_bytes;
+}
+
+// Row-wise work: blocks of this many tokens when there are many, one by one when there are few,
+// since then a token's work is long compared with the matrix products that wait for it.
+#define ROW_BLOCK 8
+static inline bool claim_rows(cpu_run *run, const cpu_step *step, int64_t n_rows, size_t block,
+                              size_t *first, size_t *last) {
+    return tern_team_claim(counter(run, step, 0), (size_t)n_rows,
+                           n_rows <= TERN_GEMV_TOKENS ? 1 : block, first, last);
+}
+
+// out[t] = x row t times w, n_rows of them, the rows of w shared among the team by counter `which`.
+void cpu_float_linear(cpu_run *run, const cpu_step *step, const tern_team *team, int which,
+                      const tern_weight *w, const float *x, int32_t n_rows, float *out,
+                      bool accumulate);
+
+#endif

@@ -1,0 +1,126 @@
+// Ops whose rows follow from the rows before them through a state of fixed size: a short
+// convolution and the gated delta rule. A unit of work is a sequence's rows of the batch and some
+// columns or a head; the rows go one after the other.
+#include <string.h>
+#include "kernels/cpu/ops/ops.h"
+
+// Rows of a chunk in two runs: up to where its states are wanted for going back, and the rest.
+typedef struct rows_run {
+    size_t first, n;
+    bool keeps; // the states after these
+} rows_run;
+
+static int runs_of(const tern_chunk *c, rows_run runs[2]) {
+    size_t n = (size_t)c->n_tokens, kept = c->keeps ? (size_t)c->kept_after : 0;
+    if (kept == 0 || kept >= n) {
+        runs[0] = (rows_run){0, n, kept > 0};
+        return 1;
+    }
+    runs[0] = (rows_run){0, kept, true};
+    runs[1] = (rows_run){kept, n - kept, false};
+    return 2;
+}
+
+static float *state_of(const cpu_run *run, const tern_page *page, tern_vid v) {
+    return (float *)(void *)(page->memory + cpu_store_offset(run->instance->store, v));
+}
+
+static size_t first_row(const tern_batch *b, size_t chunk) {
+    size_t row = 0;
+    for (size_t i = 0; i < chunk; i++) row += (size_t)b->chunks[i].n_tokens;
+    return row;
+}
+
+#define CONV_COLS 256 // of a unit
+
+static void conv_unit(const cpu_run *run, const tern_node *n, size_t chunk, size_t first_col,
+                      size_t last_col) {
+    const tern_chunk *c = &run->batch->chunks[chunk];
+    const tern_value *w = &run->plan->g->values[n->in[1]];
+    size_t d = (size_t)w->rows, taps = (size_t)w->cols, row = first_row(run->batch, chunk);
+    tern_conv_args a = {.y_stride = d,
+                        .x_stride = d,
+                        .w = run->plan->weights[n->in[1]]->vector,
+                        .bias = n->n_in > 3 ? run->plan->weights[n->in[3]]->vector : NULL,
+                        .state = state_of(run, cpu_state_pages(run, c, n->in[2]), n->in[2]),
+                        .n_cols = d,
+                        .n_taps = taps,
+                        .first = first_col,
+                        .last = last_col,
+                        .act = cpu_act_of(n->act)};
+    rows_run runs[2];
+    int n_runs = runs_of(c, runs);
+    for (int i = 0; i < n_runs; i++) {
+        a.x = (const float *)cpu_value(run, n->in[0]) + (row + runs[i].first) * d;
+        a.y = (float *)cpu_value(run, n->out[0]) + (row + runs[i].first) * d;
+        a.n_rows = runs[i].n;
+        kernels(run)->f->conv(&a);
+        float *kept = runs[i].keeps ? state_of(run, &c->kept, n->in[2]) : NULL;
+        for (size_t t = 0; kept && t < taps - 1; t++)
+            memcpy(kept + t * d + first_col, a.state + t * d + first_col,
+                   (last_col - first_col) * sizeof *kept);
+    }
+}
+
+static void step_conv(cpu_run *run, const cpu_step *step, const tern_team *team) {
+    (void)team;
+    const tern_node *n = step->node;
+    size_t d = (size_t)cols(run, n->in[0]), blocks = (d + CONV_COLS - 1) / CONV_COLS, unit, end;
+    size_t n_units = blocks * (size_t)run->batch->n_chunks;
+    while (tern_team_claim(counter(run, step, 0), n_units, 1, &unit, &end)) {
+        size_t first = unit % blocks * CONV_COLS, last = first + CONV_COLS;
+        conv_unit(run, n, unit / blocks, first, last < d ? last : d);
+    }
+}
+const cpu_op cpu_op_CONV = {step_conv};
+
+static void delta_unit(const cpu_run *run, const tern_node *n, size_t chunk, size_t head,
+                       float *scratch_floats) {
+    const tern_chunk *c = &run->batch->chunks[chunk];
+    size_t dk = (size_t)n->head_dim, dv = (size_t)n->v_dim, n_k = (size_t)n->n_kv_heads;
+    size_t n_v = (size_t)n->n_heads, stride = 2 * n_k * dk + n_v * dv;
+    size_t k_head = n->tiled ? head % n_k : head / (n_v / n_k), row = first_row(run->batch, chunk);
+    float *state = state_of(run, cpu_state_pages(run, c, n->in[5]), n->in[5]) + head * dk * dv;
+    rows_run runs[2];
+    int n_runs = runs_of(c, runs);
+    for (int i = 0; i < n_runs; i++) {
+        size_t first = row + runs[i].first;
+        const float *qkv = (const float *)cpu_value(run, n->in[0]) + first * stride;
+        const tern_delta_net_args a = {
+            .out = (float *)cpu_value(run, n->out[0]) + (first * n_v + head) * dv,
+            .q = qkv + k_head * dk,
+            .k = qkv + (n_k + k_head) * dk,
+            .v = qkv + 2 * n_k * dk + head * dv,
+            .a = (const float *)cpu_value(run, n->in[1]) + first * n_v + head,
+            .b = (const float *)cpu_value(run, n->in[2]) + first * n_v + head,
+            .stride = stride,
+            .out_stride = n_v * dv,
+            .gate_stride = n_v,
+            .n_rows = runs[i].n,
+            .dk = dk,
+            .dv = dv,
+            .A = run->plan->weights[n->in[3]]->vector[head],
+            .dt_bias = run->plan->weights[n->in[4]]->vector[head],
+            .eps = n->eps,
+            .state = state,
+            .state_stride = dv,
+            .scratch = scratch_floats};
+        kernels(run)->f->delta_net(&a);
+        if (runs[i].keeps)
+            memcpy(state_of(run, &c->kept, n->in[5]) + head * dk * dv, state,
+                   dk * dv * sizeof *state);
+    }
+}
+
+static void step_delta_net(cpu_run *run, const cpu_step *step, const tern_team *team) {
+    const tern_node *n = step->node;
+    size_t heads = (size_t)n->n_heads, n_units = heads * (size_t)run->batch->n_chunks, unit, end;
+    while (tern_team_claim(counter(run, step, 0), n_units, 1, &unit, &end))
+        delta_unit(run, n, unit / heads, unit % heads, scratch(run, team));
+}
+
+static size_t delta_scratch(const tern_plan *p, const tern_node *n) {
+    (void)p;
+    return tern_delta_net_scratch_floats((size_t)n->head_dim) * sizeof(float);
+}
+const cpu_op cpu_op_DELTA_NET = {step_delta_net, delta_scratch};

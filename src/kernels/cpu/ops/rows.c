@@ -1,0 +1,159 @@
+// Ops that make rows from rows, each by itself: looked up, normed, quantized, picked.
+#include <math.h>
+#include <string.h>
+#include "kernels/cpu/ops/ops.h"
+
+static void step_embed(cpu_run *run, const cpu_step *step, const tern_team *team) {
+    (void)team;
+    const tern_node *n = step->node;
+    const tern_weight *w = run->plan->weights[n->in[1]];
+    const tern_weight_source *s = &w->source;
+    const int32_t *ids = cpu_value(run, n->in[0]);
+    float *y = cpu_value(run, n->out[0]);
+    for (size_t t, last; claim_rows(run, step, cpu_rows(run, n->out[0]), ROW_BLOCK, &t, &last);)
+        for (; t < last; t++)
+            kernels(run)->f->decode(s->type, s->data, (uint64_t)ids[t] * (uint64_t)s->n_cols,
+                                    (size_t)s->n_cols, s->scale, y + t * (size_t)s->n_cols);
+}
+const cpu_op cpu_op_EMBED = {step_embed};
+
+// Groups of as many columns as the weight has, each normed by itself: the heads of queries and keys.
+static void step_rms_norm(cpu_run *run, const cpu_step *step, const tern_team *team) {
+    (void)team;
+    const tern_node *n = step->node;
+    size_t d = (size_t)cols(run, n->in[0]), group = (size_t)cols(run, n->in[1]);
+    const float *x = cpu_value(run, n->in[0]), *w = run->plan->weights[n->in[1]]->vector;
+    float *y = cpu_value(run, n->out[0]);
+    for (size_t t, last; claim_rows(run, step, cpu_rows(run, n->in[0]), ROW_BLOCK, &t, &last);)
+        for (size_t at = t * d; at < last * d; at += group)
+            kernels(run)->f->rms_norm(y + at, x + at, w, group, n->eps);
+}
+const cpu_op cpu_op_RMS_NORM = {step_rms_norm};
+
+static void step_l2_norm(cpu_run *run, const cpu_step *step, const tern_team *team) {
+    (void)team;
+    const tern_node *n = step->node;
+    size_t d = (size_t)cols(run, n->in[0]);
+    const float *x = cpu_value(run, n->in[0]);
+    float *y = cpu_value(run, n->out[0]);
+    for (size_t t, last; claim_rows(run, step, cpu_rows(run, n->in[0]), ROW_BLOCK, &t, &last);)
+        for (; t < last; t++) {
+            float length = sqrtf(kernels(run)->f->dot(x + t * d, x + t * d, d));
+            kernels(run)->f->scale(y + t * d, x + t * d, 1 / fmaxf(length, 1e-12f), d);
+        }
+}
+const cpu_op cpu_op_L2_NORM = {step_l2_norm};
+
+// ---- Quantized rows ----------------------------------------------------------------------------
+
+// Makes rows [first, last) of a quantized value; `row` computes their floats into a buffer.
+typedef const float *(*row_fn)(cpu_run *run, const tern_node *n, size_t t, float *buffer);
+
+static const float *row_plain(cpu_run *run, const tern_node *n, size_t t, float *buffer) {
+    (void)buffer;
+    return (const float *)cpu_value(run, n->in[0]) + t * (size_t)cols(run, n->in[0]);
+}
+
+static const float *row_norm(cpu_run *run, const tern_node *n, size_t t, float *buffer) {
+    size_t d = (size_t)cols(run, n->in[0]);
+    const float *x = (const float *)cpu_value(run, n->in[0]) + t * d;
+    kernels(run)->f->rms_norm(buffer, x, run->plan->weights[n->in[1]]->vector, d, n->eps);
+    return buffer;
+}
+
+static const float *row_glu_norm(cpu_run *run, const tern_node *n, size_t t, float *buffer) {
+    size_t d = (size_t)cols(run, n->in[0]);
+    const float *gate = (const float *)cpu_value(run, n->in[0]) + t * d;
+    const float *up = (const float *)cpu_value(run, n->in[1]) + t * d;
+    const float *w = run->plan->weights[n->in[2]]->vector;
+    kernels(run)->f->glu(buffer, gate, up, d, cpu_act_of(n->act));
+    kernels(run)->f->rms_norm(buffer, buffer, w, d, n->eps);
+    return buffer;
+}
+
+static void quantize_rows(cpu_run *run, const cpu_step *step, const tern_team *team, row_fn row) {
+    const tern_node *n = step->node;
+    const tern_ternary_kernels *k = kernels(run)->t;
+    size_t d = (size_t)cols(run, n->out[0]);
+    int32_t n_rows = cpu_rows(run, n->out[0]);
+    cpu_i8 v;
+    cpu_i8_layout(run->plan->device, (int64_t)d, n_rows, cpu_value(run, n->out[0]), &v);
+    for (size_t first, last;
+         claim_rows(run, step, n_rows, k->gemm_token_block, &first, &last);) {
+        for (size_t t = first; t < last; t++) {
+            int8_t *q = v.rows.q + t * v.rows.stride;
+            kernels(run)->f->quantize_i8(q, &v.rows.inv_scale[t], &v.rows.sum[t],
+                                         row(run, n, t, scratch(run, team)), d);
+            memset(q + d, 0, v.rows.stride - d);
+        }
+        if (n_rows <= TERN_GEMV_TOKENS)
+            k->prepare(run->plan->device->packing, v.prepared, &v.rows, d, first, last);
+        else
+            k->make_panels(v.panels, &v.rows, d, first, last);
+    }
+}
+
+static void step_quantize(cpu_run *run, const cpu_step *step, const tern_team *team) {
+    quantize_rows(run, step, team, row_plain);
+}
+static void step_norm_quantize(cpu_run *run, const cpu_step *step, const tern_team *team) {
+    quantize_rows(run, step, team, row_norm);
+}
+static void step_glu_norm_quantize(cpu_run *run, const cpu_step *step, const tern_team *team) {
+    quantize_rows(run, step, team, row_glu_norm);
+}
+
+static size_t row_scratch(const tern_plan *p, const tern_node *n) {
+    return (size_t)p->g->values[n->out[0]].cols * sizeof(float);
+}
+const cpu_op cpu_op_QUANTIZE = {step_quantize, row_scratch};
+const cpu_op cpu_op_NORM_QUANTIZE = {step_norm_quantize, row_scratch};
+const cpu_op cpu_op_GLU_NORM_QUANTIZE = {step_glu_norm_quantize, row_scratch};
+
+// ---- Picked rows and columns -------------------------------------------------------------------
+
+static void step_take_rows(cpu_run *run, const cpu_step *step, const tern_team *team) {
+    (void)team;
+    const tern_node *n = step->node;
+    size_t d = (size_t)cols(run, n->in[0]);
+    const int32_t *rows = cpu_value(run, n->in[1]); // NULL: the last ones
+    size_t skip = (size_t)(cpu_rows(run, n->in[0]) - cpu_rows(run, n->out[0]));
+    const float *x = cpu_value(run, n->in[0]);
+    float *y = cpu_value(run, n->out[0]);
+    for (size_t t, last; claim_rows(run, step, cpu_rows(run, n->out[0]), ROW_BLOCK, &t, &last);)
+        for (; t < last; t++)
+            memcpy(y + t * d, x + (rows ? (size_t)rows[t] : skip + t) * d, d * sizeof *y);
+}
+const cpu_op cpu_op_TAKE_ROWS = {step_take_rows};
+
+static void step_columns(cpu_run *run, const cpu_step *step, const tern_team *team) {
+    (void)team;
+    const tern_node *n = step->node;
+    size_t group = (size_t)n->group, width = (size_t)n->width, d = (size_t)cols(run, n->in[0]);
+    const float *x = cpu_value(run, n->in[0]);
+    float *y = cpu_value(run, n->out[0]);
+    for (size_t t, last; claim_rows(run, step, cpu_rows(run, n->in[0]), ROW_BLOCK, &t, &last);)
+        for (size_t g = t * (d / group); g < last * (d / group); g++)
+            memcpy(y + g * width, x + g * group + n->first, width * sizeof *y);
+}
+const cpu_op cpu_op_COLUMNS = {step_columns};
+
+// One row of a sequence's rows. A mean adds them in their order.
+static void step_pool(cpu_run *run, const cpu_step *step, const tern_team *team) {
+    (void)team;
+    const tern_node *n = step->node;
+    const tern_float_kernels *f = kernels(run)->f;
+    const tern_batch *b = run->batch;
+    size_t d = (size_t)cols(run, n->in[0]), i, last;
+    while (tern_team_claim(counter(run, step, 0), (size_t)b->n_chunks, 1, &i, &last)) {
+        const float *x = cpu_value(run, n->in[0]);
+        float *y = (float *)cpu_value(run, n->out[0]) + i * d;
+        size_t n_rows = (size_t)b->chunks[i].n_tokens;
+        for (size_t k = 0; k < i; k++) x += (size_t)b->chunks[k].n_tokens * d;
+        memcpy(y, n->pool == TERN_POOL_LAST ? x + (n_rows - 1) * d : x, d * sizeof *y);
+        if (n->pool != TERN_POOL_MEAN) continue;
+        for (size_t t = 1; t < n_rows; t++) f->add(y, y, x + t * d, d);
+        f->scale(y, y, 1 / (float)n_rows, d);
+    }
+}
+const cpu_op cpu_op_POOL = {step_pool};

@@ -1,0 +1,114 @@
+// The greatest logits of a row.
+#include "kernels/cpu/ops/ops.h"
+
+// True when (a, id a) is to be dropped before (b, id b): smaller, or equal with the higher index.
+static bool is_below(float a, int32_t id_a, float b, int32_t id_b) {
+    return a < b || (a == b && id_a > id_b);
+}
+
+// Sinks the root of a heap whose root is the worst of the kept ones.
+static void sift_down(float *values, int32_t *ids, int32_t k) {
+    for (int32_t at = 0;;) {
+        int32_t child = 2 * at + 1;
+        if (child >= k) return;
+        if (child + 1 < k && is_below(values[child + 1], ids[child + 1], values[child], ids[child]))
+            child++;
+        if (!is_below(values[child], ids[child], values[at], ids[at])) return;
+        float v = values[at];
+        int32_t id = ids[at];
+        values[at] = values[child];
+        ids[at] = ids[child];
+        values[child] = v;
+        ids[child] = id;
+        at = child;
+    }
+}
+
+static void select_top_k(const float *x, int64_t n, int32_t k, int32_t *ids, float *values) {
+    for (int32_t i = 0; i < k; i++) { // worse than anything, NaN included
+        values[i] = -__builtin_inff();
+        ids[i] = INT32_MAX;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        if (!is_below(values[0], ids[0], x[i], (int32_t)i)) continue;
+        values[0] = x[i];
+        ids[0] = (int32_t)i;
+        sift_down(values, ids, k);
+    }
+    for (int32_t n_left = k - 1; n_left > 0; n_left--) { // heap sort: the worst go to the end
+        float v = values[0];
+        int32_t id = ids[0];
+        values[0] = values[n_left];
+        ids[0] = ids[n_left];
+        values[n_left] = v;
+        ids[n_left] = id;
+        sift_down(values, ids, n_left);
+    }
+}
+
+// Resets the counter for another round of work inside one step. Call between two barriers, since
+// all threads must be done with the old value before, and see the new one after.
+static void restart(cpu_run *run, const cpu_step *step, const tern_team *team) {
+    tern_team_barrier(team);
+    if (team->thread == 0) atomic_store(counter(run, step, 0), 0);
+    tern_team_barrier(team);
+}
+
+// All logits of a row into the instance's buffer, then the greatest of them.
+static void top_k_of_all(cpu_run *run, const cpu_step *step, const tern_team *team,
+                         const tern_weight *w, const float *x, int32_t *ids, float *values) {
+    float *logits = run->instance->logits;
+    cpu_float_linear(run, step, team, 0, w, x, 1, logits, false);
+    tern_team_barrier(team);
+    if (team->thread == 0) select_top_k(logits, w->source.n_rows, run->batch->top_k, ids, values);
+}
+
+// The same for n_rows by the exact head. One thread writes whether there is another round; all read
+// it after a barrier.
+static void top_k_screened(cpu_run *run, const cpu_step *step, const tern_team *team,
+                           const float *x, size_t n_rows, int32_t *ids, float *values) {
+    tern_head_query *q = run->instance->query;
+    if (team->thread == 0) tern_head_begin(q, x, n_rows, run->batch->top_k);
+    for (bool more = true; more;) {
+        tern_team_barrier(team);
+        size_t n = tern_head_n_items(q), block = tern_head_block(q), first, last;
+        while (tern_team_claim(counter(run, step, 0), n, block, &first, &last))
+            tern_head_work(q, first, last);
+        tern_team_barrier(team);
+        if (team->thread == 0) {
+            run->instance->more = tern_head_next(q, ids, values);
+            atomic_store(counter(run, step, 0), 0);
+        }
+        tern_team_barrier(team);
+        more = run->instance->more;
+    }
+}
+
+static void step_top_k(cpu_run *run, const cpu_step *step, const tern_team *team) {
+    const tern_node *n = step->node;
+    const tern_batch *b = run->batch;
+    const float *all = tern_batch_data(b, run->plan->scores); // NULL: not wanted
+    bool fused = n->op == TERN_OP_LINEAR_TOP_K;
+    const tern_weight *w = fused ? run->plan->weights[n->in[1]] : NULL;
+    const tern_head_query *query = all ? NULL : run->instance->query;
+    int32_t at_once = query ? (int32_t)tern_head_query_max(query) : 1;
+    for (int32_t row = 0; row < b->n_outputs; row += at_once) {
+        int32_t *ids = b->top_ids + row * b->top_k;
+        float *values = b->top_logits + row * b->top_k;
+        if (all) {
+            int64_t n_vocab = cols(run, run->plan->scores);
+            if (team->thread == 0)
+                select_top_k(all + row * n_vocab, n_vocab, b->top_k, ids, values);
+            continue;
+        }
+        const float *x = (const float *)cpu_value(run, n->in[0]) + row * w->source.n_cols;
+        int32_t n_rows = b->n_outputs - row < at_once ? b->n_outputs - row : at_once;
+        if (row > 0) restart(run, step, team);
+        if (query)
+            top_k_screened(run, step, team, x, (size_t)n_rows, ids, values);
+        else
+            top_k_of_all(run, step, team, w, x, ids, values);
+    }
+}
+const cpu_op cpu_op_TOP_K = {step_top_k};
+const cpu_op cpu_op_LINEAR_TOP_K = {step_top_k};
