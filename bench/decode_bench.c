@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/clock.h"
+#include "kernels/single.h"
 #include "kernels/webgpu/gpu.h"
 #include "models/models.h"
 
@@ -97,12 +98,21 @@ static void print_profile(const tern_profile *p) {
                (double)p->rows[i].bytes / p->rows[i].seconds * 1e-9);
 }
 
+static tern_single open_single(const bench *b, tern_plan *plan) {
+    tern_error err = {0};
+    tern_single s;
+    const tern_cache_desc desc = {.kv_type = TERN_KV_F16, .n_context = 4096};
+    need(tern_single_open(&s, &tern_backend_webgpu, plan, &b->graph, &desc, &err), &err);
+    return s;
+}
+
 // host: the part spent in submitting, if not NULL.
 static double seconds_a_step(const bench *b, tern_plan *plan, bool profiled, double *host) {
     enum { WARM = 8, MOST = 64 };
     tern_error err = {0};
-    tern_instance *in = NULL;
-    need(tern_backend_webgpu.instance_open(plan, 4096, TERN_KV_F16, &in, &err), &err);
+    tern_single single = open_single(b, plan);
+    tern_instance *in = single.instance;
+    tern_chunk chunk;
     if (profiled) need(tern_backend_webgpu.profile_start(in, &err), &err);
     int32_t ids[MOST] = {1}, top[MOST];
     float logits[MOST];
@@ -112,8 +122,8 @@ static double seconds_a_step(const bench *b, tern_plan *plan, bool profiled, dou
         if (i == WARM) start = tern_seconds();
         for (int k = 1; k < b->n_tokens; k++) ids[k] = k;
         tern_batch batch = {.ids = ids, .n_tokens = b->n_tokens, .n_outputs = b->n_tokens,
-                            .first_pos = b->position + i, .top_k = 1, .top_ids = top,
-                            .top_logits = logits};
+                            .top_k = 1, .top_ids = top, .top_logits = logits};
+        need(tern_single_place(&single, &batch, &chunk, b->position + i, &err), &err);
         double before = tern_seconds();
         need(tern_backend_webgpu.submit(in, &batch, &err), &err);
         if (i >= WARM) submitting += tern_seconds() - before;
@@ -123,7 +133,7 @@ static double seconds_a_step(const bench *b, tern_plan *plan, bool profiled, dou
     double seconds = (tern_seconds() - start) / b->n_steps;
     if (profiled) print_profile(tern_backend_webgpu.profile_read(in));
     if (host) *host = submitting / b->n_steps;
-    tern_backend_webgpu.instance_close(in);
+    tern_single_close(&single);
     return seconds;
 }
 
@@ -177,32 +187,35 @@ static double seconds_warm(const bench *b, tern_plan *plan, double *host) {
 static double seconds_drafting(const bench *b, tern_plan *plan) {
     enum { ROOM = 64 };
     tern_error err = {0};
-    tern_instance *in = NULL;
+    tern_single single = open_single(b, plan);
+    tern_instance *in = single.instance;
+    tern_chunk chunk;
     tern_draft_table table;
     int32_t ids[3] = {1, 2, 3}, top[ROOM];
     float logits[ROOM];
     need(tern_draft_table_open(&table, 1, 1, 8, &err), &err);
     tern_draft_table_set_run(&table, 0, ids, 2);
-    need(tern_backend_webgpu.instance_open(plan, 4096, TERN_KV_F16, &in, &err), &err);
     need(tern_backend_webgpu.drafts_open(in, &table, &err), &err);
     tern_drafting q = {.before = ids, .n_before = 2, .n_each = b->n_tokens, .n_max = ROOM,
                        .n_wanted = INT32_MAX};
-    tern_batch batch = {.ids = &ids[2], .n_tokens = 1, .n_outputs = 1, .first_pos = b->position + 2,
-                        .top_k = 1, .top_ids = top, .top_logits = logits, .drafting = &q};
+    int32_t pos = b->position + 2;
+    tern_batch batch = {.ids = &ids[2], .n_tokens = 1, .n_outputs = 1, .top_k = 1,
+                        .top_ids = top, .top_logits = logits, .drafting = &q};
     double start = 0;
     int n_runs = 0;
     for (int i = 0; n_runs < b->n_steps; i++) {
         enum { WARM = 8 };
         bool done = false;
         if (i == WARM) start = tern_seconds();
+        need(tern_single_place(&single, &batch, &chunk, pos, &err), &err);
         need(tern_backend_webgpu.submit(in, &batch, &err), &err);
         while (!done) need(tern_backend_webgpu.poll(in, &done, &err), &err);
         n_runs += i >= WARM ? q.n_runs : 0;
-        batch.first_pos += q.n;
+        pos += q.n;
         ids[2] = top[q.n - 1];
     }
     double seconds = (tern_seconds() - start) / n_runs;
-    tern_backend_webgpu.instance_close(in);
+    tern_single_close(&single);
     tern_draft_table_close(&table);
     return seconds;
 }

@@ -7,6 +7,7 @@
 #include "closeness.h"
 #include "gpu_fixture.h"
 #include "harness.h"
+#include "kernels/single.h"
 #include "runtime/runtime.h"
 #include "tern_tools.h"
 
@@ -75,16 +76,17 @@ static void check_hidden(const char *name, const tern_model *m, const blob *gold
                          const int32_t *ids, size_t n_ids) {
     tern_error err = {0};
     const tern_backend *b = m->now->backend;
-    tern_instance *instance = NULL;
+    tern_single single;
+    const tern_cache_desc desc = {.kv_type = TERN_KV_F32, .n_context = 64};
     watched w = {m, golden, name, 0};
-    REQUIRE_OK(b->instance_open(m->now->plan, 64, TERN_KV_F32, &instance, &err), err);
+    REQUIRE_OK(tern_single_open(&single, b, m->now->plan, &m->fused, &desc, &err), err);
     float *logits = malloc(n_ids * (size_t)m->info.n_vocab * sizeof *logits);
-    const tern_batch batch = {
-        .ids = ids, .n_tokens = (int32_t)n_ids, .n_outputs = (int32_t)n_ids, .logits = logits};
-    CHECK(b->trace(instance, &batch, compare_hidden, &w, &err) == TERN_OK);
+    tern_batch batch = {.ids = ids, .n_tokens = (int32_t)n_ids, .n_outputs = (int32_t)n_ids};
+    tern_batch_bind(&batch, tern_graph_scores(&m->fused), logits);
+    CHECK(tern_single_trace(&single, &batch, 0, compare_hidden, &w, &err) == TERN_OK);
     CHECK_MSG(w.n_seen == m->info.n_layers + 1, "%s: %d hidden states", name, w.n_seen);
     free(logits);
-    b->instance_close(instance);
+    tern_single_close(&single);
 }
 
 // ---- Whole models ------------------------------------------------------------------------------

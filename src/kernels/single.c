@@ -20,7 +20,12 @@ void tern_single_close(tern_single *s) {
 
 tern_status tern_single_place(tern_single *s, tern_batch *batch, tern_chunk *chunk,
                               int32_t first_pos, tern_error *err) {
-    int32_t n_left;
+    int32_t n_left, length = s->sequence ? tern_sequence_length(s->sequence) : 0;
+    if (!s->sequence) return TERN_OK; // a backend without states
+    if (first_pos > length) {
+        TERN_TRY(tern_sequence_reserve(s->sequence, first_pos, err));
+        tern_sequence_advance(s->sequence, first_pos);
+    }
     TERN_TRY(tern_sequence_cut(s->sequence, first_pos, &n_left, err));
     if (n_left != first_pos)
         return tern_fail(err, TERN_ERR_ARGUMENT, "position %d cannot be gone back to",
@@ -39,6 +44,7 @@ tern_status tern_single_run(tern_single *s, tern_batch *batch, int32_t first_pos
     tern_status status = s->backend->submit(s->instance, batch, err);
     for (bool done = false; status == TERN_OK && !done;)
         status = s->backend->poll(s->instance, &done, err);
+    if (!s->sequence) return status;
     if (status == TERN_OK)
         tern_sequence_advance(s->sequence, first_pos + batch->n_tokens);
     else
@@ -51,6 +57,7 @@ tern_status tern_single_trace(tern_single *s, tern_batch *batch, int32_t first_p
     tern_chunk chunk;
     TERN_TRY(tern_single_place(s, batch, &chunk, first_pos, err));
     tern_status status = s->backend->trace(s->instance, batch, on_value, ctx, err);
+    if (!s->sequence) return status;
     if (status == TERN_OK)
         tern_sequence_advance(s->sequence, first_pos + batch->n_tokens);
     else

@@ -16,7 +16,7 @@ tern_status tern_single_open(tern_single *out, const tern_backend *backend, tern
 void tern_single_close(tern_single *s);
 // Puts the batch's tokens into one chunk at first_pos: fills `chunk`, points the batch to it, and
 // makes room. Positions from first_pos on are forgotten; first_pos must be one that can be gone
-// back to.
+// back to, or lie further ahead: then positions that nothing has computed hold zeros.
 tern_status tern_single_place(tern_single *s, tern_batch *batch, tern_chunk *chunk,
                               int32_t first_pos, tern_error *err);
 // Places and submits the batch, and waits for it.

@@ -59,15 +59,16 @@ static tern_vid attention_block(const decoder *d, tern_vid x) {
         factors = tern_g_vector(g, "rope_freqs.weight", c->rope.n_rot / 2);
     q = tern_g_rope(g, q, factors, (int32_t)c->n_heads, (int32_t)c->head_dim, &c->rope);
     k = tern_g_rope(g, k, factors, (int32_t)c->n_kv_heads, (int32_t)c->head_dim, &c->rope);
-    tern_vid keys = tern_g_positional_state(g, "cache_k.%d", kv_dim, 0);
-    tern_vid values = tern_g_positional_state(g, "cache_v.%d", kv_dim, 0);
+    tern_vid keys = tern_g_positional_state(g, "cache_k.%d", kv_dim, (int32_t)c->n_window);
+    tern_vid values = tern_g_positional_state(g, "cache_v.%d", kv_dim, (int32_t)c->n_window);
     tern_g_kv_store(g, k, v, keys, values, (int32_t)c->n_kv_heads, (int32_t)c->head_dim);
     tern_vid o = tern_g_attention(
         g, q, keys, values,
         &(tern_attention_attrs){.n_heads = (int32_t)c->n_heads,
                                 .n_kv_heads = (int32_t)c->n_kv_heads,
                                 .head_dim = (int32_t)c->head_dim,
-                                .scale = 1.0f / sqrtf((float)c->head_dim)});
+                                .scale = 1.0f / sqrtf((float)c->head_dim),
+                                .window = (int32_t)c->n_window});
     if (d->style.sub_norms) o = norm(d, o, "blk.%d.attn_sub_norm.weight", q_dim, c->rms_eps);
     return tern_g_add(g, x, linear(d, o, "blk.%d.attn_output.weight", c->n_embd, q_dim));
 }

@@ -52,8 +52,8 @@ tern_status tern_session_open(tern_session **out, tern_model *model, const tern_
     tern_kv_type *kv_type = &s->desc.kv_type;
     tern_status status = tern_kv_choose(&model->fused, s->n_context, *kv_type, kv_type, err);
     if (status == TERN_OK)
-        status = tern_model_instance(model, s->n_context, *kv_type, &s->instance, err);
-    if (status == TERN_OK && desc->profile) status = tern_model_profile_start(s->instance, err);
+        status = tern_lease_open(&s->lease, model, s->n_context, *kv_type, err);
+    if (status == TERN_OK && desc->profile) status = tern_model_profile_start(s->lease, err);
     if (status == TERN_OK && tern_speculation_is_on(&s->desc.speculation))
         status = tern_speculator_open(&s->speculator, s, err);
     if (status == TERN_OK) status = open_rows(s, err);
@@ -67,7 +67,7 @@ tern_status tern_session_open(tern_session **out, tern_model *model, const tern_
 
 void tern_session_close(tern_session *s) {
     if (!s) return;
-    tern_model_instance_close(s->model, s->instance);
+    tern_lease_close(s->lease);
     tern_speculator_close(s->speculator);
     tern_sampler_free(&s->sampler);
     tern_strbuf_free(&s->text);
@@ -103,7 +103,7 @@ tern_status tern_session_profile(tern_session *s, const tern_profile_row **rows,
     TERN_NEED(s);
     TERN_NEED(rows);
     TERN_NEED(n_rows);
-    const tern_profile *p = tern_model_profile(s->instance);
+    const tern_profile *p = tern_model_profile(s->lease);
     *rows = NULL;
     *n_rows = 0;
     if (!p) return tern_fail(err, TERN_ERR_ARGUMENT, "the session was opened without a profile");
@@ -115,7 +115,7 @@ tern_status tern_session_profile(tern_session *s, const tern_profile_row **rows,
 }
 
 const char *tern_session_notice(tern_session *s) {
-    return s ? tern_model_notice(s->instance) : NULL;
+    return s ? tern_model_notice(s->lease) : NULL;
 }
 size_t tern_session_n_tokens(const tern_session *s) {
     return s ? s->n_tokens : 0;
@@ -143,6 +143,8 @@ typedef struct wanted {
     int32_t top_k;    // into the session's arrays; n_outputs is at most n_rows then
     bool few_ahead;   // as in tern_batch
     tern_drafting *drafting;
+    size_t snapshot_at; // as in tern_work
+    bool passing;
 } wanted;
 
 static tern_status check_ids(const tern_session *s, const int32_t *ids, size_t n, tern_error *err) {
@@ -170,19 +172,24 @@ static tern_status append(tern_session *s, const int32_t *ids, size_t n, const w
         if (outputs > take) outputs = take;
         size_t first_output = n - w->n_outputs; // index in ids of the first wanted one
         size_t batch_first_output = done + take - outputs, row = batch_first_output - first_output;
-        tern_batch b = {
-            .ids = ids + done,
-            .n_tokens = (int32_t)take,
-            .first_pos = (int32_t)s->n_tokens,
-            .n_outputs = (int32_t)outputs,
-            .logits = w->logits && outputs ? w->logits + row * n_vocab : NULL,
+        const tern_work work = {.lease = s->lease,
+                                .ids = ids + done,
+                                .n_ids = (int32_t)take,
+                                .first_pos = (int32_t)s->n_tokens,
+                                .n_outputs = (int32_t)outputs,
+                                .snapshot_at = (int32_t)w->snapshot_at,
+                                .passing = w->passing};
+        const tern_wanted batch = {
+            .outputs = {"logits"},
+            .data = {w->logits && outputs ? w->logits + row * n_vocab : NULL},
+            .n_bindings = 1,
             .top_k = w->top_k,
             .top_ids = w->top_k && outputs ? s->top_ids + row * (size_t)w->top_k : NULL,
             .top_logits = w->top_k && outputs ? s->top_logits + row * (size_t)w->top_k : NULL,
             .few_ahead = w->few_ahead,
             .drafting = w->drafting,
         };
-        TERN_TRY(tern_model_compute(s->model, s->instance, &b, err));
+        TERN_TRY(tern_model_compute(s->model, &work, 1, &batch, err));
         memcpy(s->tokens + s->n_tokens, ids + done, take * sizeof *ids);
         s->n_tokens += take;
         done += take;
@@ -404,6 +411,8 @@ static tern_status step(tern_session *s, int32_t id, size_t n_left, tern_error *
     }
     wanted w = wanted_scores(s, 1 + n_draft);
     w.few_ahead = sp != NULL;
+    w.snapshot_at = n_draft ? s->n_tokens + 1 : 0; // where drafts that are refused lead back to
+    w.passing = true;
     double start = tern_seconds();
     TERN_TRY(append(s, run, 1 + n_draft, &w, err));
     s->n_tokens -= n_draft;
@@ -561,8 +570,12 @@ tern_status tern_generate_refit(tern_session *s, const int32_t *ids, size_t n_id
     TERN_TRY(prepare(s, params, max_tokens, err));
     st.seed = s->sampler.params.seed;
     double start = tern_seconds();
+    size_t room = n_ids + (size_t)max_tokens;
+    TERN_TRY(tern_lease_reserve(s->lease, room < (size_t)s->n_context ? (int32_t)room : s->n_context,
+                                err));
     st.n_reused = keep_common(s, ids, n_ids, 1); // the last one again: its scores are needed
     wanted w = wanted_scores(s, 1);
+    w.snapshot_at = n_ids - 1; // where another answer to the same prompt would begin
     TERN_TRY(append(s, ids + st.n_reused, n_ids - st.n_reused, &w, err));
     double middle = tern_seconds();
     tern_status status = generate_loop(&g, max_tokens, err);

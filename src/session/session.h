@@ -158,7 +158,7 @@ tern_status tern_generate_refit(tern_session *s, const int32_t *ids, size_t n_id
 
 struct tern_session {
     tern_model *model;
-    tern_lease *instance;
+    tern_lease *lease;
     tern_session_desc desc;
     int32_t n_context;
     int32_t *tokens; // [n_context] the timeline; its keys and values are in the instance

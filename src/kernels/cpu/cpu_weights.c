@@ -187,9 +187,10 @@ static bool wants_screen(const tern_weight *w) {
 
 static tern_status bind_vector(tern_weight *w, tern_error *err) {
     const tern_weight_source *s = &w->source;
-    float *v = tern_alloc_array(TERN_MEM_WEIGHTS, (size_t)s->n_cols, sizeof *v);
-    if (!v) return tern_fail_memory(err, (size_t)s->n_cols * sizeof *v);
-    tern_dtype_decode(s->type, s->data, 0, (size_t)s->n_cols, s->scale, v);
+    size_t n = (size_t)s->n_rows * (size_t)s->n_cols; // one row, but for a convolution's taps
+    float *v = tern_alloc_array(TERN_MEM_WEIGHTS, n, sizeof *v);
+    if (!v) return tern_fail_memory(err, n * sizeof *v);
+    tern_dtype_decode(s->type, s->data, 0, n, s->scale, v);
     w->owned = v;
     w->vector = v;
     w->info.layout = "F32";

@@ -5,7 +5,7 @@
 // - a reduction keeps 16 partial sums, element i going to lane i mod 16 (also after the last full
 // 16, where the other lanes add nothing), and then adds lanes 8 apart, 4, 2 and 1 apart;
 // - where the contract says fma, multiply and add round once, in every variant;
-// - exp and tanh are the library's own polynomials (float/vec_math.inl), not libm's.
+// - exp, log and tanh are the library's own polynomials (float/vec_math.inl), not libm's.
 // So text does not depend on the processor, on the number of threads, or on how many tokens were
 // computed together: row t of a batch has the bits that it would have alone. Speculation and prefix
 // reuse rely on this.
@@ -23,8 +23,9 @@ typedef enum tern_cpu_act {
     TERN_ACT_NONE,
     TERN_ACT_SILU,
     TERN_ACT_RELU2,
-    TERN_ACT_GELU,     // x Phi(x), Phi of the normal distribution
-    TERN_ACT_GELU_TANH // 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
+    TERN_ACT_GELU,      // x Phi(x), Phi of the normal distribution
+    TERN_ACT_GELU_TANH, // 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
+    TERN_ACT_SIGMOID    // 1 / (1 + e^-x)
 } tern_cpu_act;
 
 // What a query block sees of one layer's cache, for one key/value head.
@@ -57,6 +58,44 @@ typedef struct tern_attention_args {
     float *scratch;     // 64: tern_attention_scratch_floats(args) floats
 } tern_attention_args;
 
+// Columns [first, last) of a causal depthwise convolution of a run of rows of one sequence:
+// y[t][c] = act(bias[c] + sum over j of w[c][j] * x[t - (n_taps - 1) + j][c]), a chain of fmas that
+// begins at the bias (0 without one) and goes up in j. Rows before the run are those of the state,
+// which is zero where a sequence begins; afterwards the state holds the last n_taps - 1 rows of x.
+// So it does not matter how a sequence was cut into runs. Threads share the columns.
+typedef struct tern_conv_args {
+    float *y; // row t at y + t * y_stride, not in place; x likewise
+    const float *x;
+    size_t y_stride, x_stride; // floats
+    const float *w;            // [n_cols][n_taps]
+    const float *bias;         // [n_cols] or NULL
+    float *state;              // [n_taps - 1][n_cols], the oldest row first; read and written
+    size_t n_rows, n_cols, n_taps, first, last; // n_taps in 2..TERN_CONV_TAPS
+    tern_cpu_act act; // NONE or SILU
+} tern_conv_args;
+#define TERN_CONV_TAPS 8
+
+// One value head of a gated delta net over a run of rows of one sequence. For each row
+//     q, k = x * (1 / sqrt(sum x^2 + eps)), q = q * (1 / sqrt(dk)),
+//     beta = 1 / (1 + e^-b), decay = e^(A * softplus(a + dt_bias)),
+//     S = S * decay, d = beta * (v - S^T k), S = fma(k, d, S), o = S^T q,
+// where S^T k and S^T q are chains of fmas that begin at 0 and go up over the dk rows of S, one
+// chain for each column. So it does not matter how a sequence was cut into runs, and columns may be
+// computed apart: v, out and state may begin at any column of a head, and dv may be less than
+// state_stride.
+typedef struct tern_delta_net_args {
+    float *out;           // row t at out + t * out_stride, dv floats
+    const float *q, *k;   // row t at q + t * stride, dk floats; k likewise
+    const float *v;       // row t at v + t * stride, dv floats
+    const float *a, *b;   // row t's number at a[t * gate_stride]; b likewise
+    size_t stride, out_stride, gate_stride; // floats
+    size_t n_rows, dk, dv;                  // any; dv a multiple of 16 is fast
+    float A, dt_bias, eps;                  // A is at most 0
+    float *state;                           // [dk][state_stride], read and written
+    size_t state_stride;
+    float *scratch; // 64: tern_delta_net_scratch_floats(dk) floats
+} tern_delta_net_args;
+
 // A step of AdamW on a row: numbers that are the same for all of a weight (see kernels/train.h).
 typedef struct tern_adamw {
     float beta1, beta2, eps;
@@ -79,6 +118,7 @@ typedef struct tern_float_kernels {
     void (*act)(float *y, const float *x, size_t n, tern_cpu_act act);
     // y = act(gate) * up
     void (*glu)(float *y, const float *gate, const float *up, size_t n, tern_cpu_act act);
+    void (*softplus)(float *y, const float *x, size_t n); // log(1 + e^x)
     // Rotates one head in place: pairs (x[i], x[i + n_rot/2]) when halves, else (x[2i], x[2i+1]),
     // by the angle whose cosine and sine are cos[i], sin[i], i < n_rot/2:
     // (a, b) -> (fma(a, cos, -(b * sin)), fma(b, cos, a * sin)).
@@ -108,6 +148,10 @@ typedef struct tern_float_kernels {
     // whatever they hold, nor do spans of which it sees nothing: its bits follow from its position,
     // what it sees and the numbers there alone. out = acc * (1 / (sum of the lanes)).
     void (*attention)(const tern_attention_args *args);
+    // A causal depthwise convolution of a run of rows of one sequence, and one value head of a
+    // gated delta net: see below.
+    void (*conv)(const tern_conv_args *args);
+    void (*delta_net)(const tern_delta_net_args *args);
     // Index of the greatest (the first of equals), n > 0. NaN never wins unless all are NaN.
     size_t (*argmax)(const float *x, size_t n);
 
@@ -134,6 +178,7 @@ typedef struct tern_float_kernels {
 } tern_float_kernels;
 
 size_t tern_attention_scratch_floats(const tern_attention_args *args);
+size_t tern_delta_net_scratch_floats(size_t dk);
 // Bytes of the key (= of the value) blocks of one head for n_positions; of one block: for 16.
 size_t tern_kv_head_bytes(tern_dtype kv_type, size_t head_dim, size_t n_positions);
 

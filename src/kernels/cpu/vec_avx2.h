@@ -10,6 +10,7 @@
 enum { VEC_MATMUL_TOKENS = 2, VEC_MATMUL_ROWS = 3, VEC_MATVEC_ROWS = 4 };
 enum { VEC_TILE_ROWS = 6, VEC_TILE_COLS = 1, VEC_TILE_4_COLS = 1, VEC_TILE_1_COLS = 4 };
 enum { VEC_GEMM_ROWS = 6, VEC_GEMM_VECTORS = 1 };
+enum { VEC_DELTA_GROUPS = 1 };
 
 typedef struct v16 {
     __m256 lo, hi;

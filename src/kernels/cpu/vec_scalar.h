@@ -14,6 +14,7 @@
 enum { VEC_MATMUL_TOKENS = 1, VEC_MATMUL_ROWS = 1, VEC_MATVEC_ROWS = 1 };
 enum { VEC_TILE_ROWS = 1, VEC_TILE_COLS = 1, VEC_TILE_4_COLS = 1, VEC_TILE_1_COLS = 1 };
 enum { VEC_GEMM_ROWS = 3, VEC_GEMM_VECTORS = 1 }; // rows in thirds: see gemm.inl
+enum { VEC_DELTA_GROUPS = 1 };
 
 typedef struct v16 {
     float lane[16];

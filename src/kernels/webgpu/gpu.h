@@ -6,7 +6,8 @@
 //   gpu_weights.c   weights as the kernels read them
 //   gpu_plan.c      graph -> list of dispatches
 //   gpu_token.c     the same for few tokens: fewer, larger ones
-//   gpu_instance.c  memory of a session
+//   gpu_store.c     pages of states
+//   gpu_instance.c  scratch of runs
 //   gpu_encode.c    the dispatches of a batch, on their way to the queue
 //   gpu_run.c       submitting batches, reading back; greedy steps ahead
 //   gpu_drafts.c    greedy speculation that the device drafts for and judges itself
@@ -357,8 +358,25 @@ uint64_t gpu_i8_bytes(int64_t n_cols, int32_t n_rows);
 
 // ---- Sessions ----------------------------------------------------------------------------------
 
-tern_status gpu_instance_open(tern_plan *p, int32_t n_context, tern_kv_type kv_type,
-                              tern_instance **out, tern_error *err);
+tern_status gpu_store_open(tern_plan *p, const tern_page_layout *layout,
+                           const tern_cache_desc *desc, tern_store **out, tern_error *err);
+void gpu_store_close(tern_store *s);
+int32_t gpu_store_page_positions(const tern_store *s);
+uint64_t gpu_page_bytes(const tern_store *s, int group);
+tern_status gpu_page_new(tern_store *s, int group, tern_page *out, tern_error *err);
+void gpu_page_free(tern_store *s, int group, tern_page page);
+tern_status gpu_page_copy(tern_store *s, int group, tern_page from, tern_page to, tern_error *err);
+tern_status gpu_page_clear(tern_store *s, int group, tern_page page, tern_error *err);
+tern_status gpu_page_read(tern_store *s, int group, tern_page page, void *to, tern_error *err);
+tern_status gpu_page_write(tern_store *s, int group, tern_page page, const void *from,
+                           tern_error *err);
+int32_t gpu_store_n_context(const tern_store *s);
+gpu_cache gpu_store_cache(const tern_store *s);
+const tern_page_layout *gpu_store_layout(const tern_store *s);
+// The buffer of a state, by the pages' numbers plus 1 of each group.
+wgpu_buffer gpu_store_buffer(const tern_store *s, const uint32_t *pages, tern_vid v);
+
+tern_status gpu_instance_open(tern_plan *p, tern_store *s, tern_instance **out, tern_error *err);
 void gpu_instance_close(tern_instance *i);
 tern_status gpu_instance_open_drafts(tern_instance *i, const tern_draft_table *t, tern_error *err);
 tern_status gpu_submit(tern_instance *i, const tern_batch *batch, tern_error *err);

@@ -41,7 +41,7 @@ struct gpu_drafts {
     wgpu_buffer *angles; // by rope, of all positions
     wgpu_pipeline pipeline;
     wgpu_group group;
-    tern_batch request;  // being waited for
+    gpu_request request;  // being waited for
     int32_t n_each;
     burst now, ahead;
     bool busy;
@@ -145,7 +145,7 @@ void gpu_drafts_close(tern_instance *in) {
 
 // ---- Submitting --------------------------------------------------------------------------------
 
-bool gpu_drafts_can(const tern_instance *in, const tern_batch *b) {
+bool gpu_drafts_can(const tern_instance *in, const gpu_request *b) {
     const tern_drafting *q = b->drafting;
     return in->drafts && !in->profile && b->n_tokens == 1 && b->n_outputs == 1 && b->top_k == 1 &&
            !b->logits && q->n_before > 0 && q->n_each >= 2 && q->n_each <= GPU_FEW &&
@@ -169,7 +169,7 @@ static int32_t runs_after(const tern_instance *in, int32_t end, int32_t n_runs) 
 static void send_state(const tern_instance *in) {
     const gpu_drafts *d = in->drafts;
     const tern_device *device = in->plan->device;
-    const tern_batch *b = &d->request;
+    const gpu_request *b = &d->request;
     const tern_drafting *q = b->drafting;
     int32_t n = q->n_before < TERN_DRAFT_FRONT_MAX ? q->n_before : TERN_DRAFT_FRONT_MAX;
     if (n > b->first_pos) n = b->first_pos;
@@ -237,14 +237,15 @@ void gpu_drafts_forget(tern_instance *in) {
     in->drafts->busy = false;
 }
 
-tern_status gpu_drafts_submit(tern_instance *in, const tern_batch *b, tern_error *err) {
+tern_status gpu_drafts_submit(tern_instance *in, const gpu_request *b, tern_error *err) {
     gpu_drafts *d = in->drafts;
     bool goes_on = d->pos == b->first_pos && d->id == b->ids[0] && d->n_each == b->drafting->n_each;
     d->request = *b;
     d->n_each = b->drafting->n_each;
     d->busy = in->busy = true;
     // What the dispatches are chosen by: a run.
-    in->batch = (tern_batch){.n_tokens = d->n_each,
+    in->batch = (gpu_request){.sequence = b->sequence,
+                             .n_tokens = d->n_each,
                              .n_outputs = d->n_each,
                              .top_k = 1,
                              .first_pos = b->first_pos};
@@ -283,7 +284,7 @@ tern_status gpu_drafts_take(tern_instance *in, tern_error *err) {
     gpu_drafts *d = in->drafts;
     const tern_device *device = in->plan->device;
     gpu_readback *r = &in->readbacks[in->now];
-    const tern_batch *b = &d->request;
+    const gpu_request *b = &d->request;
     gpu_draft_state state;
     d->busy = false;
     d->pos = -1;

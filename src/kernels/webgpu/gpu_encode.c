@@ -32,7 +32,7 @@ void gpu_set_chunk(tern_instance *in, int32_t first) {
 
 // 0: the dispatch takes no part.
 static uint32_t rows_of(const tern_instance *in, const gpu_dispatch *step, int32_t first_pos) {
-    const tern_batch *b = &in->batch;
+    const gpu_request *b = &in->batch;
     if (step->rows == GPU_ROWS_PARTS) {
         uint32_t n = ((uint32_t)(first_pos + b->n_tokens) - 1) / step->rows_each + 1;
         return n < GPU_PARTS_MAX ? n : GPU_PARTS_MAX;
@@ -60,7 +60,7 @@ static bool takes_part(const tern_instance *in, const gpu_dispatch *step, bool b
 // What a dispatch moves at least: its weights once, its rows, and the positions that it accesses.
 static uint64_t bytes_of(const tern_instance *in, const gpu_dispatch *step) {
     const tern_plan *p = in->plan;
-    const tern_batch *b = &in->batch;
+    const gpu_request *b = &in->batch;
     bool reads_all = strncmp(gpu_kernel_entry(step->what.kernel), "attention", 9) == 0;
     double bytes = 0, n_tokens = b->n_tokens;
     double positions = reads_all ? (double)b->first_pos + n_tokens : n_tokens;
@@ -71,7 +71,7 @@ static uint64_t bytes_of(const tern_instance *in, const gpu_dispatch *step) {
         else if (at->place == GPU_POOL || at->place == GPU_POOL_I8)
             bytes += (double)at->bytes * n_tokens / p->n_batch;
         else if (at->place == GPU_STATE)
-            bytes += (double)p->device->api.BufferGetSize(in->states[at->v]) * positions /
+            bytes += (double)p->device->api.BufferGetSize(gpu_instance_state(in, at->v)) * positions /
                      in->n_context;
         else if (at->place == GPU_LOGITS)
             bytes += (double)in->chunk_rows * (double)p->n_vocab * sizeof(float);

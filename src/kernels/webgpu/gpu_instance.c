@@ -9,40 +9,6 @@ static uint64_t angle_bytes(const tern_plan *p, size_t rope) {
     return rows * (uint64_t)p->ropes.items[rope].attrs.n_rot * sizeof(float);
 }
 
-// Of a position's keys or values. Q8_0: an int8 each, a float for each 32.
-static uint64_t row_bytes(int64_t n_cols, gpu_cache cache) {
-    uint64_t n = (uint64_t)n_cols;
-    return cache == GPU_CACHE_F32 ? 4 * n : cache == GPU_CACHE_F16 ? 2 * n : n + n / 8;
-}
-
-static tern_status choose_cache(tern_instance *in, tern_kv_type wanted, tern_error *err) {
-    TERN_TRY(tern_kv_choose(in->plan->g, in->n_context, wanted, &wanted, err));
-    in->cache = wanted == TERN_KV_F32    ? GPU_CACHE_F32
-                : wanted == TERN_KV_Q8_0 ? GPU_CACHE_Q8_0
-                                         : GPU_CACHE_F16;
-    return gpu_plan_pipelines(in->plan, in->cache, err);
-}
-
-static tern_status open_states(tern_instance *in, tern_error *err) {
-    const tern_plan *p = in->plan;
-    in->states = tern_alloc_array(TERN_MEM_KV, p->g->n_values + 1, sizeof *in->states);
-    if (!in->states) return tern_fail_memory(err, p->g->n_values * sizeof *in->states);
-    for (size_t v = 0; v < p->g->n_values; v++) {
-        const tern_value *value = &p->g->values[v];
-        if (value->kind != TERN_VALUE_STATE) continue;
-        uint64_t bytes = (uint64_t)in->n_context * row_bytes(value->cols, in->cache);
-        if (bytes > p->device->binding_bytes_max)
-            return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                             "a cache of %d positions is larger than the %llu MB that a GPU's "
-                             "binding has",
-                             (int)in->n_context,
-                             (unsigned long long)(p->device->binding_bytes_max >> 20));
-        TERN_TRY(gpu_buffer_new(p->device, GPU_USE_CACHE, bytes, STORAGE, "the cache",
-                                &in->states[v], err));
-    }
-    return TERN_OK;
-}
-
 static tern_status open_buffers(tern_instance *in, tern_error *err) {
     const tern_plan *p = in->plan;
     tern_device *d = p->device;
@@ -78,7 +44,7 @@ static tern_status open_buffers(tern_instance *in, tern_error *err) {
     }
     in->angles_host = tern_alloc(TERN_MEM_SESSION, (size_t)most);
     if (!in->angles || !in->angles_host) return tern_fail_memory(err, (size_t)most);
-    return open_states(in, err);
+    return TERN_OK;
 }
 
 static wgpu_group_entry entry_of(const tern_instance *in, int32_t step, const gpu_binding *b) {
@@ -89,7 +55,7 @@ static wgpu_group_entry entry_of(const tern_instance *in, int32_t step, const gp
     case GPU_POOL: e.buffer = in->pool; break;
     case GPU_POOL_I8: e.buffer = in->pool_i8; break;
     case GPU_WEIGHT: e.buffer = b->buffer; break;
-    case GPU_STATE: e.buffer = in->states[b->v]; break;
+    case GPU_STATE: e.buffer = gpu_instance_state(in, b->v); break;
     case GPU_ANGLES: e.buffer = in->angles[b->v]; break;
     case GPU_IDS: e.buffer = in->ids; break;
     case GPU_LOGITS: e.buffer = in->logits; break;
@@ -157,18 +123,42 @@ tern_status gpu_instance_add_step(tern_instance *in, int32_t step, tern_error *e
     return status;
 }
 
-tern_status gpu_instance_open(tern_plan *p, int32_t n_context, tern_kv_type kv_type,
-                              tern_instance **out, tern_error *err) {
+wgpu_buffer gpu_instance_state(const tern_instance *in, tern_vid v) {
+    return gpu_store_buffer(in->store, in->bound, v);
+}
+
+// The groups of a step hold its sequence's buffers, so they are made anew for another sequence.
+tern_status gpu_instance_bind(tern_instance *in, const tern_sequence *s, tern_error *err) {
+    const tern_page_layout *l = gpu_store_layout(in->store);
+    bool same = in->groups[0] != NULL;
+    for (int g = 0; g < l->n_groups; g++) {
+        const tern_page *pages = tern_sequence_pages(s, g);
+        uint32_t now = pages ? pages[0].index + 1 : 0;
+        same = same && in->bound[g] == now;
+        in->bound[g] = now;
+    }
+    if (same) return TERN_OK;
+    for (int32_t step = 0; step <= GPU_STEP_DRAFTS; step++) close_groups(in, step);
+    gpu_expect_steps(&in->steps, 0);
+    gpu_drafts_forget(in);
+    TERN_TRY(gpu_instance_add_step(in, 0, err));
+    return in->drafts ? gpu_instance_add_step(in, GPU_STEP_DRAFTS, err) : TERN_OK;
+}
+
+tern_status gpu_instance_open(tern_plan *p, tern_store *store, tern_instance **out,
+                              tern_error *err) {
     *out = NULL;
     tern_status status = TERN_OK;
     tern_instance *in = tern_alloc(TERN_MEM_SESSION, sizeof *in);
     if (!in) return tern_fail_memory(err, sizeof *in);
     in->plan = p;
-    in->n_context = n_context;
+    in->store = store;
+    in->scores = tern_graph_scores(p->g);
+    in->n_context = gpu_store_n_context(store);
+    in->cache = gpu_store_cache(store);
     in->steps.seconds_max = GPU_STEPS_SECONDS;
-    TERN_TRY_GOTO(choose_cache(in, kv_type, err));
+    TERN_TRY_GOTO(gpu_plan_pipelines(p, in->cache, err));
     TERN_TRY_GOTO(open_buffers(in, err));
-    TERN_TRY_GOTO(gpu_instance_add_step(in, 0, err));
     *out = in;
     return TERN_OK;
 fail:
@@ -179,10 +169,8 @@ fail:
 tern_status gpu_instance_open_drafts(tern_instance *in, const tern_draft_table *t,
                                      tern_error *err) {
     close_groups(in, GPU_STEP_DRAFTS);
-    TERN_TRY(gpu_drafts_open(in, t, err));
-    tern_status status = gpu_instance_add_step(in, GPU_STEP_DRAFTS, err);
-    if (status != TERN_OK) gpu_drafts_close(in);
-    return status;
+    for (int g = 0; g < TERN_PAGE_GROUPS; g++) in->bound[g] = 0; // the next batch makes the groups
+    return gpu_drafts_open(in, t, err);
 }
 
 void gpu_instance_close(tern_instance *in) {
@@ -195,8 +183,6 @@ void gpu_instance_close(tern_instance *in) {
     gpu_profile_close(in->profile);
     for (int32_t step = 0; step <= GPU_STEP_DRAFTS; step++) close_groups(in, step);
     gpu_drafts_close(in);
-    for (size_t v = 0; in->states && v < p->g->n_values; v++)
-        gpu_buffer_free(d, GPU_USE_CACHE, in->states[v]);
     for (size_t i = 0; in->angles && i < p->ropes.n; i++)
         gpu_buffer_free(d, GPU_USE_WORK, in->angles[i]);
     wgpu_buffer buffers[] = {in->runs,
@@ -211,7 +197,6 @@ void gpu_instance_close(tern_instance *in) {
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         gpu_buffer_free(d, GPU_USE_WORK, buffers[i]);
     for (int i = 0; i < 2; i++) gpu_buffer_free(d, GPU_USE_RESULTS, in->readbacks[i].buffer);
-    tern_free(in->states);
     tern_free(in->angles);
     tern_free(in->angles_host);
     if (quiet) tern_free(in); // else the callback, which may still come, frees it

@@ -14,7 +14,7 @@
 #include "kernels/webgpu/gpu_session.h"
 
 gpu_results gpu_results_of(const tern_instance *in) {
-    const tern_batch *b = &in->batch;
+    const gpu_request *b = &in->batch;
     if (b->n_outputs == 0 || (!b->logits && b->top_k == 0)) return GPU_RESULTS_NONE;
     if (b->logits || in->reads_rows) return GPU_RESULTS_LOGITS;
     if (b->top_k == 1) return GPU_RESULTS_GREATEST;
@@ -52,7 +52,7 @@ typedef struct top {
     float *values;
 } top;
 
-static top top_of_row(const tern_batch *b, size_t row) {
+static top top_of_row(const gpu_request *b, size_t row) {
     size_t k = (size_t)b->top_k;
     top t = {b->top_k, b->top_ids + row * k, b->top_logits + row * k};
     for (size_t i = 0; i < k; i++) {
@@ -74,14 +74,14 @@ static void offer(const top *t, float x, int32_t id) {
     t->ids[at] = id;
 }
 
-static void take_logits(const tern_batch *b, size_t row, const float *logits, size_t n_vocab) {
+static void take_logits(const gpu_request *b, size_t row, const float *logits, size_t n_vocab) {
     if (b->logits) memcpy(b->logits + row * n_vocab, logits, n_vocab * sizeof *logits);
     if (b->top_k == 0) return;
     top t = top_of_row(b, row);
     for (size_t i = 0; i < n_vocab; i++) offer(&t, logits[i], (int32_t)i);
 }
 
-static bool take_list(const tern_batch *b, size_t row, const gpu_list *list) {
+static bool take_list(const gpu_request *b, size_t row, const gpu_list *list) {
     if (list->n > GPU_LIST_ITEMS) return false;
     top t = top_of_row(b, row);
     for (uint32_t i = 0; i < list->n; i++)
@@ -95,7 +95,7 @@ void gpu_results_greatest(const void *mapped, size_t i, int32_t *id, float *logi
 }
 
 bool gpu_results_take(const tern_instance *in, const void *mapped) {
-    const tern_batch *b = &in->batch;
+    const gpu_request *b = &in->batch;
     size_t n_vocab = (size_t)in->plan->n_vocab;
     gpu_results wanted = gpu_results_of(in);
     bool enough = true;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "kernels/single.h"
 #include "kernels/webgpu/gpu_session.h"
 #include "tests/gpu_fixture.h"
 
@@ -223,11 +224,11 @@ typedef struct machine { // a rig on a device
     tern_weight **weights;
     size_t n_weights;
     tern_plan *plan;
-    tern_instance *instance;
+    tern_single single;
 } machine;
 
 static void take_down(machine *m) {
-    if (m->instance) m->b->instance_close(m->instance);
+    if (m->single.backend) tern_single_close(&m->single);
     if (m->plan) m->b->plan_free(m->plan);
     for (size_t i = 0; m->weights && i < m->n_weights; i++)
         if (m->weights[i]) m->b->unbind(m->d, m->weights[i]);
@@ -261,13 +262,8 @@ static tern_status set_up(machine *m, const rig *r, rig_device which, bool fused
     free(kinds);
     TERN_TRY(status);
     TERN_TRY(m->b->compile(m->d, &m->g, m->weights, n_batch, &m->plan, err));
-    return m->b->instance_open(m->plan, n_context, kv_type, &m->instance, err);
-}
-
-static tern_status run_batch(machine *m, const tern_batch *batch, tern_error *err) {
-    TERN_TRY(m->b->submit(m->instance, batch, err));
-    for (bool done = false; !done;) TERN_TRY(m->b->poll(m->instance, &done, err));
-    return TERN_OK;
+    const tern_cache_desc desc = {.kv_type = kv_type, .n_context = n_context};
+    return tern_single_open(&m->single, m->b, m->plan, &m->g, &desc, err);
 }
 
 // Rows of the tables in another order than the tokens.
@@ -297,10 +293,9 @@ float *rig_run(rig *r, rig_device device, rig_batches how, bool fused) {
         int32_t now = how.n_tokens[i];
         int32_t wanted = how.n_outputs > 0 && how.n_outputs < now ? how.n_outputs : now;
         make_ids(r, at, now, ids);
-        tern_batch batch = {.ids = ids, .n_tokens = now, .first_pos = how.first_pos + at,
-                            .n_outputs = wanted,
-                            .logits = out + (at + now - wanted) * r->n_shown};
-        status = run_batch(&m, &batch, &err);
+        tern_batch batch = {.ids = ids, .n_tokens = now, .n_outputs = wanted};
+        tern_batch_bind(&batch, tern_graph_scores(&m.g), out + (at + now - wanted) * r->n_shown);
+        status = tern_single_run(&m.single, &batch, how.first_pos + at, &err);
     }
     take_down(&m);
     tern_free(ids);
@@ -320,7 +315,7 @@ bool rig_run_top(rig *r, rig_device device, int32_t n, int32_t k, int32_t *ids, 
                         .top_logits = logits};
     tern_status status = set_up(&m, r, device, true, n, n, TERN_KV_F32, &err);
     uint64_t before = device != RIG_CPU && m.d ? m.d->bytes_read : 0;
-    if (status == TERN_OK) status = run_batch(&m, &batch, &err);
+    if (status == TERN_OK) status = tern_single_run(&m.single, &batch, 0, &err);
     r->bytes_read = device != RIG_CPU && m.d ? m.d->bytes_read - before : 0;
     take_down(&m);
     tern_free(in);
@@ -345,13 +340,13 @@ void rig_translate(rig *r) {
 }
 
 // The greatest logit from a whole row, for which no step can have run ahead.
-static tern_status step_by_row(machine *m, const rig *r, tern_batch batch, rig_step *step,
-                               tern_error *err) {
+static tern_status step_by_row(machine *m, const rig *r, tern_batch batch, int32_t pos,
+                               rig_step *step, tern_error *err) {
     float *row = tern_alloc_array(TERN_MEM_MISC, (size_t)r->n_shown, sizeof *row);
     if (!row) abort();
-    batch.logits = row;
+    tern_batch_bind(&batch, tern_graph_scores(&m->g), row);
     batch.top_k = 0;
-    tern_status status = run_batch(m, &batch, err);
+    tern_status status = tern_single_run(&m->single, &batch, pos, err);
     *step = (rig_step){0, row[0]};
     for (int32_t i = 1; i < r->n_shown; i++)
         if (row[i] > step->logit) *step = (rig_step){i, row[i]};
@@ -364,16 +359,17 @@ bool rig_walk(rig *r, rig_device device, double seconds, rig_step *steps, int32_
     machine m;
     int32_t pos = 0;
     tern_status status = set_up(&m, r, device, true, 1, n, TERN_KV_F16, &err);
-    if (status == TERN_OK && seconds > 0) m.instance->steps.seconds_max = seconds;
+    if (status == TERN_OK && seconds > 0) m.single.instance->steps.seconds_max = seconds;
     uint64_t before = status == TERN_OK ? m.d->n_launches : 0;
     for (int32_t i = 0; status == TERN_OK && i < n; i++) {
         int32_t id = i == 0 || i % 13 == 12 ? i : steps[i - 1].id;
         if (i == 31) pos = 5;
-        tern_batch batch = {.ids = &id, .n_tokens = 1, .first_pos = pos++, .n_outputs = 1,
-                            .top_k = 1, .top_ids = &steps[i].id, .top_logits = &steps[i].logit,
+        tern_batch batch = {.ids = &id, .n_tokens = 1, .n_outputs = 1, .top_k = 1,
+                            .top_ids = &steps[i].id, .top_logits = &steps[i].logit,
                             .few_ahead = seconds == 0};
-        status = seconds < 0 ? step_by_row(&m, r, batch, &steps[i], &err)
-                             : run_batch(&m, &batch, &err);
+        status = seconds < 0 ? step_by_row(&m, r, batch, pos, &steps[i], &err)
+                             : tern_single_run(&m.single, &batch, pos, &err);
+        pos++;
     }
     r->n_launches = status == TERN_OK ? m.d->n_launches - before : 0;
     take_down(&m);
@@ -385,7 +381,7 @@ void rig_fail_allocations(rig *r) {
     tern_error err = {0};
     int32_t ids[9];
     float *out = calloc(9 * (size_t)r->n_shown, sizeof *out);
-    tern_batch batch = {.ids = ids, .n_tokens = 9, .n_outputs = 9, .logits = out};
+    const tern_batch batch = {.ids = ids, .n_tokens = 9, .n_outputs = 9};
     make_ids(r, 0, 9, ids);
     tern_status status = TERN_ERR_MEMORY;
     size_t before = tern_mem_get_stats().total_now, n = 0;
@@ -394,9 +390,11 @@ void rig_fail_allocations(rig *r) {
         machine m;
         tern_mem_fail_at(++n);
         status = set_up(&m, r, RIG_GPU, true, 16, 16, TERN_KV_Q8_0, &err);
-        if (status == TERN_OK) status = m.b->profile_start(m.instance, &err);
+        if (status == TERN_OK) status = m.b->profile_start(m.single.instance, &err);
         if (status == TERN_ERR_UNSUPPORTED) status = TERN_OK; // no timestamps
-        if (status == TERN_OK) status = run_batch(&m, &batch, &err);
+        tern_batch now = batch;
+        tern_batch_bind(&now, tern_graph_scores(&m.g), out);
+        if (status == TERN_OK) status = tern_single_run(&m.single, &now, 0, &err);
         tern_mem_fail_at(0);
         take_down(&m);
     }

@@ -13,13 +13,13 @@
 
 static void send_tokens(tern_instance *in) {
     const tern_device *d = in->plan->device;
-    const tern_batch *b = &in->batch;
+    const gpu_request *b = &in->batch;
     d->api.QueueWriteBuffer(d->queue, in->ids, 0, b->ids, (size_t)b->n_tokens * sizeof *b->ids);
     gpu_send_angles(in, in->angles, 0, b->first_pos, b->n_tokens);
 }
 
 static void send_runs(const tern_instance *in, int32_t first_pos, int32_t n_steps) {
-    const tern_batch *b = &in->batch;
+    const gpu_request *b = &in->batch;
     const tern_device *d = in->plan->device;
     union {
         gpu_run run;
@@ -65,7 +65,7 @@ static void launch(tern_instance *in, int32_t first_pos, int32_t n_steps, bool b
 // is a different one, only these steps are lost: they wrote only the cache's next positions, which
 // are rewritten before anything reads them.
 
-static bool is_greedy_step(const tern_batch *b) {
+static bool is_greedy_step(const gpu_request *b) {
     return b->n_tokens == 1 && b->n_outputs == 1 && !b->logits && b->top_k == 1;
 }
 
@@ -91,30 +91,56 @@ static tern_status start_ahead(tern_instance *in, tern_error *err) {
 }
 
 // Whether the batch's result is here already, or on its way.
-static bool is_ahead(const tern_instance *in, const tern_batch *b) {
+static bool is_ahead(const tern_instance *in, const gpu_request *b) {
     const gpu_steps *s = &in->steps;
     return s->n_taken > 0 && b->ids[0] == s->ids[s->n_taken - 1] &&
            (s->n_taken < s->n_read || s->n_ahead > 0);
 }
 
 static void start(tern_instance *in) {
-    const tern_batch *b = &in->batch;
+    const gpu_request *b = &in->batch;
     gpu_expect_steps(&in->steps, is_greedy_step(b));
     in->steps.started = tern_seconds();
     send_tokens(in);
     launch(in, b->first_pos, 1, true, GPU_FIRST_DISPATCHES, &in->readbacks[in->now]);
 }
 
-tern_status gpu_submit(tern_instance *in, const tern_batch *batch, tern_error *err) {
+tern_status gpu_request_of(const tern_instance *in, const tern_batch *b, gpu_request *out,
+                           tern_error *err) {
     const tern_plan *p = in->plan;
-    tern_device *d = p->device;
+    TERN_TRY(tern_batch_check(b, p->g, p->n_batch, in->n_context, err));
+    bool last = true;
+    for (int32_t i = 0; b->outputs && i < b->n_outputs; i++)
+        last = last && b->outputs[i] == b->n_tokens - b->n_outputs + i;
+    if (b->n_chunks != 1 || !last)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "the WebGPU backend takes one sequence a batch, and its last tokens");
+    *out = (gpu_request){.sequence = b->chunks[0].sequence,
+                         .ids = b->ids,
+                         .n_tokens = b->n_tokens,
+                         .first_pos = b->chunks[0].first_pos,
+                         .n_outputs = b->n_outputs,
+                         .logits = tern_batch_data(b, in->scores),
+                         .top_k = b->top_k,
+                         .top_ids = b->top_ids,
+                         .top_logits = b->top_logits,
+                         .few_ahead = b->few_ahead,
+                         .drafting = b->drafting};
+    return TERN_OK;
+}
+
+tern_status gpu_submit(tern_instance *in, const tern_batch *asked, tern_error *err) {
+    gpu_request request, *batch = &request;
+    TERN_TRY(gpu_request_of(in, asked, &request, err));
+    tern_device *d = in->plan->device;
     gpu_steps *s = &in->steps;
-    TERN_TRY(tern_batch_check(batch, p->n_batch, in->n_context, p->n_vocab, err));
     if (in->busy) return tern_fail(err, TERN_ERR_ARGUMENT, "the last batch is not done yet");
+    TERN_TRY(gpu_instance_bind(in, batch->sequence, err));
     if (batch->drafting && gpu_drafts_can(in, batch)) return gpu_drafts_submit(in, batch, err);
     gpu_drafts_forget(in);
     bool goes_on = is_greedy_step(batch) && is_greedy_step(&in->batch) &&
-                   batch->first_pos == in->batch.first_pos + 1;
+                   batch->first_pos == in->batch.first_pos + 1 &&
+                   batch->sequence == in->batch.sequence;
     bool was_ahead = goes_on && is_ahead(in, batch);
     in->batch = *batch;
     gpu_set_chunk(in, 0);
@@ -228,11 +254,13 @@ static tern_status show(const tern_instance *in, const tern_node *n, float *rows
 
 // Node by node, each submitted alone and read back. Fused dispatches of few tokens run with the
 // last of their nodes; their inner values are not shown, since they do not exist.
-tern_status gpu_trace(tern_instance *in, const tern_batch *batch, tern_tap_fn on_value, void *ctx,
+tern_status gpu_trace(tern_instance *in, const tern_batch *asked, tern_tap_fn on_value, void *ctx,
                       tern_error *err) {
+    gpu_request request, *batch = &request;
+    TERN_TRY(gpu_request_of(in, asked, &request, err));
+    TERN_TRY(gpu_instance_bind(in, batch->sequence, err));
     const tern_plan *p = in->plan;
     tern_device *d = p->device;
-    TERN_TRY(tern_batch_check(batch, p->n_batch, in->n_context, p->n_vocab, err));
     if (in->busy || batch->n_outputs > p->chunk_rows || !batch->logits)
         return tern_fail(err, TERN_ERR_ARGUMENT, "this batch cannot be traced");
     float *rows = tern_alloc(TERN_MEM_MISC, (size_t)p->memory.bytes + 16);

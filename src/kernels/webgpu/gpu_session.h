@@ -42,17 +42,36 @@ static inline void gpu_expect_steps(gpu_steps *s, int32_t n) {
 
 typedef struct gpu_drafts gpu_drafts; // gpu_drafts.c
 
+// A batch of one sequence, as the files here use it.
+typedef struct gpu_request {
+    const tern_sequence *sequence;
+    const int32_t *ids;
+    int32_t n_tokens, first_pos;
+    int32_t n_outputs; // of the last tokens
+    float *logits;     // or NULL
+    int32_t top_k;
+    int32_t *top_ids;
+    float *top_logits;
+    bool few_ahead;
+    tern_drafting *drafting;
+} gpu_request;
+// Fails for what this backend cannot run yet.
+tern_status gpu_request_of(const tern_instance *in, const tern_batch *b, gpu_request *out,
+                           tern_error *err);
+
 struct tern_instance {
     tern_plan *plan;
+    tern_store *store;
+    tern_vid scores;
     int32_t n_context;
     gpu_cache cache;
+    uint32_t bound[TERN_PAGE_GROUPS]; // pages that the bind groups hold, plus 1; 0: none
     wgpu_buffer runs, ids, pool, pool_i8, logits, top_parts, top, lists, parts;
     gpu_readback readbacks[2];
-    wgpu_buffer *states; // [n_values], or NULL
     wgpu_buffer *angles; // by rope
     wgpu_group *groups[GPU_STEPS_MAX + 1]; // by step and dispatch; NULL: not needed yet
     float *angles_host;  // cosines and sines of a batch
-    tern_batch batch;    // being computed
+    gpu_request batch;    // being computed
     int32_t chunk_first, chunk_rows;
     bool reads_rows; // of the chunk, since a list did not suffice
     bool busy;
@@ -62,6 +81,10 @@ struct tern_instance {
     struct gpu_profile *profile; // NULL: nothing is timed
 };
 
+// The buffer that holds a state of the sequence that is bound.
+wgpu_buffer gpu_instance_state(const tern_instance *in, tern_vid v);
+// Makes the bind groups hold the sequence's states.
+tern_status gpu_instance_bind(tern_instance *in, const tern_sequence *s, tern_error *err);
 // Makes the bind groups of that step of a submission, unless they exist (gpu_instance.c). Those of
 // GPU_STEP_DRAFTS bind the memory of in->drafts where others bind the instance's.
 #define GPU_STEP_DRAFTS GPU_STEPS_MAX
@@ -104,8 +127,8 @@ tern_status gpu_drafts_open(tern_instance *in, const tern_draft_table *t, tern_e
 wgpu_buffer gpu_drafts_buffer(const gpu_drafts *d, gpu_place place, tern_vid v);
 wgpu_buffer gpu_drafts_state(const gpu_drafts *d);
 // Whether the batch can be answered by drafting; a batch that cannot is a single step.
-bool gpu_drafts_can(const tern_instance *in, const tern_batch *b);
-tern_status gpu_drafts_submit(tern_instance *in, const tern_batch *b, tern_error *err);
+bool gpu_drafts_can(const tern_instance *in, const gpu_request *b);
+tern_status gpu_drafts_submit(tern_instance *in, const gpu_request *b, tern_error *err);
 // Whether one of its batches is being waited for.
 bool gpu_drafts_busy(const tern_instance *in);
 // Its results, when they are mapped.

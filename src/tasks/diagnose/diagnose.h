@@ -7,6 +7,7 @@
 #ifndef TERN_TASKS_DIAGNOSE_DIAGNOSE_H
 #define TERN_TASKS_DIAGNOSE_DIAGNOSE_H
 
+#include "kernels/single.h"
 #include "runtime/runtime.h"
 #include "tern_tools.h"
 
@@ -25,12 +26,6 @@ typedef struct tern_report {
 void tern_report_fact(void *report, const char *name, const char *value); // a tern_fact_fn
 void tern_report_check(void *report, const char *name, bool ok, const char *detail);
 
-// A plan with an instance of it.
-typedef struct tern_runner {
-    const tern_backend *backend;
-    tern_instance *instance;
-} tern_runner;
-
 typedef struct tern_difference {
     char name[64];   // of the first value that differs by more than the tolerance; empty: none
     double error;    // of its worst row, relative to the row's length, or of all values
@@ -41,13 +36,12 @@ typedef struct tern_difference {
 // Runs the tokens on both, and compares all values along the way. A relative distance (of lengths
 // of rows) up to the tolerance is no difference; 0: the bits must be the same. The greatest logit
 // may differ only if `wanted` has the two nearly as great.
-tern_status tern_compare(const tern_graph *g, tern_runner wanted, tern_runner tested,
-                         const int32_t *ids, int32_t n_ids, int64_t n_vocab, double tolerance,
+tern_status tern_compare(const tern_graph *g, tern_single *wanted, tern_single *tested,
+                         const int32_t *ids, int32_t n_ids, double tolerance,
                          tern_difference *out, tern_error *err);
 // One more token with an ordinary run, as in generation: only its logits are compared.
-tern_status tern_compare_step(tern_runner wanted, tern_runner tested, int32_t id, int32_t pos,
-                              int64_t n_vocab, double tolerance, tern_difference *out,
-                              tern_error *err);
+tern_status tern_compare_step(const tern_graph *g, tern_single *wanted, tern_single *tested, int32_t id, int32_t pos,
+                              double tolerance, tern_difference *out, tern_error *err);
 void tern_report_difference(tern_report *r, const char *name, const tern_difference *d,
                             double tolerance);
 

@@ -88,11 +88,17 @@ static void compare_logits(const float *wanted, const float *tested, size_t n_ro
         snprintf(out->name, sizeof out->name, "logits");
 }
 
-tern_status tern_compare(const tern_graph *g, tern_runner wanted, tern_runner tested,
-                         const int32_t *ids, int32_t n_ids, int64_t n_vocab, double tolerance,
+static int64_t n_scores(const tern_graph *g) {
+    tern_vid v = tern_graph_scores(g);
+    return v >= 0 ? g->values[v].cols : 0;
+}
+
+tern_status tern_compare(const tern_graph *g, tern_single *wanted, tern_single *tested,
+                         const int32_t *ids, int32_t n_ids, double tolerance,
                          tern_difference *out, tern_error *err) {
     *out = (tern_difference){0};
     tern_status status = TERN_OK;
+    int64_t n_vocab = n_scores(g);
     size_t n_logits = (size_t)n_ids * (size_t)n_vocab;
     float *logits = tern_alloc_array(TERN_MEM_MISC, 2 * n_logits, sizeof *logits);
     traced t = {.g = g, .tolerance = tolerance, .out = out};
@@ -101,15 +107,16 @@ tern_status tern_compare(const tern_graph *g, tern_runner wanted, tern_runner te
         status = tern_fail_memory(err, n_logits * sizeof *logits);
         goto fail;
     }
-    tern_batch b = {.ids = ids, .n_tokens = n_ids, .n_outputs = n_ids, .logits = logits};
-    TERN_TRY_GOTO(wanted.backend->trace(wanted.instance, &b, keep, &t, err));
+    tern_batch b = {.ids = ids, .n_tokens = n_ids, .n_outputs = n_ids}, again = b;
+    tern_batch_bind(&b, tern_graph_scores(g), logits);
+    tern_batch_bind(&again, tern_graph_scores(g), logits + n_logits);
+    TERN_TRY_GOTO(tern_single_trace(wanted, &b, 0, keep, &t, err));
     if (t.failed) {
         status = tern_fail_memory(err, n_logits);
         goto fail;
     }
-    b.logits = logits + n_logits;
-    TERN_TRY_GOTO(tested.backend->trace(tested.instance, &b, compare, &t, err));
-    compare_logits(logits, b.logits, (size_t)n_ids, (size_t)n_vocab, tolerance, out);
+    TERN_TRY_GOTO(tern_single_trace(tested, &again, 0, compare, &t, err));
+    compare_logits(logits, logits + n_logits, (size_t)n_ids, (size_t)n_vocab, tolerance, out);
     if (out->n_values == 0) // an empty comparison proves nothing
         snprintf(out->name, sizeof out->name, "no value on the way was seen, which");
 fail:
@@ -119,22 +126,22 @@ fail:
     return status;
 }
 
-static tern_status step(tern_runner r, int32_t id, int32_t pos, float *logits, tern_error *err) {
-    const tern_batch b = {
-        .ids = &id, .n_tokens = 1, .first_pos = pos, .n_outputs = 1, .logits = logits};
-    TERN_TRY(r.backend->submit(r.instance, &b, err));
-    for (bool done = false; !done;) TERN_TRY(r.backend->poll(r.instance, &done, err));
-    return TERN_OK;
+static tern_status step(const tern_graph *g, tern_single *s, int32_t id, int32_t pos, float *logits,
+                        tern_error *err) {
+    tern_batch b = {.ids = &id, .n_tokens = 1, .n_outputs = 1};
+    tern_batch_bind(&b, tern_graph_scores(g), logits);
+    return tern_single_run(s, &b, pos, err);
 }
 
-tern_status tern_compare_step(tern_runner wanted, tern_runner tested, int32_t id, int32_t pos,
-                              int64_t n_vocab, double tolerance, tern_difference *out,
+tern_status tern_compare_step(const tern_graph *g, tern_single *wanted, tern_single *tested,
+                              int32_t id, int32_t pos, double tolerance, tern_difference *out,
                               tern_error *err) {
+    int64_t n_vocab = n_scores(g);
     *out = (tern_difference){0};
     float *logits = tern_alloc_array(TERN_MEM_MISC, 2 * (size_t)n_vocab, sizeof *logits);
     if (!logits) return tern_fail_memory(err, 2 * (size_t)n_vocab * sizeof *logits);
-    tern_status status = step(wanted, id, pos, logits, err);
-    if (status == TERN_OK) status = step(tested, id, pos, logits + n_vocab, err);
+    tern_status status = step(g, wanted, id, pos, logits, err);
+    if (status == TERN_OK) status = step(g, tested, id, pos, logits + n_vocab, err);
     if (status == TERN_OK)
         compare_logits(logits, logits + n_vocab, 1, (size_t)n_vocab, tolerance, out);
     tern_free(logits);

@@ -67,32 +67,33 @@ static tern_status check_weights(tern_report *r, const tern_model *m, tern_error
     return TERN_OK;
 }
 
-static tern_status runner_open(const tern_model *m, tern_runner *r, tern_error *err) {
-    r->backend = m->now->backend;
-    return r->backend->instance_open(m->now->plan, 64, TERN_KV_F16, &r->instance, err);
+static tern_status open_single(const tern_model *m, tern_single *s, tern_error *err) {
+    const tern_cache_desc desc = {.kv_type = TERN_KV_F16, .n_context = 64};
+    return tern_single_open(s, m->now->backend, m->now->plan, &m->fused, &desc, err);
 }
 
 static tern_status check_values(tern_report *report, const tern_model *wanted,
                                 const tern_model *tested, tern_error *err) {
-    tern_runner a = {0}, b = {0};
+    tern_single a = {0}, b = {0};
     tern_status status = TERN_OK;
     tern_difference d;
     double tolerance = tested->now->backend == &tern_backend_cpu ? 0 : TERN_GPU_TOLERANCE;
     int32_t ids[N_TOKENS + N_STEPS], n_vocab = wanted->info.n_vocab;
     for (uint32_t i = 0; i < N_TOKENS + N_STEPS; i++)
         ids[i] = (int32_t)((i * 2654435761u) % (uint32_t)n_vocab);
-    TERN_TRY_GOTO(runner_open(wanted, &a, err));
-    TERN_TRY_GOTO(runner_open(tested, &b, err));
-    TERN_TRY_GOTO(tern_compare(&tested->fused, a, b, ids, N_TOKENS, n_vocab, tolerance, &d, err));
+    TERN_TRY_GOTO(open_single(wanted, &a, err));
+    TERN_TRY_GOTO(open_single(tested, &b, err));
+    TERN_TRY_GOTO(tern_compare(&tested->fused, &a, &b, ids, N_TOKENS, tolerance, &d, err));
     tern_report_difference(report, "hidden values and logits", &d, tolerance);
     for (int32_t i = 0; i < N_STEPS; i++) {
         int32_t pos = N_TOKENS + i;
-        TERN_TRY_GOTO(tern_compare_step(a, b, ids[pos], pos, n_vocab, tolerance, &d, err));
+        TERN_TRY_GOTO(tern_compare_step(&tested->fused, &a, &b, ids[pos], pos, tolerance, &d,
+                                        err));
         tern_report_difference(report, i ? "another token" : "a single token", &d, tolerance);
     }
 fail:
-    if (a.instance) a.backend->instance_close(a.instance);
-    if (b.instance) b.backend->instance_close(b.instance);
+    if (a.backend) tern_single_close(&a);
+    if (b.backend) tern_single_close(&b);
     return status;
 }
 

@@ -41,7 +41,7 @@ typedef struct rig {
     tern_device *device;
     tern_weight **weights;
     tern_plan *plan;
-    tern_instance *instance;
+    tern_single single;
 } rig;
 
 static const tern_arch *find_arch(const char *name) {
@@ -135,11 +135,12 @@ static tern_status fuse(subject *s, const rig *r, tern_error *err) {
 
 static tern_status rig_open(rig *r, const subject *s, tern_error *err) {
     TERN_TRY(r->backend->compile(r->device, &s->fused, r->weights, 32, &r->plan, err));
-    return r->backend->instance_open(r->plan, 64, TERN_KV_F32, &r->instance, err);
+    const tern_cache_desc desc = {.kv_type = TERN_KV_F32, .n_context = 64};
+    return tern_single_open(&r->single, r->backend, r->plan, &s->fused, &desc, err);
 }
 
 static void rig_close(rig *r, const subject *s) {
-    if (r->instance) r->backend->instance_close(r->instance);
+    if (r->single.backend) tern_single_close(&r->single);
     if (r->plan) r->backend->plan_free(r->plan);
     for (size_t v = 0; r->weights && v < s->built.n_values; v++)
         if (r->weights[v]) r->backend->unbind(r->device, r->weights[v]);
@@ -147,18 +148,18 @@ static void rig_close(rig *r, const subject *s) {
 }
 
 static tern_status compare(tern_report *report, const shape *sh, const subject *s,
-                           const rig *wanted, const rig *tested, tern_error *err) {
-    tern_runner a = {wanted->backend, wanted->instance}, b = {tested->backend, tested->instance};
+                           rig *wanted, rig *tested, tern_error *err) {
+    tern_single *a = &wanted->single, *b = &tested->single;
     bool is_bitnet = strcmp(sh->arch, "bitnet") == 0;
     double on_gpu = is_bitnet ? TERN_GPU_TOLERANCE : TERN_GPU_TOLERANCE_FLOATS;
     double tolerance = tested->backend == &tern_backend_cpu ? 0 : on_gpu;
     tern_difference d, worst;
     int32_t ids[32];
     for (int32_t i = 0; i < 32; i++) ids[i] = (int32_t)(tern_mix64((uint64_t)i) % N_VOCAB);
-    TERN_TRY(tern_compare(&s->fused, a, b, ids, sh->n_tokens, N_VOCAB, tolerance, &worst, err));
+    TERN_TRY(tern_compare(&s->fused, a, b, ids, sh->n_tokens, tolerance, &worst, err));
     for (int32_t i = 0; i < N_STEPS && !worst.name[0]; i++) {
         int32_t pos = sh->n_tokens + i;
-        TERN_TRY(tern_compare_step(a, b, ids[pos], pos, N_VOCAB, tolerance, &d, err));
+        TERN_TRY(tern_compare_step(&s->fused, a, b, ids[pos], pos, tolerance, &d, err));
         if (d.logits > worst.logits) worst.logits = d.logits;
         worst.same_top = worst.same_top && d.same_top;
         if (d.name[0]) memcpy(worst.name, d.name, sizeof worst.name);

@@ -51,15 +51,15 @@ TEST(diagnose_names_the_first_tensor_that_differs) {
     const tern_model_desc md = {.n_batch = 16, .ternary = TERN_TERNARY_2BIT};
     REQUIRE_OK(tern_model_open(&a, good, &md, &err), err);
     tern_status status = tern_model_open(&b, bad, &md, &err);
-    tern_runner x = {&tern_backend_cpu, NULL}, y = {&tern_backend_cpu, NULL};
+    const tern_cache_desc desc = {.kv_type = TERN_KV_F32, .n_context = 32};
+    tern_single x = {0}, y = {0};
     if (status == TERN_OK &&
-        x.backend->instance_open(a->now->plan, 32, TERN_KV_F32, &x.instance, &err) == TERN_OK &&
-        y.backend->instance_open(b->now->plan, 32, TERN_KV_F32, &y.instance, &err) == TERN_OK) {
+        tern_single_open(&x, &tern_backend_cpu, a->now->plan, &a->fused, &desc, &err) == TERN_OK &&
+        tern_single_open(&y, &tern_backend_cpu, b->now->plan, &b->fused, &desc, &err) == TERN_OK) {
         tern_difference d;
-        int64_t n_vocab = a->info.n_vocab;
-        CHECK(tern_compare(&a->fused, x, x, ids, 7, n_vocab, 0, &d, &err) == TERN_OK);
+        CHECK(tern_compare(&a->fused, &x, &x, ids, 7, 0, &d, &err) == TERN_OK);
         CHECK(!d.name[0] && d.same_top && d.error == 0 && d.logits == 0);
-        CHECK(tern_compare(&a->fused, x, y, ids, 7, n_vocab, 1e-4, &d, &err) == TERN_OK);
+        CHECK(tern_compare(&a->fused, &x, &y, ids, 7, 1e-4, &d, &err) == TERN_OK);
         // The changed matrix computes the residual after the attention of layer 1.
         tern_vid v = tern_graph_find(&a->fused, d.name);
         bool found = v >= 0 && a->fused.values[v].producer >= 0;
@@ -70,8 +70,8 @@ TEST(diagnose_names_the_first_tensor_that_differs) {
         CHECK(d.logits > 1e-4);
     } else
         CHECK_MSG(false, "%s", err.message);
-    if (x.instance) x.backend->instance_close(x.instance);
-    if (y.instance) y.backend->instance_close(y.instance);
+    if (x.backend) tern_single_close(&x);
+    if (y.backend) tern_single_close(&y);
     tern_model_close(a);
     tern_model_close(b);
 }
@@ -89,20 +89,22 @@ static tern_status say(tern_instance *i, const tern_batch *b, tern_tap_fn on_val
     const said *s = (const said *)(const void *)i;
     (void)err;
     if (s->shows_values) on_value(ctx, 0, s->value, N_SAID);
-    memcpy(b->logits, s->logits, sizeof s->logits);
+    memcpy(b->bindings[0].data, s->logits, sizeof s->logits);
     return TERN_OK;
 }
 
 static bool differs(said *wanted, said *tested, double tolerance) {
     static const tern_backend talker = {.trace = say};
-    tern_value value = {.name = "x", .cols = 8};
-    const tern_graph g = {.values = &value, .n_values = 1};
-    const tern_runner a = {&talker, (tern_instance *)(void *)wanted};
-    const tern_runner b = {&talker, (tern_instance *)(void *)tested};
+    tern_value values[] = {
+        {.name = "x", .cols = 8, .dim = TERN_DIM_NONE, .producer = -1},
+        {.name = "logits", .kind = TERN_VALUE_OUTPUT, .cols = N_VOCAB, .producer = -1}};
+    const tern_graph g = {.values = values, .n_values = 2, .dims = {"outputs"}, .n_dims = 1};
+    tern_single a = {.backend = &talker, .instance = (tern_instance *)(void *)wanted};
+    tern_single b = {.backend = &talker, .instance = (tern_instance *)(void *)tested};
     const int32_t ids[N_SAID] = {0};
     tern_difference d;
     tern_error err = {0};
-    CHECK(tern_compare(&g, a, b, ids, N_SAID, N_VOCAB, tolerance, &d, &err) == TERN_OK);
+    CHECK(tern_compare(&g, &a, &b, ids, N_SAID, tolerance, &d, &err) == TERN_OK);
     return d.name[0] != 0;
 }
 

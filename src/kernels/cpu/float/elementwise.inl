@@ -58,6 +58,9 @@ VEC_INLINE v16 gate_by_logistic(v16 x, v16 z) {
     return v16_div(x, v16_add(v16_set1(1), e));
 }
 
+// 1 / (1 + e^-z)
+VEC_INLINE v16 logistic(v16 z) { return gate_by_logistic(v16_set1(1), z); }
+
 // Phi(-|x|) = erfc(z) / 2 with z = |x| / sqrt(2), the lower tail of the normal distribution, and
 // *e = e^(-z^2). The tail is e t p(t) with t = 2 / (2 + z): p, of degree 8, interpolates
 // e^(z^2) erfc(z) / 2t at the Chebyshev nodes of 0 <= z <= 9.4, where e^(-z^2) ends (relative error
@@ -85,6 +88,7 @@ VEC_INLINE v16 normal_cdf(v16 x, v16 *e) {
 
 VEC_INLINE v16 activate(v16 x, tern_cpu_act act) {
     if (act == TERN_ACT_SILU) return gate_by_logistic(x, x);
+    if (act == TERN_ACT_SIGMOID) return logistic(x);
     if (act == TERN_ACT_RELU2) {
         v16 r = v16_max(v16_set1(0), x);
         return v16_mul(r, r);
@@ -116,6 +120,7 @@ static void act_row(float *y, const float *x, size_t n, tern_cpu_act act) {
     case TERN_ACT_RELU2: activate_row(y, x, NULL, n, TERN_ACT_RELU2); break;
     case TERN_ACT_GELU: activate_row(y, x, NULL, n, TERN_ACT_GELU); break;
     case TERN_ACT_GELU_TANH: activate_row(y, x, NULL, n, TERN_ACT_GELU_TANH); break;
+    case TERN_ACT_SIGMOID: activate_row(y, x, NULL, n, TERN_ACT_SIGMOID); break;
     case TERN_ACT_NONE: activate_row(y, x, NULL, n, TERN_ACT_NONE); break;
     }
 }
@@ -126,8 +131,14 @@ static void glu(float *y, const float *gate, const float *up, size_t n, tern_cpu
     case TERN_ACT_RELU2: activate_row(y, gate, up, n, TERN_ACT_RELU2); break;
     case TERN_ACT_GELU: activate_row(y, gate, up, n, TERN_ACT_GELU); break;
     case TERN_ACT_GELU_TANH: activate_row(y, gate, up, n, TERN_ACT_GELU_TANH); break;
+    case TERN_ACT_SIGMOID: activate_row(y, gate, up, n, TERN_ACT_SIGMOID); break;
     case TERN_ACT_NONE: activate_row(y, gate, up, n, TERN_ACT_NONE); break;
     }
+}
+
+static void softplus(float *y, const float *x, size_t n) {
+    for (size_t i = 0; i < n; i += 16)
+        store_some(y + i, vec_softplus(load_some(x + i, n - i)), n - i);
 }
 
 static void rope(float *x, const float *cos, const float *sin, size_t n_rot, bool halves) {

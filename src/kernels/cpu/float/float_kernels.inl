@@ -1,6 +1,7 @@
 // The float kernels of one instruction set: included by float_<isa>.c after its vec_<isa>.h.
 #include <math.h>
 #include <string.h>
+#include "kernels/cpu/float/delta_net.h"
 #include "kernels/cpu/float/float_kernels.h"
 #include "kernels/cpu/float/kv_cache.h"
 
@@ -10,6 +11,8 @@
 #include "kernels/cpu/float/unpack.inl"
 #include "kernels/cpu/float/matmul.inl"
 #include "kernels/cpu/float/attention.inl"
+#include "kernels/cpu/float/conv.inl"
+#include "kernels/cpu/float/delta_net.inl"
 
 #define TEXT_(x) #x
 #define TEXT(x) TEXT_(x)
@@ -25,12 +28,15 @@ const tern_float_kernels JOIN(tern_float_kernels_, VEC_NAME) = {
     .scale = scale_row,
     .act = act_row,
     .glu = glu,
+    .softplus = softplus,
     .rope = rope,
     .decode = decode,
     .matmul = matmul,
     .matvec = matvec,
     .kv_store = kv_store,
     .attention = attention,
+    .conv = conv,
+    .delta_net = delta_net,
     .argmax = argmax,
     .dot = dot,
     .sum_abs = sum_abs,

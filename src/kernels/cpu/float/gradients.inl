@@ -1,9 +1,6 @@
 // Kernels of training: derivatives of activations, norms and softmax, the rounding that BitNet
 // trains with, and AdamW. The mathematics is in graph/differentiate.c and kernels/train.h.
 
-// 1 / (1 + e^-z)
-VEC_INLINE v16 logistic(v16 z) { return gate_by_logistic(v16_set1(1), z); }
-
 // The activation and its derivative.
 VEC_INLINE v16 activate_both(v16 x, tern_cpu_act act, v16 *slope) {
     v16 one = v16_set1(1);
@@ -20,6 +17,11 @@ VEC_INLINE v16 activate_both(v16 x, tern_cpu_act act, v16 *slope) {
         v16 e, phi = normal_cdf(x, &e);
         *slope = v16_fma(v16_mul(x, v16_set1(0.3989422804f)), e, phi);
         return v16_mul(x, phi);
+    }
+    if (act == TERN_ACT_SIGMOID) { // 1 - s = s e^-x, which keeps its digits where s rounds to 1
+        v16 s = logistic(x), e = vec_exp(v16_mul(x, v16_set1(-1)));
+        *slope = v16_mul(s, v16_mul(s, e));
+        return s;
     }
     // x s(z), with z = x for SiLU and z = x (a + b x^2) for GELU by tanh: slope s + x s (1 - s) z'.
     v16 z = x, dz = one;
@@ -59,6 +61,7 @@ static void act_grad(float *dx, const float *x, const float *dy, size_t n, tern_
     case TERN_ACT_RELU2: act_grad_row(dx, x, dy, n, TERN_ACT_RELU2); break;
     case TERN_ACT_GELU: act_grad_row(dx, x, dy, n, TERN_ACT_GELU); break;
     case TERN_ACT_GELU_TANH: act_grad_row(dx, x, dy, n, TERN_ACT_GELU_TANH); break;
+    case TERN_ACT_SIGMOID: act_grad_row(dx, x, dy, n, TERN_ACT_SIGMOID); break;
     case TERN_ACT_NONE: act_grad_row(dx, x, dy, n, TERN_ACT_NONE); break;
     }
 }
@@ -72,6 +75,7 @@ static void glu_grad(float *dgate, float *dup, const float *gate, const float *u
     case TERN_ACT_GELU_TANH:
         glu_grad_row(dgate, dup, gate, up, dy, n, TERN_ACT_GELU_TANH);
         break;
+    case TERN_ACT_SIGMOID: glu_grad_row(dgate, dup, gate, up, dy, n, TERN_ACT_SIGMOID); break;
     case TERN_ACT_NONE: glu_grad_row(dgate, dup, gate, up, dy, n, TERN_ACT_NONE); break;
     }
 }

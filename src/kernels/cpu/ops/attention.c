@@ -24,7 +24,7 @@ static void step_rope(cpu_run *run, const cpu_step *step, const tern_team *team)
             rotate_heads(run, step, n, y + t * d, n->n_heads, t);
         }
 }
-const cpu_op cpu_op_ROPE = {step_rope};
+const cpu_op cpu_op_ROPE = {.step = step_rope};
 
 static void store_token(cpu_run *run, const tern_node *n, tern_vid k_state, tern_vid v_state,
                         const float *k, const float *v, size_t t) {
@@ -52,7 +52,7 @@ static void step_kv_store(cpu_run *run, const cpu_step *step, const tern_team *t
     for (size_t t, last; claim_rows(run, step, run->batch->n_tokens, ROW_BLOCK, &t, &last);)
         for (; t < last; t++) store_token(run, n, n->in[2], n->in[3], k + t * d, v + t * d, t);
 }
-const cpu_op cpu_op_KV_STORE = {step_kv_store};
+const cpu_op cpu_op_KV_STORE = {.step = step_kv_store};
 
 static void step_rope_store(cpu_run *run, const cpu_step *step, const tern_team *team) {
     (void)team;
@@ -68,7 +68,7 @@ static void step_rope_store(cpu_run *run, const cpu_step *step, const tern_team 
             store_token(run, n, n->in[3], n->in[4], k + t * kv_dim, v + t * kv_dim, t);
         }
 }
-const cpu_op cpu_op_ROPE_STORE = {step_rope_store};
+const cpu_op cpu_op_ROPE_STORE = {.step = step_rope_store};
 
 // A unit of work is a block of a sequence's tokens and some of the query heads that share a
 // key/value head; for a single token the heads are split further, so that there is something for
@@ -119,4 +119,4 @@ static size_t attention_scratch(const tern_plan *p, const tern_node *n) {
                                 .head_dim = (size_t)n->head_dim};
     return tern_attention_scratch_floats(&args) * sizeof(float);
 }
-const cpu_op cpu_op_ATTENTION = {step_attention, attention_scratch};
+const cpu_op cpu_op_ATTENTION = {.step = step_attention, .scratch = attention_scratch};

@@ -21,8 +21,8 @@ static void step_elementwise(cpu_run *run, const cpu_step *step, const tern_team
         }
     }
 }
-const cpu_op cpu_op_ADD = {step_elementwise};
-const cpu_op cpu_op_MUL = {step_elementwise};
-const cpu_op cpu_op_SCALE = {step_elementwise};
-const cpu_op cpu_op_GLU = {step_elementwise};
-const cpu_op cpu_op_ACT = {step_elementwise};
+const cpu_op cpu_op_ADD = {.step = step_elementwise};
+const cpu_op cpu_op_MUL = {.step = step_elementwise};
+const cpu_op cpu_op_SCALE = {.step = step_elementwise};
+const cpu_op cpu_op_GLU = {.step = step_elementwise};
+const cpu_op cpu_op_ACT = {.step = step_elementwise};

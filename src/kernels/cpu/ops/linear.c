@@ -93,6 +93,6 @@ static size_t linear_scratch(const tern_plan *p, const tern_node *n) {
     }
     return most;
 }
-const cpu_op cpu_op_LINEAR = {step_linear, linear_scratch};
-const cpu_op cpu_op_LINEAR_GROUP = {step_linear, linear_scratch};
-const cpu_op cpu_op_LINEAR_ADD = {step_linear_add, linear_scratch};
+const cpu_op cpu_op_LINEAR = {.step = step_linear, .scratch = linear_scratch};
+const cpu_op cpu_op_LINEAR_GROUP = {.step = step_linear, .scratch = linear_scratch};
+const cpu_op cpu_op_LINEAR_ADD = {.step = step_linear_add, .scratch = linear_scratch};

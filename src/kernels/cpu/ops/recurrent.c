@@ -72,7 +72,7 @@ static void step_conv(cpu_run *run, const cpu_step *step, const tern_team *team)
         conv_unit(run, n, unit / blocks, first, last < d ? last : d);
     }
 }
-const cpu_op cpu_op_CONV = {step_conv};
+const cpu_op cpu_op_CONV = {.step = step_conv};
 
 static void delta_unit(const cpu_run *run, const tern_node *n, size_t chunk, size_t head,
                        float *scratch_floats) {
@@ -123,4 +123,4 @@ static size_t delta_scratch(const tern_plan *p, const tern_node *n) {
     (void)p;
     return tern_delta_net_scratch_floats((size_t)n->head_dim) * sizeof(float);
 }
-const cpu_op cpu_op_DELTA_NET = {step_delta_net, delta_scratch};
+const cpu_op cpu_op_DELTA_NET = {.step = step_delta_net, .scratch = delta_scratch};

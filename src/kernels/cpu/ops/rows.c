@@ -15,7 +15,7 @@ static void step_embed(cpu_run *run, const cpu_step *step, const tern_team *team
             kernels(run)->f->decode(s->type, s->data, (uint64_t)ids[t] * (uint64_t)s->n_cols,
                                     (size_t)s->n_cols, s->scale, y + t * (size_t)s->n_cols);
 }
-const cpu_op cpu_op_EMBED = {step_embed};
+const cpu_op cpu_op_EMBED = {.step = step_embed};
 
 // Groups of as many columns as the weight has, each normed by itself: the heads of queries and keys.
 static void step_rms_norm(cpu_run *run, const cpu_step *step, const tern_team *team) {
@@ -28,7 +28,7 @@ static void step_rms_norm(cpu_run *run, const cpu_step *step, const tern_team *t
         for (size_t at = t * d; at < last * d; at += group)
             kernels(run)->f->rms_norm(y + at, x + at, w, group, n->eps);
 }
-const cpu_op cpu_op_RMS_NORM = {step_rms_norm};
+const cpu_op cpu_op_RMS_NORM = {.step = step_rms_norm};
 
 static void step_l2_norm(cpu_run *run, const cpu_step *step, const tern_team *team) {
     (void)team;
@@ -42,7 +42,7 @@ static void step_l2_norm(cpu_run *run, const cpu_step *step, const tern_team *te
             kernels(run)->f->scale(y + t * d, x + t * d, 1 / fmaxf(length, 1e-12f), d);
         }
 }
-const cpu_op cpu_op_L2_NORM = {step_l2_norm};
+const cpu_op cpu_op_L2_NORM = {.step = step_l2_norm};
 
 // ---- Quantized rows ----------------------------------------------------------------------------
 
@@ -106,9 +106,9 @@ static void step_glu_norm_quantize(cpu_run *run, const cpu_step *step, const ter
 static size_t row_scratch(const tern_plan *p, const tern_node *n) {
     return (size_t)p->g->values[n->out[0]].cols * sizeof(float);
 }
-const cpu_op cpu_op_QUANTIZE = {step_quantize, row_scratch};
-const cpu_op cpu_op_NORM_QUANTIZE = {step_norm_quantize, row_scratch};
-const cpu_op cpu_op_GLU_NORM_QUANTIZE = {step_glu_norm_quantize, row_scratch};
+const cpu_op cpu_op_QUANTIZE = {.step = step_quantize, .scratch = row_scratch};
+const cpu_op cpu_op_NORM_QUANTIZE = {.step = step_norm_quantize, .scratch = row_scratch};
+const cpu_op cpu_op_GLU_NORM_QUANTIZE = {.step = step_glu_norm_quantize, .scratch = row_scratch};
 
 // ---- Picked rows and columns -------------------------------------------------------------------
 
@@ -124,7 +124,7 @@ static void step_take_rows(cpu_run *run, const cpu_step *step, const tern_team *
         for (; t < last; t++)
             memcpy(y + t * d, x + (rows ? (size_t)rows[t] : skip + t) * d, d * sizeof *y);
 }
-const cpu_op cpu_op_TAKE_ROWS = {step_take_rows};
+const cpu_op cpu_op_TAKE_ROWS = {.step = step_take_rows};
 
 static void step_columns(cpu_run *run, const cpu_step *step, const tern_team *team) {
     (void)team;
@@ -136,7 +136,7 @@ static void step_columns(cpu_run *run, const cpu_step *step, const tern_team *te
         for (size_t g = t * (d / group); g < last * (d / group); g++)
             memcpy(y + g * width, x + g * group + n->first, width * sizeof *y);
 }
-const cpu_op cpu_op_COLUMNS = {step_columns};
+const cpu_op cpu_op_COLUMNS = {.step = step_columns};
 
 // One row of a sequence's rows. A mean adds them in their order.
 static void step_pool(cpu_run *run, const cpu_step *step, const tern_team *team) {
@@ -156,4 +156,4 @@ static void step_pool(cpu_run *run, const cpu_step *step, const tern_team *team)
         f->scale(y, y, 1 / (float)n_rows, d);
     }
 }
-const cpu_op cpu_op_POOL = {step_pool};
+const cpu_op cpu_op_POOL = {.step = step_pool};

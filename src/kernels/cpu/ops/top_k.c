@@ -110,5 +110,5 @@ static void step_top_k(cpu_run *run, const cpu_step *step, const tern_team *team
             top_k_of_all(run, step, team, w, x, ids, values);
     }
 }
-const cpu_op cpu_op_TOP_K = {step_top_k};
-const cpu_op cpu_op_LINEAR_TOP_K = {step_top_k};
+const cpu_op cpu_op_TOP_K = {.step = step_top_k};
+const cpu_op cpu_op_LINEAR_TOP_K = {.step = step_top_k};
