@@ -14,6 +14,8 @@ static tern_device_memory memory_of(const tern_model *m) {
     return *d;
 }
 
+// A session takes its memory when it first computes: its pages, and scratch, of which sessions with
+// a cache of one kind share one.
 static void check_sessions(tern_model *m, tern_device_memory before) {
     static const tern_kv_type types[] = {TERN_KV_F32, TERN_KV_F16, TERN_KV_Q8_0};
     static const uint64_t sixteenths[] = {32, 16, 9}; // of an F16 cache
@@ -27,11 +29,12 @@ static void check_sessions(tern_model *m, tern_device_memory before) {
         tern_device_memory last = d;
         const tern_session_desc sd = {.n_context = N_CONTEXT, .kv_type = types[i]};
         CHECK_MSG(tern_session_open(&s[i], m, &sd, &err) == TERN_OK, "%s", err.message);
+        CHECK(memory_of(m).now == last.now);
+        CHECK(tern_session_sync(s[i], (int32_t[]){5, 70}, 2, NULL, &err) == TERN_OK);
         d = memory_of(m);
         cache += f16 * sixteenths[i] / 16;
         CHECK_MSG(d.cache == cache, "%llu instead of %llu", (unsigned long long)d.cache,
                   (unsigned long long)cache);
-        // Each session has its own.
         uint64_t logits = (uint64_t)info.n_batch * (uint64_t)info.n_vocab * 4;
         CHECK(d.weights == before.weights && d.work > last.work + logits);
         uint64_t results = d.results - last.results;
@@ -39,7 +42,7 @@ static void check_sessions(tern_model *m, tern_device_memory before) {
     }
     for (int i = 0; i < 3; i++) tern_session_close(s[i]);
     tern_device_memory after = memory_of(m);
-    CHECK(after.now == before.now && after.results == before.results && after.most >= d.now);
+    CHECK(after.cache == before.cache && after.weights == before.weights && after.most >= d.now);
 }
 
 // A model of floats: ternary matrices lie in slabs, which are the device's until it is closed.

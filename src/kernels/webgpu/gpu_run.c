@@ -129,12 +129,11 @@ tern_status gpu_request_of(const tern_instance *in, const tern_batch *b, gpu_req
     return TERN_OK;
 }
 
-tern_status gpu_submit(tern_instance *in, const tern_batch *asked, tern_error *err) {
+static tern_status submit(tern_instance *in, const tern_batch *asked, tern_error *err) {
     gpu_request request, *batch = &request;
     TERN_TRY(gpu_request_of(in, asked, &request, err));
     tern_device *d = in->plan->device;
     gpu_steps *s = &in->steps;
-    if (in->busy) return tern_fail(err, TERN_ERR_ARGUMENT, "the last batch is not done yet");
     TERN_TRY(gpu_instance_bind(in, batch->sequence, err));
     if (batch->drafting && gpu_drafts_can(in, batch)) return gpu_drafts_submit(in, batch, err);
     gpu_drafts_forget(in);
@@ -153,6 +152,13 @@ tern_status gpu_submit(tern_instance *in, const tern_batch *asked, tern_error *e
     }
     if (goes_on && s->n_ahead == 0) TERN_TRY(start_ahead(in, err));
     return gpu_check(d, "submitting", err);
+}
+
+tern_status gpu_submit(tern_instance *in, const tern_batch *batch, tern_error *err) {
+    if (in->busy) return tern_fail(err, TERN_ERR_ARGUMENT, "the last batch is not done yet");
+    tern_status status = submit(in, batch, err);
+    if (status != TERN_OK) in->busy = false; // others may be lent the instance
+    return status;
 }
 
 // ---- Reading back ------------------------------------------------------------------------------

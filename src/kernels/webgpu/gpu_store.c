@@ -6,7 +6,6 @@
 #define STORAGE (WGPU_BUFFER_STORAGE | WGPU_BUFFER_COPY_DST | WGPU_BUFFER_COPY_SRC)
 
 typedef struct gpu_page {
-    bool is_used;
     wgpu_buffer *states; // [n_states] of its group
 } gpu_page;
 
@@ -129,20 +128,16 @@ static tern_status open_buffers(tern_store *s, int group, gpu_page *p, tern_erro
 }
 
 tern_status gpu_page_new(tern_store *s, int group, tern_page *out, tern_error *err) {
-    size_t i = 0;
-    while (i < s->n_pages[group] && s->pages[group][i].is_used) i++;
-    if (i == s->n_pages[group]) {
-        if (tern_array_reserve(TERN_MEM_KV, &s->pages[group], &s->capacity[group], i, 1) != 0)
-            return tern_fail_memory(err, (i + 1) * sizeof(gpu_page));
-        s->pages[group][s->n_pages[group]++] = (gpu_page){0};
-    }
+    size_t i = s->n_pages[group]; // never one that was freed: bind groups are told apart by it
+    if (tern_array_reserve(TERN_MEM_KV, &s->pages[group], &s->capacity[group], i, 1) != 0)
+        return tern_fail_memory(err, (i + 1) * sizeof(gpu_page));
+    s->pages[group][s->n_pages[group]++] = (gpu_page){0};
     gpu_page *p = &s->pages[group][i];
     tern_status status = open_buffers(s, group, p, err);
     if (status != TERN_OK) {
         free_buffers(s, group, p);
         return status;
     }
-    p->is_used = true;
     out->index = (uint32_t)i;
     return TERN_OK;
 }

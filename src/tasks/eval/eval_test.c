@@ -736,10 +736,14 @@ TEST(eval_survives_failing_allocations) {
     // From now on the session keeps its room for scores.
     CHECK(tern_session_logprobs(r.session, (int32_t[]){1}, 1, (int32_t[]){2}, (double[1]){0}, NULL,
                                 NULL) == TERN_OK);
-    size_t before = tern_memory_get().heap_now;
     tern_eval_desc desc = {.task = "piqa", .path = write_file("oom.jsonl", piqa), .n_shots = 1};
     desc.shots_path = write_file("oom_shots.jsonl", shot);
     desc.results_path = test_tmp("oom.results");
+    // And the pages of the longest text, when it has seen one.
+    tern_perplexity_desc window = {.window = 32};
+    CHECK(tern_eval_perplexity(r.session, story, sizeof story - 1, &window, &p, NULL) == TERN_OK);
+    CHECK(tern_eval_choice(r.session, &desc, &result, NULL) == TERN_OK);
+    size_t before = tern_memory_get().heap_now;
     tern_status status = TERN_ERR_MEMORY;
     for (uint64_t n = 1; status != TERN_OK && n < 1000; n++) {
         remove(desc.results_path);
@@ -750,7 +754,6 @@ TEST(eval_survives_failing_allocations) {
         CHECK(tern_memory_get().heap_now == before);
     }
     CHECK(status == TERN_OK);
-    tern_perplexity_desc window = {.window = 32};
     status = TERN_ERR_MEMORY;
     for (uint64_t n = 1; status != TERN_OK && n < 1000; n++) {
         tern_mem_fail_at(n);
