@@ -29,6 +29,7 @@ typedef struct job {
     float *x, *y;
     void *w;
     size_t row_bytes;
+    const tern_page *pages;
     double bytes, macs;
 } job;
 
@@ -172,21 +173,21 @@ static void bench_matmul(const tern_cpu_kernels *kernels, int n_threads) {
 
 enum { HEAD_DIM = 128, N_KV_HEADS = 5, N_GROUP = 4, N_LAYERS = 30 };
 
-// x: queries, y: output and scratch; w: keys, then values, of all layers and heads.
+// x: queries, y: output and scratch. A page has the keys, then values, of all layers and heads.
 static void run_attention(const job *j, int thread, int n_threads) {
-    size_t n_pos = j->first_pos + j->n_tokens;
-    size_t head_bytes = tern_kv_head_bytes(j->type, HEAD_DIM, n_pos);
+    size_t head_bytes = tern_kv_head_bytes(j->type, HEAD_DIM, TERN_PAGE_POSITIONS);
     size_t stride = N_KV_HEADS * N_GROUP * HEAD_DIM;
     size_t block = j->n_tokens < 12 ? j->n_tokens : 12, blocks = (j->n_tokens + block - 1) / block;
     tern_attention_args a = {.row_stride = stride, .n_heads = N_GROUP, .head_dim = HEAD_DIM,
-                             .kv_type = j->type, .scale = 0.088f};
+                             .pages = j->pages, .kv_type = j->type, .causal = true,
+                             .scale = 0.088f};
     a.scratch = j->y + j->n_tokens * stride +
                 (size_t)thread * ((tern_attention_scratch_floats(&a) + 15) / 16 * 16);
     for (size_t i = 0; i < N_LAYERS * N_KV_HEADS * blocks; i++) {
         if (i % (size_t)n_threads != (size_t)thread) continue;
         size_t head = i / blocks, t = i % blocks * block;
-        a.k = (uint8_t *)j->w + head * 2 * head_bytes;
-        a.v = (const uint8_t *)a.k + head_bytes;
+        a.k_offset = head * 2 * head_bytes;
+        a.v_offset = a.k_offset + head_bytes;
         a.q = j->x + t * stride + head % N_KV_HEADS * N_GROUP * HEAD_DIM;
         a.out = j->y + t * stride + head % N_KV_HEADS * N_GROUP * HEAD_DIM;
         a.first_pos = j->first_pos + t;
@@ -199,28 +200,33 @@ static void bench_attention_shape(const tern_float_kernels *k, int n_threads, te
                                   size_t n_tokens, size_t first_pos) {
     job j = {.k = k, .run = run_attention, .type = type, .n_tokens = n_tokens};
     size_t n_pos = first_pos + n_tokens, stride = N_KV_HEADS * N_GROUP * HEAD_DIM;
-    size_t head_bytes = tern_kv_head_bytes(type, HEAD_DIM, n_pos);
+    size_t n_pages = (n_pos + TERN_PAGE_POSITIONS - 1) / TERN_PAGE_POSITIONS;
+    size_t head_bytes = tern_kv_head_bytes(type, HEAD_DIM, TERN_PAGE_POSITIONS);
+    size_t page_bytes = 2 * N_LAYERS * N_KV_HEADS * head_bytes + 64;
     tern_attention_args a = {.head_dim = HEAD_DIM};
     char what[64];
     j.first_pos = first_pos;
     j.x = numbers(n_tokens * stride);
-    j.w = buffer(2 * N_LAYERS * N_KV_HEADS * head_bytes);
+    j.w = buffer(n_pages * page_bytes);
+    tern_page *pages = buffer(n_pages * sizeof *pages);
+    for (size_t b = 0; b < n_pages; b++) pages[b].memory = (uint8_t *)j.w + b * page_bytes;
+    j.pages = pages;
     j.y = buffer((n_tokens * stride + MAX_THREADS * (tern_attention_scratch_floats(&a) + 16)) *
                  sizeof(float));
     float *kv = numbers(HEAD_DIM);
     for (size_t h = 0; h < N_LAYERS * N_KV_HEADS; h++) {
-        uint8_t *keys = (uint8_t *)j.w + h * 2 * head_bytes;
         for (size_t p = 0; p < n_pos; p++) {
-            k->kv_store(keys, keys + head_bytes, type, p, HEAD_DIM, kv, kv);
+            uint8_t *keys = pages[p / TERN_PAGE_POSITIONS].memory + h * 2 * head_bytes;
+            k->kv_store(keys, keys + head_bytes, type, p % TERN_PAGE_POSITIONS, HEAD_DIM, kv, kv);
         }
     }
     for (size_t t = 0; t < n_tokens; t++) j.macs += (double)(first_pos + t + 1);
     j.macs *= 2.0 * HEAD_DIM * N_KV_HEADS * N_GROUP * N_LAYERS;
-    j.bytes = 2.0 * N_LAYERS * N_KV_HEADS * (double)head_bytes;
+    j.bytes = (double)n_pages * (double)page_bytes;
     snprintf(what, sizeof what, "attention %s %zu tokens at %zu", tern_dtype_name(type), n_tokens,
              first_pos);
     measure(what, &j, n_threads);
-    tern_free(j.x), tern_free(j.w), tern_free(j.y), tern_free(kv);
+    tern_free(j.x), tern_free(j.w), tern_free(j.y), tern_free(pages), tern_free(kv);
 }
 
 static void bench_attention(const tern_cpu_kernels *kernels, int n_threads) {
@@ -263,8 +269,8 @@ static void run_rows(const job *j, int thread, int n_threads) {
             break;
         case ROW_KV_STORE:
             for (size_t i = 0; i + 128 <= n; i += 128) {
-                j->k->kv_store(cache, cache + (1 << 19), TERN_DTYPE_F16, r % 512, 128, x + i,
-                               x + i);
+                uint8_t *block = cache + r % 512 / 16 * (16 * 128 * 2);
+                j->k->kv_store(block, block + (1 << 19), TERN_DTYPE_F16, r % 16, 128, x + i, x + i);
             }
             break;
         default: *y = (float)j->k->argmax(x, n);

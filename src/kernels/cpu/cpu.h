@@ -86,7 +86,9 @@ struct tern_instance {
     int32_t n_context;
     tern_dtype kv_type;
     uint8_t *pool;       // temporaries, by the memory plan
-    uint8_t **states;    // [n_values]: blocks of all heads of a cache, or NULL
+    uint8_t *cache;      // all pages, one after the other
+    tern_page *pages;    // of n_context positions; a page has the blocks of all states and heads
+    size_t *state_offset; // [n_values]: where a state's blocks begin in a page
     uint8_t *scratch;    // [n_threads][scratch_bytes]
     float *rope_tables;  // per rope: cos [n_batch][n_rot/2], sin the same
     size_t rope_stride;  // floats of one rope's pair of tables

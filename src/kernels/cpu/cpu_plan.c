@@ -137,19 +137,25 @@ void cpu_plan_free(tern_plan *p) {
 
 static tern_status open_states(tern_instance *in, tern_error *err) {
     const tern_graph *g = in->plan->g;
-    in->states = tern_alloc_array(TERN_MEM_KV, g->n_values + 1, sizeof *in->states);
-    if (!in->states) return tern_fail_memory(err, g->n_values * sizeof *in->states);
+    size_t page_bytes = 0, positions = TERN_PAGE_POSITIONS;
+    size_t n_pages = ((size_t)in->n_context + positions - 1) / positions;
+    in->state_offset = tern_alloc_array(TERN_MEM_KV, g->n_values + 1, sizeof *in->state_offset);
+    if (!in->state_offset) return tern_fail_memory(err, g->n_values * sizeof *in->state_offset);
     for (size_t i = 0; i < g->n_nodes; i++) {
         const tern_node *n = &g->nodes[i];
         if (n->op != TERN_OP_KV_STORE && n->op != TERN_OP_ROPE_STORE) continue;
         size_t bytes = (size_t)n->n_kv_heads *
-                       tern_kv_head_bytes(in->kv_type, (size_t)n->head_dim, (size_t)in->n_context);
+                       tern_kv_head_bytes(in->kv_type, (size_t)n->head_dim, positions);
         for (int k = 0; k < 2; k++) {
-            tern_vid v = n->in[(n->op == TERN_OP_KV_STORE ? 2 : 3) + k];
-            in->states[v] = tern_alloc(TERN_MEM_KV, bytes);
-            if (!in->states[v]) return tern_fail_memory(err, bytes);
+            in->state_offset[n->in[(n->op == TERN_OP_KV_STORE ? 2 : 3) + k]] = page_bytes;
+            page_bytes += (bytes + 63) / 64 * 64;
         }
     }
+    page_bytes += 64; // pages a power of two apart would share the same few sets of a cache
+    in->cache = tern_alloc_array(TERN_MEM_KV, n_pages, page_bytes);
+    in->pages = tern_alloc_array(TERN_MEM_KV, n_pages, sizeof *in->pages);
+    if (!in->cache || !in->pages) return tern_fail_memory(err, n_pages * page_bytes);
+    for (size_t b = 0; b < n_pages; b++) in->pages[b].memory = in->cache + b * page_bytes;
     return TERN_OK;
 }
 
@@ -208,8 +214,9 @@ fail:
 
 void cpu_instance_close(tern_instance *in) {
     if (!in) return;
-    for (size_t v = 0; in->states && v < in->plan->g->n_values; v++) tern_free(in->states[v]);
-    tern_free(in->states);
+    tern_free(in->cache);
+    tern_free(in->pages);
+    tern_free(in->state_offset);
     tern_head_query_free(in->query);
     tern_free(in->pool);
     tern_free(in->scratch);

@@ -250,12 +250,15 @@ static void step_rope(cpu_run *run, const cpu_step *step, const tern_team *team)
 static void store_token(cpu_run *run, const tern_node *n, tern_vid k_state, tern_vid v_state,
                         const float *k, const float *v, size_t t) {
     const tern_instance *i = run->instance;
-    size_t head_bytes = tern_kv_head_bytes(i->kv_type, (size_t)n->head_dim, (size_t)i->n_context);
+    size_t pos = (size_t)run->batch->first_pos + t, lane = pos % TERN_PAGE_POSITIONS;
+    size_t head_bytes =
+        tern_kv_head_bytes(i->kv_type, (size_t)n->head_dim, TERN_PAGE_POSITIONS);
+    uint8_t *page = i->pages[pos / TERN_PAGE_POSITIONS].memory;
     for (int32_t h = 0; h < n->n_kv_heads; h++)
-        kernels(run)->f->kv_store(i->states[k_state] + (size_t)h * head_bytes,
-                                  i->states[v_state] + (size_t)h * head_bytes, i->kv_type,
-                                  (size_t)run->batch->first_pos + t, (size_t)n->head_dim,
-                                  k + h * n->head_dim, v + h * n->head_dim);
+        kernels(run)->f->kv_store(page + i->state_offset[k_state] + (size_t)h * head_bytes,
+                                  page + i->state_offset[v_state] + (size_t)h * head_bytes,
+                                  i->kv_type, lane, (size_t)n->head_dim, k + h * n->head_dim,
+                                  v + h * n->head_dim);
 }
 
 static void step_kv_store(cpu_run *run, const cpu_step *step, const tern_team *team) {
@@ -292,7 +295,7 @@ static void step_attention(cpu_run *run, const cpu_step *step, const tern_team *
     size_t splits = n_tokens == 1 && group % 2 == 0 && team->n_threads > 1 ? 2 : 1;
     size_t heads = group / splits, n_units_h = (size_t)n->n_kv_heads * splits;
     size_t n_blocks = (n_tokens + ATTENTION_TOKENS - 1) / ATTENTION_TOKENS;
-    size_t head_bytes = tern_kv_head_bytes(in->kv_type, dim, (size_t)in->n_context);
+    size_t head_bytes = tern_kv_head_bytes(in->kv_type, dim, TERN_PAGE_POSITIONS);
     const float *q = cpu_value(run, n->in[0]);
     float *y = cpu_value(run, n->out[0]);
     for (size_t unit, last;
@@ -310,8 +313,10 @@ static void step_attention(cpu_run *run, const cpu_step *step, const tern_team *
             .n_heads = heads,
             .head_dim = dim,
             .first_pos = (size_t)run->batch->first_pos + token,
-            .k = in->states[n->in[1]] + kv_head * head_bytes,
-            .v = in->states[n->in[2]] + kv_head * head_bytes,
+            .pages = in->pages,
+            .k_offset = in->state_offset[n->in[1]] + kv_head * head_bytes,
+            .v_offset = in->state_offset[n->in[2]] + kv_head * head_bytes,
+            .causal = true,
             .kv_type = in->kv_type,
             .scale = n->scale,
             .scratch = scratch(run, team),

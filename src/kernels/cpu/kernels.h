@@ -5,7 +5,7 @@
 // - a reduction keeps 16 partial sums, element i going to lane i mod 16 (also after the last full
 // 16, where the other lanes add nothing), and then adds lanes 8 apart, 4, 2 and 1 apart;
 // - where the contract says fma, multiply and add round once, in every variant;
-// - exp is the library's own polynomial (float/vec_math.inl), not libm's.
+// - exp and tanh are the library's own polynomials (float/vec_math.inl), not libm's.
 // So text does not depend on the processor, on the number of threads, or on how many tokens were
 // computed together: row t of a batch has the bits that it would have alone. Speculation and prefix
 // reuse rely on this.
@@ -17,6 +17,7 @@
 #define TERN_KERNELS_CPU_KERNELS_H
 
 #include "base/dtype.h"
+#include "kernels/page.h"
 
 typedef enum tern_cpu_act {
     TERN_ACT_NONE,
@@ -28,7 +29,8 @@ typedef enum tern_cpu_act {
 
 // What a query block sees of one layer's cache, for one key/value head.
 //
-// Positions are stored in blocks of 16. Keys are transposed inside a block, [head_dim][16], so that
+// Positions are stored in pages of 16 (kernels/page.h), of which each key/value head of each layer
+// has a block of keys and one of values. Keys are transposed inside a block, [head_dim][16], so that
 // 16 scores are computed at once without a horizontal sum; values are [16][head_dim].
 // Q8_0: one float scale for each 32 dimensions of a position. A key block is
 // float scale[head_dim / 32][16] followed by int8 [head_dim][16]; a value block is
@@ -37,12 +39,20 @@ typedef struct tern_attention_args {
     float *out; // query row (t, h) at out + t * row_stride + h * head_dim; so is q
     const float *q;
     size_t row_stride; // floats
-    size_t n_tokens;   // token t stands at first_pos + t and sees positions 0..first_pos + t
+    size_t n_tokens;   // token t stands at first_pos + t
     size_t n_heads;    // query heads that share this key/value head, adjacent
-    size_t head_dim;   // a multiple of 16 for kernels of the fast kind; any even number works
+    size_t head_dim;   // any even number; the last head_dim % 16 dimensions are slow
     size_t first_pos;
-    const void *k, *v;  // 64: the head's blocks
+    // Only pages that hold a position which one of the tokens sees are looked up and read.
+    const tern_page *pages;
+    size_t k_offset, v_offset; // of the head's blocks in a page, multiples of 32
     tern_dtype kv_type; // F32, F16 or Q8_0
+    // The token at position p sees q = 0 .. p if causal, else q = 0 .. n_positions - 1 (first_pos +
+    // n_tokens <= n_positions); of these, if there is a window, those with |p - q| < window.
+    bool causal;
+    int32_t window;     // 0: none
+    size_t n_positions; // of the sequence, when not causal
+    float soft_cap;     // 0: none; else a score becomes soft_cap * tanh(score / soft_cap)
     float scale;        // usually 1 / sqrt(head_dim)
     float *scratch;     // 64: tern_attention_scratch_floats(args) floats
 } tern_attention_args;
@@ -85,15 +95,18 @@ typedef struct tern_float_kernels {
     // registers or small pieces. row_bytes from one row to the next.
     void (*matvec)(float *y, const float *x, tern_dtype type, const void *w, size_t row_bytes,
                    size_t n_rows, size_t n_in, float scale, bool accumulate);
-    // Puts the keys and values of one position and one head into its blocks.
-    void (*kv_store)(void *k, void *v, tern_dtype kv_type, size_t pos, size_t head_dim,
+    // Puts the key and the value of one position of one head into the blocks that it falls in, as
+    // number `lane` (position mod 16) of them.
+    void (*kv_store)(void *k, void *v, tern_dtype kv_type, size_t lane, size_t head_dim,
                      const float *key, const float *value);
-    // Causal attention of a block of tokens. q * scale rounds first; a score is one chain of fmas
-    // over the dimensions. Online softmax over spans of 64 positions in order: m' = max(m, the
-    // span's max), p = exp(s - m'), sum = fma(sum, exp(m - m'), p) in 16 lanes (p of lane l:
-    // positions l, 16 + l, 32 + l, 48 + l of the span added in this order), acc = fma per position
-    // in order on acc * exp(m - m'). Positions that a token does not see take no part, whatever
-    // they hold. out = acc * (1 / (sum of the lanes)).
+    // Attention of a block of tokens. q * scale rounds first; a score is one chain of fmas over the
+    // dimensions, then capped (quotient, tanh and product round one by one; tanh is vec_tanh).
+    // Online softmax over spans of 64 positions, which begin at multiples of 64, in order: m' =
+    // max(m, the span's max), p = exp(s - m'), sum = fma(sum, exp(m - m'), p) in 16 lanes (p of lane
+    // l: positions l, 16 + l, 32 + l, 48 + l of the span added in this order), acc = fma per
+    // position in order on acc * exp(m - m'). Positions that a token does not see take no part,
+    // whatever they hold, nor do spans of which it sees nothing: its bits follow from its position,
+    // what it sees and the numbers there alone. out = acc * (1 / (sum of the lanes)).
     void (*attention)(const tern_attention_args *args);
     // Index of the greatest (the first of equals), n > 0. NaN never wins unless all are NaN.
     size_t (*argmax)(const float *x, size_t n);
@@ -121,7 +134,7 @@ typedef struct tern_float_kernels {
 } tern_float_kernels;
 
 size_t tern_attention_scratch_floats(const tern_attention_args *args);
-// Bytes of the key (= of the value) blocks of one head for n_positions.
+// Bytes of the key (= of the value) blocks of one head for n_positions; of one block: for 16.
 size_t tern_kv_head_bytes(tern_dtype kv_type, size_t head_dim, size_t n_positions);
 
 // ---- Ternary matrices --------------------------------------------------------------------------

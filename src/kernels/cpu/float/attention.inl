@@ -1,19 +1,32 @@
-// Keys and values: storing them, and causal attention over them. Layout of the blocks: kernels.h.
+// Keys and values: storing them, and attention over them. Layout of the blocks: kernels.h.
 //
 // Query rows (token, head) are taken in tiles of up to 12. A tile walks over the positions in spans
-// of 64: scores (queries x keys), one step of the online softmax, then the weighted sum of values.
-// Both products are outer-product tiles, rows x 16-lane columns kept in registers. Each element is
-// one chain of fmas in the order of the dimensions or positions, so a row's bits do not depend on
-// which rows share its tile. Positions that a row does not see are never multiplied with their
-// values, which may be left over from another text and not even be numbers.
+// of 64, which begin at multiples of 64 whatever the rows see: scores (queries x keys), one step of
+// the online softmax, then the weighted sum of values. Both products are outer-product tiles, rows
+// x 16-lane columns kept in registers. Each element is one chain of fmas in the order of the
+// dimensions or positions, and a span in which a row sees nothing leaves its sums as they are. So a
+// row's bits do not depend on which rows share its tile. Positions that a row does not see are never
+// multiplied with their values, which may be left over from another text and not even be numbers;
+// blocks of which no row of the tile sees anything are not read at all.
 
 enum { TILE_ROWS = ATTENTION_TILE_ROWS, SPAN = ATTENTION_SPAN, CHUNK = ATTENTION_CHUNK };
+enum { PAGE = TERN_PAGE_POSITIONS, SPAN_BLOCKS = SPAN / PAGE };
+
+// Positions begin .. end - 1.
+typedef struct attention_range {
+    size_t begin, end;
+} attention_range;
 
 typedef struct attention_tile {
     const tern_attention_args *a;
     size_t first_row, n_rows;
+    attention_range sees[TILE_ROWS]; // both ends never fall from row to row
     size_t hd16; // head_dim rounded up to 16
     size_t block_bytes; // of 16 positions
+    // The span: its first position, those of its blocks of which some row sees something, and where
+    // they and the next span's keys lie.
+    size_t from, first_block, end_block;
+    const uint8_t *k[SPAN_BLOCKS], *v[SPAN_BLOCKS], *next_k[SPAN_BLOCKS];
     float *acc;  // [n_rows][hd16] weighted sum of values so far
     float *q;    // [chunks of head_dim][TILE_ROWS][CHUNK] queries times a->scale
     float *s;    // [TILE_ROWS][SPAN] scores, then weights
@@ -22,11 +35,39 @@ typedef struct attention_tile {
     float *shift; // [16] exp(m - m') of this span
 } attention_tile;
 
-// How many of the positions [from, from + SPAN) row r of the tile sees.
-VEC_INLINE size_t seen_in_span(const attention_tile *t, size_t r, size_t from) {
-    size_t seen = t->a->first_pos + (t->first_row + r) / t->a->n_heads + 1;
-    if (seen <= from) return 0;
-    return seen - from < SPAN ? seen - from : SPAN;
+// What row (token, head) number `row` of the call sees.
+static attention_range row_sees(const tern_attention_args *a, size_t row) {
+    size_t pos = a->first_pos + row / a->n_heads, window = a->window > 0 ? (size_t)a->window : 0;
+    attention_range sees = {0, a->causal ? pos + 1 : a->n_positions};
+    if (window && pos >= window) sees.begin = pos - window + 1;
+    if (window && !a->causal && pos + window < sees.end) sees.end = pos + window;
+    return sees;
+}
+
+// The same of row r of the tile in the span, counted from the span's beginning: within 0 .. SPAN.
+VEC_INLINE attention_range sees_in_span(const attention_tile *t, size_t r) {
+    attention_range sees = t->sees[r];
+    size_t begin = sees.begin > t->from ? sees.begin - t->from : 0;
+    size_t end = sees.end > t->from ? sees.end - t->from : 0;
+    return (attention_range){begin < SPAN ? begin : SPAN, end < SPAN ? end : SPAN};
+}
+
+// Goes to the span that begins at `from`. Blocks that no row sees get the address of one that is
+// seen, so that what is prefetched lies somewhere.
+static void span_open(attention_tile *t, size_t from) {
+    const tern_attention_args *a = t->a;
+    size_t first = t->sees[0].begin / PAGE, last = (t->sees[t->n_rows - 1].end - 1) / PAGE;
+    size_t block = from / PAGE;
+    t->from = from;
+    t->first_block = first > block ? first - block : 0;
+    t->end_block = last - block < SPAN_BLOCKS ? last - block + 1 : SPAN_BLOCKS;
+    for (size_t i = 0; i < SPAN_BLOCKS; i++) {
+        size_t b = block + i < first ? first : block + i < last ? block + i : last;
+        size_t next = block + i + SPAN_BLOCKS < last ? block + i + SPAN_BLOCKS : last;
+        t->k[i] = a->pages[b].memory + a->k_offset;
+        t->v[i] = a->pages[b].memory + a->v_offset;
+        t->next_k[i] = a->pages[next].memory + a->k_offset;
+    }
 }
 
 // Dimension d of the 16 positions of a block.
@@ -37,34 +78,39 @@ VEC_INLINE v16 load_key(tern_dtype type, const uint8_t *block, size_t head_dim, 
     return v16_mul(v16_load((const float *)block + 16 * (d / 32)), v16_from_i8(q + 16 * d));
 }
 
-// Dimensions 16c..16c+15 of a position.
-VEC_INLINE v16 load_value(tern_dtype type, const uint8_t *v, size_t head_dim, size_t pos,
+// Dimensions 16c..16c+15 of a position, `lane` its number in the block.
+VEC_INLINE v16 load_value(tern_dtype type, const uint8_t *block, size_t head_dim, size_t lane,
                           size_t c) {
-    size_t at = pos * head_dim + 16 * c;
-    if (type == TERN_DTYPE_F32) return v16_load((const float *)v + at);
-    if (type == TERN_DTYPE_F16) return v16_from_f16(v + 2 * at);
+    size_t at = lane * head_dim + 16 * c;
+    if (type == TERN_DTYPE_F32) return v16_load((const float *)block + at);
+    if (type == TERN_DTYPE_F16) return v16_from_f16(block + 2 * at);
     size_t groups = q8_groups(head_dim);
-    const uint8_t *block = v + pos / 16 * (16 * head_dim + 64 * groups);
-    const float *scale = (const float *)block + pos % 16 * groups;
-    const int8_t *q = (const int8_t *)block + 64 * groups + pos % 16 * head_dim;
-    return v16_mul(v16_set1(scale[c / 2]), v16_from_i8(q + 16 * c));
+    const float *scale = (const float *)block + lane * groups;
+    const int8_t *q = (const int8_t *)block + 64 * groups;
+    return v16_mul(v16_set1(scale[c / 2]), v16_from_i8(q + at));
 }
 
 // ---- The two products --------------------------------------------------------------------------
 //
 // With one token in the call memory is the limit, and a span is too short for the hardware to
 // predict what comes next. So each product prefetches, element by element, what the next one will
-// read: the scores this span's values, the sums of values the next span's keys. Reading past the
-// end does no harm.
+// read: the scores this span's values, the sums of values the next span's keys.
 
 VEC_INLINE size_t kv_element_bytes(tern_dtype type) {
     return type == TERN_DTYPE_F32 ? 4 : type == TERN_DTYPE_F16 ? 2 : 1;
 }
 
-// Scores of rows r.. with `cols` blocks of keys, over dimensions d0..d0+n_d of one chunk.
-VEC_INLINE void score_tile(const attention_tile *t, tern_dtype type, const uint8_t *k, float *s,
-                           const float *q, size_t d0, size_t n_d, int rows, int cols) {
-    const uint8_t *values = (const uint8_t *)t->a->v + (k - (const uint8_t *)t->a->k);
+// Scores of rows r.. with `cols` blocks of keys, over dimensions d0..d0+n_d of one chunk; `values`
+// are those of the same positions.
+VEC_INLINE void score_tile(const attention_tile *t, tern_dtype type, const uint8_t *const *keys,
+                           const uint8_t *const *values, float *s, const float *q, size_t d0,
+                           size_t n_d, int rows, int cols) {
+    const uint8_t *k[4], *v[4];
+#pragma GCC unroll 4
+    for (int c = 0; c < cols; c++) {
+        k[c] = keys[c];
+        v[c] = values[c];
+    }
     v16 acc[TILE_ROWS][4];
 #pragma GCC unroll 16
     for (int i = 0; i < rows; i++) {
@@ -77,9 +123,8 @@ VEC_INLINE void score_tile(const attention_tile *t, tern_dtype type, const uint8
         v16 b[4];
 #pragma GCC unroll 4
         for (int c = 0; c < cols; c++) {
-            size_t at = (size_t)c * t->block_bytes;
-            b[c] = load_key(type, k + at, t->a->head_dim, d0 + d);
-            __builtin_prefetch(values + at + 16 * (d0 + d) * kv_element_bytes(type), 0, 2);
+            b[c] = load_key(type, k[c], t->a->head_dim, d0 + d);
+            __builtin_prefetch(v[c] + 16 * (d0 + d) * kv_element_bytes(type), 0, 2);
         }
 #pragma GCC unroll 16
         for (int i = 0; i < rows; i++) {
@@ -95,11 +140,10 @@ VEC_INLINE void score_tile(const attention_tile *t, tern_dtype type, const uint8
     }
 }
 
-// Adds the positions [from + j0, from + j1) to columns c0.. of rows r...
-VEC_INLINE void value_tile(const attention_tile *t, tern_dtype type, size_t from, size_t j0,
-                           size_t j1, size_t r, size_t c0, int rows, int cols) {
+// Adds the positions from + j0 .. from + j1 - 1 to columns c0.. of rows r...
+VEC_INLINE void value_tile(const attention_tile *t, tern_dtype type, size_t j0, size_t j1, size_t r,
+                           size_t c0, int rows, int cols) {
     const float *p = t->s + r * SPAN;
-    const uint8_t *keys = (const uint8_t *)t->a->k + (from + SPAN) / 16 * t->block_bytes;
     float *out = t->acc + r * t->hd16 + 16 * c0;
     v16 acc[TILE_ROWS][4];
 #pragma GCC unroll 16
@@ -107,20 +151,24 @@ VEC_INLINE void value_tile(const attention_tile *t, tern_dtype type, size_t from
 #pragma GCC unroll 4
         for (int c = 0; c < cols; c++) acc[i][c] = v16_load(out + (size_t)i * t->hd16 + 16 * c);
     }
-    for (size_t j = j0; j < j1; j++) {
-        v16 b[4];
+    for (size_t j = j0; j < j1;) {
+        const uint8_t *block = t->v[j / PAGE], *next_k = t->next_k[j / PAGE];
+        size_t end = j / PAGE * PAGE + PAGE < j1 ? j / PAGE * PAGE + PAGE : j1;
+        for (; j < end; j++) {
+            v16 b[4];
 #pragma GCC unroll 4
-        for (int c = 0; c < cols; c++) {
-            size_t column = c0 + (size_t)c;
-            b[c] = load_value(type, t->a->v, t->a->head_dim, from + j, column);
-            size_t ahead = j * t->block_bytes / 16 + 16 * column * kv_element_bytes(type);
-            __builtin_prefetch(keys + ahead, 0, 2);
-        }
+            for (int c = 0; c < cols; c++) {
+                size_t column = c0 + (size_t)c, lane = j % PAGE;
+                b[c] = load_value(type, block, t->a->head_dim, lane, column);
+                size_t ahead = lane * (t->block_bytes / PAGE);
+                __builtin_prefetch(next_k + ahead + 16 * column * kv_element_bytes(type), 0, 2);
+            }
 #pragma GCC unroll 16
-        for (int i = 0; i < rows; i++) {
-            v16 a = v16_set1(p[(size_t)i * SPAN + j]);
+            for (int i = 0; i < rows; i++) {
+                v16 a = v16_set1(p[(size_t)i * SPAN + j]);
 #pragma GCC unroll 4
-            for (int c = 0; c < cols; c++) acc[i][c] = v16_fma(a, b[c], acc[i][c]);
+                for (int c = 0; c < cols; c++) acc[i][c] = v16_fma(a, b[c], acc[i][c]);
+            }
         }
     }
 #pragma GCC unroll 16
@@ -150,20 +198,17 @@ VEC_INLINE size_t take_cols(size_t rows, size_t left) {
         else TILE(VEC_TILE_ROWS, 1);                                                               \
     } while (0)
 
-VEC_INLINE void span_scores(const attention_tile *t, tern_dtype type, size_t from,
-                            size_t n_blocks) {
+VEC_INLINE void span_scores(const attention_tile *t, tern_dtype type) {
     size_t head_dim = t->a->head_dim;
-    const uint8_t *k = (const uint8_t *)t->a->k + from / 16 * t->block_bytes;
     for (size_t d0 = 0; d0 < head_dim; d0 += CHUNK) {
         size_t n_d = head_dim - d0 < CHUNK ? head_dim - d0 : CHUNK;
         for (size_t r = 0, rows; r < t->n_rows; r += rows) {
             const float *q = t->q + d0 * TILE_ROWS + r * CHUNK;
             rows = take_rows(t->n_rows - r);
-            for (size_t c = 0, cols; c < n_blocks; c += cols) {
-                cols = take_cols(rows, n_blocks - c);
+            for (size_t c = t->first_block, cols; c < t->end_block; c += cols) {
+                cols = take_cols(rows, t->end_block - c);
                 float *s = t->s + r * SPAN + 16 * c;
-                const uint8_t *block = k + c * t->block_bytes;
-#define TILE(R, C) score_tile(t, type, block, s, q, d0, n_d, R, C)
+#define TILE(R, C) score_tile(t, type, t->k + c, t->v + c, s, q, d0, n_d, R, C)
                 DISPATCH_TILE(rows, cols, TILE);
 #undef TILE
             }
@@ -171,14 +216,14 @@ VEC_INLINE void span_scores(const attention_tile *t, tern_dtype type, size_t fro
     }
 }
 
-VEC_INLINE void add_values(const attention_tile *t, tern_dtype type, size_t from, size_t j0,
-                           size_t j1, size_t first_row, size_t last_row) {
+VEC_INLINE void add_values(const attention_tile *t, tern_dtype type, size_t j0, size_t j1,
+                           size_t first_row, size_t last_row) {
     size_t head_dim = t->a->head_dim;
     for (size_t r = first_row, rows; r < last_row; r += rows) {
         rows = take_rows(last_row - r);
         for (size_t c = 0, cols; c < head_dim / 16; c += cols) {
             cols = take_cols(rows, head_dim / 16 - c);
-#define TILE(R, C) value_tile(t, type, from, j0, j1, r, c, R, C)
+#define TILE(R, C) value_tile(t, type, j0, j1, r, c, R, C)
             DISPATCH_TILE(rows, cols, TILE);
 #undef TILE
         }
@@ -187,7 +232,7 @@ VEC_INLINE void add_values(const attention_tile *t, tern_dtype type, size_t from
         for (size_t r = first_row; r < last_row; r++) {
             float *acc = t->acc + r * t->hd16 + d;
             for (size_t j = j0; j < j1; j++) {
-                float v = kv_value_at(type, t->a->v, head_dim, from + j, d);
+                float v = kv_value_at(type, t->v[j / PAGE], head_dim, j % PAGE, d);
                 *acc = fmaf(t->s[r * SPAN + j], v, *acc);
             }
         }
@@ -196,20 +241,41 @@ VEC_INLINE void add_values(const attention_tile *t, tern_dtype type, size_t from
 
 // ---- The softmax, and all of it ----------------------------------------------------------------
 
-// Turns scores into weights exp(s - m') and rescales sums and accumulators from m to m'.
-static void span_softmax(const attention_tile *t, size_t from, size_t n_blocks) {
-    static const float lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    v16 lane = v16_load(lanes), nothing = v16_set1(-INFINITY);
-    float before[16] = {0}, now[16] = {0};
+// Scores towards +-soft_cap.
+static void span_cap(const attention_tile *t) {
+    v16 cap = v16_set1(t->a->soft_cap);
     for (size_t r = 0; r < t->n_rows; r++) {
         float *s = t->s + r * SPAN;
+        for (size_t b = t->first_block; b < t->end_block; b++) {
+            v16 a = vec_tanh(v16_div(v16_load(s + 16 * b), cap));
+            v16_store(s + 16 * b, v16_mul(cap, a));
+        }
+    }
+}
+
+// Scores of block b that a row does not see become -infinity, so that their weights are 0.
+VEC_INLINE v16 hide_unseen(v16 scores, size_t b, attention_range sees) {
+    static const float lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    v16 lane = v16_load(lanes), nothing = v16_set1(-INFINITY);
+    v16 begin = v16_set1((float)sees.begin - (float)(16 * b));
+    v16 end = v16_set1((float)sees.end - (float)(16 * b));
+    return v16_if_less(lane, begin, nothing, v16_if_less(lane, end, scores, nothing));
+}
+
+// Turns scores into weights exp(s - m') and rescales sums and accumulators from m to m'.
+static void span_softmax(const attention_tile *t) {
+    float before[16] = {0}, now[16] = {0};
+    bool sees_some[TILE_ROWS];
+    for (size_t r = 0; r < t->n_rows; r++) {
+        float *s = t->s + r * SPAN;
+        attention_range sees = sees_in_span(t, r);
+        sees_some[r] = sees.begin < sees.end;
+        if (!sees_some[r]) continue;
         v16 top = v16_set1(t->m[r]);
-        size_t seen = seen_in_span(t, r, from);
-        for (size_t b = 0; b < n_blocks; b++) {
+        for (size_t b = t->first_block; b < t->end_block; b++) {
             v16 a = v16_load(s + 16 * b);
-            if (seen < 16 * (b + 1)) {
-                v16 n = v16_set1((float)seen - (float)(16 * b));
-                a = v16_if_less(lane, n, a, nothing);
+            if (sees.begin > 16 * b || sees.end < 16 * (b + 1)) {
+                a = hide_unseen(a, b, sees);
                 v16_store(s + 16 * b, a);
             }
             top = v16_max(a, top);
@@ -220,8 +286,9 @@ static void span_softmax(const attention_tile *t, size_t from, size_t n_blocks) 
     v16_store(t->shift, vec_exp(v16_sub(v16_load(before), v16_load(now))));
     for (size_t r = 0; r < t->n_rows; r++) {
         float *s = t->s + r * SPAN, *acc = t->acc + r * t->hd16;
+        if (!sees_some[r]) continue;
         v16 m = v16_set1(t->m[r]), shift = v16_set1(t->shift[r]), sum = v16_set1(0);
-        for (size_t b = 0; b < n_blocks; b++) {
+        for (size_t b = t->first_block; b < t->end_block; b++) {
             v16 p = vec_exp(v16_sub(v16_load(s + 16 * b), m));
             v16_store(s + 16 * b, p);
             sum = v16_add(sum, p);
@@ -234,14 +301,21 @@ static void span_softmax(const attention_tile *t, size_t from, size_t n_blocks) 
     }
 }
 
-// Positions seen by all rows are added to all rows at once; then each row gets those only it sees.
-VEC_INLINE void span_values(const attention_tile *t, tern_dtype type, size_t from) {
-    size_t common = seen_in_span(t, 0, from);
-    add_values(t, type, from, 0, common, 0, t->n_rows);
-    if (common == SPAN) return;
-    for (size_t r = 1; r < t->n_rows; r++) {
-        size_t seen = seen_in_span(t, r, from);
-        if (seen > common) add_values(t, type, from, common, seen, r, r + 1);
+// Positions that all rows see are added to all rows at once. Those before and after, which only
+// some of the tokens see, are added token by token; for each row the order is that of the positions.
+VEC_INLINE void span_values(const attention_tile *t, tern_dtype type) {
+    size_t begin = sees_in_span(t, t->n_rows - 1).begin, end = sees_in_span(t, 0).end;
+    const size_t cuts[] = {0, begin, end > begin ? end : begin, SPAN};
+    for (int part = 0; part < 3; part++) {
+        if (cuts[part] == cuts[part + 1]) continue;
+        for (size_t r = 0, last; r < t->n_rows; r = last) {
+            last = part == 1 ? t->n_rows : r + t->a->n_heads - (t->first_row + r) % t->a->n_heads;
+            if (last > t->n_rows) last = t->n_rows;
+            attention_range sees = sees_in_span(t, r);
+            size_t j0 = sees.begin > cuts[part] ? sees.begin : cuts[part];
+            size_t j1 = sees.end < cuts[part + 1] ? sees.end : cuts[part + 1];
+            if (j0 < j1) add_values(t, type, j0, j1, r, last);
+        }
     }
 }
 
@@ -257,6 +331,7 @@ static void tile_begin(attention_tile *t) {
         }
         v16_store(t->sum + 16 * r, v16_set1(0));
         t->m[r] = -INFINITY;
+        t->sees[r] = row_sees(a, row);
     }
     memset(t->acc, 0, t->n_rows * t->hd16 * sizeof *t->acc);
 }
@@ -287,11 +362,13 @@ VEC_INLINE void attend(const tern_attention_args *a, tern_dtype type) {
     for (; t.first_row < n_rows; t.first_row += TILE_ROWS) {
         t.n_rows = n_rows - t.first_row < TILE_ROWS ? n_rows - t.first_row : TILE_ROWS;
         tile_begin(&t);
-        for (size_t from = 0, seen; (seen = seen_in_span(&t, t.n_rows - 1, from)); from += SPAN) {
-            size_t n_blocks = (seen + 15) / 16;
-            span_scores(&t, type, from, n_blocks);
-            span_softmax(&t, from, n_blocks);
-            span_values(&t, type, from);
+        size_t end = t.sees[t.n_rows - 1].end;
+        for (size_t from = t.sees[0].begin / SPAN * SPAN; from < end; from += SPAN) {
+            span_open(&t, from);
+            span_scores(&t, type);
+            if (a->soft_cap > 0) span_cap(&t);
+            span_softmax(&t);
+            span_values(&t, type);
         }
         tile_end(&t);
     }
@@ -344,17 +421,14 @@ static void kv_store_f16(uint16_t *k, uint16_t *v, size_t lane, size_t head_dim,
     }
 }
 
-static void kv_store(void *k, void *v, tern_dtype kv_type, size_t pos, size_t head_dim,
+static void kv_store(void *k, void *v, tern_dtype kv_type, size_t lane, size_t head_dim,
                      const float *key, const float *value) {
-    size_t block_bytes = tern_kv_head_bytes(kv_type, head_dim, 16), lane = pos % 16;
-    void *k_block = (uint8_t *)k + pos / 16 * block_bytes;
-    void *v_block = (uint8_t *)v + pos / 16 * block_bytes;
     if (kv_type == TERN_DTYPE_Q8_0) {
-        kv_store_q8_0(k_block, v_block, lane, head_dim, key, value);
+        kv_store_q8_0(k, v, lane, head_dim, key, value);
     } else if (kv_type == TERN_DTYPE_F16) {
-        kv_store_f16(k_block, v_block, lane, head_dim, key, value);
+        kv_store_f16(k, v, lane, head_dim, key, value);
     } else {
-        for (size_t d = 0; d < head_dim; d++) ((float *)k_block)[d * 16 + lane] = key[d];
-        memcpy((float *)v_block + lane * head_dim, value, head_dim * sizeof *value);
+        for (size_t d = 0; d < head_dim; d++) ((float *)k)[d * 16 + lane] = key[d];
+        memcpy((float *)v + lane * head_dim, value, head_dim * sizeof *value);
     }
 }

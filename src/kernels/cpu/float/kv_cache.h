@@ -11,15 +11,15 @@ enum { ATTENTION_TILE_ROWS = 12, ATTENTION_SPAN = 64, ATTENTION_CHUNK = 128 };
 // Q8_0: scales of a position.
 static inline size_t q8_groups(size_t head_dim) { return (head_dim + 31) / 32; }
 
-// One number of the values.
-static inline float kv_value_at(tern_dtype type, const void *v, size_t head_dim, size_t pos,
+// Dimension d of a position's values, `lane` its number in the block.
+static inline float kv_value_at(tern_dtype type, const uint8_t *block, size_t head_dim, size_t lane,
                                 size_t d) {
-    if (type == TERN_DTYPE_F32) return ((const float *)v)[pos * head_dim + d];
-    if (type == TERN_DTYPE_F16) return tern_f16_to_f32(((const uint16_t *)v)[pos * head_dim + d]);
+    size_t at = lane * head_dim + d;
+    if (type == TERN_DTYPE_F32) return ((const float *)(const void *)block)[at];
+    if (type == TERN_DTYPE_F16) return tern_f16_to_f32(((const uint16_t *)(const void *)block)[at]);
     size_t groups = q8_groups(head_dim);
-    const uint8_t *block = (const uint8_t *)v + pos / 16 * (16 * head_dim + 64 * groups);
-    float scale = ((const float *)(const void *)block)[pos % 16 * groups + d / 32];
-    return scale * (float)((const int8_t *)block)[64 * groups + pos % 16 * head_dim + d];
+    float scale = ((const float *)(const void *)block)[lane * groups + d / 32];
+    return scale * (float)((const int8_t *)block)[64 * groups + at];
 }
 
 #endif

@@ -1,0 +1,16 @@
+// A page: 16 consecutive positions of a sequence, of all states that grow by position and forget
+// alike, in one piece of memory. A table of pages is a sequence's cache: page b holds the positions
+// 16 b .. 16 b + 15. Where a state's rows begin in a page is the same in all pages.
+#ifndef TERN_KERNELS_PAGE_H
+#define TERN_KERNELS_PAGE_H
+
+#include <stdint.h>
+
+#define TERN_PAGE_POSITIONS 16
+
+typedef union tern_page {
+    uint8_t *memory; // host memory, aligned to 64; NULL: absent, because no row sees it any more
+    uint32_t index;  // on a GPU
+} tern_page;
+
+#endif
