@@ -99,7 +99,7 @@ tsan: ## the tests under the thread sanitizer
 	build/tsan/tern_tests -j $(TEST_JOBS)
 
 lint: $(BUILD)/public/libtern.a ## layers, names of symbols, what the library may call, paths, format, docs
-	tools/check_layers.sh
+	tools/check_layers.sh $(BUILD)/libtern.a
 	tools/check_paths.sh
 	tools/check_symbols.sh $(BUILD)/libtern.a $(BUILD)/public/libtern.a
 	tools/check_calls.sh $(BUILD)/libtern.a
