@@ -45,6 +45,24 @@ grep '^file' "$work/links" | while IFS="$(printf '\t')" read -r _ from file; do
 done >"$work/files"
 [ ! -s "$work/files" ] || { cat "$work/files" >&2; status=1; }
 
+# ---- Files that are named: in `code` of pages, and the rows of tests/mutants/list -----------------
+{
+    for page in $pages; do
+        awk -v page="$page" '
+            /^    / || /^```/ { next }
+            { n = split($0, part, "`")
+              for (i = 2; i <= n; i += 2) if (part[i] ~ /^[a-z]+(\/[A-Za-z0-9_.*]+)+\/?$/) print page ":" NR "\t" part[i] }' "$page"
+    done
+    awk -F '|' 'NF > 2 && !/^#/ { gsub(/ /, "", $2); print "tests/mutants/list:" NR "\t" $2 }' tests/mutants/list
+} >"$work/named"
+[ "$(wc -l <"$work/named")" -ge 100 ] || wrong "too few files are named: $(wc -l <"$work/named")"
+while IFS="$(printf '\t')" read -r from name; do
+    case $name in */NAME*|build/*) continue ;; esac
+    [ -d "${name%%/*}" ] || [ -d "src/${name%%/*}" ] || continue # no path of this tree
+    # shellcheck disable=SC2086
+    ls -d $name >"$work/log" 2>&1 || ls -d src/$name >"$work/log" 2>&1 || wrong "$from: no file $name"
+done <"$work/named"
+
 # ---- Commands: in indented lines (with what they are continued by), in `code`, in the man page ---
 for page in $pages docs/tern.1; do
     awk -v page="$page" '

@@ -2,7 +2,6 @@
 
 #include <string.h>
 #include "base/alloc.h"
-#include "input/tokenizer/tok.h"
 
 struct tern_bpe_trainer {
     tern_bpe_desc desc;

@@ -10,6 +10,7 @@
 #define TERN_INPUT_LEARN_LEARN_H
 
 #include "input/input.h"
+#include "input/tokenizer/tok.h"
 
 // ---- Words and how often they come --------------------------------------------------------------
 
@@ -33,25 +34,11 @@ void tern_words_free(tern_words *w);
 
 // ---- Tokens and merges --------------------------------------------------------------------------
 
-typedef struct tern_learned {
-    tern_strbuf text;  // of all tokens, as bytes
-    size_t *offsets;   // [n_tokens + 1]
-    uint32_t *merges;  // [n_merges][2] left and right
-    size_t n_tokens, n_merges, offsets_capacity, merges_capacity, n_specials;
-} tern_learned;
-
 // Tokens: the special ones, the 256 bytes in the order of GPT-2's alphabet, then merges, until
 // there are n_vocab or no pair occurs min_count times. The most frequent pair is merged first; of
 // equal ones that with the smaller ids. Consumes the words.
 tern_status tern_learn_merges(tern_learned *out, tern_words *words, const tern_bpe_desc *desc,
                               tern_error *err);
 void tern_learned_free(tern_learned *l);
-static inline tern_str tern_learned_text(const tern_learned *l, size_t id) {
-    return (tern_str){l->text.ptr + l->offsets[id], l->offsets[id + 1] - l->offsets[id]};
-}
-
-struct tern_pre; // tok.h
-void tern_learned_write_json(const tern_learned *l, const struct tern_pre *pre, bool add_bos,
-                             tern_strbuf *out);
 
 #endif

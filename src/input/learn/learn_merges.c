@@ -9,7 +9,6 @@
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "input/learn/learn.h"
-#include "input/tokenizer/tok.h"
 
 typedef struct pair {
     uint64_t key; // left << 32 | right

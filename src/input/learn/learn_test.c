@@ -2,7 +2,6 @@
 #include "input/learn/learn.h"
 
 #include "base/hash.h"
-#include "input/tokenizer/tok.h"
 #include "input/tokenizer/tok_fixture.h"
 
 static const char *const specials[] = {"<|endoftext|>", "<|im_start|>", "<|im_end|>"};

@@ -15,8 +15,8 @@
 #define TERN_INPUT_TOKENIZER_TOK_H
 
 #include <stdatomic.h>
-#include "input/tokenizer/bpe.h"
 #include "input/input.h"
+#include "input/tokenizer/bpe.h"
 #include "input/tokenizer/split.h"
 #include "input/unicode.h"
 
@@ -206,5 +206,21 @@ bool tern_pre_is_raw(const tern_pre *pre);    // of characters, U+2581 for a spa
 // The name for a list of isolating expressions, NULL: none.
 const char *tern_pre_name(const tern_splitter *s, bool ignore_merges);
 tern_status tern_pre_add_steps(const tern_pre *pre, tern_splitter *s, tern_error *err);
+
+// ---- A byte-level vocabulary as input/learn makes it --------------------------------------------
+
+typedef struct tern_learned {
+    tern_strbuf text;  // of all tokens, as bytes
+    size_t *offsets;   // [n_tokens + 1]
+    uint32_t *merges;  // [n_merges][2] left and right
+    size_t n_tokens, n_merges, offsets_capacity, merges_capacity, n_specials;
+} tern_learned;
+
+static inline tern_str tern_learned_text(const tern_learned *l, size_t id) {
+    return (tern_str){l->text.ptr + l->offsets[id], l->offsets[id + 1] - l->offsets[id]};
+}
+// As the text of a tokenizer.json whose texts are split as pre says (tok_write.c).
+void tern_learned_write_json(const tern_learned *l, const tern_pre *pre, bool add_bos,
+                             tern_strbuf *out);
 
 #endif

@@ -2,7 +2,6 @@
 // engine load: learnt here, or from a GGUF file. A text is split by the expressions; each word is
 // spelled in GPT-2's alphabet and merged.
 #include <string.h>
-#include "input/learn/learn.h"
 #include "input/tokenizer/tok.h"
 
 // Where the entries come from.
