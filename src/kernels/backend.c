@@ -52,9 +52,9 @@ tern_vid tern_graph_scores(const tern_graph *g) {
     tern_vid best = -1;
     for (size_t v = 0; v < g->n_values; v++) {
         const tern_value *value = &g->values[v];
-        bool listed = value->producer >= 0 && (g->nodes[value->producer].op == TERN_OP_TOP_K ||
-                                               g->nodes[value->producer].op == TERN_OP_LINEAR_TOP_K);
-        if (value->kind != TERN_VALUE_OUTPUT || listed || !tern_graph_is_by(g, (tern_vid)v, "outputs"))
+        tern_op op = value->producer >= 0 ? g->nodes[value->producer].op : TERN_OP_COUNT;
+        if (value->kind != TERN_VALUE_OUTPUT || !tern_graph_is_by(g, (tern_vid)v, "outputs") ||
+            op == TERN_OP_TOP_K || op == TERN_OP_LINEAR_TOP_K)
             continue;
         if (best < 0 || value->cols > g->values[best].cols) best = (tern_vid)v;
     }

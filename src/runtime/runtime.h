@@ -113,8 +113,8 @@ void tern_model_print_plan(tern_model *m, tern_format format, tern_strbuf *out);
 
 // ---- Leases (lease.c): a session's side --------------------------------------------------------
 //
-// A lease is one timeline of tokens on the model's device, wherever that is now: it knows the tokens
-// that its states were computed from, so what was lost, cut or swapped out is computed again.
+// A lease is one timeline of tokens on the model's device, wherever that is now: it knows the
+// tokens that its states were computed from, so what was lost or cut is computed again.
 typedef struct tern_lease tern_lease;
 tern_status tern_lease_open(tern_lease **out, tern_model *model, int32_t n_context,
                             tern_kv_type kv_type, tern_error *err);
@@ -140,7 +140,7 @@ typedef struct tern_work {
     int32_t n_ids;     // at least 1
     int32_t first_pos; // at most as many as the lease knows
     int32_t n_outputs; // of the last tokens
-    // A position in first_pos .. first_pos + n_ids that the lease will probably go back to; 0: none.
+    // A position in first_pos .. first_pos + n_ids that the lease may go back to; 0: none.
     // `passing`: it replaces the last one of these, else it is kept for long.
     int32_t snapshot_at;
     bool passing;

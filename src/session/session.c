@@ -570,9 +570,8 @@ tern_status tern_generate_refit(tern_session *s, const int32_t *ids, size_t n_id
     TERN_TRY(prepare(s, params, max_tokens, err));
     st.seed = s->sampler.params.seed;
     double start = tern_seconds();
-    size_t room = n_ids + (size_t)max_tokens;
-    TERN_TRY(tern_lease_reserve(s->lease, room < (size_t)s->n_context ? (int32_t)room : s->n_context,
-                                err));
+    size_t room = n_ids + (size_t)max_tokens, most = (size_t)s->n_context;
+    TERN_TRY(tern_lease_reserve(s->lease, (int32_t)(room < most ? room : most), err));
     st.n_reused = keep_common(s, ids, n_ids, 1); // the last one again: its scores are needed
     wanted w = wanted_scores(s, 1);
     w.snapshot_at = n_ids - 1; // where another answer to the same prompt would begin

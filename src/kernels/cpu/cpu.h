@@ -3,6 +3,7 @@
 //   cpu_backend.c   the table of functions, opening, tuning
 //   cpu_weights.c   weights as the kernels read them
 //   cpu_plan.c      graph -> list of steps
+//   cpu_i8.c        quantized activations in memory
 //   cpu_store.c     pages of states
 //   cpu_instance.c  scratch of a run; running
 //   cpu_ops.c       the table of ops; ops/ has their functions

@@ -71,8 +71,8 @@ static uint64_t bytes_of(const tern_instance *in, const gpu_dispatch *step) {
         else if (at->place == GPU_POOL || at->place == GPU_POOL_I8)
             bytes += (double)at->bytes * n_tokens / p->n_batch;
         else if (at->place == GPU_STATE)
-            bytes += (double)p->device->api.BufferGetSize(gpu_instance_state(in, at->v)) * positions /
-                     in->n_context;
+            bytes += positions / in->n_context *
+                     (double)p->device->api.BufferGetSize(gpu_instance_state(in, at->v));
         else if (at->place == GPU_LOGITS)
             bytes += (double)in->chunk_rows * (double)p->n_vocab * sizeof(float);
     }

@@ -17,7 +17,7 @@ static void step_embed(cpu_run *run, const cpu_step *step, const tern_team *team
 }
 const cpu_op cpu_op_EMBED = {.step = step_embed};
 
-// Groups of as many columns as the weight has, each normed by itself: the heads of queries and keys.
+// Groups of as many columns as the weight has are normed one by one: heads of queries and keys.
 static void step_rms_norm(cpu_run *run, const cpu_step *step, const tern_team *team) {
     (void)team;
     const tern_node *n = step->node;

@@ -1,0 +1,29 @@
+// Quantized activations: how a value of type I8ROWS lies in memory.
+#include "kernels/cpu/cpu.h"
+
+static uint64_t round_64(uint64_t n) {
+    return (n + 63) / 64 * 64;
+}
+
+uint64_t cpu_i8_layout(const tern_device *d, int64_t n_in, int32_t n_tokens, void *memory,
+                       cpu_i8 *out) {
+    const tern_ternary_kernels *k = d->kernels.t;
+    size_t stride = ((size_t)n_in + TERN_I8_PAD - 1) / TERN_I8_PAD * TERN_I8_PAD;
+    size_t n = (size_t)n_tokens, few = n < TERN_GEMV_TOKENS ? n : TERN_GEMV_TOKENS;
+    uint64_t at_scale = round_64((uint64_t)stride * n), at_sum = at_scale + round_64(n * 4);
+    uint64_t at_prepared = at_sum + round_64(n * 4);
+    uint64_t at_panels = at_prepared + round_64(k->prepared_bytes(d->packing, (size_t)n_in, few));
+    uint64_t end =
+        at_panels + (n > TERN_GEMV_TOKENS ? round_64(k->panels_bytes((size_t)n_in, n)) : 0);
+    if (memory) {
+        uint8_t *m = memory;
+        *out = (cpu_i8){.rows = {.q = (int8_t *)m,
+                                 .stride = stride,
+                                 .inv_scale = (float *)(m + at_scale),
+                                 .sum = (int32_t *)(m + at_sum),
+                                 .n_tokens = n},
+                        .prepared = m + at_prepared,
+                        .panels = m + at_panels};
+    }
+    return end;
+}
