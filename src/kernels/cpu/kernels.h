@@ -31,8 +31,8 @@ typedef enum tern_cpu_act {
 // What a query block sees of one layer's cache, for one key/value head.
 //
 // Positions are stored in pages of 16 (kernels/page.h), of which each key/value head of each layer
-// has a block of keys and one of values. Keys are transposed inside a block, [head_dim][16], so that
-// 16 scores are computed at once without a horizontal sum; values are [16][head_dim].
+// has a block of keys and one of values. Keys are transposed inside a block, [head_dim][16], so
+// that 16 scores are computed at once without a horizontal sum; values are [16][head_dim].
 // Q8_0: one float scale for each 32 dimensions of a position. A key block is
 // float scale[head_dim / 32][16] followed by int8 [head_dim][16]; a value block is
 // float scale[16][head_dim / 32] followed by int8 [16][head_dim].
@@ -141,12 +141,13 @@ typedef struct tern_float_kernels {
                      const float *key, const float *value);
     // Attention of a block of tokens. q * scale rounds first; a score is one chain of fmas over the
     // dimensions, then capped (quotient, tanh and product round one by one; tanh is vec_tanh).
-    // Online softmax over spans of 64 positions, which begin at multiples of 64, in order: m' =
-    // max(m, the span's max), p = exp(s - m'), sum = fma(sum, exp(m - m'), p) in 16 lanes (p of lane
-    // l: positions l, 16 + l, 32 + l, 48 + l of the span added in this order), acc = fma per
-    // position in order on acc * exp(m - m'). Positions that a token does not see take no part,
-    // whatever they hold, nor do spans of which it sees nothing: its bits follow from its position,
-    // what it sees and the numbers there alone. out = acc * (1 / (sum of the lanes)).
+    // Online softmax over spans of 64 positions, which begin at multiples of 64, in order:
+    // m' = max(m, the span's max), p = exp(s - m'), sum = fma(sum, exp(m - m'), p) in 16 lanes (p
+    // of lane l: positions l, 16 + l, 32 + l, 48 + l of the span added in this order), acc = fma
+    // per position in order on acc * exp(m - m'). Positions that a token does not see take no part,
+    // whatever they hold, nor do spans of which it sees nothing: its bits depend on its own
+    // position and on the positions that it sees, on nothing else.
+    // out = acc * (1 / (sum of the lanes)).
     void (*attention)(const tern_attention_args *args);
     // A causal depthwise convolution of a run of rows of one sequence, and one value head of a
     // gated delta net: see below.

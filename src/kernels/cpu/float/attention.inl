@@ -5,9 +5,9 @@
 // the online softmax, then the weighted sum of values. Both products are outer-product tiles, rows
 // x 16-lane columns kept in registers. Each element is one chain of fmas in the order of the
 // dimensions or positions, and a span in which a row sees nothing leaves its sums as they are. So a
-// row's bits do not depend on which rows share its tile. Positions that a row does not see are never
-// multiplied with their values, which may be left over from another text and not even be numbers;
-// blocks of which no row of the tile sees anything are not read at all.
+// row's bits do not depend on which rows share its tile. Positions that a row does not see are
+// never multiplied with their values, which may be left over from another text and not even be
+// numbers; blocks of which no row of the tile sees anything are not read at all.
 
 enum { TILE_ROWS = ATTENTION_TILE_ROWS, SPAN = ATTENTION_SPAN, CHUNK = ATTENTION_CHUNK };
 enum { PAGE = TERN_PAGE_POSITIONS, SPAN_BLOCKS = SPAN / PAGE };
@@ -302,7 +302,7 @@ static void span_softmax(const attention_tile *t) {
 }
 
 // Positions that all rows see are added to all rows at once. Those before and after, which only
-// some of the tokens see, are added token by token; for each row the order is that of the positions.
+// some of the tokens see, are added token by token; each row takes its positions in order.
 VEC_INLINE void span_values(const attention_tile *t, tern_dtype type) {
     size_t begin = sees_in_span(t, t->n_rows - 1).begin, end = sees_in_span(t, 0).end;
     const size_t cuts[] = {0, begin, end > begin ? end : begin, SPAN};
