@@ -65,7 +65,7 @@ tern_status tern_placement_open(tern_placement **out, const tern_model *m, const
     tern_status status = TERN_OK;
     tern_placement *p = tern_alloc(TERN_MEM_GRAPH, sizeof *p);
     if (!p) return tern_fail_memory(err, sizeof *p);
-    pthread_mutex_init(&p->busy, NULL);
+    tern_mutex_init(&p->busy);
     p->weights = tern_alloc_array(TERN_MEM_GRAPH, m->built.n_values + 1, sizeof *p->weights);
     if (!p->weights) {
         status = tern_fail_memory(err, m->built.n_values * sizeof *p->weights);
@@ -117,7 +117,7 @@ static void give_back(tern_placement *p, const tern_model *m) {
 void tern_placement_close(tern_placement *p, const tern_model *m) {
     if (!p) return;
     give_back(p, m);
-    pthread_mutex_destroy(&p->busy);
+    tern_mutex_free(&p->busy);
     tern_free(p);
 }
 
@@ -138,10 +138,10 @@ struct tern_lease {
 
 // Sessions of several threads take turns on a device that is one thread's at a time.
 static void begin_use(tern_placement *p) {
-    if (!p->backend->is_shared) pthread_mutex_lock(&p->busy);
+    if (!p->backend->is_shared) tern_mutex_lock(&p->busy);
 }
 static void end_use(tern_placement *p) {
-    if (!p->backend->is_shared) pthread_mutex_unlock(&p->busy);
+    if (!p->backend->is_shared) tern_mutex_unlock(&p->busy);
 }
 
 static tern_status open_drafts(const tern_placement *at, tern_instance *in,
@@ -244,10 +244,10 @@ static tern_status take_place(tern_model *m, tern_lease *s, const char *why, ter
 
 static tern_status move(tern_model *m, tern_lease *s, tern_error *err) {
     tern_error why = *err;
-    pthread_mutex_lock(&m->lock);
+    tern_mutex_lock(&m->lock);
     stand_up(m, s);
     tern_status status = take_place(m, s, why.message, err);
-    pthread_mutex_unlock(&m->lock);
+    tern_mutex_unlock(&m->lock);
     return status;
 }
 
@@ -268,9 +268,9 @@ tern_status tern_model_instance(tern_model *m, int32_t n_context, tern_kv_type k
     s->ids = tern_alloc_array(TERN_MEM_SESSION, (size_t)n_context, sizeof *s->ids);
     tern_status status = TERN_OK;
     if (!s->ids) status = tern_fail_memory(err, (size_t)n_context * sizeof *s->ids);
-    pthread_mutex_lock(&m->lock);
+    tern_mutex_lock(&m->lock);
     if (status == TERN_OK) status = take_place(m, s, NULL, err);
-    pthread_mutex_unlock(&m->lock);
+    tern_mutex_unlock(&m->lock);
     if (status == TERN_OK)
         *out = s;
     else
@@ -280,9 +280,9 @@ tern_status tern_model_instance(tern_model *m, int32_t n_context, tern_kv_type k
 
 void tern_model_instance_close(tern_model *m, tern_lease *s) {
     if (!s) return;
-    pthread_mutex_lock(&m->lock);
+    tern_mutex_lock(&m->lock);
     stand_up(m, s);
-    pthread_mutex_unlock(&m->lock);
+    tern_mutex_unlock(&m->lock);
     tern_free(s->ids);
     tern_free(s);
 }
@@ -366,24 +366,24 @@ static tern_status catch_up(tern_model *m, tern_lease *s, const tern_batch *batc
 // Only after a failed move is there no placement.
 static tern_status find_place(tern_model *m, tern_lease *s, tern_error *err) {
     if (s->at) return TERN_OK;
-    pthread_mutex_lock(&m->lock);
+    tern_mutex_lock(&m->lock);
     tern_status status = take_place(m, s, "the device was lost", err);
-    pthread_mutex_unlock(&m->lock);
+    tern_mutex_unlock(&m->lock);
     return status;
 }
 
 void tern_model_print_plan(tern_model *m, tern_format format, tern_strbuf *out) {
-    pthread_mutex_lock(&m->lock);
+    tern_mutex_lock(&m->lock);
     const tern_placement *p = m->now;
     tern_graph_print(&m->fused, "fused", p->plan ? p->backend->plan_memory(p->plan) : NULL, format,
                      out);
-    pthread_mutex_unlock(&m->lock);
+    tern_mutex_unlock(&m->lock);
 }
 
 int32_t tern_model_same_bits(tern_model *m) {
-    pthread_mutex_lock(&m->lock);
+    tern_mutex_lock(&m->lock);
     int32_t n = m->now->backend->n_same_bits;
-    pthread_mutex_unlock(&m->lock);
+    tern_mutex_unlock(&m->lock);
     return n < m->n_batch ? n : m->n_batch;
 }
 

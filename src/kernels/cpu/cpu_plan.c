@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/clock.h"
+#include "base/os_time.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/rope.h"
 
@@ -191,7 +191,7 @@ tern_status cpu_instance_open(tern_plan *p, int32_t n_context, tern_kv_type kv_t
         size_t floats = (size_t)p->n_batch * (size_t)p->ropes.items[i].attrs.n_rot;
         if (floats > in->rope_stride) in->rope_stride = floats;
     }
-    size_t n_threads = (size_t)tern_pool_n_threads(p->device->pool);
+    size_t n_threads = (size_t)p->device->team->n_threads;
     in->pool = tern_alloc(TERN_MEM_ACTIVATIONS, p->memory.bytes + 64);
     in->scratch = tern_alloc_array(TERN_MEM_ACTIVATIONS, n_threads, p->scratch_bytes + 64);
     in->rope_tables =
@@ -297,7 +297,7 @@ tern_status cpu_submit(tern_instance *in, const tern_batch *batch, tern_error *e
         atomic_store_explicit(&in->counters[i], 0, memory_order_relaxed);
     cpu_run run = {in, p, batch};
     fill_rope_tables(&run);
-    tern_pool_run(p->device->pool, run_steps, &run);
+    tern_team_run(p->device->team, run_steps, &run);
     return TERN_OK;
 }
 

@@ -13,9 +13,9 @@
 // session keeps the common beginning of consecutive calls. The same holds for the examples.
 #include <math.h>
 #include <string.h>
-#include <sys/stat.h>
 #include "base/alloc.h"
 #include "base/hash.h"
+#include "base/os_file.h"
 #include "session/session.h"
 #include "tasks/eval/eval.h"
 #include "tern_tools.h"
@@ -304,13 +304,12 @@ static tern_status one_item(run *r, tern_error *err) {
 
 static tern_status all_items(run *r, tern_error *err) {
     const tern_eval_desc *d = r->desc;
-    struct stat st = {0};
-    fstat(fileno(r->lines.file), &st);
+    uint64_t n_bytes = tern_fd_size(fileno(r->lines.file));
     for (bool more = true; more && (!d->n_items || r->out->n_items < (size_t)d->n_items);) {
         TERN_TRY(tern_lines_next(&r->lines, &more, err));
         if (more && r->lines.line.len) TERN_TRY(one_item(r, err));
         double done = d->n_items ? (double)r->out->n_items / d->n_items
-                                 : (double)r->lines.end / (double)(st.st_size + 1);
+                                 : (double)r->lines.end / ((double)n_bytes + 1);
         if (d->on_progress && !d->on_progress(d->user, d->task, more ? done : 1))
             return tern_fail(err, TERN_ERR_CANCELLED, "cancelled by the caller");
     }
