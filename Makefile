@@ -222,5 +222,5 @@ header-test: $(BUILD)/public/libtern.a $(BUILD)/tiny.gguf
 	tests/header_test.sh $(BUILD) $(BUILD)/tiny.gguf $(CC) $(CXX) $(LIBS)
 	$(CC) -std=c11 -Wall -Wextra -Iinclude -o $(BUILD)/hello examples/hello.c $(BUILD)/public/libtern.a $(LIBS)
 
--include fuzz/fuzz.mk kernels.mk webgpu.mk recipes/recipes.mk
+-include fuzz/fuzz.mk kernels.mk webgpu.mk systems.mk recipes/recipes.mk
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)

@@ -1,4 +1,4 @@
-// The file system. What systems share is in os_file.c, what differs in os_*_file.c. Names are UTF-8,
+// The file system. What systems share is in os_file.c, what differs in os_*_file.c. Names are UTF-8
 // of any length; the system's own limit shows as ENAMETOOLONG. Functions that return a bool, a
 // descriptor or a kind say in errno why they failed.
 #ifndef TERN_BASE_OS_FILE_H
@@ -70,7 +70,8 @@ void tern_names_free(tern_names *names);
 
 // ---- Open folders and locks ---------------------------------------------------------------------
 
-// Stays the same folder whatever happens to its name. Zero-initialise.
+// Stays the same folder whatever happens to its name, where the system has such a thing; else it is
+// renamed by tern_folder_rename alone. Zero-initialise.
 typedef struct tern_folder {
     bool is_open;
     int fd;       // where the system has descriptors of folders
@@ -85,7 +86,7 @@ bool tern_folder_open(tern_folder *f, const char *path, bool follow);
 bool tern_folder_open_private(tern_folder *f, const char *path, const char *outer);
 void tern_folder_close(tern_folder *f); // and unlocks it; a zeroed one is allowed
 bool tern_folder_has_name(const tern_folder *f); // it was not removed
-bool tern_folder_rename(tern_folder *f, const char *from, const char *to); // f's own; never replaces
+bool tern_folder_rename(tern_folder *f, const char *from, const char *to); // itself; replaces none
 tern_status tern_folder_names(const tern_folder *f, tern_names *names, tern_error *err);
 // Of an entry. Removing: a file or an empty folder. Moving: a file, which replaces one.
 bool tern_folder_has_folder(const tern_folder *f, const char *name);

@@ -92,6 +92,8 @@ tern_status tern_folder_read(tern_names *names, const char *folder, tern_error *
     return tern_fail(err, TERN_ERR_IO, "%s: cannot be listed: %s", folder, strerror(errno));
 }
 
+#ifndef __wasi__ // which has os_named_folder.c
+
 bool tern_folder_open(tern_folder *f, const char *path, bool follow) {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | (follow ? 0 : O_NOFOLLOW));
     *f = (tern_folder){.is_open = fd >= 0, .fd = fd};
@@ -99,12 +101,7 @@ bool tern_folder_open(tern_folder *f, const char *path, bool follow) {
 }
 
 static bool is_trusted(const struct stat *st, const struct stat *outer) {
-#ifdef __wasi__
-    (void)st, (void)outer;
-    return true; // the host decides what a program sees
-#else
     return st->st_uid == geteuid() || st->st_uid == outer->st_uid;
-#endif
 }
 
 bool tern_folder_open_private(tern_folder *f, const char *path, const char *outer) {
@@ -159,18 +156,24 @@ bool tern_folder_move_entry(const tern_folder *f, const char *name, const char *
 // flock and not fcntl: the lock belongs to this descriptor, so it also excludes other threads of
 // the process, works on folders, and no close() of another descriptor releases it.
 static tern_lock_state lock_fd(int fd) {
-#ifdef __wasi__
-    (void)fd;
-    return TERN_LOCK_NONE;
-#else
     int result;
     do result = flock(fd, LOCK_EX | LOCK_NB);
     while (result != 0 && errno == EINTR);
     return result == 0 ? TERN_LOCK_HELD : errno == EWOULDBLOCK ? TERN_LOCK_TAKEN : TERN_LOCK_NONE;
-#endif
 }
 
 tern_lock_state tern_folder_lock(tern_folder *f) { return lock_fd(f->fd); }
+
+#else
+
+static tern_lock_state lock_fd(int fd) {
+    (void)fd;
+    return TERN_LOCK_NONE;
+}
+
+tern_lock_state tern_folder_lock(tern_folder *f) { return lock_fd(f->fd); }
+
+#endif
 
 // ---- Opening files -----------------------------------------------------------------------------
 

@@ -25,7 +25,9 @@
 static void wait_while(atomic_int *word, int value) {
     __builtin_wasm_memory_atomic_wait32((int *)word, value, -1);
 }
-static void wake(atomic_int *word, unsigned n) { __builtin_wasm_memory_atomic_notify((int *)word, n); }
+static void wake(atomic_int *word, unsigned n) {
+    __builtin_wasm_memory_atomic_notify((int *)word, n);
+}
 #else
 static void wait_while(atomic_int *word, int value) {
     (void)word, (void)value;

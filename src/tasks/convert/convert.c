@@ -269,8 +269,7 @@ static tern_status write_items(conversion *c, tern_error *err) {
 static tern_status put_hf_meta(conversion *c, const char *out_path, tern_error *err) {
     tern_gguf_writer *w = c->gguf;
     const char *arch_name = c->arch_name;
-    const char *base = strrchr(out_path, '/');
-    base = base ? base + 1 : out_path;
+    const char *base = tern_path_name(out_path);
     size_t base_length = strlen(base) > 5 ? strlen(base) - 5 : 0; // without ".gguf"
     TERN_TRY(
         tern_gguf_put_str(w, "general.architecture", (tern_str){arch_name, strlen(arch_name)}));

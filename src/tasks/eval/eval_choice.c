@@ -317,24 +317,19 @@ static tern_status all_items(run *r, tern_error *err) {
     return tern_fail(err, TERN_ERR_FORMAT, "%s: there are no items in it", d->path);
 }
 
-static const char *name_of(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 static tern_status open_store(run *r, tern_error *err) {
     tern_strbuf header = {0};
     const tern_model_info *info = &r->session->model->info;
     if (!r->desc->results_path) return TERN_OK;
     tern_strbuf_puts(&header, "{\"tern_eval\":1,\"model\":");
-    tern_strbuf_json(&header, name_of(info->path), strlen(name_of(info->path)));
+    tern_strbuf_json(&header, tern_path_name(info->path), strlen(tern_path_name(info->path)));
     tern_strbuf_printf(&header, ",\"weights\":%llu,\"bytes\":%llu,\"context\":%d}",
                        (unsigned long long)info->n_params, (unsigned long long)info->file_bytes,
                        (int)tern_session_n_context(r->session));
     tern_status status = header.failed ? tern_fail_memory(err, header.len)
                                        : tern_eval_store_open(&r->store, r->desc->results_path,
                                                               header.ptr, r->task->name,
-                                                              name_of(r->desc->path), err);
+                                                              tern_path_name(r->desc->path), err);
     tern_strbuf_free(&header);
     return status;
 }

@@ -108,7 +108,7 @@ static tern_status open_locked(tern_eval_store *s, tern_error *err) {
     s->file = fdopen(fd, "ab");
     if (s->file) return TERN_OK;
     tern_fd_close(fd);
-    return tern_fail_memory(err, sizeof *s->file);
+    return tern_fail_memory(err, BUFSIZ);
 }
 
 static tern_status cut_and_begin(tern_eval_store *s, uint64_t end, const char *header,
