@@ -1,5 +1,6 @@
 // Runs the tests that it is linked with one after the other, in one process: for systems without
-// fork(), where harness.c does not go. The names of tests that failed are the output.
+// fork(), where harness.c does not go. The names of tests that failed are the output. An argument
+// chooses those whose names begin with it.
 #include <stdarg.h>
 #include <string.h>
 #include "base/os_file.h"
@@ -36,13 +37,14 @@ const char *test_tmp(const char *name) {
     return paths[i];
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     int n_passed = 0, n_failed = 0, n_skipped = 0;
     if (tern_folder_make("test-files", NULL) != TERN_OK) {
         printf("test-files cannot be made here\n");
         return 1;
     }
     for (test_case *t = first; t; t = t->next) {
+        if (argc > 1 && strncmp(t->name, argv[1], strlen(argv[1])) != 0) continue;
         n_checks = n_bad = 0;
         why_skipped = NULL;
         t->run();

@@ -66,7 +66,7 @@ static void take_turns(shared *s, int mine) {
 
 static void odd_turns(void *ctx) { take_turns(ctx, 1); }
 
-// Seen to fail, by never ending, without the call that wakes.
+// Seen to hang without the call that wakes.
 TEST(os_a_condition_wakes_who_waits) {
     shared s = {0};
     tern_thread other;
@@ -105,8 +105,8 @@ static void do_steps(void *ctx, const tern_team *team) {
         for (; first < last; first++) atomic_fetch_add(&s->taken[first], 1);
 }
 
-// With more threads than any core, so that they also sleep. Seen to fail with a barrier that the
-// last but one passes, and with blocks that are claimed one item too short.
+// With more threads than any core, so that they also sleep. Seen to hang with a
+// barrier that the last but one passes, and to fail with claimed blocks one item too short.
 TEST(os_a_team_walks_in_step_and_claims_each_item_once) {
     static const int sizes[] = {1, 2, 3, 16};
     tern_error err = {0};
@@ -138,7 +138,7 @@ TEST(os_a_team_walks_in_step_and_claims_each_item_once) {
 
 // ---- Time --------------------------------------------------------------------------------------
 
-// Seen to fail with a sleep of nothing, and with a seed from the clock's seconds.
+// Seen to fail with a sleep of nothing.
 TEST(os_time_passes_and_seeds_differ) {
     struct tm now = {0};
     double begin = tern_seconds();
@@ -198,7 +198,7 @@ TEST(os_a_mapped_file_keeps_its_bytes) {
 
 // ---- Libraries ---------------------------------------------------------------------------------
 
-// Seen to fail with a symbol of another name.
+// Seen to fail with a symbol that is looked up by another name.
 TEST(os_libraries_are_loaded_by_name) {
     tern_error err = {0};
     void *library;
@@ -223,6 +223,7 @@ TEST(os_libraries_are_loaded_by_name) {
 
 // ---- Files -------------------------------------------------------------------------------------
 
+// Seen to fail with write() in place of pwrite().
 TEST(os_descriptors_write_in_place_and_cut) {
     char text[16] = {0};
     tern_error err = {0};
@@ -260,7 +261,7 @@ static void put(const char *folder, const char *name, const char *text) {
     tern_free(path);
 }
 
-// Seen to fail with a handle that stays with the old name.
+// Seen to fail without flock; and under WASI with a descriptor, which does not follow a renaming.
 TEST(os_an_open_folder_keeps_its_entries_and_its_lock) {
     tern_error err = {0};
     tern_folder f, again;
