@@ -98,8 +98,9 @@ tsan: ## the tests under the thread sanitizer
 	$(MAKE) BUILD=build/tsan OPT=-O1 EXTRA_CFLAGS="-fsanitize=thread" build/tsan/tern_tests
 	build/tsan/tern_tests -j $(TEST_JOBS)
 
-lint: $(BUILD)/tern $(BUILD)/public/libtern.a ## layers, names of symbols, what the library may call, paths, format, docs
+lint: $(BUILD)/tern $(BUILD)/public/libtern.a ## layers, systems, names of symbols, what the library may call, paths, format, docs
 	tools/check_layers.sh $(BUILD)/libtern.a
+	tools/check_os.sh
 	tools/check_paths.sh
 	tools/check_symbols.sh $(BUILD)/libtern.a $(BUILD)/public/libtern.a
 	tools/check_calls.sh $(BUILD)/libtern.a
@@ -221,5 +222,5 @@ header-test: $(BUILD)/public/libtern.a $(BUILD)/tiny.gguf
 	tests/header_test.sh $(BUILD) $(BUILD)/tiny.gguf $(CC) $(CXX) $(LIBS)
 	$(CC) -std=c11 -Wall -Wextra -Iinclude -o $(BUILD)/hello examples/hello.c $(BUILD)/public/libtern.a $(LIBS)
 
--include fuzz/fuzz.mk kernels.mk webgpu.mk recipes/recipes.mk
+-include fuzz/fuzz.mk kernels.mk webgpu.mk systems.mk recipes/recipes.mk
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)

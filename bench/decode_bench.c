@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "base/clock.h"
+#include "base/os_time.h"
 #include "kernels/single.h"
 #include "kernels/webgpu/gpu.h"
 #include "models/models.h"

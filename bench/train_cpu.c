@@ -3,7 +3,7 @@
 #include "bench/train_cpu.h"
 
 #include <stdio.h>
-#include "base/clock.h"
+#include "base/os_time.h"
 #include "kernels/cpu/train/cpu_train.h"
 
 static void name_step(const tern_program *p, const tern_node *n, int32_t n_tokens,
@@ -49,7 +49,7 @@ size_t train_cpu_times(tern_program *p, const tern_train_batch *batch, train_ste
         name_step(p, p->steps[i].node, batch->n_tokens, &times[i]);
         atomic_store(&p->steps[i].counter, 0);
     }
-    tern_pool_run(p->device->pool, run_timed, &t);
+    tern_team_run(p->device->team, run_timed, &t);
     return t.n;
 }
 
@@ -71,7 +71,7 @@ double train_cpu_peak(tern_trainer_device *device) {
     for (int round = 0; round < 10; round++) {
         peak_run p = {device->gemm, 0};
         double begin = tern_seconds();
-        tern_pool_run(device->pool, run_peak, &p);
+        tern_team_run(device->team, run_peak, &p);
         double rate = 2 * (double)p.macs / (tern_seconds() - begin);
         if (rate > best) best = rate;
     }

@@ -1,11 +1,8 @@
 #include "base/alloc.h"
 
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
-#ifdef __linux__
-#include <sys/mman.h>
-#endif
+#include "base/os_memory.h"
 
 // Precedes every block: one cache line, so that the block itself stays aligned.
 typedef struct header {
@@ -15,7 +12,6 @@ typedef struct header {
     uint32_t is_mapped;
 } header;
 #define HEADER_BYTES 64
-#define HUGE_BYTES   ((size_t)2 << 20)
 _Static_assert(sizeof(header) <= HEADER_BYTES, "the header must fit in its cache line");
 
 static atomic_size_t bytes_now[TERN_MEM_TAG_COUNT], bytes_max[TERN_MEM_TAG_COUNT];
@@ -57,33 +53,19 @@ static int must_fail(void) {
 static header *header_of(void *block) { return (header *)((char *)block - HEADER_BYTES); }
 
 static header *take_mapped(tern_mem_tag tag, size_t bytes) {
-#ifdef __linux__
-    size_t length = (bytes + HEADER_BYTES + HUGE_BYTES - 1) / HUGE_BYTES * HUGE_BYTES;
-    // Map one huge page more than needed, then unmap what is outside the aligned part.
-    char *raw = mmap(NULL, length + HUGE_BYTES, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (raw == MAP_FAILED) return NULL;
-    char *start = (char *)(((uintptr_t)raw + HUGE_BYTES - 1) & ~(uintptr_t)(HUGE_BYTES - 1));
-    if (start > raw) munmap(raw, (size_t)(start - raw));
-    size_t tail = (size_t)(raw + length + HUGE_BYTES - (start + length));
-    if (tail) munmap(start + length, tail);
+    size_t length = (bytes + HEADER_BYTES + TERN_PAGES_BYTES - 1) & ~(TERN_PAGES_BYTES - 1);
     // A cache fills little by little and in many places: huge pages would make all of it resident
     // at once.
-    if (tag != TERN_MEM_KV) madvise(start, length, MADV_HUGEPAGE);
-    header *h = (header *)start;
+    header *h = tern_pages_take(length, tag != TERN_MEM_KV);
+    if (!h) return NULL;
     h->capacity = length - HEADER_BYTES;
     h->is_mapped = 1;
     return h;
-#else
-    (void)tag;
-    (void)bytes;
-    return NULL;
-#endif
 }
 
 static header *take_heap(size_t bytes) {
     size_t capacity = (bytes + 63) / 64 * 64;
-    header *h = aligned_alloc(64, capacity + HEADER_BYTES);
+    header *h = tern_heap_take(capacity + HEADER_BYTES);
     if (!h) return NULL;
     memset(h, 0, capacity + HEADER_BYTES);
     h->capacity = capacity;
@@ -92,7 +74,7 @@ static header *take_heap(size_t bytes) {
 
 void *tern_alloc(tern_mem_tag tag, size_t bytes) {
     if (must_fail() || bytes > SIZE_MAX / 2) return NULL;
-    header *h = bytes >= HUGE_BYTES ? take_mapped(tag, bytes) : NULL;
+    header *h = bytes >= TERN_PAGES_BYTES ? take_mapped(tag, bytes) : NULL;
     if (!h) h = take_heap(bytes);
     if (!h) return NULL;
     h->bytes = bytes;
@@ -130,13 +112,8 @@ void tern_free(void *block) {
     if (!block) return;
     header *h = header_of(block);
     count_out(h->tag, h->bytes);
-#ifdef __linux__
-    if (h->is_mapped) {
-        munmap(h, h->capacity + HEADER_BYTES);
-        return;
-    }
-#endif
-    free(h);
+    if (h->is_mapped) tern_pages_give(h, h->capacity + HEADER_BYTES);
+    else tern_heap_give(h);
 }
 
 char *tern_strndup(tern_mem_tag tag, const char *text, size_t n) {

@@ -1,20 +1,15 @@
 #include "base/os_file.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include "base/alloc.h"
 
 // ---- Paths -------------------------------------------------------------------------------------
 
 char *tern_path_join(const char *folder, const char *name) {
     size_t n = strlen(folder), n_name = strlen(name);
-    bool slash = n > 0 && folder[n - 1] != '/';
+    bool slash = n > 0 && !tern_is_slash(folder[n - 1]);
     char *path = tern_alloc(TERN_MEM_MISC, n + slash + n_name + 1);
     if (!path) return NULL;
     memcpy(path, folder, n);
@@ -24,25 +19,24 @@ char *tern_path_join(const char *folder, const char *name) {
 }
 
 const char *tern_path_name(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
+    const char *name = path;
+    for (const char *c = path; *c; c++)
+        if (tern_is_slash(*c)) name = c + 1;
+    return name;
 }
 
 char *tern_path_folder(const char *path) {
     size_t n = (size_t)(tern_path_name(path) - path);
-    while (n > 1 && path[n - 1] == '/') n--; // the root keeps its slash
+    while (n > 1 && tern_is_slash(path[n - 1])) n--; // the root keeps its slash
     return n ? tern_strndup(TERN_MEM_MISC, path, n) : tern_strdup(TERN_MEM_MISC, ".");
 }
 
 // ---- Folders -----------------------------------------------------------------------------------
 
-bool tern_folder_is(const char *path) {
-    struct stat st;
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
+bool tern_folder_is(const char *path) { return tern_path_look(path) == TERN_PATH_FOLDER; }
 
 tern_status tern_folder_make(const char *folder, tern_error *err) {
-    if (mkdir(folder, 0777) == 0) return TERN_OK;
+    if (tern_folder_create(folder, false)) return TERN_OK;
     int reason = errno;
     if (tern_folder_is(folder)) return TERN_OK;
     return tern_fail(err, TERN_ERR_IO, "%s: cannot be made: %s", folder,
@@ -73,103 +67,40 @@ static int by_bytes(const void *a, const void *b) {
 tern_status tern_folder_list(tern_names *names, const char *folder, const char *begin,
                              const char *end, tern_error *err) {
     size_t n_begin = strlen(begin), n_end = strlen(end);
-    DIR *dir = opendir(folder);
-    if (!dir)
-        return tern_fail(err, TERN_ERR_IO, "%s: cannot be listed: %s", folder, strerror(errno));
-    tern_status status = TERN_OK;
-    for (struct dirent *e; status == TERN_OK && (e = readdir(dir));) {
-        size_t n = strlen(e->d_name);
-        if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..") || n < n_begin + n_end ||
-            strncmp(e->d_name, begin, n_begin) != 0 || strcmp(e->d_name + n - n_end, end) != 0)
-            continue;
-        status = tern_names_add(names, e->d_name, err);
+    tern_names all = {0};
+    tern_status status = tern_folder_read(&all, folder, err);
+    for (size_t i = 0; status == TERN_OK && i < all.n; i++) {
+        size_t n = strlen(all.list[i]);
+        if (n >= n_begin + n_end && strncmp(all.list[i], begin, n_begin) == 0 &&
+            strcmp(all.list[i] + n - n_end, end) == 0)
+            status = tern_names_add(names, all.list[i], err);
     }
-    closedir(dir);
+    tern_names_free(&all);
     if (names->n) qsort(names->list, names->n, sizeof *names->list, by_bytes);
     return status;
 }
 
-// ---- Locks -------------------------------------------------------------------------------------
-
-// flock and not fcntl: the lock belongs to this descriptor, so it also excludes other threads of
-// the process, works on folders, and no close() of another descriptor releases it.
-tern_lock_state tern_lock_fd(int fd) {
-    int result;
-    do result = flock(fd, LOCK_EX | LOCK_NB);
-    while (result != 0 && errno == EINTR);
-    return result == 0 ? TERN_LOCK_HELD : errno == EWOULDBLOCK ? TERN_LOCK_TAKEN : TERN_LOCK_NONE;
-}
-
-tern_status tern_lock_folder(tern_lock *lock, const char *folder, tern_error *err) {
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return tern_fail(err, TERN_ERR_IO, "%s: cannot be opened: %s", folder, strerror(errno));
-    tern_lock_state state = tern_lock_fd(fd);
-    if (state == TERN_LOCK_HELD) *lock = (tern_lock){.fd = fd, .is_held = true};
-    else close(fd);
-    if (state != TERN_LOCK_TAKEN) return TERN_OK;
-    return tern_fail(err, TERN_ERR_IO, "%s: another process is writing there", folder);
-}
-
-void tern_unlock(tern_lock *lock) {
-    if (lock->is_held) close(lock->fd);
-    *lock = (tern_lock){0};
-}
-
-// ---- Files -------------------------------------------------------------------------------------
-
-tern_status tern_file_open_regular(int *fd, const char *path, uint64_t *n_bytes, tern_error *err) {
-    struct stat st;
-    *fd = -1;
-    // Checked by name first, since opening a device can have effects; checked again on the open
-    // descriptor, without blocking, since the name may mean something else by now.
-    int result = stat(path, &st);
-    if (result == 0 && S_ISREG(st.st_mode)) {
-        *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-        result = *fd < 0 ? -1 : fstat(*fd, &st);
-    }
-    if (result != 0)
-        tern_fail(err, TERN_ERR_IO, "%s: cannot be opened: %s", path, strerror(errno));
-    else if (!S_ISREG(st.st_mode))
-        tern_fail(err, TERN_ERR_IO, "%s: not a regular file", path);
-    else {
-        *n_bytes = (uint64_t)st.st_size;
-        return TERN_OK;
-    }
-    int reason = errno;
-    if (*fd >= 0) close(*fd);
-    *fd = -1;
-    errno = result != 0 ? reason : EINVAL; // so that a caller can tell a missing file
-    return TERN_ERR_IO;
-}
-
-tern_stamp tern_file_stamp(const char *path) {
-    struct stat st;
-    if (stat(path, &st) != 0) return (tern_stamp){0};
-    return (tern_stamp){(uint64_t)st.st_dev, (uint64_t)st.st_ino, (uint64_t)st.st_mtim.tv_sec,
-                        (uint64_t)st.st_mtim.tv_nsec};
-}
+// ---- Stamps and locks --------------------------------------------------------------------------
 
 bool tern_stamp_same(const tern_stamp *a, const tern_stamp *b) {
     return a->device == b->device && a->number == b->number && a->seconds == b->seconds &&
            a->nanoseconds == b->nanoseconds;
 }
 
-tern_status tern_file_open_log(int *fd, const char *path, uint64_t n_keep, tern_error *err) {
-    struct stat st;
-    *fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
-    if (*fd < 0 || fstat(*fd, &st) != 0) {
-        tern_fail(err, TERN_ERR_IO, "%s: cannot be written: %s", path, strerror(errno));
-    } else if (!S_ISREG(st.st_mode)) {
-        tern_fail(err, TERN_ERR_IO, "%s: not a regular file", path);
-    } else if (tern_lock_fd(*fd) == TERN_LOCK_TAKEN) {
-        tern_fail(err, TERN_ERR_IO, "%s: another process is writing there", path);
-    } else if (n_keep != UINT64_MAX && ftruncate(*fd, (off_t)n_keep) != 0) {
-        tern_fail(err, TERN_ERR_IO, "%s: cannot be written: %s", path, strerror(errno));
-    } else {
-        return TERN_OK;
-    }
-    if (*fd >= 0) close(*fd);
-    *fd = -1;
-    return TERN_ERR_IO;
+bool tern_path_same(const char *a, const char *b) {
+    tern_stamp x = tern_file_stamp(a), y = tern_file_stamp(b);
+    return (x.device || x.number) && x.device == y.device && x.number == y.number;
 }
+
+tern_status tern_lock_folder(tern_lock *lock, const char *folder, tern_error *err) {
+    tern_folder f = {0};
+    if (!tern_folder_open(&f, folder, true))
+        return tern_fail(err, TERN_ERR_IO, "%s: cannot be opened: %s", folder, strerror(errno));
+    tern_lock_state state = tern_folder_lock(&f);
+    if (state == TERN_LOCK_HELD) lock->folder = f;
+    else tern_folder_close(&f);
+    if (state != TERN_LOCK_TAKEN) return TERN_OK;
+    return tern_fail(err, TERN_ERR_IO, "%s: another process is writing there", folder);
+}
+
+void tern_unlock(tern_lock *lock) { tern_folder_close(&lock->folder); }

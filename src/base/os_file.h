@@ -1,5 +1,6 @@
-// The file system, behind one door: another system needs another os_file.c. Nothing here limits the
-// length of a name; the system's own limit shows as ENAMETOOLONG.
+// The file system. What systems share is in os_file.c, what differs in os_*_file.c. Names are UTF-8
+// of any length; the system's own limit shows as ENAMETOOLONG. Functions that return a bool, a
+// descriptor or a kind say in errno why they failed.
 #ifndef TERN_BASE_OS_FILE_H
 #define TERN_BASE_OS_FILE_H
 
@@ -13,6 +14,40 @@ char *tern_path_join(const char *folder, const char *name);
 char *tern_path_folder(const char *path);
 // The part of path after the last slash.
 const char *tern_path_name(const char *path);
+
+static inline bool tern_is_slash(char c) {
+#if defined(_WIN32)
+    return c == '/' || c == '\\';
+#else
+    return c == '/';
+#endif
+}
+
+typedef enum tern_path_kind {
+    TERN_PATH_NONE, // nothing, or it cannot be looked at: errno
+    TERN_PATH_FILE, // a regular one
+    TERN_PATH_FOLDER,
+    TERN_PATH_LINK,  // only from tern_path_look_at
+    TERN_PATH_OTHER, // a device, a pipe, a socket
+} tern_path_kind;
+tern_path_kind tern_path_look(const char *path);    // what a link leads to
+tern_path_kind tern_path_look_at(const char *path); // the link itself
+// Where links lead in the end. The caller frees it; NULL: nowhere, or no memory.
+char *tern_path_real(const char *path);
+// Identifies the file at a path: it differs if the file has been replaced meanwhile.
+typedef struct tern_stamp {
+    uint64_t device, number, seconds, nanoseconds; // all 0: there is none
+} tern_stamp;
+tern_stamp tern_file_stamp(const char *path);
+bool tern_stamp_same(const tern_stamp *a, const tern_stamp *b);
+bool tern_path_same(const char *a, const char *b); // the same existing file, by whatever names
+
+bool tern_path_rename(const char *from, const char *to); // a file; replaces one
+bool tern_file_remove(const char *path);
+bool tern_folder_remove(const char *path); // an empty one
+// is_private: for this user only. EEXIST if the name is taken.
+bool tern_folder_create(const char *path, bool is_private);
+void tern_folder_sync(const char *path); // so that names survive a loss of power, where it can be
 
 // ---- Folders -----------------------------------------------------------------------------------
 
@@ -28,16 +63,47 @@ typedef struct tern_names { // zero-initialise
 // character is a wildcard.
 tern_status tern_folder_list(tern_names *names, const char *folder, const char *begin,
                              const char *end, tern_error *err);
+// All names in a folder, in no order.
+tern_status tern_folder_read(tern_names *names, const char *folder, tern_error *err);
 tern_status tern_names_add(tern_names *names, const char *name, tern_error *err); // at the end
 void tern_names_free(tern_names *names);
 
-// ---- Locks -------------------------------------------------------------------------------------
+// ---- Open folders and locks ---------------------------------------------------------------------
+
+// Stays the same folder whatever happens to its name, where the system has such a thing; else it is
+// renamed by tern_folder_rename alone. Zero-initialise.
+typedef struct tern_folder {
+    bool is_open;
+    int fd;       // where the system has descriptors of folders
+    void *handle; // else: its lock
+    char *path;   // and its name
+} tern_folder;
+
+// follow: what a link leads to; else a link is refused.
+bool tern_folder_open(tern_folder *f, const char *path, bool follow);
+// EPERM if it belongs neither to this user nor to the owner of the folder `outer` that it is in: in
+// a world-writable folder somebody else may have put it there.
+bool tern_folder_open_private(tern_folder *f, const char *path, const char *outer);
+void tern_folder_close(tern_folder *f); // and unlocks it; a zeroed one is allowed
+bool tern_folder_has_name(const tern_folder *f); // it was not removed
+bool tern_folder_rename(tern_folder *f, const char *from, const char *to); // itself; replaces none
+tern_status tern_folder_names(const tern_folder *f, tern_names *names, tern_error *err);
+// Of an entry. Removing: a file or an empty folder. Moving: a file, which replaces one.
+bool tern_folder_has_folder(const tern_folder *f, const char *name);
+bool tern_folder_remove_entry(const tern_folder *f, const char *name);
+bool tern_folder_move_entry(const tern_folder *f, const char *name, const char *to);
 
 // Excludes others who ask for the same lock, in this process or another one. The system releases it
-// when the process ends, in whatever way, and leaves no file behind. Zero-initialise.
-typedef struct tern_lock {
-    int fd;
-    bool is_held; // false after success: the file system has no locks
+// when the folder is closed or the process ends, in whatever way, and leaves no file behind.
+typedef enum tern_lock_state {
+    TERN_LOCK_HELD,
+    TERN_LOCK_TAKEN, // by somebody else
+    TERN_LOCK_NONE,  // the file system has none
+} tern_lock_state;
+tern_lock_state tern_folder_lock(tern_folder *f);
+
+typedef struct tern_lock { // zero-initialise
+    tern_folder folder;    // not open after success: the file system has no locks
 } tern_lock;
 
 // One writer at a time in an existing folder. Fails with TERN_ERR_IO if another one has it; it does
@@ -45,30 +111,36 @@ typedef struct tern_lock {
 tern_status tern_lock_folder(tern_lock *lock, const char *folder, tern_error *err);
 void tern_unlock(tern_lock *lock); // a zeroed one is allowed
 
-typedef enum tern_lock_state {
-    TERN_LOCK_HELD,  // until the descriptor is closed
-    TERN_LOCK_TAKEN, // by somebody else
-    TERN_LOCK_NONE,  // the file system has none
-} tern_lock_state;
-// The same for a descriptor.
-tern_lock_state tern_lock_fd(int fd);
-
 // ---- Files -------------------------------------------------------------------------------------
 
 // For reading. Opens only a regular file: a pipe, socket or device of that name would block, or
 // have effects. *n_bytes: its size.
 tern_status tern_file_open_regular(int *fd, const char *path, uint64_t *n_bytes, tern_error *err);
 
-// Identifies the file at a path: it differs if the file has been replaced meanwhile.
-typedef struct tern_stamp {
-    uint64_t device, number, seconds, nanoseconds; // all 0: there is none
-} tern_stamp;
-tern_stamp tern_file_stamp(const char *path);
-bool tern_stamp_same(const tern_stamp *a, const tern_stamp *b);
-
 // For a log that grows line by line: cuts the file to its first n_keep bytes (UINT64_MAX: all) and
 // returns a descriptor that appends. Creates the file if needed, and locks it until the descriptor
 // is closed: a second writer is refused.
 tern_status tern_file_open_log(int *fd, const char *path, uint64_t n_keep, tern_error *err);
+
+// A small file that processes share, read and written whole, created if need be. Excludes others
+// who open it in this way; waits for them, but goes on without the lock after so many seconds. May
+// be for reading only. -1: it cannot be opened.
+int tern_file_open_shared(const char *path, double seconds);
+
+// A new file for writing; the permissions are those of the file `like` if there is one. -1: errno.
+int tern_file_create(const char *path, const char *like);
+// Is it not a file but a device, a pipe, or a name such as /dev/stdout for a descriptor of this
+// process? Such a descriptor is used directly, not reopened, so that the output continues where
+// others wrote. *is_stdout: it is standard output.
+bool tern_device_is(const char *path);
+int tern_device_open(const char *path, bool *is_stdout); // for writing; -1: errno
+
+uint64_t tern_fd_size(int fd); // bytes; 0: unknown, as of a pipe
+int64_t tern_fd_read(int fd, void *to, size_t n); // fewer than n only at the end; -1: errno
+bool tern_fd_write(int fd, const void *bytes, uint64_t n); // all of it
+bool tern_fd_write_at(int fd, const void *bytes, uint64_t n, uint64_t offset);
+bool tern_fd_cut(int fd, uint64_t n); // to its first n bytes
+bool tern_fd_sync(int fd);            // to the disk
+bool tern_fd_close(int fd);
 
 #endif

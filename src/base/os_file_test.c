@@ -62,7 +62,7 @@ TEST(locks_hold_back_others_and_end_with_their_process) {
     tern_lock mine = {0}, other = {0};
     REQUIRE_OK(tern_folder_make(folder, &err), err);
     REQUIRE_OK(tern_lock_folder(&mine, folder, &err), err);
-    CHECK(tern_lock_folder(&other, folder, &err) == TERN_ERR_IO && !other.is_held);
+    CHECK(tern_lock_folder(&other, folder, &err) == TERN_ERR_IO && !other.folder.is_open);
     CHECK_MSG(strstr(err.message, "another process is writing"), "%s", err.message);
     tern_unlock(&mine);
     int ready[2];

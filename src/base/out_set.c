@@ -1,16 +1,9 @@
 #include "base/out_set.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 #include "base/alloc.h"
-#include "base/hash.h"
+#include "base/os_time.h"
 #include "base/strbuf.h"
 
 #define BUFFER_BYTES ((size_t)256 << 10)
@@ -27,47 +20,12 @@ static tern_status fail_join(tern_error *err, const char *a, const char *b) {
 
 // ---- What others left --------------------------------------------------------------------------
 
-static int open_own(const char *path) {
-    return open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-}
-
-// Opens a private folder; -1: it does not exist, or belongs neither to this user nor to the owner
-// of the folder it is in: in a world-writable folder somebody else may have put it there.
-static int open_private(const char *path, const char *folder) {
-    struct stat st, outer;
-    int fd = open_own(path);
-    if (fd < 0) return fd;
-    if (fstat(fd, &st) == 0 && stat(folder, &outer) == 0 &&
-        (st.st_uid == geteuid() || st.st_uid == outer.st_uid))
-        return fd;
-    close(fd);
-    errno = EPERM;
-    return -1;
-}
-
-static tern_status list_private(int fd, tern_names *names, tern_error *err) {
-    int copy = dup(fd);
-    DIR *dir = copy < 0 ? NULL : fdopendir(copy);
-    tern_status status = TERN_OK;
-    if (!dir) {
-        if (copy >= 0) close(copy);
-        return tern_fail(err, TERN_ERR_IO, "a folder cannot be listed: %s", strerror(errno));
-    }
-    rewinddir(dir); // the copy shares its offset with fd
-    for (struct dirent *e; status == TERN_OK && (e = readdir(dir));)
-        if (strcmp(e->d_name, ".") && strcmp(e->d_name, ".."))
-            status = tern_names_add(names, e->d_name, err);
-    closedir(dir);
-    return status;
-}
-
-static void remove_private(int fd, const char *path) {
+static void remove_private(tern_folder *f, const char *path) {
     tern_names names = {0};
-    list_private(fd, &names, NULL);
-    for (size_t i = 0; i < names.n; i++)
-        if (unlinkat(fd, names.list[i], 0) != 0) unlinkat(fd, names.list[i], AT_REMOVEDIR);
+    tern_folder_names(f, &names, NULL);
+    for (size_t i = 0; i < names.n; i++) tern_folder_remove_entry(f, names.list[i]);
     tern_names_free(&names);
-    rmdir(path);
+    tern_folder_remove(path);
 }
 
 // Private folders whose writers are dead: nobody holds their locks.
@@ -76,31 +34,24 @@ static void remove_left_overs(const char *folder) {
     tern_folder_list(&names, folder, STAGING, "", NULL);
     for (size_t i = 0; i < names.n; i++) {
         char *path = tern_path_join(folder, names.list[i]);
-        int fd = path ? open_private(path, folder) : -1;
-        if (fd >= 0 && tern_lock_fd(fd) == TERN_LOCK_HELD) remove_private(fd, path);
-        if (fd >= 0) close(fd);
+        tern_folder f = {0};
+        bool ok = path && tern_folder_open_private(&f, path, folder);
+        if (ok && tern_folder_lock(&f) == TERN_LOCK_HELD) remove_private(&f, path);
+        tern_folder_close(&f);
         tern_free(path);
     }
     tern_names_free(&names);
 }
 
-static void sync_folder(const char *folder) { // so that a name survives a loss of power
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return;
-    (void)!fsync(fd); // not every file system can
-    close(fd);
-}
-
 // Moves one file out of a committed folder; an empty folder marks a name to remove.
-static tern_status publish_one(int fd, const char *folder, const char *name, tern_error *err) {
-    struct stat st;
+static tern_status publish_one(const tern_folder *f, const char *folder, const char *name,
+                               tern_error *err) {
     char *to = tern_path_join(folder, name);
     if (!to) return fail_join(err, folder, name);
     tern_status status = TERN_OK;
-    bool is_gone = fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode);
-    bool ok = true;
-    if (!is_gone) ok = renameat(fd, name, AT_FDCWD, to) == 0;
-    else ok = (unlink(to) == 0 || errno == ENOENT) && unlinkat(fd, name, AT_REMOVEDIR) == 0;
+    bool ok = tern_folder_has_folder(f, name)
+                  ? (tern_file_remove(to) || errno == ENOENT) && tern_folder_remove_entry(f, name)
+                  : tern_folder_move_entry(f, name, to);
     if (!ok)
         status = tern_fail(err, TERN_ERR_IO, "%s: cannot be replaced: %s; the new files lie in "
                            "%s/" COMMIT, to, strerror(errno), folder);
@@ -108,21 +59,22 @@ static tern_status publish_one(int fd, const char *folder, const char *name, ter
     return status;
 }
 
-static tern_status publish(int fd, const char *folder, const char *last, tern_error *err) {
+static tern_status publish(const tern_folder *f, const char *folder, const char *last,
+                           tern_error *err) {
     tern_names names = {0};
-    tern_status status = list_private(fd, &names, err);
+    tern_status status = tern_folder_names(f, &names, err);
     for (size_t i = 0; status == TERN_OK && i < names.n; i++)
         if (!last || strcmp(names.list[i], last) != 0)
-            status = publish_one(fd, folder, names.list[i], err);
+            status = publish_one(f, folder, names.list[i], err);
     tern_names_free(&names);
     if (status == TERN_OK && last) {
-        sync_folder(folder);
-        status = publish_one(fd, folder, last, err);
+        tern_folder_sync(folder);
+        status = publish_one(f, folder, last, err);
     }
     char *commit = tern_path_join(folder, COMMIT);
-    if (status == TERN_OK && commit) rmdir(commit);
+    if (status == TERN_OK && commit) tern_folder_remove(commit);
     tern_free(commit);
-    sync_folder(folder);
+    tern_folder_sync(folder);
     return status;
 }
 
@@ -132,19 +84,20 @@ static tern_status settle(const char *folder, tern_error *err) {
     tern_status status = path ? TERN_OK : fail_join(err, folder, COMMIT);
     enum { TRIES = 200 };
     for (int i = 0; status == TERN_OK; i++) {
-        int fd = open_private(path, folder);
-        if (fd < 0 && errno == ENOENT) break;
-        if (fd < 0) {
+        tern_folder f;
+        bool is_open = tern_folder_open_private(&f, path, folder);
+        if (!is_open && errno == ENOENT) break;
+        if (!is_open) {
             status = fail_path(err, path, "is in the way");
             break;
         }
-        tern_lock_state state = tern_lock_fd(fd);
+        tern_lock_state state = tern_folder_lock(&f);
         bool is_dead = state == TERN_LOCK_HELD || (state == TERN_LOCK_NONE && i == TRIES);
-        if (is_dead) status = publish(fd, folder, NULL, err);
-        close(fd);
+        if (is_dead) status = publish(&f, folder, NULL, err);
+        tern_folder_close(&f);
         if (!is_dead && i == TRIES)
             status = tern_fail(err, TERN_ERR_IO, "%s: another process is writing there", folder);
-        if (!is_dead) nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+        if (!is_dead) tern_sleep(0.05);
     }
     tern_free(path);
     return status;
@@ -154,7 +107,7 @@ tern_status tern_out_check(const char *folder, const char *name, tern_error *err
     tern_strbuf path = {0};
     tern_strbuf_printf(&path, "%s%s" COMMIT "/%s", folder, *folder ? "/" : "", name);
     if (path.failed) return fail_join(err, folder, name);
-    bool is_there = access(path.ptr, F_OK) == 0;
+    bool is_there = tern_path_look(path.ptr) != TERN_PATH_NONE;
     tern_strbuf_free(&path);
     if (!is_there) return TERN_OK;
     return tern_fail(err, TERN_ERR_FORMAT, "%s: its writer was stopped while it replaced these "
@@ -165,25 +118,19 @@ tern_status tern_out_check(const char *folder, const char *name, tern_error *err
 
 // A private folder, locked before anybody can take it for a left-over.
 static tern_status make_staging(tern_out_set *set, tern_error *err) {
-    struct timespec now;
-    struct stat st;
-    clock_gettime(CLOCK_REALTIME, &now);
-    uint64_t number = (uint64_t)now.tv_nsec ^ (uint64_t)now.tv_sec << 30 ^ (uintptr_t)set;
-    number = tern_mix64(number ^ (uint64_t)getpid() << 40);
     for (int i = 0; i < 1000; i++) {
         tern_strbuf path = {0};
         tern_strbuf_printf(&path, "%s/" STAGING "%016llx", set->folder,
-                           (unsigned long long)tern_mix64(number + (uint64_t)i));
+                           (unsigned long long)tern_random_seed());
         if (path.failed) return fail_join(err, set->folder, STAGING);
-        bool made = mkdir(path.ptr, 0700) == 0;
+        bool made = tern_folder_create(path.ptr, true);
         if (!made && errno != EEXIST) {
             tern_strbuf_free(&path);
             return fail_path(err, set->folder, "cannot be written");
         }
         // Between the two calls another writer's clean-up may have removed it: try another name.
         if (made && tern_lock_folder(&set->own_staging, path.ptr, NULL) == TERN_OK &&
-            (!set->own_staging.is_held ||
-             (fstat(set->own_staging.fd, &st) == 0 && st.st_nlink > 0))) {
+            (!set->own_staging.folder.is_open || tern_folder_has_name(&set->own_staging.folder))) {
             set->staging = path.ptr;
             return TERN_OK;
         }
@@ -195,7 +142,7 @@ static tern_status make_staging(tern_out_set *set, tern_error *err) {
 
 static tern_status open_folder(tern_out_set *set, bool own, tern_error *err) {
     if (own) {
-        set->made_folder = mkdir(set->folder, 0777) == 0;
+        set->made_folder = tern_folder_create(set->folder, false);
         if (!set->made_folder) TERN_TRY(tern_folder_make(set->folder, err));
         TERN_TRY(tern_lock_folder(&set->own_folder, set->folder, err));
     }
@@ -213,38 +160,19 @@ tern_status tern_out_open(tern_out_set *set, const char *folder, bool own, tern_
     return status;
 }
 
-// The descriptor of this process that a path names, -1: none. It is used directly, not reopened, so
-// that the output continues where others wrote.
-static int descriptor_of(const char *path) {
-    static const char *const folders[] = {"/dev/fd/", "/proc/self/fd/"};
-    if (!strcmp(path, "/dev/stdout")) return STDOUT_FILENO;
-    if (!strcmp(path, "/dev/stderr")) return STDERR_FILENO;
-    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
-        size_t n = strlen(folders[i]);
-        char *end;
-        if (strncmp(path, folders[i], n) != 0 || path[n] < '0' || path[n] > '9') continue;
-        long fd = strtol(path + n, &end, 10);
-        if (*end == 0 && fd < 1 << 20) return (int)fd;
-    }
-    return -1;
-}
-
 static tern_status open_device(tern_out_set *set, const char *path, tern_error *err) {
-    int fd = descriptor_of(path);
+    bool is_stdout;
     set->is_device = true;
-    set->device = fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 3) : open(path, O_WRONLY | O_CLOEXEC);
-    set->only = tern_strdup(TERN_MEM_MISC, fd == STDOUT_FILENO ? "standard output" : path);
+    set->device = tern_device_open(path, &is_stdout);
     if (set->device < 0) return fail_path(err, path, "cannot be opened");
+    set->only = tern_strdup(TERN_MEM_MISC, is_stdout ? "standard output" : path);
     return set->only ? TERN_OK : tern_fail_memory(err, strlen(path) + 1);
 }
 
 static tern_status open_place(tern_out_set *set, const char *path, tern_error *err) {
-    struct stat st;
-    bool is_there = stat(path, &st) == 0;
-    if (descriptor_of(path) >= 0 || (is_there && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)))
-        return open_device(set, path, err);
+    if (tern_device_is(path)) return open_device(set, path, err);
     const char *name = tern_path_name(path);
-    if (!*name || (is_there && S_ISDIR(st.st_mode))) {
+    if (!*name || tern_folder_is(path)) {
         errno = *path ? EISDIR : ENOENT;
         return fail_path(err, path, "cannot be written");
     }
@@ -255,13 +183,15 @@ static tern_status open_place(tern_out_set *set, const char *path, tern_error *e
 }
 
 tern_status tern_out_open_file(tern_out_set *set, const char *path, tern_error *err) {
-    struct stat st;
     char *target = NULL;
     *set = (tern_out_set){.device = -1};
-    bool follow = descriptor_of(path) < 0 && lstat(path, &st) == 0 && S_ISLNK(st.st_mode);
-    if (follow) target = realpath(path, NULL); // NULL: a dangling link, which is replaced itself
+    // NULL: a dangling link, which is replaced itself.
+    if (!tern_device_is(path) && tern_path_look_at(path) == TERN_PATH_LINK)
+        target = tern_path_real(path);
+    else errno = 0;
+    if (!target && errno == ENOMEM) return tern_fail_memory(err, strlen(path) + 1);
     tern_status status = open_place(set, target ? target : path, err);
-    free(target);
+    tern_free(target);
     if (status != TERN_OK) tern_out_close(set);
     return status;
 }
@@ -270,7 +200,6 @@ tern_status tern_out_open_file(tern_out_set *set, const char *path, tern_error *
 
 static tern_status create(tern_out_file *f, const char *name, tern_error *err) {
     tern_out_set *set = f->set;
-    struct stat st;
     f->buffer = tern_alloc(TERN_MEM_MISC, BUFFER_BYTES);
     f->path = set->is_device ? tern_strdup(TERN_MEM_MISC, name) : tern_path_join(set->folder, name);
     if (!f->buffer || !f->path) return tern_fail_memory(err, BUFFER_BYTES);
@@ -280,18 +209,15 @@ static tern_status create(tern_out_file *f, const char *name, tern_error *err) {
         if (f->fd >= 0) return TERN_OK;
         return tern_fail(err, TERN_ERR_ARGUMENT, "%s: holds one file", f->path);
     }
-    bool is_there = lstat(f->path, &st) == 0;
-    if (is_there && S_ISDIR(st.st_mode)) { // would stop the commit half-way
+    if (tern_path_look_at(f->path) == TERN_PATH_FOLDER) { // would stop the commit half-way
         errno = EISDIR;
         return fail_path(err, f->path, "cannot be written");
     }
     char *staged = tern_out_staged(set, name);
     if (!staged) return fail_join(err, set->staging, name);
-    f->fd = open(staged, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    f->fd = tern_file_create(staged, f->path); // a private file stays private
     tern_free(staged);
     if (f->fd < 0) return fail_path(err, f->path, "cannot be written");
-    if (is_there && S_ISREG(st.st_mode)) // a private file stays private
-        (void)!fchmod(f->fd, st.st_mode & 0777);
     return tern_names_add(&set->names, name, err);
 }
 
@@ -304,22 +230,13 @@ tern_status tern_out_begin(tern_out_set *set, const char *name, tern_out_file *f
     return status;
 }
 
-static tern_status fail_write(tern_out_file *f, ssize_t done, tern_error *err) {
+static tern_status fail_write(tern_out_file *f, tern_error *err) {
     f->failed = true;
-    return tern_fail(err, TERN_ERR_IO, "%s: cannot be written: %s", f->path,
-                     done < 0 ? strerror(errno) : "the device takes no more");
+    return fail_path(err, f->path, "cannot be written");
 }
 
 static tern_status write_fd(tern_out_file *f, const uint8_t *bytes, uint64_t n, tern_error *err) {
-    while (n > 0) {
-        size_t piece = n < (uint64_t)1 << 30 ? (size_t)n : (size_t)1 << 30;
-        ssize_t done = write(f->fd, bytes, piece);
-        if (done < 0 && errno == EINTR) continue;
-        if (done <= 0) return fail_write(f, done, err);
-        bytes += done;
-        n -= (uint64_t)done;
-    }
-    return TERN_OK;
+    return tern_fd_write(f->fd, bytes, n) ? TERN_OK : fail_write(f, err);
 }
 
 static tern_status flush(tern_out_file *f, tern_error *err) {
@@ -339,15 +256,7 @@ tern_status tern_out_write(tern_out_file *f, const void *bytes, uint64_t n, tern
 tern_status tern_out_rewrite(tern_out_file *f, uint64_t offset, const void *bytes, size_t n,
                              tern_error *err) {
     TERN_TRY(flush(f, err));
-    for (const uint8_t *p = bytes; n > 0;) {
-        ssize_t done = pwrite(f->fd, p, n, (off_t)offset);
-        if (done < 0 && errno == EINTR) continue;
-        if (done <= 0) return fail_write(f, done, err);
-        p += done;
-        offset += (uint64_t)done;
-        n -= (size_t)done;
-    }
-    return TERN_OK;
+    return tern_fd_write_at(f->fd, bytes, n, offset) ? TERN_OK : fail_write(f, err);
 }
 
 tern_status tern_out_end(tern_out_file *f, tern_error *err) {
@@ -355,10 +264,10 @@ tern_status tern_out_end(tern_out_file *f, tern_error *err) {
     if (!set || f->failed)
         return tern_fail(err, TERN_ERR_ARGUMENT, "writing %s failed before", set ? f->path : "it");
     TERN_TRY(flush(f, err));
-    bool ok = set->is_device || fsync(f->fd) == 0;
-    ok = close(f->fd) == 0 && ok;
+    bool ok = set->is_device || tern_fd_sync(f->fd);
+    ok = tern_fd_close(f->fd) && ok;
     f->fd = -1;
-    if (!ok) return fail_write(f, -1, err);
+    if (!ok) return fail_write(f, err);
     set->n_open--;
     tern_out_drop(f);
     return TERN_OK;
@@ -366,7 +275,7 @@ tern_status tern_out_end(tern_out_file *f, tern_error *err) {
 
 void tern_out_drop(tern_out_file *f) {
     if (!f->set) return;
-    if (f->fd >= 0) close(f->fd);
+    if (f->fd >= 0) tern_fd_close(f->fd);
     tern_free(f->buffer);
     tern_free(f->path);
     *f = (tern_out_file){0};
@@ -395,11 +304,11 @@ char *tern_out_staged(const tern_out_set *set, const char *name) {
 }
 
 tern_status tern_out_remove(tern_out_set *set, const char *name, tern_error *err) {
-    struct stat st;
     char *path = tern_path_join(set->folder, name), *mark = tern_out_staged(set, name);
     tern_status status = path && mark ? TERN_OK : fail_join(err, set->folder, name);
-    bool is_there = status == TERN_OK && lstat(path, &st) == 0 && !S_ISDIR(st.st_mode);
-    if (is_there && mkdir(mark, 0700) != 0)
+    tern_path_kind kind = status == TERN_OK ? tern_path_look_at(path) : TERN_PATH_NONE;
+    bool is_there = kind != TERN_PATH_NONE && kind != TERN_PATH_FOLDER;
+    if (is_there && !tern_folder_create(mark, true))
         status = fail_path(err, path, "cannot be removed");
     if (is_there && status == TERN_OK) status = tern_names_add(&set->gone, name, err);
     tern_free(path);
@@ -411,13 +320,13 @@ static tern_status commit_one(tern_out_set *set, tern_error *err) {
     const char *name = set->names.list[0];
     char *from = tern_out_staged(set, name), *to = tern_path_join(set->folder, name);
     tern_status status = from && to ? TERN_OK : fail_join(err, set->staging, name);
-    if (status == TERN_OK && rename(from, to) != 0)
+    if (status == TERN_OK && !tern_path_rename(from, to))
         status = fail_path(err, to, "cannot be replaced");
     tern_free(from);
     tern_free(to);
     if (status != TERN_OK) return status;
-    rmdir(set->staging);
-    sync_folder(set->folder);
+    tern_folder_remove(set->staging);
+    tern_folder_sync(set->folder);
     return TERN_OK;
 }
 
@@ -425,20 +334,21 @@ static tern_status commit_all(tern_out_set *set, const char *last, tern_error *e
     char *commit = tern_path_join(set->folder, COMMIT);
     char *decides = tern_path_join(set->folder, last);
     tern_status status = commit && decides ? TERN_OK : fail_join(err, set->folder, COMMIT);
-    sync_folder(set->staging);
-    int fd = status == TERN_OK ? open_own(set->staging) : -1;
-    if (status == TERN_OK && fd < 0) status = fail_path(err, set->staging, "cannot be opened");
-    while (status == TERN_OK && rename(set->staging, commit) != 0)
+    tern_folder_sync(set->staging);
+    tern_folder f = {0};
+    if (status == TERN_OK && !tern_folder_open(&f, set->staging, false))
+        status = fail_path(err, set->staging, "cannot be opened");
+    while (status == TERN_OK && !tern_folder_rename(&f, set->staging, commit))
         status = errno == ENOTEMPTY || errno == EEXIST ? settle(set->folder, err)
                                                        : fail_path(err, commit, "cannot be made");
     if (status == TERN_OK) { // from here on it will finish, if need be by another writer
-        sync_folder(set->folder);
-        unlink(decides);
-        status = publish(fd, set->folder, last, err);
+        tern_folder_sync(set->folder);
+        tern_file_remove(decides);
+        status = publish(&f, set->folder, last, err);
         tern_free(set->staging);
         set->staging = NULL;
     }
-    if (fd >= 0) close(fd);
+    tern_folder_close(&f);
     tern_free(commit);
     tern_free(decides);
     return status;
@@ -460,13 +370,11 @@ tern_status tern_out_commit(tern_out_set *set, const char *last, tern_error *err
 }
 
 void tern_out_close(tern_out_set *set) {
-    int fd = set->staging ? open_own(set->staging) : -1;
-    if (fd >= 0) {
-        remove_private(fd, set->staging);
-        close(fd);
-    }
-    if (set->is_device && set->device >= 0) close(set->device);
-    if (set->made_folder) rmdir(set->folder); // only when it is empty
+    tern_folder f = {0};
+    if (set->staging && tern_folder_open(&f, set->staging, false)) remove_private(&f, set->staging);
+    tern_folder_close(&f);
+    if (set->is_device && set->device >= 0) tern_fd_close(set->device);
+    if (set->made_folder) tern_folder_remove(set->folder); // only when it is empty
     tern_unlock(&set->own_staging);
     tern_unlock(&set->own_folder);
     tern_names_free(&set->names);

@@ -5,10 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include "base/alloc.h"
+#include "base/os_file.h"
+#include "base/os_memory.h"
 
 // ---- Construction ------------------------------------------------------------------------------
 
@@ -151,11 +150,11 @@ static tern_status check_whole(const char *path, tern_error *err) {
 }
 
 static tern_status open_any(tern_file *file, const char *path, tern_error *err) {
-    struct stat st;
     TERN_TRY(check_whole(path, err));
-    if (stat(path, &st) != 0)
+    tern_path_kind kind = tern_path_look(path);
+    if (kind == TERN_PATH_NONE)
         return tern_fail(err, TERN_ERR_IO, "%s: cannot be opened: %s", path, strerror(errno));
-    if (S_ISDIR(st.st_mode)) return tern_hf_open_folder(file, path, NULL, err);
+    if (kind == TERN_PATH_FOLDER) return tern_hf_open_folder(file, path, NULL, err);
     if (ends_with(path, ".safetensors") || ends_with(path, ".json"))
         return open_folder_of(file, path, err);
     return tern_gguf_open_files(file, path, err);
@@ -262,33 +261,21 @@ bool tern_meta_element(const tern_meta *meta, uint64_t i, double *value) {
 
 // ---- Pages -------------------------------------------------------------------------------------
 
-// The whole pages of [data, data + bytes) that lie in one of the file's mappings; copies on the
-// heap must never be dropped, since nothing would bring them back.
-static bool mapped_pages(const tern_file *file, const void *data, uint64_t bytes, void **begin,
-                         size_t *length) {
+// Copies on the heap must never be dropped, since nothing would bring them back.
+static bool is_mapped(const tern_file *file, const void *data, uint64_t bytes) {
     const uint8_t *p = data;
     for (size_t i = 0; i < file->priv->n_maps; i++) {
         const tern_mapping *m = &file->priv->maps[i];
-        if (p < m->bytes || p >= m->bytes + m->n || bytes > m->n - (uint64_t)(p - m->bytes))
-            continue;
-        uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-        uintptr_t first = ((uintptr_t)p + page - 1) & ~(page - 1);
-        uintptr_t last = ((uintptr_t)p + (uintptr_t)bytes) & ~(page - 1);
-        *begin = (void *)first;
-        *length = last > first ? last - first : 0;
-        return *length > 0;
+        if (p >= m->bytes && p < m->bytes + m->n && bytes <= m->n - (uint64_t)(p - m->bytes))
+            return true;
     }
     return false;
 }
 
 void tern_file_drop_pages(const tern_file *file, const void *data, uint64_t bytes) {
-    void *begin;
-    size_t length;
-    if (mapped_pages(file, data, bytes, &begin, &length)) madvise(begin, length, MADV_DONTNEED);
+    if (is_mapped(file, data, bytes)) tern_map_drop(data, (size_t)bytes);
 }
 
 void tern_file_will_need(const tern_file *file, const void *data, uint64_t bytes) {
-    void *begin;
-    size_t length;
-    if (mapped_pages(file, data, bytes, &begin, &length)) madvise(begin, length, MADV_WILLNEED);
+    if (is_mapped(file, data, bytes)) tern_map_will_need(data, (size_t)bytes);
 }

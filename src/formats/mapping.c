@@ -2,9 +2,8 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 #include "base/os_file.h"
+#include "base/os_memory.h"
 
 tern_status tern_mapping_open(tern_mapping *m, const char *path, bool missing_ok,
                               tern_error *err) {
@@ -22,16 +21,16 @@ tern_status tern_mapping_open(tern_mapping *m, const char *path, bool missing_ok
     } else if (n > SIZE_MAX) {
         status = tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: larger than the address space", path);
     } else {
-        void *mapped = mmap(NULL, (size_t)n, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (mapped == MAP_FAILED)
+        void *mapped = tern_map(fd, (size_t)n);
+        if (!mapped)
             status = tern_fail(err, TERN_ERR_IO, "%s: cannot be mapped: %s", path, strerror(errno));
         else *m = (tern_mapping){mapped, n};
     }
-    close(fd); // a mapping does not need it
+    tern_fd_close(fd); // a mapping does not need it
     return status;
 }
 
 void tern_mapping_close(tern_mapping *m) {
-    if (m->n) munmap((void *)m->bytes, (size_t)m->n);
+    if (m->n) tern_unmap((void *)m->bytes, (size_t)m->n);
     *m = (tern_mapping){0};
 }

@@ -1,8 +1,8 @@
 #include "kernels/sequence.h"
 
-#include <pthread.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "base/os_thread.h"
 #include "kernels/backend.h"
 
 // ---- Layout ------------------------------------------------------------------------------------
@@ -44,7 +44,7 @@ struct tern_cache {
     tern_store *store;
     tern_page_layout layout;
     int32_t page_positions;
-    pthread_mutex_t lock; // of all below, and of the holders of every page
+    tern_mutex lock; // of all below, and of the holders of every page
     held_page *free[TERN_PAGE_GROUPS];
     uint64_t n_pages[TERN_PAGE_GROUPS];
 };
@@ -55,7 +55,7 @@ tern_status tern_cache_open(tern_cache **out, const tern_backend *backend, tern_
     tern_cache *c = tern_alloc(TERN_MEM_KV, sizeof *c);
     if (!c) return tern_fail_memory(err, sizeof *c);
     c->backend = backend;
-    pthread_mutex_init(&c->lock, NULL);
+    tern_mutex_init(&c->lock);
     tern_status status = tern_page_layout_of(g, &c->layout, err);
     if (status == TERN_OK) status = backend->store_open(plan, &c->layout, desc, &c->store, err);
     if (status != TERN_OK) {
@@ -82,7 +82,7 @@ void tern_cache_close(tern_cache *c) {
     if (!c) return;
     drop_free(c);
     if (c->store) c->backend->store_close(c->store);
-    pthread_mutex_destroy(&c->lock);
+    tern_mutex_free(&c->lock);
     tern_free(c);
 }
 
@@ -97,10 +97,10 @@ uint64_t tern_cache_bytes(const tern_cache *c) {
 
 // A page for one holder, what it holds left open; fixed ones are zero.
 static tern_status take(tern_cache *c, int group, held_page **out, tern_error *err) {
-    pthread_mutex_lock(&c->lock);
+    tern_mutex_lock(&c->lock);
     held_page *p = c->free[group];
     if (p) c->free[group] = p->next;
-    pthread_mutex_unlock(&c->lock);
+    tern_mutex_unlock(&c->lock);
     tern_status status = TERN_OK;
     if (!p) {
         p = tern_alloc(TERN_MEM_KV, sizeof *p);
@@ -110,9 +110,9 @@ static tern_status take(tern_cache *c, int group, held_page **out, tern_error *e
             tern_free(p);
             return status;
         }
-        pthread_mutex_lock(&c->lock);
+        tern_mutex_lock(&c->lock);
         c->n_pages[group]++;
-        pthread_mutex_unlock(&c->lock);
+        tern_mutex_unlock(&c->lock);
     } else if (group == c->layout.fixed)
         status = c->backend->page_clear(c->store, group, p->page, err);
     p->n_holders = 1;
@@ -124,14 +124,14 @@ static tern_status take(tern_cache *c, int group, held_page **out, tern_error *e
 // keep: for the next one that is taken; else the memory is given back.
 static void drop(tern_cache *c, int group, held_page *p, bool keep) {
     if (!p) return;
-    pthread_mutex_lock(&c->lock);
+    tern_mutex_lock(&c->lock);
     bool last = --p->n_holders == 0, away = p->out != NULL;
     if (last && keep && !away) {
         p->next = c->free[group];
         c->free[group] = p;
     } else if (last && !away)
         c->n_pages[group]--;
-    pthread_mutex_unlock(&c->lock);
+    tern_mutex_unlock(&c->lock);
     if (!last || (keep && !away)) return;
     if (!away) c->backend->page_free(c->store, group, p->page);
     tern_free(p->out);
@@ -139,16 +139,16 @@ static void drop(tern_cache *c, int group, held_page *p, bool keep) {
 }
 
 static held_page *share(tern_cache *c, held_page *p) {
-    pthread_mutex_lock(&c->lock);
+    tern_mutex_lock(&c->lock);
     p->n_holders++;
-    pthread_mutex_unlock(&c->lock);
+    tern_mutex_unlock(&c->lock);
     return p;
 }
 
 static bool is_shared(tern_cache *c, const held_page *p) {
-    pthread_mutex_lock(&c->lock);
+    tern_mutex_lock(&c->lock);
     bool shared = p->n_holders > 1;
-    pthread_mutex_unlock(&c->lock);
+    tern_mutex_unlock(&c->lock);
     return shared;
 }
 
@@ -443,10 +443,10 @@ static tern_status move_out(tern_sequence *s, int group, int32_t i, tern_error *
         return status;
     }
     c->backend->page_free(c->store, group, p->page);
-    pthread_mutex_lock(&c->lock);
+    tern_mutex_lock(&c->lock);
     c->n_pages[group]--;
     p->out = out;
-    pthread_mutex_unlock(&c->lock);
+    tern_mutex_unlock(&c->lock);
     s->n_out++;
     return TERN_OK;
 }
@@ -463,11 +463,11 @@ static tern_status move_in(tern_sequence *s, int group, int32_t i, tern_error *e
         return status;
     }
     tern_free(p->out);
-    pthread_mutex_lock(&c->lock);
+    tern_mutex_lock(&c->lock);
     c->n_pages[group]++;
     p->page = page;
     p->out = NULL;
-    pthread_mutex_unlock(&c->lock);
+    tern_mutex_unlock(&c->lock);
     set_page(&s->tables[group], i, p);
     s->n_out--;
     return TERN_OK;

@@ -12,8 +12,8 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include "base/alloc.h"
+#include "base/os_file.h"
 #include "models/models.h"
 
 #define RANK_STEP 16 // kernels read this many floats at once
@@ -262,11 +262,10 @@ static tern_status read_peft(reader *r, tern_error *err) {
 tern_status tern_adapters_read(tern_adapters *set, const char *path, float scale,
                                const tern_file *base, const tern_arch *arch, const tern_config *c,
                                tern_error *err) {
-    struct stat st;
     tern_strbuf inner = {0};
     tern_file *file = NULL;
     tern_strbuf_puts(&inner, path);
-    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+    if (tern_folder_is(path))
         tern_strbuf_puts(&inner, "/adapter_model.safetensors");
     tern_status status = inner.failed ? tern_fail_memory(err, inner.len)
                                       : tern_file_open(&file, inner.ptr, err);

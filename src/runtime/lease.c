@@ -87,19 +87,19 @@ static tern_status take_place(tern_lease *l, const char *why, tern_error *err) {
 
 static tern_status move(tern_lease *l, tern_error *err) {
     tern_error why = *err;
-    pthread_mutex_lock(&l->model->lock);
+    tern_mutex_lock(&l->model->lock);
     leave(l);
     tern_status status = take_place(l, why.message, err);
-    pthread_mutex_unlock(&l->model->lock);
+    tern_mutex_unlock(&l->model->lock);
     return status;
 }
 
 // Only after a failed move is there no placement.
 static tern_status find_place(tern_lease *l, tern_error *err) {
     if (l->at) return TERN_OK;
-    pthread_mutex_lock(&l->model->lock);
+    tern_mutex_lock(&l->model->lock);
     tern_status status = take_place(l, "the device was lost", err);
-    pthread_mutex_unlock(&l->model->lock);
+    tern_mutex_unlock(&l->model->lock);
     return status;
 }
 
@@ -111,9 +111,9 @@ tern_status tern_lease_open(tern_lease **out, tern_model *m, int32_t n_context,
     l->model = m;
     l->n_context = n_context;
     l->kv_type = kv_type;
-    pthread_mutex_lock(&m->lock);
+    tern_mutex_lock(&m->lock);
     tern_status status = take_place(l, NULL, err);
-    pthread_mutex_unlock(&m->lock);
+    tern_mutex_unlock(&m->lock);
     if (status == TERN_OK)
         *out = l;
     else
@@ -123,9 +123,9 @@ tern_status tern_lease_open(tern_lease **out, tern_model *m, int32_t n_context,
 
 void tern_lease_close(tern_lease *l) {
     if (!l) return;
-    pthread_mutex_lock(&l->model->lock);
+    tern_mutex_lock(&l->model->lock);
     leave(l);
-    pthread_mutex_unlock(&l->model->lock);
+    tern_mutex_unlock(&l->model->lock);
     tern_free(l->ids);
     tern_free(l->notice);
     tern_free(l);
@@ -400,9 +400,9 @@ static tern_status check_work(const tern_model *m, const tern_work *work, int32_
 }
 
 int32_t tern_model_works_max(tern_model *m) {
-    pthread_mutex_lock(&m->lock);
+    tern_mutex_lock(&m->lock);
     int32_t n = m->now->backend->n_chunks_max;
-    pthread_mutex_unlock(&m->lock);
+    tern_mutex_unlock(&m->lock);
     return n < m->n_batch ? n : m->n_batch;
 }
 

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/clock.h"
+#include "base/os_time.h"
 #include "runtime/runtime.h"
 
 const char *tern_version(void) {
@@ -269,7 +269,7 @@ tern_status tern_model_open(tern_model **out, const char *path, const tern_model
     double start = tern_seconds();
     tern_model *m = tern_alloc(TERN_MEM_GRAPH, sizeof *m);
     if (!m) return tern_fail_memory(err, sizeof *m);
-    pthread_mutex_init(&m->lock, NULL);
+    tern_mutex_init(&m->lock);
     m->n_batch = desc->n_batch ? desc->n_batch : 512;
     m->vocab_only = desc->vocab_only;
     m->path = tern_strdup(TERN_MEM_GRAPH, path);
@@ -306,7 +306,7 @@ void tern_model_close(tern_model *m) {
     tern_free(m->path);
     tern_free(m->name);
     tern_free(m->architecture);
-    pthread_mutex_destroy(&m->lock);
+    tern_mutex_free(&m->lock);
     tern_free(m);
 }
 
@@ -315,7 +315,7 @@ void tern_model_get_info(const tern_model *model, tern_model_info *info) {
     if (!info) return;
     *info = (tern_model_info){0};
     if (!m) return;
-    pthread_mutex_lock(&m->lock);
+    tern_mutex_lock(&m->lock);
     *info = m->info;
     const tern_placement *p = m->now;
     if (p) {
@@ -329,5 +329,5 @@ void tern_model_get_info(const tern_model *model, tern_model_info *info) {
             p->backend->memory(p->device, &info->device_memory);
         }
     }
-    pthread_mutex_unlock(&m->lock);
+    tern_mutex_unlock(&m->lock);
 }

@@ -65,8 +65,8 @@ tern_status tern_placement_open(tern_placement **out, const tern_model *m, const
     tern_status status = TERN_OK;
     tern_placement *p = tern_alloc(TERN_MEM_GRAPH, sizeof *p);
     if (!p) return tern_fail_memory(err, sizeof *p);
-    pthread_mutex_init(&p->busy, NULL);
-    pthread_mutex_init(&p->pool, NULL);
+    tern_mutex_init(&p->busy);
+    tern_mutex_init(&p->pool);
     p->weights = tern_alloc_array(TERN_MEM_GRAPH, m->built.n_values + 1, sizeof *p->weights);
     if (!p->weights) {
         status = tern_fail_memory(err, m->built.n_values * sizeof *p->weights);
@@ -141,18 +141,18 @@ void tern_placement_give_back(tern_placement *p, const tern_model *m) {
 void tern_placement_close(tern_placement *p, const tern_model *m) {
     if (!p) return;
     tern_placement_give_back(p, m);
-    pthread_mutex_destroy(&p->busy);
-    pthread_mutex_destroy(&p->pool);
+    tern_mutex_free(&p->busy);
+    tern_mutex_free(&p->pool);
     tern_free(p);
 }
 
 // ---- Sharing a device --------------------------------------------------------------------------
 
 void tern_placement_begin_use(tern_placement *p) {
-    if (!p->backend->is_shared) pthread_mutex_lock(&p->busy);
+    if (!p->backend->is_shared) tern_mutex_lock(&p->busy);
 }
 void tern_placement_end_use(tern_placement *p) {
-    if (!p->backend->is_shared) pthread_mutex_unlock(&p->busy);
+    if (!p->backend->is_shared) tern_mutex_unlock(&p->busy);
 }
 
 tern_status tern_placement_cache(tern_placement *p, const tern_model *m,
@@ -211,27 +211,27 @@ static tern_placed_instance *find_free(const tern_placement *p, const tern_cache
 tern_status tern_placement_take(tern_placement *p, int32_t n_batch, tern_cache *cache,
                                 const tern_sequence *sequence, tern_placed_instance **out,
                                 tern_error *err) {
-    pthread_mutex_lock(&p->pool);
+    tern_mutex_lock(&p->pool);
     tern_placed_instance *r = find_free(p, cache, sequence);
     if (r) r->is_taken = true;
-    pthread_mutex_unlock(&p->pool);
+    tern_mutex_unlock(&p->pool);
     *out = r;
     if (r) return TERN_OK;
     TERN_TRY(tern_placement_instance(p, n_batch, cache, &r, err));
     r->is_taken = true;
-    pthread_mutex_lock(&p->pool);
+    tern_mutex_lock(&p->pool);
     r->next = p->instances;
     p->instances = r;
-    pthread_mutex_unlock(&p->pool);
+    tern_mutex_unlock(&p->pool);
     *out = r;
     return TERN_OK;
 }
 
 void tern_placement_give(tern_placement *p, tern_placed_instance *r, const tern_sequence *last) {
-    pthread_mutex_lock(&p->pool);
+    tern_mutex_lock(&p->pool);
     r->is_taken = false;
     r->last = last;
-    pthread_mutex_unlock(&p->pool);
+    tern_mutex_unlock(&p->pool);
 }
 
 // ---- Replacing ---------------------------------------------------------------------------------
@@ -276,16 +276,16 @@ tern_status tern_placement_replace(tern_model *m, const char *why, tern_error *e
 }
 
 void tern_model_print_plan(tern_model *m, tern_format format, tern_strbuf *out) {
-    pthread_mutex_lock(&m->lock);
+    tern_mutex_lock(&m->lock);
     const tern_placement *p = m->now;
     tern_graph_print(&m->fused, "fused", p->plan ? p->backend->plan_memory(p->plan) : NULL, format,
                      out);
-    pthread_mutex_unlock(&m->lock);
+    tern_mutex_unlock(&m->lock);
 }
 
 int32_t tern_model_same_bits(tern_model *m) {
-    pthread_mutex_lock(&m->lock);
+    tern_mutex_lock(&m->lock);
     int32_t n = m->now->backend->n_same_bits;
-    pthread_mutex_unlock(&m->lock);
+    tern_mutex_unlock(&m->lock);
     return n < m->n_batch ? n : m->n_batch;
 }

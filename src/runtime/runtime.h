@@ -2,7 +2,7 @@
 #ifndef TERN_RUNTIME_RUNTIME_H
 #define TERN_RUNTIME_RUNTIME_H
 
-#include <pthread.h>
+#include "base/os_thread.h"
 #include "formats/formats.h"
 #include "graph/graph.h"
 #include "input/input.h"
@@ -31,8 +31,8 @@ typedef struct tern_placed_instance {
 typedef struct tern_placement {
     const tern_backend *backend;
     tern_device *device;
-    pthread_mutex_t busy;  // the device is in use, where it is not shared; taken after the model's
-    pthread_mutex_t pool;  // of the instances' list; taken after all others
+    tern_mutex busy;  // the device is in use, where it is not shared; taken after the model's
+    tern_mutex pool;  // of the instances' list; taken after all others
     tern_weight **weights; // by value
     tern_plan *plan;
     tern_placed_cache *caches; // changed under the model's lock
@@ -68,7 +68,7 @@ struct tern_model {
     int32_t n_batch;
     bool vocab_only;
     // Of `now` and `n_losses`: everything else never changes once the model is open.
-    pthread_mutex_t lock;
+    tern_mutex lock;
     tern_placement *now; // NULL: only the tokenizer was opened
     int n_losses;
     tern_model_info info;

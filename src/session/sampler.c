@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 #include "base/alloc.h"
+#include "base/os_time.h"
 #include "session/session.h"
 
 tern_sampling tern_sampling_default(void) {
@@ -60,10 +61,7 @@ tern_status tern_sampler_prepare(tern_sampler *s, const tern_sampling *params,
                          "sampling: temperature %g, top-p %g, min-p %g make no sense",
                          (double)p.temperature, (double)p.top_p, (double)p.min_p);
     if (p.seed == 0) {
-        struct timespec t;
-        clock_gettime(CLOCK_REALTIME, &t);
-        uint64_t mix = (uint64_t)t.tv_sec * 1000000007u ^ (uint64_t)t.tv_nsec ^ (uintptr_t)s;
-        p.seed = splitmix(&mix) >> 32; // short enough to type
+        p.seed = tern_random_seed() >> 32; // short enough to type
         if (p.seed == 0) p.seed = 1;
     }
     uint64_t state = p.seed;

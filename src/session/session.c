@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/clock.h"
+#include "base/os_time.h"
 #include "base/utf8.h"
 #include "session/session.h"
 

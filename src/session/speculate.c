@@ -25,7 +25,7 @@
 // caller is weighed against that.
 #include <string.h>
 #include "base/alloc.h"
-#include "base/clock.h"
+#include "base/os_time.h"
 #include "session/session.h"
 
 #define MEMORY    0.98f // decay of a record per guess: the last fifty matter

@@ -1,18 +1,17 @@
 // The measured limits of the machine, to compare a benchmark's figures with.
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include "base/alloc.h"
-#include "base/clock.h"
+#include "base/os_memory.h"
+#include "base/os_time.h"
 #include "kernels/cpu/kernels.h"
-#include "kernels/cpu/pool.h"
+#include "base/team.h"
 #include "tasks/tasks.h"
 
 tern_memory tern_memory_get(void) {
     tern_mem_stats s = tern_mem_get_stats();
     tern_memory m = {.heap_now = s.total_now, .heap_max = s.total_max, .n_allocs = s.n_allocs};
-    struct rusage usage;
-    if (getrusage(RUSAGE_SELF, &usage) == 0) m.process_max = (size_t)usage.ru_maxrss * 1024;
+    m.process_max = tern_process_memory_max();
     return m;
 }
 
@@ -64,18 +63,18 @@ static void read_cpu_name(char *out, size_t size) {
 
 tern_status tern_machine_measure(int n_threads, tern_machine_limits *out, tern_error *err) {
     tern_cpu_kernels kernels;
-    tern_pool *pool;
+    tern_team *team;
     measurement m = {.kernels = &kernels, .n = READ_BYTES / sizeof(uint64_t)};
     TERN_NEED(out);
     *out = (tern_machine_limits){0};
     tern_cpu_kernels_select(NULL, &kernels);
-    TERN_TRY(tern_pool_open(&pool, n_threads, err));
-    out->n_threads = tern_pool_n_threads(pool);
+    TERN_TRY(tern_team_open(&team, n_threads, err));
+    out->n_threads = team->n_threads;
     read_cpu_name(out->cpu, sizeof out->cpu);
     snprintf(out->features, sizeof out->features, "%s", kernels.name);
     uint64_t *data = tern_alloc(TERN_MEM_MISC, READ_BYTES);
     if (!data) {
-        tern_pool_close(pool);
+        tern_team_close(team);
         return tern_fail_memory(err, READ_BYTES);
     }
     memset(data, 1, READ_BYTES); // untouched pages all map to the same zero page
@@ -83,16 +82,16 @@ tern_status tern_machine_measure(int n_threads, tern_machine_limits *out, tern_e
     for (int i = 0; i < N_ROUNDS; i++) {
         atomic_store(&m.counter, 0);
         double start = tern_seconds();
-        tern_pool_run(pool, read_all, &m);
+        tern_team_run(team, read_all, &m);
         double rate = (double)READ_BYTES / (tern_seconds() - start) * 1e-9;
         if (rate > out->read_gb_per_s) out->read_gb_per_s = rate;
         m.n_macs = 0;
         start = tern_seconds();
-        tern_pool_run(pool, multiply, &m);
+        tern_team_run(team, multiply, &m);
         rate = (double)m.n_macs / (tern_seconds() - start) * 1e-9;
         if (rate > out->int8_gmac_per_s) out->int8_gmac_per_s = rate;
     }
     tern_free(data);
-    tern_pool_close(pool);
+    tern_team_close(team);
     return TERN_OK;
 }

@@ -3,11 +3,9 @@
 // The writer puts everything on the disk under another name and renames at the end, so a name is
 // always a whole file, whenever the process dies. Every tensor has a CRC-32 in the metadata: a
 // checkpoint that was damaged later is skipped, and the previous one is used.
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "base/os_file.h"
@@ -208,7 +206,7 @@ static void remove_checkpoint(const tern_trainer *t, int64_t step) {
     char *path;
     // Listed last goes last, so that a process stopped here leaves nothing for good.
     for (int moments = t->base ? 1 : 0; moments >= 0; moments--) {
-        if (make_path(t->desc.out, step, moments, &path, NULL) == TERN_OK) unlink(path);
+        if (make_path(t->desc.out, step, moments, &path, NULL) == TERN_OK) tern_file_remove(path);
         tern_free(path);
     }
 }

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include "base/alloc.h"
 #include "base/lines.h"
 #include "base/os_file.h"
@@ -20,18 +19,8 @@ struct tern_train_log {
 // ---- Lines -------------------------------------------------------------------------------------
 
 static tern_status write_line(tern_train_log *log, tern_error *err) {
-    const char *at = log->line.ptr;
-    size_t n = log->line.len;
-    while (n > 0) {
-        ssize_t done = write(log->fd, at, n);
-        if (done < 0 && errno == EINTR) continue;
-        if (done <= 0)
-            return tern_fail(err, TERN_ERR_IO, "%s: cannot be written: %s", log->path,
-                             done < 0 ? strerror(errno) : "the device takes no more");
-        at += done;
-        n -= (size_t)done;
-    }
-    return TERN_OK;
+    if (tern_fd_write(log->fd, log->line.ptr, log->line.len)) return TERN_OK;
+    return tern_fail(err, TERN_ERR_IO, "%s: cannot be written: %s", log->path, strerror(errno));
 }
 
 void tern_train_log_begin(tern_train_log *log, const tern_trainer *t) {
@@ -69,7 +58,7 @@ typedef struct measured {
 // A line without its end was being written when the process died.
 static tern_status measure(const char *path, int64_t step, measured *m, tern_error *err) {
     tern_lines l = {0};
-    tern_status status = access(path, F_OK) == 0 ? tern_lines_open(&l, path, err) : TERN_OK;
+    tern_status status = tern_path_look(path) ? tern_lines_open(&l, path, err) : TERN_OK;
     bool more = l.file != NULL, keeps = true;
     *m = (measured){0};
     while (status == TERN_OK && more) {
@@ -130,7 +119,7 @@ tern_status tern_train_log_open(tern_train_log **out, const tern_trainer *t, boo
 
 void tern_train_log_close(tern_train_log *log) {
     if (!log) return;
-    if (log->fd >= 0) close(log->fd);
+    if (log->fd >= 0) tern_fd_close(log->fd);
     tern_strbuf_free(&log->line);
     tern_free(log->path);
     tern_free(log);
@@ -168,7 +157,7 @@ static tern_status check_first_line(const tern_trainer *t, const char *path, ter
 tern_status tern_train_log_check(const tern_trainer *t, tern_error *err) {
     char *path = tern_path_join(t->desc.out, "log.jsonl");
     if (!path) return tern_fail_memory(err, strlen(t->desc.out));
-    tern_status status = access(path, F_OK) == 0 ? check_first_line(t, path, err) : TERN_OK;
+    tern_status status = tern_path_look(path) ? check_first_line(t, path, err) : TERN_OK;
     tern_free(path);
     return status;
 }

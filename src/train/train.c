@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/clock.h"
+#include "base/os_time.h"
 #include "base/os_file.h"
 #include "train/trainer.h"
 

@@ -3,6 +3,7 @@
 
 #include <string.h>
 #include <time.h>
+#include "base/os_time.h"
 
 #define RANGE_MAX 100000 // as Jinja2's sandbox has it
 
@@ -160,9 +161,8 @@ static bool call_strftime(jrun *r, const jcall *c, jvalue *out) {
     char format[128], text[512];
     tern_str f = {0};
     struct tm when;
-    time_t now = time(NULL);
     if (!tern_jinja_arg_str(r, c->arg[0], NULL, &f)) return false;
-    if (f.len >= sizeof format || !localtime_r(&now, &when))
+    if (f.len >= sizeof format || !tern_local_time(&when))
         return tern_jinja_fail(r, "strftime_now() with a format of more than 127 characters");
     memcpy(format, f.ptr, f.len);
     format[f.len] = 0;

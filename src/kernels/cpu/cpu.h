@@ -15,7 +15,7 @@
 #include "kernels/rope.h"
 #include "kernels/cpu/head/head.h"
 #include "kernels/cpu/kernels.h"
-#include "kernels/cpu/pool.h"
+#include "base/team.h"
 
 // The kernels' enum of an activation.
 static inline tern_cpu_act cpu_act_of(tern_act_kind kind) {
@@ -31,7 +31,7 @@ static inline tern_cpu_act cpu_act_of(tern_act_kind kind) {
 }
 
 struct tern_device {
-    tern_pool *pool;
+    tern_team *team;
     tern_cpu_kernels kernels;
     tern_ternary_layout ternary_wanted;
     tern_packing packing; // of ternary weights, decided by tune
@@ -146,7 +146,7 @@ uint64_t cpu_i8_layout(const tern_device *d, int64_t n_in, int32_t n_tokens, voi
 // The kernels that `features` allow, and threads to run them: the first step in opening a device,
 // for inference or training.
 tern_status cpu_team_open(const char *features, int n_threads, tern_cpu_kernels *kernels,
-                          tern_pool **pool, tern_error *err);
+                          tern_team **team, tern_error *err);
 
 tern_status cpu_weight_bind(tern_device *d, const tern_weight_source *source, tern_weight **out,
                             tern_error *err);

@@ -2,22 +2,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include "base/alloc.h"
 #include "kernels/cpu/cpu.h"
 
 static void cpu_close(tern_device *d) {
     if (!d) return;
-    tern_pool_close(d->pool);
+    tern_team_close(d->team);
     tern_free(d);
 }
 
 tern_status cpu_team_open(const char *features, int n_threads, tern_cpu_kernels *kernels,
-                          tern_pool **pool, tern_error *err) {
+                          tern_team **team, tern_error *err) {
     if (!tern_cpu_kernels_select(features, kernels))
         return tern_fail(err, TERN_ERR_ARGUMENT, "\"%s\" is not a set of CPU features known here",
                          features);
-    return tern_pool_open(pool, n_threads, err);
+    return tern_team_open(team, n_threads, err);
 }
 
 static tern_status cpu_open(tern_device **out, const tern_device_desc *desc, tern_error *err) {
@@ -25,14 +24,14 @@ static tern_status cpu_open(tern_device **out, const tern_device_desc *desc, ter
     tern_device *d = tern_alloc(TERN_MEM_GRAPH, sizeof *d);
     if (!d) return tern_fail_memory(err, sizeof *d);
     tern_status status =
-        cpu_team_open(desc->cpu_features, desc->n_threads, &d->kernels, &d->pool, err);
+        cpu_team_open(desc->cpu_features, desc->n_threads, &d->kernels, &d->team, err);
     if (status != TERN_OK) {
         cpu_close(d);
         return status;
     }
     d->ternary_wanted = desc->ternary;
     d->packing = desc->ternary == TERN_TERNARY_1_6BIT ? TERN_PACK_1_6BIT : TERN_PACK_2BIT;
-    int n = tern_pool_n_threads(d->pool);
+    int n = d->team->n_threads;
     snprintf(d->description, sizeof d->description, "cpu %s, %d thread%s", d->kernels.name, n,
              n == 1 ? "" : "s");
     *out = d;
@@ -41,11 +40,11 @@ static tern_status cpu_open(tern_device **out, const tern_device_desc *desc, ter
 
 static const char *cpu_describe(tern_device *d) { return d->description; }
 
-static int cpu_n_threads(const tern_device *d) { return tern_pool_n_threads(d->pool); }
+static int cpu_n_threads(const tern_device *d) { return d->team->n_threads; }
 
 static void cpu_facts(tern_device *d, tern_fact_fn on_fact, void *ctx) {
     char text[64];
-    snprintf(text, sizeof text, "%d", tern_pool_n_threads(d->pool));
+    snprintf(text, sizeof text, "%d", d->team->n_threads);
     on_fact(ctx, "kernels", d->kernels.name);
     on_fact(ctx, "threads", text);
 }

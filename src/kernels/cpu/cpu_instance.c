@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/clock.h"
+#include "base/os_time.h"
 #include "kernels/cpu/cpu.h"
 
 static tern_status open_query(tern_instance *in, tern_error *err) {
@@ -28,7 +28,7 @@ tern_status cpu_instance_open(tern_plan *p, tern_store *store, tern_instance **o
         size_t floats = (size_t)p->n_batch * (size_t)p->ropes.items[i].attrs.n_rot;
         if (floats > in->rope_stride) in->rope_stride = floats;
     }
-    size_t n_threads = (size_t)tern_pool_n_threads(p->device->pool), n = (size_t)p->n_batch;
+    size_t n_threads = (size_t)p->device->team->n_threads, n = (size_t)p->n_batch;
     size_t n_vocab = p->scores >= 0 ? (size_t)p->g->values[p->scores].cols : 0;
     in->pool = tern_alloc(TERN_MEM_ACTIVATIONS, p->memory.bytes + 64);
     in->scratch = tern_alloc_array(TERN_MEM_ACTIVATIONS, n_threads, p->scratch_bytes + 64);
@@ -217,7 +217,7 @@ tern_status cpu_submit(tern_instance *in, const tern_batch *batch, tern_error *e
     count_rows(&run);
     place_rows(&run);
     fill_rope_tables(&run);
-    tern_pool_run(p->device->pool, run_steps, &run);
+    tern_team_run(p->device->team, run_steps, &run);
     return TERN_OK;
 }
 

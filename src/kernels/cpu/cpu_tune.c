@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/clock.h"
+#include "base/os_time.h"
 #include "kernels/cpu/cpu.h"
 
 #define SAMPLE_BYTES ((size_t)64 << 20) // of 2-bit codes; less would measure the last-level cache
@@ -30,7 +30,7 @@ static double time_packing(tern_device *d, sample *s) {
     s->k->prepare(s->m.packing, s->prepared, &s->x, s->m.n_in, 0, 1);
     atomic_store(&s->counter, 0);
     double start = tern_seconds();
-    tern_pool_run(d->pool, multiply, s);
+    tern_team_run(d->team, multiply, s);
     return tern_seconds() - start;
 }
 
@@ -96,7 +96,7 @@ static bool open_sample(tern_device *d, const tern_weight_source *s, sample *two
         memcpy(data + i * (size_t)s->n_rows * row_bytes, s->data, (size_t)s->n_rows * row_bytes);
     repack_job job = {.k = d->kernels.t, .from = &two->m, .to = packed,
                       .row_bytes = five->m.row_bytes};
-    tern_pool_run(d->pool, repack, &job);
+    tern_team_run(d->team, repack, &job);
     return true;
 }
 

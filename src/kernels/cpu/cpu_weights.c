@@ -58,7 +58,7 @@ static tern_status pack(tern_device *d, const tern_weight_source *s, tern_packin
     *owned = tern_alloc(TERN_MEM_WEIGHTS, bytes + 64);
     if (!*owned) return tern_fail_memory(err, bytes);
     pack_job job = {.d = d, .s = s, .kind = kind, .m = m, .out = *owned, .n_rows = n_rows};
-    tern_pool_run(d->pool, pack_rows, &job);
+    tern_team_run(d->team, pack_rows, &job);
     m->data = *owned;
     return atomic_load(&job.status) == TERN_OK ? TERN_OK : tern_fail_memory(err, m->n_in);
 }
@@ -126,7 +126,7 @@ static tern_status convert_head(tern_device *d, tern_weight *w, tern_dtype type,
     w->owned = tern_alloc(TERN_MEM_WEIGHTS, bytes + 64);
     if (!w->owned) return tern_fail_memory(err, bytes);
     convert_job job = {.w = w, .out = w->owned};
-    tern_pool_run(d->pool, convert_rows, &job);
+    tern_team_run(d->team, convert_rows, &job);
     w->rows = w->owned;
     w->info.keeps_source = false; // only single rows of the table are read
     return atomic_load(&job.status) == TERN_OK ? TERN_OK : tern_fail_memory(err, bytes);
@@ -160,7 +160,7 @@ static tern_status build_screen(tern_device *d, tern_weight *w, tern_error *err)
                           s->scale};
     TERN_TRY(tern_head_create(&w->screen, &m, d->kernels.f, err));
     screen_job job = {.screen = w->screen, .n_rows = (size_t)s->n_rows};
-    tern_pool_run(d->pool, build_screen_rows, &job);
+    tern_team_run(d->team, build_screen_rows, &job);
     if (atomic_load(&job.status) != TERN_OK) return tern_fail_memory(err, 0);
     w->info.bytes_per_token_greedy = tern_head_screen_bytes(w->screen);
     w->info.keeps_source = false; // from now on only single rows of it are read

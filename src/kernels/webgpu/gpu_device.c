@@ -1,9 +1,9 @@
 // Opening a device, and creating things on it: buffers, bind group layouts, pipelines.
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include "base/alloc.h"
 #include "base/hash.h"
+#include "base/os_time.h"
 #include "base/strbuf.h"
 #include "kernels/webgpu/gpu.h"
 
@@ -49,8 +49,8 @@ tern_status gpu_check(tern_device *d, const char *doing, tern_error *err) {
 
 #define WAIT_SECONDS 20 // that a run may take
 void gpu_wait(tern_device *d, const bool *pending) {
-    time_t end = time(NULL) + WAIT_SECONDS;
-    while (*pending && time(NULL) < end) d->api.InstanceProcessEvents(d->instance);
+    double end = tern_seconds() + WAIT_SECONDS;
+    while (*pending && tern_seconds() < end) d->api.InstanceProcessEvents(d->instance);
 }
 
 // ---- Opening -----------------------------------------------------------------------------------
@@ -79,8 +79,8 @@ static void on_device(uint32_t status, wgpu_device a, wgpu_text message, void *u
 // Drivers may take seconds to load; anything longer is a hang.
 #define OPEN_SECONDS 60
 static bool wait_for(tern_device *d, const request *r) {
-    time_t end = time(NULL) + OPEN_SECONDS;
-    while (!r->done && time(NULL) < end) d->api.InstanceProcessEvents(d->instance);
+    double end = tern_seconds() + OPEN_SECONDS;
+    while (!r->done && tern_seconds() < end) d->api.InstanceProcessEvents(d->instance);
     return r->done;
 }
 

@@ -15,7 +15,7 @@
 // before the draft exists; if less was drafted, the filler is computed for nothing.
 #include <string.h>
 #include "base/alloc.h"
-#include "base/clock.h"
+#include "base/os_time.h"
 #include "kernels/webgpu/gpu_session.h"
 
 typedef struct gpu_draft_state { // Drafting of draft.wgsl

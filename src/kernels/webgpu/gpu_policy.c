@@ -7,16 +7,11 @@
 // The file lies in the desc's state_folder, one for each adapter and library, locked during a
 // trial: "works N" or "trying N", 0 for everything in one. If it contains anything else, or cannot
 // be written, this counts as the first start. The desc's group decides without it.
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 #include "base/alloc.h"
 #include "base/hash.h"
+#include "base/os_file.h"
 #include "base/strbuf.h"
 #include "kernels/webgpu/gpu.h"
 
@@ -33,12 +28,13 @@ typedef struct state_file {
 // Makes the folders above, too; if they cannot be made, opening the first file will tell.
 static void make_folder(char *folder) {
     for (char *c = folder + 1; *c; c++) {
-        if (*c != '/') continue;
+        if (!tern_is_slash(*c)) continue;
+        char slash = *c;
         *c = 0;
-        mkdir(folder, 0700);
-        *c = '/';
+        tern_folder_create(folder, true);
+        *c = slash;
     }
-    mkdir(folder, 0700);
+    tern_folder_create(folder, true);
 }
 
 // Of the state file; NULL: memory ran out.
@@ -61,19 +57,13 @@ static tern_status open_state(const tern_device *d, state_file *out, tern_error 
     if (!d->desc->state_folder || !d->desc->state_folder[0]) return TERN_OK;
     f.path = make_path(d);
     if (!f.path) return tern_fail_memory(err, strlen(d->desc->state_folder));
-    int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK; // in case a pipe lies there
-    f.fd = open(f.path, O_RDWR | O_CREAT | flags, 0600);
-    if (f.fd < 0) f.fd = open(f.path, O_RDONLY | flags); // the file may still say what works
-    time_t end = time(NULL) + LOCK_SECONDS;
-    while (f.fd >= 0 && flock(f.fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK &&
-           time(NULL) < end)
-        nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+    f.fd = tern_file_open_shared(f.path, LOCK_SECONDS);
     *out = f;
     return TERN_OK;
 }
 
 static void close_state(state_file *f) {
-    if (f->fd >= 0) close(f->fd);
+    if (f->fd >= 0) tern_fd_close(f->fd);
     tern_free(f->path);
     *f = (state_file){.fd = -1};
 }
@@ -83,7 +73,7 @@ static size_t read_state(const state_file *f, bool *works) {
     char text[64] = {0}, word[16];
     unsigned n;
     *works = false;
-    if (f->fd < 0 || pread(f->fd, text, sizeof text - 1, 0) <= 0) return 0;
+    if (f->fd < 0 || tern_fd_read(f->fd, text, sizeof text - 1) <= 0) return 0;
     if (sscanf(text, "%15s %u", word, &n) != 2) return 0;
     for (size_t i = 0; i < N_SIZES; i++) {
         if (sizes[i] != n) continue;
@@ -95,8 +85,8 @@ static size_t read_state(const state_file *f, bool *works) {
 
 static void write_text(const state_file *f, const char *text) {
     size_t n = strlen(text);
-    if (f->fd < 0 || ftruncate(f->fd, 0) != 0 || pwrite(f->fd, text, n, 0) != (ssize_t)n) return;
-    fsync(f->fd); // the next step may crash the machine
+    if (f->fd < 0 || !tern_fd_cut(f->fd, 0) || !tern_fd_write_at(f->fd, text, n, 0)) return;
+    tern_fd_sync(f->fd); // the next step may crash the machine
 }
 
 static void write_state(const state_file *f, const char *word, uint32_t size) {

@@ -4,9 +4,8 @@
 // results into a buffer that can be mapped, and requests the map; poll lets the library call back.
 // Logits of many rows come in chunks: the head is run again for the next rows when the last ones
 // are read. Which of them are read: gpu_results.c.
-#include <time.h>
 #include "base/alloc.h"
-#include "base/clock.h"
+#include "base/os_time.h"
 #include "kernels/webgpu/gpu_session.h"
 
 // ---- Submitting --------------------------------------------------------------------------------
@@ -193,7 +192,7 @@ tern_status gpu_poll(tern_instance *in, bool *done, tern_error *err) {
     if (r->pending || (in->profile && !gpu_profile_take(in->profile))) {
         // A caller that polls without a pause would occupy the core that a software adapter
         // computes on.
-        if (d->software) nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+        if (d->software) tern_sleep(1e-4);
         return TERN_OK;
     }
     in->busy = false;

@@ -9,9 +9,9 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include "base/alloc.h"
 #include "base/half.h"
+#include "base/os_file.h"
 #include "input/input.h"
 
 void tern_convert_note(const conversion *c, const char *format, ...) {
@@ -269,8 +269,7 @@ static tern_status write_items(conversion *c, tern_error *err) {
 static tern_status put_hf_meta(conversion *c, const char *out_path, tern_error *err) {
     tern_gguf_writer *w = c->gguf;
     const char *arch_name = c->arch_name;
-    const char *base = strrchr(out_path, '/');
-    base = base ? base + 1 : out_path;
+    const char *base = tern_path_name(out_path);
     size_t base_length = strlen(base) > 5 ? strlen(base) - 5 : 0; // without ".gguf"
     TERN_TRY(
         tern_gguf_put_str(w, "general.architecture", (tern_str){arch_name, strlen(arch_name)}));
@@ -420,8 +419,7 @@ tern_status tern_convert(const char *in, const char *out, const tern_convert_des
     TERN_NEED(out);
     if (desc) TERN_NEED_ARRAY(desc->loras, desc->n_loras);
     if (err) *err = (tern_error){0};
-    struct stat a, b;
-    if (stat(in, &a) == 0 && stat(out, &b) == 0 && a.st_ino == b.st_ino && a.st_dev == b.st_dev)
+    if (tern_path_same(in, out))
         return tern_fail(err, TERN_ERR_ARGUMENT, "%s: input and output are the same", in);
     conversion c = {.desc = desc ? desc : &defaults};
     tern_status status = run(&c, in, out, err);

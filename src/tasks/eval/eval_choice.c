@@ -13,9 +13,9 @@
 // session keeps the common beginning of consecutive calls. The same holds for the examples.
 #include <math.h>
 #include <string.h>
-#include <sys/stat.h>
 #include "base/alloc.h"
 #include "base/hash.h"
+#include "base/os_file.h"
 #include "session/session.h"
 #include "tasks/eval/eval.h"
 #include "tern_tools.h"
@@ -304,13 +304,12 @@ static tern_status one_item(run *r, tern_error *err) {
 
 static tern_status all_items(run *r, tern_error *err) {
     const tern_eval_desc *d = r->desc;
-    struct stat st = {0};
-    fstat(fileno(r->lines.file), &st);
+    uint64_t n_bytes = tern_fd_size(fileno(r->lines.file));
     for (bool more = true; more && (!d->n_items || r->out->n_items < (size_t)d->n_items);) {
         TERN_TRY(tern_lines_next(&r->lines, &more, err));
         if (more && r->lines.line.len) TERN_TRY(one_item(r, err));
         double done = d->n_items ? (double)r->out->n_items / d->n_items
-                                 : (double)r->lines.end / (double)(st.st_size + 1);
+                                 : (double)r->lines.end / ((double)n_bytes + 1);
         if (d->on_progress && !d->on_progress(d->user, d->task, more ? done : 1))
             return tern_fail(err, TERN_ERR_CANCELLED, "cancelled by the caller");
     }
@@ -318,24 +317,19 @@ static tern_status all_items(run *r, tern_error *err) {
     return tern_fail(err, TERN_ERR_FORMAT, "%s: there are no items in it", d->path);
 }
 
-static const char *name_of(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 static tern_status open_store(run *r, tern_error *err) {
     tern_strbuf header = {0};
     const tern_model_info *info = &r->session->model->info;
     if (!r->desc->results_path) return TERN_OK;
     tern_strbuf_puts(&header, "{\"tern_eval\":1,\"model\":");
-    tern_strbuf_json(&header, name_of(info->path), strlen(name_of(info->path)));
+    tern_strbuf_json(&header, tern_path_name(info->path), strlen(tern_path_name(info->path)));
     tern_strbuf_printf(&header, ",\"weights\":%llu,\"bytes\":%llu,\"context\":%d}",
                        (unsigned long long)info->n_params, (unsigned long long)info->file_bytes,
                        (int)tern_session_n_context(r->session));
     tern_status status = header.failed ? tern_fail_memory(err, header.len)
                                        : tern_eval_store_open(&r->store, r->desc->results_path,
                                                               header.ptr, r->task->name,
-                                                              name_of(r->desc->path), err);
+                                                              tern_path_name(r->desc->path), err);
     tern_strbuf_free(&header);
     return status;
 }

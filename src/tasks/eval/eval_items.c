@@ -217,7 +217,7 @@ static tern_status fill(const tern_json_doc *doc, const char *template, int inde
     tern_strbuf_clear(out);
     *more = has_list || index == 0;
     for (const char *p = template; *more && *p;) {
-        const char *open = strchrnul(p, '{'), *close = strchrnul(open, '}');
+        const char *open = p + strcspn(p, "{"), *close = open + strcspn(open, "}");
         tern_strbuf_append(out, p, (size_t)(open - p));
         if (!*close) break;
         field f = parse_field((tern_str){open + 1, (size_t)(close - open - 1)});

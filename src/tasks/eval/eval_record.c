@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include "base/alloc.h"
 #include "base/os_file.h"
 #include "tasks/eval/eval.h"
@@ -108,13 +107,13 @@ static tern_status open_locked(tern_eval_store *s, tern_error *err) {
     TERN_TRY(tern_file_open_log(&fd, s->path, UINT64_MAX, err));
     s->file = fdopen(fd, "ab");
     if (s->file) return TERN_OK;
-    close(fd);
-    return tern_fail_memory(err, sizeof *s->file);
+    tern_fd_close(fd);
+    return tern_fail_memory(err, BUFSIZ);
 }
 
 static tern_status cut_and_begin(tern_eval_store *s, uint64_t end, const char *header,
                                  tern_error *err) {
-    if (ftruncate(fileno(s->file), (off_t)end) != 0)
+    if (!tern_fd_cut(fileno(s->file), end))
         return tern_fail(err, TERN_ERR_IO, "%s: cannot be written: %s", s->path, strerror(errno));
     if (end > 0) return TERN_OK;
     tern_strbuf_printf(&s->line, "%s\n", header);

@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include "base/os_file.h"
 #include "tern_tools.h"
 
@@ -225,11 +224,10 @@ static bool ends_with_slash(const char *s) { return *s && s[strlen(s) - 1] == '/
 
 // Builds a path in *out; returns whether it exists.
 static bool is_there(tern_strbuf *out, const char *folder, const char *name, bool wants_folder) {
-    struct stat st;
     tern_strbuf_clear(out);
     tern_strbuf_printf(out, "%s/%s", folder, name);
-    if (out->failed || stat(out->ptr, &st) != 0) return false;
-    return wants_folder ? S_ISDIR(st.st_mode) : S_ISREG(st.st_mode);
+    return !out->failed &&
+           tern_path_look(out->ptr) == (wants_folder ? TERN_PATH_FOLDER : TERN_PATH_FILE);
 }
 
 // A file of the task in exactly this folder. A task called "blimp/" may have its files in

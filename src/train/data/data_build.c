@@ -6,14 +6,13 @@
 // documents later moves none.
 #include <stdatomic.h>
 #include <string.h>
-#include <unistd.h>
 #include "base/alloc.h"
-#include "base/clock.h"
+#include "base/os_time.h"
 #include "base/hash.h"
 #include "formats/formats.h"
 #include "formats/shard.h"
 #include "input/input.h"
-#include "kernels/cpu/pool.h"
+#include "base/team.h"
 #include "tern.h"
 #include "train/data/data.h"
 
@@ -50,7 +49,7 @@ typedef struct builder {
     int32_t begin_id; // in front of a document, -1: none
     tern_documents *documents;
     tern_dedup *dedup;
-    tern_pool *pool;
+    tern_team *team;
     tern_sketcher *sketchers; // [n_threads]
     tern_error *errors;       // [n_threads]
     job *jobs;                // [BATCH_DOCUMENTS]
@@ -195,7 +194,7 @@ static void do_jobs(void *ctx, const tern_team *team) {
 }
 
 static tern_status write_batch(builder *b) {
-    for (int i = 0; i < tern_pool_n_threads(b->pool); i++) {
+    for (int i = 0; i < b->team->n_threads; i++) {
         if (b->errors[i].status == TERN_OK) continue;
         if (b->err) *b->err = b->errors[i];
         return b->errors[i].status;
@@ -215,7 +214,7 @@ static tern_status build(builder *b) {
     for (bool more = true; more;) {
         TERN_TRY(read_batch(b, &more));
         atomic_store(&b->next_job, 0);
-        tern_pool_run(b->pool, do_jobs, b);
+        tern_team_run(b->team, do_jobs, b);
         TERN_TRY(write_batch(b));
         if (d->on_progress &&
             !d->on_progress(d->user, "build", more ? tern_documents_fraction(b->documents) : 1))
@@ -360,8 +359,8 @@ static tern_status open_builder(builder *b) {
     TERN_TRY(choose_end(b));
     TERN_TRY(tern_dedup_open(&b->dedup, &dedup, b->err));
     TERN_TRY(tern_documents_open(&b->documents, &d->source, b->err));
-    TERN_TRY(tern_pool_open(&b->pool, d->n_threads, b->err));
-    size_t n_threads = (size_t)tern_pool_n_threads(b->pool);
+    TERN_TRY(tern_team_open(&b->team, d->n_threads, b->err));
+    size_t n_threads = (size_t)b->team->n_threads;
     size_t n_sources = tern_documents_n_sources(b->documents);
     b->sketchers = tern_alloc_array(TERN_MEM_MISC, n_threads, sizeof *b->sketchers);
     b->errors = tern_alloc_array(TERN_MEM_MISC, n_threads, sizeof *b->errors);
@@ -376,7 +375,7 @@ static void close_builder(builder *b) {
     tern_shard_writer_free(b->train.writer);
     tern_shard_writer_free(b->valid.writer);
     tern_out_close(&b->out);
-    for (int i = 0; b->sketchers && i < tern_pool_n_threads(b->pool); i++)
+    for (int i = 0; b->sketchers && i < b->team->n_threads; i++)
         tern_free(b->sketchers[i].words);
     for (size_t i = 0; b->jobs && i < BATCH_DOCUMENTS; i++) tern_free(b->jobs[i].ids.ids);
     tern_free(b->sketchers);
@@ -385,7 +384,7 @@ static void close_builder(builder *b) {
     tern_free(b->counts);
     tern_strbuf_free(&b->texts);
     tern_strbuf_free(&b->shards);
-    if (b->pool) tern_pool_close(b->pool);
+    if (b->team) tern_team_close(b->team);
     tern_documents_close(b->documents);
     tern_dedup_close(b->dedup);
     tern_template_free(b->template);

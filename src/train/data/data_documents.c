@@ -6,15 +6,14 @@
 // with .gz, are read. White space around a document is dropped.
 // with .gz, are read. White space around a document is dropped.
 #include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "base/os_file.h"
 #include "base/utf8.h"
 #include "tern.h"
 #include "train/data/data.h"
@@ -63,54 +62,25 @@ static tern_status add_file(tern_documents *d, const char *path, tern_error *err
     return TERN_OK;
 }
 
-static int by_name(const void *a, const void *b) {
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-typedef struct names {
-    char **list;
-    size_t n, capacity;
-} names;
-
-static tern_status read_folder(const char *path, names *out, tern_error *err) {
-    DIR *folder = opendir(path);
-    tern_status status = TERN_OK;
-    if (!folder)
-        return tern_fail(err, TERN_ERR_IO, "%s: cannot be listed: %s", path, strerror(errno));
-    for (struct dirent *e; status == TERN_OK && (e = readdir(folder));) {
-        tern_strbuf name = {0};
-        if (e->d_name[0] == '.') continue;
-        tern_strbuf_printf(&name, "%s/%s", path, e->d_name);
-        if (name.failed ||
-            tern_array_reserve(TERN_MEM_MISC, &out->list, &out->capacity, out->n, 1) != 0) {
-            tern_strbuf_free(&name);
-            status = tern_fail_memory(err, 4096);
-        } else {
-            out->list[out->n++] = name.ptr;
-        }
-    }
-    closedir(folder);
-    if (out->n) qsort(out->list, out->n, sizeof *out->list, by_name);
-    return status;
-}
-
 static tern_status add_path(tern_documents *d, const char *path, int depth, tern_error *err) {
-    struct stat st;
-    if (stat(path, &st) != 0)
+    tern_path_kind kind = tern_path_look(path);
+    if (kind == TERN_PATH_NONE)
         return tern_fail(err, TERN_ERR_IO, "%s: cannot be opened: %s", path, strerror(errno));
-    if (!S_ISDIR(st.st_mode))
+    if (kind != TERN_PATH_FOLDER)
         return depth == 0 || is_json_name(path) || is_text_name(path) ? add_file(d, path, err)
                                                                       : TERN_OK;
     if (depth == DEPTH_MAX)
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: more than %d folders deep", path,
                          DEPTH_MAX);
-    names list = {0};
-    tern_status status = read_folder(path, &list, err);
-    for (size_t i = 0; i < list.n; i++) {
-        if (status == TERN_OK) status = add_path(d, list.list[i], depth + 1, err);
-        tern_free(list.list[i]);
+    tern_names names = {0};
+    tern_status status = tern_folder_list(&names, path, "", "", err);
+    for (size_t i = 0; status == TERN_OK && i < names.n; i++) {
+        if (names.list[i][0] == '.') continue;
+        char *inner = tern_path_join(path, names.list[i]);
+        status = inner ? add_path(d, inner, depth + 1, err) : tern_fail_memory(err, 4096);
+        tern_free(inner);
     }
-    tern_free(list.list);
+    tern_names_free(&names);
     return status;
 }
 

@@ -1,11 +1,9 @@
 // Files as streams of bytes; those that begin like gzip are unpacked, if the library was built with
 // zlib.
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include "base/alloc.h"
+#include "base/os_file.h"
 #include "train/data/data.h"
 
 #ifdef TERN_ZLIB
@@ -28,9 +26,7 @@ struct tern_stream {
 };
 
 static tern_status fill(tern_stream *s, tern_error *err) {
-    ssize_t n;
-    do n = read(s->fd, s->packed, BUFFER_BYTES);
-    while (n < 0 && errno == EINTR);
+    int64_t n = tern_fd_read(s->fd, s->packed, BUFFER_BYTES);
     if (n < 0)
         return tern_fail(err, TERN_ERR_IO, "%s: cannot be read: %s", s->path, strerror(errno));
     s->n_packed = (size_t)n;
@@ -40,13 +36,7 @@ static tern_status fill(tern_stream *s, tern_error *err) {
 }
 
 static tern_status open_file(tern_stream *s, tern_error *err) {
-    struct stat st;
-    s->fd = open(s->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); // a pipe is refused, not waited for
-    if (s->fd < 0)
-        return tern_fail(err, TERN_ERR_IO, "%s: cannot be opened: %s", s->path, strerror(errno));
-    if (fstat(s->fd, &st) != 0 || !S_ISREG(st.st_mode))
-        return tern_fail(err, TERN_ERR_IO, "%s: not a regular file", s->path);
-    s->n_file = (uint64_t)st.st_size;
+    TERN_TRY(tern_file_open_regular(&s->fd, s->path, &s->n_file, err));
     s->packed = tern_alloc(TERN_MEM_FILE, BUFFER_BYTES);
     if (!s->packed) return tern_fail_memory(err, BUFFER_BYTES);
     TERN_TRY(fill(s, err));
@@ -80,7 +70,7 @@ void tern_stream_close(tern_stream *s) {
 #ifdef TERN_ZLIB
     if (s->z_open) inflateEnd(&s->z);
 #endif
-    if (s->fd >= 0) close(s->fd);
+    if (s->fd >= 0) tern_fd_close(s->fd);
     tern_free(s->packed);
     tern_free(s->path);
     tern_free(s);

@@ -1,9 +1,8 @@
 // Learning a vocabulary from one's own text.
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include "base/alloc.h"
-#include "base/clock.h"
+#include "base/os_file.h"
+#include "base/os_time.h"
 #include "formats/formats.h"
 #include "input/input.h"
 #include "tern.h"
@@ -32,7 +31,7 @@ static const char config_head[] =
 static tern_status has(const char *folder, const char *name, char **path, tern_error *err) {
     *path = tern_path_join(folder, name);
     if (!*path) return tern_fail_memory(err, strlen(folder) + strlen(name) + 2);
-    if (access(*path, F_OK) == 0) return TERN_OK;
+    if (tern_path_look(*path)) return TERN_OK;
     tern_free(*path);
     *path = NULL;
     return TERN_OK;
@@ -90,11 +89,10 @@ static tern_status copy_file(tern_out_set *set, const char *folder, const char *
 
 tern_status tern_data_put_tokenizer(tern_out_set *set, const tern_file *file, const char *path,
                                     tern_error *err) {
-    struct stat st;
     tern_str json = file->tokenizer_json;
     if (file->kind == TERN_FILE_GGUF) return put_gguf(set, file, err);
     TERN_TRY(tern_out_put(set, "tokenizer.json", json.ptr, json.len, err));
-    if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode)) return TERN_OK;
+    if (!tern_folder_is(path)) return TERN_OK;
     TERN_TRY(copy_file(set, path, "tokenizer_config.json", err));
     return copy_file(set, path, "chat_template.jinja", err);
 }
@@ -126,9 +124,9 @@ static tern_status count_words(tern_bpe_trainer *trainer, const tern_data_tokeni
 // An existing path says what it is; a new name is a file's if it ends as this kind of file does.
 static bool is_folder_name(const char *out) {
     static const char ending[] = ".json";
-    struct stat st;
     size_t n = strlen(out);
-    if (stat(out, &st) == 0) return S_ISDIR(st.st_mode);
+    tern_path_kind kind = tern_path_look(out);
+    if (kind) return kind == TERN_PATH_FOLDER;
     return n < sizeof ending || strcmp(out + n - (sizeof ending - 1), ending) != 0;
 }
 

@@ -111,8 +111,8 @@ static void check_teams(const tern_gemm_kernels *kernels) {
     tern_error err;
     fill(a, 4), fill(b, 5), fill(before, 6);
     for (size_t t = 0; t < sizeof n_threads / sizeof *n_threads; t++) {
-        tern_pool *pool;
-        REQUIRE(tern_pool_open(&pool, n_threads[t], &err) == TERN_OK);
+        tern_team *team;
+        REQUIRE(tern_team_open(&team, n_threads[t], &err) == TERN_OK);
         for (int s = 0; s < N_SHAPES * N_WAYS; s += 3) {
             cpu_gemm g = product_of(shapes[s / N_WAYS], s % N_WAYS);
             memcpy(expected, before, sizeof expected);
@@ -121,11 +121,11 @@ static void check_teams(const tern_gemm_kernels *kernels) {
             cpu_gemm_run(kernels, &g, scratch);
             g.c = got;
             team_run r = {kernels, &g, 0, scratch};
-            tern_pool_run(pool, run_team, &r);
+            tern_team_run(team, run_team, &r);
             CHECK_MSG(memcmp(got, expected, sizeof got) == 0, "%s, %d threads, %s", kernels->name,
                       n_threads[t], way_name(&g));
         }
-        tern_pool_close(pool);
+        tern_team_close(team);
     }
     tern_free(scratch);
 }

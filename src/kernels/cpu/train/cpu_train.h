@@ -9,7 +9,7 @@
 
 #include "kernels/cpu/gemm/gemm.h"
 #include "kernels/cpu/kernels.h"
-#include "kernels/cpu/pool.h"
+#include "base/team.h"
 #include "kernels/rope.h"
 #include "kernels/train.h"
 
@@ -22,7 +22,7 @@ struct tern_array {
 };
 
 struct tern_trainer_device {
-    tern_pool *pool;
+    tern_team *team;
     tern_cpu_kernels kernels;
     const tern_gemm_kernels *gemm; // of the linears
     char description[128];

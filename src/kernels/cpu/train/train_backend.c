@@ -10,7 +10,7 @@
 
 static void device_close(tern_trainer_device *d) {
     if (!d) return;
-    tern_pool_close(d->pool);
+    tern_team_close(d->team);
     tern_free(d);
 }
 
@@ -20,14 +20,14 @@ static tern_status device_open(tern_trainer_device **out, const tern_trainer_des
     tern_trainer_device *d = tern_alloc(TERN_MEM_GRAPH, sizeof *d);
     if (!d) return tern_fail_memory(err, sizeof *d);
     tern_status status =
-        cpu_team_open(desc->cpu_features, desc->n_threads, &d->kernels, &d->pool, err);
+        cpu_team_open(desc->cpu_features, desc->n_threads, &d->kernels, &d->team, err);
     if (status != TERN_OK) {
         device_close(d);
         return status;
     }
     d->gemm = desc->bf16 && !desc->cpu_features ? cpu_gemm_bf16() : NULL;
     if (!d->gemm) d->gemm = d->kernels.g;
-    int n = tern_pool_n_threads(d->pool);
+    int n = d->team->n_threads;
     snprintf(d->description, sizeof d->description, "cpu %s, %s, %d thread%s", d->kernels.name,
              d->gemm->name, n, n == 1 ? "" : "s");
     *out = d;
@@ -136,7 +136,7 @@ static void find_last_steps(tern_program *p) {
 }
 
 static tern_status make_memory(tern_program *p, tern_error *err) {
-    size_t n_threads = (size_t)tern_pool_n_threads(p->device->pool);
+    size_t n_threads = (size_t)p->device->team->n_threads;
     TERN_TRY(tern_graph_plan_memory(p->g, value_bytes, p, &p->memory, err));
     p->pool = tern_alloc(TERN_MEM_ACTIVATIONS, p->memory.bytes + 64);
     p->scratch = tern_alloc_array(TERN_MEM_ACTIVATIONS, n_threads * (p->scratch_floats + 16),

@@ -78,6 +78,6 @@ tern_status cpu_train_submit(tern_program *p, const tern_train_batch *batch, ter
         atomic_store_explicit(&p->steps[i].counter, 0, memory_order_relaxed);
     find_documents(p, batch);
     cpu_train_run run = {p, batch};
-    tern_pool_run(p->device->pool, run_steps, &run);
+    tern_team_run(p->device->team, run_steps, &run);
     return TERN_OK;
 }

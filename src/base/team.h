@@ -1,28 +1,27 @@
-// The CPU backend's threads: a team that walks through the same list of steps together.
+// A team of threads that walks through the same list of steps together.
 //
-// tern_pool_run calls fn once on every thread (the caller is thread 0) and returns when all are
+// tern_team_run calls fn once on every thread (the caller is thread 0) and returns when all are
 // back. Inside, tern_team_barrier separates the steps. Waiting threads spin for a short while,
 // since a barrier in the decode loop comes every few microseconds, and then sleep, since a laptop's
 // battery matters. One run at a time: callers queue on a mutex.
-#ifndef TERN_KERNELS_CPU_POOL_H
-#define TERN_KERNELS_CPU_POOL_H
+#ifndef TERN_BASE_TEAM_H
+#define TERN_BASE_TEAM_H
 
 #include <stdatomic.h>
 #include "base/status.h"
 
-typedef struct tern_pool tern_pool;
-
+// A team as one of its threads sees it. Who opens it has thread 0's view.
 typedef struct tern_team {
     int thread, n_threads; // 0 <= thread < n_threads
-    tern_pool *pool;
+    struct tern_team_shared *shared;
 } tern_team;
 
 typedef void (*tern_team_fn)(void *ctx, const tern_team *team);
 
-tern_status tern_pool_open(tern_pool **out, int n_threads, tern_error *err); // 0: one per core
-void tern_pool_close(tern_pool *pool);
-int tern_pool_n_threads(const tern_pool *pool);
-void tern_pool_run(tern_pool *pool, tern_team_fn fn, void *ctx);
+// n_threads: 0 for one per core. Fails with TERN_ERR_MEMORY if the system gives no more threads.
+tern_status tern_team_open(tern_team **out, int n_threads, tern_error *err);
+void tern_team_close(tern_team *team); // what tern_team_open gave; NULL is allowed
+void tern_team_run(const tern_team *team, tern_team_fn fn, void *ctx); // not from inside fn
 // All threads of the team must arrive before any goes on; what they wrote before is visible to all
 // afterwards.
 void tern_team_barrier(const tern_team *team);

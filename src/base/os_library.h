@@ -1,0 +1,30 @@
+// Code that is loaded while the program runs.
+#ifndef TERN_BASE_OS_LIBRARY_H
+#define TERN_BASE_OS_LIBRARY_H
+
+#include "base/status.h"
+
+#if defined(_WIN32)
+#define TERN_LIBRARY_PREFIX ""
+#define TERN_LIBRARY_SUFFIX ".dll"
+#elif defined(__APPLE__)
+#define TERN_LIBRARY_PREFIX "lib"
+#define TERN_LIBRARY_SUFFIX ".dylib"
+#else
+#define TERN_LIBRARY_PREFIX "lib"
+#define TERN_LIBRARY_SUFFIX ".so"
+#endif
+
+// A path, or a name to look for in the system's places. It stays loaded until the process ends.
+// TERN_ERR_DEVICE: there is none, or it cannot be used; the message is the system's.
+tern_status tern_library_open(void **library, const char *path, tern_error *err);
+// A function or a variable; NULL: it has no such name.
+void *tern_library_symbol(void *library, const char *name);
+// The path of the library or program that contains this function. The caller frees it; NULL:
+// unknown, or no memory.
+char *tern_library_of(const void *function);
+
+// Where the program's file is, without its name; "": unknown. The caller frees it.
+tern_status tern_program_folder(char **folder, tern_error *err);
+
+#endif

@@ -1,0 +1,34 @@
+// Memory and mapped files as the system gives them. alloc.h is what everybody else uses.
+#ifndef TERN_BASE_OS_MEMORY_H
+#define TERN_BASE_OS_MEMORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+// ---- Blocks ------------------------------------------------------------------------------------
+
+// At a multiple of 64 bytes, not zeroed; n is a multiple of 64. NULL: there is none.
+void *tern_heap_take(size_t n);
+void tern_heap_give(void *block);
+
+// Zeroed and resident only once touched; n and the address are multiples of TERN_PAGES_BYTES. huge:
+// prefer large pages, which the first touch then makes resident whole. NULL: the system has nothing
+// better than the heap, or no memory.
+#define TERN_PAGES_BYTES ((size_t)2 << 20)
+void *tern_pages_take(size_t n, bool huge);
+void tern_pages_give(void *pages, size_t n);
+
+size_t tern_process_memory_max(void); // bytes resident at most so far; 0: unknown
+
+// ---- Files in memory ---------------------------------------------------------------------------
+
+// The first n > 0 bytes of an open file, read-only. Without mappings they are read into memory.
+// NULL: errno. Closing the descriptor later does no harm.
+void *tern_map(int fd, size_t n);
+void tern_unmap(void *mapped, size_t n);
+// Hints about whole pages in a part of a mapping: it need not stay resident, or will soon be read.
+// Never lose a byte.
+void tern_map_drop(const void *part, size_t n);
+void tern_map_will_need(const void *part, size_t n);
+
+#endif

@@ -1,0 +1,180 @@
+// Linux, macOS, the BSDs and Emscripten.
+#if !defined(_WIN32) && !defined(__wasi__)
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/time.h>
+#include <unistd.h>
+#include "base/alloc.h"
+#include "base/hash.h"
+#include "base/os_library.h"
+#include "base/os_memory.h"
+#include "base/os_thread.h"
+#include "base/os_time.h"
+
+// ---- Threads -----------------------------------------------------------------------------------
+
+_Static_assert(sizeof(pthread_mutex_t) <= sizeof(tern_mutex), "room for a mutex");
+_Static_assert(sizeof(pthread_cond_t) <= sizeof(tern_condition), "room for a condition");
+_Static_assert(sizeof(pthread_t) <= sizeof(void *), "room for a thread");
+
+static pthread_mutex_t *mutex_of(tern_mutex *m) { return (pthread_mutex_t *)&m->room; }
+static pthread_cond_t *condition_of(tern_condition *c) { return (pthread_cond_t *)&c->room; }
+
+void tern_mutex_init(tern_mutex *m) { pthread_mutex_init(mutex_of(m), NULL); }
+void tern_mutex_free(tern_mutex *m) { pthread_mutex_destroy(mutex_of(m)); }
+void tern_mutex_lock(tern_mutex *m) { pthread_mutex_lock(mutex_of(m)); }
+void tern_mutex_unlock(tern_mutex *m) { pthread_mutex_unlock(mutex_of(m)); }
+
+void tern_condition_init(tern_condition *c) { pthread_cond_init(condition_of(c), NULL); }
+void tern_condition_free(tern_condition *c) { pthread_cond_destroy(condition_of(c)); }
+void tern_condition_wake_all(tern_condition *c) { pthread_cond_broadcast(condition_of(c)); }
+void tern_condition_wait(tern_condition *c, tern_mutex *m) {
+    pthread_cond_wait(condition_of(c), mutex_of(m));
+}
+
+static void *begin(void *ctx) {
+    const tern_thread *t = ctx;
+    t->fn(t->arg);
+    return NULL;
+}
+
+bool tern_thread_start(tern_thread *t, void (*fn)(void *arg), void *arg) {
+    pthread_t id;
+    *t = (tern_thread){.fn = fn, .arg = arg};
+    if (pthread_create(&id, NULL, begin, t) != 0) return false;
+    memcpy(&t->handle, &id, sizeof id);
+    return true;
+}
+
+void tern_thread_join(tern_thread *t) {
+    pthread_t id;
+    memcpy(&id, &t->handle, sizeof id);
+    pthread_join(id, NULL);
+}
+
+int tern_n_processors(void) {
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n > 0 ? (int)n : 1;
+}
+
+// ---- Time --------------------------------------------------------------------------------------
+
+double tern_seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+void tern_sleep(double seconds) {
+    time_t whole = (time_t)seconds;
+    nanosleep(&(struct timespec){whole, (long)((seconds - (double)whole) * 1e9)}, NULL);
+}
+
+bool tern_local_time(struct tm *now) {
+    time_t t = time(NULL);
+    return localtime_r(&t, now) != NULL;
+}
+
+uint64_t tern_random_seed(void) {
+    uint64_t seed;
+    if (getentropy(&seed, sizeof seed) == 0) return seed;
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    seed = tern_mix64((uint64_t)t.tv_sec << 30 ^ (uint64_t)t.tv_nsec ^ (uintptr_t)&t);
+    return tern_mix64(seed ^ (uint64_t)getpid() << 40);
+}
+
+// ---- Memory ------------------------------------------------------------------------------------
+
+void *tern_heap_take(size_t n) { return aligned_alloc(64, n); }
+void tern_heap_give(void *block) { free(block); }
+
+#if defined(__linux__)
+void *tern_pages_take(size_t n, bool huge) {
+    // Map one huge page more than needed, then unmap what is outside the aligned part.
+    char *raw = mmap(NULL, n + TERN_PAGES_BYTES, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (raw == MAP_FAILED) return NULL;
+    uintptr_t mask = TERN_PAGES_BYTES - 1;
+    char *start = (char *)(((uintptr_t)raw + mask) & ~mask);
+    if (start > raw) munmap(raw, (size_t)(start - raw));
+    size_t tail = (size_t)(raw + TERN_PAGES_BYTES - start);
+    if (tail) munmap(start + n, tail);
+    if (huge) madvise(start, n, MADV_HUGEPAGE);
+    return start;
+}
+void tern_pages_give(void *pages, size_t n) { munmap(pages, n); }
+#else
+void *tern_pages_take(size_t n, bool huge) {
+    (void)n, (void)huge;
+    return NULL;
+}
+void tern_pages_give(void *pages, size_t n) { (void)pages, (void)n; }
+#endif
+
+size_t tern_process_memory_max(void) {
+    struct rusage usage;
+    if (getrusage(RUSAGE_SELF, &usage) != 0) return 0;
+#if defined(__APPLE__)
+    return (size_t)usage.ru_maxrss;
+#else
+    return (size_t)usage.ru_maxrss * 1024;
+#endif
+}
+
+void *tern_map(int fd, size_t n) {
+    void *mapped = mmap(NULL, n, PROT_READ, MAP_PRIVATE, fd, 0);
+    return mapped == MAP_FAILED ? NULL : mapped;
+}
+
+void tern_unmap(void *mapped, size_t n) { munmap(mapped, n); }
+
+static void advise(const void *part, size_t n, int advice) {
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)part;
+    uintptr_t first = (at + page - 1) & ~(page - 1), last = (at + n) & ~(page - 1);
+    if (last > first) madvise((void *)first, last - first, advice);
+}
+
+void tern_map_drop(const void *part, size_t n) { advise(part, n, MADV_DONTNEED); }
+void tern_map_will_need(const void *part, size_t n) { advise(part, n, MADV_WILLNEED); }
+
+// ---- Libraries ---------------------------------------------------------------------------------
+
+tern_status tern_library_open(void **library, const char *path, tern_error *err) {
+    *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    return *library ? TERN_OK : tern_fail(err, TERN_ERR_DEVICE, "%s", dlerror());
+}
+
+void *tern_library_symbol(void *library, const char *name) { return dlsym(library, name); }
+
+char *tern_library_of(const void *function) {
+    Dl_info info;
+    bool known = dladdr((void *)(uintptr_t)function, &info) && info.dli_fname;
+    return known ? tern_strdup(TERN_MEM_MISC, info.dli_fname) : NULL;
+}
+
+tern_status tern_program_folder(char **folder, tern_error *err) {
+    *folder = NULL;
+    for (size_t size = 256;; size *= 2) {
+        char *path = tern_realloc(TERN_MEM_MISC, *folder, size);
+        if (!path) {
+            tern_free(*folder);
+            *folder = NULL;
+            return tern_fail_memory(err, size);
+        }
+        *folder = path;
+        ssize_t n = readlink("/proc/self/exe", path, size - 1);
+        if (n >= 0 && (size_t)n == size - 1) continue; // perhaps truncated
+        path[n > 0 ? n : 0] = 0;
+        char *slash = strrchr(path, '/');
+        *(slash ? slash : path) = 0;
+        return TERN_OK;
+    }
+}
+
+#endif

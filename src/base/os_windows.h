@@ -1,0 +1,12 @@
+// For Windows only, and included by the compiler's flags before every file (make check-windows):
+// functions of <string.h> that POSIX systems have and Windows lacks.
+#ifndef TERN_BASE_OS_WINDOWS_H
+#define TERN_BASE_OS_WINDOWS_H
+
+#include <stddef.h>
+
+void *memmem(const void *text, size_t n, const void *part, size_t n_part);
+void *memrchr(const void *text, int c, size_t n);
+void tern_windows_close(void *handle);
+
+#endif

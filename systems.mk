@@ -1,0 +1,58 @@
+# Other systems, by cross compilers: all of src must compile, and the tests of what a system gives
+# (src/base/os_test.c) run where something here can run them. Nothing is linked or shipped.
+# Debian's packages: gcc-mingw-w64-x86-64 and wine64; clang-19, wasi-libc and nodejs.
+OTHER_SRC  = $(filter-out $(TEST_PATTERN) $(call isa_files,$(ALL_ISAS)),$(LIB_SRC))
+OTHER_TEST = $(filter-out $(TEST_PATTERN),$(wildcard src/base/*.c)) src/base/os_test.c \
+             tests/plain_harness.c
+OTHER_CFLAGS = -std=c11 -D_GNU_SOURCE -O2 $(WARNINGS) -ffp-contract=off -fno-math-errno \
+               -DPCRE2_STATIC -DUTF8PROC_STATIC -Iinclude -Isrc -I. -I$(BUILD)/gen
+
+# The libraries' headers alone, without those of this system that lie beside them.
+$(BUILD)/other/include/pcre2.h: | deps
+	@mkdir -p $(@D)
+	cp /usr/include/pcre2.h /usr/include/utf8proc.h $(@D)
+$(BUILD)/windows/obj/src/kernels/webgpu/gpu_shaders.o $(BUILD)/wasm/obj/src/kernels/webgpu/gpu_shaders.o: \
+    $(BUILD)/gen/webgpu_wgsl.inc
+
+# ---- Windows ------------------------------------------------------------------------------------
+
+WINDOWS_CC ?= x86_64-w64-mingw32-gcc
+WINE       ?= $(firstword $(shell command -v wine64 wine) $(wildcard /usr/lib/wine/wine64) wine)
+# -Wno-format: mingw judges formats by the old printf, and links the standard one.
+WINDOWS_CFLAGS = $(OTHER_CFLAGS) -Wno-format -D_WIN32_WINNT=0x0A00 -include src/base/os_windows.h \
+                 -I$(BUILD)/other/include
+WINDOWS_ISAS = avx2 avx512 avx512bf16
+$(foreach i,$(WINDOWS_ISAS),$(eval $(BUILD)/windows/obj/%_$(i).o: WINDOWS_CFLAGS += $(FLAGS_$(i))))
+windows_obj = $(patsubst %.c,$(BUILD)/windows/obj/%.o,$(1))
+$(BUILD)/windows/obj/%.o: %.c $(BUILD)/other/include/pcre2.h
+	@mkdir -p $(@D)
+	@echo "  cc    $< (Windows)"
+	$(Q)$(WINDOWS_CC) $(WINDOWS_CFLAGS) -MMD -MP -c $< -o $@
+$(BUILD)/windows/os_test.exe: $(call windows_obj,$(OTHER_TEST))
+	$(Q)$(WINDOWS_CC) -static -o $@ $^
+.PHONY: check-windows
+check-windows: $(call windows_obj,$(OTHER_SRC) $(call isa_files,$(WINDOWS_ISAS))) $(BUILD)/windows/os_test.exe ## compile the library with mingw, run the tests of what a system gives with wine
+	cd $(BUILD)/windows && rm -rf test-files && WINEDEBUG=-all \
+	    WINEPREFIX=$(abspath $(BUILD)/windows/wine) $(WINE) ./os_test.exe
+
+# ---- WebAssembly --------------------------------------------------------------------------------
+
+WASM_CC ?= clang-19
+WASM_LD ?= wasm-ld-19
+WASM_INCLUDE ?= /usr/include/wasm32-wasi
+WASM_LIB     ?= /usr/lib/wasm32-wasi
+WASM_RT      ?= /usr/lib/llvm-19/lib/clang/19/lib/wasi/libclang_rt.builtins-wasm32.a
+WASM_CFLAGS = --target=wasm32-wasi -nostdlibinc -isystem $(WASM_INCLUDE) $(OTHER_CFLAGS) \
+              -D_WASI_EMULATED_PROCESS_CLOCKS -I$(BUILD)/other/include
+wasm_obj = $(patsubst %.c,$(BUILD)/wasm/obj/%.o,$(1))
+$(BUILD)/wasm/obj/%.o: %.c $(BUILD)/other/include/pcre2.h
+	@mkdir -p $(@D)
+	@echo "  cc    $< (WebAssembly)"
+	$(Q)$(WASM_CC) $(WASM_CFLAGS) -MMD -MP -c $< -o $@
+$(BUILD)/wasm/os_test.wasm: $(call wasm_obj,$(OTHER_TEST))
+	$(Q)$(WASM_LD) -o $@ $(WASM_LIB)/crt1-command.o $^ -L$(WASM_LIB) -lc $(WASM_RT)
+.PHONY: check-wasm
+check-wasm: $(call wasm_obj,$(OTHER_SRC)) $(BUILD)/wasm/os_test.wasm ## compile the library for WASI, run the tests of what a system gives with Node
+	cd $(BUILD)/wasm && rm -rf test-files && node --no-warnings $(abspath tests/run_wasi.mjs) os_test.wasm
+
+-include $(shell find $(BUILD)/windows/obj $(BUILD)/wasm/obj -name '*.d' 2>/dev/null)
