@@ -19,8 +19,8 @@ static double act_in_double(tern_cpu_act act, double a) {
 }
 
 // Against libm in double, softplus with the bound that vec_math.inl states. Seen to fail with a
-// coefficient of the logarithm changed by 1e-5, with e^x for e^-|x|, with a threshold at 10, and with
-// s (1 - s) for the slope.
+// coefficient of the logarithm changed by 1e-5, with e^x for e^-|x|, with a threshold at 10, and
+// with s (1 - s) for the slope.
 TEST(float_sigmoid_and_softplus_are_accurate) {
     variants v = all_variants();
     double worst[3] = {0, 0, 0};

@@ -95,7 +95,8 @@ static void conv_in_runs(const tern_float_kernels *k, const conv_case *c, const 
     CHECK_MSG(same_bits(d->y, d->want, n), "%s: %zu taps, %zu columns, runs of %zu, cut at %zu",
               k->name, c->n_taps, c->n_cols, run, cut);
     CHECK_MSG(same_bits(d->state, d->want_state, d->state_floats),
-              "%s: state of %zu taps, %zu columns, runs of %zu", k->name, c->n_taps, c->n_cols, run);
+              "%s: state of %zu taps, %zu columns, runs of %zu", k->name, c->n_taps, c->n_cols,
+              run);
 }
 
 // Seen to fail with the state left as it was, with y kept for x, with runs shorter than the state

@@ -1,5 +1,5 @@
 // What every float kernel needs on the 16-lane vector v16 (vec_*.h): ends of rows, rounding, exp,
-// log.
+// tanh, log.
 //
 // The kernels are written once, over v16, and compiled for each instruction set by a float_<isa>.c;
 // so all variants do the same operations in the same order, and their bits agree by construction.
