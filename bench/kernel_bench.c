@@ -244,9 +244,9 @@ static void bench_attention(const tern_cpu_kernels *kernels, int n_threads) {
 // ---- rows --------------------------------------------------------------------------------------
 
 enum { ROW_RMS_NORM, ROW_QUANTIZE, ROW_RELU2_GLU, ROW_SILU_GLU, ROW_ADD, ROW_ROPE, ROW_KV_STORE,
-       ROW_ARGMAX, N_ROW_KERNELS };
+       ROW_ARGMAX, ROW_HEAD_NORM, N_ROW_KERNELS };
 static const char *const row_names[] = {"rms_norm", "quantize_i8", "glu relu2", "glu silu", "add",
-                                        "rope", "kv_store F16", "argmax"};
+                                        "rope", "kv_store F16", "argmax", "rms_norm by head"};
 
 // n_rows rows of n_in floats, walked over 30 times as by the layers of a model.
 static void run_rows(const job *j, int thread, int n_threads) {
@@ -273,6 +273,9 @@ static void run_rows(const job *j, int thread, int n_threads) {
                 j->k->kv_store(block, block + (1 << 19), TERN_DTYPE_F16, r % 16, 128, x + i, x + i);
             }
             break;
+        case ROW_HEAD_NORM:
+            for (size_t i = 0; i + 128 <= n; i += 128) j->k->rms_norm(y + i, x + i, w, 128, 1e-6f);
+            break;
         default: *y = (float)j->k->argmax(x, n);
         }
     }
@@ -291,6 +294,66 @@ static void bench_rows(const tern_cpu_kernels *kernels, int n_threads) {
         j.bytes = (double)(j.n_rows * j.n_in * sizeof(float)) * arrays;
         snprintf(name, sizeof name, "%s %zux%zu", row_names[what], j.n_rows, j.n_in);
         measure(name, &j, n_threads);
+        tern_free(j.x), tern_free(j.y), tern_free(j.w);
+    }
+}
+
+// ---- layers with a fixed state -----------------------------------------------------------------
+
+// Those of Qwen3.5 0.8B: 18 layers, whose rows are q, k and v of 16 heads.
+enum { DELTA_DIM = 128, DELTA_HEADS = 16, DELTA_LAYERS = 18, DELTA_COLS = 3 * 16 * 128, TAPS = 4 };
+
+// x: rows of qkv, whose first numbers are a and b, too; y: output and scratch; w: states.
+static void run_delta_net(const job *j, int thread, int n_threads) {
+    size_t width = DELTA_HEADS * DELTA_DIM, out_floats = j->n_tokens * width;
+    size_t scratch = (tern_delta_net_scratch_floats(DELTA_DIM) + 15) / 16 * 16;
+    tern_delta_net_args a = {.a = j->x, .b = j->x + 16, .stride = DELTA_COLS, .out_stride = width,
+                             .gate_stride = DELTA_COLS, .n_rows = j->n_tokens, .dk = DELTA_DIM,
+                             .dv = DELTA_DIM, .A = -0.5f, .eps = 1e-6f, .state_stride = DELTA_DIM,
+                             .scratch = j->y + out_floats + (size_t)thread * scratch};
+    for (size_t i = 0; i < DELTA_HEADS * DELTA_LAYERS; i++) {
+        if (i % (size_t)n_threads != (size_t)thread) continue;
+        a.q = j->x + i % DELTA_HEADS * DELTA_DIM;
+        a.k = a.q + width;
+        a.v = a.k + width;
+        a.out = j->y + i % DELTA_HEADS * DELTA_DIM;
+        a.state = (float *)j->w + i * DELTA_DIM * DELTA_DIM;
+        j->k->delta_net(&a);
+    }
+}
+
+// x: rows; y: output; w: states, then weights, of all layers.
+static void run_conv(const job *j, int thread, int n_threads) {
+    tern_conv_args a = {.y = j->y, .x = j->x, .y_stride = DELTA_COLS, .x_stride = DELTA_COLS,
+                        .n_rows = j->n_tokens, .n_cols = DELTA_COLS, .n_taps = TAPS,
+                        .act = TERN_ACT_SILU};
+    share(DELTA_COLS, 256, thread, n_threads, &a.first, &a.last);
+    for (size_t i = 0; i < DELTA_LAYERS; i++) {
+        a.state = (float *)j->w + i * DELTA_COLS * (2 * TAPS - 1);
+        a.w = a.state + DELTA_COLS * (TAPS - 1);
+        j->k->conv(&a);
+    }
+}
+
+static void bench_states(const tern_cpu_kernels *kernels, int n_threads) {
+    size_t scratch = (tern_delta_net_scratch_floats(DELTA_DIM) + 15) / 16 * 16;
+    size_t states = DELTA_LAYERS * DELTA_HEADS * DELTA_DIM * DELTA_DIM;
+    for (size_t n = 512; n; n = n > 1 ? 1 : 0) {
+        char what[64];
+        job j = {.k = kernels->f, .run = run_delta_net, .n_tokens = n};
+        if (n > 1 && !strcmp(j.k->name, "scalar")) continue;
+        j.x = numbers(n * DELTA_COLS);
+        j.y = numbers(n * DELTA_COLS + (size_t)n_threads * scratch);
+        j.w = numbers(states);
+        j.bytes = 2.0 * (double)(states * sizeof(float));
+        j.macs = 4.0 * (double)(states * n);
+        snprintf(what, sizeof what, "delta_net %zu tokens", n);
+        measure(what, &j, n_threads);
+        j.run = run_conv;
+        j.bytes = 2.0 * DELTA_LAYERS * DELTA_COLS * (double)(n * sizeof(float));
+        j.macs = (double)DELTA_LAYERS * DELTA_COLS * TAPS * (double)n;
+        snprintf(what, sizeof what, "conv + silu %zu tokens", n);
+        measure(what, &j, n_threads);
         tern_free(j.x), tern_free(j.y), tern_free(j.w);
     }
 }
@@ -359,6 +422,7 @@ int main(int argc, char **argv) {
                  {"matmul", bench_matmul},
                  {"attention", bench_attention},
                  {"rows", bench_rows},
+                 {"states", bench_states},
                  {"gemm", bench_gemm}};
     int n_threads = 1, first = 1;
     const char *only = NULL;
@@ -369,7 +433,7 @@ int main(int argc, char **argv) {
     }
     if ((first < argc && argv[first][0] == '-') || n_threads < 1 || n_threads > MAX_THREADS) {
         fprintf(stderr, "usage: kernel_bench [-t THREADS] [-k KERNELS] "
-                        "[matvec|matmul|attention|rows|gemm ...]\n");
+                        "[matvec|matmul|attention|rows|states|gemm ...]\n");
         return 2;
     }
     printf("| kernels  | what                            |  t |        ms |    GB/s |  GMAC/s |\n"

@@ -17,17 +17,18 @@
 #include "kernels/cpu/kernels.h"
 #include "base/team.h"
 
-// The kernels' enum of an activation.
+// The kernels' enum of an activation. A switch, so that compilers name an activation left out.
 static inline tern_cpu_act cpu_act_of(tern_act_kind kind) {
-    static const tern_cpu_act acts[TERN_ACTIVATION_COUNT] = {
-        [TERN_ACTIVATION_SILU] = TERN_ACT_SILU,
-        [TERN_ACTIVATION_RELU2] = TERN_ACT_RELU2,
-        [TERN_ACTIVATION_GELU] = TERN_ACT_GELU,
-        [TERN_ACTIVATION_GELU_TANH] = TERN_ACT_GELU_TANH,
-        [TERN_ACTIVATION_SIGMOID] = TERN_ACT_SIGMOID,
-        [TERN_ACTIVATION_NONE] = TERN_ACT_NONE,
-    };
-    return acts[kind];
+    switch (kind) {
+    case TERN_ACTIVATION_SILU: return TERN_ACT_SILU;
+    case TERN_ACTIVATION_RELU2: return TERN_ACT_RELU2;
+    case TERN_ACTIVATION_GELU: return TERN_ACT_GELU;
+    case TERN_ACTIVATION_GELU_TANH: return TERN_ACT_GELU_TANH;
+    case TERN_ACTIVATION_SIGMOID: return TERN_ACT_SIGMOID;
+    case TERN_ACTIVATION_NONE:
+    case TERN_ACTIVATION_COUNT: break;
+    }
+    return TERN_ACT_NONE;
 }
 
 struct tern_device {

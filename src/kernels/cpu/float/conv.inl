@@ -32,9 +32,10 @@ VEC_INLINE void conv_block(const tern_conv_args *a, size_t first, size_t n_cols,
         for (size_t i = 0; i < n_cols; i += 16) {
             v16 sum = v16_set1(0);
             if (a->bias) sum = load_some(a->bias + first + i, n_cols - i);
-            for (size_t j = 0; j < n_taps; j++)
-                sum = v16_fma(load_some(w[j] + i, n_cols - i),
-                              load_some(rows[j] + i, n_cols - i), sum);
+            for (size_t j = 0; j < n_taps; j++) {
+                v16 tap = load_some(w[j] + i, n_cols - i);
+                sum = v16_fma(tap, load_some(rows[j] + i, n_cols - i), sum);
+            }
             store_some(y + i, activate(sum, act), n_cols - i);
         }
     }
