@@ -41,7 +41,8 @@ tern_status tern_compare(const tern_graph *g, tern_single *wanted, tern_single *
                          tern_difference *out, tern_error *err);
 // One more token with an ordinary run, as in generation: only its logits are compared.
 tern_status tern_compare_step(const tern_graph *g, tern_single *wanted, tern_single *tested,
-                              int32_t id, int32_t pos, double tolerance, tern_difference *out, tern_error *err);
+                              int32_t id, int32_t pos, double tolerance, tern_difference *out,
+                              tern_error *err);
 void tern_report_difference(tern_report *r, const char *name, const tern_difference *d,
                             double tolerance);
 
