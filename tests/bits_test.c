@@ -4,8 +4,8 @@
 // so has every later version. `make bits` writes the file again: only for a change that means to
 // change the numbers, and says so.
 //
-// Seen to fail: the last two of an attention's 16 partial sums added in the other order; a norm's
-// mean times 1 / n instead of divided by n; the partial sums of a weight's gradient in reverse.
+// Seen to fail: an attention's scores with their dimensions added in reverse; a norm's mean times
+// 1 / n instead of divided by n; a norm's gradient with its factor multiplied in before the sum.
 #include <stdlib.h>
 #include <string.h>
 #include "base/hash.h"
