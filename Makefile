@@ -113,6 +113,7 @@ mutants: $(BUILD)/tern_tests ## puts the faults of tests/mutants/list into a cop
 PYTHON ?= python3
 oracles: ## tests/oracles again, tiny models with what numpy computes for them (needs numpy)
 	$(PYTHON) tests/reference/oracles.py
+	$(PYTHON) tests/reference/family_oracles.py
 gradients: ## tests/reference/gradients.gguf again, what tests compare gradients with (needs torch)
 	$(PYTHON) tests/reference/gradients.py
 

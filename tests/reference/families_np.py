@@ -51,13 +51,14 @@ def rope_of(c, kind):
 
 class Family(Weights):
     plus = 0  # what is added to a norm's weights
+    dense = ()  # an embedding model's matrices after the pooling
     names = {"attn_in": "input_layernorm", "ffn_in": "post_attention_layernorm", "last": "norm", "q": "q_norm",
              "k": "k_norm", "out": "o_proj", "gate": "mlp.gate_proj", "up": "mlp.up_proj", "down": "mlp.down_proj"}
 
     def __init__(self, folder, dtype=np.float64, shuffle=None, tensors=None, config=None):
         c = config or json.load(open(os.path.join(folder, "config.json")))
         self.c = dict(c, **c.get("text_config", {}))
-        t = tensors or read_safetensors(os.path.join(folder, "model.safetensors"))
+        t = read_safetensors(os.path.join(folder, "model.safetensors")) if tensors is None else tensors
         super().__init__({plain_name(k): x for k, x in t.items() if not k.startswith(NOT_TEXT)}, dtype, shuffle)
         self.eps = self.dtype(self.c.get("norm_eps", self.c.get("rms_norm_eps")))
         self.n_layers, self.heads = self.c["num_hidden_layers"], self.c["num_attention_heads"]
@@ -162,6 +163,7 @@ class Qwen3(Family):
 
 class Qwen35(Family):
     plus = 1
+    tiled = False  # whether value head n belongs to key head n % K, as in GGUF, or n / (V / K)
 
     def layer_kinds(self):
         every = self.c.get("full_attention_interval")
@@ -178,7 +180,8 @@ class Qwen35(Family):
         dk, dv = c["linear_key_head_dim"], c["linear_value_head_dim"]
         x = silu(causal_convolution(self.linear(a, p + "in_proj_qkv"), self.w(p + "conv1d.weight")))
         q, k, v = np.split(x, [n_k * dk, 2 * n_k * dk], 1)
-        q, k = (np.repeat(unit(y.reshape(n, n_k, dk)), n_v // n_k, 1) for y in (q, k))
+        key_head = np.arange(n_v) % n_k if self.tiled else np.arange(n_v) // (n_v // n_k)
+        q, k = (unit(y.reshape(n, n_k, dk))[:, key_head] for y in (q, k))
         q, v = q * self.dtype(dk**-0.5), v.reshape(n, n_v, dv)
         beta = sigmoid(self.linear(a, p + "in_proj_b"))
         decay = np.exp(-np.exp(self.w(p + "A_log")) * softplus(self.linear(a, p + "in_proj_a") + self.w(p + "dt_bias")))
@@ -252,8 +255,6 @@ class Gemma3(Family):
         y, hidden = self.rows(ids)
         return self.all_used(y), hidden
 
-    dense = ()  # matrices after the pooling
-
     def embed(self, ids):
         y = self.rows(ids)[0].mean(0)
         for w in self.dense:
@@ -279,7 +280,7 @@ CLASSES = {"qwen3": Qwen3, "qwen3_5": Qwen35, "qwen3_5_text": Qwen35, "lfm2": Lf
 def family(folder, dtype=np.float64, shuffle=None, tensors=None, config=None):
     c = config or json.load(open(os.path.join(folder, "config.json")))
     model = CLASSES[c["model_type"]](folder, dtype, shuffle, tensors, c)
-    dense = [os.path.join(folder, "%d_Dense" % i, "model.safetensors") for i in (2, 3)]
+    dense = [os.path.join(folder or "", "%d_Dense" % i, "model.safetensors") for i in (2, 3)]
     if folder and os.path.exists(dense[0]):
         model.dense = [read_safetensors(path)["linear.weight"] for path in dense]
     return model
