@@ -20,7 +20,8 @@ typedef struct family {
 
 #define QWEN_CONFIG  "{\"eos_token\":\"<|im_end|>\",\"pad_token\":\"<|endoftext|>\"}"
 #define GEMMA_CONFIG "{\"bos_token\":\"<bos>\",\"eos_token\":\"<eos>\",\"pad_token\":\"<pad>\"}"
-#define NO_NFC       "\"normalizer\":{\"type\":\"NFC\"}", "\"normalizer\":null" // GGUF has no form for it
+#define NO_NFC       /* GGUF has no form for it */                                                 \
+    "\"normalizer\":{\"type\":\"NFC\"}", "\"normalizer\":null"
 #define FRAME(before, after)                                                                       \
     "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[" before                      \
     "{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}" after "]"
