@@ -63,7 +63,7 @@ TEST_OBJ := $(call obj,$(TEST_SRC))
 CLI_OBJ  := $(call obj,$(CLI_SRC))
 
 .DEFAULT_GOAL := all
-.PHONY: all run test check bench asan tsan lint gradients oracles install uninstall clean help deps header-test
+.PHONY: all run test check bench asan tsan lint gradients oracles bits install uninstall clean help deps header-test
 
 all: deps $(BUILD)/tern $(BUILD)/libtern.a $(BUILD)/libtern.so ## build/tern and the libraries
 
@@ -114,8 +114,14 @@ mutants: $(BUILD)/tern_tests ## puts the faults of tests/mutants/list into a cop
 PYTHON ?= python3
 oracles: ## tests/oracles again, tiny models with what numpy computes for them (needs numpy)
 	$(PYTHON) tests/reference/oracles.py
+	$(PYTHON) tests/reference/family_oracles.py
 gradients: ## tests/reference/gradients.gguf again, what tests compare gradients with (needs torch)
 	$(PYTHON) tests/reference/gradients.py
+
+bits: $(BUILD)/tern_tests ## tests/bits.txt again: only where BitNet's and Llama's numbers are meant to change
+	@rm -f $(BUILD)/bits.txt
+	TERN_BITS_NEW=$(BUILD)/bits.txt $(BUILD)/tern_tests bits_of_
+	mv $(BUILD)/bits.txt tests/bits.txt
 
 PUBLIC := $(wildcard include/*.h)
 STRIP  ?= strip

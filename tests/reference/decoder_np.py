@@ -18,22 +18,13 @@ def silu(x):
     return x / (1 + np.exp(-x))
 
 
-class Folder:
-    def __init__(self, folder, dtype=np.float64, shuffle=None, tensors=None, config=None):
-        self.c = config or json.load(open(os.path.join(folder, "config.json")))
-        self.t = dict(tensors or read_safetensors(os.path.join(folder, "model.safetensors")))
-        self.dtype, self.used = dtype, set()
+class Weights:
+    """Named arrays in the type and the order of sums that everything is computed in."""
+
+    def __init__(self, tensors, dtype, shuffle):
+        self.t, self.dtype, self.used = dict(tensors), dtype, set()
         self.order = np.random.default_rng(shuffle) if shuffle is not None else None
         self.orders, self.ready = {}, {}
-        c = self.c
-        self.is_bitnet = c["model_type"] == "bitnet"
-        self.head_dim = c.get("head_dim") or c["hidden_size"] // c["num_attention_heads"]
-        self.act = {"relu2": lambda x: np.maximum(x, 0) ** 2, "silu": silu}[c["hidden_act"]]
-        rope = c.get("rope_parameters") or {}
-        assert rope.get("rope_type", "default") == "default", "no other RoPE is written here"
-        self.theta = c.get("rope_theta") or rope["rope_theta"]
-        # How far the activation that lies next to an edge between two integers is from it, in steps.
-        self.margin = np.inf
 
     def w(self, name):
         self.used.add(name)
@@ -49,6 +40,21 @@ class Folder:
         if n not in self.orders:
             self.orders[n] = self.order.permutation(n)
         return x[..., self.orders[n]] @ w[:, self.orders[n]].T
+
+
+class Folder(Weights):
+    def __init__(self, folder, dtype=np.float64, shuffle=None, tensors=None, config=None):
+        self.c = config or json.load(open(os.path.join(folder, "config.json")))
+        super().__init__(tensors or read_safetensors(os.path.join(folder, "model.safetensors")), dtype, shuffle)
+        c = self.c
+        self.is_bitnet = c["model_type"] == "bitnet"
+        self.head_dim = c.get("head_dim") or c["hidden_size"] // c["num_attention_heads"]
+        self.act = {"relu2": lambda x: np.maximum(x, 0) ** 2, "silu": silu}[c["hidden_act"]]
+        rope = c.get("rope_parameters") or {}
+        assert rope.get("rope_type", "default") == "default", "no other RoPE is written here"
+        self.theta = c.get("rope_theta") or rope["rope_theta"]
+        # How far the activation that lies next to an edge between two integers is from it, in steps.
+        self.margin = np.inf
 
     def quantize(self, x):
         s = self.dtype(127) / np.maximum(np.abs(x).max(-1, keepdims=True), self.dtype(1e-5))

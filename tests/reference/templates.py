@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Writes tests/oracles/templates.json: chat templates, variables, and the text that Jinja2 makes of
-them, set up as transformers sets it up. Needs jinja2.
+them, set up as transformers sets it up. Needs jinja2 3.1.5: the sandbox of earlier ones lets list.pop and
+list.clear through.
 
 Each template is rendered with each of the conversations, or (FULL) with one set of values of every
 kind; what Jinja2 refuses is "error": true. The
@@ -115,6 +116,62 @@ PARTS = """{%- for m in messages -%}
 {%- if not loop.last %}{{ '\\n' }}{% endif %}
 {%- endfor %}"""
 
+# Gemma 3's shape: what the system says goes before the first user's words, content may be parts.
+FIRST_TURN = """{{ bos_token }}
+{%- set said = '' -%}
+{%- if messages and messages[0].role == 'system' -%}
+    {%- set first = messages[0].content -%}
+    {%- set said = (first if first is string else first[0].text) + '\\n\\n' -%}
+    {%- set messages = messages[1:] -%}
+{%- endif -%}
+{%- for m in messages -%}
+    {%- if (m.role == 'user') != (loop.index0 is even) -%}{{ raise_exception('user and model take turns') }}{%- endif -%}
+    {{ '<start_of_turn>' ~ ('model' if m.role == 'assistant' else m.role) ~ '\\n' ~ (said if loop.first else '') }}
+    {%- if m.content is string -%}{{ m.content | trim }}
+    {%- elif m.content is iterable -%}
+        {%- for part in m.content -%}{{ '<start_of_image>' if part['type'] == 'image' else part['text'] | trim }}{%- endfor -%}
+    {%- else -%}{{ raise_exception('neither text nor parts') }}{%- endif -%}
+    {{ '<end_of_turn>
+' }}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{ '<start_of_turn>model
+' }}{%- endif -%}"""
+
+# Qwen3's switch: an answer that shall not think begins with an empty thought.
+SWITCH = """{%- for m in messages %}
+    {{- '<|im_start|>' + m.role + '\\n' + (m.content if m.content is string else '') + '<|im_end|>\\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|im_start|>assistant\\n' }}
+    {%- if enable_thinking is defined and enable_thinking is false %}{{- '<think>\\n\\n</think>\\n\\n' }}{%- endif %}
+{%- endif %}"""
+
+# LFM2's shape: tools are listed in the system's words; only the last answer keeps its thought.
+LISTED = """{{- bos_token -}}
+{%- set keep = keep_past_thinking | default(false) -%}
+{%- set ns = namespace(system='', last=-1) -%}
+{%- if messages and messages[0].role == 'system' -%}
+    {%- set ns.system = messages[0].content -%}
+    {%- set messages = messages[1:] -%}
+{%- endif -%}
+{%- for tool in tools or [] -%}
+    {%- set ns.system = ns.system ~ ('[' if loop.first else ', ') ~ (tool if tool is string else tool | tojson) ~ (']' if loop.last else '') -%}
+{%- endfor -%}
+{%- if ns.system -%}{{- '<|im_start|>system\\n' ~ ns.system ~ '<|im_end|>\\n' -}}{%- endif -%}
+{%- for m in messages if m.role == 'assistant' -%}{%- set ns.last = ns.last + 1 -%}{%- endfor -%}
+{%- set seen = namespace(n=-1) -%}
+{%- for m in messages -%}
+    {%- set content = m.content if m.content is string else m.content | tojson -%}
+    {%- if m.role == 'assistant' -%}
+        {%- set seen.n = seen.n + 1 -%}
+        {%- if not keep and seen.n != ns.last and '</think>' in content -%}
+            {%- set content = content.split('</think>')[-1] | trim -%}
+        {%- endif -%}
+    {%- endif -%}
+    {{- '<|im_start|>' ~ m.role ~ '\\n' ~ content ~ '<|im_end|>\\n' -}}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\\n' -}}{%- endif -%}"""
+
 # What templates use of the language, one thing at a time.
 SMALL = [
     "{% for m in messages %}{{ loop.index }}/{{ loop.length }}:{{ m.role }}{{ ', ' if not loop.last }}{% else %}none{% endfor %}",
@@ -206,6 +263,10 @@ CONVERSATIONS = [
     {"messages": [{"role": "user", "content": "Rain?"}, {"role": "assistant", "content": "", "tool_calls": [CALL]},
                   {"role": "tool", "content": "dry"}, {"role": "tool", "content": "windy"}, {"role": "assistant", "content": "<think>ok</think>No."}], "tools": [TOOL]},
     {"messages": [{"role": "user", "content": [{"type": "text", "text": "Look:"}, {"type": "image"}, {"type": "text", "text": "what?"}]}, {"role": "assistant", "content": None}]},
+    {"messages": say(("system", "Be brief."), ("user", "One"), ("assistant", "<think>\nhm\n</think>\n\nTwo"), ("user", " Three "),
+                     ("assistant", "<think>so</think>Four"), ("user", "Five")), "enable_thinking": False},
+    {"messages": [{"role": "system", "content": [{"type": "text", "text": "Parts."}]}, {"role": "user", "content": "Say"}],
+     "enable_thinking": True, "keep_past_thinking": True},
     {"messages": []},
     {"messages": say(("assistant", "I begin"), ("assistant", "twice"), ("user", "{{ 7*7 }} {% raw %} \\n \"q\""))},
 ]
@@ -234,7 +295,7 @@ def main():
             return {"error": True}
 
     chats = [{**COMMON, **v} for v in CONVERSATIONS]
-    cases = [{"template": t, "results": [render(t, v) for v in chats]} for t in [CHATML, HEADERS, TURNS, INST, PARTS] + SMALL]
+    cases = [{"template": t, "results": [render(t, v) for v in chats]} for t in [CHATML, HEADERS, TURNS, INST, PARTS, FIRST_TURN, SWITCH, LISTED] + SMALL]
     things = [{"template": t, "results": [render(t, THINGS)]} for t in FULL]
     out = {"variables": [json.dumps(v, ensure_ascii=False) for v in chats], "cases": cases,
            "things": [json.dumps(THINGS, ensure_ascii=False)], "of_things": things}

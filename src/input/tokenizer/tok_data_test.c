@@ -122,6 +122,7 @@ static void run_both(const char *vocabulary, const char *name) {
 TEST(tok_golden_llama3) { run_both("tokenizers/llama3_1/tokenizer.json", "llama3_1"); }
 TEST(tok_golden_llama3_gguf) { run_both("tokenizers/gguf/vocab-llama3_1.gguf", "llama3_1"); }
 TEST(tok_golden_qwen3) { run_both("tokenizers/qwen3/tokenizer.json", "qwen3"); }
+TEST(tok_golden_qwen3_gguf) { run_both("tokenizers/gguf/vocab-qwen3.gguf", "qwen3"); }
 TEST(tok_golden_gemma3) { run_both("tokenizers/gemma3/tokenizer.json", "gemma3"); }
 TEST(tok_golden_moonshine) { run_both("tokenizers/moonshine/tokenizer.json", "moonshine"); }
 TEST(tok_golden_llama2) { run_both("tokenizers/kitoken-models/llama2.json", "llama2"); }

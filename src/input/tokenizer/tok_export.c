@@ -159,14 +159,17 @@ tern_status tern_tokenizer_export_gguf(const tern_tokenizer *t, tern_tokenizer_e
         if (atomic_compare_exchange_strong(slot, &s, fresh)) s = fresh;
         else tern_export_store_free(fresh); // another thread was faster
     }
+    // GGUF can end a text with its eos alone. One that ends it with another token (Qwen3-Embedding)
+    // has that as its eos, and its own ends a turn.
+    int32_t end = t->n_suffix > 0 ? t->suffix[0] : t->eos;
     *out = (tern_tokenizer_export){
         .model = t->byte_level ? "gpt2" : "llama",
         .pre = t->byte_level ? t->pre : "default",
         .tokens = s->tokens, .scores = s->scores, .types = s->types, .merges = s->merges,
         .n_vocab = s->n_vocab, .n_merges = s->n_merges,
-        .bos = t->bos, .eos = t->eos, .unk = t->unk, .pad = t->pad,
+        .bos = t->bos, .eos = end, .eot = end != t->eos ? t->eos : -1, .unk = t->unk, .pad = t->pad,
         .add_bos = tern_tokenizer_adds_bos(t),
-        .add_eos = t->n_suffix > 0 && t->suffix[0] == t->eos,
+        .add_eos = t->n_suffix > 0,
         .add_space_prefix = !t->byte_level && puts_space_in_front(t),
     };
     return TERN_OK;
@@ -195,6 +198,7 @@ tern_status tern_tokenizer_put_gguf(const tern_tokenizer *t, int32_t begin, tern
         int32_t id;
     } ids[] = {{"tokenizer.ggml.bos_token_id", e.bos},
                {"tokenizer.ggml.eos_token_id", e.eos},
+               {"tokenizer.ggml.eot_token_id", e.eot},
                {"tokenizer.ggml.unknown_token_id", e.unk},
                {"tokenizer.ggml.padding_token_id", e.pad}};
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
