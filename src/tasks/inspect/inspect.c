@@ -95,8 +95,12 @@ static bool is_master(const tern_inspection *in, const tern_tensor *t) {
     char gguf[128];
     if (!arch || !in->config.bitlinear || t->n_dims != 2 || !tern_dtype_is_float(t->type))
         return false;
-    if (in->file->kind == TERN_FILE_GGUF) return strncmp(t->name, "blk.", 4) == 0;
-    return tern_model_name_to_gguf(arch, t->name, gguf, sizeof gguf) && !strncmp(gguf, "blk.", 4);
+    const char *name = t->name;
+    if (in->file->kind == TERN_FILE_HF) {
+        if (!tern_model_name_to_gguf(arch, t->name, gguf, sizeof gguf)) return false;
+        name = gguf;
+    }
+    return strncmp(name, "blk.", 4) == 0 && tern_model_role(arch, name) != TERN_ROLE_VECTOR;
 }
 
 static tern_status count_rounded(const tern_tensor *t, tern_code_counts *counts, tern_error *err) {
