@@ -165,15 +165,16 @@ static tern_status refuse_experts(const tern_config_source *s, tern_error *err) 
 static tern_status read_sizes(const tern_config_source *s, tern_config *c, tern_error *err) {
     for (size_t i = 0; i < TERN_N_INT_FIELDS; i++) {
         const tern_int_field *f = &tern_int_fields[i];
-        int64_t value = 0;
+        const tern_config *d = is_gguf(s) ? NULL : s->arch->defaults;
+        int64_t value = d ? *(const int64_t *)((const char *)d + f->offset) : 0;
         const char *key = is_gguf(s) ? f->gguf : f->hf;
-        if (f->is_required)
+        if (f->is_required && value == 0)
             TERN_TRY(tern_config_need(s, f->gguf, f->hf, 1, f->most, &value, err));
         else if (tern_config_int(s, f->gguf, f->hf, &value))
             TERN_TRY(check_range(key, value, 1, f->most, err));
         *(int64_t *)((char *)c + f->offset) = value;
     }
-    c->rms_eps = 1e-5;
+    c->rms_eps = s->arch->defaults && !is_gguf(s) ? s->arch->defaults->rms_eps : 1e-5;
     tern_config_float(s, TERN_GGUF_EPS, s->arch->hf_eps ? s->arch->hf_eps : TERN_HF_EPS,
                       &c->rms_eps);
     TERN_TRY(check_epsilon(TERN_GGUF_EPS, c->rms_eps, err));
@@ -242,6 +243,19 @@ tern_status tern_config_layer_types(const tern_config_source *s, tern_config *c,
     return tern_fail(err, TERN_ERR_FORMAT,
                      "config.json: layer_types has %" PRId64 " entries for %" PRId64 " layers", n,
                      c->n_layers);
+}
+
+bool tern_config_layer_flags(const tern_config_source *s, tern_config *c, const char *gguf,
+                             tern_layer_kind kind) {
+    char key[KEY_BYTES];
+    double flag;
+    const tern_meta *flags = is_gguf(s) ? tern_file_meta(s->file, gguf_key(s, gguf, key)) : NULL;
+    if (!flags || flags->type != TERN_META_ARRAY || flags->n < (uint64_t)c->n_layers) return false;
+    for (int64_t i = 0; i < c->n_layers; i++) {
+        if (!tern_meta_element(flags, (uint64_t)i, &flag)) return false;
+        c->layers[i] = (uint8_t)(flag != 0 ? kind : TERN_LAYER_FULL);
+    }
+    return true;
 }
 
 // ---- Fields that need thought ------------------------------------------------------------------
@@ -337,6 +351,50 @@ static bool has_tied_head(const tern_config_source *s) {
     if (!tern_json_is(whole, TERN_JSON_BOOL)) whole = tern_config_json(s, "tie_word_embeddings");
     return tern_json_bool(whole, false);
 }
+
+// ---- Embeddings --------------------------------------------------------------------------------
+
+static const struct {
+    const char *flag, *name; // in a pooling module's config: the older way, and the newer
+    int gguf;
+    tern_pooling pooling;
+} poolings[] = {
+    {"pooling_mode_mean_tokens", "mean", 1, TERN_POOLING_MEAN},
+    {"pooling_mode_cls_token", "cls", 2, TERN_POOLING_FIRST},
+    {"pooling_mode_lasttoken", "lasttoken", 3, TERN_POOLING_LAST},
+};
+#define N_POOLINGS (sizeof poolings / sizeof *poolings)
+
+static tern_status gguf_pooling(int64_t type, tern_config *c, tern_error *err) {
+    for (size_t i = 0; i < N_POOLINGS; i++)
+        if (poolings[i].gguf == type) c->pooling = poolings[i].pooling;
+    if (type == 0 || c->pooling != TERN_POOLING_NONE) return TERN_OK;
+    return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                     "config: pooling_type %" PRId64 " is not supported (1, 2 and 3 are: mean, "
+                     "first and last)",
+                     type);
+}
+
+tern_status tern_config_pooling(const tern_config_source *s, tern_config *c, tern_error *err) {
+    const tern_json_doc *doc = &s->file->pooling;
+    int64_t type = 0;
+    if (is_gguf(s)) {
+        tern_config_int(s, "pooling_type", NULL, &type);
+        return gguf_pooling(type, c, err);
+    }
+    tern_str name = tern_json_str(tern_json_path(doc, "pooling_mode"));
+    if (!name.ptr) name = tern_config_str(s, NULL, "tern_pooling");
+    for (size_t i = 0; i < N_POOLINGS; i++)
+        if (tern_str_is(name, poolings[i].name) ||
+            tern_json_bool(tern_json_path(doc, poolings[i].flag), false))
+            c->pooling = poolings[i].pooling;
+    if (c->pooling != TERN_POOLING_NONE || (!name.ptr && !tern_json_root(doc))) return TERN_OK;
+    return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                     "this way of pooling is not supported (mean, cls "
+                     "and lasttoken are)");
+}
+
+// ---- The whole ---------------------------------------------------------------------------------
 
 static int64_t first_id(const tern_config_source *s, const char *key) {
     const tern_json *j = tern_config_json(s, key);

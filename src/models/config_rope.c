@@ -103,7 +103,9 @@ static tern_status read_scaling(rope_source *r, tern_rope_attrs *a, tern_error *
 }
 
 static double read_base(rope_source *r) {
-    double d = 10000;
+    const tern_config *defaults = r->s->arch->defaults;
+    bool stated = r->s->file->kind == TERN_FILE_GGUF || r->windowed || !defaults;
+    double d = !stated && defaults->rope.base > 0 ? (double)defaults->rope.base : 10000;
     if (r->own && tern_config_float(r->s, NULL, in_group(r, "rope_theta"), &d)) return d;
     if (r->windowed) {
         tern_config_float(r->s, "rope.freq_base_swa", "rope_local_base_freq", &d);

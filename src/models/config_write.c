@@ -73,11 +73,26 @@ tern_status tern_config_write_gguf(tern_gguf_writer *w, const tern_arch *arch,
     return arch->write_gguf ? arch->write_gguf(w, arch_name, c) : TERN_OK;
 }
 
+// GGUF's numbers for the ways of pooling.
+static const int gguf_poolings[] = {[TERN_POOLING_NONE] = 0,
+                                    [TERN_POOLING_MEAN] = 1,
+                                    [TERN_POOLING_FIRST] = 2,
+                                    [TERN_POOLING_LAST] = 3};
+static const char *const pooling_names[] = {[TERN_POOLING_NONE] = "none",
+                                            [TERN_POOLING_MEAN] = "mean",
+                                            [TERN_POOLING_FIRST] = "cls",
+                                            [TERN_POOLING_LAST] = "lasttoken"};
+
+tern_status tern_config_write_pooling(tern_gguf_writer *w, const char *name, const tern_config *c) {
+    char key[160];
+    if (c->pooling == TERN_POOLING_NONE) return TERN_OK;
+    snprintf(key, sizeof key, "%s.pooling_type", name);
+    return tern_gguf_put_int(w, key, TERN_META_U32, gguf_poolings[c->pooling]);
+}
+
 // ---- config.json -----------------------------------------------------------------------------
 
-// The share of a head that is rotated, as a number that a reader's product with the head's
-// dimensions, cut to an integer, makes n_rot again.
-static double rotary_factor(const tern_config *c) {
+double tern_config_rotary_factor(const tern_config *c) {
     double factor = (double)c->rope.n_rot / (double)c->head_dim;
     return (double)c->head_dim * factor < c->rope.n_rot ? nextafter(factor, 2) : factor;
 }
@@ -86,7 +101,8 @@ static void put_rope(const tern_config *c, tern_strbuf *out) {
     const tern_rope_attrs *r = &c->rope;
     tern_strbuf_printf(out, "  \"rope_theta\": %.9g,\n", (double)r->base);
     if (r->n_rot != c->head_dim)
-        tern_strbuf_printf(out, "  \"partial_rotary_factor\": %.17g,\n", rotary_factor(c));
+        tern_strbuf_printf(out, "  \"partial_rotary_factor\": %.17g,\n",
+                           tern_config_rotary_factor(c));
     if (r->scaling == TERN_ROPE_LINEAR)
         tern_strbuf_printf(out,
                            "  \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": %.9g},\n",
@@ -103,6 +119,12 @@ static void put_rope(const tern_config *c, tern_strbuf *out) {
                            "\"original_max_position_embeddings\": %d},\n",
                            (double)r->factor, (double)r->low_freq_factor,
                            (double)r->high_freq_factor, (int)r->n_context_orig);
+}
+
+// A folder of one file cannot have the modules that say it elsewhere.
+void tern_config_write_pooling_json(const tern_config *c, tern_strbuf *out) {
+    if (c->pooling == TERN_POOLING_NONE) return;
+    tern_strbuf_printf(out, "  \"tern_pooling\": \"%s\",\n", pooling_names[c->pooling]);
 }
 
 static void put_layer_types(const tern_config *c, tern_strbuf *out) {

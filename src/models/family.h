@@ -21,11 +21,23 @@ tern_status tern_config_need(const tern_config_source *s, const char *gguf, cons
 // *found: whether it is there.
 tern_status tern_config_layer_types(const tern_config_source *s, tern_config *c, unsigned allowed,
                                     bool *found, tern_error *err);
+// GGUF: layers are of `kind` where an array of flags says so, else full attention. False: there is
+// no such array.
+bool tern_config_layer_flags(const tern_config_source *s, tern_config *c, const char *gguf,
+                             tern_layer_kind kind);
 // RoPE of the layers of one type, "full_attention" or "sliding_attention".
 tern_status tern_config_rope(const tern_config_source *s, const tern_config *c,
                              const char *layer_type, tern_rope_attrs *out, tern_error *err);
 // How an embedding model pools: GGUF's pooling_type, or what the folder's modules say.
 tern_status tern_config_pooling(const tern_config_source *s, tern_config *c, tern_error *err);
+
+// ---- Writing one (config_write.c) --------------------------------------------------------------
+
+tern_status tern_config_write_pooling(tern_gguf_writer *w, const char *name, const tern_config *c);
+void tern_config_write_pooling_json(const tern_config *c, tern_strbuf *out);
+// The share of a head that is rotated, as a number that a reader's product with the head's
+// dimensions, cut to an integer, makes n_rot again.
+double tern_config_rotary_factor(const tern_config *c);
 
 // ---- Building a graph (decoder.c) --------------------------------------------------------------
 

@@ -45,6 +45,8 @@ typedef struct tern_config {
     double query_scalar;             // attention's scale is its root's inverse; 0: head_dim's
     bool bidirectional;              // an encoder: no causal mask
     tern_pooling pooling;
+    bool
+        appends_eos; // a text is followed by the end's token, even if the tokenizer does not say so
     int64_t n_dense; // rows of the first of the two products after pooling; 0: there are none
     int64_t n_ignored_blocks; // GGUF: blocks after the layers that are not run
     int32_t conv_taps;
@@ -58,6 +60,7 @@ typedef enum tern_role {
     TERN_ROLE_TABLE,
     TERN_ROLE_HEAD,
     TERN_ROLE_MATRIX, // of a product that has none of the names below
+    TERN_ROLE_FLOATS, // the same, of numbers that are neither ternary nor quantized
     TERN_ROLE_Q,
     TERN_ROLE_K,
     TERN_ROLE_V,
@@ -125,6 +128,7 @@ typedef struct tern_arch {
     bool (*is_mine)(const tern_file *file); // of several with the same name; NULL: always
     const tern_tensor_row *tensors;         // ends with one that has no names
     const tern_ignored *ignored;            // ends with one that has no reason; NULL: none
+    const tern_config *defaults;            // of members that config.json leaves out; NULL: none
     // The rest of a config whose sizes are read, and of one to be written; NULL: there is none.
     tern_status (*read)(const tern_config_source *s, tern_config *c, tern_error *err);
     tern_status (*write_gguf)(tern_gguf_writer *w, const char *name, const tern_config *c);

@@ -231,6 +231,7 @@ static bool has_tokenizer(const tern_file *file) {
 static tern_status open_text(tern_model *m, const tern_model_desc *desc, tern_error *err) {
     if (!has_tokenizer(m->file)) return TERN_OK;
     TERN_TRY(tern_tokenizer_open(&m->tokenizer, m->file, err));
+    if (m->config.appends_eos) tern_tokenizer_append_eos(m->tokenizer);
     if (!desc->vocab_only && tern_tokenizer_n_vocab(m->tokenizer) > m->config.n_vocab)
         return tern_fail(err, TERN_ERR_FORMAT,
                          "the tokenizer has %d tokens, but the embedding table %lld rows",

@@ -305,6 +305,16 @@ static tern_status put_hf_meta(conversion *c, const char *out_path, tern_error *
     return tern_convert_put_vocabulary(c, err);
 }
 
+// Blocks that are not run are not written: what counts them goes, and the number of blocks is put
+// in its place.
+static bool tells_ignored_blocks(const conversion *c, const char *key, tern_str arch) {
+    static const char *const names[] = {"nextn_predict_layers", "block_count"};
+    if (!c->config.n_ignored_blocks || strncmp(key, arch.ptr, arch.len) != 0) return false;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (key[arch.len] == '.' && strcmp(key + arch.len + 1, names[i]) == 0) return true;
+    return false;
+}
+
 // Metadata of a GGUF file, copied except for what the conversion changes.
 static tern_status copy_meta(conversion *c) {
     const char *arch_name = c->arch_name;
@@ -315,7 +325,7 @@ static tern_status copy_meta(conversion *c) {
     for (size_t i = 0; i < c->file->n_metas; i++) {
         tern_meta m = c->file->metas[i];
         if (strncmp(m.key, "split.", 6) == 0 || strcmp(m.key, "general.file_type") == 0) continue;
-        if (strncmp(m.key, "tern.train.", 11) == 0) continue;
+        if (strncmp(m.key, "tern.train.", 11) == 0 || tells_ignored_blocks(c, m.key, old)) continue;
         if (renamed && strcmp(m.key, "general.architecture") == 0) {
             TERN_TRY(tern_gguf_put_str(c->gguf, m.key, (tern_str){arch_name, strlen(arch_name)}));
             continue;
@@ -325,6 +335,10 @@ static tern_status copy_meta(conversion *c) {
             m.key = key;
         }
         TERN_TRY(tern_gguf_put_meta(c->gguf, &m));
+    }
+    if (c->config.n_ignored_blocks) {
+        snprintf(key, sizeof key, "%s.block_count", arch_name);
+        TERN_TRY(tern_gguf_put_int(c->gguf, key, TERN_META_U32, c->config.n_layers));
     }
     // The old name may have said which activation; the new one need not.
     snprintf(key, sizeof key, "%.*s.hidden_activation", (int)old.len, old.ptr);

@@ -192,6 +192,13 @@ static void choose_head_type(const conversion *c, item *it) {
     else if (!c->to_gguf && !tern_dtype_is_float(it->type)) it->type = TERN_DTYPE_BF16;
 }
 
+// A matrix whose numbers are kept.
+static void choose_float_type(const conversion *c, item *it) {
+    bool as_asked = c->has_matrix_type && tern_dtype_is_float(c->matrix_type);
+    it->type = as_asked ? c->matrix_type : it->from->type;
+    if (!c->to_gguf && !tern_dtype_is_float(it->type)) it->type = TERN_DTYPE_BF16;
+}
+
 tern_status tern_convert_choose_type(conversion *c, item *it, tern_error *err) {
     char buffer[128];
     const tern_tensor *t = it->from;
@@ -210,7 +217,8 @@ tern_status tern_convert_choose_type(conversion *c, item *it, tern_error *err) {
         return TERN_OK;
     }
     it->is_layer = !head;
-    if (head) choose_head_type(c, it);
+    if (row && row->role == TERN_ROLE_FLOATS) choose_float_type(c, it);
+    else if (head) choose_head_type(c, it);
     else TERN_TRY(choose_matrix_type(c, it, err));
     fit_rows(c, it);
     TERN_TRY(check_range(c, it, head ? c->has_head_type || c->has_matrix_type : true, err));

@@ -100,7 +100,8 @@ static bool is_master(const tern_inspection *in, const tern_tensor *t) {
         if (!tern_model_name_to_gguf(arch, t->name, gguf, sizeof gguf)) return false;
         name = gguf;
     }
-    return strncmp(name, "blk.", 4) == 0 && tern_model_role(arch, name) != TERN_ROLE_VECTOR;
+    tern_role role = tern_model_role(arch, name);
+    return strncmp(name, "blk.", 4) == 0 && role != TERN_ROLE_VECTOR && role != TERN_ROLE_FLOATS;
 }
 
 static tern_status count_rounded(const tern_tensor *t, tern_code_counts *counts, tern_error *err) {
