@@ -46,27 +46,11 @@ void tern_order_columns(const tern_order *o, bool to_gguf, float *row, int64_t n
 
 // ---- Numbers -----------------------------------------------------------------------------------
 
-static float minus_exp(float w) {
-    return (float)-exp((double)w);
-}
-
-// The logarithm that becomes exactly w again, if there is one: of its neighbours the nearest may
-// not be.
-static float log_of(float w) {
-    float nearest = (float)log(-(double)w), low = nearest, high = nearest;
-    for (int i = 0; i < 4; i++) {
-        if (minus_exp(low) == w) return low;
-        if (minus_exp(high) == w) return high;
-        low = nextafterf(low, -INFINITY);
-        high = nextafterf(high, INFINITY);
-    }
-    return nearest;
-}
-
+// A logarithm is the nearest float to that of a float's exponential, and so that float again.
 void tern_change_apply(tern_change change, bool to_gguf, float *x, size_t n) {
     for (size_t i = 0; i < n; i++) {
         if (change == TERN_CHANGE_PLUS_ONE) x[i] += to_gguf ? 1 : -1;
-        if (change == TERN_CHANGE_MINUS_EXP) x[i] = to_gguf ? minus_exp(x[i]) : log_of(x[i]);
+        if (change == TERN_CHANGE_MINUS_EXP) x[i] = (float)(to_gguf ? -exp((double)x[i]) : log(-(double)x[i]));
     }
 }
 
