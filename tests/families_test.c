@@ -109,19 +109,23 @@ static bool make_folder(const char *folder, const char *config, int64_t n_embd, 
     return ok && write_tensors(folder, config, list, n);
 }
 
-#define QWEN3 "\"model_type\": \"qwen3\", \"hidden_size\": 16, \"intermediate_size\": 24, "          \
+#define QWEN3                                                                                      \
+    "\"model_type\": \"qwen3\", \"hidden_size\": 16, \"intermediate_size\": 24, "                  \
     "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, "           \
     "\"tie_word_embeddings\": true"
-#define QWEN35_SIZES "\"hidden_size\": 16, \"intermediate_size\": 24, \"num_hidden_layers\": 4, "  \
+#define QWEN35_SIZES                                                                               \
+    "\"hidden_size\": 16, \"intermediate_size\": 24, \"num_hidden_layers\": 4, "                   \
     "\"num_attention_heads\": 2, \"num_key_value_heads\": 1, \"head_dim\": 8, "                    \
     "\"linear_conv_kernel_dim\": 4, \"linear_num_key_heads\": 2, \"linear_num_value_heads\": 6, "  \
     "\"linear_key_head_dim\": 3, \"linear_value_head_dim\": 5"
-#define LFM2 "\"model_type\": \"lfm2\", \"hidden_size\": 16, \"intermediate_size\": 24, "            \
+#define LFM2                                                                                       \
+    "\"model_type\": \"lfm2\", \"hidden_size\": 16, \"intermediate_size\": 24, "                   \
     "\"num_hidden_layers\": 3, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, "           \
     "\"conv_L_cache\": 3"
-#define GEMMA "\"hidden_size\": 16, \"intermediate_size\": 24, \"num_hidden_layers\": 7, "         \
+#define GEMMA                                                                                      \
+    "\"hidden_size\": 16, \"intermediate_size\": 24, \"num_hidden_layers\": 7, "                   \
     "\"sliding_window\": 6"
-#define FEW_HEADS ", \"num_attention_heads\": 2, \"num_key_value_heads\": 1, \"head_dim\": 8"
+#define FEW_HEADS            ", \"num_attention_heads\": 2, \"num_key_value_heads\": 1, \"head_dim\": 8"
 #define NESTED(type, inside) "{\"model_type\": \"" type "\", \"text_config\": {" inside "}}"
 
 // ---- Spellings ---------------------------------------------------------------------------------
@@ -137,30 +141,33 @@ typedef struct spelling {
 } spelling;
 
 static const spelling spellings[] = {
-    {"{" QWEN3 ", \"head_dim\": null, \"rope_theta\": 5000}", "model.", NULL, "qwen3", "FF", 0, 5000,
-     0, 1, 0, 4, 4, 4, TERN_POOLING_NONE},
+    {"{" QWEN3 ", \"head_dim\": null, \"rope_theta\": 5000}", "model.", NULL, "qwen3", "FF", 0,
+     5000, 0, 1, 0, 4, 4, 4, TERN_POOLING_NONE},
     {"{" QWEN3 ", \"head_dim\": 8, \"rope_parameters\": {\"rope_type\": \"linear\", \"factor\": 4, "
-     "\"rope_theta\": 7000}}", "", "layers.0.self_attn.rotary_emb.inv_freq", "qwen3", "FF", 0, 7000, 0, 4, 0, 4, 8, 8,
+     "\"rope_theta\": 7000}}",
+     "", "layers.0.self_attn.rotary_emb.inv_freq", "qwen3", "FF", 0, 7000, 0, 4, 0, 4, 8, 8,
      TERN_POOLING_NONE},
     {"{" QWEN3 ", \"tern_pooling\": \"lasttoken\"}", "", NULL, "qwen3", "FF", 0, 10000, 0, 1, 0, 4,
      4, 4, TERN_POOLING_LAST},
     {NESTED("qwen3_5", QWEN35_SIZES ", \"rope_parameters\": {\"rope_theta\": 3000, "
-            "\"partial_rotary_factor\": 0.25}"), "model.language_model.", "mtp.norm.weight",
-     "qwen35", "DDDF", 0, 3000, 0, 1, 0, 2, 8, 2, TERN_POOLING_NONE},
+                                    "\"partial_rotary_factor\": 0.25}"),
+     "model.language_model.", "mtp.norm.weight", "qwen35", "DDDF", 0, 3000, 0, 1, 0, 2, 8, 2,
+     TERN_POOLING_NONE},
     {"{\"model_type\": \"qwen3_5_text\", " QWEN35_SIZES ", \"full_attention_interval\": 2, "
-     "\"partial_rotary_factor\": 0.5}", "language_model.model.", "model.visual.norm.weight",
-     "qwen35", "DFDF", 0, 10000, 0, 1, 0, 2, 8, 4, TERN_POOLING_NONE},
+     "\"partial_rotary_factor\": 0.5}",
+     "language_model.model.", "model.visual.norm.weight", "qwen35", "DFDF", 0, 10000, 0, 1, 0, 2, 8,
+     4, TERN_POOLING_NONE},
     {"{\"model_type\": \"qwen3_5_text\", " QWEN35_SIZES ", \"layer_types\": [\"full_attention\", "
-     "\"linear_attention\", \"linear_attention\", \"full_attention\"]}", "model.", NULL, "qwen35",
-     "FDDF", 0, 10000, 0, 1, 0, 2, 8, 8, TERN_POOLING_NONE},
+     "\"linear_attention\", \"linear_attention\", \"full_attention\"]}",
+     "model.", NULL, "qwen35", "FDDF", 0, 10000, 0, 1, 0, 2, 8, 8, TERN_POOLING_NONE},
     {"{" LFM2 ", \"full_attn_idxs\": [1]}", "model.", NULL, "lfm2", "CFC", 0, 1e6, 0, 1, 0, 4, 4, 4,
      TERN_POOLING_NONE},
     {"{" LFM2 ", \"norm_eps\": 1e-3, \"layer_types\": [\"conv\", \"conv\", \"full_attention\"]}",
      "model.", NULL, "lfm2", "CCF", 0, 1e6, 0, 1, 0, 4, 4, 4, TERN_POOLING_NONE},
     // As the published 4B: what is not said has transformers' defaults.
     {NESTED("gemma3", GEMMA ", \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 8}"),
-     "language_model.model.", "vision_tower.norm.weight", "gemma3", "WWWWWFW", 6, 1e6, 10000, 8, 256,
-     8, 256, 256, TERN_POOLING_NONE},
+     "language_model.model.", "vision_tower.norm.weight", "gemma3", "WWWWWFW", 6, 1e6, 10000, 8,
+     256, 8, 256, 256, TERN_POOLING_NONE},
     {"{\"model_type\": \"gemma3_text\", " GEMMA FEW_HEADS ", \"sliding_window_pattern\": 2, "
      "\"rope_theta\": 2000, \"rope_local_base_freq\": 300, \"query_pre_attn_scalar\": 10}",
      "model.", NULL, "gemma3", "WFWFWFW", 6, 2000, 300, 1, 10, 2, 8, 8, TERN_POOLING_NONE},
@@ -168,12 +175,15 @@ static const spelling spellings[] = {
      "{\"full_attention\": {\"rope_type\": \"linear\", \"factor\": 2, \"rope_theta\": 2000}, "
      "\"sliding_attention\": {\"rope_type\": \"default\", \"rope_theta\": 300}}}",
      "model.", NULL, "gemma3", "WWWWWFW", 6, 2000, 300, 2, 256, 2, 8, 8, TERN_POOLING_NONE},
-    {"{\"model_type\": \"gemma3_text\", \"use_bidirectional_attention\": true, " GEMMA FEW_HEADS "}",
+    {"{\"model_type\": \"gemma3_text\", \"use_bidirectional_attention\": true, " GEMMA FEW_HEADS
+     "}",
      "", NULL, "embeddinggemma", "WWWWWFW", 4, 1e6, 10000, 1, 256, 2, 8, 8, TERN_POOLING_MEAN},
 };
 #define N_SPELLINGS (sizeof spellings / sizeof *spellings)
 
-static char layer_letter(const tern_config *c, int64_t i) { return "FWCD"[c->layers[i]]; }
+static char layer_letter(const tern_config *c, int64_t i) {
+    return "FWCD"[c->layers[i]];
+}
 
 static void check_facts(const char *what, const opened *o, const spelling *s) {
     const tern_config *c = &o->c;
@@ -186,10 +196,11 @@ static void check_facts(const char *what, const opened *o, const spelling *s) {
     CHECK_MSG(c->rope.base == (float)s->base && c->rope.n_rot == s->n_rot && c->rope.halves,
               "%s: base %g, %d rotated", what, (double)c->rope.base, c->rope.n_rot);
     CHECK_MSG(c->rope.scaling == (s->factor == 1 ? TERN_ROPE_NONE : TERN_ROPE_LINEAR) &&
-              c->rope.factor == (float)s->factor, "%s: factor %g", what, (double)c->rope.factor);
+                  c->rope.factor == (float)s->factor,
+              "%s: factor %g", what, (double)c->rope.factor);
     CHECK_MSG(c->window_rope.scaling == TERN_ROPE_NONE, "%s: a window's RoPE is scaled", what);
-    CHECK_MSG(!windows || c->window_rope.base == (float)s->window_base, "%s: window's base %g", what,
-              (double)c->window_rope.base);
+    CHECK_MSG(!windows || c->window_rope.base == (float)s->window_base, "%s: window's base %g",
+              what, (double)c->window_rope.base);
     CHECK_MSG(fabs(c->query_scalar - s->query_scalar) < 1e-5 * (1 + s->query_scalar),
               "%s: query scalar %g", what, c->query_scalar);
     CHECK_MSG(c->n_heads == s->n_heads && c->head_dim == s->head_dim, "%s: heads", what);
@@ -199,8 +210,8 @@ static void check_facts(const char *what, const opened *o, const spelling *s) {
 
 static bool open_model(opened *o, const char *path) {
     tern_error err = {0};
-    bool ok = open_config(o, path, &err) &&
-              tern_model_check(o->file, o->arch, &o->c, &err) == TERN_OK;
+    bool ok =
+        open_config(o, path, &err) && tern_model_check(o->file, o->arch, &o->c, &err) == TERN_OK;
     CHECK_MSG(ok, "%s: %s", path, err.message);
     if (!ok) tern_file_close(o->file);
     return ok;
@@ -257,8 +268,8 @@ TEST(families_configs_in_every_spelling_there_and_back) {
 }
 
 static const char *const oracles[] = {
-    "qwen3", "qwen3_5", "qwen3_5_tied_mtp", "lfm2", "gemma3", "gemma3_4b_rope", "embeddinggemma",
-    "embeddinggemma_st", "qwen3_embedding"};
+    "qwen3",          "qwen3_5",        "qwen3_5_tied_mtp",  "lfm2",           "gemma3",
+    "gemma3_4b_rope", "embeddinggemma", "embeddinggemma_st", "qwen3_embedding"};
 
 TEST(families_of_transformers_go_there_and_back) {
     for (size_t i = 0; i < sizeof oracles / sizeof *oracles; i++) {
@@ -358,7 +369,7 @@ TEST(families_changes_of_numbers_can_be_undone) {
 typedef struct rewriting {
     const char *key; // whose number becomes another, if any
     int64_t value;
-    const char *new_key; // one more, of the value 1
+    const char *new_key;   // one more, of the value 1
     const char *from, *to; // a tensor's name
     const char *new_tensor;
 } rewriting;
@@ -374,7 +385,8 @@ static bool rewrite_gguf(const char *in, const char *out, const rewriting *r) {
     for (size_t i = 0; ok && i < f->n_metas; i++)
         if (r->key && !strcmp(f->metas[i].key, r->key))
             ok = tern_gguf_put_int(w, r->key, TERN_META_U32, r->value) == TERN_OK;
-        else ok = tern_gguf_put_meta(w, &f->metas[i]) == TERN_OK;
+        else
+            ok = tern_gguf_put_meta(w, &f->metas[i]) == TERN_OK;
     if (ok && r->new_key) ok = tern_gguf_put_int(w, r->new_key, TERN_META_U32, 1) == TERN_OK;
     for (size_t i = 0; ok && i < f->n_tensors; i++) {
         const tern_tensor *t = &f->tensors[i];
@@ -404,7 +416,8 @@ TEST(families_blocks_of_prediction_are_left_out) {
     snprintf(again, sizeof again, "%s_again.gguf", folder);
     if (!make_folder(folder, spellings[4].json, 16, "model.", NULL)) return;
     convert(folder, plain);
-    const rewriting r = {.key = "qwen35.block_count", .value = 5,
+    const rewriting r = {.key = "qwen35.block_count",
+                         .value = 5,
                          .new_key = "qwen35.nextn_predict_layers",
                          .new_tensor = "blk.4.nextn.eh_proj.weight"};
     REQUIRE(rewrite_gguf(plain, more, &r));
@@ -455,7 +468,8 @@ TEST(families_refuse_in_one_line) {
         {"{\"model_type\": \"qwen3_5_text\", " QWEN35_SIZES ", \"layer_types\": [\"conv\"]}",
          "layer_types has \"conv\", which a qwen35 has not"},
         {"{\"model_type\": \"qwen3_5_text\", " QWEN35_SIZES ", \"layer_types\": "
-         "[\"full_attention\"]}", "layer_types has 1 entries for 4 layers"},
+         "[\"full_attention\"]}",
+         "layer_types has 1 entries for 4 layers"},
         {"{\"model_type\": \"qwen3_5_text\", " QWEN35_SIZES ", \"attn_output_gate\": false}",
          "attention without a gate"},
         {"{" LFM2 "}", "neither layer_types nor full_attn_idxs"},
@@ -464,7 +478,8 @@ TEST(families_refuse_in_one_line) {
         {"{\"model_type\": \"gemma3_text\", " GEMMA ", \"final_logit_softcapping\": 30}",
          "final_logit_softcapping is not supported"},
         {"{\"model_type\": \"gemma3_text\", \"hidden_size\": 16, \"intermediate_size\": 24, "
-         "\"num_hidden_layers\": 1}", "sliding_window is missing"},
+         "\"num_hidden_layers\": 1}",
+         "sliding_window is missing"},
     };
     const made_tensor table = {"model.embed_tokens.weight", {N_VOCAB, 16}, 2};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -492,9 +507,11 @@ TEST(families_odd_window_of_an_encoder_is_its_bound) {
         opened o;
         tern_error err = {0};
         snprintf(folder, sizeof folder, "%s%zu", test_tmp("family_window"), i);
-        snprintf(json, sizeof json, "{\"model_type\": \"gemma3_text\", \"hidden_size\": 16, "
+        snprintf(json, sizeof json,
+                 "{\"model_type\": \"gemma3_text\", \"hidden_size\": 16, "
                  "\"intermediate_size\": 24, \"num_hidden_layers\": 1, \"sliding_window\": %s, "
-                 "\"use_bidirectional_attention\": true}", cases[i].stated);
+                 "\"use_bidirectional_attention\": true}",
+                 cases[i].stated);
         if (!write_tensors(folder, json, &table, 1)) continue;
         CHECK_MSG(open_config(&o, folder, &err), "%s", err.message);
         CHECK_MSG(o.c.bidirectional && o.c.window == cases[i].window, "%s: %d", cases[i].stated,

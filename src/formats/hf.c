@@ -226,7 +226,8 @@ static tern_status open_weights(tern_file *file, const char *folder, const char 
         if (status != TERN_OK) tern_fail_prefix(err, status, INDEX);
     } else {
         if (only_file)
-            status = tern_hf_open_shard(file, folder, (tern_str){only_file, strlen(only_file)}, 0, err);
+            status = tern_hf_open_shard(file, folder, (tern_str){only_file, strlen(only_file)}, 0,
+                                        err);
         if (status == TERN_OK) status = tern_file_index_tensors(file, err);
     }
     tern_json_free(&doc);
@@ -247,7 +248,8 @@ static tern_status read_folder(tern_file *file, const char *folder, const char *
     TERN_TRY(tern_hf_map_json(file, folder, is_adapter ? "adapter_config.json" : "config.json",
                       &file->config, err));
     TERN_TRY(tern_hf_map_json(file, folder, "tokenizer_config.json", &file->tokenizer_config, err));
-    TERN_TRY(tern_hf_map_json(file, folder, "generation_config.json", &file->generation_config, err));
+    TERN_TRY(tern_hf_map_json(file, folder, "generation_config.json", &file->generation_config,
+                              err));
     TERN_TRY(map_text(file, folder, "tokenizer.json", &file->tokenizer_json, err));
     TERN_TRY(map_text(file, folder, "chat_template.jinja", &file->chat_template, err));
     if (!only_file) TERN_TRY(tern_hf_open_modules(file, folder, err));

@@ -50,7 +50,8 @@ void tern_order_columns(const tern_order *o, bool to_gguf, float *row, int64_t n
 void tern_change_apply(tern_change change, bool to_gguf, float *x, size_t n) {
     for (size_t i = 0; i < n; i++) {
         if (change == TERN_CHANGE_PLUS_ONE) x[i] += to_gguf ? 1 : -1;
-        if (change == TERN_CHANGE_MINUS_EXP) x[i] = (float)(to_gguf ? -exp((double)x[i]) : log(-(double)x[i]));
+        if (change == TERN_CHANGE_MINUS_EXP)
+            x[i] = (float)(to_gguf ? -exp((double)x[i]) : log(-(double)x[i]));
     }
 }
 
