@@ -181,11 +181,11 @@ static tern_status read_sizes(const tern_config_source *s, tern_config *c, tern_
     return refuse_experts(s, err);
 }
 
-// Where windows are not computed: up to a window's length they are what full attention is, so that
-// is how long a context may be.
-static void limit_to_window(const tern_config_source *s, tern_config *c) {
+// One window for all layers. It is also how long a context is unless more is asked for: so much is
+// attention to everything.
+static void read_window(const tern_config_source *s, tern_config *c) {
     int64_t window = 0;
-    bool is_used = !s->arch->computes_windows &&
+    bool is_used = !s->arch->windows_by_layer &&
                    (is_gguf(s) || tern_json_bool(tern_config_json(s, "use_sliding_window"), true));
     if (!is_used || !tern_config_int(s, "attention.sliding_window", "sliding_window", &window))
         return;
@@ -198,7 +198,7 @@ static tern_status settle_sizes(const tern_config_source *s, tern_config *c, ter
     if (c->n_kv_heads == 0) c->n_kv_heads = c->n_heads;
     if (c->head_dim == 0) c->head_dim = c->n_embd / c->n_heads;
     if (c->n_context == 0) c->n_context = 2048;
-    limit_to_window(s, c);
+    read_window(s, c);
     if (c->head_dim >= 2 && c->head_dim % 2 == 0 && c->head_dim <= TERN_HEAD_DIM_MAX &&
         c->n_heads % c->n_kv_heads == 0)
         return TERN_OK;

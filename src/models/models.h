@@ -27,7 +27,7 @@ typedef enum tern_pooling {
 // Hyperparameters, as the file states them, in the field's usual names.
 typedef struct tern_config {
     int64_t n_vocab, n_layers, n_embd, n_ff, n_heads, n_kv_heads, head_dim, n_context;
-    int64_t n_window; // windows that are not computed: n_context is at most this; 0: none
+    int64_t n_window; // of every layer, 0: all; a context is at most this unless asked for
     double rms_eps, final_rms_eps; // final: of the last norm; the same unless the file says so
     tern_act_kind act;
     tern_rope_attrs rope; // of attention to everything
@@ -144,7 +144,7 @@ typedef struct tern_arch {
     // GGUF of this architecture stores the rows of q and k so that RoPE pairs are neighbours,
     // Hugging Face so that they are halves of the head: conversion moves rows.
     bool gguf_rope_neighbours;
-    bool computes_windows;  // else a window limits the context
+    bool windows_by_layer;  // its own reader reads them
     bool kv_heads_by_layer; // GGUF's head_count_kv is an array: 0 where a layer has no attention
     const tern_generation_defaults *generation;
     tern_fresh fresh;
