@@ -126,7 +126,9 @@ static bool make_folder(const char *folder, const char *config, int64_t n_embd, 
 #define GEMMA                                                                                      \
     "\"hidden_size\": 16, \"intermediate_size\": 24, \"num_hidden_layers\": 7, "                   \
     "\"sliding_window\": 6"
-#define FEW_HEADS            ", \"num_attention_heads\": 2, \"num_key_value_heads\": 1, \"head_dim\": 8"
+#define FEW_HEADS                                                                                  \
+    ", \"num_attention_heads\": 2, \"num_key_value_heads\": 1, "                                   \
+    "\"head_dim\": 8"
 #define NESTED(type, inside) "{\"model_type\": \"" type "\", \"text_config\": {" inside "}}"
 
 // ---- Spellings ---------------------------------------------------------------------------------

@@ -197,6 +197,7 @@ static void write_json(const tern_config *c, tern_strbuf *out) {
                        "  \"linear_value_head_dim\": %d,\n",
                        (int)c->conv_taps, (int)d->n_k_heads, (int)d->n_v_heads, (int)d->head_dim,
                        (int)d->v_dim);
+    if (c->rope.scaling != TERN_ROPE_NONE) return; // said by rope_scaling
     tern_strbuf_printf(out,
                        "  \"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": %.9g, "
                        "\"partial_rotary_factor\": %.17g, \"mrope_interleaved\": true, "
