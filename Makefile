@@ -101,6 +101,7 @@ tsan: ## the tests under the thread sanitizer
 lint: $(BUILD)/tern $(BUILD)/public/libtern.a ## layers, systems, names of symbols, what the library may call, paths, format, docs
 	tools/check_layers.sh $(BUILD)/libtern.a
 	tools/check_os.sh
+	tools/check_families.sh
 	tools/check_paths.sh
 	tools/check_symbols.sh $(BUILD)/libtern.a $(BUILD)/public/libtern.a
 	tools/check_calls.sh $(BUILD)/libtern.a

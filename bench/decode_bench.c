@@ -272,8 +272,8 @@ int main(int argc, char **argv) {
         if (o == '?') return 2;
     }
     tern_graph_init(&b.graph);
-    tern_decoder_style style = {.sub_norms = true, .bitlinear = true};
-    need(tern_build_decoder(&b.graph, &c, style, &err), &err);
+    c.sub_norms = c.bitlinear = true;
+    need(tern_build_decoder(&b.graph, &c, &err), &err);
     const tern_webgpu_desc webgpu = {.library = getenv("TERN_WEBGPU_LIB")};
     const tern_device_desc desc = {.webgpu = &webgpu};
     need(tern_backend_webgpu.open(&b.device, &desc, &err), &err);

@@ -52,8 +52,8 @@ static tern_status build_graphs(bench *b) {
                      .final_rms_eps = 1e-5,
                      .act = TERN_ACTIVATION_SILU,
                      .rope = {.n_rot = o->n_embd / o->n_heads, .halves = true, .base = 10000}};
-    tern_decoder_style style = {.bitlinear = o->bitnet != 0};
-    TERN_TRY(tern_build_decoder(&b->graph, &c, style, &b->err));
+    c.bitlinear = o->bitnet != 0;
+    TERN_TRY(tern_build_decoder(&b->graph, &c, &b->err));
     TERN_TRY(tern_graph_train(&b->graph, &b->err));
     TERN_TRY(tern_graph_differentiate(&b->graph, NULL, &b->err));
     return tern_graph_optimizer(&b->graph, &b->update, &b->err);

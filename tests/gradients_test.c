@@ -14,15 +14,14 @@ static const float LORA_SCALE = 2;
 
 typedef struct recipe {
     const char *name, *weights; // case in the file; whose weights it has
-    tern_decoder_style style;
-    bool tied_head, lora;
+    bool sub_norms, bitlinear, tied_head, lora;
     tern_act_kind act;
 } recipe;
 static const recipe recipes[] = {
-    {"llama", "llama", {0}, false, false, TERN_ACTIVATION_SILU},
-    {"paper", "paper", {.bitlinear = true}, true, false, TERN_ACTIVATION_SILU},
-    {"bitnet", "bitnet", {true, true}, true, false, TERN_ACTIVATION_RELU2},
-    {"lora", "bitnet", {true, true}, true, true, TERN_ACTIVATION_RELU2},
+    {"llama", "llama", false, false, false, false, TERN_ACTIVATION_SILU},
+    {"paper", "paper", false, true, true, false, TERN_ACTIVATION_SILU},
+    {"bitnet", "bitnet", true, true, true, false, TERN_ACTIVATION_RELU2},
+    {"lora", "bitnet", true, true, true, true, TERN_ACTIVATION_RELU2},
 };
 
 typedef struct rig {
@@ -112,9 +111,9 @@ static tern_status make_graph(rig *r) {
     tern_config config = {.n_vocab = 40, .n_layers = 2, .n_embd = 16, .n_ff = 44, .n_heads = 2,
                           .n_kv_heads = 1, .head_dim = 8, .n_context = 64, .rms_eps = 1e-5,
                           .final_rms_eps = 1e-5, .act = k->act, .tied_head = k->tied_head,
-                          .sub_norms = k->style.sub_norms,
-                          .rope = {.n_rot = 8, .halves = k->style.bitlinear, .base = 10000}};
-    TERN_TRY(tern_build_decoder(&r->graph, &config, k->style, &r->err));
+                          .sub_norms = k->sub_norms, .bitlinear = k->bitlinear,
+                          .rope = {.n_rot = 8, .halves = k->bitlinear, .base = 10000}};
+    TERN_TRY(tern_build_decoder(&r->graph, &config, &r->err));
     if (k->lora) TERN_TRY(add_adapters(r));
     TERN_TRY(tern_graph_train(&r->graph, &r->err));
     if (k->lora) {

@@ -31,6 +31,7 @@ void tern_file_close(tern_file *file) {
     tern_json_free(&file->config);
     tern_json_free(&file->tokenizer_config);
     tern_json_free(&file->generation_config);
+    tern_json_free(&file->pooling);
     tern_free(file->tensors);
     tern_free(file->metas);
     struct tern_file_private *p = file->priv;

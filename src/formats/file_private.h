@@ -96,4 +96,15 @@ tern_status tern_hf_resolve_ternary(tern_file *file, tern_error *err);
 tern_status tern_hf_open_folder(tern_file *file, const char *folder, const char *only_file,
                                 tern_error *err);
 
+// For the parts of a folder: "folder/name" in the file's arena; a JSON file, if it is there; the
+// tensors of a safetensors file.
+tern_status tern_hf_join(tern_file *file, const char *folder, tern_str name, char **out,
+                         tern_error *err);
+tern_status tern_hf_map_json(tern_file *file, const char *folder, const char *name,
+                             tern_json_doc *doc, tern_error *err);
+tern_status tern_hf_open_shard(tern_file *file, const char *folder, tern_str name, int shard,
+                               tern_error *err);
+// Reads modules.json, if it is there, and what it names (hf_modules.c).
+tern_status tern_hf_open_modules(tern_file *file, const char *folder, tern_error *err);
+
 #endif

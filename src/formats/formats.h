@@ -53,6 +53,7 @@ typedef struct tern_file {
     size_t n_metas;
     // Hugging Face only. Absent files have no root; texts are mapped.
     tern_json_doc config, tokenizer_config, generation_config;
+    tern_json_doc pooling;     // of a sentence-transformers folder: its pooling module's config
     tern_str tokenizer_json;   // text of tokenizer.json, parsed on demand
     tern_str chat_template;    // text of chat_template.jinja
     uint64_t tensor_bytes;     // of all tensors

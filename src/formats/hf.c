@@ -12,7 +12,7 @@
 #define INDEX  "model.safetensors.index.json"
 
 // "folder/name" in the file's arena.
-static tern_status join(tern_file *file, const char *folder, tern_str name, char **out,
+tern_status tern_hf_join(tern_file *file, const char *folder, tern_str name, char **out,
                         tern_error *err) {
     size_t n = strlen(folder);
     *out = tern_arena_take(&file->priv->pool, n + name.len + 2);
@@ -28,13 +28,13 @@ static tern_status map_text(tern_file *file, const char *folder, const char *nam
     char *path;
     tern_mapping m;
     *out = (tern_str){NULL, 0};
-    TERN_TRY(join(file, folder, (tern_str){name, strlen(name)}, &path, err));
+    TERN_TRY(tern_hf_join(file, folder, (tern_str){name, strlen(name)}, &path, err));
     TERN_TRY(tern_file_map(file, path, true, &m, err));
     *out = (tern_str){(const char *)m.bytes, (size_t)m.n};
     return TERN_OK;
 }
 
-static tern_status map_json(tern_file *file, const char *folder, const char *name,
+tern_status tern_hf_map_json(tern_file *file, const char *folder, const char *name,
                             tern_json_doc *doc, tern_error *err) {
     tern_str text;
     TERN_TRY(map_text(file, folder, name, &text, err));
@@ -52,11 +52,11 @@ static tern_status map_json(tern_file *file, const char *folder, const char *nam
 
 // ---- Shards ------------------------------------------------------------------------------------
 
-static tern_status open_shard(tern_file *file, const char *folder, tern_str name, int shard,
+tern_status tern_hf_open_shard(tern_file *file, const char *folder, tern_str name, int shard,
                               tern_error *err) {
     char *path;
     tern_mapping m;
-    TERN_TRY(join(file, folder, name, &path, err));
+    TERN_TRY(tern_hf_join(file, folder, name, &path, err));
     TERN_TRY(tern_file_map(file, path, false, &m, err));
     tern_status status = tern_safetensors_parse(file, shard, m.bytes, m.n, err);
     return status == TERN_OK ? status : tern_fail_prefix(err, status, path);
@@ -131,7 +131,7 @@ static tern_status open_shards(tern_file *file, const char *folder, const tern_j
     tern_status status = list_shards(file, doc, &list, err);
     if (status != TERN_OK) goto fail;
     for (size_t i = 0; i < list.n; i++)
-        TERN_TRY_GOTO(open_shard(file, folder, list.names[i], (int)i, err));
+        TERN_TRY_GOTO(tern_hf_open_shard(file, folder, list.names[i], (int)i, err));
     TERN_TRY_GOTO(tern_file_index_tensors(file, err));
     status = check_promises(file, doc, &list, err);
 fail:
@@ -220,13 +220,14 @@ static tern_status open_weights(tern_file *file, const char *folder, const char 
         if (text.ptr) only_file = SINGLE;
     }
     if (!only_file || strcmp(only_file, SINGLE) != 0)
-        TERN_TRY(map_json(file, folder, INDEX, &doc, err));
+        TERN_TRY(tern_hf_map_json(file, folder, INDEX, &doc, err));
     if (tern_json_root(&doc) && (!only_file || index_names(&doc, only_file))) {
         status = open_shards(file, folder, &doc, err);
         if (status != TERN_OK) tern_fail_prefix(err, status, INDEX);
     } else {
         if (only_file)
-            status = open_shard(file, folder, (tern_str){only_file, strlen(only_file)}, 0, err);
+            status = tern_hf_open_shard(file, folder, (tern_str){only_file, strlen(only_file)}, 0,
+                                        err);
         if (status == TERN_OK) status = tern_file_index_tensors(file, err);
     }
     tern_json_free(&doc);
@@ -244,12 +245,14 @@ tern_status tern_hf_open_tokenizer(tern_file *file, const char *folder, const ch
 static tern_status read_folder(tern_file *file, const char *folder, const char *only_file,
                                tern_error *err) {
     bool is_adapter = only_file && !strcmp(only_file, "adapter_model.safetensors");
-    TERN_TRY(map_json(file, folder, is_adapter ? "adapter_config.json" : "config.json",
+    TERN_TRY(tern_hf_map_json(file, folder, is_adapter ? "adapter_config.json" : "config.json",
                       &file->config, err));
-    TERN_TRY(map_json(file, folder, "tokenizer_config.json", &file->tokenizer_config, err));
-    TERN_TRY(map_json(file, folder, "generation_config.json", &file->generation_config, err));
+    TERN_TRY(tern_hf_map_json(file, folder, "tokenizer_config.json", &file->tokenizer_config, err));
+    TERN_TRY(tern_hf_map_json(file, folder, "generation_config.json", &file->generation_config,
+                              err));
     TERN_TRY(map_text(file, folder, "tokenizer.json", &file->tokenizer_json, err));
     TERN_TRY(map_text(file, folder, "chat_template.jinja", &file->chat_template, err));
+    if (!only_file) TERN_TRY(tern_hf_open_modules(file, folder, err));
     TERN_TRY(open_weights(file, folder, only_file, err));
     if (file->n_tensors == 0 && !tern_json_root(&file->config) && !file->tokenizer_json.ptr)
         return tern_fail(err, TERN_ERR_FORMAT, "%s: no model here: neither %s nor %s nor "
@@ -267,7 +270,7 @@ tern_status tern_hf_open_folder(tern_file *file, const char *folder, const char 
     file->kind = TERN_FILE_HF;
     for (size_t i = 0; i < sizeof last / sizeof *last; i++)
         TERN_TRY(tern_out_check(folder, last[i], err));
-    TERN_TRY(join(file, folder, TERN_STR("config.json"), &config, err));
+    TERN_TRY(tern_hf_join(file, folder, TERN_STR("config.json"), &config, err));
     tern_stamp before = tern_file_stamp(config);
     TERN_TRY(read_folder(file, folder, only_file, err));
     tern_stamp after = tern_file_stamp(config);

@@ -147,7 +147,7 @@ static bool is_part_name(const char *name) {
 static tern_status remove_stale(tern_writer *w, tern_error *err) {
     static const char *const read[] = {"config.json", "generation_config.json", "tokenizer.json",
                                        "tokenizer_config.json", "special_tokens_map.json",
-                                       "chat_template.jinja", SINGLE, INDEX};
+                                       "chat_template.jinja", "modules.json", SINGLE, INDEX};
     tern_names parts = {0};
     tern_status status = tern_folder_list(&parts, w->path, "model-", ".safetensors", err);
     for (size_t i = 0; status == TERN_OK && i < sizeof read / sizeof *read; i++)

@@ -19,6 +19,9 @@ void tern_tokenizer_free(tern_tokenizer *t);
 int32_t tern_tokenizer_n_vocab(const tern_tokenizer *t);
 int32_t tern_tokenizer_bos(const tern_tokenizer *t); // -1: none
 int32_t tern_tokenizer_eos(const tern_tokenizer *t);
+// From now on texts end with eos, as embedding models of the last token want; nothing where they
+// end with some token already.
+void tern_tokenizer_append_eos(tern_tokenizer *t);
 bool tern_tokenizer_adds_bos(const tern_tokenizer *t);
 bool tern_tokenizer_is_end(const tern_tokenizer *t, int32_t id); // eos, eot, eom, <|im_end|>, ...
 // All end tokens, for lists; returns their number.

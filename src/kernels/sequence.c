@@ -305,7 +305,7 @@ static bool reaches_back(const tern_sequence *s, int32_t n) {
     const tern_page_layout *l = &s->cache->layout;
     for (int g = 0; g < l->n_groups; g++) {
         int32_t window = l->groups[g].window, first = n - window + 1;
-        if (window == 0 || n == 0) continue;
+        if (window == 0) continue;
         int32_t i = first > 0 ? first / s->cache->page_positions : 0;
         if (i < s->tables[g].n && !s->tables[g].held[i]) return false;
     }

@@ -63,16 +63,19 @@ static void read_row(const tern_tensor *t, int64_t row, float *out) {
 static tern_status append(const reader *r, tern_adapter *p, const tern_tensor *a,
                           const tern_tensor *b, float scale, tern_error *err) {
     int64_t rank = (int64_t)a->ne[1], at = p->rank;
-    bool to_neighbours = r->base->kind == TERN_FILE_GGUF;
-    int64_t n_heads = r->file->kind == r->base->kind
-                          ? 0
-                          : tern_model_rope_heads(r->arch, r->config, p->weight);
+    bool to_gguf = r->base->kind == TERN_FILE_GGUF;
+    tern_moves moves = {0};
+    if (r->file->kind != r->base->kind) moves = tern_model_moves(r->arch, r->config, p->weight);
     TERN_TRY(grow(p, rank, err));
-    float *row = tern_alloc_array(TERN_MEM_MISC, (size_t)rank, sizeof *row);
-    if (!row) return tern_fail_memory(err, (size_t)rank * sizeof *row);
-    for (int64_t k = 0; k < rank; k++) read_row(a, k, p->a + (at + k) * p->n_in);
+    size_t n_scratch = (size_t)(rank > p->n_in ? rank : p->n_in);
+    float *row = tern_alloc_array(TERN_MEM_MISC, n_scratch, sizeof *row);
+    if (!row) return tern_fail_memory(err, n_scratch * sizeof *row);
+    for (int64_t k = 0; k < rank; k++) {
+        read_row(a, k, p->a + (at + k) * p->n_in);
+        tern_order_columns(&moves.columns, to_gguf, p->a + (at + k) * p->n_in, p->n_in, row);
+    }
     for (int64_t i = 0; i < p->n_out; i++) {
-        read_row(b, tern_rope_source_row(i, p->n_out, n_heads, to_neighbours), row);
+        read_row(b, tern_order_source(&moves.rows, i, to_gguf), row);
         for (int64_t k = 0; k < rank; k++) p->b[i * p->room + at + k] = row[k] * scale;
     }
     p->rank += rank;
@@ -88,11 +91,12 @@ static bool is_plain(const tern_tensor *t) {
 static tern_status check_shapes(const reader *r, const tern_tensor *a, const tern_tensor *b,
                                 const char *weight, tern_error *err) {
     const tern_tensor *w = tern_model_tensor(r->base, r->arch, weight);
-    if (!w || !strcmp(weight, "token_embd.weight") || !strcmp(weight, "output.weight"))
+    tern_role role = tern_model_role(r->arch, weight);
+    if (!w || role == TERN_ROLE_TABLE || role == TERN_ROLE_HEAD)
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "tensor %s: %s", a->name,
                          w ? "adapters of the embedding or the output head are not supported"
                            : "the model has no such matrix");
-    if (w->n_dims < 2)
+    if (w->n_dims < 2 || role == TERN_ROLE_VECTOR)
         return tern_fail(err, TERN_ERR_FORMAT, "tensor %s: %s is not a matrix", a->name, weight);
     if (!is_plain(a) || !is_plain(b))
         return tern_fail(err, TERN_ERR_UNSUPPORTED,

@@ -1,13 +1,7 @@
 // BitNet b1.58: BitLinears with SiLU and no sub-norms (arXiv:2402.17764), or with sub-norms and
 // squared ReLU (2B-4T, arXiv:2504.12285); config and tensors say which. GGUF has had three names.
 #include <string.h>
-#include "models/models.h"
-
-static tern_status build(tern_graph *g, const tern_config *c, tern_error *err) {
-    return tern_build_decoder(g, c,
-                              (tern_decoder_style){.sub_norms = c->sub_norms, .bitlinear = true},
-                              err);
-}
+#include "models/family.h"
 
 static const char *const gguf_names[] = {"bitnet-b1.58", "bitnet-25", "bitnet", NULL};
 
@@ -23,29 +17,24 @@ static tern_act_kind gguf_act(const char *gguf_name, const tern_config *c, const
 }
 static const char *const hf_types[] = {"bitnet", NULL};
 
-static const tern_tensor_name tensors[] = {
-    {"token_embd.weight", "model.embed_tokens.weight"},
-    {"output_norm.weight", "model.norm.weight"},
-    {"output.weight", "lm_head.weight"},
-    {"blk.%d.attn_norm.weight", "model.layers.%d.input_layernorm.weight"},
-    {"blk.%d.attn_q.weight", "model.layers.%d.self_attn.q_proj.weight"},
-    {"blk.%d.attn_k.weight", "model.layers.%d.self_attn.k_proj.weight"},
-    {"blk.%d.attn_v.weight", "model.layers.%d.self_attn.v_proj.weight"},
-    {"blk.%d.attn_sub_norm.weight", "model.layers.%d.self_attn.attn_sub_norm.weight"},
-    {"blk.%d.attn_output.weight", "model.layers.%d.self_attn.o_proj.weight"},
-    {"blk.%d.ffn_norm.weight", "model.layers.%d.post_attention_layernorm.weight"},
-    {"blk.%d.ffn_gate.weight", "model.layers.%d.mlp.gate_proj.weight"},
-    {"blk.%d.ffn_up.weight", "model.layers.%d.mlp.up_proj.weight"},
-    {"blk.%d.ffn_sub_norm.weight", "model.layers.%d.mlp.ffn_sub_norm.weight"},
-    {"blk.%d.ffn_down.weight", "model.layers.%d.mlp.down_proj.weight"},
-    {"blk.%d.attn_q_norm_in.weight", "model.layers.%d.self_attn.q_proj.rms_norm.weight"},
-    {"blk.%d.attn_k_norm_in.weight", "model.layers.%d.self_attn.k_proj.rms_norm.weight"},
-    {"blk.%d.attn_v_norm_in.weight", "model.layers.%d.self_attn.v_proj.rms_norm.weight"},
-    {"blk.%d.attn_output_norm_in.weight", "model.layers.%d.self_attn.o_proj.rms_norm.weight"},
-    {"blk.%d.ffn_gate_norm_in.weight", "model.layers.%d.mlp.gate_proj.rms_norm.weight"},
-    {"blk.%d.ffn_up_norm_in.weight", "model.layers.%d.mlp.up_proj.rms_norm.weight"},
-    {"blk.%d.ffn_down_norm_in.weight", "model.layers.%d.mlp.down_proj.rms_norm.weight"},
-    {NULL, NULL},
+static tern_status read(const tern_config_source *s, tern_config *c, tern_error *err) {
+    (void)err;
+    c->bitlinear = true;
+    c->sub_norms = tern_model_tensor(s->file, s->arch, "blk.0.attn_sub_norm.weight") != NULL;
+    return TERN_OK;
+}
+
+static const tern_tensor_row tensors[] = {
+    TERN_ROWS_TABLE_AND_HEAD,
+    TERN_NORM("output_norm", "model.norm", TERN_CHANGE_NONE),
+    TERN_LAYER_NORM("attn_norm", "input_layernorm", TERN_CHANGE_NONE),
+    TERN_ROWS_ATTENTION,
+    TERN_LAYER_NORM("attn_sub_norm", "self_attn.attn_sub_norm", TERN_CHANGE_NONE),
+    TERN_LAYER_NORM("ffn_norm", "post_attention_layernorm", TERN_CHANGE_NONE),
+    TERN_ROWS_FEED_FORWARD,
+    TERN_LAYER_NORM("ffn_sub_norm", "mlp.ffn_sub_norm", TERN_CHANGE_NONE),
+    TERN_ROWS_INPUT_NORMS,
+    TERN_ROWS_END,
 };
 
 const tern_arch tern_arch_bitnet = {
@@ -56,6 +45,7 @@ const tern_arch tern_arch_bitnet = {
     .ignored = tern_decoder_ignored,
     .gguf_act = gguf_act,
     .hf_class = "BitNetForCausalLM",
-    .always_ternary = true,
-    .build = build,
+    .read = read,
+    .build = tern_build_decoder,
+    .fresh = TERN_FRESH_TERNARY,
 };

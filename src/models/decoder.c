@@ -9,98 +9,150 @@
 //
 // BitNet b1.58 2B-4T adds a norm before Wo and Wdown ("sub-norms"), which bounds the range of what
 // is quantized to int8 next, and makes every linear but the head a BitLinear.
+//
+// The blocks below are what other families put together in other ways: each family's file has its
+// own layer, and tern_build_stack what stands around the layers.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include "models/models.h"
+#include "models/family.h"
 
-typedef struct decoder {
-    tern_graph *g;
-    const tern_config *c;
-    tern_decoder_style style;
-} decoder;
+const tern_ignored tern_decoder_ignored[] = {TERN_IGNORED_ROPE, {NULL, NULL, NULL}};
 
-const tern_ignored tern_decoder_ignored[] = {
-    {".rotary_emb.inv_freq", "RoPE's frequencies are computed from the config"},
-    {".attn_rot_embd.weight", "RoPE's frequencies are computed from the config"},
-    {NULL, NULL},
-};
+// ---- Blocks ------------------------------------------------------------------------------------
+
+tern_vid tern_block_norm(tern_graph *g, tern_vid x, const char *name, int64_t n, double eps) {
+    return tern_g_rms_norm(g, x, tern_g_vector(g, name, n), (float)eps);
+}
 
 // The norm of "blk.%d.attn_q.weight" is "blk.%d.attn_q_norm_in.weight".
-static tern_vid input_norm(const decoder *d, tern_vid x, const char *name, int64_t n_in) {
+static tern_vid input_norm(tern_graph *g, const tern_config *c, tern_vid x, const char *name,
+                           int64_t n_in) {
     char norm_name[64];
     int stem = (int)(strlen(name) - strlen(".weight"));
     snprintf(norm_name, sizeof norm_name, "%.*s_norm_in.weight", stem, name);
-    tern_vid w = tern_g_vector(d->g, norm_name, n_in);
-    return tern_g_rms_norm(d->g, x, w, (float)d->c->input_norm_eps);
+    return tern_block_norm(g, x, norm_name, n_in, c->input_norm_eps);
 }
 
-static tern_vid linear(const decoder *d, tern_vid x, const char *name, int64_t n_out,
-                       int64_t n_in) {
-    if (d->c->input_norms) x = input_norm(d, x, name, n_in);
-    tern_vid w = tern_g_matrix(d->g, name, n_out, n_in);
-    return d->style.bitlinear ? tern_g_bitlinear(d->g, x, w) : tern_g_linear(d->g, x, w);
+tern_vid tern_block_linear(tern_graph *g, const tern_config *c, tern_vid x, const char *name,
+                           int64_t n_out, int64_t n_in) {
+    if (c->input_norms) x = input_norm(g, c, x, name, n_in);
+    tern_vid w = tern_g_matrix(g, name, n_out, n_in);
+    return c->bitlinear ? tern_g_bitlinear(g, x, w) : tern_g_linear(g, x, w);
 }
 
-static tern_vid norm(const decoder *d, tern_vid x, const char *name, int64_t n, double eps) {
-    return tern_g_rms_norm(d->g, x, tern_g_vector(d->g, name, n), (float)eps);
-}
-
-static tern_vid attention_block(const decoder *d, tern_vid x) {
-    const tern_config *c = d->c;
-    tern_graph *g = d->g;
-    int64_t q_dim = c->n_heads * c->head_dim, kv_dim = c->n_kv_heads * c->head_dim;
-    tern_vid a = norm(d, x, "blk.%d.attn_norm.weight", c->n_embd, c->rms_eps);
-    tern_vid q = linear(d, a, "blk.%d.attn_q.weight", q_dim, c->n_embd);
-    tern_vid k = linear(d, a, "blk.%d.attn_k.weight", kv_dim, c->n_embd);
-    tern_vid v = linear(d, a, "blk.%d.attn_v.weight", kv_dim, c->n_embd);
+static tern_vid rotate(tern_graph *g, const tern_config *c, tern_vid x, int64_t n_heads,
+                       const tern_rope_attrs *rope) {
     tern_vid factors = -1;
-    if (c->rope.scaling == TERN_ROPE_FACTORS)
-        factors = tern_g_vector(g, "rope_freqs.weight", c->rope.n_rot / 2);
-    q = tern_g_rope(g, q, factors, (int32_t)c->n_heads, (int32_t)c->head_dim, &c->rope);
-    k = tern_g_rope(g, k, factors, (int32_t)c->n_kv_heads, (int32_t)c->head_dim, &c->rope);
-    tern_vid keys = tern_g_positional_state(g, "cache_k.%d", kv_dim, (int32_t)c->n_window);
-    tern_vid values = tern_g_positional_state(g, "cache_v.%d", kv_dim, (int32_t)c->n_window);
+    if (rope->scaling == TERN_ROPE_FACTORS)
+        factors = tern_g_vector(g, "rope_freqs.weight", rope->n_rot / 2);
+    return tern_g_rope(g, x, factors, (int32_t)n_heads, (int32_t)c->head_dim, rope);
+}
+
+static tern_vid attend(tern_graph *g, const tern_config *c, tern_vid q, tern_vid k, tern_vid v,
+                       const tern_attention_block *block) {
+    int64_t kv_dim = c->n_kv_heads * c->head_dim;
+    tern_vid keys = tern_g_positional_state(g, "cache_k.%d", kv_dim, block->window);
+    tern_vid values = tern_g_positional_state(g, "cache_v.%d", kv_dim, block->window);
     tern_g_kv_store(g, k, v, keys, values, (int32_t)c->n_kv_heads, (int32_t)c->head_dim);
-    tern_vid o = tern_g_attention(
-        g, q, keys, values,
-        &(tern_attention_attrs){.n_heads = (int32_t)c->n_heads,
-                                .n_kv_heads = (int32_t)c->n_kv_heads,
-                                .head_dim = (int32_t)c->head_dim,
-                                .scale = 1.0f / sqrtf((float)c->head_dim),
-                                .window = (int32_t)c->n_window});
-    if (d->style.sub_norms) o = norm(d, o, "blk.%d.attn_sub_norm.weight", q_dim, c->rms_eps);
-    return tern_g_add(g, x, linear(d, o, "blk.%d.attn_output.weight", c->n_embd, q_dim));
+    double scalar = c->query_scalar > 0 ? c->query_scalar : (double)c->head_dim;
+    return tern_g_attention(g, q, keys, values,
+                            &(tern_attention_attrs){.n_heads = (int32_t)c->n_heads,
+                                                    .n_kv_heads = (int32_t)c->n_kv_heads,
+                                                    .head_dim = (int32_t)c->head_dim,
+                                                    .scale = 1.0f / sqrtf((float)scalar),
+                                                    .window = block->window,
+                                                    .bidirectional = block->bidirectional});
 }
 
-static tern_vid feed_forward_block(const decoder *d, tern_vid x) {
-    const tern_config *c = d->c;
-    tern_graph *g = d->g;
-    tern_vid f = norm(d, x, "blk.%d.ffn_norm.weight", c->n_embd, c->rms_eps);
-    tern_vid gate = linear(d, f, "blk.%d.ffn_gate.weight", c->n_ff, c->n_embd);
-    tern_vid up = linear(d, f, "blk.%d.ffn_up.weight", c->n_ff, c->n_embd);
-    tern_vid h = tern_g_mul(g, tern_g_act(g, gate, c->act), up);
-    if (d->style.sub_norms) h = norm(d, h, "blk.%d.ffn_sub_norm.weight", c->n_ff, c->rms_eps);
-    return tern_g_add(g, x, linear(d, h, "blk.%d.ffn_down.weight", c->n_embd, c->n_ff));
-}
-
-tern_status tern_build_decoder(tern_graph *g, const tern_config *c, tern_decoder_style style,
-                               tern_error *err) {
-    decoder d = {g, c, style};
-    tern_vid ids = tern_g_input(g, "ids", tern_g_dim(g, "tokens"), 1, TERN_VALUE_I32);
-    tern_vid table = tern_g_table(g, "token_embd.weight", c->n_vocab, c->n_embd);
-    tern_vid x = tern_g_embed(g, ids, table);
-    for (int64_t i = 0; i < c->n_layers && !g->failed; i++) {
-        g->layer = (int32_t)i;
-        x = attention_block(&d, x);
-        x = feed_forward_block(&d, x);
+tern_vid tern_block_attention(tern_graph *g, const tern_config *c, tern_vid x,
+                              const tern_attention_block *block) {
+    int64_t dim = c->head_dim, q_dim = c->n_heads * dim, kv_dim = c->n_kv_heads * dim;
+    int64_t q_rows = block->gate ? 2 * q_dim : q_dim;
+    tern_vid q = tern_block_linear(g, c, x, "blk.%d.attn_q.weight", q_rows, c->n_embd), gate = -1;
+    tern_vid k = tern_block_linear(g, c, x, "blk.%d.attn_k.weight", kv_dim, c->n_embd);
+    tern_vid v = tern_block_linear(g, c, x, "blk.%d.attn_v.weight", kv_dim, c->n_embd);
+    if (block->gate) {
+        gate = tern_g_columns(g, q, 2 * dim, dim, dim);
+        q = tern_g_columns(g, q, 2 * dim, 0, dim);
     }
-    g->layer = -1;
-    tern_vid rows = tern_g_input(g, "outputs", tern_g_dim(g, "outputs"), 1, TERN_VALUE_I32);
-    x = norm(&d, tern_g_take_rows(g, x, rows), "output_norm.weight", c->n_embd, c->final_rms_eps);
+    if (block->head_norms) {
+        q = tern_block_norm(g, q, "blk.%d.attn_q_norm.weight", dim, c->rms_eps);
+        k = tern_block_norm(g, k, "blk.%d.attn_k_norm.weight", dim, c->rms_eps);
+    }
+    q = rotate(g, c, q, c->n_heads, block->rope);
+    k = rotate(g, c, k, c->n_kv_heads, block->rope);
+    tern_vid o = attend(g, c, q, k, v, block);
+    if (block->gate) o = tern_g_mul(g, tern_g_act(g, gate, TERN_ACTIVATION_SIGMOID), o);
+    if (block->sub_norm)
+        o = tern_block_norm(g, o, "blk.%d.attn_sub_norm.weight", q_dim, c->rms_eps);
+    return tern_block_linear(g, c, o, "blk.%d.attn_output.weight", c->n_embd, q_dim);
+}
+
+tern_vid tern_block_feed_forward(tern_graph *g, const tern_config *c, tern_vid x) {
+    tern_vid gate = tern_block_linear(g, c, x, "blk.%d.ffn_gate.weight", c->n_ff, c->n_embd);
+    tern_vid up = tern_block_linear(g, c, x, "blk.%d.ffn_up.weight", c->n_ff, c->n_embd);
+    tern_vid h = tern_g_mul(g, tern_g_act(g, gate, c->act), up);
+    if (c->sub_norms) h = tern_block_norm(g, h, "blk.%d.ffn_sub_norm.weight", c->n_ff, c->rms_eps);
+    return tern_block_linear(g, c, h, "blk.%d.ffn_down.weight", c->n_embd, c->n_ff);
+}
+
+// ---- Before and after the layers ---------------------------------------------------------------
+
+static void add_logits(tern_graph *g, const tern_config *c, tern_vid x) {
     const char *head = c->tied_head ? "token_embd.weight" : "output.weight";
     tern_vid logits = tern_g_linear(g, x, tern_g_matrix(g, head, c->n_vocab, c->n_embd));
     tern_g_output(g, tern_g_top_k(g, logits), "top_k");
     tern_g_output(g, logits, "logits");
+}
+
+// Of all rows x of a sequence one vector of length 1.
+static void add_embedding(tern_graph *g, const tern_config *c, tern_vid x) {
+    static const tern_pool_kind kinds[] = {[TERN_POOLING_MEAN] = TERN_POOL_MEAN,
+                                           [TERN_POOLING_LAST] = TERN_POOL_LAST,
+                                           [TERN_POOLING_FIRST] = TERN_POOL_FIRST};
+    tern_vid y = tern_g_pool(g, x, tern_g_dim(g, "sequences"), kinds[c->pooling]);
+    if (c->n_dense) {
+        y = tern_g_linear(g, y, tern_g_matrix(g, "dense_2.weight", c->n_dense, c->n_embd));
+        y = tern_g_linear(g, y, tern_g_matrix(g, "dense_3.weight", c->n_embd, c->n_dense));
+    }
+    tern_g_output(g, tern_g_l2_norm(g, y), "embedding");
+}
+
+tern_status tern_build_stack(tern_graph *g, const tern_config *c, const tern_stack *stack,
+                             tern_error *err) {
+    tern_vid ids = tern_g_input(g, "ids", tern_g_dim(g, "tokens"), 1, TERN_VALUE_I32);
+    tern_vid x = tern_g_embed(g, ids, tern_g_table(g, "token_embd.weight", c->n_vocab, c->n_embd));
+    if (stack->embedding_scale != 0) x = tern_g_scale(g, x, stack->embedding_scale);
+    for (int64_t i = 0; i < c->n_layers && !g->failed; i++) {
+        g->layer = (int32_t)i;
+        x = stack->layer(g, c, x);
+    }
+    g->layer = -1;
+    tern_vid rows = tern_g_input(g, "outputs", tern_g_dim(g, "outputs"), 1, TERN_VALUE_I32);
+    if (c->pooling == TERN_POOLING_NONE) {
+        x = tern_g_take_rows(g, x, rows);
+        add_logits(g, c, tern_block_norm(g, x, stack->final_norm, c->n_embd, c->final_rms_eps));
+    } else {
+        x = tern_block_norm(g, x, stack->final_norm, c->n_embd, c->final_rms_eps);
+        tern_g_output(g, tern_g_take_rows(g, x, rows), "hidden");
+        add_embedding(g, c, x);
+    }
     return tern_graph_check(g, err);
+}
+
+// ---- Llama's and BitNet's layers ---------------------------------------------------------------
+
+static tern_vid layer(tern_graph *g, const tern_config *c, tern_vid x) {
+    const tern_attention_block block = {
+        .sub_norm = c->sub_norms, .window = (int32_t)c->n_window, .rope = &c->rope};
+    tern_vid a = tern_block_norm(g, x, "blk.%d.attn_norm.weight", c->n_embd, c->rms_eps);
+    x = tern_g_add(g, x, tern_block_attention(g, c, a, &block));
+    tern_vid f = tern_block_norm(g, x, "blk.%d.ffn_norm.weight", c->n_embd, c->rms_eps);
+    return tern_g_add(g, x, tern_block_feed_forward(g, c, f));
+}
+
+tern_status tern_build_decoder(tern_graph *g, const tern_config *c, tern_error *err) {
+    return tern_build_stack(g, c, &(tern_stack){.layer = layer, .final_norm = "output_norm.weight"},
+                            err);
 }

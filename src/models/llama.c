@@ -1,36 +1,25 @@
 // Llama 1 to 3 and its copies; also BitNets that call themselves llama (Falcon-E): ternary tensors
 // become BitLinears when the graph is lowered, and masters by quantization_config.
-#include "models/models.h"
-
-static tern_status build(tern_graph *g, const tern_config *c, tern_error *err) {
-    return tern_build_decoder(g, c, (tern_decoder_style){.bitlinear = c->bitlinear}, err);
-}
+#include "models/family.h"
 
 static const char *const gguf_names[] = {"llama", NULL};
 static const char *const hf_types[] = {"llama", "mistral", NULL};
 
-static const tern_tensor_name tensors[] = {
-    {"token_embd.weight", "model.embed_tokens.weight"},
-    {"output_norm.weight", "model.norm.weight"},
-    {"output.weight", "lm_head.weight"},
-    {"rope_freqs.weight", NULL}, // computed from config.json's rope parameters there
-    {"blk.%d.attn_norm.weight", "model.layers.%d.input_layernorm.weight"},
-    {"blk.%d.attn_q.weight", "model.layers.%d.self_attn.q_proj.weight"},
-    {"blk.%d.attn_k.weight", "model.layers.%d.self_attn.k_proj.weight"},
-    {"blk.%d.attn_v.weight", "model.layers.%d.self_attn.v_proj.weight"},
-    {"blk.%d.attn_output.weight", "model.layers.%d.self_attn.o_proj.weight"},
-    {"blk.%d.ffn_norm.weight", "model.layers.%d.post_attention_layernorm.weight"},
-    {"blk.%d.ffn_gate.weight", "model.layers.%d.mlp.gate_proj.weight"},
-    {"blk.%d.ffn_up.weight", "model.layers.%d.mlp.up_proj.weight"},
-    {"blk.%d.ffn_down.weight", "model.layers.%d.mlp.down_proj.weight"},
-    {"blk.%d.attn_q_norm_in.weight", "model.layers.%d.self_attn.q_proj.rms_norm.weight"},
-    {"blk.%d.attn_k_norm_in.weight", "model.layers.%d.self_attn.k_proj.rms_norm.weight"},
-    {"blk.%d.attn_v_norm_in.weight", "model.layers.%d.self_attn.v_proj.rms_norm.weight"},
-    {"blk.%d.attn_output_norm_in.weight", "model.layers.%d.self_attn.o_proj.rms_norm.weight"},
-    {"blk.%d.ffn_gate_norm_in.weight", "model.layers.%d.mlp.gate_proj.rms_norm.weight"},
-    {"blk.%d.ffn_up_norm_in.weight", "model.layers.%d.mlp.up_proj.rms_norm.weight"},
-    {"blk.%d.ffn_down_norm_in.weight", "model.layers.%d.mlp.down_proj.rms_norm.weight"},
-    {NULL, NULL},
+static const tern_tensor_row tensors[] = {
+    TERN_ROWS_TABLE_AND_HEAD,
+    TERN_NORM("output_norm", "model.norm", TERN_CHANGE_NONE),
+    {.gguf = "rope_freqs.weight"}, // computed from config.json's rope parameters there
+    TERN_LAYER_NORM("attn_norm", "input_layernorm", TERN_CHANGE_NONE),
+    TERN_LAYER_ROW("attn_q.weight", "self_attn.q_proj.weight", .role = TERN_ROLE_Q,
+                   .rows = TERN_ORDER_ROPE_Q),
+    TERN_LAYER_ROW("attn_k.weight", "self_attn.k_proj.weight", .role = TERN_ROLE_K,
+                   .rows = TERN_ORDER_ROPE_K),
+    TERN_LAYER_MATRIX("attn_v", "self_attn.v_proj", TERN_ROLE_V),
+    TERN_LAYER_MATRIX("attn_output", "self_attn.o_proj", TERN_ROLE_O),
+    TERN_LAYER_NORM("ffn_norm", "post_attention_layernorm", TERN_CHANGE_NONE),
+    TERN_ROWS_FEED_FORWARD,
+    TERN_ROWS_INPUT_NORMS,
+    TERN_ROWS_END,
 };
 
 const tern_arch tern_arch_llama = {
@@ -41,5 +30,6 @@ const tern_arch tern_arch_llama = {
     .ignored = tern_decoder_ignored,
     .hf_class = "LlamaForCausalLM",
     .gguf_rope_neighbours = true,
-    .build = build,
+    .build = tern_build_decoder,
+    .fresh = TERN_FRESH_FLOATS,
 };

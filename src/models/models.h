@@ -7,49 +7,147 @@
 #include "formats/formats.h"
 #include "graph/graph.h"
 
+// How a layer mixes positions.
+typedef enum tern_layer_kind {
+    TERN_LAYER_FULL,   // attention to everything before (encoders: to everything)
+    TERN_LAYER_WINDOW, // attention to the nearest `window` positions
+    TERN_LAYER_CONV,   // a short convolution
+    TERN_LAYER_DELTA,  // a gated delta net
+    TERN_LAYER_KINDS
+} tern_layer_kind;
+#define TERN_LAYERS_MAX 1000
+
+typedef enum tern_pooling {
+    TERN_POOLING_NONE, // a language model: logits
+    TERN_POOLING_MEAN, // otherwise an embedding of each sequence
+    TERN_POOLING_LAST,
+    TERN_POOLING_FIRST,
+} tern_pooling;
+
 // Hyperparameters, as the file states them, in the field's usual names.
 typedef struct tern_config {
     int64_t n_vocab, n_layers, n_embd, n_ff, n_heads, n_kv_heads, head_dim, n_context;
-    int64_t n_window; // attention sees that many positions, 0: all; n_context is at most this
+    int64_t n_window; // of every layer, 0: all; a context is at most this unless asked for
     double rms_eps, final_rms_eps; // final: of the last norm; the same unless the file says so
     tern_act_kind act;
-    tern_rope_attrs rope;
-    bool tied_head;         // the output head is the embedding table
-    bool sub_norms;         // a norm before attention's output projection and before the down one
-    bool bitlinear;         // float weights of the layers are masters, rounded when they are read
-    bool input_norms;       // a norm before every projection (use_rms_norm), with its own eps
+    tern_rope_attrs rope; // of attention to everything
+    bool tied_head;       // the output head is the embedding table
+    bool sub_norms;       // a norm before attention's output projection and before the down one
+    bool bitlinear;       // float weights of the layers are masters, rounded when they are read
+    bool input_norms;     // a norm before every projection (use_rms_norm), with its own eps
     double input_norm_eps;
     const char *guess;      // what had to be guessed because the file does not say, or NULL
     int64_t bos_id, eos_id; // -1: not stated
+    // What only some families have
+    uint8_t layers[TERN_LAYERS_MAX]; // a tern_layer_kind each; all zero: full attention
+    int32_t window;                  // of TERN_LAYER_WINDOW: rows see that many positions
+    tern_rope_attrs window_rope;     // of TERN_LAYER_WINDOW
+    double query_scalar;             // attention's scale is its root's inverse; 0: head_dim's
+    bool bidirectional;              // an encoder: no causal mask
+    tern_pooling pooling;
+    bool
+        appends_eos; // a text is followed by the end's token, even if the tokenizer does not say so
+    int64_t n_dense; // rows of the first of the two products after pooling; 0: there are none
+    int64_t n_ignored_blocks; // GGUF: blocks after the layers that are not run
+    int32_t conv_taps;
+    bool conv_bias;         // biases in the convolution and the products around it
+    tern_delta_attrs delta; // tiled: the order of the value heads in this file
 } tern_config;
 
-// The same tensor in the two worlds: GGUF and Hugging Face; %d is the layer.
-typedef struct tern_tensor_name {
-    const char *gguf, *hf;
-} tern_tensor_name;
+// What a tensor is for.
+typedef enum tern_role {
+    TERN_ROLE_VECTOR, // norms, biases, taps of convolutions: read as floats, never quantized
+    TERN_ROLE_TABLE,
+    TERN_ROLE_HEAD,
+    TERN_ROLE_MATRIX, // of a product that has none of the names below
+    TERN_ROLE_FLOATS, // the same, of numbers that are neither ternary nor quantized
+    TERN_ROLE_Q,
+    TERN_ROLE_K,
+    TERN_ROLE_V,
+    TERN_ROLE_O,
+    TERN_ROLE_GATE,
+    TERN_ROLE_UP,
+    TERN_ROLE_DOWN,
+} tern_role;
 
-// A tensor that files have and the graph does not read, by the end of its name, and why that is all
-// right.
+// What stands in GGUF instead of Hugging Face's number. No change is undone by the reverse.
+typedef enum tern_change {
+    TERN_CHANGE_NONE,
+    TERN_CHANGE_PLUS_ONE,  // 1 + w: norms that are stored around zero
+    TERN_CHANGE_MINUS_EXP, // -e^w: decay rates that are stored as logarithms
+    TERN_CHANGE_SQUEEZE,   // the same, [n, 1, taps] without the dimension in the middle
+} tern_change;
+
+// Rows or columns that stand in another order in GGUF (orders.c).
+typedef enum tern_order_kind {
+    TERN_ORDER_SAME,
+    TERN_ORDER_ROPE_Q,  // pairs of RoPE beside each other, in heads of queries
+    TERN_ORDER_ROPE_K,  // in heads of keys
+    TERN_ORDER_V_HEADS, // a delta net's value heads, by key head and not by group
+    TERN_ORDER_V_EACH,  // one number a value head
+    TERN_ORDER_QKV,     // queries and keys, then value heads
+} tern_order_kind;
+
+// One tensor in the two worlds; %d is the layer.
+typedef struct tern_tensor_row {
+    const char *gguf, *hf; // hf NULL: not a tensor there
+    tern_role role;
+    tern_change change;
+    tern_order_kind rows, columns;
+    const char *gguf_also; // another name that files have for it
+} tern_tensor_row;
+
+// A tensor that files have and the graph does not read, by the beginning or the end of its name,
+// and why that is all right.
 typedef struct tern_ignored {
-    const char *end, *why;
+    const char *begin, *end, *why; // of the first two, one is given
 } tern_ignored;
 
+// What a family's makers advise where a file says nothing; a member below 0: nothing.
+typedef struct tern_generation_defaults {
+    float temperature, top_p, min_p, repeat_penalty;
+    int32_t top_k;
+} tern_generation_defaults;
+
+// Where the readers of a config look (config.c).
+typedef struct tern_config_source {
+    const tern_file *file;
+    const struct tern_arch *arch;
+    char prefix[64]; // GGUF: general.architecture
+} tern_config_source;
+
+// What training from nothing makes of this architecture.
+typedef enum tern_fresh { TERN_FRESH_NONE, TERN_FRESH_FLOATS, TERN_FRESH_TERNARY } tern_fresh;
+
 typedef struct tern_arch {
-    const char *name;              // "bitnet", "llama"
+    const char *name;              // as people are told
     const char *const *gguf_names; // general.architecture values, NULL-terminated; the first one is
                                    // written by conversion
-    const char *const *hf_types;   // config.json model_type values
-    const tern_tensor_name *tensors; // ends with {NULL, NULL}
-    const tern_ignored *ignored;     // ends with {NULL, NULL}; NULL: none
+    const char *const *hf_types;   // config.json model_type values; the first one is written
+    const char *hf_class;          // config.json: architectures
+    bool (*is_mine)(const tern_file *file); // of several with the same name; NULL: always
+    const tern_tensor_row *tensors;         // ends with one that has no names
+    const tern_ignored *ignored;            // ends with one that has no reason; NULL: none
+    const tern_config *defaults;            // of members that config.json leaves out; NULL: none
+    // The rest of a config whose sizes are read, and of one to be written; NULL: there is none.
+    tern_status (*read)(const tern_config_source *s, tern_config *c, tern_error *err);
+    tern_status (*write_gguf)(tern_gguf_writer *w, const char *name, const tern_config *c);
+    void (*write_json)(const tern_config *c, tern_strbuf *out);
+    tern_status (*build)(tern_graph *g, const tern_config *c, tern_error *err);
     // The activation that programs compute for a GGUF of this name; *guess: why, unless the name
-    // alone decides. NULL: always SiLU.
+    // alone decides. NULL: always `act`.
     tern_act_kind (*gguf_act)(const char *gguf_name, const tern_config *c, const char **guess);
-    const char *hf_class;            // config.json: architectures
-    bool always_ternary;             // float weights are master weights: ternarized at load
+    tern_act_kind act;     // where a file does not say
+    const char *hf_prefix; // written instead of "model." in front of names; NULL: that
+    // Members of config.json that this family spells differently; NULL: the usual ones.
+    const char *hf_eps, *hf_act;
     // GGUF of this architecture stores the rows of q and k so that RoPE pairs are neighbours,
     // Hugging Face so that they are halves of the head: conversion moves rows.
     bool gguf_rope_neighbours;
-    tern_status (*build)(tern_graph *g, const tern_config *c, tern_error *err);
+    bool windows_by_layer;  // its own reader reads them
+    bool kv_heads_by_layer; // GGUF's head_count_kv is an array: 0 where a layer has no attention
+    const tern_generation_defaults *generation;
+    tern_fresh fresh;
 } tern_arch;
 
 // The architecture of a file, its config checked for sense (no zero, no absurd size).
@@ -71,31 +169,57 @@ const char *tern_model_ignores(const tern_file *file, const tern_arch *arch, con
 tern_status tern_model_build(tern_graph *g, const tern_file *file, const tern_arch *arch,
                              const tern_config *c, tern_error *err);
 const tern_arch *const *tern_arch_list(size_t *n);
+// The architecture that training from nothing makes, with BitLinears or without.
+const tern_arch *tern_arch_fresh(bool bitlinear);
 // The tensor with this GGUF name, in either kind of file; NULL: not there.
 const tern_tensor *tern_model_tensor(const tern_file *file, const tern_arch *arch,
                                      const char *gguf_name);
 // The tensor of a graph's weight, its shape and type checked.
 tern_status tern_model_weight(const tern_file *file, const tern_arch *arch, const tern_value *v,
                               const tern_tensor **out, tern_error *err);
+// The numbers that the graph reads, where they are not those of the file; NULL: they are, or the
+// tensor is not a small one. The caller frees them with tern_free.
+tern_status tern_model_numbers(const tern_file *file, const tern_arch *arch, const tern_tensor *t,
+                               const char *gguf_name, float **out, tern_error *err);
 // The Hugging Face name of a GGUF one and the reverse, into a buffer of `size`; false: unknown.
 bool tern_model_name_to_hf(const tern_arch *arch, const char *gguf_name, char *out, size_t size);
 bool tern_model_name_to_gguf(const tern_arch *arch, const char *hf_name, char *out, size_t size);
+// The facts of a tensor by its GGUF name, or NULL; and its role, VECTOR where it is not known.
+const tern_tensor_row *tern_model_row(const tern_arch *arch, const char *gguf_name);
+tern_role tern_model_role(const tern_arch *arch, const char *gguf_name);
+// "q", "down" ... of a role that adapters can be trained for, or NULL.
+const char *tern_role_name(tern_role role);
 
 // An activation by its name in config.json; false: not known.
 bool tern_act_from_name(tern_str name, tern_act_kind *out);
-// Writes the config as GGUF keys under the prefix `arch_name`, or reads them back: one table, used
-// by tern_model_read and by conversion.
-tern_status tern_config_write_gguf(tern_gguf_writer *w, const char *arch_name,
-                                   const tern_config *c);
+// Writes the config as GGUF keys under the prefix `arch_name`.
+tern_status tern_config_write_gguf(tern_gguf_writer *w, const tern_arch *arch,
+                                   const char *arch_name, const tern_config *c);
 // config.json text for a Hugging Face folder; model_type and architectures by arch.
 void tern_config_write_json(const tern_arch *arch, const tern_config *c, const char *dtype,
                             const char *ternary_mode, tern_strbuf *out);
+// The config of the same model with its tensors in GGUF's order.
+void tern_config_order_as_gguf(const tern_arch *arch, tern_config *c);
 
-// Row moves between the two RoPE conventions: the row of a matrix in the one that becomes row `row`
-// in the other. n_heads 0: it stays.
-int64_t tern_rope_source_row(int64_t row, int64_t n_rows, int64_t n_heads, bool to_neighbours);
-// Heads of a weight whose rows GGUF and Hugging Face have in different order; 0: the same order.
-int64_t tern_model_rope_heads(const tern_arch *arch, const tern_config *c, const char *gguf_name);
+// ---- Orders and numbers of the two worlds (orders.c) -------------------------------------------
+
+// From `first` on, groups of a * b blocks of `unit` rows: block (i, j) of Hugging Face's a x b is
+// block (j, i) of GGUF's b x a. a 0: the same order.
+typedef struct tern_order {
+    int64_t first, a, b, unit;
+} tern_order;
+typedef struct tern_moves {
+    tern_order rows, columns;
+} tern_moves;
+// Of a tensor between the two worlds.
+tern_moves tern_model_moves(const tern_arch *arch, const tern_config *c, const char *gguf_name);
+// The row of the one world that becomes row `row` of the other.
+int64_t tern_order_source(const tern_order *order, int64_t row, bool to_gguf);
+// Puts the columns of a row in the other world's order; `scratch` is of the same length.
+void tern_order_columns(const tern_order *order, bool to_gguf, float *row, int64_t n,
+                        float *scratch);
+// Changes numbers from one world's to the other's, in place.
+void tern_change_apply(tern_change change, bool to_gguf, float *x, size_t n);
 
 // ---- Adapters: LoRA, W x + B (A x) -------------------------------------------------------------
 
@@ -126,16 +250,9 @@ int64_t tern_adapters_rank(const void *set, const char *weight); // for tern_pas
 // Row `row` of B A, added to out [n_in].
 void tern_adapter_add_row(const tern_adapter *adapter, int64_t row, float *out);
 
-// ---- Used by the architectures' files ----------------------------------------------------------
+// ---- The plain decoder (decoder.c) -------------------------------------------------------------
 
-// Both families are the same decoder with two differences: where sub-norms stand, and whether the
-// linears are BitLinears.
-typedef struct tern_decoder_style {
-    bool sub_norms; // a norm before the attention's output projection and the down one
-    bool bitlinear;
-} tern_decoder_style;
-extern const tern_ignored tern_decoder_ignored[];
-tern_status tern_build_decoder(tern_graph *g, const tern_config *c, tern_decoder_style style,
-                               tern_error *err);
+// Llama's, and with config.bitlinear and config.sub_norms BitNet's.
+tern_status tern_build_decoder(tern_graph *g, const tern_config *c, tern_error *err);
 
 #endif

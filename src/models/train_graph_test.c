@@ -28,6 +28,10 @@ static uint32_t next_random(uint32_t *state) {
 }
 static float next_float(uint32_t *state) { return (float)next_random(state) * 0x1p-23f - 1; }
 
+typedef struct parts {
+    bool sub_norms, bitlinear;
+} model_parts;
+
 static tern_config small_config(bool relu2) {
     return (tern_config){.n_vocab = N_VOCAB, .n_layers = 2, .n_embd = 24, .n_ff = 40, .n_heads = 4,
                          .n_kv_heads = 2, .head_dim = 6, .n_context = 64, .rms_eps = 1e-5,
@@ -66,12 +70,15 @@ static void make_batch(rig *r, uint32_t seed) {
 }
 
 static tern_status rig_make(rig *r, const tern_train_backend *backend, const tern_config *config,
-                            tern_decoder_style style, const tern_trainer_desc *desc) {
+                            model_parts parts, const tern_trainer_desc *desc) {
     *r = (rig){.backend = backend};
     uint32_t seed = 7;
     tern_graph_init(&r->graph);
     tern_graph_init(&r->update);
-    TERN_TRY(tern_build_decoder(&r->graph, config, style, &r->err));
+    tern_config c = *config;
+    c.sub_norms = parts.sub_norms;
+    c.bitlinear = parts.bitlinear;
+    TERN_TRY(tern_build_decoder(&r->graph, &c, &r->err));
     TERN_TRY(tern_graph_train(&r->graph, &r->err));
     TERN_TRY(tern_graph_differentiate(&r->graph, NULL, &r->err));
     TERN_TRY(tern_graph_optimizer(&r->graph, &r->update, &r->err));
@@ -95,10 +102,10 @@ static tern_status rig_make(rig *r, const tern_train_backend *backend, const ter
                             &r->optimizer, &r->err);
 }
 
-static tern_status rig_open(rig *r, const tern_train_backend *backend, tern_decoder_style style,
+static tern_status rig_open(rig *r, const tern_train_backend *backend, model_parts parts,
                             int n_threads) {
-    tern_config config = small_config(style.sub_norms);
-    return rig_make(r, backend, &config, style, &(tern_trainer_desc){.n_threads = n_threads});
+    tern_config config = small_config(parts.sub_norms);
+    return rig_make(r, backend, &config, parts, &(tern_trainer_desc){.n_threads = n_threads});
 }
 
 static void rig_close(rig *r) {
@@ -156,9 +163,9 @@ static void check_direction(rig *r, tern_vid w, float step) {
     tern_free(data);
 }
 
-static void check_gradients(tern_decoder_style style) {
+static void check_gradients(model_parts parts) {
     rig r;
-    REQUIRE_OK(rig_open(&r, &tern_train_cpu, style, 2), r.err);
+    REQUIRE_OK(rig_open(&r, &tern_train_cpu, parts, 2), r.err);
     float loss = loss_of(&r);
     CHECK_MSG(loss > 2 && loss < 8, "loss %g", (double)loss);
     for (size_t v = 0; v < r.graph.n_values; v++)
@@ -178,13 +185,13 @@ static void check_gradients(tern_decoder_style style) {
 }
 
 TEST(train_gradients_are_the_differences_of_the_loss) {
-    check_gradients((tern_decoder_style){0});
-    check_gradients((tern_decoder_style){.sub_norms = true});
+    check_gradients((model_parts){0});
+    check_gradients((model_parts){.sub_norms = true});
 }
 
-static void check_loss_falls(tern_decoder_style style) {
+static void check_loss_falls(model_parts parts) {
     rig r;
-    REQUIRE_OK(rig_open(&r, &tern_train_cpu, style, 2), r.err);
+    REQUIRE_OK(rig_open(&r, &tern_train_cpu, parts, 2), r.err);
     float first = loss_of(&r), loss = first;
     for (int step = 1; step <= 60; step++) {
         r.batch.step = step;
@@ -196,18 +203,18 @@ static void check_loss_falls(tern_decoder_style style) {
 }
 
 TEST(train_a_batch_can_be_learnt_by_heart) {
-    check_loss_falls((tern_decoder_style){0});
-    check_loss_falls((tern_decoder_style){.sub_norms = true, .bitlinear = true});
-    check_loss_falls((tern_decoder_style){.bitlinear = true});
+    check_loss_falls((model_parts){0});
+    check_loss_falls((model_parts){.sub_norms = true, .bitlinear = true});
+    check_loss_falls((model_parts){.bitlinear = true});
 }
 
 // CRC-32 of the weights after two steps. Weights of more than one piece of a sum.
-static uint32_t trained_bits(tern_decoder_style style, const tern_trainer_desc *desc) {
+static uint32_t trained_bits(model_parts parts, const tern_trainer_desc *desc) {
     rig r;
     uint32_t crc = 0;
-    tern_config config = small_config(style.sub_norms);
+    tern_config config = small_config(parts.sub_norms);
     config.n_embd = 64, config.head_dim = 16, config.rope.n_rot = 16, config.n_ff = 300;
-    if (rig_make(&r, &tern_train_cpu, &config, style, desc) != TERN_OK) return 0;
+    if (rig_make(&r, &tern_train_cpu, &config, parts, desc) != TERN_OK) return 0;
     for (r.batch.step = 1; r.batch.step <= 2; r.batch.step++) {
         loss_of(&r);
         CHECK(r.backend->run(r.optimizer, &r.batch, &r.err) == TERN_OK);
@@ -223,7 +230,7 @@ static uint32_t trained_bits(tern_decoder_style style, const tern_trainer_desc *
 // Seen to fail: a sum over a weight in as many parts as there are threads; the norm's gradient in
 // as many.
 TEST(train_bits_are_those_of_any_threads_and_instruction_set) {
-    static const tern_decoder_style styles[] = {{0}, {true, true}, {.bitlinear = true}};
+    static const model_parts styles[] = {{0}, {true, true}, {.bitlinear = true}};
     static const int n_threads[] = {2, 3, 7};
     const char *names[8];
     size_t n_names = tern_cpu_kernels_list(names);
@@ -242,7 +249,7 @@ TEST(train_bits_are_those_of_any_threads_and_instruction_set) {
 
 TEST(train_a_document_does_not_see_its_neighbours) {
     rig r;
-    REQUIRE_OK(rig_open(&r, &tern_train_cpu, (tern_decoder_style){.bitlinear = true}, 1), r.err);
+    REQUIRE_OK(rig_open(&r, &tern_train_cpu, (model_parts){.bitlinear = true}, 1), r.err);
     for (int t = 0; t < N_TOKENS; t++) r.targets[t] = t >= 18 ? r.targets[t] : -1;
     float loss = loss_of(&r);
     for (int t = 0; t < 18; t++) r.ids[t] = (r.ids[t] + 1) % N_VOCAB;
@@ -252,7 +259,7 @@ TEST(train_a_document_does_not_see_its_neighbours) {
 
 TEST(train_refuses_a_batch_that_points_outside) {
     rig r;
-    REQUIRE_OK(rig_open(&r, &tern_train_cpu, (tern_decoder_style){0}, 1), r.err);
+    REQUIRE_OK(rig_open(&r, &tern_train_cpu, (model_parts){0}, 1), r.err);
     r.ids[3] = N_VOCAB;
     CHECK(r.backend->run(r.program, &r.batch, &r.err) == TERN_ERR_ARGUMENT);
     r.ids[3] = 0;

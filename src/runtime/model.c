@@ -48,11 +48,12 @@ static bool find_adapter_source(const tern_model *m, const tern_value *v, tern_w
 
 // Vectors stand in front of quantizers to int8, from which a NaN comes out as some number: they are
 // looked at here. What is wrong in a matrix shows in the scores.
-static bool is_damaged(const tern_tensor *t) {
+static bool is_damaged(const tern_weight_source *s) {
     float part[256];
-    for (uint64_t first = 0; first < t->ne[0]; first += 256) {
-        size_t n = t->ne[0] - first < 256 ? (size_t)(t->ne[0] - first) : 256;
-        tern_dtype_decode(t->type, t->data, first, n, t->scale, part);
+    uint64_t n_all = (uint64_t)(s->n_rows * s->n_cols);
+    for (uint64_t first = 0; first < n_all; first += 256) {
+        size_t n = n_all - first < 256 ? (size_t)(n_all - first) : 256;
+        tern_dtype_decode(s->type, s->data, first, n, s->scale, part);
         for (size_t i = 0; i < n; i++)
             if (!isfinite(part[i])) return true;
     }
@@ -63,24 +64,27 @@ static tern_status find_source(tern_model *m, const tern_value *v, tern_weight_s
                                tern_error *err) {
     if (find_adapter_source(m, v, s)) return TERN_OK;
     const tern_tensor *t;
+    float **numbers = &m->numbers[v - m->built.values];
     TERN_TRY(tern_model_weight(m->file, m->arch, v, &t, err));
-    if (!m->damaged && !v->is_matrix && !v->is_table && is_damaged(t)) m->damaged = t->name;
+    TERN_TRY(tern_model_numbers(m->file, m->arch, t, v->name, numbers, err));
     s->name = t->name;
-    s->type = t->type;
-    s->data = t->data;
-    s->bytes = t->bytes;
+    s->type = *numbers ? TERN_DTYPE_F32 : t->type;
+    s->data = *numbers ? *numbers : t->data;
     s->n_rows = v->rows;
     s->n_cols = v->cols;
+    s->bytes = *numbers ? (uint64_t)(v->rows * v->cols) * sizeof **numbers : t->bytes;
     s->scale = t->scale;
     s->is_matrix = v->is_matrix;
     s->is_table = v->is_table;
+    if (!m->damaged && !v->is_matrix && !v->is_table && is_damaged(s)) m->damaged = t->name;
     return TERN_OK;
 }
 
 static tern_status find_sources(tern_model *m, tern_head_mode head, tern_error *err) {
     const tern_graph *g = &m->built;
     m->sources = tern_alloc_array(TERN_MEM_GRAPH, g->n_values + 1, sizeof *m->sources);
-    if (!m->sources) return tern_fail_memory(err, g->n_values * sizeof *m->sources);
+    m->numbers = tern_alloc_array(TERN_MEM_GRAPH, g->n_values + 1, sizeof *m->numbers);
+    if (!m->sources || !m->numbers) return tern_fail_memory(err, g->n_values * sizeof *m->sources);
     tern_model_mark_uses(g, m->sources);
     for (size_t v = 0; v < g->n_values; v++) {
         if (g->values[v].kind != TERN_VALUE_WEIGHT) continue;
@@ -147,11 +151,27 @@ static tern_status place(tern_model *m, const tern_model_desc *desc, tern_error 
 
 // ---- Info --------------------------------------------------------------------------------------
 
-static float meta_float(const tern_model *m, const char *gguf, const char *hf) {
+static float meta_float(const tern_model *m, const char *gguf, const char *hf, float otherwise) {
     double d;
     if (m->file->kind == TERN_FILE_GGUF)
-        return tern_file_meta_float(m->file, gguf, &d) && d >= 0 ? (float)d : -1;
-    return (float)tern_json_number(tern_json_path(&m->file->generation_config, hf), -1);
+        return tern_file_meta_float(m->file, gguf, &d) && d >= 0 ? (float)d : otherwise;
+    return (float)tern_json_number(tern_json_path(&m->file->generation_config, hf),
+                                   (double)otherwise);
+}
+
+// What the file says, else what the family's makers advise; -1: neither.
+static void fill_sampling(tern_model *m) {
+    static const tern_generation_defaults silent = {-1, -1, -1, -1, -1};
+    const tern_generation_defaults *d =
+        m->arch && m->arch->generation ? m->arch->generation : &silent;
+    tern_model_info *i = &m->info;
+    i->temperature = meta_float(m, "general.sampling.temp", "temperature", d->temperature);
+    float top_k = meta_float(m, "general.sampling.top_k", "top_k", (float)d->top_k);
+    i->top_k = top_k >= 0 && top_k < 0x1p31f ? (int32_t)top_k : -1;
+    i->top_p = meta_float(m, "general.sampling.top_p", "top_p", d->top_p);
+    i->min_p = meta_float(m, "general.sampling.min_p", "min_p", d->min_p);
+    i->repeat_penalty =
+        meta_float(m, "general.sampling.penalty_repeat", "repetition_penalty", d->repeat_penalty);
 }
 
 static void fill_plan_info(tern_model *m) {
@@ -161,8 +181,11 @@ static void fill_plan_info(tern_model *m) {
     i->n_embd = (int32_t)m->config.n_embd;
     i->n_context_train = (int32_t)m->config.n_context;
     i->n_batch = m->n_batch;
-    i->kv_bytes_per_token =
-        (uint64_t)(m->config.n_layers * m->config.n_kv_heads * m->config.head_dim * 2 * 2);
+    for (size_t v = 0; v < m->built.n_values; v++) {
+        const tern_value *value = &m->built.values[v];
+        if (value->kind == TERN_VALUE_STATE && value->state == TERN_STATE_POSITIONAL)
+            i->kv_bytes_per_token += (uint64_t)value->cols * 2; // a half each
+    }
 }
 
 static tern_status fill_names(tern_model *m, tern_error *err) {
@@ -193,12 +216,7 @@ static void fill_info(tern_model *m) {
     i->eos_id = m->tokenizer ? tern_tokenizer_eos(m->tokenizer) : -1;
     i->template_guess = m->chat_template ? tern_template_guess(m->chat_template) : NULL;
     i->adds_bos = m->tokenizer && tern_tokenizer_adds_bos(m->tokenizer);
-    i->temperature = meta_float(m, "general.sampling.temp", "temperature");
-    float top_k = meta_float(m, "general.sampling.top_k", "top_k");
-    i->top_k = top_k >= 0 && top_k < 0x1p31f ? (int32_t)top_k : -1;
-    i->top_p = meta_float(m, "general.sampling.top_p", "top_p");
-    i->min_p = meta_float(m, "general.sampling.min_p", "min_p");
-    i->repeat_penalty = meta_float(m, "general.sampling.penalty_repeat", "repetition_penalty");
+    fill_sampling(m);
 }
 
 // ---- Opening and closing -----------------------------------------------------------------------
@@ -213,6 +231,7 @@ static bool has_tokenizer(const tern_file *file) {
 static tern_status open_text(tern_model *m, const tern_model_desc *desc, tern_error *err) {
     if (!has_tokenizer(m->file)) return TERN_OK;
     TERN_TRY(tern_tokenizer_open(&m->tokenizer, m->file, err));
+    if (m->config.appends_eos) tern_tokenizer_append_eos(m->tokenizer);
     if (!desc->vocab_only && tern_tokenizer_n_vocab(m->tokenizer) > m->config.n_vocab)
         return tern_fail(err, TERN_ERR_FORMAT,
                          "the tokenizer has %d tokens, but the embedding table %lld rows",
@@ -292,6 +311,8 @@ void tern_model_close(tern_model *m) {
         tern_placement_close(p, m);
     }
     tern_adapters_free(&m->adapters);
+    for (size_t v = 0; m->numbers && v < m->built.n_values; v++) tern_free(m->numbers[v]);
+    tern_free(m->numbers);
     tern_free(m->sources);
     tern_free(m->kinds);
     tern_free(m->cpu_features);

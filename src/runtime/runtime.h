@@ -63,6 +63,7 @@ struct tern_model {
     // last one, the others are kept for `tern graph`.
     tern_graph built, lowered, fused;
     tern_weight_source *sources; // by value of `built`
+    float **numbers;             // the same: those that are not as the file has them, or NULL
     tern_weight_kind *kinds;     // the same: the input of the passes
     const char *damaged; // a vector with NaN or infinity in it, NULL: there is none
     int32_t n_batch;

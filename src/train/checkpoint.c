@@ -108,7 +108,7 @@ static tern_status put_model(tern_trainer *t, tern_gguf_writer *w, tern_error *e
     const char *arch = t->arch->gguf_names[0];
     TERN_TRY(tern_gguf_put_str(w, "general.architecture", (tern_str){arch, strlen(arch)}));
     TERN_TRY(tern_gguf_put_str(w, "general.name", TERN_STR("tern")));
-    TERN_TRY(tern_config_write_gguf(w, arch, &t->config));
+    TERN_TRY(tern_config_write_gguf(w, t->arch, arch, &t->config));
     TERN_TRY(tern_gguf_put_int(w, "general.file_type", TERN_META_U32, 0));
     return put_tokenizer(t, w, err);
 }

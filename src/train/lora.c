@@ -26,18 +26,20 @@ struct tern_lora_base {
     tern_file *file;
     tern_ternary_kind *kinds; // by value of the built graph
     size_t n_kinds;
-    unsigned targets; // bits of the table below
+    unsigned targets; // a bit a tern_role
     uint32_t sum;     // CRC-32 over the beginnings of all weights
 };
 
-static const struct {
-    const char *name, *end; // of the command line; what the weight's name ends with
-} targets[] = {
-    {"q", ".attn_q.weight"},      {"k", ".attn_k.weight"},      {"v", ".attn_v.weight"},
-    {"o", ".attn_output.weight"}, {"gate", ".ffn_gate.weight"}, {"up", ".ffn_up.weight"},
-    {"down", ".ffn_down.weight"},
-};
-#define N_TARGETS (sizeof targets / sizeof *targets)
+// The roles of the matrices that can have adapters are a bit each in `targets`.
+static unsigned bit_of(tern_role role) {
+    return tern_role_name(role) ? 1u << role : 0;
+}
+
+static unsigned all_targets(void) {
+    unsigned all = 0;
+    for (int role = 0; role <= TERN_ROLE_DOWN; role++) all |= bit_of((tern_role)role);
+    return all;
+}
 
 static bool ends_with(const char *name, const char *end) {
     size_t n = strlen(name), k = strlen(end);
@@ -46,16 +48,23 @@ static bool ends_with(const char *name, const char *end) {
 
 // ---- Opening -----------------------------------------------------------------------------------
 
+static unsigned find_target(const char *name, size_t n) {
+    for (int role = 0; role <= TERN_ROLE_DOWN; role++) {
+        const char *known = tern_role_name((tern_role)role);
+        if (known && strlen(known) == n && memcmp(known, name, n) == 0) return 1u << role;
+    }
+    return 0;
+}
+
 static tern_status read_targets(const char *list, unsigned *out, tern_error *err) {
-    *out = list ? 0 : (1u << N_TARGETS) - 1;
+    *out = list ? 0 : all_targets();
     for (const char *at = list; at && *at;) {
-        size_t n = strcspn(at, ","), i = 0;
-        while (i < N_TARGETS && (strlen(targets[i].name) != n || memcmp(targets[i].name, at, n)))
-            i++;
-        if (i == N_TARGETS)
+        size_t n = strcspn(at, ",");
+        unsigned bit = find_target(at, n);
+        if (!bit)
             return tern_fail(err, TERN_ERR_ARGUMENT, "train: the matrices '%s' for an adapter: "
                              "expected some of q,k,v,o,gate,up,down", list);
-        *out |= 1u << i;
+        *out |= bit;
         at += n + (at[n] == ',');
     }
     if (*out) return TERN_OK;
@@ -77,7 +86,7 @@ tern_status tern_lora_open(tern_trainer *t, tern_error *err) {
     TERN_TRY(read_targets(d->lora_targets, &b->targets, err));
     TERN_TRY(tern_file_open(&b->file, d->init, err));
     tern_status status = tern_model_read(b->file, &t->arch, &t->config, err);
-    if (status == TERN_OK) t->config.rope.halves = !t->arch->gguf_rope_neighbours;
+    if (status == TERN_OK) tern_config_order_as_gguf(t->arch, &t->config);
     return status == TERN_OK ? status : tern_fail_prefix(err, status, d->init);
 }
 
@@ -93,9 +102,9 @@ uint32_t tern_lora_base_sum(const tern_lora_base *b) { return b->sum; }
 
 void tern_lora_put_targets(const tern_lora_base *b, tern_strbuf *out) {
     const char *between = "";
-    for (size_t i = 0; i < N_TARGETS; i++) {
-        if (!(b->targets >> i & 1)) continue;
-        tern_strbuf_printf(out, "%s%s", between, targets[i].name);
+    for (int role = 0; role <= TERN_ROLE_DOWN; role++) {
+        if (!(b->targets >> role & 1)) continue;
+        tern_strbuf_printf(out, "%s%s", between, tern_role_name((tern_role)role));
         between = ",";
     }
 }
@@ -104,10 +113,8 @@ void tern_lora_put_targets(const tern_lora_base *b, tern_strbuf *out) {
 
 static int64_t rank_of(const void *ctx, const char *weight) {
     const tern_trainer *t = ctx;
-    for (size_t i = 0; i < N_TARGETS; i++)
-        if (t->base->targets >> i & 1 && ends_with(weight, targets[i].end))
-            return t->desc.lora_rank;
-    return 0;
+    bool is_target = t->base->targets & bit_of(tern_model_role(t->arch, weight));
+    return is_target ? t->desc.lora_rank : 0;
 }
 
 bool tern_lora_is_trained(const tern_value *v) {
@@ -170,12 +177,14 @@ typedef struct rows {
     tern_codes codes; // open where is_ternary
     bool is_ternary;
     float scale;
-    int64_t n_heads; // whose rows are put in another order, 0: none
+    tern_moves moves;   // into GGUF's order
+    tern_change change; // and numbers
+    float *scratch;     // a row, where columns move
 } rows;
 
-static void read_row(rows *r, int64_t row, float *out) {
+static void read_numbers(rows *r, int64_t row, float *out) {
     size_t n = (size_t)r->tensor->ne[0];
-    row = tern_rope_source_row(row, (int64_t)r->tensor->ne[1], r->n_heads, true);
+    row = tern_order_source(&r->moves.rows, row, true);
     if (!r->is_ternary) {
         tern_dtype_decode(r->tensor->type, r->tensor->data, (uint64_t)row * n, n, r->tensor->scale,
                           out);
@@ -183,6 +192,13 @@ static void read_row(rows *r, int64_t row, float *out) {
     }
     const int8_t *codes = tern_codes_row(&r->codes, row);
     for (size_t i = 0; i < n; i++) out[i] = (float)codes[i] * r->scale;
+}
+
+static void read_row(rows *r, int64_t row, float *out) {
+    int64_t n = (int64_t)r->tensor->ne[0];
+    read_numbers(r, row, out);
+    tern_order_columns(&r->moves.columns, true, out, n, r->scratch);
+    tern_change_apply(r->change, true, out, (size_t)n);
 }
 
 static tern_status write_rows(tern_trainer *t, const tern_slot *s, rows *r, tern_error *err) {
@@ -211,13 +227,19 @@ static tern_status load_weight(tern_trainer *t, const tern_value *v, const tern_
     rows r = {.is_ternary = kind->is_ternary, .scale = kind->scale};
     TERN_TRY(tern_model_weight(b->file, t->arch, v, &r.tensor, err));
     const tern_tensor *x = r.tensor;
-    if (b->file->kind == TERN_FILE_HF)
-        r.n_heads = tern_model_rope_heads(t->arch, &t->config, v->name);
+    const tern_tensor_row *facts = tern_model_row(t->arch, v->name);
+    if (b->file->kind == TERN_FILE_HF && facts) {
+        r.moves = tern_model_moves(t->arch, &t->config, v->name);
+        r.change = facts->change;
+    }
+    r.scratch = tern_alloc_array(TERN_MEM_MISC, (size_t)x->ne[0], sizeof *r.scratch);
+    if (!r.scratch) return tern_fail_memory(err, (size_t)x->ne[0] * sizeof *r.scratch);
     b->sum = tern_crc32(b->sum, x->data, (size_t)(x->bytes < 4096 ? x->bytes : 4096));
     tern_matrix_view view = view_of(x);
-    if (r.is_ternary) TERN_TRY(tern_codes_open(&r.codes, &view, kind, err));
-    tern_status status = write_rows(t, tern_trainer_slot(t, v->name), &r, err);
+    tern_status status = r.is_ternary ? tern_codes_open(&r.codes, &view, kind, err) : TERN_OK;
+    if (status == TERN_OK) status = write_rows(t, tern_trainer_slot(t, v->name), &r, err);
     tern_codes_close(&r.codes);
+    tern_free(r.scratch);
     tern_file_drop_pages(b->file, x->data, x->bytes);
     return status;
 }

@@ -189,6 +189,7 @@ tern_status tern_train_settle(tern_train_desc *d, tern_config *c, tern_error *er
                                                               : TERN_ACTIVATION_SILU,
                        .tied_head = !d->separate_head,
                        .sub_norms = d->recipe == TERN_RECIPE_BITNET,
+                       .bitlinear = d->recipe != TERN_RECIPE_LLAMA,
                        .bos_id = -1,
                        .eos_id = -1};
     if (d->act && !tern_act_from_name((tern_str){d->act, strlen(d->act)}, &c->act))

@@ -325,12 +325,8 @@ static tern_status make_rows(tern_trainer *t, tern_error *err) {
 }
 
 static void choose_arch(tern_trainer *t) {
-    const char *arch = t->desc.recipe == TERN_RECIPE_LLAMA ? "llama" : "bitnet";
-    size_t n_archs;
-    const tern_arch *const *archs = tern_arch_list(&n_archs);
-    for (size_t i = 0; i < n_archs; i++)
-        if (strcmp(archs[i]->name, arch) == 0) t->arch = archs[i];
-    t->config.rope.halves = !t->arch->gguf_rope_neighbours;
+    t->arch = tern_arch_fresh(t->config.bitlinear);
+    tern_config_order_as_gguf(t->arch, &t->config);
 }
 
 static tern_status open_speech(tern_trainer *t, tern_error *err) {

@@ -35,6 +35,9 @@ void tern_tokenizer_free(tern_tokenizer *t) {
 int32_t tern_tokenizer_n_vocab(const tern_tokenizer *t) { return t->vocab.n; }
 int32_t tern_tokenizer_bos(const tern_tokenizer *t) { return t->bos; }
 int32_t tern_tokenizer_eos(const tern_tokenizer *t) { return t->eos; }
+void tern_tokenizer_append_eos(tern_tokenizer *t) {
+    if (t->n_suffix == 0 && t->eos >= 0) t->suffix[t->n_suffix++] = t->eos;
+}
 
 bool tern_tokenizer_adds_bos(const tern_tokenizer *t) {
     return t->n_prefix > 0 && t->prefix[0] == t->bos;

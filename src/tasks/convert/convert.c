@@ -31,6 +31,17 @@ tern_matrix_view tern_convert_view(const tern_tensor *t) {
                               (int64_t)t->ne[0], t->scale};
 }
 
+// The output's dimensions; returns how many.
+static int output_shape(const item *it, uint64_t ne[4]) {
+    const tern_tensor *t = it->from;
+    memcpy(ne, t->ne, sizeof t->ne);
+    if (it->change != TERN_CHANGE_SQUEEZE) return t->n_dims;
+    uint64_t n = t->ne[1] * t->ne[2];
+    ne[1] = it->to_gguf ? n : 1;
+    ne[2] = it->to_gguf ? 1 : n;
+    return it->to_gguf ? 2 : 3;
+}
+
 // ---- Deciding ----------------------------------------------------------------------------------
 
 // The output's name. *skip: the tensor is not in the output.
@@ -96,8 +107,12 @@ static tern_status add_rope_factors(conversion *c, tern_error *err) {
 
 // ---- Rows --------------------------------------------------------------------------------------
 
-static int64_t source_row(const item *it, int64_t row, int64_t n_rows) {
-    return tern_rope_source_row(row, n_rows, it->n_heads, it->neighbours);
+static int64_t source_row(const item *it, int64_t row) {
+    return tern_order_source(&it->moves.rows, row, it->to_gguf);
+}
+
+static int64_t source_column(const item *it, int64_t column) {
+    return tern_order_source(&it->moves.columns, column, it->to_gguf);
 }
 
 static tern_status write_bytes(conversion *c, const void *bytes, uint64_t n, tern_error *err) {
@@ -127,8 +142,9 @@ static tern_status write_ternary_rows(conversion *c, const item *it, tern_codes 
                                       tern_error *err) {
     const tern_matrix_view *v = &codes->view;
     for (int64_t row = 0; row < v->n_rows; row++) {
-        const int8_t *q = tern_codes_row(codes, source_row(it, row, v->n_rows));
-        memcpy(g->codes + g->n, q, (size_t)v->n_cols);
+        const int8_t *q = tern_codes_row(codes, source_row(it, row));
+        for (int64_t i = 0; i < v->n_cols; i++)
+            g->codes[g->n + (size_t)i] = q[source_column(it, i)];
         g->n += (size_t)v->n_cols;
         TERN_TRY(write_gathered(c, it, g, row == v->n_rows - 1, err));
     }
@@ -145,8 +161,9 @@ static tern_status write_hf_packed(conversion *c, const item *it, tern_codes *co
     for (int64_t row = 0; row < quarter; row++) {
         memset(bytes, 0, (size_t)v->n_cols);
         for (int k = 0; k < 4; k++) {
-            const int8_t *q = tern_codes_row(codes, source_row(it, row + k * quarter, v->n_rows));
-            for (int64_t i = 0; i < v->n_cols; i++) bytes[i] |= (uint8_t)((q[i] + 1) << (2 * k));
+            const int8_t *q = tern_codes_row(codes, source_row(it, row + k * quarter));
+            for (int64_t i = 0; i < v->n_cols; i++)
+                bytes[i] |= (uint8_t)((q[source_column(it, i)] + 1) << (2 * k));
         }
         TERN_TRY(write_bytes(c, bytes, (uint64_t)v->n_cols, err));
     }
@@ -165,20 +182,28 @@ static void float_row(const item *it, tern_codes *codes, int64_t row, float *out
     for (int64_t i = 0; i < v->n_cols; i++) out[i] = (float)q[i] * it->kind.scale;
 }
 
+static bool changes_numbers(const item *it) {
+    return (it->kind.is_ternary && it->kind.mean > 0) || // masters come out rounded
+           it->change == TERN_CHANGE_PLUS_ONE || it->change == TERN_CHANGE_MINUS_EXP ||
+           it->moves.columns.a != 0;
+}
+
+// floats: two rows.
 static tern_status write_float_rows(conversion *c, const item *it, tern_codes *codes, float *floats,
                                     void *encoded, tern_error *err) {
     const tern_matrix_view *v = &codes->view;
-    bool rounds = it->kind.is_ternary && it->kind.mean > 0; // masters come out rounded
     uint64_t row_bytes;
     tern_dtype_bytes(it->type, (uint64_t)v->n_cols, (uint64_t)v->n_cols, &row_bytes);
     for (int64_t row = 0; row < v->n_rows; row++) {
-        int64_t from = source_row(it, row, v->n_rows);
-        if (it->type == v->type && !rounds) { // unchanged, to the bit
+        int64_t from = source_row(it, row);
+        if (it->type == v->type && !changes_numbers(it)) { // unchanged, to the bit
             const uint8_t *at = (const uint8_t *)v->data + (uint64_t)from * row_bytes;
             TERN_TRY(write_bytes(c, at, row_bytes, err));
             continue;
         }
         float_row(it, codes, from, floats);
+        tern_order_columns(&it->moves.columns, it->to_gguf, floats, v->n_cols, floats + v->n_cols);
+        tern_change_apply(it->change, it->to_gguf, floats, (size_t)v->n_cols);
         if (!tern_dtype_encode(it->type, floats, (size_t)v->n_cols, encoded))
             return tern_fail(err, TERN_ERR_UNSUPPORTED, "writing %s is not supported",
                              tern_dtype_name(it->type));
@@ -215,7 +240,7 @@ static tern_status write_view(conversion *c, const item *it, const tern_matrix_v
     tern_codes codes;
     gather g = {0};
     TERN_TRY(tern_codes_open(&codes, view, &it->kind, err));
-    float *floats = tern_alloc_array(TERN_MEM_MISC, n + 64, sizeof *floats);
+    float *floats = tern_alloc_array(TERN_MEM_MISC, 2 * n + 64, sizeof *floats);
     g.codes = tern_alloc(TERN_MEM_MISC, 2 * n + 1024);
     g.packed = tern_alloc(TERN_MEM_MISC, n * sizeof(float) + 1024);
     tern_status status;
@@ -274,10 +299,20 @@ static tern_status put_hf_meta(conversion *c, const char *out_path, tern_error *
     TERN_TRY(
         tern_gguf_put_str(w, "general.architecture", (tern_str){arch_name, strlen(arch_name)}));
     TERN_TRY(tern_gguf_put_str(w, "general.name", (tern_str){base, base_length}));
-    TERN_TRY(tern_config_write_gguf(w, arch_name, &c->config));
+    TERN_TRY(tern_config_write_gguf(w, c->arch, arch_name, &c->config));
     TERN_TRY(tern_gguf_put_int(w, "general.file_type", TERN_META_U32, tern_convert_file_type(c)));
     TERN_TRY(tern_gguf_put_int(w, "general.quantization_version", TERN_META_U32, 2));
     return tern_convert_put_vocabulary(c, err);
+}
+
+// Blocks that are not run are not written: what counts them goes, and the number of blocks is put
+// in its place.
+static bool tells_ignored_blocks(const conversion *c, const char *key, tern_str arch) {
+    static const char *const names[] = {"nextn_predict_layers", "block_count"};
+    if (!c->config.n_ignored_blocks || strncmp(key, arch.ptr, arch.len) != 0) return false;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (key[arch.len] == '.' && strcmp(key + arch.len + 1, names[i]) == 0) return true;
+    return false;
 }
 
 // Metadata of a GGUF file, copied except for what the conversion changes.
@@ -290,7 +325,7 @@ static tern_status copy_meta(conversion *c) {
     for (size_t i = 0; i < c->file->n_metas; i++) {
         tern_meta m = c->file->metas[i];
         if (strncmp(m.key, "split.", 6) == 0 || strcmp(m.key, "general.file_type") == 0) continue;
-        if (strncmp(m.key, "tern.train.", 11) == 0) continue;
+        if (strncmp(m.key, "tern.train.", 11) == 0 || tells_ignored_blocks(c, m.key, old)) continue;
         if (renamed && strcmp(m.key, "general.architecture") == 0) {
             TERN_TRY(tern_gguf_put_str(c->gguf, m.key, (tern_str){arch_name, strlen(arch_name)}));
             continue;
@@ -300,6 +335,10 @@ static tern_status copy_meta(conversion *c) {
             m.key = key;
         }
         TERN_TRY(tern_gguf_put_meta(c->gguf, &m));
+    }
+    if (c->config.n_ignored_blocks) {
+        snprintf(key, sizeof key, "%s.block_count", arch_name);
+        TERN_TRY(tern_gguf_put_int(c->gguf, key, TERN_META_U32, c->config.n_layers));
     }
     // The old name may have said which activation; the new one need not.
     snprintf(key, sizeof key, "%.*s.hidden_activation", (int)old.len, old.ptr);
@@ -320,9 +359,9 @@ static tern_status to_gguf(conversion *c, const char *out, tern_error *err) {
     if (status != TERN_OK) return status;
     for (size_t i = 0; i < c->n_items; i++) {
         const item *it = &c->items[i];
-        status = it->from ? tern_gguf_declare(c->gguf, it->name, it->type, it->from->n_dims,
-                                              it->from->ne)
-                          : tern_gguf_declare(c->gguf, it->name, it->type, 1, &it->n_values);
+        uint64_t ne[4] = {it->n_values};
+        int n_dims = it->from ? output_shape(it, ne) : 1;
+        status = tern_gguf_declare(c->gguf, it->name, it->type, n_dims, ne);
         if (status != TERN_OK)
             return tern_fail(err, status, "tensor %s could not be declared: %s", it->name,
                              tern_status_name(status));
@@ -334,16 +373,16 @@ static tern_status to_gguf(conversion *c, const char *out, tern_error *err) {
 // ---- Hugging Face folder -----------------------------------------------------------------------
 
 static tern_status declare_st(conversion *c, const item *it) {
-    const tern_tensor *t = it->from;
-    uint64_t shape[4];
-    for (int k = 0; k < t->n_dims; k++) shape[k] = t->ne[t->n_dims - 1 - k];
+    uint64_t ne[4], shape[4];
+    int n_dims = output_shape(it, ne);
+    for (int k = 0; k < n_dims; k++) shape[k] = ne[n_dims - 1 - k];
     if (it->type != TERN_DTYPE_HF_TERNARY)
-        return tern_st_declare(c->st, it->name, it->type, t->n_dims, shape);
+        return tern_st_declare(c->st, it->name, it->type, n_dims, shape);
     shape[0] /= 4;
     char scale_name[160];
     snprintf(scale_name, sizeof scale_name, "%s_scale", it->name);
     uint64_t one = 1;
-    TERN_TRY(tern_st_declare(c->st, it->name, TERN_DTYPE_U8, t->n_dims, shape));
+    TERN_TRY(tern_st_declare(c->st, it->name, TERN_DTYPE_U8, n_dims, shape));
     return tern_st_declare(c->st, scale_name, TERN_DTYPE_F32, 1, &one);
 }
 

@@ -16,9 +16,10 @@ typedef struct item {
     char name[128];  // in the output
     tern_dtype type; // in the output; HF_TERNARY: U8 packed, with a scale tensor after it
     tern_ternary_kind kind;
-    int64_t n_heads; // > 0: rows are permuted between the two RoPE conventions
-    bool neighbours; // the output wants RoPE pairs adjacent
-    bool is_layer;   // a matrix that is neither embedding nor head
+    tern_moves moves;   // of rows and columns, between the two worlds
+    tern_change change; // of numbers, the same
+    bool to_gguf;       // the direction of both
+    bool is_layer;      // a matrix that is neither embedding nor head
     const tern_adapter *adapter; // to be merged, or NULL
 } item;
 

@@ -192,24 +192,36 @@ static void choose_head_type(const conversion *c, item *it) {
     else if (!c->to_gguf && !tern_dtype_is_float(it->type)) it->type = TERN_DTYPE_BF16;
 }
 
+// A matrix whose numbers are kept.
+static void choose_float_type(const conversion *c, item *it) {
+    bool as_asked = c->has_matrix_type && tern_dtype_is_float(c->matrix_type);
+    it->type = as_asked ? c->matrix_type : it->from->type;
+    if (!c->to_gguf && !tern_dtype_is_float(it->type)) it->type = TERN_DTYPE_BF16;
+}
+
 tern_status tern_convert_choose_type(conversion *c, item *it, tern_error *err) {
     char buffer[128];
     const tern_tensor *t = it->from;
     const char *name = tern_convert_gguf_name(c, t, buffer, sizeof buffer);
-    bool head = strcmp(name, "token_embd.weight") == 0 || strcmp(name, "output.weight") == 0;
-    bool from_hf = c->file->kind == TERN_FILE_HF;
+    const tern_tensor_row *row = tern_model_row(c->arch, name);
+    bool head = row && (row->role == TERN_ROLE_TABLE || row->role == TERN_ROLE_HEAD);
     it->adapter = tern_adapters_find(&c->adapters, name);
-    if (t->n_dims < 2) { // norms: exact, and what every loader expects
+    it->to_gguf = c->to_gguf;
+    if ((c->file->kind == TERN_FILE_HF) == c->to_gguf && row) {
+        it->moves = tern_model_moves(c->arch, &c->config, name);
+        it->change = row->change;
+    }
+    // Norms and other small numbers: exact, and what every loader expects.
+    if (t->n_dims < 2 || (row && row->role == TERN_ROLE_VECTOR)) {
         it->type = c->to_gguf || !tern_dtype_is_float(t->type) ? TERN_DTYPE_F32 : t->type;
         return TERN_OK;
     }
     it->is_layer = !head;
-    if (head) choose_head_type(c, it);
+    if (row && row->role == TERN_ROLE_FLOATS) choose_float_type(c, it);
+    else if (head) choose_head_type(c, it);
     else TERN_TRY(choose_matrix_type(c, it, err));
     fit_rows(c, it);
     TERN_TRY(check_range(c, it, head ? c->has_head_type || c->has_matrix_type : true, err));
-    if (from_hf == c->to_gguf) it->n_heads = tern_model_rope_heads(c->arch, &c->config, name);
-    it->neighbours = c->to_gguf;
     return TERN_OK;
 }
 
@@ -237,7 +249,7 @@ int64_t tern_convert_file_type(const conversion *c) {
 static tern_act_kind act_of_name(const conversion *c, const char *name) {
     static const tern_config none = {0};
     const char *guess = NULL;
-    return c->arch->gguf_act ? c->arch->gguf_act(name, &none, &guess) : TERN_ACTIVATION_SILU;
+    return c->arch->gguf_act ? c->arch->gguf_act(name, &none, &guess) : c->arch->act;
 }
 
 static bool is_name_of(const tern_arch *arch, const char *name) {

@@ -8,7 +8,8 @@
 #include "tasks/diagnose/diagnose.h"
 
 typedef struct shape {
-    const char *name, *arch;
+    const char *name;
+    bool bitlinear;
     int64_t n_embd, n_ff, n_heads, n_kv_heads, head_dim;
     bool sub_norms, tied_head;
     tern_act_kind act;
@@ -16,12 +17,11 @@ typedef struct shape {
 } shape;
 
 static const shape shapes[] = {
-    {"bitnet, 3 tokens", "bitnet", 256, 640, 4, 1, 64, true, true, TERN_ACTIVATION_RELU2, 3},
-    {"bitnet, 21 tokens", "bitnet", 256, 640, 4, 1, 64, true, true, TERN_ACTIVATION_RELU2, 21},
-    {"bitnet, odd shapes", "bitnet", 192, 320, 6, 2, 32, false, false, TERN_ACTIVATION_SILU, 12},
-    {"llama in floats", "llama", 128, 352, 4, 2, 32, false, false, TERN_ACTIVATION_GELU, 12},
-    {"llama, gelu by tanh", "llama", 128, 352, 4, 2, 32, false, false, TERN_ACTIVATION_GELU_TANH,
-     12},
+    {"bitnet, 3 tokens", true, 256, 640, 4, 1, 64, true, true, TERN_ACTIVATION_RELU2, 3},
+    {"bitnet, 21 tokens", true, 256, 640, 4, 1, 64, true, true, TERN_ACTIVATION_RELU2, 21},
+    {"bitnet, odd shapes", true, 192, 320, 6, 2, 32, false, false, TERN_ACTIVATION_SILU, 12},
+    {"llama in floats", false, 128, 352, 4, 2, 32, false, false, TERN_ACTIVATION_GELU, 12},
+    {"llama, gelu by tanh", false, 128, 352, 4, 2, 32, false, false, TERN_ACTIVATION_GELU_TANH, 12},
 };
 
 #define N_VOCAB  260
@@ -43,14 +43,6 @@ typedef struct rig {
     tern_plan *plan;
     tern_single single;
 } rig;
-
-static const tern_arch *find_arch(const char *name) {
-    size_t n;
-    const tern_arch *const *all = tern_arch_list(&n);
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(all[i]->name, name) == 0) return all[i];
-    return NULL;
-}
 
 static tern_status fill_source(subject *s, size_t v, tern_error *err) {
     const tern_value *value = &s->built.values[v];
@@ -78,16 +70,15 @@ static tern_status fill_source(subject *s, size_t v, tern_error *err) {
 }
 
 static tern_status subject_open(subject *s, const shape *sh, tern_error *err) {
-    const tern_arch *arch = find_arch(sh->arch);
-    if (!arch) return tern_fail(err, TERN_ERR_UNSUPPORTED, "no architecture %s", sh->arch);
     const tern_config c = {
         .n_vocab = N_VOCAB, .n_layers = N_LAYERS, .n_embd = sh->n_embd, .n_ff = sh->n_ff,
         .n_heads = sh->n_heads, .n_kv_heads = sh->n_kv_heads, .head_dim = sh->head_dim,
         .n_context = 64, .rms_eps = 1e-5, .final_rms_eps = 1e-5, .act = sh->act,
         .rope = {.n_rot = (int32_t)sh->head_dim, .halves = true, .base = 10000, .factor = 1},
-        .tied_head = sh->tied_head, .sub_norms = sh->sub_norms, .bos_id = -1, .eos_id = -1};
+        .tied_head = sh->tied_head, .sub_norms = sh->sub_norms, .bitlinear = sh->bitlinear,
+        .bos_id = -1, .eos_id = -1};
     tern_graph_init(&s->built);
-    TERN_TRY(arch->build(&s->built, &c, err));
+    TERN_TRY(tern_build_decoder(&s->built, &c, err));
     size_t n = s->built.n_values;
     s->sources = tern_alloc_array(TERN_MEM_MISC, n + 1, sizeof *s->sources);
     s->data = tern_alloc_array(TERN_MEM_MISC, n + 1, sizeof *s->data);
@@ -150,8 +141,7 @@ static void rig_close(rig *r, const subject *s) {
 static tern_status compare(tern_report *report, const shape *sh, const subject *s,
                            rig *wanted, rig *tested, tern_error *err) {
     tern_single *a = &wanted->single, *b = &tested->single;
-    bool is_bitnet = strcmp(sh->arch, "bitnet") == 0;
-    double on_gpu = is_bitnet ? TERN_GPU_TOLERANCE : TERN_GPU_TOLERANCE_FLOATS;
+    double on_gpu = sh->bitlinear ? TERN_GPU_TOLERANCE : TERN_GPU_TOLERANCE_FLOATS;
     double tolerance = tested->backend == &tern_backend_cpu ? 0 : on_gpu;
     tern_difference d, worst;
     int32_t ids[32];

@@ -95,8 +95,13 @@ static bool is_master(const tern_inspection *in, const tern_tensor *t) {
     char gguf[128];
     if (!arch || !in->config.bitlinear || t->n_dims != 2 || !tern_dtype_is_float(t->type))
         return false;
-    if (in->file->kind == TERN_FILE_GGUF) return strncmp(t->name, "blk.", 4) == 0;
-    return tern_model_name_to_gguf(arch, t->name, gguf, sizeof gguf) && !strncmp(gguf, "blk.", 4);
+    const char *name = t->name;
+    if (in->file->kind == TERN_FILE_HF) {
+        if (!tern_model_name_to_gguf(arch, t->name, gguf, sizeof gguf)) return false;
+        name = gguf;
+    }
+    tern_role role = tern_model_role(arch, name);
+    return strncmp(name, "blk.", 4) == 0 && role != TERN_ROLE_VECTOR && role != TERN_ROLE_FLOATS;
 }
 
 static tern_status count_rounded(const tern_tensor *t, tern_code_counts *counts, tern_error *err) {

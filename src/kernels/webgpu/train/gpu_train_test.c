@@ -15,7 +15,6 @@
 
 typedef struct model { // what is trained, on which batch
     tern_config config;
-    tern_decoder_style style;
     int32_t n_tokens, n_span;
     bool bf16;
     double tolerance;    // of the relative error of an array
@@ -84,7 +83,7 @@ static tern_status train_rig_open(train_rig *r, const tern_train_backend *backen
                                     .bf16 = m->bf16,
                                     .webgpu = gpu_webgpu(&(gpu_play){.least = m->least})};
     TERN_TRY(backend->open(&r->device, &desc, &r->err));
-    TERN_TRY(tern_build_decoder(&r->graph, &m->config, m->style, &r->err));
+    TERN_TRY(tern_build_decoder(&r->graph, &m->config, &r->err));
     TERN_TRY(tern_graph_train(&r->graph, &r->err));
     TERN_TRY(tern_graph_differentiate(&r->graph, NULL, &r->err));
     TERN_TRY(tern_graph_optimizer(&r->graph, &r->update, &r->err));
@@ -266,8 +265,8 @@ TEST(webgpu_trains_bitnet_as_the_cpu_does) {
     model m = {.config = config_of(64, 64, 2, 2, false),
                .n_tokens = 75,
                .n_span = 75,
-               .style = {.bitlinear = true, .sub_norms = true},
                .tolerance = 1e-2};
+    m.config.bitlinear = m.config.sub_norms = true;
     m.config.act = TERN_ACTIVATION_RELU2;
     check_model(&m);
 }

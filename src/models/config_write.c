@@ -1,0 +1,180 @@
+// The config written: as GGUF keys, and as config.json.
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include "models/config_fields.h"
+
+#define AT(member) offsetof(tern_config, member)
+const tern_int_field tern_int_fields[TERN_N_INT_FIELDS] = {
+    {AT(n_layers), "block_count", "num_hidden_layers", true, TERN_LAYERS_MAX},
+    {AT(n_embd), "embedding_length", "hidden_size", true, 1 << 20},
+    {AT(n_ff), "feed_forward_length", "intermediate_size", true, 1 << 22},
+    {AT(n_heads), "attention.head_count", "num_attention_heads", true, 65536},
+    {AT(n_kv_heads), "attention.head_count_kv", "num_key_value_heads", false, 65536},
+    {AT(head_dim), "attention.key_length", "head_dim", false, TERN_HEAD_DIM_MAX},
+    {AT(n_context), "context_length", "max_position_embeddings", false, INT32_MAX},
+    {AT(n_vocab), "vocab_size", "vocab_size", false, 1 << 24},
+};
+
+// ---- GGUF --------------------------------------------------------------------------------------
+
+static bool has_keys(uint8_t kind) {
+    return kind == TERN_LAYER_FULL || kind == TERN_LAYER_WINDOW;
+}
+
+// One number a layer, 0 where there is no attention.
+static tern_status put_kv_heads(tern_gguf_writer *w, const char *key, const tern_config *c) {
+    uint32_t heads[TERN_LAYERS_MAX];
+    for (int64_t i = 0; i < c->n_layers; i++)
+        heads[i] = has_keys(c->layers[i]) ? (uint32_t)c->n_kv_heads : 0;
+    return tern_gguf_put_array(w, key, TERN_META_U32, heads, (size_t)c->n_layers);
+}
+
+static tern_status put_int_fields(tern_gguf_writer *w, const tern_arch *arch, const char *arch_name,
+                                  const tern_config *c) {
+    char key[160];
+    for (size_t i = 0; i < TERN_N_INT_FIELDS; i++) {
+        const tern_int_field *f = &tern_int_fields[i];
+        int64_t value = *(const int64_t *)((const char *)c + f->offset);
+        snprintf(key, sizeof key, "%s.%s", arch_name, f->gguf);
+        if (arch->kv_heads_by_layer && f->offset == AT(n_kv_heads))
+            TERN_TRY(put_kv_heads(w, key, c));
+        else
+            TERN_TRY(tern_gguf_put_int(w, key, TERN_META_U32, value));
+    }
+    return TERN_OK;
+}
+
+tern_status tern_config_write_gguf(tern_gguf_writer *w, const tern_arch *arch,
+                                   const char *arch_name, const tern_config *c) {
+    char key[160];
+#define KEY(name) (snprintf(key, sizeof key, "%s.%s", arch_name, name), key)
+    TERN_TRY(put_int_fields(w, arch, arch_name, c));
+    TERN_TRY(tern_gguf_put_int(w, KEY("attention.value_length"), TERN_META_U32, c->head_dim));
+    TERN_TRY(tern_gguf_put_f32(w, KEY(TERN_GGUF_EPS), (float)c->rms_eps));
+    if (c->final_rms_eps != c->rms_eps)
+        TERN_TRY(tern_gguf_put_f32(w, KEY("final_norm_rms_epsilon"), (float)c->final_rms_eps));
+    if (c->input_norms)
+        TERN_TRY(tern_gguf_put_f32(w, KEY("norm_in_rms_epsilon"), (float)c->input_norm_eps));
+    TERN_TRY(tern_gguf_put_int(w, KEY("rope.dimension_count"), TERN_META_U32, c->rope.n_rot));
+    TERN_TRY(tern_gguf_put_f32(w, KEY("rope.freq_base"), c->rope.base));
+    TERN_TRY(tern_gguf_put_str(w, KEY(TERN_GGUF_ACT),
+                               (tern_str){tern_act_name(c->act), strlen(tern_act_name(c->act))}));
+    if (c->rope.scaling == TERN_ROPE_LINEAR || c->rope.scaling == TERN_ROPE_YARN) {
+        bool yarn = c->rope.scaling == TERN_ROPE_YARN;
+        TERN_TRY(tern_gguf_put_str(w, KEY("rope.scaling.type"),
+                                   yarn ? TERN_STR("yarn") : TERN_STR("linear")));
+        TERN_TRY(tern_gguf_put_f32(w, KEY("rope.scaling.factor"), c->rope.factor));
+        TERN_TRY(tern_gguf_put_int(w, KEY("rope.scaling.original_context_length"), TERN_META_U32,
+                                   c->rope.n_context_orig));
+    }
+#undef KEY
+    return arch->write_gguf ? arch->write_gguf(w, arch_name, c) : TERN_OK;
+}
+
+// GGUF's numbers for the ways of pooling.
+static const int gguf_poolings[] = {[TERN_POOLING_NONE] = 0,
+                                    [TERN_POOLING_MEAN] = 1,
+                                    [TERN_POOLING_FIRST] = 2,
+                                    [TERN_POOLING_LAST] = 3};
+static const char *const pooling_names[] = {[TERN_POOLING_NONE] = "none",
+                                            [TERN_POOLING_MEAN] = "mean",
+                                            [TERN_POOLING_FIRST] = "cls",
+                                            [TERN_POOLING_LAST] = "lasttoken"};
+
+tern_status tern_config_write_pooling(tern_gguf_writer *w, const char *name, const tern_config *c) {
+    char key[160];
+    if (c->pooling == TERN_POOLING_NONE) return TERN_OK;
+    snprintf(key, sizeof key, "%s.pooling_type", name);
+    return tern_gguf_put_int(w, key, TERN_META_U32, gguf_poolings[c->pooling]);
+}
+
+// ---- config.json -----------------------------------------------------------------------------
+
+double tern_config_rotary_factor(const tern_config *c) {
+    double factor = (double)c->rope.n_rot / (double)c->head_dim;
+    return (double)c->head_dim * factor < c->rope.n_rot ? nextafter(factor, 2) : factor;
+}
+
+static void put_rope(const tern_config *c, tern_strbuf *out) {
+    const tern_rope_attrs *r = &c->rope;
+    tern_strbuf_printf(out, "  \"rope_theta\": %.9g,\n", (double)r->base);
+    if (r->n_rot != c->head_dim)
+        tern_strbuf_printf(out, "  \"partial_rotary_factor\": %.17g,\n",
+                           tern_config_rotary_factor(c));
+    if (r->scaling == TERN_ROPE_LINEAR)
+        tern_strbuf_printf(out,
+                           "  \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": %.9g},\n",
+                           (double)r->factor);
+    if (r->scaling == TERN_ROPE_YARN)
+        tern_strbuf_printf(out,
+                           "  \"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": %.9g, "
+                           "\"original_max_position_embeddings\": %d},\n",
+                           (double)r->factor, (int)r->n_context_orig);
+    if (r->scaling == TERN_ROPE_LLAMA3)
+        tern_strbuf_printf(out,
+                           "  \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": %.9g, "
+                           "\"low_freq_factor\": %.9g, \"high_freq_factor\": %.9g, "
+                           "\"original_max_position_embeddings\": %d},\n",
+                           (double)r->factor, (double)r->low_freq_factor,
+                           (double)r->high_freq_factor, (int)r->n_context_orig);
+}
+
+// A folder of one file cannot have the modules that say it elsewhere.
+void tern_config_write_pooling_json(const tern_config *c, tern_strbuf *out) {
+    if (c->pooling == TERN_POOLING_NONE) return;
+    tern_strbuf_printf(out, "  \"tern_pooling\": \"%s\",\n", pooling_names[c->pooling]);
+}
+
+static void put_layer_types(const tern_config *c, tern_strbuf *out) {
+    bool all_full = true;
+    for (int64_t i = 0; i < c->n_layers; i++) all_full &= c->layers[i] == TERN_LAYER_FULL;
+    if (all_full) return;
+    tern_strbuf_puts(out, "  \"layer_types\": [");
+    for (int64_t i = 0; i < c->n_layers; i++)
+        tern_strbuf_printf(out, "%s\"%s\"", i ? ", " : "",
+                           tern_layer_kind_name((tern_layer_kind)c->layers[i]));
+    tern_strbuf_puts(out, "],\n");
+}
+
+static void put_quantization(const tern_config *c, const char *mode, tern_strbuf *out) {
+    tern_strbuf_printf(out,
+                       "  \"quantization_config\": {\"quant_method\": \"bitnet\", "
+                       "\"linear_class\": \"autobitlinear\", \"quantization_mode\": \"%s\"",
+                       mode);
+    if (c->input_norms)
+        tern_strbuf_printf(out, ", \"use_rms_norm\": true, \"rms_norm_eps\": %.9g",
+                           c->input_norm_eps);
+    tern_strbuf_puts(out, "},\n");
+}
+
+void tern_config_write_json(const tern_arch *arch, const tern_config *c, const char *dtype,
+                            const char *ternary_mode, tern_strbuf *out) {
+    tern_strbuf_printf(out, "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\",\n",
+                       arch->hf_class, arch->hf_types[0]);
+    for (size_t i = 0; i < TERN_N_INT_FIELDS; i++)
+        tern_strbuf_printf(out, "  \"%s\": %" PRId64 ",\n", tern_int_fields[i].hf,
+                           *(const int64_t *)((const char *)c + tern_int_fields[i].offset));
+    if (c->bos_id >= 0) tern_strbuf_printf(out, "  \"bos_token_id\": %" PRId64 ",\n", c->bos_id);
+    if (c->eos_id >= 0) tern_strbuf_printf(out, "  \"eos_token_id\": %" PRId64 ",\n", c->eos_id);
+    tern_strbuf_printf(out, "  \"%s\": %.9g,\n", arch->hf_eps ? arch->hf_eps : TERN_HF_EPS,
+                       c->rms_eps);
+    if (c->final_rms_eps != c->rms_eps)
+        tern_strbuf_printf(out, "  \"final_norm_eps\": %.9g,\n", c->final_rms_eps);
+    tern_strbuf_printf(out, "  \"%s\": \"%s\",\n", arch->hf_act ? arch->hf_act : TERN_HF_ACT,
+                       tern_act_name(c->act));
+    put_rope(c, out);
+    put_layer_types(c, out);
+    if (arch->write_json) arch->write_json(c, out);
+    if (ternary_mode) put_quantization(c, ternary_mode, out);
+    tern_strbuf_printf(out,
+                       "  \"attention_bias\": false,\n  \"tie_word_embeddings\": %s,\n"
+                       "  \"torch_dtype\": \"%s\"\n}\n",
+                       c->tied_head ? "true" : "false", dtype);
+}
+
+void tern_config_order_as_gguf(const tern_arch *arch, tern_config *c) {
+    c->rope.halves = c->window_rope.halves = !arch->gguf_rope_neighbours;
+    c->delta.tiled = true;
+}

@@ -1,0 +1,135 @@
+// What the families' files are written with: readers of a config, and blocks of a graph.
+#ifndef TERN_MODELS_FAMILY_H
+#define TERN_MODELS_FAMILY_H
+
+#include "models/models.h"
+
+// ---- Reading a config (config.c) ---------------------------------------------------------------
+//
+// gguf: the key after "<architecture>."; hf: a path in config.json, looked for in text_config
+// first, which holds the decoder of models with pictures or sound. Either may be NULL: not in that
+// world. False: absent, null, or of another kind.
+
+bool tern_config_int(const tern_config_source *s, const char *gguf, const char *hf, int64_t *out);
+bool tern_config_float(const tern_config_source *s, const char *gguf, const char *hf, double *out);
+tern_str tern_config_str(const tern_config_source *s, const char *gguf, const char *hf);
+const tern_json *tern_config_json(const tern_config_source *s, const char *hf);
+// Required, and from least to most.
+tern_status tern_config_need(const tern_config_source *s, const char *gguf, const char *hf,
+                             int64_t least, int64_t most, int64_t *out, tern_error *err);
+// layer_types of config.json into c->layers; kinds that `allowed` (a bit each) has not are refused.
+// *found: whether it is there.
+tern_status tern_config_layer_types(const tern_config_source *s, tern_config *c, unsigned allowed,
+                                    bool *found, tern_error *err);
+// GGUF: layers are of `kind` where an array of flags says so, else full attention. False: there is
+// no such array.
+bool tern_config_layer_flags(const tern_config_source *s, tern_config *c, const char *gguf,
+                             tern_layer_kind kind);
+// RoPE of the layers of one type, "full_attention" or "sliding_attention".
+tern_status tern_config_rope(const tern_config_source *s, const tern_config *c,
+                             const char *layer_type, tern_rope_attrs *out, tern_error *err);
+// How an embedding model pools: GGUF's pooling_type, or what the folder's modules say.
+tern_status tern_config_pooling(const tern_config_source *s, tern_config *c, tern_error *err);
+
+// ---- Writing one (config_write.c) --------------------------------------------------------------
+
+tern_status tern_config_write_pooling(tern_gguf_writer *w, const char *name, const tern_config *c);
+void tern_config_write_pooling_json(const tern_config *c, tern_strbuf *out);
+// The share of a head that is rotated, as a number that a reader's product with the head's
+// dimensions, cut to an integer, makes n_rot again.
+double tern_config_rotary_factor(const tern_config *c);
+
+// ---- Building a graph (decoder.c) --------------------------------------------------------------
+
+typedef struct tern_attention_block {
+    // "blk.%d.attn_q_norm.weight" and attn_k_norm: queries and keys are normed by head before RoPE.
+    bool head_norms;
+    // attn_q makes, head by head, a query and a gate; the heads' results times sigmoid(gate).
+    bool gate;
+    bool sub_norm; // "blk.%d.attn_sub_norm.weight": before the output projection
+    bool bidirectional;
+    int32_t window; // 0: all
+    const tern_rope_attrs *rope;
+} tern_attention_block;
+
+// Of rows that are normed already; without the residual.
+tern_vid tern_block_attention(tern_graph *g, const tern_config *c, tern_vid x,
+                              const tern_attention_block *block);
+tern_vid tern_block_feed_forward(tern_graph *g, const tern_config *c, tern_vid x);
+tern_vid tern_block_norm(tern_graph *g, tern_vid x, const char *name, int64_t n, double eps);
+// A layer's product: a BitLinear where the config says so.
+tern_vid tern_block_linear(tern_graph *g, const tern_config *c, tern_vid x, const char *name,
+                           int64_t n_out, int64_t n_in);
+
+typedef struct tern_stack {
+    tern_vid (*layer)(tern_graph *g, const tern_config *c, tern_vid x); // g->layer says which
+    const char *final_norm;                                             // its name
+    float embedding_scale;                                              // 0: none
+} tern_stack;
+
+// ids -> table -> layers -> final norm -> logits, or for models that pool an embedding.
+tern_status tern_build_stack(tern_graph *g, const tern_config *c, const tern_stack *stack,
+                             tern_error *err);
+
+// ---- Rows of tensors ---------------------------------------------------------------------------
+
+#define TERN_ROW(gguf_, hf_, ...)                                                                  \
+    { .gguf = (gguf_), .hf = (hf_), __VA_ARGS__ }
+#define TERN_MATRIX(gguf_, hf_, role_) TERN_ROW(gguf_ ".weight", hf_ ".weight", .role = (role_))
+#define TERN_NORM(gguf_, hf_, change_) TERN_ROW(gguf_ ".weight", hf_ ".weight", .change = (change_))
+#define TERN_ROWS_END                                                                              \
+    { .gguf = NULL }
+// The same of each layer.
+#define TERN_LAYER_ROW(gguf_, hf_, ...)                                                            \
+    TERN_ROW("blk.%d." gguf_, "model.layers.%d." hf_, __VA_ARGS__)
+#define TERN_LAYER_MATRIX(gguf_, hf_, role_)                                                       \
+    TERN_MATRIX("blk.%d." gguf_, "model.layers.%d." hf_, role_)
+#define TERN_LAYER_NORM(gguf_, hf_, change_)                                                       \
+    TERN_NORM("blk.%d." gguf_, "model.layers.%d." hf_, change_)
+
+#define TERN_ROWS_TABLE_AND_HEAD                                                                   \
+    TERN_MATRIX("token_embd", "model.embed_tokens", TERN_ROLE_TABLE),                              \
+        TERN_MATRIX("output", "lm_head", TERN_ROLE_HEAD)
+
+#define TERN_ROWS_ATTENTION                                                                        \
+    TERN_LAYER_MATRIX("attn_q", "self_attn.q_proj", TERN_ROLE_Q),                                  \
+        TERN_LAYER_MATRIX("attn_k", "self_attn.k_proj", TERN_ROLE_K),                              \
+        TERN_LAYER_MATRIX("attn_v", "self_attn.v_proj", TERN_ROLE_V),                              \
+        TERN_LAYER_MATRIX("attn_output", "self_attn.o_proj", TERN_ROLE_O)
+
+#define TERN_ROWS_FEED_FORWARD                                                                     \
+    TERN_LAYER_MATRIX("ffn_gate", "mlp.gate_proj", TERN_ROLE_GATE),                                \
+        TERN_LAYER_MATRIX("ffn_up", "mlp.up_proj", TERN_ROLE_UP),                                  \
+        TERN_LAYER_MATRIX("ffn_down", "mlp.down_proj", TERN_ROLE_DOWN)
+
+// The norms in front of each projection, as transformers' BitNet quantizer puts them into any
+// model (use_rms_norm).
+#define TERN_ROWS_INPUT_NORMS                                                                      \
+    TERN_LAYER_NORM("attn_q_norm_in", "self_attn.q_proj.rms_norm", TERN_CHANGE_NONE),              \
+        TERN_LAYER_NORM("attn_k_norm_in", "self_attn.k_proj.rms_norm", TERN_CHANGE_NONE),          \
+        TERN_LAYER_NORM("attn_v_norm_in", "self_attn.v_proj.rms_norm", TERN_CHANGE_NONE),          \
+        TERN_LAYER_NORM("attn_output_norm_in", "self_attn.o_proj.rms_norm", TERN_CHANGE_NONE),     \
+        TERN_LAYER_NORM("ffn_gate_norm_in", "mlp.gate_proj.rms_norm", TERN_CHANGE_NONE),           \
+        TERN_LAYER_NORM("ffn_up_norm_in", "mlp.up_proj.rms_norm", TERN_CHANGE_NONE),               \
+        TERN_LAYER_NORM("ffn_down_norm_in", "mlp.down_proj.rms_norm", TERN_CHANGE_NONE)
+
+// Tensors of whatever else is in a model's files, when only the text is computed.
+#define TERN_IGNORED_PICTURES                                                                      \
+    {"model.visual.", NULL, "of the part that sees pictures: only text is computed"},              \
+        {"visual.", NULL, "of the part that sees pictures: only text is computed"},                \
+        {"model.vision_tower.", NULL, "of the part that sees pictures: only text is computed"},    \
+        {"vision_tower.", NULL, "of the part that sees pictures: only text is computed"},          \
+        {"model.multi_modal_projector.", NULL,                                                     \
+         "brings pictures to the text: only text is computed"},                                    \
+        {"multi_modal_projector.", NULL, "brings pictures to the text: only text is computed"}, {  \
+        "audio_tower.", NULL, "of the part that hears: only text is computed"                      \
+    }
+
+#define TERN_IGNORED_ROPE                                                                          \
+    {NULL, ".rotary_emb.inv_freq", "RoPE's frequencies are computed from the config"}, {           \
+        NULL, ".attn_rot_embd.weight", "RoPE's frequencies are computed from the config"           \
+    }
+
+extern const tern_ignored tern_decoder_ignored[]; // TERN_IGNORED_ROPE alone
+
+#endif

@@ -1,0 +1,255 @@
+// Gemma 3 (arXiv:2503.19786), the text part, and EmbeddingGemma (arXiv:2509.20354).
+//
+//   x = sqrt(n_embd) table[ids]
+//   per layer:  x = x + norm(attention(norm(x)));  x = x + norm(feed_forward(norm(x)))
+//
+// Five of six layers see a window only, and turn by a RoPE of their own. EmbeddingGemma is the same
+// without a mask and without a head: the mean of its rows, through two products, is the embedding.
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include "models/family.h"
+
+// ---- Graph -------------------------------------------------------------------------------------
+
+static tern_vid layer(tern_graph *g, const tern_config *c, tern_vid x) {
+    bool windowed = c->layers[g->layer] == TERN_LAYER_WINDOW;
+    const tern_attention_block block = {.head_norms = true,
+                                        .bidirectional = c->bidirectional,
+                                        .window = windowed ? c->window : 0,
+                                        .rope = windowed ? &c->window_rope : &c->rope};
+    tern_vid a = tern_block_norm(g, x, "blk.%d.attn_norm.weight", c->n_embd, c->rms_eps);
+    a = tern_block_attention(g, c, a, &block);
+    a = tern_block_norm(g, a, "blk.%d.post_attention_norm.weight", c->n_embd, c->rms_eps);
+    x = tern_g_add(g, x, a);
+    tern_vid f = tern_block_norm(g, x, "blk.%d.ffn_norm.weight", c->n_embd, c->rms_eps);
+    f = tern_block_feed_forward(g, c, f);
+    f = tern_block_norm(g, f, "blk.%d.post_ffw_norm.weight", c->n_embd, c->rms_eps);
+    return tern_g_add(g, x, f);
+}
+
+static tern_status build(tern_graph *g, const tern_config *c, tern_error *err) {
+    return tern_build_stack(g, c,
+                            &(tern_stack){.layer = layer,
+                                          .final_norm = "output_norm.weight",
+                                          .embedding_scale = sqrtf((float)c->n_embd)},
+                            err);
+}
+
+// ---- Config ------------------------------------------------------------------------------------
+
+#define PATTERN 6 // every so many layers one sees everything, where no file says otherwise
+
+static tern_status read_layers(const tern_config_source *s, tern_config *c, tern_error *err) {
+    bool found;
+    int64_t pattern = PATTERN;
+    unsigned allowed = 1u << TERN_LAYER_FULL | 1u << TERN_LAYER_WINDOW;
+    TERN_TRY(tern_config_layer_types(s, c, allowed, &found, err));
+    if (found ||
+        tern_config_layer_flags(s, c, "attention.sliding_window_pattern", TERN_LAYER_WINDOW))
+        return TERN_OK;
+    if (!tern_config_int(s, "attention.sliding_window_pattern", "sliding_window_pattern", &pattern))
+        tern_config_int(s, NULL, "_sliding_window_pattern", &pattern);
+    if (pattern < 1)
+        return tern_fail(err, TERN_ERR_FORMAT,
+                         "config: sliding_window_pattern is %" PRId64 ", expected 1 or more",
+                         pattern);
+    for (int64_t i = 0; i < c->n_layers; i++)
+        c->layers[i] = (i + 1) % pattern == 0 ? TERN_LAYER_FULL : TERN_LAYER_WINDOW;
+    return TERN_OK;
+}
+
+// The scale of scores is 1 / sqrt(query_pre_attn_scalar). GGUF has no key for it that all writers
+// know: the 27B, of 62 layers, has n_embd / n_heads, and all others the dimensions of a head.
+static tern_status read_scale(const tern_config_source *s, tern_config *c, tern_error *err) {
+    double scale;
+    bool large = c->n_layers == 62;
+    c->query_scalar = large ? (double)c->n_embd / (double)c->n_heads : (double)c->head_dim;
+    if (s->file->kind == TERN_FILE_HF) {
+        c->query_scalar = 256;
+        tern_config_float(s, NULL, "query_pre_attn_scalar", &c->query_scalar);
+    } else if (tern_config_float(s, "attention.scale", NULL, &scale)) {
+        c->query_scalar = 1 / (scale * scale);
+    }
+    if (c->query_scalar > 0 && isfinite(c->query_scalar)) return TERN_OK;
+    return tern_fail(err, TERN_ERR_FORMAT, "config: query_pre_attn_scalar is %g", c->query_scalar);
+}
+
+static tern_status refuse_caps(const tern_config_source *s, tern_error *err) {
+    static const char *const names[][2] = {{"attn_logit_softcapping", "attn_logit_softcapping"},
+                                           {"final_logit_softcapping", "final_logit_softcapping"}};
+    double cap;
+    for (size_t i = 0; i < 2; i++)
+        if (tern_config_float(s, names[i][0], names[i][1], &cap) && cap != 0)
+            return tern_fail(err, TERN_ERR_UNSUPPORTED, "config: %s is not supported", names[i][0]);
+    return TERN_OK;
+}
+
+static tern_status read_window(const tern_config_source *s, tern_config *c, tern_error *err) {
+    int64_t window;
+    TERN_TRY(tern_config_need(s, "attention.sliding_window", "sliding_window", 1, INT32_MAX / 2,
+                              &window, err));
+    c->window = (int32_t)window;
+    return tern_config_rope(s, c, "sliding_attention", &c->window_rope, err);
+}
+
+static tern_status read(const tern_config_source *s, tern_config *c, tern_error *err) {
+    TERN_TRY(refuse_caps(s, err));
+    TERN_TRY(read_layers(s, c, err));
+    TERN_TRY(read_window(s, c, err));
+    return read_scale(s, c, err);
+}
+
+static tern_status put_window(tern_gguf_writer *w, const char *name, const tern_config *c,
+                              int64_t window) {
+    char key[160];
+    uint8_t flags[TERN_LAYERS_MAX];
+    snprintf(key, sizeof key, "%s.attention.sliding_window", name);
+    TERN_TRY(tern_gguf_put_int(w, key, TERN_META_U32, window));
+    snprintf(key, sizeof key, "%s.rope.freq_base_swa", name);
+    TERN_TRY(tern_gguf_put_f32(w, key, c->window_rope.base));
+    if (c->query_scalar != (double)c->head_dim) {
+        snprintf(key, sizeof key, "%s.attention.scale", name);
+        TERN_TRY(tern_gguf_put_f32(w, key, (float)(1 / sqrt(c->query_scalar))));
+    }
+    bool usual = true;
+    for (int64_t i = 0; i < c->n_layers; i++) {
+        flags[i] = c->layers[i] == TERN_LAYER_WINDOW;
+        usual &= flags[i] == ((i + 1) % PATTERN != 0);
+    }
+    if (usual) return TERN_OK;
+    snprintf(key, sizeof key, "%s.attention.sliding_window_pattern", name);
+    return tern_gguf_put_array(w, key, TERN_META_BOOL, flags, (size_t)c->n_layers);
+}
+
+static tern_status write_gguf(tern_gguf_writer *w, const char *name, const tern_config *c) {
+    return put_window(w, name, c, c->window);
+}
+
+static void put_window_json(const tern_config *c, int64_t window, tern_strbuf *out) {
+    tern_strbuf_printf(out,
+                       "  \"sliding_window\": %" PRId64 ",\n  \"rope_local_base_freq\": %.9g,\n"
+                       "  \"query_pre_attn_scalar\": %.17g,\n",
+                       window, (double)c->window_rope.base, c->query_scalar);
+}
+
+static void write_json(const tern_config *c, tern_strbuf *out) {
+    put_window_json(c, c->window, out);
+}
+
+// ---- EmbeddingGemma's --------------------------------------------------------------------------
+
+static bool is_encoder(const tern_file *file) {
+    const char *const paths[] = {"use_bidirectional_attention",
+                                 "text_config.use_bidirectional_attention"};
+    if (file->kind == TERN_FILE_GGUF) return true; // it has a name of its own there
+    for (int i = 0; i < 2; i++)
+        if (tern_json_bool(tern_json_path(&file->config, paths[i]), false)) return true;
+    return false;
+}
+
+// Files state the width of the window, and rows see half of it to each side, itself included. Some
+// versions of transformers write the bound that they made of it instead, 257 for 512: it is odd.
+static tern_status read_encoder(const tern_config_source *s, tern_config *c, tern_error *err) {
+    TERN_TRY(read(s, c, err));
+    if (c->window % 2 == 0) c->window = c->window / 2 + 1;
+    c->bidirectional = true;
+    TERN_TRY(tern_config_pooling(s, c, err));
+    if (c->pooling == TERN_POOLING_NONE) c->pooling = TERN_POOLING_MEAN;
+    const tern_tensor *dense = tern_model_tensor(s->file, s->arch, "dense_2.weight");
+    c->n_dense = dense ? (int64_t)dense->ne[1] : 0;
+    return TERN_OK;
+}
+
+static int64_t width_of(const tern_config *c) {
+    return 2 * ((int64_t)c->window - 1);
+}
+
+static tern_status write_encoder_gguf(tern_gguf_writer *w, const char *name, const tern_config *c) {
+    char key[160];
+    const struct {
+        const char *key;
+        int64_t value;
+    } keys[] = {{"dense_2_feat_in", c->n_embd},
+                {"dense_2_feat_out", c->n_dense},
+                {"dense_3_feat_in", c->n_dense},
+                {"dense_3_feat_out", c->n_embd}};
+    TERN_TRY(put_window(w, name, c, width_of(c)));
+    TERN_TRY(tern_config_write_pooling(w, name, c));
+    for (size_t i = 0; c->n_dense && i < sizeof keys / sizeof *keys; i++) {
+        snprintf(key, sizeof key, "%s.%s", name, keys[i].key);
+        TERN_TRY(tern_gguf_put_int(w, key, TERN_META_U32, keys[i].value));
+    }
+    return TERN_OK;
+}
+
+static void write_encoder_json(const tern_config *c, tern_strbuf *out) {
+    put_window_json(c, width_of(c), out);
+    tern_strbuf_puts(out, "  \"use_bidirectional_attention\": true,\n");
+    tern_config_write_pooling_json(c, out);
+}
+
+// ---- Tables ------------------------------------------------------------------------------------
+
+static const char *const gguf_names[] = {"gemma3", NULL};
+static const char *const encoder_gguf_names[] = {"gemma-embedding", NULL};
+static const char *const hf_types[] = {"gemma3_text", "gemma3", NULL};
+// What the config of the published 4B leaves out.
+static const tern_config defaults = {.n_heads = 8,
+                                     .n_kv_heads = 4,
+                                     .head_dim = 256,
+                                     .n_context = 131072,
+                                     .rms_eps = 1e-6,
+                                     .rope = {.base = 1e6f}};
+static const tern_generation_defaults generation = {
+    .temperature = 1, .top_k = 64, .top_p = 0.95f, .min_p = -1, .repeat_penalty = -1};
+
+#define NORM(gguf_, hf_) TERN_LAYER_NORM(gguf_, hf_, TERN_CHANGE_PLUS_ONE)
+static const tern_tensor_row tensors[] = {
+    TERN_ROWS_TABLE_AND_HEAD,
+    TERN_NORM("output_norm", "model.norm", TERN_CHANGE_PLUS_ONE),
+    NORM("attn_norm", "input_layernorm"),
+    TERN_ROWS_ATTENTION,
+    NORM("attn_q_norm", "self_attn.q_norm"),
+    NORM("attn_k_norm", "self_attn.k_norm"),
+    NORM("post_attention_norm", "post_attention_layernorm"),
+    NORM("ffn_norm", "pre_feedforward_layernorm"),
+    TERN_ROWS_FEED_FORWARD,
+    NORM("post_ffw_norm", "post_feedforward_layernorm"),
+    TERN_ROWS_INPUT_NORMS,
+    TERN_MATRIX("dense_2", "2_Dense.linear", TERN_ROLE_MATRIX),
+    TERN_MATRIX("dense_3", "3_Dense.linear", TERN_ROLE_MATRIX),
+    TERN_ROWS_END,
+};
+
+static const tern_ignored ignored[] = {
+    TERN_IGNORED_ROPE, TERN_IGNORED_PICTURES, {NULL, NULL, NULL}};
+
+#define BOTH                                                                                       \
+    .hf_types = hf_types, .hf_act = "hidden_activation", .act = TERN_ACTIVATION_GELU_TANH,         \
+    .tensors = tensors, .ignored = ignored, .defaults = &defaults, .build = build,                 \
+    .windows_by_layer = true
+
+const tern_arch tern_arch_gemma3 = {
+    BOTH,
+    .name = "gemma3",
+    .gguf_names = gguf_names,
+    .hf_class = "Gemma3ForCausalLM",
+    .read = read,
+    .write_gguf = write_gguf,
+    .write_json = write_json,
+    .generation = &generation,
+};
+
+const tern_arch tern_arch_embeddinggemma = {
+    BOTH,
+    .name = "embeddinggemma",
+    .gguf_names = encoder_gguf_names,
+    .hf_class = "Gemma3TextModel",
+    .hf_prefix = "",
+    .is_mine = is_encoder,
+    .read = read_encoder,
+    .write_gguf = write_encoder_gguf,
+    .write_json = write_encoder_json,
+};

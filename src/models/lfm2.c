@@ -1,0 +1,159 @@
+// LFM2 (Liquid AI, 2025): most layers mix positions by a short convolution between two gates, the
+// others by attention with normed heads.
+//
+//   per layer:  x = x + mixer(norm(x));  x = x + feed_forward(norm(x))
+//   short conv: B, C, X = norm(x) Win;  mixer = (C * conv(B * X)) Wout
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include "models/family.h"
+
+// ---- Graph -------------------------------------------------------------------------------------
+
+static tern_vid short_conv(tern_graph *g, const tern_config *c, tern_vid x) {
+    int64_t n = c->n_embd;
+    tern_vid bcx = tern_block_linear(g, c, x, "blk.%d.shortconv.in_proj.weight", 3 * n, n);
+    tern_vid in_gate = tern_g_columns(g, bcx, 3 * n, 0, n);
+    tern_vid out_gate = tern_g_columns(g, bcx, 3 * n, n, n);
+    tern_vid u = tern_g_mul(g, in_gate, tern_g_columns(g, bcx, 3 * n, 2 * n, n));
+    tern_vid taps = tern_g_array(g, "blk.%d.shortconv.conv.weight", n, c->conv_taps);
+    tern_vid tail = tern_g_fixed_state(g, "conv_tail.%d", c->conv_taps - 1, n);
+    tern_vid y = tern_g_conv(g, u, taps, -1, tail, TERN_ACTIVATION_NONE);
+    return tern_block_linear(g, c, tern_g_mul(g, out_gate, y), "blk.%d.shortconv.out_proj.weight",
+                             n, n);
+}
+
+static tern_vid layer(tern_graph *g, const tern_config *c, tern_vid x) {
+    const tern_attention_block block = {.head_norms = true, .rope = &c->rope};
+    tern_vid a = tern_block_norm(g, x, "blk.%d.attn_norm.weight", c->n_embd, c->rms_eps);
+    tern_vid mixed = c->layers[g->layer] == TERN_LAYER_CONV ? short_conv(g, c, a)
+                                                            : tern_block_attention(g, c, a, &block);
+    x = tern_g_add(g, x, mixed);
+    tern_vid f = tern_block_norm(g, x, "blk.%d.ffn_norm.weight", c->n_embd, c->rms_eps);
+    return tern_g_add(g, x, tern_block_feed_forward(g, c, f));
+}
+
+// The last norm is called the embedding's in both worlds.
+static tern_status build(tern_graph *g, const tern_config *c, tern_error *err) {
+    return tern_build_stack(
+        g, c, &(tern_stack){.layer = layer, .final_norm = "token_embd_norm.weight"}, err);
+}
+
+// ---- Config ------------------------------------------------------------------------------------
+
+// GGUF: layers without heads of keys are convolutions.
+static tern_status read_gguf_layers(const tern_config_source *s, tern_config *c, tern_error *err) {
+    char key[160];
+    double n_heads;
+    snprintf(key, sizeof key, "%s.attention.head_count_kv", s->prefix);
+    const tern_meta *heads = tern_file_meta(s->file, key);
+    if (!heads || heads->type != TERN_META_ARRAY || heads->n != (uint64_t)c->n_layers)
+        return tern_fail(err, TERN_ERR_FORMAT,
+                         "config: %s is no array of %" PRId64 " numbers, which says what layers "
+                         "are convolutions",
+                         key, c->n_layers);
+    for (int64_t i = 0; i < c->n_layers; i++) {
+        bool known = tern_meta_element(heads, (uint64_t)i, &n_heads);
+        c->layers[i] = known && n_heads == 0 ? TERN_LAYER_CONV : TERN_LAYER_FULL;
+    }
+    return TERN_OK;
+}
+
+// Folders: layer_types, or the older list of the layers with attention.
+static tern_status read_folder_layers(const tern_config_source *s, tern_config *c,
+                                      tern_error *err) {
+    bool found;
+    const tern_json_doc *doc = &s->file->config;
+    TERN_TRY(
+        tern_config_layer_types(s, c, 1u << TERN_LAYER_FULL | 1u << TERN_LAYER_CONV, &found, err));
+    if (found) return TERN_OK;
+    const tern_json *list = tern_config_json(s, "full_attn_idxs");
+    if (!tern_json_is(list, TERN_JSON_ARRAY))
+        return tern_fail(err, TERN_ERR_FORMAT,
+                         "config.json: neither layer_types nor full_attn_idxs says what layers are "
+                         "convolutions");
+    for (int64_t i = 0; i < c->n_layers; i++) c->layers[i] = TERN_LAYER_CONV;
+    for (const tern_json *e = tern_json_first(doc, list); e; e = tern_json_next(doc, list, e)) {
+        int64_t i = tern_json_int(e, -1);
+        if (i < 0 || i >= c->n_layers)
+            return tern_fail(err, TERN_ERR_FORMAT,
+                             "config.json: full_attn_idxs has %" PRId64 " of %" PRId64 " layers", i,
+                             c->n_layers);
+        c->layers[i] = TERN_LAYER_FULL;
+    }
+    return TERN_OK;
+}
+
+static tern_status read(const tern_config_source *s, tern_config *c, tern_error *err) {
+    bool gguf = s->file->kind == TERN_FILE_GGUF;
+    int64_t taps;
+    if (tern_json_bool(tern_config_json(s, "conv_bias"), false))
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "config.json: conv_bias: biases around the convolution are not "
+                         "supported");
+    TERN_TRY(tern_config_need(s, "shortconv.l_cache", "conv_L_cache", 2, 8, &taps, err));
+    c->conv_taps = (int32_t)taps;
+    // config.json's size goes through a factor and a rounding; the tensor has what came out.
+    const tern_tensor *gate = tern_model_tensor(s->file, s->arch, "blk.0.ffn_gate.weight");
+    if (!gguf && gate) c->n_ff = (int64_t)gate->ne[1];
+    return gguf ? read_gguf_layers(s, c, err) : read_folder_layers(s, c, err);
+}
+
+static tern_status write_gguf(tern_gguf_writer *w, const char *name, const tern_config *c) {
+    char key[160];
+    snprintf(key, sizeof key, "%s.shortconv.l_cache", name);
+    return tern_gguf_put_int(w, key, TERN_META_U32, c->conv_taps);
+}
+
+static void write_json(const tern_config *c, tern_strbuf *out) {
+    tern_strbuf_printf(out,
+                       "  \"conv_L_cache\": %d,\n  \"conv_bias\": false,\n"
+                       "  \"block_auto_adjust_ff_dim\": false,\n",
+                       (int)c->conv_taps);
+}
+
+// ---- Tables ------------------------------------------------------------------------------------
+
+static const char *const gguf_names[] = {"lfm2", NULL};
+static const char *const hf_types[] = {"lfm2", NULL};
+static const tern_config defaults = {.rms_eps = 1e-5, .rope = {.base = 1e6f}};
+static const tern_generation_defaults generation = {
+    .temperature = 0.3f, .top_k = -1, .top_p = -1, .min_p = 0.15f, .repeat_penalty = 1.05f};
+
+static const tern_tensor_row tensors[] = {
+    TERN_ROWS_TABLE_AND_HEAD,
+    TERN_ROW("token_embd_norm.weight", "model.embedding_norm.weight",
+             .gguf_also = "output_norm.weight"),
+    TERN_LAYER_NORM("attn_norm", "operator_norm", TERN_CHANGE_NONE),
+    TERN_LAYER_MATRIX("attn_q", "self_attn.q_proj", TERN_ROLE_Q),
+    TERN_LAYER_MATRIX("attn_k", "self_attn.k_proj", TERN_ROLE_K),
+    TERN_LAYER_MATRIX("attn_v", "self_attn.v_proj", TERN_ROLE_V),
+    TERN_LAYER_MATRIX("attn_output", "self_attn.out_proj", TERN_ROLE_O),
+    TERN_LAYER_NORM("attn_q_norm", "self_attn.q_layernorm", TERN_CHANGE_NONE),
+    TERN_LAYER_NORM("attn_k_norm", "self_attn.k_layernorm", TERN_CHANGE_NONE),
+    TERN_LAYER_MATRIX("shortconv.in_proj", "conv.in_proj", TERN_ROLE_MATRIX),
+    TERN_LAYER_ROW("shortconv.conv.weight", "conv.conv.weight", .change = TERN_CHANGE_SQUEEZE),
+    TERN_LAYER_MATRIX("shortconv.out_proj", "conv.out_proj", TERN_ROLE_MATRIX),
+    TERN_LAYER_NORM("ffn_norm", "ffn_norm", TERN_CHANGE_NONE),
+    TERN_LAYER_MATRIX("ffn_gate", "feed_forward.w1", TERN_ROLE_GATE),
+    TERN_LAYER_MATRIX("ffn_down", "feed_forward.w2", TERN_ROLE_DOWN),
+    TERN_LAYER_MATRIX("ffn_up", "feed_forward.w3", TERN_ROLE_UP),
+    TERN_ROWS_END,
+};
+
+const tern_arch tern_arch_lfm2 = {
+    .name = "lfm2",
+    .gguf_names = gguf_names,
+    .hf_types = hf_types,
+    .hf_class = "Lfm2ForCausalLM",
+    .hf_eps = "norm_eps",
+    .tensors = tensors,
+    .ignored = tern_decoder_ignored,
+    .defaults = &defaults,
+    .read = read,
+    .write_gguf = write_gguf,
+    .write_json = write_json,
+    .build = build,
+    .kv_heads_by_layer = true,
+    .generation = &generation,
+};

@@ -1,0 +1,72 @@
+// What differs between the numbers of the two worlds: the order of rows or columns, and a few
+// values. Loading and conversion both ask here.
+#include <math.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "models/models.h"
+
+// ---- Orders ------------------------------------------------------------------------------------
+
+// All known orders transpose: RoPE's pairs are [2][half] rows of a head in one world and [half][2]
+// in the other, value heads [key heads][repeats] and [repeats][key heads].
+static tern_order order_of(tern_order_kind kind, const tern_config *c) {
+    const tern_delta_attrs *d = &c->delta;
+    int64_t groups = d->n_k_heads, repeats = groups ? d->n_v_heads / groups : 0;
+    switch (kind) {
+    case TERN_ORDER_ROPE_Q:
+    case TERN_ORDER_ROPE_K: return (tern_order){0, 2, c->head_dim / 2, 1};
+    case TERN_ORDER_V_HEADS: return (tern_order){0, groups, repeats, d->v_dim};
+    case TERN_ORDER_V_EACH: return (tern_order){0, groups, repeats, 1};
+    case TERN_ORDER_QKV: return (tern_order){2 * groups * d->head_dim, groups, repeats, d->v_dim};
+    case TERN_ORDER_SAME: break;
+    }
+    return (tern_order){0};
+}
+
+tern_moves tern_model_moves(const tern_arch *arch, const tern_config *c, const char *gguf_name) {
+    const tern_tensor_row *row = tern_model_row(arch, gguf_name);
+    if (!row) return (tern_moves){0};
+    return (tern_moves){order_of(row->rows, c), order_of(row->columns, c)};
+}
+
+int64_t tern_order_source(const tern_order *o, int64_t row, bool to_gguf) {
+    if (o->a == 0 || row < o->first) return row;
+    int64_t in = row - o->first, group = o->a * o->b * o->unit, base = in - in % group;
+    int64_t block = in % group / o->unit, rest = in % o->unit;
+    int64_t from =
+        to_gguf ? block % o->a * o->b + block / o->a : block % o->b * o->a + block / o->b;
+    return o->first + base + from * o->unit + rest;
+}
+
+void tern_order_columns(const tern_order *o, bool to_gguf, float *row, int64_t n, float *scratch) {
+    if (o->a == 0) return;
+    memcpy(scratch, row, (size_t)n * sizeof *row);
+    for (int64_t i = 0; i < n; i++) row[i] = scratch[tern_order_source(o, i, to_gguf)];
+}
+
+// ---- Numbers -----------------------------------------------------------------------------------
+
+// A logarithm is the nearest float to that of a float's exponential, and so that float again.
+void tern_change_apply(tern_change change, bool to_gguf, float *x, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (change == TERN_CHANGE_PLUS_ONE) x[i] += to_gguf ? 1 : -1;
+        if (change == TERN_CHANGE_MINUS_EXP)
+            x[i] = (float)(to_gguf ? -exp((double)x[i]) : log(-(double)x[i]));
+    }
+}
+
+tern_status tern_model_numbers(const tern_file *file, const tern_arch *arch, const tern_tensor *t,
+                               const char *gguf_name, float **out, tern_error *err) {
+    const tern_tensor_row *row = tern_model_row(arch, gguf_name);
+    *out = NULL;
+    if (!row || row->change == TERN_CHANGE_NONE) return TERN_OK;
+    bool hf = file->kind == TERN_FILE_HF;
+    if (!hf && t->type == TERN_DTYPE_F32) return TERN_OK;
+    size_t n = (size_t)(t->ne[0] * t->ne[1] * t->ne[2]);
+    float *x = tern_alloc_array(TERN_MEM_WEIGHTS, n, sizeof *x);
+    if (!x) return tern_fail_memory(err, n * sizeof *x);
+    tern_dtype_decode(t->type, t->data, 0, n, t->scale, x);
+    if (hf) tern_change_apply(row->change, true, x, n);
+    *out = x;
+    return TERN_OK;
+}

@@ -1,0 +1,257 @@
+// The tensors of a model: their names in both worlds, what each is for, and whether a file has
+// those that its graph reads.
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include "models/models.h"
+
+// ---- Names -------------------------------------------------------------------------------------
+
+// Matches name against a pattern with at most one %d; *layer is its number.
+static bool match(const char *pattern, const char *name, int *layer) {
+    const char *hole = strstr(pattern, "%d");
+    *layer = -1;
+    if (!hole) return strcmp(pattern, name) == 0;
+    size_t front = (size_t)(hole - pattern);
+    if (strncmp(pattern, name, front) != 0) return false;
+    int value = 0, digits = 0;
+    const char *at = name + front;
+    for (; *at >= '0' && *at <= '9' && digits < 6; at++, digits++) value = value * 10 + (*at - '0');
+    *layer = value;
+    return digits > 0 && strcmp(at, hole + 2) == 0;
+}
+
+static bool fill(const char *pattern, int layer, char *out, size_t size) {
+    const char *hole = strstr(pattern, "%d");
+    int n = hole ? snprintf(out, size, "%.*s%d%s", (int)(hole - pattern), pattern, layer, hole + 2)
+                 : snprintf(out, size, "%s", pattern);
+    return n > 0 && (size_t)n < size;
+}
+
+// Files put the decoder's tensors under these names, the longest first; tables of rows have one.
+static const char *const prefixes[] = {"model.language_model.", "language_model.model.",
+                                       "language_model.", "model.", ""};
+#define N_PREFIXES (sizeof prefixes / sizeof *prefixes)
+
+static const char *without_prefix(const char *name) {
+    size_t i = 0;
+    while (strncmp(name, prefixes[i], strlen(prefixes[i])) != 0) i++; // the last fits all
+    return name + strlen(prefixes[i]);
+}
+
+static bool match_gguf(const tern_tensor_row *row, const char *name, int *layer) {
+    return match(row->gguf, name, layer) || (row->gguf_also && match(row->gguf_also, name, layer));
+}
+
+const tern_tensor_row *tern_model_row(const tern_arch *arch, const char *gguf_name) {
+    int layer;
+    for (const tern_tensor_row *row = arch->tensors; row->gguf; row++)
+        if (match_gguf(row, gguf_name, &layer)) return row;
+    return NULL;
+}
+
+// The name in graphs of a tensor that files may call otherwise.
+static bool graph_name(const tern_arch *arch, const char *gguf_name, char *out, size_t size) {
+    int layer;
+    const tern_tensor_row *row = tern_model_row(arch, gguf_name);
+    return row && match_gguf(row, gguf_name, &layer) && fill(row->gguf, layer, out, size);
+}
+
+tern_role tern_model_role(const tern_arch *arch, const char *gguf_name) {
+    const tern_tensor_row *row = tern_model_row(arch, gguf_name);
+    return row ? row->role : TERN_ROLE_VECTOR;
+}
+
+const char *tern_role_name(tern_role role) {
+    static const char *const names[] = {
+        [TERN_ROLE_Q] = "q",       [TERN_ROLE_K] = "k",       [TERN_ROLE_V] = "v",
+        [TERN_ROLE_O] = "o",       [TERN_ROLE_GATE] = "gate", [TERN_ROLE_UP] = "up",
+        [TERN_ROLE_DOWN] = "down",
+    };
+    return names[role];
+}
+
+bool tern_model_name_to_hf(const tern_arch *arch, const char *gguf_name, char *out, size_t size) {
+    static const char usual[] = "model.";
+    int layer;
+    char name[128];
+    const tern_tensor_row *row = tern_model_row(arch, gguf_name);
+    if (!row || !row->hf || !match_gguf(row, gguf_name, &layer) ||
+        !fill(row->hf, layer, name, sizeof name))
+        return false;
+    bool other = arch->hf_prefix && strncmp(name, usual, sizeof usual - 1) == 0;
+    int n = snprintf(out, size, "%s%s", other ? arch->hf_prefix : "",
+                     other ? name + sizeof usual - 1 : name);
+    return n > 0 && (size_t)n < size;
+}
+
+bool tern_model_name_to_gguf(const tern_arch *arch, const char *hf_name, char *out, size_t size) {
+    int layer;
+    const char *name = without_prefix(hf_name);
+    for (const tern_tensor_row *row = arch->tensors; row->gguf; row++)
+        if (row->hf && match(without_prefix(row->hf), name, &layer))
+            return fill(row->gguf, layer, out, size);
+    return false;
+}
+
+static const tern_tensor *find_in_folder(const tern_file *file, const tern_arch *arch,
+                                         const char *gguf_name) {
+    char hf[128], full[160];
+    if (!tern_model_name_to_hf(arch, gguf_name, hf, sizeof hf)) return NULL;
+    const tern_tensor *t = tern_file_tensor(file, hf);
+    for (size_t i = 0; !t && i < N_PREFIXES; i++) {
+        snprintf(full, sizeof full, "%s%s", prefixes[i], without_prefix(hf));
+        t = tern_file_tensor(file, full);
+    }
+    return t;
+}
+
+const tern_tensor *tern_model_tensor(const tern_file *file, const tern_arch *arch,
+                                     const char *gguf_name) {
+    char also[128];
+    if (file->kind == TERN_FILE_HF) return find_in_folder(file, arch, gguf_name);
+    const tern_tensor *t = tern_file_tensor(file, gguf_name);
+    const tern_tensor_row *row = t ? NULL : tern_model_row(arch, gguf_name);
+    int layer;
+    if (!row || !row->gguf_also || !match_gguf(row, gguf_name, &layer)) return t;
+    return fill(row->gguf_also, layer, also, sizeof also) ? tern_file_tensor(file, also) : NULL;
+}
+
+// ---- What a file has -------------------------------------------------------------------------
+
+static bool ends_with(const char *name, const char *end) {
+    size_t n = strlen(name), n_end = strlen(end);
+    return n >= n_end && strcmp(name + n - n_end, end) == 0;
+}
+
+// The scale of a packed weight, which the reader of the folder has built in.
+static bool is_packed_scale(const tern_file *file, const char *name) {
+    static const char end[] = "_scale";
+    char weight[256];
+    size_t n = strlen(name);
+    if (!ends_with(name, ".weight_scale") || n >= sizeof weight) return false;
+    memcpy(weight, name, n - (sizeof end - 1));
+    weight[n - (sizeof end - 1)] = 0;
+    const tern_tensor *t = tern_file_tensor(file, weight);
+    return t && t->type == TERN_DTYPE_HF_TERNARY;
+}
+
+static const char *ignored_by_table(const tern_ignored *list, const char *name) {
+    for (const tern_ignored *i = list; i && i->why; i++)
+        if (i->begin ? strncmp(name, i->begin, strlen(i->begin)) == 0 : ends_with(name, i->end))
+            return i->why;
+    return NULL;
+}
+
+const char *tern_model_ignores(const tern_file *file, const tern_arch *arch, const tern_config *c,
+                               const char *name) {
+    bool gguf = file->kind == TERN_FILE_GGUF;
+    const char *why = ignored_by_table(arch->ignored, name);
+    if (why) return why;
+    int block;
+    if (gguf && c->n_ignored_blocks && sscanf(name, "blk.%d.", &block) == 1 &&
+        block >= c->n_layers && block < c->n_layers + c->n_ignored_blocks)
+        return "of a block that predicts further tokens, which is not run";
+    if (gguf && strncmp(name, "adam.", 5) == 0 && tern_file_meta(file, "tern.train.step"))
+        return "moments of the optimizer, which only training uses";
+    if (!gguf && is_packed_scale(file, name)) return "the scale of a packed weight, read with it";
+    char other[128];
+    if (!gguf && c->tied_head && tern_model_name_to_gguf(arch, name, other, sizeof other) &&
+        tern_model_role(arch, other) == TERN_ROLE_HEAD)
+        return "config.json ties the head to the embedding table";
+    return NULL;
+}
+
+// Of a tensor that stands in a file under two names, one is read.
+static bool is_read(const tern_file *file, const tern_arch *arch, const tern_graph *g,
+                    const tern_tensor *t) {
+    char gguf[128];
+    bool known = file->kind == TERN_FILE_HF
+                     ? tern_model_name_to_gguf(arch, t->name, gguf, sizeof gguf)
+                     : graph_name(arch, t->name, gguf, sizeof gguf);
+    if (!known) return false;
+    tern_vid v = tern_graph_find(g, gguf);
+    return v >= 0 && g->values[v].kind == TERN_VALUE_WEIGHT &&
+           tern_model_tensor(file, arch, gguf) == t;
+}
+
+tern_status tern_model_refuse_unread(const tern_file *file, const tern_arch *arch,
+                                     const tern_config *c, const tern_graph *g, tern_error *err) {
+    for (size_t i = 0; i < file->n_tensors; i++) {
+        const char *name = file->tensors[i].name;
+        if (is_read(file, arch, g, &file->tensors[i]) || tern_model_ignores(file, arch, c, name))
+            continue;
+        if (ends_with(name, ".bias"))
+            return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                             "tensor %s: a %s with biases is not supported", name, arch->name);
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "tensor %s is not one that a %s of this config reads: without it the "
+                         "model would be another",
+                         name, arch->name);
+    }
+    return TERN_OK;
+}
+
+// A squeezed one may have its dimension of 1 or not.
+static bool has_shape(const tern_tensor *t, const tern_value *v, const tern_tensor_row *row) {
+    int64_t n_rows = (int64_t)t->ne[1], n_more = (int64_t)t->ne[2];
+    if (row && row->change == TERN_CHANGE_SQUEEZE && n_rows == 1) {
+        n_rows = n_more;
+        n_more = 1;
+    }
+    return (int64_t)t->ne[0] == v->cols && n_rows == v->rows && n_more == 1 && t->ne[3] == 1;
+}
+
+tern_status tern_model_weight(const tern_file *file, const tern_arch *arch, const tern_value *v,
+                              const tern_tensor **out, tern_error *err) {
+    const tern_tensor *t = *out = tern_model_tensor(file, arch, v->name);
+    char hf[128];
+    bool named = file->kind == TERN_FILE_HF && tern_model_name_to_hf(arch, v->name, hf, sizeof hf);
+    if (!t) return tern_fail(err, TERN_ERR_FORMAT, "tensor %s is missing", named ? hf : v->name);
+    bool vector = !v->is_matrix && !v->is_table;
+    if (!has_shape(t, v, tern_model_row(arch, v->name)))
+        return tern_fail(err, TERN_ERR_FORMAT,
+                         "tensor %s is %llu x %llu, but the config makes it %lld x %lld", t->name,
+                         (unsigned long long)t->ne[1], (unsigned long long)t->ne[0],
+                         (long long)v->rows, (long long)v->cols);
+    bool number = t->type == TERN_DTYPE_I8 || t->type == TERN_DTYPE_I32 ||
+                  t->type == TERN_DTYPE_I64 || t->type == TERN_DTYPE_F64 ||
+                  t->type == TERN_DTYPE_U8;
+    if (t->type == TERN_DTYPE_UNKNOWN)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "tensor %s has the unknown element type %u",
+                         t->name, t->type_id);
+    if (!tern_dtype_is_readable(t->type))
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "tensor %s has type %s, which can be listed but not run", t->name,
+                         tern_dtype_name(t->type));
+    if ((vector && !tern_dtype_is_float(t->type)) || number)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "tensor %s has type %s, which a %s cannot have",
+                         t->name, tern_dtype_name(t->type), vector ? "vector" : "weight matrix");
+    return TERN_OK;
+}
+
+// The last layer is looked for first: a graph of layers that are not in the file would be built to
+// be refused, and of many of them that takes long.
+tern_status tern_model_build(tern_graph *g, const tern_file *file, const tern_arch *arch,
+                             const tern_config *c, tern_error *err) {
+    char name[64];
+    snprintf(name, sizeof name, "blk.%" PRId64 ".attn_norm.weight", c->n_layers - 1);
+    if (tern_model_tensor(file, arch, name)) return arch->build(g, c, err);
+    return tern_fail(err, TERN_ERR_FORMAT,
+                     "tensor %s is missing: the config has %" PRId64 " layers", name, c->n_layers);
+}
+
+tern_status tern_model_check(const tern_file *file, const tern_arch *arch, const tern_config *c,
+                             tern_error *err) {
+    tern_graph g;
+    tern_graph_init(&g);
+    tern_status status = tern_model_build(&g, file, arch, c, err);
+    for (size_t v = 0; status == TERN_OK && v < g.n_values; v++) {
+        const tern_tensor *t;
+        if (g.values[v].kind == TERN_VALUE_WEIGHT)
+            status = tern_model_weight(file, arch, &g.values[v], &t, err);
+    }
+    if (status == TERN_OK) status = tern_model_refuse_unread(file, arch, c, &g, err);
+    tern_graph_free(&g);
+    return status;
+}

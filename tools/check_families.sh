@@ -1,0 +1,23 @@
+#!/bin/sh
+# Architectures own their facts: outside of src/models no code spells the name of one, as files have
+# it, nor uses one's symbol. The names are read from the tables of src/models, so a new family is
+# looked for as soon as it is there.
+set -eu
+status=0
+names=$(sed -n '/^static const char \*const \(gguf_names\|hf_types\)\[\]/,/;/p' src/models/*.c |
+    grep -oE '"[^"]+"' | sort -u)
+[ -n "$names" ] || { echo "src/models: no names of architectures were found" >&2; exit 1; }
+# What is spelled the same and is something else: kinds and cutters of vocabularies, a quantizer of
+# transformers, recipes of training, chat templates that a model's own name tells.
+same='^src/input/([a-z]*/)?(tok_[a-z]*|learn|template_model)\.c:|^src/formats/hf\.c:.*quant_method|^src/formats/hf\.c:.*"bitnet"\)\)|recipes\[\]'
+found=$(grep -rnFe "$names" src apps --include='*.c' --include='*.h' --include='*.inl' |
+    grep -vE '^src/models/|^[^:]*_test\.c:|^[^:]*fixture\.h:' | grep -vE "$same" |
+    sed 's://.*::' | grep -Fe "$names" || true)
+found="$found$(grep -rnE 'tern_arch_[a-z0-9]+\b' src apps tests tools bench fuzz examples --include='*.[ch]' |
+    grep -vE '^src/models/|tern_arch_(list|fresh)\b' || true)"
+if [ -n "$found" ]; then
+    echo "$found" >&2
+    echo "  ^ src/models alone names architectures: ask tern_arch or tern_model_row" >&2
+    status=1
+fi
+exit $status
