@@ -234,6 +234,15 @@ static tern_status grow(page_table *t, int32_t n, tern_error *err) {
     return TERN_OK;
 }
 
+static void shrink(page_table *t, int32_t n) {
+    size_t room = (size_t)n;
+    held_page **held = tern_realloc(TERN_MEM_KV, t->held, room * sizeof *held);
+    if (held) t->held = held;
+    tern_page *pages = held ? tern_realloc(TERN_MEM_KV, t->pages, room * sizeof *pages) : NULL;
+    if (pages) t->pages = pages;
+    if (held) t->capacity = n;
+}
+
 static void set_page(page_table *t, int32_t i, held_page *p) {
     t->held[i] = p;
     t->pages[i] = p ? p->page : (tern_page){0};
@@ -248,12 +257,16 @@ static tern_status append_page(tern_sequence *s, int group, tern_error *err) {
     return TERN_OK;
 }
 
-// A page of its own instead of the shared one at i.
+// A page of its own at i, instead of a shared one or one that a window had left.
 static tern_status own_page(tern_sequence *s, int group, int32_t i, tern_error *err) {
     page_table *t = &s->tables[group];
     held_page *p;
-    if (!t->held[i] || !is_shared(s->cache, t->held[i])) return TERN_OK;
+    if (t->held[i] && !is_shared(s->cache, t->held[i])) return TERN_OK;
     TERN_TRY(take(s->cache, group, &p, err));
+    if (!t->held[i]) {
+        set_page(t, i, p);
+        return TERN_OK;
+    }
     tern_status status = s->cache->backend->page_copy(s->cache->store, group, t->held[i]->page,
                                                       p->page, err);
     if (status != TERN_OK) {
@@ -276,6 +289,18 @@ tern_status tern_sequence_reserve(tern_sequence *s, int32_t n_positions, tern_er
             TERN_TRY(own_page(s, g, i, err));
     }
     return TERN_OK;
+}
+
+void tern_sequence_trim(tern_sequence *s) {
+    const tern_page_layout *l = &s->cache->layout;
+    int32_t each = s->cache->page_positions, n = (s->n_positions + each - 1) / each;
+    if (n < 1) n = 1; // instances may be bound to it
+    for (int g = 0; g < l->n_groups; g++) {
+        page_table *t = &s->tables[g];
+        if (g == l->fixed) continue;
+        while (t->n > n) drop(s->cache, g, t->held[--t->n], true);
+        if (t->capacity > 16 && t->capacity > 4 * n) shrink(t, n > 4 ? n : 4);
+    }
 }
 
 void tern_sequence_abandon(tern_sequence *s) {
@@ -321,18 +346,6 @@ static const snapshot *latest(const tern_sequence *s, int32_t at_most) {
     return best;
 }
 
-// Puts pages back that windows had left, so that all can be computed again.
-static tern_status start_again(tern_sequence *s, tern_error *err) {
-    for (int g = 0; g < s->cache->layout.n_groups; g++)
-        for (int32_t i = 0; i < s->tables[g].n; i++) {
-            held_page *p;
-            if (s->tables[g].held[i]) continue;
-            TERN_TRY(take(s->cache, g, &p, err));
-            set_page(&s->tables[g], i, p);
-        }
-    return TERN_OK;
-}
-
 static tern_status restore(tern_sequence *s, const snapshot *from, tern_error *err) {
     const tern_cache *c = s->cache;
     int g = c->layout.fixed;
@@ -353,10 +366,9 @@ tern_status tern_sequence_cut(tern_sequence *s, int32_t n_positions, int32_t *n_
         from = latest(s, n);
         n = from ? from->position : 0;
     }
-    if (!reaches_back(s, n)) {
+    if (!reaches_back(s, n)) { // from the beginning; tern_sequence_reserve puts the pages back
         n = 0;
         from = NULL;
-        TERN_TRY(start_again(s, err));
     }
     TERN_TRY(restore(s, from, err));
     s->n_positions = *n_left = n;
@@ -413,7 +425,7 @@ tern_status tern_sequence_fork(tern_sequence *s, int32_t n_positions, tern_seque
                                tern_error *err) {
     const snapshot *at = NULL;
     int32_t n = n_positions < s->n_positions ? n_positions : s->n_positions;
-    if (s->cache->layout.fixed >= 0 && n < s->n_positions) {
+    if (s->cache->layout.fixed >= 0 && (n < s->n_positions || s->is_torn)) {
         at = latest(s, n);
         n = at ? at->position : 0;
     }
@@ -491,12 +503,14 @@ tern_status tern_sequence_swap_in(tern_sequence *s, tern_error *err) {
 bool tern_sequence_is_out(const tern_sequence *s) { return s->n_out > 0; }
 
 uint64_t tern_sequence_bytes(const tern_sequence *s) {
-    const tern_cache *c = s->cache;
+    tern_cache *c = s->cache;
     uint64_t bytes = 0;
+    tern_mutex_lock(&c->lock);
     for (int g = 0; g < c->layout.n_groups; g++)
         for (int32_t i = 0; i < s->tables[g].n; i++) {
             const held_page *p = s->tables[g].held[i];
             if (p) bytes += c->backend->page_bytes(c->store, g) / (uint64_t)p->n_holders;
         }
+    tern_mutex_unlock(&c->lock);
     return bytes;
 }

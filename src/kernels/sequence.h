@@ -61,6 +61,8 @@ bool tern_sequence_cuts_freely(const tern_sequence *s);
 // Makes room for positions up to n_positions, all that a run may allocate: computing them then
 // allocates nothing. Pages that would be written and are shared become copies.
 tern_status tern_sequence_reserve(tern_sequence *s, int32_t n_positions, tern_error *err);
+// Gives back the room after its positions.
+void tern_sequence_trim(tern_sequence *s);
 // Positions up to n_positions have been computed, in room that was reserved. Pages that no window
 // reaches any more are given back.
 void tern_sequence_advance(tern_sequence *s, int32_t n_positions);
