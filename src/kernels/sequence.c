@@ -95,30 +95,47 @@ uint64_t tern_cache_bytes(const tern_cache *c) {
     return bytes;
 }
 
+static tern_status make_page(tern_cache *c, int group, held_page **out, tern_error *err) {
+    held_page *p = tern_alloc(TERN_MEM_KV, sizeof *p);
+    if (!p) return tern_fail_memory(err, sizeof *p);
+    tern_status status = c->backend->page_new(c->store, group, &p->page, err);
+    if (status != TERN_OK) {
+        tern_free(p);
+        return status;
+    }
+    tern_mutex_lock(&c->lock);
+    c->n_pages[group]++;
+    tern_mutex_unlock(&c->lock);
+    *out = p;
+    return TERN_OK;
+}
+
+// To the free ones.
+static void give(tern_cache *c, int group, held_page *p) {
+    tern_mutex_lock(&c->lock);
+    p->next = c->free[group];
+    c->free[group] = p;
+    tern_mutex_unlock(&c->lock);
+}
+
 // A page for one holder, what it holds left open; fixed ones are zero.
 static tern_status take(tern_cache *c, int group, held_page **out, tern_error *err) {
     tern_mutex_lock(&c->lock);
     held_page *p = c->free[group];
     if (p) c->free[group] = p->next;
     tern_mutex_unlock(&c->lock);
-    tern_status status = TERN_OK;
-    if (!p) {
-        p = tern_alloc(TERN_MEM_KV, sizeof *p);
-        if (!p) return tern_fail_memory(err, sizeof *p);
-        status = c->backend->page_new(c->store, group, &p->page, err);
+    if (!p) TERN_TRY(make_page(c, group, &p, err));
+    else if (group == c->layout.fixed) {
+        tern_status status = c->backend->page_clear(c->store, group, p->page, err);
         if (status != TERN_OK) {
-            tern_free(p);
+            give(c, group, p);
             return status;
         }
-        tern_mutex_lock(&c->lock);
-        c->n_pages[group]++;
-        tern_mutex_unlock(&c->lock);
-    } else if (group == c->layout.fixed)
-        status = c->backend->page_clear(c->store, group, p->page, err);
+    }
     p->n_holders = 1;
     p->next = NULL;
     *out = p;
-    return status;
+    return TERN_OK;
 }
 
 // keep: for the next one that is taken; else the memory is given back.
@@ -304,7 +321,6 @@ void tern_sequence_trim(tern_sequence *s) {
 }
 
 void tern_sequence_abandon(tern_sequence *s) {
-    forget_snapshots(s, s->n_positions);
     s->is_torn = s->cache->layout.fixed >= 0;
 }
 
@@ -511,6 +527,8 @@ uint64_t tern_sequence_bytes(const tern_sequence *s) {
             const held_page *p = s->tables[g].held[i];
             if (p) bytes += c->backend->page_bytes(c->store, g) / (uint64_t)p->n_holders;
         }
+    for (int i = 0; i <= TERN_SNAPSHOTS; i++)
+        if (s->snapshots[i].page) bytes += c->backend->page_bytes(c->store, c->layout.fixed);
     tern_mutex_unlock(&c->lock);
     return bytes;
 }

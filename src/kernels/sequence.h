@@ -90,7 +90,7 @@ tern_status tern_sequence_fork(tern_sequence *s, int32_t n_positions, tern_seque
 tern_status tern_sequence_swap_out(tern_sequence *s, tern_error *err);
 tern_status tern_sequence_swap_in(tern_sequence *s, tern_error *err);
 bool tern_sequence_is_out(const tern_sequence *s);
-// Bytes of its pages, each divided by the number of its holders.
+// Bytes of its pages, snapshots included, each divided by the number of its holders.
 uint64_t tern_sequence_bytes(const tern_sequence *s);
 
 // For backends: the pages of a group, by position / positions of a page; those that no window

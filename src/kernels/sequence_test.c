@@ -42,29 +42,35 @@ static tern_status page_new(tern_store *s, int group, tern_page *out, tern_error
 }
 static void page_free(tern_store *s, int group, tern_page page) {
     s->n_pages[group]--;
+    memset(page.memory, 0xEE, EACH * sizeof(int32_t)); // whoever still reads it sees that
     tern_free(page.memory);
+}
+// Whatever moves bytes may fail, as on a device.
+static tern_status move(void *to, const void *from, tern_error *err) {
+    void *staging = tern_alloc(TERN_MEM_KV, EACH * sizeof(int32_t));
+    if (!staging) return tern_fail_memory(err, EACH * sizeof(int32_t));
+    if (from) memcpy(to, from, EACH * sizeof(int32_t));
+    else memset(to, 0, EACH * sizeof(int32_t));
+    tern_free(staging);
+    return TERN_OK;
 }
 static tern_status page_copy(tern_store *s, int group, tern_page from, tern_page to,
                              tern_error *err) {
-    (void)s, (void)group, (void)err;
-    memcpy(to.memory, from.memory, EACH * sizeof(int32_t));
-    return TERN_OK;
+    (void)s, (void)group;
+    return move(to.memory, from.memory, err);
 }
 static tern_status page_clear(tern_store *s, int group, tern_page page, tern_error *err) {
-    (void)s, (void)group, (void)err;
-    memset(page.memory, 0, EACH * sizeof(int32_t));
-    return TERN_OK;
+    (void)s, (void)group;
+    return move(page.memory, NULL, err);
 }
 static tern_status page_read(tern_store *s, int group, tern_page page, void *to, tern_error *err) {
-    (void)s, (void)group, (void)err;
-    memcpy(to, page.memory, EACH * sizeof(int32_t));
-    return TERN_OK;
+    (void)s, (void)group;
+    return move(to, page.memory, err);
 }
 static tern_status page_write(tern_store *s, int group, tern_page page, const void *from,
                               tern_error *err) {
-    (void)s, (void)group, (void)err;
-    memcpy(page.memory, from, EACH * sizeof(int32_t));
-    return TERN_OK;
+    (void)s, (void)group;
+    return move(page.memory, from, err);
 }
 
 static const tern_backend backend = {.store_open = store_open,
@@ -236,8 +242,8 @@ TEST(sequence_passing_snapshots_leave_the_lasting_ones) {
     CHECK_LINE(&l);
     // What was after a cut is forgotten, even where other tokens come to the same place.
     l.tokens[10] = 5;
-    CHECK(compute(&l, 29, 0, false, false) == TERN_OK);
-    CHECK(tern_sequence_cut(l.s, 28, &left, NULL) == TERN_OK && left == 4);
+    CHECK(compute(&l, 33, 0, false, false) == TERN_OK);
+    CHECK(tern_sequence_cut(l.s, 30, &left, NULL) == TERN_OK && left == 4);
     CHECK_LINE(&l);
     tern_sequence_close(l.s);
     tern_cache_close(c);
@@ -278,7 +284,7 @@ TEST(sequence_forks_share_until_they_write) {
         b = a;
         CHECK(tern_sequence_fork(a.s, 22, &b.s, NULL) == TERN_OK);
         CHECK(tern_sequence_length(b.s) == 22 && tern_cache_store(c)->n_pages[0] == pages);
-        CHECK(tern_sequence_bytes(a.s) == tern_sequence_bytes(b.s));
+        CHECK(each[k].fixed || tern_sequence_bytes(a.s) == tern_sequence_bytes(b.s));
         for (int32_t i = 22; i < N_TOKENS; i++) b.tokens[i] = -i;
         for (int32_t n = 23; n <= 50; n += 9) { // in turn, both from within the shared page
             CHECK(compute(&b, n, 0, false, false) == TERN_OK);
@@ -397,7 +403,7 @@ static tern_status live(tern_cache *c, line *a, line *b) {
     TERN_TRY(tern_sequence_swap_out(b->s, NULL));
     TERN_TRY(go_to(b, 33, &left));
     TERN_TRY(go_to(a, 12, &left));
-    return compute(a, 50, 0, false, false);
+    return compute(a, 50, 45, true, false); // the snapshot in a page that was given back
 }
 
 // Memory may fail anywhere: what is left is as it was, or can be brought there again.
