@@ -1,6 +1,5 @@
-// Many texts at once: cc many.c $(pkg-config --cflags --libs tern) && ./a.out model.gguf "Once" "The"
+// Many texts at once: cc many.c $(pkg-config --cflags --libs tern) && ./a.out model.gguf A "The B"
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include "tern.h"
 
@@ -16,9 +15,10 @@ static bool on_text(void *user, const char *text, size_t n) {
     return true; // false would end this answer
 }
 
-static void on_end(void *user, tern_session *s, const tern_generate_stats *st, const tern_error *err) {
+static void on_end(void *user, tern_session *s, const tern_generate_stats *st,
+                   const tern_error *e) {
     const answer *a = user;
-    printf("%s%s\n[%zu tokens] %s\n\n", a->prompt, a->text, st->n_generated, err->message);
+    printf("%s%s\n[%zu tokens] %s\n\n", a->prompt, a->text, st->n_generated, e->message);
     tern_session_close(s);
 }
 
@@ -26,26 +26,25 @@ int main(int argc, char **argv) {
     tern_error err = {0};
     tern_model *model = NULL;
     tern_group *group = NULL;
-    size_t n_running = 1;
-    if (argc < 3) return fprintf(stderr, "usage: many MODEL PROMPT...\n"), 2;
+    size_t n_running = 1; // TERN_OK is 0
+    static answer answers[100];
+    if (argc < 3 || argc > 100) return fprintf(stderr, "usage: many MODEL PROMPT...\n"), 2;
     const tern_generate_params params = {.max_tokens = 64};
-    answer *answers = calloc((size_t)argc, sizeof *answers);
-    bool ok = answers && tern_model_open(&model, argv[1], NULL, &err) == TERN_OK &&
-              tern_group_open(&group, model, NULL, &err) == TERN_OK;
+    bool ok = !tern_model_open(&model, argv[1], NULL, &err) &&
+              !tern_group_open(&group, model, NULL, &err);
     for (int i = 2; ok && i < argc; i++) {
         int32_t ids[256];
         size_t n = 0;
         tern_session *session = NULL;
-        answers[i].prompt = argv[i];
-        ok = tern_tokenize(model, argv[i], strlen(argv[i]), TERN_TOKENIZE_BOS, ids, 256, &n, &err) ==
-                 TERN_OK && tern_session_open(&session, model, NULL, &err) == TERN_OK &&
-             tern_group_add(group, session, ids, n < 256 ? n : 256, &params, on_text, on_end,
-                            &answers[i], &err) == TERN_OK;
+        const char *text = answers[i].prompt = argv[i];
+        ok = !tern_tokenize(model, text, strlen(text), TERN_TOKENIZE_BOS, ids, 256, &n, &err) &&
+             !tern_session_open(&session, model, NULL, &err) &&
+             !tern_group_add(group, session, ids, n < 256 ? n : 256, &params, on_text, on_end,
+                             &answers[i], &err);
     }
-    while (ok && n_running > 0) ok = tern_group_step(group, &n_running, &err) == TERN_OK;
+    while (ok && n_running > 0) ok = !tern_group_step(group, &n_running, &err);
     if (!ok) fprintf(stderr, "many: %s\n", err.message);
     tern_group_close(group); // before the model; sessions that still ran end here
     tern_model_close(model);
-    free(answers);
     return ok ? 0 : 1;
 }

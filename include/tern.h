@@ -478,10 +478,10 @@ TERN_API tern_status tern_group_open(tern_group **out, tern_model *model,
                                      const tern_group_desc *desc, tern_error *err);
 // NULL is allowed. Cancels what still runs; the sessions stay open.
 TERN_API void tern_group_close(tern_group *group);
-// As tern_generate_ids, from the next step on. What the arguments point to is copied. Between steps,
-// or in a callback. Until it is over the session cannot be used otherwise, but for
-// tern_session_generated and the like, tern_session_fork, tern_session_swap_out and
-// tern_session_cancel. A session with desc.profile is refused.
+// As tern_generate_ids, from the next step on. What the arguments point to is copied. May be called
+// at any time, in callbacks too. Until it is over, the session can only be looked at
+// (tern_session_generated and the like), forked, swapped out, cancelled, or closed, but not in its
+// own on_text. A session with desc.profile is refused.
 TERN_API tern_status tern_group_add(tern_group *group, tern_session *session, const int32_t *ids,
                                     size_t n_ids, const tern_generate_params *params,
                                     tern_text_fn on_text, tern_end_fn on_end, void *user,
@@ -495,14 +495,14 @@ TERN_API tern_status tern_group_step(tern_group *group, size_t *n_running, tern_
 TERN_API tern_status tern_group_begin(tern_group *group, tern_error *err);
 TERN_API tern_status tern_group_poll(tern_group *group, bool *done, size_t *n_running,
                                      tern_error *err);
-// Ends what a group generates for the session, with TERN_STOP_CALLER: at once, or when the step that
-// computes it is done. Does nothing for other sessions.
+// Ends what a group generates for the session, with TERN_STOP_CALLER: at once, or when the step is
+// done that computes it. Does nothing for other sessions.
 TERN_API void tern_session_cancel(tern_session *session);
 
 // A new session, with the same desc, that begins with the first n_tokens of the timeline of another
 // one. What they have in common (a system prompt, say) is computed and kept once. Models with fixed
-// states (convolutions, delta nets) share them best at the end of the timeline; elsewhere some of it
-// is computed again.
+// states (convolutions, delta nets) share them best at the end of the timeline; elsewhere some of
+// it is computed again.
 TERN_API tern_status tern_session_fork(tern_session **out, tern_session *from, size_t n_tokens,
                                        tern_error *err);
 // Moves the session's keys and values to the host's memory, but for those that are shared. They

@@ -153,8 +153,8 @@ void tern_lease_trim(tern_lease *lease);
 bool tern_lease_fits(const tern_lease *a, const tern_lease *b);
 // The tokens of the timeline [as many as were computed or put]; valid until the lease is used.
 const int32_t *tern_lease_ids(const tern_lease *lease);
-// Writes tokens where they will be computed, from position `at` on; what the lease had computed from
-// there on is forgotten.
+// Writes tokens where they will be computed, from position `at` on; what the lease had computed
+// from there on is forgotten.
 tern_status tern_lease_put(tern_lease *lease, size_t at, const int32_t *ids, size_t n,
                            tern_error *err);
 

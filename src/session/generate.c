@@ -463,6 +463,11 @@ tern_status tern_generation_take(tern_generation *g, const tern_scores *scores, 
 
 static tern_status keep_said(tern_generation *g, tern_error *err) {
     tern_session *s = g->s;
+    if (s->generated_capacity > 4 * (g->n_said + 64)) { // of a longer answer
+        tern_free(s->generated);
+        s->generated = NULL;
+        s->generated_capacity = 0;
+    }
     if (tern_array_reserve(TERN_MEM_SESSION, &s->generated, &s->generated_capacity, 0, g->n_said) !=
         0)
         return tern_fail_memory(err, g->n_said * sizeof *s->generated);

@@ -1,10 +1,10 @@
 // Groups: sessions of one model that are stepped together.
 //
-// A step plans for every session: first those that wait for their next token, then pieces of prompts
-// and of timelines that are computed again, in turn. It is then computed in one batch or, where the
-// model cannot take all at once, in several. Whatever a callback does (add, cancel, close another
-// session), what is planned stays valid: sessions that end leave the plan, and new ones wait for the
-// next step.
+// A step plans for every session: first those that wait for their next token, then pieces of
+// prompts and of timelines that are computed again, in turn. It is then computed in one batch or,
+// where the model cannot take all at once, in several. Whatever a callback does (add, cancel, close
+// another session), what is planned stays valid: sessions that end leave the plan, and new ones
+// wait for the next step.
 #include <string.h>
 #include "base/alloc.h"
 #include "base/os_time.h"
@@ -28,7 +28,7 @@ struct tern_group {
     planned *plan;
     tern_work *works; // [n_planned] of the plan
     size_t n_planned, next, n_now, plan_capacity;
-    bool in_step, in_flight, in_callback;
+    bool in_step, in_flight, in_callback, is_closing;
     tern_wanted wanted;
     tern_computation computation;
     double started;
@@ -142,6 +142,7 @@ void tern_group_leave(tern_session *s) {
 void tern_group_close(tern_group *group) {
     if (!group) return;
     give_up_step(group);
+    group->is_closing = true;
     while (group->n_running > 0) {
         tern_generation *g = group->running[group->n_running - 1];
         if (!g->is_over) g->reason = TERN_STOP_CALLER;
@@ -192,6 +193,7 @@ static tern_status check_added(const tern_group *group, const tern_session *s, t
         return tern_fail(err, TERN_ERR_ARGUMENT, "the session is of another model than the group");
     if (s->desc.profile)
         return tern_fail(err, TERN_ERR_ARGUMENT, "a session with a profile runs alone");
+    if (group->is_closing) return tern_fail(err, TERN_ERR_ARGUMENT, "the group is being closed");
     return TERN_OK;
 }
 

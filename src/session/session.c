@@ -231,7 +231,8 @@ tern_status tern_session_greedy(tern_session *s, const int32_t *ids, size_t n_id
 
 static tern_status check_not_computed(const tern_session *s, tern_error *err) {
     if (!s->running || !s->running->in_flight) return TERN_OK;
-    return tern_fail(err, TERN_ERR_ARGUMENT, "the session is being computed: finish the step first");
+    return tern_fail(err, TERN_ERR_ARGUMENT,
+                     "the session is being computed: finish the step first");
 }
 
 tern_status tern_session_fork(tern_session **out, tern_session *from, size_t n_tokens,

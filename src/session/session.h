@@ -185,9 +185,9 @@ tern_status tern_generate_refit(tern_session *s, const int32_t *ids, size_t n_id
 //
 //     begin ─ plan ─ (a batch is computed) ─ take ─ plan ... until it is over ─ end
 //
-// plan says what the session contributes to the next batch: a piece of what its timeline still lacks
-// (the prompt, or what a full context left), or the last token with its draft. take goes on with the
-// scores. A batch may be of any number of sessions; one that failed is planned again.
+// plan says what the session contributes to the next batch: a piece of what its timeline still
+// lacks (the prompt, or what a full context left), or the last token with its draft. take goes on
+// with the scores. A batch may be of any number of sessions; one that failed is planned again.
 
 typedef struct tern_generation {
     tern_spare spare;
