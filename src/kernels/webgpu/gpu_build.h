@@ -1,9 +1,11 @@
-// Private to the WebGPU backend: how a dispatch is written down. Used by gpu_plan.c, which gives
-// each op its own dispatch, and gpu_token.c, which fuses several for few tokens.
+// Private to the WebGPU backend: how a dispatch is written down. Used by ops/, which give each op
+// its own dispatches, and gpu_token.c, which fuses several ops for few tokens.
 #ifndef TERN_KERNELS_WEBGPU_GPU_BUILD_H
 #define TERN_KERNELS_WEBGPU_GPU_BUILD_H
 
 #include "kernels/webgpu/gpu.h"
+
+#define GPU_ROW_COUNTS 4 // kernels of a float product, by the number of rows
 
 static inline gpu_dispatch *add(tern_plan *p, gpu_kernel kernel, uint32_t x, gpu_rows rows) {
     gpu_dispatch *d = &p->dispatches[p->n_dispatches++];

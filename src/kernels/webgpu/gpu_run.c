@@ -17,6 +17,16 @@ static void send_tokens(tern_instance *in) {
     gpu_send_angles(in, in->angles, 0, b->first_pos, b->n_tokens);
 }
 
+static gpu_chunk chunk_of(const tern_instance *in, const tern_chunk *c) {
+    int fixed = gpu_store_layout(in->store)->fixed;
+    const tern_page *slot = fixed >= 0 ? tern_sequence_pages(c->sequence, fixed) : NULL;
+    return (gpu_chunk){.n_rows = (uint32_t)c->n_tokens,
+                       .first_pos = (uint32_t)c->first_pos,
+                       .slot = slot ? slot->index : 0,
+                       .kept_slot = c->keeps ? c->kept.index : GPU_NOTHING_KEPT,
+                       .kept_after = (uint32_t)c->kept_after};
+}
+
 static void send_runs(const tern_instance *in, int32_t first_pos, int32_t n_steps) {
     const gpu_request *b = &in->batch;
     const tern_device *d = in->plan->device;
@@ -33,6 +43,11 @@ static void send_runs(const tern_instance *in, int32_t first_pos, int32_t n_step
                                 .top_k = (uint32_t)b->top_k,
                                 .step = (uint32_t)i};
     d->api.QueueWriteBuffer(d->queue, in->runs, 0, runs, (size_t)n_steps * GPU_RUN_BYTES);
+    for (int32_t i = 0; i < n_steps; i++) {
+        gpu_chunk chunk = b->chunk;
+        chunk.first_pos = (uint32_t)(first_pos + i);
+        d->api.QueueWriteBuffer(d->queue, in->chunks, gpu_chunks_at(in, i), &chunk, sizeof chunk);
+    }
 }
 
 // Encodes and submits the dispatches of the batch, or only its head, at first_pos, and of the
@@ -118,6 +133,7 @@ tern_status gpu_request_of(const tern_instance *in, const tern_batch *b, gpu_req
                          .ids = b->ids,
                          .n_tokens = b->n_tokens,
                          .first_pos = b->chunks[0].first_pos,
+                         .chunk = chunk_of(in, &b->chunks[0]),
                          .n_outputs = b->n_outputs,
                          .logits = tern_batch_data(b, in->scores),
                          .top_k = b->top_k,
