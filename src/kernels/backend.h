@@ -152,6 +152,8 @@ typedef struct tern_backend {
     int32_t n_same_bits;
     int32_t n_chunks_max; // of a batch
     bool stores_by_context; // a store serves sequences of one n_context only
+    // A batch of one greedy token is computed faster if this many positions more are reserved.
+    int32_t n_ahead;
     // Any number of threads may use a device at once, each with its own instance. Else one at a
     // time, but for is_lost and memory.
     bool is_shared;
@@ -183,6 +185,8 @@ typedef struct tern_backend {
     void (*store_close)(tern_store *s);
     int32_t (*store_page_positions)(const tern_store *s);
     uint64_t (*page_bytes)(const tern_store *s, int group);
+    // Says that n pages will be taken soon. NULL: it makes no difference.
+    tern_status (*pages_expect)(tern_store *s, int group, int32_t n, tern_error *err);
     tern_status (*page_new)(tern_store *s, int group, tern_page *out, tern_error *err); // zeros
     void (*page_free)(tern_store *s, int group, tern_page page);
     tern_status (*page_copy)(tern_store *s, int group, tern_page from, tern_page to,

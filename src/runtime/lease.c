@@ -249,6 +249,18 @@ static tern_status go_to(const tern_work *w, int32_t *first, tern_error *err) {
     return tern_sequence_cut(s, w->first_pos, first, err);
 }
 
+// Room for the work, and for what its device may compute ahead while there is memory.
+static tern_status reserve(const tern_batch *b, const tern_work *w, int32_t end, tern_error *err) {
+    tern_lease *l = w->lease;
+    int32_t ahead = l->at->backend->n_ahead, room = l->n_context - end;
+    if (b->drafting) ahead *= TERN_DRAFTING_MAX;
+    else if (b->top_k != 1 || b->n_tokens > 0 || w->n_ids > 1) ahead = 0;
+    if (ahead > room) ahead = room;
+    if (ahead > 0 && tern_sequence_reserve(l->sequence, end + ahead, NULL) == TERN_OK)
+        return TERN_OK;
+    return tern_sequence_reserve(l->sequence, end, err);
+}
+
 // The work's tokens, and those before them that are missing, as the next chunk of the batch.
 static tern_status add_chunk(tern_placed_instance *r, tern_batch *b, const tern_work *w,
                              tern_error *err) {
@@ -256,7 +268,7 @@ static tern_status add_chunk(tern_placed_instance *r, tern_batch *b, const tern_
     tern_chunk *c = &r->chunks[b->n_chunks];
     int32_t first, end = w->first_pos + w->n_ids;
     TERN_TRY(go_to(w, &first, err));
-    TERN_TRY(tern_sequence_reserve(s, b->drafting ? w->lease->n_context : end, err));
+    TERN_TRY(reserve(b, w, end, err));
     *c = (tern_chunk){.sequence = s, .n_tokens = end - first, .first_pos = first};
     if (w->snapshot_at > first && w->snapshot_at <= end) {
         c->kept_after = w->snapshot_at - first;

@@ -10,6 +10,7 @@
 static inline gpu_dispatch *add(tern_plan *p, gpu_kernel kernel, uint32_t x, gpu_rows rows) {
     gpu_dispatch *d = &p->dispatches[p->n_dispatches++];
     *d = (gpu_dispatch){.what.kernel = kernel, .x = x, .rows = rows, .rows_each = 1};
+    d->kinds = GPU_ANY;
     d->tokens_min = 1;
     d->tokens_max = UINT32_MAX;
     d->rows_min = 1;
@@ -61,10 +62,15 @@ static inline uint32_t groups(int64_t n, int64_t each) {
 
 // One kernel goes token by token, the other computes tiles of many.
 static inline void set_many(gpu_dispatch *d, bool many) {
-    if (many)
-        d->tokens_min = GPU_FEW + 1;
-    else
-        d->tokens_max = GPU_FEW;
+    d->kinds = many ? GPU_PROMPTS : GPU_STEPS;
+}
+// The parameters that all kernels of attention have (ops/gpu_op_attention.c).
+void gpu_set_attention(const tern_plan *p, gpu_dispatch *d, const tern_node *n);
+// Where a state's pages are in a table.
+static inline void set_pages(const tern_plan *p, gpu_dispatch *d, tern_vid state) {
+    set(d, "PAGE_GROUPS", p->layout.n_groups);
+    set(d, "PAGE_GROUP", tern_page_group_of(&p->layout, &p->g->values[state]));
+    d->uses_cache = true;
 }
 
 // Everything that writes the logits, or reads them, runs when they are wanted.

@@ -59,17 +59,24 @@ static tern_status reserve(tern_plan *p, const tern_node *n, tern_error *err) {
     return TERN_OK;
 }
 
-// Up to GPU_FEW tokens use the fused dispatches if there are any: a token's result must not depend
-// on how many came together. Dispatches only for few tokens are dropped then.
+// Steps use the fused dispatches if there are any: a token's result must not depend on how many
+// came together. Many of them share the products of prompts, whose sums are integers. Dispatches
+// that are left without use are dropped.
 static void leave_to_many(tern_plan *p, size_t first) {
     size_t kept = first;
     for (size_t k = first; k < p->n_dispatches; k++) {
         gpu_dispatch *d = &p->dispatches[k];
-        if (d->tokens_max <= GPU_FEW) continue;
-        if (d->tokens_min <= GPU_FEW) d->tokens_min = GPU_FEW + 1;
-        p->dispatches[kept++] = *d;
+        d->kinds &= d->what.kernel == GPU_GEMM ? GPU_PROMPTS | GPU_MANY_STEPS : GPU_PROMPTS;
+        if (d->kinds != 0) p->dispatches[kept++] = *d;
     }
     p->n_dispatches = kept;
+}
+
+// What fused dispatches have left for after this node's own.
+static void add_later(tern_plan *p, size_t node) {
+    if (p->later.x == 0 || p->later.node != (int32_t)node) return;
+    p->dispatches[p->n_dispatches++] = p->later;
+    p->later.x = 0;
 }
 
 static tern_status add_nodes(tern_plan *p, tern_error *err) {
@@ -83,6 +90,7 @@ static tern_status add_nodes(tern_plan *p, tern_error *err) {
         size_t own = p->n_dispatches;
         TERN_TRY(add_node(p, &g->nodes[i], err));
         if (i < end) leave_to_many(p, own);
+        add_later(p, i);
         for (size_t k = first; k < p->n_dispatches; k++)
             p->dispatches[k].node = (int32_t)(k < own ? i + count - 1 : i);
     }
@@ -133,6 +141,7 @@ tern_status gpu_compile(tern_device *d, const tern_graph *g, tern_weight *const 
     p->weights = weights;
     p->n_batch = n_batch;
     find_outputs(p);
+    TERN_TRY_GOTO(tern_page_layout_of(g, &p->layout, err));
     TERN_TRY_GOTO(tern_graph_plan_memory(g, value_bytes, p, &p->memory, err));
     for (size_t v = 0; v < g->n_values; v++) {
         const tern_span *s = &p->memory.spans[v];

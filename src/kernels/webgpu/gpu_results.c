@@ -52,8 +52,8 @@ typedef struct top {
     float *values;
 } top;
 
-static top top_of_row(const gpu_request *b, size_t row) {
-    size_t k = (size_t)b->top_k;
+static top top_of_row(const gpu_request *b, size_t number) {
+    size_t k = (size_t)b->top_k, row = (size_t)b->places[number];
     top t = {b->top_k, b->top_ids + row * k, b->top_logits + row * k};
     for (size_t i = 0; i < k; i++) {
         t.values[i] = -INFINITY;
@@ -75,7 +75,8 @@ static void offer(const top *t, float x, int32_t id) {
 }
 
 static void take_logits(const gpu_request *b, size_t row, const float *logits, size_t n_vocab) {
-    if (b->logits) memcpy(b->logits + row * n_vocab, logits, n_vocab * sizeof *logits);
+    if (b->logits)
+        memcpy(b->logits + (size_t)b->places[row] * n_vocab, logits, n_vocab * sizeof *logits);
     if (b->top_k == 0) return;
     top t = top_of_row(b, row);
     for (size_t i = 0; i < n_vocab; i++) offer(&t, logits[i], (int32_t)i);
@@ -102,7 +103,8 @@ bool gpu_results_take(const tern_instance *in, const void *mapped) {
     for (size_t i = 0; enough && i < (size_t)in->chunk_rows; i++) {
         size_t row = (size_t)in->chunk_first + i;
         if (wanted == GPU_RESULTS_GREATEST)
-            gpu_results_greatest(mapped, i, &b->top_ids[row], &b->top_logits[row]);
+            gpu_results_greatest(mapped, i, &b->top_ids[b->places[row]],
+                                 &b->top_logits[b->places[row]]);
         else if (wanted == GPU_RESULTS_LISTS)
             enough = take_list(b, row, (const gpu_list *)mapped + i);
         else if (wanted == GPU_RESULTS_LOGITS)

@@ -48,7 +48,7 @@ static void add_gemv(tern_plan *p, const tern_node *n, int first, int count, siz
     bind_part(d, &span);
     bind_value(p, d, n->in[0]);
     for (int i = 0; i < count; i++) bind_value(p, d, n->out[first + i]);
-    if (d->rows == GPU_ROWS_TOKENS) d->tokens_max = GPU_FEW;
+    if (d->rows == GPU_ROWS_TOKENS) d->kinds = GPU_FEW_STEPS;
     set_phase(p, d, n->out[first]);
 }
 
@@ -66,7 +66,7 @@ static void bind_results(const tern_plan *p, gpu_dispatch *d, const tern_vid *ou
     bind(d, (gpu_binding){.place = GPU_POOL, .offset = first, .bytes = end - first});
 }
 
-// For many tokens; otherwise as add_gemv.
+// For many rows, with the same bits; otherwise as add_gemv.
 static void add_gemm(tern_plan *p, const tern_node *n, int first, int count, size_t part,
                      bool accumulate) {
     static const char *const at[] = {"", "AT1", "AT2"};
@@ -76,7 +76,7 @@ static void add_gemm(tern_plan *p, const tern_node *n, int first, int count, siz
     const tern_weight *w = p->weights[n->in[1 + first]];
     gpu_part span = w->parts[part];
     d->rows_each = GPU_GEMM_TOKENS;
-    d->tokens_min = GPU_FEW + 1;
+    d->kinds = GPU_MANY_STEPS | GPU_PROMPTS;
     set(d, "BLOCKS", (double)gpu_blocks(cols(p, n->in[0])));
     set(d, "ADD", accumulate);
     set(d, "Y_COLS", (double)w->n_rows);
@@ -157,7 +157,7 @@ static void add_float_gemvs(tern_plan *p, const product *f, const gpu_part *part
         uint32_t each = row_counts[i].each;
         while (each > 1 && !has_room(p, f->w, each)) each /= 2;
         gpu_dispatch *d = add_float_part(p, f, part, GPU_FLOAT_GEMV);
-        if (by_token) d->tokens_max = GPU_FEW;
+        if (by_token) d->kinds = GPU_STEPS;
         set(d, "ROWS", each);
         set(d, "EACH", x_each(f->w));
         d->rows_each = each;
@@ -180,7 +180,7 @@ static void add_float(tern_plan *p, tern_vid x, tern_vid wv, tern_vid out, bool 
         if (!by_token) continue;
         gpu_dispatch *d = add_float_part(p, &f, &w->parts[i], GPU_FLOAT_GEMM);
         d->rows_each = 64;
-        d->tokens_min = GPU_FEW + 1;
+        d->kinds = GPU_PROMPTS;
     }
 }
 

@@ -32,6 +32,6 @@ fn act(@builtin(global_invocation_id) id: vec3<u32>) {
 
 @compute @workgroup_size(64)
 fn take_rows(@builtin(global_invocation_id) id: vec3<u32>) {
-    let source = (run.n_tokens - run.n_outputs + id.y) * COLS4 + id.x;
+    let source = output_row(id.y) * COLS4 + id.x;
     if (id.x < COLS4) { y[id.y * COLS4 + id.x] = a[source]; }
 }

@@ -13,7 +13,7 @@ fn norm_quantize(@builtin(workgroup_id) group: vec3<u32>,
 fn rms_norm(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let y_row = group.y * COLS4;
     var row = y_row;
-    if (TAKES) { row += (run.n_tokens - run.n_outputs) * COLS4; }
+    if (TAKES) { row = output_row(group.y) * COLS4; }
     var squares = 0.0;
     for (var i = lane; i < COLS4; i += THREADS) { squares += dot(x[row + i], x[row + i]); }
     let r = inverse_rms(workgroup_sum_max(lane, squares, 0.0).x);
