@@ -23,7 +23,8 @@ static void check_sessions(tern_model *m, tern_device_memory before) {
     tern_model_info info;
     tern_session *s[3] = {0};
     tern_model_get_info(m, &info);
-    uint64_t cache = 0, f16 = info.kv_bytes_per_token * N_CONTEXT;
+    // A first sequence gets eight pages of 32 positions.
+    uint64_t cache = 0, f16 = info.kv_bytes_per_token * 8 * 32;
     tern_device_memory d = before;
     for (int i = 0; i < 3; i++) {
         tern_device_memory last = d;

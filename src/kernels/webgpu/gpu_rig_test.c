@@ -217,17 +217,7 @@ rig_batches rig_counts(void) {
     return (rig_batches){.n_tokens = {1, 2, 3, 4, 5, 6, 7, 8, 9, 17, 130}};
 }
 
-typedef struct machine { // a rig on a device
-    const tern_backend *b;
-    tern_device *d;
-    tern_graph g;
-    tern_weight **weights;
-    size_t n_weights;
-    tern_plan *plan;
-    tern_single single;
-} machine;
-
-static void take_down(machine *m) {
+void rig_take_down(rig_machine *m) {
     if (m->single.backend) tern_single_close(&m->single);
     if (m->plan) m->b->plan_free(m->plan);
     for (size_t i = 0; m->weights && i < m->n_weights; i++)
@@ -236,7 +226,7 @@ static void take_down(machine *m) {
     tern_graph_free(&m->g);
 }
 
-static tern_status bind_all(machine *m, const rig *r, tern_weight_kind *kinds, tern_error *err) {
+static tern_status bind_all(rig_machine *m, const rig *r, tern_weight_kind *kinds, tern_error *err) {
     TERN_TRY(m->b->tune(m->d, r->sources, (size_t)r->n_sources, err));
     for (int i = 0; i < r->n_sources; i++) {
         tern_weight_info info;
@@ -247,9 +237,9 @@ static tern_status bind_all(machine *m, const rig *r, tern_weight_kind *kinds, t
     return TERN_OK;
 }
 
-static tern_status set_up(machine *m, const rig *r, rig_device which, bool fused, int32_t n_batch,
-                          int32_t n_context, tern_kv_type kv_type, tern_error *err) {
-    *m = (machine){.b = backend_of(which), .d = device_of(which), .n_weights = r->g.n_values};
+tern_status rig_set_up(rig_machine *m, const rig *r, rig_device which, bool fused, int32_t n_batch,
+                       int32_t n_context, tern_kv_type kv_type, tern_error *err) {
+    *m = (rig_machine){.b = backend_of(which), .d = device_of(which), .n_weights = r->g.n_values};
     if (!m->d) return tern_fail(err, TERN_ERR_DEVICE, "%s", opened[which].why_not);
     // Room for the values that the passes add, which are not weights.
     m->weights = calloc(r->g.n_values * 2 + 64, sizeof *m->weights);
@@ -282,12 +272,12 @@ static int32_t n_tokens_of(rig_batches how, int32_t *most) {
 
 float *rig_run(rig *r, rig_device device, rig_batches how, bool fused) {
     tern_error err = {0};
-    machine m;
+    rig_machine m;
     int32_t most = 0, n = n_tokens_of(how, &most), at = 0;
     float *out = tern_alloc_array(TERN_MEM_MISC, (size_t)(n * r->n_shown), sizeof *out);
     int32_t *ids = tern_alloc_array(TERN_MEM_MISC, (size_t)most, sizeof *ids);
     if (!out || !ids) abort();
-    tern_status status = set_up(&m, r, device, fused, most, how.first_pos + n + 1, how.kv_type,
+    tern_status status = rig_set_up(&m, r, device, fused, most, how.first_pos + n + 1, how.kv_type,
                                 &err);
     for (int i = 0; status == TERN_OK && at < n; at += how.n_tokens[i++]) {
         int32_t now = how.n_tokens[i];
@@ -297,7 +287,7 @@ float *rig_run(rig *r, rig_device device, rig_batches how, bool fused) {
         tern_batch_bind(&batch, tern_graph_scores(&m.g), out + (at + now - wanted) * r->n_shown);
         status = tern_single_run(&m.single, &batch, how.first_pos + at, &err);
     }
-    take_down(&m);
+    rig_take_down(&m);
     tern_free(ids);
     CHECK_MSG(status == TERN_OK, "%s: %s", m.b->name, err.message);
     if (status == TERN_OK) return out;
@@ -307,17 +297,17 @@ float *rig_run(rig *r, rig_device device, rig_batches how, bool fused) {
 
 bool rig_run_top(rig *r, rig_device device, int32_t n, int32_t k, int32_t *ids, float *logits) {
     tern_error err = {0};
-    machine m;
+    rig_machine m;
     int32_t *in = tern_alloc_array(TERN_MEM_MISC, (size_t)n, sizeof *in);
     if (!in) abort();
     make_ids(r, 0, n, in);
     tern_batch batch = {.ids = in, .n_tokens = n, .n_outputs = n, .top_k = k, .top_ids = ids,
                         .top_logits = logits};
-    tern_status status = set_up(&m, r, device, true, n, n, TERN_KV_F32, &err);
+    tern_status status = rig_set_up(&m, r, device, true, n, n, TERN_KV_F32, &err);
     uint64_t before = device != RIG_CPU && m.d ? m.d->bytes_read : 0;
     if (status == TERN_OK) status = tern_single_run(&m.single, &batch, 0, &err);
     r->bytes_read = device != RIG_CPU && m.d ? m.d->bytes_read - before : 0;
-    take_down(&m);
+    rig_take_down(&m);
     tern_free(in);
     CHECK_MSG(status == TERN_OK, "%s: %s", m.b->name, err.message);
     return status == TERN_OK;
@@ -325,22 +315,22 @@ bool rig_run_top(rig *r, rig_device device, int32_t n, int32_t k, int32_t *ids, 
 
 void rig_translate(rig *r) {
     tern_error err = {0};
-    machine m;
+    rig_machine m;
     tern_device *d = device_of(RIG_GPU_NULL);
     if (!d || !d->subgroups) {
         test_skip(d ? "the library's null device has no subgroups" : opened[RIG_GPU_NULL].why_not);
         return;
     }
     for (int kv = TERN_KV_F32; kv <= TERN_KV_Q8_0; kv++) {
-        tern_status status = set_up(&m, r, RIG_GPU_NULL, true, 16, 16, (tern_kv_type)kv, &err);
-        take_down(&m);
+        tern_status status = rig_set_up(&m, r, RIG_GPU_NULL, true, 16, 16, (tern_kv_type)kv, &err);
+        rig_take_down(&m);
         bool is_odd = kv == TERN_KV_Q8_0 && status == TERN_ERR_UNSUPPORTED; // heads
         CHECK_MSG(status == TERN_OK || is_odd, "%s", err.message);
     }
 }
 
 // The greatest logit from a whole row, for which no step can have run ahead.
-static tern_status step_by_row(machine *m, const rig *r, tern_batch batch, int32_t pos,
+static tern_status step_by_row(rig_machine *m, const rig *r, tern_batch batch, int32_t pos,
                                rig_step *step, tern_error *err) {
     float *row = tern_alloc_array(TERN_MEM_MISC, (size_t)r->n_shown, sizeof *row);
     if (!row) abort();
@@ -356,9 +346,9 @@ static tern_status step_by_row(machine *m, const rig *r, tern_batch batch, int32
 
 bool rig_walk(rig *r, rig_device device, double seconds, rig_step *steps, int32_t n) {
     tern_error err = {0};
-    machine m;
+    rig_machine m;
     int32_t pos = 0;
-    tern_status status = set_up(&m, r, device, true, 1, n, TERN_KV_F16, &err);
+    tern_status status = rig_set_up(&m, r, device, true, 1, n, TERN_KV_F16, &err);
     if (status == TERN_OK && seconds > 0) m.single.instance->steps.seconds_max = seconds;
     uint64_t before = status == TERN_OK ? m.d->n_launches : 0;
     for (int32_t i = 0; status == TERN_OK && i < n; i++) {
@@ -372,7 +362,7 @@ bool rig_walk(rig *r, rig_device device, double seconds, rig_step *steps, int32_
         pos++;
     }
     r->n_launches = status == TERN_OK ? m.d->n_launches - before : 0;
-    take_down(&m);
+    rig_take_down(&m);
     CHECK_MSG(status == TERN_OK, "%s: %s", m.b->name, err.message);
     return status == TERN_OK;
 }
@@ -387,16 +377,16 @@ void rig_fail_allocations(rig *r) {
     size_t before = tern_mem_get_stats().total_now, n = 0;
     device_of(RIG_GPU);
     while (status == TERN_ERR_MEMORY && n < 1000) {
-        machine m;
+        rig_machine m;
         tern_mem_fail_at(++n);
-        status = set_up(&m, r, RIG_GPU, true, 16, 16, TERN_KV_Q8_0, &err);
+        status = rig_set_up(&m, r, RIG_GPU, true, 16, 16, TERN_KV_Q8_0, &err);
         if (status == TERN_OK) status = m.b->profile_start(m.single.instance, &err);
         if (status == TERN_ERR_UNSUPPORTED) status = TERN_OK; // no timestamps
         tern_batch now = batch;
         tern_batch_bind(&now, tern_graph_scores(&m.g), out);
         if (status == TERN_OK) status = tern_single_run(&m.single, &now, 0, &err);
         tern_mem_fail_at(0);
-        take_down(&m);
+        rig_take_down(&m);
     }
     CHECK_MSG(status == TERN_OK && n > 10, "after %zu failures: %s", n, err.message);
     // What remains is the device's: its list of pipelines, its slabs.

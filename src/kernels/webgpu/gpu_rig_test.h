@@ -16,7 +16,7 @@
 #ifndef TERN_KERNELS_WEBGPU_GPU_RIG_TEST_H
 #define TERN_KERNELS_WEBGPU_GPU_RIG_TEST_H
 
-#include "kernels/backend.h"
+#include "kernels/single.h"
 #include "tests/harness.h"
 
 #define RIG_WEIGHTS 24
@@ -102,6 +102,19 @@ typedef enum rig_device {
     RIG_GPU_NULL = RIG_DEVICES, // computes nothing
 } rig_device;
 bool rig_has_gpu(void); // else the test is skipped
+
+typedef struct rig_machine { // a rig on a device
+    const tern_backend *b;
+    tern_device *d;
+    tern_graph g;
+    tern_weight **weights;
+    size_t n_weights;
+    tern_plan *plan;
+    tern_single single;
+} rig_machine;
+tern_status rig_set_up(rig_machine *m, const rig *r, rig_device which, bool fused, int32_t n_batch,
+                       int32_t n_context, tern_kv_type kv_type, tern_error *err);
+void rig_take_down(rig_machine *m); // even if it could not be set up
 float *rig_run(rig *r, rig_device device, rig_batches how, bool fused);
 // The k greatest of each of n tokens in one batch, and their logits.
 bool rig_run_top(rig *r, rig_device device, int32_t n, int32_t k, int32_t *ids, float *logits);
