@@ -252,3 +252,22 @@ TEST(oracle_survives_packing) {
     for (size_t i = 0; i < sizeof outs / sizeof *outs; i++)
         check_conversion(path, outs[i].name, outs[i].type, &determined);
 }
+
+// ---- Families ----------------------------------------------------------------------------------
+
+// float32 with its sums in other orders is at most 3.9e-6 from these (family_oracles.py says how
+// far each is): half as much again.
+static const close_bounds family_bounds = {.n_exact = SIZE_MAX, .exact = 6e-6};
+static const char *const decoders[] = {OWN "qwen3", OWN "qwen35", OWN "qwen35_grouped",
+                                       OWN "lfm2",  OWN "gemma3", OWN "gemma3_linear"};
+
+// Prompts of 72 tokens cross windows, histories of convolutions, and a chunk of 64.
+TEST(oracle_families_have_the_references_numbers) {
+    for (size_t i = 0; i < sizeof decoders / sizeof *decoders; i++) {
+        char gguf[64];
+        snprintf(gguf, sizeof gguf, "%s/model.gguf", decoders[i]);
+        for (size_t k = 0; k < sizeof variants / sizeof *variants; k++)
+            check_model(decoders[i], decoders[i], &variants[k], &family_bounds, false);
+        check_model(decoders[i], gguf, NULL, &family_bounds, false);
+    }
+}
