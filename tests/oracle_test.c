@@ -261,13 +261,58 @@ static const close_bounds family_bounds = {.n_exact = SIZE_MAX, .exact = 6e-6};
 static const char *const decoders[] = {OWN "qwen3", OWN "qwen35", OWN "qwen35_grouped",
                                        OWN "lfm2",  OWN "gemma3", OWN "gemma3_linear"};
 
-// Prompts of 72 tokens cross windows, histories of convolutions, and a chunk of 64.
+static const tern_model_desc ways[] = {
+    {.cpu_features = "scalar", .n_threads = 1}, {.n_threads = 2}, {.n_threads = 1, .n_batch = 7}};
+
+// Prompts of 72 tokens cross windows, histories of convolutions, and a chunk of 64. Seen to fail: a
+// window one wider; value heads of a GGUF in the order of a folder.
 TEST(oracle_families_have_the_references_numbers) {
     for (size_t i = 0; i < sizeof decoders / sizeof *decoders; i++) {
         char gguf[64];
         snprintf(gguf, sizeof gguf, "%s/model.gguf", decoders[i]);
-        for (size_t k = 0; k < sizeof variants / sizeof *variants; k++)
-            check_model(decoders[i], decoders[i], &variants[k], &family_bounds, false);
-        check_model(decoders[i], gguf, NULL, &family_bounds, false);
+        for (size_t k = 0; k < sizeof ways / sizeof *ways; k++)
+            check_model(decoders[i], decoders[i], &ways[k], &family_bounds, false);
+        check_model(decoders[i], gguf, &ways[1], &family_bounds, false);
     }
+}
+
+// An encoder's last rows, and the text's vector: pooled, through two matrices, of unit length.
+static void check_encoder(const char *oracle, const char *model_path) {
+    char path[600];
+    size_t n_ids, n_hidden, n_embedding;
+    tern_error err = {0};
+    tern_model *model;
+    tern_lease *lease;
+    closeness c;
+    snprintf(path, sizeof path, "%s/golden.safetensors", oracle);
+    blob golden = read_blob(path);
+    const int32_t *ids = tensor(&golden, "input_ids", &n_ids);
+    const float *hidden = tensor(&golden, "last_hidden_state", &n_hidden);
+    const float *embedding = tensor(&golden, "embedding", &n_embedding);
+    REQUIRE(ids && hidden && embedding);
+    REQUIRE_OK(tern_model_open(&model, model_path, NULL, &err), err);
+    REQUIRE(n_hidden == n_ids * n_embedding && n_embedding == (size_t)model->config.n_embd);
+    REQUIRE_OK(tern_lease_open(&lease, model, 128, TERN_KV_F32, &err), err);
+    float *rows = calloc(n_hidden, sizeof *rows), *one = calloc(n_embedding, sizeof *one);
+    const tern_work work = {
+        .lease = lease, .ids = ids, .n_ids = (int32_t)n_ids, .n_outputs = (int32_t)n_ids};
+    const tern_wanted wanted = {
+        .outputs = {"hidden", "embedding"}, .data = {rows, one}, .n_bindings = 2};
+    tern_status status = tern_model_compute(model, &work, 1, &wanted, &err);
+    CHECK_MSG(status == TERN_OK, "%s: %s", model_path, err.message);
+    bool close = close_logits(rows, hidden, n_ids, n_embedding, &family_bounds, &c);
+    CHECK_MSG(close, "%s: last rows: %s", model_path, c.why);
+    close = close_logits(one, embedding, 1, n_embedding, &family_bounds, &c);
+    CHECK_MSG(close, "%s: the embedding: %s", model_path, c.why);
+    free(rows);
+    free(one);
+    free(golden.bytes);
+    tern_lease_close(lease);
+    tern_model_close(model);
+}
+
+// Seen to fail: with a window one wider; with the two matrices used twice.
+TEST(oracle_encoder_has_the_references_rows) {
+    check_encoder(OWN "embeddinggemma", OWN "embeddinggemma");
+    check_encoder(OWN "embeddinggemma", OWN "embeddinggemma/model.gguf");
 }
