@@ -14,9 +14,12 @@
 
 enum { N_ROWS = 128256, N_IN = 2560, N_QUERIES = 8, N_RUNS = 12, MAX_K = 1024 };
 
+// One thread is timed by the processor time it uses, which busy neighbours disturb less.
+static clockid_t which_clock = CLOCK_MONOTONIC;
+
 static double now(void) {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(which_clock, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
@@ -208,6 +211,7 @@ int main(int argc, char **argv) {
     if (argc > 2 && !strcmp(argv[1], "-t")) b.n_threads = atoi(argv[2]), arg = 3;
     if (b.n_threads < 1 || b.n_threads > 64 || !tern_cpu_kernels_select(at_most, &kernels))
         return 1;
+    if (b.n_threads == 1) which_clock = CLOCK_PROCESS_CPUTIME_ID;
     uint16_t *rows = tern_alloc_array(TERN_MEM_WEIGHTS, (size_t)N_ROWS * N_IN, sizeof *rows);
     b.y = tern_alloc_array(TERN_MEM_MISC, N_ROWS, sizeof *b.y);
     if (!rows || !b.y) return 1;

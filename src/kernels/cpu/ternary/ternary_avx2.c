@@ -10,7 +10,7 @@
 #define KERNELS tern_ternary_kernels_avx2
 #define NAME "avx2"
 
-enum { UNIT = 32, ROWS = 16, TOKENS = 4 };
+enum { UNIT = 32, ROWS = 16, TOKENS = 4, GEMV_TOKENS = 8 };
 
 typedef __m256i bytes, unit_sums, sums;
 

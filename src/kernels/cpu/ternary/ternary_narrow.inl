@@ -7,10 +7,12 @@
 //                               allowed MAX_DOTS times with codes up to 3
 //   sums, no_sums(), add_units(s, u)    32-bit sums, add_up(s) all of their lanes
 //   ROWS, TOKENS, tile(...)     see "Prompt" below
+//   GEMV_TOKENS                 where gemm overtakes gemv
 //   KERNELS, NAME, peak_loop()  the table to define
 #include <string.h>
 
 enum { MAX_DOTS = 40, AHEAD = 12288 }; // AHEAD: bytes, see ternary_avx512.c
+enum { FEW = 8 };                      // tokens that a row meets at once
 
 // How much greater the unpacked codes are than weight + 1.
 static int32_t code_excess(tern_packing packing) { return packing == TERN_PACK_1_6BIT; }
@@ -50,7 +52,7 @@ TERN_INLINE unit_sums dot_unit(unit_sums u, bytes b, const int8_t *x, place p, b
 #define EACH_TOKEN(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 
 // One row times n_tokens (a constant).
-TERN_INLINE void dot_row(int32_t acc[TERN_GEMV_TOKENS], const uint8_t *row, size_t n_bytes,
+TERN_INLINE void dot_row(int32_t acc[FEW], const uint8_t *row, size_t n_bytes,
                          const int8_t *x, size_t stride, bool is_2bit, int n_tokens) {
 #define DECLARE(t) sums s##t = no_sums();
 #define BEGIN(t) unit_sums u##t = no_units();
@@ -80,48 +82,62 @@ TERN_INLINE void dot_row(int32_t acc[TERN_GEMV_TOKENS], const uint8_t *row, size
 #undef STORE
 }
 
-TERN_INLINE void gemv_tokens(const tern_ternary_matrix *w, size_t first_row, size_t last_row,
-                             const tern_i8_rows *x, float *out, size_t out_stride, bool accumulate,
-                             bool is_2bit, int n_tokens) {
-    const size_t n_bytes = tern_ternary_row_bytes(w->packing, w->n_in);
-    for (size_t row = first_row; row < last_row; row++) {
-        int32_t acc[TERN_GEMV_TOKENS];
-        dot_row(acc, w->data + row * w->row_bytes, n_bytes, x->q, x->stride, is_2bit, n_tokens);
-        for (int t = 0; t < n_tokens; t++)
-            put(out + (size_t)t * out_stride + row,
-                tern_ternary_result(acc[t], offset_of(w, x->sum[t]), w->scale * x->inv_scale[t]),
-                accumulate);
-    }
+typedef struct gemv_args {
+    const tern_ternary_matrix *w;
+    const tern_i8_rows *x;
+    size_t n_bytes;
+    float *out;
+    size_t out_stride;
+    bool accumulate;
+} gemv_args;
+
+// One row times the tokens from `token` on, n of them (a constant).
+TERN_INLINE void gemv_row(const gemv_args *g, size_t row, size_t token, bool is_2bit, int n) {
+    int32_t acc[FEW];
+    const tern_ternary_matrix *w = g->w;
+    const tern_i8_rows *x = g->x;
+    dot_row(acc, w->data + row * w->row_bytes, g->n_bytes, x->q + token * x->stride, x->stride,
+            is_2bit, n);
+    for (size_t t = 0; t < (size_t)n; t++)
+        put(g->out + (token + t) * g->out_stride + row,
+            tern_ternary_result(acc[t], offset_of(w, x->sum[token + t]),
+                                w->scale * x->inv_scale[token + t]),
+            g->accumulate);
 }
 
+#define ROW_OF(name, is_2bit, n)                                                                   \
+    static void name##_##n(const gemv_args *g, size_t row, size_t token) {                         \
+        gemv_row(g, row, token, is_2bit, n);                                                       \
+    }
+#define EACH_COUNT(X, name, is_2bit)                                                               \
+    X(name, is_2bit, 1)                                                                            \
+    X(name, is_2bit, 2)                                                                            \
+    X(name, is_2bit, 3)                                                                            \
+    X(name, is_2bit, 4)                                                                            \
+    X(name, is_2bit, 5)                                                                            \
+    X(name, is_2bit, 6)                                                                            \
+    X(name, is_2bit, 7)                                                                            \
+    X(name, is_2bit, 8)
+EACH_COUNT(ROW_OF, row_2bit, true)
+EACH_COUNT(ROW_OF, row_t5, false)
+#define POINTER(name, is_2bit, n) name##_##n,
+typedef void (*row_fn)(const gemv_args *g, size_t row, size_t token);
+static const row_fn row_fns[2][FEW] = {{EACH_COUNT(POINTER, row_2bit, true)},
+                                       {EACH_COUNT(POINTER, row_t5, false)}};
+
+// A row comes from memory once; all tokens meet it, in parts as equal as can be.
 static void gemv(const tern_ternary_matrix *w, size_t first_row, size_t last_row,
                  const tern_i8_rows *x, const void *prepared, float *out, size_t out_stride,
                  bool accumulate) {
     (void)prepared;
-#define CASE(packing, n)                                                                           \
-    case (packing) * 16 + (n):                                                                     \
-        gemv_tokens(w, first_row, last_row, x, out, out_stride, accumulate,                        \
-                    (packing) == TERN_PACK_2BIT, n);                                               \
-        break
-    switch ((size_t)w->packing * 16 + x->n_tokens) {
-        CASE(TERN_PACK_2BIT, 1);
-        CASE(TERN_PACK_2BIT, 2);
-        CASE(TERN_PACK_2BIT, 3);
-        CASE(TERN_PACK_2BIT, 4);
-        CASE(TERN_PACK_2BIT, 5);
-        CASE(TERN_PACK_2BIT, 6);
-        CASE(TERN_PACK_2BIT, 7);
-        CASE(TERN_PACK_2BIT, 8);
-        CASE(TERN_PACK_1_6BIT, 1);
-        CASE(TERN_PACK_1_6BIT, 2);
-        CASE(TERN_PACK_1_6BIT, 3);
-        CASE(TERN_PACK_1_6BIT, 4);
-        CASE(TERN_PACK_1_6BIT, 5);
-        CASE(TERN_PACK_1_6BIT, 6);
-        CASE(TERN_PACK_1_6BIT, 7);
-        CASE(TERN_PACK_1_6BIT, 8);
-    }
-#undef CASE
+    const gemv_args g = {w, x, tern_ternary_row_bytes(w->packing, w->n_in), out, out_stride,
+                         accumulate};
+    const size_t n_parts = (x->n_tokens + FEW - 1) / FEW;
+    for (size_t row = first_row; row < last_row; row++)
+        for (size_t i = 0; i < n_parts; i++) {
+            size_t token = x->n_tokens * i / n_parts, end = x->n_tokens * (i + 1) / n_parts;
+            row_fns[w->packing][end - token - 1](&g, row, token);
+        }
 }
 
 static size_t prepared_bytes(tern_packing packing, size_t n_in, size_t n_tokens) {
@@ -146,6 +162,11 @@ static size_t padded(size_t n_in) { return (n_in + TERN_I8_PAD - 1) / TERN_I8_PA
 
 static size_t panels_bytes(size_t n_in, size_t n_tokens) {
     return (n_tokens + TOKENS - 1) / TOKENS * TOKENS * 4 * n_steps(n_in);
+}
+
+static size_t gemm_token_block(size_t n_tokens) {
+    (void)n_tokens;
+    return TOKENS;
 }
 
 static void make_panels(void *panels, const tern_i8_rows *x, size_t n_in, size_t first_token,
@@ -269,13 +290,14 @@ const tern_ternary_kernels KERNELS = {
     .name = NAME,
     .pack_row = pack_row,
     .repack_row = repack_row,
+    .gemv_tokens = GEMV_TOKENS,
     .prepared_bytes = prepared_bytes,
     .prepare = prepare,
     .gemv = gemv,
     .gemm_row_block = ROWS,
     .panels_bytes = panels_bytes,
     .make_panels = make_panels,
-    .gemm_token_block = TOKENS,
+    .gemm_token_block = gemm_token_block,
     .gemm_scratch_bytes = gemm_scratch_bytes,
     .gemm = gemm,
     .peak_loop = peak_loop,

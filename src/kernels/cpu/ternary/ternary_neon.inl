@@ -4,7 +4,7 @@
 
 #include "kernels/cpu/ternary/ternary_kernels.h"
 
-enum { UNIT = 16, ROWS = 8, TOKENS = 4 };
+enum { UNIT = 16, ROWS = 8, TOKENS = 4, GEMV_TOKENS = 8 };
 
 typedef uint8x16_t bytes;
 typedef int32x4_t sums;
