@@ -499,15 +499,21 @@ static float bound(const head_lane *q, size_t row, int plane) {
 typedef uint32_t lane_set;
 _Static_assert(TERN_HEAD_VECTORS_MAX <= 32, "a bit for every lane");
 
-// Adds the lane to the sets of the rows that plane 1 does not rule out.
-static void mark_survivors(const head_lane *q, size_t first, size_t last, lane_set *sets,
+// Adds the lane to the sets of the rows that plane 1 does not rule out. True: there are some.
+static bool mark_survivors(const head_lane *q, size_t first, size_t last, lane_set *sets,
                            lane_set lane) {
     const float *approx = q->approx + first, *norm_w = q->h->norm_w + first;
     const float *norm_r = q->h->norm_r[0] + first;
     float at_w = q->at_w, at_r = q->at_r[0][0], least = q->least, high[BLOCK];
     for (size_t i = 0; i < last - first; i++)
         high[i] = approx[i] + (norm_w[i] * at_w + norm_r[i] * at_r + 0x1p-100f);
-    for (size_t i = 0; i < last - first; i++) sets[i] |= high[i] < least ? 0 : lane;
+    lane_set any = 0;
+    for (size_t i = 0; i < last - first; i++) {
+        lane_set survives = high[i] < least ? 0 : lane;
+        sets[i] |= survives;
+        any |= survives;
+    }
+    return any != 0;
 }
 
 // The next bit of plane p for one row and the lanes of its set: a_p becomes a_(p+1). Returns the
@@ -549,42 +555,56 @@ static size_t places_of(const lane_set *sets, size_t n_rows, lane_set some, uint
 // So many vectors go over a block together as the first-level cache holds.
 enum { TOGETHER = 8 };
 
-// Prefetches the bits of later rows, which the hardware cannot guess.
-static void refine_rows(tern_head_query *q, size_t first, size_t n_rows, lane_set *sets, int p,
-                        lane_set some) {
+// Of the n places, keeps those whose rows plane p does not rule out for all of the lanes. Prefetches
+// the bits of later rows, which the hardware cannot guess.
+static size_t refine_rows(tern_head_query *q, size_t first, uint8_t *places, size_t n,
+                          lane_set *sets, lane_set some, int p) {
     enum { AHEAD = 4 };
     const tern_head *h = q->h;
-    uint8_t places[BLOCK];
     uint32_t n_passed[TERN_HEAD_VECTORS_MAX] = {0};
-    size_t n = places_of(sets, n_rows, some, places);
+    size_t n_left = 0;
     for (size_t i = 0; i < n; i++) {
         if (i + AHEAD < n) {
             const uint8_t *ahead = bits_of(h, p, first + places[i + AHEAD]);
             for (size_t g = 0; g < h->n_groups; g++) __builtin_prefetch(ahead + 64 * g);
         }
         lane_set *set = &sets[places[i]];
-        *set = (*set & ~some) | refine_row(q, first + places[i], *set & some, p, n_passed);
+        lane_set left = refine_row(q, first + places[i], *set & some, p, n_passed);
+        *set = (*set & ~some) | left;
+        places[n_left] = places[i];
+        n_left += left != 0;
     }
     for (size_t i = 0; i < q->n; i++)
-        atomic_fetch_add_explicit(&q->lanes[i].n_passed[p - 1], n_passed[i], memory_order_relaxed);
+        if (n_passed[i])
+            atomic_fetch_add_explicit(&q->lanes[i].n_passed[p - 1], n_passed[i],
+                                      memory_order_relaxed);
+    return n_left;
+}
+
+// A row that passed all tests, for each lane of its set.
+static void list_row(tern_head_query *q, size_t row, lane_set set) {
+    for (; set; set &= set - 1) {
+        head_lane *lane = &q->lanes[__builtin_ctz(set)];
+        size_t at = atomic_fetch_add_explicit(&lane->n_listed, 1, memory_order_relaxed);
+        lane->ids[at] = (int32_t)row;
+        lane->values[at] = exact_logit(lane, row);
+    }
 }
 
 static void refine_block(tern_head_query *q, size_t first, size_t last) {
     lane_set sets[BLOCK] = {0};
     uint8_t places[BLOCK];
-    for (size_t i = 0; i < q->n; i++)
-        mark_survivors(&q->lanes[i], first, last, sets, (lane_set)1 << i);
-    for (size_t i = 0; i < q->n; i += TOGETHER)
+    for (size_t i = 0; i < q->n; i += TOGETHER) {
+        const lane_set some = (((lane_set)1 << TOGETHER) - 1) << i;
+        bool any = false;
+        for (size_t k = i; k < q->n && k < i + TOGETHER; k++)
+            any |= mark_survivors(&q->lanes[k], first, last, sets, (lane_set)1 << k);
+        if (!any) continue;
+        size_t n = places_of(sets, last - first, some, places);
         for (int p = 1; p < TERN_HEAD_PLANES; p++)
-            refine_rows(q, first, last - first, sets, p, (((lane_set)1 << TOGETHER) - 1) << i);
-    size_t n = places_of(sets, last - first, ~(lane_set)0, places);
-    for (size_t i = 0; i < n; i++)
-        for (lane_set rest = sets[places[i]]; rest; rest &= rest - 1) {
-            head_lane *lane = &q->lanes[__builtin_ctz(rest)];
-            size_t at = atomic_fetch_add_explicit(&lane->n_listed, 1, memory_order_relaxed);
-            lane->ids[at] = (int32_t)(first + places[i]);
-            lane->values[at] = exact_logit(lane, first + places[i]);
-        }
+            n = refine_rows(q, first, places, n, sets, some, p);
+        for (size_t k = 0; k < n; k++) list_row(q, first + places[k], sets[places[k]] & some);
+    }
 }
 
 static void work_on_seeds(tern_head_query *q, size_t first, size_t last) {
