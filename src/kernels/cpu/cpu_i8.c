@@ -9,7 +9,7 @@ uint64_t cpu_i8_layout(const tern_device *d, int64_t n_in, int32_t n_tokens, voi
                        cpu_i8 *out) {
     const tern_ternary_kernels *k = d->kernels.t;
     size_t stride = ((size_t)n_in + TERN_I8_PAD - 1) / TERN_I8_PAD * TERN_I8_PAD;
-    size_t n = (size_t)n_tokens, most = k->gemv_tokens, few = n < most ? n : most;
+    size_t n = (size_t)n_tokens, most = k->gemv_tokens[d->packing], few = n < most ? n : most;
     uint64_t at_scale = round_64((uint64_t)stride * n), at_sum = at_scale + round_64(n * 4);
     uint64_t at_prepared = at_sum + round_64(n * 4);
     uint64_t at_panels = at_prepared + round_64(k->prepared_bytes(d->packing, (size_t)n_in, few));

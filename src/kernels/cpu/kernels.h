@@ -218,12 +218,12 @@ typedef struct tern_ternary_kernels {
     // dst and src hold whole rows and need no alignment.
     void (*pack_row)(tern_packing packing, const int8_t *q, size_t n_in, uint8_t *row);
     void (*repack_row)(uint8_t *dst, const uint8_t *src, size_t n_in);
-    // Few tokens, 1..gemv_tokens(packing, n_in): weights are unpacked in registers, rows
+    // Few tokens, up to gemv_tokens[packing]: weights are unpacked in registers, rows
     // [first_row, last_row). `prepared` is made once per activation batch by `prepare`
     // (prepared_bytes() big, 64), which threads may share by tokens: activations in the order that
     // the unpacking yields. The limit is where gemm becomes faster, as measured; gemv itself takes
     // any number.
-    size_t gemv_tokens;
+    size_t gemv_tokens[2];
     size_t (*prepared_bytes)(tern_packing packing, size_t n_in, size_t n_tokens);
     void (*prepare)(tern_packing packing, void *prepared, const tern_i8_rows *x, size_t n_in,
                     size_t first_token, size_t last_token);

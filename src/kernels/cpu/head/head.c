@@ -555,8 +555,8 @@ static size_t places_of(const lane_set *sets, size_t n_rows, lane_set some, uint
 // So many vectors go over a block together as the first-level cache holds.
 enum { TOGETHER = 8 };
 
-// Of the n places, keeps those whose rows plane p does not rule out for all of the lanes. Prefetches
-// the bits of later rows, which the hardware cannot guess.
+// Of the n places, keeps those whose rows plane p does not rule out for all of the lanes.
+// Prefetches the bits of later rows, which the hardware cannot guess.
 static size_t refine_rows(tern_head_query *q, size_t first, uint8_t *places, size_t n,
                           lane_set *sets, lane_set some, int p) {
     enum { AHEAD = 4 };

@@ -88,8 +88,8 @@ INLINE __m512 add_twice(__m512 sum, __m512 scale, __m512i dot, __m512 addend) {
     return _mm512_fmadd_ps(scale, exact, sum);
 }
 
-// Several vectors against a tile: codes are unpacked once for all of them, and each load of x serves
-// all rows. n_x is a constant.
+// Several vectors against a tile: codes are unpacked once for all of them, and each load of x
+// serves all rows. n_x is a constant.
 typedef struct shared_sums {
     __m512i hi[TERN_HEAD_SHARED][ROWS];
 } shared_sums;

@@ -47,7 +47,8 @@ static void screen_tiles(float *out, const uint8_t *codes, const uint8_t *scales
                          bool hi_only) {
     for (size_t tile = 0; tile < n_tiles; tile++) {
         for (size_t r = 0; r < TERN_HEAD_TILE; r++)
-            *out++ = screen_row(codes + 64 * r, scales + TERN_HEAD_LANES * r, x, n_vectors, hi_only);
+            *out++ =
+                screen_row(codes + 64 * r, scales + TERN_HEAD_LANES * r, x, n_vectors, hi_only);
         codes += TERN_HEAD_CODE_STEP * n_vectors;
         scales += TERN_HEAD_SCALE_STEP * ((n_vectors + 3) / 4);
     }

@@ -467,8 +467,8 @@ TEST(head_is_exact_for_rows_that_lie_in_wait) {
 
 // Weights an eighth of a step from the grid, but for one of a block, so that planes 1 and 2 are
 // equally near; and an x whose error as single bytes is as great as is allowed and has the best
-// row's signs. That row looks no better than the others. Seen to fail with the error of two bytes in
-// the bound of a_1 of one.
+// row's signs. That row looks no better than the others. Seen to fail with the error of two bytes
+// in the bound of a_1 of one.
 TEST(head_is_exact_when_the_error_of_one_byte_decides) {
     enum { ROWS = 300, COLS = 512, LARGE = 28, FLIPS = 8 };
     head_case c;

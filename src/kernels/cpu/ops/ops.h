@@ -25,7 +25,7 @@ static inline void *scratch(const cpu_run *run, const tern_team *team) {
 
 // Whether ternary products of that many rows are gemv's.
 static inline bool few_rows(const cpu_run *run, int64_t n_rows) {
-    return (size_t)n_rows <= kernels(run)->t->gemv_tokens;
+    return (size_t)n_rows <= kernels(run)->t->gemv_tokens[run->plan->device->packing];
 }
 
 // Row-wise work: blocks of this many tokens when there are many, one by one when there are few,

@@ -45,7 +45,7 @@ static inline size_t tern_t5_tail_bytes(size_t n_in) {
 
 static inline size_t tern_min_size(size_t a, size_t b) { return a < b ? a : b; }
 
-// Tokens in a block where n_tokens are to be shared among as few blocks as can be of at most `most`.
+// Tokens in a block where n_tokens are shared among as few blocks of at most `most` as can be.
 static inline size_t tern_token_block(size_t n_tokens, size_t most) {
     size_t n_blocks = (n_tokens + most - 1) / most;
     return n_blocks ? (n_tokens + n_blocks - 1) / n_blocks : 1;

@@ -226,7 +226,8 @@ TEST(ternary_gemv_is_exact) {
 }
 
 // Both kernels take any number of tokens, in parts of their own choice. Seen to fail: when parts of
-// gemv began one token late, when tiles of gemm and panels had different sizes.
+// gemv began one token early, when tiles of gemm and panels had different sizes, when the last tile
+// computed a token too few.
 TEST(ternary_any_number_of_tokens_is_exact) {
     static const size_t some_widths[] = {79, 700, 2560 + 320 + 1};
     const tern_ternary_kernels *k[8];
