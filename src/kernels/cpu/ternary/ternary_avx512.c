@@ -335,8 +335,8 @@ TERN_INLINE void gemv_group(const gemv_args *g, size_t row, size_t n_rows, size_
     const size_t stretch = n > 4 ? STRETCH / (is_2bit ? 4 : 5) : g->n_bytes;
     const int8_t *q = g->q + token * g->stride;
     __m512i sums[GROUP / ROWS][TOKENS * ROWS];
-    for (size_t i = 0; i < GROUP / ROWS && n_rows < GROUP; i++) // missing rows
-        for (int t = 0; t < n * ROWS; t++) sums[i][t] = _mm512_setzero_si512();
+    if (n_rows % ROWS) // missing rows
+        for (int t = 0; t < n * ROWS; t++) sums[n_rows / ROWS][t] = _mm512_setzero_si512();
     for (size_t at = 0; at < g->n_bytes; at += stretch, q += STRETCH) {
         size_t bytes = tern_min_size(stretch, g->n_bytes - at);
         for (size_t r = 0; r < n_rows; r += 2) { // past the end, repeat the last row
@@ -397,10 +397,12 @@ static void gemv(const tern_ternary_matrix *w, size_t first_row, size_t last_row
                          .accumulate = accumulate,
                          .table = tern_t5_load_table()};
     const size_t n_parts = (x->n_tokens + TOKENS - 1) / TOKENS;
-    for (size_t row = first_row; row < last_row; row += GROUP)
+    // Several parts take turns in the first-level cache, less often with more rows.
+    const size_t group = n_parts > 1 ? GROUP : GROUP / 2;
+    for (size_t row = first_row; row < last_row; row += group)
         for (size_t i = 0; i < n_parts; i++) {
             size_t token = x->n_tokens * i / n_parts, end = x->n_tokens * (i + 1) / n_parts;
-            groups[w->packing][end - token - 1](&g, row, tern_min_size(last_row - row, GROUP),
+            groups[w->packing][end - token - 1](&g, row, tern_min_size(last_row - row, group),
                                                 token);
         }
 }
