@@ -32,6 +32,7 @@
 #define GPU_KERNELS(ROW)                                                                           \
     ROW(GPU_EMBED, "embed", "embed", "rrw")                                                        \
     ROW(GPU_RMS_NORM, "rows", "rms_norm", "w-rw")                                                  \
+    ROW(GPU_L2_NORM, "rows", "l2_norm", "w--w")                                                    \
     ROW(GPU_QUANTIZE, "rows", "quantize", "w---ww")                                                \
     ROW(GPU_NORM_QUANTIZE, "rows", "norm_quantize", "w-r-ww")                                      \
     ROW(GPU_GLU_NORM_QUANTIZE, "rows_gated", "glu_norm_quantize", "wwr-ww")                        \
@@ -39,7 +40,14 @@
     ROW(GPU_MUL, "elementwise", "mul", "www")                                                      \
     ROW(GPU_GLU, "elementwise", "glu", "www")                                                      \
     ROW(GPU_ACT, "elementwise", "act", "w-w")                                                      \
+    ROW(GPU_SCALE, "elementwise", "scale", "w-w")                                                  \
     ROW(GPU_TAKE_ROWS, "elementwise", "take_rows", "w-w")                                          \
+    ROW(GPU_COLUMNS, "columns", "columns", "ww")                                                   \
+    ROW(GPU_POOL_ROWS, "pool", "pool", "rww")                                                      \
+    ROW(GPU_CONV, "conv", "conv", "rwrwwr")                                                        \
+    ROW(GPU_CONV_KEEP, "conv", "conv_keep", "rw-w")                                                \
+    ROW(GPU_CONV_FEW, "conv", "conv_few", "rwrwwr")                                                \
+    ROW(GPU_DELTA_NET, "delta_net", "delta_net", "rwwwrww")                                        \
     ROW(GPU_ROPE, "rope", "rope", "rw--w")                                                         \
     ROW(GPU_KV_STORE, "rope", "kv_store", "--ww-ww")                                               \
     ROW(GPU_ROPE_STORE, "rope", "rope_store", "rwwwwww")                                           \
@@ -294,6 +302,7 @@ typedef enum gpu_rows {
     GPU_ROWS_TOKENS,
     GPU_ROWS_OUTPUTS,
     GPU_ROWS_CHUNK, // outputs that this pass over the head computes
+    GPU_ROWS_SEQUENCES, // chunks of the batch
     GPU_ROWS_PARTS, // tiles of the positions up to the token's, but no more than GPU_PARTS_MAX
 } gpu_rows;
 typedef enum gpu_phase {
@@ -342,6 +351,8 @@ struct tern_plan {
     // its activations as read-only, through the near caches, may not write to the same buffer.
     uint64_t i8_bytes;
     uint64_t parts_bytes; // of a single token's attention
+    wgpu_buffer *constants; // [n_constants] numbers that kernels read, put together from weights
+    size_t n_constants, constants_capacity;
     int64_t n_vocab;
     int32_t chunk_rows; // of logits at a time
     bool makes_lists;   // of the greatest of them

@@ -53,7 +53,9 @@ static inline int64_t cols(const tern_plan *p, tern_vid v) {
     return p->g->values[v].cols;
 }
 static inline gpu_rows rows_of(const tern_plan *p, tern_vid v) {
-    return tern_graph_is_by(p->g, v, "outputs") ? GPU_ROWS_OUTPUTS : GPU_ROWS_TOKENS;
+    return tern_graph_is_by(p->g, v, "outputs")     ? GPU_ROWS_OUTPUTS
+           : tern_graph_is_by(p->g, v, "sequences") ? GPU_ROWS_SEQUENCES
+                                                    : GPU_ROWS_TOKENS;
 }
 static inline uint32_t groups(int64_t n, int64_t each) {
     return (uint32_t)((n + each - 1) / each);

@@ -18,15 +18,19 @@ static uint64_t value_bytes(const void *ctx, const tern_graph *g, tern_vid v) {
 
 // ---- Compiling ---------------------------------------------------------------------------------
 
+#define I8_COLS_MAX (1 << 17) // their sum is exact as a float
+#define COLS_MAX    (1 << 22) // 64 to a workgroup, of which a dispatch has 65535
+
 static tern_status check_node(const tern_plan *p, const tern_node *n, tern_error *err) {
     for (int i = 0; i < n->n_in + n->n_out; i++) {
         const tern_value *v = &p->g->values[i < n->n_in ? n->in[i] : n->out[i - n->n_in]];
-        bool matters = v->kind == TERN_VALUE_TEMP;
-        if (matters && (v->cols % 4 != 0 || v->cols > 1 << 17))
+        if (v->kind != TERN_VALUE_TEMP) continue;
+        int64_t most = v->type == TERN_VALUE_I8ROWS ? I8_COLS_MAX : COLS_MAX;
+        if (v->cols % 4 != 0 || v->cols > most)
             return tern_fail(err, TERN_ERR_UNSUPPORTED,
                              "%s: the GPU's kernels need rows of a multiple of 4 elements, at most "
-                             "131072, not %lld",
-                             v->name, (long long)v->cols);
+                             "%lld, not %lld",
+                             v->name, (long long)most, (long long)v->cols);
     }
     return TERN_OK;
 }
@@ -151,6 +155,9 @@ fail:
 
 void gpu_plan_free(tern_plan *p) {
     if (!p) return;
+    for (size_t i = 0; i < p->n_constants; i++)
+        gpu_buffer_free(p->device, GPU_USE_WEIGHTS, p->constants[i]);
+    tern_free(p->constants);
     tern_rope_list_free(&p->ropes);
     tern_free(p->dispatches);
     tern_memory_plan_free(&p->memory);

@@ -21,7 +21,7 @@ typedef struct gpu_list { // struct List of top.wgsl
 
 #define GPU_RUN_BYTES 256 // from one step's to the next, in the buffer of parameters
 typedef struct gpu_run { // struct Run of run.wgsl
-    uint32_t n_tokens, first_pos, n_outputs, first_output, n_context, top_k, step;
+    uint32_t n_tokens, first_pos, n_outputs, first_output, n_context, top_k, n_chunks, step;
 } gpu_run;
 
 #define GPU_NOTHING_KEPT UINT32_MAX
@@ -54,7 +54,7 @@ typedef struct gpu_drafts gpu_drafts; // gpu_drafts.c
 typedef struct gpu_request {
     const tern_sequence *sequence;
     const int32_t *ids;
-    int32_t n_tokens, first_pos;
+    int32_t n_tokens, first_pos, n_chunks;
     gpu_chunk chunk;   // of the first step
     int32_t n_outputs; // of the last tokens
     float *logits;     // or NULL
