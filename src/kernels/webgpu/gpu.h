@@ -5,6 +5,7 @@
 //   gpu_shaders.c   the kernels' texts and what each binds
 //   gpu_weights.c   weights as the kernels read them
 //   gpu_plan.c      graph -> list of dispatches
+//   ops/            the dispatches of each op
 //   gpu_token.c     the same for few tokens: fewer, larger ones
 //   gpu_store.c     pages of states
 //   gpu_instance.c  scratch of runs
@@ -31,6 +32,7 @@
 #define GPU_KERNELS(ROW)                                                                           \
     ROW(GPU_EMBED, "embed", "embed", "rrw")                                                        \
     ROW(GPU_RMS_NORM, "rows", "rms_norm", "w-rw")                                                  \
+    ROW(GPU_L2_NORM, "rows", "l2_norm", "w--w")                                                    \
     ROW(GPU_QUANTIZE, "rows", "quantize", "w---ww")                                                \
     ROW(GPU_NORM_QUANTIZE, "rows", "norm_quantize", "w-r-ww")                                      \
     ROW(GPU_GLU_NORM_QUANTIZE, "rows_gated", "glu_norm_quantize", "wwr-ww")                        \
@@ -38,7 +40,14 @@
     ROW(GPU_MUL, "elementwise", "mul", "www")                                                      \
     ROW(GPU_GLU, "elementwise", "glu", "www")                                                      \
     ROW(GPU_ACT, "elementwise", "act", "w-w")                                                      \
+    ROW(GPU_SCALE, "elementwise", "scale", "w-w")                                                  \
     ROW(GPU_TAKE_ROWS, "elementwise", "take_rows", "w-w")                                          \
+    ROW(GPU_COLUMNS, "columns", "columns", "ww")                                                   \
+    ROW(GPU_POOL_ROWS, "pool", "pool", "rww")                                                      \
+    ROW(GPU_CONV, "conv", "conv", "rwrwwr")                                                        \
+    ROW(GPU_CONV_KEEP, "conv", "conv_keep", "rw-w")                                                \
+    ROW(GPU_CONV_FEW, "conv", "conv_few", "rwrwwr")                                                \
+    ROW(GPU_DELTA_NET, "delta_net", "delta_net", "rwwwrww")                                        \
     ROW(GPU_ROPE, "rope", "rope", "rw--w")                                                         \
     ROW(GPU_KV_STORE, "rope", "kv_store", "--ww-ww")                                               \
     ROW(GPU_ROPE_STORE, "rope", "rope_store", "rwwwwww")                                           \
@@ -279,6 +288,7 @@ typedef enum gpu_place {
     GPU_TOP_MEMORY,
     GPU_TOP_LISTS,
     GPU_PARTS, // offset and bytes in the memory of attention in parts
+    GPU_CHUNKS, // struct Chunk of chunks.wgsl, one for each of the batch
 } gpu_place;
 typedef struct gpu_binding {
     gpu_place place;
@@ -292,6 +302,7 @@ typedef enum gpu_rows {
     GPU_ROWS_TOKENS,
     GPU_ROWS_OUTPUTS,
     GPU_ROWS_CHUNK, // outputs that this pass over the head computes
+    GPU_ROWS_SEQUENCES, // chunks of the batch
     GPU_ROWS_PARTS, // tiles of the positions up to the token's, but no more than GPU_PARTS_MAX
 } gpu_rows;
 typedef enum gpu_phase {
@@ -340,6 +351,8 @@ struct tern_plan {
     // its activations as read-only, through the near caches, may not write to the same buffer.
     uint64_t i8_bytes;
     uint64_t parts_bytes; // of a single token's attention
+    wgpu_buffer *constants; // [n_constants] numbers that kernels read, put together from weights
+    size_t n_constants, constants_capacity;
     int64_t n_vocab;
     int32_t chunk_rows; // of logits at a time
     bool makes_lists;   // of the greatest of them
@@ -353,8 +366,14 @@ tern_status gpu_plan_pipelines(tern_plan *p, gpu_cache cache, tern_error *err);
 // Adds fused dispatches that do the work of *count nodes from node i on, for few tokens; 0: none.
 #define GPU_FUSED_MAX 10 // dispatches that this adds
 tern_status gpu_token_add(tern_plan *p, size_t i, size_t *count, tern_error *err);
+#define GPU_POOL_ALIGN 256 // of memory bound at an offset
 // Bytes of the integers of a quantized value; the rows' scales and sums follow them.
-uint64_t gpu_i8_bytes(int64_t n_cols, int32_t n_rows);
+static inline uint64_t gpu_i8_bytes(int64_t n_cols, int32_t n_rows) {
+    return gpu_round((uint64_t)gpu_blocks(n_cols) * GPU_BLOCK_COLS * (uint64_t)n_rows,
+                     GPU_POOL_ALIGN);
+}
+// Appends the dispatches of a node: one function an op, in ops/.
+typedef tern_status gpu_op_fn(tern_plan *p, const tern_node *n, tern_error *err);
 
 // ---- Sessions ----------------------------------------------------------------------------------
 
@@ -373,8 +392,11 @@ tern_status gpu_page_write(tern_store *s, int group, tern_page page, const void 
 int32_t gpu_store_n_context(const tern_store *s);
 gpu_cache gpu_store_cache(const tern_store *s);
 const tern_page_layout *gpu_store_layout(const tern_store *s);
-// The buffer of a state, by the pages' numbers plus 1 of each group.
+// The buffer of a state, by the pages' numbers plus 1 of each group. All sequences' fixed states of
+// a value are in one buffer, [slot][state]; a slot is the page of the fixed group.
 wgpu_buffer gpu_store_buffer(const tern_store *s, const uint32_t *pages, tern_vid v);
+// How often the buffers of fixed states have been replaced by larger ones.
+uint32_t gpu_store_growth(const tern_store *s);
 
 tern_status gpu_instance_open(tern_plan *p, tern_store *s, tern_instance **out, tern_error *err);
 void gpu_instance_close(tern_instance *i);

@@ -1,9 +1,11 @@
-// Private to the WebGPU backend: how a dispatch is written down. Used by gpu_plan.c, which gives
-// each op its own dispatch, and gpu_token.c, which fuses several for few tokens.
+// Private to the WebGPU backend: how a dispatch is written down. Used by ops/, which give each op
+// its own dispatches, and gpu_token.c, which fuses several ops for few tokens.
 #ifndef TERN_KERNELS_WEBGPU_GPU_BUILD_H
 #define TERN_KERNELS_WEBGPU_GPU_BUILD_H
 
 #include "kernels/webgpu/gpu.h"
+
+#define GPU_ROW_COUNTS 4 // kernels of a float product, by the number of rows
 
 static inline gpu_dispatch *add(tern_plan *p, gpu_kernel kernel, uint32_t x, gpu_rows rows) {
     gpu_dispatch *d = &p->dispatches[p->n_dispatches++];
@@ -51,7 +53,9 @@ static inline int64_t cols(const tern_plan *p, tern_vid v) {
     return p->g->values[v].cols;
 }
 static inline gpu_rows rows_of(const tern_plan *p, tern_vid v) {
-    return tern_graph_is_by(p->g, v, "outputs") ? GPU_ROWS_OUTPUTS : GPU_ROWS_TOKENS;
+    return tern_graph_is_by(p->g, v, "outputs")     ? GPU_ROWS_OUTPUTS
+           : tern_graph_is_by(p->g, v, "sequences") ? GPU_ROWS_SEQUENCES
+                                                    : GPU_ROWS_TOKENS;
 }
 static inline uint32_t groups(int64_t n, int64_t each) {
     return (uint32_t)((n + each - 1) / each);

@@ -147,6 +147,7 @@ void gpu_drafts_close(tern_instance *in) {
 
 bool gpu_drafts_can(const tern_instance *in, const gpu_request *b) {
     const tern_drafting *q = b->drafting;
+    if (gpu_store_layout(in->store)->fixed >= 0) return false; // wrong drafts would change them
     return in->drafts && !in->profile && b->n_tokens == 1 && b->n_outputs == 1 && b->top_k == 1 &&
            !b->logits && q->n_before > 0 && q->n_each >= 2 && q->n_each <= GPU_FEW &&
            q->n_each <= in->plan->n_batch && q->n_each <= in->plan->chunk_rows &&
@@ -182,6 +183,7 @@ static void send_state(const tern_instance *in) {
                                      .n_outputs = (uint32_t)q->n_each,
                                      .n_context = (uint32_t)in->n_context,
                                      .top_k = 1,
+                                     .n_chunks = 1,
                                      .step = (uint32_t)b->first_pos},
                              .begins = 1,
                              .first_known = (uint32_t)first};

@@ -9,6 +9,12 @@ static uint64_t angle_bytes(const tern_plan *p, size_t rope) {
     return rows * (uint64_t)p->ropes.items[rope].attrs.n_rot * sizeof(float);
 }
 
+// Chunks of a batch, at most one a token; then one of each greedy step after it.
+uint64_t gpu_chunks_at(const tern_instance *in, int32_t step) {
+    uint64_t first = gpu_round((uint64_t)in->plan->n_batch * sizeof(gpu_chunk), GPU_POOL_ALIGN);
+    return step == 0 ? 0 : first + (uint64_t)(step - 1) * GPU_POOL_ALIGN;
+}
+
 static tern_status open_buffers(tern_instance *in, tern_error *err) {
     const tern_plan *p = in->plan;
     tern_device *d = p->device;
@@ -19,6 +25,7 @@ static tern_status open_buffers(tern_instance *in, tern_error *err) {
         uint64_t bytes;
         const char *what;
     } work[] = {{&in->runs, GPU_STEPS_MAX * GPU_RUN_BYTES, "the parameters of a run"},
+                {&in->chunks, gpu_chunks_at(in, GPU_STEPS_MAX), "the parameters of a run"},
                 {&in->ids, (uint64_t)p->n_batch * 4, "tokens"},
                 {&in->pool, p->memory.bytes, "activations"},
                 {&in->pool_i8, p->i8_bytes, "activations"},
@@ -63,6 +70,12 @@ static wgpu_group_entry entry_of(const tern_instance *in, int32_t step, const gp
     case GPU_TOP_MEMORY: e.buffer = in->top; break;
     case GPU_TOP_LISTS: e.buffer = in->lists; break;
     case GPU_PARTS: e.buffer = in->parts; break;
+    case GPU_CHUNKS:
+        e.buffer = in->chunks;
+        if (step == GPU_STEP_DRAFTS) break; // its position changes on the device
+        e.offset = gpu_chunks_at(in, step);
+        e.bytes = gpu_chunks_at(in, step + 1) - e.offset;
+        break;
     }
     if (b->bytes > 0) {
         e.offset = b->offset;
@@ -130,10 +143,13 @@ wgpu_buffer gpu_instance_state(const tern_instance *in, tern_vid v) {
 // The groups of a step hold its sequence's buffers, so they are made anew for another sequence.
 tern_status gpu_instance_bind(tern_instance *in, const tern_sequence *s, tern_error *err) {
     const tern_page_layout *l = gpu_store_layout(in->store);
-    bool same = in->groups[0] != NULL;
+    uint32_t growth = gpu_store_growth(in->store);
+    bool same = in->groups[0] != NULL && in->growth == growth;
+    in->growth = growth;
     for (int g = 0; g < l->n_groups; g++) {
         const tern_page *pages = tern_sequence_pages(s, g);
-        uint32_t now = pages ? pages[0].index + 1 : 0;
+        // Of a fixed state all slots are bound at once.
+        uint32_t now = !pages ? 0 : g == l->fixed ? 1 : pages[0].index + 1;
         same = same && in->bound[g] == now;
         in->bound[g] = now;
     }
@@ -186,6 +202,7 @@ void gpu_instance_close(tern_instance *in) {
     for (size_t i = 0; in->angles && i < p->ropes.n; i++)
         gpu_buffer_free(d, GPU_USE_WORK, in->angles[i]);
     wgpu_buffer buffers[] = {in->runs,
+                             in->chunks,
                              in->ids,
                              in->pool,
                              in->pool_i8,

@@ -164,6 +164,13 @@ tern_vid rig_vector(rig *r, int64_t n, rig_fill fill) {
     return v;
 }
 
+tern_vid rig_array(rig *r, int64_t n_rows, int64_t n_cols, rig_fill fill) {
+    char name[32];
+    tern_vid v = tern_g_array(&r->g, new_name(r, name), n_rows, n_cols);
+    add_source(r, v, TERN_DTYPE_F32, n_rows, n_cols, fill);
+    return v;
+}
+
 tern_vid rig_matrix(rig *r, int64_t n_out, int64_t n_in, tern_dtype type, bool ternary,
                     rig_fill fill) {
     char name[32];

@@ -59,6 +59,7 @@ tern_vid rig_rows_of(rig *r, int64_t n_cols, tern_dtype type, rig_fill fill);
 tern_vid rig_vector(rig *r, int64_t n, rig_fill fill);
 tern_vid rig_matrix(rig *r, int64_t n_out, int64_t n_in, tern_dtype type, bool ternary,
                     rig_fill fill);
+tern_vid rig_array(rig *r, int64_t n_rows, int64_t n_cols, rig_fill fill);
 // The rows that are wanted.
 tern_vid rig_take_rows(rig *r, tern_vid x);
 // The graph's output: all columns of x, or 96 from both ends and some between. Times 1, plus zeros:

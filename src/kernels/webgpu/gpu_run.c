@@ -17,6 +17,18 @@ static void send_tokens(tern_instance *in) {
     gpu_send_angles(in, in->angles, 0, b->first_pos, b->n_tokens);
 }
 
+static gpu_chunk chunk_of(const tern_instance *in, const tern_chunk *c) {
+    int fixed = gpu_store_layout(in->store)->fixed;
+    const tern_page *slot = fixed >= 0 ? tern_sequence_pages(c->sequence, fixed) : NULL;
+    bool keeps = c->keeps && c->kept_after > 0;
+    int32_t after = c->kept_after < c->n_tokens ? c->kept_after : c->n_tokens;
+    return (gpu_chunk){.n_rows = (uint32_t)c->n_tokens,
+                       .first_pos = (uint32_t)c->first_pos,
+                       .slot = slot ? slot->index : 0,
+                       .kept_slot = keeps ? c->kept.index : GPU_NOTHING_KEPT,
+                       .kept_after = keeps ? (uint32_t)after : 0};
+}
+
 static void send_runs(const tern_instance *in, int32_t first_pos, int32_t n_steps) {
     const gpu_request *b = &in->batch;
     const tern_device *d = in->plan->device;
@@ -31,8 +43,14 @@ static void send_runs(const tern_instance *in, int32_t first_pos, int32_t n_step
                                 .first_output = (uint32_t)in->chunk_first,
                                 .n_context = (uint32_t)in->n_context,
                                 .top_k = (uint32_t)b->top_k,
+                                .n_chunks = (uint32_t)b->n_chunks,
                                 .step = (uint32_t)i};
     d->api.QueueWriteBuffer(d->queue, in->runs, 0, runs, (size_t)n_steps * GPU_RUN_BYTES);
+    for (int32_t i = 0; i < n_steps; i++) {
+        gpu_chunk chunk = b->chunk;
+        chunk.first_pos = (uint32_t)(first_pos + i);
+        d->api.QueueWriteBuffer(d->queue, in->chunks, gpu_chunks_at(in, i), &chunk, sizeof chunk);
+    }
 }
 
 // Encodes and submits the dispatches of the batch, or only its head, at first_pos, and of the
@@ -66,6 +84,11 @@ static void launch(tern_instance *in, int32_t first_pos, int32_t n_steps, bool b
 
 static bool is_greedy_step(const gpu_request *b) {
     return b->n_tokens == 1 && b->n_outputs == 1 && !b->logits && b->top_k == 1;
+}
+
+// Fixed states cannot be rewritten once they have gone ahead.
+static bool goes_ahead(const tern_instance *in) {
+    return gpu_store_layout(in->store)->fixed < 0;
 }
 
 static tern_status start_ahead(tern_instance *in, tern_error *err) {
@@ -118,6 +141,8 @@ tern_status gpu_request_of(const tern_instance *in, const tern_batch *b, gpu_req
                          .ids = b->ids,
                          .n_tokens = b->n_tokens,
                          .first_pos = b->chunks[0].first_pos,
+                         .n_chunks = b->n_chunks,
+                         .chunk = chunk_of(in, &b->chunks[0]),
                          .n_outputs = b->n_outputs,
                          .logits = tern_batch_data(b, in->scores),
                          .top_k = b->top_k,
@@ -149,7 +174,7 @@ static tern_status submit(tern_instance *in, const tern_batch *asked, tern_error
         in->now = 1 - in->now;
         gpu_expect_steps(s, s->n_ahead);
     }
-    if (goes_on && s->n_ahead == 0) TERN_TRY(start_ahead(in, err));
+    if (goes_on && s->n_ahead == 0 && goes_ahead(in)) TERN_TRY(start_ahead(in, err));
     return gpu_check(d, "submitting", err);
 }
 
@@ -247,8 +272,9 @@ static tern_status show(const tern_instance *in, const tern_node *n, float *rows
     for (int k = 0; k < n->n_out; k++) {
         const tern_value *v = &p->g->values[n->out[k]];
         if (v->type != TERN_VALUE_F32 || v->kind != TERN_VALUE_TEMP) continue;
-        int32_t n_rows =
-            tern_graph_is_by(p->g, n->out[k], "outputs") ? in->batch.n_outputs : in->batch.n_tokens;
+        int32_t n_rows = tern_graph_is_by(p->g, n->out[k], "outputs")     ? in->batch.n_outputs
+                         : tern_graph_is_by(p->g, n->out[k], "sequences") ? in->batch.n_chunks
+                                                                          : in->batch.n_tokens;
         uint64_t bytes = (uint64_t)n_rows * (uint64_t)v->cols * sizeof(float);
         uint64_t offset = p->memory.spans[n->out[k]].offset;
         TERN_TRY(gpu_read(p->device, in->pool, offset, rows, bytes, err));

@@ -21,8 +21,16 @@ typedef struct gpu_list { // struct List of top.wgsl
 
 #define GPU_RUN_BYTES 256 // from one step's to the next, in the buffer of parameters
 typedef struct gpu_run { // struct Run of run.wgsl
-    uint32_t n_tokens, first_pos, n_outputs, first_output, n_context, top_k, step;
+    uint32_t n_tokens, first_pos, n_outputs, first_output, n_context, top_k, n_chunks, step;
 } gpu_run;
+
+#define GPU_NOTHING_KEPT UINT32_MAX
+typedef struct gpu_chunk { // struct Chunk of chunks.wgsl
+    uint32_t first_row, n_rows, first_pos;
+    uint32_t slot;                  // of its sequence's fixed states
+    uint32_t kept_slot, kept_after; // where they are copied to, after how many rows
+    uint32_t pages_at, unused;
+} gpu_chunk;
 
 // Greedy steps on tokens that the device itself finds.
 typedef struct gpu_steps {
@@ -46,7 +54,8 @@ typedef struct gpu_drafts gpu_drafts; // gpu_drafts.c
 typedef struct gpu_request {
     const tern_sequence *sequence;
     const int32_t *ids;
-    int32_t n_tokens, first_pos;
+    int32_t n_tokens, first_pos, n_chunks;
+    gpu_chunk chunk;   // of the first step
     int32_t n_outputs; // of the last tokens
     float *logits;     // or NULL
     int32_t top_k;
@@ -66,7 +75,8 @@ struct tern_instance {
     int32_t n_context;
     gpu_cache cache;
     uint32_t bound[TERN_PAGE_GROUPS]; // pages that the bind groups hold, plus 1; 0: none
-    wgpu_buffer runs, ids, pool, pool_i8, logits, top_parts, top, lists, parts;
+    uint32_t growth;                  // gpu_store_growth when they were made
+    wgpu_buffer runs, chunks, ids, pool, pool_i8, logits, top_parts, top, lists, parts;
     gpu_readback readbacks[2];
     wgpu_buffer *angles; // by rope
     wgpu_group *groups[GPU_STEPS_MAX + 1]; // by step and dispatch; NULL: not needed yet
@@ -81,6 +91,8 @@ struct tern_instance {
     struct gpu_profile *profile; // NULL: nothing is timed
 };
 
+// Where the chunks of a step are in the buffer of chunks.
+uint64_t gpu_chunks_at(const tern_instance *in, int32_t step);
 // The buffer that holds a state of the sequence that is bound.
 wgpu_buffer gpu_instance_state(const tern_instance *in, tern_vid v);
 // Makes the bind groups hold the sequence's states.

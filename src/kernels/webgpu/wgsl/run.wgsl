@@ -10,6 +10,7 @@ struct Run {
     first_output: u32, // of those that this pass over the head computes
     n_context: u32,    // positions that the caches have room for
     top_k: u32,        // how many of the greatest logits are wanted
+    n_chunks: u32,
     step: u32,         // which of the submission's greedy steps; each has angles and a result
 }
 // Storage, since writing to a uniform buffer between two steps costs 20 us on an NVIDIA H200.

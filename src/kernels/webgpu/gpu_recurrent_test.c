@@ -1,0 +1,94 @@
+// Ops with fixed states: the GPU against the CPU, and a sequence cut in one way against another.
+#include <math.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "kernels/webgpu/gpu_rig_test.h"
+
+#define N_ROWS 41
+
+// One token, several at a time, tiles of rows and what is left of them.
+static rig_batches cuts(void) {
+    if (!test_is_long()) return (rig_batches){.n_tokens = {1, 7, 1, 30, 2}};
+    return (rig_batches){.n_tokens = {1, 7, 64, 1, 2, 9, 17, 3}};
+}
+
+// Whether the whole of how's tokens in one batch gives the bits that its batches give. Both kernels
+// of a convolution and any tile of a delta net do the same steps in the same order.
+static void check_cuts(rig *r, rig_batches how) {
+    if (!rig_has_gpu()) return;
+    rig_batches whole = {.n_tokens = {0}};
+    for (int i = 0; how.n_tokens[i]; i++) whole.n_tokens[0] += how.n_tokens[i];
+    size_t n = (size_t)whole.n_tokens[0] * (size_t)r->n_shown;
+    float *a = rig_run(r, RIG_GPU, how, true), *b = rig_run(r, RIG_GPU, whole, true);
+    REQUIRE(a && b);
+    size_t n_other = 0;
+    for (size_t i = 0; i < n; i++) n_other += memcmp(a + i, b + i, sizeof *a) != 0;
+    CHECK_MSG(n_other == 0, "%zu of %zu values depend on how the sequence was cut", n_other, n);
+    tern_free(a);
+    tern_free(b);
+}
+
+// Seen to catch: taps in falling order; a state that is kept after the first row; row_of without the
+// state (rows before the chunk taken as zero); chunk.slot 0 for all.
+TEST(gpu_convolutions) {
+    static const struct {
+        int64_t n_cols, taps;
+        bool biased;
+        tern_act_kind act;
+    } cases[] = {{36, 3, false, TERN_ACTIVATION_NONE},
+                 {260, 4, true, TERN_ACTIVATION_SILU},
+                 {8, 2, true, TERN_ACTIVATION_NONE},
+                 {64, 8, false, TERN_ACTIVATION_SILU}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        rig r;
+        rig_open(&r, N_ROWS);
+        int64_t n = cases[i].n_cols, taps = cases[i].taps;
+        tern_vid x = rig_rows(&r, n, fill_normal), w = rig_array(&r, n, taps, fill_normal);
+        tern_vid bias = cases[i].biased ? rig_vector(&r, n, fill_normal) : -1;
+        tern_vid state = tern_g_fixed_state(&r.g, "tail", taps - 1, n);
+        rig_show(&r, tern_g_conv(&r.g, x, w, bias, state, cases[i].act));
+        rig_compare(&r, cuts(), RIG_OF_ROW, 1e-6);
+        check_cuts(&r, cuts());
+        rig_close(&r);
+    }
+}
+
+// What -exp(A_log) and dt_bias are in trained models: some heads forget at once, some hardly ever.
+static void fill_decay(float *x, int64_t n, int64_t row, uint32_t *seed) {
+    (void)row;
+    for (int64_t i = 0; i < n; i++) x[i] = -expf(3 * rig_random(seed) - 1);
+}
+static void fill_bias(float *x, int64_t n, int64_t row, uint32_t *seed) {
+    (void)row;
+    for (int64_t i = 0; i < n; i++) x[i] = 5 * rig_random(seed) - 3;
+}
+
+static tern_vid delta_net(rig *r, const tern_delta_attrs *d) {
+    int64_t k = (int64_t)d->n_k_heads * d->head_dim, v = (int64_t)d->n_v_heads * d->v_dim;
+    tern_vid qkv = rig_rows(r, 2 * k + v, fill_normal);
+    tern_vid a = rig_rows(r, d->n_v_heads, fill_normal), b = rig_rows(r, d->n_v_heads, fill_normal);
+    tern_vid decay = rig_vector(r, d->n_v_heads, fill_decay);
+    tern_vid bias = rig_vector(r, d->n_v_heads, fill_bias);
+    tern_vid state = tern_g_fixed_state(&r->g, "delta", (int64_t)d->n_v_heads * d->head_dim,
+                                        d->v_dim);
+    return tern_g_delta_net(&r->g, qkv, a, b, decay, bias, state, d);
+}
+
+// Seen to catch: TILED for all heads; S^T q before the row's own k d^T; q without 1 / sqrt(dk); the
+// block stored before its last row; a tile's rows counted from the chunk's first.
+TEST(gpu_delta_nets) {
+    static const tern_delta_attrs cases[] = {
+        {.n_k_heads = 2, .n_v_heads = 4, .head_dim = 16, .v_dim = 8, .eps = 1e-6f},
+        {.n_k_heads = 2, .n_v_heads = 4, .head_dim = 16, .v_dim = 20, .tiled = true, .eps = 1e-6f},
+        {.n_k_heads = 4, .n_v_heads = 4, .head_dim = 10, .v_dim = 6, .eps = 1e-6f},
+        {.n_k_heads = 1, .n_v_heads = 4, .head_dim = 128, .v_dim = 128, .eps = 1e-6f},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        rig r;
+        rig_open(&r, N_ROWS);
+        rig_show(&r, delta_net(&r, &cases[i]));
+        rig_compare(&r, cuts(), RIG_OF_ROW, 1e-5);
+        check_cuts(&r, cuts());
+        rig_close(&r);
+    }
+}
