@@ -205,6 +205,12 @@ void rig_show(rig *r, tern_vid x) {
     tern_g_output(&r->g, tern_g_linear(&r->g, rig_take_rows(r, x), head), "logits");
 }
 
+void rig_output(rig *r, tern_vid x) {
+    r->n_shown = r->g.values[x].cols;
+    r->is_direct = true;
+    tern_g_output(&r->g, x, "shown");
+}
+
 void rig_head(rig *r, tern_vid x, int64_t n_vocab, tern_dtype type, rig_fill fill) {
     tern_vid head = rig_matrix(r, n_vocab, r->g.values[x].cols, type, false, fill);
     r->sources[r->n_sources - 1].is_head = true;
@@ -301,8 +307,11 @@ float *rig_run(rig *r, rig_device device, rig_batches how, bool fused) {
         int32_t wanted = how.n_outputs > 0 && how.n_outputs < now ? how.n_outputs : now;
         make_ids(r, at, now, ids);
         tern_batch batch = {.ids = ids, .n_tokens = now, .n_outputs = wanted};
-        tern_batch_bind(&batch, tern_graph_scores(&m.g), out + (at + now - wanted) * r->n_shown);
-        status = tern_single_run(&m.single, &batch, how.first_pos + at, &err);
+        tern_vid v = r->is_direct ? tern_graph_find(&m.g, "shown") : tern_graph_scores(&m.g);
+        tern_batch_bind(&batch, v, out + (at + now - wanted) * r->n_shown);
+        // What reads a text as a whole begins again with each batch.
+        int32_t pos = how.first_pos + (r->is_direct ? 0 : at);
+        status = tern_single_run(&m.single, &batch, pos, &err);
     }
     take_down(&m);
     tern_free(ids);

@@ -31,6 +31,7 @@ typedef struct rig {
     tern_vid vids[RIG_WEIGHTS];
     int n_sources;
     bool has_ternary;
+    bool is_direct; // the output is no head's
     uint64_t bytes_read;                // of results, from the GPU that rig_run_top ran on
     uint64_t n_launches;                // that rig_walk started
     uint32_t seed;
@@ -65,6 +66,8 @@ tern_vid rig_take_rows(rig *r, tern_vid x);
 // The graph's output: all columns of x, or 96 from both ends and some between. Times 1, plus zeros:
 // exactly the bits of x.
 void rig_show(rig *r, tern_vid x);
+// Instead of that x itself is the graph's output, all of it; each batch is a text of its own.
+void rig_output(rig *r, tern_vid x);
 // Instead of that a head of n_vocab rows, whose greatest logits can be asked for.
 void rig_head(rig *r, tern_vid x, int64_t n_vocab, tern_dtype type, rig_fill fill);
 
