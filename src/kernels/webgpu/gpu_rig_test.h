@@ -111,7 +111,8 @@ float *rig_run(rig *r, rig_device device, rig_batches how, bool fused);
 bool rig_run_top(rig *r, rig_device device, int32_t n, int32_t k, int32_t *ids, float *logits);
 
 // n greedy steps on a GPU, each on the token that the one before found, except that every 13th gets
-// another token, and the 31st goes back to position 5. seconds: of work that may be done ahead; 0:
+// another token, and the 31st goes back to position 5, or, where a state is fixed, to the beginning.
+// seconds: of work that may be done ahead; 0:
 // one step at a time; less than 0: none, and the greatest logit is looked for in the whole row. For
 // a graph with a head, and a table with a row for each of its tokens.
 typedef struct rig_step {
@@ -119,6 +120,11 @@ typedef struct rig_step {
     float logit;
 } rig_step;
 bool rig_walk(rig *r, rig_device device, double seconds, rig_step *steps, int32_t n);
+
+// What becomes of fixed states: n tokens in one batch, which remembers them after `kept`; a fork of
+// that goes on; the first goes back to `kept`, computes the rest again, is swapped out and in, and
+// goes on with the fork's tokens. Whether all these bits are those of the first time.
+void rig_replay(rig *r, rig_device device, int32_t n, int32_t kept);
 
 // Whether the library accepts the texts that the problem's kernels have on a device with subgroups.
 // Software adapters have none, so their tests never see these texts.
