@@ -276,16 +276,15 @@ TEST(oracle_families_have_the_references_numbers) {
     }
 }
 
-// On a GPU: prompts in one batch and in several, then token by token. Seen to fail: a delta net's
-// query that is not divided; a convolution's state that is not kept; the norms of heads over whole
-// rows; greedy steps ahead that move fixed states.
+// On a GPU: prompts in several batches and in one, then token by token. The short run has the family
+// with most ops. Seen to fail: a delta net's query that is not divided; a convolution's state that is
+// not kept; the norms of heads over whole rows; greedy steps ahead that move fixed states.
 TEST(webgpu_families_have_the_references_numbers) {
-    static const close_bounds bounds = {.n_exact = SIZE_MAX, .exact = 2e-5};
-    static const char *const ready[] = {OWN "qwen3", OWN "qwen35", OWN "qwen35_grouped",
-                                        OWN "lfm2"};
-    size_t n = sizeof ready / sizeof *ready;
+    static const close_bounds bounds = {.n_exact = SIZE_MAX, .exact = 1e-5}; // 1.8e-6 is measured
+    static const char *const ready[] = {OWN "qwen35_grouped", OWN "qwen3", OWN "qwen35", OWN "lfm2"};
+    size_t n = test_is_long() ? sizeof ready / sizeof *ready : 1;
     for (size_t i = 0; i < n; i++)
-        for (int n_batch = test_is_long() ? 1 : 13; n_batch <= 128; n_batch += 115) {
+        for (int n_batch = 13; n_batch <= (test_is_long() ? 128 : 13); n_batch += 115) {
             tern_model *m = gpu_open(ready[i], n_batch); // skips the test where there is no GPU
             if (!m) return;
             tern_model_close(m);

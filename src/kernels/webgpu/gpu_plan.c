@@ -33,12 +33,12 @@ static bool takes_any_columns(const tern_node *n, int i) {
     }
 }
 
-static tern_status check_node(const tern_plan *p, const tern_node *n, tern_error *err) {
+static tern_status check_node(const tern_graph *g, const tern_node *n, tern_error *err) {
     for (int i = 0; i < n->n_in + n->n_out; i++) {
         tern_vid id = i < n->n_in ? n->in[i] : n->out[i - n->n_in];
-        const tern_value *v = &p->g->values[id];
+        const tern_value *v = &g->values[id];
         if (v->kind != TERN_VALUE_TEMP && v->kind != TERN_VALUE_OUTPUT) continue;
-        if (gpu_is_logits(p->g, id)) continue;
+        if (gpu_is_logits(g, id)) continue;
         int64_t most = v->type == TERN_VALUE_I8ROWS ? I8_COLS_MAX : COLS_MAX;
         if ((v->cols % 4 != 0 && !takes_any_columns(n, i)) || v->cols > most)
             return tern_fail(err, TERN_ERR_UNSUPPORTED,
@@ -46,6 +46,11 @@ static tern_status check_node(const tern_plan *p, const tern_node *n, tern_error
                              "%lld, not %lld",
                              v->name, (long long)most, (long long)v->cols);
     }
+    return TERN_OK;
+}
+
+tern_status gpu_check_graph(const tern_graph *g, tern_error *err) {
+    for (size_t i = 0; i < g->n_nodes; i++) TERN_TRY(check_node(g, &g->nodes[i], err));
     return TERN_OK;
 }
 
@@ -157,7 +162,7 @@ tern_status gpu_compile(tern_device *d, const tern_graph *g, tern_weight *const 
         if (g->values[v].type == TERN_VALUE_I8ROWS && s->offset + s->bytes > p->i8_bytes)
             p->i8_bytes = s->offset + s->bytes;
     }
-    for (size_t i = 0; i < g->n_nodes; i++) TERN_TRY_GOTO(check_node(p, &g->nodes[i], err));
+    TERN_TRY_GOTO(gpu_check_graph(g, err));
     TERN_TRY_GOTO(add_nodes(p, err));
     TERN_TRY_GOTO(make_pipelines(p, err));
     *out = p;

@@ -369,10 +369,7 @@ static tern_status replay(machine *m, const rig *r, int32_t n, int32_t kept, flo
     int32_t left = -1;
     TERN_TRY(run_on(m, r, first, 0, n, kept, rows[0], err));
     TERN_TRY(tern_sequence_fork(first, n, &fork, err));
-    tern_status status = run_on(m, r, fork, n, REPLAY_MORE, 0, rows[1], err);
-    m->single.sequence = first;
-    tern_sequence_close(fork);
-    if (status == TERN_OK) status = tern_sequence_cut(first, kept, &left, err);
+    tern_status status = tern_sequence_cut(first, kept, &left, err);
     CHECK_MSG(status != TERN_OK || left == kept, "went back to %d, not %d", (int)left, (int)kept);
     if (status == TERN_OK) status = run_on(m, r, first, kept, 1, 0, rows[3], err);
     if (status == TERN_OK && n > kept + 1)
@@ -380,6 +377,9 @@ static tern_status replay(machine *m, const rig *r, int32_t n, int32_t kept, flo
     if (status == TERN_OK) status = tern_sequence_swap_out(first, err);
     if (status == TERN_OK) status = tern_sequence_swap_in(first, err);
     if (status == TERN_OK) status = run_on(m, r, first, n, REPLAY_MORE, 0, rows[2], err);
+    if (status == TERN_OK) status = run_on(m, r, fork, n, REPLAY_MORE, 0, rows[1], err);
+    m->single.sequence = first;
+    tern_sequence_close(fork);
     return status;
 }
 

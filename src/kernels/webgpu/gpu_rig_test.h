@@ -122,8 +122,8 @@ typedef struct rig_step {
 bool rig_walk(rig *r, rig_device device, double seconds, rig_step *steps, int32_t n);
 
 // What becomes of fixed states: n tokens in one batch, which remembers them after `kept`; a fork of
-// that goes on; the first goes back to `kept`, computes the rest again, is swapped out and in, and
-// goes on with the fork's tokens. Whether all these bits are those of the first time.
+// that; the first goes back to `kept`, computes the rest again, is swapped out and in, and goes on;
+// then the fork goes on with the same tokens. Whether all these bits are those of the first time.
 void rig_replay(rig *r, rig_device device, int32_t n, int32_t kept);
 
 // Whether the library accepts the texts that the problem's kernels have on a device with subgroups.
