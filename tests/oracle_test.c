@@ -276,12 +276,13 @@ TEST(oracle_families_have_the_references_numbers) {
     }
 }
 
-// On a GPU: prompts in several batches and in one, then token by token. The short run has the family
-// with most ops. Seen to fail: a delta net's query that is not divided; a convolution's state that is
-// not kept; the norms of heads over whole rows; greedy steps ahead that move fixed states.
+// On a GPU: prompts in several batches and in one, then token by token. The short run has the
+// family with most ops. Seen to fail: the norms of heads over whole rows; a delta net's query that
+// is not divided.
 TEST(webgpu_families_have_the_references_numbers) {
     static const close_bounds bounds = {.n_exact = SIZE_MAX, .exact = 1e-5}; // 1.8e-6 is measured
-    static const char *const ready[] = {OWN "qwen35_grouped", OWN "qwen3", OWN "qwen35", OWN "lfm2"};
+    static const char *const ready[] = {OWN "qwen35_grouped", OWN "qwen3", OWN "qwen35",
+                                        OWN "lfm2"};
     size_t n = test_is_long() ? sizeof ready / sizeof *ready : 1;
     for (size_t i = 0; i < n; i++)
         for (int n_batch = 13; n_batch <= (test_is_long() ? 128 : 13); n_batch += 115) {

@@ -107,8 +107,8 @@ TEST(gpu_columns_of_groups) {
     }
 }
 
-// One row of a batch, and rows of all its tokens beside it: outputs that are no logits. Seen to catch:
-// a mean of the first row alone; the last row of the batch's room instead of its own.
+// One row of a batch, an output that is no logits. Seen to catch: the first row instead of the
+// last; a sum instead of the mean.
 TEST(gpu_pooled_rows) {
     static const tern_pool_kind kinds[] = {TERN_POOL_MEAN, TERN_POOL_LAST, TERN_POOL_FIRST};
     for (int i = 0; i < 3; i++) {

@@ -21,8 +21,8 @@ static uint64_t value_bytes(const void *ctx, const tern_graph *g, tern_vid v) {
 #define I8_COLS_MAX (1 << 17) // their sum is exact as a float
 #define COLS_MAX    (1 << 22) // 64 to a workgroup, of which a dispatch has 65535
 
-// Most kernels go by four columns. Those that do not: what products write, the gates of a delta net,
-// and columns that are picked.
+// Most kernels go by four columns. Those that do not: what products write, the gates of a delta
+// net, and columns that are picked.
 static bool takes_any_columns(const tern_node *n, int i) {
     switch (n->op) {
     case TERN_OP_LINEAR:

@@ -28,8 +28,7 @@ static void check_cuts(rig *r, rig_batches how) {
     tern_free(b);
 }
 
-// Seen to catch: taps in falling order; a state that is kept after the first row; row_of without the
-// state (rows before the chunk taken as zero); chunk.slot 0 for all.
+// Seen to catch: taps in falling order; a state that is kept after the first row.
 TEST(gpu_convolutions) {
     static const struct {
         int64_t n_cols, taps;
@@ -74,8 +73,8 @@ static tern_vid delta_net(rig *r, const tern_delta_attrs *d) {
     return tern_g_delta_net(&r->g, qkv, a, b, decay, bias, state, d);
 }
 
-// Seen to catch: TILED for all heads; S^T q before the row's own k d^T; q without 1 / sqrt(dk); the
-// block stored before its last row; a tile's rows counted from the chunk's first.
+// Seen to catch: another key head where heads are tiled; S^T q before the row's own k d^T; q
+// without 1 / sqrt(dk); a tile's rows counted from the chunk's first; a coefficient of exp.
 TEST(gpu_delta_nets) {
     static const tern_delta_attrs cases[] = {
         {.n_k_heads = 2, .n_v_heads = 4, .head_dim = 16, .v_dim = 8, .eps = 1e-6f},
@@ -104,9 +103,9 @@ static tern_vid recurrent_block(rig *r) {
     return tern_g_conv(&r->g, x, rig_array(r, 32, 4, fill_normal), -1, tail, TERN_ACTIVATION_SILU);
 }
 
-// In tiles, at their borders, and in batches of few tokens. Seen to catch: a snapshot at the end of
-// the batch; one without the convolution's state; a copy of a slot to the slot itself; old buffers
-// in the bind groups after the slots have grown.
+// In tiles, at their borders, and in batches of few tokens. Seen to catch: snapshots at the end of
+// the batch, of either state; slot 0 for all; a copy within one buffer; old buffers in the bind
+// groups after the slots have grown.
 TEST(gpu_fixed_states_go_back_fork_and_swap) {
     static const int32_t n[] = {30, 30, 8, 30}, kept[] = {16, 13, 3, 29};
     for (size_t i = 0; i < rig_cases(4, 3); i++) {

@@ -111,10 +111,10 @@ float *rig_run(rig *r, rig_device device, rig_batches how, bool fused);
 bool rig_run_top(rig *r, rig_device device, int32_t n, int32_t k, int32_t *ids, float *logits);
 
 // n greedy steps on a GPU, each on the token that the one before found, except that every 13th gets
-// another token, and the 31st goes back to position 5, or, where a state is fixed, to the beginning.
-// seconds: of work that may be done ahead; 0:
-// one step at a time; less than 0: none, and the greatest logit is looked for in the whole row. For
-// a graph with a head, and a table with a row for each of its tokens.
+// another token, and the 31st goes back to position 5, or, where a state is fixed, to the
+// beginning. seconds: of work that may be done ahead; 0: one step at a time; less than 0: none, and
+// the greatest logit is looked for in the whole row. For a graph with a head, and a table with a
+// row for each of its tokens.
 typedef struct rig_step {
     int32_t id;
     float logit;

@@ -45,8 +45,8 @@ static tern_vid attention_block(rig *r, const layer *l, tern_vid x) {
     return tern_g_add(&r->g, x, bitlinear(r, o, l->n_embd, q_dim));
 }
 
-// As in Qwen3, with norms of heads between the product and the rotation, and as in Qwen3.5, where the
-// queries come with gates of the attention's output.
+// As in Qwen3, with norms of heads between the product and the rotation, and as in Qwen3.5, where
+// the queries come with gates of the attention's output.
 static tern_vid heads_block(rig *r, bool gated, tern_vid x) {
     enum { EMBD = 192, HEADS = 4, KV_HEADS = 2, DIM = 32, Q = HEADS * DIM, KV = KV_HEADS * DIM };
     tern_rope_attrs a = {.n_rot = DIM, .halves = true, .base = 1e4, .factor = 1};
@@ -129,7 +129,7 @@ TEST(gpu_token_attention) {
 }
 
 // What stands between the patterns that are fused takes kernels of its own, for one token and for
-// several. Seen to catch: these kernels left to more than eight tokens.
+// several. Seen to catch: three to eight tokens left to the kernels of prompts; no sigmoid.
 TEST(gpu_token_norms_and_gates_of_heads) {
     static const rig_batches how = {.n_tokens = {1, 5, 2, 1, 30, 1}};
     for (int gated = 0; gated < 2; gated++) {
