@@ -311,6 +311,29 @@ TEST(families_a_window_begins_again) {
     tern_model_close(model);
 }
 
+// Seen to fail (scores of 0, silently) without either check.
+TEST(families_embeddings_are_no_scores) {
+    char folder[600];
+    float scores[N_VOCAB];
+    const int32_t id = 3;
+    tern_error err = {0};
+    tern_model *model;
+    tern_session *session = NULL;
+    tern_lease *lease;
+    snprintf(folder, sizeof folder, "%s", test_tmp("family_scores"));
+    if (!make_folder(folder, spellings[2].json, 16, "", NULL)) return;
+    REQUIRE_OK(tern_model_open(&model, folder, NULL, &err), err);
+    CHECK(tern_session_open(&session, model, NULL, &err) == TERN_ERR_UNSUPPORTED && !session);
+    CHECK_MSG(strstr(err.message, "makes embeddings of texts"), "%s", err.message);
+    REQUIRE_OK(tern_lease_open(&lease, model, 16, TERN_KV_F32, &err), err);
+    const tern_work work = {.lease = lease, .ids = &id, .n_ids = 1, .n_outputs = 1};
+    const tern_wanted wanted = {.outputs = {"logits"}, .data = {scores}, .n_bindings = 1};
+    CHECK(tern_model_compute(model, &work, 1, &wanted, &err) == TERN_ERR_UNSUPPORTED);
+    CHECK_MSG(strstr(err.message, "has no output \"logits\""), "%s", err.message);
+    tern_lease_close(lease);
+    tern_model_close(model);
+}
+
 // Numbers of a golden file, and how many.
 static float *golden(const char *folder, const char *name, size_t *n) {
     char path[700];

@@ -429,10 +429,19 @@ static tern_status remember(const tern_work *w, const tern_wanted *wanted, tern_
     return TERN_OK;
 }
 
+static tern_status check_wanted(const tern_model *m, const tern_wanted *w, tern_error *err) {
+    for (int32_t i = 0; i < w->n_bindings; i++)
+        if (w->data[i] && tern_graph_find(&m->fused, w->outputs[i]) < 0)
+            return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: the model has no output \"%s\"",
+                             m->path, w->outputs[i]);
+    return TERN_OK;
+}
+
 tern_status tern_model_compute(tern_model *m, const tern_work *work, int32_t n_work,
                                const tern_wanted *wanted, tern_error *err) {
     tern_error why = {0};
     TERN_TRY(check_work(m, work, n_work, err));
+    TERN_TRY(check_wanted(m, wanted, err));
     tern_status status = gather(work, n_work, &why);
     if (status == TERN_OK) status = compute_here(work, n_work, wanted, &why);
     for (int i = 0; i <= TERN_LOSSES_MAX && status == TERN_ERR_DEVICE && work->lease->at; i++) {

@@ -32,6 +32,9 @@ tern_status tern_session_open(tern_session **out, tern_model *model, const tern_
     TERN_NEED(model);
     if (model->vocab_only)
         return tern_fail(err, TERN_ERR_ARGUMENT, "%s: only its tokenizer was opened", model->path);
+    if (model->config.pooling != TERN_POOLING_NONE)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: the model makes embeddings of texts, and "
+                         "has no scores of next tokens", model->path);
     if (model->damaged)
         return tern_fail(err, TERN_ERR_FORMAT, "%s: tensor %s: some of its numbers are not numbers "
                          "(NaN or infinite)", model->path, model->damaged);

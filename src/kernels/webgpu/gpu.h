@@ -32,6 +32,7 @@
 #define GPU_KERNELS(ROW)                                                                           \
     ROW(GPU_EMBED, "embed", "embed", "rrw")                                                        \
     ROW(GPU_RMS_NORM, "rows", "rms_norm", "w-rw")                                                  \
+    ROW(GPU_L2_NORM, "rows", "l2_norm", "w--w")                                                    \
     ROW(GPU_QUANTIZE, "rows", "quantize", "w---ww")                                                \
     ROW(GPU_NORM_QUANTIZE, "rows", "norm_quantize", "w-r-ww")                                      \
     ROW(GPU_GLU_NORM_QUANTIZE, "rows_gated", "glu_norm_quantize", "wwr-ww")                        \
@@ -39,7 +40,14 @@
     ROW(GPU_MUL, "elementwise", "mul", "www")                                                      \
     ROW(GPU_GLU, "elementwise", "glu", "www")                                                      \
     ROW(GPU_ACT, "elementwise", "act", "w-w")                                                      \
+    ROW(GPU_SCALE, "elementwise", "scale", "w-w")                                                  \
     ROW(GPU_TAKE_ROWS, "elementwise", "take_rows", "w-w")                                          \
+    ROW(GPU_COLUMNS, "columns", "columns", "ww")                                                   \
+    ROW(GPU_POOL_ROWS, "pool", "pool", "rww")                                                      \
+    ROW(GPU_CONV, "conv", "conv", "rwrwwr")                                                        \
+    ROW(GPU_CONV_KEEP, "conv", "conv_keep", "rw-w")                                                \
+    ROW(GPU_CONV_FEW, "conv", "conv_few", "rwrwwr")                                                \
+    ROW(GPU_DELTA_NET, "delta_net", "delta_net", "rwwwrww")                                        \
     ROW(GPU_ROPE, "rope", "rope", "rw--w")                                                         \
     ROW(GPU_KV_STORE, "rope", "kv_store", "--ww-ww")                                               \
     ROW(GPU_ROPE_STORE, "rope", "rope_store", "rwwwwww")                                           \
@@ -296,6 +304,7 @@ typedef enum gpu_rows {
     GPU_ROWS_TOKENS,
     GPU_ROWS_OUTPUTS,
     GPU_ROWS_CHUNK, // outputs that this pass over the head computes
+    GPU_ROWS_SEQUENCES, // chunks of the batch
     GPU_ROWS_PARTS, // tiles of the positions that a row sees, but no more than GPU_PARTS_MAX
     GPU_ROWS_TILES, // tiles of a prompt's rows, of tern_plan.tile_rows at most
 } gpu_rows;
@@ -358,6 +367,8 @@ struct tern_plan {
     // its activations as read-only, through the near caches, may not write to the same buffer.
     uint64_t i8_bytes;
     uint64_t parts_bytes; // of a single token's attention
+    wgpu_buffer *constants; // [n_constants] numbers that kernels read, put together from weights
+    size_t n_constants, constants_capacity;
     int64_t n_vocab;
     int32_t chunk_rows; // of logits at a time
     int32_t tile_rows;  // of attention_prompt.wgsl; 0: it is not used
@@ -366,6 +377,19 @@ struct tern_plan {
     bool makes_lists;   // of the greatest of them
 };
 
+// Whether an output comes in pieces, in memory of its own: logits, and what is picked from them.
+// Other outputs lie with the temporaries.
+static inline bool gpu_is_logits(const tern_graph *g, tern_vid v) {
+    const tern_value *value = &g->values[v];
+    if (value->kind != TERN_VALUE_OUTPUT || value->producer < 0) return false;
+    if (!tern_graph_is_by(g, v, "outputs")) return false;
+    tern_op op = g->nodes[value->producer].op;
+    return op == TERN_OP_LINEAR || op == TERN_OP_LINEAR_ADD || op == TERN_OP_TOP_K ||
+           op == TERN_OP_LINEAR_TOP_K;
+}
+
+// Whether the kernels can do the columns of all values.
+tern_status gpu_check_graph(const tern_graph *g, tern_error *err);
 tern_status gpu_compile(tern_device *d, const tern_graph *g, tern_weight *const *weights,
                         int32_t n_batch, tern_plan **out, tern_error *err);
 void gpu_plan_free(tern_plan *p);

@@ -32,7 +32,7 @@ static inline void bind_place(gpu_dispatch *d, gpu_place place, tern_vid v) {
 static inline void bind_value(const tern_plan *p, gpu_dispatch *d, tern_vid v) {
     const tern_value *value = &p->g->values[v];
     const tern_span *s = &p->memory.spans[v];
-    if (value->kind == TERN_VALUE_OUTPUT)
+    if (gpu_is_logits(p->g, v))
         bind_place(d, GPU_LOGITS, v);
     else if (value->type == TERN_VALUE_I8ROWS) {
         uint64_t bytes = gpu_i8_bytes(value->cols, p->n_batch);
@@ -54,7 +54,9 @@ static inline int64_t cols(const tern_plan *p, tern_vid v) {
     return p->g->values[v].cols;
 }
 static inline gpu_rows rows_of(const tern_plan *p, tern_vid v) {
-    return tern_graph_is_by(p->g, v, "outputs") ? GPU_ROWS_OUTPUTS : GPU_ROWS_TOKENS;
+    return tern_graph_is_by(p->g, v, "outputs")     ? GPU_ROWS_OUTPUTS
+           : tern_graph_is_by(p->g, v, "sequences") ? GPU_ROWS_SEQUENCES
+                                                    : GPU_ROWS_TOKENS;
 }
 static inline uint32_t groups(int64_t n, int64_t each) {
     return (uint32_t)((n + each - 1) / each);
@@ -75,7 +77,7 @@ static inline void set_pages(const tern_plan *p, gpu_dispatch *d, tern_vid state
 
 // Everything that writes the logits, or reads them, runs when they are wanted.
 static inline void set_phase(const tern_plan *p, gpu_dispatch *d, tern_vid out) {
-    if (p->g->values[out].kind == TERN_VALUE_OUTPUT) d->phase = GPU_PHASE_HEAD;
+    if (gpu_is_logits(p->g, out)) d->phase = GPU_PHASE_HEAD;
 }
 
 // Threads for a row of n elements: a power of two, as many as there is work for.

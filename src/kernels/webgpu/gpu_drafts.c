@@ -187,7 +187,9 @@ void gpu_drafts_close(tern_instance *in) {
 
 bool gpu_drafts_can(const tern_instance *in, const gpu_request *b) {
     const tern_drafting *q = b->drafting;
-    return in->drafts && !in->profile && b->version != 0 && b->n_tokens == 1 && b->n_outputs == 1 && b->top_k == 1 &&
+    if (gpu_store_layout(in->store)->fixed >= 0) return false; // wrong drafts would change them
+    return in->drafts && !in->profile && b->version != 0 && b->n_tokens == 1 &&
+           b->n_outputs == 1 && b->top_k == 1 &&
            !b->logits && q->n_before > 0 && q->n_each >= 2 && q->n_each <= GPU_FEW &&
            q->n_each <= in->plan->n_batch && q->n_each <= in->plan->chunk_rows &&
            q->n_max >= q->n_each &&
@@ -224,6 +226,7 @@ static void send_state(const tern_instance *in) {
                 .first_pos = (uint32_t)b->first_pos,
                 .n_outputs = (uint32_t)q->n_each,
                 .top_k = 1,
+                .n_chunks = 1,
                 .step = (uint32_t)b->first_pos,
                 .outputs_at = GPU_TABLE_AT(offsetof(gpu_draft_state, outputs))},
         .begins = 1,

@@ -23,7 +23,8 @@ static tern_status open_order(tern_instance *in, tern_error *err) {
     o->outputs = tern_alloc_array(TERN_MEM_SESSION, n, sizeof *o->outputs);
     o->places = tern_alloc_array(TERN_MEM_SESSION, n, sizeof *o->places);
     o->sent = tern_alloc_array(TERN_MEM_SESSION, n, sizeof *o->sent);
-    if (!o->sent || !o->chunks || !o->ids || !o->outputs || !o->places)
+    o->origins = tern_alloc_array(TERN_MEM_SESSION, n, sizeof *o->origins);
+    if (!o->origins || !o->sent || !o->chunks || !o->ids || !o->outputs || !o->places)
         return tern_fail_memory(err, n * sizeof *o->chunks);
     return TERN_OK;
 }
@@ -51,6 +52,7 @@ static tern_status open_buffers(tern_instance *in, tern_error *err) {
                                 err));
     TERN_TRY(open_order(in, err));
     uint64_t results = logits > GPU_DRAFTS_READ_BYTES ? logits : GPU_DRAFTS_READ_BYTES;
+    results = gpu_round(results, GPU_POOL_ALIGN) + gpu_outputs_bytes_max(p);
     for (int i = 0; i < 2; i++)
         TERN_TRY(gpu_buffer_new(d, GPU_USE_RESULTS, results,
                                 WGPU_BUFFER_MAP_READ | WGPU_BUFFER_COPY_DST, "results",
@@ -185,8 +187,12 @@ tern_status gpu_instance_open(tern_plan *p, tern_store *store, tern_instance **o
     in->plan = p;
     in->store = store;
     in->scores = tern_graph_scores(p->g);
+    if (in->scores >= 0 && !gpu_is_logits(p->g, in->scores)) in->scores = -1;
     in->cache = gpu_store_cache(store);
     in->steps.seconds_max = GPU_STEPS_SECONDS;
+    for (size_t i = 0; i < p->n_dispatches; i++)
+        for (int k = 0; k < p->dispatches[i].n_bindings; k++)
+            in->uses_chunks |= p->dispatches[i].bindings[k].place == GPU_CHUNKS;
     TERN_TRY_GOTO(gpu_plan_pipelines(p, in->cache, err));
     TERN_TRY_GOTO(open_buffers(in, err));
     *out = in;
@@ -228,6 +234,7 @@ void gpu_instance_close(tern_instance *in) {
         gpu_buffer_free(d, GPU_USE_WORK, buffers[i]);
     for (int i = 0; i < 2; i++) gpu_buffer_free(d, GPU_USE_RESULTS, in->readbacks[i].buffer);
     tern_free(in->order.chunks);
+    tern_free(in->order.origins);
     tern_free(in->order.sent);
     tern_free(in->order.ids);
     tern_free(in->order.outputs);

@@ -30,6 +30,7 @@ static void add_chunks(gpu_order *o, const tern_batch *b, bool prompts) {
             o->places[o->n_outputs++] = out;
         }
         if (mine) {
+            o->origins[o->n_chunks] = (gpu_origin){i, row};
             o->chunks[o->n_chunks++] = *c;
             memcpy(o->ids + o->id, b->ids + row, (size_t)c->n_tokens * sizeof *o->ids);
             o->id += c->n_tokens;
@@ -54,6 +55,12 @@ tern_status gpu_order_fill(tern_instance *in, const tern_batch *b, tern_error *e
                               .top_logits = b->top_logits,
                               .few_ahead = b->few_ahead,
                               .drafting = b->drafting};
+    for (int32_t i = 0; i < b->n_bindings; i++) {
+        const tern_graph *g = in->plan->g;
+        tern_vid v = b->bindings[i].value;
+        bool is_other = g->values[v].kind == TERN_VALUE_OUTPUT && !gpu_is_logits(g, v);
+        if (is_other) in->batch.others[in->batch.n_others++] = b->bindings[i];
+    }
     return TERN_OK;
 }
 
@@ -69,6 +76,7 @@ bool gpu_order_next(tern_instance *in) {
     bool prompts = is_prompt(c);
     int32_t n = 0, each = in->plan->tile_rows ? in->plan->tile_rows : 1;
     r->chunks = c;
+    r->origins = o->origins + o->chunk;
     r->ids = o->ids + o->id;
     r->n_tokens = r->n_tiles = r->n_outputs = 0;
     for (; o->chunk + n < o->n_chunks && is_prompt(&c[n]) == prompts; n++) {
@@ -176,7 +184,8 @@ tern_status gpu_send_runs(tern_instance *in, int32_t ahead, int32_t n_steps, ter
                    .first_pos = (uint32_t)ahead,
                    .n_outputs = (uint32_t)b->n_outputs,
                    .first_output = (uint32_t)in->chunk_first,
-                   .top_k = (uint32_t)b->top_k};
+                   .top_k = (uint32_t)b->top_k,
+                   .n_chunks = (uint32_t)b->n_chunks};
     size_t first = (size_t)(n_steps - 1) * STEP, n;
     TERN_TRY(reserve(in, 0, first + HEADER, err));
     TERN_TRY(put_request(in, first + HEADER, ahead + n_steps - 1, &n, &run, err));

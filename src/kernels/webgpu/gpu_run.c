@@ -14,12 +14,14 @@
 static gpu_chunk chunk_of(const tern_instance *in, const tern_chunk *c, int32_t first_row) {
     int fixed = gpu_store_layout(in->store)->fixed;
     const tern_page *slot = fixed >= 0 ? tern_sequence_pages(c->sequence, fixed) : NULL;
+    bool keeps = c->keeps && c->kept_after > 0;
+    int32_t after = c->kept_after < c->n_tokens ? c->kept_after : c->n_tokens;
     return (gpu_chunk){.first_row = (uint32_t)first_row,
                        .n_rows = (uint32_t)c->n_tokens,
                        .first_pos = (uint32_t)c->first_pos,
                        .slot = slot ? slot->index : 0,
-                       .kept_slot = c->keeps ? c->kept.index : GPU_NOTHING_KEPT,
-                       .kept_after = (uint32_t)c->kept_after};
+                       .kept_slot = keeps ? c->kept.index : GPU_NOTHING_KEPT,
+                       .kept_after = keeps ? (uint32_t)after : 0};
 }
 
 // Tokens, angles and chunks of the request.
@@ -28,7 +30,7 @@ static void send_rows(tern_instance *in) {
     const tern_device *d = in->plan->device;
     d->api.QueueWriteBuffer(d->queue, in->ids, 0, b->ids, (size_t)b->n_tokens * sizeof *b->ids);
     gpu_send_row_angles(in);
-    if (gpu_store_layout(in->store)->fixed < 0) return;
+    if (!in->uses_chunks) return;
     int32_t row = 0;
     for (int32_t i = 0; i < b->n_chunks; row += b->chunks[i++].n_tokens)
         in->order.sent[i] = chunk_of(in, &b->chunks[i], row);
@@ -50,6 +52,8 @@ static tern_status launch(tern_instance *in, int32_t ahead, int32_t n_steps, boo
         gpu_encode_dispatches(in, &e, ahead + (int32_t)e.step, body, GPU_ALL_NODES);
     uint64_t bytes = gpu_results_bytes(in) * (uint64_t)n_steps;
     if (to) gpu_encode_copy(in, &e, gpu_results_buffer(in), 0, to->buffer, 0, bytes);
+    if (to && body) gpu_outputs_encode(in, &e, to->buffer, bytes);
+    if (body) bytes += gpu_outputs_bytes(in);
     if (in->profile) gpu_profile_encode(in->profile, e.encoder);
     if (e.encoder) gpu_encoding_submit(in, &e);
     if (in->profile) gpu_profile_submitted(in->profile);
@@ -68,7 +72,12 @@ static tern_status launch(tern_instance *in, int32_t ahead, int32_t n_steps, boo
 // rewritten, so sequences with such states take one step at a time.
 
 static bool is_greedy_step(const gpu_request *b) {
-    return b->version != 0 && b->n_tokens == 1 && b->n_outputs == 1 && !b->logits && b->top_k == 1;
+    return b->version != 0 && b->n_tokens == 1 && b->n_outputs == 1 && !b->logits &&
+           b->top_k == 1 && b->n_others == 0;
+}
+
+static bool goes_ahead(const tern_instance *in) {
+    return !in->uses_chunks; // where fixed states are
 }
 
 static tern_status start_ahead(tern_instance *in, tern_error *err) {
@@ -80,8 +89,7 @@ static tern_status start_ahead(tern_instance *in, tern_error *err) {
     if (in->batch.few_ahead) n = 1;
     int32_t room = tern_sequence_room(in->batch.chunks->sequence, pos + n) - pos;
     if (n > room) n = room;
-    if (n <= 0 || to->pending || in->profile || gpu_store_layout(in->store)->fixed >= 0)
-        return TERN_OK;
+    if (n <= 0 || to->pending || in->profile) return TERN_OK;
     for (int32_t i = 1; i < n; i++) {
         tern_status status = gpu_instance_add_step(in, i, err);
         if (status == TERN_ERR_MEMORY) n = i; // fewer will do
@@ -107,7 +115,8 @@ static tern_status start(tern_instance *in, tern_error *err) {
         gpu_expect_steps(&in->steps, is_greedy_step(&in->batch));
         in->steps.started = tern_seconds();
         send_rows(in);
-        waits = gpu_results_of(in) != GPU_RESULTS_NONE || in->profile || !gpu_order_has_next(in);
+        waits = gpu_results_of(in) != GPU_RESULTS_NONE || in->batch.n_others > 0 || in->profile ||
+                !gpu_order_has_next(in);
         TERN_TRY(launch(in, 0, 1, true, GPU_FIRST_DISPATCHES,
                         waits ? &in->readbacks[in->now] : NULL, err));
         if (!waits) gpu_order_next(in);
@@ -136,7 +145,7 @@ static tern_status submit(tern_instance *in, const tern_batch *asked, tern_error
             gpu_expect_steps(s, s->n_ahead);
         }
     }
-    if (goes_on && s->n_ahead == 0) TERN_TRY(start_ahead(in, err));
+    if (goes_on && s->n_ahead == 0 && goes_ahead(in)) TERN_TRY(start_ahead(in, err));
     return gpu_check(d, "submitting", err);
 }
 
@@ -203,8 +212,12 @@ tern_status gpu_poll(tern_instance *in, bool *done, tern_error *err) {
     }
     size_t n_steps = in->steps.n > 1 ? (size_t)in->steps.n : 1;
     size_t bytes = (size_t)gpu_results_bytes(in) * n_steps;
+    bool of_body = in->chunk_first == 0 && !in->reads_rows;
+    size_t others_at = bytes;
+    if (of_body) bytes += (size_t)gpu_outputs_bytes(in);
     const void *mapped = gpu_readback_bytes(d, r, bytes);
     if (!mapped) return tern_fail(err, TERN_ERR_DEVICE, "WebGPU's results could not be read");
+    if (of_body) gpu_outputs_take(in, (const char *)mapped + others_at);
     if (in->steps.n > 0)
         read_steps(&in->steps, mapped);
     else
@@ -251,8 +264,7 @@ static tern_status show(const tern_instance *in, const tern_node *n, float *rows
     for (int k = 0; k < n->n_out; k++) {
         const tern_value *v = &p->g->values[n->out[k]];
         if (v->type != TERN_VALUE_F32 || v->kind != TERN_VALUE_TEMP) continue;
-        int32_t n_rows =
-            tern_graph_is_by(p->g, n->out[k], "outputs") ? in->batch.n_outputs : in->batch.n_tokens;
+        int32_t n_rows = gpu_rows_of_value(in, n->out[k]);
         uint64_t bytes = (uint64_t)n_rows * (uint64_t)v->cols * sizeof(float);
         uint64_t offset = p->memory.spans[n->out[k]].offset;
         TERN_TRY(gpu_read(p->device, in->pool, offset, rows, bytes, err));
@@ -271,7 +283,8 @@ tern_status gpu_trace(tern_instance *in, const tern_batch *asked, tern_tap_fn on
     const gpu_request *batch = &in->batch;
     const tern_plan *p = in->plan;
     tern_device *d = p->device;
-    if (gpu_order_has_next(in) || batch->n_outputs > p->chunk_rows || !batch->logits)
+    if (gpu_order_has_next(in) || batch->n_outputs > p->chunk_rows ||
+        (in->scores >= 0 && !batch->logits))
         return tern_fail(err, TERN_ERR_ARGUMENT, "this batch cannot be traced");
     float *rows = tern_alloc(TERN_MEM_MISC, (size_t)p->memory.bytes + 16);
     if (!rows) return tern_fail_memory(err, (size_t)p->memory.bytes);
@@ -287,7 +300,8 @@ tern_status gpu_trace(tern_instance *in, const tern_batch *asked, tern_tap_fn on
         if (n > 0) status = show(in, &p->g->nodes[i], rows, on_value, ctx, err);
     }
     tern_free(rows);
-    if (status != TERN_OK) return status;
+    if (status == TERN_OK) status = gpu_outputs_read(in, err);
+    if (status != TERN_OK || in->scores < 0) return status;
     return gpu_read(d, in->logits, 0, batch->logits,
                     (uint64_t)batch->n_outputs * (uint64_t)p->n_vocab * sizeof(float), err);
 }

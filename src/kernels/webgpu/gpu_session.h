@@ -23,7 +23,8 @@ typedef struct gpu_list { // struct List of top.wgsl
 // tables have any size, and the pages at their end are those of all steps.
 #define GPU_RUN_BYTES 256
 typedef struct gpu_run { // struct Run of run.wgsl, without the tables
-    uint32_t n_tokens, first_pos, n_outputs, first_output, top_k, step, outputs_at, tiles_at;
+    uint32_t n_tokens, first_pos, n_outputs, first_output, top_k, n_chunks, step;
+    uint32_t outputs_at, tiles_at;
 } gpu_run;
 typedef struct gpu_row { // of the tables, one for each token
     uint32_t position, pages_at, chunk_begin, chunk_end;
@@ -57,6 +58,10 @@ static inline void gpu_expect_steps(gpu_steps *s, int32_t n) {
 
 typedef struct gpu_drafts gpu_drafts; // gpu_drafts.c
 
+typedef struct gpu_origin { // of a chunk: where it is in the batch
+    int32_t chunk, row;
+} gpu_origin;
+
 // What is computed at a time: a batch, or those of its chunks that are of one kind.
 typedef struct gpu_request {
     gpu_kind kind;
@@ -66,6 +71,7 @@ typedef struct gpu_request {
     int32_t n_tokens, n_tiles;
     const int32_t *outputs; // rows that are wanted
     const int32_t *places;  // of each output among the batch's
+    const gpu_origin *origins; // of each chunk
     int32_t n_outputs;
     uint64_t version;  // of its sequence, where there is only one
     int32_t first_pos; // of its first row
@@ -75,11 +81,14 @@ typedef struct gpu_request {
     float *top_logits;
     bool few_ahead;
     tern_drafting *drafting;
+    tern_binding others[TERN_BINDINGS_MAX]; // outputs that are wanted, but for the logits
+    int n_others;
 } gpu_request;
 
 // A batch, with its chunks in the order that they are computed in: prompts, then steps.
 typedef struct gpu_order {
     tern_chunk *chunks;      // [n_batch]
+    gpu_origin *origins;     // [n_batch]
     int32_t *ids;            // [n_batch]
     int32_t *outputs;        // [n_batch] rows that are wanted, counted in the request
     gpu_chunk *sent;         // [n_batch] the request's, as kernels read them
@@ -100,6 +109,7 @@ struct tern_instance {
     tern_store *store;
     tern_vid scores;
     gpu_cache cache;
+    bool uses_chunks; // some kernel binds them
     uint32_t growth; // gpu_store_growth when the bind groups were made
     uint32_t *tables; // of the run that is being written
     size_t tables_capacity;
@@ -161,7 +171,7 @@ void gpu_encode_dispatch(const tern_instance *in, gpu_encoding *e, wgpu_pipeline
 void gpu_encode_copy(const tern_instance *in, gpu_encoding *e, wgpu_buffer from, uint64_t offset,
                      wgpu_buffer to, uint64_t to_offset, uint64_t bytes);
 void gpu_encoding_submit(const tern_instance *in, gpu_encoding *e);
-// Cosines and sines of n_tokens consecutive positions, to the rows of `to` (by rope) from to_row on.
+// Cosines and sines of consecutive positions, to the rows of `to` (by rope) from to_row on.
 void gpu_send_angles(tern_instance *in, const wgpu_buffer *to, int32_t to_row, int32_t first_pos,
                      int32_t n_tokens);
 // Of the rows of the instance's batch.
@@ -203,6 +213,15 @@ wgpu_buffer gpu_results_buffer(const tern_instance *in);
 void gpu_results_greatest(const void *mapped, size_t i, int32_t *id, float *logit);
 // Whether that sufficed; else read the logits, which are still there.
 bool gpu_results_take(const tern_instance *in, const void *mapped);
+
+// Outputs other than logits follow them in the readback of a batch's body: how many bytes at most,
+// and of the instance's batch; copying them there, and from there to where they are wanted.
+uint64_t gpu_outputs_bytes_max(const tern_plan *p);
+uint64_t gpu_outputs_bytes(const tern_instance *in);
+void gpu_outputs_encode(const tern_instance *in, gpu_encoding *e, wgpu_buffer to, uint64_t at);
+void gpu_outputs_take(const tern_instance *in, const void *mapped);
+tern_status gpu_outputs_read(const tern_instance *in, tern_error *err); // waits
+int32_t gpu_rows_of_value(const tern_instance *in, tern_vid v); // in the instance's batch
 
 // ---- Profile (gpu_profile.c) -------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
-// Pages of states on the GPU. A page of a positional group holds GPU_PAGE_POSITIONS positions of all
-// states with one window, a page of the fixed group all fixed states of a sequence. Each state has
-// one buffer, [page][state], that all sequences share: so a batch of many sequences binds each state
-// once, and kernels find a page by its number. Where there is no page left, all buffers of the group
-// are replaced by larger ones.
+// Pages of states on the GPU. A page of a positional group holds GPU_PAGE_POSITIONS positions of
+// all states with one window, a page of the fixed group all fixed states of a sequence. Each state
+// has one buffer, [page][state], that all sequences share: so a batch of many sequences binds each
+// state once, and kernels find a page by its number. Where there is no page left, all buffers of
+// the group are replaced by larger ones.
 #include <string.h>
 #include "base/alloc.h"
 #include "kernels/webgpu/gpu.h"

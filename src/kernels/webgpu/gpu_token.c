@@ -434,7 +434,8 @@ static void add_output(tern_plan *p, const product *f, const tern_node *attentio
 
 // Rows of steps that come together at most.
 static int32_t steps_rows(const tern_plan *p) {
-    return p->n_batch < GPU_FEW ? GPU_FEW : p->n_batch < GPU_STEPS_ROWS ? p->n_batch : GPU_STEPS_ROWS;
+    int32_t n = p->n_batch < GPU_STEPS_ROWS ? p->n_batch : GPU_STEPS_ROWS;
+    return n < GPU_FEW ? GPU_FEW : n;
 }
 
 static tern_status add_attention(tern_plan *p, const tern_node *n, size_t *count, tern_error *err) {

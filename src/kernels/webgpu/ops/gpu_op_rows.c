@@ -15,12 +15,17 @@ static void add_embed(tern_plan *p, const tern_node *n) {
     }
 }
 
+// Groups of columns that are normed by themselves: as many columns as the norm's weight has.
+static int64_t n_groups(const tern_plan *p, const tern_node *n) {
+    return n->op == TERN_OP_RMS_NORM ? cols(p, n->in[0]) / cols(p, n->in[1]) : 1;
+}
+
 // The node that takes the rows only for norm `n`: the norm then reads them in place.
 static const tern_node *taker_of(const tern_plan *p, const tern_node *n) {
     const tern_node *taker = n - 1;
-    bool takes = n > p->g->nodes && n->op == TERN_OP_RMS_NORM && taker->op == TERN_OP_TAKE_ROWS &&
-                 taker->out[0] == n->in[0] && read_once(p->g, n->in[0]) &&
-                 is_apart(p, taker->in[0], n->out[0]);
+    bool takes = n > p->g->nodes && n->op == TERN_OP_RMS_NORM && n_groups(p, n) == 1 &&
+                 taker->op == TERN_OP_TAKE_ROWS && taker->out[0] == n->in[0] &&
+                 read_once(p->g, n->in[0]) && is_apart(p, taker->in[0], n->out[0]);
     return takes ? taker : NULL;
 }
 
@@ -33,11 +38,11 @@ static bool is_taker(const tern_plan *p, const tern_node *n) {
 // a time.
 #define ROW_KEPT 4
 static void add_rows(tern_plan *p, const tern_node *n, gpu_kernel kernel) {
-    int64_t n_cols = cols(p, n->in[0]);
+    int64_t in_row = n_groups(p, n), n_cols = cols(p, n->in[0]) / in_row;
     bool by_token = rows_of(p, n->out[0]) == GPU_ROWS_TOKENS;
     const tern_node *taker = taker_of(p, n);
     for (int many = 0; many <= by_token; many++) {
-        gpu_dispatch *d = add(p, kernel, 1, rows_of(p, n->out[0]));
+        gpu_dispatch *d = add(p, kernel, (uint32_t)in_row, rows_of(p, n->out[0]));
         if (by_token) set_many(d, many);
         set(d, "THREADS", threads_for(p, n_cols / 4 / (many ? ROW_KEPT : 1)));
         set(d, "COLS4", (double)(n_cols / 4));
@@ -45,6 +50,7 @@ static void add_rows(tern_plan *p, const tern_node *n, gpu_kernel kernel) {
         set(d, "EPS", (double)n->eps);
         set(d, "ACT", n->act);
         set(d, "TAKES", taker != NULL);
+        if (in_row > 1) set(d, "GROUPS", (double)in_row);
         for (int i = 0; i < n->n_in; i++) {
             if (p->g->values[n->in[i]].kind == TERN_VALUE_WEIGHT)
                 bind_part(d, &p->weights[n->in[i]]->parts[0]);
@@ -65,6 +71,12 @@ tern_status gpu_op_EMBED(tern_plan *p, const tern_node *n, tern_error *err) {
 tern_status gpu_op_RMS_NORM(tern_plan *p, const tern_node *n, tern_error *err) {
     (void)err;
     add_rows(p, n, GPU_RMS_NORM);
+    return TERN_OK;
+}
+
+tern_status gpu_op_L2_NORM(tern_plan *p, const tern_node *n, tern_error *err) {
+    (void)err;
+    add_rows(p, n, GPU_L2_NORM);
     return TERN_OK;
 }
 
@@ -98,6 +110,20 @@ static void add_take_rows(tern_plan *p, const tern_node *n) {
 tern_status gpu_op_TAKE_ROWS(tern_plan *p, const tern_node *n, tern_error *err) {
     (void)err;
     if (!is_taker(p, n)) add_take_rows(p, n);
+    return TERN_OK;
+}
+
+tern_status gpu_op_COLUMNS(tern_plan *p, const tern_node *n, tern_error *err) {
+    (void)err;
+    int64_t n_cols = cols(p, n->out[0]);
+    gpu_dispatch *d = add(p, GPU_COLUMNS, groups(n_cols, 64), rows_of(p, n->out[0]));
+    set(d, "COLS", (double)n_cols);
+    set(d, "GROUP", n->group);
+    set(d, "FIRST", n->first);
+    set(d, "WIDTH", n->width);
+    bind_value(p, d, n->in[0]);
+    bind_value(p, d, n->out[0]);
+    set_phase(p, d, n->out[0]);
     return TERN_OK;
 }
 

@@ -1,17 +1,19 @@
 // Rotary embedding, store into the cache and attention in one dispatch, of chunks of one to eight
-// tokens: any number of sequences, each with its own positions and pages. Grid: (heads, parts, rows).
+// tokens: any number of sequences, each with its own positions and pages. Grid: (heads, parts,
+// rows).
 //
-// The positions that a row sees are cut into tiles of PART, which begin at multiples of that; part p
-// of a head takes the tiles p, p + n_parts ... and leaves a sum of values weighted by its own softmax, with its greatest score and the sum of its
-// weights. The reader of the row joins the parts (ternary_row.wgsl). So a long context takes more
-// workgroups, not longer ones, up to PARTS_MAX parts.
+// The positions that a row sees are cut into tiles of PART, which begin at multiples of that; part
+// p of a head takes the tiles p, p + n_parts ... and leaves a sum of values weighted by its
+// own softmax, with its greatest score and the sum of its weights. The reader of the row joins the
+// parts (ternary_row.wgsl). So a long context takes more workgroups, not longer ones, up to
+// PARTS_MAX parts.
 //
 // The cache is read only up to the chunk's first position. From there on every workgroup computes
 // the keys and values that its row needs, as the cache's words, so that they equal to the bit
 // what later batches read: no workgroup waits for what another one stores. Each row's are stored by
-// one workgroup of each key/value head. The layout of the cache is in cache.wgsl. Places of the first
-// tile are looked up before the query is made, those of the next while this one's are used: so the
-// page table costs no wait of its own.
+// one workgroup of each key/value head. The layout of the cache is in cache.wgsl. Places of the
+// first tile are looked up before the query is made, those of the next while this one's are used:
+// so the page table costs no wait of its own.
 override HEAD_DIM: u32; // a multiple of 4
 override N_HEADS: u32;
 override N_KV_HEADS: u32;
@@ -37,7 +39,8 @@ override KEY_SLICES: u32 = THREADS / PART;   // of the pairs; a thread scores on
 override VALUE_SLICES: u32 = THREADS / HALF; // of the positions; a thread sums one pair in one
 override KEY_STEPS: u32 = (HALF + KEY_SLICES - 1u) / KEY_SLICES;      // <= KEPT
 override VALUE_STEPS: u32 = (PART + VALUE_SLICES - 1u) / VALUE_SLICES; // <= KEPT
-override IN_A_PAGE: bool = PAGE % VALUE_STEPS == 0u && PART % VALUE_STEPS == 0u; // a slice's positions
+// Whether a slice's positions always are.
+override IN_A_PAGE: bool = PAGE % VALUE_STEPS == 0u && PART % VALUE_STEPS == 0u;
 
 // Words of keys and values that a thread loads before it needs them, and keeps in registers.
 const KEPT = 16u;
@@ -156,7 +159,8 @@ fn attention_token(@builtin(workgroup_id) group: vec3<u32>,
     var value_kept: array<vec2<u32>, KEPT>;
     let tile_first = (tile0 + group.y) * PART;
     var key_place = place_of(pages, clamp(tile_first + position, begin, last));
-    var value_page = place_of(pages, clamp(tile_first + value_slice * VALUE_STEPS, begin, last)) / PAGE;
+    let value_tile_first = tile_first + value_slice * VALUE_STEPS;
+    var value_page = place_of(pages, clamp(value_tile_first, begin, last)) / PAGE;
     rotate(lane, row, token, head);
     var acc = vec2(0.0);
     var sum = 0.0;

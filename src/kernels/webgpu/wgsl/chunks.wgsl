@@ -1,4 +1,5 @@
-// The chunks of a batch: rows of one sequence each. Comes before the kernels that go by sequence.
+// The chunks of a batch: rows of one sequence each. Comes before the kernels that go by sequence,
+// which declare the binding `chunks`.
 struct Chunk {
     first_row: u32,
     n_rows: u32,
@@ -10,3 +11,14 @@ struct Chunk {
     unused: u32,
 }
 const NOTHING_KEPT = 0xffffffffu;
+
+// By halving: the last chunk that begins at the row or before it.
+fn chunk_of_row(row: u32) -> u32 {
+    var first = 0u;
+    var end = run.n_chunks;
+    while (end - first > 1u) {
+        let middle = (first + end) / 2u;
+        if (chunks[middle].first_row <= row) { first = middle; } else { end = middle; }
+    }
+    return first;
+}

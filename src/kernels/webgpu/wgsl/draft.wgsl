@@ -14,6 +14,7 @@ struct Drafting { // gpu_draft_state of gpu_drafts.c
     n_outputs: u32,
     first_output: u32,
     top_k: u32,
+    n_chunks: u32,
     step: u32,
     outputs_at: u32,
     tiles_at: u32,

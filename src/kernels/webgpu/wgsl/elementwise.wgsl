@@ -1,6 +1,7 @@
 // Elementwise ops, and selecting the rows whose results are wanted. Grid: (columns / 4 / 64, rows).
 override COLS4: u32;
 override ACT: u32;
+override SCALE: f32;
 
 @group(0) @binding(1) var<storage, read_write> a: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read_write> b: array<vec4<f32>>;
@@ -28,6 +29,12 @@ fn glu(@builtin(global_invocation_id) id: vec3<u32>) {
 fn act(@builtin(global_invocation_id) id: vec3<u32>) {
     let i = id.y * COLS4 + id.x;
     if (id.x < COLS4) { y[i] = activate(ACT, a[i]); }
+}
+
+@compute @workgroup_size(64)
+fn scale(@builtin(global_invocation_id) id: vec3<u32>) {
+    let i = id.y * COLS4 + id.x;
+    if (id.x < COLS4) { y[i] = a[i] * SCALE; }
 }
 
 @compute @workgroup_size(64)
