@@ -181,6 +181,10 @@ static const spelling spellings[] = {
     {"{\"model_type\": \"gemma3_text\", \"use_bidirectional_attention\": true, " GEMMA FEW_HEADS
      "}",
      "", NULL, "embeddinggemma", "WWWWWFW", 4, 1e6, 10000, 1, 256, 2, 8, 8, TERN_POOLING_MEAN},
+    {"{" QWEN3 ", \"use_sliding_window\": true, \"sliding_window\": 5, \"max_window_layers\": 1}",
+     "model.", NULL, "qwen3", "FW", 5, 10000, 0, 1, 0, 4, 4, 4, TERN_POOLING_NONE},
+    {"{" QWEN3 ", \"use_sliding_window\": false, \"sliding_window\": 5}", "model.", NULL, "qwen3",
+     "FF", 0, 10000, 0, 1, 0, 4, 4, 4, TERN_POOLING_NONE},
 };
 #define N_SPELLINGS (sizeof spellings / sizeof *spellings)
 

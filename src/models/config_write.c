@@ -90,6 +90,16 @@ tern_status tern_config_write_pooling(tern_gguf_writer *w, const char *name, con
     return tern_gguf_put_int(w, key, TERN_META_U32, gguf_poolings[c->pooling]);
 }
 
+tern_status tern_config_write_windows(tern_gguf_writer *w, const char *name, const tern_config *c) {
+    char key[160];
+    uint8_t flags[TERN_LAYERS_MAX];
+    for (int64_t i = 0; i < c->n_layers; i++) flags[i] = c->layers[i] == TERN_LAYER_WINDOW;
+    snprintf(key, sizeof key, "%s.attention.sliding_window", name);
+    TERN_TRY(tern_gguf_put_int(w, key, TERN_META_U32, c->window));
+    snprintf(key, sizeof key, "%s.attention.sliding_window_pattern", name);
+    return tern_gguf_put_array(w, key, TERN_META_BOOL, flags, (size_t)c->n_layers);
+}
+
 // ---- config.json -----------------------------------------------------------------------------
 
 double tern_config_rotary_factor(const tern_config *c) {

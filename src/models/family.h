@@ -35,6 +35,8 @@ tern_status tern_config_pooling(const tern_config_source *s, tern_config *c, ter
 
 tern_status tern_config_write_pooling(tern_gguf_writer *w, const char *name, const tern_config *c);
 void tern_config_write_pooling_json(const tern_config *c, tern_strbuf *out);
+// c->window, and which layers have it.
+tern_status tern_config_write_windows(tern_gguf_writer *w, const char *name, const tern_config *c);
 // The share of a head that is rotated, as a number that a reader's product with the head's
 // dimensions, cut to an integer, makes n_rot again.
 double tern_config_rotary_factor(const tern_config *c);
