@@ -138,9 +138,6 @@ void tern_config_write_pooling_json(const tern_config *c, tern_strbuf *out) {
 }
 
 static void put_layer_types(const tern_config *c, tern_strbuf *out) {
-    bool all_full = true;
-    for (int64_t i = 0; i < c->n_layers; i++) all_full &= c->layers[i] == TERN_LAYER_FULL;
-    if (all_full) return;
     tern_strbuf_puts(out, "  \"layer_types\": [");
     for (int64_t i = 0; i < c->n_layers; i++)
         tern_strbuf_printf(out, "%s\"%s\"", i ? ", " : "",
@@ -175,7 +172,7 @@ void tern_config_write_json(const tern_arch *arch, const tern_config *c, const c
     tern_strbuf_printf(out, "  \"%s\": \"%s\",\n", arch->hf_act ? arch->hf_act : TERN_HF_ACT,
                        tern_act_name(c->act));
     put_rope(c, out);
-    put_layer_types(c, out);
+    if (arch->mixed_layers) put_layer_types(c, out);
     if (arch->write_json) arch->write_json(c, out);
     if (ternary_mode) put_quantization(c, ternary_mode, out);
     tern_strbuf_printf(out,

@@ -229,7 +229,7 @@ static const tern_ignored ignored[] = {
 #define BOTH                                                                                       \
     .hf_types = hf_types, .hf_act = "hidden_activation", .act = TERN_ACTIVATION_GELU_TANH,         \
     .tensors = tensors, .ignored = ignored, .defaults = &defaults, .build = build,                 \
-    .windows_by_layer = true
+    .mixed_layers = true, .windows_by_layer = true
 
 const tern_arch tern_arch_gemma3 = {
     BOTH,

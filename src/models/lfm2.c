@@ -155,6 +155,7 @@ const tern_arch tern_arch_lfm2 = {
     .write_gguf = write_gguf,
     .write_json = write_json,
     .build = build,
+    .mixed_layers = true,
     .kv_heads_by_layer = true,
     .generation = &generation,
 };

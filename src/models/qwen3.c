@@ -100,6 +100,7 @@ const tern_arch tern_arch_qwen3 = {
     .write_gguf = write_gguf,
     .write_json = write_json,
     .build = build,
+    .mixed_layers = true,
     .windows_by_layer = true,
     .generation = &generation,
 };

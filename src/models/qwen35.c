@@ -261,4 +261,5 @@ const tern_arch tern_arch_qwen35 = {
     .write_gguf = write_gguf,
     .write_json = write_json,
     .build = build,
+    .mixed_layers = true,
 };
