@@ -185,8 +185,8 @@ static const spelling spellings[] = {
      "model.", NULL, "qwen3", "FW", 5, 10000, 0, 1, 0, 4, 4, 4, TERN_POOLING_NONE},
     {"{" QWEN3 ", \"use_sliding_window\": false, \"sliding_window\": 5}", "model.", NULL, "qwen3",
      "FF", 0, 10000, 0, 1, 0, 4, 4, 4, TERN_POOLING_NONE},
-    {"{\"model_type\": \"qwen3_5_text\", " QWEN35_SIZES ", \"full_attention_interval\": 1}", "model.",
-     NULL, "qwen35", "FFFF", 0, 10000, 0, 1, 0, 2, 8, 8, TERN_POOLING_NONE},
+    {"{\"model_type\": \"qwen3_5_text\", " QWEN35_SIZES ", \"full_attention_interval\": 1}",
+     "model.", NULL, "qwen35", "FFFF", 0, 10000, 0, 1, 0, 2, 8, 8, TERN_POOLING_NONE},
     {"{\"model_type\": \"gemma3_text\", " GEMMA FEW_HEADS ", \"sliding_window_pattern\": 1}",
      "model.", NULL, "gemma3", "FFFFFFF", 6, 1e6, 10000, 1, 256, 2, 8, 8, TERN_POOLING_NONE},
 };
