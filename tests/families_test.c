@@ -189,6 +189,9 @@ static const spelling spellings[] = {
      "model.", NULL, "qwen35", "FFFF", 0, 10000, 0, 1, 0, 2, 8, 8, TERN_POOLING_NONE},
     {"{\"model_type\": \"gemma3_text\", " GEMMA FEW_HEADS ", \"sliding_window_pattern\": 1}",
      "model.", NULL, "gemma3", "FFFFFFF", 6, 1e6, 10000, 1, 256, 2, 8, 8, TERN_POOLING_NONE},
+    {"{\"model_type\": \"gemma3_text\", \"use_bidirectional_attention\": true, " GEMMA FEW_HEADS
+     ", \"text_config\": {\"sliding_window\": 1}}",
+     "", NULL, "embeddinggemma", "WWWWWFW", 1, 1e6, 10000, 1, 256, 2, 8, 8, TERN_POOLING_MEAN},
 };
 #define N_SPELLINGS (sizeof spellings / sizeof *spellings)
 
