@@ -358,6 +358,19 @@ struct tern_plan {
     bool makes_lists;   // of the greatest of them
 };
 
+// Whether an output comes in pieces, in memory of its own: logits, and what is picked from them.
+// Other outputs lie with the temporaries.
+static inline bool gpu_is_logits(const tern_graph *g, tern_vid v) {
+    const tern_value *value = &g->values[v];
+    if (value->kind != TERN_VALUE_OUTPUT || value->producer < 0) return false;
+    if (!tern_graph_is_by(g, v, "outputs")) return false;
+    tern_op op = g->nodes[value->producer].op;
+    return op == TERN_OP_LINEAR || op == TERN_OP_LINEAR_ADD || op == TERN_OP_TOP_K ||
+           op == TERN_OP_LINEAR_TOP_K;
+}
+
+// Whether the kernels can do the columns of all values.
+tern_status gpu_check_graph(const tern_graph *g, tern_error *err);
 tern_status gpu_compile(tern_device *d, const tern_graph *g, tern_weight *const *weights,
                         int32_t n_batch, tern_plan **out, tern_error *err);
 void gpu_plan_free(tern_plan *p);

@@ -31,7 +31,7 @@ static inline void bind_place(gpu_dispatch *d, gpu_place place, tern_vid v) {
 static inline void bind_value(const tern_plan *p, gpu_dispatch *d, tern_vid v) {
     const tern_value *value = &p->g->values[v];
     const tern_span *s = &p->memory.spans[v];
-    if (value->kind == TERN_VALUE_OUTPUT)
+    if (gpu_is_logits(p->g, v))
         bind_place(d, GPU_LOGITS, v);
     else if (value->type == TERN_VALUE_I8ROWS) {
         uint64_t bytes = gpu_i8_bytes(value->cols, p->n_batch);
@@ -71,7 +71,7 @@ static inline void set_many(gpu_dispatch *d, bool many) {
 
 // Everything that writes the logits, or reads them, runs when they are wanted.
 static inline void set_phase(const tern_plan *p, gpu_dispatch *d, tern_vid out) {
-    if (p->g->values[out].kind == TERN_VALUE_OUTPUT) d->phase = GPU_PHASE_HEAD;
+    if (gpu_is_logits(p->g, out)) d->phase = GPU_PHASE_HEAD;
 }
 
 // Threads for a row of n elements: a power of two, as many as there is work for.

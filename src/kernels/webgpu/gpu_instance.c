@@ -38,6 +38,7 @@ static tern_status open_buffers(tern_instance *in, tern_error *err) {
         TERN_TRY(gpu_buffer_new(d, GPU_USE_WORK, work[i].bytes, STORAGE, work[i].what, work[i].at,
                                 err));
     uint64_t results = logits > GPU_DRAFTS_READ_BYTES ? logits : GPU_DRAFTS_READ_BYTES;
+    results = gpu_round(results, GPU_POOL_ALIGN) + gpu_outputs_bytes_max(p);
     for (int i = 0; i < 2; i++)
         TERN_TRY(gpu_buffer_new(d, GPU_USE_RESULTS, results,
                                 WGPU_BUFFER_MAP_READ | WGPU_BUFFER_COPY_DST, "results",
@@ -170,6 +171,7 @@ tern_status gpu_instance_open(tern_plan *p, tern_store *store, tern_instance **o
     in->plan = p;
     in->store = store;
     in->scores = tern_graph_scores(p->g);
+    if (in->scores >= 0 && !gpu_is_logits(p->g, in->scores)) in->scores = -1;
     in->n_context = gpu_store_n_context(store);
     in->cache = gpu_store_cache(store);
     in->steps.seconds_max = GPU_STEPS_SECONDS;

@@ -107,6 +107,22 @@ TEST(gpu_columns_of_groups) {
     }
 }
 
+// One row of a batch, an output that is no logits. Seen to catch: the first row instead of the
+// last; a sum instead of the mean.
+TEST(gpu_pooled_rows) {
+    static const tern_pool_kind kinds[] = {TERN_POOL_MEAN, TERN_POOL_LAST, TERN_POOL_FIRST};
+    for (int i = 0; i < 3; i++) {
+        rig r;
+        rig_open(&r, N_ROWS);
+        tern_vid x = rig_rows(&r, 132, fill_normal);
+        tern_vid y = tern_g_pool(&r.g, x, tern_g_dim(&r.g, "sequences"), kinds[i]);
+        y = tern_g_linear(&r.g, y, rig_matrix(&r, 36, 132, TERN_DTYPE_F32, false, fill_normal));
+        rig_output(&r, i == 0 ? y : tern_g_l2_norm(&r.g, y));
+        rig_compare(&r, rig_counts(), RIG_OF_ROW, 3e-6);
+        rig_close(&r);
+    }
+}
+
 // ---- Tables ------------------------------------------------------------------------------------
 
 TEST(gpu_embedded_rows_are_the_tables) {

@@ -10,7 +10,7 @@ static uint64_t value_bytes(const void *ctx, const tern_graph *g, tern_vid v) {
     const tern_plan *p = ctx;
     const tern_value *value = &g->values[v];
     uint64_t rows = (uint64_t)p->n_batch;
-    if (value->kind == TERN_VALUE_OUTPUT) return 0; // the session's buffer of logits
+    if (gpu_is_logits(g, v)) return 0;
     if (value->type == TERN_VALUE_I8ROWS)
         return gpu_i8_bytes(value->cols, p->n_batch) + gpu_round(rows * 8, GPU_POOL_ALIGN);
     return gpu_round(rows * (uint64_t)value->cols * sizeof(float), GPU_POOL_ALIGN);
@@ -21,17 +21,36 @@ static uint64_t value_bytes(const void *ctx, const tern_graph *g, tern_vid v) {
 #define I8_COLS_MAX (1 << 17) // their sum is exact as a float
 #define COLS_MAX    (1 << 22) // 64 to a workgroup, of which a dispatch has 65535
 
-static tern_status check_node(const tern_plan *p, const tern_node *n, tern_error *err) {
+// Most kernels go by four columns. Those that do not: what products write, the gates of a delta
+// net, and columns that are picked.
+static bool takes_any_columns(const tern_node *n, int i) {
+    switch (n->op) {
+    case TERN_OP_LINEAR:
+    case TERN_OP_LINEAR_GROUP: return i >= n->n_in;
+    case TERN_OP_DELTA_NET: return i == 1 || i == 2;
+    case TERN_OP_COLUMNS: return true;
+    default: return false;
+    }
+}
+
+static tern_status check_node(const tern_graph *g, const tern_node *n, tern_error *err) {
     for (int i = 0; i < n->n_in + n->n_out; i++) {
-        const tern_value *v = &p->g->values[i < n->n_in ? n->in[i] : n->out[i - n->n_in]];
-        if (v->kind != TERN_VALUE_TEMP) continue;
+        tern_vid id = i < n->n_in ? n->in[i] : n->out[i - n->n_in];
+        const tern_value *v = &g->values[id];
+        if (v->kind != TERN_VALUE_TEMP && v->kind != TERN_VALUE_OUTPUT) continue;
+        if (gpu_is_logits(g, id)) continue;
         int64_t most = v->type == TERN_VALUE_I8ROWS ? I8_COLS_MAX : COLS_MAX;
-        if (v->cols % 4 != 0 || v->cols > most)
+        if ((v->cols % 4 != 0 && !takes_any_columns(n, i)) || v->cols > most)
             return tern_fail(err, TERN_ERR_UNSUPPORTED,
                              "%s: the GPU's kernels need rows of a multiple of 4 elements, at most "
                              "%lld, not %lld",
                              v->name, (long long)most, (long long)v->cols);
     }
+    return TERN_OK;
+}
+
+tern_status gpu_check_graph(const tern_graph *g, tern_error *err) {
+    for (size_t i = 0; i < g->n_nodes; i++) TERN_TRY(check_node(g, &g->nodes[i], err));
     return TERN_OK;
 }
 
@@ -117,7 +136,7 @@ static tern_status make_pipelines(tern_plan *p, tern_error *err) {
 #define LOGITS_BYTES ((uint64_t)16 << 20) // at a time
 static void find_outputs(tern_plan *p) {
     for (size_t v = 0; v < p->g->n_values; v++)
-        if (p->g->values[v].kind == TERN_VALUE_OUTPUT && p->g->values[v].cols > p->n_vocab)
+        if (gpu_is_logits(p->g, (tern_vid)v) && p->g->values[v].cols > p->n_vocab)
             p->n_vocab = p->g->values[v].cols;
     uint64_t rows = LOGITS_BYTES / ((uint64_t)(p->n_vocab ? p->n_vocab : 1) * sizeof(float));
     p->chunk_rows = rows < 1 ? 1 : rows < (uint64_t)p->n_batch ? (int32_t)rows : p->n_batch;
@@ -143,7 +162,7 @@ tern_status gpu_compile(tern_device *d, const tern_graph *g, tern_weight *const 
         if (g->values[v].type == TERN_VALUE_I8ROWS && s->offset + s->bytes > p->i8_bytes)
             p->i8_bytes = s->offset + s->bytes;
     }
-    for (size_t i = 0; i < g->n_nodes; i++) TERN_TRY_GOTO(check_node(p, &g->nodes[i], err));
+    TERN_TRY_GOTO(gpu_check_graph(g, err));
     TERN_TRY_GOTO(add_nodes(p, err));
     TERN_TRY_GOTO(make_pipelines(p, err));
     *out = p;

@@ -28,8 +28,7 @@ static void check_cuts(rig *r, rig_batches how) {
     tern_free(b);
 }
 
-// Seen to catch: taps in falling order; a state that is kept after the first row; row_of without the
-// state (rows before the chunk taken as zero); chunk.slot 0 for all.
+// Seen to catch: taps in falling order; a state that is kept after the first row.
 TEST(gpu_convolutions) {
     static const struct {
         int64_t n_cols, taps;
@@ -74,8 +73,8 @@ static tern_vid delta_net(rig *r, const tern_delta_attrs *d) {
     return tern_g_delta_net(&r->g, qkv, a, b, decay, bias, state, d);
 }
 
-// Seen to catch: TILED for all heads; S^T q before the row's own k d^T; q without 1 / sqrt(dk); the
-// block stored before its last row; a tile's rows counted from the chunk's first.
+// Seen to catch: another key head where heads are tiled; S^T q before the row's own k d^T; q
+// without 1 / sqrt(dk); a tile's rows counted from the chunk's first; a coefficient of exp.
 TEST(gpu_delta_nets) {
     static const tern_delta_attrs cases[] = {
         {.n_k_heads = 2, .n_v_heads = 4, .head_dim = 16, .v_dim = 8, .eps = 1e-6f},
@@ -91,4 +90,67 @@ TEST(gpu_delta_nets) {
         check_cuts(&r, cuts());
         rig_close(&r);
     }
+}
+
+// ---- Going back, going on ----------------------------------------------------------------------
+
+static const tern_delta_attrs small = {
+    .n_k_heads = 2, .n_v_heads = 4, .head_dim = 8, .v_dim = 8, .eps = 1e-6f};
+
+// A convolution of what a delta net says: both kinds of fixed states, of different sizes.
+static tern_vid recurrent_block(rig *r) {
+    tern_vid x = delta_net(r, &small), tail = tern_g_fixed_state(&r->g, "tail", 3, 32);
+    return tern_g_conv(&r->g, x, rig_array(r, 32, 4, fill_normal), -1, tail, TERN_ACTIVATION_SILU);
+}
+
+// In tiles, at their borders, and in batches of few tokens. Seen to catch: snapshots at the end of
+// the batch, of either state; slot 0 for all; a copy within one buffer; old buffers in the bind
+// groups after the slots have grown.
+TEST(gpu_fixed_states_go_back_fork_and_swap) {
+    static const int32_t n[] = {30, 30, 8, 30}, kept[] = {16, 13, 3, 29};
+    for (size_t i = 0; i < rig_cases(4, 3); i++) {
+        rig r;
+        rig_open(&r, N_ROWS);
+        rig_show(&r, recurrent_block(&r));
+        rig_replay(&r, RIG_GPU, n[i], kept[i]);
+        rig_close(&r);
+    }
+}
+
+// A text that changes course has fixed states as if the other one had never been thought of. Seen
+// to catch: steps ahead in spite of fixed states.
+TEST(gpu_greedy_steps_with_fixed_states) {
+    enum { N = 34 };
+    static const double seconds[] = {-1, INFINITY};
+    rig_step steps[2][N];
+    rig r;
+    if (!rig_has_gpu()) return;
+    rig_open(&r, 200);
+    rig_head(&r, recurrent_block(&r), 200, TERN_DTYPE_F16, fill_normal);
+    for (int i = 0; i < 2; i++) {
+        if (!rig_walk(&r, RIG_GPU, seconds[i], steps[i], N)) break;
+        CHECK_MSG(memcmp(steps[i], steps[0], sizeof steps[0]) == 0, "way %d", i);
+    }
+    rig_close(&r);
+}
+
+TEST(gpu_recurrent_texts_for_subgroups_are_valid) {
+    if (!rig_has_gpu()) return;
+    rig r;
+    rig_open(&r, N_ROWS);
+    tern_vid x = tern_g_l2_norm(&r.g, recurrent_block(&r));
+    x = tern_g_scale(&r.g, tern_g_columns(&r.g, x, 16, 4, 8), 3);
+    rig_show(&r, tern_g_rms_norm(&r.g, x, rig_vector(&r, 8, fill_normal), 1e-6f));
+    rig_translate(&r);
+    rig_close(&r);
+}
+
+// The buffers of constants and of slots are freed when memory runs out at any place.
+TEST(gpu_recurrent_memory_that_runs_out) {
+    if (!rig_has_gpu()) return;
+    rig r;
+    rig_open(&r, N_ROWS);
+    rig_show(&r, recurrent_block(&r));
+    rig_fail_allocations(&r);
+    rig_close(&r);
 }

@@ -110,3 +110,64 @@ bool gpu_results_take(const tern_instance *in, const void *mapped) {
     }
     return enough;
 }
+
+// ---- Other outputs -----------------------------------------------------------------------------
+
+int32_t gpu_rows_of_value(const tern_instance *in, tern_vid v) {
+    const tern_graph *g = in->plan->g;
+    return tern_graph_is_by(g, v, "outputs")     ? in->batch.n_outputs
+           : tern_graph_is_by(g, v, "sequences") ? in->batch.n_chunks
+                                                 : in->batch.n_tokens;
+}
+
+static uint64_t output_bytes(const tern_plan *p, tern_vid v, int32_t n_rows) {
+    return (uint64_t)n_rows * (uint64_t)p->g->values[v].cols * sizeof(float);
+}
+
+uint64_t gpu_outputs_bytes_max(const tern_plan *p) {
+    uint64_t bytes = 0;
+    for (size_t v = 0; v < p->g->n_values; v++)
+        if (p->g->values[v].kind == TERN_VALUE_OUTPUT && !gpu_is_logits(p->g, (tern_vid)v))
+            bytes += output_bytes(p, (tern_vid)v, p->n_batch);
+    return bytes;
+}
+
+uint64_t gpu_outputs_bytes(const tern_instance *in) {
+    uint64_t bytes = 0;
+    for (int i = 0; i < in->batch.n_others; i++) {
+        tern_vid v = in->batch.others[i].value;
+        bytes += output_bytes(in->plan, v, gpu_rows_of_value(in, v));
+    }
+    return bytes;
+}
+
+void gpu_outputs_encode(const tern_instance *in, gpu_encoding *e, wgpu_buffer to, uint64_t at) {
+    for (int i = 0; i < in->batch.n_others; i++) {
+        tern_vid v = in->batch.others[i].value;
+        uint64_t bytes = output_bytes(in->plan, v, gpu_rows_of_value(in, v));
+        if (bytes == 0) continue;
+        gpu_encode_copy(in, e, in->pool, in->plan->memory.spans[v].offset, to, at, bytes);
+        at += bytes;
+    }
+}
+
+void gpu_outputs_take(const tern_instance *in, const void *mapped) {
+    const char *at = mapped;
+    for (int i = 0; i < in->batch.n_others; i++) {
+        const tern_binding *b = &in->batch.others[i];
+        uint64_t bytes = output_bytes(in->plan, b->value, gpu_rows_of_value(in, b->value));
+        memcpy(b->data, at, (size_t)bytes);
+        at += bytes;
+    }
+}
+
+tern_status gpu_outputs_read(const tern_instance *in, tern_error *err) {
+    const tern_plan *p = in->plan;
+    for (int i = 0; i < in->batch.n_others; i++) {
+        const tern_binding *b = &in->batch.others[i];
+        uint64_t bytes = output_bytes(p, b->value, gpu_rows_of_value(in, b->value));
+        TERN_TRY(gpu_read(p->device, in->pool, p->memory.spans[b->value].offset, b->data, bytes,
+                          err));
+    }
+    return TERN_OK;
+}

@@ -205,6 +205,12 @@ void rig_show(rig *r, tern_vid x) {
     tern_g_output(&r->g, tern_g_linear(&r->g, rig_take_rows(r, x), head), "logits");
 }
 
+void rig_output(rig *r, tern_vid x) {
+    r->n_shown = r->g.values[x].cols;
+    r->is_direct = true;
+    tern_g_output(&r->g, x, "shown");
+}
+
 void rig_head(rig *r, tern_vid x, int64_t n_vocab, tern_dtype type, rig_fill fill) {
     tern_vid head = rig_matrix(r, n_vocab, r->g.values[x].cols, type, false, fill);
     r->sources[r->n_sources - 1].is_head = true;
@@ -301,8 +307,11 @@ float *rig_run(rig *r, rig_device device, rig_batches how, bool fused) {
         int32_t wanted = how.n_outputs > 0 && how.n_outputs < now ? how.n_outputs : now;
         make_ids(r, at, now, ids);
         tern_batch batch = {.ids = ids, .n_tokens = now, .n_outputs = wanted};
-        tern_batch_bind(&batch, tern_graph_scores(&m.g), out + (at + now - wanted) * r->n_shown);
-        status = tern_single_run(&m.single, &batch, how.first_pos + at, &err);
+        tern_vid v = r->is_direct ? tern_graph_find(&m.g, "shown") : tern_graph_scores(&m.g);
+        tern_batch_bind(&batch, v, out + (at + now - wanted) * r->n_shown);
+        // What reads a text as a whole begins again with each batch.
+        int32_t pos = how.first_pos + (r->is_direct ? 0 : at);
+        status = tern_single_run(&m.single, &batch, pos, &err);
     }
     take_down(&m);
     tern_free(ids);
@@ -328,6 +337,69 @@ bool rig_run_top(rig *r, rig_device device, int32_t n, int32_t k, int32_t *ids, 
     tern_free(in);
     CHECK_MSG(status == TERN_OK, "%s: %s", m.b->name, err.message);
     return status == TERN_OK;
+}
+
+// Tokens at first .. first + n - 1, in one batch of this sequence, which remembers its states after
+// `kept` positions if that is among them.
+static tern_status run_on(machine *m, const rig *r, tern_sequence *s, int32_t first, int32_t n,
+                          int32_t kept, float *rows, tern_error *err) {
+    int32_t ids[64];
+    tern_chunk chunk;
+    tern_single *on = &m->single;
+    make_ids(r, first, n, ids);
+    tern_batch batch = {.ids = ids, .n_tokens = n, .n_outputs = n};
+    tern_batch_bind(&batch, tern_graph_scores(&m->g), rows);
+    on->sequence = s;
+    TERN_TRY(tern_single_place(on, &batch, &chunk, first, err));
+    if (kept > first && kept < first + n) {
+        chunk.kept_after = kept - first;
+        TERN_TRY(tern_sequence_snapshot(s, kept, false, &chunk.kept, &chunk.keeps, err));
+    }
+    tern_status status = m->b->submit(on->instance, &batch, err);
+    for (bool done = false; status == TERN_OK && !done;)
+        status = m->b->poll(on->instance, &done, err);
+    if (status == TERN_OK) tern_sequence_advance(s, first + n);
+    return status;
+}
+
+#define REPLAY_MORE 3
+static tern_status replay(machine *m, const rig *r, int32_t n, int32_t kept, float *rows[4],
+                          tern_error *err) {
+    tern_sequence *first = m->single.sequence, *fork = NULL;
+    int32_t left = -1;
+    TERN_TRY(run_on(m, r, first, 0, n, kept, rows[0], err));
+    TERN_TRY(tern_sequence_fork(first, n, &fork, err));
+    tern_status status = tern_sequence_cut(first, kept, &left, err);
+    CHECK_MSG(status != TERN_OK || left == kept, "went back to %d, not %d", (int)left, (int)kept);
+    if (status == TERN_OK) status = run_on(m, r, first, kept, 1, 0, rows[3], err);
+    if (status == TERN_OK && n > kept + 1)
+        status = run_on(m, r, first, kept + 1, n - kept - 1, 0, rows[3] + r->n_shown, err);
+    if (status == TERN_OK) status = tern_sequence_swap_out(first, err);
+    if (status == TERN_OK) status = tern_sequence_swap_in(first, err);
+    if (status == TERN_OK) status = run_on(m, r, first, n, REPLAY_MORE, 0, rows[2], err);
+    if (status == TERN_OK) status = run_on(m, r, fork, n, REPLAY_MORE, 0, rows[1], err);
+    m->single.sequence = first;
+    tern_sequence_close(fork);
+    return status;
+}
+
+void rig_replay(rig *r, rig_device device, int32_t n, int32_t kept) {
+    tern_error err = {0};
+    machine m;
+    if (!rig_has_gpu()) return;
+    float *rows[4];
+    size_t n_row = (size_t)r->n_shown;
+    for (int i = 0; i < 4; i++) rows[i] = calloc((size_t)n * n_row, sizeof **rows);
+    tern_status status = set_up(&m, r, device, true, n, n + REPLAY_MORE, TERN_KV_F32, &err);
+    if (status == TERN_OK) status = replay(&m, r, n, kept, rows, &err);
+    take_down(&m);
+    CHECK_MSG(status == TERN_OK, "%s", err.message);
+    CHECK_MSG(memcmp(rows[1], rows[2], REPLAY_MORE * n_row * sizeof **rows) == 0,
+              "a fork, or a sequence that was out, goes on in another way");
+    CHECK_MSG(memcmp(rows[0] + (size_t)kept * n_row, rows[3],
+                     (size_t)(n - kept) * n_row * sizeof **rows) == 0,
+              "position %d is not what was gone back to", (int)kept);
+    for (int i = 0; i < 4; i++) free(rows[i]);
 }
 
 void rig_translate(rig *r) {
@@ -370,7 +442,7 @@ bool rig_walk(rig *r, rig_device device, double seconds, rig_step *steps, int32_
     uint64_t before = status == TERN_OK ? m.d->n_launches : 0;
     for (int32_t i = 0; status == TERN_OK && i < n; i++) {
         int32_t id = i == 0 || i % 13 == 12 ? i : steps[i - 1].id;
-        if (i == 31) pos = 5;
+        if (i == 31) pos = tern_sequence_cuts_freely(m.single.sequence) ? 5 : 0;
         tern_batch batch = {.ids = &id, .n_tokens = 1, .n_outputs = 1, .top_k = 1,
                             .top_ids = &steps[i].id, .top_logits = &steps[i].logit,
                             .few_ahead = seconds == 0};

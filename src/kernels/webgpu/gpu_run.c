@@ -67,6 +67,8 @@ static void launch(tern_instance *in, int32_t first_pos, int32_t n_steps, bool b
         gpu_encode_dispatches(in, &e, first_pos + (int32_t)e.step, body, GPU_ALL_NODES);
     uint64_t bytes = gpu_results_bytes(in) * (uint64_t)n_steps;
     gpu_encode_copy(in, &e, gpu_results_buffer(in), 0, to->buffer, 0, bytes);
+    if (body) gpu_outputs_encode(in, &e, to->buffer, bytes);
+    if (body) bytes += gpu_outputs_bytes(in);
     if (in->profile) gpu_profile_encode(in->profile, e.encoder);
     gpu_encoding_submit(in, &e);
     if (in->profile) gpu_profile_submitted(in->profile);
@@ -83,7 +85,8 @@ static void launch(tern_instance *in, int32_t first_pos, int32_t n_steps, bool b
 // are rewritten before anything reads them.
 
 static bool is_greedy_step(const gpu_request *b) {
-    return b->n_tokens == 1 && b->n_outputs == 1 && !b->logits && b->top_k == 1;
+    return b->n_tokens == 1 && b->n_outputs == 1 && !b->logits && b->top_k == 1 &&
+           b->n_others == 0;
 }
 
 // Fixed states cannot be rewritten once they have gone ahead.
@@ -150,6 +153,11 @@ tern_status gpu_request_of(const tern_instance *in, const tern_batch *b, gpu_req
                          .top_logits = b->top_logits,
                          .few_ahead = b->few_ahead,
                          .drafting = b->drafting};
+    for (int32_t i = 0; i < b->n_bindings; i++) {
+        tern_vid v = b->bindings[i].value;
+        bool is_other = p->g->values[v].kind == TERN_VALUE_OUTPUT && !gpu_is_logits(p->g, v);
+        if (is_other) out->others[out->n_others++] = b->bindings[i];
+    }
     return TERN_OK;
 }
 
@@ -227,8 +235,12 @@ tern_status gpu_poll(tern_instance *in, bool *done, tern_error *err) {
     }
     size_t n_steps = in->steps.n > 1 ? (size_t)in->steps.n : 1;
     size_t bytes = (size_t)gpu_results_bytes(in) * n_steps;
+    bool of_body = in->chunk_first == 0 && !in->reads_rows;
+    size_t others_at = bytes;
+    if (of_body) bytes += (size_t)gpu_outputs_bytes(in);
     const void *mapped = gpu_readback_bytes(d, r, bytes);
     if (!mapped) return tern_fail(err, TERN_ERR_DEVICE, "WebGPU's results could not be read");
+    if (of_body) gpu_outputs_take(in, (const char *)mapped + others_at);
     if (in->steps.n > 0)
         read_steps(&in->steps, mapped);
     else
@@ -272,9 +284,7 @@ static tern_status show(const tern_instance *in, const tern_node *n, float *rows
     for (int k = 0; k < n->n_out; k++) {
         const tern_value *v = &p->g->values[n->out[k]];
         if (v->type != TERN_VALUE_F32 || v->kind != TERN_VALUE_TEMP) continue;
-        int32_t n_rows = tern_graph_is_by(p->g, n->out[k], "outputs")     ? in->batch.n_outputs
-                         : tern_graph_is_by(p->g, n->out[k], "sequences") ? in->batch.n_chunks
-                                                                          : in->batch.n_tokens;
+        int32_t n_rows = gpu_rows_of_value(in, n->out[k]);
         uint64_t bytes = (uint64_t)n_rows * (uint64_t)v->cols * sizeof(float);
         uint64_t offset = p->memory.spans[n->out[k]].offset;
         TERN_TRY(gpu_read(p->device, in->pool, offset, rows, bytes, err));
@@ -292,7 +302,7 @@ tern_status gpu_trace(tern_instance *in, const tern_batch *asked, tern_tap_fn on
     TERN_TRY(gpu_instance_bind(in, batch->sequence, err));
     const tern_plan *p = in->plan;
     tern_device *d = p->device;
-    if (in->busy || batch->n_outputs > p->chunk_rows || !batch->logits)
+    if (in->busy || batch->n_outputs > p->chunk_rows || (in->scores >= 0 && !batch->logits))
         return tern_fail(err, TERN_ERR_ARGUMENT, "this batch cannot be traced");
     float *rows = tern_alloc(TERN_MEM_MISC, (size_t)p->memory.bytes + 16);
     if (!rows) return tern_fail_memory(err, (size_t)p->memory.bytes);
@@ -310,7 +320,8 @@ tern_status gpu_trace(tern_instance *in, const tern_batch *asked, tern_tap_fn on
         if (n > 0) status = show(in, &p->g->nodes[i], rows, on_value, ctx, err);
     }
     tern_free(rows);
-    if (status != TERN_OK) return status;
+    if (status == TERN_OK) status = gpu_outputs_read(in, err);
+    if (status != TERN_OK || in->scores < 0) return status;
     return gpu_read(d, in->logits, 0, batch->logits,
                     (uint64_t)batch->n_outputs * (uint64_t)p->n_vocab * sizeof(float), err);
 }

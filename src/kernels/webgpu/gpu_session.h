@@ -63,6 +63,8 @@ typedef struct gpu_request {
     float *top_logits;
     bool few_ahead;
     tern_drafting *drafting;
+    tern_binding others[TERN_BINDINGS_MAX]; // outputs that are wanted, but for the logits
+    int n_others;
 } gpu_request;
 // Fails for what this backend cannot run yet.
 tern_status gpu_request_of(const tern_instance *in, const tern_batch *b, gpu_request *out,
@@ -165,6 +167,15 @@ wgpu_buffer gpu_results_buffer(const tern_instance *in);
 void gpu_results_greatest(const void *mapped, size_t i, int32_t *id, float *logit);
 // Whether that sufficed; else read the logits, which are still there.
 bool gpu_results_take(const tern_instance *in, const void *mapped);
+
+// Outputs other than logits follow them in the readback of a batch's body: how many bytes at most,
+// and of the instance's batch; copying them there, and from there to where they are wanted.
+uint64_t gpu_outputs_bytes_max(const tern_plan *p);
+uint64_t gpu_outputs_bytes(const tern_instance *in);
+void gpu_outputs_encode(const tern_instance *in, gpu_encoding *e, wgpu_buffer to, uint64_t at);
+void gpu_outputs_take(const tern_instance *in, const void *mapped);
+tern_status gpu_outputs_read(const tern_instance *in, tern_error *err); // waits
+int32_t gpu_rows_of_value(const tern_instance *in, tern_vid v); // in the instance's batch
 
 // ---- Profile (gpu_profile.c) -------------------------------------------------------------------
 

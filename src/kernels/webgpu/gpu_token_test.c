@@ -45,6 +45,30 @@ static tern_vid attention_block(rig *r, const layer *l, tern_vid x) {
     return tern_g_add(&r->g, x, bitlinear(r, o, l->n_embd, q_dim));
 }
 
+// As in Qwen3, with norms of heads between the product and the rotation, and as in Qwen3.5, where
+// the queries come with gates of the attention's output.
+static tern_vid heads_block(rig *r, bool gated, tern_vid x) {
+    enum { EMBD = 192, HEADS = 4, KV_HEADS = 2, DIM = 32, Q = HEADS * DIM, KV = KV_HEADS * DIM };
+    tern_rope_attrs a = {.n_rot = DIM, .halves = true, .base = 1e4, .factor = 1};
+    tern_vid n = normed(r, x, EMBD, true);
+    tern_vid q = bitlinear(r, n, gated ? 2 * Q : Q, EMBD), gate = -1;
+    tern_vid k = bitlinear(r, n, KV, EMBD), v = bitlinear(r, n, KV, EMBD);
+    if (gated) gate = tern_g_columns(&r->g, q, 2 * DIM, DIM, DIM);
+    if (gated) q = tern_g_columns(&r->g, q, 2 * DIM, 0, DIM);
+    q = tern_g_rope(&r->g, normed(r, q, DIM, true), -1, HEADS, DIM, &a);
+    k = tern_g_rope(&r->g, normed(r, k, DIM, true), -1, KV_HEADS, DIM, &a);
+    tern_vid ks = tern_g_positional_state(&r->g, "k", KV, 0);
+    tern_vid vs = tern_g_positional_state(&r->g, "v", KV, 0);
+    tern_g_kv_store(&r->g, k, v, ks, vs, KV_HEADS, DIM);
+    tern_vid o = tern_g_attention(&r->g, q, ks, vs,
+                                  &(tern_attention_attrs){.n_heads = HEADS,
+                                                          .n_kv_heads = KV_HEADS,
+                                                          .head_dim = DIM,
+                                                          .scale = 0.1f});
+    if (gated) o = tern_g_mul(&r->g, tern_g_act(&r->g, gate, TERN_ACTIVATION_SIGMOID), o);
+    return tern_g_add(&r->g, x, bitlinear(r, o, EMBD, Q));
+}
+
 static tern_vid feed_forward_block(rig *r, const layer *l, tern_vid x) {
     tern_vid n = normed(r, x, l->n_embd, true);
     tern_vid gate = bitlinear(r, n, l->n_ff, l->n_embd), up = bitlinear(r, n, l->n_ff, l->n_embd);
@@ -100,6 +124,20 @@ TEST(gpu_token_attention) {
         double tolerance = cases[i].how.kv_type == TERN_KV_Q8_0 ? 1e-2 : 5e-3;
         rig_compare(&r, cases[i].how, RIG_BEHIND_QUANTIZED, tolerance);
         rig_same_bits(&r, cases[i].how.kv_type, cases[i].n_before);
+        rig_close(&r);
+    }
+}
+
+// What stands between the patterns that are fused takes kernels of its own, for one token and for
+// several. Seen to catch: three to eight tokens left to the kernels of prompts; no sigmoid.
+TEST(gpu_token_norms_and_gates_of_heads) {
+    static const rig_batches how = {.n_tokens = {1, 5, 2, 1, 30, 1}};
+    for (int gated = 0; gated < 2; gated++) {
+        rig r;
+        rig_open(&r, N_ROWS);
+        rig_show(&r, heads_block(&r, gated, rig_rows(&r, 192, fill_normal)));
+        rig_compare(&r, how, RIG_BEHIND_QUANTIZED, 5e-3);
+        rig_same_bits(&r, TERN_KV_F16, 0);
         rig_close(&r);
     }
 }

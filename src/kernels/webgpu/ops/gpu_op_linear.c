@@ -190,7 +190,7 @@ void gpu_add_logits(tern_plan *p, tern_vid x, tern_vid w) {
 
 static void add_linear(tern_plan *p, const tern_node *n, bool accumulate) {
     for (int i = 0; i < n->n_out;) {
-        bool chunk = p->g->values[n->out[i]].kind == TERN_VALUE_OUTPUT;
+        bool chunk = gpu_is_logits(p->g, n->out[i]);
         if (!is_ternary(p, n->in[1 + i])) {
             add_float(p, n->in[0], n->in[1 + i], n->out[i], accumulate, chunk);
             i++;

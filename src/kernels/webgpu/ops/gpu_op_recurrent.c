@@ -1,5 +1,5 @@
-// Ops that go by sequence: those whose rows follow from the rows before them through a state of fixed
-// size, and those that make one row of all.
+// Ops that go by sequence: those whose rows follow from the rows before them through a state of
+// fixed size, and those that make one row of all.
 #include "base/alloc.h"
 #include "kernels/webgpu/ops/gpu_op.h"
 
@@ -60,8 +60,8 @@ static tern_status add_heads(tern_plan *p, const tern_node *n, gpu_binding *out,
     return TERN_OK;
 }
 
-// Columns of the state and rows of a tile in a workgroup's memory. Few columns make many workgroups,
-// which share the state's bytes; 16 of them are 64 bytes, what a GPU loads at once.
+// Columns of the state and rows of a tile in a workgroup's memory. Few columns make many
+// workgroups, which share the state's bytes; 16 of them are 64 bytes, what a GPU loads at once.
 typedef struct delta_shape {
     uint32_t n_cols, n_rows;
 } delta_shape;

@@ -24,8 +24,8 @@ static int64_t n_groups(const tern_plan *p, const tern_node *n) {
 static const tern_node *taker_of(const tern_plan *p, const tern_node *n) {
     const tern_node *taker = n - 1;
     bool takes = n > p->g->nodes && n->op == TERN_OP_RMS_NORM && n_groups(p, n) == 1 &&
-                 taker->op == TERN_OP_TAKE_ROWS && taker->out[0] == n->in[0] && read_once(p->g, n->in[0]) &&
-                 is_apart(p, taker->in[0], n->out[0]);
+                 taker->op == TERN_OP_TAKE_ROWS && taker->out[0] == n->in[0] &&
+                 read_once(p->g, n->in[0]) && is_apart(p, taker->in[0], n->out[0]);
     return takes ? taker : NULL;
 }
 
