@@ -46,6 +46,7 @@ double tern_config_rotary_factor(const tern_config *c);
 typedef struct tern_attention_block {
     // "blk.%d.attn_q_norm.weight" and attn_k_norm: queries and keys are normed by head before RoPE.
     bool head_norms;
+    bool row_norms; // instead: queries of all heads together, and keys
     // attn_q makes, head by head, a query and a gate; the heads' results times sigmoid(gate).
     bool gate;
     bool sub_norm; // "blk.%d.attn_sub_norm.weight": before the output projection
