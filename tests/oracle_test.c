@@ -365,7 +365,7 @@ TEST(oracle_encoder_has_the_references_rows) {
     check_encoder(OWN "embeddinggemma", OWN "embeddinggemma/model.gguf", NULL, &family_bounds);
 }
 
-// On a GPU the rows and the vector come back with one readback. Seen to fail: a causal mask.
+// On a GPU the rows and the vector come back with one readback. Seen to fail: no vector.
 TEST(webgpu_encoder_has_the_references_rows) {
     static const close_bounds bounds = {.n_exact = SIZE_MAX, .exact = 1e-5};
     tern_model *m = gpu_open(OWN "embeddinggemma", 128); // skips the test where there is no GPU
