@@ -181,6 +181,17 @@ static const spelling spellings[] = {
     {"{\"model_type\": \"gemma3_text\", \"use_bidirectional_attention\": true, " GEMMA FEW_HEADS
      "}",
      "", NULL, "embeddinggemma", "WWWWWFW", 4, 1e6, 10000, 1, 256, 2, 8, 8, TERN_POOLING_MEAN},
+    {"{" QWEN3 ", \"use_sliding_window\": true, \"sliding_window\": 5, \"max_window_layers\": 1}",
+     "model.", NULL, "qwen3", "FW", 5, 10000, 0, 1, 0, 4, 4, 4, TERN_POOLING_NONE},
+    {"{" QWEN3 ", \"use_sliding_window\": false, \"sliding_window\": 5}", "model.", NULL, "qwen3",
+     "FF", 0, 10000, 0, 1, 0, 4, 4, 4, TERN_POOLING_NONE},
+    {"{\"model_type\": \"qwen3_5_text\", " QWEN35_SIZES ", \"full_attention_interval\": 1}",
+     "model.", NULL, "qwen35", "FFFF", 0, 10000, 0, 1, 0, 2, 8, 8, TERN_POOLING_NONE},
+    {"{\"model_type\": \"gemma3_text\", " GEMMA FEW_HEADS ", \"sliding_window_pattern\": 1}",
+     "model.", NULL, "gemma3", "FFFFFFF", 6, 1e6, 10000, 1, 256, 2, 8, 8, TERN_POOLING_NONE},
+    {"{\"model_type\": \"gemma3_text\", \"use_bidirectional_attention\": true, " GEMMA FEW_HEADS
+     ", \"text_config\": {\"sliding_window\": 1}}",
+     "", NULL, "embeddinggemma", "WWWWWFW", 1, 1e6, 10000, 1, 256, 2, 8, 8, TERN_POOLING_MEAN},
 };
 #define N_SPELLINGS (sizeof spellings / sizeof *spellings)
 
@@ -272,7 +283,7 @@ TEST(families_configs_in_every_spelling_there_and_back) {
 
 static const char *const oracles[] = {
     "qwen3",          "qwen3_5",        "qwen3_5_tied_mtp",  "lfm2",           "gemma3",
-    "gemma3_4b_rope", "embeddinggemma", "embeddinggemma_st", "qwen3_embedding"};
+    "gemma3_4b_rope", "embeddinggemma", "embeddinggemma_st", "qwen3_embedding", "olmo2"};
 
 TEST(families_of_transformers_go_there_and_back) {
     for (size_t i = 0; i < sizeof oracles / sizeof *oracles; i++) {

@@ -76,9 +76,10 @@ tern_vid tern_block_attention(tern_graph *g, const tern_config *c, tern_vid x,
         gate = tern_g_columns(g, q, 2 * dim, dim, dim);
         q = tern_g_columns(g, q, 2 * dim, 0, dim);
     }
-    if (block->head_norms) {
-        q = tern_block_norm(g, q, "blk.%d.attn_q_norm.weight", dim, c->rms_eps);
-        k = tern_block_norm(g, k, "blk.%d.attn_k_norm.weight", dim, c->rms_eps);
+    if (block->head_norms || block->row_norms) {
+        int64_t q_each = block->row_norms ? q_dim : dim, k_each = block->row_norms ? kv_dim : dim;
+        q = tern_block_norm(g, q, "blk.%d.attn_q_norm.weight", q_each, c->rms_eps);
+        k = tern_block_norm(g, k, "blk.%d.attn_k_norm.weight", k_each, c->rms_eps);
     }
     q = rotate(g, c, q, c->n_heads, block->rope);
     k = rotate(g, c, k, c->n_kv_heads, block->rope);

@@ -35,6 +35,8 @@ tern_status tern_config_pooling(const tern_config_source *s, tern_config *c, ter
 
 tern_status tern_config_write_pooling(tern_gguf_writer *w, const char *name, const tern_config *c);
 void tern_config_write_pooling_json(const tern_config *c, tern_strbuf *out);
+// c->window, and which layers have it.
+tern_status tern_config_write_windows(tern_gguf_writer *w, const char *name, const tern_config *c);
 // The share of a head that is rotated, as a number that a reader's product with the head's
 // dimensions, cut to an integer, makes n_rot again.
 double tern_config_rotary_factor(const tern_config *c);
@@ -44,6 +46,7 @@ double tern_config_rotary_factor(const tern_config *c);
 typedef struct tern_attention_block {
     // "blk.%d.attn_q_norm.weight" and attn_k_norm: queries and keys are normed by head before RoPE.
     bool head_norms;
+    bool row_norms; // instead: queries of all heads together, and keys
     // attn_q makes, head by head, a query and a gate; the heads' results times sigmoid(gate).
     bool gate;
     bool sub_norm; // "blk.%d.attn_sub_norm.weight": before the output projection

@@ -70,19 +70,18 @@ typedef enum tern_role {
     TERN_ROLE_DOWN,
 } tern_role;
 
-// What stands in GGUF instead of Hugging Face's number. No change is undone by the reverse.
+// What GGUF has instead of Hugging Face's number w.
 typedef enum tern_change {
     TERN_CHANGE_NONE,
     TERN_CHANGE_PLUS_ONE,  // 1 + w: norms that are stored around zero
     TERN_CHANGE_MINUS_EXP, // -e^w: decay rates that are stored as logarithms
-    TERN_CHANGE_SQUEEZE,   // the same, [n, 1, taps] without the dimension in the middle
+    TERN_CHANGE_SQUEEZE,   // w, but [n, taps] instead of [n, 1, taps]
 } tern_change;
 
 // Rows or columns that stand in another order in GGUF (orders.c).
 typedef enum tern_order_kind {
     TERN_ORDER_SAME,
-    TERN_ORDER_ROPE_Q,  // pairs of RoPE beside each other, in heads of queries
-    TERN_ORDER_ROPE_K,  // in heads of keys
+    TERN_ORDER_ROPE,    // the pairs of RoPE beside each other, in each head
     TERN_ORDER_V_HEADS, // a delta net's value heads, by key head and not by group
     TERN_ORDER_V_EACH,  // one number a value head
     TERN_ORDER_QKV,     // queries and keys, then value heads
@@ -144,6 +143,7 @@ typedef struct tern_arch {
     // GGUF of this architecture stores the rows of q and k so that RoPE pairs are neighbours,
     // Hugging Face so that they are halves of the head: conversion moves rows.
     bool gguf_rope_neighbours;
+    bool mixed_layers;      // config.json lists the kind of each layer
     bool windows_by_layer;  // its own reader reads them
     bool kv_heads_by_layer; // GGUF's head_count_kv is an array: 0 where a layer has no attention
     const tern_generation_defaults *generation;

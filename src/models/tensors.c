@@ -234,11 +234,16 @@ tern_status tern_model_weight(const tern_file *file, const tern_arch *arch, cons
 // be refused, and of many of them that takes long.
 tern_status tern_model_build(tern_graph *g, const tern_file *file, const tern_arch *arch,
                              const tern_config *c, tern_error *err) {
-    char name[64];
-    snprintf(name, sizeof name, "blk.%" PRId64 ".attn_norm.weight", c->n_layers - 1);
-    if (tern_model_tensor(file, arch, name)) return arch->build(g, c, err);
+    char name[TERN_NAME_BYTES] = "", wanted[TERN_NAME_BYTES] = "";
+    for (const tern_tensor_row *t = arch->tensors; t->gguf; t++) {
+        if (!strstr(t->gguf, "%d") || !fill(t->gguf, (int)c->n_layers - 1, name, sizeof name))
+            continue;
+        if (tern_model_tensor(file, arch, name)) return arch->build(g, c, err);
+        if (!wanted[0]) memcpy(wanted, name, sizeof wanted); // to be named
+    }
     return tern_fail(err, TERN_ERR_FORMAT,
-                     "tensor %s is missing: the config has %" PRId64 " layers", name, c->n_layers);
+                     "tensor %s is missing: the config has %" PRId64 " layers", wanted,
+                     c->n_layers);
 }
 
 tern_status tern_model_check(const tern_file *file, const tern_arch *arch, const tern_config *c,
