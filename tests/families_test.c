@@ -78,7 +78,7 @@ static bool make_folder(const char *folder, const char *config, int64_t n_embd, 
     bool ok = open_config(&o, folder, &err);
     CHECK_MSG(ok, "%s: %s", folder, err.message);
     tern_graph_init(&g);
-    ok = ok && o.arch->build(&g, &o.c, &err) == TERN_OK;
+    ok = ok && tern_arch_build(&g, o.arch, &o.c, &err) == TERN_OK;
     for (size_t v = 0; ok && v < g.n_values; v++) {
         const tern_value *x = &g.values[v];
         made_tensor *t = &list[n];

@@ -135,7 +135,7 @@ static void call_with_nothing(void) {
     FAILS(tern_generate, NULL, NULL, NULL, NULL, NULL, NULL);
     FAILS(tern_inspect, NULL, NULL, NULL, NULL);
     FAILS(tern_inspect, "none.gguf", NULL, NULL, NULL);
-    FAILS(tern_graph_report, NULL, TERN_FORMAT_TEXT, NULL, NULL);
+    FAILS(tern_graph_report, NULL, NULL, TERN_FORMAT_TEXT, NULL, NULL);
     FAILS(tern_convert, NULL, NULL, NULL);
     FAILS(tern_convert, NULL, "none.gguf", NULL);
     FAILS(tern_convert, "none.gguf", NULL, NULL);
@@ -229,7 +229,7 @@ static void call_with_model(tern_model *m) {
     FAILS(tern_chat_tokens, m, NULL, 2, 0, 0, ids, 4, &n, NULL);
     FAILS(tern_chat_tokens, m, &message, 1, 0, 0, ids, 4, &n, NULL);
     FAILS(tern_chat_tokens, m, NULL, 0, 0, 0, ids, 4, NULL, NULL);
-    FAILS(tern_graph_report, m, TERN_FORMAT_TEXT, NULL, NULL);
+    FAILS(tern_graph_report, m, NULL, TERN_FORMAT_TEXT, NULL, NULL);
     FAILS(tern_session_open, NULL, m, NULL);
     FAILS(tern_mine, NULL, m, NULL, NULL);
     FAILS(tern_mine, &chains, m, NULL, NULL);

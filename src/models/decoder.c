@@ -107,12 +107,8 @@ static void add_logits(tern_graph *g, const tern_config *c, tern_vid x) {
     tern_g_output(g, logits, "logits");
 }
 
-// Of all rows x of a sequence one vector of length 1.
-static void add_embedding(tern_graph *g, const tern_config *c, tern_vid x) {
-    static const tern_pool_kind kinds[] = {[TERN_POOLING_MEAN] = TERN_POOL_MEAN,
-                                           [TERN_POOLING_LAST] = TERN_POOL_LAST,
-                                           [TERN_POOLING_FIRST] = TERN_POOL_FIRST};
-    tern_vid y = tern_g_pool(g, x, tern_g_dim(g, "sequences"), kinds[c->pooling]);
+void tern_block_embedding(tern_graph *g, const tern_config *c, tern_vid pooled) {
+    tern_vid y = pooled;
     if (c->n_dense) {
         y = tern_g_linear(g, y, tern_g_matrix(g, "dense_2.weight", c->n_dense, c->n_embd));
         y = tern_g_linear(g, y, tern_g_matrix(g, "dense_3.weight", c->n_embd, c->n_dense));
@@ -120,14 +116,36 @@ static void add_embedding(tern_graph *g, const tern_config *c, tern_vid x) {
     tern_g_output(g, tern_g_l2_norm(g, y), "embedding");
 }
 
+// Of all rows x of a sequence one vector.
+static tern_vid pool(tern_graph *g, const tern_config *c, tern_vid x) {
+    static const tern_pool_kind kinds[] = {[TERN_POOLING_MEAN] = TERN_POOL_MEAN,
+                                           [TERN_POOLING_LAST] = TERN_POOL_LAST,
+                                           [TERN_POOLING_FIRST] = TERN_POOL_FIRST};
+    tern_vid y = tern_g_pool(g, x, tern_g_dim(g, "sequences"), kinds[c->pooling]);
+    tern_g_call(g, y, "pooled");
+    return y;
+}
+
+bool tern_config_scores(const tern_config *c) {
+    return c->pooling == TERN_POOLING_NONE;
+}
+
+bool tern_config_pools(const tern_config *c) {
+    return c->pooling != TERN_POOLING_NONE;
+}
+
 tern_status tern_build_stack(tern_graph *g, const tern_config *c, const tern_stack *stack,
                              tern_error *err) {
     tern_vid ids = tern_g_input(g, "ids", tern_g_dim(g, "tokens"), 1, TERN_VALUE_I32);
     tern_vid x = tern_g_embed(g, ids, tern_g_table(g, "token_embd.weight", c->n_vocab, c->n_embd));
     if (stack->embedding_scale != 0) x = tern_g_scale(g, x, stack->embedding_scale);
+    tern_g_call(g, x, "hidden.0");
     for (int64_t i = 0; i < c->n_layers && !g->failed; i++) {
+        char name[32];
         g->layer = (int32_t)i;
         x = stack->layer(g, c, x);
+        snprintf(name, sizeof name, "hidden.%d", (int)i + 1);
+        tern_g_call(g, x, name);
     }
     g->layer = -1;
     tern_vid rows = tern_g_input(g, "outputs", tern_g_dim(g, "outputs"), 1, TERN_VALUE_I32);
@@ -137,7 +155,7 @@ tern_status tern_build_stack(tern_graph *g, const tern_config *c, const tern_sta
     } else {
         x = tern_block_norm(g, x, stack->final_norm, c->n_embd, c->final_rms_eps);
         tern_g_output(g, tern_g_take_rows(g, x, rows), "hidden");
-        add_embedding(g, c, x);
+        tern_block_embedding(g, c, pool(g, c, x));
     }
     return tern_graph_check(g, err);
 }

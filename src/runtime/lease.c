@@ -331,7 +331,7 @@ static tern_batch batch_of(const tern_model *m, const tern_wanted *w) {
                     .few_ahead = w->few_ahead,
                     .drafting = w->drafting};
     for (int32_t i = 0; i < w->n_bindings; i++)
-        tern_batch_bind(&b, tern_graph_find(&m->fused, w->outputs[i]), w->data[i]);
+        tern_batch_bind(&b, tern_graph_find(&m->graphs[0].fused, w->outputs[i]), w->data[i]);
     return b;
 }
 
@@ -419,7 +419,7 @@ static tern_status remember(const tern_work *w, const tern_wanted *wanted, tern_
 
 static tern_status check_wanted(const tern_model *m, const tern_wanted *w, tern_error *err) {
     for (int32_t i = 0; i < w->n_bindings; i++)
-        if (w->data[i] && tern_graph_find(&m->fused, w->outputs[i]) < 0)
+        if (w->data[i] && tern_graph_find(&m->graphs[0].fused, w->outputs[i]) < 0)
             return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: the model has no output \"%s\"",
                              m->path, w->outputs[i]);
     return TERN_OK;
