@@ -325,7 +325,9 @@ const char *tern_act_name(tern_act_kind act);
 // name: which of a model's; pass: the last that it went through. plan: NULL, or where values lie.
 void tern_graph_print(const tern_graph *g, const char *name, const char *pass,
                       const tern_memory_plan *plan, tern_format format, tern_strbuf *out);
-// A value's type and shape: "f32[tokens, 64]".
+// How a value's rows are counted, "tokens", "patches / 4 + 1" or a number; its type and shape,
+// "f32[tokens, 64]".
+void tern_graph_print_rows(const tern_graph *g, tern_vid v, tern_strbuf *out);
 void tern_graph_print_shape(const tern_graph *g, tern_vid v, tern_strbuf *out);
 
 #endif

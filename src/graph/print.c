@@ -2,8 +2,12 @@
 #include <inttypes.h>
 #include "graph/graph.h"
 
-// Rows as the graph counts them: "tokens", "patches / 4", "frames * 2 + 1".
-static void print_rows(const tern_graph *g, const tern_value *v, tern_strbuf *out) {
+void tern_graph_print_rows(const tern_graph *g, tern_vid vid, tern_strbuf *out) {
+    const tern_value *v = &g->values[vid];
+    if (v->dim == TERN_DIM_NONE) {
+        tern_strbuf_printf(out, "%" PRId64, v->rows);
+        return;
+    }
     tern_strbuf_puts(out, g->dims[v->dim]);
     if (v->times != 1) tern_strbuf_printf(out, " * %d", (int)v->times);
     if (v->per != 1) tern_strbuf_printf(out, " / %d", (int)v->per);
@@ -15,7 +19,7 @@ void tern_graph_print_shape(const tern_graph *g, tern_vid vid, tern_strbuf *out)
     static const char *const type_names[] = {"f32", "i32", "i8rows"};
     if (v->dim != TERN_DIM_NONE) {
         tern_strbuf_printf(out, "%s[", type_names[v->type]);
-        print_rows(g, v, out);
+        tern_graph_print_rows(g, vid, out);
         tern_strbuf_printf(out, ", %" PRId64 "]", v->cols);
     } else if (v->kind == TERN_VALUE_STATE && v->state == TERN_STATE_POSITIONAL)
         tern_strbuf_printf(out, "state[positions, %" PRId64 "]", v->cols);

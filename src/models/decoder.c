@@ -134,26 +134,30 @@ bool tern_config_pools(const tern_config *c) {
     return c->pooling != TERN_POOLING_NONE;
 }
 
+static void name_hidden(tern_graph *g, tern_vid x, int64_t n_layers_before) {
+    char name[32];
+    snprintf(name, sizeof name, "hidden.%d", (int)n_layers_before);
+    tern_g_call(g, x, name);
+}
+
 tern_status tern_build_stack(tern_graph *g, const tern_config *c, const tern_stack *stack,
                              tern_error *err) {
     tern_vid ids = tern_g_input(g, "ids", tern_g_dim(g, "tokens"), 1, TERN_VALUE_I32);
     tern_vid x = tern_g_embed(g, ids, tern_g_table(g, "token_embd.weight", c->n_vocab, c->n_embd));
     if (stack->embedding_scale != 0) x = tern_g_scale(g, x, stack->embedding_scale);
-    tern_g_call(g, x, "hidden.0");
     for (int64_t i = 0; i < c->n_layers && !g->failed; i++) {
-        char name[32];
+        name_hidden(g, x, i);
         g->layer = (int32_t)i;
         x = stack->layer(g, c, x);
-        snprintf(name, sizeof name, "hidden.%d", (int)i + 1);
-        tern_g_call(g, x, name);
     }
     g->layer = -1;
     tern_vid rows = tern_g_input(g, "outputs", tern_g_dim(g, "outputs"), 1, TERN_VALUE_I32);
+    if (c->pooling == TERN_POOLING_NONE) x = tern_g_take_rows(g, x, rows);
+    x = tern_block_norm(g, x, stack->final_norm, c->n_embd, c->final_rms_eps);
+    name_hidden(g, x, c->n_layers);
     if (c->pooling == TERN_POOLING_NONE) {
-        x = tern_g_take_rows(g, x, rows);
-        add_logits(g, c, tern_block_norm(g, x, stack->final_norm, c->n_embd, c->final_rms_eps));
+        add_logits(g, c, x);
     } else {
-        x = tern_block_norm(g, x, stack->final_norm, c->n_embd, c->final_rms_eps);
         tern_g_output(g, tern_g_take_rows(g, x, rows), "hidden");
         tern_block_embedding(g, c, pool(g, c, x));
     }

@@ -72,8 +72,9 @@ typedef struct tern_stack {
     float embedding_scale;                                              // 0: none
 } tern_stack;
 
-// ids -> table -> layers -> final norm -> logits, or for models that pool an embedding. Rows between
-// layers are called hidden.0 (those of the table) to hidden.N.
+// ids -> table -> layers -> final norm -> logits, or for models that pool an embedding. Rows are
+// called as transformers counts its hidden_states: hidden.0 those of the table, hidden.I those after
+// I layers, hidden.N after the last one and the final norm.
 tern_status tern_build_stack(tern_graph *g, const tern_config *c, const tern_stack *stack,
                              tern_error *err);
 

@@ -393,6 +393,11 @@ static tern_status check_work(const tern_model *m, const tern_work *work, int32_
                              (int)w->n_ids, (int)w->first_pos);
         TERN_TRY(know(w->lease, (size_t)(w->first_pos + w->n_ids), err));
     }
+    if (n > m->n_batch && tern_model_reads_whole(m))
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "%s: the model reads a text as a whole: %lld tokens are more than the %d "
+                         "that it was opened for (n_batch)",
+                         m->path, (long long)n, (int)m->n_batch);
     if (n_work < 1 || n > m->n_batch)
         return tern_fail(err, TERN_ERR_ARGUMENT, "a batch of %lld tokens: the model takes %d",
                          (long long)n, (int)m->n_batch);

@@ -163,6 +163,13 @@ int tern_model_flow_from(const tern_model *m, int graph, tern_vid v) {
     return tern_model_flow(built, graph, v);
 }
 
+tern_status tern_model_refuse_damaged(const tern_model *m, tern_error *err) {
+    if (!m->damaged) return TERN_OK;
+    return tern_fail(err, TERN_ERR_FORMAT,
+                     "%s: tensor %s: some of its numbers are not numbers (NaN or infinite)", m->path,
+                     m->damaged);
+}
+
 bool tern_model_reads_whole(const tern_model *m) {
     const tern_graph *g = &m->graphs[0].built;
     for (size_t i = 0; i < g->n_nodes; i++)
