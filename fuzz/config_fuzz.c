@@ -8,7 +8,7 @@
 
 enum { LAYERS_MAX = 4 }; // more layers would only take time
 
-static void use_graph(const tern_arch_graph *row, const tern_config *c) {
+static void use_graph(const tern_graph_row *row, const tern_config *c) {
     tern_graph g;
     tern_error err;
     tern_strbuf out = {0};
@@ -79,7 +79,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     if (open_file(&file, (const char *)bytes, n, &err) == TERN_OK &&
         tern_model_read(file, &arch, &c, &err) == TERN_OK) {
         write_again(arch, &c);
-        const tern_arch_graph *rows[TERN_GRAPHS_MAX];
+        const tern_graph_row *rows[TERN_GRAPHS_MAX];
         int n_graphs = c.n_layers <= LAYERS_MAX ? tern_model_graphs(arch, &c, rows) : 0;
         for (int i = 0; i < n_graphs; i++) use_graph(rows[i], &c);
     }

@@ -72,7 +72,7 @@ static void check_oracle(const char *folder, const char *model_path, bool own) {
 }
 
 // Texts here are longer than the batch that the model was opened for. Seen to fail: a window one
-// wider; the final norm left out of the last hidden rows; the dense products left out.
+// wider; without the dense products, whose tensors nothing reads then.
 TEST(compute_has_the_references_rows) {
     static const char *const names[] = {"embeddinggemma", "qwen3", "qwen35", "lfm2", "gemma3"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -84,7 +84,7 @@ TEST(compute_has_the_references_rows) {
     }
 }
 
-// Layer by layer. Seen to fail with hidden.1 called so after the attention of a layer.
+// Layer by layer. Seen to fail with each layer's rows called as the next one's.
 TEST(compute_has_transformers_rows) {
     static const char *const names[] = {"embeddinggemma", "embeddinggemma_st", "qwen3_embedding",
                                         "qwen3", "qwen3_5", "lfm2", "gemma3", "llama"};
@@ -101,7 +101,7 @@ TEST(compute_has_transformers_rows) {
 // ---- Several graphs ----------------------------------------------------------------------------
 
 // A weight that two graphs read is bound once, and what flows between them gives the same bits as
-// one graph. Seen to fail: with find_earlier always -1; with an input of other columns.
+// one graph. Seen to fail with find_earlier always -1.
 TEST(compute_graphs_share_weights_and_flow) {
     tern_error err = {0};
     tern_model *m;
@@ -170,7 +170,8 @@ static const char *tiny_of(const char *arch) {
 
 // Every float value by itself, where fusion may take all others, has the bits that it has when all
 // are asked for and nothing is fused; and the scores are a session's. Values that are not there
-// after lowering are refused. Seen to fail: with a wanted value fused into a linear_add.
+// after lowering are refused. Seen to fail with
+// fusion not told what is wanted.
 static void check_every_value(const char *path) {
     tern_error err = {0};
     tern_model *m;
@@ -244,7 +245,7 @@ static tern_status open_fed(fed *f, const tern_model *m, tern_error *err) {
     return tern_single_open(&f->single, m->now->backend, f->plan, &f->g, &cache, err);
 }
 
-// Seen to fail with inputs read from the batch's ids alone.
+// Seen to fail (no memory to read) with bound inputs passed over.
 TEST(compute_rows_can_be_bound_instead_of_ids) {
     tern_error err = {0};
     tern_model *m;
@@ -273,7 +274,7 @@ TEST(compute_rows_can_be_bound_instead_of_ids) {
 
 // ---- What is refused ---------------------------------------------------------------------------
 
-// Each was seen to fail without its check.
+// Seen to fail without the checks of indices, of the type, and of leading dimensions.
 TEST(compute_refuses_in_one_line) {
     static int32_t good[] = {1, 2, 3}, high[] = {1, 48, 3}, back[] = {1, 0};
     static float floats[96];
@@ -287,7 +288,8 @@ TEST(compute_refuses_in_one_line) {
         const char *says;
     } cases[] = {
         {NULL, "hidden", {ids_array(high, 3)}, 1, "input ids: 48 at place 1: expected 0 to 47"},
-        {NULL, "hidden", {ids, row_of}, 2, "input outputs: 0 at place 1: expected 0 to 2, ascending"},
+        {NULL, "hidden", {ids, row_of}, 2,
+         "input outputs: 0 at place 1: expected 0 to 2, ascending"},
         {NULL, "hidden", {{.name = "ids", .n_dims = 1, .dims = {3}, .data = floats}}, 1,
          "input ids is of type float: expected int32"},
         {NULL, "hidden", {{.name = "idz", .n_dims = 1, .dims = {3}, .data = floats}}, 1,

@@ -79,7 +79,9 @@ static void check_hidden(const char *name, const tern_model *m, const blob *gold
     tern_single single;
     const tern_cache_desc desc = {.kv_type = TERN_KV_F32, .n_context = 64};
     watched w = {m, golden, name, 0};
-    REQUIRE_OK(tern_single_open(&single, b, m->now->graphs[0].plan, &m->graphs[0].fused, &desc, &err), err);
+    REQUIRE_OK(
+        tern_single_open(&single, b, m->now->graphs[0].plan, &m->graphs[0].fused, &desc, &err),
+        err);
     float *logits = malloc(n_ids * (size_t)m->info.n_vocab * sizeof *logits);
     tern_batch batch = {.ids = ids, .n_tokens = (int32_t)n_ids, .n_outputs = (int32_t)n_ids};
     tern_batch_bind(&batch, tern_graph_scores(&m->graphs[0].fused), logits);

@@ -1,5 +1,5 @@
-// NPY, numpy's format of one array: a magic, a version, a header that is a Python dictionary of three
-// entries, and the elements.
+// NPY, numpy's format of one array: a magic, a version, a header that is a Python dictionary of
+// three entries, and the elements.
 //
 //     \x93NUMPY 1 0 <n: 16 bits> {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), } <data>
 //

@@ -73,15 +73,15 @@ typedef struct tern_stack {
 } tern_stack;
 
 // ids -> table -> layers -> final norm -> logits, or for models that pool an embedding. Rows are
-// called as transformers counts its hidden_states: hidden.0 those of the table, hidden.I those after
-// I layers, hidden.N after the last one and the final norm.
+// called as transformers counts its hidden_states: hidden.0 those of the table, hidden.I those
+// after I layers, hidden.N after the last one and the final norm.
 tern_status tern_build_stack(tern_graph *g, const tern_config *c, const tern_stack *stack,
                              tern_error *err);
 
 // ---- Rows of graphs ----------------------------------------------------------------------------
 
 #define TERN_GRAPHS(...)                                                                           \
-    (const tern_arch_graph[]) {                                                                    \
+    (const tern_graph_row[]) {                                                                    \
         __VA_ARGS__, {                                                                             \
             .name = NULL                                                                           \
         }                                                                                          \

@@ -3,16 +3,16 @@
 #include "models/models.h"
 
 int tern_model_graphs(const tern_arch *arch, const tern_config *c,
-                      const tern_arch_graph *out[TERN_GRAPHS_MAX]) {
+                      const tern_graph_row *out[TERN_GRAPHS_MAX]) {
     int n = 0;
-    for (const tern_arch_graph *row = arch->graphs; row->name && n < TERN_GRAPHS_MAX; row++)
+    for (const tern_graph_row *row = arch->graphs; row->name && n < TERN_GRAPHS_MAX; row++)
         if (!row->is_there || row->is_there(c)) out[n++] = row;
     return n;
 }
 
-tern_status tern_arch_build(tern_graph *g, const tern_arch *arch, const tern_config *c,
-                            tern_error *err) {
-    const tern_arch_graph *rows[TERN_GRAPHS_MAX];
+tern_status tern_model_build_main(tern_graph *g, const tern_arch *arch, const tern_config *c,
+                                  tern_error *err) {
+    const tern_graph_row *rows[TERN_GRAPHS_MAX];
     if (tern_model_graphs(arch, c, rows) == 0)
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "config: a %s that pools is not supported",
                          arch->name);
@@ -22,7 +22,7 @@ tern_status tern_arch_build(tern_graph *g, const tern_arch *arch, const tern_con
 tern_status tern_model_build(tern_graph *g, const tern_file *file, const tern_arch *arch,
                              const tern_config *c, tern_error *err) {
     TERN_TRY(tern_model_check_layers(file, arch, c, err));
-    return tern_arch_build(g, arch, c, err);
+    return tern_model_build_main(g, arch, c, err);
 }
 
 // ---- What flows --------------------------------------------------------------------------------
@@ -55,7 +55,7 @@ static tern_status check_flows(const tern_graph *const *graphs, int graph, tern_
 
 tern_status tern_model_build_all(tern_graph *graphs, int *n, const tern_file *file,
                                  const tern_arch *arch, const tern_config *c, tern_error *err) {
-    const tern_arch_graph *rows[TERN_GRAPHS_MAX];
+    const tern_graph_row *rows[TERN_GRAPHS_MAX];
     const tern_graph *built[TERN_GRAPHS_MAX];
     int n_rows = tern_model_graphs(arch, c, rows);
     tern_graph_init(&graphs[0]);

@@ -121,11 +121,11 @@ typedef enum tern_fresh { TERN_FRESH_NONE, TERN_FRESH_FLOATS, TERN_FRESH_TERNARY
 // A graph of an architecture. An input that has the name of a value of an earlier graph is that
 // value: so what one part of a model makes flows into the next.
 #define TERN_GRAPHS_MAX 8 // of a model
-typedef struct tern_arch_graph {
+typedef struct tern_graph_row {
     const char *name;                       // "decoder", "encoder" ...
     bool (*is_there)(const tern_config *c); // NULL: in every model of the architecture
     tern_status (*build)(tern_graph *g, const tern_config *c, tern_error *err);
-} tern_arch_graph;
+} tern_graph_row;
 
 typedef struct tern_arch {
     const char *name;              // as people are told
@@ -143,7 +143,7 @@ typedef struct tern_arch {
     void (*write_json)(const tern_config *c, tern_strbuf *out);
     // Ends with one that has no name. The first that a model has is its main one: sessions run it,
     // training trains it.
-    const tern_arch_graph *graphs;
+    const tern_graph_row *graphs;
     // The activation that programs compute for a GGUF of this name; *guess: why, unless the name
     // alone decides. NULL: always `act`.
     tern_act_kind (*gguf_act)(const char *gguf_name, const tern_config *c, const char **guess);
@@ -164,9 +164,9 @@ typedef struct tern_arch {
 // The architecture of a file, its config checked for sense (no zero, no absurd size).
 tern_status tern_model_read(const tern_file *file, const tern_arch **arch, tern_config *config,
                             tern_error *err);
-// Fails, by name, on a tensor that none of the graphs (as the architecture built them) reads: without
-// it the model would be another one. The architecture lists those that may be left out; see also
-// tern_model_ignores.
+// Fails, by name, on a tensor that none of the graphs (as the architecture built them) reads:
+// without it the model would be another one. The architecture lists those that may be left out; see
+// also tern_model_ignores.
 tern_status tern_model_refuse_unread(const tern_file *file, const tern_arch *arch,
                                      const tern_config *c, const tern_graph *const *graphs,
                                      int n_graphs, tern_error *err);
@@ -179,13 +179,13 @@ const char *tern_model_ignores(const tern_file *file, const tern_arch *arch, con
                                const char *name);
 // The graphs that a model of this config has, the main one first. Returns how many.
 int tern_model_graphs(const tern_arch *arch, const tern_config *c,
-                      const tern_arch_graph *out[TERN_GRAPHS_MAX]);
+                      const tern_graph_row *out[TERN_GRAPHS_MAX]);
 // Fails when the file has not all layers that its config has.
 tern_status tern_model_check_layers(const tern_file *file, const tern_arch *arch,
                                     const tern_config *c, tern_error *err);
 // The main graph of a config's model, from whatever file.
-tern_status tern_arch_build(tern_graph *g, const tern_arch *arch, const tern_config *c,
-                            tern_error *err);
+tern_status tern_model_build_main(tern_graph *g, const tern_arch *arch, const tern_config *c,
+                                  tern_error *err);
 // The same of a file's, which has all layers.
 tern_status tern_model_build(tern_graph *g, const tern_file *file, const tern_arch *arch,
                              const tern_config *c, tern_error *err);

@@ -166,8 +166,8 @@ int tern_model_flow_from(const tern_model *m, int graph, tern_vid v) {
 tern_status tern_model_refuse_damaged(const tern_model *m, tern_error *err) {
     if (!m->damaged) return TERN_OK;
     return tern_fail(err, TERN_ERR_FORMAT,
-                     "%s: tensor %s: some of its numbers are not numbers (NaN or infinite)", m->path,
-                     m->damaged);
+                     "%s: tensor %s: some of its numbers are not numbers (NaN or infinite)",
+                     m->path, m->damaged);
 }
 
 bool tern_model_reads_whole(const tern_model *m) {
@@ -344,7 +344,7 @@ static tern_status add_adapters(tern_model *m, const tern_model_desc *desc, tern
 }
 
 static tern_status build_graphs(tern_model *m, tern_error *err) {
-    const tern_arch_graph *rows[TERN_GRAPHS_MAX];
+    const tern_graph_row *rows[TERN_GRAPHS_MAX];
     tern_graph built[TERN_GRAPHS_MAX];
     tern_status status =
         tern_model_build_all(built, &m->n_graphs, m->file, m->arch, &m->config, err);

@@ -97,8 +97,8 @@ struct tern_model {
 // Marks which weights of a built graph are ternarized and which is the output head. weights: which
 // source a value has; NULL: sources are by value.
 void tern_model_mark_uses(const tern_graph *g, const int32_t *weights, tern_weight_source *sources);
-// Which of the model's graphs has this name; NULL: the main one. -1: none, with a message that lists
-// those there are.
+// Which of the model's graphs has this name; NULL: the main one. -1: none, with a message that
+// lists those there are.
 int tern_model_graph_find(const tern_model *m, const char *name, tern_error *err);
 // The graph whose value flows into this input; -1: none, it comes from outside.
 int tern_model_flow_from(const tern_model *m, int graph, tern_vid v);

@@ -53,7 +53,8 @@ tern_status tern_session_open(tern_session **out, tern_model *model, const tern_
     if (s->desc.n_keep <= 0) s->desc.n_keep = 4;
     if (s->desc.n_keep > s->n_context / 2) s->desc.n_keep = s->n_context / 2;
     tern_kv_type *kv_type = &s->desc.kv_type;
-    tern_status status = tern_kv_choose(&model->graphs[0].fused, s->n_context, *kv_type, kv_type, err);
+    tern_status status =
+        tern_kv_choose(&model->graphs[0].fused, s->n_context, *kv_type, kv_type, err);
     if (status == TERN_OK)
         status = tern_lease_open(&s->lease, model, s->n_context, *kv_type, err);
     if (status == TERN_OK && desc->profile) status = tern_model_profile_start(s->lease, err);

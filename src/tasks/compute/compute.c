@@ -172,7 +172,7 @@ static tern_status want(job *j, size_t i, tern_error *err) {
     if (value->producer < 0 || value->type != TERN_VALUE_F32 || value->cols < 1 ||
         j->graph.nodes[value->producer].op == TERN_OP_TOP_K)
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                         "%s: %s is no array of floats here (tern graph shows the graph as lowered)",
+                         "%s: %s is no array of floats here (tern graph shows how it is lowered)",
                          j->model->path, name);
     j->wanted[i] = v;
     return TERN_OK;

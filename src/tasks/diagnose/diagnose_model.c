@@ -82,7 +82,8 @@ static tern_status check_values(tern_report *report, const tern_model *wanted,
         ids[i] = (int32_t)((i * 2654435761u) % (uint32_t)n_vocab);
     TERN_TRY_GOTO(open_single(wanted, &a, err));
     TERN_TRY_GOTO(open_single(tested, &b, err));
-    TERN_TRY_GOTO(tern_compare(&tested->graphs[0].fused, &a, &b, ids, N_TOKENS, tolerance, &d, err));
+    TERN_TRY_GOTO(
+        tern_compare(&tested->graphs[0].fused, &a, &b, ids, N_TOKENS, tolerance, &d, err));
     tern_report_difference(report, "hidden values and logits", &d, tolerance);
     for (int32_t i = 0; i < N_STEPS; i++) {
         int32_t pos = N_TOKENS + i;
