@@ -1,6 +1,9 @@
 // Speed of the ternary kernels, against what the machine can do.
 //
-//     ternary_bench [THREADS [VARIANT]]
+//     ternary_bench [THREADS [VARIANT [TOKENS...]]]
+//
+// With numbers of tokens: both kernels at each of them, on weights that come from memory, as those
+// of a model do. Where the one overtakes the other is where gemv_tokens belongs.
 //
 // Decode (matrix x vector) is measured over matrices far larger than the caches, next to a plain
 // read of as many bytes; prompts (matrix x matrix) next to a loop of multiply-adds that touches no
@@ -238,7 +241,7 @@ static void repack(const void *user, int thread, size_t first, size_t last) {
 
 static void bench_gemv(const tern_ternary_kernels *k, tern_packing packing, size_t n_in) {
     const size_t n_rows = ((size_t)200 << 20) / tern_ternary_row_bytes(packing, n_in);
-    enum { N = TERN_GEMV_TOKENS };
+    enum { N = 8 };
     job j[N];
     pass read, p[N], packed;
     job_init(&j[0], k, packing, n_in, n_rows, N);
@@ -278,7 +281,7 @@ static void bench_gemm(const tern_ternary_kernels *k, tern_packing packing, size
     job j;
     pass panels, product;
     job_init(&j, k, packing, n_in, n_rows, n_tokens);
-    pass_init(&panels, make_panels, &j, n_tokens, k->gemm_token_block, n_tokens);
+    pass_init(&panels, make_panels, &j, n_tokens, k->gemm_token_block(n_tokens), n_tokens);
     pass_init(&product, gemm, &j, n_rows, k->gemm_row_block, k->gemm_row_block);
     for (int round = 0; round < ROUNDS; round++) {
         pass_run(&panels);
@@ -293,6 +296,41 @@ static void bench_gemm(const tern_ternary_kernels *k, tern_packing packing, size
     job_free(&j);
 }
 
+// Both kernels over weights that do not fit into caches. Rounds are interleaved.
+static void bench_tokens(const tern_ternary_kernels *k, tern_packing packing, size_t n_in,
+                         int n_counts, char **counts, double peak) {
+    enum { MOST = 70 };
+    const size_t n_rows = ((size_t)80 << 20) / tern_ternary_row_bytes(packing, n_in) / 64 * 64;
+    static job jobs[MOST];
+    static pass few[MOST], many[MOST];
+    if (n_counts > MOST) n_counts = MOST;
+    for (int i = 0; i < n_counts; i++) {
+        const size_t n_tokens = (size_t)atoi(counts[i]);
+        if (i == 0) job_init(&jobs[i], k, packing, n_in, n_rows, MOST);
+        jobs[i] = jobs[0];
+        jobs[i].x.n_tokens = n_tokens < 1 || n_tokens > MOST ? MOST : n_tokens;
+        // Pieces of a fraction of a millisecond, but not so short that claiming them counts.
+        const size_t piece = n_tokens < 8 ? 512 : 128;
+        pass_init(&few[i], gemv, &jobs[i], n_rows, 64, piece);
+        pass_init(&many[i], gemm, &jobs[i], n_rows, 64, piece);
+    }
+    for (int round = 0; round < ROUNDS; round++)
+        for (int i = 0; i < n_counts; i++) {
+            k->make_panels(jobs[i].panels, &jobs[i].x, n_in, 0, jobs[i].x.n_tokens);
+            pass_run(&few[i]);
+            pass_run(&many[i]);
+        }
+    printf("%-8s %s-bit %zu, tokens: gemv and gemm in %% of %.0f GMAC/s\n", k->name,
+           packing ? "1.6" : "2", n_in, peak);
+    for (int i = 0; i < n_counts; i++) {
+        const double work = (double)n_rows * (double)n_in * (double)jobs[i].x.n_tokens * 1e-9;
+        printf(" %zu: %.1f %.1f;", jobs[i].x.n_tokens, 100 * work / pass_end(&few[i]) / peak,
+               100 * work / pass_end(&many[i]) / peak);
+    }
+    putchar('\n');
+    job_free(&jobs[0]);
+}
+
 int main(int argc, char **argv) {
     static const size_t shapes[][2] = {{2560, 2560}, {2560, 640}, {2560, 6912}, {6912, 2560}};
     const char *names[8];
@@ -303,6 +341,10 @@ int main(int argc, char **argv) {
         tern_cpu_kernels kernels;
         if (argc > 2 ? strcmp(names[v], argv[2]) != 0 : v == 0) continue;
         if (!tern_cpu_kernels_select(names[v], &kernels)) return 1;
+        for (int i = 0; argc > 3 && i < 4; i++)
+            bench_tokens(kernels.t, i % 2 ? TERN_PACK_1_6BIT : TERN_PACK_2BIT, i < 2 ? 2560 : 6912,
+                         argc - 3, argv + 3, peak_gmac(kernels.t));
+        if (argc > 3) continue;
         for (int packing = 0; packing < 2; packing++) {
             bench_gemv(kernels.t, (tern_packing)packing, 2560);
             bench_gemv(kernels.t, (tern_packing)packing, 6912);

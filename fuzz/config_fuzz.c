@@ -8,16 +8,16 @@
 
 enum { LAYERS_MAX = 4 }; // more layers would only take time
 
-static void use_graph(const tern_arch *arch, const tern_config *c) {
+static void use_graph(const tern_graph_row *row, const tern_config *c) {
     tern_graph g;
     tern_error err;
     tern_strbuf out = {0};
     tern_graph_init(&g);
-    if (arch->build(&g, c, &err) == TERN_OK) {
+    if (row->build(&g, c, &err) == TERN_OK) {
         tern_weight_kind *kinds = tern_alloc_array(TERN_MEM_MISC, g.n_values + 1, sizeof *kinds);
         if (kinds && tern_pass_lower(&g, kinds, &err) == TERN_OK &&
             tern_pass_fuse(&g, &err) == TERN_OK) {
-            tern_graph_print(&g, "fused", NULL, TERN_FORMAT_JSON, &out);
+            tern_graph_print(&g, row->name, "fused", NULL, TERN_FORMAT_JSON, &out);
             fuzz_require(out.failed || fuzz_is_json(tern_strbuf_text(&out), out.len));
         }
         tern_free(kinds);
@@ -39,6 +39,16 @@ static tern_status open_file(tern_file **f, const char *json, size_t n, tern_err
     return status == TERN_OK ? tern_file_index_tensors(*f, err) : status;
 }
 
+// What only some families have.
+static bool same_family(const tern_config *a, const tern_config *b) {
+    return memcmp(a->layers, b->layers, sizeof a->layers) == 0 && a->window == b->window &&
+           a->window_rope.base == b->window_rope.base && a->query_scalar == b->query_scalar &&
+           a->bidirectional == b->bidirectional && a->pooling == b->pooling &&
+           a->conv_taps == b->conv_taps && a->delta.n_k_heads == b->delta.n_k_heads &&
+           a->delta.n_v_heads == b->delta.n_v_heads && a->delta.head_dim == b->delta.head_dim &&
+           a->delta.v_dim == b->delta.v_dim;
+}
+
 static void write_again(const tern_arch *arch, const tern_config *c) {
     tern_strbuf text = {0};
     tern_file *again = NULL;
@@ -54,7 +64,8 @@ static void write_again(const tern_arch *arch, const tern_config *c) {
             fuzz_require(found.n_embd == c->n_embd && found.n_layers == c->n_layers &&
                          found.head_dim == c->head_dim && found.act == c->act &&
                          found.rope.n_rot == c->rope.n_rot && found.rope.base == c->rope.base &&
-                         found.n_kv_heads == c->n_kv_heads && found.n_context == c->n_context);
+                         found.n_kv_heads == c->n_kv_heads && found.n_context == c->n_context &&
+                         same_family(&found, c));
     }
     tern_file_close(again);
     tern_strbuf_free(&text);
@@ -68,7 +79,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     if (open_file(&file, (const char *)bytes, n, &err) == TERN_OK &&
         tern_model_read(file, &arch, &c, &err) == TERN_OK) {
         write_again(arch, &c);
-        if (c.n_layers <= LAYERS_MAX) use_graph(arch, &c);
+        const tern_graph_row *rows[TERN_GRAPHS_MAX];
+        int n_graphs = c.n_layers <= LAYERS_MAX ? tern_model_graphs(arch, &c, rows) : 0;
+        for (int i = 0; i < n_graphs; i++) use_graph(rows[i], &c);
     }
     tern_file_close(file);
     return 0;

@@ -78,7 +78,7 @@ static bool make_folder(const char *folder, const char *config, int64_t n_embd, 
     bool ok = open_config(&o, folder, &err);
     CHECK_MSG(ok, "%s: %s", folder, err.message);
     tern_graph_init(&g);
-    ok = ok && o.arch->build(&g, &o.c, &err) == TERN_OK;
+    ok = ok && tern_model_build_main(&g, o.arch, &o.c, &err) == TERN_OK;
     for (size_t v = 0; ok && v < g.n_values; v++) {
         const tern_value *x = &g.values[v];
         made_tensor *t = &list[n];
@@ -181,6 +181,17 @@ static const spelling spellings[] = {
     {"{\"model_type\": \"gemma3_text\", \"use_bidirectional_attention\": true, " GEMMA FEW_HEADS
      "}",
      "", NULL, "embeddinggemma", "WWWWWFW", 4, 1e6, 10000, 1, 256, 2, 8, 8, TERN_POOLING_MEAN},
+    {"{" QWEN3 ", \"use_sliding_window\": true, \"sliding_window\": 5, \"max_window_layers\": 1}",
+     "model.", NULL, "qwen3", "FW", 5, 10000, 0, 1, 0, 4, 4, 4, TERN_POOLING_NONE},
+    {"{" QWEN3 ", \"use_sliding_window\": false, \"sliding_window\": 5}", "model.", NULL, "qwen3",
+     "FF", 0, 10000, 0, 1, 0, 4, 4, 4, TERN_POOLING_NONE},
+    {"{\"model_type\": \"qwen3_5_text\", " QWEN35_SIZES ", \"full_attention_interval\": 1}",
+     "model.", NULL, "qwen35", "FFFF", 0, 10000, 0, 1, 0, 2, 8, 8, TERN_POOLING_NONE},
+    {"{\"model_type\": \"gemma3_text\", " GEMMA FEW_HEADS ", \"sliding_window_pattern\": 1}",
+     "model.", NULL, "gemma3", "FFFFFFF", 6, 1e6, 10000, 1, 256, 2, 8, 8, TERN_POOLING_NONE},
+    {"{\"model_type\": \"gemma3_text\", \"use_bidirectional_attention\": true, " GEMMA FEW_HEADS
+     ", \"text_config\": {\"sliding_window\": 1}}",
+     "", NULL, "embeddinggemma", "WWWWWFW", 1, 1e6, 10000, 1, 256, 2, 8, 8, TERN_POOLING_MEAN},
 };
 #define N_SPELLINGS (sizeof spellings / sizeof *spellings)
 
@@ -272,7 +283,7 @@ TEST(families_configs_in_every_spelling_there_and_back) {
 
 static const char *const oracles[] = {
     "qwen3",          "qwen3_5",        "qwen3_5_tied_mtp",  "lfm2",           "gemma3",
-    "gemma3_4b_rope", "embeddinggemma", "embeddinggemma_st", "qwen3_embedding"};
+    "gemma3_4b_rope", "embeddinggemma", "embeddinggemma_st", "qwen3_embedding", "olmo2"};
 
 TEST(families_of_transformers_go_there_and_back) {
     for (size_t i = 0; i < sizeof oracles / sizeof *oracles; i++) {
@@ -308,6 +319,30 @@ TEST(families_a_window_begins_again) {
     CHECK_MSG(tern_session_logits(session, ids, 60, second, &err) == TERN_OK, "%s", err.message);
     CHECK(memcmp(first, second, sizeof first) == 0);
     tern_session_close(session);
+    tern_model_close(model);
+}
+
+// Seen to fail (scores of 0, silently) without either check.
+TEST(families_embeddings_are_no_scores) {
+    char folder[600];
+    float scores[N_VOCAB];
+    const int32_t id = 3;
+    tern_error err = {0};
+    tern_model *model;
+    tern_session *session = NULL;
+    tern_lease *lease;
+    snprintf(folder, sizeof folder, "%s", test_tmp("family_scores"));
+    if (!make_folder(folder, spellings[2].json, 16, "", NULL)) return;
+    REQUIRE_OK(tern_model_open(&model, folder, NULL, &err), err);
+    CHECK(tern_session_open(&session, model, NULL, &err) == TERN_ERR_UNSUPPORTED && !session);
+    CHECK_MSG(strstr(err.message, "is an encoder: it has no scores of next tokens"), "%s",
+              err.message);
+    REQUIRE_OK(tern_lease_open(&lease, model, 16, TERN_KV_F32, &err), err);
+    const tern_work work = {.lease = lease, .ids = &id, .n_ids = 1, .n_outputs = 1};
+    const tern_wanted wanted = {.outputs = {"logits"}, .data = {scores}, .n_bindings = 1};
+    CHECK(tern_model_compute(model, &work, 1, &wanted, &err) == TERN_ERR_UNSUPPORTED);
+    CHECK_MSG(strstr(err.message, "has no output \"logits\""), "%s", err.message);
+    tern_lease_close(lease);
     tern_model_close(model);
 }
 

@@ -267,6 +267,11 @@ def config(**fields):
     return json.dumps(c).encode()
 
 
+def nested(model_type, **fields):
+    return json.dumps({"model_type": model_type,
+                       "text_config": json.loads(config(**fields))}).encode()
+
+
 def config_seeds():
     yield "llama", config()
     yield "bitnet", config(model_type="bitnet", hidden_act="relu2", bos_token_id=1, eos_token_id=2,
@@ -279,6 +284,18 @@ def config_seeds():
                                           "beta_fast": 32, "beta_slow": 1})
     yield "linear", config(rope_scaling={"type": "linear", "factor": 2.0}, head_dim=8,
                            partial_rotary_factor=0.5)
+    yield "qwen3", config(model_type="qwen3", head_dim=6, tern_pooling="lasttoken")
+    yield "qwen35", nested("qwen3_5", full_attention_interval=2, linear_conv_kernel_dim=4,
+                           linear_num_key_heads=1, linear_num_value_heads=2, linear_key_head_dim=3,
+                           linear_value_head_dim=2, partial_rotary_factor=0.5)
+    yield "lfm2", config(model_type="lfm2", conv_L_cache=3, norm_eps=1e-5,
+                         layer_types=["conv", "full_attention"], num_hidden_layers=2)
+    windows = {"sliding_attention": {"rope_theta": 1e4},
+               "full_attention": {"rope_theta": 1e6, "rope_type": "linear", "factor": 8.0}}
+    yield "gemma3", config(model_type="gemma3_text", sliding_window=8, rope_parameters=windows,
+                           hidden_activation="gelu_pytorch_tanh", query_pre_attn_scalar=6)
+    yield "encoder", nested("gemma3", sliding_window=9, use_bidirectional_attention=True,
+                            sliding_window_pattern=2)
     yield "wide_head", config(hidden_size=10 ** 6, partial_rotary_factor=0.3)
 
 
@@ -415,6 +432,22 @@ def checkpoint_seeds():
     for place in range(24, 1500, 200):  # where metadata lies
         yield "meta_%d" % place, b"\1" + edit(place, b"\xff\x7f")
 
+
+def npy_seeds():
+    def npy(descr, shape, data, version=1, order="False"):
+        text = "{'descr': '%s', 'fortran_order': %s, 'shape': %s, }" % (descr, order, shape)
+        text = text.encode() + b"\n"
+        length = struct.pack("<H" if version == 1 else "<I", len(text))
+        return b"\x93NUMPY" + bytes([version, 0]) + length + text + data
+    yield "f4", npy("<f4", (2, 3), struct.pack("<6f", *range(6)))
+    yield "f2", npy("<f2", (1, 2), struct.pack("<2e", 1, -2))
+    yield "f8", npy("<f8", (2,), struct.pack("<2d", 1, 1e300), version=2)
+    yield "i4", npy("<i4", (3,), struct.pack("<3i", 1, -2, 3), order="True")
+    yield "i8", npy("<i8", (2,), struct.pack("<2q", 1, 1 << 40), version=3)
+    yield "scalar", npy("<f4", (), bytes(4))
+    yield "none", npy("<f4", (0, 5), b"")
+
+
 # Templates: what the language has in addition to what chats use.
 def jinja_seeds():
     seeds = {
@@ -440,7 +473,8 @@ def main():
                           ("model_folder", folder_seeds()), ("lora", lora_seeds()),
                           ("train_log", log_seeds()), ("eval_results", results_seeds()),
                           ("transcript", transcript_seeds()), ("manifest", manifest_seeds()),
-                          ("documents", document_seeds()), ("checkpoint", checkpoint_seeds())):
+                          ("documents", document_seeds()), ("checkpoint", checkpoint_seeds()),
+                          ("npy", npy_seeds())):
         folder = os.path.join(root, target)
         os.makedirs(folder, exist_ok=True)
         for name, data in seeds:

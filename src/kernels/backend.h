@@ -6,7 +6,8 @@
 //                                                      submit ─ poll ─ read, per batch
 //
 // A batch is rows of any number of sequences (sequence.h). A row's bits depend neither on the other
-// rows of its batch, nor on how its sequence was cut into batches, nor on where its pages lie.
+// rows of its batch, nor on how its sequence was cut into batches (but see n_same_bits), nor on
+// where its pages lie.
 //
 // submit never waits: a browser cannot block, and a GPU should not. poll says whether the batch is
 // done; the CPU's submit computes at once, so its poll is always true.
@@ -91,14 +92,16 @@ typedef struct tern_binding {
 #define TERN_BINDINGS_MAX 8
 
 // Rows of the dimension "tokens" are the chunks' tokens in order, of "sequences" the chunks, of
-// "outputs" the wanted rows.
+// "outputs" the wanted rows; of a graph without tokens, as of all other dimensions, as many as
+// `counts` says.
 typedef struct tern_batch {
     const int32_t *ids; // the input "ids"
-    int32_t n_tokens;   // 1 .. the plan's n_batch
+    int32_t n_tokens;   // 1 .. the plan's n_batch; 0 of a graph without tokens
     const tern_chunk *chunks;
     int32_t n_chunks;
     const int32_t *outputs; // the input "outputs": rows that are wanted, ascending; NULL: the last
     int32_t n_outputs;      // 0 .. n_tokens
+    int64_t counts[TERN_DIMS_MAX]; // by dimension of the graph, 0 .. the plan's n_batch
     // Other inputs, and the outputs that are wanted: logits and the like. An output that is not
     // bound is not computed, where the plan can help it.
     tern_binding bindings[TERN_BINDINGS_MAX];
@@ -113,6 +116,8 @@ typedef struct tern_batch {
 // Whether a plan and stores of these sizes can run the batch.
 tern_status tern_batch_check(const tern_batch *batch, const tern_graph *g, int32_t n_batch,
                              int32_t n_context, tern_error *err);
+// How many rows each dimension of the graph has in the batch.
+void tern_batch_counts(const tern_batch *batch, const tern_graph *g, int64_t counts[TERN_DIMS_MAX]);
 // What is bound to a value; NULL: nothing.
 void *tern_batch_data(const tern_batch *batch, tern_vid value);
 void tern_batch_bind(tern_batch *batch, tern_vid value, void *data); // NULL data is not bound
@@ -147,11 +152,13 @@ typedef struct tern_weight_check {
 
 typedef struct tern_backend {
     const char *name;
-    // In a batch of up to this many tokens each row has the same bits as alone: what speculation
-    // may compute together.
+    // In a chunk of up to this many tokens each row has the same bits as alone: what speculation may
+    // compute together. Rows of longer chunks have the same bits whatever these chunks' lengths are.
     int32_t n_same_bits;
     int32_t n_chunks_max; // of a batch
     bool stores_by_context; // a store serves sequences of one n_context only
+    // A batch of one greedy token is computed faster if this many positions more are reserved.
+    int32_t n_ahead;
     // Any number of threads may use a device at once, each with its own instance. Else one at a
     // time, but for is_lost and memory.
     bool is_shared;
@@ -183,6 +190,8 @@ typedef struct tern_backend {
     void (*store_close)(tern_store *s);
     int32_t (*store_page_positions)(const tern_store *s);
     uint64_t (*page_bytes)(const tern_store *s, int group);
+    // Says that n pages will be taken soon. NULL: it makes no difference.
+    tern_status (*pages_expect)(tern_store *s, int group, int32_t n, tern_error *err);
     tern_status (*page_new)(tern_store *s, int group, tern_page *out, tern_error *err); // zeros
     void (*page_free)(tern_store *s, int group, tern_page page);
     tern_status (*page_copy)(tern_store *s, int group, tern_page from, tern_page to,

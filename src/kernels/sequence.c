@@ -44,6 +44,7 @@ struct tern_cache {
     tern_store *store;
     tern_page_layout layout;
     int32_t page_positions;
+    uint64_t n_sequences;  // ever
     tern_mutex lock; // of all below, and of the holders of every page
     held_page *free[TERN_PAGE_GROUPS];
     uint64_t n_pages[TERN_PAGE_GROUPS];
@@ -185,6 +186,7 @@ typedef struct snapshot {
 struct tern_sequence {
     tern_cache *cache;
     int32_t n_positions;
+    uint64_t version;
     int32_t n_out; // pages in the host's memory
     page_table tables[TERN_PAGE_GROUPS];
     snapshot snapshots[TERN_SNAPSHOTS + 1]; // the last is the passing one
@@ -196,6 +198,9 @@ tern_status tern_sequence_open(tern_sequence **out, tern_cache *c, tern_error *e
     *out = tern_alloc(TERN_MEM_KV, sizeof **out);
     if (!*out) return tern_fail_memory(err, sizeof **out);
     (*out)->cache = c;
+    tern_mutex_lock(&c->lock);
+    (*out)->version = ++c->n_sequences << 32;
+    tern_mutex_unlock(&c->lock);
     return TERN_OK;
 }
 
@@ -221,6 +226,7 @@ void tern_sequence_close(tern_sequence *s) {
 }
 
 int32_t tern_sequence_length(const tern_sequence *s) { return s->n_positions; }
+uint64_t tern_sequence_version(const tern_sequence *s) { return s->version; }
 
 const tern_page *tern_sequence_pages(const tern_sequence *s, int group) {
     return s->tables[group].pages;
@@ -295,12 +301,23 @@ static tern_status own_page(tern_sequence *s, int group, int32_t i, tern_error *
     return TERN_OK;
 }
 
+// A backend that must move all pages to make room for more does it once.
+static tern_status expect_pages(const tern_sequence *s, int group, int32_t n, tern_error *err) {
+    tern_cache *c = s->cache;
+    if (n < 2 || !c->backend->pages_expect) return TERN_OK;
+    tern_mutex_lock(&c->lock);
+    for (const held_page *p = c->free[group]; p && n > 0; p = p->next) n--;
+    tern_mutex_unlock(&c->lock);
+    return n > 0 ? c->backend->pages_expect(c->store, group, n, err) : TERN_OK;
+}
+
 tern_status tern_sequence_reserve(tern_sequence *s, int32_t n_positions, tern_error *err) {
     const tern_page_layout *l = &s->cache->layout;
     int32_t each = s->cache->page_positions;
     for (int g = 0; g < l->n_groups; g++) {
         bool fixed = l->groups[g].kind == TERN_STATE_FIXED;
         int32_t n = fixed ? 1 : (n_positions + each - 1) / each;
+        TERN_TRY(expect_pages(s, g, n - s->tables[g].n, err));
         while (s->tables[g].n < n) TERN_TRY(append_page(s, g, err));
         for (int32_t i = fixed ? 0 : s->n_positions / each; i < n; i++)
             TERN_TRY(own_page(s, g, i, err));
@@ -315,12 +332,27 @@ void tern_sequence_trim(tern_sequence *s) {
     for (int g = 0; g < l->n_groups; g++) {
         page_table *t = &s->tables[g];
         if (g == l->fixed) continue;
+        if (t->n > n) s->version += 2; // what a backend has computed ahead is gone
         while (t->n > n) drop(s->cache, g, t->held[--t->n], true);
         if (t->capacity > 16 && t->capacity > 4 * n) shrink(t, n > 4 ? n : 4);
     }
 }
 
+int32_t tern_sequence_room(const tern_sequence *s, int32_t n_positions) {
+    const tern_page_layout *l = &s->cache->layout;
+    int32_t each = s->cache->page_positions, room = n_positions;
+    for (int g = 0; g < l->n_groups; g++) {
+        const page_table *t = &s->tables[g];
+        if (l->groups[g].kind == TERN_STATE_FIXED) continue;
+        int32_t i = s->n_positions / each, n = (room + each - 1) / each;
+        while (i < n && i < t->n && t->held[i] && !is_shared(s->cache, t->held[i])) i++;
+        if (i < n) room = i * each;
+    }
+    return room;
+}
+
 void tern_sequence_abandon(tern_sequence *s) {
+    s->version += 2; // what a backend has computed ahead is not to be relied on
     s->is_torn = s->cache->layout.fixed >= 0;
 }
 
@@ -328,6 +360,7 @@ void tern_sequence_advance(tern_sequence *s, int32_t n_positions) {
     const tern_page_layout *l = &s->cache->layout;
     int32_t each = s->cache->page_positions;
     s->n_positions = n_positions;
+    s->version++;
     for (int g = 0; g < l->n_groups; g++) {
         page_table *t = &s->tables[g];
         // One page more than the window reaches stays, so that short steps back are free.
@@ -376,6 +409,7 @@ tern_status tern_sequence_cut(tern_sequence *s, int32_t n_positions, int32_t *n_
                               tern_error *err) {
     *n_left = s->n_positions;
     if (n_positions >= s->n_positions && !s->is_torn) return TERN_OK;
+    s->version++;
     const snapshot *from = NULL;
     int32_t n = n_positions < s->n_positions ? n_positions : s->n_positions;
     if (s->cache->layout.fixed >= 0) {

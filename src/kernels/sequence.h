@@ -55,6 +55,9 @@ uint64_t tern_cache_bytes(const tern_cache *c);
 tern_status tern_sequence_open(tern_sequence **out, tern_cache *c, tern_error *err);
 void tern_sequence_close(tern_sequence *s); // NULL is allowed
 int32_t tern_sequence_length(const tern_sequence *s); // positions that it holds
+// Changes with everything that changes its positions, by 1 with tern_sequence_advance; no two
+// sequences of a cache ever have the same.
+uint64_t tern_sequence_version(const tern_sequence *s);
 // Whether its states can go back to any earlier position without computing again.
 bool tern_sequence_cuts_freely(const tern_sequence *s);
 
@@ -63,6 +66,9 @@ bool tern_sequence_cuts_freely(const tern_sequence *s);
 tern_status tern_sequence_reserve(tern_sequence *s, int32_t n_positions, tern_error *err);
 // Gives back the room after its positions.
 void tern_sequence_trim(tern_sequence *s);
+// Up to which position, at most n_positions, a run may write now: what was reserved and is not
+// shared.
+int32_t tern_sequence_room(const tern_sequence *s, int32_t n_positions);
 // Positions up to n_positions have been computed, in room that was reserved. Pages that no window
 // reaches any more are given back.
 void tern_sequence_advance(tern_sequence *s, int32_t n_positions);

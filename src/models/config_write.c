@@ -90,6 +90,16 @@ tern_status tern_config_write_pooling(tern_gguf_writer *w, const char *name, con
     return tern_gguf_put_int(w, key, TERN_META_U32, gguf_poolings[c->pooling]);
 }
 
+tern_status tern_config_write_windows(tern_gguf_writer *w, const char *name, const tern_config *c) {
+    char key[160];
+    uint8_t flags[TERN_LAYERS_MAX];
+    for (int64_t i = 0; i < c->n_layers; i++) flags[i] = c->layers[i] == TERN_LAYER_WINDOW;
+    snprintf(key, sizeof key, "%s.attention.sliding_window", name);
+    TERN_TRY(tern_gguf_put_int(w, key, TERN_META_U32, c->window));
+    snprintf(key, sizeof key, "%s.attention.sliding_window_pattern", name);
+    return tern_gguf_put_array(w, key, TERN_META_BOOL, flags, (size_t)c->n_layers);
+}
+
 // ---- config.json -----------------------------------------------------------------------------
 
 double tern_config_rotary_factor(const tern_config *c) {
@@ -128,9 +138,6 @@ void tern_config_write_pooling_json(const tern_config *c, tern_strbuf *out) {
 }
 
 static void put_layer_types(const tern_config *c, tern_strbuf *out) {
-    bool all_full = true;
-    for (int64_t i = 0; i < c->n_layers; i++) all_full &= c->layers[i] == TERN_LAYER_FULL;
-    if (all_full) return;
     tern_strbuf_puts(out, "  \"layer_types\": [");
     for (int64_t i = 0; i < c->n_layers; i++)
         tern_strbuf_printf(out, "%s\"%s\"", i ? ", " : "",
@@ -165,7 +172,7 @@ void tern_config_write_json(const tern_arch *arch, const tern_config *c, const c
     tern_strbuf_printf(out, "  \"%s\": \"%s\",\n", arch->hf_act ? arch->hf_act : TERN_HF_ACT,
                        tern_act_name(c->act));
     put_rope(c, out);
-    put_layer_types(c, out);
+    if (arch->mixed_layers) put_layer_types(c, out);
     if (arch->write_json) arch->write_json(c, out);
     if (ternary_mode) put_quantization(c, ternary_mode, out);
     tern_strbuf_printf(out,

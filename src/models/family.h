@@ -35,6 +35,8 @@ tern_status tern_config_pooling(const tern_config_source *s, tern_config *c, ter
 
 tern_status tern_config_write_pooling(tern_gguf_writer *w, const char *name, const tern_config *c);
 void tern_config_write_pooling_json(const tern_config *c, tern_strbuf *out);
+// c->window, and which layers have it.
+tern_status tern_config_write_windows(tern_gguf_writer *w, const char *name, const tern_config *c);
 // The share of a head that is rotated, as a number that a reader's product with the head's
 // dimensions, cut to an integer, makes n_rot again.
 double tern_config_rotary_factor(const tern_config *c);
@@ -44,6 +46,7 @@ double tern_config_rotary_factor(const tern_config *c);
 typedef struct tern_attention_block {
     // "blk.%d.attn_q_norm.weight" and attn_k_norm: queries and keys are normed by head before RoPE.
     bool head_norms;
+    bool row_norms; // instead: queries of all heads together, and keys
     // attn_q makes, head by head, a query and a gate; the heads' results times sigmoid(gate).
     bool gate;
     bool sub_norm; // "blk.%d.attn_sub_norm.weight": before the output projection
@@ -55,6 +58,8 @@ typedef struct tern_attention_block {
 // Of rows that are normed already; without the residual.
 tern_vid tern_block_attention(tern_graph *g, const tern_config *c, tern_vid x,
                               const tern_attention_block *block);
+// Vectors of texts: pooled rows, through two products where the config says so, of length 1.
+void tern_block_embedding(tern_graph *g, const tern_config *c, tern_vid pooled);
 tern_vid tern_block_feed_forward(tern_graph *g, const tern_config *c, tern_vid x);
 tern_vid tern_block_norm(tern_graph *g, tern_vid x, const char *name, int64_t n, double eps);
 // A layer's product: a BitLinear where the config says so.
@@ -67,9 +72,24 @@ typedef struct tern_stack {
     float embedding_scale;                                              // 0: none
 } tern_stack;
 
-// ids -> table -> layers -> final norm -> logits, or for models that pool an embedding.
+// ids -> table -> layers -> final norm -> logits, or for models that pool an embedding. Rows are
+// called as transformers counts its hidden_states: hidden.0 those of the table, hidden.I those
+// after I layers, hidden.N after the last one and the final norm.
 tern_status tern_build_stack(tern_graph *g, const tern_config *c, const tern_stack *stack,
                              tern_error *err);
+
+// ---- Rows of graphs ----------------------------------------------------------------------------
+
+#define TERN_GRAPHS(...)                                                                           \
+    (const tern_graph_row[]) {                                                                    \
+        __VA_ARGS__, {                                                                             \
+            .name = NULL                                                                           \
+        }                                                                                          \
+    }
+#define TERN_DECODER(build_) {.name = "decoder", .is_there = tern_config_scores, .build = build_}
+#define TERN_ENCODER(build_) {.name = "encoder", .is_there = tern_config_pools, .build = build_}
+bool tern_config_scores(const tern_config *c); // next tokens
+bool tern_config_pools(const tern_config *c);  // rows of a text to one vector
 
 // ---- Rows of tensors ---------------------------------------------------------------------------
 

@@ -37,9 +37,22 @@ static tern_status build(tern_graph *g, const tern_config *c, tern_error *err) {
                             err);
 }
 
+// The end of an encoder alone: pooled rows, of whatever texts, become their embeddings.
+static tern_status build_dense(tern_graph *g, const tern_config *c, tern_error *err) {
+    tern_dim sequences = tern_g_dim(g, "sequences");
+    tern_block_embedding(g, c,
+                         tern_g_input(g, "pooled", sequences, c->n_embd, TERN_VALUE_F32));
+    return tern_graph_check(g, err);
+}
+
+static bool has_dense(const tern_config *c) {
+    return c->n_dense > 0;
+}
+
 // ---- Config ------------------------------------------------------------------------------------
 
-#define PATTERN 6 // every so many layers one sees everything, where no file says otherwise
+#define WINDOW_MAX (INT32_MAX / 2)
+#define PATTERN    6 // every so many layers one sees everything, where no file says otherwise
 
 static tern_status read_layers(const tern_config_source *s, tern_config *c, tern_error *err) {
     bool found;
@@ -88,7 +101,7 @@ static tern_status refuse_caps(const tern_config_source *s, tern_error *err) {
 
 static tern_status read_window(const tern_config_source *s, tern_config *c, tern_error *err) {
     int64_t window;
-    TERN_TRY(tern_config_need(s, "attention.sliding_window", "sliding_window", 1, INT32_MAX / 2,
+    TERN_TRY(tern_config_need(s, "attention.sliding_window", "sliding_window", 1, WINDOW_MAX,
                               &window, err));
     c->window = (int32_t)window;
     return tern_config_rope(s, c, "sliding_attention", &c->window_rope, err);
@@ -162,8 +175,10 @@ static tern_status read_encoder(const tern_config_source *s, tern_config *c, ter
     return TERN_OK;
 }
 
+// The width of which the bound was made; an odd bound that is half of none stands for itself.
 static int64_t width_of(const tern_config *c) {
-    return 2 * ((int64_t)c->window - 1);
+    int64_t width = 2 * ((int64_t)c->window - 1);
+    return width >= 1 && width <= WINDOW_MAX ? width : c->window;
 }
 
 static tern_status write_encoder_gguf(tern_gguf_writer *w, const char *name, const tern_config *c) {
@@ -228,12 +243,13 @@ static const tern_ignored ignored[] = {
 
 #define BOTH                                                                                       \
     .hf_types = hf_types, .hf_act = "hidden_activation", .act = TERN_ACTIVATION_GELU_TANH,         \
-    .tensors = tensors, .ignored = ignored, .defaults = &defaults, .build = build,                 \
+    .tensors = tensors, .ignored = ignored, .defaults = &defaults, .mixed_layers = true,           \
     .windows_by_layer = true
 
 const tern_arch tern_arch_gemma3 = {
     BOTH,
     .name = "gemma3",
+    .graphs = TERN_GRAPHS(TERN_DECODER(build)),
     .gguf_names = gguf_names,
     .hf_class = "Gemma3ForCausalLM",
     .read = read,
@@ -245,6 +261,8 @@ const tern_arch tern_arch_gemma3 = {
 const tern_arch tern_arch_embeddinggemma = {
     BOTH,
     .name = "embeddinggemma",
+    .graphs = TERN_GRAPHS(TERN_ENCODER(build),
+                          {.name = "dense", .is_there = has_dense, .build = build_dense}),
     .gguf_names = encoder_gguf_names,
     .hf_class = "Gemma3TextModel",
     .hf_prefix = "",

@@ -11,9 +11,9 @@ static const tern_tensor_row tensors[] = {
     {.gguf = "rope_freqs.weight"}, // computed from config.json's rope parameters there
     TERN_LAYER_NORM("attn_norm", "input_layernorm", TERN_CHANGE_NONE),
     TERN_LAYER_ROW("attn_q.weight", "self_attn.q_proj.weight", .role = TERN_ROLE_Q,
-                   .rows = TERN_ORDER_ROPE_Q),
+                   .rows = TERN_ORDER_ROPE),
     TERN_LAYER_ROW("attn_k.weight", "self_attn.k_proj.weight", .role = TERN_ROLE_K,
-                   .rows = TERN_ORDER_ROPE_K),
+                   .rows = TERN_ORDER_ROPE),
     TERN_LAYER_MATRIX("attn_v", "self_attn.v_proj", TERN_ROLE_V),
     TERN_LAYER_MATRIX("attn_output", "self_attn.o_proj", TERN_ROLE_O),
     TERN_LAYER_NORM("ffn_norm", "post_attention_layernorm", TERN_CHANGE_NONE),
@@ -30,6 +30,6 @@ const tern_arch tern_arch_llama = {
     .ignored = tern_decoder_ignored,
     .hf_class = "LlamaForCausalLM",
     .gguf_rope_neighbours = true,
-    .build = tern_build_decoder,
+    .graphs = TERN_GRAPHS(TERN_DECODER(tern_build_decoder)),
     .fresh = TERN_FRESH_FLOATS,
 };

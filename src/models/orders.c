@@ -13,8 +13,7 @@ static tern_order order_of(tern_order_kind kind, const tern_config *c) {
     const tern_delta_attrs *d = &c->delta;
     int64_t groups = d->n_k_heads, repeats = groups ? d->n_v_heads / groups : 0;
     switch (kind) {
-    case TERN_ORDER_ROPE_Q:
-    case TERN_ORDER_ROPE_K: return (tern_order){0, 2, c->head_dim / 2, 1};
+    case TERN_ORDER_ROPE: return (tern_order){0, 2, c->head_dim / 2, 1};
     case TERN_ORDER_V_HEADS: return (tern_order){0, groups, repeats, d->v_dim};
     case TERN_ORDER_V_EACH: return (tern_order){0, groups, repeats, 1};
     case TERN_ORDER_QKV: return (tern_order){2 * groups * d->head_dim, groups, repeats, d->v_dim};

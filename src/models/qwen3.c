@@ -1,10 +1,13 @@
 // Qwen3 (arXiv:2505.09388): Llama's decoder, with a norm of each query and key head before RoPE and
 // heads whose dimensions are stated. Qwen3-Embedding is the same decoder, of which the last row is
 // the embedding.
+#include <inttypes.h>
 #include "models/family.h"
 
 static tern_vid layer(tern_graph *g, const tern_config *c, tern_vid x) {
-    const tern_attention_block block = {.head_norms = true, .rope = &c->rope};
+    bool windowed = c->layers[g->layer] == TERN_LAYER_WINDOW;
+    const tern_attention_block block = {
+        .head_norms = true, .window = windowed ? c->window : 0, .rope = &c->rope};
     tern_vid a = tern_block_norm(g, x, "blk.%d.attn_norm.weight", c->n_embd, c->rms_eps);
     x = tern_g_add(g, x, tern_block_attention(g, c, a, &block));
     tern_vid f = tern_block_norm(g, x, "blk.%d.ffn_norm.weight", c->n_embd, c->rms_eps);
@@ -16,16 +19,54 @@ static tern_status build(tern_graph *g, const tern_config *c, tern_error *err) {
                             err);
 }
 
+// Windows are off in every published file. Where they are on, the first layers have none.
+static tern_status read_windows(const tern_config_source *s, tern_config *c, tern_error *err) {
+    bool found;
+    int64_t window = 0, n_full = 28; // as in transformers
+    if (!tern_json_bool(tern_config_json(s, "use_sliding_window"), false) ||
+        !tern_config_int(s, NULL, "sliding_window", &window))
+        return TERN_OK;
+    if (window < 1 || window > INT32_MAX)
+        return tern_fail(err, TERN_ERR_FORMAT, "config: sliding_window is %" PRId64, window);
+    c->window = (int32_t)window;
+    TERN_TRY(tern_config_layer_types(s, c, 1u << TERN_LAYER_FULL | 1u << TERN_LAYER_WINDOW, &found,
+                                     err));
+    if (!found) tern_config_int(s, NULL, "max_window_layers", &n_full);
+    for (int64_t i = n_full < 0 ? 0 : n_full; !found && i < c->n_layers; i++)
+        c->layers[i] = TERN_LAYER_WINDOW;
+    return TERN_OK;
+}
+
+// GGUF has no such windows: a key of our own says which layers.
+static tern_status read_gguf_windows(const tern_config_source *s, tern_config *c, tern_error *err) {
+    if (!tern_config_layer_flags(s, c, "attention.sliding_window_pattern", TERN_LAYER_WINDOW))
+        return TERN_OK;
+    int64_t window;
+    TERN_TRY(tern_config_need(s, "attention.sliding_window", NULL, 1, INT32_MAX, &window, err));
+    c->window = (int32_t)window;
+    return TERN_OK;
+}
+
 // The published tokenizer of the embedding models ends each text with <|endoftext|>; GGUF files
 // made by older converters do not say so.
 static tern_status read(const tern_config_source *s, tern_config *c, tern_error *err) {
+    bool gguf = s->file->kind == TERN_FILE_GGUF;
+    TERN_TRY(gguf ? read_gguf_windows(s, c, err) : read_windows(s, c, err));
     TERN_TRY(tern_config_pooling(s, c, err));
     c->appends_eos = c->pooling == TERN_POOLING_LAST;
     return TERN_OK;
 }
 
 static tern_status write_gguf(tern_gguf_writer *w, const char *name, const tern_config *c) {
-    return tern_config_write_pooling(w, name, c);
+    TERN_TRY(tern_config_write_pooling(w, name, c));
+    return c->window ? tern_config_write_windows(w, name, c) : TERN_OK;
+}
+
+static void write_json(const tern_config *c, tern_strbuf *out) {
+    tern_config_write_pooling_json(c, out);
+    if (c->window)
+        tern_strbuf_printf(out, "  \"use_sliding_window\": true,\n  \"sliding_window\": %d,\n",
+                           (int)c->window);
 }
 
 static const char *const gguf_names[] = {"qwen3", NULL};
@@ -57,7 +98,9 @@ const tern_arch tern_arch_qwen3 = {
     .defaults = &defaults,
     .read = read,
     .write_gguf = write_gguf,
-    .write_json = tern_config_write_pooling_json,
-    .build = build,
+    .write_json = write_json,
+    .graphs = TERN_GRAPHS(TERN_DECODER(build), TERN_ENCODER(build)),
+    .mixed_layers = true,
+    .windows_by_layer = true,
     .generation = &generation,
 };

@@ -40,7 +40,8 @@ static tern_vid delta_net(tern_graph *g, const tern_config *c, tern_vid x) {
 }
 
 static tern_vid layer(tern_graph *g, const tern_config *c, tern_vid x) {
-    const tern_attention_block block = {.head_norms = true, .gate = true, .rope = &c->rope};
+    const tern_attention_block block = {
+        .head_norms = true, .gate = true, .window = (int32_t)c->n_window, .rope = &c->rope};
     tern_vid a = tern_block_norm(g, x, "blk.%d.attn_norm.weight", c->n_embd, c->rms_eps);
     tern_vid mixed = c->layers[g->layer] == TERN_LAYER_DELTA
                          ? delta_net(g, c, a)
@@ -259,5 +260,6 @@ const tern_arch tern_arch_qwen35 = {
     .read = read,
     .write_gguf = write_gguf,
     .write_json = write_json,
-    .build = build,
+    .graphs = TERN_GRAPHS(TERN_DECODER(build)),
+    .mixed_layers = true,
 };

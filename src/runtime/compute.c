@@ -26,6 +26,18 @@ static tern_status go_to(const tern_work *w, int32_t *first, tern_error *err) {
 
 // ---- One submission ----------------------------------------------------------------------------
 
+// Room for the work, and for what its device may compute ahead while there is memory.
+static tern_status reserve(const tern_batch *b, const tern_work *w, int32_t end, tern_error *err) {
+    tern_lease *l = w->lease;
+    int32_t ahead = l->at->backend->n_ahead, room = l->n_context - end;
+    if (b->drafting) ahead *= TERN_DRAFTING_MAX;
+    else if (b->top_k != 1 || b->n_tokens > 0 || w->n_ids > 1) ahead = 0;
+    if (ahead > room) ahead = room;
+    if (ahead > 0 && tern_sequence_reserve(l->sequence, end + ahead, NULL) == TERN_OK)
+        return TERN_OK;
+    return tern_sequence_reserve(l->sequence, end, err);
+}
+
 // The work's tokens, and those before them that are missing, as the next chunk of the batch.
 static tern_status add_chunk(tern_placed_instance *r, tern_batch *b, const tern_work *w,
                              tern_error *err) {
@@ -33,7 +45,7 @@ static tern_status add_chunk(tern_placed_instance *r, tern_batch *b, const tern_
     tern_chunk *c = &r->chunks[b->n_chunks];
     int32_t first, end = w->first_pos + w->n_ids;
     TERN_TRY(go_to(w, &first, err));
-    TERN_TRY(tern_sequence_reserve(s, b->drafting ? w->lease->n_context : end, err));
+    TERN_TRY(reserve(b, w, end, err));
     *c = (tern_chunk){.sequence = s, .n_tokens = end - first, .first_pos = first};
     if (w->snapshot_at > first && w->snapshot_at <= end) {
         c->kept_after = w->snapshot_at - first;
@@ -79,7 +91,7 @@ static tern_batch batch_of(const tern_model *m, const tern_wanted *w) {
                     .few_ahead = w->few_ahead,
                     .drafting = w->drafting};
     for (int32_t i = 0; i < w->n_bindings; i++)
-        tern_batch_bind(&b, tern_graph_find(&m->fused, w->outputs[i]), w->data[i]);
+        tern_batch_bind(&b, tern_graph_find(&m->graphs[0].fused, w->outputs[i]), w->data[i]);
     return b;
 }
 
@@ -190,9 +202,22 @@ static tern_status check_work(const tern_model *m, const tern_work *work, int32_
                              (int)w->n_ids, (int)w->first_pos);
         TERN_TRY(tern_lease_know(w->lease, (size_t)(w->first_pos + w->n_ids), err));
     }
+    if (n > m->n_batch && tern_model_reads_whole(m))
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "%s: the model reads a text as a whole: %lld tokens are more than the %d "
+                         "that it was opened for (n_batch)",
+                         m->path, (long long)n, (int)m->n_batch);
     if (n_work < 1 || n > m->n_batch)
         return tern_fail(err, TERN_ERR_ARGUMENT, "a batch of %lld tokens: the model takes %d",
                          (long long)n, (int)m->n_batch);
+    return TERN_OK;
+}
+
+static tern_status check_wanted(const tern_model *m, const tern_wanted *w, tern_error *err) {
+    for (int32_t i = 0; i < w->n_bindings; i++)
+        if (w->data[i] && tern_graph_find(&m->graphs[0].fused, w->outputs[i]) < 0)
+            return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: the model has no output \"%s\"",
+                             m->path, w->outputs[i]);
     return TERN_OK;
 }
 
@@ -224,6 +249,7 @@ tern_status tern_model_begin(tern_computation *c, tern_model *m, const tern_work
     tern_error why = {0};
     *c = (tern_computation){.model = m, .work = work, .n_work = n_work, .wanted = *wanted};
     TERN_TRY(check_work(m, work, n_work, err));
+    TERN_TRY(check_wanted(m, wanted, err));
     tern_status status = gather(work, n_work, &why);
     if (status == TERN_OK) status = begin_again(c, start(c, &why), &why);
     if (status != TERN_OK && err) *err = why;

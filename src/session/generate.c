@@ -240,9 +240,24 @@ static tern_need need_of(const tern_generation *g, size_t n) {
     return (tern_need){.n_rows = n, .top_k = needs_all(g) ? 0 : tern_sampler_need(&g->sampler)};
 }
 
+// Tokens of the next piece, about n_most. Alone, batches are full but for the last one. Where the
+// bits of a row depend on whether its chunk is short, pieces are short where that one is and nowhere
+// else.
+static size_t piece_of(const tern_generation *g, size_t n_most) {
+    size_t n_batch = (size_t)g->s->model->n_batch, rest = n_batch - g->n_fed % n_batch;
+    size_t few = (size_t)tern_model_same_bits(g->s->model);
+    if (rest > g->n_left) rest = g->n_left;
+    size_t n = n_most < rest ? n_most : rest;
+    if (few >= n_batch) return n;
+    if (rest <= few) return rest;
+    if (n <= few) n = few + 1;
+    if (n < rest && rest - n <= few) n = rest > 2 * few + 1 ? rest - few - 1 : rest;
+    return n < rest ? n : rest;
+}
+
 static void plan_piece(tern_generation *g, int32_t n_most, tern_need *need) {
     const tern_session *s = g->s;
-    size_t n = g->n_left < (size_t)n_most ? g->n_left : (size_t)n_most;
+    size_t n = piece_of(g, (size_t)n_most);
     bool chooses = g->is_prompt && n == g->n_left;
     *need = chooses ? need_of(g, 1) : (tern_need){0};
     g->work.ids = tern_session_tokens(s) + s->n_tokens + g->gap;
@@ -375,6 +390,7 @@ static void shift(tern_generation *g) {
     g->gap = (s->n_tokens - keep) / 2;
     if (g->gap == 0) g->gap = 1;
     g->n_left = s->n_tokens - keep - g->gap;
+    g->n_fed = 0;
     s->n_tokens = keep;
     tern_speculator_cut(s->speculator, keep);
 }
@@ -389,7 +405,7 @@ static tern_status refit(tern_generation *g, tern_error *err) {
     if (status == TERN_OK) {
         size_t common = tern_session_keep_common(s, ids.ids, ids.n, 0);
         status = tern_lease_put(s->lease, common, ids.ids + common, ids.n - common, err);
-        g->gap = 0;
+        g->gap = g->n_fed = 0;
         g->n_left = ids.n - common;
     }
     tern_free(ids.ids);
@@ -454,6 +470,7 @@ tern_status tern_generation_take(tern_generation *g, const tern_scores *scores, 
     }
     g->s->n_tokens += (size_t)g->work.n_ids;
     g->n_left -= (size_t)g->work.n_ids;
+    g->n_fed += (size_t)g->work.n_ids;
     if (!g->is_prompt || g->n_left > 0) return TERN_OK;
     g->prompt_done = tern_seconds();
     return go_on(g, scores, err);

@@ -203,6 +203,7 @@ typedef struct tern_generation {
     void *user;
     // Where it is.
     size_t n_left, gap; // tokens that the timeline lacks: they lie `gap` after its end
+    size_t n_fed;       // that it lacked, too
     bool is_prompt;     // they are the prompt's, and the first choice follows
     int32_t id;         // chosen, and not in the timeline yet
     size_t n_ahead;     // tokens after the last one that are already computed

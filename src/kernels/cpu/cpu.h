@@ -55,7 +55,7 @@ struct tern_weight {
 // Activations quantized for int8 kernels: one value of type I8ROWS.
 typedef struct cpu_i8 {
     tern_i8_rows rows;
-    void *prepared; // for gemv, up to TERN_GEMV_TOKENS
+    void *prepared; // for gemv, up to its gemv_tokens
     void *panels;   // for gemm
 } cpu_i8;
 

@@ -9,12 +9,12 @@ uint64_t cpu_i8_layout(const tern_device *d, int64_t n_in, int32_t n_tokens, voi
                        cpu_i8 *out) {
     const tern_ternary_kernels *k = d->kernels.t;
     size_t stride = ((size_t)n_in + TERN_I8_PAD - 1) / TERN_I8_PAD * TERN_I8_PAD;
-    size_t n = (size_t)n_tokens, few = n < TERN_GEMV_TOKENS ? n : TERN_GEMV_TOKENS;
+    size_t n = (size_t)n_tokens, most = k->gemv_tokens[d->packing], few = n < most ? n : most;
     uint64_t at_scale = round_64((uint64_t)stride * n), at_sum = at_scale + round_64(n * 4);
     uint64_t at_prepared = at_sum + round_64(n * 4);
     uint64_t at_panels = at_prepared + round_64(k->prepared_bytes(d->packing, (size_t)n_in, few));
     uint64_t end =
-        at_panels + (n > TERN_GEMV_TOKENS ? round_64(k->panels_bytes((size_t)n_in, n)) : 0);
+        at_panels + (n > most ? round_64(k->panels_bytes((size_t)n_in, n)) : 0);
     if (memory) {
         uint8_t *m = memory;
         *out = (cpu_i8){.rows = {.q = (int8_t *)m,

@@ -208,7 +208,6 @@ typedef struct tern_i8_rows {
     size_t n_tokens;
 } tern_i8_rows;
 #define TERN_I8_PAD 640 // lcm(128, 320): whole blocks of both packings
-#define TERN_GEMV_TOKENS 8
 
 // out[t * out_stride + r] = (float)(sum_i code[r][i] * q[t][i] - sum[t]) * (scale * inv_scale[t]),
 // plus what is there if accumulate (product and sum round separately).
@@ -219,9 +218,12 @@ typedef struct tern_ternary_kernels {
     // dst and src hold whole rows and need no alignment.
     void (*pack_row)(tern_packing packing, const int8_t *q, size_t n_in, uint8_t *row);
     void (*repack_row)(uint8_t *dst, const uint8_t *src, size_t n_in);
-    // Decode and verification: 1..TERN_GEMV_TOKENS tokens, rows [first_row, last_row). `prepared`
-    // is made once per activation batch by `prepare` (prepared_bytes() big, 64), which threads may
-    // share by tokens: activations in the order that the unpacking yields.
+    // Few tokens, up to gemv_tokens[packing]: weights are unpacked in registers, rows
+    // [first_row, last_row). `prepared` is made once per activation batch by `prepare`
+    // (prepared_bytes() big, 64), which threads may share by tokens: activations in the order that
+    // the unpacking yields. The limit is where gemm becomes faster, as measured; gemv itself takes
+    // any number.
+    size_t gemv_tokens[2];
     size_t (*prepared_bytes)(tern_packing packing, size_t n_in, size_t n_tokens);
     void (*prepare)(tern_packing packing, void *prepared, const tern_i8_rows *x, size_t n_in,
                     size_t first_token, size_t last_token);
@@ -235,8 +237,8 @@ typedef struct tern_ternary_kernels {
     size_t gemm_row_block;
     size_t (*panels_bytes)(size_t n_in, size_t n_tokens);
     void (*make_panels)(void *panels, const tern_i8_rows *x, size_t n_in, size_t first_token,
-                        size_t last_token); // first_token a multiple of gemm_token_block
-    size_t gemm_token_block;
+                        size_t last_token); // first_token a multiple of the block of tokens
+    size_t (*gemm_token_block)(size_t n_tokens);
     size_t (*gemm_scratch_bytes)(size_t n_in);
     void (*gemm)(const tern_ternary_matrix *w, size_t first_row, size_t last_row,
                  const tern_i8_rows *x, const void *panels, void *scratch, float *out,

@@ -5,9 +5,11 @@
 //   gpu_shaders.c   the kernels' texts and what each binds
 //   gpu_weights.c   weights as the kernels read them
 //   gpu_plan.c      graph -> list of dispatches
+//   ops/            the dispatches of each op
 //   gpu_token.c     the same for few tokens: fewer, larger ones
 //   gpu_store.c     pages of states
 //   gpu_instance.c  scratch of runs
+//   gpu_order.c     which rows of a batch are computed together, and where their pages are
 //   gpu_encode.c    the dispatches of a batch, on their way to the queue
 //   gpu_run.c       submitting batches, reading back; greedy steps ahead
 //   gpu_drafts.c    greedy speculation that the device drafts for and judges itself
@@ -31,6 +33,7 @@
 #define GPU_KERNELS(ROW)                                                                           \
     ROW(GPU_EMBED, "embed", "embed", "rrw")                                                        \
     ROW(GPU_RMS_NORM, "rows", "rms_norm", "w-rw")                                                  \
+    ROW(GPU_L2_NORM, "rows", "l2_norm", "w--w")                                                    \
     ROW(GPU_QUANTIZE, "rows", "quantize", "w---ww")                                                \
     ROW(GPU_NORM_QUANTIZE, "rows", "norm_quantize", "w-r-ww")                                      \
     ROW(GPU_GLU_NORM_QUANTIZE, "rows_gated", "glu_norm_quantize", "wwr-ww")                        \
@@ -38,7 +41,14 @@
     ROW(GPU_MUL, "elementwise", "mul", "www")                                                      \
     ROW(GPU_GLU, "elementwise", "glu", "www")                                                      \
     ROW(GPU_ACT, "elementwise", "act", "w-w")                                                      \
+    ROW(GPU_SCALE, "elementwise", "scale", "w-w")                                                  \
     ROW(GPU_TAKE_ROWS, "elementwise", "take_rows", "w-w")                                          \
+    ROW(GPU_COLUMNS, "columns", "columns", "ww")                                                   \
+    ROW(GPU_POOL_ROWS, "pool", "pool", "rww")                                                      \
+    ROW(GPU_CONV, "conv", "conv", "rwrwwr")                                                        \
+    ROW(GPU_CONV_KEEP, "conv", "conv_keep", "rw-w")                                                \
+    ROW(GPU_CONV_FEW, "conv", "conv_few", "rwrwwr")                                                \
+    ROW(GPU_DELTA_NET, "delta_net", "delta_net", "rwwwrww")                                        \
     ROW(GPU_ROPE, "rope", "rope", "rw--w")                                                         \
     ROW(GPU_KV_STORE, "rope", "kv_store", "--ww-ww")                                               \
     ROW(GPU_ROPE_STORE, "rope", "rope_store", "rwwwwww")                                           \
@@ -54,6 +64,7 @@
     ROW(GPU_PARTS_LINEAR_ADD, "ternary_token", "parts_linear_add", "rrww--w")                      \
     ROW(GPU_ROW_QUANTIZE, "quantize_few", "row_quantize", "-rwww")                                 \
     ROW(GPU_PARTS_QUANTIZE, "quantize_few", "parts_quantize", "-rwww-w")                           \
+    ROW(GPU_GLU_QUANTIZE, "quantize_few", "glu_quantize", "wrwww")                                 \
     ROW(GPU_FEW_LINEAR3, "ternary_few", "few_linear3", "rrrwww")                                   \
     ROW(GPU_FEW_GLU, "ternary_few", "few_glu", "rrrw")                                             \
     ROW(GPU_FEW_LINEAR_ADD, "ternary_few", "few_linear_add", "rrrw")                               \
@@ -245,9 +256,10 @@ struct tern_weight {
 #define GPU_GEMM_MATRIX_THREADS  512
 #define GPU_GEMM_MATRIX_BYTES    36864
 // Of attention_prompt.wgsl.
-#define GPU_PROMPT_TOKENS        32
-#define GPU_PROMPT_HEAD_DIM_MAX  128
+#define GPU_PROMPT_THREADS       256 // for heads of up to GPU_PROMPT_DIMS; half for each double
+#define GPU_PROMPT_DIMS          128
 #define GPU_PROMPT_BYTES         28672
+#define GPU_HEAD_DIM_MAX         512
 #define GPU_BLOCK_COLS   64
 static inline int64_t gpu_blocks(int64_t n_cols) { return (n_cols + 63) / 64; }
 static inline uint64_t gpu_round(uint64_t n, uint64_t unit) { return (n + unit - 1) / unit * unit; }
@@ -279,6 +291,7 @@ typedef enum gpu_place {
     GPU_TOP_MEMORY,
     GPU_TOP_LISTS,
     GPU_PARTS, // offset and bytes in the memory of attention in parts
+    GPU_CHUNKS, // struct Chunk of chunks.wgsl, one for each of the batch
 } gpu_place;
 typedef struct gpu_binding {
     gpu_place place;
@@ -292,8 +305,19 @@ typedef enum gpu_rows {
     GPU_ROWS_TOKENS,
     GPU_ROWS_OUTPUTS,
     GPU_ROWS_CHUNK, // outputs that this pass over the head computes
-    GPU_ROWS_PARTS, // tiles of the positions up to the token's, but no more than GPU_PARTS_MAX
+    GPU_ROWS_SEQUENCES, // chunks of the batch
+    GPU_ROWS_PARTS, // tiles of the positions that a row sees, but no more than GPU_PARTS_MAX
+    GPU_ROWS_TILES, // tiles of a prompt's rows, of tern_plan.tile_rows at most
 } gpu_rows;
+// Kinds of requests, as bits; see gpu_order.c. How a row is added up depends on whether it is a step's
+// or a prompt's, and on nothing else.
+typedef enum gpu_kind {
+    GPU_FEW_STEPS = 1,  // up to GPU_FEW rows
+    GPU_MANY_STEPS = 2, // more rows, of chunks of up to GPU_FEW
+    GPU_PROMPTS = 4,    // chunks of more rows
+    GPU_STEPS = GPU_FEW_STEPS | GPU_MANY_STEPS,
+    GPU_ANY = GPU_STEPS | GPU_PROMPTS,
+} gpu_kind;
 typedef enum gpu_phase {
     GPU_PHASE_BODY,   // always
     GPU_PHASE_HEAD,   // when logits or the greatest of them are wanted
@@ -312,8 +336,10 @@ typedef struct gpu_dispatch {
     uint32_t x;                              // workgroups
     gpu_rows rows;
     uint32_t rows_each;                      // rows that a workgroup in y takes
-    uint32_t tokens_min, tokens_max;         // of the batches that it takes part in
-    uint32_t rows_min, rows_max;             // the same of what `rows` counts
+    uint32_t kinds;                          // of the batches that it takes part in
+    uint32_t tokens_min, tokens_max;         // of these if they are GPU_FEW_STEPS
+    uint32_t rows_min, rows_max;             // of what `rows` counts
+    uint32_t window;                         // of attention, for GPU_ROWS_PARTS
     bool by_token;                           // workgroups in z: one for each token
     gpu_phase phase;
     bool uses_cache;
@@ -322,7 +348,9 @@ typedef struct gpu_dispatch {
 
 // Up to this many bytes of a product, times its tokens, each token uses the kernels of one.
 #define GPU_ALONE_BYTES (5 << 20)
-#define GPU_FEW       8   // up to so many tokens each has the same bits as alone
+#define GPU_FEW         8   // up to so many tokens of a sequence each has the same bits as alone
+#define GPU_STEPS_ROWS  128 // rows of steps that are computed together at most
+#define GPU_PAGE_POSITIONS 32 // PAGE of cache.wgsl: what 32 threads read of a key lies in one line
 #define GPU_TOP_PARTS_N 64
 #define GPU_TOP_THREADS 256
 #define GPU_PARTS_MAX   8   // of a token's attention
@@ -340,21 +368,45 @@ struct tern_plan {
     // its activations as read-only, through the near caches, may not write to the same buffer.
     uint64_t i8_bytes;
     uint64_t parts_bytes; // of a single token's attention
+    wgpu_buffer *constants; // [n_constants] numbers that kernels read, put together from weights
+    size_t n_constants, constants_capacity;
     int64_t n_vocab;
     int32_t chunk_rows; // of logits at a time
+    int32_t tile_rows;  // of attention_prompt.wgsl; 0: it is not used
+    tern_page_layout layout;
+    gpu_dispatch later; // of GPU_MANY_STEPS, that node `later.node` ends with; its x is 0: none
     bool makes_lists;   // of the greatest of them
 };
 
+// Whether an output comes in pieces, in memory of its own: logits, and what is picked from them.
+// Other outputs lie with the temporaries.
+static inline bool gpu_is_logits(const tern_graph *g, tern_vid v) {
+    const tern_value *value = &g->values[v];
+    if (value->kind != TERN_VALUE_OUTPUT || value->producer < 0) return false;
+    if (!tern_graph_is_by(g, v, "outputs")) return false;
+    tern_op op = g->nodes[value->producer].op;
+    return op == TERN_OP_LINEAR || op == TERN_OP_LINEAR_ADD || op == TERN_OP_TOP_K ||
+           op == TERN_OP_LINEAR_TOP_K;
+}
+
+// Whether the kernels can do the columns of all values.
+tern_status gpu_check_graph(const tern_graph *g, tern_error *err);
 tern_status gpu_compile(tern_device *d, const tern_graph *g, tern_weight *const *weights,
                         int32_t n_batch, tern_plan **out, tern_error *err);
 void gpu_plan_free(tern_plan *p);
 // Makes the pipelines that read or write a kind of cache, unless they exist.
 tern_status gpu_plan_pipelines(tern_plan *p, gpu_cache cache, tern_error *err);
 // Adds fused dispatches that do the work of *count nodes from node i on, for few tokens; 0: none.
-#define GPU_FUSED_MAX 10 // dispatches that this adds
+#define GPU_FUSED_MAX 11 // dispatches that this adds
 tern_status gpu_token_add(tern_plan *p, size_t i, size_t *count, tern_error *err);
+#define GPU_POOL_ALIGN 256 // of memory bound at an offset
 // Bytes of the integers of a quantized value; the rows' scales and sums follow them.
-uint64_t gpu_i8_bytes(int64_t n_cols, int32_t n_rows);
+static inline uint64_t gpu_i8_bytes(int64_t n_cols, int32_t n_rows) {
+    return gpu_round((uint64_t)gpu_blocks(n_cols) * GPU_BLOCK_COLS * (uint64_t)n_rows,
+                     GPU_POOL_ALIGN);
+}
+// Appends the dispatches of a node: one function an op, in ops/.
+typedef tern_status gpu_op_fn(tern_plan *p, const tern_node *n, tern_error *err);
 
 // ---- Sessions ----------------------------------------------------------------------------------
 
@@ -363,6 +415,7 @@ tern_status gpu_store_open(tern_plan *p, const tern_page_layout *layout,
 void gpu_store_close(tern_store *s);
 int32_t gpu_store_page_positions(const tern_store *s);
 uint64_t gpu_page_bytes(const tern_store *s, int group);
+tern_status gpu_pages_expect(tern_store *s, int group, int32_t n, tern_error *err);
 tern_status gpu_page_new(tern_store *s, int group, tern_page *out, tern_error *err);
 void gpu_page_free(tern_store *s, int group, tern_page page);
 tern_status gpu_page_copy(tern_store *s, int group, tern_page from, tern_page to, tern_error *err);
@@ -370,11 +423,13 @@ tern_status gpu_page_clear(tern_store *s, int group, tern_page page, tern_error 
 tern_status gpu_page_read(tern_store *s, int group, tern_page page, void *to, tern_error *err);
 tern_status gpu_page_write(tern_store *s, int group, tern_page page, const void *from,
                            tern_error *err);
-int32_t gpu_store_n_context(const tern_store *s);
 gpu_cache gpu_store_cache(const tern_store *s);
 const tern_page_layout *gpu_store_layout(const tern_store *s);
-// The buffer of a state, by the pages' numbers plus 1 of each group.
-wgpu_buffer gpu_store_buffer(const tern_store *s, const uint32_t *pages, tern_vid v);
+uint64_t gpu_state_bytes(const tern_store *s, tern_vid v); // in a page
+// The buffer of a state, [page][state]; NULL: there are no pages.
+wgpu_buffer gpu_store_buffer(const tern_store *s, tern_vid v);
+// How often buffers of states have been replaced.
+uint32_t gpu_store_growth(const tern_store *s);
 
 tern_status gpu_instance_open(tern_plan *p, tern_store *s, tern_instance **out, tern_error *err);
 void gpu_instance_close(tern_instance *i);

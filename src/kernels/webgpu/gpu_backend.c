@@ -1,7 +1,7 @@
 // WebGPU as a backend: the table of functions.
 #include <stdio.h>
 #include <string.h>
-#include "kernels/webgpu/gpu.h"
+#include "kernels/webgpu/gpu_session.h"
 
 static const char *gpu_describe(tern_device *d) {
     size_t n = d->n_pipelines + d->n_pipeline_hits;
@@ -72,7 +72,7 @@ static const tern_memory_plan *gpu_plan_memory(const tern_plan *p) {
 
 const tern_backend tern_backend_webgpu = {
     .name = "webgpu",
-    .n_same_bits = GPU_FEW, // more are multiplied by kernels that add in another order
+    .n_same_bits = GPU_FEW, // of one sequence; more are added up in another order (gpu_order.c)
     .open = gpu_device_open,
     .close = gpu_device_close,
     .describe = gpu_describe,
@@ -86,12 +86,13 @@ const tern_backend tern_backend_webgpu = {
     .compile = gpu_compile,
     .plan_free = gpu_plan_free,
     .plan_memory = gpu_plan_memory,
-    .n_chunks_max = 1,
-    .stores_by_context = true,
+    .n_chunks_max = INT32_MAX,
+    .n_ahead = 2 * GPU_STEPS_MAX,
     .store_open = gpu_store_open,
     .store_close = gpu_store_close,
     .store_page_positions = gpu_store_page_positions,
     .page_bytes = gpu_page_bytes,
+    .pages_expect = gpu_pages_expect,
     .page_new = gpu_page_new,
     .page_free = gpu_page_free,
     .page_copy = gpu_page_copy,

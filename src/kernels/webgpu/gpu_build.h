@@ -1,13 +1,16 @@
-// Private to the WebGPU backend: how a dispatch is written down. Used by gpu_plan.c, which gives
-// each op its own dispatch, and gpu_token.c, which fuses several for few tokens.
+// Private to the WebGPU backend: how a dispatch is written down. Used by ops/, which give each op
+// its own dispatches, and gpu_token.c, which fuses several ops for few tokens.
 #ifndef TERN_KERNELS_WEBGPU_GPU_BUILD_H
 #define TERN_KERNELS_WEBGPU_GPU_BUILD_H
 
 #include "kernels/webgpu/gpu.h"
 
+#define GPU_ROW_COUNTS 4 // kernels of a float product, by the number of rows
+
 static inline gpu_dispatch *add(tern_plan *p, gpu_kernel kernel, uint32_t x, gpu_rows rows) {
     gpu_dispatch *d = &p->dispatches[p->n_dispatches++];
     *d = (gpu_dispatch){.what.kernel = kernel, .x = x, .rows = rows, .rows_each = 1};
+    d->kinds = GPU_ANY;
     d->tokens_min = 1;
     d->tokens_max = UINT32_MAX;
     d->rows_min = 1;
@@ -29,7 +32,7 @@ static inline void bind_place(gpu_dispatch *d, gpu_place place, tern_vid v) {
 static inline void bind_value(const tern_plan *p, gpu_dispatch *d, tern_vid v) {
     const tern_value *value = &p->g->values[v];
     const tern_span *s = &p->memory.spans[v];
-    if (value->kind == TERN_VALUE_OUTPUT)
+    if (gpu_is_logits(p->g, v))
         bind_place(d, GPU_LOGITS, v);
     else if (value->type == TERN_VALUE_I8ROWS) {
         uint64_t bytes = gpu_i8_bytes(value->cols, p->n_batch);
@@ -51,7 +54,9 @@ static inline int64_t cols(const tern_plan *p, tern_vid v) {
     return p->g->values[v].cols;
 }
 static inline gpu_rows rows_of(const tern_plan *p, tern_vid v) {
-    return tern_graph_is_by(p->g, v, "outputs") ? GPU_ROWS_OUTPUTS : GPU_ROWS_TOKENS;
+    return tern_graph_is_by(p->g, v, "outputs")     ? GPU_ROWS_OUTPUTS
+           : tern_graph_is_by(p->g, v, "sequences") ? GPU_ROWS_SEQUENCES
+                                                    : GPU_ROWS_TOKENS;
 }
 static inline uint32_t groups(int64_t n, int64_t each) {
     return (uint32_t)((n + each - 1) / each);
@@ -59,15 +64,20 @@ static inline uint32_t groups(int64_t n, int64_t each) {
 
 // One kernel goes token by token, the other computes tiles of many.
 static inline void set_many(gpu_dispatch *d, bool many) {
-    if (many)
-        d->tokens_min = GPU_FEW + 1;
-    else
-        d->tokens_max = GPU_FEW;
+    d->kinds = many ? GPU_PROMPTS : GPU_STEPS;
+}
+// The parameters that all kernels of attention have (ops/gpu_op_attention.c).
+void gpu_set_attention(const tern_plan *p, gpu_dispatch *d, const tern_node *n);
+// Where a state's pages are in a table.
+static inline void set_pages(const tern_plan *p, gpu_dispatch *d, tern_vid state) {
+    set(d, "PAGE_GROUPS", p->layout.n_groups);
+    set(d, "PAGE_GROUP", tern_page_group_of(&p->layout, &p->g->values[state]));
+    d->uses_cache = true;
 }
 
 // Everything that writes the logits, or reads them, runs when they are wanted.
 static inline void set_phase(const tern_plan *p, gpu_dispatch *d, tern_vid out) {
-    if (p->g->values[out].kind == TERN_VALUE_OUTPUT) d->phase = GPU_PHASE_HEAD;
+    if (gpu_is_logits(p->g, out)) d->phase = GPU_PHASE_HEAD;
 }
 
 // Threads for a row of n elements: a power of two, as many as there is work for.

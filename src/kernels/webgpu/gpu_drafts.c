@@ -13,6 +13,7 @@
 // which the kernel also writes: so they have other bind groups than batches do, and there are
 // angles for all positions. A run always has the same number of tokens, since the host encodes it
 // before the draft exists; if less was drafted, the filler is computed for nothing.
+#include <stddef.h>
 #include <string.h>
 #include "base/alloc.h"
 #include "base/os_time.h"
@@ -20,6 +21,8 @@
 
 typedef struct gpu_draft_state { // Drafting of draft.wgsl
     gpu_run run;
+    gpu_row rows[TERN_DRAFTING_MAX];
+    uint32_t outputs[TERN_DRAFTING_MAX];
     uint32_t n_drafted, begins, first_known;
     uint32_t counts[TERN_DRAFTING_MAX][TERN_DRAFTING_MAX];
 } gpu_draft_state;
@@ -37,12 +40,16 @@ typedef struct burst {
 } burst;
 
 struct gpu_drafts {
-    wgpu_buffer state, log, table;
+    wgpu_buffer state, log, table; // state: a gpu_draft_state, then the sequence's pages
+    uint64_t state_bytes;
+    int32_t n_positions; // that there are angles and a log for
+    int32_t room;        // where the sequence's pages end
     wgpu_buffer *angles; // by rope, of all positions
     wgpu_pipeline pipeline;
     wgpu_group group;
     gpu_request request;  // being waited for
     int32_t n_each;
+    uint64_t version; // of its sequence
     burst now, ahead;
     bool busy;
     int32_t pos, id; // where the last answer ended: the next token's position; -1: nowhere
@@ -70,29 +77,29 @@ bool gpu_drafts_busy(const tern_instance *in) { return in->drafts && in->drafts-
 static tern_status open_angles(tern_instance *in, tern_error *err) {
     const tern_plan *p = in->plan;
     gpu_drafts *d = in->drafts;
-    d->angles = tern_alloc_array(TERN_MEM_SESSION, p->ropes.n + 1, sizeof *d->angles);
-    if (!d->angles) return tern_fail_memory(err, p->ropes.n * sizeof *d->angles);
     for (size_t i = 0; i < p->ropes.n; i++) {
-        uint64_t bytes = (uint64_t)in->n_context * (uint64_t)p->ropes.items[i].attrs.n_rot * 4;
+        uint64_t bytes = (uint64_t)d->n_positions * (uint64_t)p->ropes.items[i].attrs.n_rot * 4;
         TERN_TRY(gpu_buffer_new(p->device, GPU_USE_WORK, bytes, STORAGE, "angles", &d->angles[i],
                                 err));
     }
-    for (int32_t pos = 0; pos < in->n_context; pos += p->n_batch) {
-        int32_t left = in->n_context - pos;
+    for (int32_t pos = 0; pos < d->n_positions; pos += p->n_batch) {
+        int32_t left = d->n_positions - pos;
         gpu_send_angles(in, d->angles, pos, pos, left < p->n_batch ? left : p->n_batch);
     }
     return TERN_OK;
 }
 
-static tern_status open_group(tern_instance *in, const tern_draft_table *t, tern_error *err) {
+static void close_group(gpu_drafts *d, tern_device *device) {
+    if (d->group) device->api.BindGroupRelease(d->group);
+    d->group = NULL;
+}
+
+static tern_status open_group(tern_instance *in, tern_error *err) {
     gpu_drafts *d = in->drafts;
     tern_device *device = in->plan->device;
-    const gpu_pipeline wanted = {
-        .kernel = GPU_DRAFT,
-        .constants = {{"BUCKETS", t->n_buckets}, {"ROW_WORDS", t->row_words}},
-        .n_constants = 2};
-    TERN_TRY(gpu_pipeline_get(device, &wanted, &d->pipeline, err));
-    const wgpu_buffer buffers[] = {in->runs, d->state, d->log, in->ids, d->table};
+    close_group(d, device);
+    // It does not use the first one, the parameters of a run.
+    const wgpu_buffer buffers[] = {d->table, d->state, d->log, in->ids, d->table};
     wgpu_group_entry entries[5] = {{0}};
     for (uint32_t i = 0; i < 5; i++)
         entries[i] = (wgpu_group_entry){.binding = i, .buffer = buffers[i], .bytes = UINT64_MAX};
@@ -102,6 +109,45 @@ static tern_status open_group(tern_instance *in, const tern_draft_table *t, tern
     return gpu_check(device, "drafting", err);
 }
 
+// What grows with the positions; what it held is lost.
+static void close_positions(const tern_instance *in) {
+    gpu_drafts *d = in->drafts;
+    tern_device *device = in->plan->device;
+    close_group(d, device);
+    for (size_t i = 0; d->angles && i < in->plan->ropes.n; i++) {
+        gpu_buffer_free(device, GPU_USE_WORK, d->angles[i]);
+        d->angles[i] = NULL;
+    }
+    gpu_buffer_free(device, GPU_USE_WORK, d->state);
+    gpu_buffer_free(device, GPU_USE_WORK, d->log);
+    d->state = d->log = NULL;
+    d->n_positions = 0;
+}
+
+// Room for runs up to n_positions. The groups of its runs are made when the next one is launched.
+#define POSITIONS_AT_FIRST 1024
+static tern_status make_positions(tern_instance *in, int32_t n_positions, tern_error *err) {
+    gpu_drafts *d = in->drafts;
+    tern_device *device = in->plan->device;
+    if (n_positions <= d->n_positions) return TERN_OK;
+    int32_t n = d->n_positions ? d->n_positions : POSITIONS_AT_FIRST;
+    while (n < n_positions) n *= 2;
+    gpu_instance_close_groups(in);
+    gpu_drafts_forget(in);
+    close_positions(in);
+    uint64_t pages = (uint64_t)n / GPU_PAGE_POSITIONS * TERN_PAGE_GROUPS;
+    d->state_bytes = sizeof(gpu_draft_state) + pages * sizeof(uint32_t);
+    TERN_TRY(gpu_buffer_new(device, GPU_USE_WORK, d->state_bytes, STORAGE, "drafts", &d->state,
+                            err));
+    TERN_TRY(gpu_buffer_new(device, GPU_USE_WORK, (uint64_t)n * sizeof(gpu_log), STORAGE, "drafts",
+                            &d->log, err));
+    d->n_positions = n;
+    tern_status status = open_angles(in, err);
+    if (status == TERN_OK) status = open_group(in, err);
+    if (status != TERN_OK) close_positions(in); // the next batch tries again
+    return status;
+}
+
 tern_status gpu_drafts_open(tern_instance *in, const tern_draft_table *t, tern_error *err) {
     tern_device *device = in->plan->device;
     gpu_drafts *d = tern_alloc(TERN_MEM_SESSION, sizeof *d);
@@ -109,19 +155,18 @@ tern_status gpu_drafts_open(tern_instance *in, const tern_draft_table *t, tern_e
     gpu_drafts_close(in);
     in->drafts = d;
     d->pos = -1;
-    const struct {
-        wgpu_buffer *at;
-        uint64_t bytes;
-    } buffers[] = {{&d->state, sizeof(gpu_draft_state)},
-                   {&d->log, (uint64_t)in->n_context * sizeof(gpu_log)},
-                   {&d->table, (uint64_t)t->n_words * sizeof *t->words}};
     tern_status status = TERN_OK;
-    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
-        TERN_TRY_GOTO(gpu_buffer_new(device, GPU_USE_WORK, buffers[i].bytes, STORAGE, "drafts",
-                                     buffers[i].at, err));
-    gpu_send(device, d->table, 0, t->words, t->n_words * sizeof *t->words);
-    TERN_TRY_GOTO(open_angles(in, err));
-    TERN_TRY_GOTO(open_group(in, t, err));
+    uint64_t bytes = (uint64_t)t->n_words * sizeof *t->words;
+    const gpu_pipeline wanted = {
+        .kernel = GPU_DRAFT,
+        .constants = {{"BUCKETS", t->n_buckets}, {"ROW_WORDS", t->row_words}},
+        .n_constants = 2};
+    d->angles = tern_alloc_array(TERN_MEM_SESSION, in->plan->ropes.n + 1, sizeof *d->angles);
+    if (!d->angles)
+        TERN_TRY_GOTO(tern_fail_memory(err, in->plan->ropes.n * sizeof *d->angles));
+    TERN_TRY_GOTO(gpu_pipeline_get(device, &wanted, &d->pipeline, err));
+    TERN_TRY_GOTO(gpu_buffer_new(device, GPU_USE_WORK, bytes, STORAGE, "drafts", &d->table, err));
+    gpu_send(device, d->table, 0, t->words, bytes);
     return TERN_OK;
 fail:
     gpu_drafts_close(in);
@@ -130,27 +175,26 @@ fail:
 
 void gpu_drafts_close(tern_instance *in) {
     gpu_drafts *d = in->drafts;
-    tern_device *device = in->plan->device;
-    in->drafts = NULL;
     if (!d) return;
-    if (d->group) device->api.BindGroupRelease(d->group);
-    for (size_t i = 0; d->angles && i < in->plan->ropes.n; i++)
-        gpu_buffer_free(device, GPU_USE_WORK, d->angles[i]);
+    close_positions(in);
+    gpu_buffer_free(in->plan->device, GPU_USE_WORK, d->table);
     tern_free(d->angles);
-    gpu_buffer_free(device, GPU_USE_WORK, d->state);
-    gpu_buffer_free(device, GPU_USE_WORK, d->log);
-    gpu_buffer_free(device, GPU_USE_WORK, d->table);
     tern_free(d);
+    in->drafts = NULL;
 }
 
 // ---- Submitting --------------------------------------------------------------------------------
 
 bool gpu_drafts_can(const tern_instance *in, const gpu_request *b) {
     const tern_drafting *q = b->drafting;
-    return in->drafts && !in->profile && b->n_tokens == 1 && b->n_outputs == 1 && b->top_k == 1 &&
+    if (gpu_store_layout(in->store)->fixed >= 0) return false; // wrong drafts would change them
+    return in->drafts && !in->profile && b->version != 0 && b->n_tokens == 1 &&
+           b->n_outputs == 1 && b->top_k == 1 &&
            !b->logits && q->n_before > 0 && q->n_each >= 2 && q->n_each <= GPU_FEW &&
            q->n_each <= in->plan->n_batch && q->n_each <= in->plan->chunk_rows &&
-           q->n_max >= q->n_each && b->first_pos + q->n_each <= in->n_context;
+           q->n_max >= q->n_each &&
+           tern_sequence_room(b->chunks->sequence, b->first_pos + q->n_each) ==
+               b->first_pos + q->n_each;
 }
 
 // How many runs follow a submission of n_runs: twice as many, as long as they take no more than
@@ -161,7 +205,7 @@ static int32_t runs_after(const tern_instance *in, int32_t end, int32_t n_runs) 
     int32_t n = n_runs ? 2 * n_runs : 1;
     double wanted = q->n_wanted / d->tokens_each - n_runs;
     while (n > 1 && (n > RUNS_MAX || n * d->seconds > in->steps.seconds_max)) n /= 2;
-    while (n > 0 && (end + n * d->n_each > in->n_context || n * d->n_each > q->n_max)) n--;
+    while (n > 0 && (end + n * d->n_each > d->room || n * d->n_each > q->n_max)) n--;
     return n_runs && n > wanted ? (int32_t)(wanted + 0.5) : n;
 }
 
@@ -177,20 +221,37 @@ static void send_state(const tern_instance *in) {
     gpu_log log[TERN_DRAFT_FRONT_MAX] = {{0}};
     for (int32_t i = 0; i < n; i++)
         log[i].id = i + 1 < n ? q->before[q->n_before - n + 1 + i] : b->ids[0];
-    gpu_draft_state state = {.run = {.n_tokens = (uint32_t)q->n_each,
-                                     .first_pos = (uint32_t)b->first_pos,
-                                     .n_outputs = (uint32_t)q->n_each,
-                                     .n_context = (uint32_t)in->n_context,
-                                     .top_k = 1,
-                                     .step = (uint32_t)b->first_pos},
-                             .begins = 1,
-                             .first_known = (uint32_t)first};
+    gpu_draft_state state = {
+        .run = {.n_tokens = (uint32_t)q->n_each,
+                .first_pos = (uint32_t)b->first_pos,
+                .n_outputs = (uint32_t)q->n_each,
+                .top_k = 1,
+                .n_chunks = 1,
+                .step = (uint32_t)b->first_pos,
+                .outputs_at = GPU_TABLE_AT(offsetof(gpu_draft_state, outputs))},
+        .begins = 1,
+        .first_known = (uint32_t)first};
+    for (uint32_t i = 0; i < TERN_DRAFTING_MAX; i++) {
+        state.outputs[i] = i;
+        state.rows[i] = (gpu_row){i, GPU_TABLE_AT(sizeof state), 0, (uint32_t)q->n_each};
+    }
     int32_t ids[GPU_FEW]; // places without a draft still need a token
     for (int i = 0; i < GPU_FEW; i++) ids[i] = b->ids[0];
     device->api.QueueWriteBuffer(device->queue, in->ids, 0, ids, (size_t)q->n_each * sizeof *ids);
     device->api.QueueWriteBuffer(device->queue, d->state, 0, &state, sizeof state);
     device->api.QueueWriteBuffer(device->queue, d->log, (uint64_t)first * sizeof *log, log,
                                  (size_t)n * sizeof *log);
+}
+
+// Where the runs from now on may read and write; those that are on their way are not disturbed.
+static tern_status send_pages(tern_instance *in, tern_error *err) {
+    const gpu_drafts *d = in->drafts;
+    const tern_device *device = in->plan->device;
+    size_t n = 0;
+    TERN_TRY(gpu_table_pages(in, d->request.chunks->sequence, d->room, &n, err));
+    device->api.QueueWriteBuffer(device->queue, d->state, sizeof(gpu_draft_state), in->tables,
+                                 n * sizeof *in->tables);
+    return TERN_OK;
 }
 
 static void encode_draft(const tern_instance *in, gpu_encoding *e) {
@@ -206,7 +267,7 @@ static void launch(tern_instance *in, const burst *b, bool begins, gpu_readback 
     for (int32_t i = 0; i < b->n_runs; i++) {
         // Parts of the positions up to where this run may be; a workgroup without any returns.
         int32_t latest = b->end - (b->n_runs - i) * d->n_each;
-        gpu_encode_dispatches(in, &e, latest, true, GPU_ALL_NODES);
+        gpu_encode_dispatches(in, &e, latest - in->batch.first_pos, true, GPU_ALL_NODES);
         encode_draft(in, &e);
     }
     uint64_t bytes = (uint64_t)(b->end - b->first) * sizeof(gpu_log);
@@ -237,14 +298,24 @@ void gpu_drafts_forget(tern_instance *in) {
     in->drafts->busy = false;
 }
 
-tern_status gpu_drafts_submit(tern_instance *in, const gpu_request *b, tern_error *err) {
+tern_status gpu_drafts_submit(tern_instance *in, tern_error *err) {
     gpu_drafts *d = in->drafts;
-    bool goes_on = d->pos == b->first_pos && d->id == b->ids[0] && d->n_each == b->drafting->n_each;
+    const gpu_request asked = in->batch, *b = &asked;
+    int32_t n_each = b->drafting->n_each, most = b->first_pos + 2 * RUNS_MAX * GPU_FEW;
+    most = tern_sequence_room(b->chunks->sequence, most);
+    TERN_TRY(make_positions(in, most, err));
+    TERN_TRY(gpu_instance_bind(in, 0, err));
+    TERN_TRY(gpu_instance_add_step(in, GPU_STEP_DRAFTS, err));
+    bool goes_on = d->pos == b->first_pos && d->id == b->ids[0] && d->n_each == n_each &&
+                   d->version + 1 == b->version;
     d->request = *b;
-    d->n_each = b->drafting->n_each;
+    d->version = b->version;
+    d->room = most;
+    d->n_each = n_each;
+    TERN_TRY(send_pages(in, err));
     d->busy = in->busy = true;
     // What the dispatches are chosen by: a run.
-    in->batch = (gpu_request){.sequence = b->sequence,
+    in->batch = (gpu_request){.kind = GPU_FEW_STEPS,
                              .n_tokens = d->n_each,
                              .n_outputs = d->n_each,
                              .top_k = 1,

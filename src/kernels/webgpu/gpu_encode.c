@@ -4,22 +4,41 @@
 #include <string.h>
 #include "kernels/webgpu/gpu_session.h"
 
+static void put_angles(tern_instance *in, const tern_rope *r, int32_t row, int32_t pos) {
+    size_t half = (size_t)r->attrs.n_rot / 2;
+    float *to = in->angles_host + 2 * (size_t)row * half;
+    for (size_t k = 0; k < half; k++) {
+        float angle = (float)pos * r->inv_freq[k];
+        to[2 * k] = (float)cos(angle) * r->magnitude;
+        to[2 * k + 1] = (float)sin(angle) * r->magnitude;
+    }
+}
+
+static void send_angles(const tern_instance *in, size_t rope, wgpu_buffer to, int32_t to_row,
+                        int32_t n_rows) {
+    const tern_device *d = in->plan->device;
+    size_t row_bytes = (size_t)in->plan->ropes.items[rope].attrs.n_rot * sizeof(float);
+    d->api.QueueWriteBuffer(d->queue, to, (size_t)to_row * row_bytes, in->angles_host,
+                            (size_t)n_rows * row_bytes);
+}
+
 void gpu_send_angles(tern_instance *in, const wgpu_buffer *to, int32_t to_row, int32_t first_pos,
                      int32_t n_tokens) {
-    const tern_plan *p = in->plan;
-    tern_device *d = p->device;
-    for (size_t i = 0; i < p->ropes.n; i++) {
-        const tern_rope *r = &p->ropes.items[i];
-        size_t half = (size_t)r->attrs.n_rot / 2, n = (size_t)n_tokens;
-        for (size_t t = 0; t < n; t++)
-            for (size_t k = 0; k < half; k++) {
-                float angle = (float)(first_pos + (int32_t)t) * r->inv_freq[k];
-                in->angles_host[2 * (t * half + k)] = (float)cos(angle) * r->magnitude;
-                in->angles_host[2 * (t * half + k) + 1] = (float)sin(angle) * r->magnitude;
-            }
-        size_t row_bytes = half * 2 * sizeof(float);
-        d->api.QueueWriteBuffer(d->queue, to[i], (size_t)to_row * row_bytes, in->angles_host,
-                                n * row_bytes);
+    for (size_t i = 0; i < in->plan->ropes.n; i++) {
+        for (int32_t t = 0; t < n_tokens; t++)
+            put_angles(in, &in->plan->ropes.items[i], t, first_pos + t);
+        send_angles(in, i, to[i], to_row, n_tokens);
+    }
+}
+
+void gpu_send_row_angles(tern_instance *in) {
+    const gpu_request *b = &in->batch;
+    for (size_t i = 0; i < in->plan->ropes.n; i++) {
+        int32_t row = 0;
+        for (int32_t k = 0; k < b->n_chunks; k++)
+            for (int32_t t = 0; t < b->chunks[k].n_tokens; t++, row++)
+                put_angles(in, &in->plan->ropes.items[i], row, b->chunks[k].first_pos + t);
+        send_angles(in, i, in->angles[i], 0, b->n_tokens);
     }
 }
 
@@ -30,23 +49,42 @@ void gpu_set_chunk(tern_instance *in, int32_t first) {
     in->chunk_rows = left < in->plan->chunk_rows ? left : in->plan->chunk_rows;
 }
 
-// 0: the dispatch takes no part.
-static uint32_t rows_of(const tern_instance *in, const gpu_dispatch *step, int32_t first_pos) {
-    const gpu_request *b = &in->batch;
-    if (step->rows == GPU_ROWS_PARTS) {
-        uint32_t n = ((uint32_t)(first_pos + b->n_tokens) - 1) / step->rows_each + 1;
-        return n < GPU_PARTS_MAX ? n : GPU_PARTS_MAX;
+// The position after the request's last, over all its sequences.
+static uint32_t end_of(const gpu_request *b) {
+    int32_t end = b->first_pos + (b->n_chunks ? 0 : b->n_tokens);
+    for (int32_t i = 0; i < b->n_chunks; i++) {
+        int32_t e = b->chunks[i].first_pos + b->chunks[i].n_tokens;
+        if (e > end) end = e;
     }
+    return (uint32_t)end;
+}
+
+// Tiles of positions that a row sees at most; a workgroup whose row has fewer returns.
+static uint32_t parts_of(const gpu_request *b, const gpu_dispatch *step, int32_t ahead) {
+    uint32_t each = step->rows_each, n = (end_of(b) + (uint32_t)ahead - 1) / each + 1;
+    uint32_t most = step->window ? (step->window + each - 2) / each + 1 : GPU_PARTS_MAX;
+    if (most > GPU_PARTS_MAX) most = GPU_PARTS_MAX;
+    return n < most ? n : most;
+}
+
+// 0: the dispatch takes no part.
+static uint32_t rows_of(const tern_instance *in, const gpu_dispatch *step, int32_t ahead) {
+    const gpu_request *b = &in->batch;
+    if (step->rows == GPU_ROWS_PARTS) return parts_of(b, step, ahead);
+    if (step->rows == GPU_ROWS_TILES) return (uint32_t)b->n_tiles;
     uint32_t rows = (uint32_t)(step->rows == GPU_ROWS_TOKENS    ? b->n_tokens
                                : step->rows == GPU_ROWS_OUTPUTS ? b->n_outputs
+                               : step->rows == GPU_ROWS_SEQUENCES ? b->n_chunks
                                                                 : in->chunk_rows);
     if (rows < step->rows_min || rows > step->rows_max) return 0;
     return (rows + step->rows_each - 1) / step->rows_each;
 }
 
 static bool takes_part(const tern_instance *in, const gpu_dispatch *step, bool body) {
-    uint32_t n = (uint32_t)in->batch.n_tokens;
-    if (n < step->tokens_min || n > step->tokens_max) return false;
+    const gpu_request *b = &in->batch;
+    uint32_t n = (uint32_t)b->n_tokens;
+    if (!(step->kinds & b->kind)) return false;
+    if (b->kind == GPU_FEW_STEPS && (n < step->tokens_min || n > step->tokens_max)) return false;
     gpu_results wanted = gpu_results_of(in);
     switch (step->phase) {
     case GPU_PHASE_BODY: return body;
@@ -62,17 +100,20 @@ static uint64_t bytes_of(const tern_instance *in, const gpu_dispatch *step) {
     const tern_plan *p = in->plan;
     const gpu_request *b = &in->batch;
     bool reads_all = strncmp(gpu_kernel_entry(step->what.kernel), "attention", 9) == 0;
-    double bytes = 0, n_tokens = b->n_tokens;
-    double positions = reads_all ? (double)b->first_pos + n_tokens : n_tokens;
+    double bytes = 0, n_tokens = b->n_tokens, positions = reads_all ? 0 : n_tokens;
+    for (int32_t i = 0; reads_all && i < b->n_chunks; i++)
+        positions += b->chunks[i].first_pos + b->chunks[i].n_tokens;
     for (int i = 0; i < step->n_bindings; i++) {
         const gpu_binding *at = &step->bindings[i];
         if (at->place == GPU_WEIGHT && step->what.kernel != GPU_EMBED)
             bytes += (double)at->bytes;
         else if (at->place == GPU_POOL || at->place == GPU_POOL_I8)
             bytes += (double)at->bytes * n_tokens / p->n_batch;
+        else if (at->place == GPU_STATE && p->g->values[at->v].state == TERN_STATE_FIXED)
+            bytes += 2.0 * b->n_chunks * (double)gpu_state_bytes(in->store, at->v); // in and out
         else if (at->place == GPU_STATE)
-            bytes += positions / in->n_context *
-                     (double)p->device->api.BufferGetSize(gpu_instance_state(in, at->v));
+            bytes += positions / GPU_PAGE_POSITIONS *
+                     (double)gpu_state_bytes(in->store, at->v);
         else if (at->place == GPU_LOGITS)
             bytes += (double)in->chunk_rows * (double)p->n_vocab * sizeof(float);
     }
@@ -136,13 +177,13 @@ void gpu_encode_copy(const tern_instance *in, gpu_encoding *e, wgpu_buffer from,
                                                            bytes);
 }
 
-uint32_t gpu_encode_dispatches(const tern_instance *in, gpu_encoding *e, int32_t first_pos,
-                               bool body, int32_t node) {
+uint32_t gpu_encode_dispatches(const tern_instance *in, gpu_encoding *e, int32_t ahead, bool body,
+                               int32_t node) {
     uint32_t n = 0;
     const tern_plan *p = in->plan;
     for (size_t i = 0; i < p->n_dispatches; i++) {
         const gpu_dispatch *step = &p->dispatches[i];
-        uint32_t rows = rows_of(in, step, first_pos);
+        uint32_t rows = rows_of(in, step, ahead);
         if (rows == 0 || !takes_part(in, step, body)) continue;
         if (node != GPU_ALL_NODES && node != step->node) continue;
         if (in->profile) // each dispatch has its own pass

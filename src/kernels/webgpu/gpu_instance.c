@@ -9,6 +9,26 @@ static uint64_t angle_bytes(const tern_plan *p, size_t rope) {
     return rows * (uint64_t)p->ropes.items[rope].attrs.n_rot * sizeof(float);
 }
 
+// Chunks of a batch, at most one a token; then one of each greedy step after it.
+uint64_t gpu_chunks_at(const tern_instance *in, int32_t step) {
+    uint64_t first = gpu_round((uint64_t)in->plan->n_batch * sizeof(gpu_chunk), GPU_POOL_ALIGN);
+    return step == 0 ? 0 : first + (uint64_t)(step - 1) * GPU_POOL_ALIGN;
+}
+
+static tern_status open_order(tern_instance *in, tern_error *err) {
+    gpu_order *o = &in->order;
+    size_t n = (size_t)in->plan->n_batch;
+    o->chunks = tern_alloc_array(TERN_MEM_SESSION, n, sizeof *o->chunks);
+    o->ids = tern_alloc_array(TERN_MEM_SESSION, n, sizeof *o->ids);
+    o->outputs = tern_alloc_array(TERN_MEM_SESSION, n, sizeof *o->outputs);
+    o->places = tern_alloc_array(TERN_MEM_SESSION, n, sizeof *o->places);
+    o->sent = tern_alloc_array(TERN_MEM_SESSION, n, sizeof *o->sent);
+    o->origins = tern_alloc_array(TERN_MEM_SESSION, n, sizeof *o->origins);
+    if (!o->origins || !o->sent || !o->chunks || !o->ids || !o->outputs || !o->places)
+        return tern_fail_memory(err, n * sizeof *o->chunks);
+    return TERN_OK;
+}
+
 static tern_status open_buffers(tern_instance *in, tern_error *err) {
     const tern_plan *p = in->plan;
     tern_device *d = p->device;
@@ -18,7 +38,7 @@ static tern_status open_buffers(tern_instance *in, tern_error *err) {
         wgpu_buffer *at;
         uint64_t bytes;
         const char *what;
-    } work[] = {{&in->runs, GPU_STEPS_MAX * GPU_RUN_BYTES, "the parameters of a run"},
+    } work[] = {{&in->chunks, gpu_chunks_at(in, GPU_STEPS_MAX), "the parameters of a run"},
                 {&in->ids, (uint64_t)p->n_batch * 4, "tokens"},
                 {&in->pool, p->memory.bytes, "activations"},
                 {&in->pool_i8, p->i8_bytes, "activations"},
@@ -30,7 +50,9 @@ static tern_status open_buffers(tern_instance *in, tern_error *err) {
     for (size_t i = 0; i < sizeof work / sizeof *work; i++)
         TERN_TRY(gpu_buffer_new(d, GPU_USE_WORK, work[i].bytes, STORAGE, work[i].what, work[i].at,
                                 err));
+    TERN_TRY(open_order(in, err));
     uint64_t results = logits > GPU_DRAFTS_READ_BYTES ? logits : GPU_DRAFTS_READ_BYTES;
+    results = gpu_round(results, GPU_POOL_ALIGN) + gpu_outputs_bytes_max(p);
     for (int i = 0; i < 2; i++)
         TERN_TRY(gpu_buffer_new(d, GPU_USE_RESULTS, results,
                                 WGPU_BUFFER_MAP_READ | WGPU_BUFFER_COPY_DST, "results",
@@ -55,7 +77,7 @@ static wgpu_group_entry entry_of(const tern_instance *in, int32_t step, const gp
     case GPU_POOL: e.buffer = in->pool; break;
     case GPU_POOL_I8: e.buffer = in->pool_i8; break;
     case GPU_WEIGHT: e.buffer = b->buffer; break;
-    case GPU_STATE: e.buffer = gpu_instance_state(in, b->v); break;
+    case GPU_STATE: e.buffer = gpu_store_buffer(in->store, b->v); break;
     case GPU_ANGLES: e.buffer = in->angles[b->v]; break;
     case GPU_IDS: e.buffer = in->ids; break;
     case GPU_LOGITS: e.buffer = in->logits; break;
@@ -63,6 +85,12 @@ static wgpu_group_entry entry_of(const tern_instance *in, int32_t step, const gp
     case GPU_TOP_MEMORY: e.buffer = in->top; break;
     case GPU_TOP_LISTS: e.buffer = in->lists; break;
     case GPU_PARTS: e.buffer = in->parts; break;
+    case GPU_CHUNKS:
+        e.buffer = in->chunks;
+        if (step == GPU_STEP_DRAFTS) break; // its position changes on the device
+        e.offset = gpu_chunks_at(in, step);
+        e.bytes = gpu_chunks_at(in, step + 1) - e.offset;
+        break;
     }
     if (b->bytes > 0) {
         e.offset = b->offset;
@@ -76,12 +104,13 @@ static tern_status open_group(tern_instance *in, int32_t step, size_t i, tern_er
     const gpu_dispatch *dispatch = &in->plan->dispatches[i];
     const char *kinds = gpu_kernel_bindings(dispatch->what.kernel);
     wgpu_group_entry entries[1 + GPU_BINDINGS] = {{0}};
+    // To the end of the buffer, where the tables of pages are.
     entries[0] = (wgpu_group_entry){.buffer = in->runs,
-                                    .offset = (uint64_t)step * GPU_RUN_BYTES,
-                                    .bytes = sizeof(gpu_run)};
+                                    .offset = gpu_run_at(step),
+                                    .bytes = UINT64_MAX};
     if (step == GPU_STEP_DRAFTS)
         entries[0] = (wgpu_group_entry){.buffer = gpu_drafts_state(in->drafts),
-                                        .bytes = sizeof(gpu_run)};
+                                        .bytes = UINT64_MAX};
     uint32_t number = 0;
     for (int k = 0; k < dispatch->n_bindings; k++, number++) {
         while (kinds[number] == '-') number++;
@@ -105,7 +134,8 @@ static void close_groups(tern_instance *in, int32_t step) {
 }
 
 static bool is_of_step(const gpu_dispatch *d, int32_t step) {
-    if (step == GPU_STEP_DRAFTS) return d->tokens_min <= GPU_FEW && d->tokens_max > 1;
+    if (step > 0 && !(d->kinds & GPU_FEW_STEPS)) return false;
+    if (step == GPU_STEP_DRAFTS) return d->tokens_max > 1;
     return step == 0 || d->tokens_min <= 1;
 }
 
@@ -123,40 +153,56 @@ tern_status gpu_instance_add_step(tern_instance *in, int32_t step, tern_error *e
     return status;
 }
 
-wgpu_buffer gpu_instance_state(const tern_instance *in, tern_vid v) {
-    return gpu_store_buffer(in->store, in->bound, v);
+void gpu_instance_close_groups(tern_instance *in) {
+    for (int32_t step = 0; step <= GPU_STEP_DRAFTS; step++) close_groups(in, step);
 }
 
-// The groups of a step hold its sequence's buffers, so they are made anew for another sequence.
-tern_status gpu_instance_bind(tern_instance *in, const tern_sequence *s, tern_error *err) {
-    const tern_page_layout *l = gpu_store_layout(in->store);
-    bool same = in->groups[0] != NULL;
-    for (int g = 0; g < l->n_groups; g++) {
-        const tern_page *pages = tern_sequence_pages(s, g);
-        uint32_t now = pages ? pages[0].index + 1 : 0;
-        same = same && in->bound[g] == now;
-        in->bound[g] = now;
-    }
-    if (same) return TERN_OK;
-    for (int32_t step = 0; step <= GPU_STEP_DRAFTS; step++) close_groups(in, step);
-    gpu_expect_steps(&in->steps, 0);
-    gpu_drafts_forget(in);
-    TERN_TRY(gpu_instance_add_step(in, 0, err));
-    return in->drafts ? gpu_instance_add_step(in, GPU_STEP_DRAFTS, err) : TERN_OK;
+// Twice as much, so that it happens a few times in the life of a sequence.
+static tern_status grow_runs(tern_instance *in, uint64_t bytes, tern_error *err) {
+    tern_device *d = in->plan->device;
+    wgpu_buffer larger;
+    TERN_TRY(gpu_buffer_new(d, GPU_USE_WORK, 2 * bytes, STORAGE, "the parameters of a run", &larger,
+                            err));
+    gpu_buffer_free(d, GPU_USE_WORK, in->runs);
+    in->runs = larger;
+    in->runs_bytes = 2 * bytes;
+    gpu_instance_close_groups(in);
+    return TERN_OK;
+}
+
+tern_status gpu_instance_bind(tern_instance *in, uint64_t table_bytes, tern_error *err) {
+    uint64_t bytes = gpu_run_at(0) + table_bytes;
+    if (bytes > in->runs_bytes) TERN_TRY(grow_runs(in, bytes, err));
+    if (in->growth != gpu_store_growth(in->store)) gpu_instance_close_groups(in);
+    in->growth = gpu_store_growth(in->store);
+    return gpu_instance_add_step(in, 0, err);
+}
+
+static tern_status refuse_rows(const tern_graph *g, tern_error *err) {
+    for (size_t v = 0; v < g->n_values; v++)
+        if (g->values[v].kind == TERN_VALUE_INPUT && g->values[v].type != TERN_VALUE_I32)
+            return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                             "input %s: the WebGPU backend takes ids of tokens alone",
+                             g->values[v].name);
+    return TERN_OK;
 }
 
 tern_status gpu_instance_open(tern_plan *p, tern_store *store, tern_instance **out,
                               tern_error *err) {
     *out = NULL;
     tern_status status = TERN_OK;
+    TERN_TRY(refuse_rows(p->g, err));
     tern_instance *in = tern_alloc(TERN_MEM_SESSION, sizeof *in);
     if (!in) return tern_fail_memory(err, sizeof *in);
     in->plan = p;
     in->store = store;
     in->scores = tern_graph_scores(p->g);
-    in->n_context = gpu_store_n_context(store);
+    if (in->scores >= 0 && !gpu_is_logits(p->g, in->scores)) in->scores = -1;
     in->cache = gpu_store_cache(store);
     in->steps.seconds_max = GPU_STEPS_SECONDS;
+    for (size_t i = 0; i < p->n_dispatches; i++)
+        for (int k = 0; k < p->dispatches[i].n_bindings; k++)
+            in->uses_chunks |= p->dispatches[i].bindings[k].place == GPU_CHUNKS;
     TERN_TRY_GOTO(gpu_plan_pipelines(p, in->cache, err));
     TERN_TRY_GOTO(open_buffers(in, err));
     *out = in;
@@ -168,8 +214,7 @@ fail:
 
 tern_status gpu_instance_open_drafts(tern_instance *in, const tern_draft_table *t,
                                      tern_error *err) {
-    close_groups(in, GPU_STEP_DRAFTS);
-    for (int g = 0; g < TERN_PAGE_GROUPS; g++) in->bound[g] = 0; // the next batch makes the groups
+    close_groups(in, GPU_STEP_DRAFTS); // the next batch makes them
     return gpu_drafts_open(in, t, err);
 }
 
@@ -181,11 +226,12 @@ void gpu_instance_close(tern_instance *in) {
     for (int i = 0; i < 2; i++) gpu_wait(d, &in->readbacks[i].pending);
     bool quiet = !in->readbacks[0].pending && !in->readbacks[1].pending;
     gpu_profile_close(in->profile);
-    for (int32_t step = 0; step <= GPU_STEP_DRAFTS; step++) close_groups(in, step);
+    gpu_instance_close_groups(in);
     gpu_drafts_close(in);
     for (size_t i = 0; in->angles && i < p->ropes.n; i++)
         gpu_buffer_free(d, GPU_USE_WORK, in->angles[i]);
     wgpu_buffer buffers[] = {in->runs,
+                             in->chunks,
                              in->ids,
                              in->pool,
                              in->pool_i8,
@@ -197,6 +243,13 @@ void gpu_instance_close(tern_instance *in) {
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         gpu_buffer_free(d, GPU_USE_WORK, buffers[i]);
     for (int i = 0; i < 2; i++) gpu_buffer_free(d, GPU_USE_RESULTS, in->readbacks[i].buffer);
+    tern_free(in->order.chunks);
+    tern_free(in->order.origins);
+    tern_free(in->order.sent);
+    tern_free(in->order.ids);
+    tern_free(in->order.outputs);
+    tern_free(in->order.places);
+    tern_free(in->tables);
     tern_free(in->angles);
     tern_free(in->angles_host);
     if (quiet) tern_free(in); // else the callback, which may still come, frees it

@@ -20,9 +20,10 @@ static void fill_steep(float *x, int64_t n, int64_t row, uint32_t *seed) {
 
 TEST(gpu_activations) {
     static const tern_act_kind kinds[] = {TERN_ACTIVATION_SILU, TERN_ACTIVATION_RELU2,
-                                          TERN_ACTIVATION_GELU, TERN_ACTIVATION_GELU_TANH};
-    static const int64_t widths[] = {4, 132, 68, 68};
-    for (int i = 0; i < 4; i++) {
+                                          TERN_ACTIVATION_GELU, TERN_ACTIVATION_GELU_TANH,
+                                          TERN_ACTIVATION_SIGMOID, TERN_ACTIVATION_NONE};
+    static const int64_t widths[] = {4, 132, 68, 68, 36, 8};
+    for (int i = 0; i < 6; i++) {
         rig r;
         rig_open(&r, N_ROWS);
         rig_show(&r, tern_g_act(&r.g, rig_rows(&r, widths[i], fill_steep), kinds[i]));
@@ -83,6 +84,45 @@ TEST(gpu_sums_and_products_of_elements) {
     }
 }
 
+TEST(gpu_scaled_elements) {
+    rig r;
+    rig_open(&r, N_ROWS);
+    rig_show(&r, tern_g_scale(&r.g, rig_rows(&r, 68, fill_kinds), 25.2982213f));
+    rig_compare(&r, rig_counts(), RIG_OF_ELEMENT, 0);
+    rig_close(&r);
+}
+
+// Interleaved heads, three parts one after the other, and groups that are no multiple of a vec4.
+TEST(gpu_columns_of_groups) {
+    static const struct {
+        int64_t n_cols, group, first, width;
+    } cases[] = {{64, 16, 8, 8}, {96, 96, 32, 32}, {60, 15, 3, 5}, {640, 640, 500, 12}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        rig r;
+        rig_open(&r, N_ROWS);
+        tern_vid x = rig_rows(&r, cases[i].n_cols, fill_normal);
+        rig_show(&r, tern_g_columns(&r.g, x, cases[i].group, cases[i].first, cases[i].width));
+        rig_compare(&r, rig_counts(), RIG_OF_ELEMENT, 0);
+        rig_close(&r);
+    }
+}
+
+// One row of a batch, an output that is no logits. Seen to catch: the first row instead of the
+// last; a sum instead of the mean.
+TEST(gpu_pooled_rows) {
+    static const tern_pool_kind kinds[] = {TERN_POOL_MEAN, TERN_POOL_LAST, TERN_POOL_FIRST};
+    for (int i = 0; i < 3; i++) {
+        rig r;
+        rig_open(&r, N_ROWS);
+        tern_vid x = rig_rows(&r, 132, fill_normal);
+        tern_vid y = tern_g_pool(&r.g, x, tern_g_dim(&r.g, "sequences"), kinds[i]);
+        y = tern_g_linear(&r.g, y, rig_matrix(&r, 36, 132, TERN_DTYPE_F32, false, fill_normal));
+        rig_output(&r, i == 0 ? y : tern_g_l2_norm(&r.g, y));
+        rig_compare(&r, rig_counts(), RIG_OF_ROW, 3e-6);
+        rig_close(&r);
+    }
+}
+
 // ---- Tables ------------------------------------------------------------------------------------
 
 TEST(gpu_embedded_rows_are_the_tables) {
@@ -113,6 +153,40 @@ TEST(gpu_norms) {
         tern_vid x = rig_rows(&r, norm_widths[i], fill_kinds);
         tern_vid w = rig_vector(&r, norm_widths[i], fill_normal);
         rig_show(&r, tern_g_rms_norm(&r.g, x, w, i % 2 ? 1e-5f : 1e-20f));
+        rig_compare(&r, rig_counts(), RIG_OF_ROW, 3e-6);
+        rig_close(&r);
+    }
+}
+
+// Heads of queries and keys; rows taken before the norm are copied then.
+TEST(gpu_norms_of_groups_of_columns) {
+    static const int64_t heads[][2] = {{3, 128}, {16, 8}, {2, 256}, {1, 60}};
+    for (int i = 0; i < 8; i++) {
+        int64_t n_heads = heads[i % 4][0], dim = heads[i % 4][1];
+        rig r;
+        rig_open(&r, N_ROWS);
+        tern_vid x = rig_rows(&r, n_heads * dim, i % 2 ? fill_kinds : fill_normal);
+        tern_vid w = rig_vector(&r, dim, fill_normal);
+        if (i >= 4) x = rig_take_rows(&r, x);
+        tern_vid y = tern_g_rms_norm(&r.g, x, w, 1e-6f);
+        if (i < 4) rig_show(&r, y);
+        else {
+            tern_vid head = rig_matrix(&r, 24, n_heads * dim, TERN_DTYPE_F32, false, fill_normal);
+            r.sources[r.n_sources - 1].is_head = true;
+            r.n_shown = 24;
+            tern_g_output(&r.g, tern_g_linear(&r.g, y, head), "logits");
+        }
+        rig_compare(&r, rig_counts(), RIG_OF_ROW, 5e-6);
+        rig_close(&r);
+    }
+}
+
+// A zero row stays zero.
+TEST(gpu_lengths_of_one) {
+    for (size_t i = 0; i < N_WIDTHS; i++) {
+        rig r;
+        rig_open(&r, N_ROWS);
+        rig_show(&r, tern_g_l2_norm(&r.g, rig_rows(&r, norm_widths[i], fill_normal)));
         rig_compare(&r, rig_counts(), RIG_OF_ROW, 3e-6);
         rig_close(&r);
     }

@@ -52,8 +52,8 @@ typedef struct top {
     float *values;
 } top;
 
-static top top_of_row(const gpu_request *b, size_t row) {
-    size_t k = (size_t)b->top_k;
+static top top_of_row(const gpu_request *b, size_t number) {
+    size_t k = (size_t)b->top_k, row = (size_t)b->places[number];
     top t = {b->top_k, b->top_ids + row * k, b->top_logits + row * k};
     for (size_t i = 0; i < k; i++) {
         t.values[i] = -INFINITY;
@@ -75,7 +75,8 @@ static void offer(const top *t, float x, int32_t id) {
 }
 
 static void take_logits(const gpu_request *b, size_t row, const float *logits, size_t n_vocab) {
-    if (b->logits) memcpy(b->logits + row * n_vocab, logits, n_vocab * sizeof *logits);
+    if (b->logits)
+        memcpy(b->logits + (size_t)b->places[row] * n_vocab, logits, n_vocab * sizeof *logits);
     if (b->top_k == 0) return;
     top t = top_of_row(b, row);
     for (size_t i = 0; i < n_vocab; i++) offer(&t, logits[i], (int32_t)i);
@@ -102,11 +103,92 @@ bool gpu_results_take(const tern_instance *in, const void *mapped) {
     for (size_t i = 0; enough && i < (size_t)in->chunk_rows; i++) {
         size_t row = (size_t)in->chunk_first + i;
         if (wanted == GPU_RESULTS_GREATEST)
-            gpu_results_greatest(mapped, i, &b->top_ids[row], &b->top_logits[row]);
+            gpu_results_greatest(mapped, i, &b->top_ids[b->places[row]],
+                                 &b->top_logits[b->places[row]]);
         else if (wanted == GPU_RESULTS_LISTS)
             enough = take_list(b, row, (const gpu_list *)mapped + i);
         else if (wanted == GPU_RESULTS_LOGITS)
             take_logits(b, row, (const float *)mapped + i * n_vocab, n_vocab);
     }
     return enough;
+}
+
+// ---- Other outputs -----------------------------------------------------------------------------
+
+int32_t gpu_rows_of_value(const tern_instance *in, tern_vid v) {
+    const tern_graph *g = in->plan->g;
+    return tern_graph_is_by(g, v, "outputs")     ? in->batch.n_outputs
+           : tern_graph_is_by(g, v, "sequences") ? in->batch.n_chunks
+                                                 : in->batch.n_tokens;
+}
+
+static uint64_t output_bytes(const tern_plan *p, tern_vid v, int32_t n_rows) {
+    return (uint64_t)n_rows * (uint64_t)p->g->values[v].cols * sizeof(float);
+}
+
+uint64_t gpu_outputs_bytes_max(const tern_plan *p) {
+    uint64_t bytes = 0;
+    for (size_t v = 0; v < p->g->n_values; v++)
+        if (p->g->values[v].kind == TERN_VALUE_OUTPUT && !gpu_is_logits(p->g, (tern_vid)v))
+            bytes += output_bytes(p, (tern_vid)v, p->n_batch);
+    return bytes;
+}
+
+uint64_t gpu_outputs_bytes(const tern_instance *in) {
+    uint64_t bytes = 0;
+    for (int i = 0; i < in->batch.n_others; i++) {
+        tern_vid v = in->batch.others[i].value;
+        bytes += output_bytes(in->plan, v, gpu_rows_of_value(in, v));
+    }
+    return bytes;
+}
+
+void gpu_outputs_encode(const tern_instance *in, gpu_encoding *e, wgpu_buffer to, uint64_t at) {
+    for (int i = 0; i < in->batch.n_others; i++) {
+        tern_vid v = in->batch.others[i].value;
+        uint64_t bytes = output_bytes(in->plan, v, gpu_rows_of_value(in, v));
+        if (bytes == 0) continue;
+        gpu_encode_copy(in, e, in->pool, in->plan->memory.spans[v].offset, to, at, bytes);
+        at += bytes;
+    }
+}
+
+// Rows of the request to where they are in the batch.
+static void put_rows(const tern_instance *in, const tern_binding *to, const char *from) {
+    const tern_graph *g = in->plan->g;
+    const gpu_request *b = &in->batch;
+    size_t bytes = (size_t)output_bytes(in->plan, to->value, 1);
+    char *data = to->data;
+    if (tern_graph_is_by(g, to->value, "outputs")) {
+        for (int32_t i = 0; i < b->n_outputs; i++, from += bytes)
+            memcpy(data + (size_t)b->places[i] * bytes, from, bytes);
+        return;
+    }
+    bool by_sequence = tern_graph_is_by(g, to->value, "sequences");
+    for (int32_t i = 0; i < b->n_chunks; i++) {
+        size_t n = by_sequence ? bytes : (size_t)b->chunks[i].n_tokens * bytes;
+        size_t row = (size_t)(by_sequence ? b->origins[i].chunk : b->origins[i].row);
+        memcpy(data + row * bytes, from, n);
+        from += n;
+    }
+}
+
+void gpu_outputs_take(const tern_instance *in, const void *mapped) {
+    const char *at = mapped;
+    for (int i = 0; i < in->batch.n_others; i++) {
+        tern_vid v = in->batch.others[i].value;
+        put_rows(in, &in->batch.others[i], at);
+        at += output_bytes(in->plan, v, gpu_rows_of_value(in, v));
+    }
+}
+
+tern_status gpu_outputs_read(const tern_instance *in, tern_error *err) {
+    const tern_plan *p = in->plan;
+    for (int i = 0; i < in->batch.n_others; i++) {
+        const tern_binding *b = &in->batch.others[i];
+        uint64_t bytes = output_bytes(p, b->value, gpu_rows_of_value(in, b->value));
+        TERN_TRY(gpu_read(p->device, in->pool, p->memory.spans[b->value].offset, b->data, bytes,
+                          err));
+    }
+    return TERN_OK;
 }

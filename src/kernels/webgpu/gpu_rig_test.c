@@ -164,6 +164,13 @@ tern_vid rig_vector(rig *r, int64_t n, rig_fill fill) {
     return v;
 }
 
+tern_vid rig_array(rig *r, int64_t n_rows, int64_t n_cols, rig_fill fill) {
+    char name[32];
+    tern_vid v = tern_g_array(&r->g, new_name(r, name), n_rows, n_cols);
+    add_source(r, v, TERN_DTYPE_F32, n_rows, n_cols, fill);
+    return v;
+}
+
 tern_vid rig_matrix(rig *r, int64_t n_out, int64_t n_in, tern_dtype type, bool ternary,
                     rig_fill fill) {
     char name[32];
@@ -198,6 +205,12 @@ void rig_show(rig *r, tern_vid x) {
     tern_g_output(&r->g, tern_g_linear(&r->g, rig_take_rows(r, x), head), "logits");
 }
 
+void rig_output(rig *r, tern_vid x) {
+    r->n_shown = r->g.values[x].cols;
+    r->is_direct = true;
+    tern_g_output(&r->g, x, "shown");
+}
+
 void rig_head(rig *r, tern_vid x, int64_t n_vocab, tern_dtype type, rig_fill fill) {
     tern_vid head = rig_matrix(r, n_vocab, r->g.values[x].cols, type, false, fill);
     r->sources[r->n_sources - 1].is_head = true;
@@ -217,17 +230,7 @@ rig_batches rig_counts(void) {
     return (rig_batches){.n_tokens = {1, 2, 3, 4, 5, 6, 7, 8, 9, 17, 130}};
 }
 
-typedef struct machine { // a rig on a device
-    const tern_backend *b;
-    tern_device *d;
-    tern_graph g;
-    tern_weight **weights;
-    size_t n_weights;
-    tern_plan *plan;
-    tern_single single;
-} machine;
-
-static void take_down(machine *m) {
+void rig_take_down(rig_machine *m) {
     if (m->single.backend) tern_single_close(&m->single);
     if (m->plan) m->b->plan_free(m->plan);
     for (size_t i = 0; m->weights && i < m->n_weights; i++)
@@ -236,7 +239,8 @@ static void take_down(machine *m) {
     tern_graph_free(&m->g);
 }
 
-static tern_status bind_all(machine *m, const rig *r, tern_weight_kind *kinds, tern_error *err) {
+static tern_status bind_all(rig_machine *m, const rig *r, tern_weight_kind *kinds,
+                            tern_error *err) {
     TERN_TRY(m->b->tune(m->d, r->sources, (size_t)r->n_sources, err));
     for (int i = 0; i < r->n_sources; i++) {
         tern_weight_info info;
@@ -247,9 +251,9 @@ static tern_status bind_all(machine *m, const rig *r, tern_weight_kind *kinds, t
     return TERN_OK;
 }
 
-static tern_status set_up(machine *m, const rig *r, rig_device which, bool fused, int32_t n_batch,
-                          int32_t n_context, tern_kv_type kv_type, tern_error *err) {
-    *m = (machine){.b = backend_of(which), .d = device_of(which), .n_weights = r->g.n_values};
+tern_status rig_set_up(rig_machine *m, const rig *r, rig_device which, bool fused, int32_t n_batch,
+                       int32_t n_context, tern_kv_type kv_type, tern_error *err) {
+    *m = (rig_machine){.b = backend_of(which), .d = device_of(which), .n_weights = r->g.n_values};
     if (!m->d) return tern_fail(err, TERN_ERR_DEVICE, "%s", opened[which].why_not);
     // Room for the values that the passes add, which are not weights.
     m->weights = calloc(r->g.n_values * 2 + 64, sizeof *m->weights);
@@ -282,22 +286,25 @@ static int32_t n_tokens_of(rig_batches how, int32_t *most) {
 
 float *rig_run(rig *r, rig_device device, rig_batches how, bool fused) {
     tern_error err = {0};
-    machine m;
+    rig_machine m;
     int32_t most = 0, n = n_tokens_of(how, &most), at = 0;
     float *out = tern_alloc_array(TERN_MEM_MISC, (size_t)(n * r->n_shown), sizeof *out);
     int32_t *ids = tern_alloc_array(TERN_MEM_MISC, (size_t)most, sizeof *ids);
     if (!out || !ids) abort();
-    tern_status status = set_up(&m, r, device, fused, most, how.first_pos + n + 1, how.kv_type,
+    tern_status status = rig_set_up(&m, r, device, fused, most, how.first_pos + n + 1, how.kv_type,
                                 &err);
     for (int i = 0; status == TERN_OK && at < n; at += how.n_tokens[i++]) {
         int32_t now = how.n_tokens[i];
         int32_t wanted = how.n_outputs > 0 && how.n_outputs < now ? how.n_outputs : now;
         make_ids(r, at, now, ids);
         tern_batch batch = {.ids = ids, .n_tokens = now, .n_outputs = wanted};
-        tern_batch_bind(&batch, tern_graph_scores(&m.g), out + (at + now - wanted) * r->n_shown);
-        status = tern_single_run(&m.single, &batch, how.first_pos + at, &err);
+        tern_vid v = r->is_direct ? tern_graph_find(&m.g, "shown") : tern_graph_scores(&m.g);
+        tern_batch_bind(&batch, v, out + (at + now - wanted) * r->n_shown);
+        // What reads a text as a whole begins again with each batch.
+        int32_t pos = how.first_pos + (r->is_direct ? 0 : at);
+        status = tern_single_run(&m.single, &batch, pos, &err);
     }
-    take_down(&m);
+    rig_take_down(&m);
     tern_free(ids);
     CHECK_MSG(status == TERN_OK, "%s: %s", m.b->name, err.message);
     if (status == TERN_OK) return out;
@@ -307,40 +314,103 @@ float *rig_run(rig *r, rig_device device, rig_batches how, bool fused) {
 
 bool rig_run_top(rig *r, rig_device device, int32_t n, int32_t k, int32_t *ids, float *logits) {
     tern_error err = {0};
-    machine m;
+    rig_machine m;
     int32_t *in = tern_alloc_array(TERN_MEM_MISC, (size_t)n, sizeof *in);
     if (!in) abort();
     make_ids(r, 0, n, in);
     tern_batch batch = {.ids = in, .n_tokens = n, .n_outputs = n, .top_k = k, .top_ids = ids,
                         .top_logits = logits};
-    tern_status status = set_up(&m, r, device, true, n, n, TERN_KV_F32, &err);
+    tern_status status = rig_set_up(&m, r, device, true, n, n, TERN_KV_F32, &err);
     uint64_t before = device != RIG_CPU && m.d ? m.d->bytes_read : 0;
     if (status == TERN_OK) status = tern_single_run(&m.single, &batch, 0, &err);
     r->bytes_read = device != RIG_CPU && m.d ? m.d->bytes_read - before : 0;
-    take_down(&m);
+    rig_take_down(&m);
     tern_free(in);
     CHECK_MSG(status == TERN_OK, "%s: %s", m.b->name, err.message);
     return status == TERN_OK;
 }
 
+// Tokens at first .. first + n - 1, in one batch of this sequence, which remembers its states after
+// `kept` positions if that is among them.
+static tern_status run_on(rig_machine *m, const rig *r, tern_sequence *s, int32_t first, int32_t n,
+                          int32_t kept, float *rows, tern_error *err) {
+    int32_t ids[64];
+    tern_chunk chunk;
+    tern_single *on = &m->single;
+    make_ids(r, first, n, ids);
+    tern_batch batch = {.ids = ids, .n_tokens = n, .n_outputs = n};
+    tern_batch_bind(&batch, tern_graph_scores(&m->g), rows);
+    on->sequence = s;
+    TERN_TRY(tern_single_place(on, &batch, &chunk, first, err));
+    if (kept > first && kept < first + n) {
+        chunk.kept_after = kept - first;
+        TERN_TRY(tern_sequence_snapshot(s, kept, false, &chunk.kept, &chunk.keeps, err));
+    }
+    tern_status status = m->b->submit(on->instance, &batch, err);
+    for (bool done = false; status == TERN_OK && !done;)
+        status = m->b->poll(on->instance, &done, err);
+    if (status == TERN_OK) tern_sequence_advance(s, first + n);
+    return status;
+}
+
+#define REPLAY_MORE 3
+static tern_status replay(rig_machine *m, const rig *r, int32_t n, int32_t kept, float *rows[4],
+                          tern_error *err) {
+    tern_sequence *first = m->single.sequence, *fork = NULL;
+    int32_t left = -1;
+    TERN_TRY(run_on(m, r, first, 0, n, kept, rows[0], err));
+    TERN_TRY(tern_sequence_fork(first, n, &fork, err));
+    tern_status status = tern_sequence_cut(first, kept, &left, err);
+    CHECK_MSG(status != TERN_OK || left == kept, "went back to %d, not %d", (int)left, (int)kept);
+    if (status == TERN_OK) status = run_on(m, r, first, kept, 1, 0, rows[3], err);
+    if (status == TERN_OK && n > kept + 1)
+        status = run_on(m, r, first, kept + 1, n - kept - 1, 0, rows[3] + r->n_shown, err);
+    if (status == TERN_OK) status = tern_sequence_swap_out(first, err);
+    if (status == TERN_OK) status = tern_sequence_swap_in(first, err);
+    if (status == TERN_OK) status = run_on(m, r, first, n, REPLAY_MORE, 0, rows[2], err);
+    if (status == TERN_OK) status = run_on(m, r, fork, n, REPLAY_MORE, 0, rows[1], err);
+    m->single.sequence = first;
+    tern_sequence_close(fork);
+    return status;
+}
+
+void rig_replay(rig *r, rig_device device, int32_t n, int32_t kept) {
+    tern_error err = {0};
+    rig_machine m;
+    if (!rig_has_gpu()) return;
+    float *rows[4];
+    size_t n_row = (size_t)r->n_shown;
+    for (int i = 0; i < 4; i++) rows[i] = calloc((size_t)n * n_row, sizeof **rows);
+    tern_status status = rig_set_up(&m, r, device, true, n, n + REPLAY_MORE, TERN_KV_F32, &err);
+    if (status == TERN_OK) status = replay(&m, r, n, kept, rows, &err);
+    rig_take_down(&m);
+    CHECK_MSG(status == TERN_OK, "%s", err.message);
+    CHECK_MSG(memcmp(rows[1], rows[2], REPLAY_MORE * n_row * sizeof **rows) == 0,
+              "a fork, or a sequence that was out, goes on in another way");
+    CHECK_MSG(memcmp(rows[0] + (size_t)kept * n_row, rows[3],
+                     (size_t)(n - kept) * n_row * sizeof **rows) == 0,
+              "position %d is not what was gone back to", (int)kept);
+    for (int i = 0; i < 4; i++) free(rows[i]);
+}
+
 void rig_translate(rig *r) {
     tern_error err = {0};
-    machine m;
+    rig_machine m;
     tern_device *d = device_of(RIG_GPU_NULL);
     if (!d || !d->subgroups) {
         test_skip(d ? "the library's null device has no subgroups" : opened[RIG_GPU_NULL].why_not);
         return;
     }
     for (int kv = TERN_KV_F32; kv <= TERN_KV_Q8_0; kv++) {
-        tern_status status = set_up(&m, r, RIG_GPU_NULL, true, 16, 16, (tern_kv_type)kv, &err);
-        take_down(&m);
+        tern_status status = rig_set_up(&m, r, RIG_GPU_NULL, true, 16, 16, (tern_kv_type)kv, &err);
+        rig_take_down(&m);
         bool is_odd = kv == TERN_KV_Q8_0 && status == TERN_ERR_UNSUPPORTED; // heads
         CHECK_MSG(status == TERN_OK || is_odd, "%s", err.message);
     }
 }
 
 // The greatest logit from a whole row, for which no step can have run ahead.
-static tern_status step_by_row(machine *m, const rig *r, tern_batch batch, int32_t pos,
+static tern_status step_by_row(rig_machine *m, const rig *r, tern_batch batch, int32_t pos,
                                rig_step *step, tern_error *err) {
     float *row = tern_alloc_array(TERN_MEM_MISC, (size_t)r->n_shown, sizeof *row);
     if (!row) abort();
@@ -356,14 +426,14 @@ static tern_status step_by_row(machine *m, const rig *r, tern_batch batch, int32
 
 bool rig_walk(rig *r, rig_device device, double seconds, rig_step *steps, int32_t n) {
     tern_error err = {0};
-    machine m;
+    rig_machine m;
     int32_t pos = 0;
-    tern_status status = set_up(&m, r, device, true, 1, n, TERN_KV_F16, &err);
+    tern_status status = rig_set_up(&m, r, device, true, 1, n, TERN_KV_F16, &err);
     if (status == TERN_OK && seconds > 0) m.single.instance->steps.seconds_max = seconds;
     uint64_t before = status == TERN_OK ? m.d->n_launches : 0;
     for (int32_t i = 0; status == TERN_OK && i < n; i++) {
         int32_t id = i == 0 || i % 13 == 12 ? i : steps[i - 1].id;
-        if (i == 31) pos = 5;
+        if (i == 31) pos = tern_sequence_cuts_freely(m.single.sequence) ? 5 : 0;
         tern_batch batch = {.ids = &id, .n_tokens = 1, .n_outputs = 1, .top_k = 1,
                             .top_ids = &steps[i].id, .top_logits = &steps[i].logit,
                             .few_ahead = seconds == 0};
@@ -372,7 +442,7 @@ bool rig_walk(rig *r, rig_device device, double seconds, rig_step *steps, int32_
         pos++;
     }
     r->n_launches = status == TERN_OK ? m.d->n_launches - before : 0;
-    take_down(&m);
+    rig_take_down(&m);
     CHECK_MSG(status == TERN_OK, "%s: %s", m.b->name, err.message);
     return status == TERN_OK;
 }
@@ -387,16 +457,16 @@ void rig_fail_allocations(rig *r) {
     size_t before = tern_mem_get_stats().total_now, n = 0;
     device_of(RIG_GPU);
     while (status == TERN_ERR_MEMORY && n < 1000) {
-        machine m;
+        rig_machine m;
         tern_mem_fail_at(++n);
-        status = set_up(&m, r, RIG_GPU, true, 16, 16, TERN_KV_Q8_0, &err);
+        status = rig_set_up(&m, r, RIG_GPU, true, 16, 16, TERN_KV_Q8_0, &err);
         if (status == TERN_OK) status = m.b->profile_start(m.single.instance, &err);
         if (status == TERN_ERR_UNSUPPORTED) status = TERN_OK; // no timestamps
         tern_batch now = batch;
         tern_batch_bind(&now, tern_graph_scores(&m.g), out);
         if (status == TERN_OK) status = tern_single_run(&m.single, &now, 0, &err);
         tern_mem_fail_at(0);
-        take_down(&m);
+        rig_take_down(&m);
     }
     CHECK_MSG(status == TERN_OK && n > 10, "after %zu failures: %s", n, err.message);
     // What remains is the device's: its list of pipelines, its slabs.

@@ -16,7 +16,7 @@
 #ifndef TERN_KERNELS_WEBGPU_GPU_RIG_TEST_H
 #define TERN_KERNELS_WEBGPU_GPU_RIG_TEST_H
 
-#include "kernels/backend.h"
+#include "kernels/single.h"
 #include "tests/harness.h"
 
 #define RIG_WEIGHTS 24
@@ -31,6 +31,7 @@ typedef struct rig {
     tern_vid vids[RIG_WEIGHTS];
     int n_sources;
     bool has_ternary;
+    bool is_direct; // the output is no head's
     uint64_t bytes_read;                // of results, from the GPU that rig_run_top ran on
     uint64_t n_launches;                // that rig_walk started
     uint32_t seed;
@@ -59,11 +60,14 @@ tern_vid rig_rows_of(rig *r, int64_t n_cols, tern_dtype type, rig_fill fill);
 tern_vid rig_vector(rig *r, int64_t n, rig_fill fill);
 tern_vid rig_matrix(rig *r, int64_t n_out, int64_t n_in, tern_dtype type, bool ternary,
                     rig_fill fill);
+tern_vid rig_array(rig *r, int64_t n_rows, int64_t n_cols, rig_fill fill);
 // The rows that are wanted.
 tern_vid rig_take_rows(rig *r, tern_vid x);
 // The graph's output: all columns of x, or 96 from both ends and some between. Times 1, plus zeros:
 // exactly the bits of x.
 void rig_show(rig *r, tern_vid x);
+// Instead of that x itself is the graph's output, all of it; each batch is a text of its own.
+void rig_output(rig *r, tern_vid x);
 // Instead of that a head of n_vocab rows, whose greatest logits can be asked for.
 void rig_head(rig *r, tern_vid x, int64_t n_vocab, tern_dtype type, rig_fill fill);
 
@@ -102,19 +106,38 @@ typedef enum rig_device {
     RIG_GPU_NULL = RIG_DEVICES, // computes nothing
 } rig_device;
 bool rig_has_gpu(void); // else the test is skipped
+
+typedef struct rig_machine { // a rig on a device
+    const tern_backend *b;
+    tern_device *d;
+    tern_graph g;
+    tern_weight **weights;
+    size_t n_weights;
+    tern_plan *plan;
+    tern_single single;
+} rig_machine;
+tern_status rig_set_up(rig_machine *m, const rig *r, rig_device which, bool fused, int32_t n_batch,
+                       int32_t n_context, tern_kv_type kv_type, tern_error *err);
+void rig_take_down(rig_machine *m); // even if it could not be set up
 float *rig_run(rig *r, rig_device device, rig_batches how, bool fused);
 // The k greatest of each of n tokens in one batch, and their logits.
 bool rig_run_top(rig *r, rig_device device, int32_t n, int32_t k, int32_t *ids, float *logits);
 
 // n greedy steps on a GPU, each on the token that the one before found, except that every 13th gets
-// another token, and the 31st goes back to position 5. seconds: of work that may be done ahead; 0:
-// one step at a time; less than 0: none, and the greatest logit is looked for in the whole row. For
-// a graph with a head, and a table with a row for each of its tokens.
+// another token, and the 31st goes back to position 5, or, where a state is fixed, to the
+// beginning. seconds: of work that may be done ahead; 0: one step at a time; less than 0: none, and
+// the greatest logit is looked for in the whole row. For a graph with a head, and a table with a
+// row for each of its tokens.
 typedef struct rig_step {
     int32_t id;
     float logit;
 } rig_step;
 bool rig_walk(rig *r, rig_device device, double seconds, rig_step *steps, int32_t n);
+
+// What becomes of fixed states: n tokens in one batch, which remembers them after `kept`; a fork of
+// that; the first goes back to `kept`, computes the rest again, is swapped out and in, and goes on;
+// then the fork goes on with the same tokens. Whether all these bits are those of the first time.
+void rig_replay(rig *r, rig_device device, int32_t n, int32_t kept);
 
 // Whether the library accepts the texts that the problem's kernels have on a device with subgroups.
 // Software adapters have none, so their tests never see these texts.

@@ -3,56 +3,62 @@
 // submit encodes all dispatches of a batch into one command buffer, with a copy of the wanted
 // results into a buffer that can be mapped, and requests the map; poll lets the library call back.
 // Logits of many rows come in chunks: the head is run again for the next rows when the last ones
-// are read. Which of them are read: gpu_results.c.
+// are read. Which of them are read: gpu_results.c. A batch of prompts and steps is computed in
+// several requests (gpu_order.c).
 #include "base/alloc.h"
 #include "base/os_time.h"
 #include "kernels/webgpu/gpu_session.h"
 
 // ---- Submitting --------------------------------------------------------------------------------
 
-static void send_tokens(tern_instance *in) {
-    const tern_device *d = in->plan->device;
+static gpu_chunk chunk_of(const tern_instance *in, const tern_chunk *c, int32_t first_row) {
+    int fixed = gpu_store_layout(in->store)->fixed;
+    const tern_page *slot = fixed >= 0 ? tern_sequence_pages(c->sequence, fixed) : NULL;
+    bool keeps = c->keeps && c->kept_after > 0;
+    int32_t after = c->kept_after < c->n_tokens ? c->kept_after : c->n_tokens;
+    return (gpu_chunk){.first_row = (uint32_t)first_row,
+                       .n_rows = (uint32_t)c->n_tokens,
+                       .first_pos = (uint32_t)c->first_pos,
+                       .slot = slot ? slot->index : 0,
+                       .kept_slot = keeps ? c->kept.index : GPU_NOTHING_KEPT,
+                       .kept_after = keeps ? (uint32_t)after : 0};
+}
+
+// Tokens, angles and chunks of the request.
+static void send_rows(tern_instance *in) {
     const gpu_request *b = &in->batch;
+    const tern_device *d = in->plan->device;
     d->api.QueueWriteBuffer(d->queue, in->ids, 0, b->ids, (size_t)b->n_tokens * sizeof *b->ids);
-    gpu_send_angles(in, in->angles, 0, b->first_pos, b->n_tokens);
+    gpu_send_row_angles(in);
+    if (!in->uses_chunks) return;
+    int32_t row = 0;
+    for (int32_t i = 0; i < b->n_chunks; row += b->chunks[i++].n_tokens)
+        in->order.sent[i] = chunk_of(in, &b->chunks[i], row);
+    d->api.QueueWriteBuffer(d->queue, in->chunks, gpu_chunks_at(in, 0), in->order.sent,
+                            (size_t)b->n_chunks * sizeof *in->order.sent);
 }
 
-static void send_runs(const tern_instance *in, int32_t first_pos, int32_t n_steps) {
-    const gpu_request *b = &in->batch;
-    const tern_device *d = in->plan->device;
-    union {
-        gpu_run run;
-        uint8_t bytes[GPU_RUN_BYTES];
-    } runs[GPU_STEPS_MAX] = {0};
-    for (int32_t i = 0; i < n_steps; i++)
-        runs[i].run = (gpu_run){.n_tokens = (uint32_t)b->n_tokens,
-                                .first_pos = (uint32_t)(first_pos + i),
-                                .n_outputs = (uint32_t)b->n_outputs,
-                                .first_output = (uint32_t)in->chunk_first,
-                                .n_context = (uint32_t)in->n_context,
-                                .top_k = (uint32_t)b->top_k,
-                                .step = (uint32_t)i};
-    d->api.QueueWriteBuffer(d->queue, in->runs, 0, runs, (size_t)n_steps * GPU_RUN_BYTES);
-}
-
-// Encodes and submits the dispatches of the batch, or only its head, at first_pos, and of the
-// greedy steps after it, n_steps in all, each on the token that the one before has found
-// (top.wgsl); the wanted results are copied to a readback. at_most: dispatches of the first
-// submission, see gpu_encoding.
-static void launch(tern_instance *in, int32_t first_pos, int32_t n_steps, bool body,
-                   uint32_t at_most, gpu_readback *to) {
+// Encodes and submits the dispatches of the request, or only its head, `ahead` positions further on
+// than it says, and of the greedy steps after it, n_steps in all, each on the token that the one
+// before has found (top.wgsl). The wanted results are copied to a readback; NULL: there are none.
+// at_most: dispatches of the first submission, see gpu_encoding.
+static tern_status launch(tern_instance *in, int32_t ahead, int32_t n_steps, bool body,
+                          uint32_t at_most, gpu_readback *to, tern_error *err) {
     tern_device *d = in->plan->device;
     d->n_launches++;
-    send_runs(in, first_pos, n_steps);
+    TERN_TRY(gpu_send_runs(in, ahead, n_steps, err));
     gpu_encoding e = {.at_most = at_most};
     for (; e.step < (uint32_t)n_steps; e.step++)
-        gpu_encode_dispatches(in, &e, first_pos + (int32_t)e.step, body, GPU_ALL_NODES);
+        gpu_encode_dispatches(in, &e, ahead + (int32_t)e.step, body, GPU_ALL_NODES);
     uint64_t bytes = gpu_results_bytes(in) * (uint64_t)n_steps;
-    gpu_encode_copy(in, &e, gpu_results_buffer(in), 0, to->buffer, 0, bytes);
+    if (to) gpu_encode_copy(in, &e, gpu_results_buffer(in), 0, to->buffer, 0, bytes);
+    if (to && body) gpu_outputs_encode(in, &e, to->buffer, bytes);
+    if (body) bytes += gpu_outputs_bytes(in);
     if (in->profile) gpu_profile_encode(in->profile, e.encoder);
-    gpu_encoding_submit(in, &e);
+    if (e.encoder) gpu_encoding_submit(in, &e);
     if (in->profile) gpu_profile_submitted(in->profile);
-    gpu_readback_map(d, to, bytes);
+    if (to) gpu_readback_map(d, to, bytes);
+    return TERN_OK;
 }
 
 // ---- Running ahead -----------------------------------------------------------------------------
@@ -61,20 +67,28 @@ static void launch(tern_instance *in, int32_t first_pos, int32_t n_steps, bool b
 // will go on. So the next steps are submitted at once, on tokens that the device has found itself,
 // and the device never waits for the host. Steps of one submission do not wait for each other, so
 // their number doubles while the caller goes on, up to some milliseconds of work. If the next batch
-// is a different one, only these steps are lost: they wrote only the cache's next positions, which
-// are rewritten before anything reads them.
+// is a different one, only these steps are lost: they wrote only positions that were reserved and
+// that nobody shares, which are rewritten before anything reads them. Fixed states cannot be
+// rewritten, so sequences with such states take one step at a time.
 
 static bool is_greedy_step(const gpu_request *b) {
-    return b->n_tokens == 1 && b->n_outputs == 1 && !b->logits && b->top_k == 1;
+    return b->version != 0 && b->n_tokens == 1 && b->n_outputs == 1 && !b->logits &&
+           b->top_k == 1 && b->n_others == 0;
+}
+
+// Only the first step has a table of chunks, since fixed states cannot go ahead anyway.
+static bool goes_ahead(const tern_instance *in) {
+    return !in->uses_chunks;
 }
 
 static tern_status start_ahead(tern_instance *in, tern_error *err) {
     gpu_steps *s = &in->steps;
     gpu_readback *to = &in->readbacks[1 - in->now];
-    int32_t pos = in->batch.first_pos + s->n - s->n_taken; // after the submission's last step
-    int32_t room = in->n_context - pos, n = 2 * s->n;
+    int32_t ahead = s->n - s->n_taken, pos = in->batch.first_pos + ahead; // after the last step
+    int32_t n = 2 * s->n;
     while (n > 1 && (n > GPU_STEPS_MAX || n * s->seconds > s->seconds_max)) n /= 2;
     if (in->batch.few_ahead) n = 1;
+    int32_t room = tern_sequence_room(in->batch.chunks->sequence, pos + n) - pos;
     if (n > room) n = room;
     if (n <= 0 || to->pending || in->profile) return TERN_OK;
     for (int32_t i = 1; i < n; i++) {
@@ -85,8 +99,7 @@ static tern_status start_ahead(tern_instance *in, tern_error *err) {
     gpu_readback_unmap(in->plan->device, to);
     s->n_ahead = n;
     gpu_send_angles(in, in->angles, 0, pos, n);
-    launch(in, pos, n, true, 0, to);
-    return TERN_OK;
+    return launch(in, ahead, n, true, 0, to, err);
 }
 
 // Whether the batch's result is here already, or on its way.
@@ -96,60 +109,44 @@ static bool is_ahead(const tern_instance *in, const gpu_request *b) {
            (s->n_taken < s->n_read || s->n_ahead > 0);
 }
 
-static void start(tern_instance *in) {
-    const gpu_request *b = &in->batch;
-    gpu_expect_steps(&in->steps, is_greedy_step(b));
-    in->steps.started = tern_seconds();
-    send_tokens(in);
-    launch(in, b->first_pos, 1, true, GPU_FIRST_DISPATCHES, &in->readbacks[in->now]);
-}
-
-tern_status gpu_request_of(const tern_instance *in, const tern_batch *b, gpu_request *out,
-                           tern_error *err) {
-    const tern_plan *p = in->plan;
-    TERN_TRY(tern_batch_check(b, p->g, p->n_batch, in->n_context, err));
-    bool last = true;
-    for (int32_t i = 0; b->outputs && i < b->n_outputs; i++)
-        last = last && b->outputs[i] == b->n_tokens - b->n_outputs + i;
-    if (b->n_chunks != 1 || !last)
-        return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                         "the WebGPU backend takes one sequence a batch, and its last tokens");
-    *out = (gpu_request){.sequence = b->chunks[0].sequence,
-                         .ids = b->ids,
-                         .n_tokens = b->n_tokens,
-                         .first_pos = b->chunks[0].first_pos,
-                         .n_outputs = b->n_outputs,
-                         .logits = tern_batch_data(b, in->scores),
-                         .top_k = b->top_k,
-                         .top_ids = b->top_ids,
-                         .top_logits = b->top_logits,
-                         .few_ahead = b->few_ahead,
-                         .drafting = b->drafting};
+// Begins with the request; one without results is not waited for where another follows.
+static tern_status start(tern_instance *in, tern_error *err) {
+    for (bool waits = false; !waits;) {
+        gpu_set_chunk(in, 0);
+        gpu_expect_steps(&in->steps, is_greedy_step(&in->batch));
+        in->steps.started = tern_seconds();
+        send_rows(in);
+        waits = gpu_results_of(in) != GPU_RESULTS_NONE || in->batch.n_others > 0 || in->profile ||
+                !gpu_order_has_next(in);
+        TERN_TRY(launch(in, 0, 1, true, GPU_FIRST_DISPATCHES,
+                        waits ? &in->readbacks[in->now] : NULL, err));
+        if (!waits) gpu_order_next(in);
+    }
     return TERN_OK;
 }
 
 static tern_status submit(tern_instance *in, const tern_batch *asked, tern_error *err) {
-    gpu_request request, *batch = &request;
-    TERN_TRY(gpu_request_of(in, asked, &request, err));
+    const gpu_request before = in->batch, *batch = &in->batch;
+    TERN_TRY(gpu_order_fill(in, asked, err));
+    gpu_order_next(in);
     tern_device *d = in->plan->device;
     gpu_steps *s = &in->steps;
-    TERN_TRY(gpu_instance_bind(in, batch->sequence, err));
-    if (batch->drafting && gpu_drafts_can(in, batch)) return gpu_drafts_submit(in, batch, err);
+    if (batch->drafting && gpu_drafts_can(in, batch)) return gpu_drafts_submit(in, err);
     gpu_drafts_forget(in);
-    bool goes_on = is_greedy_step(batch) && is_greedy_step(&in->batch) &&
-                   batch->first_pos == in->batch.first_pos + 1 &&
-                   batch->sequence == in->batch.sequence;
+    bool goes_on = is_greedy_step(batch) && is_greedy_step(&before) &&
+                   batch->first_pos == before.first_pos + 1 && batch->version == before.version + 1;
     bool was_ahead = goes_on && is_ahead(in, batch);
-    in->batch = *batch;
-    gpu_set_chunk(in, 0);
     in->busy = true;
-    if (!was_ahead)
-        start(in); // the steps ahead keep their readback
-    else if (s->n_taken == s->n_read) {
-        in->now = 1 - in->now;
-        gpu_expect_steps(s, s->n_ahead);
+    if (!was_ahead) {
+        TERN_TRY(start(in, err)); // the steps ahead keep their readback
+    } else {
+        gpu_set_chunk(in, 0);
+        if (s->n_taken == s->n_read) {
+            in->now = 1 - in->now;
+            gpu_expect_steps(s, s->n_ahead);
+        }
     }
-    if (goes_on && s->n_ahead == 0) TERN_TRY(start_ahead(in, err));
+    if (goes_on && s->n_ahead == 0 && goes_ahead(in)) TERN_TRY(start_ahead(in, err));
     return gpu_check(d, "submitting", err);
 }
 
@@ -169,6 +166,20 @@ static void read_steps(gpu_steps *s, const void *mapped) {
     for (int32_t i = 0; i < s->n; i++)
         gpu_results_greatest(mapped, (size_t)i, &s->ids[i], &s->logits[i]);
     s->n_read = s->n;
+}
+
+// The head for the next outputs; then the batch's next request. A failure ends the batch.
+static tern_status launch_again(tern_instance *in, gpu_readback *to, tern_error *err) {
+    tern_status status = launch(in, 0, 1, false, 0, to, err);
+    if (status == TERN_OK) status = gpu_check(in->plan->device, "submitting", err);
+    if (status != TERN_OK) in->busy = false;
+    return status;
+}
+static tern_status start_next(tern_instance *in, tern_error *err) {
+    tern_status status = start(in, err);
+    if (status == TERN_OK) status = gpu_check(in->plan->device, "submitting", err);
+    if (status != TERN_OK) in->busy = false;
+    return status;
 }
 
 static void take_step(tern_instance *in) {
@@ -202,8 +213,12 @@ tern_status gpu_poll(tern_instance *in, bool *done, tern_error *err) {
     }
     size_t n_steps = in->steps.n > 1 ? (size_t)in->steps.n : 1;
     size_t bytes = (size_t)gpu_results_bytes(in) * n_steps;
+    bool of_body = in->chunk_first == 0 && !in->reads_rows;
+    size_t others_at = bytes;
+    if (of_body) bytes += (size_t)gpu_outputs_bytes(in);
     const void *mapped = gpu_readback_bytes(d, r, bytes);
     if (!mapped) return tern_fail(err, TERN_ERR_DEVICE, "WebGPU's results could not be read");
+    if (of_body) gpu_outputs_take(in, (const char *)mapped + others_at);
     if (in->steps.n > 0)
         read_steps(&in->steps, mapped);
     else
@@ -223,8 +238,11 @@ tern_status gpu_poll(tern_instance *in, bool *done, tern_error *err) {
     if (gpu_results_of(in) != GPU_RESULTS_NONE && next < in->batch.n_outputs) {
         in->busy = true;
         gpu_set_chunk(in, next);
-        launch(in, in->batch.first_pos, 1, false, 0, r);
-        return gpu_check(d, "submitting", err);
+        return launch_again(in, r, err);
+    }
+    if (gpu_order_next(in)) {
+        in->busy = true;
+        return start_next(in, err);
     }
     *done = true;
     return TERN_OK;
@@ -247,8 +265,7 @@ static tern_status show(const tern_instance *in, const tern_node *n, float *rows
     for (int k = 0; k < n->n_out; k++) {
         const tern_value *v = &p->g->values[n->out[k]];
         if (v->type != TERN_VALUE_F32 || v->kind != TERN_VALUE_TEMP) continue;
-        int32_t n_rows =
-            tern_graph_is_by(p->g, n->out[k], "outputs") ? in->batch.n_outputs : in->batch.n_tokens;
+        int32_t n_rows = gpu_rows_of_value(in, n->out[k]);
         uint64_t bytes = (uint64_t)n_rows * (uint64_t)v->cols * sizeof(float);
         uint64_t offset = p->memory.spans[n->out[k]].offset;
         TERN_TRY(gpu_read(p->device, in->pool, offset, rows, bytes, err));
@@ -261,30 +278,31 @@ static tern_status show(const tern_instance *in, const tern_node *n, float *rows
 // last of their nodes; their inner values are not shown, since they do not exist.
 tern_status gpu_trace(tern_instance *in, const tern_batch *asked, tern_tap_fn on_value, void *ctx,
                       tern_error *err) {
-    gpu_request request, *batch = &request;
-    TERN_TRY(gpu_request_of(in, asked, &request, err));
-    TERN_TRY(gpu_instance_bind(in, batch->sequence, err));
+    if (in->busy) return tern_fail(err, TERN_ERR_ARGUMENT, "the last batch is not done yet");
+    TERN_TRY(gpu_order_fill(in, asked, err));
+    gpu_order_next(in);
+    const gpu_request *batch = &in->batch;
     const tern_plan *p = in->plan;
     tern_device *d = p->device;
-    if (in->busy || batch->n_outputs > p->chunk_rows || !batch->logits)
+    if (gpu_order_has_next(in) || batch->n_outputs > p->chunk_rows ||
+        (in->scores >= 0 && !batch->logits))
         return tern_fail(err, TERN_ERR_ARGUMENT, "this batch cannot be traced");
     float *rows = tern_alloc(TERN_MEM_MISC, (size_t)p->memory.bytes + 16);
     if (!rows) return tern_fail_memory(err, (size_t)p->memory.bytes);
-    in->batch = *batch;
     gpu_expect_steps(&in->steps, 0);
     gpu_drafts_forget(in);
     gpu_set_chunk(in, 0);
-    send_tokens(in);
-    send_runs(in, batch->first_pos, 1);
-    tern_status status = TERN_OK;
+    send_rows(in);
+    tern_status status = gpu_send_runs(in, 0, 1, err);
     for (size_t i = 0; status == TERN_OK && i < p->g->n_nodes; i++) {
         gpu_encoding e = {0};
-        uint32_t n = gpu_encode_dispatches(in, &e, batch->first_pos, true, (int32_t)i);
+        uint32_t n = gpu_encode_dispatches(in, &e, 0, true, (int32_t)i);
         if (e.encoder) gpu_encoding_submit(in, &e);
         if (n > 0) status = show(in, &p->g->nodes[i], rows, on_value, ctx, err);
     }
     tern_free(rows);
-    if (status != TERN_OK) return status;
+    if (status == TERN_OK) status = gpu_outputs_read(in, err);
+    if (status != TERN_OK || in->scores < 0) return status;
     return gpu_read(d, in->logits, 0, batch->logits,
                     (uint64_t)batch->n_outputs * (uint64_t)p->n_vocab * sizeof(float), err);
 }

@@ -19,10 +19,26 @@ typedef struct gpu_list { // struct List of top.wgsl
 #define GPU_STEPS_MAX     8
 #define GPU_STEPS_SECONDS 4e-3
 
-#define GPU_RUN_BYTES 256 // from one step's to the next, in the buffer of parameters
-typedef struct gpu_run { // struct Run of run.wgsl
-    uint32_t n_tokens, first_pos, n_outputs, first_output, n_context, top_k, step;
+// From one step's run to the next, in the buffer of parameters. The first step is last there: its
+// tables have any size, and the pages at their end are those of all steps.
+#define GPU_RUN_BYTES 256
+typedef struct gpu_run { // struct Run of run.wgsl, without the tables
+    uint32_t n_tokens, first_pos, n_outputs, first_output, top_k, n_chunks, step;
+    uint32_t outputs_at, tiles_at;
 } gpu_run;
+typedef struct gpu_row { // of the tables, one for each token
+    uint32_t position, pages_at, chunk_begin, chunk_end;
+} gpu_row;
+// The number in the tables of what is at an offset in a run.
+#define GPU_TABLE_AT(bytes) ((uint32_t)(((bytes) - sizeof(gpu_run)) / sizeof(uint32_t)))
+
+#define GPU_NOTHING_KEPT UINT32_MAX
+typedef struct gpu_chunk { // struct Chunk of chunks.wgsl
+    uint32_t first_row, n_rows, first_pos;
+    uint32_t slot;                  // of its sequence's fixed states
+    uint32_t kept_slot, kept_after; // where they are copied to, after how many rows
+    uint32_t pages_at, unused;
+} gpu_chunk;
 
 // Greedy steps on tokens that the device itself finds.
 typedef struct gpu_steps {
@@ -42,31 +58,64 @@ static inline void gpu_expect_steps(gpu_steps *s, int32_t n) {
 
 typedef struct gpu_drafts gpu_drafts; // gpu_drafts.c
 
-// A batch of one sequence, as the files here use it.
+typedef struct gpu_origin { // of a chunk: where it is in the batch
+    int32_t chunk, row;
+} gpu_origin;
+
+// What is computed at a time: a batch, or those of its chunks that are of one kind.
 typedef struct gpu_request {
-    const tern_sequence *sequence;
+    gpu_kind kind;
+    const tern_chunk *chunks;
+    int32_t n_chunks;
     const int32_t *ids;
-    int32_t n_tokens, first_pos;
-    int32_t n_outputs; // of the last tokens
-    float *logits;     // or NULL
+    int32_t n_tokens, n_tiles;
+    const int32_t *outputs; // rows that are wanted
+    const int32_t *places;  // of each output among the batch's
+    const gpu_origin *origins; // of each chunk
+    int32_t n_outputs;
+    uint64_t version;  // of its sequence, where there is only one
+    int32_t first_pos; // of its first row
+    float *logits;     // or NULL; like the next ones, of the whole batch
     int32_t top_k;
     int32_t *top_ids;
     float *top_logits;
     bool few_ahead;
     tern_drafting *drafting;
+    tern_binding others[TERN_BINDINGS_MAX]; // outputs that are wanted, but for the logits
+    int n_others;
 } gpu_request;
-// Fails for what this backend cannot run yet.
-tern_status gpu_request_of(const tern_instance *in, const tern_batch *b, gpu_request *out,
-                           tern_error *err);
+
+// A batch, with its chunks in the order that they are computed in: prompts, then steps.
+typedef struct gpu_order {
+    tern_chunk *chunks;      // [n_batch]
+    gpu_origin *origins;     // [n_batch]
+    int32_t *ids;            // [n_batch]
+    int32_t *outputs;        // [n_batch] rows that are wanted, counted in the request
+    gpu_chunk *sent;         // [n_batch] the request's, as kernels read them
+    int32_t *places;         // [n_batch] which of the batch's outputs they are
+    int32_t n_chunks, n_outputs;
+    int32_t chunk, id, output; // where the next request begins
+} gpu_order;
+// Takes over a batch; then each call makes its next request the instance's, until none is left.
+tern_status gpu_order_fill(tern_instance *in, const tern_batch *b, tern_error *err);
+bool gpu_order_has_next(const tern_instance *in);
+bool gpu_order_next(tern_instance *in);
+// Sends the parameters of the request, `ahead` positions further on, and of the greedy steps after
+// it, n_steps in all; makes the bind groups, if they must be.
+tern_status gpu_send_runs(tern_instance *in, int32_t ahead, int32_t n_steps, tern_error *err);
 
 struct tern_instance {
     tern_plan *plan;
     tern_store *store;
     tern_vid scores;
-    int32_t n_context;
     gpu_cache cache;
-    uint32_t bound[TERN_PAGE_GROUPS]; // pages that the bind groups hold, plus 1; 0: none
-    wgpu_buffer runs, ids, pool, pool_i8, logits, top_parts, top, lists, parts;
+    bool uses_chunks; // some kernel binds them
+    uint32_t growth; // gpu_store_growth when the bind groups were made
+    uint32_t *tables; // of the run that is being written
+    size_t tables_capacity;
+    uint64_t runs_bytes;
+    gpu_order order;
+    wgpu_buffer runs, chunks, ids, pool, pool_i8, logits, top_parts, top, lists, parts;
     gpu_readback readbacks[2];
     wgpu_buffer *angles; // by rope
     wgpu_group *groups[GPU_STEPS_MAX + 1]; // by step and dispatch; NULL: not needed yet
@@ -81,10 +130,19 @@ struct tern_instance {
     struct gpu_profile *profile; // NULL: nothing is timed
 };
 
-// The buffer that holds a state of the sequence that is bound.
-wgpu_buffer gpu_instance_state(const tern_instance *in, tern_vid v);
-// Makes the bind groups hold the sequence's states.
-tern_status gpu_instance_bind(tern_instance *in, const tern_sequence *s, tern_error *err);
+// Where the chunks of a step are in the buffer of chunks.
+uint64_t gpu_chunks_at(const tern_instance *in, int32_t step);
+void gpu_instance_close_groups(tern_instance *in); // of all steps: the next batch makes them
+// Makes the bind groups anew if the buffers of states were replaced, or tables of this many bytes
+// need a larger buffer.
+tern_status gpu_instance_bind(tern_instance *in, uint64_t table_bytes, tern_error *err);
+// Where a step's run begins in the buffer of parameters.
+static inline uint64_t gpu_run_at(int32_t step) {
+    return (uint64_t)(GPU_STEPS_MAX - 1 - step) * GPU_RUN_BYTES;
+}
+// Appends the pages of the first n_positions of a sequence to a table; *n words are there.
+tern_status gpu_table_pages(tern_instance *in, const tern_sequence *s, int32_t n_positions,
+                            size_t *n, tern_error *err);
 // Makes the bind groups of that step of a submission, unless they exist (gpu_instance.c). Those of
 // GPU_STEP_DRAFTS bind the memory of in->drafts where others bind the instance's.
 #define GPU_STEP_DRAFTS GPU_STEPS_MAX
@@ -105,17 +163,19 @@ typedef struct gpu_encoding {
 // The outputs of the instance's batch whose logits the next dispatches compute: from `first` on, as
 // many as fit.
 void gpu_set_chunk(tern_instance *in, int32_t first);
-// The number of dispatches of the instance's batch at this position.
-uint32_t gpu_encode_dispatches(const tern_instance *in, gpu_encoding *e, int32_t first_pos,
-                               bool body, int32_t node);
+// The number of dispatches of the instance's batch, `ahead` positions further on than it says.
+uint32_t gpu_encode_dispatches(const tern_instance *in, gpu_encoding *e, int32_t ahead, bool body,
+                               int32_t node);
 void gpu_encode_dispatch(const tern_instance *in, gpu_encoding *e, wgpu_pipeline pipeline,
                          wgpu_group group, uint32_t x, uint32_t y, uint32_t z);
 void gpu_encode_copy(const tern_instance *in, gpu_encoding *e, wgpu_buffer from, uint64_t offset,
                      wgpu_buffer to, uint64_t to_offset, uint64_t bytes);
 void gpu_encoding_submit(const tern_instance *in, gpu_encoding *e);
-// Cosines and sines of positions, to the rows of `to` (by rope) from to_row on.
+// Cosines and sines of consecutive positions, to the rows of `to` (by rope) from to_row on.
 void gpu_send_angles(tern_instance *in, const wgpu_buffer *to, int32_t to_row, int32_t first_pos,
                      int32_t n_tokens);
+// Of the rows of the instance's batch.
+void gpu_send_row_angles(tern_instance *in);
 
 // ---- Drafts (gpu_drafts.c) ---------------------------------------------------------------------
 
@@ -128,7 +188,7 @@ wgpu_buffer gpu_drafts_buffer(const gpu_drafts *d, gpu_place place, tern_vid v);
 wgpu_buffer gpu_drafts_state(const gpu_drafts *d);
 // Whether the batch can be answered by drafting; a batch that cannot is a single step.
 bool gpu_drafts_can(const tern_instance *in, const gpu_request *b);
-tern_status gpu_drafts_submit(tern_instance *in, const gpu_request *b, tern_error *err);
+tern_status gpu_drafts_submit(tern_instance *in, tern_error *err); // the instance's request
 // Whether one of its batches is being waited for.
 bool gpu_drafts_busy(const tern_instance *in);
 // Its results, when they are mapped.
@@ -153,6 +213,15 @@ wgpu_buffer gpu_results_buffer(const tern_instance *in);
 void gpu_results_greatest(const void *mapped, size_t i, int32_t *id, float *logit);
 // Whether that sufficed; else read the logits, which are still there.
 bool gpu_results_take(const tern_instance *in, const void *mapped);
+
+// Outputs other than logits follow them in the readback of a batch's body: how many bytes at most,
+// and of the instance's batch; copying them there, and from there to where they are wanted.
+uint64_t gpu_outputs_bytes_max(const tern_plan *p);
+uint64_t gpu_outputs_bytes(const tern_instance *in);
+void gpu_outputs_encode(const tern_instance *in, gpu_encoding *e, wgpu_buffer to, uint64_t at);
+void gpu_outputs_take(const tern_instance *in, const void *mapped);
+tern_status gpu_outputs_read(const tern_instance *in, tern_error *err); // waits
+int32_t gpu_rows_of_value(const tern_instance *in, tern_vid v); // in the instance's batch
 
 // ---- Profile (gpu_profile.c) -------------------------------------------------------------------
 

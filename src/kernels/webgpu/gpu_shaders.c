@@ -27,13 +27,16 @@ const char *gpu_kernel_bindings(gpu_kernel k) {
 }
 
 const char *const *gpu_shader_base(const char *file) {
-    enum { MOST = 3 };
+    enum { MOST = 4 };
     static const struct {
         const char *file, *base[MOST];
     } bases[] = {
-        {"attention", {"cache"}},
-        {"attention_prompt", {"cache"}},
-        {"attention_token", {"cache", "cache_store"}},
+        {"attention", {"cache", "attention_base"}},
+        {"attention_prompt", {"cache", "attention_base"}},
+        {"attention_token", {"cache", "cache_store", "attention_base"}},
+        {"conv", {"chunks"}},
+        {"delta_net", {"chunks"}},
+        {"pool", {"chunks"}},
         {"rope", {"cache", "cache_store"}},
         {"rows", {"rows_base"}},
         {"rows_gated", {"rows_base"}},

@@ -12,8 +12,17 @@
 // multiplies. A token gets the same bits as one that comes alone; speculation relies on that. So
 // the same text quantizes the rows, with as many threads.
 //
+// More rows of several sequences (GPU_MANY_STEPS) have the same bits too: their rows are quantized,
+// and attention computed, by the same dispatches, and the products are those of prompts, whose sums
+// are the same integers.
+//
+//   row_quantize, gemm                 Q + K + V
+//   attention_token, parts_quantize, gemm
+//   row_quantize, gemm                 gate, up
+//   glu_quantize, gemm                 act(gate) * up, norm, quantize; down
+//
 // The patterns are runs of neighbours in the graph, which is fused as far as any backend wants.
-// Anything else is left to the dispatches of gpu_plan.c, and so are more tokens than GPU_FEW.
+// Anything else, and prompts, are left to the dispatches of ops/.
 #include "kernels/webgpu/gpu_build.h"
 
 // ---- Recognizing -------------------------------------------------------------------------------
@@ -206,6 +215,7 @@ static void set_row(const tern_plan *p, gpu_dispatch *d, const product *f) {
 
 static gpu_dispatch *add_one(tern_plan *p, gpu_kernel kernel, const product *f) {
     gpu_dispatch *d = add(p, kernel, 0, GPU_ROWS_TOKENS);
+    d->kinds = GPU_FEW_STEPS;
     d->tokens_max = f->alone;
     set_tiles(p, d, f, &f->one);
     set_row(p, d, f);
@@ -214,7 +224,8 @@ static gpu_dispatch *add_one(tern_plan *p, gpu_kernel kernel, const product *f) 
 
 static gpu_dispatch *add_quantize(tern_plan *p, gpu_kernel kernel, const product *f) {
     gpu_dispatch *d = add(p, kernel, 1, GPU_ROWS_TOKENS);
-    d->tokens_min = f->alone + 1;
+    d->kinds = GPU_STEPS;
+    d->tokens_min = f->alone + 1; // 9: many steps only
     d->tokens_max = GPU_FEW;
     set(d, "THREADS", f->one.threads);
     set(d, "Q_VECS", (double)(gpu_blocks(f->work.n_cols) * GPU_BLOCK_COLS / 16));
@@ -222,11 +233,29 @@ static gpu_dispatch *add_quantize(tern_plan *p, gpu_kernel kernel, const product
     return d;
 }
 
-static void add_row_quantize(tern_plan *p, const product *f) {
-    if (f->alone >= GPU_FEW) return;
+static gpu_dispatch *add_row_quantize(tern_plan *p, const product *f) {
     gpu_dispatch *d = add_quantize(p, GPU_ROW_QUANTIZE, f);
     bind_value(p, d, f->row.x);
     bind_value(p, d, f->quantized);
+    return d;
+}
+
+// The same of many rows act(gate) * up, which few rows have from their product: once gate and up
+// are there, which is after the dispatches of a later node.
+static void leave_glu_quantize(tern_plan *p, const product *f, tern_act_kind act, tern_vid up,
+                               const tern_node *after) {
+    gpu_dispatch *d = add(p, GPU_GLU_QUANTIZE, 1, GPU_ROWS_TOKENS);
+    d->kinds = GPU_MANY_STEPS;
+    set(d, "THREADS", f->one.threads);
+    set(d, "Q_VECS", (double)(gpu_blocks(f->work.n_cols) * GPU_BLOCK_COLS / 16));
+    set(d, "ACT", act);
+    bind_value(p, d, up);
+    set_row(p, d, f);
+    bind_value(p, d, f->row.x);
+    bind_value(p, d, f->quantized);
+    p->later = *d;
+    p->later.node = (int32_t)(after - p->g->nodes);
+    p->n_dispatches--;
 }
 
 // How many of a batch's tokens a thread has sums for. All variants give the same bits.
@@ -250,6 +279,7 @@ static void add_few(tern_plan *p, gpu_kernel kernel, const product *f, tern_act_
         if (few_counts[i].max <= f->alone) continue;
         shape s = find_shape_few(p, &f->work, n_tokens);
         gpu_dispatch *d = add(p, kernel, 0, GPU_ROWS_TOKENS);
+        d->kinds = GPU_FEW_STEPS;
         d->rows_each = GPU_FEW;
         d->tokens_min = few_counts[i].min > f->alone ? few_counts[i].min : f->alone + 1;
         d->tokens_max = few_counts[i].max;
@@ -292,7 +322,7 @@ static void add_down(tern_plan *p, const product *f) {
     gpu_dispatch *d = add_one(p, GPU_NORM_LINEAR_ADD, f);
     bind_value(p, d, f->row.x);
     bind_value(p, d, out[0]);
-    add_row_quantize(p, f);
+    add_row_quantize(p, f)->kinds = GPU_FEW_STEPS;
     add_few(p, GPU_FEW_LINEAR_ADD, f, 0, out, 1);
 }
 
@@ -320,6 +350,7 @@ static size_t add_feed_forward(tern_plan *p, const tern_node *n, size_t n_left) 
         return 0;
     add_glu(p, &in, glu->act, gate);
     add_down(p, &out);
+    leave_glu_quantize(p, &out, glu->act, up, quantize);
     return count;
 }
 
@@ -356,33 +387,30 @@ static void bind_parts(gpu_dispatch *d, uint64_t offset, uint64_t bytes) {
 typedef struct where {
     tern_vid rope;
     uint32_t threads, tile;
-    uint64_t rows_bytes, info_bytes; // of all tokens' parts
+    uint64_t rows_bytes, info_bytes; // of all rows' parts
 } where;
 
-static void add_attention_token(tern_plan *p, uint32_t tokens_min, uint32_t tokens_max,
-                                const tern_node *n, const tern_node *attention, where w) {
-    gpu_dispatch *d = add(p, GPU_ATTENTION_TOKEN, (uint32_t)attention->n_heads, GPU_ROWS_PARTS);
+static gpu_dispatch *add_attention_token(tern_plan *p, uint32_t n_tokens, const tern_node *n,
+                                         const tern_node *attention, where w) {
+    gpu_dispatch *d =
+        add(p, GPU_ATTENTION_TOKEN, (uint32_t)attention->n_heads, GPU_ROWS_PARTS);
     d->rows_each = w.tile;
+    d->window = (uint32_t)attention->window;
     d->by_token = true;
-    d->tokens_min = tokens_min;
-    d->tokens_max = tokens_max;
-    d->uses_cache = true;
     set(d, "THREADS", w.threads);
-    set(d, "HEAD_DIM", attention->head_dim);
-    set(d, "N_HEADS", attention->n_heads);
-    set(d, "N_KV_HEADS", attention->n_kv_heads);
+    gpu_set_attention(p, d, attention);
     set(d, "N_ROT", n->rope.n_rot);
     set(d, "HALVES", n->rope.halves);
-    set(d, "SCALE", (double)attention->scale);
     set(d, "PART", w.tile);
     set(d, "PARTS_MAX", GPU_PARTS_MAX);
-    set(d, "TOKENS", tokens_max);
+    set(d, "TOKENS", n_tokens);
     bind_place(d, GPU_ANGLES, w.rope);
     for (int i = 0; i < 3; i++) bind_value(p, d, n->in[i]);
     bind_place(d, GPU_STATE, n->in[3]);
     bind_place(d, GPU_STATE, n->in[4]);
     bind_parts(d, 0, w.rows_bytes + w.info_bytes);
     set(d, "INFO_AT", (double)(w.rows_bytes / 8));
+    return d;
 }
 
 // The parameters of a row that attention has left in parts; they follow the dispatch's other ones.
@@ -390,6 +418,7 @@ static void bind_row_in_parts(const tern_plan *p, gpu_dispatch *d, const tern_no
                               where w, tern_vid out) {
     set(d, "HEAD4", attention->head_dim / 4);
     set(d, "PART", w.tile);
+    set(d, "SEES", attention->window);
     bind_parts(d, 0, w.rows_bytes);
     bind_value(p, d, out);
     bind_parts(d, w.rows_bytes, w.info_bytes);
@@ -399,9 +428,14 @@ static void bind_row_in_parts(const tern_plan *p, gpu_dispatch *d, const tern_no
 static void add_output(tern_plan *p, const product *f, const tern_node *attention, where w) {
     const tern_vid *out = f->linear->out;
     bind_row_in_parts(p, add_one(p, GPU_PARTS_LINEAR_ADD, f), attention, w, out[0]);
-    if (f->alone < GPU_FEW)
-        bind_row_in_parts(p, add_quantize(p, GPU_PARTS_QUANTIZE, f), attention, w, f->quantized);
+    bind_row_in_parts(p, add_quantize(p, GPU_PARTS_QUANTIZE, f), attention, w, f->quantized);
     add_few(p, GPU_FEW_LINEAR_ADD, f, 0, out, 1);
+}
+
+// Rows of steps that come together at most.
+static int32_t steps_rows(const tern_plan *p) {
+    int32_t n = p->n_batch < GPU_STEPS_ROWS ? p->n_batch : GPU_STEPS_ROWS;
+    return n < GPU_FEW ? GPU_FEW : n;
 }
 
 static tern_status add_attention(tern_plan *p, const tern_node *n, size_t *count, tern_error *err) {
@@ -413,21 +447,27 @@ static tern_status add_attention(tern_plan *p, const tern_node *n, size_t *count
         !find_row(p, quantize, linear, &f.row) || f.row.x != attention->out[0] ||
         !find_product(p, &f))
         return TERN_OK;
-    if (attention->head_dim % 4 != 0 || attention->head_dim > 256) return TERN_OK;
+    if (attention->bidirectional || attention->head_dim % 4 != 0 || attention->head_dim > 256)
+        return TERN_OK;
     uint32_t half = (uint32_t)attention->head_dim / 2;
     uint32_t threads = attention_threads(p->device, half);
     if (threads < half) return TERN_OK;
     uint32_t tile = positions_of_tile(threads, half);
     uint64_t row_bytes = (uint64_t)f.work.n_cols * sizeof(float);
-    uint64_t rows_bytes = gpu_round(GPU_FEW * GPU_PARTS_MAX * row_bytes, 256);
-    uint64_t info_bytes = (uint64_t)(GPU_FEW * GPU_PARTS_MAX * attention->n_heads) * 8;
+    uint64_t n_parts = (uint64_t)steps_rows(p) * GPU_PARTS_MAX;
+    uint64_t rows_bytes = gpu_round(n_parts * row_bytes, 256);
+    uint64_t info_bytes = n_parts * (uint64_t)attention->n_heads * 8;
     if (p->parts_bytes < rows_bytes + info_bytes) p->parts_bytes = rows_bytes + info_bytes;
     tern_vid rope;
     TERN_TRY(rope_index(p, n, &rope, err));
 
     where w = {rope, threads, tile, rows_bytes, info_bytes};
-    add_attention_token(p, 1, 1, n, attention, w);
-    add_attention_token(p, 2, GPU_FEW, n, attention, w);
+    gpu_dispatch *one = add_attention_token(p, 1, n, attention, w);
+    one->kinds = GPU_FEW_STEPS;
+    one->tokens_max = 1;
+    gpu_dispatch *more = add_attention_token(p, GPU_FEW, n, attention, w);
+    more->kinds = GPU_STEPS;
+    more->tokens_min = 2;
     add_output(p, &f, attention, w);
     *count = 4;
     return TERN_OK;

@@ -349,9 +349,10 @@ static tern_status bind_table_head(tern_device *d, tern_weight *w, const tern_we
     return TERN_OK;
 }
 
+// A vector, or an array of few numbers.
 static tern_status bind_vector(tern_device *d, tern_weight *w, const tern_weight_source *s,
                                tern_error *err) {
-    size_t n = (size_t)s->n_cols;
+    size_t n = (size_t)(s->n_rows * s->n_cols);
     w->form = GPU_FORM_VECTOR;
     w->info.layout = "F32";
     w->vector = tern_alloc_array(TERN_MEM_WEIGHTS, n, sizeof(float));
@@ -381,7 +382,8 @@ static tern_status send_all(tern_device *d, const tern_weight *w, const tern_wei
                             tern_error *err) {
     if (w->form == GPU_FORM_TERNARY) return send_ternary(d, w, view, kind, err);
     if (w->form == GPU_FORM_VECTOR) {
-        gpu_send(d, w->parts[0].buffer, 0, w->vector, (uint64_t)w->n_cols * sizeof(float));
+        gpu_send(d, w->parts[0].buffer, 0, w->vector,
+                 (uint64_t)(w->n_rows * w->n_cols) * sizeof(float));
         return TERN_OK;
     }
     return send_all_rows(d, w, s, err);

@@ -39,8 +39,9 @@ typedef struct paper {
 
 // ---- Looking -----------------------------------------------------------------------------------
 
-static bool is_head(const tern_value *v) {
-    return !strcmp(v->name, "output.weight") || !strcmp(v->name, "token_embd.weight");
+static bool is_head(const paper *p, const tern_value *v) {
+    tern_role role = tern_model_role(p->arch, v->name);
+    return role == TERN_ROLE_HEAD || role == TERN_ROLE_TABLE;
 }
 
 static tern_status count_codes(paper *p, const tern_matrix_view *view,
@@ -92,7 +93,7 @@ static tern_status look_at_linears(paper *p, tern_error *err) {
         int32_t maker = g->values[w].producer;
         bool rounded = maker >= 0 && g->nodes[maker].op == TERN_OP_TERNARIZE;
         if (rounded) w = g->nodes[maker].in[0];
-        if (!is_head(&g->values[w])) TERN_TRY(look_at_matrix(p, w, rounded, err));
+        if (!is_head(p, &g->values[w])) TERN_TRY(look_at_matrix(p, w, rounded, err));
     }
     TERN_TRY(tern_graph_copy(&p->lowered, g, err));
     return tern_pass_lower(&p->lowered, p->kinds, err);

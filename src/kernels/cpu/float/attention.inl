@@ -216,6 +216,27 @@ VEC_INLINE void span_scores(const attention_tile *t, tern_dtype type) {
     }
 }
 
+// The last head_dim % 16 columns: the values of a block at a time, padded with zeros.
+static void add_last_columns(const attention_tile *t, tern_dtype type, size_t j0, size_t j1,
+                             size_t first_row, size_t last_row) {
+    size_t head_dim = t->a->head_dim, d0 = head_dim / 16 * 16;
+    float values[PAGE][16] = {{0}};
+    for (size_t j = j0, end; j < j1; j = end) {
+        const uint8_t *block = t->v[j / PAGE];
+        end = j / PAGE * PAGE + PAGE < j1 ? j / PAGE * PAGE + PAGE : j1;
+        for (size_t i = j; i < end; i++)
+            for (size_t d = d0; d < head_dim; d++)
+                values[i % PAGE][d - d0] = kv_value_at(type, block, head_dim, i % PAGE, d);
+        for (size_t r = first_row; r < last_row; r++) {
+            const float *p = t->s + r * SPAN;
+            v16 acc = v16_load(t->acc + r * t->hd16 + d0);
+            for (size_t i = j; i < end; i++)
+                acc = v16_fma(v16_set1(p[i]), v16_load(values[i % PAGE]), acc);
+            v16_store(t->acc + r * t->hd16 + d0, acc);
+        }
+    }
+}
+
 VEC_INLINE void add_values(const attention_tile *t, tern_dtype type, size_t j0, size_t j1,
                            size_t first_row, size_t last_row) {
     size_t head_dim = t->a->head_dim;
@@ -228,15 +249,7 @@ VEC_INLINE void add_values(const attention_tile *t, tern_dtype type, size_t j0, 
 #undef TILE
         }
     }
-    for (size_t d = head_dim / 16 * 16; d < head_dim; d++) { // a head that is not a multiple of 16
-        for (size_t r = first_row; r < last_row; r++) {
-            float *acc = t->acc + r * t->hd16 + d;
-            for (size_t j = j0; j < j1; j++) {
-                float v = kv_value_at(type, t->v[j / PAGE], head_dim, j % PAGE, d);
-                *acc = fmaf(t->s[r * SPAN + j], v, *acc);
-            }
-        }
-    }
+    if (head_dim % 16) add_last_columns(t, type, j0, j1, first_row, last_row);
 }
 
 // ---- The softmax, and all of it ----------------------------------------------------------------

@@ -4,7 +4,9 @@
 // The kernels are written once, over v16, and compiled for each instruction set by a float_<isa>.c;
 // so all variants do the same operations in the same order, and their bits agree by construction.
 
+#ifndef VEC_INLINE
 #define VEC_INLINE static inline __attribute__((always_inline))
+#endif
 
 // The next 16 elements of a row of which `left` remain; elements past the end count as zero.
 VEC_INLINE v16 load_some(const float *p, size_t left) {

@@ -44,6 +44,9 @@
 // overflows, as |w| |x| is finite. QED. Where w or x has an infinity or a NaN, or a square
 // overflows, a norm is infinite or NaN, the bound is too, and the test below keeps the row.
 //
+// Several vectors at once are bound by arithmetic. There X = 128 hi alone is used, half the
+// products, of every x that it describes well: with e' in the place of e the theorem stands.
+//
 // ROUNDS. 1. a_1 of all rows. 2. The k + 7 rows of greatest a_1 in full: their k-th value M is one
 // that k rows reach. 3. A row with a_p + bound < M has y < M: it is none of the k greatest, not
 // even by a tie. Rows that pass for p = 1, 2, 3 are computed in full. 4. The k greatest of them. In
@@ -268,6 +271,7 @@ typedef struct head_lane {
     float least; // M
     tern_head_vector codes;
     float half_xi;
+    bool is_coarse; // a_1 is of hi alone
     // The bound of the theorem for a_(p+1): at_w |w| + sum of at_r[p][i] |r_(i+1)| + 2^-100.
     float at_w, at_r[TERN_HEAD_PLANES][TERN_HEAD_PLANES];
     float *approx;    // [n_rows, whole tiles]: a_1, a_2, a_3 as rounds and tests go on
@@ -374,11 +378,16 @@ static x_norms quantize_x(head_lane *q, const float *x) {
     return (x_norms){sqrt(squares), sqrt(squares_e), sqrt(squares_hi)};
 }
 
-static void begin_lane(head_lane *q, const float *x, int32_t k) {
+// Coarser than this, and the error of hi would count beside that of the 4-bit codes.
+#define COARSE_ERROR (1.0 / 64)
+
+static void begin_lane(head_lane *q, const float *x, int32_t k, bool is_alone) {
     x_norms norm = quantize_x(q, x);
     double slack = q->h->rounding, up = 1 + 0x1p-20; // for the roundings of norms and bounds
     const float least = 0x1p-126f; // more than what a conversion to float loses by underflow
     double e_hi = norm.e_hi > norm.e ? norm.e_hi : norm.e;
+    q->is_coarse = !is_alone && e_hi <= COARSE_ERROR * norm.x;
+    if (q->is_coarse) norm.e = e_hi;
     double rounding = slack * (norm.x + e_hi);
     q->x = x;
     q->k = k;
@@ -400,7 +409,7 @@ static void begin_lane(head_lane *q, const float *x, int32_t k) {
 void tern_head_begin(tern_head_query *q, const float *x, size_t n_x, int32_t k) {
     q->n = n_x;
     q->round = SCREEN;
-    for (size_t i = 0; i < n_x; i++) begin_lane(&q->lanes[i], x + i * q->h->w.n_in, k);
+    for (size_t i = 0; i < n_x; i++) begin_lane(&q->lanes[i], x + i * q->h->w.n_in, k, n_x == 1);
 }
 
 size_t tern_head_n_items(const tern_head_query *q) {
@@ -413,16 +422,48 @@ size_t tern_head_block(const tern_head_query *q) {
 
 // ---- Round 1 -----------------------------------------------------------------------------------
 
-static void screen_block(head_lane *q, size_t first, size_t last) {
-    const tern_head *h = q->h;
+// From sums to a_1, and the greatest of the block.
+static void finish_screen(head_lane *q, size_t first, size_t last) {
+    const float *rho = q->h->rho + first, unit = q->is_coarse ? 128 * q->half_xi : q->half_xi;
     float *approx = q->approx + first, top = -INFINITY;
-    h->k->screen(approx, codes_of(h, first), scales_of(h, first), &q->codes, tiles_of(last - first),
-                 h->n_vectors);
     for (size_t i = 0; i < last - first; i++) {
-        approx[i] *= h->rho[first + i] * q->half_xi;
+        approx[i] *= rho[i] * unit;
         top = approx[i] > top ? approx[i] : top;
     }
     q->block_top[first / BLOCK] = top;
+}
+
+// Some rows against the lanes of a group: as many at once as share the unpacking.
+static void screen_together(const tern_head *h, head_lane *const *lanes, size_t n, size_t first,
+                            size_t last) {
+    const size_t n_parts = (n + TERN_HEAD_SHARED - 1) / TERN_HEAD_SHARED;
+    for (size_t part = 0; part < n_parts; part++) {
+        const size_t begin = n * part / n_parts, end = n * (part + 1) / n_parts;
+        const tern_head_vector *x[TERN_HEAD_SHARED];
+        float *out[TERN_HEAD_SHARED];
+        for (size_t i = begin; i < end; i++) {
+            x[i - begin] = &lanes[i]->codes;
+            out[i - begin] = lanes[i]->approx + first;
+        }
+        h->k->screen_hi(out, codes_of(h, first), scales_of(h, first), x, end - begin,
+                        tiles_of(last - first), h->n_vectors);
+    }
+}
+
+static void screen_block(tern_head_query *q, size_t first, size_t last) {
+    const tern_head *h = q->h;
+    head_lane *coarse[TERN_HEAD_VECTORS_MAX];
+    size_t n_coarse = 0;
+    for (size_t i = 0; i < q->n; i++) {
+        head_lane *lane = &q->lanes[i];
+        if (lane->is_coarse)
+            coarse[n_coarse++] = lane;
+        else
+            h->k->screen(lane->approx + first, codes_of(h, first), scales_of(h, first),
+                         &lane->codes, tiles_of(last - first), h->n_vectors);
+    }
+    screen_together(h, coarse, n_coarse, first, last);
+    for (size_t i = 0; i < q->n; i++) finish_screen(&q->lanes[i], first, last);
 }
 
 // The seeds: a heap over all rows; most blocks need no look inside.
@@ -454,54 +495,115 @@ static float bound(const head_lane *q, size_t row, int plane) {
     return b;
 }
 
-// Rows of the block that plane 1 does not rule out, as places in the block.
-static size_t screen_survivors(const head_lane *q, size_t first, size_t last,
-                               uint8_t places[BLOCK]) {
+// Which vectors still want a row of the block: bit i for lane i.
+typedef uint32_t lane_set;
+_Static_assert(TERN_HEAD_VECTORS_MAX <= 32, "a bit for every lane");
+
+// Adds the lane to the sets of the rows that plane 1 does not rule out. True: there are some.
+static bool mark_survivors(const head_lane *q, size_t first, size_t last, lane_set *sets,
+                           lane_set lane) {
     const float *approx = q->approx + first, *norm_w = q->h->norm_w + first;
     const float *norm_r = q->h->norm_r[0] + first;
-    float at_w = q->at_w, at_r = q->at_r[0][0], high[BLOCK];
-    size_t n = 0;
+    float at_w = q->at_w, at_r = q->at_r[0][0], least = q->least, high[BLOCK];
     for (size_t i = 0; i < last - first; i++)
         high[i] = approx[i] + (norm_w[i] * at_w + norm_r[i] * at_r + 0x1p-100f);
+    lane_set any = 0;
     for (size_t i = 0; i < last - first; i++) {
+        lane_set survives = high[i] < least ? 0 : lane;
+        sets[i] |= survives;
+        any |= survives;
+    }
+    return any != 0;
+}
+
+// The next bit of plane p for one row and the lanes of its set: a_p becomes a_(p+1). Returns the
+// lanes for which that does not rule it out either.
+static lane_set refine_row(tern_head_query *q, size_t row, lane_set set, int p,
+                           uint32_t n_passed[]) {
+    const tern_head *h = q->h;
+    const tern_head_vector *x[TERN_HEAD_VECTORS_MAX];
+    head_lane *lanes[TERN_HEAD_VECTORS_MAX];
+    float sums[TERN_HEAD_VECTORS_MAX];
+    const float step = p == 1 ? 64 : 32; // half of that of hi in the plane
+    size_t n = 0;
+    lane_set left = 0;
+    for (lane_set rest = set; rest; rest &= rest - 1) {
+        lanes[n] = &q->lanes[__builtin_ctz(rest)];
+        x[n] = &lanes[n]->codes;
+        n++;
+    }
+    h->k->refine(sums, bits_of(h, p, row), scales_of(h, row), x, n, h->n_groups);
+    for (size_t i = 0; i < n; i++) {
+        float a = lanes[i]->approx[row] += h->rho[row] * (lanes[i]->half_xi * step) * sums[i];
+        size_t lane = (size_t)(lanes[i] - q->lanes);
+        n_passed[lane]++;
+        if (!(a + bound(lanes[i], row, p) < lanes[i]->least)) left |= (lane_set)1 << lane;
+    }
+    return left;
+}
+
+// The rows of the block that some of the lanes want, as places in it.
+static size_t places_of(const lane_set *sets, size_t n_rows, lane_set some, uint8_t places[BLOCK]) {
+    size_t n = 0;
+    for (size_t i = 0; i < n_rows; i++) {
         places[n] = (uint8_t)i;
-        n += !(high[i] < q->least);
+        n += (sets[i] & some) != 0;
     }
     return n;
 }
 
-// Of the n places, keeps those whose rows plane p does not rule out either; a_p becomes a_(p+1).
+// So many vectors go over a block together as the first-level cache holds.
+enum { TOGETHER = 8 };
+
+// Of the n places, keeps those whose rows plane p does not rule out for all of the lanes.
 // Prefetches the bits of later rows, which the hardware cannot guess.
-static size_t refine(const head_lane *q, size_t first, uint8_t *places, size_t n, int p) {
+static size_t refine_rows(tern_head_query *q, size_t first, uint8_t *places, size_t n,
+                          lane_set *sets, lane_set some, int p) {
     enum { AHEAD = 4 };
     const tern_head *h = q->h;
-    float half_step = q->half_xi * (128.0f / (float)(1 << p));
+    uint32_t n_passed[TERN_HEAD_VECTORS_MAX] = {0};
     size_t n_left = 0;
     for (size_t i = 0; i < n; i++) {
         if (i + AHEAD < n) {
             const uint8_t *ahead = bits_of(h, p, first + places[i + AHEAD]);
             for (size_t g = 0; g < h->n_groups; g++) __builtin_prefetch(ahead + 64 * g);
         }
-        size_t row = first + places[i];
-        float sum = h->k->refine(bits_of(h, p, row), scales_of(h, row), &q->codes, h->n_groups);
-        float a = q->approx[row] += h->rho[row] * half_step * sum;
+        lane_set *set = &sets[places[i]];
+        lane_set left = refine_row(q, first + places[i], *set & some, p, n_passed);
+        *set = (*set & ~some) | left;
         places[n_left] = places[i];
-        n_left += !(a + bound(q, row, p) < q->least);
+        n_left += left != 0;
     }
+    for (size_t i = 0; i < q->n; i++)
+        if (n_passed[i])
+            atomic_fetch_add_explicit(&q->lanes[i].n_passed[p - 1], n_passed[i],
+                                      memory_order_relaxed);
     return n_left;
 }
 
-static void refine_block(head_lane *q, size_t first, size_t last) {
-    uint8_t places[BLOCK];
-    size_t n = screen_survivors(q, first, last, places);
-    for (int p = 1; p < TERN_HEAD_PLANES; p++) {
-        atomic_fetch_add_explicit(&q->n_passed[p - 1], n, memory_order_relaxed);
-        n = refine(q, first, places, n, p);
+// A row that passed all tests, for each lane of its set.
+static void list_row(tern_head_query *q, size_t row, lane_set set) {
+    for (; set; set &= set - 1) {
+        head_lane *lane = &q->lanes[__builtin_ctz(set)];
+        size_t at = atomic_fetch_add_explicit(&lane->n_listed, 1, memory_order_relaxed);
+        lane->ids[at] = (int32_t)row;
+        lane->values[at] = exact_logit(lane, row);
     }
-    for (size_t i = 0; i < n; i++) {
-        size_t at = atomic_fetch_add_explicit(&q->n_listed, 1, memory_order_relaxed);
-        q->ids[at] = (int32_t)(first + places[i]);
-        q->values[at] = exact_logit(q, first + places[i]);
+}
+
+static void refine_block(tern_head_query *q, size_t first, size_t last) {
+    lane_set sets[BLOCK] = {0};
+    uint8_t places[BLOCK];
+    for (size_t i = 0; i < q->n; i += TOGETHER) {
+        const lane_set some = (((lane_set)1 << TOGETHER) - 1) << i;
+        bool any = false;
+        for (size_t k = i; k < q->n && k < i + TOGETHER; k++)
+            any |= mark_survivors(&q->lanes[k], first, last, sets, (lane_set)1 << k);
+        if (!any) continue;
+        size_t n = places_of(sets, last - first, some, places);
+        for (int p = 1; p < TERN_HEAD_PLANES; p++)
+            n = refine_rows(q, first, places, n, sets, some, p);
+        for (size_t k = 0; k < n; k++) list_row(q, first + places[k], sets[places[k]] & some);
     }
 }
 
@@ -522,11 +624,10 @@ void tern_head_work(tern_head_query *q, size_t first, size_t last) {
     }
     for (size_t at = first; at < last; at += BLOCK) {
         size_t end = at + BLOCK < last ? at + BLOCK : last;
-        for (size_t i = 0; i < q->n; i++)
-            if (q->round == SCREEN)
-                screen_block(&q->lanes[i], at, end);
-            else
-                refine_block(&q->lanes[i], at, end);
+        if (q->round == SCREEN)
+            screen_block(q, at, end);
+        else
+            refine_block(q, at, end);
     }
 }
 

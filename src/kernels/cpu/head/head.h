@@ -46,7 +46,7 @@ uint64_t tern_head_bytes(const tern_head *h);        // of the whole copy
 uint64_t tern_head_screen_bytes(const tern_head *h); // the least that every query reads
 
 // For up to n_max vectors at a time (at most TERN_HEAD_VECTORS_MAX), which share the reading.
-#define TERN_HEAD_VECTORS_MAX 8
+#define TERN_HEAD_VECTORS_MAX 32
 tern_status tern_head_query_create(tern_head_query **out, const tern_head *h, size_t n_max,
                                    tern_error *err);
 void tern_head_query_free(tern_head_query *q);

@@ -75,23 +75,105 @@ static void screen(float *out, const uint8_t *codes, const uint8_t *scales,
     }
 }
 
-static float refine(const uint8_t *bits, const uint8_t *scales, const tern_head_vector *x,
-                    size_t n_groups) {
+// Several vectors against half a group of one row: codes are unpacked once for all. n_x is a
+// constant.
+INLINE void add_shared(__m256 (*sum)[2], const uint8_t *codes, const uint8_t *scales,
+                       const tern_head_vector *const *x, size_t n_x, size_t g, size_t last,
+                       size_t half) {
+    const __m256i nibble = _mm256_set1_epi8(15), ones = _mm256_set1_epi16(1);
+    __m256i hi[TERN_HEAD_SHARED];
+#pragma GCC unroll 4
+    for (size_t i = 0; i < n_x; i++) hi[i] = _mm256_setzero_si256();
+    for (size_t j = 4 * g; j < last; j++) {
+        __m256i v = load(codes + TERN_HEAD_CODE_STEP * j + 32 * half);
+        __m256i even = _mm256_and_si256(v, nibble);
+        __m256i odd = _mm256_and_si256(_mm256_srli_epi16(v, 4), nibble);
+#pragma GCC unroll 4
+        for (size_t i = 0; i < n_x; i++) {
+            const int8_t *at = x[i]->hi + 128 * j + 32 * half;
+            hi[i] = _mm256_add_epi16(hi[i], _mm256_maddubs_epi16(even, load(at)));
+            hi[i] = _mm256_add_epi16(hi[i], _mm256_maddubs_epi16(odd, load(at + 64)));
+        }
+    }
+#pragma GCC unroll 4
+    for (size_t i = 0; i < n_x; i++) {
+        __m256i sum_hi = load(x[i]->sum_hi + TERN_HEAD_LANES * g + 8 * half);
+        __m256i dot = _mm256_slli_epi32(_mm256_madd_epi16(hi[i], ones), 1);
+        dot = _mm256_sub_epi32(dot, _mm256_sub_epi32(_mm256_slli_epi32(sum_hi, 4), sum_hi));
+        sum[i][half] = add_scaled(sum[i][half], scales + TERN_HEAD_SCALE_STEP * g + 8 * half, dot);
+    }
+}
+
+INLINE void screen_row_hi(float *const *out, size_t at, const uint8_t *codes,
+                          const uint8_t *scales, const tern_head_vector *const *x, size_t n_x,
+                          size_t n_vectors) {
+    __m256 sum[TERN_HEAD_SHARED][2];
+    for (size_t i = 0; i < n_x; i++) sum[i][0] = sum[i][1] = _mm256_setzero_ps();
+    for (size_t g = 0; 4 * g < n_vectors; g++) {
+        size_t last = 4 * g + 4 < n_vectors ? 4 * g + 4 : n_vectors;
+        add_shared(sum, codes, scales, x, n_x, g, last, 0);
+        add_shared(sum, codes, scales, x, n_x, g, last, 1);
+    }
+    for (size_t i = 0; i < n_x; i++) out[i][at] = sum_of(_mm256_add_ps(sum[i][0], sum[i][1]));
+}
+
+static void screen_hi(float *const *out, const uint8_t *codes, const uint8_t *scales,
+                      const tern_head_vector *const *x, size_t n_x, size_t n_tiles,
+                      size_t n_vectors) {
+    for (size_t at = 0; at < TERN_HEAD_TILE * n_tiles; at++) {
+        const uint8_t *row = codes + 64 * (at % TERN_HEAD_TILE);
+        const uint8_t *row_scales = scales + TERN_HEAD_LANES * (at % TERN_HEAD_TILE);
+        switch (n_x) {
+        case 1: screen_row_hi(out, at, row, row_scales, x, 1, n_vectors); break;
+        case 2: screen_row_hi(out, at, row, row_scales, x, 2, n_vectors); break;
+        case 3: screen_row_hi(out, at, row, row_scales, x, 3, n_vectors); break;
+        default: screen_row_hi(out, at, row, row_scales, x, 4, n_vectors); break;
+        }
+        if (at % TERN_HEAD_TILE != TERN_HEAD_TILE - 1) continue;
+        codes += TERN_HEAD_CODE_STEP * n_vectors;
+        scales += TERN_HEAD_SCALE_STEP * ((n_vectors + 3) / 4);
+    }
+}
+
+// n_x is a constant: the bits are unpacked once for that many vectors.
+INLINE void refine_some(float *out, const uint8_t *bits, const uint8_t *scales,
+                        const tern_head_vector *const *x, size_t n_x, size_t n_groups) {
     const __m256i one = _mm256_set1_epi8(1), ones = _mm256_set1_epi16(1);
-    __m256 sum = _mm256_setzero_ps();
+    __m256 sum[TERN_HEAD_SHARED];
+#pragma GCC unroll 4
+    for (size_t i = 0; i < n_x; i++) sum[i] = _mm256_setzero_ps();
     for (size_t b = 0; b < 2 * n_groups; b++) { // half a group
-        __m256i v = load(bits + 32 * b), dot = _mm256_setzero_si256();
-        const int8_t *hi = x->hi + TERN_HEAD_GROUP * (b / 2) + 32 * (b % 2);
+        __m256i v = load(bits + 32 * b), dot[TERN_HEAD_SHARED];
+        const size_t at = TERN_HEAD_GROUP * (b / 2) + 32 * (b % 2);
+#pragma GCC unroll 4
+        for (size_t i = 0; i < n_x; i++) dot[i] = _mm256_setzero_si256();
 #pragma GCC unroll 8
         for (int q = 0; q < 8; q++) {
             __m256i bit = _mm256_and_si256(_mm256_srli_epi16(v, q), one);
-            dot = _mm256_add_epi16(dot, _mm256_maddubs_epi16(bit, load(hi + 64 * q)));
+#pragma GCC unroll 4
+            for (size_t i = 0; i < n_x; i++)
+                dot[i] = _mm256_add_epi16(dot[i],
+                                          _mm256_maddubs_epi16(bit, load(x[i]->hi + at + 64 * q)));
         }
-        dot = _mm256_slli_epi32(_mm256_madd_epi16(dot, ones), 1);
-        dot = _mm256_sub_epi32(dot, load(x->sum_hi + 8 * b));
-        sum = add_scaled(sum, scales + TERN_HEAD_SCALE_STEP * (b / 2) + 8 * (b % 2), dot);
+        const uint8_t *scale = scales + TERN_HEAD_SCALE_STEP * (b / 2) + 8 * (b % 2);
+#pragma GCC unroll 4
+        for (size_t i = 0; i < n_x; i++) {
+            __m256i twice = _mm256_slli_epi32(_mm256_madd_epi16(dot[i], ones), 1);
+            sum[i] = add_scaled(sum[i], scale, _mm256_sub_epi32(twice, load(x[i]->sum_hi + 8 * b)));
+        }
     }
-    return sum_of(sum);
+#pragma GCC unroll 4
+    for (size_t i = 0; i < n_x; i++) out[i] = sum_of(sum[i]);
 }
 
-const tern_head_kernels tern_head_kernels_avx2 = {"avx2", quantize, screen, refine};
+static void refine(float *out, const uint8_t *bits, const uint8_t *scales,
+                   const tern_head_vector *const *x, size_t n_x, size_t n_groups) {
+    for (; n_x >= 4; n_x -= 4, x += 4, out += 4) refine_some(out, bits, scales, x, 4, n_groups);
+    if (n_x >= 2) {
+        refine_some(out, bits, scales, x, 2, n_groups);
+        n_x -= 2, x += 2, out += 2;
+    }
+    if (n_x) refine_some(out, bits, scales, x, 1, n_groups);
+}
+
+const tern_head_kernels tern_head_kernels_avx2 = {"avx2", quantize, screen, screen_hi, refine};

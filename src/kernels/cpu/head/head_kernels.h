@@ -12,6 +12,7 @@ enum {
     TERN_HEAD_PLANES = 3,                      // of 4, 1 and 1 bits
     TERN_HEAD_TILE = 4,                        // rows whose vectors of codes alternate in memory
     TERN_HEAD_CODE_STEP = 64 * TERN_HEAD_TILE, // bytes from a row's vector to the next
+    TERN_HEAD_SHARED = 4,                      // vectors that share the unpacking of codes
     TERN_HEAD_SCALE_STEP = TERN_HEAD_LANES * TERN_HEAD_TILE, // for the scales of its groups
 };
 
@@ -37,9 +38,14 @@ typedef struct tern_head_kernels {
     // out[r] = sum over blocks of scale * (sum of (2 code - 15) * X), for all rows of the tiles
     void (*screen)(float *out, const uint8_t *codes, const uint8_t *scales,
                    const tern_head_vector *x, size_t n_tiles, size_t n_vectors);
-    // sum over blocks of scale * (sum of (2 bit - 1) * hi), for one row
-    float (*refine)(const uint8_t *bits, const uint8_t *scales, const tern_head_vector *x,
-                    size_t n_groups);
+    // The same for X = 128 hi, times 1/128: out[i][r] = sum over blocks of
+    // scale * (sum of (2 code - 15) * hi) for each of n_x <= TERN_HEAD_SHARED vectors.
+    void (*screen_hi)(float *const *out, const uint8_t *codes, const uint8_t *scales,
+                      const tern_head_vector *const *x, size_t n_x, size_t n_tiles,
+                      size_t n_vectors);
+    // out[i] = sum over blocks of scale * (sum of (2 bit - 1) * hi) of vector i, for one row
+    void (*refine)(float *out, const uint8_t *bits, const uint8_t *scales,
+                   const tern_head_vector *const *x, size_t n_x, size_t n_groups);
 } tern_head_kernels;
 
 extern const tern_head_kernels tern_head_kernels_scalar;

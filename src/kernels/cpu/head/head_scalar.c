@@ -1,3 +1,4 @@
+#include <stdbool.h>
 #include "kernels/cpu/head/head_kernels.h"
 
 #include "kernels/cpu/head/head_quantize.inl"
@@ -21,8 +22,9 @@ static int32_t block_sum(const int16_t *sums, int l) {
     return sums[4 * l] + sums[4 * l + 1] + sums[4 * l + 2] + sums[4 * l + 3];
 }
 
+// hi_only: for X = hi.
 static float screen_row(const uint8_t *codes, const uint8_t *scales, const tern_head_vector *x,
-                        size_t n_vectors) {
+                        size_t n_vectors, bool hi_only) {
     float sum[TERN_HEAD_LANES] = {0};
     for (size_t g = 0; 4 * g < n_vectors; g++) {
         byte_sums s = {0};
@@ -30,23 +32,38 @@ static float screen_row(const uint8_t *codes, const uint8_t *scales, const tern_
             screen_vector(&s, codes + TERN_HEAD_CODE_STEP * j, x->hi + 128 * j, x->lo + 128 * j);
         const uint8_t *scale = scales + TERN_HEAD_SCALE_STEP * g;
         const int32_t *sum_x = x->sum_x + TERN_HEAD_LANES * g;
+        const int32_t *sum_hi = x->sum_hi + TERN_HEAD_LANES * g;
         EACH_LANE {
-            int32_t dot = 256 * block_sum(s.hi, l) + 2 * block_sum(s.lo, l) - sum_x[l];
+            int32_t hi = 2 * block_sum(s.hi, l), lo = 2 * block_sum(s.lo, l);
+            int32_t dot = hi_only ? hi - 15 * sum_hi[l] : 128 * hi + lo - sum_x[l];
             sum[l] += (float)scale[l] * (float)dot;
         }
     }
     return sum_of_lanes(sum);
 }
 
-static void screen(float *out, const uint8_t *codes, const uint8_t *scales,
-                   const tern_head_vector *x, size_t n_tiles, size_t n_vectors) {
+static void screen_tiles(float *out, const uint8_t *codes, const uint8_t *scales,
+                         const tern_head_vector *x, size_t n_tiles, size_t n_vectors,
+                         bool hi_only) {
     for (size_t tile = 0; tile < n_tiles; tile++) {
-        for (size_t r = 0; r < TERN_HEAD_TILE; r++) {
-            *out++ = screen_row(codes + 64 * r, scales + TERN_HEAD_LANES * r, x, n_vectors);
-        }
+        for (size_t r = 0; r < TERN_HEAD_TILE; r++)
+            *out++ =
+                screen_row(codes + 64 * r, scales + TERN_HEAD_LANES * r, x, n_vectors, hi_only);
         codes += TERN_HEAD_CODE_STEP * n_vectors;
         scales += TERN_HEAD_SCALE_STEP * ((n_vectors + 3) / 4);
     }
+}
+
+static void screen(float *out, const uint8_t *codes, const uint8_t *scales,
+                   const tern_head_vector *x, size_t n_tiles, size_t n_vectors) {
+    screen_tiles(out, codes, scales, x, n_tiles, n_vectors, false);
+}
+
+static void screen_hi(float *const *out, const uint8_t *codes, const uint8_t *scales,
+                      const tern_head_vector *const *x, size_t n_x, size_t n_tiles,
+                      size_t n_vectors) {
+    for (size_t i = 0; i < n_x; i++)
+        screen_tiles(out[i], codes, scales, x[i], n_tiles, n_vectors, true);
 }
 
 static void refine_vector(int16_t *restrict sums, const uint8_t *restrict bits,
@@ -57,8 +74,8 @@ static void refine_vector(int16_t *restrict sums, const uint8_t *restrict bits,
     }
 }
 
-static float refine(const uint8_t *bits, const uint8_t *scales, const tern_head_vector *x,
-                    size_t n_groups) {
+static float refine_row(const uint8_t *bits, const uint8_t *scales, const tern_head_vector *x,
+                        size_t n_groups) {
     float sum[TERN_HEAD_LANES] = {0};
     for (size_t g = 0; g < n_groups; g++) {
         int16_t sums[64] = {0};
@@ -72,4 +89,9 @@ static float refine(const uint8_t *bits, const uint8_t *scales, const tern_head_
     return sum_of_lanes(sum);
 }
 
-const tern_head_kernels tern_head_kernels_scalar = {"scalar", quantize, screen, refine};
+static void refine(float *out, const uint8_t *bits, const uint8_t *scales,
+                   const tern_head_vector *const *x, size_t n_x, size_t n_groups) {
+    for (size_t i = 0; i < n_x; i++) out[i] = refine_row(bits, scales, x[i], n_groups);
+}
+
+const tern_head_kernels tern_head_kernels_scalar = {"scalar", quantize, screen, screen_hi, refine};

@@ -97,11 +97,14 @@ typedef struct x_codes {
 } x_codes;
 
 static void check_sums(const tern_head_kernels *k, const tile *t, x_codes *x) {
-    float screened[TERN_HEAD_TILE];
+    enum { N = 7 }; // more than share the unpacking
+    float screened[TERN_HEAD_TILE], hi_only[TERN_HEAD_SHARED][TERN_HEAD_TILE], refined[N];
+    float *const outs[TERN_HEAD_SHARED] = {hi_only[0], hi_only[1], hi_only[2], hi_only[3]};
     tern_head_vector v = {x->hi, x->lo, x->sum_x, x->sum_hi};
+    const tern_head_vector *const vs[N] = {&v, &v, &v, &v, &v, &v, &v};
     k->screen(screened, t->codes, t->scales, &v, 1, K_VECTORS);
     for (size_t r = 0; r < TERN_HEAD_TILE; r++) {
-        double want[TERN_HEAD_PLANES] = {0}, size[TERN_HEAD_PLANES] = {0};
+        double want[TERN_HEAD_PLANES] = {0}, size[TERN_HEAD_PLANES] = {0}, want_hi = 0, size_hi = 0;
         for (size_t i = 0; i < K_IN; i++) {
             place at = place_of(i);
             int planes[TERN_HEAD_PLANES], c;
@@ -111,6 +114,8 @@ static void check_sums(const tern_head_kernels *k, const tile *t, x_codes *x) {
             double terms[] = {(double)c * planes[0] * (128 * hi + lo),
                               (double)c * (planes[1] - 2 * planes[0]) * hi,
                               (double)c * (planes[2] - 2 * planes[1]) * hi};
+            want_hi += (double)c * planes[0] * hi;
+            size_hi += fabs((double)c * planes[0] * hi);
             for (int p = 0; p < TERN_HEAD_PLANES; p++) {
                 want[p] += terms[p];
                 size[p] += fabs(terms[p]);
@@ -119,8 +124,17 @@ static void check_sums(const tern_head_kernels *k, const tile *t, x_codes *x) {
         CHECK_MSG(fabs(screened[r] - want[0]) <= 1e-6 * size[0], "%s", k->name);
         const uint8_t *scales = t->scales + TERN_HEAD_LANES * r;
         for (int b = 0; b < 2; b++) {
-            float sum = k->refine(t->bits[r][b], scales, &v, K_GROUPS);
-            CHECK_MSG(fabs(sum - want[1 + b]) <= 1e-6 * size[1 + b], "%s", k->name);
+            for (size_t n = 1; n <= N; n++) {
+                k->refine(refined, t->bits[r][b], scales, vs, n, K_GROUPS);
+                for (size_t i = 0; i < n; i++)
+                    CHECK_MSG(fabs(refined[i] - want[1 + b]) <= 1e-6 * size[1 + b], "%s", k->name);
+            }
+        }
+        for (size_t n = 1; n <= TERN_HEAD_SHARED; n++) {
+            memset(hi_only, 0, sizeof hi_only);
+            k->screen_hi(outs, t->codes, t->scales, vs, n, 1, K_VECTORS);
+            for (size_t i = 0; i < n; i++)
+                CHECK_MSG(fabs(hi_only[i][r] - want_hi) <= 1e-6 * size_hi, "%s", k->name);
         }
     }
 }
@@ -233,16 +247,20 @@ static void run_query(tern_head_query *q, const float *x, size_t n_x, int32_t k,
 
 enum { MAX_K = 300 };
 
-// Three vectors at a time give the same answers as each alone.
+// Several vectors at a time give the same answers as each alone; the fourth has an outlier, so that
+// one byte describes it badly. Seen to fail: a lane's bit lost between two planes.
 static void check_several(const head_case *c, tern_head_query *q, const tern_float_kernels *f,
                           const char *what) {
-    enum { N = 3, K = 7 };
+    enum { N = 6, K = 7 };
     int32_t ids[N * K], want_ids[K];
     float values[N * K], want[K], *x = tern_alloc_array(TERN_MEM_MISC, N * c->n_in, sizeof *x);
     for (size_t i = 0; i < c->n_in; i++) {
         x[i] = c->x[i];
         x[c->n_in + i] = c->x[c->n_in - 1 - i];
         x[2 * c->n_in + i] = -2 * c->x[i];
+        x[3 * c->n_in + i] = c->x[i] * (i == c->n_in / 2 ? 300 : 1);
+        x[4 * c->n_in + i] = c->x[(i + 5) % c->n_in];
+        x[5 * c->n_in + i] = c->x[(i + 11) % c->n_in];
     }
     run_query(q, x, N, K, 2, ids, values);
     for (size_t i = 0; i < N; i++) {
@@ -280,7 +298,7 @@ static size_t check_case(const head_case *c, const char *what) {
         void *scratch = tern_alloc(TERN_MEM_MISC, tern_head_build_scratch_bytes(h));
         tern_head_build(h, c->n_rows / 3, c->n_rows, scratch);
         tern_head_build(h, 0, c->n_rows / 3, scratch);
-        bool opened = tern_head_query_create(&q, h, 3, &err) == TERN_OK;
+        bool opened = tern_head_query_create(&q, h, 6, &err) == TERN_OK;
         for (size_t i = 0; opened && i < sizeof ks / sizeof *ks; i++) {
             run_query(q, c->x, 1, ks[i], 1 + 7 * (i % 2), ids, values);
             CHECK_MSG(!memcmp(ids, want_ids, (size_t)ks[i] * sizeof *ids) &&
@@ -445,6 +463,27 @@ TEST(head_is_exact_for_rows_that_lie_in_wait) {
             case_close(&c);
         }
     }
+}
+
+// Weights an eighth of a step from the grid, but for one of a block, so that planes 1 and 2 are
+// equally near; and an x whose error as single bytes is as great as is allowed and has the best
+// row's signs. That row looks no better than the others. Seen to fail with the error of two bytes
+// in the bound of a_1 of one.
+TEST(head_is_exact_when_the_error_of_one_byte_decides) {
+    enum { ROWS = 300, COLS = 512, LARGE = 28, FLIPS = 8 };
+    head_case c;
+    uint32_t seed = 1;
+    REQUIRE(case_open(&c, TERN_DTYPE_F32, ROWS, COLS, 1));
+    for (size_t i = 0; i < COLS; i++) c.x[i] = i < LARGE ? 127 * 128 : 60;
+    for (size_t r = 0; r < ROWS; r++) {
+        float *w = c.w + r * COLS;
+        for (size_t i = 0; i < COLS; i++) w[i] = i < 16 ? 8.0f : 7.625f;
+        for (size_t i = 0; i < FLIPS && r < ROWS - 1; i++)
+            w[LARGE + noise(&seed) % (COLS - LARGE)] = -7.625f;
+    }
+    case_encode(&c);
+    check_case(&c, "one byte's error");
+    case_close(&c);
 }
 
 TEST(head_reads_little_when_one_row_stands_out) {

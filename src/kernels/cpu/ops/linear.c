@@ -19,13 +19,14 @@ static void ternary_linear(cpu_run *run, const cpu_step *step, const tern_team *
     cpu_i8 v;
     size_t first, last;
     cpu_i8_layout(run->plan->device, cols(run, x), n_rows, cpu_value(run, x), &v);
-    if (n_rows <= TERN_GEMV_TOKENS) {
+    if (few_rows(run, n_rows)) {
         while (claim_matrix_rows(team, counter(run, step, which), m->n_rows, m->row_bytes, &first,
                                  &last))
             k->gemv(m, first, last, &v.rows, v.prepared, out, m->n_rows, accumulate);
         return;
     }
-    while (tern_team_claim(counter(run, step, which), m->n_rows, k->gemm_row_block, &first, &last))
+    while (tern_team_claim_guided(team, counter(run, step, which), m->n_rows, k->gemm_row_block,
+                                  k->gemm_row_block, &first, &last))
         k->gemm(m, first, last, &v.rows, v.panels, scratch(run, team), out, m->n_rows, accumulate);
 }
 

@@ -23,13 +23,18 @@ static inline void *scratch(const cpu_run *run, const tern_team *team) {
     return run->instance->scratch + (size_t)team->thread * run->plan->scratch_bytes;
 }
 
+// Whether ternary products of that many rows are gemv's.
+static inline bool few_rows(const cpu_run *run, int64_t n_rows) {
+    return (size_t)n_rows <= kernels(run)->t->gemv_tokens[run->plan->device->packing];
+}
+
 // Row-wise work: blocks of this many tokens when there are many, one by one when there are few,
 // since then a token's work is long compared with the matrix products that wait for it.
 #define ROW_BLOCK 8
 static inline bool claim_rows(cpu_run *run, const cpu_step *step, int64_t n_rows, size_t block,
                               size_t *first, size_t *last) {
     return tern_team_claim(counter(run, step, 0), (size_t)n_rows,
-                           n_rows <= TERN_GEMV_TOKENS ? 1 : block, first, last);
+                           few_rows(run, n_rows) ? 1 : block, first, last);
 }
 
 // out[t] = x row t times w, n_rows of them, the rows of w shared among the team by counter `which`.

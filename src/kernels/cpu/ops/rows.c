@@ -79,14 +79,14 @@ static void quantize_rows(cpu_run *run, const cpu_step *step, const tern_team *t
     cpu_i8 v;
     cpu_i8_layout(run->plan->device, (int64_t)d, n_rows, cpu_value(run, n->out[0]), &v);
     for (size_t first, last;
-         claim_rows(run, step, n_rows, k->gemm_token_block, &first, &last);) {
+         claim_rows(run, step, n_rows, k->gemm_token_block((size_t)n_rows), &first, &last);) {
         for (size_t t = first; t < last; t++) {
             int8_t *q = v.rows.q + t * v.rows.stride;
             kernels(run)->f->quantize_i8(q, &v.rows.inv_scale[t], &v.rows.sum[t],
                                          row(run, n, t, scratch(run, team)), d);
             memset(q + d, 0, v.rows.stride - d);
         }
-        if (n_rows <= TERN_GEMV_TOKENS)
+        if (few_rows(run, n_rows))
             k->prepare(run->plan->device->packing, v.prepared, &v.rows, d, first, last);
         else
             k->make_panels(v.panels, &v.rows, d, first, last);

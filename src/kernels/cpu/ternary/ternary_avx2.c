@@ -10,7 +10,7 @@
 #define KERNELS tern_ternary_kernels_avx2
 #define NAME "avx2"
 
-enum { UNIT = 32, ROWS = 16, TOKENS = 4 };
+enum { UNIT = 32, ROWS = 16, TOKENS = 4, GEMV_TOKENS_2BIT = 64, GEMV_TOKENS_T5 = 8 };
 
 typedef __m256i bytes, unit_sums, sums;
 
@@ -71,6 +71,30 @@ TERN_INLINE int32_t add_up(sums s) {
     return _mm_cvtsi128_si32(_mm_add_epi32(h, _mm_shuffle_epi32(h, 0xB1)));
 }
 
+// 8 rows of 8 dwords.
+TERN_INLINE void transpose(uint8_t *to, size_t to_step, const uint8_t *from, size_t from_step) {
+    __m256i v[8], a[8];
+#pragma GCC unroll 8
+    for (size_t r = 0; r < 8; r++) v[r] = load_bytes(from + r * from_step);
+#pragma GCC unroll 4
+    for (size_t r = 0; r < 8; r += 2) {
+        a[r] = _mm256_unpacklo_epi32(v[r], v[r + 1]);
+        a[r + 1] = _mm256_unpackhi_epi32(v[r], v[r + 1]);
+    }
+#pragma GCC unroll 2
+    for (size_t r = 0; r < 8; r += 4) { // v[r + k]: dwords k and 4 + k of rows r..r + 3
+        v[r] = _mm256_unpacklo_epi64(a[r], a[r + 2]);
+        v[r + 1] = _mm256_unpackhi_epi64(a[r], a[r + 2]);
+        v[r + 2] = _mm256_unpacklo_epi64(a[r + 1], a[r + 3]);
+        v[r + 3] = _mm256_unpackhi_epi64(a[r + 1], a[r + 3]);
+    }
+#pragma GCC unroll 4
+    for (size_t k = 0; k < 4; k++) {
+        store_bytes(to + k * to_step, _mm256_permute2x128_si256(v[k], v[4 + k], 0x20));
+        store_bytes(to + (4 + k) * to_step, _mm256_permute2x128_si256(v[k], v[4 + k], 0x31));
+    }
+}
+
 TERN_INLINE __m256i broadcast4(const int8_t *x) {
     int32_t four;
     __builtin_memcpy(&four, x, 4);
@@ -87,18 +111,20 @@ TERN_INLINE void widen_into(int32_t *acc, __m256i a) {
 #define USE(a) __asm__ volatile("" ::"x"(a)) // as far as the compiler knows
 
 // Sums of 16 rows and 4 tokens; int16 sums live in registers for 40 steps.
-static void tile(int32_t acc[TOKENS][ROWS], const uint8_t *w, const int8_t *x, size_t steps) {
+TERN_INLINE void tile(int32_t acc[TOKENS][ROWS], const uint8_t *w, const int8_t *x, size_t steps,
+                      int n_tokens) {
 #define EACH(X) X(0) X(1) X(2) X(3)
 #define DECLARE(t) __m256i a##t = _mm256_setzero_si256(), b##t = a##t;
 #define MULTIPLY(t)                                                                                \
-    {                                                                                              \
+    if ((t) < n_tokens) {                                                                          \
         __m256i q = broadcast4(x + 4 * (t));                                                       \
         a##t = _mm256_add_epi16(a##t, _mm256_maddubs_epi16(wa, q));                                \
         b##t = _mm256_add_epi16(b##t, _mm256_maddubs_epi16(wb, q));                                \
         KEEP(a##t);                                                                                \
         KEEP(b##t);                                                                                \
     }
-#define WIDEN(t) widen_into(acc[t], a##t), widen_into(acc[t] + 8, b##t);
+#define WIDEN(t)                                                                                   \
+    if ((t) < n_tokens) widen_into(acc[t], a##t), widen_into(acc[t] + 8, b##t);
     while (steps) {
         size_t n = tern_min_size(steps, 40);
         EACH(DECLARE)

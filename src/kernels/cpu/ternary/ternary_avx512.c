@@ -106,7 +106,7 @@ static void pack_row(tern_packing packing, const int8_t *q, size_t n_in, uint8_t
 
 // ---- Decode ------------------------------------------------------------------------------------
 
-enum { ROWS = 4, TOKENS = TERN_GEMV_TOKENS, AHEAD = 12288 }; // AHEAD: bytes of prefetch
+enum { ROWS = 4, TOKENS = 11, AHEAD = 12288 }; // TOKENS: multiplied at once; AHEAD: bytes
 
 // 2-bit rows are read by 64 bytes, two blocks: a field then holds 32 elements of the first and 32
 // of the second. The same order of activations: for each 256 of them, [field][block][32].
@@ -224,11 +224,12 @@ TERN_INLINE void dot_t5_1(__m512i *sums, const uint8_t *a, const uint8_t *b, siz
 
 // With several tokens the products take most of the time: fields are shifted down once, and one
 // accumulator serves all of them.
-typedef struct pair_sums { // row a or b, token 0..7
-    __m512i a0, a1, a2, a3, a4, a5, a6, a7, b0, b1, b2, b3, b4, b5, b6, b7;
+typedef struct pair_sums { // row a or b, token 0..10
+    __m512i a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10;
+    __m512i b0, b1, b2, b3, b4, b5, b6, b7, b8, b9, b10;
 } pair_sums;
 
-#define EACH_TOKEN(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
+#define EACH_TOKEN(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10)
 
 // Codes of both rows times n tokens (a constant), whose activations are `stride` bytes apart.
 TERN_INLINE void add_codes(pair_sums *acc, __m512i a, __m512i b, const int8_t *x, size_t stride,
@@ -311,86 +312,113 @@ TERN_INLINE void dot_t5_n(__m512i *sums, const uint8_t *a, const uint8_t *b, con
     store_sums(sums, &acc, n);
 }
 
+typedef struct gemv_args {
+    const tern_ternary_matrix *w;
+    const tern_i8_rows *x;
+    const int8_t *q; // activations in the order of the codes, `stride` apart
+    size_t stride, n_bytes;
+    float *out;
+    size_t out_stride;
+    bool accumulate;
+    tern_t5_table table;
+} gemv_args;
+
 // The activations of eight long rows do not fit into the first-level cache, so a stretch of STRETCH
 // columns goes over a whole group of rows before the next stretch begins; sums wait in memory
 // meanwhile.
-enum { GROUP = 8, STRETCH = 2560 };
+enum { GROUP = 16, STRETCH = 2560 };
 
-TERN_INLINE void gemv_tokens(const tern_ternary_matrix *w, size_t first_row, size_t last_row,
-                             const tern_i8_rows *x, const int8_t *prepared, float *out,
-                             size_t out_stride, bool accumulate, bool is_2bit, int n_tokens) {
-    const size_t n_bytes = tern_ternary_row_bytes(w->packing, w->n_in);
-    const size_t stretch = n_tokens > 4 ? STRETCH / (is_2bit ? 4 : 5) : n_bytes;
-    const size_t stride = is_2bit ? prepared_stride(w->n_in) : x->stride;
-    const tern_t5_table table = tern_t5_load_table();
-    for (size_t row = first_row; row < last_row; row += GROUP) {
-        size_t n_rows = tern_min_size(last_row - row, GROUP);
-        __m512i sums[GROUP / ROWS][TOKENS * ROWS];
-        for (size_t i = 0; i < GROUP / ROWS && n_rows < GROUP; i++) // missing rows
-            for (int t = 0; t < n_tokens * ROWS; t++) sums[i][t] = _mm512_setzero_si512();
-        const int8_t *q = is_2bit ? prepared : x->q;
-        for (size_t at = 0; at < n_bytes; at += stretch, q += STRETCH) {
-            size_t n = tern_min_size(stretch, n_bytes - at);
-            for (size_t r = 0; r < n_rows; r += 2) { // past the end, repeat the last row
-                const uint8_t *front = w->data + (row + r) * w->row_bytes, *a = front + at;
-                const uint8_t *b = r + 1 < n_rows ? a + w->row_bytes : a;
-                __m512i *to = sums[r / ROWS] + r % ROWS;
-                if (n_tokens == 1 && is_2bit)
-                    to[0] = dot_2bit_1(a, n, q), to[1] = dot_2bit_1(b, n, q);
-                else if (n_tokens == 1) dot_t5_1(to, a, b, n, &table, q);
-                else if (is_2bit)
-                    dot_2bit_n(to, a, b, front + 2 * at, n, q, stride, n_tokens, at == 0);
-                else dot_t5_n(to, a, b, front + 2 * at, n, &table, q, stride, n_tokens, at == 0);
-            }
+// n_rows <= GROUP times the tokens from `token` on, n of them (a constant).
+TERN_INLINE void gemv_group(const gemv_args *g, size_t row, size_t n_rows, size_t token,
+                            bool is_2bit, int n) {
+    const tern_ternary_matrix *w = g->w;
+    const size_t stretch = n > 4 ? STRETCH / (is_2bit ? 4 : 5) : g->n_bytes;
+    const int8_t *q = g->q + token * g->stride;
+    __m512i sums[GROUP / ROWS][TOKENS * ROWS];
+    if (n_rows % ROWS) // missing rows
+        for (int t = 0; t < n * ROWS; t++) sums[n_rows / ROWS][t] = _mm512_setzero_si512();
+    for (size_t at = 0; at < g->n_bytes; at += stretch, q += STRETCH) {
+        size_t bytes = tern_min_size(stretch, g->n_bytes - at);
+        for (size_t r = 0; r < n_rows; r += 2) { // past the end, repeat the last row
+            const uint8_t *front = w->data + (row + r) * w->row_bytes, *a = front + at;
+            const uint8_t *b = r + 1 < n_rows ? a + w->row_bytes : a;
+            __m512i *to = sums[r / ROWS] + r % ROWS;
+            if (n == 1 && is_2bit) to[0] = dot_2bit_1(a, bytes, q), to[1] = dot_2bit_1(b, bytes, q);
+            else if (n == 1) dot_t5_1(to, a, b, bytes, &g->table, q);
+            else if (is_2bit)
+                dot_2bit_n(to, a, b, front + 2 * at, bytes, q, g->stride, n, at == 0);
+            else dot_t5_n(to, a, b, front + 2 * at, bytes, &g->table, q, g->stride, n, at == 0);
         }
-        for (size_t r = 0; r < n_rows; r += ROWS)
-            for (int t = 0; t < n_tokens; t++)
-                put_rows(out + (size_t)t * out_stride + row + r,
-                         sum_rows(sums[r / ROWS] + t * ROWS), x->sum[t],
-                         w->scale * x->inv_scale[t], tern_min_size(n_rows - r, ROWS), accumulate);
     }
+    for (size_t r = 0; r < n_rows; r += ROWS)
+        for (int t = 0; t < n; t++)
+            put_rows(g->out + (token + (size_t)t) * g->out_stride + row + r,
+                     sum_rows(sums[r / ROWS] + t * ROWS), g->x->sum[token + (size_t)t],
+                     w->scale * g->x->inv_scale[token + (size_t)t],
+                     tern_min_size(n_rows - r, ROWS), g->accumulate);
 }
 
+// One function for each number of tokens, not inlined, so that each is compiled by itself.
+#define GROUP_OF(name, is_2bit, n)                                                                 \
+    static void name##_##n(const gemv_args *g, size_t row, size_t n_rows, size_t token) {          \
+        gemv_group(g, row, n_rows, token, is_2bit, n);                                             \
+    }
+#define EACH_COUNT(X, name, is_2bit)                                                               \
+    X(name, is_2bit, 1)                                                                            \
+    X(name, is_2bit, 2)                                                                            \
+    X(name, is_2bit, 3)                                                                            \
+    X(name, is_2bit, 4)                                                                            \
+    X(name, is_2bit, 5)                                                                            \
+    X(name, is_2bit, 6)                                                                            \
+    X(name, is_2bit, 7)                                                                            \
+    X(name, is_2bit, 8)                                                                            \
+    X(name, is_2bit, 9)                                                                            \
+    X(name, is_2bit, 10)                                                                           \
+    X(name, is_2bit, 11)
+EACH_COUNT(GROUP_OF, group_2bit, true)
+EACH_COUNT(GROUP_OF, group_t5, false)
+#define POINTER(name, is_2bit, n) name##_##n,
+typedef void (*group_fn)(const gemv_args *g, size_t row, size_t n_rows, size_t token);
+static const group_fn groups[2][TOKENS] = {{EACH_COUNT(POINTER, group_2bit, true)},
+                                           {EACH_COUNT(POINTER, group_t5, false)}};
+
+// A group of rows comes from memory once; all tokens meet it, in parts as equal as can be.
 static void gemv(const tern_ternary_matrix *w, size_t first_row, size_t last_row,
                  const tern_i8_rows *x, const void *prepared, float *out, size_t out_stride,
                  bool accumulate) {
-#define CASE(packing, n)                                                                           \
-    case (packing) * 16 + (n):                                                                     \
-        gemv_tokens(w, first_row, last_row, x, prepared, out, out_stride, accumulate,              \
-                    (packing) == TERN_PACK_2BIT, n);                                               \
-        break
-    switch ((size_t)w->packing * 16 + x->n_tokens) {
-        CASE(TERN_PACK_2BIT, 1);
-        CASE(TERN_PACK_2BIT, 2);
-        CASE(TERN_PACK_2BIT, 3);
-        CASE(TERN_PACK_2BIT, 4);
-        CASE(TERN_PACK_2BIT, 5);
-        CASE(TERN_PACK_2BIT, 6);
-        CASE(TERN_PACK_2BIT, 7);
-        CASE(TERN_PACK_2BIT, 8);
-        CASE(TERN_PACK_1_6BIT, 1);
-        CASE(TERN_PACK_1_6BIT, 2);
-        CASE(TERN_PACK_1_6BIT, 3);
-        CASE(TERN_PACK_1_6BIT, 4);
-        CASE(TERN_PACK_1_6BIT, 5);
-        CASE(TERN_PACK_1_6BIT, 6);
-        CASE(TERN_PACK_1_6BIT, 7);
-        CASE(TERN_PACK_1_6BIT, 8);
-    }
-#undef CASE
+    const bool is_2bit = w->packing == TERN_PACK_2BIT;
+    const gemv_args g = {.w = w,
+                         .x = x,
+                         .q = is_2bit ? prepared : x->q,
+                         .stride = is_2bit ? prepared_stride(w->n_in) : x->stride,
+                         .n_bytes = tern_ternary_row_bytes(w->packing, w->n_in),
+                         .out = out,
+                         .out_stride = out_stride,
+                         .accumulate = accumulate,
+                         .table = tern_t5_load_table()};
+    const size_t n_parts = (x->n_tokens + TOKENS - 1) / TOKENS;
+    // Several parts take turns in the first-level cache, less often with more rows.
+    const size_t group = n_parts > 1 ? GROUP : GROUP / 2;
+    for (size_t row = first_row; row < last_row; row += group)
+        for (size_t i = 0; i < n_parts; i++) {
+            size_t token = x->n_tokens * i / n_parts, end = x->n_tokens * (i + 1) / n_parts;
+            groups[w->packing][end - token - 1](&g, row, tern_min_size(last_row - row, group),
+                                                token);
+        }
 }
 
 const tern_ternary_kernels tern_ternary_kernels_avx512 = {
     .name = "avx512",
     .pack_row = pack_row,
     .repack_row = repack_row,
+    .gemv_tokens = {20, 20},
     .prepared_bytes = prepared_bytes,
     .prepare = prepare,
     .gemv = gemv,
     .gemm_row_block = TERN_GEMM_ROWS_AVX512,
     .panels_bytes = tern_ternary_panels_bytes_avx512,
     .make_panels = tern_ternary_make_panels_avx512,
-    .gemm_token_block = TERN_GEMM_TOKENS_AVX512,
+    .gemm_token_block = tern_ternary_gemm_token_block_avx512,
     .gemm_scratch_bytes = tern_ternary_gemm_scratch_bytes_avx512,
     .gemm = tern_ternary_gemm_avx512,
     .peak_loop = tern_ternary_peak_loop_avx512,

@@ -53,7 +53,8 @@ TERN_INLINE __m512i tern_load_part(const uint8_t *p, size_t n) {
 }
 
 // The prompt kernel, ternary_gemm_avx512.c.
-enum { TERN_GEMM_ROWS_AVX512 = 32, TERN_GEMM_TOKENS_AVX512 = 12 };
+enum { TERN_GEMM_ROWS_AVX512 = 32 };
+size_t tern_ternary_gemm_token_block_avx512(size_t n_tokens);
 size_t tern_ternary_panels_bytes_avx512(size_t n_in, size_t n_tokens);
 void tern_ternary_make_panels_avx512(void *panels, const tern_i8_rows *x, size_t n_in,
                                      size_t first_token, size_t last_token);

@@ -18,12 +18,15 @@ TERN_INLINE sums add_units(sums s, unit_sums u) { return vaddq_s32(s, u); }
 #define DECLARE(t) int32x4_t a##t = vdupq_n_s32(0), b##t = a##t;
 
 // Sums of 8 rows and 4 tokens.
-static void tile(int32_t acc[TOKENS][ROWS], const uint8_t *w, const int8_t *x, size_t steps) {
+TERN_INLINE void tile(int32_t acc[TOKENS][ROWS], const uint8_t *w, const int8_t *x, size_t steps,
+                      int n_tokens) {
 #define MULTIPLY(t)                                                                                \
-    a##t = vdotq_laneq_s32(a##t, wa, tokens, t);                                                   \
-    b##t = vdotq_laneq_s32(b##t, wb, tokens, t);                                                   \
-    KEEP(a##t);                                                                                    \
-    KEEP(b##t);
+    if ((t) < n_tokens) {                                                                          \
+        a##t = vdotq_laneq_s32(a##t, wa, tokens, t);                                               \
+        b##t = vdotq_laneq_s32(b##t, wb, tokens, t);                                               \
+        KEEP(a##t);                                                                                \
+        KEEP(b##t);                                                                                \
+    }
 #define STORE(t) vst1q_s32(acc[t], a##t), vst1q_s32(acc[t] + 4, b##t);
     EACH(DECLARE)
     for (; steps; steps--, w += 4 * ROWS, x += 4 * TOKENS) {

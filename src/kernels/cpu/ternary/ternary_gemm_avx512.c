@@ -5,15 +5,18 @@
 // multiplied with all tokens, 12 at a time. One step of four elements loads two registers of 16
 // rows and broadcasts four activations of each token: 24 accumulators, each the target of one
 // vpdpbusd, whose rate is the only limit: there are 14 loads to 24 of them.
-// Activations lie as [block of 12 tokens][n_in / 4][token of the block][4], so that both operands
-// are read front to back. The last block has fewer tokens and no gaps.
+// Activations lie as [block of tokens][n_in / 4][token of the block][4], so that both operands are
+// read front to back. Blocks have 12 tokens or somewhat fewer, so that the last is not much smaller
+// than the others: a tile of one token takes as long as one of five. It has no gaps.
+// The rows that follow the block are prefetched during its first tile: unpacking reads 16 rows side
+// by side, which the hardware does not foresee.
 #include "kernels/cpu/ternary/ternary_avx512.h"
 
 #include <string.h>
 
 enum {
     ROWS = TERN_GEMM_ROWS_AVX512,
-    TOKENS = TERN_GEMM_TOKENS_AVX512,
+    TOKENS = 12, // of the largest tile
     STEP = ROWS * 4, // bytes of codes that four elements take
 };
 
@@ -51,10 +54,15 @@ size_t tern_ternary_panels_bytes_avx512(size_t n_in, size_t n_tokens) {
     return n_steps(n_in) * 4 * n_tokens;
 }
 
+size_t tern_ternary_gemm_token_block_avx512(size_t n_tokens) {
+    return tern_token_block(n_tokens, TOKENS);
+}
+
 void tern_ternary_make_panels_avx512(void *panels, const tern_i8_rows *x, size_t n_in,
                                      size_t first_token, size_t last_token) {
-    for (size_t t0 = first_token; t0 < last_token; t0 += TOKENS) {
-        size_t n = tern_min_size(last_token - t0, TOKENS), steps = n_steps(n_in);
+    const size_t block = tern_token_block(x->n_tokens, TOKENS);
+    for (size_t t0 = first_token; t0 < last_token; t0 += block) {
+        size_t n = tern_min_size(last_token - t0, block), steps = n_steps(n_in);
         int8_t *dst = (int8_t *)panels + t0 * steps * 4;
         __mmask16 mask = (__mmask16)((1u << n) - 1);
         for (size_t step = 0; step < steps; step += 16) {
@@ -140,10 +148,12 @@ TERN_INLINE void put_16(float *y, __m512i acc, int32_t sum, float scale, __mmask
 #define EACH_TOKEN(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
 
 // n_tokens (a constant) against 32 rows. mask: which of the 16 rows of a register are stored.
-// Every accumulator has a name, since gcc 12 keeps an array of them in memory.
+// Every accumulator has a name, since gcc 12 keeps an array of them in memory. `ahead`: what to
+// prefetch, ahead_step bytes a step.
 TERN_INLINE void tile(const uint8_t *w, const int8_t *x, size_t steps, int n_tokens,
                       const int32_t *sum, const float *inv_scale, float scale,
-                      const __mmask16 mask[2], float *out, size_t out_stride, bool accumulate) {
+                      const __mmask16 mask[2], float *out, size_t out_stride, bool accumulate,
+                      const uint8_t *ahead, size_t ahead_step) {
 #define DECLARE(t) __m512i a##t = _mm512_setzero_si512(), b##t = a##t;
 #define MULTIPLY(t)                                                                                \
     if ((t) < n_tokens) {                                                                          \
@@ -158,7 +168,8 @@ TERN_INLINE void tile(const uint8_t *w, const int8_t *x, size_t steps, int n_tok
         put_16(y + 16, b##t, sum[t], scale * inv_scale[t], mask[1], accumulate);                   \
     }
     EACH_TOKEN(DECLARE)
-    for (; steps; steps--, w += STEP, x += n_tokens * 4) {
+    for (; steps; steps--, w += STEP, x += n_tokens * 4, ahead += ahead_step) {
+        _mm_prefetch((const char *)ahead, _MM_HINT_T1);
         __m512i wa = _mm512_load_si512(w), wb = _mm512_load_si512(w + 64);
         EACH_TOKEN(MULTIPLY)
     }
@@ -171,7 +182,8 @@ TERN_INLINE void tile(const uint8_t *w, const int8_t *x, size_t steps, int n_tok
 void tern_ternary_gemm_avx512(const tern_ternary_matrix *w, size_t first_row, size_t last_row,
                               const tern_i8_rows *x, const void *panels, void *scratch, float *out,
                               size_t out_stride, bool accumulate) {
-    const size_t steps = n_steps(w->n_in);
+    const size_t steps = n_steps(w->n_in), block = tern_token_block(x->n_tokens, TOKENS);
+    const size_t ahead_step = (ROWS * w->row_bytes + steps - 1) / steps;
     for (size_t row = first_row; row < last_row; row += ROWS) {
         size_t n_rows = tern_min_size(last_row - row, ROWS);
         uint32_t stored = n_rows < ROWS ? (1u << n_rows) - 1 : ~0u;
@@ -179,14 +191,15 @@ void tern_ternary_gemm_avx512(const tern_ternary_matrix *w, size_t first_row, si
         for (size_t h = 0; h < 2; h++)
             (w->packing == TERN_PACK_2BIT ? unpack_2bit : unpack_t5)(
                 (uint8_t *)scratch + h * 64, w, row + h * 16, last_row);
-        for (size_t t = 0; t < x->n_tokens; t += TOKENS) {
+        for (size_t t = 0; t < x->n_tokens; t += block) {
+            const uint8_t *ahead = w->data + (row + ROWS) * w->row_bytes; // may be past the end
             const int8_t *q = (const int8_t *)panels + t * steps * 4;
             float *y = out + t * out_stride + row;
-            switch (tern_min_size(x->n_tokens - t, TOKENS)) {
+            switch (tern_min_size(x->n_tokens - t, block)) {
 #define TILE(n)                                                                                    \
     case n:                                                                                        \
         tile(scratch, q, steps, n, x->sum + t, x->inv_scale + t, w->scale, mask, y, out_stride,    \
-             accumulate);                                                                          \
+             accumulate, t == 0 ? ahead : scratch, t == 0 ? ahead_step : 0);                       \
         break
                 TILE(1);
                 TILE(2);

@@ -45,6 +45,12 @@ static inline size_t tern_t5_tail_bytes(size_t n_in) {
 
 static inline size_t tern_min_size(size_t a, size_t b) { return a < b ? a : b; }
 
+// Tokens in a block where n_tokens are shared among as few blocks of at most `most` as can be.
+static inline size_t tern_token_block(size_t n_tokens, size_t most) {
+    size_t n_blocks = (n_tokens + most - 1) / most;
+    return n_blocks ? (n_tokens + n_blocks - 1) / n_blocks : 1;
+}
+
 // From a sum of code * activation to the result: code = weight + 1, so the sum of the activations
 // is taken off first. acc may have wrapped; the difference is the true value.
 static inline float tern_ternary_result(int32_t acc, int32_t sum, float scale) {

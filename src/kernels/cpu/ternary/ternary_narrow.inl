@@ -6,11 +6,17 @@
 //   unit_sums, no_units(), dot_add(u, c, x)     adds codes c times activations at x; it must be
 //                               allowed MAX_DOTS times with codes up to 3
 //   sums, no_sums(), add_units(s, u)    32-bit sums, add_up(s) all of their lanes
+//   transpose(to, to_step, from, from_step)     UNIT / 4 rows of UNIT bytes as dwords: dword s of
+//                               row r becomes dword r of the register at to + s * to_step
 //   ROWS, TOKENS, tile(...)     see "Prompt" below
+//   GEMV_TOKENS_2BIT, _T5       where gemm overtakes gemv
 //   KERNELS, NAME, peak_loop()  the table to define
 #include <string.h>
 
+_Static_assert(TOKENS == 4, "any_tile");
+
 enum { MAX_DOTS = 40, AHEAD = 12288 }; // AHEAD: bytes, see ternary_avx512.c
+enum { FEW = 8, GROUP = 16, CACHED = 24576 }; // tokens and rows at once; bytes of activations
 
 // How much greater the unpacked codes are than weight + 1.
 static int32_t code_excess(tern_packing packing) { return packing == TERN_PACK_1_6BIT; }
@@ -50,7 +56,7 @@ TERN_INLINE unit_sums dot_unit(unit_sums u, bytes b, const int8_t *x, place p, b
 #define EACH_TOKEN(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 
 // One row times n_tokens (a constant).
-TERN_INLINE void dot_row(int32_t acc[TERN_GEMV_TOKENS], const uint8_t *row, size_t n_bytes,
+TERN_INLINE void dot_row(int32_t acc[FEW], const uint8_t *row, size_t n_bytes,
                          const int8_t *x, size_t stride, bool is_2bit, int n_tokens) {
 #define DECLARE(t) sums s##t = no_sums();
 #define BEGIN(t) unit_sums u##t = no_units();
@@ -80,48 +86,67 @@ TERN_INLINE void dot_row(int32_t acc[TERN_GEMV_TOKENS], const uint8_t *row, size
 #undef STORE
 }
 
-TERN_INLINE void gemv_tokens(const tern_ternary_matrix *w, size_t first_row, size_t last_row,
-                             const tern_i8_rows *x, float *out, size_t out_stride, bool accumulate,
-                             bool is_2bit, int n_tokens) {
-    const size_t n_bytes = tern_ternary_row_bytes(w->packing, w->n_in);
-    for (size_t row = first_row; row < last_row; row++) {
-        int32_t acc[TERN_GEMV_TOKENS];
-        dot_row(acc, w->data + row * w->row_bytes, n_bytes, x->q, x->stride, is_2bit, n_tokens);
-        for (int t = 0; t < n_tokens; t++)
-            put(out + (size_t)t * out_stride + row,
-                tern_ternary_result(acc[t], offset_of(w, x->sum[t]), w->scale * x->inv_scale[t]),
-                accumulate);
-    }
+typedef struct gemv_args {
+    const tern_ternary_matrix *w;
+    const tern_i8_rows *x;
+    size_t n_bytes;
+    float *out;
+    size_t out_stride;
+    bool accumulate;
+} gemv_args;
+
+// One row times the tokens from `token` on, n of them (a constant).
+TERN_INLINE void gemv_row(const gemv_args *g, size_t row, size_t token, bool is_2bit, int n) {
+    int32_t acc[FEW];
+    const tern_ternary_matrix *w = g->w;
+    const tern_i8_rows *x = g->x;
+    dot_row(acc, w->data + row * w->row_bytes, g->n_bytes, x->q + token * x->stride, x->stride,
+            is_2bit, n);
+    for (size_t t = 0; t < (size_t)n; t++)
+        put(g->out + (token + t) * g->out_stride + row,
+            tern_ternary_result(acc[t], offset_of(w, x->sum[token + t]),
+                                w->scale * x->inv_scale[token + t]),
+            g->accumulate);
 }
 
+#define ROW_OF(name, is_2bit, n)                                                                   \
+    static void name##_##n(const gemv_args *g, size_t row, size_t token) {                         \
+        gemv_row(g, row, token, is_2bit, n);                                                       \
+    }
+#define EACH_COUNT(X, name, is_2bit)                                                               \
+    X(name, is_2bit, 1)                                                                            \
+    X(name, is_2bit, 2)                                                                            \
+    X(name, is_2bit, 3)                                                                            \
+    X(name, is_2bit, 4)                                                                            \
+    X(name, is_2bit, 5)                                                                            \
+    X(name, is_2bit, 6)                                                                            \
+    X(name, is_2bit, 7)                                                                            \
+    X(name, is_2bit, 8)
+EACH_COUNT(ROW_OF, row_2bit, true)
+EACH_COUNT(ROW_OF, row_t5, false)
+#define POINTER(name, is_2bit, n) name##_##n,
+typedef void (*row_fn)(const gemv_args *g, size_t row, size_t token);
+static const row_fn row_fns[2][FEW] = {{EACH_COUNT(POINTER, row_2bit, true)},
+                                       {EACH_COUNT(POINTER, row_t5, false)}};
+
+// A group of rows comes from memory once; all tokens meet it, in parts as equal as can be, whose
+// activations stay in the first-level cache meanwhile.
 static void gemv(const tern_ternary_matrix *w, size_t first_row, size_t last_row,
                  const tern_i8_rows *x, const void *prepared, float *out, size_t out_stride,
                  bool accumulate) {
     (void)prepared;
-#define CASE(packing, n)                                                                           \
-    case (packing) * 16 + (n):                                                                     \
-        gemv_tokens(w, first_row, last_row, x, out, out_stride, accumulate,                        \
-                    (packing) == TERN_PACK_2BIT, n);                                               \
-        break
-    switch ((size_t)w->packing * 16 + x->n_tokens) {
-        CASE(TERN_PACK_2BIT, 1);
-        CASE(TERN_PACK_2BIT, 2);
-        CASE(TERN_PACK_2BIT, 3);
-        CASE(TERN_PACK_2BIT, 4);
-        CASE(TERN_PACK_2BIT, 5);
-        CASE(TERN_PACK_2BIT, 6);
-        CASE(TERN_PACK_2BIT, 7);
-        CASE(TERN_PACK_2BIT, 8);
-        CASE(TERN_PACK_1_6BIT, 1);
-        CASE(TERN_PACK_1_6BIT, 2);
-        CASE(TERN_PACK_1_6BIT, 3);
-        CASE(TERN_PACK_1_6BIT, 4);
-        CASE(TERN_PACK_1_6BIT, 5);
-        CASE(TERN_PACK_1_6BIT, 6);
-        CASE(TERN_PACK_1_6BIT, 7);
-        CASE(TERN_PACK_1_6BIT, 8);
-    }
-#undef CASE
+    const gemv_args g = {w, x, tern_ternary_row_bytes(w->packing, w->n_in), out, out_stride,
+                         accumulate};
+    // Unpacking 1.6-bit rows twice would cost more than what the cache gains.
+    const bool too_long = w->packing == TERN_PACK_2BIT && FEW * x->stride > CACHED;
+    const size_t most = too_long ? FEW / 2 : FEW;
+    const size_t n_parts = (x->n_tokens + most - 1) / most;
+    for (size_t row = first_row; row < last_row; row += GROUP)
+        for (size_t i = 0; i < n_parts; i++) {
+            size_t token = x->n_tokens * i / n_parts, end = x->n_tokens * (i + 1) / n_parts;
+            for (size_t r = row; r < tern_min_size(row + GROUP, last_row); r++)
+                row_fns[w->packing][end - token - 1](&g, r, token);
+        }
 }
 
 static size_t prepared_bytes(tern_packing packing, size_t n_in, size_t n_tokens) {
@@ -137,8 +162,8 @@ static void prepare(tern_packing packing, void *prepared, const tern_i8_rows *x,
 // ---- Prompt ------------------------------------------------------------------------------------
 
 // As ternary_gemm_avx512.c: ROWS rows are unpacked to [n_in / 4][ROWS][4] and meet TOKENS tokens
-// laid out as [n_in / 4][TOKENS][4]. tile(acc, w, x, steps) computes the sums [TOKENS][ROWS].
-// Tokens that a block lacks are zeros.
+// laid out as [n_in / 4][TOKENS][4]. tile(acc, w, x, steps, n) computes the sums [TOKENS][ROWS] of
+// the first n tokens, a constant. Tokens that a block lacks are zeros and not computed.
 
 static size_t n_steps(size_t n_in) { return (n_in + 3) / 4; }
 
@@ -146,6 +171,11 @@ static size_t padded(size_t n_in) { return (n_in + TERN_I8_PAD - 1) / TERN_I8_PA
 
 static size_t panels_bytes(size_t n_in, size_t n_tokens) {
     return (n_tokens + TOKENS - 1) / TOKENS * TOKENS * 4 * n_steps(n_in);
+}
+
+static size_t gemm_token_block(size_t n_tokens) {
+    (void)n_tokens;
+    return TOKENS;
 }
 
 static void make_panels(void *panels, const tern_i8_rows *x, size_t n_in, size_t first_token,
@@ -175,19 +205,38 @@ static void unpack_row(uint8_t *to, const uint8_t *row, size_t n_bytes, bool is_
     }
 }
 
-// A piece of all rows at a time, so that the output stays in the first-level cache.
+// A piece of all rows at a time, so that it stays in the first-level cache until it is transposed.
 static void unpack_rows(uint8_t *block, const tern_ternary_matrix *w, size_t row, size_t last_row) {
     const bool is_2bit = w->packing == TERN_PACK_2BIT;
     const size_t n_bytes = tern_ternary_row_bytes(w->packing, w->n_in);
     const size_t piece_bytes = tern_ternary_row_bytes(w->packing, TERN_I8_PAD);
-    for (size_t at = 0; at < n_bytes; at += piece_bytes, block += TERN_I8_PAD * ROWS)
+    _Alignas(32) uint8_t piece[ROWS][TERN_I8_PAD];
+    memset(piece, 0, sizeof piece);
+    for (size_t at = 0; at < n_bytes; at += piece_bytes, block += TERN_I8_PAD * ROWS) {
         for (size_t r = 0; r < ROWS; r++) { // past the end, repeat the last row; not stored
             const uint8_t *p = w->data + tern_min_size(row + r, last_row - 1) * w->row_bytes + at;
-            _Alignas(32) uint8_t piece[TERN_I8_PAD] = {0};
-            unpack_row(piece, p, tern_min_size(piece_bytes, n_bytes - at), is_2bit);
-            for (size_t step = 0; step < TERN_I8_PAD / 4; step++)
-                memcpy(block + (step * ROWS + r) * 4, piece + step * 4, 4);
+            unpack_row(piece[r], p, tern_min_size(piece_bytes, n_bytes - at), is_2bit);
         }
+        for (size_t i = 0; i < TERN_I8_PAD; i += UNIT)
+            for (size_t r = 0; r < ROWS; r += UNIT / 4)
+                transpose(block + i * ROWS + r * 4, ROWS * 4, piece[r] + i, TERN_I8_PAD);
+    }
+}
+
+// The rows after a block are prefetched while it is multiplied, see ternary_gemm_avx512.c.
+static void prefetch_rows(const tern_ternary_matrix *w, size_t row) {
+    const uint8_t *p = w->data + row * w->row_bytes, *end = p + ROWS * w->row_bytes;
+    for (; p < end; p += 64) __builtin_prefetch(p, 0, 2);
+}
+
+static void any_tile(int32_t acc[TOKENS][ROWS], const uint8_t *w, const int8_t *x, size_t steps,
+                     size_t n) {
+    switch (n) {
+    case 1: tile(acc, w, x, steps, 1); break;
+    case 2: tile(acc, w, x, steps, 2); break;
+    case 3: tile(acc, w, x, steps, 3); break;
+    default: tile(acc, w, x, steps, 4); break;
+    }
 }
 
 static void gemm(const tern_ternary_matrix *w, size_t first_row, size_t last_row,
@@ -197,10 +246,12 @@ static void gemm(const tern_ternary_matrix *w, size_t first_row, size_t last_row
     for (size_t row = first_row; row < last_row; row += ROWS) {
         const size_t n_rows = tern_min_size(last_row - row, ROWS);
         unpack_rows(scratch, w, row, last_row);
+        prefetch_rows(w, row + ROWS); // may be past the end
         for (size_t t0 = 0; t0 < x->n_tokens; t0 += TOKENS) {
+            const size_t end = tern_min_size(t0 + TOKENS, x->n_tokens);
             _Alignas(64) int32_t acc[TOKENS][ROWS] = {{0}};
-            tile(acc, scratch, (const int8_t *)panels + t0 * 4 * steps, steps);
-            for (size_t t = t0; t < tern_min_size(t0 + TOKENS, x->n_tokens); t++) {
+            any_tile(acc, scratch, (const int8_t *)panels + t0 * 4 * steps, steps, end - t0);
+            for (size_t t = t0; t < end; t++) {
                 const int32_t offset = offset_of(w, x->sum[t]);
                 const float scale = w->scale * x->inv_scale[t];
                 for (size_t r = 0; r < n_rows; r++)
@@ -269,13 +320,14 @@ const tern_ternary_kernels KERNELS = {
     .name = NAME,
     .pack_row = pack_row,
     .repack_row = repack_row,
+    .gemv_tokens = {GEMV_TOKENS_2BIT, GEMV_TOKENS_T5},
     .prepared_bytes = prepared_bytes,
     .prepare = prepare,
     .gemv = gemv,
     .gemm_row_block = ROWS,
     .panels_bytes = panels_bytes,
     .make_panels = make_panels,
-    .gemm_token_block = TOKENS,
+    .gemm_token_block = gemm_token_block,
     .gemm_scratch_bytes = gemm_scratch_bytes,
     .gemm = gemm,
     .peak_loop = peak_loop,

@@ -19,10 +19,11 @@ TERN_INLINE sums add_units(sums s, unit_sums u) { return vpadalq_s16(s, u); }
 
 // Sums of 8 rows and 4 tokens. Four products of a row stay apart in a register of int16, two rows
 // to a register, for 80 steps.
-static void tile(int32_t acc[TOKENS][ROWS], const uint8_t *w, const int8_t *x, size_t steps) {
+TERN_INLINE void tile(int32_t acc[TOKENS][ROWS], const uint8_t *w, const int8_t *x, size_t steps,
+                      int n_tokens) {
 #define DECLARE(t) int16x8_t a##t = vdupq_n_s16(0), b##t = a##t, c##t = a##t, d##t = a##t;
 #define MULTIPLY(t)                                                                                \
-    {                                                                                              \
+    if ((t) < n_tokens) {                                                                          \
         int8x16_t q = vreinterpretq_s8_s32(vdupq_n_s32(vgetq_lane_s32(tokens, t)));                \
         a##t = vmlal_s8(a##t, vget_low_s8(wa), vget_low_s8(q));                                    \
         b##t = vmlal_high_s8(b##t, wa, q);                                                         \
@@ -34,7 +35,7 @@ static void tile(int32_t acc[TOKENS][ROWS], const uint8_t *w, const int8_t *x, s
         KEEP(d##t);                                                                                \
     }
 #define WIDEN(t)                                                                                   \
-    {                                                                                              \
+    if ((t) < n_tokens) {                                                                          \
         int32x4_t ab = vpaddq_s32(vpaddlq_s16(a##t), vpaddlq_s16(b##t));                           \
         int32x4_t cd = vpaddq_s32(vpaddlq_s16(c##t), vpaddlq_s16(d##t));                           \
         vst1q_s32(acc[t], vaddq_s32(vld1q_s32(acc[t]), ab));                                       \

@@ -4,7 +4,8 @@
 
 #include "kernels/cpu/ternary/ternary_kernels.h"
 
-enum { UNIT = 16, ROWS = 8, TOKENS = 4 };
+// The limits of gemv are guesses: only emulated processors have run this with many tokens.
+enum { UNIT = 16, ROWS = 8, TOKENS = 4, GEMV_TOKENS_2BIT = 20, GEMV_TOKENS_T5 = 8 };
 
 typedef uint8x16_t bytes;
 typedef int32x4_t sums;
@@ -45,6 +46,22 @@ TERN_INLINE codes unpack_t5(bytes b) {
 
 TERN_INLINE sums no_sums(void) { return vdupq_n_s32(0); }
 TERN_INLINE int32_t add_up(sums s) { return vaddvq_s32(s); }
+
+// 4 rows of 4 dwords.
+TERN_INLINE void transpose(uint8_t *to, size_t to_step, const uint8_t *from, size_t from_step) {
+    uint32x4_t r0 = vreinterpretq_u32_u8(vld1q_u8(from));
+    uint32x4_t r1 = vreinterpretq_u32_u8(vld1q_u8(from + from_step));
+    uint32x4_t r2 = vreinterpretq_u32_u8(vld1q_u8(from + 2 * from_step));
+    uint32x4_t r3 = vreinterpretq_u32_u8(vld1q_u8(from + 3 * from_step));
+    uint64x2_t even01 = vreinterpretq_u64_u32(vtrn1q_u32(r0, r1)); // dwords 0 and 2 of both
+    uint64x2_t odd01 = vreinterpretq_u64_u32(vtrn2q_u32(r0, r1));
+    uint64x2_t even23 = vreinterpretq_u64_u32(vtrn1q_u32(r2, r3));
+    uint64x2_t odd23 = vreinterpretq_u64_u32(vtrn2q_u32(r2, r3));
+    vst1q_u8(to, vreinterpretq_u8_u64(vtrn1q_u64(even01, even23)));
+    vst1q_u8(to + to_step, vreinterpretq_u8_u64(vtrn1q_u64(odd01, odd23)));
+    vst1q_u8(to + 2 * to_step, vreinterpretq_u8_u64(vtrn2q_u64(even01, even23)));
+    vst1q_u8(to + 3 * to_step, vreinterpretq_u8_u64(vtrn2q_u64(odd01, odd23)));
+}
 
 // Codes are small enough to count as signed.
 TERN_INLINE int8x16_t load_codes(const uint8_t *p) { return vreinterpretq_s8_u8(vld1q_u8(p)); }

@@ -16,6 +16,11 @@ static size_t no_panels(size_t n_in, size_t n_tokens) {
     return 0;
 }
 
+static size_t one_token(size_t n_tokens) {
+    (void)n_tokens;
+    return 1;
+}
+
 static void make_no_panels(void *panels, const tern_i8_rows *x, size_t n_in, size_t first_token,
                            size_t last_token) {
     (void)panels, (void)x, (void)n_in, (void)first_token, (void)last_token;
@@ -81,13 +86,14 @@ const tern_ternary_kernels tern_ternary_kernels_scalar = {
     .name = "scalar",
     .pack_row = tern_ternary_pack_row,
     .repack_row = tern_ternary_repack_row,
+    .gemv_tokens = {8, 8},
     .prepared_bytes = no_bytes,
     .prepare = prepare_nothing,
     .gemv = gemv,
     .gemm_row_block = 1,
     .panels_bytes = no_panels,
     .make_panels = make_no_panels,
-    .gemm_token_block = 1,
+    .gemm_token_block = one_token,
     .gemm_scratch_bytes = gemm_scratch_bytes,
     .gemm = gemm,
     .peak_loop = peak_loop,

@@ -1,15 +1,19 @@
-// Rotary embedding, store into the cache and attention of one to eight tokens in one dispatch. Grid:
-// (heads, parts, tokens).
+// Rotary embedding, store into the cache and attention in one dispatch, of chunks of one to eight
+// tokens: any number of sequences, each with its own positions and pages. Grid: (heads, parts,
+// rows).
 //
-// The positions are cut into tiles of PART; part p of a head takes the tiles p, p + n_parts ... and
-// leaves a sum of values weighted by its own softmax, with its greatest score and the sum of its
-// weights. The reader of the row joins the parts (ternary_row.wgsl). So a long context takes more
-// workgroups, not longer ones, up to PARTS_MAX parts.
+// The positions that a row sees are cut into tiles of PART, which begin at multiples of that; part
+// p of a head takes the tiles p, p + n_parts ... and leaves a sum of values weighted by its
+// own softmax, with its greatest score and the sum of its weights. The reader of the row joins the
+// parts (ternary_row.wgsl). So a long context takes more workgroups, not longer ones, up to
+// PARTS_MAX parts.
 //
-// The cache is read only up to the batch's first position. From there on every workgroup computes
-// the keys and values that its token needs, as the cache's words, so that they equal to the bit
-// what later batches read: no workgroup waits for what another one stores. Each token's are stored
-// by one workgroup of each key/value head. The layout of the cache is in cache.wgsl.
+// The cache is read only up to the chunk's first position. From there on every workgroup computes
+// the keys and values that its row needs, as the cache's words, so that they equal to the bit
+// what later batches read: no workgroup waits for what another one stores. Each row's are stored by
+// one workgroup of each key/value head. The layout of the cache is in cache.wgsl. Places of the
+// first tile are looked up before the query is made, those of the next while this one's are used:
+// so the page table costs no wait of its own.
 override HEAD_DIM: u32; // a multiple of 4
 override N_HEADS: u32;
 override N_KV_HEADS: u32;
@@ -18,7 +22,7 @@ override HALVES: bool;
 override SCALE: f32;
 override PART: u32; // at most THREADS
 override PARTS_MAX: u32;
-override TOKENS: u32;   // of a batch at most
+override TOKENS: u32;   // of a chunk at most; 1: and of the batch
 override INFO_AT: u32; // where in y the greatest scores and sums are
 
 @group(0) @binding(1) var<storage, read> angles: array<vec2<f32>>;
@@ -35,12 +39,14 @@ override KEY_SLICES: u32 = THREADS / PART;   // of the pairs; a thread scores on
 override VALUE_SLICES: u32 = THREADS / HALF; // of the positions; a thread sums one pair in one
 override KEY_STEPS: u32 = (HALF + KEY_SLICES - 1u) / KEY_SLICES;      // <= KEPT
 override VALUE_STEPS: u32 = (PART + VALUE_SLICES - 1u) / VALUE_SLICES; // <= KEPT
+// Whether a slice's positions always are.
+override IN_A_PAGE: bool = PAGE % VALUE_STEPS == 0u && PART % VALUE_STEPS == 0u;
 
 // Words of keys and values that a thread loads before it needs them, and keeps in registers.
 const KEPT = 16u;
 
 var<workgroup> query: array<vec2<f32>, HALF>;
-var<workgroup> own: array<vec2<u32>, TOKENS * 2u * HALF>; // [token of the batch][key, value][pair]
+var<workgroup> own: array<vec2<u32>, TOKENS * 2u * HALF>; // [token of the chunk][key, value][pair]
 var<workgroup> scores: array<f32, THREADS>; // [slice][position]; then the weights
 var<workgroup> accs: array<vec2<f32>, THREADS>;
 var<workgroup> sums: array<f32, VALUE_SLICES>; // of a slice's weights
@@ -51,7 +57,7 @@ fn element(of_key: bool, i: u32) -> f32 {
 }
 
 // Element d of the head whose row begins at `first`; pairs are (i, i + N_ROT / 2) or (2i, 2i + 1).
-fn rotated(token: u32, of_key: bool, first: u32, d: u32) -> f32 {
+fn rotated(row: u32, of_key: bool, first: u32, d: u32) -> f32 {
     let here = element(of_key, first + d);
     if (d >= N_ROT) { return here; }
     let rot = N_ROT / 2u;
@@ -64,15 +70,15 @@ fn rotated(token: u32, of_key: bool, first: u32, d: u32) -> f32 {
         pair = d - back;
         other = d + rot - 2u * back;
     }
-    let a = angles[(run.step + token) * rot + pair];
+    let a = angles[(run.step + row) * rot + pair];
     var turned = element(of_key, first + other) * a.y;
     if (!is_second) { turned = -turned; }
     return here * a.x + turned;
 }
 
-fn rotated2(token: u32, of_key: bool, first: u32, pair: u32) -> vec2<f32> {
-    return vec2(rotated(token, of_key, first, 2u * pair),
-                rotated(token, of_key, first, 2u * pair + 1u));
+fn rotated2(row: u32, of_key: bool, first: u32, pair: u32) -> vec2<f32> {
+    return vec2(rotated(row, of_key, first, 2u * pair),
+                rotated(row, of_key, first, 2u * pair + 1u));
 }
 
 // The words of the pair at `i` of own, which still holds floats: in Q8_0 16 pairs share a scale.
@@ -86,27 +92,28 @@ fn quantized(i: u32) -> vec2<u32> {
     return encoded(bitcast<vec4<f32>>(vec4(own[first], own[first + 1u])), most);
 }
 
-// The pair at `i` of own, as floats.
-fn own_pair(kv_head: u32, i: u32) -> vec2<f32> {
-    let row = i / (2u * HALF) * N_KV_HEADS + kv_head;
+// The pair at `i` of own, as floats; the chunk begins at row0.
+fn own_pair(row0: u32, kv_head: u32, i: u32) -> vec2<f32> {
+    let row = row0 + i / (2u * HALF);
+    let at = row * N_KV_HEADS + kv_head;
     let pair = i % HALF;
-    if (i / HALF % 2u == 1u) { return v[row * HALF + pair]; }
-    return rotated2(i / (2u * HALF), true, row * HEAD_DIM, pair);
+    if (i / HALF % 2u == 1u) { return v[at * HALF + pair]; }
+    return rotated2(row, true, at * HEAD_DIM, pair);
 }
 
-// Fills the query and, up to the token, the batch's own words; visible after the next barrier.
-fn rotate(lane: u32, token: u32, head: u32) {
+// Fills the query and, up to the row, the chunk's own words; visible after the next barrier.
+fn rotate(lane: u32, row: u32, token: u32, head: u32) {
     let kv_head = head / (N_HEADS / N_KV_HEADS);
     let n_own = (token + 1u) * 2u * HALF;
     for (var first = 0u; first < HALF + n_own; first += THREADS) {
         let i = first + lane;
         if (i < HALF) {
-            query[i] = rotated2(token, false, (token * N_HEADS + head) * HEAD_DIM, i) * SCALE;
+            query[i] = rotated2(row, false, (row * N_HEADS + head) * HEAD_DIM, i) * SCALE;
         }
         let at = i - HALF; // wraps around in front
         let is_own = at < n_own;
         var x = vec2(0.0);
-        if (is_own) { x = own_pair(kv_head, at); }
+        if (is_own) { x = own_pair(row - token, kv_head, at); }
         if (CACHE == CACHE_Q8_0) {
             if (is_own) { own[at] = bitcast<vec2<u32>>(x); }
             workgroupBarrier();
@@ -120,23 +127,29 @@ fn rotate(lane: u32, token: u32, head: u32) {
     }
 }
 
-const NOTHING = -3.0e38;
 fn weight(s: f32, most: f32) -> f32 { return exp(max(s - most, -87.0)); }
 
 @compute @workgroup_size(THREADS)
 fn attention_token(@builtin(workgroup_id) group: vec3<u32>,
                    @builtin(local_invocation_index) lane: u32) {
-    var token = 0u;
-    if (TOKENS > 1u) { token = group.z; }
+    var row = 0u;
+    var token = 0u; // of the chunk
+    if (TOKENS > 1u) {
+        row = group.z;
+        token = row - chunk_begin(row);
+    }
     let head = group.x;
     let n_sharing = N_HEADS / N_KV_HEADS;
     let kv_head = head / n_sharing;
     let column0 = kv_head * HALF;
-    let n_cached = run.first_pos;
-    let last = n_cached + token; // the token's own position
-    let n_tiles = last / PART + 1u;
+    let last = position_of(row); // the row's own
+    let n_cached = last - token;
+    let begin = first_seen(last);
+    let pages = pages_of(row);
+    let tile0 = begin / PART;
+    let n_tiles = last / PART + 1u - tile0;
     let n_parts = min(n_tiles, PARTS_MAX);
-    if (TOKENS > 1u && group.y >= n_parts) { return; } // only later tokens have this part
+    if (TOKENS > 1u && group.y >= n_parts) { return; } // only other rows have this part
     let position = lane % PART;
     let key_slice = lane / PART;
     let pair = lane % HALF;
@@ -144,29 +157,39 @@ fn attention_token(@builtin(workgroup_id) group: vec3<u32>,
 
     var key_kept: array<vec2<u32>, KEPT>;
     var value_kept: array<vec2<u32>, KEPT>;
-    rotate(lane, token, head);
+    let tile_first = (tile0 + group.y) * PART;
+    var key_place = place_of(pages, clamp(tile_first + position, begin, last));
+    let value_tile_first = tile_first + value_slice * VALUE_STEPS;
+    var value_page = place_of(pages, clamp(value_tile_first, begin, last)) / PAGE;
+    rotate(lane, row, token, head);
     var acc = vec2(0.0);
     var sum = 0.0;
     var most = NOTHING;
     for (var tile = group.y; tile < n_tiles; tile += n_parts) {
-        let first = tile * PART;
+        let first = (tile0 + tile) * PART;
         let p = first + position;
-        if (p < n_cached) {
+        if (p >= begin && p < n_cached) {
             for (var i = 0u; i < KEY_STEPS; i++) {
                 let at = min(key_slice * KEY_STEPS + i, HALF - 1u);
-                key_kept[i] = key_words(column0 + at, p);
+                key_kept[i] = key_words(column0 + at, key_place);
             }
         }
         let value_first = first + value_slice * VALUE_STEPS;
-        if (value_first < n_cached) {
+        if (value_first < n_cached && value_first + VALUE_STEPS > begin) {
             for (var i = 0u; i < VALUE_STEPS; i++) {
-                let at = min(value_first + i, n_cached - 1u);
-                value_kept[i] = value_words(column0 + pair, at);
+                // Positions that are not seen repeat others, and weigh nothing.
+                let at = max(min(value_first + i, n_cached - 1u), begin);
+                var place = value_page * PAGE + at % PAGE;
+                if (!IN_A_PAGE) { place = place_of(pages, at); }
+                value_kept[i] = value_words(column0 + pair, place);
             }
         }
+        let next = first + n_parts * PART;
+        key_place = place_of(pages, clamp(next + position, begin, last));
+        value_page = place_of(pages, clamp(next + value_slice * VALUE_STEPS, begin, last)) / PAGE;
         workgroupBarrier(); // the query and the batch's own words are ready
         var s = vec2(0.0);
-        if (p <= last) {
+        if (p >= begin && p <= last) {
             for (var i = 0u; i < KEY_STEPS; i++) {
                 let at = key_slice * KEY_STEPS + i;
                 if (at < HALF) {
@@ -179,9 +202,10 @@ fn attention_token(@builtin(workgroup_id) group: vec3<u32>,
         if (key_slice < KEY_SLICES) { scores[lane] = s.x + s.y; }
         workgroupBarrier();
         var score = NOTHING;
-        if (lane < PART && first + lane <= last) {
+        if (lane < PART && first + lane >= begin && first + lane <= last) {
             score = scores[lane];
             for (var i = 1u; i < KEY_SLICES; i++) { score += scores[i * PART + lane]; }
+            score = capped(vec4(score)).x;
         }
         let tile_most = max(most, workgroup_sum_max(lane, 0.0, score).y);
         let shrink = weight(most, tile_most);
@@ -192,7 +216,8 @@ fn attention_token(@builtin(workgroup_id) group: vec3<u32>,
         sum *= shrink;
         acc *= shrink;
         workgroupBarrier();
-        if (value_slice < VALUE_SLICES && value_first <= last) {
+        if (value_slice < VALUE_SLICES && value_first <= last &&
+            value_first + VALUE_STEPS > begin) {
             for (var i = 0u; i < VALUE_STEPS; i++) {
                 let at = value_slice * VALUE_STEPS + i;
                 if (at < PART) {
@@ -211,7 +236,7 @@ fn attention_token(@builtin(workgroup_id) group: vec3<u32>,
     if (pair == 0u && value_slice < VALUE_SLICES) { sums[value_slice] = sum; }
     workgroupBarrier();
     if (lane < HALF) {
-        let part = token * PARTS_MAX + group.y;
+        let part = row * PARTS_MAX + group.y;
         var a = accs[lane];
         var all = sums[0];
         for (var i = 1u; i < VALUE_SLICES; i++) {
@@ -222,8 +247,9 @@ fn attention_token(@builtin(workgroup_id) group: vec3<u32>,
         y[(part * N_HEADS + head) * HALF + lane] = a;
         if (lane == 0u) { y[INFO_AT + part * N_HEADS + head] = vec2(most, all); }
         if (head % n_sharing == 0u && (n_tiles - 1u) % n_parts == group.y) {
-            store_key(column0 + lane, last, own[2u * token * HALF + lane]);
-            store_value(column0 + lane, last, own[(2u * token + 1u) * HALF + lane]);
+            let place = place_of(pages, last);
+            store_key(column0 + lane, place, own[2u * token * HALF + lane]);
+            store_value(column0 + lane, place, own[(2u * token + 1u) * HALF + lane]);
         }
     }
 }

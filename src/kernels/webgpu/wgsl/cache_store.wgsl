@@ -11,24 +11,22 @@ fn encoded(pairs: vec4<f32>, most: f32) -> vec2<u32> {
 }
 
 // Of pairs that share a word or a scale of Q8_0, the first stores it.
-fn store_key(pair: u32, position: u32, words: vec2<u32>) {
-    let at = pair * run.n_context + position;
+fn store_key(pair: u32, place: u32, words: vec2<u32>) {
+    let at = key_at(pair, place);
     if (CACHE == CACHE_F32) {
         keys[2u * at] = words.x;
         keys[2u * at + 1u] = words.y;
     } else if (CACHE == CACHE_F16) {
         keys[at] = words.x;
     } else {
-        if (pair % 2u == 0u) { keys[pair / 2u * run.n_context + position] = words.x; }
-        if (pair % 16u == 0u) {
-            keys[(Q8_SCALES + pair / 16u) * run.n_context + position] = words.y;
-        }
+        if (pair % 2u == 0u) { keys[key_at(pair / 2u, place)] = words.x; }
+        if (pair % 16u == 0u) { keys[key_at(Q8_SCALES + pair / 16u, place)] = words.y; }
     }
 }
 
-fn store_value(pair: u32, position: u32, words: vec2<u32>) {
-    let at = position * K_PAIRS + pair;
-    let row = position * Q8_ROW;
+fn store_value(pair: u32, place: u32, words: vec2<u32>) {
+    let at = place * K_PAIRS + pair;
+    let row = place * Q8_ROW;
     if (CACHE == CACHE_F32) {
         values[2u * at] = words.x;
         values[2u * at + 1u] = words.y;

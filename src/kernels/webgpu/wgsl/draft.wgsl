@@ -8,7 +8,17 @@
 // the run's first position on, and wrong drafts are overwritten. So it is the text itself, as far
 // as it is decided.
 struct Drafting { // gpu_draft_state of gpu_drafts.c
-    run: Run,         // the next one's
+    // The next one's Run. Its tables are the host's: rows 0, 1 ... from first_pos on.
+    n_tokens: u32,
+    first_pos: u32,
+    n_outputs: u32,
+    first_output: u32,
+    top_k: u32,
+    n_chunks: u32,
+    step: u32,
+    outputs_at: u32,
+    tiles_at: u32,
+    tables: array<u32, 5u * TOKENS_MAX>,
     n_drafted: u32,   // of its tokens; the rest is filler
     begins: u32,      // nothing has been computed yet
     first_known: u32, // where the log begins
@@ -106,8 +116,8 @@ fn draft(n: u32, recent: ptr<function, Recent>) -> u32 {
 
 @compute @workgroup_size(1)
 fn judge_and_draft() {
-    let n = state.run.n_tokens;
-    let first = state.run.first_pos;
+    let n = state.n_tokens;
+    let first = state.first_pos;
     let known = state.first_known; // the log has nothing before it
     var said: Said;
     for (var i = 0u; i < SAID_MAX; i++) {
@@ -121,7 +131,7 @@ fn judge_and_draft() {
         if (i < FRONT_MAX + n_new) { push(&recent, said[i]); }
     }
     state.begins = 0u;
-    state.run.first_pos = first + n_new;
-    state.run.step = first + n_new;
+    state.first_pos = first + n_new;
+    state.step = first + n_new;
     state.n_drafted = draft(n, &recent);
 }

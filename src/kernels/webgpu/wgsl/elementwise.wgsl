@@ -1,6 +1,7 @@
 // Elementwise ops, and selecting the rows whose results are wanted. Grid: (columns / 4 / 64, rows).
 override COLS4: u32;
 override ACT: u32;
+override SCALE: f32;
 
 @group(0) @binding(1) var<storage, read_write> a: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read_write> b: array<vec4<f32>>;
@@ -31,7 +32,13 @@ fn act(@builtin(global_invocation_id) id: vec3<u32>) {
 }
 
 @compute @workgroup_size(64)
+fn scale(@builtin(global_invocation_id) id: vec3<u32>) {
+    let i = id.y * COLS4 + id.x;
+    if (id.x < COLS4) { y[i] = a[i] * SCALE; }
+}
+
+@compute @workgroup_size(64)
 fn take_rows(@builtin(global_invocation_id) id: vec3<u32>) {
-    let source = (run.n_tokens - run.n_outputs + id.y) * COLS4 + id.x;
+    let source = output_row(id.y) * COLS4 + id.x;
     if (id.x < COLS4) { y[id.y * COLS4 + id.x] = a[source]; }
 }

@@ -59,12 +59,12 @@ fn store(token: u32, first: u32, unit: ptr<function, Unit>) {
         let v2 = abs((*unit).value[i]);
         most = max(most, vec2(max(k2.x, k2.y), max(v2.x, v2.y)));
     }
-    let position = run.first_pos + token;
+    let place = place_of(pages_of(token), position_of(token));
     for (var i = 0u; i < UNIT; i += 2u) {
         let k4 = vec4((*unit).key[i], (*unit).key[i + 1u]);
         let v4 = vec4((*unit).value[i], (*unit).value[i + 1u]);
-        store_key(first + i, position, encoded(k4, most.x));
-        store_value(first + i, position, encoded(v4, most.y));
+        store_key(first + i, place, encoded(k4, most.x));
+        store_value(first + i, place, encoded(v4, most.y));
     }
 }
 

@@ -9,15 +9,27 @@ fn norm_quantize(@builtin(workgroup_id) group: vec3<u32>,
     norm_and_quantize(group.y, lane);
 }
 
+// A row has GROUPS groups of 4 * COLS4 columns, each normed by itself: group.x.
+override GROUPS: u32 = 1u;
+
 @compute @workgroup_size(THREADS)
 fn rms_norm(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    let y_row = group.y * COLS4;
+    let y_row = (group.y * GROUPS + group.x) * COLS4;
     var row = y_row;
-    if (TAKES) { row += (run.n_tokens - run.n_outputs) * COLS4; }
+    if (TAKES) { row = (output_row(group.y) * GROUPS + group.x) * COLS4; }
     var squares = 0.0;
     for (var i = lane; i < COLS4; i += THREADS) { squares += dot(x[row + i], x[row + i]); }
     let r = inverse_rms(workgroup_sum_max(lane, squares, 0.0).x);
     for (var i = lane; i < COLS4; i += THREADS) { y[y_row + i] = x[row + i] * r * weight[i]; }
+}
+
+@compute @workgroup_size(THREADS)
+fn l2_norm(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    let row = group.y * COLS4;
+    var squares = 0.0;
+    for (var i = lane; i < COLS4; i += THREADS) { squares += dot(x[row + i], x[row + i]); }
+    let r = 1.0 / max(sqrt(workgroup_sum_max(lane, squares, 0.0).x), 1e-12);
+    for (var i = lane; i < COLS4; i += THREADS) { y[row + i] = x[row + i] * r; }
 }
 
 @compute @workgroup_size(THREADS)

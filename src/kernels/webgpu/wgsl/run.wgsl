@@ -3,14 +3,25 @@
 // Values of a run lie in one pool of memory, row after row. A binding that is written by any kernel
 // is declared read_write everywhere, since the pool is one buffer, and WebGPU allows a buffer one
 // kind of use in a dispatch.
-struct Run {
+struct Run { // gpu_run of gpu_session.h
     n_tokens: u32,
-    first_pos: u32,    // position of the first token
-    n_outputs: u32,    // the last n tokens' results are wanted
+    first_pos: u32,    // added to the positions of all rows
+    n_outputs: u32,
     first_output: u32, // of those that this pass over the head computes
-    n_context: u32,    // positions that the caches have room for
     top_k: u32,        // how many of the greatest logits are wanted
+    n_chunks: u32,
     step: u32,         // which of the submission's greedy steps; each has angles and a result
+    outputs_at: u32,   // in the tables: the row of each output
+    tiles_at: u32,     // the rows of each tile of attention_prompt.wgsl: the first and how many
+    // First of each row: its position, where its sequence's pages are listed in here, the first row
+    // of its chunk, and the row after that. Rows of one chunk are consecutive tokens of a sequence.
+    tables: array<u32>,
 }
 // Storage, since writing to a uniform buffer between two steps costs 20 us on an NVIDIA H200.
 @group(0) @binding(0) var<storage, read> run: Run;
+
+fn position_of(row: u32) -> u32 { return run.first_pos + run.tables[4u * row]; }
+fn pages_of(row: u32) -> u32 { return run.tables[4u * row + 1u]; }
+fn chunk_begin(row: u32) -> u32 { return run.tables[4u * row + 2u]; }
+fn chunk_end(row: u32) -> u32 { return run.tables[4u * row + 3u]; }
+fn output_row(i: u32) -> u32 { return run.tables[run.outputs_at + i]; }

@@ -10,6 +10,7 @@ override EPS: f32;
 // Of the attention whose parts are the row; see attention_token.wgsl
 override HEAD4: u32;  // dimensions of a head / 4
 override PART: u32;   // positions of a tile
+override SEES: u32 = 0u; // its window; 0: none
 const PARTS_MAX = 8u; // as in gpu.h
 
 @group(0) @binding(2) var<storage, read> norm: array<vec4<f32>>;
@@ -91,7 +92,10 @@ fn join_parts(token: u32, lane: u32, row: ptr<function, array<vec4<f32>, KEPT_X>
         let i = min(lane + k * THREADS, COLS4 - 1u);
         first_info[k] = part_info[token * PARTS_MAX * n_heads + i / HEAD4];
     }
-    let n_parts = min((run.first_pos + token) / PART + 1u, PARTS_MAX);
+    let last = position_of(token);
+    var begin = 0u;
+    if (SEES > 0u && last >= SEES) { begin = last + 1u - SEES; }
+    let n_parts = min(last / PART + 1u - begin / PART, PARTS_MAX);
     if (n_parts == 1u) { return; } // attention has divided by the sum itself
     for (var k = 0u; k < PER_THREAD; k++) {
         let i = min(lane + k * THREADS, COLS4 - 1u);

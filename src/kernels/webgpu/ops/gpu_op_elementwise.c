@@ -1,0 +1,43 @@
+// Ops that make each element from those in its place.
+#include "kernels/webgpu/ops/gpu_op.h"
+
+static void add_elementwise(tern_plan *p, const tern_node *n, gpu_kernel kernel) {
+    int64_t n_cols = cols(p, n->out[0]);
+    gpu_dispatch *d = add(p, kernel, groups(n_cols / 4, 64), rows_of(p, n->out[0]));
+    set(d, "COLS4", (double)(n_cols / 4));
+    set(d, "ACT", n->act);
+    set(d, "SCALE", (double)n->scale);
+    for (int i = 0; i < n->n_in; i++) bind_value(p, d, n->in[i]);
+    bind_value(p, d, n->out[0]);
+    set_phase(p, d, n->out[0]);
+}
+
+tern_status gpu_op_ADD(tern_plan *p, const tern_node *n, tern_error *err) {
+    (void)err;
+    add_elementwise(p, n, GPU_ADD);
+    return TERN_OK;
+}
+
+tern_status gpu_op_MUL(tern_plan *p, const tern_node *n, tern_error *err) {
+    (void)err;
+    add_elementwise(p, n, GPU_MUL);
+    return TERN_OK;
+}
+
+tern_status gpu_op_GLU(tern_plan *p, const tern_node *n, tern_error *err) {
+    (void)err;
+    add_elementwise(p, n, GPU_GLU);
+    return TERN_OK;
+}
+
+tern_status gpu_op_ACT(tern_plan *p, const tern_node *n, tern_error *err) {
+    (void)err;
+    add_elementwise(p, n, GPU_ACT);
+    return TERN_OK;
+}
+
+tern_status gpu_op_SCALE(tern_plan *p, const tern_node *n, tern_error *err) {
+    (void)err;
+    add_elementwise(p, n, GPU_SCALE);
+    return TERN_OK;
+}

@@ -1,0 +1,236 @@
+// Products of rows and matrices.
+#include "kernels/webgpu/ops/gpu_op.h"
+
+// The fewest threads a row beyond which there are no fewer steps; few enough for the least device.
+static uint32_t splits_for(int64_t blocks, uint32_t threads_max) {
+    int64_t most = threads_max / GPU_TILE_ROWS, steps = (blocks + most - 1) / most;
+    int64_t splits = (blocks + steps - 1) / steps;
+    return (uint32_t)(splits < 8 ? 8 : splits); // the reduction needs 64 threads
+}
+
+// Where a part of a matrix writes.
+static void set_part(const tern_weight *w, const gpu_part *part, gpu_dispatch *d) {
+    set(d, "FIRST_ROW", (double)part->first_row);
+    set(d, "Y_COLS", (double)w->n_rows);
+}
+
+// One product, or up to three neighbours in a slab, which are then not cut into parts.
+static void add_gemv(tern_plan *p, const tern_node *n, int first, int count, size_t part,
+                     bool accumulate) {
+    static const char *const at[] = {"AT0", "AT1", "AT2"};
+    static const char *const rows[] = {"ROWS0", "ROWS1", "ROWS2"};
+    static const char *const tile[] = {"", "TILE1", "TILE2"};
+    gpu_dispatch *d = add(p, (gpu_kernel)(GPU_GEMV1 + count - 1), 0, rows_of(p, n->in[0]));
+    gpu_part span = p->weights[n->in[1 + first]]->parts[part];
+    int64_t blocks = gpu_blocks(cols(p, n->in[0]));
+    int64_t n_rows = 0;
+    for (int i = 0; i < count; i++)
+        n_rows += p->weights[n->in[1 + first + i]]->parts[part].n_rows;
+    // Many rows fill the device with few threads each; few rows need all the threads there are.
+    uint32_t most = n_rows > 8192 ? 160 : p->device->workgroup_size_max < 320 ? 256 : 320;
+    uint32_t splits = splits_for(blocks, most);
+    set(d, "BLOCKS", (double)blocks);
+    set(d, "SPLITS", splits);
+    set(d, "THREADS", 8 * splits);
+    if (count == 1) {
+        set(d, "ADD", accumulate);
+        set_part(p->weights[n->in[1 + first]], &span, d);
+    }
+    for (int i = 0; i < count; i++) {
+        const gpu_part *at_i = &p->weights[n->in[1 + first + i]]->parts[part];
+        set(d, at[i], (double)((at_i->offset - span.offset) / 16));
+        set(d, rows[i], (double)at_i->n_rows);
+        if (i > 0) set(d, tile[i], d->x);
+        d->x += groups(at_i->n_rows, GPU_TILE_ROWS);
+    }
+    const gpu_part *last = &p->weights[n->in[first + count]]->parts[part];
+    span.bytes = last->offset + last->bytes - span.offset;
+    bind_part(d, &span);
+    bind_value(p, d, n->in[0]);
+    for (int i = 0; i < count; i++) bind_value(p, d, n->out[first + i]);
+    if (d->rows == GPU_ROWS_TOKENS) d->kinds = GPU_FEW_STEPS;
+    set_phase(p, d, n->out[first]);
+}
+
+// Binds the results of several products as one piece of the pool, and records where each begins.
+static void bind_results(const tern_plan *p, gpu_dispatch *d, const tern_vid *out, int count) {
+    static const char *const begin[] = {"Y0", "Y1", "Y2"};
+    uint64_t first = UINT64_MAX, end = 0;
+    for (int i = 0; i < count; i++) {
+        const tern_span *s = &p->memory.spans[out[i]];
+        if (s->offset < first) first = s->offset;
+        if (s->offset + s->bytes > end) end = s->offset + s->bytes;
+    }
+    for (int i = 0; i < count; i++)
+        set(d, begin[i], (double)((p->memory.spans[out[i]].offset - first) / sizeof(float)));
+    bind(d, (gpu_binding){.place = GPU_POOL, .offset = first, .bytes = end - first});
+}
+
+// For many rows, with the same bits; otherwise as add_gemv.
+static void add_gemm(tern_plan *p, const tern_node *n, int first, int count, size_t part,
+                     bool accumulate) {
+    static const char *const at[] = {"", "AT1", "AT2"};
+    static const char *const rows[] = {"ROWS0", "ROWS1", "ROWS2"};
+    static const char *const tile[] = {"", "TILE1", "TILE2"};
+    gpu_dispatch *d = add(p, GPU_GEMM, 0, GPU_ROWS_TOKENS);
+    const tern_weight *w = p->weights[n->in[1 + first]];
+    gpu_part span = w->parts[part];
+    d->rows_each = GPU_GEMM_TOKENS;
+    d->kinds = GPU_MANY_STEPS | GPU_PROMPTS;
+    set(d, "BLOCKS", (double)gpu_blocks(cols(p, n->in[0])));
+    set(d, "ADD", accumulate);
+    set(d, "Y_COLS", (double)w->n_rows);
+    for (int i = 0; i < count; i++) {
+        const gpu_part *at_i = &p->weights[n->in[1 + first + i]]->parts[part];
+        if (i > 0) set(d, at[i], (double)((at_i->offset - span.offset) / 16));
+        if (i > 0) set(d, tile[i], d->x);
+        set(d, rows[i], (double)at_i->n_rows);
+        d->x += groups(at_i->n_rows, p->device->matrix ? GPU_GEMM_ROWS_MATRIX : GPU_GEMM_ROWS);
+        span.bytes = at_i->offset + at_i->bytes - span.offset;
+    }
+    bind_part(d, &span);
+    bind_value(p, d, n->in[0]);
+    if (count > 1)
+        bind_results(p, d, &n->out[first], count);
+    else {
+        set(d, "Y0", (double)span.first_row);
+        bind_value(p, d, n->out[first]);
+    }
+    set_phase(p, d, n->out[first]);
+}
+
+// Whether the results of neighbours can be bound as one piece.
+static bool fit_one_binding(const tern_plan *p, const tern_node *n, int first, int count) {
+    for (int i = first; i < first + count; i++)
+        if (p->g->values[n->out[i]].kind != TERN_VALUE_TEMP) return false;
+    return p->memory.bytes <= p->device->binding_bytes_max;
+}
+
+// How many rows of x a workgroup of float_linear.wgsl multiplies each weight with, by the number of
+// rows. All variants give a row the same bits.
+static const struct {
+    uint32_t each, min, max;
+} row_counts[] = {{1, 1, 1}, {2, 2, 2}, {4, 3, 4}, {GPU_FEW, 5, UINT32_MAX}};
+_Static_assert(sizeof row_counts / sizeof *row_counts == GPU_ROW_COUNTS, "room in the plan");
+
+// vec4s of a row of x that a thread multiplies with 16 bytes of a row of weights.
+static uint32_t x_each(const tern_weight *w) {
+    return w->form == GPU_FORM_Q8 ? 4 : w->form == GPU_FORM_F16 ? 2 : 1;
+}
+
+// Whether a workgroup's memory has room for two steps of 32 threads, and for the sums.
+static bool has_room(const tern_plan *p, const tern_weight *w, uint32_t rows) {
+    uint32_t sums = p->device->subgroups ? 0 : 4096;
+    return 2 * 32 * 16 * x_each(w) * rows + sums <= p->device->workgroup_bytes_max;
+}
+
+typedef struct product {
+    tern_vid x, out;
+    const tern_weight *w;
+    bool accumulate, chunk; // chunk: of the logits
+} product;
+
+static gpu_dispatch *add_float_part(tern_plan *p, const product *f, const gpu_part *part,
+                                    gpu_kernel kernel) {
+    bool many = kernel == GPU_FLOAT_GEMM;
+    gpu_dispatch *d = add(p, kernel, groups(part->n_rows, many ? 64 : 32),
+                          f->chunk ? GPU_ROWS_CHUNK : rows_of(p, f->x));
+    set_form(f->w, d);
+    set(d, "ADD", f->accumulate);
+    set(d, "FIRST_ROW", (double)part->first_row);
+    set(d, "N_ROWS", (double)part->n_rows);
+    set(d, "Y_COLS", (double)f->w->n_rows);
+    set(d, "OUTPUTS", f->chunk);
+    bind_part(d, part);
+    bind_value(p, d, f->x);
+    if (f->chunk) {
+        bind_place(d, GPU_LOGITS, -1);
+        d->phase = GPU_PHASE_HEAD;
+    } else
+        bind_value(p, d, f->out);
+    return d;
+}
+
+// By the number of rows of x; fewer to a workgroup if its memory has no room for more.
+static void add_float_gemvs(tern_plan *p, const product *f, const gpu_part *part, bool by_token) {
+    for (size_t i = 0; i < GPU_ROW_COUNTS; i++) {
+        uint32_t each = row_counts[i].each;
+        while (each > 1 && !has_room(p, f->w, each)) each /= 2;
+        gpu_dispatch *d = add_float_part(p, f, part, GPU_FLOAT_GEMV);
+        if (by_token) d->kinds = GPU_STEPS;
+        set(d, "ROWS", each);
+        set(d, "EACH", x_each(f->w));
+        d->rows_each = each;
+        if (!by_token && !f->chunk) return; // row by row
+        set(d, "CHUNK_ROWS", p->chunk_rows);
+        d->rows_min = row_counts[i].min;
+        d->rows_max = row_counts[i].max;
+    }
+}
+
+// x W^T for float weights; the logits of some outputs when `chunk`.
+static void add_float(tern_plan *p, tern_vid x, tern_vid wv, tern_vid out, bool accumulate,
+                      bool chunk) {
+    const tern_weight *w = p->weights[wv];
+    if (chunk && w->head) w = w->head;
+    const product f = {x, out, w, accumulate, chunk};
+    bool by_token = rows_of(p, x) == GPU_ROWS_TOKENS && !chunk;
+    for (size_t i = 0; i < w->n_parts; i++) {
+        add_float_gemvs(p, &f, &w->parts[i], by_token);
+        if (!by_token) continue;
+        gpu_dispatch *d = add_float_part(p, &f, &w->parts[i], GPU_FLOAT_GEMM);
+        d->rows_each = 64;
+        d->kinds = GPU_PROMPTS;
+    }
+}
+
+void gpu_add_logits(tern_plan *p, tern_vid x, tern_vid w) {
+    add_float(p, x, w, -1, false, true);
+}
+
+static void add_linear(tern_plan *p, const tern_node *n, bool accumulate) {
+    for (int i = 0; i < n->n_out;) {
+        bool chunk = gpu_is_logits(p->g, n->out[i]);
+        if (!is_ternary(p, n->in[1 + i])) {
+            add_float(p, n->in[0], n->in[1 + i], n->out[i], accumulate, chunk);
+            i++;
+            continue;
+        }
+        size_t n_parts = p->weights[n->in[1 + i]]->n_parts;
+        int count = accumulate || n_parts > 1 ? 1 : neighbours(p, n, i);
+        for (size_t part = 0; part < n_parts; part++) {
+            add_gemv(p, n, i, count, part, accumulate);
+            if (rows_of(p, n->in[0]) != GPU_ROWS_TOKENS) continue;
+            int each = fit_one_binding(p, n, i, count) ? count : 1;
+            for (int k = i; k < i + count; k += each) add_gemm(p, n, k, each, part, accumulate);
+        }
+        i += count;
+    }
+}
+
+// A fused top-k computes the logits itself: the plain product for the output "logits" is the same.
+static bool made_by_top_k(const tern_graph *g, const tern_node *linear) {
+    for (size_t i = 0; i < g->n_nodes; i++)
+        if (g->nodes[i].op == TERN_OP_LINEAR_TOP_K && g->nodes[i].in[0] == linear->in[0] &&
+            g->nodes[i].in[1] == linear->in[1])
+            return true;
+    return false;
+}
+
+tern_status gpu_op_LINEAR(tern_plan *p, const tern_node *n, tern_error *err) {
+    (void)err;
+    if (!made_by_top_k(p->g, n)) add_linear(p, n, false);
+    return TERN_OK;
+}
+
+tern_status gpu_op_LINEAR_GROUP(tern_plan *p, const tern_node *n, tern_error *err) {
+    (void)err;
+    add_linear(p, n, false);
+    return TERN_OK;
+}
+
+tern_status gpu_op_LINEAR_ADD(tern_plan *p, const tern_node *n, tern_error *err) {
+    (void)err;
+    add_linear(p, n, true);
+    return TERN_OK;
+}

@@ -1,0 +1,134 @@
+// Ops that make rows from rows, each by itself: looked up, normed, quantized, picked.
+#include "kernels/webgpu/ops/gpu_op.h"
+
+static void add_embed(tern_plan *p, const tern_node *n) {
+    const tern_weight *w = p->weights[n->in[1]];
+    for (size_t i = 0; i < w->n_parts; i++) {
+        gpu_dispatch *d = add(p, GPU_EMBED, groups(w->n_cols / 4, 64), GPU_ROWS_TOKENS);
+        set_form(w, d);
+        set(d, "FIRST_ROW", (double)w->parts[i].first_row);
+        set(d, "N_ROWS", (double)w->parts[i].n_rows);
+        bind_part(d, &w->parts[i]);
+        bind_place(d, GPU_IDS, -1);
+        bind_value(p, d, n->out[0]);
+        set_phase(p, d, n->out[0]);
+    }
+}
+
+// Groups of columns that are normed by themselves: as many columns as the norm's weight has.
+static int64_t n_groups(const tern_plan *p, const tern_node *n) {
+    return n->op == TERN_OP_RMS_NORM ? cols(p, n->in[0]) / cols(p, n->in[1]) : 1;
+}
+
+// The node that takes the rows only for norm `n`: the norm then reads them in place.
+static const tern_node *taker_of(const tern_plan *p, const tern_node *n) {
+    const tern_node *taker = n - 1;
+    bool takes = n > p->g->nodes && n->op == TERN_OP_RMS_NORM && n_groups(p, n) == 1 &&
+                 taker->op == TERN_OP_TAKE_ROWS && taker->out[0] == n->in[0] &&
+                 read_once(p->g, n->in[0]) && is_apart(p, taker->in[0], n->out[0]);
+    return takes ? taker : NULL;
+}
+
+static bool is_taker(const tern_plan *p, const tern_node *n) {
+    return n + 1 < p->g->nodes + p->g->n_nodes && taker_of(p, n + 1) == n;
+}
+
+// Row-wise kernels have a workgroup for each row. A single row is a matter of latency; with many
+// rows, threads that each keep ROW_KEPT vec4s (KEPT of rows_base.wgsl) leave room for more rows at
+// a time.
+#define ROW_KEPT 4
+static void add_rows(tern_plan *p, const tern_node *n, gpu_kernel kernel) {
+    int64_t in_row = n_groups(p, n), n_cols = cols(p, n->in[0]) / in_row;
+    bool by_token = rows_of(p, n->out[0]) == GPU_ROWS_TOKENS;
+    const tern_node *taker = taker_of(p, n);
+    for (int many = 0; many <= by_token; many++) {
+        gpu_dispatch *d = add(p, kernel, (uint32_t)in_row, rows_of(p, n->out[0]));
+        if (by_token) set_many(d, many);
+        set(d, "THREADS", threads_for(p, n_cols / 4 / (many ? ROW_KEPT : 1)));
+        set(d, "COLS4", (double)(n_cols / 4));
+        set(d, "Q_WORDS", (double)(gpu_blocks(n_cols) * GPU_BLOCK_COLS / 4));
+        set(d, "EPS", (double)n->eps);
+        set(d, "ACT", n->act);
+        set(d, "TAKES", taker != NULL);
+        if (in_row > 1) set(d, "GROUPS", (double)in_row);
+        for (int i = 0; i < n->n_in; i++) {
+            if (p->g->values[n->in[i]].kind == TERN_VALUE_WEIGHT)
+                bind_part(d, &p->weights[n->in[i]]->parts[0]);
+            else
+                bind_value(p, d, taker ? taker->in[0] : n->in[i]);
+        }
+        bind_value(p, d, n->out[0]);
+        set_phase(p, d, n->out[0]);
+    }
+}
+
+tern_status gpu_op_EMBED(tern_plan *p, const tern_node *n, tern_error *err) {
+    (void)err;
+    add_embed(p, n);
+    return TERN_OK;
+}
+
+tern_status gpu_op_RMS_NORM(tern_plan *p, const tern_node *n, tern_error *err) {
+    (void)err;
+    add_rows(p, n, GPU_RMS_NORM);
+    return TERN_OK;
+}
+
+tern_status gpu_op_L2_NORM(tern_plan *p, const tern_node *n, tern_error *err) {
+    (void)err;
+    add_rows(p, n, GPU_L2_NORM);
+    return TERN_OK;
+}
+
+tern_status gpu_op_QUANTIZE(tern_plan *p, const tern_node *n, tern_error *err) {
+    (void)err;
+    add_rows(p, n, GPU_QUANTIZE);
+    return TERN_OK;
+}
+
+tern_status gpu_op_NORM_QUANTIZE(tern_plan *p, const tern_node *n, tern_error *err) {
+    (void)err;
+    add_rows(p, n, GPU_NORM_QUANTIZE);
+    return TERN_OK;
+}
+
+tern_status gpu_op_GLU_NORM_QUANTIZE(tern_plan *p, const tern_node *n, tern_error *err) {
+    (void)err;
+    add_rows(p, n, GPU_GLU_NORM_QUANTIZE);
+    return TERN_OK;
+}
+
+static void add_take_rows(tern_plan *p, const tern_node *n) {
+    int64_t n_cols = cols(p, n->out[0]);
+    gpu_dispatch *d = add(p, GPU_TAKE_ROWS, groups(n_cols / 4, 64), rows_of(p, n->out[0]));
+    set(d, "COLS4", (double)(n_cols / 4));
+    bind_value(p, d, n->in[0]); // which rows: the last of the batch
+    bind_value(p, d, n->out[0]);
+    set_phase(p, d, n->out[0]);
+}
+
+tern_status gpu_op_TAKE_ROWS(tern_plan *p, const tern_node *n, tern_error *err) {
+    (void)err;
+    if (!is_taker(p, n)) add_take_rows(p, n);
+    return TERN_OK;
+}
+
+tern_status gpu_op_COLUMNS(tern_plan *p, const tern_node *n, tern_error *err) {
+    (void)err;
+    int64_t n_cols = cols(p, n->out[0]);
+    gpu_dispatch *d = add(p, GPU_COLUMNS, groups(n_cols, 64), rows_of(p, n->out[0]));
+    set(d, "COLS", (double)n_cols);
+    set(d, "GROUP", n->group);
+    set(d, "FIRST", n->first);
+    set(d, "WIDTH", n->width);
+    bind_value(p, d, n->in[0]);
+    bind_value(p, d, n->out[0]);
+    set_phase(p, d, n->out[0]);
+    return TERN_OK;
+}
+
+// Happens when a weight is bound.
+tern_status gpu_op_TERNARIZE(tern_plan *p, const tern_node *n, tern_error *err) {
+    (void)p;
+    return tern_fail(err, TERN_ERR_ARGUMENT, "graph: a %s was not lowered", tern_op_name(n->op));
+}

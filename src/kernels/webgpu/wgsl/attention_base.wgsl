@@ -1,0 +1,26 @@
+// What a row of attention sees; comes before the kernels of attention, after cache.wgsl.
+override WINDOW: u32 = 0u;     // a row sees positions less than this far from its own; 0: any
+override CAUSAL: bool = true;  // and none after its own; else all of its sequence's
+override SOFT_CAP: f32 = 0.0;  // 0: none
+
+const NOTHING = -3.0e38; // next to it any score vanishes
+
+// The first position that a row at `position` sees, and the one after the last.
+fn first_seen(position: u32) -> u32 {
+    if (WINDOW == 0u || position < WINDOW) { return 0u; }
+    return position + 1u - WINDOW;
+}
+fn end_seen(position: u32, n_positions: u32) -> u32 {
+    if (CAUSAL) { return position + 1u; }
+    if (WINDOW == 0u) { return n_positions; }
+    return min(position + WINDOW, n_positions);
+}
+// Positions that a row's sequence has with this batch.
+fn n_positions_of(row: u32) -> u32 { return position_of(row) + chunk_end(row) - row; }
+
+// cap * tanh(s / cap), by tanh(u) = 1 - 2 / (exp(2u) + 1), which is 1 for more than 20.
+fn capped(s: vec4<f32>) -> vec4<f32> {
+    if (SOFT_CAP == 0.0) { return s; }
+    let u = clamp(s / SOFT_CAP, vec4(-20.0), vec4(20.0));
+    return SOFT_CAP * (1.0 - 2.0 / (exp(2.0 * u) + 1.0));
+}

@@ -1,0 +1,15 @@
+// Of every GROUP columns of x those at FIRST .. FIRST + WIDTH - 1. Grid: (columns of y / 64, rows).
+override COLS: u32; // of y
+override GROUP: u32;
+override FIRST: u32;
+override WIDTH: u32;
+
+@group(0) @binding(1) var<storage, read_write> x: array<f32>;
+@group(0) @binding(2) var<storage, read_write> y: array<f32>;
+
+@compute @workgroup_size(64)
+fn columns(@builtin(global_invocation_id) id: vec3<u32>) {
+    if (id.x >= COLS) { return; }
+    let group = id.y * (COLS / WIDTH) + id.x / WIDTH;
+    y[id.y * COLS + id.x] = x[group * GROUP + FIRST + id.x % WIDTH];
+}
