@@ -230,7 +230,7 @@ typedef struct tern_computation {
     const tern_work *work;
     int32_t n_work;
     tern_wanted wanted;
-    tern_placement *at;        // the rest is for compute.c
+    tern_placement *at;        // the rest is for lease_compute.c
     tern_placed_instance *run; // NULL: nothing is on its way
     tern_batch batch;          // on its way: all, or
     bool is_part;              // some of what is missing before it

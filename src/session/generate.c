@@ -241,8 +241,8 @@ static tern_need need_of(const tern_generation *g, size_t n) {
 }
 
 // Tokens of the next piece, about n_most. Alone, batches are full but for the last one. Where the
-// bits of a row depend on whether its chunk is short, pieces are short where that one is and nowhere
-// else.
+// bits of a row depend on whether its chunk is short, pieces are short where that batch is, and
+// nowhere else.
 static size_t piece_of(const tern_generation *g, size_t n_most) {
     size_t n_batch = (size_t)g->s->model->n_batch, rest = n_batch - g->n_fed % n_batch;
     size_t few = (size_t)tern_model_same_bits(g->s->model);
