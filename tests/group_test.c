@@ -1,6 +1,7 @@
 // Groups: what sessions say together is what each says alone; who waits for whom; what may happen
 // in callbacks and between begin and poll; what memory it takes. Faults that the checks were
 // written for stand in tests/mutants/list.
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -188,7 +189,7 @@ enum { N_ANSWERS = 14 };
 
 // Sessions come one after the other, while others run; some are used again for another text.
 static void check_together(tern_model *m, const char *name, uint32_t seed, int32_t n_piece) {
-    static answer answers[N_ANSWERS];
+    answer *answers = calloc(N_ANSWERS, sizeof *answers);
     tern_session_desc descs[N_ANSWERS];
     uint32_t random = seed;
     size_t n_added = 0, n_running = 0;
@@ -213,6 +214,7 @@ static void check_together(tern_model *m, const char *name, uint32_t seed, int32
         check_alone(m, &descs[i], &answers[i], name);
         tern_session_close(answers[i].session);
     }
+    free(answers);
 }
 
 TEST(group_sessions_say_what_they_say_alone) {
@@ -226,6 +228,32 @@ TEST(group_sessions_say_what_they_say_alone) {
             check_together(m, families[i].name, 100 * (uint32_t)i + k + 1, pieces[k]);
         tern_model_close(m);
     }
+}
+
+typedef struct thread {
+    pthread_t id;
+    tern_model *model;
+    uint32_t seed;
+} thread;
+
+static void *run_group(void *ctx) {
+    const thread *t = ctx;
+    check_together(t->model, "threads", t->seed, 0);
+    return NULL;
+}
+
+// Groups of several threads share a model, its pages and its spares: for `make tsan`, too.
+TEST(group_shares_its_model_with_other_threads) {
+    enum { N = 3 };
+    thread threads[N];
+    tern_model *m = open_tiny(52, 64);
+    if (!m) return;
+    for (uint32_t i = 0; i < N; i++) {
+        threads[i] = (thread){.model = m, .seed = 500 + i};
+        REQUIRE(pthread_create(&threads[i].id, NULL, run_group, &threads[i]) == 0);
+    }
+    for (int i = 0; i < N; i++) pthread_join(threads[i].id, NULL);
+    tern_model_close(m);
 }
 
 // A backend that takes few works at a time.
