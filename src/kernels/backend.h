@@ -6,7 +6,8 @@
 //                                                      submit ─ poll ─ read, per batch
 //
 // A batch is rows of any number of sequences (sequence.h). A row's bits depend neither on the other
-// rows of its batch, nor on how its sequence was cut into batches, nor on where its pages lie.
+// rows of its batch, nor on how its sequence was cut into batches (but see n_same_bits), nor on
+// where its pages lie.
 //
 // submit never waits: a browser cannot block, and a GPU should not. poll says whether the batch is
 // done; the CPU's submit computes at once, so its poll is always true.
@@ -147,8 +148,8 @@ typedef struct tern_weight_check {
 
 typedef struct tern_backend {
     const char *name;
-    // In a batch of up to this many tokens each row has the same bits as alone: what speculation
-    // may compute together.
+    // In a chunk of up to this many tokens each row has the same bits as alone: what speculation may
+    // compute together. Rows of longer chunks have the same bits whatever these chunks' lengths are.
     int32_t n_same_bits;
     int32_t n_chunks_max; // of a batch
     bool stores_by_context; // a store serves sequences of one n_context only

@@ -9,6 +9,7 @@
 //   gpu_token.c     the same for few tokens: fewer, larger ones
 //   gpu_store.c     pages of states
 //   gpu_instance.c  scratch of runs
+//   gpu_order.c     which rows of a batch are computed together, and where their pages are
 //   gpu_encode.c    the dispatches of a batch, on their way to the queue
 //   gpu_run.c       submitting batches, reading back; greedy steps ahead
 //   gpu_drafts.c    greedy speculation that the device drafts for and judges itself
@@ -308,10 +309,10 @@ typedef enum gpu_rows {
     GPU_ROWS_PARTS, // tiles of the positions that a row sees, but no more than GPU_PARTS_MAX
     GPU_ROWS_TILES, // tiles of a prompt's rows, of tern_plan.tile_rows at most
 } gpu_rows;
-// Kinds of batches, as bits; see gpu_run.c. How a row is added up depends on whether it is a step's
+// Kinds of requests, as bits; see gpu_order.c. How a row is added up depends on whether it is a step's
 // or a prompt's, and on nothing else.
 typedef enum gpu_kind {
-    GPU_FEW_STEPS = 1,  // up to GPU_FEW rows, of chunks of any size
+    GPU_FEW_STEPS = 1,  // up to GPU_FEW rows
     GPU_MANY_STEPS = 2, // more rows, of chunks of up to GPU_FEW
     GPU_PROMPTS = 4,    // chunks of more rows
     GPU_STEPS = GPU_FEW_STEPS | GPU_MANY_STEPS,
