@@ -372,7 +372,7 @@ TEST(gpu_schedules_of_float_layers) {
 }
 
 // With snapshots in the middle of chunks, which cuts and forks go back to. Seen to fail with a
-// prompt's rows as if they were the first chunk's.
+// prompt's rows as if they were the first chunk's, and with the first slot for all.
 TEST(gpu_schedules_of_recurrent_layers) {
     static const shape h = {96, 3, 1, 48, 0, 0, false, true};
     if (rig_has_gpu()) check_shape(&h, TERN_KV_F16);
