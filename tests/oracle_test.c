@@ -56,7 +56,7 @@ typedef struct watched {
 // A layer's output is its sum with its last product; before the first layer, the table's rows.
 static void compare_hidden(void *ctx, tern_vid v, const float *rows, int32_t n_rows) {
     watched *w = ctx;
-    const tern_graph *g = &w->m->fused;
+    const tern_graph *g = &w->m->graphs[0].fused;
     const tern_node *n = g->values[v].producer >= 0 ? &g->nodes[g->values[v].producer] : NULL;
     int i = n && n->op == TERN_OP_EMBED ? 0 : n && n->op == TERN_OP_LINEAR_ADD ? n->layer + 1 : -1;
     char name[32];
@@ -79,10 +79,12 @@ static void check_hidden(const char *name, const tern_model *m, const blob *gold
     tern_single single;
     const tern_cache_desc desc = {.kv_type = TERN_KV_F32, .n_context = 64};
     watched w = {m, golden, name, 0};
-    REQUIRE_OK(tern_single_open(&single, b, m->now->plan, &m->fused, &desc, &err), err);
+    REQUIRE_OK(
+        tern_single_open(&single, b, m->now->graphs[0].plan, &m->graphs[0].fused, &desc, &err),
+        err);
     float *logits = malloc(n_ids * (size_t)m->info.n_vocab * sizeof *logits);
     tern_batch batch = {.ids = ids, .n_tokens = (int32_t)n_ids, .n_outputs = (int32_t)n_ids};
-    tern_batch_bind(&batch, tern_graph_scores(&m->fused), logits);
+    tern_batch_bind(&batch, tern_graph_scores(&m->graphs[0].fused), logits);
     CHECK(tern_single_trace(&single, &batch, 0, compare_hidden, &w, &err) == TERN_OK);
     CHECK_MSG(w.n_seen == m->info.n_layers + 1, "%s: %d hidden states", name, w.n_seen);
     free(logits);
