@@ -22,7 +22,7 @@ static void begin(line *l, int number) {
     for (int32_t i = 0; i < l->n_ids; i++) l->ids[i] = 3 + (i * 37 + number * 11 + i / 3) % 250;
 }
 
-// The next tokens of some lines in one batch: what of each was not computed, and its greatest logit.
+// The next tokens of some lines in one batch: what of each was not computed, and its greatest one.
 static tern_status step(tern_model *m, line *const *lines, int32_t n, tern_error *err) {
     tern_work works[N_LEASES];
     int32_t ids[N_LEASES];
