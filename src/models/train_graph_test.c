@@ -30,6 +30,8 @@ static float next_float(uint32_t *state) { return (float)next_random(state) * 0x
 
 typedef struct parts {
     bool sub_norms, bitlinear;
+    const char *family; // NULL: Llama or BitNet
+    float soft_cap;     // of attention's scores; no family here has one
 } model_parts;
 
 static tern_config small_config(bool relu2) {
@@ -38,6 +40,45 @@ static tern_config small_config(bool relu2) {
                          .final_rms_eps = 1e-5, .tied_head = relu2,
                          .act = relu2 ? TERN_ACTIVATION_RELU2 : TERN_ACTIVATION_SILU,
                          .rope = {.n_rot = 6, .halves = true, .base = 10000}};
+}
+
+static const tern_arch *family_named(const char *name) {
+    size_t n;
+    const tern_arch *const *list = tern_arch_list(&n);
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(list[i]->name, name) == 0) return list[i];
+    return NULL;
+}
+
+// Heads wider than n_embd / n_heads, two ropes, a window that documents go beyond, convolutions on
+// both sides of attention.
+static void config_family(tern_config *c, const tern_arch *arch) {
+    c->head_dim = 10;
+    c->rope.n_rot = 10;
+    c->act = arch->act;
+    c->window = 4;
+    c->window_rope = c->rope;
+    c->window_rope.base = 100;
+    c->query_scalar = 14;
+    c->conv_taps = 3;
+    bool convolves = strcmp(arch->name, "lfm2") == 0;
+    c->n_layers = convolves ? 3 : 2;
+    c->layers[0] = convolves ? TERN_LAYER_CONV : TERN_LAYER_WINDOW;
+    c->layers[1] = TERN_LAYER_FULL;
+    c->layers[2] = TERN_LAYER_CONV;
+}
+
+static tern_status build_model(rig *r, const tern_config *config, model_parts parts) {
+    tern_config c = *config;
+    const tern_arch *arch = parts.family ? family_named(parts.family) : NULL;
+    c.sub_norms = parts.sub_norms;
+    c.bitlinear = parts.bitlinear;
+    if (arch) config_family(&c, arch);
+    TERN_TRY(arch ? arch->build(&r->graph, &c, &r->err)
+                  : tern_build_decoder(&r->graph, &c, &r->err));
+    for (size_t i = 0; i < r->graph.n_nodes; i++)
+        if (r->graph.nodes[i].op == TERN_OP_ATTENTION) r->graph.nodes[i].soft_cap = parts.soft_cap;
+    return TERN_OK;
 }
 
 static tern_status add_array(rig *r, const tern_value *v, uint32_t *seed, tern_array **out) {
@@ -75,10 +116,7 @@ static tern_status rig_make(rig *r, const tern_train_backend *backend, const ter
     uint32_t seed = 7;
     tern_graph_init(&r->graph);
     tern_graph_init(&r->update);
-    tern_config c = *config;
-    c.sub_norms = parts.sub_norms;
-    c.bitlinear = parts.bitlinear;
-    TERN_TRY(tern_build_decoder(&r->graph, &c, &r->err));
+    TERN_TRY(build_model(r, config, parts));
     TERN_TRY(tern_graph_train(&r->graph, &r->err));
     TERN_TRY(tern_graph_differentiate(&r->graph, NULL, &r->err));
     TERN_TRY(tern_graph_optimizer(&r->graph, &r->update, &r->err));
@@ -189,6 +227,17 @@ TEST(train_gradients_are_the_differences_of_the_loss) {
     check_gradients((model_parts){.sub_norms = true});
 }
 
+// Seen to fail: a gradient of attention whose window is one wider; a cap's slope left out; the
+// gradient of a head's norm divided by the columns of the row; taps of a convolution's dx in
+// reverse, and dx that goes on into the next document; columns written into the sum so far instead
+// of added.
+TEST(train_gradients_of_the_families_are_the_differences_of_the_loss) {
+    check_gradients((model_parts){.family = "qwen3"});
+    check_gradients((model_parts){.family = "gemma3"});
+    check_gradients((model_parts){.family = "gemma3", .soft_cap = 0.7f});
+    check_gradients((model_parts){.family = "lfm2"});
+}
+
 static void check_loss_falls(model_parts parts) {
     rig r;
     REQUIRE_OK(rig_open(&r, &tern_train_cpu, parts, 2), r.err);
@@ -206,6 +255,9 @@ TEST(train_a_batch_can_be_learnt_by_heart) {
     check_loss_falls((model_parts){0});
     check_loss_falls((model_parts){.sub_norms = true, .bitlinear = true});
     check_loss_falls((model_parts){.bitlinear = true});
+    check_loss_falls((model_parts){.family = "qwen3"});
+    check_loss_falls((model_parts){.family = "gemma3"});
+    check_loss_falls((model_parts){.family = "lfm2"});
 }
 
 // CRC-32 of the weights after two steps. Weights of more than one piece of a sum.
@@ -230,20 +282,25 @@ static uint32_t trained_bits(model_parts parts, const tern_trainer_desc *desc) {
 // Seen to fail: a sum over a weight in as many parts as there are threads; the norm's gradient in
 // as many.
 TEST(train_bits_are_those_of_any_threads_and_instruction_set) {
-    static const model_parts styles[] = {{0}, {true, true}, {.bitlinear = true}};
+    static const model_parts styles[] = {{0},
+                                         {.sub_norms = true, .bitlinear = true},
+                                         {.bitlinear = true},
+                                         {.family = "qwen3"},
+                                         {.family = "gemma3", .soft_cap = 2},
+                                         {.family = "lfm2"}};
     static const int n_threads[] = {2, 3, 7};
     const char *names[8];
     size_t n_names = tern_cpu_kernels_list(names);
-    for (int s = 0; s < 3; s++) {
+    for (size_t s = 0; s < sizeof styles / sizeof *styles; s++) {
         uint32_t want = trained_bits(styles[s], &(tern_trainer_desc){.n_threads = 1});
         CHECK(want != 0);
         for (int t = 0; t < 3; t++)
             CHECK_MSG(trained_bits(styles[s], &(tern_trainer_desc){.n_threads = n_threads[t]}) ==
-                          want, "style %d, %d threads", s, n_threads[t]);
+                          want, "style %zu, %d threads", s, n_threads[t]);
         for (size_t k = 0; k < n_names; k++)
             CHECK_MSG(trained_bits(styles[s], &(tern_trainer_desc){
                                                   .n_threads = 2, .cpu_features = names[k]}) ==
-                          want, "style %d, %s", s, names[k]);
+                          want, "style %zu, %s", s, names[k]);
     }
 }
 
