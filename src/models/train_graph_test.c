@@ -125,7 +125,8 @@ static tern_status rig_make(rig *r, const tern_train_backend *backend, const ter
     r->update_arrays = tern_alloc_array(TERN_MEM_GRAPH, r->update.n_values, sizeof *r->arrays);
     for (size_t v = 0; v < r->graph.n_values; v++) {
         tern_value_kind kind = r->graph.values[v].kind;
-        if (kind == TERN_VALUE_WEIGHT || (kind == TERN_VALUE_STATE && r->graph.values[v].rows > 0))
+        bool state = kind == TERN_VALUE_STATE && r->graph.values[v].state == TERN_STATE_ARRAY;
+        if (kind == TERN_VALUE_WEIGHT || state)
             TERN_TRY(add_array(r, &r->graph.values[v], &seed, &r->arrays[v]));
     }
     for (size_t v = 0; v < r->update.n_values; v++) {
