@@ -117,8 +117,8 @@ static const tern_json *slopes_of(const rig *r, const tern_json_doc *doc, const 
     return tern_json_get(doc, all, strncmp(hf, "model.", 6) == 0 ? hf + 6 : hf);
 }
 
-// An error of `bound` of the gradient's length, if it points anywhere, has a part of bound / sqrt(n)
-// along a direction; four times as much is refused.
+// An error of `bound` times the gradient's length, if it points anywhere, has bound / sqrt(n) of it
+// along a direction of length 1; four times as much is refused.
 static void compare(rig *r, const tern_value *w, const tern_json_doc *doc, const tern_json *want,
                     double bound) {
     char name[80];
