@@ -148,6 +148,8 @@ typedef struct gradients {
     const bool *frozen;
     tern_vid *of;  // [n_values of the forward graph]: gradient as known so far, -1: none
     bool *reaches; // the value depends on a weight that is trained
+    size_t n_values; // of the forward graph
+    int32_t at;      // node whose gradient is being made; those after it have theirs
 } gradients;
 
 static bool is_trained(const gradients *d, tern_vid w) {
@@ -190,17 +192,22 @@ static void inputs(gradients *d, tern_node *n, const tern_vid *v, int count) {
     for (int i = 0; i < count; i++) tern_g_in(d->g, n, v[i]);
 }
 
-// The result of such an op may be added to an earlier one in place, since nobody else reads that.
-static bool may_add_to(const gradients *d, tern_vid v, tern_op op) {
-    int32_t p = v >= 0 ? d->g->values[v].producer : -1;
-    return p >= 0 && d->g->nodes[p].op == op;
+// Whether a result of this op may be added to the gradient of x so far in place: it is one of the
+// same op, and is not, by way of a sum, the gradient of another value that is still to be read.
+static bool may_add_to(const gradients *d, tern_vid x, tern_op op) {
+    tern_vid dx = d->of[x];
+    int32_t p = dx >= 0 ? d->g->values[dx].producer : -1;
+    if (p < 0 || d->g->nodes[p].op != op) return false;
+    for (size_t v = 0; v < d->n_values; v++)
+        if ((tern_vid)v != x && d->of[v] == dx && d->g->values[v].producer < d->at) return false;
+    return true;
 }
 
 static void linear_back(gradients *d, const tern_node *f, tern_vid dy) {
     tern_vid x = f->in[0], w = f->in[1], dw = sink(d, w);
     if (dw >= 0) inputs(d, begin(d, f, TERN_OP_LINEAR_GRAD_W), (tern_vid[]){dy, x, dw}, 3);
     if (!d->reaches[x]) return;
-    bool in_place = may_add_to(d, d->of[x], TERN_OP_LINEAR_GRAD_X);
+    bool in_place = may_add_to(d, x, TERN_OP_LINEAR_GRAD_X);
     tern_node *n = begin(d, f, TERN_OP_LINEAR_GRAD_X);
     inputs(d, n, (tern_vid[]){dy, w, d->of[x]}, in_place ? 3 : 2);
     tern_vid dx = tern_g_out(d->g, n, x, TERN_VALUE_F32, d->g->values[x].cols);
@@ -248,7 +255,7 @@ static void conv_back(gradients *d, const tern_node *f, tern_vid dy) {
 
 static void columns_back(gradients *d, const tern_node *f, tern_vid dy) {
     tern_vid x = f->in[0];
-    bool in_place = may_add_to(d, d->of[x], TERN_OP_COLUMNS_GRAD);
+    bool in_place = may_add_to(d, x, TERN_OP_COLUMNS_GRAD);
     tern_node *n = begin(d, f, TERN_OP_COLUMNS_GRAD);
     inputs(d, n, (tern_vid[]){dy, d->of[x]}, in_place ? 2 : 1);
     if (!n) return;
@@ -377,7 +384,7 @@ static tern_status node_back(gradients *d, const tern_node *f, tern_error *err) 
 
 tern_status tern_graph_differentiate(tern_graph *g, const bool *frozen, tern_error *err) {
     size_t n_nodes = g->n_nodes, n_values = g->n_values;
-    gradients d = {.g = g, .frozen = frozen};
+    gradients d = {.g = g, .frozen = frozen, .n_values = n_values};
     d.of = tern_alloc_array(TERN_MEM_GRAPH, n_values + 1, sizeof *d.of);
     d.reaches = tern_alloc_array(TERN_MEM_GRAPH, n_values + 1, sizeof *d.reaches);
     tern_status status = d.of && d.reaches ? TERN_OK : tern_fail_memory(err, n_values);
@@ -387,6 +394,7 @@ tern_status tern_graph_differentiate(tern_graph *g, const bool *frozen, tern_err
     }
     for (size_t i = n_nodes; status == TERN_OK && i-- > 0 && !g->failed;) {
         tern_node forward = g->nodes[i]; // a copy: the array moves as it grows
+        d.at = (int32_t)i;
         status = node_back(&d, &forward, err);
     }
     tern_free(d.of);

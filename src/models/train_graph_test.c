@@ -218,13 +218,16 @@ TEST(train_gradients_are_the_differences_of_the_loss) {
 
 // Seen to fail: a gradient of attention whose window is one wider; a cap's slope left out; the
 // gradient of a head's norm for the first head alone; taps of a convolution's dx in reverse; a
-// scale's gradient without its factor; columns written into the sum so far instead of added.
+// scale's gradient without its factor; columns written into the sum so far instead of added; a
+// product added in place to a gradient that another value has, too.
 TEST(train_gradients_of_the_families_are_the_differences_of_the_loss) {
     check_gradients((model_parts){.family = "qwen3"});
     check_gradients((model_parts){.family = "gemma3"});
     check_gradients((model_parts){.family = "gemma3", .soft_cap = 0.7f});
     check_gradients((model_parts){.family = "lfm2"});
+    check_gradients((model_parts){.family = "olmo2"});
     check_gradients((model_parts){.family = "columns"});
+    check_gradients((model_parts){.family = "sums"});
 }
 
 static void check_loss_falls(model_parts parts) {
