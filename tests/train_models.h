@@ -32,8 +32,8 @@ static inline tern_status build_shared_sums(tern_graph *g, const tern_config *c,
     return tern_graph_check(g, err);
 }
 
-// The decoder of this name, NULL for Llama's or BitNet's, "columns" or "sums" for the above; with a soft cap
-// of its attention's scores, which no family here has, where that is not 0.
+// The decoder of this name, NULL for Llama's or BitNet's, "columns" or "sums" for the above; with a
+// soft cap of its attention's scores, which no family here has, where that is not 0.
 static inline tern_status build_to_train(tern_graph *g, const tern_config *c, const char *name,
                                          float soft_cap, tern_error *err) {
     size_t n;
