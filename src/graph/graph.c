@@ -392,6 +392,7 @@ static int64_t columns_of(const tern_graph *g, const tern_node *n) {
     case TERN_COLUMNS_PRODUCT: return g->values[n->in[1]].rows;
     case TERN_COLUMNS_ONE: return 1;
     case TERN_COLUMNS_COLUMNS: return n->group > 0 ? x->cols / n->group * n->width : 0;
+    case TERN_COLUMNS_SPREAD: return n->width > 0 ? x->cols / n->width * n->group : 0;
     case TERN_COLUMNS_HEADS: return (int64_t)n->n_heads * n->v_dim;
     case TERN_COLUMNS_FREE: break;
     }
