@@ -8,16 +8,16 @@
 
 enum { LAYERS_MAX = 4 }; // more layers would only take time
 
-static void use_graph(const tern_arch *arch, const tern_config *c) {
+static void use_graph(const tern_graph_row *row, const tern_config *c) {
     tern_graph g;
     tern_error err;
     tern_strbuf out = {0};
     tern_graph_init(&g);
-    if (arch->build(&g, c, &err) == TERN_OK) {
+    if (row->build(&g, c, &err) == TERN_OK) {
         tern_weight_kind *kinds = tern_alloc_array(TERN_MEM_MISC, g.n_values + 1, sizeof *kinds);
         if (kinds && tern_pass_lower(&g, kinds, &err) == TERN_OK &&
             tern_pass_fuse(&g, &err) == TERN_OK) {
-            tern_graph_print(&g, "fused", NULL, TERN_FORMAT_JSON, &out);
+            tern_graph_print(&g, row->name, "fused", NULL, TERN_FORMAT_JSON, &out);
             fuzz_require(out.failed || fuzz_is_json(tern_strbuf_text(&out), out.len));
         }
         tern_free(kinds);
@@ -79,7 +79,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     if (open_file(&file, (const char *)bytes, n, &err) == TERN_OK &&
         tern_model_read(file, &arch, &c, &err) == TERN_OK) {
         write_again(arch, &c);
-        if (c.n_layers <= LAYERS_MAX) use_graph(arch, &c);
+        const tern_graph_row *rows[TERN_GRAPHS_MAX];
+        int n_graphs = c.n_layers <= LAYERS_MAX ? tern_model_graphs(arch, &c, rows) : 0;
+        for (int i = 0; i < n_graphs; i++) use_graph(rows[i], &c);
     }
     tern_file_close(file);
     return 0;

@@ -262,7 +262,7 @@ void fuzz_use_model(const char *path) {
     tern_status status = tern_model_open(&m, path, &desc, &err);
     fuzz_require(status == TERN_OK ? m != NULL : m == NULL && err.message[0]);
     if (status == TERN_OK) {
-        tern_graph_report(m, TERN_FORMAT_JSON, check_json, NULL, &err);
+        tern_graph_report(m, NULL, TERN_FORMAT_JSON, check_json, NULL, &err);
         if (tern_session_open(&s, m, &sd, &err) != TERN_OK) s = NULL;
         use_text(m, s);
     } else {

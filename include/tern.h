@@ -151,7 +151,8 @@ typedef struct tern_model_desc {
     const char *device; // "cpu" (default), "webgpu", "auto"
     const tern_webgpu_desc *webgpu; // NULL: the defaults
     int n_threads;      // 0: one for each core
-    int n_batch;        // prompt tokens computed at once, 0: 512
+    int n_batch;        // prompt tokens computed at once, 0: 512; of a model that reads a text as a
+                        // whole (an encoder) its context, at most 8192
     tern_ternary_layout ternary;
     tern_head_mode head;
     const char *chat_template; // Jinja text that replaces the file's

@@ -48,9 +48,51 @@ typedef struct tern_inspect_desc {
 // Metadata of a file or folder, without computing anything.
 TERN_API tern_status tern_inspect(const char *path, const tern_inspect_desc *desc,
                                   tern_text_fn on_text, void *user, tern_error *err);
-// The graph after each pass and the plan of its buffers.
-TERN_API tern_status tern_graph_report(const tern_model *model, tern_format format,
-                                       tern_text_fn on_text, void *user, tern_error *err);
+// A graph of the model, by its name, after each pass, and the plan of its buffers. graph: NULL for
+// all of them. DOT: the last pass alone.
+TERN_API tern_status tern_graph_report(const tern_model *model, const char *graph,
+                                       tern_format format, tern_text_fn on_text, void *user,
+                                       tern_error *err);
+
+// ---- Computing on arrays -----------------------------------------------------------------------
+
+typedef enum tern_array_type { TERN_ARRAY_F32 = 0, TERN_ARRAY_I32 } tern_array_type;
+#define TERN_ARRAY_DIMS 8
+typedef struct tern_array {
+    const char *name; // of a value of a graph; the caller's
+    tern_array_type type;
+    int32_t n_dims; // 0: a single number
+    int64_t dims[TERN_ARRAY_DIMS]; // outermost first
+    void *data; // float or int32_t, row by row
+} tern_array;
+// A file of numpy: NPY 1.0 to 3.0, little-endian, row by row. Elements of 2 and 8 bytes become
+// float and int32_t; one that these cannot hold is an error. Sets all but the name; the data is to
+// be freed by tern_array_free.
+TERN_API tern_status tern_array_read(tern_array *out, const char *path, tern_error *err);
+TERN_API tern_status tern_array_write(const tern_array *array, const char *path, tern_error *err);
+TERN_API void tern_array_free(tern_array *array); // its data alone; NULL is allowed
+
+typedef struct tern_compute_desc {
+    const char *graph; // one of the model's; NULL: the main one
+    // By the names of the graph's inputs. Leading dimensions of 1 are as good as none. Without
+    // "outputs", the indices of the rows whose results are wanted, these are all rows.
+    const tern_array *inputs;
+    size_t n_inputs;
+    // Their names: of the graph's outputs, or of any value that tern_graph_report has in the graph
+    // as built. The rest is set; the data is to be freed by tern_array_free.
+    tern_array *outputs;
+    size_t n_outputs;
+    tern_kv_type kv_type; // AUTO: F32
+} tern_compute_desc;
+// Runs one of the model's graphs once, on a sequence of its own, from the beginning. Any number of
+// threads may do so on one model at a time. Memory: the run's, which grows with the rows.
+TERN_API tern_status tern_compute(tern_model *model, const tern_compute_desc *desc,
+                                  tern_error *err);
+// The model's graphs with their inputs and outputs: name, type, shape, and which graph makes an
+// input. graph: NULL for all of them. TEXT or JSON.
+TERN_API tern_status tern_compute_report(const tern_model *model, const char *graph,
+                                         tern_format format, tern_text_fn on_text, void *user,
+                                         tern_error *err);
 
 // ---- Conversion --------------------------------------------------------------------------------
 

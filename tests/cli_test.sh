@@ -42,7 +42,7 @@ same() { # A B DESCRIPTION
 ends 0 "$tern" --version
 has '^tern [0-9]*\.[0-9]*\.[0-9]*$'
 ends 0 "$tern" help
-for command in run chat inspect graph tokenize detokenize logits convert mine bench \
+for command in run chat inspect graph compute tokenize detokenize logits convert mine bench \
     'data tokenizer' 'data build' 'data inspect' 'eval ppl' 'eval choice' 'eval paper'; do
     ends 0 "$tern" help
     has "^  ${command%% *} "
@@ -130,6 +130,21 @@ fails 1 "three: 3 bytes" "$tern" logits -m "$model" --ids "$dir/three" -o "$dir/
 
 # Reports and conversion.
 ends 0 "$tern" graph "$model" --format json
+ends 0 "$tern" graph "$model" --graph decoder --format dot
+fails 1 'the model has no graph "vision": it has decoder' "$tern" graph "$model" --graph vision
+ends 0 "$tern" compute "$model"
+same "$(grep -c '^  in  ids  *i32\[tokens, 1\]$' "$dir/out")" 1 "the input that tern compute lists"
+ends 0 "$tern" compute "$model" --json
+echo 'no array' >"$dir/wrong.npy"
+printf '\223NUMPY\001\000\070\000%s\n\005\000\000\000\006\000\000\000' \
+    "{'descr': '<i4', 'fortran_order': False, 'shape': (2,)}" >"$dir/ids.npy"
+ends 0 "$tern" compute "$model" --in ids="$dir/ids.npy" --out hidden.1="$dir/h.npy" --out logits="$dir/l.npy"
+same "$(head -c 6 "$dir/h.npy" | tail -c 5)" NUMPY "tern compute writes NPY"
+same "$(head -n 1 "$dir/l.npy" | grep -a -c "'<f4', 'fortran_order': False, 'shape': (2, [0-9]*), }")" 1 "its header"
+fails 2 "expected NAME=FILE.npy" "$tern" compute "$model" --in "$dir/ids.npy" --out logits="$dir/l.npy"
+fails 2 "in without --out" "$tern" compute "$model" --in ids="$dir/ids.npy"
+fails 1 "$dir/wrong.npy: " "$tern" compute "$model" --in ids="$dir/wrong.npy" --out logits="$dir/l.npy"
+fails 1 "$dir/none.npy: " "$tern" compute "$model" --in ids="$dir/none.npy" --out logits="$dir/l.npy"
 has '^\['
 ends 0 "$tern" inspect "$model" --json --histogram
 has '{'

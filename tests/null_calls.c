@@ -103,6 +103,7 @@ static void call_small_ones(void) {
 }
 
 static void call_with_nothing(void) {
+    tern_array array = {0};
     tern_chains *chains = NULL;
     tern_lora *none = NULL;
     tern_model_desc adapters = {0};
@@ -135,7 +136,16 @@ static void call_with_nothing(void) {
     FAILS(tern_generate, NULL, NULL, NULL, NULL, NULL, NULL);
     FAILS(tern_inspect, NULL, NULL, NULL, NULL);
     FAILS(tern_inspect, "none.gguf", NULL, NULL, NULL);
-    FAILS(tern_graph_report, NULL, TERN_FORMAT_TEXT, NULL, NULL);
+    FAILS(tern_graph_report, NULL, NULL, TERN_FORMAT_TEXT, NULL, NULL);
+    FAILS(tern_compute, NULL, NULL);
+    FAILS(tern_compute_report, NULL, NULL, TERN_FORMAT_TEXT, NULL, NULL);
+    FAILS(tern_array_read, NULL, NULL);
+    FAILS(tern_array_read, NULL, "none.npy");
+    FAILS(tern_array_read, &array, NULL);
+    FAILS(tern_array_read, &array, "none.npy");
+    FAILS(tern_array_write, NULL, NULL);
+    RUNS(tern_array_free, NULL);
+    RUNS(tern_array_free, &array);
     FAILS(tern_convert, NULL, NULL, NULL);
     FAILS(tern_convert, NULL, "none.gguf", NULL);
     FAILS(tern_convert, "none.gguf", NULL, NULL);
@@ -150,8 +160,12 @@ static void call_with_nothing(void) {
 
 static void call_files(const char *path) {
     tern_output *out = NULL;
+    tern_array array = {0};
+    array.n_dims = 1;
+    array.dims[0] = 3;
     FAILS(tern_file_write, NULL, NULL, 0);
     FAILS(tern_file_write, path, NULL, 4);
+    FAILS(tern_array_write, &array, path);
     FAILS(tern_output_open, NULL, NULL);
     FAILS(tern_output_open, &out, NULL);
     FAILS(tern_output_write, NULL, NULL, 0);
@@ -209,6 +223,8 @@ static void call_training(void) {
 // ---- With a model and a session, and nothing else ----------------------------------------------
 
 static void call_with_model(tern_model *m) {
+    tern_array array = {0};
+    tern_compute_desc compute = {0};
     size_t n = 7;
     int32_t ids[4] = {0};
     tern_chains *chains = NULL;
@@ -229,7 +245,21 @@ static void call_with_model(tern_model *m) {
     FAILS(tern_chat_tokens, m, NULL, 2, 0, 0, ids, 4, &n, NULL);
     FAILS(tern_chat_tokens, m, &message, 1, 0, 0, ids, 4, &n, NULL);
     FAILS(tern_chat_tokens, m, NULL, 0, 0, 0, ids, 4, NULL, NULL);
-    FAILS(tern_graph_report, m, TERN_FORMAT_TEXT, NULL, NULL);
+    FAILS(tern_graph_report, m, NULL, TERN_FORMAT_TEXT, NULL, NULL);
+    FAILS(tern_compute, m, NULL);
+    FAILS(tern_compute, m, &compute);
+    compute.n_outputs = 1;
+    FAILS(tern_compute, m, &compute);
+    compute.outputs = &array;
+    FAILS(tern_compute, m, &compute);
+    compute.n_inputs = 1;
+    FAILS(tern_compute, m, &compute);
+    compute.inputs = &array;
+    FAILS(tern_compute, m, &compute);
+    array.name = "ids";
+    FAILS(tern_compute, m, &compute);
+    FAILS(tern_compute_report, m, NULL, TERN_FORMAT_TEXT, NULL, NULL);
+    FAILS(tern_compute_report, m, "none", TERN_FORMAT_TEXT, ignore, NULL);
     FAILS(tern_session_open, NULL, m, NULL);
     FAILS(tern_mine, NULL, m, NULL, NULL);
     FAILS(tern_mine, &chains, m, NULL, NULL);

@@ -56,14 +56,14 @@ TEST(webgpu_memory_is_what_the_buffers_are) {
     tern_model *m = gpu_open(path, 16);
     if (!m) return;
     tern_device_memory d = memory_of(m);
-    uint64_t file = m->info.file_bytes, n = m->built.n_values;
+    uint64_t file = m->info.file_bytes, n = m->n_weights;
     CHECK_MSG(d.weights >= file && d.weights < file + 256 * n, "%llu bytes for the file's %llu",
               (unsigned long long)d.weights, (unsigned long long)file);
     CHECK(d.cache == 0 && d.work == 0 && d.results > 0);
     check_sessions(m, d);
-    for (size_t v = 0; v < n; v++) {
-        if (m->now->weights[v]) m->now->backend->unbind(m->now->device, m->now->weights[v]);
-        m->now->weights[v] = NULL;
+    for (size_t w = 0; w < n; w++) {
+        m->now->backend->unbind(m->now->device, m->now->weights[w]);
+        m->now->weights[w] = NULL;
     }
     CHECK(memory_of(m).weights == 0);
     tern_model_close(m);

@@ -432,6 +432,22 @@ def checkpoint_seeds():
     for place in range(24, 1500, 200):  # where metadata lies
         yield "meta_%d" % place, b"\1" + edit(place, b"\xff\x7f")
 
+
+def npy_seeds():
+    def npy(descr, shape, data, version=1, order="False"):
+        text = "{'descr': '%s', 'fortran_order': %s, 'shape': %s, }" % (descr, order, shape)
+        text = text.encode() + b"\n"
+        length = struct.pack("<H" if version == 1 else "<I", len(text))
+        return b"\x93NUMPY" + bytes([version, 0]) + length + text + data
+    yield "f4", npy("<f4", (2, 3), struct.pack("<6f", *range(6)))
+    yield "f2", npy("<f2", (1, 2), struct.pack("<2e", 1, -2))
+    yield "f8", npy("<f8", (2,), struct.pack("<2d", 1, 1e300), version=2)
+    yield "i4", npy("<i4", (3,), struct.pack("<3i", 1, -2, 3), order="True")
+    yield "i8", npy("<i8", (2,), struct.pack("<2q", 1, 1 << 40), version=3)
+    yield "scalar", npy("<f4", (), bytes(4))
+    yield "none", npy("<f4", (0, 5), b"")
+
+
 # Templates: what the language has in addition to what chats use.
 def jinja_seeds():
     seeds = {
@@ -457,7 +473,8 @@ def main():
                           ("model_folder", folder_seeds()), ("lora", lora_seeds()),
                           ("train_log", log_seeds()), ("eval_results", results_seeds()),
                           ("transcript", transcript_seeds()), ("manifest", manifest_seeds()),
-                          ("documents", document_seeds()), ("checkpoint", checkpoint_seeds())):
+                          ("documents", document_seeds()), ("checkpoint", checkpoint_seeds()),
+                          ("npy", npy_seeds())):
         folder = os.path.join(root, target)
         os.makedirs(folder, exist_ok=True)
         for name, data in seeds:

@@ -30,6 +30,7 @@ int cmd_run(const command *self, int argc, char **argv);
 int cmd_chat(const command *self, int argc, char **argv);
 int cmd_inspect(const command *self, int argc, char **argv);
 int cmd_graph(const command *self, int argc, char **argv);
+int cmd_compute(const command *self, int argc, char **argv);
 int cmd_tokenize(const command *self, int argc, char **argv);
 int cmd_detokenize(const command *self, int argc, char **argv);
 int cmd_logits(const command *self, int argc, char **argv);

@@ -13,6 +13,7 @@
 #include "base/out_set.h"
 #include "base/status.h"
 #include "base/strbuf.h"
+#include "tern_tools.h"
 
 typedef enum tern_file_kind { TERN_FILE_GGUF, TERN_FILE_HF } tern_file_kind;
 
@@ -81,6 +82,12 @@ bool tern_meta_element(const tern_meta *meta, uint64_t i, double *value);
 void tern_file_drop_pages(const tern_file *file, const void *data, uint64_t bytes);
 // Asks the kernel to read ahead.
 void tern_file_will_need(const tern_file *file, const void *data, uint64_t bytes);
+
+// ---- NPY: one array (npy.c) ---------------------------------------------------------------------
+
+// What tern_array_read does, of bytes; `path` is for messages. *out owns its data.
+tern_status tern_npy_parse(tern_array *out, const char *path, const uint8_t *bytes, uint64_t n,
+                           tern_error *err);
 
 // ---- Writing GGUF, one tensor at a time --------------------------------------------------------
 

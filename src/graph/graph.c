@@ -339,14 +339,18 @@ tern_vid tern_g_top_k(tern_graph *g, tern_vid x) {
     return op_node(g, TERN_OP_TOP_K, x, -1, TERN_VALUE_F32, 0);
 }
 
-void tern_g_output(tern_graph *g, tern_vid v, const char *name) {
+void tern_g_call(tern_graph *g, tern_vid v, const char *name) {
     if (v < 0) {
         g->failed = true;
         return;
     }
-    tern_value *out = &g->values[v];
-    out->kind = TERN_VALUE_OUTPUT;
-    fits(g, snprintf(out->name, sizeof out->name, "%s", name), out->name);
+    tern_value *x = &g->values[v];
+    fits(g, snprintf(x->name, sizeof x->name, "%s", name), x->name);
+}
+
+void tern_g_output(tern_graph *g, tern_vid v, const char *name) {
+    tern_g_call(g, v, name);
+    if (v >= 0) g->values[v].kind = TERN_VALUE_OUTPUT;
 }
 
 bool tern_graph_is_by(const tern_graph *g, tern_vid v, const char *dim) {

@@ -246,6 +246,8 @@ tern_vid tern_g_take_rows(tern_graph *g, tern_vid x, tern_vid rows);
 tern_vid tern_g_pool(tern_graph *g, tern_vid x, tern_dim sequences, tern_pool_kind kind);
 tern_vid tern_g_top_k(tern_graph *g, tern_vid x);
 void tern_g_output(tern_graph *g, tern_vid v, const char *name);
+// Gives a value that a node makes a name of its own instead of its node's.
+void tern_g_call(tern_graph *g, tern_vid v, const char *name);
 
 // Whether its rows are counted in the dimension of this name.
 bool tern_graph_is_by(const tern_graph *g, tern_vid v, const char *dim);
@@ -320,7 +322,12 @@ void tern_memory_plan_free(tern_memory_plan *plan);
 
 const char *tern_op_name(tern_op op);
 const char *tern_act_name(tern_act_kind act);
-void tern_graph_print(const tern_graph *g, const char *title, const tern_memory_plan *plan,
-                      tern_format format, tern_strbuf *out);
+// name: which of a model's; pass: the last that it went through. plan: NULL, or where values lie.
+void tern_graph_print(const tern_graph *g, const char *name, const char *pass,
+                      const tern_memory_plan *plan, tern_format format, tern_strbuf *out);
+// How a value's rows are counted, "tokens", "patches / 4 + 1" or a number; its type and shape,
+// "f32[tokens, 64]".
+void tern_graph_print_rows(const tern_graph *g, tern_vid v, tern_strbuf *out);
+void tern_graph_print_shape(const tern_graph *g, tern_vid v, tern_strbuf *out);
 
 #endif

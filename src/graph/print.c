@@ -2,19 +2,24 @@
 #include <inttypes.h>
 #include "graph/graph.h"
 
-// Rows as the graph counts them: "tokens", "patches / 4", "frames * 2 + 1".
-static void print_rows(const tern_graph *g, const tern_value *v, tern_strbuf *out) {
+void tern_graph_print_rows(const tern_graph *g, tern_vid vid, tern_strbuf *out) {
+    const tern_value *v = &g->values[vid];
+    if (v->dim == TERN_DIM_NONE) {
+        tern_strbuf_printf(out, "%" PRId64, v->rows);
+        return;
+    }
     tern_strbuf_puts(out, g->dims[v->dim]);
     if (v->times != 1) tern_strbuf_printf(out, " * %d", (int)v->times);
     if (v->per != 1) tern_strbuf_printf(out, " / %d", (int)v->per);
     if (v->rows != 0) tern_strbuf_printf(out, " + %" PRId64, v->rows);
 }
 
-static void print_shape(const tern_graph *g, const tern_value *v, tern_strbuf *out) {
+void tern_graph_print_shape(const tern_graph *g, tern_vid vid, tern_strbuf *out) {
+    const tern_value *v = &g->values[vid];
     static const char *const type_names[] = {"f32", "i32", "i8rows"};
     if (v->dim != TERN_DIM_NONE) {
         tern_strbuf_printf(out, "%s[", type_names[v->type]);
-        print_rows(g, v, out);
+        tern_graph_print_rows(g, vid, out);
         tern_strbuf_printf(out, ", %" PRId64 "]", v->cols);
     } else if (v->kind == TERN_VALUE_STATE && v->state == TERN_STATE_POSITIONAL)
         tern_strbuf_printf(out, "state[positions, %" PRId64 "]", v->cols);
@@ -70,9 +75,9 @@ static void print_attrs(const tern_node *n, tern_strbuf *out) {
     }
 }
 
-static void print_text(const tern_graph *g, const char *title, const tern_memory_plan *plan,
-                       tern_strbuf *out) {
-    tern_strbuf_printf(out, "%s: %zu nodes\n", title, g->n_nodes);
+static void print_text(const tern_graph *g, const char *name, const char *pass,
+                       const tern_memory_plan *plan, tern_strbuf *out) {
+    tern_strbuf_printf(out, "%s, %s: %zu nodes\n", name, pass, g->n_nodes);
     for (size_t i = 0; i < g->n_nodes; i++) {
         const tern_node *n = &g->nodes[i];
         tern_strbuf_printf(out, "%4zu  %-18s", i, tern_op_name(n->op));
@@ -85,7 +90,7 @@ static void print_text(const tern_graph *g, const char *title, const tern_memory
         print_attrs(n, out);
         for (int k = 0; k < n->n_out; k++) {
             tern_strbuf_puts(out, k ? ", " : " : ");
-            print_shape(g, &g->values[n->out[k]], out);
+            tern_graph_print_shape(g, n->out[k], out);
             if (plan && plan->spans[n->out[k]].bytes)
                 tern_strbuf_printf(out, " @%" PRIu64 "+%" PRIu64, plan->spans[n->out[k]].offset,
                                    plan->spans[n->out[k]].bytes);
@@ -107,9 +112,9 @@ static void print_names(const tern_graph *g, const tern_vid *ids, int n, tern_st
     tern_strbuf_putc(out, ']');
 }
 
-static void print_json(const tern_graph *g, const char *title, const tern_memory_plan *plan,
-                       tern_strbuf *out) {
-    tern_strbuf_printf(out, "{\"pass\": \"%s\", \"nodes\": [", title);
+static void print_json(const tern_graph *g, const char *name, const char *pass,
+                       const tern_memory_plan *plan, tern_strbuf *out) {
+    tern_strbuf_printf(out, "{\"graph\": \"%s\", \"pass\": \"%s\", \"nodes\": [", name, pass);
     for (size_t i = 0; i < g->n_nodes; i++) {
         const tern_node *n = &g->nodes[i];
         tern_strbuf_printf(out, "%s\n {\"op\": \"%s\", \"layer\": %d, \"in\": ", i ? "," : "",
@@ -127,8 +132,9 @@ static void print_json(const tern_graph *g, const char *title, const tern_memory
     tern_strbuf_puts(out, "}");
 }
 
-static void print_dot(const tern_graph *g, const char *title, tern_strbuf *out) {
-    tern_strbuf_printf(out, "digraph \"%s\" {\n  rankdir=TB; node [shape=box];\n", title);
+static void print_dot(const tern_graph *g, const char *name, const char *pass, tern_strbuf *out) {
+    tern_strbuf_printf(out, "digraph \"%s, %s\" {\n  rankdir=TB; node [shape=box];\n", name,
+                       pass);
     for (size_t i = 0; i < g->n_nodes; i++) {
         const tern_node *n = &g->nodes[i];
         tern_strbuf_printf(out, "  n%zu [label=\"%s", i, tern_op_name(n->op));
@@ -143,12 +149,12 @@ static void print_dot(const tern_graph *g, const char *title, tern_strbuf *out) 
     tern_strbuf_puts(out, "}\n");
 }
 
-void tern_graph_print(const tern_graph *g, const char *title, const tern_memory_plan *plan,
-                      tern_format format, tern_strbuf *out) {
+void tern_graph_print(const tern_graph *g, const char *name, const char *pass,
+                      const tern_memory_plan *plan, tern_format format, tern_strbuf *out) {
     if (format == TERN_FORMAT_JSON)
-        print_json(g, title, plan, out);
+        print_json(g, name, pass, plan, out);
     else if (format == TERN_FORMAT_DOT)
-        print_dot(g, title, out);
+        print_dot(g, name, pass, out);
     else
-        print_text(g, title, plan, out);
+        print_text(g, name, pass, plan, out);
 }

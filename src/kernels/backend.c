@@ -20,10 +20,37 @@ static tern_status check_chunks(const tern_batch *b, int32_t n_context, tern_err
     return TERN_OK;
 }
 
+void tern_batch_counts(const tern_batch *b, const tern_graph *g, int64_t counts[TERN_DIMS_MAX]) {
+    const struct {
+        const char *name;
+        int32_t n;
+    } own[] = {{"tokens", b->n_tokens}, {"outputs", b->n_outputs}, {"sequences", b->n_chunks}};
+    for (int32_t d = 0; d < g->n_dims; d++) {
+        counts[d] = b->counts[d];
+        for (int i = 0; i < 3 && b->n_tokens > 0; i++)
+            if (strcmp(g->dims[d], own[i].name) == 0) counts[d] = own[i].n;
+    }
+}
+
+static bool has_tokens(const tern_graph *g) {
+    for (int32_t d = 0; d < g->n_dims; d++)
+        if (strcmp(g->dims[d], "tokens") == 0) return true;
+    return false;
+}
+
+static tern_status check_counts(const tern_batch *b, const tern_graph *g, int32_t n_batch,
+                                tern_error *err) {
+    for (int32_t d = 0; d < g->n_dims; d++)
+        if (b->counts[d] < 0 || b->counts[d] > n_batch)
+            return tern_fail(err, TERN_ERR_ARGUMENT, "%lld %s in a batch of at most %d",
+                             (long long)b->counts[d], g->dims[d], (int)n_batch);
+    return TERN_OK;
+}
+
 tern_status tern_batch_check(const tern_batch *b, const tern_graph *g, int32_t n_batch,
                              int32_t n_context, tern_error *err) {
     tern_vid scores = tern_graph_scores(g);
-    if (b->n_tokens < 1 || b->n_tokens > n_batch || b->n_outputs < 0 ||
+    if (b->n_tokens < has_tokens(g) || b->n_tokens > n_batch || b->n_outputs < 0 ||
         b->n_outputs > b->n_tokens || b->n_bindings < 0 || b->n_bindings > TERN_BINDINGS_MAX)
         return tern_fail(err, TERN_ERR_ARGUMENT, "a batch of %d tokens, %d wanted, does not fit",
                          (int)b->n_tokens, (int)b->n_outputs);
@@ -34,6 +61,7 @@ tern_status tern_batch_check(const tern_batch *b, const tern_graph *g, int32_t n
     if (scores >= 0 && b->top_k > g->values[scores].cols)
         return tern_fail(err, TERN_ERR_ARGUMENT, "top %d of %lld", (int)b->top_k,
                          (long long)g->values[scores].cols);
+    TERN_TRY(check_counts(b, g, n_batch, err));
     return check_chunks(b, n_context, err);
 }
 

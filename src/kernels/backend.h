@@ -92,14 +92,16 @@ typedef struct tern_binding {
 #define TERN_BINDINGS_MAX 8
 
 // Rows of the dimension "tokens" are the chunks' tokens in order, of "sequences" the chunks, of
-// "outputs" the wanted rows.
+// "outputs" the wanted rows; of a graph without tokens, as of all other dimensions, as many as
+// `counts` says.
 typedef struct tern_batch {
     const int32_t *ids; // the input "ids"
-    int32_t n_tokens;   // 1 .. the plan's n_batch
+    int32_t n_tokens;   // 1 .. the plan's n_batch; 0 of a graph without tokens
     const tern_chunk *chunks;
     int32_t n_chunks;
     const int32_t *outputs; // the input "outputs": rows that are wanted, ascending; NULL: the last
     int32_t n_outputs;      // 0 .. n_tokens
+    int64_t counts[TERN_DIMS_MAX]; // by dimension of the graph, 0 .. the plan's n_batch
     // Other inputs, and the outputs that are wanted: logits and the like. An output that is not
     // bound is not computed, where the plan can help it.
     tern_binding bindings[TERN_BINDINGS_MAX];
@@ -114,6 +116,8 @@ typedef struct tern_batch {
 // Whether a plan and stores of these sizes can run the batch.
 tern_status tern_batch_check(const tern_batch *batch, const tern_graph *g, int32_t n_batch,
                              int32_t n_context, tern_error *err);
+// How many rows each dimension of the graph has in the batch.
+void tern_batch_counts(const tern_batch *batch, const tern_graph *g, int64_t counts[TERN_DIMS_MAX]);
 // What is bound to a value; NULL: nothing.
 void *tern_batch_data(const tern_batch *batch, tern_vid value);
 void tern_batch_bind(tern_batch *batch, tern_vid value, void *data); // NULL data is not bound

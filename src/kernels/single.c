@@ -22,6 +22,7 @@ tern_status tern_single_place(tern_single *s, tern_batch *batch, tern_chunk *chu
                               int32_t first_pos, tern_error *err) {
     int32_t n_left, length = s->sequence ? tern_sequence_length(s->sequence) : 0;
     if (!s->sequence) return TERN_OK; // a backend without states
+    if (batch->n_tokens == 0) return TERN_OK; // a graph without tokens
     if (first_pos > length) {
         TERN_TRY(tern_sequence_reserve(s->sequence, first_pos, err));
         tern_sequence_advance(s->sequence, first_pos);

@@ -46,6 +46,6 @@ const tern_arch tern_arch_bitnet = {
     .gguf_act = gguf_act,
     .hf_class = "BitNetForCausalLM",
     .read = read,
-    .build = tern_build_decoder,
+    .graphs = TERN_GRAPHS(TERN_DECODER(tern_build_decoder)),
     .fresh = TERN_FRESH_TERNARY,
 };

@@ -107,17 +107,37 @@ static void add_logits(tern_graph *g, const tern_config *c, tern_vid x) {
     tern_g_output(g, logits, "logits");
 }
 
-// Of all rows x of a sequence one vector of length 1.
-static void add_embedding(tern_graph *g, const tern_config *c, tern_vid x) {
-    static const tern_pool_kind kinds[] = {[TERN_POOLING_MEAN] = TERN_POOL_MEAN,
-                                           [TERN_POOLING_LAST] = TERN_POOL_LAST,
-                                           [TERN_POOLING_FIRST] = TERN_POOL_FIRST};
-    tern_vid y = tern_g_pool(g, x, tern_g_dim(g, "sequences"), kinds[c->pooling]);
+void tern_block_embedding(tern_graph *g, const tern_config *c, tern_vid pooled) {
+    tern_vid y = pooled;
     if (c->n_dense) {
         y = tern_g_linear(g, y, tern_g_matrix(g, "dense_2.weight", c->n_dense, c->n_embd));
         y = tern_g_linear(g, y, tern_g_matrix(g, "dense_3.weight", c->n_embd, c->n_dense));
     }
     tern_g_output(g, tern_g_l2_norm(g, y), "embedding");
+}
+
+// Of all rows x of a sequence one vector.
+static tern_vid pool(tern_graph *g, const tern_config *c, tern_vid x) {
+    static const tern_pool_kind kinds[] = {[TERN_POOLING_MEAN] = TERN_POOL_MEAN,
+                                           [TERN_POOLING_LAST] = TERN_POOL_LAST,
+                                           [TERN_POOLING_FIRST] = TERN_POOL_FIRST};
+    tern_vid y = tern_g_pool(g, x, tern_g_dim(g, "sequences"), kinds[c->pooling]);
+    tern_g_call(g, y, "pooled");
+    return y;
+}
+
+bool tern_config_scores(const tern_config *c) {
+    return c->pooling == TERN_POOLING_NONE;
+}
+
+bool tern_config_pools(const tern_config *c) {
+    return c->pooling != TERN_POOLING_NONE;
+}
+
+static void name_hidden(tern_graph *g, tern_vid x, int64_t n_layers_before) {
+    char name[32];
+    snprintf(name, sizeof name, "hidden.%d", (int)n_layers_before);
+    tern_g_call(g, x, name);
 }
 
 tern_status tern_build_stack(tern_graph *g, const tern_config *c, const tern_stack *stack,
@@ -126,18 +146,20 @@ tern_status tern_build_stack(tern_graph *g, const tern_config *c, const tern_sta
     tern_vid x = tern_g_embed(g, ids, tern_g_table(g, "token_embd.weight", c->n_vocab, c->n_embd));
     if (stack->embedding_scale != 0) x = tern_g_scale(g, x, stack->embedding_scale);
     for (int64_t i = 0; i < c->n_layers && !g->failed; i++) {
+        name_hidden(g, x, i);
         g->layer = (int32_t)i;
         x = stack->layer(g, c, x);
     }
     g->layer = -1;
     tern_vid rows = tern_g_input(g, "outputs", tern_g_dim(g, "outputs"), 1, TERN_VALUE_I32);
+    if (c->pooling == TERN_POOLING_NONE) x = tern_g_take_rows(g, x, rows);
+    x = tern_block_norm(g, x, stack->final_norm, c->n_embd, c->final_rms_eps);
+    name_hidden(g, x, c->n_layers);
     if (c->pooling == TERN_POOLING_NONE) {
-        x = tern_g_take_rows(g, x, rows);
-        add_logits(g, c, tern_block_norm(g, x, stack->final_norm, c->n_embd, c->final_rms_eps));
+        add_logits(g, c, x);
     } else {
-        x = tern_block_norm(g, x, stack->final_norm, c->n_embd, c->final_rms_eps);
         tern_g_output(g, tern_g_take_rows(g, x, rows), "hidden");
-        add_embedding(g, c, x);
+        tern_block_embedding(g, c, pool(g, c, x));
     }
     return tern_graph_check(g, err);
 }

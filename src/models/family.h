@@ -58,6 +58,8 @@ typedef struct tern_attention_block {
 // Of rows that are normed already; without the residual.
 tern_vid tern_block_attention(tern_graph *g, const tern_config *c, tern_vid x,
                               const tern_attention_block *block);
+// Vectors of texts: pooled rows, through two products where the config says so, of length 1.
+void tern_block_embedding(tern_graph *g, const tern_config *c, tern_vid pooled);
 tern_vid tern_block_feed_forward(tern_graph *g, const tern_config *c, tern_vid x);
 tern_vid tern_block_norm(tern_graph *g, tern_vid x, const char *name, int64_t n, double eps);
 // A layer's product: a BitLinear where the config says so.
@@ -70,9 +72,24 @@ typedef struct tern_stack {
     float embedding_scale;                                              // 0: none
 } tern_stack;
 
-// ids -> table -> layers -> final norm -> logits, or for models that pool an embedding.
+// ids -> table -> layers -> final norm -> logits, or for models that pool an embedding. Rows are
+// called as transformers counts its hidden_states: hidden.0 those of the table, hidden.I those
+// after I layers, hidden.N after the last one and the final norm.
 tern_status tern_build_stack(tern_graph *g, const tern_config *c, const tern_stack *stack,
                              tern_error *err);
+
+// ---- Rows of graphs ----------------------------------------------------------------------------
+
+#define TERN_GRAPHS(...)                                                                           \
+    (const tern_graph_row[]) {                                                                    \
+        __VA_ARGS__, {                                                                             \
+            .name = NULL                                                                           \
+        }                                                                                          \
+    }
+#define TERN_DECODER(build_) {.name = "decoder", .is_there = tern_config_scores, .build = build_}
+#define TERN_ENCODER(build_) {.name = "encoder", .is_there = tern_config_pools, .build = build_}
+bool tern_config_scores(const tern_config *c); // next tokens
+bool tern_config_pools(const tern_config *c);  // rows of a text to one vector
 
 // ---- Rows of tensors ---------------------------------------------------------------------------
 

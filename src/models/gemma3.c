@@ -37,6 +37,18 @@ static tern_status build(tern_graph *g, const tern_config *c, tern_error *err) {
                             err);
 }
 
+// The end of an encoder alone: pooled rows, of whatever texts, become their embeddings.
+static tern_status build_dense(tern_graph *g, const tern_config *c, tern_error *err) {
+    tern_dim sequences = tern_g_dim(g, "sequences");
+    tern_block_embedding(g, c,
+                         tern_g_input(g, "pooled", sequences, c->n_embd, TERN_VALUE_F32));
+    return tern_graph_check(g, err);
+}
+
+static bool has_dense(const tern_config *c) {
+    return c->n_dense > 0;
+}
+
 // ---- Config ------------------------------------------------------------------------------------
 
 #define WINDOW_MAX (INT32_MAX / 2)
@@ -231,12 +243,13 @@ static const tern_ignored ignored[] = {
 
 #define BOTH                                                                                       \
     .hf_types = hf_types, .hf_act = "hidden_activation", .act = TERN_ACTIVATION_GELU_TANH,         \
-    .tensors = tensors, .ignored = ignored, .defaults = &defaults, .build = build,                 \
-    .mixed_layers = true, .windows_by_layer = true
+    .tensors = tensors, .ignored = ignored, .defaults = &defaults, .mixed_layers = true,           \
+    .windows_by_layer = true
 
 const tern_arch tern_arch_gemma3 = {
     BOTH,
     .name = "gemma3",
+    .graphs = TERN_GRAPHS(TERN_DECODER(build)),
     .gguf_names = gguf_names,
     .hf_class = "Gemma3ForCausalLM",
     .read = read,
@@ -248,6 +261,8 @@ const tern_arch tern_arch_gemma3 = {
 const tern_arch tern_arch_embeddinggemma = {
     BOTH,
     .name = "embeddinggemma",
+    .graphs = TERN_GRAPHS(TERN_ENCODER(build),
+                          {.name = "dense", .is_there = has_dense, .build = build_dense}),
     .gguf_names = encoder_gguf_names,
     .hf_class = "Gemma3TextModel",
     .hf_prefix = "",

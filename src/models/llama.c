@@ -30,6 +30,6 @@ const tern_arch tern_arch_llama = {
     .ignored = tern_decoder_ignored,
     .hf_class = "LlamaForCausalLM",
     .gguf_rope_neighbours = true,
-    .build = tern_build_decoder,
+    .graphs = TERN_GRAPHS(TERN_DECODER(tern_build_decoder)),
     .fresh = TERN_FRESH_FLOATS,
 };

@@ -118,6 +118,15 @@ typedef struct tern_config_source {
 // What training from nothing makes of this architecture.
 typedef enum tern_fresh { TERN_FRESH_NONE, TERN_FRESH_FLOATS, TERN_FRESH_TERNARY } tern_fresh;
 
+// A graph of an architecture. An input that has the name of a value of an earlier graph is that
+// value: so what one part of a model makes flows into the next.
+#define TERN_GRAPHS_MAX 8 // of a model
+typedef struct tern_graph_row {
+    const char *name;                       // "decoder", "encoder" ...
+    bool (*is_there)(const tern_config *c); // NULL: in every model of the architecture
+    tern_status (*build)(tern_graph *g, const tern_config *c, tern_error *err);
+} tern_graph_row;
+
 typedef struct tern_arch {
     const char *name;              // as people are told
     const char *const *gguf_names; // general.architecture values, NULL-terminated; the first one is
@@ -132,7 +141,9 @@ typedef struct tern_arch {
     tern_status (*read)(const tern_config_source *s, tern_config *c, tern_error *err);
     tern_status (*write_gguf)(tern_gguf_writer *w, const char *name, const tern_config *c);
     void (*write_json)(const tern_config *c, tern_strbuf *out);
-    tern_status (*build)(tern_graph *g, const tern_config *c, tern_error *err);
+    // Ends with one that has no name. The first that a model has is its main one: sessions run it,
+    // training trains it.
+    const tern_graph_row *graphs;
     // The activation that programs compute for a GGUF of this name; *guess: why, unless the name
     // alone decides. NULL: always `act`.
     tern_act_kind (*gguf_act)(const char *gguf_name, const tern_config *c, const char **guess);
@@ -153,21 +164,37 @@ typedef struct tern_arch {
 // The architecture of a file, its config checked for sense (no zero, no absurd size).
 tern_status tern_model_read(const tern_file *file, const tern_arch **arch, tern_config *config,
                             tern_error *err);
-// Fails, by name, on a tensor that the graph (as the architecture built it) does not read: without
-// it the model would be another one. The architecture lists those that may be left out; see also
-// tern_model_ignores.
+// Fails, by name, on a tensor that none of the graphs (as the architecture built them) reads:
+// without it the model would be another one. The architecture lists those that may be left out; see
+// also tern_model_ignores.
 tern_status tern_model_refuse_unread(const tern_file *file, const tern_arch *arch,
-                                     const tern_config *c, const tern_graph *g, tern_error *err);
-// Whether the file's tensors are what the architecture's graph reads: none missing, none extra, in
-// shapes and types that can run. Memory: the graph, during the call.
+                                     const tern_config *c, const tern_graph *const *graphs,
+                                     int n_graphs, tern_error *err);
+// Whether the file's tensors are what the architecture's graphs read: none missing, none extra, in
+// shapes and types that can run. Memory: the graphs, during the call.
 tern_status tern_model_check(const tern_file *file, const tern_arch *arch, const tern_config *c,
                              tern_error *err);
 // Why a tensor of the file may be left out; NULL: it may not.
 const char *tern_model_ignores(const tern_file *file, const tern_arch *arch, const tern_config *c,
                                const char *name);
-// The graph of a file's model; fails when the file has not all layers that its config has.
+// The graphs that a model of this config has, the main one first. Returns how many.
+int tern_model_graphs(const tern_arch *arch, const tern_config *c,
+                      const tern_graph_row *out[TERN_GRAPHS_MAX]);
+// Fails when the file has not all layers that its config has.
+tern_status tern_model_check_layers(const tern_file *file, const tern_arch *arch,
+                                    const tern_config *c, tern_error *err);
+// The main graph of a config's model, from whatever file.
+tern_status tern_model_build_main(tern_graph *g, const tern_arch *arch, const tern_config *c,
+                                  tern_error *err);
+// The same of a file's, which has all layers.
 tern_status tern_model_build(tern_graph *g, const tern_file *file, const tern_arch *arch,
                              const tern_config *c, tern_error *err);
+// All of them, into graphs[0 ..]; what flows between them is of one shape and type on both sides.
+// *n: those begun, to be freed with tern_graph_free whether this fails or not.
+tern_status tern_model_build_all(tern_graph *graphs, int *n, const tern_file *file,
+                                 const tern_arch *arch, const tern_config *c, tern_error *err);
+// The latest of the graphs before `graph` that makes what flows into its input v; -1: none.
+int tern_model_flow(const tern_graph *const *graphs, int graph, tern_vid v);
 const tern_arch *const *tern_arch_list(size_t *n);
 // The architecture that training from nothing makes, with BitLinears or without.
 const tern_arch *tern_arch_fresh(bool bitlinear);

@@ -41,5 +41,5 @@ const tern_arch tern_arch_olmo2 = {
     .tensors = tensors,
     .ignored = tern_decoder_ignored,
     .defaults = &defaults,
-    .build = build,
+    .graphs = TERN_GRAPHS(TERN_DECODER(build)),
 };

@@ -260,6 +260,6 @@ const tern_arch tern_arch_qwen35 = {
     .read = read,
     .write_gguf = write_gguf,
     .write_json = write_json,
-    .build = build,
+    .graphs = TERN_GRAPHS(TERN_DECODER(build)),
     .mixed_layers = true,
 };

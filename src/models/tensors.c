@@ -163,23 +163,27 @@ const char *tern_model_ignores(const tern_file *file, const tern_arch *arch, con
 }
 
 // Of a tensor that stands in a file under two names, one is read.
-static bool is_read(const tern_file *file, const tern_arch *arch, const tern_graph *g,
-                    const tern_tensor *t) {
+static bool is_read(const tern_file *file, const tern_arch *arch, const tern_graph *const *graphs,
+                    int n_graphs, const tern_tensor *t) {
     char gguf[128];
     bool known = file->kind == TERN_FILE_HF
                      ? tern_model_name_to_gguf(arch, t->name, gguf, sizeof gguf)
                      : graph_name(arch, t->name, gguf, sizeof gguf);
-    if (!known) return false;
-    tern_vid v = tern_graph_find(g, gguf);
-    return v >= 0 && g->values[v].kind == TERN_VALUE_WEIGHT &&
-           tern_model_tensor(file, arch, gguf) == t;
+    for (int i = 0; known && i < n_graphs; i++) {
+        tern_vid v = tern_graph_find(graphs[i], gguf);
+        if (v >= 0 && graphs[i]->values[v].kind == TERN_VALUE_WEIGHT)
+            return tern_model_tensor(file, arch, gguf) == t;
+    }
+    return false;
 }
 
 tern_status tern_model_refuse_unread(const tern_file *file, const tern_arch *arch,
-                                     const tern_config *c, const tern_graph *g, tern_error *err) {
+                                     const tern_config *c, const tern_graph *const *graphs,
+                                     int n_graphs, tern_error *err) {
     for (size_t i = 0; i < file->n_tensors; i++) {
         const char *name = file->tensors[i].name;
-        if (is_read(file, arch, g, &file->tensors[i]) || tern_model_ignores(file, arch, c, name))
+        if (is_read(file, arch, graphs, n_graphs, &file->tensors[i]) ||
+            tern_model_ignores(file, arch, c, name))
             continue;
         if (ends_with(name, ".bias"))
             return tern_fail(err, TERN_ERR_UNSUPPORTED,
@@ -232,31 +236,16 @@ tern_status tern_model_weight(const tern_file *file, const tern_arch *arch, cons
 
 // The last layer is looked for first: a graph of layers that are not in the file would be built to
 // be refused, and of many of them that takes long.
-tern_status tern_model_build(tern_graph *g, const tern_file *file, const tern_arch *arch,
-                             const tern_config *c, tern_error *err) {
+tern_status tern_model_check_layers(const tern_file *file, const tern_arch *arch,
+                                    const tern_config *c, tern_error *err) {
     char name[TERN_NAME_BYTES] = "", wanted[TERN_NAME_BYTES] = "";
     for (const tern_tensor_row *t = arch->tensors; t->gguf; t++) {
         if (!strstr(t->gguf, "%d") || !fill(t->gguf, (int)c->n_layers - 1, name, sizeof name))
             continue;
-        if (tern_model_tensor(file, arch, name)) return arch->build(g, c, err);
+        if (tern_model_tensor(file, arch, name)) return TERN_OK;
         if (!wanted[0]) memcpy(wanted, name, sizeof wanted); // to be named
     }
     return tern_fail(err, TERN_ERR_FORMAT,
                      "tensor %s is missing: the config has %" PRId64 " layers", wanted,
                      c->n_layers);
-}
-
-tern_status tern_model_check(const tern_file *file, const tern_arch *arch, const tern_config *c,
-                             tern_error *err) {
-    tern_graph g;
-    tern_graph_init(&g);
-    tern_status status = tern_model_build(&g, file, arch, c, err);
-    for (size_t v = 0; status == TERN_OK && v < g.n_values; v++) {
-        const tern_tensor *t;
-        if (g.values[v].kind == TERN_VALUE_WEIGHT)
-            status = tern_model_weight(file, arch, &g.values[v], &t, err);
-    }
-    if (status == TERN_OK) status = tern_model_refuse_unread(file, arch, c, &g, err);
-    tern_graph_free(&g);
-    return status;
 }

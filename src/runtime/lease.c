@@ -343,7 +343,7 @@ static tern_batch batch_of(const tern_model *m, const tern_wanted *w) {
                     .few_ahead = w->few_ahead,
                     .drafting = w->drafting};
     for (int32_t i = 0; i < w->n_bindings; i++)
-        tern_batch_bind(&b, tern_graph_find(&m->fused, w->outputs[i]), w->data[i]);
+        tern_batch_bind(&b, tern_graph_find(&m->graphs[0].fused, w->outputs[i]), w->data[i]);
     return b;
 }
 
@@ -405,6 +405,11 @@ static tern_status check_work(const tern_model *m, const tern_work *work, int32_
                              (int)w->n_ids, (int)w->first_pos);
         TERN_TRY(know(w->lease, (size_t)(w->first_pos + w->n_ids), err));
     }
+    if (n > m->n_batch && tern_model_reads_whole(m))
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "%s: the model reads a text as a whole: %lld tokens are more than the %d "
+                         "that it was opened for (n_batch)",
+                         m->path, (long long)n, (int)m->n_batch);
     if (n_work < 1 || n > m->n_batch)
         return tern_fail(err, TERN_ERR_ARGUMENT, "a batch of %lld tokens: the model takes %d",
                          (long long)n, (int)m->n_batch);
@@ -431,7 +436,7 @@ static tern_status remember(const tern_work *w, const tern_wanted *wanted, tern_
 
 static tern_status check_wanted(const tern_model *m, const tern_wanted *w, tern_error *err) {
     for (int32_t i = 0; i < w->n_bindings; i++)
-        if (w->data[i] && tern_graph_find(&m->fused, w->outputs[i]) < 0)
+        if (w->data[i] && tern_graph_find(&m->graphs[0].fused, w->outputs[i]) < 0)
             return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: the model has no output \"%s\"",
                              m->path, w->outputs[i]);
     return TERN_OK;

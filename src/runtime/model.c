@@ -6,6 +6,9 @@
 #include "base/os_time.h"
 #include "runtime/runtime.h"
 
+#define BATCH           512  // tokens computed at once, unless somebody says otherwise
+#define WHOLE_BATCH_MAX 8192 // the same of models that read a text as a whole
+
 const char *tern_version(void) {
     return "0.1.0";
 }
@@ -17,12 +20,14 @@ static tern_status report(const tern_model_desc *desc, double fraction, tern_err
 
 // ---- Weights -----------------------------------------------------------------------------------
 
-void tern_model_mark_uses(const tern_graph *g, tern_weight_source *sources) {
+void tern_model_mark_uses(const tern_graph *g, const int32_t *weights,
+                          tern_weight_source *sources) {
     for (size_t i = 0; i < g->n_nodes; i++) {
         const tern_node *n = &g->nodes[i];
-        if (n->op == TERN_OP_TERNARIZE) sources[n->in[0]].ternarize = true;
+        if (n->op == TERN_OP_TERNARIZE)
+            sources[weights ? weights[n->in[0]] : n->in[0]].ternarize = true;
         if (n->op == TERN_OP_LINEAR && g->values[n->out[0]].kind == TERN_VALUE_OUTPUT)
-            sources[n->in[1]].is_head = true;
+            sources[weights ? weights[n->in[1]] : n->in[1]].is_head = true;
     }
 }
 
@@ -61,10 +66,9 @@ static bool is_damaged(const tern_weight_source *s) {
 }
 
 static tern_status find_source(tern_model *m, const tern_value *v, tern_weight_source *s,
-                               tern_error *err) {
+                               float **numbers, tern_error *err) {
     if (find_adapter_source(m, v, s)) return TERN_OK;
     const tern_tensor *t;
-    float **numbers = &m->numbers[v - m->built.values];
     TERN_TRY(tern_model_weight(m->file, m->arch, v, &t, err));
     TERN_TRY(tern_model_numbers(m->file, m->arch, t, v->name, numbers, err));
     s->name = t->name;
@@ -80,20 +84,97 @@ static tern_status find_source(tern_model *m, const tern_value *v, tern_weight_s
     return TERN_OK;
 }
 
-static tern_status find_sources(tern_model *m, tern_head_mode head, tern_error *err) {
-    const tern_graph *g = &m->built;
-    m->sources = tern_alloc_array(TERN_MEM_GRAPH, g->n_values + 1, sizeof *m->sources);
-    m->numbers = tern_alloc_array(TERN_MEM_GRAPH, g->n_values + 1, sizeof *m->numbers);
-    if (!m->sources || !m->numbers) return tern_fail_memory(err, g->n_values * sizeof *m->sources);
-    tern_model_mark_uses(g, m->sources);
+// The number of the weight that an earlier graph has under this name; -1: none has it.
+static int32_t find_earlier(const tern_model *m, int graph, const char *name) {
+    for (int i = 0; i < graph; i++) {
+        tern_vid v = tern_graph_find(&m->graphs[i].built, name);
+        if (v >= 0 && m->graphs[i].weights[v] >= 0) return m->graphs[i].weights[v];
+    }
+    return -1;
+}
+
+// Of a weight that several graphs read: all that any of them does with it.
+static tern_status add_use(tern_weight_source *s, const tern_value *v, tern_error *err) {
+    if (s->n_rows != v->rows || s->n_cols != v->cols)
+        return tern_fail(err, TERN_ERR_FORMAT, "graph: %s has two shapes in two graphs", v->name);
+    s->is_matrix |= v->is_matrix;
+    s->is_table |= v->is_table;
+    return TERN_OK;
+}
+
+static tern_status find_sources_of(tern_model *m, int graph, tern_head_mode head,
+                                   tern_error *err) {
+    tern_model_graph *mg = &m->graphs[graph];
+    const tern_graph *g = &mg->built;
     for (size_t v = 0; v < g->n_values; v++) {
+        mg->weights[v] = -1;
         if (g->values[v].kind != TERN_VALUE_WEIGHT) continue;
-        tern_weight_source *s = &m->sources[v];
-        TERN_TRY(find_source(m, &g->values[v], s, err));
+        mg->weights[v] = find_earlier(m, graph, g->values[v].name);
+        if (mg->weights[v] >= 0) {
+            TERN_TRY(add_use(&m->sources[mg->weights[v]], &g->values[v], err));
+            continue;
+        }
+        size_t w = m->n_weights++;
+        tern_weight_source *s = &m->sources[w];
+        TERN_TRY(find_source(m, &g->values[v], s, &m->numbers[w], err));
         s->head = head;
         m->info.n_params += (uint64_t)(s->n_rows * s->n_cols);
+        mg->weights[v] = (int32_t)w;
+    }
+    tern_model_mark_uses(g, mg->weights, m->sources);
+    return TERN_OK;
+}
+
+static tern_status find_sources(tern_model *m, tern_head_mode head, tern_error *err) {
+    size_t n = 1;
+    for (int i = 0; i < m->n_graphs; i++) n += m->graphs[i].built.n_values;
+    m->sources = tern_alloc_array(TERN_MEM_GRAPH, n, sizeof *m->sources);
+    m->numbers = tern_alloc_array(TERN_MEM_GRAPH, n, sizeof *m->numbers);
+    m->kinds = tern_alloc_array(TERN_MEM_GRAPH, n, sizeof *m->kinds);
+    if (!m->sources || !m->numbers || !m->kinds)
+        return tern_fail_memory(err, n * sizeof *m->sources);
+    for (int i = 0; i < m->n_graphs; i++) {
+        tern_model_graph *g = &m->graphs[i];
+        g->weights =
+            tern_alloc_array(TERN_MEM_GRAPH, g->built.n_values + 1, sizeof *g->weights);
+        if (!g->weights) return tern_fail_memory(err, g->built.n_values * sizeof *g->weights);
+        TERN_TRY(find_sources_of(m, i, head, err));
     }
     return TERN_OK;
+}
+
+// ---- Graphs ------------------------------------------------------------------------------------
+
+int tern_model_graph_find(const tern_model *m, const char *name, tern_error *err) {
+    tern_strbuf list = {0};
+    for (int i = 0; i < m->n_graphs; i++)
+        if (!name || strcmp(m->graphs[i].name, name) == 0) return i;
+    for (int i = 0; i < m->n_graphs; i++)
+        tern_strbuf_printf(&list, "%s%s", i ? ", " : "", m->graphs[i].name);
+    tern_fail(err, TERN_ERR_ARGUMENT, "%s: the model has no graph \"%s\": it has %s", m->path, name,
+              tern_strbuf_text(&list));
+    tern_strbuf_free(&list);
+    return -1;
+}
+
+int tern_model_flow_from(const tern_model *m, int graph, tern_vid v) {
+    const tern_graph *built[TERN_GRAPHS_MAX];
+    for (int i = 0; i < m->n_graphs; i++) built[i] = &m->graphs[i].built;
+    return tern_model_flow(built, graph, v);
+}
+
+tern_status tern_model_refuse_damaged(const tern_model *m, tern_error *err) {
+    if (!m->damaged) return TERN_OK;
+    return tern_fail(err, TERN_ERR_FORMAT,
+                     "%s: tensor %s: some of its numbers are not numbers (NaN or infinite)",
+                     m->path, m->damaged);
+}
+
+bool tern_model_reads_whole(const tern_model *m) {
+    const tern_graph *g = &m->graphs[0].built;
+    for (size_t i = 0; i < g->n_nodes; i++)
+        if (g->nodes[i].bidirectional || g->nodes[i].op == TERN_OP_POOL) return true;
+    return false;
 }
 
 // ---- Plan --------------------------------------------------------------------------------------
@@ -108,16 +189,24 @@ static tern_status on_bound(void *ctx, uint64_t bytes, tern_error *err) {
     return report(l->desc, (double)bytes / (double)l->model->file->tensor_bytes, err);
 }
 
+static tern_status run_passes_on(const tern_model *m, tern_model_graph *g, tern_error *err) {
+    size_t n = g->built.n_values;
+    tern_weight_kind *kinds = tern_alloc_array(TERN_MEM_GRAPH, n + 1, sizeof *kinds); // by value
+    if (!kinds) return tern_fail_memory(err, n * sizeof *kinds);
+    for (size_t v = 0; v < n; v++)
+        if (g->weights[v] >= 0) kinds[v] = m->kinds[g->weights[v]];
+    tern_status status = tern_graph_copy(&g->lowered, &g->built, err);
+    if (status == TERN_OK) status = tern_pass_lower(&g->lowered, kinds, err);
+    tern_free(kinds);
+    TERN_TRY(status);
+    TERN_TRY(tern_graph_copy(&g->fused, &g->lowered, err));
+    return tern_pass_fuse(&g->fused, err);
+}
+
 static tern_status run_passes(tern_model *m, tern_error *err) {
-    const tern_graph *g = &m->built;
-    m->kinds = tern_alloc_array(TERN_MEM_GRAPH, g->n_values + 1, sizeof *m->kinds);
-    if (!m->kinds) return tern_fail_memory(err, g->n_values * sizeof *m->kinds);
-    for (size_t v = 0; v < g->n_values; v++)
-        m->kinds[v] = tern_placement_kind(m->now, (tern_vid)v);
-    TERN_TRY(tern_graph_copy(&m->lowered, &m->built, err));
-    TERN_TRY(tern_pass_lower(&m->lowered, m->kinds, err));
-    TERN_TRY(tern_graph_copy(&m->fused, &m->lowered, err));
-    return tern_pass_fuse(&m->fused, err);
+    for (size_t w = 0; w < m->n_weights; w++) m->kinds[w] = tern_placement_kind(m->now, w);
+    for (int i = 0; i < m->n_graphs; i++) TERN_TRY(run_passes_on(m, &m->graphs[i], err));
+    return TERN_OK;
 }
 
 static tern_status keep(char **copy, const char *text, tern_error *err) {
@@ -181,8 +270,9 @@ static void fill_plan_info(tern_model *m) {
     i->n_embd = (int32_t)m->config.n_embd;
     i->n_context_train = (int32_t)m->config.n_context;
     i->n_batch = m->n_batch;
-    for (size_t v = 0; v < m->built.n_values; v++) {
-        const tern_value *value = &m->built.values[v];
+    const tern_graph *main = &m->graphs[0].built;
+    for (size_t v = 0; v < main->n_values; v++) {
+        const tern_value *value = &main->values[v];
         if (value->kind == TERN_VALUE_STATE && value->state == TERN_STATE_POSITIONAL)
             i->kv_bytes_per_token += (uint64_t)value->cols * 2; // a half each
     }
@@ -247,8 +337,36 @@ static tern_status add_adapters(tern_model *m, const tern_model_desc *desc, tern
     for (size_t i = 0; i < desc->n_loras; i++)
         TERN_TRY(tern_adapters_add(&m->adapters, &desc->loras[i], m->file, m->arch, &m->config,
                                    err));
-    if (m->adapters.n == 0) return TERN_OK;
-    return tern_pass_low_rank(&m->built, tern_adapters_rank, &m->adapters, NULL, err);
+    for (int i = 0; m->adapters.n > 0 && i < m->n_graphs; i++)
+        TERN_TRY(tern_pass_low_rank(&m->graphs[i].built, tern_adapters_rank, &m->adapters, NULL,
+                                    err));
+    return TERN_OK;
+}
+
+static tern_status build_graphs(tern_model *m, tern_error *err) {
+    const tern_graph_row *rows[TERN_GRAPHS_MAX];
+    tern_graph built[TERN_GRAPHS_MAX];
+    tern_status status =
+        tern_model_build_all(built, &m->n_graphs, m->file, m->arch, &m->config, err);
+    tern_model_graphs(m->arch, &m->config, rows);
+    for (int i = 0; i < m->n_graphs; i++) {
+        m->graphs[i].built = built[i];
+        m->graphs[i].name = rows[i]->name;
+    }
+    return status;
+}
+
+static tern_status refuse_unread(const tern_model *m, tern_error *err) {
+    const tern_graph *built[TERN_GRAPHS_MAX];
+    for (int i = 0; i < m->n_graphs; i++) built[i] = &m->graphs[i].built;
+    return tern_model_refuse_unread(m->file, m->arch, &m->config, built, m->n_graphs, err);
+}
+
+// Tokens computed at once. A text that is read as a whole has to fit.
+static int32_t choose_batch(const tern_model *m, int wanted) {
+    int64_t n = m->config.n_context < WHOLE_BATCH_MAX ? m->config.n_context : WHOLE_BATCH_MAX;
+    if (wanted) return wanted;
+    return tern_model_reads_whole(m) && n > BATCH ? (int32_t)n : BATCH;
 }
 
 static tern_status open_parts(tern_model *m, const tern_model_desc *desc, tern_error *err) {
@@ -262,11 +380,11 @@ static tern_status open_parts(tern_model *m, const tern_model_desc *desc, tern_e
     }
     TERN_TRY_GOTO(tern_model_read(m->file, &m->arch, &m->config, err));
     TERN_TRY_GOTO(open_text(m, desc, err));
-    tern_graph_init(&m->built);
-    TERN_TRY_GOTO(tern_model_build(&m->built, m->file, m->arch, &m->config, err));
+    TERN_TRY_GOTO(build_graphs(m, err));
+    m->n_batch = choose_batch(m, desc->n_batch);
     TERN_TRY_GOTO(add_adapters(m, desc, err));
     TERN_TRY_GOTO(find_sources(m, desc->head, err));
-    TERN_TRY_GOTO(tern_model_refuse_unread(m->file, m->arch, &m->config, &m->built, err));
+    TERN_TRY_GOTO(refuse_unread(m, err));
     TERN_TRY_GOTO(place(m, desc, err));
     TERN_TRY(run_passes(m, err));
     return tern_placement_compile(m->now, m, err);
@@ -289,7 +407,6 @@ tern_status tern_model_open(tern_model **out, const char *path, const tern_model
     tern_model *m = tern_alloc(TERN_MEM_GRAPH, sizeof *m);
     if (!m) return tern_fail_memory(err, sizeof *m);
     tern_mutex_init(&m->lock);
-    m->n_batch = desc->n_batch ? desc->n_batch : 512;
     m->vocab_only = desc->vocab_only;
     m->path = tern_strdup(TERN_MEM_GRAPH, path);
     tern_status status = m->path ? open_parts(m, desc, err) : tern_fail_memory(err, strlen(path));
@@ -311,16 +428,20 @@ void tern_model_close(tern_model *m) {
         tern_placement_close(p, m);
     }
     tern_adapters_free(&m->adapters);
-    for (size_t v = 0; m->numbers && v < m->built.n_values; v++) tern_free(m->numbers[v]);
+    for (size_t w = 0; w < m->n_weights; w++) tern_free(m->numbers[w]);
     tern_free(m->numbers);
     tern_free(m->sources);
     tern_free(m->kinds);
     tern_free(m->cpu_features);
     tern_free(m->webgpu_library);
     tern_free(m->webgpu_state);
-    tern_graph_free(&m->built);
-    tern_graph_free(&m->lowered);
-    tern_graph_free(&m->fused);
+    for (int i = 0; i < m->n_graphs; i++) {
+        tern_model_graph *g = &m->graphs[i];
+        tern_graph_free(&g->built);
+        tern_graph_free(&g->lowered);
+        tern_graph_free(&g->fused);
+        tern_free(g->weights);
+    }
     tern_template_free(m->chat_template);
     tern_tokenizer_free(m->tokenizer);
     tern_file_close(m->file);

@@ -38,14 +38,12 @@ static tern_status open_device(tern_placement *p, const tern_model *m, const cha
 
 static tern_status bind_all(tern_placement *p, const tern_model *m, tern_bound_fn on_bound,
                             void *ctx, tern_error *err) {
-    const tern_graph *g = &m->built;
     uint64_t done = 0;
-    for (size_t v = 0; v < g->n_values; v++) {
-        if (g->values[v].kind != TERN_VALUE_WEIGHT) continue;
-        const tern_weight_source *s = &m->sources[v];
+    for (size_t w = 0; w < m->n_weights; w++) {
+        const tern_weight_source *s = &m->sources[w];
         tern_weight_info info;
-        TERN_TRY(p->backend->bind(p->device, s, &p->weights[v], err));
-        p->backend->weight_info(p->weights[v], &info);
+        TERN_TRY(p->backend->bind(p->device, s, &p->weights[w], err));
+        p->backend->weight_info(p->weights[w], &info);
         if (!info.keeps_source) tern_file_drop_pages(m->file, s->data, s->bytes);
         p->bytes_per_token += info.bytes_per_token_greedy;
         p->bytes_per_token_logits += info.bytes_per_token;
@@ -67,13 +65,13 @@ tern_status tern_placement_open(tern_placement **out, const tern_model *m, const
     if (!p) return tern_fail_memory(err, sizeof *p);
     tern_mutex_init(&p->busy);
     tern_mutex_init(&p->pool);
-    p->weights = tern_alloc_array(TERN_MEM_GRAPH, m->built.n_values + 1, sizeof *p->weights);
+    p->weights = tern_alloc_array(TERN_MEM_GRAPH, m->n_weights + 1, sizeof *p->weights);
     if (!p->weights) {
-        status = tern_fail_memory(err, m->built.n_values * sizeof *p->weights);
+        status = tern_fail_memory(err, m->n_weights * sizeof *p->weights);
         goto fail;
     }
     TERN_TRY_GOTO(open_device(p, m, device, err));
-    TERN_TRY_GOTO(p->backend->tune(p->device, m->sources, m->built.n_values, err));
+    TERN_TRY_GOTO(p->backend->tune(p->device, m->sources, m->n_weights, err));
     TERN_TRY_GOTO(bind_all(p, m, on_bound, ctx, err));
     *out = p;
     return TERN_OK;
@@ -82,20 +80,32 @@ fail:
     return status;
 }
 
-tern_weight_kind tern_placement_kind(const tern_placement *p, tern_vid v) {
-    tern_weight_info info = {0};
-    if (p->weights[v]) p->backend->weight_info(p->weights[v], &info);
+tern_weight_kind tern_placement_kind(const tern_placement *p, size_t weight) {
+    tern_weight_info info;
+    p->backend->weight_info(p->weights[weight], &info);
     return info.kind;
 }
 
+// Values keep their numbers through the passes; new ones are only added at the end, and none of
+// them is a weight.
+tern_status tern_placement_weights(const tern_placement *p, const tern_model_graph *g,
+                                   size_t n_values, tern_weight ***out, tern_error *err) {
+    tern_weight **weights = tern_alloc_array(TERN_MEM_GRAPH, n_values + 1, sizeof *weights);
+    *out = weights;
+    if (!weights) return tern_fail_memory(err, n_values * sizeof *weights);
+    for (size_t v = 0; v < g->built.n_values; v++)
+        if (g->weights[v] >= 0) weights[v] = p->weights[g->weights[v]];
+    return TERN_OK;
+}
+
 tern_status tern_placement_compile(tern_placement *p, const tern_model *m, tern_error *err) {
-    // Values keep their numbers through the passes; new ones are only added at the end, and none of
-    // them is a weight.
-    tern_weight **grown =
-        tern_realloc(TERN_MEM_GRAPH, p->weights, (m->fused.n_values + 1) * sizeof *grown);
-    if (!grown) return tern_fail_memory(err, m->fused.n_values * sizeof *grown);
-    p->weights = grown;
-    TERN_TRY(p->backend->compile(p->device, &m->fused, p->weights, m->n_batch, &p->plan, err));
+    for (int i = 0; i < m->n_graphs; i++) {
+        const tern_model_graph *g = &m->graphs[i];
+        tern_placed_graph *to = &p->graphs[i];
+        TERN_TRY(tern_placement_weights(p, g, g->fused.n_values, &to->weights, err));
+        TERN_TRY(p->backend->compile(p->device, &g->fused, to->weights, m->n_batch, &to->plan,
+                                     err));
+    }
     const char *guess = m->config.guess ? m->config.guess : "";
     snprintf(p->text, sizeof p->text, "%s%s%s%s%s%s%s", p->backend->describe(p->device),
              p->remark[0] ? " (" : "", p->remark, p->remark[0] ? ")" : "",
@@ -128,12 +138,15 @@ static void close_runs(tern_placement *p) {
 
 void tern_placement_give_back(tern_placement *p, const tern_model *m) {
     close_runs(p);
-    if (p->plan) p->backend->plan_free(p->plan);
-    for (size_t v = 0; p->weights && v < m->built.n_values; v++)
-        if (p->weights[v]) p->backend->unbind(p->device, p->weights[v]);
+    for (int i = 0; i < m->n_graphs; i++) {
+        if (p->graphs[i].plan) p->backend->plan_free(p->graphs[i].plan);
+        tern_free(p->graphs[i].weights);
+        p->graphs[i] = (tern_placed_graph){0};
+    }
+    for (size_t w = 0; p->weights && w < m->n_weights; w++)
+        if (p->weights[w]) p->backend->unbind(p->device, p->weights[w]);
     tern_free(p->weights);
     if (p->device) p->backend->close(p->device);
-    p->plan = NULL;
     p->weights = NULL;
     p->device = NULL;
 }
@@ -164,7 +177,8 @@ tern_status tern_placement_cache(tern_placement *p, const tern_model *m,
         }
     tern_placed_cache *c = tern_alloc(TERN_MEM_KV, sizeof *c);
     if (!c) return tern_fail_memory(err, sizeof *c);
-    tern_status status = tern_cache_open(&c->cache, p->backend, p->plan, &m->fused, desc, err);
+    tern_status status = tern_cache_open(&c->cache, p->backend, p->graphs[0].plan,
+                                         &m->graphs[0].fused, desc, err);
     if (status != TERN_OK) {
         tern_free(c);
         return status;
@@ -189,7 +203,8 @@ tern_status tern_placement_instance(const tern_placement *p, int32_t n_batch, te
     tern_status status = TERN_OK;
     if (!r->ids || !r->outputs || !r->chunks) status = tern_fail_memory(err, n * sizeof *r->chunks);
     if (status == TERN_OK)
-        status = p->backend->instance_open(p->plan, tern_cache_store(cache), &r->instance, err);
+        status = p->backend->instance_open(p->graphs[0].plan, tern_cache_store(cache), &r->instance,
+                                           err);
     if (status == TERN_OK)
         *out = r;
     else
@@ -236,12 +251,12 @@ void tern_placement_give(tern_placement *p, tern_placed_instance *r, const tern_
 
 // ---- Replacing ---------------------------------------------------------------------------------
 
-// The fused graph fits wherever the same weights are ternary.
+// The fused graphs fit wherever the same weights are ternary.
 static tern_status check_kinds(const tern_model *m, const tern_placement *p, tern_error *err) {
-    for (size_t v = 0; v < m->built.n_values; v++)
-        if (p->weights[v] && m->kinds[v] != tern_placement_kind(p, (tern_vid)v))
+    for (size_t w = 0; w < m->n_weights; w++)
+        if (m->kinds[w] != tern_placement_kind(p, w))
             return tern_fail(err, TERN_ERR_DEVICE, "%s: %s has it in another form",
-                             m->built.values[v].name, p->backend->name);
+                             m->sources[w].name, p->backend->name);
     return TERN_OK;
 }
 
@@ -275,11 +290,29 @@ tern_status tern_placement_replace(tern_model *m, const char *why, tern_error *e
     return TERN_OK;
 }
 
-void tern_model_print_plan(tern_model *m, tern_format format, tern_strbuf *out) {
+tern_status tern_placement_hold(tern_model *m, tern_placement **out, tern_error *err) {
+    tern_status status = TERN_OK;
+    tern_mutex_lock(&m->lock);
+    if (m->now->was_lost || m->now->backend->is_lost(m->now->device))
+        status = tern_placement_replace(m, "the device was lost", err);
+    *out = status == TERN_OK ? m->now : NULL;
+    if (*out) (*out)->n_leases++;
+    tern_mutex_unlock(&m->lock);
+    return status;
+}
+
+void tern_placement_let_go(tern_model *m, tern_placement *p) {
+    tern_mutex_lock(&m->lock);
+    if (--p->n_leases == 0 && p != m->now) tern_placement_give_back(p, m);
+    tern_mutex_unlock(&m->lock);
+}
+
+void tern_model_print_plan(tern_model *m, int graph, tern_format format, tern_strbuf *out) {
     tern_mutex_lock(&m->lock);
     const tern_placement *p = m->now;
-    tern_graph_print(&m->fused, "fused", p->plan ? p->backend->plan_memory(p->plan) : NULL, format,
-                     out);
+    const tern_plan *plan = p->graphs[graph].plan;
+    tern_graph_print(&m->graphs[graph].fused, m->graphs[graph].name, "fused",
+                     plan ? p->backend->plan_memory(plan) : NULL, format, out);
     tern_mutex_unlock(&m->lock);
 }
 

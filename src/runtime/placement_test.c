@@ -93,7 +93,7 @@ static bool ask_info(tern_model *m, tern_error *err) {
 }
 
 static bool ask_report(tern_model *m, tern_error *err) {
-    return tern_graph_report(m, TERN_FORMAT_JSON, ignore, NULL, err) == TERN_OK;
+    return tern_graph_report(m, NULL, TERN_FORMAT_JSON, ignore, NULL, err) == TERN_OK;
 }
 
 static bool ask_session(tern_model *m, tern_error *err) {

@@ -27,14 +27,21 @@ typedef struct tern_placed_instance {
     struct tern_placed_instance *next;
 } tern_placed_instance;
 
-// A device with the weights bound to it and the plan compiled for it (placement.c).
+// A graph as a device runs it.
+typedef struct tern_placed_graph {
+    tern_weight **weights; // by value of the fused graph
+    tern_plan *plan;
+} tern_placed_graph;
+
+// A device with the weights bound to it and the plans compiled for it (placement.c).
 typedef struct tern_placement {
     const tern_backend *backend;
     tern_device *device;
     tern_mutex busy;  // the device is in use, where it is not shared; taken after the model's
     tern_mutex pool;  // of the instances' list; taken after all others
-    tern_weight **weights; // by value
-    tern_plan *plan;
+    tern_weight **weights; // [the model's n_weights]
+    tern_placed_graph graphs[TERN_GRAPHS_MAX];
+    // Of the main graph.
     tern_placed_cache *caches; // changed under the model's lock
     tern_placed_instance *instances;
     const char *ternary_layout, *head;
@@ -45,6 +52,16 @@ typedef struct tern_placement {
     bool was_lost; // the model looks for another place, or has one
     struct tern_placement *before; // what was lost
 } tern_placement;
+
+// One of a model's graphs. Its plan runs the last of the three, the others are kept for `tern
+// graph` and for outputs that fusion leaves out.
+typedef struct tern_model_graph {
+    const char *name;
+    tern_graph built;   // as the architecture does, with adapters
+    tern_graph lowered; // linears by the file's types
+    tern_graph fused;
+    int32_t *weights; // [built.n_values] which of the model's weights a value is; -1: none
+} tern_model_graph;
 
 struct tern_model {
     char *path;
@@ -59,12 +76,13 @@ struct tern_model {
     // That it points to, since a model that lost its device opens another one.
     tern_webgpu_desc webgpu;
     char *cpu_features, *webgpu_library, *webgpu_state;
-    // As the architecture built it; linears lowered to the file's types; fused. The plan runs the
-    // last one, the others are kept for `tern graph`.
-    tern_graph built, lowered, fused;
-    tern_weight_source *sources; // by value of `built`
-    float **numbers;             // the same: those that are not as the file has them, or NULL
-    tern_weight_kind *kinds;     // the same: the input of the passes
+    tern_model_graph graphs[TERN_GRAPHS_MAX]; // the first is the main one, which leases run
+    int n_graphs;
+    // The weights of all graphs, each once however many of them read it.
+    size_t n_weights;
+    tern_weight_source *sources; // [n_weights]
+    float **numbers;             // [n_weights] those that are not as the file has them, or NULL
+    tern_weight_kind *kinds;     // [n_weights] the input of the passes
     const char *damaged; // a vector with NaN or infinity in it, NULL: there is none
     int32_t n_batch;
     bool vocab_only;
@@ -76,15 +94,28 @@ struct tern_model {
     char *name, *architecture; // that it points to
 };
 
-// Marks, by value of the built graph, which weights are ternarized and which is the output head.
-void tern_model_mark_uses(const tern_graph *g, tern_weight_source *sources);
+// Marks which weights of a built graph are ternarized and which is the output head. weights: which
+// source a value has; NULL: sources are by value.
+void tern_model_mark_uses(const tern_graph *g, const int32_t *weights, tern_weight_source *sources);
+// Which of the model's graphs has this name; NULL: the main one. -1: none, with a message that
+// lists those there are.
+int tern_model_graph_find(const tern_model *m, const char *name, tern_error *err);
+// The graph whose value flows into this input; -1: none, it comes from outside.
+int tern_model_flow_from(const tern_model *m, int graph, tern_vid v);
+// Fails if a vector has numbers in it that are none: they come out of int8 products as some number.
+tern_status tern_model_refuse_damaged(const tern_model *m, tern_error *err);
+// Whether a text has to come in one batch: its rows see later ones, or become one.
+bool tern_model_reads_whole(const tern_model *m);
 
 typedef tern_status (*tern_bound_fn)(void *ctx, uint64_t bytes, tern_error *err);
 // Opens the device ("cpu", "webgpu", "auto") and binds all weights; on_bound may be NULL.
 tern_status tern_placement_open(tern_placement **out, const tern_model *m, const char *device,
                                 tern_bound_fn on_bound, void *ctx, tern_error *err);
-tern_weight_kind tern_placement_kind(const tern_placement *p, tern_vid v);
-// Compiles the fused graph, and describes where it runs.
+tern_weight_kind tern_placement_kind(const tern_placement *p, size_t weight);
+// The bound weights of a graph, by value, for n_values of them; to be freed with tern_free.
+tern_status tern_placement_weights(const tern_placement *p, const tern_model_graph *g,
+                                   size_t n_values, tern_weight ***out, tern_error *err);
+// Compiles the fused graphs, and describes where they run.
 tern_status tern_placement_compile(tern_placement *p, const tern_model *m, tern_error *err);
 void tern_placement_close(tern_placement *p, const tern_model *m); // NULL is allowed
 // Frees everything except the texts about it.
@@ -108,9 +139,13 @@ void tern_placement_give(tern_placement *p, tern_placed_instance *r, const tern_
 #define TERN_LOSSES_MAX 2 // after which a model goes to the CPU
 tern_status tern_placement_replace(tern_model *m, const char *why, tern_error *err);
 
-// Appends the fused graph and what its memory is here; not the memory while a lost device is to be
+// Where the model is now, replaced if it was lost; it stays until it is let go.
+tern_status tern_placement_hold(tern_model *m, tern_placement **out, tern_error *err);
+void tern_placement_let_go(tern_model *m, tern_placement *p);
+
+// Appends a fused graph and what its memory is here; not the memory while a lost device is to be
 // replaced.
-void tern_model_print_plan(tern_model *m, tern_format format, tern_strbuf *out);
+void tern_model_print_plan(tern_model *m, int graph, tern_format format, tern_strbuf *out);
 
 // ---- Leases (lease.c): a session's side --------------------------------------------------------
 //

@@ -89,22 +89,35 @@ tern_status tern_chat_format(const tern_model *m, const tern_message *messages, 
     return status;
 }
 
-tern_status tern_graph_report(const tern_model *m, tern_format format, tern_text_fn on_text,
-                              void *user, tern_error *err) {
+// A picture of the fused graph is enough.
+static void report_graph(tern_model *m, int graph, tern_format format, tern_strbuf *out) {
+    const tern_model_graph *g = &m->graphs[graph];
+    const char *between = format == TERN_FORMAT_JSON ? ",\n" : "\n";
+    if (format != TERN_FORMAT_DOT) {
+        tern_graph_print(&g->built, g->name, "built", NULL, format, out);
+        tern_strbuf_puts(out, between);
+        tern_graph_print(&g->lowered, g->name, "lowered", NULL, format, out);
+        tern_strbuf_puts(out, between);
+    }
+    tern_model_print_plan(m, graph, format, out);
+}
+
+tern_status tern_graph_report(const tern_model *model, const char *graph, tern_format format,
+                              tern_text_fn on_text, void *user, tern_error *err) {
+    tern_model *m = (tern_model *)(uintptr_t)model; // the lock is not part of its value
     tern_strbuf text = {0};
     bool json = format == TERN_FORMAT_JSON;
     TERN_NEED(m);
     TERN_NEED(on_text);
     if (m->vocab_only)
         return tern_fail(err, TERN_ERR_ARGUMENT, "%s: only its tokenizer was opened", m->path);
+    int only = graph ? tern_model_graph_find(m, graph, err) : 0;
+    if (only < 0) return TERN_ERR_ARGUMENT;
     if (json) tern_strbuf_puts(&text, "[");
-    if (format != TERN_FORMAT_DOT) { // a picture of the last one is enough
-        tern_graph_print(&m->built, "built", NULL, format, &text);
-        tern_strbuf_puts(&text, json ? ",\n" : "\n");
-        tern_graph_print(&m->lowered, "lowered", NULL, format, &text);
-        tern_strbuf_puts(&text, json ? ",\n" : "\n");
+    for (int i = only; i < (graph ? only + 1 : m->n_graphs); i++) {
+        if (i > only) tern_strbuf_puts(&text, json ? ",\n" : "\n");
+        report_graph(m, i, format, &text);
     }
-    tern_model_print_plan((tern_model *)(uintptr_t)m, format, &text);
     if (json) tern_strbuf_puts(&text, "]\n");
     tern_status status = TERN_OK;
     if (text.failed) status = tern_fail_memory(err, text.len);

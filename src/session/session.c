@@ -33,11 +33,11 @@ tern_status tern_session_open(tern_session **out, tern_model *model, const tern_
     if (model->vocab_only)
         return tern_fail(err, TERN_ERR_ARGUMENT, "%s: only its tokenizer was opened", model->path);
     if (model->config.pooling != TERN_POOLING_NONE)
-        return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: the model makes embeddings of texts, and "
-                         "has no scores of next tokens", model->path);
-    if (model->damaged)
-        return tern_fail(err, TERN_ERR_FORMAT, "%s: tensor %s: some of its numbers are not numbers "
-                         "(NaN or infinite)", model->path, model->damaged);
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "%s: the model is an encoder: it has no scores of next tokens (see tern "
+                         "compute)",
+                         model->path);
+    TERN_TRY(tern_model_refuse_damaged(model, err));
     if (!desc) desc = &defaults;
     int32_t trained = model->info.n_context_train;
     if (desc->n_context < 0 || desc->n_context > 1 << 24)
@@ -53,7 +53,8 @@ tern_status tern_session_open(tern_session **out, tern_model *model, const tern_
     if (s->desc.n_keep <= 0) s->desc.n_keep = 4;
     if (s->desc.n_keep > s->n_context / 2) s->desc.n_keep = s->n_context / 2;
     tern_kv_type *kv_type = &s->desc.kv_type;
-    tern_status status = tern_kv_choose(&model->fused, s->n_context, *kv_type, kv_type, err);
+    tern_status status =
+        tern_kv_choose(&model->graphs[0].fused, s->n_context, *kv_type, kv_type, err);
     if (status == TERN_OK)
         status = tern_lease_open(&s->lease, model, s->n_context, *kv_type, err);
     if (status == TERN_OK && desc->profile) status = tern_model_profile_start(s->lease, err);

@@ -156,7 +156,8 @@ static tern_status find_kinds(tern_trainer *t, const tern_graph *g, tern_weight_
 tern_status tern_lora_build(tern_trainer *t, tern_graph *g, tern_error *err) {
     tern_lora_base *b = t->base;
     TERN_TRY(tern_model_build(g, t->base->file, t->arch, &t->config, err));
-    TERN_TRY(tern_model_refuse_unread(t->base->file, t->arch, &t->config, g, err));
+    TERN_TRY(tern_model_refuse_unread(t->base->file, t->arch, &t->config,
+                                      &(const tern_graph *){g}, 1, err));
     TERN_TRY(tern_pass_low_rank(g, rank_of, t, SCALE_NAME, err));
     b->n_kinds = g->n_values;
     b->kinds = tern_alloc_array(TERN_MEM_GRAPH, g->n_values + 1, sizeof *b->kinds);

@@ -143,7 +143,7 @@ static tern_status make_programs(tern_trainer *t, tern_error *err) {
     tern_graph_init(&t->train.graph);
     tern_graph_init(&t->update.graph);
     TERN_TRY(t->base ? tern_lora_build(t, &t->train.graph, err)
-                     : t->arch->build(&t->train.graph, &t->config, err));
+                     : tern_model_build_main(&t->train.graph, t->arch, &t->config, err));
     TERN_TRY(tern_graph_train(&t->train.graph, err));
     TERN_TRY(tern_graph_copy(&t->score.graph, &t->train.graph, err));
     TERN_TRY(differentiate(t, &t->train.graph, err));
@@ -256,7 +256,8 @@ tern_status tern_trainer_init_weights(tern_trainer *t, tern_error *err) {
                            "%s is a %s model; convert it to the GGUF of a %s one first",
                            t->desc.init, arch->name, t->arch->name);
     if (status == TERN_OK)
-        status = tern_model_refuse_unread(file, arch, &config, &t->train.graph, err);
+        status = tern_model_refuse_unread(file, arch, &config,
+                                          &(const tern_graph *){&t->train.graph}, 1, err);
     if (status == TERN_OK) status = init_slots(t, file, err);
     tern_file_close(file);
     return status;

@@ -126,15 +126,6 @@ static void fill_rope_tables(const cpu_run *run) {
     }
 }
 
-static void count_rows(cpu_run *run) {
-    const tern_graph *g = run->plan->g;
-    for (int32_t d = 0; d < g->n_dims; d++)
-        run->counts[d] = strcmp(g->dims[d], "tokens") == 0      ? run->batch->n_tokens
-                         : strcmp(g->dims[d], "outputs") == 0   ? run->batch->n_outputs
-                         : strcmp(g->dims[d], "sequences") == 0 ? run->batch->n_chunks
-                                                                : 0;
-}
-
 static bool is_wanted(const cpu_run *run, const cpu_step *s) {
     if (s->for_top_k) return run->batch->top_k > 0 && run->batch->n_outputs > 0;
     if (s->only_for >= 0 && !tern_batch_data(run->batch, s->only_for)) return false;
@@ -214,7 +205,7 @@ tern_status cpu_submit(tern_instance *in, const tern_batch *batch, tern_error *e
     for (size_t i = 0; i < p->n_steps * CPU_COUNTERS; i++)
         atomic_store_explicit(&in->counters[i], 0, memory_order_relaxed);
     cpu_run run = {.instance = in, .plan = p, .batch = batch};
-    count_rows(&run);
+    tern_batch_counts(batch, p->g, run.counts);
     place_rows(&run);
     fill_rope_tables(&run);
     tern_team_run(p->device->team, run_steps, &run);

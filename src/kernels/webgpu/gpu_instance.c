@@ -178,10 +178,20 @@ tern_status gpu_instance_bind(tern_instance *in, uint64_t table_bytes, tern_erro
     return gpu_instance_add_step(in, 0, err);
 }
 
+static tern_status refuse_rows(const tern_graph *g, tern_error *err) {
+    for (size_t v = 0; v < g->n_values; v++)
+        if (g->values[v].kind == TERN_VALUE_INPUT && g->values[v].type != TERN_VALUE_I32)
+            return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                             "input %s: the WebGPU backend takes ids of tokens alone",
+                             g->values[v].name);
+    return TERN_OK;
+}
+
 tern_status gpu_instance_open(tern_plan *p, tern_store *store, tern_instance **out,
                               tern_error *err) {
     *out = NULL;
     tern_status status = TERN_OK;
+    TERN_TRY(refuse_rows(p->g, err));
     tern_instance *in = tern_alloc(TERN_MEM_SESSION, sizeof *in);
     if (!in) return tern_fail_memory(err, sizeof *in);
     in->plan = p;

@@ -104,8 +104,8 @@ static tern_vid recurrent_block(rig *r) {
 }
 
 // In tiles, at their borders, and in batches of few tokens. Seen to catch: snapshots at the end of
-// the batch, of either state; slot 0 for all; a copy within one buffer; old buffers in the bind
-// groups after the slots have grown.
+// the batch, of either state; slot 0 for all; a copy to the place that it is from; old buffers in
+// the bind groups after the slots have grown.
 TEST(gpu_fixed_states_go_back_fork_and_swap) {
     static const int32_t n[] = {30, 30, 8, 30}, kept[] = {16, 13, 3, 29};
     for (size_t i = 0; i < rig_cases(4, 3); i++) {

@@ -76,8 +76,9 @@ static bool is_greedy_step(const gpu_request *b) {
            b->top_k == 1 && b->n_others == 0;
 }
 
+// Only the first step has a table of chunks, since fixed states cannot go ahead anyway.
 static bool goes_ahead(const tern_instance *in) {
-    return !in->uses_chunks; // where fixed states are
+    return !in->uses_chunks;
 }
 
 static tern_status start_ahead(tern_instance *in, tern_error *err) {

@@ -30,8 +30,9 @@ typedef struct stage {
     text texts[N_TEXTS];
     actor actors[N_ACTORS];
     int64_t n_wrong, n_rows;
+    bool is_recurrent; // has fixed states
     int32_t n_left; // forks, swaps and cuts that are still to come
-    int32_t n_forks, n_swaps, n_cuts, n_mixed, n_many;
+    int32_t n_forks, n_swaps, n_cuts, n_mixed, n_many, n_kept, n_back;
 } stage;
 
 static int32_t pick(stage *s, int32_t n) {
@@ -130,6 +131,21 @@ static void check_rows(stage *s, const mixed *x, const float *got) {
     }
 }
 
+// Most chunks remember their fixed states somewhere in them.
+static tern_status remember(stage *s, mixed *x, tern_error *err) {
+    for (int32_t i = 0; s->is_recurrent && i < x->b.n_chunks; i++) {
+        tern_chunk *c = &x->chunks[i];
+        int32_t n = 1 + pick(s, c->n_tokens);
+        if (pick(s, 4) == 0 || !may_stop_at(s, x->who[i], c->first_pos + n)) continue;
+        c->kept_after = n;
+        TERN_TRY(tern_sequence_swap_in(c->sequence, err));
+        TERN_TRY(tern_sequence_snapshot(c->sequence, c->first_pos + n, pick(s, 2) != 0, &c->kept,
+                                        &c->keeps, err));
+        s->n_kept += c->keeps;
+    }
+    return TERN_OK;
+}
+
 static tern_status step(stage *s, float *got, tern_error *err) {
     mixed x = {0};
     bool prompts = false, steps = false;
@@ -151,6 +167,7 @@ static tern_status step(stage *s, float *got, tern_error *err) {
     x.b.chunks = x.chunks;
     x.b.outputs = x.outputs;
     tern_batch_bind(&x.b, tern_graph_scores(&s->m.g), got);
+    TERN_TRY(remember(s, &x, err));
     TERN_TRY(run(s, &x.b, err));
     check_rows(s, &x, got);
     for (int32_t i = 0; i < x.b.n_chunks; i++) x.who[i]->pos += x.chunks[i].n_tokens;
@@ -177,7 +194,11 @@ static tern_status disturb(stage *s, actor *a, tern_error *err) {
     case 1:
         s->n_cuts++;
         TERN_TRY(tern_sequence_swap_in(a->sequence, err));
-        return tern_sequence_cut(a->sequence, n, &a->pos, err);
+        // Of fixed states to the last snapshot, which is in front of n.
+        if (s->is_recurrent) n = a->pos - (a->pos > 0);
+        TERN_TRY(tern_sequence_cut(a->sequence, n, &a->pos, err));
+        s->n_back += a->pos > 0 && !tern_sequence_cuts_freely(a->sequence);
+        return TERN_OK;
     case 2:
         if (!other) return TERN_OK;
         s->n_forks++;
@@ -242,6 +263,7 @@ static void check_schedules(stage *s, rig_device device, bool fused, tern_kv_typ
     // Everything happened.
     CHECK(s->n_rows > 100 && s->n_forks > 0 && s->n_swaps > 0 && s->n_cuts > 0);
     CHECK(s->n_mixed > 0 && s->n_many > 0);
+    CHECK(!s->is_recurrent || (s->n_kept > 0 && s->n_back > 0));
     for (int t = 0; t < N_TEXTS; t++) tern_free(s->texts[t].want);
     rig_take_down(&s->m);
 }
@@ -250,7 +272,7 @@ typedef struct shape {
     int32_t n_embd, n_heads, n_kv_heads, head_dim;
     int32_t window; // of one of two layers
     float soft_cap;
-    bool ternary;
+    bool ternary, recurrent; // recurrent: the second layer has fixed states
 } shape;
 
 static tern_vid linear(rig *r, tern_vid x, const shape *h, int64_t n_out, int64_t n_in) {
@@ -294,13 +316,41 @@ static tern_vid layer(rig *r, const shape *h, tern_vid x, int32_t number) {
     return tern_g_add(&r->g, x, linear(r, n, h, h->n_embd, n_ff));
 }
 
+static void fill_decay(float *x, int64_t n, int64_t row, uint32_t *seed) {
+    (void)row;
+    for (int64_t i = 0; i < n; i++) x[i] = -expf(3 * rig_random(seed) - 1);
+}
+
+// A convolution, a delta net, norms of its heads.
+static tern_vid recurrent_layer(rig *r, const shape *h, tern_vid x) {
+    enum { K_HEADS = 2, V_HEADS = 4, DIM = 16, COLS = 2 * K_HEADS * DIM + V_HEADS * DIM };
+    tern_graph *g = &r->g;
+    tern_vid n = tern_g_rms_norm(g, x, rig_vector(r, h->n_embd, fill_normal), 1e-5f);
+    tern_vid qkv = linear(r, n, h, COLS, h->n_embd);
+    tern_vid a = linear(r, n, h, V_HEADS, h->n_embd), b = linear(r, n, h, V_HEADS, h->n_embd);
+    tern_vid tail = tern_g_fixed_state(g, "tail", 3, COLS);
+    qkv = tern_g_conv(g, qkv, rig_array(r, COLS, 4, fill_normal), -1, tail, TERN_ACTIVATION_SILU);
+    tern_vid state = tern_g_fixed_state(g, "delta", V_HEADS * DIM, DIM);
+    tern_vid decay = rig_vector(r, V_HEADS, fill_decay), bias = rig_vector(r, V_HEADS, fill_normal);
+    tern_vid y = tern_g_delta_net(g, qkv, a, b, decay, bias, state,
+                                  &(tern_delta_attrs){.n_k_heads = K_HEADS,
+                                                      .n_v_heads = V_HEADS,
+                                                      .head_dim = DIM,
+                                                      .v_dim = DIM,
+                                                      .eps = 1e-6f});
+    y = tern_g_rms_norm(g, y, rig_vector(r, DIM, fill_normal), 1e-6f);
+    return tern_g_add(g, x, linear(r, y, h, h->n_embd, V_HEADS * DIM));
+}
+
 static void check_shape(const shape *h, tern_kv_type kv) {
     stage *s = calloc(1, sizeof *s);
     if (!s) abort();
     rig_open(&s->r, N_ROWS);
     tern_vid x = rig_rows(&s->r, h->n_embd, fill_normal);
-    for (int32_t i = 0; i < 2; i++) x = layer(&s->r, h, x, i);
+    for (int32_t i = 0; i < 2; i++)
+        x = h->recurrent && i == 1 ? recurrent_layer(&s->r, h, x) : layer(&s->r, h, x, i);
     rig_show(&s->r, x);
+    s->is_recurrent = h->recurrent;
     int end = test_is_long() ? RIG_DEVICES : RIG_GPU_LEAST;
     for (int d = RIG_GPU; d < end; d++)
         check_schedules(s, (rig_device)d, true, kv, test_is_long() ? 6 : 1);
@@ -312,11 +362,18 @@ static void check_shape(const shape *h, tern_kv_type kv) {
 // for steps, with the first row's pages for all, with the other group's pages, and with another
 // number of threads for the rows act(gate) * up of many steps.
 TEST(gpu_schedules_of_ternary_layers) {
-    static const shape h = {128, 4, 2, 32, 9, 0, true};
+    static const shape h = {128, 4, 2, 32, 9, 0, true, false};
     if (rig_has_gpu()) check_shape(&h, TERN_KV_F16);
 }
 
 TEST(gpu_schedules_of_float_layers) {
-    static const shape h = {96, 3, 1, 48, 17, 5, false};
+    static const shape h = {96, 3, 1, 48, 17, 5, false, false};
     if (rig_has_gpu()) check_shape(&h, TERN_KV_F32);
+}
+
+// With snapshots in the middle of chunks, which cuts and forks go back to. Seen to catch: a prompt's
+// rows as if they were the first chunk's; the first slot for all; a snapshot at a chunk's end.
+TEST(gpu_schedules_of_recurrent_layers) {
+    static const shape h = {96, 3, 1, 48, 0, 0, false, true};
+    if (rig_has_gpu()) check_shape(&h, TERN_KV_F16);
 }

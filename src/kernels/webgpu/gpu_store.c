@@ -185,12 +185,13 @@ tern_status gpu_page_copy(tern_store *s, int group, tern_page from, tern_page to
 }
 
 tern_status gpu_page_clear(tern_store *s, int group, tern_page page, tern_error *err) {
-    size_t bytes = (size_t)gpu_page_bytes(s, group);
-    void *zeros = tern_alloc(TERN_MEM_KV, bytes);
-    if (!zeros) return tern_fail_memory(err, bytes);
-    tern_status status = gpu_page_write(s, group, page, zeros, err);
-    tern_free(zeros);
-    return status;
+    const arena *a = &s->arenas[group];
+    wgpu_encoder encoder = encoder_of(s);
+    for (size_t i = 0; i < a->n_states; i++) {
+        gpu_piece p = piece_of(s, a, page, i);
+        s->plan->device->api.CommandEncoderClearBuffer(encoder, p.buffer, p.offset, p.bytes);
+    }
+    return submit(s, encoder, err);
 }
 
 tern_status gpu_page_read(tern_store *s, int group, tern_page page, void *to, tern_error *err) {

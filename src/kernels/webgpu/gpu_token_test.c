@@ -137,7 +137,7 @@ TEST(gpu_token_attention) {
 }
 
 // What stands between the patterns that are fused takes kernels of its own, for one token and for
-// several. Seen to catch: three to eight tokens left to the kernels of prompts; no sigmoid.
+// several. Seen to catch: four to eight tokens left to the kernels of prompts; no sigmoid.
 TEST(gpu_token_norms_and_gates_of_heads) {
     static const rig_batches how = {.n_tokens = {1, 5, 2, 1, 30, 1}};
     for (int gated = 0; gated < 2; gated++) {

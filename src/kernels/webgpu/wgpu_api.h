@@ -284,6 +284,7 @@ typedef struct wgpu_pass_desc {
     F(wgpu_pass, CommandEncoderBeginComputePass, (wgpu_encoder, const wgpu_pass_desc *))           \
     F(void, CommandEncoderResolveQuerySet,                                                         \
       (wgpu_encoder, wgpu_query_set, uint32_t, uint32_t, wgpu_buffer, uint64_t))                   \
+    F(void, CommandEncoderClearBuffer, (wgpu_encoder, wgpu_buffer, uint64_t, uint64_t))            \
     F(void, CommandEncoderCopyBufferToBuffer,                                                      \
       (wgpu_encoder, wgpu_buffer, uint64_t, wgpu_buffer, uint64_t, uint64_t))                      \
     F(wgpu_commands, CommandEncoderFinish, (wgpu_encoder, const void *))                           \

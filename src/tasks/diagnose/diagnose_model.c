@@ -30,12 +30,11 @@ static tern_status count_strange(const tern_weight_source *s, uint64_t *n, tern_
 static tern_status check_numbers(tern_report *r, const tern_model *m, tern_error *err) {
     char detail[200] = "";
     uint64_t n;
-    for (size_t v = 0; v < m->built.n_values; v++) {
-        if (m->built.values[v].kind != TERN_VALUE_WEIGHT) continue;
-        TERN_TRY(count_strange(&m->sources[v], &n, err));
+    for (size_t w = 0; w < m->n_weights; w++) {
+        TERN_TRY(count_strange(&m->sources[w], &n, err));
         if (n > 0 && !detail[0])
             snprintf(detail, sizeof detail, "%s has %llu numbers that are not finite",
-                     m->sources[v].name, (unsigned long long)n);
+                     m->sources[w].name, (unsigned long long)n);
     }
     tern_report_check(r, "weights are numbers", !detail[0], detail);
     return TERN_OK;
@@ -45,17 +44,16 @@ static tern_status check_weights(tern_report *r, const tern_model *m, tern_error
     const tern_placement *p = m->now;
     char detail[200] = "";
     uint64_t n_bytes = 0, n_tensors = 0, sum = 0;
-    for (size_t v = 0; p->backend->verify && v < m->built.n_values && !detail[0]; v++) {
+    for (size_t w = 0; p->backend->verify && w < m->n_weights && !detail[0]; w++) {
         tern_weight_check c;
-        if (!p->weights[v]) continue;
-        TERN_TRY(p->backend->verify(p->device, p->weights[v], &m->sources[v], &c, err));
+        TERN_TRY(p->backend->verify(p->device, p->weights[w], &m->sources[w], &c, err));
         n_bytes += c.n_bytes;
         n_tensors++;
         sum ^= c.found;
         if (c.n_wrong > 0 || c.found != c.wanted)
             snprintf(detail, sizeof detail,
                      "%s: %llu of %llu bytes differ, checksum %016llx instead of %016llx",
-                     m->sources[v].name, (unsigned long long)c.n_wrong,
+                     m->sources[w].name, (unsigned long long)c.n_wrong,
                      (unsigned long long)c.n_bytes, (unsigned long long)c.found,
                      (unsigned long long)c.wanted);
     }
@@ -69,7 +67,8 @@ static tern_status check_weights(tern_report *r, const tern_model *m, tern_error
 
 static tern_status open_single(const tern_model *m, tern_single *s, tern_error *err) {
     const tern_cache_desc desc = {.kv_type = TERN_KV_F16, .n_context = 64};
-    return tern_single_open(s, m->now->backend, m->now->plan, &m->fused, &desc, err);
+    return tern_single_open(s, m->now->backend, m->now->graphs[0].plan, &m->graphs[0].fused, &desc,
+                            err);
 }
 
 static tern_status check_values(tern_report *report, const tern_model *wanted,
@@ -83,12 +82,13 @@ static tern_status check_values(tern_report *report, const tern_model *wanted,
         ids[i] = (int32_t)((i * 2654435761u) % (uint32_t)n_vocab);
     TERN_TRY_GOTO(open_single(wanted, &a, err));
     TERN_TRY_GOTO(open_single(tested, &b, err));
-    TERN_TRY_GOTO(tern_compare(&tested->fused, &a, &b, ids, N_TOKENS, tolerance, &d, err));
+    TERN_TRY_GOTO(
+        tern_compare(&tested->graphs[0].fused, &a, &b, ids, N_TOKENS, tolerance, &d, err));
     tern_report_difference(report, "hidden values and logits", &d, tolerance);
     for (int32_t i = 0; i < N_STEPS; i++) {
         int32_t pos = N_TOKENS + i;
-        TERN_TRY_GOTO(tern_compare_step(&tested->fused, &a, &b, ids[pos], pos, tolerance, &d,
-                                        err));
+        TERN_TRY_GOTO(tern_compare_step(&tested->graphs[0].fused, &a, &b, ids[pos], pos,
+                                        tolerance, &d, err));
         tern_report_difference(report, i ? "another token" : "a single token", &d, tolerance);
     }
 fail:

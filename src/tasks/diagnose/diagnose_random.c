@@ -83,7 +83,7 @@ static tern_status subject_open(subject *s, const shape *sh, tern_error *err) {
     s->sources = tern_alloc_array(TERN_MEM_MISC, n + 1, sizeof *s->sources);
     s->data = tern_alloc_array(TERN_MEM_MISC, n + 1, sizeof *s->data);
     if (!s->sources || !s->data) return tern_fail_memory(err, n * sizeof *s->sources);
-    tern_model_mark_uses(&s->built, s->sources);
+    tern_model_mark_uses(&s->built, NULL, s->sources);
     for (size_t v = 0; v < n; v++)
         if (s->built.values[v].kind == TERN_VALUE_WEIGHT) TERN_TRY(fill_source(s, v, err));
     return TERN_OK;

@@ -53,19 +53,22 @@ TEST(diagnose_names_the_first_tensor_that_differs) {
     tern_status status = tern_model_open(&b, bad, &md, &err);
     const tern_cache_desc desc = {.kv_type = TERN_KV_F32, .n_context = 32};
     tern_single x = {0}, y = {0};
+    const tern_graph *ga = &a->graphs[0].fused;
     if (status == TERN_OK &&
-        tern_single_open(&x, &tern_backend_cpu, a->now->plan, &a->fused, &desc, &err) == TERN_OK &&
-        tern_single_open(&y, &tern_backend_cpu, b->now->plan, &b->fused, &desc, &err) == TERN_OK) {
+        tern_single_open(&x, &tern_backend_cpu, a->now->graphs[0].plan, ga, &desc, &err) ==
+            TERN_OK &&
+        tern_single_open(&y, &tern_backend_cpu, b->now->graphs[0].plan, &b->graphs[0].fused, &desc,
+                         &err) == TERN_OK) {
         tern_difference d;
-        CHECK(tern_compare(&a->fused, &x, &x, ids, 7, 0, &d, &err) == TERN_OK);
+        CHECK(tern_compare(ga, &x, &x, ids, 7, 0, &d, &err) == TERN_OK);
         CHECK(!d.name[0] && d.same_top && d.error == 0 && d.logits == 0);
-        CHECK(tern_compare(&a->fused, &x, &y, ids, 7, 1e-4, &d, &err) == TERN_OK);
+        CHECK(tern_compare(ga, &x, &y, ids, 7, 1e-4, &d, &err) == TERN_OK);
         // The changed matrix computes the residual after the attention of layer 1.
-        tern_vid v = tern_graph_find(&a->fused, d.name);
-        bool found = v >= 0 && a->fused.values[v].producer >= 0;
-        const tern_node *n = found ? &a->fused.nodes[a->fused.values[v].producer] : NULL;
+        tern_vid v = tern_graph_find(ga, d.name);
+        bool found = v >= 0 && ga->values[v].producer >= 0;
+        const tern_node *n = found ? &ga->nodes[ga->values[v].producer] : NULL;
         CHECK_MSG(n && n->op == TERN_OP_LINEAR_ADD && n->layer == 1 &&
-                      strcmp(a->fused.values[n->in[1]].name, "blk.1.attn_output.weight") == 0,
+                      strcmp(ga->values[n->in[1]].name, "blk.1.attn_output.weight") == 0,
                   "blamed %s", d.name);
         CHECK(d.logits > 1e-4);
     } else
@@ -191,12 +194,11 @@ TEST(diagnose_reads_weights_back_from_a_gpu) {
     REQUIRE_OK(tiny_model_write(path, &tiny, &err), err);
     tern_model *m = gpu_open(path, 16);
     if (!m) return;
-    for (size_t v = 0; v < m->built.n_values; v++) {
-        if (m->built.values[v].kind != TERN_VALUE_WEIGHT) continue;
-        tern_weight_source s = m->sources[v];
+    for (size_t w = 0; w < m->n_weights; w++) {
+        tern_weight_source s = m->sources[w];
         const tern_placement *p = m->now;
         tern_weight_check c;
-        CHECK(p->backend->verify(p->device, p->weights[v], &s, &c, &err) == TERN_OK);
+        CHECK(p->backend->verify(p->device, p->weights[w], &s, &c, &err) == TERN_OK);
         CHECK(c.n_bytes > 0 && c.n_wrong == 0 && c.wanted == c.found);
         if (!s.is_matrix) continue; // the backend keeps its own copy of vectors
         uint8_t *changed = malloc(s.bytes);
@@ -204,7 +206,7 @@ TEST(diagnose_reads_weights_back_from_a_gpu) {
         memcpy(changed, s.data, s.bytes);
         changed[s.bytes / 2] ^= 1;
         s.data = changed;
-        CHECK(p->backend->verify(p->device, p->weights[v], &s, &c, &err) == TERN_OK);
+        CHECK(p->backend->verify(p->device, p->weights[w], &s, &c, &err) == TERN_OK);
         CHECK_MSG(c.n_wrong == 1 && c.wanted != c.found, "%s: %d bytes", s.name, (int)c.n_wrong);
         free(changed);
     }
