@@ -225,10 +225,12 @@ $(BUILD)/tiny.gguf: $(BUILD)/make_tiny_model
 $(BUILD)/2b.gguf: $(BUILD)/make_tiny_model
 	$< $@ 2b
 
-# Each public header compiles alone, in C and in C++; the example is built against it.
+# Each public header compiles alone, in C and in C++; the examples are built against it.
 header-test: $(BUILD)/public/libtern.a $(BUILD)/tiny.gguf
 	tests/header_test.sh $(BUILD) $(BUILD)/tiny.gguf $(CC) $(CXX) $(LIBS)
-	$(CC) -std=c11 -Wall -Wextra -Iinclude -o $(BUILD)/hello examples/hello.c $(BUILD)/public/libtern.a $(LIBS)
+	for name in hello many; do $(CC) -std=c11 -Wall -Wextra -Iinclude -o $(BUILD)/$$name examples/$$name.c \
+	    $(BUILD)/public/libtern.a $(LIBS) || exit 1; done
+	$(BUILD)/many $(BUILD)/tiny.gguf the and >$(BUILD)/many.log && test "$$(grep -c 'tokens\]' $(BUILD)/many.log)" = 2
 
 -include fuzz/fuzz.mk kernels.mk webgpu.mk systems.mk recipes/recipes.mk
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)

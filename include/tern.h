@@ -445,6 +445,73 @@ typedef struct tern_token_logprob {
 TERN_API const tern_token_logprob *tern_session_token_logprobs(const tern_session *session,
                                                                size_t *n_tokens, size_t *n_each);
 
+// ---- Many sessions at once ----------------------------------------------------------------------
+
+// A *group* generates for any number of sessions of one model, stepped together: in a step each of
+// them gets its next token (with a draft: tokens), and reading the weights once serves all. Prompts
+// are computed in pieces among the steps of others, in turn, so that a long one stalls nobody. Each
+// session says what it would say alone, to the bit. One thread at a time may use a group and the
+// sessions that run in it; another group may share the model.
+//
+//     tern_group *group;
+//     tern_session *session = NULL; // open one for each text
+//     const int32_t ids[] = {1, 2, 3};
+//     size_t n_running = 1;
+//     tern_error err = {0};
+//     if (tern_group_open(&group, NULL, NULL, &err) == TERN_OK &&
+//         tern_group_add(group, session, ids, 3, NULL, on_text, NULL, user, &err) == TERN_OK)
+//         while (n_running > 0 && tern_group_step(group, &n_running, &err) == TERN_OK) {}
+typedef struct tern_group tern_group;
+
+typedef struct tern_group_desc {
+    int32_t n_piece;   // prompt tokens of a step at most while others wait for their next token;
+                       // 0: an eighth of the model's n_batch
+    int32_t n_reserve; // tokens of an answer for which memory is taken when it is added, 0: 256.
+                       // Until then a step allocates nothing; a longer answer takes it as it grows
+} tern_group_desc;
+
+// What a session generated is over. err->status is TERN_OK, or *err says why it failed; the others
+// go on. The session is free then: it may be added again, here too, or closed.
+typedef void (*tern_end_fn)(void *user, tern_session *session, const tern_generate_stats *stats,
+                            const tern_error *err);
+
+TERN_API tern_status tern_group_open(tern_group **out, tern_model *model,
+                                     const tern_group_desc *desc, tern_error *err);
+// NULL is allowed. Cancels what still runs; the sessions stay open.
+TERN_API void tern_group_close(tern_group *group);
+// As tern_generate_ids, from the next step on. What the arguments point to is copied. May be called
+// at any time, in callbacks too. Until it is over, the session can only be looked at
+// (tern_session_generated and the like), forked, swapped out, cancelled, or closed, but not in its
+// own on_text. A session with desc.profile is refused.
+TERN_API tern_status tern_group_add(tern_group *group, tern_session *session, const int32_t *ids,
+                                    size_t n_ids, const tern_generate_params *params,
+                                    tern_text_fn on_text, tern_end_fn on_end, void *user,
+                                    tern_error *err);
+// One step. Callbacks are called from here. *n_running (may be NULL) gets the number of sessions
+// that are not over. When it fails nothing is lost: it may be called again, say with less memory in
+// use.
+TERN_API tern_status tern_group_step(tern_group *group, size_t *n_running, tern_error *err);
+// The same for event loops, without waiting for the device: begin, then poll until *done. (The CPU
+// computes in begin and in poll; only moving to another device after a loss waits.)
+TERN_API tern_status tern_group_begin(tern_group *group, tern_error *err);
+TERN_API tern_status tern_group_poll(tern_group *group, bool *done, size_t *n_running,
+                                     tern_error *err);
+// Ends what a group generates for the session, with TERN_STOP_CALLER: at once, or when the step is
+// done that computes it. Does nothing for other sessions.
+TERN_API void tern_session_cancel(tern_session *session);
+
+// A new session, with the same desc, that begins with the first n_tokens of the timeline of another
+// one. What they have in common (a system prompt, say) is computed and kept once. Models with fixed
+// states (convolutions, delta nets) share them best at the end of the timeline; elsewhere some of
+// it is computed again.
+TERN_API tern_status tern_session_fork(tern_session **out, tern_session *from, size_t n_tokens,
+                                       tern_error *err);
+// Moves the session's keys and values to the host's memory, but for those that are shared. They
+// come back by themselves when the session is used.
+TERN_API tern_status tern_session_swap_out(tern_session *session, tern_error *err);
+// Bytes of its keys, values and other states on the device, shared ones divided by their holders.
+TERN_API uint64_t tern_session_bytes(const tern_session *session);
+
 // ---- Conversations ------------------------------------------------------------------------------
 
 // The tokens of a conversation by the model's chat template, ending with the words that make the

@@ -262,6 +262,14 @@ typedef struct chains_bench {
 } chains_bench;
 int bench_chains(const command *self, model_args *model_options, const chains_bench *b);
 
+// tern bench --parallel: bench_parallel.c.
+typedef struct parallel_bench {
+    const session_args *session;
+    count_list counts; // of sequences
+    int n_prompt, n_answer, n_repeats, format; // a position in "md|json|csv"
+} parallel_bench;
+int bench_parallel(const command *self, model_args *model_options, const parallel_bench *b);
+
 // ---- Text ---------------------------------------------------------------------------------------
 
 typedef struct text { // a growing byte string, terminated; free ptr

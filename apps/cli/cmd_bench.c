@@ -331,10 +331,25 @@ static int bench_speculation(const command *self, bench_args *args, const char *
     return bench_chains(self, &args->model, &b);
 }
 
+static int bench_many(const command *self, bench_args *args, const count_list *counts,
+                      bool has_prompts) {
+    const parallel_bench b = {.session = &args->session,
+                              .counts = *counts,
+                              .n_prompt = has_prompts ? args->prompts.at[0] : 64,
+                              .n_answer = args->answers.at[0],
+                              .n_repeats = args->n_repeats,
+                              .format = args->format};
+    if (b.n_prompt < 1 || b.n_answer < 1)
+        return bad_usage("bench: --parallel needs -p and -n over 0");
+    args->model.n_threads = args->threads.at[0];
+    return bench_parallel(self, &args->model, &b);
+}
+
 int cmd_bench(const command *self, int argc, char **argv) {
     bench_args args = {.n_repeats = 5, .answers = {{128}, 1}, .threads = {{0}, 1}};
     speculation_args speculation = {0};
     const char *corpus = NULL;
+    count_list parallel = {0};
     int n_prompts = 0;
     const option options[] = {
         {'p', "prompt", OPTION_COUNTS, &args.prompts, "N,...", "lengths of prompts, 0: none (512)",
@@ -350,6 +365,9 @@ int cmd_bench(const command *self, int argc, char **argv) {
         MODEL_OPTIONS_BEGIN(args.model),
         MODEL_OPTIONS_END(args.model),
         SESSION_OPTIONS(args.session),
+        OPTIONS_GROUP("Many sequences, instead of the above"),
+        {0, "parallel", OPTION_COUNTS, &parallel, "N,...",
+         "prompts (64 tokens) and steps of that many sequences together", 1, 100000},
         OPTIONS_GROUP("Speculation, instead of the above"),
         {0, "chains", OPTION_MAYBE, &speculation.chains, "[PATH]",
          "what drafts from a table of chains gain; by itself: what runs of 1 to 9 tokens cost"},
@@ -373,6 +391,7 @@ int cmd_bench(const command *self, int argc, char **argv) {
     if (!parse_options(self, options, argc, argv, NULL, 0, &n, &status)) return status;
     bool has_prompts = args.prompts.n > 0;
     if (!has_prompts) args.prompts = (count_list){{512}, 1};
+    if (parallel.n) return bench_many(self, &args, &parallel, has_prompts);
     if (speculation.chains || speculation.lookup || speculation.online || speculation.draft_model)
         return bench_speculation(self, &args, corpus, &speculation, has_prompts, n_prompts);
     for (size_t i = 0; i < args.threads.n && status != EXIT_FAILED; i++) {

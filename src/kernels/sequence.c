@@ -96,30 +96,47 @@ uint64_t tern_cache_bytes(const tern_cache *c) {
     return bytes;
 }
 
+static tern_status make_page(tern_cache *c, int group, held_page **out, tern_error *err) {
+    held_page *p = tern_alloc(TERN_MEM_KV, sizeof *p);
+    if (!p) return tern_fail_memory(err, sizeof *p);
+    tern_status status = c->backend->page_new(c->store, group, &p->page, err);
+    if (status != TERN_OK) {
+        tern_free(p);
+        return status;
+    }
+    tern_mutex_lock(&c->lock);
+    c->n_pages[group]++;
+    tern_mutex_unlock(&c->lock);
+    *out = p;
+    return TERN_OK;
+}
+
+// To the free ones.
+static void give(tern_cache *c, int group, held_page *p) {
+    tern_mutex_lock(&c->lock);
+    p->next = c->free[group];
+    c->free[group] = p;
+    tern_mutex_unlock(&c->lock);
+}
+
 // A page for one holder, what it holds left open; fixed ones are zero.
 static tern_status take(tern_cache *c, int group, held_page **out, tern_error *err) {
     tern_mutex_lock(&c->lock);
     held_page *p = c->free[group];
     if (p) c->free[group] = p->next;
     tern_mutex_unlock(&c->lock);
-    tern_status status = TERN_OK;
-    if (!p) {
-        p = tern_alloc(TERN_MEM_KV, sizeof *p);
-        if (!p) return tern_fail_memory(err, sizeof *p);
-        status = c->backend->page_new(c->store, group, &p->page, err);
+    if (!p) TERN_TRY(make_page(c, group, &p, err));
+    else if (group == c->layout.fixed) {
+        tern_status status = c->backend->page_clear(c->store, group, p->page, err);
         if (status != TERN_OK) {
-            tern_free(p);
+            give(c, group, p);
             return status;
         }
-        tern_mutex_lock(&c->lock);
-        c->n_pages[group]++;
-        tern_mutex_unlock(&c->lock);
-    } else if (group == c->layout.fixed)
-        status = c->backend->page_clear(c->store, group, p->page, err);
+    }
     p->n_holders = 1;
     p->next = NULL;
     *out = p;
-    return status;
+    return TERN_OK;
 }
 
 // keep: for the next one that is taken; else the memory is given back.
@@ -240,6 +257,15 @@ static tern_status grow(page_table *t, int32_t n, tern_error *err) {
     return TERN_OK;
 }
 
+static void shrink(page_table *t, int32_t n) {
+    size_t room = (size_t)n;
+    held_page **held = tern_realloc(TERN_MEM_KV, t->held, room * sizeof *held);
+    if (held) t->held = held;
+    tern_page *pages = held ? tern_realloc(TERN_MEM_KV, t->pages, room * sizeof *pages) : NULL;
+    if (pages) t->pages = pages;
+    if (held) t->capacity = n;
+}
+
 static void set_page(page_table *t, int32_t i, held_page *p) {
     t->held[i] = p;
     t->pages[i] = p ? p->page : (tern_page){0};
@@ -254,12 +280,16 @@ static tern_status append_page(tern_sequence *s, int group, tern_error *err) {
     return TERN_OK;
 }
 
-// A page of its own instead of the shared one at i.
+// A page of its own at i, instead of a shared one or one that a window had left.
 static tern_status own_page(tern_sequence *s, int group, int32_t i, tern_error *err) {
     page_table *t = &s->tables[group];
     held_page *p;
-    if (!t->held[i] || !is_shared(s->cache, t->held[i])) return TERN_OK;
+    if (t->held[i] && !is_shared(s->cache, t->held[i])) return TERN_OK;
     TERN_TRY(take(s->cache, group, &p, err));
+    if (!t->held[i]) {
+        set_page(t, i, p);
+        return TERN_OK;
+    }
     tern_status status = s->cache->backend->page_copy(s->cache->store, group, t->held[i]->page,
                                                       p->page, err);
     if (status != TERN_OK) {
@@ -295,6 +325,19 @@ tern_status tern_sequence_reserve(tern_sequence *s, int32_t n_positions, tern_er
     return TERN_OK;
 }
 
+void tern_sequence_trim(tern_sequence *s) {
+    const tern_page_layout *l = &s->cache->layout;
+    int32_t each = s->cache->page_positions, n = (s->n_positions + each - 1) / each;
+    if (n < 1) n = 1; // instances may be bound to it
+    for (int g = 0; g < l->n_groups; g++) {
+        page_table *t = &s->tables[g];
+        if (g == l->fixed) continue;
+        if (t->n > n) s->version += 2; // what a backend has computed ahead is gone
+        while (t->n > n) drop(s->cache, g, t->held[--t->n], true);
+        if (t->capacity > 16 && t->capacity > 4 * n) shrink(t, n > 4 ? n : 4);
+    }
+}
+
 int32_t tern_sequence_room(const tern_sequence *s, int32_t n_positions) {
     const tern_page_layout *l = &s->cache->layout;
     int32_t each = s->cache->page_positions, room = n_positions;
@@ -310,7 +353,6 @@ int32_t tern_sequence_room(const tern_sequence *s, int32_t n_positions) {
 
 void tern_sequence_abandon(tern_sequence *s) {
     s->version += 2; // what a backend has computed ahead is not to be relied on
-    forget_snapshots(s, s->n_positions);
     s->is_torn = s->cache->layout.fixed >= 0;
 }
 
@@ -353,18 +395,6 @@ static const snapshot *latest(const tern_sequence *s, int32_t at_most) {
     return best;
 }
 
-// Puts pages back that windows had left, so that all can be computed again.
-static tern_status start_again(tern_sequence *s, tern_error *err) {
-    for (int g = 0; g < s->cache->layout.n_groups; g++)
-        for (int32_t i = 0; i < s->tables[g].n; i++) {
-            held_page *p;
-            if (s->tables[g].held[i]) continue;
-            TERN_TRY(take(s->cache, g, &p, err));
-            set_page(&s->tables[g], i, p);
-        }
-    return TERN_OK;
-}
-
 static tern_status restore(tern_sequence *s, const snapshot *from, tern_error *err) {
     const tern_cache *c = s->cache;
     int g = c->layout.fixed;
@@ -386,10 +416,9 @@ tern_status tern_sequence_cut(tern_sequence *s, int32_t n_positions, int32_t *n_
         from = latest(s, n);
         n = from ? from->position : 0;
     }
-    if (!reaches_back(s, n)) {
+    if (!reaches_back(s, n)) { // from the beginning; tern_sequence_reserve puts the pages back
         n = 0;
         from = NULL;
-        TERN_TRY(start_again(s, err));
     }
     TERN_TRY(restore(s, from, err));
     s->n_positions = *n_left = n;
@@ -446,7 +475,7 @@ tern_status tern_sequence_fork(tern_sequence *s, int32_t n_positions, tern_seque
                                tern_error *err) {
     const snapshot *at = NULL;
     int32_t n = n_positions < s->n_positions ? n_positions : s->n_positions;
-    if (s->cache->layout.fixed >= 0 && n < s->n_positions) {
+    if (s->cache->layout.fixed >= 0 && (n < s->n_positions || s->is_torn)) {
         at = latest(s, n);
         n = at ? at->position : 0;
     }
@@ -524,12 +553,16 @@ tern_status tern_sequence_swap_in(tern_sequence *s, tern_error *err) {
 bool tern_sequence_is_out(const tern_sequence *s) { return s->n_out > 0; }
 
 uint64_t tern_sequence_bytes(const tern_sequence *s) {
-    const tern_cache *c = s->cache;
+    tern_cache *c = s->cache;
     uint64_t bytes = 0;
+    tern_mutex_lock(&c->lock);
     for (int g = 0; g < c->layout.n_groups; g++)
         for (int32_t i = 0; i < s->tables[g].n; i++) {
             const held_page *p = s->tables[g].held[i];
             if (p) bytes += c->backend->page_bytes(c->store, g) / (uint64_t)p->n_holders;
         }
+    for (int i = 0; i <= TERN_SNAPSHOTS; i++)
+        if (s->snapshots[i].page) bytes += c->backend->page_bytes(c->store, c->layout.fixed);
+    tern_mutex_unlock(&c->lock);
     return bytes;
 }

@@ -64,6 +64,8 @@ bool tern_sequence_cuts_freely(const tern_sequence *s);
 // Makes room for positions up to n_positions, all that a run may allocate: computing them then
 // allocates nothing. Pages that would be written and are shared become copies.
 tern_status tern_sequence_reserve(tern_sequence *s, int32_t n_positions, tern_error *err);
+// Gives back the room after its positions.
+void tern_sequence_trim(tern_sequence *s);
 // Up to which position, at most n_positions, a run may write now: what was reserved and is not
 // shared.
 int32_t tern_sequence_room(const tern_sequence *s, int32_t n_positions);
@@ -94,7 +96,7 @@ tern_status tern_sequence_fork(tern_sequence *s, int32_t n_positions, tern_seque
 tern_status tern_sequence_swap_out(tern_sequence *s, tern_error *err);
 tern_status tern_sequence_swap_in(tern_sequence *s, tern_error *err);
 bool tern_sequence_is_out(const tern_sequence *s);
-// Bytes of its pages, each divided by the number of its holders.
+// Bytes of its pages, snapshots included, each divided by the number of its holders.
 uint64_t tern_sequence_bytes(const tern_sequence *s);
 
 // For backends: the pages of a group, by position / positions of a page; those that no window

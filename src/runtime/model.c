@@ -421,8 +421,35 @@ tern_status tern_model_open(tern_model **out, const char *path, const tern_model
     return TERN_OK;
 }
 
+tern_status tern_model_take_spare(tern_model *m, const tern_spare_kind *kind, void *out,
+                                  tern_error *err) {
+    tern_mutex_lock(&m->lock);
+    tern_spare **at = &m->spares;
+    while (*at && (*at)->kind != kind) at = &(*at)->next;
+    tern_spare *s = *at;
+    if (s) *at = s->next;
+    tern_mutex_unlock(&m->lock);
+    if (!s) s = tern_alloc(TERN_MEM_SESSION, kind->bytes);
+    if (!s) return tern_fail_memory(err, kind->bytes);
+    s->kind = kind;
+    *(tern_spare **)out = s;
+    return TERN_OK;
+}
+
+void tern_model_give_spare(tern_model *m, tern_spare *s) {
+    if (!s) return;
+    tern_mutex_lock(&m->lock);
+    s->next = m->spares;
+    m->spares = s;
+    tern_mutex_unlock(&m->lock);
+}
+
 void tern_model_close(tern_model *m) {
     if (!m) return;
+    for (tern_spare *s = m->spares, *next; s; s = next) {
+        next = s->next;
+        s->kind->free(s);
+    }
     for (tern_placement *p = m->now, *before; p; p = before) {
         before = p->before;
         tern_placement_close(p, m);

@@ -53,6 +53,17 @@ typedef struct tern_placement {
     struct tern_placement *before; // what was lost
 } tern_placement;
 
+// What sessions take while they work and give back, so that idle ones cost nothing. The first
+// member of the kind's own struct; kept until the model is closed.
+typedef struct tern_spare {
+    struct tern_spare *next;
+    const struct tern_spare_kind *kind;
+} tern_spare;
+typedef struct tern_spare_kind {
+    size_t bytes; // of the kind's struct, which begins as zeros
+    void (*free)(tern_spare *s);
+} tern_spare_kind;
+
 // One of a model's graphs. Its plan runs the last of the three, the others are kept for `tern
 // graph` and for outputs that fusion leaves out.
 typedef struct tern_model_graph {
@@ -86,10 +97,11 @@ struct tern_model {
     const char *damaged; // a vector with NaN or infinity in it, NULL: there is none
     int32_t n_batch;
     bool vocab_only;
-    // Of `now` and `n_losses`: everything else never changes once the model is open.
+    // Of `now`, `n_losses` and `spares`: everything else never changes once the model is open.
     tern_mutex lock;
     tern_placement *now; // NULL: only the tokenizer was opened
     int n_losses;
+    tern_spare *spares; // given back
     tern_model_info info;
     char *name, *architecture; // that it points to
 };
@@ -147,6 +159,11 @@ void tern_placement_let_go(tern_model *m, tern_placement *p);
 // replaced.
 void tern_model_print_plan(tern_model *m, int graph, tern_format format, tern_strbuf *out);
 
+// A spare of this kind, the last one that was given back, or a new one. Any thread.
+tern_status tern_model_take_spare(tern_model *m, const tern_spare_kind *kind, void *out,
+                                  tern_error *err);
+void tern_model_give_spare(tern_model *m, tern_spare *s); // NULL is allowed
+
 // ---- Leases (lease.c): a session's side --------------------------------------------------------
 //
 // A lease is one timeline of tokens on the model's device, wherever that is now: it knows the
@@ -157,13 +174,24 @@ tern_status tern_lease_open(tern_lease **out, tern_model *model, int32_t n_conte
 void tern_lease_close(tern_lease *lease); // NULL is allowed
 // Takes the memory for positions up to n_positions, so that computing them allocates nothing.
 tern_status tern_lease_reserve(tern_lease *lease, int32_t n_positions, tern_error *err);
-// A lease that shares the first positions of another one, at most n_positions, as far as that can
-// go; *n_shared says how far. The rest is computed when it is first used.
-tern_status tern_lease_fork(tern_lease *lease, int32_t n_positions, tern_lease **out,
-                            int32_t *n_shared, tern_error *err);
+// `to`, which is new and has the same n_context and kv_type, begins with the first n_positions of
+// this lease. They share the states as far as these can go back there; the rest is computed when it
+// is first used.
+tern_status tern_lease_fork(tern_lease *lease, int32_t n_positions, tern_lease *to,
+                            tern_error *err);
 // Moves its states to the host's memory until it computes again.
 tern_status tern_lease_swap_out(tern_lease *lease, tern_error *err);
 uint64_t tern_lease_bytes(const tern_lease *lease); // of its states on the device
+// Gives back room that no position uses.
+void tern_lease_trim(tern_lease *lease);
+// Whether two leases of a model can be in one batch.
+bool tern_lease_fits(const tern_lease *a, const tern_lease *b);
+// The tokens of the timeline [as many as were computed or put]; valid until the lease is used.
+const int32_t *tern_lease_ids(const tern_lease *lease);
+// Writes tokens where they will be computed, from position `at` on; what the lease had computed
+// from there on is forgotten.
+tern_status tern_lease_put(tern_lease *lease, size_t at, const int32_t *ids, size_t n,
+                           tern_error *err);
 
 // How many tokens a batch may have so that each row has the same bits as alone, at most n_batch.
 int32_t tern_model_same_bits(tern_model *model);
@@ -195,9 +223,28 @@ typedef struct tern_wanted {
     tern_drafting *drafting; // of one work
 } tern_wanted;
 
-// Computes a batch of any number of leases of one model and waits for it: at most n_batch tokens.
-// If the device is lost on the way, the leases move to another one, and what they had is computed
-// there first. Each lease may be used by one thread at a time.
+// A batch that was begun. Its memory, that of the works and of what is wanted are the caller's, and
+// stay where they are until it is done or failed; so do the leases.
+typedef struct tern_computation {
+    tern_model *model;
+    const tern_work *work;
+    int32_t n_work;
+    tern_wanted wanted;
+    tern_placement *at;        // the rest is for lease_compute.c
+    tern_placed_instance *run; // NULL: nothing is on its way
+    tern_batch batch;          // on its way: all, or
+    bool is_part;              // some of what is missing before it
+    int n_losses;
+} tern_computation;
+// Begins a batch of any number of leases of one model: at most n_batch tokens, without waiting for
+// it. Each lease may be used by one thread at a time.
+tern_status tern_model_begin(tern_computation *c, tern_model *model, const tern_work *work,
+                             int32_t n_work, const tern_wanted *wanted, tern_error *err);
+// Goes on with it: to be called until *done or a failure, either of which ends it. If the device is
+// lost on the way, the leases move to another one, which is waited for, and what they had is
+// computed there first.
+tern_status tern_model_poll(tern_computation *c, bool *done, tern_error *err);
+// Both, and waits.
 tern_status tern_model_compute(tern_model *model, const tern_work *work, int32_t n_work,
                                const tern_wanted *wanted, tern_error *err);
 // The most works of a batch.

@@ -69,19 +69,7 @@ tern_status tern_sampler_prepare(tern_sampler *s, const tern_sampling *params,
     s->params = p;
     s->n_vocab = info->n_vocab;
     s->has_penalties = p.repeat_penalty != 1 || p.frequency_penalty != 0 || p.presence_penalty != 0;
-    if (s->capacity >= (size_t)info->n_vocab) return TERN_OK;
-    tern_free(s->candidates);
-    s->capacity = 0;
-    s->candidates =
-        tern_alloc_array(TERN_MEM_SESSION, (size_t)info->n_vocab, sizeof *s->candidates);
-    if (!s->candidates) return tern_fail_memory(err, (size_t)info->n_vocab * sizeof *s->candidates);
-    s->capacity = (size_t)info->n_vocab;
     return TERN_OK;
-}
-
-void tern_sampler_free(tern_sampler *s) {
-    tern_free(s->candidates);
-    *s = (tern_sampler){0};
 }
 
 int32_t tern_sampler_need(const tern_sampler *s) {
@@ -123,14 +111,15 @@ static tern_candidate pop(tern_candidate *heap, size_t n) {
     return top;
 }
 
-static void apply_penalties(tern_sampler *s, size_t n, const int32_t *recent, size_t n_recent) {
+static void apply_penalties(const tern_sampler *s, tern_candidate *c, size_t n,
+                            const int32_t *recent, size_t n_recent) {
     const tern_sampling *p = &s->params;
     size_t window = (size_t)p->penalty_window;
     if (n_recent > window) {
         recent += n_recent - window;
         n_recent = window;
     }
-    bool by_index = n == (size_t)s->n_vocab && s->candidates[0].id == 0;
+    bool by_index = n == (size_t)s->n_vocab && c[0].id == 0;
     for (size_t i = 0; i < n_recent; i++) {
         int count = 0; // of this token; counted at its first occurrence only
         for (size_t j = 0; j < n_recent; j++) {
@@ -140,9 +129,9 @@ static void apply_penalties(tern_sampler *s, size_t n, const int32_t *recent, si
         }
         if (count == 0) continue;
         size_t at = by_index ? (size_t)recent[i] : 0;
-        while (at < n && s->candidates[at].id != recent[i]) at++;
+        while (at < n && c[at].id != recent[i]) at++;
         if (at >= n) continue;
-        float *logit = &s->candidates[at].logit;
+        float *logit = &c[at].logit;
         *logit = *logit > 0 ? *logit / p->repeat_penalty : *logit * p->repeat_penalty;
         *logit -= (float)count * p->frequency_penalty + p->presence_penalty;
     }
@@ -155,10 +144,10 @@ static int32_t greatest(const tern_candidate *c, size_t n) {
     return c[best].id;
 }
 
-int32_t tern_sampler_choose(tern_sampler *s, size_t n, const int32_t *recent, size_t n_recent) {
+int32_t tern_sampler_choose(tern_sampler *s, tern_candidate *c, size_t n, const int32_t *recent,
+                            size_t n_recent) {
     const tern_sampling *p = &s->params;
-    tern_candidate *c = s->candidates;
-    if (s->has_penalties) apply_penalties(s, n, recent, n_recent);
+    if (s->has_penalties) apply_penalties(s, c, n, recent, n_recent);
     if (p->temperature == 0) return greatest(c, n);
     for (size_t i = n / 2; i-- > 0;) sift_down(c, n, i);
     size_t limit = p->top_k > 0 && (size_t)p->top_k < n ? (size_t)p->top_k : n;

@@ -10,7 +10,6 @@ static tern_sampling settled(const tern_sampling *params, const tern_model_info 
     tern_status status = tern_sampler_prepare(&s, params, info, &err);
     CHECK_MSG(status == TERN_OK, "%s", err.message);
     tern_sampling p = s.params;
-    tern_sampler_free(&s);
     p.seed = 0;
     return p;
 }

@@ -9,25 +9,50 @@ typedef struct tern_candidate {
     int32_t id;
 } tern_candidate;
 
-// Turns scores into a choice. Everything it needs is allocated when it is prepared.
+// Turns scores into a choice.
 typedef struct tern_sampler {
     tern_sampling params; // resolved: no negative fields
     uint64_t rng[4];
-    tern_candidate *candidates;
-    size_t capacity;
     int32_t n_vocab;
     bool has_penalties;
 } tern_sampler;
 
-// Defaults for negative fields; allocates for n_vocab candidates.
+// Defaults for negative fields.
 tern_status tern_sampler_prepare(tern_sampler *s, const tern_sampling *params,
                                  const tern_model_info *info, tern_error *err);
-void tern_sampler_free(tern_sampler *s);
 // How many of the greatest logits suffice for the next choice after `recent`; 0: all are needed.
 int32_t tern_sampler_need(const tern_sampler *s);
-// Chooses among n candidates. recent: the last tokens, newest last.
-int32_t tern_sampler_choose(tern_sampler *s, size_t n_candidates, const int32_t *recent,
-                            size_t n_recent);
+// Chooses among n candidates, which it reorders. recent: the last tokens, newest last.
+int32_t tern_sampler_choose(tern_sampler *s, tern_candidate *candidates, size_t n_candidates,
+                            const int32_t *recent, size_t n_recent);
+
+// ---- Scores of a batch (scratch.c) --------------------------------------------------------------
+
+// Where the scores of a batch's rows are put and looked at: a spare, since it is large and an idle
+// session needs none.
+typedef struct tern_scratch {
+    tern_spare spare;
+    size_t n_rows, n_logits; // rows that there is room for
+    float *logits;           // [n_logits, n_vocab], where all are needed
+    int32_t *top_ids;        // [n_rows, TERN_TOP_K_MAX]
+    float *top_logits;
+    tern_candidate *candidates; // [n_vocab]
+} tern_scratch;
+// n_logits of the rows may need all scores.
+tern_status tern_scratch_take(tern_model *m, size_t n_rows, size_t n_logits, tern_scratch **out,
+                              tern_error *err);
+tern_status tern_scratch_grow(tern_scratch *s, const tern_model *m, size_t n_rows, size_t n_logits,
+                              tern_error *err);
+void tern_scratch_give(tern_model *m, tern_scratch *s); // NULL is allowed
+
+// The scores of one session's rows within a batch.
+typedef struct tern_scores {
+    const float *logits;      // [rows, n_vocab], or NULL
+    const int32_t *top_ids;   // [rows, top_k]
+    const float *top_logits;
+    int32_t top_k;
+    tern_candidate *candidates;
+} tern_scores;
 
 // ---- Speculation: speculate.c decides, drafters.c guesses ---------------------------------------
 
@@ -120,7 +145,7 @@ void tern_speculator_cut(tern_speculator *sp, size_t n_tokens);
 // What to compute after ids, up to n_max tokens: sp->draft, empty if it would not pay.
 tern_status tern_speculator_draft(tern_speculator *sp, const int32_t *ids, size_t n_ids,
                                   int32_t n_max, tern_error *err);
-// Reports how long a run of n_tokens (the last token and the draft) took.
+// Reports how long a run of n_tokens (the last token and the draft) took; 0: that is not known.
 void tern_speculator_ran(tern_speculator *sp, int32_t n_tokens, double seconds);
 // Reports how much of the draft was accepted; then came `next` instead, unless the text ended.
 void tern_speculator_judge(tern_speculator *sp, int32_t n_accepted, bool ended, int32_t next);
@@ -156,30 +181,111 @@ tern_status tern_generate_refit(tern_session *s, const int32_t *ids, size_t n_id
                                 tern_text_fn on_text, void *user, tern_generate_stats *stats,
                                 tern_error *err);
 
+// ---- Generation as a machine (generate.c) -------------------------------------------------------
+//
+//     begin ─ plan ─ (a batch is computed) ─ take ─ plan ... until it is over ─ end
+//
+// plan says what the session contributes to the next batch: a piece of what its timeline still
+// lacks (the prompt, or what a full context left), or the last token with its draft. take goes on
+// with the scores. A batch may be of any number of sessions; one that failed is planned again.
+
+typedef struct tern_generation {
+    tern_spare spare;
+    tern_session *s;
+    // What was asked for.
+    int32_t max_tokens;
+    bool ignore_end;
+    size_t n_stops, stops_capacity;
+    char *stops; // texts, one after the other, each terminated
+    tern_refit refit;
+    tern_text_fn on_text;
+    tern_end_fn on_end;
+    void *user;
+    // Where it is.
+    size_t n_left, gap; // tokens that the timeline lacks: they lie `gap` after its end
+    size_t n_fed;       // that it lacked, too
+    bool is_prompt;     // they are the prompt's, and the first choice follows
+    int32_t id;         // chosen, and not in the timeline yet
+    size_t n_ahead;     // tokens after the last one that are already computed
+    const int32_t *ahead;
+    size_t n_before; // tokens of the timeline when the last batch was planned
+    tern_work work;  // what was planned last
+    int32_t run[TERN_DRAFT_MAX + 1]; // its tokens: the last one and a draft
+    bool is_over, in_flight;
+    tern_error failure; // why it is over; or OK
+    tern_drafting drafting;
+    tern_sampler sampler;
+    tern_decoder decoder;
+    int32_t *said; // [n_said] kept apart: a shift may drop them from the timeline
+    size_t n_said, said_capacity;
+    tern_strbuf text, held; // decoded; held back: may begin a stop string
+    tern_stop_reason reason;
+    double began, prompt_done;
+    tern_generate_stats stats;
+} tern_generation;
+
+typedef struct tern_generation_desc {
+    const int32_t *ids;
+    size_t n_ids;
+    const tern_generate_params *params; // or NULL
+    const tern_refit *refit;            // or NULL
+    tern_text_fn on_text;
+    tern_end_fn on_end;
+    void *user;
+    int32_t n_reserve; // tokens of the answer for which memory is taken at once; -1: all
+} tern_generation_desc;
+
+// What a batch must give for a session's rows.
+typedef struct tern_need {
+    size_t n_rows;
+    int32_t top_k; // 0: all scores
+    bool few_ahead;
+    tern_drafting *drafting; // or NULL; of a session alone
+} tern_need;
+
+// From here on the session is running, until end.
+tern_status tern_generation_begin(tern_generation **out, tern_session *s,
+                                  const tern_generation_desc *desc, tern_error *err);
+// The most rows of scores that a batch of it needs, and how many of these as a whole.
+void tern_generation_rows(const tern_generation *g, size_t *n_rows, size_t *n_logits);
+bool tern_generation_feeds(const tern_generation *g); // the next batch takes a piece, of any length
+// n_most: tokens of a piece; alone: the batch is the session's only.
+tern_status tern_generation_plan(tern_generation *g, int32_t n_most, bool alone, tern_need *need,
+                                 tern_error *err);
+// g->work is computed. seconds: what the batch took, 0: that says nothing about the session.
+tern_status tern_generation_take(tern_generation *g, const tern_scores *scores, double seconds,
+                                 tern_error *err);
+// Shows what was held back, and lets the session go. g is not valid any more.
+tern_status tern_generation_end(tern_generation *g, tern_status status, tern_generate_stats *stats,
+                                tern_error *err);
+
 struct tern_session {
     tern_model *model;
-    tern_lease *lease;
+    tern_lease *lease; // whose tokens are the timeline's
     tern_session_desc desc;
     int32_t n_context;
-    int32_t *tokens; // [n_context] the timeline; its keys and values are in the instance
-    size_t n_tokens;
-    int32_t *generated; // [n_generated_max] kept apart: a shift may drop them from the timeline
+    size_t n_tokens; // of the timeline
+    tern_generation *running; // NULL: nothing is generated
+    tern_group *group;        // it runs in
+    int32_t *generated; // [n_generated] by the last generation
     size_t n_generated, generated_capacity;
     tern_token_logprob *token_logprobs; // [n_generated, n_each_logprobs]
     size_t token_logprobs_capacity, n_each_logprobs; // 0: not wanted
-    tern_sampler sampler;
-    const int32_t *ahead; // [n_ahead] tokens after the last one that are already computed
-    size_t n_ahead, n_runs; // model runs so far
-    size_t n_rows;    // scored tokens: the last one and a draft's
-    float *logits;    // [n_rows, n_vocab], when all are needed
-    int32_t *top_ids; // [n_rows, TERN_TOP_K_MAX]
-    float *top_logits;
     float *scores; // [n_scores, n_vocab], for tern_session_logprobs
     size_t n_scores;
     tern_speculator *speculator; // NULL: none
-    tern_profile profile; // sorted, as last asked for
-    tern_strbuf text, held; // decoded; held back: may begin a stop string
+    tern_profile *profile;       // sorted, as last asked for; NULL: never
 };
+
+const int32_t *tern_session_tokens(const tern_session *s); // the timeline
+// Keeps the common front of the timeline and ids; the last n_again tokens of ids are not counted.
+size_t tern_session_keep_common(tern_session *s, const int32_t *ids, size_t n_ids, size_t n_again);
+tern_status tern_session_check_ids(const tern_session *s, const int32_t *ids, size_t n,
+                                   tern_error *err);
+// Fails while it generates.
+tern_status tern_session_check_idle(const tern_session *s, tern_error *err);
+// Takes the session out of its group.
+void tern_group_leave(tern_session *s);
 
 // Writes ln p of id from a row of scores, then the n - 1 likeliest ids with theirs.
 void tern_rank_logprobs(const float *logits, size_t n_vocab, int32_t id, tern_token_logprob *out,

@@ -228,7 +228,7 @@ void tern_speculator_ran(tern_speculator *sp, int32_t n_tokens, double seconds) 
     double *mean = &sp->run_seconds[n_tokens];
     // A run in which the system gave the processor to others says little.
     double usual = *mean > 0 && seconds > 2 * *mean ? 2 * *mean : seconds;
-    *mean += (usual - *mean) * (*mean > 0 ? SMOOTH : 1);
+    if (seconds > 0) *mean += (usual - *mean) * (*mean > 0 ? SMOOTH : 1);
     sp->stats.n_steps++;
     sp->stats.n_runs[n_tokens]++;
     sp->stats.run_seconds[n_tokens] += seconds;

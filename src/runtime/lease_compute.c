@@ -1,0 +1,285 @@
+// Computing batches on leases: begin, poll until it is done. Nothing here waits, but for moving to
+// another device, since opening one does; tern_model_compute, which waits, is a loop around it.
+//
+// What a lease knows and its states lack, after a move or a cut further back than asked, is
+// computed first: it joins the batch while there is room for it, else it goes ahead in batches of
+// its own. So a batch that was begun may take several submissions.
+#include <stdio.h>
+#include <string.h>
+#include "runtime/lease.h"
+
+// The record of a backend that does not draft.
+static tern_drafting single_step(const tern_drafting *q) {
+    tern_drafting one = *q;
+    one.n = one.n_runs = 1;
+    memset(one.counts, 0, sizeof one.counts);
+    one.counts[0][0] = 1;
+    return one;
+}
+
+// Puts the sequence where the work begins, or as near before that as it can go. *first is where.
+static tern_status go_to(const tern_work *w, int32_t *first, tern_error *err) {
+    tern_sequence *s = w->lease->sequence;
+    TERN_TRY(tern_sequence_swap_in(s, err));
+    return tern_sequence_cut(s, w->first_pos, first, err);
+}
+
+// ---- One submission ----------------------------------------------------------------------------
+
+// Room for the work, and for what its device may compute ahead while there is memory.
+static tern_status reserve(const tern_batch *b, const tern_work *w, int32_t end, tern_error *err) {
+    tern_lease *l = w->lease;
+    int32_t ahead = l->at->backend->n_ahead, room = l->n_context - end;
+    if (b->drafting) ahead *= TERN_DRAFTING_MAX;
+    else if (b->top_k != 1 || b->n_tokens > 0 || w->n_ids > 1) ahead = 0;
+    if (ahead > room) ahead = room;
+    if (ahead > 0 && tern_sequence_reserve(l->sequence, end + ahead, NULL) == TERN_OK)
+        return TERN_OK;
+    return tern_sequence_reserve(l->sequence, end, err);
+}
+
+// The work's tokens, and those before them that are missing, as the next chunk of the batch.
+static tern_status add_chunk(tern_placed_instance *r, tern_batch *b, const tern_work *w,
+                             tern_error *err) {
+    tern_sequence *s = w->lease->sequence;
+    tern_chunk *c = &r->chunks[b->n_chunks];
+    int32_t first, end = w->first_pos + w->n_ids;
+    TERN_TRY(go_to(w, &first, err));
+    TERN_TRY(reserve(b, w, end, err));
+    *c = (tern_chunk){.sequence = s, .n_tokens = end - first, .first_pos = first};
+    if (w->snapshot_at > first && w->snapshot_at <= end) {
+        c->kept_after = w->snapshot_at - first;
+        TERN_TRY(tern_sequence_snapshot(s, w->snapshot_at, w->passing, &c->kept, &c->keeps, err));
+    }
+    int32_t *ids = r->ids + b->n_tokens;
+    size_t n_missing = (size_t)(w->first_pos - first);
+    memcpy(ids, w->lease->ids + first, n_missing * sizeof *ids);
+    memcpy(ids + n_missing, w->ids, (size_t)w->n_ids * sizeof *ids);
+    b->n_chunks++;
+    b->n_tokens += c->n_tokens;
+    for (int32_t i = w->n_outputs; i > 0; i--) r->outputs[b->n_outputs++] = b->n_tokens - i;
+    return TERN_OK;
+}
+
+// The next tokens that are missing and have no room in the batch itself; false: there are none.
+static tern_status find_missing(const tern_computation *c, tern_work *part, bool *any,
+                                tern_error *err) {
+    int32_t n_batch = c->model->n_batch, room = n_batch;
+    *any = false;
+    for (int32_t i = 0; i < c->n_work; i++) room -= c->work[i].n_ids;
+    for (int32_t i = 0; i < c->n_work && !*any; i++) {
+        const tern_work *w = &c->work[i];
+        int32_t first;
+        TERN_TRY(go_to(w, &first, err));
+        int32_t missing = w->first_pos - first;
+        *any = missing > 0 && (missing > room || c->wanted.drafting);
+        if (*any)
+            *part = (tern_work){.lease = w->lease,
+                                .ids = w->lease->ids + first,
+                                .n_ids = missing < n_batch ? missing : n_batch,
+                                .first_pos = first};
+        else
+            room -= missing;
+    }
+    return TERN_OK;
+}
+
+static tern_batch batch_of(const tern_model *m, const tern_wanted *w) {
+    tern_batch b = {.top_k = w->top_k,
+                    .top_ids = w->top_ids,
+                    .top_logits = w->top_logits,
+                    .few_ahead = w->few_ahead,
+                    .drafting = w->drafting};
+    for (int32_t i = 0; i < w->n_bindings; i++)
+        tern_batch_bind(&b, tern_graph_find(&m->graphs[0].fused, w->outputs[i]), w->data[i]);
+    return b;
+}
+
+// The sequences of a batch that was not computed: what it changed is not known.
+static void abandon(const tern_computation *c) {
+    for (int32_t i = 0; i < c->batch.n_chunks; i++)
+        tern_sequence_abandon(c->run->chunks[i].sequence);
+}
+
+static tern_status submit(tern_computation *c, tern_error *err) {
+    tern_placed_instance *r = c->run;
+    tern_batch *b = &c->batch;
+    tern_work part;
+    *b = (tern_batch){0};
+    TERN_TRY(find_missing(c, &part, &c->is_part, err));
+    if (!c->is_part) *b = batch_of(c->model, &c->wanted);
+    tern_status status = c->is_part ? add_chunk(r, b, &part, err) : TERN_OK;
+    for (int32_t i = 0; status == TERN_OK && !c->is_part && i < c->n_work; i++)
+        status = add_chunk(r, b, &c->work[i], err);
+    b->ids = r->ids;
+    b->chunks = r->chunks;
+    b->outputs = r->outputs;
+    if (b->drafting) *b->drafting = single_step(b->drafting);
+    if (status == TERN_OK) status = c->at->backend->submit(r->instance, b, err);
+    if (status != TERN_OK) abandon(c);
+    return status;
+}
+
+static void advance(const tern_computation *c) {
+    const tern_batch *b = &c->batch;
+    int32_t more = b->drafting ? b->drafting->n - 1 : 0;
+    for (int32_t i = 0; i < b->n_chunks; i++)
+        tern_sequence_advance(b->chunks[i].sequence,
+                              b->chunks[i].first_pos + b->chunks[i].n_tokens + more);
+}
+
+// ---- Where -------------------------------------------------------------------------------------
+
+// All at one place: where the first one is, unless that is lost.
+static tern_status gather(const tern_work *work, int32_t n_work, tern_error *err) {
+    for (int32_t i = 0; i < n_work; i++) TERN_TRY(tern_lease_find_place(work[i].lease, err));
+    for (int32_t i = 1; i < n_work; i++) {
+        tern_lease *l = work[i].lease;
+        if (l->at == work->lease->at) continue;
+        snprintf(err->message, sizeof err->message, "the device was lost");
+        TERN_TRY(tern_lease_move(l->at == l->model->now ? work->lease : l, err));
+    }
+    for (int32_t i = 1; i < n_work; i++)
+        if (work[i].lease->cache != work->lease->cache)
+            return tern_fail(err, TERN_ERR_ARGUMENT,
+                             "sequences of one batch need caches of one type");
+    return TERN_OK;
+}
+
+static tern_status move_all(const tern_work *work, int32_t n_work, tern_error *err) {
+    const tern_error why = *err;
+    for (int32_t i = 0; i < n_work; i++) {
+        *err = why;
+        TERN_TRY(tern_lease_move(work[i].lease, err));
+    }
+    return TERN_OK;
+}
+
+// While the device is in use.
+static void give_run(tern_computation *c) {
+    tern_lease *first = c->work->lease;
+    if (c->run && c->run != first->own) tern_placement_give(c->at, c->run, first->sequence);
+    c->run = NULL;
+}
+
+static tern_status start(tern_computation *c, tern_error *err) {
+    tern_lease *first = c->work->lease;
+    tern_status status = TERN_OK;
+    c->at = first->at;
+    c->run = first->own;
+    tern_placement_begin_use(c->at);
+    if (!c->run)
+        status = tern_placement_take(c->at, c->model->n_batch, first->cache, first->sequence,
+                                     &c->run, err);
+    if (status == TERN_OK) status = submit(c, err);
+    if (status != TERN_OK) give_run(c);
+    tern_placement_end_use(c->at);
+    return status;
+}
+
+// After a failure: if the device is lost, begins again on another one.
+static tern_status begin_again(tern_computation *c, tern_status status, tern_error *err) {
+    while (status == TERN_ERR_DEVICE && c->n_losses++ <= TERN_LOSSES_MAX) {
+        const tern_placement *at = c->work->lease->at;
+        if (!at || !at->backend->is_lost(at->device)) break;
+        status = move_all(c->work, c->n_work, err);
+        if (status == TERN_OK) status = start(c, err);
+    }
+    return status;
+}
+
+// ---- The whole ---------------------------------------------------------------------------------
+
+static tern_status check_work(const tern_model *m, const tern_work *work, int32_t n_work,
+                              tern_error *err) {
+    int64_t n = 0;
+    for (int32_t i = 0; i < n_work; i++) {
+        const tern_work *w = &work[i];
+        n += w->n_ids;
+        if (w->n_ids < 1 || w->n_outputs < 0 || w->n_outputs > w->n_ids || w->first_pos < 0 ||
+            (size_t)w->first_pos > w->lease->n_ids || w->first_pos > w->lease->n_context - w->n_ids)
+            return tern_fail(err, TERN_ERR_ARGUMENT, "a batch of %d tokens at %d does not fit",
+                             (int)w->n_ids, (int)w->first_pos);
+        TERN_TRY(tern_lease_know(w->lease, (size_t)(w->first_pos + w->n_ids), err));
+    }
+    if (n > m->n_batch && tern_model_reads_whole(m))
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "%s: the model reads a text as a whole: %lld tokens are more than the %d "
+                         "that it was opened for (n_batch)",
+                         m->path, (long long)n, (int)m->n_batch);
+    if (n_work < 1 || n > m->n_batch)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "a batch of %lld tokens: the model takes %d",
+                         (long long)n, (int)m->n_batch);
+    return TERN_OK;
+}
+
+static tern_status check_wanted(const tern_model *m, const tern_wanted *w, tern_error *err) {
+    for (int32_t i = 0; i < w->n_bindings; i++)
+        if (w->data[i] && tern_graph_find(&m->graphs[0].fused, w->outputs[i]) < 0)
+            return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: the model has no output \"%s\"",
+                             m->path, w->outputs[i]);
+    return TERN_OK;
+}
+
+int32_t tern_model_works_max(tern_model *m) {
+    tern_mutex_lock(&m->lock);
+    int32_t n = m->now->backend->n_chunks_max;
+    tern_mutex_unlock(&m->lock);
+    return n < m->n_batch ? n : m->n_batch;
+}
+
+static tern_status remember(const tern_work *w, const tern_wanted *wanted, tern_error *err) {
+    tern_lease *l = w->lease;
+    size_t first = (size_t)w->first_pos, n = (size_t)w->n_ids;
+    size_t more = wanted->drafting ? (size_t)wanted->drafting->n - 1 : 0;
+    TERN_TRY(tern_lease_know(l, first + n + more, err));
+    memmove(l->ids + first, w->ids, n * sizeof *l->ids);
+    if (more) memcpy(l->ids + first + n, wanted->top_ids, more * sizeof *l->ids);
+    l->n_ids = first + n + more;
+    return TERN_OK;
+}
+
+static tern_status finish(const tern_computation *c, tern_error *err) {
+    for (int32_t i = 0; i < c->n_work; i++) TERN_TRY(remember(&c->work[i], &c->wanted, err));
+    return TERN_OK;
+}
+
+tern_status tern_model_begin(tern_computation *c, tern_model *m, const tern_work *work,
+                             int32_t n_work, const tern_wanted *wanted, tern_error *err) {
+    tern_error why = {0};
+    *c = (tern_computation){.model = m, .work = work, .n_work = n_work, .wanted = *wanted};
+    TERN_TRY(check_work(m, work, n_work, err));
+    TERN_TRY(check_wanted(m, wanted, err));
+    tern_status status = gather(work, n_work, &why);
+    if (status == TERN_OK) status = begin_again(c, start(c, &why), &why);
+    if (status != TERN_OK && err) *err = why;
+    return status;
+}
+
+tern_status tern_model_poll(tern_computation *c, bool *done, tern_error *err) {
+    tern_error why = {0};
+    *done = false;
+    tern_placement_begin_use(c->at);
+    bool computed = false;
+    tern_status status = c->at->backend->poll(c->run->instance, &computed, &why);
+    if (status != TERN_OK) abandon(c);
+    if (status == TERN_OK && computed) {
+        advance(c);
+        *done = !c->is_part;
+        if (c->is_part) status = submit(c, &why);
+    }
+    if (*done || status != TERN_OK) give_run(c);
+    tern_placement_end_use(c->at);
+    status = begin_again(c, status, &why);
+    if (*done) status = finish(c, &why);
+    if (status != TERN_OK && err) *err = why;
+    return status;
+}
+
+tern_status tern_model_compute(tern_model *m, const tern_work *work, int32_t n_work,
+                               const tern_wanted *wanted, tern_error *err) {
+    tern_computation c;
+    TERN_TRY(tern_model_begin(&c, m, work, n_work, wanted, err));
+    for (bool done = false; !done;) TERN_TRY(tern_model_poll(&c, &done, err));
+    return TERN_OK;
+}

@@ -1,0 +1,596 @@
+// Generation: a machine that is stepped, alone by tern_generate, among others by a group.
+#include <math.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "base/os_time.h"
+#include "session/session.h"
+
+// ---- Text --------------------------------------------------------------------------------------
+
+static void stop(tern_generation *g, tern_stop_reason reason) {
+    g->is_over = true;
+    g->reason = reason;
+}
+
+static void emit(tern_generation *g, const char *text, size_t n) {
+    if (n && g->on_text && !g->on_text(g->user, text, n)) stop(g, TERN_STOP_CALLER);
+}
+
+// Position of the first stop string in text, or SIZE_MAX.
+static size_t find_stop(const tern_generation *g, const char *text, size_t n) {
+    size_t best = SIZE_MAX;
+    const char *s = g->stops;
+    for (size_t i = 0; i < g->n_stops; i++, s += strlen(s) + 1) {
+        size_t length = strlen(s);
+        const char *hit = length ? memmem(text, n, s, length) : NULL;
+        if (hit && (size_t)(hit - text) < best) best = (size_t)(hit - text);
+    }
+    return best;
+}
+
+// Length of the longest tail of text that is the beginning of a stop string.
+static size_t held_back(const tern_generation *g, const char *text, size_t n) {
+    size_t most = 0;
+    const char *s = g->stops;
+    for (size_t i = 0; i < g->n_stops; i++, s += strlen(s) + 1) {
+        size_t length = strlen(s);
+        for (size_t k = length ? length - 1 : 0; k > most; k--)
+            if (k <= n && memcmp(text + n - k, s, k) == 0) {
+                most = k;
+                break;
+            }
+    }
+    return most;
+}
+
+// Passes on the text in g->held that is certain.
+static void flush(tern_generation *g, bool at_end) {
+    tern_strbuf *held = &g->held;
+    size_t end = find_stop(g, tern_strbuf_text(held), held->len);
+    if (end != SIZE_MAX) {
+        emit(g, held->ptr, end);
+        if (!g->is_over) stop(g, TERN_STOP_STRING);
+        tern_strbuf_clear(held);
+        return;
+    }
+    size_t keep = at_end ? 0 : held_back(g, tern_strbuf_text(held), held->len);
+    size_t n = held->len - keep;
+    emit(g, held->ptr, n);
+    if (n) memmove(held->ptr, held->ptr + n, keep);
+    held->len = keep;
+}
+
+static void add_text(tern_generation *g, int32_t id) {
+    const tern_session *s = g->s;
+    if (!s->model->tokenizer) return;
+    tern_strbuf_clear(&g->text);
+    tern_tokenizer_decode(s->model->tokenizer, &g->decoder, id, &g->text);
+    tern_strbuf_append(&g->held, tern_strbuf_text(&g->text), g->text.len);
+    flush(g, false);
+}
+
+static void end_text(tern_generation *g) {
+    if (g->reason == TERN_STOP_CALLER || g->reason == TERN_STOP_STRING) return;
+    tern_strbuf_clear(&g->text);
+    if (g->s->model->tokenizer) tern_tokenizer_decode_end(&g->decoder, &g->text);
+    tern_strbuf_append(&g->held, tern_strbuf_text(&g->text), g->text.len);
+    flush(g, true);
+}
+
+// Shows a token that was chosen, unless it ends the text.
+static void say(tern_generation *g, int32_t id) {
+    if (tern_token_is_end(g->s->model, id) && !g->ignore_end) {
+        stop(g, TERN_STOP_END);
+        return;
+    }
+    g->said[g->n_said++] = id;
+    add_text(g, id);
+    if (!g->is_over && (int32_t)g->n_said >= g->max_tokens) stop(g, TERN_STOP_LENGTH);
+}
+
+// ---- Beginning ---------------------------------------------------------------------------------
+
+static void free_generation(tern_spare *spare) {
+    tern_generation *g = (tern_generation *)spare;
+    tern_free(g->stops);
+    tern_free(g->said);
+    tern_strbuf_free(&g->text);
+    tern_strbuf_free(&g->held);
+    tern_free(g);
+}
+static const tern_spare_kind generation_kind = {sizeof(tern_generation), free_generation};
+
+// One that was used before: what it has allocated stays.
+static void clear(tern_generation *g) {
+    tern_generation old = *g;
+    *g = (tern_generation){.spare = old.spare,
+                           .stops = old.stops,
+                           .stops_capacity = old.stops_capacity,
+                           .said = old.said,
+                           .said_capacity = old.said_capacity,
+                           .text = old.text,
+                           .held = old.held};
+    tern_strbuf_clear(&g->text);
+    tern_strbuf_clear(&g->held);
+}
+
+static tern_status keep_stops(tern_generation *g, const tern_generate_params *p, tern_error *err) {
+    size_t n = 0;
+    for (size_t i = 0; i < p->n_stops; i++) n += strlen(p->stops[i]) + 1;
+    if (tern_array_reserve(TERN_MEM_SESSION, &g->stops, &g->stops_capacity, 0, n) != 0)
+        return tern_fail_memory(err, n);
+    char *to = g->stops;
+    for (size_t i = 0; i < p->n_stops; i++) {
+        size_t length = strlen(p->stops[i]) + 1;
+        memcpy(to, p->stops[i], length);
+        to += length;
+    }
+    g->n_stops = p->n_stops;
+    return TERN_OK;
+}
+
+static tern_status reserve_text(tern_generation *g, tern_error *err) {
+    // Room for text, so that steps allocate nothing: no piece is longer than this, except in
+    // vocabularies with absurd entries, which cost an allocation.
+    tern_strbuf *buffers[] = {&g->text, &g->held};
+    for (int i = 0; i < 2; i++)
+        if (tern_array_reserve(TERN_MEM_SESSION, &buffers[i]->ptr, &buffers[i]->capacity, 0,
+                               1024 + g->stops_capacity) != 0)
+            return tern_fail_memory(err, 1024);
+    if (tern_array_reserve(TERN_MEM_SESSION, &g->said, &g->said_capacity, 0,
+                           (size_t)g->max_tokens + 1) != 0)
+        return tern_fail_memory(err, (size_t)g->max_tokens * sizeof *g->said);
+    return TERN_OK;
+}
+
+static tern_status prepare(tern_generation *g, const tern_generation_desc *desc,
+                           const tern_generate_params *params, tern_error *err) {
+    tern_session *s = g->s;
+    // Without a limit: what fits; a shifting context never fills, so it gets a limit.
+    g->max_tokens = params->max_tokens;
+    if (g->max_tokens <= 0) g->max_tokens = s->desc.shift_context ? 1 << 20 : s->n_context;
+    g->ignore_end = params->ignore_end;
+    g->on_text = desc->on_text;
+    g->on_end = desc->on_end;
+    g->user = desc->user;
+    g->decoder.started = true; // the text goes on: a space in front of its first word stays
+    if (desc->refit) g->refit = *desc->refit;
+    TERN_TRY(tern_sampler_prepare(&g->sampler, params->sampling, &s->model->info, err));
+    if (params->n_top_logprobs < 0 || params->n_top_logprobs > TERN_TOP_LOGPROBS_MAX)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "%d likeliest tokens: expected 0 to %d",
+                         (int)params->n_top_logprobs, TERN_TOP_LOGPROBS_MAX);
+    s->n_each_logprobs = params->logprobs ? 1 + (size_t)params->n_top_logprobs : 0;
+    if (s->speculator) {
+        s->speculator->stats = (tern_draft_stats){0};
+        s->speculator->draft.n = 0;
+    }
+    TERN_TRY(keep_stops(g, params, err));
+    return reserve_text(g, err);
+}
+
+// The prompt goes where it will be computed, after what the timeline has of it already.
+static tern_status put_prompt(tern_generation *g, const tern_generation_desc *desc,
+                              tern_error *err) {
+    tern_session *s = g->s;
+    int32_t answer = desc->n_reserve < 0 || desc->n_reserve > g->max_tokens ? g->max_tokens
+                                                                            : desc->n_reserve;
+    size_t n = desc->n_ids, room = n + (size_t)answer, most = (size_t)s->n_context;
+    TERN_TRY(tern_lease_reserve(s->lease, (int32_t)(room < most ? room : most), err));
+    // The last one again: its scores are needed.
+    size_t common = tern_session_keep_common(s, desc->ids, n, 1);
+    TERN_TRY(tern_lease_put(s->lease, common, desc->ids + common, n - common, err));
+    g->n_left = n - common;
+    g->is_prompt = true;
+    g->id = -1;
+    g->stats = (tern_generate_stats){
+        .n_prompt = n, .n_reused = common, .seed = g->sampler.params.seed};
+    return TERN_OK;
+}
+
+tern_status tern_generation_begin(tern_generation **out, tern_session *s,
+                                  const tern_generation_desc *desc, tern_error *err) {
+    static const tern_generate_params defaults = {0};
+    const tern_generate_params *params = desc->params ? desc->params : &defaults;
+    tern_generation *g;
+    *out = NULL;
+    TERN_NEED_ARRAY(desc->ids, desc->n_ids);
+    TERN_NEED_EACH(params->stops, params->n_stops);
+    TERN_TRY(tern_session_check_idle(s, err));
+    if (desc->n_ids == 0)
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "the prompt is empty: there is nothing to continue");
+    if (desc->n_ids > (size_t)s->n_context)
+        return tern_fail(err, TERN_ERR_CONTEXT_FULL,
+                         "the prompt has %zu tokens, the context only %d", desc->n_ids,
+                         (int)s->n_context);
+    TERN_TRY(tern_session_check_ids(s, desc->ids, desc->n_ids, err));
+    TERN_TRY(tern_model_take_spare(s->model, &generation_kind, &g, err));
+    clear(g);
+    g->s = s;
+    g->began = tern_seconds();
+    s->n_generated = 0;
+    tern_status status = prepare(g, desc, params, err);
+    if (status == TERN_OK) status = put_prompt(g, desc, err);
+    if (status != TERN_OK) {
+        tern_model_give_spare(s->model, &g->spare);
+        return status;
+    }
+    *out = s->running = g;
+    return TERN_OK;
+}
+
+// ---- Planning ----------------------------------------------------------------------------------
+
+static bool needs_all(const tern_generation *g) {
+    const tern_session *s = g->s;
+    return tern_sampler_need(&g->sampler) == 0 || s->n_each_logprobs > 0 ||
+           (s->speculator && s->speculator->params.threshold > 0);
+}
+
+void tern_generation_rows(const tern_generation *g, size_t *n_rows, size_t *n_logits) {
+    const tern_speculator *sp = g->s->speculator;
+    *n_rows = 1 + (sp ? (size_t)sp->params.max_length : 0);
+    *n_logits = needs_all(g) ? *n_rows : 0;
+}
+
+bool tern_generation_feeds(const tern_generation *g) { return g->n_left > 0; }
+
+// What the sampler needs of the scores after each of the last n tokens.
+static tern_need need_of(const tern_generation *g, size_t n) {
+    return (tern_need){.n_rows = n, .top_k = needs_all(g) ? 0 : tern_sampler_need(&g->sampler)};
+}
+
+// Tokens of the next piece, about n_most. Alone, batches are full but for the last one. Where the
+// bits of a row depend on whether its chunk is short, pieces are short where that batch is, and
+// nowhere else.
+static size_t piece_of(const tern_generation *g, size_t n_most) {
+    size_t n_batch = (size_t)g->s->model->n_batch, rest = n_batch - g->n_fed % n_batch;
+    size_t few = (size_t)tern_model_same_bits(g->s->model);
+    if (rest > g->n_left) rest = g->n_left;
+    size_t n = n_most < rest ? n_most : rest;
+    if (few >= n_batch) return n;
+    if (rest <= few) return rest;
+    if (n <= few) n = few + 1;
+    if (n < rest && rest - n <= few) n = rest > 2 * few + 1 ? rest - few - 1 : rest;
+    return n < rest ? n : rest;
+}
+
+static void plan_piece(tern_generation *g, int32_t n_most, tern_need *need) {
+    const tern_session *s = g->s;
+    size_t n = piece_of(g, (size_t)n_most);
+    bool chooses = g->is_prompt && n == g->n_left;
+    *need = chooses ? need_of(g, 1) : (tern_need){0};
+    g->work.ids = tern_session_tokens(s) + s->n_tokens + g->gap;
+    g->work.n_ids = (int32_t)n;
+    // Where another answer to the same prompt would begin.
+    if (g->is_prompt) g->work.snapshot_at = (int32_t)g->stats.n_prompt - 1;
+}
+
+// The last token and the draft that follows it, if any.
+static tern_status plan_step(tern_generation *g, tern_need *need, tern_error *err) {
+    tern_session *s = g->s;
+    tern_speculator *sp = s->speculator;
+    size_t n_draft = 0, n_left = (size_t)g->max_tokens - g->n_said;
+    size_t room = (size_t)s->n_context - s->n_tokens;
+    g->run[0] = g->id;
+    if (sp) {
+        size_t n_max = (n_left < room ? n_left : room) - 1;
+        TERN_TRY(tern_lease_put(s->lease, s->n_tokens, &g->id, 1, err));
+        TERN_TRY(tern_speculator_draft(sp, tern_session_tokens(s), s->n_tokens + 1,
+                                       n_max < TERN_DRAFT_MAX ? (int32_t)n_max : TERN_DRAFT_MAX,
+                                       err));
+        n_draft = (size_t)sp->draft.n;
+        memcpy(g->run + 1, sp->draft.tokens, n_draft * sizeof *g->run);
+    }
+    *need = need_of(g, 1 + n_draft);
+    need->few_ahead = sp != NULL;
+    g->work.ids = g->run;
+    g->work.n_ids = 1 + (int32_t)n_draft;
+    if (!n_draft) return TERN_OK;
+    g->work.snapshot_at = (int32_t)s->n_tokens + 1; // where drafts that are refused lead back to
+    g->work.passing = true;
+    return TERN_OK;
+}
+
+// The same with the device's own drafts, n_each tokens a run: the tokens that it reports are the
+// model's choices already, in order, one to a row with one score each.
+static void plan_drafting(tern_generation *g, int32_t n_each, tern_need *need) {
+    const tern_session *s = g->s;
+    size_t n_left = (size_t)g->max_tokens - g->n_said;
+    g->run[0] = g->id;
+    g->work.ids = g->run;
+    g->work.n_ids = 1;
+    g->drafting =
+        (tern_drafting){.before = tern_session_tokens(s),
+                        .n_before = (int32_t)s->n_tokens,
+                        .n_each = n_each,
+                        .n_max = TERN_TOP_K_MAX,
+                        .n_wanted = n_left < INT32_MAX ? (int32_t)n_left : INT32_MAX};
+    *need = (tern_need){.n_rows = 1, .top_k = 1, .drafting = &g->drafting};
+}
+
+tern_status tern_generation_plan(tern_generation *g, int32_t n_most, bool alone, tern_need *need,
+                                 tern_error *err) {
+    const tern_session *s = g->s;
+    g->work = (tern_work){.lease = s->lease, .first_pos = (int32_t)s->n_tokens};
+    g->n_before = s->n_tokens;
+    g->n_ahead = 0;
+    g->drafting.n_each = 0;
+    if (g->n_left > 0) {
+        plan_piece(g, n_most, need);
+    } else {
+        bool may = alone && s->speculator && s->n_each_logprobs == 0 &&
+                   tern_sampler_need(&g->sampler) == 1;
+        int32_t n_each = may ? tern_device_drafts_choose(s->speculator) : 0;
+        if (n_each) plan_drafting(g, n_each, need);
+        else TERN_TRY(plan_step(g, need, err));
+    }
+    g->work.n_outputs = (int32_t)need->n_rows;
+    return TERN_OK;
+}
+
+// ---- Choosing ----------------------------------------------------------------------------------
+
+// Records how likely the next token that is said was.
+static tern_status keep_logprobs(tern_generation *g, const float *logits, int32_t id,
+                                 tern_error *err) {
+    tern_session *s = g->s;
+    size_t n = s->n_each_logprobs, n_used = g->n_said * n;
+    if (n == 0) return TERN_OK;
+    if (tern_array_reserve(TERN_MEM_SESSION, &s->token_logprobs, &s->token_logprobs_capacity,
+                           n_used, n) != 0)
+        return tern_fail_memory(err, (n_used + n) * sizeof *s->token_logprobs);
+    tern_rank_logprobs(logits, (size_t)s->model->info.n_vocab, id, s->token_logprobs + n_used, n);
+    return TERN_OK;
+}
+
+static const float *row_of(const tern_generation *g, const tern_scores *x, size_t row) {
+    return x->logits + row * (size_t)g->s->model->info.n_vocab;
+}
+
+// The next token, from the row-th row of scores.
+static tern_status choose(tern_generation *g, const tern_scores *x, size_t row, int32_t *id,
+                          tern_error *err) {
+    const tern_session *s = g->s;
+    int32_t k = g->drafting.n_each ? 1 : needs_all(g) ? 0 : tern_sampler_need(&g->sampler);
+    size_t n = k ? (size_t)k : (size_t)s->model->info.n_vocab, first = row * (size_t)x->top_k;
+    const float *logits = k ? x->top_logits + first : row_of(g, x, row);
+    const int32_t *ids = k ? x->top_ids + first : NULL;
+    float greatest = -INFINITY;
+    bool is_number = true;
+    for (size_t i = 0; i < n; i++) {
+        x->candidates[i] = (tern_candidate){logits[i], ids ? ids[i] : (int32_t)i};
+        greatest = logits[i] > greatest ? logits[i] : greatest;
+        is_number &= !isnan(logits[i]);
+    }
+    if (!is_number || !isfinite(greatest)) return tern_session_fail_scores(s, err);
+    *id = tern_sampler_choose(&g->sampler, x->candidates, n, tern_session_tokens(s), s->n_tokens);
+    return TERN_OK;
+}
+
+// Whether the model is as sure of a greedy choice as the threshold asks, if one is set.
+static bool is_sure(const tern_generation *g, const tern_scores *x, size_t row, int32_t id) {
+    float threshold = g->s->speculator->params.threshold;
+    if (threshold == 0 || g->sampler.params.temperature != 0) return true;
+    size_t n_vocab = (size_t)g->s->model->info.n_vocab;
+    const float *logits = row_of(g, x, row);
+    double sum = 0;
+    for (size_t i = 0; i < n_vocab; i++) sum += exp((double)(logits[i] - logits[id]));
+    return sum * (double)threshold <= 1;
+}
+
+// ---- A full context ----------------------------------------------------------------------------
+
+// Drops the oldest half after the first n_keep tokens. The rest gets new positions, so its keys and
+// values are computed again: slower than rotating the cached keys, but with the same numbers as if
+// the text had begun there.
+static void shift(tern_generation *g) {
+    tern_session *s = g->s;
+    size_t keep = (size_t)s->desc.n_keep;
+    g->gap = (s->n_tokens - keep) / 2;
+    if (g->gap == 0) g->gap = 1;
+    g->n_left = s->n_tokens - keep - g->gap;
+    g->n_fed = 0;
+    s->n_tokens = keep;
+    tern_speculator_cut(s->speculator, keep);
+}
+
+// The caller's own way to go on. The last chosen token is not in the timeline yet: the next step
+// brings it there.
+static tern_status refit(tern_generation *g, tern_error *err) {
+    tern_session *s = g->s;
+    tern_ids ids = {0};
+    tern_status status = g->refit.make_room(g->refit.user, g->said, g->n_said - 1, &ids, err);
+    if (status == TERN_OK) status = tern_session_check_ids(s, ids.ids, ids.n, err);
+    if (status == TERN_OK) {
+        size_t common = tern_session_keep_common(s, ids.ids, ids.n, 0);
+        status = tern_lease_put(s->lease, common, ids.ids + common, ids.n - common, err);
+        g->gap = g->n_fed = 0;
+        g->n_left = ids.n - common;
+    }
+    tern_free(ids.ids);
+    return status;
+}
+
+static tern_status make_room(tern_generation *g, tern_error *err) {
+    const tern_session *s = g->s;
+    g->is_prompt = false;
+    if (s->n_tokens < (size_t)s->n_context) return TERN_OK;
+    if (g->refit.make_room) return refit(g, err);
+    if (s->desc.shift_context) shift(g);
+    else stop(g, TERN_STOP_CONTEXT);
+    return TERN_OK;
+}
+
+// ---- Taking results ----------------------------------------------------------------------------
+
+// The scores after the last token are in the first row: choose, show. A token that was drafted is
+// computed already, and its scores are in the next row.
+static tern_status go_on(tern_generation *g, const tern_scores *x, tern_error *err) {
+    tern_session *s = g->s;
+    for (size_t row = 0;; row++) {
+        int32_t id = -1;
+        TERN_TRY(choose(g, x, row, &id, err));
+        bool drafted = row < g->n_ahead && id == g->ahead[row];
+        if (s->n_each_logprobs) TERN_TRY(keep_logprobs(g, row_of(g, x, row), id, err));
+        say(g, id);
+        if (drafted && !g->is_over && is_sure(g, x, row, id)) {
+            s->n_tokens++;
+            continue;
+        }
+        if (s->speculator)
+            tern_speculator_judge(s->speculator, (int32_t)row + (drafted && g->is_over), g->is_over,
+                                  id);
+        g->id = id;
+        return g->is_over ? TERN_OK : make_room(g, err);
+    }
+}
+
+static void take_step(tern_generation *g, const tern_scores *x, double seconds) {
+    tern_session *s = g->s;
+    tern_speculator *sp = s->speculator;
+    s->n_tokens++;
+    g->stats.draft.n_steps += g->drafting.n_each ? (size_t)g->drafting.n_runs : 1;
+    if (g->drafting.n_each) {
+        g->n_ahead = (size_t)g->drafting.n - 1;
+        g->ahead = x->top_ids;
+        tern_device_drafts_ran(sp, &g->drafting, seconds);
+    } else if (sp) {
+        g->n_ahead = (size_t)g->work.n_ids - 1;
+        g->ahead = g->run + 1;
+        tern_speculator_ran(sp, g->work.n_ids, seconds);
+    }
+}
+
+tern_status tern_generation_take(tern_generation *g, const tern_scores *scores, double seconds,
+                                 tern_error *err) {
+    if (g->n_left == 0) {
+        take_step(g, scores, seconds);
+        return go_on(g, scores, err);
+    }
+    g->s->n_tokens += (size_t)g->work.n_ids;
+    g->n_left -= (size_t)g->work.n_ids;
+    g->n_fed += (size_t)g->work.n_ids;
+    if (!g->is_prompt || g->n_left > 0) return TERN_OK;
+    g->prompt_done = tern_seconds();
+    return go_on(g, scores, err);
+}
+
+// ---- Ending ------------------------------------------------------------------------------------
+
+static tern_status keep_said(tern_generation *g, tern_error *err) {
+    tern_session *s = g->s;
+    if (s->generated_capacity > 4 * (g->n_said + 64)) { // of a longer answer
+        tern_free(s->generated);
+        s->generated = NULL;
+        s->generated_capacity = 0;
+    }
+    if (tern_array_reserve(TERN_MEM_SESSION, &s->generated, &s->generated_capacity, 0, g->n_said) !=
+        0)
+        return tern_fail_memory(err, g->n_said * sizeof *s->generated);
+    if (g->n_said) memcpy(s->generated, g->said, g->n_said * sizeof *s->generated);
+    s->n_generated = g->n_said;
+    return TERN_OK;
+}
+
+tern_status tern_generation_end(tern_generation *g, tern_status status, tern_generate_stats *stats,
+                                tern_error *err) {
+    tern_session *s = g->s;
+    if (status == TERN_OK) end_text(g);
+    double now = tern_seconds();
+    if (g->prompt_done == 0) g->prompt_done = now;
+    tern_generate_stats st = g->stats;
+    size_t n_steps = st.draft.n_steps;
+    st.prompt_seconds = g->prompt_done - g->began;
+    st.generate_seconds = now - g->prompt_done;
+    st.n_generated = g->n_said;
+    st.reason = g->reason;
+    if (s->speculator) {
+        st.draft = s->speculator->stats;
+        st.draft.speedup = tern_speculator_speedup(s->speculator, g->n_said, st.generate_seconds);
+    }
+    st.draft.n_steps = n_steps;
+    tern_status kept = keep_said(g, status == TERN_OK ? err : NULL);
+    if (status == TERN_OK) status = kept;
+    if (status == TERN_OK && (g->text.failed || g->held.failed))
+        status = tern_fail_memory(err, g->held.len);
+    if (stats) *stats = st;
+    s->running = NULL;
+    tern_lease_trim(s->lease);
+    tern_model_give_spare(s->model, &g->spare);
+    return status;
+}
+
+// ---- Alone -------------------------------------------------------------------------------------
+
+static tern_status step(tern_generation *g, tern_scratch *x, tern_error *err) {
+    tern_model *m = g->s->model;
+    tern_need need;
+    TERN_TRY(tern_generation_plan(g, m->n_batch, true, &need, err));
+    const tern_wanted wanted = {
+        .outputs = {"logits"},
+        .data = {need.n_rows && !need.top_k ? x->logits : NULL},
+        .n_bindings = 1,
+        .top_k = need.top_k,
+        .top_ids = need.top_k ? x->top_ids : NULL,
+        .top_logits = need.top_k ? x->top_logits : NULL,
+        .few_ahead = need.few_ahead,
+        .drafting = need.drafting,
+    };
+    double start = tern_seconds();
+    TERN_TRY(tern_model_compute(m, &g->work, 1, &wanted, err));
+    const tern_scores scores = {.logits = x->logits,
+                                .top_ids = x->top_ids,
+                                .top_logits = x->top_logits,
+                                .top_k = need.top_k,
+                                .candidates = x->candidates};
+    return tern_generation_take(g, &scores, tern_seconds() - start, err);
+}
+
+tern_status tern_generate_refit(tern_session *s, const int32_t *ids, size_t n_ids,
+                                const tern_generate_params *params, const tern_refit *way,
+                                tern_text_fn on_text, void *user, tern_generate_stats *stats,
+                                tern_error *err) {
+    TERN_NEED(s);
+    tern_generation *g;
+    tern_scratch *scratch;
+    size_t n_rows, n_logits;
+    const tern_generation_desc desc = {.ids = ids,
+                                       .n_ids = n_ids,
+                                       .params = params,
+                                       .refit = way,
+                                       .on_text = on_text,
+                                       .user = user,
+                                       .n_reserve = -1};
+    TERN_TRY(tern_generation_begin(&g, s, &desc, err));
+    tern_generation_rows(g, &n_rows, &n_logits);
+    tern_status status = tern_scratch_take(s->model, n_rows, n_logits, &scratch, err);
+    while (status == TERN_OK && !g->is_over) status = step(g, scratch, err);
+    status = tern_generation_end(g, status, stats, err);
+    tern_scratch_give(s->model, scratch);
+    return status;
+}
+
+tern_status tern_generate_ids(tern_session *s, const int32_t *ids, size_t n_ids,
+                              const tern_generate_params *params, tern_text_fn on_text, void *user,
+                              tern_generate_stats *stats, tern_error *err) {
+    return tern_generate_refit(s, ids, n_ids, params, NULL, on_text, user, stats, err);
+}
+
+tern_status tern_generate(tern_session *s, const char *prompt, const tern_generate_params *params,
+                          tern_text_fn on_text, void *user, tern_generate_stats *stats,
+                          tern_error *err) {
+    tern_ids ids = {0};
+    TERN_NEED(s);
+    TERN_NEED(prompt);
+    if (!s->model->tokenizer)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: the model has no tokenizer",
+                         s->model->path);
+    tern_status status =
+        tern_tokenizer_encode(s->model->tokenizer, prompt, strlen(prompt),
+                              TERN_TOKENIZE_SPECIAL | TERN_TOKENIZE_BOS, &ids, err);
+    if (status == TERN_OK)
+        status = tern_generate_ids(s, ids.ids, ids.n, params, on_text, user, stats, err);
+    tern_free(ids.ids);
+    return status;
+}

@@ -1,0 +1,394 @@
+// Groups: sessions of one model that are stepped together.
+//
+// A step plans for every session: first those that wait for their next token, then pieces of
+// prompts and of timelines that are computed again, in turn. It is then computed in one batch or,
+// where the model cannot take all at once, in several. Whatever a callback does (add, cancel, close
+// another session), what is planned stays valid: sessions that end leave the plan, and new ones
+// wait for the next step.
+#include <string.h>
+#include "base/alloc.h"
+#include "base/os_time.h"
+#include "session/session.h"
+
+#define LEAST_PIECE 16 // tokens of one session; prompts that come later wait for their turn
+
+typedef struct planned {
+    tern_generation *g; // NULL: it has ended meanwhile
+    tern_need need;
+    bool feeds;
+} planned;
+
+struct tern_group {
+    tern_model *model;
+    int32_t n_piece, n_reserve;
+    tern_generation **running; // [n_running] in the order of adding
+    size_t n_running, capacity, turn; // turn: whose piece comes first
+    tern_scratch *scratch;
+    // The step: plan[next .. next + n_now) is being computed.
+    planned *plan;
+    tern_work *works; // [n_planned] of the plan
+    size_t n_planned, next, n_now, plan_capacity;
+    bool in_step, in_flight, in_callback, is_closing;
+    tern_wanted wanted;
+    tern_computation computation;
+    double started;
+};
+
+tern_status tern_group_open(tern_group **out, tern_model *model, const tern_group_desc *desc,
+                            tern_error *err) {
+    static const tern_group_desc defaults = {0};
+    TERN_NEED(out);
+    *out = NULL;
+    TERN_NEED(model);
+    if (!desc) desc = &defaults;
+    if (model->vocab_only)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "%s: only its tokenizer was opened", model->path);
+    if (desc->n_piece < 0 || desc->n_reserve < 0)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "a group with pieces of %d and room for %d",
+                         (int)desc->n_piece, (int)desc->n_reserve);
+    tern_group *group = tern_alloc(TERN_MEM_SESSION, sizeof *group);
+    if (!group) return tern_fail_memory(err, sizeof *group);
+    group->model = model;
+    group->n_piece = desc->n_piece ? desc->n_piece : model->n_batch / 8;
+    if (group->n_piece > model->n_batch) group->n_piece = model->n_batch;
+    if (group->n_piece < 1) group->n_piece = 1;
+    group->n_reserve = desc->n_reserve ? desc->n_reserve : 256;
+    *out = group;
+    return TERN_OK;
+}
+
+// ---- Ending ------------------------------------------------------------------------------------
+
+static void forget(tern_group *group, const tern_generation *g) {
+    size_t i = 0;
+    for (size_t k = group->next; k < group->n_planned; k++)
+        if (group->plan[k].g == g) group->plan[k].g = NULL;
+    while (i < group->n_running && group->running[i] != g) i++;
+    if (i == group->n_running) return;
+    group->n_running--;
+    memmove(group->running + i, group->running + i + 1,
+            (group->n_running - i) * sizeof *group->running);
+    if (group->turn > i) group->turn--;
+}
+
+static void end(tern_group *group, tern_generation *g) {
+    tern_generate_stats stats;
+    tern_session *s = g->s;
+    tern_end_fn on_end = g->on_end;
+    void *user = g->user;
+    tern_error failure = g->failure;
+    forget(group, g);
+    group->in_callback = true;
+    failure.status = tern_generation_end(g, failure.status, &stats, &failure);
+    s->group = NULL;
+    if (on_end) on_end(user, s, &stats, &failure);
+    group->in_callback = false;
+}
+
+// Ends all that are over. Callbacks may add sessions and cancel others.
+static void end_those_over(tern_group *group) {
+    for (size_t i = 0; i < group->n_running;) {
+        tern_generation *g = group->running[i];
+        if (!g->is_over || g->in_flight) {
+            i++;
+            continue;
+        }
+        end(group, g);
+        i = 0;
+    }
+}
+
+static void fail(tern_generation *g, tern_status status, const tern_error *why) {
+    g->is_over = true;
+    g->failure = *why;
+    g->failure.status = status;
+}
+
+void tern_session_cancel(tern_session *s) {
+    if (!s || !s->group || !s->running) return;
+    s->running->is_over = true;
+    s->running->reason = TERN_STOP_CALLER;
+    if (!s->group->in_callback) end_those_over(s->group);
+}
+
+static void land(tern_group *group) {
+    for (size_t i = group->next; i < group->next + group->n_now; i++)
+        if (group->plan[i].g) group->plan[i].g->in_flight = false;
+    group->in_flight = false;
+}
+
+// Waits for what is on its way, whose results are dropped.
+static void give_up_step(tern_group *group) {
+    tern_error err;
+    bool done = false;
+    while (group->in_flight && !done)
+        if (tern_model_poll(&group->computation, &done, &err) != TERN_OK) break;
+    land(group);
+    group->n_planned = group->next = group->n_now = 0;
+    group->in_step = false;
+}
+
+void tern_group_leave(tern_session *s) {
+    tern_group *group = s->group;
+    tern_generation *g = s->running;
+    if (!group || !g) return;
+    if (g->in_flight) give_up_step(group);
+    forget(group, g);
+    g->reason = TERN_STOP_CALLER;
+    tern_generation_end(g, TERN_OK, NULL, NULL);
+    s->group = NULL;
+}
+
+void tern_group_close(tern_group *group) {
+    if (!group) return;
+    give_up_step(group);
+    group->is_closing = true;
+    while (group->n_running > 0) {
+        tern_generation *g = group->running[group->n_running - 1];
+        if (!g->is_over) g->reason = TERN_STOP_CALLER;
+        end(group, g);
+    }
+    tern_scratch_give(group->model, group->scratch);
+    tern_free(group->running);
+    tern_free(group->plan);
+    tern_free(group->works);
+    tern_free(group);
+}
+
+// ---- Adding ------------------------------------------------------------------------------------
+
+static tern_status grow_plan(tern_group *group, tern_error *err) {
+    size_t n = group->capacity;
+    if (group->plan_capacity >= n) return TERN_OK;
+    planned *plan = tern_realloc(TERN_MEM_SESSION, group->plan, n * sizeof *plan);
+    if (!plan) return tern_fail_memory(err, n * sizeof *plan);
+    group->plan = plan;
+    tern_work *works = tern_realloc(TERN_MEM_SESSION, group->works, n * sizeof *works);
+    if (!works) return tern_fail_memory(err, n * sizeof *works);
+    group->works = works;
+    group->plan_capacity = n;
+    return TERN_OK;
+}
+
+// Room for a step of all that run. Not while one is on its way, which uses the same room.
+static tern_status make_ready(tern_group *group, tern_error *err) {
+    size_t rows = 0, most = (size_t)group->model->n_batch;
+    bool any_logits = false;
+    TERN_TRY(grow_plan(group, err));
+    for (size_t i = 0; i < group->n_running; i++) {
+        size_t n_rows, n_logits;
+        tern_generation_rows(group->running[i], &n_rows, &n_logits);
+        rows += n_rows;
+        any_logits |= n_logits > 0;
+    }
+    if (rows > most) rows = most;
+    size_t n_logits = any_logits ? rows : 0;
+    if (!group->scratch)
+        return tern_scratch_take(group->model, rows, n_logits, &group->scratch, err);
+    return tern_scratch_grow(group->scratch, group->model, rows, n_logits, err);
+}
+
+static tern_status check_added(const tern_group *group, const tern_session *s, tern_error *err) {
+    if (s->model != group->model)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "the session is of another model than the group");
+    if (s->desc.profile)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "a session with a profile runs alone");
+    if (group->is_closing) return tern_fail(err, TERN_ERR_ARGUMENT, "the group is being closed");
+    return TERN_OK;
+}
+
+tern_status tern_group_add(tern_group *group, tern_session *s, const int32_t *ids, size_t n_ids,
+                           const tern_generate_params *params, tern_text_fn on_text,
+                           tern_end_fn on_end, void *user, tern_error *err) {
+    tern_generation *g;
+    TERN_NEED(group);
+    TERN_NEED(s);
+    TERN_TRY(check_added(group, s, err));
+    const tern_generation_desc desc = {.ids = ids,
+                                       .n_ids = n_ids,
+                                       .params = params,
+                                       .on_text = on_text,
+                                       .on_end = on_end,
+                                       .user = user,
+                                       .n_reserve = group->n_reserve};
+    if (tern_array_reserve(TERN_MEM_SESSION, &group->running, &group->capacity, group->n_running,
+                           1) != 0)
+        return tern_fail_memory(err, (group->n_running + 1) * sizeof *group->running);
+    TERN_TRY(tern_generation_begin(&g, s, &desc, err));
+    s->group = group;
+    group->running[group->n_running++] = g;
+    tern_status status = group->in_step ? TERN_OK : make_ready(group, err);
+    if (status != TERN_OK) tern_group_leave(s);
+    return status;
+}
+
+// ---- Planning a step ---------------------------------------------------------------------------
+
+// Memory that a session lacks ends that one; the others go on.
+static int32_t plan_one(tern_group *group, tern_generation *g, int32_t n_most) {
+    planned *p = &group->plan[group->n_planned];
+    tern_error err = {0};
+    *p = (planned){.g = g, .feeds = tern_generation_feeds(g)};
+    tern_status status = tern_generation_plan(g, n_most, group->n_running == 1, &p->need, &err);
+    if (status == TERN_OK)
+        status = tern_lease_reserve(g->s->lease, g->work.first_pos + g->work.n_ids, &err);
+    if (status != TERN_OK) {
+        fail(g, status, &err);
+        return 0;
+    }
+    group->works[group->n_planned++] = g->work;
+    return g->work.n_ids;
+}
+
+static void plan_pieces(tern_group *group, int32_t budget) {
+    size_t n = group->n_running, first = group->turn, n_waiting = 0;
+    for (size_t i = 0; i < n; i++)
+        n_waiting += !group->running[i]->is_over && tern_generation_feeds(group->running[i]);
+    for (size_t i = 0; i < n && budget > 0; i++) {
+        size_t at = (first + i) % n;
+        tern_generation *g = group->running[at];
+        if (g->is_over || !tern_generation_feeds(g)) continue;
+        int32_t piece = budget / (int32_t)n_waiting;
+        if (piece < LEAST_PIECE) piece = LEAST_PIECE;
+        budget -= plan_one(group, g, piece < budget ? piece : budget);
+        n_waiting--;
+        group->turn = at + 1;
+    }
+}
+
+static void plan_step(tern_group *group) {
+    group->n_planned = group->next = group->n_now = 0;
+    int32_t n_tokens = 0, n_batch = group->model->n_batch;
+    for (size_t i = 0; i < group->n_running; i++) {
+        tern_generation *g = group->running[i];
+        if (!g->is_over && !tern_generation_feeds(g)) n_tokens += plan_one(group, g, 0);
+    }
+    int32_t left = n_batch - n_tokens, most = group->n_planned ? group->n_piece : n_batch;
+    plan_pieces(group, left > 0 && left < most ? left : most);
+}
+
+// ---- Computing it ------------------------------------------------------------------------------
+
+// How many of the planned works the next batch can take.
+static size_t count_next(const tern_group *group) {
+    int32_t n_tokens = 0, most = tern_model_works_max(group->model);
+    size_t i = group->next;
+    const tern_work *first = &group->works[i];
+    for (; i < group->n_planned && i - group->next < (size_t)most; i++) {
+        const tern_work *w = &group->works[i];
+        n_tokens += w->n_ids;
+        if (n_tokens > group->model->n_batch || !group->plan[i].g ||
+            !tern_lease_fits(first->lease, w->lease))
+            break;
+    }
+    return i - group->next;
+}
+
+static void want(tern_group *group) {
+    tern_scratch *x = group->scratch;
+    tern_wanted *w = &group->wanted;
+    bool all = false;
+    *w = (tern_wanted){.outputs = {"logits"}, .n_bindings = 1};
+    for (size_t i = group->next; i < group->next + group->n_now; i++) {
+        const tern_need *need = &group->plan[i].need;
+        if (need->n_rows == 0) continue;
+        all |= need->top_k == 0;
+        if (need->top_k > w->top_k) w->top_k = need->top_k;
+        w->few_ahead |= need->few_ahead || group->n_now > 1;
+        if (need->drafting) w->drafting = need->drafting;
+    }
+    w->data[0] = all ? x->logits : NULL;
+    w->top_ids = w->top_k ? x->top_ids : NULL;
+    w->top_logits = w->top_k ? x->top_logits : NULL;
+}
+
+// Begins the next batch of the step; none is left: the step is over.
+static tern_status begin_next(tern_group *group, tern_error *err) {
+    while (group->next < group->n_planned && !group->plan[group->next].g) group->next++;
+    group->n_now = 0;
+    if (group->next == group->n_planned) {
+        group->in_step = false;
+        return TERN_OK;
+    }
+    group->n_now = count_next(group);
+    want(group);
+    group->started = tern_seconds();
+    tern_status status =
+        tern_model_begin(&group->computation, group->model, group->works + group->next,
+                         (int32_t)group->n_now, &group->wanted, err);
+    group->in_step = group->in_flight = status == TERN_OK;
+    for (size_t i = group->next; group->in_flight && i < group->next + group->n_now; i++)
+        group->plan[i].g->in_flight = true;
+    return status;
+}
+
+tern_status tern_group_begin(tern_group *group, tern_error *err) {
+    TERN_NEED(group);
+    if (group->in_step || group->in_callback)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "the group's last step is not done yet");
+    end_those_over(group);
+    TERN_TRY(make_ready(group, err));
+    plan_step(group);
+    return begin_next(group, err);
+}
+
+// The batch is computed: every session goes on with its rows.
+static void take_results(tern_group *group) {
+    const tern_scratch *x = group->scratch;
+    size_t n_vocab = (size_t)group->model->info.n_vocab, row = 0, n = group->n_now;
+    size_t first = group->next, top_k = (size_t)group->wanted.top_k;
+    double seconds = tern_seconds() - group->started;
+    for (size_t i = first; i < first + n; i++)
+        if (n > 1 && group->plan[i].feeds) seconds = 0; // of a prompt, mostly
+    group->in_callback = true;
+    for (size_t i = first; i < first + n; i++) {
+        tern_generation *g = group->plan[i].g;
+        const tern_scores scores = {.logits = x->logits ? x->logits + row * n_vocab : NULL,
+                                    .top_ids = x->top_ids + row * top_k,
+                                    .top_logits = x->top_logits + row * top_k,
+                                    .top_k = (int32_t)top_k,
+                                    .candidates = x->candidates};
+        tern_error err = {0};
+        row += group->plan[i].need.n_rows;
+        if (!g || g->is_over) continue; // cancelled meanwhile
+        tern_status status = tern_generation_take(g, &scores, seconds, &err);
+        if (status != TERN_OK) fail(g, status, &err);
+    }
+    group->in_callback = false;
+    group->next = first + n;
+    group->n_now = 0;
+}
+
+static tern_status go_on(tern_group *group, tern_error *err) {
+    bool done = true;
+    if (group->in_flight) {
+        tern_status status = tern_model_poll(&group->computation, &done, err);
+        if (status == TERN_OK && !done) return TERN_OK;
+        land(group);
+        TERN_TRY(status);
+        take_results(group);
+        end_those_over(group);
+    }
+    return begin_next(group, err);
+}
+
+tern_status tern_group_poll(tern_group *group, bool *done, size_t *n_running, tern_error *err) {
+    TERN_NEED(group);
+    TERN_NEED(done);
+    *done = true;
+    if (group->in_callback)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "a group is not stepped in a callback");
+    tern_status status = group->in_step ? go_on(group, err) : TERN_OK;
+    if (status != TERN_OK) give_up_step(group);
+    if (!group->in_step) end_those_over(group);
+    *done = !group->in_step;
+    if (n_running) *n_running = group->n_running;
+    return status;
+}
+
+tern_status tern_group_step(tern_group *group, size_t *n_running, tern_error *err) {
+    if (n_running) *n_running = group ? group->n_running : 0;
+    TERN_TRY(tern_group_begin(group, err));
+    for (bool done = false; !done;) TERN_TRY(tern_group_poll(group, &done, n_running, err));
+    return TERN_OK;
+}
