@@ -107,7 +107,10 @@ TEST(webgpu_leases_stepped_together_say_what_each_says_alone) {
 }
 
 TEST(webgpu_leases_of_a_float_model_say_what_each_says_alone) {
-    if (!test_is_long()) return;
+    if (!test_is_long()) {
+        test_skip("TERN_TEST_LONG is not set: takes minutes");
+        return;
+    }
     check_model(&(tiny_model_desc){
         .seed = 4, .arch = "llama", .type = TERN_DTYPE_F16, .head_type = TERN_DTYPE_F16});
 }

@@ -130,7 +130,7 @@ static const tern_array written[] = {
 // Written and read again, with every allocation on the way failing once. Seen to fail: with bytes
 // in the other order; with a header that does not end at a multiple of 64.
 TEST(npy_what_is_written_is_read_again) {
-    const char *path = test_tmp("array.npy");
+    const char *path = test_tmp("written_again.npy");
     for (size_t i = 0; i < sizeof written / sizeof *written; i++) {
         const tern_array *w = &written[i];
         tern_array a = {0};
