@@ -5,6 +5,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "harness.h"
+#include "gpu_fixture.h"
 #include "runtime/runtime.h"
 #include "tern.h"
 #include "tests/tiny_model.h"
@@ -245,6 +246,19 @@ TEST(group_steps_are_divided_as_the_backend_needs_it) {
         works_max = backend.n_chunks_max = most[i];
         check_together(m, "few works", 77 + (uint32_t)i, 0);
     }
+    tern_model_close(m);
+}
+
+// On a GPU rows of short chunks have other bits than those of long ones: pieces keep to what each
+// session alone does.
+TEST(webgpu_group_sessions_say_what_they_say_alone) {
+    tern_error err = {0};
+    const char *path = test_tmp("group.gguf");
+    const tiny_model_desc desc = {.seed = 41, .head_type = TERN_DTYPE_F16};
+    REQUIRE_OK(tiny_model_write(path, &desc, &err), err);
+    tern_model *m = gpu_open(path, 32);
+    if (!m) return;
+    check_together(m, "webgpu", 901, 7);
     tern_model_close(m);
 }
 

@@ -108,7 +108,7 @@ TEST(webgpu_leases_stepped_together_say_what_each_says_alone) {
 
 TEST(webgpu_leases_of_a_float_model_say_what_each_says_alone) {
     if (!test_is_long()) {
-        test_skip("TERN_TEST_LONG is not set: takes minutes");
+        test_skip(TEST_LONG_REASON);
         return;
     }
     check_model(&(tiny_model_desc){
