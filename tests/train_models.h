@@ -17,8 +17,8 @@ static inline tern_status build_overlapping_columns(tern_graph *g, const tern_co
     return tern_graph_check(g, err);
 }
 
-// A product added to what is multiplied again: both have one gradient, which a third product adds
-// to for one of them before the other reads it. No model has this either.
+// The terms of a sum have one gradient, to which a product of one of them adds before the other is
+// read. No model has this either.
 static inline tern_status build_shared_sums(tern_graph *g, const tern_config *c, tern_error *err) {
     tern_vid ids = tern_g_input(g, "ids", tern_g_dim(g, "tokens"), 1, TERN_VALUE_I32);
     tern_vid x = tern_g_embed(g, ids, tern_g_table(g, "token_embd.weight", c->n_vocab, 24));
