@@ -1,7 +1,7 @@
 // NPY: what is read, what is refused and in which words, and that what is written is read again.
 #include <math.h>
-#include <stdlib.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include "base/alloc.h"
