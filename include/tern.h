@@ -191,7 +191,10 @@ typedef struct tern_model_info {
     uint64_t file_bytes;             // bytes of tensor data in the file
     uint64_t bytes_per_token;        // weights that one greedy decode step reads
     uint64_t bytes_per_token_logits; // the same when all logits are wanted
-    uint64_t kv_bytes_per_token;     // of an F16 cache
+    uint64_t kv_bytes_per_token;     // for each position of a sequence, in an F16 cache
+    // Besides that, at most, for each sequence: keys and values of layers that see a window only,
+    // and states that do not grow with the text.
+    uint64_t sequence_bytes;
     tern_device_memory device_memory;
     double load_seconds;
     int32_t bos_id, eos_id; // -1: none

@@ -270,12 +270,9 @@ static void fill_plan_info(tern_model *m) {
     i->n_embd = (int32_t)m->config.n_embd;
     i->n_context_train = (int32_t)m->config.n_context;
     i->n_batch = m->n_batch;
-    const tern_graph *main = &m->graphs[0].built;
-    for (size_t v = 0; v < main->n_values; v++) {
-        const tern_value *value = &main->values[v];
-        if (value->kind == TERN_VALUE_STATE && value->state == TERN_STATE_POSITIONAL)
-            i->kv_bytes_per_token += (uint64_t)value->cols * 2; // a half each
-    }
+    tern_state_bytes states = tern_graph_state_bytes(&m->graphs[0].built);
+    i->kv_bytes_per_token = states.position;
+    i->sequence_bytes = states.sequence;
 }
 
 static tern_status fill_names(tern_model *m, tern_error *err) {
