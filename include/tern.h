@@ -184,7 +184,7 @@ typedef struct tern_model_info {
     const char *path, *architecture, *name; // live as long as the model
     const char *device;                     // where it runs, e.g. "cpu avx512vnni, 2 threads"
     const char *ternary_layout;             // "2-bit", "1.6-bit" or "none"
-    const char *head;                       // e.g. "exact f16"
+    const char *head;                       // e.g. "exact f16"; "none": an encoder's
     int32_t n_vocab, n_layers, n_embd, n_context_train;
     int32_t n_threads, n_batch;
     uint64_t n_params;               // weights, counted once if tied

@@ -59,7 +59,7 @@ typedef struct tern_tokenizer_export {
     const int32_t *types;    // [n_vocab] 1 normal, 2 unknown, 3 control, 4 user, 5 unused, 6 byte
     const tern_str *merges;  // [n_merges] "left right", or NULL
     size_t n_vocab, n_merges;
-    int32_t bos, eos, eot, unk, pad; // -1: none
+    int32_t bos, eos, eot, eom, unk, pad; // -1: none
     bool add_bos, add_eos, add_space_prefix;
 } tern_tokenizer_export;
 tern_status tern_tokenizer_export_gguf(const tern_tokenizer *t, tern_tokenizer_export *out,
