@@ -147,6 +147,13 @@ typedef struct tern_webgpu_desc {
     bool no_matrix; // leave the matrix units alone
 } tern_webgpu_desc;
 
+// For chat templates with a switch, whose variable is enable_thinking: Qwen3's and others'.
+typedef enum tern_thinking {
+    TERN_THINKING_AUTO = 0, // as the template has it
+    TERN_THINKING_ON,
+    TERN_THINKING_OFF,
+} tern_thinking;
+
 typedef struct tern_model_desc {
     const char *device; // "cpu" (default), "webgpu", "auto"
     const tern_webgpu_desc *webgpu; // NULL: the defaults
@@ -156,6 +163,7 @@ typedef struct tern_model_desc {
     tern_ternary_layout ternary;
     tern_head_mode head;
     const char *chat_template; // Jinja text that replaces the file's
+    tern_thinking thinking;    // whether models that can think before they answer do so
     bool vocab_only; // only tokenizer and template: no weights needed, no sessions possible
     const char *cpu_features; // "scalar", "avx2", "avx512", "neon"...: at most these; NULL: all
     // Adapters applied at run time, in float even if the weights are ternary.

@@ -606,3 +606,98 @@ TEST(abilities_graph_and_diagnosis) {
         tern_strbuf_free(&text);
     }
 }
+
+// ---- Windows -----------------------------------------------------------------------------------
+
+// Writes the folder of `from` again, its layers all with windows.
+static bool make_windowed(const char *from, const char *folder) {
+    static const char member[] = "\"sliding_window\":", more[] = "\"sliding_window_pattern\": 99, ";
+    char path[700];
+    size_t n_config, n_weights;
+    tern_st_writer *w = NULL;
+    tern_strbuf json = {0};
+    tern_error err = {0};
+    snprintf(path, sizeof path, "%s/config.json", from);
+    char *config = test_read(path, &n_config), *at = config ? strstr(config, member) : NULL;
+    char *kinds = config ? strstr(config, "\"layer_types\"") : NULL;
+    if (kinds) memcpy(kinds, "\"not_counted\"", 13); // else that would be read
+    snprintf(path, sizeof path, "%s/model.safetensors", from);
+    char *weights = test_read(path, &n_weights);
+    bool ok = at && weights && tern_st_writer_open(&w, folder, 0, &err) == TERN_OK;
+    if (ok) {
+        tern_strbuf_append(&json, config, (size_t)(at - config));
+        tern_strbuf_puts(&json, more);
+        tern_strbuf_puts(&json, at);
+        ok = tern_st_put_file(w, "config.json", json.ptr, json.len, &err) == TERN_OK &&
+             tern_st_writer_finish(w, &err) == TERN_OK;
+    }
+    tern_st_writer_free(w);
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    ok = ok && tern_file_write(path, weights, n_weights, &err) == TERN_OK;
+    CHECK_MSG(ok, "%s: %s", folder, err.message);
+    tern_strbuf_free(&json);
+    free(config);
+    free(weights);
+    return ok;
+}
+
+// Where all layers see W positions, the last of 650 tokens depends on the n_layers * (W - 1) before
+// it and on none before those, to the bit: whole, in pieces and token by token, whatever pages were
+// given back on the way. Seen to fail with a window one wider, and with one narrower.
+TEST(abilities_windows_reach_so_far_and_no_further) {
+    enum { N = 650, LAYERS = 6 };
+    static int32_t ids[N];
+    const tern_session_desc sd = {.n_context = N, .kv_type = TERN_KV_F32};
+    EACH_FAMILY(f) {
+        if (!f->window) continue;
+        char folder[600];
+        snprintf(folder, sizeof folder, "%s%d", test_tmp("ability_windows"), (int)(f - families));
+        if (!make_windowed(f->folder, folder)) continue;
+        const int reach = LAYERS * (f->window - 1);
+        float *want = NULL, *got = NULL;
+        for (int i = 0; i < 5; i++) {
+            const tern_model_desc md = {.n_threads = 1, .n_batch = i == 2 ? 1 : i == 3 ? 13 : 512};
+            running r;
+            tern_error err = {0};
+            if (!start(&r, folder, &md, &sd)) continue;
+            fill_ids(ids, N, r.n_vocab, 31);
+            // 1 to 3: what lies further back is another text; 4: the first tokens within reach, too
+            // (with narrower windows they would be without).
+            if (i > 0) fill_ids(ids, (size_t)(N - 1 - reach + (i == 4 ? LAYERS : 0)), r.n_vocab, 77);
+            got = calloc((size_t)r.n_vocab, sizeof *got);
+            if (!want) want = calloc((size_t)r.n_vocab, sizeof *want);
+            CHECK(tern_session_sync(r.session, ids, N - 1, NULL, &err) == TERN_OK);
+            CHECK(tern_session_logits(r.session, ids + N - 1, 1, i ? got : want, &err) == TERN_OK);
+            bool same = !memcmp(want, got, (size_t)r.n_vocab * sizeof *got);
+            CHECK_MSG(i == 0 || same == (i < 4), "%s, %d: %s", f->name, i, same ? "same" : "other");
+            free(got);
+            finish(&r);
+        }
+        free(want);
+    }
+}
+
+// ---- Thinking ----------------------------------------------------------------------------------
+
+// Qwen3's switch, and templates without one. Seen to fail when the variable is always defined.
+TEST(abilities_thinking_is_switched) {
+    static const char text[] =
+        "{%- for m in messages %}{{ m.content }}|{% endfor -%}"
+        "{%- if enable_thinking is defined and enable_thinking is false %}<none>{% endif -%}"
+        "{%- if enable_thinking is defined and enable_thinking %}<some>{% endif -%}";
+    static const char *const want[] = {"hi|", "hi|<some>", "hi|<none>"};
+    const tern_message message = {"user", "hi"};
+    const char *vocabulary = OWN "small_tokenizer.json";
+    for (int i = TERN_THINKING_AUTO; i <= TERN_THINKING_OFF; i++) {
+        const tern_model_desc md = {
+            .chat_template = text, .thinking = (tern_thinking)i, .vocab_only = true};
+        tern_model *m;
+        tern_error err = {0};
+        tern_strbuf out = {0};
+        REQUIRE_OK(tern_model_open(&m, vocabulary, &md, &err), err);
+        CHECK(tern_chat_format(m, &message, 1, true, gather, &out, &err) == TERN_OK);
+        CHECK_MSG(!strcmp(tern_strbuf_text(&out), want[i]), "%d: %s", i, tern_strbuf_text(&out));
+        tern_strbuf_free(&out);
+        tern_model_close(m);
+    }
+}

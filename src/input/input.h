@@ -133,6 +133,8 @@ tern_status tern_template_for_model(tern_template **out, const tern_file *file,
 // copied and must outlive the template.
 const char *tern_template_guess(const tern_template *t);
 void tern_template_set_guess(tern_template *t, const char *guess);
+void tern_template_set_thinking(tern_template *t, tern_thinking thinking); // AUTO at first
+tern_thinking tern_template_thinking(const tern_template *t);
 // Renders messages for the model; bos/eos names come from the tokenizer.
 tern_status tern_template_chat(const tern_template *t, const tern_tokenizer *tokenizer,
                                const tern_message *messages, size_t n_messages,

@@ -320,6 +320,7 @@ static tern_status open_text(tern_model *m, const tern_model_desc *desc, tern_er
                          (int)tern_tokenizer_n_vocab(m->tokenizer), (long long)m->config.n_vocab);
     tern_status status = tern_template_for_model(&m->chat_template, m->file, m->tokenizer,
                                                  desc->chat_template, &m->template_error);
+    if (status == TERN_OK) tern_template_set_thinking(m->chat_template, desc->thinking);
     if (status == TERN_OK || (status != TERN_ERR_MEMORY && !desc->chat_template)) return TERN_OK;
     if (err) *err = m->template_error;
     return status;
