@@ -663,7 +663,8 @@ TEST(abilities_windows_reach_so_far_and_no_further) {
             fill_ids(ids, N, r.n_vocab, 31);
             // 1 to 3: what lies further back is another text; 4: the first tokens within reach, too
             // (with narrower windows they would be without).
-            if (i > 0) fill_ids(ids, (size_t)(N - 1 - reach + (i == 4 ? LAYERS : 0)), r.n_vocab, 77);
+            const int n_other = N - 1 - reach + (i == 4 ? LAYERS : 0);
+            if (i > 0) fill_ids(ids, (size_t)n_other, r.n_vocab, 77);
             got = calloc((size_t)r.n_vocab, sizeof *got);
             if (!want) want = calloc((size_t)r.n_vocab, sizeof *want);
             CHECK(tern_session_sync(r.session, ids, N - 1, NULL, &err) == TERN_OK);
