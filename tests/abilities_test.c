@@ -453,8 +453,8 @@ static int write_adapter(const char *model, const char *folder) {
     if (tern_model_open(&m, model, NULL, &err) != TERN_OK) return 0;
     bool ok = tern_st_writer_open(&w, folder, 0, &err) == TERN_OK;
     for (int pass = 0; pass < 2; pass++)
-        for (size_t v = 0; ok && v < m->built.n_values; v++) {
-            const tern_value *x = &m->built.values[v];
+        for (size_t v = 0; ok && v < m->graphs[0].built.n_values; v++) {
+            const tern_value *x = &m->graphs[0].built.values[v];
             char hf[128];
             tern_role role = tern_model_role(m->arch, x->name);
             if (x->kind != TERN_VALUE_WEIGHT || !x->is_matrix || role == TERN_ROLE_HEAD ||
@@ -592,7 +592,7 @@ TEST(abilities_graph_and_diagnosis) {
         REQUIRE_OK(tern_model_open(&m, f->folder, NULL, &err), err);
         for (int format = 0; format <= TERN_FORMAT_DOT; format++) {
             tern_strbuf_clear(&text);
-            CHECK(tern_graph_report(m, (tern_format)format, gather, &text, &err) == TERN_OK);
+            CHECK(tern_graph_report(m, NULL, (tern_format)format, gather, &text, &err) == TERN_OK);
             CHECK_MSG(text.len > 1000, "%s: a graph of %zu bytes", f->name, text.len);
             if (format != TERN_FORMAT_JSON) continue;
             CHECK_MSG(tern_json_parse(&doc, text.ptr, text.len, &err) == TERN_OK, "%s",

@@ -157,7 +157,7 @@ static bool find_whether_it_runs(tern_inspection *in) {
     return status == TERN_OK;
 }
 
-// What the graph of a model that runs says.
+// What the main graph of a model that runs says.
 static tern_status measure_model(tern_inspection *in, tern_error *err) {
     const tern_config *c = &in->config;
     tern_graph g;
