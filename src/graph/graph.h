@@ -255,6 +255,12 @@ bool tern_graph_is_by(const tern_graph *g, tern_vid v, const char *dim);
 // How many rows a value has when the dimensions have these counts.
 int64_t tern_graph_rows(const tern_graph *g, tern_vid v, const int64_t counts[TERN_DIMS_MAX]);
 tern_vid tern_graph_find(const tern_graph *g, const char *name); // value by name, -1
+// Memory of one sequence's states: for each position, however many there are, with keys and values
+// in F16; and besides that, at most: the windows when they are full, and the fixed states.
+typedef struct tern_state_bytes {
+    uint64_t position, sequence;
+} tern_state_bytes;
+tern_state_bytes tern_graph_state_bytes(const tern_graph *g);
 // Whether the structure is sound: values made before they are read, as many inputs and outputs as
 // the op has, shapes that fit, whole names.
 tern_status tern_graph_check(const tern_graph *g, tern_error *err);
