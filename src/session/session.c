@@ -198,15 +198,6 @@ size_t tern_session_keep_common(tern_session *s, const int32_t *ids, size_t n_id
     return common;
 }
 
-// How much of the timeline, which was cut to its common front with another text, need not be
-// computed again: not all states can go back to any position.
-static tern_status count_reused(tern_session *s, size_t *n_reused, tern_error *err) {
-    int32_t n_left;
-    TERN_TRY(tern_lease_go_on_from(s->lease, (int32_t)s->n_tokens, &n_left, err));
-    *n_reused = (size_t)n_left;
-    return TERN_OK;
-}
-
 tern_status tern_session_count_reused(tern_session *s, size_t *n_reused, tern_error *err) {
     int32_t n_left;
     TERN_TRY(tern_lease_go_on_from(s->lease, (int32_t)s->n_tokens, &n_left, err));
