@@ -147,6 +147,13 @@ typedef struct tern_webgpu_desc {
     bool no_matrix; // leave the matrix units alone
 } tern_webgpu_desc;
 
+// For chat templates with a switch, whose variable is enable_thinking: Qwen3's and others'.
+typedef enum tern_thinking {
+    TERN_THINKING_AUTO = 0, // as the template has it
+    TERN_THINKING_ON,
+    TERN_THINKING_OFF,
+} tern_thinking;
+
 typedef struct tern_model_desc {
     const char *device; // "cpu" (default), "webgpu", "auto"
     const tern_webgpu_desc *webgpu; // NULL: the defaults
@@ -156,6 +163,7 @@ typedef struct tern_model_desc {
     tern_ternary_layout ternary;
     tern_head_mode head;
     const char *chat_template; // Jinja text that replaces the file's
+    tern_thinking thinking;    // whether models that can think before they answer do so
     bool vocab_only; // only tokenizer and template: no weights needed, no sessions possible
     const char *cpu_features; // "scalar", "avx2", "avx512", "neon"...: at most these; NULL: all
     // Adapters applied at run time, in float even if the weights are ternary.
@@ -184,14 +192,17 @@ typedef struct tern_model_info {
     const char *path, *architecture, *name; // live as long as the model
     const char *device;                     // where it runs, e.g. "cpu avx512vnni, 2 threads"
     const char *ternary_layout;             // "2-bit", "1.6-bit" or "none"
-    const char *head;                       // e.g. "exact f16"
+    const char *head;                       // e.g. "exact f16"; "none": an encoder's
     int32_t n_vocab, n_layers, n_embd, n_context_train;
     int32_t n_threads, n_batch;
     uint64_t n_params;               // weights, counted once if tied
     uint64_t file_bytes;             // bytes of tensor data in the file
     uint64_t bytes_per_token;        // weights that one greedy decode step reads
     uint64_t bytes_per_token_logits; // the same when all logits are wanted
-    uint64_t kv_bytes_per_token;     // of an F16 cache
+    uint64_t kv_bytes_per_token;     // for each position of a sequence, in an F16 cache
+    // Besides that, at most, for each sequence: keys and values of layers that see a window only,
+    // and states that do not grow with the text.
+    uint64_t sequence_bytes;
     tern_device_memory device_memory;
     double load_seconds;
     int32_t bos_id, eos_id; // -1: none

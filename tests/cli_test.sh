@@ -297,6 +297,7 @@ fi
 
 . "$(dirname "$0")/cli_options.sh"
 . "$(dirname "$0")/cli_chat.sh"
+. "$(dirname "$0")/cli_families.sh"
 
 echo "command line: $n checks, $bad failed"
 [ $bad = 0 ]

@@ -175,22 +175,25 @@ TEST(convert_that_is_cancelled_leaves_nothing) {
 // A folder without some tokenizer file must not keep that of the previous model.
 TEST(convert_over_a_folder_removes_what_is_not_the_new_models) {
     const char *in = test_tmp("alone.gguf"), *out = test_tmp("alone");
-    static const char *const stale[] = {"chat_template.jinja", "generation_config.json",
-                                        "special_tokens_map.json", "model.safetensors.index.json",
-                                        "model-00001-of-00002.safetensors"};
-    static const char *const kept[] = {"README.md", "model-card.safetensors"};
+    static const char *const names[] = {
+        "chat_template.jinja", "special_tokens_map.json", "model.safetensors.index.json",
+        "model-00001-of-00002.safetensors", // until here: are gone
+        "generation_config.json", "README.md", "model-card.safetensors"};
+    size_t n;
     tern_error err = {0};
     REQUIRE_OK(tiny_model_write(in, &(tiny_model_desc){.seed = 8}, &err), err);
     mkdir(out, 0777);
     for (int i = 0; i < 7; i++) {
-        char *path = tern_path_join(out, i < 5 ? stale[i] : kept[i - 5]);
+        char *path = tern_path_join(out, names[i]);
         CHECK(tern_file_write(path, "{}", 2, &err) == TERN_OK);
         tern_free(path);
     }
     REQUIRE_OK(tern_convert(in, out, NULL, &err), err);
     for (int i = 0; i < 7; i++) {
-        char *path = tern_path_join(out, i < 5 ? stale[i] : kept[i - 5]);
-        CHECK_MSG((access(path, F_OK) == 0) == (i >= 5), "%s", path);
+        char *path = tern_path_join(out, names[i]), *text = test_read(path, &n);
+        CHECK_MSG((text != NULL) == (i >= 4), "%s", path);
+        CHECK(i != 4 || (text && strstr(text, "eos_token_id"))); // the new model's
+        free(text);
         tern_free(path);
     }
 }

@@ -134,7 +134,8 @@ static tern_status rig_open(rig *r, const recipe *k, const tern_train_backend *b
     r->arrays = tern_alloc_array(TERN_MEM_GRAPH, r->graph.n_values, sizeof *r->arrays);
     for (size_t v = 0; v < r->graph.n_values; v++) {
         tern_value_kind kind = r->graph.values[v].kind;
-        if (kind == TERN_VALUE_WEIGHT || (kind == TERN_VALUE_STATE && r->graph.values[v].rows > 0))
+        bool state = kind == TERN_VALUE_STATE && r->graph.values[v].state == TERN_STATE_ARRAY;
+        if (kind == TERN_VALUE_WEIGHT || state)
             TERN_TRY(add_array(r, (tern_vid)v));
     }
     return backend->compile(r->device, &r->graph, r->arrays, N_TOKENS, N_SPAN, &r->program,

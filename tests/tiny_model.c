@@ -76,6 +76,8 @@ static tern_status write_data(writer *t, tern_dtype type, size_t n, float mean, 
     return status;
 }
 
+static bool is_arch(const writer *t, const char *name) { return strcmp(t->d.arch, name) == 0; }
+
 static tern_status vector(writer *t, const char *name, int n) {
     uint64_t ne[1] = {(uint64_t)n};
     if (t->declaring) return tern_gguf_declare(t->w, name, TERN_DTYPE_F32, 1, ne);
@@ -92,10 +94,11 @@ static tern_status matrix(writer *t, const char *name, tern_dtype type, int n_ou
 
 // Rows of the embedding table. A readable model's rows are nearly zero except for spaces, letters
 // and merges, so that as logits the others lose to those.
+// Gemma's table is multiplied by sqrt(n_embd) where it is looked up.
 static tern_status table(writer *t, const char *name) {
     int n = t->d.n_vocab;
     if (t->declaring || !t->d.readable)
-        return matrix(t, name, t->d.head_type, n, t->d.n_embd, 0.7f);
+        return matrix(t, name, t->d.head_type, n, t->d.n_embd, is_arch(t, "gemma3") ? 0.1f : 0.7f);
     for (int id = 0; id < n; id++) {
         int byte = id - 3;
         bool likely = byte == ' ' || (byte >= 'a' && byte <= 'z') || (id >= 259 && id < 267);
@@ -105,31 +108,59 @@ static tern_status table(writer *t, const char *name) {
     return TERN_OK;
 }
 
-static tern_status layer(writer *t, int i) {
+#define NAME(text) (snprintf(name, sizeof name, "blk.%d." text ".weight", i), name)
+
+// Of LFM2 every other layer, the first one too, is a short convolution.
+static bool convolves(const writer *t, int i) { return is_arch(t, "lfm2") && i % 2 == 0; }
+
+#define TAPS 3
+static tern_status convolution(writer *t, int i) {
+    const tiny_model_desc *d = &t->d;
+    float s = 1 / sqrtf((float)d->n_embd);
+    char name[64];
+    TERN_TRY(matrix(t, NAME("shortconv.in_proj"), d->type, 3 * d->n_embd, d->n_embd, s));
+    TERN_TRY(matrix(t, NAME("shortconv.conv"), TERN_DTYPE_F32, d->n_embd, TAPS, 0.7f));
+    return matrix(t, NAME("shortconv.out_proj"), d->type, d->n_embd, d->n_embd, s);
+}
+
+static tern_status attention(writer *t, int i) {
     const tiny_model_desc *d = &t->d;
     bool sub_norms = strncmp(d->arch, "bitnet", 6) == 0;
-    int kv = d->n_embd / d->n_heads * d->n_kv_heads;
-    float s = 1 / sqrtf((float)d->n_embd), down = 1 / sqrtf((float)d->n_ff);
+    bool head_norms = !sub_norms && !is_arch(t, "llama");
+    int dim = d->n_embd / d->n_heads, kv = dim * d->n_kv_heads;
+    float s = 1 / sqrtf((float)d->n_embd);
     char name[64];
-#define NAME(text) (snprintf(name, sizeof name, "blk.%d." text ".weight", i), name)
-    TERN_TRY(vector(t, NAME("attn_norm"), d->n_embd));
     TERN_TRY(matrix(t, NAME("attn_q"), d->type, d->n_embd, d->n_embd, s));
     TERN_TRY(matrix(t, NAME("attn_k"), d->type, kv, d->n_embd, s));
     TERN_TRY(matrix(t, NAME("attn_v"), d->type, kv, d->n_embd, s));
+    if (head_norms) TERN_TRY(vector(t, NAME("attn_q_norm"), dim));
+    if (head_norms) TERN_TRY(vector(t, NAME("attn_k_norm"), dim));
     if (sub_norms) TERN_TRY(vector(t, NAME("attn_sub_norm"), d->n_embd));
-    TERN_TRY(matrix(t, NAME("attn_output"), d->type, d->n_embd, d->n_embd, s));
+    return matrix(t, NAME("attn_output"), d->type, d->n_embd, d->n_embd, s);
+}
+
+static tern_status layer(writer *t, int i) {
+    const tiny_model_desc *d = &t->d;
+    bool sub_norms = strncmp(d->arch, "bitnet", 6) == 0, gemma = is_arch(t, "gemma3");
+    float s = 1 / sqrtf((float)d->n_embd), down = 1 / sqrtf((float)d->n_ff);
+    char name[64];
+    TERN_TRY(vector(t, NAME("attn_norm"), d->n_embd));
+    TERN_TRY(convolves(t, i) ? convolution(t, i) : attention(t, i));
+    if (gemma) TERN_TRY(vector(t, NAME("post_attention_norm"), d->n_embd));
     TERN_TRY(vector(t, NAME("ffn_norm"), d->n_embd));
     TERN_TRY(matrix(t, NAME("ffn_gate"), d->type, d->n_ff, d->n_embd, s));
     TERN_TRY(matrix(t, NAME("ffn_up"), d->type, d->n_ff, d->n_embd, s));
     if (sub_norms) TERN_TRY(vector(t, NAME("ffn_sub_norm"), d->n_ff));
-    return matrix(t, NAME("ffn_down"), d->type, d->n_embd, d->n_ff, down);
-#undef NAME
+    TERN_TRY(matrix(t, NAME("ffn_down"), d->type, d->n_embd, d->n_ff, down));
+    return gemma ? vector(t, NAME("post_ffw_norm"), d->n_embd) : TERN_OK;
 }
+#undef NAME
 
 static tern_status tensors(writer *t) {
     TERN_TRY(table(t, "token_embd.weight"));
     for (int i = 0; i < t->d.n_layers; i++) TERN_TRY(layer(t, i));
-    TERN_TRY(vector(t, "output_norm.weight", t->d.n_embd));
+    TERN_TRY(vector(t, is_arch(t, "lfm2") ? "token_embd_norm.weight" : "output_norm.weight",
+                    t->d.n_embd));
     if (!t->d.separate_head) return TERN_OK;
     return table(t, "output.weight");
 }
@@ -140,6 +171,30 @@ static tern_status put_u32(writer *t, const char *name, int64_t value) {
     char key[96];
     snprintf(key, sizeof key, "%s.%s", t->d.arch, name);
     return tern_gguf_put_int(t->w, key, TERN_META_U32, value);
+}
+
+// Layers of Gemma's see WINDOW positions, but for every other one, and have a RoPE of their own.
+#define WINDOW 12
+static tern_status put_family(writer *t) {
+    const tiny_model_desc *d = &t->d;
+    char key[96];
+    int32_t heads[64];
+    uint8_t windows[64];
+    uint64_t n = (uint64_t)(d->n_layers < 64 ? d->n_layers : 64);
+    for (int i = 0; i < (int)n; i++) {
+        heads[i] = convolves(t, i) ? 0 : d->n_kv_heads;
+        windows[i] = i % 2 == 0;
+    }
+    snprintf(key, sizeof key, "%s.attention.head_count_kv", d->arch);
+    if (!is_arch(t, "lfm2")) TERN_TRY(put_u32(t, "attention.head_count_kv", d->n_kv_heads));
+    else TERN_TRY(tern_gguf_put_array(t->w, key, TERN_META_I32, heads, n));
+    if (is_arch(t, "lfm2")) return put_u32(t, "shortconv.l_cache", TAPS);
+    if (!is_arch(t, "gemma3")) return TERN_OK;
+    TERN_TRY(put_u32(t, "attention.sliding_window", WINDOW));
+    snprintf(key, sizeof key, "%s.attention.sliding_window_pattern", d->arch);
+    TERN_TRY(tern_gguf_put_array(t->w, key, TERN_META_BOOL, windows, n));
+    snprintf(key, sizeof key, "%s.rope.freq_base_swa", d->arch);
+    return tern_gguf_put_f32(t->w, key, 100);
 }
 
 static tern_status put_config(writer *t) {
@@ -154,7 +209,8 @@ static tern_status put_config(writer *t) {
     TERN_TRY(put_u32(t, "block_count", d->n_layers));
     TERN_TRY(put_u32(t, "feed_forward_length", d->n_ff));
     TERN_TRY(put_u32(t, "attention.head_count", d->n_heads));
-    TERN_TRY(put_u32(t, "attention.head_count_kv", d->n_kv_heads));
+    TERN_TRY(put_family(t));
+    TERN_TRY(put_u32(t, "attention.key_length", d->n_embd / d->n_heads));
     TERN_TRY(put_u32(t, "rope.dimension_count", d->n_embd / d->n_heads));
     snprintf(key, sizeof key, "%s.attention.layer_norm_rms_epsilon", d->arch);
     TERN_TRY(tern_gguf_put_f32(t->w, key, 1e-5f));

@@ -6,7 +6,7 @@
 #include "tiny_model.h"
 
 #define N_LEASES  4
-#define N_STEPS   36
+#define N_STEPS   14
 #define N_IDS     80
 #define FORKED_AT 26
 
@@ -22,7 +22,7 @@ static void begin(line *l, int number) {
     for (int32_t i = 0; i < l->n_ids; i++) l->ids[i] = 3 + (i * 37 + number * 11 + i / 3) % 250;
 }
 
-// The next tokens of some lines in one batch: what of each was not computed, and its greatest logit.
+// The next tokens of some lines in one batch: what of each was not computed.
 static tern_status step(tern_model *m, line *const *lines, int32_t n, tern_error *err) {
     tern_work works[N_LEASES];
     int32_t ids[N_LEASES];
@@ -101,11 +101,16 @@ static void check_model(const tiny_model_desc *desc) {
     tern_model_close(m);
 }
 
+// Seen to fail with the first row's pages for all.
 TEST(webgpu_leases_stepped_together_say_what_each_says_alone) {
     check_model(&(tiny_model_desc){.seed = 3, .head_type = TERN_DTYPE_F16});
 }
 
 TEST(webgpu_leases_of_a_float_model_say_what_each_says_alone) {
+    if (!test_is_long()) {
+        test_skip(TEST_LONG_REASON);
+        return;
+    }
     check_model(&(tiny_model_desc){
         .seed = 4, .arch = "llama", .type = TERN_DTYPE_F16, .head_type = TERN_DTYPE_F16});
 }

@@ -103,7 +103,7 @@ typedef struct string_list {
 typedef struct model_args {
     string_list loras;
     const char *path, *device, *template_file, *cpu_features;
-    int n_threads, n_batch, ternary, head;
+    int n_threads, n_batch, ternary, head, thinking;
     bool verbose, vocab_only;
 } model_args;
 #define MODEL_OPTIONS(m)                                                                           \
@@ -137,7 +137,9 @@ typedef struct model_args {
      "a LoRA adapter: GGUF, or a folder of PEFT, 0: none of it; may be repeated"}
 #define TEMPLATE_OPTION(m)                                                                         \
     {0, "chat-template", OPTION_TEXT, &(m).template_file, "FILE",                                  \
-     "a Jinja template instead of the model's own"}
+     "a Jinja template instead of the model's own"},                                               \
+    {0, "thinking", OPTION_CHOICE, &(m).thinking, "auto|on|off",                                   \
+     "whether models that can think before they answer do so"}
 
 typedef struct session_args {
     int n_context, kv_type, n_keep;

@@ -193,6 +193,7 @@ tern_model *open_model(const command *self, const model_args *args, int *status)
         .ternary = (tern_ternary_layout)args->ternary,
         .head = (tern_head_mode)args->head,
         .chat_template = template.ptr,
+        .thinking = (tern_thinking)args->thinking,
         .vocab_only = args->vocab_only,
         .cpu_features = args->cpu_features ? args->cpu_features : getenv("TERN_CPU_FEATURES"),
         .on_progress = show_progress,

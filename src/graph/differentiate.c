@@ -7,11 +7,15 @@
 //
 // Per op (all row by row, T rows; W is [n_out, n_in]):
 //   linear        y = x W^T            dx = dy W               dW += dy^T x
-//   rms_norm      y = r x w            r = 1/sqrt(mean x^2 + eps), g = dy w, n columns:
+//   rms_norm      y = r x w            r = 1/sqrt(mean x^2 + eps), g = dy w, n columns of a group:
 //                                      dx = r (g - x r^2 (x . g) / n)     dw += sum_t dy r x
 //   rope          a rotation           dx = dy rotated back
 //   attention     P = softmax(s q K^T) dV = P^T dy, dP = dy V^T, dS = P (dP - rowsum(dy * y)),
 //                 y = P V              dq = s dS K, dK = s dS^T q
+//                                      with a soft cap S = c tanh(s q K^T / c): dS (1 - (S / c)^2)
+//   conv          y[t] = sum_j w[j] x[t - last + j]
+//                                      dx[t] = sum_j w[j] dy[t + last - j]
+//                                      dw[j] += sum_t dy[t] x[t - last + j]
 //   cross entropy -log p[target]       dlogits = p - onehot(target)
 //   quantize, ternarize: dx = dy       (straight through)
 #include <stdio.h>
@@ -43,6 +47,12 @@ static tern_status without_cache(tern_graph *g, tern_node *n, tern_error *err) {
     // For the gradient: log of the sum of each row's exponentials, by head.
     tern_g_out(g, n, n->in[0], TERN_VALUE_F32, n->n_heads);
     return TERN_OK;
+}
+
+// Convolution over the state becomes convolution among the rows.
+static void without_tail(tern_node *n) {
+    n->op = TERN_OP_CONV_SEQ;
+    n->n_in = 2;
 }
 
 // Replaces v by w wherever it is read.
@@ -108,7 +118,9 @@ static void add_loss(tern_graph *g, tern_vid logits) {
 }
 
 tern_status tern_graph_train(tern_graph *g, tern_error *err) {
+    const char *op = tern_graph_untrainable(g);
     tern_vid logits = tern_graph_find(g, "logits");
+    if (op) return tern_fail(err, TERN_ERR_UNSUPPORTED, "graph: %s has no gradient", op);
     if (logits < 0) return tern_fail(err, TERN_ERR_FORMAT, "graph: it has no logits");
     tern_dim tokens = tern_g_dim(g, "tokens"), outputs = tern_g_dim(g, "outputs");
     for (size_t i = 0; i < g->n_nodes; i++) {
@@ -116,6 +128,7 @@ tern_status tern_graph_train(tern_graph *g, tern_error *err) {
         if (n->op == TERN_OP_ATTENTION) TERN_TRY(without_cache(g, n, err));
         if (n->op == TERN_OP_TAKE_ROWS) redirect(g, n->out[0], n->in[0]);
         if (n->op == TERN_OP_MUL) becomes_glu(g, n);
+        if (n->op == TERN_OP_CONV) without_tail(n);
     }
     drop_unread(g);
     for (size_t i = 0; i < g->n_nodes; i++)
@@ -135,6 +148,8 @@ typedef struct gradients {
     const bool *frozen;
     tern_vid *of;  // [n_values of the forward graph]: gradient as known so far, -1: none
     bool *reaches; // the value depends on a weight that is trained
+    size_t n_values; // of the forward graph
+    int32_t at;      // node whose gradient is being made; those after it have theirs
 } gradients;
 
 static bool is_trained(const gradients *d, tern_vid w) {
@@ -177,17 +192,22 @@ static void inputs(gradients *d, tern_node *n, const tern_vid *v, int count) {
     for (int i = 0; i < count; i++) tern_g_in(d->g, n, v[i]);
 }
 
-// A product may be added to an earlier one in place, since nobody else reads that.
-static bool may_add_to(const gradients *d, tern_vid v) {
-    int32_t p = v >= 0 ? d->g->values[v].producer : -1;
-    return p >= 0 && d->g->nodes[p].op == TERN_OP_LINEAR_GRAD_X;
+// Whether a result of this op may be added to the gradient of x so far in place: it is one of the
+// same op, and is not, by way of a sum, the gradient of another value that is still to be read.
+static bool may_add_to(const gradients *d, tern_vid x, tern_op op) {
+    tern_vid dx = d->of[x];
+    int32_t p = dx >= 0 ? d->g->values[dx].producer : -1;
+    if (p < 0 || d->g->nodes[p].op != op) return false;
+    for (size_t v = 0; v < d->n_values; v++)
+        if ((tern_vid)v != x && d->of[v] == dx && d->g->values[v].producer < d->at) return false;
+    return true;
 }
 
 static void linear_back(gradients *d, const tern_node *f, tern_vid dy) {
     tern_vid x = f->in[0], w = f->in[1], dw = sink(d, w);
     if (dw >= 0) inputs(d, begin(d, f, TERN_OP_LINEAR_GRAD_W), (tern_vid[]){dy, x, dw}, 3);
     if (!d->reaches[x]) return;
-    bool in_place = may_add_to(d, d->of[x]);
+    bool in_place = may_add_to(d, x, TERN_OP_LINEAR_GRAD_X);
     tern_node *n = begin(d, f, TERN_OP_LINEAR_GRAD_X);
     inputs(d, n, (tern_vid[]){dy, w, d->of[x]}, in_place ? 3 : 2);
     tern_vid dx = tern_g_out(d->g, n, x, TERN_VALUE_F32, d->g->values[x].cols);
@@ -203,6 +223,7 @@ static void norm_back(gradients *d, const tern_node *f, tern_vid dy) {
     // x, w, dy, dw or none (then w stands in), and what the gradient is added to.
     inputs(d, n, (tern_vid[]){x, f->in[1], dy, dw >= 0 ? dw : f->in[1], d->of[x]},
            d->of[x] >= 0 ? 5 : 4);
+    if (!n) return;
     n->eps = f->eps;
     d->of[x] = tern_g_out(d->g, n, x, TERN_VALUE_F32, d->g->values[x].cols);
 }
@@ -210,6 +231,7 @@ static void norm_back(gradients *d, const tern_node *f, tern_vid dy) {
 static void attention_back(gradients *d, const tern_node *f, tern_vid dy) {
     tern_node *n = begin(d, f, TERN_OP_ATTENTION_GRAD);
     inputs(d, n, (tern_vid[]){f->in[0], f->in[1], f->in[2], f->out[0], f->out[1], dy}, 6);
+    if (!n) return;
     n->n_heads = f->n_heads;
     n->n_kv_heads = f->n_kv_heads;
     n->head_dim = f->head_dim;
@@ -220,6 +242,31 @@ static void attention_back(gradients *d, const tern_node *f, tern_vid dy) {
     for (int i = 0; i < 3; i++)
         dx[i] = tern_g_out(d->g, n, f->in[i], TERN_VALUE_F32, d->g->values[f->in[i]].cols);
     for (int i = 0; i < 3; i++) send(d, f->in[i], dx[i]);
+}
+
+static void conv_back(gradients *d, const tern_node *f, tern_vid dy) {
+    tern_vid x = f->in[0], w = f->in[1], dw = sink(d, w);
+    if (dw >= 0) inputs(d, begin(d, f, TERN_OP_CONV_GRAD_W), (tern_vid[]){dy, x, dw}, 3);
+    if (!d->reaches[x]) return;
+    tern_node *n = begin(d, f, TERN_OP_CONV_GRAD_X);
+    inputs(d, n, (tern_vid[]){dy, w}, 2);
+    send(d, x, tern_g_out(d->g, n, x, TERN_VALUE_F32, d->g->values[x].cols));
+}
+
+static void columns_back(gradients *d, const tern_node *f, tern_vid dy) {
+    tern_vid x = f->in[0];
+    bool in_place = may_add_to(d, x, TERN_OP_COLUMNS_GRAD);
+    tern_node *n = begin(d, f, TERN_OP_COLUMNS_GRAD);
+    inputs(d, n, (tern_vid[]){dy, d->of[x]}, in_place ? 2 : 1);
+    if (!n) return;
+    n->group = f->group;
+    n->first = f->first;
+    n->width = f->width;
+    tern_vid dx = tern_g_out(d->g, n, x, TERN_VALUE_F32, d->g->values[x].cols);
+    if (in_place)
+        d->of[x] = dx;
+    else
+        send(d, x, dx);
 }
 
 static void rope_back(gradients *d, const tern_node *f, tern_vid dy) {
@@ -241,6 +288,7 @@ static void both_back(gradients *d, const tern_node *f, tern_vid dy, tern_op op)
     tern_node *n = begin(d, f, op);
     inputs(d, n, f->in, f->n_in);
     tern_g_in(d->g, n, dy);
+    if (!n) return;
     n->act = f->act;
     tern_vid dx[2];
     for (int i = 0; i < f->n_in; i++)
@@ -297,6 +345,31 @@ static gradient_fn gradient_of(tern_op op) {
     return rules[op];
 }
 
+// Ops of a cache or of results alone become others or nothing.
+static bool is_replaced(const tern_node *n) {
+    switch (n->op) {
+    case TERN_OP_KV_STORE:
+    case TERN_OP_TAKE_ROWS:
+    case TERN_OP_TOP_K: return true;
+    case TERN_OP_ATTENTION: return !n->bidirectional;
+    case TERN_OP_CONV: return n->n_in == 3 && n->act == TERN_ACTIVATION_NONE;
+    default: return false;
+    }
+}
+
+const char *tern_graph_untrainable(const tern_graph *g) {
+    const tern_node *found = NULL;
+    for (size_t i = 0; i < g->n_nodes; i++) {
+        const tern_node *n = &g->nodes[i];
+        bool partly = found && (found->op == TERN_OP_ATTENTION || found->op == TERN_OP_CONV);
+        if (!gradient_of(n->op) && !is_replaced(n) && (!found || partly)) found = n;
+    }
+    if (!found) return NULL;
+    if (found->op == TERN_OP_ATTENTION) return "attention to both sides";
+    if (found->op == TERN_OP_CONV) return "conv with a bias or an activation";
+    return tern_op_name(found->op);
+}
+
 static tern_status node_back(gradients *d, const tern_node *f, tern_error *err) {
     bool is_loss = f->op == TERN_OP_CROSS_ENTROPY;
     tern_vid dy = f->n_out > 0 ? d->of[f->out[0]] : -1;
@@ -311,7 +384,7 @@ static tern_status node_back(gradients *d, const tern_node *f, tern_error *err) 
 
 tern_status tern_graph_differentiate(tern_graph *g, const bool *frozen, tern_error *err) {
     size_t n_nodes = g->n_nodes, n_values = g->n_values;
-    gradients d = {.g = g, .frozen = frozen};
+    gradients d = {.g = g, .frozen = frozen, .n_values = n_values};
     d.of = tern_alloc_array(TERN_MEM_GRAPH, n_values + 1, sizeof *d.of);
     d.reaches = tern_alloc_array(TERN_MEM_GRAPH, n_values + 1, sizeof *d.reaches);
     tern_status status = d.of && d.reaches ? TERN_OK : tern_fail_memory(err, n_values);
@@ -321,6 +394,7 @@ tern_status tern_graph_differentiate(tern_graph *g, const bool *frozen, tern_err
     }
     for (size_t i = n_nodes; status == TERN_OK && i-- > 0 && !g->failed;) {
         tern_node forward = g->nodes[i]; // a copy: the array moves as it grows
+        d.at = (int32_t)i;
         status = node_back(&d, &forward, err);
     }
     tern_free(d.of);

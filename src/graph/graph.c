@@ -75,6 +75,20 @@ tern_vid tern_graph_find(const tern_graph *g, const char *name) {
     return -1;
 }
 
+tern_state_bytes tern_graph_state_bytes(const tern_graph *g) {
+    tern_state_bytes sum = {0};
+    for (size_t v = 0; v < g->n_values; v++) {
+        const tern_value *x = &g->values[v];
+        uint64_t cols = (uint64_t)x->cols;
+        if (x->kind != TERN_VALUE_STATE) continue;
+        if (x->state == TERN_STATE_FIXED) sum.sequence += (uint64_t)x->rows * cols * sizeof(float);
+        if (x->state == TERN_STATE_POSITIONAL && x->window)
+            sum.sequence += (uint64_t)x->window * cols * 2;
+        if (x->state == TERN_STATE_POSITIONAL && !x->window) sum.position += cols * 2;
+    }
+    return sum;
+}
+
 tern_node *tern_g_node(tern_graph *g, tern_op op) {
     if (g->failed ||
         tern_array_reserve(TERN_MEM_GRAPH, &g->nodes, &g->nodes_capacity, g->n_nodes, 1) != 0) {
@@ -392,6 +406,7 @@ static int64_t columns_of(const tern_graph *g, const tern_node *n) {
     case TERN_COLUMNS_PRODUCT: return g->values[n->in[1]].rows;
     case TERN_COLUMNS_ONE: return 1;
     case TERN_COLUMNS_COLUMNS: return n->group > 0 ? x->cols / n->group * n->width : 0;
+    case TERN_COLUMNS_SPREAD: return n->width > 0 ? x->cols / n->width * n->group : 0;
     case TERN_COLUMNS_HEADS: return (int64_t)n->n_heads * n->v_dim;
     case TERN_COLUMNS_FREE: break;
     }

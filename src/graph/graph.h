@@ -73,6 +73,7 @@ typedef enum tern_columns_rule {
     TERN_COLUMNS_BACK,    // the columns of the second, a weight
     TERN_COLUMNS_ONE,
     TERN_COLUMNS_COLUMNS, // attributes group and width
+    TERN_COLUMNS_SPREAD,  // back from these
     TERN_COLUMNS_HEADS,   // n_v_heads * v_dim
     TERN_COLUMNS_FREE,    // it has no output
 } tern_columns_rule;
@@ -171,7 +172,7 @@ typedef struct tern_node {
     float soft_cap;
     tern_rope_attrs rope;
     bool inverse;                 // rope: turns back, which is its gradient
-    int32_t group, first, width;  // columns
+    int32_t group, first, width;  // columns and their gradient
     int32_t v_dim;                // delta_net; n_heads are the values' heads there
     bool tiled;
     tern_pool_kind pool;
@@ -254,6 +255,12 @@ bool tern_graph_is_by(const tern_graph *g, tern_vid v, const char *dim);
 // How many rows a value has when the dimensions have these counts.
 int64_t tern_graph_rows(const tern_graph *g, tern_vid v, const int64_t counts[TERN_DIMS_MAX]);
 tern_vid tern_graph_find(const tern_graph *g, const char *name); // value by name, -1
+// Memory of one sequence's states: for each position, however many there are, with keys and values
+// in F16; and besides that, at most: the windows when they are full, and the fixed states.
+typedef struct tern_state_bytes {
+    uint64_t position, sequence;
+} tern_state_bytes;
+tern_state_bytes tern_graph_state_bytes(const tern_graph *g);
 // Whether the structure is sound: values made before they are read, as many inputs and outputs as
 // the op has, shapes that fit, whole names.
 tern_status tern_graph_check(const tern_graph *g, tern_error *err);
@@ -287,9 +294,13 @@ tern_status tern_pass_fuse(tern_graph *g, tern_error *err);
 // starts[t]. Weights are read as floats; gradients are states of the weight's shape, named "grad."
 // and its name, to which a run adds.
 
-// Rewrites a model's graph, as its architecture built it, into one that ends in the loss: no cache,
-// all rows scored against the input "targets" (-1: not scored), their losses added to the state
-// "loss" [1]. Quantized activations and ternarized weights become floats of the same values.
+// The name of an op that has no gradient, which keeps the graph, as its architecture built it, from
+// being trained; NULL: there is none.
+const char *tern_graph_untrainable(const tern_graph *g);
+// Rewrites a model's graph, as its architecture built it, into one that ends in the loss: no states
+// of sequences, all rows scored against the input "targets" (-1: not scored), their losses added to
+// the state "loss" [1]. Quantized activations and ternarized weights become floats of the same
+// values.
 tern_status tern_graph_train(tern_graph *g, tern_error *err);
 // Appends the nodes that add the gradient of the loss to the gradients' states. frozen[v]: weight v
 // gets none; NULL: all do. Rounding (quantize, ternarize) has the gradient 1: the straight-through

@@ -59,7 +59,7 @@ typedef struct tern_tokenizer_export {
     const int32_t *types;    // [n_vocab] 1 normal, 2 unknown, 3 control, 4 user, 5 unused, 6 byte
     const tern_str *merges;  // [n_merges] "left right", or NULL
     size_t n_vocab, n_merges;
-    int32_t bos, eos, eot, unk, pad; // -1: none
+    int32_t bos, eos, eot, eom, unk, pad; // -1: none
     bool add_bos, add_eos, add_space_prefix;
 } tern_tokenizer_export;
 tern_status tern_tokenizer_export_gguf(const tern_tokenizer *t, tern_tokenizer_export *out,
@@ -133,6 +133,8 @@ tern_status tern_template_for_model(tern_template **out, const tern_file *file,
 // copied and must outlive the template.
 const char *tern_template_guess(const tern_template *t);
 void tern_template_set_guess(tern_template *t, const char *guess);
+void tern_template_set_thinking(tern_template *t, tern_thinking thinking); // AUTO at first
+tern_thinking tern_template_thinking(const tern_template *t);
 // Renders messages for the model; bos/eos names come from the tokenizer.
 tern_status tern_template_chat(const tern_template *t, const tern_tokenizer *tokenizer,
                                const tern_message *messages, size_t n_messages,

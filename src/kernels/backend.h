@@ -152,8 +152,8 @@ typedef struct tern_weight_check {
 
 typedef struct tern_backend {
     const char *name;
-    // In a chunk of up to this many tokens each row has the same bits as alone: what speculation may
-    // compute together. Rows of longer chunks have the same bits whatever these chunks' lengths are.
+    // In a chunk of up to this many tokens each row has the same bits as alone: what speculation
+    // may compute together. Rows of longer chunks have the same bits whatever their lengths are.
     int32_t n_same_bits;
     int32_t n_chunks_max; // of a batch
     bool stores_by_context; // a store serves sequences of one n_context only

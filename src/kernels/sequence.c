@@ -176,11 +176,13 @@ typedef struct page_table {
     held_page **held; // [n], NULL: no window reaches it
     tern_page *pages; // [n], what backends read
     int32_t n, capacity;
+    int32_t n_swept; // pages before this one that nothing needs have been given back
 } page_table;
 
+// A position to go back to: its fixed states, and the pages that windows reach from there.
 typedef struct snapshot {
-    int32_t position;
-    held_page *page; // NULL: none
+    int32_t position; // 0: none
+    held_page *page;  // NULL: there are no fixed states
 } snapshot;
 
 struct tern_sequence {
@@ -190,8 +192,8 @@ struct tern_sequence {
     int32_t n_out; // pages in the host's memory
     page_table tables[TERN_PAGE_GROUPS];
     snapshot snapshots[TERN_SNAPSHOTS + 1]; // the last is the passing one
-    int32_t n_taken; // lasting ones, ever
-    bool is_torn;    // a run that failed may have changed the fixed states
+    bool is_torn;  // a run that failed may have changed the fixed states
+    bool is_stale; // pages before n_swept may be needed no more, or be there again
 };
 
 tern_status tern_sequence_open(tern_sequence **out, tern_cache *c, tern_error *err) {
@@ -206,9 +208,10 @@ tern_status tern_sequence_open(tern_sequence **out, tern_cache *c, tern_error *e
 
 static void forget_snapshots(tern_sequence *s, int32_t after) {
     for (int i = 0; i <= TERN_SNAPSHOTS; i++)
-        if (s->snapshots[i].page && s->snapshots[i].position > after) {
+        if (s->snapshots[i].position > after) {
             drop(s->cache, s->cache->layout.fixed, s->snapshots[i].page, true);
-            s->snapshots[i].page = NULL;
+            s->snapshots[i] = (snapshot){0};
+            s->is_stale = true;
         }
 }
 
@@ -356,6 +359,21 @@ void tern_sequence_abandon(tern_sequence *s) {
     s->is_torn = s->cache->layout.fixed >= 0;
 }
 
+// The positions that n and those after it read through a window begin here.
+static int32_t window_begin(int32_t n, int32_t window) {
+    return n - window + 1 > 0 ? n - window + 1 : 0;
+}
+
+// Whether a position to go back to needs the page.
+static bool is_remembered(const tern_sequence *s, int32_t window, int32_t page) {
+    int32_t each = s->cache->page_positions;
+    for (int i = 0; i <= TERN_SNAPSHOTS; i++) {
+        int32_t n = s->snapshots[i].position;
+        if (page * each < n && (page + 1) * each > window_begin(n, window)) return true;
+    }
+    return false;
+}
+
 void tern_sequence_advance(tern_sequence *s, int32_t n_positions) {
     const tern_page_layout *l = &s->cache->layout;
     int32_t each = s->cache->page_positions;
@@ -363,13 +381,18 @@ void tern_sequence_advance(tern_sequence *s, int32_t n_positions) {
     s->version++;
     for (int g = 0; g < l->n_groups; g++) {
         page_table *t = &s->tables[g];
+        int32_t window = l->groups[g].window;
+        if (!window) continue;
         // One page more than the window reaches stays, so that short steps back are free.
-        int32_t end = l->groups[g].window ? (n_positions - l->groups[g].window) / each - 1 : 0;
-        for (int32_t i = end - 1; i >= 0 && t->held[i]; i--) {
+        int32_t end = (n_positions - window) / each - 1;
+        for (int32_t i = s->is_stale ? 0 : t->n_swept; i < end; i++) {
+            if (!t->held[i] || is_remembered(s, window, i)) continue;
             drop(s->cache, g, t->held[i], true);
             set_page(t, i, NULL);
         }
+        t->n_swept = end > 0 ? end : 0;
     }
+    s->is_stale = false;
 }
 
 // ---- Going back --------------------------------------------------------------------------------
@@ -377,11 +400,13 @@ void tern_sequence_advance(tern_sequence *s, int32_t n_positions) {
 // Whether all that positions from n on will read is there.
 static bool reaches_back(const tern_sequence *s, int32_t n) {
     const tern_page_layout *l = &s->cache->layout;
+    int32_t each = s->cache->page_positions;
     for (int g = 0; g < l->n_groups; g++) {
-        int32_t window = l->groups[g].window, first = n - window + 1;
+        const page_table *t = &s->tables[g];
+        int32_t window = l->groups[g].window;
         if (window == 0) continue;
-        int32_t i = first > 0 ? first / s->cache->page_positions : 0;
-        if (i < s->tables[g].n && !s->tables[g].held[i]) return false;
+        for (int32_t i = window_begin(n, window) / each; i < t->n && i * each < n; i++)
+            if (!t->held[i]) return false;
     }
     return true;
 }
@@ -390,9 +415,23 @@ static const snapshot *latest(const tern_sequence *s, int32_t at_most) {
     const snapshot *best = NULL;
     for (int i = 0; i <= TERN_SNAPSHOTS; i++) {
         const snapshot *x = &s->snapshots[i];
-        if (x->page && x->position <= at_most && (!best || x->position > best->position)) best = x;
+        if (x->position > 0 && x->position <= at_most && (!best || x->position > best->position))
+            best = x;
     }
     return best;
+}
+
+// The last position up to n that can be gone back to; *from is the snapshot that this takes, if
+// any.
+static int32_t way_back(const tern_sequence *s, int32_t n, const snapshot **from) {
+    *from = NULL;
+    if (s->cache->layout.fixed < 0 && reaches_back(s, n)) return n;
+    for (const snapshot *x = latest(s, n); x; x = latest(s, x->position - 1))
+        if (reaches_back(s, x->position)) {
+            *from = x;
+            return x->position;
+        }
+    return 0; // from the beginning; tern_sequence_reserve puts the pages back
 }
 
 static tern_status restore(tern_sequence *s, const snapshot *from, tern_error *err) {
@@ -410,36 +449,66 @@ tern_status tern_sequence_cut(tern_sequence *s, int32_t n_positions, int32_t *n_
     *n_left = s->n_positions;
     if (n_positions >= s->n_positions && !s->is_torn) return TERN_OK;
     s->version++;
-    const snapshot *from = NULL;
-    int32_t n = n_positions < s->n_positions ? n_positions : s->n_positions;
-    if (s->cache->layout.fixed >= 0) {
-        from = latest(s, n);
-        n = from ? from->position : 0;
-    }
-    if (!reaches_back(s, n)) { // from the beginning; tern_sequence_reserve puts the pages back
-        n = 0;
-        from = NULL;
-    }
+    const snapshot *from;
+    int32_t n = way_back(s, n_positions < s->n_positions ? n_positions : s->n_positions, &from);
     TERN_TRY(restore(s, from, err));
     s->n_positions = *n_left = n;
     s->is_torn = false;
+    s->is_stale = true;
     forget_snapshots(s, n);
     return TERN_OK;
+}
+
+// Where the next lasting snapshot goes: a free place, else that of the one furthest back.
+static snapshot *place_of_next(tern_sequence *s) {
+    snapshot *to = &s->snapshots[0];
+    for (int i = 1; i < TERN_SNAPSHOTS; i++)
+        if (s->snapshots[i].position < to->position) to = &s->snapshots[i];
+    return to;
+}
+
+// Whether there is one at the position. A passing one becomes a lasting one if that is asked for.
+static bool has_snapshot(tern_sequence *s, int32_t position, bool passing) {
+    snapshot *last = &s->snapshots[TERN_SNAPSHOTS];
+    for (int i = 0; i < TERN_SNAPSHOTS; i++)
+        if (s->snapshots[i].position == position) return true;
+    if (last->position != position) return false;
+    if (passing) return true;
+    snapshot *to = place_of_next(s), old = *to;
+    *to = *last;
+    *last = (snapshot){0};
+    s->is_stale = true;
+    drop(s->cache, s->cache->layout.fixed, old.page, true);
+    return true;
 }
 
 tern_status tern_sequence_snapshot(tern_sequence *s, int32_t position, bool passing,
                                    tern_page *out, bool *wanted, tern_error *err) {
     int g = s->cache->layout.fixed;
     *wanted = false;
-    if (g < 0 || position == 0) return TERN_OK;
-    for (int i = 0; i <= TERN_SNAPSHOTS; i++)
-        if (s->snapshots[i].page && s->snapshots[i].position == position) return TERN_OK;
-    snapshot *x = &s->snapshots[passing ? TERN_SNAPSHOTS : s->n_taken++ % TERN_SNAPSHOTS];
-    if (!x->page) TERN_TRY(take(s->cache, g, &x->page, err));
+    // Short steps back through a window need none.
+    if (position == 0 || (g < 0 && (passing || !has_windows(s->cache)))) return TERN_OK;
+    if (has_snapshot(s, position, passing)) return TERN_OK;
+    snapshot *x = passing ? &s->snapshots[TERN_SNAPSHOTS] : place_of_next(s);
+    if (g >= 0 && !x->page) TERN_TRY(take(s->cache, g, &x->page, err));
     x->position = position;
-    *out = x->page->page;
-    *wanted = true;
+    s->is_stale = true;
+    *wanted = g >= 0;
+    if (*wanted) *out = x->page->page;
     return TERN_OK;
+}
+
+tern_status tern_sequence_remember(tern_sequence *s, tern_error *err) {
+    const tern_cache *c = s->cache;
+    int g = c->layout.fixed;
+    tern_page to;
+    bool wanted;
+    if (s->is_torn) return TERN_OK;
+    TERN_TRY(tern_sequence_snapshot(s, s->n_positions, false, &to, &wanted, err));
+    if (!wanted) return TERN_OK;
+    tern_status status = c->backend->page_copy(c->store, g, s->tables[g].pages[0], to, err);
+    if (status != TERN_OK) forget_snapshots(s, s->n_positions - 1);
+    return status;
 }
 
 // ---- Sharing -----------------------------------------------------------------------------------
@@ -475,11 +544,7 @@ tern_status tern_sequence_fork(tern_sequence *s, int32_t n_positions, tern_seque
                                tern_error *err) {
     const snapshot *at = NULL;
     int32_t n = n_positions < s->n_positions ? n_positions : s->n_positions;
-    if (s->cache->layout.fixed >= 0 && (n < s->n_positions || s->is_torn)) {
-        at = latest(s, n);
-        n = at ? at->position : 0;
-    }
-    if (!reaches_back(s, n)) n = 0;
+    if (n < s->n_positions || s->is_torn) n = way_back(s, n, &at);
     TERN_TRY(tern_sequence_open(out, s->cache, err));
     (*out)->n_positions = n;
     tern_status status = share_tables(*out, s, n, err);

@@ -6,9 +6,11 @@
 // pages, and one that is about to write into a shared page gets a copy of its own. A backend only
 // makes, copies, moves and frees pages; who holds which one is decided here.
 //
-// Going back: positional states are cut, which costs nothing. Fixed states are restored from a
-// snapshot, of which a sequence keeps a few; the positions after it are computed again by the
-// caller. So tern_sequence_cut says how many positions are left.
+// Going back: positional states are cut, which costs nothing, as far as windows have kept their
+// pages. Further back, and with fixed states, only positions can be gone back to of which there is
+// a snapshot: it holds the fixed states, and the pages that windows reach from there. A sequence
+// keeps a few; the positions after one are computed again by the caller. So tern_sequence_cut says
+// how many positions are left.
 //
 // A cache may be used by several threads; a sequence by one at a time.
 #ifndef TERN_KERNELS_SEQUENCE_H
@@ -79,14 +81,15 @@ void tern_sequence_abandon(tern_sequence *s);
 // beginning, could be restored.
 tern_status tern_sequence_cut(tern_sequence *s, int32_t n_positions, int32_t *n_left,
                               tern_error *err);
-// Prepares for remembering the fixed states as they will be at `position`, which the next run
-// passes: *out is where its backend puts them. From tern_sequence_advance on the sequence can go
-// back there. A passing snapshot replaces the last passing one; of the others the oldest goes when
-// there are more than TERN_SNAPSHOTS. False in *wanted: there are no fixed states, or they are
-// remembered already.
+// Prepares for going back to `position`, which the next run passes: *out is where its backend puts
+// the fixed states as they are there. From tern_sequence_advance on the sequence can go back there.
+// A passing snapshot replaces the last passing one; of the others the one furthest back goes when
+// there are more than TERN_SNAPSHOTS. False in *wanted: the backend has nothing to do.
 #define TERN_SNAPSHOTS 3
 tern_status tern_sequence_snapshot(tern_sequence *s, int32_t position, bool passing,
                                    tern_page *out, bool *wanted, tern_error *err);
+// The same, lasting, of the present position.
+tern_status tern_sequence_remember(tern_sequence *s, tern_error *err);
 // A new sequence with the first positions of this one: at most n_positions, as many as can be
 // shared (tern_sequence_length says). This one stays as it is.
 tern_status tern_sequence_fork(tern_sequence *s, int32_t n_positions, tern_sequence **out,

@@ -152,4 +152,14 @@ bool tern_config_pools(const tern_config *c);  // rows of a text to one vector
 
 extern const tern_ignored tern_decoder_ignored[]; // TERN_IGNORED_ROPE alone
 
+// ---- Samples -----------------------------------------------------------------------------------
+
+// Sizes that no vector fits evenly; a text of some 30 tokens leaves a window of 9.
+#define TERN_SAMPLE                                                                                \
+    .n_vocab = 260, .n_layers = 2, .n_embd = 96, .n_ff = 160, .n_heads = 3, .n_kv_heads = 1,       \
+    .head_dim = 32, .n_context = 64, .rms_eps = 1e-5, .final_rms_eps = 1e-5, .tied_head = true,    \
+    .bos_id = -1, .eos_id = -1
+#define TERN_SAMPLE_ROPE(n_rot_)                                                                   \
+    { .n_rot = (n_rot_), .halves = true, .base = 10000, .factor = 1 }
+
 #endif

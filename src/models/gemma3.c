@@ -220,6 +220,13 @@ static const tern_config defaults = {.n_heads = 8,
 static const tern_generation_defaults generation = {
     .temperature = 1, .top_k = 64, .top_p = 0.95f, .min_p = -1, .repeat_penalty = -1};
 
+#define SAMPLE                                                                                     \
+    TERN_SAMPLE, .rope = TERN_SAMPLE_ROPE(32), .window_rope = TERN_SAMPLE_ROPE(32), .window = 9,   \
+                 .act = TERN_ACTIVATION_GELU_TANH, .layers = {TERN_LAYER_WINDOW, TERN_LAYER_FULL}
+static const tern_config sample = {SAMPLE};
+static const tern_config encoder_sample = {
+    SAMPLE, .bidirectional = true, .pooling = TERN_POOLING_MEAN, .n_dense = 72};
+
 #define NORM(gguf_, hf_) TERN_LAYER_NORM(gguf_, hf_, TERN_CHANGE_PLUS_ONE)
 static const tern_tensor_row tensors[] = {
     TERN_ROWS_TABLE_AND_HEAD,
@@ -256,6 +263,7 @@ const tern_arch tern_arch_gemma3 = {
     .write_gguf = write_gguf,
     .write_json = write_json,
     .generation = &generation,
+    .sample = &sample,
 };
 
 const tern_arch tern_arch_embeddinggemma = {
@@ -270,4 +278,5 @@ const tern_arch tern_arch_embeddinggemma = {
     .read = read_encoder,
     .write_gguf = write_encoder_gguf,
     .write_json = write_encoder_json,
+    .sample = &encoder_sample,
 };

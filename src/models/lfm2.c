@@ -121,6 +121,12 @@ static const tern_config defaults = {.rms_eps = 1e-5, .rope = {.base = 1e6f}};
 static const tern_generation_defaults generation = {
     .temperature = 0.3f, .top_k = -1, .top_p = -1, .min_p = 0.15f, .repeat_penalty = 1.05f};
 
+static const tern_config sample = {TERN_SAMPLE,
+                                   .rope = TERN_SAMPLE_ROPE(32),
+                                   .act = TERN_ACTIVATION_SILU,
+                                   .layers = {TERN_LAYER_CONV, TERN_LAYER_FULL},
+                                   .conv_taps = 3};
+
 static const tern_tensor_row tensors[] = {
     TERN_ROWS_TABLE_AND_HEAD,
     TERN_ROW("token_embd_norm.weight", "model.embedding_norm.weight",
@@ -158,4 +164,5 @@ const tern_arch tern_arch_lfm2 = {
     .mixed_layers = true,
     .kv_heads_by_layer = true,
     .generation = &generation,
+    .sample = &sample,
 };

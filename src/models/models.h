@@ -158,6 +158,8 @@ typedef struct tern_arch {
     bool windows_by_layer;  // its own reader reads them
     bool kv_heads_by_layer; // GGUF's head_count_kv is an array: 0 where a layer has no attention
     const tern_generation_defaults *generation;
+    // A small model of this family: what checks of devices run. NULL: there is none.
+    const tern_config *sample;
     tern_fresh fresh;
 } tern_arch;
 
@@ -216,6 +218,25 @@ const tern_tensor_row *tern_model_row(const tern_arch *arch, const char *gguf_na
 tern_role tern_model_role(const tern_arch *arch, const char *gguf_name);
 // "q", "down" ... of a role that adapters can be trained for, or NULL.
 const char *tern_role_name(tern_role role);
+
+// ---- How text is to be sampled (generation.c) --------------------------------------------------
+
+typedef enum tern_generation_field {
+    TERN_GENERATION_TEMPERATURE,
+    TERN_GENERATION_TOP_K,
+    TERN_GENERATION_TOP_P,
+    TERN_GENERATION_MIN_P,
+    TERN_GENERATION_REPEAT_PENALTY,
+    TERN_GENERATION_FIELDS
+} tern_generation_field;
+float tern_generation_read(const tern_file *file, tern_generation_field which); // -1: not said
+// What the file says of it, for files of the other world; ends: the tokens that end a text. JSON:
+// nothing, where config.json says all.
+tern_status tern_generation_write_gguf(tern_gguf_writer *w, const tern_file *from);
+void tern_generation_write_json(const tern_file *from, const int32_t *ends, size_t n_ends,
+                                tern_strbuf *out);
+
+// ---- Configs and names -------------------------------------------------------------------------
 
 // An activation by its name in config.json; false: not known.
 bool tern_act_from_name(tern_str name, tern_act_kind *out);

@@ -75,6 +75,9 @@ static const tern_config defaults = {.rms_eps = 1e-6};
 static const tern_generation_defaults generation = {
     .temperature = 0.6f, .top_k = 20, .top_p = 0.95f, .min_p = -1, .repeat_penalty = -1};
 
+static const tern_config sample = {
+    TERN_SAMPLE, .rope = TERN_SAMPLE_ROPE(32), .act = TERN_ACTIVATION_SILU};
+
 static const tern_tensor_row tensors[] = {
     TERN_ROWS_TABLE_AND_HEAD,
     TERN_NORM("output_norm", "model.norm", TERN_CHANGE_NONE),
@@ -103,4 +106,5 @@ const tern_arch tern_arch_qwen3 = {
     .mixed_layers = true,
     .windows_by_layer = true,
     .generation = &generation,
+    .sample = &sample,
 };

@@ -213,6 +213,14 @@ static const char *const gguf_names[] = {"qwen35", NULL};
 static const char *const hf_types[] = {"qwen3_5_text", "qwen3_5", NULL};
 static const tern_config defaults = {.rms_eps = 1e-6};
 
+static const tern_config sample = {
+    TERN_SAMPLE,
+    .rope = TERN_SAMPLE_ROPE(8),
+    .act = TERN_ACTIVATION_SILU,
+    .layers = {TERN_LAYER_DELTA, TERN_LAYER_FULL},
+    .conv_taps = 4,
+    .delta = {.n_k_heads = 2, .n_v_heads = 4, .head_dim = 24, .v_dim = 20, .eps = 1e-6f}};
+
 static const tern_tensor_row tensors[] = {
     TERN_ROWS_TABLE_AND_HEAD,
     TERN_NORM("output_norm", "model.norm", TERN_CHANGE_PLUS_ONE),
@@ -262,4 +270,5 @@ const tern_arch tern_arch_qwen35 = {
     .write_json = write_json,
     .graphs = TERN_GRAPHS(TERN_DECODER(build)),
     .mixed_layers = true,
+    .sample = &sample,
 };

@@ -8,6 +8,7 @@
 #include "kernels/train.h"
 #include "models/models.h"
 #include "tests/harness.h"
+#include "tests/train_models.h"
 
 enum { N_VOCAB = 37, N_TOKENS = 29, N_SPAN = 12 };
 
@@ -30,6 +31,8 @@ static float next_float(uint32_t *state) { return (float)next_random(state) * 0x
 
 typedef struct parts {
     bool sub_norms, bitlinear;
+    const char *family; // see build_to_train
+    float soft_cap;
 } model_parts;
 
 static tern_config small_config(bool relu2) {
@@ -38,6 +41,32 @@ static tern_config small_config(bool relu2) {
                          .final_rms_eps = 1e-5, .tied_head = relu2,
                          .act = relu2 ? TERN_ACTIVATION_RELU2 : TERN_ACTIVATION_SILU,
                          .rope = {.n_rot = 6, .halves = true, .base = 10000}};
+}
+
+// Heads wider than n_embd / n_heads, two ropes, a window that documents go beyond, convolutions on
+// both sides of attention.
+static void config_family(tern_config *c, const char *family) {
+    c->head_dim = 10;
+    c->rope.n_rot = 10;
+    c->act = strcmp(family, "gemma3") == 0 ? TERN_ACTIVATION_GELU_TANH : TERN_ACTIVATION_SILU;
+    c->window = 4;
+    c->window_rope = c->rope;
+    c->window_rope.base = 100;
+    c->query_scalar = 14;
+    c->conv_taps = 3;
+    bool convolves = strcmp(family, "lfm2") == 0;
+    c->n_layers = convolves ? 3 : 2;
+    c->layers[0] = convolves ? TERN_LAYER_CONV : TERN_LAYER_WINDOW;
+    c->layers[1] = TERN_LAYER_FULL;
+    c->layers[2] = TERN_LAYER_CONV;
+}
+
+static tern_status build_model(rig *r, const tern_config *config, model_parts parts) {
+    tern_config c = *config;
+    c.sub_norms = parts.sub_norms;
+    c.bitlinear = parts.bitlinear;
+    if (parts.family) config_family(&c, parts.family);
+    return build_to_train(&r->graph, &c, parts.family, parts.soft_cap, &r->err);
 }
 
 static tern_status add_array(rig *r, const tern_value *v, uint32_t *seed, tern_array **out) {
@@ -75,10 +104,7 @@ static tern_status rig_make(rig *r, const tern_train_backend *backend, const ter
     uint32_t seed = 7;
     tern_graph_init(&r->graph);
     tern_graph_init(&r->update);
-    tern_config c = *config;
-    c.sub_norms = parts.sub_norms;
-    c.bitlinear = parts.bitlinear;
-    TERN_TRY(tern_build_decoder(&r->graph, &c, &r->err));
+    TERN_TRY(build_model(r, config, parts));
     TERN_TRY(tern_graph_train(&r->graph, &r->err));
     TERN_TRY(tern_graph_differentiate(&r->graph, NULL, &r->err));
     TERN_TRY(tern_graph_optimizer(&r->graph, &r->update, &r->err));
@@ -87,7 +113,8 @@ static tern_status rig_make(rig *r, const tern_train_backend *backend, const ter
     r->update_arrays = tern_alloc_array(TERN_MEM_GRAPH, r->update.n_values, sizeof *r->arrays);
     for (size_t v = 0; v < r->graph.n_values; v++) {
         tern_value_kind kind = r->graph.values[v].kind;
-        if (kind == TERN_VALUE_WEIGHT || (kind == TERN_VALUE_STATE && r->graph.values[v].rows > 0))
+        bool state = kind == TERN_VALUE_STATE && r->graph.values[v].state == TERN_STATE_ARRAY;
+        if (kind == TERN_VALUE_WEIGHT || state)
             TERN_TRY(add_array(r, &r->graph.values[v], &seed, &r->arrays[v]));
     }
     for (size_t v = 0; v < r->update.n_values; v++) {
@@ -189,6 +216,20 @@ TEST(train_gradients_are_the_differences_of_the_loss) {
     check_gradients((model_parts){.sub_norms = true});
 }
 
+// Seen to fail: a gradient of attention whose window is one wider; a cap's slope left out; the
+// gradient of a head's norm for the first head alone; taps of a convolution's dx in reverse; a
+// scale's gradient without its factor; columns written into the sum so far instead of added; a
+// product added in place to a gradient that another value has, too.
+TEST(train_gradients_of_the_families_are_the_differences_of_the_loss) {
+    check_gradients((model_parts){.family = "qwen3"});
+    check_gradients((model_parts){.family = "gemma3"});
+    check_gradients((model_parts){.family = "gemma3", .soft_cap = 0.7f});
+    check_gradients((model_parts){.family = "lfm2"});
+    check_gradients((model_parts){.family = "olmo2"});
+    check_gradients((model_parts){.family = "columns"});
+    check_gradients((model_parts){.family = "sums"});
+}
+
 static void check_loss_falls(model_parts parts) {
     rig r;
     REQUIRE_OK(rig_open(&r, &tern_train_cpu, parts, 2), r.err);
@@ -206,6 +247,9 @@ TEST(train_a_batch_can_be_learnt_by_heart) {
     check_loss_falls((model_parts){0});
     check_loss_falls((model_parts){.sub_norms = true, .bitlinear = true});
     check_loss_falls((model_parts){.bitlinear = true});
+    check_loss_falls((model_parts){.family = "qwen3"});
+    check_loss_falls((model_parts){.family = "gemma3"});
+    check_loss_falls((model_parts){.family = "lfm2"});
 }
 
 // CRC-32 of the weights after two steps. Weights of more than one piece of a sum.
@@ -230,20 +274,25 @@ static uint32_t trained_bits(model_parts parts, const tern_trainer_desc *desc) {
 // Seen to fail: a sum over a weight in as many parts as there are threads; the norm's gradient in
 // as many.
 TEST(train_bits_are_those_of_any_threads_and_instruction_set) {
-    static const model_parts styles[] = {{0}, {true, true}, {.bitlinear = true}};
+    static const model_parts styles[] = {{0},
+                                         {.sub_norms = true, .bitlinear = true},
+                                         {.bitlinear = true},
+                                         {.family = "qwen3"},
+                                         {.family = "gemma3", .soft_cap = 2},
+                                         {.family = "lfm2"}};
     static const int n_threads[] = {2, 3, 7};
     const char *names[8];
     size_t n_names = tern_cpu_kernels_list(names);
-    for (int s = 0; s < 3; s++) {
+    for (size_t s = 0; s < sizeof styles / sizeof *styles; s++) {
         uint32_t want = trained_bits(styles[s], &(tern_trainer_desc){.n_threads = 1});
         CHECK(want != 0);
         for (int t = 0; t < 3; t++)
             CHECK_MSG(trained_bits(styles[s], &(tern_trainer_desc){.n_threads = n_threads[t]}) ==
-                          want, "style %d, %d threads", s, n_threads[t]);
+                          want, "style %zu, %d threads", s, n_threads[t]);
         for (size_t k = 0; k < n_names; k++)
             CHECK_MSG(trained_bits(styles[s], &(tern_trainer_desc){
                                                   .n_threads = 2, .cpu_features = names[k]}) ==
-                          want, "style %d, %s", s, names[k]);
+                          want, "style %zu, %s", s, names[k]);
     }
 }
 

@@ -172,6 +172,20 @@ tern_status tern_lease_reserve(tern_lease *l, int32_t n_positions, tern_error *e
     return status;
 }
 
+tern_status tern_lease_go_on_from(tern_lease *l, int32_t n_positions, int32_t *n_left,
+                                  tern_error *err) {
+    *n_left = 0;
+    if (!l->at) return TERN_OK;
+    tern_placement_begin_use(l->at);
+    tern_status status = tern_sequence_swap_in(l->sequence, err);
+    if (status == TERN_OK) status = tern_sequence_cut(l->sequence, n_positions, n_left, err);
+    if (*n_left > n_positions) *n_left = n_positions;
+    if (status == TERN_OK && *n_left == n_positions)
+        status = tern_sequence_remember(l->sequence, err);
+    tern_placement_end_use(l->at);
+    return status;
+}
+
 // The sequence of `to` begins with positions of that of l.
 static tern_status share(tern_lease *l, int32_t n_positions, tern_lease *to, tern_error *err) {
     tern_sequence *shared = NULL;

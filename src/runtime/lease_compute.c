@@ -2,8 +2,8 @@
 // another device, since opening one does; tern_model_compute, which waits, is a loop around it.
 //
 // What a lease knows and its states lack, after a move or a cut further back than asked, is
-// computed first: it joins the batch while there is room for it, else it goes ahead in batches of
-// its own. So a batch that was begun may take several submissions.
+// computed first: few tokens join the batch while there is room for them, else they go ahead in
+// batches of their own. So a batch that was begun may take several submissions.
 #include <stdio.h>
 #include <string.h>
 #include "runtime/lease.h"
@@ -61,7 +61,20 @@ static tern_status add_chunk(tern_placed_instance *r, tern_batch *b, const tern_
     return TERN_OK;
 }
 
-// The next tokens that are missing and have no room in the batch itself; false: there are none.
+// So many missing tokens take as long as a batch of their own. Then the lease can go back to their
+// end: what two texts had in common, a third one may have, too.
+#define MISSING_MANY 64
+
+// How many of the missing tokens go first: so many are left, if any, that they go ahead, too.
+static int32_t first_part(int32_t missing, int32_t n_batch) {
+    if (missing <= n_batch) return missing;
+    int32_t left = missing - n_batch;
+    return left > MISSING_MANY || n_batch <= 2 * MISSING_MANY ? n_batch
+                                                              : missing - MISSING_MANY - 1;
+}
+
+// The next tokens that are missing, and are many or have no room in the batch itself; false: there
+// are none.
 static tern_status find_missing(const tern_computation *c, tern_work *part, bool *any,
                                 tern_error *err) {
     int32_t n_batch = c->model->n_batch, room = n_batch;
@@ -72,12 +85,14 @@ static tern_status find_missing(const tern_computation *c, tern_work *part, bool
         int32_t first;
         TERN_TRY(go_to(w, &first, err));
         int32_t missing = w->first_pos - first;
-        *any = missing > 0 && (missing > room || c->wanted.drafting);
+        bool many = missing > MISSING_MANY;
+        *any = missing > 0 && (many || missing > room || c->wanted.drafting);
         if (*any)
             *part = (tern_work){.lease = w->lease,
                                 .ids = w->lease->ids + first,
-                                .n_ids = missing < n_batch ? missing : n_batch,
-                                .first_pos = first};
+                                .n_ids = first_part(missing, n_batch),
+                                .first_pos = first,
+                                .snapshot_at = many ? w->first_pos : 0};
         else
             room -= missing;
     }

@@ -240,12 +240,9 @@ static tern_status place(tern_model *m, const tern_model_desc *desc, tern_error 
 
 // ---- Info --------------------------------------------------------------------------------------
 
-static float meta_float(const tern_model *m, const char *gguf, const char *hf, float otherwise) {
-    double d;
-    if (m->file->kind == TERN_FILE_GGUF)
-        return tern_file_meta_float(m->file, gguf, &d) && d >= 0 ? (float)d : otherwise;
-    return (float)tern_json_number(tern_json_path(&m->file->generation_config, hf),
-                                   (double)otherwise);
+static float said(const tern_model *m, tern_generation_field which, float otherwise) {
+    float value = tern_generation_read(m->file, which);
+    return value >= 0 ? value : otherwise;
 }
 
 // What the file says, else what the family's makers advise; -1: neither.
@@ -254,13 +251,11 @@ static void fill_sampling(tern_model *m) {
     const tern_generation_defaults *d =
         m->arch && m->arch->generation ? m->arch->generation : &silent;
     tern_model_info *i = &m->info;
-    i->temperature = meta_float(m, "general.sampling.temp", "temperature", d->temperature);
-    float top_k = meta_float(m, "general.sampling.top_k", "top_k", (float)d->top_k);
-    i->top_k = top_k >= 0 && top_k < 0x1p31f ? (int32_t)top_k : -1;
-    i->top_p = meta_float(m, "general.sampling.top_p", "top_p", d->top_p);
-    i->min_p = meta_float(m, "general.sampling.min_p", "min_p", d->min_p);
-    i->repeat_penalty =
-        meta_float(m, "general.sampling.penalty_repeat", "repetition_penalty", d->repeat_penalty);
+    i->temperature = said(m, TERN_GENERATION_TEMPERATURE, d->temperature);
+    i->top_k = (int32_t)said(m, TERN_GENERATION_TOP_K, (float)d->top_k);
+    i->top_p = said(m, TERN_GENERATION_TOP_P, d->top_p);
+    i->min_p = said(m, TERN_GENERATION_MIN_P, d->min_p);
+    i->repeat_penalty = said(m, TERN_GENERATION_REPEAT_PENALTY, d->repeat_penalty);
 }
 
 static void fill_plan_info(tern_model *m) {
@@ -270,12 +265,9 @@ static void fill_plan_info(tern_model *m) {
     i->n_embd = (int32_t)m->config.n_embd;
     i->n_context_train = (int32_t)m->config.n_context;
     i->n_batch = m->n_batch;
-    const tern_graph *main = &m->graphs[0].built;
-    for (size_t v = 0; v < main->n_values; v++) {
-        const tern_value *value = &main->values[v];
-        if (value->kind == TERN_VALUE_STATE && value->state == TERN_STATE_POSITIONAL)
-            i->kv_bytes_per_token += (uint64_t)value->cols * 2; // a half each
-    }
+    tern_state_bytes states = tern_graph_state_bytes(&m->graphs[0].built);
+    i->kv_bytes_per_token = states.position;
+    i->sequence_bytes = states.sequence;
 }
 
 static tern_status fill_names(tern_model *m, tern_error *err) {
@@ -298,7 +290,7 @@ static tern_status fill_names(tern_model *m, tern_error *err) {
 
 static void fill_info(tern_model *m) {
     tern_model_info *i = &m->info;
-    i->ternary_layout = "none";
+    i->ternary_layout = i->head = "none";
     i->file_bytes = m->file->tensor_bytes;
     if (m->now) fill_plan_info(m);
     else i->n_vocab = tern_tokenizer_n_vocab(m->tokenizer);
@@ -328,6 +320,7 @@ static tern_status open_text(tern_model *m, const tern_model_desc *desc, tern_er
                          (int)tern_tokenizer_n_vocab(m->tokenizer), (long long)m->config.n_vocab);
     tern_status status = tern_template_for_model(&m->chat_template, m->file, m->tokenizer,
                                                  desc->chat_template, &m->template_error);
+    if (status == TERN_OK) tern_template_set_thinking(m->chat_template, desc->thinking);
     if (status == TERN_OK || (status != TERN_ERR_MEMORY && !desc->chat_template)) return TERN_OK;
     if (err) *err = m->template_error;
     return status;
@@ -489,7 +482,7 @@ void tern_model_get_info(const tern_model *model, tern_model_info *info) {
     const tern_placement *p = m->now;
     if (p) {
         info->device = p->text;
-        info->head = p->head;
+        if (p->head) info->head = p->head;
         if (p->ternary_layout) info->ternary_layout = p->ternary_layout;
         info->bytes_per_token = p->bytes_per_token;
         info->bytes_per_token_logits = p->bytes_per_token_logits;

@@ -174,6 +174,10 @@ tern_status tern_lease_open(tern_lease **out, tern_model *model, int32_t n_conte
 void tern_lease_close(tern_lease *lease); // NULL is allowed
 // Takes the memory for positions up to n_positions, so that computing them allocates nothing.
 tern_status tern_lease_reserve(tern_lease *lease, int32_t n_positions, tern_error *err);
+// Another text begins with the first n_positions of this one. *n_left: how many of them need not be
+// computed again. If all, further texts can go on from there, too.
+tern_status tern_lease_go_on_from(tern_lease *lease, int32_t n_positions, int32_t *n_left,
+                                  tern_error *err);
 // `to`, which is new and has the same n_context and kv_type, begins with the first n_positions of
 // this lease. They share the states as far as these can go back there; the rest is computed when it
 // is first used.

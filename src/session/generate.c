@@ -177,13 +177,14 @@ static tern_status put_prompt(tern_generation *g, const tern_generation_desc *de
     size_t n = desc->n_ids, room = n + (size_t)answer, most = (size_t)s->n_context;
     TERN_TRY(tern_lease_reserve(s->lease, (int32_t)(room < most ? room : most), err));
     // The last one again: its scores are needed.
-    size_t common = tern_session_keep_common(s, desc->ids, n, 1);
+    size_t common = tern_session_keep_common(s, desc->ids, n, 1), n_reused;
+    TERN_TRY(tern_session_count_reused(s, &n_reused, err));
     TERN_TRY(tern_lease_put(s->lease, common, desc->ids + common, n - common, err));
     g->n_left = n - common;
     g->is_prompt = true;
     g->id = -1;
     g->stats = (tern_generate_stats){
-        .n_prompt = n, .n_reused = common, .seed = g->sampler.params.seed};
+        .n_prompt = n, .n_reused = n_reused, .seed = g->sampler.params.seed};
     return TERN_OK;
 }
 

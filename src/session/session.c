@@ -145,6 +145,7 @@ typedef struct wanted {
     float *logits;    // [n_outputs, n_vocab], or NULL
     int32_t *top_id;  // the greatest, of one output; or NULL
     float *top_logit;
+    size_t snapshot_at; // a position to go back to, in passing; 0: none
 } wanted;
 
 // Appends tokens in batches. After a failure the timeline holds the batches that were computed.
@@ -168,7 +169,9 @@ static tern_status append(tern_session *s, const int32_t *ids, size_t n, const w
                                 .ids = ids + done,
                                 .n_ids = (int32_t)take,
                                 .first_pos = (int32_t)s->n_tokens,
-                                .n_outputs = (int32_t)outputs};
+                                .n_outputs = (int32_t)outputs,
+                                .snapshot_at = (int32_t)w->snapshot_at,
+                                .passing = true};
         const tern_wanted batch = {
             .outputs = {"logits"},
             .data = {w->logits && outputs ? w->logits + row * n_vocab : NULL},
@@ -195,13 +198,20 @@ size_t tern_session_keep_common(tern_session *s, const int32_t *ids, size_t n_id
     return common;
 }
 
+tern_status tern_session_count_reused(tern_session *s, size_t *n_reused, tern_error *err) {
+    int32_t n_left;
+    TERN_TRY(tern_lease_go_on_from(s->lease, (int32_t)s->n_tokens, &n_left, err));
+    *n_reused = (size_t)n_left;
+    return TERN_OK;
+}
+
 tern_status tern_session_sync(tern_session *s, const int32_t *ids, size_t n_ids, size_t *n_reused,
                               tern_error *err) {
     TERN_NEED(s);
     TERN_NEED_ARRAY(ids, n_ids);
     TERN_TRY(tern_session_check_idle(s, err));
-    size_t common = tern_session_keep_common(s, ids, n_ids, 0);
-    if (n_reused) *n_reused = common;
+    size_t common = tern_session_keep_common(s, ids, n_ids, 0), unused;
+    TERN_TRY(tern_session_count_reused(s, n_reused ? n_reused : &unused, err));
     return append(s, ids + common, n_ids - common, &(wanted){0}, err);
 }
 
@@ -223,7 +233,10 @@ tern_status tern_session_greedy(tern_session *s, const int32_t *ids, size_t n_id
     float greatest;
     size_t n_known = tern_session_keep_common(s, ids, n_ids, 1);
     for (int32_t i = 0; i < n_next; i++) {
-        const wanted best = {.n_outputs = 1, .top_id = &next[i], .top_logit = &greatest};
+        const wanted best = {.n_outputs = 1,
+                             .top_id = &next[i],
+                             .top_logit = &greatest,
+                             .snapshot_at = i ? 0 : n_ids}; // the next text will begin with ids
         TERN_TRY(i ? append(s, &next[i - 1], 1, &best, err)
                    : append(s, ids + n_known, n_ids - n_known, &best, err));
         if (!isfinite(greatest)) return tern_session_fail_scores(s, err);

@@ -280,6 +280,9 @@ struct tern_session {
 const int32_t *tern_session_tokens(const tern_session *s); // the timeline
 // Keeps the common front of the timeline and ids; the last n_again tokens of ids are not counted.
 size_t tern_session_keep_common(tern_session *s, const int32_t *ids, size_t n_ids, size_t n_again);
+// How much of the timeline, which was cut to its common front with another text, need not be
+// computed again: not all states can go back to any position.
+tern_status tern_session_count_reused(tern_session *s, size_t *n_reused, tern_error *err);
 tern_status tern_session_check_ids(const tern_session *s, const int32_t *ids, size_t n,
                                    tern_error *err);
 // Fails while it generates.

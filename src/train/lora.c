@@ -71,6 +71,19 @@ static tern_status read_targets(const char *list, unsigned *out, tern_error *err
     return tern_fail(err, TERN_ERR_ARGUMENT, "train: an adapter needs at least one matrix");
 }
 
+// Before any work is done: a graph is cheap, reading data and weights is not.
+static tern_status check_ops(const tern_trainer *t, tern_error *err) {
+    tern_graph g;
+    tern_graph_init(&g);
+    tern_status status = tern_model_build(&g, t->base->file, t->arch, &t->config, err);
+    const char *op = status == TERN_OK ? tern_graph_untrainable(&g) : NULL;
+    if (op)
+        status = tern_fail(err, TERN_ERR_UNSUPPORTED,
+                           "%s models cannot be trained: %s has no gradient", t->arch->name, op);
+    tern_graph_free(&g);
+    return status;
+}
+
 tern_status tern_lora_open(tern_trainer *t, tern_error *err) {
     const tern_train_desc *d = &t->desc;
     if (!d->init)
@@ -87,6 +100,7 @@ tern_status tern_lora_open(tern_trainer *t, tern_error *err) {
     TERN_TRY(tern_file_open(&b->file, d->init, err));
     tern_status status = tern_model_read(b->file, &t->arch, &t->config, err);
     if (status == TERN_OK) tern_config_order_as_gguf(t->arch, &t->config);
+    if (status == TERN_OK) status = check_ops(t, err);
     return status == TERN_OK ? status : tern_fail_prefix(err, status, d->init);
 }
 

@@ -136,6 +136,12 @@ static const base_kind kinds[] = {
     {"Llama of F16", {.arch = "llama", .type = TERN_DTYPE_F16, .seed = 74}, false},
     {"Llama of Q8_0", {.arch = "llama", .type = TERN_DTYPE_Q8_0, .seed = 75}, false},
     {"Llama folder", {.arch = "llama", .seed = 76}, true},
+    {"Qwen3 of Q8_0", {.arch = "qwen3", .type = TERN_DTYPE_Q8_0, .seed = 79}, false},
+    {"Qwen3 folder", {.arch = "qwen3", .type = TERN_DTYPE_BF16, .seed = 80}, true},
+    {"Gemma 3 of F16", {.arch = "gemma3", .type = TERN_DTYPE_F16, .seed = 81}, false},
+    {"Gemma 3 folder", {.arch = "gemma3", .type = TERN_DTYPE_BF16, .seed = 82}, true},
+    {"LFM2 of F16", {.arch = "lfm2", .type = TERN_DTYPE_F16, .seed = 83}, false},
+    {"LFM2 folder", {.arch = "lfm2", .type = TERN_DTYPE_BF16, .seed = 84}, true},
 };
 #define N_KINDS (sizeof kinds / sizeof *kinds)
 
@@ -287,14 +293,14 @@ static void check_gradient(tern_trainer *t, const tern_train_batch *b, const ter
     tern_free(g);
 }
 
-TEST(lora_training_has_the_gradients_of_differences) {
+static void check_gradients(const base_kind *kind) {
     char base[300], data[300], out[300];
     int32_t ids[SEQ_LEN], targets[SEQ_LEN], starts[SEQ_LEN];
     tern_error err;
     losses l;
     tern_trainer *t;
     uint64_t x = 9;
-    if (!make_base(&kinds[4], base, sizeof base)) return;
+    if (!make_base(kind, base, sizeof base)) return;
     snprintf(data, sizeof data, "%s", test_tmp("lora_gradient_data"));
     snprintf(out, sizeof out, "%s", test_tmp("lora_gradient_out"));
     if (!make_data(base, false, data)) return;
@@ -322,15 +328,24 @@ TEST(lora_training_has_the_gradients_of_differences) {
     tern_trainer_close(t);
 }
 
+TEST(lora_training_has_the_gradients_of_differences) {
+    check_gradients(&kinds[4]);
+    check_gradients(&kinds[9]);
+    check_gradients(&kinds[11]);
+}
+
 // On a GPU, or on SwiftShader, for which all sizes are small.
 TEST(webgpu_trains_adapters_as_the_cpu_does) {
     static const base_kind small[] = {
         {"I2_S", {.seed = 77, .n_layers = 1}, false},
+        {"Gemma 3", {.arch = "gemma3", .type = TERN_DTYPE_Q8_0, .seed = 85}, false},
+        {"Qwen3", {.arch = "qwen3", .type = TERN_DTYPE_F16, .seed = 86}, false},
+        {"LFM2", {.arch = "lfm2", .type = TERN_DTYPE_F16, .seed = 87}, false},
         {"Llama", {.arch = "llama", .type = TERN_DTYPE_F16, .seed = 78, .n_layers = 1}, false}};
     char base[300], data[300], out[300];
     tern_error err;
     losses cpu, gpu;
-    for (int i = 0; i < (test_is_long() ? 2 : 1); i++) {
+    for (int i = 0; i < (test_is_long() ? 5 : 2); i++) {
         if (!make_base(&small[i], base, sizeof base)) return;
         snprintf(data, sizeof data, "%s", test_tmp("lora_gpu_data"));
         if (!make_data(base, false, data)) return;
@@ -366,6 +381,32 @@ static uint32_t sum_of_file(const char *path) {
     CHECK_MSG(f && n > 1000 && n < sizeof bytes, "%s", path);
     if (f) fclose(f);
     return tern_crc32(0, bytes, n);
+}
+
+// Seen to fail with the gradient's norm summed in as many parts as there are threads.
+TEST(lora_training_has_the_same_bits_with_any_threads) {
+    char base[300], data[300], out[300], path[400];
+    tern_error err;
+    for (size_t i = 7; i < N_KINDS; i += 2) { // of each family one
+        losses of[2];
+        uint32_t sums[2];
+        if (!make_base(&kinds[i], base, sizeof base)) return;
+        snprintf(data, sizeof data, "%s", test_tmp("lora_threads_data"));
+        if (!make_data(base, kinds[i].folder, data)) return;
+        for (int k = 0; k < 2; k++) {
+            char name[40];
+            snprintf(name, sizeof name, "lora_threads_out%zu%d", i, k);
+            snprintf(out, sizeof out, "%s", test_tmp(name));
+            tern_train_desc d = small_run(base, data, out, &of[k]);
+            d.n_threads = k ? 4 : 1;
+            REQUIRE_OK(tern_train(&d, &err), err);
+            snprintf(path, sizeof path, "%s/step-00000040.gguf", out);
+            sums[k] = sum_of_file(path);
+        }
+        CHECK_MSG(sums[0] == sums[1] && of[0].last == of[1].last &&
+                      of[0].last_valid == of[1].last_valid, "%s: %.9g and %.9g", kinds[i].name,
+                  of[0].last_valid, of[1].last_valid);
+    }
 }
 
 TEST(lora_training_resumes_to_the_same_bits_after_being_killed) {
@@ -447,6 +488,21 @@ TEST(lora_training_refuses_what_does_not_fit) {
     if (!make_data(folder, true, other)) return;
     d.data = other;
     CHECK(tern_train(&d, &err) == TERN_ERR_ARGUMENT && strstr(err.message, "tokenizer"));
+}
+
+// Before data or output are looked at. Seen to fail with a rule for delta_net in ops.inc.
+TEST(lora_training_refuses_ops_without_a_gradient_by_name) {
+    static const char *const models[][2] = {
+        {"tests/oracles/qwen35", "qwen35 models cannot be trained: delta_net has no gradient"},
+        {"tests/oracles/embeddinggemma/model.gguf",
+         "embeddinggemma models cannot be trained: pool has no gradient"}};
+    tern_error err;
+    losses l;
+    for (int i = 0; i < 2; i++) {
+        tern_train_desc d = small_run(models[i][0], "nowhere", test_tmp("lora_never"), &l);
+        CHECK(tern_train(&d, &err) == TERN_ERR_UNSUPPORTED);
+        CHECK_MSG(strstr(err.message, models[i][1]), "%s", err.message);
+    }
 }
 
 TEST(lora_training_survives_failing_allocations) {

@@ -114,7 +114,7 @@ static tern_status bind_arrays(tern_trainer *t, tern_train_program *p, tern_erro
     if (!p->arrays) return tern_fail_memory(err, g->n_values * sizeof *p->arrays);
     for (size_t v = 0; v < g->n_values; v++) {
         const tern_value *value = &g->values[v];
-        bool state = value->kind == TERN_VALUE_STATE && value->rows > 0;
+        bool state = value->kind == TERN_VALUE_STATE && value->state == TERN_STATE_ARRAY;
         if (value->kind != TERN_VALUE_WEIGHT && !state) continue;
         if (!tern_trainer_slot(t, value->name)) TERN_TRY(add_slot(t, value, err));
         p->arrays[v] = tern_trainer_slot(t, value->name)->array;

@@ -6,6 +6,7 @@
 struct tern_template {
     jprogram program;
     const char *guess;
+    tern_thinking thinking;
 };
 
 tern_status tern_template_open(tern_template **out, tern_str source, tern_error *err) {
@@ -21,6 +22,10 @@ tern_status tern_template_open(tern_template **out, tern_str source, tern_error 
 void tern_template_set_guess(tern_template *t, const char *guess) { t->guess = guess; }
 
 const char *tern_template_guess(const tern_template *t) { return t->guess; }
+void tern_template_set_thinking(tern_template *t, tern_thinking thinking) {
+    t->thinking = thinking;
+}
+tern_thinking tern_template_thinking(const tern_template *t) { return t->thinking; }
 
 void tern_template_free(tern_template *t) {
     if (!t) return;

@@ -174,6 +174,9 @@ tern_status tern_template_chat(const tern_template *t, const tern_tokenizer *tok
     tern_strbuf_putc(&json, '{');
     put_token(&json, "bos_token", tokenizer, tern_tokenizer_bos(tokenizer));
     put_token(&json, "eos_token", tokenizer, tern_tokenizer_eos(tokenizer));
+    if (tern_template_thinking(t) != TERN_THINKING_AUTO)
+        tern_strbuf_printf(&json, "\"enable_thinking\":%s,",
+                           tern_template_thinking(t) == TERN_THINKING_ON ? "true" : "false");
     tern_strbuf_printf(&json, "\"add_generation_prompt\":%s,\"messages\":[",
                        add_generation_prompt ? "true" : "false");
     for (size_t i = 0; i < n_messages; i++) {

@@ -83,17 +83,28 @@ void tern_tokenizer_add_end(tern_tokenizer *t, int64_t id) {
     if (!tern_tokenizer_is_end(t, (int32_t)id)) t->ends[t->n_ends++] = (int32_t)id;
 }
 
+// Control tokens of these names end a turn or a text.
+static const char *const known_ends[] = {
+    "<|eot_id|>",       "<|eom_id|>",      "<|im_end|>",    "<|end_of_turn|>",
+    "<end_of_turn>",    "<|endoftext|>",   "<|end_of_text|>", "<|end|>",
+    "<|return|>",       "<|call|>",        "<|eot|>",       "<|eom|>",
+    "<EOT>",            "_<EOT>",          "<turn|>",       "<end_of_utterance>",
+    "<|END_OF_TURN_TOKEN|>", "</s>",       "<eos>",
+    ("<\xEF\xBD\x9C" "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>"), // DeepSeek's
+};
+
+static int32_t find_known_end(const tern_tokenizer *t, size_t i) {
+    int32_t id = tern_vocab_find(&t->vocab, known_ends[i], strlen(known_ends[i]));
+    return id >= 0 && t->vocab.types[id] == TERN_TOKEN_CONTROL ? id : -1;
+}
+
 void tern_tokenizer_add_known_ends(tern_tokenizer *t) {
-    static const char *const names[] = {
-        "<|eot_id|>",       "<|eom_id|>",      "<|im_end|>",    "<|end_of_turn|>",
-        "<end_of_turn>",    "<|endoftext|>",   "<|end_of_text|>", "<|end|>",
-        "<|return|>",       "<|call|>",        "<|eot|>",       "<|eom|>",
-        "<EOT>",            "_<EOT>",          "<turn|>",       "<end_of_utterance>",
-        "<|END_OF_TURN_TOKEN|>", "</s>",       "<eos>",
-        ("<\xEF\xBD\x9C" "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>"), // DeepSeek's
-    };
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        int32_t id = tern_vocab_find(&t->vocab, names[i], strlen(names[i]));
-        if (id >= 0 && t->vocab.types[id] == TERN_TOKEN_CONTROL) tern_tokenizer_add_end(t, id);
-    }
+    for (size_t i = 0; i < sizeof known_ends / sizeof *known_ends; i++)
+        tern_tokenizer_add_end(t, find_known_end(t, i)); // none: -1
+}
+
+bool tern_tokenizer_is_known_end(const tern_tokenizer *t, int32_t id) {
+    for (size_t i = 0; i < sizeof known_ends / sizeof *known_ends; i++)
+        if (id >= 0 && find_known_end(t, i) == id) return true;
+    return false;
 }

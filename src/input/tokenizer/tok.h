@@ -170,6 +170,7 @@ tern_status tern_tokenizer_json_splitter(tern_tokenizer *t, const tern_json_doc 
 void tern_tokenizer_index_bytes(tern_tokenizer *t);
 void tern_tokenizer_add_end(tern_tokenizer *t, int64_t id); // ids that do not exist are ignored
 void tern_tokenizer_add_known_ends(tern_tokenizer *t);
+bool tern_tokenizer_is_known_end(const tern_tokenizer *t, int32_t id);
 void tern_export_store_free(tern_export_store *s);
 
 // Merges given as texts; add them all, then flush, then free `text` (tok_merges.c).

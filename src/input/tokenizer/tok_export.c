@@ -139,6 +139,17 @@ static bool puts_space_in_front(const tern_tokenizer *t) {
     return false;
 }
 
+// GGUF has keys for three tokens that end a text. Those that readers know by their names need
+// none.
+static void export_ends(const tern_tokenizer *t, tern_tokenizer_export *out) {
+    for (size_t i = 0; i < t->n_ends; i++) {
+        int32_t id = t->ends[i];
+        if (id == out->eos || id == out->eot || tern_tokenizer_is_known_end(t, id)) continue;
+        if (out->eot < 0) out->eot = id;
+        else if (out->eom < 0) out->eom = id;
+    }
+}
+
 tern_status tern_tokenizer_export_gguf(const tern_tokenizer *t, tern_tokenizer_export *out,
                                        tern_error *err) {
     if (t->orders)
@@ -167,11 +178,13 @@ tern_status tern_tokenizer_export_gguf(const tern_tokenizer *t, tern_tokenizer_e
         .pre = t->byte_level ? t->pre : "default",
         .tokens = s->tokens, .scores = s->scores, .types = s->types, .merges = s->merges,
         .n_vocab = s->n_vocab, .n_merges = s->n_merges,
-        .bos = t->bos, .eos = end, .eot = end != t->eos ? t->eos : -1, .unk = t->unk, .pad = t->pad,
+        .bos = t->bos, .eos = end, .eot = end != t->eos ? t->eos : -1, .eom = -1, .unk = t->unk,
+        .pad = t->pad,
         .add_bos = tern_tokenizer_adds_bos(t),
         .add_eos = t->n_suffix > 0,
         .add_space_prefix = !t->byte_level && puts_space_in_front(t),
     };
+    export_ends(t, out);
     return TERN_OK;
 }
 
@@ -199,6 +212,7 @@ tern_status tern_tokenizer_put_gguf(const tern_tokenizer *t, int32_t begin, tern
     } ids[] = {{"tokenizer.ggml.bos_token_id", e.bos},
                {"tokenizer.ggml.eos_token_id", e.eos},
                {"tokenizer.ggml.eot_token_id", e.eot},
+               {"tokenizer.ggml.eom_token_id", e.eom},
                {"tokenizer.ggml.unknown_token_id", e.unk},
                {"tokenizer.ggml.padding_token_id", e.pad}};
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)

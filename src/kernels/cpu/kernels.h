@@ -175,6 +175,18 @@ typedef struct tern_float_kernels {
     // ds = p (dp - minus) factor
     void (*softmax_grad)(float *ds, const float *p, const float *dp, float minus, float factor,
                          size_t n);
+    // y = soft_cap * tanh(x / soft_cap), as attention caps its scores; then ds = ds * (1 - (y /
+    // soft_cap)^2), by fma.
+    void (*soft_cap)(float *y, const float *x, float soft_cap, size_t n);
+    void (*soft_cap_grad)(float *ds, const float *y, float soft_cap, size_t n);
+    // Columns [first, last) of the gradients of a convolution of n_rows rows of one document,
+    // x before which is 0 (tern_conv_args, without bias or activation). Rows of all are
+    // n_cols apart. dx[t] = sum over j of w[j] dy[t + n_taps - 1 - j], a chain of fmas that goes up
+    // in j; dw[c][j] = fma(dy[t][c], x[t - (n_taps - 1) + j][c], dw[c][j]), t ascending.
+    void (*conv_grad_x)(float *dx, const float *dy, const float *w, size_t n_rows, size_t n_cols,
+                        size_t n_taps, size_t first, size_t last);
+    void (*conv_grad_w)(float *dw, const float *dy, const float *x, size_t n_rows, size_t n_cols,
+                        size_t n_taps, size_t first, size_t last);
     void (*adamw)(float *w, float *m, float *v, const float *g, size_t n, const tern_adamw *a);
 } tern_float_kernels;
 

@@ -309,8 +309,8 @@ typedef enum gpu_rows {
     GPU_ROWS_PARTS, // tiles of the positions that a row sees, but no more than GPU_PARTS_MAX
     GPU_ROWS_TILES, // tiles of a prompt's rows, of tern_plan.tile_rows at most
 } gpu_rows;
-// Kinds of requests, as bits; see gpu_order.c. How a row is added up depends on whether it is a step's
-// or a prompt's, and on nothing else.
+// Kinds of requests, as bits; see gpu_order.c. How a row is added up depends on whether it is a
+// step's or a prompt's, and on nothing else.
 typedef enum gpu_kind {
     GPU_FEW_STEPS = 1,  // up to GPU_FEW rows
     GPU_MANY_STEPS = 2, // more rows, of chunks of up to GPU_FEW

@@ -105,8 +105,8 @@ TEST(gpu_attention_over_every_shape) {
 
 // Windows that end in a page, at its end, and within a tile of a prompt; both directions; caps;
 // heads of up to 512. Seen to fail with a window one position longer, or that begins where its
-// prompt's tile does; with a row of an encoder that sees no row after it; with scores that are not capped;
-// and with the values of a prompt's second 128 dimensions taken from the first.
+// prompt's tile does; with a row of an encoder that sees no row after it; with scores that are not
+// capped; and with the values of a prompt's second 128 dimensions taken from the first.
 TEST(gpu_attention_sees_what_it_should) {
     static const struct {
         heads h;

@@ -371,8 +371,8 @@ TEST(gpu_schedules_of_float_layers) {
     if (rig_has_gpu()) check_shape(&h, TERN_KV_F32);
 }
 
-// With snapshots in the middle of chunks, which cuts and forks go back to. Seen to catch: a prompt's
-// rows as if they were the first chunk's; the first slot for all; a snapshot at a chunk's end.
+// With snapshots in the middle of chunks, which cuts and forks go back to. Seen to fail with a
+// prompt's rows as if they were the first chunk's, and with the first slot for all.
 TEST(gpu_schedules_of_recurrent_layers) {
     static const shape h = {96, 3, 1, 48, 0, 0, false, true};
     if (rig_has_gpu()) check_shape(&h, TERN_KV_F16);

@@ -302,6 +302,7 @@ static tern_status put_hf_meta(conversion *c, const char *out_path, tern_error *
     TERN_TRY(tern_config_write_gguf(w, c->arch, arch_name, &c->config));
     TERN_TRY(tern_gguf_put_int(w, "general.file_type", TERN_META_U32, tern_convert_file_type(c)));
     TERN_TRY(tern_gguf_put_int(w, "general.quantization_version", TERN_META_U32, 2));
+    TERN_TRY(tern_generation_write_gguf(w, c->file));
     return tern_convert_put_vocabulary(c, err);
 }
 
@@ -387,12 +388,16 @@ static tern_status declare_st(conversion *c, const item *it) {
 }
 
 static tern_status write_tokenizer(conversion *c, tern_error *err) {
-    tern_strbuf json = {0}, config = {0};
-    tern_status status = tern_convert_put_tokenizer(c, &json, &config, err);
+    tern_strbuf json = {0}, config = {0}, generation = {0};
+    tern_status status = tern_convert_put_tokenizer(c, &json, &config, &generation, err);
     if (status == TERN_OK && json.len)
         status = tern_st_put_file(c->st, "tokenizer.json", json.ptr, json.len, err);
     if (status == TERN_OK && json.len)
         status = tern_st_put_file(c->st, "tokenizer_config.json", config.ptr, config.len, err);
+    if (status == TERN_OK && generation.len)
+        status = tern_st_put_file(c->st, "generation_config.json", generation.ptr, generation.len,
+                                  err);
+    tern_strbuf_free(&generation);
     tern_strbuf_free(&json);
     tern_strbuf_free(&config);
     return status;

@@ -61,9 +61,10 @@ int64_t tern_convert_file_type(const conversion *c);
 // Chooses c->arch_name, or refuses the requested one.
 tern_status tern_convert_choose_arch(conversion *c, tern_error *err);
 
-// tokenizer.json and tokenizer_config.json of a GGUF's vocabulary, for a folder.
+// tokenizer.json and tokenizer_config.json of a GGUF's vocabulary, and generation_config.json, for
+// a folder.
 tern_status tern_convert_put_tokenizer(conversion *c, tern_strbuf *json, tern_strbuf *config,
-                                       tern_error *err);
+                                       tern_strbuf *generation, tern_error *err);
 // The same for a GGUF: the vocabulary of a folder as metadata, checked by reading it back.
 tern_status tern_convert_put_vocabulary(conversion *c, tern_error *err);
 

@@ -94,13 +94,20 @@ static tern_status check_written(const conversion *c, const tern_tokenizer *t,
 // ---- To a folder -------------------------------------------------------------------------------
 
 tern_status tern_convert_put_tokenizer(conversion *c, tern_strbuf *json, tern_strbuf *config,
-                                       tern_error *err) {
+                                       tern_strbuf *generation, tern_error *err) {
     tern_tokenizer *t;
     tern_error why = {0};
     tern_str chat = {NULL, 0};
     tern_file_meta_str(c->file, "tokenizer.chat_template", &chat);
     if (!tern_file_meta(c->file, "tokenizer.ggml.tokens")) return TERN_OK;
     TERN_TRY(tern_tokenizer_open(&t, c->file, err));
+    const int32_t *ends;
+    size_t n_ends = tern_tokenizer_ends(t, &ends);
+    tern_generation_write_json(c->file, ends, n_ends, generation);
+    if (generation->failed) {
+        tern_tokenizer_free(t);
+        return tern_fail_memory(err, generation->len);
+    }
     tern_status status = tern_tokenizer_write_json(t, chat, json, config, &why);
     if (status == TERN_ERR_UNSUPPORTED) {
         // The weights are useful without it.

@@ -30,7 +30,8 @@ typedef struct tern_difference {
     char name[64];   // of the first value that differs by more than the tolerance; empty: none
     double error;    // of its worst row, relative to the row's length, or of all values
     size_t n_values; // that were compared
-    double logits;   // of the logits
+    double logits;   // of the logits, or of an encoder's last rows
+    bool is_whole;   // an encoder's
     bool same_top;   // whether the greatest logit of each row is the same
 } tern_difference;
 // Runs the tokens on both, and compares all values along the way. A relative distance (of lengths
@@ -39,10 +40,13 @@ typedef struct tern_difference {
 tern_status tern_compare(const tern_graph *g, tern_single *wanted, tern_single *tested,
                          const int32_t *ids, int32_t n_ids, double tolerance,
                          tern_difference *out, tern_error *err);
-// One more token with an ordinary run, as in generation: only its logits are compared.
-tern_status tern_compare_step(const tern_graph *g, tern_single *wanted, tern_single *tested,
-                              int32_t id, int32_t pos, double tolerance, tern_difference *out,
-                              tern_error *err);
+// The tokens with an ordinary run, as in generation: only the rows at the end are compared, and of
+// an encoder the text's vector.
+tern_status tern_compare_run(const tern_graph *g, tern_single *wanted, tern_single *tested,
+                             const int32_t *ids, int32_t n_ids, int32_t pos, double tolerance,
+                             tern_difference *out, tern_error *err);
+// Whether the model reads each text as a whole, so that none is gone on with.
+bool tern_compare_is_whole(const tern_graph *g);
 void tern_report_difference(tern_report *r, const char *name, const tern_difference *d,
                             double tolerance);
 

@@ -88,6 +88,12 @@ static void compare_logits(const float *wanted, const float *tested, size_t n_ro
         snprintf(out->name, sizeof out->name, "logits");
 }
 
+bool tern_compare_is_whole(const tern_graph *g) {
+    for (size_t i = 0; i < g->n_nodes; i++)
+        if (g->nodes[i].bidirectional) return true;
+    return false;
+}
+
 static int64_t n_scores(const tern_graph *g) {
     tern_vid v = tern_graph_scores(g);
     return v >= 0 ? g->values[v].cols : 0;
@@ -96,7 +102,7 @@ static int64_t n_scores(const tern_graph *g) {
 tern_status tern_compare(const tern_graph *g, tern_single *wanted, tern_single *tested,
                          const int32_t *ids, int32_t n_ids, double tolerance,
                          tern_difference *out, tern_error *err) {
-    *out = (tern_difference){0};
+    *out = (tern_difference){.is_whole = tern_compare_is_whole(g)};
     tern_status status = TERN_OK;
     int64_t n_vocab = n_scores(g);
     size_t n_logits = (size_t)n_ids * (size_t)n_vocab;
@@ -126,25 +132,44 @@ fail:
     return status;
 }
 
-static tern_status step(const tern_graph *g, tern_single *s, int32_t id, int32_t pos, float *logits,
-                        tern_error *err) {
-    tern_batch b = {.ids = &id, .n_tokens = 1, .n_outputs = 1};
-    tern_batch_bind(&b, tern_graph_scores(g), logits);
+// What a run gives: a row for each of the tokens, and of an encoder the text's vector.
+typedef struct results {
+    size_t n_rows, n_cols, n_vector;
+    float *rows, *vector;
+} results;
+
+static tern_status run(const tern_graph *g, tern_single *s, const int32_t *ids, int32_t n_ids,
+                       int32_t pos, const results *r, tern_error *err) {
+    tern_batch b = {.ids = ids, .n_tokens = n_ids, .n_outputs = n_ids};
+    tern_batch_bind(&b, tern_graph_scores(g), r->rows);
+    tern_batch_bind(&b, tern_graph_find(g, "embedding"), r->n_vector ? r->vector : NULL);
     return tern_single_run(s, &b, pos, err);
 }
 
-tern_status tern_compare_step(const tern_graph *g, tern_single *wanted, tern_single *tested,
-                              int32_t id, int32_t pos, double tolerance, tern_difference *out,
-                              tern_error *err) {
-    int64_t n_vocab = n_scores(g);
-    *out = (tern_difference){0};
-    float *logits = tern_alloc_array(TERN_MEM_MISC, 2 * (size_t)n_vocab, sizeof *logits);
-    if (!logits) return tern_fail_memory(err, 2 * (size_t)n_vocab * sizeof *logits);
-    tern_status status = step(g, wanted, id, pos, logits, err);
-    if (status == TERN_OK) status = step(g, tested, id, pos, logits + n_vocab, err);
-    if (status == TERN_OK)
-        compare_logits(logits, logits + n_vocab, 1, (size_t)n_vocab, tolerance, out);
-    tern_free(logits);
+tern_status tern_compare_run(const tern_graph *g, tern_single *wanted, tern_single *tested,
+                             const int32_t *ids, int32_t n_ids, int32_t pos, double tolerance,
+                             tern_difference *out, tern_error *err) {
+    tern_vid v = tern_graph_find(g, "embedding");
+    results a = {.n_rows = (size_t)n_ids, .n_cols = (size_t)n_scores(g)}, b;
+    *out = (tern_difference){.is_whole = tern_compare_is_whole(g)};
+    a.n_vector = v >= 0 ? (size_t)g->values[v].cols : 0;
+    size_t n = a.n_rows * a.n_cols + a.n_vector;
+    float *room = tern_alloc_array(TERN_MEM_MISC, 2 * n, sizeof *room);
+    if (!room) return tern_fail_memory(err, 2 * n * sizeof *room);
+    a.rows = room;
+    a.vector = room + a.n_rows * a.n_cols;
+    b = a;
+    b.rows += n;
+    b.vector += n;
+    tern_status status = run(g, wanted, ids, n_ids, pos, &a, err);
+    if (status == TERN_OK) status = run(g, tested, ids, n_ids, pos, &b, err);
+    if (status == TERN_OK) compare_logits(a.rows, b.rows, a.n_rows, a.n_cols, tolerance, out);
+    if (status == TERN_OK && a.n_vector) {
+        out->error = distance_of_row(b.vector, a.vector, a.n_vector);
+        if (out->error > tolerance && !out->name[0])
+            snprintf(out->name, sizeof out->name, "embedding");
+    }
+    tern_free(room);
     return status;
 }
 
@@ -153,12 +178,13 @@ void tern_report_difference(tern_report *r, const char *name, const tern_differe
     char detail[200];
     bool ok = !d->name[0] && (tolerance > 0 || d->same_top);
     char values[40] = "";
+    const char *rows = d->is_whole ? "rows" : "logits";
     if (d->n_values > 0) snprintf(values, sizeof values, "values within %.1e, ", d->error);
     if (ok)
-        snprintf(detail, sizeof detail, "%slogits within %.1e%s", values, d->logits,
+        snprintf(detail, sizeof detail, "%s%s within %.1e%s", values, rows, d->logits,
                  d->same_top ? "" : "; of two that are nearly the same the other is the greatest");
     else
         snprintf(detail, sizeof detail, "%s is the first that differs, by %.3g of its length",
-                 d->name[0] ? d->name : "logits", d->error > d->logits ? d->error : d->logits);
+                 d->name[0] ? d->name : rows, d->error > d->logits ? d->error : d->logits);
     tern_report_check(r, name, ok, detail);
 }

@@ -7,7 +7,7 @@
 #include "tasks/diagnose/diagnose.h"
 
 #define N_TOKENS 12
-#define N_STEPS  2
+#define N_STEPS  2 // further runs: single tokens, or with an encoder texts
 
 // A weight that is not finite spoils everything after it; a file may have been damaged.
 static tern_status count_strange(const tern_weight_source *s, uint64_t *n, tern_error *err) {
@@ -73,6 +73,7 @@ static tern_status open_single(const tern_model *m, tern_single *s, tern_error *
 
 static tern_status check_values(tern_report *report, const tern_model *wanted,
                                 const tern_model *tested, tern_error *err) {
+    const tern_graph *g = &tested->graphs[0].fused;
     tern_single a = {0}, b = {0};
     tern_status status = TERN_OK;
     tern_difference d;
@@ -82,14 +83,17 @@ static tern_status check_values(tern_report *report, const tern_model *wanted,
         ids[i] = (int32_t)((i * 2654435761u) % (uint32_t)n_vocab);
     TERN_TRY_GOTO(open_single(wanted, &a, err));
     TERN_TRY_GOTO(open_single(tested, &b, err));
-    TERN_TRY_GOTO(
-        tern_compare(&tested->graphs[0].fused, &a, &b, ids, N_TOKENS, tolerance, &d, err));
-    tern_report_difference(report, "hidden values and logits", &d, tolerance);
+    TERN_TRY_GOTO(tern_compare(g, &a, &b, ids, N_TOKENS, tolerance, &d, err));
+    const char *what = d.is_whole ? "hidden values" : "hidden values and logits";
+    tern_report_difference(report, what, &d, tolerance);
     for (int32_t i = 0; i < N_STEPS; i++) {
-        int32_t pos = N_TOKENS + i;
-        TERN_TRY_GOTO(tern_compare_step(&tested->graphs[0].fused, &a, &b, ids[pos], pos,
-                                        tolerance, &d, err));
-        tern_report_difference(report, i ? "another token" : "a single token", &d, tolerance);
+        bool whole = d.is_whole;
+        int32_t pos = whole ? 0 : N_TOKENS + i, n = whole ? N_TOKENS / 2 + i : 1;
+        TERN_TRY_GOTO(
+            tern_compare_run(g, &a, &b, ids + pos, n, pos, tolerance, &d, err));
+        const char *names[] = {whole ? "a shorter text" : "a single token",
+                               whole ? "another text" : "another token"};
+        tern_report_difference(report, names[i], &d, tolerance);
     }
 fail:
     if (a.backend) tern_single_close(&a);

@@ -35,8 +35,8 @@ static bool ends_with(const char *text, const char *end) {
 }
 
 // A token reads every weight once, but only one row of the embedding table, unless the table is
-// also the output head.
-static void find_token_bytes(tern_inspection *in) {
+// also the output head. Of files that cannot be run this is a guess.
+static void guess_token_bytes(tern_inspection *in) {
     const tern_tensor *embedding = NULL;
     in->is_tied = true;
     for (size_t i = 0; i < in->file->n_tensors; i++) {
@@ -150,10 +150,35 @@ static tern_str architecture_of(const tern_file *f) {
     return name.ptr ? name : TERN_STR("unknown");
 }
 
-static void find_whether_it_runs(tern_inspection *in) {
+static bool find_whether_it_runs(tern_inspection *in) {
     tern_status status = tern_model_read(in->file, &in->arch, &in->config, &in->refusal);
     if (status != TERN_OK) in->arch = NULL;
-    else tern_model_check(in->file, in->arch, &in->config, &in->refusal);
+    else status = tern_model_check(in->file, in->arch, &in->config, &in->refusal);
+    return status == TERN_OK;
+}
+
+// What the main graph of a model that runs says.
+static tern_status measure_model(tern_inspection *in, tern_error *err) {
+    const tern_config *c = &in->config;
+    tern_graph g;
+    tern_graph_init(&g);
+    tern_status status = tern_model_build(&g, in->file, in->arch, c, err);
+    in->is_tied = c->tied_head && c->pooling == TERN_POOLING_NONE;
+    in->bytes_per_token = 0;
+    for (size_t v = 0; status == TERN_OK && v < g.n_values; v++) {
+        const tern_value *x = &g.values[v];
+        const tern_tensor *t = x->kind == TERN_VALUE_WEIGHT
+                                   ? tern_model_tensor(in->file, in->arch, x->name)
+                                   : NULL;
+        if (t && (!x->is_table || in->is_tied)) in->bytes_per_token += t->bytes;
+    }
+    if (status == TERN_OK) in->states = tern_graph_state_bytes(&g);
+    tern_graph_free(&g);
+    for (size_t i = 0; i < in->file->n_tensors; i++) {
+        const tern_tensor *t = &in->file->tensors[i];
+        if (tern_model_ignores(in->file, in->arch, c, t->name)) count_in(&in->left_out, t);
+    }
+    return status;
 }
 
 tern_status tern_inspection_make(tern_inspection *in, const tern_file *file, bool histogram,
@@ -166,8 +191,8 @@ tern_status tern_inspection_make(tern_inspection *in, const tern_file *file, boo
         if (tern_dtype_is_ternary(t->type)) count_in(&in->ternary, t);
         if ((size_t)t->shard + 1 > in->n_files) in->n_files = (size_t)t->shard + 1;
     }
-    find_token_bytes(in);
-    find_whether_it_runs(in);
+    guess_token_bytes(in);
+    if (find_whether_it_runs(in)) TERN_TRY(measure_model(in, err));
     return histogram ? count_all_codes(in, err) : TERN_OK;
 }
 

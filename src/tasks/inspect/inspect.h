@@ -20,6 +20,8 @@ typedef struct tern_inspection {
     tern_config config;       // of arch
     tern_error refusal;       // why it cannot run; an empty message: it can
     size_t n_files;
+    tern_tally left_out; // of other parts of the model, which are not run
+    tern_state_bytes states;
     tern_tally all, ternary, of_type[TERN_DTYPE_COUNT];
     bool is_tied;             // the embedding table is also the output head
     uint64_t bytes_per_token; // weights that a decode step reads

@@ -175,7 +175,12 @@ void tern_inspection_json(const tern_inspection *in, bool tensors, tern_strbuf *
     tern_strbuf_json(out, guess, strlen(guess));
     tern_strbuf_printf(out, ",\n\"bytes_per_token\":%llu,\"tied_head\":%s,\n",
                        (unsigned long long)in->bytes_per_token, in->is_tied ? "true" : "false");
+    tern_strbuf_printf(out, "\"kv_bytes_per_token\":%llu,\"sequence_bytes\":%llu,\n",
+                       (unsigned long long)in->states.position,
+                       (unsigned long long)in->states.sequence);
     put_tally("all", &in->all, out);
+    tern_strbuf_puts(out, ",\n");
+    put_tally("left_out", &in->left_out, out);
     tern_strbuf_puts(out, ",\n");
     put_tally("ternary", &in->ternary, out);
     tern_strbuf_puts(out, ",\n\"types\":{");
@@ -308,6 +313,20 @@ static void put_line(const char *name, const tern_tally *t, tern_strbuf *out) {
                        (unsigned long long)t->bytes, tern_bits_per_weight(t));
 }
 
+// What a text takes in memory beside the weights.
+static void put_states(const tern_state_bytes *s, tern_strbuf *out) {
+    if (s->position) {
+        tern_strbuf_puts(out, "  a position of the text takes ");
+        put_size((double)s->position, out);
+        tern_strbuf_puts(out, " of keys and values (F16)\n");
+    }
+    if (s->sequence) {
+        tern_strbuf_puts(out, "  a text of any length takes ");
+        put_size((double)s->sequence, out);
+        tern_strbuf_printf(out, " of states and windows%s\n", s->position ? " besides" : "");
+    }
+}
+
 void tern_inspection_text(const tern_inspection *in, bool tensors, tern_strbuf *out) {
     const tern_file *f = in->file;
     put_plain(f->path, strlen(f->path), out);
@@ -322,12 +341,15 @@ void tern_inspection_text(const tern_inspection *in, bool tensors, tern_strbuf *
     }
     tern_strbuf_puts(out, "\n  a token reads ");
     put_size((double)in->bytes_per_token, out);
-    tern_strbuf_printf(out, " of weights%s\n\n",
+    tern_strbuf_printf(out, " of weights%s\n",
                        in->is_tied ? " (the embedding table is the output head)" : "");
+    put_states(&in->states, out);
+    tern_strbuf_putc(out, '\n');
     for (int type = 0; type < TERN_DTYPE_COUNT; type++)
         if (in->of_type[type].n_tensors)
             put_line(tern_dtype_name((tern_dtype)type), &in->of_type[type], out);
     put_line("all", &in->all, out);
+    if (in->left_out.n_tensors) put_line("not run", &in->left_out, out);
     if (in->ternary.n_tensors) put_line("ternary", &in->ternary, out);
     if (in->codes_of && in->coded.n_tensors) put_histogram(in, out);
     put_metadata_text(f, out);

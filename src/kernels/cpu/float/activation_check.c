@@ -104,3 +104,21 @@ TEST(float_activation_gradients_are_slopes) {
         }
     }
 }
+
+// Seen to fail with 1 + t^2 for the slope, and with x for the capped score.
+TEST(float_soft_cap_has_its_slope) {
+    variants v = all_variants();
+    enum { N = 1200 };
+    for (int i = 0; i < N; i++) {
+        x[i] = (float)(i - N / 2) * 0.02f;
+        other[i] = 2;
+    }
+    v.k[0]->soft_cap(got, x, 3, N);
+    v.k[0]->soft_cap_grad(other, got, 3, N);
+    for (int i = 0; i < N; i++) {
+        double t = tanh((double)x[i] / 3);
+        CHECK_MSG(fabs(got[i] - 3 * t) <= 1e-6 * fabs(3 * t), "cap of %g", (double)x[i]);
+        // 1 - t^2 loses the digits that t shares with 1.
+        CHECK_MSG(fabs(other[i] - 2 * (1 - t * t)) <= 1e-6, "slope at %g", (double)x[i]);
+    }
+}

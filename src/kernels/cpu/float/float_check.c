@@ -90,6 +90,8 @@ TEST(float_rows_have_the_same_bits_everywhere) {
                 SAME("norm gradient", rms_norm_grad(y, NULL, x, w, x, w, n, 1e-5f));
                 SAME("exp", exp_scaled(y, x, 0.5f, 2, n));
                 SAME("softmax gradient", softmax_grad(y, x, w, 0.1f, 3, n));
+                SAME("soft cap", soft_cap(y, x, 1.5f, n));
+                SAME("soft cap gradient", soft_cap_grad(y, w, 1.5f, n)); // of what was there
                 CHECK(v.k[0]->argmax(x, n) == v.k[j]->argmax(x, n));
                 check_sums(v.k[0], v.k[j], n);
             }

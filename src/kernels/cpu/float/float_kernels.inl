@@ -48,5 +48,9 @@ const tern_float_kernels JOIN(tern_float_kernels_, VEC_NAME) = {
     .exp_sum = exp_sum,
     .exp_scaled = exp_scaled,
     .softmax_grad = softmax_grad,
+    .soft_cap = soft_cap,
+    .soft_cap_grad = soft_cap_grad,
+    .conv_grad_x = conv_grad_x,
+    .conv_grad_w = conv_grad_w,
     .adamw = adamw,
 };

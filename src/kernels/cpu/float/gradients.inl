@@ -136,6 +136,63 @@ static void softmax_grad(float *ds, const float *p, const float *dp, float minus
     }
 }
 
+static void soft_cap(float *y, const float *x, float cap, size_t n) {
+    v16 c = v16_set1(cap);
+    for (size_t i = 0; i < n; i += 16)
+        store_some(y + i, v16_mul(c, vec_tanh(v16_div(load_some(x + i, n - i), c))), n - i);
+}
+
+static void soft_cap_grad(float *ds, const float *y, float cap, size_t n) {
+    v16 c = v16_set1(cap), one = v16_set1(1), minus = v16_set1(-1);
+    for (size_t i = 0; i < n; i += 16) {
+        v16 t = v16_div(load_some(y + i, n - i), c);
+        v16 slope = v16_fma(v16_mul(t, minus), t, one);
+        store_some(ds + i, v16_mul(load_some(ds + i, n - i), slope), n - i);
+    }
+}
+
+// Tap j of 16 columns, or fewer, whose taps lie one after the other.
+VEC_INLINE v16 taps_of(const float *w, size_t j, size_t n_taps, size_t n) {
+    float some[16] = {0};
+    for (size_t i = 0; i < 16 && i < n; i++) some[i] = w[i * n_taps + j];
+    return load_some(some, n);
+}
+
+static void conv_grad_x(float *dx, const float *dy, const float *w, size_t n_rows, size_t n_cols,
+                        size_t n_taps, size_t first, size_t last) {
+    for (size_t c = first; c < last; c += 16) {
+        v16 taps[TERN_CONV_TAPS];
+        size_t n = last - c;
+        for (size_t j = 0; j < n_taps; j++) taps[j] = taps_of(w + c * n_taps, j, n_taps, n);
+        for (size_t t = 0; t < n_rows; t++) {
+            v16 sum = v16_set1(0);
+            for (size_t j = 0; j < n_taps; j++) {
+                size_t row = t + n_taps - 1 - j;
+                if (row < n_rows)
+                    sum = v16_fma(taps[j], load_some(dy + row * n_cols + c, n), sum);
+            }
+            store_some(dx + t * n_cols + c, sum, n);
+        }
+    }
+}
+
+static void conv_grad_w(float *dw, const float *dy, const float *x, size_t n_rows, size_t n_cols,
+                        size_t n_taps, size_t first, size_t last) {
+    for (size_t c = first; c < last; c += 16) {
+        size_t n = last - c;
+        for (size_t j = 0; j < n_taps; j++) {
+            v16 sum = taps_of(dw + c * n_taps, j, n_taps, n);
+            size_t back = n_taps - 1 - j;
+            for (size_t t = back; t < n_rows; t++)
+                sum = v16_fma(load_some(dy + t * n_cols + c, n),
+                              load_some(x + (t - back) * n_cols + c, n), sum);
+            float some[16];
+            store_some(some, sum, n);
+            for (size_t i = 0; i < 16 && i < n; i++) dw[(c + i) * n_taps + j] = some[i];
+        }
+    }
+}
+
 static float dot(const float *a, const float *b, size_t n) {
     v16 sum = v16_set1(0);
     for (size_t i = 0; i < n; i += 16)

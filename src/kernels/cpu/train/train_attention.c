@@ -2,7 +2,8 @@
 //
 // A task is one document and one key/value head. Its query rows go in blocks; a block multiplies
 // with the keys up to its last row as one small matrix product, so that the triangle above the
-// diagonal costs half a block, and the full matrix of probabilities never exists. The backward pass
+// diagonal costs half a block, and the full matrix of probabilities never exists. With a window the
+// product begins at the first key that the block's first row sees. The backward pass
 // computes the probabilities again from the sums that the forward pass kept (FlashAttention,
 // arXiv:2205.14135).
 #include <math.h>
@@ -11,18 +12,20 @@
 
 enum { BLOCK_ROWS = 64 };
 
-// Two blocks of scores over the longest document, padded rows, and scratch for the products.
+// Two blocks of scores over the longest document, padded rows, a row of capped scores, and scratch
+// for the products.
 static size_t score_stride(int32_t n_span) { return ((size_t)n_span + 15) / 16 * 16; }
 size_t cpu_train_attention_floats(const tern_program *p, const tern_node *n) {
     (void)n;
-    return 2 * BLOCK_ROWS * score_stride(p->n_span) + cpu_gemm_scratch_floats();
+    return (2 * BLOCK_ROWS + 1) * score_stride(p->n_span) + cpu_gemm_scratch_floats();
 }
 
 // One head's rows of one document, as strided matrices.
 typedef struct head {
     const tern_gemm_kernels *products;
     size_t rows, dim, q_stride, kv_stride, lse_stride;
-    float scale;
+    float scale, soft_cap;
+    size_t window; // 0: none
     const float *q, *k, *v, *y, *dy;
     float *out, *lse, *dq, *dk, *dv;
     bool first; // of its group: dk and dv are written, not added to
@@ -33,56 +36,95 @@ static void product(const head *h, float *scratch, cpu_gemm g) {
     cpu_gemm_run(h->products, &g, scratch);
 }
 
+// The first row that `row` sees.
+static size_t first_seen(const head *h, size_t row) {
+    return h->window && row + 1 > h->window ? row + 1 - h->window : 0;
+}
+
+// Rows first .. first + rows - 1 of queries, with the keys that any of them sees.
+typedef struct block {
+    size_t first, rows, key, keys; // keys key .. key + keys - 1
+    size_t stride;                 // of rows of scores
+} block;
+
 // scores [rows, keys] = a b^T, for the block's rows
-static void dots(const head *h, float *scratch, const float *a, size_t lda, const float *b,
-                 size_t first, size_t rows, float *scores, size_t stride) {
-    product(h, scratch, (cpu_gemm){.transpose_b = true, .m = rows, .n = first + rows, .k = h->dim,
-                                   .a = a + first * lda, .lda = lda, .b = b, .ldb = h->kv_stride,
-                                   .c = scores, .ldc = stride});
+static void dots(const head *h, const block *b, float *scratch, const float *a, const float *keys,
+                 float *scores) {
+    product(h, scratch, (cpu_gemm){.transpose_b = true, .m = b->rows, .n = b->keys, .k = h->dim,
+                                   .a = a + b->first * h->q_stride, .lda = h->q_stride,
+                                   .b = keys + b->key * h->kv_stride, .ldb = h->kv_stride,
+                                   .c = scores, .ldc = b->stride});
 }
 
-static void forward_block(const head *h, const tern_float_kernels *k, size_t first, size_t rows,
-                          float *scores, size_t stride, float *scratch) {
-    dots(h, scratch, h->q, h->q_stride, h->k, first, rows, scores, stride);
-    for (size_t i = 0; i < rows; i++) {
-        float *s = scores + i * stride, largest;
-        size_t seen = first + i + 1;
-        k->scale(s, s, h->scale, seen);
-        float sum = k->exp_sum(s, seen, &largest), lse = largest + (float)log(sum);
-        k->exp_scaled(s, s, lse, 1, seen);
-        memset(s + seen, 0, (first + rows - seen) * sizeof *s);
-        h->lse[(first + i) * h->lse_stride] = lse;
+// Of row i of the block's scores s: those it sees are s[from] .. s[to - 1], scaled and capped; the
+// others become 0.
+typedef struct seen {
+    size_t from, to;
+} seen;
+static seen seen_scores(const head *h, const block *b, const tern_float_kernels *k, size_t i,
+                        float *s) {
+    size_t row = b->first + i;
+    seen r = {first_seen(h, row) - b->key, row + 1 - b->key};
+    k->scale(s + r.from, s + r.from, h->scale, r.to - r.from);
+    if (h->soft_cap > 0) k->soft_cap(s + r.from, s + r.from, h->soft_cap, r.to - r.from);
+    return r;
+}
+static void clear_unseen(const block *b, seen r, float *s) {
+    memset(s, 0, r.from * sizeof *s);
+    memset(s + r.to, 0, (b->keys - r.to) * sizeof *s);
+}
+
+static void forward_block(const head *h, const tern_float_kernels *k, const block *b, float *scores,
+                          float *scratch) {
+    dots(h, b, scratch, h->q, h->k, scores);
+    for (size_t i = 0; i < b->rows; i++) {
+        float *s = scores + i * b->stride, largest;
+        seen r = seen_scores(h, b, k, i, s);
+        float sum = k->exp_sum(s + r.from, r.to - r.from, &largest);
+        float lse = largest + (float)log(sum);
+        k->exp_scaled(s + r.from, s + r.from, lse, 1, r.to - r.from);
+        clear_unseen(b, r, s);
+        h->lse[(b->first + i) * h->lse_stride] = lse;
     }
-    product(h, scratch, (cpu_gemm){.m = rows, .n = h->dim, .k = first + rows, .a = scores,
-                                   .lda = stride, .b = h->v, .ldb = h->kv_stride,
-                                   .c = h->out + first * h->q_stride, .ldc = h->q_stride});
+    product(h, scratch, (cpu_gemm){.m = b->rows, .n = h->dim, .k = b->keys, .a = scores,
+                                   .lda = b->stride, .b = h->v + b->key * h->kv_stride,
+                                   .ldb = h->kv_stride, .c = h->out + b->first * h->q_stride,
+                                   .ldc = h->q_stride});
 }
 
-static void backward_block(const head *h, const tern_float_kernels *k, size_t first, size_t rows,
-                           float *p, float *ds, size_t stride, float *scratch) {
-    size_t keys = first + rows;
-    dots(h, scratch, h->q, h->q_stride, h->k, first, rows, p, stride);
-    dots(h, scratch, h->dy, h->q_stride, h->v, first, rows, ds, stride);
-    for (size_t i = 0; i < rows; i++) {
-        size_t row = first + i, seen = row + 1;
-        float *pi = p + i * stride, *di = ds + i * stride;
-        k->scale(pi, pi, h->scale, seen);
-        k->exp_scaled(pi, pi, h->lse[row * h->lse_stride], 1, seen);
+// p and ds, for the block's rows, from the scores in p and dy V^T in ds. capped: a row.
+static void backward_rows(const head *h, const tern_float_kernels *k, const block *b, float *p,
+                          float *ds, float *capped) {
+    for (size_t i = 0; i < b->rows; i++) {
+        size_t row = b->first + i;
+        float *pi = p + i * b->stride, *di = ds + i * b->stride;
+        seen r = seen_scores(h, b, k, i, pi);
+        size_t n = r.to - r.from;
+        if (h->soft_cap > 0) memcpy(capped, pi + r.from, n * sizeof *capped);
+        k->exp_scaled(pi + r.from, pi + r.from, h->lse[row * h->lse_stride], 1, n);
         float mean = k->dot(h->y + row * h->q_stride, h->dy + row * h->q_stride, h->dim);
-        k->softmax_grad(di, pi, di, mean, h->scale, seen);
-        memset(pi + seen, 0, (keys - seen) * sizeof *pi);
-        memset(di + seen, 0, (keys - seen) * sizeof *di);
+        k->softmax_grad(di + r.from, pi + r.from, di + r.from, mean, h->scale, n);
+        if (h->soft_cap > 0) k->soft_cap_grad(di + r.from, capped, h->soft_cap, n);
+        clear_unseen(b, r, pi);
+        clear_unseen(b, r, di);
     }
-    const float *q = h->q + first * h->q_stride, *dy = h->dy + first * h->q_stride;
-    product(h, scratch, (cpu_gemm){.m = rows, .n = h->dim, .k = keys, .a = ds,
-                                   .lda = stride, .b = h->k, .ldb = h->kv_stride,
-                                   .c = h->dq + first * h->q_stride, .ldc = h->q_stride});
-    product(h, scratch, (cpu_gemm){.transpose_a = true, .m = keys, .n = h->dim, .k = rows,
-                                   .accumulate = true, .a = ds, .lda = stride, .b = q,
-                                   .ldb = h->q_stride, .c = h->dk, .ldc = h->kv_stride});
-    product(h, scratch, (cpu_gemm){.transpose_a = true, .m = keys, .n = h->dim, .k = rows,
-                                   .accumulate = true, .a = p, .lda = stride, .b = dy,
-                                   .ldb = h->q_stride, .c = h->dv, .ldc = h->kv_stride});
+}
+
+static void backward_block(const head *h, const tern_float_kernels *k, const block *b, float *p,
+                           float *ds, float *capped, float *scratch) {
+    dots(h, b, scratch, h->q, h->k, p);
+    dots(h, b, scratch, h->dy, h->v, ds);
+    backward_rows(h, k, b, p, ds, capped);
+    size_t at = b->first * h->q_stride, kv_at = b->key * h->kv_stride;
+    product(h, scratch, (cpu_gemm){.m = b->rows, .n = h->dim, .k = b->keys, .a = ds,
+                                   .lda = b->stride, .b = h->k + kv_at, .ldb = h->kv_stride,
+                                   .c = h->dq + at, .ldc = h->q_stride});
+    product(h, scratch, (cpu_gemm){.transpose_a = true, .m = b->keys, .n = h->dim, .k = b->rows,
+                                   .accumulate = true, .a = ds, .lda = b->stride, .b = h->q + at,
+                                   .ldb = h->q_stride, .c = h->dk + kv_at, .ldc = h->kv_stride});
+    product(h, scratch, (cpu_gemm){.transpose_a = true, .m = b->keys, .n = h->dim, .k = b->rows,
+                                   .accumulate = true, .a = p, .lda = b->stride, .b = h->dy + at,
+                                   .ldb = h->q_stride, .c = h->dv + kv_at, .ldc = h->kv_stride});
 }
 
 static void clear(float *x, const head *h) {
@@ -92,17 +134,20 @@ static void clear(float *x, const head *h) {
 static void run_head(const cpu_train_run *run, const head *h, float *scratch) {
     const tern_float_kernels *k = cpu_train_kernels(run);
     size_t stride = score_stride(run->program->n_span);
-    float *p = scratch, *ds = p + BLOCK_ROWS * stride, *rest = ds + BLOCK_ROWS * stride;
+    float *p = scratch, *ds = p + BLOCK_ROWS * stride, *capped = ds + BLOCK_ROWS * stride;
+    float *rest = capped + stride;
     if (h->dy && h->first) {
         clear(h->dk, h);
         clear(h->dv, h);
     }
     for (size_t first = 0; first < h->rows; first += BLOCK_ROWS) {
         size_t rows = h->rows - first < BLOCK_ROWS ? h->rows - first : BLOCK_ROWS;
+        size_t key = first_seen(h, first);
+        block b = {first, rows, key, first + rows - key, stride};
         if (h->dy)
-            backward_block(h, k, first, rows, p, ds, stride, rest);
+            backward_block(h, k, &b, p, ds, capped, rest);
         else
-            forward_block(h, k, first, rows, p, stride, rest);
+            forward_block(h, k, &b, p, rest);
     }
 }
 
@@ -120,7 +165,8 @@ static void run_group(const cpu_train_run *run, const tern_node *n, int32_t kv_h
         size_t lse_at = (size_t)start * (size_t)n->n_heads + q_head;
         head h = {.products = run->program->device->kernels.g, .rows = (size_t)(end - start),
                   .dim = dim, .q_stride = q_stride, .kv_stride = kv_stride,
-                  .lse_stride = (size_t)n->n_heads, .scale = n->scale, .q = of[0] + q_at,
+                  .lse_stride = (size_t)n->n_heads, .scale = n->scale, .soft_cap = n->soft_cap,
+                  .window = (size_t)n->window, .q = of[0] + q_at,
                   .k = of[1] + kv_at, .v = of[2] + kv_at, .first = j == 0};
         if (backward) {
             h.y = of[3] + q_at;

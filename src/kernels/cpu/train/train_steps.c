@@ -49,13 +49,14 @@ static void step_embed(cpu_train_run *run, cpu_train_step *s, const tern_team *t
             memcpy(o.out[0] + t * n, o.in[1] + (size_t)run->batch->ids[t] * n, n * sizeof(float));
 }
 
+// Groups of as many columns as the weight has are normed one by one: heads of queries and keys.
 static void step_rms_norm(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
     (void)team;
     operands o = values_of(run, s->node);
-    size_t n = cols(run, s->node->out[0]), first, last;
+    size_t row = cols(run, s->node->out[0]), n = cols(run, s->node->in[1]), first, last;
     while (claim_rows(run, s, &first, &last))
-        for (size_t t = first; t < last; t++)
-            cpu_train_kernels(run)->rms_norm(o.out[0] + t * n, o.in[0] + t * n, o.in[1], n,
+        for (size_t at = first * row; at < last * row; at += n)
+            cpu_train_kernels(run)->rms_norm(o.out[0] + at, o.in[0] + at, o.in[1], n,
                                              s->node->eps);
 }
 
@@ -87,7 +88,7 @@ static void step_rope(cpu_train_run *run, cpu_train_step *s, const tern_team *te
         }
 }
 
-// add, mul, act, glu and their gradients go over blocks of whole rows as over one long row.
+// add, mul, scale, act, glu and their gradients go over blocks of whole rows as over one long row.
 static void step_elementwise(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
     (void)team;
     const tern_float_kernels *k = cpu_train_kernels(run);
@@ -101,6 +102,7 @@ static void step_elementwise(cpu_train_run *run, cpu_train_step *s, const tern_t
         switch (node->op) {
         case TERN_OP_ADD: k->add(y, a, b, n); break;
         case TERN_OP_MUL: k->mul(y, a, b, n); break;
+        case TERN_OP_SCALE: k->scale(y, a, node->scale, n); break;
         case TERN_OP_ACT: k->act(y, a, n, act); break;
         case TERN_OP_GLU: k->glu(y, a, b, n, act); break;
         case TERN_OP_ACT_GRAD: k->act_grad(y, a, b, n, act); break;
@@ -121,14 +123,15 @@ static void step_rms_norm_grad(cpu_train_run *run, cpu_train_step *s, const tern
     const tern_program *p = run->program;
     operands o = values_of(run, node);
     bool trained = p->g->values[node->in[3]].kind == TERN_VALUE_STATE;
-    size_t n = cols(run, node->out[0]), length = part_length(n_tokens(run), ROW_BLOCK), first, last;
+    size_t row = cols(run, node->out[0]), n = cols(run, node->in[1]);
+    size_t length = part_length(n_tokens(run), ROW_BLOCK), first, last;
     while (tern_team_claim(&s->counter, n_tokens(run), length, &first, &last)) {
         float *dw = trained ? p->parts + first / length * p->part_floats : NULL;
         if (dw) memset(dw, 0, n * sizeof *dw);
-        for (size_t t = first; t < last; t++)
-            cpu_train_kernels(run)->rms_norm_grad(o.out[0] + t * n, dw, o.in[0] + t * n, o.in[1],
-                                                  o.in[2] + t * n,
-                                                  o.in[4] ? o.in[4] + t * n : NULL, n, node->eps);
+        for (size_t at = first * row; at < last * row; at += n)
+            cpu_train_kernels(run)->rms_norm_grad(o.out[0] + at, dw, o.in[0] + at, o.in[1],
+                                                  o.in[2] + at, o.in[4] ? o.in[4] + at : NULL, n,
+                                                  node->eps);
     }
     if (!trained) return;
     tern_team_barrier(team);
@@ -147,6 +150,63 @@ static void step_embed_grad(cpu_train_run *run, cpu_train_step *s, const tern_te
         float *dw = o.in[2] + (size_t)run->batch->ids[t] * n + first;
         cpu_train_kernels(run)->add(dw, dw, o.in[1] + t * n + first, last - first);
     }
+}
+
+// Of every group of columns some, or back.
+static void step_columns(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
+    (void)team;
+    const tern_node *node = s->node;
+    bool back = node->op == TERN_OP_COLUMNS_GRAD;
+    operands o = values_of(run, node);
+    size_t group = (size_t)node->group, width = (size_t)node->width, row_first, row_last;
+    size_t n_groups = cols(run, node->in[0]) / (back ? width : group);
+    float *wide = back ? o.out[0] : o.in[0], *narrow = back ? o.in[0] : o.out[0];
+    while (claim_rows(run, s, &row_first, &row_last)) {
+        size_t first = row_first * n_groups, last = row_last * n_groups;
+        if (back && node->n_in == 1)
+            memset(wide + first * group, 0, (last - first) * group * sizeof *wide);
+        for (size_t i = first; i < last; i++) {
+            float *a = wide + i * group + (size_t)node->first, *b = narrow + i * width;
+            if (!back)
+                memcpy(b, a, width * sizeof *b);
+            else
+                cpu_train_kernels(run)->add(a, a, b, width);
+        }
+    }
+}
+
+// ---- Convolution -------------------------------------------------------------------------------
+
+enum { CONV_COLS = 64 }; // of a task: all rows, so that sums over them have one order
+
+static void conv_rows(const cpu_train_run *run, const tern_node *n, const operands *o,
+                      size_t first_col, size_t last_col, float *tail) {
+    const tern_program *p = run->program;
+    size_t d = cols(run, n->in[0]), taps = cols(run, n->in[n->op == TERN_OP_CONV_GRAD_W ? 2 : 1]);
+    const tern_float_kernels *k = cpu_train_kernels(run);
+    for (size_t i = 0; i < p->n_documents; i++) {
+        size_t n_rows = (size_t)(p->documents[i + 1] - p->documents[i]);
+        size_t at = (size_t)p->documents[i] * d;
+        if (n->op == TERN_OP_CONV_GRAD_X)
+            k->conv_grad_x(o->out[0] + at, o->in[0] + at, o->in[1], n_rows, d, taps, first_col,
+                           last_col);
+        if (n->op == TERN_OP_CONV_GRAD_W)
+            k->conv_grad_w(o->in[2], o->in[0] + at, o->in[1] + at, n_rows, d, taps, first_col,
+                           last_col);
+        if (n->op != TERN_OP_CONV_SEQ) continue;
+        memset(tail, 0, (taps - 1) * d * sizeof *tail);
+        k->conv(&(tern_conv_args){.y = o->out[0] + at, .x = o->in[0] + at, .y_stride = d,
+                                  .x_stride = d, .w = o->in[1], .state = tail, .n_rows = n_rows,
+                                  .n_cols = d, .n_taps = taps, .first = first_col,
+                                  .last = last_col});
+    }
+}
+
+static void step_conv(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
+    operands o = values_of(run, s->node);
+    size_t first, last;
+    while (tern_team_claim(&s->counter, cols(run, s->node->in[0]), CONV_COLS, &first, &last))
+        conv_rows(run, s->node, &o, first, last, cpu_train_scratch(run, team));
 }
 
 // ---- Loss --------------------------------------------------------------------------------------
@@ -300,10 +360,16 @@ cpu_train_fn cpu_train_fn_for(tern_op op) {
     case TERN_OP_ROPE: return step_rope;
     case TERN_OP_ADD:
     case TERN_OP_MUL:
+    case TERN_OP_SCALE:
     case TERN_OP_ACT:
     case TERN_OP_GLU:
     case TERN_OP_ACT_GRAD:
     case TERN_OP_GLU_GRAD: return step_elementwise;
+    case TERN_OP_COLUMNS:
+    case TERN_OP_COLUMNS_GRAD: return step_columns;
+    case TERN_OP_CONV_SEQ:
+    case TERN_OP_CONV_GRAD_X:
+    case TERN_OP_CONV_GRAD_W: return step_conv;
     case TERN_OP_ATTENTION_SEQ:
     case TERN_OP_ATTENTION_GRAD: return cpu_train_attention;
     case TERN_OP_CROSS_ENTROPY: return step_cross_entropy;
@@ -323,6 +389,7 @@ size_t cpu_train_scratch_floats(const tern_program *p, const tern_node *n) {
     case TERN_OP_LINEAR:
     case TERN_OP_LINEAR_GRAD_X:
     case TERN_OP_LINEAR_GRAD_W: return cpu_gemm_scratch_floats();
+    case TERN_OP_CONV_SEQ: return (size_t)(p->g->values[n->in[0]].cols * TERN_CONV_TAPS);
     case TERN_OP_ATTENTION_SEQ:
     case TERN_OP_ATTENTION_GRAD: return cpu_train_attention_floats(p, n);
     default: return 0;
@@ -330,5 +397,5 @@ size_t cpu_train_scratch_floats(const tern_program *p, const tern_node *n) {
 }
 
 size_t cpu_train_part_floats(const tern_program *p, const tern_node *n) {
-    return n->op == TERN_OP_RMS_NORM_GRAD ? (size_t)p->g->values[n->in[0]].cols : 0;
+    return n->op == TERN_OP_RMS_NORM_GRAD ? (size_t)p->g->values[n->in[1]].cols : 0;
 }

@@ -13,6 +13,12 @@
     ROW(GPU_TRAIN_EMBED, "train_elements", "embed", "r--w-r")                                      \
     ROW(GPU_TRAIN_ADD, "train_elements", "add", "rr-w")                                            \
     ROW(GPU_TRAIN_MUL, "train_elements", "mul", "rr-w")                                            \
+    ROW(GPU_TRAIN_SCALE, "train_elements", "scale", "r--w")                                        \
+    ROW(GPU_TRAIN_COLUMNS, "train_elements", "columns", "r--w")                                    \
+    ROW(GPU_TRAIN_COLUMNS_GRAD, "train_elements", "columns_grad", "r--w")                          \
+    ROW(GPU_TRAIN_CONV, "train_conv", "conv_seq", "rr-rw")                                         \
+    ROW(GPU_TRAIN_CONV_GRAD_X, "train_conv", "conv_grad_x", "rr-rw")                               \
+    ROW(GPU_TRAIN_CONV_GRAD_W, "train_conv", "conv_grad_w", "r-rr-w")                              \
     ROW(GPU_TRAIN_ACT, "train_elements", "act", "r--w")                                            \
     ROW(GPU_TRAIN_GLU, "train_elements", "glu", "rr-w")                                            \
     ROW(GPU_TRAIN_ACT_GRAD, "train_elements", "act_grad", "rr-w")                                  \

@@ -138,23 +138,48 @@ static tern_status add_weight_gradient(tern_program *p, const tern_node *n, tern
 
 // ---- Rows and elements -------------------------------------------------------------------------
 
-static void add_rows(tern_program *p, const tern_node *n, gpu_kernel kernel) {
-    gpu_train_step *s = add(p, kernel, each(8), fixed(1));
-    set(s, "COLS4", (double)stride4(p, n->in[0]));
+// Rows that a norm makes of a token's: heads, of as many columns as the weight w has.
+static uint64_t n_groups(const tern_program *p, tern_vid x, tern_vid w) {
+    return cols(p, w) < cols(p, x) ? (uint64_t)(cols(p, x) / cols(p, w)) : 1;
+}
+
+static tern_status check_groups(const tern_program *p, tern_vid x, tern_vid w, tern_error *err) {
+    if (n_groups(p, x, w) == 1 || cols(p, w) % 4 == 0) return TERN_OK;
+    return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                     "%s has %lld columns, and the GPU trains norms of multiples of 4 only",
+                     p->g.values[w].name, (long long)cols(p, w));
+}
+
+static tern_status add_rows(tern_program *p, const tern_node *n, gpu_kernel kernel,
+                            tern_error *err) {
+    tern_vid x = n->in[0], w = n->n_in > 1 ? n->in[1] : x;
+    TERN_TRY(check_groups(p, x, w, err));
+    uint64_t n_rows = n_groups(p, x, w);
+    gpu_train_step *s = add(p, kernel, each(8), fixed(n_rows));
+    set(s, "COLS4", (double)(stride4(p, x) / n_rows));
+    set(s, "GROUPS", (double)n_rows);
     set(s, "EPS", (double)n->eps);
     for (int i = 0; i < n->n_in; i++) bind_value(p, s, n->in[i]);
     bind_value(p, s, n->out[0]);
+    return TERN_OK;
 }
 
-#define NORM_PARTS 128 // of dw at most
+// Tokens whose share of a small weight's gradient is one part, of at most 128.
+static uint32_t tokens_a_part(const tern_program *p) {
+    uint32_t chunk = groups((uint64_t)p->n_rows, 128);
+    return chunk < 64 ? 64 : chunk;
+}
+
 static tern_status add_norm_gradient(tern_program *p, const tern_node *n, tern_error *err) {
     tern_vid x = n->in[0], w = n->in[1], dy = n->in[2], dw = n->in[3];
-    uint64_t cols4 = stride4(p, x);
+    TERN_TRY(check_groups(p, x, w, err));
+    uint64_t n_rows = n_groups(p, x, w), cols4 = stride4(p, x) / n_rows;
     wgpu_buffer root, parts;
-    TERN_TRY(gpu_train_scratch(p, 1, (uint64_t)p->n_rows * sizeof(float), &root, err));
-    gpu_train_step *s = add(p, GPU_TRAIN_NORM_GRAD, each(8), fixed(1));
+    TERN_TRY(gpu_train_scratch(p, 1, (uint64_t)p->n_rows * n_rows * sizeof(float), &root, err));
+    gpu_train_step *s = add(p, GPU_TRAIN_NORM_GRAD, each(8), fixed(n_rows));
     set(s, "ADD", n->n_in > 4);
     set(s, "COLS4", (double)cols4);
+    set(s, "GROUPS", (double)n_rows);
     set(s, "EPS", (double)n->eps);
     bind_value(p, s, x);
     bind_value(p, s, w);
@@ -163,12 +188,12 @@ static tern_status add_norm_gradient(tern_program *p, const tern_node *n, tern_e
     bind_value(p, s, n->out[0]);
     bind(s, root);
     if (dw == w) return TERN_OK; // frozen
-    uint32_t chunk = groups((uint64_t)p->n_rows, NORM_PARTS);
-    if (chunk < 64) chunk = 64;
+    uint32_t chunk = tokens_a_part(p);
     uint64_t n_parts = groups((uint64_t)p->n_rows, chunk);
     TERN_TRY(gpu_train_scratch(p, 2, n_parts * cols4 * 16, &parts, err));
     s = add(p, GPU_TRAIN_NORM_GRAD_W, fixed(groups(cols4, 64)), each(chunk));
     set(s, "COLS4", (double)cols4);
+    set(s, "GROUPS", (double)n_rows);
     set(s, "CHUNK", chunk);
     bind_value(p, s, x);
     bind_value(p, s, dy);
@@ -183,8 +208,62 @@ static void add_elements(tern_program *p, const tern_node *n, gpu_kernel kernel)
     gpu_train_step *s = add(p, kernel, fixed(groups(16 * cols4, 256)), each(16));
     set(s, "COLS4", (double)cols4);
     set(s, "ACT", n->act);
+    set(s, "FACTOR", (double)n->scale);
     for (int i = 0; i < n->n_in; i++) bind_value(p, s, n->in[i]);
     for (int i = 0; i < n->n_out; i++) bind_value(p, s, n->out[i]);
+}
+
+static tern_status add_columns(tern_program *p, const tern_node *n, tern_error *err) {
+    bool back = n->op == TERN_OP_COLUMNS_GRAD;
+    uint64_t cols4 = stride4(p, n->out[0]);
+    if (n->group % 4 != 0 || n->first % 4 != 0 || n->width % 4 != 0)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "the GPU trains with columns in multiples of 4, not %d at %d of %d",
+                         (int)n->width, (int)n->first, (int)n->group);
+    gpu_train_step *s = add(p, back ? GPU_TRAIN_COLUMNS_GRAD : GPU_TRAIN_COLUMNS,
+                            fixed(groups(16 * cols4, 256)), each(16));
+    set(s, "COLS4", (double)cols4);
+    set(s, "GROUP4", n->group / 4);
+    set(s, "FIRST4", n->first / 4);
+    set(s, "WIDTH4", n->width / 4);
+    set(s, "ADD", n->n_in > 1);
+    bind_value(p, s, n->in[0]);
+    bind_value(p, s, n->out[0]);
+    return TERN_OK;
+}
+
+static void add_conv(tern_program *p, const tern_node *n) {
+    bool back = n->op == TERN_OP_CONV_GRAD_X;
+    uint64_t cols4 = stride4(p, n->out[0]);
+    gpu_train_step *s = add(p, back ? GPU_TRAIN_CONV_GRAD_X : GPU_TRAIN_CONV,
+                            fixed(groups(16 * cols4, 256)), each(16));
+    set(s, "COLS4", (double)cols4);
+    set(s, "TAPS", (double)cols(p, n->in[1]));
+    bind_value(p, s, n->in[0]);
+    bind_value(p, s, n->in[1]);
+    bind(s, p->spans);
+    bind_value(p, s, n->out[0]);
+}
+
+// dw += sum over rows of dy and x
+static tern_status add_conv_gradient(tern_program *p, const tern_node *n, tern_error *err) {
+    tern_vid dy = n->in[0], x = n->in[1], dw = n->in[2];
+    uint64_t cols4 = stride4(p, x), taps = (uint64_t)cols(p, dw);
+    uint32_t chunk = tokens_a_part(p);
+    wgpu_buffer parts;
+    TERN_TRY(gpu_train_scratch(p, 1, groups((uint64_t)p->n_rows, chunk) * cols4 * taps * 16,
+                               &parts, err));
+    gpu_train_step *s =
+        add(p, GPU_TRAIN_CONV_GRAD_W, fixed(groups(cols4, 64)), each(chunk));
+    set(s, "COLS4", (double)cols4);
+    set(s, "TAPS", (double)taps);
+    set(s, "CHUNK", chunk);
+    bind_value(p, s, x);
+    bind_value(p, s, dy);
+    bind(s, p->spans);
+    bind(s, parts);
+    add_parts(p, parts, cols4 * taps, chunk, dw);
+    return TERN_OK;
 }
 
 static void add_embed(tern_program *p, const tern_node *n) {
@@ -310,34 +389,54 @@ static void add_update(tern_program *p, const tern_node *n) {
 
 // ---- Attention ---------------------------------------------------------------------------------
 
+// Rows that a workgroup takes at once, and dimensions of a head; tile 0: none fit.
+typedef struct attention_shape {
+    int tile, slab;
+} attention_shape;
+
 // The largest tile whose blocks fit in a workgroup's memory, with at most four whole tiles to a
-// head.
-static int tile_of(const tern_program *p, const tern_node *n, int head_blocks, int squares) {
-    for (int tile = 32; tile >= 8; tile /= 2) {
-        int bytes =
-            4 * (head_blocks * n->head_dim * tile + squares * tile * tile + tile * tile / 4);
-        bool fits = bytes <= (int)p->device->gpu->workgroup_bytes_max;
-        bool whole = n->head_dim <= tile || (n->head_dim % tile == 0 && n->head_dim <= 4 * tile);
-        if (fits && whole) return tile;
+// slab, and as few slabs to a head as that allows.
+static attention_shape shape_of(const tern_program *p, const tern_node *n, int head_blocks,
+                                int squares) {
+    for (int n_slabs = 1; 4 * n_slabs <= n->head_dim; n_slabs++) {
+        int slab = n->head_dim / n_slabs;
+        if (n->head_dim % n_slabs != 0 || slab % 4 != 0) continue;
+        for (int tile = 32; tile >= 8; tile /= 2) {
+            int bytes = 4 * (head_blocks * slab * tile + squares * tile * tile + tile * tile / 4);
+            bool fits = bytes <= (int)p->device->gpu->workgroup_bytes_max;
+            bool whole = slab <= tile || (slab % tile == 0 && slab <= 4 * tile);
+            if (fits && whole) return (attention_shape){tile, slab};
+        }
     }
-    return 0;
+    return (attention_shape){0};
 }
 
 // By the matrix units: heads of a few pieces of 16 dimensions, 64 queries or keys a workgroup.
+// Windows and caps are the other kernels'.
 #define MATRIX_TILE  64
 #define MATRIX_BYTES 45568 // of workgroup memory that the largest of the three kernels has
 static bool matrix_attends(const tern_program *p, const tern_node *n) {
-    return p->device->rounds && n->head_dim % 16 == 0 && n->head_dim <= 64 &&
+    return p->device->rounds && n->head_dim % 16 == 0 && n->head_dim <= 64 && n->window == 0 &&
+           n->soft_cap == 0 &&
            p->device->gpu->workgroup_bytes_max >= MATRIX_BYTES;
 }
 
-// A step over tiles of the rows and over heads. tile 0: by the matrix units.
-static gpu_train_step *add_heads(tern_program *p, gpu_kernel kernel, const tern_node *n, int tile,
-                                 int32_t n_heads, tern_vid sums) {
-    gpu_train_step *s =
-        add(p, kernel, each((uint32_t)(tile ? tile : MATRIX_TILE)), fixed((uint64_t)n_heads));
-    if (tile) set(s, "TILE", tile);
-    if (tile) set(s, "THREADS", tile * tile / 16);
+#define NO_WINDOW (1 << 30)
+static void set_shape(gpu_train_step *s, const tern_node *n, attention_shape shape) {
+    set(s, "TILE", shape.tile);
+    set(s, "THREADS", shape.tile * shape.tile / 16);
+    set(s, "SLAB", shape.slab);
+    set(s, "WINDOW", n->window > 0 ? n->window : NO_WINDOW);
+    set(s, "CAP", (double)n->soft_cap);
+    s->grid[2] = fixed((uint64_t)(n->head_dim / shape.slab));
+}
+
+// A step over tiles of the rows and over heads; shape NULL: by the matrix units.
+static gpu_train_step *add_heads(tern_program *p, gpu_kernel kernel, const tern_node *n,
+                                 const attention_shape *shape, int32_t n_heads, tern_vid sums) {
+    gpu_train_step *s = add(p, kernel, each((uint32_t)(shape ? shape->tile : MATRIX_TILE)),
+                            fixed((uint64_t)n_heads));
+    if (shape) set_shape(s, n, *shape);
     set(s, "HEAD_DIM", n->head_dim);
     set(s, "N_HEADS", n->n_heads);
     set(s, "GROUP", n->n_heads / n->n_kv_heads);
@@ -348,15 +447,15 @@ static gpu_train_step *add_heads(tern_program *p, gpu_kernel kernel, const tern_
     return s;
 }
 
-static tern_status check_attention(const tern_program *p, const tern_node *n, int tile,
-                                   tern_error *err) {
+static tern_status check_attention(const tern_program *p, const tern_node *n,
+                                   attention_shape shape, tern_error *err) {
     if (n->n_kv_heads <= 0 || n->n_heads % n->n_kv_heads != 0 || n->head_dim % 4 != 0 ||
         cols(p, n->in[0]) != (int64_t)n->n_heads * n->head_dim ||
         cols(p, n->in[1]) != (int64_t)n->n_kv_heads * n->head_dim)
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
                          "the GPU trains heads of a multiple of 4 dimensions, not %d of %d",
                          (int)n->n_heads, (int)n->head_dim);
-    if (tile == 0)
+    if (shape.tile == 0)
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
                          "heads of %d dimensions do not fit in this GPU's %u KB a workgroup",
                          (int)n->head_dim, p->device->gpu->workgroup_bytes_max >> 10);
@@ -364,11 +463,11 @@ static tern_status check_attention(const tern_program *p, const tern_node *n, in
 }
 
 static tern_status add_attention(tern_program *p, const tern_node *n, tern_error *err) {
-    int tile = tile_of(p, n, 2, 1);
-    TERN_TRY(check_attention(p, n, tile, err));
+    attention_shape shape = shape_of(p, n, 2, 1);
+    TERN_TRY(check_attention(p, n, shape, err));
     bool matrix = matrix_attends(p, n);
     gpu_train_step *s = add_heads(p, matrix ? GPU_TRAIN_ATTENTION_MATRIX : GPU_TRAIN_ATTENTION, n,
-                                  matrix ? 0 : tile, n->n_heads, n->out[1]);
+                                  matrix ? NULL : &shape, n->n_heads, n->out[1]);
     for (int i = 0; i < 3; i++) bind_value(p, s, n->in[i]);
     bind(s, p->spans);
     bind_value(p, s, n->out[0]);
@@ -381,20 +480,21 @@ static tern_status add_attention_gradient(tern_program *p, const tern_node *n, t
         {GPU_TRAIN_ATTENTION_GRAD_Q, GPU_TRAIN_ATTENTION_GRAD_KV},
         {GPU_TRAIN_GRAD_Q_MATRIX, GPU_TRAIN_GRAD_KV_MATRIX}};
     tern_vid y = n->in[3], sums = n->in[4], dy = n->in[5];
-    int tile = tile_of(p, n, 4, 2);
-    TERN_TRY(check_attention(p, n, tile, err));
+    attention_shape shape = shape_of(p, n, 4, 2);
+    TERN_TRY(check_attention(p, n, shape, err));
     bool matrix = matrix_attends(p, n);
     wgpu_buffer stats;
     uint64_t heads = (uint64_t)n->n_heads;
     TERN_TRY(gpu_train_scratch(p, 1, (uint64_t)p->n_rows * heads * 8, &stats, err));
-    gpu_train_step *s = add_heads(p, GPU_TRAIN_ATTENTION_DELTA, n, 4, 1, sums);
+    gpu_train_step *s = add_heads(p, GPU_TRAIN_ATTENTION_DELTA, n,
+                                  &(attention_shape){4, n->head_dim}, 1, sums);
     s->grid[0] = (gpu_count){groups(heads * 64, 256), 64};
     bind_value(p, s, y);
     bind_value(p, s, sums);
     bind_value(p, s, dy);
     bind(s, stats);
     for (int part = 0; part < 2; part++) {
-        s = add_heads(p, kernels[matrix][part], n, matrix ? 0 : tile,
+        s = add_heads(p, kernels[matrix][part], n, matrix ? NULL : &shape,
                       part ? n->n_kv_heads : n->n_heads, sums);
         for (int i = 0; i < 3; i++) bind_value(p, s, n->in[i]);
         bind_value(p, s, dy);
@@ -408,14 +508,29 @@ static tern_status add_attention_gradient(tern_program *p, const tern_node *n, t
 
 // ---- All ---------------------------------------------------------------------------------------
 
-// Rows are read as vec4: unless they are padded, the columns must be a multiple of four.
+// Whether the op reads a weight's numbers one after the other, and not in rows.
+static bool reads_flat(tern_op op) {
+    switch (op) {
+    case TERN_OP_CONV_SEQ:
+    case TERN_OP_CONV_GRAD_X:
+    case TERN_OP_CONV_GRAD_W:
+    case TERN_OP_SQUARES_INTO:
+    case TERN_OP_ZERO:
+    case TERN_OP_ADAMW: return true;
+    default: return false;
+    }
+}
+
+// Rows are read as vec4: unless they are padded, the columns must be a multiple of four; of what is
+// read flat, all numbers.
 static tern_status check_inputs(const tern_program *p, const tern_node *n, tern_error *err) {
     for (int i = 0; i < n->n_in; i++) {
         const tern_value *v = &p->g.values[n->in[i]];
         bool is_array = v->kind == TERN_VALUE_WEIGHT || v->kind == TERN_VALUE_STATE;
         if (is_array && !p->buffers[n->in[i]])
             return tern_fail(err, TERN_ERR_ARGUMENT, "there is no array for %s", v->name);
-        if (is_const(p, n->in[i]) && v->rows > 1 && v->cols % 4 != 0)
+        int64_t whole = reads_flat(n->op) ? v->rows * v->cols : v->cols;
+        if (is_const(p, n->in[i]) && v->rows > 1 && whole % 4 != 0)
             return tern_fail(err, TERN_ERR_UNSUPPORTED,
                              "%s has %lld columns, and the GPU trains multiples of 4 only", v->name,
                              (long long)v->cols);
@@ -427,9 +542,9 @@ tern_status gpu_train_add_node(tern_program *p, const tern_node *n, tern_error *
     TERN_TRY(check_inputs(p, n, err));
     switch (n->op) {
     case TERN_OP_EMBED: add_embed(p, n); break;
-    case TERN_OP_RMS_NORM: add_rows(p, n, GPU_TRAIN_NORM); break;
-    case TERN_OP_QUANTIZE: add_rows(p, n, GPU_TRAIN_QUANTIZE); break;
-    case TERN_OP_NORM_QUANTIZE: add_rows(p, n, GPU_TRAIN_NORM_QUANTIZE); break;
+    case TERN_OP_RMS_NORM: return add_rows(p, n, GPU_TRAIN_NORM, err);
+    case TERN_OP_QUANTIZE: return add_rows(p, n, GPU_TRAIN_QUANTIZE, err);
+    case TERN_OP_NORM_QUANTIZE: return add_rows(p, n, GPU_TRAIN_NORM_QUANTIZE, err);
     case TERN_OP_TERNARIZE: return add_ternarize(p, n, err);
     case TERN_OP_LINEAR:
     case TERN_OP_LINEAR_GRAD_X: add_product(p, n); break;
@@ -439,6 +554,12 @@ tern_status gpu_train_add_node(tern_program *p, const tern_node *n, tern_error *
     case TERN_OP_ATTENTION_GRAD: return add_attention_gradient(p, n, err);
     case TERN_OP_ADD: add_elements(p, n, GPU_TRAIN_ADD); break;
     case TERN_OP_MUL: add_elements(p, n, GPU_TRAIN_MUL); break;
+    case TERN_OP_SCALE: add_elements(p, n, GPU_TRAIN_SCALE); break;
+    case TERN_OP_COLUMNS:
+    case TERN_OP_COLUMNS_GRAD: return add_columns(p, n, err);
+    case TERN_OP_CONV_SEQ:
+    case TERN_OP_CONV_GRAD_X: add_conv(p, n); break;
+    case TERN_OP_CONV_GRAD_W: return add_conv_gradient(p, n, err);
     case TERN_OP_ACT: add_elements(p, n, GPU_TRAIN_ACT); break;
     case TERN_OP_GLU: add_elements(p, n, GPU_TRAIN_GLU); break;
     case TERN_OP_ACT_GRAD: add_elements(p, n, GPU_TRAIN_ACT_GRAD); break;

@@ -23,7 +23,8 @@ static void fuse(tern_graph *g) {
         tern_node n = g->nodes[i];
         const tern_node *next = i + 1 < g->n_nodes ? &g->nodes[i + 1] : NULL;
         if (n.op == TERN_OP_RMS_NORM && next && next->op == TERN_OP_QUANTIZE &&
-            next->in[0] == n.out[0] && n_readers(g, n.out[0]) == 1) {
+            next->in[0] == n.out[0] && g->values[n.in[0]].cols == g->values[n.in[1]].cols &&
+            n_readers(g, n.out[0]) == 1) {
             n.op = TERN_OP_NORM_QUANTIZE;
             n.out[0] = next->out[0];
             i++;

@@ -2,6 +2,11 @@
 override COLS4: u32;
 override ACT: u32;
 override N_ROWS: u32; // of the table
+override FACTOR: f32;
+override GROUP4: u32; // columns: of every GROUP4 of x those at FIRST4 .. FIRST4 + WIDTH4 - 1
+override FIRST4: u32;
+override WIDTH4: u32;
+override ADD: bool; // to what is there
 
 @group(0) @binding(1) var<storage, read> a: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read> b: array<vec4<f32>>;
@@ -34,6 +39,29 @@ fn mul(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index)
     if (p.here) { y[p.at] = a[p.at] * b[p.at]; }
 }
 @compute @workgroup_size(256)
+fn scale(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    let p = place(group, lane);
+    if (p.here) { y[p.at] = a[p.at] * FACTOR; }
+}
+@compute @workgroup_size(256)
+fn columns(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    let p = place(group, lane); // whole groups follow each other, over the ends of rows too
+    if (p.here) { y[p.at] = a[p.at / WIDTH4 * GROUP4 + FIRST4 + p.at % WIDTH4]; }
+}
+// a: the gradient of those columns; y: that of all.
+@compute @workgroup_size(256)
+fn columns_grad(@builtin(workgroup_id) group: vec3<u32>,
+                @builtin(local_invocation_index) lane: u32) {
+    let p = place(group, lane);
+    if (!p.here) { return; }
+    let i = p.at % GROUP4;
+    let taken = i >= FIRST4 && i < FIRST4 + WIDTH4;
+    var dx = vec4(0.0);
+    if (taken) { dx = a[p.at / GROUP4 * WIDTH4 + i - FIRST4]; }
+    if (ADD) { dx += y[p.at]; }
+    if (taken || !ADD) { y[p.at] = dx; }
+}
+@compute @workgroup_size(256)
 fn act(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let p = place(group, lane);
     if (p.here) { y[p.at] = activate(ACT, a[p.at]); }
@@ -55,6 +83,11 @@ fn slope(kind: u32, x: vec4<f32>) -> vec4<f32> {
         let e = bell(x);
         return normal_cdf(x, e) + 0.3989422804 * x * e;
     }
+    if (kind == SIGMOID) {
+        let s = 1.0 / (1.0 + safe_exp(-x));
+        return s * (1.0 - s);
+    }
+    if (kind == AS_IT_IS) { return vec4(1.0); }
     let u = 0.7978845608028654 * (x + 0.044715 * x * x * x);
     let t = 1.0 - 2.0 / (safe_exp(2.0 * u) + 1.0);
     let du = 0.7978845608028654 * (1.0 + 3.0 * 0.044715 * x * x);

@@ -1,8 +1,10 @@
-// Ops on whole rows, of T rows: 32 threads a row, eight rows a workgroup. Grid: (T / 8).
+// Ops on whole rows, of T rows: 32 threads a row, eight rows a workgroup. Grid: (T / 8). A norm by
+// head has GROUPS rows to a token, which share w. Grid: (T / 8, GROUPS).
 override COLS4: u32; // of a row, a multiple of 4 columns
+override GROUPS: u32 = 1u;
 override EPS: f32;
 override ADD: bool;   // to the gradient: what else x got
-override CHUNK: u32; // rows whose share of dw is one part
+override CHUNK: u32; // tokens whose share of dw is one part
 
 @group(0) @binding(1) var<storage, read> x: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read> w: array<vec4<f32>>;
@@ -12,7 +14,10 @@ override CHUNK: u32; // rows whose share of dw is one part
 @group(0) @binding(6) var<storage, read_write> root: array<f32>; // 1 / sqrt(mean x^2 + eps)
 @group(0) @binding(7) var<storage, read> root_of: array<f32>;
 
-fn row_of(group: u32, lane: u32) -> u32 { return group * 8u + lane / 32u; }
+fn row_of(group: vec3<u32>, lane: u32) -> u32 {
+    return (group.x * 8u + lane / 32u) * GROUPS + group.y;
+}
+fn n_rows() -> u32 { return run.n_tokens * GROUPS; }
 fn total(v: vec4<f32>) -> f32 { return (v.x + v.y) + (v.z + v.w); }
 
 fn inverse_root(sum: f32) -> f32 { return 1.0 / sqrt(sum / f32(4u * COLS4) + EPS); }
@@ -28,10 +33,10 @@ fn norm_of(row: u32, lane: u32) -> f32 {
 
 @compute @workgroup_size(256)
 fn rms_norm(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    let row = row_of(group.x, lane);
-    let base = min(row, run.n_tokens - 1u);
+    let row = row_of(group, lane);
+    let base = min(row, n_rows() - 1u);
     let r = norm_of(base, lane);
-    if (row >= run.n_tokens) { return; }
+    if (row >= n_rows()) { return; }
     for (var i = lane % 32u; i < COLS4; i += 32u) {
         y[row * COLS4 + i] = x[row * COLS4 + i] * r * w[i];
     }
@@ -48,14 +53,14 @@ fn greatest(v: vec4<f32>) -> f32 {
 
 @compute @workgroup_size(256)
 fn quantize(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    let row = row_of(group.x, lane);
-    let base = min(row, run.n_tokens - 1u);
+    let row = row_of(group, lane);
+    let base = min(row, n_rows() - 1u);
     var most = 0.0;
     for (var i = lane % 32u; i < COLS4; i += 32u) {
         most = max(most, greatest(x[base * COLS4 + i]));
     }
     let s = 127.0 / max(max_of_32(lane, most), 1e-5);
-    if (row >= run.n_tokens) { return; }
+    if (row >= n_rows()) { return; }
     for (var i = lane % 32u; i < COLS4; i += 32u) {
         y[row * COLS4 + i] = rounded(x[row * COLS4 + i], s);
     }
@@ -64,15 +69,15 @@ fn quantize(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_i
 @compute @workgroup_size(256)
 fn norm_quantize(@builtin(workgroup_id) group: vec3<u32>,
                  @builtin(local_invocation_index) lane: u32) {
-    let row = row_of(group.x, lane);
-    let base = min(row, run.n_tokens - 1u);
+    let row = row_of(group, lane);
+    let base = min(row, n_rows() - 1u);
     let r = norm_of(base, lane);
     var most = 0.0;
     for (var i = lane % 32u; i < COLS4; i += 32u) {
         most = max(most, greatest(x[base * COLS4 + i] * r * w[i]));
     }
     let s = 127.0 / max(max_of_32(lane, most), 1e-5);
-    if (row >= run.n_tokens) { return; }
+    if (row >= n_rows()) { return; }
     for (var i = lane % 32u; i < COLS4; i += 32u) {
         y[row * COLS4 + i] = rounded(x[row * COLS4 + i] * r * w[i], s);
     }
@@ -81,8 +86,8 @@ fn norm_quantize(@builtin(workgroup_id) group: vec3<u32>,
 // dx = r (g - x r^2 (x . g) / n), g = dy w.
 @compute @workgroup_size(256)
 fn norm_grad(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    let row = row_of(group.x, lane);
-    let base = min(row, run.n_tokens - 1u);
+    let row = row_of(group, lane);
+    let base = min(row, n_rows() - 1u);
     var sums = vec4(0.0);
     for (var i = lane % 32u; i < COLS4; i += 32u) {
         let v = x[base * COLS4 + i];
@@ -91,7 +96,7 @@ fn norm_grad(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_
     sums = sum_of_32(lane, sums);
     let r = inverse_root(sums.x);
     let along = r * r * sums.y / f32(4u * COLS4);
-    if (row >= run.n_tokens) { return; }
+    if (row >= n_rows()) { return; }
     for (var i = lane % 32u; i < COLS4; i += 32u) {
         let at = row * COLS4 + i;
         var dx = r * (dy[at] * w[i] - x[at] * along);
@@ -101,16 +106,16 @@ fn norm_grad(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_
     if (lane % 32u == 0u) { root[row] = r; }
 }
 
-// Part z of dw = sum over its CHUNK rows of dy x r. Grid: (COLS4 / 64, T / CHUNK).
+// Part z of dw = sum over the rows of its CHUNK tokens of dy x r. Grid: (COLS4 / 64, T / CHUNK).
 var<workgroup> slots: array<vec4<f32>, 256>;
 @compute @workgroup_size(256)
 fn norm_grad_w(@builtin(workgroup_id) group: vec3<u32>,
                @builtin(local_invocation_index) lane: u32) {
     let i = group.x * 64u + lane % 64u;
-    let end = min(run.n_tokens, (group.y + 1u) * CHUNK);
+    let end = min(n_rows(), (group.y + 1u) * CHUNK * GROUPS);
     var sum = vec4(0.0);
     if (i < COLS4) {
-        for (var row = group.y * CHUNK + lane / 64u; row < end; row += 4u) {
+        for (var row = group.y * CHUNK * GROUPS + lane / 64u; row < end; row += 4u) {
             sum = fma(dy[row * COLS4 + i], x[row * COLS4 + i] * root_of[row], sum);
         }
     }

@@ -1,0 +1,205 @@
+// Gradients of whole models of the families against differences in float64: the slopes of the loss
+// along a few directions of each weight (tests/reference/family_gradients.py), in documents longer
+// than a block of rows and a window, on the CPU and on a GPU.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "base/json.h"
+#include "gpu_fixture.h"
+#include "harness.h"
+#include "kernels/train.h"
+#include "models/models.h"
+
+enum { N_FIRST = 72, N_SECOND = 20, N_TOKENS = N_FIRST + N_SECOND, N_DIRECTIONS = 4 };
+
+typedef struct rig {
+    const char *family;
+    const tern_train_backend *backend;
+    tern_trainer_device *device;
+    tern_file *file, *golden;
+    const tern_arch *arch;
+    tern_graph graph;
+    tern_array **arrays;
+    tern_program *program;
+    tern_error err;
+} rig;
+
+// ---- The model ---------------------------------------------------------------------------------
+
+// Numbers of a weight of model.gguf, which are floats and stand there as the graph reads them.
+static tern_status add_array(rig *r, tern_vid v) {
+    const tern_value *value = &r->graph.values[v];
+    uint64_t n = (uint64_t)(value->rows * value->cols);
+    const tern_tensor *t;
+    TERN_TRY(r->backend->array_new(r->device, n, &r->arrays[v], &r->err));
+    if (value->kind != TERN_VALUE_WEIGHT) return TERN_OK;
+    TERN_TRY(tern_model_weight(r->file, r->arch, value, &t, &r->err));
+    float *data = tern_alloc_array(TERN_MEM_GRAPH, n, sizeof *data);
+    if (!data) return tern_fail_memory(&r->err, n * sizeof *data);
+    tern_dtype_decode(t->type, t->data, 0, n, t->scale, data);
+    tern_status status = r->backend->write(r->arrays[v], 0, n, data, &r->err);
+    tern_free(data);
+    return status;
+}
+
+static tern_status rig_open(rig *r, const char *family, const tern_train_backend *backend) {
+    char path[200];
+    tern_config config;
+    *r = (rig){.family = family, .backend = backend};
+    tern_graph_init(&r->graph);
+    snprintf(path, sizeof path, "tests/oracles/%s/model.gguf", family);
+    TERN_TRY(tern_file_open(&r->file, path, &r->err));
+    snprintf(path, sizeof path, "tests/oracles/%s/golden.safetensors", family);
+    TERN_TRY(tern_file_open(&r->golden, path, &r->err));
+    TERN_TRY(tern_model_read(r->file, &r->arch, &config, &r->err));
+    TERN_TRY(tern_model_build(&r->graph, r->file, r->arch, &config, &r->err));
+    TERN_TRY(tern_graph_train(&r->graph, &r->err));
+    TERN_TRY(tern_graph_differentiate(&r->graph, NULL, &r->err));
+    const tern_trainer_desc desc = {.n_threads = 2, .webgpu = gpu_webgpu(NULL)};
+    TERN_TRY(backend->open(&r->device, &desc, &r->err));
+    r->arrays = tern_alloc_array(TERN_MEM_GRAPH, r->graph.n_values, sizeof *r->arrays);
+    if (!r->arrays) return tern_fail_memory(&r->err, r->graph.n_values);
+    for (size_t v = 0; v < r->graph.n_values; v++) {
+        const tern_value *value = &r->graph.values[v];
+        bool state = value->kind == TERN_VALUE_STATE && value->state == TERN_STATE_ARRAY;
+        if (value->kind == TERN_VALUE_WEIGHT || state) TERN_TRY(add_array(r, (tern_vid)v));
+    }
+    return backend->compile(r->device, &r->graph, r->arrays, N_TOKENS, N_FIRST, &r->program,
+                            &r->err);
+}
+
+static void rig_close(rig *r) {
+    if (r->device) {
+        r->backend->program_free(r->program);
+        for (size_t v = 0; r->arrays && v < r->graph.n_values; v++)
+            r->backend->array_free(r->arrays[v]);
+        r->backend->close(r->device);
+    }
+    tern_file_close(r->file);
+    tern_file_close(r->golden);
+    tern_free(r->arrays);
+    tern_graph_free(&r->graph);
+}
+
+// ---- The batch ---------------------------------------------------------------------------------
+
+// The oracle's ids, and some of them in reverse.
+static bool run_batch(rig *r, float *loss) {
+    int32_t ids[N_TOKENS], targets[N_TOKENS], starts[N_TOKENS];
+    const tern_tensor *t = tern_file_tensor(r->golden, "input_ids");
+    CHECK_MSG(t && t->bytes == N_FIRST * sizeof *ids, "%s: input_ids", r->family);
+    if (!t || t->bytes != N_FIRST * sizeof *ids) return false;
+    memcpy(ids, t->data, t->bytes);
+    for (int i = 0; i < N_SECOND; i++) ids[N_FIRST + i] = ids[N_SECOND - 1 - i];
+    for (int i = 0; i < N_TOKENS; i++) {
+        bool last = i == N_FIRST - 1 || i == N_TOKENS - 1;
+        targets[i] = last ? -1 : ids[i + 1];
+        starts[i] = i < N_FIRST ? 0 : N_FIRST;
+    }
+    tern_train_batch b = {.n_tokens = N_TOKENS, .ids = ids, .targets = targets, .starts = starts,
+                          .loss_scale = 1.0f / (N_TOKENS - 2)};
+    tern_vid sum = tern_graph_find(&r->graph, "loss");
+    bool ok = r->backend->run(r->program, &b, &r->err) == TERN_OK &&
+              r->backend->read(r->arrays[sum], 0, 1, loss, &r->err) == TERN_OK;
+    CHECK_MSG(ok, "%s: %s", r->family, r->err.message);
+    *loss *= b.loss_scale;
+    return ok;
+}
+
+// ---- The comparison ----------------------------------------------------------------------------
+
+// Its slopes in the file, by the name that it has in a folder, without "model.".
+static const tern_json *slopes_of(const rig *r, const tern_json_doc *doc, const tern_json *all,
+                                  const char *weight) {
+    char hf[128];
+    if (!tern_model_name_to_hf(r->arch, weight, hf, sizeof hf)) return NULL;
+    return tern_json_get(doc, all, strncmp(hf, "model.", 6) == 0 ? hf + 6 : hf);
+}
+
+// An error of `bound` times the gradient's length, if it points anywhere, has bound / sqrt(n) of it
+// along a direction of length 1; four times as much is refused.
+static void compare(rig *r, const tern_value *w, const tern_json_doc *doc, const tern_json *want,
+                    double bound) {
+    char name[80];
+    size_t n = (size_t)(w->rows * w->cols);
+    const tern_json *slope = tern_json_first(doc, want);
+    snprintf(name, sizeof name, "grad.%s", w->name);
+    tern_vid grad = tern_graph_find(&r->graph, name);
+    float *got = tern_alloc_array(TERN_MEM_GRAPH, n, sizeof *got);
+    CHECK_MSG(slope && grad >= 0, "%s: %s has no slopes", r->family, w->name);
+    CHECK(grad >= 0 && r->backend->read(r->arrays[grad], 0, n, got, &r->err) == TERN_OK);
+    for (int k = 0; slope && k < N_DIRECTIONS; k++) {
+        double along = 0, length = 0;
+        for (size_t i = 0; i < n; i++) {
+            along += (double)got[i] * sin((double)(k + 1) * (double)(i + 1) * 0.7390851);
+            length += (double)got[i] * (double)got[i];
+        }
+        double error = fabs(along - tern_json_number(slope, NAN)), unit = sqrt(length / 2);
+        CHECK_MSG(error <= 4 * bound * unit, "%s: %s: slope %d is %.9g, not %.9g: off by %.2g",
+                  r->family, w->name, k, along, tern_json_number(slope, NAN), error / unit);
+        slope = tern_json_next(doc, want, slope);
+    }
+    tern_free(got);
+}
+
+static void check_gradients(rig *r, const tern_json_doc *doc, double bound) {
+    const tern_json *golden = tern_json_get(doc, tern_json_root(doc), r->family);
+    const tern_json *slopes = tern_json_get(doc, golden, "slopes");
+    double want = tern_json_number(tern_json_get(doc, golden, "loss"), NAN);
+    float loss = NAN;
+    size_t n = 0;
+    if (!run_batch(r, &loss)) return;
+    CHECK_MSG(fabs((double)loss / want - 1) < 1e-5, "%s: loss %g, not %g", r->family, (double)loss,
+              want);
+    for (size_t v = 0; v < r->graph.n_values; v++) {
+        const tern_value *w = &r->graph.values[v];
+        if (w->kind != TERN_VALUE_WEIGHT) continue;
+        compare(r, w, doc, slopes_of(r, doc, slopes, w->name), bound);
+        n++;
+    }
+    CHECK_MSG(slopes && n == slopes->n, "%s: %zu weights", r->family, n);
+}
+
+static bool read_golden(tern_json_doc *doc, char **text) {
+    size_t n;
+    tern_error err = {0};
+    *text = test_read("tests/reference/family_gradients.json", &n); // run in the repository's root
+    bool ok = *text && tern_json_parse(doc, *text, n, &err) == TERN_OK;
+    CHECK_MSG(ok, "tests/reference/family_gradients.json: %s", err.message);
+    return ok;
+}
+
+static const char *const families[] = {"gemma3", "lfm2", "qwen3", "gemma3_linear"};
+
+TEST(train_gradients_of_the_families_are_those_of_float64) {
+    tern_json_doc doc;
+    char *text;
+    if (!read_golden(&doc, &text)) return;
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+        rig r;
+        REQUIRE_OK(rig_open(&r, families[i], &tern_train_cpu), r.err);
+        check_gradients(&r, &doc, 3e-5);
+        rig_close(&r);
+    }
+    tern_json_free(&doc);
+    free(text);
+}
+
+// On SwiftShader most of the time goes into compiling, so one model must do.
+TEST(webgpu_train_gradients_of_the_families_are_those_of_float64) {
+    tern_json_doc doc;
+    char *text;
+    if (!read_golden(&doc, &text)) return;
+    bool absent = false;
+    for (size_t i = 0; i < (test_is_long() ? 4 : 1) && !absent; i++) {
+        rig r;
+        tern_status status = rig_open(&r, families[i], &tern_train_webgpu);
+        if (status == TERN_OK) check_gradients(&r, &doc, 1e-4);
+        absent = status != TERN_OK && gpu_is_absent(r.err.message);
+        CHECK_MSG(status == TERN_OK || absent, "%s: %s", families[i], r.err.message);
+        rig_close(&r);
+    }
+    tern_json_free(&doc);
+    free(text);
+}

@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""Writes family_gradients.json: derivatives of the loss of tests/oracles/<family> along directions in
+the space of each weight (`make oracles`), with which tests/family_gradients_test.c compares the
+gradients that tern has. Needs numpy.
+
+The loss is the mean of -log p of what follows, over two documents side by side: the 72 ids of the
+oracle, and 20 of them in reverse. Differences of families_np.py in float64, extrapolated from two
+steps, have 8 digits, which is checked against half of these steps. Number i of direction k is
+sin((k + 1) (i + 1) 0.7390851): no random numbers, so that any language has the same.
+"""
+import json, os
+import numpy as np
+from families_np import family
+from safetensors_np import read_safetensors
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+FAMILIES = ("qwen3", "gemma3", "gemma3_linear", "lfm2")
+N_DIRECTIONS, N_SECOND = 4, 20
+
+
+def direction(shape, k):
+    return np.sin((k + 1) * np.arange(1, np.prod(shape) + 1) * 0.7390851).reshape(shape)
+
+
+def loss(model, documents):
+    total, n = 0.0, 0
+    for ids in documents:
+        y = model.run(ids)[0][:-1]
+        top = y.max(1, keepdims=True)
+        log_sums = np.log(np.exp(y - top).sum(1)) + top[:, 0]
+        total += (log_sums - y[np.arange(len(y)), ids[1:]]).sum()
+        n += len(y)
+    return total / n
+
+
+def slope(model, documents, name, d):
+    kept = model.w(name)
+
+    def difference(step):
+        sides = []
+        for sign in (1, -1):
+            model.ready[name] = kept + sign * step * d
+            sides.append(loss(model, documents))
+        model.ready[name] = kept
+        return (sides[0] - sides[1]) / (2 * step)
+
+    def extrapolated(step):  # the error of the fourth order remains
+        return (4 * difference(step / 2) - difference(step)) / 3
+
+    step, a, b = 2e-4, np.inf, 0.0
+    while abs(a - b) > 2e-9 * (1 + abs(b)):
+        assert step > 1e-5, (name, a, b)
+        step, a, b = step / 2, extrapolated(step), extrapolated(step / 2)
+    return b
+
+
+def main():
+    out = {}
+    for case in FAMILIES:
+        folder = os.path.join(HERE, "..", "oracles", case)
+        model = family(folder)
+        ids = read_safetensors(os.path.join(folder, "golden.safetensors"))["input_ids"].reshape(-1)
+        documents = [ids, ids[:N_SECOND][::-1]]
+        slopes = {name: [slope(model, documents, name, direction(x.shape, k)) for k in range(N_DIRECTIONS)]
+                  for name, x in sorted(model.t.items())}
+        out[case] = {"loss": loss(model, documents), "slopes": slopes}
+        print("%s: loss %.6f, %d weights" % (case, out[case]["loss"], len(slopes)), flush=True)
+    with open(os.path.join(HERE, "family_gradients.json"), "w") as f:
+        json.dump(out, f, indent=0)
+        f.write("\n")
+
+
+if __name__ == "__main__":
+    main()
