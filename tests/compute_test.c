@@ -321,6 +321,32 @@ TEST(compute_refuses_in_one_line) {
     tern_model_close(m);
 }
 
+// Whatever allocation fails, the run fails with it, gives nothing, and leaves nothing behind. Seen
+// to fail with the weights by value not freed.
+TEST(compute_survives_failing_memory) {
+    tern_error err = {0};
+    tern_model *m;
+    int32_t ids[] = {3, 9, 27};
+    uint64_t n_failed = 0;
+    REQUIRE_OK(tern_model_open(&m, OWN "embeddinggemma", NULL, &err), err);
+    size_t before = tern_mem_get_stats().total_now;
+    for (bool done = false; !done && n_failed < 1000; n_failed += !done) {
+        tern_array in = ids_array(ids, 3), out[] = {{.name = "hidden.1"}, {.name = "embedding"}};
+        tern_compute_desc d = {.inputs = &in, .n_inputs = 1, .outputs = out, .n_outputs = 2};
+        tern_mem_fail_at(n_failed + 1);
+        tern_status status = tern_compute(m, &d, &err);
+        tern_mem_fail_at(0);
+        done = status == TERN_OK;
+        CHECK_MSG(done || (status == TERN_ERR_MEMORY && !out[0].data && !out[1].data), "%s",
+                  err.message);
+        for (int i = 0; i < 2; i++) tern_array_free(&out[i]);
+        CHECK_MSG(tern_mem_get_stats().total_now == before, "after %d failures: %zu bytes left",
+                  (int)n_failed, tern_mem_get_stats().total_now - before);
+    }
+    CHECK_MSG(n_failed > 20 && n_failed < 1000, "%d allocations failed", (int)n_failed);
+    tern_model_close(m);
+}
+
 // A text that is read as a whole fits its batch or is refused by name, not cut. Seen to fail
 // without the check: the batch's own sentence does not say why.
 TEST(compute_a_whole_text_needs_a_batch_for_it) {
