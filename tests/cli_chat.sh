@@ -74,7 +74,7 @@ for name in $(awk -F '\t' '$1 == "command" { gsub(" ", "_", $2); print $2 }' "$d
         echo Hi | "$tern" chat "$model" -n 4 >/dev/full 2>"$dir/err" && wrong "chat on a full disk"
         says '^tern: standard output: '
         ;;
-    inspect | graph) full "$tern" $name "$model" ;;
+    inspect | graph | compute) full "$tern" $name "$model" ;;
     tokenize | detokenize) full "$tern" $name "$model" 3 ;;
     logits) full "$tern" logits "$model" --ids "$dir/ids" -o - ;;
     bench) full "$tern" bench "$model" -p 4 -n 0 -t 1 -r 1 --no-limits ;;

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "formats/formats.h"
+#include "gpu_fixture.h"
 #include "harness.h"
 #include "kernels/single.h"
 #include "runtime/runtime.h"
@@ -41,7 +42,8 @@ static const char *value_of(const char *golden, bool own) {
     return !strncmp(golden, "hidden.", 7) && !own ? golden : NULL;
 }
 
-static void check_oracle(const char *folder, const char *model_path, bool own) {
+static void check_oracle(const char *folder, const char *model_path, bool own,
+                         const tern_model_desc *desc) {
     char path[700];
     tern_error err = {0};
     tern_file *golden;
@@ -51,7 +53,7 @@ static void check_oracle(const char *folder, const char *model_path, bool own) {
     size_t n = 0;
     snprintf(path, sizeof path, "%s/golden.safetensors", folder);
     REQUIRE_OK(tern_file_open(&golden, path, &err), err);
-    REQUIRE_OK(tern_model_open(&m, model_path, &(tern_model_desc){.n_batch = 8}, &err), err);
+    REQUIRE_OK(tern_model_open(&m, model_path, desc, &err), err);
     const tern_tensor *ids = tern_file_tensor(golden, "input_ids");
     tern_array in = ids_array((int32_t *)(uintptr_t)ids->data, ids->bytes / 4);
     for (size_t i = 0; i < golden->n_tensors; i++) {
@@ -71,6 +73,8 @@ static void check_oracle(const char *folder, const char *model_path, bool own) {
     tern_file_close(golden);
 }
 
+static const tern_model_desc small = {.n_batch = 8};
+
 // Texts here are longer than the batch that the model was opened for. Seen to fail: a window one
 // wider; without the dense products, whose tensors nothing reads then.
 TEST(compute_has_the_references_rows) {
@@ -79,8 +83,8 @@ TEST(compute_has_the_references_rows) {
         char folder[64], gguf[96];
         snprintf(folder, sizeof folder, OWN "%s", names[i]);
         snprintf(gguf, sizeof gguf, "%s/model.gguf", folder);
-        check_oracle(folder, folder, true);
-        check_oracle(folder, gguf, true);
+        check_oracle(folder, folder, true, &small);
+        check_oracle(folder, gguf, true, &small);
     }
 }
 
@@ -94,7 +98,21 @@ TEST(compute_has_transformers_rows) {
         const char *path = test_data(name);
         if (!path) return;
         snprintf(folder, sizeof folder, "%s", path);
-        check_oracle(folder, folder, false);
+        check_oracle(folder, folder, false, &small);
+    }
+}
+
+// On a GPU too: an encoder, and the scores of a decoder. Seen to fail with nothing read back.
+TEST(webgpu_compute_has_the_references_rows) {
+    static const char *const names[] = {"embeddinggemma", "qwen3"};
+    for (size_t i = 0; i < 2; i++) {
+        char folder[64];
+        snprintf(folder, sizeof folder, OWN "%s", names[i]);
+        tern_model *m = gpu_open(folder, 8); // skips the test where there is no GPU
+        if (!m) return;
+        tern_model_close(m);
+        const tern_model_desc d = {.device = "webgpu", .webgpu = gpu_webgpu(NULL), .n_batch = 8};
+        check_oracle(folder, folder, true, &d);
     }
 }
 
@@ -318,6 +336,32 @@ TEST(compute_refuses_in_one_line) {
         CHECK_MSG(strstr(err.message, cases[i].says) && !strchr(err.message, '\n'), "%s: %s",
                   cases[i].says, err.message);
     }
+    tern_model_close(m);
+}
+
+// Whatever allocation fails, the run fails with it, gives nothing, and leaves nothing behind. Seen
+// to fail with the weights by value not freed.
+TEST(compute_survives_failing_memory) {
+    tern_error err = {0};
+    tern_model *m;
+    int32_t ids[] = {3, 9, 27};
+    uint64_t n_failed = 0;
+    REQUIRE_OK(tern_model_open(&m, OWN "embeddinggemma", NULL, &err), err);
+    size_t before = tern_mem_get_stats().total_now;
+    for (bool done = false; !done && n_failed < 1000; n_failed += !done) {
+        tern_array in = ids_array(ids, 3), out[] = {{.name = "hidden.1"}, {.name = "embedding"}};
+        tern_compute_desc d = {.inputs = &in, .n_inputs = 1, .outputs = out, .n_outputs = 2};
+        tern_mem_fail_at(n_failed + 1);
+        tern_status status = tern_compute(m, &d, &err);
+        tern_mem_fail_at(0);
+        done = status == TERN_OK;
+        CHECK_MSG(done || (status == TERN_ERR_MEMORY && !out[0].data && !out[1].data), "%s",
+                  err.message);
+        for (int i = 0; i < 2; i++) tern_array_free(&out[i]);
+        CHECK_MSG(tern_mem_get_stats().total_now == before, "after %d failures: %zu bytes left",
+                  (int)n_failed, tern_mem_get_stats().total_now - before);
+    }
+    CHECK_MSG(n_failed > 20 && n_failed < 1000, "%d allocations failed", (int)n_failed);
     tern_model_close(m);
 }
 
