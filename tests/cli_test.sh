@@ -130,6 +130,7 @@ fails 1 "three: 3 bytes" "$tern" logits -m "$model" --ids "$dir/three" -o "$dir/
 
 # Reports and conversion.
 ends 0 "$tern" graph "$model" --format json
+has '^\['
 ends 0 "$tern" graph "$model" --graph decoder --format dot
 fails 1 'the model has no graph "vision": it has decoder' "$tern" graph "$model" --graph vision
 ends 0 "$tern" compute "$model"
@@ -145,7 +146,6 @@ fails 2 "expected NAME=FILE.npy" "$tern" compute "$model" --in "$dir/ids.npy" --
 fails 2 "in without --out" "$tern" compute "$model" --in ids="$dir/ids.npy"
 fails 1 "$dir/wrong.npy: " "$tern" compute "$model" --in ids="$dir/wrong.npy" --out logits="$dir/l.npy"
 fails 1 "$dir/none.npy: " "$tern" compute "$model" --in ids="$dir/none.npy" --out logits="$dir/l.npy"
-has '^\['
 ends 0 "$tern" inspect "$model" --json --histogram
 has '{'
 ends 0 "$tern" bench -m "$model" -p 8,16 -n 4 -t 1 -r 2 -o csv --no-limits
