@@ -86,7 +86,7 @@ for name in $(awk -F '\t' '$1 == "command" { gsub(" ", "_", $2); print $2 }' "$d
     eval_choice) full "$tern" $command "$model" --task blimp -f "$dir/blimp.jsonl" ;;
     eval_paper) full "$tern" $command "$model" ;;
     mine) full "$tern" mine "$model" "$dir/own" -o "$dir/full.bin" ;;
-    convert | train | train_plot) ;; # print nothing but their help
+    compute | convert | train | train_plot) ;; # print nothing but their help
     *) wrong "tern $command was not tried with a full disk" ;;
     esac
 done
