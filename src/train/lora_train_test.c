@@ -350,7 +350,7 @@ TEST(webgpu_trains_adapters_as_the_cpu_does) {
         snprintf(data, sizeof data, "%s", test_tmp("lora_gpu_data"));
         if (!make_data(base, false, data)) return;
         for (int device = 0; device < 2; device++) {
-            char name[32];
+            char name[40];
             snprintf(name, sizeof name, "lora_gpu_out%d%d", i, device);
             snprintf(out, sizeof out, "%s", test_tmp(name));
             tern_train_desc d = small_run(base, data, out, device ? &gpu : &cpu);
