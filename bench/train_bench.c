@@ -26,8 +26,8 @@ typedef struct bench {
     const tern_train_backend *backend;
     tern_trainer_device *device;
     tern_graph graph, update;
-    tern_array **arrays, **update_arrays;
-    tern_array *loss;
+    tern_train_array **arrays, **update_arrays;
+    tern_train_array *loss;
     tern_program *program, *optimizer;
     tern_train_batch batch;
     tern_error err;
@@ -59,7 +59,8 @@ static tern_status build_graphs(bench *b) {
     return tern_graph_optimizer(&b->graph, &b->update, &b->err);
 }
 
-static tern_status new_array(bench *b, const tern_value *v, uint32_t *seed, tern_array **out) {
+static tern_status new_array(bench *b, const tern_value *v, uint32_t *seed,
+                             tern_train_array **out) {
     uint64_t n = (uint64_t)v->rows * (uint64_t)v->cols;
     if (n == 0) return TERN_OK;
     TERN_TRY(b->backend->array_new(b->device, n, out, &b->err));

@@ -20,7 +20,7 @@ typedef struct rig {
     tern_file *file, *golden;
     const tern_arch *arch;
     tern_graph graph;
-    tern_array **arrays;
+    tern_train_array **arrays;
     tern_program *program;
     tern_error err;
 } rig;

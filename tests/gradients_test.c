@@ -31,7 +31,7 @@ typedef struct rig {
     tern_file *file;
     tern_graph graph;
     bool *frozen;
-    tern_array **arrays;
+    tern_train_array **arrays;
     tern_program *program;
     tern_error err;
 } rig;

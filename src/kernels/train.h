@@ -18,8 +18,8 @@
 #include "graph/graph.h"
 
 typedef struct tern_trainer_device tern_trainer_device;
-typedef struct tern_array tern_array;     // numbers on the device
-typedef struct tern_program tern_program; // a compiled graph and its temporaries
+typedef struct tern_train_array tern_train_array; // numbers on the device
+typedef struct tern_program tern_program;         // a compiled graph and its temporaries
 
 typedef struct tern_trainer_desc {
     int n_threads;            // of the CPU, 0: one for each core
@@ -46,7 +46,7 @@ typedef struct tern_train_batch {
     // Called when an op was the last of the run to add to this array: data-parallel training sends
     // it off while the backward pass goes on. May be NULL. The GPU never calls it: its arrays are
     // read after the run.
-    void (*on_array)(void *user, tern_array *array);
+    void (*on_array)(void *user, tern_train_array *array);
     void *user;
 } tern_train_batch;
 
@@ -56,16 +56,19 @@ typedef struct tern_train_backend {
     void (*close)(tern_trainer_device *d); // after its programs and arrays
     const char *(*describe)(const tern_trainer_device *d);
     // n zeros.
-    tern_status (*array_new)(tern_trainer_device *d, uint64_t n, tern_array **out, tern_error *err);
-    void (*array_free)(tern_array *a); // NULL is allowed
-    tern_status (*write)(tern_array *a, uint64_t first, uint64_t n, const float *data,
+    tern_status (*array_new)(tern_trainer_device *d, uint64_t n, tern_train_array **out,
+                             tern_error *err);
+    void (*array_free)(tern_train_array *a); // NULL is allowed
+    tern_status (*write)(tern_train_array *a, uint64_t first, uint64_t n, const float *data,
                          tern_error *err);
-    tern_status (*read)(tern_array *a, uint64_t first, uint64_t n, float *data, tern_error *err);
+    tern_status (*read)(tern_train_array *a, uint64_t first, uint64_t n, float *data,
+                        tern_error *err);
     // Where the numbers are in the host's memory, or NULL if they are not there.
-    float *(*host)(tern_array *a);
+    float *(*host)(tern_train_array *a);
     // arrays[v] for every weight and state of the graph, of rows x cols numbers. The graph stays
     // the caller's and alive. n_rows: most tokens of a run; n_span: most tokens of a document.
-    tern_status (*compile)(tern_trainer_device *d, const tern_graph *g, tern_array *const *arrays,
+    tern_status (*compile)(tern_trainer_device *d, const tern_graph *g,
+                           tern_train_array *const *arrays,
                            int32_t n_rows, int32_t n_span, tern_program **out, tern_error *err);
     void (*program_free)(tern_program *p); // NULL is allowed
     uint64_t (*program_bytes)(const tern_program *p); // of its temporaries

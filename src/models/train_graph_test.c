@@ -16,7 +16,7 @@ typedef struct rig { // a model's graphs and arrays on a device
     const tern_train_backend *backend;
     tern_trainer_device *device;
     tern_graph graph, update;
-    tern_array **arrays, **update_arrays;
+    tern_train_array **arrays, **update_arrays;
     tern_program *program, *optimizer;
     int32_t ids[N_TOKENS], targets[N_TOKENS], starts[N_TOKENS];
     tern_train_batch batch;
@@ -69,7 +69,7 @@ static tern_status build_model(rig *r, const tern_config *config, model_parts pa
     return build_to_train(&r->graph, &c, parts.family, parts.soft_cap, &r->err);
 }
 
-static tern_status add_array(rig *r, const tern_value *v, uint32_t *seed, tern_array **out) {
+static tern_status add_array(rig *r, const tern_value *v, uint32_t *seed, tern_train_array **out) {
     uint64_t n = (uint64_t)(v->rows * v->cols);
     TERN_TRY(r->backend->array_new(r->device, n, out, &r->err));
     if (v->kind != TERN_VALUE_WEIGHT) return TERN_OK;
@@ -81,7 +81,7 @@ static tern_status add_array(rig *r, const tern_value *v, uint32_t *seed, tern_a
     return status;
 }
 
-static tern_array *array_named(const rig *r, const char *name) {
+static tern_train_array *array_named(const rig *r, const char *name) {
     tern_vid v = tern_graph_find(&r->graph, name);
     return v >= 0 ? r->arrays[v] : NULL;
 }
@@ -153,7 +153,7 @@ static void rig_close(rig *r) {
 // Loss of the batch; adds to the gradients.
 static float loss_of(rig *r) {
     float zero = 0, loss = NAN;
-    tern_array *sum = array_named(r, "loss");
+    tern_train_array *sum = array_named(r, "loss");
     r->backend->write(sum, 0, 1, &zero, &r->err);
     CHECK(r->backend->run(r->program, &r->batch, &r->err) == TERN_OK);
     r->backend->read(sum, 0, 1, &loss, &r->err);
@@ -166,7 +166,7 @@ static void check_direction(rig *r, tern_vid w, float step) {
     char name[80];
     snprintf(name, sizeof name, "grad.%s", v->name);
     uint64_t n = (uint64_t)(v->rows * v->cols);
-    tern_array *grad = array_named(r, name);
+    tern_train_array *grad = array_named(r, name);
     REQUIRE(grad != NULL);
     float *data = tern_alloc_array(TERN_MEM_GRAPH, 4 * n, sizeof *data);
     float *old = data + n, *direction = data + 2 * n, *g = data + 3 * n;

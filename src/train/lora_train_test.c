@@ -259,7 +259,7 @@ TEST(lora_training_merges_into_float_weights) {
 static float loss_of(tern_trainer *t, const tern_train_batch *b) {
     tern_error err;
     float zero = 0, loss = NAN;
-    tern_array *sum = tern_trainer_slot(t, "loss")->array;
+    tern_train_array *sum = tern_trainer_slot(t, "loss")->array;
     t->backend->write(sum, 0, 1, &zero, &err);
     CHECK(t->backend->run(t->train.program, b, &err) == TERN_OK);
     t->backend->read(sum, 0, 1, &loss, &err);
@@ -271,7 +271,7 @@ static void check_gradient(tern_trainer *t, const tern_train_batch *b, const ter
     tern_error err;
     char name[80];
     snprintf(name, sizeof name, "grad.%s", s->name);
-    tern_array *grad = tern_trainer_slot(t, name)->array;
+    tern_train_array *grad = tern_trainer_slot(t, name)->array;
     uint64_t n = s->n_rows * s->n_cols;
     float *g = tern_alloc_array(TERN_MEM_MISC, 3 * n, sizeof *g), *w = g + n, *moved = w + n;
     double along = 0, loss[2];

@@ -70,7 +70,7 @@ static tern_train_batch batch_of(const tern_trainer *t, int32_t first, int32_t n
 // ---- A step ------------------------------------------------------------------------------------
 
 // A gradient is complete on this rank: its sum over the group begins while others are computed.
-static void sum_array(void *user, tern_array *array) {
+static void sum_array(void *user, tern_train_array *array) {
     loop *l = user;
     tern_trainer *t = l->t;
     for (size_t i = 0; i < t->n_slots; i++) {

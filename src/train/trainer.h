@@ -49,14 +49,14 @@ typedef struct tern_speech tern_speech;
 // A program with the arrays that its graph's values are bound to.
 typedef struct tern_train_program {
     tern_graph graph;
-    tern_array **arrays; // by value; they belong to the trainer
+    tern_train_array **arrays; // by value; they belong to the trainer
     tern_program *program;
 } tern_train_program;
 
 // Numbers on the device, by name: weights, gradients, moments, sums.
 typedef struct tern_slot {
     const char *name;
-    tern_array *array;
+    tern_train_array *array;
     uint64_t n_rows, n_cols;
     bool is_weight, is_matrix;
     bool is_ternary; // a master weight that is rounded in use

@@ -15,7 +15,7 @@
 
 // ---- Devices, arrays, programs ----------------------------------------------------------------
 
-struct tern_array {
+struct tern_train_array {
     tern_trainer_device *device;
     uint64_t n;
     float *data; // 64
@@ -37,15 +37,15 @@ typedef void (*cpu_train_fn)(struct cpu_train_run *run, struct cpu_train_step *s
 typedef struct cpu_train_step {
     cpu_train_fn fn;
     const tern_node *node;
-    int rope;           // index into the program's ropes, or -1
-    tern_array *done;   // this step is the last of the program to add to it, or NULL
-    atomic_size_t counter; // 0 at the start of a run
+    int rope;               // index into the program's ropes, or -1
+    tern_train_array *done; // this step is the last of the program to add to it, or NULL
+    atomic_size_t counter;  // 0 at the start of a run
 } cpu_train_step;
 
 struct tern_program {
     tern_trainer_device *device;
     const tern_graph *g;
-    tern_array *const *arrays;
+    tern_train_array *const *arrays;
     int32_t n_rows, n_span;
     cpu_train_step *steps;
     size_t n_steps;

@@ -36,10 +36,10 @@ static tern_status device_open(tern_trainer_device **out, const tern_trainer_des
 
 static const char *device_describe(const tern_trainer_device *d) { return d->description; }
 
-static tern_status array_new(tern_trainer_device *d, uint64_t n, tern_array **out,
+static tern_status array_new(tern_trainer_device *d, uint64_t n, tern_train_array **out,
                              tern_error *err) {
     *out = NULL;
-    tern_array *a = tern_alloc(TERN_MEM_GRAPH, sizeof *a);
+    tern_train_array *a = tern_alloc(TERN_MEM_GRAPH, sizeof *a);
     if (!a) return tern_fail_memory(err, sizeof *a);
     a->device = d;
     a->n = n;
@@ -52,27 +52,27 @@ static tern_status array_new(tern_trainer_device *d, uint64_t n, tern_array **ou
     return TERN_OK;
 }
 
-static void array_free(tern_array *a) {
+static void array_free(tern_train_array *a) {
     if (!a) return;
     tern_free(a->data);
     tern_free(a);
 }
 
-static tern_status array_write(tern_array *a, uint64_t first, uint64_t n, const float *data,
+static tern_status array_write(tern_train_array *a, uint64_t first, uint64_t n, const float *data,
                                tern_error *err) {
     (void)err;
     memcpy(a->data + first, data, n * sizeof *data);
     return TERN_OK;
 }
 
-static tern_status array_read(tern_array *a, uint64_t first, uint64_t n, float *data,
+static tern_status array_read(tern_train_array *a, uint64_t first, uint64_t n, float *data,
                               tern_error *err) {
     (void)err;
     memcpy(data, a->data + first, n * sizeof *data);
     return TERN_OK;
 }
 
-static float *array_host(tern_array *a) { return a->data; }
+static float *array_host(tern_train_array *a) { return a->data; }
 
 // ---- Programs ----------------------------------------------------------------------------------
 
@@ -158,7 +158,8 @@ static tern_status make_memory(tern_program *p, tern_error *err) {
     return TERN_OK;
 }
 
-static tern_status compile(tern_trainer_device *d, const tern_graph *g, tern_array *const *arrays,
+static tern_status compile(tern_trainer_device *d, const tern_graph *g,
+                           tern_train_array *const *arrays,
                            int32_t n_rows, int32_t n_span, tern_program **out, tern_error *err) {
     *out = NULL;
     tern_status status;

@@ -38,7 +38,7 @@ static const char *gpu_train_describe(const tern_trainer_device *d) {
 
 // ---- Arrays ------------------------------------------------------------------------------------
 
-tern_status gpu_train_array_new(tern_trainer_device *d, uint64_t n, tern_array **out,
+tern_status gpu_train_array_new(tern_trainer_device *d, uint64_t n, tern_train_array **out,
                                 tern_error *err) {
     *out = NULL;
     if (n > d->gpu->binding_bytes_max / sizeof(float))
@@ -47,9 +47,9 @@ tern_status gpu_train_array_new(tern_trainer_device *d, uint64_t n, tern_array *
                          "has",
                          (unsigned long long)n,
                          (unsigned long long)(d->gpu->binding_bytes_max >> 20));
-    tern_array *a = tern_alloc(TERN_MEM_WEIGHTS, sizeof *a);
+    tern_train_array *a = tern_alloc(TERN_MEM_WEIGHTS, sizeof *a);
     if (!a) return tern_fail_memory(err, sizeof *a);
-    *a = (tern_array){.device = d, .n = n};
+    *a = (tern_train_array){.device = d, .n = n};
     tern_status status =
         gpu_buffer_new(d->gpu, GPU_USE_WEIGHTS, n * sizeof(float),
                        WGPU_BUFFER_STORAGE | WGPU_BUFFER_COPY_DST | WGPU_BUFFER_COPY_SRC,
@@ -61,18 +61,19 @@ tern_status gpu_train_array_new(tern_trainer_device *d, uint64_t n, tern_array *
     return status;
 }
 
-void gpu_train_array_free(tern_array *a) {
+void gpu_train_array_free(tern_train_array *a) {
     if (!a) return;
     gpu_buffer_free(a->device->gpu, GPU_USE_WEIGHTS, a->buffer);
     tern_free(a);
 }
 
-static float *gpu_train_array_host(tern_array *a) {
+static float *gpu_train_array_host(tern_train_array *a) {
     (void)a;
     return NULL;
 }
 
-static tern_status check_range(const tern_array *a, uint64_t first, uint64_t n, tern_error *err) {
+static tern_status check_range(const tern_train_array *a, uint64_t first, uint64_t n,
+                               tern_error *err) {
     if (first <= a->n && n <= a->n - first) return TERN_OK;
     return tern_fail(err, TERN_ERR_ARGUMENT, "numbers %llu to %llu of an array of %llu",
                      (unsigned long long)first, (unsigned long long)(first + n),
@@ -81,7 +82,7 @@ static tern_status check_range(const tern_array *a, uint64_t first, uint64_t n, 
 
 #define PIECE ((uint64_t)16 << 20) // numbers that are copied at a time
 
-tern_status gpu_train_write(tern_array *a, uint64_t first, uint64_t n, const float *data,
+tern_status gpu_train_write(tern_train_array *a, uint64_t first, uint64_t n, const float *data,
                             tern_error *err) {
     tern_device *gpu = a->device->gpu;
     TERN_TRY(check_range(a, first, n, err));
@@ -94,7 +95,7 @@ tern_status gpu_train_write(tern_array *a, uint64_t first, uint64_t n, const flo
 }
 
 // gpu_read gives up after some seconds; earlier submissions may take longer.
-static tern_status wait_for_all(const tern_array *a, tern_error *err) {
+static tern_status wait_for_all(const tern_train_array *a, tern_error *err) {
     tern_device *gpu = a->device->gpu;
     uint32_t word;
     tern_status status;
@@ -103,7 +104,7 @@ static tern_status wait_for_all(const tern_array *a, tern_error *err) {
     return status;
 }
 
-tern_status gpu_train_read(tern_array *a, uint64_t first, uint64_t n, float *data,
+tern_status gpu_train_read(tern_train_array *a, uint64_t first, uint64_t n, float *data,
                            tern_error *err) {
     TERN_TRY(check_range(a, first, n, err));
     TERN_TRY(wait_for_all(a, err));

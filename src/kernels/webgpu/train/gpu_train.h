@@ -22,7 +22,7 @@ struct tern_trainer_device {
     char description[256];
 };
 
-struct tern_array {
+struct tern_train_array {
     tern_trainer_device *device;
     wgpu_buffer buffer;
     uint64_t n;
@@ -59,7 +59,7 @@ typedef struct gpu_train_uniform { // struct Run of train_run.wgsl
 struct tern_program {
     tern_trainer_device *device;
     tern_graph g; // a copy, with neighbours fused
-    tern_array *const *arrays;
+    tern_train_array *const *arrays;
     int32_t n_rows, n_span;
     int64_t n_ids, n_targets; // what ids and targets stay below; 0: not read
     bool embeds_back;         // rows are sorted by token
@@ -79,7 +79,7 @@ struct tern_program {
 // ---- gpu_train_plan.c --------------------------------------------------------------------------
 
 tern_status gpu_train_compile(tern_trainer_device *d, const tern_graph *g,
-                              tern_array *const *arrays, int32_t n_rows, int32_t n_span,
+                              tern_train_array *const *arrays, int32_t n_rows, int32_t n_span,
                               tern_program **out, tern_error *err);
 void gpu_train_program_free(tern_program *p);
 // A buffer for data that lives no longer than the steps of one op: the same for the same use (1, 2)
@@ -99,12 +99,13 @@ tern_status gpu_train_add_node(tern_program *p, const tern_node *n, tern_error *
 
 // ---- gpu_train.c -------------------------------------------------------------------------------
 
-tern_status gpu_train_array_new(tern_trainer_device *d, uint64_t n, tern_array **out,
+tern_status gpu_train_array_new(tern_trainer_device *d, uint64_t n, tern_train_array **out,
                                 tern_error *err);
-void gpu_train_array_free(tern_array *a);
-tern_status gpu_train_write(tern_array *a, uint64_t first, uint64_t n, const float *data,
+void gpu_train_array_free(tern_train_array *a);
+tern_status gpu_train_write(tern_train_array *a, uint64_t first, uint64_t n, const float *data,
                             tern_error *err);
-tern_status gpu_train_read(tern_array *a, uint64_t first, uint64_t n, float *data, tern_error *err);
+tern_status gpu_train_read(tern_train_array *a, uint64_t first, uint64_t n, float *data,
+                           tern_error *err);
 
 // ---- gpu_train_units.c -------------------------------------------------------------------------
 

@@ -116,7 +116,7 @@ static bool is_temporary(const tern_value *v) {
     return (v->kind == TERN_VALUE_TEMP || v->kind == TERN_VALUE_OUTPUT) && v->producer >= 0;
 }
 
-static tern_status place_values(tern_program *p, tern_array *const *arrays, tern_error *err) {
+static tern_status place_values(tern_program *p, tern_train_array *const *arrays, tern_error *err) {
     for (size_t i = 0; i < p->g.n_values; i++) {
         const tern_value *v = &p->g.values[i];
         if (v->kind == TERN_VALUE_WEIGHT || v->kind == TERN_VALUE_STATE) {
@@ -191,7 +191,7 @@ static tern_status angles_of(tern_program *p, size_t index, tern_error *err) {
     return status;
 }
 
-static tern_status make_ropes(tern_program *p, tern_array *const *arrays, tern_error *err) {
+static tern_status make_ropes(tern_program *p, tern_train_array *const *arrays, tern_error *err) {
     for (size_t i = 0; i < p->g.n_nodes; i++) {
         const tern_node *n = &p->g.nodes[i];
         if (n->op != TERN_OP_ROPE) continue;
@@ -239,7 +239,7 @@ static tern_status make_step(tern_program *p, gpu_train_step *s, tern_error *err
 
 #define ROWS_MAX (1 << 18) // row by row kernels take eight in each of 65535 workgroups at most
 
-static tern_status build(tern_program *p, const tern_graph *g, tern_array *const *arrays,
+static tern_status build(tern_program *p, const tern_graph *g, tern_train_array *const *arrays,
                          tern_error *err) {
     if (p->n_rows < 1 || p->n_rows > ROWS_MAX || p->n_span < 1)
         return tern_fail(err, TERN_ERR_ARGUMENT, "a run of %d tokens: it must have 1 to %d",
@@ -260,7 +260,7 @@ static tern_status build(tern_program *p, const tern_graph *g, tern_array *const
 }
 
 tern_status gpu_train_compile(tern_trainer_device *d, const tern_graph *g,
-                              tern_array *const *arrays, int32_t n_rows, int32_t n_span,
+                              tern_train_array *const *arrays, int32_t n_rows, int32_t n_span,
                               tern_program **out, tern_error *err) {
     *out = NULL;
     tern_program *p = tern_alloc(TERN_MEM_GRAPH, sizeof *p);

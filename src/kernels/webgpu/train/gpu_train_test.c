@@ -28,7 +28,7 @@ typedef struct train_rig { // a model's graphs and arrays on a device
     const tern_train_backend *backend;
     tern_trainer_device *device;
     tern_graph graph, update;
-    tern_array **arrays, **update_arrays;
+    tern_train_array **arrays, **update_arrays;
     tern_program *program, *optimizer;
     tern_error err;
 } train_rig;
@@ -41,7 +41,8 @@ static float next_float(uint32_t *state) {
     return (float)next_random(state) * 0x1p-23f - 1;
 }
 
-static tern_status fill(train_rig *r, tern_array *a, uint64_t n, bool is_norm, uint32_t *seed) {
+static tern_status fill(train_rig *r, tern_train_array *a, uint64_t n, bool is_norm,
+                        uint32_t *seed) {
     float *data = tern_alloc_array(TERN_MEM_GRAPH, n, sizeof *data);
     if (!data) return tern_fail_memory(&r->err, n * sizeof *data);
     for (uint64_t i = 0; i < n; i++)
@@ -123,7 +124,7 @@ static bool open_on_gpu(train_rig *r, const model *m) {
 
 // ---- Comparing ---------------------------------------------------------------------------------
 
-static float *numbers_of(train_rig *r, tern_array *a, uint64_t n) {
+static float *numbers_of(train_rig *r, tern_train_array *a, uint64_t n) {
     float *data = tern_alloc_array(TERN_MEM_GRAPH, n + 1, sizeof *data);
     if (!data) return NULL;
     if (r->backend->read(a, 0, n, data, &r->err) == TERN_OK) return data;
@@ -196,7 +197,7 @@ static void check_refusals(train_rig *r, const model *m, tern_train_batch b,
     rows[2][7] = kept[2];
     b.n_tokens = m->n_tokens + 1;
     CHECK(r->backend->run(r->program, &b, &r->err) == TERN_ERR_ARGUMENT);
-    tern_array *loss = r->arrays[tern_graph_find(&r->graph, "loss")];
+    tern_train_array *loss = r->arrays[tern_graph_find(&r->graph, "loss")];
     CHECK(r->backend->read(loss, 0, 2, out, &r->err) == TERN_ERR_ARGUMENT);
 }
 

@@ -37,8 +37,8 @@ static float next_float(uint32_t *state) {
     return (float)(*state >> 8) * 0x1p-23f - 1;
 }
 
-static tern_status make_arrays(tern_trainer_device *d, const tern_graph *g, tern_array **arrays,
-                               float *numbers, tern_error *err) {
+static tern_status make_arrays(tern_trainer_device *d, const tern_graph *g,
+                               tern_train_array **arrays, float *numbers, tern_error *err) {
     uint32_t seed = 1;
     for (size_t i = 0; i < g->n_values; i++) {
         const tern_value *v = &g->values[i];
@@ -52,8 +52,8 @@ static tern_status make_arrays(tern_trainer_device *d, const tern_graph *g, tern
     return TERN_OK;
 }
 
-static tern_status run_once(tern_trainer_device *d, const tern_graph *g, tern_array *const *arrays,
-                            tern_error *err) {
+static tern_status run_once(tern_trainer_device *d, const tern_graph *g,
+                            tern_train_array *const *arrays, tern_error *err) {
     int32_t rows[3][N_TOKENS];
     for (int32_t t = 0; t < N_TOKENS; t++) {
         rows[0][t] = t * t % N_VOCAB;
@@ -74,7 +74,7 @@ static tern_status run_once(tern_trainer_device *d, const tern_graph *g, tern_ar
 
 // An array after the run without the units (a) and after a second one with them, which has added
 // the same again.
-static bool has_doubled(tern_array *array, const float *a, float *b, tern_error *err) {
+static bool has_doubled(tern_train_array *array, const float *a, float *b, tern_error *err) {
     double error = 0, norm = 0;
     if (gpu_train_read(array, 0, array->n, b, err) != TERN_OK) return false;
     for (uint64_t i = 0; i < array->n; i++) {
@@ -86,8 +86,8 @@ static bool has_doubled(tern_array *array, const float *a, float *b, tern_error 
 }
 
 #define NUMBERS (N_EMBD * N_EMBD) // of the largest array
-static bool compare(tern_trainer_device *d, const tern_graph *g, tern_array **arrays, float *room,
-                    tern_error *err) {
+static bool compare(tern_trainer_device *d, const tern_graph *g, tern_train_array **arrays,
+                    float *room, tern_error *err) {
     bool same = make_arrays(d, g, arrays, room, err) == TERN_OK;
     d->rounds = false;
     same = same && run_once(d, g, arrays, err) == TERN_OK;
@@ -109,7 +109,7 @@ bool gpu_train_rounding_works(tern_trainer_device *d) {
     tern_graph g;
     tern_graph_init(&g);
     bool works = build_model(&g, &err) == TERN_OK;
-    tern_array **arrays = tern_alloc_array(TERN_MEM_MISC, g.n_values + 1, sizeof *arrays);
+    tern_train_array **arrays = tern_alloc_array(TERN_MEM_MISC, g.n_values + 1, sizeof *arrays);
     float *room = tern_alloc_array(TERN_MEM_MISC, (g.n_values + 1) * NUMBERS, sizeof *room);
     works = works && arrays && room && compare(d, &g, arrays, room, &err);
     for (size_t i = 0; arrays && i < g.n_values; i++) gpu_train_array_free(arrays[i]);
