@@ -106,7 +106,8 @@ static tern_batch batch_of(const tern_model *m, const tern_wanted *w) {
                     .few_ahead = w->few_ahead,
                     .drafting = w->drafting};
     for (int32_t i = 0; i < w->n_bindings; i++)
-        tern_batch_bind(&b, tern_graph_find(&m->graphs[0].fused, w->outputs[i]), w->data[i]);
+        if (w->data[i]) // looking a name up takes time in each step
+            tern_batch_bind(&b, tern_graph_find(&m->graphs[0].fused, w->outputs[i]), w->data[i]);
     return b;
 }
 
