@@ -358,10 +358,18 @@ TERN_INLINE void gemv_group(const gemv_args *g, size_t row, size_t n_rows, size_
                      tern_min_size(n_rows - r, ROWS), g->accumulate);
 }
 
-// One function for each number of tokens, not inlined, so that each is compiled by itself.
+// One function for each number of tokens, so that each is compiled by itself, over all groups of
+// some rows: a call for each group, and what it must read again, is a tenth of a small matrix's time.
+// For one token whole groups have a number of rows that the compiler knows.
 #define GROUP_OF(name, is_2bit, n)                                                                 \
-    static void name##_##n(const gemv_args *g, size_t row, size_t n_rows, size_t token) {          \
-        gemv_group(g, row, n_rows, token, is_2bit, n);                                             \
+    static void name##_##n(const gemv_args *shared, size_t first, size_t last, size_t group,       \
+                           size_t token) {                                                         \
+        const gemv_args g = *shared; /* which the results cannot overlap */                        \
+        size_t row = first;                                                                        \
+        for (; n == 1 && row + GROUP / 2 <= last; row += GROUP / 2)                                \
+            gemv_group(&g, row, GROUP / 2, token, is_2bit, n);                                     \
+        for (; row < last; row += group)                                                           \
+            gemv_group(&g, row, tern_min_size(last - row, group), token, is_2bit, n);              \
     }
 #define EACH_COUNT(X, name, is_2bit)                                                               \
     X(name, is_2bit, 1)                                                                            \
@@ -378,7 +386,8 @@ TERN_INLINE void gemv_group(const gemv_args *g, size_t row, size_t n_rows, size_
 EACH_COUNT(GROUP_OF, group_2bit, true)
 EACH_COUNT(GROUP_OF, group_t5, false)
 #define POINTER(name, is_2bit, n) name##_##n,
-typedef void (*group_fn)(const gemv_args *g, size_t row, size_t n_rows, size_t token);
+typedef void (*group_fn)(const gemv_args *g, size_t first, size_t last, size_t group,
+                         size_t token);
 static const group_fn groups[2][TOKENS] = {{EACH_COUNT(POINTER, group_2bit, true)},
                                            {EACH_COUNT(POINTER, group_t5, false)}};
 
@@ -399,11 +408,12 @@ static void gemv(const tern_ternary_matrix *w, size_t first_row, size_t last_row
     const size_t n_parts = (x->n_tokens + TOKENS - 1) / TOKENS;
     // Several parts take turns in the first-level cache, less often with more rows.
     const size_t group = n_parts > 1 ? GROUP : GROUP / 2;
-    for (size_t row = first_row; row < last_row; row += group)
+    const size_t each = n_parts > 1 ? group : last_row - first_row;
+    for (size_t row = first_row; row < last_row; row += each)
         for (size_t i = 0; i < n_parts; i++) {
             size_t token = x->n_tokens * i / n_parts, end = x->n_tokens * (i + 1) / n_parts;
-            groups[w->packing][end - token - 1](&g, row, tern_min_size(last_row - row, group),
-                                                token);
+            groups[w->packing][end - token - 1](&g, row, row + tern_min_size(last_row - row, each),
+                                                group, token);
         }
 }
 
