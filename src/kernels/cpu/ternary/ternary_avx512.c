@@ -359,8 +359,8 @@ TERN_INLINE void gemv_group(const gemv_args *g, size_t row, size_t n_rows, size_
 }
 
 // One function for each number of tokens, so that each is compiled by itself, over all groups of
-// some rows: a call for each group, and what it must read again, is a tenth of a small matrix's time.
-// For one token whole groups have a number of rows that the compiler knows.
+// some rows: a call for each group, and what it must read again, is a tenth of a small matrix's
+// time. For one token whole groups have a number of rows that the compiler knows.
 #define GROUP_OF(name, is_2bit, n)                                                                 \
     static void name##_##n(const gemv_args *shared, size_t first, size_t last, size_t group,       \
                            size_t token) {                                                         \
