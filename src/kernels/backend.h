@@ -156,7 +156,6 @@ typedef struct tern_backend {
     // may compute together. Rows of longer chunks have the same bits whatever their lengths are.
     int32_t n_same_bits;
     int32_t n_chunks_max; // of a batch
-    bool stores_by_context; // a store serves sequences of one n_context only
     // A batch of one greedy token is computed faster if this many positions more are reserved.
     int32_t n_ahead;
     // Any number of threads may use a device at once, each with its own instance. Else one at a

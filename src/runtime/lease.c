@@ -34,9 +34,7 @@ static void leave(tern_lease *l) {
 }
 
 static tern_status settle(tern_lease *l, tern_placement *at, tern_error *err) {
-    const tern_cache_desc desc = {.kv_type = l->kv_type,
-                                  .n_context = at->backend->stores_by_context ? l->n_context
-                                                                              : INT32_MAX};
+    const tern_cache_desc desc = {.kv_type = l->kv_type, .n_context = INT32_MAX};
     l->at = at;
     at->n_leases++;
     tern_placement_begin_use(at);
@@ -232,8 +230,7 @@ void tern_lease_trim(tern_lease *l) {
 }
 
 bool tern_lease_fits(const tern_lease *a, const tern_lease *b) {
-    bool by_context = a->at && a->at->backend->stores_by_context;
-    return a->kv_type == b->kv_type && (!by_context || a->n_context == b->n_context);
+    return a->kv_type == b->kv_type;
 }
 
 const int32_t *tern_lease_ids(const tern_lease *l) { return l->ids; }
