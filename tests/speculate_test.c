@@ -377,7 +377,7 @@ TEST(speculation_refuses_what_cannot_be) {
     const tern_session_desc d = {.speculation = {.online = true, .draft_model = model}};
     size_t before = tern_memory_get().heap_now;
     tern_status status = TERN_ERR_MEMORY;
-    for (uint64_t n = 1; status == TERN_ERR_MEMORY && n < 200; n++) {
+    for (uint64_t n = 1; status == TERN_ERR_MEMORY && n < 1000; n++) {
         tern_mem_fail_at(n);
         status = tern_session_open(&s, model, &d, &err);
         tern_mem_fail_at(0);

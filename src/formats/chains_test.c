@@ -280,7 +280,7 @@ TEST(chains_survive_failing_allocations) {
     const char *path = test_tmp("oom.bin");
     size_t before = tern_mem_get_stats().total_now;
     tern_status status = TERN_ERR_MEMORY;
-    for (uint64_t n = 1; status != TERN_OK && n < 100; n++) {
+    for (uint64_t n = 1; status != TERN_OK && n < 1000; n++) {
         tern_chains *c = NULL;
         tern_mem_fail_at(n);
         status = tern_chains_parse(&c, "t", b.at, b.n, &err);

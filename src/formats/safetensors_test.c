@@ -159,7 +159,7 @@ TEST(safetensors_survives_failing_allocations) {
     tern_strbuf b = make(small_header, 40);
     size_t before = tern_mem_get_stats().total_now;
     tern_status status = TERN_ERR_MEMORY;
-    for (int n = 1; status != TERN_OK && n < 100; n++) {
+    for (int n = 1; status != TERN_OK && n < 1000; n++) {
         tern_mem_fail_at((uint64_t)n);
         status = parse_and_close(b.ptr, b.len, NULL);
         tern_mem_fail_at(0);

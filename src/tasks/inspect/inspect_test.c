@@ -107,7 +107,7 @@ TEST(inspect_survives_failing_allocations) {
     REQUIRE_OK(write_model(path, true, &err), err);
     tern_strbuf out = {0};
     tern_status status = TERN_ERR_MEMORY;
-    for (int n = 1; status != TERN_OK && n < 200; n++) {
+    for (int n = 1; status != TERN_OK && n < 1000; n++) {
         size_t before = tern_mem_get_stats().total_now;
         tern_mem_fail_at((uint64_t)n);
         status = tern_inspect(path, &desc, refuse, NULL, &err);

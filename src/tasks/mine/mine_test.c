@@ -260,7 +260,7 @@ TEST(mine_survives_failing_allocations) {
     size_t before = tern_mem_get_stats().total_now;
     c.n_documents = 3;
     tern_status status = TERN_ERR_MEMORY;
-    for (uint64_t n = 1; status != TERN_OK && n < 60; n++) {
+    for (uint64_t n = 1; status != TERN_OK && n < 1000; n++) {
         tern_mem_fail_at(n);
         status = tern_ngrams_count(&g, &c, &(tern_ngrams_desc){.memory = 1 << 16}, &err);
         tern_mem_fail_at(0);
