@@ -15,11 +15,15 @@ int tern_page_group_of(const tern_page_layout *l, const tern_value *state) {
     return -1;
 }
 
+bool tern_is_paged(const tern_value *v) {
+    return v->kind == TERN_VALUE_STATE && v->state != TERN_STATE_ARRAY;
+}
+
 tern_status tern_page_layout_of(const tern_graph *g, tern_page_layout *out, tern_error *err) {
     *out = (tern_page_layout){.fixed = -1};
     for (size_t v = 0; v < g->n_values; v++) {
         const tern_value *value = &g->values[v];
-        if (value->kind != TERN_VALUE_STATE || value->state == TERN_STATE_ARRAY) continue;
+        if (!tern_is_paged(value)) continue;
         if (tern_page_group_of(out, value) >= 0) continue;
         if (out->n_groups == TERN_PAGE_GROUPS)
             return tern_fail(err, TERN_ERR_UNSUPPORTED, "graph: more than %d kinds of windows",
@@ -111,12 +115,10 @@ static tern_status make_page(tern_cache *c, int group, held_page **out, tern_err
     return TERN_OK;
 }
 
-// To the free ones.
+// To the free ones. Under the lock.
 static void give(tern_cache *c, int group, held_page *p) {
-    tern_mutex_lock(&c->lock);
     p->next = c->free[group];
     c->free[group] = p;
-    tern_mutex_unlock(&c->lock);
 }
 
 // A page for one holder, what it holds left open; fixed ones are zero.
@@ -129,7 +131,9 @@ static tern_status take(tern_cache *c, int group, held_page **out, tern_error *e
     else if (group == c->layout.fixed) {
         tern_status status = c->backend->page_clear(c->store, group, p->page, err);
         if (status != TERN_OK) {
+            tern_mutex_lock(&c->lock);
             give(c, group, p);
+            tern_mutex_unlock(&c->lock);
             return status;
         }
     }
@@ -144,11 +148,8 @@ static void drop(tern_cache *c, int group, held_page *p, bool keep) {
     if (!p) return;
     tern_mutex_lock(&c->lock);
     bool last = --p->n_holders == 0, away = p->out != NULL;
-    if (last && keep && !away) {
-        p->next = c->free[group];
-        c->free[group] = p;
-    } else if (last && !away)
-        c->n_pages[group]--;
+    if (last && keep && !away) give(c, group, p);
+    else if (last && !away) c->n_pages[group]--;
     tern_mutex_unlock(&c->lock);
     if (!last || (keep && !away)) return;
     if (!away) c->backend->page_free(c->store, group, p->page);
@@ -613,7 +614,7 @@ tern_status tern_sequence_swap_out(tern_sequence *s, tern_error *err) {
     return move_all(s, true, err);
 }
 tern_status tern_sequence_swap_in(tern_sequence *s, tern_error *err) {
-    return move_all(s, false, err);
+    return s->n_out > 0 ? move_all(s, false, err) : TERN_OK; // asked for in every step
 }
 bool tern_sequence_is_out(const tern_sequence *s) { return s->n_out > 0; }
 

@@ -32,6 +32,8 @@ typedef struct tern_page_layout {
     int fixed; // the group of the fixed states, or -1
 } tern_page_layout;
 tern_status tern_page_layout_of(const tern_graph *g, tern_page_layout *out, tern_error *err);
+// Whether the value is a state that lies in pages.
+bool tern_is_paged(const tern_value *v);
 // The group of a state of the graph.
 int tern_page_group_of(const tern_page_layout *l, const tern_value *state);
 

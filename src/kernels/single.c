@@ -39,12 +39,9 @@ tern_status tern_single_place(tern_single *s, tern_batch *batch, tern_chunk *chu
     return TERN_OK;
 }
 
-tern_status tern_single_run(tern_single *s, tern_batch *batch, int32_t first_pos, tern_error *err) {
-    tern_chunk chunk;
-    TERN_TRY(tern_single_place(s, batch, &chunk, first_pos, err));
-    tern_status status = s->backend->submit(s->instance, batch, err);
-    for (bool done = false; status == TERN_OK && !done;)
-        status = s->backend->poll(s->instance, &done, err);
+// After a batch: the sequence holds its tokens, or what it holds is not known.
+static tern_status settle(const tern_single *s, const tern_batch *batch, int32_t first_pos,
+                          tern_status status) {
     if (!s->sequence) return status;
     if (status == TERN_OK)
         tern_sequence_advance(s->sequence, first_pos + batch->n_tokens);
@@ -53,15 +50,19 @@ tern_status tern_single_run(tern_single *s, tern_batch *batch, int32_t first_pos
     return status;
 }
 
+tern_status tern_single_run(tern_single *s, tern_batch *batch, int32_t first_pos, tern_error *err) {
+    tern_chunk chunk;
+    TERN_TRY(tern_single_place(s, batch, &chunk, first_pos, err));
+    tern_status status = s->backend->submit(s->instance, batch, err);
+    for (bool done = false; status == TERN_OK && !done;)
+        status = s->backend->poll(s->instance, &done, err);
+    return settle(s, batch, first_pos, status);
+}
+
 tern_status tern_single_trace(tern_single *s, tern_batch *batch, int32_t first_pos,
                               tern_tap_fn on_value, void *ctx, tern_error *err) {
     tern_chunk chunk;
     TERN_TRY(tern_single_place(s, batch, &chunk, first_pos, err));
     tern_status status = s->backend->trace(s->instance, batch, on_value, ctx, err);
-    if (!s->sequence) return status;
-    if (status == TERN_OK)
-        tern_sequence_advance(s->sequence, first_pos + batch->n_tokens);
-    else
-        tern_sequence_abandon(s->sequence);
-    return status;
+    return settle(s, batch, first_pos, status);
 }

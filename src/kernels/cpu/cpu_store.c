@@ -50,7 +50,7 @@ tern_status cpu_store_open(tern_plan *p, const tern_page_layout *layout,
     }
     for (size_t v = 0; v < p->g->n_values; v++) {
         const tern_value *value = &p->g->values[v];
-        if (value->kind != TERN_VALUE_STATE || value->state == TERN_STATE_ARRAY) continue;
+        if (!tern_is_paged(value)) continue;
         uint64_t *bytes = &s->page_bytes[tern_page_group_of(layout, value)];
         s->offsets[v] = (size_t)*bytes;
         *bytes += (state_bytes(p->g, (tern_vid)v, s->kv_type) + 63) / 64 * 64;

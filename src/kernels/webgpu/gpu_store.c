@@ -65,7 +65,7 @@ static tern_status list_states(tern_store *s, tern_error *err) {
     }
     for (size_t v = 0; v < g->n_values; v++) {
         const tern_value *value = &g->values[v];
-        if (value->kind != TERN_VALUE_STATE || value->state == TERN_STATE_ARRAY) continue;
+        if (!tern_is_paged(value)) continue;
         arena *a = &s->arenas[tern_page_group_of(&s->layout, value)];
         s->number[v] = a->n_states;
         a->states[a->n_states++] = (tern_vid)v;

@@ -28,6 +28,13 @@ static inline bool few_rows(const cpu_run *run, int64_t n_rows) {
     return (size_t)n_rows <= kernels(run)->t->gemv_tokens[run->plan->device->packing];
 }
 
+// The first row of a chunk in its batch.
+static inline size_t first_row(const tern_batch *b, size_t chunk) {
+    size_t row = 0;
+    for (size_t i = 0; i < chunk; i++) row += (size_t)b->chunks[i].n_tokens;
+    return row;
+}
+
 // Row-wise work: blocks of this many tokens when there are many, one by one when there are few,
 // since then a token's work is long compared with the matrix products that wait for it.
 #define ROW_BLOCK 8

@@ -25,12 +25,6 @@ static float *state_of(const cpu_run *run, const tern_page *page, tern_vid v) {
     return (float *)(void *)(page->memory + cpu_store_offset(run->instance->store, v));
 }
 
-static size_t first_row(const tern_batch *b, size_t chunk) {
-    size_t row = 0;
-    for (size_t i = 0; i < chunk; i++) row += (size_t)b->chunks[i].n_tokens;
-    return row;
-}
-
 #define CONV_COLS 256 // of a unit
 
 static void conv_unit(const cpu_run *run, const tern_node *n, size_t chunk, size_t first_col,

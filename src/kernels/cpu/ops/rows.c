@@ -146,10 +146,9 @@ static void step_pool(cpu_run *run, const cpu_step *step, const tern_team *team)
     const tern_batch *b = run->batch;
     size_t d = (size_t)cols(run, n->in[0]), i, last;
     while (tern_team_claim(counter(run, step, 0), (size_t)b->n_chunks, 1, &i, &last)) {
-        const float *x = cpu_value(run, n->in[0]);
+        const float *x = (const float *)cpu_value(run, n->in[0]) + first_row(b, i) * d;
         float *y = (float *)cpu_value(run, n->out[0]) + i * d;
         size_t n_rows = (size_t)b->chunks[i].n_tokens;
-        for (size_t k = 0; k < i; k++) x += (size_t)b->chunks[k].n_tokens * d;
         memcpy(y, n->pool == TERN_POOL_LAST ? x + (n_rows - 1) * d : x, d * sizeof *y);
         if (n->pool != TERN_POOL_MEAN) continue;
         for (size_t t = 1; t < n_rows; t++) f->add(y, y, x + t * d, d);
