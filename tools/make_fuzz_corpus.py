@@ -418,6 +418,7 @@ def document_seeds():
     yield "gzip_twice", bytes([2]) + member * 2
     yield "gzip_cut", bytes([2]) + member[:-12]
     yield "no_text", bytes([1]) + b'{"x":1}\n'
+    yield "no_messages", bytes([1]) + b'{"messages": []}\n{"text": "a b"}\n'
 
 
 def checkpoint_seeds():

@@ -6,6 +6,8 @@ set -eu
 only=${1:-} jobs=${JOBS:-3} copy=build/mutants
 mkdir -p "$copy"
 git ls-files -co --exclude-standard | grep -v '^models/' >"$copy.files"
+# Files that have gone must go there, too; those that stay keep their times, and so their objects.
+find "$copy" -mindepth 1 -maxdepth 1 ! -name build -exec rm -rf {} +
 tar cf - -T "$copy.files" models | tar xf - -C "$copy"
 [ -d "$copy/build" ] || { mkdir -p "$copy/build" && cp -a build/obj build/libtern.a build/gen "$copy/build/"; }
 list=$PWD/tests/mutants/list

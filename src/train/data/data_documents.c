@@ -239,6 +239,8 @@ static tern_status copy_messages(tern_documents *d, const tern_json *list, tern_
 static tern_status read_messages(tern_documents *d, const tern_json *list, tern_document *out,
                                  tern_error *err) {
     if (list->n > MESSAGES_MAX) return bad_line(d, "more than 4096 messages", err);
+    out->text = (tern_str){0};
+    if (!list->n) return TERN_OK; // an empty chat is an empty document
     if (tern_array_reserve(TERN_MEM_FILE, &d->messages, &d->messages_capacity, 0, list->n) != 0)
         return tern_fail_memory(err, list->n * sizeof *d->messages);
     tern_strbuf_clear(&d->text);
