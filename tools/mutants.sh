@@ -14,6 +14,8 @@ list=$PWD/tests/mutants/list
 [ -z "${TERN_WEBGPU_LIB:-}" ] && [ -f build/webgpu/libwebgpu_wrapper.so ] &&
     export TERN_WEBGPU_LIB="$PWD/build/webgpu/libwebgpu_wrapper.so"
 cd "$copy"
+# A mutation that was interrupted left objects that are newer than the file.
+[ ! -f build/original ] || touch "$(cat build/mutated)"
 n_found=0 n_missed=0 n_skipped=0
 
 # -O1: compiled sooner, and the same bits.
@@ -36,6 +38,7 @@ while IFS='|' read -r test file expression; do
         failed "BROKEN" # the test fails, or is not there, without any fault
         continue
     fi
+    echo "$file" >build/mutated
     cp "$file" build/original
     sed -E "$expression" build/original >"$file"
     if cmp -s "$file" build/original; then
@@ -50,6 +53,7 @@ while IFS='|' read -r test file expression; do
     fi
     cp build/original "$file"
     build || { echo "$file does not build again"; exit 1; }
+    rm build/original
 done <"$list"
 echo "mutants: $n_found found, $n_missed not, $n_skipped skipped"
 [ $n_missed = 0 ] && [ $n_found -gt 0 ]
