@@ -3,40 +3,7 @@
 #     tests/cli_test.sh build/tern build/tiny.gguf
 set -u
 tern=$1 model=$2
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-n=0 bad=0
-
-wrong() { # DESCRIPTION
-    echo "  $1" >&2
-    bad=$((bad + 1))
-}
-ends() { # STATUS COMMAND...: it must exit with it; output goes to $dir/out and $dir/err
-    want=$1
-    shift
-    n=$((n + 1))
-    "$@" >"$dir/out" 2>"$dir/err" </dev/null
-    got=$?
-    [ $got = "$want" ] || wrong "exit $got, not $want: $*: $(cat "$dir/err")"
-}
-fails() { # STATUS PATTERN COMMAND...: and prints one line that begins with "tern: "
-    status=$1 pattern=$2
-    shift 2
-    ends "$status" "$@"
-    [ "$(wc -l <"$dir/err")" = 1 ] || wrong "not one line: $*: $(cat "$dir/err")"
-    grep -q "^tern: .*$pattern" "$dir/err" || wrong "no '$pattern': $*: $(cat "$dir/err")"
-    [ -s "$dir/out" ] && wrong "output in spite of the failure: $*"
-}
-says() { # PATTERN: on standard error of the last command
-    grep -q -- "$1" "$dir/err" || wrong "no '$1' said in: $(head -c 300 "$dir/err")"
-}
-has() { # PATTERN: in the output of the last command
-    grep -q -- "$1" "$dir/out" || wrong "no '$1' in: $(head -c 300 "$dir/out")"
-}
-same() { # A B DESCRIPTION
-    n=$((n + 1))
-    [ "$1" = "$2" ] || wrong "$3: '$1' is not '$2'"
-}
+. "$(dirname "$0")/cli_checks.sh"
 
 # Help and usage.
 ends 0 "$tern" --version
@@ -299,5 +266,4 @@ fi
 . "$(dirname "$0")/cli_chat.sh"
 . "$(dirname "$0")/cli_families.sh"
 
-echo "command line: $n checks, $bad failed"
-[ $bad = 0 ]
+count_and_exit "command line"

@@ -3,30 +3,7 @@
 #     tests/train_test.sh build/tern build/tiny.gguf
 set -u
 tern=$1 model=$2
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-n=0 bad=0
-
-wrong() { # DESCRIPTION
-    echo "  $1" >&2
-    bad=$((bad + 1))
-}
-ends() { # STATUS COMMAND...: it must exit with it; output goes to $dir/out and $dir/err
-    want=$1
-    shift
-    n=$((n + 1))
-    "$@" >"$dir/out" 2>"$dir/err" </dev/null
-    got=$?
-    [ $got = "$want" ] || wrong "exit $got, not $want: $*: $(cat "$dir/err")"
-}
-says() { # PATTERN: on standard error of the last command
-    n=$((n + 1))
-    grep -q -- "$1" "$dir/err" || wrong "no '$1' in: $(head -c 600 "$dir/err")"
-}
-prints() { # PATTERN: in its output
-    n=$((n + 1))
-    grep -q -- "$1" "$dir/out" || wrong "no '$1' in: $(head -c 600 "$dir/out")"
-}
+. "$(dirname "$0")/cli_checks.sh"
 there() { # FILE...
     for f in "$@"; do
         n=$((n + 1))
@@ -52,8 +29,8 @@ n=$((n + 1))
 
 # How the text is split, and the warnings about what may not be meant.
 ends 0 "$tern" data build "$dir/stories.txt" --tokenizer "$dir/tok" -o "$dir/shards" --valid 0.1
-prints '^  train  3[0-9][0-9] documents, [0-9]* tokens (8[0-9.]*%\|9[0-9.]*%).*, 1 shard$'
-prints '^  valid  [0-9]* documents, [0-9]* tokens ([0-9.]*%).*, 1 shard$'
+has '^  train  3[0-9][0-9] documents, [0-9]* tokens (8[0-9.]*%\|9[0-9.]*%).*, 1 shard$'
+has '^  valid  [0-9]* documents, [0-9]* tokens ([0-9.]*%).*, 1 shard$'
 n=$((n + 1))
 [ -s "$dir/err" ] && wrong "a note without a reason: $(cat "$dir/err")"
 echo "A text without a separator" >"$dir/plain.txt"
@@ -121,7 +98,7 @@ says 'beyond the'
 ends 0 "$tern" data build "$dir/stories.txt" --tokenizer "$model" -o "$dir/gguf"
 there "$dir/gguf/tokenizer.gguf"
 ends 0 "$tern" data inspect "$dir/gguf/train-00000.tern"
-prints 'begins      ".*Story [0-9]*: the cat met'
+has 'begins      ".*Story [0-9]*: the cat met'
 ends 0 "$tern" train --data "$dir/gguf" -o "$dir/whole" $small -n 2
 ends 0 "$tern" run -m "$dir/whole/step-00000002.gguf" -p "Story" -n 4
 for m in "$model" "$dir/whole/step-00000002.gguf"; do
@@ -133,5 +110,4 @@ ends 0 "$tern" data build "$dir/stories.txt" --tokenizer "$dir/tok" -o "$dir/ggu
 n=$((n + 1))
 [ -e "$dir/gguf/tokenizer.gguf" ] && wrong "the tokenizer of an earlier build stays"
 
-echo "data and training: $n checks, $bad failed"
-[ $bad = 0 ]
+count_and_exit "data and training"
