@@ -47,7 +47,7 @@ FLAGS_avx512bf16 := $(FLAGS_avx512) -mavx512bf16
 FLAGS_neon    :=
 FLAGS_dotprod := -march=armv8.2-a+dotprod
 ISAS     := $(ISA_$(MACHINE))
-ALL_ISAS := avx2 avx512 avx512bf16 neon dotprod
+ALL_ISAS := avx2 avx512 avx512bf16 neon dotprod wasm
 
 isa_files    = $(foreach i,$(1),$(wildcard src/kernels/cpu/*_$(i).c src/kernels/cpu/*/*_$(i).c))
 TEST_PATTERN := %_test.c %_check.c

@@ -222,7 +222,7 @@ int main(int argc, char **argv) {
     b.w = &w;
     b.f = kernels.f;
     b.x = x[0];
-    if (tern_head_create(&b.h, &w, kernels.f, &err) ||
+    if (tern_head_create(&b.h, &w, &kernels, &err) ||
         tern_head_query_create(&b.q, b.h, N_MOST, &err))
         return 1;
     run_team(&b, build_all, 1);

@@ -158,7 +158,7 @@ static tern_status build_screen(tern_device *d, tern_weight *w, tern_error *err)
     const tern_weight_source *s = &w->source;
     tern_head_matrix m = {w->type, w->rows, w->row_bytes, (size_t)s->n_rows, (size_t)s->n_cols,
                           s->scale};
-    TERN_TRY(tern_head_create(&w->screen, &m, d->kernels.f, err));
+    TERN_TRY(tern_head_create(&w->screen, &m, &d->kernels, err));
     screen_job job = {.screen = w->screen, .n_rows = (size_t)s->n_rows};
     tern_team_run(d->team, build_screen_rows, &job);
     if (atomic_load(&job.status) != TERN_OK) return tern_fail_memory(err, 0);

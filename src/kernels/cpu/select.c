@@ -3,6 +3,7 @@
 #include <string.h>
 #include "kernels/cpu/float/float_kernels.h"
 #include "kernels/cpu/gemm/gemm.h"
+#include "kernels/cpu/head/head_kernels.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/ternary/ternary_kernels.h"
 
@@ -10,6 +11,8 @@
 #include <cpuid.h>
 #elif defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
+#elif defined(__wasm_relaxed_simd__)
+#include <wasm_simd128.h>
 #endif
 
 static bool always(void) { return true; }
@@ -45,6 +48,20 @@ static bool has_dotprod(void) {
 #endif
 }
 
+#elif defined(__wasm_relaxed_simd__)
+
+// Is the dot product that adds to sums of 32 bits one instruction? With codes of 8 bits, for which
+// it is not meant, the engine's choice shows in the result: 4 * 127 * 255 by x86's vpdpbusd,
+// 4 * 127 * -1 by ARM; other x86 processors add pairs in 16 bits first, which saturate, and take
+// three instructions or more.
+static bool has_dot(void) {
+    volatile int8_t x = 127, code = -1;
+    v128_t sum = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(wasm_i8x16_splat(x), wasm_i8x16_splat(code),
+                                                        wasm_i32x4_splat(0));
+    int32_t got = wasm_i32x4_extract_lane(sum, 0);
+    return got == 4 * 127 * 255 || got == -4 * 127;
+}
+
 #endif
 
 // From worst to best; each level runs where the next one does.
@@ -53,20 +70,29 @@ static const struct level {
     bool (*runs)(void);
     const tern_float_kernels *f;
     const tern_ternary_kernels *t;
+    const tern_head_kernels *h;
     const tern_gemm_kernels *g;
 } levels[] = {
     {"scalar", "scalar", always, &tern_float_kernels_scalar, &tern_ternary_kernels_scalar,
-     &tern_gemm_kernels_scalar},
+     &tern_head_kernels_scalar, &tern_gemm_kernels_scalar},
 #if defined(__x86_64__)
     {"avx2", "avx2", has_avx2, &tern_float_kernels_avx2, &tern_ternary_kernels_avx2,
-     &tern_gemm_kernels_avx2},
+     &tern_head_kernels_avx2, &tern_gemm_kernels_avx2},
     {"avx512", "avx512", has_avx512, &tern_float_kernels_avx512, &tern_ternary_kernels_avx512,
-     &tern_gemm_kernels_avx512},
+     &tern_head_kernels_avx512, &tern_gemm_kernels_avx512},
 #elif defined(__aarch64__)
     {"neon", "neon", always, &tern_float_kernels_neon, &tern_ternary_kernels_neon,
-     &tern_gemm_kernels_neon},
+     &tern_head_kernels_scalar, &tern_gemm_kernels_neon},
     {"dotprod", "neon dotprod", has_dotprod, &tern_float_kernels_neon,
-     &tern_ternary_kernels_dotprod, &tern_gemm_kernels_neon},
+     &tern_ternary_kernels_dotprod, &tern_head_kernels_scalar, &tern_gemm_kernels_neon},
+#elif defined(__wasm_relaxed_simd__)
+    {"relaxed", "wasm relaxed", always, &tern_float_kernels_wasm, &tern_ternary_kernels_wasm,
+     &tern_head_kernels_wasm, &tern_gemm_kernels_wasm},
+    {"dot", "wasm relaxed dot", has_dot, &tern_float_kernels_wasm, &tern_ternary_kernels_wasm_dot,
+     &tern_head_kernels_wasm_dot, &tern_gemm_kernels_wasm},
+#elif defined(__wasm_simd128__)
+    {"simd128", "wasm simd128", always, &tern_float_kernels_wasm, &tern_ternary_kernels_wasm,
+     &tern_head_kernels_wasm, &tern_gemm_kernels_wasm},
 #endif
 };
 enum { N_LEVELS = sizeof levels / sizeof *levels };
@@ -82,6 +108,7 @@ bool tern_cpu_kernels_select(const char *at_most, tern_cpu_kernels *out) {
     snprintf(out->name, sizeof out->name, "%s", levels[limit].full_name);
     out->f = levels[limit].f;
     out->t = levels[limit].t;
+    out->h = levels[limit].h;
     out->g = levels[limit].g;
     return true;
 }

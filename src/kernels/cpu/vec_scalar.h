@@ -7,6 +7,7 @@
 #define TERN_KERNELS_CPU_VEC_SCALAR_H
 
 #include <math.h>
+#include "base/fma.h"
 #include "base/half.h"
 
 #define VEC_NAME scalar
@@ -55,7 +56,9 @@ static inline v16 v16_add(v16 a, v16 b) { VEC_EACH(a.lane[i] + b.lane[i]); }
 static inline v16 v16_sub(v16 a, v16 b) { VEC_EACH(a.lane[i] - b.lane[i]); }
 static inline v16 v16_mul(v16 a, v16 b) { VEC_EACH(a.lane[i] * b.lane[i]); }
 static inline v16 v16_div(v16 a, v16 b) { VEC_EACH(a.lane[i] / b.lane[i]); }
-static inline v16 v16_fma(v16 a, v16 b, v16 c) { VEC_EACH(fmaf(a.lane[i], b.lane[i], c.lane[i])); }
+static inline v16 v16_fma(v16 a, v16 b, v16 c) {
+    VEC_EACH(tern_fma(a.lane[i], b.lane[i], c.lane[i]));
+}
 static inline v16 v16_sqrt(v16 a) { VEC_EACH(sqrtf(a.lane[i])); }
 static inline v16 v16_abs(v16 a) { VEC_EACH(fabsf(a.lane[i])); }
 static inline v16 v16_max(v16 a, v16 b) {

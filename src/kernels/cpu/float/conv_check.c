@@ -1,6 +1,7 @@
 // The convolution of every variant against its chain of fmas in plain C, bit for bit, however the
 // rows are cut into runs and the columns among threads.
 #include "base/alloc.h"
+#include "base/fma.h"
 #include "kernels/cpu/float/float_check.h"
 #include "tests/harness.h"
 
@@ -48,7 +49,7 @@ static void conv_plainly(const conv_case *c, const conv_data *d, const tern_floa
                 size_t from = t + j; // counted from the oldest row of the state
                 float value = from < before ? d->start[from * c->n_cols + i]
                                             : d->x[(from - before) * d->stride + i];
-                y[i] = fmaf(d->w[i * c->n_taps + j], value, y[i]);
+                y[i] = tern_fma(d->w[i * c->n_taps + j], value, y[i]);
             }
         }
         if (c->act == TERN_ACT_SILU) scalar->act(y, y, c->n_cols, TERN_ACT_SILU);
@@ -130,11 +131,11 @@ static void gradients_plainly(const conv_case *c, const float *x, const float *d
             for (size_t j = 0; j < c->n_taps; j++)
                 if (t + back - j < c->n_rows)
                     dx[t * d + i] =
-                        fmaf(w[i * c->n_taps + j], dy[(t + back - j) * d + i], dx[t * d + i]);
+                        tern_fma(w[i * c->n_taps + j], dy[(t + back - j) * d + i], dx[t * d + i]);
             for (size_t j = 0; j < c->n_taps; j++)
                 if (t + j >= back)
                     dw[i * c->n_taps + j] =
-                        fmaf(dy[t * d + i], x[(t + j - back) * d + i], dw[i * c->n_taps + j]);
+                        tern_fma(dy[t * d + i], x[(t + j - back) * d + i], dw[i * c->n_taps + j]);
         }
 }
 

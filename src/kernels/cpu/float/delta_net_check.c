@@ -2,6 +2,7 @@
 // are cut into runs and the columns among threads; and the recurrence against its two forms in
 // double: row by row, and in chunks of 64 rows with a triangular solve.
 #include "base/alloc.h"
+#include "base/fma.h"
 #include "kernels/cpu/float/float_check.h"
 #include "tests/harness.h"
 
@@ -60,7 +61,7 @@ static void unit(float *y, const float *x, size_t n, float eps, const tern_float
 
 static float chain(const float *column, size_t stride, const float *x, size_t n) {
     float sum = 0;
-    for (size_t i = 0; i < n; i++) sum = fmaf(column[i * stride], x[i], sum);
+    for (size_t i = 0; i < n; i++) sum = tern_fma(column[i * stride], x[i], sum);
     return sum;
 }
 
@@ -82,7 +83,7 @@ static void delta_plainly(const delta_case *c, const delta_data *d,
         for (size_t i = 0; i < c->dv; i++) {
             float delta = beta * (v[i] - chain(s + i, c->dv, k, c->dk));
             for (size_t j = 0; j < c->dk; j++)
-                s[j * c->dv + i] = fmaf(k[j], delta, s[j * c->dv + i]);
+                s[j * c->dv + i] = tern_fma(k[j], delta, s[j * c->dv + i]);
             d->want[t * (c->dv + 2) + i] = chain(s + i, c->dv, q, c->dk);
         }
     }

@@ -146,8 +146,8 @@ static void rope(float *x, const float *cos, const float *sin, size_t n_rot, boo
     if (!halves) {
         for (size_t i = 0; i < half; i++) {
             float a = x[2 * i], b = x[2 * i + 1];
-            x[2 * i] = fmaf(a, cos[i], -(b * sin[i]));
-            x[2 * i + 1] = fmaf(b, cos[i], a * sin[i]);
+            x[2 * i] = tern_fma(a, cos[i], -(b * sin[i]));
+            x[2 * i + 1] = tern_fma(b, cos[i], a * sin[i]);
         }
         return;
     }

@@ -8,5 +8,6 @@ extern const tern_float_kernels tern_float_kernels_scalar;
 extern const tern_float_kernels tern_float_kernels_avx2;
 extern const tern_float_kernels tern_float_kernels_avx512;
 extern const tern_float_kernels tern_float_kernels_neon;
+extern const tern_float_kernels tern_float_kernels_wasm;
 
 #endif

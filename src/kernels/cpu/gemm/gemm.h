@@ -51,6 +51,7 @@ extern const tern_gemm_kernels tern_gemm_kernels_scalar;
 extern const tern_gemm_kernels tern_gemm_kernels_avx2;
 extern const tern_gemm_kernels tern_gemm_kernels_avx512;
 extern const tern_gemm_kernels tern_gemm_kernels_neon;
+extern const tern_gemm_kernels tern_gemm_kernels_wasm;
 extern const tern_gemm_kernels tern_gemm_kernels_bf16;
 
 // Factors rounded to bf16, if this processor multiplies them faster than floats; else NULL.

@@ -61,7 +61,6 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "kernels/cpu/float/float_kernels.h"
 #include "kernels/cpu/head/head.h"
 #include "kernels/cpu/head/head_kernels.h"
 
@@ -80,15 +79,6 @@ struct tern_head {
 };
 
 // ---- The copy ----------------------------------------------------------------------------------
-
-static const tern_head_kernels *kernels_beside(const tern_float_kernels *f) {
-#if defined(__x86_64__)
-    if (f == &tern_float_kernels_avx512) return &tern_head_kernels_avx512;
-    if (f == &tern_float_kernels_avx2) return &tern_head_kernels_avx2;
-#endif
-    (void)f;
-    return &tern_head_kernels_scalar;
-}
 
 // Takes `bytes` of the block, from *at on; the block is NULL when sizes are only counted.
 static void *part(uint8_t *memory, uint64_t *at, uint64_t bytes) {
@@ -128,7 +118,7 @@ static uint64_t lay_out(tern_head *h, uint8_t *memory) {
 }
 
 tern_status tern_head_create(tern_head **out, const tern_head_matrix *w,
-                             const tern_float_kernels *f, tern_error *err) {
+                             const tern_cpu_kernels *kernels, tern_error *err) {
     *out = NULL;
     if (w->n_in == 0 || w->n_in > MAX_N_IN || w->n_rows > INT32_MAX)
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
@@ -137,8 +127,8 @@ tern_status tern_head_create(tern_head **out, const tern_head_matrix *w,
     tern_head *h = tern_alloc(TERN_MEM_WEIGHTS, sizeof *h);
     if (!h) return tern_fail_memory(err, sizeof *h);
     h->w = *w;
-    h->f = f;
-    h->k = kernels_beside(f);
+    h->f = kernels->f;
+    h->k = kernels->h;
     h->n_vectors = (w->n_in + TERN_HEAD_VECTOR - 1) / TERN_HEAD_VECTOR;
     h->n_groups = (w->n_in + TERN_HEAD_GROUP - 1) / TERN_HEAD_GROUP;
     h->rounding = 0x1p-23f * ((float)w->n_in / 16 + 64);

@@ -36,7 +36,7 @@ typedef struct tern_head_query tern_head_query;
 // Allocates; then the copy must be built, every row once. TERN_ERR_UNSUPPORTED for shapes that the
 // proof does not cover (n_in above 2^20).
 tern_status tern_head_create(tern_head **out, const tern_head_matrix *w,
-                             const tern_float_kernels *f, tern_error *err);
+                             const tern_cpu_kernels *kernels, tern_error *err);
 void tern_head_free(tern_head *h);
 // Any thread, disjoint ranges. scratch (64): tern_head_build_scratch_bytes for this thread alone,
 // zeroed before its first use.

@@ -160,14 +160,13 @@ TEST(head_kernels_are_right_and_quantize_alike) {
     check_planes(&first, w);
     check_sums(&tern_head_kernels_scalar, &first, &x);
     for (size_t i = 1; i < n_names; i++) {
-#if defined(__x86_64__)
-        const tern_head_kernels *k =
-            strcmp(names[i], "avx2") ? &tern_head_kernels_avx512 : &tern_head_kernels_avx2;
         static tile t;
-        quantize_tile(k, w, &t);
-        CHECK_MSG(!memcmp(&first, &t, sizeof t), "%s", k->name);
-        check_sums(k, &t, &x);
-#endif
+        tern_cpu_kernels kernels;
+        REQUIRE(tern_cpu_kernels_select(names[i], &kernels));
+        if (kernels.h == &tern_head_kernels_scalar) continue;
+        quantize_tile(kernels.h, w, &t);
+        CHECK_MSG(!memcmp(&first, &t, sizeof t), "%s", kernels.h->name);
+        check_sums(kernels.h, &t, &x);
     }
 }
 
@@ -291,7 +290,7 @@ static size_t check_case(const head_case *c, const char *what) {
         tern_head_query *q;
         tern_cpu_kernels_select(names[v], &kernels);
         tern_head_matrix w = {c->type, c->data, (size_t)c->row_bytes, c->n_rows, c->n_in, 1};
-        if (tern_head_create(&h, &w, kernels.f, &err) != TERN_OK) {
+        if (tern_head_create(&h, &w, &kernels, &err) != TERN_OK) {
             CHECK_MSG(false, "%s: %s", what, err.message);
             continue;
         }
@@ -505,10 +504,10 @@ TEST(head_says_when_memory_is_out) {
     REQUIRE(tern_cpu_kernels_select(NULL, &kernels));
     for (uint64_t i = 1; i <= 2; i++) {
         tern_mem_fail_at(i);
-        CHECK(tern_head_create(&h, &w, kernels.f, &err) == TERN_ERR_MEMORY && !h);
+        CHECK(tern_head_create(&h, &w, &kernels, &err) == TERN_ERR_MEMORY && !h);
     }
     tern_mem_fail_at(0);
-    REQUIRE_OK(tern_head_create(&h, &w, kernels.f, &err), err);
+    REQUIRE_OK(tern_head_create(&h, &w, &kernels, &err), err);
     for (uint64_t i = 1; i <= 2; i++) {
         tern_mem_fail_at(i);
         CHECK(tern_head_query_create(&q, h, 3, &err) == TERN_ERR_MEMORY && !q);
@@ -516,5 +515,5 @@ TEST(head_says_when_memory_is_out) {
     tern_mem_fail_at(0);
     tern_head_free(h);
     w.n_in = (size_t)1 << 21;
-    CHECK(tern_head_create(&h, &w, kernels.f, &err) == TERN_ERR_UNSUPPORTED && !h);
+    CHECK(tern_head_create(&h, &w, &kernels, &err) == TERN_ERR_UNSUPPORTED && !h);
 }

@@ -1,0 +1,28 @@
+// fmaf, with one rounding on every system.
+//
+// WASI's C library has one that asks for a rounding mode which WebAssembly lacks, and so rounds
+// twice now and then. The same in 16 lanes, and why it is exact: kernels/cpu/vec_wasm.h.
+#ifndef TERN_BASE_FMA_H
+#define TERN_BASE_FMA_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__wasm__)
+static inline float tern_fma(float a, float b, float c) {
+    double p = (double)a * b, s = p + c;
+    uint64_t bits;
+    memcpy(&bits, &s, 8);
+    if ((bits & 0x0FFFFFFF) == 0) { // perhaps half way between two floats: round s to odd
+        double p_part = s - c, c_part = s - p_part, error = (p - p_part) + (c - c_part);
+        if (fabs(error) > 0 && (bits & 1) == 0) bits += (error < 0) == (s < 0) ? 1 : -1;
+        memcpy(&s, &bits, 8);
+    }
+    return (float)s;
+}
+#else
+static inline float tern_fma(float a, float b, float c) { return fmaf(a, b, c); }
+#endif
+
+#endif

@@ -1,0 +1,52 @@
+// Ternary kernels for WebAssembly where relaxed SIMD's dot product is one instruction (ARM's sdot,
+// x86's vpdpbusd): it adds four neighbouring products to each of four sums of 32 bits.
+//
+// Engines may take the second factor as signed or unsigned and may saturate the sum of two
+// products. Codes are neither negative nor is 2 * 3 * 128 near a limit.
+#if defined(__wasm_relaxed_simd__)
+#include "kernels/cpu/ternary/ternary_wasm.inl"
+
+#define KERNELS tern_ternary_kernels_wasm_dot
+#define NAME "wasm dot"
+
+enum { GEMV_TOKENS_2BIT = 8, GEMV_TOKENS_T5 = 8 };
+
+typedef v128_t unit_sums;
+
+TERN_INLINE unit_sums no_units(void) { return wasm_i32x4_splat(0); }
+
+TERN_INLINE v128_t dot(v128_t sum, bytes c, v128_t x) {
+    return wasm_i32x4_relaxed_dot_i8x16_i7x16_add(x, c, sum);
+}
+
+TERN_INLINE unit_sums dot_add(unit_sums u, bytes c, const int8_t *x) {
+    return dot(u, c, wasm_v128_load(x));
+}
+
+TERN_INLINE sums add_units(sums s, unit_sums u) { return wasm_i32x4_add(s, u); }
+
+#define DECLARE(t) v128_t a##t = no_units(), b##t = no_units();
+
+// Sums of 8 rows and 4 tokens.
+TERN_INLINE void tile(int32_t acc[TOKENS][ROWS], const uint8_t *w, const int8_t *x, size_t steps,
+                      int n_tokens) {
+#define MULTIPLY(t)                                                                                \
+    if ((t) < n_tokens) {                                                                          \
+        v128_t q = broadcast4(x + 4 * (t));                                                        \
+        a##t = dot(a##t, wa, q);                                                                   \
+        b##t = dot(b##t, wb, q);                                                                   \
+    }
+#define STORE(t) wasm_v128_store(acc[t], a##t), wasm_v128_store(acc[t] + 4, b##t);
+    EACH(DECLARE)
+    for (; steps; steps--, w += 4 * ROWS, x += 4 * TOKENS) {
+        v128_t wa = load_bytes(w), wb = load_bytes(w + 16);
+        EACH(MULTIPLY)
+    }
+    EACH(STORE)
+}
+
+#undef DECLARE
+#undef MULTIPLY
+#undef STORE
+#include "kernels/cpu/ternary/ternary_narrow.inl"
+#endif
