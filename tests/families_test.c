@@ -532,8 +532,10 @@ static bool rewrite_gguf(const char *in, const char *out, const rewriting *r) {
     }
     if (ok && r->new_tensor)
         ok = tern_gguf_declare(w, r->new_tensor, TERN_DTYPE_F32, 1, &three) == TERN_OK;
-    for (size_t i = 0; ok && i < f->n_tensors; i++)
-        ok = tern_gguf_write(w, test_bytes(&f->tensors[i].data), f->tensors[i].bytes, &err) == TERN_OK;
+    for (size_t i = 0; ok && i < f->n_tensors; i++) {
+        const tern_tensor *t = &f->tensors[i];
+        ok = tern_gguf_write(w, test_bytes(&t->data), t->bytes, &err) == TERN_OK;
+    }
     if (ok && r->new_tensor) ok = tern_gguf_write(w, zeros, sizeof zeros, &err) == TERN_OK;
     ok = ok && tern_gguf_writer_finish(w, &err) == TERN_OK;
     tern_gguf_writer_free(w);

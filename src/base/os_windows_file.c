@@ -292,7 +292,8 @@ int64_t tern_fd_read_at(int fd, void *to, size_t n, uint64_t offset) {
         uint64_t left = n - got, at = offset + got;
         DWORD done = 0;
         OVERLAPPED place = {.Offset = (DWORD)at, .OffsetHigh = (DWORD)(at >> 32)};
-        bool ok = ReadFile(h, (char *)to + got, (DWORD)(left < PIECE ? left : PIECE), &done, &place);
+        DWORD piece = (DWORD)(left < PIECE ? left : PIECE);
+        bool ok = ReadFile(h, (char *)to + got, piece, &done, &place);
         if (!ok && GetLastError() != ERROR_HANDLE_EOF) {
             fail_last();
             return -1;

@@ -4,7 +4,7 @@
 #ifndef TERN_BASE_TERNARY_H
 #define TERN_BASE_TERNARY_H
 
-#include "base/rows.h"
+#include "base/matrix.h"
 
 // The result of find: value = code * scale.
 typedef struct tern_ternary_kind {
@@ -26,8 +26,8 @@ typedef struct tern_codes {
     int8_t *codes;
     float *scales;
 } tern_codes;
-// pieces: rows are taken in rising order, each after tern_rows_reach of `rows`. Else all of them are
-// in memory until they are closed.
+// pieces: rows are taken in rising order, each after tern_rows_reach of `rows`. Else all of them
+// are in memory until they are closed.
 tern_status tern_codes_open(tern_codes *r, const tern_matrix *m, const tern_ternary_kind *kind,
                             bool pieces, tern_error *err);
 // Codes -1, 0, +1 of a row; valid until the next call.

@@ -11,7 +11,7 @@
 
 #include "base/json.h"
 #include "base/out_set.h"
-#include "base/rows.h"
+#include "base/matrix.h"
 #include "base/strbuf.h"
 #include "tern_tools.h"
 

@@ -51,7 +51,8 @@ static tern_status take(reader *r, const uint8_t **out, uint64_t n) {
     if (r->at + n > r->window_end) {
         uint64_t size = n > WINDOW_BYTES ? n : WINDOW_BYTES;
         if (size > left(r)) size = left(r);
-        void *window = size <= SIZE_MAX ? tern_arena_take(&r->file->priv->pool, (size_t)size) : NULL;
+        tern_arena *pool = &r->file->priv->pool;
+        void *window = size <= SIZE_MAX ? tern_arena_take(pool, (size_t)size) : NULL;
         if (!window) return tern_fail_memory(r->err, (size_t)size);
         TERN_TRY(tern_blob_read(r->all, r->at, size, window, r->err));
         r->window = window;
@@ -72,7 +73,7 @@ static tern_status read_bytes(reader *r, void *to, size_t n, const char *what) {
 }
 
 static tern_status read_string(reader *r, tern_str *out, const char *what) {
-    const uint8_t *bytes;
+    const uint8_t *bytes = NULL;
     uint64_t n = 0;
     TERN_TRY(read_bytes(r, &n, sizeof n, what));
     if (n > left(r))

@@ -241,7 +241,8 @@ static tern_status read_folder(tern_file *file, const char *folder, const char *
     bool is_adapter = only_file && !strcmp(only_file, "adapter_model.safetensors");
     TERN_TRY(tern_hf_read_json(file, folder, is_adapter ? "adapter_config.json" : "config.json",
                       &file->config, err));
-    TERN_TRY(tern_hf_read_json(file, folder, "tokenizer_config.json", &file->tokenizer_config, err));
+    TERN_TRY(tern_hf_read_json(file, folder, "tokenizer_config.json", &file->tokenizer_config,
+                               err));
     TERN_TRY(tern_hf_read_json(file, folder, "generation_config.json", &file->generation_config,
                               err));
     TERN_TRY(read_text(file, folder, "tokenizer.json", &file->tokenizer_json, err));

@@ -169,15 +169,18 @@ TEST(gguf_writer_copies_metadata_as_it_is) {
         const tern_tensor *t = &f->tensors[i];
         CHECK(tern_gguf_declare(w, t->name, t->type, t->n_dims, t->ne) == TERN_OK);
     }
-    for (size_t i = 0; i < f->n_tensors; i++)
-        CHECK(tern_gguf_write(w, test_bytes(&f->tensors[i].data), f->tensors[i].bytes, &err) == TERN_OK);
+    for (size_t i = 0; i < f->n_tensors; i++) {
+        const tern_tensor *t = &f->tensors[i];
+        CHECK(tern_gguf_write(w, test_bytes(&t->data), t->bytes, &err) == TERN_OK);
+    }
     REQUIRE_OK(tern_gguf_writer_finish(w, &err), err);
     tern_gguf_writer_free(w);
     REQUIRE_OK(tern_file_open(&g, to, &err), err);
     CHECK(g->n_metas == f->n_metas && g->n_tensors == f->n_tensors);
     for (size_t i = 0; i < f->n_tensors && i < g->n_tensors; i++) {
-        CHECK(g->tensors[i].bytes == f->tensors[i].bytes);
-        CHECK(memcmp(test_bytes(&g->tensors[i].data), test_bytes(&f->tensors[i].data), g->tensors[i].bytes) == 0);
+        const tern_tensor *a = &f->tensors[i], *b = &g->tensors[i];
+        CHECK(a->bytes == b->bytes);
+        CHECK(memcmp(test_bytes(&b->data), test_bytes(&a->data), b->bytes) == 0);
     }
     for (size_t i = 0; i < f->n_metas && i < g->n_metas; i++) {
         const tern_meta *a = &f->metas[i], *b = &g->metas[i];

@@ -137,7 +137,8 @@ static tern_weight_source *add_source(rig *r, tern_vid v, tern_dtype type, int64
     tern_free(row);
     r->vids[r->n_sources++] = v;
     *s = (tern_weight_source){.name = "weight", .type = type, .bytes = bytes,
-                              .data = tern_blob_of(data, bytes), .n_rows = n_rows, .n_cols = n_cols};
+                              .data = tern_blob_of(data, bytes), .n_rows = n_rows,
+                              .n_cols = n_cols};
     return s;
 }
 

@@ -161,8 +161,8 @@ static tern_status send_ternary(tern_device *d, const tern_weight *w, const tern
 
 // ---- Rows of floats ----------------------------------------------------------------------------
 
-// Where rows come from: the file, or a head mode's conversion of the file's. Each is asked for after
-// tern_rows_reach.
+// Where rows come from: the file, or a head mode's conversion of the file's. Each is asked for
+// after tern_rows_reach.
 typedef struct row_source {
     const tern_weight_source *s;
     tern_rows rows;

@@ -1,4 +1,4 @@
-#include "base/rows.h"
+#include "base/matrix.h"
 
 #define PIECE_BYTES ((uint64_t)4 << 20)
 

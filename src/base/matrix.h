@@ -1,7 +1,7 @@
 // The rows of a matrix whose bytes may have to be read: all of them in memory at once, or one piece
 // of them after the other.
-#ifndef TERN_BASE_ROWS_H
-#define TERN_BASE_ROWS_H
+#ifndef TERN_BASE_MATRIX_H
+#define TERN_BASE_MATRIX_H
 
 #include "base/blob.h"
 #include "base/dtype.h"
