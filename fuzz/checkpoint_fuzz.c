@@ -70,12 +70,13 @@ static void fix_checksums(uint8_t *bytes, size_t n) {
     tern_gguf_split split;
     tern_error err;
     if (tern_file_new(&f, "fix", &err) != TERN_OK) return;
-    if (tern_gguf_parse(f, 0, bytes, n, &split, &err) == TERN_OK &&
+    const tern_blob all = tern_blob_of(bytes, n);
+    if (tern_gguf_parse(f, 0, &all, &split, &err) == TERN_OK &&
         tern_file_index_tensors(f, &err) == TERN_OK) {
         const tern_meta *sums = tern_file_meta(f, "tern.train.crc32");
         bool ok = sums && sums->type == TERN_META_ARRAY && sums->element_type == TERN_META_U32;
         for (size_t i = 0; ok && i < f->n_tensors && i < sums->n; i++) {
-            uint32_t sum = tern_crc32(0, f->tensors[i].data, (size_t)f->tensors[i].bytes);
+            uint32_t sum = tern_crc32(0, f->tensors[i].data.memory, (size_t)f->tensors[i].bytes);
             memcpy(bytes + ((const uint8_t *)sums->data - bytes) + i * 4, &sum, 4);
         }
     }

@@ -35,7 +35,8 @@ static tern_status open_file(tern_file **f, const char *json, size_t n, tern_err
     TERN_TRY(tern_file_new(f, "fuzz", err));
     (*f)->kind = TERN_FILE_HF;
     tern_status status = tern_json_parse(&(*f)->config, json, n, err);
-    if (status == TERN_OK) status = tern_safetensors_parse(*f, 0, table, sizeof table, err);
+    const tern_blob all = tern_blob_of(table, sizeof table);
+    if (status == TERN_OK) status = tern_safetensors_parse(*f, 0, &all, err);
     return status == TERN_OK ? tern_file_index_tensors(*f, err) : status;
 }
 

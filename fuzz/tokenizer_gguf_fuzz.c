@@ -41,7 +41,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     tern_tokenizer *t = NULL;
     tern_error err = {0};
     if (tern_file_new(&f, "fuzz", &err) != TERN_OK) return 0;
-    if (tern_gguf_parse(f, 0, bytes, n, &split, &err) == TERN_OK &&
+    const tern_blob all = tern_blob_of(bytes, n);
+    if (tern_gguf_parse(f, 0, &all, &split, &err) == TERN_OK &&
         tern_file_index_tensors(f, &err) == TERN_OK &&
         tern_tokenizer_open(&t, f, &err) == TERN_OK)
         use(t);

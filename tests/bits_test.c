@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/hash.h"
+#include "blobs.h"
 #include "harness.h"
 #include "tern.h"
 #include "tiny_model.h"
@@ -330,7 +331,7 @@ static uint64_t hash_tensors(const char *folder, int step, uint64_t hash) {
     if (status != TERN_OK) return 0;
     CHECK(f->n_tensors > 10);
     for (size_t i = 0; i < f->n_tensors; i++)
-        hash = tern_hash64(hash, f->tensors[i].data, f->tensors[i].bytes);
+        hash = tern_hash64(hash, test_bytes(&f->tensors[i].data), f->tensors[i].bytes);
     tern_file_close(f);
     return hash;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "formats/formats.h"
+#include "blobs.h"
 #include "gpu_fixture.h"
 #include "harness.h"
 #include "kernels/single.h"
@@ -55,7 +56,7 @@ static void check_oracle(const char *folder, const char *model_path, bool own,
     REQUIRE_OK(tern_file_open(&golden, path, &err), err);
     REQUIRE_OK(tern_model_open(&m, model_path, desc, &err), err);
     const tern_tensor *ids = tern_file_tensor(golden, "input_ids");
-    tern_array in = ids_array((int32_t *)(uintptr_t)ids->data, ids->bytes / 4);
+    tern_array in = ids_array((int32_t *)(uintptr_t)test_bytes(&ids->data), ids->bytes / 4);
     for (size_t i = 0; i < golden->n_tensors; i++) {
         outputs[n].name = value_of(golden->tensors[i].name, own);
         wanted[n] = &golden->tensors[i];
@@ -65,7 +66,7 @@ static void check_oracle(const char *folder, const char *model_path, bool own,
     tern_compute_desc d = {.inputs = &in, .n_inputs = 1, .outputs = outputs, .n_outputs = n};
     CHECK_MSG(tern_compute(m, &d, &err) == TERN_OK, "%s: %s", model_path, err.message);
     for (size_t i = 0; i < n; i++) {
-        double off = distance(&outputs[i], wanted[i]->data, wanted[i]->bytes / 4);
+        double off = distance(&outputs[i], test_bytes(&wanted[i]->data), wanted[i]->bytes / 4);
         CHECK_MSG(off < 2e-6, "%s: %s is %g off", model_path, wanted[i]->name, off);
         tern_array_free(&outputs[i]);
     }

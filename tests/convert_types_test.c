@@ -7,6 +7,7 @@
 #include "base/half.h"
 #include "formats/formats.h"
 #include "models/models.h"
+#include "blobs.h"
 #include "harness.h"
 #include "tern_tools.h"
 #include "tiny_model.h"
@@ -41,7 +42,7 @@ static double difference(const float *a, const float *b) {
 static float *decode(const tern_tensor *t, size_t *n) {
     *n = (size_t)(t->ne[0] * t->ne[1]);
     float *x = malloc(*n * sizeof *x);
-    tern_dtype_decode(t->type, t->data, 0, *n, t->scale, x);
+    tern_dtype_decode(t->type, test_bytes(&t->data), 0, *n, t->scale, x);
     return x;
 }
 
@@ -176,7 +177,7 @@ static void make_huge(const char *path) {
     const tern_tensor *t = tern_file_tensor(f, "token_embd.weight");
     REQUIRE(t && t->type == TERN_DTYPE_BF16);
     char start[64];
-    memcpy(start, t->data, sizeof start);
+    memcpy(start, test_bytes(&t->data), sizeof start);
     tern_file_close(f);
     FILE *io = fopen(path, "rb+");
     REQUIRE(io != NULL);

@@ -375,8 +375,8 @@ static bool damage(const char *path, const char *tensor, long index, uint32_t bi
     if (tern_file_open(&file, path, &err) != TERN_OK) return false;
     const tern_tensor *t = tern_file_tensor(file, tensor), *last = &file->tensors[0];
     for (size_t i = 1; i < file->n_tensors; i++)
-        if (file->tensors[i].data > last->data) last = &file->tensors[i];
-    long from_end = t ? (long)((const char *)last->data - (const char *)t->data) +
+        if (file->tensors[i].data.at > last->data.at) last = &file->tensors[i];
+    long from_end = t ? (long)(last->data.at - t->data.at) +
                           (long)((last->bytes + 31) / 32 * 32) - 4 * index
                     : 0; // from the number to the end of the file
     tern_file_close(file);

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include "base/half.h"
 #include "formats/formats.h"
+#include "blobs.h"
 #include "harness.h"
 #include "models/models.h"
 #include "runtime/runtime.h"
@@ -356,7 +357,7 @@ static float *golden(const char *folder, const char *name, size_t *n) {
     if (tern_file_open(&f, path, &err) != TERN_OK) return NULL;
     const tern_tensor *t = tern_file_tensor(f, name);
     float *x = t ? malloc(t->bytes) : NULL;
-    if (x) memcpy(x, t->data, t->bytes);
+    if (x) memcpy(x, test_bytes(&t->data), t->bytes);
     if (x) *n = t->bytes / sizeof *x;
     tern_file_close(f);
     return x;
@@ -424,7 +425,7 @@ TEST(families_embeddings_are_sentence_transformers) {
 static float element(const tern_file *file, const char *name, uint64_t i) {
     float x = NAN;
     const tern_tensor *t = tern_file_tensor(file, name);
-    if (t) tern_dtype_decode(t->type, t->data, i, 1, t->scale, &x);
+    if (t) tern_dtype_decode(t->type, test_bytes(&t->data), i, 1, t->scale, &x);
     CHECK_MSG(t != NULL, "no tensor %s", name);
     return x;
 }
@@ -531,8 +532,10 @@ static bool rewrite_gguf(const char *in, const char *out, const rewriting *r) {
     }
     if (ok && r->new_tensor)
         ok = tern_gguf_declare(w, r->new_tensor, TERN_DTYPE_F32, 1, &three) == TERN_OK;
-    for (size_t i = 0; ok && i < f->n_tensors; i++)
-        ok = tern_gguf_write(w, f->tensors[i].data, f->tensors[i].bytes, &err) == TERN_OK;
+    for (size_t i = 0; ok && i < f->n_tensors; i++) {
+        const tern_tensor *t = &f->tensors[i];
+        ok = tern_gguf_write(w, test_bytes(&t->data), t->bytes, &err) == TERN_OK;
+    }
     if (ok && r->new_tensor) ok = tern_gguf_write(w, zeros, sizeof zeros, &err) == TERN_OK;
     ok = ok && tern_gguf_writer_finish(w, &err) == TERN_OK;
     tern_gguf_writer_free(w);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/json.h"
+#include "blobs.h"
 #include "gpu_fixture.h"
 #include "harness.h"
 #include "kernels/train.h"
@@ -37,7 +38,7 @@ static tern_status add_array(rig *r, tern_vid v) {
     TERN_TRY(tern_model_weight(r->file, r->arch, value, &t, &r->err));
     float *data = tern_alloc_array(TERN_MEM_GRAPH, n, sizeof *data);
     if (!data) return tern_fail_memory(&r->err, n * sizeof *data);
-    tern_dtype_decode(t->type, t->data, 0, n, t->scale, data);
+    tern_dtype_decode(t->type, test_bytes(&t->data), 0, n, t->scale, data);
     tern_status status = r->backend->write(r->arrays[v], 0, n, data, &r->err);
     tern_free(data);
     return status;
@@ -90,7 +91,7 @@ static bool run_batch(rig *r, float *loss) {
     const tern_tensor *t = tern_file_tensor(r->golden, "input_ids");
     CHECK_MSG(t && t->bytes == N_FIRST * sizeof *ids, "%s: input_ids", r->family);
     if (!t || t->bytes != N_FIRST * sizeof *ids) return false;
-    memcpy(ids, t->data, t->bytes);
+    memcpy(ids, test_bytes(&t->data), t->bytes);
     for (int i = 0; i < N_SECOND; i++) ids[N_FIRST + i] = ids[N_SECOND - 1 - i];
     for (int i = 0; i < N_TOKENS; i++) {
         bool last = i == N_FIRST - 1 || i == N_TOKENS - 1;

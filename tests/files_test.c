@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "formats/formats.h"
 #include "formats/shard.h"
+#include "blobs.h"
 #include "kill_at.h"
 #include "tern_tools.h"
 #include "tern_train.h"
@@ -19,7 +20,7 @@ static uint32_t sum_model(const char *path, tern_error *err) {
     uint32_t sum = tern_crc32(0, f->tokenizer_json.ptr, f->tokenizer_json.len);
     for (size_t i = 0; i < f->n_tensors; i++) {
         sum = tern_crc32(sum, f->tensors[i].name, strlen(f->tensors[i].name));
-        sum = tern_crc32(sum, f->tensors[i].data, (size_t)f->tensors[i].bytes);
+        sum = tern_crc32(sum, test_bytes(&f->tensors[i].data), (size_t)f->tensors[i].bytes);
     }
     int64_t n_ff = tern_json_int(tern_json_path(&f->config, "intermediate_size"), 0);
     sum = tern_crc32(sum, &n_ff, sizeof n_ff) | 1;

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include "base/alloc.h"
 #include "formats/formats.h"
+#include "blobs.h"
 #include "harness.h"
 #include "tern_tools.h"
 #include "tiny_model.h"
@@ -58,7 +59,7 @@ static tern_status write_all(tern_st_writer *w, const tern_file *f, const folder
                              tern_error *err) {
     float x = 0.25f;
     for (size_t i = 0; i < f->n_tensors; i++)
-        TERN_TRY(tern_st_write(w, f->tensors[i].data, f->tensors[i].bytes, err));
+        TERN_TRY(tern_st_write(w, test_bytes(&f->tensors[i].data), f->tensors[i].bytes, err));
     for (int k = 0; d->norms && k < LAYERS * N_PROJECTIONS; k++)
         for (uint64_t i = 0; i < n_in_of(k % N_PROJECTIONS); i++) {
             float v = norm_weight(k / N_PROJECTIONS, k % N_PROJECTIONS, i);
@@ -122,7 +123,7 @@ static float *tensor(const reference *r, const char *name) {
     }
     size_t n = (size_t)(t->ne[0] * t->ne[1]);
     float *x = malloc(n * sizeof *x);
-    tern_dtype_decode(t->type, t->data, 0, n, 1, x);
+    tern_dtype_decode(t->type, test_bytes(&t->data), 0, n, 1, x);
     return x;
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/hash.h"
+#include "blobs.h"
 #include "gpu_fixture.h"
 #include "kernels/train.h"
 #include "models/models.h"
@@ -206,7 +207,7 @@ static void compare(rig *r, const tern_value *w, double bound, double sums[2]) {
     float *got = tern_alloc_array(TERN_MEM_GRAPH, n, sizeof *got);
     CHECK(r->backend->read(r->arrays[grad], 0, n, got, &r->err) == TERN_OK);
     for (uint64_t i = 0; i < n; i++) {
-        double want = ((const float *)x->data)[i], d = (double)got[i] - want;
+        double want = ((const float *)test_bytes(&x->data))[i], d = (double)got[i] - want;
         top += d * d;
         bottom += want * want;
     }

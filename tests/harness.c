@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 static test_case *first_test;
+static void (*after_each)(void);
 static _Atomic int n_failed_checks;
 static _Atomic long n_checks;
 static char skipped_because[200]; // a copy: the caller's text may be gone when it is printed
@@ -23,6 +24,8 @@ void test_register(test_case *t) {
     t->next = *at;
     *at = t;
 }
+
+void test_after_each(void (*fn)(void)) { after_each = fn; }
 
 void test_check(bool ok, const char *file, int line, const char *format, ...) {
     n_checks++;
@@ -155,7 +158,9 @@ static void run_test(const test_case *t, run_state *c, bool verbose) {
     skipped_because[0] = 0;
     double start = now();
     t->run();
-    if (n_checks == 0 && !skipped_because[0]) // a loop over nothing, a return too early
+    bool checked = n_checks > 0;
+    if (after_each) after_each();
+    if (!checked && !skipped_because[0]) // a loop over nothing, a return too early
         test_check(false, t->name, 0, "nothing was checked");
     double seconds = now() - start;
     const char *verdict = n_failed_checks ? "FAILED" : skipped_because[0] ? "skipped" : "ok";

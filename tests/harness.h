@@ -17,6 +17,8 @@ typedef struct test_case {
 } test_case;
 
 void test_register(test_case *t);
+// Called after each test, in time for its checks to count.
+void test_after_each(void (*fn)(void));
 void test_check(bool ok, const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 // Counts the running test as skipped, for a reason that the summary names (copied; of several calls

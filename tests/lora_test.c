@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "formats/formats.h"
 #include "tern_tools.h"
+#include "tests/blobs.h"
 #include "tests/harness.h"
 #include "tests/tiny_model.h"
 
@@ -277,7 +278,7 @@ TEST(lora_beside_ternary_weights_reads_what_they_read) {
     REQUIRE(t != NULL);
     size_t n = (size_t)(t->ne[0] * t->ne[1]);
     float *weights = malloc(n * sizeof *weights), identity[128 * 128] = {0};
-    tern_dtype_decode(t->type, t->data, 0, n, t->scale, weights);
+    tern_dtype_decode(t->type, test_bytes(&t->data), 0, n, t->scale, weights);
     for (int i = 0; i < 128; i++) identity[i * 129] = 1;
     REQUIRE_OK(tern_gguf_writer_open(&w, adapter, 0, &err), err);
     tern_gguf_put_str(w, "general.type", TERN_STR("adapter"));
@@ -293,8 +294,8 @@ TEST(lora_beside_ternary_weights_reads_what_they_read) {
     tern_gguf_writer_free(w);
     free(weights);
     // The same model with that scale doubled, in a copy of the file.
-    long at = (const char *)t->data - (const char *)file->tensors[0].data + (long)(n / 4);
-    const void *first = file->tensors[0].data;
+    long at = (long)(t->data.at - file->tensors[0].data.at + n / 4);
+    const void *first = test_bytes(&file->tensors[0].data);
     char *bytes = malloc(1 << 21);
     FILE *f = fopen(model, "rb");
     size_t size = fread(bytes, 1, 1 << 21, f);
@@ -366,8 +367,8 @@ TEST(lora_is_merged_into_ternary_weights_only_by_force) {
         double mean = 0;
         int wrong = 0;
         CHECK(r->type == TERN_DTYPE_I2_S);
-        tern_dtype_decode(w->type, w->data, 0, n, w->scale, sum);
-        tern_dtype_decode(r->type, r->data, 0, n, 1, got);
+        tern_dtype_decode(w->type, test_bytes(&w->data), 0, n, w->scale, sum);
+        tern_dtype_decode(r->type, test_bytes(&r->data), 0, n, 1, got);
         for (int row = 0; row < m->n_out; row++)
             for (int c = 0; c < m->n_in; c++) {
                 float *s = &sum[row * m->n_in + c];

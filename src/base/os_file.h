@@ -136,7 +136,10 @@ bool tern_device_is(const char *path);
 int tern_device_open(const char *path, bool *is_stdout); // for writing; -1: errno
 
 uint64_t tern_fd_size(int fd); // bytes; 0: unknown, as of a pipe
+tern_stamp tern_fd_stamp(int fd); // of the file that it is open on
 int64_t tern_fd_read(int fd, void *to, size_t n); // fewer than n only at the end; -1: errno
+// The same from an offset on. Any thread.
+int64_t tern_fd_read_at(int fd, void *to, size_t n, uint64_t offset);
 bool tern_fd_write(int fd, const void *bytes, uint64_t n); // all of it
 bool tern_fd_write_at(int fd, const void *bytes, uint64_t n, uint64_t offset);
 bool tern_fd_cut(int fd, uint64_t n); // to its first n bytes

@@ -22,13 +22,11 @@ size_t tern_process_memory_max(void); // bytes resident at most so far; 0: unkno
 
 // ---- Files in memory ---------------------------------------------------------------------------
 
-// The first n > 0 bytes of an open file, read-only. Without mappings they are read into memory.
-// NULL: errno. Closing the descriptor later does no harm.
+// The first n > 0 bytes of an open file, read-only. NULL: the system cannot map it, errno. Closing
+// the descriptor later does no harm.
 void *tern_map(int fd, size_t n);
 void tern_unmap(void *mapped, size_t n);
-// Hints about whole pages in a part of a mapping: it need not stay resident, or will soon be read.
-// Never lose a byte.
+// A hint about the whole pages in a part of a mapping: it need not stay resident. Loses no byte.
 void tern_map_drop(const void *part, size_t n);
-void tern_map_will_need(const void *part, size_t n);
 
 #endif

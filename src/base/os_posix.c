@@ -134,14 +134,11 @@ void *tern_map(int fd, size_t n) {
 
 void tern_unmap(void *mapped, size_t n) { munmap(mapped, n); }
 
-static void advise(const void *part, size_t n, int advice) {
+void tern_map_drop(const void *part, size_t n) {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)part;
     uintptr_t first = (at + page - 1) & ~(page - 1), last = (at + n) & ~(page - 1);
-    if (last > first) madvise((void *)first, last - first, advice);
+    if (last > first) madvise((void *)first, last - first, MADV_DONTNEED);
 }
-
-void tern_map_drop(const void *part, size_t n) { advise(part, n, MADV_DONTNEED); }
-void tern_map_will_need(const void *part, size_t n) { advise(part, n, MADV_WILLNEED); }
 
 // ---- Libraries ---------------------------------------------------------------------------------
 

@@ -49,16 +49,24 @@ char *tern_path_real(const char *path) {
 #endif
 }
 
+static tern_stamp stamp_of(const struct stat *st) {
+#if defined(__APPLE__)
+    struct timespec changed = st->st_mtimespec;
+#else
+    struct timespec changed = st->st_mtim;
+#endif
+    return (tern_stamp){(uint64_t)st->st_dev, (uint64_t)st->st_ino, (uint64_t)changed.tv_sec,
+                        (uint64_t)changed.tv_nsec};
+}
+
 tern_stamp tern_file_stamp(const char *path) {
     struct stat st;
-    if (stat(path, &st) != 0) return (tern_stamp){0};
-#if defined(__APPLE__)
-    struct timespec changed = st.st_mtimespec;
-#else
-    struct timespec changed = st.st_mtim;
-#endif
-    return (tern_stamp){(uint64_t)st.st_dev, (uint64_t)st.st_ino, (uint64_t)changed.tv_sec,
-                        (uint64_t)changed.tv_nsec};
+    return stat(path, &st) == 0 ? stamp_of(&st) : (tern_stamp){0};
+}
+
+tern_stamp tern_fd_stamp(int fd) {
+    struct stat st;
+    return fstat(fd, &st) == 0 ? stamp_of(&st) : (tern_stamp){0};
 }
 
 bool tern_path_rename(const char *from, const char *to) { return rename(from, to) == 0; }
@@ -279,11 +287,13 @@ uint64_t tern_fd_size(int fd) {
     return fstat(fd, &st) == 0 ? (uint64_t)st.st_size : 0;
 }
 
-int64_t tern_fd_read(int fd, void *to, size_t n) {
+// at: UINT64_MAX for the descriptor's own place.
+static int64_t read_all(int fd, char *to, size_t n, uint64_t at) {
     size_t got = 0;
     while (got < n) {
-        size_t left = n - got;
-        ssize_t done = read(fd, (char *)to + got, left < PIECE ? left : PIECE);
+        size_t piece = n - got < PIECE ? n - got : PIECE;
+        ssize_t done = at == UINT64_MAX ? read(fd, to + got, piece)
+                                        : pread(fd, to + got, piece, (off_t)(at + got));
         if (done < 0 && errno == EINTR) continue;
         if (done < 0) return -1;
         if (done == 0) break;
@@ -292,7 +302,12 @@ int64_t tern_fd_read(int fd, void *to, size_t n) {
     return (int64_t)got;
 }
 
-// at: UINT64_MAX for the descriptor's own place.
+int64_t tern_fd_read(int fd, void *to, size_t n) { return read_all(fd, to, n, UINT64_MAX); }
+int64_t tern_fd_read_at(int fd, void *to, size_t n, uint64_t offset) {
+    return read_all(fd, to, n, offset);
+}
+
+// The same of `at`.
 static bool write_all(int fd, const char *bytes, uint64_t n, uint64_t at) {
     for (uint64_t put = 0; put < n;) {
         size_t piece = n - put < PIECE ? (size_t)(n - put) : PIECE;

@@ -187,13 +187,34 @@ TEST(os_a_mapped_file_keeps_its_bytes) {
     REQUIRE_OK(tern_file_open_regular(&fd, test_tmp("mapped"), &n, &err), err);
     REQUIRE(n == N);
     char *mapped = tern_map(fd, N);
-    REQUIRE(mapped && tern_fd_close(fd));
-    CHECK(!memcmp(mapped, bytes, N));
-    tern_map_will_need(mapped + 5, N - 5);
-    tern_map_drop(mapped + 5, N - 9);
-    CHECK(!memcmp(mapped, bytes, N));
-    tern_unmap(mapped, N);
+    CHECK(tern_fd_close(fd));
+    if (!mapped) test_skip("a system that maps files");
+    if (mapped) {
+        CHECK(!memcmp(mapped, bytes, N));
+        tern_map_drop(mapped + 5, N - 9);
+        CHECK(!memcmp(mapped, bytes, N));
+        tern_unmap(mapped, N);
+    }
     tern_free(bytes);
+}
+
+// Seen to fail with an offset that the second piece of a read does not count on, and with a stamp
+// without the time.
+TEST(os_a_file_is_read_anywhere) {
+    tern_error err = {0};
+    char text[10] = "";
+    uint64_t n;
+    int fd;
+    REQUIRE_OK(tern_file_write(test_tmp("anywhere"), "0123456789", 10, &err), err);
+    REQUIRE_OK(tern_file_open_regular(&fd, test_tmp("anywhere"), &n, &err), err);
+    tern_stamp stamp = tern_fd_stamp(fd), named = tern_file_stamp(test_tmp("anywhere"));
+    CHECK(tern_stamp_same(&stamp, &named));
+    CHECK(tern_fd_read_at(fd, text, 3, 6) == 3 && !memcmp(text, "678", 3));
+    CHECK(tern_fd_read_at(fd, text, 3, 1) == 3 && !memcmp(text, "123", 3));
+    CHECK(tern_fd_read_at(fd, text, 5, 8) == 2 && !memcmp(text, "89", 2)); // the end
+    CHECK(tern_fd_read_at(fd, text, 5, 10) == 0 && tern_fd_read_at(fd, text, 5, 1000) == 0);
+    CHECK(tern_fd_close(fd));
+    CHECK(tern_fd_read_at(fd, text, 3, 0) == -1);
 }
 
 // ---- Libraries ---------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-// WebAssembly with WASI: files through the host, read into memory, and no libraries to load.
+// WebAssembly with WASI: files through the host, read and never mapped, and no libraries to load.
 // (Emscripten speaks POSIX: os_posix.c.)
 //
 // Without shared memory there is one thread. With it (-matomics -mbulk-memory) the host starts
@@ -161,23 +161,14 @@ size_t tern_process_memory_max(void) { // never shrinks
     return __builtin_wasm_memory_size(0) * 65536;
 }
 
+// Files can only be read: base/blob.h does so piece by piece.
 void *tern_map(int fd, size_t n) {
-    char *copy = tern_alloc(TERN_MEM_FILE, n);
-    int64_t got = copy ? tern_fd_read(fd, copy, n) : 0;
-    if (got == (int64_t)n) return copy;
-    errno = !copy ? ENOMEM : got < 0 ? errno : EIO; // cut meanwhile
-    tern_free(copy);
+    (void)fd, (void)n;
+    errno = ENOTSUP;
     return NULL;
 }
-
-void tern_unmap(void *mapped, size_t n) {
-    (void)n;
-    tern_free(mapped);
-}
-
-// What is dropped would be lost, and nothing needs to be fetched.
+void tern_unmap(void *mapped, size_t n) { (void)mapped, (void)n; }
 void tern_map_drop(const void *part, size_t n) { (void)part, (void)n; }
-void tern_map_will_need(const void *part, size_t n) { (void)part, (void)n; }
 
 // ---- Libraries ---------------------------------------------------------------------------------
 

@@ -136,11 +136,6 @@ void tern_unmap(void *mapped, size_t n) {
 // The system takes pages of files back when it needs them.
 void tern_map_drop(const void *part, size_t n) { (void)part, (void)n; }
 
-void tern_map_will_need(const void *part, size_t n) {
-    WIN32_MEMORY_RANGE_ENTRY range = {(void *)part, n};
-    PrefetchVirtualMemory(GetCurrentProcess(), 1, &range, 0);
-}
-
 // ---- Libraries ---------------------------------------------------------------------------------
 
 tern_status tern_library_open(void **library, const char *path, tern_error *err) {

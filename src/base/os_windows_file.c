@@ -106,22 +106,27 @@ char *tern_path_real(const char *path) {
     return real;
 }
 
-tern_stamp tern_file_stamp(const char *path) {
+static tern_stamp stamp_of(HANDLE h) {
     BY_HANDLE_FILE_INFORMATION info;
     tern_stamp stamp = {0};
-    HANDLE h = open_to_look(path);
-    if (h == INVALID_HANDLE_VALUE) return stamp;
-    if (GetFileInformationByHandle(h, &info)) {
-        uint64_t ticks = (uint64_t)info.ftLastWriteTime.dwHighDateTime << 32 |
-                         info.ftLastWriteTime.dwLowDateTime; // of 100 ns
-        stamp.device = info.dwVolumeSerialNumber;
-        stamp.number = (uint64_t)info.nFileIndexHigh << 32 | info.nFileIndexLow;
-        stamp.seconds = ticks / 10000000;
-        stamp.nanoseconds = ticks % 10000000 * 100;
-    }
-    CloseHandle(h);
+    if (h == INVALID_HANDLE_VALUE || !GetFileInformationByHandle(h, &info)) return stamp;
+    uint64_t ticks = (uint64_t)info.ftLastWriteTime.dwHighDateTime << 32 |
+                     info.ftLastWriteTime.dwLowDateTime; // of 100 ns
+    stamp.device = info.dwVolumeSerialNumber;
+    stamp.number = (uint64_t)info.nFileIndexHigh << 32 | info.nFileIndexLow;
+    stamp.seconds = ticks / 10000000;
+    stamp.nanoseconds = ticks % 10000000 * 100;
     return stamp;
 }
+
+tern_stamp tern_file_stamp(const char *path) {
+    HANDLE h = open_to_look(path);
+    tern_stamp stamp = stamp_of(h);
+    if (h != INVALID_HANDLE_VALUE) CloseHandle(h);
+    return stamp;
+}
+
+tern_stamp tern_fd_stamp(int fd) { return stamp_of((HANDLE)_get_osfhandle(fd)); }
 
 bool tern_path_rename(const char *from, const char *to) {
     DWORD flags = MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH;
@@ -276,6 +281,25 @@ int64_t tern_fd_read(int fd, void *to, size_t n) {
         if (done < 0) return -1;
         if (done == 0) break;
         got += (size_t)done;
+    }
+    return (int64_t)got;
+}
+
+int64_t tern_fd_read_at(int fd, void *to, size_t n, uint64_t offset) {
+    HANDLE h = (HANDLE)_get_osfhandle(fd);
+    size_t got = 0;
+    while (got < n) {
+        uint64_t left = n - got, at = offset + got;
+        DWORD done = 0;
+        OVERLAPPED place = {.Offset = (DWORD)at, .OffsetHigh = (DWORD)(at >> 32)};
+        DWORD piece = (DWORD)(left < PIECE ? left : PIECE);
+        bool ok = ReadFile(h, (char *)to + got, piece, &done, &place);
+        if (!ok && GetLastError() != ERROR_HANDLE_EOF) {
+            fail_last();
+            return -1;
+        }
+        if (done == 0) break;
+        got += done;
     }
     return (int64_t)got;
 }

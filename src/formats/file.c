@@ -7,7 +7,6 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/os_file.h"
-#include "base/os_memory.h"
 
 // ---- Construction ------------------------------------------------------------------------------
 
@@ -37,7 +36,9 @@ void tern_file_close(tern_file *file) {
     struct tern_file_private *p = file->priv;
     if (p) {
         for (size_t i = 0; i < p->n_maps; i++) tern_mapping_close(&p->maps[i]);
+        for (size_t i = 0; i < p->n_files; i++) tern_blob_close(p->files[i]);
         tern_free(p->maps);
+        tern_free(p->files);
         tern_name_index_free(&p->tensor_index);
         tern_name_index_free(&p->meta_index);
         tern_arena_free(&p->pool);
@@ -46,13 +47,25 @@ void tern_file_close(tern_file *file) {
     tern_free(file);
 }
 
-tern_status tern_file_map(tern_file *file, const char *path, bool missing_ok, tern_mapping *out,
-                          tern_error *err) {
+tern_status tern_file_add_part(tern_file *file, const char *path, tern_blob *all,
+                               tern_error *err) {
     struct tern_file_private *p = file->priv;
+    if (tern_array_reserve(TERN_MEM_FILE, &p->files, &p->files_capacity, p->n_files, 1) != 0)
+        return tern_fail_memory(err, (p->n_files + 1) * sizeof *p->files);
+    TERN_TRY(tern_blob_open(&p->files[p->n_files], path, false, all, err));
+    p->n_files++;
+    return TERN_OK;
+}
+
+tern_status tern_file_add_text(tern_file *file, const char *path, tern_str *out, tern_error *err) {
+    struct tern_file_private *p = file->priv;
+    tern_mapping m;
+    *out = (tern_str){NULL, 0};
     if (tern_array_reserve(TERN_MEM_FILE, &p->maps, &p->maps_capacity, p->n_maps, 1) != 0)
         return tern_fail_memory(err, (p->n_maps + 1) * sizeof *p->maps);
-    TERN_TRY(tern_mapping_open(out, path, missing_ok, err));
-    if (out->bytes) p->maps[p->n_maps++] = *out;
+    TERN_TRY(tern_mapping_open(&m, path, true, err));
+    if (m.bytes) p->maps[p->n_maps++] = m;
+    *out = (tern_str){(const char *)m.bytes, (size_t)m.n};
     return TERN_OK;
 }
 
@@ -69,23 +82,23 @@ tern_tensor *tern_file_add_tensor(tern_file *file, tern_error *err) {
 
 tern_status tern_file_index_tensors(tern_file *file, tern_error *err) {
     file->tensor_bytes = 0;
-    for (size_t i = 0; i < file->n_tensors; i++) // cannot overflow: all lie in mapped files
+    for (size_t i = 0; i < file->n_tensors; i++) // cannot overflow: all lie in files
         file->tensor_bytes += file->tensors[i].bytes;
     return tern_name_index_build(&file->priv->tensor_index, file->tensors, file->n_tensors,
                                  sizeof *file->tensors, "tensor", err);
 }
 
-static int by_address(const void *a, const void *b) {
+static int by_place(const void *a, const void *b) {
     const tern_tensor *x = *(const tern_tensor *const *)a, *y = *(const tern_tensor *const *)b;
-    if (x->data != y->data) return (uintptr_t)x->data < (uintptr_t)y->data ? -1 : 1;
+    if (x->data.at != y->data.at) return x->data.at < y->data.at ? -1 : 1;
     return x < y ? -1 : x > y;
 }
 
-static tern_status check_in_order(const tern_tensor *const *sorted, size_t n, const uint8_t *data,
-                                  uint64_t n_data, bool gapless, tern_error *err) {
-    const uint8_t *end = data; // of the tensor before
+static tern_status check_in_order(const tern_tensor *const *sorted, size_t n, const tern_blob *data,
+                                  bool gapless, tern_error *err) {
+    uint64_t end = data->at; // of the tensor before
     for (size_t i = 0; i < n; i++) {
-        const uint8_t *begin = sorted[i]->data;
+        uint64_t begin = sorted[i]->data.at;
         if (begin < end)
             return tern_fail(err, TERN_ERR_FORMAT, "tensor '%s' overlaps '%s'", sorted[i]->name,
                              i ? sorted[i - 1]->name : "the header");
@@ -94,24 +107,24 @@ static tern_status check_in_order(const tern_tensor *const *sorted, size_t n, co
                              "nobody's", (unsigned long long)(begin - end), sorted[i]->name);
         end = begin + sorted[i]->bytes;
     }
-    if (gapless && end != data + n_data)
+    if (gapless && end != data->at + data->n)
         return tern_fail(err, TERN_ERR_FORMAT, "%llu bytes after the last tensor are nobody's",
-                         (unsigned long long)(data + n_data - end));
+                         (unsigned long long)(data->at + data->n - end));
     return TERN_OK;
 }
 
-tern_status tern_file_check_layout(tern_file *file, size_t first, const uint8_t *data,
-                                   uint64_t n_data, bool gapless, tern_error *err) {
+tern_status tern_file_check_layout(tern_file *file, size_t first, const tern_blob *data,
+                                   bool gapless, tern_error *err) {
     size_t n = file->n_tensors - first;
     const tern_tensor **sorted = tern_alloc_array(TERN_MEM_MISC, n, sizeof *sorted);
     if (!sorted) return tern_fail_memory(err, n * sizeof *sorted);
     bool in_order = true; // as nearly all files are
     for (size_t i = 0; i < n; i++) {
         sorted[i] = &file->tensors[first + i];
-        if (i > 0 && by_address(&sorted[i - 1], &sorted[i]) > 0) in_order = false;
+        if (i > 0 && by_place(&sorted[i - 1], &sorted[i]) > 0) in_order = false;
     }
-    if (!in_order) qsort(sorted, n, sizeof *sorted, by_address);
-    tern_status status = check_in_order(sorted, n, data, n_data, gapless, err);
+    if (!in_order) qsort(sorted, n, sizeof *sorted, by_place);
+    tern_status status = check_in_order(sorted, n, data, gapless, err);
     tern_free(sorted);
     return status;
 }
@@ -260,23 +273,14 @@ bool tern_meta_element(const tern_meta *meta, uint64_t i, double *value) {
     return v.kind != NOT_A_NUMBER;
 }
 
-// ---- Pages -------------------------------------------------------------------------------------
+// ---- Tensors as matrices -----------------------------------------------------------------------
 
-// Copies on the heap must never be dropped, since nothing would bring them back.
-static bool is_mapped(const tern_file *file, const void *data, uint64_t bytes) {
-    const uint8_t *p = data;
-    for (size_t i = 0; i < file->priv->n_maps; i++) {
-        const tern_mapping *m = &file->priv->maps[i];
-        if (p >= m->bytes && p < m->bytes + m->n && bytes <= m->n - (uint64_t)(p - m->bytes))
-            return true;
-    }
-    return false;
+tern_matrix tern_tensor_matrix(const tern_tensor *t) {
+    return (tern_matrix){t->type, t->data, (int64_t)(t->ne[1] * t->ne[2] * t->ne[3]),
+                         (int64_t)t->ne[0], t->scale};
 }
 
-void tern_file_drop_pages(const tern_file *file, const void *data, uint64_t bytes) {
-    if (is_mapped(file, data, bytes)) tern_map_drop(data, (size_t)bytes);
-}
-
-void tern_file_will_need(const tern_file *file, const void *data, uint64_t bytes) {
-    if (is_mapped(file, data, bytes)) tern_map_will_need(data, (size_t)bytes);
+tern_status tern_tensor_decode(const tern_tensor *t, float *out, tern_error *err) {
+    tern_matrix m = tern_tensor_matrix(t);
+    return tern_matrix_decode(&m, out, err);
 }

@@ -1,8 +1,9 @@
 // What the readers of src/formats share: a file under construction and its helpers.
 //
-// The parsers take bytes and not paths, so that fuzzing and tests need no files. They append to a
-// tern_file whose private part owns everything they found:
-// - mappings (or nothing, when the bytes are the caller's),
+// The parsers take blobs and not paths, so that fuzzing and tests need no files. Of a blob that has
+// to be read they keep what is no tensor's data. They append to a tern_file whose private part owns
+// everything they found:
+// - open files (or nothing, when the bytes are the caller's), and those that are in memory whole,
 // - an arena for names, string lists and copies, freed in one go,
 // - two name indices, built when the lists that they index are complete.
 // Whatever fails, tern_file_close() of the half-built file releases all of it.
@@ -11,11 +12,13 @@
 
 #include "formats/formats.h"
 
-// ---- A read-only mapping of a whole file -------------------------------------------------------
+// ---- A whole file in memory: mapped, or read ----------------------------------------------------
 
 typedef struct tern_mapping {
     const uint8_t *bytes; // never NULL after a success, even if the file is empty
     uint64_t n;
+    tern_blob_file *file; // NULL: it was read, or is the caller's
+    tern_hold hold;
 } tern_mapping;
 
 // Regular files only. missing_ok: a missing file gives TERN_OK and bytes == NULL.
@@ -54,30 +57,33 @@ void tern_name_index_free(tern_name_index *index);
 // ---- Files under construction ------------------------------------------------------------------
 
 struct tern_file_private {
-    tern_mapping *maps;
+    tern_blob_file **files; // with tensors
+    size_t n_files, files_capacity;
+    tern_mapping *maps; // texts
     size_t n_maps, maps_capacity, tensors_capacity;
     tern_arena pool;
     tern_name_index tensor_index, meta_index;
 };
 
 tern_status tern_file_new(tern_file **out, const char *path, tern_error *err);
-// Maps a file and keeps the mapping until the file is closed.
-tern_status tern_file_map(tern_file *file, const char *path, bool missing_ok, tern_mapping *out,
-                          tern_error *err);
+// Opens a file with tensors, and keeps it until `file` is closed.
+tern_status tern_file_add_part(tern_file *file, const char *path, tern_blob *all, tern_error *err);
+// A small file, whole, until `file` is closed. A missing one gives TERN_OK and out->ptr == NULL.
+tern_status tern_file_add_text(tern_file *file, const char *path, tern_str *out, tern_error *err);
 tern_tensor *tern_file_add_tensor(tern_file *file, tern_error *err); // zeroed; NULL: no memory
 // After the last tensor: sums their bytes, refuses duplicate names.
 tern_status tern_file_index_tensors(tern_file *file, tern_error *err);
 // Refuses tensors [first, n_tensors) that overlap; with gapless, also holes between them and around
-// them: they must then fill data[0..n_data).
-tern_status tern_file_check_layout(tern_file *file, size_t first, const uint8_t *data,
-                                   uint64_t n_data, bool gapless, tern_error *err);
+// them: they must then fill the part `data` of their file.
+tern_status tern_file_check_layout(tern_file *file, size_t first, const tern_blob *data,
+                                   bool gapless, tern_error *err);
 
 // Appends the contents of one GGUF file. Metadata of shard 0 becomes the file's; in later shards
-// only the split keys matter. The bytes must outlive the file.
+// only the split keys matter. The blob must outlive the file.
 typedef struct tern_gguf_split {
     int64_t no, count, n_tensors; // -1: the key is not there
 } tern_gguf_split;
-tern_status tern_gguf_parse(tern_file *file, int shard, const uint8_t *bytes, uint64_t n,
+tern_status tern_gguf_parse(tern_file *file, int shard, const tern_blob *all,
                             tern_gguf_split *split, tern_error *err);
 // Opens path and, if it is the first of a split set, all the others.
 tern_status tern_gguf_open_files(tern_file *file, const char *path, tern_error *err);
@@ -87,7 +93,7 @@ tern_status tern_hf_open_tokenizer(tern_file *file, const char *folder, const ch
                                    tern_error *err);
 
 // Appends the tensors of one safetensors file.
-tern_status tern_safetensors_parse(tern_file *file, int shard, const uint8_t *bytes, uint64_t n,
+tern_status tern_safetensors_parse(tern_file *file, int shard, const tern_blob *all,
                                    tern_error *err);
 // Turns packed ternary weights of a BitNet folder (see file->config) into HF_TERNARY tensors. After
 // tern_file_index_tensors.
@@ -100,7 +106,7 @@ tern_status tern_hf_open_folder(tern_file *file, const char *folder, const char 
 // tensors of a safetensors file.
 tern_status tern_hf_join(tern_file *file, const char *folder, tern_str name, char **out,
                          tern_error *err);
-tern_status tern_hf_map_json(tern_file *file, const char *folder, const char *name,
+tern_status tern_hf_read_json(tern_file *file, const char *folder, const char *name,
                              tern_json_doc *doc, tern_error *err);
 tern_status tern_hf_open_shard(tern_file *file, const char *folder, tern_str name, int shard,
                                tern_error *err);

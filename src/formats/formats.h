@@ -1,17 +1,17 @@
 // Model files, opened: tensors and metadata, whatever the container.
 //
 // A GGUF file (v2, v3, split sets) or a Hugging Face folder (safetensors, also sharded by an index,
-// config.json and the tokenizer's files). Tensor data is mapped and never copied. Nothing in a file
+// config.json and the tokenizer's files). Tensor data is mapped and never copied, or, where files
+// cannot be mapped, read while somebody holds it (base/blob.h). Nothing in a file
 // is trusted: sizes, offsets, counts and lengths are checked with overflow-safe arithmetic before
 // use, tensors may not overlap or leave the file, and messages name the file, the field and the
 // reason.
 #ifndef TERN_FORMATS_FORMATS_H
 #define TERN_FORMATS_FORMATS_H
 
-#include "base/dtype.h"
 #include "base/json.h"
 #include "base/out_set.h"
-#include "base/status.h"
+#include "base/matrix.h"
 #include "base/strbuf.h"
 #include "tern_tools.h"
 
@@ -23,7 +23,7 @@ typedef struct tern_tensor {
     uint32_t type_id; // GGUF: the type's number in the file, even if it is unknown
     int n_dims;
     uint64_t ne[4];   // ne[0] is the row's length (GGUF order); unused ones are 1
-    const void *data; // mapped; at least `bytes` long; GGUF: aligned to 32
+    tern_blob data; // of `bytes`; held, it is aligned: to 32 in GGUF, else to its elements
     uint64_t bytes;
     float scale;      // I2_S and HF_TERNARY: value = code * scale (already the right way round)
     int shard;        // index of the file it is in
@@ -52,13 +52,13 @@ typedef struct tern_file {
     size_t n_tensors;
     tern_meta *metas; // GGUF only
     size_t n_metas;
-    // Hugging Face only. Absent files have no root; texts are mapped.
+    // Hugging Face only. Absent files have no root; texts stay as long as the file.
     tern_json_doc config, tokenizer_config, generation_config;
     tern_json_doc pooling;     // of a sentence-transformers folder: its pooling module's config
     tern_str tokenizer_json;   // text of tokenizer.json, parsed on demand
     tern_str chat_template;    // text of chat_template.jinja
     uint64_t tensor_bytes;     // of all tensors
-    struct tern_file_private *priv; // mappings, name index
+    struct tern_file_private *priv; // open files, name index
 } tern_file;
 
 tern_status tern_file_open(tern_file **out, const char *path, tern_error *err);
@@ -77,11 +77,9 @@ size_t tern_meta_type_bytes(tern_meta_type type);
 // Element i of an array of numbers, converted.
 bool tern_meta_element(const tern_meta *meta, uint64_t i, double *value);
 
-// The kernel may drop these pages (they are read again when touched): after a weight was repacked,
-// its mapping need not stay resident.
-void tern_file_drop_pages(const tern_file *file, const void *data, uint64_t bytes);
-// Asks the kernel to read ahead.
-void tern_file_will_need(const tern_file *file, const void *data, uint64_t bytes);
+tern_matrix tern_tensor_matrix(const tern_tensor *t); // its rows, in all dimensions but the first
+// All of it as floats.
+tern_status tern_tensor_decode(const tern_tensor *t, float *out, tern_error *err);
 
 // ---- NPY: one array (npy.c) ---------------------------------------------------------------------
 

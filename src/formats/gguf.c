@@ -26,36 +26,63 @@
 // A tensor: name length and one byte, n_dims, type, offset.
 #define TENSOR_BYTES_MIN (8 + 1 + 4 + 4 + 8)
 
+// Of a file that has to be read, the front is: a window of it after the other. They stay, since
+// texts and arrays of the metadata lie in them.
+#define WINDOW_BYTES ((uint64_t)512 << 10)
+
 typedef struct reader {
-    const uint8_t *begin, *at, *end;
+    const tern_blob *all;
+    uint64_t at;
+    const uint8_t *window; // bytes [window_at, window_end)
+    uint64_t window_at, window_end;
     tern_file *file;
     tern_error *err;
 } reader;
 
-static uint64_t left(const reader *r) { return (uint64_t)(r->end - r->at); }
+static uint64_t left(const reader *r) { return r->all->n - r->at; }
 
 static tern_status cut_off(reader *r, const char *what) {
     return tern_fail(r->err, TERN_ERR_FORMAT, "the file ends at byte %llu, inside %s",
-                     (unsigned long long)(r->end - r->begin), what);
+                     (unsigned long long)r->all->n, what);
 }
 
-static tern_status read_bytes(reader *r, void *to, size_t n, const char *what) {
-    if (left(r) < n) return cut_off(r, what);
-    memcpy(to, r->at, n);
+// The next n bytes, which the file has, in one piece; they stay as long as the file.
+static tern_status take(reader *r, const uint8_t **out, uint64_t n) {
+    if (r->at + n > r->window_end) {
+        uint64_t size = n > WINDOW_BYTES ? n : WINDOW_BYTES;
+        if (size > left(r)) size = left(r);
+        tern_arena *pool = &r->file->priv->pool;
+        void *window = size <= SIZE_MAX ? tern_arena_take(pool, (size_t)size) : NULL;
+        if (!window) return tern_fail_memory(r->err, (size_t)size);
+        TERN_TRY(tern_blob_read(r->all, r->at, size, window, r->err));
+        r->window = window;
+        r->window_at = r->at;
+        r->window_end = r->at + size;
+    }
+    *out = r->window + (r->at - r->window_at);
     r->at += n;
     return TERN_OK;
 }
 
+static tern_status read_bytes(reader *r, void *to, size_t n, const char *what) {
+    const uint8_t *bytes = NULL;
+    if (left(r) < n) return cut_off(r, what);
+    TERN_TRY(take(r, &bytes, n));
+    memcpy(to, bytes, n);
+    return TERN_OK;
+}
+
 static tern_status read_string(reader *r, tern_str *out, const char *what) {
+    const uint8_t *bytes = NULL;
     uint64_t n = 0;
     TERN_TRY(read_bytes(r, &n, sizeof n, what));
     if (n > left(r))
         return tern_fail(r->err, TERN_ERR_FORMAT,
                          "%s at byte %llu is said to be %llu bytes long; the file has %llu more",
-                         what, (unsigned long long)(r->at - r->begin), (unsigned long long)n,
+                         what, (unsigned long long)r->at, (unsigned long long)n,
                          (unsigned long long)left(r));
-    *out = (tern_str){(const char *)r->at, (size_t)n};
-    r->at += n;
+    TERN_TRY(take(r, &bytes, n));
+    *out = (tern_str){(const char *)bytes, (size_t)n};
     return TERN_OK;
 }
 
@@ -67,7 +94,7 @@ static tern_status read_name(reader *r, const char **out, size_t n_max, const ch
         return tern_fail(r->err, TERN_ERR_FORMAT,
                          "%s in front of byte %llu has %zu bytes (1 to %zu, none of them 0, are "
                          "allowed)",
-                         what, (unsigned long long)(r->at - r->begin), s.len, n_max);
+                         what, (unsigned long long)r->at, s.len, n_max);
     *out = tern_arena_text(&r->file->priv->pool, s);
     return *out ? TERN_OK : tern_fail_memory(r->err, s.len + 1);
 }
@@ -100,7 +127,6 @@ static tern_status read_array(reader *r, tern_meta *m) {
     TERN_TRY(read_bytes(r, &type, sizeof type, m->key));
     TERN_TRY(read_bytes(r, &m->n, sizeof m->n, m->key));
     m->element_type = (tern_meta_type)type;
-    m->data = r->at;
     if (type == TERN_META_STRING) return read_string_array(r, m);
     if (type == TERN_META_ARRAY)
         return tern_fail(r->err, TERN_ERR_UNSUPPORTED, "metadata '%s' is an array of arrays",
@@ -110,7 +136,9 @@ static tern_status read_array(reader *r, tern_meta *m) {
         return tern_fail(r->err, TERN_ERR_FORMAT, "metadata '%s' is an array of the unknown "
                          "type %u", m->key, type);
     if (m->n > left(r) / bytes) return cut_off(r, m->key);
-    r->at += m->n * bytes;
+    const uint8_t *elements;
+    TERN_TRY(take(r, &elements, m->n * bytes));
+    m->data = elements;
     return TERN_OK;
 }
 
@@ -133,8 +161,9 @@ static tern_status read_meta(reader *r, tern_meta *m) {
         return tern_fail(r->err, TERN_ERR_FORMAT, "metadata '%s' has the unknown type %u", m->key,
                          type);
     if (left(r) < bytes) return cut_off(r, m->key);
-    m->data = r->at;
-    r->at += bytes;
+    const uint8_t *value;
+    TERN_TRY(take(r, &value, bytes));
+    m->data = value;
     return TERN_OK;
 }
 
@@ -143,7 +172,7 @@ static tern_status read_metas(reader *r, uint64_t n_kv) {
     if (n_kv > left(r) / KV_BYTES_MIN)
         return tern_fail(r->err, TERN_ERR_FORMAT,
                          "%llu metadata entries do not fit into the %llu bytes of the file",
-                         (unsigned long long)n_kv, (unsigned long long)(r->end - r->begin));
+                         (unsigned long long)n_kv, (unsigned long long)r->all->n);
     f->metas = tern_alloc_array(TERN_MEM_FILE, (size_t)n_kv, sizeof *f->metas);
     if (!f->metas) return tern_fail_memory(r->err, (size_t)n_kv * sizeof *f->metas);
     for (uint64_t i = 0; i < n_kv; i++) {
@@ -231,9 +260,9 @@ static tern_status size_by_room(reader *r, tern_tensor *tensors, const uint64_t 
     return TERN_OK;
 }
 
-static tern_status place_tensor(reader *r, tern_tensor *t, uint64_t offset, uint64_t data_at,
+static tern_status place_tensor(reader *r, tern_tensor *t, uint64_t offset, const tern_blob *data,
                                 uint64_t alignment) {
-    uint64_t n_data = (uint64_t)(r->end - r->begin) - data_at;
+    uint64_t n_data = data->n;
     if (offset % alignment)
         return tern_fail(r->err, TERN_ERR_FORMAT, "tensor '%s' begins at %llu, not at a multiple "
                          "of %llu", t->name, (unsigned long long)offset,
@@ -244,10 +273,10 @@ static tern_status place_tensor(reader *r, tern_tensor *t, uint64_t offset, uint
                          "cut off?)",
                          t->name, (unsigned long long)t->bytes, (unsigned long long)offset,
                          (unsigned long long)n_data);
-    const uint8_t *data = r->begin + data_at + offset;
-    t->data = data;
+    t->data = tern_blob_part(data, offset, t->bytes);
     if (t->type == TERN_DTYPE_I2_S) {
-        memcpy(&t->scale, data + t->bytes - I2_S_TAIL, sizeof t->scale);
+        TERN_TRY(tern_blob_read(&t->data, t->bytes - I2_S_TAIL, sizeof t->scale, &t->scale,
+                                r->err));
         if (!isfinite(t->scale))
             return tern_fail(r->err, TERN_ERR_FORMAT, "the scale of tensor '%s' is not a finite "
                              "number", t->name);
@@ -261,7 +290,7 @@ static tern_status read_tensors(reader *r, uint64_t n_tensors, int shard, uint64
     if (n_tensors > left(r) / TENSOR_BYTES_MIN)
         return tern_fail(r->err, TERN_ERR_FORMAT, "%llu tensors do not fit into the %llu bytes of "
                          "the file", (unsigned long long)n_tensors,
-                         (unsigned long long)(r->end - r->begin));
+                         (unsigned long long)r->all->n);
     uint64_t *offsets = tern_alloc_array(TERN_MEM_MISC, (size_t)n_tensors, sizeof *offsets);
     if (!offsets) return tern_fail_memory(r->err, (size_t)n_tensors * sizeof *offsets);
     tern_status status = TERN_OK;
@@ -271,15 +300,14 @@ static tern_status read_tensors(reader *r, uint64_t n_tensors, int shard, uint64
         t->shard = shard;
         TERN_TRY_GOTO(read_tensor(r, t, &offsets[i]));
     }
-    uint64_t data_at = (uint64_t)(r->at - r->begin) + alignment - 1;
-    data_at -= data_at % alignment;
-    uint64_t n = (uint64_t)(r->end - r->begin);
-    if (data_at > n) data_at = n; // no data: an error only if there are tensors
+    uint64_t data_at = r->at + alignment - 1;
+    data_at -= data_at % alignment; // perhaps beyond the end: an error only if there are tensors
+    tern_blob data = tern_blob_part(r->all, data_at, UINT64_MAX);
     tern_tensor *tensors = n_tensors ? f->tensors + first : NULL;
-    TERN_TRY_GOTO(size_by_room(r, tensors, offsets, (size_t)n_tensors, n - data_at));
+    TERN_TRY_GOTO(size_by_room(r, tensors, offsets, (size_t)n_tensors, data.n));
     for (uint64_t i = 0; i < n_tensors; i++)
-        TERN_TRY_GOTO(place_tensor(r, &f->tensors[first + i], offsets[i], data_at, alignment));
-    status = tern_file_check_layout(f, first, r->begin + data_at, n - data_at, false, r->err);
+        TERN_TRY_GOTO(place_tensor(r, &f->tensors[first + i], offsets[i], &data, alignment));
+    status = tern_file_check_layout(f, first, &data, false, r->err);
 fail:
     tern_free(offsets);
     return status;
@@ -304,9 +332,10 @@ static tern_status read_header(reader *r, uint64_t *n_tensors, uint64_t *n_kv) {
 }
 
 // `keys` is the file whose metadata this is: the real one for shard 0, a temporary one for others.
-static tern_status parse_with(tern_file *file, tern_file *keys, int shard, const uint8_t *bytes,
-                              uint64_t n, tern_gguf_split *split, tern_error *err) {
-    reader r = {bytes, bytes, bytes + n, keys, err};
+static tern_status parse_with(tern_file *file, tern_file *keys, int shard, const tern_blob *all,
+                              tern_gguf_split *split, tern_error *err) {
+    reader r = {.all = all, .window = all->memory, .window_end = all->memory ? all->n : 0,
+                .file = keys, .err = err};
     uint64_t n_tensors = 0, n_kv = 0;
     TERN_TRY(read_header(&r, &n_tensors, &n_kv));
     TERN_TRY(read_metas(&r, n_kv));
@@ -315,7 +344,7 @@ static tern_status parse_with(tern_file *file, tern_file *keys, int shard, const
         .count = int_or(keys, "split.count", -1),
         .n_tensors = int_or(keys, "split.tensors.count", -1),
     };
-    // Kernels read the data in the mapping and need it at multiples of 32.
+    // Kernels read mapped data where it lies, and need it at multiples of 32.
     int64_t alignment = int_or(keys, "general.alignment", 32);
     if (alignment < 32 || alignment > 1 << 20 || (alignment & (alignment - 1)))
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "general.alignment is %lld (a power of two "
@@ -324,23 +353,24 @@ static tern_status parse_with(tern_file *file, tern_file *keys, int shard, const
     return read_tensors(&r, n_tensors, shard, (uint64_t)alignment);
 }
 
-tern_status tern_gguf_parse(tern_file *file, int shard, const uint8_t *bytes, uint64_t n,
+tern_status tern_gguf_parse(tern_file *file, int shard, const tern_blob *all,
                             tern_gguf_split *split, tern_error *err) {
     file->kind = TERN_FILE_GGUF;
-    if (shard == 0) return parse_with(file, file, shard, bytes, n, split, err);
+    if (shard == 0) return parse_with(file, file, shard, all, split, err);
     tern_file *passing;
     TERN_TRY(tern_file_new(&passing, "", err));
-    tern_status status = parse_with(file, passing, shard, bytes, n, split, err);
+    tern_status status = parse_with(file, passing, shard, all, split, err);
     tern_file_close(passing);
     return status;
 }
 
 static tern_status open_part(tern_file *file, int shard, const char *path, tern_gguf_split *split,
                              tern_error *err) {
-    tern_mapping m;
-    TERN_TRY(tern_file_map(file, path, false, &m, err));
-    tern_status status = tern_gguf_parse(file, shard, m.bytes, m.n, split, err);
-    return status == TERN_OK ? status : tern_fail_prefix(err, status, path);
+    tern_blob all;
+    TERN_TRY(tern_file_add_part(file, path, &all, err));
+    tern_status status = tern_gguf_parse(file, shard, &all, split, err);
+    if (status == TERN_OK || status == TERN_ERR_IO) return status; // a failed read names the file
+    return tern_fail_prefix(err, status, path);
 }
 
 // "x-00001-of-00003.gguf" -> "x-00002-of-00003.gguf" in place; false: not such a name.

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "formats/formats.h"
+#include "tests/blobs.h"
 #include "tests/harness.h"
 
 static const char path[] = "tests/oracles/blocks.gguf"; // tests run in the repository's root
@@ -15,12 +16,12 @@ static void check_tensor(const tern_file *f, tern_dtype type) {
     CHECK_MSG(t && values && t->type == type && values->type == TERN_DTYPE_F32, "%s", name);
     if (!t || !values) return;
     size_t n = (size_t)(t->ne[0] * t->ne[1]), n_wrong = 0;
-    const float *want = values->data;
+    const float *want = test_bytes(&values->data);
     float *got = malloc(n * sizeof *got);
-    tern_dtype_decode(type, t->data, 0, n, t->scale, got);
+    tern_dtype_decode(type, test_bytes(&t->data), 0, n, t->scale, got);
     for (size_t i = 0; i < n; i++) n_wrong += !(got[i] == want[i]);
     CHECK_MSG(n == 1024 && n_wrong == 0, "%s: %zu of %zu values", type_name, n_wrong, n);
-    tern_dtype_decode(type, t->data, 256, 256, t->scale, got); // from a later block on
+    tern_dtype_decode(type, test_bytes(&t->data), 256, 256, t->scale, got); // from a later block on
     CHECK_MSG(memcmp(got, want + 256, 256 * sizeof *got) == 0, "%s from 256 on", type_name);
     free(got);
 }

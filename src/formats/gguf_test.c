@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "tests/blobs.h"
 #include "tests/harness.h"
 
 // ---- Making bytes ------------------------------------------------------------------------------
@@ -96,7 +97,8 @@ static tern_status parse_at(tern_file **file, const uint8_t *bytes, size_t n, te
     tern_gguf_split split;
     *file = NULL;
     tern_status status = tern_file_new(file, "test", err);
-    if (status == TERN_OK) status = tern_gguf_parse(*file, 0, bytes, n, &split, err);
+    const tern_blob all = tern_blob_of(bytes, n);
+    if (status == TERN_OK) status = tern_gguf_parse(*file, 0, &all, &split, err);
     if (status == TERN_OK) status = tern_file_index_tensors(*file, err);
     if (status != TERN_OK) {
         tern_file_close(*file);
@@ -163,9 +165,9 @@ TEST(gguf_finds_tensors) {
     const tern_tensor *t = tern_file_tensor(f, "ternary.weight");
     REQUIRE(t && t->type == TERN_DTYPE_I2_S);
     CHECK(t->n_dims == 2 && t->ne[0] == 128 && t->ne[1] == 2 && t->ne[2] == 1 && t->ne[3] == 1);
-    CHECK(t->bytes == 96 && t->scale == 0.75f && *(const uint8_t *)t->data == 0x18);
+    CHECK(t->bytes == 96 && t->scale == 0.75f && *(const uint8_t *)test_bytes(&t->data) == 0x18);
     t = tern_file_tensor(f, "f16.weight");
-    CHECK(t && t->bytes == 6 && (const char *)t->data == b.ptr + b.len - 6);
+    CHECK(t && t->bytes == 6 && t->data.memory == (const uint8_t *)b.ptr + b.len - 6);
     CHECK(!tern_file_tensor(f, "f16") && !tern_file_tensor(f, ""));
     tern_file_close(f);
     tern_strbuf_free(&b);
@@ -182,7 +184,7 @@ TEST(gguf_honours_its_own_alignment) {
     tern_file *f;
     tern_error err = {0};
     REQUIRE_OK(parse_at(&f, (uint8_t *)b.ptr, b.len, &err), err);
-    CHECK(*(const float *)tern_file_tensor(f, "w")->data == 42);
+    CHECK(*(const float *)test_bytes(&tern_file_tensor(f, "w")->data) == 42);
     tern_file_close(f);
     tern_strbuf_free(&b);
 }
@@ -392,7 +394,7 @@ TEST(gguf_survives_corruption_of_every_byte) {
                 continue;
             }
             for (size_t i = 0; i < f->n_tensors; i++) {
-                const uint8_t *p = f->tensors[i].data;
+                const uint8_t *p = test_bytes(&f->tensors[i].data);
                 CHECK(p >= bad && f->tensors[i].bytes <= (uint64_t)(bad + b.len - p));
                 sum += p[0] + p[f->tensors[i].bytes - 1];
             }
@@ -433,9 +435,8 @@ static void check_opens(const char *path, size_t n_tensors_min) {
     CHECK(tern_file_meta_str(f, "general.architecture", &arch) && arch.len > 0);
     for (size_t i = 0; i < f->n_tensors; i++) {
         CHECK(tern_file_tensor(f, f->tensors[i].name) == &f->tensors[i]);
-        CHECK((uintptr_t)f->tensors[i].data % 32 == 0);
-        tern_file_will_need(f, f->tensors[i].data, f->tensors[i].bytes);
-        tern_file_drop_pages(f, f->tensors[i].data, f->tensors[i].bytes);
+        CHECK((uintptr_t)test_bytes(&f->tensors[i].data) % 32 == 0);
+        tern_blob_drop(&f->tensors[i].data);
     }
     tern_file_close(f);
 }
@@ -480,7 +481,7 @@ TEST(gguf_i2_s_is_as_documented) {
     REQUIRE_OK(parse_at(&f, (uint8_t *)b.ptr, b.len, &err), err);
     const tern_tensor *t = tern_file_tensor(f, "w");
     CHECK(t->scale == 0.5f);
-    tern_dtype_decode(t->type, t->data, 0, 128, t->scale, weights);
+    tern_dtype_decode(t->type, test_bytes(&t->data), 0, 128, t->scale, weights);
     for (int i = 0; i < 128; i++) CHECK(weights[i] == (float)(i % 3 - 1) * 0.5f);
     tern_file_close(f);
     tern_strbuf_free(&b);

@@ -135,7 +135,8 @@ tern_status tern_gguf_written_meta(const tern_gguf_writer *w, tern_file **out, t
         memcpy(bytes + 4, &version, 4);
         memcpy(bytes + 8, counts, sizeof counts);
         memcpy(bytes + 8 + sizeof counts, tern_strbuf_text(&w->metas), w->metas.len);
-        status = tern_gguf_parse(*out, 0, (const uint8_t *)bytes, n, &split, err);
+        const tern_blob all = tern_blob_of(bytes, n);
+        status = tern_gguf_parse(*out, 0, &all, &split, err);
     }
     if (status == TERN_OK) return TERN_OK;
     tern_file_close(*out);

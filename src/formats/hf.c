@@ -1,10 +1,11 @@
 // Hugging Face folders: the JSON files, the shards, and BitNet's packed weights.
 #include "formats/file_private.h"
 
+#include <errno.h>
 #include <math.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/half.h"
+#include "base/os_file.h"
 
 #define CONFIG_BYTES_MAX ((uint64_t)32 << 20) // a thousand times the usual size
 #define SHARDS_MAX       512                  // searched for each tensor: a bound on time
@@ -23,21 +24,17 @@ tern_status tern_hf_join(tern_file *file, const char *folder, tern_str name, cha
     return TERN_OK;
 }
 
-static tern_status map_text(tern_file *file, const char *folder, const char *name, tern_str *out,
-                            tern_error *err) {
+static tern_status read_text(tern_file *file, const char *folder, const char *name, tern_str *out,
+                             tern_error *err) {
     char *path;
-    tern_mapping m;
-    *out = (tern_str){NULL, 0};
     TERN_TRY(tern_hf_join(file, folder, (tern_str){name, strlen(name)}, &path, err));
-    TERN_TRY(tern_file_map(file, path, true, &m, err));
-    *out = (tern_str){(const char *)m.bytes, (size_t)m.n};
-    return TERN_OK;
+    return tern_file_add_text(file, path, out, err);
 }
 
-tern_status tern_hf_map_json(tern_file *file, const char *folder, const char *name,
+tern_status tern_hf_read_json(tern_file *file, const char *folder, const char *name,
                             tern_json_doc *doc, tern_error *err) {
     tern_str text;
-    TERN_TRY(map_text(file, folder, name, &text, err));
+    TERN_TRY(read_text(file, folder, name, &text, err));
     if (!text.ptr) return TERN_OK;
     tern_status status =
         text.len > CONFIG_BYTES_MAX
@@ -55,11 +52,12 @@ tern_status tern_hf_map_json(tern_file *file, const char *folder, const char *na
 tern_status tern_hf_open_shard(tern_file *file, const char *folder, tern_str name, int shard,
                               tern_error *err) {
     char *path;
-    tern_mapping m;
+    tern_blob all;
     TERN_TRY(tern_hf_join(file, folder, name, &path, err));
-    TERN_TRY(tern_file_map(file, path, false, &m, err));
-    tern_status status = tern_safetensors_parse(file, shard, m.bytes, m.n, err);
-    return status == TERN_OK ? status : tern_fail_prefix(err, status, path);
+    TERN_TRY(tern_file_add_part(file, path, &all, err));
+    tern_status status = tern_safetensors_parse(file, shard, &all, err);
+    if (status == TERN_OK || status == TERN_ERR_IO) return status; // a failed read names the file
+    return tern_fail_prefix(err, status, path);
 }
 
 // Links inside the folder may lead anywhere (the hub's cache consists of them), but the index,
@@ -143,16 +141,12 @@ fail:
 
 static tern_status read_scale(const tern_tensor *s, bool divides, float *out, tern_error *err) {
     float value = 0;
-    uint16_t half;
     if (s->ne[0] * s->ne[1] * s->ne[2] * s->ne[3] != 1)
         return tern_fail(err, TERN_ERR_FORMAT, "'%s' has more than one element", s->name);
-    if (s->type == TERN_DTYPE_F32) memcpy(&value, s->data, sizeof value);
-    else if (s->type == TERN_DTYPE_F16 || s->type == TERN_DTYPE_BF16) {
-        memcpy(&half, s->data, sizeof half);
-        value = s->type == TERN_DTYPE_F16 ? tern_f16_to_f32(half) : tern_bf16_to_f32(half);
-    } else
+    if (!tern_dtype_is_float(s->type))
         return tern_fail(err, TERN_ERR_FORMAT, "'%s' is %s, not F32, F16 or BF16", s->name,
                          tern_dtype_name(s->type));
+    TERN_TRY(tern_tensor_decode(s, &value, err));
     if (divides) value = 1 / value;
     if (!isfinite(value) || value == 0)
         return tern_fail(err, TERN_ERR_FORMAT, "'%s' is not a usable scale", s->name);
@@ -215,12 +209,12 @@ static tern_status open_weights(tern_file *file, const char *folder, const char 
     tern_json_doc doc = {0};
     tern_status status = TERN_OK;
     if (!only_file || !strcmp(only_file, SINGLE)) {
-        tern_str text;
-        TERN_TRY(map_text(file, folder, SINGLE, &text, err));
-        if (text.ptr) only_file = SINGLE;
+        char *path;
+        TERN_TRY(tern_hf_join(file, folder, TERN_STR(SINGLE), &path, err));
+        if (tern_path_look(path) != TERN_PATH_NONE || errno != ENOENT) only_file = SINGLE;
     }
     if (!only_file || strcmp(only_file, SINGLE) != 0)
-        TERN_TRY(tern_hf_map_json(file, folder, INDEX, &doc, err));
+        TERN_TRY(tern_hf_read_json(file, folder, INDEX, &doc, err));
     if (tern_json_root(&doc) && (!only_file || index_names(&doc, only_file))) {
         status = open_shards(file, folder, &doc, err);
         if (status != TERN_OK) tern_fail_prefix(err, status, INDEX);
@@ -237,7 +231,7 @@ static tern_status open_weights(tern_file *file, const char *folder, const char 
 tern_status tern_hf_open_tokenizer(tern_file *file, const char *folder, const char *name,
                                    tern_error *err) {
     file->kind = TERN_FILE_HF;
-    TERN_TRY(map_text(file, folder, name, &file->tokenizer_json, err));
+    TERN_TRY(read_text(file, folder, name, &file->tokenizer_json, err));
     if (file->tokenizer_json.ptr) return TERN_OK;
     return tern_fail(err, TERN_ERR_FORMAT, "%s/%s: an empty tokenizer", folder, name);
 }
@@ -245,20 +239,22 @@ tern_status tern_hf_open_tokenizer(tern_file *file, const char *folder, const ch
 static tern_status read_folder(tern_file *file, const char *folder, const char *only_file,
                                tern_error *err) {
     bool is_adapter = only_file && !strcmp(only_file, "adapter_model.safetensors");
-    TERN_TRY(tern_hf_map_json(file, folder, is_adapter ? "adapter_config.json" : "config.json",
+    TERN_TRY(tern_hf_read_json(file, folder, is_adapter ? "adapter_config.json" : "config.json",
                       &file->config, err));
-    TERN_TRY(tern_hf_map_json(file, folder, "tokenizer_config.json", &file->tokenizer_config, err));
-    TERN_TRY(tern_hf_map_json(file, folder, "generation_config.json", &file->generation_config,
+    TERN_TRY(tern_hf_read_json(file, folder, "tokenizer_config.json", &file->tokenizer_config,
+                               err));
+    TERN_TRY(tern_hf_read_json(file, folder, "generation_config.json", &file->generation_config,
                               err));
-    TERN_TRY(map_text(file, folder, "tokenizer.json", &file->tokenizer_json, err));
-    TERN_TRY(map_text(file, folder, "chat_template.jinja", &file->chat_template, err));
+    TERN_TRY(read_text(file, folder, "tokenizer.json", &file->tokenizer_json, err));
+    TERN_TRY(read_text(file, folder, "chat_template.jinja", &file->chat_template, err));
     if (!only_file) TERN_TRY(tern_hf_open_modules(file, folder, err));
     TERN_TRY(open_weights(file, folder, only_file, err));
     if (file->n_tensors == 0 && !tern_json_root(&file->config) && !file->tokenizer_json.ptr)
         return tern_fail(err, TERN_ERR_FORMAT, "%s: no model here: neither %s nor %s nor "
                          "config.json nor tokenizer.json", folder, SINGLE, INDEX);
     tern_status status = tern_hf_resolve_ternary(file, err);
-    return status == TERN_OK ? status : tern_fail_prefix(err, status, folder);
+    if (status == TERN_OK || status == TERN_ERR_IO) return status; // a failed read names the file
+    return tern_fail_prefix(err, status, folder);
 }
 
 // Files of two models must not be mixed, neither in a folder whose replacement was interrupted nor

@@ -33,7 +33,7 @@ static tern_status check_dense(const tern_json_doc *config, tern_str path, tern_
 static tern_status open_dense(tern_file *file, const char *inside, tern_str path, tern_error *err) {
     tern_json_doc config = {0};
     size_t first = file->n_tensors;
-    TERN_TRY(tern_hf_map_json(file, inside, "config.json", &config, err));
+    TERN_TRY(tern_hf_read_json(file, inside, "config.json", &config, err));
     tern_status status = check_dense(&config, path, err);
     tern_json_free(&config);
     TERN_TRY(status);
@@ -66,13 +66,13 @@ static tern_status open_module(tern_file *file, const char *folder, const tern_j
     TERN_TRY(tern_hf_join(file, folder, path, &inside, err));
     if (dense) return open_dense(file, inside, path, err);
     tern_json_free(&file->pooling);
-    return tern_hf_map_json(file, inside, "config.json", &file->pooling, err);
+    return tern_hf_read_json(file, inside, "config.json", &file->pooling, err);
 }
 
 tern_status tern_hf_open_modules(tern_file *file, const char *folder, tern_error *err) {
     tern_json_doc doc = {0};
     int n = 0;
-    TERN_TRY(tern_hf_map_json(file, folder, "modules.json", &doc, err));
+    TERN_TRY(tern_hf_read_json(file, folder, "modules.json", &doc, err));
     const tern_json *list = tern_json_root(&doc);
     tern_status status = TERN_OK;
     if (list && !tern_json_is(list, TERN_JSON_ARRAY))

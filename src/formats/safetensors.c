@@ -19,8 +19,7 @@
 typedef struct header {
     tern_file *file;
     tern_json_doc doc;
-    const uint8_t *data;
-    uint64_t n_data;
+    tern_blob data;
     int shard;
     tern_error *err;
 } header;
@@ -79,18 +78,18 @@ static tern_status read_place(header *h, tern_tensor *t, const tern_json *offset
         !json_size(second, &end))
         return tern_fail(h->err, TERN_ERR_FORMAT, "tensor '%s' has no data_offsets [begin, end]",
                          t->name);
-    if (begin > end || end > h->n_data)
+    if (begin > end || end > h->data.n)
         return tern_fail(h->err, TERN_ERR_FORMAT,
                          "tensor '%s' leaves the file: bytes %llu to %llu of %llu (is the file cut "
                          "off?)",
                          t->name, (unsigned long long)begin, (unsigned long long)end,
-                         (unsigned long long)h->n_data);
+                         (unsigned long long)h->data.n);
     if (t->type == TERN_DTYPE_UNKNOWN) t->bytes = end - begin;
     if (end - begin != t->bytes)
         return tern_fail(h->err, TERN_ERR_FORMAT,
                          "tensor '%s' needs %llu bytes by its shape, but has %llu", t->name,
                          (unsigned long long)t->bytes, (unsigned long long)(end - begin));
-    t->data = h->data + begin;
+    t->data = tern_blob_part(&h->data, begin, end - begin);
     return TERN_OK;
 }
 
@@ -119,14 +118,15 @@ static tern_status read_tensor(header *h, const tern_json *key) {
 }
 
 // Kernels may use plain loads of an element, but writers before 2023 did not pad the header, and
-// nothing demands an order of tensors that keeps data aligned: such tensors are copied.
+// nothing demands an order of tensors that keeps data aligned: such tensors are copied where they
+// are mapped. What is read is aligned.
 static tern_status align_tensor(tern_file *file, tern_tensor *t, tern_error *err) {
-    if ((uintptr_t)t->data % tern_dtype_block_bytes(t->type) == 0) return TERN_OK;
+    if ((uintptr_t)t->data.memory % tern_dtype_block_bytes(t->type) == 0) return TERN_OK;
     if (t->bytes > SIZE_MAX) return tern_fail_memory(err, SIZE_MAX);
     void *copy = tern_arena_take(&file->priv->pool, (size_t)t->bytes);
     if (!copy) return tern_fail_memory(err, (size_t)t->bytes);
-    memcpy(copy, t->data, (size_t)t->bytes);
-    t->data = copy;
+    memcpy(copy, t->data.memory, (size_t)t->bytes);
+    t->data.memory = copy;
     return TERN_OK;
 }
 
@@ -139,31 +139,34 @@ static tern_status read_header(header *h, const char *text, uint64_t n) {
     for (const tern_json *k = tern_json_first(&h->doc, root); k;
          k = tern_json_next(&h->doc, root, k))
         TERN_TRY(read_tensor(h, k));
-    TERN_TRY(tern_file_check_layout(h->file, first, h->data, h->n_data, true, h->err));
+    TERN_TRY(tern_file_check_layout(h->file, first, &h->data, true, h->err));
     for (size_t i = first; i < h->file->n_tensors; i++)
         TERN_TRY(align_tensor(h->file, &h->file->tensors[i], h->err));
     return TERN_OK;
 }
 
-tern_status tern_safetensors_parse(tern_file *file, int shard, const uint8_t *bytes, uint64_t n,
+tern_status tern_safetensors_parse(tern_file *file, int shard, const tern_blob *all,
                                    tern_error *err) {
-    uint64_t n_header;
+    uint64_t n_header, n = all->n;
+    tern_hold text;
     if (n < sizeof n_header)
         return tern_fail(err, TERN_ERR_FORMAT, "not a safetensors file: only %llu bytes long",
                          (unsigned long long)n);
-    memcpy(&n_header, bytes, sizeof n_header);
+    TERN_TRY(tern_blob_read(all, 0, sizeof n_header, &n_header, err));
     if (n_header > HEADER_MAX || n_header > n - sizeof n_header)
         return tern_fail(err, TERN_ERR_FORMAT, "the safetensors header is said to be %llu bytes "
                          "long; the file has %llu more, and 104857600 are allowed",
                          (unsigned long long)n_header, (unsigned long long)(n - sizeof n_header));
+    tern_blob written = tern_blob_part(all, sizeof n_header, n_header);
     header h = {
         .file = file,
-        .data = bytes + sizeof n_header + n_header,
-        .n_data = n - sizeof n_header - n_header,
+        .data = tern_blob_part(all, sizeof n_header + n_header, UINT64_MAX),
         .shard = shard,
         .err = err,
     };
-    tern_status status = read_header(&h, (const char *)bytes + sizeof n_header, n_header);
+    TERN_TRY(tern_blob_hold(&written, &text, err));
+    tern_status status = read_header(&h, text.data, n_header);
     tern_json_free(&h.doc);
+    tern_blob_release(&text);
     return status;
 }

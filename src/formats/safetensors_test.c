@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "base/alloc.h"
+#include "tests/blobs.h"
 #include "tests/harness.h"
 
 // A file of this header and n_data bytes of data, 0, 1, 2, ...
@@ -20,7 +21,8 @@ static tern_strbuf make(const char *header, size_t n_data) {
 static tern_status parse_at(tern_file **file, const void *bytes, size_t n, tern_error *err) {
     *file = NULL;
     tern_status status = tern_file_new(file, "test", err);
-    if (status == TERN_OK) status = tern_safetensors_parse(*file, 0, bytes, n, err);
+    const tern_blob all = tern_blob_of(bytes, n);
+    if (status == TERN_OK) status = tern_safetensors_parse(*file, 0, &all, err);
     if (status == TERN_OK) status = tern_file_index_tensors(*file, err);
     if (status != TERN_OK) {
         tern_file_close(*file);
@@ -72,10 +74,10 @@ TEST(safetensors_copies_what_is_not_aligned) {
     REQUIRE_OK(parse_at(&f, b.ptr, b.len, &err), err);
     const tern_tensor *y = tern_file_tensor(f, "y");
     REQUIRE(y);
-    CHECK((uintptr_t)y->data % 4 == 0);
-    CHECK(memcmp(y->data, b.ptr + b.len - 8, 8) == 0);
-    tern_file_drop_pages(f, y->data, y->bytes); // on the heap: must stay as it is
-    CHECK(memcmp(y->data, b.ptr + b.len - 8, 8) == 0);
+    CHECK((uintptr_t)test_bytes(&y->data) % 4 == 0);
+    CHECK(memcmp(test_bytes(&y->data), b.ptr + b.len - 8, 8) == 0);
+    tern_blob_drop(&y->data); // on the heap: must stay as it is
+    CHECK(memcmp(test_bytes(&y->data), b.ptr + b.len - 8, 8) == 0);
     tern_file_close(f);
     tern_strbuf_free(&b);
 }

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include "base/alloc.h"
 #include "formats/formats.h"
+#include "tests/blobs.h"
 #include "tests/harness.h"
 
 static bool exists(const char *path) {
@@ -95,7 +96,7 @@ static void check_model(const char *path) {
     for (int k = 0; k < N_TENSORS; k++) {
         const tern_tensor *t = tern_file_tensor(f, names[k]);
         REQUIRE(t && t->type == types[k] && t->ne[0] == shapes[k][0] && t->ne[1] == shapes[k][1]);
-        const uint8_t *data = t->data;
+        const uint8_t *data = test_bytes(&t->data);
         size_t n = t->type == TERN_DTYPE_I2_S ? 64 : (size_t)t->bytes, n_wrong = 0;
         for (size_t at = 0; at < n; at++) n_wrong += data[at] != at * 7 % 16;
         CHECK(n_wrong == 0);
@@ -168,15 +169,18 @@ TEST(gguf_writer_copies_metadata_as_it_is) {
         const tern_tensor *t = &f->tensors[i];
         CHECK(tern_gguf_declare(w, t->name, t->type, t->n_dims, t->ne) == TERN_OK);
     }
-    for (size_t i = 0; i < f->n_tensors; i++)
-        CHECK(tern_gguf_write(w, f->tensors[i].data, f->tensors[i].bytes, &err) == TERN_OK);
+    for (size_t i = 0; i < f->n_tensors; i++) {
+        const tern_tensor *t = &f->tensors[i];
+        CHECK(tern_gguf_write(w, test_bytes(&t->data), t->bytes, &err) == TERN_OK);
+    }
     REQUIRE_OK(tern_gguf_writer_finish(w, &err), err);
     tern_gguf_writer_free(w);
     REQUIRE_OK(tern_file_open(&g, to, &err), err);
     CHECK(g->n_metas == f->n_metas && g->n_tensors == f->n_tensors);
     for (size_t i = 0; i < f->n_tensors && i < g->n_tensors; i++) {
-        CHECK(g->tensors[i].bytes == f->tensors[i].bytes);
-        CHECK(memcmp(g->tensors[i].data, f->tensors[i].data, g->tensors[i].bytes) == 0);
+        const tern_tensor *a = &f->tensors[i], *b = &g->tensors[i];
+        CHECK(a->bytes == b->bytes);
+        CHECK(memcmp(test_bytes(&b->data), test_bytes(&a->data), b->bytes) == 0);
     }
     for (size_t i = 0; i < f->n_metas && i < g->n_metas; i++) {
         const tern_meta *a = &f->metas[i], *b = &g->metas[i];
@@ -285,11 +289,12 @@ static void check_folder(const char *folder, int shard_of_scalar) {
     const tern_tensor *a = tern_file_tensor(f, "a"), *b = tern_file_tensor(f, "b");
     REQUIRE(a && b && a->type == TERN_DTYPE_BF16 && b->type == TERN_DTYPE_U8);
     CHECK(a->ne[0] == 3 && a->ne[1] == 2 && b->ne[0] == 40);
-    CHECK(((const uint8_t *)b->data)[39] == 51);
+    CHECK(((const uint8_t *)test_bytes(&b->data))[39] == 51);
     const tern_tensor *quoted = tern_file_tensor(f, "\"quoted\"\n");
     const tern_tensor *scalar = tern_file_tensor(f, "scalar");
     REQUIRE(quoted && scalar);
-    CHECK(*(const float *)quoted->data == 3 && *(const int64_t *)scalar->data == -9);
+    CHECK(*(const float *)test_bytes(&quoted->data) == 3);
+    CHECK(*(const int64_t *)test_bytes(&scalar->data) == -9);
     CHECK(scalar->n_dims == 0 && scalar->shard == shard_of_scalar);
     tern_file_close(f);
 }

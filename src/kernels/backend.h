@@ -14,7 +14,7 @@
 #ifndef TERN_KERNELS_BACKEND_H
 #define TERN_KERNELS_BACKEND_H
 
-#include "base/dtype.h"
+#include "base/matrix.h"
 #include "graph/graph.h"
 #include "kernels/draft_table.h"
 #include "kernels/sequence.h"
@@ -35,7 +35,7 @@ typedef struct tern_device_desc {
 typedef struct tern_weight_source {
     const char *name;
     tern_dtype type;
-    const void *data; // mapped; row r of a matrix at r * (bytes of n_in elements)
+    tern_blob data; // of `bytes`: perhaps of a file that can only be read; it stays open
     uint64_t bytes;
     int64_t n_rows, n_cols;
     float scale;    // I2_S, HF_TERNARY
@@ -44,13 +44,17 @@ typedef struct tern_weight_source {
     tern_head_mode head; // for is_head
 } tern_weight_source;
 
+static inline tern_matrix tern_weight_matrix(const tern_weight_source *s) {
+    return (tern_matrix){s->type, s->data, s->n_rows, s->n_cols, s->scale};
+}
+
 // The type that a mode converts the head to; false: none.
 bool tern_head_type(tern_head_mode mode, tern_dtype *type);
 
 // What bind made of the weight.
 typedef struct tern_weight_info {
     tern_weight_kind kind;
-    bool keeps_source;               // every token reads all of the mapped data: keep it resident
+    bool keeps_source;               // every token reads all of the file's data: keep it resident
     uint64_t bytes_per_token;        // read by one token's matrix x vector product
     uint64_t bytes_per_token_greedy; // head: if only the greatest logits are wanted
     const char *layout;              // "1.6-bit", "F16", "exact F16" ...

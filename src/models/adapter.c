@@ -54,33 +54,52 @@ static tern_status grow(tern_adapter *p, int64_t rank, tern_error *err) {
     return TERN_OK;
 }
 
-static void read_row(const tern_tensor *t, int64_t row, float *out) {
-    size_t n = (size_t)t->ne[0];
-    tern_dtype_decode(t->type, t->data, (uint64_t)row * n, n, t->scale, out);
+// Appends A's rows.
+static tern_status append_a(tern_adapter *p, const tern_tensor *t, const tern_order *columns,
+                            bool to_gguf, float *scratch, tern_error *err) {
+    tern_matrix m = tern_tensor_matrix(t);
+    tern_rows rows;
+    TERN_TRY(tern_rows_open(&rows, &m, err));
+    for (int64_t k = 0; k < m.n_rows; k++) {
+        float *row = p->a + (p->rank + k) * p->n_in;
+        tern_rows_decode(&rows, k, row);
+        tern_order_columns(columns, to_gguf, row, p->n_in, scratch);
+    }
+    tern_rows_close(&rows);
+    return TERN_OK;
+}
+
+// And B's columns.
+static tern_status append_b(tern_adapter *p, const tern_tensor *t, const tern_order *order,
+                            bool to_gguf, float scale, float *scratch, tern_error *err) {
+    tern_matrix m = tern_tensor_matrix(t);
+    tern_rows rows;
+    TERN_TRY(tern_rows_open(&rows, &m, err));
+    for (int64_t i = 0; i < p->n_out; i++) {
+        tern_rows_decode(&rows, tern_order_source(order, i, to_gguf), scratch);
+        for (int64_t k = 0; k < m.n_cols; k++)
+            p->b[i * p->room + p->rank + k] = scratch[k] * scale;
+    }
+    tern_rows_close(&rows);
+    return TERN_OK;
 }
 
 // Appends the file's A and B, after those of other files.
 static tern_status append(const reader *r, tern_adapter *p, const tern_tensor *a,
                           const tern_tensor *b, float scale, tern_error *err) {
-    int64_t rank = (int64_t)a->ne[1], at = p->rank;
+    int64_t rank = (int64_t)a->ne[1];
     bool to_gguf = r->base->kind == TERN_FILE_GGUF;
     tern_moves moves = {0};
     if (r->file->kind != r->base->kind) moves = tern_model_moves(r->arch, r->config, p->weight);
     TERN_TRY(grow(p, rank, err));
     size_t n_scratch = (size_t)(rank > p->n_in ? rank : p->n_in);
-    float *row = tern_alloc_array(TERN_MEM_MISC, n_scratch, sizeof *row);
-    if (!row) return tern_fail_memory(err, n_scratch * sizeof *row);
-    for (int64_t k = 0; k < rank; k++) {
-        read_row(a, k, p->a + (at + k) * p->n_in);
-        tern_order_columns(&moves.columns, to_gguf, p->a + (at + k) * p->n_in, p->n_in, row);
-    }
-    for (int64_t i = 0; i < p->n_out; i++) {
-        read_row(b, tern_order_source(&moves.rows, i, to_gguf), row);
-        for (int64_t k = 0; k < rank; k++) p->b[i * p->room + at + k] = row[k] * scale;
-    }
-    p->rank += rank;
-    tern_free(row);
-    return TERN_OK;
+    float *scratch = tern_alloc_array(TERN_MEM_MISC, n_scratch, sizeof *scratch);
+    if (!scratch) return tern_fail_memory(err, n_scratch * sizeof *scratch);
+    tern_status status = append_a(p, a, &moves.columns, to_gguf, scratch, err);
+    if (status == TERN_OK) status = append_b(p, b, &moves.rows, to_gguf, scale, scratch, err);
+    if (status == TERN_OK) p->rank += rank;
+    tern_free(scratch);
+    return status;
 }
 
 static bool is_plain(const tern_tensor *t) {

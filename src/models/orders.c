@@ -64,7 +64,11 @@ tern_status tern_model_numbers(const tern_file *file, const tern_arch *arch, con
     size_t n = (size_t)(t->ne[0] * t->ne[1] * t->ne[2]);
     float *x = tern_alloc_array(TERN_MEM_WEIGHTS, n, sizeof *x);
     if (!x) return tern_fail_memory(err, n * sizeof *x);
-    tern_dtype_decode(t->type, t->data, 0, n, t->scale, x);
+    tern_status status = tern_tensor_decode(t, x, err);
+    if (status != TERN_OK) {
+        tern_free(x);
+        return status;
+    }
     if (hf) tern_change_apply(row->change, true, x, n);
     *out = x;
     return TERN_OK;

@@ -43,8 +43,8 @@ static bool find_adapter_source(const tern_model *m, const tern_value *v, tern_w
     if (!p) return false;
     s->name = v->name;
     s->type = TERN_DTYPE_F32;
-    s->data = is_a ? p->a : p->b;
     s->bytes = (uint64_t)(v->rows * v->cols) * sizeof(float);
+    s->data = tern_blob_of(is_a ? p->a : p->b, s->bytes);
     s->n_rows = v->rows;
     s->n_cols = v->cols;
     s->is_matrix = true;
@@ -53,16 +53,18 @@ static bool find_adapter_source(const tern_model *m, const tern_value *v, tern_w
 
 // Vectors stand in front of quantizers to int8, from which a NaN comes out as some number: they are
 // looked at here. What is wrong in a matrix shows in the scores.
-static bool is_damaged(const tern_weight_source *s) {
+static tern_status look_at(const tern_weight_source *s, bool *damaged, tern_error *err) {
     float part[256];
     uint64_t n_all = (uint64_t)(s->n_rows * s->n_cols);
+    tern_hold h;
+    TERN_TRY(tern_blob_hold(&s->data, &h, err));
     for (uint64_t first = 0; first < n_all; first += 256) {
         size_t n = n_all - first < 256 ? (size_t)(n_all - first) : 256;
-        tern_dtype_decode(s->type, s->data, first, n, s->scale, part);
-        for (size_t i = 0; i < n; i++)
-            if (!isfinite(part[i])) return true;
+        tern_dtype_decode(s->type, h.data, first, n, s->scale, part);
+        for (size_t i = 0; i < n; i++) *damaged |= !isfinite(part[i]);
     }
-    return false;
+    tern_blob_release(&h);
+    return TERN_OK;
 }
 
 static tern_status find_source(tern_model *m, const tern_value *v, tern_weight_source *s,
@@ -73,14 +75,16 @@ static tern_status find_source(tern_model *m, const tern_value *v, tern_weight_s
     TERN_TRY(tern_model_numbers(m->file, m->arch, t, v->name, numbers, err));
     s->name = t->name;
     s->type = *numbers ? TERN_DTYPE_F32 : t->type;
-    s->data = *numbers ? *numbers : t->data;
     s->n_rows = v->rows;
     s->n_cols = v->cols;
     s->bytes = *numbers ? (uint64_t)(v->rows * v->cols) * sizeof **numbers : t->bytes;
+    s->data = *numbers ? tern_blob_of(*numbers, s->bytes) : t->data;
     s->scale = t->scale;
     s->is_matrix = v->is_matrix;
     s->is_table = v->is_table;
-    if (!m->damaged && !v->is_matrix && !v->is_table && is_damaged(s)) m->damaged = t->name;
+    bool damaged = false;
+    if (!m->damaged && !v->is_matrix && !v->is_table) TERN_TRY(look_at(s, &damaged, err));
+    if (damaged) m->damaged = t->name;
     return TERN_OK;
 }
 
@@ -382,6 +386,7 @@ static tern_status open_parts(tern_model *m, const tern_model_desc *desc, tern_e
     TERN_TRY(run_passes(m, err));
     return tern_placement_compile(m->now, m, err);
 fail:
+    if (status == TERN_ERR_IO) return status; // a failed read names the file
     return tern_fail_prefix(err, status, m->path);
 }
 

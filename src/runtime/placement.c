@@ -2,7 +2,7 @@
 // of its sessions there, which move when the device is lost.
 //
 // A lost device takes the weights and every session's keys and values along, but the file is still
-// mapped, and a lease remembers the tokens that its keys and values were computed from. So the
+// open, and a lease remembers the tokens that its keys and values were computed from. So the
 // model is placed again, on a new device of the kind or, if that fails too, on the CPU, and each
 // session that notices the loss computes its tokens again there and goes on. If that fails on the
 // way, for lack of memory say, the call fails and the next one resumes: a lease knows how many
@@ -42,9 +42,11 @@ static tern_status bind_all(tern_placement *p, const tern_model *m, tern_bound_f
     for (size_t w = 0; w < m->n_weights; w++) {
         const tern_weight_source *s = &m->sources[w];
         tern_weight_info info;
-        TERN_TRY(p->backend->bind(p->device, s, &p->weights[w], err));
+        tern_status status = p->backend->bind(p->device, s, &p->weights[w], err);
+        if (status == TERN_ERR_IO) tern_fail_prefix(err, status, s->name);
+        TERN_TRY(status);
         p->backend->weight_info(p->weights[w], &info);
-        if (!info.keeps_source) tern_file_drop_pages(m->file, s->data, s->bytes);
+        if (!info.keeps_source) tern_blob_drop(&s->data);
         p->bytes_per_token += info.bytes_per_token_greedy;
         p->bytes_per_token_logits += info.bytes_per_token;
         if (s->is_head)

@@ -301,38 +301,46 @@ static tern_status check_run(const tern_trainer *t, const char *path, tern_str r
     return status;
 }
 
-// The tensor of a slot; checks its shape and checksum, and that its numbers are finite.
-static tern_status find_tensor(const tern_file *file, const tern_slot *s, const tern_meta *sums,
-                               size_t index, const tern_tensor **out, tern_error *err) {
+// The numbers of a slot, to be released; checks their shape and checksum, and that they are finite.
+static tern_status find_numbers(const tern_file *file, const tern_slot *s, const tern_meta *sums,
+                                size_t index, tern_hold *out, tern_error *err) {
     char name[80];
     double sum;
     file_name(s, name, sizeof name);
-    const tern_tensor *x = *out = tern_file_tensor(file, name);
+    const tern_tensor *x = tern_file_tensor(file, name);
     if (!x || x->type != TERN_DTYPE_F32 || x->ne[0] != s->n_cols || x->ne[1] != s->n_rows)
         return tern_fail(err, TERN_ERR_FORMAT, "%s: %s is missing or has another shape",
                          file->path, name);
+    TERN_TRY(tern_blob_hold(&x->data, out, err));
+    tern_status status = TERN_OK;
     if (!tern_meta_element(sums, index, &sum) ||
-        (double)tern_crc32(0, x->data, (size_t)x->bytes) != sum)
-        return tern_fail(err, TERN_ERR_FORMAT, "%s: the checksum of %s is wrong", file->path, name);
-    if (tern_all_finite(x->data, s->n_rows * s->n_cols)) return TERN_OK;
-    return tern_fail(err, TERN_ERR_FORMAT, "%s: %s holds a number that is not finite", file->path,
-                     name);
+        (double)tern_crc32(0, out->data, (size_t)x->bytes) != sum)
+        status = tern_fail(err, TERN_ERR_FORMAT, "%s: the checksum of %s is wrong", file->path,
+                           name);
+    else if (!tern_all_finite(out->data, s->n_rows * s->n_cols))
+        status = tern_fail(err, TERN_ERR_FORMAT, "%s: %s holds a number that is not finite",
+                           file->path, name);
+    if (status != TERN_OK) tern_blob_release(out);
+    return status;
 }
 
 // Everything is checked before anything is changed. moments: an adapter's second file.
 static tern_status load(tern_trainer *t, const tern_file *file, const tern_file *moments,
                         const progress *p, tern_error *err) {
     const tern_meta *sums = tern_file_meta(file, "tern.train.crc32");
-    const tern_tensor *x;
+    tern_hold x;
     if (!sums) return tern_fail(err, TERN_ERR_FORMAT, "%s: has no checksums", file->path);
     for (int pass = 0; pass < 2; pass++) {
         size_t index = 0;
         for (size_t i = 0; i < t->n_slots; i++) {
             const tern_slot *s = &t->slots[i];
             if (!s->is_kept) continue;
-            TERN_TRY(find_tensor(is_own(t, s) ? file : moments, s, sums, index++, &x, err));
+            TERN_TRY(find_numbers(is_own(t, s) ? file : moments, s, sums, index++, &x, err));
+            tern_status status = TERN_OK;
             if (pass == 1)
-                TERN_TRY(t->backend->write(s->array, 0, s->n_rows * s->n_cols, x->data, err));
+                status = t->backend->write(s->array, 0, s->n_rows * s->n_cols, x.data, err);
+            tern_blob_release(&x);
+            TERN_TRY(status);
         }
     }
     t->step = p->step;

@@ -2,6 +2,7 @@
 // runs, odd names, numbers that are not finite.
 #include <limits.h>
 #include "base/lines.h"
+#include "tests/blobs.h"
 #include "tests/train_fixture.h"
 
 // A whole file; the caller frees it.
@@ -399,7 +400,7 @@ TEST(training_begins_with_no_model_that_is_not_finite) {
     const tern_tensor *x = tern_file_tensor(file, "output_norm.weight");
     REQUIRE(x != NULL);
     tern_strbuf bytes = read_all(out, "step-00000004.gguf");
-    char *hit = memmem(bytes.ptr, bytes.len, x->data, x->bytes);
+    char *hit = memmem(bytes.ptr, bytes.len, test_bytes(&x->data), x->bytes);
     REQUIRE(hit != NULL);
     memcpy(hit, &(float){NAN}, sizeof(float));
     tern_file_close(file);

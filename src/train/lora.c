@@ -140,11 +140,6 @@ static bool is_base(const tern_value *v) {
     return v->kind == TERN_VALUE_WEIGHT && !tern_lora_is_trained(v) && strcmp(v->name, SCALE_NAME);
 }
 
-static tern_matrix_view view_of(const tern_tensor *x) {
-    return (tern_matrix_view){x->type, x->data, x->bytes, (int64_t)x->ne[1], (int64_t)x->ne[0],
-                              x->scale};
-}
-
 // The kind of each matrix of the base. The head's activations are never quantized.
 static tern_status find_kinds(tern_trainer *t, const tern_graph *g, tern_weight_kind *lowered,
                               tern_error *err) {
@@ -159,8 +154,8 @@ static tern_status find_kinds(tern_trainer *t, const tern_graph *g, tern_weight_
         tern_vid w = made ? made->in[0] : n->in[1];
         if (!is_base(&g->values[w])) continue;
         TERN_TRY(tern_model_weight(b->file, t->arch, &g->values[w], &x, err));
-        tern_matrix_view view = view_of(x);
-        TERN_TRY(tern_ternary_find(&view, made != NULL, &b->kinds[w], err));
+        tern_matrix m = tern_tensor_matrix(x);
+        TERN_TRY(tern_ternary_find(&m, made != NULL, &b->kinds[w], err));
         bool head = g->values[n->out[0]].kind == TERN_VALUE_OUTPUT;
         if (b->kinds[w].is_ternary && !head) lowered[w] = TERN_WEIGHT_TERNARY;
     }
@@ -189,7 +184,7 @@ tern_status tern_lora_build(tern_trainer *t, tern_graph *g, tern_error *err) {
 
 typedef struct rows {
     const tern_tensor *tensor;
-    tern_codes codes; // open where is_ternary
+    tern_codes codes; // their rows hold the tensor
     bool is_ternary;
     float scale;
     tern_moves moves;   // into GGUF's order
@@ -201,8 +196,7 @@ static void read_numbers(rows *r, int64_t row, float *out) {
     size_t n = (size_t)r->tensor->ne[0];
     row = tern_order_source(&r->moves.rows, row, true);
     if (!r->is_ternary) {
-        tern_dtype_decode(r->tensor->type, r->tensor->data, (uint64_t)row * n, n, r->tensor->scale,
-                          out);
+        tern_rows_decode(&r->codes.rows, row, out);
         return;
     }
     const int8_t *codes = tern_codes_row(&r->codes, row);
@@ -249,13 +243,16 @@ static tern_status load_weight(tern_trainer *t, const tern_value *v, const tern_
     }
     r.scratch = tern_alloc_array(TERN_MEM_MISC, (size_t)x->ne[0], sizeof *r.scratch);
     if (!r.scratch) return tern_fail_memory(err, (size_t)x->ne[0] * sizeof *r.scratch);
-    b->sum = tern_crc32(b->sum, x->data, (size_t)(x->bytes < 4096 ? x->bytes : 4096));
-    tern_matrix_view view = view_of(x);
-    tern_status status = r.is_ternary ? tern_codes_open(&r.codes, &view, kind, err) : TERN_OK;
+    tern_matrix m = tern_tensor_matrix(x);
+    tern_status status = tern_codes_open(&r.codes, &m, kind, false, err);
+    if (status == TERN_OK) {
+        size_t n = (size_t)(x->bytes < 4096 ? x->bytes : 4096);
+        b->sum = tern_crc32(b->sum, r.codes.rows.hold.data, n);
+    }
     if (status == TERN_OK) status = write_rows(t, tern_trainer_slot(t, v->name), &r, err);
     tern_codes_close(&r.codes);
     tern_free(r.scratch);
-    tern_file_drop_pages(b->file, x->data, x->bytes);
+    tern_blob_drop(&x->data);
     return status;
 }
 

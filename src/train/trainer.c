@@ -217,7 +217,7 @@ static tern_status weight_of_model(tern_trainer *t, const tern_file *file, const
                          file->path, s->name, (unsigned long long)s->n_rows,
                          (unsigned long long)s->n_cols);
     size_t n = (size_t)(s->n_rows * s->n_cols);
-    tern_dtype_decode(x->type, x->data, 0, n, x->scale, data);
+    TERN_TRY(tern_tensor_decode(x, data, err));
     t->init_sum = tern_crc32(t->init_sum, data, n * sizeof *data);
     if (tern_all_finite(data, n)) return TERN_OK;
     return tern_fail(err, TERN_ERR_FORMAT, "%s: %s holds a number that is not finite: no model to "

@@ -40,7 +40,8 @@ struct tern_device {
 };
 
 struct tern_weight {
-    tern_weight_source source; // name and data belong to the file
+    tern_weight_source source; // its data are those held, or none
+    tern_hold held;            // the file's own bytes, where kernels read them
     tern_weight_info info;
     void *owned;               // repacked or converted copy, or NULL
     const float *vector;       // norms

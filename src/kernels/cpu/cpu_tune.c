@@ -68,7 +68,8 @@ static const tern_weight_source *largest(const tern_weight_source *sources, size
     return best;
 }
 
-static bool open_sample(tern_device *d, const tern_weight_source *s, sample *two, sample *five) {
+static bool open_sample(tern_device *d, const tern_weight_source *s, const void *data_of_one,
+                        sample *two, sample *five) {
     size_t n_in = (size_t)s->n_cols, row_bytes = n_in / 4;
     size_t copies = SAMPLE_BYTES / ((size_t)s->n_rows * row_bytes) + 1;
     size_t n_rows = copies * (size_t)s->n_rows;
@@ -93,7 +94,8 @@ static bool open_sample(tern_device *d, const tern_weight_source *s, sample *two
         !two->out)
         return false;
     for (size_t i = 0; i < copies; i++)
-        memcpy(data + i * (size_t)s->n_rows * row_bytes, s->data, (size_t)s->n_rows * row_bytes);
+        memcpy(data + i * (size_t)s->n_rows * row_bytes, data_of_one,
+               (size_t)s->n_rows * row_bytes);
     repack_job job = {.k = d->kernels.t, .from = &two->m, .to = packed,
                       .row_bytes = five->m.row_bytes};
     tern_team_run(d->team, repack, &job);
@@ -110,23 +112,29 @@ static void close_sample(sample *two, sample *five) {
     tern_free(two->out);
 }
 
+static void measure(tern_device *d, sample *two, sample *five) {
+    double best_two = 1e9, best_five = 1e9;
+    for (int i = 0; i < N_ROUNDS; i++) {
+        double t = time_packing(d, two);
+        if (t < best_two) best_two = t;
+        t = time_packing(d, five);
+        if (t < best_five) best_five = t;
+    }
+    d->packing = best_five < best_two ? TERN_PACK_1_6BIT : TERN_PACK_2BIT;
+}
+
+// Without memory for the sample it is the packing that needs none.
 tern_status cpu_tune(tern_device *d, const tern_weight_source *sources, size_t n, tern_error *err) {
-    (void)err;
     if (d->ternary_wanted != TERN_TERNARY_AUTO) return TERN_OK;
     size_t total;
+    tern_hold h;
     const tern_weight_source *s = largest(sources, n, &total);
     if (!s || total < SAMPLE_BYTES) return TERN_OK; // fits in caches: fewer bytes buy nothing
+    tern_status status = tern_blob_hold(&s->data, &h, err);
+    if (status != TERN_OK) return status == TERN_ERR_MEMORY ? TERN_OK : status;
     sample two, five;
-    if (open_sample(d, s, &two, &five)) {
-        double best_two = 1e9, best_five = 1e9;
-        for (int i = 0; i < N_ROUNDS; i++) {
-            double t = time_packing(d, &two);
-            if (t < best_two) best_two = t;
-            t = time_packing(d, &five);
-            if (t < best_five) best_five = t;
-        }
-        d->packing = best_five < best_two ? TERN_PACK_1_6BIT : TERN_PACK_2BIT;
-    } // out of memory for the sample: the packing that needs none
+    if (open_sample(d, s, h.data, &two, &five)) measure(d, &two, &five);
     close_sample(&two, &five);
+    tern_blob_release(&h);
     return TERN_OK;
 }

@@ -1,13 +1,9 @@
-// Weights as the kernels read them. What can be used where it is mapped stays there; the rest is
-// repacked once, a row at a time, by all threads.
+// Weights as the kernels read them. What can be used as the file has it is held and stays where it
+// is; the rest is repacked once, a row at a time, by all threads, and let go.
 #include <string.h>
 #include "base/alloc.h"
 #include "base/ternary.h"
 #include "kernels/cpu/cpu.h"
-
-static tern_matrix_view view_of(const tern_weight_source *s) {
-    return (tern_matrix_view){s->type, s->data, s->bytes, s->n_rows, s->n_cols, s->scale};
-}
 
 // ---- Packing -----------------------------------------------------------------------------------
 
@@ -25,19 +21,19 @@ typedef struct pack_job {
 static void pack_rows(void *ctx, const tern_team *team) {
     pack_job *job = ctx;
     tern_codes r;
-    tern_matrix_view view = view_of(job->s);
+    tern_matrix m = tern_weight_matrix(job->s); // held: nothing is read
     (void)team;
     bool straight = job->s->type == TERN_DTYPE_I2_S && job->s->n_cols % 128 == 0;
-    tern_status status = tern_codes_open(&r, &view, job->kind, NULL);
+    tern_status status = tern_codes_open(&r, &m, job->kind, false, NULL);
     if (status != TERN_OK) atomic_store(&job->status, status);
     for (size_t first, last; status == TERN_OK &&
                              tern_team_claim(&job->counter, job->n_rows, 64, &first, &last);) {
         for (size_t row = first; row < last; row++) {
             uint8_t *to = job->out + row * job->m->row_bytes;
             if (straight)
-                job->d->kernels.t->repack_row(to, (const uint8_t *)job->s->data +
-                                                  row * (size_t)(job->s->n_cols / 4),
-                                          (size_t)job->s->n_cols);
+                job->d->kernels.t->repack_row(
+                    to, job->s->data.memory + row * (size_t)(job->s->n_cols / 4),
+                    (size_t)job->s->n_cols);
             else
                 job->d->kernels.t->pack_row(job->m->packing, tern_codes_row(&r, (int64_t)row),
                                             (size_t)job->s->n_cols, to);
@@ -74,7 +70,7 @@ static tern_status bind_ternary(tern_device *d, tern_weight *w,
     w->info.layout = d->packing == TERN_PACK_2BIT ? "2-bit" : "1.6-bit";
     w->ternary.scale = kind->scale;
     if (d->packing == TERN_PACK_2BIT && lies_packed(s)) {
-        w->ternary = (tern_ternary_matrix){TERN_PACK_2BIT, s->data, (size_t)s->n_cols,
+        w->ternary = (tern_ternary_matrix){TERN_PACK_2BIT, s->data.memory, (size_t)s->n_cols,
                                            (size_t)s->n_rows, (size_t)s->n_cols / 4,
                                            kind->scale};
         w->info.keeps_source = true;
@@ -106,8 +102,8 @@ static void convert_rows(void *ctx, const tern_team *team) {
     for (size_t first, last;
          floats && tern_team_claim(&job->counter, (size_t)s->n_rows, 64, &first, &last);)
         for (size_t row = first; row < last; row++) {
-            tern_dtype_decode(s->type, s->data, row * (uint64_t)s->n_cols, (size_t)s->n_cols,
-                              s->scale, floats);
+            tern_dtype_decode(s->type, s->data.memory, row * (uint64_t)s->n_cols,
+                              (size_t)s->n_cols, s->scale, floats);
             tern_dtype_encode(job->w->type, floats, (size_t)s->n_cols,
                               job->out + row * job->w->row_bytes);
         }
@@ -190,7 +186,7 @@ static tern_status bind_vector(tern_weight *w, tern_error *err) {
     size_t n = (size_t)s->n_rows * (size_t)s->n_cols; // one row, but for a convolution's taps
     float *v = tern_alloc_array(TERN_MEM_WEIGHTS, n, sizeof *v);
     if (!v) return tern_fail_memory(err, n * sizeof *v);
-    tern_dtype_decode(s->type, s->data, 0, n, s->scale, v);
+    tern_dtype_decode(s->type, s->data.memory, 0, n, s->scale, v);
     w->owned = v;
     w->vector = v;
     w->info.layout = "F32";
@@ -204,7 +200,7 @@ static tern_status bind_float(tern_device *d, tern_weight *w, tern_error *err) {
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: a packed ternary %s is not supported",
                          s->name, s->is_head ? "head" : "table");
     w->type = s->type;
-    w->rows = s->data;
+    w->rows = s->data.memory;
     w->row_bytes = s->bytes / (uint64_t)s->n_rows;
     if (s->type == TERN_DTYPE_I2_S) w->row_bytes = (size_t)s->n_cols / 4;
     w->info.keeps_source = true;
@@ -215,24 +211,38 @@ static tern_status bind_float(tern_device *d, tern_weight *w, tern_error *err) {
     return wants_screen(w) ? build_screen(d, w, err) : TERN_OK;
 }
 
+static tern_status bind_held(tern_device *d, tern_weight *w, tern_error *err) {
+    const tern_weight_source *s = &w->source;
+    tern_ternary_kind kind = {0};
+    tern_matrix m = tern_weight_matrix(s);
+    if (s->is_matrix && !s->is_head)
+        TERN_TRY(tern_ternary_find(&m, s->ternarize, &kind, err));
+    if (!s->is_matrix && !s->is_table) return bind_vector(w, err);
+    return kind.is_ternary ? bind_ternary(d, w, &kind, err) : bind_float(d, w, err);
+}
+
+// Whether kernels go on reading the file's own bytes.
+static bool reads_source(const tern_weight *w) {
+    const uint8_t *data = w->source.data.memory;
+    return w->source.is_table || w->rows == data || w->ternary.data == data;
+}
+
 tern_status cpu_weight_bind(tern_device *d, const tern_weight_source *s, tern_weight **out,
                             tern_error *err) {
     *out = NULL;
     tern_weight *w = tern_alloc(TERN_MEM_WEIGHTS, sizeof *w);
     if (!w) return tern_fail_memory(err, sizeof *w);
     w->source = *s;
-    tern_ternary_kind kind = {0};
-    tern_matrix_view view = view_of(s);
-    tern_status status = TERN_OK;
-    if (s->is_matrix && !s->is_head) status = tern_ternary_find(&view, s->ternarize, &kind, err);
-    if (status == TERN_OK) {
-        if (!s->is_matrix && !s->is_table) status = bind_vector(w, err);
-        else if (kind.is_ternary) status = bind_ternary(d, w, &kind, err);
-        else status = bind_float(d, w, err);
-    }
+    tern_status status = tern_blob_hold(&s->data, &w->held, err);
+    w->source.data = tern_blob_of(w->held.data, s->data.n);
+    if (status == TERN_OK) status = bind_held(d, w, err);
     if (status != TERN_OK) {
         cpu_weight_unbind(d, w);
         return status;
+    }
+    if (!reads_source(w)) {
+        tern_blob_release(&w->held);
+        w->source.data = (tern_blob){0};
     }
     if (w->info.bytes_per_token_greedy == 0)
         w->info.bytes_per_token_greedy = w->info.bytes_per_token;
@@ -244,6 +254,7 @@ void cpu_weight_unbind(tern_device *d, tern_weight *w) {
     (void)d;
     if (!w) return;
     tern_head_free(w->screen);
+    tern_blob_release(&w->held);
     tern_free(w->owned);
     tern_free(w);
 }

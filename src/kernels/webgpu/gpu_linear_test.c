@@ -12,7 +12,8 @@
 static void check_integers(const rig *r, const float *got, int32_t n_tokens, int64_t n_in,
                            const char *device) {
     static const double units[] = {1, 0.25, 64};
-    const float *x = r->sources[0].data, *w = r->sources[1].data;
+    const float *x = (const float *)r->sources[0].data.memory;
+    const float *w = (const float *)r->sources[1].data.memory;
     int64_t n_out = r->sources[1].n_rows, n_wrong = 0;
     for (int32_t t = 0; t < n_tokens; t++) {
         int64_t row = (t * 7 + 3) % N_ROWS;

@@ -55,7 +55,7 @@ TEST(gpu_activations_of_huge_values_are_finite) {
         for (int d = RIG_GPU; d < RIG_DEVICES; d++) {
             float *y = rig_run(&r, (rig_device)d, how, true);
             REQUIRE(y);
-            const float *table = r.sources[0].data;
+            const float *table = (const float *)r.sources[0].data.memory;
             for (int t = 0; t < N_ROWS; t++)
                 for (int k = 0; k < 40; k++) {
                     float in = table[(t * 7 + 3) % N_ROWS * 40 + k], out = y[t * 40 + k];

@@ -113,7 +113,7 @@ void rig_open(rig *r, int64_t n_rows) {
 }
 
 void rig_close(rig *r) {
-    for (int i = 0; i < r->n_sources; i++) tern_free((void *)r->sources[i].data);
+    for (int i = 0; i < r->n_sources; i++) tern_free((void *)r->sources[i].data.memory);
     tern_free(r->shown);
     tern_graph_free(&r->g);
 }
@@ -136,8 +136,9 @@ static tern_weight_source *add_source(rig *r, tern_vid v, tern_dtype type, int64
     }
     tern_free(row);
     r->vids[r->n_sources++] = v;
-    *s = (tern_weight_source){.name = "weight", .type = type, .data = data, .bytes = bytes,
-                              .n_rows = n_rows, .n_cols = n_cols};
+    *s = (tern_weight_source){.name = "weight", .type = type, .bytes = bytes,
+                              .data = tern_blob_of(data, bytes), .n_rows = n_rows,
+                              .n_cols = n_cols};
     return s;
 }
 

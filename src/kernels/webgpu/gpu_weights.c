@@ -1,7 +1,7 @@
 // Weights as the kernels read them: ternary codes in tiles (ternary_gemv.wgsl) in slabs, float
 // matrices and tables as rows of f16, f32 or int8 with scales (float_linear.wgsl), both in parts
-// that fit a binding, vectors as f32. Everything is converted and sent in pieces, so that the host
-// never holds a second copy of a large matrix.
+// that fit a binding, vectors as f32. Everything is read, converted and sent in pieces, so that the
+// host never holds a large matrix, nor a second copy of it where it is mapped.
 #include <string.h>
 #include "base/alloc.h"
 #include "base/ternary.h"
@@ -92,16 +92,18 @@ static tern_status send_tiles(tern_device *d, const tern_weight *w, const gpu_pa
     tern_status status = piece && row ? TERN_OK : tern_fail_memory(err, (size_t)each);
     for (int64_t tile = 0; status == TERN_OK && tile < tiles; tile += per_piece) {
         int64_t n = tiles - tile < per_piece ? tiles - tile : per_piece;
-        for (int64_t r = 0; r < n * GPU_TILE_ROWS; r++) {
+        for (int64_t r = 0; status == TERN_OK && r < n * GPU_TILE_ROWS; r++) {
             int64_t at = part->first_row + tile * GPU_TILE_ROWS + r;
             uint32_t *to = piece + (uint64_t)(r / 8) * (each / 4) + (uint64_t)(r % 8) * 4;
-            // Past the end, repeat the last row; nobody reads these sums.
-            memcpy(row, tern_codes_row(reader, at < w->n_rows ? at : w->n_rows - 1),
-                   (size_t)w->n_cols);
+            if (at >= w->n_rows) at = w->n_rows - 1; // past the end: nobody reads these sums
+            status = tern_rows_reach(&reader->rows, at, err);
+            if (status != TERN_OK) break;
+            memcpy(row, tern_codes_row(reader, at), (size_t)w->n_cols);
             for (int64_t b = 0; b < blocks; b++) pack_block(row + b * GPU_BLOCK_COLS, to + b * 32);
         }
-        gpu_send(d, part->buffer, part->offset + GPU_HEADER_BYTES + (uint64_t)tile * each, piece,
-             (uint64_t)n * each);
+        if (status == TERN_OK)
+            gpu_send(d, part->buffer, part->offset + GPU_HEADER_BYTES + (uint64_t)tile * each,
+                     piece, (uint64_t)n * each);
     }
     tern_free(piece);
     tern_free(row);
@@ -144,11 +146,11 @@ static tern_status bind_ternary(tern_device *d, tern_weight *w, const tern_weigh
     return take_parts(d, w, s, err);
 }
 
-static tern_status send_ternary(tern_device *d, const tern_weight *w, const tern_matrix_view *view,
+static tern_status send_ternary(tern_device *d, const tern_weight *w, const tern_matrix *m,
                                 const tern_ternary_kind *kind, tern_error *err) {
     tern_codes reader;
     float header[GPU_HEADER_BYTES / 4] = {kind->scale};
-    tern_status status = tern_codes_open(&reader, view, kind, err);
+    tern_status status = tern_codes_open(&reader, m, kind, true, err);
     for (size_t i = 0; status == TERN_OK && i < w->n_parts; i++) {
         gpu_send(d, w->parts[i].buffer, w->parts[i].offset, header, sizeof header);
         status = send_tiles(d, w, &w->parts[i], &reader, err);
@@ -159,9 +161,11 @@ static tern_status send_ternary(tern_device *d, const tern_weight *w, const tern
 
 // ---- Rows of floats ----------------------------------------------------------------------------
 
-// Where rows come from: the file, or a head mode's conversion of the file's.
+// Where rows come from: the file, or a head mode's conversion of the file's. Each is asked for
+// after tern_rows_reach.
 typedef struct row_source {
     const tern_weight_source *s;
+    tern_rows rows;
     tern_dtype type; // of the rows, or to convert them to
     float *floats;
     void *converted; // a row of another type than the file's
@@ -172,6 +176,8 @@ static tern_status row_source_open(row_source *r, const tern_weight_source *s, t
     uint64_t bytes = 0;
     *r = (row_source){.s = s, .type = type};
     uint64_t n_cols = (uint64_t)s->n_cols;
+    tern_matrix m = tern_weight_matrix(s);
+    tern_rows_open_pieces(&r->rows, &m);
     if (type != s->type && !tern_dtype_bytes(type, n_cols, n_cols, &bytes))
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
                          "%s: rows of %lld cannot be %s (blocks of %zu)", s->name,
@@ -182,17 +188,16 @@ static tern_status row_source_open(row_source *r, const tern_weight_source *s, t
 }
 
 static void row_source_close(row_source *r) {
+    tern_rows_close(&r->rows);
     tern_free(r->floats);
     tern_free(r->converted);
 }
 
 // The row is element *first and the following ones of the result.
 static const void *row_find(const row_source *r, int64_t row, uint64_t *first) {
-    const tern_weight_source *s = r->s;
-    *first = (uint64_t)row * (uint64_t)s->n_cols;
-    if (r->type == s->type) return s->data;
-    tern_dtype_decode(s->type, s->data, *first, (size_t)s->n_cols, s->scale, r->floats);
-    tern_dtype_encode(r->type, r->floats, (size_t)s->n_cols, r->converted);
+    if (r->type == r->s->type) return tern_rows_data(&r->rows, row, first);
+    tern_rows_decode(&r->rows, row, r->floats);
+    tern_dtype_encode(r->type, r->floats, (size_t)r->s->n_cols, r->converted);
     *first = 0;
     return r->converted;
 }
@@ -223,13 +228,15 @@ static void write_q8_row(const row_source *r, int64_t row, uint8_t *out) {
 
 static void write_row(const row_source *r, gpu_form form, int64_t row, uint8_t *out) {
     size_t n_cols = (size_t)r->s->n_cols;
+    uint64_t first;
     if (form == GPU_FORM_Q8)
         write_q8_row(r, row, out);
     else if (form == GPU_FORM_F32)
         memcpy(out, row_floats(r, row), n_cols * 4);
-    else if (r->type == TERN_DTYPE_F16)
-        memcpy(out, (const uint8_t *)r->s->data + (uint64_t)row * n_cols * 2, n_cols * 2);
-    else
+    else if (r->type == TERN_DTYPE_F16) {
+        const uint8_t *halves = row_find(r, row, &first);
+        memcpy(out, halves + first * 2, n_cols * 2);
+    } else
         tern_dtype_encode(TERN_DTYPE_F16, row_floats(r, row), n_cols, out);
 }
 
@@ -240,47 +247,53 @@ static uint64_t row_bytes_of(gpu_form form, int64_t n_cols) {
 
 // bf16 has a wider range than f16, though hardly any weight needs it.
 #define F16_MAX 65000
-static bool fits_f16(const row_source *r) {
-    const tern_weight_source *s = r->s;
-    if (s->type == TERN_DTYPE_F16) return true;
-    for (int64_t row = 0; row < s->n_rows; row++) {
-        tern_dtype_decode(s->type, s->data, (uint64_t)row * (uint64_t)s->n_cols,
-                          (size_t)s->n_cols, s->scale, r->floats);
-        for (int64_t i = 0; i < s->n_cols; i++)
-            if (!(r->floats[i] < F16_MAX && r->floats[i] > -F16_MAX)) return false;
+static tern_status look_for_f16(row_source *r, bool *fits, tern_error *err) {
+    *fits = true;
+    if (r->s->type == TERN_DTYPE_F16) return TERN_OK;
+    for (int64_t row = 0; *fits && row < r->s->n_rows; row++) {
+        TERN_TRY(tern_rows_reach(&r->rows, row, err));
+        tern_rows_decode(&r->rows, row, r->floats);
+        for (int64_t i = 0; i < r->s->n_cols; i++)
+            *fits &= r->floats[i] < F16_MAX && r->floats[i] > -F16_MAX;
     }
-    return true;
+    return TERN_OK;
 }
 
 // The nearest of the forms: exact, except for the last bits of types whose blocks have scales of
 // two levels, which become f16.
-static gpu_form form_of(const row_source *r) {
-    if (r->type == TERN_DTYPE_Q8_0 || r->type == TERN_DTYPE_Q4_0) return GPU_FORM_Q8;
-    if (r->type == TERN_DTYPE_F32 || r->s->n_cols % 8 != 0) return GPU_FORM_F32;
-    return fits_f16(r) ? GPU_FORM_F16 : GPU_FORM_F32;
+static tern_status find_form(row_source *r, gpu_form *form, tern_error *err) {
+    bool q8 = r->type == TERN_DTYPE_Q8_0 || r->type == TERN_DTYPE_Q4_0, fits;
+    *form = q8 ? GPU_FORM_Q8 : GPU_FORM_F32;
+    if (q8 || r->type == TERN_DTYPE_F32 || r->s->n_cols % 8 != 0) return TERN_OK;
+    TERN_TRY(look_for_f16(r, &fits, err));
+    if (fits) *form = GPU_FORM_F16;
+    return TERN_OK;
 }
 
-static tern_status send_rows(tern_device *d, const tern_weight *w, const row_source *r,
+static tern_status send_rows(tern_device *d, const tern_weight *w, row_source *r,
                              const gpu_part *part, tern_error *err) {
     uint64_t row_bytes = row_bytes_of(w->form, w->n_cols);
     int64_t per_piece = (int64_t)(PIECE_BYTES / row_bytes) + 1;
     uint8_t *piece = tern_alloc_array(TERN_MEM_MISC, (size_t)per_piece, (size_t)row_bytes);
-    if (!piece) return tern_fail_memory(err, (size_t)row_bytes);
-    for (int64_t first = 0; first < part->n_rows; first += per_piece) {
+    tern_status status = piece ? TERN_OK : tern_fail_memory(err, (size_t)row_bytes);
+    for (int64_t first = 0; status == TERN_OK && first < part->n_rows; first += per_piece) {
         int64_t n = part->n_rows - first < per_piece ? part->n_rows - first : per_piece;
-        for (int64_t i = 0; i < n; i++)
-            write_row(r, w->form, part->first_row + first + i, piece + (uint64_t)i * row_bytes);
-        gpu_send(d, part->buffer, part->offset + (uint64_t)first * row_bytes, piece,
-                 (uint64_t)n * row_bytes);
+        for (int64_t i = 0; status == TERN_OK && i < n; i++) {
+            int64_t row = part->first_row + first + i;
+            status = tern_rows_reach(&r->rows, row, err);
+            if (status == TERN_OK) write_row(r, w->form, row, piece + (uint64_t)i * row_bytes);
+        }
+        if (status == TERN_OK)
+            gpu_send(d, part->buffer, part->offset + (uint64_t)first * row_bytes, piece,
+                     (uint64_t)n * row_bytes);
     }
     tern_free(piece);
-    return TERN_OK;
+    return status;
 }
 
-static tern_status bind_parts(tern_device *d, tern_weight *w, const row_source *r,
-                              tern_error *err) {
+static tern_status bind_parts(tern_device *d, tern_weight *w, row_source *r, tern_error *err) {
     const char *name = r->s->name;
-    w->form = form_of(r);
+    TERN_TRY(find_form(r, &w->form, err));
     w->info.layout = w->form == GPU_FORM_Q8 ? tern_dtype_name(r->type)
                      : w->form == GPU_FORM_F16 ? "F16" : "F32";
     uint64_t row_bytes = row_bytes_of(w->form, w->n_cols);
@@ -357,7 +370,8 @@ static tern_status bind_vector(tern_device *d, tern_weight *w, const tern_weight
     w->info.layout = "F32";
     w->vector = tern_alloc_array(TERN_MEM_WEIGHTS, n, sizeof(float));
     if (!w->vector) return tern_fail_memory(err, n * sizeof(float));
-    tern_dtype_decode(s->type, s->data, 0, n, s->scale, w->vector);
+    tern_matrix m = tern_weight_matrix(s);
+    TERN_TRY(tern_matrix_decode(&m, w->vector, err));
     w->owns_buffers = true;
     w->parts[0].bytes = gpu_round(n * sizeof(float), 16);
     w->parts[0].n_rows = 1;
@@ -369,18 +383,19 @@ static tern_status bind_vector(tern_device *d, tern_weight *w, const tern_weight
 
 // ---- Binding -----------------------------------------------------------------------------------
 
-static tern_status find_kind(const tern_weight_source *s, const tern_matrix_view *view,
-                             tern_ternary_kind *kind, tern_error *err) {
+static tern_status find_kind(const tern_weight_source *s, tern_ternary_kind *kind,
+                             tern_error *err) {
+    tern_matrix m = tern_weight_matrix(s);
     *kind = (tern_ternary_kind){0};
     if (!s->is_matrix || s->is_head) return TERN_OK;
-    return tern_ternary_find(view, s->ternarize, kind, err);
+    return tern_ternary_find(&m, s->ternarize, kind, err);
 }
 
 // Sends the file's data to the weight's place, or compares it with what lies there.
 static tern_status send_all(tern_device *d, const tern_weight *w, const tern_weight_source *s,
-                            const tern_matrix_view *view, const tern_ternary_kind *kind,
-                            tern_error *err) {
-    if (w->form == GPU_FORM_TERNARY) return send_ternary(d, w, view, kind, err);
+                            const tern_ternary_kind *kind, tern_error *err) {
+    tern_matrix m = tern_weight_matrix(s);
+    if (w->form == GPU_FORM_TERNARY) return send_ternary(d, w, &m, kind, err);
     if (w->form == GPU_FORM_VECTOR) {
         gpu_send(d, w->parts[0].buffer, 0, w->vector,
                  (uint64_t)(w->n_rows * w->n_cols) * sizeof(float));
@@ -391,16 +406,15 @@ static tern_status send_all(tern_device *d, const tern_weight *w, const tern_wei
 
 tern_status gpu_weight_verify(tern_device *d, const tern_weight *w, const tern_weight_source *s,
                               tern_weight_check *out, tern_error *err) {
-    tern_matrix_view view = {s->type, s->data, s->bytes, s->n_rows, s->n_cols, s->scale};
     tern_ternary_kind kind;
     *out = (tern_weight_check){0};
-    TERN_TRY(find_kind(s, &view, &kind, err));
+    TERN_TRY(find_kind(s, &kind, err));
     d->compare = out;
-    tern_status status = send_all(d, w, s, &view, &kind, err);
+    tern_status status = send_all(d, w, s, &kind, err);
     if (status == TERN_OK && w->head) {
         tern_weight_source head = *s;
         head.is_table = false;
-        status = send_all(d, w->head, &head, &view, &kind, err);
+        status = send_all(d, w->head, &head, &kind, err);
     }
     d->compare = NULL;
     return status == TERN_OK ? gpu_check(d, "reading weights back", err) : status;
@@ -410,7 +424,6 @@ tern_status gpu_weight_bind(tern_device *d, const tern_weight_source *s, tern_we
                             tern_error *err) {
     *out = NULL;
     tern_status status = TERN_OK;
-    tern_matrix_view view = {s->type, s->data, s->bytes, s->n_rows, s->n_cols, s->scale};
     tern_ternary_kind kind;
     tern_weight *w = tern_alloc(TERN_MEM_WEIGHTS, sizeof *w);
     if (!w) return tern_fail_memory(err, sizeof *w);
@@ -421,7 +434,7 @@ tern_status gpu_weight_bind(tern_device *d, const tern_weight_source *s, tern_we
         status = tern_fail_memory(err, sizeof *w->parts);
         goto fail;
     }
-    TERN_TRY_GOTO(find_kind(s, &view, &kind, err));
+    TERN_TRY_GOTO(find_kind(s, &kind, err));
     if (!s->is_matrix && !s->is_table)
         TERN_TRY_GOTO(bind_vector(d, w, s, err));
     else if (kind.is_ternary)
@@ -430,7 +443,7 @@ tern_status gpu_weight_bind(tern_device *d, const tern_weight_source *s, tern_we
         TERN_TRY_GOTO(bind_rows(d, w, s, err));
         TERN_TRY_GOTO(bind_table_head(d, w, s, err));
     }
-    TERN_TRY_GOTO(send_all(d, w, s, &view, &kind, err));
+    TERN_TRY_GOTO(send_all(d, w, s, &kind, err));
     if (s->is_matrix && !s->is_head) d->ternary_bytes_left -= ternary_bytes(d, s);
     w->info.bytes_per_token_greedy = w->info.bytes_per_token;
     TERN_TRY_GOTO(gpu_check(d, "sending weights", err));

@@ -25,12 +25,6 @@ void tern_convert_note(const conversion *c, const char *format, ...) {
     tern_strbuf_free(&text);
 }
 
-tern_matrix_view tern_convert_view(const tern_tensor *t) {
-    return (tern_matrix_view){t->type,           t->data,
-                              t->bytes,          (int64_t)(t->ne[1] * t->ne[2] * t->ne[3]),
-                              (int64_t)t->ne[0], t->scale};
-}
-
 // The output's dimensions; returns how many.
 static int output_shape(const item *it, uint64_t ne[4]) {
     const tern_tensor *t = it->from;
@@ -84,7 +78,7 @@ static tern_status list_items(conversion *c, tern_error *err) {
         TERN_TRY(map_name(c, it->from, it, &skip, err));
         if (skip) continue;
         TERN_TRY(tern_convert_choose_type(c, it, err));
-        tern_file_drop_pages(c->file, it->from->data, it->from->bytes);
+        tern_blob_drop(&it->from->data);
         c->bytes_all += it->from->bytes;
         c->n_items++;
     }
@@ -140,7 +134,7 @@ static tern_status write_gathered(conversion *c, const item *it, gather *g, bool
 
 static tern_status write_ternary_rows(conversion *c, const item *it, tern_codes *codes, gather *g,
                                       tern_error *err) {
-    const tern_matrix_view *v = &codes->view;
+    const tern_matrix *v = &codes->rows.m;
     for (int64_t row = 0; row < v->n_rows; row++) {
         const int8_t *q = tern_codes_row(codes, source_row(it, row));
         for (int64_t i = 0; i < v->n_cols; i++)
@@ -156,7 +150,7 @@ static tern_status write_ternary_rows(conversion *c, const item *it, tern_codes 
 // Four rows a byte: see docs/formats.md. The scale follows as a separate tensor.
 static tern_status write_hf_packed(conversion *c, const item *it, tern_codes *codes, uint8_t *bytes,
                                    tern_error *err) {
-    const tern_matrix_view *v = &codes->view;
+    const tern_matrix *v = &codes->rows.m;
     int64_t quarter = v->n_rows / 4;
     for (int64_t row = 0; row < quarter; row++) {
         memset(bytes, 0, (size_t)v->n_cols);
@@ -172,10 +166,9 @@ static tern_status write_hf_packed(conversion *c, const item *it, tern_codes *co
 
 // Floats of a row; for ternary kinds code * scale, so that master weights come out rounded.
 static void float_row(const item *it, tern_codes *codes, int64_t row, float *out) {
-    const tern_matrix_view *v = &codes->view;
+    const tern_matrix *v = &codes->rows.m;
     if (!it->kind.is_ternary) {
-        tern_dtype_decode(v->type, v->data, (uint64_t)(row * v->n_cols), (size_t)v->n_cols,
-                          v->scale, out);
+        tern_rows_decode(&codes->rows, row, out);
         return;
     }
     const int8_t *q = tern_codes_row(codes, row);
@@ -191,13 +184,14 @@ static bool changes_numbers(const item *it) {
 // floats: two rows.
 static tern_status write_float_rows(conversion *c, const item *it, tern_codes *codes, float *floats,
                                     void *encoded, tern_error *err) {
-    const tern_matrix_view *v = &codes->view;
+    const tern_matrix *v = &codes->rows.m;
     uint64_t row_bytes;
     tern_dtype_bytes(it->type, (uint64_t)v->n_cols, (uint64_t)v->n_cols, &row_bytes);
     for (int64_t row = 0; row < v->n_rows; row++) {
         int64_t from = source_row(it, row);
         if (it->type == v->type && !changes_numbers(it)) { // unchanged, to the bit
-            const uint8_t *at = (const uint8_t *)v->data + (uint64_t)from * row_bytes;
+            const uint8_t *at = codes->rows.hold.data;
+            at += (uint64_t)from * row_bytes;
             TERN_TRY(write_bytes(c, at, row_bytes, err));
             continue;
         }
@@ -214,32 +208,33 @@ static tern_status write_float_rows(conversion *c, const item *it, tern_codes *c
 
 // Puts W + B A into floats, as if the file had them. A ternary output is rounded from there, like
 // master weights.
-static tern_status merge_adapter(item *it, tern_matrix_view *view, float **floats,
+static tern_status merge_adapter(item *it, tern_matrix *m, float **floats,
                                  tern_error *err) {
-    size_t n = (size_t)view->n_cols;
+    size_t n = (size_t)m->n_cols, n_rows = (size_t)m->n_rows;
     tern_codes codes;
     tern_ternary_kind kind = it->kind.mean > 0 ? (tern_ternary_kind){0} : it->kind; // masters as is
-    *floats = tern_alloc_array(TERN_MEM_MISC, (size_t)view->n_rows, n * sizeof **floats);
-    if (!*floats) return tern_fail_memory(err, (size_t)view->n_rows * n * sizeof **floats);
+    *floats = tern_alloc_array(TERN_MEM_MISC, n_rows, n * sizeof **floats);
+    if (!*floats) return tern_fail_memory(err, n_rows * n * sizeof **floats);
     item as_it_is = *it;
     as_it_is.kind = kind;
-    TERN_TRY(tern_codes_open(&codes, view, &kind, err));
-    for (int64_t row = 0; row < view->n_rows; row++) {
+    TERN_TRY(tern_codes_open(&codes, m, &kind, false, err));
+    for (int64_t row = 0; row < m->n_rows; row++) {
         float_row(&as_it_is, &codes, row, *floats + (size_t)row * n);
         tern_adapter_add_row(it->adapter, row, *floats + (size_t)row * n);
     }
     tern_codes_close(&codes);
-    *view = (tern_matrix_view){TERN_DTYPE_F32, *floats, (uint64_t)view->n_rows * n * sizeof(float),
-                               view->n_rows, view->n_cols, 1};
-    return tern_ternary_find(view, it->kind.is_ternary, &it->kind, err);
+    m->type = TERN_DTYPE_F32;
+    m->data = tern_blob_of(*floats, n_rows * n * sizeof(float));
+    m->scale = 1;
+    return tern_ternary_find(m, it->kind.is_ternary, &it->kind, err);
 }
 
-static tern_status write_view(conversion *c, const item *it, const tern_matrix_view *view,
-                              tern_error *err) {
-    size_t n = (size_t)view->n_cols;
+static tern_status write_matrix(conversion *c, const item *it, const tern_matrix *m,
+                                tern_error *err) {
+    size_t n = (size_t)m->n_cols;
     tern_codes codes;
     gather g = {0};
-    TERN_TRY(tern_codes_open(&codes, view, &it->kind, err));
+    TERN_TRY(tern_codes_open(&codes, m, &it->kind, false, err));
     float *floats = tern_alloc_array(TERN_MEM_MISC, 2 * n + 64, sizeof *floats);
     g.codes = tern_alloc(TERN_MEM_MISC, 2 * n + 1024);
     g.packed = tern_alloc(TERN_MEM_MISC, n * sizeof(float) + 1024);
@@ -260,11 +255,11 @@ static tern_status write_view(conversion *c, const item *it, const tern_matrix_v
 }
 
 static tern_status write_item(conversion *c, const item *it, tern_error *err) {
-    tern_matrix_view view = tern_convert_view(it->from);
+    tern_matrix m = tern_tensor_matrix(it->from);
     float *floats = NULL;
     item merged = *it;
-    tern_status status = it->adapter ? merge_adapter(&merged, &view, &floats, err) : TERN_OK;
-    if (status == TERN_OK) status = write_view(c, &merged, &view, err);
+    tern_status status = it->adapter ? merge_adapter(&merged, &m, &floats, err) : TERN_OK;
+    if (status == TERN_OK) status = write_matrix(c, &merged, &m, err);
     tern_free(floats);
     return status;
 }
@@ -278,7 +273,7 @@ static tern_status write_items(conversion *c, tern_error *err) {
             continue;
         }
         TERN_TRY(write_item(c, &c->items[i], err));
-        tern_file_drop_pages(c->file, t->data, t->bytes);
+        tern_blob_drop(&t->data);
         c->bytes_done += t->bytes;
         const tern_convert_desc *d = c->desc;
         if (d->on_progress &&

@@ -47,7 +47,6 @@ void tern_convert_note(const conversion *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 // A tensor as a matrix: all dimensions but the first are rows.
-tern_matrix_view tern_convert_view(const tern_tensor *t);
 // The GGUF name of an input tensor; uses `buffer` of n bytes if it has to be built.
 const char *tern_convert_gguf_name(const conversion *c, const tern_tensor *t, char *buffer,
                                    size_t n);

@@ -50,25 +50,30 @@ tern_status tern_convert_check_types(conversion *c, tern_error *err) {
 // ---- Values that a type cannot hold ------------------------------------------------------------
 
 // The greatest magnitude; infinite if a weight is infinite or not a number.
-static tern_status find_largest(const conversion *c, const item *it, float *largest,
-                                tern_error *err) {
-    tern_matrix_view v = tern_convert_view(it->from);
+static tern_status find_largest(const item *it, float *largest, tern_error *err) {
+    tern_matrix m = tern_tensor_matrix(it->from);
+    tern_status status = TERN_OK;
+    tern_rows rows;
     if (it->kind.is_ternary) {
         *largest = fabsf(it->kind.scale);
         return TERN_OK;
     }
-    float *row = tern_alloc_array(TERN_MEM_MISC, (size_t)v.n_cols, sizeof *row);
-    if (!row) return tern_fail_memory(err, (size_t)v.n_cols * sizeof *row);
+    float *row = tern_alloc_array(TERN_MEM_MISC, (size_t)m.n_cols, sizeof *row);
+    if (!row) return tern_fail_memory(err, (size_t)m.n_cols * sizeof *row);
     *largest = 0;
-    for (int64_t r = 0; r < v.n_rows; r++) {
-        tern_dtype_decode(v.type, v.data, (uint64_t)(r * v.n_cols), (size_t)v.n_cols, v.scale, row);
-        for (int64_t i = 0; i < v.n_cols; i++)
+    tern_rows_open_pieces(&rows, &m);
+    for (int64_t r = 0; r < m.n_rows; r++) {
+        status = tern_rows_reach(&rows, r, err);
+        if (status != TERN_OK) break;
+        tern_rows_decode(&rows, r, row);
+        for (int64_t i = 0; i < m.n_cols; i++)
             if (!(fabsf(row[i]) <= *largest))
                 *largest = isfinite(row[i]) ? fabsf(row[i]) : INFINITY;
     }
+    tern_rows_close(&rows);
     tern_free(row);
-    tern_file_drop_pages(c->file, v.data, v.bytes);
-    return TERN_OK;
+    tern_blob_drop(&m.data);
+    return status;
 }
 
 // The greatest number that a type holds: F16's greatest, in blocks times the steps of their scale.
@@ -90,7 +95,7 @@ static tern_status check_range(const conversion *c, item *it, bool asked, tern_e
     bool scale_is_float = it->type == TERN_DTYPE_I2_S || it->type == TERN_DTYPE_HF_TERNARY;
     if (isinf(limit_of(it->type)) || scale_is_float || it->type == it->from->type) return TERN_OK;
     float largest = 0;
-    TERN_TRY(find_largest(c, it, &largest, err));
+    TERN_TRY(find_largest(it, &largest, err));
     if (isinf(largest))
         return tern_fail(err, TERN_ERR_FORMAT, "tensor %s has a weight that is not a finite number",
                          it->from->name);
@@ -166,9 +171,9 @@ static tern_status choose_for_folder(const conversion *c, item *it, tern_error *
 }
 
 static tern_status choose_matrix_type(conversion *c, item *it, tern_error *err) {
-    tern_matrix_view view = tern_convert_view(it->from);
+    tern_matrix m = tern_tensor_matrix(it->from);
     bool ternary_wanted = c->has_matrix_type && tern_dtype_is_ternary(c->matrix_type);
-    TERN_TRY(tern_ternary_find(&view, c->config.bitlinear, &it->kind, err));
+    TERN_TRY(tern_ternary_find(&m, c->config.bitlinear, &it->kind, err));
     if (c->adapters.n) TERN_TRY(allow_merge(c, it, err));
     // Master weights that stay floats: transformers rounds them itself.
     if (!c->to_gguf && it->kind.mean > 0 && c->has_matrix_type && !ternary_wanted)

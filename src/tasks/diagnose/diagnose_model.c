@@ -19,12 +19,19 @@ static tern_status count_strange(const tern_weight_source *s, uint64_t *n, tern_
     size_t n_cols = (size_t)s->n_cols;
     float *row = tern_alloc_array(TERN_MEM_MISC, n_cols, sizeof *row);
     if (!row) return tern_fail_memory(err, n_cols * sizeof *row);
+    tern_matrix m = tern_weight_matrix(s);
+    tern_status status = TERN_OK;
+    tern_rows rows;
+    tern_rows_open_pieces(&rows, &m);
     for (int64_t r = 0; r < s->n_rows; r++) {
-        tern_dtype_decode(s->type, s->data, (uint64_t)r * n_cols, n_cols, s->scale, row);
+        status = tern_rows_reach(&rows, r, err);
+        if (status != TERN_OK) break;
+        tern_rows_decode(&rows, r, row);
         for (size_t i = 0; i < n_cols; i++) *n += !isfinite(row[i]);
     }
+    tern_rows_close(&rows);
     tern_free(row);
-    return TERN_OK;
+    return status;
 }
 
 static tern_status check_numbers(tern_report *r, const tern_model *m, tern_error *err) {

@@ -71,8 +71,8 @@ static tern_status fill_source(subject *s, const tern_arch *arch, size_t v, tern
     tern_weight_source *to = &s->sources[v];
     to->name = value->name;
     to->type = TERN_DTYPE_F32;
-    to->data = data;
     to->bytes = n * sizeof *data;
+    to->data = tern_blob_of(data, to->bytes);
     to->n_rows = n_rows;
     to->n_cols = value->cols;
     to->is_matrix = value->is_matrix;

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/json.h"
 #include "tasks/diagnose/diagnose.h"
+#include "tests/blobs.h"
 #include "tests/gpu_fixture.h"
 #include "tests/tiny_model.h"
 
@@ -27,7 +28,7 @@ static bool overwrite(const char *path, const char *tensor, const void *bytes, s
         all = malloc((size_t)size);
         rewind(f);
         ok = all && fread(all, 1, (size_t)size, f) == (size_t)size;
-        const char *at = ok ? memmem(all, (size_t)size, t->data, t->bytes) : NULL;
+        const char *at = ok ? memmem(all, (size_t)size, test_bytes(&t->data), t->bytes) : NULL;
         ok = at && n <= t->bytes && fseek(f, at - all, SEEK_SET) == 0;
         ok = ok && fwrite(bytes, 1, n, f) == n;
     }
@@ -203,9 +204,9 @@ TEST(diagnose_reads_weights_back_from_a_gpu) {
         if (!s.is_matrix) continue; // the backend keeps its own copy of vectors
         uint8_t *changed = malloc(s.bytes);
         if (!changed) continue;
-        memcpy(changed, s.data, s.bytes);
+        CHECK(tern_blob_read(&s.data, 0, s.bytes, changed, &err) == TERN_OK);
         changed[s.bytes / 2] ^= 1;
-        s.data = changed;
+        s.data = tern_blob_of(changed, s.bytes);
         CHECK(p->backend->verify(p->device, p->weights[w], &s, &c, &err) == TERN_OK);
         CHECK_MSG(c.n_wrong == 1 && c.wanted != c.found, "%s: %d bytes", s.name, (int)c.n_wrong);
         free(changed);

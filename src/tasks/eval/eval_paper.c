@@ -44,17 +44,17 @@ static bool is_head(const paper *p, const tern_value *v) {
     return role == TERN_ROLE_HEAD || role == TERN_ROLE_TABLE;
 }
 
-static tern_status count_codes(paper *p, const tern_matrix_view *view,
-                               const tern_ternary_kind *kind, tern_error *err) {
+static tern_status count_codes(paper *p, const tern_matrix *m, const tern_ternary_kind *kind,
+                               tern_error *err) {
     uint64_t n[4] = {0};
     tern_codes codes;
-    TERN_TRY(tern_codes_open(&codes, view, kind, err));
-    for (int64_t row = 0; row < view->n_rows; row++) {
+    TERN_TRY(tern_codes_open(&codes, m, kind, false, err));
+    for (int64_t row = 0; row < m->n_rows; row++) {
         const int8_t *q = tern_codes_row(&codes, row);
-        for (int64_t i = 0; i < view->n_cols; i++) n[(q[i] + 1) & 3]++;
+        for (int64_t i = 0; i < m->n_cols; i++) n[(q[i] + 1) & 3]++;
     }
     tern_codes_close(&codes);
-    tern_file_drop_pages(p->file, view->data, view->bytes);
+    tern_blob_drop(&m->data);
     for (int i = 0; i < 4; i++) p->codes[i] += n[i];
     p->n_all_three += n[0] && n[1] && n[2];
     return TERN_OK;
@@ -71,16 +71,16 @@ static tern_status look_at_matrix(paper *p, tern_vid w, bool rounded, tern_error
     p->n_linears++;
     p->n_bytes += t->bytes;
     p->n_weights += t->ne[0] * t->ne[1];
-    tern_matrix_view view = {t->type, t->data, t->bytes, v->rows, v->cols, t->scale};
+    tern_matrix m = tern_tensor_matrix(t);
     tern_ternary_kind kind;
-    TERN_TRY(tern_ternary_find(&view, rounded, &kind, err));
+    TERN_TRY(tern_ternary_find(&m, rounded, &kind, err));
     if (!kind.is_ternary) return TERN_OK;
     p->kinds[w] = TERN_WEIGHT_TERNARY;
     p->scale_min = p->n_ternary ? fminf(p->scale_min, kind.scale) : kind.scale;
     p->scale_max = p->n_ternary ? fmaxf(p->scale_max, kind.scale) : kind.scale;
     p->n_ternary++;
     p->n_masters += kind.mean > 0;
-    return count_codes(p, &view, &kind, err);
+    return count_codes(p, &m, &kind, err);
 }
 
 static tern_status look_at_linears(paper *p, tern_error *err) {

@@ -63,19 +63,21 @@ static void add_byte_counts(const uint64_t of_byte[256], tern_code_counts *count
         for (int shift = 0; shift < 8; shift += 2) counts->n[byte >> shift & 3] += of_byte[byte];
 }
 
-static void count_tq1_0(const tern_tensor *t, tern_code_counts *counts) {
+static void count_tq1_0(const tern_tensor *t, const void *data, tern_code_counts *counts) {
     int8_t codes[256];
     float scale;
     uint64_t n = n_weights_of(t);
     for (uint64_t first = 0; first < n; first += 256) {
-        if (!tern_dtype_decode_ternary(t->type, t->data, first, 256, codes, &scale)) return;
+        if (!tern_dtype_decode_ternary(t->type, data, first, 256, codes, &scale)) return;
         for (int i = 0; i < 256; i++) counts->n[codes[i] + 1]++;
     }
 }
 
-static void count_codes(const tern_tensor *t, tern_code_counts *counts) {
+static tern_status count_codes(const tern_tensor *t, tern_code_counts *counts, tern_error *err) {
     uint64_t of_byte[256] = {0};
-    const uint8_t *p = t->data;
+    tern_hold h;
+    TERN_TRY(tern_blob_hold(&t->data, &h, err));
+    const uint8_t *p = h.data;
     size_t block = tern_dtype_block_bytes(t->type);
     switch (t->type) {
     case TERN_DTYPE_I2_S: count_bytes(p, n_weights_of(t) / 4, of_byte); break;
@@ -83,10 +85,12 @@ static void count_codes(const tern_tensor *t, tern_code_counts *counts) {
     case TERN_DTYPE_TQ2_0: // 64 bytes of codes, then a scale
         for (uint64_t at = 0; at < t->bytes; at += block) count_bytes(p + at, 64, of_byte);
         break;
-    case TERN_DTYPE_TQ1_0: count_tq1_0(t, counts); break;
+    case TERN_DTYPE_TQ1_0: count_tq1_0(t, p, counts); break;
     default: break;
     }
     add_byte_counts(of_byte, counts);
+    tern_blob_release(&h);
+    return TERN_OK;
 }
 
 // A matrix of floats that a BitNet's loading rounds to ternary.
@@ -105,14 +109,14 @@ static bool is_master(const tern_inspection *in, const tern_tensor *t) {
 }
 
 static tern_status count_rounded(const tern_tensor *t, tern_code_counts *counts, tern_error *err) {
-    tern_matrix_view view = {t->type, t->data, t->bytes, (int64_t)t->ne[1], (int64_t)t->ne[0], 1};
+    tern_matrix m = tern_tensor_matrix(t);
     tern_ternary_kind kind;
     tern_codes codes;
-    TERN_TRY(tern_ternary_find(&view, true, &kind, err));
-    TERN_TRY(tern_codes_open(&codes, &view, &kind, err));
-    for (int64_t row = 0; row < view.n_rows; row++) {
+    TERN_TRY(tern_ternary_find(&m, true, &kind, err));
+    TERN_TRY(tern_codes_open(&codes, &m, &kind, false, err));
+    for (int64_t row = 0; row < m.n_rows; row++) {
         const int8_t *q = tern_codes_row(&codes, row);
-        for (int64_t i = 0; i < view.n_cols; i++) counts->n[q[i] + 1]++;
+        for (int64_t i = 0; i < m.n_cols; i++) counts->n[q[i] + 1]++;
     }
     tern_codes_close(&codes);
     return TERN_OK;
@@ -127,10 +131,10 @@ static tern_status count_all_codes(tern_inspection *in, tern_error *err) {
         bool master = is_master(in, t);
         if (!tern_dtype_is_ternary(t->type) && !master) continue;
         if (master) TERN_TRY(count_rounded(t, &in->codes_of[i], err));
-        else count_codes(t, &in->codes_of[i]);
+        else TERN_TRY(count_codes(t, &in->codes_of[i], err));
         in->n_masters += master;
         count_in(&in->coded, t);
-        tern_file_drop_pages(in->file, t->data, t->bytes); // read once, not needed again
+        tern_blob_drop(&t->data); // read once, not needed again
         for (int k = 0; k < 4; k++) in->codes.n[k] += in->codes_of[i].n[k];
     }
     return TERN_OK;

@@ -1,0 +1,60 @@
+// Bytes of a file, or of memory, that are there only while somebody holds them.
+//
+// Where the system maps files, holding costs nothing and gives the mapping. Where it cannot, as in
+// WebAssembly, a file stays on its disk: holding a part of it allocates, reads and, when it is
+// released, frees again. So nobody gets at a model's tensors but through these functions, and a
+// file of any size is never in memory whole unless somebody holds all of it.
+//
+// Any number of threads may hold and read.
+#ifndef TERN_BASE_BLOB_H
+#define TERN_BASE_BLOB_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "base/status.h"
+
+typedef struct tern_blob_file tern_blob_file; // open; owns the mapping, or the descriptor
+
+typedef struct tern_blob {
+    uint64_t n;
+    const uint8_t *memory;      // the bytes; NULL: they have to be read
+    const tern_blob_file *file; // that they are of; NULL: only memory
+    uint64_t at;                // where they begin in the whole that they are a part of
+} tern_blob;
+
+// All bytes of a regular file. The blob and its parts are valid until the file is closed.
+// missing_ok: a missing file gives TERN_OK and *file == NULL.
+tern_status tern_blob_open(tern_blob_file **file, const char *path, bool missing_ok,
+                           tern_blob *all, tern_error *err);
+void tern_blob_close(tern_blob_file *file); // NULL is allowed
+
+tern_blob tern_blob_of(const void *bytes, uint64_t n); // of memory, which stays the caller's
+// Bytes [first, first + n); what is beyond the end is left out.
+tern_blob tern_blob_part(const tern_blob *b, uint64_t first, uint64_t n);
+
+// A held blob; zeroed: none.
+typedef struct tern_hold {
+    const void *data; // [n]; at a multiple of 64 unless it is mapped
+    void *owned;      // NULL: mapped, or the caller's memory
+} tern_hold;
+// Fails, with TERN_ERR_IO and a sentence that names the file and the place, if the bytes cannot be
+// read, or if the file has been cut or changed since it was opened.
+tern_status tern_blob_hold(const tern_blob *b, tern_hold *out, tern_error *err);
+void tern_blob_release(tern_hold *hold); // and zeroes it; a zeroed one is allowed
+// Copies bytes [first, first + n); fails as above, or if they are beyond the end.
+tern_status tern_blob_read(const tern_blob *b, uint64_t first, uint64_t n, void *to,
+                           tern_error *err);
+
+// The bytes are not needed soon: a mapping of them need not stay resident. They stay valid.
+void tern_blob_drop(const tern_blob *b);
+
+// ---- For tests ---------------------------------------------------------------------------------
+
+// Files opened from now on are read as where the system cannot map them.
+void tern_blob_map_never(bool never);
+// Lets the n-th read from now on (1 = the next) and all later ones fail; 0 turns it off.
+void tern_blob_fail_read_at(uint64_t n);
+uint64_t tern_blob_n_reads(void); // since the program began
+uint64_t tern_blob_n_held(void);  // held and not released
+
+#endif

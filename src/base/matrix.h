@@ -1,0 +1,39 @@
+// The rows of a matrix whose bytes may have to be read: all of them in memory at once, or one piece
+// of them after the other.
+#ifndef TERN_BASE_MATRIX_H
+#define TERN_BASE_MATRIX_H
+
+#include "base/blob.h"
+#include "base/dtype.h"
+
+typedef struct tern_matrix {
+    tern_dtype type;
+    tern_blob data;
+    int64_t n_rows, n_cols;
+    float scale; // I2_S and HF_TERNARY
+} tern_matrix;
+
+// Zeroed: closed.
+typedef struct tern_rows {
+    tern_matrix m;
+    tern_hold hold;     // begins with row `first`; of HF_TERNARY with its row of bytes
+    int64_t first, end; // rows that are in memory
+} tern_rows;
+
+// All rows are in memory until they are closed.
+tern_status tern_rows_open(tern_rows *r, const tern_matrix *m, tern_error *err);
+// None is yet. Where the matrix lies in memory, or is small, all will be.
+void tern_rows_open_pieces(tern_rows *r, const tern_matrix *m);
+// Sees to it that a row is in memory; those before it may leave. For rows taken in rising order.
+tern_status tern_rows_reach(tern_rows *r, int64_t row, tern_error *err);
+void tern_rows_close(tern_rows *r); // a closed one is allowed
+
+// Of rows in memory: the bytes that decoding starts from, and the number of the row's first element
+// there.
+const void *tern_rows_data(const tern_rows *r, int64_t row, uint64_t *first);
+void tern_rows_decode(const tern_rows *r, int64_t row, float *out); // [n_cols]
+
+// All of a matrix, decoded: [n_rows * n_cols].
+tern_status tern_matrix_decode(const tern_matrix *m, float *out, tern_error *err);
+
+#endif

@@ -1,0 +1,45 @@
+#include "tests/blobs.h"
+
+#include <stdlib.h>
+#include "tests/harness.h"
+
+static tern_hold *holds; // not of the library's heap, which tests count
+static size_t n_holds;
+static bool unmapped;
+
+const void *test_bytes(const tern_blob *b) {
+    tern_hold h;
+    tern_error err = {0};
+    tern_hold *grown = realloc(holds, (n_holds + 1) * sizeof *holds);
+    if (grown) holds = grown;
+    if (!grown || tern_blob_hold(b, &h, &err) != TERN_OK) {
+        CHECK_MSG(false, "%s", err.message);
+        return NULL;
+    }
+    holds[n_holds++] = h;
+    return h.data;
+}
+
+void test_let_go(void) {
+    while (n_holds > 0) tern_blob_release(&holds[--n_holds]);
+}
+
+bool test_map_never(bool never) {
+    bool before = unmapped;
+    unmapped = never;
+    tern_blob_map_never(never);
+    return before;
+}
+
+static void after_each(void) {
+    test_let_go();
+    if (tern_blob_n_held() > 0) // once: a leak would fail every later test, too
+        CHECK_MSG(false, "%d blobs are held and not released", (int)tern_blob_n_held());
+    while (tern_blob_n_held() > 0) tern_blob_release(&(tern_hold){.data = ""});
+}
+
+__attribute__((constructor)) static void begin(void) {
+    const char *value = getenv("TERN_TEST_UNMAPPED");
+    test_map_never(value && *value && *value != '0');
+    test_after_each(after_each);
+}
