@@ -42,17 +42,21 @@ WASM_LD ?= wasm-ld-19
 WASM_INCLUDE ?= /usr/include/wasm32-wasi
 WASM_LIB     ?= /usr/lib/wasm32-wasi
 WASM_RT      ?= /usr/lib/llvm-19/lib/clang/19/lib/wasi/libclang_rt.builtins-wasm32.a
-WASM_CFLAGS = --target=wasm32-wasi -nostdlibinc -isystem $(WASM_INCLUDE) $(OTHER_CFLAGS) \
-              -D_WASI_EMULATED_PROCESS_CLOCKS -I$(BUILD)/other/include
+WASM_BASE = --target=wasm32-wasi -nostdlibinc -isystem $(WASM_INCLUDE) $(OTHER_CFLAGS) \
+            -D_WASI_EMULATED_PROCESS_CLOCKS
+# $(1): a folder for objects, $(2): its further flags, $(3): words for people, $(4): what must be there first
+define wasm_objects
+$(1)/%.o: %.c | $(4)
+	@mkdir -p $$(@D)
+	@echo "  cc    $$< ($(3))"
+	$$(Q)$$(WASM_CC) $$(WASM_BASE) $(2) -MMD -MP -c $$< -o $$@
+endef
 wasm_obj = $(patsubst %.c,$(BUILD)/wasm/obj/%.o,$(1))
-$(BUILD)/wasm/obj/%.o: %.c $(BUILD)/other/include/pcre2.h
-	@mkdir -p $(@D)
-	@echo "  cc    $< (WebAssembly)"
-	$(Q)$(WASM_CC) $(WASM_CFLAGS) -MMD -MP -c $< -o $@
+$(eval $(call wasm_objects,$(BUILD)/wasm/obj,-I$(BUILD)/other/include,WebAssembly,$(BUILD)/other/include/pcre2.h))
 $(BUILD)/wasm/os_test.wasm: $(call wasm_obj,$(OTHER_TEST))
 	$(Q)$(WASM_LD) -o $@ $(WASM_LIB)/crt1-command.o $^ -L$(WASM_LIB) -lc $(WASM_RT)
 .PHONY: check-wasm
 check-wasm: $(call wasm_obj,$(OTHER_SRC)) $(BUILD)/wasm/os_test.wasm ## compile the library for WASI, run the tests of what a system gives with Node
 	cd $(BUILD)/wasm && rm -rf test-files && node --no-warnings $(abspath tests/run_wasi.mjs) os_test.wasm
 
--include $(shell find $(BUILD)/windows/obj $(BUILD)/wasm/obj -name '*.d' 2>/dev/null)
+-include $(shell find $(BUILD)/windows/obj $(BUILD)/wasm/obj $(BUILD)/web/obj -name '*.d' 2>/dev/null)

@@ -10,7 +10,7 @@ export interface Source {
   readonly name: string; // the path that the module sees, "model.gguf" or "folder/config.json"
   readonly size: number;
   // Fills `into` from byte `at` on; returns how many bytes it wrote, fewer only at the end of the
-  // file. `into` may lie in shared memory, and is not valid after the call.
+  // file. `into` never lies in shared memory, and is not valid after the call.
   read(at: number, into: Uint8Array): number;
   close?(): void;
 }
