@@ -25,6 +25,7 @@ WEB_SRC   = $(sort $(OTHER_SRC) $(call isa_files,wasm)) $(sort $(filter-out %_te
 WEB_PCRE2 = $(addprefix $(WEB_DEPS)/pcre2/src/pcre2_,auto_possess.c compile.c jit_compile.c pattern_info.c config.c context.c error.c \
             extuni.c find_bracket.c match.c match_data.c newline.c ord2utf.c script_run.c string_utils.c \
             study.c tables.c ucd.c valid_utf.c xclass.c)
+WEB_OTHERS = $(WEB_PCRE2) $(WEB_DEPS)/pcre2/src/pcre2_chartables.c $(WEB_DEPS)/utf8proc/utf8proc.c
 WEB_CFLAGS = -iquote $(WEB)/gen -Oz -fvisibility=hidden -I$(WEB_DEPS)/include -I$(WEB_DEPS)/utf8proc \
              -ffile-prefix-map=$(CURDIR)=. -Wno-builtin-macro-redefined
 WEB_PCRE2_CFLAGS = -w -DHAVE_CONFIG_H -DSUPPORT_UNICODE -DSUPPORT_PCRE2_8 -DPCRE2_CODE_UNIT_WIDTH=8 \
@@ -57,7 +58,7 @@ $(WEB)/obj/$(1)/src/kernels/cpu/%_scalar.o: WEB_MORE = -Oz
 $(WEB)/obj/$(1)/$(WEB_DEPS)/pcre2/%.o: WEB_MORE = $$(WEB_PCRE2_CFLAGS)
 $(WEB)/obj/$(1)/$(WEB_DEPS)/utf8proc/%.o: WEB_MORE = -w
 $(WEB)/obj/$(1)/src/kernels/webgpu/gpu_shaders.o: $(WEB)/gen/webgpu_wgsl.inc
-$(WEB_FILE_$(1)): $$(call web_obj_$(1),$$(WEB_SRC) $$(WEB_PCRE2) $(WEB_DEPS)/pcre2/src/pcre2_chartables.c $(WEB_DEPS)/utf8proc/utf8proc.c) web.mk
+$(WEB_FILE_$(1)): $$(call web_obj_$(1),$$(WEB_SRC) $$(WEB_OTHERS)) web.mk
 	@echo "  link  $$@"
 	$$(Q)$$(WASM_LD) -o $$@.tmp --no-entry $$(WASM_LIB)/crt1-reactor.o $$(filter %.o,$$^) -L$$(WASM_LIB) -lc \
 	    $$(WASM_RT) -z stack-size=1048576 --stack-first --gc-sections --strip-all --max-memory=4294967296 \
@@ -70,8 +71,11 @@ endef
 WEB_LINK_threads = --import-memory --shared-memory --no-check-features --export=__stack_pointer \
                    --export-if-defined=__wasm_init_tls --export-if-defined=__tls_size
 $(foreach f,$(WEB_FLAVOURS),$(eval $(call web_flavour,$(f))))
-$(WEB_DEPS)/pcre2/src/%.c $(WEB_DEPS)/utf8proc/%.c: $(WEB_DEPS)/include/pcre2.h ;
+$(WEB_OTHERS): $(WEB_DEPS)/include/pcre2.h ;
 
 .PHONY: web web-modules
 web-modules: $(WEB_MODULES) ## the engine in WebAssembly: build/web/tern*.wasm
 web: web-modules ## everything for the browser, in build/web
+.PHONY: test-web-build
+test-web-build: web-modules ## the modules built in another folder: the same bytes
+	tests/web_build_test.sh "$(MAKE)" $(BUILD)
