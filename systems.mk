@@ -42,13 +42,17 @@ WASM_LD ?= wasm-ld-19
 WASM_INCLUDE ?= /usr/include/wasm32-wasi
 WASM_LIB     ?= /usr/lib/wasm32-wasi
 WASM_RT      ?= /usr/lib/llvm-19/lib/clang/19/lib/wasi/libclang_rt.builtins-wasm32.a
-WASM_CFLAGS = --target=wasm32-wasi -nostdlibinc -isystem $(WASM_INCLUDE) $(OTHER_CFLAGS) \
-              -D_WASI_EMULATED_PROCESS_CLOCKS -I$(BUILD)/other/include
+WASM_BASE = --target=wasm32-wasi -nostdlibinc -isystem $(WASM_INCLUDE) $(OTHER_CFLAGS) \
+            -D_WASI_EMULATED_PROCESS_CLOCKS
+# $(1): a folder for objects, $(2): its further flags, $(3): words for people, $(4): what must be there first
+define wasm_objects
+$(1)/%.o: %.c | $(4)
+	@mkdir -p $$(@D)
+	@echo "  cc    $$< ($(3))"
+	$$(Q)$$(WASM_CC) $$(WASM_BASE) $(2) -MMD -MP -c $$< -o $$@
+endef
 wasm_obj = $(patsubst %.c,$(BUILD)/wasm/obj/%.o,$(1))
-$(BUILD)/wasm/obj/%.o: %.c $(BUILD)/other/include/pcre2.h
-	@mkdir -p $(@D)
-	@echo "  cc    $< (WebAssembly)"
-	$(Q)$(WASM_CC) $(WASM_CFLAGS) -MMD -MP -c $< -o $@
+$(eval $(call wasm_objects,$(BUILD)/wasm/obj,-I$(BUILD)/other/include,WebAssembly,$(BUILD)/other/include/pcre2.h))
 $(BUILD)/wasm/os_test.wasm: $(call wasm_obj,$(OTHER_TEST))
 	$(Q)$(WASM_LD) -o $@ $(WASM_LIB)/crt1-command.o $^ -L$(WASM_LIB) -lc $(WASM_RT)
 .PHONY: check-wasm
@@ -65,10 +69,7 @@ WASM_KERNEL_SRC = $(filter-out $(TEST_PATTERN) src/base/os_%,$(filter $(KERNEL_P
                   src/base/os_named_folder.c $(call isa_files,wasm)
 WASM_KERNEL_TEST_SRC = $(filter src/kernels/%,$(KERNEL_TEST_SRC)) tests/plain_harness.c
 define wasm_kernels
-$(BUILD)/wasm/$(1)/%.o: %.c $(BUILD)/other/include/pcre2.h
-	@mkdir -p $$(@D)
-	@echo "  cc    $$< (WebAssembly, $(1))"
-	$(Q)$(WASM_CC) $$(filter-out -O2,$(WASM_CFLAGS)) -O3 $(WASM_FLAGS_$(1)) -MMD -MP -c $$< -o $$@
+$(call wasm_objects,$(BUILD)/wasm/$(1),-O3 $(WASM_FLAGS_$(1)) -I$(BUILD)/other/include,WebAssembly $(1),$(BUILD)/other/include/pcre2.h)
 $(BUILD)/wasm/kernels_$(1).wasm: $(patsubst %.c,$(BUILD)/wasm/$(1)/%.o,$(WASM_KERNEL_SRC) $(WASM_KERNEL_TEST_SRC))
 	@echo "  link  $$@"
 	$(Q)$(WASM_LD) -o $$@ $(WASM_LIB)/crt1-command.o $$^ -L$(WASM_LIB) -lc $(WASM_RT) --stack-first -z stack-size=1048576
@@ -79,4 +80,4 @@ check-kernels-wasm: $(BUILD)/wasm/kernels_simd128.wasm $(BUILD)/wasm/kernels_rel
 	cd $(BUILD)/wasm && node --no-warnings $(abspath tests/run_wasi.mjs) kernels_simd128.wasm
 	node tests/run_wasi_chromium.mjs $(BUILD)/wasm/kernels_relaxed.wasm
 
--include $(shell find $(BUILD)/windows/obj $(BUILD)/wasm -name '*.d' 2>/dev/null)
+-include $(shell find $(BUILD)/windows/obj $(BUILD)/wasm $(BUILD)/web/obj -name '*.d' 2>/dev/null)

@@ -11,7 +11,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 status=0
 wrong() { echo "check_docs: $*" >&2; status=1; }
-pages=$(find . -name '*.md' -not -path './build/*' -not -path './.*' | sed 's|^\./||' | sort)
+pages=$(find . -name '*.md' -not -path './build/*' -not -path './.*' -not -path '*/node_modules/*' | sed 's|^\./||' | sort)
 
 # ---- Links and anchors, as GitHub makes them of headings -----------------------------------------
 for page in $pages; do

@@ -1,0 +1,62 @@
+// What a call leaves for the page: the text of the last failure, and results in JSON.
+#include "web.h"
+
+#include "base/alloc.h"
+#include "base/status.h"
+
+static tern_error last;
+static tern_strbuf result;
+
+WEB_EXPORT(web_alloc) void *web_alloc(uint32_t n);
+WEB_EXPORT(web_free) void web_free(void *block);
+WEB_EXPORT(web_error) const char *web_error(void);
+WEB_EXPORT(web_result) const char *web_result(void);
+WEB_EXPORT(web_result_bytes) uint32_t web_result_bytes(void);
+WEB_EXPORT(web_memory) int32_t web_memory(void);
+
+void *web_alloc(uint32_t n) {
+    return tern_alloc(TERN_MEM_MISC, n);
+} // NULL: out of memory
+void web_free(void *block) {
+    tern_free(block);
+}
+const char *web_error(void) {
+    return last.message;
+}
+const char *web_result(void) {
+    return tern_strbuf_text(&result);
+}
+uint32_t web_result_bytes(void) {
+    return (uint32_t)result.len;
+}
+
+int32_t web_fail(const tern_error *err) {
+    last = *err;
+    return -(int32_t)(err->status != TERN_OK ? err->status : TERN_ERR_ARGUMENT);
+}
+
+tern_strbuf *web_result_begin(void) {
+    if (result.capacity > 1u << 20 || result.failed) tern_strbuf_free(&result);
+    tern_strbuf_clear(&result);
+    return &result;
+}
+
+int32_t web_result_end(void) {
+    tern_error err = {0};
+    if (!result.failed) return 0;
+    tern_fail_memory(&err, result.len);
+    return web_fail(&err);
+}
+
+bool web_append(void *buffer, const char *text, size_t n_bytes) {
+    tern_strbuf *b = buffer;
+    tern_strbuf_append(b, text, n_bytes);
+    return !b->failed;
+}
+
+int32_t web_memory(void) {
+    tern_memory m = tern_memory_get();
+    tern_strbuf_printf(web_result_begin(), "{\"heap_now\":%zu,\"heap_max\":%zu,\"n_allocs\":%llu}",
+                       m.heap_now, m.heap_max, (unsigned long long)m.n_allocs);
+    return web_result_end();
+}

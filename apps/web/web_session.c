@@ -1,0 +1,311 @@
+// Sessions and what they generate: a group for each model, stepped by the page.
+#include "web.h"
+
+#include <string.h>
+#include <unistd.h>
+#include "base/alloc.h"
+#include "web_text.h"
+
+WEB_EXPORT(web_session_open) int32_t web_session_open(int32_t model, const char *json, uint32_t n);
+WEB_EXPORT(web_session_close) int32_t web_session_close(int32_t id);
+WEB_EXPORT(web_session_info) int32_t web_session_info(int32_t id);
+WEB_EXPORT(web_generate) int32_t web_generate(int32_t session, const char *json, uint32_t n);
+WEB_EXPORT(web_step) int32_t web_step(int32_t model);
+WEB_EXPORT(web_cancel) int32_t web_cancel(int32_t session);
+
+// What the page hears while a step runs; it must not call the module meanwhile.
+WEB_IMPORT(web, text) void js_text(int32_t session, const char *text, uint32_t n);
+WEB_IMPORT(web, logprobs) void js_logprobs(int32_t session, const char *json, uint32_t n);
+WEB_IMPORT(web, end) void js_end(int32_t session, const char *json, uint32_t n);
+
+static int32_t last_session;
+
+// ---- Sessions ---------------------------------------------------------------------------------
+
+static web_session *find_in(const web_model *m, int32_t id) {
+    web_session *s = m->sessions;
+    while (s && s->id != id) s = s->next;
+    return s;
+}
+
+web_session *web_session_find(int32_t id, tern_error *err) {
+    for (const web_model *m = web_model_first(); m; m = m->next) {
+        web_session *s = find_in(m, id);
+        if (s) return s;
+    }
+    tern_fail(err, TERN_ERR_ARGUMENT, "there is no session %d", id);
+    return NULL;
+}
+
+int32_t web_session_open(int32_t model, const char *json, uint32_t n) {
+    tern_error err = {0};
+    web_args args = {0};
+    tern_session_desc desc = {0};
+    int32_t kv = 0, context = 0;
+    const web_field fields[] = {
+        {"context", WEB_INT, &context, 0, INT32_MAX, NULL},
+        {"kv", WEB_CHOICE, &kv, 0, 0, "auto f32 f16 q8_0"},
+        {"lookup", WEB_BOOL, &desc.speculation.lookup, 0, 0, NULL},
+        {"online", WEB_BOOL, &desc.speculation.online, 0, 0, NULL},
+        {"max_length", WEB_INT, &desc.speculation.max_length, 0, TERN_DRAFT_MAX, NULL},
+    };
+    web_model *m = web_model_find(model, &err);
+    if (!m || web_args_read(&args, "session", json, n, fields, 5, &err) != TERN_OK) {
+        web_args_free(&args);
+        return web_fail(&err);
+    }
+    web_args_free(&args);
+    web_gpu_enter(false);
+    desc.kv_type = (tern_kv_type)kv;
+    desc.n_context = context;
+    web_session *s = tern_alloc(TERN_MEM_MISC, sizeof *s);
+    tern_status status = s ? tern_session_open(&s->session, m->model, &desc, &err)
+                           : tern_fail_memory(&err, sizeof *s);
+    if (status != TERN_OK) {
+        tern_free(s);
+        return web_fail(&err);
+    }
+    s->id = ++last_session;
+    s->model = m;
+    s->next = m->sessions;
+    m->sessions = s;
+    return s->id;
+}
+
+static void session_free(web_session *s) {
+    tern_session_close(s->session);
+    tern_free(s);
+}
+
+int32_t web_session_close(int32_t id) {
+    tern_error err = {0};
+    web_session *s = web_session_find(id, &err);
+    if (!s) return web_fail(&err);
+    web_session **at = &s->model->sessions;
+    while (*at != s) at = &(*at)->next;
+    *at = s->next;
+    session_free(s);
+    return 0;
+}
+
+void web_sessions_close(web_model *m) {
+    tern_group_close(m->group);
+    m->group = NULL;
+    while (m->sessions) {
+        web_session *s = m->sessions;
+        m->sessions = s->next;
+        session_free(s);
+    }
+}
+
+int32_t web_session_info(int32_t id) {
+    static const char *const kv[] = {"auto", "f32", "f16", "q8_0"};
+    tern_error err = {0};
+    web_session *s = web_session_find(id, &err);
+    if (!s) return web_fail(&err);
+    tern_strbuf_printf(web_result_begin(), "{\"n_context\":%d,\"kv\":\"%s\",\"n_tokens\":%zu}",
+                       tern_session_n_context(s->session), kv[tern_session_kv_type(s->session)],
+                       tern_session_n_tokens(s->session));
+    return web_result_end();
+}
+
+// ---- What is heard of a generation ------------------------------------------------------------
+
+static void put_token(tern_strbuf *b, const tern_model *model, const tern_token_logprob *t) {
+    tern_strbuf text = {0};
+    tern_detokenize(model, &t->id, 1, true, web_append, &text, NULL);
+    tern_strbuf_printf(b, "{\"id\":%d,\"logprob\":", t->id);
+    tern_strbuf_json_float(b, t->logprob);
+    tern_strbuf_puts(b, ",\"bytes\":[");
+    for (size_t i = 0; i < text.len; i++)
+        tern_strbuf_printf(b, i ? ",%u" : "%u", (unsigned char)text.ptr[i]);
+    tern_strbuf_puts(b, "]}");
+    b->failed |= text.failed;
+    tern_strbuf_free(&text);
+}
+
+// An array of tokens, each [itself, the likeliest...]. Without memory none are told: the page sees
+// fewer than there are tokens.
+static void tell_logprobs(web_session *s) {
+    size_t n_tokens = 0, n_each = 0;
+    const tern_token_logprob *rows = tern_session_token_logprobs(s->session, &n_tokens, &n_each);
+    if (!rows || n_tokens <= s->n_logprobs) return;
+    tern_strbuf b = {0};
+    for (size_t i = s->n_logprobs; i < n_tokens; i++)
+        for (size_t k = 0; k < n_each; k++) {
+            tern_strbuf_puts(&b, i == s->n_logprobs && !k ? "[[" : !k ? "],[" : ",");
+            put_token(&b, s->model->model, &rows[i * n_each + k]);
+        }
+    tern_strbuf_puts(&b, "]]");
+    s->n_logprobs = n_tokens;
+    if (!b.failed) js_logprobs(s->id, b.ptr, (uint32_t)b.len);
+    tern_strbuf_free(&b);
+}
+
+static bool on_text(void *user, const char *text, size_t n) {
+    web_session *s = user;
+    if (s->logprobs) tell_logprobs(s);
+    js_text(s->id, text, (uint32_t)n);
+    return true;
+}
+
+static void put_stats(tern_strbuf *b, const tern_generate_stats *st) {
+    static const char *const reasons[] = {"end", "length", "string", "context", "caller"};
+    tern_strbuf_printf(b, "\"reason\":\"%s\",\"n_prompt\":%zu,\"n_reused\":%zu,\"n_generated\":%zu",
+                       reasons[st->reason], st->n_prompt, st->n_reused, st->n_generated);
+    tern_strbuf_puts(b, ",\"prompt_seconds\":");
+    tern_strbuf_json_number(b, st->prompt_seconds);
+    tern_strbuf_puts(b, ",\"generate_seconds\":");
+    tern_strbuf_json_number(b, st->generate_seconds);
+    tern_strbuf_printf(b, ",\"seed\":%llu,\"n_steps\":%zu,\"n_drafted\":%zu,\"n_accepted\":%zu",
+                       (unsigned long long)st->seed, st->draft.n_steps, st->draft.n_drafted,
+                       st->draft.n_accepted);
+}
+
+static void on_end(void *user, tern_session *session, const tern_generate_stats *stats,
+                   const tern_error *err) {
+    web_session *s = user;
+    tern_strbuf b = {0};
+    size_t n_ids = 0;
+    if (s->logprobs) tell_logprobs(s);
+    const int32_t *ids = tern_session_generated(session, &n_ids);
+    const char *notice = tern_session_notice(session);
+    tern_strbuf_puts(&b, "{");
+    put_stats(&b, stats);
+    tern_strbuf_printf(&b, ",\"n_dropped\":%zu,\"status\":%d,\"error\":", s->n_dropped,
+                       (int)err->status);
+    tern_strbuf_json(&b, err->message, strlen(err->message));
+    tern_strbuf_puts(&b, ",\"notice\":");
+    if (notice)
+        tern_strbuf_json(&b, notice, strlen(notice));
+    else
+        tern_strbuf_puts(&b, "null");
+    tern_strbuf_puts(&b, ",\"ids\":[");
+    for (size_t i = 0; i < n_ids; i++) tern_strbuf_printf(&b, i ? ",%d" : "%d", ids[i]);
+    tern_strbuf_puts(&b, "]}");
+    if (b.failed)
+        js_end(s->id, "", 0); // the page knows: out of memory
+    else
+        js_end(s->id, b.ptr, (uint32_t)b.len);
+    tern_strbuf_free(&b);
+}
+
+// ---- Generating -------------------------------------------------------------------------------
+
+typedef struct request { // what a generation is asked for
+    web_args args;
+    tern_str prompt;
+    const tern_json *ids, *messages, *stops;
+    tern_sampling sampling;
+    tern_generate_params params;
+} request;
+
+static tern_status request_read(request *r, const char *json, size_t n, tern_error *err) {
+    const double float_max = 1e30;
+    r->sampling = tern_sampling_default();
+    r->params.sampling = &r->sampling;
+    const web_field fields[] = {
+        {"prompt", WEB_TEXT, &r->prompt, 0, 0, NULL},
+        {"ids", WEB_ARRAY, &r->ids, 0, 0, NULL},
+        {"messages", WEB_ARRAY, &r->messages, 0, 0, NULL},
+        {"max_tokens", WEB_INT, &r->params.max_tokens, 0, INT32_MAX, NULL},
+        {"temperature", WEB_NUMBER, &r->sampling.temperature, 0, 100, NULL},
+        {"top_k", WEB_INT, &r->sampling.top_k, 0, INT32_MAX, NULL},
+        {"top_p", WEB_NUMBER, &r->sampling.top_p, 0, 1, NULL},
+        {"min_p", WEB_NUMBER, &r->sampling.min_p, 0, 1, NULL},
+        {"repeat_penalty", WEB_NUMBER, &r->sampling.repeat_penalty, 0, float_max, NULL},
+        {"frequency_penalty", WEB_NUMBER, &r->sampling.frequency_penalty, -float_max, float_max,
+         NULL},
+        {"presence_penalty", WEB_NUMBER, &r->sampling.presence_penalty, -float_max, float_max,
+         NULL},
+        {"penalty_window", WEB_INT, &r->sampling.penalty_window, 0, INT32_MAX, NULL},
+        {"seed", WEB_COUNT, &r->sampling.seed, 0, 0, NULL},
+        {"stop", WEB_ARRAY, &r->stops, 0, 0, NULL},
+        {"ignore_end", WEB_BOOL, &r->params.ignore_end, 0, 0, NULL},
+        {"logprobs", WEB_BOOL, &r->params.logprobs, 0, 0, NULL},
+        {"top_logprobs", WEB_INT, &r->params.n_top_logprobs, 0, TERN_TOP_LOGPROBS_MAX, NULL},
+    };
+    TERN_TRY(
+        web_args_read(&r->args, "generate", json, n, fields, sizeof fields / sizeof *fields, err));
+    if ((r->prompt.ptr != NULL) + (r->ids != NULL) + (r->messages != NULL) != 1)
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "generate: give one of \"prompt\", \"ids\" and \"messages\"");
+    if (r->stops) {
+        TERN_TRY(web_args_strings(&r->args, "generate", r->stops, &r->params.stops, err));
+        r->params.n_stops = r->stops->n;
+    }
+    return TERN_OK;
+}
+
+// A seed that JSON can hold, so that the page may give it again.
+static void choose_seed(request *r) {
+    while (r->sampling.seed == 0) {
+        if (getentropy(&r->sampling.seed, sizeof r->sampling.seed) != 0) return;
+        r->sampling.seed >>= 11; // 53 bits
+    }
+}
+
+static tern_status ids_of_request(web_session *s, request *r, int32_t **ids, size_t *n_ids,
+                                  tern_error *err) {
+    const tern_model *model = s->model->model;
+    s->n_dropped = 0;
+    if (r->prompt.ptr) return web_ids_of_text(model, r->prompt, true, true, ids, n_ids, err);
+    if (r->ids) return web_args_ids(&r->args, "generate", r->ids, ids, n_ids, err);
+    tern_message *messages;
+    tern_status status = web_messages_read(&r->args, "generate", r->messages, &messages, err);
+    if (status == TERN_OK)
+        status =
+            web_ids_of_chat(model, messages, r->messages->n, tern_session_n_context(s->session),
+                            r->params.max_tokens, ids, n_ids, &s->n_dropped, err);
+    tern_free(messages);
+    return status;
+}
+
+int32_t web_generate(int32_t session, const char *json, uint32_t n) {
+    tern_error err = {0};
+    request r = {0};
+    int32_t *ids = NULL;
+    size_t n_ids = 0;
+    web_session *s = web_session_find(session, &err);
+    if (!s) return web_fail(&err);
+    web_gpu_enter(false);
+    tern_status status = request_read(&r, json, n, &err);
+    if (status == TERN_OK) status = ids_of_request(s, &r, &ids, &n_ids, &err);
+    if (status == TERN_OK && !s->model->group)
+        status = tern_group_open(&s->model->group, s->model->model, NULL, &err);
+    if (status == TERN_OK) {
+        choose_seed(&r);
+        s->logprobs = r.params.logprobs;
+        s->n_logprobs = 0;
+        status = tern_group_add(s->model->group, s->session, ids, n_ids, &r.params, on_text, on_end,
+                                s, &err);
+    }
+    tern_free(ids);
+    web_args_free(&r.args);
+    return status == TERN_OK ? 0 : web_fail(&err);
+}
+
+// 0: nothing runs; 1: a step was done; 2: the GPU works, to be called again when it did something.
+int32_t web_step(int32_t model) {
+    tern_error err = {0};
+    web_model *m = web_model_find(model, &err);
+    if (!m) return web_fail(&err);
+    if (!m->group) return 0;
+    web_gpu_enter(true);
+    bool done = false;
+    size_t n_running = 0;
+    tern_status status = m->stepping ? TERN_OK : tern_group_begin(m->group, &err);
+    m->stepping = status == TERN_OK;
+    if (status == TERN_OK) status = tern_group_poll(m->group, &done, &n_running, &err);
+    m->stepping = status == TERN_OK && !done;
+    if (status != TERN_OK) return web_fail(&err);
+    return !done ? 2 : n_running > 0;
+}
+
+int32_t web_cancel(int32_t session) {
+    tern_error err = {0};
+    web_session *s = web_session_find(session, &err);
+    if (!s) return web_fail(&err);
+    tern_session_cancel(s->session);
+    return 0;
+}

@@ -1,0 +1,177 @@
+// Text and tokens, messages and their template.
+#include "web_text.h"
+
+#include "base/alloc.h"
+#include "web.h"
+
+WEB_EXPORT(web_tokenize) int32_t web_tokenize(int32_t id, const char *json, uint32_t n);
+WEB_EXPORT(web_detokenize) int32_t web_detokenize(int32_t id, const char *json, uint32_t n);
+WEB_EXPORT(web_chat_tokens) int32_t web_chat_tokens(int32_t id, const char *json, uint32_t n);
+WEB_EXPORT(web_chat_format) int32_t web_chat_format(int32_t id, const char *json, uint32_t n);
+
+// ---- Text and tokens --------------------------------------------------------------------------
+
+static int32_t put_ids(const int32_t *ids, size_t n, size_t n_dropped) {
+    tern_strbuf *b = web_result_begin();
+    tern_strbuf_puts(b, "{\"ids\":[");
+    for (size_t i = 0; i < n; i++) tern_strbuf_printf(b, i ? ",%d" : "%d", ids[i]);
+    tern_strbuf_printf(b, "],\"n_dropped\":%zu}", n_dropped);
+    return web_result_end();
+}
+
+int32_t web_tokenize(int32_t id, const char *json, uint32_t n) {
+    tern_error err = {0};
+    web_args args = {0};
+    tern_str text = {"", 0};
+    bool special = false, bos = true;
+    int32_t *ids = NULL, answer = 0;
+    size_t n_ids = 0;
+    const web_field fields[] = {{"text", WEB_TEXT, &text, 0, 0, NULL},
+                                {"special", WEB_BOOL, &special, 0, 0, NULL},
+                                {"bos", WEB_BOOL, &bos, 0, 0, NULL}};
+    const web_model *m = web_model_find(id, &err);
+    tern_status status =
+        m ? web_args_read(&args, "tokenize", json, n, fields, 3, &err) : TERN_ERR_ARGUMENT;
+    if (status == TERN_OK)
+        status = web_ids_of_text(m->model, text, special, bos, &ids, &n_ids, &err);
+    answer = status == TERN_OK ? put_ids(ids, n_ids, 0) : web_fail(&err);
+    tern_free(ids);
+    web_args_free(&args);
+    return answer;
+}
+
+tern_status web_ids_of_text(const tern_model *model, tern_str text, bool special, bool bos,
+                            int32_t **ids, size_t *n_ids, tern_error *err) {
+    unsigned flags = (special ? TERN_TOKENIZE_SPECIAL : 0) | (bos ? TERN_TOKENIZE_BOS : 0);
+    size_t capacity = text.len / 2 + 16; // mostly enough
+    for (;;) {
+        *ids = tern_alloc_array(TERN_MEM_MISC, capacity, sizeof **ids);
+        if (!*ids) return tern_fail_memory(err, capacity * sizeof **ids);
+        tern_status status =
+            tern_tokenize(model, text.ptr, text.len, flags, *ids, capacity, n_ids, err);
+        if (status == TERN_OK && *n_ids <= capacity) return TERN_OK;
+        tern_free(*ids);
+        *ids = NULL;
+        if (status != TERN_OK) return status;
+        capacity = *n_ids;
+    }
+}
+
+int32_t web_detokenize(int32_t id, const char *json, uint32_t n) {
+    tern_error err = {0};
+    web_args args = {0};
+    const tern_json *array = NULL;
+    bool special = false;
+    int32_t *ids = NULL;
+    size_t n_ids = 0;
+    tern_strbuf text = {0};
+    const web_field fields[] = {{"ids", WEB_ARRAY, &array, 0, 0, NULL},
+                                {"special", WEB_BOOL, &special, 0, 0, NULL}};
+    const web_model *m = web_model_find(id, &err);
+    tern_status status =
+        m ? web_args_read(&args, "detokenize", json, n, fields, 2, &err) : TERN_ERR_ARGUMENT;
+    if (status == TERN_OK && array)
+        status = web_args_ids(&args, "detokenize", array, &ids, &n_ids, &err);
+    if (status == TERN_OK)
+        status = tern_detokenize(m->model, ids, n_ids, special, web_append, &text, &err);
+    tern_free(ids);
+    web_args_free(&args);
+    int32_t answer = status == TERN_OK ? 0 : web_fail(&err);
+    if (answer == 0) {
+        tern_strbuf_json(web_result_begin(), tern_strbuf_text(&text), text.len);
+        answer = web_result_end();
+    }
+    tern_strbuf_free(&text);
+    return answer;
+}
+
+// ---- Conversations ----------------------------------------------------------------------------
+
+tern_status web_messages_read(web_args *args, const char *what, const tern_json *array,
+                              tern_message **out, tern_error *err) {
+    size_t i = 0;
+    tern_message *messages = tern_alloc_array(TERN_MEM_MISC, array->n, sizeof *messages);
+    *out = messages;
+    if (!messages) return tern_fail_memory(err, array->n * sizeof *messages);
+    for (const tern_json *item = tern_json_first(&args->doc, array); item;
+         item = tern_json_next(&args->doc, array, item), i++) {
+        const web_field fields[] = {{"role", WEB_STRING, &messages[i].role, 0, 0, NULL},
+                                    {"content", WEB_STRING, &messages[i].content, 0, 0, NULL}};
+        TERN_TRY(web_args_object(args, "messages", item, fields, 2, err));
+        if (!messages[i].role || !messages[i].content)
+            return tern_fail(err, TERN_ERR_ARGUMENT, "%s: \"messages\"[%zu] needs role and content",
+                             what, i);
+    }
+    return TERN_OK;
+}
+
+tern_status web_ids_of_chat(const tern_model *model, const tern_message *messages, size_t n,
+                            int32_t n_context, int32_t n_answer, int32_t **ids, size_t *n_ids,
+                            size_t *n_dropped, tern_error *err) {
+    size_t capacity = n_context > 0 ? (size_t)n_context : 4096;
+    for (;;) {
+        *ids = tern_alloc_array(TERN_MEM_MISC, capacity, sizeof **ids);
+        if (!*ids) return tern_fail_memory(err, capacity * sizeof **ids);
+        tern_status status = tern_chat_tokens(model, messages, n, n_context, n_answer, *ids,
+                                              capacity, n_ids, n_dropped, err);
+        if (status == TERN_OK && *n_ids <= capacity) return TERN_OK;
+        tern_free(*ids);
+        *ids = NULL;
+        if (status != TERN_OK) return status;
+        capacity = *n_ids;
+    }
+}
+
+int32_t web_chat_tokens(int32_t id, const char *json, uint32_t n) {
+    tern_error err = {0};
+    web_args args = {0};
+    const tern_json *array = NULL;
+    tern_message *messages = NULL;
+    int32_t n_context = 0, n_answer = 0, *ids = NULL;
+    size_t n_ids = 0, n_dropped = 0;
+    const web_field fields[] = {{"messages", WEB_ARRAY, &array, 0, 0, NULL},
+                                {"context", WEB_INT, &n_context, 0, INT32_MAX, NULL},
+                                {"answer", WEB_INT, &n_answer, 0, INT32_MAX, NULL}};
+    const web_model *m = web_model_find(id, &err);
+    tern_status status =
+        m ? web_args_read(&args, "chat_tokens", json, n, fields, 3, &err) : TERN_ERR_ARGUMENT;
+    if (status == TERN_OK && !array)
+        status = tern_fail(&err, TERN_ERR_ARGUMENT, "chat_tokens: \"messages\" is missing");
+    if (status == TERN_OK) status = web_messages_read(&args, "chat_tokens", array, &messages, &err);
+    if (status == TERN_OK)
+        status = web_ids_of_chat(m->model, messages, array->n, n_context, n_answer, &ids, &n_ids,
+                                 &n_dropped, &err);
+    int32_t answer = status == TERN_OK ? put_ids(ids, n_ids, n_dropped) : web_fail(&err);
+    tern_free(ids);
+    tern_free(messages);
+    web_args_free(&args);
+    return answer;
+}
+
+int32_t web_chat_format(int32_t id, const char *json, uint32_t n) {
+    tern_error err = {0};
+    web_args args = {0};
+    const tern_json *array = NULL;
+    tern_message *messages = NULL;
+    bool generate = true;
+    tern_strbuf text = {0};
+    const web_field fields[] = {{"messages", WEB_ARRAY, &array, 0, 0, NULL},
+                                {"generate", WEB_BOOL, &generate, 0, 0, NULL}};
+    const web_model *m = web_model_find(id, &err);
+    tern_status status =
+        m ? web_args_read(&args, "chat_format", json, n, fields, 2, &err) : TERN_ERR_ARGUMENT;
+    if (status == TERN_OK && !array)
+        status = tern_fail(&err, TERN_ERR_ARGUMENT, "chat_format: \"messages\" is missing");
+    if (status == TERN_OK) status = web_messages_read(&args, "chat_format", array, &messages, &err);
+    if (status == TERN_OK)
+        status = tern_chat_format(m->model, messages, array->n, generate, web_append, &text, &err);
+    int32_t answer = status == TERN_OK ? 0 : web_fail(&err);
+    if (answer == 0) {
+        tern_strbuf_json(web_result_begin(), tern_strbuf_text(&text), text.len);
+        answer = web_result_end();
+    }
+    tern_strbuf_free(&text);
+    tern_free(messages);
+    web_args_free(&args);
+    return answer;
+}

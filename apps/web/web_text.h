@@ -1,0 +1,18 @@
+// Tokens of what a page gives: a text, or the messages of a conversation.
+#ifndef TERN_APPS_WEB_TEXT_H
+#define TERN_APPS_WEB_TEXT_H
+
+#include "web_args.h"
+
+// All arrays are to be freed by tern_free, those of a failed call, too, if they are not NULL.
+tern_status web_ids_of_text(const tern_model *model, tern_str text, bool special, bool bos,
+                            int32_t **ids, size_t *n_ids, tern_error *err);
+// messages[i] live as long as args.
+tern_status web_messages_read(web_args *args, const char *what, const tern_json *array,
+                              tern_message **messages, tern_error *err);
+// n_context and n_answer: see tern_chat_tokens.
+tern_status web_ids_of_chat(const tern_model *model, const tern_message *messages, size_t n,
+                            int32_t n_context, int32_t n_answer, int32_t **ids, size_t *n_ids,
+                            size_t *n_dropped, tern_error *err);
+
+#endif

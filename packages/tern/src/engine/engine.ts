@@ -1,0 +1,435 @@
+// Models and sessions over the module, and the pump that steps them.
+//
+// The module computes in calls that return; while one is suspended (only where it must wait for the
+// GPU in the middle, docs/browser.md) no other may change anything. So whatever may be suspended, and
+// whatever changes something, takes its turn in #exclusive; what only looks is called at once.
+import { TernError } from './error.js';
+import { codeOf, Module, type Exports, type Heard } from './module.js';
+import { fromModule, toModule } from './names.js';
+import type {
+  CheckOptions, CheckReport, Engine, EngineOptions, GenerateInput, GenerateParams, GenerateResult, MemoryInfo, Message,
+  Model, ModelInfo, OnProgress, OpenOptions, Session, SessionOptions, Source, TokenLogprob, TokenLogprobs,
+} from './types.js';
+import { STATE_FOLDER } from './wasi.js';
+
+const YIELD_MS = 8; // of computing, before messages are served
+
+type OnText = (piece: string, logprobs?: TokenLogprobs[]) => void;
+
+export async function loadEngine(options: EngineOptions = {}): Promise<Engine> {
+  const engine = new WasmEngine();
+  await engine.load(options);
+  return engine;
+}
+
+class WasmEngine implements Engine {
+  module!: Module;
+  readonly sessions = new Map<number, WasmSession>();
+  readonly #models = new Set<WasmModel>();
+  readonly #openings = new Map<number, { heard: OnProgress | undefined; signal: AbortSignal | undefined; failure?: unknown }>();
+  #turn: Promise<unknown> = Promise.resolve();
+  #nMounts = 0;
+  #suspended = false;
+  #dead: TernError | undefined;
+
+  async load(options: EngineOptions): Promise<void> {
+    const heard: Heard = {
+      text: (id, text) => this.sessions.get(id)?.hear(text),
+      logprobs: (id, json) => this.sessions.get(id)?.hearLogprobs(json),
+      end: (id, json) => this.sessions.get(id)?.hearEnd(json),
+      progress: (id, fraction, phase) => this.#progress(id, fraction, phase),
+    };
+    this.module = await Module.load(options, heard);
+  }
+
+  get build(): Engine['build'] { return this.module.build; }
+  get threads(): number { return this.module.threads; }
+
+  // ---- Calls ---------------------------------------------------------------------------------
+
+  // A trap leaves the module in no defined state: its engine is closed.
+  #died(error: unknown): never {
+    if (error instanceof TernError) throw error;
+    if (!(error instanceof WebAssembly.RuntimeError) && !(error instanceof RangeError)) throw error;
+    const dead = new TernError('trap', `the WebAssembly module failed (${error.message}); its engine is closed`, { cause: error });
+    this.#end(dead);
+    throw dead;
+  }
+  alive(): Exports {
+    if (this.#dead) throw this.#dead;
+    return this.module.exports;
+  }
+  // What is < 0 is a failure.
+  #checked(result: number): number {
+    if (result >= 0) return result;
+    const { failure } = this.module.files, code = codeOf(-result);
+    this.module.files.failure = undefined;
+    const cause = failure === undefined ? '' : `: ${failure instanceof Error ? failure.message : String(failure)}`;
+    throw new TernError(code, this.named(this.module.error()) + (code === 'io' ? cause : ''), { cause: failure });
+  }
+  // A call that is never suspended.
+  call(use: (exports: Exports) => number): number {
+    const exports = this.alive();
+    try {
+      return this.#checked(use(exports));
+    } catch (error) {
+      this.#died(error);
+    }
+  }
+  callJson(args: unknown, use: (exports: Exports, at: number, n: number) => number): number {
+    return this.call((exports) => this.module.withJson(args, (at, n) => use(exports, at, n)));
+  }
+  // A call that may be.
+  async callSuspended(use: (exports: Module['suspendable']) => number | Promise<number>): Promise<number> {
+    this.alive();
+    this.#suspended = true;
+    try {
+      return this.#checked(await use(this.module.suspendable));
+    } catch (error) {
+      this.#died(error);
+    } finally {
+      this.#suspended = false;
+    }
+  }
+  exclusive<T>(use: () => T | Promise<T>): Promise<T> {
+    const turn = this.#turn.then(use);
+    this.#turn = turn.catch(() => undefined);
+    return turn;
+  }
+  notSuspended(what: string): void {
+    if (this.#suspended) throw new TernError('argument', `${what} while a call waits for the GPU`);
+  }
+
+  // Paths as the caller has them: files lie in a folder of their opening.
+  named(text: string): string { return text.replaceAll(/\bm\d+\/(?=\S)/g, ''); }
+
+  // ---- Models --------------------------------------------------------------------------------
+
+  #progress(id: number, fraction: number, phase: string): boolean {
+    const opening = this.#openings.get(id);
+    if (!opening) return true;
+    try {
+      opening.heard?.(phase, fraction);
+    } catch (error) {
+      opening.failure = error;
+      return false;
+    }
+    return !opening.signal?.aborted;
+  }
+
+  async open(files: readonly Source[], path: string, options: OpenOptions = {}): Promise<Model> {
+    const folder = `m${++this.#nMounts}`;
+    this.alive();
+    this.module.files.add(folder, files);
+    try {
+      return await this.#open(folder, path, options);
+    } catch (error) {
+      this.module.files.remove(folder);
+      throw error;
+    }
+  }
+
+  async #open(folder: string, path: string, options: OpenOptions): Promise<Model> {
+    const { device = 'auto', signal, onProgress, webgpu, batch, loras, ...rest } = options;
+    const reason = device === 'wasm' ? null : await this.module.gpu.prepare(webgpu);
+    if (device === 'webgpu' && reason !== null) throw new TernError('device', reason);
+    aborted(signal);
+    const args = {
+      ...toModule(rest), path: path ? `${folder}/${path}` : folder, n_batch: batch, n_threads: this.threads,
+      device: device === 'wasm' || reason !== null ? 'cpu' : device,
+      loras: loras?.map((l) => ({ ...l, path: `${folder}/${l.path}` })),
+      webgpu_group: webgpu?.group, webgpu_matrix: webgpu?.matrix,
+      webgpu_state: this.module.files.state ? STATE_FOLDER : undefined,
+    };
+    return this.exclusive(async () => {
+      const id = this.callJson(args, (x, at, n) => x.web_open(at, n));
+      this.#openings.set(id, { heard: onProgress, signal });
+      try {
+        const model = new WasmModel(this, await this.#poll(id), folder, reason);
+        this.#models.add(model);
+        return model;
+      } catch (error) {
+        const failure = this.#openings.get(id)?.failure;
+        throw failure ?? error;
+      } finally {
+        this.#openings.delete(id);
+      }
+    });
+  }
+
+  async #poll(id: number): Promise<number> {
+    for (;;) {
+      const model = await this.callSuspended((x) => x.web_open_poll(id));
+      if (model > 0) return model;
+      await this.module.gpu.changed();
+      if (this.#openings.get(id)?.signal?.aborted) {
+        this.alive().web_open_cancel(id);
+        throw new TernError('aborted', 'opening was aborted');
+      }
+    }
+  }
+
+  forget(model: WasmModel): void { this.#models.delete(model); }
+
+  // ---- The rest ------------------------------------------------------------------------------
+
+  memory(): MemoryInfo {
+    this.call((x) => x.web_memory());
+    const { heapNow, heapMax } = fromModule(this.module.result()) as { heapNow: number; heapMax: number };
+    return { wasm: this.module.memoryBytes, heapNow, heapMax };
+  }
+
+  async check(options: CheckOptions = {}): Promise<CheckReport> {
+    const { files = [], model, device = 'cpu', ...rest } = options;
+    const folder = `m${++this.#nMounts}`;
+    this.alive();
+    const reason = device === 'webgpu' ? await this.module.gpu.prepare() : null;
+    if (reason !== null) throw new TernError('device', reason);
+    this.module.files.add(folder, files);
+    try {
+      const args = { ...toModule(rest), device, n_threads: this.threads, model: model && `${folder}/${model}` };
+      await this.exclusive(() =>
+        this.callSuspended((x) => this.module.withJson(args, (at, n) => x.web_check(at, n))));
+      const report = this.module.result<Record<string, unknown>>();
+      return { build: this.build, ...(fromModule(report) as object), ladder: report['ladder'] } as CheckReport;
+    } finally {
+      this.module.files.remove(folder);
+    }
+  }
+
+  #end(why: TernError): void {
+    if (this.#dead) return;
+    this.#dead = why;
+    for (const s of this.sessions.values()) s.fail(why);
+    this.sessions.clear();
+    for (const m of this.#models) this.module.files.remove(m.folder);
+    this.#models.clear();
+    this.module.close();
+  }
+  close(): void { this.#end(new TernError('closed', 'the engine is closed')); }
+}
+
+class WasmModel implements Model {
+  #closed = false;
+  #pumping = false;
+
+  constructor(readonly engine: WasmEngine, readonly id: number, readonly folder: string, readonly reason: string | null) {}
+
+  #open(): void { if (this.#closed) throw new TernError('closed', 'the model is closed'); }
+  #ask<T>(args: unknown, use: (x: Exports, at: number, n: number) => number): T {
+    this.#open();
+    this.engine.callJson(args, use);
+    return this.engine.module.result<T>();
+  }
+
+  get info(): ModelInfo {
+    this.#open();
+    this.engine.call((x) => x.web_model_info(this.id));
+    const info = fromModule(this.engine.module.result()) as ModelInfo;
+    return { ...info, path: this.engine.named(info.path), deviceReason: this.reason };
+  }
+  tokenize(text: string, options: { special?: boolean; bos?: boolean } = {}): Int32Array {
+    return Int32Array.from(this.#ask<{ ids: number[] }>({ ...options, text }, (x, at, n) => x.web_tokenize(this.id, at, n)).ids);
+  }
+  detokenize(ids: ArrayLike<number>, options: { special?: boolean } = {}): string {
+    return this.#ask({ ...options, ids: Array.from(ids) }, (x, at, n) => x.web_detokenize(this.id, at, n));
+  }
+  chatTokens(messages: readonly Message[], options: { context?: number; answer?: number } = {}):
+    { ids: Int32Array; dropped: number } {
+    const got = this.#ask<{ ids: number[]; n_dropped: number }>({ ...options, messages }, (x, at, n) => x.web_chat_tokens(this.id, at, n));
+    return { ids: Int32Array.from(got.ids), dropped: got.n_dropped };
+  }
+  chatFormat(messages: readonly Message[], options: { generate?: boolean } = {}): string {
+    return this.#ask({ ...options, messages }, (x, at, n) => x.web_chat_format(this.id, at, n));
+  }
+
+  session(options: SessionOptions = {}): Session {
+    this.#open();
+    this.engine.notSuspended('a session cannot be opened');
+    const { speculate = false, ...rest } = options;
+    const drafters = speculate === true ? { lookup: true, online: true } : speculate || {};
+    const id = this.engine.callJson({ ...toModule(rest), ...toModule(drafters) }, (x, at, n) => x.web_session_open(this.id, at, n));
+    return new WasmSession(this, id);
+  }
+
+  // Steps what runs until nothing does.
+  async pump(): Promise<void> {
+    if (this.#pumping) return;
+    this.#pumping = true;
+    try {
+      let since = performance.now();
+      for (;;) {
+        const state = await this.engine.exclusive(() => this.#closed ? 0 : this.engine.callSuspended((x) => x.web_step(this.id)));
+        for (const s of this.engine.sessions.values()) if (s.model === this) s.deliver();
+        if (state === 0) break;
+        if (state === 2) await this.engine.module.gpu.changed();
+        if (performance.now() - since < YIELD_MS) continue;
+        await nextTask();
+        since = performance.now();
+      }
+    } catch (error) {
+      const why = error instanceof TernError ? error : new TernError('trap', String(error), { cause: error });
+      for (const s of this.engine.sessions.values()) if (s.model === this) s.fail(why);
+    } finally {
+      this.#pumping = false;
+    }
+    for (const s of this.engine.sessions.values()) {
+      if (s.model !== this || !s.waits) continue; // added while the last step ended
+      await nextTask();
+      return this.pump();
+    }
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.engine.forget(this);
+    const closed = new TernError('closed', 'the model was closed');
+    for (const [id, s] of this.engine.sessions) {
+      if (s.model !== this) continue;
+      s.fail(closed);
+      this.engine.sessions.delete(id);
+    }
+    void this.engine.exclusive(async () => {
+      await this.engine.module.gpu.idle();
+      this.engine.call((x) => x.web_model_close(this.id));
+    }).catch(() => undefined).finally(() => this.engine.module.files.remove(this.folder));
+  }
+}
+
+interface Generation {
+  onText: OnText;
+  resolve(result: GenerateResult): void;
+  reject(reason: unknown): void;
+  stopListening(): void;
+}
+
+class WasmSession implements Session {
+  readonly nContext: number;
+  readonly kv: 'f32' | 'f16' | 'q8_0';
+  #now: Generation | undefined;
+  #closed = false;
+  #heard: { text: string; logprobs: TokenLogprobs[] | undefined }[] = [];
+  #logprobs: TokenLogprobs[] | undefined;
+  #end: string | undefined;
+
+  constructor(readonly model: WasmModel, readonly id: number) {
+    const { engine } = model;
+    engine.call((x) => x.web_session_info(id));
+    const info = fromModule(engine.module.result()) as { nContext: number; kv: 'f32' | 'f16' | 'q8_0' };
+    this.nContext = info.nContext;
+    this.kv = info.kv;
+    engine.sessions.set(id, this);
+  }
+
+  get waits(): boolean { return this.#now !== undefined; }
+
+  // ---- What the module tells during a step: kept until it returned ---------------------------
+
+  hear(text: string): void {
+    this.#heard.push({ text, logprobs: this.#logprobs });
+    this.#logprobs = undefined;
+  }
+  hearLogprobs(json: string): void {
+    const rows = JSON.parse(json) as { id: number; logprob: number; bytes: number[] }[][];
+    const told = rows.map(([first, ...top]) => ({ ...token(first!), top: top.map(token) }));
+    this.#logprobs = [...(this.#logprobs ?? []), ...told];
+  }
+  hearEnd(json: string): void { this.#end = json; }
+
+  deliver(): void {
+    const now = this.#now, heard = this.#heard;
+    this.#heard = [];
+    for (const { text, logprobs } of heard) {
+      if (this.#now !== now || !now) return;
+      try {
+        if (logprobs) now.onText(text, logprobs);
+        else now.onText(text);
+      } catch (error) { // the caller's: it ends what it heard
+        this.#settle()?.reject(error);
+        this.#cancel();
+        return;
+      }
+    }
+    if (this.#end !== undefined) this.#finish(this.#end);
+  }
+
+  #finish(json: string): void {
+    const last = this.#logprobs, now = this.#settle();
+    this.#end = this.#logprobs = undefined;
+    if (!now) return;
+    if (last) now.onText('', last); // tokens without a text of their own
+    if (json === '') return now.reject(new TernError('memory', 'out of memory'));
+    const { status, error, ids, ...rest } = fromModule(JSON.parse(json)) as
+      GenerateResult & { status: number; error: string; ids: unknown };
+    if (status !== 0) return now.reject(new TernError(codeOf(status), this.model.engine.named(error)));
+    now.resolve({ ...rest, ids: Int32Array.from(ids as unknown as number[]) });
+  }
+
+  #settle(): Generation | undefined {
+    const now = this.#now;
+    this.#now = undefined;
+    now?.stopListening();
+    return now;
+  }
+  fail(why: TernError): void {
+    this.#cancel();
+    this.#settle()?.reject(why);
+  }
+  #cancel(): void {
+    void this.model.engine.exclusive(() => this.model.engine.call((x) => x.web_cancel(this.id))).catch(() => undefined);
+  }
+
+  // ---- Generating ----------------------------------------------------------------------------
+
+  async generate(input: GenerateInput, params: GenerateParams, onText: OnText, signal?: AbortSignal): Promise<GenerateResult> {
+    const { engine } = this.model;
+    if (this.#closed) throw new TernError('closed', 'the session is closed');
+    if (this.#now) throw new TernError('argument', 'the session generates already');
+    aborted(signal);
+    const args = { ...toModule(params), ...toModule({ ...input, ids: input.ids && Array.from(input.ids) }) };
+    return new Promise<GenerateResult>((resolve, reject) => {
+      const onAbort = (): void => this.#cancel();
+      signal?.addEventListener('abort', onAbort);
+      this.#now = { onText, resolve, reject, stopListening: () => signal?.removeEventListener('abort', onAbort) };
+      this.#heard = [];
+      this.#end = this.#logprobs = undefined;
+      engine.exclusive(() => engine.callJson(args, (x, at, n) => x.web_generate(this.id, at, n)))
+        .then(() => this.model.pump(), (error: unknown) => this.#settle()?.reject(error));
+    });
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    const { engine } = this.model;
+    this.fail(new TernError('closed', 'the session was closed'));
+    engine.sessions.delete(this.id);
+    void engine.exclusive(async () => {
+      await engine.module.gpu.idle();
+      engine.call((x) => x.web_session_close(this.id));
+    }).catch(() => undefined);
+  }
+}
+
+function token(t: { id: number; logprob: number; bytes: number[] }): TokenLogprob {
+  return { id: t.id, text: new TextDecoder().decode(Uint8Array.from(t.bytes)), bytes: t.bytes, logprob: t.logprob };
+}
+
+function aborted(signal: AbortSignal | undefined): void {
+  if (signal?.aborted) throw new TernError('aborted', 'aborted by the caller', { cause: signal.reason });
+}
+
+// After whatever waits to be heard, a message say.
+function nextTask(): Promise<void> {
+  const { setImmediate } = globalThis as unknown as { setImmediate?: (f: () => void) => void };
+  if (setImmediate) return new Promise((resolve) => setImmediate(resolve));
+  return new Promise((resolve) => {
+    const { port1, port2 } = new MessageChannel();
+    port1.onmessage = () => {
+      port1.close();
+      resolve();
+    };
+    port2.postMessage(0);
+  });
+}

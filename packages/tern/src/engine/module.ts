@@ -1,0 +1,217 @@
+// The module: which of the three, how it is loaded, and calls into it with text and JSON.
+import { TernError, type ErrorCode } from './error.js';
+import { Gpu } from './gpu.js';
+import { startPool, type Pool } from './pool.js';
+import { workingBuilds } from './probe.js';
+import type { Build, EngineOptions } from './types.js';
+import { Files } from './wasi.js';
+
+const PAGE = 65536;
+const PAGES_MAX = 65536; // 4 GB
+const PAGES_MIN = 64;
+const THREADS_MAX = 16;
+
+export interface Exports {
+  memory?: WebAssembly.Memory;
+  _initialize(): void;
+  threads_ready(): number;
+  web_alloc(n: number): number;
+  web_free(block: number): void;
+  web_error(): number;
+  web_result(): number;
+  web_result_bytes(): number;
+  web_memory(): number;
+  web_open(json: number, n: number): number;
+  web_open_poll(id: number): number | Promise<number>;
+  web_open_cancel(id: number): void;
+  web_model_info(model: number): number;
+  web_model_close(model: number): number;
+  web_tokenize(model: number, json: number, n: number): number;
+  web_detokenize(model: number, json: number, n: number): number;
+  web_chat_tokens(model: number, json: number, n: number): number;
+  web_chat_format(model: number, json: number, n: number): number;
+  web_session_open(model: number, json: number, n: number): number;
+  web_session_close(session: number): number;
+  web_session_info(session: number): number;
+  web_generate(session: number, json: number, n: number): number;
+  web_step(model: number): number | Promise<number>;
+  web_cancel(session: number): number;
+  web_check(json: number, n: number): number | Promise<number>;
+}
+// What the GPU may be waited for in (docs/browser.md).
+const SUSPENDED = ['web_open_poll', 'web_step', 'web_check'] as const;
+
+// What the module tells while it runs.
+export interface Heard {
+  text(session: number, text: string): void;
+  logprobs(session: number, json: string): void;
+  end(session: number, json: string): void;
+  progress(opening: number, fraction: number, phase: string): boolean; // false: stop
+}
+
+// Of tern_status, in order.
+const CODES: ErrorCode[] = ['trap', 'memory', 'io', 'format', 'unsupported', 'argument', 'context', 'aborted', 'device'];
+export const codeOf = (status: number): ErrorCode => CODES[status] ?? 'trap';
+
+export class Module {
+  readonly files: Files;
+  readonly gpu: Gpu;
+  exports!: Exports;
+  // The same functions, which may be suspended where the browser can do so.
+  suspendable!: Pick<Exports, (typeof SUSPENDED)[number]>;
+  pool: Pool | undefined;
+  #memory!: WebAssembly.Memory;
+  #encoder = new TextEncoder();
+  #decoder = new TextDecoder();
+
+  private constructor(readonly build: Build, options: EngineOptions) {
+    this.files = new Files(() => this.#memory, options.state);
+    this.gpu = new Gpu(() => this.#memory, options.gpu);
+  }
+
+  static async load(options: EngineOptions, heard: Heard): Promise<Module> {
+    const working = workingBuilds();
+    const build = options.build ?? (options.threads === 1 && working[0] === 'threads' ? 'relaxed' : working[0]!);
+    if (!working.includes(build)) throw new TernError('unsupported', refusal(build));
+    const m = new Module(build, options);
+    const module = options.wasmModule ?? (await compile(build, options));
+    const { imports, memory } = m.#imports(module, heard);
+    const instance = await WebAssembly.instantiate(module, imports);
+    m.exports = instance.exports as unknown as Exports;
+    m.#memory = memory ?? m.exports.memory!;
+    m.suspendable = suspendable(m.exports);
+    m.exports._initialize();
+    if (build === 'threads') await m.#startThreads(module, options);
+    return m;
+  }
+
+  #imports(module: WebAssembly.Module, heard: Heard): { imports: WebAssembly.Imports; memory?: WebAssembly.Memory } {
+    const imports: WebAssembly.Imports = {
+      wasi_snapshot_preview1: this.files.importsOf(module),
+      gpu: this.gpu.imports,
+      web: {
+        text: (session: number, at: number, n: number) => heard.text(session, this.text(at, n)),
+        logprobs: (session: number, at: number, n: number) => heard.logprobs(session, this.text(at, n)),
+        end: (session: number, at: number, n: number) => heard.end(session, this.text(at, n)),
+        progress: (opening: number, fraction: number, at: number, n: number) =>
+          heard.progress(opening, fraction, this.text(at, n)) ? 1 : 0,
+      },
+    };
+    if (this.build !== 'threads') return { imports };
+    const memory = sharedMemory();
+    imports['env'] = { memory };
+    this.#memory = memory;
+    return { imports, memory };
+  }
+
+  async #startThreads(module: WebAssembly.Module, options: EngineOptions): Promise<void> {
+    const cores = globalThis.navigator?.hardwareConcurrency ?? 2;
+    const n = Math.min(options.threads || cores, THREADS_MAX) - 1;
+    this.pool = await startPool({
+      module, memory: this.#memory, n,
+      url: options.workerUrl ?? new URL('./pool-worker.js', import.meta.url),
+      alloc: (bytes) => this.alloc(bytes), ready: () => this.exports.threads_ready(), signal: options.signal,
+    });
+  }
+
+  get threads(): number { return 1 + (this.pool?.size ?? 0); }
+  get memoryBytes(): number { return this.#memory.buffer.byteLength; }
+
+  // ---- Text ----------------------------------------------------------------------------------
+
+  alloc(n: number): number {
+    const at = this.exports.web_alloc(n) >>> 0;
+    if (at === 0) throw new TernError('memory', `out of memory (${n} bytes wanted)`);
+    return at;
+  }
+  // A copy: decoders refuse shared memory.
+  text(at: number, n: number): string {
+    return this.#decoder.decode(new Uint8Array(this.#memory.buffer).slice(at >>> 0, (at >>> 0) + n));
+  }
+  error(): string {
+    const at = this.exports.web_error() >>> 0, bytes = new Uint8Array(this.#memory.buffer);
+    return this.text(at, bytes.indexOf(0, at) - at);
+  }
+  result<T>(): T { return JSON.parse(this.text(this.exports.web_result(), this.exports.web_result_bytes())) as T; }
+
+  // use(pointer, bytes) of arguments in JSON.
+  withJson<T>(args: unknown, use: (at: number, n: number) => T): T {
+    const bytes = this.#encoder.encode(JSON.stringify(args));
+    const at = this.alloc(bytes.length);
+    new Uint8Array(this.#memory.buffer).set(bytes, at);
+    const done = (): void => this.exports.web_free(at);
+    let answer: T;
+    try {
+      answer = use(at, bytes.length);
+    } catch (error) {
+      if (!(error instanceof WebAssembly.RuntimeError)) done();
+      throw error;
+    }
+    if (answer instanceof Promise) return answer.finally(done) as T;
+    done();
+    return answer;
+  }
+
+  close(): void {
+    this.pool?.stop();
+    this.gpu.close();
+  }
+}
+
+function refusal(build: Build): string {
+  return build === 'threads'
+    ? 'threads need a page that is cross-origin isolated, and relaxed SIMD'
+    : `the build "${build}" does not work here: it needs WebAssembly's relaxed SIMD`;
+}
+
+// The address space is reserved at once: phones may refuse 4 GB.
+function sharedMemory(): WebAssembly.Memory {
+  for (let maximum = PAGES_MAX; ; maximum /= 2) {
+    try {
+      return new WebAssembly.Memory({ initial: PAGES_MIN, maximum, shared: true });
+    } catch (error) {
+      if (maximum * PAGE <= 256 << 20) throw new TernError('memory', 'no shared memory of 256 MB can be had', { cause: error });
+    }
+  }
+}
+
+// Bundlers look for these very words.
+const urls: Record<Build, () => URL> = {
+  simd: () => new URL('./tern.wasm', import.meta.url),
+  relaxed: () => new URL('./tern-relaxed.wasm', import.meta.url),
+  threads: () => new URL('./tern-threads.wasm', import.meta.url),
+};
+const names: Record<Build, string> = { simd: 'tern.wasm', relaxed: 'tern-relaxed.wasm', threads: 'tern-threads.wasm' };
+
+async function compile(build: Build, { wasmUrl, signal }: EngineOptions): Promise<WebAssembly.Module> {
+  const url = new URL(wasmUrl ? wasmUrl(names[build]) : urls[build](), globalThis.location?.href);
+  if (url.protocol === 'file:' && typeof Worker === 'undefined') return compileFile(url);
+  let response: Response;
+  try {
+    response = await fetch(url, signal ? { signal } : {});
+  } catch (error) {
+    if (signal?.aborted) throw new TernError('aborted', 'loading was aborted', { cause: error });
+    throw new TernError('network', `${url} cannot be fetched: ${String(error)}`, { cause: error });
+  }
+  if (!response.ok) throw new TernError('network', `${url}: ${response.status} ${response.statusText}`);
+  try {
+    if (response.headers.get('content-type')?.startsWith('application/wasm')) return await WebAssembly.compileStreaming(response);
+    return await WebAssembly.compile(await response.arrayBuffer());
+  } catch (error) {
+    throw new TernError('unsupported', `${url} cannot be compiled: ${String(error)}`, { cause: error });
+  }
+}
+async function compileFile(url: URL): Promise<WebAssembly.Module> {
+  const name = 'node:fs/promises'; // a variable, so that bundlers leave it alone
+  const { readFile } = (await import(name)) as { readFile(url: URL): Promise<Uint8Array<ArrayBuffer>> };
+  return WebAssembly.compile(await readFile(url));
+}
+
+type Promising = (f: unknown) => (...args: number[]) => Promise<number>;
+export const canSuspend = (): boolean => 'promising' in WebAssembly && 'Suspending' in WebAssembly;
+function suspendable(exports: Exports): Module['suspendable'] {
+  const all: Record<string, unknown> = {};
+  const { promising } = WebAssembly as unknown as { promising: Promising };
+  for (const name of SUSPENDED) all[name] = canSuspend() ? promising(exports[name]) : exports[name];
+  return all as unknown as Module['suspendable'];
+}

@@ -1,0 +1,59 @@
+// Threads of the module: workers on the same memory, started before any model is opened, since a
+// thread that is not there yet cannot be given work (src/base/os_wasm.c).
+import { TernError } from './error.js';
+
+const STACK = 256 << 10;
+const START_MS = 20_000;
+
+export interface Pool { size: number; stop(): void }
+interface Thread { terminate(): unknown }
+interface NodeThreads { // of node:worker_threads
+  Worker: new (url: URL, options: object) => Thread & { on(event: string, heard: (e: unknown) => void): void; unref(): void };
+}
+
+export interface PoolOptions {
+  module: WebAssembly.Module;
+  memory: WebAssembly.Memory;
+  n: number;
+  url: URL | string;
+  alloc(bytes: number): number;
+  ready(): number; // threads that wait for work
+  signal?: AbortSignal | undefined;
+}
+
+async function start(o: PoolOptions, number: number, fail: (reason: unknown) => void): Promise<Thread> {
+  const stackTop = o.alloc(STACK) + STACK;
+  const data = { module: o.module, memory: o.memory, number, stackTop };
+  if (typeof Worker === 'function') {
+    const worker = new Worker(o.url, { type: 'module', name: `tern thread ${number + 1}` });
+    worker.onerror = (e) => fail(e.message || `${o.url} could not be loaded`);
+    worker.postMessage(data);
+    return worker;
+  }
+  const name = 'node:worker_threads'; // a variable, so that bundlers leave it alone
+  const { Worker: NodeWorker } = (await import(name)) as NodeThreads;
+  const worker = new NodeWorker(new URL(o.url), { workerData: data });
+  worker.on('error', fail);
+  worker.unref(); // does not keep the process alive
+  return worker;
+}
+
+export async function startPool(o: PoolOptions): Promise<Pool> {
+  let failure: unknown;
+  const threads: Thread[] = [];
+  const stop = (): void => { for (const t of threads) void t.terminate(); };
+  try {
+    for (let i = 0; i < o.n; i++) threads.push(await start(o, i, (reason) => { failure ??= reason; }));
+    const end = performance.now() + START_MS;
+    while (o.ready() < o.n) {
+      o.signal?.throwIfAborted();
+      if (failure !== undefined) throw new TernError('unsupported', `a thread could not be started: ${String(failure)}`);
+      if (performance.now() > end) throw new TernError('unsupported', 'the threads did not start in time');
+      await new Promise((resolve) => setTimeout(resolve, 2));
+    }
+  } catch (error) {
+    stop();
+    throw error;
+  }
+  return { size: threads.length, stop };
+}

@@ -1,0 +1,205 @@
+// The engine as the package sees it: a WebAssembly module, the files it reads, models, sessions.
+// Everything runs in the thread that loaded the engine, be it a worker's or the page's. Names are
+// tern.h's in camel case, times are seconds, sizes bytes. Failures are TernErrors of one sentence.
+
+// A file of the model. Reads are synchronous, since the module asks for its weights in the middle of
+// opening: an OPFS sync access handle, a File through FileReaderSync (both only in workers), bytes in
+// memory, a Node file. The engine closes the sources it was given when the model is closed, or when
+// opening failed.
+export interface Source {
+  readonly name: string; // the path that the module sees, "model.gguf" or "folder/config.json"
+  readonly size: number;
+  // Fills `into` from byte `at` on; returns how many bytes it wrote, fewer only at the end of the
+  // file. `into` never lies in shared memory, and is not valid after the call.
+  read(at: number, into: Uint8Array): number;
+  close?(): void;
+}
+
+// Small files that outlive the page, such as what the GPU's driver was found to stand (a few bytes
+// each). write must have stored the bytes when it returns as far as the platform can: the next step
+// may end the process.
+export interface StateStore {
+  read(name: string): Uint8Array | undefined;
+  write(name: string, bytes: Uint8Array): void;
+}
+
+export type Device = 'auto' | 'webgpu' | 'wasm';
+export type Build = 'simd' | 'relaxed' | 'threads';
+
+export interface EngineOptions {
+  threads?: number; // at most; 0 or left out: one for each core, where the page is cross-origin isolated
+  build?: Build; // instead of the best one that works here; fails if it does not
+  wasmUrl?: (file: string) => URL | string; // where tern.wasm and its kin lie; else beside this module
+  wasmModule?: WebAssembly.Module; // compiled already; `build` must say which one it is
+  workerUrl?: URL | string; // of the plain file that threads run: pool-worker.js beside this module
+  gpu?: GPU; // instead of navigator.gpu: in Node, npm's webgpu
+  state?: StateStore;
+  signal?: AbortSignal;
+}
+
+// phase: a short word such as "load". fraction: 0..1.
+export type OnProgress = (phase: string, fraction: number) => void;
+
+export interface OpenOptions {
+  device?: Device; // 'auto': WebGPU if it is there and computes correctly, else WebAssembly
+  batch?: number; // prompt tokens computed at once, at most; 0: 512
+  head?: 'auto' | 'file' | 'exact' | 'q8_0' | 'q6_k' | 'q4_0';
+  ternary?: 'auto' | '2bit' | '1.6bit';
+  thinking?: 'auto' | 'on' | 'off';
+  chatTemplate?: string; // Jinja text that replaces the file's
+  vocabOnly?: boolean; // tokenizer and template alone: no sessions
+  cpuFeatures?: 'scalar' | 'wasm';
+  loras?: { path: string; scale?: number }[]; // the paths of sources
+  webgpu?: WebGpuOptions;
+  onProgress?: OnProgress;
+  signal?: AbortSignal;
+}
+
+export interface WebGpuOptions {
+  group?: number; // dispatches of a submission without trying; negative: any number; 0: found out
+  matrix?: boolean; // false: leave matrix units alone
+  power?: GPUPowerPreference;
+  f16?: boolean; // false: do not ask for shader-f16
+}
+
+export interface Engine {
+  readonly build: Build;
+  readonly threads: number;
+  // path: "model.gguf" (the first of a split set), or the folder of a Hugging Face model's files, ""
+  // if their names have none.
+  open(files: readonly Source[], path: string, options?: OpenOptions): Promise<Model>;
+  memory(): MemoryInfo;
+  check(options?: CheckOptions): Promise<CheckReport>;
+  close(): void; // with all its models
+}
+
+export interface MemoryInfo {
+  wasm: number; // bytes of the module's memory; it never shrinks
+  heapNow: number; // allocated inside
+  heapMax: number;
+}
+
+export interface DeviceMemory {
+  weights: number; cache: number; work: number; results: number; now: number; most: number;
+}
+
+export interface ModelInfo {
+  path: string;
+  architecture: string;
+  name: string;
+  device: string; // where it runs: "cpu wasm-relaxed, 1 thread", "webgpu ..."
+  deviceReason: string | null; // why 'auto' did not take WebGPU, one sentence
+  ternaryLayout: string; // "2-bit", "1.6-bit", "none"
+  head: string;
+  nVocab: number; nLayers: number; nEmbd: number; nContextTrain: number;
+  nThreads: number; nBatch: number;
+  nParams: number;
+  fileBytes: number;
+  bytesPerToken: number; bytesPerTokenLogits: number; kvBytesPerToken: number; sequenceBytes: number;
+  deviceMemory: DeviceMemory;
+  loadSeconds: number;
+  bosId: number; eosId: number; // -1: none
+  addsBos: boolean;
+  templateGuess: string | null; // a sentence if the file has no chat template
+  // The file's sampling defaults; null: it has none.
+  temperature: number | null; topK: number | null; topP: number | null; minP: number | null;
+  repeatPenalty: number | null;
+}
+
+export interface Message { role: string; content: string }
+
+export interface Model {
+  readonly info: ModelInfo; // as it is now: device and deviceMemory change
+  // special: names of special tokens in the text become these (false). bos: begin as the model's
+  // tokenizer does (true).
+  tokenize(text: string, options?: { special?: boolean; bos?: boolean }): Int32Array;
+  // special: also the names of control tokens (false).
+  detokenize(ids: ArrayLike<number>, options?: { special?: boolean }): string;
+  // context > 0: room for prompt and answer; the oldest turns that do not fit are left out.
+  chatTokens(messages: readonly Message[], options?: { context?: number; answer?: number }):
+    { ids: Int32Array; dropped: number };
+  // generate: end with the words that make the model answer (true).
+  chatFormat(messages: readonly Message[], options?: { generate?: boolean }): string;
+  session(options?: SessionOptions): Session;
+  close(): void; // with its sessions; what they generate fails with 'closed'
+}
+
+export interface SessionOptions {
+  context?: number; // tokens; 0: what the model was trained for, at most 8192
+  kv?: 'auto' | 'f32' | 'f16' | 'q8_0';
+  speculate?: boolean | SpeculateOptions; // false; true: both drafters
+}
+export interface SpeculateOptions { lookup?: boolean; online?: boolean; maxLength?: number }
+
+export interface GenerateParams {
+  maxTokens?: number; // 0: until the model ends or the context is full
+  // Left out: the file's default or, if it has none, the usual one (0.8, 40, 0.95, 0.05, 1).
+  temperature?: number; // 0: greedy
+  topK?: number; // 0: off
+  topP?: number; // 0 or 1: off
+  minP?: number; // 0: off
+  repeatPenalty?: number; // 0 or 1: off
+  frequencyPenalty?: number; presencePenalty?: number; // 0: off
+  penaltyWindow?: number; // last tokens that the penalties look at, 0: 64
+  seed?: number; // a whole number below 2^53; 0 or left out: a new one each time
+  stop?: string[]; // texts that end the answer and are not part of it
+  ignoreEnd?: boolean; // go on after end tokens (for measurements)
+  logprobs?: boolean; // how likely each token was
+  topLogprobs?: number; // with logprobs: how many of the likeliest to add, 0 to 20
+}
+
+export interface TokenLogprob {
+  id: number;
+  text: string; // as far as it is UTF-8 by itself
+  bytes: number[];
+  logprob: number; // ln p by the model itself
+}
+export interface TokenLogprobs extends TokenLogprob { top: TokenLogprob[] }
+
+export interface GenerateInput { // one of the three
+  prompt?: string; // special tokens are recognised, the tokenizer's BOS is added
+  ids?: ArrayLike<number>;
+  // By the model's chat template; the oldest turns that do not fit beside the answer are left out.
+  messages?: readonly Message[];
+}
+
+export interface GenerateResult {
+  // The model ended its text; maxTokens; a stop string; the context is full; the signal was aborted.
+  reason: 'end' | 'length' | 'string' | 'context' | 'caller';
+  ids: Int32Array; // the answer's
+  nPrompt: number; nReused: number; nGenerated: number; // tokens
+  nDropped: number; // messages left out
+  promptSeconds: number; generateSeconds: number;
+  seed: number; // that was used
+  nSteps: number; nDrafted: number; nAccepted: number; // of speculation
+  notice: string | null; // the device was lost, and what it goes on with: one line
+}
+
+export interface Session {
+  readonly nContext: number;
+  readonly kv: 'f32' | 'f16' | 'q8_0';
+  // One at a time in a session; sessions of a model generate at the same time. What the session
+  // holds already of the new text's beginning is not computed again. Aborted: resolves with reason
+  // 'caller'. onText gets whole characters; with logprobs also the tokens since the last piece.
+  generate(input: GenerateInput, params: GenerateParams,
+    onText: (piece: string, logprobs?: TokenLogprobs[]) => void, signal?: AbortSignal):
+    Promise<GenerateResult>;
+  close(): void;
+}
+
+export interface CheckOptions {
+  device?: 'cpu' | 'webgpu'; // 'cpu': WebAssembly
+  kernels?: boolean; // every kernel variant against the plain one (true)
+  ladder?: boolean; // what `tern diagnose` does (true)
+  quick?: boolean; // do not measure the machine
+  files?: readonly Source[]; // with `model`: also compare this model's weights and results
+  model?: string;
+}
+export interface CheckItem { name: string; ok: boolean; detail: string; seconds: number }
+export interface CheckReport {
+  build: Build;
+  device: string;
+  nFailed: number;
+  kernels: CheckItem[];
+  ladder: unknown; // as `tern diagnose --json` prints it
+}

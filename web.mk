@@ -1,0 +1,81 @@
+# tern in the browser: `make web` compiles the library and apps/web to WebAssembly, three times, by
+# the rules of systems.mk (docs/browser.md). The same sources give the same bytes.
+#
+#     tern.wasm           SIMD128 with exact emulated fma; every browser that has SIMD, one thread
+#     tern-relaxed.wasm   relaxed SIMD: fused multiply-add, dot products of int8; one thread
+#     tern-threads.wasm   the same with shared memory, for pages that are cross-origin isolated
+#
+# Debian's packages: clang-19 lld-19 libclang-rt-19-dev-wasm32 wasi-libc dpkg-dev, and nodejs.
+WEB       = $(BUILD)/web
+WEB_DEPS  = $(WEB)/deps
+WEB_FLAVOURS = simd relaxed threads
+WEB_FILE_simd    = $(WEB)/tern.wasm
+WEB_FILE_relaxed = $(WEB)/tern-relaxed.wasm
+WEB_FILE_threads = $(WEB)/tern-threads.wasm
+WEB_MODULES = $(foreach f,$(WEB_FLAVOURS),$(WEB_FILE_$(f)))
+WEB_FLAGS_simd    = -msimd128
+WEB_FLAGS_relaxed = -msimd128 -mrelaxed-simd
+WEB_FLAGS_threads = $(WEB_FLAGS_relaxed) -matomics -mbulk-memory -D_Thread_local=
+# Of each module, compressed: what a page has to load before anything else.
+WEB_GZIP_MAX = 500000
+
+# Kernels are compiled for speed, the rest for size: also the scalar kernels, which only the checks
+# use. No file names, no dates: nothing that differs from one folder to the next.
+WEB_SRC   = $(sort $(OTHER_SRC) $(call isa_files,wasm)) $(sort $(filter-out %_test.c,$(wildcard apps/web/*.c)))
+WEB_PCRE2 = $(addprefix $(WEB_DEPS)/pcre2/src/pcre2_,auto_possess.c compile.c jit_compile.c pattern_info.c config.c context.c error.c \
+            extuni.c find_bracket.c match.c match_data.c newline.c ord2utf.c script_run.c string_utils.c \
+            study.c tables.c ucd.c valid_utf.c xclass.c)
+WEB_OTHERS = $(WEB_PCRE2) $(WEB_DEPS)/pcre2/src/pcre2_chartables.c $(WEB_DEPS)/utf8proc/utf8proc.c
+WEB_CFLAGS = -iquote $(WEB)/gen -Oz -fvisibility=hidden -I$(WEB_DEPS)/include -I$(WEB_DEPS)/utf8proc \
+             -ffile-prefix-map=$(CURDIR)=. -Wno-builtin-macro-redefined
+WEB_PCRE2_CFLAGS = -w -DHAVE_CONFIG_H -DSUPPORT_UNICODE -DSUPPORT_PCRE2_8 -DPCRE2_CODE_UNIT_WIDTH=8 \
+                   -I$(WEB_DEPS)/pcre2/src
+
+$(WEB_DEPS)/versions: tools/fetch_web_sources.sh
+	@command -v $(WASM_CC) $(WASM_LD) dpkg-source >/dev/null || tools/install_deps.sh clang-19 lld-19 libclang-rt-19-dev-wasm32 wasi-libc dpkg-dev
+	tools/fetch_web_sources.sh $(WEB_DEPS)
+# PCRE2's own recipe for builds without its configure script.
+$(WEB_DEPS)/include/pcre2.h: $(WEB_DEPS)/versions
+	@mkdir -p $(@D)
+	cp $(WEB_DEPS)/pcre2/src/config.h.generic $(WEB_DEPS)/include/config.h
+	cp $(WEB_DEPS)/pcre2/src/pcre2_chartables.c.dist $(WEB_DEPS)/pcre2/src/pcre2_chartables.c
+	cp $(WEB_DEPS)/pcre2/src/pcre2.h.generic $@
+
+# Browsers do not train.
+WEB_WGSL = $(filter-out src/kernels/webgpu/train/%,$(WGSL))
+$(WEB)/gen/webgpu_wgsl.inc: tools/embed_wgsl.sh $(WEB_WGSL)
+	@mkdir -p $(@D)
+	@echo "  embed $@"
+	$(Q)tools/embed_wgsl.sh -s $(WEB_WGSL) > $@.tmp && mv $@.tmp $@
+
+# $(1): a flavour
+define web_flavour
+web_obj_$(1) = $$(patsubst %.c,$(WEB)/obj/$(1)/%.o,$$(1))
+$(call wasm_objects,$(WEB)/obj/$(1),$(WEB_CFLAGS) $(WEB_FLAGS_$(1)) $$(WEB_MORE),$(1),$(WEB_DEPS)/include/pcre2.h)
+$(WEB)/obj/$(1)/src/kernels/cpu/%.o: WEB_MORE = -Os
+$(WEB)/obj/$(1)/src/kernels/cpu/%_wasm.o: WEB_MORE = -O3
+$(WEB)/obj/$(1)/src/kernels/cpu/%_scalar.o: WEB_MORE = -Oz
+$(WEB)/obj/$(1)/$(WEB_DEPS)/pcre2/%.o: WEB_MORE = $$(WEB_PCRE2_CFLAGS)
+$(WEB)/obj/$(1)/$(WEB_DEPS)/utf8proc/%.o: WEB_MORE = -w
+$(WEB)/obj/$(1)/src/kernels/webgpu/gpu_shaders.o: $(WEB)/gen/webgpu_wgsl.inc
+$(WEB_FILE_$(1)): $$(call web_obj_$(1),$$(WEB_SRC) $$(WEB_OTHERS)) web.mk
+	@echo "  link  $$@"
+	$$(Q)$$(WASM_LD) -o $$@.tmp --no-entry $$(WASM_LIB)/crt1-reactor.o $$(filter %.o,$$^) -L$$(WASM_LIB) -lc \
+	    $$(WASM_RT) -z stack-size=1048576 --stack-first --gc-sections --strip-all --max-memory=4294967296 \
+	    $$(WEB_LINK_$(1))
+	@tools/check_wasm_size.sh $$@.tmp $(WEB_GZIP_MAX)
+	$$(Q)mv $$@.tmp $$@
+endef
+# wasi-libc was compiled without threads: its errno, declared thread-local, is one word for all, and only
+# the engine's own thread may call it. The others run kernels alone.
+WEB_LINK_threads = --import-memory --shared-memory --no-check-features --export=__stack_pointer \
+                   --export-if-defined=__wasm_init_tls --export-if-defined=__tls_size
+$(foreach f,$(WEB_FLAVOURS),$(eval $(call web_flavour,$(f))))
+$(WEB_OTHERS): $(WEB_DEPS)/include/pcre2.h ;
+
+.PHONY: web web-modules
+web-modules: $(WEB_MODULES) ## the engine in WebAssembly: build/web/tern*.wasm
+web: web-modules ## everything for the browser, in build/web
+.PHONY: test-web-build
+test-web-build: web-modules ## the modules built in another folder: the same bytes
+	tests/web_build_test.sh "$(MAKE)" $(BUILD)
