@@ -1,14 +1,17 @@
 // What everything here throws.
 
 // 'trap': the WebAssembly module failed inside; its engine is closed. 'context': the context is full.
-// 'aborted': the caller's signal. 'network' and 'quota' come from downloads and their cache.
+// 'aborted': the caller's signal. 'network' and 'quota' come from downloads and their cache. 'busy':
+// another tab or program uses the stored file. 'worker': the worker could not start, or died.
 export type ErrorCode =
-  | 'aborted' | 'argument' | 'closed' | 'context' | 'device' | 'format' | 'io' | 'memory' | 'network'
-  | 'quota' | 'trap' | 'unsupported';
+  | 'aborted' | 'argument' | 'busy' | 'closed' | 'context' | 'device' | 'format' | 'io' | 'memory'
+  | 'network' | 'quota' | 'trap' | 'unsupported' | 'worker';
 
 export class TernError extends Error {
-  override readonly name = 'TernError';
+  // Aborted calls are known by this name wherever fetch and its kin are handled.
+  override readonly name: 'TernError' | 'AbortError';
   constructor(readonly code: ErrorCode, message: string, options?: ErrorOptions) {
     super(message, options);
+    this.name = code === 'aborted' ? 'AbortError' : 'TernError';
   }
 }

@@ -1,0 +1,87 @@
+// chat.completions as the OpenAI client has them: requests, answers, chunks of a stream.
+import type { Timings, Usage } from './api.js';
+
+export interface TextPart { type: 'text'; text: string }
+export interface ChatMessageParam {
+  role: 'system' | 'developer' | 'user' | 'assistant' | 'tool';
+  content: string | readonly TextPart[] | null;
+  name?: string;
+}
+
+export interface ChatCompletionRequest {
+  messages: readonly ChatMessageParam[];
+  model?: string; // only comes back in the answer
+  stream?: boolean | null;
+  stream_options?: { include_usage?: boolean } | null;
+  max_completion_tokens?: number | null; // either; this one wins
+  max_tokens?: number | null;
+  temperature?: number | null; // left out: the model's own default
+  top_p?: number | null;
+  frequency_penalty?: number | null;
+  presence_penalty?: number | null;
+  n?: number | null;
+  seed?: number | null;
+  stop?: string | readonly string[] | null;
+  logprobs?: boolean | null;
+  top_logprobs?: number | null;
+  response_format?: { type: 'text' } | null;
+  user?: string;
+  metadata?: Record<string, string> | null;
+  // As llama-server and vLLM have them.
+  top_k?: number | null;
+  min_p?: number | null;
+  repeat_penalty?: number | null;
+  ignore_eos?: boolean | null;
+}
+export interface ChatCompletionStreaming extends ChatCompletionRequest { stream: true }
+export interface ChatCompletionWhole extends ChatCompletionRequest { stream?: false | null }
+
+export interface TopLogprob { token: string; logprob: number; bytes: number[] }
+export interface ContentLogprob extends TopLogprob { top_logprobs: TopLogprob[] }
+export interface ChoiceLogprobs { content: ContentLogprob[]; refusal: null }
+
+export interface ChatCompletion {
+  id: string;
+  object: 'chat.completion';
+  created: number;
+  model: string;
+  choices: {
+    index: number;
+    message: { role: 'assistant'; content: string; refusal: null };
+    logprobs: ChoiceLogprobs | null;
+    finish_reason: 'stop' | 'length';
+  }[];
+  usage: Usage;
+  timings: Timings;
+}
+
+export interface ChatCompletionChunk {
+  id: string;
+  object: 'chat.completion.chunk';
+  created: number;
+  model: string;
+  choices: {
+    index: number;
+    delta: { role?: 'assistant'; content?: string };
+    logprobs: ChoiceLogprobs | null;
+    finish_reason: 'stop' | 'length' | null;
+  }[];
+  usage?: Usage | null; // with stream_options.include_usage: in the last chunk
+  timings?: Timings; // in the last chunk of each choice
+}
+
+export interface RequestOptions { signal?: AbortSignal | null }
+
+// What create() gives with `stream: true`. Leaving the loop early, or controller.abort(), ends the
+// generation; the loop then ends without an error.
+export interface ChatCompletionStream extends AsyncIterable<ChatCompletionChunk> {
+  readonly controller: AbortController;
+  toReadableStream(): ReadableStream<Uint8Array>; // a line of JSON a chunk
+}
+
+export interface Completions {
+  create(request: ChatCompletionStreaming, options?: RequestOptions): Promise<ChatCompletionStream>;
+  create(request: ChatCompletionWhole, options?: RequestOptions): Promise<ChatCompletion>;
+  create(request: ChatCompletionRequest, options?: RequestOptions):
+    Promise<ChatCompletion | ChatCompletionStream>;
+}

@@ -1,0 +1,63 @@
+// What differs between a page, a worker and Node. Nothing here is touched at import.
+
+interface NodeProcess {
+  getBuiltinModule?(name: string): unknown;
+  versions?: { node?: string };
+  platform: string;
+  pid: number;
+  env: Record<string, string | undefined>;
+  cwd(): string;
+  kill(pid: number, signal: number): boolean;
+}
+
+const nodeProcess = (): NodeProcess | undefined => (globalThis as { process?: NodeProcess }).process;
+
+// Electron's renderer has a process too; what counts is where files come from.
+export const inNode = (): boolean =>
+  !!nodeProcess()?.versions?.node && !!nodeProcess()?.getBuiltinModule && !('document' in globalThis);
+
+export const node = (): NodeProcess => nodeProcess()!;
+
+// Bundlers never see these modules: no import of them stands anywhere.
+export function builtin<T>(name: string): T {
+  return nodeProcess()!.getBuiltinModule!(name) as T;
+}
+
+export interface NodeFs {
+  openSync(path: string, flags: string): number;
+  closeSync(fd: number): void;
+  readSync(fd: number, into: Uint8Array, offset: number, length: number, at: number): number;
+  writeSync(fd: number, bytes: Uint8Array, offset: number, length: number, at: number): number;
+  writeFileSync(path: string, text: string, options?: { flag?: string }): void;
+  readFileSync(path: string, encoding: 'utf8'): string;
+  fstatSync(fd: number): { size: number };
+  ftruncateSync(fd: number, size: number): void;
+  fsyncSync(fd: number): void;
+  mkdirSync(path: string, options: { recursive: boolean }): void;
+  readdirSync(path: string): string[];
+  renameSync(from: string, to: string): void;
+  rmSync(path: string, options: { force: boolean }): void;
+  statSync(path: string): { size: number; isDirectory(): boolean };
+}
+export interface NodePath {
+  join(...parts: string[]): string;
+  basename(path: string): string;
+  dirname(path: string): string;
+  resolve(path: string): string;
+}
+
+export const fs = (): NodeFs => builtin<NodeFs>('node:fs');
+export const path = (): NodePath => builtin<NodePath>('node:path');
+
+export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
+  return new Promise(resolve => {
+    const done = () => {
+      clearTimeout(timer);
+      signal?.removeEventListener('abort', done);
+      resolve();
+    };
+    const timer = setTimeout(done, ms);
+    signal?.addEventListener('abort', done);
+    if (signal?.aborted) done();
+  });
+}
