@@ -8,7 +8,9 @@ export interface StoredFile {
   read(at: number, into: Uint8Array<ArrayBuffer>): Promise<number>;
   write(at: number, bytes: Uint8Array<ArrayBuffer>): Promise<void>; // at most at the end of what is written
   truncate(size: number): Promise<void>;
-  flush(): Promise<void>; // from here on what was written outlives the page
+  reserve?(size: number): void; // that many bytes will be written
+  // Whether what was written outlives the page now. Without `end` that may wait until it is worth it.
+  flush(end: boolean): Promise<boolean>;
   close(): Promise<void>;
 }
 
@@ -78,8 +80,6 @@ export class MemoryStorage implements Storage {
   }
 }
 
-// Pieces as they came: a file never lies in memory twice while it grows. They become one when read as
-// a source, so the pieces are given up one by one.
 class MemoryFile implements StoredFile {
   #bytes = new Uint8Array(0);
   #size = 0;
@@ -113,6 +113,6 @@ class MemoryFile implements StoredFile {
   async truncate(size: number): Promise<void> {
     this.#size = Math.min(this.#size, size);
   }
-  async flush(): Promise<void> {}
+  flush = async (): Promise<boolean> => true;
   async close(): Promise<void> {}
 }

@@ -1,0 +1,191 @@
+// The front door's end of the channel: calls that are answered, reported on and aborted.
+import type { EngineChoice } from './api.js';
+import { TernError, aborted, fromPlain, throwIfAborted } from './errors.js';
+import { builtin, inNode } from './platform.js';
+import { localPorts, type Calls, type ClientPort, type FromHost, type Method } from './protocol.js';
+
+interface Pending {
+  resolve(value: unknown): void;
+  reject(error: unknown): void;
+  onEvent: ((value: never) => void) | undefined;
+  unlisten(): void;
+}
+
+export class Connection {
+  #pending = new Map<number, Pending>();
+  #next = 1;
+  #dead: TernError | undefined;
+  #listening = new AbortController(); // for the worker's end
+  #held!: () => void;
+  readonly #hold = new Promise<void>(resolve => { this.#held = resolve; });
+
+  constructor(private port: ClientPort) {
+    port.listen(message => this.#receive(message));
+    port.onDeath(why => this.#die(new TernError('worker', why)));
+  }
+
+  call<M extends Method>(method: M, args: Calls[M]['args'],
+    options: { onEvent?: ((event: Calls[M]['event']) => void) | undefined; signal?: AbortSignal | undefined } = {}):
+    Promise<Calls[M]['result']> {
+    const { onEvent, signal } = options;
+    return new Promise((resolve, reject) => {
+      if (this.#dead) throw this.#dead;
+      throwIfAborted(signal);
+      const id = this.#next++;
+      const stop = () => this.port.post({ abort: id, reason: aborted(signal).message });
+      signal?.addEventListener('abort', stop);
+      this.#pending.set(id, {
+        resolve: resolve as (value: unknown) => void, reject, onEvent: onEvent as Pending['onEvent'],
+        unlisten: () => signal?.removeEventListener('abort', stop),
+      });
+      this.port.busy(true);
+      try {
+        this.port.post({ call: id, method, args });
+      } catch (cause) { // DataCloneError
+        this.#take(id);
+        throw new TernError('argument', `an option cannot be sent to the worker: ${(cause as Error).message}`, { cause });
+      }
+    });
+  }
+
+  #take(id: number): Pending | undefined {
+    const pending = this.#pending.get(id);
+    this.#pending.delete(id);
+    pending?.unlisten();
+    if (this.#pending.size === 0) this.port.busy(false);
+    return pending;
+  }
+
+  #receive(message: FromHost): void {
+    if ('event' in message) this.#pending.get(message.event)?.onEvent?.(message.value as never);
+    else if ('done' in message) this.#take(message.done)?.resolve(message.value);
+    else if ('failed' in message) this.#take(message.failed)?.reject(fromPlain(message.error));
+    else if ('held' in message) this.#held();
+  }
+
+  // Notices the end of a worker that says nothing, because it was terminated or ran out of memory: its
+  // lock becomes free.
+  watch(): void {
+    const locks = (globalThis.navigator as Navigator | undefined)?.locks as LockManager | undefined;
+    if (!locks || inNode()) return;
+    const name = `tern-alive-${Math.random().toString(36).slice(2)}`;
+    this.port.post({ hold: name });
+    const { signal } = this.#listening;
+    void this.#hold.then(() => locks.request(name, { signal }, () =>
+      this.#die(new TernError('worker', 'the worker has ended: it was terminated, or the browser took its memory'))))
+      .catch(() => undefined);
+  }
+
+  #die(error: TernError): void {
+    this.#dead ??= error;
+    this.#listening.abort();
+    for (const id of [...this.#pending.keys()]) this.#take(id)?.reject(error);
+  }
+
+  close(): void {
+    this.#die(new TernError('closed', 'it is closed'));
+    this.port.close();
+  }
+}
+
+interface NodeWorker {
+  postMessage(message: unknown): void;
+  on(event: string, on: (value: never) => void): void;
+  ref(): void;
+  unref(): void;
+  terminate(): Promise<number>;
+}
+
+// Ready to be called, or fails with 'worker'.
+async function ready(port: ClientPort, timeoutMs: number): Promise<ClientPort> {
+  port.busy(true);
+  try {
+    await new Promise<void>((resolve, reject) => {
+      const late = setTimeout(() => reject(new TernError('worker', 'the worker does not start')), timeoutMs);
+      port.onDeath(why => reject(new TernError('worker', why)));
+      port.listen(message => {
+        if ('ready' in message) resolve();
+        clearTimeout(late);
+      });
+      port.post({ hello: true });
+    });
+  } catch (error) {
+    port.close();
+    throw error;
+  }
+  port.busy(false);
+  return port;
+}
+
+function nodePort(url: URL): ClientPort {
+  const { Worker } = builtin<{ Worker: new (url: URL) => NodeWorker }>('node:worker_threads');
+  const worker = new Worker(url);
+  worker.unref();
+  let message: (message: FromHost) => void;
+  let death: (why: string) => void;
+  worker.on('message', (value: FromHost) => message(value));
+  worker.on('error', (error: Error) => death(`the worker failed: ${error.message}`));
+  worker.on('exit', (status: number) => death(`the worker has ended with status ${status}`));
+  return {
+    post: value => worker.postMessage(value),
+    listen: on => { message = on; },
+    onDeath: on => { death = on; },
+    busy: yes => yes ? worker.ref() : worker.unref(),
+    close: () => void worker.terminate(),
+  };
+}
+
+function webPort(worker: Worker): ClientPort {
+  let message: (message: FromHost) => void;
+  let death: (why: string) => void;
+  worker.addEventListener('message', (event: MessageEvent<FromHost>) => message(event.data));
+  worker.addEventListener('messageerror', () => death('an answer of the worker cannot be read'));
+  worker.addEventListener('error', event => {
+    event.preventDefault?.();
+    death(event.message ? `the worker failed: ${event.message}`
+      : 'the worker cannot be loaded: its address is wrong, or the Content-Security-Policy forbids it (worker-src)');
+  });
+  return {
+    post: value => worker.postMessage(value),
+    listen: on => { message = on; },
+    onDeath: on => { death = on; },
+    busy: () => undefined,
+    close: () => worker.terminate(),
+  };
+}
+
+// What the option `worker` asks for. The literal form is what bundlers look for.
+function startWorker(worker: Exclude<EngineChoice['worker'], false>): ClientPort {
+  if (inNode() && (worker === true || worker === undefined))
+    return nodePort(new URL('./worker.js', import.meta.url));
+  if (typeof Worker === 'undefined') throw new TernError('worker', 'there are no workers here');
+  if (typeof worker === 'function') return webPort(worker());
+  if (worker instanceof Worker) return webPort(worker);
+  if (typeof worker === 'string' || worker instanceof URL) return webPort(new Worker(worker, { type: 'module' }));
+  return webPort(new Worker(new URL('./worker.js', import.meta.url), { type: 'module' }));
+}
+
+// A connection to an engine's host, in a worker if one is wanted and can be had. notes: why not.
+export async function connect(choice: EngineChoice, startMs = 30_000):
+  Promise<{ connection: Connection; inWorker: boolean; notes: string[] }> {
+  const notes: string[] = [];
+  const { worker } = choice;
+  if (worker && choice.gpu)
+    throw new TernError('argument', 'a gpu object cannot be given to a worker: leave worker out, or set it to false');
+  if (worker !== false && !choice.gpu) {
+    try {
+      const connection = new Connection(await ready(startWorker(worker), startMs));
+      connection.watch();
+      return { connection, inWorker: true, notes };
+    } catch (cause) {
+      const why = (cause as Error).message;
+      if (worker !== undefined) throw cause instanceof TernError ? cause : new TernError('worker', why, { cause });
+      notes.push(`it runs in the page's own thread: ${why}`);
+    }
+  }
+  const [{ Host, serve }, { loadEngine }] = await Promise.all([import('./host.js'), import('./engine/index.js')]);
+  const { client, host } = localPorts();
+  const connection = new Connection(client);
+  serve(host, new Host(loadEngine));
+  return { connection, inWorker: false, notes };
+}

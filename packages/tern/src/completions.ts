@@ -1,0 +1,263 @@
+// OpenAI's chat.completions over one model.
+import type { FinishReason, Timings, Usage } from './api.js';
+import type { GenerateParams, GenerateResult, Message, TokenLogprob, TokenLogprobs } from './engine/types.js';
+import { TernError, aborted, throwIfAborted } from './errors.js';
+import type {
+  ChatCompletion, ChatCompletionChunk, ChatCompletionRequest, ChatCompletionStream, ChatMessageParam,
+  ChoiceLogprobs, Completions, ContentLogprob, RequestOptions, TopLogprob,
+} from './openai.js';
+import { Queue } from './stream.js';
+
+export type OnPiece = (text: string, logprobs?: TokenLogprobs[]) => void;
+export type Run = (messages: readonly Message[], params: GenerateParams, onPiece: OnPiece, signal: AbortSignal) =>
+  Promise<GenerateResult>;
+
+export function usageOf(results: readonly GenerateResult[]): Usage {
+  const prompt = results[0]?.nPrompt ?? 0; // one prompt, however many answers
+  const completion = results.reduce((n, result) => n + result.nGenerated, 0);
+  return {
+    prompt_tokens: prompt,
+    completion_tokens: completion,
+    total_tokens: prompt + completion,
+    prompt_tokens_details: { cached_tokens: results[0]?.nReused ?? 0 },
+    completion_tokens_details: { reasoning_tokens: 0 },
+  };
+}
+
+export function timingsOf(result: GenerateResult): Timings {
+  const computed = result.nPrompt - result.nReused;
+  const per = (a: number, b: number) => b > 0 ? a / b : 0;
+  return {
+    cache_n: result.nReused,
+    prompt_n: computed,
+    prompt_ms: result.promptSeconds * 1000,
+    prompt_per_token_ms: per(result.promptSeconds * 1000, computed),
+    prompt_per_second: per(computed, result.promptSeconds),
+    predicted_n: result.nGenerated,
+    predicted_ms: result.generateSeconds * 1000,
+    predicted_per_token_ms: per(result.generateSeconds * 1000, result.nGenerated),
+    predicted_per_second: per(result.nGenerated, result.generateSeconds),
+    ...(result.nDrafted > 0 ? { draft_n: result.nDrafted, draft_n_accepted: result.nAccepted } : {}),
+  };
+}
+
+export const finishOf = (reason: GenerateResult['reason']): FinishReason =>
+  reason === 'length' || reason === 'context' ? 'length' : 'stop';
+
+// What the engine cannot do is refused by name: an answer that silently ignores it would be wrong.
+const refused = ['tools', 'tool_choice', 'functions', 'function_call', 'logit_bias', 'audio', 'modalities',
+  'prediction', 'web_search_options', 'grammar', 'json_schema'];
+// Without a meaning for one model in a page.
+const harmless = ['model', 'messages', 'stream', 'user', 'metadata', 'store', 'service_tier', 'safety_identifier',
+  'prompt_cache_key', 'parallel_tool_calls', 'cache_prompt'];
+const known = [...harmless, 'stream_options', 'max_completion_tokens', 'max_tokens', 'temperature', 'top_p',
+  'frequency_penalty', 'presence_penalty', 'n', 'seed', 'stop', 'logprobs', 'top_logprobs', 'response_format', 'top_k',
+  'min_p', 'repeat_penalty', 'ignore_eos'];
+
+const given = (value: unknown): boolean =>
+  value !== undefined && value !== null && !(Array.isArray(value) && value.length === 0);
+
+function check(request: ChatCompletionRequest): void {
+  for (const [name, value] of Object.entries(request)) {
+    if (!given(value) || known.includes(name)) continue;
+    if (name === 'tool_choice' && value === 'none') continue;
+    if (refused.includes(name)) throw new TernError('unsupported', `${name} is not supported`);
+    throw new TernError('argument', `there is no parameter ${name} (options such as signal come second)`);
+  }
+  const { response_format: format, n, top_logprobs: top, logprobs } = request;
+  if (format && format.type !== 'text')
+    throw new TernError('unsupported', `response_format ${String((format as { type: unknown }).type)} is not supported`);
+  whole('n', n, 1, 16);
+  whole('max_tokens', request.max_tokens, 1);
+  whole('max_completion_tokens', request.max_completion_tokens, 1);
+  whole('top_logprobs', top, 0, 20);
+  whole('seed', request.seed, Number.MIN_SAFE_INTEGER);
+  if (top && !logprobs) throw new TernError('argument', 'top_logprobs needs logprobs: true');
+}
+
+function whole(name: string, value: number | null | undefined, least: number, most = Number.MAX_SAFE_INTEGER): void {
+  if (given(value) && !(Number.isInteger(value) && value! >= least && value! <= most))
+    throw new TernError('argument', most === Number.MAX_SAFE_INTEGER
+      ? `${name} must be a whole number${least > 0 ? ` from ${least}` : ''}, not ${String(value)}`
+      : `${name} must be a whole number from ${least} to ${most}, not ${String(value)}`);
+}
+
+function paramsOf(request: ChatCompletionRequest, index: number): GenerateParams {
+  const { stop, seed } = request;
+  const params: Record<keyof GenerateParams, unknown> = {
+    maxTokens: request.max_completion_tokens ?? request.max_tokens,
+    temperature: request.temperature,
+    topK: request.top_k,
+    topP: request.top_p,
+    minP: request.min_p,
+    repeatPenalty: request.repeat_penalty,
+    frequencyPenalty: request.frequency_penalty,
+    presencePenalty: request.presence_penalty,
+    penaltyWindow: undefined,
+    seed: given(seed) ? seedOf(seed!, index) : undefined,
+    stop: given(stop) ? (typeof stop === 'string' ? [stop] : [...stop!]) : undefined,
+    ignoreEnd: request.ignore_eos,
+    logprobs: request.logprobs,
+    topLogprobs: request.logprobs ? request.top_logprobs : undefined,
+  };
+  return Object.fromEntries(Object.entries(params).filter(([, value]) => given(value)));
+}
+
+// The engine's seeds begin at 1; OpenAI's may be 0 or negative, and are still the same each time.
+const seedOf = (seed: number, index: number): number =>
+  (seed > 0 ? seed : Number.MAX_SAFE_INTEGER + seed - 2 ** 32) + index;
+
+// Parts that are not text are refused, not dropped.
+function messageOf({ role, content, ...rest }: ChatMessageParam, i: number): Message {
+  const where = `messages[${i}]`;
+  if (!['system', 'developer', 'user', 'assistant', 'tool'].includes(role))
+    throw new TernError('argument', `${where}: there is no role "${String(role)}"`);
+  if (given((rest as Record<string, unknown>).tool_calls))
+    throw new TernError('unsupported', `${where}: tool_calls are not supported`);
+  return { role: role === 'developer' ? 'system' : role, content: textOf(content, where) };
+}
+
+function textOf(content: ChatMessageParam['content'], where: string): string {
+  if (typeof content === 'string') return content;
+  if (!Array.isArray(content)) throw new TernError('argument', `${where}: content must be a text, or parts of text`);
+  return content.map((part: { type: string; text?: string }) => {
+    if (part.type === 'text') return part.text ?? '';
+    throw new TernError('unsupported', `${where}: a part of type ${part.type} is not supported, only text`);
+  }).join('');
+}
+
+// Templates know one system message, at the beginning.
+export function messagesOf(messages: readonly ChatMessageParam[] | undefined): Message[] {
+  if (!Array.isArray(messages) || messages.length === 0)
+    throw new TernError('argument', 'messages must be a list of at least one message');
+  const list = messages.map(messageOf);
+  let n = 0;
+  while (n < list.length && list[n]!.role === 'system') n++;
+  return n < 2 ? list
+    : [{ role: 'system', content: list.slice(0, n).map(message => message.content).join('\n\n') }, ...list.slice(n)];
+}
+
+// JSON has no -inf.
+const finite = (logprob: number): number => Number.isFinite(logprob) ? logprob : -9999;
+const topOf = ({ text, logprob, bytes }: TokenLogprob): TopLogprob => ({ token: text, logprob: finite(logprob), bytes });
+const logprobOf = (token: TokenLogprobs): ContentLogprob => ({ ...topOf(token), top_logprobs: token.top.map(topOf) });
+const logprobsOf = (tokens: readonly TokenLogprobs[] | undefined): ChoiceLogprobs | null =>
+  tokens ? { content: tokens.map(logprobOf), refusal: null } : null;
+
+export function completions(run: Run, modelName: string): Completions {
+  async function create(request: ChatCompletionRequest, options: RequestOptions = {}):
+    Promise<ChatCompletion | ChatCompletionStream> {
+    check(request);
+    const answer = new Answer(run, request, messagesOf(request.messages), modelName);
+    const signal = options.signal ?? undefined;
+    throwIfAborted(signal);
+    const controller = new AbortController();
+    const stop = () => controller.abort(signal!.reason);
+    signal?.addEventListener('abort', stop);
+    const unlink = () => signal?.removeEventListener('abort', stop);
+    return request.stream ? answer.stream(controller, unlink) : answer.whole(controller).finally(unlink);
+  }
+  return { create: create as Completions['create'] };
+}
+
+class Answer {
+  #head: { id: string; created: number; model: string };
+  #n: number;
+
+  constructor(private run: Run, private request: ChatCompletionRequest, private messages: Message[], name: string) {
+    const id = `chatcmpl-${Array.from({ length: 3 }, () => Math.random().toString(36).slice(2, 10)).join('')}`;
+    this.#head = { id, created: Math.floor(Date.now() / 1000), model: request.model ?? name };
+    this.#n = request.n ?? 1;
+  }
+
+  // All choices at the same time. When one fails the others end, too.
+  async #all(onPiece: (index: number, text: string, logprobs?: TokenLogprobs[]) => void, controller: AbortController,
+    onEnd: (index: number, result: GenerateResult) => void): Promise<GenerateResult[]> {
+    const { signal } = controller;
+    const choices = Array.from({ length: this.#n }, async (_, index) => {
+      const result = await this.run(this.messages, paramsOf(this.request, index),
+        (text, logprobs) => onPiece(index, text, logprobs), signal);
+      if (result.reason === 'caller') throw aborted(signal);
+      onEnd(index, result);
+      return result;
+    });
+    try {
+      return await Promise.all(choices);
+    } catch (error) {
+      controller.abort();
+      await Promise.allSettled(choices);
+      throw error;
+    }
+  }
+
+  async whole(controller: AbortController): Promise<ChatCompletion> {
+    const texts: string[] = Array.from({ length: this.#n }, () => '');
+    const tokens: TokenLogprobs[][] = texts.map(() => []);
+    const results = await this.#all((index, text, logprobs) => {
+      texts[index] += text;
+      tokens[index]!.push(...logprobs ?? []);
+    }, controller, () => undefined);
+    return {
+      ...this.#head,
+      object: 'chat.completion',
+      choices: results.map((result, index) => ({
+        index,
+        message: { role: 'assistant', content: texts[index]!, refusal: null },
+        logprobs: this.request.logprobs ? logprobsOf(tokens[index]) : null,
+        finish_reason: finishOf(result.reason),
+      })),
+      usage: usageOf(results),
+      timings: timingsOf(results[0]!),
+    };
+  }
+
+  stream(controller: AbortController, unlink: () => void): ChatCompletionStream {
+    const queue = new Queue<ChatCompletionChunk>(() => controller.abort());
+    const wantsUsage = !!this.request.stream_options?.include_usage;
+    const chunk = (choices: ChatCompletionChunk['choices'], more: Partial<ChatCompletionChunk> = {}) =>
+      queue.push({
+        ...this.#head, object: 'chat.completion.chunk', choices, ...(wantsUsage ? { usage: null } : {}), ...more,
+      });
+    type Choice = ChatCompletionChunk['choices'][number];
+    const choice = (index: number, delta: Choice['delta'], more: Partial<Choice> = {}): Choice[] =>
+      [{ index, delta, logprobs: null, finish_reason: null, ...more }];
+    for (let i = 0; i < this.#n; i++) chunk(choice(i, { role: 'assistant', content: '' }));
+    this.#all(
+      (index, text, logprobs) => chunk(choice(index, { content: text }, { logprobs: logprobsOf(logprobs) })),
+      controller,
+      (index, result) => chunk(choice(index, {}, { finish_reason: finishOf(result.reason) }), { timings: timingsOf(result) }),
+    ).then(results => {
+      if (wantsUsage) chunk([], { usage: usageOf(results) });
+      queue.finish();
+    }).catch(error => {
+      // As OpenAI's client: whoever aborts leaves the loop without an error.
+      if (error instanceof TernError && error.code === 'aborted') queue.finish();
+      else queue.fail(error);
+    }).finally(unlink);
+    return new Stream(queue, controller);
+  }
+}
+
+class Stream implements ChatCompletionStream {
+  #read = false;
+  constructor(private queue: Queue<ChatCompletionChunk>, readonly controller: AbortController) {}
+
+  [Symbol.asyncIterator](): AsyncIterator<ChatCompletionChunk> {
+    if (this.#read) throw new TernError('argument', 'a stream can be read only once');
+    this.#read = true;
+    return this.queue;
+  }
+
+  toReadableStream(): ReadableStream<Uint8Array> {
+    const chunks = this[Symbol.asyncIterator]();
+    const encoder = new TextEncoder();
+    return new ReadableStream<Uint8Array>({
+      async pull(out) {
+        const { value, done } = await chunks.next();
+        if (done) out.close();
+        else out.enqueue(encoder.encode(`${JSON.stringify(value)}\n`));
+      },
+      cancel: async () => void await chunks.return?.(),
+    });
+  }
+}

@@ -1,0 +1,216 @@
+// Where the engine is: answers the front door's calls. One engine and one model.
+import type { Progress, TernInfo } from './api.js';
+import type { Engine, EngineOptions, GenerateResult, Model, OpenOptions } from './engine/types.js';
+import { TernError, plain, throwIfAborted } from './errors.js';
+import type {
+  Calls, FromHost, Handler, HostEngineOptions, HostLoadOptions, HostPort, Method, TextInput,
+} from './protocol.js';
+import { Sessions, type Taken } from './sessions.js';
+import { openSource, type Opened, type OpenContext } from './source.js';
+import { openState } from './store/state.js';
+
+export type LoadEngine = (options?: EngineOptions) => Promise<Engine>;
+
+type Emit<M extends Method> = (event: Calls[M]['event']) => void;
+type Args<M extends Method> = Calls[M]['args'];
+type Result<M extends Method> = Promise<Calls[M]['result']>;
+
+export class Host implements Handler {
+  #engine: Promise<Engine> | undefined;
+  #state: { close(): void } | undefined;
+  #loaded: { model: Model; sessions: Sessions; opened: Opened; info(): Omit<TernInfo, 'worker'> } | undefined;
+  #closed = false;
+
+  // context: what stands in for network and storage in tests.
+  constructor(private loadEngine: LoadEngine, private context: Partial<OpenContext> = {}) {}
+
+  call<M extends Method>(method: M, args: Args<M>, emit: Emit<M>, signal: AbortSignal): Result<M> {
+    const methods: { [K in Method]: (args: Args<K>, emit: Emit<K>, signal: AbortSignal) => Result<K> } = {
+      load: (a, e, s) => this.#load(a, e, s),
+      info: async () => this.#open().info(),
+      generate: (a, e, s) => this.#generate(a, e, s),
+      tokenize: async ({ text, ...options }) => Array.from(this.#open().model.tokenize(text, options)),
+      detokenize: async ({ ids, ...options }) => this.#open().model.detokenize(ids, options),
+      chatTokens: async ({ messages }) => Array.from(this.#open().model.chatTokens(messages).ids),
+      chatFormat: async ({ messages, ...options }) => this.#open().model.chatFormat(messages, options),
+      check: async ({ engine, options }) => (await this.#start(engine, signal)).check(options),
+      memory: async () => ({
+        ...(await this.#engine ?? fail('closed', 'no engine is loaded')).memory(),
+        device: this.#loaded?.model.info.deviceMemory ?? null,
+      }),
+      close: () => this.#close(),
+    };
+    return methods[method](args, emit, signal);
+  }
+
+  #open() {
+    return this.#loaded ?? fail('closed', this.#closed ? 'the model is closed' : 'no model is loaded');
+  }
+
+  // What a failed start leaves is forgotten: the next call may try again.
+  #start({ wasmUrl, ...options }: HostEngineOptions, signal: AbortSignal): Promise<Engine> {
+    this.#engine ??= (async () => {
+      const state = await openState();
+      this.#state = state;
+      const base = wasmUrl === undefined ? undefined : wasmUrl.replace(/\/?$/, '/');
+      return this.loadEngine({
+        ...options, signal, ...(state ? { state } : {}), ...(base ? { wasmUrl: file => base + file } : {}),
+      });
+    })();
+    this.#engine.catch(() => { this.#engine = undefined; });
+    return this.#engine;
+  }
+
+  async #load({ source, options }: Args<'load'>, emit: Emit<'load'>, signal: AbortSignal): Result<'load'> {
+    if (this.#loaded) throw new TernError('argument', 'a model is loaded already');
+    const notes: string[] = [];
+    const progress = new Meter(emit);
+    const engine = this.#start(pick(options, ['threads', 'build', 'gpu', 'wasmUrl']), signal);
+    engine.catch(() => undefined); // reported below, after the source
+    const opened = await openSource(source, options, {
+      ...this.context, signal, onNote: note => void notes.push(note), tell: progress.tell,
+    });
+    try {
+      const model = await (await engine).open(opened.sources, opened.path, {
+        ...pick(options, ['device', 'batch', 'head', 'ternary', 'thinking', 'chatTemplate', 'vocabOnly', 'webgpu']),
+        onProgress: (phase, fraction) => progress.tell(phase, 0, 0, undefined, fraction),
+        signal,
+      } as OpenOptions);
+      return await this.#take(await engine, model, opened, options, notes);
+    } catch (error) {
+      for (const each of opened.sources) each.close?.();
+      opened.release();
+      throw error;
+    }
+  }
+
+  async #take(engine: Engine, model: Model, opened: Opened, options: HostLoadOptions, notes: string[]):
+    Promise<Omit<TernInfo, 'worker'>> {
+    const sessions = new Sessions(model, pick(options, ['context', 'kv', 'speculate']), options.sessions ?? 4);
+    let context = 0;
+    try {
+      if (!options.vocabOnly) {
+        const first = await sessions.take([]);
+        context = first.session.nContext;
+        first.give([]);
+      }
+    } catch (error) {
+      sessions.close();
+      model.close();
+      throw error;
+    }
+    const { id, files, storage } = opened;
+    const info = () => {
+      const now = model.info;
+      const more = [now.deviceReason, now.templateGuess].filter(note => note !== null);
+      return { ...now, id, files, storage, build: engine.build, context, notes: [...notes, ...more] };
+    };
+    this.#loaded = { model, sessions, opened, info };
+    return info();
+  }
+
+  async #generate({ input, params }: Args<'generate'>, emit: Emit<'generate'>, signal: AbortSignal):
+    Promise<GenerateResult> {
+    const { sessions } = this.#open();
+    const { ids, dropped } = this.#tokens(input, params.maxTokens ?? 0);
+    let said = false;
+    for (let tries = 0; ; tries++) {
+      throwIfAborted(signal);
+      const taken = await sessions.take(ids, signal);
+      try {
+        const result = await taken.session.generate({ ids }, params, (text, logprobs) => {
+          said = true;
+          emit(logprobs ? { text, logprobs } : { text });
+        }, signal);
+        taken.give([...Array.from(ids), ...result.ids]);
+        return { ...result, nDropped: result.nDropped + dropped };
+      } catch (error) {
+        this.#failed(taken, error);
+        // Other conversations' keys and values may be what takes the room.
+        const room = error instanceof TernError && error.code === 'memory' && !said && tries === 0;
+        if (!room || !sessions.forget()) throw error;
+      }
+    }
+  }
+
+  // A session that failed is not used again, unless nothing happened to it.
+  #failed(taken: Taken, error: unknown): void {
+    if (error instanceof TernError && (error.code === 'argument' || error.code === 'context')) taken.give([]);
+    else taken.drop();
+  }
+
+  #tokens(input: TextInput, answer: number): { ids: ArrayLike<number>; dropped: number } {
+    const { model, info } = this.#open();
+    if (input.messages) return model.chatTokens(input.messages, { context: info().context, answer });
+    return { ids: model.tokenize(input.prompt ?? '', { special: true, bos: true }), dropped: 0 };
+  }
+
+  async #close(): Promise<undefined> {
+    this.#closed = true;
+    const loaded = this.#loaded;
+    this.#loaded = undefined;
+    loaded?.sessions.close();
+    loaded?.model.close();
+    loaded?.opened.release();
+    const engine = this.#engine;
+    this.#engine = undefined;
+    await engine?.then(e => e.close(), () => undefined);
+    this.#state?.close();
+  }
+}
+
+function fail(code: 'closed', message: string): never {
+  throw new TernError(code, message);
+}
+
+function pick<T extends object, K extends keyof T>(from: T, keys: readonly K[]): Pick<T, K> {
+  return Object.fromEntries(keys.filter(key => from[key] !== undefined).map(key => [key, from[key]])) as Pick<T, K>;
+}
+
+// Adds the speed of the last three seconds to what a phase reports.
+class Meter {
+  #seen: { at: number; loaded: number }[] = [];
+  #phase = '';
+  constructor(private emit: (progress: Progress) => void) {}
+
+  tell = (phase: string, loaded: number, total: number, file?: string, fraction?: number): void => {
+    const at = Date.now();
+    if (phase !== this.#phase || loaded < (this.#seen.at(-1)?.loaded ?? 0)) this.#seen = [];
+    this.#phase = phase;
+    this.#seen = [...this.#seen.filter(seen => at - seen.at < 3000), { at, loaded }];
+    const first = this.#seen[0]!;
+    this.emit({
+      phase, loaded, total,
+      fraction: fraction ?? (total > 0 ? Math.min(1, loaded / total) : 0),
+      bytesPerSecond: at > first.at ? Math.round(1000 * (loaded - first.loaded) / (at - first.at)) : 0,
+      ...(file === undefined ? {} : { file }),
+    });
+  };
+}
+
+// Answers what comes through the port; several calls at a time.
+export function serve(port: HostPort, handler: Handler): void {
+  const running = new Map<number, AbortController>();
+  port.listen(message => {
+    if ('hello' in message) return port.post({ ready: true });
+    if ('hold' in message) return hold(message.hold, port);
+    if ('abort' in message) return running.get(message.abort)?.abort(
+      new TernError('aborted', message.reason ?? 'aborted by the caller'));
+    const { call, method, args } = message;
+    const stop = new AbortController();
+    running.set(call, stop);
+    const answer = (reply: FromHost) => port.post(reply);
+    Promise.resolve().then(() => handler.call(method, args as never, value => answer({ event: call, value }), stop.signal))
+      .then(value => answer({ done: call, value }), error => answer({ failed: call, error: plain(error) }))
+      .finally(() => running.delete(call));
+  });
+  port.post({ ready: true });
+}
+
+// The page asks for the same lock, and gets it when this worker has ended, however it did.
+function hold(name: string, port: HostPort): void {
+  void (navigator.locks as LockManager | undefined)?.request(name, () => {
+    port.post({ held: true });
+    return new Promise(() => undefined);
+  });
+}

@@ -1,0 +1,84 @@
+// What the front door and the engine's host say to each other, through a worker's border or not.
+import type { LoadOptions, ModelSource, Progress, TernInfo } from './api.js';
+import type {
+  CheckOptions, CheckReport, DeviceMemory, EngineOptions, GenerateParams, GenerateResult, MemoryInfo,
+  Message, TokenLogprobs,
+} from './engine/types.js';
+import type { PlainError } from './errors.js';
+
+// Options that are plain data; wasmUrl is the folder's.
+export interface HostEngineOptions extends Pick<EngineOptions, 'threads' | 'build' | 'gpu'> { wasmUrl?: string }
+export type HostLoadOptions = HostEngineOptions & Pick<LoadOptions,
+  'device' | 'batch' | 'head' | 'ternary' | 'thinking' | 'chatTemplate' | 'vocabOnly' | 'webgpu' | 'context' | 'kv'
+  | 'speculate' | 'sessions' | 'cache' | 'headers' | 'hub'>;
+
+export interface TextInput { prompt?: string; messages?: readonly Message[] }
+
+// Each call: its arguments, what it reports on the way, its result.
+export interface Calls {
+  load: { args: { source: ModelSource; options: HostLoadOptions }; event: Progress; result: Omit<TernInfo, 'worker'> };
+  info: { args: undefined; event: never; result: Omit<TernInfo, 'worker'> };
+  generate: {
+    args: { input: TextInput; params: GenerateParams };
+    event: { text: string; logprobs?: TokenLogprobs[] };
+    result: GenerateResult;
+  };
+  tokenize: { args: { text: string; special?: boolean; bos?: boolean }; event: never; result: number[] };
+  detokenize: { args: { ids: ArrayLike<number>; special?: boolean }; event: never; result: string };
+  chatTokens: { args: { messages: readonly Message[] }; event: never; result: number[] };
+  chatFormat: { args: { messages: readonly Message[]; generate?: boolean }; event: never; result: string };
+  check: { args: { engine: HostEngineOptions; options: CheckOptions }; event: never; result: CheckReport };
+  memory: { args: undefined; event: never; result: MemoryInfo & { device: DeviceMemory | null } };
+  close: { args: undefined; event: never; result: undefined };
+}
+export type Method = keyof Calls;
+
+export type ToHost =
+  | { call: number; method: Method; args: unknown }
+  | { abort: number; reason?: string }
+  | { hello: true } // asks for `ready`: the first one may have been said before anybody listened
+  | { hold: string }; // a web lock to hold while the worker lives
+
+export type FromHost =
+  | { ready: true }
+  | { held: true }
+  | { event: number; value: unknown }
+  | { done: number; value: unknown }
+  | { failed: number; error: PlainError };
+
+// One end of a channel.
+export interface Port<In, Out> {
+  post(message: Out): void;
+  listen(on: (message: In) => void): void;
+}
+export type HostPort = Port<ToHost, FromHost>;
+
+export interface ClientPort extends Port<FromHost, ToHost> {
+  onDeath(on: (why: string) => void): void;
+  busy(yes: boolean): void; // whether calls are pending: an idle worker does not keep Node running
+  close(): void; // at once, whatever runs
+}
+
+// Both ends in one thread.
+export function localPorts(): { client: ClientPort; host: HostPort } {
+  let toClient: (message: FromHost) => void = () => undefined;
+  let toHost: (message: ToHost) => void = () => undefined;
+  return {
+    client: {
+      post: message => queueMicrotask(() => toHost(message)),
+      listen: on => { toClient = on; },
+      onDeath: () => undefined,
+      busy: () => undefined,
+      close: () => undefined,
+    },
+    host: {
+      post: message => queueMicrotask(() => toClient(message)),
+      listen: on => { toHost = on; },
+    },
+  };
+}
+
+export interface Handler {
+  call<M extends Method>(method: M, args: Calls[M]['args'], emit: (event: Calls[M]['event']) => void,
+    signal: AbortSignal): Promise<Calls[M]['result']>;
+}

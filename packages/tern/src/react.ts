@@ -1,0 +1,102 @@
+// React hooks. React itself is the application's.
+import { useCallback, useEffect, useRef, useState, useSyncExternalStore } from 'react';
+import type { GenerateOutput, LoadOptions, Message, ModelSource, Progress } from './api.js';
+import { ChatState, CompletionState, type ChatSnapshot, type CompletionSnapshot, type Params, type Status } from './chat-state.js';
+import { toTernError, type TernError } from './errors.js';
+import { Tern } from './tern.js';
+
+export type { ChatSnapshot, CompletionSnapshot, Params, Status };
+
+export interface UseTern {
+  tern: Tern | null; // null while it loads, and after a failure
+  progress: Progress | null;
+  error: TernError | null;
+  status: 'idle' | 'loading' | 'ready' | 'error';
+}
+
+// Loads a model while the component is there, and closes it afterwards. null: nothing is loaded. It
+// is loaded again when the source changes, or the key; other changes of the options are not looked at.
+export function useTern(source: ModelSource | null, options: Omit<LoadOptions, 'signal'> = {}, key?: unknown): UseTern {
+  const [state, setState] = useState<UseTern>(nothing);
+  const latest = useRef(options);
+  latest.current = options;
+  useEffect(() => {
+    if (source === null) return setState(nothing);
+    const stop = new AbortController();
+    const set = (change: Partial<UseTern>) => {
+      if (!stop.signal.aborted) setState(before => ({ ...before, ...change }));
+    };
+    set({ ...nothing, status: 'loading' });
+    const loading = Tern.load(source, {
+      ...latest.current, signal: stop.signal,
+      onProgress: progress => {
+        latest.current.onProgress?.(progress);
+        set({ progress });
+      },
+    });
+    loading.then(tern => set({ tern, status: 'ready' }), error => set({ error: toTernError(error), status: 'error' }));
+    return () => {
+      stop.abort();
+      void loading.then(tern => tern.close(), () => undefined);
+    };
+  }, [source, key]);
+  return state;
+}
+const nothing: UseTern = { tern: null, progress: null, error: null, status: 'idle' };
+
+export interface UseChatOptions {
+  tern: Tern | null | undefined;
+  system?: string;
+  initialMessages?: readonly Message[];
+  params?: Params;
+}
+export interface UseChat extends ChatSnapshot {
+  input: string; // for a text field
+  setInput(text: string): void;
+  send(text?: string): Promise<GenerateOutput | undefined>; // the text, else the input, which is emptied
+  regenerate(): Promise<GenerateOutput | undefined>;
+  stop(): void;
+  setMessages(messages: readonly Message[]): void;
+}
+
+// A conversation with a model that is open.
+export function useChat({ tern, system, initialMessages, params }: UseChatOptions): UseChat {
+  const [chat] = useState(() => new ChatState(initialMessages));
+  const [input, setInput] = useState('');
+  const snapshot = useSyncExternalStore(chat.subscribe, chat.snapshot, chat.snapshot);
+  useEffect(() => {
+    if (system === undefined) delete chat.system;
+    else chat.system = system;
+    chat.params = params ?? {};
+  });
+  useEffect(() => chat.setTern(tern ?? null), [chat, tern]);
+  useEffect(() => chat.stop, [chat]);
+  const send = useCallback((text?: string) => {
+    if (text === undefined) setInput('');
+    return chat.send(text ?? input);
+  }, [chat, input]);
+  return {
+    ...snapshot, input, setInput, send, regenerate: chat.regenerate, stop: chat.stop, setMessages: chat.setMessages,
+  };
+}
+
+export interface UseCompletion extends CompletionSnapshot {
+  input: string;
+  setInput(text: string): void;
+  complete(prompt?: string): Promise<GenerateOutput | undefined>; // the prompt, else the input
+  stop(): void;
+}
+
+// What follows a text.
+export function useCompletion({ tern, params }: Pick<UseChatOptions, 'tern' | 'params'>): UseCompletion {
+  const [run] = useState(() => new CompletionState());
+  const [input, setInput] = useState('');
+  const snapshot = useSyncExternalStore(run.subscribe, run.snapshot, run.snapshot);
+  useEffect(() => {
+    run.params = params ?? {};
+  });
+  useEffect(() => run.setTern(tern ?? null), [run, tern]);
+  useEffect(() => run.stop, [run]);
+  const complete = useCallback((prompt?: string) => run.complete(prompt ?? input), [run, input]);
+  return { ...snapshot, input, setInput, complete, stop: run.stop };
+}

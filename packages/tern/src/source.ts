@@ -1,0 +1,174 @@
+// From what the user gives to files that the engine reads.
+import type { LoadOptions, ModelSource, TernInfo } from './api.js';
+import type { Source } from './engine/types.js';
+import { TernError } from './errors.js';
+import { HUB, choose, folderFiles, hubId, parseHub, resolveHub, splitParts } from './hub.js';
+import { fs, inNode, path } from './platform.js';
+import type { Wire } from './store/download.js';
+import { FdSource, FolderStorage, userCacheFolder } from './store/folder.js';
+import { blobSource, canReadBlobs, openOpfs } from './store/opfs.js';
+import { BytesSource, MemoryStorage, type Storage } from './store/storage.js';
+import { Store, type Loaded, type LoadRequest, type Plan, type Tell } from './store/store.js';
+
+export type Opened = Omit<Loaded, 'files'> & Pick<TernInfo, 'files' | 'id' | 'storage'>;
+
+// What travels to the worker: all but what cannot.
+export type SourceOptions = Pick<LoadOptions, 'cache' | 'headers' | 'hub'>;
+
+export interface OpenContext {
+  tell: Tell;
+  onNote(sentence: string): void;
+  signal: AbortSignal;
+  fetch?: typeof fetch;
+  backoffMs?: number;
+  storage?: Storage; // instead of the platform's
+}
+
+// A URL, a name on the hub, or undefined: a path.
+export function remoteId(source: string, hub?: LoadOptions['hub']): string | undefined {
+  const parsed = parseHub(source, hub?.baseUrl) ?? (hub?.baseUrl ? parseHub(source, HUB) : undefined);
+  if (parsed) return hubId(parsed);
+  if (/^(https?|blob|data):/i.test(source)) return source.replace(/#.*$/, '');
+  if (inNode()) return undefined;
+  const base = (globalThis as { location?: Location }).location?.href;
+  if (/^file:/i.test(source) || !base || !URL.canParse(source, base))
+    throw new TernError('argument', `"${source}" is no address that a page can load`);
+  return new URL(source, base).href.replace(/#.*$/, '');
+}
+
+export async function openSource(source: ModelSource, options: SourceOptions, context: OpenContext): Promise<Opened> {
+  if (source instanceof URL) source = source.href;
+  if (typeof source === 'string') {
+    const id = remoteId(source, options.hub);
+    return id === undefined ? openPath(source) : openRemote(id, options, context);
+  }
+  if (source instanceof ArrayBuffer || ArrayBuffer.isView(source)) {
+    const bytes = source instanceof ArrayBuffer ? new Uint8Array(source) : source;
+    return opened([new BytesSource('model.gguf', bytes)], 'model.gguf', 'bytes', 'memory');
+  }
+  if (source instanceof Blob) return openBlobs([source], context);
+  if (Array.isArray(source) && source.length > 0 && source.every(file => file instanceof Blob))
+    return openBlobs(source as File[], context);
+  throw new TernError('argument', 'a model is given as an address, "hf:owner/repo", a File or Blob, Files, or bytes');
+}
+
+const opened = (sources: Source[], where: string, id: string, storage: Opened['storage'],
+  release = () => undefined as void): Opened =>
+  ({ sources, path: where, id, storage, release, files: sources.map(({ name, size }) => ({ name, size })) });
+
+async function openBlobs(blobs: readonly Blob[], context: OpenContext): Promise<Opened> {
+  const named = blobs.map(blob => ({ blob, name: blobName(blob) }));
+  const { path: where, files } = named.length === 1 ? { path: 'model.gguf', files: [{ ...named[0]!, name: 'model.gguf' }] }
+    : choose(named, '', 'what was chosen');
+  const total = files.reduce((n, { blob }) => n + blob.size, 0);
+  let loaded = 0;
+  const sources: Source[] = [];
+  for (const { blob, name } of files)
+    sources.push(await blobSource(name, blob, n => context.tell('read', loaded += n, total, name)));
+  if (!canReadBlobs()) context.onNote('outside of a worker a file is read into memory');
+  return opened(sources, where, `file:${named[0]!.name}`, 'file');
+}
+
+// Files of a folder that was chosen or dropped have its name before theirs.
+function blobName(blob: Blob): string {
+  const file = blob as Partial<File>;
+  return file.webkitRelativePath?.replace(/^[^/]*\//, '') || file.name || 'model.gguf';
+}
+
+function openPath(source: string): Opened {
+  const { join, basename, dirname, resolve } = path();
+  const file = /^file:/i.test(source) ? fileUrlToPath(source) : resolve(source);
+  let folder: boolean;
+  try {
+    folder = fs().statSync(file).isDirectory();
+  } catch (cause) {
+    throw new TernError('io', `${file}: ${(cause as Error).message}`, { cause });
+  }
+  const names = folder ? choose(fs().readdirSync(file).map(name => ({ name })), '', file)
+    : { path: basename(file), files: splitParts(basename(file)).map(name => ({ name })) };
+  const base = folder ? file : dirname(file);
+  return opened(names.files.map(({ name }) => new FdSource(name, join(base, name))), names.path, file, 'file');
+}
+
+function fileUrlToPath(url: string): string {
+  const name = decodeURIComponent(new URL(url).pathname);
+  return /^\/[A-Za-z]:/.test(name) ? name.slice(1) : name;
+}
+
+async function openRemote(id: string, options: SourceOptions, context: OpenContext): Promise<Opened> {
+  const { storage, why } = context.storage ? { storage: context.storage, why: '' }
+    : await chooseStorage(/^(blob|data):/i.test(id) ? false : options.cache);
+  if (why) context.onNote(`the model is kept in memory only: ${why}`);
+  const cache = typeof options.cache === 'object' ? options.cache : {};
+  const get = context.fetch ?? fetch;
+  const request: LoadRequest = {
+    id,
+    resolve: () => plan(id, options, get, context.signal),
+    wire: {
+      fetch: get, headers: headersFor(id, options), signal: context.signal, ifRange: sameOrigin,
+      ...(context.backoffMs === undefined ? {} : { backoffMs: context.backoffMs }),
+    },
+    verify: cache.verify !== false && storage.kind !== 'memory',
+    update: cache.update === true,
+    tell: context.tell,
+    onNote: context.onNote,
+  };
+  const { sources, path: where, release } = await new Store(storage).load(request);
+  return opened(sources, where, id, storage.kind, release);
+}
+
+function headersFor(id: string, { headers, hub }: SourceOptions): Record<string, string> {
+  const token = id.startsWith('hf:') && hub?.token ? { Authorization: `Bearer ${hub.token}` } : {};
+  return { ...token, ...headers };
+}
+
+const sameOrigin: Wire['ifRange'] = url => inNode() || new URL(url).origin === globalThis.location?.origin;
+
+export async function chooseStorage(cache: LoadOptions['cache']): Promise<{ storage: Storage; why: string }> {
+  const memory = (why: string) => ({ storage: new MemoryStorage(), why });
+  if (cache === false) return memory('');
+  if (inNode()) {
+    if (!cache) return memory('in Node a folder is used only with the option cache');
+    const folder = typeof cache === 'object' ? cache.folder : undefined;
+    return { storage: new FolderStorage(folder ?? userCacheFolder()), why: '' };
+  }
+  const storage = await openOpfs();
+  return typeof storage === 'string' ? memory(storage) : { storage, why: '' };
+}
+
+async function plan(id: string, options: SourceOptions, get: typeof fetch, signal: AbortSignal): Promise<Plan> {
+  const hub = parseHub(id);
+  if (hub) return resolveHub(hub, options.hub ?? {}, get, signal);
+  const url = new URL(id);
+  if (url.pathname.endsWith('/')) return folderPlan(url, options.headers ?? {}, get, signal);
+  const name = decodeURIComponent(url.pathname.slice(url.pathname.lastIndexOf('/') + 1)) || 'model.gguf';
+  const parts = splitParts(name);
+  // Whatever an address is called, what lies there is a GGUF file.
+  if (parts.length === 1) return { path: 'model.gguf', files: [{ name: 'model.gguf', url: id }] };
+  return { path: name, files: parts.map(part => ({ name: part, url: sibling(url, part) })) };
+}
+
+function sibling(url: URL, name: string): string {
+  const other = new URL(encodeURIComponent(name), url);
+  other.search = url.search;
+  return other.href;
+}
+
+// A folder on any server: the files are asked for by name.
+async function folderPlan(url: URL, headers: Record<string, string>, get: typeof fetch,
+  signal: AbortSignal): Promise<Plan> {
+  const names = await Promise.all(folderFiles.map(async name => {
+    const { ok } = await get(sibling(url, name), { method: 'HEAD', headers, signal }).catch(cause => {
+      throw new TernError('network', `${url.host} cannot be reached (${(cause as Error).message})`, { cause });
+    });
+    return ok ? name : undefined;
+  }));
+  const found = names.filter(name => name !== undefined);
+  if (found.includes('model.safetensors.index.json') && !found.includes('model.safetensors')) {
+    const index = await (await get(sibling(url, 'model.safetensors.index.json'), { headers, signal })).json() as
+      { weight_map?: Record<string, string> };
+    found.push(...new Set(Object.values(index.weight_map ?? {})));
+  }
+  const { path: where, files } = choose(found.map(name => ({ name, url: sibling(url, name) })), '', url.href);
+  return { path: where, files };
+}

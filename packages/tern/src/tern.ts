@@ -1,0 +1,220 @@
+// The front door: a model that is open.
+import type {
+  DiagnoseOptions, EngineChoice, GenerateOptions, GenerateOutput, LoadOptions, ModelSource, TernInfo, TokenLogprobs,
+} from './api.js';
+import { connect, type Connection } from './client.js';
+import { completions, finishOf, timingsOf, usageOf, type OnPiece } from './completions.js';
+import type { DeviceMemory, GenerateParams, GenerateResult, MemoryInfo, Message } from './engine/types.js';
+import { TernError, aborted, throwIfAborted } from './errors.js';
+import { Models, persist } from './models.js';
+import type { Completions } from './openai.js';
+import { inNode } from './platform.js';
+import type { HostEngineOptions, HostLoadOptions, TextInput } from './protocol.js';
+import { Report } from './report.js';
+import { Queue } from './stream.js';
+
+export interface Chat {
+  // The answer to the last of the messages.
+  (messages: readonly Message[], options?: GenerateOptions): Promise<GenerateOutput>;
+  completions: Completions; // as the OpenAI client has them
+}
+
+export class Tern {
+  // What is stored on this device.
+  static readonly models: Models = new Models();
+
+  readonly chat: Chat;
+  #info: TernInfo;
+
+  private constructor(private connection: Connection, info: TernInfo, private engine: HostEngineOptions) {
+    this.#info = info;
+    const run = (messages: readonly Message[], params: GenerateParams, onPiece: OnPiece, signal: AbortSignal) =>
+      this.#run({ messages }, params, onPiece, signal);
+    this.chat = Object.assign(
+      (messages: readonly Message[], options?: GenerateOptions) => this.#generate({ messages }, options),
+      { completions: completions(run, info.name || info.id) });
+  }
+
+  // Downloads the model if it is not stored, and opens it. Fails with a TernError; aborting the signal
+  // keeps what was downloaded for the next time.
+  static async load(source: ModelSource, options: LoadOptions = {}): Promise<Tern> {
+    const { signal, onProgress, cache } = options;
+    throwIfAborted(signal);
+    const { connection, inWorker, notes } = await connect(options);
+    try {
+      if (isRemote(source) && cache !== false && (typeof cache !== 'object' || cache.persist !== false))
+        void persist().catch(() => undefined);
+      const plain = { ...hostOptions(options), ...engineOptions(options) };
+      const info = await connection.call('load', { source: portable(source), options: plain },
+        { onEvent: onProgress, signal });
+      return new Tern(connection, { ...info, worker: inWorker, notes: [...notes, ...info.notes] },
+        engineOptions(options));
+    } catch (error) {
+      connection.close();
+      throw error;
+    }
+  }
+
+  // Whether this device computes what it should, without a model.
+  static async diagnose(options: DiagnoseOptions = {}): Promise<Report> {
+    const { connection, notes } = await connect(options);
+    try {
+      return await check(connection, engineOptions(options), options, notes);
+    } finally {
+      connection.close();
+    }
+  }
+
+  // As it was after loading; refresh() after the device was lost.
+  get info(): TernInfo {
+    return this.#info;
+  }
+  // Where it runs, and why not on WebGPU if that was left to choose.
+  get device(): string {
+    const { device, deviceReason } = this.#info;
+    return deviceReason ? `${device} (${deviceReason})` : device;
+  }
+
+  async refresh(): Promise<TernInfo> {
+    const { worker, notes } = this.#info;
+    const info = await this.connection.call('info', undefined);
+    this.#info = { ...info, worker, notes: [...new Set([...notes, ...info.notes])] };
+    return this.#info;
+  }
+
+  // What follows the prompt, which is used as it is.
+  generate(prompt: string, options?: GenerateOptions): Promise<GenerateOutput> {
+    return this.#generate({ prompt }, options);
+  }
+
+  // The same, or the answer to messages, in pieces. Leaving the loop ends it. Fails when aborted.
+  stream(input: string | readonly Message[], options: GenerateOptions = {}): AsyncIterableIterator<string> {
+    const stop = new AbortController();
+    const queue = new Queue<string>(() => stop.abort());
+    const onText = (piece: string) => {
+      options.onText?.(piece);
+      queue.push(piece);
+    };
+    const signal = options.signal ? anyOf(options.signal, stop) : stop.signal;
+    this.#generate(typeof input === 'string' ? { prompt: input } : { messages: input }, { ...options, onText, signal })
+      .then(() => queue.finish(), error => queue.fail(error));
+    return queue;
+  }
+
+  // special: names of special tokens in the text become these (false). bos: begin as the model's
+  // tokenizer does (true).
+  tokenize(text: string, options: { special?: boolean; bos?: boolean } = {}): Promise<number[]> {
+    return this.connection.call('tokenize', { text, ...options });
+  }
+  detokenize(ids: ArrayLike<number>, options: { special?: boolean } = {}): Promise<string> {
+    return this.connection.call('detokenize', { ids: Array.from(ids), ...options });
+  }
+  // Of a text, or of messages with all that the chat template adds.
+  async countTokens(input: string | readonly Message[]): Promise<number> {
+    return (typeof input === 'string' ? await this.tokenize(input)
+      : await this.connection.call('chatTokens', { messages: input })).length;
+  }
+  // The text that the chat template makes of messages.
+  format(messages: readonly Message[], options: { generate?: boolean } = {}): Promise<string> {
+    return this.connection.call('chatFormat', { messages, ...options });
+  }
+
+  // Here for the models to come: those of today write text.
+  async embed(_input: string | readonly string[]): Promise<number[][]> {
+    throw new TernError('unsupported', `${this.#info.name || this.#info.id} writes text: it makes no embeddings`);
+  }
+
+  diagnose(options: Omit<DiagnoseOptions, keyof EngineChoice> & Pick<EngineChoice, 'device'> = {}): Promise<Report> {
+    return check(this.connection, this.engine, options, this.#info.notes);
+  }
+
+  memory(): Promise<MemoryInfo & { device: DeviceMemory | null }> {
+    return this.connection.call('memory', undefined);
+  }
+
+  // Ends what runs, and frees everything. What was stored stays.
+  async close(): Promise<void> {
+    try {
+      // A worker may be busy with a long step; it is ended all the same.
+      await Promise.race([this.connection.call('close', undefined), new Promise(resolve => setTimeout(resolve, 500))]);
+    } catch {
+      // Closed or dead already.
+    }
+    this.connection.close();
+  }
+
+  async #generate(input: TextInput, options: GenerateOptions = {}): Promise<GenerateOutput> {
+    const { onText, signal, stop, ...params } = options;
+    let text = '';
+    const logprobs: TokenLogprobs[] = [];
+    const result = await this.#run(input, {
+      ...params, ...(stop === undefined ? {} : { stop: typeof stop === 'string' ? [stop] : stop }),
+    }, (piece, tokens) => {
+      text += piece;
+      if (tokens) logprobs.push(...tokens);
+      if (piece) onText?.(piece);
+    }, signal);
+    const { reason } = result;
+    if (reason === 'caller') throw aborted(signal);
+    return {
+      text, ids: Array.from(result.ids), finishReason: finishOf(reason), reason, usage: usageOf([result]),
+      timings: timingsOf(result), seed: result.seed, dropped: result.nDropped,
+      ...(params.logprobs ? { logprobs } : {}),
+    };
+  }
+
+  async #run(input: TextInput, params: GenerateParams, onPiece: OnPiece, signal?: AbortSignal): Promise<GenerateResult> {
+    const result = await this.connection.call('generate', { input, params }, {
+      signal, onEvent: ({ text, logprobs }) => onPiece(text, logprobs),
+    });
+    if (result.notice) {
+      await this.refresh();
+      this.#info.notes.push(result.notice);
+    }
+    return result;
+  }
+}
+
+async function check(connection: Connection, engine: HostEngineOptions, options: DiagnoseOptions,
+  notes: readonly string[]): Promise<Report> {
+  const { device, kernels, quick, signal } = options;
+  const report = await connection.call('check', {
+    engine,
+    options: {
+      ...(device && device !== 'auto' ? { device: device === 'wasm' ? 'cpu' : device } as const : {}),
+      ...(kernels === undefined ? {} : { kernels }), ...(quick === undefined ? {} : { quick }),
+    },
+  }, { signal });
+  return new Report(report, notes);
+}
+
+const isRemote = (source: ModelSource): boolean =>
+  !inNode() && (source instanceof URL || (typeof source === 'string' && !/^(blob|data):/i.test(source)));
+
+// A worker of another folder would take a relative address for its own; a URL object cannot be sent.
+function portable(source: ModelSource): ModelSource {
+  if (source instanceof URL) return source.href;
+  if (typeof source !== 'string' || inNode() || source.startsWith('hf:')) return source;
+  const base = (globalThis as { document?: Document; location?: Location }).document?.baseURI
+    ?? (globalThis as { location?: Location }).location?.href;
+  return base && URL.canParse(source, base) ? new URL(source, base).href : source;
+}
+
+function anyOf(signal: AbortSignal, stop: AbortController): AbortSignal {
+  if (signal.aborted) stop.abort(signal.reason);
+  signal.addEventListener('abort', () => stop.abort(signal.reason), { signal: stop.signal });
+  return stop.signal;
+}
+
+function engineOptions({ threads, build, wasmUrl, gpu }: EngineChoice): HostEngineOptions {
+  return {
+    ...(threads === undefined ? {} : { threads }), ...(build === undefined ? {} : { build }), ...(gpu ? { gpu } : {}),
+    ...(wasmUrl === undefined ? {} : { wasmUrl: String(portable(wasmUrl as string)) }),
+  };
+}
+
+const forHost = ['device', 'batch', 'head', 'ternary', 'thinking', 'chatTemplate', 'vocabOnly', 'webgpu', 'context', 'kv',
+  'speculate', 'sessions', 'cache', 'headers', 'hub'] as const satisfies readonly (keyof HostLoadOptions & keyof LoadOptions)[];
+
+const hostOptions = (options: LoadOptions): HostLoadOptions =>
+  Object.fromEntries(forHost.filter(name => options[name] !== undefined).map(name => [name, options[name]]));

@@ -1,0 +1,135 @@
+// An engine without a model: tokens are bytes, and an answer says what it was asked. Prompts steer it:
+// "slow" waits between pieces, "fail CODE" fails, "crash" throws outside of any promise.
+import type {
+  Engine, EngineOptions, GenerateInput, GenerateParams, GenerateResult, Message, Model, ModelInfo, OpenOptions, Session,
+  Source, TokenLogprobs,
+} from '../src/engine/types.js';
+import { TernError, type ErrorCode } from '../src/errors.js';
+import { commonLength } from '../src/sessions.js';
+
+export interface Seen {
+  engine?: EngineOptions;
+  open?: OpenOptions;
+  path?: string;
+  files?: Map<string, string>; // the first bytes of each
+  sessions: number; // open now
+  opened: number; // ever
+  running: number;
+  most: number; // running at once
+  closed: boolean;
+  params: GenerateParams[];
+  memory: number; // sessions that may be open at once
+}
+export const newSeen = (): Seen =>
+  ({ sessions: 0, opened: 0, running: 0, most: 0, closed: false, params: [], memory: Infinity });
+
+const sleep = (ms: number) => new Promise(resolve => setTimeout(resolve, ms));
+const bytesOf = (text: string): Int32Array => Int32Array.from(new TextEncoder().encode(text));
+const textOf = (ids: ArrayLike<number>): string => new TextDecoder().decode(Uint8Array.from(ids));
+const render = (messages: readonly Message[]): string =>
+  messages.map(({ role, content }) => `<${role}>${content}`).join('') + '<assistant>';
+
+const info: ModelInfo = {
+  path: 'm', architecture: 'fake', name: 'fake-model', device: 'cpu wasm-relaxed, 1 thread', deviceReason: null,
+  ternaryLayout: '2-bit', head: 'exact', nVocab: 256, nLayers: 1, nEmbd: 1, nContextTrain: 512, nThreads: 1, nBatch: 512,
+  nParams: 1, fileBytes: 1, bytesPerToken: 1, bytesPerTokenLogits: 1, kvBytesPerToken: 1000, sequenceBytes: 0,
+  deviceMemory: { weights: 0, cache: 0, work: 0, results: 0, now: 0, most: 0 }, loadSeconds: 0, bosId: -1, eosId: 0,
+  addsBos: false, templateGuess: null, temperature: null, topK: null, topP: null, minP: null, repeatPenalty: null,
+};
+
+class FakeSession implements Session {
+  readonly nContext = 512;
+  readonly kv = 'f32';
+  #ids: number[] = [];
+  #open = true;
+  constructor(private seen: Seen) {
+    if (seen.sessions >= seen.memory) throw new TernError('memory', 'no room for a session');
+    seen.sessions++;
+    seen.opened++;
+  }
+  async generate(input: GenerateInput, params: GenerateParams, onText: (piece: string, logprobs?: TokenLogprobs[]) => void,
+    signal?: AbortSignal): Promise<GenerateResult> {
+    const ids = Array.from(input.ids ?? []);
+    const asked = textOf(ids).replace(/<assistant>$/, '').replace(/^.*<user>/s, '');
+    this.seen.params.push(params);
+    this.seen.most = Math.max(this.seen.most, ++this.seen.running);
+    const nReused = commonLength(this.#ids, ids);
+    this.#ids = ids;
+    try {
+      const failure = /^fail (\w+)/.exec(asked);
+      if (failure) throw new TernError(failure[1] as ErrorCode, `asked to fail with ${failure[1]}`);
+      if (asked === 'crash') {
+        setTimeout(() => { throw new Error('crashed as asked'); });
+        await sleep(10_000);
+      }
+      return await this.#say(`You said: ${asked}`, params, nReused, onText, signal);
+    } finally {
+      this.seen.running--;
+    }
+  }
+  async #say(answer: string, params: GenerateParams, nReused: number, onText: (piece: string, l?: TokenLogprobs[]) => void,
+    signal?: AbortSignal): Promise<GenerateResult> {
+    const pieces = answer.match(/\s?\S+/g) ?? [];
+    const said: number[] = [];
+    let reason: GenerateResult['reason'] = 'end';
+    for (const [i, piece] of pieces.entries()) {
+      if (params.maxTokens && i >= params.maxTokens) reason = 'length';
+      if (params.stop?.some(stop => piece.includes(stop))) reason = 'string';
+      if (signal?.aborted) reason = 'caller';
+      if (reason !== 'end') break;
+      await sleep(answer.includes('slow') ? 20 : 0);
+      const token = { id: i, text: piece, bytes: Array.from(bytesOf(piece)), logprob: i === 0 ? -Infinity : -i };
+      onText(piece, params.logprobs
+        ? [{ ...token, top: Array.from({ length: params.topLogprobs ?? 0 }, () => token) }] : undefined);
+      said.push(...bytesOf(piece));
+    }
+    const nPrompt = this.#ids.length;
+    this.#ids.push(...said);
+    return {
+      reason, ids: Int32Array.from(said), nPrompt, nReused, nGenerated: said.length, nDropped: 0, promptSeconds: 0.5,
+      generateSeconds: 2, seed: params.seed ?? 7, nSteps: 1, nDrafted: 0, nAccepted: 0, notice: null,
+    };
+  }
+  close(): void {
+    if (this.#open) this.seen.sessions--;
+    this.#open = false;
+  }
+}
+
+export function fakeEngine(seen: Seen): (options?: EngineOptions) => Promise<Engine> {
+  return async (options = {}) => {
+    seen.engine = options;
+    return {
+      build: 'relaxed', threads: 1,
+      memory: () => ({ wasm: 1, heapNow: 1, heapMax: 1 }),
+      check: async () => ({
+        build: 'relaxed', device: 'cpu wasm-relaxed, 1 thread', nFailed: 1,
+        kernels: [{ name: 'matmul', ok: false, detail: 'differs', seconds: 0.1 }],
+        ladder: [{ fact: 'verdict', value: 'something is wrong' }, { check: 'llama', ok: true, seconds: 0.1, detail: 'fine' }],
+      }),
+      close: () => { seen.closed = true; },
+      open: async (files: readonly Source[], path, open = {}) => {
+        seen.open = open;
+        seen.path = path;
+        seen.files = new Map(files.map(file => {
+          const bytes = new Uint8Array(Math.min(16, file.size));
+          file.read(0, bytes);
+          return [file.name, new TextDecoder().decode(bytes)];
+        }));
+        open.onProgress?.('load', 1);
+        if (seen.files.get(path)?.startsWith('bad')) throw new TernError('format', `${path}: is no model`);
+        return fakeModel(seen);
+      },
+    };
+  };
+}
+
+export const fakeModel = (seen: Seen): Model => ({
+  info,
+  tokenize: text => bytesOf(text),
+  detokenize: ids => textOf(ids),
+  chatTokens: messages => ({ ids: bytesOf(render(messages)), dropped: messages.length > 9 ? 2 : 0 }),
+  chatFormat: messages => render(messages),
+  session: () => new FakeSession(seen),
+  close: () => undefined,
+});
