@@ -100,7 +100,8 @@ async function openRemote(id: string, options: SourceOptions, context: OpenConte
     : await chooseStorage(/^(blob|data):/i.test(id) ? false : options.cache);
   if (why) context.onNote(`the model is kept in memory only: ${why}`);
   const cache = typeof options.cache === 'object' ? options.cache : {};
-  const get = context.fetch ?? fetch;
+  // Browsers refuse their fetch as a method of another object.
+  const get: typeof fetch = context.fetch ?? ((...request) => fetch(...request));
   const request: LoadRequest = {
     id,
     resolve: () => plan(id, options, get, context.signal),

@@ -72,6 +72,13 @@ async function open(source: ModelSource, options: SourceOptions = {}, more: Part
   release();
   return { ...opened, texts };
 }
+// As browsers' fetch. Seen to fail with `fetch` itself in Wire.
+const native = globalThis.fetch;
+globalThis.fetch = function (this: unknown, ...request: Parameters<typeof fetch>) {
+  if (this !== undefined && this !== globalThis) throw new TypeError('Illegal invocation');
+  return native(...request);
+};
+
 const rejects = (promise: Promise<unknown>, code: string, words: RegExp) => assert.rejects(promise, (error: TernError) =>
   error.code === code && words.test(error.message) || assert.fail(`${error.code}: ${error.message}`));
 
