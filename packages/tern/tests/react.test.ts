@@ -12,7 +12,18 @@ const error = console.error;
 console.error = (...words: unknown[]) => { // of the renderer, which is announced to go away
   if (!String(words[0]).includes('react-test-renderer')) error(...words);
 };
-after(() => { console.error = error; });
+// React's act() opens a channel each time and leaves it open, which would keep Node running.
+const channels: MessageChannel[] = [];
+globalThis.MessageChannel = class extends MessageChannel {
+  constructor() {
+    super();
+    channels.push(this);
+  }
+};
+after(() => {
+  console.error = error;
+  for (const channel of channels) channel.port1.close();
+});
 
 const bytes = new TextEncoder().encode('GGUF');
 const wait = (ms: number) => act(() => new Promise<void>(resolve => setTimeout(resolve, ms)));
