@@ -147,32 +147,36 @@ const worker = `onmessage = e => (${work})(e.data);`;
 const page = `<!doctype html><script>new Worker('/worker.js').postMessage(${JSON.stringify(
     { names: files.map(f => f.name), args })});</script>`;
 
+// Clocks are fine only in isolated pages.
+const isolated = { 'Cross-Origin-Opener-Policy': 'same-origin', 'Cross-Origin-Embedder-Policy': 'require-corp' };
 const server = createServer((request, response) => {
-    const answer = (type, body) => response.writeHead(200, { 'Content-Type': type }).end(body);
+    const answer = (type, body) => response.writeHead(200, { 'Content-Type': type, ...isolated }).end(body);
     const [, what, which] = request.url.split('/');
     if (what === '') answer('text/html', page);
     else if (what === 'worker.js') answer('text/javascript', worker);
     else if (what === 'program') answer('application/wasm', readFileSync(program));
     else if (what === 'file') createReadStream(files[which].path).pipe(response);
-    else if (what === 'out') request.pipe(which === '1' ? process.stdout : process.stderr, { end: false }), request.on('end', () => answer('text/plain', ''));
-    else if (what === 'end') request.on('data', status => end(Number(status))), answer('text/plain', '');
+    else if (what === 'out')
+        request.on('data', text => (which === '1' ? process.stdout : process.stderr).write(text))
+            .on('end', () => answer('text/plain', ''));
+    else if (what === 'end') request.on('data', status => end(Number(status)));
     else response.writeHead(404).end();
 });
 const profile = mkdtempSync(join(tmpdir(), 'tern-chromium-'));
 let browser;
 function end(status) {
     process.exitCode = status;
-    browser.kill();
+    process.kill(-browser.pid, 'SIGKILL'); // with its helpers
     server.close();
     server.closeAllConnections();
 }
 server.listen(0, '127.0.0.1', () => {
     browser = spawn(process.env.CHROMIUM ?? 'chromium', ['--headless', '--no-sandbox', '--disable-gpu',
         `--user-data-dir=${profile}`, ...(process.env.CHROMIUM_FLAGS?.split(' ') ?? []),
-        `http://127.0.0.1:${server.address().port}/`], { stdio: 'ignore' });
+        `http://127.0.0.1:${server.address().port}/`], { stdio: 'ignore', detached: true });
     browser.on('error', e => { console.error(`chromium: ${e.message}`); process.exit(1); });
     browser.on('exit', () => {
-        rmSync(profile, { recursive: true, force: true, maxRetries: 5 });
+        rmSync(profile, { recursive: true, force: true, maxRetries: 20, retryDelay: 50 });
         process.exitCode ??= 1;
         server.close();
     });

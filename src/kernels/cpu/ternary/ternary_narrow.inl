@@ -10,8 +10,10 @@
 //                               row r becomes dword r of the register at to + s * to_step
 //   ROWS, TOKENS, tile(...)     see "Prompt" below
 //   GEMV_TOKENS_2BIT, _T5       where gemm overtakes gemv
-//   GEMV_ROWS                   rows that one token meets at once: 1 where an instruction takes its
-//                               activations from memory
+//   ONE_TOKEN                   if there is a better way for one token:
+//     dot_one(row, n_bytes, x, is_2bit)     sum of a row's codes, as they are unpacked, times x
+//     dot_two(acc, row, row_bytes, n_bytes, x)     of two rows of 2-bit codes
+//     two_rows(n_bytes)         which of them is faster
 //   KERNELS, NAME, peak_loop()  the table to define
 #include <string.h>
 
@@ -131,51 +133,25 @@ typedef void (*row_fn)(const gemv_args *g, size_t row, size_t token);
 static const row_fn row_fns[2][FEW] = {{EACH_COUNT(POINTER, row_2bit, true)},
                                        {EACH_COUNT(POINTER, row_t5, false)}};
 
-// GEMV_ROWS rows times one token, whose activations are loaded once for all. 32 packed bytes from a
-// multiple of 32 on belong to one block.
-TERN_INLINE void dot_rows(int32_t acc[GEMV_ROWS], const uint8_t *row, size_t row_bytes,
-                          size_t n_bytes, const int8_t *x, bool is_2bit) {
-    sums s[GEMV_ROWS];
-#pragma GCC unroll 8
-    for (size_t r = 0; r < GEMV_ROWS; r++) s[r] = no_sums();
-    for (size_t at = 0; at < n_bytes;) {
-        const size_t end = tern_min_size(n_bytes, at + MAX_DOTS / 5 * UNIT);
-        unit_sums u[GEMV_ROWS];
-#pragma GCC unroll 8
-        for (size_t r = 0; r < GEMV_ROWS; r++) u[r] = no_units();
-        for (; at < end; at += 32) {
-            const place p = place_of(at, n_bytes, is_2bit);
-#pragma GCC unroll 2
-            for (size_t unit = 0; unit < 32; unit += UNIT) {
-#pragma GCC unroll 8
-                for (size_t r = 0; r < GEMV_ROWS; r++) {
-                    bytes b = load_bytes(row + r * row_bytes + at + unit);
-                    u[r] = dot_unit(u[r], b, x + unit, p, is_2bit);
-                }
-            }
-        }
-#pragma GCC unroll 8
-        for (size_t r = 0; r < GEMV_ROWS; r++) s[r] = add_units(s[r], u[r]);
-    }
-#pragma GCC unroll 8
-    for (size_t r = 0; r < GEMV_ROWS; r++) acc[r] = add_up(s[r]);
-}
-
-// As many whole groups of GEMV_ROWS rows as there are times one token; returns the first row that
-// is left.
-TERN_INLINE size_t gemv_rows(const gemv_args *g, size_t row, size_t last_row, bool is_2bit) {
+#ifdef ONE_TOKEN
+static void gemv_one(const gemv_args *g, size_t row, size_t last_row) {
     const tern_ternary_matrix *w = g->w;
-    const tern_i8_rows *x = g->x;
-    const int32_t offset = offset_of(w, x->sum[0]);
-    for (; row + GEMV_ROWS <= last_row; row += GEMV_ROWS) {
-        int32_t acc[GEMV_ROWS];
-        dot_rows(acc, w->data + row * w->row_bytes, w->row_bytes, g->n_bytes, x->q, is_2bit);
-        for (size_t r = 0; r < GEMV_ROWS; r++)
-            put(g->out + row + r,
-                tern_ternary_result(acc[r], offset, w->scale * x->inv_scale[0]), g->accumulate);
+    const bool is_2bit = w->packing == TERN_PACK_2BIT, two = is_2bit && two_rows(g->n_bytes);
+    const int8_t *x = g->x->q;
+    const int32_t offset = offset_of(w, g->x->sum[0]);
+    const float scale = w->scale * g->x->inv_scale[0];
+    for (size_t n; row < last_row; row += n) {
+        const uint8_t *data = w->data + row * w->row_bytes;
+        int32_t acc[2];
+        n = two && last_row - row >= 2 ? 2 : 1;
+        if (n == 2) dot_two(acc, data, w->row_bytes, g->n_bytes, x);
+        else if (is_2bit) acc[0] = dot_one(data, g->n_bytes, x, true);
+        else acc[0] = dot_one(data, g->n_bytes, x, false);
+        for (size_t r = 0; r < n; r++)
+            put(g->out + row + r, tern_ternary_result(acc[r], offset, scale), g->accumulate);
     }
-    return row;
 }
+#endif
 
 // A group of rows comes from memory once; all tokens meet it, in parts as equal as can be, whose
 // activations stay in the first-level cache meanwhile.
@@ -185,9 +161,12 @@ static void gemv(const tern_ternary_matrix *w, size_t first_row, size_t last_row
     (void)prepared;
     const gemv_args g = {w, x, tern_ternary_row_bytes(w->packing, w->n_in), out, out_stride,
                          accumulate};
-    if (GEMV_ROWS > 1 && x->n_tokens == 1)
-        first_row = w->packing == TERN_PACK_2BIT ? gemv_rows(&g, first_row, last_row, true)
-                                                 : gemv_rows(&g, first_row, last_row, false);
+#ifdef ONE_TOKEN
+    if (x->n_tokens == 1) {
+        gemv_one(&g, first_row, last_row);
+        return;
+    }
+#endif
     // Unpacking 1.6-bit rows twice would cost more than what the cache gains.
     const bool too_long = w->packing == TERN_PACK_2BIT && FEW * x->stride > CACHED;
     const size_t most = too_long ? FEW / 2 : FEW;

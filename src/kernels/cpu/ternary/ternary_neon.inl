@@ -6,7 +6,7 @@
 
 // The limits of gemv are guesses: only emulated processors have run this with many tokens.
 enum { UNIT = 16, ROWS = 8, TOKENS = 4 };
-enum { GEMV_ROWS = 1, GEMV_TOKENS_2BIT = 20, GEMV_TOKENS_T5 = 8 };
+enum { GEMV_TOKENS_2BIT = 20, GEMV_TOKENS_T5 = 8 };
 
 typedef uint8x16_t bytes;
 typedef int32x4_t sums;
