@@ -456,7 +456,7 @@ TEST(lora_refuses_what_does_not_fit) {
     }
 }
 
-// Seen to fail: with B's rows taken in the order of A's.
+// Seen to fail: with B's rows a number further where they were read.
 TEST(lora_of_a_file_that_is_read_has_the_bits_of_a_mapped_one) {
     const char *model = test_tmp("lora_read.gguf"), *peft = test_tmp("lora_read_peft");
     REQUIRE(tiny_model_write(model, &(tiny_model_desc){.arch = "llama"}, NULL) == TERN_OK);

@@ -56,8 +56,8 @@ static void check_same(const char *path, const tern_model_desc *desc) {
     tern_array_free(&found);
 }
 
-// Seen to fail: with a table that is let go after it was bound, with HF_TERNARY read as I2_S, and
-// with a scale that is read from the beginning of its tensor.
+// Seen to fail: with a table that is let go after it was bound, and with a part that forgets where
+// its whole begins in the file.
 TEST(unmapped_files_have_the_bits_of_mapped_ones) {
     static const char *const paths[] = {
         "models/stories.gguf", "tests/oracles/bitnet_master", "tests/oracles/bitnet_packed",
@@ -112,8 +112,7 @@ static tern_model *open_measured(const char *path, const tern_model_desc *desc, 
     return m;
 }
 
-// Seen to fail: with bind_float that copies the table, and with matrices that are held after they
-// were packed.
+// Seen to fail: with matrices that are held after they were packed.
 TEST(unmapped_model_lies_in_memory_once) {
     const tiny_model_desc ternary = {.n_layers = 4, .n_embd = 1024, .n_ff = 6144, .n_heads = 8,
                                      .n_kv_heads = 4, .type = TERN_DTYPE_TQ2_0};
@@ -141,8 +140,8 @@ TEST(unmapped_model_lies_in_memory_once) {
     test_map_never(before);
 }
 
-// And what was sent is the file's, which is read again to compare. Seen to fail: with a blob that is
-// held whole while it is sent.
+// And what was sent is the file's, which is read again to compare. Seen to fail: with a table that
+// is held whole while it is sent.
 TEST(webgpu_unmapped_model_is_never_in_memory) {
     const char *path = test_tmp("never.gguf");
     tern_error err = {0};
@@ -306,8 +305,8 @@ static bool write_text(tern_session *s, int32_t text[40]) {
     return n == 40;
 }
 
-// The weights are read from the file once more. Seen to fail: with a file that is closed when its
-// model is open.
+// The weights are read from the file once more. Seen to fail: with sources that are forgotten once
+// they are bound.
 TEST(webgpu_unmapped_weights_are_read_again_after_a_loss) {
     tern_error err = {0};
     const char *path = test_tmp("unmapped_loss.gguf");

@@ -535,8 +535,8 @@ static bool same_metas(const tern_file *a, const tern_file *b) {
     return same;
 }
 
-// Seen to fail: with a window that begins where the one before it did, and with the window of a
-// text that does not fit into the one before not grown to it.
+// Seen to fail: with a window that says that it begins where the one before it did, and with one
+// that does not grow for a long text.
 TEST(gguf_front_is_read_in_windows) {
     tern_strbuf b = large_front();
     const char *path = test_tmp("large_front.gguf");
