@@ -73,9 +73,10 @@ TEST(matrix_in_pieces_has_the_rows_of_the_whole) {
         tern_dtype type;
         int64_t n_rows, n_cols;
     } cases[] = {
-        {TERN_DTYPE_F32, 2500, 1024},  {TERN_DTYPE_F16, 9001, 512},   {TERN_DTYPE_Q8_0, 9000, 1024},
-        {TERN_DTYPE_Q6_K, 9000, 1024}, {TERN_DTYPE_TQ1_0, 50, 1 << 20}, {TERN_DTYPE_TQ2_0, 40000, 512},
-        {TERN_DTYPE_I2_S, 40000, 1024}, {TERN_DTYPE_I2_S, 40000, 1100},
+        {TERN_DTYPE_F32, 2500, 1024},         {TERN_DTYPE_F16, 9001, 512},
+        {TERN_DTYPE_Q8_0, 9000, 1024},        {TERN_DTYPE_Q6_K, 9000, 1024},
+        {TERN_DTYPE_TQ1_0, 50, 1 << 20},      {TERN_DTYPE_TQ2_0, 40000, 512},
+        {TERN_DTYPE_I2_S, 40000, 1024},       {TERN_DTYPE_I2_S, 40000, 1100},
         {TERN_DTYPE_HF_TERNARY, 39996, 1100}, {TERN_DTYPE_HF_TERNARY, 12, 3 << 20},
     };
     bool before = test_map_never(true);
