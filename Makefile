@@ -81,6 +81,10 @@ test: all $(BUILD)/tern_tests $(BUILD)/tiny.gguf header-test install-test fuzz-r
 	    tests/train_test.sh $(BUILD)/tern $(BUILD)/tiny.gguf || bad=1; \
 	    wait $$files || bad=1; wait $$tests || bad=1; cat $(BUILD)/tests.log; exit $$bad
 
+.PHONY: test-unmapped
+test-unmapped: $(BUILD)/tern_tests ## the library's tests, as on a system that cannot map files
+	TERN_TEST_UNMAPPED=1 $(BUILD)/tern_tests -j $(TEST_JOBS)
+
 KILLS ?= 300
 .PHONY: test-kills
 test-kills: all $(BUILD)/tiny.gguf ## commands that write, killed KILLS (300) times each: minutes

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "formats/formats.h"
+#include "blobs.h"
 #include "harness.h"
 #include "tern.h"
 #include "tiny_model.h"
@@ -340,7 +341,7 @@ TEST(engine_every_cache_type_is_close) {
     }
 }
 
-TEST(engine_survives_failing_allocations) {
+static void fail_each_allocation(void) {
     const char *path = tiny(&(tiny_model_desc){.seed = 16, .n_layers = 1}, "oom.gguf");
     size_t before = tern_memory_get().heap_now;
     bool succeeded = false;
@@ -366,6 +367,15 @@ TEST(engine_survives_failing_allocations) {
                   (unsigned long long)n);
     }
     CHECK(succeeded);
+}
+
+// Of a mapped file, and of one that is read.
+TEST(engine_survives_failing_allocations) {
+    bool before = test_map_never(false);
+    fail_each_allocation();
+    test_map_never(true);
+    fail_each_allocation();
+    test_map_never(before);
 }
 
 // Overwrites a number of a tensor of floats in a file.

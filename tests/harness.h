@@ -17,7 +17,7 @@ typedef struct test_case {
 } test_case;
 
 void test_register(test_case *t);
-// Called after each test, in time for its checks to count.
+// fn is called after each test, and its checks are the test's.
 void test_after_each(void (*fn)(void));
 void test_check(bool ok, const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 4, 5)));

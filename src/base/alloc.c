@@ -143,6 +143,12 @@ int tern_array_reserve_(tern_mem_tag tag, void **array, size_t *capacity, size_t
 
 void tern_mem_fail_at(uint64_t n) { atomic_store(&n_left_before_fail, n); }
 
+void tern_mem_reset_max(void) {
+    for (int i = 0; i < TERN_MEM_TAG_COUNT; i++)
+        atomic_store(&bytes_max[i], atomic_load(&bytes_now[i]));
+    atomic_store(&total_max, atomic_load(&total_now));
+}
+
 tern_mem_stats tern_mem_get_stats(void) {
     tern_mem_stats s;
     for (int i = 0; i < TERN_MEM_TAG_COUNT; i++) {

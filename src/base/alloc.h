@@ -50,6 +50,8 @@ const char *tern_mem_tag_name(tern_mem_tag tag);
 // Test hook: let the n-th allocation from now (1 = the next) and all later ones fail; 0 turns it
 // off.
 void tern_mem_fail_at(uint64_t n);
+// And let the peaks count from now on.
+void tern_mem_reset_max(void);
 
 // Grows *array (n_used elements used, *capacity allocated) so that n_used + n_more fit; doubles.
 // Returns 0 on success and -1 when memory is out (the array stays valid).

@@ -108,7 +108,7 @@ static tern_status read_file(const tern_blob_file *f, uint64_t at, uint64_t n, v
     if ((uint64_t)got < n)
         return tern_fail(err, TERN_ERR_IO, "%s: bytes %llu to %llu cannot be read: the file was "
                          "cut to %llu bytes while it was in use", f->path, first, end,
-                         first + (unsigned long long)got);
+                         (unsigned long long)tern_fd_size(f->fd));
     tern_stamp now = tern_fd_stamp(f->fd);
     if (tern_stamp_same(&f->stamp, &now)) return TERN_OK;
     return tern_fail(err, TERN_ERR_IO, "%s: bytes %llu to %llu cannot be used: the file was "

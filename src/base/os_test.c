@@ -198,8 +198,7 @@ TEST(os_a_mapped_file_keeps_its_bytes) {
     tern_free(bytes);
 }
 
-// Seen to fail with an offset that the second piece of a read does not count on, and with a stamp
-// without the time.
+// Seen to fail with reads that begin at 0, and with an empty stamp.
 TEST(os_a_file_is_read_anywhere) {
     tern_error err = {0};
     char text[10] = "";

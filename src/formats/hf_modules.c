@@ -82,6 +82,7 @@ tern_status tern_hf_open_modules(tern_file *file, const char *folder, tern_error
         status = ++n > MODULES_MAX ? tern_fail(err, TERN_ERR_FORMAT, "over %d modules", MODULES_MAX)
                                    : open_module(file, folder, &doc, m, err);
     tern_json_free(&doc);
-    if (status != TERN_OK) tern_fail_prefix(err, status, "modules.json");
-    return status == TERN_OK ? status : tern_fail_prefix(err, status, folder);
+    if (status == TERN_OK || status == TERN_ERR_IO) return status; // a failed read names the file
+    tern_fail_prefix(err, status, "modules.json");
+    return tern_fail_prefix(err, status, folder);
 }
