@@ -6,22 +6,32 @@
 #     tern-threads.wasm   the same with shared memory, for pages that are cross-origin isolated
 #
 # Debian's packages: clang-19 lld-19 libclang-rt-19-dev-wasm32 wasi-libc dpkg-dev, and nodejs.
+# What checks them (Tern.diagnose) is two more, tern-check.wasm and tern-relaxed-check.wasm: the same
+# objects, with the scalar kernels, the tests of kernels, and `tern diagnose`.
 WEB       = $(BUILD)/web
 WEB_DEPS  = $(WEB)/deps
 WEB_FLAVOURS = simd relaxed threads
+WEB_CHECKS   = simd-check relaxed-check
 WEB_FILE_simd    = $(WEB)/tern.wasm
 WEB_FILE_relaxed = $(WEB)/tern-relaxed.wasm
 WEB_FILE_threads = $(WEB)/tern-threads.wasm
-WEB_MODULES = $(foreach f,$(WEB_FLAVOURS),$(WEB_FILE_$(f)))
-WEB_FLAGS_simd    = -msimd128
-WEB_FLAGS_relaxed = -msimd128 -mrelaxed-simd
+WEB_FILE_simd-check    = $(WEB)/tern-check.wasm
+WEB_FILE_relaxed-check = $(WEB)/tern-relaxed-check.wasm
+WEB_MODULES = $(foreach f,$(WEB_FLAVOURS) $(WEB_CHECKS),$(WEB_FILE_$(f)))
+WEB_FLAGS_simd    = $(WASM_FLAGS_simd128) -DTERN_SMALL $(WEB_LESS)
+WEB_FLAGS_relaxed = $(WASM_FLAGS_relaxed) $(WEB_LESS)
+WEB_FLAGS_simd-check    = $(WEB_FLAGS_simd) $(WEB_MORE_FLAGS)
+WEB_FLAGS_relaxed-check = $(WEB_FLAGS_relaxed) $(WEB_MORE_FLAGS)
 WEB_FLAGS_threads = $(WEB_FLAGS_relaxed) -matomics -mbulk-memory -D_Thread_local=
+# Browsers do not train, and the scalar kernels are the specification: only checks use them.
+WEB_LESS = -DTERN_NO_TRAINING -DTERN_NO_SCALAR
+WEB_MORE_FLAGS = -UTERN_NO_TRAINING -UTERN_NO_SCALAR
 # Of each module, compressed: what a page has to load before anything else.
 WEB_GZIP_MAX = 500000
 
-# Kernels are compiled for speed, the rest for size: also the scalar kernels, which only the checks
-# use. No file names, no dates: nothing that differs from one folder to the next.
-WEB_SRC   = $(sort $(OTHER_SRC) $(call isa_files,wasm)) $(sort $(filter-out %_test.c,$(wildcard apps/web/*.c)))
+# Kernels are compiled for speed, the rest for size. No dates, no names of folders: nothing that
+# differs from one build to the next.
+WEB_SRC   = $(sort $(filter-out %_scalar.c,$(OTHER_SRC)) $(call isa_files,wasm)) $(sort $(filter-out %_test.c,$(wildcard apps/web/*.c)))
 WEB_PCRE2 = $(addprefix $(WEB_DEPS)/pcre2/src/pcre2_,auto_possess.c compile.c jit_compile.c pattern_info.c config.c context.c error.c \
             extuni.c find_bracket.c match.c match_data.c newline.c ord2utf.c script_run.c string_utils.c \
             study.c tables.c ucd.c valid_utf.c xclass.c)
@@ -41,36 +51,47 @@ $(WEB_DEPS)/include/pcre2.h: $(WEB_DEPS)/versions
 	cp $(WEB_DEPS)/pcre2/src/pcre2_chartables.c.dist $(WEB_DEPS)/pcre2/src/pcre2_chartables.c
 	cp $(WEB_DEPS)/pcre2/src/pcre2.h.generic $@
 
-# Browsers do not train.
 WEB_WGSL = $(filter-out src/kernels/webgpu/train/%,$(WGSL))
 $(WEB)/gen/webgpu_wgsl.inc: tools/embed_wgsl.sh $(WEB_WGSL)
 	@mkdir -p $(@D)
 	@echo "  embed $@"
 	$(Q)tools/embed_wgsl.sh -s $(WEB_WGSL) > $@.tmp && mv $@.tmp $@
 
+WEB_CHECK_SRC = $(sort $(wildcard src/kernels/cpu/*/*_scalar.c) src/kernels/cpu/float/float_wasm.c \
+                src/kernels/cpu/select.c $(wildcard apps/web/checks/*.c) $(filter src/kernels/%,$(KERNEL_TEST_SRC)))
+
 # $(1): a flavour
 define web_flavour
 web_obj_$(1) = $$(patsubst %.c,$(WEB)/obj/$(1)/%.o,$$(1))
 $(call wasm_objects,$(WEB)/obj/$(1),$(WEB_CFLAGS) $(WEB_FLAGS_$(1)) $$(WEB_MORE),$(1),$(WEB_DEPS)/include/pcre2.h)
 $(WEB)/obj/$(1)/src/kernels/cpu/%.o: WEB_MORE = -Os
-$(WEB)/obj/$(1)/src/kernels/cpu/%_wasm.o: WEB_MORE = -O3
+$(WEB)/obj/$(1)/src/kernels/cpu/%_wasm.o: WEB_MORE = -O2
 $(WEB)/obj/$(1)/src/kernels/cpu/%_scalar.o: WEB_MORE = -Oz
 $(WEB)/obj/$(1)/$(WEB_DEPS)/pcre2/%.o: WEB_MORE = $$(WEB_PCRE2_CFLAGS)
 $(WEB)/obj/$(1)/$(WEB_DEPS)/utf8proc/%.o: WEB_MORE = -w
 $(WEB)/obj/$(1)/src/kernels/webgpu/gpu_shaders.o: $(WEB)/gen/webgpu_wgsl.inc
-$(WEB_FILE_$(1)): $$(call web_obj_$(1),$$(WEB_SRC) $$(WEB_OTHERS)) web.mk
+endef
+
+# $(1): a file, $(2): its objects, $(3): a flavour
+define web_link
+$(1): $(2) web.mk
 	@echo "  link  $$@"
 	$$(Q)$$(WASM_LD) -o $$@.tmp --no-entry $$(WASM_LIB)/crt1-reactor.o $$(filter %.o,$$^) -L$$(WASM_LIB) -lc \
 	    $$(WASM_RT) -z stack-size=1048576 --stack-first --gc-sections --strip-all --max-memory=4294967296 \
-	    $$(WEB_LINK_$(1))
-	@tools/check_wasm_size.sh $$@.tmp $(WEB_GZIP_MAX)
+	    $$(WEB_LINK_$(3))
+	@tools/check_wasm_size.sh $$@.tmp $$(if $$(filter %check.wasm,$$@),$$$$((2 * $(WEB_GZIP_MAX))),$(WEB_GZIP_MAX))
 	$$(Q)mv $$@.tmp $$@
 endef
 # wasi-libc was compiled without threads: its errno, declared thread-local, is one word for all, and only
 # the engine's own thread may call it. The others run kernels alone.
 WEB_LINK_threads = --import-memory --shared-memory --no-check-features --export=__stack_pointer \
                    --export-if-defined=__wasm_init_tls --export-if-defined=__tls_size
-$(foreach f,$(WEB_FLAVOURS),$(eval $(call web_flavour,$(f))))
+.SECONDARY: $(WEB_OTHERS)
+$(foreach f,$(WEB_FLAVOURS) $(WEB_CHECKS),$(eval $(call web_flavour,$(f))))
+$(foreach f,$(WEB_FLAVOURS),$(eval $(call web_link,$(WEB_FILE_$(f)),$(call web_obj_$(f),$(WEB_SRC) $(WEB_OTHERS)),$(f))))
+# Their own objects, and the flavour's.
+$(foreach f,$(WEB_CHECKS),$(eval $(call web_link,$(WEB_FILE_$(f)),$(call web_obj_$(f),$(WEB_CHECK_SRC)) \
+    $(call web_obj_$(f:-check=),$(filter-out $(WEB_CHECK_SRC),$(WEB_SRC)) $(WEB_OTHERS)),$(f))))
 $(WEB_OTHERS): $(WEB_DEPS)/include/pcre2.h ;
 
 .PHONY: web web-modules

@@ -73,8 +73,10 @@ static const struct level {
     const tern_head_kernels *h;
     const tern_gemm_kernels *g;
 } levels[] = {
+#if !defined(TERN_NO_SCALAR) // WebAssembly that pages load; what checks it has them
     {"scalar", "scalar", always, &tern_float_kernels_scalar, &tern_ternary_kernels_scalar,
      &tern_head_kernels_scalar, &tern_gemm_kernels_scalar},
+#endif
 #if defined(__x86_64__)
     {"avx2", "avx2", has_avx2, &tern_float_kernels_avx2, &tern_ternary_kernels_avx2,
      &tern_head_kernels_avx2, &tern_gemm_kernels_avx2},

@@ -3,6 +3,7 @@
 // The module computes in calls that return; while one is suspended (only where it must wait for the
 // GPU in the middle, docs/browser.md) no other may change anything. So whatever may be suspended, and
 // whatever changes something, takes its turn in #exclusive; what only looks is called at once.
+import { check } from './check.js';
 import { TernError } from './error.js';
 import { codeOf, Module, type Exports, type Heard } from './module.js';
 import { fromModule, toModule } from './names.js';
@@ -10,6 +11,7 @@ import type {
   CheckOptions, CheckReport, Engine, EngineOptions, GenerateInput, GenerateParams, GenerateResult, MemoryInfo, Message,
   Model, ModelInfo, OnProgress, OpenOptions, Session, SessionOptions, Source, TokenLogprob, TokenLogprobs,
 } from './types.js';
+import { nextTask } from './task.js';
 import { STATE_FOLDER } from './wasi.js';
 
 const YIELD_MS = 8; // of computing, before messages are served
@@ -30,6 +32,7 @@ class WasmEngine implements Engine {
   #turn: Promise<unknown> = Promise.resolve();
   #nMounts = 0;
   #suspended = false;
+  #options: EngineOptions = {};
   #dead: TernError | undefined;
 
   async load(options: EngineOptions): Promise<void> {
@@ -38,7 +41,9 @@ class WasmEngine implements Engine {
       logprobs: (id, json) => this.sessions.get(id)?.hearLogprobs(json),
       end: (id, json) => this.sessions.get(id)?.hearEnd(json),
       progress: (id, fraction, phase) => this.#progress(id, fraction, phase),
+      report: () => undefined,
     };
+    this.#options = options;
     this.module = await Module.load(options, heard);
   }
 
@@ -179,22 +184,9 @@ class WasmEngine implements Engine {
     return { wasm: this.module.memoryBytes, heapNow, heapMax };
   }
 
-  async check(options: CheckOptions = {}): Promise<CheckReport> {
-    const { files = [], model, device = 'cpu', ...rest } = options;
-    const folder = `m${++this.#nMounts}`;
+  check(options: CheckOptions = {}): Promise<CheckReport> {
     this.alive();
-    const reason = device === 'webgpu' ? await this.module.gpu.prepare() : null;
-    if (reason !== null) throw new TernError('device', reason);
-    this.module.files.add(folder, files);
-    try {
-      const args = { ...toModule(rest), device, n_threads: this.threads, model: model && `${folder}/${model}` };
-      await this.exclusive(() =>
-        this.callSuspended((x) => this.module.withJson(args, (at, n) => x.web_check(at, n))));
-      const report = this.module.result<Record<string, unknown>>();
-      return { build: this.build, ...(fromModule(report) as object), ladder: report['ladder'] } as CheckReport;
-    } finally {
-      this.module.files.remove(folder);
-    }
+    return check(this.build, this.#options, options);
   }
 
   #end(why: TernError): void {
@@ -418,18 +410,4 @@ function token(t: { id: number; logprob: number; bytes: number[] }): TokenLogpro
 
 function aborted(signal: AbortSignal | undefined): void {
   if (signal?.aborted) throw new TernError('aborted', 'aborted by the caller', { cause: signal.reason });
-}
-
-// After whatever waits to be heard, a message say.
-function nextTask(): Promise<void> {
-  const { setImmediate } = globalThis as unknown as { setImmediate?: (f: () => void) => void };
-  if (setImmediate) return new Promise((resolve) => setImmediate(resolve));
-  return new Promise((resolve) => {
-    const { port1, port2 } = new MessageChannel();
-    port1.onmessage = () => {
-      port1.close();
-      resolve();
-    };
-    port2.postMessage(0);
-  });
 }

@@ -36,7 +36,9 @@ export interface Exports {
   web_generate(session: number, json: number, n: number): number;
   web_step(model: number): number | Promise<number>;
   web_cancel(session: number): number;
+  // Of the modules that check alone:
   web_check(json: number, n: number): number | Promise<number>;
+  web_kernels_next(): number;
 }
 // What the GPU may be waited for in (docs/browser.md).
 const SUSPENDED = ['web_open_poll', 'web_step', 'web_check'] as const;
@@ -47,7 +49,9 @@ export interface Heard {
   logprobs(session: number, json: string): void;
   end(session: number, json: string): void;
   progress(opening: number, fraction: number, phase: string): boolean; // false: stop
+  report(text: string): void;
 }
+export const DEAF: Heard = { text() {}, logprobs() {}, end() {}, progress: () => true, report() {} };
 
 // Of tern_status, in order.
 const CODES: ErrorCode[] = ['trap', 'memory', 'io', 'format', 'unsupported', 'argument', 'context', 'aborted', 'device'];
@@ -74,15 +78,23 @@ export class Module {
     const build = options.build ?? (options.threads === 1 && working[0] === 'threads' ? 'relaxed' : working[0]!);
     if (!working.includes(build)) throw new TernError('unsupported', refusal(build));
     const m = new Module(build, options);
-    const module = options.wasmModule ?? (await compile(build, options));
-    const { imports, memory } = m.#imports(module, heard);
+    return m.#start(options.wasmModule ?? (await compile(FILES[build], options)), options, heard);
+  }
+  // What checks a build: the same kernels and more, in one thread.
+  static async loadChecks(build: Build, options: EngineOptions, heard: Heard): Promise<Module> {
+    const kind = build === 'simd' ? 'simd' : 'relaxed';
+    return new Module(kind, options).#start(await compile(CHECKS[kind], options), options, heard);
+  }
+
+  async #start(module: WebAssembly.Module, options: EngineOptions, heard: Heard): Promise<Module> {
+    const { imports, memory } = this.#imports(module, heard);
     const instance = await WebAssembly.instantiate(module, imports);
-    m.exports = instance.exports as unknown as Exports;
-    m.#memory = memory ?? m.exports.memory!;
-    m.suspendable = suspendable(m.exports);
-    m.exports._initialize();
-    if (build === 'threads') await m.#startThreads(module, options);
-    return m;
+    this.exports = instance.exports as unknown as Exports;
+    this.#memory = memory ?? this.exports.memory!;
+    this.suspendable = suspendable(this.exports);
+    this.exports._initialize();
+    if (this.build === 'threads') await this.#startThreads(module, options);
+    return this;
   }
 
   #imports(module: WebAssembly.Module, heard: Heard): { imports: WebAssembly.Imports; memory?: WebAssembly.Memory } {
@@ -93,6 +105,7 @@ export class Module {
         text: (session: number, at: number, n: number) => heard.text(session, this.text(at, n)),
         logprobs: (session: number, at: number, n: number) => heard.logprobs(session, this.text(at, n)),
         end: (session: number, at: number, n: number) => heard.end(session, this.text(at, n)),
+        report: (at: number, n: number) => heard.report(this.text(at, n)),
         progress: (opening: number, fraction: number, at: number, n: number) =>
           heard.progress(opening, fraction, this.text(at, n)) ? 1 : 0,
       },
@@ -175,16 +188,20 @@ function sharedMemory(): WebAssembly.Memory {
   }
 }
 
+interface WasmFile { name: string; beside(): URL }
 // Bundlers look for these very words.
-const urls: Record<Build, () => URL> = {
-  simd: () => new URL('./tern.wasm', import.meta.url),
-  relaxed: () => new URL('./tern-relaxed.wasm', import.meta.url),
-  threads: () => new URL('./tern-threads.wasm', import.meta.url),
+const FILES: Record<Build, WasmFile> = {
+  simd: { name: 'tern.wasm', beside: () => new URL('./tern.wasm', import.meta.url) },
+  relaxed: { name: 'tern-relaxed.wasm', beside: () => new URL('./tern-relaxed.wasm', import.meta.url) },
+  threads: { name: 'tern-threads.wasm', beside: () => new URL('./tern-threads.wasm', import.meta.url) },
 };
-const names: Record<Build, string> = { simd: 'tern.wasm', relaxed: 'tern-relaxed.wasm', threads: 'tern-threads.wasm' };
+const CHECKS: Record<'simd' | 'relaxed', WasmFile> = {
+  simd: { name: 'tern-check.wasm', beside: () => new URL('./tern-check.wasm', import.meta.url) },
+  relaxed: { name: 'tern-relaxed-check.wasm', beside: () => new URL('./tern-relaxed-check.wasm', import.meta.url) },
+};
 
-async function compile(build: Build, { wasmUrl, signal }: EngineOptions): Promise<WebAssembly.Module> {
-  const url = new URL(wasmUrl ? wasmUrl(names[build]) : urls[build](), globalThis.location?.href);
+async function compile(file: WasmFile, { wasmUrl, signal }: EngineOptions): Promise<WebAssembly.Module> {
+  const url = new URL(wasmUrl ? wasmUrl(file.name) : file.beside(), globalThis.location?.href);
   if (url.protocol === 'file:' && typeof Worker === 'undefined') return compileFile(url);
   let response: Response;
   try {
@@ -212,6 +229,6 @@ export const canSuspend = (): boolean => 'promising' in WebAssembly && 'Suspendi
 function suspendable(exports: Exports): Module['suspendable'] {
   const all: Record<string, unknown> = {};
   const { promising } = WebAssembly as unknown as { promising: Promising };
-  for (const name of SUSPENDED) all[name] = canSuspend() ? promising(exports[name]) : exports[name];
+  for (const name of SUSPENDED) if (exports[name]) all[name] = canSuspend() ? promising(exports[name]) : exports[name];
   return all as unknown as Module['suspendable'];
 }

@@ -48,7 +48,6 @@ export interface OpenOptions {
   thinking?: 'auto' | 'on' | 'off';
   chatTemplate?: string; // Jinja text that replaces the file's
   vocabOnly?: boolean; // tokenizer and template alone: no sessions
-  cpuFeatures?: 'scalar' | 'wasm';
   loras?: { path: string; scale?: number }[]; // the paths of sources
   webgpu?: WebGpuOptions;
   onProgress?: OnProgress;
@@ -194,12 +193,16 @@ export interface CheckOptions {
   quick?: boolean; // do not measure the machine
   files?: readonly Source[]; // with `model`: also compare this model's weights and results
   model?: string;
+  onItem?: (item: LadderItem) => void; // as soon as it is known
+  signal?: AbortSignal; // between kernels
 }
 export interface CheckItem { name: string; ok: boolean; detail: string; seconds: number }
+// As `tern diagnose --json` has them: {fact, value} or {check, ok, seconds, detail}.
+export interface LadderItem { fact?: string; value?: string; check?: string; ok?: boolean; seconds?: number; detail?: string }
 export interface CheckReport {
-  build: Build;
+  build: 'simd' | 'relaxed'; // whose kernels: those of 'threads' are those of 'relaxed'
   device: string;
-  nFailed: number;
+  nFailed: number; // of kernels and ladder
   kernels: CheckItem[];
-  ladder: unknown; // as `tern diagnose --json` prints it
+  ladder: LadderItem[];
 }

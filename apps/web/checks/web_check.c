@@ -1,21 +1,27 @@
-// The ladder of `tern diagnose`, for a page. (The kernels' own checks are a module of their own:
-// apps/web/checks.)
-#include "web.h"
-
-#include "base/alloc.h"
+// The ladder of `tern diagnose`, for a page.
+#include <string.h>
+#include "apps/web/web.h"
+#include "apps/web/web_args.h"
 #include "tern_tools.h"
-#include "web_args.h"
 
 WEB_EXPORT(web_check) int32_t web_check(const char *json, uint32_t n);
 
-// Its JSON as `tern diagnose --json` has it, in {"n_failed", "ladder"}. The GPU may be waited for.
+// A piece of the report, as soon as it is known.
+WEB_IMPORT(web, report) void js_report(const char *text, uint32_t n);
+static bool on_text(void *user, const char *text, size_t n) {
+    (void)user;
+    js_report(text, (uint32_t)n);
+    return true;
+}
+
+// Its JSON as `tern diagnose --json` has it, told piece by piece: the number of checks that failed.
+// The GPU may be waited for.
 int32_t web_check(const char *json, uint32_t n) {
     static const char *const devices[] = {"cpu", "webgpu", "auto"};
     tern_error err = {0};
     web_args args = {0};
     tern_webgpu_desc webgpu = {.symbol = web_gpu_symbol};
     tern_diagnose_desc desc = {.format = TERN_FORMAT_JSON, .webgpu = &webgpu};
-    tern_strbuf text = {0};
     size_t n_failed = 0;
     int32_t device = 0;
     const web_field fields[] = {
@@ -30,16 +36,7 @@ int32_t web_check(const char *json, uint32_t n) {
     tern_status status =
         web_args_read(&args, "check", json, n, fields, sizeof fields / sizeof *fields, &err);
     desc.device = devices[device];
-    if (status == TERN_OK) status = tern_diagnose(&desc, web_append, &text, &n_failed, &err);
-    int32_t answer = status == TERN_OK ? 0 : web_fail(&err);
-    if (answer == 0) {
-        tern_strbuf *b = web_result_begin();
-        tern_strbuf_printf(b, "{\"n_failed\":%zu,\"ladder\":", n_failed);
-        tern_strbuf_append(b, tern_strbuf_text(&text), text.len);
-        tern_strbuf_puts(b, "}");
-        answer = web_result_end();
-    }
-    tern_strbuf_free(&text);
+    if (status == TERN_OK) status = tern_diagnose(&desc, on_text, NULL, &n_failed, &err);
     web_args_free(&args);
-    return answer;
+    return status == TERN_OK ? (int32_t)n_failed : web_fail(&err);
 }
