@@ -12,6 +12,7 @@
 #define LOOKS_BEFORE_WAIT 64     // in vain, in one call: then somebody waits
 #define LOOKS_AT_MOST     100000 // where it cannot be suspended
 
+static wgpu_instance instances;
 static wgpu_device devices;
 static struct {
     bool may_wait;
@@ -20,13 +21,12 @@ static struct {
 
 typedef struct expected_map {
     int32_t id; // 0: free
+    wgpu_instance instance;
     wgpu_map_callback callback;
 } expected_map;
 static expected_map *maps;
 static size_t n_maps, maps_capacity;
 static int32_t last_id;
-
-static wgpu_adapter_callback wants_adapter; // callback: NULL if nobody does
 
 void web_gpu_enter(bool may_wait) {
     call.may_wait = may_wait;
@@ -44,7 +44,7 @@ void gpu_events_remove_device(const struct wgpu_device_ *d) {
     if (*at) *at = d->next;
 }
 
-int32_t gpu_events_expect_map(const wgpu_map_callback *callback) {
+int32_t gpu_events_expect_map(wgpu_instance instance, const wgpu_map_callback *callback) {
     size_t i = 0;
     while (i < n_maps && maps[i].id) i++;
     if (i == n_maps) {
@@ -52,7 +52,7 @@ int32_t gpu_events_expect_map(const wgpu_map_callback *callback) {
         n_maps++;
     }
     last_id = last_id == INT32_MAX ? 1 : last_id + 1;
-    maps[i] = (expected_map){last_id, *callback};
+    maps[i] = (expected_map){last_id, instance, *callback};
     return last_id;
 }
 
@@ -86,13 +86,40 @@ static void on_error(int32_t handle, const char *text, bool lost) {
         d->error.callback(&d, 0, text_of(text), d->error.u1, d->error.u2);
 }
 
-static void answer_adapter(const char *why_not) {
-    wgpu_adapter_callback wanted = wants_adapter;
+// handle 0: there is none, and why.
+static void answer_adapter(wgpu_instance in, int32_t handle, const char *why) {
+    wgpu_adapter_callback wanted = in->wanted;
     if (!wanted.callback) return;
-    wants_adapter.callback = NULL;
-    int32_t handle = why_not ? 0 : js_gpu_take_adapter();
-    wanted.callback(handle ? WGPU_SUCCESS : 0, gpu_object(handle), text_of(why_not ? why_not : ""),
+    in->wanted.callback = NULL;
+    wgpu_adapter a = handle ? tern_alloc(TERN_MEM_MISC, sizeof *a) : NULL;
+    if (a)
+        *a = (struct wgpu_adapter_){handle, in};
+    else if (handle)
+        js_gpu_release(handle);
+    wanted.callback(a ? WGPU_SUCCESS : 0, a,
+                    text_of(a        ? ""
+                            : handle ? "out of memory"
+                                     : why),
                     wanted.u1, wanted.u2);
+}
+
+// JavaScript keeps one adapter at a time: who comes too late asks again.
+static void ask_for_adapter(wgpu_instance in) {
+    char why[400];
+    int32_t there = js_gpu_request(why, sizeof why);
+    if (there > 0) answer_adapter(in, js_gpu_take_adapter(), "the adapter was taken");
+    if (there < 0) answer_adapter(in, 0, why);
+}
+
+static void on_adapter(bool there, const char *why) {
+    for (wgpu_instance in = instances, next; in; in = next) {
+        next = in->next; // the callback may close it
+        if (!in->wanted.callback) continue;
+        if (there)
+            ask_for_adapter(in);
+        else
+            answer_adapter(in, 0, why);
+    }
 }
 
 static bool take_one(void) {
@@ -102,7 +129,7 @@ static bool take_one(void) {
     case GPU_EVENT_MAP: on_map(numbers[0], numbers[1] != 0); return true;
     case GPU_EVENT_ERROR: on_error(numbers[0], text, false); return true;
     case GPU_EVENT_LOST: on_error(numbers[0], text, true); return true;
-    case GPU_EVENT_ADAPTER: answer_adapter(numbers[1] ? NULL : text); return true;
+    case GPU_EVENT_ADAPTER: on_adapter(numbers[1] != 0, text); return true;
     default: return false;
     }
 }
@@ -110,7 +137,8 @@ static bool take_one(void) {
 // ---- Waiting ----------------------------------------------------------------------------------
 
 static bool expects_something(void) {
-    bool any = wants_adapter.callback != NULL;
+    bool any = false;
+    for (wgpu_instance in = instances; in; in = in->next) any = any || in->wanted.callback;
     for (size_t i = 0; i < n_maps; i++) any = any || maps[i].id != 0;
     return any;
 }
@@ -121,11 +149,10 @@ static void give_up(void) {
         d->error.callback(&d, 0, text_of(why), d->error.u1, d->error.u2);
     for (size_t i = 0; i < n_maps; i++)
         if (maps[i].id) end_map(i, false);
-    answer_adapter(why);
+    on_adapter(false, why);
 }
 
-void gpu_events_process(wgpu_instance instance) {
-    (void)instance;
+void gpu_events_process(void) {
     bool any = false;
     while (take_one()) any = true;
     if (any || !expects_something()) {
@@ -141,13 +168,28 @@ void gpu_events_process(wgpu_instance instance) {
         give_up();
 }
 
-wgpu_future gpu_events_request_adapter(wgpu_instance instance, const wgpu_adapter_options *options,
-                                       wgpu_adapter_callback callback) {
-    char why[400];
-    (void)instance;
-    (void)options; // the page chose it
-    wants_adapter = callback;
-    int32_t there = js_gpu_request(why, sizeof why);
-    if (there != 0) answer_adapter(there > 0 ? NULL : why);
-    return (wgpu_future){1};
+// ---- Instances
+// -----------------------------------------------------------------------------------
+
+wgpu_instance gpu_events_open(void) {
+    wgpu_instance in = tern_alloc(TERN_MEM_MISC, sizeof *in);
+    if (!in) return NULL;
+    in->next = instances;
+    instances = in;
+    return in;
+}
+
+void gpu_events_close(wgpu_instance in) {
+    answer_adapter(in, 0, "WebGPU was closed");
+    for (size_t i = 0; i < n_maps; i++)
+        if (maps[i].id && maps[i].instance == in) end_map(i, false);
+    wgpu_instance *at = &instances;
+    while (*at != in) at = &(*at)->next;
+    *at = in->next;
+    tern_free(in);
+}
+
+void gpu_events_request_adapter(wgpu_instance in, wgpu_adapter_callback callback) {
+    in->wanted = callback;
+    ask_for_adapter(in);
 }

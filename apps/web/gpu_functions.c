@@ -10,10 +10,11 @@
 
 static wgpu_instance CreateInstance(const wgpu_instance_desc *desc) {
     (void)desc;
-    return gpu_object(1);
+    return gpu_events_open();
 }
 static void InstanceProcessEvents(wgpu_instance instance) {
-    gpu_events_process(instance);
+    (void)instance; // of all: JavaScript has one queue
+    gpu_events_process();
 }
 static uint32_t InstanceHasWGSLLanguageFeature(wgpu_instance instance, uint32_t feature) {
     (void)instance;
@@ -22,10 +23,12 @@ static uint32_t InstanceHasWGSLLanguageFeature(wgpu_instance instance, uint32_t 
 static wgpu_future InstanceRequestAdapter(wgpu_instance instance,
                                           const wgpu_adapter_options *options,
                                           wgpu_adapter_callback callback) {
-    return gpu_events_request_adapter(instance, options, callback);
+    (void)options; // the page chose it
+    gpu_events_request_adapter(instance, callback);
+    return (wgpu_future){1};
 }
 static void InstanceRelease(wgpu_instance instance) {
-    (void)instance;
+    gpu_events_close(instance);
 }
 
 // The texts live until the next call: the library copies what it keeps.
@@ -34,7 +37,7 @@ static uint32_t AdapterGetInfo(wgpu_adapter adapter, wgpu_adapter_info *info) {
     uint32_t numbers[3] = {0};
     wgpu_text *const texts[] = {&info->vendor, &info->architecture, &info->device,
                                 &info->description};
-    js_gpu_info(gpu_handle(adapter), text, sizeof text, numbers);
+    js_gpu_info(adapter->handle, text, sizeof text, numbers);
     const char *at = text;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         size_t left = (size_t)(text + sizeof text - at);
@@ -56,7 +59,7 @@ static void AdapterPropertiesSubgroupMatrixConfigsFreeMembers(wgpu_matrix_config
 
 static uint32_t AdapterGetLimits(wgpu_adapter adapter, wgpu_limits *limits) {
     double v[GPU_LIMITS] = {0};
-    js_gpu_limits(gpu_handle(adapter), v);
+    js_gpu_limits(adapter->handle, v);
     limits->storage_buffers = (uint32_t)v[GPU_LIMIT_STORAGE_BUFFERS];
     limits->storage_binding_bytes = (uint64_t)v[GPU_LIMIT_STORAGE_BINDING];
     limits->uniform_binding_bytes = (uint64_t)v[GPU_LIMIT_UNIFORM_BINDING];
@@ -73,16 +76,19 @@ static uint32_t AdapterHasFeature(wgpu_adapter adapter, uint32_t feature) {
     static const uint32_t numbers[] = {
         [GPU_HAS_TIMESTAMPS] = 0x9, [GPU_HAS_F16] = 0xB, [GPU_HAS_SUBGROUPS] = 0x12};
     for (int32_t i = 0; i < (int32_t)(sizeof numbers / sizeof *numbers); i++)
-        if (numbers[i] == feature) return js_gpu_has(gpu_handle(adapter), i) != 0;
+        if (numbers[i] == feature) return js_gpu_has(adapter->handle, i) != 0;
     return 0;
 }
 
 static wgpu_future AdapterRequestDevice(wgpu_adapter adapter, const wgpu_device_desc *desc,
                                         wgpu_device_callback callback) {
     wgpu_device d = tern_alloc(TERN_MEM_MISC, sizeof *d);
-    int32_t handle = d ? js_gpu_device(gpu_handle(adapter)) : 0;
+    int32_t handle = d ? js_gpu_device(adapter->handle) : 0;
     if (handle) {
-        *d = (struct wgpu_device_){.handle = handle, .error = desc->error, .lost = desc->lost};
+        *d = (struct wgpu_device_){.handle = handle,
+                                   .instance = adapter->instance,
+                                   .error = desc->error,
+                                   .lost = desc->lost};
         gpu_events_add_device(d);
     } else {
         tern_free(d);
@@ -94,7 +100,8 @@ static wgpu_future AdapterRequestDevice(wgpu_adapter adapter, const wgpu_device_
     return (wgpu_future){1};
 }
 static void AdapterRelease(wgpu_adapter adapter) {
-    js_gpu_release(gpu_handle(adapter));
+    js_gpu_release(adapter->handle);
+    tern_free(adapter);
 }
 
 static wgpu_queue DeviceGetQueue(wgpu_device d) {
@@ -144,7 +151,7 @@ static void BufferRelease(wgpu_buffer b) {
 static wgpu_future BufferMapAsync(wgpu_buffer b, uint64_t mode, size_t at, size_t n,
                                   wgpu_map_callback callback) {
     (void)mode; // reading
-    int32_t id = gpu_events_expect_map(&callback);
+    int32_t id = gpu_events_expect_map(b->device->instance, &callback);
     if (id)
         js_gpu_map(b->device->handle, b->handle, (double)at, (double)n, id);
     else
@@ -152,14 +159,15 @@ static wgpu_future BufferMapAsync(wgpu_buffer b, uint64_t mode, size_t at, size_
     return (wgpu_future){(uint64_t)id};
 }
 
-// A copy in the module's memory, which is kept for the next time.
+// A copy in the module's memory, which is kept for the next time. NULL: out of memory, or the
+// device was lost since.
 static const void *BufferGetConstMappedRange(wgpu_buffer b, size_t at, size_t n) {
     if (n > b->copy_bytes) {
         tern_free(b->copy);
         b->copy = tern_alloc(TERN_MEM_MISC, n);
         b->copy_bytes = b->copy ? n : 0;
     }
-    if (b->copy) js_gpu_mapped(b->handle, (double)at, (uint32_t)n, b->copy);
+    if (!b->copy || !js_gpu_mapped(b->handle, (double)at, (uint32_t)n, b->copy)) return NULL;
     return b->copy;
 }
 static void BufferUnmap(wgpu_buffer b) {

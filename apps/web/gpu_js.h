@@ -34,7 +34,8 @@ GPU_JS(int32_t, buffer, int32_t device, double bytes, uint32_t usage, const char
 GPU_JS(void, destroy, int32_t buffer)
 GPU_JS(void, write, int32_t device, int32_t buffer, double at, const void *data, uint32_t bytes)
 GPU_JS(void, map, int32_t device, int32_t buffer, double at, double bytes, int32_t id)
-GPU_JS(void, mapped, int32_t buffer, double at, uint32_t bytes, void *to)
+// 0: it is not mapped, after a loss.
+GPU_JS(int32_t, mapped, int32_t buffer, double at, uint32_t bytes, void *to)
 GPU_JS(void, unmap, int32_t buffer)
 
 GPU_JS(int32_t, module, int32_t device, const char *code, uint32_t n)

@@ -4,8 +4,19 @@
 
 #include "kernels/webgpu/wgpu_api.h"
 
+struct wgpu_instance_ {
+    wgpu_adapter_callback wanted; // callback: NULL if no adapter is asked for
+    wgpu_instance next;
+};
+
+struct wgpu_adapter_ {
+    int32_t handle;
+    wgpu_instance instance;
+};
+
 struct wgpu_device_ {
     int32_t handle;
+    wgpu_instance instance;
     wgpu_error_callback error;
     wgpu_lost_callback lost;
     wgpu_device next; // devices that errors may belong to
@@ -28,12 +39,15 @@ static inline void *gpu_object(int32_t handle) {
 
 // ---- Events (gpu_events.c) --------------------------------------------------------------------
 
+wgpu_instance gpu_events_open(void); // NULL: out of memory
+// Whatever it still expects is called back, as failed.
+void gpu_events_close(wgpu_instance instance);
 void gpu_events_add_device(wgpu_device d);
 void gpu_events_remove_device(const struct wgpu_device_ *d);
 // An id for JavaScript; 0: out of memory. The callback is called once.
-int32_t gpu_events_expect_map(const wgpu_map_callback *callback);
-wgpu_future gpu_events_request_adapter(wgpu_instance instance, const wgpu_adapter_options *options,
-                                       wgpu_adapter_callback callback);
-void gpu_events_process(wgpu_instance instance);
+int32_t gpu_events_expect_map(wgpu_instance instance, const wgpu_map_callback *callback);
+void gpu_events_request_adapter(wgpu_instance instance, wgpu_adapter_callback callback);
+// Calls back what has happened.
+void gpu_events_process(void);
 
 #endif

@@ -36,7 +36,7 @@ async function buildPackage() {
     ...shared, entryPoints: entry, outdir: 'dist', splitting: true, minify: true, sourcemap: true,
     chunkNames: 'chunk-[hash]',
   });
-  for (const name of ['tern', 'tern-relaxed', 'tern-threads']) {
+  for (const name of ['tern', 'tern-relaxed', 'tern-threads', 'tern-check', 'tern-relaxed-check']) {
     const file = join(modules, `${name}.wasm`);
     if (existsSync(file)) copyFileSync(file, join(dist, `${name}.wasm`));
     else console.warn(`package: ${file} is missing; \`make web\` builds it`);

@@ -102,7 +102,7 @@ export class Host implements Handler {
     const { id, files, storage } = opened;
     const info = () => {
       const now = model.info;
-      const more = [now.deviceReason, now.templateGuess].filter(note => note !== null);
+      const more = [engine.note, now.deviceReason, now.templateGuess].filter(note => note !== null);
       return { ...now, id, files, storage, build: engine.build, context, notes: [...notes, ...more] };
     };
     this.#loaded = { model, sessions, opened, info };

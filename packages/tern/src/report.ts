@@ -1,14 +1,12 @@
 // What a check of the device found, to look at and to send to others.
-import type { CheckItem, CheckReport } from './engine/types.js';
-
-interface Step { fact?: string; value?: string; check?: string; ok?: boolean; seconds?: number; detail?: string }
+import type { CheckItem, CheckReport, LadderItem } from './engine/types.js';
 
 export class Report implements CheckReport {
   readonly build: CheckReport['build'];
   readonly device: string;
   readonly nFailed: number;
   readonly kernels: CheckItem[];
-  readonly ladder: unknown;
+  readonly ladder: LadderItem[];
   readonly browser: string;
   readonly isolated: boolean; // whether threads are possible
   readonly notes: readonly string[];
@@ -29,14 +27,13 @@ export class Report implements CheckReport {
     const line = (name: string, value: string) => `${name.padEnd(24)} ${value}`;
     const verdict = (ok: boolean, seconds: number, detail: string) =>
       `${ok ? 'ok    ' : 'FAILED'} ${seconds.toFixed(3)} s  ${detail}`;
-    const steps = Array.isArray(this.ladder) ? this.ladder as Step[] : [];
     return [
       line('browser', this.browser || 'none'),
       line('cross-origin isolated', this.isolated ? 'yes' : 'no: one thread'),
       line('module', this.build),
       line('device', this.device),
       ...this.notes.map(note => line('note', note)),
-      ...steps.map(step => step.fact === undefined
+      ...this.ladder.map(step => step.fact === undefined
         ? line(step.check ?? '', verdict(step.ok === true, step.seconds ?? 0, step.detail ?? ''))
         : line(step.fact, step.value ?? '')),
       ...this.kernels.map(kernel => line(kernel.name, verdict(kernel.ok, kernel.seconds, kernel.detail))),

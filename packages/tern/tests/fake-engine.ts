@@ -100,7 +100,7 @@ export function fakeEngine(seen: Seen): (options?: EngineOptions) => Promise<Eng
   return async (options = {}) => {
     seen.engine = options;
     return {
-      build: 'relaxed', threads: 1,
+      build: 'relaxed', threads: 1, note: null,
       memory: () => ({ wasm: 1, heapNow: 1, heapMax: 1 }),
       check: async () => ({
         build: 'relaxed', device: 'cpu wasm-relaxed, 1 thread', nFailed: 1,

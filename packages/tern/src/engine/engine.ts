@@ -49,6 +49,7 @@ class WasmEngine implements Engine {
 
   get build(): Engine['build'] { return this.module.build; }
   get threads(): number { return this.module.threads; }
+  get note(): string | null { return this.module.note; }
 
   // ---- Calls ---------------------------------------------------------------------------------
 
@@ -136,7 +137,7 @@ class WasmEngine implements Engine {
 
   async #open(folder: string, path: string, options: OpenOptions): Promise<Model> {
     const { device = 'auto', signal, onProgress, webgpu, batch, loras, ...rest } = options;
-    const reason = device === 'wasm' ? null : await this.module.gpu.prepare(webgpu);
+    const reason = device === 'wasm' ? null : await this.#prepareGpu(device, webgpu);
     if (device === 'webgpu' && reason !== null) throw new TernError('device', reason);
     aborted(signal);
     const args = {
@@ -160,6 +161,14 @@ class WasmEngine implements Engine {
         this.#openings.delete(id);
       }
     });
+  }
+
+  // Null, or why WebGPU is not to be used.
+  async #prepareGpu(device: OpenOptions['device'], options: OpenOptions['webgpu']): Promise<string | null> {
+    const { gpu } = this.module, reason = await gpu.prepare(options), { software } = gpu;
+    if (reason !== null || device === 'webgpu' || software === null) return reason;
+    gpu.drop();
+    return `WebGPU has no GPU here, only software that is slower than WebAssembly (${software})`;
   }
 
   async #poll(id: number): Promise<number> {

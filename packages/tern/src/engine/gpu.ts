@@ -51,6 +51,14 @@ export class Gpu {
     return this.#ready ? null : this.#ask();
   }
 
+  // Of an adapter that computes on the CPU, its name: slower than the module itself.
+  get software(): string | null { return this.#ready ? softwareName(this.#ready.adapter) : null; }
+  // What was prepared is not wanted.
+  drop(): void {
+    this.#ready?.device.destroy();
+    this.#ready = undefined;
+  }
+
   // Resolves when the module has something to look at.
   async changed(): Promise<void> {
     if (this.#events.length > 0 || this.#closed) return;
@@ -146,11 +154,10 @@ export class Gpu {
 
   #info(handle: number, text: number, n: number, numbers: number): void {
     const { info } = this.#get<Pair>(handle).adapter;
-    const more = info as unknown as { isFallbackAdapter?: boolean; subgroupMinSize?: number; subgroupMaxSize?: number };
+    const more = info as unknown as { subgroupMinSize?: number; subgroupMaxSize?: number };
     const name = info.device || info.description || `${info.vendor} ${info.architecture}`.trim() || 'GPU';
     this.#say([info.vendor, info.architecture, name, info.description].map((s) => s.slice(0, 100) + '\0').join(''), text, n);
-    const software = more.isFallbackAdapter || /swiftshader|llvmpipe|lavapipe/i.test(`${info.architecture} ${name}`);
-    this.#u32(numbers, 3).set([software ? 1 : 0, more.subgroupMinSize ?? 0, more.subgroupMaxSize ?? 0]);
+    this.#u32(numbers, 3).set([softwareName(this.#get<Pair>(handle).adapter) === null ? 0 : 1, more.subgroupMinSize ?? 0, more.subgroupMaxSize ?? 0]);
   }
 
   #map(device: number, buffer: number, at: number, bytes: number, id: number): void {
@@ -161,6 +168,17 @@ export class Gpu {
     this.#n_maps++;
     this.#get<GPUBuffer>(buffer).mapAsync(1, at, bytes).then(() => done(true), () => done(false));
     if (this.#nudges) this.#device(device).queue.submit([]);
+  }
+
+  #mapped(buffer: number, at: number, n: number, to: number): number {
+    let range: ArrayBuffer;
+    try {
+      range = this.#get<GPUBuffer>(buffer).getMappedRange(at, n);
+    } catch { // the device was lost since: an event says so
+      return 0;
+    }
+    new Uint8Array(this.#memory().buffer).set(new Uint8Array(range), to >>> 0);
+    return 1;
   }
 
   #take(numbers: number, text: number, n: number): number {
@@ -258,8 +276,7 @@ export class Gpu {
     write: (d: number, b: number, at: number, from: number, n: number) =>
       this.#device(d).queue.writeBuffer(this.#get(b), at, this.#memory().buffer, from >>> 0, n >>> 0),
     map: (d: number, b: number, at: number, n: number, id: number) => this.#map(d, b, at, n, id),
-    mapped: (b: number, at: number, n: number, to: number) =>
-      new Uint8Array(this.#memory().buffer).set(new Uint8Array(this.#get<GPUBuffer>(b).getMappedRange(at, n)), to >>> 0),
+    mapped: (b: number, at: number, n: number, to: number) => this.#mapped(b, at, n, to),
     unmap: (b: number) => this.#get<GPUBuffer>(b).unmap(),
 
     module: (d: number, at: number, n: number) => this.#put(this.#device(d).createShaderModule({ code: this.#text(at, n) })),
@@ -303,6 +320,12 @@ export class Gpu {
 }
 
 function isPair(o: unknown): o is Pair { return typeof o === 'object' && o !== null && 'adapter' in o && 'device' in o; }
+
+function softwareName({ info }: GPUAdapter): string | null {
+  const name = [info.vendor, info.architecture, info.device, info.description].filter(Boolean).join(' ');
+  const told = (info as unknown as { isFallbackAdapter?: boolean }).isFallbackAdapter === true;
+  return told || /swiftshader|llvmpipe|lavapipe|softpipe|basic render|software/i.test(name) ? name || 'software' : null;
+}
 
 function sentence(error: unknown): string {
   return error instanceof TernError ? error.message : `WebGPU gave no device: ${error instanceof Error ? error.message : String(error)}`;

@@ -64,6 +64,7 @@ export class Module {
   // The same functions, which may be suspended where the browser can do so.
   suspendable!: Pick<Exports, (typeof SUSPENDED)[number]>;
   pool: Pool | undefined;
+  note: string | null = null; // why it is not the best one
   #memory!: WebAssembly.Memory;
   #encoder = new TextEncoder();
   #decoder = new TextDecoder();
@@ -77,8 +78,17 @@ export class Module {
     const working = workingBuilds();
     const build = options.build ?? (options.threads === 1 && working[0] === 'threads' ? 'relaxed' : working[0]!);
     if (!working.includes(build)) throw new TernError('unsupported', refusal(build));
-    const m = new Module(build, options);
-    return m.#start(options.wasmModule ?? (await compile(FILES[build], options)), options, heard);
+    const load = async (kind: Build): Promise<Module> =>
+      new Module(kind, options).#start(options.wasmModule ?? (await compile(FILES[kind], options)), options, heard);
+    try {
+      return await load(build);
+    } catch (error) {
+      const goesOn = build === 'threads' && options.build === undefined && !options.wasmModule;
+      if (!goesOn || options.signal?.aborted || !(error instanceof TernError)) throw error;
+      const one = await load('relaxed');
+      one.note = `one thread: ${error.message}`;
+      return one;
+    }
   }
   // What checks a build: the same kernels and more, in one thread.
   static async loadChecks(build: Build, options: EngineOptions, heard: Heard): Promise<Module> {

@@ -21,8 +21,9 @@ function holds(base64: string): boolean {
   return (f as () => number)() === 1;
 }
 
+// A page's own thread must not wait for others.
 function sharesMemory(): boolean {
-  if (typeof SharedArrayBuffer === 'undefined' || globalThis.crossOriginIsolated === false) return false;
+  if ('document' in globalThis || typeof SharedArrayBuffer === 'undefined' || globalThis.crossOriginIsolated === false) return false;
   try {
     return new WebAssembly.Memory({ initial: 1, maximum: 1, shared: true }).buffer instanceof SharedArrayBuffer;
   } catch {

@@ -30,7 +30,7 @@ export interface EngineOptions {
   threads?: number; // at most; 0 or left out: one for each core, where the page is cross-origin isolated
   build?: Build; // instead of the best one that works here; fails if it does not
   wasmUrl?: (file: string) => URL | string; // where tern.wasm and its kin lie; else beside this module
-  wasmModule?: WebAssembly.Module; // compiled already; `build` must say which one it is
+  wasmModule?: WebAssembly.Module; // compiled already: the one that `build` names
   workerUrl?: URL | string; // of the plain file that threads run: pool-worker.js beside this module
   gpu?: GPU; // instead of navigator.gpu: in Node, npm's webgpu
   state?: StateStore;
@@ -41,7 +41,9 @@ export interface EngineOptions {
 export type OnProgress = (phase: string, fraction: number) => void;
 
 export interface OpenOptions {
-  device?: Device; // 'auto': WebGPU if it is there and computes correctly, else WebAssembly
+  // 'auto': WebGPU on a GPU that computes correctly, else WebAssembly (ModelInfo.deviceReason says why).
+  // 'webgpu': WebGPU on whatever it runs, or an error.
+  device?: Device;
   batch?: number; // prompt tokens computed at once, at most; 0: 512
   head?: 'auto' | 'file' | 'exact' | 'q8_0' | 'q6_k' | 'q4_0';
   ternary?: 'auto' | '2bit' | '1.6bit';
@@ -64,6 +66,7 @@ export interface WebGpuOptions {
 export interface Engine {
   readonly build: Build;
   readonly threads: number;
+  readonly note: string | null; // a sentence if it is not the build that this browser could have
   // path: "model.gguf" (the first of a split set), or the folder of a Hugging Face model's files, ""
   // if their names have none.
   open(files: readonly Source[], path: string, options?: OpenOptions): Promise<Model>;
