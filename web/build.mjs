@@ -27,6 +27,16 @@ const engine = { // the package, by the place where it lies beside the pages
   },
 };
 
+const styles = { // a style sheet that a script imports is a text, made small
+  name: 'styles',
+  setup(build) {
+    build.onLoad({ filter: /widget\.css$/ }, async ({ path: file }) => {
+      const { code } = await build.esbuild.transform(await readFile(file, 'utf8'), { loader: 'css', minify: true });
+      return { contents: code, loader: 'text' };
+    });
+  },
+};
+
 async function bundle(esbuild, out, options) {
   await esbuild.build({
     bundle: true,
@@ -36,7 +46,7 @@ async function bundle(esbuild, out, options) {
     logLevel: 'warning',
     minify: true,
     outdir: out,
-    plugins: [engine],
+    plugins: [engine, styles],
     target: ['chrome110', 'firefox115', 'safari16.4'],
     ...options,
   });
@@ -66,7 +76,7 @@ async function listFiles(folder, prefix = '') {
 // contents. Models are not among them: the package keeps those.
 async function writeServiceWorker(esbuild, out) {
   const wanted = (name) => /\.(html|js|css|wasm|svg|png|webmanifest)$/.test(name) &&
-    !/^(models|tldr\/)/.test(name) && name !== 'sw.js';
+    !name.startsWith('models/') && name !== 'sw.js';
   const files = (await listFiles(out)).filter(wanted);
   const hash = createHash('sha256');
   for (const name of files) hash.update(`${name}\0`).update(await readFile(path.join(out, name))).update('\0');
@@ -85,6 +95,7 @@ export async function buildPages({ out, engineFolder, model }) {
   await bundle(esbuild, out, {
     entryPoints: {
       'shared/base': path.join(here, 'shared/base.css'),
+      'shared/home': path.join(here, 'shared/home.css'),
       'chat/chat': path.join(here, 'chat/chat.css'),
       'diagnose/diagnose': path.join(here, 'diagnose/diagnose.css'),
       'tldr/demo': path.join(here, 'tldr/demo.css'),
@@ -95,6 +106,8 @@ export async function buildPages({ out, engineFolder, model }) {
       'shared/home': path.join(here, 'home.ts'),
       'chat/chat': path.join(here, 'chat/main.ts'),
       'diagnose/diagnose': path.join(here, 'diagnose/main.ts'),
+      'diagnose/storage_worker': path.join(here, 'diagnose/storage_worker.ts'),
+      'tldr/demo': path.join(here, 'tldr/demo.ts'),
       'tldr/tldr': path.join(here, 'tldr/tldr.ts'),
     },
   });
