@@ -3,7 +3,19 @@
 // no page is open. Models are not kept here: the package does, in the browser's file system.
 declare const FILES: string[];
 declare const VERSION: string;
-declare const self: ServiceWorkerGlobalScope & typeof globalThis;
+
+// What is used of a service worker's world: TypeScript has it only in place of the page's.
+interface LifeEvent extends Event { waitUntil(work: Promise<unknown>): void }
+interface RequestEvent extends Event { readonly request: Request; respondWith(response: Promise<Response>): void }
+interface Scope {
+  readonly location: Location;
+  readonly clients: { claim(): Promise<void> };
+  skipWaiting(): Promise<void>;
+  addEventListener(type: 'install' | 'activate', call: (event: LifeEvent) => void): void;
+  addEventListener(type: 'fetch', call: (event: RequestEvent) => void): void;
+  addEventListener(type: 'message', call: (event: MessageEvent) => void): void;
+}
+declare const self: Scope;
 
 const PREFIX = 'tern-pages-';
 const CACHE = PREFIX + VERSION;

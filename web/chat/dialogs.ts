@@ -4,7 +4,7 @@ import { h, iconButton } from '../shared/dom.ts';
 
 export function openDialog(title: string, body: (Node | string)[], footer: Node[] = []): HTMLDialogElement {
   const dialog = h('dialog', { 'aria-label': title },
-    h('header', null, h('h2', null, title), iconButton('close', 'Close', () => dialog.close())),
+    h('header', null, h('h2', { tabindex: -1, autofocus: true }, title), iconButton('close', 'Close', () => dialog.close())),
     h('div', { class: 'body' }, ...body),
     footer.length > 0 && h('footer', null, ...footer));
   dialog.addEventListener('close', () => dialog.remove());

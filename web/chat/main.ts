@@ -424,8 +424,8 @@ class ChatPage {
       if (talk.kind === 'text') { talk.text = text; this.draw(); void this.continueText(); } else { this.input.value = text; this.submit(); }
     } }, text);
     welcome.style.margin = talk.kind === 'text' ? '0 auto' : 'auto';
-    welcome.replaceChildren(
-      talk.kind === 'chat' && h('img', { src: '../icons/icon.svg', alt: '', width: 72, height: 72 }),
+    const picture = h('img', { src: '../icons/icon.svg', alt: '', width: 72, height: 72, hidden: talk.kind === 'text' });
+    welcome.replaceChildren(picture,
       h('div', null, h('h1', null, talk.kind === 'text' ? 'Begin a text, the model goes on' : 'A model of your own, in this page'),
         h('p', { class: 'lead' }, guess ? `This model comes without a chat template: it is made to continue text. ${guess}` : talk.kind === 'text' ? 'Write a first sentence, or take one of these.' : 'It runs on this device. Nothing that you write leaves it, and it works without a network once it is loaded.')),
       h('div', { class: 'kinds', role: 'group', 'aria-label': 'Kind of conversation' }, kind('chat', 'Chat'), kind('text', 'Continue a text')),

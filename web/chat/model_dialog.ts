@@ -1,5 +1,5 @@
 // The picker of models: what is loaded, what is on this device, what could be downloaded, files.
-import { Tern, type StoredModel } from 'tern-engine';
+import { Tern, type StorageEstimate, type StoredModel } from 'tern-engine';
 import { h, iconButton, toast } from '../shared/dom.ts';
 import { formatBytes } from '../shared/format.ts';
 import { confirmDialog, openDialog } from './dialogs.ts';
@@ -38,25 +38,26 @@ function loadedGroup(loader: Loader, close: () => void): HTMLElement | null {
     h('div', { class: 'row' }, h('button', { type: 'button', class: 'button small', onclick: () => { close(); void loader.unload(); } }, 'Unload')));
 }
 
+const nameOfStored = (model: StoredModel) => nameOfSource(model.id) === model.id ? nameOfSource(model.url) : nameOfSource(model.id);
+
 class StoredGroup {
   private readonly list = h('ul', { class: 'models' });
   private readonly quota = h('div', { class: 'quota tiny muted' });
   readonly element = h('section', { class: 'group', 'aria-label': 'On this device' }, h('h3', null, 'On this device'), this.list, this.quota);
 
+  private onNames: (names: Set<string>) => void = () => {};
+
   constructor(private readonly load: Load, private readonly loader: Loader) {}
 
-  async draw(): Promise<void> {
+  /** `onNames` is told what is listed here, now and after each change. */
+  async draw(onNames = this.onNames): Promise<void> {
+    this.onNames = onNames;
     try {
       const [models, estimate] = await Promise.all([Tern.models.list(), Tern.models.estimate()]);
       models.sort((a, b) => b.lastUsed.getTime() - a.lastUsed.getTime());
       this.list.replaceChildren(...models.map((model) => this.row(model)));
-      const { usage, quota, persisted } = estimate;
-      const share = quota > 0 ? usage / quota : 0;
-      const fill = h('div', null);
-      fill.style.transform = `scaleX(${Math.min(1, share)})`;
-      this.quota.replaceChildren(h('div', { class: 'bar', 'aria-hidden': 'true' }, fill),
-        `${formatBytes(usage)} of the ${formatBytes(quota)} that the browser grants this site; ` +
-        (persisted ? 'kept until you delete it.' : 'the browser may delete it when the disk is full.'));
+      onNames(new Set(models.map(nameOfStored)));
+      if (estimate) this.drawQuota(estimate);
       this.element.hidden = models.length === 0;
     } catch (error) {
       this.list.replaceChildren();
@@ -64,8 +65,16 @@ class StoredGroup {
     }
   }
 
+  private drawQuota({ usage, quota, persisted }: StorageEstimate): void {
+    const fill = h('div', null);
+    fill.style.transform = `scaleX(${quota > 0 ? Math.min(1, usage / quota) : 0})`;
+    this.quota.replaceChildren(h('div', { class: 'bar', 'aria-hidden': 'true' }, fill),
+      `${formatBytes(usage)} of the ${formatBytes(quota)} that the browser grants this site; ` +
+      (persisted ? 'kept until you delete it.' : 'the browser may delete it when the disk is full.'));
+  }
+
   private row(model: StoredModel): HTMLElement {
-    const name = nameOfSource(model.url || model.id);
+    const name = nameOfStored(model);
     const share = model.size > 0 ? ` of ${formatBytes(model.size)} (${Math.floor((100 * model.stored) / model.size)}%)` : '';
     const about = model.complete ? `${formatBytes(model.size)} · last used ${model.lastUsed.toLocaleDateString()}` : `not complete: ${formatBytes(model.stored)}${share}`;
     const loaded = this.loader.state.kind === 'ready' && this.loader.state.tern.info.id === model.id;
@@ -90,7 +99,7 @@ class StoredGroup {
 
 function presetGroup(load: Load): HTMLElement {
   return h('section', { class: 'group' }, h('h3', null, 'To download'), h('ul', { class: 'models' }, ...PRESETS.map((preset) =>
-    h('li', null, h('div', { class: 'grow' }, h('div', { class: 'name' }, preset.name),
+    h('li', { 'data-name': preset.name }, h('div', { class: 'grow' }, h('div', { class: 'name' }, preset.name),
       h('div', { class: 'about' }, preset.note), h('div', { class: 'about number' }, `${formatBytes(preset.size)} · ${preset.licence}`)),
     h('button', { type: 'button', class: 'button small', 'aria-label': `Load ${preset.name}`, onclick: () => load({ source: preset.source, name: preset.name }) }, 'Load')))));
 }
@@ -127,5 +136,6 @@ export function openModelDialog(loader: Loader, onLoad: Load): void {
   const groups = [loadedGroup(loader, () => dialog.close()), stored.element, presetGroup(load), otherGroup(load)];
   const dialog = openDialog('Models', groups.filter((group) => group !== null));
   dialog.classList.add('models-dialog');
-  void stored.draw();
+  const presets = dialog.querySelectorAll<HTMLElement>('[data-name]');
+  void stored.draw((names) => presets.forEach((row) => (row.hidden = names.has(row.dataset.name!))));
 }

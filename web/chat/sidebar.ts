@@ -119,13 +119,10 @@ export class Sidebar {
       if (to !== undefined) { pressed.preventDefault(); items[(to + items.length) % items.length]!.focus(); }
       if (pressed.key === 'Escape' || pressed.key === 'Tab') { pressed.preventDefault(); pressed.stopPropagation(); close(); button.focus(); }
     } }, ...items);
-    byId('sidebar').append(menu);
+    document.body.append(menu);
     const place = button.getBoundingClientRect();
-    const frame = byId('sidebar').getBoundingClientRect();
-    // "fixed" is relative to the list where that is moved by a transform (phones).
-    const origin = getComputedStyle(byId('sidebar')).transform !== 'none' ? frame : { left: 0, top: 0 };
-    menu.style.left = `${Math.max(8, Math.min(place.left, innerWidth - menu.offsetWidth - 8)) - origin.left}px`;
-    menu.style.top = `${Math.min(place.bottom + 4, innerHeight - menu.offsetHeight - 8) - origin.top}px`;
+    menu.style.left = `${Math.max(8, Math.min(place.left, innerWidth - menu.offsetWidth - 8))}px`;
+    menu.style.top = `${Math.max(8, Math.min(place.bottom + 4, innerHeight - menu.offsetHeight - 8))}px`;
     items[0]!.focus();
     addEventListener('pointerdown', outside, true);
     addEventListener('resize', close);

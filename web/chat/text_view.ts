@@ -1,5 +1,5 @@
 // "Continue a text": one field; the model goes on where it ends. Each continuation can be taken back.
-import { byId, h, icon } from '../shared/dom.ts';
+import { h, icon } from '../shared/dom.ts';
 import type { Conversation } from './history.ts';
 
 export interface TextActions {

@@ -77,8 +77,8 @@ class DiagnosePage {
     const failed = rows.filter((row) => row.ok === false);
     return h('li', { class: `step card ${status}`, id: `step-${id}` }, h('div', { class: 'head' },
       h('span', { class: 'mark' }, icon(MARKS[status]), h('span', { class: 'visually-hidden' }, WORDS[status])),
-      h('div', { class: 'grow' }, h('h2', null, title), h('p', { class: 'small' }, summary)), h('span', { class: 'tiny muted number' }, `${seconds.toFixed(1)} s`)),
-    rows.length > 0 && h('details', { open: failed.length > 0 || rows.length <= 8 }, h('summary', { class: 'small' }, rows.length > 8 ? `${rows.length} results` : 'Details'),
+      h('div', { class: 'grow' }, h('h2', null, title), h('p', { class: 'small' }, summary)), h('span', { class: 'took tiny muted number' }, `${seconds.toFixed(1)} s`)),
+    rows.length > 0 && h('details', { open: failed.length > 0 || (status !== 'ok' && rows.length <= 8) }, h('summary', { class: 'small' }, rows.length > 8 ? `${rows.length} results` : 'Details'),
       h('dl', null, ...rows.flatMap((row) => [h('dt', { class: row.ok === false ? 'bad' : '' }, row.name), h('dd', { class: row.ok === false ? 'bad' : '' }, row.value)]))));
   }
 }

@@ -120,19 +120,25 @@ async function adapter(): Promise<StepResult> {
   return { status: software ? 'warn' : 'ok', summary: software ? `${name}: made by software, slower than the processor` : name, rows };
 }
 
-interface Check { name?: string; what?: string; ok?: boolean; detail?: string; text?: string }
+// What `tern diagnose --json` prints: facts and checks.
+interface Rung { fact?: string; value?: string; check?: string; ok?: boolean; detail?: string }
 
-function checkRows(report: { kernels?: Check[]; ladder?: unknown }): Row[] {
-  const ladder = (report.ladder as { checks?: Check[]; steps?: Check[] } | null) ?? {};
-  return [...(report.kernels ?? []), ...(ladder.checks ?? ladder.steps ?? [])].map((check) => ({ name: check.name ?? check.what ?? '?', value: check.detail ?? check.text ?? (check.ok ? 'ok' : 'wrong'), ok: check.ok !== false }));
+function checkRows(report: Awaited<ReturnType<typeof Tern.diagnose>>): Row[] {
+  const ladder = Array.isArray(report.ladder) ? (report.ladder as Rung[]) : [];
+  return [
+    ...report.notes.map((note) => ({ name: 'note', value: note })),
+    ...ladder.map(({ fact, value, check, ok, detail }) => fact === undefined ? { name: check ?? '', value: detail || 'ok', ok: ok === true } : { name: fact, value: value ?? '' }),
+    ...report.kernels.map(({ name, ok, detail }) => ({ name, value: detail || 'ok', ok })),
+  ];
 }
 
 async function kernels(device: 'wasm' | 'webgpu', signal: AbortSignal): Promise<StepResult> {
   if (device === 'webgpu' && !(await navigator.gpu?.requestAdapter())) return { status: 'skip', summary: 'there is no adapter', rows: [] };
   const report = await Tern.diagnose({ device, signal });
   const rows = checkRows(report);
-  const failed = rows.filter((row) => row.ok === false).length;
-  return { status: failed || report.nFailed ? 'fail' : 'ok', summary: `${rows.length} checks on ${report.device}, ${failed || report.nFailed || 'none'} failed`, rows };
+  const checks = rows.filter((row) => 'ok' in row).length;
+  if (checks === 0) return { status: 'warn', summary: `nothing was checked on ${report.device}`, rows };
+  return { status: report.nFailed > 0 ? 'fail' : 'ok', summary: `${checks} checks on ${report.device}, ${report.nFailed || 'none'} failed`, rows };
 }
 
 // A text of some length to be read, then 96 tokens to be written, the likeliest each time.

@@ -1,6 +1,8 @@
 // Writes and reads a file in the browser's private file system, as models are kept there: the handles for
 // that exist in workers only.
-declare const self: DedicatedWorkerGlobalScope & typeof globalThis;
+// Such a handle and a worker's world, which TypeScript has only in place of the page's.
+interface SyncHandle { write(from: Uint8Array, at: { at: number }): number; read(into: Uint8Array, at: { at: number }): number; getSize(): number; flush(): void; close(): void }
+declare const self: { addEventListener(type: 'message', call: (event: MessageEvent<number>) => void): void; postMessage(data: unknown): void };
 
 const CHUNK = 4 << 20;
 const NAME = 'tern-diagnose.tmp';
@@ -8,7 +10,7 @@ const NAME = 'tern-diagnose.tmp';
 async function measure(bytes: number): Promise<{ write: number; read: number; right: boolean }> {
   const root = await navigator.storage.getDirectory();
   const file = await root.getFileHandle(NAME, { create: true });
-  const handle = await file.createSyncAccessHandle();
+  const handle = await (file as unknown as { createSyncAccessHandle(): Promise<SyncHandle> }).createSyncAccessHandle();
   try {
     const chunk = new Uint8Array(CHUNK);
     for (let i = 0; i < CHUNK; i += 4099) chunk[i] = i;

@@ -84,6 +84,6 @@ export class Tern {
   static async diagnose({ device }: any) {
     await sleep(400);
     const item = (name: string, ok = true) => ({ name, ok, detail: 'values within 0.0e+00', seconds: 0.03 });
-    return { build: 'relaxed', device: device === 'webgpu' ? 'webgpu SwiftShader' : 'cpu wasm-relaxed, 1 thread', nFailed: 0, kernels: [item('matmul i2s'), item('attention f16')], ladder: { checks: [item('bitnet, 3 tokens'), item('llama in floats')] } };
+    return { build: 'relaxed', device: device === 'webgpu' ? 'webgpu SwiftShader' : 'cpu wasm-relaxed, 1 thread', nFailed: 0, notes: [], kernels: [item('matmul i2s'), item('attention f16')], ladder: [{ fact: 'kernels', value: 'relaxed' }, { check: 'bitnet, 3 tokens', ok: true, detail: 'values within 0.0e+00', seconds: 0.1 }] };
   }
 }

@@ -18,7 +18,7 @@ try {
     outExtension: { '.js': '.mjs' }, outdir: out, platform: 'node', target: 'node20',
   });
   const files = names.map((name) => name.endsWith('.ts') ? path.join(out, name.replace(/ts$/, 'mjs')) : path.join(here, name));
-  process.exitCode = spawnSync(process.execPath, ['--test', '--test-reporter=spec', ...files], { stdio: 'inherit' }).status ?? 1;
+  process.exitCode = spawnSync(process.execPath, ['--test', '--test-reporter=spec', ...files], { stdio: 'inherit', env: { ...process.env, TERN_WEB: path.join(here, '..') } }).status ?? 1;
 } finally {
   rmSync(out, { recursive: true });
 }

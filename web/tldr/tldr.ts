@@ -58,7 +58,7 @@ export class TldrWidget {
     this.openButton = h('button', { type: 'button', class: 'open', 'aria-expanded': 'false', onclick: () => this.open() }, icon('spark'), label);
     this.bar.element.hidden = true;
     this.panel = h('section', { class: 'panel', role: 'dialog', 'aria-label': label, hidden: true, tabindex: -1, onkeydown: (event: KeyboardEvent) => { if (event.key === 'Escape') this.close(); } },
-      h('header', null, h('h2', null, label), h('button', { type: 'button', class: 'icon', 'aria-label': 'Close', onclick: () => this.close() }, icon('close'))),
+      h('header', null, h('h2', null, label), h('button', { type: 'button', class: 'close', 'aria-label': 'Close', onclick: () => this.close() }, icon('close'))),
       h('div', { class: 'body' }, this.summary, this.wrong, this.note, this.bar.element),
       h('footer', null, this.goButton, this.stopButton, this.copyButton), this.said);
     this.root.append(this.openButton, this.panel);
@@ -152,6 +152,7 @@ export class TldrWidget {
     const options = { signal, maxTokens: answer, temperature: Math.min(0.3, temperature ?? 0.3), topK: 20, repeatPenalty: 1.1, onText: (piece: string) => {
       written = (written + piece).replace(/^\s*(<think>\s*<\/think>)?\s*/, '');
       this.summary.textContent = written.startsWith('<think>') ? '' : written;
+      this.summary.parentElement!.scrollTop = this.summary.parentElement!.scrollHeight;
     } };
     const n = this.options.sentences ?? 2;
     const request = `Summarise the following text in ${n === 1 ? 'one sentence' : `${n} sentences`}. Answer with the summary alone.`;
