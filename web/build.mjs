@@ -1,14 +1,14 @@
-// Builds the pages into build/web (tools: esbuild alone).
+// Builds the pages into build/web/pages (esbuild is all that it needs).
 //
 // usage: node web/build.mjs [OUT] [--engine FOLDER] [--model FILE.gguf]
-//   OUT      default build/web; what make put there before (tern/, the package) stays and is listed
-//   --engine a folder with index.js, worker.js and the modules, copied to OUT/tern
+//   OUT      default build/web/pages
+//   --engine the package's dist: index.js, worker.js, the modules; copied to OUT/tern
 //   --model  copied to OUT/models/stories.gguf: the model that the chat begins with
 //
 // Pages load the package from ../tern/index.js when they run, not bundled: three pages share one copy,
 // and its worker and modules lie beside it.
 import { createHash } from 'node:crypto';
-import { copyFile, cp, mkdir, readFile, readdir, stat, writeFile } from 'node:fs/promises';
+import { copyFile, mkdir, readFile, readdir, rm, stat, writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -72,6 +72,18 @@ async function listFiles(folder, prefix = '') {
   return names.sort();
 }
 
+// What runs of the package: no types, no maps, no hooks for React. Names of its parts change with their
+// contents, so the old ones go first.
+async function copyEngine(from, to) {
+  await rm(to, { recursive: true, force: true });
+  await mkdir(to, { recursive: true });
+  const wanted = (await readdir(from)).filter((name) => /\.(js|wasm)$/.test(name) && name !== 'react.js');
+  for (const name of ['index.js', 'worker.js']) {
+    if (!wanted.includes(name)) throw new Error(`${from} has no ${name}: it is no built package`);
+  }
+  for (const name of wanted) await copyFile(path.join(from, name), path.join(to, name));
+}
+
 // The service worker knows every file that the pages need without a network, and a name for this set of
 // contents. Models are not among them: the package keeps those.
 async function writeServiceWorker(esbuild, out) {
@@ -113,7 +125,7 @@ export async function buildPages({ out, engineFolder, model }) {
   });
   await writePages(out);
   await drawIcons(path.join(out, 'icons'));
-  if (engineFolder) await cp(engineFolder, path.join(out, 'tern'), { recursive: true });
+  if (engineFolder) await copyEngine(engineFolder, path.join(out, 'tern'));
   if (model) {
     await mkdir(path.join(out, 'models'), { recursive: true });
     await copyFile(model, path.join(out, 'models/stories.gguf'));
@@ -123,7 +135,7 @@ export async function buildPages({ out, engineFolder, model }) {
 
 async function main() {
   const words = process.argv.slice(2);
-  const options = { out: path.join(here, '../build/web') };
+  const options = { out: path.join(here, '../build/web/pages') };
   for (let i = 0; i < words.length; i++) {
     if (words[i] === '--engine') options.engineFolder = words[++i];
     else if (words[i] === '--model') options.model = words[++i];

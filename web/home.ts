@@ -15,7 +15,7 @@ let model: Promise<Tern> | null = null;
 let stories = 0;
 
 function load(): Promise<Tern> {
-  return (model ??= Tern.load(CARRIED.source, { onProgress: (progress) => (state.textContent = progressText(progress)) }));
+  return (model ??= Tern.load(CARRIED.source, { device: CARRIED.device!, onProgress: (progress) => (state.textContent = progressText(progress)) }));
 }
 
 async function tell(): Promise<void> {

@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// Serves a folder of pages (build/web) with the headers that they want: cross-origin isolation (threads
+// Serves a folder of pages (build/web/pages) with the headers that they want: cross-origin isolation (threads
 // need it), a strict content security policy, right types, byte ranges for models. No dependencies.
 //
 // usage: node web/serve.mjs [FOLDER] [--port 8080] [--host 127.0.0.1] [--no-isolation] [--cors]
@@ -147,14 +147,14 @@ function parseArguments(words) {
   if (!Number.isInteger(options.port) || options.port < 0 || options.port > 65535 || !options.host) {
     throw new Error('serve: --port wants a number from 0 to 65535, --host a name');
   }
-  options.root ??= fileURLToPath(new URL('../build/web', import.meta.url));
+  options.root ??= fileURLToPath(new URL('../build/web/pages', import.meta.url));
   return options;
 }
 
 async function main() {
   const options = parseArguments(process.argv.slice(2));
   const server = await createServer(options).catch((error) => {
-    throw new Error(`serve: ${options.root}: ${error.code === 'ENOENT' ? 'not there; `make web` builds it' : error.message}`);
+    throw new Error(`serve: ${options.root}: ${error.code === 'ENOENT' ? 'not there; `make web` builds them' : error.message}`);
   });
   server.on('error', (error) => {
     console.error(`serve: ${error.code === 'EADDRINUSE' ? `port ${options.port} is in use: --port N takes another` : error.message}`);

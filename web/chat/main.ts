@@ -8,7 +8,7 @@ import { confirmDialog } from './dialogs.ts';
 import { type ChatMessage, type Conversation, dropAnswer, editLast, exportJson, exportMarkdown, importJson, isEmpty, messagesForModel, newConversation, splitThought, titleOf } from './history.ts';
 import { type Choice, Loader, nameOfChoice } from './loader.ts';
 import { openModelDialog } from './model_dialog.ts';
-import { CARRIED, nameOfSource } from './models.ts';
+import { CARRIED, deviceOf, nameOfSource } from './models.ts';
 import { loadOptions, loadSettings, samplingOptions, saveSettings, type Settings } from './settings.ts';
 import { openSettingsDialog } from './settings_dialog.ts';
 import { Sidebar } from './sidebar.ts';
@@ -61,7 +61,7 @@ class ChatPage {
     const prompt = new URLSearchParams(location.search).get('prompt');
     if (prompt && isEmpty(this.talk)) this.input.value = prompt.slice(0, 4000);
     this.fitInput();
-    if (matchMedia('(hover: hover)').matches) this.focusField();
+    if (!matchMedia('(pointer: coarse)').matches) this.focusField();
     startServiceWorker();
   }
 
@@ -136,7 +136,9 @@ class ChatPage {
     this.stop();
     this.lastChoice = choice;
     this.announce(`Loading ${nameOfChoice(choice)}`);
-    void this.loader.load(choice, loadOptions(this.settings));
+    const options = loadOptions(this.settings);
+    if (options.device === 'auto' && 'source' in choice) options.device = deviceOf(choice.source);
+    void this.loader.load(choice, options);
   }
 
   private loaderChanged(): void {
@@ -449,7 +451,7 @@ class ChatPage {
 
   private inputKey(event: KeyboardEvent): void {
     // On a phone the return key makes a new line: there is a button for sending beside it.
-    if (event.key === 'Enter' && !event.shiftKey && !event.isComposing && matchMedia('(hover: hover)').matches) {
+    if (event.key === 'Enter' && !event.shiftKey && !event.isComposing && !matchMedia('(pointer: coarse)').matches) {
       event.preventDefault();
       if (!this.running) this.submit();
     }

@@ -6,11 +6,13 @@ export interface Preset {
   size: number; // bytes of the download, about
   note: string;
   licence: string;
+  device?: 'wasm'; // where it is fastest, if that is not left to be found out
 }
 
 /** The model that lies beside the pages: 9.5 MB, so that there is one to begin with. */
 export const CARRIED: Preset = {
   name: 'Stories', source: new URL('../models/stories.gguf', import.meta.url).href, size: 9518048, licence: 'MIT',
+  device: 'wasm', // a token takes less time than a graphics adapter needs to begin
   note: 'Tells bedtime stories and goes on with yours. Knows nothing else about the world.',
 };
 
@@ -53,6 +55,9 @@ export function sourceFromText(typed: string): string {
   const path = file.length ? '/' + file.join('/') : '';
   return `hf:${owner}/${name}${path}${revision === 'main' ? '' : '@' + revision}`;
 }
+
+/** Where a model is opened if the user leaves it open. */
+export const deviceOf = (source: string) => PRESETS.find((preset) => preset.source === source)?.device ?? 'auto';
 
 /** A short name for a source: that of the preset, the file's, the repository's. */
 export function nameOfSource(source: string): string {

@@ -26,7 +26,9 @@ class AnswerView {
   readonly element = h('article', { class: 'message assistant', 'aria-label': 'Answer' },
     this.details, this.markdown.element, this.failure, this.under);
 
-  constructor(private readonly message: ChatMessage, private readonly last: boolean, private readonly actions: ThreadActions) {}
+  constructor(private readonly message: ChatMessage, private readonly last: boolean, private readonly actions: ThreadActions) {
+    this.markdown.element.classList.add('answer');
+  }
 
   update(writing: boolean): void {
     const { thought, answer, open } = splitThought(this.message.content);
@@ -97,7 +99,7 @@ export class Thread {
     const send = () => { if (input.value.trim()) this.actions.edit(input.value.trim()); };
     input.addEventListener('keydown', (event) => {
       if (event.key === 'Escape') { event.stopPropagation(); cancel(); }
-      if (event.key === 'Enter' && !event.shiftKey && !event.isComposing && matchMedia('(hover: hover)').matches) { event.preventDefault(); send(); }
+      if (event.key === 'Enter' && !event.shiftKey && !event.isComposing && !matchMedia('(pointer: coarse)').matches) { event.preventDefault(); send(); }
     });
     element.replaceChildren(h('div', { class: 'edit' }, input, h('div', { class: 'row' },
       h('button', { type: 'button', class: 'button small', onclick: cancel }, 'Cancel'),

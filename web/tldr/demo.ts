@@ -13,6 +13,6 @@ select.addEventListener('change', () => {
   byId('shown').textContent = preset === CARRIED ? '../models/stories.gguf' : preset.source;
   byId('model-note').textContent = preset === CARRIED ? byId('model-note').dataset.carried! : preset.note;
   document.querySelectorAll('.tern-tldr').forEach((old) => old.remove());
-  mount({ model: preset.source, target: 'article' });
+  mount({ model: preset.source, target: 'article', device: preset.device });
 });
 startServiceWorker();

@@ -20,7 +20,7 @@ export interface TldrOptions {
   label?: string;
   position?: string;
   sentences?: number;
-  device?: 'auto' | 'webgpu' | 'wasm';
+  device?: 'auto' | 'webgpu' | 'wasm' | undefined;
   engine?: string;
 }
 
