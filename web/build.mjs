@@ -88,7 +88,7 @@ async function copyEngine(from, to) {
 // contents. Models are not among them: the package keeps those.
 async function writeServiceWorker(esbuild, out) {
   const wanted = (name) => /\.(html|js|css|wasm|svg|png|webmanifest)$/.test(name) &&
-    !name.startsWith('models/') && name !== 'sw.js';
+    !name.startsWith('models/') && name !== 'sw.js' && !name.endsWith('-check.wasm'); // those are of a diagnosis alone
   const files = (await listFiles(out)).filter(wanted);
   const hash = createHash('sha256');
   for (const name of files) hash.update(`${name}\0`).update(await readFile(path.join(out, name))).update('\0');
