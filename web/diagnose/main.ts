@@ -4,6 +4,8 @@ import { startServiceWorker } from '../shared/pwa.ts';
 import { type Report, reportText, type Status, type StepReport, verdict } from './report.ts';
 import { STEPS, type Step } from './steps.ts';
 
+const STEP_MINUTES = 10; // the kernels' checks on a software adapter take a few
+
 const WORDS: Record<Status, string> = { ok: 'good', warn: 'note', fail: 'failed', skip: 'left out' };
 const MARKS: Record<Status, IconName> = { ok: 'check', warn: 'more', fail: 'close', skip: 'more' };
 
@@ -65,8 +67,14 @@ class DiagnosePage {
     element.setAttribute('aria-busy', 'true');
     const from = performance.now();
     // Stopped: the step is not waited for, since not all of its parts can be.
-    const stopped = new Promise<never>((_, reject) => signal.addEventListener('abort', () => reject(new Error('stopped')), { once: true }));
-    const result = await Promise.race([step.run(signal), stopped]).catch((error: unknown) => ({ status: (signal.aborted ? 'skip' : 'fail') as Status, summary: (error as Error).message, rows: [] }));
+    const own = new AbortController(); // of this step alone: one that never ends is given up
+    const stopped = new Promise<never>((_, reject) => own.signal.addEventListener('abort', () => reject(own.signal.reason), { once: true }));
+    const stop = () => own.abort(new Error('stopped'));
+    signal.addEventListener('abort', stop, { once: true });
+    const timer = setTimeout(() => own.abort(new Error(`no result after ${STEP_MINUTES} minutes`)), STEP_MINUTES * 60000);
+    const result = await Promise.race([step.run(own.signal), stopped]).catch((error: unknown) => ({ status: (signal.aborted ? 'skip' : 'fail') as Status, summary: (error as Error).message, rows: [] }));
+    clearTimeout(timer);
+    signal.removeEventListener('abort', stop);
     const report = { id: step.id, title: step.title, seconds: (performance.now() - from) / 1000, ...result };
     element.replaceWith(this.finished(report));
     byId('now').textContent = `${report.title}: ${WORDS[report.status]}, ${report.summary}`;

@@ -128,13 +128,13 @@ function checkRows(report: Awaited<ReturnType<typeof Tern.diagnose>>): Row[] {
   return [
     ...report.notes.map((note) => ({ name: 'note', value: note })),
     ...ladder.map(({ fact, value, check, ok, detail }) => fact === undefined ? { name: check ?? '', value: detail || 'ok', ok: ok === true } : { name: fact, value: value ?? '' }),
-    ...report.kernels.map(({ name, ok, detail }) => ({ name, value: detail || 'ok', ok })),
+    ...(report.kernels ?? []).map(({ name, ok, detail }) => ({ name, value: detail || 'ok', ok })),
   ];
 }
 
 async function kernels(device: 'wasm' | 'webgpu', signal: AbortSignal): Promise<StepResult> {
   if (device === 'webgpu' && !(await navigator.gpu?.requestAdapter())) return { status: 'skip', summary: 'there is no adapter', rows: [] };
-  const report = await Tern.diagnose({ device, signal });
+  const report = await Tern.diagnose({ device, signal, quick: true });
   const rows = checkRows(report);
   const checks = rows.filter((row) => 'ok' in row).length;
   if (checks === 0) return { status: 'warn', summary: `nothing was checked on ${report.device}`, rows };
