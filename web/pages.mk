@@ -1,0 +1,29 @@
+# The npm package and the pages: node, and npm for what builds them (packages/tern/package-lock.json).
+#
+#     make web-serve SERVE="--port 8081 --no-isolation"
+NODE     ?= node
+NPM      ?= npm
+WEB_PAGES = $(WEB)/pages
+WEB_TOOLS = packages/tern/node_modules/.package-lock.json
+ENGINE_TS = $(shell find packages/tern/src -name '*.ts' 2>/dev/null)
+PAGE_SRC  = $(shell find web -type f ! -path 'web/test/*' 2>/dev/null)
+
+$(WEB_TOOLS): packages/tern/package-lock.json
+	@command -v $(NODE) $(NPM) >/dev/null || tools/install_deps.sh nodejs npm
+	cd packages/tern && $(NPM) ci --no-fund --no-audit --silent
+	@touch $@
+packages/tern/dist/index.js: $(WEB_TOOLS) $(WEB_MODULES) $(ENGINE_TS) packages/tern/build.mjs
+	@echo "  npm   packages/tern/dist"
+	$(Q)$(NODE) packages/tern/build.mjs
+$(WEB_PAGES)/sw.js: packages/tern/dist/index.js $(PAGE_SRC) models/stories.gguf
+	@echo "  pages $(WEB_PAGES)"
+	$(Q)$(NODE) packages/tern/node_modules/typescript/bin/tsc -p web
+	$(Q)$(NODE) web/build.mjs $(WEB_PAGES) --engine packages/tern/dist --model models/stories.gguf
+
+.PHONY: web-serve test-pages
+web: $(WEB_PAGES)/sw.js
+web-serve: web ## the pages with the model that the repository carries: open, and it writes
+	@$(NODE) web/serve.mjs $(WEB_PAGES) $(SERVE)
+test-pages: $(WEB_PAGES)/sw.js ## unit tests of the pages; chromium, if it is installed, uses them like a person
+	$(NODE) web/test/run.mjs
+	@if command -v chromium >/dev/null; then $(NODE) web/test/drive.mjs $(WEB_PAGES); else echo "left out: there is no chromium"; fi
