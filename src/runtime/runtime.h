@@ -39,6 +39,13 @@ typedef struct tern_placement {
     tern_device *device;
     tern_mutex busy;  // the device is in use, where it is not shared; taken after the model's
     tern_mutex pool;  // of the instances' list; taken after all others
+    // While it is opened.
+    bool is_automatic; // without a GPU, the CPU will do
+    bool is_open;      // the device
+    size_t n_bound;
+    uint64_t bytes_before, bytes_bound; // of the sources: before the weight now, and with it
+    int n_compiled;
+
     tern_weight **weights; // [the model's n_weights]
     tern_placed_graph graphs[TERN_GRAPHS_MAX];
     // Of the main graph.
@@ -119,16 +126,20 @@ tern_status tern_model_refuse_damaged(const tern_model *m, tern_error *err);
 // Whether a text has to come in one batch: its rows see later ones, or become one.
 bool tern_model_reads_whole(const tern_model *m);
 
-typedef tern_status (*tern_bound_fn)(void *ctx, uint64_t bytes, tern_error *err);
-// Opens the device ("cpu", "webgpu", "auto") and binds all weights; on_bound may be NULL.
-tern_status tern_placement_open(tern_placement **out, const tern_model *m, const char *device,
-                                tern_bound_fn on_bound, void *ctx, tern_error *err);
+// Begins to open the device ("cpu", "webgpu", "auto") and to bind all weights to it. Polled until
+// *done; nothing waits, and a poll reads some tens of megabytes at most. After a failure it can
+// only be closed, which cancels what is not done.
+tern_status tern_placement_begin(tern_placement **out, const tern_model *m, const char *device,
+                                 tern_error *err);
+tern_status tern_placement_poll(tern_placement *p, const tern_model *m, bool *done,
+                                tern_error *err);
 tern_weight_kind tern_placement_kind(const tern_placement *p, size_t weight);
 // The bound weights of a graph, by value, for n_values of them; to be freed with tern_free.
 tern_status tern_placement_weights(const tern_placement *p, const tern_model_graph *g,
                                    size_t n_values, tern_weight ***out, tern_error *err);
-// Compiles the fused graphs, and describes where they run.
-tern_status tern_placement_compile(tern_placement *p, const tern_model *m, tern_error *err);
+// Then compiles the next of the fused graphs; with the last one, describes where they run.
+tern_status tern_placement_compile(tern_placement *p, const tern_model *m, bool *done,
+                                   tern_error *err);
 void tern_placement_close(tern_placement *p, const tern_model *m); // NULL is allowed
 // Frees everything except the texts about it.
 void tern_placement_give_back(tern_placement *p, const tern_model *m);

@@ -285,7 +285,7 @@ static void start_ahead(tern_instance *in) {
     burst b = {.n_runs = runs_after(in, d->now.end, d->now.n_runs),
                .first = d->request.first_pos + d->now.n_runs};
     b.end = d->now.end + b.n_runs * d->n_each;
-    if (b.n_runs <= 0 || to->pending) return;
+    if (b.n_runs <= 0 || gpu_is_pending(to)) return;
     gpu_readback_unmap(in->plan->device, to);
     d->ahead = b;
     launch(in, &b, false, to);
