@@ -515,8 +515,9 @@ TERN_API tern_status tern_group_add(tern_group *group, tern_session *session, co
 // that are not over. When it fails nothing is lost: it may be called again, say with less memory in
 // use.
 TERN_API tern_status tern_group_step(tern_group *group, size_t *n_running, tern_error *err);
-// The same for event loops, without waiting for the device: begin, then poll until *done. (The CPU
-// computes in begin and in poll; only moving to another device after a loss waits.)
+// The same for event loops, without waiting for the device: begin, then poll until *done. The CPU
+// computes in begin and in poll. Moving to another device after a loss takes many polls; each binds
+// some 16 MB of weights, or compiles a graph.
 TERN_API tern_status tern_group_begin(tern_group *group, tern_error *err);
 TERN_API tern_status tern_group_poll(tern_group *group, bool *done, size_t *n_running,
                                      tern_error *err);

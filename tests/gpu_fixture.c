@@ -25,6 +25,7 @@ WGPU_FUNCTIONS(POINTER)
 
 // What was asked for, in order; the library's answer, once it is there.
 typedef struct held {
+    wgpu_instance instance;
     wgpu_adapter_callback adapter; // one of the three
     wgpu_device_callback device;
     wgpu_map_callback map;
@@ -34,7 +35,7 @@ typedef struct held {
 } held;
 
 static struct {
-    wgpu_instance instance;
+    wgpu_instance instance; // made last
     held *items[64];
     int n, n_let; // let through by gpu_play_answer
 } holding;
@@ -43,15 +44,17 @@ static held *hold(const held *asked) {
     held *h = malloc(sizeof *h);
     if (!h || holding.n == 64) abort();
     *h = *asked;
+    h->instance = holding.instance;
     holding.items[holding.n++] = h;
     return h;
 }
 
-static void tell_first(uint32_t status) {
-    held *h = holding.items[0];
+static void tell(int i, uint32_t status) {
+    held *h = holding.items[i];
     const wgpu_text none = {NULL, 0};
     holding.n--;
-    memmove(holding.items, holding.items + 1, (size_t)holding.n * sizeof *holding.items);
+    memmove(holding.items + i, holding.items + i + 1,
+            (size_t)(holding.n - i) * sizeof *holding.items);
     if (h->adapter.callback)
         h->adapter.callback(status, h->object, none, h->adapter.u1, h->adapter.u2);
     if (h->device.callback)
@@ -80,7 +83,7 @@ static void keep_map(uint32_t status, wgpu_text message, void *u1, void *u2) {
 
 bool gpu_play_answer(void) {
     if (holding.n == 0) return false;
-    while (!holding.items[0]->is_there) real_InstanceProcessEvents(holding.instance);
+    while (!holding.items[0]->is_there) real_InstanceProcessEvents(holding.items[0]->instance);
     holding.n_let = 1;
     return true;
 }
@@ -89,7 +92,7 @@ static void play_InstanceProcessEvents(wgpu_instance i) {
     real_InstanceProcessEvents(i);
     while (holding.n > 0 && holding.n_let > 0 && holding.items[0]->is_there) {
         holding.n_let--;
-        tell_first(holding.items[0]->status);
+        tell(0, holding.items[0]->status);
     }
 }
 
@@ -103,12 +106,13 @@ static wgpu_instance play_CreateInstance(const wgpu_instance_desc *desc) {
 static void play_InstanceRelease(wgpu_instance i) {
     now.n_alive--;
     real_InstanceRelease(i);
-    while (holding.n > 0) {
-        const held *h = holding.items[0];
-        if (h->is_there && h->adapter.callback && h->object) real_AdapterRelease(h->object);
-        if (h->is_there && h->device.callback && h->object) real_DeviceRelease(h->object);
-        holding.items[0]->object = NULL;
-        tell_first(0);
+    for (int k = holding.n - 1; k >= 0; k--) {
+        held *h = holding.items[k];
+        if (h->instance != i) continue;
+        if (h->adapter.callback && h->object) real_AdapterRelease(h->object);
+        if (h->device.callback && h->object) real_DeviceRelease(h->object);
+        h->object = NULL;
+        tell(k, 0);
     }
 }
 

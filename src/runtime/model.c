@@ -509,6 +509,7 @@ void tern_model_close(tern_model *m) {
         next = s->next;
         s->kind->free(s);
     }
+    tern_placement_close(m->next, m);
     for (tern_placement *p = m->now, *before; p; p = before) {
         before = p->before;
         tern_placement_close(p, m);

@@ -291,46 +291,67 @@ static tern_status check_kinds(const tern_model *m, const tern_placement *p, ter
     return TERN_OK;
 }
 
-static tern_status place_again(tern_placement **out, const tern_model *m, const char *device,
-                               const char *why, tern_error *err) {
-    bool done = false;
-    tern_status status = tern_placement_begin(out, m, device, err);
-    while (status == TERN_OK && !done) status = tern_placement_poll(*out, m, &done, err);
-    if (status == TERN_OK) status = check_kinds(m, *out, err);
-    if (status == TERN_OK)
-        snprintf((*out)->remark, sizeof (*out)->remark, "after a loss: %s", why);
-    for (done = false; status == TERN_OK && !done;)
-        status = tern_placement_compile(*out, m, &done, err);
-    if (status == TERN_OK) return TERN_OK;
-    tern_placement_close(*out, m);
-    *out = NULL;
-    return status;
+static tern_status begin_next(tern_model *m, const char *device, const char *why,
+                              tern_error *err) {
+    TERN_TRY(tern_placement_begin(&m->next, m, device, err));
+    snprintf(m->next->remark, sizeof m->next->remark, "after a loss: %s", why);
+    return TERN_OK;
 }
 
-// A new placement instead of m->now, which was lost; perhaps not for the first time, since this
-// fails when memory runs out.
-tern_status tern_placement_replace(tern_model *m, const char *why, tern_error *err) {
-    tern_placement *p = NULL, *lost = m->now;
+// Instead of m->now, which was lost; perhaps not for the first time, since this fails when memory
+// runs out.
+static tern_status begin_move(tern_model *m, const char *why, tern_error *err) {
+    tern_placement *lost = m->now;
     tern_status status = TERN_ERR_DEVICE;
     if (!lost->was_lost) m->n_losses++;
     lost->was_lost = true;
     if (lost->n_leases == 0) tern_placement_give_back(lost, m);
-    if (m->n_losses < TERN_LOSSES_MAX) status = place_again(&p, m, lost->backend->name, why, err);
-    if (status == TERN_ERR_DEVICE) status = place_again(&p, m, "cpu", why, err);
-    if (status != TERN_OK) return status;
-    p->before = lost;
-    m->now = p;
-    return TERN_OK;
+    if (m->n_losses < TERN_LOSSES_MAX) status = begin_next(m, lost->backend->name, why, err);
+    return status == TERN_ERR_DEVICE ? begin_next(m, "cpu", why, err) : status;
+}
+
+static tern_status poll_next(tern_model *m, bool *done, tern_error *err) {
+    tern_placement *p = m->next;
+    if (p->n_bound == m->n_weights && p->is_open) return tern_placement_compile(p, m, done, err);
+    bool bound;
+    TERN_TRY(tern_placement_poll(p, m, &bound, err));
+    return bound ? check_kinds(m, p, err) : TERN_OK;
+}
+
+static tern_status go_on_moving(tern_model *m, const char *why, bool *done, tern_error *err) {
+    tern_placement *p = m->next;
+    tern_status status = poll_next(m, done, err);
+    if (status == TERN_OK && !*done) return TERN_OK;
+    m->next = NULL;
+    if (status == TERN_OK) {
+        p->before = m->now;
+        m->now = p;
+        return TERN_OK;
+    }
+    *done = false;
+    bool without_gpu = status == TERN_ERR_DEVICE && p->backend != &tern_backend_cpu;
+    tern_placement_close(p, m);
+    return without_gpu ? begin_next(m, "cpu", why, err) : status;
+}
+
+tern_status tern_placement_find(tern_model *m, const char *why, bool *done, tern_error *err) {
+    const tern_placement *now = m->now;
+    *done = !now->was_lost && !now->backend->is_lost(now->device);
+    if (*done) return TERN_OK;
+    return m->next ? go_on_moving(m, why, done, err) : begin_move(m, why, err);
 }
 
 tern_status tern_placement_hold(tern_model *m, tern_placement **out, tern_error *err) {
     tern_status status = TERN_OK;
-    tern_mutex_lock(&m->lock);
-    if (m->now->was_lost || m->now->backend->is_lost(m->now->device))
-        status = tern_placement_replace(m, "the device was lost", err);
-    *out = status == TERN_OK ? m->now : NULL;
-    if (*out) (*out)->n_leases++;
-    tern_mutex_unlock(&m->lock);
+    *out = NULL;
+    while (status == TERN_OK && !*out) {
+        bool there;
+        tern_mutex_lock(&m->lock);
+        status = tern_placement_find(m, "the device was lost", &there, err);
+        if (status == TERN_OK && there) *out = m->now;
+        if (*out) (*out)->n_leases++;
+        tern_mutex_unlock(&m->lock);
+    }
     return status;
 }
 

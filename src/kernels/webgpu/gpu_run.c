@@ -176,6 +176,7 @@ tern_status gpu_submit(tern_instance *in, const tern_batch *batch, tern_error *e
 void gpu_cancel(tern_instance *in) {
     in->was_cancelled |= in->busy;
     in->busy = in->is_held = in->reads_rows = false;
+    in->unread = 0;
     in->batch = (gpu_request){0}; // nothing goes on from it
     gpu_expect_steps(&in->steps, 0);
     gpu_drafts_forget(in);
@@ -213,41 +214,20 @@ static void take_step(tern_instance *in) {
     in->busy = false;
 }
 
-tern_status gpu_poll(tern_instance *in, bool *done, tern_error *err) {
+// A device that is lost may let nothing be read before it says so.
+static tern_status wait_for_loss(tern_instance *in, tern_error *err) {
+    if (in->unread == 0) in->unread = tern_seconds();
+    if (tern_seconds() < in->unread + GPU_SECONDS) return TERN_OK;
+    gpu_cancel(in);
+    return tern_fail(err, TERN_ERR_DEVICE, "WebGPU's results could not be read");
+}
+
+// A batch may take several submissions: for rows that lists could not answer, for the head of more
+// rows, for requests of another kind.
+static tern_status take_results(tern_instance *in, const void *mapped, bool *done,
+                                tern_error *err) {
     tern_device *d = in->plan->device;
-    if (in->busy && in->steps.n_taken < in->steps.n_read) take_step(in);
-    *done = !in->busy;
-    if (*done) return TERN_OK;
-    d->api.InstanceProcessEvents(d->instance);
-    if (d->lost || d->error[0]) {
-        gpu_cancel(in);
-        return gpu_check(d, "computing", err);
-    }
-    if (in->is_held) {
-        tern_status status = begin(in, &(gpu_request){0}, err);
-        if (status != TERN_OK) gpu_cancel(in);
-        return status;
-    }
     gpu_readback *r = &in->readbacks[in->now];
-    if (gpu_is_pending(r) || (in->profile && !gpu_profile_take(in->profile))) {
-        // A caller that polls without a pause would occupy the core that a software adapter
-        // computes on.
-        if (d->software) tern_sleep(1e-4);
-        return TERN_OK;
-    }
-    in->busy = false;
-    if (gpu_drafts_busy(in)) {
-        *done = true;
-        return gpu_drafts_take(in, err);
-    }
-    size_t n_steps = in->steps.n > 1 ? (size_t)in->steps.n : 1;
-    size_t bytes = (size_t)gpu_results_bytes(in) * n_steps;
-    bool of_body = in->chunk_first == 0 && !in->reads_rows;
-    size_t others_at = bytes;
-    if (of_body) bytes += (size_t)gpu_outputs_bytes(in);
-    const void *mapped = gpu_readback_bytes(d, r, bytes);
-    if (!mapped) return tern_fail(err, TERN_ERR_DEVICE, "WebGPU's results could not be read");
-    if (of_body) gpu_outputs_take(in, (const char *)mapped + others_at);
     if (in->steps.n > 0)
         read_steps(&in->steps, mapped);
     else
@@ -275,6 +255,43 @@ tern_status gpu_poll(tern_instance *in, bool *done, tern_error *err) {
     }
     *done = true;
     return TERN_OK;
+}
+
+tern_status gpu_poll(tern_instance *in, bool *done, tern_error *err) {
+    tern_device *d = in->plan->device;
+    if (in->busy && in->steps.n_taken < in->steps.n_read) take_step(in);
+    *done = !in->busy;
+    if (*done) return TERN_OK;
+    d->api.InstanceProcessEvents(d->instance);
+    if (d->lost || d->error[0]) {
+        gpu_cancel(in);
+        return gpu_check(d, "computing", err);
+    }
+    if (in->is_held) {
+        tern_status status = begin(in, &(gpu_request){0}, err);
+        if (status != TERN_OK) gpu_cancel(in);
+        return status;
+    }
+    gpu_readback *r = &in->readbacks[in->now];
+    if (gpu_is_pending(r) || (in->profile && !gpu_profile_take(in->profile))) {
+        // A caller that polls without a pause would occupy the core that a software adapter
+        // computes on.
+        if (d->software) tern_sleep(1e-4);
+        return TERN_OK;
+    }
+    bool drafts = gpu_drafts_busy(in), of_body = in->chunk_first == 0 && !in->reads_rows;
+    size_t others_at = (size_t)gpu_results_bytes(in) * (in->steps.n > 1 ? (size_t)in->steps.n : 1);
+    size_t bytes = others_at + (of_body ? (size_t)gpu_outputs_bytes(in) : 0);
+    const void *mapped = gpu_readback_bytes(d, r, drafts ? gpu_drafts_bytes(in) : bytes);
+    if (!mapped) return wait_for_loss(in, err);
+    in->busy = false;
+    in->unread = 0;
+    if (drafts) {
+        *done = true;
+        return gpu_drafts_take(in, mapped, err);
+    }
+    if (of_body) gpu_outputs_take(in, (const char *)mapped + others_at);
+    return take_results(in, mapped, done, err);
 }
 
 tern_status gpu_profile_start(tern_instance *in, tern_error *err) {

@@ -126,6 +126,7 @@ struct tern_instance {
     bool busy;
     bool was_cancelled; // the last batch, whose map may be pending
     bool is_held;       // the batch, until a readback is free
+    double unread; // since when its results could have been read, and could not; 0: they can
     int now; // its readback
     gpu_steps steps; // greedy ones: see "Running ahead" in gpu_run.c
     gpu_drafts *drafts; // NULL: the device does not draft
@@ -193,8 +194,9 @@ bool gpu_drafts_can(const tern_instance *in, const gpu_request *b);
 tern_status gpu_drafts_submit(tern_instance *in, tern_error *err); // the instance's request
 // Whether one of its batches is being waited for.
 bool gpu_drafts_busy(const tern_instance *in);
-// Its results, when they are mapped.
-tern_status gpu_drafts_take(tern_instance *in, tern_error *err);
+// Its results, of so many bytes, when they are mapped.
+uint64_t gpu_drafts_bytes(const tern_instance *in);
+tern_status gpu_drafts_take(tern_instance *in, const void *results, tern_error *err);
 // The text changed course: what was computed ahead is useless.
 void gpu_drafts_forget(tern_instance *in);
 
