@@ -80,7 +80,8 @@ static void bind_weights(bench *b) {
     for (size_t v = 0; v < g->n_values; v++) {
         if (g->values[v].kind != TERN_VALUE_WEIGHT) continue;
         tern_weight_info info = {0};
-        need(tern_backend_webgpu.bind(b->device, &sources[v], &b->weights[v], &err), &err);
+        need(tern_backend_bind(&tern_backend_webgpu, b->device, &sources[v], &b->weights[v], &err),
+             &err);
         tern_backend_webgpu.weight_info(b->weights[v], &info);
         kinds[v] = info.kind;
     }
@@ -276,7 +277,7 @@ int main(int argc, char **argv) {
     need(tern_build_decoder(&b.graph, &c, &err), &err);
     const tern_webgpu_desc webgpu = {.library = getenv("TERN_WEBGPU_LIB")};
     const tern_device_desc desc = {.webgpu = &webgpu};
-    need(tern_backend_webgpu.open(&b.device, &desc, &err), &err);
+    need(tern_backend_open(&tern_backend_webgpu, &b.device, &desc, &err), &err);
     fill(&b, (size_t)(c.n_embd * c.n_ff), (size_t)(c.n_vocab * c.n_embd));
     double start = tern_seconds();
     bind_weights(&b);

@@ -179,6 +179,19 @@ TERN_API tern_status tern_model_open(tern_model **out, const char *path,
                                      const tern_model_desc *desc, tern_error *err);
 TERN_API void tern_model_close(tern_model *model); // NULL is allowed; close its sessions first
 
+// The same for event loops, without waiting for the device: begin, then poll until *done, when
+// *model is open, or a failure; either way the opening is then to be closed. Begin reads the front
+// of the file, the tokenizer and the template, and copies what is needed later of desc. A poll
+// handles some 16 MB of weights, or one larger unit of work that cannot be cut (on the CPU a
+// weight); on_progress is called from begin and from polls. One thread at a time.
+typedef struct tern_opening tern_opening;
+TERN_API tern_status tern_model_open_begin(tern_opening **out, const char *path,
+                                           const tern_model_desc *desc, tern_error *err);
+TERN_API tern_status tern_model_open_poll(tern_opening *opening, bool *done, tern_model **model,
+                                          tern_error *err);
+// NULL is allowed. Cancels what is not done; a model that is open stays.
+TERN_API void tern_opening_close(tern_opening *opening);
+
 // Bytes of a GPU's memory that a model and its sessions take; zeros on the CPU. Excludes programs,
 // and what the library has in flight while weights are sent (at most 64 MB).
 typedef struct tern_device_memory {
@@ -502,8 +515,9 @@ TERN_API tern_status tern_group_add(tern_group *group, tern_session *session, co
 // that are not over. When it fails nothing is lost: it may be called again, say with less memory in
 // use.
 TERN_API tern_status tern_group_step(tern_group *group, size_t *n_running, tern_error *err);
-// The same for event loops, without waiting for the device: begin, then poll until *done. (The CPU
-// computes in begin and in poll; only moving to another device after a loss waits.)
+// The same for event loops, without waiting for the device: begin, then poll until *done. The CPU
+// computes in begin and in poll. Moving to another device after a loss takes many polls; each binds
+// some 16 MB of weights, or compiles a graph.
 TERN_API tern_status tern_group_begin(tern_group *group, tern_error *err);
 TERN_API tern_status tern_group_poll(tern_group *group, bool *done, size_t *n_running,
                                      tern_error *err);

@@ -14,17 +14,145 @@ static struct {
     wgpu_pipeline set;
     uint32_t n_dispatches; // since the last submission
     int n_runs, n_runs_submitted;
+    int n_alive;
 } now;
 
 #define POINTER(result, name, arguments) static result(*real_##name) arguments;
 WGPU_FUNCTIONS(POINTER)
 #undef POINTER
 
+// ---- Answers that are held back ----
+
+// What was asked for, in order; the library's answer, once it is there.
+typedef struct held {
+    wgpu_instance instance;
+    wgpu_adapter_callback adapter; // one of the three
+    wgpu_device_callback device;
+    wgpu_map_callback map;
+    bool is_there;
+    uint32_t status;
+    void *object;
+} held;
+
+static struct {
+    wgpu_instance instance; // made last
+    held *items[64];
+    int n, n_let; // let through by gpu_play_answer
+} holding;
+
+static held *hold(const held *asked) {
+    held *h = malloc(sizeof *h);
+    if (!h || holding.n == 64) abort();
+    *h = *asked;
+    h->instance = holding.instance;
+    holding.items[holding.n++] = h;
+    return h;
+}
+
+static void tell(int i, uint32_t status) {
+    held *h = holding.items[i];
+    const wgpu_text none = {NULL, 0};
+    holding.n--;
+    memmove(holding.items + i, holding.items + i + 1,
+            (size_t)(holding.n - i) * sizeof *holding.items);
+    if (h->adapter.callback)
+        h->adapter.callback(status, h->object, none, h->adapter.u1, h->adapter.u2);
+    if (h->device.callback)
+        h->device.callback(status, h->object, none, h->device.u1, h->device.u2);
+    if (h->map.callback) h->map.callback(status, none, h->map.u1, h->map.u2);
+    free(h);
+}
+
+static void keep(held *h, uint32_t status, void *object) {
+    h->is_there = true;
+    h->status = status;
+    h->object = object;
+}
+static void keep_adapter(uint32_t status, wgpu_adapter a, wgpu_text message, void *u1, void *u2) {
+    (void)message, (void)u2;
+    keep(u1, status, a);
+}
+static void keep_device(uint32_t status, wgpu_device d, wgpu_text message, void *u1, void *u2) {
+    (void)message, (void)u2;
+    keep(u1, status, d);
+}
+static void keep_map(uint32_t status, wgpu_text message, void *u1, void *u2) {
+    (void)message, (void)u2;
+    keep(u1, status, NULL);
+}
+
+bool gpu_play_answer(void) {
+    if (holding.n == 0) return false;
+    while (!holding.items[0]->is_there) real_InstanceProcessEvents(holding.items[0]->instance);
+    holding.n_let = 1;
+    return true;
+}
+
+static void play_InstanceProcessEvents(wgpu_instance i) {
+    real_InstanceProcessEvents(i);
+    while (holding.n > 0 && holding.n_let > 0 && holding.items[0]->is_there) {
+        holding.n_let--;
+        tell(0, holding.items[0]->status);
+    }
+}
+
+static wgpu_instance play_CreateInstance(const wgpu_instance_desc *desc) {
+    now.n_alive++;
+    holding.instance = real_CreateInstance(desc);
+    return holding.instance;
+}
+
+// What is pending is cancelled, as the library does it; what came and was not told is not theirs.
+static void play_InstanceRelease(wgpu_instance i) {
+    now.n_alive--;
+    real_InstanceRelease(i);
+    for (int k = holding.n - 1; k >= 0; k--) {
+        held *h = holding.items[k];
+        if (h->instance != i) continue;
+        if (h->adapter.callback && h->object) real_AdapterRelease(h->object);
+        if (h->device.callback && h->object) real_DeviceRelease(h->object);
+        h->object = NULL;
+        tell(k, 0);
+    }
+}
+
+static wgpu_future play_AdapterRequestDevice(wgpu_adapter a, const wgpu_device_desc *desc,
+                                             wgpu_device_callback callback) {
+    if (!now.play.holds) return real_AdapterRequestDevice(a, desc, callback);
+    void *h = hold(&(held){.device = callback});
+    return real_AdapterRequestDevice(a, desc, (wgpu_device_callback){NULL, callback.mode,
+                                                                     keep_device, h, NULL});
+}
+
+static wgpu_future play_BufferMapAsync(wgpu_buffer b, uint64_t mode, size_t offset, size_t bytes,
+                                       wgpu_map_callback callback) {
+    if (!now.play.holds) return real_BufferMapAsync(b, mode, offset, bytes, callback);
+    void *h = hold(&(held){.map = callback});
+    return real_BufferMapAsync(b, mode, offset, bytes,
+                               (wgpu_map_callback){NULL, callback.mode, keep_map, h, NULL});
+}
+
+static wgpu_buffer play_DeviceCreateBuffer(wgpu_device d, const wgpu_buffer_desc *desc) {
+    wgpu_buffer b = real_DeviceCreateBuffer(d, desc);
+    now.n_alive += b != NULL;
+    return b;
+}
+static void play_BufferRelease(wgpu_buffer b) {
+    now.n_alive--;
+    real_BufferRelease(b);
+}
+int gpu_play_n_alive(void) { return now.n_alive; }
+
+// ---- Faults ----
+
 static wgpu_future play_InstanceRequestAdapter(wgpu_instance i, const wgpu_adapter_options *o,
                                                wgpu_adapter_callback callback) {
     wgpu_adapter_options options = *o;
     if (now.play.null) options.backend = WGPU_BACKEND_NULL;
-    return real_InstanceRequestAdapter(i, &options, callback);
+    if (!now.play.holds) return real_InstanceRequestAdapter(i, &options, callback);
+    void *h = hold(&(held){.adapter = callback});
+    return real_InstanceRequestAdapter(
+        i, &options, (wgpu_adapter_callback){NULL, callback.mode, keep_adapter, h, NULL});
 }
 
 static uint32_t play_AdapterGetInfo(wgpu_adapter a, wgpu_adapter_info *info) {
@@ -102,7 +230,14 @@ static const struct {
     void (*function)(void);
 } played[] = {
 #define PLAYED(name) {"wgpu" #name, (void (*)(void))play_##name}
+    PLAYED(CreateInstance),
+    PLAYED(InstanceProcessEvents),
+    PLAYED(InstanceRelease),
     PLAYED(InstanceRequestAdapter),
+    PLAYED(AdapterRequestDevice),
+    PLAYED(DeviceCreateBuffer),
+    PLAYED(BufferMapAsync),
+    PLAYED(BufferRelease),
     PLAYED(AdapterGetInfo),
     PLAYED(AdapterGetLimits),
     PLAYED(AdapterHasFeature),

@@ -18,11 +18,17 @@ typedef struct gpu_play {
     uint32_t dispatches_max;
     bool kills;
     int lose_at; // not 0: every device is lost with its N-th run of a model
+    bool holds;  // what the library tells later it tells only when gpu_play_answer was called
 } gpu_play;
 
 // What a GPU is opened with in tests. WebGPU's own checks are on: a wrong call is an error, not
 // luck. play: NULL, or what the device plays from now on, until somebody asks for another play.
 const tern_webgpu_desc *gpu_webgpu(const gpu_play *play);
+// Of a play that holds answers back: waits until the first of those that are asked for is there,
+// and lets it through in the next call of InstanceProcessEvents. False: nothing is asked for.
+bool gpu_play_answer(void);
+// Of any play: instances and buffers that were made and not released.
+int gpu_play_n_alive(void);
 // Whether a failure means that there is nothing to test with; then the test counts as skipped, for
 // a reason without the file's name, so that all such tests give the same reason.
 bool gpu_is_absent(const char *message);

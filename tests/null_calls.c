@@ -75,6 +75,7 @@ static void call_small_ones(void) {
     begin("tern_type_name(99)"), holds(tern_type_name((tern_type)99) != NULL);
     GIVES(TERN_TYPE_AUTO, tern_type_from_name, NULL);
     RUNS(tern_model_close, NULL);
+    RUNS(tern_opening_close, NULL);
     RUNS(tern_model_get_info, NULL, NULL);
     RUNS(tern_model_get_info, NULL, &info);
     holds(info.path == NULL && info.n_vocab == 0);
@@ -117,6 +118,7 @@ static void call_with_nothing(void) {
     tern_model *m = NULL;
     tern_session *fork = NULL;
     tern_group *group = NULL;
+    tern_opening *opening = NULL;
     bool done;
     FAILS(tern_group_open, NULL, NULL, NULL);
     FAILS(tern_group_open, &group, NULL, NULL);
@@ -132,6 +134,12 @@ static void call_with_nothing(void) {
     FAILS(tern_model_open, &m, NULL, NULL);
     FAILS(tern_model_open, &m, "", NULL);
     FAILS(tern_model_open, &m, "none.gguf", &adapters);
+    FAILS(tern_model_open_begin, NULL, NULL, NULL);
+    FAILS(tern_model_open_begin, &opening, NULL, NULL);
+    FAILS(tern_model_open_begin, &opening, "none.gguf", &adapters);
+    FAILS(tern_model_open_poll, NULL, NULL, NULL);
+    FAILS(tern_model_open_poll, NULL, &done, NULL);
+    FAILS(tern_model_open_poll, NULL, &done, &m);
     FAILS(tern_tokenize, NULL, NULL, 0, 0, NULL, 0, NULL);
     FAILS(tern_detokenize, NULL, NULL, 0, false, NULL, NULL);
     FAILS(tern_chat_format, NULL, NULL, 0, false, NULL, NULL);

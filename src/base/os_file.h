@@ -123,9 +123,9 @@ tern_status tern_file_open_regular(int *fd, const char *path, uint64_t *n_bytes,
 tern_status tern_file_open_log(int *fd, const char *path, uint64_t n_keep, tern_error *err);
 
 // A small file that processes share, read and written whole, created if need be. Excludes others
-// who open it in this way; waits for them, but goes on without the lock after so many seconds. May
-// be for reading only. -1: it cannot be opened.
-int tern_file_open_shared(const char *path, double seconds);
+// who open it in this way, in this process or another one. May be for reading only. -1: it cannot
+// be opened or, with *taken, another one has it; `anyway`: it is opened without excluding that one.
+int tern_file_open_shared(const char *path, bool anyway, bool *taken);
 
 // A new file for writing; the permissions are those of the file `like` if there is one. -1: errno.
 int tern_file_create(const char *path, const char *like);

@@ -11,7 +11,6 @@
 #include <unistd.h>
 #include "base/alloc.h"
 #include "base/os_file.h"
-#include "base/os_time.h"
 #ifndef __wasi__
 #include <sys/file.h>
 #endif
@@ -229,13 +228,14 @@ tern_status tern_file_open_log(int *fd, const char *path, uint64_t n_keep, tern_
     return TERN_ERR_IO;
 }
 
-int tern_file_open_shared(const char *path, double seconds) {
+int tern_file_open_shared(const char *path, bool anyway, bool *taken) {
     int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK; // in case a pipe lies there
     int fd = open(path, O_RDWR | O_CREAT | flags, 0600);
     if (fd < 0) fd = open(path, O_RDONLY | flags);
-    double end = tern_seconds() + seconds;
-    while (fd >= 0 && lock_fd(fd) == TERN_LOCK_TAKEN && tern_seconds() < end) tern_sleep(0.02);
-    return fd;
+    *taken = fd >= 0 && lock_fd(fd) == TERN_LOCK_TAKEN && !anyway;
+    if (!*taken) return fd;
+    close(fd);
+    return -1;
 }
 
 int tern_file_create(const char *path, const char *like) {

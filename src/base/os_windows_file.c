@@ -19,7 +19,6 @@
 #include <sys/stat.h>
 #include "base/alloc.h"
 #include "base/os_file.h"
-#include "base/os_time.h"
 #include "base/os_windows.h"
 
 static bool fail_last(void) { // errno of the system's last error; false
@@ -227,16 +226,11 @@ tern_status tern_file_open_log(int *fd, const char *path, uint64_t n_keep, tern_
     return TERN_ERR_IO;
 }
 
-int tern_file_open_shared(const char *path, double seconds) {
-    double end = tern_seconds() + seconds;
-    for (;;) {
-        bool is_late = tern_seconds() >= end;
-        HANDLE h = CreateFileA(path, GENERIC_READ | GENERIC_WRITE, is_late ? SHARE_ALL : 0, NULL,
-                               OPEN_ALWAYS, FILE_ATTRIBUTE_NORMAL, NULL);
-        if (h != INVALID_HANDLE_VALUE || is_late || GetLastError() != ERROR_SHARING_VIOLATION)
-            return descriptor_of(h, 0);
-        tern_sleep(0.02);
-    }
+int tern_file_open_shared(const char *path, bool anyway, bool *taken) {
+    HANDLE h = CreateFileA(path, GENERIC_READ | GENERIC_WRITE, anyway ? SHARE_ALL : 0, NULL,
+                           OPEN_ALWAYS, FILE_ATTRIBUTE_NORMAL, NULL);
+    *taken = h == INVALID_HANDLE_VALUE && GetLastError() == ERROR_SHARING_VIOLATION && !anyway;
+    return descriptor_of(h, 0);
 }
 
 int tern_file_create(const char *path, const char *like) {

@@ -3,6 +3,30 @@
 #include <string.h>
 #include "kernels/backend.h"
 
+tern_status tern_backend_open(const tern_backend *b, tern_device **out,
+                              const tern_device_desc *desc, tern_error *err) {
+    TERN_TRY(b->open(out, desc, err));
+    tern_status status = TERN_OK;
+    for (bool done = false; status == TERN_OK && !done;) status = b->open_poll(*out, &done, err);
+    if (status == TERN_OK) return TERN_OK;
+    b->close(*out);
+    *out = NULL;
+    return status;
+}
+
+tern_status tern_backend_bind(const tern_backend *b, tern_device *d,
+                              const tern_weight_source *source, tern_weight **out,
+                              tern_error *err) {
+    TERN_TRY(b->bind(d, source, out, err));
+    tern_status status = TERN_OK;
+    for (uint64_t left = 1; status == TERN_OK && left > 0;)
+        status = b->bind_poll(d, *out, &left, err);
+    if (status == TERN_OK) return TERN_OK;
+    b->unbind(d, *out);
+    *out = NULL;
+    return status;
+}
+
 static tern_status check_chunks(const tern_batch *b, int32_t n_context, tern_error *err) {
     int64_t n_tokens = 0;
     for (int32_t i = 0; i < b->n_chunks; i++) {

@@ -9,8 +9,9 @@
 // rows of its batch, nor on how its sequence was cut into batches (but see n_same_bits), nor on
 // where its pages lie.
 //
-// submit never waits: a browser cannot block, and a GPU should not. poll says whether the batch is
-// done; the CPU's submit computes at once, so its poll is always true.
+// Nothing that takes long waits: a browser cannot block, and a GPU should not. What begins (open,
+// bind, submit) is polled until it is done, by whoever has time; the CPU's polls are always true.
+// What has to wait says so.
 #ifndef TERN_KERNELS_BACKEND_H
 #define TERN_KERNELS_BACKEND_H
 
@@ -165,8 +166,11 @@ typedef struct tern_backend {
     // Any number of threads may use a device at once, each with its own instance. Else one at a
     // time, but for is_lost and memory.
     bool is_shared;
+    // Begins to open a device, which then can be polled and closed. desc stays until it is open.
     tern_status (*open)(tern_device **out, const tern_device_desc *desc, tern_error *err);
-    void (*close)(tern_device *d);
+    // After a failure it can only be closed.
+    tern_status (*open_poll)(tern_device *d, bool *done, tern_error *err);
+    void (*close)(tern_device *d); // at any time; cancels what is not done
     // One line for people: "cpu avx512, 2 threads".
     const char *(*describe)(tern_device *d);
     int (*n_threads)(const tern_device *d); // host threads that compute; 0 for a GPU
@@ -177,9 +181,13 @@ typedef struct tern_backend {
     // Before the weights are bound, decides what only measurements on them can decide.
     tern_status (*tune)(tern_device *d, const tern_weight_source *sources, size_t n,
                         tern_error *err);
+    // Begins to bind a weight, one at a time. The source stays until it is bound.
     tern_status (*bind)(tern_device *d, const tern_weight_source *source, tern_weight **out,
                         tern_error *err);
-    void (*unbind)(tern_device *d, tern_weight *w);
+    // Some tens of megabytes more, as far as the device takes them now. *left: bytes of the source
+    // that are still to be read, about; 0: it is bound. After a failure it can only be unbound.
+    tern_status (*bind_poll)(tern_device *d, tern_weight *w, uint64_t *left, tern_error *err);
+    void (*unbind)(tern_device *d, tern_weight *w); // at any time
     void (*weight_info)(const tern_weight *w, tern_weight_info *info);
     // weights[v] for every weight value v of the graph; the graph stays the caller's and alive.
     tern_status (*compile)(tern_device *d, const tern_graph *g, tern_weight *const *weights,
@@ -200,6 +208,7 @@ typedef struct tern_backend {
     tern_status (*page_copy)(tern_store *s, int group, tern_page from, tern_page to,
                              tern_error *err);
     tern_status (*page_clear)(tern_store *s, int group, tern_page page, tern_error *err);
+    // Waits.
     tern_status (*page_read)(tern_store *s, int group, tern_page page, void *to, tern_error *err);
     tern_status (*page_write)(tern_store *s, int group, tern_page page, const void *from,
                               tern_error *err);
@@ -211,12 +220,16 @@ typedef struct tern_backend {
     // The results are in the batch's arrays once poll says done.
     tern_status (*submit)(tern_instance *i, const tern_batch *batch, tern_error *err);
     tern_status (*poll)(tern_instance *i, bool *done, tern_error *err);
+    // Forgets the batch that was submitted: its arrays get nothing any more, and what it did to the
+    // states is not known. Others may be submitted at once.
+    void (*cancel)(tern_instance *i);
     // Times each kernel from now on; the sums so far, or NULL if it was not started.
     tern_status (*profile_start)(tern_instance *i, tern_error *err);
     const tern_profile *(*profile_read)(const tern_instance *i);
     // For diagnosis. What the device is and can do.
     void (*facts)(tern_device *d, tern_fact_fn on_fact, void *ctx);
-    // Checks of what the kernels rely on; fails only when it could not go on.
+    // Checks of what the kernels rely on; fails only when it could not go on. Waits, as the next
+    // two do.
     tern_status (*selftest)(tern_device *d, tern_check_fn on_check, void *ctx, tern_error *err);
     // NULL: the device computes with the file's own bytes, or with copies that cannot differ from
     // them.
@@ -226,6 +239,13 @@ typedef struct tern_backend {
     tern_status (*trace)(tern_instance *i, const tern_batch *batch, tern_tap_fn on_value, void *ctx,
                          tern_error *err);
 } tern_backend;
+
+// Opening a device and binding a weight at once: loops around the polls, which wait.
+tern_status tern_backend_open(const tern_backend *b, tern_device **out,
+                              const tern_device_desc *desc, tern_error *err);
+tern_status tern_backend_bind(const tern_backend *b, tern_device *d,
+                              const tern_weight_source *source, tern_weight **out,
+                              tern_error *err);
 
 extern const tern_backend tern_backend_cpu;
 extern const tern_backend tern_backend_webgpu;

@@ -29,6 +29,7 @@ static void leave(tern_lease *l) {
     tern_placement_end_use(at);
     l->own = NULL;
     l->sequence = NULL;
+    l->cache = NULL;
     l->at = NULL;
     if (--at->n_leases == 0 && at != l->model->now) tern_placement_give_back(at, l->model);
 }
@@ -46,14 +47,18 @@ static tern_status settle(tern_lease *l, tern_placement *at, tern_error *err) {
     return status;
 }
 
-// Settles the lease where the model is. `why` is NULL, or what happened to its old place.
-static tern_status take_place(tern_lease *l, const char *why, tern_error *err) {
-    tern_model *m = l->model;
-    const tern_placement *now = m->now;
-    if (now->was_lost || now->backend->is_lost(now->device))
-        TERN_TRY(tern_placement_replace(m, why ? why : "the device was lost", err));
-    TERN_TRY(settle(l, m->now, err));
-    if (!why) return TERN_OK;
+static void leave_lost(tern_lease *l) {
+    const tern_placement *at = l->at;
+    if (!at || (!at->was_lost && !at->backend->is_lost(at->device))) return;
+    leave(l);
+    l->is_displaced = true;
+}
+
+static tern_status settle_again(tern_lease *l, const char *why, tern_error *err) {
+    if (l->at) return TERN_OK;
+    TERN_TRY(settle(l, l->model->now, err));
+    if (!l->is_displaced) return TERN_OK;
+    l->is_displaced = false;
     size_t size = 700;
     if (!l->notice) l->notice = tern_alloc(TERN_MEM_SESSION, size);
     l->moved = l->notice != NULL;
@@ -66,20 +71,15 @@ static tern_status take_place(tern_lease *l, const char *why, tern_error *err) {
     return TERN_OK;
 }
 
-tern_status tern_lease_move(tern_lease *l, tern_error *err) {
-    tern_error why = *err;
-    tern_mutex_lock(&l->model->lock);
-    leave(l);
-    tern_status status = take_place(l, why.message, err);
-    tern_mutex_unlock(&l->model->lock);
-    return status;
-}
-
-tern_status tern_lease_find_place(tern_lease *l, tern_error *err) {
-    if (l->at) return TERN_OK;
-    tern_mutex_lock(&l->model->lock);
-    tern_status status = take_place(l, "the device was lost", err);
-    tern_mutex_unlock(&l->model->lock);
+tern_status tern_leases_settle(const tern_work *work, int32_t n_work, const char *why, bool *done,
+                               tern_error *err) {
+    tern_model *m = work->lease->model;
+    tern_mutex_lock(&m->lock);
+    for (int32_t i = 0; i < n_work; i++) leave_lost(work[i].lease);
+    tern_status status = tern_placement_find(m, why, done, err);
+    for (int32_t i = 0; status == TERN_OK && *done && i < n_work; i++)
+        status = settle_again(work[i].lease, why, err);
+    tern_mutex_unlock(&m->lock);
     return status;
 }
 
@@ -92,7 +92,8 @@ tern_status tern_lease_open(tern_lease **out, tern_model *m, int32_t n_context,
     l->n_context = n_context;
     l->kv_type = kv_type;
     tern_mutex_lock(&m->lock);
-    tern_status status = take_place(l, NULL, err);
+    bool is_lost = m->now->was_lost || m->now->backend->is_lost(m->now->device);
+    tern_status status = is_lost ? TERN_OK : settle(l, m->now, err);
     tern_mutex_unlock(&m->lock);
     if (status == TERN_OK)
         *out = l;

@@ -6,7 +6,8 @@
 
 struct tern_lease {
     tern_model *model;
-    tern_placement *at; // NULL: the last one was lost, and no other could be had
+    tern_placement *at; // NULL: there was none, or it was lost, and there is no other yet
+    bool is_displaced;  // it was lost
     tern_cache *cache;
     tern_sequence *sequence;
     int32_t n_context;
@@ -21,10 +22,10 @@ struct tern_lease {
     char *notice; // why, and where to; NULL: never
 };
 
-// Settles a lease that has no place, since the last one was lost and no other could be had.
-tern_status tern_lease_find_place(tern_lease *l, tern_error *err);
-// From a lost place to where the model is now; err says why, and why not.
-tern_status tern_lease_move(tern_lease *l, tern_error *err);
+// Brings the leases of the works to where the model is, or will be: polled until *done. why: what
+// happened to where they were.
+tern_status tern_leases_settle(const tern_work *work, int32_t n_work, const char *why, bool *done,
+                               tern_error *err);
 // Room for n_ids tokens.
 tern_status tern_lease_know(tern_lease *l, size_t n_ids, tern_error *err);
 

@@ -1,5 +1,5 @@
-// Computing batches on leases: begin, poll until it is done. Nothing here waits, but for moving to
-// another device, since opening one does; tern_model_compute, which waits, is a loop around it.
+// Computing batches on leases: begin, poll until it is done. Nothing here waits, not even for
+// another device after a loss; tern_model_compute, which does, is a loop around it.
 //
 // What a lease knows and its states lack, after a move or a cut further back than asked, is
 // computed first: few tokens join the batch while there is room for them, else they go ahead in
@@ -146,28 +146,17 @@ static void advance(const tern_computation *c) {
 
 // ---- Where -------------------------------------------------------------------------------------
 
-// All at one place: where the first one is, unless that is lost.
-static tern_status gather(const tern_work *work, int32_t n_work, tern_error *err) {
-    for (int32_t i = 0; i < n_work; i++) TERN_TRY(tern_lease_find_place(work[i].lease, err));
-    for (int32_t i = 1; i < n_work; i++) {
-        tern_lease *l = work[i].lease;
-        if (l->at == work->lease->at) continue;
-        snprintf(err->message, sizeof err->message, "the device was lost");
-        TERN_TRY(tern_lease_move(l->at == l->model->now ? work->lease : l, err));
-    }
+static bool are_together(const tern_work *work, int32_t n_work) {
+    for (int32_t i = 0; i < n_work; i++)
+        if (!work[i].lease->at || work[i].lease->at != work->lease->at) return false;
+    return true;
+}
+
+static tern_status check_caches(const tern_work *work, int32_t n_work, tern_error *err) {
     for (int32_t i = 1; i < n_work; i++)
         if (work[i].lease->cache != work->lease->cache)
             return tern_fail(err, TERN_ERR_ARGUMENT,
                              "sequences of one batch need caches of one type");
-    return TERN_OK;
-}
-
-static tern_status move_all(const tern_work *work, int32_t n_work, tern_error *err) {
-    const tern_error why = *err;
-    for (int32_t i = 0; i < n_work; i++) {
-        *err = why;
-        TERN_TRY(tern_lease_move(work[i].lease, err));
-    }
     return TERN_OK;
 }
 
@@ -193,15 +182,24 @@ static tern_status start(tern_computation *c, tern_error *err) {
     return status;
 }
 
-// After a failure: if the device is lost, begins again on another one.
-static tern_status begin_again(tern_computation *c, tern_status status, tern_error *err) {
-    while (status == TERN_ERR_DEVICE && c->n_losses++ <= TERN_LOSSES_MAX) {
-        const tern_placement *at = c->work->lease->at;
-        if (!at || !at->backend->is_lost(at->device)) break;
-        status = move_all(c->work, c->n_work, err);
-        if (status == TERN_OK) status = start(c, err);
-    }
-    return status;
+// Starts as soon as the leases have a place. After a failure that lost it, they are to move.
+static tern_status try_start(tern_computation *c, tern_error *err) {
+    bool settled = !c->is_moving;
+    if (c->is_moving)
+        TERN_TRY(tern_leases_settle(c->work, c->n_work, c->why.message, &settled, err));
+    if (!settled) return TERN_OK;
+    c->is_moving = false;
+    TERN_TRY(check_caches(c->work, c->n_work, err));
+    return start(c, err);
+}
+
+static tern_status move_if_lost(tern_computation *c, tern_status status, const tern_error *why) {
+    const tern_placement *at = c->work->lease->at;
+    if (status != TERN_ERR_DEVICE || !at || !at->backend->is_lost(at->device)) return status;
+    if (c->n_losses++ > TERN_LOSSES_MAX) return status;
+    c->why = *why;
+    c->is_moving = true;
+    return TERN_OK;
 }
 
 // ---- The whole ---------------------------------------------------------------------------------
@@ -266,30 +264,49 @@ tern_status tern_model_begin(tern_computation *c, tern_model *m, const tern_work
     *c = (tern_computation){.model = m, .work = work, .n_work = n_work, .wanted = *wanted};
     TERN_TRY(check_work(m, work, n_work, err));
     TERN_TRY(check_wanted(m, wanted, err));
-    tern_status status = gather(work, n_work, &why);
-    if (status == TERN_OK) status = begin_again(c, start(c, &why), &why);
+    if (!are_together(work, n_work)) {
+        c->is_moving = true;
+        snprintf(c->why.message, sizeof c->why.message, "the device was lost");
+    }
+    tern_status status = try_start(c, &why);
+    status = move_if_lost(c, status, &why);
     if (status != TERN_OK && err) *err = why;
+    return status;
+}
+
+// What is on its way; *done: all of it.
+static tern_status poll_run(tern_computation *c, bool *done, tern_error *err) {
+    tern_placement_begin_use(c->at);
+    bool computed = false;
+    tern_status status = c->at->backend->poll(c->run->instance, &computed, err);
+    if (status != TERN_OK) abandon(c);
+    if (status == TERN_OK && computed) {
+        advance(c);
+        *done = !c->is_part;
+        if (c->is_part) status = submit(c, err);
+    }
+    if (*done || status != TERN_OK) give_run(c);
+    tern_placement_end_use(c->at);
     return status;
 }
 
 tern_status tern_model_poll(tern_computation *c, bool *done, tern_error *err) {
     tern_error why = {0};
     *done = false;
-    tern_placement_begin_use(c->at);
-    bool computed = false;
-    tern_status status = c->at->backend->poll(c->run->instance, &computed, &why);
-    if (status != TERN_OK) abandon(c);
-    if (status == TERN_OK && computed) {
-        advance(c);
-        *done = !c->is_part;
-        if (c->is_part) status = submit(c, &why);
-    }
-    if (*done || status != TERN_OK) give_run(c);
-    tern_placement_end_use(c->at);
-    status = begin_again(c, status, &why);
+    tern_status status = c->is_moving ? try_start(c, &why) : poll_run(c, done, &why);
+    status = move_if_lost(c, status, &why);
     if (*done) status = finish(c, &why);
     if (status != TERN_OK && err) *err = why;
     return status;
+}
+
+void tern_model_cancel(tern_computation *c) {
+    if (!c->run) return; // what is being opened is the model's
+    tern_placement_begin_use(c->at);
+    abandon(c);
+    c->at->backend->cancel(c->run->instance);
+    give_run(c);
+    tern_placement_end_use(c->at);
 }
 
 tern_status tern_model_compute(tern_model *m, const tern_work *work, int32_t n_work,

@@ -1,5 +1,5 @@
 // Opening a model: file -> config -> graph -> weights -> plan. Each step is a function below, in
-// that order; the last two are in placement.c.
+// that order; the last two are in placement.c. Those need the device, so they are polled.
 #include <math.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -13,8 +13,16 @@ const char *tern_version(void) {
     return "0.1.0";
 }
 
-static tern_status report(const tern_model_desc *desc, double fraction, tern_error *err) {
-    if (!desc->on_progress || desc->on_progress(desc->user, "load", fraction)) return TERN_OK;
+struct tern_opening {
+    tern_model *model; // NULL: it is open, or failed
+    bool has_weights, has_graphs; // bound; lowered and fused
+    double began;
+    tern_progress_fn on_progress;
+    void *user;
+};
+
+static tern_status report(const tern_opening *o, double fraction, tern_error *err) {
+    if (!o->on_progress || o->on_progress(o->user, "load", fraction)) return TERN_OK;
     return tern_fail(err, TERN_ERR_CANCELLED, "loading was cancelled");
 }
 
@@ -183,16 +191,6 @@ bool tern_model_reads_whole(const tern_model *m) {
 
 // ---- Plan --------------------------------------------------------------------------------------
 
-typedef struct loading {
-    const tern_model *model;
-    const tern_model_desc *desc;
-} loading;
-
-static tern_status on_bound(void *ctx, uint64_t bytes, tern_error *err) {
-    const loading *l = ctx;
-    return report(l->desc, (double)bytes / (double)l->model->file->tensor_bytes, err);
-}
-
 static tern_status run_passes_on(const tern_model *m, tern_model_graph *g, tern_error *err) {
     size_t n = g->built.n_values;
     tern_weight_kind *kinds = tern_alloc_array(TERN_MEM_GRAPH, n + 1, sizeof *kinds); // by value
@@ -236,10 +234,8 @@ static tern_status keep_device_desc(tern_model *m, const tern_model_desc *desc, 
 }
 
 static tern_status place(tern_model *m, const tern_model_desc *desc, tern_error *err) {
-    loading l = {m, desc};
     TERN_TRY(keep_device_desc(m, desc, err));
-    const char *device = desc->device ? desc->device : "cpu";
-    return tern_placement_open(&m->now, m, device, on_bound, &l, err);
+    return tern_placement_begin(&m->now, m, desc->device ? desc->device : "cpu", err);
 }
 
 // ---- Info --------------------------------------------------------------------------------------
@@ -366,8 +362,8 @@ static int32_t choose_batch(const tern_model *m, int wanted) {
     return tern_model_reads_whole(m) && n > BATCH ? (int32_t)n : BATCH;
 }
 
+// All that takes no device. desc is not needed after it.
 static tern_status open_parts(tern_model *m, const tern_model_desc *desc, tern_error *err) {
-    TERN_TRY(report(desc, 0, err));
     TERN_TRY(tern_file_open(&m->file, m->path, err)); // its messages name the file
     tern_status status = TERN_OK;
     if (desc->vocab_only) {
@@ -383,15 +379,28 @@ static tern_status open_parts(tern_model *m, const tern_model_desc *desc, tern_e
     TERN_TRY_GOTO(find_sources(m, desc->head, err));
     TERN_TRY_GOTO(refuse_unread(m, err));
     TERN_TRY_GOTO(place(m, desc, err));
-    TERN_TRY(run_passes(m, err));
-    return tern_placement_compile(m->now, m, err);
+    return TERN_OK;
 fail:
     if (status == TERN_ERR_IO) return status; // a failed read names the file
     return tern_fail_prefix(err, status, m->path);
 }
 
-tern_status tern_model_open(tern_model **out, const char *path, const tern_model_desc *desc,
-                            tern_error *err) {
+static tern_status begin(tern_opening *o, const char *path, const tern_model_desc *desc,
+                         tern_error *err) {
+    tern_model *m = tern_alloc(TERN_MEM_GRAPH, sizeof *m);
+    if (!m) return tern_fail_memory(err, sizeof *m);
+    tern_mutex_init(&m->lock);
+    o->model = m;
+    m->vocab_only = desc->vocab_only;
+    m->path = tern_strdup(TERN_MEM_GRAPH, path);
+    if (!m->path) return tern_fail_memory(err, strlen(path));
+    TERN_TRY(report(o, 0, err));
+    TERN_TRY(open_parts(m, desc, err));
+    return fill_names(m, err);
+}
+
+tern_status tern_model_open_begin(tern_opening **out, const char *path, const tern_model_desc *desc,
+                                  tern_error *err) {
     static const tern_model_desc defaults = {0};
     TERN_NEED(out);
     *out = NULL;
@@ -401,22 +410,74 @@ tern_status tern_model_open(tern_model **out, const char *path, const tern_model
     if (desc->n_batch < 0 || desc->n_batch > 65536)
         return tern_fail(err, TERN_ERR_ARGUMENT, "batch of %d tokens: expected 1 to 65536",
                          desc->n_batch);
-    double start = tern_seconds();
-    tern_model *m = tern_alloc(TERN_MEM_GRAPH, sizeof *m);
-    if (!m) return tern_fail_memory(err, sizeof *m);
-    tern_mutex_init(&m->lock);
-    m->vocab_only = desc->vocab_only;
-    m->path = tern_strdup(TERN_MEM_GRAPH, path);
-    tern_status status = m->path ? open_parts(m, desc, err) : tern_fail_memory(err, strlen(path));
-    if (status == TERN_OK) status = fill_names(m, err);
+    tern_opening *o = tern_alloc(TERN_MEM_GRAPH, sizeof *o);
+    if (!o) return tern_fail_memory(err, sizeof *o);
+    o->began = tern_seconds();
+    o->on_progress = desc->on_progress;
+    o->user = desc->user;
+    tern_status status = begin(o, path, desc, err);
+    if (status == TERN_OK) *out = o;
+    else tern_opening_close(o);
+    return status;
+}
+
+// Weights, then graphs by their types, then plans.
+static tern_status go_on(tern_opening *o, bool *done, tern_error *err) {
+    tern_model *m = o->model;
+    *done = !m->now;
+    if (*done) return TERN_OK;
+    if (!o->has_weights) {
+        uint64_t before = m->now->bytes_bound;
+        tern_status status = tern_placement_poll(m->now, m, &o->has_weights, err);
+        if (status == TERN_ERR_IO) return status; // it names the file
+        if (status != TERN_OK) return tern_fail_prefix(err, status, m->path);
+        if (m->now->bytes_bound == before) return TERN_OK;
+        return report(o, (double)m->now->bytes_bound / (double)m->file->tensor_bytes, err);
+    }
+    if (!o->has_graphs) TERN_TRY(run_passes(m, err));
+    o->has_graphs = true;
+    return tern_placement_compile(m->now, m, done, err);
+}
+
+tern_status tern_model_open_poll(tern_opening *o, bool *done, tern_model **model, tern_error *err) {
+    TERN_NEED(o);
+    TERN_NEED(done);
+    *done = false;
+    TERN_NEED(model);
+    *model = NULL;
+    tern_model *m = o->model;
+    if (!m) return tern_fail(err, TERN_ERR_ARGUMENT, "the opening of the model is over");
+    tern_status status = go_on(o, done, err);
+    if (status == TERN_OK && !*done) return TERN_OK;
+    o->model = NULL;
     if (status != TERN_OK) {
+        *done = false;
         tern_model_close(m);
         return status;
     }
     fill_info(m);
-    m->info.load_seconds = tern_seconds() - start;
-    *out = m;
+    m->info.load_seconds = tern_seconds() - o->began;
+    *model = m;
     return TERN_OK;
+}
+
+void tern_opening_close(tern_opening *o) {
+    if (!o) return;
+    tern_model_close(o->model);
+    tern_free(o);
+}
+
+tern_status tern_model_open(tern_model **out, const char *path, const tern_model_desc *desc,
+                            tern_error *err) {
+    tern_opening *o;
+    TERN_NEED(out);
+    *out = NULL;
+    TERN_TRY(tern_model_open_begin(&o, path, desc, err));
+    tern_status status = TERN_OK;
+    for (bool done = false; status == TERN_OK && !done;)
+        status = tern_model_open_poll(o, &done, out, err);
+    tern_opening_close(o);
+    return status;
 }
 
 tern_status tern_model_take_spare(tern_model *m, const tern_spare_kind *kind, void *out,
@@ -448,6 +509,7 @@ void tern_model_close(tern_model *m) {
         next = s->next;
         s->kind->free(s);
     }
+    tern_placement_close(m->next, m);
     for (tern_placement *p = m->now, *before; p; p = before) {
         before = p->before;
         tern_placement_close(p, m);

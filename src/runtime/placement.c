@@ -14,72 +14,101 @@
 
 // ---- Opening -----------------------------------------------------------------------------------
 
+static tern_status open_on(tern_placement *p, const tern_model *m, const tern_backend *backend,
+                           tern_error *err) {
+    p->backend = backend;
+    return backend->open(&p->device, &m->device_desc, err);
+}
+
 // "auto" takes a GPU if there is one, and remembers why not if there is none.
-static tern_status open_device(tern_placement *p, const tern_model *m, const char *name,
-                               tern_error *err) {
-    bool automatic = strcmp(name, "auto") == 0;
-    tern_error why = {0};
-    if (automatic || strcmp(name, "webgpu") == 0) {
-        p->backend = &tern_backend_webgpu;
-        tern_status status = p->backend->open(&p->device, &m->device_desc, &why);
-        if (status == TERN_OK) return TERN_OK;
-        if (!automatic || status == TERN_ERR_MEMORY) {
-            if (err) *err = why;
-            return status;
-        }
-    } else if (strcmp(name, "cpu") != 0)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "device \"%s\": expected cpu, webgpu or auto",
-                         name);
-    p->backend = &tern_backend_cpu;
-    TERN_TRY(p->backend->open(&p->device, &m->device_desc, err));
-    if (automatic) snprintf(p->remark, sizeof p->remark, "no GPU: %s", why.message);
-    return TERN_OK;
-}
-
-static tern_status bind_all(tern_placement *p, const tern_model *m, tern_bound_fn on_bound,
-                            void *ctx, tern_error *err) {
-    uint64_t done = 0;
-    for (size_t w = 0; w < m->n_weights; w++) {
-        const tern_weight_source *s = &m->sources[w];
-        tern_weight_info info;
-        tern_status status = p->backend->bind(p->device, s, &p->weights[w], err);
-        if (status == TERN_ERR_IO) tern_fail_prefix(err, status, s->name);
-        TERN_TRY(status);
-        p->backend->weight_info(p->weights[w], &info);
-        if (!info.keeps_source) tern_blob_drop(&s->data);
-        p->bytes_per_token += info.bytes_per_token_greedy;
-        p->bytes_per_token_logits += info.bytes_per_token;
-        if (s->is_head)
-            p->head = info.layout;
-        else if (info.kind == TERN_WEIGHT_TERNARY)
-            p->ternary_layout = info.layout;
-        done += s->bytes;
-        if (on_bound) TERN_TRY(on_bound(ctx, done, err));
+static tern_status go_without(tern_placement *p, const tern_model *m, tern_status status,
+                              const tern_error *why, tern_error *err) {
+    if (!p->is_automatic || p->backend == &tern_backend_cpu || status == TERN_ERR_MEMORY) {
+        if (err) *err = *why;
+        return status;
     }
-    return TERN_OK;
+    if (p->device) p->backend->close(p->device);
+    p->device = NULL;
+    snprintf(p->remark, sizeof p->remark, "no GPU: %s", why->message);
+    return open_on(p, m, &tern_backend_cpu, err);
 }
 
-tern_status tern_placement_open(tern_placement **out, const tern_model *m, const char *device,
-                                tern_bound_fn on_bound, void *ctx, tern_error *err) {
+tern_status tern_placement_begin(tern_placement **out, const tern_model *m, const char *device,
+                                 tern_error *err) {
     *out = NULL;
-    tern_status status = TERN_OK;
+    bool automatic = strcmp(device, "auto") == 0, on_cpu = strcmp(device, "cpu") == 0;
+    if (!automatic && !on_cpu && strcmp(device, "webgpu") != 0)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "device \"%s\": expected cpu, webgpu or auto",
+                         device);
     tern_placement *p = tern_alloc(TERN_MEM_GRAPH, sizeof *p);
     if (!p) return tern_fail_memory(err, sizeof *p);
     tern_mutex_init(&p->busy);
     tern_mutex_init(&p->pool);
+    p->is_automatic = automatic;
+    tern_error why = {0};
+    tern_status status = TERN_OK;
     p->weights = tern_alloc_array(TERN_MEM_GRAPH, m->n_weights + 1, sizeof *p->weights);
     if (!p->weights) {
         status = tern_fail_memory(err, m->n_weights * sizeof *p->weights);
         goto fail;
     }
-    TERN_TRY_GOTO(open_device(p, m, device, err));
-    TERN_TRY_GOTO(p->backend->tune(p->device, m->sources, m->n_weights, err));
-    TERN_TRY_GOTO(bind_all(p, m, on_bound, ctx, err));
+    status = open_on(p, m, on_cpu ? &tern_backend_cpu : &tern_backend_webgpu, &why);
+    if (status != TERN_OK) TERN_TRY_GOTO(go_without(p, m, status, &why, err));
     *out = p;
     return TERN_OK;
 fail:
     tern_placement_close(p, m);
     return status;
+}
+
+static tern_status poll_device(tern_placement *p, const tern_model *m, tern_error *err) {
+    tern_error why = {0};
+    tern_status status = p->backend->open_poll(p->device, &p->is_open, &why);
+    if (status != TERN_OK) return go_without(p, m, status, &why, err);
+    return p->is_open ? p->backend->tune(p->device, m->sources, m->n_weights, err) : TERN_OK;
+}
+
+static void take_weight(tern_placement *p, const tern_model *m) {
+    const tern_weight_source *s = &m->sources[p->n_bound];
+    tern_weight_info info;
+    p->backend->weight_info(p->weights[p->n_bound++], &info);
+    if (!info.keeps_source) tern_blob_drop(&s->data);
+    p->bytes_per_token += info.bytes_per_token_greedy;
+    p->bytes_per_token_logits += info.bytes_per_token;
+    if (s->is_head)
+        p->head = info.layout;
+    else if (info.kind == TERN_WEIGHT_TERNARY)
+        p->ternary_layout = info.layout;
+}
+
+// Goes on with a weight. *n: bytes of it that were read.
+static tern_status bind_some(tern_placement *p, const tern_model *m, uint64_t *n, tern_error *err) {
+    const tern_weight_source *s = &m->sources[p->n_bound];
+    tern_weight **w = &p->weights[p->n_bound];
+    uint64_t left = s->bytes, before = p->bytes_bound;
+    tern_status status = TERN_OK;
+    if (!*w) {
+        status = p->backend->bind(p->device, s, w, err);
+        p->bytes_before = before;
+    }
+    if (status == TERN_OK) status = p->backend->bind_poll(p->device, *w, &left, err);
+    if (status == TERN_ERR_IO) tern_fail_prefix(err, status, s->name);
+    TERN_TRY(status);
+    if (left == 0) take_weight(p, m);
+    p->bytes_bound = p->bytes_before + s->bytes - (left < s->bytes ? left : s->bytes);
+    *n = p->bytes_bound > before ? p->bytes_bound - before : left == 0;
+    return TERN_OK;
+}
+
+#define POLL_BYTES ((uint64_t)16 << 20) // of weights, at least, where the device takes them
+tern_status tern_placement_poll(tern_placement *p, const tern_model *m, bool *done,
+                                tern_error *err) {
+    *done = false;
+    if (!p->is_open) return poll_device(p, m, err);
+    for (uint64_t sum = 0, n = 1; sum < POLL_BYTES && n > 0 && p->n_bound < m->n_weights; sum += n)
+        TERN_TRY(bind_some(p, m, &n, err));
+    *done = p->n_bound == m->n_weights;
+    return TERN_OK;
 }
 
 tern_weight_kind tern_placement_kind(const tern_placement *p, size_t weight) {
@@ -100,14 +129,14 @@ tern_status tern_placement_weights(const tern_placement *p, const tern_model_gra
     return TERN_OK;
 }
 
-tern_status tern_placement_compile(tern_placement *p, const tern_model *m, tern_error *err) {
-    for (int i = 0; i < m->n_graphs; i++) {
-        const tern_model_graph *g = &m->graphs[i];
-        tern_placed_graph *to = &p->graphs[i];
-        TERN_TRY(tern_placement_weights(p, g, g->fused.n_values, &to->weights, err));
-        TERN_TRY(p->backend->compile(p->device, &g->fused, to->weights, m->n_batch, &to->plan,
-                                     err));
-    }
+tern_status tern_placement_compile(tern_placement *p, const tern_model *m, bool *done,
+                                   tern_error *err) {
+    const tern_model_graph *g = &m->graphs[p->n_compiled];
+    tern_placed_graph *to = &p->graphs[p->n_compiled];
+    TERN_TRY(tern_placement_weights(p, g, g->fused.n_values, &to->weights, err));
+    TERN_TRY(p->backend->compile(p->device, &g->fused, to->weights, m->n_batch, &to->plan, err));
+    *done = ++p->n_compiled == m->n_graphs;
+    if (!*done) return TERN_OK;
     const char *guess = m->config.guess ? m->config.guess : "";
     snprintf(p->text, sizeof p->text, "%s%s%s%s%s%s%s", p->backend->describe(p->device),
              p->remark[0] ? " (" : "", p->remark, p->remark[0] ? ")" : "",
@@ -262,44 +291,67 @@ static tern_status check_kinds(const tern_model *m, const tern_placement *p, ter
     return TERN_OK;
 }
 
-static tern_status place_again(tern_placement **out, const tern_model *m, const char *device,
-                               const char *why, tern_error *err) {
-    tern_status status = tern_placement_open(out, m, device, NULL, NULL, err);
-    if (status == TERN_OK) status = check_kinds(m, *out, err);
-    if (status == TERN_OK) {
-        snprintf((*out)->remark, sizeof (*out)->remark, "after a loss: %s", why);
-        status = tern_placement_compile(*out, m, err);
-    }
-    if (status == TERN_OK) return TERN_OK;
-    tern_placement_close(*out, m);
-    *out = NULL;
-    return status;
+static tern_status begin_next(tern_model *m, const char *device, const char *why,
+                              tern_error *err) {
+    TERN_TRY(tern_placement_begin(&m->next, m, device, err));
+    snprintf(m->next->remark, sizeof m->next->remark, "after a loss: %s", why);
+    return TERN_OK;
 }
 
-// A new placement instead of m->now, which was lost; perhaps not for the first time, since this
-// fails when memory runs out.
-tern_status tern_placement_replace(tern_model *m, const char *why, tern_error *err) {
-    tern_placement *p = NULL, *lost = m->now;
+// Instead of m->now, which was lost; perhaps not for the first time, since this fails when memory
+// runs out.
+static tern_status begin_move(tern_model *m, const char *why, tern_error *err) {
+    tern_placement *lost = m->now;
     tern_status status = TERN_ERR_DEVICE;
     if (!lost->was_lost) m->n_losses++;
     lost->was_lost = true;
     if (lost->n_leases == 0) tern_placement_give_back(lost, m);
-    if (m->n_losses < TERN_LOSSES_MAX) status = place_again(&p, m, lost->backend->name, why, err);
-    if (status == TERN_ERR_DEVICE) status = place_again(&p, m, "cpu", why, err);
-    if (status != TERN_OK) return status;
-    p->before = lost;
-    m->now = p;
-    return TERN_OK;
+    if (m->n_losses < TERN_LOSSES_MAX) status = begin_next(m, lost->backend->name, why, err);
+    return status == TERN_ERR_DEVICE ? begin_next(m, "cpu", why, err) : status;
+}
+
+static tern_status poll_next(tern_model *m, bool *done, tern_error *err) {
+    tern_placement *p = m->next;
+    if (p->n_bound == m->n_weights && p->is_open) return tern_placement_compile(p, m, done, err);
+    bool bound;
+    TERN_TRY(tern_placement_poll(p, m, &bound, err));
+    return bound ? check_kinds(m, p, err) : TERN_OK;
+}
+
+static tern_status go_on_moving(tern_model *m, const char *why, bool *done, tern_error *err) {
+    tern_placement *p = m->next;
+    tern_status status = poll_next(m, done, err);
+    if (status == TERN_OK && !*done) return TERN_OK;
+    m->next = NULL;
+    if (status == TERN_OK) {
+        p->before = m->now;
+        m->now = p;
+        return TERN_OK;
+    }
+    *done = false;
+    bool without_gpu = status == TERN_ERR_DEVICE && p->backend != &tern_backend_cpu;
+    tern_placement_close(p, m);
+    return without_gpu ? begin_next(m, "cpu", why, err) : status;
+}
+
+tern_status tern_placement_find(tern_model *m, const char *why, bool *done, tern_error *err) {
+    const tern_placement *now = m->now;
+    *done = !now->was_lost && !now->backend->is_lost(now->device);
+    if (*done) return TERN_OK;
+    return m->next ? go_on_moving(m, why, done, err) : begin_move(m, why, err);
 }
 
 tern_status tern_placement_hold(tern_model *m, tern_placement **out, tern_error *err) {
     tern_status status = TERN_OK;
-    tern_mutex_lock(&m->lock);
-    if (m->now->was_lost || m->now->backend->is_lost(m->now->device))
-        status = tern_placement_replace(m, "the device was lost", err);
-    *out = status == TERN_OK ? m->now : NULL;
-    if (*out) (*out)->n_leases++;
-    tern_mutex_unlock(&m->lock);
+    *out = NULL;
+    while (status == TERN_OK && !*out) {
+        bool there;
+        tern_mutex_lock(&m->lock);
+        status = tern_placement_find(m, "the device was lost", &there, err);
+        if (status == TERN_OK && there) *out = m->now;
+        if (*out) (*out)->n_leases++;
+        tern_mutex_unlock(&m->lock);
+    }
     return status;
 }
 

@@ -39,6 +39,13 @@ typedef struct tern_placement {
     tern_device *device;
     tern_mutex busy;  // the device is in use, where it is not shared; taken after the model's
     tern_mutex pool;  // of the instances' list; taken after all others
+    // While it is opened.
+    bool is_automatic; // without a GPU, the CPU will do
+    bool is_open;      // the device
+    size_t n_bound;
+    uint64_t bytes_before, bytes_bound; // of the sources: before the weight now, and with it
+    int n_compiled;
+
     tern_weight **weights; // [the model's n_weights]
     tern_placed_graph graphs[TERN_GRAPHS_MAX];
     // Of the main graph.
@@ -97,9 +104,10 @@ struct tern_model {
     const char *damaged; // a vector with NaN or infinity in it, NULL: there is none
     int32_t n_batch;
     bool vocab_only;
-    // Of `now`, `n_losses` and `spares`: everything else never changes once the model is open.
+    // Of the next four: everything else never changes once the model is open.
     tern_mutex lock;
-    tern_placement *now; // NULL: only the tokenizer was opened
+    tern_placement *now;  // NULL: only the tokenizer was opened
+    tern_placement *next; // being opened, since `now` was lost; or NULL
     int n_losses;
     tern_spare *spares; // given back
     tern_model_info info;
@@ -119,16 +127,20 @@ tern_status tern_model_refuse_damaged(const tern_model *m, tern_error *err);
 // Whether a text has to come in one batch: its rows see later ones, or become one.
 bool tern_model_reads_whole(const tern_model *m);
 
-typedef tern_status (*tern_bound_fn)(void *ctx, uint64_t bytes, tern_error *err);
-// Opens the device ("cpu", "webgpu", "auto") and binds all weights; on_bound may be NULL.
-tern_status tern_placement_open(tern_placement **out, const tern_model *m, const char *device,
-                                tern_bound_fn on_bound, void *ctx, tern_error *err);
+// Begins to open the device ("cpu", "webgpu", "auto") and to bind all weights to it. Polled until
+// *done; nothing waits, and a poll reads some tens of megabytes at most. After a failure it can
+// only be closed, which cancels what is not done.
+tern_status tern_placement_begin(tern_placement **out, const tern_model *m, const char *device,
+                                 tern_error *err);
+tern_status tern_placement_poll(tern_placement *p, const tern_model *m, bool *done,
+                                tern_error *err);
 tern_weight_kind tern_placement_kind(const tern_placement *p, size_t weight);
 // The bound weights of a graph, by value, for n_values of them; to be freed with tern_free.
 tern_status tern_placement_weights(const tern_placement *p, const tern_model_graph *g,
                                    size_t n_values, tern_weight ***out, tern_error *err);
-// Compiles the fused graphs, and describes where they run.
-tern_status tern_placement_compile(tern_placement *p, const tern_model *m, tern_error *err);
+// Then compiles the next of the fused graphs; with the last one, describes where they run.
+tern_status tern_placement_compile(tern_placement *p, const tern_model *m, bool *done,
+                                   tern_error *err);
 void tern_placement_close(tern_placement *p, const tern_model *m); // NULL is allowed
 // Frees everything except the texts about it.
 void tern_placement_give_back(tern_placement *p, const tern_model *m);
@@ -147,11 +159,14 @@ tern_status tern_placement_instance(const tern_placement *p, int32_t n_batch, te
                                     tern_placed_instance **out, tern_error *err);
 void tern_placement_instance_close(const tern_placement *p, tern_placed_instance *r);
 void tern_placement_give(tern_placement *p, tern_placed_instance *r, const tern_sequence *last);
-// A new placement instead of m->now, which was lost; under the model's lock.
+// Sees to it that m->now is not lost, opening another one if need be: polled until *done, by any
+// number of threads, under the model's lock. A failure gives up what was opened; the next call
+// begins anew.
 #define TERN_LOSSES_MAX 2 // after which a model goes to the CPU
-tern_status tern_placement_replace(tern_model *m, const char *why, tern_error *err);
+tern_status tern_placement_find(tern_model *m, const char *why, bool *done, tern_error *err);
 
-// Where the model is now, replaced if it was lost; it stays until it is let go.
+// Where the model is now, another place if it was lost, which this waits for; it stays until it is
+// let go.
 tern_status tern_placement_hold(tern_model *m, tern_placement **out, tern_error *err);
 void tern_placement_let_go(tern_model *m, tern_placement *p);
 
@@ -169,6 +184,7 @@ void tern_model_give_spare(tern_model *m, tern_spare *s); // NULL is allowed
 // A lease is one timeline of tokens on the model's device, wherever that is now: it knows the
 // tokens that its states were computed from, so what was lost or cut is computed again.
 typedef struct tern_lease tern_lease;
+// While a lost device is being replaced it gets its place when it computes.
 tern_status tern_lease_open(tern_lease **out, tern_model *model, int32_t n_context,
                             tern_kv_type kv_type, tern_error *err);
 void tern_lease_close(tern_lease *lease); // NULL is allowed
@@ -236,6 +252,8 @@ typedef struct tern_computation {
     tern_wanted wanted;
     tern_placement *at;        // the rest is for lease_compute.c
     tern_placed_instance *run; // NULL: nothing is on its way
+    bool is_moving; // the leases need a place
+    tern_error why; // what happened to the last one
     tern_batch batch;          // on its way: all, or
     bool is_part;              // some of what is missing before it
     int n_losses;
@@ -245,12 +263,15 @@ typedef struct tern_computation {
 tern_status tern_model_begin(tern_computation *c, tern_model *model, const tern_work *work,
                              int32_t n_work, const tern_wanted *wanted, tern_error *err);
 // Goes on with it: to be called until *done or a failure, either of which ends it. If the device is
-// lost on the way, the leases move to another one, which is waited for, and what they had is
-// computed there first.
+// lost on the way, the leases move to another one, in further polls, and what they had is computed
+// there first. Never waits.
 tern_status tern_model_poll(tern_computation *c, bool *done, tern_error *err);
 // Both, and waits.
 tern_status tern_model_compute(tern_model *model, const tern_work *work, int32_t n_work,
                                const tern_wanted *wanted, tern_error *err);
+// Forgets one that was begun, without waiting: its results go nowhere, and the leases compute its
+// tokens again if they must.
+void tern_model_cancel(tern_computation *c);
 // The most works of a batch.
 int32_t tern_model_works_max(tern_model *model);
 

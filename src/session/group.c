@@ -117,12 +117,9 @@ static void land(tern_group *group) {
     group->in_flight = false;
 }
 
-// Waits for what is on its way, whose results are dropped.
+// The results of what is on its way are dropped.
 static void give_up_step(tern_group *group) {
-    tern_error err;
-    bool done = false;
-    while (group->in_flight && !done)
-        if (tern_model_poll(&group->computation, &done, &err) != TERN_OK) break;
+    if (group->in_flight) tern_model_cancel(&group->computation);
     land(group);
     group->n_planned = group->next = group->n_now = 0;
     group->in_step = false;

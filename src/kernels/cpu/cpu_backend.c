@@ -38,6 +38,22 @@ static tern_status cpu_open(tern_device **out, const tern_device_desc *desc, ter
     return TERN_OK;
 }
 
+// What was begun is done.
+static tern_status cpu_open_poll(tern_device *d, bool *done, tern_error *err) {
+    (void)d;
+    (void)err;
+    *done = true;
+    return TERN_OK;
+}
+static tern_status cpu_bind_poll(tern_device *d, tern_weight *w, uint64_t *left, tern_error *err) {
+    (void)d;
+    (void)w;
+    (void)err;
+    *left = 0;
+    return TERN_OK;
+}
+static void cpu_cancel(tern_instance *i) { (void)i; }
+
 static const char *cpu_describe(tern_device *d) { return d->description; }
 
 static int cpu_n_threads(const tern_device *d) { return d->team->n_threads; }
@@ -84,6 +100,7 @@ const tern_backend tern_backend_cpu = {
     .n_chunks_max = INT32_MAX,
     .is_shared = true,
     .open = cpu_open,
+    .open_poll = cpu_open_poll,
     .close = cpu_close,
     .describe = cpu_describe,
     .n_threads = cpu_n_threads,
@@ -91,6 +108,7 @@ const tern_backend tern_backend_cpu = {
     .memory = cpu_memory,
     .tune = cpu_tune,
     .bind = cpu_weight_bind,
+    .bind_poll = cpu_bind_poll,
     .unbind = cpu_weight_unbind,
     .weight_info = cpu_weight_info,
     .compile = cpu_compile,
@@ -110,6 +128,7 @@ const tern_backend tern_backend_cpu = {
     .instance_close = cpu_instance_close,
     .submit = cpu_submit,
     .poll = cpu_poll,
+    .cancel = cpu_cancel,
     .profile_start = cpu_profile_start,
     .profile_read = cpu_profile_read,
     .facts = cpu_facts,

@@ -1,9 +1,10 @@
 // Private to the WebGPU backend: what its files share.
 //
 //   gpu_library.c   finds the library and its functions
-//   gpu_device.c    opens a device; buffers, pipelines, errors
+//   gpu_open.c      opens a device, in steps
+//   gpu_device.c    an open one: buffers, pipelines, errors; sending and reading back
 //   gpu_shaders.c   the kernels' texts and what each binds
-//   gpu_weights.c   weights as the kernels read them
+//   gpu_weights.c   weights as the kernels read them, sent in pieces
 //   gpu_plan.c      graph -> list of dispatches
 //   ops/            the dispatches of each op
 //   gpu_token.c     the same for few tokens: fewer, larger ones
@@ -117,12 +118,18 @@ typedef struct gpu_pipeline {
 
 // ---- Device ------------------------------------------------------------------------------------
 
-// A buffer that the GPU's results are copied to and mapped from. The callback of a map points here,
-// so a readback outlives the map.
+// A request to map a buffer. The library calls back when it likes, so this has memory of its own:
+// what is freed meanwhile leaves it to the callback.
+typedef struct gpu_map {
+    bool pending, mapped, is_left;
+} gpu_map;
+
+// A buffer that the GPU's results are copied to and mapped from.
 typedef struct gpu_readback {
     wgpu_buffer buffer;
-    bool pending, mapped;
+    gpu_map *map;
 } gpu_readback;
+static inline bool gpu_is_pending(const gpu_readback *r) { return r->map && r->map->pending; }
 
 #define GPU_READ_BYTES ((uint64_t)4 << 20) // at a time
 
@@ -135,7 +142,7 @@ typedef enum gpu_use {
     GPU_USES
 } gpu_use;
 struct tern_device {
-    const tern_webgpu_desc *desc; // while it is opened
+    struct gpu_opening *opening; // NULL: it is open
     wgpu_api api;
     wgpu_instance instance;
     wgpu_adapter adapter;
@@ -164,8 +171,11 @@ struct tern_device {
     wgpu_pipeline_layout pipeline_layouts[GPU_KERNEL_COUNT];
     gpu_pipeline *pipelines;
     size_t n_pipelines, pipelines_capacity, n_pipeline_hits;
-    uint64_t bytes_on_way; // sent but not waited for
-    gpu_readback reader;   // of GPU_READ_BYTES
+    // A word that is read back: once it is there, so is all that was sent before it.
+    gpu_readback fence;
+    double fenced_at;
+    uint64_t bytes_on_way; // sent after it
+    gpu_readback reader; // of GPU_READ_BYTES
     tern_weight_check *compare; // not NULL: gpu_send compares instead
     // Of the buffers that there are; of all at most. Others may ask while one thread changes them.
     _Atomic uint64_t bytes[GPU_USES], bytes_max;
@@ -181,20 +191,40 @@ tern_status gpu_library_load(const tern_webgpu_desc *desc, void **library, tern_
 tern_status gpu_library_open(wgpu_api *api, const tern_webgpu_desc *desc, tern_error *err);
 void gpu_library_close(wgpu_api *api);
 
-// desc: NULL is allowed. halves: with the matrix units for them, where there are any.
+// Opening a device: begin, then poll until *done; neither waits. After a failure the device can
+// only be closed, which at any time cancels what is not done. desc: NULL is allowed, else it stays
+// where it is until then. halves: with the matrix units for them, where there are any.
+tern_status gpu_device_begin(tern_device **out, const tern_webgpu_desc *desc, bool halves,
+                             tern_error *err);
+tern_status gpu_device_poll(tern_device *d, bool *done, tern_error *err);
+// Both, and waits.
 tern_status gpu_device_new(tern_device **out, const tern_webgpu_desc *desc, bool halves,
                            tern_error *err);
 tern_status gpu_device_open(tern_device **out, const tern_device_desc *desc, tern_error *err);
 void gpu_device_close(tern_device *d);
-// Finds d->group, trying from the size with index *first on. After a failure that lost the device
-// *first is where another device should continue, if gpu_policy_has_more.
-tern_status gpu_policy_choose(tern_device *d, size_t *first, tern_error *err);
+// Finds d->group, trying from the size with index `first` on: begin, then poll until *done or a
+// failure, then close, which at any time gives the trials up. *first: where another device should
+// continue after a failure that lost this one, if gpu_policy_has_more.
+typedef struct gpu_policy gpu_policy;
+tern_status gpu_policy_begin(gpu_policy **out, tern_device *d, const tern_webgpu_desc *desc,
+                             size_t first, tern_error *err);
+tern_status gpu_policy_poll(gpu_policy *p, bool *done, size_t *first, tern_error *err);
+void gpu_policy_close(gpu_policy *p); // NULL is allowed
 bool gpu_policy_has_more(size_t first);
 tern_status gpu_selftest(tern_device *d, tern_check_fn on_check, void *ctx, tern_error *err);
-// n dependent dispatches, `group` a submission (0: all), and whether the result is right.
-tern_status gpu_selftest_chain(tern_device *d, uint32_t n, uint32_t group, tern_error *err);
-// Lets the library call back until *pending is false, for some seconds at most.
-void gpu_wait(tern_device *d, const bool *pending);
+// n dependent dispatches, `group` a submission (0: all): begin, then poll until *done; that fails
+// if the result is wrong, or does not come for some seconds.
+typedef struct gpu_chain gpu_chain;
+tern_status gpu_chain_begin(gpu_chain **out, tern_device *d, uint32_t n, uint32_t group,
+                            tern_error *err);
+tern_status gpu_chain_poll(gpu_chain *c, bool *done, tern_error *err);
+void gpu_chain_close(gpu_chain *c); // NULL is allowed
+// The one function that waits: lets the library call back until the map is done, for GPU_SECONDS
+// at most. docs/webgpu.md lists what needs it.
+#define GPU_SECONDS 20 // that a run may take
+void gpu_wait(tern_device *d, const gpu_readback *r);
+// The error of a callback, or one found by other means, unless there is one already.
+void gpu_remember(tern_device *d, const char *what, wgpu_text message);
 // Fails with the device's message, if there was one since the last call.
 tern_status gpu_check(tern_device *d, const char *doing, tern_error *err);
 // Every buffer is made and freed here, so that all memory is counted. `usage` is WebGPU's.
@@ -202,13 +232,17 @@ tern_status gpu_buffer_new(tern_device *d, gpu_use use, uint64_t bytes, uint64_t
                            const char *what, wgpu_buffer *out, tern_error *err);
 void gpu_buffer_free(tern_device *d, gpu_use use, wgpu_buffer b); // NULL is allowed
 void gpu_memory(const tern_device *d, tern_device_memory *out);
-// Writes into a buffer with COPY_SRC. The library keeps a copy of what is in flight; this waits now
-// and then, so that the copies never exceed a few pieces.
+// Writes into a buffer with COPY_SRC. The library keeps a copy of what is on its way: who sends
+// much sends nothing more while gpu_is_full, so that the copies stay below some 64 MB.
 void gpu_send(tern_device *d, wgpu_buffer b, uint64_t offset, const void *data, uint64_t bytes);
+bool gpu_is_full(tern_device *d);
 // The reverse, in pieces; waits.
 tern_status gpu_read(tern_device *d, wgpu_buffer from, uint64_t offset, void *data, uint64_t bytes,
                      tern_error *err);
-// Requests the first bytes of the buffer; `pending` ends when they are there or never will be.
+tern_status gpu_readback_new(tern_device *d, uint64_t bytes, const char *what, gpu_readback *out,
+                             tern_error *err);
+void gpu_readback_free(tern_device *d, gpu_readback *r); // also of zeros, and while it is pending
+// Requests the first bytes of the buffer; gpu_is_pending until they are there or never will be.
 void gpu_readback_map(tern_device *d, gpu_readback *r, uint64_t bytes);
 // The same, after submitting a copy from elsewhere into the buffer.
 void gpu_readback_copy(tern_device *d, wgpu_buffer from, uint64_t offset, gpu_readback *to,
@@ -216,6 +250,8 @@ void gpu_readback_copy(tern_device *d, wgpu_buffer from, uint64_t offset, gpu_re
 // The requested bytes, valid until unmapped; NULL: they did not come.
 const void *gpu_readback_bytes(const tern_device *d, const gpu_readback *r, uint64_t bytes);
 void gpu_readback_unmap(const tern_device *d, gpu_readback *r); // if it is mapped
+// Whether the library understands the file of kernel `k`: *has becomes false if not.
+void gpu_try_module(tern_device *d, gpu_kernel k, bool *has);
 // The pipeline with these constants, from the cache or newly made.
 tern_status gpu_pipeline_get(tern_device *d, const gpu_pipeline *wanted, wgpu_pipeline *out,
                              tern_error *err);
@@ -245,6 +281,7 @@ struct tern_weight {
     bool owns_buffers; // ternary matrices lie in the device's slabs
     float *vector;     // host copy of a vector
     tern_weight *head; // of a table that is also the head: the head's own rows, if any
+    struct gpu_sending *sending; // NULL: it is bound
 };
 
 #define GPU_HEADER_BYTES 256 // in front of a ternary matrix: its scale
@@ -270,6 +307,7 @@ static inline uint64_t gpu_q8_row_bytes(int64_t n_cols) {
 tern_status gpu_tune(tern_device *d, const tern_weight_source *sources, size_t n, tern_error *err);
 tern_status gpu_weight_bind(tern_device *d, const tern_weight_source *s, tern_weight **out,
                             tern_error *err);
+tern_status gpu_weight_bind_poll(tern_device *d, tern_weight *w, uint64_t *left, tern_error *err);
 // Reads a weight back and compares it with what the file says.
 tern_status gpu_weight_verify(tern_device *d, const tern_weight *w, const tern_weight_source *s,
                               tern_weight_check *out, tern_error *err);
@@ -436,6 +474,7 @@ void gpu_instance_close(tern_instance *i);
 tern_status gpu_instance_open_drafts(tern_instance *i, const tern_draft_table *t, tern_error *err);
 tern_status gpu_submit(tern_instance *i, const tern_batch *batch, tern_error *err);
 tern_status gpu_poll(tern_instance *i, bool *done, tern_error *err);
+void gpu_cancel(tern_instance *i);
 tern_status gpu_trace(tern_instance *i, const tern_batch *batch, tern_tap_fn on_value, void *ctx,
                       tern_error *err);
 tern_status gpu_profile_start(tern_instance *i, tern_error *err);

@@ -1,4 +1,5 @@
-// Opening a device, and creating things on it: buffers, bind group layouts, pipelines.
+// An open device: its errors, its buffers and what goes in and out of them, bind group layouts and
+// pipelines.
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -13,30 +14,12 @@ static wgpu_text text_of(const char *s) {
 
 // ---- Errors ------------------------------------------------------------------------------------
 
-static void remember(tern_device *d, const char *what, wgpu_text message) {
+void gpu_remember(tern_device *d, const char *what, wgpu_text message) {
     if (d->error[0]) return; // the first one is the cause
     int n = message.ptr ? (int)strnlen(message.ptr, message.len < 350 ? message.len : 350) : 0;
     snprintf(d->error, sizeof d->error, "%s%.*s", what, n, message.ptr ? message.ptr : "");
     for (char *c = d->error; *c; c++)
         if (*c == '\n') *c = ' ';
-}
-
-static void on_error(const wgpu_device *device, uint32_t type, wgpu_text message, void *u1,
-                     void *u2) {
-    (void)device;
-    (void)type;
-    (void)u2;
-    remember(u1, "", message);
-}
-
-static void on_lost(const wgpu_device *device, uint32_t reason, wgpu_text message, void *u1,
-                    void *u2) {
-    (void)device;
-    (void)reason;
-    (void)u2;
-    tern_device *d = u1;
-    d->lost = true;
-    remember(d, "the device was lost: ", message);
 }
 
 tern_status gpu_check(tern_device *d, const char *doing, tern_error *err) {
@@ -47,265 +30,9 @@ tern_status gpu_check(tern_device *d, const char *doing, tern_error *err) {
     return status;
 }
 
-#define WAIT_SECONDS 20 // that a run may take
-void gpu_wait(tern_device *d, const bool *pending) {
-    double end = tern_seconds() + WAIT_SECONDS;
-    while (*pending && tern_seconds() < end) d->api.InstanceProcessEvents(d->instance);
-}
-
-// ---- Opening -----------------------------------------------------------------------------------
-
-typedef struct request { // of an adapter or a device
-    void *result;
-    bool done;
-    char message[200];
-} request;
-
-static void answer(request *r, uint32_t status, void *result, wgpu_text message) {
-    r->result = status == WGPU_SUCCESS ? result : NULL;
-    int n = message.ptr ? (int)strnlen(message.ptr, message.len < 190 ? message.len : 190) : 0;
-    snprintf(r->message, sizeof r->message, "%.*s", n, message.ptr ? message.ptr : "");
-    r->done = true;
-}
-static void on_adapter(uint32_t status, wgpu_adapter a, wgpu_text message, void *u1, void *u2) {
-    (void)u2;
-    answer(u1, status, a, message);
-}
-static void on_device(uint32_t status, wgpu_device a, wgpu_text message, void *u1, void *u2) {
-    (void)u2;
-    answer(u1, status, a, message);
-}
-
-// Drivers may take seconds to load; anything longer is a hang.
-#define OPEN_SECONDS 60
-static bool wait_for(tern_device *d, const request *r) {
-    double end = tern_seconds() + OPEN_SECONDS;
-    while (!r->done && tern_seconds() < end) d->api.InstanceProcessEvents(d->instance);
-    return r->done;
-}
-
-static tern_status open_adapter(tern_device *d, bool halves, tern_error *err) {
-    static const char *const enabled[] = {
-        "allow_unsafe_apis",                 // for the device's toggles
-        "expose_wgsl_experimental_features", // for its matrix units
-        "vulkan_enable_f16_on_nvidia",       // of an adapter: off unless asked for
-    };
-    wgpu_toggles toggles = {.chain.type = WGPU_CHAIN_TOGGLES, .n_enabled = 2, .enabled = enabled};
-    wgpu_instance_desc desc = {.next = &toggles.chain};
-    d->instance = d->api.CreateInstance(&desc);
-    if (!d->instance) return tern_fail(err, TERN_ERR_DEVICE, "WebGPU did not start");
-    request r = {0};
-    wgpu_toggles more = {.chain.type = WGPU_CHAIN_TOGGLES, .n_enabled = 3, .enabled = enabled};
-    wgpu_adapter_options options = {.next = halves ? &more.chain : NULL,
-                                    .level = WGPU_LEVEL_CORE,
-                                    .power = WGPU_POWER_HIGH};
-    d->api.InstanceRequestAdapter(
-        d->instance, &options,
-        (wgpu_adapter_callback){NULL, WGPU_CALLBACK_PROCESS_EVENTS, on_adapter, &r, NULL});
-    if (!wait_for(d, &r)) return tern_fail(err, TERN_ERR_DEVICE, "WebGPU gave no adapter in time");
-    d->adapter = r.result;
-    if (!d->adapter)
-        return tern_fail(err, TERN_ERR_DEVICE, "WebGPU found no GPU here: %s", r.message);
-    return TERN_OK;
-}
-
-static uint32_t number_of(const tern_device *d, wgpu_feature f) {
-    return d->api.generation->features[f];
-}
-static bool has_feature(const tern_device *d, wgpu_feature f) {
-    return d->api.AdapterHasFeature(d->adapter, number_of(d, f)) != 0;
-}
-
-static size_t wanted_features(const tern_device *d, uint32_t *features) {
-    size_t n = 0;
-    if (d->subgroups) features[n++] = number_of(d, WGPU_SUBGROUPS);
-    if (d->timestamps) features[n++] = number_of(d, WGPU_TIMESTAMPS);
-    if (d->matrix || d->matrix_half) features[n++] = number_of(d, WGPU_SUBGROUP_MATRIX);
-    if (d->matrix_half) features[n++] = number_of(d, WGPU_F16);
-    return n;
-}
-
-static tern_status open_device(tern_device *d, tern_error *err) {
-    wgpu_limits limits = {0};
-    d->api.AdapterGetLimits(d->adapter, &limits);
-    limits.next = NULL;
-    d->binding_bytes_max = limits.storage_binding_bytes;
-    if (d->binding_bytes_max > limits.buffer_bytes) d->binding_bytes_max = limits.buffer_bytes;
-    d->part_bytes_max = d->binding_bytes_max / 4096 * 4096;
-    d->alone_bytes = GPU_ALONE_BYTES;
-    d->buffer_bytes_max = limits.buffer_bytes;
-    d->workgroup_size_max = limits.workgroup_size;
-    d->workgroup_bytes_max = limits.workgroup_bytes;
-    if (limits.workgroup_size < GPU_GEMM_MATRIX_THREADS ||
-        limits.workgroup_bytes < GPU_GEMM_MATRIX_BYTES)
-        d->matrix = d->matrix_half = false;
-    d->checks = d->desc->checks;
-    // Every kernel writes its workgroup memory before it reads it; clearing that memory makes a
-    // software adapter take five times as long to translate a kernel.
-    static const char *const fast[] = {"disable_workgroup_init", "skip_validation",
-                                       "disable_robustness"};
-    static const char *const coarse[] = {"timestamp_quantization"}; // to 100 microseconds
-    wgpu_toggles toggles = {.chain.type = WGPU_CHAIN_TOGGLES,
-                            .n_enabled = d->checks ? 1 : 3,
-                            .enabled = fast,
-                            .n_disabled = 1,
-                            .disabled = coarse};
-    uint32_t features[WGPU_FEATURE_COUNT];
-    request r = {0};
-    wgpu_device_desc desc = {
-        .n_features = wanted_features(d, features),
-        .features = features,
-        .next = &toggles.chain,
-        .limits = &limits,
-        .lost = {NULL, WGPU_CALLBACK_SPONTANEOUS, on_lost, d, NULL},
-        .error = {NULL, on_error, d, NULL},
-    };
-    d->api.AdapterRequestDevice(
-        d->adapter, &desc,
-        (wgpu_device_callback){NULL, WGPU_CALLBACK_PROCESS_EVENTS, on_device, &r, NULL});
-    if (!wait_for(d, &r)) return tern_fail(err, TERN_ERR_DEVICE, "WebGPU gave no device in time");
-    d->device = r.result;
-    if (!d->device) return tern_fail(err, TERN_ERR_DEVICE, "WebGPU gave no device: %s", r.message);
-    d->queue = d->api.DeviceGetQueue(d->device);
-    d->packed_dot =
-        d->api.InstanceHasWGSLLanguageFeature(d->instance, WGPU_WGSL_PACKED_DOT) != 0;
-    return TERN_OK;
-}
-
-// Whether there are matrix units for a shape that a kernel is written for: 16 x 16 results from k
-// columns at a time. The libraries of 2025 have none for int8.
-static bool has_matrix_shape(const wgpu_matrix_configs *configs, uint32_t type, uint32_t result,
-                             uint32_t k) {
-    for (size_t i = 0; i < configs->n; i++) {
-        const wgpu_matrix_config *c = &configs->items[i];
-        if (c->type == type && c->result_type == result && c->m == 16 && c->n == 16 && c->k == k)
-            return true;
-    }
-    return false;
-}
-
-// The printable characters of a text.
-static int shown(wgpu_text text) {
-    return !text.ptr ? 0 : text.len < 100 ? (int)text.len : 100;
-}
-
-// Subgroups are used if they always have 32 threads, matrix units only together with those.
-static tern_status read_info(tern_device *d, bool halves, tern_error *err) {
-    wgpu_adapter_info info = {0};
-    wgpu_matrix_configs configs = {.chain.type = WGPU_CHAIN_MATRIX_CONFIGS};
-    bool tells = d->api.generation->tells_matrix_shapes && has_feature(d, WGPU_SUBGROUP_MATRIX);
-    if (tells) info.next = &configs.chain;
-    if (d->api.AdapterGetInfo(d->adapter, &info) != WGPU_SUCCESS || !info.backend)
-        return tern_fail(err, TERN_ERR_DEVICE, "WebGPU does not say what its adapter is");
-    if (info.backend == WGPU_BACKEND_NULL) {
-        d->api.AdapterInfoFreeMembers(info);
-        return tern_fail(err, TERN_ERR_DEVICE,
-                         "WebGPU found no GPU here: no driver is installed (of the GPU's maker, or "
-                         "mesa-vulkan-drivers)");
-    }
-    bool of_32 = info.subgroup_min == 32 && info.subgroup_max == 32;
-    d->subgroups = has_feature(d, WGPU_SUBGROUPS) && of_32;
-    d->timestamps = has_feature(d, WGPU_TIMESTAMPS);
-    if (tells) {
-        bool may = d->subgroups && !d->desc->no_matrix;
-        d->matrix = may && has_matrix_shape(&configs, WGPU_MATRIX_I8, WGPU_MATRIX_I32, 32);
-        d->matrix_half = may && halves && has_feature(d, WGPU_F16) &&
-                         has_matrix_shape(&configs, WGPU_MATRIX_F16, WGPU_MATRIX_F32, 16);
-        d->api.AdapterPropertiesSubgroupMatrixConfigsFreeMembers(configs);
-    }
-    d->software = info.type == WGPU_ADAPTER_CPU;
-    snprintf(d->adapter_key, sizeof d->adapter_key, "%u %u %u %u %.*s %.*s", info.backend,
-             info.type, info.vendor_id, info.device_id, shown(info.device), info.device.ptr,
-             shown(info.description), info.description.ptr);
-    wgpu_text name = info.device.len > 0 ? info.device : info.description;
-    snprintf(d->description, sizeof d->description, "webgpu %.*s%s", shown(name), name.ptr,
-             info.type == WGPU_ADAPTER_CPU ? " (in software)" : "");
-    d->api.AdapterInfoFreeMembers(info);
-    return TERN_OK;
-}
-
-static tern_status module_of(tern_device *d, gpu_kernel k, wgpu_module *out, tern_error *err);
-
-// The language of matrix units is experimental: with a library whose dialect differs from that of
-// kernel `k`, they are not used.
-static void try_matrix(tern_device *d, gpu_kernel k, bool *has) {
-    wgpu_module module;
-    if (!*has || module_of(d, k, &module, NULL) == TERN_OK) return;
-    if (d->modules[k]) d->api.ShaderModuleRelease(d->modules[k]);
-    d->modules[k] = NULL;
-    *has = false;
-}
-
-static tern_status open_once(tern_device **out, const tern_webgpu_desc *desc, bool halves,
-                             size_t *first_size, bool *again, tern_error *err) {
-    *out = NULL;
-    *again = false;
-    tern_device *d = tern_alloc(TERN_MEM_GRAPH, sizeof *d);
-    if (!d) return tern_fail_memory(err, sizeof *d);
-    tern_status status = TERN_OK;
-    d->desc = desc;
-    TERN_TRY_GOTO(gpu_library_open(&d->api, desc, err));
-    halves = halves && d->api.generation->tells_matrix_shapes;
-    TERN_TRY_GOTO(open_adapter(d, halves, err));
-    TERN_TRY_GOTO(read_info(d, halves, err));
-    TERN_TRY_GOTO(open_device(d, err));
-    TERN_TRY_GOTO(gpu_buffer_new(d, GPU_USE_RESULTS, GPU_READ_BYTES,
-                                 WGPU_BUFFER_MAP_READ | WGPU_BUFFER_COPY_DST, "what is read back",
-                                 &d->reader.buffer, err));
-    TERN_TRY_GOTO(gpu_policy_choose(d, first_size, err));
-    try_matrix(d, GPU_GEMM, &d->matrix);
-    try_matrix(d, GPU_TRAIN_GEMM_MATRIX, &d->matrix_half);
-    d->desc = NULL;
-    *out = d;
-    return TERN_OK;
-fail:
-    *again = d->lost && gpu_policy_has_more(*first_size);
-    gpu_device_close(d);
-    return status;
-}
-
-// Trying out how much a weak device can take may lose it.
-tern_status gpu_device_new(tern_device **out, const tern_webgpu_desc *desc, bool halves,
-                           tern_error *err) {
-    static const tern_webgpu_desc defaults = {0};
-    size_t first_size = 0;
-    bool again = false;
-    tern_status status;
-    do status = open_once(out, desc ? desc : &defaults, halves, &first_size, &again, err);
-    while (status == TERN_ERR_DEVICE && again);
-    return status;
-}
-
-tern_status gpu_device_open(tern_device **out, const tern_device_desc *desc, tern_error *err) {
-    return gpu_device_new(out, desc->webgpu, false, err);
-}
-
-void gpu_device_close(tern_device *d) {
-    if (!d) return;
-    const wgpu_api *a = &d->api;
-    for (size_t i = 0; i < d->n_pipelines; i++) a->ComputePipelineRelease(d->pipelines[i].handle);
-    for (int k = 0; k < GPU_KERNEL_COUNT; k++) {
-        if (d->modules[k]) a->ShaderModuleRelease(d->modules[k]);
-        if (d->layouts[k]) a->BindGroupLayoutRelease(d->layouts[k]);
-        if (d->pipeline_layouts[k]) a->PipelineLayoutRelease(d->pipeline_layouts[k]);
-    }
-    for (size_t i = 0; i < d->n_slabs; i++) gpu_buffer_free(d, GPU_USE_WEIGHTS, d->slabs[i]);
-    gpu_wait(d, &d->reader.pending);
-    gpu_buffer_free(d, GPU_USE_RESULTS, d->reader.buffer);
-    if (d->queue) a->QueueRelease(d->queue);
-    if (d->device) {
-        a->DeviceDestroy(d->device);
-        a->DeviceRelease(d->device);
-    }
-    if (d->adapter) a->AdapterRelease(d->adapter);
-    if (d->instance) {
-        a->InstanceProcessEvents(d->instance); // the last callbacks point to d
-        a->InstanceRelease(d->instance);
-    }
-    gpu_library_close(&d->api);
-    tern_free(d->pipelines);
-    tern_free(d->slabs);
-    tern_free(d);
+void gpu_wait(tern_device *d, const gpu_readback *r) {
+    double end = tern_seconds() + GPU_SECONDS;
+    while (gpu_is_pending(r) && tern_seconds() < end) d->api.InstanceProcessEvents(d->instance);
 }
 
 // ---- Buffers -----------------------------------------------------------------------------------
@@ -362,27 +89,47 @@ void gpu_buffer_free(tern_device *d, gpu_use use, wgpu_buffer b) {
 static void on_mapped(uint32_t status, wgpu_text message, void *u1, void *u2) {
     (void)message;
     (void)u2;
-    gpu_readback *r = u1;
-    r->pending = false;
-    r->mapped = status == WGPU_SUCCESS;
+    gpu_map *map = u1;
+    map->pending = false;
+    map->mapped = status == WGPU_SUCCESS;
+    if (map->is_left) tern_free(map);
+}
+
+tern_status gpu_readback_new(tern_device *d, uint64_t bytes, const char *what, gpu_readback *out,
+                             tern_error *err) {
+    *out = (gpu_readback){.map = tern_alloc(TERN_MEM_MISC, sizeof *out->map)};
+    if (!out->map) return tern_fail_memory(err, sizeof *out->map);
+    tern_status status = gpu_buffer_new(d, GPU_USE_RESULTS, bytes,
+                                        WGPU_BUFFER_MAP_READ | WGPU_BUFFER_COPY_DST, what,
+                                        &out->buffer, err);
+    if (status != TERN_OK) gpu_readback_free(d, out);
+    return status;
+}
+
+void gpu_readback_free(tern_device *d, gpu_readback *r) {
+    bool is_left = gpu_is_pending(r);
+    if (is_left) r->map->is_left = true;
+    else tern_free(r->map);
+    gpu_buffer_free(d, GPU_USE_RESULTS, r->buffer);
+    *r = (gpu_readback){0};
 }
 
 void gpu_readback_map(tern_device *d, gpu_readback *r, uint64_t bytes) {
-    r->mapped = false;
-    r->pending = true;
+    r->map->mapped = false;
+    r->map->pending = true;
     d->bytes_read += bytes;
     d->api.BufferMapAsync(
         r->buffer, WGPU_MAP_READ, 0, (size_t)bytes,
-        (wgpu_map_callback){NULL, WGPU_CALLBACK_PROCESS_EVENTS, on_mapped, r, NULL});
+        (wgpu_map_callback){NULL, WGPU_CALLBACK_PROCESS_EVENTS, on_mapped, r->map, NULL});
 }
 
 const void *gpu_readback_bytes(const tern_device *d, const gpu_readback *r, uint64_t bytes) {
-    return r->mapped ? d->api.BufferGetConstMappedRange(r->buffer, 0, (size_t)bytes) : NULL;
+    return r->map->mapped ? d->api.BufferGetConstMappedRange(r->buffer, 0, (size_t)bytes) : NULL;
 }
 
 void gpu_readback_unmap(const tern_device *d, gpu_readback *r) {
-    if (r->mapped) d->api.BufferUnmap(r->buffer);
-    r->mapped = false;
+    if (r->map->mapped) d->api.BufferUnmap(r->buffer);
+    r->map->mapped = false;
 }
 
 void gpu_readback_copy(tern_device *d, wgpu_buffer from, uint64_t offset, gpu_readback *to,
@@ -401,8 +148,8 @@ tern_status gpu_read(tern_device *d, wgpu_buffer from, uint64_t offset, void *da
     gpu_readback *r = &d->reader;
     for (uint64_t at = 0; at < bytes; at += GPU_READ_BYTES) {
         size_t n = (size_t)(bytes - at < GPU_READ_BYTES ? bytes - at : GPU_READ_BYTES);
-        if (!r->pending) gpu_readback_copy(d, from, offset + at, r, n);
-        gpu_wait(d, &r->pending);
+        if (!gpu_is_pending(r)) gpu_readback_copy(d, from, offset + at, r, n);
+        gpu_wait(d, r);
         const void *mapped = gpu_readback_bytes(d, r, n);
         TERN_TRY(gpu_check(d, "reading back", err));
         if (!mapped) return tern_fail(err, TERN_ERR_DEVICE, "the GPU's memory cannot be read");
@@ -412,7 +159,6 @@ tern_status gpu_read(tern_device *d, wgpu_buffer from, uint64_t offset, void *da
     return TERN_OK;
 }
 
-#define ON_WAY_MAX ((uint64_t)64 << 20)
 static void compare_sent(tern_device *d, wgpu_buffer b, uint64_t offset, const uint8_t *data,
                          uint64_t bytes) {
     tern_error why = {0};
@@ -420,7 +166,7 @@ static void compare_sent(tern_device *d, wgpu_buffer b, uint64_t offset, const u
     tern_status status = found ? gpu_read(d, b, offset, found, bytes, &why)
                                : tern_fail_memory(&why, (size_t)bytes);
     if (status != TERN_OK)
-        remember(d, "", (wgpu_text){why.message, strlen(why.message)});
+        gpu_remember(d, "", (wgpu_text){why.message, strlen(why.message)});
     else {
         d->compare->n_bytes += bytes;
         for (uint64_t i = 0; i < bytes; i++) d->compare->n_wrong += data[i] != found[i];
@@ -430,6 +176,8 @@ static void compare_sent(tern_device *d, wgpu_buffer b, uint64_t offset, const u
     tern_free(found);
 }
 
+// Two of these are on their way at most: one before the fence, one after it.
+#define FENCE_BYTES ((uint64_t)32 << 20)
 void gpu_send(tern_device *d, wgpu_buffer b, uint64_t offset, const void *data, uint64_t bytes) {
     if (d->compare) {
         compare_sent(d, b, offset, data, bytes);
@@ -439,12 +187,22 @@ void gpu_send(tern_device *d, wgpu_buffer b, uint64_t offset, const void *data, 
     d->api.QueueSubmit(d->queue, 0, NULL);
     d->api.InstanceProcessEvents(d->instance);
     d->bytes_on_way += bytes;
-    if (d->bytes_on_way < ON_WAY_MAX) return;
+    if (d->bytes_on_way < FENCE_BYTES || gpu_is_pending(&d->fence)) return;
+    gpu_readback_unmap(d, &d->fence);
+    gpu_readback_copy(d, b, offset, &d->fence, sizeof(uint32_t));
+    d->fenced_at = tern_seconds();
     d->bytes_on_way = 0;
-    uint32_t word;
-    tern_error why = {0};
-    if (gpu_read(d, b, offset, &word, sizeof word, &why) != TERN_OK)
-        remember(d, "", (wgpu_text){why.message, strlen(why.message)});
+}
+
+bool gpu_is_full(tern_device *d) {
+    if (d->bytes_on_way < FENCE_BYTES) return false;
+    d->api.InstanceProcessEvents(d->instance);
+    if (!gpu_is_pending(&d->fence) || d->lost) return false;
+    if (tern_seconds() > d->fenced_at + GPU_SECONDS) {
+        static const char late[] = "the GPU does not take what it is sent";
+        gpu_remember(d, "", text_of(late));
+    }
+    return true;
 }
 
 // ---- Pipelines ---------------------------------------------------------------------------------
@@ -484,6 +242,14 @@ static tern_status module_of(tern_device *d, gpu_kernel k, wgpu_module *out, ter
     *out = d->modules[k] = d->api.DeviceCreateShaderModule(d->device, &desc);
     tern_strbuf_free(&b);
     return gpu_check(d, file, err);
+}
+
+void gpu_try_module(tern_device *d, gpu_kernel k, bool *has) {
+    wgpu_module module;
+    if (!*has || module_of(d, k, &module, NULL) == TERN_OK) return;
+    if (d->modules[k]) d->api.ShaderModuleRelease(d->modules[k]);
+    d->modules[k] = NULL;
+    *has = false;
 }
 
 static tern_status layout_of(tern_device *d, gpu_kernel k, tern_error *err) {

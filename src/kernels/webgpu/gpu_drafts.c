@@ -285,7 +285,7 @@ static void start_ahead(tern_instance *in) {
     burst b = {.n_runs = runs_after(in, d->now.end, d->now.n_runs),
                .first = d->request.first_pos + d->now.n_runs};
     b.end = d->now.end + b.n_runs * d->n_each;
-    if (b.n_runs <= 0 || to->pending) return;
+    if (b.n_runs <= 0 || gpu_is_pending(to)) return;
     gpu_readback_unmap(in->plan->device, to);
     d->ahead = b;
     launch(in, &b, false, to);
@@ -351,17 +351,20 @@ static void take_counts(gpu_drafts *d, const gpu_draft_state *state) {
     memcpy(d->counts, state->counts, sizeof d->counts);
 }
 
-tern_status gpu_drafts_take(tern_instance *in, tern_error *err) {
+uint64_t gpu_drafts_bytes(const tern_instance *in) {
+    const burst *b = &in->drafts->now;
+    return LOG_AT + (uint64_t)(b->end - b->first) * sizeof(gpu_log);
+}
+
+tern_status gpu_drafts_take(tern_instance *in, const void *results, tern_error *err) {
     gpu_drafts *d = in->drafts;
     const tern_device *device = in->plan->device;
     gpu_readback *r = &in->readbacks[in->now];
+    const char *mapped = results;
     const gpu_request *b = &d->request;
     gpu_draft_state state;
     d->busy = false;
     d->pos = -1;
-    uint64_t bytes = LOG_AT + (uint64_t)(d->now.end - d->now.first) * sizeof(gpu_log);
-    const char *mapped = gpu_readback_bytes(device, r, bytes);
-    if (!mapped) return tern_fail(err, TERN_ERR_DEVICE, "WebGPU's results could not be read");
     memcpy(&state, mapped, sizeof state);
     int32_t n = (int32_t)state.run.first_pos - b->first_pos;
     bool right = n >= d->now.n_runs && n <= d->now.n_runs * d->n_each;

@@ -54,9 +54,7 @@ static tern_status open_buffers(tern_instance *in, tern_error *err) {
     uint64_t results = logits > GPU_DRAFTS_READ_BYTES ? logits : GPU_DRAFTS_READ_BYTES;
     results = gpu_round(results, GPU_POOL_ALIGN) + gpu_outputs_bytes_max(p);
     for (int i = 0; i < 2; i++)
-        TERN_TRY(gpu_buffer_new(d, GPU_USE_RESULTS, results,
-                                WGPU_BUFFER_MAP_READ | WGPU_BUFFER_COPY_DST, "results",
-                                &in->readbacks[i].buffer, err));
+        TERN_TRY(gpu_readback_new(d, results, "results", &in->readbacks[i], err));
     in->angles = tern_alloc_array(TERN_MEM_SESSION, p->ropes.n + 1, sizeof *in->angles);
     uint64_t most = 4;
     for (size_t i = 0; in->angles && i < p->ropes.n; i++) {
@@ -222,9 +220,6 @@ void gpu_instance_close(tern_instance *in) {
     if (!in) return;
     const tern_plan *p = in->plan;
     tern_device *d = p->device;
-    // The callback of a map points into the instance; a lost device calls it too.
-    for (int i = 0; i < 2; i++) gpu_wait(d, &in->readbacks[i].pending);
-    bool quiet = !in->readbacks[0].pending && !in->readbacks[1].pending;
     gpu_profile_close(in->profile);
     gpu_instance_close_groups(in);
     gpu_drafts_close(in);
@@ -242,7 +237,7 @@ void gpu_instance_close(tern_instance *in) {
                              in->parts};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         gpu_buffer_free(d, GPU_USE_WORK, buffers[i]);
-    for (int i = 0; i < 2; i++) gpu_buffer_free(d, GPU_USE_RESULTS, in->readbacks[i].buffer);
+    for (int i = 0; i < 2; i++) gpu_readback_free(d, &in->readbacks[i]);
     tern_free(in->order.chunks);
     tern_free(in->order.origins);
     tern_free(in->order.sent);
@@ -252,5 +247,5 @@ void gpu_instance_close(tern_instance *in) {
     tern_free(in->tables);
     tern_free(in->angles);
     tern_free(in->angles_host);
-    if (quiet) tern_free(in); // else the callback, which may still come, frees it
+    tern_free(in);
 }

@@ -12,6 +12,7 @@
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "base/os_file.h"
+#include "base/os_time.h"
 #include "base/strbuf.h"
 #include "kernels/webgpu/gpu.h"
 
@@ -24,6 +25,17 @@ typedef struct state_file {
     int fd; // -1: there is none; then nothing is remembered
     char *path;
 } state_file;
+
+struct gpu_policy {
+    tern_device *device;
+    const tern_webgpu_desc *desc;
+    state_file file;
+    bool is_ready; // the file was read
+    double began;
+    size_t at, n_tried; // of `sizes`: the one now; those that failed in earlier starts
+    bool works;         // the one now, by the file
+    gpu_chain *chain;   // being tried; NULL: none
+};
 
 // Makes the folders above, too; if they cannot be made, opening the first file will tell.
 static void make_folder(char *folder) {
@@ -38,9 +50,9 @@ static void make_folder(char *folder) {
 }
 
 // Of the state file; NULL: memory ran out.
-static char *make_path(const tern_device *d) {
+static char *make_path(const tern_device *d, const char *folder) {
     tern_strbuf path = {0};
-    tern_strbuf_puts(&path, d->desc->state_folder);
+    tern_strbuf_puts(&path, folder);
     if (!path.failed) make_folder(path.ptr);
     uint64_t key = tern_hash64(1, d->adapter_key, strlen(d->adapter_key));
     key = tern_hash64(key, d->api.path, strlen(d->api.path));
@@ -50,22 +62,12 @@ static char *make_path(const tern_device *d) {
     return NULL;
 }
 
-// Another process that is trying holds the lock; do not wait for one that hangs.
-static tern_status open_state(const tern_device *d, state_file *out, tern_error *err) {
-    state_file f = {.fd = -1};
-    *out = f;
-    if (!d->desc->state_folder || !d->desc->state_folder[0]) return TERN_OK;
-    f.path = make_path(d);
-    if (!f.path) return tern_fail_memory(err, strlen(d->desc->state_folder));
-    f.fd = tern_file_open_shared(f.path, LOCK_SECONDS);
-    *out = f;
-    return TERN_OK;
-}
-
-static void close_state(state_file *f) {
-    if (f->fd >= 0) tern_fd_close(f->fd);
-    tern_free(f->path);
-    *f = (state_file){.fd = -1};
+// Another one that is trying holds the lock: not for long, unless it hangs. False: not yet.
+static bool open_state(gpu_policy *p) {
+    state_file *f = &p->file;
+    bool taken = false, late = tern_seconds() >= p->began + LOCK_SECONDS;
+    if (f->path) f->fd = tern_file_open_shared(f->path, late, &taken);
+    return !taken;
 }
 
 // The first of `sizes` to try (N_SIZES: none is left), or one that works.
@@ -104,34 +106,79 @@ static tern_status refuse(const state_file *f, const tern_error *why, tern_error
                      f->path ? f->path : "", f->path ? ")" : "");
 }
 
-tern_status gpu_policy_choose(tern_device *d, size_t *first, tern_error *err) {
-    if (d->desc->group != 0) {
-        d->group = d->desc->group > 0 ? (uint32_t)d->desc->group : 0;
+// What becomes of the trials is not the device's fault: the file says what it said before.
+static void forget_trial(const gpu_policy *p) {
+    if (p->n_tried == 0) write_text(&p->file, "");
+    else write_state(&p->file, "trying", sizes[p->n_tried - 1]);
+}
+
+tern_status gpu_policy_begin(gpu_policy **out, tern_device *d, const tern_webgpu_desc *desc,
+                             size_t first, tern_error *err) {
+    *out = NULL;
+    gpu_policy *p = tern_alloc(TERN_MEM_GRAPH, sizeof *p);
+    if (!p) return tern_fail_memory(err, sizeof *p);
+    *p = (gpu_policy){.device = d, .desc = desc, .at = first, .began = tern_seconds()};
+    p->file.fd = -1;
+    const char *folder = desc->group == 0 ? desc->state_folder : NULL;
+    if (folder && folder[0] && !(p->file.path = make_path(d, folder))) {
+        tern_free(p);
+        return tern_fail_memory(err, strlen(folder));
+    }
+    *out = p;
+    return TERN_OK;
+}
+
+// Begins with the size now, or looks how far it is.
+static tern_status try_one(gpu_policy *p, bool *done, tern_error *err) {
+    if (p->chain) return gpu_chain_poll(p->chain, done, err);
+    p->device->group = sizes[p->at];
+    *done = p->works;
+    if (p->works) return TERN_OK;
+    write_state(&p->file, "trying", sizes[p->at]);
+    return gpu_chain_begin(&p->chain, p->device, N_DISPATCHES, sizes[p->at], err);
+}
+
+static tern_status go_on(gpu_policy *p, bool *done, tern_error *err) {
+    tern_error why = {0};
+    tern_status status = p->at < N_SIZES ? try_one(p, done, &why) : TERN_ERR_DEVICE;
+    if (status == TERN_OK && !*done) return TERN_OK;
+    if (status == TERN_OK && p->works) return TERN_OK;
+    gpu_chain_close(p->chain);
+    p->chain = NULL;
+    if (status == TERN_OK) write_state(&p->file, "works", p->device->group);
+    if (status == TERN_ERR_MEMORY) forget_trial(p);
+    if (status == TERN_ERR_MEMORY && err) *err = why;
+    if (status == TERN_OK || status == TERN_ERR_MEMORY) return status;
+    if (p->at < N_SIZES) p->at++;
+    bool goes_on = status == TERN_ERR_DEVICE && p->at < N_SIZES && !p->device->lost;
+    return goes_on ? TERN_OK : refuse(&p->file, &why, err);
+}
+
+tern_status gpu_policy_poll(gpu_policy *p, bool *done, size_t *first, tern_error *err) {
+    *done = p->desc->group != 0;
+    if (*done) {
+        p->device->group = p->desc->group > 0 ? (uint32_t)p->desc->group : 0;
         return TERN_OK;
     }
-    bool works;
-    tern_error why = {0};
-    state_file f;
-    TERN_TRY(open_state(d, &f, err));
-    size_t i = read_state(&f, &works), n_tried = works ? 0 : i;
-    if (i < *first) i = *first;
-    tern_status status = TERN_ERR_DEVICE;
-    for (; i < N_SIZES && !d->lost; i++) {
-        d->group = sizes[i];
-        if (works) status = TERN_OK;
-        if (works) break;
-        write_state(&f, "trying", sizes[i]);
-        status = gpu_selftest_chain(d, N_DISPATCHES, sizes[i], &why);
-        if (status != TERN_ERR_DEVICE) break;
+    if (!p->is_ready) {
+        if (!open_state(p)) return TERN_OK;
+        size_t known = read_state(&p->file, &p->works);
+        p->n_tried = p->works ? 0 : known;
+        if (p->at < known) p->at = known;
+        p->is_ready = true;
     }
-    if (status == TERN_OK && !works) write_state(&f, "works", d->group);
-    if (status == TERN_ERR_MEMORY && n_tried == 0) write_text(&f, ""); // not its fault
-    if (status == TERN_ERR_MEMORY && n_tried > 0) write_state(&f, "trying", sizes[n_tried - 1]);
-    *first = i;
-    if (status == TERN_ERR_MEMORY && err) *err = why;
-    if (status != TERN_OK && status != TERN_ERR_MEMORY) status = refuse(&f, &why, err);
-    close_state(&f);
+    tern_status status = go_on(p, done, err);
+    *first = p->at;
     return status;
+}
+
+void gpu_policy_close(gpu_policy *p) {
+    if (!p) return;
+    if (p->chain) forget_trial(p);
+    gpu_chain_close(p->chain);
+    if (p->file.fd >= 0) tern_fd_close(p->file.fd);
+    tern_free(p->file.path);
+    tern_free(p);
 }
 
 bool gpu_policy_has_more(size_t first) {

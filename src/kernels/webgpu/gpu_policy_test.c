@@ -22,7 +22,6 @@ static bool open_test_device(const gpu_play *play) {
     tern_status status = gpu_device_new(&device, &desc, false, &err);
     if (status != TERN_OK && !gpu_is_absent(err.message)) CHECK_MSG(false, "%s", err.message);
     desc.group = 0;
-    if (status == TERN_OK) device->desc = &desc;
     return status == TERN_OK;
 }
 
@@ -58,7 +57,14 @@ static bool holds(const char *path, const char *text) {
 static int start(void) {
     tern_error err = {0};
     size_t first = 0;
-    return gpu_policy_choose(device, &first, &err) == TERN_OK ? (int)device->group : -1;
+    gpu_policy *p = NULL;
+    tern_status status = gpu_policy_begin(&p, device, &desc, 0, &err);
+    for (bool done = false; status == TERN_OK && !done;) {
+        device->api.InstanceProcessEvents(device->instance);
+        status = gpu_policy_poll(p, &done, &first, &err);
+    }
+    gpu_policy_close(p);
+    return status == TERN_OK ? (int)device->group : -1;
 }
 
 static void check_contents(const char *path) {
@@ -99,6 +105,48 @@ static void check_killed(const char *path) {
     CHECK(start() == 16 && holds(path, "works 16\n"));
 }
 
+// A trial that is given up says nothing about the device. Seen to fail when gpu_policy_close writes
+// nothing.
+static void check_given_up(const char *path) {
+    static const char *const before[] = {"", "trying 64\n"};
+    for (size_t i = 0; i < 2; i++) {
+        tern_error err = {0};
+        gpu_policy *p;
+        bool done = true;
+        size_t first;
+        write_file(path, before[i], strlen(before[i]));
+        CHECK(gpu_policy_begin(&p, device, &desc, 0, &err) == TERN_OK);
+        CHECK(gpu_policy_poll(p, &done, &first, &err) == TERN_OK && !done);
+        CHECK(holds(path, i ? "trying 16\n" : "trying 0\n"));
+        gpu_policy_close(p);
+        CHECK(holds(path, before[i]));
+    }
+}
+
+// Another start has the file while it tries: it is polled for, not waited for.
+static void check_taken(const char *path) {
+    tern_error err = {0};
+    gpu_policy *first, *second;
+    bool done = true;
+    size_t at;
+    unlink(path);
+    CHECK(gpu_policy_begin(&first, device, &desc, 0, &err) == TERN_OK);
+    CHECK(gpu_policy_begin(&second, device, &desc, 0, &err) == TERN_OK);
+    CHECK(gpu_policy_poll(first, &done, &at, &err) == TERN_OK && !done);
+    for (int i = 0; i < 3; i++)
+        CHECK(gpu_policy_poll(second, &done, &at, &err) == TERN_OK && !done);
+    CHECK(holds(path, "trying 0\n"));
+    tern_status status = TERN_OK;
+    for (done = false; status == TERN_OK && !done;) {
+        device->api.InstanceProcessEvents(device->instance);
+        status = gpu_policy_poll(first, &done, &at, &err);
+    }
+    CHECK(status == TERN_OK && holds(path, "works 0\n"));
+    gpu_policy_close(first);
+    CHECK(gpu_policy_poll(second, &done, &at, &err) == TERN_OK && done); // it reads that
+    gpu_policy_close(second);
+}
+
 static void check_odd_places(const char *folder) {
     char text[1200];
     const char *path = state_path(folder);
@@ -135,6 +183,8 @@ TEST(gpu_policy_remembers_what_works) {
     if (path[0]) {
         check_contents(path);
         check_killed(path);
+        check_given_up(path);
+        check_taken(path);
         check_odd_places(folder);
     }
     gpu_device_close(device);

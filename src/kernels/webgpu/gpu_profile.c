@@ -45,9 +45,7 @@ tern_status gpu_profile_open(gpu_profile **out, tern_device *d, size_t n_dispatc
     TERN_TRY_GOTO(gpu_buffer_new(d, GPU_USE_WORK, bytes,
                                  WGPU_BUFFER_QUERY_RESOLVE | WGPU_BUFFER_COPY_SRC, "timestamps",
                                  &p->resolved, err));
-    TERN_TRY_GOTO(gpu_buffer_new(d, GPU_USE_RESULTS, bytes,
-                                 WGPU_BUFFER_MAP_READ | WGPU_BUFFER_COPY_DST, "timestamps",
-                                 &p->readback.buffer, err));
+    TERN_TRY_GOTO(gpu_readback_new(d, bytes, "timestamps", &p->readback, err));
     *out = p;
     return TERN_OK;
 fail:
@@ -57,12 +55,11 @@ fail:
 
 void gpu_profile_close(gpu_profile *p) {
     if (!p) return;
-    gpu_wait(p->device, &p->readback.pending);
     if (p->set) p->device->api.QuerySetRelease(p->set);
     gpu_buffer_free(p->device, GPU_USE_WORK, p->resolved);
-    gpu_buffer_free(p->device, GPU_USE_RESULTS, p->readback.buffer);
+    gpu_readback_free(p->device, &p->readback);
     tern_free(p->stamps);
-    if (!p->readback.pending) tern_free(p);
+    tern_free(p);
 }
 
 wgpu_pass gpu_profile_pass(gpu_profile *p, wgpu_encoder encoder, gpu_kernel kernel,
@@ -89,7 +86,7 @@ void gpu_profile_submitted(gpu_profile *p) {
 }
 
 bool gpu_profile_take(gpu_profile *p) {
-    if (p->readback.pending) return false;
+    if (gpu_is_pending(&p->readback)) return false;
     size_t bytes = 2 * p->n * sizeof(uint64_t);
     const uint64_t *ns = gpu_readback_bytes(p->device, &p->readback, bytes);
     for (size_t i = 0; ns && i < p->n; i++) {

@@ -36,7 +36,7 @@ static tern_device *device_of(rig_device which) {
                                                                   : NULL);
     if (which == RIG_GPU_NULL) webgpu.group = -1; // there is nothing to try out
     tern_device_desc desc = {.cpu_features = "scalar", .webgpu = &webgpu};
-    if (backend_of(which)->open(&opened[which].device, &desc, &err) != TERN_OK)
+    if (tern_backend_open(backend_of(which), &opened[which].device, &desc, &err) != TERN_OK)
         memcpy(opened[which].why_not, err.message, sizeof err.message);
     else if (n_opened++ == 0)
         atexit(close_devices);
@@ -245,7 +245,7 @@ static tern_status bind_all(rig_machine *m, const rig *r, tern_weight_kind *kind
     TERN_TRY(m->b->tune(m->d, r->sources, (size_t)r->n_sources, err));
     for (int i = 0; i < r->n_sources; i++) {
         tern_weight_info info;
-        TERN_TRY(m->b->bind(m->d, &r->sources[i], &m->weights[r->vids[i]], err));
+        TERN_TRY(tern_backend_bind(m->b, m->d, &r->sources[i], &m->weights[r->vids[i]], err));
         m->b->weight_info(m->weights[r->vids[i]], &info);
         kinds[r->vids[i]] = info.kind;
     }

@@ -90,7 +90,7 @@ static tern_status start_ahead(tern_instance *in, tern_error *err) {
     if (in->batch.few_ahead) n = 1;
     int32_t room = tern_sequence_room(in->batch.chunks->sequence, pos + n) - pos;
     if (n > room) n = room;
-    if (n <= 0 || to->pending || in->profile) return TERN_OK;
+    if (n <= 0 || gpu_is_pending(to) || in->profile) return TERN_OK;
     for (int32_t i = 1; i < n; i++) {
         tern_status status = gpu_instance_add_step(in, i, err);
         if (status == TERN_ERR_MEMORY) n = i; // fewer will do
@@ -125,18 +125,29 @@ static tern_status start(tern_instance *in, tern_error *err) {
     return TERN_OK;
 }
 
-static tern_status submit(tern_instance *in, const tern_batch *asked, tern_error *err) {
-    const gpu_request before = in->batch, *batch = &in->batch;
-    TERN_TRY(gpu_order_fill(in, asked, err));
-    gpu_order_next(in);
+// Whether there is a readback for the request; the maps of cancelled batches end when they like.
+static bool find_readback(tern_instance *in) {
+    if (gpu_is_pending(&in->readbacks[in->now])) in->now = 1 - in->now;
+    gpu_readback *to = &in->readbacks[in->now];
+    if (gpu_is_pending(to) || (in->profile && !gpu_profile_take(in->profile))) return false;
+    gpu_readback_unmap(in->plan->device, to);
+    return true;
+}
+
+// Submits the request, or leaves that to a poll. before: the last one.
+static tern_status begin(tern_instance *in, const gpu_request *last, tern_error *err) {
+    const gpu_request before = *last, *batch = &in->batch;
     tern_device *d = in->plan->device;
     gpu_steps *s = &in->steps;
+    in->is_held = in->was_cancelled && !find_readback(in);
+    in->busy = true;
+    if (in->is_held) return TERN_OK;
+    in->was_cancelled = false;
     if (batch->drafting && gpu_drafts_can(in, batch)) return gpu_drafts_submit(in, err);
     gpu_drafts_forget(in);
     bool goes_on = is_greedy_step(batch) && is_greedy_step(&before) &&
                    batch->first_pos == before.first_pos + 1 && batch->version == before.version + 1;
     bool was_ahead = goes_on && is_ahead(in, batch);
-    in->busy = true;
     if (!was_ahead) {
         TERN_TRY(start(in, err)); // the steps ahead keep their readback
     } else {
@@ -152,9 +163,23 @@ static tern_status submit(tern_instance *in, const tern_batch *asked, tern_error
 
 tern_status gpu_submit(tern_instance *in, const tern_batch *batch, tern_error *err) {
     if (in->busy) return tern_fail(err, TERN_ERR_ARGUMENT, "the last batch is not done yet");
-    tern_status status = submit(in, batch, err);
-    if (status != TERN_OK) in->busy = false; // others may be lent the instance
+    const gpu_request before = in->batch;
+    TERN_TRY(gpu_order_fill(in, batch, err));
+    gpu_order_next(in);
+    tern_status status = begin(in, &before, err);
+    if (status != TERN_OK) gpu_cancel(in); // others may be lent the instance
     return status;
+}
+
+// The queue keeps the order: what runs on the device ends before anything that comes now. The maps
+// of the batch are left alone: they end when they like.
+void gpu_cancel(tern_instance *in) {
+    in->was_cancelled |= in->busy;
+    in->busy = in->is_held = in->reads_rows = false;
+    in->unread = 0;
+    in->batch = (gpu_request){0}; // nothing goes on from it
+    gpu_expect_steps(&in->steps, 0);
+    gpu_drafts_forget(in);
 }
 
 // ---- Reading back ------------------------------------------------------------------------------
@@ -172,13 +197,13 @@ static void read_steps(gpu_steps *s, const void *mapped) {
 static tern_status launch_again(tern_instance *in, gpu_readback *to, tern_error *err) {
     tern_status status = launch(in, 0, 1, false, 0, to, err);
     if (status == TERN_OK) status = gpu_check(in->plan->device, "submitting", err);
-    if (status != TERN_OK) in->busy = false;
+    if (status != TERN_OK) gpu_cancel(in);
     return status;
 }
 static tern_status start_next(tern_instance *in, tern_error *err) {
     tern_status status = start(in, err);
     if (status == TERN_OK) status = gpu_check(in->plan->device, "submitting", err);
-    if (status != TERN_OK) in->busy = false;
+    if (status != TERN_OK) gpu_cancel(in);
     return status;
 }
 
@@ -189,36 +214,20 @@ static void take_step(tern_instance *in) {
     in->busy = false;
 }
 
-tern_status gpu_poll(tern_instance *in, bool *done, tern_error *err) {
+// A device that is lost may let nothing be read before it says so.
+static tern_status wait_for_loss(tern_instance *in, tern_error *err) {
+    if (in->unread == 0) in->unread = tern_seconds();
+    if (tern_seconds() < in->unread + GPU_SECONDS) return TERN_OK;
+    gpu_cancel(in);
+    return tern_fail(err, TERN_ERR_DEVICE, "WebGPU's results could not be read");
+}
+
+// A batch may take several submissions: for rows that lists could not answer, for the head of more
+// rows, for requests of another kind.
+static tern_status take_results(tern_instance *in, const void *mapped, bool *done,
+                                tern_error *err) {
     tern_device *d = in->plan->device;
-    if (in->busy && in->steps.n_taken < in->steps.n_read) take_step(in);
-    *done = !in->busy;
-    if (*done) return TERN_OK;
-    d->api.InstanceProcessEvents(d->instance);
-    if (d->lost || d->error[0]) {
-        in->busy = false;
-        return gpu_check(d, "computing", err);
-    }
     gpu_readback *r = &in->readbacks[in->now];
-    if (r->pending || (in->profile && !gpu_profile_take(in->profile))) {
-        // A caller that polls without a pause would occupy the core that a software adapter
-        // computes on.
-        if (d->software) tern_sleep(1e-4);
-        return TERN_OK;
-    }
-    in->busy = false;
-    if (gpu_drafts_busy(in)) {
-        *done = true;
-        return gpu_drafts_take(in, err);
-    }
-    size_t n_steps = in->steps.n > 1 ? (size_t)in->steps.n : 1;
-    size_t bytes = (size_t)gpu_results_bytes(in) * n_steps;
-    bool of_body = in->chunk_first == 0 && !in->reads_rows;
-    size_t others_at = bytes;
-    if (of_body) bytes += (size_t)gpu_outputs_bytes(in);
-    const void *mapped = gpu_readback_bytes(d, r, bytes);
-    if (!mapped) return tern_fail(err, TERN_ERR_DEVICE, "WebGPU's results could not be read");
-    if (of_body) gpu_outputs_take(in, (const char *)mapped + others_at);
     if (in->steps.n > 0)
         read_steps(&in->steps, mapped);
     else
@@ -246,6 +255,43 @@ tern_status gpu_poll(tern_instance *in, bool *done, tern_error *err) {
     }
     *done = true;
     return TERN_OK;
+}
+
+tern_status gpu_poll(tern_instance *in, bool *done, tern_error *err) {
+    tern_device *d = in->plan->device;
+    if (in->busy && in->steps.n_taken < in->steps.n_read) take_step(in);
+    *done = !in->busy;
+    if (*done) return TERN_OK;
+    d->api.InstanceProcessEvents(d->instance);
+    if (d->lost || d->error[0]) {
+        gpu_cancel(in);
+        return gpu_check(d, "computing", err);
+    }
+    if (in->is_held) {
+        tern_status status = begin(in, &(gpu_request){0}, err);
+        if (status != TERN_OK) gpu_cancel(in);
+        return status;
+    }
+    gpu_readback *r = &in->readbacks[in->now];
+    if (gpu_is_pending(r) || (in->profile && !gpu_profile_take(in->profile))) {
+        // A caller that polls without a pause would occupy the core that a software adapter
+        // computes on.
+        if (d->software) tern_sleep(1e-4);
+        return TERN_OK;
+    }
+    bool drafts = gpu_drafts_busy(in), of_body = in->chunk_first == 0 && !in->reads_rows;
+    size_t others_at = (size_t)gpu_results_bytes(in) * (in->steps.n > 1 ? (size_t)in->steps.n : 1);
+    size_t bytes = others_at + (of_body ? (size_t)gpu_outputs_bytes(in) : 0);
+    const void *mapped = gpu_readback_bytes(d, r, drafts ? gpu_drafts_bytes(in) : bytes);
+    if (!mapped) return wait_for_loss(in, err);
+    in->busy = false;
+    in->unread = 0;
+    if (drafts) {
+        *done = true;
+        return gpu_drafts_take(in, mapped, err);
+    }
+    if (of_body) gpu_outputs_take(in, (const char *)mapped + others_at);
+    return take_results(in, mapped, done, err);
 }
 
 tern_status gpu_profile_start(tern_instance *in, tern_error *err) {

@@ -3,7 +3,9 @@
 // The same is computed here in C; integers and sums of small integers must be the same to the bit.
 #include <math.h>
 #include <string.h>
+#include "base/alloc.h"
 #include "base/hash.h"
+#include "base/os_time.h"
 #include "kernels/webgpu/gpu.h"
 
 #define STORAGE (WGPU_BUFFER_STORAGE | WGPU_BUFFER_COPY_DST | WGPU_BUFFER_COPY_SRC)
@@ -82,11 +84,15 @@ static void submit_job(tern_device *d, const job *j, job_memory *m, wgpu_pipelin
     }
 }
 
-static tern_status run_job(tern_device *d, const job *j, uint32_t *y, tern_error *err) {
+static tern_status pipeline_of(tern_device *d, const job *j, wgpu_pipeline *out, tern_error *err) {
     gpu_pipeline wanted = {.kernel = j->kernel, .n_constants = j->n_constants};
-    wgpu_pipeline pipeline;
     memcpy(wanted.constants, j->constants, sizeof j->constants);
-    TERN_TRY(gpu_pipeline_get(d, &wanted, &pipeline, err));
+    return gpu_pipeline_get(d, &wanted, out, err);
+}
+
+static tern_status run_job(tern_device *d, const job *j, uint32_t *y, tern_error *err) {
+    wgpu_pipeline pipeline;
+    TERN_TRY(pipeline_of(d, j, &pipeline, err));
     job_memory m = {0};
     tern_status status = open_job(d, j, &m, err);
     if (status == TERN_OK) {
@@ -113,27 +119,81 @@ static tern_status compare(const uint32_t *y, const uint32_t *wanted, uint32_t n
 
 #define WORDS 1024
 
-tern_status gpu_selftest_chain(tern_device *d, uint32_t n_times, uint32_t group, tern_error *err) {
-    uint32_t x[WORDS], y[WORDS], wanted[WORDS], before[WORDS];
+struct gpu_chain {
+    tern_device *device;
+    job_memory memory;
+    gpu_readback result; // its own: one that never comes must not be in the way of the next
+    uint32_t n_times;
+    double end; // when it counts as hanging
+};
+
+tern_status gpu_chain_begin(gpu_chain **out, tern_device *d, uint32_t n_times, uint32_t group,
+                            tern_error *err) {
+    uint32_t x[WORDS];
+    tern_status status = TERN_OK;
+    wgpu_pipeline pipeline;
+    *out = NULL;
+    gpu_chain *c = tern_alloc(TERN_MEM_MISC, sizeof *c);
+    if (!c) return tern_fail_memory(err, sizeof *c);
+    *c = (gpu_chain){.device = d, .n_times = n_times, .end = tern_seconds() + GPU_SECONDS};
     fill(x, WORDS, 1);
-    memcpy(wanted, x, sizeof x);
-    for (uint32_t k = 0; k < n_times; k++) {
-        memcpy(before, wanted, sizeof x);
-        for (uint32_t i = 0; i < WORDS; i++)
-            wanted[i] = before[(i + 65) % WORDS] * 1664525u + i;
-    }
     const job j = {.kernel = GPU_CHAIN, .constants = {{"N", WORDS}}, .n_constants = 1, .x = x,
                    .n_x = WORDS, .n_y = WORDS, .n_workgroups = WORDS / 64, .n_times = n_times,
                    .group = group};
-    TERN_TRY(run_job(d, &j, y, err));
-    return compare(y, wanted, WORDS, err);
+    TERN_TRY_GOTO(pipeline_of(d, &j, &pipeline, err));
+    TERN_TRY_GOTO(open_job(d, &j, &c->memory, err));
+    TERN_TRY_GOTO(gpu_readback_new(d, sizeof x, "a self-test", &c->result, err));
+    submit_job(d, &j, &c->memory, pipeline);
+    gpu_readback_copy(d, c->memory.xy[n_times % 2], 0, &c->result, sizeof x);
+    *out = c;
+    return TERN_OK;
+fail:
+    gpu_chain_close(c);
+    return status;
+}
+
+tern_status gpu_chain_poll(gpu_chain *c, bool *done, tern_error *err) {
+    tern_device *d = c->device;
+    uint32_t x[WORDS], before[WORDS];
+    *done = false;
+    TERN_TRY(gpu_check(d, "reading back", err));
+    bool is_there = !gpu_is_pending(&c->result);
+    const uint32_t *y = is_there ? gpu_readback_bytes(d, &c->result, sizeof x) : NULL;
+    if (!y && tern_seconds() < c->end) return TERN_OK; // of a lost device: it will say so
+    if (!y) return tern_fail(err, TERN_ERR_DEVICE, "the GPU's memory cannot be read");
+    fill(x, WORDS, 1);
+    for (uint32_t k = 0; k < c->n_times; k++) {
+        memcpy(before, x, sizeof x);
+        for (uint32_t i = 0; i < WORDS; i++) x[i] = before[(i + 65) % WORDS] * 1664525u + i;
+    }
+    TERN_TRY(compare(y, x, WORDS, err));
+    *done = true;
+    return TERN_OK;
+}
+
+void gpu_chain_close(gpu_chain *c) {
+    if (!c) return;
+    gpu_readback_free(c->device, &c->result);
+    close_job(c->device, &c->memory);
+    tern_free(c);
+}
+
+static tern_status run_chain(tern_device *d, uint32_t n, uint32_t group, tern_error *err) {
+    gpu_chain *c;
+    bool done = false;
+    TERN_TRY(gpu_chain_begin(&c, d, n, group, err));
+    gpu_wait(d, &c->result);
+    tern_status status = TERN_OK;
+    while (status == TERN_OK && !done) status = gpu_chain_poll(c, &done, err);
+    gpu_chain_close(c);
+    return status;
 }
 
 static tern_status step_plain(tern_device *d, tern_error *err) {
-    return gpu_selftest_chain(d, 1, 0, err);
+    return run_chain(d, 1, 0, err);
 }
 static tern_status step_chain(tern_device *d, tern_error *err) {
-    return gpu_selftest_chain(d, 300, d->group, err);
+    return run_chain(d, 300, d->group, err);
 }
 
 static tern_status read_far(tern_device *d, uint64_t bytes, uint64_t bind_at, tern_error *err) {

@@ -124,6 +124,9 @@ struct tern_instance {
     int32_t chunk_first, chunk_rows;
     bool reads_rows; // of the chunk, since a list did not suffice
     bool busy;
+    bool was_cancelled; // the last batch, whose map may be pending
+    bool is_held;       // the batch, until a readback is free
+    double unread; // since when its results could have been read, and could not; 0: they can
     int now; // its readback
     gpu_steps steps; // greedy ones: see "Running ahead" in gpu_run.c
     gpu_drafts *drafts; // NULL: the device does not draft
@@ -191,8 +194,9 @@ bool gpu_drafts_can(const tern_instance *in, const gpu_request *b);
 tern_status gpu_drafts_submit(tern_instance *in, tern_error *err); // the instance's request
 // Whether one of its batches is being waited for.
 bool gpu_drafts_busy(const tern_instance *in);
-// Its results, when they are mapped.
-tern_status gpu_drafts_take(tern_instance *in, tern_error *err);
+// Its results, of so many bytes, when they are mapped.
+uint64_t gpu_drafts_bytes(const tern_instance *in);
+tern_status gpu_drafts_take(tern_instance *in, const void *results, tern_error *err);
 // The text changed course: what was computed ahead is useless.
 void gpu_drafts_forget(tern_instance *in);
 
@@ -228,7 +232,7 @@ int32_t gpu_rows_of_value(const tern_instance *in, tern_vid v); // in the instan
 typedef struct gpu_profile gpu_profile;
 tern_status gpu_profile_open(gpu_profile **out, tern_device *d, size_t n_dispatches,
                              tern_error *err);
-void gpu_profile_close(gpu_profile *p); // NULL is allowed; after its last map is done
+void gpu_profile_close(gpu_profile *p); // NULL is allowed
 // A pass for the next dispatch of this kernel, which moves n bytes.
 wgpu_pass gpu_profile_pass(gpu_profile *p, wgpu_encoder encoder, gpu_kernel kernel, uint64_t bytes);
 // After the last dispatch, and after the submission of the encoder.

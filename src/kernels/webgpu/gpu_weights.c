@@ -1,13 +1,15 @@
 // Weights as the kernels read them: ternary codes in tiles (ternary_gemv.wgsl) in slabs, float
 // matrices and tables as rows of f16, f32 or int8 with scales (float_linear.wgsl), both in parts
 // that fit a binding, vectors as f32. Everything is read, converted and sent in pieces, so that the
-// host never holds a large matrix, nor a second copy of it where it is mapped.
+// host never holds a large matrix, nor a second copy of it where it is mapped; a poll sends a few,
+// while the device takes them.
 #include <string.h>
 #include "base/alloc.h"
 #include "base/ternary.h"
 #include "kernels/webgpu/gpu.h"
 
 #define PIECE_BYTES ((uint64_t)4 << 20)
+#define POLL_BYTES  ((uint64_t)16 << 20) // of the source, that a poll reads
 #define STORAGE     (WGPU_BUFFER_STORAGE | WGPU_BUFFER_COPY_DST | WGPU_BUFFER_COPY_SRC)
 
 // ---- Ternary -----------------------------------------------------------------------------------
@@ -81,35 +83,6 @@ static void pack_block(const int8_t *codes, uint32_t *out) {
     }
 }
 
-static tern_status send_tiles(tern_device *d, const tern_weight *w, const gpu_part *part,
-                              tern_codes *reader, tern_error *err) {
-    int64_t blocks = gpu_blocks(w->n_cols), tiles = n_tiles(part->n_rows);
-    uint64_t each = tile_bytes(w->n_cols);
-    int64_t per_piece = (int64_t)(PIECE_BYTES / each) + 1;
-    if (per_piece > tiles) per_piece = tiles;
-    uint32_t *piece = tern_alloc_array(TERN_MEM_MISC, (size_t)per_piece, (size_t)each);
-    int8_t *row = tern_alloc(TERN_MEM_MISC, (size_t)blocks * GPU_BLOCK_COLS);
-    tern_status status = piece && row ? TERN_OK : tern_fail_memory(err, (size_t)each);
-    for (int64_t tile = 0; status == TERN_OK && tile < tiles; tile += per_piece) {
-        int64_t n = tiles - tile < per_piece ? tiles - tile : per_piece;
-        for (int64_t r = 0; status == TERN_OK && r < n * GPU_TILE_ROWS; r++) {
-            int64_t at = part->first_row + tile * GPU_TILE_ROWS + r;
-            uint32_t *to = piece + (uint64_t)(r / 8) * (each / 4) + (uint64_t)(r % 8) * 4;
-            if (at >= w->n_rows) at = w->n_rows - 1; // past the end: nobody reads these sums
-            status = tern_rows_reach(&reader->rows, at, err);
-            if (status != TERN_OK) break;
-            memcpy(row, tern_codes_row(reader, at), (size_t)w->n_cols);
-            for (int64_t b = 0; b < blocks; b++) pack_block(row + b * GPU_BLOCK_COLS, to + b * 32);
-        }
-        if (status == TERN_OK)
-            gpu_send(d, part->buffer, part->offset + GPU_HEADER_BYTES + (uint64_t)tile * each,
-                     piece, (uint64_t)n * each);
-    }
-    tern_free(piece);
-    tern_free(row);
-    return status;
-}
-
 static tern_status reserve_parts(tern_weight *w, size_t n, tern_error *err) {
     gpu_part *grown = tern_realloc(TERN_MEM_WEIGHTS, w->parts, n * sizeof *grown);
     if (!grown) return tern_fail_memory(err, n * sizeof *grown);
@@ -144,19 +117,6 @@ static tern_status bind_ternary(tern_device *d, tern_weight *w, const tern_weigh
     w->info.layout = "2-bit";
     w->info.bytes_per_token = ternary_bytes(d, s);
     return take_parts(d, w, s, err);
-}
-
-static tern_status send_ternary(tern_device *d, const tern_weight *w, const tern_matrix *m,
-                                const tern_ternary_kind *kind, tern_error *err) {
-    tern_codes reader;
-    float header[GPU_HEADER_BYTES / 4] = {kind->scale};
-    tern_status status = tern_codes_open(&reader, m, kind, true, err);
-    for (size_t i = 0; status == TERN_OK && i < w->n_parts; i++) {
-        gpu_send(d, w->parts[i].buffer, w->parts[i].offset, header, sizeof header);
-        status = send_tiles(d, w, &w->parts[i], &reader, err);
-    }
-    tern_codes_close(&reader);
-    return status;
 }
 
 // ---- Rows of floats ----------------------------------------------------------------------------
@@ -247,10 +207,10 @@ static uint64_t row_bytes_of(gpu_form form, int64_t n_cols) {
 
 // bf16 has a wider range than f16, though hardly any weight needs it.
 #define F16_MAX 65000
-static tern_status look_for_f16(row_source *r, bool *fits, tern_error *err) {
+static tern_status look_for_f16(row_source *r, int64_t first, int64_t n, bool *fits,
+                                tern_error *err) {
     *fits = true;
-    if (r->s->type == TERN_DTYPE_F16) return TERN_OK;
-    for (int64_t row = 0; *fits && row < r->s->n_rows; row++) {
+    for (int64_t row = first; *fits && row < first + n; row++) {
         TERN_TRY(tern_rows_reach(&r->rows, row, err));
         tern_rows_decode(&r->rows, row, r->floats);
         for (int64_t i = 0; i < r->s->n_cols; i++)
@@ -260,40 +220,16 @@ static tern_status look_for_f16(row_source *r, bool *fits, tern_error *err) {
 }
 
 // The nearest of the forms: exact, except for the last bits of types whose blocks have scales of
-// two levels, which become f16.
-static tern_status find_form(row_source *r, gpu_form *form, tern_error *err) {
-    bool q8 = r->type == TERN_DTYPE_Q8_0 || r->type == TERN_DTYPE_Q4_0, fits;
-    *form = q8 ? GPU_FORM_Q8 : GPU_FORM_F32;
-    if (q8 || r->type == TERN_DTYPE_F32 || r->s->n_cols % 8 != 0) return TERN_OK;
-    TERN_TRY(look_for_f16(r, &fits, err));
-    if (fits) *form = GPU_FORM_F16;
-    return TERN_OK;
+// two levels, which become f16. F16 only if all numbers fit.
+static gpu_form form_of(const row_source *r) {
+    if (r->type == TERN_DTYPE_Q8_0 || r->type == TERN_DTYPE_Q4_0) return GPU_FORM_Q8;
+    return r->type == TERN_DTYPE_F32 || r->s->n_cols % 8 != 0 ? GPU_FORM_F32 : GPU_FORM_F16;
 }
 
-static tern_status send_rows(tern_device *d, const tern_weight *w, row_source *r,
-                             const gpu_part *part, tern_error *err) {
-    uint64_t row_bytes = row_bytes_of(w->form, w->n_cols);
-    int64_t per_piece = (int64_t)(PIECE_BYTES / row_bytes) + 1;
-    uint8_t *piece = tern_alloc_array(TERN_MEM_MISC, (size_t)per_piece, (size_t)row_bytes);
-    tern_status status = piece ? TERN_OK : tern_fail_memory(err, (size_t)row_bytes);
-    for (int64_t first = 0; status == TERN_OK && first < part->n_rows; first += per_piece) {
-        int64_t n = part->n_rows - first < per_piece ? part->n_rows - first : per_piece;
-        for (int64_t i = 0; status == TERN_OK && i < n; i++) {
-            int64_t row = part->first_row + first + i;
-            status = tern_rows_reach(&r->rows, row, err);
-            if (status == TERN_OK) write_row(r, w->form, row, piece + (uint64_t)i * row_bytes);
-        }
-        if (status == TERN_OK)
-            gpu_send(d, part->buffer, part->offset + (uint64_t)first * row_bytes, piece,
-                     (uint64_t)n * row_bytes);
-    }
-    tern_free(piece);
-    return status;
-}
-
-static tern_status bind_parts(tern_device *d, tern_weight *w, row_source *r, tern_error *err) {
+static tern_status bind_parts(tern_device *d, tern_weight *w, const row_source *r, gpu_form form,
+                              tern_error *err) {
     const char *name = r->s->name;
-    TERN_TRY(find_form(r, &w->form, err));
+    w->form = form;
     w->info.layout = w->form == GPU_FORM_Q8 ? tern_dtype_name(r->type)
                      : w->form == GPU_FORM_F16 ? "F16" : "F32";
     uint64_t row_bytes = row_bytes_of(w->form, w->n_cols);
@@ -323,18 +259,7 @@ static tern_dtype type_of(const tern_weight_source *s) {
     return type;
 }
 
-static tern_status send_all_rows(tern_device *d, const tern_weight *w, const tern_weight_source *s,
-                                 tern_error *err) {
-    row_source r;
-    tern_status status = row_source_open(&r, s, type_of(s), err);
-    for (size_t i = 0; status == TERN_OK && i < w->n_parts; i++)
-        status = send_rows(d, w, &r, &w->parts[i], err);
-    row_source_close(&r);
-    return status;
-}
-
-static tern_status bind_rows(tern_device *d, tern_weight *w, const tern_weight_source *s,
-                             tern_error *err) {
+static tern_status check_rows(const tern_weight_source *s, tern_error *err) {
     if (s->type == TERN_DTYPE_HF_TERNARY)
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: a packed ternary %s is not supported",
                          s->name, s->is_head ? "head" : "table");
@@ -342,23 +267,6 @@ static tern_status bind_rows(tern_device *d, tern_weight *w, const tern_weight_s
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
                          "%s: the GPU's kernels need rows of a multiple of 4 elements, not %lld",
                          s->name, (long long)s->n_cols);
-    row_source r;
-    tern_status status = row_source_open(&r, s, type_of(s), err);
-    if (status == TERN_OK) status = bind_parts(d, w, &r, err);
-    row_source_close(&r);
-    return status;
-}
-
-// A table that is also the head keeps its own rows, as on the CPU, if a mode converts the head's.
-static tern_status bind_table_head(tern_device *d, tern_weight *w, const tern_weight_source *s,
-                                   tern_error *err) {
-    tern_dtype type;
-    if (!s->is_table || !s->is_head || !tern_head_type(s->head, &type) || type == s->type)
-        return TERN_OK;
-    tern_weight_source head = *s;
-    head.is_table = false;
-    TERN_TRY(gpu_weight_bind(d, &head, &w->head, err));
-    w->info = w->head->info;
     return TERN_OK;
 }
 
@@ -381,82 +289,251 @@ static tern_status bind_vector(tern_device *d, tern_weight *w, const tern_weight
     return TERN_OK;
 }
 
-// ---- Binding -----------------------------------------------------------------------------------
+// ---- Sending -----------------------------------------------------------------------------------
 
-static tern_status find_kind(const tern_weight_source *s, tern_ternary_kind *kind,
-                             tern_error *err) {
-    tern_matrix m = tern_weight_matrix(s);
-    *kind = (tern_ternary_kind){0};
-    if (!s->is_matrix || s->is_head) return TERN_OK;
-    return tern_ternary_find(&m, s->ternarize, kind, err);
+// Where the sending of a weight is, or the comparison of what lies there with the source.
+typedef struct gpu_sending {
+    const tern_weight_source *s;
+    tern_weight_source head; // of a table: what its head is made of
+    tern_ternary_kind kind;
+    tern_codes codes; // GPU_FORM_TERNARY
+    row_source rows;  // the other matrices
+    void *piece;      // [per_piece] tiles or rows as the kernels read them
+    int64_t per_piece;
+    int8_t *codes_row;
+    bool is_looking; // whether all numbers fit f16; the parts are made after that
+    size_t part;     // next: `at` is the tile or row in it; while looking, the row of all
+    int64_t at;
+    bool is_done;
+} gpu_sending;
+
+static void sending_close(gpu_sending *x) {
+    if (!x) return;
+    tern_codes_close(&x->codes);
+    row_source_close(&x->rows);
+    tern_free(x->piece);
+    tern_free(x->codes_row);
+    tern_free(x);
 }
 
-// Sends the file's data to the weight's place, or compares it with what lies there.
-static tern_status send_all(tern_device *d, const tern_weight *w, const tern_weight_source *s,
-                            const tern_ternary_kind *kind, tern_error *err) {
-    tern_matrix m = tern_weight_matrix(s);
-    if (w->form == GPU_FORM_TERNARY) return send_ternary(d, w, &m, kind, err);
-    if (w->form == GPU_FORM_VECTOR) {
-        gpu_send(d, w->parts[0].buffer, 0, w->vector,
-                 (uint64_t)(w->n_rows * w->n_cols) * sizeof(float));
-        return TERN_OK;
+static tern_status sending_open(gpu_sending **out, const tern_weight_source *s, tern_error *err) {
+    const tern_matrix m = tern_weight_matrix(s);
+    tern_status status = TERN_OK;
+    *out = NULL;
+    gpu_sending *x = tern_alloc(TERN_MEM_MISC, sizeof *x);
+    if (!x) return tern_fail_memory(err, sizeof *x);
+    x->s = s;
+    if (s->is_matrix && !s->is_head)
+        TERN_TRY_GOTO(tern_ternary_find(&m, s->ternarize, &x->kind, err));
+    if (x->kind.is_ternary) {
+        TERN_TRY_GOTO(tern_codes_open(&x->codes, &m, &x->kind, true, err));
+    } else if (s->is_matrix || s->is_table) {
+        TERN_TRY_GOTO(check_rows(s, err));
+        TERN_TRY_GOTO(row_source_open(&x->rows, s, type_of(s), err));
     }
-    return send_all_rows(d, w, s, err);
+    *out = x;
+    return TERN_OK;
+fail:
+    sending_close(x);
+    return status;
+}
+
+// Room for a piece, once the form is known.
+static tern_status open_piece(gpu_sending *x, const tern_weight *w, tern_error *err) {
+    if (w->form == GPU_FORM_VECTOR) return TERN_OK;
+    bool is_ternary = w->form == GPU_FORM_TERNARY;
+    uint64_t each = is_ternary ? tile_bytes(w->n_cols) : row_bytes_of(w->form, w->n_cols);
+    int64_t n = is_ternary ? n_tiles(w->n_rows) : w->n_rows;
+    x->per_piece = (int64_t)(PIECE_BYTES / each) + 1;
+    if (x->per_piece > n) x->per_piece = n;
+    x->piece = tern_alloc_array(TERN_MEM_MISC, (size_t)x->per_piece, (size_t)each);
+    size_t n_codes = is_ternary ? (size_t)gpu_blocks(w->n_cols) * GPU_BLOCK_COLS : 0;
+    x->codes_row = tern_alloc(TERN_MEM_MISC, n_codes);
+    return x->piece && x->codes_row ? TERN_OK : tern_fail_memory(err, (size_t)each);
+}
+
+static tern_status send_tiles(tern_device *d, const tern_weight *w, gpu_sending *x, int64_t n,
+                              tern_error *err) {
+    const gpu_part *part = &w->parts[x->part];
+    int64_t blocks = gpu_blocks(w->n_cols);
+    uint64_t each = tile_bytes(w->n_cols);
+    uint32_t *piece = x->piece;
+    if (x->at == 0) {
+        float header[GPU_HEADER_BYTES / 4] = {x->kind.scale};
+        gpu_send(d, part->buffer, part->offset, header, sizeof header);
+    }
+    for (int64_t r = 0; r < n * GPU_TILE_ROWS; r++) {
+        int64_t at = part->first_row + x->at * GPU_TILE_ROWS + r;
+        uint32_t *to = piece + (uint64_t)(r / 8) * (each / 4) + (uint64_t)(r % 8) * 4;
+        if (at >= w->n_rows) at = w->n_rows - 1; // past the end: nobody reads these sums
+        TERN_TRY(tern_rows_reach(&x->codes.rows, at, err));
+        memcpy(x->codes_row, tern_codes_row(&x->codes, at), (size_t)w->n_cols);
+        for (int64_t b = 0; b < blocks; b++)
+            pack_block(x->codes_row + b * GPU_BLOCK_COLS, to + b * 32);
+    }
+    gpu_send(d, part->buffer, part->offset + GPU_HEADER_BYTES + (uint64_t)x->at * each, piece,
+             (uint64_t)n * each);
+    return TERN_OK;
+}
+
+static tern_status send_rows(tern_device *d, const tern_weight *w, gpu_sending *x, int64_t n,
+                             tern_error *err) {
+    const gpu_part *part = &w->parts[x->part];
+    uint64_t row_bytes = row_bytes_of(w->form, w->n_cols);
+    uint8_t *piece = x->piece;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t row = part->first_row + x->at + i;
+        TERN_TRY(tern_rows_reach(&x->rows.rows, row, err));
+        write_row(&x->rows, w->form, row, piece + (uint64_t)i * row_bytes);
+    }
+    gpu_send(d, part->buffer, part->offset + (uint64_t)x->at * row_bytes, piece,
+             (uint64_t)n * row_bytes);
+    return TERN_OK;
+}
+
+// The next piece of the weight. *n_rows: of the source, that it was made of.
+static tern_status send_piece(tern_device *d, const tern_weight *w, gpu_sending *x,
+                              int64_t *n_rows, tern_error *err) {
+    const gpu_part *part = &w->parts[x->part];
+    bool is_ternary = w->form == GPU_FORM_TERNARY, is_vector = w->form == GPU_FORM_VECTOR;
+    int64_t all = is_ternary ? n_tiles(part->n_rows) : part->n_rows, n = all - x->at;
+    if (!is_vector && n > x->per_piece) n = x->per_piece;
+    if (is_vector)
+        gpu_send(d, part->buffer, 0, w->vector, (uint64_t)(w->n_rows * w->n_cols) * sizeof(float));
+    else
+        TERN_TRY(is_ternary ? send_tiles(d, w, x, n, err) : send_rows(d, w, x, n, err));
+    x->at += n;
+    if (x->at == all) {
+        x->at = 0;
+        x->is_done = ++x->part == w->n_parts;
+    }
+    *n_rows = is_ternary ? n * GPU_TILE_ROWS : n;
+    return TERN_OK;
+}
+
+// Holds a weight, which is bound, against the source.
+static tern_status compare_all(tern_device *d, const tern_weight *w, const tern_weight_source *s,
+                               tern_error *err) {
+    gpu_sending *x;
+    TERN_TRY(sending_open(&x, s, err));
+    int64_t n;
+    tern_status status = open_piece(x, w, err);
+    while (status == TERN_OK && !x->is_done) status = send_piece(d, w, x, &n, err);
+    sending_close(x);
+    return status;
 }
 
 tern_status gpu_weight_verify(tern_device *d, const tern_weight *w, const tern_weight_source *s,
                               tern_weight_check *out, tern_error *err) {
-    tern_ternary_kind kind;
     *out = (tern_weight_check){0};
-    TERN_TRY(find_kind(s, &kind, err));
     d->compare = out;
-    tern_status status = send_all(d, w, s, &kind, err);
+    tern_status status = compare_all(d, w, s, err);
     if (status == TERN_OK && w->head) {
         tern_weight_source head = *s;
         head.is_table = false;
-        status = send_all(d, w->head, &head, &kind, err);
+        status = compare_all(d, w->head, &head, err);
     }
     d->compare = NULL;
     return status == TERN_OK ? gpu_check(d, "reading weights back", err) : status;
 }
 
+// ---- Binding -----------------------------------------------------------------------------------
+
+static tern_status begin(tern_device *d, tern_weight *w, const tern_weight_source *s,
+                         tern_error *err) {
+    TERN_TRY(sending_open(&w->sending, s, err));
+    gpu_sending *x = w->sending;
+    if (!s->is_matrix && !s->is_table)
+        TERN_TRY(bind_vector(d, w, s, err));
+    else if (x->kind.is_ternary)
+        TERN_TRY(bind_ternary(d, w, s, err));
+    else {
+        gpu_form form = form_of(&x->rows);
+        x->is_looking = form == GPU_FORM_F16 && s->type != TERN_DTYPE_F16;
+        if (!x->is_looking) TERN_TRY(bind_parts(d, w, &x->rows, form, err));
+    }
+    return x->is_looking ? TERN_OK : open_piece(x, w, err);
+}
+
 tern_status gpu_weight_bind(tern_device *d, const tern_weight_source *s, tern_weight **out,
                             tern_error *err) {
     *out = NULL;
-    tern_status status = TERN_OK;
-    tern_ternary_kind kind;
     tern_weight *w = tern_alloc(TERN_MEM_WEIGHTS, sizeof *w);
     if (!w) return tern_fail_memory(err, sizeof *w);
     w->n_rows = s->n_rows;
     w->n_cols = s->n_cols;
     w->parts = tern_alloc(TERN_MEM_WEIGHTS, sizeof *w->parts);
-    if (!w->parts) {
-        status = tern_fail_memory(err, sizeof *w->parts);
-        goto fail;
-    }
-    TERN_TRY_GOTO(find_kind(s, &kind, err));
-    if (!s->is_matrix && !s->is_table)
-        TERN_TRY_GOTO(bind_vector(d, w, s, err));
-    else if (kind.is_ternary)
-        TERN_TRY_GOTO(bind_ternary(d, w, s, err));
-    else {
-        TERN_TRY_GOTO(bind_rows(d, w, s, err));
-        TERN_TRY_GOTO(bind_table_head(d, w, s, err));
-    }
-    TERN_TRY_GOTO(send_all(d, w, s, &kind, err));
+    tern_status status = w->parts ? begin(d, w, s, err) : tern_fail_memory(err, sizeof *w->parts);
+    if (status == TERN_OK) *out = w;
+    else gpu_weight_unbind(d, w);
+    return status;
+}
+
+// Some more rows of a matrix whose form depends on whether all its numbers fit f16.
+static tern_status look(tern_device *d, tern_weight *w, int64_t *n_rows, tern_error *err) {
+    gpu_sending *x = w->sending;
+    int64_t n = (int64_t)(PIECE_BYTES / sizeof(float)) / w->n_cols + 1;
+    if (n > w->n_rows - x->at) n = w->n_rows - x->at;
+    bool fits;
+    TERN_TRY(look_for_f16(&x->rows, x->at, n, &fits, err));
+    x->at += n;
+    *n_rows = n;
+    if (fits && x->at < w->n_rows) return TERN_OK;
+    x->is_looking = false;
+    x->at = 0;
+    TERN_TRY(bind_parts(d, w, &x->rows, fits ? GPU_FORM_F16 : GPU_FORM_F32, err));
+    return open_piece(x, w, err);
+}
+
+// A table that is also the head keeps its own rows, as on the CPU, if a mode converts the head's.
+static tern_status begin_head(tern_device *d, tern_weight *w, tern_error *err) {
+    gpu_sending *x = w->sending;
+    const tern_weight_source *s = x->s;
+    tern_dtype type;
+    if (!s->is_table || !s->is_head || !tern_head_type(s->head, &type) || type == s->type)
+        return TERN_OK;
+    x->head = *s;
+    x->head.is_table = false;
+    return gpu_weight_bind(d, &x->head, &w->head, err);
+}
+
+static void finish(tern_device *d, tern_weight *w) {
+    const tern_weight_source *s = w->sending->s;
+    if (w->head) w->info = w->head->info;
     if (s->is_matrix && !s->is_head) d->ternary_bytes_left -= ternary_bytes(d, s);
     w->info.bytes_per_token_greedy = w->info.bytes_per_token;
-    TERN_TRY_GOTO(gpu_check(d, "sending weights", err));
-    *out = w;
+    sending_close(w->sending);
+    w->sending = NULL;
+}
+
+tern_status gpu_weight_bind_poll(tern_device *d, tern_weight *w, uint64_t *left, tern_error *err) {
+    gpu_sending *x = w->sending;
+    *left = x ? 1 : 0;
+    if (!x) return TERN_OK;
+    uint64_t row_bytes = x->s->bytes / (uint64_t)w->n_rows + 1;
+    int64_t n_rows = 0;
+    for (uint64_t n = 0; n < POLL_BYTES && !x->is_done; n += (uint64_t)n_rows * row_bytes) {
+        if (gpu_is_full(d)) break;
+        TERN_TRY(x->is_looking ? look(d, w, &n_rows, err) : send_piece(d, w, x, &n_rows, err));
+    }
+    TERN_TRY(gpu_check(d, "sending weights", err));
+    if (!x->is_done) {
+        int64_t done = x->is_looking ? 0 : w->parts[x->part].first_row;
+        if (!x->is_looking) done += w->form == GPU_FORM_TERNARY ? x->at * GPU_TILE_ROWS : x->at;
+        *left = (uint64_t)(w->n_rows - done) * row_bytes;
+        return TERN_OK;
+    }
+    if (!w->head) TERN_TRY(begin_head(d, w, err));
+    *left = 0;
+    if (w->head) TERN_TRY(gpu_weight_bind_poll(d, w->head, left, err));
+    if (*left == 0) finish(d, w);
     return TERN_OK;
-fail:
-    gpu_weight_unbind(d, w);
-    return status;
 }
 
 void gpu_weight_unbind(tern_device *d, tern_weight *w) {
     if (!w) return;
     gpu_weight_unbind(d, w->head);
+    sending_close(w->sending);
     for (size_t i = 0; w->owns_buffers && i < w->n_parts; i++)
         gpu_buffer_free(d, GPU_USE_WEIGHTS, w->parts[i].buffer);
     tern_free(w->parts);

@@ -75,7 +75,7 @@ static tern_status open_device(const tern_diagnose_desc *desc, const tern_backen
     if (strcmp(name, "cpu") != 0) {
         tern_error why = {0};
         *backend = &tern_backend_webgpu;
-        tern_status status = (*backend)->open(device, &d, &why);
+        tern_status status = tern_backend_open(*backend, device, &d, &why);
         if (status == TERN_OK || !automatic) {
             if (err) *err = why;
             return status;
@@ -83,7 +83,7 @@ static tern_status open_device(const tern_diagnose_desc *desc, const tern_backen
         *no_gpu = why;
     }
     *backend = &tern_backend_cpu;
-    return (*backend)->open(device, &d, err);
+    return tern_backend_open(*backend, device, &d, err);
 }
 
 static tern_status measure(tern_report *r, int n_threads, tern_error *err) {

@@ -121,7 +121,7 @@ static tern_status rig_bind(rig *r, const subject *s, tern_error *err) {
     TERN_TRY(r->backend->tune(r->device, s->sources, s->built.n_values, err));
     for (size_t v = 0; v < s->built.n_values; v++)
         if (s->built.values[v].kind == TERN_VALUE_WEIGHT)
-            TERN_TRY(r->backend->bind(r->device, &s->sources[v], &r->weights[v], err));
+            TERN_TRY(tern_backend_bind(r->backend, r->device, &s->sources[v], &r->weights[v], err));
     return TERN_OK;
 }
 
@@ -217,7 +217,7 @@ tern_status tern_diagnose_random(tern_report *r, const tern_backend *backend, te
     tern_device *scalar;
     size_t n;
     const tern_arch *const *list = tern_arch_list(&n);
-    TERN_TRY(tern_backend_cpu.open(&scalar, &desc, err));
+    TERN_TRY(tern_backend_open(&tern_backend_cpu, &scalar, &desc, err));
     tern_status status = TERN_OK;
     bool goes_on = true;
     for (size_t i = 0; status == TERN_OK && goes_on && i < sizeof shapes / sizeof *shapes; i++) {

@@ -100,7 +100,7 @@ static tern_status wait_for_all(const tern_train_array *a, tern_error *err) {
     uint32_t word;
     tern_status status;
     do status = gpu_read(gpu, a->buffer, 0, &word, sizeof word, err);
-    while (status != TERN_OK && gpu->reader.pending && !gpu->lost);
+    while (status != TERN_OK && gpu_is_pending(&gpu->reader) && !gpu->lost);
     return status;
 }
 
