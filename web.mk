@@ -94,11 +94,8 @@ $(foreach f,$(WEB_CHECKS),$(eval $(call web_link,$(WEB_FILE_$(f)),$(call web_obj
     $(call web_obj_$(f:-check=),$(filter-out $(WEB_CHECK_SRC),$(WEB_SRC)) $(WEB_OTHERS)),$(f))))
 $(WEB_OTHERS): $(WEB_DEPS)/include/pcre2.h ;
 
-.PHONY: web web-modules web-package
+.PHONY: web-modules
 web-modules: $(WEB_MODULES) ## the engine in WebAssembly: build/web/tern*.wasm
-web-package: web-modules ## the npm package: packages/tern/dist
-	cd packages/tern && { test -d node_modules || npm ci --silent; } && npm run --silent build
-web: web-package ## everything for the browser
 .PHONY: test-web-build
 test-web-build: web-modules ## the modules built in another folder: the same bytes
 	tests/web_build_test.sh "$(MAKE)" $(BUILD)

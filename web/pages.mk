@@ -20,8 +20,9 @@ $(WEB_PAGES)/sw.js: packages/tern/dist/index.js $(PAGE_SRC) models/stories.gguf
 	$(Q)$(NODE) packages/tern/node_modules/typescript/bin/tsc -p web
 	$(Q)$(NODE) web/build.mjs $(WEB_PAGES) --engine packages/tern/dist --model models/stories.gguf
 
-.PHONY: web-serve test-pages
-web: $(WEB_PAGES)/sw.js
+.PHONY: web web-package web-serve test-pages
+web-package: packages/tern/dist/index.js ## the npm package: packages/tern/dist
+web: $(WEB_PAGES)/sw.js ## everything for the browser: modules, package, pages
 web-serve: web ## the pages with the model that the repository carries: open, and it writes
 	@$(NODE) web/serve.mjs $(WEB_PAGES) $(SERVE)
 test-pages: $(WEB_PAGES)/sw.js ## unit tests of the pages; chromium, if it is installed, uses them like a person
