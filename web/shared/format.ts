@@ -22,6 +22,12 @@ export function formatDuration(seconds: number): string {
   return `${Math.floor(whole / 3600)} h ${Math.floor((whole % 3600) / 60)} min`;
 }
 
+/** Of what is still to come, whole seconds are said: "3 s", "4 min". */
+export function formatLeft(seconds: number): string {
+  const whole = Math.max(1, Math.round(seconds));
+  return whole < 10 ? `${whole} s` : whole < 100 ? formatDuration(whole) : formatDuration(Math.round(whole / 60) * 60);
+}
+
 /** Tokens a second: "1234", "42.5", "0.83". */
 export function formatRate(perSecond: number): string {
   if (!Number.isFinite(perSecond) || perSecond < 0) return '?';

@@ -1,11 +1,11 @@
 // How far a load is, in words and as a bar.
 import type { Progress } from 'tern-engine';
 import { h } from './dom.ts';
-import { formatBytes, formatDuration } from './format.ts';
+import { formatBytes, formatLeft } from './format.ts';
 
 const PHASES: Record<string, string> = {
   resolve: 'Looking the model up', wait: 'Another tab is downloading this model', verify: 'Checking what is stored',
-  download: 'Downloading', read: 'Reading', open: 'Opening',
+  download: 'Downloading', read: 'Reading', open: 'Opening', load: 'Opening',
 };
 
 /** "Downloading · 420 MB of 1.2 GB · 34 MB/s · 25 s left". */
@@ -16,7 +16,7 @@ export function progressText(progress: Progress | null): string {
   if (loaded > 0 || phase === 'download') parts.push(total > 0 ? `${formatBytes(loaded)} of ${formatBytes(total)}` : formatBytes(loaded));
   if (bytesPerSecond > 0 && phase === 'download') {
     parts.push(`${formatBytes(bytesPerSecond)}/s`);
-    if (total > loaded) parts.push(`${formatDuration(Math.max(1, Math.round((total - loaded) / bytesPerSecond)))} left`);
+    if (total > loaded) parts.push(`${formatLeft((total - loaded) / bytesPerSecond)} left`);
   }
   return parts.join(' · ');
 }

@@ -1,7 +1,7 @@
 // Drives the built pages in headless chromium as a person would, with the real engine and the carried model.
 // usage: node web/test/drive.mjs [FOLDER] [NAME...]     (FOLDER: default build/web/pages)
 import assert from 'node:assert/strict';
-import { mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promises';
+import { cp, mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import os from 'node:os';
 import path from 'node:path';
@@ -182,6 +182,99 @@ const TESTS = {
     await page.type('#address', `${url}models/none.gguf`);
     await page.keyboard.press('Enter');
     await page.waitForFunction(() => /none could not be loaded/.test(document.querySelector('#loading').textContent), WAIT);
+  },
+
+  // A slow server of models: a download that is cancelled goes on from its last whole piece (4 MiB).
+  async resume(context, { url }) {
+    const model = await readFile(path.join(root, 'models/stories.gguf'));
+    const starts = [];
+    const { createServer: plain } = await import('node:http');
+    const slow = plain(async (request, response) => {
+      const cors = { 'Access-Control-Allow-Origin': '*', 'Access-Control-Allow-Headers': '*', 'Access-Control-Expose-Headers': '*', 'Cross-Origin-Resource-Policy': 'cross-origin' };
+      if (request.method === 'OPTIONS') return response.writeHead(204, cors).end();
+      const range = /^bytes=(\d+)-(\d*)/.exec(request.headers.range ?? '');
+      const at = range ? Number(range[1]) : 0;
+      const end = range?.[2] ? Number(range[2]) + 1 : model.length;
+      response.writeHead(range ? 206 : 200, { ...cors, 'Accept-Ranges': 'bytes', ETag: '"one"', 'Content-Length': end - at, ...(range && { 'Content-Range': `bytes ${at}-${end - 1}/${model.length}` }) });
+      if (request.method === 'HEAD') return response.end();
+      starts.push(at);
+      for (let i = at; i < end && !response.destroyed; i += 65536) {
+        response.write(model.subarray(i, Math.min(end, i + 65536)));
+        await new Promise((resolve) => setTimeout(resolve, 25));
+      }
+      response.end();
+    });
+    await new Promise((resolve) => slow.listen(0, '127.0.0.1', resolve));
+    try {
+      const page = await open(context, url, 'chat/');
+      await ready(page);
+      await page.click('#model-button');
+      await page.type('#address', `http://127.0.0.1:${slow.address().port}/slow.gguf`);
+      await page.keyboard.press('Enter');
+      await page.waitForFunction(() => /slow: Downloading · [5-9]\.\d MB of 9\.5 MB · .*\/s · .* left/.test(document.querySelector('#loading').textContent), WAIT);
+      await press(page, 'Cancel');
+      await page.waitForFunction(() => /What is downloaded stays/.test(document.body.textContent) && document.querySelector('#model-name').textContent === 'Choose a model', WAIT);
+      await page.click('#model-button');
+      await page.waitForFunction(() => /not complete: \d\.\d MB of 9\.5 MB/.test(document.querySelector('.models-dialog').textContent), WAIT);
+      const before = starts.length;
+      await press(page, 'Resume slow');
+      await page.waitForFunction(() => document.querySelector('#model-name').textContent === 'slow' && !document.querySelector('#device').hidden, WAIT);
+      assert.ok(starts.slice(before).length > 0 && starts.slice(before).every((at) => at > 1e6), `${starts}`);
+    } finally {
+      slow.closeAllConnections();
+      slow.close();
+    }
+  },
+
+  async dropped(context, { url }) {
+    const page = await open(context, url, 'chat/');
+    await ready(page);
+    await page.evaluate(async () => {
+      const data = new DataTransfer();
+      data.items.add(new File([await (await fetch('../models/stories.gguf')).blob()], 'mine.gguf'));
+      window.dispatchEvent(new DragEvent('dragenter', { dataTransfer: data }));
+      if (document.querySelector('#drop').hidden) throw new Error('nothing shows where to drop');
+      window.dispatchEvent(new DragEvent('drop', { dataTransfer: data, cancelable: true }));
+    });
+    await page.waitForFunction(() => document.querySelector('#model-name').textContent === 'mine' && !document.querySelector('#device').hidden, WAIT);
+    assert.equal(await page.$eval('#drop', (element) => element.hidden), true);
+    assert.deepEqual(page.wrong, []);
+  },
+
+  // A new version waits until the page takes it, and comes whole.
+  async update(context) {
+    const copy = path.join(scratch, 'copy');
+    await cp(root, copy, { recursive: true });
+    const site = await serve({ root: copy });
+    try {
+      const page = await open(context, site.url, 'chat/');
+      await ready(page);
+      await page.waitForFunction(() => navigator.serviceWorker.controller !== null, WAIT);
+      const worker = await readFile(path.join(copy, 'sw.js'), 'utf8');
+      assert.match(worker, /"[0-9a-f]{12}"/);
+      await writeFile(path.join(copy, 'sw.js'), worker.replace(/"[0-9a-f]{12}"/, '"0123456789ab"'));
+      await writeFile(path.join(copy, 'chat/index.html'), (await readFile(path.join(copy, 'chat/index.html'), 'utf8')).replace('Choose a model', 'The new page'));
+      await page.reload();
+      assert.equal(await page.evaluate(() => document.documentElement.outerHTML.includes('The new page')), false); // still the old one
+      await page.waitForFunction(() => /new version/.test(document.querySelector('.toasts')?.textContent ?? ''), WAIT);
+      await Promise.all([page.waitForNavigation(WAIT), press(page, 'Reload')]);
+      assert.match(await (await fetch(`${site.url}chat/`)).text(), /The new page/);
+      assert.match(await page.evaluate(async () => (await fetch('./')).text()), /The new page/);
+      assert.deepEqual(await page.evaluate(() => caches.keys()), ['tern-pages-0123456789ab']);
+    } finally {
+      site.close();
+    }
+  },
+
+  async installable(context, { url }) {
+    const page = await open(context, url, 'chat/');
+    const client = await page.createCDPSession();
+    const { errors, data } = await client.send('Page.getAppManifest');
+    assert.deepEqual(errors, []);
+    for (const { src } of JSON.parse(data).icons) assert.equal((await fetch(url + src)).status, 200, src);
+    const { installabilityErrors } = await client.send('Page.getInstallabilityErrors');
+    // A window of a test keeps nothing, which browsers do not install from; all else must be right.
+    assert.deepEqual(installabilityErrors.filter(({ errorId }) => errorId !== 'in-incognito'), []);
   },
 
   async offline(context, site) {

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { PRESETS, nameOfSource, sourceFromText } from '../chat/models.ts';
 import { DEFAULTS, loadOptions, readSettings, samplingOptions } from '../chat/settings.ts';
-import { formatBytes, formatDuration, formatRate } from '../shared/format.ts';
+import { formatBytes, formatDuration, formatLeft, formatRate } from '../shared/format.ts';
 import { progressText } from '../shared/progress.ts';
 
 // Seen to fail with /blob/ pages taken as files, and with http: allowed everywhere.
@@ -40,6 +40,7 @@ test('numbers in words', () => {
   assert.deepEqual([0, 999, 999.6, 9518048, 1.2e9, 99.96e6].map(formatBytes), ['0 B', '999 B', '1.0 KB', '9.5 MB', '1.2 GB', '100 MB']);
   assert.deepEqual([0.123, 9.96, 59.4, 60, 3599, 7260, NaN].map(formatDuration), ['0.12 s', '10.0 s', '59 s', '1 min', '59 min 59 s', '2 h 1 min', '?']);
   assert.deepEqual([1234.5, 42.55, 0.834, Infinity].map(formatRate), ['1235', '42.5', '0.83', '?']);
+  assert.deepEqual([0.2, 2.4, 59, 95, 119, 4000].map(formatLeft), ['1 s', '2 s', '59 s', '1 min 35 s', '2 min', '1 h 7 min']);
   const progress = { phase: 'download', loaded: 4.2e8, total: 1.2e9, fraction: 0.35, bytesPerSecond: 3.4e7 };
   assert.equal(progressText(progress), 'Downloading · 420 MB of 1.2 GB · 34.0 MB/s · 23 s left');
   assert.equal(progressText({ ...progress, total: 0, bytesPerSecond: 0 }), 'Downloading · 420 MB');
