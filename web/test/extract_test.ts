@@ -28,10 +28,10 @@ test('menus, notices, scripts and hidden parts are left out', () => {
     el('div.cookie-consent', el('p', 'We and our 812 partners value your privacy, and so we store things on your device.')),
     el('main', el('h1', 'The tern'), el('p', A), el('script', 'let text = "this is not text";'), el('p', { hidden: '' }, 'hidden text that nobody sees at all, or so'),
       el('p', { style: 'color: red; display:none' }, 'other hidden text'), el('p', B), el('ul', el('li', 'White'), el('li', el('b', 'Black'), ' cap')),
-      el('aside', el('p', 'Read also: ten more birds that you will not believe exist in this world.')), el('p', { 'data-tldr': 'skip' }, 'not this')),
+      el('aside', el('p', 'Read also: ten more birds that you will not believe exist in this world.')), el('p', { 'data-tldr': 'skip' }, 'not this'), el('div.share-bar', el('p', 'Tell your friends about this page, they will be glad to hear of it.')), el('p.download', C)),
     el('div#sidebar', el('p', 'A sidebar with a long text, which is about something else entirely, namely boats.')),
     el('footer', el('p', 'All rights reserved, all wrongs reversed, and so on for a line or two.')));
-  assert.deepEqual(extractArticle(page), ['The tern', A, B, '- White', '- Black cap']);
+  assert.deepEqual(extractArticle(page), ['The tern', A, B, '- White', '- Black cap', C]);
 });
 
 // Seen to fail with the root taken as the article, and with links counted as text.

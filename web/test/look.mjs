@@ -21,7 +21,7 @@ const ask = async (page, text) => {
 const SCENES = {
   home: ['', async (page) => { await page.waitForFunction(() => !document.getElementById('again').hidden, { timeout: 60000 }); }],
   welcome: ['chat/', ready],
-  answer: ['chat/', (page) => ask(page, 'Write a bedtime story about a fox.\nIt should be short.')],
+  answer: ['chat/', (page) => ask(page, 'Write a bedtime story about a fox.')],
   top: ['chat/', async (page) => { await ask(page, 'Hello'); await page.$eval('#scroller', (e) => (e.scrollTop = 0)); }],
   text: ['chat/', async (page) => {
     await ready(page);
