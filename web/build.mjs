@@ -20,18 +20,23 @@ const require = createRequire(path.join(here, '../packages/tern/package.json'));
 
 const PAGES = ['', 'chat', 'tldr', 'diagnose']; // folders with an index.html
 
-const engine = { // the package, by the place where it lies beside the pages
+const engine = {
+  // the package, by the place where it lies beside the pages
   name: 'engine',
   setup(build) {
     build.onResolve({ filter: /^tern-engine$/ }, () => ({ path: '../tern/index.js', external: true }));
   },
 };
 
-const styles = { // a style sheet that a script imports is a text, made small
+const styles = {
+  // a style sheet that a script imports is a text, made small
   name: 'styles',
   setup(build) {
     build.onLoad({ filter: /widget\.css$/ }, async ({ path: file }) => {
-      const { code } = await build.esbuild.transform(await readFile(file, 'utf8'), { loader: 'css', minify: true });
+      const { code } = await build.esbuild.transform(await readFile(file, 'utf8'), {
+        loader: 'css',
+        minify: true,
+      });
       return { contents: code, loader: 'text' };
     });
   },
@@ -87,11 +92,18 @@ async function copyEngine(from, to) {
 // The service worker knows every file that the pages need without a network, and a name for this set of
 // contents. Models are not among them: the package keeps those.
 async function writeServiceWorker(esbuild, out) {
-  const wanted = (name) => /\.(html|js|css|wasm|svg|png|webmanifest)$/.test(name) &&
-    !name.startsWith('models/') && name !== 'sw.js' && !name.endsWith('-check.wasm'); // those are of a diagnosis alone
+  const wanted = (name) =>
+    /\.(html|js|css|wasm|svg|png|webmanifest)$/.test(name) &&
+    !name.startsWith('models/') &&
+    name !== 'sw.js' &&
+    !name.endsWith('-check.wasm'); // those are of a diagnosis alone
   const files = (await listFiles(out)).filter(wanted);
   const hash = createHash('sha256');
-  for (const name of files) hash.update(`${name}\0`).update(await readFile(path.join(out, name))).update('\0');
+  for (const name of files)
+    hash
+      .update(`${name}\0`)
+      .update(await readFile(path.join(out, name)))
+      .update('\0');
   // "chat/index.html" is asked for as "chat/".
   const urls = files.map((name) => './' + name.replace(/(^|\/)index\.html$/, '$1'));
   await bundle(esbuild, out, {
@@ -142,8 +154,11 @@ async function main() {
     else options.out = words[i];
   }
   await buildPages(options);
-  const sizes = await Promise.all(['chat/chat.js', 'tldr/tldr.js', 'diagnose/diagnose.js'].map(async (name) =>
-    `${name} ${((await stat(path.join(options.out, name))).size / 1024).toFixed(0)} KB`));
+  const sizes = await Promise.all(
+    ['chat/chat.js', 'tldr/tldr.js', 'diagnose/diagnose.js'].map(
+      async (name) => `${name} ${((await stat(path.join(options.out, name))).size / 1024).toFixed(0)} KB`,
+    ),
+  );
   console.log(`  pages ${sizes.join(', ')}`);
 }
 

@@ -15,7 +15,10 @@ const rules = {
   'form-action': "'none'",
 };
 
-const text = (table) => Object.entries(table).map(([name, value]) => `${name} ${value}`).join('; ');
+const text = (table) =>
+  Object.entries(table)
+    .map(([name, value]) => `${name} ${value}`)
+    .join('; ');
 
 // frame-ancestors counts in a header only.
 export const cspHeader = text({ ...rules, 'frame-ancestors': "'none'" });

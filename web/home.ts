@@ -7,7 +7,12 @@ import { byId } from './shared/dom.ts';
 import { progressText } from './shared/progress.ts';
 import { startServiceWorker } from './shared/pwa.ts';
 
-const BEGINNINGS = ['Once upon a time, in a small village', 'One windy evening, a little tern', 'Far away, where the sea meets the sky,', 'There was once a fox who'];
+const BEGINNINGS = [
+  'Once upon a time, in a small village',
+  'One windy evening, a little tern',
+  'Far away, where the sea meets the sky,',
+  'There was once a fox who',
+];
 const story = byId('story');
 const state = byId('state');
 const again = byId<HTMLButtonElement>('again');
@@ -15,7 +20,10 @@ let model: Promise<Tern> | null = null;
 let stories = 0;
 
 function load(): Promise<Tern> {
-  return (model ??= Tern.load(CARRIED.source, { device: CARRIED.device!, onProgress: (progress) => (state.textContent = progressText(progress)) }));
+  return (model ??= Tern.load(CARRIED.source, {
+    device: CARRIED.device!,
+    onProgress: (progress) => (state.textContent = progressText(progress)),
+  }));
 }
 
 async function tell(): Promise<void> {
@@ -25,8 +33,13 @@ async function tell(): Promise<void> {
     const beginning = BEGINNINGS[stories++ % BEGINNINGS.length]!;
     state.textContent = 'Writing';
     story.textContent = beginning;
-    const outcome = await write(tern, CARRIED.name, (options) => tern.generate(beginning, { maxTokens: 120, temperature: 0.7, ...options }), new AbortController().signal,
-      (piece) => story.append(piece));
+    const outcome = await write(
+      tern,
+      CARRIED.name,
+      (options) => tern.generate(beginning, { maxTokens: 120, temperature: 0.7, ...options }),
+      new AbortController().signal,
+      (piece) => story.append(piece),
+    );
     state.textContent = outcome.error ?? (outcome.stats ? statsText(outcome.stats) : '');
   } catch (error) {
     model = null;

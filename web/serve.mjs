@@ -74,7 +74,8 @@ export function parseRange(header, size) {
   const match = /^bytes=(\d*)-(\d*)$/.exec(header ?? '');
   if (!match || (match[1] === '' && match[2] === '')) return null;
   const [from, to] = [match[1], match[2]].map((digits) => (digits === '' ? null : Number(digits)));
-  if (from === null) return to === 0 || size === 0 ? false : { first: Math.max(0, size - to), last: size - 1 };
+  if (from === null)
+    return to === 0 || size === 0 ? false : { first: Math.max(0, size - to), last: size - 1 };
   if (to !== null && to < from) return null;
   return from >= size ? false : { first: from, last: Math.min(to ?? size - 1, size - 1) };
 }
@@ -154,10 +155,14 @@ function parseArguments(words) {
 async function main() {
   const options = parseArguments(process.argv.slice(2));
   const server = await createServer(options).catch((error) => {
-    throw new Error(`serve: ${options.root}: ${error.code === 'ENOENT' ? 'not there; `make web` builds them' : error.message}`);
+    throw new Error(
+      `serve: ${options.root}: ${error.code === 'ENOENT' ? 'not there; `make web` builds them' : error.message}`,
+    );
   });
   server.on('error', (error) => {
-    console.error(`serve: ${error.code === 'EADDRINUSE' ? `port ${options.port} is in use: --port N takes another` : error.message}`);
+    console.error(
+      `serve: ${error.code === 'EADDRINUSE' ? `port ${options.port} is in use: --port N takes another` : error.message}`,
+    );
     process.exit(1);
   });
   server.listen(options.port, options.host, () => {

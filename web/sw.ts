@@ -5,8 +5,13 @@ declare const FILES: string[];
 declare const VERSION: string;
 
 // What is used of a service worker's world: TypeScript has it only in place of the page's.
-interface LifeEvent extends Event { waitUntil(work: Promise<unknown>): void }
-interface RequestEvent extends Event { readonly request: Request; respondWith(response: Promise<Response>): void }
+interface LifeEvent extends Event {
+  waitUntil(work: Promise<unknown>): void;
+}
+interface RequestEvent extends Event {
+  readonly request: Request;
+  respondWith(response: Promise<Response>): void;
+}
 interface Scope {
   readonly location: Location;
   readonly clients: { claim(): Promise<void> };
@@ -28,12 +33,14 @@ self.addEventListener('install', (event) => {
 });
 
 self.addEventListener('activate', (event) => {
-  event.waitUntil((async () => {
-    for (const name of await caches.keys()) {
-      if (name.startsWith(PREFIX) && name !== CACHE) await caches.delete(name);
-    }
-    await self.clients.claim();
-  })());
+  event.waitUntil(
+    (async () => {
+      for (const name of await caches.keys()) {
+        if (name.startsWith(PREFIX) && name !== CACHE) await caches.delete(name);
+      }
+      await self.clients.claim();
+    })(),
+  );
 });
 
 self.addEventListener('message', (event) => {
@@ -47,7 +54,12 @@ self.addEventListener('fetch', (event) => {
   url.search = url.hash = '';
   if (url.pathname.endsWith('/index.html')) url.pathname = url.pathname.slice(0, -'index.html'.length);
   if (!urls.has(url.href)) return;
-  event.respondWith(caches.open(CACHE).then((cache) => cache.match(url.href)).then((kept) => kept ?? fetch(request)));
+  event.respondWith(
+    caches
+      .open(CACHE)
+      .then((cache) => cache.match(url.href))
+      .then((kept) => kept ?? fetch(request)),
+  );
 });
 
 export {};

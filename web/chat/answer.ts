@@ -16,10 +16,24 @@ export interface Outcome {
 type Ask = (options: GenerateOptions) => Promise<GenerateOutput>;
 
 /** Runs `ask`; `onText` gets the text so far. Never throws: how it ended is the result. */
-export async function write(tern: Tern, model: string, ask: Ask, signal: AbortSignal, onText: (piece: string) => void): Promise<Outcome> {
+export async function write(
+  tern: Tern,
+  model: string,
+  ask: Ask,
+  signal: AbortSignal,
+  onText: (piece: string) => void,
+): Promise<Outcome> {
   const from = performance.now();
-  let first = 0, last = 0, pieces = 0, waiting = '', frame = 0;
-  const flush = () => { frame = 0; if (waiting) onText(waiting); waiting = ''; };
+  let first = 0,
+    last = 0,
+    pieces = 0,
+    waiting = '',
+    frame = 0;
+  const flush = () => {
+    frame = 0;
+    if (waiting) onText(waiting);
+    waiting = '';
+  };
   const onPiece = (piece: string) => {
     last = performance.now();
     first ||= last;
@@ -29,18 +43,40 @@ export async function write(tern: Tern, model: string, ask: Ask, signal: AbortSi
     if (document.hidden) flush();
     else frame ||= requestAnimationFrame(flush);
   };
-  const measured = (): AnswerStats | undefined => pieces < 2 ? undefined : ({
-    promptTokens: 0, cachedTokens: 0, tokens: pieces, perSecond: (pieces - 1) / ((last - first) / 1000), firstSeconds: (first - from) / 1000, device: tern.info.device, model });
+  const measured = (): AnswerStats | undefined =>
+    pieces < 2
+      ? undefined
+      : {
+          promptTokens: 0,
+          cachedTokens: 0,
+          tokens: pieces,
+          perSecond: (pieces - 1) / ((last - first) / 1000),
+          firstSeconds: (first - from) / 1000,
+          device: tern.info.device,
+          model,
+        };
   try {
     const output = await ask({ signal, onText: onPiece });
     const { usage, timings, reason, dropped } = output;
-    return { end: reason === 'length' || reason === 'context' ? 'length' : undefined, stats: {
-      promptTokens: usage.prompt_tokens, cachedTokens: usage.prompt_tokens_details.cached_tokens, tokens: usage.completion_tokens,
-      perSecond: timings.predicted_per_second, firstSeconds: ((first || performance.now()) - from) / 1000, device: tern.info.device, model, ...(dropped && { dropped }) } };
+    return {
+      end: reason === 'length' || reason === 'context' ? 'length' : undefined,
+      stats: {
+        promptTokens: usage.prompt_tokens,
+        cachedTokens: usage.prompt_tokens_details.cached_tokens,
+        tokens: usage.completion_tokens,
+        perSecond: timings.predicted_per_second,
+        firstSeconds: ((first || performance.now()) - from) / 1000,
+        device: tern.info.device,
+        model,
+        ...(dropped && { dropped }),
+      },
+    };
   } catch (error) {
     const { code, message } = error as { code?: string; message: string };
     const stats = measured();
-    return code === 'aborted' ? { end: 'stopped', ...(stats && { stats }) } : { end: 'failed', error: message, ...(stats && { stats }) };
+    return code === 'aborted'
+      ? { end: 'stopped', ...(stats && { stats }) }
+      : { end: 'failed', error: message, ...(stats && { stats }) };
   } finally {
     if (frame) cancelAnimationFrame(frame);
     flush();

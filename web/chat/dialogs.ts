@@ -3,15 +3,25 @@
 import { h, iconButton } from '../shared/dom.ts';
 
 export function openDialog(title: string, body: (Node | string)[], footer: Node[] = []): HTMLDialogElement {
-  const dialog = h('dialog', { 'aria-label': title },
-    h('header', null, h('h2', { tabindex: -1, autofocus: true }, title), iconButton('close', 'Close', () => dialog.close())),
+  const dialog = h(
+    'dialog',
+    { 'aria-label': title },
+    h(
+      'header',
+      null,
+      h('h2', { tabindex: -1, autofocus: true }, title),
+      iconButton('close', 'Close', () => dialog.close()),
+    ),
     h('div', { class: 'body' }, ...body),
-    footer.length > 0 && h('footer', null, ...footer));
+    footer.length > 0 && h('footer', null, ...footer),
+  );
   dialog.addEventListener('close', () => dialog.remove());
   // A click on the dialog's own box is one beside its content.
   let pressed: EventTarget | null = null;
   dialog.addEventListener('pointerdown', (event) => (pressed = event.target));
-  dialog.addEventListener('click', (event) => { if (event.target === dialog && pressed === dialog) dialog.close(); });
+  dialog.addEventListener('click', (event) => {
+    if (event.target === dialog && pressed === dialog) dialog.close();
+  });
   document.body.append(dialog);
   dialog.showModal();
   return dialog;
@@ -22,8 +32,23 @@ export function confirmDialog(title: string, text: string, action: string): Prom
   return new Promise((resolve) => {
     let wanted = false;
     const close = () => dialog.close();
-    const go = h('button', { type: 'button', class: 'button danger', onclick: () => { wanted = true; close(); } }, action);
-    const dialog = openDialog(title, [h('p', null, text)], [h('button', { type: 'button', class: 'button', onclick: close }, 'Cancel'), go]);
+    const go = h(
+      'button',
+      {
+        type: 'button',
+        class: 'button danger',
+        onclick: () => {
+          wanted = true;
+          close();
+        },
+      },
+      action,
+    );
+    const dialog = openDialog(
+      title,
+      [h('p', null, text)],
+      [h('button', { type: 'button', class: 'button', onclick: close }, 'Cancel'), go],
+    );
     dialog.addEventListener('close', () => resolve(wanted));
     go.focus();
   });

@@ -34,7 +34,18 @@ export interface Conversation {
 }
 
 export function newConversation(kind: Conversation['kind'], now = Date.now()): Conversation {
-  return { id: crypto.randomUUID(), kind, title: '', named: false, created: now, updated: now, model: '', messages: [], text: '', pieces: [] };
+  return {
+    id: crypto.randomUUID(),
+    kind,
+    title: '',
+    named: false,
+    created: now,
+    updated: now,
+    model: '',
+    messages: [],
+    text: '',
+    pieces: [],
+  };
 }
 
 export const isEmpty = (talk: Conversation) => talk.messages.length === 0 && talk.text.trim() === '';
@@ -42,8 +53,14 @@ export const isEmpty = (talk: Conversation) => talk.messages.length === 0 && tal
 /** The first words of the text, or the name that the user gave. */
 export function titleOf(talk: Conversation): string {
   if (talk.named && talk.title) return talk.title;
-  const text = talk.kind === 'text' ? talk.text : (talk.messages.find((message) => message.role === 'user')?.content ?? '');
-  const words = text.replace(/[#*_`>\[\]]+/g, ' ').replace(/\s+/g, ' ').trim();
+  const text =
+    talk.kind === 'text'
+      ? talk.text
+      : (talk.messages.find((message) => message.role === 'user')?.content ?? '');
+  const words = text
+    .replace(/[#*_`>\[\]]+/g, ' ')
+    .replace(/\s+/g, ' ')
+    .trim();
   if (!words) return talk.kind === 'text' ? 'New text' : 'New chat';
   const letters = [...words];
   if (letters.length <= 48) return words;
@@ -58,15 +75,25 @@ export function splitThought(content: string): { thought: string; answer: string
   if (!match) return { thought: '', answer: content, open: false };
   const end = content.indexOf('</think>', match[0].length);
   if (end < 0) return { thought: content.slice(match[0].length).trim(), answer: '', open: true };
-  return { thought: content.slice(match[0].length, end).trim(), answer: content.slice(end + '</think>'.length).trimStart(), open: false };
+  return {
+    thought: content.slice(match[0].length, end).trim(),
+    answer: content.slice(end + '</think>'.length).trimStart(),
+    open: false,
+  };
 }
 
 /**
  * What the model is given: the system prompt, then the turns. An answer that is still empty is left out,
  * and so is what it thought: templates drop it, and it would fill the context.
  */
-export function messagesForModel(talk: Conversation, system: string): { role: 'system' | 'user' | 'assistant'; content: string }[] {
-  const turns = talk.messages.map(({ role, content }) => ({ role, content: role === 'assistant' ? splitThought(content).answer : content }));
+export function messagesForModel(
+  talk: Conversation,
+  system: string,
+): { role: 'system' | 'user' | 'assistant'; content: string }[] {
+  const turns = talk.messages.map(({ role, content }) => ({
+    role,
+    content: role === 'assistant' ? splitThought(content).answer : content,
+  }));
   while (turns.at(-1)?.role === 'assistant') turns.pop();
   const kept = turns.filter(({ role, content }) => role === 'user' || content.trim() !== '');
   return system.trim() ? [{ role: 'system', content: system.trim() }, ...kept] : kept;
@@ -101,10 +128,16 @@ function fenced(text: string): string {
 
 /** For people and other programs. */
 export function exportMarkdown(talk: Conversation, system: string): string {
-  const head = [`# ${titleOf(talk)}`, `${new Date(talk.created).toISOString().slice(0, 16).replace('T', ' ')} UTC${talk.model ? `, ${talk.model}` : ''}`];
+  const head = [
+    `# ${titleOf(talk)}`,
+    `${new Date(talk.created).toISOString().slice(0, 16).replace('T', ' ')} UTC${talk.model ? `, ${talk.model}` : ''}`,
+  ];
   if (talk.kind === 'text') return [...head, talk.text].join('\n\n') + '\n';
   if (system.trim()) head.push(`## System\n\n${fenced(system.trim())}`);
-  const turns = talk.messages.map(({ role, content }) => `## ${role === 'user' ? 'You' : 'Model'}\n\n${role === 'assistant' ? splitThought(content).answer : content}`);
+  const turns = talk.messages.map(
+    ({ role, content }) =>
+      `## ${role === 'user' ? 'You' : 'Model'}\n\n${role === 'assistant' ? splitThought(content).answer : content}`,
+  );
   return [...head, ...turns].join('\n\n') + '\n';
 }
 
@@ -125,21 +158,41 @@ export function importJson(text: string): Conversation[] {
     throw new Error('The file is not JSON.');
   }
   const { format, conversations } = (data ?? {}) as Record<string, unknown>;
-  if (format !== 'tern-chat' || !Array.isArray(conversations)) throw new Error('The file was not exported by this page.');
+  if (format !== 'tern-chat' || !Array.isArray(conversations))
+    throw new Error('The file was not exported by this page.');
   return conversations.map(readConversation);
 }
 
 function readConversation(value: unknown): Conversation {
   const from = (typeof value === 'object' && value !== null ? value : {}) as Record<string, unknown>;
   const text = (name: string) => (typeof from[name] === 'string' ? (from[name] as string) : '');
-  const time = (name: string) => (Number.isFinite(from[name]) && Math.abs(from[name] as number) < 8e15 ? (from[name] as number) : Date.now());
-  const messages = (Array.isArray(from.messages) ? from.messages : []).flatMap((item: unknown): ChatMessage[] => {
-    const { role, content } = (item ?? {}) as Record<string, unknown>;
-    return (role === 'user' || role === 'assistant') && typeof content === 'string' ? [{ role, content }] : [];
-  });
+  const time = (name: string) =>
+    Number.isFinite(from[name]) && Math.abs(from[name] as number) < 8e15
+      ? (from[name] as number)
+      : Date.now();
+  const messages = (Array.isArray(from.messages) ? from.messages : []).flatMap(
+    (item: unknown): ChatMessage[] => {
+      const { role, content } = (item ?? {}) as Record<string, unknown>;
+      return (role === 'user' || role === 'assistant') && typeof content === 'string'
+        ? [{ role, content }]
+        : [];
+    },
+  );
   const kind = from.kind === 'text' ? 'text' : 'chat';
   const body = text('text');
-  const pieces = (Array.isArray(from.pieces) ? from.pieces : []).filter((at: unknown): at is number => Number.isInteger(at) && (at as number) >= 0 && (at as number) <= body.length);
-  return { ...newConversation(kind), title: text('title').slice(0, 200), named: from.named === true, created: time('created'), updated: time('updated'),
-    model: text('model'), messages, text: body, pieces };
+  const pieces = (Array.isArray(from.pieces) ? from.pieces : []).filter(
+    (at: unknown): at is number =>
+      Number.isInteger(at) && (at as number) >= 0 && (at as number) <= body.length,
+  );
+  return {
+    ...newConversation(kind),
+    title: text('title').slice(0, 200),
+    named: from.named === true,
+    created: time('created'),
+    updated: time('updated'),
+    model: text('model'),
+    messages,
+    text: body,
+    pieces,
+  };
 }

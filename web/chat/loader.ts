@@ -11,7 +11,9 @@ export type LoaderState =
 
 export function nameOfChoice(choice: Choice): string {
   if (choice.name) return choice.name;
-  return 'source' in choice ? nameOfSource(choice.source) : (choice.files[0]?.name ?? 'file').replace(/\.gguf$/i, '');
+  return 'source' in choice
+    ? nameOfSource(choice.source)
+    : (choice.files[0]?.name ?? 'file').replace(/\.gguf$/i, '');
 }
 
 export class Loader extends EventTarget {
@@ -36,12 +38,16 @@ export class Loader extends EventTarget {
     this.set({ kind: 'loading', name, progress: null, remembers: 'source' in choice });
     try {
       await old?.close(); // first: both might not fit into memory
-      const tern = await Tern.load('source' in choice ? choice.source : choice.files.length === 1 ? choice.files[0]! : choice.files, {
-        ...options, signal: abort.signal,
-        onProgress: (progress) => {
-          if (this.abort === abort && this.state.kind === 'loading') this.set({ ...this.state, progress });
+      const tern = await Tern.load(
+        'source' in choice ? choice.source : choice.files.length === 1 ? choice.files[0]! : choice.files,
+        {
+          ...options,
+          signal: abort.signal,
+          onProgress: (progress) => {
+            if (this.abort === abort && this.state.kind === 'loading') this.set({ ...this.state, progress });
+          },
         },
-      });
+      );
       if (this.abort !== abort) return void tern.close();
       this.abort = null;
       this.set({ kind: 'ready', name, tern });

@@ -1,24 +1,35 @@
 // The chat page: keeps the conversation that is shown, the model, and what is being written, and tells the
 // views when one of them changes.
 import { byId, h, icon, iconButton, saveFile, toast } from '../shared/dom.ts';
-import { ProgressBar, progressText } from '../shared/progress.ts';
 import { startServiceWorker } from '../shared/pwa.ts';
 import { type Outcome, write } from './answer.ts';
 import { confirmDialog } from './dialogs.ts';
-import { type ChatMessage, type Conversation, dropAnswer, editLast, exportJson, exportMarkdown, importJson, isEmpty, messagesForModel, newConversation, splitThought, titleOf } from './history.ts';
+import { listenForDrops } from './drops.ts';
+import {
+  type ChatMessage,
+  type Conversation,
+  dropAnswer,
+  editLast,
+  exportJson,
+  exportMarkdown,
+  importJson,
+  isEmpty,
+  messagesForModel,
+  newConversation,
+  splitThought,
+  titleOf,
+} from './history.ts';
 import { type Choice, Loader, nameOfChoice } from './loader.ts';
 import { openModelDialog } from './model_dialog.ts';
-import { CARRIED, deviceOf, nameOfSource } from './models.ts';
+import { LoadingPanel } from './loading_panel.ts';
+import { CARRIED, deviceOf } from './models.ts';
 import { loadOptions, loadSettings, samplingOptions, saveSettings, type Settings } from './settings.ts';
 import { openSettingsDialog } from './settings_dialog.ts';
 import { Sidebar } from './sidebar.ts';
 import { openStore, type Store } from './store.ts';
 import { TextView } from './text_view.ts';
 import { statsText, Thread } from './thread.ts';
-
-const IDEAS = ['Write a bedtime story about a fox.', 'Tell me a story about a cat and a boat.', 'Write a story about a girl who finds a key.'];
-const OPENINGS = ['Once upon a time, in a small village by the sea,', 'The old lighthouse keeper had a secret.'];
-const GENERAL_IDEAS = ['Explain how tides work, to a child.', 'Write a polite reply that declines an invitation.', 'Give me three names for a small sailing boat.'];
+import { showWelcome } from './welcome.ts';
 
 class ChatPage {
   private readonly loader = new Loader();
@@ -27,17 +38,33 @@ class ChatPage {
   private readonly input = byId<HTMLTextAreaElement>('input');
   private readonly sendButton = byId<HTMLButtonElement>('send');
   private readonly latest = byId('latest');
-  private readonly bar = new ProgressBar('Loading of the model');
+  private readonly panel = new LoadingPanel(byId('loading'), {
+    cancel: () => this.cancelLoad(),
+    load: (choice) => this.load(choice),
+    onProcessor: (choice) => {
+      this.change({ device: 'wasm' });
+      this.load(choice);
+    },
+    models: () => this.openModels(),
+    close: () => void this.loader.unload(),
+  });
   private readonly thread = new Thread(byId('thread'), {
     regenerate: () => this.regenerate(),
     edit: (content) => this.editAndSend(content),
   });
   private readonly text = new TextView(byId('page-text'), byId('text-actions'), this.scroller, {
-    go: () => void this.continueText(), stop: () => this.stop(), changed: () => this.keepSoon(),
+    go: () => void this.continueText(),
+    stop: () => this.stop(),
+    changed: () => this.keepSoon(),
   });
   private readonly sidebar = new Sidebar({
-    open: (id) => void this.open(id), create: () => this.create(), rename: (id, title) => void this.rename(id, title),
-    remove: (talk) => void this.remove(talk), export: (talk, as) => this.export(talk, as), exportAll: () => void this.exportAll(), importFile: () => void this.importFile(),
+    open: (id) => void this.open(id),
+    create: () => this.create(),
+    rename: (id, title) => void this.rename(id, title),
+    remove: (talk) => void this.remove(talk),
+    export: (talk, as) => this.export(talk, as),
+    exportAll: () => void this.exportAll(),
+    importFile: () => void this.importFile(),
   });
   private store!: Store;
   private talk = newConversation('chat');
@@ -52,7 +79,8 @@ class ChatPage {
     this.listen();
     this.store = await openStore();
     this.store.onChange(() => void this.list());
-    if (!this.store.lasting) byId('kept').textContent = 'This window keeps nothing: conversations end with it.';
+    if (!this.store.lasting)
+      byId('kept').textContent = 'This window keeps nothing: conversations end with it.';
     const wanted = new URLSearchParams(location.hash.slice(1));
     await this.list();
     if (wanted.get('talk')) await this.open(wanted.get('talk')!);
@@ -69,8 +97,10 @@ class ChatPage {
 
   private buildTop(): void {
     byId('top-left').append(iconButton('menu', 'Conversations', () => this.sidebar.open()));
-    byId('top-right').append(iconButton('settings', 'Settings', () => this.openSettings()),
-      iconButton('plus', 'New conversation', () => this.create()));
+    byId('top-right').append(
+      iconButton('settings', 'Settings', () => this.openSettings()),
+      iconButton('plus', 'New conversation', () => this.create()),
+    );
     byId('model-button').append(h('span', { class: 'chip', id: 'device', hidden: true }), icon('chevron'));
     this.latest.append(icon('down'));
   }
@@ -78,21 +108,41 @@ class ChatPage {
   private listen(): void {
     this.loader.addEventListener('change', () => this.loaderChanged());
     byId('model-button').addEventListener('click', () => this.openModels());
-    byId('composer').addEventListener('submit', (event) => { event.preventDefault(); this.submit(); });
-    this.input.addEventListener('input', () => { this.fitInput(); this.drawSend(); });
-    this.input.addEventListener('keydown', (event) => this.inputKey(event));
-    this.latest.addEventListener('click', () => { this.followsEnd = true; this.scrollToEnd(); this.focusField(); });
-    this.scroller.addEventListener('scroll', () => {
-      const { scrollTop, scrollHeight, clientHeight } = this.scroller;
-      this.followsEnd = scrollHeight - scrollTop - clientHeight < 48;
-      this.latest.hidden = scrollHeight - scrollTop - clientHeight < 160;
-    }, { passive: true });
-    addEventListener('keydown', (event) => {
-      if (event.key === 'Escape' && this.running && !document.querySelector('dialog[open], .menu')) this.stop();
-      if (event.key.toLowerCase() === 'o' && event.shiftKey && (event.ctrlKey || event.metaKey)) { event.preventDefault(); this.create(); }
+    byId('composer').addEventListener('submit', (event) => {
+      event.preventDefault();
+      this.submit();
     });
-    addEventListener('pagehide', () => { if (!isEmpty(this.talk)) void this.store.put(this.talk); });
-    this.listenForFiles();
+    this.input.addEventListener('input', () => {
+      this.fitInput();
+      this.drawSend();
+    });
+    this.input.addEventListener('keydown', (event) => this.inputKey(event));
+    this.latest.addEventListener('click', () => {
+      this.followsEnd = true;
+      this.scrollToEnd();
+      this.focusField();
+    });
+    this.scroller.addEventListener(
+      'scroll',
+      () => {
+        const { scrollTop, scrollHeight, clientHeight } = this.scroller;
+        this.followsEnd = scrollHeight - scrollTop - clientHeight < 48;
+        this.latest.hidden = scrollHeight - scrollTop - clientHeight < 160;
+      },
+      { passive: true },
+    );
+    addEventListener('keydown', (event) => {
+      if (event.key === 'Escape' && this.running && !document.querySelector('dialog[open], .menu'))
+        this.stop();
+      if (event.key.toLowerCase() === 'o' && event.shiftKey && (event.ctrlKey || event.metaKey)) {
+        event.preventDefault();
+        this.create();
+      }
+    });
+    addEventListener('pagehide', () => {
+      if (!isEmpty(this.talk)) void this.store.put(this.talk);
+    });
+    listenForDrops(byId('drop'), (files) => this.load({ files }));
     // The keyboard of a phone covers the page's lower part where the browser does not make it smaller.
     const view = window.visualViewport;
     const fit = () => {
@@ -101,22 +151,6 @@ class ChatPage {
       if (this.followsEnd) this.scrollToEnd();
     };
     view?.addEventListener('resize', fit);
-  }
-
-  private listenForFiles(): void {
-    const drop = byId('drop');
-    const hasFiles = (event: DragEvent) => event.dataTransfer?.types.includes('Files') ?? false;
-    let depth = 0;
-    addEventListener('dragenter', (event) => { if (hasFiles(event)) { depth++; drop.hidden = false; } });
-    addEventListener('dragleave', (event) => { if (hasFiles(event) && --depth <= 0) { depth = 0; drop.hidden = true; } });
-    addEventListener('dragover', (event) => { if (hasFiles(event)) event.preventDefault(); });
-    addEventListener('drop', (event) => {
-      if (!hasFiles(event)) return;
-      event.preventDefault();
-      depth = 0;
-      drop.hidden = true;
-      void filesOf(event.dataTransfer!).then((files) => files.length ? this.load({ files }) : toast('There is no model in what was dropped.'));
-    });
   }
 
   private announce(text: string): void {
@@ -146,7 +180,8 @@ class ChatPage {
     if (state.kind === 'ready') {
       this.announce(`${state.name} is ready.`);
       if (this.lastChoice && 'source' in this.lastChoice) this.change({ lastModel: this.lastChoice.source });
-      for (const note of state.tern.info.storage === 'memory' ? state.tern.info.notes.slice(0, 1) : []) toast(note);
+      for (const note of state.tern.info.storage === 'memory' ? state.tern.info.notes.slice(0, 1) : [])
+        toast(note);
       const pending = this.pending;
       this.pending = null;
       pending?.();
@@ -161,38 +196,15 @@ class ChatPage {
     const device = byId('device');
     device.hidden = state.kind !== 'ready';
     if (state.kind === 'ready') device.textContent = state.tern.info.device;
-    const panel = byId('loading');
-    panel.hidden = state.kind === 'none' || state.kind === 'ready';
-    panel.className = state.kind === 'failed' ? 'card failed' : 'card';
-    if (state.kind === 'loading') this.drawLoading(panel, state);
-    else if (state.kind === 'failed') this.drawFailure(panel, state);
-    else panel.replaceChildren();
-  }
-
-  private drawLoading(panel: HTMLElement, state: Extract<Loader['state'], { kind: 'loading' }>): void {
-    if (!this.bar.element.isConnected) {
-      panel.replaceChildren(h('div', { class: 'row' }, h('span', { class: 'grow small number' }),
-        h('button', { type: 'button', class: 'button small', onclick: () => this.cancelLoad() }, 'Cancel')), this.bar.element);
-    }
-    panel.querySelector('span')!.textContent = `${state.name}: ${progressText(state.progress)}`;
-    this.bar.show(state.progress);
+    this.panel.show(state, this.settings.device !== 'wasm');
   }
 
   private cancelLoad(): void {
     const { state } = this.loader;
-    const part = state.kind === 'loading' && state.remembers && state.progress?.phase === 'download' && state.progress.loaded > 0;
+    const progress = state.kind === 'loading' && state.remembers ? state.progress : null;
+    const part = progress?.phase === 'download' && progress.loaded > 0;
     this.loader.cancel();
     toast(part ? 'Cancelled. What is downloaded stays; the next load goes on from there.' : 'Cancelled.');
-  }
-
-  private drawFailure(panel: HTMLElement, state: Extract<Loader['state'], { kind: 'failed' }>): void {
-    const again = state.code === 'network' ? 'Resume' : 'Try again';
-    panel.replaceChildren(h('p', { role: 'alert' }, h('strong', null, `${state.name} could not be loaded. `), state.message),
-      h('div', { class: 'row' }, h('button', { type: 'button', class: 'button small primary', onclick: () => this.load(state.choice) }, again),
-        state.code === 'quota' && h('button', { type: 'button', class: 'button small', onclick: () => this.openModels() }, 'Make room'),
-        ['device', 'memory'].includes(state.code) && this.settings.device !== 'wasm' && h('button', { type: 'button', class: 'button small', onclick: () => { this.change({ device: 'wasm' }); this.load(state.choice); } }, 'Use the processor'),
-        h('button', { type: 'button', class: 'button small', onclick: () => this.openModels() }, 'Another model'),
-        h('button', { type: 'button', class: 'button small', onclick: () => void this.loader.unload() }, 'Close')));
   }
 
   private openModels(): void {
@@ -200,7 +212,14 @@ class ChatPage {
   }
 
   private openSettings(): void {
-    openSettingsDialog(this.settings, this.loader.tern?.info ?? null, (changes) => this.change(changes), () => { if (this.lastChoice) this.load(this.lastChoice); });
+    openSettingsDialog(
+      this.settings,
+      this.loader.tern?.info ?? null,
+      (changes) => this.change(changes),
+      () => {
+        if (this.lastChoice) this.load(this.lastChoice);
+      },
+    );
   }
 
   private change(changes: Partial<Settings>): void {
@@ -223,7 +242,10 @@ class ChatPage {
   }
 
   private keepSoon(): void {
-    this.keepTimer ||= window.setTimeout(() => { this.keepTimer = 0; void this.keep(this.talk); }, 800);
+    this.keepTimer ||= window.setTimeout(() => {
+      this.keepTimer = 0;
+      void this.keep(this.talk);
+    }, 800);
   }
 
   private async keep(talk: Conversation): Promise<void> {
@@ -250,7 +272,11 @@ class ChatPage {
   }
 
   private select(talk: Conversation): void {
-    if (this.keepTimer) { clearTimeout(this.keepTimer); this.keepTimer = 0; void this.keep(this.talk); }
+    if (this.keepTimer) {
+      clearTimeout(this.keepTimer);
+      this.keepTimer = 0;
+      void this.keep(this.talk);
+    }
     this.talk = talk;
     this.followsEnd = true;
     history.replaceState(null, '', location.pathname + (isEmpty(talk) ? '' : `#talk=${talk.id}`));
@@ -268,7 +294,14 @@ class ChatPage {
   }
 
   private async remove(talk: Conversation): Promise<void> {
-    if (!(await confirmDialog('Delete the conversation?', `“${titleOf(talk)}” will be gone for good.`, 'Delete'))) return;
+    if (
+      !(await confirmDialog(
+        'Delete the conversation?',
+        `“${titleOf(talk)}” will be gone for good.`,
+        'Delete',
+      ))
+    )
+      return;
     if (this.running?.talk.id === talk.id) this.stop();
     await this.store.delete(talk.id);
     if (this.talk.id === talk.id) this.create();
@@ -276,7 +309,11 @@ class ChatPage {
   }
 
   private export(talk: Conversation, as: 'markdown' | 'json'): void {
-    const name = titleOf(talk).replace(/[^\p{L}\p{N} -]+/gu, '').trim().slice(0, 60) || 'conversation';
+    const name =
+      titleOf(talk)
+        .replace(/[^\p{L}\p{N} -]+/gu, '')
+        .trim()
+        .slice(0, 60) || 'conversation';
     if (as === 'json') saveFile(`${name}.json`, exportJson([talk]), 'application/json');
     else saveFile(`${name}.md`, exportMarkdown(talk, this.settings.system), 'text/markdown');
   }
@@ -286,16 +323,20 @@ class ChatPage {
   }
 
   private importFile(): void {
-    const input = h('input', { type: 'file', accept: '.json,application/json', onchange: async () => {
-      try {
-        const talks = importJson(await input.files![0]!.text());
-        for (const talk of talks) await this.store.put(talk);
-        toast(`${talks.length} conversation${talks.length === 1 ? '' : 's'} imported.`);
-        await this.list();
-      } catch (error) {
-        toast((error as Error).message);
-      }
-    } });
+    const input = h('input', {
+      type: 'file',
+      accept: '.json,application/json',
+      onchange: async () => {
+        try {
+          const talks = importJson(await input.files![0]!.text());
+          for (const talk of talks) await this.store.put(talk);
+          toast(`${talks.length} conversation${talks.length === 1 ? '' : 's'} imported.`);
+          await this.list();
+        } catch (error) {
+          toast((error as Error).message);
+        }
+      },
+    });
     input.click();
   }
 
@@ -310,7 +351,10 @@ class ChatPage {
     const content = this.input.value.trim();
     if (!content) return;
     this.withModel(() => {
-      if (this.input.value.trim() === content) { this.input.value = ''; this.fitInput(); }
+      if (this.input.value.trim() === content) {
+        this.input.value = '';
+        this.fitInput();
+      }
       this.talk.messages.push({ role: 'user', content });
       void this.answer();
     });
@@ -318,12 +362,16 @@ class ChatPage {
 
   private regenerate(): void {
     if (this.running) return;
-    this.withModel(() => { if (dropAnswer(this.talk)) void this.answer(); });
+    this.withModel(() => {
+      if (dropAnswer(this.talk)) void this.answer();
+    });
   }
 
   private editAndSend(content: string): void {
     if (this.running) return;
-    this.withModel(() => { if (editLast(this.talk, content)) void this.answer(); });
+    this.withModel(() => {
+      if (editLast(this.talk, content)) void this.answer();
+    });
   }
 
   private async answer(): Promise<void> {
@@ -333,10 +381,22 @@ class ChatPage {
     const messages = messagesForModel(talk, this.settings.system);
     const message: ChatMessage = { role: 'assistant', content: '' };
     talk.messages.push(message);
-    const outcome = await this.run(talk, name, (signal, onText) => write(tern, name, (options) => tern.chat(messages, { ...samplingOptions(this.settings), ...options }), signal, onText),
-      (piece) => (message.content += piece));
+    const outcome = await this.run(
+      talk,
+      name,
+      (signal, onText) =>
+        write(
+          tern,
+          name,
+          (options) => tern.chat(messages, { ...samplingOptions(this.settings), ...options }),
+          signal,
+          onText,
+        ),
+      (piece) => (message.content += piece),
+    );
     Object.assign(message, outcome);
-    if (this.talk === talk) this.announce(outcome.error ?? `Answer: ${splitThought(message.content).answer.slice(0, 2000)}`);
+    if (this.talk === talk)
+      this.announce(outcome.error ?? `Answer: ${splitThought(message.content).answer.slice(0, 2000)}`);
     this.finish(talk);
   }
 
@@ -353,16 +413,28 @@ class ChatPage {
     talk.pieces.push(prompt.length);
     this.text.show(talk, true);
     const options = { ...samplingOptions(this.settings), maxTokens: this.settings.pieceTokens };
-    const outcome = await this.run(talk, name, (signal, onText) => write(tern, name, (more) => tern.generate(prompt, { ...options, ...more }), signal, onText),
-      (piece) => (talk.text += piece));
+    const outcome = await this.run(
+      talk,
+      name,
+      (signal, onText) =>
+        write(tern, name, (more) => tern.generate(prompt, { ...options, ...more }), signal, onText),
+      (piece) => (talk.text += piece),
+    );
     if (talk.text.length === prompt.length) talk.pieces.pop();
     if (outcome.error) toast(outcome.error);
-    else if (talk.text.length === prompt.length) toast('The model has nothing to add: for it, the text ends here.');
-    if (this.talk === talk) this.announce(outcome.error ?? `Added: ${talk.text.slice(prompt.length, prompt.length + 2000)}`);
+    else if (talk.text.length === prompt.length)
+      toast('The model has nothing to add: for it, the text ends here.');
+    if (this.talk === talk)
+      this.announce(outcome.error ?? `Added: ${talk.text.slice(prompt.length, prompt.length + 2000)}`);
     this.finish(talk, outcome);
   }
 
-  private async run(talk: Conversation, model: string, ask: (signal: AbortSignal, onText: (piece: string) => void) => Promise<Outcome>, add: (piece: string) => void): Promise<Outcome> {
+  private async run(
+    talk: Conversation,
+    model: string,
+    ask: (signal: AbortSignal, onText: (piece: string) => void) => Promise<Outcome>,
+    add: (piece: string) => void,
+  ): Promise<Outcome> {
     const abort = new AbortController();
     this.running = { talk, abort };
     talk.model = model;
@@ -414,24 +486,24 @@ class ChatPage {
   }
 
   private drawWelcome(): void {
-    const { talk } = this;
-    const welcome = byId('welcome');
-    welcome.hidden = !isEmpty(talk);
-    if (!isEmpty(talk)) return;
-    const kind = (value: Conversation['kind'], label: string) => h('button', { type: 'button', 'aria-pressed': String(talk.kind === value), onclick: () => this.create(value) }, label);
-    const { state } = this.loader;
-    const guess = state.kind === 'ready' && talk.kind === 'chat' ? state.tern.info.templateGuess : null;
-    const stories = state.kind === 'none' || nameOfStories(state.name);
-    const idea = (text: string) => h('button', { type: 'button', onclick: () => {
-      if (talk.kind === 'text') { talk.text = text; this.draw(); void this.continueText(); } else { this.input.value = text; this.submit(); }
-    } }, text);
-    welcome.style.margin = talk.kind === 'text' ? '0 auto' : 'auto';
-    const picture = h('img', { src: '../icons/icon.svg', alt: '', width: 72, height: 72, hidden: talk.kind === 'text' });
-    welcome.replaceChildren(picture,
-      h('div', null, h('h1', null, talk.kind === 'text' ? 'Begin a text, the model goes on' : 'A model of your own, in this page'),
-        h('p', { class: 'lead' }, guess ? `This model comes without a chat template: it is made to continue text. ${guess}` : talk.kind === 'text' ? 'Write a first sentence, or take one of these.' : 'It runs on this device. Nothing that you write leaves it, and it works without a network once it is loaded.')),
-      h('div', { class: 'kinds', role: 'group', 'aria-label': 'Kind of conversation' }, kind('chat', 'Chat'), kind('text', 'Continue a text')),
-      h('div', { class: 'ideas' }, ...(talk.kind === 'text' ? OPENINGS : stories ? IDEAS : GENERAL_IDEAS).map(idea)));
+    byId('welcome').hidden = !isEmpty(this.talk);
+    if (!isEmpty(this.talk)) return;
+    showWelcome(byId('welcome'), this.talk.kind, this.loader.state, {
+      kind: (kind) => this.create(kind),
+      begin: (text) => this.begin(text),
+    });
+  }
+
+  /** Takes one of the ideas that an empty page shows. */
+  private begin(text: string): void {
+    if (this.talk.kind === 'text') {
+      this.talk.text = text;
+      this.draw();
+      void this.continueText();
+    } else {
+      this.input.value = text;
+      this.submit();
+    }
   }
 
   private drawSend(): void {
@@ -446,16 +518,25 @@ class ChatPage {
   private drawStatus(): void {
     const { state } = this.loader;
     const elsewhere = this.running && !this.writing ? 'Another conversation is being written. ' : '';
-    byId('status').textContent = elsewhere + (this.pending && state.kind === 'loading' ? 'Sent as soon as the model is there.' : '');
+    byId('status').textContent =
+      elsewhere + (this.pending && state.kind === 'loading' ? 'Sent as soon as the model is there.' : '');
   }
 
   private inputKey(event: KeyboardEvent): void {
     // On a phone the return key makes a new line: there is a button for sending beside it.
-    if (event.key === 'Enter' && !event.shiftKey && !event.isComposing && !matchMedia('(pointer: coarse)').matches) {
+    if (
+      event.key === 'Enter' &&
+      !event.shiftKey &&
+      !event.isComposing &&
+      !matchMedia('(pointer: coarse)').matches
+    ) {
       event.preventDefault();
       if (!this.running) this.submit();
     }
-    if (event.key === 'ArrowUp' && !this.input.value && !this.running) { event.preventDefault(); this.thread.editLast(); }
+    if (event.key === 'ArrowUp' && !this.input.value && !this.running) {
+      event.preventDefault();
+      this.thread.editLast();
+    }
   }
 
   private fitInput(): void {
@@ -471,23 +552,6 @@ class ChatPage {
 
   private scrollToEnd(): void {
     this.scroller.scrollTop = this.scroller.scrollHeight;
-  }
-}
-
-const nameOfStories = (name: string) => name === CARRIED.name || name === nameOfSource('stories.gguf');
-
-// The files of a drop, those in a dropped folder too.
-async function filesOf(data: DataTransfer): Promise<File[]> {
-  const entries = [...data.items].map((item) => item.webkitGetAsEntry?.()).filter((entry) => entry?.isDirectory);
-  if (entries.length === 0) return [...data.files].filter((file) => /\.gguf$/i.test(file.name));
-  const reader = (entries[0] as FileSystemDirectoryEntry).createReader();
-  const files: File[] = [];
-  for (;;) {
-    const batch = await new Promise<FileSystemEntry[]>((resolve, reject) => reader.readEntries(resolve, reject));
-    if (batch.length === 0) return files;
-    for (const entry of batch) {
-      if (entry.isFile) files.push(await new Promise<File>((resolve, reject) => (entry as FileSystemFileEntry).file(resolve, reject)));
-    }
   }
 }
 

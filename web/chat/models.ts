@@ -11,23 +11,51 @@ export interface Preset {
 
 /** The model that lies beside the pages: 9.5 MB, so that there is one to begin with. */
 export const CARRIED: Preset = {
-  name: 'Stories', source: new URL('../models/stories.gguf', import.meta.url).href, size: 9518048, licence: 'MIT',
+  name: 'Stories',
+  source: new URL('../models/stories.gguf', import.meta.url).href,
+  size: 9518048,
+  licence: 'MIT',
   device: 'wasm', // a token takes less time than a graphics adapter needs to begin
   note: 'Tells bedtime stories and goes on with yours. Knows nothing else about the world.',
 };
 
 export const PRESETS: readonly Preset[] = [
   CARRIED,
-  { name: 'BitNet b1.58 2B-4T', source: 'hf:microsoft/bitnet-b1.58-2B-4T-gguf/ggml-model-i2_s.gguf', size: 1187801280, licence: 'MIT',
-    note: 'Two billion ternary weights: the most able one here for its memory.' },
-  { name: 'Falcon-E 1B Instruct', source: 'hf:tiiuae/Falcon-E-1B-Instruct-GGUF/ggml-model-i2_s.gguf', size: 666000000, licence: 'Falcon LLM',
-    note: 'Ternary, half the size of BitNet 2B.' },
-  { name: 'Qwen3 0.6B', source: 'hf:Qwen/Qwen3-0.6B-GGUF/Qwen3-0.6B-Q8_0.gguf', size: 639000000, licence: 'Apache 2.0',
-    note: 'Thinks before it answers if you let it. Many languages.' },
-  { name: 'LFM2 350M', source: 'hf:LiquidAI/LFM2-350M-GGUF/LFM2-350M-Q4_K_M.gguf', size: 229000000, licence: 'LFM 1.0',
-    note: 'Small and quick: good on phones.' },
-  { name: 'Gemma 3 270M', source: 'hf:unsloth/gemma-3-270m-it-GGUF/gemma-3-270m-it-Q8_0.gguf', size: 292000000, licence: 'Gemma',
-    note: 'The smallest that still follows instructions.' },
+  {
+    name: 'BitNet b1.58 2B-4T',
+    source: 'hf:microsoft/bitnet-b1.58-2B-4T-gguf/ggml-model-i2_s.gguf',
+    size: 1187801280,
+    licence: 'MIT',
+    note: 'Two billion ternary weights: the most able one here for its memory.',
+  },
+  {
+    name: 'Falcon-E 1B Instruct',
+    source: 'hf:tiiuae/Falcon-E-1B-Instruct-GGUF/ggml-model-i2_s.gguf',
+    size: 666000000,
+    licence: 'Falcon LLM',
+    note: 'Ternary, half the size of BitNet 2B.',
+  },
+  {
+    name: 'Qwen3 0.6B',
+    source: 'hf:Qwen/Qwen3-0.6B-GGUF/Qwen3-0.6B-Q8_0.gguf',
+    size: 639000000,
+    licence: 'Apache 2.0',
+    note: 'Thinks before it answers if you let it. Many languages.',
+  },
+  {
+    name: 'LFM2 350M',
+    source: 'hf:LiquidAI/LFM2-350M-GGUF/LFM2-350M-Q4_K_M.gguf',
+    size: 229000000,
+    licence: 'LFM 1.0',
+    note: 'Small and quick: good on phones.',
+  },
+  {
+    name: 'Gemma 3 270M',
+    source: 'hf:unsloth/gemma-3-270m-it-GGUF/gemma-3-270m-it-Q8_0.gguf',
+    size: 292000000,
+    licence: 'Gemma',
+    note: 'The smallest that still follows instructions.',
+  },
 ];
 
 /**
@@ -43,31 +71,43 @@ export function sourceFromText(typed: string): string {
   try {
     url = new URL(bare);
   } catch {
-    throw new Error('Give the address of a .gguf file, or the name of a repository on Hugging Face: owner/name.');
+    throw new Error(
+      'Give the address of a .gguf file, or the name of a repository on Hugging Face: owner/name.',
+    );
   }
   const local = ['localhost', '127.0.0.1', '[::1]'].includes(url.hostname);
-  if (url.protocol !== 'https:' && !(url.protocol === 'http:' && local)) throw new Error('The address must begin with https://');
+  if (url.protocol !== 'https:' && !(url.protocol === 'http:' && local))
+    throw new Error('The address must begin with https://');
   if (!/^(www\.)?(huggingface\.co|hf\.co)$/.test(url.hostname)) return url.href;
-  const [owner, name, what, revision, ...file] = url.pathname.split('/').filter(Boolean).map(decodeURIComponent);
+  const [owner, name, what, revision, ...file] = url.pathname
+    .split('/')
+    .filter(Boolean)
+    .map(decodeURIComponent);
   if (!owner || !name) throw new Error('This is no page of a model on Hugging Face.');
   if (!what) return `hf:${owner}/${name}`;
-  if (!['blob', 'resolve', 'tree'].includes(what) || !revision) throw new Error('This is no page of a model or one of its files.');
+  if (!['blob', 'resolve', 'tree'].includes(what) || !revision)
+    throw new Error('This is no page of a model or one of its files.');
   const path = file.length ? '/' + file.join('/') : '';
   return `hf:${owner}/${name}${path}${revision === 'main' ? '' : '@' + revision}`;
 }
 
 /** Where a model is opened if the user leaves it open. */
-export const deviceOf = (source: string) => PRESETS.find((preset) => preset.source === source)?.device ?? 'auto';
+export const deviceOf = (source: string) =>
+  PRESETS.find((preset) => preset.source === source)?.device ?? 'auto';
 
 /** A short name for a source: that of the preset, the file's, the repository's. */
 export function nameOfSource(source: string): string {
   const preset = PRESETS.find((one) => one.source === source);
   if (preset) return preset.name;
-  const path = source.replace(/^hf:/, '').replace(/[?#].*$/, '').replace(/@[^/@]*$/, '');
+  const path = source
+    .replace(/^hf:/, '')
+    .replace(/[?#].*$/, '')
+    .replace(/@[^/@]*$/, '');
   const parts = path.split('/').filter(Boolean);
   const last = decodeURIComponentSafe(parts.at(-1) ?? source);
   // Many files are called ggml-model-*.gguf: the repository says more.
-  if (/^(ggml-)?model[-.\w]*\.(gguf|safetensors)$/i.test(last) && parts.length > 1) return decodeURIComponentSafe(parts.at(-2)!);
+  if (/^(ggml-)?model[-.\w]*\.(gguf|safetensors)$/i.test(last) && parts.length > 1)
+    return decodeURIComponentSafe(parts.at(-2)!);
   return last.replace(/\.gguf$/i, '');
 }
 

@@ -21,22 +21,76 @@ export interface Settings {
 }
 
 export const DEFAULTS: Settings = {
-  system: '', temperature: null, topP: null, topK: null, minP: null, repeatPenalty: null, seed: null, maxTokens: null, pieceTokens: 160,
-  device: 'auto', threads: null, context: null, thinking: 'auto', lastModel: null,
+  system: '',
+  temperature: null,
+  topP: null,
+  topK: null,
+  minP: null,
+  repeatPenalty: null,
+  seed: null,
+  maxTokens: null,
+  pieceTokens: 160,
+  device: 'auto',
+  threads: null,
+  context: null,
+  thinking: 'auto',
+  lastModel: null,
 };
 
 /** The number fields: what they are called and where their values may lie. */
 export const RANGES = {
-  temperature: { label: 'Temperature', min: 0, max: 5, step: 0.05, hint: '0 always takes the likeliest word' },
-  topP: { label: 'Top-p', min: 0, max: 1, step: 0.01, hint: 'of the likeliest words, this share of the chance' },
+  temperature: {
+    label: 'Temperature',
+    min: 0,
+    max: 5,
+    step: 0.05,
+    hint: '0 always takes the likeliest word',
+  },
+  topP: {
+    label: 'Top-p',
+    min: 0,
+    max: 1,
+    step: 0.01,
+    hint: 'of the likeliest words, this share of the chance',
+  },
   topK: { label: 'Top-k', min: 0, max: 1000, step: 1, hint: 'so many of the likeliest words; 0: all' },
-  minP: { label: 'Min-p', min: 0, max: 1, step: 0.01, hint: 'at least this share of the likeliest one’s chance' },
+  minP: {
+    label: 'Min-p',
+    min: 0,
+    max: 1,
+    step: 0.01,
+    hint: 'at least this share of the likeliest one’s chance',
+  },
   repeatPenalty: { label: 'Repeat penalty', min: 0.5, max: 3, step: 0.01, hint: '1: none' },
-  seed: { label: 'Seed', min: 1, max: Number.MAX_SAFE_INTEGER, step: 1, hint: 'the same seed gives the same text' },
-  maxTokens: { label: 'Longest answer, tokens', min: 1, max: 131072, step: 1, hint: 'left empty: until the model ends' },
+  seed: {
+    label: 'Seed',
+    min: 1,
+    max: Number.MAX_SAFE_INTEGER,
+    step: 1,
+    hint: 'the same seed gives the same text',
+  },
+  maxTokens: {
+    label: 'Longest answer, tokens',
+    min: 1,
+    max: 131072,
+    step: 1,
+    hint: 'left empty: until the model ends',
+  },
   pieceTokens: { label: 'Tokens a continuation', min: 8, max: 4096, step: 1, hint: 'in “Continue a text”' },
-  threads: { label: 'Threads', min: 1, max: 64, step: 1, hint: 'more than one only where the site is isolated' },
-  context: { label: 'Context, tokens', min: 64, max: 131072, step: 1, hint: 'left empty: what the model was trained for, at most 8192' },
+  threads: {
+    label: 'Threads',
+    min: 1,
+    max: 64,
+    step: 1,
+    hint: 'more than one only where the site is isolated',
+  },
+  context: {
+    label: 'Context, tokens',
+    min: 64,
+    max: 131072,
+    step: 1,
+    hint: 'left empty: what the model was trained for, at most 8192',
+  },
 } as const;
 export type NumberSetting = keyof typeof RANGES;
 
@@ -48,7 +102,9 @@ export function readSettings(text: string | null): Settings {
   try {
     const value: unknown = JSON.parse(text ?? '{}');
     if (typeof value === 'object' && value !== null) from = value as Record<string, unknown>;
-  } catch { /* the defaults */ }
+  } catch {
+    /* the defaults */
+  }
   const settings: Record<string, unknown> = { ...DEFAULTS };
   for (const name of Object.keys(RANGES) as NumberSetting[]) {
     const { min, max } = RANGES[name];
@@ -72,11 +128,15 @@ export function loadSettings(): Settings {
 export function saveSettings(settings: Settings): void {
   try {
     localStorage.setItem(KEY, JSON.stringify(settings));
-  } catch { /* storage is switched off: they hold until the page is closed */ }
+  } catch {
+    /* storage is switched off: they hold until the page is closed */
+  }
 }
 
 const given = <T extends object>(options: T) =>
-  Object.fromEntries(Object.entries(options).filter(([, value]) => value !== null)) as { [K in keyof T]: Exclude<T[K], null> };
+  Object.fromEntries(Object.entries(options).filter(([, value]) => value !== null)) as {
+    [K in keyof T]: Exclude<T[K], null>;
+  };
 
 export function samplingOptions(settings: Settings): GenerateOptions {
   const { temperature, topP, topK, minP, repeatPenalty, seed, maxTokens } = settings;

@@ -22,11 +22,17 @@ export class Sidebar {
 
   constructor(private readonly actions: SidebarActions) {
     byId('sidebar-actions').append(
-      iconButton('more', 'Export and import', (event) => this.menu(event, [
-        ['download', 'Export all', () => actions.exportAll()],
-        ['file', 'Import a file…', () => actions.importFile()],
-      ])),
-      iconButton('plus', 'New conversation (Ctrl+Shift+O)', () => { this.close(); actions.create(); }));
+      iconButton('more', 'Export and import', (event) =>
+        this.menu(event, [
+          ['download', 'Export all', () => actions.exportAll()],
+          ['file', 'Import a file…', () => actions.importFile()],
+        ]),
+      ),
+      iconButton('plus', 'New conversation (Ctrl+Shift+O)', () => {
+        this.close();
+        actions.create();
+      }),
+    );
     this.veil.addEventListener('click', () => this.close());
     byId('sidebar').addEventListener('keydown', (event) => {
       if (event.key === 'Escape' && this.isOpen) this.close();
@@ -66,26 +72,64 @@ export class Sidebar {
     const focused = (document.activeElement as HTMLElement | null)?.dataset?.talk;
     const kind = document.activeElement?.className;
     this.list.replaceChildren(...parts);
-    if (focused) this.list.querySelector<HTMLElement>(`[data-talk="${CSS.escape(focused)}"].${kind?.split(' ')[0] ?? 'open'}`)?.focus();
+    if (focused)
+      this.list
+        .querySelector<HTMLElement>(`[data-talk="${CSS.escape(focused)}"].${kind?.split(' ')[0] ?? 'open'}`)
+        ?.focus();
   }
 
   private row(talk: Conversation): HTMLElement {
     if (talk.id === this.renaming) return this.renameRow(talk);
     const title = titleOf(talk);
-    const more = iconButton('more', `More for “${title}”`, (event) => this.menu(event, [
-      ['edit', 'Rename', () => { this.renaming = talk.id; this.draw(); }],
-      ['download', 'Export as Markdown', () => this.actions.export(talk, 'markdown')],
-      ['download', 'Export as JSON', () => this.actions.export(talk, 'json')],
-      ['trash', 'Delete', () => this.actions.remove(talk)],
-    ]), 'small more');
+    const more = iconButton(
+      'more',
+      `More for “${title}”`,
+      (event) =>
+        this.menu(event, [
+          [
+            'edit',
+            'Rename',
+            () => {
+              this.renaming = talk.id;
+              this.draw();
+            },
+          ],
+          ['download', 'Export as Markdown', () => this.actions.export(talk, 'markdown')],
+          ['download', 'Export as JSON', () => this.actions.export(talk, 'json')],
+          ['trash', 'Delete', () => this.actions.remove(talk)],
+        ]),
+      'small more',
+    );
     more.dataset.talk = talk.id;
-    return h('li', { class: talk.id === this.current ? 'current' : '' },
-      h('button', { type: 'button', class: 'open', title, 'data-talk': talk.id, 'aria-current': talk.id === this.current ? 'true' : undefined,
-        onclick: () => { this.close(); this.actions.open(talk.id); } }, title), more);
+    return h(
+      'li',
+      { class: talk.id === this.current ? 'current' : '' },
+      h(
+        'button',
+        {
+          type: 'button',
+          class: 'open',
+          title,
+          'data-talk': talk.id,
+          'aria-current': talk.id === this.current ? 'true' : undefined,
+          onclick: () => {
+            this.close();
+            this.actions.open(talk.id);
+          },
+        },
+        title,
+      ),
+      more,
+    );
   }
 
   private renameRow(talk: Conversation): HTMLElement {
-    const input = h('input', { class: 'input', value: titleOf(talk), maxlength: 120, 'aria-label': 'Name of the conversation' });
+    const input = h('input', {
+      class: 'input',
+      value: titleOf(talk),
+      maxlength: 120,
+      'aria-label': 'Name of the conversation',
+    });
     const done = (keep: boolean) => {
       if (this.renaming !== talk.id) return;
       this.renaming = '';
@@ -95,10 +139,16 @@ export class Sidebar {
     };
     input.addEventListener('keydown', (event) => {
       if (event.key === 'Enter' && !event.isComposing) done(true);
-      if (event.key === 'Escape') { event.stopPropagation(); done(false); }
+      if (event.key === 'Escape') {
+        event.stopPropagation();
+        done(false);
+      }
     });
     input.addEventListener('blur', () => done(true));
-    queueMicrotask(() => { input.focus(); input.select(); });
+    queueMicrotask(() => {
+      input.focus();
+      input.select();
+    });
     return h('li', null, input);
   }
 
@@ -110,15 +160,48 @@ export class Sidebar {
       removeEventListener('pointerdown', outside, true);
       removeEventListener('resize', close);
     };
-    const outside = (pressed: Event) => { if (!menu.contains(pressed.target as Node)) close(); };
-    const items = entries.map(([name, label, run]) => h('button', { type: 'button', role: 'menuitem', class: name === 'trash' ? 'danger' : '',
-      onclick: () => { close(); button.focus(); run(); } }, icon(name), label));
-    const menu = h('div', { class: 'menu', role: 'menu', onkeydown: (pressed: KeyboardEvent) => {
-      const at = items.indexOf(document.activeElement as HTMLButtonElement);
-      const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: items.length - 1 }[pressed.key];
-      if (to !== undefined) { pressed.preventDefault(); items[(to + items.length) % items.length]!.focus(); }
-      if (pressed.key === 'Escape' || pressed.key === 'Tab') { pressed.preventDefault(); pressed.stopPropagation(); close(); button.focus(); }
-    } }, ...items);
+    const outside = (pressed: Event) => {
+      if (!menu.contains(pressed.target as Node)) close();
+    };
+    const items = entries.map(([name, label, run]) =>
+      h(
+        'button',
+        {
+          type: 'button',
+          role: 'menuitem',
+          class: name === 'trash' ? 'danger' : '',
+          onclick: () => {
+            close();
+            button.focus();
+            run();
+          },
+        },
+        icon(name),
+        label,
+      ),
+    );
+    const menu = h(
+      'div',
+      {
+        class: 'menu',
+        role: 'menu',
+        onkeydown: (pressed: KeyboardEvent) => {
+          const at = items.indexOf(document.activeElement as HTMLButtonElement);
+          const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: items.length - 1 }[pressed.key];
+          if (to !== undefined) {
+            pressed.preventDefault();
+            items[(to + items.length) % items.length]!.focus();
+          }
+          if (pressed.key === 'Escape' || pressed.key === 'Tab') {
+            pressed.preventDefault();
+            pressed.stopPropagation();
+            close();
+            button.focus();
+          }
+        },
+      },
+      ...items,
+    );
     document.body.append(menu);
     const place = button.getBoundingClientRect();
     menu.style.left = `${Math.max(8, Math.min(place.left, innerWidth - menu.offsetWidth - 8))}px`;

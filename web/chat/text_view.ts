@@ -9,22 +9,52 @@ export interface TextActions {
 }
 
 export class TextView {
-  private readonly field = h('textarea', { 'aria-label': 'Text that the model continues', placeholder: 'Begin a text here; the model goes on with it.', spellcheck: 'false', maxlength: 400000 });
-  private readonly goButton = h('button', { type: 'button', class: 'button primary', title: 'Ctrl+Enter' }, icon('spark'), 'Continue');
-  private readonly stopButton = h('button', { type: 'button', class: 'button primary', hidden: true }, icon('stop'), 'Stop');
+  private readonly field = h('textarea', {
+    'aria-label': 'Text that the model continues',
+    placeholder: 'Begin a text here; the model goes on with it.',
+    spellcheck: 'false',
+    maxlength: 400000,
+  });
+  private readonly goButton = h(
+    'button',
+    { type: 'button', class: 'button primary', title: 'Ctrl+Enter' },
+    icon('spark'),
+    'Continue',
+  );
+  private readonly stopButton = h(
+    'button',
+    { type: 'button', class: 'button primary', hidden: true },
+    icon('stop'),
+    'Stop',
+  );
   private readonly undoButton = h('button', { type: 'button', class: 'button' }, icon('undo'), 'Take back');
   private readonly againButton = h('button', { type: 'button', class: 'button' }, icon('retry'), 'Another');
   private talk: Conversation | null = null;
 
-  constructor(private readonly element: HTMLElement, private readonly bar: HTMLElement, private readonly scroller: HTMLElement, actions: TextActions) {
+  constructor(
+    private readonly element: HTMLElement,
+    private readonly bar: HTMLElement,
+    private readonly scroller: HTMLElement,
+    actions: TextActions,
+  ) {
     element.append(this.field);
     bar.append(this.goButton, this.stopButton, this.againButton, this.undoButton);
     this.goButton.addEventListener('click', () => actions.go());
     this.stopButton.addEventListener('click', () => actions.stop());
-    this.undoButton.addEventListener('click', () => { this.takeBack(); actions.changed(); this.field.focus(); });
-    this.againButton.addEventListener('click', () => { this.takeBack(); actions.go(); });
+    this.undoButton.addEventListener('click', () => {
+      this.takeBack();
+      actions.changed();
+      this.field.focus();
+    });
+    this.againButton.addEventListener('click', () => {
+      this.takeBack();
+      actions.go();
+    });
     this.field.addEventListener('keydown', (event) => {
-      if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) { event.preventDefault(); actions.go(); }
+      if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) {
+        event.preventDefault();
+        actions.go();
+      }
     });
     this.field.addEventListener('input', () => {
       if (!this.talk) return;

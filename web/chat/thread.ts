@@ -2,7 +2,13 @@
 import { copyText, h, iconButton } from '../shared/dom.ts';
 import { formatDuration, formatRate } from '../shared/format.ts';
 import { MarkdownView } from '../shared/markdown_view.ts';
-import { type AnswerStats, type ChatMessage, type Conversation, lastUserIndex, splitThought } from './history.ts';
+import {
+  type AnswerStats,
+  type ChatMessage,
+  type Conversation,
+  lastUserIndex,
+  splitThought,
+} from './history.ts';
 
 export interface ThreadActions {
   regenerate(): void;
@@ -10,8 +16,15 @@ export interface ThreadActions {
 }
 
 export function statsText({ tokens, perSecond, firstSeconds, device, dropped }: AnswerStats): string {
-  return [`${formatRate(perSecond)} tokens/s`, `${tokens} tokens`, `first after ${formatDuration(firstSeconds)}`, device,
-    dropped ? `${dropped} older messages left out` : ''].filter(Boolean).join(' · ');
+  return [
+    `${formatRate(perSecond)} tokens/s`,
+    `${tokens} tokens`,
+    `first after ${formatDuration(firstSeconds)}`,
+    device,
+    dropped ? `${dropped} older messages left out` : '',
+  ]
+    .filter(Boolean)
+    .join(' · ');
 }
 
 const ENDS = { length: 'cut at the limit', stopped: 'stopped', failed: 'failed' };
@@ -20,13 +33,28 @@ class AnswerView {
   private readonly markdown = new MarkdownView();
   private readonly thought = new MarkdownView();
   private readonly thinking = h('summary', null, 'Thinking');
-  private readonly details = h('details', { class: 'thought', hidden: true }, this.thinking, this.thought.element);
+  private readonly details = h(
+    'details',
+    { class: 'thought', hidden: true },
+    this.thinking,
+    this.thought.element,
+  );
   private readonly under = h('div', { class: 'under' });
   private readonly failure = h('p', { class: 'failure', role: 'alert', hidden: true });
-  readonly element = h('article', { class: 'message assistant', 'aria-label': 'Answer' },
-    this.details, this.markdown.element, this.failure, this.under);
+  readonly element = h(
+    'article',
+    { class: 'message assistant', 'aria-label': 'Answer' },
+    this.details,
+    this.markdown.element,
+    this.failure,
+    this.under,
+  );
 
-  constructor(private readonly message: ChatMessage, private readonly last: boolean, private readonly actions: ThreadActions) {
+  constructor(
+    private readonly message: ChatMessage,
+    private readonly last: boolean,
+    private readonly actions: ThreadActions,
+  ) {
     this.markdown.element.classList.add('answer');
   }
 
@@ -51,27 +79,44 @@ class AnswerView {
     const { stats, end } = this.message;
     const text = [end ? ENDS[end] : '', stats ? statsText(stats) : ''].filter(Boolean).join(' · ');
     this.under.replaceChildren(copy);
-    if (this.last) this.under.append(iconButton('retry', 'Answer again', () => this.actions.regenerate(), 'small'));
-    this.under.append(h('span', { class: 'stats number', title: stats ? `${stats.model}; prompt of ${stats.promptTokens} tokens, ${stats.cachedTokens} of them kept from the last turn` : '' }, text));
+    if (this.last)
+      this.under.append(iconButton('retry', 'Answer again', () => this.actions.regenerate(), 'small'));
+    this.under.append(
+      h(
+        'span',
+        {
+          class: 'stats number',
+          title: stats
+            ? `${stats.model}; prompt of ${stats.promptTokens} tokens, ${stats.cachedTokens} of them kept from the last turn`
+            : '',
+        },
+        text,
+      ),
+    );
   }
 }
 
 export class Thread {
   private answer: AnswerView | null = null;
-  constructor(private readonly element: HTMLElement, private readonly actions: ThreadActions) {}
+  constructor(
+    private readonly element: HTMLElement,
+    private readonly actions: ThreadActions,
+  ) {}
 
   /** Shows all turns; `writing`: the last answer is being written. */
   show(talk: Conversation, writing: boolean): void {
     const editable = writing ? -1 : lastUserIndex(talk);
     this.answer = null;
-    this.element.replaceChildren(...talk.messages.map((message, i) => {
-      if (message.role === 'user') return this.question(message, i === editable);
-      const last = i === talk.messages.length - 1;
-      const view = new AnswerView(message, last, this.actions);
-      view.update(writing && last);
-      if (last) this.answer = view;
-      return view.element;
-    }));
+    this.element.replaceChildren(
+      ...talk.messages.map((message, i) => {
+        if (message.role === 'user') return this.question(message, i === editable);
+        const last = i === talk.messages.length - 1;
+        const view = new AnswerView(message, last, this.actions);
+        view.update(writing && last);
+        if (last) this.answer = view;
+        return view.element;
+      }),
+    );
     this.element.setAttribute('aria-busy', String(writing));
   }
 
@@ -82,8 +127,18 @@ export class Thread {
 
   private question(message: ChatMessage, editable: boolean): HTMLElement {
     const copy = iconButton('copy', 'Copy message', () => void copyText(message.content, copy), 'small');
-    const element = h('article', { class: 'message user', 'aria-label': 'You' }, h('div', { class: 'said' }, message.content),
-      h('div', { class: 'under' }, copy, editable && iconButton('edit', 'Edit message', () => this.edit(element, message), 'small edit-button')));
+    const element = h(
+      'article',
+      { class: 'message user', 'aria-label': 'You' },
+      h('div', { class: 'said' }, message.content),
+      h(
+        'div',
+        { class: 'under' },
+        copy,
+        editable &&
+          iconButton('edit', 'Edit message', () => this.edit(element, message), 'small edit-button'),
+      ),
+    );
     return element;
   }
 
@@ -94,16 +149,47 @@ export class Thread {
 
   private edit(element: HTMLElement, message: ChatMessage): void {
     const before = [...element.childNodes];
-    const input = h('textarea', { class: 'input', rows: Math.min(10, message.content.split('\n').length + 1), value: message.content, 'aria-label': 'Edit your message' });
-    const cancel = () => { element.replaceChildren(...before); element.querySelector<HTMLElement>('.edit-button')?.focus(); };
-    const send = () => { if (input.value.trim()) this.actions.edit(input.value.trim()); };
-    input.addEventListener('keydown', (event) => {
-      if (event.key === 'Escape') { event.stopPropagation(); cancel(); }
-      if (event.key === 'Enter' && !event.shiftKey && !event.isComposing && !matchMedia('(pointer: coarse)').matches) { event.preventDefault(); send(); }
+    const input = h('textarea', {
+      class: 'input',
+      rows: Math.min(10, message.content.split('\n').length + 1),
+      value: message.content,
+      'aria-label': 'Edit your message',
     });
-    element.replaceChildren(h('div', { class: 'edit' }, input, h('div', { class: 'row' },
-      h('button', { type: 'button', class: 'button small', onclick: cancel }, 'Cancel'),
-      h('button', { type: 'button', class: 'button small primary', onclick: send }, 'Send'))));
+    const cancel = () => {
+      element.replaceChildren(...before);
+      element.querySelector<HTMLElement>('.edit-button')?.focus();
+    };
+    const send = () => {
+      if (input.value.trim()) this.actions.edit(input.value.trim());
+    };
+    input.addEventListener('keydown', (event) => {
+      if (event.key === 'Escape') {
+        event.stopPropagation();
+        cancel();
+      }
+      if (
+        event.key === 'Enter' &&
+        !event.shiftKey &&
+        !event.isComposing &&
+        !matchMedia('(pointer: coarse)').matches
+      ) {
+        event.preventDefault();
+        send();
+      }
+    });
+    element.replaceChildren(
+      h(
+        'div',
+        { class: 'edit' },
+        input,
+        h(
+          'div',
+          { class: 'row' },
+          h('button', { type: 'button', class: 'button small', onclick: cancel }, 'Cancel'),
+          h('button', { type: 'button', class: 'button small primary', onclick: send }, 'Send'),
+        ),
+      ),
+    );
     input.focus();
     input.setSelectionRange(input.value.length, input.value.length);
   }

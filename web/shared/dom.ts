@@ -4,15 +4,24 @@
 type Child = Node | string | null | undefined | false;
 type Properties = Record<string, unknown>;
 
-export function h<K extends keyof HTMLElementTagNameMap>(tag: K, properties: Properties | null, ...children: Child[]): HTMLElementTagNameMap[K] {
+export function h<K extends keyof HTMLElementTagNameMap>(
+  tag: K,
+  properties: Properties | null,
+  ...children: Child[]
+): HTMLElementTagNameMap[K] {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(properties ?? {})) {
     if (value === undefined || value === null || value === false) continue;
     if (name.startsWith('on')) element.addEventListener(name.slice(2), value as EventListener);
-    else if (name === 'value' || name === 'checked' || name === 'open') (element as unknown as Properties)[name] = value;
+    else if (name === 'value' || name === 'checked' || name === 'open')
+      (element as unknown as Properties)[name] = value;
     else element.setAttribute(name, value === true ? '' : String(value));
   }
-  element.append(...children.filter((child): child is Node | string => child !== null && child !== undefined && child !== false));
+  element.append(
+    ...children.filter(
+      (child): child is Node | string => child !== null && child !== undefined && child !== false,
+    ),
+  );
   return element;
 }
 
@@ -62,8 +71,17 @@ export function icon(name: IconName): SVGSVGElement {
 }
 
 /** A round button with an icon; `label` is what is read aloud and shown on hover. */
-export function iconButton(name: IconName, label: string, onclick: (event: Event) => void, className = ''): HTMLButtonElement {
-  return h('button', { type: 'button', class: `icon-button ${className}`, 'aria-label': label, title: label, onclick }, icon(name));
+export function iconButton(
+  name: IconName,
+  label: string,
+  onclick: (event: Event) => void,
+  className = '',
+): HTMLButtonElement {
+  return h(
+    'button',
+    { type: 'button', class: `icon-button ${className}`, 'aria-label': label, title: label, onclick },
+    icon(name),
+  );
 }
 
 /** Puts text on the clipboard; shows on the button that it is there. */
@@ -105,11 +123,27 @@ export function saveFile(name: string, text: string, type: string): void {
 let toasts: HTMLElement | null = null;
 /** A short message at the bottom; with an action it stays until it is used or closed. */
 export function toast(text: string, action?: { label: string; run: () => void }): void {
-  if (!toasts) document.body.append((toasts = h('div', { class: 'toasts', role: 'status', 'aria-live': 'polite' })));
+  if (!toasts)
+    document.body.append((toasts = h('div', { class: 'toasts', role: 'status', 'aria-live': 'polite' })));
   const remove = () => element.remove();
-  const element = h('div', { class: 'toast' }, h('span', { class: 'grow' }, text),
-    action && h('button', { type: 'button', onclick: () => { remove(); action.run(); } }, action.label),
-    action && h('button', { type: 'button', 'aria-label': 'Close', onclick: remove }, '×'));
+  const element = h(
+    'div',
+    { class: 'toast' },
+    h('span', { class: 'grow' }, text),
+    action &&
+      h(
+        'button',
+        {
+          type: 'button',
+          onclick: () => {
+            remove();
+            action.run();
+          },
+        },
+        action.label,
+      ),
+    action && h('button', { type: 'button', 'aria-label': 'Close', onclick: remove }, '×'),
+  );
   toasts.append(element);
   // A dialog is shown above everything else, so the message goes into it.
   const dialog = document.querySelector('dialog[open]');

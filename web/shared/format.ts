@@ -25,13 +25,21 @@ export function formatDuration(seconds: number): string {
 /** Of what is still to come, whole seconds are said: "3 s", "4 min". */
 export function formatLeft(seconds: number): string {
   const whole = Math.max(1, Math.round(seconds));
-  return whole < 10 ? `${whole} s` : whole < 100 ? formatDuration(whole) : formatDuration(Math.round(whole / 60) * 60);
+  return whole < 10
+    ? `${whole} s`
+    : whole < 100
+      ? formatDuration(whole)
+      : formatDuration(Math.round(whole / 60) * 60);
 }
 
 /** Tokens a second: "1234", "42.5", "0.83". */
 export function formatRate(perSecond: number): string {
   if (!Number.isFinite(perSecond) || perSecond < 0) return '?';
-  return perSecond >= 100 ? String(Math.round(perSecond)) : perSecond >= 10 ? perSecond.toFixed(1) : perSecond.toFixed(2);
+  return perSecond >= 100
+    ? String(Math.round(perSecond))
+    : perSecond >= 10
+      ? perSecond.toFixed(1)
+      : perSecond.toFixed(2);
 }
 
 /** The heading that a conversation of this time stands under: "Today", ..., "March", "March 2025". */
@@ -42,5 +50,8 @@ export function formatDay(time: number, now = Date.now()): string {
   if (ago === 1) return 'Yesterday';
   if (ago < 7) return 'Previous 7 days';
   const date = new Date(time);
-  return date.toLocaleDateString(undefined, { month: 'long', ...(date.getFullYear() !== new Date(now).getFullYear() && { year: 'numeric' }) });
+  return date.toLocaleDateString(undefined, {
+    month: 'long',
+    ...(date.getFullYear() !== new Date(now).getFullYear() && { year: 'numeric' }),
+  });
 }

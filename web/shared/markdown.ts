@@ -9,8 +9,32 @@
 // escapes. A fence that is not closed yet is code to the end, so a text can be shown while it grows.
 // Times grow with the text's length: what nests is bounded, and a bracket that opens is tried once.
 
-export const TAGS = ['p', 'h1', 'h2', 'h3', 'h4', 'h5', 'h6', 'pre', 'blockquote', 'ul', 'ol', 'li', 'hr',
-  'table', 'tr', 'th', 'td', 'code', 'strong', 'em', 'del', 'a', 'br', 'task'] as const;
+export const TAGS = [
+  'p',
+  'h1',
+  'h2',
+  'h3',
+  'h4',
+  'h5',
+  'h6',
+  'pre',
+  'blockquote',
+  'ul',
+  'ol',
+  'li',
+  'hr',
+  'table',
+  'tr',
+  'th',
+  'td',
+  'code',
+  'strong',
+  'em',
+  'del',
+  'a',
+  'br',
+  'task',
+] as const;
 export type Tag = (typeof TAGS)[number];
 
 export interface Attributes {
@@ -20,9 +44,16 @@ export interface Attributes {
   align?: 'left' | 'center' | 'right'; // th, td
   checked?: boolean; // task, the box of a list's item
 }
-export interface MarkdownNode { tag: Tag; attributes?: Attributes; children: (MarkdownNode | string)[] }
+export interface MarkdownNode {
+  tag: Tag;
+  attributes?: Attributes;
+  children: (MarkdownNode | string)[];
+}
 // `source`: the lines it was made of; equal ones give equal nodes, so that a view keeps what is the same.
-export interface MarkdownBlock { source: string; node: MarkdownNode }
+export interface MarkdownBlock {
+  source: string;
+  node: MarkdownNode;
+}
 
 const MAX_DEPTH = 8; // quotes and lists in each other; what is deeper is text
 const node = (tag: Tag, children: (MarkdownNode | string)[], attributes?: Attributes): MarkdownNode =>
@@ -63,12 +94,18 @@ function headingText(rest: string): string {
 
 class BlockReader {
   private at = 0;
-  constructor(private readonly lines: string[], private readonly depth: number) {}
+  constructor(
+    private readonly lines: string[],
+    private readonly depth: number,
+  ) {}
 
   read(): MarkdownBlock[] {
     const blocks: MarkdownBlock[] = [];
     while (this.at < this.lines.length) {
-      if (isBlank(this.lines[this.at]!)) { this.at++; continue; }
+      if (isBlank(this.lines[this.at]!)) {
+        this.at++;
+        continue;
+      }
       const from = this.at;
       const made = this.block();
       blocks.push({ source: this.lines.slice(from, this.at).join('\n'), node: made });
@@ -86,7 +123,10 @@ class BlockReader {
       this.at++;
       return node(`h${heading[1]!.length}` as Tag, inline(headingText(heading[2]!)));
     }
-    if (RULE.test(line)) { this.at++; return node('hr', []); }
+    if (RULE.test(line)) {
+      this.at++;
+      return node('hr', []);
+    }
     if (nests && QUOTE.test(line)) return this.quote();
     if (nests && ITEM.test(line)) return this.list();
     if (this.startsTable()) return this.table();
@@ -125,8 +165,13 @@ class BlockReader {
     const items: MarkdownNode[] = [];
     while (this.at < this.lines.length) {
       const match = ITEM.exec(this.lines[this.at]!);
-      if (!match || match[2]!.at(-1) !== kind || match[1]!.length > first[1]!.length + 3 ||
-          RULE.test(this.lines[this.at]!)) break;
+      if (
+        !match ||
+        match[2]!.at(-1) !== kind ||
+        match[1]!.length > first[1]!.length + 3 ||
+        RULE.test(this.lines[this.at]!)
+      )
+        break;
       items.push(this.item(match));
     }
     const start = ordered ? parseInt(first[2]!, 10) : 1;
@@ -144,9 +189,15 @@ class BlockReader {
         const next = this.lines.slice(this.at + 1, this.at + 20).find((text) => !isBlank(text));
         const further = ITEM.exec(next ?? '');
         if (next === undefined || (indentOf(next) < match[1]!.length + 2 && !further)) break;
-        if (further && further[1]!.length < match[1]!.length + 2) { this.skipBlank(); break; }
-      } else if (indentOf(line) < match[1]!.length + 2 &&
-                 (ITEM.test(line) || this.startsOther(line) || isBlank(inner.at(-1)!))) break;
+        if (further && further[1]!.length < match[1]!.length + 2) {
+          this.skipBlank();
+          break;
+        }
+      } else if (
+        indentOf(line) < match[1]!.length + 2 &&
+        (ITEM.test(line) || this.startsOther(line) || isBlank(inner.at(-1)!))
+      )
+        break;
       inner.push(line.slice(Math.min(indentOf(line), column)));
       this.at++;
     }
@@ -163,8 +214,13 @@ class BlockReader {
 
   private startsTable(): boolean {
     const next = this.lines[this.at + 1];
-    return next !== undefined && this.lines[this.at]!.includes('|') && next.includes('-') &&
-      DELIMITER_ROW.test(next) && cells(this.lines[this.at]!).length === cells(next).length;
+    return (
+      next !== undefined &&
+      this.lines[this.at]!.includes('|') &&
+      next.includes('-') &&
+      DELIMITER_ROW.test(next) &&
+      cells(this.lines[this.at]!).length === cells(next).length
+    );
   }
 
   private table(): MarkdownNode {
@@ -173,11 +229,18 @@ class BlockReader {
       const [left, right] = [text.startsWith(':'), text.endsWith(':')];
       return left && right ? 'center' : right ? 'right' : left ? 'left' : undefined;
     });
-    const row = (tag: 'th' | 'td', texts: string[]) => node('tr', head.map((_, i) =>
-      node(tag, inline(texts[i] ?? ''), aligns[i] ? { align: aligns[i] } : undefined)));
+    const row = (tag: 'th' | 'td', texts: string[]) =>
+      node(
+        'tr',
+        head.map((_, i) => node(tag, inline(texts[i] ?? ''), aligns[i] ? { align: aligns[i] } : undefined)),
+      );
     const rows = [row('th', head)];
     this.at += 2;
-    while (this.at < this.lines.length && !isBlank(this.lines[this.at]!) && this.lines[this.at]!.includes('|')) {
+    while (
+      this.at < this.lines.length &&
+      !isBlank(this.lines[this.at]!) &&
+      this.lines[this.at]!.includes('|')
+    ) {
       rows.push(row('td', cells(this.lines[this.at++]!)));
     }
     return node('table', rows);
@@ -200,7 +263,10 @@ class BlockReader {
     if (this.depth >= MAX_DEPTH) return false;
     const item = ITEM.exec(line);
     // "1986. What a year" is no list: only 1 interrupts.
-    return QUOTE.test(line) || (item !== null && item[0].length < line.length && (!/\d/.test(item[2]!) || /^1[.)]/.test(item[2]!)));
+    return (
+      QUOTE.test(line) ||
+      (item !== null && item[0].length < line.length && (!/\d/.test(item[2]!) || /^1[.)]/.test(item[2]!)))
+    );
   }
 }
 
@@ -210,21 +276,33 @@ function tight(children: MarkdownNode[]): (MarkdownNode | string)[] {
 }
 
 function cells(line: string): string[] {
-  const parts = line.trim().replace(/^\|/, '').replace(/(^|[^\\])\|$/, '$1').split(/(?<!\\)\|/);
+  const parts = line
+    .trim()
+    .replace(/^\|/, '')
+    .replace(/(^|[^\\])\|$/, '$1')
+    .split(/(?<!\\)\|/);
   return parts.slice(0, 50).map((text) => text.replace(/\\\|/g, '|').trim());
 }
 
-const nodes = (lines: string[], depth: number) => new BlockReader(lines, depth).read().map((block) => block.node);
+const nodes = (lines: string[], depth: number) =>
+  new BlockReader(lines, depth).read().map((block) => block.node);
 
 /** The blocks of a text. */
 export function parseMarkdown(text: string): MarkdownBlock[] {
   const lines = text.replace(/\r\n?/g, '\n').replace(/\0/g, '\ufffd').split('\n');
-  return new BlockReader(lines.map((line) => line.replace(/^[ \t]*\t[ \t]*/, (white) => white.replace(/\t/g, '    '))), 0).read();
+  return new BlockReader(
+    lines.map((line) => line.replace(/^[ \t]*\t[ \t]*/, (white) => white.replace(/\t/g, '    '))),
+    0,
+  ).read();
 }
 
 // ---- Inside a block ---------------------------------------------------------------------------------
 
-interface Opener { mark: string; at: number; index: number } // `at`: place among the pieces
+interface Opener {
+  mark: string;
+  at: number;
+  index: number;
+} // `at`: place among the pieces
 const PUNCTUATION = /[!-/:-@[-`{-~]/;
 const BARE = /^https?:\/\/[^\s<>"'`]+/i;
 const WORD = /[\p{L}\p{N}]/u;
@@ -254,16 +332,31 @@ class InlineReader {
   private step(): void {
     const c = this.source[this.i]!;
     switch (c) {
-      case '\\': return this.escape();
-      case '\n': this.text = this.text.trimEnd(); this.push(node('br', [])); this.i++; return;
-      case '`': return this.ticks();
-      case '*': case '_': case '~': return this.emphasis(c);
-      case '!': if (this.source[this.i + 1] !== '[') break; // an image: its text, as a link
+      case '\\':
+        return this.escape();
+      case '\n':
+        this.text = this.text.trimEnd();
+        this.push(node('br', []));
+        this.i++;
+        return;
+      case '`':
+        return this.ticks();
+      case '*':
+      case '_':
+      case '~':
+        return this.emphasis(c);
+      case '!':
+        if (this.source[this.i + 1] !== '[') break; // an image: its text, as a link
         return this.open('![');
-      case '[': return this.open('[');
-      case ']': return this.bracket();
-      case '<': return this.angle();
-      case 'h': case 'H': return this.bare();
+      case '[':
+        return this.open('[');
+      case ']':
+        return this.bracket();
+      case '<':
+        return this.angle();
+      case 'h':
+      case 'H':
+        return this.bare();
     }
     this.text += c;
     this.i++;
@@ -271,7 +364,11 @@ class InlineReader {
 
   private escape(): void {
     const next = this.source[this.i + 1];
-    if (next === '\n') { this.push(node('br', [])); this.i += 2; return; }
+    if (next === '\n') {
+      this.push(node('br', []));
+      this.i += 2;
+      return;
+    }
     const escapes = next !== undefined && PUNCTUATION.test(next);
     this.text += escapes ? next : '\\';
     this.i += escapes ? 2 : 1;
@@ -313,7 +410,10 @@ class InlineReader {
     const closes = !/\s/.test(before) && !(PUNCTUATION.test(before) && WORD.test(after)) && !inWord;
     this.i += n;
     let left = n > 3 || (c === '~' && n !== 2) ? 0 : n;
-    if (left === 0) { this.text += c.repeat(n); return; }
+    if (left === 0) {
+      this.text += c.repeat(n);
+      return;
+    }
     if (closes) left = this.closeMarks(c, left);
     if (left > 0 && opens) {
       this.flush();
@@ -358,11 +458,17 @@ class InlineReader {
     while (k >= 0 && !this.openers[k]!.mark.endsWith('[')) k--;
     const opener = this.openers[k];
     this.i++;
-    const to = opener && /^\(\s{0,3}(?:<([^<>\n]{0,2000})>|([^\s()<>]{0,2000}(?:\([^\s()<>]{0,200}\)[^\s()<>]{0,2000})?))(?:\s{1,3}(?:"[^"\n]{0,500}"|'[^'\n]{0,500}'))?\s{0,3}\)/
-      .exec(this.source.slice(this.i, this.i + 5000));
+    const to =
+      opener &&
+      /^\(\s{0,3}(?:<([^<>\n]{0,2000})>|([^\s()<>]{0,2000}(?:\([^\s()<>]{0,200}\)[^\s()<>]{0,2000})?))(?:\s{1,3}(?:"[^"\n]{0,500}"|'[^'\n]{0,500}'))?\s{0,3}\)/.exec(
+        this.source.slice(this.i, this.i + 5000),
+      );
     const href = to ? safeHref(to[1] ?? to[2] ?? '') : null;
     if (opener) this.openers.length = k; // an opener is tried once
-    if (!opener || !to || !href) { this.text += ']'; return; }
+    if (!opener || !to || !href) {
+      this.text += ']';
+      return;
+    }
     this.flush();
     const inside = merge(this.pieces.splice(opener.at + 1));
     this.pieces.pop();
@@ -379,16 +485,24 @@ class InlineReader {
   }
 
   private angle(): void {
-    const match = /^<((?:https?:\/\/|mailto:)[^\s<>]{1,2000})>/i.exec(this.source.slice(this.i, this.i + 2020));
+    const match = /^<((?:https?:\/\/|mailto:)[^\s<>]{1,2000})>/i.exec(
+      this.source.slice(this.i, this.i + 2020),
+    );
     if (match && this.link(match[1]!, match[0].length)) return;
     const br = /^<br\s?\/?>/i.exec(this.source.slice(this.i, this.i + 7)); // in tables models write it
-    if (br) { this.push(node('br', [])); this.i += br[0].length; return; }
+    if (br) {
+      this.push(node('br', []));
+      this.i += br[0].length;
+      return;
+    }
     this.text += '<';
     this.i++;
   }
 
   private bare(): void {
-    const match = WORD.test(this.source[this.i - 1] ?? ' ') ? null : BARE.exec(this.source.slice(this.i, this.i + 2000));
+    const match = WORD.test(this.source[this.i - 1] ?? ' ')
+      ? null
+      : BARE.exec(this.source.slice(this.i, this.i + 2000));
     if (match) {
       let address = match[0].replace(/[.,;:!?*_~\]]+$/, '');
       if (address.endsWith(')') && !address.includes('(')) address = address.replace(/[).,;:!?]+$/, '');
@@ -400,17 +514,30 @@ class InlineReader {
 
 // A link in a link is its text.
 function withoutLinks(children: (MarkdownNode | string)[]): (MarkdownNode | string)[] {
-  return merge(children.flatMap((child) => typeof child === 'string' ? [child]
-    : child.tag === 'a' ? withoutLinks(child.children) : [{ ...child, children: withoutLinks(child.children) }]));
+  return merge(
+    children.flatMap((child) =>
+      typeof child === 'string'
+        ? [child]
+        : child.tag === 'a'
+          ? withoutLinks(child.children)
+          : [{ ...child, children: withoutLinks(child.children) }],
+    ),
+  );
 }
 
 function merge(pieces: (MarkdownNode | string)[]): (MarkdownNode | string)[] {
   const merged: (MarkdownNode | string)[] = [];
   let texts: string[] = [];
-  const flush = () => { if (texts.length) merged.push(texts.join('')); texts = []; };
+  const flush = () => {
+    if (texts.length) merged.push(texts.join(''));
+    texts = [];
+  };
   for (const piece of pieces) {
     if (typeof piece === 'string') texts.push(piece);
-    else { flush(); merged.push(piece); }
+    else {
+      flush();
+      merged.push(piece);
+    }
   }
   flush();
   return merged;

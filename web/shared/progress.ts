@@ -4,8 +4,13 @@ import { h } from './dom.ts';
 import { formatBytes, formatLeft } from './format.ts';
 
 const PHASES: Record<string, string> = {
-  resolve: 'Looking the model up', wait: 'Another tab is downloading this model', verify: 'Checking what is stored',
-  download: 'Downloading', read: 'Reading', open: 'Opening', load: 'Opening',
+  resolve: 'Looking the model up',
+  wait: 'Another tab is downloading this model',
+  verify: 'Checking what is stored',
+  download: 'Downloading',
+  read: 'Reading',
+  open: 'Opening',
+  load: 'Opening',
 };
 
 /** "Downloading · 420 MB of 1.2 GB · 34 MB/s · 25 s left". */
@@ -13,7 +18,8 @@ export function progressText(progress: Progress | null): string {
   if (!progress) return 'Starting';
   const { phase, loaded, total, bytesPerSecond } = progress;
   const parts = [PHASES[phase] ?? phase.charAt(0).toUpperCase() + phase.slice(1)];
-  if (loaded > 0 || phase === 'download') parts.push(total > 0 ? `${formatBytes(loaded)} of ${formatBytes(total)}` : formatBytes(loaded));
+  if (loaded > 0 || phase === 'download')
+    parts.push(total > 0 ? `${formatBytes(loaded)} of ${formatBytes(total)}` : formatBytes(loaded));
   if (bytesPerSecond > 0 && phase === 'download') {
     parts.push(`${formatBytes(bytesPerSecond)}/s`);
     if (total > loaded) parts.push(`${formatLeft((total - loaded) / bytesPerSecond)} left`);
@@ -23,7 +29,11 @@ export function progressText(progress: Progress | null): string {
 
 export class ProgressBar {
   private readonly fill = h('div', null);
-  readonly element = h('div', { class: 'bar unknown', role: 'progressbar', 'aria-valuemin': 0, 'aria-valuemax': 100 }, this.fill);
+  readonly element = h(
+    'div',
+    { class: 'bar unknown', role: 'progressbar', 'aria-valuemin': 0, 'aria-valuemax': 100 },
+    this.fill,
+  );
 
   constructor(label: string) {
     this.element.setAttribute('aria-label', label);

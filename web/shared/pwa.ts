@@ -21,7 +21,10 @@ async function register(): Promise<void> {
   });
   const offer = (worker: ServiceWorker | null) => {
     if (!worker || !hadOne) return;
-    toast('A new version of this page is ready.', { label: 'Reload', run: () => worker.postMessage('take over') });
+    toast('A new version of this page is ready.', {
+      label: 'Reload',
+      run: () => worker.postMessage('take over'),
+    });
   };
   offer(registration.waiting);
   registration.addEventListener('updatefound', () => {

@@ -6,7 +6,10 @@ import path from 'node:path';
 import { test } from 'node:test';
 
 const root = process.env.TERN_WEB!; // web/test/run.mjs says where the sources are
-const tokens = (text: string) => Object.fromEntries([...text.matchAll(/--([\w-]+):\s*(#[0-9a-f]{6})\b/g)].map(([, name, value]) => [name!, value!]));
+const tokens = (text: string) =>
+  Object.fromEntries(
+    [...text.matchAll(/--([\w-]+):\s*(#[0-9a-f]{6})\b/g)].map(([, name, value]) => [name!, value!]),
+  );
 
 function luminance(hex: string): number {
   const [r, g, b] = [1, 3, 5].map((at) => {
@@ -24,7 +27,10 @@ function contrast(a: string, b: string): number {
 function check(css: string, pairs: [string, string[], number][]): void {
   const at = css.indexOf('@media (prefers-color-scheme: dark)');
   const light = tokens(css.slice(0, at));
-  for (const [scheme, set] of [['light', light], ['dark', { ...light, ...tokens(css.slice(at)) }]] as const) {
+  for (const [scheme, set] of [
+    ['light', light],
+    ['dark', { ...light, ...tokens(css.slice(at)) }],
+  ] as const) {
     for (const [front, backs, least] of pairs) {
       for (const back of backs) {
         const found = contrast(set[front]!, set[back]!);
@@ -34,11 +40,25 @@ function check(css: string, pairs: [string, string[], number][]): void {
   }
 }
 
-test('contrast of the pages', () => check(readFileSync(path.join(root, 'shared/base.css'), 'utf8'), [
-  ['ink', ['bg', 'surface', 'raised', 'line', 'code', 'accent-soft'], 4.5], ['muted', ['bg', 'surface', 'raised', 'code'], 4.5], ['on-accent', ['accent', 'accent-strong'], 4.5],
-  ['accent', ['bg', 'surface', 'raised'], 4.5], ['accent-strong', ['bg', 'surface', 'raised'], 4.5], ['bad', ['bg', 'surface', 'raised'], 4.5], ['bg', ['ink'], 4.5], ['good', ['surface'], 3], ['warn', ['surface'], 3],
-  ['line-strong', ['bg', 'surface'], 3], ['accent', ['raised'], 3],
-]));
-test('contrast of the widget', () => check(readFileSync(path.join(root, 'tldr/widget.css'), 'utf8'), [
-  ['ink', ['bg', 'raised'], 4.5], ['muted', ['bg'], 4.5], ['on', ['accent', 'strong'], 4.5], ['bad', ['bg'], 4.5], ['accent', ['bg'], 3],
-]));
+test('contrast of the pages', () =>
+  check(readFileSync(path.join(root, 'shared/base.css'), 'utf8'), [
+    ['ink', ['bg', 'surface', 'raised', 'line', 'code', 'accent-soft'], 4.5],
+    ['muted', ['bg', 'surface', 'raised', 'code'], 4.5],
+    ['on-accent', ['accent', 'accent-strong'], 4.5],
+    ['accent', ['bg', 'surface', 'raised'], 4.5],
+    ['accent-strong', ['bg', 'surface', 'raised'], 4.5],
+    ['bad', ['bg', 'surface', 'raised'], 4.5],
+    ['bg', ['ink'], 4.5],
+    ['good', ['surface'], 3],
+    ['warn', ['surface'], 3],
+    ['line-strong', ['bg', 'surface'], 3],
+    ['accent', ['raised'], 3],
+  ]));
+test('contrast of the widget', () =>
+  check(readFileSync(path.join(root, 'tldr/widget.css'), 'utf8'), [
+    ['ink', ['bg', 'raised'], 4.5],
+    ['muted', ['bg'], 4.5],
+    ['on', ['accent', 'strong'], 4.5],
+    ['bad', ['bg'], 4.5],
+    ['accent', ['bg'], 3],
+  ]));

@@ -19,15 +19,38 @@ const WAIT = { timeout: Number(process.env.WAIT ?? 30000), polling: 100 };
 async function serve(options) {
   const server = await createServer({ root, ...options });
   await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
-  return { server, url: `http://localhost:${server.address().port}/`, close: () => { server.closeAllConnections(); server.close(); } };
+  return {
+    server,
+    url: `http://localhost:${server.address().port}/`,
+    close: () => {
+      server.closeAllConnections();
+      server.close();
+    },
+  };
 }
 const text = (page, selector) => page.$eval(selector, (element) => element.textContent);
-const ready = (page) => page.waitForFunction(() => document.querySelector('#device') && !document.querySelector('#device').hidden, WAIT);
-const finished = (page, n) => page.waitForFunction((count) => document.querySelectorAll('.message.assistant').length === count &&
-  /tokens\/s/.test(document.querySelector('.message.assistant:last-child .stats')?.textContent ?? ''), WAIT, n);
+const ready = (page) =>
+  page.waitForFunction(
+    () => document.querySelector('#device') && !document.querySelector('#device').hidden,
+    WAIT,
+  );
+const finished = (page, n) =>
+  page.waitForFunction(
+    (count) =>
+      document.querySelectorAll('.message.assistant').length === count &&
+      /tokens\/s/.test(document.querySelector('.message.assistant:last-child .stats')?.textContent ?? ''),
+    WAIT,
+    n,
+  );
 const button = async (page, label) => {
-  const found = await page.evaluateHandle((wanted) => [...document.querySelectorAll('button')].filter((one) => one.offsetParent !== null || one.closest('.menu, dialog'))
-    .findLast((one) => one.getAttribute('aria-label') === wanted || one.textContent.trim() === wanted) ?? null, label);
+  const found = await page.evaluateHandle(
+    (wanted) =>
+      [...document.querySelectorAll('button')]
+        .filter((one) => one.offsetParent !== null || one.closest('.menu, dialog'))
+        .findLast((one) => one.getAttribute('aria-label') === wanted || one.textContent.trim() === wanted) ??
+      null,
+    label,
+  );
   assert.ok(found.asElement(), `a button “${label}”`);
   return found.asElement();
 };
@@ -41,11 +64,21 @@ async function open(context, url, where) {
   await page.goto(url + where);
   return page;
 }
-async function quiet(page, question = 'Write a bedtime story about a fox.') { // short and the same each time
-  await page.evaluate(() => localStorage.setItem('tern-chat-settings', JSON.stringify({ temperature: 0, maxTokens: 24, pieceTokens: 12 })));
+async function quiet(page, question = 'Write a bedtime story about a fox.') {
+  // short and the same each time
+  await page.evaluate(() =>
+    localStorage.setItem(
+      'tern-chat-settings',
+      JSON.stringify({ temperature: 0, maxTokens: 24, pieceTokens: 12 }),
+    ),
+  );
   await page.reload();
   await ready(page);
-  if (question) { await page.type('#input', question); await page.keyboard.press('Enter'); await finished(page, 1); }
+  if (question) {
+    await page.type('#input', question);
+    await page.keyboard.press('Enter');
+    await finished(page, 1);
+  }
 }
 
 // Seen to fail: `stop` without the signal passed on, `chat` with conversations not stored, `offline` with a
@@ -57,7 +90,10 @@ const TESTS = {
     await quiet(page);
     const one = await text(page, '.message.assistant .answer');
     assert.ok(one.length > 40, one);
-    assert.match(await text(page, '.message.assistant .stats'), /^cut at the limit · [\d.]+ tokens\/s · 24 tokens · first after/);
+    assert.match(
+      await text(page, '.message.assistant .stats'),
+      /^cut at the limit · [\d.]+ tokens\/s · 24 tokens · first after/,
+    );
     await press(page, 'Answer again');
     await finished(page, 1);
     assert.equal(await text(page, '.message.assistant .answer'), one); // greedy
@@ -65,7 +101,13 @@ const TESTS = {
     await page.waitForSelector('.edit textarea');
     await page.$eval('.edit textarea', (field) => (field.value = 'Write a story about a cat.'));
     await page.keyboard.press('Enter');
-    await page.waitForFunction((old) => document.querySelector('.message.assistant .answer')?.textContent !== old && /tokens\/s/.test(document.querySelector('.stats')?.textContent), WAIT, one);
+    await page.waitForFunction(
+      (old) =>
+        document.querySelector('.message.assistant .answer')?.textContent !== old &&
+        /tokens\/s/.test(document.querySelector('.stats')?.textContent),
+      WAIT,
+      one,
+    );
     assert.equal(await text(page, '.message.user .said'), 'Write a story about a cat.');
     await page.focus('#input');
     await page.type('#input', 'And a boat.');
@@ -86,17 +128,29 @@ const TESTS = {
     await ready(page);
     await page.type('#input', 'Tell me a long story.');
     await page.keyboard.press('Enter');
-    await page.waitForFunction(() => document.querySelector('.message.assistant .answer')?.textContent.length > 20, WAIT);
+    await page.waitForFunction(
+      () => document.querySelector('.message.assistant .answer')?.textContent.length > 20,
+      WAIT,
+    );
     await page.keyboard.press('Escape');
-    await page.waitForFunction(() => /^stopped/.test(document.querySelector('.stats')?.textContent ?? ''), WAIT);
+    await page.waitForFunction(
+      () => /^stopped/.test(document.querySelector('.stats')?.textContent ?? ''),
+      WAIT,
+    );
     const part = await text(page, '.message.assistant .answer');
     await new Promise((resolve) => setTimeout(resolve, 300));
     assert.equal(await text(page, '.message.assistant .answer'), part);
     await page.type('#input', 'Go on.'); // and it can be asked again
     await page.keyboard.press('Enter');
-    await page.waitForFunction(() => document.querySelectorAll('.message.assistant .answer')[1]?.textContent.length > 20, WAIT);
+    await page.waitForFunction(
+      () => document.querySelectorAll('.message.assistant .answer')[1]?.textContent.length > 20,
+      WAIT,
+    );
     await press(page, 'Stop (Escape)');
-    await page.waitForFunction(() => document.querySelector('#send').getAttribute('aria-label') === 'Send', WAIT);
+    await page.waitForFunction(
+      () => document.querySelector('#send').getAttribute('aria-label') === 'Send',
+      WAIT,
+    );
   },
 
   async texts(context, { url }) {
@@ -106,13 +160,23 @@ const TESTS = {
     const field = '#page-text textarea';
     await page.type(field, 'Once upon a time');
     await press(page, 'Continue');
-    const done = () => page.waitForFunction(() => /tokens\/s/.test(document.querySelector('#status').textContent) && !document.querySelector('#page-text textarea').readOnly, WAIT);
+    const done = () =>
+      page.waitForFunction(
+        () =>
+          /tokens\/s/.test(document.querySelector('#status').textContent) &&
+          !document.querySelector('#page-text textarea').readOnly,
+        WAIT,
+      );
     await done();
     const value = () => page.$eval(field, (element) => element.value);
     const one = await value();
     assert.match(one, /^Once upon a time./);
     await press(page, 'Continue');
-    await page.waitForFunction((old) => document.querySelector('#page-text textarea').value.length > old, WAIT, one.length);
+    await page.waitForFunction(
+      (old) => document.querySelector('#page-text textarea').value.length > old,
+      WAIT,
+      one.length,
+    );
     await done();
     assert.ok((await value()).startsWith(one));
     await press(page, 'Take back');
@@ -125,9 +189,18 @@ const TESTS = {
   async conversations(context, { url }) {
     const page = await open(context, url, 'chat/');
     const client = await page.createCDPSession();
-    await client.send('Browser.setDownloadBehavior', { behavior: 'allow', downloadPath: scratch, browserContextId: context.id }).catch(() => client.send('Page.setDownloadBehavior', { behavior: 'allow', downloadPath: scratch }));
+    await client
+      .send('Browser.setDownloadBehavior', {
+        behavior: 'allow',
+        downloadPath: scratch,
+        browserContextId: context.id,
+      })
+      .catch(() => client.send('Page.setDownloadBehavior', { behavior: 'allow', downloadPath: scratch }));
     await quiet(page);
-    const more = async (label) => { await page.$eval('#talks .more', (one) => one.click()); await press(page, label); };
+    const more = async (label) => {
+      await page.$eval('#talks .more', (one) => one.click());
+      await press(page, label);
+    };
     await more('Rename');
     await page.keyboard.type('A fox');
     await page.keyboard.press('Enter');
@@ -135,22 +208,37 @@ const TESTS = {
     await more('Export as JSON');
     await more('Export as Markdown');
     const saved = async (name) => {
-      for (let i = 0; i < 100 && !(await readdir(scratch)).includes(name); i++) await new Promise((resolve) => setTimeout(resolve, 100));
+      for (let i = 0; i < 100 && !(await readdir(scratch)).includes(name); i++)
+        await new Promise((resolve) => setTimeout(resolve, 100));
       return readFile(path.join(scratch, name), 'utf8');
     };
     const data = JSON.parse(await saved('A fox.json'));
     assert.equal(data.conversations[0].messages.length, 2);
-    assert.match(await saved('A fox.md'), /^# A fox\n[\s\S]*## You\n\nWrite a bedtime story about a fox\.\n\n## Model\n\n./);
+    assert.match(
+      await saved('A fox.md'),
+      /^# A fox\n[\s\S]*## You\n\nWrite a bedtime story about a fox\.\n\n## Model\n\n./,
+    );
     // What another page or a hostile file brings is shown as text.
-    data.conversations[0].messages[1].content = '<img src=x onerror="document.title=1"> <script>x</script> [a](javascript:alert(1)) ![b](https://example.org/x.png)\n\n<b>raw</b>';
+    data.conversations[0].messages[1].content =
+      '<img src=x onerror="document.title=1"> <script>x</script> [a](javascript:alert(1)) ![b](https://example.org/x.png)\n\n<b>raw</b>';
     data.conversations[0].title = '<b>bold</b>';
     await writeFile(path.join(scratch, 'hostile.json'), JSON.stringify(data));
-    const [chooser] = await Promise.all([page.waitForFileChooser(), page.$eval('#sidebar-actions button', (one) => one.click()).then(() => press(page, 'Import a file…'))]);
+    const [chooser] = await Promise.all([
+      page.waitForFileChooser(),
+      page.$eval('#sidebar-actions button', (one) => one.click()).then(() => press(page, 'Import a file…')),
+    ]);
     await chooser.accept([path.join(scratch, 'hostile.json')]);
     await page.waitForFunction(() => document.querySelectorAll('#talks .open').length === 2, WAIT);
     await page.$$eval('#talks .open', (all) => all.find((one) => one.textContent === '<b>bold</b>').click());
-    await page.waitForFunction(() => /onerror/.test(document.querySelector('.message.assistant')?.textContent ?? ''), WAIT);
-    const inside = await page.$eval('.message.assistant .answer', (element) => [...element.querySelectorAll('*')].map((one) => one.tagName.toLowerCase() + (one.getAttribute('href') ?? '')));
+    await page.waitForFunction(
+      () => /onerror/.test(document.querySelector('.message.assistant')?.textContent ?? ''),
+      WAIT,
+    );
+    const inside = await page.$eval('.message.assistant .answer', (element) =>
+      [...element.querySelectorAll('*')].map(
+        (one) => one.tagName.toLowerCase() + (one.getAttribute('href') ?? ''),
+      ),
+    );
     assert.deepEqual(inside, ['p', 'ahttps://example.org/x.png', 'p']);
     await more('Delete');
     await press(page, 'Delete');
@@ -162,29 +250,46 @@ const TESTS = {
     const page = await open(context, url, 'chat/');
     await ready(page);
     await page.click('#model-button');
-    await page.waitForFunction(() => /9\.5 MB · last used/.test(document.querySelector('.models-dialog')?.textContent ?? ''), WAIT);
+    await page.waitForFunction(
+      () => /9\.5 MB · last used/.test(document.querySelector('.models-dialog')?.textContent ?? ''),
+      WAIT,
+    );
     assert.match(await text(page, '.models-dialog .quota'), / of the .* that the browser grants/);
     await page.type('#address', 'not a model');
     await page.keyboard.press('Enter');
     assert.match(await text(page, '#address-wrong'), /address of a \.gguf file/);
     await press(page, 'Delete Stories from this device');
     await press(page, 'Delete');
-    await page.waitForFunction(() => !/last used/.test(document.querySelector('.models-dialog').textContent), WAIT);
+    await page.waitForFunction(
+      () => !/last used/.test(document.querySelector('.models-dialog').textContent),
+      WAIT,
+    );
     assert.equal(await text(page, '#model-name'), 'Choose a model');
     // A file from the disk, which is not copied.
     const [chooser] = await Promise.all([page.waitForFileChooser(), press(page, 'Open a .gguf file…')]);
     await chooser.accept([path.join(root, 'models/stories.gguf')]);
-    await page.waitForFunction(() => document.querySelector('#model-name').textContent === 'stories' && !document.querySelector('#device').hidden, WAIT);
+    await page.waitForFunction(
+      () =>
+        document.querySelector('#model-name').textContent === 'stories' &&
+        !document.querySelector('#device').hidden,
+      WAIT,
+    );
     // Something that is no model, and something that is not there.
     await page.evaluate(() => document.dispatchEvent(new Event('x')));
     await page.click('#model-button');
     await page.type('#address', `${url}manifest.webmanifest`);
     await page.keyboard.press('Enter');
-    await page.waitForFunction(() => /could not be loaded/.test(document.querySelector('#loading').textContent), WAIT);
+    await page.waitForFunction(
+      () => /could not be loaded/.test(document.querySelector('#loading').textContent),
+      WAIT,
+    );
     await press(page, 'Another model');
     await page.type('#address', `${url}models/none.gguf`);
     await page.keyboard.press('Enter');
-    await page.waitForFunction(() => /none could not be loaded/.test(document.querySelector('#loading').textContent), WAIT);
+    await page.waitForFunction(
+      () => /none could not be loaded/.test(document.querySelector('#loading').textContent),
+      WAIT,
+    );
   },
 
   // A slow server of models: a download that is cancelled goes on from its last whole piece (4 MiB).
@@ -193,12 +298,23 @@ const TESTS = {
     const starts = [];
     const { createServer: plain } = await import('node:http');
     const slow = plain(async (request, response) => {
-      const cors = { 'Access-Control-Allow-Origin': '*', 'Access-Control-Allow-Headers': '*', 'Access-Control-Expose-Headers': '*', 'Cross-Origin-Resource-Policy': 'cross-origin' };
+      const cors = {
+        'Access-Control-Allow-Origin': '*',
+        'Access-Control-Allow-Headers': '*',
+        'Access-Control-Expose-Headers': '*',
+        'Cross-Origin-Resource-Policy': 'cross-origin',
+      };
       if (request.method === 'OPTIONS') return response.writeHead(204, cors).end();
       const range = /^bytes=(\d+)-(\d*)/.exec(request.headers.range ?? '');
       const at = range ? Number(range[1]) : 0;
       const end = range?.[2] ? Number(range[2]) + 1 : model.length;
-      response.writeHead(range ? 206 : 200, { ...cors, 'Accept-Ranges': 'bytes', ETag: '"one"', 'Content-Length': end - at, ...(range && { 'Content-Range': `bytes ${at}-${end - 1}/${model.length}` }) });
+      response.writeHead(range ? 206 : 200, {
+        ...cors,
+        'Accept-Ranges': 'bytes',
+        ETag: '"one"',
+        'Content-Length': end - at,
+        ...(range && { 'Content-Range': `bytes ${at}-${end - 1}/${model.length}` }),
+      });
       if (request.method === 'HEAD') return response.end();
       starts.push(at);
       for (let i = at; i < end && !response.destroyed; i += 65536) {
@@ -214,14 +330,33 @@ const TESTS = {
       await page.click('#model-button');
       await page.type('#address', `http://127.0.0.1:${slow.address().port}/slow.gguf`);
       await page.keyboard.press('Enter');
-      await page.waitForFunction(() => /slow: Downloading · [5-9]\.\d MB of 9\.5 MB · .*\/s · .* left/.test(document.querySelector('#loading').textContent), WAIT);
+      await page.waitForFunction(
+        () =>
+          /slow: Downloading · [5-9]\.\d MB of 9\.5 MB · .*\/s · .* left/.test(
+            document.querySelector('#loading').textContent,
+          ),
+        WAIT,
+      );
       await press(page, 'Cancel');
-      await page.waitForFunction(() => /What is downloaded stays/.test(document.body.textContent) && document.querySelector('#model-name').textContent === 'Choose a model', WAIT);
+      await page.waitForFunction(
+        () =>
+          /What is downloaded stays/.test(document.body.textContent) &&
+          document.querySelector('#model-name').textContent === 'Choose a model',
+        WAIT,
+      );
       await page.click('#model-button');
-      await page.waitForFunction(() => /not complete: \d\.\d MB of 9\.5 MB/.test(document.querySelector('.models-dialog').textContent), WAIT);
+      await page.waitForFunction(
+        () => /not complete: \d\.\d MB of 9\.5 MB/.test(document.querySelector('.models-dialog').textContent),
+        WAIT,
+      );
       const before = starts.length;
       await press(page, 'Resume slow');
-      await page.waitForFunction(() => document.querySelector('#model-name').textContent === 'slow' && !document.querySelector('#device').hidden, WAIT);
+      await page.waitForFunction(
+        () =>
+          document.querySelector('#model-name').textContent === 'slow' &&
+          !document.querySelector('#device').hidden,
+        WAIT,
+      );
       assert.ok(starts.slice(before).length > 0 && starts.slice(before).every((at) => at > 1e6), `${starts}`);
     } finally {
       slow.closeAllConnections();
@@ -239,7 +374,12 @@ const TESTS = {
       if (document.querySelector('#drop').hidden) throw new Error('nothing shows where to drop');
       window.dispatchEvent(new DragEvent('drop', { dataTransfer: data, cancelable: true }));
     });
-    await page.waitForFunction(() => document.querySelector('#model-name').textContent === 'mine' && !document.querySelector('#device').hidden, WAIT);
+    await page.waitForFunction(
+      () =>
+        document.querySelector('#model-name').textContent === 'mine' &&
+        !document.querySelector('#device').hidden,
+      WAIT,
+    );
     assert.equal(await page.$eval('#drop', (element) => element.hidden), true);
     assert.deepEqual(page.wrong, []);
   },
@@ -256,10 +396,22 @@ const TESTS = {
       const worker = await readFile(path.join(copy, 'sw.js'), 'utf8');
       assert.match(worker, /"[0-9a-f]{12}"/);
       await writeFile(path.join(copy, 'sw.js'), worker.replace(/"[0-9a-f]{12}"/, '"0123456789ab"'));
-      await writeFile(path.join(copy, 'chat/index.html'), (await readFile(path.join(copy, 'chat/index.html'), 'utf8')).replace('Choose a model', 'The new page'));
+      await writeFile(
+        path.join(copy, 'chat/index.html'),
+        (await readFile(path.join(copy, 'chat/index.html'), 'utf8')).replace(
+          'Choose a model',
+          'The new page',
+        ),
+      );
       await page.reload();
-      assert.equal(await page.evaluate(() => document.documentElement.outerHTML.includes('The new page')), false); // still the old one
-      await page.waitForFunction(() => /new version/.test(document.querySelector('.toasts')?.textContent ?? ''), WAIT);
+      assert.equal(
+        await page.evaluate(() => document.documentElement.outerHTML.includes('The new page')),
+        false,
+      ); // still the old one
+      await page.waitForFunction(
+        () => /new version/.test(document.querySelector('.toasts')?.textContent ?? ''),
+        WAIT,
+      );
       await Promise.all([page.waitForNavigation(WAIT), press(page, 'Reload')]);
       assert.match(await (await fetch(`${site.url}chat/`)).text(), /The new page/);
       assert.match(await page.evaluate(async () => (await fetch('./')).text()), /The new page/);
@@ -277,7 +429,10 @@ const TESTS = {
     for (const { src } of JSON.parse(data).icons) assert.equal((await fetch(url + src)).status, 200, src);
     const { installabilityErrors } = await client.send('Page.getInstallabilityErrors');
     // A window of a test keeps nothing, which browsers do not install from; all else must be right.
-    assert.deepEqual(installabilityErrors.filter(({ errorId }) => errorId !== 'in-incognito'), []);
+    assert.deepEqual(
+      installabilityErrors.filter(({ errorId }) => errorId !== 'in-incognito'),
+      [],
+    );
   },
 
   async offline(context, site) {
@@ -300,9 +455,16 @@ const TESTS = {
   async tldr(context, { url }) {
     const page = await open(context, url, 'tldr/');
     await page.waitForSelector('.tern-tldr');
-    const inside = (call, ...rest) => page.evaluate(`(${call})(document.querySelector('.tern-tldr').shadowRoot, ...${JSON.stringify(rest)})`);
+    const inside = (call, ...rest) =>
+      page.evaluate(`(${call})(document.querySelector('.tern-tldr').shadowRoot, ...${JSON.stringify(rest)})`);
     await inside((shadow) => shadow.querySelector('.open').click());
-    await page.waitForFunction(() => { const shadow = document.querySelector('.tern-tldr').shadowRoot; return /tokens\/s/.test(shadow.querySelector('.note').textContent) || shadow.querySelector('.wrong').textContent; }, WAIT);
+    await page.waitForFunction(() => {
+      const shadow = document.querySelector('.tern-tldr').shadowRoot;
+      return (
+        /tokens\/s/.test(shadow.querySelector('.note').textContent) ||
+        shadow.querySelector('.wrong').textContent
+      );
+    }, WAIT);
     assert.equal(await inside((shadow) => shadow.querySelector('.wrong').textContent), '');
     assert.ok((await inside((shadow) => shadow.querySelector('.summary').textContent)).length > 40);
     assert.equal(await inside((shadow) => shadow.querySelector('.panel').hidden), false);
@@ -315,17 +477,36 @@ const TESTS = {
   async embedded(context) {
     const site = await serve({ cors: true, isolation: false });
     const folder = await mkdtemp(path.join(scratch, 'other-'));
-    await writeFile(path.join(folder, 'index.html'), `<!doctype html><title>other</title><style>p, button { color: red; display: none }</style><main><p>${'A text of another site, about nothing much. '.repeat(10)}</p></main>
-      <script type="module" src="${site.url}tldr/tldr.js" data-model="${site.url}models/stories.gguf" data-label="Sum up" data-position="left"></script>`);
+    await writeFile(
+      path.join(folder, 'index.html'),
+      `<!doctype html><title>other</title><style>p, button { color: red; display: none }</style><main><p>${'A text of another site, about nothing much. '.repeat(10)}</p></main>
+      <script type="module" src="${site.url}tldr/tldr.js" data-model="${site.url}models/stories.gguf" data-label="Sum up" data-position="left"></script>`,
+    );
     const { createServer: plain } = await import('node:http');
-    const other = plain(async (request, response) => { response.setHeader('Content-Type', 'text/html'); response.end(await readFile(path.join(folder, 'index.html'))); });
+    const other = plain(async (request, response) => {
+      response.setHeader('Content-Type', 'text/html');
+      response.end(await readFile(path.join(folder, 'index.html')));
+    });
     await new Promise((resolve) => other.listen(0, '127.0.0.1', resolve));
     try {
       const page = await open(context, `http://127.0.0.1:${other.address().port}/`, '');
       await page.waitForSelector('.tern-tldr');
-      await page.evaluate(() => document.querySelector('.tern-tldr').shadowRoot.querySelector('.open').click());
-      await page.waitForFunction(() => { const shadow = document.querySelector('.tern-tldr').shadowRoot; return /tokens\/s/.test(shadow.querySelector('.note').textContent) || shadow.querySelector('.wrong').textContent; }, WAIT);
-      assert.equal(await page.evaluate(() => document.querySelector('.tern-tldr').shadowRoot.querySelector('.wrong').textContent), '');
+      await page.evaluate(() =>
+        document.querySelector('.tern-tldr').shadowRoot.querySelector('.open').click(),
+      );
+      await page.waitForFunction(() => {
+        const shadow = document.querySelector('.tern-tldr').shadowRoot;
+        return (
+          /tokens\/s/.test(shadow.querySelector('.note').textContent) ||
+          shadow.querySelector('.wrong').textContent
+        );
+      }, WAIT);
+      assert.equal(
+        await page.evaluate(
+          () => document.querySelector('.tern-tldr').shadowRoot.querySelector('.wrong').textContent,
+        ),
+        '',
+      );
     } finally {
       other.closeAllConnections();
       other.close();
@@ -335,8 +516,16 @@ const TESTS = {
 
   async diagnose(context, { url }) {
     const page = await open(context, url, 'diagnose/?run');
-    await page.waitForFunction(() => document.documentElement.dataset.done, { timeout: 580000, polling: 500 });
-    const steps = await page.$$eval('.step', (all) => all.map((one) => `${one.className.replace(/step|card|running/g, '').trim()} ${one.querySelector('h2').textContent}: ${one.querySelector('p').textContent}`));
+    await page.waitForFunction(() => document.documentElement.dataset.done, {
+      timeout: 580000,
+      polling: 500,
+    });
+    const steps = await page.$$eval('.step', (all) =>
+      all.map(
+        (one) =>
+          `${one.className.replace(/step|card|running/g, '').trim()} ${one.querySelector('h2').textContent}: ${one.querySelector('p').textContent}`,
+      ),
+    );
     console.log(steps.map((step) => '      ' + step).join('\n'));
     assert.equal(await page.evaluate(() => document.documentElement.dataset.done), 'ok', steps.join('\n'));
     assert.deepEqual(page.wrong, []);
@@ -347,8 +536,17 @@ const TESTS = {
     await page.setViewport({ width: 360, height: 740, isMobile: true, hasTouch: true });
     await quiet(page, null);
     assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), 360);
-    assert.ok(await page.$eval('#input', (field) => parseFloat(getComputedStyle(field).fontSize)) >= 16); // else phones zoom in
-    const small = await page.$$eval('button', (all) => all.filter((one) => one.offsetParent && getComputedStyle(one).visibility === 'visible' && (one.offsetWidth < 40 || one.offsetHeight < 40)).map((one) => one.getAttribute('aria-label') ?? one.textContent));
+    assert.ok((await page.$eval('#input', (field) => parseFloat(getComputedStyle(field).fontSize))) >= 16); // else phones zoom in
+    const small = await page.$$eval('button', (all) =>
+      all
+        .filter(
+          (one) =>
+            one.offsetParent &&
+            getComputedStyle(one).visibility === 'visible' &&
+            (one.offsetWidth < 40 || one.offsetHeight < 40),
+        )
+        .map((one) => one.getAttribute('aria-label') ?? one.textContent),
+    );
     assert.deepEqual(small, []);
     await page.tap('#top-left button');
     await page.waitForFunction(() => document.activeElement.closest('#sidebar'), WAIT);
@@ -363,21 +561,41 @@ const TESTS = {
   async keyboard(context, { url }) {
     const page = await open(context, url, 'chat/');
     await ready(page);
-    const nameless = await page.$$eval('button, input, textarea, select, a', (all) => all.filter((one) => !(one.getAttribute('aria-label') || one.textContent.trim() || one.labels?.length)).map((one) => one.outerHTML.slice(0, 80)));
+    const nameless = await page.$$eval('button, input, textarea, select, a', (all) =>
+      all
+        .filter((one) => !(one.getAttribute('aria-label') || one.textContent.trim() || one.labels?.length))
+        .map((one) => one.outerHTML.slice(0, 80)),
+    );
     assert.deepEqual(nameless, []);
     await page.evaluate(() => document.activeElement.blur());
     const seen = [];
     for (let i = 0; i < 16; i++) {
       await page.keyboard.press('Tab');
-      seen.push(await page.evaluate(() => { const { outlineStyle, boxShadow } = getComputedStyle(document.activeElement); const { id, className, tagName } = document.activeElement; return { name: id || className || tagName, marked: outlineStyle !== 'none' || boxShadow !== 'none' || id === 'input' }; }));
+      seen.push(
+        await page.evaluate(() => {
+          const { outlineStyle, boxShadow } = getComputedStyle(document.activeElement);
+          const { id, className, tagName } = document.activeElement;
+          return {
+            name: id || className || tagName,
+            marked: outlineStyle !== 'none' || boxShadow !== 'none' || id === 'input',
+          };
+        }),
+      );
     }
-    for (const { name, marked } of seen.filter(({ name }) => name !== 'BODY')) assert.ok(marked, `${name} shows that it has the focus`);
-    assert.ok(seen.some(({ name }) => name === 'input') && seen.some(({ name }) => name === 'model-button'), JSON.stringify(seen));
+    for (const { name, marked } of seen.filter(({ name }) => name !== 'BODY'))
+      assert.ok(marked, `${name} shows that it has the focus`);
+    assert.ok(
+      seen.some(({ name }) => name === 'input') && seen.some(({ name }) => name === 'model-button'),
+      JSON.stringify(seen),
+    );
     await page.focus('#model-button');
     await page.keyboard.press('Enter');
     await page.waitForSelector('dialog[open]');
     await page.keyboard.press('Escape');
-    await page.waitForFunction(() => !document.querySelector('dialog') && document.activeElement.id === 'model-button', WAIT);
+    await page.waitForFunction(
+      () => !document.querySelector('dialog') && document.activeElement.id === 'model-button',
+      WAIT,
+    );
   },
 
   async oneThread(context) {
@@ -393,8 +611,16 @@ const TESTS = {
   },
 };
 
-const args = ['--no-sandbox', '--disable-gpu-watchdog', ...(process.env.GPU ? ['--enable-unsafe-webgpu'] : [])];
-const browser = await puppeteer.launch({ executablePath: '/usr/bin/chromium', args, protocolTimeout: 600000 });
+const args = [
+  '--no-sandbox',
+  '--disable-gpu-watchdog',
+  ...(process.env.GPU ? ['--enable-unsafe-webgpu'] : []),
+];
+const browser = await puppeteer.launch({
+  executablePath: '/usr/bin/chromium',
+  args,
+  protocolTimeout: 600000,
+});
 let failed = 0;
 try {
   for (const [name, run] of Object.entries(TESTS)) {
@@ -410,7 +636,8 @@ try {
       console.log(`FAILED ${name}: ${error.stack}`);
       for (const page of await context.pages()) {
         if (page.wrong?.length) console.log('      page:', page.wrong.join('\n      page: '));
-        if (process.env.SHOTS) await page.screenshot({ path: path.join(process.env.SHOTS, `${name}.png`) }).catch(() => {});
+        if (process.env.SHOTS)
+          await page.screenshot({ path: path.join(process.env.SHOTS, `${name}.png`) }).catch(() => {});
       }
     }
     await context.close();

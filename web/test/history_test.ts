@@ -1,7 +1,19 @@
 // Conversations: titles, what the model is given, edits, export and what a hostile import may do.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Conversation, dropAnswer, editLast, exportJson, exportMarkdown, importJson, isEmpty, messagesForModel, newConversation, splitThought, titleOf } from '../chat/history.ts';
+import {
+  Conversation,
+  dropAnswer,
+  editLast,
+  exportJson,
+  exportMarkdown,
+  importJson,
+  isEmpty,
+  messagesForModel,
+  newConversation,
+  splitThought,
+  titleOf,
+} from '../chat/history.ts';
 
 function talk(...turns: string[]): Conversation {
   const made = newConversation('chat', 1000);
@@ -28,16 +40,30 @@ test('titles', () => {
 // Seen to fail with thoughts left in, with empty answers left in, and with the system prompt untrimmed.
 test('what the model is given', () => {
   assert.deepEqual(messagesForModel(talk('a', '<think>\nhm\n</think>\n\nb', 'c', ''), ' be kind '), [
-    { role: 'system', content: 'be kind' }, { role: 'user', content: 'a' }, { role: 'assistant', content: 'b' }, { role: 'user', content: 'c' }]);
-  assert.deepEqual(messagesForModel(talk('a', '', 'b'), ''), [{ role: 'user', content: 'a' }, { role: 'user', content: 'b' }]);
+    { role: 'system', content: 'be kind' },
+    { role: 'user', content: 'a' },
+    { role: 'assistant', content: 'b' },
+    { role: 'user', content: 'c' },
+  ]);
+  assert.deepEqual(messagesForModel(talk('a', '', 'b'), ''), [
+    { role: 'user', content: 'a' },
+    { role: 'user', content: 'b' },
+  ]);
   assert.deepEqual(splitThought('<think>still'), { thought: 'still', answer: '', open: true });
-  assert.deepEqual(splitThought('say <think> aloud'), { thought: '', answer: 'say <think> aloud', open: false });
+  assert.deepEqual(splitThought('say <think> aloud'), {
+    thought: '',
+    answer: 'say <think> aloud',
+    open: false,
+  });
 });
 
 test('editing and answering again', () => {
   const made = talk('a', 'b', 'c', 'd');
   assert.equal(editLast(made, 'C'), true);
-  assert.deepEqual(made.messages.map((message) => message.content), ['a', 'b', 'C']);
+  assert.deepEqual(
+    made.messages.map((message) => message.content),
+    ['a', 'b', 'C'],
+  );
   made.messages.push({ role: 'assistant', content: 'half', end: 'stopped' });
   assert.equal(dropAnswer(made), true);
   assert.deepEqual(made.messages.at(-1), { role: 'user', content: 'C' });
@@ -48,7 +74,10 @@ test('editing and answering again', () => {
 test('export', () => {
   const made = talk('Show code', '<think>x</think>```js\n1\n```');
   const text = exportMarkdown(made, 'Use ```` fences');
-  assert.match(text, /^# Show code\n\n1970-01-01 00:00 UTC\n\n## System\n\n`````\nUse ```` fences\n`````\n\n## You\n\nShow code\n\n## Model\n\n```js\n1\n```\n$/);
+  assert.match(
+    text,
+    /^# Show code\n\n1970-01-01 00:00 UTC\n\n## System\n\n`````\nUse ```` fences\n`````\n\n## You\n\nShow code\n\n## Model\n\n```js\n1\n```\n$/,
+  );
   const back = importJson(exportJson([made, newConversation('text')]));
   assert.deepEqual(back[0]!.messages, made.messages);
   assert.equal(back[0]!.created, 1000);
@@ -58,15 +87,48 @@ test('export', () => {
 
 // Seen to fail with members taken over as they are.
 test('import takes nothing that is not a conversation', () => {
-  for (const bad of ['', '{', 'null', '[]', '{"format":"other","conversations":[]}', '{"format":"tern-chat","conversations":{}}']) {
+  for (const bad of [
+    '',
+    '{',
+    'null',
+    '[]',
+    '{"format":"other","conversations":[]}',
+    '{"format":"tern-chat","conversations":{}}',
+  ]) {
     assert.throws(() => importJson(bad), /The file/, bad);
   }
-  const hostile = { format: 'tern-chat', conversations: [null, 1, 'x', { id: '__proto__', kind: 'evil', title: { a: 1 }, created: 1e300, updated: '<b>', named: 'yes', extra: 1, pieces: [-1, 2, 1e9, 'x'],
-    text: 'abc', messages: [null, { role: 'system', content: 'x' }, { role: 'user', content: 5 }, { role: 'user', content: 'ok', stats: { device: '<b>' }, onclick: 1 }] }] };
+  const hostile = {
+    format: 'tern-chat',
+    conversations: [
+      null,
+      1,
+      'x',
+      {
+        id: '__proto__',
+        kind: 'evil',
+        title: { a: 1 },
+        created: 1e300,
+        updated: '<b>',
+        named: 'yes',
+        extra: 1,
+        pieces: [-1, 2, 1e9, 'x'],
+        text: 'abc',
+        messages: [
+          null,
+          { role: 'system', content: 'x' },
+          { role: 'user', content: 5 },
+          { role: 'user', content: 'ok', stats: { device: '<b>' }, onclick: 1 },
+        ],
+      },
+    ],
+  };
   const back = importJson(JSON.stringify(hostile));
   assert.equal(back.length, 4);
   const last = back[3]!;
-  assert.deepEqual([last.kind, last.title, last.named, last.pieces, last.messages], ['chat', '', false, [2], [{ role: 'user', content: 'ok' }]]);
+  assert.deepEqual(
+    [last.kind, last.title, last.named, last.pieces, last.messages],
+    ['chat', '', false, [2], [{ role: 'user', content: 'ok' }]],
+  );
   assert.ok(Number.isFinite(new Date(last.created).getTime()) && Number.isFinite(last.updated));
   assert.equal('extra' in last, false);
   assert.notEqual(last.id, '__proto__');

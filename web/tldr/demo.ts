@@ -6,7 +6,8 @@ import { startServiceWorker } from '../shared/pwa.ts';
 import { mount } from './tldr.ts';
 
 const select = byId<HTMLSelectElement>('model');
-for (const preset of PRESETS) select.append(h('option', { value: preset.source }, `${preset.name}, ${formatBytes(preset.size)}`));
+for (const preset of PRESETS)
+  select.append(h('option', { value: preset.source }, `${preset.name}, ${formatBytes(preset.size)}`));
 
 select.addEventListener('change', () => {
   const preset = PRESETS.find((one) => one.source === select.value)!;

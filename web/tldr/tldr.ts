@@ -47,20 +47,57 @@ export class TldrWidget {
 
   constructor(private readonly options: TldrOptions) {
     const sheet = new CSSStyleSheet();
-    sheet.replaceSync(css + '.said{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}');
+    sheet.replaceSync(
+      css + '.said{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}',
+    );
     this.root.adoptedStyleSheets = [sheet];
     if (options.position === 'left') this.host.dataset.position = 'left';
     const label = options.label ?? 'Summarise this page';
-    const button = (text: string, first: boolean, onclick: () => void) => h('button', { type: 'button', class: first ? 'action first' : 'action', onclick }, text);
+    const button = (text: string, first: boolean, onclick: () => void) =>
+      h('button', { type: 'button', class: first ? 'action first' : 'action', onclick }, text);
     this.goButton = button('Summarise', true, () => void this.run());
     this.stopButton = button('Stop', true, () => this.abort?.abort());
-    this.copyButton = button('Copy', false, () => void copyText(this.summary.textContent ?? '').then((done) => { if (done) this.say('Copied'); }));
-    this.openButton = h('button', { type: 'button', class: 'open', 'aria-expanded': 'false', onclick: () => this.open() }, icon('spark'), label);
+    this.copyButton = button(
+      'Copy',
+      false,
+      () =>
+        void copyText(this.summary.textContent ?? '').then((done) => {
+          if (done) this.say('Copied');
+        }),
+    );
+    this.openButton = h(
+      'button',
+      { type: 'button', class: 'open', 'aria-expanded': 'false', onclick: () => this.open() },
+      icon('spark'),
+      label,
+    );
     this.bar.element.hidden = true;
-    this.panel = h('section', { class: 'panel', role: 'dialog', 'aria-label': label, hidden: true, tabindex: -1, onkeydown: (event: KeyboardEvent) => { if (event.key === 'Escape') this.close(); } },
-      h('header', null, h('h2', null, label), h('button', { type: 'button', class: 'close', 'aria-label': 'Close', onclick: () => this.close() }, icon('close'))),
+    this.panel = h(
+      'section',
+      {
+        class: 'panel',
+        role: 'dialog',
+        'aria-label': label,
+        hidden: true,
+        tabindex: -1,
+        onkeydown: (event: KeyboardEvent) => {
+          if (event.key === 'Escape') this.close();
+        },
+      },
+      h(
+        'header',
+        null,
+        h('h2', null, label),
+        h(
+          'button',
+          { type: 'button', class: 'close', 'aria-label': 'Close', onclick: () => this.close() },
+          icon('close'),
+        ),
+      ),
       h('div', { class: 'body' }, this.summary, this.wrong, this.note, this.bar.element),
-      h('footer', null, this.goButton, this.stopButton, this.copyButton), this.said);
+      h('footer', null, this.goButton, this.stopButton, this.copyButton),
+      this.said,
+    );
     this.root.append(this.openButton, this.panel);
     this.buttons();
   }
@@ -89,7 +126,11 @@ export class TldrWidget {
     const busy = this.abort !== null;
     this.stopButton.hidden = !busy;
     this.goButton.hidden = busy;
-    this.goButton.textContent = this.wrong.textContent ? 'Try again' : this.summary.textContent ? 'Again' : 'Summarise';
+    this.goButton.textContent = this.wrong.textContent
+      ? 'Try again'
+      : this.summary.textContent
+        ? 'Again'
+        : 'Summarise';
     this.copyButton.hidden = busy || !this.summary.textContent;
   }
 
@@ -133,11 +174,20 @@ export class TldrWidget {
     this.note.textContent = 'The model is loaded once and kept on this device. The page’s text stays here.';
     const { engine, model, device } = this.options;
     // Left as an import, not bundled: it is wanted only now.
-    const module = (engine ? await import(new URL(engine, document.baseURI).href) : await import('tern-engine')) as typeof import('tern-engine');
-    const tern = await module.Tern.load(model.startsWith('hf:') ? model : new URL(model, document.baseURI).href, {
-      signal, ...(device && { device }),
-      onProgress: (progress) => { this.bar.show(progress); this.note.textContent = progressText(progress); },
-    });
+    const module = (
+      engine ? await import(new URL(engine, document.baseURI).href) : await import('tern-engine')
+    ) as typeof import('tern-engine');
+    const tern = await module.Tern.load(
+      model.startsWith('hf:') ? model : new URL(model, document.baseURI).href,
+      {
+        signal,
+        ...(device && { device }),
+        onProgress: (progress) => {
+          this.bar.show(progress);
+          this.note.textContent = progressText(progress);
+        },
+      },
+    );
     this.bar.element.hidden = true;
     this.note.textContent = '';
     return (this.tern = tern);
@@ -146,22 +196,40 @@ export class TldrWidget {
   private async write(tern: Tern, blocks: string[], signal: AbortSignal): Promise<void> {
     const { context, templateGuess, temperature } = tern.info;
     const answer = Math.min(ANSWER_TOKENS, Math.floor(context / 4));
-    const { text, share } = await cutToTokens(blocks, context - answer - FRAME_TOKENS, (part) => tern.countTokens(part));
-    this.note.textContent = share < 1 ? `Reading the first ${Math.max(1, Math.round(share * 100))}% of the text` : 'Reading';
+    const { text, share } = await cutToTokens(blocks, context - answer - FRAME_TOKENS, (part) =>
+      tern.countTokens(part),
+    );
+    this.note.textContent =
+      share < 1 ? `Reading the first ${Math.max(1, Math.round(share * 100))}% of the text` : 'Reading';
     let written = '';
-    const options = { signal, maxTokens: answer, temperature: Math.min(0.3, temperature ?? 0.3), topK: 20, repeatPenalty: 1.1, onText: (piece: string) => {
-      written = (written + piece).replace(/^\s*(<think>\s*<\/think>)?\s*/, '');
-      this.summary.textContent = written.startsWith('<think>') ? '' : written;
-      this.summary.parentElement!.scrollTop = this.summary.parentElement!.scrollHeight;
-    } };
+    const options = {
+      signal,
+      maxTokens: answer,
+      temperature: Math.min(0.3, temperature ?? 0.3),
+      topK: 20,
+      repeatPenalty: 1.1,
+      onText: (piece: string) => {
+        written = (written + piece).replace(/^\s*(<think>\s*<\/think>)?\s*/, '');
+        this.summary.textContent = written.startsWith('<think>') ? '' : written;
+        this.summary.parentElement!.scrollTop = this.summary.parentElement!.scrollHeight;
+      },
+    };
     const n = this.options.sentences ?? 2;
     const request = `Summarise the following text in ${n === 1 ? 'one sentence' : `${n} sentences`}. Answer with the summary alone.`;
     // A model without a chat template continues text, so the text ends where a summary would begin.
-    const output = templateGuess ? await tern.generate(`${text}\n\nSummary in ${n} sentences:`, options)
+    const output = templateGuess
+      ? await tern.generate(`${text}\n\nSummary in ${n} sentences:`, options)
       : await tern.chat([{ role: 'user', content: `${request}\n\n${text}` }], options);
     this.summary.textContent = output.text.replace(/^\s*<think>[\s\S]*?<\/think>/, '').trim();
     if (!this.summary.textContent) throw new Error('The model wrote nothing.');
-    this.note.textContent = [share < 1 ? `of the first ${Math.max(1, Math.round(share * 100))}% of the text` : '', `${formatRate(output.timings.predicted_per_second)} tokens/s`, tern.info.device].filter(Boolean).map((part, i) => (i ? part : capitalize(part))).join(' · ');
+    this.note.textContent = [
+      share < 1 ? `of the first ${Math.max(1, Math.round(share * 100))}% of the text` : '',
+      `${formatRate(output.timings.predicted_per_second)} tokens/s`,
+      tern.info.device,
+    ]
+      .filter(Boolean)
+      .map((part, i) => (i ? part : capitalize(part)))
+      .join(' · ');
     this.say(this.summary.textContent);
   }
 }
@@ -174,9 +242,19 @@ export function mount(options: TldrOptions): TldrWidget {
 }
 
 // The tag that loaded this file. A module has no document.currentScript; its address tells which it is.
-const tag = [...document.querySelectorAll<HTMLScriptElement>('script[type="module"][data-model]')].find((script) => script.src === import.meta.url);
+const tag = [...document.querySelectorAll<HTMLScriptElement>('script[type="module"][data-model]')].find(
+  (script) => script.src === import.meta.url,
+);
 if (tag) {
   const { model, target, label, position, sentences, device, engine } = tag.dataset;
   const count = Number(sentences);
-  mount({ model: model!, target, label, position, engine, sentences: count >= 1 && count <= 20 ? Math.round(count) : undefined, device: device === 'wasm' || device === 'webgpu' ? device : undefined });
+  mount({
+    model: model!,
+    target,
+    label,
+    position,
+    engine,
+    sentences: count >= 1 && count <= 20 ? Math.round(count) : undefined,
+    device: device === 'wasm' || device === 'webgpu' ? device : undefined,
+  });
 }
