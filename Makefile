@@ -54,7 +54,7 @@ TEST_PATTERN := %_test.c %_check.c
 LIB_SRC  := $(filter-out $(TEST_PATTERN) $(call isa_files,$(filter-out $(ISAS),$(ALL_ISAS))),\
             $(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c))
 TEST_SRC := $(filter $(TEST_PATTERN),$(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c tests/*.c)) \
-            tests/harness.c tests/blobs.c tests/tiny_model.c tests/closeness.c tests/gpu_fixture.c
+            tests/harness.c tests/blobs.c tests/tiny_model.c tests/closeness.c tests/gpu_fixture.c apps/web/web_args.c
 CLI_SRC  := $(wildcard apps/cli/*.c)
 
 obj = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))

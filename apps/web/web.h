@@ -61,7 +61,7 @@ web_model *web_model_add(tern_model *model); // NULL: out of memory
 // The functions of WebGPU by their names in C, over JavaScript's: a tern_webgpu_desc's symbol.
 void *web_gpu_symbol(void *user, const char *name);
 // At the beginning of each call from outside that may use the GPU. may_wait: the page calls it in a
-// way that can be suspended, if the browser has that.
+// way that can be suspended, if the browser has that; the others never wait.
 void web_gpu_enter(bool may_wait);
 
 #endif

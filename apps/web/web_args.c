@@ -121,8 +121,9 @@ tern_status web_args_read(web_args *args, const char *what, const char *json, si
                           const web_field *fields, size_t n_fields, tern_error *err) {
     *args = (web_args){0};
     if (n == 0) return TERN_OK;
-    if (tern_json_parse(&args->doc, json, n, err) != TERN_OK)
-        return tern_fail_prefix(err, TERN_ERR_ARGUMENT, what);
+    tern_status status = tern_json_parse(&args->doc, json, n, err);
+    if (status != TERN_OK)
+        return tern_fail_prefix(err, status == TERN_ERR_MEMORY ? status : TERN_ERR_ARGUMENT, what);
     return web_args_object(args, what, tern_json_root(&args->doc), fields, n_fields, err);
 }
 

@@ -46,6 +46,7 @@ typedef struct opening {
     tern_model_desc desc;
     tern_webgpu_desc webgpu;
     tern_lora *loras;
+    tern_opening *begun;
     struct opening *next;
 } opening;
 static opening *openings;
@@ -57,6 +58,7 @@ static bool on_progress(void *user, const char *phase, double fraction) {
 }
 
 static void opening_free(opening *o) {
+    tern_opening_close(o->begun);
     web_args_free(&o->args);
     tern_free(o->loras);
     tern_free(o->json);
@@ -118,41 +120,49 @@ static tern_status opening_read(opening *o, size_t n, tern_error *err) {
 
 int32_t web_open(const char *json, uint32_t n) {
     tern_error err = {0};
+    web_gpu_enter(false);
     opening *o = tern_alloc(TERN_MEM_MISC, sizeof *o);
     if (o) o->json = tern_strndup(TERN_MEM_MISC, json, n);
     tern_status status = o && o->json ? opening_read(o, n, &err) : tern_fail_memory(&err, n);
+    if (o) o->id = ++last_opening;
+    if (status == TERN_OK) status = tern_model_open_begin(&o->begun, o->path, &o->desc, &err);
     if (status != TERN_OK) {
         if (o) opening_free(o);
         return web_fail(&err);
     }
-    o->id = ++last_opening;
     o->next = openings;
     openings = o;
     return o->id;
 }
 
-static opening *opening_take(int32_t id) {
-    for (opening **at = &openings; *at; at = &(*at)->next) {
-        opening *o = *at;
-        if (o->id != id) continue;
-        *at = o->next;
-        return o;
-    }
-    return NULL;
+static opening *opening_find(int32_t id) {
+    opening *o = openings;
+    while (o && o->id != id) o = o->next;
+    return o;
 }
 
+static void opening_end(opening *o) {
+    opening **at = &openings;
+    while (*at != o) at = &(*at)->next;
+    *at = o->next;
+    opening_free(o);
+}
+
+// 0: not yet, > 0: the model. Once it fails, the opening is over.
 int32_t web_open_poll(int32_t id) {
     tern_error err = {0};
     tern_model *model = NULL;
-    web_gpu_enter(true);
-    opening *o = opening_take(id);
+    bool done = false;
+    web_gpu_enter(false);
+    opening *o = opening_find(id);
     if (!o) {
         tern_fail(&err, TERN_ERR_ARGUMENT, "there is no opening %d", id);
         return web_fail(&err);
     }
-    tern_status status = tern_model_open(&model, o->path, &o->desc, &err);
+    tern_status status = tern_model_open_poll(o->begun, &done, &model, &err);
+    if (status == TERN_OK && !done) return 0;
+    opening_end(o);
     web_model *m = status == TERN_OK ? web_model_add(model) : NULL;
-    opening_free(o);
     if (m) return m->id;
     if (status == TERN_OK) tern_fail_memory(&err, sizeof *m);
     tern_model_close(model);
@@ -160,8 +170,9 @@ int32_t web_open_poll(int32_t id) {
 }
 
 void web_open_cancel(int32_t id) {
-    opening *o = opening_take(id);
-    if (o) opening_free(o);
+    web_gpu_enter(false);
+    opening *o = opening_find(id);
+    if (o) opening_end(o);
 }
 
 int32_t web_model_close(int32_t id) {
@@ -171,6 +182,7 @@ int32_t web_model_close(int32_t id) {
     web_model **at = &models;
     while (*at != m) at = &(*at)->next;
     *at = m->next;
+    web_gpu_enter(false);
     web_sessions_close(m);
     tern_model_close(m->model);
     tern_free(m);

@@ -84,6 +84,7 @@ int32_t web_session_close(int32_t id) {
     web_session **at = &s->model->sessions;
     while (*at != s) at = &(*at)->next;
     *at = s->next;
+    web_gpu_enter(false);
     session_free(s);
     return 0;
 }
@@ -291,7 +292,7 @@ int32_t web_step(int32_t model) {
     web_model *m = web_model_find(model, &err);
     if (!m) return web_fail(&err);
     if (!m->group) return 0;
-    web_gpu_enter(true);
+    web_gpu_enter(false);
     bool done = false;
     size_t n_running = 0;
     tern_status status = m->stepping ? TERN_OK : tern_group_begin(m->group, &err);

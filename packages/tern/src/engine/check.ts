@@ -1,7 +1,7 @@
 // Whether this browser computes correctly: the tests of the kernels and the ladder of `tern diagnose`, in
 // a module of their own, which is loaded for that and given up afterwards.
 import { TernError } from './error.js';
-import { codeOf, DEAF, Module } from './module.js';
+import { codeOf, DEAF, Module, suspendable } from './module.js';
 import { toModule } from './names.js';
 import { nextTask } from './task.js';
 import type { Build, CheckItem, CheckOptions, CheckReport, EngineOptions, LadderItem } from './types.js';
@@ -62,7 +62,7 @@ async function climb(m: Module, device: 'cpu' | 'webgpu', files: NonNullable<Che
     model: options.model === undefined ? undefined : `${FOLDER}/${options.model}`,
     state: m.files.state ? STATE_FOLDER : undefined,
   };
-  const n = await m.withJson(toModule(args), (at, bytes) => m.suspendable.web_check(at, bytes));
+  const n = await m.withJson(toModule(args), (at, bytes) => suspendable(m.exports.web_check)(at, bytes));
   if (n < 0) throw new TernError(codeOf(-n), m.error());
   return n;
 }

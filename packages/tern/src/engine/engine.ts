@@ -1,8 +1,7 @@
 // Models and sessions over the module, and the pump that steps them.
 //
-// The module computes in calls that return; while one is suspended (only where it must wait for the
-// GPU in the middle, docs/browser.md) no other may change anything. So whatever may be suspended, and
-// whatever changes something, takes its turn in #exclusive; what only looks is called at once.
+// Calls into the module compute and return; none waits for a GPU. What it tells meanwhile is kept
+// until the call returned, but for progress: nobody may call the module from within.
 import { check } from './check.js';
 import { TernError } from './error.js';
 import { codeOf, Module, type Exports, type Heard } from './module.js';
@@ -16,6 +15,7 @@ import { STATE_FOLDER } from './wasi.js';
 
 const YIELD_MS = 8; // of computing, before messages are served
 
+interface Opening { heard: OnProgress | undefined; signal: AbortSignal | undefined; failure?: unknown }
 type OnText = (piece: string, logprobs?: TokenLogprobs[]) => void;
 
 export async function loadEngine(options: EngineOptions = {}): Promise<Engine> {
@@ -28,10 +28,10 @@ class WasmEngine implements Engine {
   module!: Module;
   readonly sessions = new Map<number, WasmSession>();
   readonly #models = new Set<WasmModel>();
-  readonly #openings = new Map<number, { heard: OnProgress | undefined; signal: AbortSignal | undefined; failure?: unknown }>();
-  #turn: Promise<unknown> = Promise.resolve();
+  readonly #openings = new Map<number, Opening>();
   #nMounts = 0;
-  #suspended = false;
+  #beginning: Opening | undefined;
+  #inside = false; // of a call
   #options: EngineOptions = {};
   #dead: TernError | undefined;
 
@@ -65,6 +65,7 @@ class WasmEngine implements Engine {
     if (this.#dead) throw this.#dead;
     return this.module.exports;
   }
+  get isOpen(): boolean { return this.#dead === undefined; }
   // What is < 0 is a failure.
   #checked(result: number): number {
     if (result >= 0) return result;
@@ -73,46 +74,28 @@ class WasmEngine implements Engine {
     const cause = failure === undefined ? '' : `: ${failure instanceof Error ? failure.message : String(failure)}`;
     throw new TernError(code, this.named(this.module.error()) + (code === 'io' ? cause : ''), { cause: failure });
   }
-  // A call that is never suspended.
   call(use: (exports: Exports) => number): number {
     const exports = this.alive();
+    if (this.#inside) throw new TernError('argument', 'the engine cannot be used in a progress callback');
+    this.#inside = true;
     try {
       return this.#checked(use(exports));
     } catch (error) {
       this.#died(error);
+    } finally {
+      this.#inside = false;
     }
   }
   callJson(args: unknown, use: (exports: Exports, at: number, n: number) => number): number {
     return this.call((exports) => this.module.withJson(args, (at, n) => use(exports, at, n)));
   }
-  // A call that may be.
-  async callSuspended(use: (exports: Module['suspendable']) => number | Promise<number>): Promise<number> {
-    this.alive();
-    this.#suspended = true;
-    try {
-      return this.#checked(await use(this.module.suspendable));
-    } catch (error) {
-      this.#died(error);
-    } finally {
-      this.#suspended = false;
-    }
-  }
-  exclusive<T>(use: () => T | Promise<T>): Promise<T> {
-    const turn = this.#turn.then(use);
-    this.#turn = turn.catch(() => undefined);
-    return turn;
-  }
-  notSuspended(what: string): void {
-    if (this.#suspended) throw new TernError('argument', `${what} while a call waits for the GPU`);
-  }
-
   // Paths as the caller has them: files lie in a folder of their opening.
   named(text: string): string { return text.replaceAll(/\bm\d+\/(?=\S)/g, ''); }
 
   // ---- Models --------------------------------------------------------------------------------
 
   #progress(id: number, fraction: number, phase: string): boolean {
-    const opening = this.#openings.get(id);
+    const opening = this.#openings.get(id) ?? this.#beginning;
     if (!opening) return true;
     try {
       opening.heard?.(phase, fraction);
@@ -147,20 +130,20 @@ class WasmEngine implements Engine {
       webgpu_group: webgpu?.group, webgpu_matrix: webgpu?.matrix,
       webgpu_state: this.module.files.state ? STATE_FOLDER : undefined,
     };
-    return this.exclusive(async () => {
+    const opening: Opening = { heard: onProgress, signal };
+    try {
+      this.#beginning = opening;
       const id = this.callJson(args, (x, at, n) => x.web_open(at, n));
-      this.#openings.set(id, { heard: onProgress, signal });
-      try {
-        const model = new WasmModel(this, await this.#poll(id), folder, reason);
-        this.#models.add(model);
-        return model;
-      } catch (error) {
-        const failure = this.#openings.get(id)?.failure;
-        throw failure ?? error;
-      } finally {
-        this.#openings.delete(id);
-      }
-    });
+      this.#beginning = undefined;
+      this.#openings.set(id, opening);
+      const model = new WasmModel(this, await this.#poll(id, signal), folder, reason);
+      this.#models.add(model);
+      return model;
+    } catch (error) {
+      throw opening.failure ?? error;
+    } finally {
+      this.#beginning = undefined;
+    }
   }
 
   // Null, or why WebGPU is not to be used.
@@ -171,15 +154,18 @@ class WasmEngine implements Engine {
     return `WebGPU has no GPU here, only software that is slower than WebAssembly (${software})`;
   }
 
-  async #poll(id: number): Promise<number> {
-    for (;;) {
-      const model = await this.callSuspended((x) => x.web_open_poll(id));
-      if (model > 0) return model;
-      await this.module.gpu.changed();
-      if (this.#openings.get(id)?.signal?.aborted) {
+  async #poll(id: number, signal: AbortSignal | undefined): Promise<number> {
+    try {
+      for (;;) {
+        const model = this.call((x) => x.web_open_poll(id));
+        if (model > 0) return model;
+        await this.module.gpu.settled();
+        if (!signal?.aborted) continue;
         this.alive().web_open_cancel(id);
-        throw new TernError('aborted', 'opening was aborted');
+        aborted(signal);
       }
+    } finally {
+      this.#openings.delete(id);
     }
   }
 
@@ -246,7 +232,6 @@ class WasmModel implements Model {
 
   session(options: SessionOptions = {}): Session {
     this.#open();
-    this.engine.notSuspended('a session cannot be opened');
     const { speculate = false, ...rest } = options;
     const drafters = speculate === true ? { lookup: true, online: true } : speculate || {};
     const id = this.engine.callJson({ ...toModule(rest), ...toModule(drafters) }, (x, at, n) => x.web_session_open(this.id, at, n));
@@ -258,12 +243,13 @@ class WasmModel implements Model {
     if (this.#pumping) return;
     this.#pumping = true;
     try {
+      await nextTask(); // whoever is added meanwhile takes part from the first step on
       let since = performance.now();
       for (;;) {
-        const state = await this.engine.exclusive(() => this.#closed ? 0 : this.engine.callSuspended((x) => x.web_step(this.id)));
+        const state = this.#closed ? 0 : this.engine.call((x) => x.web_step(this.id));
         for (const s of this.engine.sessions.values()) if (s.model === this) s.deliver();
         if (state === 0) break;
-        if (state === 2) await this.engine.module.gpu.changed();
+        if (state === 2) await this.engine.module.gpu.settled();
         if (performance.now() - since < YIELD_MS) continue;
         await nextTask();
         since = performance.now();
@@ -291,10 +277,8 @@ class WasmModel implements Model {
       s.fail(closed);
       this.engine.sessions.delete(id);
     }
-    void this.engine.exclusive(async () => {
-      await this.engine.module.gpu.idle();
-      this.engine.call((x) => x.web_model_close(this.id));
-    }).catch(() => undefined).finally(() => this.engine.module.files.remove(this.folder));
+    this.engine.call((x) => x.web_model_close(this.id));
+    this.engine.module.files.remove(this.folder);
   }
 }
 
@@ -378,7 +362,7 @@ class WasmSession implements Session {
     this.#settle()?.reject(why);
   }
   #cancel(): void {
-    void this.model.engine.exclusive(() => this.model.engine.call((x) => x.web_cancel(this.id))).catch(() => undefined);
+    if (this.model.engine.isOpen) this.model.engine.call((x) => x.web_cancel(this.id));
   }
 
   // ---- Generating ----------------------------------------------------------------------------
@@ -395,8 +379,12 @@ class WasmSession implements Session {
       this.#now = { onText, resolve, reject, stopListening: () => signal?.removeEventListener('abort', onAbort) };
       this.#heard = [];
       this.#end = this.#logprobs = undefined;
-      engine.exclusive(() => engine.callJson(args, (x, at, n) => x.web_generate(this.id, at, n)))
-        .then(() => this.model.pump(), (error: unknown) => this.#settle()?.reject(error));
+      try {
+        engine.callJson(args, (x, at, n) => x.web_generate(this.id, at, n));
+        void this.model.pump();
+      } catch (error) {
+        this.#settle()?.reject(error);
+      }
     });
   }
 
@@ -406,10 +394,7 @@ class WasmSession implements Session {
     const { engine } = this.model;
     this.fail(new TernError('closed', 'the session was closed'));
     engine.sessions.delete(this.id);
-    void engine.exclusive(async () => {
-      await engine.module.gpu.idle();
-      engine.call((x) => x.web_session_close(this.id));
-    }).catch(() => undefined);
+    if (engine.isOpen) engine.call((x) => x.web_session_close(this.id));
   }
 }
 

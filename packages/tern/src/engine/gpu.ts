@@ -2,6 +2,7 @@
 // indices the module has; what happens later (mappings, errors, a lost device) is queued, and the
 // module takes it when it looks.
 import { TernError } from './error.js';
+import { nextTask } from './task.js';
 import type { WebGpuOptions } from './types.js';
 
 const NONE = 0, MAP = 1, ERROR = 2, LOST = 3, ADAPTER = 4; // events
@@ -30,7 +31,7 @@ export class Gpu {
   #ready: Pair | undefined;
   #asking: Promise<string | null> | undefined;
   #options: WebGpuOptions = {};
-  #n_maps = 0;
+  #nMaps = 0;
   #closed = false;
   #encoder = new TextEncoder();
   #decoder = new TextDecoder();
@@ -70,11 +71,10 @@ export class Gpu {
     clearTimeout(timer);
   }
 
-  // Resolves when nothing is being mapped, or after a while.
-  async idle(): Promise<void> {
-    for (const end = performance.now() + 20_000; this.#n_maps > 0 && performance.now() < end;) {
-      await new Promise<void>((resolve) => { this.#heard.push(resolve); setTimeout(resolve, LOOK_MS); });
-    }
+  // Before the module is asked again after "not yet": when something was heard; if nothing is expected,
+  // it only let others have a turn.
+  settled(): Promise<void> {
+    return this.#nMaps > 0 || this.#asking ? this.changed() : nextTask();
   }
 
   close(): void {
@@ -162,10 +162,10 @@ export class Gpu {
 
   #map(device: number, buffer: number, at: number, bytes: number, id: number): void {
     const done = (good: boolean): void => {
-      this.#n_maps--;
+      this.#nMaps--;
       this.#happen(MAP, id, good);
     };
-    this.#n_maps++;
+    this.#nMaps++;
     this.#get<GPUBuffer>(buffer).mapAsync(1, at, bytes).then(() => done(true), () => done(false));
     if (this.#nudges) this.#device(device).queue.submit([]);
   }
@@ -205,7 +205,7 @@ export class Gpu {
     return pair ? this.#put(pair) : 0;
   }
   // A second handle of the pair: the module releases both.
-  #open_device(adapter: number): number {
+  #openDevice(adapter: number): number {
     const pair = this.#get<Pair>(adapter);
     if (pair.given) return 0;
     pair.given = true;
@@ -262,7 +262,7 @@ export class Gpu {
       this.#f64(to, LIMITS.length).set(LIMITS.map((name) => limits[name]));
     },
     has: (a: number, what: number) => this.#has(a, what),
-    device: (a: number) => this.#open_device(a),
+    device: (a: number) => this.#openDevice(a),
     lose: (d: number) => this.#device(d).destroy(),
     release: (handle: number) => {
       if (handle <= 0) return;

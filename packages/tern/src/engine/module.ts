@@ -22,7 +22,7 @@ export interface Exports {
   web_result_bytes(): number;
   web_memory(): number;
   web_open(json: number, n: number): number;
-  web_open_poll(id: number): number | Promise<number>;
+  web_open_poll(id: number): number;
   web_open_cancel(id: number): void;
   web_model_info(model: number): number;
   web_model_close(model: number): number;
@@ -34,14 +34,12 @@ export interface Exports {
   web_session_close(session: number): number;
   web_session_info(session: number): number;
   web_generate(session: number, json: number, n: number): number;
-  web_step(model: number): number | Promise<number>;
+  web_step(model: number): number;
   web_cancel(session: number): number;
   // Of the modules that check alone:
   web_check(json: number, n: number): number | Promise<number>;
   web_kernels_next(): number;
 }
-// What the GPU may be waited for in (docs/browser.md).
-const SUSPENDED = ['web_open_poll', 'web_step', 'web_check'] as const;
 
 // What the module tells while it runs.
 export interface Heard {
@@ -61,8 +59,6 @@ export class Module {
   readonly files: Files;
   readonly gpu: Gpu;
   exports!: Exports;
-  // The same functions, which may be suspended where the browser can do so.
-  suspendable!: Pick<Exports, (typeof SUSPENDED)[number]>;
   pool: Pool | undefined;
   note: string | null = null; // why it is not the best one
   #memory!: WebAssembly.Memory;
@@ -101,7 +97,6 @@ export class Module {
     const instance = await WebAssembly.instantiate(module, imports);
     this.exports = instance.exports as unknown as Exports;
     this.#memory = memory ?? this.exports.memory!;
-    this.suspendable = suspendable(this.exports);
     this.exports._initialize();
     if (this.build === 'threads') await this.#startThreads(module, options);
     return this;
@@ -234,11 +229,9 @@ async function compileFile(url: URL): Promise<WebAssembly.Module> {
   return WebAssembly.compile(await readFile(url));
 }
 
+// The call that may wait for the GPU in the middle, suspended where the browser can do so.
 type Promising = (f: unknown) => (...args: number[]) => Promise<number>;
-export const canSuspend = (): boolean => 'promising' in WebAssembly && 'Suspending' in WebAssembly;
-function suspendable(exports: Exports): Module['suspendable'] {
-  const all: Record<string, unknown> = {};
-  const { promising } = WebAssembly as unknown as { promising: Promising };
-  for (const name of SUSPENDED) if (exports[name]) all[name] = canSuspend() ? promising(exports[name]) : exports[name];
-  return all as unknown as Module['suspendable'];
+export function suspendable(f: (...args: number[]) => number | Promise<number>): (...args: number[]) => number | Promise<number> {
+  const { promising } = WebAssembly as unknown as { promising?: Promising };
+  return promising && 'Suspending' in WebAssembly ? promising(f) : f;
 }

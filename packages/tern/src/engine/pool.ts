@@ -3,7 +3,7 @@
 import { TernError } from './error.js';
 
 const STACK = 256 << 10;
-const START_MS = 20_000;
+const START_MS = 5_000; // then one thread is better: browsers free those of closed engines late, if at all
 
 export interface Pool { size: number; stop(): void }
 interface Thread { terminate(): unknown }
@@ -46,7 +46,7 @@ export async function startPool(o: PoolOptions): Promise<Pool> {
     for (let i = 0; i < o.n; i++) threads.push(await start(o, i, (reason) => { failure ??= reason; }));
     const end = performance.now() + START_MS;
     while (o.ready() < o.n) {
-      o.signal?.throwIfAborted();
+      if (o.signal?.aborted) throw new TernError('aborted', 'loading was aborted', { cause: o.signal.reason });
       if (failure !== undefined) throw new TernError('unsupported', `a thread could not be started: ${String(failure)}`);
       if (performance.now() > end) throw new TernError('unsupported', 'the threads did not start in time');
       await new Promise((resolve) => setTimeout(resolve, 2));
