@@ -33,7 +33,8 @@ export class Host implements Handler {
       detokenize: async ({ ids, ...options }) => this.#open().model.detokenize(ids, options),
       chatTokens: async ({ messages }) => Array.from(this.#open().model.chatTokens(messages).ids),
       chatFormat: async ({ messages, ...options }) => this.#open().model.chatFormat(messages, options),
-      check: async ({ engine, options }) => (await this.#start(engine, options.device, signal)).check(options),
+      check: async ({ engine, options }, onItem, s) =>
+        (await this.#start(engine, options.device, s)).check({ ...options, onItem, signal: s }),
       memory: async () => ({
         ...(await this.#engine ?? fail('closed', 'no engine is loaded')).memory(),
         device: this.#loaded?.model.info.deviceMemory ?? null,
