@@ -1,7 +1,7 @@
 // The types of the package's front door. Times are seconds and sizes bytes, except in what follows
 // OpenAI's and llama-server's names (openai.ts).
 import type {
-  Build, Device, Message, ModelInfo, OpenOptions, SpeculateOptions, TokenLogprobs,
+  Build, Device, LadderItem, Message, ModelInfo, OpenOptions, SpeculateOptions, TokenLogprobs,
 } from './engine/types.js';
 
 // Where a model comes from:
@@ -150,7 +150,8 @@ export interface StorageEstimate {
 export interface DiagnoseOptions extends EngineChoice {
   kernels?: boolean; // check every kernel against the plain one (true)
   quick?: boolean; // do not measure the machine
+  onItem?: (item: LadderItem) => void; // each fact and check as soon as it is known
   signal?: AbortSignal;
 }
 
-export type { Build, Device, Message, TokenLogprobs };
+export type { Build, Device, LadderItem, Message, TokenLogprobs };

@@ -1,6 +1,6 @@
 // Where the engine is: answers the front door's calls. One engine and one model.
 import type { Progress, TernInfo } from './api.js';
-import type { Engine, EngineOptions, GenerateResult, Model, OpenOptions } from './engine/types.js';
+import type { Device, Engine, EngineOptions, GenerateResult, Model, OpenOptions } from './engine/types.js';
 import { TernError, plain, throwIfAborted } from './errors.js';
 import type {
   Calls, FromHost, Handler, HostEngineOptions, HostLoadOptions, HostPort, Method, TextInput,
@@ -33,7 +33,8 @@ export class Host implements Handler {
       detokenize: async ({ ids, ...options }) => this.#open().model.detokenize(ids, options),
       chatTokens: async ({ messages }) => Array.from(this.#open().model.chatTokens(messages).ids),
       chatFormat: async ({ messages, ...options }) => this.#open().model.chatFormat(messages, options),
-      check: async ({ engine, options }) => (await this.#start(engine, signal)).check(options),
+      check: async ({ engine, options }, onItem, s) =>
+        (await this.#start(engine, options.device, s)).check({ ...options, onItem, signal: s }),
       memory: async () => ({
         ...(await this.#engine ?? fail('closed', 'no engine is loaded')).memory(),
         device: this.#loaded?.model.info.deviceMemory ?? null,
@@ -48,9 +49,10 @@ export class Host implements Handler {
   }
 
   // What a failed start leaves is forgotten: the next call may try again.
-  #start({ wasmUrl, ...options }: HostEngineOptions, signal: AbortSignal): Promise<Engine> {
+  #start({ wasmUrl, ...options }: HostEngineOptions, device: Device | 'cpu' | undefined, signal: AbortSignal):
+    Promise<Engine> {
     this.#engine ??= (async () => {
-      const state = await openState();
+      const state = device === 'wasm' || device === 'cpu' ? undefined : await openState(); // only GPUs have any
       this.#state = state;
       const base = wasmUrl === undefined ? undefined : wasmUrl.replace(/\/?$/, '/');
       return this.loadEngine({
@@ -65,7 +67,7 @@ export class Host implements Handler {
     if (this.#loaded) throw new TernError('argument', 'a model is loaded already');
     const notes: string[] = [];
     const progress = new Meter(emit);
-    const engine = this.#start(pick(options, ['threads', 'build', 'gpu', 'wasmUrl']), signal);
+    const engine = this.#start(pick(options, ['threads', 'build', 'gpu', 'wasmUrl']), options.device, signal);
     engine.catch(() => undefined); // reported below, after the source
     const opened = await openSource(source, options, {
       ...this.context, signal, onNote: note => void notes.push(note), tell: progress.tell,

@@ -1,7 +1,7 @@
 // What the front door and the engine's host say to each other, through a worker's border or not.
 import type { LoadOptions, ModelSource, Progress, TernInfo } from './api.js';
 import type {
-  CheckOptions, CheckReport, DeviceMemory, EngineOptions, GenerateParams, GenerateResult, MemoryInfo,
+  CheckOptions, CheckReport, DeviceMemory, EngineOptions, GenerateParams, GenerateResult, LadderItem, MemoryInfo,
   Message, TokenLogprobs,
 } from './engine/types.js';
 import type { PlainError } from './errors.js';
@@ -27,7 +27,7 @@ export interface Calls {
   detokenize: { args: { ids: ArrayLike<number>; special?: boolean }; event: never; result: string };
   chatTokens: { args: { messages: readonly Message[] }; event: never; result: number[] };
   chatFormat: { args: { messages: readonly Message[]; generate?: boolean }; event: never; result: string };
-  check: { args: { engine: HostEngineOptions; options: CheckOptions }; event: never; result: CheckReport };
+  check: { args: { engine: HostEngineOptions; options: CheckOptions }; event: LadderItem; result: CheckReport };
   memory: { args: undefined; event: never; result: MemoryInfo & { device: DeviceMemory | null } };
   close: { args: undefined; event: never; result: undefined };
 }

@@ -177,14 +177,14 @@ export class Tern {
 
 async function check(connection: Connection, engine: HostEngineOptions, options: DiagnoseOptions,
   notes: readonly string[]): Promise<Report> {
-  const { device, kernels, quick, signal } = options;
+  const { device, kernels, quick, signal, onItem } = options;
   const report = await connection.call('check', {
     engine,
     options: {
       ...(device && device !== 'auto' ? { device: device === 'wasm' ? 'cpu' : device } as const : {}),
       ...(kernels === undefined ? {} : { kernels }), ...(quick === undefined ? {} : { quick }),
     },
-  }, { signal });
+  }, { signal, onEvent: onItem });
   return new Report(report, notes);
 }
 

@@ -102,11 +102,15 @@ export function fakeEngine(seen: Seen): (options?: EngineOptions) => Promise<Eng
     return {
       build: 'relaxed', threads: 1, note: null,
       memory: () => ({ wasm: 1, heapNow: 1, heapMax: 1 }),
-      check: async () => ({
-        build: 'relaxed', device: 'cpu wasm-relaxed, 1 thread', nFailed: 1,
-        kernels: [{ name: 'matmul', ok: false, detail: 'differs', seconds: 0.1 }],
-        ladder: [{ fact: 'verdict', value: 'something is wrong' }, { check: 'llama', ok: true, seconds: 0.1, detail: 'fine' }],
-      }),
+      check: async ({ onItem } = {}) => {
+        const ladder = [
+          { fact: 'verdict', value: 'something is wrong' }, { check: 'llama', ok: true, seconds: 0.1, detail: 'fine' }];
+        for (const item of ladder) onItem?.(item);
+        return {
+          build: 'relaxed', device: 'cpu wasm-relaxed, 1 thread', nFailed: 1, ladder,
+          kernels: [{ name: 'matmul', ok: false, detail: 'differs', seconds: 0.1 }],
+        };
+      },
       close: () => { seen.closed = true; },
       open: async (files: readonly Source[], path, open = {}) => {
         seen.open = open;

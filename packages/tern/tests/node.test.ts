@@ -77,3 +77,19 @@ test('what is wrong is said in words', { skip }, async () => {
   assert.equal((await tern.generate('Once', { maxTokens: 3, temperature: 0 })).usage.completion_tokens, 3);
   await tern.close();
 });
+
+// By the package's own name, as others import it. Seen to fail with an entry that touches `document` at
+// the top, and with an export of a file that is not built.
+test('every export is there, and can be imported where there is no window', { skip }, () => {
+  const folder = join(REPOSITORY, 'packages/tern');
+  const { exports } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')) as
+    { exports: Record<string, string | { types: string; default: string }> };
+  for (const file of Object.values(exports).flatMap(entry => typeof entry === 'string' ? [entry] : Object.values(entry)))
+    assert.ok(existsSync(join(folder, file)), `${file} is not built`);
+  const script = `
+    const names = await Promise.all(['', '/react', '/engine'].map(async part =>
+      Object.keys(await import('tern-engine' + part)).sort().join()));
+    console.log(names.join(' '));`;
+  const printed = execFileSync(process.execPath, ['--input-type=module', '-e', script], { cwd: folder, encoding: 'utf8' });
+  assert.equal(printed.trim(), 'Models,Report,Tern,TernError useChat,useCompletion,useTern TernError,loadEngine');
+});

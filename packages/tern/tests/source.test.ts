@@ -97,7 +97,7 @@ test('names on the hub, and addresses of its pages', () => {
 
 test('of several GGUF files the ternary one', async () => {
   const opened = await open('hf:own/gguf', { cache: { folder: join(folder, 'cache') } });
-  assert.deepEqual(opened.files, [{ name: 'a-i2_s.gguf', size: 1000 }]); // seen to fail without `types`, and without isModel
+  assert.deepEqual(opened.files, [{ name: 'a-i2_s.gguf', size: 1000 }]); // seen to fail without `types`
   assert.equal(opened.path, 'a-i2_s.gguf');
   assert.equal(opened.id, 'hf:own/gguf');
   assert.equal(opened.storage, 'folder');
@@ -144,6 +144,8 @@ test('what cannot be had, in words', async () => {
   await rejects(open('hf:own/hf', { hub: { baseUrl: 'http://127.0.0.1:9' } }), 'network', /127\.0\.0\.1:9 cannot be reached/);
   await rejects(open(`${server.base}/no.gguf`), 'network', /the server answers 404/);
   await rejects(open(`${server.base}/empty/`), 'argument', /neither a GGUF file nor model\.safetensors/);
+  const one = ['mmproj-x.gguf', 'x.imatrix.gguf', 'x.gguf', 'x-00002-of-00002.gguf'].map(name => ({ name }));
+  assert.equal(choose(one, '', 'it').path, 'x.gguf'); // seen to fail without isModel
   assert.throws(() => choose(['x-a.gguf', 'x-b.gguf'].map(name => ({ name })), '', 'it'), /2 GGUF files, name one: x-a/);
 });
 

@@ -205,7 +205,8 @@ export class Download {
     if (gap.start > 0 && etag && !etag.startsWith('W/') && this.wire.ifRange(url)) headers['If-Range'] = etag;
     let response: Response;
     try {
-      response = await this.wire.fetch(url, { headers, signal });
+      // The browser's own cache would keep the model a second time, and may answer for the server.
+      response = await this.wire.fetch(url, { headers, signal, cache: 'no-store' });
     } catch (cause) {
       throw new Retry(`cannot be reached (${(cause as Error).message})`, -1, { cause });
     }
@@ -363,7 +364,7 @@ export async function hasChanged(state: FileState, remote: Remote, wire: Wire): 
   if (remote.sha256 && state.sha256) return remote.sha256 !== state.sha256;
   try {
     const { headers, signal } = wire;
-    const answer = await wire.fetch(remote.url, { method: 'HEAD', headers, ...(signal ? { signal } : {}) });
+    const answer = await wire.fetch(remote.url, { method: 'HEAD', headers, cache: 'no-store', ...(signal ? { signal } : {}) });
     if (!answer.ok) return false;
     const etag = answer.headers.get('etag') ?? answer.headers.get('last-modified');
     if (etag && state.etag) return plainTag(etag) !== plainTag(state.etag);

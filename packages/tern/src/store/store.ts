@@ -6,6 +6,7 @@ import { TernError, inWords, toTernError } from '../errors.js';
 import {
   Download, emptyState, hasChanged, isComplete, storedBytes, type FileState, type Remote, type Wire,
 } from './download.js';
+import { sleep } from '../platform.js';
 import { Sha256 } from './sha256.js';
 import type { Storage } from './storage.js';
 
@@ -146,7 +147,12 @@ export class Store {
   }
 
   async #deleteKey(key: string, what: string): Promise<boolean> {
-    const release = await this.storage.lock(useLock(key), { ifFree: true });
+    // A page or a worker that was just closed may hold it for another moment.
+    let release = await this.storage.lock(useLock(key), { ifFree: true });
+    for (let waits = 0; !release && waits < 10; waits++) {
+      await sleep(100);
+      release = await this.storage.lock(useLock(key), { ifFree: true });
+    }
     if (!release)
       throw new TernError('busy', `${what} is in use, in this page or in another tab; close it first`);
     try {
