@@ -8,7 +8,9 @@
 
 #include "kernels/cpu/float/vec_math.inl"
 #include "kernels/cpu/float/elementwise.inl"
+#if !defined(TERN_NO_TRAINING)
 #include "kernels/cpu/float/gradients.inl"
+#endif
 #include "kernels/cpu/float/unpack.inl"
 #include "kernels/cpu/float/matmul.inl"
 #include "kernels/cpu/float/attention.inl"
@@ -40,6 +42,7 @@ const tern_float_kernels JOIN(tern_float_kernels_, VEC_NAME) = {
     .delta_net = delta_net,
     .argmax = argmax,
     .dot = dot,
+#if !defined(TERN_NO_TRAINING)
     .sum_abs = sum_abs,
     .fake_quantize = fake_quantize,
     .ternarize = ternarize,
@@ -54,4 +57,5 @@ const tern_float_kernels JOIN(tern_float_kernels_, VEC_NAME) = {
     .conv_grad_x = conv_grad_x,
     .conv_grad_w = conv_grad_w,
     .adamw = adamw,
+#endif
 };

@@ -193,13 +193,6 @@ static void conv_grad_w(float *dw, const float *dy, const float *x, size_t n_row
     }
 }
 
-static float dot(const float *a, const float *b, size_t n) {
-    v16 sum = v16_set1(0);
-    for (size_t i = 0; i < n; i += 16)
-        sum = v16_fma(load_some(a + i, n - i), load_some(b + i, n - i), sum);
-    return v16_sum(sum);
-}
-
 static float sum_abs(const float *x, size_t n) {
     v16 sum = v16_set1(0);
     for (size_t i = 0; i < n; i += 16) sum = v16_add(sum, v16_abs(load_some(x + i, n - i)));

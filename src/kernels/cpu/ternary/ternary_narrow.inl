@@ -12,13 +12,19 @@
 //   GEMV_TOKENS_2BIT, _T5       where gemm overtakes gemv
 //   DOT_ONE(row, n_bytes, x, is_2bit)     if there is a better way for one token: the sum of a
 //                               row's codes, as they are unpacked, times activations
+//   SMALL                       if code for up to 4 tokens at once must do, else for up to 8
 //   KERNELS, NAME, peak_loop()  the table to define
 #include <string.h>
 
 _Static_assert(TOKENS == 4, "any_tile");
 
 enum { MAX_DOTS = 40, AHEAD = 12288 }; // AHEAD: bytes, see ternary_avx512.c
-enum { FEW = 8, GROUP = 16, CACHED = 24576 }; // tokens and rows at once; bytes of activations
+enum { GROUP = 16, CACHED = 24576 }; // rows at once; bytes of activations
+#ifdef SMALL
+enum { FEW = 4 }; // tokens at once
+#else
+enum { FEW = 8 };
+#endif
 
 // How much greater the unpacked codes are than weight + 1.
 static int32_t code_excess(tern_packing packing) { return packing == TERN_PACK_1_6BIT; }
@@ -120,10 +126,16 @@ TERN_INLINE void gemv_row(const gemv_args *g, size_t row, size_t token, bool is_
     X(name, is_2bit, 2)                                                                            \
     X(name, is_2bit, 3)                                                                            \
     X(name, is_2bit, 4)                                                                            \
+    EACH_MORE(X, name, is_2bit)
+#ifdef SMALL
+#define EACH_MORE(X, name, is_2bit)
+#else
+#define EACH_MORE(X, name, is_2bit)                                                                \
     X(name, is_2bit, 5)                                                                            \
     X(name, is_2bit, 6)                                                                            \
     X(name, is_2bit, 7)                                                                            \
     X(name, is_2bit, 8)
+#endif
 EACH_COUNT(ROW_OF, row_2bit, true)
 EACH_COUNT(ROW_OF, row_t5, false)
 #define POINTER(name, is_2bit, n) name##_##n,

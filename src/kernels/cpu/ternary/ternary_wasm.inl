@@ -140,6 +140,7 @@ TERN_INLINE int32_t dot_one(const uint8_t *row, size_t n_bytes, const int8_t *x,
     return add_up(s);
 }
 #define DOT_ONE dot_one
+#define SMALL // pages wait for the module to arrive
 
 // ---- Others ------------------------------------------------------------------------------------
 
