@@ -18,7 +18,7 @@ WEB_FILE_threads = $(WEB)/tern-threads.wasm
 WEB_FILE_simd-check    = $(WEB)/tern-check.wasm
 WEB_FILE_relaxed-check = $(WEB)/tern-relaxed-check.wasm
 WEB_MODULES = $(foreach f,$(WEB_FLAVOURS) $(WEB_CHECKS),$(WEB_FILE_$(f)))
-WEB_FLAGS_simd    = $(WASM_FLAGS_simd128) -DTERN_SMALL $(WEB_LESS)
+WEB_FLAGS_simd    = $(WASM_FLAGS_simd128) $(WEB_LESS)
 WEB_FLAGS_relaxed = $(WASM_FLAGS_relaxed) $(WEB_LESS)
 WEB_FLAGS_simd-check    = $(WEB_FLAGS_simd) $(WEB_MORE_FLAGS)
 WEB_FLAGS_relaxed-check = $(WEB_FLAGS_relaxed) $(WEB_MORE_FLAGS)
@@ -36,7 +36,7 @@ WEB_PCRE2 = $(addprefix $(WEB_DEPS)/pcre2/src/pcre2_,auto_possess.c compile.c ji
             extuni.c find_bracket.c match.c match_data.c newline.c ord2utf.c script_run.c string_utils.c \
             study.c tables.c ucd.c valid_utf.c xclass.c)
 WEB_OTHERS = $(WEB_PCRE2) $(WEB_DEPS)/pcre2/src/pcre2_chartables.c $(WEB_DEPS)/utf8proc/utf8proc.c
-WEB_CFLAGS = -iquote $(WEB)/gen -Oz -fvisibility=hidden -I$(WEB_DEPS)/include -I$(WEB_DEPS)/utf8proc \
+WEB_CFLAGS = -iquote $(WEB)/gen -Oz -fvisibility=hidden -DTERN_NO_TRAINING -I$(WEB_DEPS)/include -I$(WEB_DEPS)/utf8proc \
              -ffile-prefix-map=$(CURDIR)=. -Wno-builtin-macro-redefined
 WEB_PCRE2_CFLAGS = -w -DHAVE_CONFIG_H -DSUPPORT_UNICODE -DSUPPORT_PCRE2_8 -DPCRE2_CODE_UNIT_WIDTH=8 \
                    -I$(WEB_DEPS)/pcre2/src

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #if defined(__wasm__)
-static inline float tern_fma(float a, float b, float c) {
+static __attribute__((noinline, unused)) float tern_fma(float a, float b, float c) {
     double p = (double)a * b, s = p + c;
     uint64_t bits;
     memcpy(&bits, &s, 8);

@@ -156,8 +156,9 @@ typedef struct tern_float_kernels {
     // Index of the greatest (the first of equals), n > 0. NaN never wins unless all are NaN.
     size_t (*argmax)(const float *x, size_t n);
 
-    // ---- Training (gradients.inl) ----
     float (*dot)(const float *a, const float *b, size_t n); // by fma, as all sums in 16 lanes
+
+    // ---- Training (gradients.inl); NULL if the library was compiled with TERN_NO_TRAINING ----
     float (*sum_abs)(const float *x, size_t n);
     // y = x rounded as quantize_i8 does, as floats: q[i] * inv_scale.
     void (*fake_quantize)(float *y, const float *x, size_t n);
@@ -273,7 +274,7 @@ typedef struct tern_cpu_kernels {
     const tern_float_kernels *f;
     const tern_ternary_kernels *t;
     const struct tern_head_kernels *h; // the exact head's: head/head_kernels.h
-    const struct tern_gemm_kernels *g; // training's products: gemm/gemm.h
+    const struct tern_gemm_kernels *g; // training's products: gemm/gemm.h; NULL as above
 } tern_cpu_kernels;
 
 // The best variants that this processor runs and that `at_most` allows (NULL: all; "scalar",

@@ -64,6 +64,12 @@ static bool has_dot(void) {
 
 #endif
 
+#if defined(TERN_NO_TRAINING)
+#define GEMM(name) NULL
+#else
+#define GEMM(name) &tern_gemm_kernels_##name
+#endif
+
 // From worst to best; each level runs where the next one does.
 static const struct level {
     const char *name, *full_name;
@@ -75,26 +81,26 @@ static const struct level {
 } levels[] = {
 #if !defined(TERN_NO_SCALAR) // WebAssembly that pages load; what checks it has them
     {"scalar", "scalar", always, &tern_float_kernels_scalar, &tern_ternary_kernels_scalar,
-     &tern_head_kernels_scalar, &tern_gemm_kernels_scalar},
+     &tern_head_kernels_scalar, GEMM(scalar)},
 #endif
 #if defined(__x86_64__)
     {"avx2", "avx2", has_avx2, &tern_float_kernels_avx2, &tern_ternary_kernels_avx2,
-     &tern_head_kernels_avx2, &tern_gemm_kernels_avx2},
+     &tern_head_kernels_avx2, GEMM(avx2)},
     {"avx512", "avx512", has_avx512, &tern_float_kernels_avx512, &tern_ternary_kernels_avx512,
-     &tern_head_kernels_avx512, &tern_gemm_kernels_avx512},
+     &tern_head_kernels_avx512, GEMM(avx512)},
 #elif defined(__aarch64__)
     {"neon", "neon", always, &tern_float_kernels_neon, &tern_ternary_kernels_neon,
-     &tern_head_kernels_scalar, &tern_gemm_kernels_neon},
+     &tern_head_kernels_scalar, GEMM(neon)},
     {"dotprod", "neon dotprod", has_dotprod, &tern_float_kernels_neon,
-     &tern_ternary_kernels_dotprod, &tern_head_kernels_scalar, &tern_gemm_kernels_neon},
+     &tern_ternary_kernels_dotprod, &tern_head_kernels_scalar, GEMM(neon)},
 #elif defined(__wasm_relaxed_simd__)
     {"relaxed", "wasm relaxed", always, &tern_float_kernels_wasm, &tern_ternary_kernels_wasm,
-     &tern_head_kernels_wasm, &tern_gemm_kernels_wasm},
+     &tern_head_kernels_wasm, GEMM(wasm)},
     {"dot", "wasm relaxed dot", has_dot, &tern_float_kernels_wasm, &tern_ternary_kernels_wasm_dot,
-     &tern_head_kernels_wasm_dot, &tern_gemm_kernels_wasm},
+     &tern_head_kernels_wasm_dot, GEMM(wasm)},
 #elif defined(__wasm_simd128__)
     {"simd128", "wasm simd128", always, &tern_float_kernels_wasm, &tern_ternary_kernels_wasm,
-     &tern_head_kernels_wasm, &tern_gemm_kernels_wasm},
+     &tern_head_kernels_wasm, GEMM(wasm)},
 #endif
 };
 enum { N_LEVELS = sizeof levels / sizeof *levels };

@@ -12,6 +12,7 @@
 #include "base/half.h"
 
 #define VEC_NAME wasm
+#define VEC_FUNCTION static __attribute__((noinline, unused))
 // Engines have 16 registers of 16 bytes on x86, so that a tile may hold two or three v16.
 enum { VEC_MATMUL_TOKENS = 2, VEC_MATMUL_ROWS = 1, VEC_MATVEC_ROWS = 2 };
 enum { VEC_TILE_ROWS = 2, VEC_TILE_COLS = 1, VEC_TILE_4_COLS = 1, VEC_TILE_1_COLS = 2 };

@@ -7,22 +7,15 @@
 #include "kernels/cpu/float/kv_cache.h"
 
 #include "kernels/cpu/float/vec_math.inl"
-// Small builds do without speed where little time is spent, and leave out what only training calls.
-#if defined(TERN_SMALL)
-#pragma clang attribute push(__attribute__((minsize)), apply_to = function)
-#endif
 #include "kernels/cpu/float/elementwise.inl"
-#include "kernels/cpu/float/conv.inl"
-#include "kernels/cpu/float/delta_net.inl"
-#if defined(TERN_SMALL)
-#pragma clang attribute pop
-#endif
 #if !defined(TERN_NO_TRAINING)
 #include "kernels/cpu/float/gradients.inl"
 #endif
 #include "kernels/cpu/float/unpack.inl"
 #include "kernels/cpu/float/matmul.inl"
 #include "kernels/cpu/float/attention.inl"
+#include "kernels/cpu/float/conv.inl"
+#include "kernels/cpu/float/delta_net.inl"
 
 #define TEXT_(x) #x
 #define TEXT(x) TEXT_(x)

@@ -4,6 +4,13 @@
 
 VEC_INLINE void put(float *y, float dot, bool accumulate) { *y = accumulate ? *y + dot : dot; }
 
+static float dot(const float *a, const float *b, size_t n) {
+    v16 sum = v16_set1(0);
+    for (size_t i = 0; i < n; i += 16)
+        sum = v16_fma(load_some(a + i, n - i), load_some(b + i, n - i), sum);
+    return v16_sum(sum);
+}
+
 // ---- Rows of floats ----------------------------------------------------------------------------
 
 typedef struct matmul_args {

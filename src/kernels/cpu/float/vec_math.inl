@@ -8,6 +8,11 @@
 #define VEC_INLINE static inline __attribute__((always_inline))
 #endif
 
+// Functions of many steps; an instruction set whose code must be small does not inline them.
+#ifndef VEC_FUNCTION
+#define VEC_FUNCTION VEC_INLINE
+#endif
+
 // The next 16 elements of a row of which `left` remain; elements past the end count as zero.
 VEC_INLINE v16 load_some(const float *p, size_t left) {
     return left >= 16 ? v16_load(p) : v16_load_n(p, left);
@@ -30,7 +35,7 @@ VEC_INLINE v16 vec_rint(v16 x) {
 // x = n ln 2 + r with |r| <= ln 2 / 2, and e^x = 2^n e^r. The polynomial is 1 + r + r^2 p(r), p of
 // degree 4 interpolating (e^r - 1 - r) / r^2 at the Chebyshev nodes (error 1.1e-8). Adding
 // 1.5 * 2^23 leaves n in the low bits of the sum, from where it is added to the exponent.
-VEC_INLINE v16 vec_exp(v16 x) {
+VEC_FUNCTION v16 vec_exp(v16 x) {
     v16 magic = v16_set1(0x1.8p23f), low = v16_set1(-87.0f);
     v16 clamped = v16_max(low, v16_min(v16_set1(88.0f), x));
     v16 shifted = v16_fma(clamped, v16_set1(0x1.715476p+0f), magic);
@@ -51,7 +56,7 @@ VEC_INLINE v16 vec_exp(v16 x) {
 //
 // Below 0.625 it is x + x^3 p(x^2), p of degree 4 interpolating (tanh(x) / x - 1) / x^2 at the
 // Chebyshev nodes (error 1.7e-8); above, 1 - 2 / (e^2x + 1), which would cancel near zero.
-VEC_INLINE v16 vec_tanh(v16 x) {
+VEC_FUNCTION v16 vec_tanh(v16 x) {
     v16 one = v16_set1(1), size = v16_abs(x), square = v16_mul(x, x);
     v16 p = v16_set1(-0x1.8f8de4p-8f);
     p = v16_fma(p, square, v16_set1(0x1.58048ep-6f));
@@ -70,7 +75,7 @@ VEC_INLINE v16 vec_tanh(v16 x) {
 // With s = u / (2 + u), at most 1/3, it is 2 atanh(s) = s p(s^2): p, of degree 4, interpolates
 // 2 atanh(sqrt(z)) / sqrt(z) at the Chebyshev nodes of 0 <= z <= 1/9 (error 7.7e-9). Nothing is
 // lost where u is small, as 1 + u would lose it.
-VEC_INLINE v16 vec_log1p(v16 u) {
+VEC_FUNCTION v16 vec_log1p(v16 u) {
     v16 s = v16_div(u, v16_add(v16_set1(2), u)), z = v16_mul(s, s);
     v16 p = v16_set1(0x1.2055eep-2f);
     p = v16_fma(p, z, v16_set1(0x1.1e5cfcp-2f));

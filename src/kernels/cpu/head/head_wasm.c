@@ -21,3 +21,7 @@ INLINE v128_t dot_add(v128_t sum, v128_t c, v128_t x) {
 INLINE v128_t dwords(v128_t sum) { return wasm_i32x4_dot_i16x8(sum, wasm_i16x8_splat(1)); }
 
 #include "kernels/cpu/head/head_wasm.inl"
+
+#include "kernels/cpu/head/head_quantize.inl"
+
+void tern_head_quantize_wasm(tern_head_row *row, float *w, size_t n) { quantize(row, w, n); }

@@ -5,7 +5,8 @@
 #include <wasm_simd128.h>
 #include "kernels/cpu/head/head_kernels.h"
 
-#include "kernels/cpu/head/head_quantize.inl"
+// One is enough: it has no products of bytes.
+void tern_head_quantize_wasm(tern_head_row *row, float *w, size_t n);
 
 enum { QUARTER = 16, BLOCKS = 4 }; // bytes of a vector in a register, and the blocks they belong to
 
@@ -182,4 +183,4 @@ static void refine(float *out, const uint8_t *bits, const uint8_t *scales,
     if (n_x) refine_some(out, bits, scales, x, 1, n_groups);
 }
 
-const tern_head_kernels KERNELS = {NAME, quantize, screen, screen_hi, refine};
+const tern_head_kernels KERNELS = {NAME, tern_head_quantize_wasm, screen, screen_hi, refine};

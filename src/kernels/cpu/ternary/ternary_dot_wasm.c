@@ -11,7 +11,7 @@
 #define NAME "wasm dot"
 
 // 4096 blocks of 128 products up to 12 * 128 stay below 2^30.
-enum { ONE_BLOCKS = 4096, GEMV_TOKENS_2BIT = 8, GEMV_TOKENS_T5 = 8 };
+enum { ONE_BLOCKS = 4096, GEMV_TOKENS_2BIT = 8, GEMV_TOKENS_T5 = 4 };
 
 static inline v128_t dot(v128_t sum, v128_t c, v128_t x) {
     return wasm_i32x4_relaxed_dot_i8x16_i7x16_add(x, c, sum);

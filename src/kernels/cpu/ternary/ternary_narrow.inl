@@ -10,17 +10,21 @@
 //                               row r becomes dword r of the register at to + s * to_step
 //   ROWS, TOKENS, tile(...)     see "Prompt" below
 //   GEMV_TOKENS_2BIT, _T5       where gemm overtakes gemv
-//   ONE_TOKEN                   if there is a better way for one token:
-//     dot_one(row, n_bytes, x, is_2bit)     sum of a row's codes, as they are unpacked, times x
-//     dot_two(acc, row, row_bytes, n_bytes, x)     of two rows of 2-bit codes
-//     two_rows(n_bytes)         which of them is faster
+//   DOT_ONE(row, n_bytes, x, is_2bit)     if there is a better way for one token: the sum of a
+//                               row's codes, as they are unpacked, times activations
+//   SMALL                       if code for up to 4 tokens at once must do, else for up to 8
 //   KERNELS, NAME, peak_loop()  the table to define
 #include <string.h>
 
 _Static_assert(TOKENS == 4, "any_tile");
 
 enum { MAX_DOTS = 40, AHEAD = 12288 }; // AHEAD: bytes, see ternary_avx512.c
-enum { FEW = 8, GROUP = 16, CACHED = 24576 }; // tokens and rows at once; bytes of activations
+enum { GROUP = 16, CACHED = 24576 }; // rows at once; bytes of activations
+#ifdef SMALL
+enum { FEW = 4 }; // tokens at once
+#else
+enum { FEW = 8 };
+#endif
 
 // How much greater the unpacked codes are than weight + 1.
 static int32_t code_excess(tern_packing packing) { return packing == TERN_PACK_1_6BIT; }
@@ -122,10 +126,16 @@ TERN_INLINE void gemv_row(const gemv_args *g, size_t row, size_t token, bool is_
     X(name, is_2bit, 2)                                                                            \
     X(name, is_2bit, 3)                                                                            \
     X(name, is_2bit, 4)                                                                            \
+    EACH_MORE(X, name, is_2bit)
+#ifdef SMALL
+#define EACH_MORE(X, name, is_2bit)
+#else
+#define EACH_MORE(X, name, is_2bit)                                                                \
     X(name, is_2bit, 5)                                                                            \
     X(name, is_2bit, 6)                                                                            \
     X(name, is_2bit, 7)                                                                            \
     X(name, is_2bit, 8)
+#endif
 EACH_COUNT(ROW_OF, row_2bit, true)
 EACH_COUNT(ROW_OF, row_t5, false)
 #define POINTER(name, is_2bit, n) name##_##n,
@@ -133,22 +143,14 @@ typedef void (*row_fn)(const gemv_args *g, size_t row, size_t token);
 static const row_fn row_fns[2][FEW] = {{EACH_COUNT(POINTER, row_2bit, true)},
                                        {EACH_COUNT(POINTER, row_t5, false)}};
 
-#ifdef ONE_TOKEN
-static void gemv_one(const gemv_args *g, size_t row, size_t last_row) {
+#ifdef DOT_ONE
+TERN_INLINE void gemv_one(const gemv_args *g, size_t row, size_t last_row, bool is_2bit) {
     const tern_ternary_matrix *w = g->w;
-    const bool is_2bit = w->packing == TERN_PACK_2BIT, two = is_2bit && two_rows(g->n_bytes);
-    const int8_t *x = g->x->q;
     const int32_t offset = offset_of(w, g->x->sum[0]);
     const float scale = w->scale * g->x->inv_scale[0];
-    for (size_t n; row < last_row; row += n) {
-        const uint8_t *data = w->data + row * w->row_bytes;
-        int32_t acc[2];
-        n = two && last_row - row >= 2 ? 2 : 1;
-        if (n == 2) dot_two(acc, data, w->row_bytes, g->n_bytes, x);
-        else if (is_2bit) acc[0] = dot_one(data, g->n_bytes, x, true);
-        else acc[0] = dot_one(data, g->n_bytes, x, false);
-        for (size_t r = 0; r < n; r++)
-            put(g->out + row + r, tern_ternary_result(acc[r], offset, scale), g->accumulate);
+    for (; row < last_row; row++) {
+        int32_t acc = DOT_ONE(w->data + row * w->row_bytes, g->n_bytes, g->x->q, is_2bit);
+        put(g->out + row, tern_ternary_result(acc, offset, scale), g->accumulate);
     }
 }
 #endif
@@ -161,9 +163,10 @@ static void gemv(const tern_ternary_matrix *w, size_t first_row, size_t last_row
     (void)prepared;
     const gemv_args g = {w, x, tern_ternary_row_bytes(w->packing, w->n_in), out, out_stride,
                          accumulate};
-#ifdef ONE_TOKEN
+#ifdef DOT_ONE
     if (x->n_tokens == 1) {
-        gemv_one(&g, first_row, last_row);
+        if (w->packing == TERN_PACK_2BIT) gemv_one(&g, first_row, last_row, true);
+        else gemv_one(&g, first_row, last_row, false);
         return;
     }
 #endif

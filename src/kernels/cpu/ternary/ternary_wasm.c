@@ -6,7 +6,7 @@
 #define KERNELS tern_ternary_kernels_wasm
 #define NAME "wasm"
 
-enum { ONE_BLOCKS = 10, GEMV_TOKENS_2BIT = 8, GEMV_TOKENS_T5 = 8 };
+enum { ONE_BLOCKS = 10, GEMV_TOKENS_2BIT = 8, GEMV_TOKENS_T5 = 4 };
 
 // Adds to each lane two products: neighbours or not, which differs between the variants.
 static inline v128_t dot(v128_t u, v128_t c, v128_t x) {

@@ -3,7 +3,6 @@
 //                       codes up to 3, ONE_BLOCKS times with codes up to 12
 //   add_lanes(u, v), quarter_lanes(u)    u + v; u / 4, which is whole
 //   add_units(s, u), tile(...), KERNELS, NAME     see ternary_narrow.inl
-#include <string.h>
 #include <wasm_simd128.h>
 
 #include "kernels/cpu/ternary/ternary_kernels.h"
@@ -80,9 +79,8 @@ TERN_INLINE void transpose(uint8_t *to, size_t to_step, const uint8_t *from, siz
 
 // ---- One token ---------------------------------------------------------------------------------
 //
-// Nothing here can prefetch. One long row at a time is what the hardware's prefetching wants; two
-// short ones, which lie close together, share what is done for a row. Sums are kept apart so that
-// none waits for another.
+// One row at a time, so that memory is read as one stream: nothing here can prefetch. Sums are kept
+// apart so that none waits for another.
 
 TERN_INLINE unit_sums zero_lanes(void) { return wasm_i32x4_splat(0); }
 
@@ -141,48 +139,8 @@ TERN_INLINE int32_t dot_one(const uint8_t *row, size_t n_bytes, const int8_t *x,
     if (at < n_bytes) s = add_piece_t5(s, row + at, x + 5 * at, 32, 32); // the last, of 32 bytes
     return add_up(s);
 }
-
-// Two rows of 2-bit codes, which share each load of x.
-TERN_INLINE void dot_two(int32_t acc[2], const uint8_t *row, size_t row_bytes, size_t n_bytes,
-                         const int8_t *x) {
-    const bytes low = low_bits(), high = next_bits();
-    const size_t most = ONE_BLOCKS / 2 * TERN_I2S_BYTES;
-    sums s0 = no_sums(), s1 = no_sums();
-#define ADD_BOTH(sum, mask, at)                                                                    \
-    q = load_x(x + (at));                                                                          \
-    sum##0 = dot(sum##0, wasm_v128_and(v, mask), q);                                               \
-    sum##1 = dot(sum##1, wasm_v128_and(w, mask), q);
-    for (size_t left = n_bytes; left;) {
-        const size_t n = tern_min_size(left, most);
-        unit_sums a0 = zero_lanes(), a1 = a0, b0 = a0, b1 = a0; // of the block's two halves
-        unit_sums a_high0 = a0, a_high1 = a0, b_high0 = a0, b_high1 = a0;
-        for (const uint8_t *end = row + n; row < end; row += TERN_I2S_BYTES) {
-            bytes v = load_bytes(row), w = load_bytes(row + row_bytes), q;
-            ADD_BOTH(a, low, 96)
-            ADD_BOTH(a_high, high, 64)
-            v = wasm_u16x8_shr(v, 4), w = wasm_u16x8_shr(w, 4);
-            ADD_BOTH(a, low, 32)
-            ADD_BOTH(a_high, high, 0)
-            v = load_bytes(row + UNIT), w = load_bytes(row + row_bytes + UNIT);
-            ADD_BOTH(b, low, 96 + UNIT)
-            ADD_BOTH(b_high, high, 64 + UNIT)
-            v = wasm_u16x8_shr(v, 4), w = wasm_u16x8_shr(w, 4);
-            ADD_BOTH(b, low, 32 + UNIT)
-            ADD_BOTH(b_high, high, UNIT)
-            x += TERN_I2S_WEIGHTS;
-        }
-        s0 = add_units(add_units(s0, add_lanes(a0, b0)),
-                       add_lanes(quarter_lanes(a_high0), quarter_lanes(b_high0)));
-        s1 = add_units(add_units(s1, add_lanes(a1, b1)),
-                       add_lanes(quarter_lanes(a_high1), quarter_lanes(b_high1)));
-        left -= n;
-    }
-#undef ADD_BOTH
-    acc[0] = add_up(s0), acc[1] = add_up(s1);
-}
-
-TERN_INLINE bool two_rows(size_t n_bytes) { return n_bytes <= 512; }
-#define ONE_TOKEN
+#define DOT_ONE dot_one
+#define SMALL // pages wait for the module to arrive
 
 // ---- Others ------------------------------------------------------------------------------------
 
@@ -211,8 +169,8 @@ static uint64_t peak_loop(void) {
     int8_t x[4 * TOKENS * STEPS];
     int32_t acc[TOKENS][ROWS] = {{0}};
     volatile int32_t sink = 1;
-    memset(w, sink, sizeof w);
-    memset(x, sink, sizeof x);
+    for (size_t i = 0; i < sizeof w; i++) w[i] = (uint8_t)(i * (size_t)sink % 3);
+    for (size_t i = 0; i < sizeof x; i++) x[i] = (int8_t)(i * (size_t)sink);
     for (int i = 0; i < LOOPS; i++) {
         x[i] = (int8_t)sink;
         tile(acc, w, x, STEPS, TOKENS);
