@@ -174,10 +174,3 @@ static size_t argmax(const float *x, size_t n) {
     }
     return 0; // all are NaN
 }
-
-static float dot(const float *a, const float *b, size_t n) {
-    v16 sum = v16_set1(0);
-    for (size_t i = 0; i < n; i += 16)
-        sum = v16_fma(load_some(a + i, n - i), load_some(b + i, n - i), sum);
-    return v16_sum(sum);
-}
