@@ -60,7 +60,7 @@ static tern_status bind_some(tern_device *d, tern_weight *w, uint64_t *left, ter
 }
 
 #define MB ((uint64_t)1 << 20)
-// Seen to fail when gpu_is_full says no (all is sent at once), and without a second fence.
+// Seen to fail when gpu_is_full says no: all is sent at once.
 TEST(gpu_sends_as_much_as_the_device_takes) {
     tern_error err = {0};
     tern_weight *w = NULL;
