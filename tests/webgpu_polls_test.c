@@ -66,8 +66,7 @@ static bool generates(tern_model *m) {
     return ok;
 }
 
-// Seen to fail with gpu_wait in gpu_chain_poll (it never ends), and when a step takes the next one
-// without its answer.
+// Seen to fail when the device's step, and when the trial's, is taken without its answer.
 TEST(webgpu_opening_needs_every_answer) {
     tern_error err = {0};
     tern_opening *o = NULL;
@@ -93,8 +92,7 @@ TEST(webgpu_opening_needs_every_answer) {
 }
 
 // Given up after each answer, and before it was seen. Seen to fail when gpu_device_close does not
-// close the trials, when the callbacks' memory is freed with the device, and when an instance that
-// has no device yet is not released.
+// close the trials, and when a map that is pending is not left to its callback.
 TEST(webgpu_opening_can_be_given_up_anywhere) {
     const char *path = write_model();
     int n_alive = gpu_play_n_alive();
@@ -120,7 +118,7 @@ TEST(webgpu_opening_can_be_given_up_anywhere) {
     }
 }
 
-// Seen to fail when gpu_chain_begin does not close what it has after a failure.
+// Seen to fail when a trial that failed is not closed.
 TEST(webgpu_opening_survives_failing_allocations) {
     const char *path = write_model();
     tern_status status = TERN_ERR_MEMORY;
@@ -233,8 +231,8 @@ static tern_model *open_answered(const char *path, const gpu_play *play) {
     return m;
 }
 
-// The device is lost in the middle of two answers, and the next one, too. Seen to fail when the
-// placement's opening is polled in a loop (it never ends).
+// The device is lost in the middle of two answers, and the next one, too. Seen to fail when only
+// the first session leaves the lost place.
 TEST(webgpu_groups_move_without_waiting) {
     const char *path = write_model();
     tern_error err = {0};
@@ -264,7 +262,7 @@ TEST(webgpu_groups_move_without_waiting) {
 }
 
 // A session is closed while the device computes for it and another one, and then the group is; what
-// comes of that is nobody's. Seen to fail when gpu_cancel leaves the readback to the next batch.
+// comes of that is nobody's. Seen to fail when a batch takes a readback whose map is pending.
 TEST(webgpu_sessions_close_in_the_middle_of_a_step) {
     const char *path = write_model();
     tern_error err = {0};

@@ -176,8 +176,8 @@ static void compare_sent(tern_device *d, wgpu_buffer b, uint64_t offset, const u
     tern_free(found);
 }
 
-// Two of these are on their way at most: one before the fence, one after it.
-#define FENCE_BYTES ((uint64_t)32 << 20)
+// Two of these are on their way at most, one before the fence and one after it, and a piece each.
+#define FENCE_BYTES ((uint64_t)28 << 20)
 void gpu_send(tern_device *d, wgpu_buffer b, uint64_t offset, const void *data, uint64_t bytes) {
     if (d->compare) {
         compare_sent(d, b, offset, data, bytes);
