@@ -1,0 +1,168 @@
+// Models that come over a network which fails, and lie in storage that is damaged or full. Bytes are
+// counted at the server.
+import { test } from './harness.mjs';
+import { webRoots } from './engine.mjs';
+import { PackagePage, modelBytes, modelHash, modelPath, nativeText, text } from './package.mjs';
+
+const size = modelBytes.length;
+// A resumed or repaired download may fetch again what was on its way, or the damaged piece.
+const SLACK = 4 << 20;
+
+async function checkWhole(t, page, result, what) {
+  t.equal(result.error, undefined, `${what}: fails`);
+  t.equal(result.text, await nativeText(), `${what}: text`);
+  if (page) t.equal(await page.call('storedHash'), modelHash, `${what}: SHA-256 of what is stored`);
+}
+
+for (const which of ['chromium', 'firefox']) {
+  test(`downloads: a connection that is cut is resumed in ${which}`, { seconds: 90 }, async (t) => {
+    const page = await PackagePage.open(t, which);
+    const { server } = page;
+    server.fault(modelPath, { cutAfter: 6_000_000 });
+    const cut = await page.call('load', page.modelUrl, { text });
+    if (cut.error) t.equal(cut.error.code, 'network', `"${cut.error.message}"`);
+    server.fault(modelPath, null);
+    await page.reopen();
+    await checkWhole(t, page, await page.call('load', page.modelUrl, { text }), 'resumed');
+    t.check(server.sent(modelPath) < size + SLACK, `${server.sent(modelPath)} bytes were sent`);
+    const ranges = server.requests.filter((r) => r.path === modelPath && /^bytes=[1-9]/.test(r.range ?? ''));
+    t.check(ranges.length > 0, 'asks for the rest');
+  });
+
+  test(`downloads: from the cache, without a server, in ${which}`, { seconds: 90 }, async (t) => {
+    const page = await PackagePage.open(t, which);
+    const first = await page.call('load', page.modelUrl, { text });
+    await checkWhole(t, page, first, 'first');
+    t.equal(first.info?.storage, 'opfs', 'where it is kept');
+    const sent = page.server.sent(modelPath);
+    await page.reopen();
+    page.server.fault(modelPath, { status: 503 });
+    await checkWhole(t, page, await page.call('load', page.modelUrl, { text }), 'cached');
+    t.equal(page.server.sent(modelPath), sent, 'bytes sent');
+  });
+}
+
+test('downloads: a tab that is closed in the middle goes on where it was', { seconds: 90 }, async (t) => {
+  const page = await PackagePage.open(t, 'chromium');
+  const { server } = page;
+  server.fault(modelPath, { bytesPerSecond: 4 << 20 });
+  const lost = page.call('load', page.modelUrl, { text }).catch(() => {});
+  while (server.sent(modelPath) < 6 << 20) await new Promise((done) => setTimeout(done, 20));
+  await page.reopen();
+  await lost;
+  server.fault(modelPath, null);
+  const before = server.sent(modelPath);
+  await checkWhole(t, page, await page.call('load', page.modelUrl, { text }), 'resumed');
+  const again = server.sent(modelPath) - before;
+  t.check(again < size - 1_000_000, `${again} bytes were sent to the second tab`);
+});
+
+test('downloads: a file that changed on the server is not mixed with the old one', { seconds: 90 }, async (t) => {
+  const page = await PackagePage.open(t, 'chromium');
+  const { server } = page;
+  server.fault(modelPath, { etag: '"old"', flip: 5_000_000, cutAfter: 6_000_000 });
+  await page.call('load', page.modelUrl, { text });
+  server.fault(modelPath, { etag: '"new"' });
+  await page.reopen();
+  await checkWhole(t, page, await page.call('load', page.modelUrl, { text }), 'new file');
+});
+
+test('downloads: a server without ranges', { seconds: 90 }, async (t) => {
+  const page = await PackagePage.open(t, 'chromium');
+  const { server } = page;
+  server.fault(modelPath, { noRanges: true, cutAfter: 6_000_000 });
+  const cut = await page.call('load', page.modelUrl, { text });
+  t.equal(cut.error?.code, 'network', 'cut');
+  server.fault(modelPath, { noRanges: true, etag: '', noLength: true });
+  await checkWhole(t, page, await page.call('load', page.modelUrl, { text }), 'whole');
+});
+
+test('downloads: a damaged or short cache is noticed and repaired', { seconds: 90 }, async (t) => {
+  const page = await PackagePage.open(t, 'chromium');
+  const { server } = page;
+  await checkWhole(t, page, await page.call('load', page.modelUrl, { text }), 'first');
+  let before = server.sent(modelPath);
+  await page.call('damage', Math.floor(size / 2));
+  await page.reopen();
+  await checkWhole(t, page, await page.call('load', page.modelUrl, { text }), 'damaged');
+  let again = server.sent(modelPath) - before;
+  t.check(again > 0 && again <= SLACK, `${again} bytes repair one`);
+  before = server.sent(modelPath);
+  await page.call('shorten', size - 100_000);
+  await page.reopen();
+  await checkWhole(t, page, await page.call('load', page.modelUrl, { text }), 'short');
+  again = server.sent(modelPath) - before;
+  t.check(again > 0 && again <= SLACK, `${again} bytes lengthen a short one`);
+});
+
+test('downloads: a load is cancelled at once, and goes on later', { seconds: 60 }, async (t) => {
+  const page = await PackagePage.open(t, 'chromium');
+  const { server } = page;
+  server.fault(modelPath, { stallAfter: 6_000_000, times: 1 });
+  const stopped = await page.call('load', page.modelUrl, { abortAt: 5_000_000 });
+  t.equal(stopped.error?.code, 'aborted', 'cancelled');
+  t.check(stopped.afterAbort < 1, `${stopped.afterAbort} s after the signal`);
+  await checkWhole(t, page, await page.call('load', page.modelUrl, { text }), 'later');
+  t.check(server.sent(modelPath) < size + SLACK, `${server.sent(modelPath)} bytes were sent`);
+});
+
+test('downloads: two tabs at once fetch a model once', { seconds: 90 }, async (t) => {
+  const one = await PackagePage.open(t, 'chromium');
+  const { server } = one;
+  const two = new PackagePage(one.browser, server);
+  await two.reopen();
+  server.fault(modelPath, { bytesPerSecond: 8 << 20 });
+  const results = await Promise.all(
+    [one, two].map((page) => page.call('load', page.modelUrl, { text })),
+  );
+  for (const [i, result] of results.entries()) await checkWhole(t, null, result, `tab ${i}`);
+  t.equal(await one.call('storedHash'), modelHash, 'SHA-256 of what is stored');
+  t.check(server.sent(modelPath) < size + SLACK, `${server.sent(modelPath)} bytes were sent`);
+});
+
+test('downloads: no room is said, with how much is missing', { seconds: 60 }, async (t) => {
+  const page = await PackagePage.open(t, 'chromium');
+  const devtools = await page.page.raw.createCDPSession();
+  await devtools.send('Storage.overrideQuotaForOrigin', { origin: page.server.url, quotaSize: 4 << 20 });
+  const full = await page.call('load', page.modelUrl, { text });
+  t.equal(full.error?.code, 'quota', `"${full.error?.message ?? 'no error'}"`);
+  t.check(/\d.*MB/.test(full.error?.message ?? ''), `sizes in "${full.error?.message}"`);
+  await devtools.send('Storage.overrideQuotaForOrigin', { origin: page.server.url });
+  await checkWhole(t, page, await page.call('load', page.modelUrl, { text }), 'with room');
+});
+
+test('downloads: models are listed and deleted', { seconds: 60 }, async (t) => {
+  const page = await PackagePage.open(t, 'chromium');
+  const { server } = page;
+  t.equal(await page.call('list'), [], 'at first');
+  const { info } = await page.call('load', page.modelUrl, { text });
+  const [entry, ...more] = await page.call('list');
+  t.equal(more.length, 0, 'more entries');
+  const { id, url, complete } = entry ?? {};
+  t.equal({ id, url, size: entry?.size, complete }, { id: info?.id, url: page.modelUrl, size, complete: true }, 'entry');
+  t.check(Math.abs(new Date(entry?.lastUsed) - Date.now()) < 60_000, `last used ${entry?.lastUsed}`);
+  t.equal(await page.call('has', page.modelUrl), true, 'has');
+  const { models, quota } = await page.call('estimate');
+  t.check(models >= size && quota > models, `estimate: ${models} of ${quota}`);
+  t.equal((await page.call('remove', id)).error, undefined, 'delete');
+  t.equal(await page.call('list'), [], 'afterwards');
+  const left = (await page.call('storedFiles')).reduce((n, file) => n + file.size, 0);
+  t.check(left < 100_000, `${left} bytes stay`);
+  await page.call('load', page.modelUrl, { text });
+  t.check(server.sent(modelPath) >= 2 * size, 'fetched again');
+});
+
+test('downloads: files and bytes are sources, too', { seconds: 60 }, async (t) => {
+  const page = await PackagePage.open(t, 'chromium');
+  for (const kind of ['file', 'files', 'blob', 'buffer', 'bytes'])
+    await checkWhole(t, null, await page.call('loadAs', kind, page.modelUrl, { text }), kind);
+  t.equal(await page.call('list'), [], 'nothing is stored');
+});
+
+test('downloads: where there is no storage, memory, and it says so', { seconds: 60 }, async (t) => {
+  const page = await PackagePage.open(t, 'webkit', { server: await t.serve({ roots: webRoots }) });
+  const result = await page.call('load', page.modelUrl, { text });
+  await checkWhole(t, null, result, 'in memory');
+  t.equal(result.info?.storage, 'memory', 'where it is kept');
+  t.check(result.info?.notes.some((note) => /stor|OPFS|memory/i.test(note)), `notes: ${result.info?.notes}`);
+});
