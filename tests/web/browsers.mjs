@@ -75,7 +75,7 @@ class Browser {
   }
 
   async page() {
-    const page = new Page(await this.raw.newPage(), `${this.which}: `);
+    const page = new Page(await this.raw.newPage(), this);
     this.#pages.push(page);
     return page;
   }
@@ -99,9 +99,10 @@ class Browser {
 class Page {
   log = [];
 
-  constructor(raw, prefix) {
+  constructor(raw, browser) {
     this.raw = raw;
-    const add = (line) => this.log.push((prefix + line).slice(0, 500));
+    this.browser = browser;
+    const add = (line) => this.log.push(`${browser.which}: ${line}`.slice(0, 500));
     raw.on('console', (message) => add(`${message.type()}: ${message.text()}`));
     raw.on('pageerror', (error) => add(`uncaught: ${error?.stack ?? error}`));
     raw.on('requestfailed', (request) =>

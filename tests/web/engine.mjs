@@ -9,7 +9,10 @@ export const webRoots = {
   '/oracles/': path.join(root, 'tests/oracles'),
   '/build/': build,
 };
-export const storiesFile = { files: [{ name: 'stories.gguf', url: '/models/stories.gguf' }], path: 'stories.gguf' };
+export const storiesFile = {
+  files: [{ name: 'stories.gguf', url: '/models/stories.gguf' }],
+  path: 'stories.gguf',
+};
 
 // A page of the browser on a server of its own, and a function that asks its engine (engine.js).
 export async function enginePage(t, which, { isolated = true, ...options } = {}) {

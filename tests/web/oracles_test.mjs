@@ -22,7 +22,8 @@ function models() {
     }
     if (!files.includes('golden.safetensors') || name === 'embeddinggemma') continue;
     const file = (one) => ({ name: `${name}/${one}`, url: `/oracles/${name}/${one}` });
-    found.push({ name, path: name, files: files.filter((f) => !f.startsWith('golden') && !f.endsWith('.gguf')).map(file) });
+    const ofFolder = files.filter((one) => !one.startsWith('golden') && !one.endsWith('.gguf'));
+    found.push({ name, path: name, files: ofFolder.map(file) });
     if (files.includes('model.gguf'))
       found.push({ name, path: `${name}/model.gguf`, files: [file('model.gguf')] });
   }

@@ -72,7 +72,7 @@ test('package: from another origin (a CDN), with a one-line worker file', { seco
   const worker = `import '${cdn.url}/tern/worker.js';\n`;
   const pageHtml = '<!doctype html><meta charset="utf-8"><title>a site</title>';
   const files = { '/': pageHtml, '/tern-worker.js': worker };
-  const site = await t.serve({ roots: { '/': (path) => files[path] }, headers: { 'Content-Type': 'text/html' } });
+  const site = await t.serve({ roots: { '/': (path) => files[path] } });
   const page = await (await t.browser('chromium')).page();
   await page.goto(site.url);
   const load = async (cdn, worker, text) => {

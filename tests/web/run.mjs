@@ -1,7 +1,7 @@
-// node tests/web/run.mjs [-j N] [-v] [NAME...]
+// node tests/web/run.mjs [-j N] [-v] [PATTERN...]
 //
-// Runs the tests of tests/web whose names contain one of the NAMEs, N files at once. What was
-// skipped, and why, comes last. -v prints the tests that passed and their time, too.
+// Runs the tests of tests/web whose names match one of the patterns ("^text", "firefox"), N files at
+// once (2). What was skipped, and why, comes last. -v prints the tests that passed and their time, too.
 // Environment: TERN_TEST_LONG=1 adds what takes minutes; TERN_WEB_BROWSERS=all makes a browser that
 // is not installed a failure; TERN_BUILD is the build folder.
 import { fork } from 'node:child_process';
@@ -24,27 +24,27 @@ if (process.env.TERN_WEB_TEST_FILE) {
 async function main(args) {
   let jobs = 2;
   let verbose = false;
-  const parts = [];
+  const patterns = [];
   while (args.length) {
     const arg = args.shift();
     if (arg === '-j') jobs = Number(args.shift());
     else if (arg === '-v') verbose = true;
-    else parts.push(arg);
+    else patterns.push(arg);
   }
   if (!(jobs >= 1)) throw new Error('-j wants a number of files');
   const files = readdirSync(folder).filter((name) => name.endsWith('_test.mjs')).sort();
   const results = [];
   const next = async () => {
-    while (files.length) await runFile(path.join(folder, files.shift()), parts, verbose, results);
+    while (files.length) await runFile(path.join(folder, files.shift()), patterns, verbose, results);
   };
   await Promise.all(Array.from({ length: jobs }, next));
   return summary(results);
 }
 
 // The tests of one file in a process of their own; a process that dies is a failed test.
-function runFile(file, parts, verbose, results) {
+function runFile(file, patterns, verbose, results) {
   return new Promise((done) => {
-    const child = fork(self, parts, { env: { ...process.env, TERN_WEB_TEST_FILE: file } });
+    const child = fork(self, patterns, { env: { ...process.env, TERN_WEB_TEST_FILE: file } });
     child.on('message', (result) => {
       results.push(result);
       print(result, verbose);

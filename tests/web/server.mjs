@@ -148,7 +148,8 @@ class TestServer {
   async #sendFile(request, response, { file, fault, headers, log, finish }) {
     const etag = fault.etag ?? file.etag;
     if (etag) headers.ETag = etag;
-    headers['Content-Type'] = types[path.extname(file.name)] ?? 'application/octet-stream';
+    const kind = file.name.endsWith('/') ? '.html' : path.extname(file.name);
+    headers['Content-Type'] = types[kind] ?? 'application/octet-stream';
     headers['Accept-Ranges'] = fault.noRanges ? 'none' : 'bytes';
     const wanted = fault.noRanges ? undefined : parseRange(request.headers, file.size, etag);
     if (wanted === null) {

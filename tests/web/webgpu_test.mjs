@@ -14,11 +14,11 @@ const needNative = (t) => {
 test('webgpu: the text of native WebGPU on the same adapter', { seconds: 300 }, async (t) => {
   needNative(t);
   const { ask } = await enginePage(t, 'chromium', gpu);
-  const texts = [{ prompt, maxTokens: 24, ignoreEnd: true }, { prompt: 'A dog', maxTokens: 8, ignoreEnd: true }];
-  const question = { job: 'greedy', device: 'webgpu', ...storiesFile, texts };
+  const texts = [{ prompt, maxTokens: 24 }, { prompt: 'A dog', maxTokens: 8 }];
+  const ofNative = ({ prompt, maxTokens }) => greedy(stories, prompt, maxTokens, gpu);
   const [native, { info, results }] = await Promise.all([
-    Promise.all(texts.map((one) => greedy(stories, one.prompt, one.maxTokens, { ...gpu, args: ['--ignore-eos'] }))),
-    ask(question),
+    Promise.all(texts.map(ofNative)),
+    ask({ job: 'greedy', device: 'webgpu', ...storiesFile, texts }),
   ]);
   t.check(/^webgpu/.test(info.device), `runs on ${info.device}`);
   native.forEach((want, i) => {
@@ -41,11 +41,11 @@ test('webgpu: where there is none, WebAssembly writes, and says why', { seconds:
   );
 });
 
-test('webgpu: a device that is lost in an answer is replaced, and the text goes on', { seconds: 300 }, async (t) => {
+test('webgpu: a device that is lost is replaced, and the text goes on', { seconds: 300 }, async (t) => {
   const { ask } = await enginePage(t, 'chromium', gpu);
-  const texts = [{ prompt, maxTokens: 24, ignoreEnd: true, loseAfter: 5 }];
+  const texts = [{ prompt, maxTokens: 24, loseAfter: 5 }];
   const { info, results: [got] } = await ask({ job: 'greedy', device: 'webgpu', ...storiesFile, texts });
-  const want = await greedy(stories, prompt, 24, { args: ['--ignore-eos'] });
+  const want = await greedy(stories, prompt, 24);
   t.equal(got.text, want.text, 'text');
   t.check(/lost/.test(got.notice ?? ''), `notice: ${got.notice}`);
   t.check(/after a loss/.test(info.device), `goes on with ${info.device}`);

@@ -1,6 +1,7 @@
 // A module worker that loads the engine and does one job with it: what tests ask through ask.js.
 //
-//     { job: 'check' | 'greedy', build, threads, device, files: [{ name, url }], path, ... }
+//     { job: 'check' | 'greedy' | 'open' | 'speed', build, threads, device, files: [{ name, url }],
+//       path, ... }
 //
 // The engine is asked without the package around it, so that a fault is the engine's.
 import { loadEngine } from '/tern/engine.js';
@@ -46,7 +47,34 @@ const jobs = {
     model.close();
     return { info, results, memory: engine.memory() };
   },
+
+  // Keeps the model open for 'speed'.
+  async open(engine, { files, path, device }) {
+    kept = await engine.open(await Promise.all(files.map(fetchSource)), path, { device });
+    return { info: kept.info };
+  },
+
+  // Tokens a second of a prompt of nPrompt tokens and of an answer of nText, each in a new session,
+  // as `tern bench` measures them.
+  async speed(engine, { nPrompt, nText }) {
+    const ids = (n) => Array.from({ length: n }, (_, i) => (i * 7919) % kept.info.nVocab);
+    const run = async (n, maxTokens) => {
+      const session = kept.session();
+      const params = { temperature: 0, maxTokens, ignoreEnd: true };
+      const result = await session.generate({ ids: ids(n) }, params, () => {});
+      session.close();
+      return result;
+    };
+    const speed = {};
+    if (nPrompt) speed.prompt = nPrompt / (await run(nPrompt, 1)).promptSeconds;
+    if (nText) {
+      const { nGenerated, generateSeconds } = await run(1, nText);
+      speed.text = nGenerated / generateSeconds;
+    }
+    return speed;
+  },
 };
+let kept; // by 'open'
 
 // Every device that anybody asks for, so that a test can lose it.
 const devices = [];
@@ -58,12 +86,13 @@ if (self.GPUAdapter) {
   };
 }
 
+let engine; // loaded with the first question
+
 self.onmessage = async ({ data: { job, ...question } }) => {
   try {
-    const engine = await loadEngine({ build: question.build, threads: question.threads });
+    engine ??= await loadEngine({ build: question.build, threads: question.threads });
     const answer = await jobs[job](engine, question);
     self.postMessage({ engine: { build: engine.build, threads: engine.threads }, ...answer });
-    engine.close();
   } catch (e) {
     self.postMessage({ error: `${e.stack ?? e}${e.code ? ` (${e.code})` : ''}` });
   }

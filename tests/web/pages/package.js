@@ -167,3 +167,13 @@ export async function framesDuring(params) {
   going = false;
   return { frames, longest, usage: answer.usage };
 }
+
+// Seconds from the page's beginning to the first text, the model being in storage.
+export async function firstToken(source, prompt) {
+  const tern = await Tern.load(source, { device: 'wasm' });
+  let first;
+  const onText = () => (first ??= performance.now() / 1000);
+  await tern.generate(prompt, { maxTokens: 4, temperature: 0, onText });
+  await tern.close();
+  return first;
+}
