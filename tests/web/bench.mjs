@@ -32,7 +32,18 @@ function coresFor(n) {
 async function nativeSpeed({ file, threads, nPrompt, nText, webgpu }) {
   const where = webgpu ? ['--device', 'webgpu'] : ['--cpu-features', 'avx2', '-t', String(threads)];
   const args = [
-    'bench', '-m', file, '-p', String(nPrompt), '-n', String(nText), '-r', '1', '--no-limits', '-o', 'json',
+    'bench',
+    '-m',
+    file,
+    '-p',
+    String(nPrompt),
+    '-n',
+    String(nText),
+    '-r',
+    '1',
+    '--no-limits',
+    '-o',
+    'json',
     ...where,
   ];
   let output;
@@ -52,15 +63,25 @@ async function openWorker(t, which, { model, module, threads, webgpu }) {
   const { page } = await enginePage(t, which, { webgpu });
   if (which === 'chromium' && !webgpu)
     for (const pid of await rendererPids(page.browser))
-      execFileSync('taskset', ['-a', '-c', '-p', coresFor(threads), String(pid)], { stdio: 'ignore' });
-  await page.run(async (question) => {
-    self.worker = (await import('/tests/ask.js')).start('/tests/engine.js');
-    await self.worker.ask(question);
-  }, { job: 'open', build: module, threads, device: webgpu ? 'webgpu' : 'wasm', ...model });
+      execFileSync('taskset', ['-a', '-c', '-p', coresFor(threads), String(pid)], {
+        stdio: 'ignore',
+      });
+  await page.run(
+    async (question) => {
+      self.worker = (await import('/tests/ask.js')).start('/tests/engine.js');
+      await self.worker.ask(question);
+    },
+    { job: 'open', build: module, threads, device: webgpu ? 'webgpu' : 'wasm', ...model },
+  );
   return (question) => page.run((q) => self.worker.ask(q), { job: 'speed', ...question });
 }
 
-async function compare(t, rounds, which, { name, file, threads = 1, nPrompt, nText, webgpu, ...worker }) {
+async function compare(
+  t,
+  rounds,
+  which,
+  { name, file, threads = 1, nPrompt, nText, webgpu, ...worker },
+) {
   const ask = await openWorker(t, which, { threads, webgpu, ...worker });
   const question = { nPrompt, nText };
   const native = { prompt: [], text: [] };
@@ -86,7 +107,12 @@ const parts = {
   async stories(t, rounds, which) {
     for (const module of ['relaxed', 'simd'])
       await compare(t, rounds, which, {
-        name: `stories, ${module}, 1 thread`, file: stories, model: storiesFile, module, nPrompt: 256, nText: 256,
+        name: `stories, ${module}, 1 thread`,
+        file: stories,
+        model: storiesFile,
+        module,
+        nPrompt: 256,
+        nText: 256,
       });
   },
 
@@ -95,15 +121,26 @@ const parts = {
     if (!existsSync(file)) execFileSync(path.join(build, 'make_tiny_model'), [file, '2b']);
     for (const threads of [1, 2])
       await compare(t, Math.min(rounds, 5), which, {
-        name: `2B shape, threads, ${threads} thread${threads > 1 ? 's' : ''}`, file, model: large, threads,
-        module: 'threads', nPrompt: 0, nText: 24,
+        name: `2B shape, threads, ${threads} thread${threads > 1 ? 's' : ''}`,
+        file,
+        model: large,
+        threads,
+        module: 'threads',
+        nPrompt: 0,
+        nText: 24,
       });
   },
 
   async webgpu(t, rounds, which) {
-    if (!existsSync(webgpuLibrary)) return console.log('webgpu: no native library, `make webgpu-native`');
+    if (!existsSync(webgpuLibrary))
+      return console.log('webgpu: no native library, `make webgpu-native`');
     await compare(t, Math.min(rounds, 3), which, {
-      name: 'stories, WebGPU', file: stories, model: storiesFile, nPrompt: 64, nText: 32, webgpu: true,
+      name: 'stories, WebGPU',
+      file: stories,
+      model: storiesFile,
+      nPrompt: 64,
+      nText: 32,
+      webgpu: true,
     });
   },
 

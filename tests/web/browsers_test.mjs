@@ -18,12 +18,16 @@ for (const [which, features] of Object.entries(expected))
     for (const [name, want] of Object.entries(features)) t.equal(report[name], want, name);
   });
 
-test('browsers: chromium has an adapter where it is asked for, and none elsewhere', {}, async (t) => {
-  const server = await t.serve({ roots });
-  for (const webgpu of [true, false]) {
-    const page = await (await t.browser('chromium', { webgpu })).page();
-    await page.goto(`${server.url}/tests/blank.html`);
-    const { adapter } = await page.run(probe);
-    t.equal(/swiftshader/.test(adapter), webgpu, `adapter "${adapter}"`);
-  }
-});
+test(
+  'browsers: chromium has an adapter where it is asked for, and none elsewhere',
+  {},
+  async (t) => {
+    const server = await t.serve({ roots });
+    for (const webgpu of [true, false]) {
+      const page = await (await t.browser('chromium', { webgpu })).page();
+      await page.goto(`${server.url}/tests/blank.html`);
+      const { adapter } = await page.run(probe);
+      t.equal(/swiftshader/.test(adapter), webgpu, `adapter "${adapter}"`);
+    }
+  },
+);

@@ -25,7 +25,9 @@ for (const which of ['chromium', 'firefox']) {
     await page.reopen();
     await checkWhole(t, page, await page.call('load', page.modelUrl, { text }), 'resumed');
     t.check(server.sent(modelPath) < size + SLACK, `${server.sent(modelPath)} bytes were sent`);
-    const ranges = server.requests.filter((r) => r.path === modelPath && /^bytes=[1-9]/.test(r.range ?? ''));
+    const ranges = server.requests.filter(
+      (r) => r.path === modelPath && /^bytes=[1-9]/.test(r.range ?? ''),
+    );
     t.check(ranges.length > 0, 'asks for the rest');
   });
 
@@ -42,20 +44,24 @@ for (const which of ['chromium', 'firefox']) {
   });
 }
 
-test('downloads: a tab that is closed in the middle goes on where it was', { seconds: 90 }, async (t) => {
-  const page = await PackagePage.open(t, 'chromium');
-  const { server } = page;
-  server.fault(modelPath, { bytesPerSecond: 4 << 20 });
-  const lost = page.call('load', page.modelUrl, { text }).catch(() => {});
-  while (server.sent(modelPath) < 6 << 20) await new Promise((done) => setTimeout(done, 20));
-  await page.reopen();
-  await lost;
-  server.fault(modelPath, null);
-  const before = server.sent(modelPath);
-  await checkWhole(t, page, await page.call('load', page.modelUrl, { text }), 'resumed');
-  const again = server.sent(modelPath) - before;
-  t.check(again < size - 1_000_000, `${again} bytes were sent to the second tab`);
-});
+test(
+  'downloads: a tab that is closed in the middle goes on where it was',
+  { seconds: 90 },
+  async (t) => {
+    const page = await PackagePage.open(t, 'chromium');
+    const { server } = page;
+    server.fault(modelPath, { bytesPerSecond: 4 << 20 });
+    const lost = page.call('load', page.modelUrl, { text }).catch(() => {});
+    while (server.sent(modelPath) < 6 << 20) await new Promise((done) => setTimeout(done, 20));
+    await page.reopen();
+    await lost;
+    server.fault(modelPath, null);
+    const before = server.sent(modelPath);
+    await checkWhole(t, page, await page.call('load', page.modelUrl, { text }), 'resumed');
+    const again = server.sent(modelPath) - before;
+    t.check(again < size - 1_000_000, `${again} bytes were sent to the second tab`);
+  },
+);
 
 test('downloads: a file that changed is not mixed with the old one', { seconds: 90 }, async (t) => {
   const page = await PackagePage.open(t, 'chromium');
@@ -123,7 +129,10 @@ test('downloads: two tabs at once fetch a model once', { seconds: 90 }, async (t
 test('downloads: no room is said, with how much is missing', { seconds: 60 }, async (t) => {
   const page = await PackagePage.open(t, 'chromium');
   const devtools = await page.page.raw.createCDPSession();
-  await devtools.send('Storage.overrideQuotaForOrigin', { origin: page.server.url, quotaSize: 4 << 20 });
+  await devtools.send('Storage.overrideQuotaForOrigin', {
+    origin: page.server.url,
+    quotaSize: 4 << 20,
+  });
   const full = await page.call('load', page.modelUrl, { text });
   t.equal(full.error?.code, 'quota', `"${full.error?.message ?? 'no error'}"`);
   t.check(/\d.*MB/.test(full.error?.message ?? ''), `sizes in "${full.error?.message}"`);
@@ -141,7 +150,10 @@ test('downloads: models are listed and deleted', { seconds: 60 }, async (t) => {
   t.equal([entry?.id, entry?.url], [info?.id, page.modelUrl], 'which it is');
   t.equal([entry?.size, entry?.complete], [size, true], 'how much of it');
   const { id } = entry ?? {};
-  t.check(Math.abs(new Date(entry?.lastUsed) - Date.now()) < 60_000, `last used ${entry?.lastUsed}`);
+  t.check(
+    Math.abs(new Date(entry?.lastUsed) - Date.now()) < 60_000,
+    `last used ${entry?.lastUsed}`,
+  );
   t.equal(await page.call('has', page.modelUrl), true, 'has');
   const { models, quota } = await page.call('estimate');
   t.check(models >= size && quota > models, `estimate: ${models} of ${quota}`);
@@ -165,5 +177,8 @@ test('downloads: where there is no storage, memory, and it says so', { seconds: 
   const result = await page.call('load', page.modelUrl, { text });
   await checkWhole(t, null, result, 'in memory');
   t.equal(result.info?.storage, 'memory', 'where it is kept');
-  t.check(result.info?.notes.some((note) => /stor|OPFS|memory/i.test(note)), `notes: ${result.info?.notes}`);
+  t.check(
+    result.info?.notes.some((note) => /stor|OPFS|memory/i.test(note)),
+    `notes: ${result.info?.notes}`,
+  );
 });

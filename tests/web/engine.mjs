@@ -19,7 +19,8 @@ export async function enginePage(t, which, { isolated = true, ...options } = {})
   const server = await t.serve({ roots: webRoots, isolated });
   const page = await (await t.browser(which, options)).page();
   await page.goto(`${server.url}/tests/blank.html`);
-  const work = async (question) => (await import('/tests/ask.js')).ask('/tests/engine.js', question);
+  const work = async (question) =>
+    (await import('/tests/ask.js')).ask('/tests/engine.js', question);
   return { server, page, ask: (question) => page.run(work, question) };
 }
 

@@ -157,5 +157,6 @@ async function runOne({ name, seconds, long, run }) {
 export async function runTests(patterns, report) {
   const wanted = patterns.map((pattern) => new RegExp(pattern));
   for (const one of tests)
-    if (!wanted.length || wanted.some((pattern) => pattern.test(one.name))) report(await runOne(one));
+    if (!wanted.length || wanted.some((pattern) => pattern.test(one.name)))
+      report(await runOne(one));
 }

@@ -25,7 +25,12 @@ async function watch(t, shape, limit, seconds) {
   const text = { prompt: 'a', maxTokens: 2, ignoreEnd: true };
   for (const from of ['the network', 'storage']) {
     const { result, most, now } = await watchMemory(page.browser, () =>
-      page.call('load', page.server.url + url, { device: 'webgpu', context: 256, text, keep: true }),
+      page.call('load', page.server.url + url, {
+        device: 'webgpu',
+        context: 256,
+        text,
+        keep: true,
+      }),
     );
     t.equal(result.error, undefined, `from ${from}`);
     t.check(/^webgpu/.test(result.info?.device), `runs on ${result.info?.device}`);
@@ -43,4 +48,6 @@ async function watch(t, shape, limit, seconds) {
 // The tokenizer, the tables and the code need as much for every model; a quarter of the weights fits
 // the rest of the bound.
 test('memory: a 270 MB model on WebGPU', { seconds: 300 }, (t) => watch(t, 'mid', 110 * MB));
-test('memory: a 1.2 GB model on WebGPU', { seconds: 900, long: true }, (t) => watch(t, '2b', 300 * MB));
+test('memory: a 1.2 GB model on WebGPU', { seconds: 900, long: true }, (t) =>
+  watch(t, '2b', 300 * MB),
+);

@@ -34,7 +34,9 @@ export function tern(args, { webgpu = false } = {}) {
 export async function greedy(model, prompt, n, options = {}) {
   const device = options.webgpu ? ['--device', 'webgpu'] : ['-t', String(options.threads ?? 1)];
   const args = ['run', '-m', model, '-p', prompt, '-n', String(n), '--temp', '0', '--json'];
-  return JSON.parse((await tern([...args, ...device, ...(options.args ?? [])], options)).toString());
+  return JSON.parse(
+    (await tern([...args, ...device, ...(options.args ?? [])], options)).toString(),
+  );
 }
 
 // Scores of every next token of `ids`: Float32Array of ids.length rows.
@@ -43,7 +45,19 @@ export async function logits(model, ids) {
   try {
     const [input, output] = [path.join(folder, 'ids'), path.join(folder, 'logits')];
     await writeFile(input, Int32Array.from(ids));
-    await tern(['logits', '-m', model, '--ids', input, '-o', output, '--kv-type', 'f32', '-t', '1']);
+    await tern([
+      'logits',
+      '-m',
+      model,
+      '--ids',
+      input,
+      '-o',
+      output,
+      '--kv-type',
+      'f32',
+      '-t',
+      '1',
+    ]);
     return asArray(Float32Array, await readFile(output));
   } finally {
     await rm(folder, { recursive: true, force: true });
@@ -57,7 +71,10 @@ export async function tensors(file, ...names) {
   const header = JSON.parse(bytes.subarray(8, 8 + length).toString());
   const types = { F32: Float32Array, I32: Int32Array };
   const values = names.map((name) => {
-    const { dtype, data_offsets: [from, to] } = header[name];
+    const {
+      dtype,
+      data_offsets: [from, to],
+    } = header[name];
     return [name, asArray(types[dtype], bytes.subarray(8 + length + from, 8 + length + to))];
   });
   return Object.fromEntries(values);

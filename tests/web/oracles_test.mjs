@@ -47,10 +47,22 @@ async function compare(t, ask, model, build) {
   const golden = path.join(folder, model.name, 'golden.safetensors');
   const { input_ids: ids, greedy_ids: greedy } = await tensors(golden, 'input_ids', 'greedy_ids');
   const maxTokens = greedy.length - ids.length;
-  const [scores, { results: [got], info }] = await Promise.all([
+  const [
+    scores,
+    {
+      results: [got],
+      info,
+    },
+  ] = await Promise.all([
     logits(path.join(folder, model.path), [...greedy].slice(0, -1)),
     ask({
-      job: 'greedy', build, device: 'wasm', kv: 'f32', threads: 2, files: model.files, path: model.path,
+      job: 'greedy',
+      build,
+      device: 'wasm',
+      kv: 'f32',
+      threads: 2,
+      files: model.files,
+      path: model.path,
       texts: [{ ids: [...ids], maxTokens, ignoreEnd: true, logprobs: true, topLogprobs: TOP }],
     }),
   ]);
@@ -62,7 +74,10 @@ async function compare(t, ask, model, build) {
     const want = logprobsOf(scores.subarray(at, at + info.nVocab));
     t.equal(one.top.length, TOP, `${what}: likeliest tokens`);
     for (const { id, logprob } of [one, ...one.top])
-      t.check(within(logprob, want[id]), `${what}: token ${i}, ln p of ${id}: ${logprob}, not ${want[id]}`);
+      t.check(
+        within(logprob, want[id]),
+        `${what}: token ${i}, ln p of ${id}: ${logprob}, not ${want[id]}`,
+      );
   });
 }
 

@@ -38,7 +38,9 @@ export class PackagePage {
 
   call(name, ...args) {
     return this.page.run(
-      async (name, args) => (await import('/tests/package.js'))[name](...args), name, args,
+      async (name, args) => (await import('/tests/package.js'))[name](...args),
+      name,
+      args,
     );
   }
 

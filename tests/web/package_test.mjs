@@ -44,47 +44,62 @@ test('package: in the page, the same API', { seconds: 60 }, async (t) => {
   t.equal((await page.call('stream', params)).text, (await nativeChat()).text, 'streamed answer');
 });
 
-test('package: a strict policy is enough, with a worker and threads', { seconds: 60 }, async (t) => {
-  const server = await t.serve({ roots: webRoots, csp: cspHeader });
-  const { loaded } = await openWith(t, 'chromium', {}, { server });
-  t.equal(loaded.info.worker, true, 'in a worker');
-  t.equal(loaded.info.build, 'threads', 'module');
-  t.equal(server.violations, [], 'violations');
-});
+test(
+  'package: a strict policy is enough, with a worker and threads',
+  { seconds: 60 },
+  async (t) => {
+    const server = await t.serve({ roots: webRoots, csp: cspHeader });
+    const { loaded } = await openWith(t, 'chromium', {}, { server });
+    t.equal(loaded.info.worker, true, 'in a worker');
+    t.equal(loaded.info.build, 'threads', 'module');
+    t.equal(server.violations, [], 'violations');
+  },
+);
 
-test('package: an answer is aborted by its stream, and the next one is right', { seconds: 60 }, async (t) => {
-  const { page } = await openWith(t, 'chromium', {});
-  const cut = await page.call('stream', { ...params, max_tokens: 900, ignore_eos: true }, 5);
-  t.check(cut.withText >= 5 && cut.withText < 200, `${cut.withText} pieces`);
-  t.check(cut.afterAbort < 1, `${cut.afterAbort} s after the abort`);
-  t.equal((await page.call('stream', params)).text, (await nativeChat()).text, 'next answer');
-});
+test(
+  'package: an answer is aborted by its stream, and the next one is right',
+  { seconds: 60 },
+  async (t) => {
+    const { page } = await openWith(t, 'chromium', {});
+    const cut = await page.call('stream', { ...params, max_tokens: 900, ignore_eos: true }, 5);
+    t.check(cut.withText >= 5 && cut.withText < 200, `${cut.withText} pieces`);
+    t.check(cut.afterAbort < 1, `${cut.afterAbort} s after the abort`);
+    t.equal((await page.call('stream', params)).text, (await nativeChat()).text, 'next answer');
+  },
+);
 
 test('package: the page goes on drawing while a worker writes', { seconds: 60 }, async (t) => {
   const { page } = await openWith(t, 'chromium', { threads: 1 });
-  const { frames, longest, usage } = await page.call('framesDuring', { ...params, max_tokens: 400 });
+  const { frames, longest, usage } = await page.call('framesDuring', {
+    ...params,
+    max_tokens: 400,
+  });
   t.check(usage.completion_tokens > 50, `${usage.completion_tokens} tokens`);
   t.check(frames > 5 && longest < 250, `${frames} frames, at most ${longest} ms between two`);
 });
 
-test('package: from another origin (a CDN), with a one-line worker file', { seconds: 60 }, async (t) => {
-  const cdn = await t.serve({ roots: webRoots, cors: true });
-  const worker = `import '${cdn.url}/tern/worker.js';\n`;
-  const pageHtml = '<!doctype html><meta charset="utf-8"><title>a site</title>';
-  const files = { '/': pageHtml, '/tern-worker.js': worker };
-  const site = await t.serve({ roots: { '/': (path) => files[path] } });
-  const page = await (await t.browser('chromium')).page();
-  await page.goto(site.url);
-  const load = async (cdn, worker, text) => {
-    const { Tern } = await import(`${cdn}/tern/index.js`);
-    const tern = await Tern.load(`${cdn}/models/stories.gguf`, { device: 'wasm', worker });
-    const { text: written } = await tern.generate(text.prompt, { ...text, temperature: 0 });
-    const { info } = tern;
-    await tern.close();
-    return { written, worker: info.worker };
-  };
-  for (const where of ['/tern-worker.js', false]) {
-    const got = await page.run(load, cdn.url, where, text);
-    t.equal(got, { written: await nativeText(), worker: where !== false }, `worker: ${where}`);
-  }
-});
+test(
+  'package: from another origin (a CDN), with a one-line worker file',
+  { seconds: 60 },
+  async (t) => {
+    const cdn = await t.serve({ roots: webRoots, cors: true });
+    const worker = `import '${cdn.url}/tern/worker.js';\n`;
+    const pageHtml = '<!doctype html><meta charset="utf-8"><title>a site</title>';
+    const files = { '/': pageHtml, '/tern-worker.js': worker };
+    const site = await t.serve({ roots: { '/': (path) => files[path] } });
+    const page = await (await t.browser('chromium')).page();
+    await page.goto(site.url);
+    const load = async (cdn, worker, text) => {
+      const { Tern } = await import(`${cdn}/tern/index.js`);
+      const tern = await Tern.load(`${cdn}/models/stories.gguf`, { device: 'wasm', worker });
+      const { text: written } = await tern.generate(text.prompt, { ...text, temperature: 0 });
+      const { info } = tern;
+      await tern.close();
+      return { written, worker: info.worker };
+    };
+    for (const where of ['/tern-worker.js', false]) {
+      const got = await page.run(load, cdn.url, where, text);
+      t.equal(got, { written: await nativeText(), worker: where !== false }, `worker: ${where}`);
+    }
+  },
+);

@@ -32,10 +32,13 @@ async function main(args) {
     else patterns.push(arg);
   }
   if (!(jobs >= 1)) throw new Error('-j wants a number of files');
-  const files = readdirSync(folder).filter((name) => name.endsWith('_test.mjs')).sort();
+  const files = readdirSync(folder)
+    .filter((name) => name.endsWith('_test.mjs'))
+    .sort();
   const results = [];
   const next = async () => {
-    while (files.length) await runFile(path.join(folder, files.shift()), patterns, verbose, results);
+    while (files.length)
+      await runFile(path.join(folder, files.shift()), patterns, verbose, results);
   };
   await Promise.all(Array.from({ length: jobs }, next));
   return summary(results);
@@ -78,8 +81,7 @@ function summary(results) {
   const failed = count((r) => r.failures.length);
   const passed = count((r) => !r.failures.length && !r.skipped);
   const reasons = new Map();
-  for (const r of results)
-    if (r.skipped) reasons.set(r.skipped, (reasons.get(r.skipped) ?? 0) + 1);
+  for (const r of results) if (r.skipped) reasons.set(r.skipped, (reasons.get(r.skipped) ?? 0) + 1);
   console.log(`${passed} passed, ${failed} failed, ${count((r) => r.skipped)} skipped`);
   for (const [why, n] of reasons) console.log(`  skipped ${n}: ${why}`);
   if (!results.length) console.log('no test has such a name');

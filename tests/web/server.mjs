@@ -121,7 +121,11 @@ class TestServer {
   async #answer(request, response) {
     const pathname = decodeURIComponent(new URL(request.url, 'http://x').pathname);
     const log = {
-      method: request.method, path: pathname, range: request.headers.range, status: 0, sent: 0,
+      method: request.method,
+      path: pathname,
+      range: request.headers.range,
+      status: 0,
+      sent: 0,
       ended: false,
     };
     if (pathname === '/csp-report') return this.#takeReport(request, response);
@@ -222,7 +226,11 @@ function parseRange(headers, size, etag) {
 async function sendBytes(response, file, { from, to, fault, log }) {
   const socket = response.socket;
   const began = performance.now();
-  const cut = Math.min(to, from + (fault.cutAfter ?? Infinity), from + (fault.stallAfter ?? Infinity));
+  const cut = Math.min(
+    to,
+    from + (fault.cutAfter ?? Infinity),
+    from + (fault.stallAfter ?? Infinity),
+  );
   let at = from;
   while (at < cut && !socket.destroyed) {
     const bytes = await file.read(at, Math.min(PIECE, cut - at));

@@ -39,10 +39,18 @@ test('server: faults on demand', {}, async (t) => {
   t.check(same((await read(url)).body, bytes), 'once only');
   server.fault('/file.bin', { flip: 70_000, times: 1 });
   const wrong = (await read(url)).body;
-  t.equal(wrong.findIndex((b, i) => b !== bytes[i]), 70_000, 'a wrong byte');
+  t.equal(
+    wrong.findIndex((b, i) => b !== bytes[i]),
+    70_000,
+    'a wrong byte',
+  );
   server.fault('/file.bin', { noRanges: true, etag: '"x"', times: 1 });
   const all = await read(url, { Range: 'bytes=5-9' });
-  t.equal([all.status, all.body.length, all.headers.get('etag')], [200, 300_000, '"x"'], 'no ranges');
+  t.equal(
+    [all.status, all.body.length, all.headers.get('etag')],
+    [200, 300_000, '"x"'],
+    'no ranges',
+  );
   server.fault('/file.bin', { bytesPerSecond: 600_000, times: 1 });
   const began = performance.now();
   await read(url);

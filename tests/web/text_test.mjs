@@ -13,7 +13,9 @@ const prompts = [
 let cached;
 async function nativeTexts() {
   cached ??= Promise.all(
-    prompts.map(({ prompt, maxTokens }) => greedy(stories, prompt, maxTokens, { args: ['--ignore-eos'] })),
+    prompts.map(({ prompt, maxTokens }) =>
+      greedy(stories, prompt, maxTokens, { args: ['--ignore-eos'] }),
+    ),
   );
   return cached;
 }
@@ -34,21 +36,33 @@ async function compare(t, ask, question) {
 
 for (const [which, names] of Object.entries(builds))
   for (const build of names)
-    test(`text: ${build} in ${which} writes what the native engine writes`, { seconds: 120 }, async (t) => {
-      const { ask } = await enginePage(t, which);
-      const { engine } = await compare(t, ask, { build, threads: 2 });
-      t.equal(engine, { build, threads: build === 'threads' ? 2 : 1 }, 'engine');
-    });
+    test(
+      `text: ${build} in ${which} writes what the native engine writes`,
+      { seconds: 120 },
+      async (t) => {
+        const { ask } = await enginePage(t, which);
+        const { engine } = await compare(t, ask, { build, threads: 2 });
+        t.equal(engine, { build, threads: build === 'threads' ? 2 : 1 }, 'engine');
+      },
+    );
 
-test('text: a page that is not isolated gets one thread, and the same text', { seconds: 60 }, async (t) => {
-  const { ask } = await enginePage(t, 'chromium', { isolated: false });
-  const { engine } = await compare(t, ask, {});
-  t.equal(engine, { build: 'relaxed', threads: 1 }, 'engine');
-});
+test(
+  'text: a page that is not isolated gets one thread, and the same text',
+  { seconds: 60 },
+  async (t) => {
+    const { ask } = await enginePage(t, 'chromium', { isolated: false });
+    const { engine } = await compare(t, ask, {});
+    t.equal(engine, { build: 'relaxed', threads: 1 }, 'engine');
+  },
+);
 
-test('text: an isolated page gets threads by itself, and the same text', { seconds: 60 }, async (t) => {
-  const { ask } = await enginePage(t, 'chromium');
-  const { engine } = await compare(t, ask, {});
-  t.equal(engine.build, 'threads', 'engine');
-  t.check(engine.threads >= 2, `${engine.threads} threads`);
-});
+test(
+  'text: an isolated page gets threads by itself, and the same text',
+  { seconds: 60 },
+  async (t) => {
+    const { ask } = await enginePage(t, 'chromium');
+    const { engine } = await compare(t, ask, {});
+    t.equal(engine.build, 'threads', 'engine');
+    t.check(engine.threads >= 2, `${engine.threads} threads`);
+  },
+);

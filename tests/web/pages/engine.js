@@ -27,7 +27,10 @@ const jobs = {
   // texts: [{ prompt | ids | messages, maxTokens, ... }], one after another, each in a session of its
   // own. loseAfter: the GPU's device is lost after so many pieces of text.
   async greedy(engine, { files, path, device, kv, texts, open = {} }) {
-    const model = await engine.open(await Promise.all(files.map(fetchSource)), path, { device, ...open });
+    const model = await engine.open(await Promise.all(files.map(fetchSource)), path, {
+      device,
+      ...open,
+    });
     const results = [];
     for (const { prompt, ids, messages, loseAfter, ...params } of texts) {
       const session = model.session({ kv });
@@ -39,7 +42,11 @@ const jobs = {
         if (more) logprobs.push(...more);
         if (++pieces === loseAfter) for (const gpu of devices) gpu.destroy();
       };
-      const result = await session.generate({ prompt, ids, messages }, { temperature: 0, ...params }, took);
+      const result = await session.generate(
+        { prompt, ids, messages },
+        { temperature: 0, ...params },
+        took,
+      );
       session.close();
       results.push({ ...result, ids: [...result.ids], text, logprobs });
     }

@@ -121,7 +121,9 @@ export const complete = async (params) => {
 // chunks that had text.
 export async function stream(params, abortAfter = Infinity) {
   const chunks = await self.tern.chat.completions.create({
-    ...params, stream: true, stream_options: { include_usage: true },
+    ...params,
+    stream: true,
+    stream_options: { include_usage: true },
   });
   const seen = { text: '', role: undefined, finish: null, usage: null, withText: 0, objects: [] };
   let abortedAt;
