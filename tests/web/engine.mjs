@@ -3,7 +3,7 @@ import path from 'node:path';
 import { build, root } from './native.mjs';
 
 export const webRoots = {
-  '/': path.join(build, 'web'),
+  '/': path.join(build, 'web/pages'),
   '/tests/': path.join(root, 'tests/web/pages'),
   '/models/': path.join(root, 'models'),
   '/oracles/': path.join(root, 'tests/oracles'),

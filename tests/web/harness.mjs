@@ -114,6 +114,12 @@ function callSite() {
   return (lines.find((line) => line.includes('_test.mjs')) ?? lines[0] ?? '').trim();
 }
 
+// The message of an error, and where it came from without puppeteer's own frames.
+function ownFrames(e) {
+  const lines = (e.stack ?? String(e)).split('\n');
+  return lines.filter((line) => !/node_modules|node:internal|harness\.mjs|run\.mjs/.test(line)).join('\n    ');
+}
+
 function difference(a, b) {
   let at = 0;
   while (at < a.length && a[at] === b[at]) at++;
@@ -138,7 +144,7 @@ async function runOne({ name, seconds, long, run }) {
       if (!t.checks) t.failures.push('has checked nothing');
     } catch (e) {
       if (e instanceof Skip) skipped = e.message;
-      else t.failures.push(e.stack ?? String(e));
+      else t.failures.push(ownFrames(e));
     }
     clearTimeout(timer);
     running.catch(() => {}); // it fails once more when its browser is ended

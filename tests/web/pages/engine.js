@@ -101,6 +101,6 @@ self.onmessage = async ({ data: { job, ...question } }) => {
     const answer = await jobs[job](engine, question);
     self.postMessage({ engine: { build: engine.build, threads: engine.threads }, ...answer });
   } catch (e) {
-    self.postMessage({ error: `${e.stack ?? e}${e.code ? ` (${e.code})` : ''}` });
+    self.postMessage({ error: `${e.code ?? e.name}: ${e.message}\n${e.stack}` });
   }
 };
