@@ -117,7 +117,9 @@ function callSite() {
 // The message of an error, and where it came from without puppeteer's own frames.
 function ownFrames(e) {
   const lines = (e.stack ?? String(e)).split('\n');
-  return lines.filter((line) => !/node_modules|node:internal|harness\.mjs|run\.mjs/.test(line)).join('\n    ');
+  return lines
+    .filter((line) => !/node_modules|node:internal|harness\.mjs|run\.mjs/.test(line))
+    .join('\n    ');
 }
 
 function difference(a, b) {

@@ -25,14 +25,15 @@ const jobs = {
   },
 
   // texts: [{ prompt | ids | messages, maxTokens, ... }], one after another, each in a session of its
-  // own. loseAfter: the GPU's device is lost after so many pieces of text.
+  // own. loseAfter: the GPU's device is destroyed after so many pieces of text. tellAfter: the console
+  // is told then.
   async greedy(engine, { files, path, device, kv, texts, open = {} }) {
     const model = await engine.open(await Promise.all(files.map(fetchSource)), path, {
       device,
       ...open,
     });
     const results = [];
-    for (const { prompt, ids, messages, loseAfter, ...params } of texts) {
+    for (const { prompt, ids, messages, loseAfter, tellAfter, ...params } of texts) {
       const session = model.session({ kv });
       let text = '';
       const logprobs = [];
@@ -41,6 +42,7 @@ const jobs = {
         text += piece;
         if (more) logprobs.push(...more);
         if (++pieces === loseAfter) for (const gpu of devices) gpu.destroy();
+        if (pieces === tellAfter) console.log(`wrote ${pieces} pieces`);
       };
       const result = await session.generate(
         { prompt, ids, messages },
