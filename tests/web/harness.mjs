@@ -42,8 +42,8 @@ export class Test {
 
   // Compared as JSON: got and want are numbers, strings, or arrays and objects of them.
   equal(got, want, what) {
-    const [a, b] = [JSON.stringify(got), JSON.stringify(want)];
-    return this.check(a === b, a === b ? what : `${what}: ${difference(a ?? 'undefined', b)}`);
+    const [a, b] = [got, want].map((x) => JSON.stringify(x) ?? 'undefined');
+    return this.check(a === b, a === b ? what : `${what}: ${difference(a, b)}`);
   }
 
   // run() must reject with an error whose text matches.
@@ -126,7 +126,8 @@ function difference(a, b) {
   let at = 0;
   while (at < a.length && a[at] === b[at]) at++;
   const from = Math.max(0, at - 40);
-  const piece = (s) => (from ? '…' : '') + s.slice(from, at + 60) + (s.length > at + 60 ? '…' : '');
+  const to = at + 160;
+  const piece = (s) => (from ? '…' : '') + s.slice(from, to) + (s.length > to ? '…' : '');
   return `${piece(a)} instead of ${piece(b)} (from character ${at} on)`;
 }
 

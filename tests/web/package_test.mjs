@@ -27,7 +27,7 @@ for (const which of ['chromium', 'firefox', 'webkit'])
     t.equal(loaded.info.worker, true, 'in a worker');
     const want = await nativeChat();
     const answer = await page.call('complete', params);
-    t.equal(answer.choices?.[0].message, { role: 'assistant', content: want.text }, 'answer');
+    t.equal(answer.choices?.[0].message.content, want.text, 'answer');
     t.equal(answer.usage?.completion_tokens, want.generated_tokens, 'tokens written');
     t.equal(answer.usage?.prompt_tokens, want.prompt_tokens, 'tokens read');
     const streamed = await page.call('stream', params);
@@ -35,7 +35,8 @@ for (const which of ['chromium', 'firefox', 'webkit'])
     t.check(streamed.withText > 10, `${streamed.withText} pieces`);
     t.equal(streamed.objects, ['chat.completion.chunk'], 'objects');
     t.equal(streamed.usage?.completion_tokens, want.generated_tokens, 'streamed usage');
-    t.check(streamed.usage?.prompt_tokens_details.cached_tokens > 5, 'the prompt was still there');
+    const { cached_tokens: cached } = streamed.usage?.prompt_tokens_details ?? {};
+    t.check(cached > want.prompt_tokens / 2, `${cached} tokens of the prompt were still there`);
   });
 
 test('package: in the page, the same API', { seconds: 60 }, async (t) => {
@@ -89,10 +90,10 @@ test(
     const site = await t.serve({ roots: { '/': (path) => files[path] } });
     const page = await (await t.browser('chromium')).page();
     await page.goto(site.url);
-    const load = async (cdn, worker, text) => {
+    const load = async (cdn, worker, { prompt, maxTokens }) => {
       const { Tern } = await import(`${cdn}/tern/index.js`);
       const tern = await Tern.load(`${cdn}/models/stories.gguf`, { device: 'wasm', worker });
-      const { text: written } = await tern.generate(text.prompt, { ...text, temperature: 0 });
+      const { text: written } = await tern.generate(prompt, { maxTokens, temperature: 0 });
       const { info } = tern;
       await tern.close();
       return { written, worker: info.worker };

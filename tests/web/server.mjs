@@ -37,7 +37,7 @@ class TestServer {
   requests = []; // {method, path, range, status, sent, ended}: sent grows while bytes flow
   violations = []; // of the content security policy
   #options;
-  #faults = new Map(); // path -> {fault, left}
+  #faults = new Map(); // path -> [{fault, left}], the first one counts
   #http;
   #sockets = new Set();
 
@@ -82,10 +82,13 @@ class TestServer {
   //   noLength: true     no Content-Length
   //   status: n          this status, without the file
   //   headers: {...}     more headers
-  // times: for so many requests only. A later fault of the same path replaces it, null ends it.
-  fault(path, fault) {
-    if (fault) this.#faults.set(path, { fault, left: fault.times ?? Infinity });
-    else this.#faults.delete(path);
+  // times: for so many requests, then the next one of the list. A later call replaces all of the
+  // path's, one without faults ends them.
+  fault(path, ...faults) {
+    this.#faults.set(
+      path,
+      faults.map((fault) => ({ fault, left: fault.times ?? Infinity })),
+    );
   }
 
   // Bytes of bodies sent for a path, over all requests.
@@ -94,10 +97,11 @@ class TestServer {
   }
 
   #takeFault(path) {
-    const entry = this.#faults.get(path);
-    if (!entry) return {};
-    if (--entry.left <= 0) this.#faults.delete(path);
-    return entry.fault;
+    const list = this.#faults.get(path) ?? [];
+    if (!list.length) return {};
+    const { fault } = list[0];
+    if (--list[0].left <= 0) list.shift();
+    return fault;
   }
 
   #headers(fault) {

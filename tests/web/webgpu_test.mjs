@@ -22,19 +22,23 @@ test('webgpu: the text of native WebGPU on the same adapter', { seconds: 400 }, 
   t.equal(results[0].notice, null, 'notice');
 });
 
-test('webgpu: where there is none, WebAssembly writes, and says why', { seconds: 60 }, async (t) => {
-  const { ask } = await enginePage(t, 'chromium');
-  const texts = [{ prompt, maxTokens: 40 }];
-  const { info, results } = await ask({ job: 'greedy', device: 'auto', ...storiesFile, texts });
-  t.check(/^cpu/.test(info.device), `runs on ${info.device}`);
-  t.check(/WebGPU/.test(info.deviceReason ?? ''), `reason: ${info.deviceReason}`);
-  t.equal(results[0].ids, (await greedy(stories, prompt, 40)).ids, 'tokens');
-  await t.rejects(
-    () => ask({ job: 'greedy', device: 'webgpu', ...storiesFile, texts }),
-    /WebGPU/,
-    'webgpu asked for',
-  );
-});
+test(
+  'webgpu: where there is none, WebAssembly writes, and says why',
+  { seconds: 60 },
+  async (t) => {
+    const { ask } = await enginePage(t, 'chromium');
+    const texts = [{ prompt, maxTokens: 40 }];
+    const { info, results } = await ask({ job: 'greedy', device: 'auto', ...storiesFile, texts });
+    t.check(/^cpu/.test(info.device), `runs on ${info.device}`);
+    t.check(/WebGPU/.test(info.deviceReason ?? ''), `reason: ${info.deviceReason}`);
+    t.equal(results[0].ids, (await greedy(stories, prompt, 40)).ids, 'tokens');
+    await t.rejects(
+      () => ask({ job: 'greedy', device: 'webgpu', ...storiesFile, texts }),
+      /WebGPU/,
+      'webgpu asked for',
+    );
+  },
+);
 
 // What may happen to a device in the middle of an answer.
 const losses = {

@@ -4,10 +4,10 @@ import { Tern } from '/tern/index.js';
 
 const problem = (e) => ({ code: e.code, name: e.name, message: String(e.message) });
 
-// Options of Tern.load, and: text {prompt, maxTokens}: written greedily after loading; abortAt: the
-// signal fires when so many bytes were loaded; keep: leave it open as self.tern.
+// Options of Tern.load, and: text {prompt, maxTokens}: written greedily after loading; abortAfter:
+// the signal fires after so many seconds; keep: leave it open as self.tern.
 // -> { info, text, ids, phases: [{phase, loaded, total}] of each last report, seconds } or { error }.
-export async function load(source, { text, abortAt, keep, ...options } = {}) {
+export async function load(source, { text, abortAfter, keep, ...options } = {}) {
   const began = performance.now();
   const phases = [];
   const stop = new AbortController();
@@ -15,15 +15,18 @@ export async function load(source, { text, abortAt, keep, ...options } = {}) {
   const onProgress = ({ phase, loaded, total }) => {
     if (phases.at(-1)?.phase === phase) phases.pop();
     phases.push({ phase, loaded, total });
-    if (abortAt === undefined || phase !== 'download' || loaded < abortAt) return;
-    abortedAt ??= performance.now();
-    stop.abort();
   };
+  if (abortAfter !== undefined)
+    setTimeout(() => {
+      abortedAt = performance.now();
+      stop.abort();
+    }, abortAfter * 1000);
   const seconds = () => (performance.now() - began) / 1000;
   let tern;
   try {
     tern = await Tern.load(source, { device: 'wasm', ...options, onProgress, signal: stop.signal });
-    const output = text && (await tern.generate(text.prompt, { ...text, temperature: 0 }));
+    const { prompt, ...params } = text ?? {};
+    const output = text && (await tern.generate(prompt, { ...params, temperature: 0 }));
     const { info, device } = tern;
     if (keep) self.tern = tern;
     else await tern.close();
