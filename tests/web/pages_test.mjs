@@ -24,8 +24,11 @@ async function open(t, where, { which = 'chromium', settings = {}, ...options } 
   await page.raw.setViewport({ width: 1200, height: 800 });
   const chosen = { temperature: 0, maxTokens: N_TOKENS, device: 'wasm', ...settings };
   await page.raw.evaluateOnNewDocument((text) => {
-    if (location.protocol === 'about:') return; // it has no storage
-    localStorage.getItem('tern-chat-settings') ?? localStorage.setItem('tern-chat-settings', text);
+    try {
+      if (!localStorage['tern-chat-settings']) localStorage['tern-chat-settings'] = text;
+    } catch {
+      // The empty document before the first one has no storage.
+    }
   }, JSON.stringify(chosen));
   await page.goto(server.url + where);
   return { page, server, person: new Person(page.raw) };
@@ -58,7 +61,7 @@ class Person {
       );
     }, n);
     const show = (all, n) => {
-      const paragraphs = [...all[n - 1].querySelectorAll(':scope > .markdown > *')];
+      const paragraphs = [...all[n - 1].querySelectorAll('.answer > *')];
       const stats = all[n - 1].querySelector('.stats').textContent;
       return { text: paragraphs.map((one) => one.textContent).join(' '), stats };
     };
