@@ -1,7 +1,7 @@
 // usage: make_tiny_model OUT.gguf [tiny|mid|2b] [SEED]
 // Writes a BitNet with random weights: it runs like a real one, and its text means nothing. "2b"
-// has the shape of BitNet b1.58 2B-4T (1.2 GB), for measuring speed and memory; "mid" is a quarter of
-// that, for tests of memory that take seconds.
+// has the shape of BitNet b1.58 2B-4T (1.2 GB), for measuring speed and memory; "mid" is a quarter
+// of that, for tests of memory that take seconds.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
