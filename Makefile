@@ -236,5 +236,5 @@ header-test: $(BUILD)/public/libtern.a $(BUILD)/tiny.gguf
 	    $(BUILD)/public/libtern.a $(LIBS) || exit 1; done
 	$(BUILD)/many $(BUILD)/tiny.gguf the and >$(BUILD)/many.log && test "$$(grep -c 'tokens\]' $(BUILD)/many.log)" = 2
 
--include fuzz/fuzz.mk kernels.mk webgpu.mk systems.mk web.mk web/pages.mk recipes/recipes.mk
+-include fuzz/fuzz.mk kernels.mk webgpu.mk systems.mk web.mk web/pages.mk tests/web/web-tests.mk recipes/recipes.mk
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)

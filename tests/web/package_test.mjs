@@ -1,0 +1,106 @@
+// The package's front door in real pages: workers, streaming, aborting, what is reused, strict
+// policies, other origins. How models are fetched and kept is downloads_test.mjs.
+import { cspHeader } from '../../web/csp.mjs';
+import { webRoots } from './engine.mjs';
+import { test } from './harness.mjs';
+import { greedy, stories } from './native.mjs';
+import { PackagePage, nativeText, text } from './package.mjs';
+
+const question = 'Write a bedtime story about a fox.';
+const messages = [{ role: 'user', content: question }];
+const params = { messages, temperature: 0, max_tokens: 60 };
+
+let chat;
+const nativeChat = () => (chat ??= greedy(stories, question, 60, { args: ['--chat'] }));
+
+async function openWith(t, which, loadOptions, pageOptions = {}) {
+  const page = await PackagePage.open(t, which, pageOptions);
+  const loaded = await page.call('load', page.modelUrl, { keep: true, text, ...loadOptions });
+  t.equal(loaded.error, undefined, 'loads');
+  t.equal(loaded.text, await nativeText(), 'text');
+  return { page, loaded };
+}
+
+for (const which of ['chromium', 'firefox', 'webkit'])
+  test(`package: in a worker by default, in ${which}`, { seconds: 90 }, async (t) => {
+    const { page, loaded } = await openWith(t, which, {});
+    t.equal(loaded.info.worker, true, 'in a worker');
+    const want = await nativeChat();
+    const answer = await page.call('complete', params);
+    t.equal(answer.choices?.[0].message.content, want.text, 'answer');
+    t.equal(answer.usage?.completion_tokens, want.generated_tokens, 'tokens written');
+    t.equal(answer.usage?.prompt_tokens, want.prompt_tokens, 'tokens read');
+    const streamed = await page.call('stream', params);
+    t.equal(streamed.text, want.text, 'streamed answer');
+    t.check(streamed.withText > 10, `${streamed.withText} pieces`);
+    t.equal(streamed.objects, ['chat.completion.chunk'], 'objects');
+    t.equal(streamed.usage?.completion_tokens, want.generated_tokens, 'streamed usage');
+    const { cached_tokens: cached } = streamed.usage?.prompt_tokens_details ?? {};
+    t.check(cached > want.prompt_tokens / 2, `${cached} tokens of the prompt were still there`);
+  });
+
+test('package: in the page, the same API', { seconds: 60 }, async (t) => {
+  const { page, loaded } = await openWith(t, 'chromium', { worker: false });
+  t.equal(loaded.info.worker, false, 'in the page');
+  t.equal((await page.call('stream', params)).text, (await nativeChat()).text, 'streamed answer');
+});
+
+test(
+  'package: a strict policy is enough, with a worker and threads',
+  { seconds: 60 },
+  async (t) => {
+    const server = await t.serve({ roots: webRoots, csp: cspHeader });
+    const { loaded } = await openWith(t, 'chromium', {}, { server });
+    t.equal(loaded.info.worker, true, 'in a worker');
+    t.equal(loaded.info.build, 'threads', 'module');
+    t.equal(server.violations, [], 'violations');
+  },
+);
+
+test(
+  'package: an answer is aborted by its stream, and the next one is right',
+  { seconds: 60 },
+  async (t) => {
+    const { page } = await openWith(t, 'chromium', {});
+    const cut = await page.call('stream', { ...params, max_tokens: 900, ignore_eos: true }, 5);
+    t.check(cut.withText >= 5 && cut.withText < 200, `${cut.withText} pieces`);
+    t.check(cut.afterAbort < 1, `${cut.afterAbort} s after the abort`);
+    t.equal((await page.call('stream', params)).text, (await nativeChat()).text, 'next answer');
+  },
+);
+
+test('package: the page goes on drawing while a worker writes', { seconds: 60 }, async (t) => {
+  const { page } = await openWith(t, 'chromium', { threads: 1 });
+  const { frames, longest, usage } = await page.call('framesDuring', {
+    ...params,
+    max_tokens: 400,
+  });
+  t.check(usage.completion_tokens > 50, `${usage.completion_tokens} tokens`);
+  t.check(frames > 5 && longest < 250, `${frames} frames, at most ${longest} ms between two`);
+});
+
+test(
+  'package: from another origin (a CDN), with a one-line worker file',
+  { seconds: 60 },
+  async (t) => {
+    const cdn = await t.serve({ roots: webRoots, cors: true });
+    const worker = `import '${cdn.url}/tern/worker.js';\n`;
+    const pageHtml = '<!doctype html><meta charset="utf-8"><title>a site</title>';
+    const files = { '/': pageHtml, '/tern-worker.js': worker };
+    const site = await t.serve({ roots: { '/': (path) => files[path] } });
+    const page = await (await t.browser('chromium')).page();
+    await page.goto(site.url);
+    const load = async (cdn, worker, { prompt, maxTokens }) => {
+      const { Tern } = await import(`${cdn}/tern/index.js`);
+      const tern = await Tern.load(`${cdn}/models/stories.gguf`, { device: 'wasm', worker });
+      const { text: written } = await tern.generate(prompt, { maxTokens, temperature: 0 });
+      const { info } = tern;
+      await tern.close();
+      return { written, worker: info.worker };
+    };
+    for (const where of ['/tern-worker.js', false]) {
+      const got = await page.run(load, cdn.url, where, text);
+      t.equal(got, { written: await nativeText(), worker: where !== false }, `worker: ${where}`);
+    }
+  },
+);

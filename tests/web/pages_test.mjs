@@ -1,0 +1,272 @@
+// The pages, used as a person would: typing, clicking, reloading, without a network. Their content
+// security policy is in force, and every violation of it is a failure.
+import { spawn } from 'node:child_process';
+import path from 'node:path';
+import { cspHeader } from '../../web/csp.mjs';
+import { webRoots } from './engine.mjs';
+import { test } from './harness.mjs';
+import { build, greedy, root, stories } from './native.mjs';
+
+const question = 'Write a bedtime story about a fox.';
+const N_TOKENS = 60;
+let native;
+const nativeAnswer = () =>
+  (native ??= greedy(stories, question, N_TOKENS, { args: ['--chat'] }).then(({ text }) =>
+    words(text),
+  ));
+// Markdown is shown without its marks.
+const words = (text) => text.replace(/[^\p{L}\p{N}]+/gu, ' ').trim();
+
+// A page of ours with settings that make its answers repeatable; { page, server, person }.
+async function open(t, where, { which = 'chromium', settings = {}, ...options } = {}) {
+  const server = options.server ?? (await t.serve({ roots: webRoots, csp: cspHeader }));
+  const page = await (await t.browser(which, options)).page();
+  await page.raw.setViewport({ width: 1200, height: 800 });
+  const chosen = { temperature: 0, maxTokens: N_TOKENS, device: 'wasm', ...settings };
+  await page.raw.evaluateOnNewDocument((text) => {
+    try {
+      if (!localStorage['tern-chat-settings']) localStorage['tern-chat-settings'] = text;
+    } catch {
+      // The empty document before the first one has no storage.
+    }
+  }, JSON.stringify(chosen));
+  await page.goto(server.url + where);
+  return { page, server, person: new Person(page.raw) };
+}
+
+// What somebody in front of the chat does and sees.
+class Person {
+  constructor(raw) {
+    this.raw = raw;
+  }
+
+  waits(seen, ...args) {
+    return this.raw.waitForFunction(seen, { timeout: 50_000, polling: 50 }, ...args);
+  }
+
+  waitsForModel() {
+    return this.waits(() => document.querySelector('#device')?.textContent?.length > 3);
+  }
+
+  async asks(text) {
+    await this.raw.type('#input', text);
+    await this.raw.click('#send');
+  }
+
+  async answer(n = 1) {
+    await this.waits((n) => {
+      const all = document.querySelectorAll('.message.assistant');
+      return (
+        all.length >= n && all[n - 1].querySelector('.stats')?.textContent.includes('tokens/s')
+      );
+    }, n);
+    const show = (all, n) => {
+      const paragraphs = [...all[n - 1].querySelectorAll('.answer > *')];
+      const stats = all[n - 1].querySelector('.stats').textContent;
+      return { text: paragraphs.map((one) => one.textContent).join(' '), stats };
+    };
+    const { text, stats } = await this.raw.$$eval('.message.assistant', show, n);
+    return { text: words(text), stats };
+  }
+
+  press(label) {
+    return this.raw.click(`main [aria-label^="${label}"], dialog [aria-label^="${label}"]`);
+  }
+}
+
+function checkClean(t, { page, server }) {
+  t.equal(
+    server.violations.map((v) => `${v['violated-directive']} ${v['blocked-uri']}`),
+    [],
+    'policy',
+  );
+  const errors = page.log.filter(
+    (line) => /: (error|uncaught)/.test(line) && !/favicon/.test(line),
+  );
+  t.equal(errors, [], 'errors in the console');
+}
+
+for (const which of ['chromium', 'firefox'])
+  test(`pages: a chat in ${which}`, { seconds: 120 }, async (t) => {
+    const opened = await open(t, '/chat/', { which });
+    const { person, page } = opened;
+    await person.waitsForModel();
+    await person.asks(question);
+    const { text, stats } = await person.answer();
+    t.equal(text, await nativeAnswer(), 'answer');
+    t.check(/\d tokens\/s · 60 tokens/.test(stats), `"${stats}"`);
+    await person.press('Answer again');
+    await person.waits(() => !document.querySelector('.message.assistant .stats')?.textContent);
+    t.equal((await person.answer()).text, await nativeAnswer(), 'the answer, written again');
+    await page.reload();
+    t.equal((await person.answer()).text, await nativeAnswer(), 'the answer after a reload');
+    const talks = await page.raw.$$eval('#talks .open', (all) => all.map((one) => one.textContent));
+    t.equal(talks.length, 1, `conversations: ${talks}`);
+    await person.waitsForModel();
+    await person.asks('And a bear?');
+    t.check((await person.answer(2)).text.length > 20, 'a second answer');
+    checkClean(t, opened);
+  });
+
+test('pages: an answer is stopped, and a new conversation begun', { seconds: 60 }, async (t) => {
+  const opened = await open(t, '/chat/', { settings: { maxTokens: 1000, repeatPenalty: 1 } });
+  const { person, page } = opened;
+  await person.waitsForModel();
+  await person.asks(question);
+  await person.waits(() => document.querySelector('.message.assistant')?.textContent.length > 40);
+  await page.raw.click('#send');
+  const { stats } = await person.answer();
+  t.check(/stopped/.test(stats), `"${stats}"`);
+  await person.press('New conversation');
+  await person.waits(() => !document.querySelector('.message'));
+  await person.asks('A cat.');
+  t.check((await person.answer()).text.length > 10, 'the next answer');
+  t.equal(await page.raw.$$eval('#talks .open', (all) => all.length), 2, 'conversations');
+  checkClean(t, opened);
+});
+
+test('pages: the chat opens and writes without a network', { seconds: 90 }, async (t) => {
+  const opened = await open(t, '/chat/');
+  const { person, page, server } = opened;
+  await person.waitsForModel();
+  await page.run(async () => {
+    await navigator.serviceWorker.ready;
+    if (!navigator.serviceWorker.controller)
+      await new Promise((done) => (navigator.serviceWorker.oncontrollerchange = done));
+  });
+  await server.close();
+  await page.reload();
+  await person.waitsForModel();
+  await person.asks(question);
+  t.equal((await person.answer()).text, await nativeAnswer(), 'answer');
+  t.equal(await page.run(() => crossOriginIsolated), true, 'isolated');
+});
+
+test('pages: models are picked, kept and deleted', { seconds: 90 }, async (t) => {
+  const opened = await open(t, '/chat/');
+  const { person, page, server } = opened;
+  await person.waitsForModel();
+  await page.raw.click('#model-button');
+  await page.raw.waitForSelector('dialog [aria-label="On this device"] li');
+  await person.press('Delete Stories');
+  await page.raw.waitForSelector('dialog .button.danger');
+  await page.raw.click('dialog .button.danger');
+  await person.waits(() => !document.querySelector('dialog [aria-label="On this device"] li'));
+  const left = await page.run(async () => (await import('/tests/package.js')).storedFiles());
+  t.check(
+    left.every(({ size }) => size < 10_000),
+    `files that stay: ${JSON.stringify(left)}`,
+  );
+  await page.raw.type('#address', `${server.url}/models/stories.gguf`);
+  await page.raw.keyboard.press('Enter');
+  await person.waitsForModel();
+  await page.raw.click('#model-button');
+  const [chooser] = await Promise.all([
+    page.raw.waitForFileChooser(),
+    page.raw.evaluate(() => {
+      const all = [...document.querySelectorAll('dialog button')];
+      all.find((one) => one.textContent.includes('.gguf file')).click();
+    }),
+  ]);
+  await chooser.accept([stories]);
+  await person.waits(() => document.querySelector('#model-name')?.textContent === 'stories');
+  await person.waitsForModel();
+  await person.asks(question);
+  t.equal((await person.answer()).text, await nativeAnswer(), 'answer of a file');
+  checkClean(t, opened);
+});
+
+test(
+  'pages: a download that fails is said, and resumed by a button',
+  { seconds: 90 },
+  async (t) => {
+    const server = await t.serve({ roots: webRoots, csp: cspHeader });
+    server.fault('/models/stories.gguf', { status: 404 });
+    const { person, page } = await open(t, '/chat/', { server });
+    await page.raw.waitForSelector('#loading [role=alert]', { timeout: 30_000 });
+    const said = await page.raw.$eval('#loading', (one) => one.textContent);
+    t.check(/404/.test(said), `"${said}"`);
+    server.fault('/models/stories.gguf');
+    await page.raw.click('#loading .primary');
+    await person.waitsForModel();
+    await person.asks(question);
+    t.equal((await person.answer()).text, await nativeAnswer(), 'answer');
+  },
+);
+
+test('pages: the summary widget', { seconds: 90 }, async (t) => {
+  const opened = await open(t, '/tldr/');
+  const { person } = opened;
+  const inWidget = (selector) => `.tern-tldr >>> ${selector}`;
+  await opened.page.raw.waitForSelector(inWidget('.open'));
+  await opened.page.raw.click(inWidget('.open'));
+  await person.waits(() => {
+    const { shadowRoot } = document.querySelector('.tern-tldr');
+    return /tokens\/s/.test(shadowRoot.querySelector('.note').textContent);
+  });
+  const text = await opened.page.raw.$eval(inWidget('.summary'), (one) => one.textContent);
+  t.check(text.length > 20, `"${text}"`);
+  t.equal(await opened.page.raw.$eval(inWidget('.wrong'), (one) => one.textContent), '', 'failure');
+  checkClean(t, opened);
+});
+
+test('pages: diagnose reports every step', { seconds: 180 }, async (t) => {
+  const opened = await open(t, '/diagnose/');
+  const { page } = opened;
+  await page.raw.click('#go');
+  const done = () => document.documentElement.dataset.done;
+  await page.raw.waitForFunction(done, { timeout: 160_000, polling: 200 }).catch(() => {});
+  t.check(/^(ok|warn)$/.test(await page.run(done)), `verdict: ${await page.run(done)}`);
+  const steps = await page.raw.$$eval('#steps li', (all) =>
+    all.map(({ id, className, textContent }) => ({ id, className, textContent })),
+  );
+  t.check(steps.length >= 5, `${steps.length} steps`);
+  for (const { id, className, textContent } of steps)
+    t.check(
+      / (ok|warn|skip)$/.test(className),
+      `${id}: ${className}: ${textContent.slice(0, 300)}`,
+    );
+  checkClean(t, opened);
+});
+
+test(
+  'pages: on a phone nothing is wider than the screen, and all has a name',
+  { seconds: 90 },
+  async (t) => {
+    const opened = await open(t, '/');
+    const { page, server } = opened;
+    await page.raw.setViewport({ width: 360, height: 740, isMobile: true, hasTouch: true });
+    for (const where of ['/', '/chat/', '/tldr/', '/diagnose/']) {
+      await page.goto(server.url + where);
+      const wide = await page.run(() => document.scrollingElement.scrollWidth - innerWidth);
+      t.check(wide <= 0, `${where} is ${wide} pixels wider than the screen`);
+      const nameless = [];
+      const walk = ({ role, name, children = [] }) => {
+        if (['button', 'link', 'textbox', 'combobox'].includes(role) && !name) nameless.push(role);
+        children.forEach(walk);
+      };
+      walk(await page.raw.accessibility.snapshot());
+      t.equal(nameless, [], `${where}: without a name`);
+    }
+    checkClean(t, opened);
+  },
+);
+
+test('pages: web/serve.mjs serves them as they want it', { seconds: 60 }, async (t) => {
+  const program = [path.join(root, 'web/serve.mjs'), path.join(build, 'web/pages'), '--port', '0'];
+  const child = spawn(process.execPath, program, { stdio: ['ignore', 'pipe', 'inherit'] });
+  t.cleanup(() => child.kill());
+  const url = await new Promise((done, fail) => {
+    child.stdout.on('data', (text) => done(String(text).trim().replace(/\/$/, '')));
+    child.on('exit', () => fail(new Error('the server has ended')));
+  });
+  const served = { url, violations: [] };
+  const opened = await open(t, '/chat/', { server: served });
+  await opened.person.waitsForModel();
+  t.equal(await opened.page.run(() => crossOriginIsolated), true, 'isolated');
+  await opened.person.asks(question);
+  t.equal((await opened.person.answer()).text, await nativeAnswer(), 'answer');
+  const answer = await fetch(`${url}/chat/`);
+  t.equal(answer.headers.get('content-security-policy'), cspHeader, 'policy');
+  checkClean(t, opened);
+});

@@ -1,0 +1,89 @@
+// node tests/web/run.mjs [-j N] [-v] [PATTERN...]
+//
+// Runs the tests of tests/web whose names match one of the patterns ("^text", "firefox"), N files at
+// once (2). What was skipped, and why, comes last. -v prints the tests that passed and their time, too.
+// Environment: TERN_TEST_LONG=1 adds what takes minutes; TERN_WEB_BROWSERS=all makes a browser that
+// is not installed a failure; TERN_BUILD is the build folder.
+import { fork } from 'node:child_process';
+import { readdirSync } from 'node:fs';
+import path from 'node:path';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+import { runTests } from './harness.mjs';
+
+const self = fileURLToPath(import.meta.url);
+const folder = path.dirname(self);
+
+if (process.env.TERN_WEB_TEST_FILE) {
+  await import(pathToFileURL(process.env.TERN_WEB_TEST_FILE));
+  await runTests(process.argv.slice(2), (result) => process.send(result));
+  process.disconnect();
+} else {
+  process.exitCode = await main(process.argv.slice(2));
+}
+
+async function main(args) {
+  let jobs = 2;
+  let verbose = false;
+  const patterns = [];
+  while (args.length) {
+    const arg = args.shift();
+    if (arg === '-j') jobs = Number(args.shift());
+    else if (arg === '-v') verbose = true;
+    else patterns.push(arg);
+  }
+  if (!(jobs >= 1)) throw new Error('-j wants a number of files');
+  const files = readdirSync(folder)
+    .filter((name) => name.endsWith('_test.mjs'))
+    .sort();
+  const results = [];
+  const next = async () => {
+    while (files.length)
+      await runFile(path.join(folder, files.shift()), patterns, verbose, results);
+  };
+  await Promise.all(Array.from({ length: jobs }, next));
+  return summary(results);
+}
+
+// The tests of one file in a process of their own; a process that dies is a failed test.
+function runFile(file, patterns, verbose, results) {
+  return new Promise((done) => {
+    const child = fork(self, patterns, { env: { ...process.env, TERN_WEB_TEST_FILE: file } });
+    child.on('message', (result) => {
+      results.push(result);
+      print(result, verbose);
+    });
+    child.on('exit', (code, signal) => {
+      if (code !== 0) {
+        const failures = [`the process ended with ${signal ?? code}`];
+        results.push({ name: path.basename(file), failures, consoles: [], seconds: 0 });
+        print(results.at(-1), verbose);
+      }
+      done();
+    });
+  });
+}
+
+function print({ name, skipped, failures, consoles, seconds }, verbose) {
+  const time = `${seconds.toFixed(1)} s`;
+  if (failures.length) {
+    console.log(`FAIL  ${name} (${time})`);
+    for (const failure of failures) console.log(`    ${failure}`);
+    for (const line of consoles.slice(-40)) console.log(`    page: ${line}`);
+  } else if (skipped) {
+    if (verbose) console.log(`skip  ${name}: ${skipped}`);
+  } else if (verbose) {
+    console.log(`ok    ${name} (${time})`);
+  }
+}
+
+function summary(results) {
+  const count = (is) => results.filter(is).length;
+  const failed = count((r) => r.failures.length);
+  const passed = count((r) => !r.failures.length && !r.skipped);
+  const reasons = new Map();
+  for (const r of results) if (r.skipped) reasons.set(r.skipped, (reasons.get(r.skipped) ?? 0) + 1);
+  console.log(`${passed} passed, ${failed} failed, ${count((r) => r.skipped)} skipped`);
+  for (const [why, n] of reasons) console.log(`  skipped ${n}: ${why}`);
+  if (!results.length) console.log('no test has such a name');
+  return failed || !results.length ? 1 : 0;
+}
