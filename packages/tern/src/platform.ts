@@ -49,6 +49,21 @@ export interface NodePath {
 export const fs = (): NodeFs => builtin<NodeFs>('node:fs');
 export const path = (): NodePath => builtin<NodePath>('node:path');
 
+// Asks again what was not answered in time, and takes the first answer to any: for what may be asked
+// twice. Firefox at times never answers a request to its file system that is made while another page's
+// handles are being closed.
+export function insist<T>(ask: () => Promise<T>, ms = 2000, times = 5): Promise<T> {
+  return new Promise((resolve, reject) => {
+    let asked = 0;
+    const again = (): void => {
+      if (++asked > times) return reject(new Error('the storage of the browser does not answer'));
+      const timer = setTimeout(again, ms);
+      ask().finally(() => clearTimeout(timer)).then(resolve, reject);
+    };
+    again();
+  });
+}
+
 export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise(resolve => {
     const done = () => {

@@ -71,7 +71,8 @@ export class Sessions {
         most = common;
       }
     }
-    const spoils = !best || most < best.ids.length / 2;
+    // A text that lies whole in what was computed is asked again: the answer makes way for another.
+    const spoils = !best || (most < best.ids.length / 2 && most < ids.length);
     if (spoils && this.#idle.length < this.keep) best = this.#idle.find(slot => slot.ids.length === 0);
     else if (spoils) best = this.#oldest();
     if (best) this.#idle.splice(this.#idle.indexOf(best), 1);

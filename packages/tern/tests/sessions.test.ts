@@ -22,6 +22,14 @@ test('two conversations that take turns keep a session each', async () => {
   assert.equal(seen.opened, 2);
 });
 
+test('a question that is asked again is not computed again', async () => {
+  const sessions = new Sessions(fakeModel(newSeen()), {});
+  const first = await sessions.take(ids('why?'));
+  first.give(ids('why? because of a long answer'));
+  const again = await sessions.take(ids('why?'));
+  assert.equal(again.session, first.session); // seen to fail without `most < ids.length`
+});
+
 test('a conversation that was cut short stays in its session, a new one spoils the oldest', async () => {
   const seen = newSeen();
   const sessions = new Sessions(fakeModel(seen), {}, 2);

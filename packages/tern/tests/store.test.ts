@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { after, before, beforeEach, test } from 'node:test';
 import type { Source } from '../src/engine/types.js';
 import { TernError } from '../src/errors.js';
+import { insist } from '../src/platform.js';
 import { PIECE } from '../src/store/download.js';
 import { FolderStorage } from '../src/store/folder.js';
 import { MemoryStorage, type Storage, type StoredFile } from '../src/store/storage.js';
@@ -284,6 +285,14 @@ test('models are listed, found and deleted; not while in use', async () => {
 test('two loads of one model do not download it twice', async () => {
   await Promise.all([good(), good()]);
   assert.equal(server.sent, body.length); // seen to fail without the lock for writing
+});
+
+test('a request that is not answered is made again, and not for ever', async () => {
+  let asked = 0;
+  const second = await insist(() => ++asked === 1 ? new Promise<string>(() => undefined) : Promise.resolve('here'), 20);
+  assert.equal(second, 'here'); // seen to fail (it never comes) when only one is made
+  await assert.rejects(insist(() => new Promise(() => undefined), 5, 3), /does not answer/);
+  await assert.rejects(insist(() => Promise.reject(new Error('no'))), /^Error: no$/);
 });
 
 class Full extends MemoryStorage {

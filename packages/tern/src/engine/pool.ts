@@ -53,7 +53,9 @@ export async function startPool(o: PoolOptions): Promise<Pool> {
     }
   } catch (error) {
     stop();
-    throw error;
+    // A page on another origin than the script (a CDN): refused at once.
+    throw error instanceof TernError ? error
+      : new TernError('unsupported', `a thread could not be started: ${(error as Error).message}`, { cause: error });
   }
   return { size: threads.length, stop };
 }

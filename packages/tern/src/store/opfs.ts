@@ -2,6 +2,7 @@
 // engine's work, writes in place. In a page, which has neither: streams, and models in memory.
 import type { Source } from '../engine/types.js';
 import { TernError, toTernError } from '../errors.js';
+import { insist } from '../platform.js';
 import { BytesSource, type LockOptions, type Storage, type StoredFile } from './storage.js';
 
 const FOLDER = 'tern';
@@ -130,7 +131,7 @@ class Opfs implements Storage {
 
   async #find(name: string, create = false): Promise<FileHandle | undefined> {
     try {
-      return await this.folder.getFileHandle(name, { create });
+      return await insist(() => this.folder.getFileHandle(name, { create }));
     } catch (error) {
       if ((error as Error).name === 'NotFoundError') return undefined;
       throw toTernError(error);
@@ -150,8 +151,13 @@ class Opfs implements Storage {
     }
   }
 
+  async #file(name: string): Promise<File | undefined> {
+    const handle = await this.#find(name);
+    return handle && insist(() => handle.getFile());
+  }
+
   async size(name: string): Promise<number> {
-    return (await (await this.#find(name))?.getFile())?.size ?? 0;
+    return (await this.#file(name))?.size ?? 0;
   }
 
   // Several tabs read one file at the same time: where handles are exclusive (all but Chromium), all
@@ -161,16 +167,17 @@ class Opfs implements Storage {
     if (!handle) throw new TernError('io', `${as}: the stored file is gone; was the site's data deleted?`);
     if (this.sync) {
       try {
-        return new HandleSource(as, await handle.createSyncAccessHandle!({ mode: 'read-only' }));
+        return new HandleSource(as, await inTime(handle.createSyncAccessHandle!({ mode: 'read-only' })));
       } catch {
         // Taken.
       }
     }
-    return blobSource(as, await handle.getFile(), onRead);
+    return blobSource(as, await insist(() => handle.getFile()), onRead);
   }
 
   async readText(name: string): Promise<string | undefined> {
-    const text = await (await (await this.#find(name))?.getFile())?.text();
+    const file = await this.#file(name);
+    const text = file && await insist(() => file.text());
     return text?.split('\n', 1)[0];
   }
 
@@ -209,6 +216,17 @@ class Opfs implements Storage {
   lock = webLock;
 }
 
+// A handle that comes too late is given back.
+async function inTime(opening: Promise<SyncHandle>): Promise<SyncHandle> {
+  let late = false;
+  const limit = new Promise<never>((_, reject) => setTimeout(() => {
+    late = true;
+    reject(new Error('late'));
+  }, 2000));
+  void opening.then(handle => late && handle.close(), () => undefined);
+  return Promise.race([opening, limit]);
+}
+
 export function webLock(name: string, options: LockOptions): Promise<(() => void) | undefined> {
   const locks = navigator.locks as LockManager | undefined;
   if (!locks) return Promise.resolve(() => undefined);
@@ -235,8 +253,8 @@ export async function openOpfs(): Promise<Storage | string> {
   if (!sync && !('createWritable' in FileHandle.prototype))
     return 'outside of a worker this browser cannot write large files';
   try {
-    const root = await storage.getDirectory();
-    return new Opfs(await root.getDirectoryHandle(FOLDER, { create: true }) as Folder, sync);
+    const root = await insist(() => storage.getDirectory());
+    return new Opfs(await insist(() => root.getDirectoryHandle(FOLDER, { create: true })) as Folder, sync);
   } catch (error) {
     return `the browser refuses to store files (${(error as Error).message || (error as Error).name}); `
       + 'is this a private window?';

@@ -60,8 +60,9 @@ export class Store {
       try {
         const plan = await this.#plan(key, request);
         await new Fetcher(this, key, plan, request).all(sources);
-        await this.#write(key, plan);
-        return { path: plan.path, files: plan.files, sources, release };
+        // When it was last used: nobody waits for that, but the model is not deleted meanwhile.
+        const noted = Promise.race([this.#write(key, plan), sleep(2000)]).catch(() => undefined);
+        return { path: plan.path, files: plan.files, sources, release: () => void noted.then(release) };
       } finally {
         written();
       }
