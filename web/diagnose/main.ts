@@ -93,6 +93,7 @@ class DiagnosePage {
     element.setAttribute('aria-busy', 'true');
     const from = performance.now();
     // Stopped: the step is not waited for, since not all of its parts can be.
+    const tell = (news: string) => (element.querySelector('p')!.textContent = news);
     const own = new AbortController(); // of this step alone: one that never ends is given up
     const stopped = new Promise<never>((_, reject) =>
       own.signal.addEventListener('abort', () => reject(own.signal.reason), { once: true }),
@@ -103,7 +104,7 @@ class DiagnosePage {
       () => own.abort(new Error(`no result after ${STEP_MINUTES} minutes`)),
       STEP_MINUTES * 60000,
     );
-    const result = await Promise.race([step.run(own.signal), stopped]).catch((error: unknown) => ({
+    const result = await Promise.race([step.run(own.signal, tell), stopped]).catch((error: unknown) => ({
       status: (signal.aborted ? 'skip' : 'fail') as Status,
       summary: (error as Error).message,
       rows: [],

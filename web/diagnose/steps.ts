@@ -1,6 +1,6 @@
 // The steps of a diagnosis, from what the browser has to how fast a model runs. Each gives its own result;
 // a failure of one does not stop the next.
-import { Tern } from 'tern-engine';
+import { Tern, type LadderItem } from 'tern-engine';
 import { CARRIED } from '../chat/models.ts';
 import { formatBytes, formatRate } from '../shared/format.ts';
 import type { Row, StepResult } from './report.ts';
@@ -9,7 +9,7 @@ export interface Step {
   id: string;
   title: string;
   about: string;
-  run(signal: AbortSignal): Promise<StepResult>;
+  run(signal: AbortSignal, tell: (news: string) => void): Promise<StepResult>;
 }
 
 const yesNo = (value: unknown) => (value ? 'yes' : 'no');
@@ -279,32 +279,30 @@ async function adapter(): Promise<StepResult> {
   };
 }
 
-// What `tern diagnose --json` prints: facts and checks.
-interface Rung {
-  fact?: string;
-  value?: string;
-  check?: string;
-  ok?: boolean;
-  detail?: string;
-}
-
 function checkRows(report: Awaited<ReturnType<typeof Tern.diagnose>>): Row[] {
-  const ladder = Array.isArray(report.ladder) ? (report.ladder as Rung[]) : [];
   return [
     ...report.notes.map((note) => ({ name: 'note', value: note })),
-    ...ladder.map(({ fact, value, check, ok, detail }) =>
+    ...report.ladder.map(({ fact, value, check, ok, detail }) =>
       fact === undefined
         ? { name: check ?? '', value: detail || 'ok', ok: ok === true }
         : { name: fact, value: value ?? '' },
     ),
-    ...(report.kernels ?? []).map(({ name, ok, detail }) => ({ name, value: detail || 'ok', ok })),
+    ...report.kernels.map(({ name, ok, detail }) => ({ name: inWords(name), value: detail || 'ok', ok })),
   ];
 }
 
-async function kernels(device: 'wasm' | 'webgpu', signal: AbortSignal): Promise<StepResult> {
+async function kernels(
+  device: 'wasm' | 'webgpu',
+  signal: AbortSignal,
+  tell: (news: string) => void,
+): Promise<StepResult> {
   if (device === 'webgpu' && !(await navigator.gpu?.requestAdapter()))
     return { status: 'skip', summary: 'there is no adapter', rows: [] };
-  const report = await Tern.diagnose({ device, signal, quick: true });
+  let done = 0;
+  const onItem = ({ check }: LadderItem) => {
+    if (check !== undefined) tell(`${++done} done, ${inWords(check)}`);
+  };
+  const report = await Tern.diagnose({ device, signal, quick: true, onItem });
   const rows = checkRows(report);
   const checks = rows.filter((row) => 'ok' in row).length;
   if (checks === 0) return { status: 'warn', summary: `nothing was checked on ${report.device}`, rows };
@@ -314,6 +312,9 @@ async function kernels(device: 'wasm' | 'webgpu', signal: AbortSignal): Promise<
     rows,
   };
 }
+
+// Names of tests are made of words.
+const inWords = (name: string) => name.replace(/_/g, ' ');
 
 // A text of some length to be read, then 96 tokens to be written, the likeliest each time.
 const PROMPT =
@@ -378,14 +379,14 @@ export const STEPS: readonly Step[] = [
     id: 'wasm-kernels',
     title: 'Kernels on the processor',
     about: 'each against the plain one',
-    run: (signal) => kernels('wasm', signal),
+    run: (signal, tell) => kernels('wasm', signal, tell),
   },
   { id: 'gpu', title: 'WebGPU', about: 'the adapter and its limits', run: adapter },
   {
     id: 'gpu-kernels',
     title: 'Kernels on WebGPU',
     about: 'each against the plain one',
-    run: (signal) => kernels('webgpu', signal),
+    run: (signal, tell) => kernels('webgpu', signal, tell),
   },
   {
     id: 'wasm-speed',

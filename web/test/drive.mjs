@@ -528,6 +528,9 @@ const TESTS = {
     );
     console.log(steps.map((step) => '      ' + step).join('\n'));
     assert.equal(await page.evaluate(() => document.documentElement.dataset.done), 'ok', steps.join('\n'));
+    // All nine are shown, one under the other (a class of a state once put some above the page).
+    const tops = await page.$$eval('.step', (all) => all.map((one) => one.getBoundingClientRect().top));
+    assert.ok(tops.length === 9 && tops.every((top, i) => top > (tops[i - 1] ?? 0)), `${tops}`);
     assert.deepEqual(page.wrong, []);
   },
 

@@ -150,7 +150,8 @@ export class Tern {
     has: async (id: string) => stored.some((one) => one.id === id && one.complete),
     estimate: async () => ({ usage: 2.4e9, quota: 12e9, models: 2.3e9, persisted: true }),
   };
-  static async diagnose({ device }: any) {
+  static async diagnose({ device, onItem }: any) {
+    onItem?.({ check: 'bitnet, 3 tokens', ok: true });
     await sleep(400);
     const item = (name: string, ok = true) => ({ name, ok, detail: 'values within 0.0e+00', seconds: 0.03 });
     return {

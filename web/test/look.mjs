@@ -115,7 +115,7 @@ const SCENES = {
 await mkdir(out, { recursive: true });
 const browser = await puppeteer.launch({
   executablePath: '/usr/bin/chromium',
-  args: ['--no-sandbox', '--enable-unsafe-webgpu', '--disable-gpu-watchdog'],
+  args: ['--no-sandbox', '--disable-gpu-watchdog'],
 });
 try {
   for (const [name, [where, act]] of Object.entries(SCENES)) {
