@@ -149,8 +149,20 @@ uint64_t tern_random_seed(void) {
 
 // ---- Memory ------------------------------------------------------------------------------------
 
-void *tern_heap_take(size_t n) { return aligned_alloc(64, n); }
-void tern_heap_give(void *block) { free(block); }
+// WASI's C library was compiled for one thread: its heap is for one at a time. (What the library
+// itself calls of it, PCRE2's memory say, is called by the host's own thread while no other runs.)
+static tern_mutex heap_lock; // all zeros: free
+void *tern_heap_take(size_t n) {
+    tern_mutex_lock(&heap_lock);
+    void *block = aligned_alloc(64, n);
+    tern_mutex_unlock(&heap_lock);
+    return block;
+}
+void tern_heap_give(void *block) {
+    tern_mutex_lock(&heap_lock);
+    free(block);
+    tern_mutex_unlock(&heap_lock);
+}
 
 void *tern_pages_take(size_t n, bool huge) {
     (void)n, (void)huge;
