@@ -2,7 +2,7 @@
 # The same sources give the same WebAssembly modules, in any folder: copies the tracked files, builds the
 # modules there and compares them with those here.
 # usage: web_build_test.sh MAKE BUILD        (make test-web-build; two minutes on four cores)
-# Seen to fail: without -ffile-prefix-map and with a file that shows __FILE__.
+# Seen to fail: with __TIME__ in a source.
 set -eu
 make=$1
 build=$2
