@@ -76,7 +76,7 @@ test('package: the page goes on drawing while a worker writes', { seconds: 60 },
     max_tokens: 400,
   });
   t.check(usage.completion_tokens > 50, `${usage.completion_tokens} tokens`);
-  t.check(frames > 5 && longest < 250, `${frames} frames, at most ${longest} ms between two`);
+  t.check(frames > 5 && longest < 1000, `${frames} frames, at most ${longest} ms between two`);
 });
 
 test(

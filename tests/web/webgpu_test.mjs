@@ -9,7 +9,7 @@ import { greedy, stories, webgpuLibrary } from './native.mjs';
 const prompt = 'Once upon a time';
 const gpu = { webgpu: true };
 
-test('webgpu: the text of native WebGPU on the same adapter', { seconds: 400 }, async (t) => {
+test('webgpu: the text of native WebGPU on the same adapter', { seconds: 600 }, async (t) => {
   if (!existsSync(webgpuLibrary)) t.skip('no native WebGPU library (`make webgpu-native`)');
   const { ask } = await enginePage(t, 'chromium', gpu);
   const texts = [{ prompt, maxTokens: 24 }];
@@ -51,17 +51,21 @@ const losses = {
   async destroyed() {}, // by the worker, after five pieces
 };
 for (const [how, lose] of Object.entries(losses))
-  test(`webgpu: after a device that is ${how} the text goes on`, { seconds: 300 }, async (t) => {
-    const { page, ask } = await enginePage(t, 'chromium', gpu);
-    const when = how === 'destroyed' ? 'loseAfter' : 'tellAfter';
-    const texts = [{ prompt, maxTokens: 40, [when]: 5 }];
-    const asking = ask({ job: 'greedy', device: 'webgpu', ...storiesFile, texts });
-    await Promise.race([asking, lose(page.browser, page)]);
-    const { info, results } = await asking;
-    t.equal(results[0].text, (await greedy(stories, prompt, 40)).text, 'text');
-    t.check(/lost/.test(results[0].notice ?? ''), `notice: ${results[0].notice}`);
-    t.check(/after a loss/.test(info.device), `goes on with ${info.device}`);
-  });
+  test(
+    `webgpu: after a device that is ${how} the text goes on`,
+    { seconds: 600, long: how === 'crashed' },
+    async (t) => {
+      const { page, ask } = await enginePage(t, 'chromium', gpu);
+      const when = how === 'destroyed' ? 'loseAfter' : 'tellAfter';
+      const texts = [{ prompt, maxTokens: 40, [when]: 5 }];
+      const asking = ask({ job: 'greedy', device: 'webgpu', ...storiesFile, texts });
+      await Promise.race([asking, lose(page.browser, page)]);
+      const { info, results } = await asking;
+      t.equal(results[0].text, (await greedy(stories, prompt, 40)).text, 'text');
+      t.check(/lost/.test(results[0].notice ?? ''), `notice: ${results[0].notice}`);
+      t.check(/after a loss/.test(info.device), `goes on with ${info.device}`);
+    },
+  );
 
 test('webgpu: the kernels in the browser', { seconds: 600, long: true }, async (t) => {
   const { ask } = await enginePage(t, 'chromium', gpu);

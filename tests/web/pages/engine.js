@@ -1,6 +1,6 @@
 // A module worker that loads the engine and does one job with it: what tests ask through ask.js.
 //
-//     { job: 'check' | 'greedy' | 'open' | 'speed', build, threads, device, files: [{ name, url }],
+//     { job: 'check' | 'greedy' | 'again' | 'open' | 'speed', build, threads, device, files: [{ name, url }],
 //       path, ... }
 //
 // The engine is asked without the package around it, so that a fault is the engine's.
@@ -55,6 +55,27 @@ const jobs = {
     const info = model.info;
     model.close();
     return { info, results, memory: engine.memory() };
+  },
+
+  // Engines one after another, each of which opens the model, writes and is closed: the texts that
+  // differ from the first one's, or what failed.
+  async again(engine, { build, threads, files, path, text, times }) {
+    const sources = await Promise.all(files.map(fetchSource));
+    const different = [];
+    let first;
+    for (let i = 0; i < times; i++) {
+      const next = await loadEngine({ build, threads });
+      const model = await next.open(sources, path, { device: 'wasm' });
+      let written = '';
+      const { prompt, ...params } = text;
+      await model.session().generate({ prompt }, { temperature: 0, ...params }, (piece) => {
+        written += piece;
+      });
+      next.close();
+      first ??= written;
+      if (written !== first) different.push([i, written]);
+    }
+    return { first, different };
   },
 
   // Keeps the model open for 'speed'.
