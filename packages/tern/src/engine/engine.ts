@@ -13,6 +13,7 @@ import type {
 import { nextTask } from './task.js';
 import { STATE_FOLDER } from './wasi.js';
 
+const SMALL_BYTES = 64 << 20; // of a model's files
 const YIELD_MS = 8; // of computing, before messages are served
 
 interface Opening { heard: OnProgress | undefined; signal: AbortSignal | undefined; failure?: unknown }
@@ -111,20 +112,27 @@ class WasmEngine implements Engine {
     this.alive();
     this.module.files.add(folder, files);
     try {
-      return await this.#open(folder, path, options);
+      return await this.#open(folder, path, this.#threadsFor(files), options);
     } catch (error) {
       this.module.files.remove(folder);
       throw error;
     }
   }
 
-  async #open(folder: string, path: string, options: OpenOptions): Promise<Model> {
+  // A token of a small model is over before other threads have woken up: unless somebody asked for a
+  // number of threads, it gets one.
+  #threadsFor(files: readonly Source[]): number {
+    const bytes = files.reduce((sum, file) => sum + file.size, 0);
+    return this.#options.threads || bytes >= SMALL_BYTES ? this.threads : 1;
+  }
+
+  async #open(folder: string, path: string, nThreads: number, options: OpenOptions): Promise<Model> {
     const { device = 'auto', signal, onProgress, webgpu, batch, loras, ...rest } = options;
     const reason = device === 'wasm' ? null : await this.#prepareGpu(device, webgpu);
     if (device === 'webgpu' && reason !== null) throw new TernError('device', reason);
     aborted(signal);
     const args = {
-      ...toModule(rest), path: path ? `${folder}/${path}` : folder, n_batch: batch, n_threads: this.threads,
+      ...toModule(rest), path: path ? `${folder}/${path}` : folder, n_batch: batch, n_threads: nThreads,
       device: device === 'wasm' || reason !== null ? 'cpu' : device,
       loras: loras?.map((l) => ({ ...l, path: `${folder}/${l.path}` })),
       webgpu_group: webgpu?.group, webgpu_matrix: webgpu?.matrix,
