@@ -43,10 +43,10 @@ static float nearest(__int128 m, int e) {
 }
 
 static float exact_fma(float a, float b, float c) {
-    number p = exactly(a), q = exactly(b), s = exactly(c);
     double product = (double)a * b; // exact
     if (!isfinite(product) || !isfinite(c) || product == 0 || c == 0)
         return (float)(product + c); // c or the product alone: one rounding
+    number p = exactly(a), q = exactly(b), s = exactly(c);
     p.m *= q.m, p.e += q.e;
     number *high = p.e + bits_of((unsigned __int128)(p.m < 0 ? -p.m : p.m)) >
                            s.e + bits_of((unsigned __int128)(s.m < 0 ? -s.m : s.m))
