@@ -151,10 +151,10 @@ tern_status gpu_read(tern_device *d, wgpu_buffer from, uint64_t offset, void *da
         if (!gpu_is_pending(r)) gpu_readback_copy(d, from, offset + at, r, n);
         gpu_wait(d, r);
         const void *mapped = gpu_readback_bytes(d, r, n);
+        if (mapped) memcpy((char *)data + at, mapped, n);
+        gpu_readback_unmap(d, r); // also after an error, which may be of something before
         TERN_TRY(gpu_check(d, "reading back", err));
         if (!mapped) return tern_fail(err, TERN_ERR_DEVICE, "the GPU's memory cannot be read");
-        memcpy((char *)data + at, mapped, n);
-        gpu_readback_unmap(d, r);
     }
     return TERN_OK;
 }

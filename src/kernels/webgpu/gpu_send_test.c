@@ -150,3 +150,25 @@ TEST(gpu_sends_can_be_given_up) {
     gpu_device_close(d);
     free((void *)(uintptr_t)s.data.memory);
 }
+
+// An error of before is told by the read that notices it, and by no other. Seen to fail when that
+// read leaves its buffer mapped.
+TEST(gpu_reads_go_on_after_an_error) {
+    tern_error err = {0};
+    tern_device *d = open_holding();
+    if (!d) return;
+    gpu_webgpu(&(gpu_play){0});
+    wgpu_buffer b = NULL;
+    const uint32_t sent[2] = {7, 8};
+    uint32_t got[2] = {0};
+    const uint64_t usage = WGPU_BUFFER_STORAGE | WGPU_BUFFER_COPY_DST | WGPU_BUFFER_COPY_SRC;
+    tern_status status = gpu_buffer_new(d, GPU_USE_WORK, sizeof sent, usage, "words", &b, &err);
+    CHECK_MSG(status == TERN_OK, "%s", err.message);
+    gpu_send(d, b, 0, sent, sizeof sent);
+    gpu_remember(d, "", (wgpu_text){"something failed", 16});
+    CHECK(gpu_read(d, b, 0, got, sizeof got, &err) == TERN_ERR_DEVICE);
+    status = gpu_read(d, b, 0, got, sizeof got, &err);
+    CHECK_MSG(status == TERN_OK && got[0] == 7 && got[1] == 8, "%s", err.message);
+    gpu_buffer_free(d, GPU_USE_WORK, b);
+    gpu_device_close(d);
+}
