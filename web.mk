@@ -42,7 +42,7 @@ WEB_PCRE2_CFLAGS = -w -DHAVE_CONFIG_H -DSUPPORT_UNICODE -DSUPPORT_PCRE2_8 -DPCRE
                    -I$(WEB_DEPS)/pcre2/src
 
 $(WEB_DEPS)/versions: tools/fetch_web_sources.sh
-	@command -v $(WASM_CC) $(WASM_LD) dpkg-source >/dev/null || tools/install_deps.sh clang-19 lld-19 libclang-rt-19-dev-wasm32 wasi-libc dpkg-dev
+	@tools/install_deps.sh clang-19 lld-19 libclang-rt-19-dev-wasm32 wasi-libc dpkg-dev
 	tools/fetch_web_sources.sh $(WEB_DEPS)
 # PCRE2's own recipe for builds without its configure script.
 $(WEB_DEPS)/include/pcre2.h: $(WEB_DEPS)/versions
