@@ -122,6 +122,8 @@ void tern_model_mark_uses(const tern_graph *g, const int32_t *weights, tern_weig
 int tern_model_graph_find(const tern_model *m, const char *name, tern_error *err);
 // The graph whose value flows into this input; -1: none, it comes from outside.
 int tern_model_flow_from(const tern_model *m, int graph, tern_vid v);
+// Passes a finished text on to whoever asked for it, and frees it in any case.
+tern_status tern_text_give(tern_strbuf *text, tern_text_fn on_text, void *user, tern_error *err);
 // Fails if a vector has numbers in it that are none: they come out of int8 products as some number.
 tern_status tern_model_refuse_damaged(const tern_model *m, tern_error *err);
 // Whether a text has to come in one batch: its rows see later ones, or become one.

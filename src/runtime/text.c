@@ -4,6 +4,15 @@
 #include "runtime/runtime.h"
 #include "tern_tools.h"
 
+tern_status tern_text_give(tern_strbuf *text, tern_text_fn on_text, void *user, tern_error *err) {
+    tern_status status = TERN_OK;
+    if (text->failed) status = tern_fail_memory(err, text->len);
+    else if (!on_text(user, tern_strbuf_text(text), text->len))
+        status = tern_fail(err, TERN_ERR_CANCELLED, "cancelled by the caller");
+    tern_strbuf_free(text);
+    return status;
+}
+
 static tern_status need_tokenizer(const tern_model *m, tern_error *err) {
     if (m->tokenizer) return TERN_OK;
     return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: the model has no tokenizer", m->path);
@@ -46,12 +55,7 @@ tern_status tern_detokenize(const tern_model *m, const int32_t *ids, size_t n_id
         tern_tokenizer_decode(m->tokenizer, &d, ids[i], &text);
     }
     tern_tokenizer_decode_end(&d, &text);
-    tern_status status = TERN_OK;
-    if (text.failed) status = tern_fail_memory(err, text.len);
-    else if (!on_text(user, tern_strbuf_text(&text), text.len))
-        status = tern_fail(err, TERN_ERR_CANCELLED, "cancelled by the caller");
-    tern_strbuf_free(&text);
-    return status;
+    return tern_text_give(&text, on_text, user, err);
 }
 
 const char *tern_token_text(const tern_model *m, int32_t id, size_t *n_bytes) {
@@ -83,8 +87,7 @@ tern_status tern_chat_format(const tern_model *m, const tern_message *messages, 
     }
     tern_status status = tern_template_chat(m->chat_template, m->tokenizer, messages, n_messages,
                                             add_generation_prompt, &text, err);
-    if (status == TERN_OK && !on_text(user, tern_strbuf_text(&text), text.len))
-        status = tern_fail(err, TERN_ERR_CANCELLED, "cancelled by the caller");
+    if (status == TERN_OK) return tern_text_give(&text, on_text, user, err);
     tern_strbuf_free(&text);
     return status;
 }
@@ -119,10 +122,5 @@ tern_status tern_graph_report(const tern_model *model, const char *graph, tern_f
         report_graph(m, i, format, &text);
     }
     if (json) tern_strbuf_puts(&text, "]\n");
-    tern_status status = TERN_OK;
-    if (text.failed) status = tern_fail_memory(err, text.len);
-    else if (!on_text(user, tern_strbuf_text(&text), text.len))
-        status = tern_fail(err, TERN_ERR_CANCELLED, "cancelled by the caller");
-    tern_strbuf_free(&text);
-    return status;
+    return tern_text_give(&text, on_text, user, err);
 }

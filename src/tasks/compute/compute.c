@@ -367,10 +367,5 @@ tern_status tern_compute_report(const tern_model *m, const char *graph, tern_for
         report_graph(m, i, json, &text);
     }
     if (json) tern_strbuf_puts(&text, "]\n");
-    tern_status status = TERN_OK;
-    if (text.failed) status = tern_fail_memory(err, text.len);
-    else if (!on_text(user, tern_strbuf_text(&text), text.len))
-        status = tern_fail(err, TERN_ERR_CANCELLED, "cancelled by the caller");
-    tern_strbuf_free(&text);
-    return status;
+    return tern_text_give(&text, on_text, user, err);
 }
