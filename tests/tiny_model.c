@@ -48,6 +48,28 @@ static tern_status write_ternary_piece(writer *t, tern_dtype type, size_t n, flo
     return tern_gguf_write(t->w, out, whole / block * tern_dtype_block_bytes(type), t->err);
 }
 
+// Codes with a scale for each block, near the one that is wanted; a byte decides each number.
+static tern_status write_grouped_piece(writer *t, tern_dtype type, size_t n, float scale, int8_t *q,
+                                       uint8_t *out) {
+    size_t block = tern_dtype_block_n(type), bytes = tern_dtype_block_bytes(type);
+    bool one_bit = type == TERN_DTYPE_Q1_0, two_bits = block == 64 || type == TERN_DTYPE_PQ2_0;
+    uint8_t *to = out;
+    for (size_t first = 0; first < n; first += block, to += bytes) {
+        float d = scale * (0.75f + (float)(next_random(&t->random) >> 40) * 0x1p-25f);
+        for (size_t i = 0; i < block;) {
+            uint64_t r = next_random(&t->random);
+            for (int k = 0; k < 8; k++, i++, r >>= 8)
+                q[i] = one_bit            ? (r & 1 ? 1 : -1)
+                       : (r & 255) < 74   ? -1
+                       : (r & 255) < 182  ? 0
+                       : (r & 255) < 254  ? 1
+                                          : 1 + two_bits;
+        }
+        tern_dtype_encode_group_codes(type, q, block, d, to);
+    }
+    return tern_gguf_write(t->w, out, n / block * bytes, t->err);
+}
+
 static tern_status write_float_piece(writer *t, tern_dtype type, size_t n, float mean,
                                      float deviation, float *x, uint8_t *out) {
     uint64_t bytes = 0;
@@ -61,12 +83,13 @@ static tern_status write_float_piece(writer *t, tern_dtype type, size_t n, float
 static tern_status write_data(writer *t, tern_dtype type, size_t n, float mean, float deviation) {
     float *x = tern_alloc_array(TERN_MEM_MISC, PIECE + 256, sizeof *x);
     uint8_t *out = tern_alloc_array(TERN_MEM_MISC, PIECE + 256, sizeof(float));
-    bool ternary = tern_dtype_is_ternary(type);
+    bool ternary = tern_dtype_is_ternary(type), grouped = !ternary && tern_dtype_group_n(type);
     tern_status status = x && out ? TERN_OK : tern_fail_memory(t->err, PIECE * sizeof *x);
     for (size_t left = n; status == TERN_OK && left > 0;) {
         size_t take = left < PIECE ? left : PIECE;
-        status = ternary ? write_ternary_piece(t, type, take, deviation * 1.3f, (int8_t *)x, out)
-                         : write_float_piece(t, type, take, mean, deviation, x, out);
+        status = grouped ? write_grouped_piece(t, type, take, deviation * 1.3f, (int8_t *)x, out)
+                 : ternary ? write_ternary_piece(t, type, take, deviation * 1.3f, (int8_t *)x, out)
+                           : write_float_piece(t, type, take, mean, deviation, x, out);
         left -= take;
     }
     if (status == TERN_OK && type == TERN_DTYPE_I2_S)

@@ -42,12 +42,12 @@ bool tern_dtype_bytes(tern_dtype type, uint64_t n, uint64_t n_row, uint64_t *byt
 void tern_dtype_decode(tern_dtype type, const void *data, uint64_t first, size_t n, float scale,
                        float *out);
 // Encodes n elements (whole blocks) of x. Not for I2_S, TQ1_0 and TQ2_0 of arbitrary weights: those
-// are written by tern_dtype_encode_ternary. Returns false for types that cannot be written, or, with
-// tern_dtype_encode_groups, cannot hold x.
+// are written by tern_dtype_encode_ternary. Returns false for types that cannot be written, or that
+// cannot hold x (tern_dtype_encode_groups).
 bool tern_dtype_encode(tern_dtype type, const float *x, size_t n, void *out);
 // The same of types with a scale for each group (tern_dtype_group_n) but TQ1_0 and TQ2_0: false if
-// the type cannot hold x to the bit, or is no such type. And of numbers with one scale, which the
-// type has.
+// the type cannot hold x to the bit, or is no such type. And of numbers that the type has, with one
+// scale.
 bool tern_dtype_encode_groups(tern_dtype type, const float *x, size_t n, void *out);
 void tern_dtype_encode_group_codes(tern_dtype type, const int8_t *q, size_t n, float scale,
                                    void *out);

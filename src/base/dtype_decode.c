@@ -177,7 +177,8 @@ bool tern_dtype_decode_groups(tern_dtype type, const void *data, uint64_t first,
     size_t group = tern_dtype_group_n(type), bytes = tern_dtype_block_bytes(type);
     if (group == 0) return false;
     const uint8_t *b = (const uint8_t *)data + first / group * bytes;
-    for (size_t i = 0; i + group <= n; i += group, b += bytes) *scales++ = codes_block(type, b, q + i);
+    for (size_t i = 0; i + group <= n; i += group, b += bytes)
+        *scales++ = codes_block(type, b, q + i);
     return true;
 }
 

@@ -88,7 +88,8 @@ bool tern_dtype_encode_groups(tern_dtype type, const float *x, size_t n, void *o
     return true;
 }
 
-void tern_dtype_encode_group_codes(tern_dtype type, const int8_t *q, size_t n, float scale, void *out) {
+void tern_dtype_encode_group_codes(tern_dtype type, const int8_t *q, size_t n, float scale,
+                                   void *out) {
     size_t group = tern_dtype_group_n(type), bytes = tern_dtype_block_bytes(type);
     for (size_t i = 0; is_written(type) && i + group <= n; i += group)
         put_group(type, q + i, scale, (uint8_t *)out + i / group * bytes);

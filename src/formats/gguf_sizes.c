@@ -3,8 +3,8 @@
 //
 // - 42 is Q2_0: 64 weights in 18 bytes. The first files under it, and the most downloaded, have 128
 //   weights in 34 bytes: what 142, PQ2_0, stands for today.
-// - 40 is NVFP4, 64 weights in 36 bytes. The oldest files with one bit a weight have 32 weights in 6
-//   bytes under it.
+// - 40 is NVFP4, 64 weights in 36 bytes. The oldest files with one bit a weight have 32 weights in
+//   6 bytes under it.
 // All tensors of a file have one of the two.
 #include <stdlib.h>
 #include <string.h>

@@ -32,7 +32,8 @@ typedef enum tern_value_kind {
 typedef enum tern_value_type {
     TERN_VALUE_F32,
     TERN_VALUE_I32,
-    TERN_VALUE_I8ROWS, // int8 with one scale a row: quantized activations
+    TERN_VALUE_I8ROWS,   // int8 with one scale a row: quantized activations
+    TERN_VALUE_I8GROUPS, // the same with a scale for each 64 columns
 } tern_value_type;
 
 // What a state is, and so how it goes back to an earlier position of its sequence.
@@ -279,6 +280,7 @@ tern_status tern_pass_low_rank(tern_graph *g, tern_rank_fn rank_of, const void *
 typedef enum tern_weight_kind {
     TERN_WEIGHT_FLOAT,   // float or block-quantized: multiplied with float activations
     TERN_WEIGHT_TERNARY, // codes and one scale: multiplied with int8 activations
+    TERN_WEIGHT_GROUPED, // codes with a scale for each group: with int8 activations in groups
 } tern_weight_kind;
 // Chooses the arithmetic of every linear: if the weight is ternary its input is quantized (once for
 // all its readers), otherwise quantize and ternarize are dropped.

@@ -16,7 +16,7 @@ void tern_graph_print_rows(const tern_graph *g, tern_vid vid, tern_strbuf *out) 
 
 void tern_graph_print_shape(const tern_graph *g, tern_vid vid, tern_strbuf *out) {
     const tern_value *v = &g->values[vid];
-    static const char *const type_names[] = {"f32", "i32", "i8rows"};
+    static const char *const type_names[] = {"f32", "i32", "i8rows", "i8groups"};
     if (v->dim != TERN_DIM_NONE) {
         tern_strbuf_printf(out, "%s[", type_names[v->type]);
         tern_graph_print_rows(g, vid, out);

@@ -207,6 +207,8 @@ static tern_status run_passes_on(const tern_model *m, tern_model_graph *g, tern_
 
 static tern_status run_passes(tern_model *m, tern_error *err) {
     for (size_t w = 0; w < m->n_weights; w++) m->kinds[w] = tern_placement_kind(m->now, w);
+    // If the GPU is lost, the CPU must take weights in the forms that the graphs are lowered for.
+    if (m->now->backend != &tern_backend_cpu) m->device_desc.precise = true;
     for (int i = 0; i < m->n_graphs; i++) TERN_TRY(run_passes_on(m, &m->graphs[i], err));
     return TERN_OK;
 }
@@ -229,6 +231,7 @@ static tern_status keep_device_desc(tern_model *m, const tern_model_desc *desc, 
     m->device_desc = (tern_device_desc){.n_threads = desc->n_threads,
                                         .cpu_features = m->cpu_features,
                                         .ternary = desc->ternary,
+                                        .precise = desc->precise,
                                         .webgpu = &m->webgpu};
     return TERN_OK;
 }

@@ -71,8 +71,30 @@ static const float *row_glu_norm(cpu_run *run, const tern_node *n, size_t t, flo
     return buffer;
 }
 
+// In groups: a row is quantized in scratch, after its floats, and put among those of its block.
+static void quantize_groups(cpu_run *run, const cpu_step *step, const tern_team *team,
+                            row_fn row) {
+    const tern_node *n = step->node;
+    size_t d = (size_t)cols(run, n->out[0]), n_groups = d / TERN_GROUP;
+    int32_t n_rows = cpu_rows(run, n->out[0]);
+    float *floats = scratch(run, team), *scale = floats + d;
+    int32_t *sum = (int32_t *)(scale + n_groups);
+    int8_t *q = (int8_t *)(sum + n_groups);
+    tern_grouped_rows v;
+    cpu_groups_layout(run->plan->device, (int64_t)d, n_rows, cpu_value(run, n->out[0]), &v);
+    for (size_t t, last; claim_rows(run, step, n_rows, v.block, &t, &last);)
+        for (; t < last; t++) {
+            kernels(run)->f->quantize_groups(q, scale, sum, row(run, n, t, floats), d);
+            tern_grouped_put_token(&v, d, t, q, scale, sum);
+        }
+}
+
 static void quantize_rows(cpu_run *run, const cpu_step *step, const tern_team *team, row_fn row) {
     const tern_node *n = step->node;
+    if (run->plan->g->values[n->out[0]].type == TERN_VALUE_I8GROUPS) {
+        quantize_groups(run, step, team, row);
+        return;
+    }
     const tern_ternary_kernels *k = kernels(run)->t;
     size_t d = (size_t)cols(run, n->out[0]);
     int32_t n_rows = cpu_rows(run, n->out[0]);
@@ -104,7 +126,9 @@ static void step_glu_norm_quantize(cpu_run *run, const cpu_step *step, const ter
 }
 
 static size_t row_scratch(const tern_plan *p, const tern_node *n) {
-    return (size_t)p->g->values[n->out[0]].cols * sizeof(float);
+    const tern_value *v = &p->g->values[n->out[0]];
+    size_t d = (size_t)v->cols, floats = d * sizeof(float);
+    return v->type == TERN_VALUE_I8GROUPS ? floats + d / TERN_GROUP * 8 + d : floats;
 }
 const cpu_op cpu_op_QUANTIZE = {.step = step_quantize, .scratch = row_scratch};
 const cpu_op cpu_op_NORM_QUANTIZE = {.step = step_norm_quantize, .scratch = row_scratch};
