@@ -127,10 +127,12 @@ static void pack_groups(void *ctx, const tern_team *team) {
     tern_free(scales);
 }
 
-// Heads that the caller wants in another form are not.
+// Heads that the caller wants in another form are not. "Exact" is what they are: few bits are read
+// for all logits.
 static bool is_grouped(const tern_device *d, const tern_weight_source *s) {
     size_t group = tern_dtype_group_n(s->type);
-    bool as_it_is = !s->is_head || s->head == TERN_HEAD_AUTO || s->head == TERN_HEAD_FILE;
+    tern_dtype other;
+    bool as_it_is = !s->is_head || !tern_head_type(s->head, &other);
     return !d->precise && s->is_matrix && as_it_is && group >= TERN_GROUP &&
            (size_t)s->n_cols % group == 0;
 }

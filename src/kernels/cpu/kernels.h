@@ -112,8 +112,8 @@ typedef struct tern_float_kernels {
     // BitNet's activation quantization, for one row: s = 127 / max(max|x|, 1e-5),
     // q[i] = rint(x[i] * s) (ties to even) in -128..127, *inv_scale = 1 / s, *sum = sum of q.
     void (*quantize_i8)(int8_t *q, float *inv_scale, int32_t *sum, const float *x, size_t n);
-    // The same in groups of 64, n a multiple: d = largest / 127, q[i] = rint(x[i] * (127 / largest))
-    // in -127..127, scale[g] = d, minus_sum[g] = -(sum of q). A group up to 1e-30 is 0.
+    // In groups of 64, n a multiple: scale[g] = largest / 127, q[i] = rint(x[i] * (127 / largest))
+    // in -127..127, minus_sum[g] = -(sum of q). A group whose largest is up to 1e-30 is 0.
     void (*quantize_groups)(int8_t *q, float *scale, int32_t *minus_sum, const float *x, size_t n);
     // Walsh-Hadamard of each `block` (a power of two) of x * sign (NULL: x), which divides n:
     // y[i] = sum over j of (-1)^(number of bits that i and j share) x[j], times 1 / sqrt(block).

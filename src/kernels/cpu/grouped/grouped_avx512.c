@@ -41,7 +41,8 @@ GROUPED_INLINE void put_16(float *y, __m512 sum, __mmask16 mask, bool accumulate
 }
 
 static __mmask16 rows_left(size_t row, size_t last_row) {
-    return row >= last_row ? 0 : last_row - row >= 16 ? 0xFFFF : (__mmask16)((1u << (last_row - row)) - 1);
+    size_t n = row < last_row ? last_row - row : 0;
+    return (__mmask16)(n >= 16 ? 0xFFFF : (1u << n) - 1);
 }
 
 // ---- One token ---------------------------------------------------------------------------------
@@ -132,7 +133,8 @@ typedef struct tile_args {
 
 // Codes of step `s` of 64 bytes: a number of two bits, also of one-bit codes.
 GROUPED_INLINE __m512i step_codes(__m512i v, int s, bool two_bits) {
-    if (two_bits) return _mm512_and_si512(_mm512_srli_epi16(v, 2 * (unsigned)s), _mm512_set1_epi8(3));
+    if (two_bits)
+        return _mm512_and_si512(_mm512_srli_epi16(v, 2 * (unsigned)s), _mm512_set1_epi8(3));
     __m512i twice = s == 0 ? _mm512_add_epi8(v, v) : _mm512_srli_epi16(v, (unsigned)s - 1);
     return _mm512_and_si512(twice, _mm512_set1_epi8(2));
 }
@@ -150,7 +152,7 @@ GROUPED_INLINE void tile(const tile_args *g, int n, bool two_bits) {
         const float *scale = g->scale + k * (size_t)n;
         const int32_t *minus = g->minus_sum + k * (size_t)n;
         size_t at = k * TERN_GROUP / g->w->group * 32;
-#define DECLARE(t) __m512i a##t = _mm512_set1_epi32((t) < n ? minus[(t) < n ? (t) : 0] : 0), b##t = a##t;
+#define DECLARE(t) __m512i a##t = _mm512_set1_epi32(minus[(t) < n ? (t) : 0]), b##t = a##t;
 #define MULTIPLY(t)                                                                                \
     if ((t) < n) {                                                                                 \
         __m512i q = broadcast4(x + (t) * 4);                                                       \

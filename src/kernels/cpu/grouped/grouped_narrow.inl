@@ -5,7 +5,7 @@
 //   codes, load_codes(p)               64 / VECTORS bytes of packed codes
 //   two_bits(c, s), one_bit(c, s)      field s of each byte; one bit is taken twice: 0 or 2
 //   sums, no_sums()                    of a row's products with 64 columns, of codes up to 3
-//   dot_add(sums, c, x)                adds four neighbouring products of each row; x: 4 activations
+//   dot_add(sums, c, x)                adds four neighbouring products of each row; x: four
 //   store_sums(int32_t *to, sums)      16 / VECTORS whole sums
 //   KERNELS, NAME
 #include <string.h>
@@ -29,8 +29,8 @@ typedef struct tile_args {
 GROUPED_INLINE void multiply_group(int32_t acc[TOKENS][16], const uint8_t *p, const int8_t *x,
                                    int n, bool is_two) {
 #define EACH_SUM(X)                                                                                \
-    X(0, 0) X(0, 1) X(0, 2) X(0, 3) X(1, 0) X(1, 1) X(1, 2) X(1, 3) X(2, 0) X(2, 1) X(2, 2) X(2, 3) \
-    X(3, 0) X(3, 1) X(3, 2) X(3, 3)
+    X(0, 0) X(0, 1) X(0, 2) X(0, 3) X(1, 0) X(1, 1) X(1, 2) X(1, 3)                                \
+    X(2, 0) X(2, 1) X(2, 2) X(2, 3) X(3, 0) X(3, 1) X(3, 2) X(3, 3)
 #define IS_USED(t, v) ((t) < n && (v) < VECTORS)
 #define DECLARE(t, v) sums s##t##v = no_sums();
 #define MULTIPLY(t, v)                                                                             \

@@ -11,14 +11,27 @@ static float scale_of(const tern_grouped_matrix *w, size_t row, size_t column) {
     return tern_f16_to_f32(bits);
 }
 
+// Codes of 64 columns of a row, which begin at p, times activations n tokens of 4 apart.
+static int32_t dot_codes(const uint8_t *p, int bits, const int8_t *q, size_t n) {
+    int32_t acc = 0;
+    const int mask = bits == 2 ? 3 : 1;
+    for (int vector = 0; vector < 4 * bits / 2; vector++, p += 64)
+        for (int shift = 0; shift < 8; shift += bits, q += 4 * n)
+            for (int j = 0; j < 4; j++) {
+                int code = p[j] >> shift & mask;
+                acc += (bits == 2 ? code - 1 : 2 * code - 1) * q[j];
+            }
+    return acc;
+}
+
 // Row r times the token number `at` of a block of n.
 static float dot(const tern_grouped_matrix *w, size_t r, const int8_t *q, const float *scale,
                  size_t at, size_t n) {
+    const uint8_t *codes = w->data + r / TERN_GROUPED_ROWS * w->block_bytes +
+                           4 * (r % TERN_GROUPED_ROWS);
     float sum = 0;
-    for (size_t g = 0; g < w->n_in / TERN_GROUP; g++) {
-        int32_t acc = 0;
-        for (size_t i = g * TERN_GROUP; i < (g + 1) * TERN_GROUP; i++)
-            acc += tern_grouped_number(w, r, i) * q[(i / 4 * n + at) * 4 + i % 4];
+    for (size_t g = 0; g < w->n_in / TERN_GROUP; g++, codes += 128 * (size_t)w->bits) {
+        int32_t acc = dot_codes(codes, w->bits, q + (g * TERN_GROUP * n + 4 * at), n);
         float product = (float)acc * scale[g * n + at];
         sum = sum + scale_of(w, r, g * TERN_GROUP) * product;
     }

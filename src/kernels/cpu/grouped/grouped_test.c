@@ -58,7 +58,8 @@ static float expected(const problem *p, size_t t, size_t r) {
     size_t n_in = p->m.n_in;
     for (size_t g = 0; g < n_in / 64; g++) {
         int32_t acc = 0;
-        for (size_t i = g * 64; i < g * 64 + 64; i++) acc += p->w[r * n_in + i] * p->q[t * n_in + i];
+        for (size_t i = g * 64; i < g * 64 + 64; i++)
+            acc += p->w[r * n_in + i] * p->q[t * n_in + i];
         float product = (float)acc * p->scale[t * (n_in / 64) + g];
         uint16_t bits = p->scales[r * (n_in / p->m.group) + g * 64 / p->m.group];
         sum = sum + tern_f16_to_f32(bits) * product;

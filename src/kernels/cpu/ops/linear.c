@@ -35,10 +35,11 @@ void cpu_grouped_linear(cpu_run *run, const cpu_step *step, const tern_team *tea
                         bool accumulate) {
     const tern_grouped_matrix *m = &w->grouped;
     size_t first, last, row_bytes = m->block_bytes / TERN_GROUPED_ROWS;
-    size_t least = x->n_tokens > 1 ? 2 * TERN_GROUPED_ROWS : LEAST_CLAIM_BYTES / row_bytes / 16 * 16;
-    if (least < TERN_GROUPED_ROWS) least = TERN_GROUPED_ROWS;
-    while (tern_team_claim_guided(team, counter(run, step, which), m->n_rows,
-                                  2 * TERN_GROUPED_ROWS, least, &first, &last))
+    size_t granule = 2 * TERN_GROUPED_ROWS, least = granule; // tiles of two blocks
+    if (x->n_tokens == 1 && LEAST_CLAIM_BYTES / row_bytes > granule)
+        least = LEAST_CLAIM_BYTES / row_bytes / granule * granule;
+    while (tern_team_claim_guided(team, counter(run, step, which), m->n_rows, granule, least,
+                                  &first, &last))
         kernels(run)->q->multiply(m, first, last, x, out, m->n_rows, accumulate);
 }
 

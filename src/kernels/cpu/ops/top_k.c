@@ -66,7 +66,8 @@ static tern_grouped_rows row_in_groups(const cpu_run *run, tern_vid v, int32_t r
 
 static size_t top_k_scratch(const tern_plan *p, const tern_node *n) {
     const tern_value *x = &p->g->values[n->in[0]];
-    return x->type == TERN_VALUE_I8GROUPS ? cpu_groups_layout(p->device, x->cols, 1, NULL, NULL) : 0;
+    if (x->type != TERN_VALUE_I8GROUPS) return 0;
+    return cpu_groups_layout(p->device, x->cols, 1, NULL, NULL);
 }
 
 // All logits of a row into the instance's buffer, then the greatest of them.
