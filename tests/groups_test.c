@@ -46,7 +46,7 @@ static bool write_kind(const char *path, size_t i) {
     return ok;
 }
 
-// Seen to fail: when a row of a block of several tokens took its neighbour's scale.
+// Seen to fail: when a token of a block took its neighbour's scale.
 TEST(groups_rows_have_the_bits_of_single_steps) {
     static float whole[N_IDS * TINY_N_VOCAB], steps[N_IDS * TINY_N_VOCAB];
     const char *path = test_tmp("groups.gguf");

@@ -337,7 +337,7 @@ static tern_status parse_sized(uint32_t id, const uint64_t *n_cols, size_t n, ui
 }
 
 // Two layouts share a number, and only the room tells; small tensors fit both and go with the
-// others. Seen to fail: when each tensor was settled by itself, and when more room than alignment
+// others. Seen to fail: when the first layout was always taken, and when more room than alignment
 // explains was taken for a fit.
 TEST(gguf_tells_layouts_of_one_number_by_their_room) {
     static const struct {

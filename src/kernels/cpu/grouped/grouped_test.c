@@ -144,9 +144,9 @@ static void check_all(size_t n_in, size_t n_tokens, bool worst) {
     }
 }
 
-// Seen to fail: when AVX-512 added fields up after shifting by one bit too few, when the second
-// scale of a group of 128 was taken for both halves, when the last block of tokens was laid out as
-// if it were whole, when one-bit codes were taken once.
+// Seen to fail: when AVX-512 added fields up after shifting by one bit too few, when halves of 128
+// columns took a scale each, when the last block of tokens was laid out as if it were whole, when
+// AVX2 took one-bit codes once.
 TEST(grouped_products_are_exact) {
     static const size_t widths[] = {64, 128, 192, 2048};
     for (size_t i = 0; i < sizeof widths / sizeof *widths; i++)
