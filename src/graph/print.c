@@ -68,6 +68,11 @@ static void print_attrs(const tern_node *n, tern_strbuf *out) {
         tern_strbuf_printf(out, " heads=%d/%d dim=%d/%d%s", (int)n->n_heads, (int)n->n_kv_heads,
                            (int)n->head_dim, (int)n->v_dim, n->tiled ? " tiled" : "");
         break;
+    case TERN_OP_HADAMARD:
+        tern_strbuf_printf(out, " block=%d%s%s", (int)n->rotation.block,
+                           n->rotation.groups ? " grouped" : "",
+                           n->rotation.inverse ? " inverse" : "");
+        break;
     case TERN_OP_POOL:
         tern_strbuf_printf(out, " %s", (const char *[]){"mean", "last", "first"}[n->pool]);
         break;

@@ -442,6 +442,11 @@ static tern_status run(conversion *c, const char *in, const char *out, tern_erro
     tern_status status = TERN_OK;
     TERN_TRY_GOTO(tern_model_read(c->file, &c->arch, &c->config, err));
     TERN_TRY_GOTO(tern_model_check(c->file, c->arch, &c->config, err));
+    if (tern_model_is_rotated(c->file) && (!c->to_gguf || c->desc->n_loras))
+        TERN_TRY_GOTO(tern_fail(err, TERN_ERR_UNSUPPORTED,
+                                "the weights are in a rotated basis (prism.hadamard.*), %s",
+                                c->to_gguf ? "into which no adapter can be merged"
+                                           : "which a folder cannot say: it stays GGUF"));
     TERN_TRY_GOTO(tern_convert_choose_arch(c, err));
     for (size_t i = 0; i < c->desc->n_loras; i++)
         TERN_TRY_GOTO(tern_adapters_add(&c->adapters, &c->desc->loras[i], c->file, c->arch,
