@@ -62,7 +62,8 @@ static void put_contract(const rotation *r, tern_gguf_writer *w, int version) {
     tern_gguf_put_int(w, PREFIX "block_size", TERN_META_U32, (int64_t)r->block);
     tern_gguf_put_str(w, PREFIX "transform", TERN_STR("normalized-sylvester-walsh-hadamard"));
     tern_gguf_put_str(w, PREFIX "axis", TERN_STR("input-last-dimension"));
-    tern_gguf_put_str(w, PREFIX "sign_mode", r->signs ? TERN_STR("explicit") : TERN_STR("identity"));
+    tern_gguf_put_str(w, PREFIX "sign_mode",
+                      r->signs ? TERN_STR("explicit") : TERN_STR("identity"));
     if (r->signs) {
         tern_gguf_put_array(w, PREFIX "sign_widths", TERN_META_I32, widths, n_widths);
         tern_gguf_put_array(w, PREFIX "sign_values", TERN_META_I32, values, (size_t)n_values);

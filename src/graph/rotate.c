@@ -1,8 +1,8 @@
 // The pass that rotates what products with rotated weights read.
 //
-// Weights that were multiplied with an orthogonal matrix from the right, W R^T, are less spread, and
-// so lose less when they are quantized; the product needs R x instead of x. Products that read the
-// same x share its rotation. Rows of a rotated table are turned back where they are looked up.
+// Weights that were multiplied with an orthogonal matrix from the right, W R^T, are less spread,
+// and so lose less when they are quantized; the product needs R x instead of x. Products that read
+// the same x share its rotation. Rows of a rotated table are turned back where they are looked up.
 #include <stdio.h>
 #include "base/alloc.h"
 #include "graph/build.h"

@@ -113,7 +113,8 @@ static tern_status read_contract(contract *r, tern_error *err) {
         return refuse("transform", "is none known here", err);
     text = (tern_str){0};
     tern_file_meta_str(f, PREFIX "axis", &text);
-    if (!tern_str_is(text, "input-last-dimension")) return refuse("axis", "is none known here", err);
+    if (!tern_str_is(text, "input-last-dimension"))
+        return refuse("axis", "is none known here", err);
     TERN_TRY(read_signs(r, err));
     r->names = find_array(f, PREFIX "weight_names", true);
     r->inverse = find_array(f, PREFIX "inverse_weight_names", true);
