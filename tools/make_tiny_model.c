@@ -5,6 +5,7 @@
 //   mid           a quarter of that, for tests of memory that take seconds
 //   bonsai-1.7b   PrismML's Bonsai 1.7B: Qwen3 in Q2_0, embeddings and head too (0.48 GB); with
 //                 -q1_0 and -pq2_0 in those types
+//   bonsai-2-2b   PrismML's Bonsai 2 2B: Qwen3.5 in PQ2_0 (0.51 GB), said to be rotated
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +37,16 @@ int main(int argc, char **argv) {
                               .n_kv_heads = 8,
                               .n_context = 32768,
                               .n_vocab = 151936};
+    tiny_model_desc bonsai2 = {.arch = "qwen35",
+                               .type = TERN_DTYPE_PQ2_0,
+                               .n_layers = 24,
+                               .n_embd = 2048,
+                               .n_ff = 6144,
+                               .n_heads = 8,
+                               .n_kv_heads = 2,
+                               .n_context = 262144,
+                               .n_vocab = 248320,
+                               .rotation = 512};
     const struct {
         const char *name;
         const tiny_model_desc *desc;
@@ -47,6 +58,7 @@ int main(int argc, char **argv) {
         {"bonsai-1.7b", &bonsai, TERN_DTYPE_Q2_0, TERN_DTYPE_Q2_0},
         {"bonsai-1.7b-pq2_0", &bonsai, TERN_DTYPE_PQ2_0, TERN_DTYPE_PQ2_0},
         {"bonsai-1.7b-q1_0", &bonsai, TERN_DTYPE_Q1_0, TERN_DTYPE_Q1_0},
+        {"bonsai-2-2b", &bonsai2, TERN_DTYPE_PQ2_0, TERN_DTYPE_PQ2_0},
     };
     enum { N_SHAPES = sizeof shapes / sizeof *shapes };
     const char *shape = argc > 2 ? argv[2] : "tiny";
