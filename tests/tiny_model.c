@@ -146,8 +146,8 @@ static tern_status convolution(writer *t, int i) {
     return matrix(t, NAME("shortconv.out_proj"), d->type, d->n_embd, d->n_embd, s);
 }
 
-// Of Qwen3.5 every fourth layer, the last one too, is attention; the others have 16 heads of a delta
-// net, for keys as for values.
+// Of Qwen3.5 every fourth layer, the last one too, is attention; the others have 16 heads of a
+// delta net, for keys as for values.
 static bool is_delta(const writer *t, int i) { return is_arch(t, "qwen35") && i % 4 != 3; }
 
 #define DELTA_HEADS 16

@@ -7,7 +7,7 @@
 #include "base/status.h"
 
 typedef struct tiny_model_desc { // zero: the default in brackets
-    const char *arch;            // ["bitnet-b1.58"], or "llama", "qwen3", "qwen35", "gemma3", "lfm2"
+    const char *arch; // ["bitnet-b1.58"], or "llama", "qwen3", "qwen35", "gemma3", "lfm2"
     const char *name;            // ["tiny seeded model"]
     tern_dtype type;             // of the matrices; F32 (0) is I2_S for bitnet, BF16: masters
     tern_dtype head_type;        // of embedding and head [F32]; use F16 for the usual
