@@ -284,7 +284,9 @@ TEST(families_configs_in_every_spelling_there_and_back) {
 
 static const char *const oracles[] = {
     "qwen3",          "qwen3_5",        "qwen3_5_tied_mtp",  "lfm2",           "gemma3",
-    "gemma3_4b_rope", "embeddinggemma", "embeddinggemma_st", "qwen3_embedding", "olmo2"};
+    "gemma3_4b_rope", "embeddinggemma", "embeddinggemma_st", "qwen3_embedding", "olmo2", "qwen2",
+    "llama3_rope",    "ministral3",     "smollm3",           "granite",         "exaone4",
+    "hunyuan_dense"};
 
 TEST(families_of_transformers_go_there_and_back) {
     for (size_t i = 0; i < sizeof oracles / sizeof *oracles; i++) {

@@ -278,16 +278,73 @@ TEST(oracle_families_have_the_references_numbers) {
     }
 }
 
-// Transformers' own: float32 there is up to 8.0e-6 from float64 (qwen3_5_tied_mtp). Seen to fail:
-// OLMo 2's feed-forward on the rows before attention.
+// Transformers' own: float32 there is up to 8.0e-6 from float64 (qwen3_5_tied_mtp).
+static const close_bounds transformers_bounds = {.n_exact = SIZE_MAX, .exact = 1.2e-5};
+static const char *const transformers[] = {
+    "qwen3",       "qwen3_5",    "qwen3_5_tied_mtp", "lfm2",    "gemma3",  "gemma3_4b_rope",
+    "olmo2",       "qwen2",      "llama3_rope",      "llama",   "smollm3", "granite",
+    "ministral3",  "exaone4",    "hunyuan_dense"};
+#define N_TRANSFORMERS (sizeof transformers / sizeof *transformers)
+
+// Seen to fail: OLMo 2's feed-forward on the rows before attention.
 TEST(oracle_families_of_transformers) {
-    static const close_bounds bounds = {.n_exact = SIZE_MAX, .exact = 1.2e-5};
-    static const char *const names[] = {"qwen3", "qwen3_5",        "qwen3_5_tied_mtp", "lfm2",
-                                        "gemma3", "gemma3_4b_rope", "olmo2"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    for (size_t i = 0; i < N_TRANSFORMERS; i++) {
         char path[600];
-        if (!data_folder(names[i], path)) return;
-        check_model(path, path, NULL, &bounds, false);
+        if (!data_folder(transformers[i], path)) return;
+        check_model(path, path, NULL, &transformers_bounds, false);
+    }
+}
+
+// The same from the GGUF that conversion writes. Seen to fail: Ministral 3's queries not growing in
+// GGUF; Hunyuan's base not raised there; SmolLM3's queries and keys not in GGUF's order.
+TEST(oracle_families_of_transformers_as_gguf) {
+    for (size_t i = 0; i < N_TRANSFORMERS; i++) {
+        char path[600], name[80];
+        if (!data_folder(transformers[i], path)) return;
+        snprintf(name, sizeof name, "transformers_%s.gguf", transformers[i]);
+        check_conversion(path, name, TERN_TYPE_AUTO, &transformers_bounds);
+    }
+}
+
+// A text's logits are the same to the bit however it is cut: into 17 and the rest, after the first
+// token, and token by token. Seen to fail: positions counted from each piece's beginning in the
+// growth of Ministral 3's queries.
+static void check_pieces(const char *oracle) {
+    static const size_t first[] = {0, 17, 1};
+    char path[700];
+    size_t n_ids, n;
+    tern_error err = {0};
+    tern_model *model;
+    snprintf(path, sizeof path, "%s/golden.safetensors", oracle);
+    blob golden = read_blob(path);
+    const int32_t *ids = tensor(&golden, "greedy_ids", &n_ids);
+    REQUIRE(ids);
+    REQUIRE_OK(tern_model_open(&model, oracle, NULL, &err), err);
+    size_t n_vocab = (size_t)model->info.n_vocab;
+    float *want = malloc(n_ids * n_vocab * sizeof *want), *got = malloc(n_ids * n_vocab * 4);
+    for (size_t way = 0; way < 4; way++) {
+        const tern_session_desc desc = {.kv_type = TERN_KV_F32};
+        tern_session *s;
+        REQUIRE_OK(tern_session_open(&s, model, &desc, &err), err);
+        for (size_t at = 0; at < n_ids; at += n) {
+            n = way == 3 ? 1 : way > 0 && at == 0 ? first[way] : n_ids - at;
+            float *to = (way ? got : want) + at * n_vocab;
+            CHECK(tern_session_logits(s, ids + at, n, to, &err) == TERN_OK);
+        }
+        bool same = way == 0 || memcmp(want, got, n_ids * n_vocab * sizeof *want) == 0;
+        CHECK_MSG(same, "%s, way %zu: other logits", oracle, way);
+        tern_session_close(s);
+    }
+    free(want);
+    free(got);
+    free(golden.bytes);
+    tern_model_close(model);
+}
+
+TEST(oracle_families_of_transformers_in_pieces) {
+    for (size_t i = 0; i < N_TRANSFORMERS; i++) {
+        char path[600];
+        if (data_folder(transformers[i], path)) check_pieces(path);
     }
 }
 
@@ -314,14 +371,14 @@ TEST(webgpu_families_have_the_references_numbers) {
             if (!check_on_gpu(decoders[i], n_batch, &bounds)) return;
 }
 
-// The same of transformers' own.
+// The same of transformers' own: in the short run those with most ops.
 TEST(webgpu_families_of_transformers) {
     static const close_bounds bounds = {.n_exact = SIZE_MAX, .exact = 1e-5};
-    static const char *const names[] = {"qwen3_5", "qwen3_5_tied_mtp", "qwen3", "lfm2",
-                                        "gemma3",  "gemma3_4b_rope"};
-    for (size_t i = 0; i < (test_is_long() ? sizeof names / sizeof *names : 1); i++) {
+    for (size_t i = 0; i < N_TRANSFORMERS; i++) {
         char path[600];
-        if (!data_folder(names[i], path) || !check_on_gpu(path, 128, &bounds)) return;
+        bool few = i == 1 || i >= N_TRANSFORMERS - 1;
+        if (!few && !test_is_long()) continue;
+        if (!data_folder(transformers[i], path) || !check_on_gpu(path, 128, &bounds)) return;
     }
 }
 

@@ -281,6 +281,10 @@ tern_vid tern_g_scale(tern_graph *g, tern_vid x, float factor) {
     return y;
 }
 
+tern_vid tern_g_bias(tern_graph *g, tern_vid x, tern_vid b) {
+    return op_node(g, TERN_OP_BIAS, x, b < 0 ? -2 : b, TERN_VALUE_F32, 0);
+}
+
 tern_vid tern_g_l2_norm(tern_graph *g, tern_vid x) {
     return op_node(g, TERN_OP_L2_NORM, x, -1, TERN_VALUE_F32, 0);
 }
@@ -471,6 +475,11 @@ static tern_status check_shapes(const tern_graph *g, const tern_node *n, tern_er
     case TERN_OP_GLU: return check_same(g, n, err);
     case TERN_OP_ATTENTION:
     case TERN_OP_DELTA_NET: return check_heads(g, n, err);
+    case TERN_OP_BIAS:
+        if (g->values[n->in[1]].cols != x->cols || g->values[n->in[1]].rows != 1)
+            return tern_fail(err, TERN_ERR_FORMAT, "graph: %s is no bias of %s",
+                             g->values[n->in[1]].name, x->name);
+        return TERN_OK;
     case TERN_OP_RMS_NORM:
         if (g->values[n->in[1]].cols <= 0 || x->cols % g->values[n->in[1]].cols != 0)
             return tern_fail(err, TERN_ERR_FORMAT, "graph: %s does not divide the columns of %s",
@@ -521,7 +530,8 @@ bool tern_rope_same(const tern_rope_attrs *a, const tern_rope_attrs *b) {
            a->scaling == b->scaling && a->factor == b->factor &&
            a->low_freq_factor == b->low_freq_factor && a->high_freq_factor == b->high_freq_factor &&
            a->beta_fast == b->beta_fast && a->beta_slow == b->beta_slow &&
-           a->attn_factor == b->attn_factor && a->n_context_orig == b->n_context_orig;
+           a->attn_factor == b->attn_factor && a->n_context_orig == b->n_context_orig &&
+           a->growth == b->growth;
 }
 
 void tern_rope_llama3_factors(const tern_rope_attrs *a, float *factors) {

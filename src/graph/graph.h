@@ -126,6 +126,9 @@ typedef struct tern_rope_attrs {
     float low_freq_factor, high_freq_factor; // LLAMA3
     float beta_fast, beta_slow, attn_factor; // YARN
     int32_t n_context_orig;
+    // Of queries that grow with their position p, so that attention to long texts stays sharp:
+    // times 1 + growth * ln(1 + floor(p / n_context_orig)); 0: they do not.
+    float growth;
 } tern_rope_attrs;
 
 // By member: the padding between them is undefined.
@@ -229,6 +232,8 @@ tern_vid tern_g_attention(tern_graph *g, tern_vid q, tern_vid k_state, tern_vid 
 tern_vid tern_g_add(tern_graph *g, tern_vid a, tern_vid b);
 tern_vid tern_g_mul(tern_graph *g, tern_vid a, tern_vid b);
 tern_vid tern_g_scale(tern_graph *g, tern_vid x, float factor);
+// b: a vector of x's columns.
+tern_vid tern_g_bias(tern_graph *g, tern_vid x, tern_vid b);
 tern_vid tern_g_act(tern_graph *g, tern_vid x, tern_act_kind act);
 // Of every `group` columns those at first .. first + width - 1.
 tern_vid tern_g_columns(tern_graph *g, tern_vid x, int64_t group, int64_t first, int64_t width);

@@ -35,6 +35,20 @@ static float set_frequencies(const tern_rope_attrs *a, const float *factors, flo
     return magnitude;
 }
 
+void tern_rope_angles(const tern_rope *r, int32_t position, float *cos_to, float *sin_to,
+                      size_t stride) {
+    const tern_rope_attrs *a = &r->attrs;
+    float factor = r->magnitude;
+    if (a->growth != 0)
+        factor *= (float)(1 + (double)a->growth * log1p(floor((double)position /
+                                                              (double)a->n_context_orig)));
+    for (size_t i = 0; i < (size_t)a->n_rot / 2; i++) {
+        float angle = (float)position * r->inv_freq[i];
+        cos_to[i * stride] = (float)cos(angle) * factor;
+        sin_to[i * stride] = (float)sin(angle) * factor;
+    }
+}
+
 tern_vid tern_rope_factors_input(const tern_node *n) {
     int at = n->op == TERN_OP_ROPE ? 1 : 5;
     return n->n_in > at ? n->in[at] : -1;

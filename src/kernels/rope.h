@@ -7,7 +7,7 @@
 typedef struct tern_rope {
     tern_rope_attrs attrs;
     float *inv_freq; // [n_rot / 2]: base^(-2i/n), changed as the scalings for long contexts say
-    float magnitude; // factor of cosine and sine: 1, except for YaRN
+    float magnitude; // factor of cosine and sine: 1, except for YaRN; see also attrs.growth
 } tern_rope;
 
 // The different ropes of a graph: usually one, that all layers share.
@@ -20,6 +20,10 @@ typedef struct tern_rope_list {
 // 2] (or NULL): what the node's last input holds.
 tern_status tern_rope_list_find(tern_rope_list *list, const tern_node *n, const float *factors,
                                 int *index, tern_error *err);
+// Cosine and sine, with their factors, of each pair at a position: cos[i * stride] and sin[i *
+// stride] for i < n_rot / 2.
+void tern_rope_angles(const tern_rope *r, int32_t position, float *cos_to, float *sin_to,
+                      size_t stride);
 // The input of the node that is its factors, or -1.
 tern_vid tern_rope_factors_input(const tern_node *n);
 void tern_rope_list_free(tern_rope_list *list);

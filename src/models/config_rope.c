@@ -62,10 +62,29 @@ static tern_status read_original(rope_source *r, tern_rope_attrs *a, tern_error 
     return TERN_OK;
 }
 
+static double mscale(double factor, double m) {
+    return factor > 1 ? 0.1 * m * log(factor) + 1 : 1;
+}
+
+// What YaRN multiplies cosine and sine by; 0: what follows from the factor. Some files state it as
+// two numbers, of which GGUF has the second one only.
+static float yarn_magnitude(rope_source *r, const tern_rope_attrs *a) {
+    bool gguf = r->s->file->kind == TERN_FILE_GGUF;
+    double m = gguf ? 1 : (double)number(r, NULL, "mscale", 0);
+    double all = (double)number(r, "rope.scaling.yarn_log_multiplier", "mscale_all_dim", 0);
+    float stated = number(r, "rope.scaling.attn_factor", "attention_factor", 0);
+    if (stated != 0 || m == 0 || all == 0) return stated;
+    return (float)(mscale((double)a->factor, m) / mscale((double)a->factor, all));
+}
+
 static tern_status read_type(rope_source *r, tern_str type, tern_rope_attrs *a, tern_error *err) {
     if (!type.ptr || tern_str_is(type, "default") || tern_str_is(type, "none")) return TERN_OK;
     if (tern_str_is(type, "linear")) {
         if (a->factor != 1.0f) a->scaling = TERN_ROPE_LINEAR;
+    } else if (tern_str_is(type, "dynamic") && number(r, NULL, "alpha", 0) > 0) {
+        double dim = a->n_rot; // a greater base, once and for all
+        a->base = (float)((double)a->base *
+                          pow((double)number(r, NULL, "alpha", 0), dim / (dim - 2)));
     } else if (tern_str_is(type, "llama3")) {
         a->scaling = TERN_ROPE_LLAMA3;
         a->low_freq_factor = number(r, NULL, "low_freq_factor", 1);
@@ -74,7 +93,7 @@ static tern_status read_type(rope_source *r, tern_str type, tern_rope_attrs *a, 
         a->scaling = TERN_ROPE_YARN;
         a->beta_fast = number(r, "rope.scaling.yarn_beta_fast", "beta_fast", 32);
         a->beta_slow = number(r, "rope.scaling.yarn_beta_slow", "beta_slow", 1);
-        a->attn_factor = number(r, "rope.scaling.attn_factor", "attention_factor", 0);
+        a->attn_factor = yarn_magnitude(r, a);
     } else
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "RoPE scaling \"%.*s\" is not supported",
                          (int)(type.len < 64 ? type.len : 64), type.ptr);
@@ -93,8 +112,9 @@ static tern_status read_scaling(rope_source *r, tern_rope_attrs *a, tern_error *
         return TERN_OK;
     }
     TERN_TRY(read_type(r, type, a, err));
-    const float numbers[] = {a->factor,    a->low_freq_factor, a->high_freq_factor,
-                             a->beta_fast, a->beta_slow,       a->attn_factor};
+    a->growth = number(r, "attention.temperature_scale", "llama_4_scaling_beta", 0);
+    const float numbers[] = {a->factor,    a->low_freq_factor, a->high_freq_factor, a->beta_fast,
+                             a->beta_slow, a->attn_factor,     a->base,             a->growth};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (!isfinite(numbers[i]) || (i == 0 && !(numbers[i] > 0)))
             return tern_fail(err, TERN_ERR_FORMAT, "RoPE scaling: a factor of %g makes no sense",

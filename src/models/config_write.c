@@ -68,6 +68,10 @@ tern_status tern_config_write_gguf(tern_gguf_writer *w, const tern_arch *arch,
         TERN_TRY(tern_gguf_put_f32(w, KEY("rope.scaling.factor"), c->rope.factor));
         TERN_TRY(tern_gguf_put_int(w, KEY("rope.scaling.original_context_length"), TERN_META_U32,
                                    c->rope.n_context_orig));
+        if (yarn) TERN_TRY(tern_gguf_put_f32(w, KEY("rope.scaling.yarn_beta_fast"), c->rope.beta_fast));
+        if (yarn) TERN_TRY(tern_gguf_put_f32(w, KEY("rope.scaling.yarn_beta_slow"), c->rope.beta_slow));
+        if (yarn && c->rope.attn_factor > 0)
+            TERN_TRY(tern_gguf_put_f32(w, KEY("rope.scaling.attn_factor"), c->rope.attn_factor));
     }
 #undef KEY
     return arch->write_gguf ? arch->write_gguf(w, arch_name, c) : TERN_OK;
@@ -88,6 +92,23 @@ tern_status tern_config_write_pooling(tern_gguf_writer *w, const char *name, con
     if (c->pooling == TERN_POOLING_NONE) return TERN_OK;
     snprintf(key, sizeof key, "%s.pooling_type", name);
     return tern_gguf_put_int(w, key, TERN_META_U32, gguf_poolings[c->pooling]);
+}
+
+tern_status tern_config_write_scales(tern_gguf_writer *w, const char *name, const tern_config *c) {
+    char key[160];
+    const struct {
+        const char *key;
+        double value;
+    } scales[] = {{"embedding_scale", c->embedding_scale},
+                  {"residual_scale", c->residual_scale},
+                  {"logit_scale", c->logit_divisor},
+                  {"attention.scale", c->query_scalar > 0 ? 1 / sqrt(c->query_scalar) : 0}};
+    for (size_t i = 0; i < sizeof scales / sizeof *scales; i++) {
+        if (scales[i].value == 0) continue;
+        snprintf(key, sizeof key, "%s.%s", name, scales[i].key);
+        TERN_TRY(tern_gguf_put_f32(w, key, (float)scales[i].value));
+    }
+    return TERN_OK;
 }
 
 tern_status tern_config_write_windows(tern_gguf_writer *w, const char *name, const tern_config *c) {
@@ -117,11 +138,19 @@ static void put_rope(const tern_config *c, tern_strbuf *out) {
         tern_strbuf_printf(out,
                            "  \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": %.9g},\n",
                            (double)r->factor);
-    if (r->scaling == TERN_ROPE_YARN)
+    if (r->scaling == TERN_ROPE_YARN) {
         tern_strbuf_printf(out,
                            "  \"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": %.9g, "
-                           "\"original_max_position_embeddings\": %d},\n",
-                           (double)r->factor, (int)r->n_context_orig);
+                           "\"original_max_position_embeddings\": %d, \"beta_fast\": %.9g, "
+                           "\"beta_slow\": %.9g",
+                           (double)r->factor, (int)r->n_context_orig, (double)r->beta_fast,
+                           (double)r->beta_slow);
+        if (r->attn_factor > 0)
+            tern_strbuf_printf(out, ", \"attention_factor\": %.9g", (double)r->attn_factor);
+        if (r->growth != 0)
+            tern_strbuf_printf(out, ", \"llama_4_scaling_beta\": %.9g", (double)r->growth);
+        tern_strbuf_puts(out, "},\n");
+    }
     if (r->scaling == TERN_ROPE_LLAMA3)
         tern_strbuf_printf(out,
                            "  \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": %.9g, "

@@ -42,6 +42,11 @@ typedef struct tern_config {
     uint8_t layers[TERN_LAYERS_MAX]; // a tern_layer_kind each; all zero: full attention
     int32_t window;                  // of TERN_LAYER_WINDOW: rows see that many positions
     tern_rope_attrs window_rope;     // of TERN_LAYER_WINDOW
+    uint8_t unrotated[TERN_LAYERS_MAX]; // layers whose attention has no RoPE
+    bool qkv_biases;
+    // Factors of the table's rows and of what a layer's halves add, and what logits are divided by;
+    // 0: none
+    double embedding_scale, residual_scale, logit_divisor;
     double query_scalar;             // attention's scale is its root's inverse; 0: head_dim's
     bool bidirectional;              // an encoder: no causal mask
     tern_pooling pooling;

@@ -1,17 +1,12 @@
 // Commands for the queue: which dispatches of the plan a batch takes, how many workgroups each has,
 // and how they are split into submissions.
-#include <math.h>
 #include <string.h>
 #include "kernels/webgpu/gpu_session.h"
 
 static void put_angles(tern_instance *in, const tern_rope *r, int32_t row, int32_t pos) {
     size_t half = (size_t)r->attrs.n_rot / 2;
     float *to = in->angles_host + 2 * (size_t)row * half;
-    for (size_t k = 0; k < half; k++) {
-        float angle = (float)pos * r->inv_freq[k];
-        to[2 * k] = (float)cos(angle) * r->magnitude;
-        to[2 * k + 1] = (float)sin(angle) * r->magnitude;
-    }
+    tern_rope_angles(r, pos, to, to + 1, 2);
 }
 
 static void send_angles(const tern_instance *in, size_t rope, wgpu_buffer to, int32_t to_row,

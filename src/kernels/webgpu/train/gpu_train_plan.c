@@ -1,5 +1,4 @@
 // A graph becomes a program: neighbours are fused, values get buffers, nodes become dispatches.
-#include <math.h>
 #include <string.h>
 #include "base/alloc.h"
 #include "kernels/webgpu/train/gpu_train.h"
@@ -178,11 +177,7 @@ static tern_status angles_of(tern_program *p, size_t index, tern_error *err) {
     float *angles = tern_alloc_array(TERN_MEM_ACTIVATIONS, n + 1, sizeof *angles);
     if (!angles) return tern_fail_memory(err, n * sizeof *angles);
     for (size_t t = 0; t < (size_t)p->n_span; t++)
-        for (size_t i = 0; i < half; i++) {
-            double angle = (float)t * r->inv_freq[i];
-            angles[2 * (t * half + i)] = (float)cos(angle) * r->magnitude;
-            angles[2 * (t * half + i) + 1] = (float)sin(angle) * r->magnitude;
-        }
+        tern_rope_angles(r, (int32_t)t, angles + 2 * t * half, angles + 2 * t * half + 1, 2);
     tern_status status =
         gpu_buffer_new(gpu, GPU_USE_WORK, n * 4, STORAGE, "angles", &p->angles[index], err);
     if (status == TERN_OK)
