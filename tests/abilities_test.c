@@ -25,6 +25,15 @@ static const family families[] = {
     {"lfm2", OWN "lfm2", 0, true, false},
     {"gemma3", OWN "gemma3", 8, false, false},
     {"gemma3 linear", OWN "gemma3_linear", 8, false, false},
+    {"qwen2", OWN "qwen2", 0, false, false},
+    {"llama scaled", OWN "llama_scaled", 0, false, false},
+    {"ministral3", OWN "ministral3", 0, false, false},
+    {"smollm3", OWN "smollm3", 0, false, false},
+    {"granite", OWN "granite", 0, false, false},
+    {"minicpm", OWN "minicpm", 0, false, false},
+    {"exaone4", OWN "exaone4", 8, false, false},
+    {"hunyuan", OWN "hunyuan", 0, false, false},
+    {"olmo2", OWN "olmo2", 0, false, false},
     {"embeddinggemma", OWN "embeddinggemma", 16, false, true},
 };
 #define N_FAMILIES (sizeof families / sizeof *families)
@@ -645,7 +654,7 @@ static bool make_windowed(const char *from, const char *folder) {
 // it and on none before those, to the bit: whole, in pieces and token by token, whatever pages were
 // given back on the way. Seen to fail with a window one wider, and with one narrower.
 TEST(abilities_windows_reach_so_far_and_no_further) {
-    enum { N = 650, LAYERS = 6 };
+    enum { N = 650 };
     static int32_t ids[N];
     const tern_session_desc sd = {.n_context = N, .kv_type = TERN_KV_F32};
     EACH_FAMILY(f) {
@@ -653,7 +662,6 @@ TEST(abilities_windows_reach_so_far_and_no_further) {
         char folder[600];
         snprintf(folder, sizeof folder, "%s%d", test_tmp("ability_windows"), (int)(f - families));
         if (!make_windowed(f->folder, folder)) continue;
-        const int reach = LAYERS * (f->window - 1);
         float *want = NULL, *got = NULL;
         for (int i = 0; i < 5; i++) {
             const tern_model_desc md = {.n_threads = 1, .n_batch = i == 2 ? 1 : i == 3 ? 13 : 512};
@@ -663,7 +671,8 @@ TEST(abilities_windows_reach_so_far_and_no_further) {
             fill_ids(ids, N, r.n_vocab, 31);
             // 1 to 3: what lies further back is another text; 4: the first tokens within reach, too
             // (with narrower windows they would be without).
-            const int n_other = N - 1 - reach + (i == 4 ? LAYERS : 0);
+            const int n_layers = (int)r.model->config.n_layers, reach = n_layers * (f->window - 1);
+            const int n_other = N - 1 - reach + (i == 4 ? n_layers : 0);
             if (i > 0) fill_ids(ids, (size_t)n_other, r.n_vocab, 77);
             got = calloc((size_t)r.n_vocab, sizeof *got);
             if (!want) want = calloc((size_t)r.n_vocab, sizeof *want);

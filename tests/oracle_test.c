@@ -261,7 +261,10 @@ TEST(oracle_survives_packing) {
 // far each is): half as much again.
 static const close_bounds family_bounds = {.n_exact = SIZE_MAX, .exact = 6e-6};
 static const char *const decoders[] = {OWN "qwen3", OWN "qwen35", OWN "qwen35_grouped",
-                                       OWN "lfm2",  OWN "gemma3", OWN "gemma3_linear"};
+                                       OWN "lfm2",  OWN "gemma3", OWN "gemma3_linear",
+                                       OWN "qwen2", OWN "llama_scaled", OWN "ministral3",
+                                       OWN "smollm3", OWN "granite", OWN "minicpm",
+                                       OWN "exaone4", OWN "hunyuan", OWN "olmo2"};
 
 static const tern_model_desc ways[] = {
     {.cpu_features = "scalar", .n_threads = 1}, {.n_threads = 2}, {.n_threads = 1, .n_batch = 7}};

@@ -543,3 +543,28 @@ void tern_rope_llama3_factors(const tern_rope_attrs *a, float *factors) {
         factors[i] = (float)(1 / ((1 - keep) / a->factor + keep));
     }
 }
+
+static bool are_close(const tern_rope_attrs *a, const float *factors) {
+    float made[TERN_ROPE_PAIRS_MAX];
+    tern_rope_llama3_factors(a, made);
+    for (int i = 0; i < a->n_rot / 2; i++)
+        if (!(fabsf(made[i] - factors[i]) <= 2e-6f * made[i])) return false;
+    return true;
+}
+
+bool tern_rope_llama3_find(tern_rope_attrs *a, const float *factors) {
+    tern_rope_attrs found = *a;
+    if (a->n_rot / 2 > TERN_ROPE_PAIRS_MAX) return false;
+    found.scaling = TERN_ROPE_LLAMA3;
+    found.low_freq_factor = 1;
+    found.high_freq_factor = 4;
+    found.factor = 1;
+    for (int i = 0; i < a->n_rot / 2; i++)
+        if (factors[i] > found.factor) found.factor = factors[i];
+    for (found.n_context_orig = 32; found.n_context_orig <= 1 << 20; found.n_context_orig *= 2)
+        if (are_close(&found, factors)) {
+            *a = found;
+            return true;
+        }
+    return false;
+}

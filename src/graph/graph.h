@@ -117,6 +117,7 @@ typedef enum tern_rope_scaling {
     TERN_ROPE_FACTORS
 } tern_rope_scaling;
 
+#define TERN_ROPE_PAIRS_MAX 512
 typedef struct tern_rope_attrs {
     int32_t n_rot; // rotated dimensions of a head, even
     bool halves;   // pairs (i, i + n_rot/2) instead of (2i, 2i + 1)
@@ -136,6 +137,9 @@ bool tern_rope_same(const tern_rope_attrs *a, const tern_rope_attrs *b);
 // What LLAMA3 divides the frequency of each pair by, [n_rot / 2]: long waves by the factor, short
 // ones by 1, with a ramp between. GGUF stores these as the tensor rope_freqs.weight (FACTORS).
 void tern_rope_llama3_factors(const tern_rope_attrs *a, float *factors);
+// The reverse: what makes these factors of a->n_rot dimensions, to the precision in which they are
+// stored, with the ramp from 1 to 4 turns that all published models have. False: nothing does.
+bool tern_rope_llama3_find(tern_rope_attrs *a, const float *factors);
 
 // Attention: which positions a row sees, and how their scores are made.
 typedef struct tern_attention_attrs {

@@ -36,6 +36,36 @@ static int output_shape(const item *it, uint64_t ne[4]) {
     return it->to_gguf ? 2 : 3;
 }
 
+// ---- RoPE's factors ----------------------------------------------------------------------------
+
+// Llama 3's scaling of RoPE is four numbers in config.json and a tensor in GGUF.
+#define ROPE_FACTORS "rope_freqs.weight"
+
+static tern_status take_rope_factors(conversion *c, tern_error *err) {
+    tern_rope_attrs *a = &c->config.rope;
+    const tern_tensor *t = tern_file_tensor(c->file, ROPE_FACTORS);
+    float factors[TERN_ROPE_PAIRS_MAX];
+    if (c->to_gguf || a->scaling != TERN_ROPE_FACTORS || !t) return TERN_OK;
+    bool fits = t->ne[0] == (uint64_t)a->n_rot / 2 && t->ne[0] <= TERN_ROPE_PAIRS_MAX;
+    if (fits) TERN_TRY(tern_tensor_decode(t, factors, err));
+    if (fits && tern_rope_llama3_find(a, factors)) return TERN_OK;
+    return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                     "%s: these RoPE factors cannot be written to a Hugging Face config", t->name);
+}
+
+static tern_status add_rope_factors(conversion *c, tern_error *err) {
+    const tern_rope_attrs *a = &c->config.rope;
+    if (!c->to_gguf || a->scaling != TERN_ROPE_LLAMA3) return TERN_OK;
+    c->rope_factors = tern_alloc_array(TERN_MEM_FILE, (size_t)a->n_rot / 2, sizeof(float));
+    if (!c->rope_factors) return tern_fail_memory(err, (size_t)a->n_rot);
+    tern_rope_llama3_factors(a, c->rope_factors);
+    c->items[c->n_items++] = (item){.values = c->rope_factors,
+                                    .n_values = (uint64_t)a->n_rot / 2,
+                                    .name = ROPE_FACTORS,
+                                    .type = TERN_DTYPE_F32};
+    return TERN_OK;
+}
+
 // ---- Deciding ----------------------------------------------------------------------------------
 
 // The output's name. *skip: the tensor is not in the output.
@@ -52,9 +82,8 @@ static tern_status map_name(const conversion *c, const tern_tensor *t, item *it,
     } else if (c->to_gguf) {
         known = tern_model_name_to_gguf(c->arch, name, it->name, sizeof it->name);
     } else {
-        if (strcmp(name, "rope_freqs.weight") == 0)
-            return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                             "%s: RoPE factors cannot be written to a Hugging Face config", name);
+        *skip = strcmp(name, ROPE_FACTORS) == 0; // in config.json, see take_rope_factors
+        if (*skip) return TERN_OK;
         known = tern_model_name_to_hf(c->arch, name, it->name, sizeof it->name);
     }
     if (known) return TERN_OK;
@@ -82,20 +111,6 @@ static tern_status list_items(conversion *c, tern_error *err) {
         c->bytes_all += it->from->bytes;
         c->n_items++;
     }
-    return TERN_OK;
-}
-
-// Llama 3's scaling of RoPE is four numbers in config.json and a tensor in GGUF.
-static tern_status add_rope_factors(conversion *c, tern_error *err) {
-    const tern_rope_attrs *a = &c->config.rope;
-    if (!c->to_gguf || a->scaling != TERN_ROPE_LLAMA3) return TERN_OK;
-    c->rope_factors = tern_alloc_array(TERN_MEM_FILE, (size_t)a->n_rot / 2, sizeof(float));
-    if (!c->rope_factors) return tern_fail_memory(err, (size_t)a->n_rot);
-    tern_rope_llama3_factors(a, c->rope_factors);
-    c->items[c->n_items++] = (item){.values = c->rope_factors,
-                                    .n_values = (uint64_t)a->n_rot / 2,
-                                    .name = "rope_freqs.weight",
-                                    .type = TERN_DTYPE_F32};
     return TERN_OK;
 }
 
@@ -443,6 +458,7 @@ static tern_status run(conversion *c, const char *in, const char *out, tern_erro
     for (size_t i = 0; i < c->desc->n_loras; i++)
         TERN_TRY_GOTO(tern_adapters_add(&c->adapters, &c->desc->loras[i], c->file, c->arch,
                                         &c->config, err));
+    TERN_TRY_GOTO(take_rope_factors(c, err));
     TERN_TRY_GOTO(list_items(c, err));
     TERN_TRY_GOTO(add_rope_factors(c, err));
     TERN_TRY_GOTO(c->to_gguf ? to_gguf(c, out, err) : to_folder(c, in, out, err));
