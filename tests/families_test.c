@@ -130,6 +130,10 @@ static bool make_folder(const char *folder, const char *config, int64_t n_embd, 
 #define FEW_HEADS                                                                                  \
     ", \"num_attention_heads\": 2, \"num_key_value_heads\": 1, "                                   \
     "\"head_dim\": 8"
+#define SMALL(type)                                                                                \
+    "\"model_type\": \"" type "\", \"hidden_size\": 16, \"intermediate_size\": 24, "                \
+    "\"num_hidden_layers\": 5, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, "           \
+    "\"tie_word_embeddings\": true"
 #define NESTED(type, inside) "{\"model_type\": \"" type "\", \"text_config\": {" inside "}}"
 
 // ---- Spellings ---------------------------------------------------------------------------------
@@ -137,7 +141,7 @@ static bool make_folder(const char *folder, const char *config, int64_t n_embd, 
 typedef struct spelling {
     const char *json, *prefix, *extra;
     const char *arch;
-    const char *layers; // F, W, C, D
+    const char *layers; // F, W, C, D; f: without RoPE
     int32_t window;
     double base, window_base, factor, query_scalar;
     int64_t n_heads, head_dim, n_rot;
@@ -193,6 +197,39 @@ static const spelling spellings[] = {
     {"{\"model_type\": \"gemma3_text\", \"use_bidirectional_attention\": true, " GEMMA FEW_HEADS
      ", \"text_config\": {\"sliding_window\": 1}}",
      "", NULL, "embeddinggemma", "WWWWWFW", 1, 1e6, 10000, 1, 256, 2, 8, 8, TERN_POOLING_MEAN},
+    {"{" SMALL("qwen2") ", \"use_sliding_window\": false, \"sliding_window\": 5, "
+     "\"rope_theta\": 3000}",
+     "model.", NULL, "qwen2", "FFFFF", 0, 3000, 0, 1, 0, 4, 4, 4, TERN_POOLING_NONE},
+    {"{" SMALL("qwen2") ", \"use_sliding_window\": true, \"sliding_window\": 5, "
+     "\"max_window_layers\": 3}",
+     "", NULL, "qwen2", "FFFWW", 5, 10000, 0, 1, 0, 4, 4, 4, TERN_POOLING_NONE},
+    // An older Mistral inside of what sees pictures.
+    {NESTED("mistral3", SMALL("mistral") ", \"head_dim\": 6, \"sliding_window\": null"),
+     "language_model.model.", "multi_modal_projector.norm.weight", "ministral3", "FFFFF", 0, 1e6, 0,
+     1, 0, 4, 6, 6, TERN_POOLING_NONE},
+    {"{" SMALL("smollm3") ", \"no_rope_layer_interval\": 2}", "model.", NULL, "smollm3", "FfFfF", 0,
+     2e6, 0, 1, 0, 4, 4, 4, TERN_POOLING_NONE},
+    {"{" SMALL("smollm3") ", \"no_rope_layers\": [1, 1, 0, 1, 0], \"rope_theta\": 7000}", "model.",
+     NULL, "smollm3", "FFfFf", 0, 7000, 0, 1, 0, 4, 4, 4, TERN_POOLING_NONE},
+    {"{" SMALL("smollm3") "}", "model.", NULL, "smollm3", "FFFfF", 0, 2e6, 0, 1, 0, 4, 4, 4,
+     TERN_POOLING_NONE},
+    {"{" SMALL("granite") ", \"attention_multiplier\": 0.25, \"logits_scaling\": 4, "
+     "\"embedding_multiplier\": 12, \"residual_multiplier\": 0.22}",
+     "model.", NULL, "granite", "FFFFF", 0, 10000, 0, 1, 16, 4, 4, 4, TERN_POOLING_NONE},
+    {"{" SMALL("minicpm") ", \"scale_emb\": 12, \"scale_depth\": 1.4, \"dim_model_base\": 8}",
+     "model.", NULL, "minicpm", "FFFFF", 0, 10000, 0, 1, 0, 4, 4, 4, TERN_POOLING_NONE},
+    {"{" SMALL("exaone4") ", \"sliding_window\": null}", "model.", NULL, "exaone4", "FFFFF", 0,
+     10000, 0, 1, 0, 4, 4, 4, TERN_POOLING_NONE},
+    {"{" SMALL("exaone4") ", \"sliding_window\": 6, \"sliding_window_pattern\": \"LG\"}", "model.",
+     NULL, "exaone4", "WfWfW", 6, 10000, 0, 1, 0, 4, 4, 4, TERN_POOLING_NONE},
+    {"{" SMALL("exaone4") ", \"sliding_window\": 6, \"sliding_window_pattern\": 3}", "model.", NULL,
+     "exaone4", "WWfWW", 6, 10000, 0, 1, 0, 4, 4, 4, TERN_POOLING_NONE},
+    {"{" SMALL("exaone4") "}", "model.", NULL, "exaone4", "WWWfW", 4096, 10000, 0, 1, 0, 4, 4, 4,
+     TERN_POOLING_NONE},
+    {"{" SMALL("hunyuan_v1_dense") ", \"rope_scaling\": {\"type\": \"dynamic\", \"alpha\": 9, "
+     "\"factor\": 1}, \"head_dim\": 6}",
+     "model.", NULL, "hunyuan", "FFFFF", 0, 270000, 0, 1, 0, 4, 6, 6,
+     TERN_POOLING_NONE},
 };
 #define N_SPELLINGS (sizeof spellings / sizeof *spellings)
 
@@ -200,15 +237,34 @@ static char layer_letter(const tern_config *c, int64_t i) {
     return "FWCD"[c->layers[i]];
 }
 
+// Whether the layer, if it attends, rotates: in what is computed.
+static bool has_rope(const tern_graph *g, int64_t layer) {
+    bool attends = false;
+    for (size_t i = 0; i < g->n_nodes; i++) {
+        if (g->nodes[i].layer != layer) continue;
+        if (g->nodes[i].op == TERN_OP_ROPE) return true;
+        attends |= g->nodes[i].op == TERN_OP_ATTENTION;
+    }
+    return !attends;
+}
+
 static void check_facts(const char *what, const opened *o, const spelling *s) {
     const tern_config *c = &o->c;
     char layers[32] = {0};
+    tern_graph g;
+    tern_error err = {0};
+    tern_graph_init(&g);
+    REQUIRE_OK(tern_model_build_main(&g, o->arch, c, &err), err);
     bool windows = strchr(s->layers, 'W') != NULL;
-    for (int64_t i = 0; i < c->n_layers && i < 31; i++) layers[i] = layer_letter(c, i);
+    for (int64_t i = 0; i < c->n_layers && i < 31; i++)
+        layers[i] = has_rope(&g, i) ? layer_letter(c, i) : 'f';
+    tern_graph_free(&g);
     CHECK_MSG(!strcmp(o->arch->name, s->arch), "%s: a %s", what, o->arch->name);
     CHECK_MSG(!strcmp(layers, s->layers), "%s: layers %s, not %s", what, layers, s->layers);
     CHECK_MSG(c->window == s->window, "%s: window %d", what, c->window);
-    CHECK_MSG(c->rope.base == (float)s->base && c->rope.n_rot == s->n_rot && c->rope.halves,
+    bool halves = o->file->kind == TERN_FILE_HF || !o->arch->gguf_rope_neighbours;
+    CHECK_MSG(c->rope.base == (float)s->base && c->rope.n_rot == s->n_rot &&
+                  c->rope.halves == halves,
               "%s: base %g, %d rotated", what, (double)c->rope.base, c->rope.n_rot);
     CHECK_MSG(c->rope.scaling == (s->factor == 1 ? TERN_ROPE_NONE : TERN_ROPE_LINEAR) &&
                   c->rope.factor == (float)s->factor,

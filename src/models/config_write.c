@@ -61,17 +61,20 @@ tern_status tern_config_write_gguf(tern_gguf_writer *w, const tern_arch *arch,
     TERN_TRY(tern_gguf_put_f32(w, KEY("rope.freq_base"), c->rope.base));
     TERN_TRY(tern_gguf_put_str(w, KEY(TERN_GGUF_ACT),
                                (tern_str){tern_act_name(c->act), strlen(tern_act_name(c->act))}));
-    if (c->rope.scaling == TERN_ROPE_LINEAR || c->rope.scaling == TERN_ROPE_YARN) {
-        bool yarn = c->rope.scaling == TERN_ROPE_YARN;
+    const tern_rope_attrs *r = &c->rope;
+    if (r->scaling == TERN_ROPE_LINEAR || r->scaling == TERN_ROPE_YARN) {
+        bool yarn = r->scaling == TERN_ROPE_YARN;
         TERN_TRY(tern_gguf_put_str(w, KEY("rope.scaling.type"),
                                    yarn ? TERN_STR("yarn") : TERN_STR("linear")));
         TERN_TRY(tern_gguf_put_f32(w, KEY("rope.scaling.factor"), c->rope.factor));
         TERN_TRY(tern_gguf_put_int(w, KEY("rope.scaling.original_context_length"), TERN_META_U32,
                                    c->rope.n_context_orig));
-        if (yarn) TERN_TRY(tern_gguf_put_f32(w, KEY("rope.scaling.yarn_beta_fast"), c->rope.beta_fast));
-        if (yarn) TERN_TRY(tern_gguf_put_f32(w, KEY("rope.scaling.yarn_beta_slow"), c->rope.beta_slow));
-        if (yarn && c->rope.attn_factor > 0)
-            TERN_TRY(tern_gguf_put_f32(w, KEY("rope.scaling.attn_factor"), c->rope.attn_factor));
+        if (yarn) {
+            TERN_TRY(tern_gguf_put_f32(w, KEY("rope.scaling.yarn_beta_fast"), r->beta_fast));
+            TERN_TRY(tern_gguf_put_f32(w, KEY("rope.scaling.yarn_beta_slow"), r->beta_slow));
+        }
+        if (yarn && r->attn_factor > 0)
+            TERN_TRY(tern_gguf_put_f32(w, KEY("rope.scaling.attn_factor"), r->attn_factor));
     }
 #undef KEY
     return arch->write_gguf ? arch->write_gguf(w, arch_name, c) : TERN_OK;
