@@ -299,7 +299,7 @@ TEST(oracle_families_of_transformers) {
 }
 
 // The same from the GGUF that conversion writes. Seen to fail: Ministral 3's queries not growing in
-// GGUF; Hunyuan's base not raised there; SmolLM3's queries and keys not in GGUF's order.
+// GGUF; another power in Hunyuan's base; SmolLM3's queries and keys not in GGUF's order.
 TEST(oracle_families_of_transformers_as_gguf) {
     for (size_t i = 0; i < N_TRANSFORMERS; i++) {
         char path[600], name[80];
@@ -310,8 +310,7 @@ TEST(oracle_families_of_transformers_as_gguf) {
 }
 
 // A text's logits are the same to the bit however it is cut: into 17 and the rest, after the first
-// token, and token by token. Seen to fail: positions counted from each piece's beginning in the
-// growth of Ministral 3's queries.
+// token, and token by token. Seen to fail: RoPE's positions counted from each batch's beginning.
 static void check_pieces(const char *oracle) {
     static const size_t first[] = {0, 17, 1};
     char path[700];
