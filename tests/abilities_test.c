@@ -15,26 +15,28 @@ typedef struct family {
     int32_t window;     // of most layers, 0: none
     bool has_fixed;     // states that do not grow
     bool embeds;        // no next tokens
+    int32_t n_short;    // longer texts have other factors of RoPE, 0: they have not
 } family;
 
 static const family families[] = {
-    {"llama", OWN "llama", 0, false, false},
-    {"qwen3", OWN "qwen3", 0, false, false},
-    {"qwen35", OWN "qwen35", 0, true, false},
-    {"qwen35 grouped", OWN "qwen35_grouped", 0, true, false},
-    {"lfm2", OWN "lfm2", 0, true, false},
-    {"gemma3", OWN "gemma3", 8, false, false},
-    {"gemma3 linear", OWN "gemma3_linear", 8, false, false},
-    {"qwen2", OWN "qwen2", 0, false, false},
-    {"llama scaled", OWN "llama_scaled", 0, false, false},
-    {"ministral3", OWN "ministral3", 0, false, false},
-    {"smollm3", OWN "smollm3", 0, false, false},
-    {"granite", OWN "granite", 0, false, false},
-    {"minicpm", OWN "minicpm", 0, false, false},
-    {"exaone4", OWN "exaone4", 8, false, false},
-    {"hunyuan", OWN "hunyuan", 0, false, false},
-    {"olmo2", OWN "olmo2", 0, false, false},
-    {"embeddinggemma", OWN "embeddinggemma", 16, false, true},
+    {"llama", OWN "llama", 0, false, false, 0},
+    {"qwen3", OWN "qwen3", 0, false, false, 0},
+    {"qwen35", OWN "qwen35", 0, true, false, 0},
+    {"qwen35 grouped", OWN "qwen35_grouped", 0, true, false, 0},
+    {"lfm2", OWN "lfm2", 0, true, false, 0},
+    {"gemma3", OWN "gemma3", 8, false, false, 0},
+    {"gemma3 linear", OWN "gemma3_linear", 8, false, false, 0},
+    {"qwen2", OWN "qwen2", 0, false, false, 0},
+    {"llama scaled", OWN "llama_scaled", 0, false, false, 0},
+    {"ministral3", OWN "ministral3", 0, false, false, 0},
+    {"smollm3", OWN "smollm3", 0, false, false, 0},
+    {"granite", OWN "granite", 0, false, false, 0},
+    {"minicpm", OWN "minicpm", 0, false, false, 0},
+    {"exaone4", OWN "exaone4", 8, false, false, 0},
+    {"hunyuan", OWN "hunyuan", 0, false, false, 0},
+    {"olmo2", OWN "olmo2", 0, false, false, 0},
+    {"phi3", OWN "phi3", 0, false, false, 76},
+    {"embeddinggemma", OWN "embeddinggemma", 16, false, true, 0},
 };
 #define N_FAMILIES (sizeof families / sizeof *families)
 #define EACH_FAMILY(f)                                                                             \
@@ -191,9 +193,11 @@ TEST(abilities_a_common_front_is_computed_once) {
             n_text = n + n_said;
             CHECK_MSG(n_said == n_want && memcmp(text + n, want, n_want * sizeof *want) == 0,
                       "%s, %s: another text", f->name, t->what);
-            CHECK_MSG(st.n_reused >= t->n_reused && st.n_reused < n,
+            // The text before had the factors of longer ones.
+            size_t least = f->n_short > 0 && n <= (size_t)f->n_short ? 0 : t->n_reused;
+            CHECK_MSG(st.n_reused >= least && st.n_reused < n,
                       "%s, %s: %zu of %zu tokens reused, not %zu", f->name, t->what, st.n_reused, n,
-                      t->n_reused);
+                      least);
         }
         finish(&r);
     }
@@ -503,7 +507,7 @@ TEST(abilities_adapters_beside_and_merged) {
         snprintf(adapter, sizeof adapter, "%s_lora", test_tmp(name));
         snprintf(gguf, sizeof gguf, "%s.gguf", test_tmp(name));
         int n_matrices = write_adapter(f->folder, adapter);
-        CHECK_MSG(n_matrices >= 14, "%s: adapters of %d matrices", f->name, n_matrices);
+        CHECK_MSG(n_matrices >= 8, "%s: adapters of %d matrices", f->name, n_matrices);
         const tern_lora lora = {.path = adapter};
         const tern_convert_desc plain = {.type = TERN_TYPE_F32}, with = {.type = TERN_TYPE_F32,
                                                                          .loras = &lora,

@@ -131,7 +131,7 @@ static bool make_folder(const char *folder, const char *config, int64_t n_embd, 
     ", \"num_attention_heads\": 2, \"num_key_value_heads\": 1, "                                   \
     "\"head_dim\": 8"
 #define SMALL(type)                                                                                \
-    "\"model_type\": \"" type "\", \"hidden_size\": 16, \"intermediate_size\": 24, "                \
+    "\"model_type\": \"" type "\", \"hidden_size\": 16, \"intermediate_size\": 24, "               \
     "\"num_hidden_layers\": 5, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, "           \
     "\"tie_word_embeddings\": true"
 #define NESTED(type, inside) "{\"model_type\": \"" type "\", \"text_config\": {" inside "}}"
@@ -342,7 +342,7 @@ static const char *const oracles[] = {
     "qwen3",          "qwen3_5",        "qwen3_5_tied_mtp",  "lfm2",           "gemma3",
     "gemma3_4b_rope", "embeddinggemma", "embeddinggemma_st", "qwen3_embedding", "olmo2", "qwen2",
     "llama3_rope",    "ministral3",     "smollm3",           "granite",         "exaone4",
-    "hunyuan_dense"};
+    "hunyuan_dense",  "phi3_longrope"};
 
 TEST(families_of_transformers_go_there_and_back) {
     for (size_t i = 0; i < sizeof oracles / sizeof *oracles; i++) {

@@ -178,6 +178,7 @@ static tern_status put_prompt(tern_generation *g, const tern_generation_desc *de
     TERN_TRY(tern_lease_reserve(s->lease, (int32_t)(room < most ? room : most), err));
     // The last one again: its scores are needed.
     size_t common = tern_session_keep_common(s, desc->ids, n, 1), n_reused;
+    TERN_TRY(tern_lease_expect(s->lease, n, err));
     TERN_TRY(tern_session_count_reused(s, &n_reused, err));
     TERN_TRY(tern_lease_put(s->lease, common, desc->ids + common, n - common, err));
     g->n_left = n - common;
@@ -275,7 +276,10 @@ static tern_status plan_step(tern_generation *g, tern_need *need, tern_error *er
     size_t room = (size_t)s->n_context - s->n_tokens;
     g->run[0] = g->id;
     if (sp) {
-        size_t n_max = (n_left < room ? n_left : room) - 1;
+        size_t n_max = (n_left < room ? n_left : room) - 1, next = s->n_tokens + 1;
+        // A draft that is refused must not have made the text one of the longer ones.
+        size_t end = (size_t)tern_lease_same_length(s->lease, (int32_t)(next + n_max));
+        if (end >= next) n_max = end - next;
         TERN_TRY(tern_lease_put(s->lease, s->n_tokens, &g->id, 1, err));
         TERN_TRY(tern_speculator_draft(sp, tern_session_tokens(s), s->n_tokens + 1,
                                        n_max < TERN_DRAFT_MAX ? (int32_t)n_max : TERN_DRAFT_MAX,
