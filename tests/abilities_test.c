@@ -6,6 +6,7 @@
 #include "formats/formats.h"
 #include "harness.h"
 #include "runtime/runtime.h"
+#include "session/session.h"
 #include "tern_tools.h"
 
 #define OWN "tests/oracles/" // tests run in the repository's root
@@ -688,6 +689,67 @@ TEST(abilities_windows_reach_so_far_and_no_further) {
             finish(&r);
         }
         free(want);
+    }
+}
+
+// ---- Lengths -----------------------------------------------------------------------------------
+
+// How likely each token was that a session says over the length at which RoPE's factors change, and
+// the scores of one more; into `scores`.
+static size_t say_over(running *r, int32_t n_short, float *logprobs, float *scores) {
+    enum { N_OVER = 12 };
+    int32_t ids[200];
+    size_t n_each, n_said = 0;
+    const int32_t one = 7;
+    const tern_sampling greedy = {0};
+    const tern_generate_params p = {
+        .sampling = &greedy, .max_tokens = N_OVER, .ignore_end = true, .logprobs = true};
+    tern_error err = {0};
+    fill_ids(ids, (size_t)n_short - 4, r->n_vocab, 17);
+    CHECK(tern_generate_ids(r->session, ids, (size_t)n_short - 4, &p, NULL, NULL, NULL, &err) ==
+          TERN_OK);
+    const tern_token_logprob *each = tern_session_token_logprobs(r->session, &n_said, &n_each);
+    for (size_t i = 0; i < n_said; i++) logprobs[i] = each[i * n_each].logprob;
+    CHECK(tern_session_logits(r->session, &one, 1, scores, &err) == TERN_OK);
+    return n_said;
+}
+
+// A text that becomes longer than some factors are for is computed with the others from its
+// beginning, as if it had been so long at once; and drafts make no text longer than it is. Seen to
+// fail: states left as they were; drafts that go over the length.
+TEST(abilities_a_text_may_become_longer) {
+    EACH_FAMILY(f) {
+        float plain[16], drafted[16];
+        running r, by_drafts, fresh;
+        size_t n_ids, n;
+        tern_error err = {0};
+        if (!f->n_short || !start(&r, f->folder, NULL, NULL)) continue;
+        const tern_session_desc sd = {
+            .n_context = N_CONTEXT,
+            .kv_type = TERN_KV_F32,
+            .speculation = {.draft_model = r.model, .always = true, .max_length = 5}};
+        float *scores = calloc(3 * (size_t)r.n_vocab, sizeof *scores);
+        n = say_over(&r, f->n_short, plain, scores);
+        CHECK(n == 12);
+        if (start(&by_drafts, f->folder, NULL, &sd)) {
+            say_over(&by_drafts, f->n_short, drafted, scores + r.n_vocab);
+            CHECK_MSG(!memcmp(plain, drafted, n * sizeof *plain), "%s: other scores with drafts",
+                      f->name);
+            finish(&by_drafts);
+        }
+        if (start(&fresh, f->folder, NULL, NULL)) {
+            n_ids = tern_session_n_tokens(r.session);
+            CHECK(tern_session_sync(fresh.session, tern_session_tokens(r.session), n_ids - 1, NULL,
+                                    &err) == TERN_OK);
+            float *want = scores + 2 * r.n_vocab;
+            CHECK(tern_session_logits(fresh.session, tern_session_tokens(r.session) + n_ids - 1, 1,
+                                      want, &err) == TERN_OK);
+            CHECK_MSG(!memcmp(want, scores, (size_t)r.n_vocab * sizeof *want),
+                      "%s: other scores than of the whole text", f->name);
+            finish(&fresh);
+        }
+        free(scores);
+        finish(&r);
     }
 }
 

@@ -389,7 +389,7 @@ static bool is_sure(const tern_generation *g, const tern_scores *x, size_t row, 
 // Drops the oldest half after the first n_keep tokens. The rest gets new positions, so its keys and
 // values are computed again: slower than rotating the cached keys, but with the same numbers as if
 // the text had begun there.
-static void shift(tern_generation *g) {
+static tern_status shift(tern_generation *g, tern_error *err) {
     tern_session *s = g->s;
     size_t keep = (size_t)s->desc.n_keep;
     g->gap = (s->n_tokens - keep) / 2;
@@ -398,6 +398,7 @@ static void shift(tern_generation *g) {
     g->n_fed = 0;
     s->n_tokens = keep;
     tern_speculator_cut(s->speculator, keep);
+    return tern_lease_expect(s->lease, keep + g->n_left, err);
 }
 
 // The caller's own way to go on. The last chosen token is not in the timeline yet: the next step
@@ -410,6 +411,7 @@ static tern_status refit(tern_generation *g, tern_error *err) {
     if (status == TERN_OK) {
         size_t common = tern_session_keep_common(s, ids.ids, ids.n, 0);
         status = tern_lease_put(s->lease, common, ids.ids + common, ids.n - common, err);
+        if (status == TERN_OK) status = tern_lease_expect(s->lease, ids.n, err);
         g->gap = g->n_fed = 0;
         g->n_left = ids.n - common;
     }
@@ -422,8 +424,8 @@ static tern_status make_room(tern_generation *g, tern_error *err) {
     g->is_prompt = false;
     if (s->n_tokens < (size_t)s->n_context) return TERN_OK;
     if (g->refit.make_room) return refit(g, err);
-    if (s->desc.shift_context) shift(g);
-    else stop(g, TERN_STOP_CONTEXT);
+    if (s->desc.shift_context) return shift(g, err);
+    stop(g, TERN_STOP_CONTEXT);
     return TERN_OK;
 }
 
