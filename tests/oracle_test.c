@@ -327,8 +327,8 @@ static void logits_in_pieces(tern_model *model, const int32_t *ids, size_t n_ids
 
 // A text's logits are the same to the bit however it is cut: into 17 and the rest, after the first
 // token, and token by token. Of texts that are longer than some factors are for (Phi-3's), those
-// from where they are longer on. Seen to fail: RoPE's positions counted from each batch's beginning;
-// what was computed with the factors of shorter texts left as it is.
+// from where they are longer on. Seen to fail: RoPE's positions counted from each batch's
+// beginning; texts that are not told how long they will be.
 static void check_pieces(const char *oracle) {
     static const size_t cuts[][2] = {{17, SIZE_MAX}, {1, SIZE_MAX}, {1, 1}};
     char path[700];
