@@ -24,7 +24,7 @@ static tern_status go_to(const tern_work *w, int32_t *first, tern_error *err) {
     return tern_sequence_cut(s, w->first_pos, first, err);
 }
 
-// A text that becomes longer than its states were computed for is computed again from its beginning.
+// A text that becomes longer than its states were computed for is computed again from its start.
 static tern_status lengthen(const tern_work *w, tern_error *err) {
     tern_lease *l = w->lease;
     int32_t left;

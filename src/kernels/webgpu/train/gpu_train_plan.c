@@ -177,8 +177,10 @@ static tern_status angles_of(tern_program *p, size_t index, tern_error *err) {
     bool is_long = p->n_span > r->attrs.n_context_orig; // of all documents alike
     float *angles = tern_alloc_array(TERN_MEM_ACTIVATIONS, n + 1, sizeof *angles);
     if (!angles) return tern_fail_memory(err, n * sizeof *angles);
-    for (size_t t = 0; t < (size_t)p->n_span; t++)
-        tern_rope_angles(r, (int32_t)t, is_long, angles + 2 * t * half, angles + 2 * t * half + 1, 2);
+    for (size_t t = 0; t < (size_t)p->n_span; t++) {
+        float *row = angles + 2 * t * half;
+        tern_rope_angles(r, (int32_t)t, is_long, row, row + 1, 2);
+    }
     tern_status status =
         gpu_buffer_new(gpu, GPU_USE_WORK, n * 4, STORAGE, "angles", &p->angles[index], err);
     if (status == TERN_OK)
