@@ -731,7 +731,7 @@ TEST(families_refuse_in_one_line) {
         {"{" SMALL("smollm3") ", \"no_rope_layers\": [1, 0]}",
          "no_rope_layers has 2 entries for 5 layers"},
         {"{" SMALL("smollm3") ", \"no_rope_layer_interval\": 0}", "expected 1 or more"},
-        {"{" SMALL("granite") ", \"logits_scaling\": 0}", "logits_scaling is 0, expected a positive"},
+        {"{" SMALL("granite") ", \"logits_scaling\": 0}", "logits_scaling is 0, expected"},
         {"{" SMALL("minicpm") ", \"dim_model_base\": -1}", "dim_model_base is -1"},
         {"{" SMALL("exaone4") ", \"sliding_window\": -6}", "sliding_window is -6"},
         {"{" SMALL("ministral3") ", \"head_dim\": 8, \"partial_rotary_factor\": 0.5, "

@@ -204,7 +204,8 @@ TEST(webgpu_train_gradients_of_the_families_are_those_of_float64) {
     bool absent = false;
     for (size_t i = 0; i < (test_is_long() ? N_FAMILIES : 1) && !absent; i++) {
         rig r;
-        tern_status status = rig_open(&r, families[i].name, families[i].in_order, &tern_train_webgpu);
+        tern_status status =
+            rig_open(&r, families[i].name, families[i].in_order, &tern_train_webgpu);
         if (status == TERN_OK) check_gradients(&r, &doc, 1e-4);
         absent = status != TERN_OK && gpu_is_absent(r.err.message);
         CHECK_MSG(status == TERN_OK || absent, "%s: %s", families[i].name, r.err.message);
