@@ -90,7 +90,8 @@ convert_family() { # FAMILY
     done
 }
 
-for family in qwen3 qwen35 lfm2 gemma3; do
+for family in qwen3 qwen35 lfm2 gemma3 qwen2 llama_scaled ministral3 smollm3 granite minicpm exaone4 \
+    hunyuan olmo2 phi3; do
     with_tokenizer $family
     run_family $family
     chat_family $family

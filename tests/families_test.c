@@ -130,6 +130,10 @@ static bool make_folder(const char *folder, const char *config, int64_t n_embd, 
 #define FEW_HEADS                                                                                  \
     ", \"num_attention_heads\": 2, \"num_key_value_heads\": 1, "                                   \
     "\"head_dim\": 8"
+#define SMALL(type)                                                                                \
+    "\"model_type\": \"" type "\", \"hidden_size\": 16, \"intermediate_size\": 24, "               \
+    "\"num_hidden_layers\": 5, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, "           \
+    "\"tie_word_embeddings\": true"
 #define NESTED(type, inside) "{\"model_type\": \"" type "\", \"text_config\": {" inside "}}"
 
 // ---- Spellings ---------------------------------------------------------------------------------
@@ -137,7 +141,7 @@ static bool make_folder(const char *folder, const char *config, int64_t n_embd, 
 typedef struct spelling {
     const char *json, *prefix, *extra;
     const char *arch;
-    const char *layers; // F, W, C, D
+    const char *layers; // F, W, C, D; f: without RoPE
     int32_t window;
     double base, window_base, factor, query_scalar;
     int64_t n_heads, head_dim, n_rot;
@@ -193,6 +197,39 @@ static const spelling spellings[] = {
     {"{\"model_type\": \"gemma3_text\", \"use_bidirectional_attention\": true, " GEMMA FEW_HEADS
      ", \"text_config\": {\"sliding_window\": 1}}",
      "", NULL, "embeddinggemma", "WWWWWFW", 1, 1e6, 10000, 1, 256, 2, 8, 8, TERN_POOLING_MEAN},
+    {"{" SMALL("qwen2") ", \"use_sliding_window\": false, \"sliding_window\": 5, "
+     "\"rope_theta\": 3000}",
+     "model.", NULL, "qwen2", "FFFFF", 0, 3000, 0, 1, 0, 4, 4, 4, TERN_POOLING_NONE},
+    {"{" SMALL("qwen2") ", \"use_sliding_window\": true, \"sliding_window\": 5, "
+     "\"max_window_layers\": 3}",
+     "", NULL, "qwen2", "FFFWW", 5, 10000, 0, 1, 0, 4, 4, 4, TERN_POOLING_NONE},
+    // An older Mistral inside of what sees pictures.
+    {NESTED("mistral3", SMALL("mistral") ", \"head_dim\": 6, \"sliding_window\": null"),
+     "language_model.model.", "multi_modal_projector.norm.weight", "ministral3", "FFFFF", 0, 1e6, 0,
+     1, 0, 4, 6, 6, TERN_POOLING_NONE},
+    {"{" SMALL("smollm3") ", \"no_rope_layer_interval\": 2}", "model.", NULL, "smollm3", "FfFfF", 0,
+     2e6, 0, 1, 0, 4, 4, 4, TERN_POOLING_NONE},
+    {"{" SMALL("smollm3") ", \"no_rope_layers\": [1, 1, 0, 1, 0], \"rope_theta\": 7000}", "model.",
+     NULL, "smollm3", "FFfFf", 0, 7000, 0, 1, 0, 4, 4, 4, TERN_POOLING_NONE},
+    {"{" SMALL("smollm3") "}", "model.", NULL, "smollm3", "FFFfF", 0, 2e6, 0, 1, 0, 4, 4, 4,
+     TERN_POOLING_NONE},
+    {"{" SMALL("granite") ", \"attention_multiplier\": 0.25, \"logits_scaling\": 4, "
+     "\"embedding_multiplier\": 12, \"residual_multiplier\": 0.22}",
+     "model.", NULL, "granite", "FFFFF", 0, 10000, 0, 1, 16, 4, 4, 4, TERN_POOLING_NONE},
+    {"{" SMALL("minicpm") ", \"scale_emb\": 12, \"scale_depth\": 1.4, \"dim_model_base\": 8}",
+     "model.", NULL, "minicpm", "FFFFF", 0, 10000, 0, 1, 0, 4, 4, 4, TERN_POOLING_NONE},
+    {"{" SMALL("exaone4") ", \"sliding_window\": null}", "model.", NULL, "exaone4", "FFFFF", 0,
+     10000, 0, 1, 0, 4, 4, 4, TERN_POOLING_NONE},
+    {"{" SMALL("exaone4") ", \"sliding_window\": 6, \"sliding_window_pattern\": \"LG\"}", "model.",
+     NULL, "exaone4", "WfWfW", 6, 10000, 0, 1, 0, 4, 4, 4, TERN_POOLING_NONE},
+    {"{" SMALL("exaone4") ", \"sliding_window\": 6, \"sliding_window_pattern\": 3}", "model.", NULL,
+     "exaone4", "WWfWW", 6, 10000, 0, 1, 0, 4, 4, 4, TERN_POOLING_NONE},
+    {"{" SMALL("exaone4") "}", "model.", NULL, "exaone4", "WWWfW", 4096, 10000, 0, 1, 0, 4, 4, 4,
+     TERN_POOLING_NONE},
+    {"{" SMALL("hunyuan_v1_dense") ", \"rope_scaling\": {\"type\": \"dynamic\", \"alpha\": 9, "
+     "\"factor\": 1}, \"head_dim\": 6}",
+     "model.", NULL, "hunyuan", "FFFFF", 0, 270000, 0, 1, 0, 4, 6, 6,
+     TERN_POOLING_NONE},
 };
 #define N_SPELLINGS (sizeof spellings / sizeof *spellings)
 
@@ -200,15 +237,34 @@ static char layer_letter(const tern_config *c, int64_t i) {
     return "FWCD"[c->layers[i]];
 }
 
+// Whether the layer, if it attends, rotates: in what is computed.
+static bool has_rope(const tern_graph *g, int64_t layer) {
+    bool attends = false;
+    for (size_t i = 0; i < g->n_nodes; i++) {
+        if (g->nodes[i].layer != layer) continue;
+        if (g->nodes[i].op == TERN_OP_ROPE) return true;
+        attends |= g->nodes[i].op == TERN_OP_ATTENTION;
+    }
+    return !attends;
+}
+
 static void check_facts(const char *what, const opened *o, const spelling *s) {
     const tern_config *c = &o->c;
     char layers[32] = {0};
+    tern_graph g;
+    tern_error err = {0};
+    tern_graph_init(&g);
+    REQUIRE_OK(tern_model_build_main(&g, o->arch, c, &err), err);
     bool windows = strchr(s->layers, 'W') != NULL;
-    for (int64_t i = 0; i < c->n_layers && i < 31; i++) layers[i] = layer_letter(c, i);
+    for (int64_t i = 0; i < c->n_layers && i < 31; i++)
+        layers[i] = has_rope(&g, i) ? layer_letter(c, i) : 'f';
+    tern_graph_free(&g);
     CHECK_MSG(!strcmp(o->arch->name, s->arch), "%s: a %s", what, o->arch->name);
     CHECK_MSG(!strcmp(layers, s->layers), "%s: layers %s, not %s", what, layers, s->layers);
     CHECK_MSG(c->window == s->window, "%s: window %d", what, c->window);
-    CHECK_MSG(c->rope.base == (float)s->base && c->rope.n_rot == s->n_rot && c->rope.halves,
+    bool halves = o->file->kind == TERN_FILE_HF || !o->arch->gguf_rope_neighbours;
+    CHECK_MSG(c->rope.base == (float)s->base && c->rope.n_rot == s->n_rot &&
+                  c->rope.halves == halves,
               "%s: base %g, %d rotated", what, (double)c->rope.base, c->rope.n_rot);
     CHECK_MSG(c->rope.scaling == (s->factor == 1 ? TERN_ROPE_NONE : TERN_ROPE_LINEAR) &&
                   c->rope.factor == (float)s->factor,
@@ -284,7 +340,9 @@ TEST(families_configs_in_every_spelling_there_and_back) {
 
 static const char *const oracles[] = {
     "qwen3",          "qwen3_5",        "qwen3_5_tied_mtp",  "lfm2",           "gemma3",
-    "gemma3_4b_rope", "embeddinggemma", "embeddinggemma_st", "qwen3_embedding", "olmo2"};
+    "gemma3_4b_rope", "embeddinggemma", "embeddinggemma_st", "qwen3_embedding", "olmo2", "qwen2",
+    "llama3_rope",    "ministral3",     "smollm3",           "granite",         "exaone4",
+    "hunyuan_dense",  "phi3_longrope"};
 
 TEST(families_of_transformers_go_there_and_back) {
     for (size_t i = 0; i < sizeof oracles / sizeof *oracles; i++) {
@@ -507,6 +565,7 @@ typedef struct rewriting {
     const char *key; // whose number becomes another, if any
     int64_t value;
     const char *new_key;   // one more, of the value 1
+    const char *without;   // keys with this in them are left out
     const char *from, *to; // a tensor's name
     const char *new_tensor;
 } rewriting;
@@ -520,7 +579,8 @@ static bool rewrite_gguf(const char *in, const char *out, const rewriting *r) {
     bool ok = tern_file_open(&f, in, &err) == TERN_OK &&
               tern_gguf_writer_open(&w, out, 0, &err) == TERN_OK;
     for (size_t i = 0; ok && i < f->n_metas; i++)
-        if (r->key && !strcmp(f->metas[i].key, r->key))
+        if (r->without && strstr(f->metas[i].key, r->without)) continue;
+        else if (r->key && !strcmp(f->metas[i].key, r->key))
             ok = tern_gguf_put_int(w, r->key, TERN_META_U32, r->value) == TERN_OK;
         else
             ok = tern_gguf_put_meta(w, &f->metas[i]) == TERN_OK;
@@ -594,6 +654,69 @@ TEST(families_last_norm_has_two_names_in_gguf) {
     tern_file_close(o.file);
 }
 
+// Older files of MiniCPM do not say its factors, which are those of the first one. Seen to fail: a
+// GGUF's factors of 1; the divisor turned round.
+TEST(families_older_minicpm_has_its_factors) {
+    static const char json[] = "{" SMALL("minicpm") ", \"scale_emb\": 12, \"scale_depth\": 1.4, "
+                               "\"dim_model_base\": 256}";
+    char folder[600], gguf[700], old[700];
+    snprintf(folder, sizeof folder, "%s", test_tmp("family_minicpm"));
+    snprintf(gguf, sizeof gguf, "%s.gguf", folder);
+    snprintf(old, sizeof old, "%s_old.gguf", folder);
+    if (!make_folder(folder, json, 16, "model.", NULL)) return;
+    convert(folder, gguf);
+    const rewriting r = {.without = "_scale"};
+    REQUIRE(rewrite_gguf(gguf, old, &r));
+    opened o[2];
+    if (!open_model(&o[0], gguf) || !open_model(&o[1], old)) return;
+    CHECK(tern_file_meta(o[0].file, "minicpm.logit_scale"));
+    CHECK(!tern_file_meta(o[1].file, "minicpm.logit_scale"));
+    for (int i = 0; i < 2; i++) {
+        const tern_config *c = &o[i].c;
+        CHECK_MSG(c->embedding_scale == 12 && fabs(c->residual_scale - 1.4 / sqrt(5)) < 1e-6 &&
+                      c->logit_divisor == 0.0625,
+                  "%d: %g, %g, %g", i, c->embedding_scale, c->residual_scale, c->logit_divisor);
+        tern_file_close(o[i].file);
+    }
+}
+
+// RoPE's factors that are in a GGUF only come to config.json and back: Llama 3's as four numbers,
+// others as two sets of the same. Seen to fail: Llama 3's found for any factors.
+TEST(families_rope_factors_go_to_folders) {
+    static const char json[] =
+        "{" SMALL("llama") ", \"head_dim\": 8, \"rope_scaling\": {\"rope_type\": \"llama3\", "
+        "\"factor\": 8, \"low_freq_factor\": 1, \"high_freq_factor\": %d, "
+        "\"original_max_position_embeddings\": 64}}";
+    for (int high = 4; high <= 5; high++) {
+        char folder[600], gguf[700], back[700], again[700], config[900];
+        opened o;
+        float want[4], got[4];
+        tern_error err = {0};
+        snprintf(folder, sizeof folder, "%s%d", test_tmp("family_factors"), high);
+        snprintf(gguf, sizeof gguf, "%s.gguf", folder);
+        snprintf(back, sizeof back, "%s_back", folder);
+        snprintf(again, sizeof again, "%s_again.gguf", folder);
+        snprintf(config, sizeof config, json, high);
+        if (!make_folder(folder, config, 16, "model.", NULL)) return;
+        convert(folder, gguf);
+        convert(gguf, back);
+        if (!open_model(&o, back)) return;
+        CHECK(o.c.rope.scaling == (high == 4 ? TERN_ROPE_LLAMA3 : TERN_ROPE_LONG));
+        CHECK(high == 5 || (o.c.rope.n_context_orig == 64 && o.c.rope.factor == 8));
+        CHECK(high == 4 || (o.c.rope.attn_factor == 1 && o.c.rope.n_context_orig == 2048));
+        tern_file_close(o.file);
+        convert(back, again);
+        for (int i = 0; i < 2; i++) {
+            if (!open_model(&o, i ? again : gguf)) return;
+            const tern_tensor *t = tern_file_tensor(
+                o.file, i && high == 5 ? "rope_factors_long.weight" : "rope_freqs.weight");
+            CHECK(t && t->ne[0] == 4 && tern_tensor_decode(t, i ? got : want, &err) == TERN_OK);
+            tern_file_close(o.file);
+        }
+        CHECK(memcmp(want, got, sizeof want) == 0);
+    }
+}
+
 // ---- What is refused ---------------------------------------------------------------------------
 
 TEST(families_refuse_in_one_line) {
@@ -601,8 +724,23 @@ TEST(families_refuse_in_one_line) {
         const char *json, *says;
     } cases[] = {
         {"{" QWEN3 ", \"num_experts\": 8}", "8 experts: mixtures of experts are not supported"},
-        {"{" QWEN3 ", \"rope_scaling\": {\"rope_type\": \"longrope\", \"factor\": 2}}",
-         "RoPE scaling \"longrope\" is not supported"},
+        {"{" QWEN3 ", \"rope_scaling\": {\"rope_type\": \"spiral\", \"factor\": 2}}",
+         "RoPE scaling \"spiral\" is not supported"},
+        {"{" QWEN3 ", \"rope_scaling\": {\"rope_type\": \"dynamic\", \"factor\": 2}}",
+         "RoPE scaling \"dynamic\" is not supported"},
+        {"{" SMALL("smollm3") ", \"no_rope_layers\": [1, 0]}",
+         "no_rope_layers has 2 entries for 5 layers"},
+        {"{" SMALL("smollm3") ", \"no_rope_layer_interval\": 0}", "expected 1 or more"},
+        {"{" SMALL("granite") ", \"logits_scaling\": 0}", "logits_scaling is 0, expected"},
+        {"{" SMALL("minicpm") ", \"dim_model_base\": -1}", "dim_model_base is -1"},
+        {"{" SMALL("exaone4") ", \"sliding_window\": -6}", "sliding_window is -6"},
+        {"{" SMALL("ministral3") ", \"head_dim\": 8, \"partial_rotary_factor\": 0.5, "
+         "\"rope_parameters\": {\"rope_type\": \"yarn\", \"factor\": 2, "
+         "\"llama_4_scaling_beta\": 0.1}}",
+         "of which RoPE turns 4 of 8 dimensions"},
+        {"{" SMALL("phi3") ", \"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": [], "
+         "\"long_factor\": []}}",
+         "no numbers for rope_factors_short.weight"},
         {"{\"model_type\": \"qwen3_moe\"}", "this architecture is not supported"},
         {"{\"model_type\": \"qwen3_5_text\", " QWEN35_SIZES ", \"layer_types\": [\"conv\"]}",
          "layer_types has \"conv\", which a qwen35 has not"},

@@ -17,6 +17,7 @@
 //                                      dx[t] = sum_j w[j] dy[t + last - j]
 //                                      dw[j] += sum_t dy[t] x[t - last + j]
 //   cross entropy -log p[target]       dlogits = p - onehot(target)
+//   bias          y = x + b            dx = dy                 db += sum_t dy
 //   quantize, ternarize: dx = dy       (straight through)
 #include <stdio.h>
 #include <string.h>
@@ -270,8 +271,8 @@ static void columns_back(gradients *d, const tern_node *f, tern_vid dy) {
 }
 
 static void rope_back(gradients *d, const tern_node *f, tern_vid dy) {
-    tern_vid dx = tern_g_rope(d->g, dy, f->n_in > 1 ? f->in[1] : -1, f->n_heads, f->head_dim,
-                              &f->rope);
+    tern_vid dx = tern_g_long_rope(d->g, dy, f->n_in > 1 ? f->in[1] : -1,
+                                   f->n_in > 2 ? f->in[2] : -1, f->n_heads, f->head_dim, &f->rope);
     if (dx < 0) return;
     d->g->nodes[d->g->n_nodes - 1].inverse = !f->inverse;
     send(d, f->in[0], dx);
@@ -302,6 +303,12 @@ static void cross_entropy_back(gradients *d, const tern_node *f, tern_vid dy) {
     inputs(d, n, (tern_vid[]){f->in[0], f->in[1], f->out[1]}, 3);
     d->of[f->in[0]] =
         tern_g_out(d->g, n, f->in[0], TERN_VALUE_F32, d->g->values[f->in[0]].cols);
+}
+
+static void bias_back(gradients *d, const tern_node *f, tern_vid dy) {
+    tern_vid db = sink(d, f->in[1]);
+    if (db >= 0) inputs(d, begin(d, f, TERN_OP_BIAS_GRAD), (tern_vid[]){dy, db}, 2);
+    send(d, f->in[0], dy);
 }
 
 static void embed_back(gradients *d, const tern_node *f, tern_vid dy) {

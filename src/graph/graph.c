@@ -224,9 +224,15 @@ tern_vid tern_g_bitlinear(tern_graph *g, tern_vid x, tern_vid w) {
 
 tern_vid tern_g_rope(tern_graph *g, tern_vid x, tern_vid factors, int32_t n_heads, int32_t head_dim,
                      const tern_rope_attrs *attrs) {
+    return tern_g_long_rope(g, x, factors, -1, n_heads, head_dim, attrs);
+}
+
+tern_vid tern_g_long_rope(tern_graph *g, tern_vid x, tern_vid factors, tern_vid long_factors,
+                          int32_t n_heads, int32_t head_dim, const tern_rope_attrs *attrs) {
     tern_vid y = op_node(g, TERN_OP_ROPE, x, factors, TERN_VALUE_F32, 0);
     if (y < 0) return -1;
     tern_node *n = last_node(g);
+    if (long_factors >= 0) tern_g_in(g, n, long_factors);
     n->n_heads = n_heads;
     n->head_dim = head_dim;
     n->rope = *attrs;
@@ -285,6 +291,10 @@ tern_vid tern_g_hadamard(tern_graph *g, tern_vid x, tern_vid signs, const tern_r
     tern_vid y = op_node(g, TERN_OP_HADAMARD, x, r->has_signs ? signs : -1, TERN_VALUE_F32, 0);
     if (y >= 0) last_node(g)->rotation = *r;
     return y;
+}
+
+tern_vid tern_g_bias(tern_graph *g, tern_vid x, tern_vid b) {
+    return op_node(g, TERN_OP_BIAS, x, b < 0 ? -2 : b, TERN_VALUE_F32, 0);
 }
 
 tern_vid tern_g_l2_norm(tern_graph *g, tern_vid x) {
@@ -477,6 +487,11 @@ static tern_status check_shapes(const tern_graph *g, const tern_node *n, tern_er
     case TERN_OP_GLU: return check_same(g, n, err);
     case TERN_OP_ATTENTION:
     case TERN_OP_DELTA_NET: return check_heads(g, n, err);
+    case TERN_OP_BIAS:
+        if (g->values[n->in[1]].cols != x->cols || g->values[n->in[1]].rows != 1)
+            return tern_fail(err, TERN_ERR_FORMAT, "graph: %s is no bias of %s",
+                             g->values[n->in[1]].name, x->name);
+        return TERN_OK;
     case TERN_OP_RMS_NORM:
         if (g->values[n->in[1]].cols <= 0 || x->cols % g->values[n->in[1]].cols != 0)
             return tern_fail(err, TERN_ERR_FORMAT, "graph: %s does not divide the columns of %s",
@@ -527,7 +542,8 @@ bool tern_rope_same(const tern_rope_attrs *a, const tern_rope_attrs *b) {
            a->scaling == b->scaling && a->factor == b->factor &&
            a->low_freq_factor == b->low_freq_factor && a->high_freq_factor == b->high_freq_factor &&
            a->beta_fast == b->beta_fast && a->beta_slow == b->beta_slow &&
-           a->attn_factor == b->attn_factor && a->n_context_orig == b->n_context_orig;
+           a->attn_factor == b->attn_factor && a->n_context_orig == b->n_context_orig &&
+           a->growth == b->growth;
 }
 
 void tern_rope_llama3_factors(const tern_rope_attrs *a, float *factors) {
@@ -538,4 +554,29 @@ void tern_rope_llama3_factors(const tern_rope_attrs *a, float *factors) {
         keep = keep < 0 ? 0 : keep > 1 ? 1 : keep;
         factors[i] = (float)(1 / ((1 - keep) / a->factor + keep));
     }
+}
+
+static bool are_close(const tern_rope_attrs *a, const float *factors) {
+    float made[TERN_ROPE_PAIRS_MAX];
+    tern_rope_llama3_factors(a, made);
+    for (int i = 0; i < a->n_rot / 2; i++)
+        if (!(fabsf(made[i] - factors[i]) <= 2e-6f * made[i])) return false;
+    return true;
+}
+
+bool tern_rope_llama3_find(tern_rope_attrs *a, const float *factors) {
+    tern_rope_attrs found = *a;
+    if (a->n_rot / 2 > TERN_ROPE_PAIRS_MAX) return false;
+    found.scaling = TERN_ROPE_LLAMA3;
+    found.low_freq_factor = 1;
+    found.high_freq_factor = 4;
+    found.factor = 1;
+    for (int i = 0; i < a->n_rot / 2; i++)
+        if (factors[i] > found.factor) found.factor = factors[i];
+    for (found.n_context_orig = 32; found.n_context_orig <= 1 << 20; found.n_context_orig *= 2)
+        if (are_close(&found, factors)) {
+            *a = found;
+            return true;
+        }
+    return false;
 }

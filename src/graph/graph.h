@@ -115,9 +115,11 @@ typedef enum tern_rope_scaling {
     TERN_ROPE_LINEAR,
     TERN_ROPE_LLAMA3,
     TERN_ROPE_YARN,
-    TERN_ROPE_FACTORS
+    TERN_ROPE_FACTORS,
+    TERN_ROPE_LONG, // one set of factors up to n_context_orig, and another for longer texts
 } tern_rope_scaling;
 
+#define TERN_ROPE_PAIRS_MAX 512
 typedef struct tern_rope_attrs {
     int32_t n_rot; // rotated dimensions of a head, even
     bool halves;   // pairs (i, i + n_rot/2) instead of (2i, 2i + 1)
@@ -125,8 +127,12 @@ typedef struct tern_rope_attrs {
     tern_rope_scaling scaling;
     float factor; // LINEAR, LLAMA3, YARN: how many times longer the context is than in training
     float low_freq_factor, high_freq_factor; // LLAMA3
-    float beta_fast, beta_slow, attn_factor; // YARN
+    float beta_fast, beta_slow; // YARN
+    float attn_factor;          // YARN, LONG: of cosine and sine; 0: YARN's own
     int32_t n_context_orig;
+    // Of queries that grow with their position p, so that attention to long texts stays sharp:
+    // times 1 + growth * ln(1 + floor(p / n_context_orig)); 0: they do not.
+    float growth;
 } tern_rope_attrs;
 
 // By member: the padding between them is undefined.
@@ -134,6 +140,9 @@ bool tern_rope_same(const tern_rope_attrs *a, const tern_rope_attrs *b);
 // What LLAMA3 divides the frequency of each pair by, [n_rot / 2]: long waves by the factor, short
 // ones by 1, with a ramp between. GGUF stores these as the tensor rope_freqs.weight (FACTORS).
 void tern_rope_llama3_factors(const tern_rope_attrs *a, float *factors);
+// The reverse: what makes these factors of a->n_rot dimensions, to the precision in which they are
+// stored, with the ramp from 1 to 4 turns that all published models have. False: nothing does.
+bool tern_rope_llama3_find(tern_rope_attrs *a, const float *factors);
 
 // Attention: which positions a row sees, and how their scores are made.
 typedef struct tern_attention_attrs {
@@ -232,6 +241,9 @@ tern_vid tern_g_bitlinear(tern_graph *g, tern_vid x, tern_vid w);
 // factors: a vector [n_rot / 2] that divides the frequencies (scaling FACTORS), or -1.
 tern_vid tern_g_rope(tern_graph *g, tern_vid x, tern_vid factors, int32_t n_heads, int32_t head_dim,
                      const tern_rope_attrs *attrs);
+// The same with those of longer texts (scaling LONG), or -1.
+tern_vid tern_g_long_rope(tern_graph *g, tern_vid x, tern_vid factors, tern_vid long_factors,
+                          int32_t n_heads, int32_t head_dim, const tern_rope_attrs *attrs);
 void tern_g_kv_store(tern_graph *g, tern_vid k, tern_vid v, tern_vid k_state, tern_vid v_state,
                      int32_t n_kv_heads, int32_t head_dim);
 tern_vid tern_g_attention(tern_graph *g, tern_vid q, tern_vid k_state, tern_vid v_state,
@@ -239,6 +251,8 @@ tern_vid tern_g_attention(tern_graph *g, tern_vid q, tern_vid k_state, tern_vid 
 tern_vid tern_g_add(tern_graph *g, tern_vid a, tern_vid b);
 tern_vid tern_g_mul(tern_graph *g, tern_vid a, tern_vid b);
 tern_vid tern_g_scale(tern_graph *g, tern_vid x, float factor);
+// b: a vector of x's columns.
+tern_vid tern_g_bias(tern_graph *g, tern_vid x, tern_vid b);
 tern_vid tern_g_act(tern_graph *g, tern_vid x, tern_act_kind act);
 // Of every `group` columns those at first .. first + width - 1.
 tern_vid tern_g_columns(tern_graph *g, tern_vid x, int64_t group, int64_t first, int64_t width);

@@ -245,16 +245,23 @@ tern_status tern_config_layer_types(const tern_config_source *s, tern_config *c,
                      c->n_layers);
 }
 
-bool tern_config_layer_flags(const tern_config_source *s, tern_config *c, const char *gguf,
-                             tern_layer_kind kind) {
+bool tern_config_flags(const tern_config_source *s, const char *gguf, int64_t n, uint8_t *flags) {
     char key[KEY_BYTES];
     double flag;
-    const tern_meta *flags = is_gguf(s) ? tern_file_meta(s->file, gguf_key(s, gguf, key)) : NULL;
-    if (!flags || flags->type != TERN_META_ARRAY || flags->n < (uint64_t)c->n_layers) return false;
-    for (int64_t i = 0; i < c->n_layers; i++) {
-        if (!tern_meta_element(flags, (uint64_t)i, &flag)) return false;
-        c->layers[i] = (uint8_t)(flag != 0 ? kind : TERN_LAYER_FULL);
+    const tern_meta *list = is_gguf(s) ? tern_file_meta(s->file, gguf_key(s, gguf, key)) : NULL;
+    if (!list || list->type != TERN_META_ARRAY || list->n < (uint64_t)n) return false;
+    for (int64_t i = 0; i < n; i++) {
+        if (!tern_meta_element(list, (uint64_t)i, &flag)) return false;
+        flags[i] = flag != 0;
     }
+    return true;
+}
+
+bool tern_config_layer_flags(const tern_config_source *s, tern_config *c, const char *gguf,
+                             tern_layer_kind kind) {
+    if (!tern_config_flags(s, gguf, c->n_layers, c->layers)) return false;
+    for (int64_t i = 0; i < c->n_layers; i++)
+        c->layers[i] = (uint8_t)(c->layers[i] ? kind : TERN_LAYER_FULL);
     return true;
 }
 
@@ -350,6 +357,32 @@ static bool has_tied_head(const tern_config_source *s) {
     const tern_json *whole = tern_json_path(&s->file->config, "tie_word_embeddings");
     if (!tern_json_is(whole, TERN_JSON_BOOL)) whole = tern_config_json(s, "tie_word_embeddings");
     return tern_json_bool(whole, false);
+}
+
+// ---- Factors -----------------------------------------------------------------------------------
+
+tern_status tern_config_check_scale(const char *name, double value, tern_error *err) {
+    if (value > 0 && isfinite(value)) return TERN_OK;
+    return tern_fail(err, TERN_ERR_FORMAT, "config: %s is %g, expected a positive number", name,
+                     value);
+}
+
+tern_status tern_config_gguf_scales(const tern_config_source *s, tern_config *c, tern_error *err) {
+    double scale;
+    const struct {
+        const char *key;
+        double *value;
+    } scales[] = {{"embedding_scale", &c->embedding_scale},
+                  {"residual_scale", &c->residual_scale},
+                  {"logit_scale", &c->logit_divisor}};
+    for (size_t i = 0; i < sizeof scales / sizeof *scales; i++)
+        if (tern_config_float(s, scales[i].key, NULL, &scale) && scale != 0) {
+            TERN_TRY(tern_config_check_scale(scales[i].key, scale, err));
+            *scales[i].value = scale;
+        }
+    if (!tern_config_float(s, "attention.scale", NULL, &scale) || scale == 0) return TERN_OK;
+    c->query_scalar = 1 / (scale * scale);
+    return tern_config_check_scale("attention.scale", scale, err);
 }
 
 // ---- Embeddings --------------------------------------------------------------------------------

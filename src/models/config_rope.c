@@ -53,7 +53,8 @@ static float number(rope_source *r, const char *gguf, const char *name, double o
 static tern_status read_original(rope_source *r, tern_rope_attrs *a, tern_error *err) {
     int64_t original = r->c->n_context;
     if (!tern_config_int(r->s, r->windowed ? NULL : "rope.scaling.original_context_length",
-                         in_group(r, "original_max_position_embeddings"), &original))
+                         in_group(r, "original_max_position_embeddings"), &original) &&
+        !tern_config_int(r->s, NULL, "original_max_position_embeddings", &original))
         original = r->c->n_context;
     if (original < 1 || original > INT32_MAX)
         return tern_fail(err, TERN_ERR_FORMAT,
@@ -62,19 +63,52 @@ static tern_status read_original(rope_source *r, tern_rope_attrs *a, tern_error 
     return TERN_OK;
 }
 
+static double mscale(double factor, double m) {
+    return factor > 1 ? 0.1 * m * log(factor) + 1 : 1;
+}
+
+// What YaRN multiplies cosine and sine by; 0: what follows from the factor. Some files state it as
+// two numbers, of which GGUF has the second one only.
+static float yarn_magnitude(rope_source *r, const tern_rope_attrs *a) {
+    bool gguf = r->s->file->kind == TERN_FILE_GGUF;
+    double m = gguf ? 1 : (double)number(r, NULL, "mscale", 0);
+    double all = (double)number(r, "rope.scaling.yarn_log_multiplier", "mscale_all_dim", 0);
+    float stated = number(r, "rope.scaling.attn_factor", "attention_factor", 0);
+    if (stated != 0 || m == 0 || all == 0) return stated;
+    return (float)(mscale((double)a->factor, m) / mscale((double)a->factor, all));
+}
+
+// Two sets of factors. What cosine and sine are multiplied by follows from how much longer texts
+// may be; GGUF states it.
+static void read_long(rope_source *r, tern_rope_attrs *a) {
+    double length = (double)r->c->n_context, trained = (double)a->n_context_orig;
+    bool gguf = r->s->file->kind == TERN_FILE_GGUF;
+    a->scaling = TERN_ROPE_LONG;
+    a->attn_factor = number(r, "rope.scaling.attn_factor", "attention_factor", 0);
+    if (a->attn_factor == 0 && !gguf && length > trained)
+        a->attn_factor = (float)sqrt(1 + log(length / trained) / log(trained));
+    if (a->attn_factor == 0) a->attn_factor = 1;
+}
+
 static tern_status read_type(rope_source *r, tern_str type, tern_rope_attrs *a, tern_error *err) {
     if (!type.ptr || tern_str_is(type, "default") || tern_str_is(type, "none")) return TERN_OK;
     if (tern_str_is(type, "linear")) {
         if (a->factor != 1.0f) a->scaling = TERN_ROPE_LINEAR;
+    } else if (tern_str_is(type, "dynamic") && number(r, NULL, "alpha", 0) > 0) {
+        double dim = a->n_rot; // a greater base, once and for all
+        a->base = (float)((double)a->base *
+                          pow((double)number(r, NULL, "alpha", 0), dim / (dim - 2)));
     } else if (tern_str_is(type, "llama3")) {
         a->scaling = TERN_ROPE_LLAMA3;
         a->low_freq_factor = number(r, NULL, "low_freq_factor", 1);
         a->high_freq_factor = number(r, NULL, "high_freq_factor", 4);
+    } else if (tern_str_is(type, "longrope") || tern_str_is(type, "su")) {
+        read_long(r, a);
     } else if (tern_str_is(type, "yarn")) {
         a->scaling = TERN_ROPE_YARN;
         a->beta_fast = number(r, "rope.scaling.yarn_beta_fast", "beta_fast", 32);
         a->beta_slow = number(r, "rope.scaling.yarn_beta_slow", "beta_slow", 1);
-        a->attn_factor = number(r, "rope.scaling.attn_factor", "attention_factor", 0);
+        a->attn_factor = yarn_magnitude(r, a);
     } else
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "RoPE scaling \"%.*s\" is not supported",
                          (int)(type.len < 64 ? type.len : 64), type.ptr);
@@ -92,9 +126,12 @@ static tern_status read_scaling(rope_source *r, tern_rope_attrs *a, tern_error *
         a->scaling = TERN_ROPE_FACTORS;
         return TERN_OK;
     }
+    if (gguf && !r->windowed && tern_file_tensor(r->s->file, "rope_factors_short.weight"))
+        type = TERN_STR("longrope");
     TERN_TRY(read_type(r, type, a, err));
-    const float numbers[] = {a->factor,    a->low_freq_factor, a->high_freq_factor,
-                             a->beta_fast, a->beta_slow,       a->attn_factor};
+    a->growth = number(r, "attention.temperature_scale", "llama_4_scaling_beta", 0);
+    const float numbers[] = {a->factor,    a->low_freq_factor, a->high_freq_factor, a->beta_fast,
+                             a->beta_slow, a->attn_factor,     a->base,             a->growth};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (!isfinite(numbers[i]) || (i == 0 && !(numbers[i] > 0)))
             return tern_fail(err, TERN_ERR_FORMAT, "RoPE scaling: a factor of %g makes no sense",

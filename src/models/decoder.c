@@ -41,12 +41,20 @@ tern_vid tern_block_linear(tern_graph *g, const tern_config *c, tern_vid x, cons
     return c->bitlinear ? tern_g_bitlinear(g, x, w) : tern_g_linear(g, x, w);
 }
 
+// Keys do not grow: the factor of a score is its query's.
 static tern_vid rotate(tern_graph *g, const tern_config *c, tern_vid x, int64_t n_heads,
-                       const tern_rope_attrs *rope) {
-    tern_vid factors = -1;
-    if (rope->scaling == TERN_ROPE_FACTORS)
-        factors = tern_g_vector(g, "rope_freqs.weight", rope->n_rot / 2);
-    return tern_g_rope(g, x, factors, (int32_t)n_heads, (int32_t)c->head_dim, rope);
+                       const tern_rope_attrs *rope, bool is_key) {
+    tern_vid factors = -1, longer = -1;
+    if (!rope) return x;
+    tern_rope_attrs a = *rope;
+    if (is_key) a.growth = 0;
+    if (a.scaling == TERN_ROPE_FACTORS)
+        factors = tern_g_vector(g, "rope_freqs.weight", a.n_rot / 2);
+    if (a.scaling == TERN_ROPE_LONG) {
+        factors = tern_g_vector(g, "rope_factors_short.weight", a.n_rot / 2);
+        longer = tern_g_vector(g, "rope_factors_long.weight", a.n_rot / 2);
+    }
+    return tern_g_long_rope(g, x, factors, longer, (int32_t)n_heads, (int32_t)c->head_dim, &a);
 }
 
 static tern_vid attend(tern_graph *g, const tern_config *c, tern_vid q, tern_vid k, tern_vid v,
@@ -65,42 +73,95 @@ static tern_vid attend(tern_graph *g, const tern_config *c, tern_vid q, tern_vid
                                                     .bidirectional = block->bidirectional});
 }
 
+typedef struct projections {
+    tern_vid q, k, v, gate;
+} projections;
+
+static tern_vid biased_linear(tern_graph *g, const tern_config *c, tern_vid x, const char *weight,
+                              const char *bias, int64_t n_out) {
+    tern_vid y = tern_block_linear(g, c, x, weight, n_out, c->n_embd);
+    return bias ? tern_g_bias(g, y, tern_g_vector(g, bias, n_out)) : y;
+}
+
+static projections project(tern_graph *g, const tern_config *c, tern_vid x,
+                           const tern_attention_block *block) {
+    int64_t dim = c->head_dim, q_dim = c->n_heads * dim, kv_dim = c->n_kv_heads * dim;
+    int64_t all = q_dim + 2 * kv_dim, q_rows = block->gate ? 2 * q_dim : q_dim;
+    bool biases = block->biases;
+    projections p = {.gate = -1};
+    if (block->fused) {
+        tern_vid qkv = tern_block_linear(g, c, x, "blk.%d.attn_qkv.weight", all, c->n_embd);
+        p.q = tern_g_columns(g, qkv, all, 0, q_dim);
+        p.k = tern_g_columns(g, qkv, all, q_dim, kv_dim);
+        p.v = tern_g_columns(g, qkv, all, q_dim + kv_dim, kv_dim);
+        return p;
+    }
+    p.q = biased_linear(g, c, x, "blk.%d.attn_q.weight", biases ? "blk.%d.attn_q.bias" : NULL,
+                        q_rows);
+    p.k = biased_linear(g, c, x, "blk.%d.attn_k.weight", biases ? "blk.%d.attn_k.bias" : NULL,
+                        kv_dim);
+    p.v = biased_linear(g, c, x, "blk.%d.attn_v.weight", biases ? "blk.%d.attn_v.bias" : NULL,
+                        kv_dim);
+    if (block->gate) {
+        p.gate = tern_g_columns(g, p.q, 2 * dim, dim, dim);
+        p.q = tern_g_columns(g, p.q, 2 * dim, 0, dim);
+    }
+    return p;
+}
+
+static void norm_heads(tern_graph *g, const tern_config *c, const tern_attention_block *block,
+                       projections *p) {
+    int64_t q_each = block->row_norms ? c->n_heads * c->head_dim : c->head_dim;
+    int64_t k_each = block->row_norms ? c->n_kv_heads * c->head_dim : c->head_dim;
+    if (!block->head_norms && !block->row_norms) return;
+    p->q = tern_block_norm(g, p->q, "blk.%d.attn_q_norm.weight", q_each, c->rms_eps);
+    p->k = tern_block_norm(g, p->k, "blk.%d.attn_k_norm.weight", k_each, c->rms_eps);
+}
+
 tern_vid tern_block_attention(tern_graph *g, const tern_config *c, tern_vid x,
                               const tern_attention_block *block) {
-    int64_t dim = c->head_dim, q_dim = c->n_heads * dim, kv_dim = c->n_kv_heads * dim;
-    int64_t q_rows = block->gate ? 2 * q_dim : q_dim;
-    tern_vid q = tern_block_linear(g, c, x, "blk.%d.attn_q.weight", q_rows, c->n_embd), gate = -1;
-    tern_vid k = tern_block_linear(g, c, x, "blk.%d.attn_k.weight", kv_dim, c->n_embd);
-    tern_vid v = tern_block_linear(g, c, x, "blk.%d.attn_v.weight", kv_dim, c->n_embd);
-    if (block->gate) {
-        gate = tern_g_columns(g, q, 2 * dim, dim, dim);
-        q = tern_g_columns(g, q, 2 * dim, 0, dim);
-    }
-    if (block->head_norms || block->row_norms) {
-        int64_t q_each = block->row_norms ? q_dim : dim, k_each = block->row_norms ? kv_dim : dim;
-        q = tern_block_norm(g, q, "blk.%d.attn_q_norm.weight", q_each, c->rms_eps);
-        k = tern_block_norm(g, k, "blk.%d.attn_k_norm.weight", k_each, c->rms_eps);
-    }
-    q = rotate(g, c, q, c->n_heads, block->rope);
-    k = rotate(g, c, k, c->n_kv_heads, block->rope);
-    tern_vid o = attend(g, c, q, k, v, block);
-    if (block->gate) o = tern_g_mul(g, tern_g_act(g, gate, TERN_ACTIVATION_SIGMOID), o);
+    int64_t q_dim = c->n_heads * c->head_dim;
+    projections p = project(g, c, x, block);
+    if (!block->norms_after_rope) norm_heads(g, c, block, &p);
+    p.q = rotate(g, c, p.q, c->n_heads, block->rope, false);
+    p.k = rotate(g, c, p.k, c->n_kv_heads, block->rope, true);
+    if (block->norms_after_rope) norm_heads(g, c, block, &p);
+    tern_vid o = attend(g, c, p.q, p.k, p.v, block);
+    if (block->gate) o = tern_g_mul(g, tern_g_act(g, p.gate, TERN_ACTIVATION_SIGMOID), o);
     if (block->sub_norm)
         o = tern_block_norm(g, o, "blk.%d.attn_sub_norm.weight", q_dim, c->rms_eps);
     return tern_block_linear(g, c, o, "blk.%d.attn_output.weight", c->n_embd, q_dim);
 }
 
-tern_vid tern_block_feed_forward(tern_graph *g, const tern_config *c, tern_vid x) {
-    tern_vid gate = tern_block_linear(g, c, x, "blk.%d.ffn_gate.weight", c->n_ff, c->n_embd);
-    tern_vid up = tern_block_linear(g, c, x, "blk.%d.ffn_up.weight", c->n_ff, c->n_embd);
+static tern_vid gated_down(tern_graph *g, const tern_config *c, tern_vid gate, tern_vid up) {
     tern_vid h = tern_g_mul(g, tern_g_act(g, gate, c->act), up);
     if (c->sub_norms) h = tern_block_norm(g, h, "blk.%d.ffn_sub_norm.weight", c->n_ff, c->rms_eps);
     return tern_block_linear(g, c, h, "blk.%d.ffn_down.weight", c->n_embd, c->n_ff);
 }
 
+tern_vid tern_block_feed_forward(tern_graph *g, const tern_config *c, tern_vid x) {
+    tern_vid gate = tern_block_linear(g, c, x, "blk.%d.ffn_gate.weight", c->n_ff, c->n_embd);
+    tern_vid up = tern_block_linear(g, c, x, "blk.%d.ffn_up.weight", c->n_ff, c->n_embd);
+    return gated_down(g, c, gate, up);
+}
+
+tern_vid tern_block_fused_feed_forward(tern_graph *g, const tern_config *c, tern_vid x) {
+    int64_t both = 2 * c->n_ff;
+    tern_vid h = tern_block_linear(g, c, x, "blk.%d.ffn_up.weight", both, c->n_embd);
+    tern_vid gate = tern_g_columns(g, h, both, 0, c->n_ff);
+    return gated_down(g, c, gate, tern_g_columns(g, h, both, c->n_ff, c->n_ff));
+}
+
+tern_vid tern_block_residual(tern_graph *g, const tern_config *c, tern_vid x, tern_vid added) {
+    if (c->residual_scale != 0) added = tern_g_scale(g, added, (float)c->residual_scale);
+    return tern_g_add(g, x, added);
+}
+
 // ---- Before and after the layers ---------------------------------------------------------------
 
+// A divisor of the logits is one of the rows, which have fewer numbers.
 static void add_logits(tern_graph *g, const tern_config *c, tern_vid x) {
+    if (c->logit_divisor != 0) x = tern_g_scale(g, x, (float)(1 / c->logit_divisor));
     const char *head = c->tied_head ? "token_embd.weight" : "output.weight";
     tern_vid logits = tern_g_linear(g, x, tern_g_matrix(g, head, c->n_vocab, c->n_embd));
     tern_g_output(g, tern_g_top_k(g, logits), "top_k");
@@ -144,7 +205,8 @@ tern_status tern_build_stack(tern_graph *g, const tern_config *c, const tern_sta
                              tern_error *err) {
     tern_vid ids = tern_g_input(g, "ids", tern_g_dim(g, "tokens"), 1, TERN_VALUE_I32);
     tern_vid x = tern_g_embed(g, ids, tern_g_table(g, "token_embd.weight", c->n_vocab, c->n_embd));
-    if (stack->embedding_scale != 0) x = tern_g_scale(g, x, stack->embedding_scale);
+    float scale = stack->embedding_scale != 0 ? stack->embedding_scale : (float)c->embedding_scale;
+    if (scale != 0) x = tern_g_scale(g, x, scale);
     for (int64_t i = 0; i < c->n_layers && !g->failed; i++) {
         name_hidden(g, x, i);
         g->layer = (int32_t)i;
@@ -167,12 +229,15 @@ tern_status tern_build_stack(tern_graph *g, const tern_config *c, const tern_sta
 // ---- Llama's and BitNet's layers ---------------------------------------------------------------
 
 static tern_vid layer(tern_graph *g, const tern_config *c, tern_vid x) {
-    const tern_attention_block block = {
-        .sub_norm = c->sub_norms, .window = (int32_t)c->n_window, .rope = &c->rope};
+    bool windowed = c->layers[g->layer] == TERN_LAYER_WINDOW;
+    const tern_attention_block block = {.sub_norm = c->sub_norms,
+                                        .biases = c->qkv_biases,
+                                        .window = windowed ? c->window : (int32_t)c->n_window,
+                                        .rope = c->unrotated[g->layer] ? NULL : &c->rope};
     tern_vid a = tern_block_norm(g, x, "blk.%d.attn_norm.weight", c->n_embd, c->rms_eps);
-    x = tern_g_add(g, x, tern_block_attention(g, c, a, &block));
+    x = tern_block_residual(g, c, x, tern_block_attention(g, c, a, &block));
     tern_vid f = tern_block_norm(g, x, "blk.%d.ffn_norm.weight", c->n_embd, c->rms_eps);
-    return tern_g_add(g, x, tern_block_feed_forward(g, c, f));
+    return tern_block_residual(g, c, x, tern_block_feed_forward(g, c, f));
 }
 
 tern_status tern_build_decoder(tern_graph *g, const tern_config *c, tern_error *err) {

@@ -25,16 +25,26 @@ tern_status tern_config_layer_types(const tern_config_source *s, tern_config *c,
 // no such array.
 bool tern_config_layer_flags(const tern_config_source *s, tern_config *c, const char *gguf,
                              tern_layer_kind kind);
+// An array of flags of GGUF, one a layer. False: there is none.
+bool tern_config_flags(const tern_config_source *s, const char *gguf, int64_t n, uint8_t *flags);
 // RoPE of the layers of one type, "full_attention" or "sliding_attention".
 tern_status tern_config_rope(const tern_config_source *s, const tern_config *c,
                              const char *layer_type, tern_rope_attrs *out, tern_error *err);
 // How an embedding model pools: GGUF's pooling_type, or what the folder's modules say.
 tern_status tern_config_pooling(const tern_config_source *s, tern_config *c, tern_error *err);
+// The factors that Granite's and MiniCPM's GGUFs state; those of c stand where a file says nothing.
+tern_status tern_config_gguf_scales(const tern_config_source *s, tern_config *c, tern_error *err);
+tern_status tern_config_check_scale(const char *name, double value, tern_error *err);
+// Qwen2's and Qwen3's windows (qwen3.c).
+tern_status tern_config_qwen_windows(const tern_config_source *s, tern_config *c, tern_error *err);
+void tern_config_write_qwen_windows_json(const tern_config *c, tern_strbuf *out);
 
 // ---- Writing one (config_write.c) --------------------------------------------------------------
 
 tern_status tern_config_write_pooling(tern_gguf_writer *w, const char *name, const tern_config *c);
 void tern_config_write_pooling_json(const tern_config *c, tern_strbuf *out);
+// "embedding_scale" and so on, those that are there.
+tern_status tern_config_write_scales(tern_gguf_writer *w, const char *name, const tern_config *c);
 // c->window, and which layers have it.
 tern_status tern_config_write_windows(tern_gguf_writer *w, const char *name, const tern_config *c);
 // The share of a head that is rotated, as a number that a reader's product with the head's
@@ -47,12 +57,15 @@ typedef struct tern_attention_block {
     // "blk.%d.attn_q_norm.weight" and attn_k_norm: queries and keys are normed by head before RoPE.
     bool head_norms;
     bool row_norms; // instead: queries of all heads together, and keys
+    bool norms_after_rope; // of queries and keys: after it
+    bool biases;           // "blk.%d.attn_q.bias" and attn_k, attn_v
+    bool fused;            // "blk.%d.attn_qkv.weight" makes queries, then keys, then values
     // attn_q makes, head by head, a query and a gate; the heads' results times sigmoid(gate).
     bool gate;
     bool sub_norm; // "blk.%d.attn_sub_norm.weight": before the output projection
     bool bidirectional;
-    int32_t window; // 0: all
-    const tern_rope_attrs *rope;
+    int32_t window;              // 0: all
+    const tern_rope_attrs *rope; // NULL: none
 } tern_attention_block;
 
 // Of rows that are normed already; without the residual.
@@ -61,6 +74,10 @@ tern_vid tern_block_attention(tern_graph *g, const tern_config *c, tern_vid x,
 // Vectors of texts: pooled rows, through two products where the config says so, of length 1.
 void tern_block_embedding(tern_graph *g, const tern_config *c, tern_vid pooled);
 tern_vid tern_block_feed_forward(tern_graph *g, const tern_config *c, tern_vid x);
+// Of a product that makes the gates, then what they gate: "blk.%d.ffn_up.weight".
+tern_vid tern_block_fused_feed_forward(tern_graph *g, const tern_config *c, tern_vid x);
+// x and what a half of the layer adds to it, times c->residual_scale where there is one.
+tern_vid tern_block_residual(tern_graph *g, const tern_config *c, tern_vid x, tern_vid added);
 tern_vid tern_block_norm(tern_graph *g, tern_vid x, const char *name, int64_t n, double eps);
 // A layer's product: a BitLinear where the config says so.
 tern_vid tern_block_linear(tern_graph *g, const tern_config *c, tern_vid x, const char *name,
@@ -69,7 +86,7 @@ tern_vid tern_block_linear(tern_graph *g, const tern_config *c, tern_vid x, cons
 typedef struct tern_stack {
     tern_vid (*layer)(tern_graph *g, const tern_config *c, tern_vid x); // g->layer says which
     const char *final_norm;                                             // its name
-    float embedding_scale;                                              // 0: none
+    float embedding_scale;                                              // 0: c->embedding_scale
 } tern_stack;
 
 // ids -> table -> layers -> final norm -> logits, or for models that pool an embedding. Rows are
@@ -116,6 +133,21 @@ bool tern_config_pools(const tern_config *c);  // rows of a text to one vector
         TERN_LAYER_MATRIX("attn_k", "self_attn.k_proj", TERN_ROLE_K),                              \
         TERN_LAYER_MATRIX("attn_v", "self_attn.v_proj", TERN_ROLE_V),                              \
         TERN_LAYER_MATRIX("attn_output", "self_attn.o_proj", TERN_ROLE_O)
+
+// Of families whose GGUF has RoPE's pairs beside each other (gguf_rope_neighbours).
+#define TERN_ROWS_ATTENTION_NEIGHBOURS                                                             \
+    TERN_LAYER_ROW("attn_q.weight", "self_attn.q_proj.weight", .role = TERN_ROLE_Q,                \
+                   .rows = TERN_ORDER_ROPE),                                                       \
+        TERN_LAYER_ROW("attn_k.weight", "self_attn.k_proj.weight", .role = TERN_ROLE_K,            \
+                       .rows = TERN_ORDER_ROPE),                                                   \
+        TERN_LAYER_MATRIX("attn_v", "self_attn.v_proj", TERN_ROLE_V),                              \
+        TERN_LAYER_MATRIX("attn_output", "self_attn.o_proj", TERN_ROLE_O)
+
+// RoPE's factors, which are numbers of config.json in folders.
+#define TERN_ROWS_ROPE_FACTORS                                                                     \
+    {.gguf = "rope_freqs.weight"},                                                                 \
+        TERN_ROW("rope_factors_short.weight", "rope_factors_short.weight"),                        \
+        TERN_ROW("rope_factors_long.weight", "rope_factors_long.weight")
 
 #define TERN_ROWS_FEED_FORWARD                                                                     \
     TERN_LAYER_MATRIX("ffn_gate", "mlp.gate_proj", TERN_ROLE_GATE),                                \

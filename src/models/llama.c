@@ -8,14 +8,9 @@ static const char *const hf_types[] = {"llama", "mistral", NULL};
 static const tern_tensor_row tensors[] = {
     TERN_ROWS_TABLE_AND_HEAD,
     TERN_NORM("output_norm", "model.norm", TERN_CHANGE_NONE),
-    {.gguf = "rope_freqs.weight"}, // computed from config.json's rope parameters there
+    TERN_ROWS_ROPE_FACTORS,
     TERN_LAYER_NORM("attn_norm", "input_layernorm", TERN_CHANGE_NONE),
-    TERN_LAYER_ROW("attn_q.weight", "self_attn.q_proj.weight", .role = TERN_ROLE_Q,
-                   .rows = TERN_ORDER_ROPE),
-    TERN_LAYER_ROW("attn_k.weight", "self_attn.k_proj.weight", .role = TERN_ROLE_K,
-                   .rows = TERN_ORDER_ROPE),
-    TERN_LAYER_MATRIX("attn_v", "self_attn.v_proj", TERN_ROLE_V),
-    TERN_LAYER_MATRIX("attn_output", "self_attn.o_proj", TERN_ROLE_O),
+    TERN_ROWS_ATTENTION_NEIGHBOURS,
     TERN_LAYER_NORM("ffn_norm", "post_attention_layernorm", TERN_CHANGE_NONE),
     TERN_ROWS_FEED_FORWARD,
     TERN_ROWS_INPUT_NORMS,

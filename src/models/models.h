@@ -42,6 +42,11 @@ typedef struct tern_config {
     uint8_t layers[TERN_LAYERS_MAX]; // a tern_layer_kind each; all zero: full attention
     int32_t window;                  // of TERN_LAYER_WINDOW: rows see that many positions
     tern_rope_attrs window_rope;     // of TERN_LAYER_WINDOW
+    uint8_t unrotated[TERN_LAYERS_MAX]; // layers whose attention has no RoPE
+    bool qkv_biases;
+    // Factors of the table's rows and of what a layer's halves add, and what logits are divided by;
+    // 0: none
+    double embedding_scale, residual_scale, logit_divisor;
     double query_scalar;             // attention's scale is its root's inverse; 0: head_dim's
     bool bidirectional;              // an encoder: no causal mask
     tern_pooling pooling;
@@ -250,9 +255,15 @@ bool tern_act_from_name(tern_str name, tern_act_kind *out);
 // Writes the config as GGUF keys under the prefix `arch_name`.
 tern_status tern_config_write_gguf(tern_gguf_writer *w, const tern_arch *arch,
                                    const char *arch_name, const tern_config *c);
-// config.json text for a Hugging Face folder; model_type and architectures by arch.
+// RoPE's factors of shorter texts and of longer ones (TERN_ROPE_LONG).
+typedef struct tern_rope_factors {
+    float of[2][TERN_ROPE_PAIRS_MAX];
+} tern_rope_factors;
+// config.json text for a Hugging Face folder; model_type and architectures by arch. factors: read
+// where c->rope.scaling is TERN_ROPE_LONG.
 void tern_config_write_json(const tern_arch *arch, const tern_config *c, const char *dtype,
-                            const char *ternary_mode, tern_strbuf *out);
+                            const char *ternary_mode, const tern_rope_factors *factors,
+                            tern_strbuf *out);
 // The config of the same model with its tensors in GGUF's order.
 void tern_config_order_as_gguf(const tern_arch *arch, tern_config *c);
 

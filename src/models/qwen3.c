@@ -20,7 +20,7 @@ static tern_status build(tern_graph *g, const tern_config *c, tern_error *err) {
 }
 
 // Windows are off in every published file. Where they are on, the first layers have none.
-static tern_status read_windows(const tern_config_source *s, tern_config *c, tern_error *err) {
+static tern_status read_json_windows(const tern_config_source *s, tern_config *c, tern_error *err) {
     bool found;
     int64_t window = 0, n_full = 28; // as in transformers
     if (!tern_json_bool(tern_config_json(s, "use_sliding_window"), false) ||
@@ -47,11 +47,21 @@ static tern_status read_gguf_windows(const tern_config_source *s, tern_config *c
     return TERN_OK;
 }
 
+tern_status tern_config_qwen_windows(const tern_config_source *s, tern_config *c, tern_error *err) {
+    bool gguf = s->file->kind == TERN_FILE_GGUF;
+    return gguf ? read_gguf_windows(s, c, err) : read_json_windows(s, c, err);
+}
+
+void tern_config_write_qwen_windows_json(const tern_config *c, tern_strbuf *out) {
+    if (c->window)
+        tern_strbuf_printf(out, "  \"use_sliding_window\": true,\n  \"sliding_window\": %d,\n",
+                           (int)c->window);
+}
+
 // The published tokenizer of the embedding models ends each text with <|endoftext|>; GGUF files
 // made by older converters do not say so.
 static tern_status read(const tern_config_source *s, tern_config *c, tern_error *err) {
-    bool gguf = s->file->kind == TERN_FILE_GGUF;
-    TERN_TRY(gguf ? read_gguf_windows(s, c, err) : read_windows(s, c, err));
+    TERN_TRY(tern_config_qwen_windows(s, c, err));
     TERN_TRY(tern_config_pooling(s, c, err));
     c->appends_eos = c->pooling == TERN_POOLING_LAST;
     return TERN_OK;
@@ -64,9 +74,7 @@ static tern_status write_gguf(tern_gguf_writer *w, const char *name, const tern_
 
 static void write_json(const tern_config *c, tern_strbuf *out) {
     tern_config_write_pooling_json(c, out);
-    if (c->window)
-        tern_strbuf_printf(out, "  \"use_sliding_window\": true,\n  \"sliding_window\": %d,\n",
-                           (int)c->window);
+    tern_config_write_qwen_windows_json(c, out);
 }
 
 static const char *const gguf_names[] = {"qwen3", NULL};

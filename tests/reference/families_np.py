@@ -44,13 +44,14 @@ def rope_of(c, kind):
     theta = c["rope_local_base_freq"] if local else r.get("rope_theta", c.get("rope_theta"))
     scaling = {} if local else r if "rope_type" in r else c.get("rope_scaling") or {}
     how = scaling.get("rope_type", scaling.get("type", "default"))
-    assert how in ("default", "linear"), how
+    assert how in ("default", "linear") or how in c.get("other_ropes", ()), how
     factor = scaling["factor"] if how == "linear" else 1
     return theta, factor, r.get("partial_rotary_factor", c.get("partial_rotary_factor", 1))
 
 
 class Family(Weights):
     plus = 0  # what is added to a norm's weights
+    other_ropes = ()  # that its class computes
     dense = ()  # an embedding model's matrices after the pooling
     names = {"attn_in": "input_layernorm", "ffn_in": "post_attention_layernorm", "last": "norm", "q": "q_norm",
              "k": "k_norm", "out": "o_proj", "gate": "mlp.gate_proj", "up": "mlp.up_proj", "down": "mlp.down_proj"}
@@ -64,12 +65,14 @@ class Family(Weights):
         self.n_layers, self.heads = self.c["num_hidden_layers"], self.c["num_attention_heads"]
         self.head_dim = self.c.get("head_dim") or self.c["hidden_size"] // self.heads
         self.kinds = self.layer_kinds()
+        self.c["other_ropes"] = self.other_ropes
 
     def layer_kinds(self):
         return self.c.get("layer_types") or ["full_attention"] * self.n_layers
 
     def linear(self, x, name):
-        return self.sum_products(x, self.w(name + ".weight"))
+        y = self.sum_products(x, self.w(name + ".weight"))
+        return y + self.w(name + ".bias") if name + ".bias" in self.t else y
 
     def norm(self, x, name, plus=None):
         w = self.w(name + ".weight") + self.dtype(self.plus if plus is None else plus)
@@ -79,10 +82,15 @@ class Family(Weights):
         theta, factor, share = rope_of(self.c, kind)
         rot = int(self.head_dim * share)
         half = rot // 2
-        angle = np.outer(np.arange(len(x)) / factor, theta ** (-np.arange(half) / half))[:, None]
-        c, s = np.cos(angle).astype(self.dtype), np.sin(angle).astype(self.dtype)
+        f, magnitude = self.frequencies(theta ** (-np.arange(half) / half) / factor, len(x))
+        angle = np.outer(np.arange(len(x)), f)[:, None]
+        c, s = ((magnitude * y(angle)).astype(self.dtype) for y in (np.cos, np.sin))
         a, b = x[..., :half], x[..., half:rot]
         return np.concatenate([a * c - b * s, b * c + a * s, x[..., rot:]], -1)
+
+    def frequencies(self, f, n):
+        """Those of the pairs in a text of n tokens, and what cosine and sine are multiplied by."""
+        return f, 1
 
     def sees(self, n, kind):  # [query, key]
         return np.tri(n, dtype=bool)
@@ -104,11 +112,16 @@ class Family(Weights):
         """The queries, and the gate of the result (None: no gate)."""
         return self.heads_of(a, p + "q_proj"), None
 
+    def turned(self, q, k, p, kind):
+        """Queries and keys as they meet: normed, then rotated."""
+        q, k = self.norm(q, p + self.names["q"]), self.norm(k, p + self.names["k"])
+        return self.rotate(q, kind), self.rotate(k, kind)
+
     def attention(self, a, p, kind):
         q, gate = self.queries(a, p)
         k, v = self.heads_of(a, p + "k_proj"), self.heads_of(a, p + "v_proj")
-        q, k = self.norm(q, p + self.names["q"]), self.norm(k, p + self.names["k"])
-        o = self.weighted_values(self.rotate(q, kind), self.rotate(k, kind), v, kind)
+        q, k = self.turned(q, k, p, kind)
+        o = self.weighted_values(q, k, v, kind)
         if gate is not None:
             o = o * sigmoid(gate)
         return self.linear(o.reshape(len(a), -1), p + self.names["out"])
@@ -278,8 +291,10 @@ CLASSES = {"qwen3": Qwen3, "qwen3_5": Qwen35, "qwen3_5_text": Qwen35, "lfm2": Lf
 
 
 def family(folder, dtype=np.float64, shuffle=None, tensors=None, config=None):
+    from dense_np import DENSE
+
     c = config or json.load(open(os.path.join(folder, "config.json")))
-    model = CLASSES[c["model_type"]](folder, dtype, shuffle, tensors, c)
+    model = dict(CLASSES, **DENSE)[c["model_type"]](folder, dtype, shuffle, tensors, c)
     dense = [os.path.join(folder or "", "%d_Dense" % i, "model.safetensors") for i in (2, 3)]
     if folder and os.path.exists(dense[0]):
         model.dense = [read_safetensors(path)["linear.weight"] for path in dense]

@@ -19,8 +19,10 @@ NAMES = [("embed_tokens", "token_embd"), ("lm_head", "output"), ("embedding_norm
          ("conv.out_proj", "shortconv.out_proj"), ("linear_attn.in_proj_qkv", "attn_qkv"), ("linear_attn.in_proj_z", "attn_gate"),
          ("linear_attn.in_proj_a", "ssm_alpha"), ("linear_attn.in_proj_b", "ssm_beta"), ("linear_attn.conv1d", "ssm_conv1d"),
          ("linear_attn.A_log", "ssm_a"), ("linear_attn.dt_bias", "ssm_dt.bias"), ("linear_attn.norm", "ssm_norm"),
-         ("linear_attn.out_proj", "ssm_out")]
-AFTER_ATTENTION = {"qwen3": "ffn_norm", "qwen35": "post_attention_norm", "gemma3": "post_attention_norm",
+         ("linear_attn.out_proj", "ssm_out"), ("self_attn.qkv_proj", "attn_qkv"), ("mlp.gate_up_proj", "ffn_up"),
+         ("self_attn.query_layernorm", "attn_q_norm"), ("self_attn.key_layernorm", "attn_k_norm")]
+NEIGHBOURS = ("llama", "mistral3", "smollm3", "granite", "minicpm")  # the pairs of RoPE stand beside each other
+AFTER_ATTENTION = {"olmo2": "post_attention_norm", "exaone4": "post_attention_norm", "qwen35": "post_attention_norm", "gemma3": "post_attention_norm",
                    "gemma-embedding": "post_attention_norm"}
 
 
@@ -29,7 +31,7 @@ def gguf_name(arch, name):
     if name == "norm.weight":
         return "output_norm.weight"
     if name.endswith("post_attention_layernorm.weight"):
-        return name.replace("post_attention_layernorm", AFTER_ATTENTION[arch])
+        return name.replace("post_attention_layernorm", AFTER_ATTENTION.get(arch, "ffn_norm"))
     for theirs, ours in NAMES:
         name = name.replace(theirs, ours) if name.startswith(theirs) or "." + theirs in name else name
     return name
@@ -50,6 +52,51 @@ def tiled(c, name, x):
     return x[order] if any(s in name for s in ("in_proj_a", "in_proj_b", "A_log", "dt_bias")) else x
 
 
+def neighbours(c, x, back=False):
+    """Rows of a head as pairs (2 i, 2 i + 1), of halves (i, i + n / 2), or back."""
+    d = c.get("head_dim") or c["hidden_size"] // c["num_attention_heads"]
+    shape = (-1, d // 2, 2) if back else (-1, 2, d // 2)
+    return x.reshape(shape + x.shape[1:]).swapaxes(1, 2).reshape(x.shape)
+
+
+def is_turned(arch, name):
+    return arch in NEIGHBOURS and name.endswith(("q_proj.weight", "k_proj.weight"))
+
+
+def dense_meta(arch, c, model):
+    """Keys and tensors that the families of dense_np.py have besides."""
+    r, m, extra = c.get("rope_parameters") or {}, {}, {}
+    if arch in ("granite", "minicpm"):
+        scales = model.numbers()
+        m = {"embedding_scale": float(scales[0]), "residual_scale": float(scales[1]), "logit_scale": float(scales[2])}
+        if arch == "granite":
+            m["attention.scale"] = float(c["attention_multiplier"])
+    if r.get("rope_type") == "yarn":
+        m.update({"rope.scaling.type": "yarn", "rope.scaling.factor": r["factor"],
+                  "rope.scaling.original_context_length": r["original_max_position_embeddings"],
+                  "rope.scaling.yarn_beta_fast": r["beta_fast"], "rope.scaling.yarn_beta_slow": r["beta_slow"],
+                  "rope.scaling.yarn_log_multiplier": r["mscale_all_dim"],
+                  "attention.temperature_scale": r["llama_4_scaling_beta"]})
+    if r.get("rope_type") == "llama3":
+        d = model.head_dim
+        f = r["rope_theta"] ** (-np.arange(d // 2) / (d // 2))
+        extra["rope_freqs.weight"] = (f / model.frequencies(f, 1)[0]).astype(np.float32)
+    if r.get("rope_type") == "longrope":
+        scale, original = c["max_position_embeddings"] / model.original(), model.original()
+        m.update({"rope.scaling.original_context_length": original,
+                  "rope.scaling.attn_factor": float(np.sqrt(1 + np.log(scale) / np.log(original))),
+                  "rope.dimension_count": int(model.head_dim * c["partial_rotary_factor"])})
+        for kind in ("long", "short"):
+            extra["rope_factors_%s.weight" % kind] = np.array(r[kind + "_factor"], np.float32)
+    if r.get("rope_type") == "dynamic":
+        d = model.head_dim
+        m["rope.freq_base"] = float(r["rope_theta"] * r["alpha"] ** (d / (d - 2)))
+    if arch == "exaone4":
+        m.update({"attention.sliding_window": c["sliding_window"],
+                  "attention.sliding_window_pattern": [kind == "sliding_attention" for kind in model.kinds]})
+    return m, extra
+
+
 def gguf_tensors(arch, c, t, plus):
     out, bf16 = {}, set()
     for name, x in t.items():
@@ -58,6 +105,8 @@ def gguf_tensors(arch, c, t, plus):
             continue
         if "linear_attn." in name and "linear_attn.norm" not in name:
             x = tiled(c, name, x)
+        if is_turned(arch, name):
+            x = neighbours(c, x)
         if name.endswith("A_log"):
             x = -np.exp(x)
         if x.ndim == 3:
@@ -120,6 +169,8 @@ def as_read(model, tensors):
         x = tensors[gguf_name(model.arch, name)]
         if name.endswith("A_log"):
             x = np.log(-x)
+        elif is_turned(model.arch, name):
+            x = neighbours(model.c, x, True)
         elif name.endswith("conv.weight") or name.endswith("conv1d.weight"):
             x = x[:, None]
         elif x.ndim == 1 and name.endswith("norm.weight") and "linear_attn" not in name:
@@ -133,11 +184,16 @@ def as_read(model, tensors):
 def write_model_gguf(path, name, model, dense, random):
     """Returns the model as_read."""
     c = model.c
-    arch = {"qwen3": "qwen3", "lfm2": "lfm2", "embeddinggemma": "gemma-embedding"}.get(name, name.split("_")[0])
+    arch = {"qwen3": "qwen3", "lfm2": "lfm2", "embeddinggemma": "gemma-embedding", "ministral3": "mistral3",
+            "hunyuan": "hunyuan-dense"}.get(name, name.split("_")[0])
     model.arch = arch
     tensors, bf16 = gguf_tensors(arch, c, model.t, model.plus)
-    n_ff = tensors["blk.0.ffn_gate.weight"].shape[0]
+    n_ff = tensors["blk.0.ffn_down.weight"].shape[1]
     meta = gguf_meta(arch, c, model.kinds, n_ff)
+    if hasattr(model, "growth"):
+        more, extra = dense_meta(arch, c, model)
+        meta.update(more)
+        tensors.update(extra)
     if name == "qwen35":
         add_next_token_block(meta, tensors, bf16, random)
     for i, x in enumerate(dense):

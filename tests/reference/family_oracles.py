@@ -12,6 +12,8 @@ float64 (`make oracles`). Needs numpy.
     gemma3_linear   nested config; positions divided by 8 in full layers only; keys of transformers 5
     embeddinggemma  both directions, mean of the rows, two matrices, unit length (sentence-transformers)
 
+    qwen2, llama_scaled, ministral3, smollm3, phi3, granite, minicpm, exaone4, hunyuan, olmo2: dense_cases.py
+
 golden.safetensors: input_ids (72: longer than a chunk of 64, than every window and every history),
 logits and greedy_ids, or last_hidden_state and embedding.
 
@@ -21,6 +23,7 @@ in any order is within 4e-6: else other weights are tried, or there is no model.
 """
 import json, os, sys
 import numpy as np
+import dense_cases
 from families_np import difference, family
 from family_gguf import tiled, write_model_gguf
 from safetensors_np import to_bf16, write_safetensors
@@ -126,6 +129,8 @@ class Maker:
 
     def layer(self, p, kind):
         c, h = self.c, self.c["hidden_size"]
+        if any(c["model_type"] == x["model_type"] for x in dense_cases.CASES.values()):
+            return dense_cases.make_layer(self, p)
         if c["model_type"] == "lfm2":
             self.norm(p + "operator_norm", h)
             self.norm(p + "ffn_norm", h)
@@ -188,7 +193,7 @@ def misreadings(name, c, t):
             yield key, changed(c, **{key: wrong}), t
     if "rope_theta" in x:
         yield "rope_theta", changed(c, rope_theta=x["rope_theta"] / 10), t
-    if "sliding_window" in x and x["sliding_window"]:
+    if x.get("sliding_window") and x.get("use_sliding_window", True):
         step = 2 if x.get("use_bidirectional_attention") else 1
         for window in (x["sliding_window"] + step, x["sliding_window"] - step):
             yield "a window of %d" % window, changed(c, sliding_window=window), t
@@ -200,10 +205,11 @@ def misreadings(name, c, t):
         for factor in (1.0, 4.0) if "factor" in rope["full_attention"] else ():
             full = dict(rope["full_attention"], factor=factor)
             yield "factor", changed(c, rope_parameters=dict(rope, full_attention=full)), t
-    elif "partial_rotary_factor" in rope:
+    elif "partial_rotary_factor" in rope and "short_factor" not in rope:
         yield "partial RoPE", changed(c, rope_parameters=dict(rope, partial_rotary_factor=1.0)), t
     if "use_bidirectional_attention" in x:
         yield "causal", changed(c, use_bidirectional_attention=None), t
+    yield from dense_cases.misreadings(x, t)
     for part in sorted({key.rsplit(".", 2)[-2] for key in t if "layers." in key and t[key].ndim == 1}):
         if part != "linear_attn":  # each vector of a layer counts, in its last layer alone
             last = sorted(key for key in t if "." + part + "." in key)[-1]
@@ -330,6 +336,8 @@ def main():
     out = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(__file__), "..", "oracles")
     for seed, (name, c) in enumerate(CASES.items()):
         write_case(os.path.join(out, name), name, c, np.random.default_rng(2000 + seed))
+    for seed, (name, c) in enumerate(dense_cases.CASES.items()):
+        write_case(os.path.join(out, name), name, c, np.random.default_rng(3000 + seed))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,4 @@
 // What a run on the CPU needs besides the plan and the sequences' pages, and running.
-#include <math.h>
 #include <string.h>
 #include "base/alloc.h"
 #include "base/os_time.h"
@@ -118,11 +117,9 @@ static void fill_rope_tables(const cpu_run *run) {
         float *cos_table = run->instance->rope_tables + i * run->instance->rope_stride;
         float *sin_table = cos_table + (size_t)p->n_batch * half;
         for (int32_t t = 0; t < run->batch->n_tokens; t++)
-            for (size_t k = 0; k < half; k++) {
-                float angle = (float)run->instance->rows[t].position * r->inv_freq[k];
-                cos_table[(size_t)t * half + k] = (float)cos(angle) * r->magnitude;
-                sin_table[(size_t)t * half + k] = (float)sin(angle) * r->magnitude;
-            }
+            tern_rope_angles(r, run->instance->rows[t].position,
+                             run->batch->chunks[run->instance->rows[t].chunk].is_long,
+                             cos_table + (size_t)t * half, sin_table + (size_t)t * half, 1);
     }
 }
 

@@ -43,6 +43,7 @@
     ROW(GPU_GLU, "elementwise", "glu", "www")                                                      \
     ROW(GPU_ACT, "elementwise", "act", "w-w")                                                      \
     ROW(GPU_SCALE, "elementwise", "scale", "w-w")                                                  \
+    ROW(GPU_BIAS, "elementwise", "bias", "w-wr")                                                   \
     ROW(GPU_TAKE_ROWS, "elementwise", "take_rows", "w-w")                                          \
     ROW(GPU_COLUMNS, "columns", "columns", "ww")                                                   \
     ROW(GPU_POOL_ROWS, "pool", "pool", "rww")                                                      \

@@ -36,6 +36,57 @@ static int output_shape(const item *it, uint64_t ne[4]) {
     return it->to_gguf ? 2 : 3;
 }
 
+// ---- RoPE's factors ----------------------------------------------------------------------------
+
+// What scales RoPE is numbers of config.json, and tensors in GGUF: Llama 3's four numbers are one
+// tensor of factors, and two sets of factors are two.
+static const char *const factor_names[] = {"rope_freqs.weight", "rope_factors_short.weight",
+                                           "rope_factors_long.weight"};
+
+static bool is_rope_factors(const char *name) {
+    for (size_t i = 0; i < sizeof factor_names / sizeof *factor_names; i++)
+        if (strcmp(name, factor_names[i]) == 0) return true;
+    return false;
+}
+
+static tern_status read_factors(const conversion *c, const char *name, float *out,
+                                tern_error *err) {
+    const tern_tensor *t = tern_file_tensor(c->file, name);
+    bool fits = t && t->ne[0] == (uint64_t)c->config.rope.n_rot / 2 && t->n_dims == 1 &&
+                t->ne[0] <= TERN_ROPE_PAIRS_MAX;
+    if (fits) return tern_tensor_decode(t, out, err);
+    return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                     "%s: not the factors of at most %d pairs, which config.json can have", name,
+                     TERN_ROPE_PAIRS_MAX);
+}
+
+// For config.json. Factors that are not Llama 3's are two sets that are the same.
+static tern_status take_rope_factors(conversion *c, tern_error *err) {
+    tern_rope_attrs *a = &c->config.rope;
+    bool is_one = a->scaling == TERN_ROPE_FACTORS;
+    if (c->to_gguf || (!is_one && a->scaling != TERN_ROPE_LONG)) return TERN_OK;
+    for (int k = 0; k < 2; k++)
+        TERN_TRY(read_factors(c, factor_names[is_one ? 0 : 1 + k], c->factors.of[k], err));
+    if (!is_one || tern_rope_llama3_find(a, c->factors.of[0])) return TERN_OK;
+    a->scaling = TERN_ROPE_LONG;
+    a->n_context_orig = (int32_t)c->config.n_context;
+    a->attn_factor = 1;
+    return TERN_OK;
+}
+
+static tern_status add_rope_factors(conversion *c, tern_error *err) {
+    const tern_rope_attrs *a = &c->config.rope;
+    if (!c->to_gguf || a->scaling != TERN_ROPE_LLAMA3) return TERN_OK;
+    c->rope_factors = tern_alloc_array(TERN_MEM_FILE, (size_t)a->n_rot / 2, sizeof(float));
+    if (!c->rope_factors) return tern_fail_memory(err, (size_t)a->n_rot);
+    tern_rope_llama3_factors(a, c->rope_factors);
+    c->items[c->n_items++] = (item){.values = c->rope_factors,
+                                    .n_values = (uint64_t)a->n_rot / 2,
+                                    .name = "rope_freqs.weight",
+                                    .type = TERN_DTYPE_F32};
+    return TERN_OK;
+}
+
 // ---- Deciding ----------------------------------------------------------------------------------
 
 // The output's name. *skip: the tensor is not in the output.
@@ -44,7 +95,8 @@ static tern_status map_name(const conversion *c, const tern_tensor *t, item *it,
     const char *name = t->name;
     size_t n = strlen(name);
     bool from_gguf = c->file->kind == TERN_FILE_GGUF, known;
-    *skip = tern_model_ignores(c->file, c->arch, &c->config, name) != NULL;
+    *skip = tern_model_ignores(c->file, c->arch, &c->config, name) != NULL ||
+            (!c->to_gguf && is_rope_factors(name));
     if (*skip) return TERN_OK;
     if (from_gguf == c->to_gguf) {
         known = n < sizeof it->name;
@@ -52,9 +104,6 @@ static tern_status map_name(const conversion *c, const tern_tensor *t, item *it,
     } else if (c->to_gguf) {
         known = tern_model_name_to_gguf(c->arch, name, it->name, sizeof it->name);
     } else {
-        if (strcmp(name, "rope_freqs.weight") == 0)
-            return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                             "%s: RoPE factors cannot be written to a Hugging Face config", name);
         known = tern_model_name_to_hf(c->arch, name, it->name, sizeof it->name);
     }
     if (known) return TERN_OK;
@@ -82,20 +131,6 @@ static tern_status list_items(conversion *c, tern_error *err) {
         c->bytes_all += it->from->bytes;
         c->n_items++;
     }
-    return TERN_OK;
-}
-
-// Llama 3's scaling of RoPE is four numbers in config.json and a tensor in GGUF.
-static tern_status add_rope_factors(conversion *c, tern_error *err) {
-    const tern_rope_attrs *a = &c->config.rope;
-    if (!c->to_gguf || a->scaling != TERN_ROPE_LLAMA3) return TERN_OK;
-    c->rope_factors = tern_alloc_array(TERN_MEM_FILE, (size_t)a->n_rot / 2, sizeof(float));
-    if (!c->rope_factors) return tern_fail_memory(err, (size_t)a->n_rot);
-    tern_rope_llama3_factors(a, c->rope_factors);
-    c->items[c->n_items++] = (item){.values = c->rope_factors,
-                                    .n_values = (uint64_t)a->n_rot / 2,
-                                    .name = "rope_freqs.weight",
-                                    .type = TERN_DTYPE_F32};
     return TERN_OK;
 }
 
@@ -417,7 +452,7 @@ static tern_status to_folder(conversion *c, const char *in, const char *out, ter
     }
     TERN_TRY(write_items(c, err));
     tern_strbuf config = {0};
-    tern_config_write_json(c->arch, &c->config, dtype, ternary_mode, &config);
+    tern_config_write_json(c->arch, &c->config, dtype, ternary_mode, &c->factors, &config);
     tern_status status = config.failed ? tern_fail_memory(err, config.len) : TERN_OK;
     if (status == TERN_OK)
         status = tern_st_put_file(c->st, "config.json", config.ptr, config.len, err);
@@ -451,6 +486,7 @@ static tern_status run(conversion *c, const char *in, const char *out, tern_erro
     for (size_t i = 0; i < c->desc->n_loras; i++)
         TERN_TRY_GOTO(tern_adapters_add(&c->adapters, &c->desc->loras[i], c->file, c->arch,
                                         &c->config, err));
+    TERN_TRY_GOTO(take_rope_factors(c, err));
     TERN_TRY_GOTO(list_items(c, err));
     TERN_TRY_GOTO(add_rope_factors(c, err));
     TERN_TRY_GOTO(c->to_gguf ? to_gguf(c, out, err) : to_folder(c, in, out, err));

@@ -35,7 +35,8 @@ typedef struct conversion {
     bool has_matrix_type, has_head_type;
     item *items;
     size_t n_items;
-    float *rope_factors;
+    float *rope_factors;       // for a GGUF
+    tern_rope_factors factors; // for config.json
     tern_gguf_writer *gguf;
     tern_st_writer *st;
     uint64_t bytes_done, bytes_all;

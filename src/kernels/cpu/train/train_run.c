@@ -1,5 +1,4 @@
 // One run of a program: the batch is checked, then the team walks through the steps.
-#include <math.h>
 #include "kernels/cpu/train/cpu_train.h"
 
 float *cpu_train_value(const cpu_train_run *run, tern_vid v) {
@@ -16,12 +15,10 @@ void cpu_train_fill_ropes(tern_program *p) {
         const tern_rope *r = &p->ropes.items[i];
         size_t half = (size_t)r->attrs.n_rot / 2, n = (size_t)p->n_span * half;
         float *table = p->rope_tables + i * p->rope_stride;
-        for (size_t k = 0; k < n; k++) {
-            float angle = (float)(k / half) * r->inv_freq[k % half];
-            table[k] = (float)cos(angle) * r->magnitude;
-            table[n + k] = (float)sin(angle) * r->magnitude;
-            table[2 * n + k] = -table[n + k];
-        }
+        bool is_long = p->n_span > r->attrs.n_context_orig; // of all documents alike
+        for (size_t t = 0; t * half < n; t++)
+            tern_rope_angles(r, (int32_t)t, is_long, table + t * half, table + n + t * half, 1);
+        for (size_t k = 0; k < n; k++) table[2 * n + k] = -table[n + k];
     }
 }
 

@@ -141,6 +141,25 @@ static void step_rms_norm_grad(cpu_train_run *run, cpu_train_step *s, const tern
         cpu_train_kernels(run)->add(dw, dw, p->parts + i * p->part_floats + first, last - first);
 }
 
+static void step_bias(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
+    (void)team;
+    operands o = values_of(run, s->node);
+    size_t n = cols(run, s->node->out[0]), first, last;
+    while (claim_rows(run, s, &first, &last))
+        for (size_t t = first; t < last; t++)
+            cpu_train_kernels(run)->add(o.out[0] + t * n, o.in[0] + t * n, o.in[1], n);
+}
+
+// Each thread has a stretch of the columns, so that a sum has one order.
+static void step_bias_grad(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
+    operands o = values_of(run, s->node);
+    size_t n = cols(run, s->node->in[0]), first, last;
+    share(team, n, &first, &last);
+    float *db = o.in[1] + first;
+    for (size_t t = 0; first < last && t < n_tokens(run); t++)
+        cpu_train_kernels(run)->add(db, db, o.in[0] + t * n + first, last - first);
+}
+
 // Each thread has a stretch of the columns: two rows may have the same token.
 static void step_embed_grad(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
     operands o = values_of(run, s->node);
@@ -365,6 +384,8 @@ cpu_train_fn cpu_train_fn_for(tern_op op) {
     case TERN_OP_GLU:
     case TERN_OP_ACT_GRAD:
     case TERN_OP_GLU_GRAD: return step_elementwise;
+    case TERN_OP_BIAS: return step_bias;
+    case TERN_OP_BIAS_GRAD: return step_bias_grad;
     case TERN_OP_COLUMNS:
     case TERN_OP_COLUMNS_GRAD: return step_columns;
     case TERN_OP_CONV_SEQ:

@@ -14,6 +14,8 @@
     ROW(GPU_TRAIN_ADD, "train_elements", "add", "rr-w")                                            \
     ROW(GPU_TRAIN_MUL, "train_elements", "mul", "rr-w")                                            \
     ROW(GPU_TRAIN_SCALE, "train_elements", "scale", "r--w")                                        \
+    ROW(GPU_TRAIN_BIAS, "train_elements", "bias", "rr-w")                                          \
+    ROW(GPU_TRAIN_BIAS_GRAD, "train_conv", "bias_grad", "--r--w")                                  \
     ROW(GPU_TRAIN_COLUMNS, "train_elements", "columns", "r--w")                                    \
     ROW(GPU_TRAIN_COLUMNS_GRAD, "train_elements", "columns_grad", "r--w")                          \
     ROW(GPU_TRAIN_CONV, "train_conv", "conv_seq", "rr-rw")                                         \

@@ -266,6 +266,20 @@ static tern_status add_conv_gradient(tern_program *p, const tern_node *n, tern_e
     return TERN_OK;
 }
 
+static tern_status add_bias_gradient(tern_program *p, const tern_node *n, tern_error *err) {
+    uint64_t cols4 = stride4(p, n->in[0]);
+    uint32_t chunk = tokens_a_part(p);
+    wgpu_buffer parts;
+    TERN_TRY(gpu_train_scratch(p, 1, groups((uint64_t)p->n_rows, chunk) * cols4 * 16, &parts, err));
+    gpu_train_step *s = add(p, GPU_TRAIN_BIAS_GRAD, fixed(groups(cols4, 64)), each(chunk));
+    set(s, "COLS4", (double)cols4);
+    set(s, "CHUNK", chunk);
+    bind_value(p, s, n->in[0]);
+    bind(s, parts);
+    add_parts(p, parts, cols4, chunk, n->in[1]);
+    return TERN_OK;
+}
+
 static void add_embed(tern_program *p, const tern_node *n) {
     uint64_t cols4 = stride4(p, n->out[0]);
     gpu_train_step *s = add(p, GPU_TRAIN_EMBED, fixed(groups(16 * cols4, 256)), each(16));
@@ -288,7 +302,7 @@ static void add_embed_gradient(tern_program *p, const tern_node *n) {
 
 static tern_status add_rope(tern_program *p, const tern_node *n, tern_error *err) {
     int index;
-    TERN_TRY(tern_rope_list_find(&p->ropes, n, NULL, &index, err));
+    TERN_TRY(tern_rope_list_find(&p->ropes, n, NULL, NULL, &index, err));
     uint64_t pairs = (uint64_t)cols(p, n->in[0]) / 2;
     gpu_train_step *s = add(p, GPU_TRAIN_ROPE, fixed(groups(16 * pairs, 256)), each(16));
     set(s, "HEAD_DIM", n->head_dim);
@@ -555,6 +569,8 @@ tern_status gpu_train_add_node(tern_program *p, const tern_node *n, tern_error *
     case TERN_OP_ADD: add_elements(p, n, GPU_TRAIN_ADD); break;
     case TERN_OP_MUL: add_elements(p, n, GPU_TRAIN_MUL); break;
     case TERN_OP_SCALE: add_elements(p, n, GPU_TRAIN_SCALE); break;
+    case TERN_OP_BIAS: add_elements(p, n, GPU_TRAIN_BIAS); break;
+    case TERN_OP_BIAS_GRAD: return add_bias_gradient(p, n, err);
     case TERN_OP_COLUMNS:
     case TERN_OP_COLUMNS_GRAD: return add_columns(p, n, err);
     case TERN_OP_CONV_SEQ:

@@ -6,6 +6,7 @@ override SCALE: f32;
 @group(0) @binding(1) var<storage, read_write> a: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read_write> b: array<vec4<f32>>;
 @group(0) @binding(3) var<storage, read_write> y: array<vec4<f32>>;
+@group(0) @binding(4) var<storage, read> weight: array<vec4<f32>>;
 
 @compute @workgroup_size(64)
 fn add(@builtin(global_invocation_id) id: vec3<u32>) {
@@ -35,6 +36,12 @@ fn act(@builtin(global_invocation_id) id: vec3<u32>) {
 fn scale(@builtin(global_invocation_id) id: vec3<u32>) {
     let i = id.y * COLS4 + id.x;
     if (id.x < COLS4) { y[i] = a[i] * SCALE; }
+}
+
+@compute @workgroup_size(64)
+fn bias(@builtin(global_invocation_id) id: vec3<u32>) {
+    let i = id.y * COLS4 + id.x;
+    if (id.x < COLS4) { y[i] = a[i] + weight[id.x]; }
 }
 
 @compute @workgroup_size(64)

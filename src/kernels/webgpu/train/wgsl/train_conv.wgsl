@@ -1,4 +1,5 @@
-// Causal depthwise convolution of the rows of each document, and its gradients. w lies as [columns]
+// Causal depthwise convolution of the rows of each document, and its gradients; the sum of all rows,
+// a bias's gradient. w lies as [columns]
 // [TAPS], the newest row's tap last. Grid: (16 COLS4 / 256, T / 16), a thread four columns of a row.
 override COLS4: u32;
 override TAPS: u32;  // at most 8
@@ -73,4 +74,22 @@ fn conv_grad_w(@builtin(workgroup_id) group: vec3<u32>,
             }
         }
     }
+}
+
+// Part z of the sum of the rows dy. Grid: (COLS4 / 64, T / CHUNK).
+@compute @workgroup_size(256)
+fn bias_grad(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    let i = group.x * 64u + lane % 64u;
+    let end = min(run.n_tokens, (group.y + 1u) * CHUNK);
+    var sum = vec4(0.0);
+    if (i < COLS4) {
+        for (var row = group.y * CHUNK + lane / 64u; row < end; row += 4u) {
+            sum += dy[row * COLS4 + i];
+        }
+    }
+    slots[lane] = sum;
+    workgroupBarrier();
+    if (lane >= 64u || i >= COLS4) { return; }
+    let all = (slots[lane] + slots[lane + 64u]) + (slots[lane + 128u] + slots[lane + 192u]);
+    for (var e = 0u; e < 4u; e++) { parts[(group.y * COLS4 + i) * 4u + e] = all[e]; }
 }

@@ -44,6 +44,11 @@ fn scale(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_inde
     if (p.here) { y[p.at] = a[p.at] * FACTOR; }
 }
 @compute @workgroup_size(256)
+fn bias(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    let p = place(group, lane);
+    if (p.here) { y[p.at] = a[p.at] + b[p.at % COLS4]; }
+}
+@compute @workgroup_size(256)
 fn columns(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let p = place(group, lane); // whole groups follow each other, over the ends of rows too
     if (p.here) { y[p.at] = a[p.at / WIDTH4 * GROUP4 + FIRST4 + p.at % WIDTH4]; }

@@ -1,0 +1,74 @@
+// Ministral 3 (arXiv:2601.08584): Llama's decoder with YaRN, whose queries grow with their
+// position. Repositories that also see pictures have it as the text's part of a "mistral3", as they
+// do older Mistrals, of which this is one with neither.
+#include <stdio.h>
+#include "models/family.h"
+
+static tern_status read(const tern_config_source *s, tern_config *c, tern_error *err) {
+    (void)s;
+    if (c->rope.growth == 0 || c->rope.n_rot == c->head_dim) return TERN_OK;
+    return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                     "config: queries that grow with their position, of which RoPE turns %d of %d "
+                     "dimensions, are not supported",
+                     (int)c->rope.n_rot, (int)c->head_dim);
+}
+
+// yarn_log_multiplier: 1 leaves cosine and sine as they are.
+static tern_status write_gguf(tern_gguf_writer *w, const char *name, const tern_config *c) {
+    char key[160];
+    if (c->rope.attn_factor == 1) {
+        snprintf(key, sizeof key, "%s.rope.scaling.yarn_log_multiplier", name);
+        TERN_TRY(tern_gguf_put_f32(w, key, 1));
+    }
+    if (c->rope.growth == 0) return TERN_OK;
+    snprintf(key, sizeof key, "%s.attention.temperature_scale", name);
+    return tern_gguf_put_f32(w, key, c->rope.growth);
+}
+
+static const char *const gguf_names[] = {"mistral3", NULL};
+static const char *const hf_types[] = {"ministral3", "mistral3", NULL};
+static const tern_config defaults = {.rms_eps = 1e-5, .head_dim = 128, .rope = {.base = 1e6f}};
+static const tern_generation_defaults generation = {
+    .temperature = 0.15f, .top_k = -1, .top_p = -1, .min_p = -1, .repeat_penalty = -1};
+
+static const tern_config sample = {TERN_SAMPLE,
+                                   .rope = {.n_rot = 32,
+                                            .base = 10000,
+                                            .scaling = TERN_ROPE_YARN,
+                                            .factor = 4,
+                                            .beta_fast = 32,
+                                            .beta_slow = 1,
+                                            .attn_factor = 1,
+                                            .n_context_orig = 16,
+                                            .growth = 0.1f},
+                                   .act = TERN_ACTIVATION_SILU};
+
+static const tern_tensor_row tensors[] = {
+    TERN_ROWS_TABLE_AND_HEAD,
+    TERN_NORM("output_norm", "model.norm", TERN_CHANGE_NONE),
+    TERN_LAYER_NORM("attn_norm", "input_layernorm", TERN_CHANGE_NONE),
+    TERN_ROWS_ATTENTION_NEIGHBOURS,
+    TERN_LAYER_NORM("ffn_norm", "post_attention_layernorm", TERN_CHANGE_NONE),
+    TERN_ROWS_FEED_FORWARD,
+    TERN_ROWS_INPUT_NORMS,
+    TERN_ROWS_END,
+};
+
+static const tern_ignored ignored[] = {
+    TERN_IGNORED_ROPE, TERN_IGNORED_PICTURES, {NULL, NULL, NULL}};
+
+const tern_arch tern_arch_ministral3 = {
+    .name = "ministral3",
+    .gguf_names = gguf_names,
+    .hf_types = hf_types,
+    .hf_class = "Ministral3ForCausalLM",
+    .tensors = tensors,
+    .ignored = ignored,
+    .defaults = &defaults,
+    .read = read,
+    .write_gguf = write_gguf,
+    .gguf_rope_neighbours = true,
+    .graphs = TERN_GRAPHS(TERN_DECODER(tern_build_decoder)),
+    .generation = &generation,
+    .sample = &sample,
+};
