@@ -90,7 +90,8 @@ export class Test {
   // TERN_WEB_BROWSERS=all says that every one must be there. With options other than webgpu (own: true
   // is one that says nothing else) the browser is new.
   async browser(which, options = {}) {
-    if (this.#shared && Object.keys(options).every((name) => name === 'webgpu'))
+    const plain = Object.keys(options).every((name) => name === 'webgpu');
+    if (this.#shared && plain && which !== 'webkit') // which begins in a second, and has one page
       return this.#take(which, Boolean(options.webgpu));
     const profile = options.profile ?? (await this.folder());
     const browser = await openBrowser(which, { ...options, profile, pages: this.#pages });
