@@ -71,7 +71,7 @@ static size_t n_head_parts(const tern_weight *w) {
 
 static tern_status reserve(tern_plan *p, const tern_node *n, tern_error *err) {
     // gemv and gemm of each product, top, fused dispatches
-    size_t most = 2 * TERN_NODE_OUTPUTS + 2 + 4 + GPU_FUSED_MAX;
+    size_t most = (1 + GPU_TILE_COUNTS) * TERN_NODE_OUTPUTS + 2 + 4 + GPU_FUSED_MAX;
     for (int i = 0; i < n->n_in; i++)
         if (p->g->values[n->in[i]].kind == TERN_VALUE_WEIGHT)
             most += (1 + GPU_ROW_COUNTS) *
@@ -82,6 +82,11 @@ static tern_status reserve(tern_plan *p, const tern_node *n, tern_error *err) {
     return TERN_OK;
 }
 
+static bool is_gemm(const gpu_dispatch *d) {
+    gpu_kernel k = d->what.kernel;
+    return k == GPU_GEMM || k == GPU_GEMM_MATRIX || k == GPU_GEMM_NARROW;
+}
+
 // Steps use the fused dispatches if there are any: a token's result must not depend on how many
 // came together. Many of them share the products of prompts, whose sums are integers. Dispatches
 // that are left without use are dropped.
@@ -89,7 +94,7 @@ static void leave_to_many(tern_plan *p, size_t first) {
     size_t kept = first;
     for (size_t k = first; k < p->n_dispatches; k++) {
         gpu_dispatch *d = &p->dispatches[k];
-        d->kinds &= d->what.kernel == GPU_GEMM ? GPU_PROMPTS | GPU_MANY_STEPS : GPU_PROMPTS;
+        d->kinds &= is_gemm(d) ? GPU_PROMPTS | GPU_MANY_STEPS : GPU_PROMPTS;
         if (d->kinds != 0) p->dispatches[kept++] = *d;
     }
     p->n_dispatches = kept;
