@@ -411,6 +411,7 @@ struct tern_plan {
     size_t n_constants, constants_capacity;
     int64_t n_vocab;
     int32_t chunk_rows; // of logits at a time
+    int32_t read_rows;  // of those that the host reads at a time
     int32_t tile_rows;  // of attention_prompt.wgsl; 0: it is not used
     tern_page_layout layout;
     gpu_dispatch later; // of GPU_MANY_STEPS, that node `later.node` ends with; its x is 0: none

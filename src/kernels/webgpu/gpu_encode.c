@@ -4,14 +4,24 @@
 #include <string.h>
 #include "kernels/webgpu/gpu_session.h"
 
-static void put_angles(tern_instance *in, const tern_rope *r, int32_t row, int32_t pos) {
-    size_t half = (size_t)r->attrs.n_rot / 2;
-    float *to = in->angles_host + 2 * (size_t)row * half;
+static const float *angles_of(const tern_instance *in, size_t rope, int32_t pos) {
+    const tern_rope *r = &in->plan->ropes.items[rope];
+    const gpu_angle_memo *m = &in->memos[rope];
+    size_t half = (size_t)r->attrs.n_rot / 2, slot = (size_t)pos % GPU_ANGLES_KEPT;
+    float *to = m->rows + 2 * half * slot;
+    if (m->positions[slot] == pos + 1) return to;
+    m->positions[slot] = pos + 1;
     for (size_t k = 0; k < half; k++) {
         float angle = (float)pos * r->inv_freq[k];
         to[2 * k] = (float)cos(angle) * r->magnitude;
         to[2 * k + 1] = (float)sin(angle) * r->magnitude;
     }
+    return to;
+}
+
+static void put_angles(tern_instance *in, size_t rope, int32_t row, int32_t pos) {
+    size_t n = (size_t)in->plan->ropes.items[rope].attrs.n_rot;
+    memcpy(in->angles_host + n * (size_t)row, angles_of(in, rope, pos), n * sizeof(float));
 }
 
 static void send_angles(const tern_instance *in, size_t rope, wgpu_buffer to, int32_t to_row,
@@ -26,7 +36,7 @@ void gpu_send_angles(tern_instance *in, const wgpu_buffer *to, int32_t to_row, i
                      int32_t n_tokens) {
     for (size_t i = 0; i < in->plan->ropes.n; i++) {
         for (int32_t t = 0; t < n_tokens; t++)
-            put_angles(in, &in->plan->ropes.items[i], t, first_pos + t);
+            put_angles(in, i, t, first_pos + t);
         send_angles(in, i, to[i], to_row, n_tokens);
     }
 }
@@ -37,7 +47,7 @@ void gpu_send_row_angles(tern_instance *in) {
         int32_t row = 0;
         for (int32_t k = 0; k < b->n_chunks; k++)
             for (int32_t t = 0; t < b->chunks[k].n_tokens; t++, row++)
-                put_angles(in, &in->plan->ropes.items[i], row, b->chunks[k].first_pos + t);
+                put_angles(in, i, row, b->chunks[k].first_pos + t);
         send_angles(in, i, in->angles[i], 0, b->n_tokens);
     }
 }
@@ -45,8 +55,10 @@ void gpu_send_row_angles(tern_instance *in) {
 void gpu_set_chunk(tern_instance *in, int32_t first) {
     in->chunk_first = first;
     in->reads_rows = false;
+    bool reads_all = gpu_results_of(in) == GPU_RESULTS_LOGITS;
     int32_t left = in->batch.n_outputs - in->chunk_first;
-    in->chunk_rows = left < in->plan->chunk_rows ? left : in->plan->chunk_rows;
+    int32_t most = reads_all ? in->plan->read_rows : in->plan->chunk_rows;
+    in->chunk_rows = left < most ? left : most;
 }
 
 // The position after the request's last, over all its sequences.

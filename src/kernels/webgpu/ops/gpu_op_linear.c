@@ -199,7 +199,7 @@ static bool fit_one_binding(const tern_plan *p, const tern_node *n, int first, i
 // of weights a thread has, by the number of rows of x. All variants give a row the same bits.
 static const struct {
     uint32_t each, fours, min, max;
-} row_counts[] = {{1, 1, 1, 1}, {2, 1, 2, 2}, {4, 1, 3, 4}, {8, 1, 5, 8}, {8, 2, 9, UINT32_MAX}};
+} row_counts[] = {{1, 1, 1, 1}, {2, 1, 2, 2}, {4, 1, 3, 4}, {8, 1, 5, 8}, {16, 2, 9, UINT32_MAX}};
 _Static_assert(sizeof row_counts / sizeof *row_counts == GPU_ROW_COUNTS, "room in the plan");
 
 // vec4s of a row of x that a thread multiplies with 16 bytes of a row of weights.

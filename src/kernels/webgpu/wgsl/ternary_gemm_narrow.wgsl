@@ -14,9 +14,6 @@ const SUBGROUPS = GEMM_THREADS / 32u;
 override NEXT = 16u * STEP_BLOCKS + 4u;
 override SHARERS = 32u * SUBGROUPS / ROWS;
 override SLICES = 2u * STEP_BLOCKS / SHARERS;
-override TOKENS_16 = TOKENS / 16u;
-const TOKENS_16_MAX = 4u;
-const ROWS_16 = 2u;                              // of a subgroup
 override SUMS_EACH = ROWS * TOKENS / GEMM_THREADS; // of the tile, that a thread adds up
 const SUMS_EACH_MAX = 32u;
 override N_CODES = ROWS * STEP_BLOCKS * 4u / GEMM_THREADS;
@@ -77,36 +74,20 @@ fn store(lane: u32, l: ptr<function, Load>) {
     }
 }
 
-alias AllSums = array<array<Sums, ROWS_16>, TOKENS_16_MAX>;
-
-// Where a subgroup loads from depends on its threads' numbers: uniform, but not provably so.
+// Where a subgroup loads from depends on its threads' numbers: uniform, but not provably so. The sums
+// are variables of their own, since an array of them would not stay in registers.
 @diagnostic(off, chromium.subgroup_matrix_uniformity)
-fn add_products(row0: u32, sharer: u32, sums: ptr<function, AllSums>) {
-    for (var s = 0u; s < SLICES; s++) {
-        let column = (sharer * SLICES + s) * 32u; // in bytes, as all here
-        let codes = (TOKENS + row0) * 4u * NEXT + column;
-        let r0 = subgroupMatrixLoad<Right>(&memory, codes, true, 4u * NEXT);
-        let r1 = subgroupMatrixLoad<Right>(&memory, codes + 64u * NEXT, true, 4u * NEXT);
-        for (var i = 0u; i < TOKENS_16; i++) {
-            let left = subgroupMatrixLoad<Left>(&memory, 64u * NEXT * i + column, false, 4u * NEXT);
-            (*sums)[i][0] = subgroupMatrixMultiplyAccumulate(left, r0, (*sums)[i][0]);
-            (*sums)[i][1] = subgroupMatrixMultiplyAccumulate(left, r1, (*sums)[i][1]);
-        }
-    }
-}
-
-@diagnostic(off, chromium.subgroup_matrix_uniformity)
-fn give_sums(at: u32, sums: ptr<function, AllSums>) {
-    for (var i = 0u; i < TOKENS_16; i++) {
-        subgroupMatrixStore(&memory, at + 16u * i * ROWS, (*sums)[i][0], false, ROWS);
-        subgroupMatrixStore(&memory, at + 16u * i * ROWS + 16u, (*sums)[i][1], false, ROWS);
-    }
-}
-
 fn multiply(t: Tile, lane: u32) {
     let row0 = lane / 32u * 32u % ROWS; // of the subgroup
     let sharer = lane / ROWS;
-    var sums: AllSums;
+    var s00: Sums; // the first 16 tokens, the first 16 rows
+    var s01: Sums;
+    var s10: Sums;
+    var s11: Sums;
+    var s20: Sums;
+    var s21: Sums;
+    var s30: Sums;
+    var s31: Sums;
     var next = load(t, lane, 0u);
     var after = load(t, lane, STEP_BLOCKS);
     for (var b = 0u; b < BLOCKS; b += STEP_BLOCKS) {
@@ -115,13 +96,46 @@ fn multiply(t: Tile, lane: u32) {
         workgroupBarrier();
         next = after;
         if (b + 2u * STEP_BLOCKS < BLOCKS) { after = load(t, lane, b + 2u * STEP_BLOCKS); }
-        add_products(row0, sharer, &sums);
+        for (var s = 0u; s < SLICES; s++) {
+            let left = (sharer * SLICES + s) * 32u; // in bytes, as all here
+            let right = left + (TOKENS + row0) * 4u * NEXT;
+            let r0 = subgroupMatrixLoad<Right>(&memory, right, true, 4u * NEXT);
+            let r1 = subgroupMatrixLoad<Right>(&memory, right + 64u * NEXT, true, 4u * NEXT);
+            let l0 = subgroupMatrixLoad<Left>(&memory, left, false, 4u * NEXT);
+            s00 = subgroupMatrixMultiplyAccumulate(l0, r0, s00);
+            s01 = subgroupMatrixMultiplyAccumulate(l0, r1, s01);
+            if (TOKENS > 16u) {
+                let l1 = subgroupMatrixLoad<Left>(&memory, left + 64u * NEXT, false, 4u * NEXT);
+                s10 = subgroupMatrixMultiplyAccumulate(l1, r0, s10);
+                s11 = subgroupMatrixMultiplyAccumulate(l1, r1, s11);
+            }
+            if (TOKENS > 32u) {
+                let l2 = subgroupMatrixLoad<Left>(&memory, left + 128u * NEXT, false, 4u * NEXT);
+                s20 = subgroupMatrixMultiplyAccumulate(l2, r0, s20);
+                s21 = subgroupMatrixMultiplyAccumulate(l2, r1, s21);
+                let l3 = subgroupMatrixLoad<Left>(&memory, left + 192u * NEXT, false, 4u * NEXT);
+                s30 = subgroupMatrixMultiplyAccumulate(l3, r0, s30);
+                s31 = subgroupMatrixMultiplyAccumulate(l3, r1, s31);
+            }
+        }
     }
     var own: array<i32, SUMS_EACH_MAX>;
     for (var half = 0u; half < 2u; half++) {
         workgroupBarrier();
         if (sharer / (SHARERS / 2u) == half) {
-            give_sums(sharer % (SHARERS / 2u) * ROWS * TOKENS + row0, &sums);
+            let at = sharer % (SHARERS / 2u) * ROWS * TOKENS + row0;
+            subgroupMatrixStore(&memory, at, s00, false, ROWS);
+            subgroupMatrixStore(&memory, at + 16u, s01, false, ROWS);
+            if (TOKENS > 16u) {
+                subgroupMatrixStore(&memory, at + 16u * ROWS, s10, false, ROWS);
+                subgroupMatrixStore(&memory, at + 16u * ROWS + 16u, s11, false, ROWS);
+            }
+            if (TOKENS > 32u) {
+                subgroupMatrixStore(&memory, at + 32u * ROWS, s20, false, ROWS);
+                subgroupMatrixStore(&memory, at + 32u * ROWS + 16u, s21, false, ROWS);
+                subgroupMatrixStore(&memory, at + 48u * ROWS, s30, false, ROWS);
+                subgroupMatrixStore(&memory, at + 48u * ROWS + 16u, s31, false, ROWS);
+            }
         }
         workgroupBarrier();
         for (var i = 0u; i < SUMS_EACH; i++) {
