@@ -288,7 +288,7 @@ struct tern_weight {
 
 #define GPU_HEADER_BYTES 256 // in front of a ternary matrix: its scale
 #define GPU_TILE_ROWS    8
-// Of a tile of ternary_gemm_matrix.wgsl; below so many tokens it is one of ternary_gemm_narrow.wgsl.
+// Of a tile of ternary_gemm_matrix.wgsl; fewer tokens are for ternary_gemm_narrow.wgsl.
 #define GPU_GEMM_MATRIX_TOKENS   128
 #define GPU_GEMM_MATRIX_ROWS     128
 #define GPU_GEMM_MATRIX_THREADS  512

@@ -104,8 +104,8 @@ bool gpu_order_next(tern_instance *in);
 // it, n_steps in all; makes the bind groups, if they must be.
 tern_status gpu_send_runs(tern_instance *in, int32_t ahead, int32_t n_steps, tern_error *err);
 
-// Cosines and sines of positions that were wanted lately, [position % GPU_ANGLES_KEPT][n_rot]: other
-// sequences come to the same ones.
+// Cosines and sines of positions that were wanted lately, [position % GPU_ANGLES_KEPT][n_rot]:
+// other sequences come to the same ones.
 #define GPU_ANGLES_KEPT 1024
 typedef struct gpu_angle_memo {
     int32_t *positions; // [GPU_ANGLES_KEPT], plus one; 0: none

@@ -171,7 +171,8 @@ static bool find_product(const tern_plan *p, product *f) {
         tiles += groups(p->weights[linear->in[1 + i]]->n_rows, GPU_TILE_ROWS);
     f->work.n_cols = p->weights[linear->in[1]]->n_cols;
     f->alone = alone_max(p, tiles, f->work.n_cols);
-    f->work.tiles = f->work.pairs ? 2 * groups(tiles / 2, GPU_WORKGROUPS) : groups(tiles, GPU_WORKGROUPS);
+    uint32_t each = f->work.pairs ? 2 : 1;
+    f->work.tiles = each * groups(tiles / each, GPU_WORKGROUPS);
     return find_shape(p, &f->work, &f->one);
 }
 

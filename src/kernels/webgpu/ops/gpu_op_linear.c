@@ -108,7 +108,8 @@ static uint32_t rows_of_tile(const tern_plan *p, const tern_node *n, int first, 
     static const uint32_t narrow[] = {32, 64, 128}, dot[] = {40, 32, 24, 16};
     bool is_dot = kernel == GPU_GEMM;
     uint32_t least = UINT32_MAX, best = 0;
-    for (size_t i = 0; i < (is_dot ? sizeof dot / sizeof *dot : sizeof narrow / sizeof *narrow); i++) {
+    size_t n_choices = is_dot ? sizeof dot / sizeof *dot : sizeof narrow / sizeof *narrow;
+    for (size_t i = 0; i < n_choices; i++) {
         uint32_t rows = is_dot ? dot[i] : narrow[i];
         uint32_t time = tiles_time(p, n, first, count, rows, is_dot ? 8 : 48);
         if (time >= least) continue;
@@ -195,8 +196,8 @@ static bool fit_one_binding(const tern_plan *p, const tern_node *n, int first, i
     return p->memory.bytes <= p->device->binding_bytes_max;
 }
 
-// How many rows of x a workgroup of float_linear.wgsl multiplies each weight with, and how many rows
-// of weights a thread has, by the number of rows of x. All variants give a row the same bits.
+// How many rows of x a workgroup of float_linear.wgsl multiplies each weight with, and how many
+// rows of weights a thread has / 4, by the number of rows of x. All give a row the same bits.
 static const struct {
     uint32_t each, fours, min, max;
 } row_counts[] = {{1, 1, 1, 1}, {2, 1, 2, 2}, {4, 1, 3, 4}, {8, 1, 5, 8}, {16, 2, 9, UINT32_MAX}};
