@@ -690,7 +690,7 @@ static void choose_best(head_lane *lane, size_t n, int32_t *ids, float *values, 
     if (sorted) top_sort(&t);
 }
 
-// True: a quarter of the rows or more needed another plane. There six bits at once are faster.
+// True: an eighth of the rows or more needed another plane, and six bits at once would be faster.
 static bool left_many_open(const tern_head_query *q) {
     uint64_t n_open = 0;
     for (size_t i = 0; i < q->n; i++) {
@@ -698,7 +698,7 @@ static bool left_many_open(const tern_head_query *q) {
         n_open += lane->is_deep ? SAMPLE * (uint64_t)atomic_load(&lane->n_open)
                                 : atomic_load(&lane->n_passed[0]);
     }
-    return n_open * 4 >= (uint64_t)q->n * q->h->w.n_rows;
+    return n_open * 8 >= (uint64_t)q->n * q->h->w.n_rows;
 }
 
 bool tern_head_next(tern_head_query *q, int32_t *ids, float *values) {
