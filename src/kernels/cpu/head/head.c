@@ -45,7 +45,13 @@
 // overflows, a norm is infinite or NaN, the bound is too, and the test below keeps the row.
 //
 // Several vectors at once are bound by arithmetic. There X = 128 hi alone is used, half the
-// products, of every x that it describes well: with e' in the place of e the theorem stands.
+// products, of every x that it describes well: with e' in the place of e the theorem stands. And
+// for DEEP vectors or more, if the query before left many rows open after four bits, all six are
+// multiplied at once: a_3 = w^3 . (128 xi hi). Then y - a_3 = r_3 x + w^3 e' and
+//
+//     |y - a_3| <= |r_3| |x| + (|w| + |r_3|) |e'| + G (|w| + 2 |r_3|) X' + 2^-100
+//
+// by the same proof, its sum of |products| being at most (|w| + |r_3|) X'.
 //
 // ROUNDS. 1. a_1 of all rows. 2. The k + 7 rows of greatest a_1 in full: their k-th value M is one
 // that k rows reach. 3. A row with a_p + bound < M has y < M: it is none of the k greatest, not
@@ -64,7 +70,7 @@
 #include "kernels/cpu/head/head.h"
 #include "kernels/cpu/head/head_kernels.h"
 
-enum { BLOCK = 256, MAX_N_IN = 1 << 20, MORE_SEEDS = 7 };
+enum { BLOCK = 256, MAX_N_IN = 1 << 20, MORE_SEEDS = 7, DEEP = 8, SAMPLE = 16 };
 
 struct tern_head {
     tern_head_matrix w;
@@ -109,7 +115,8 @@ static uint64_t lay_out(tern_head *h, uint8_t *memory) {
     uint64_t at = 0, n_rows = h->w.n_rows, n_tiles = tiles_of(n_rows);
     h->codes = part(memory, &at, n_tiles * TERN_HEAD_CODE_STEP * h->n_vectors);
     h->scales = part(memory, &at, n_tiles * TERN_HEAD_SCALE_STEP * h->n_groups);
-    for (int i = 0; i < 2; i++) h->bits[i] = part(memory, &at, n_rows * 64 * h->n_groups);
+    for (int i = 0; i < 2; i++)
+        h->bits[i] = part(memory, &at, n_tiles * TERN_HEAD_TILE * 64 * h->n_groups);
     h->rho = part(memory, &at, n_rows * sizeof(float));
     h->norm_w = part(memory, &at, n_rows * sizeof(float));
     for (int p = 0; p < TERN_HEAD_PLANES; p++)
@@ -262,37 +269,44 @@ typedef struct head_lane {
     tern_head_vector codes;
     float half_xi;
     bool is_coarse; // a_1 is of hi alone
+    bool is_deep;   // and the first round has computed a_3
     // The bound of the theorem for a_(p+1): at_w |w| + sum of at_r[p][i] |r_(i+1)| + 2^-100.
     float at_w, at_r[TERN_HEAD_PLANES][TERN_HEAD_PLANES];
+    float at_r_deep; // of |r_3|, the only one that counts if is_deep
     float *approx;    // [n_rows, whole tiles]: a_1, a_2, a_3 as rounds and tests go on
     float *block_top; // greatest a_1 of each BLOCK rows
     int32_t *ids;     // [n_rows]: seeds; then rows that passed all tests
     float *values;    // [n_rows]: their logits
     atomic_size_t n_listed, n_passed[2];
+    atomic_size_t n_open; // if is_deep: of one block in SAMPLE, what plane 1 would have left open
 } head_lane;
 
 struct tern_head_query {
     const tern_head *h;
     head_lane lanes[TERN_HEAD_VECTORS_MAX];
     size_t n, n_max;
+    bool is_open; // the last query's first plane left many rows open
     head_round round;
     void *memory;
 };
 
 static void lay_out_lane(head_lane *q, uint8_t *memory, uint64_t *at) {
     uint64_t n_rows = q->h->w.n_rows, n_groups = q->h->n_groups;
-    q->codes.hi = part(memory, at, n_groups * TERN_HEAD_GROUP);
     q->codes.lo = part(memory, at, n_groups * TERN_HEAD_GROUP);
     q->codes.sum_x = part(memory, at, n_groups * TERN_HEAD_LANES * sizeof(int32_t));
-    q->codes.sum_hi = part(memory, at, n_groups * TERN_HEAD_LANES * sizeof(int32_t));
     q->approx = part(memory, at, tiles_of(n_rows) * TERN_HEAD_TILE * sizeof(float));
     q->block_top = part(memory, at, (n_rows / BLOCK + 1) * sizeof(float));
     q->ids = part(memory, at, n_rows * sizeof(int32_t));
     q->values = part(memory, at, n_rows * sizeof(float));
 }
 
+// What all lanes read by turns lies together, in few pages.
 static uint64_t lay_out_query(tern_head_query *q, uint8_t *memory) {
-    uint64_t at = 0;
+    uint64_t at = 0, n_groups = q->h->n_groups;
+    for (size_t i = 0; i < q->n_max; i++)
+        q->lanes[i].codes.hi = part(memory, &at, n_groups * TERN_HEAD_GROUP);
+    for (size_t i = 0; i < q->n_max; i++)
+        q->lanes[i].codes.sum_hi = part(memory, &at, n_groups * TERN_HEAD_LANES * sizeof(int32_t));
     for (size_t i = 0; i < q->n_max; i++) lay_out_lane(&q->lanes[i], memory, &at);
     return at;
 }
@@ -392,14 +406,23 @@ static void begin_lane(head_lane *q, const float *x, int32_t k, bool is_alone) {
         for (int i = 0; i < TERN_HEAD_PLANES; i++) q->at_r[p][i] = (float)(at_r[i] * up) + least;
     }
     q->at_w = (float)((norm.e + rounding) * up) + least;
+    q->at_r_deep = (float)((norm.x + norm.e + 2 * rounding) * up) + least;
+    q->is_deep = false;
     atomic_store(&q->n_listed, 0);
+    atomic_store(&q->n_open, 0);
     for (int i = 0; i < 2; i++) atomic_store(&q->n_passed[i], 0);
 }
 
 void tern_head_begin(tern_head_query *q, const float *x, size_t n_x, int32_t k) {
     q->n = n_x;
     q->round = SCREEN;
-    for (size_t i = 0; i < n_x; i++) begin_lane(&q->lanes[i], x + i * q->h->w.n_in, k, n_x == 1);
+    size_t n_coarse = 0;
+    for (size_t i = 0; i < n_x; i++) {
+        begin_lane(&q->lanes[i], x + i * q->h->w.n_in, k, n_x == 1);
+        n_coarse += q->lanes[i].is_coarse;
+    }
+    if (!q->is_open || !q->h->k->screen_deep || n_coarse < DEEP) return;
+    for (size_t i = 0; i < n_x; i++) q->lanes[i].is_deep = q->lanes[i].is_coarse;
 }
 
 size_t tern_head_n_items(const tern_head_query *q) {
@@ -414,7 +437,8 @@ size_t tern_head_block(const tern_head_query *q) {
 
 // From sums to a_1, and the greatest of the block.
 static void finish_screen(head_lane *q, size_t first, size_t last) {
-    const float *rho = q->h->rho + first, unit = q->is_coarse ? 128 * q->half_xi : q->half_xi;
+    const float *rho = q->h->rho + first;
+    const float unit = q->half_xi * (q->is_deep ? 32 : q->is_coarse ? 128 : 1);
     float *approx = q->approx + first, top = -INFINITY;
     for (size_t i = 0; i < last - first; i++) {
         approx[i] *= rho[i] * unit;
@@ -440,6 +464,20 @@ static void screen_together(const tern_head *h, head_lane *const *lanes, size_t 
     }
 }
 
+// The same with all six bits.
+static void screen_deeply(const tern_head *h, head_lane *const *lanes, size_t n, size_t first,
+                          size_t last) {
+    const uint8_t *const bits[2] = {bits_of(h, 1, first), bits_of(h, 2, first)};
+    const tern_head_vector *x[TERN_HEAD_VECTORS_MAX];
+    float *out[TERN_HEAD_VECTORS_MAX];
+    for (size_t i = 0; i < n; i++) {
+        x[i] = &lanes[i]->codes;
+        out[i] = lanes[i]->approx + first;
+    }
+    h->k->screen_deep(out, codes_of(h, first), bits, scales_of(h, first), x, n,
+                      tiles_of(last - first), h->n_vectors);
+}
+
 static void screen_block(tern_head_query *q, size_t first, size_t last) {
     const tern_head *h = q->h;
     head_lane *coarse[TERN_HEAD_VECTORS_MAX];
@@ -452,7 +490,8 @@ static void screen_block(tern_head_query *q, size_t first, size_t last) {
             h->k->screen(lane->approx + first, codes_of(h, first), scales_of(h, first),
                          &lane->codes, tiles_of(last - first), h->n_vectors);
     }
-    screen_together(h, coarse, n_coarse, first, last);
+    if (n_coarse && coarse[0]->is_deep) screen_deeply(h, coarse, n_coarse, first, last);
+    else screen_together(h, coarse, n_coarse, first, last);
     for (size_t i = 0; i < q->n; i++) finish_screen(&q->lanes[i], first, last);
 }
 
@@ -489,12 +528,14 @@ static float bound(const head_lane *q, size_t row, int plane) {
 typedef uint32_t lane_set;
 _Static_assert(TERN_HEAD_VECTORS_MAX <= 32, "a bit for every lane");
 
-// Adds the lane to the sets of the rows that plane 1 does not rule out. True: there are some.
+// Adds the lane to the sets of the rows that the first round does not rule out. True: there are
+// some.
 static bool mark_survivors(const head_lane *q, size_t first, size_t last, lane_set *sets,
                            lane_set lane) {
     const float *approx = q->approx + first, *norm_w = q->h->norm_w + first;
-    const float *norm_r = q->h->norm_r[0] + first;
-    float at_w = q->at_w, at_r = q->at_r[0][0], least = q->least, high[BLOCK];
+    const float *norm_r = q->h->norm_r[q->is_deep ? 2 : 0] + first;
+    float at_w = q->at_w, at_r = q->is_deep ? q->at_r_deep : q->at_r[0][0], least = q->least;
+    float high[BLOCK];
     for (size_t i = 0; i < last - first; i++)
         high[i] = approx[i] + (norm_w[i] * at_w + norm_r[i] * at_r + 0x1p-100f);
     lane_set any = 0;
@@ -504,6 +545,15 @@ static bool mark_survivors(const head_lane *q, size_t first, size_t last, lane_s
         any |= survives;
     }
     return any != 0;
+}
+
+// The rows of the block that plane 1 would have left open for a deep lane, by a_3 instead of a_1.
+static void count_open(head_lane *q, size_t first, size_t last) {
+    size_t n = 0;
+    for (size_t i = first; i < last; i++)
+        n += !(q->approx[i] + q->h->norm_w[i] * q->at_w + q->h->norm_r[0][i] * q->at_r[0][0] <
+               q->least);
+    atomic_fetch_add_explicit(&q->n_open, n, memory_order_relaxed);
 }
 
 // The next bit of plane p for one row and the lanes of its set: a_p becomes a_(p+1). Returns the
@@ -581,20 +631,31 @@ static void list_row(tern_head_query *q, size_t row, lane_set set) {
     }
 }
 
-static void refine_block(tern_head_query *q, size_t first, size_t last) {
-    lane_set sets[BLOCK] = {0};
+// Of the lanes of `some` whose rows are not decided by the first round: the other planes.
+static void refine_lanes(tern_head_query *q, size_t first, size_t last, lane_set *sets,
+                         lane_set some) {
     uint8_t places[BLOCK];
+    size_t n = places_of(sets, last - first, some, places);
+    for (int p = 1; p < TERN_HEAD_PLANES; p++)
+        n = refine_rows(q, first, places, n, sets, some, p);
+}
+
+static void refine_block(tern_head_query *q, size_t first, size_t last) {
+    lane_set sets[BLOCK] = {0}, any = 0;
     for (size_t i = 0; i < q->n; i += TOGETHER) {
-        const lane_set some = (((lane_set)1 << TOGETHER) - 1) << i;
-        bool any = false;
-        for (size_t k = i; k < q->n && k < i + TOGETHER; k++)
-            any |= mark_survivors(&q->lanes[k], first, last, sets, (lane_set)1 << k);
-        if (!any) continue;
-        size_t n = places_of(sets, last - first, some, places);
-        for (int p = 1; p < TERN_HEAD_PLANES; p++)
-            n = refine_rows(q, first, places, n, sets, some, p);
-        for (size_t k = 0; k < n; k++) list_row(q, first + places[k], sets[places[k]] & some);
+        lane_set shallow = 0;
+        for (size_t k = i; k < q->n && k < i + TOGETHER; k++) {
+            const lane_set lane = (lane_set)1 << k;
+            if (q->lanes[k].is_deep && first / BLOCK % SAMPLE == 0)
+                count_open(&q->lanes[k], first, last);
+            if (!mark_survivors(&q->lanes[k], first, last, sets, lane)) continue;
+            any |= lane;
+            if (!q->lanes[k].is_deep) shallow |= lane;
+        }
+        if (shallow) refine_lanes(q, first, last, sets, shallow);
     }
+    if (!any) return;
+    for (size_t i = 0; i < last - first; i++) list_row(q, first + i, sets[i]);
 }
 
 static void work_on_seeds(tern_head_query *q, size_t first, size_t last) {
@@ -629,6 +690,17 @@ static void choose_best(head_lane *lane, size_t n, int32_t *ids, float *values, 
     if (sorted) top_sort(&t);
 }
 
+// True: an eighth of the rows or more needed another plane, and six bits at once would be faster.
+static bool left_many_open(const tern_head_query *q) {
+    uint64_t n_open = 0;
+    for (size_t i = 0; i < q->n; i++) {
+        const head_lane *lane = &q->lanes[i];
+        n_open += lane->is_deep ? SAMPLE * (uint64_t)atomic_load(&lane->n_open)
+                                : atomic_load(&lane->n_passed[0]);
+    }
+    return n_open * 8 >= (uint64_t)q->n * q->h->w.n_rows;
+}
+
 bool tern_head_next(tern_head_query *q, int32_t *ids, float *values) {
     for (size_t i = 0; i < q->n; i++) {
         head_lane *lane = &q->lanes[i];
@@ -640,7 +712,10 @@ bool tern_head_next(tern_head_query *q, int32_t *ids, float *values) {
         else
             choose_best(lane, atomic_load(&lane->n_listed), ids + at, values + at, true);
     }
-    if (q->round == REFINE) return false;
+    if (q->round == REFINE) {
+        q->is_open = left_many_open(q);
+        return false;
+    }
     q->round = q->round == SCREEN ? SEED : REFINE;
     return true;
 }
@@ -648,13 +723,15 @@ bool tern_head_next(tern_head_query *q, int32_t *ids, float *values) {
 tern_head_stats tern_head_query_stats(const tern_head_query *q, size_t i) {
     const tern_head *h = q->h;
     const head_lane *lane = &q->lanes[i];
-    tern_head_stats s = {.n_exact = atomic_load(&lane->n_listed),
+    tern_head_stats s = {.is_deep = lane->is_deep,
+                         .n_exact = atomic_load(&lane->n_listed),
                          .bytes = tern_head_screen_bytes(h)};
     for (int p = 0; p < 2; p++) {
         s.n_refined[p] = atomic_load(&lane->n_passed[p]);
         s.bytes += s.n_refined[p] * 64 * (uint64_t)h->n_groups;
     }
     s.bytes += s.n_refined[0] * TERN_HEAD_LANES * (uint64_t)h->n_groups;
+    if (lane->is_deep) s.bytes += h->w.n_rows * 128 * (uint64_t)h->n_groups;
     s.bytes += (s.n_exact + (size_t)lane->n_seeds) * (uint64_t)h->w.row_bytes;
     return s;
 }

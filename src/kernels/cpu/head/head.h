@@ -64,6 +64,7 @@ bool tern_head_next(tern_head_query *q, int32_t *ids, float *values);
 
 // How far the rows of the last query got for vector i.
 typedef struct tern_head_stats {
+    bool is_deep;        // all bits were read at once, as the query before made likely to pay
     size_t n_refined[2]; // for which the first and the second extra bit was read
     size_t n_exact;      // read in full
     uint64_t bytes;      // read in all, for one vector alone

@@ -176,4 +176,5 @@ static void refine(float *out, const uint8_t *bits, const uint8_t *scales,
     if (n_x) refine_some(out, bits, scales, x, 1, n_groups);
 }
 
-const tern_head_kernels tern_head_kernels_avx2 = {"avx2", quantize, screen, screen_hi, refine};
+const tern_head_kernels tern_head_kernels_avx2 = {"avx2",    quantize, screen,
+                                                  screen_hi, refine,   NULL};

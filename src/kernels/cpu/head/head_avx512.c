@@ -202,4 +202,149 @@ static void refine(float *out, const uint8_t *bits, const uint8_t *scales,
     if (n_x) refine_some(out, bits, scales, x, 1, n_groups);
 }
 
-const tern_head_kernels tern_head_kernels_avx512 = {"avx512", quantize, screen, screen_hi, refine};
+// ---- All bits for many vectors -----------------------------------------------------------------
+
+// A group's codes are unpacked into the first-level cache, where all vectors meet them, four at a
+// time.
+enum { QUARTERS = 8, TOGETHER = 4 };
+
+typedef struct deep_group {
+    _Alignas(64) uint8_t code[QUARTERS][ROWS][64]; // twice the six bits
+} deep_group;
+
+INLINE __m512i or_masked(__m512i a, __m512i mask, __m512i b) { // (a & mask) | b
+    return _mm512_ternarylogic_epi32(a, mask, b, 0xEA);
+}
+
+INLINE __m512i move_bit(__m512i v, unsigned from, unsigned to) {
+    return from < to ? _mm512_slli_epi16(v, to - from) : _mm512_srli_epi16(v, from - to);
+}
+
+INLINE void unpack_deep(deep_group *to, const uint8_t *codes, const uint8_t *const bits[2],
+                        size_t row_bytes, size_t n_quarters) {
+    const __m512i four = _mm512_set1_epi8(4), two = _mm512_set1_epi8(2);
+    const __m512i high = _mm512_set1_epi8(15 << 3);
+    for (size_t r = 0; r < ROWS; r++) {
+        const __m512i first = _mm512_load_si512(bits[0] + r * row_bytes);
+        const __m512i second = _mm512_load_si512(bits[1] + r * row_bytes);
+#pragma GCC unroll 8
+        for (unsigned q = 0; q < QUARTERS; q++) {
+            if (q >= n_quarters) break;
+            __m512i v = _mm512_load_si512(codes + q / 2 * TERN_HEAD_CODE_STEP + 64 * r);
+            v = _mm512_and_si512(q % 2 ? _mm512_srli_epi16(v, 1) : _mm512_slli_epi16(v, 3), high);
+            v = or_masked(move_bit(first, q, 2), four, v);
+            v = or_masked(move_bit(second, q, 1), two, v);
+            _mm512_store_si512(to->code[q][r], v);
+        }
+    }
+}
+
+// sum[i][r] += scale * (sum of (2 code - 63) * hi) for group g of n_x vectors, a constant.
+INLINE void add_deep(__m512 (*sum)[ROWS], const deep_group *w, const __m512 scale[ROWS],
+                     const tern_head_vector *const *x, size_t n_x, size_t g, size_t n_quarters) {
+    __m512i dot[TOGETHER][ROWS];
+#pragma GCC unroll 4
+    for (size_t i = 0; i < n_x; i++) {
+        __m512i sum_hi = _mm512_load_si512(x[i]->sum_hi + TERN_HEAD_LANES * g);
+        __m512i minus = _mm512_sub_epi32(sum_hi, _mm512_slli_epi32(sum_hi, 6));
+#pragma GCC unroll 4
+        for (size_t r = 0; r < ROWS; r++) dot[i][r] = minus;
+    }
+    for (size_t q = 0; q < n_quarters; q++) {
+        __m512i code[ROWS];
+#pragma GCC unroll 4
+        for (size_t r = 0; r < ROWS; r++) code[r] = _mm512_load_si512(w->code[q][r]);
+#pragma GCC unroll 4
+        for (size_t i = 0; i < n_x; i++) {
+            __m512i hi = _mm512_load_si512(x[i]->hi + TERN_HEAD_GROUP * g + 64 * q);
+#pragma GCC unroll 4
+            for (size_t r = 0; r < ROWS; r++) dot[i][r] = dot_add(dot[i][r], code[r], hi);
+        }
+    }
+#pragma GCC unroll 4
+    for (size_t i = 0; i < n_x; i++)
+#pragma GCC unroll 4
+        for (size_t r = 0; r < ROWS; r++)
+            sum[i][r] = _mm512_fmadd_ps(scale[r], _mm512_cvtepi32_ps(dot[i][r]), sum[i][r]);
+}
+
+// Lane r of the result is the sum of all 16 lanes of sum[r].
+INLINE __m128 sum_rows(const __m512 sum[ROWS]) {
+    __m512 ab = _mm512_add_ps(_mm512_unpacklo_ps(sum[0], sum[1]),
+                              _mm512_unpackhi_ps(sum[0], sum[1]));
+    __m512 cd = _mm512_add_ps(_mm512_unpacklo_ps(sum[2], sum[3]),
+                              _mm512_unpackhi_ps(sum[2], sum[3]));
+    __m512d low = _mm512_unpacklo_pd(_mm512_castps_pd(ab), _mm512_castps_pd(cd));
+    __m512d high = _mm512_unpackhi_pd(_mm512_castps_pd(ab), _mm512_castps_pd(cd));
+    __m512 all = _mm512_add_ps(_mm512_castpd_ps(low), _mm512_castpd_ps(high));
+    __m256 half = _mm256_add_ps(_mm512_castps512_ps256(all), _mm512_extractf32x8_ps(all, 1));
+    return _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+}
+
+typedef struct deep_job {
+    float *const *out;
+    const uint8_t *codes, *bits[2], *scales;
+    const tern_head_vector *const *x;
+    size_t n_x, n_vectors, n_groups;
+} deep_job;
+
+// Not inlined: gcc would copy the unpacked group to places of its own first.
+__attribute__((noinline)) static void add_group(const deep_job *j, __m512 (*sum)[ROWS],
+                                                const deep_group *w, const uint8_t *scales,
+                                                size_t g, size_t n_quarters) {
+    __m512 scale[ROWS];
+#pragma GCC unroll 4
+    for (size_t r = 0; r < ROWS; r++) scale[r] = scales_of(scales + TERN_HEAD_LANES * r);
+    size_t i = 0;
+    for (; i + TOGETHER <= j->n_x; i += TOGETHER)
+        add_deep(sum + i, w, scale, j->x + i, TOGETHER, g, n_quarters);
+    for (; i < j->n_x; i++) add_deep(sum + i, w, scale, j->x + i, 1, g, n_quarters);
+}
+
+// A later tile's lines, a group's share at a time: the hardware foresees none of three streams that
+// are read by single lines.
+INLINE void prefetch_deep(const deep_job *j, size_t tile, size_t g) {
+    const size_t bytes = TERN_HEAD_CODE_STEP * j->n_vectors;
+    const uint8_t *codes = j->codes + tile * bytes;
+    for (size_t i = bytes * g / j->n_groups; i < bytes * (g + 1) / j->n_groups; i += 64)
+        _mm_prefetch((const char *)codes + i, _MM_HINT_T0);
+    for (int p = 0; p < 2; p++) // as many lines as rows
+        for (size_t i = 0; i < ROWS; i++)
+            _mm_prefetch((const char *)j->bits[p] + 64 * (ROWS * (tile * j->n_groups + g) + i),
+                         _MM_HINT_T0);
+}
+
+static void screen_deep_tile(const deep_job *j, size_t tile) {
+    enum { AHEAD = 2 };
+    const size_t row_bytes = 64 * j->n_groups;
+    const uint8_t *codes = j->codes + tile * j->n_vectors * TERN_HEAD_CODE_STEP;
+    const uint8_t *scales = j->scales + tile * j->n_groups * TERN_HEAD_SCALE_STEP;
+    __m512 sum[TERN_HEAD_VECTORS_MAX][ROWS];
+    for (size_t i = 0; i < j->n_x; i++)
+        for (size_t r = 0; r < ROWS; r++) sum[i][r] = _mm512_setzero_ps();
+    for (size_t g = 0; g < j->n_groups; g++) {
+        const size_t left = 2 * j->n_vectors - QUARTERS * g, n = left < QUARTERS ? left : QUARTERS;
+        const uint8_t *const bits[2] = {j->bits[0] + tile * ROWS * row_bytes + 64 * g,
+                                        j->bits[1] + tile * ROWS * row_bytes + 64 * g};
+        deep_group w;
+        prefetch_deep(j, tile + AHEAD, g);
+        unpack_deep(&w, codes + 4 * g * TERN_HEAD_CODE_STEP, bits, row_bytes, n);
+        add_group(j, sum, &w, scales + g * TERN_HEAD_SCALE_STEP, g, n);
+    }
+    for (size_t i = 0; i < j->n_x; i++) {
+        float *out = j->out[i] + tile * ROWS;
+        __builtin_prefetch(out + 16, 1); // as many streams as vectors are too many to foresee
+        _mm_storeu_ps(out, sum_rows(sum[i]));
+    }
+}
+
+static void screen_deep(float *const *out, const uint8_t *codes, const uint8_t *const bits[2],
+                        const uint8_t *scales, const tern_head_vector *const *x, size_t n_x,
+                        size_t n_tiles, size_t n_vectors) {
+    const deep_job job = {out, codes,     {bits[0], bits[1]},   scales, x,
+                          n_x, n_vectors, (n_vectors + 3) / 4};
+    for (size_t tile = 0; tile < n_tiles; tile++) screen_deep_tile(&job, tile);
+}
+
+const tern_head_kernels tern_head_kernels_avx512 = {"avx512",  quantize, screen,
+                                                    screen_hi, refine,   screen_deep};

@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "kernels/cpu/head/head.h" // TERN_HEAD_VECTORS_MAX
+
 enum {
     TERN_HEAD_LANES = 16,                      // blocks of a group lie side by side
     TERN_HEAD_GROUP = 512,                     // 16 blocks of 32 weights
@@ -46,6 +48,12 @@ typedef struct tern_head_kernels {
     // out[i] = sum over blocks of scale * (sum of (2 bit - 1) * hi) of vector i, for one row
     void (*refine)(float *out, const uint8_t *bits, const uint8_t *scales,
                    const tern_head_vector *const *x, size_t n_x, size_t n_groups);
+    // All six bits at once: out[i][r] = sum over blocks of scale * (sum of (2 code - 63) * hi), for
+    // n_x <= TERN_HEAD_VECTORS_MAX vectors. bits: of the first row; rows are 64 n_groups apart.
+    // NULL where this is not faster than the two above.
+    void (*screen_deep)(float *const *out, const uint8_t *codes, const uint8_t *const bits[2],
+                        const uint8_t *scales, const tern_head_vector *const *x, size_t n_x,
+                        size_t n_tiles, size_t n_vectors);
 } tern_head_kernels;
 
 extern const tern_head_kernels tern_head_kernels_scalar;

@@ -94,4 +94,23 @@ static void refine(float *out, const uint8_t *bits, const uint8_t *scales,
     for (size_t i = 0; i < n_x; i++) out[i] = refine_row(bits, scales, x[i], n_groups);
 }
 
-const tern_head_kernels tern_head_kernels_scalar = {"scalar", quantize, screen, screen_hi, refine};
+// 2 (4 q + 2 b + b') - 63 = 4 (2 q - 15) + 2 (2 b - 1) + (2 b' - 1).
+static void screen_deep(float *const *out, const uint8_t *codes, const uint8_t *const bits[2],
+                        const uint8_t *scales, const tern_head_vector *const *x, size_t n_x,
+                        size_t n_tiles, size_t n_vectors) {
+    const size_t n_groups = (n_vectors + 3) / 4;
+    screen_hi(out, codes, scales, x, n_x, n_tiles, n_vectors);
+    for (size_t row = 0; row < n_tiles * TERN_HEAD_TILE; row++) {
+        const uint8_t *row_scales = scales +
+                                    row / TERN_HEAD_TILE * TERN_HEAD_SCALE_STEP * n_groups +
+                                    row % TERN_HEAD_TILE * TERN_HEAD_LANES;
+        const uint8_t *first = bits[0] + row * 64 * n_groups;
+        const uint8_t *second = bits[1] + row * 64 * n_groups;
+        for (size_t i = 0; i < n_x; i++)
+            out[i][row] = 4 * out[i][row] + 2 * refine_row(first, row_scales, x[i], n_groups) +
+                          refine_row(second, row_scales, x[i], n_groups);
+    }
+}
+
+const tern_head_kernels tern_head_kernels_scalar = {"scalar",  quantize, screen,
+                                                    screen_hi, refine,   screen_deep};

@@ -183,4 +183,5 @@ static void refine(float *out, const uint8_t *bits, const uint8_t *scales,
     if (n_x) refine_some(out, bits, scales, x, 1, n_groups);
 }
 
-const tern_head_kernels KERNELS = {NAME, tern_head_quantize_wasm, screen, screen_hi, refine};
+const tern_head_kernels KERNELS = {
+    NAME, tern_head_quantize_wasm, screen, screen_hi, refine, NULL};
