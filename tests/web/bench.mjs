@@ -138,8 +138,8 @@ const parts = {
       name: 'stories, WebGPU',
       file: stories,
       model: storiesFile,
-      nPrompt: 64,
-      nText: 32,
+      nPrompt: 16,
+      nText: 8, // seconds each, on SwiftShader
       webgpu: true,
     });
   },

@@ -1,16 +1,6 @@
 // Numbers for people: sizes, times, speeds.
 
-const UNITS = ['B', 'KB', 'MB', 'GB', 'TB'];
-/** "9.5 MB": decimal units, as files are advertised. */
-export function formatBytes(bytes: number): string {
-  if (!Number.isFinite(bytes) || bytes < 0) return '?';
-  let unit = 0;
-  while (bytes >= 999.5 && unit < UNITS.length - 1) {
-    bytes /= 1000;
-    unit++;
-  }
-  return `${unit === 0 || bytes >= 99.95 ? Math.round(bytes) : bytes.toFixed(1)} ${UNITS[unit]}`;
-}
+export { formatBytes } from '../../packages/tern/src/bytes.ts';
 
 /** "3 s", "4 min 5 s", "2 h 3 min". */
 export function formatDuration(seconds: number): string {

@@ -44,14 +44,3 @@ export function fromPlain(error: PlainError): TernError {
   if (error.stack) e.stack = error.stack;
   return e;
 }
-
-const units = ['bytes', 'KB', 'MB', 'GB', 'TB'];
-export function inWords(bytes: number): string {
-  let unit = 0;
-  let n = bytes;
-  while (n >= 1000 && unit < units.length - 1) {
-    n /= 1000;
-    unit++;
-  }
-  return `${unit === 0 || n >= 100 ? Math.round(n) : n.toPrecision(2)} ${units[unit]}`;
-}

@@ -223,8 +223,11 @@ tern_status gpu_chain_begin(gpu_chain **out, tern_device *d, uint32_t n, uint32_
 tern_status gpu_chain_poll(gpu_chain *c, bool *done, tern_error *err);
 void gpu_chain_close(gpu_chain *c); // NULL is allowed
 // The one function that waits: lets the library call back until the map is done, for GPU_SECONDS
-// at most. docs/webgpu.md lists what needs it.
-#define GPU_SECONDS 20 // that a run may take
+// at most. docs/webgpu.md lists what needs it. In software it also waits for the kernels'
+// translation: half a minute where the library leaves that for later, as browsers do, and more on a
+// busy machine.
+#define GPU_SECONDS          20 // that a run may take
+#define GPU_SECONDS_SOFTWARE 300
 void gpu_wait(tern_device *d, const gpu_readback *r);
 // The error of a callback, or one found by other means, unless there is one already.
 void gpu_remember(tern_device *d, const char *what, wgpu_text message);

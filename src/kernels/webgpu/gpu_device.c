@@ -30,8 +30,12 @@ tern_status gpu_check(tern_device *d, const char *doing, tern_error *err) {
     return status;
 }
 
+static double seconds_max(const tern_device *d) {
+    return d->software ? GPU_SECONDS_SOFTWARE : GPU_SECONDS;
+}
+
 void gpu_wait(tern_device *d, const gpu_readback *r) {
-    double end = tern_seconds() + GPU_SECONDS;
+    double end = tern_seconds() + seconds_max(d);
     while (gpu_is_pending(r) && tern_seconds() < end) d->api.InstanceProcessEvents(d->instance);
 }
 
@@ -198,7 +202,7 @@ bool gpu_is_full(tern_device *d) {
     if (d->bytes_on_way < FENCE_BYTES) return false;
     d->api.InstanceProcessEvents(d->instance);
     if (!gpu_is_pending(&d->fence) || d->lost) return false;
-    if (tern_seconds() > d->fenced_at + GPU_SECONDS) {
+    if (tern_seconds() > d->fenced_at + seconds_max(d)) {
         static const char late[] = "the GPU does not take what it is sent";
         gpu_remember(d, "", text_of(late));
     }

@@ -27,9 +27,9 @@ function startThread(url, start) {
 }
 
 const jobs = {
-  // Every kernel variant of the module against the plain one.
-  async check(engine, { device }) {
-    return engine.check({ device, kernels: true, ladder: false, quick: true });
+  // Every kernel variant of the module against the plain one; ladder: and what tern diagnose does.
+  async check(engine, { device, ladder = false }) {
+    return engine.check({ device, kernels: true, ladder, quick: true });
   },
 
   // texts: [{ prompt | ids | messages, maxTokens, ... }], one after another, each in a session of its

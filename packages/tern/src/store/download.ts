@@ -1,7 +1,8 @@
 // One file from a server into a stored file, in pieces that each have a checksum. What is missing,
 // because it never came or because it is damaged, is asked for by range; so going on with a download,
 // and repairing one, are the same thing.
-import { TernError, aborted, inWords, throwIfAborted, toTernError } from '../errors.js';
+import { formatBytes } from '../bytes.js';
+import { TernError, aborted, throwIfAborted, toTernError } from '../errors.js';
 import { sleep } from '../platform.js';
 import { Sha256, sha256 } from './sha256.js';
 import type { StoredFile } from './storage.js';
@@ -147,7 +148,7 @@ export class Download {
   #givenUp(error: Retry): TernError {
     const { size } = this.state;
     const kept = this.loaded > 0
-      ? `; ${inWords(this.loaded)}${size > 0 ? ` of ${inWords(size)}` : ''} are kept, load again to go on` : '';
+      ? `; ${formatBytes(this.loaded)}${size > 0 ? ` of ${formatBytes(size)}` : ''} are kept, load again to go on` : '';
     return new TernError('network', `${this.remote.name}: ${error.message}, after ${TRIES} tries${kept}`,
       { cause: error.cause });
   }

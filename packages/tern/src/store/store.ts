@@ -2,7 +2,8 @@
 // bytes and what is known about them. Names in the storage: KEY.model, KEY.0.data, KEY.0.state, ...
 import type { Source } from '../engine/types.js';
 import type { Phase, StoredModel } from '../api.js';
-import { TernError, inWords, toTernError } from '../errors.js';
+import { formatBytes } from '../bytes.js';
+import { TernError, toTernError } from '../errors.js';
 import {
   Download, emptyState, hasChanged, isComplete, storedBytes, type FileState, type Remote, type Wire,
 } from './download.js';
@@ -282,9 +283,9 @@ class Fetcher {
   async #noRoom(missing: number, remote: Remote, cause?: unknown): Promise<TernError> {
     const room = await this.store.storage.estimate();
     const numbers = room
-      ? `this site may store ${inWords(room.quota)}, of which ${inWords(room.usage)} are taken`
+      ? `this site may store ${formatBytes(room.quota)}, of which ${formatBytes(room.usage)} are taken`
       : 'the disk is full';
-    const need = missing > 0 ? `needs ${inWords(missing)} more` : 'cannot be stored';
+    const need = missing > 0 ? `needs ${formatBytes(missing)} more` : 'cannot be stored';
     return new TernError('quota', `${remote.name} ${need}, but ${numbers}; delete a model `
       + '(Tern.models.list, Tern.models.delete), free space on the disk, or load with cache: false', { cause });
   }
