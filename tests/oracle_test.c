@@ -286,7 +286,7 @@ static const close_bounds transformers_bounds = {.n_exact = SIZE_MAX, .exact = 1
 static const char *const transformers[] = {
     "qwen3",       "qwen3_5",    "qwen3_5_tied_mtp", "lfm2",    "gemma3",  "gemma3_4b_rope",
     "olmo2",       "qwen2",      "llama3_rope",      "llama",   "smollm3", "granite",
-    "ministral3",  "exaone4",    "hunyuan_dense"};
+    "ministral3",  "exaone4",    "hunyuan_dense",    "qwen3_moe", "lfm2_moe"};
 #define N_TRANSFORMERS (sizeof transformers / sizeof *transformers)
 
 // Seen to fail: OLMo 2's feed-forward on the rows before attention.

@@ -60,6 +60,7 @@ typedef struct tern_value {
     // Weights
     bool is_table;  // rows are looked up by token (a tied head uses the same weight both ways)
     bool is_matrix; // multiplied from the right: [n_out, n_in] in rows and cols
+    int32_t parts;  // so many matrices one below the other, of which a row reads a few; 0: one
     // States
     tern_state_kind state;
     int32_t window; // positional: only that many positions back are ever read; 0: all
@@ -75,6 +76,9 @@ typedef enum tern_columns_rule {
     TERN_COLUMNS_COLUMNS, // attributes group and width
     TERN_COLUMNS_SPREAD,  // back from these
     TERN_COLUMNS_HEADS,   // n_v_heads * v_dim
+    TERN_COLUMNS_ROUTE,   // 2 * n_chosen
+    TERN_COLUMNS_EXPERTS, // n_chosen times the rows of a part of the third
+    TERN_COLUMNS_MIX,     // those of the first over n_chosen
     TERN_COLUMNS_FREE,    // it has no output
 } tern_columns_rule;
 
@@ -159,6 +163,16 @@ typedef struct tern_delta_attrs {
     float eps;
 } tern_delta_attrs;
 
+// Which experts a row goes to: those with the greatest score + bias, of equals the earlier one, in
+// falling order. Scores are softmax(x) over all experts, or sigmoid(x). A chosen one's weight is its
+// score, over (the sum of those chosen + eps) if normed, times scale.
+typedef struct tern_route_attrs {
+    int32_t n_chosen;
+    bool sigmoid, normed;
+    float eps, scale;
+} tern_route_attrs;
+#define TERN_CHOSEN_MAX 64
+
 typedef enum tern_pool_kind { TERN_POOL_MEAN, TERN_POOL_LAST, TERN_POOL_FIRST } tern_pool_kind;
 
 #define TERN_NODE_INPUTS  8
@@ -183,6 +197,8 @@ typedef struct tern_node {
     int32_t v_dim;                // delta_net; n_heads are the values' heads there
     bool tiled;
     tern_pool_kind pool;
+    int32_t n_chosen;     // route, experts, mix
+    bool sigmoid, normed; // route
     bool decays; // adamw: weight decay applies
 } tern_node;
 
@@ -210,6 +226,9 @@ tern_vid tern_g_input(tern_graph *g, const char *name, tern_dim dim, int64_t col
                       tern_value_type type);
 // Names of weights and states are GGUF's: "blk.%d.attn_q.weight" with g->layer for %d.
 tern_vid tern_g_matrix(tern_graph *g, const char *name, int64_t n_out, int64_t n_in);
+// n_parts matrices [n_out, n_in] in one weight.
+tern_vid tern_g_parts(tern_graph *g, const char *name, int32_t n_parts, int64_t n_out,
+                      int64_t n_in);
 tern_vid tern_g_vector(tern_graph *g, const char *name, int64_t n);
 tern_vid tern_g_table(tern_graph *g, const char *name, int64_t n_rows, int64_t n_cols);
 // Small numbers that are read as they are, neither looked up nor multiplied from the right:
@@ -251,6 +270,11 @@ tern_vid tern_g_conv(tern_graph *g, tern_vid x, tern_vid w, tern_vid bias, tern_
 // head_dim, v_dim].
 tern_vid tern_g_delta_net(tern_graph *g, tern_vid qkv, tern_vid a, tern_vid b, tern_vid a_log,
                           tern_vid dt_bias, tern_vid state, const tern_delta_attrs *attrs);
+// scores: [experts]; bias: a vector, or -1.
+tern_vid tern_g_route(tern_graph *g, tern_vid scores, tern_vid bias, const tern_route_attrs *attrs);
+// x: [n_in], or n_chosen times that, an expert's after the other's; result likewise.
+tern_vid tern_g_experts(tern_graph *g, tern_vid x, tern_vid route, tern_vid w);
+tern_vid tern_g_mix(tern_graph *g, tern_vid x, tern_vid route);
 // Rows of x by their indices, an input of the dimension that the result has.
 tern_vid tern_g_take_rows(tern_graph *g, tern_vid x, tern_vid rows);
 tern_vid tern_g_pool(tern_graph *g, tern_vid x, tern_dim sequences, tern_pool_kind kind);

@@ -42,6 +42,9 @@ typedef struct tern_weight_source {
     float scale;    // I2_S, HF_TERNARY
     bool ternarize; // float master weights: round(w / mean|w|) in -1..1, times mean|w|
     bool is_matrix, is_table, is_head;
+    // A matrix of so many parts one below the other, of which a token reads n_parts_read: never
+    // ternary; 0: one.
+    int32_t n_parts, n_parts_read;
     tern_head_mode head; // for is_head
 } tern_weight_source;
 

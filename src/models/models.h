@@ -57,6 +57,10 @@ typedef struct tern_config {
     int32_t conv_taps;
     bool conv_bias;         // biases in the convolution and the products around it
     tern_delta_attrs delta; // tiled: the order of the value heads in this file
+    // Mixtures of experts, in the feed-forward part of all layers but the first n_dense_layers
+    int64_t n_experts, n_experts_used, n_ff_expert, n_dense_layers; // n_experts 0: there are none
+    bool experts_sigmoid, experts_normed, experts_bias; // how rows are routed: tern_route_attrs
+    double experts_scale;
 } tern_config;
 
 // What a tensor is for.
@@ -99,6 +103,9 @@ typedef struct tern_tensor_row {
     tern_change change;
     tern_order_kind rows, columns;
     const char *gguf_also; // another name that files have for it
+    // Folders have `shares` tensors of GGUF as one, their rows one after the other; this is number
+    // `share`. Rows of one folder's tensor follow each other here. shares 0: it is one in both.
+    int share, shares;
 } tern_tensor_row;
 
 // A tensor that files have and the graph does not read, by the beginning or the end of its name,
@@ -161,6 +168,7 @@ typedef struct tern_arch {
     bool gguf_rope_neighbours;
     bool mixed_layers;      // config.json lists the kind of each layer
     bool windows_by_layer;  // its own reader reads them
+    bool has_experts;       // its own reader reads them
     bool kv_heads_by_layer; // GGUF's head_count_kv is an array: 0 where a layer has no attention
     const tern_generation_defaults *generation;
     // A small model of this family: what checks of devices run. NULL: there is none.
@@ -209,8 +217,11 @@ const tern_arch *tern_arch_fresh(bool bitlinear);
 const tern_tensor *tern_model_tensor(const tern_file *file, const tern_arch *arch,
                                      const char *gguf_name);
 // The tensor of a graph's weight, its shape and type checked.
+// Where a folder has several as one, *out is its share of the rows.
 tern_status tern_model_weight(const tern_file *file, const tern_arch *arch, const tern_value *v,
-                              const tern_tensor **out, tern_error *err);
+                              tern_tensor *out, tern_error *err);
+// A share of a tensor's rows.
+tern_tensor tern_tensor_share(const tern_tensor *t, int share, int shares);
 // The numbers that the graph reads, where they are not those of the file; NULL: they are, or the
 // tensor is not a small one. The caller frees them with tern_free.
 tern_status tern_model_numbers(const tern_file *file, const tern_arch *arch, const tern_tensor *t,

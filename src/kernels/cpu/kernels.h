@@ -157,6 +157,12 @@ typedef struct tern_float_kernels {
     size_t (*argmax)(const float *x, size_t n);
 
     float (*dot)(const float *a, const float *b, size_t n); // by fma, as all sums in 16 lanes
+    // Sum of e^(x - m), m = the greatest of the row, into *largest. n > 0.
+    float (*exp_sum)(const float *x, size_t n, float *largest);
+    // y = e^(x - minus) * factor
+    void (*exp_scaled)(float *y, const float *x, float minus, float factor, size_t n);
+    // y = soft_cap * tanh(x / soft_cap), as attention caps its scores; y may be x.
+    void (*soft_cap)(float *y, const float *x, float soft_cap, size_t n);
 
     // ---- Training (gradients.inl); NULL if the library was compiled with TERN_NO_TRAINING ----
     float (*sum_abs)(const float *x, size_t n);
@@ -170,15 +176,10 @@ typedef struct tern_float_kernels {
     // dx = gradient of rms_norm for the row (plus residual, if not NULL); dw += (if not NULL).
     void (*rms_norm_grad)(float *dx, float *dw, const float *x, const float *w, const float *dy,
                           const float *residual, size_t n, float eps);
-    // Sum of e^(x - m), m = the greatest of the row, into *largest. n > 0.
-    float (*exp_sum)(const float *x, size_t n, float *largest);
-    void (*exp_scaled)(float *y, const float *x, float minus, float factor, size_t n);
     // ds = p (dp - minus) factor
     void (*softmax_grad)(float *ds, const float *p, const float *dp, float minus, float factor,
                          size_t n);
-    // y = soft_cap * tanh(x / soft_cap), as attention caps its scores; then ds = ds * (1 - (y /
-    // soft_cap)^2), by fma.
-    void (*soft_cap)(float *y, const float *x, float soft_cap, size_t n);
+    // ds = ds * (1 - (y / soft_cap)^2), by fma.
     void (*soft_cap_grad)(float *ds, const float *y, float soft_cap, size_t n);
     // Columns [first, last) of the gradients of a convolution of n_rows rows of one document,
     // x before which is 0 (tern_conv_args, without bias or activation). Rows of all are

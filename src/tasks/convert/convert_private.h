@@ -35,6 +35,10 @@ typedef struct conversion {
     bool has_matrix_type, has_head_type;
     item *items;
     size_t n_items;
+    // Tensors that are shares of the input's, or several of them joined, and what those are made of
+    tern_tensor *views;
+    tern_blob *blobs;
+    size_t n_views, n_blobs;
     float *rope_factors;
     tern_gguf_writer *gguf;
     tern_st_writer *st;
