@@ -234,7 +234,7 @@ static const spelling spellings[] = {
 #define N_SPELLINGS (sizeof spellings / sizeof *spellings)
 
 static char layer_letter(const tern_config *c, int64_t i) {
-    return "FWCD"[c->layers[i]];
+    return "FWCDM"[c->layers[i]];
 }
 
 // Whether the layer, if it attends, rotates: in what is computed.

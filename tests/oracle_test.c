@@ -185,7 +185,8 @@ static void check_conversion(const char *in, const char *out_name, tern_type typ
                              const close_bounds *bounds) {
     tern_error err = {0};
     const char *out = test_tmp(out_name);
-    tern_convert_desc d = {.type = type, .head_type = TERN_TYPE_BF16};
+    tern_type head = type == TERN_TYPE_AUTO ? TERN_TYPE_AUTO : TERN_TYPE_BF16;
+    tern_convert_desc d = {.type = type, .head_type = head};
     REQUIRE_OK(tern_convert(in, out, &d, &err), err);
     check_model(in, out, NULL, bounds, false);
 }
@@ -286,7 +287,8 @@ static const close_bounds transformers_bounds = {.n_exact = SIZE_MAX, .exact = 1
 static const char *const transformers[] = {
     "qwen3",       "qwen3_5",    "qwen3_5_tied_mtp", "lfm2",    "gemma3",  "gemma3_4b_rope",
     "olmo2",       "qwen2",      "llama3_rope",      "llama",   "smollm3", "granite",
-    "ministral3",  "exaone4",    "hunyuan_dense",    "qwen3_moe", "lfm2_moe"};
+    "ministral3",  "exaone4",    "hunyuan_dense",    "qwen3_moe",
+    "lfm2_moe",    "granite_hybrid", "falcon_h1"};
 #define N_TRANSFORMERS (sizeof transformers / sizeof *transformers)
 
 // Seen to fail: OLMo 2's feed-forward on the rows before attention.

@@ -338,6 +338,33 @@ tern_vid tern_g_delta_net(tern_graph *g, tern_vid qkv, tern_vid a, tern_vid b, t
     return y;
 }
 
+tern_vid tern_g_ssm(tern_graph *g, tern_vid xbc, tern_vid dt, tern_vid a, tern_vid d,
+                    tern_vid dt_bias, tern_vid state, const tern_ssm_attrs *attrs) {
+    tern_vid y = op_node(g, TERN_OP_SSM, xbc, dt < 0 ? -2 : dt, TERN_VALUE_F32,
+                         (int64_t)attrs->n_heads * attrs->head_dim);
+    if (y < 0) return -1;
+    tern_node *n = last_node(g);
+    tern_g_in(g, n, a);
+    tern_g_in(g, n, d);
+    tern_g_in(g, n, dt_bias);
+    tern_g_in(g, n, state);
+    n->n_heads = attrs->n_heads;
+    n->n_kv_heads = attrs->n_groups;
+    n->head_dim = attrs->n_state;
+    n->v_dim = attrs->head_dim;
+    return y;
+}
+
+tern_vid tern_g_scale_pieces(tern_graph *g, tern_vid x, const int64_t widths[TERN_PIECES_MAX],
+                             const double factors[TERN_PIECES_MAX]) {
+    tern_vid y = op_node(g, TERN_OP_SCALE_PIECES, x, -1, TERN_VALUE_F32, 0);
+    for (int i = 0; y >= 0 && i < TERN_PIECES_MAX; i++) {
+        last_node(g)->factors[i] = (float)factors[i];
+        last_node(g)->widths[i] = (int32_t)widths[i];
+    }
+    return y;
+}
+
 tern_vid tern_g_route(tern_graph *g, tern_vid scores, tern_vid bias,
                       const tern_route_attrs *attrs) {
     tern_vid y = op_node(g, TERN_OP_ROUTE, scores, bias, TERN_VALUE_F32, 2 * attrs->n_chosen);
@@ -498,11 +525,23 @@ static tern_status check_heads(const tern_graph *g, const tern_node *n, tern_err
     if (n->n_kv_heads <= 0 || n->n_heads % n->n_kv_heads != 0)
         return tern_fail(err, TERN_ERR_FORMAT, "graph: %d query heads over %d key heads",
                          (int)n->n_heads, (int)n->n_kv_heads);
-    if (n->op == TERN_OP_DELTA_NET &&
+    if (n->op != TERN_OP_ATTENTION &&
         (x->cols != 2 * key + value || state->rows != (int64_t)n->n_heads * n->head_dim ||
          state->cols != n->v_dim))
         return tern_fail(err, TERN_ERR_FORMAT, "graph: %s does not fit its heads", x->name);
     return TERN_OK;
+}
+
+static tern_status check_pieces(const tern_graph *g, const tern_node *n, tern_error *err) {
+    int64_t sum = 0;
+    bool fits = true;
+    for (int i = 0; i < TERN_PIECES_MAX; i++) {
+        sum += n->widths[i];
+        fits &= n->widths[i] >= 0;
+    }
+    if (fits && sum == g->values[n->in[0]].cols) return TERN_OK;
+    return tern_fail(err, TERN_ERR_FORMAT, "graph: the pieces of %s have %lld columns",
+                     g->values[n->in[0]].name, (long long)sum);
 }
 
 static tern_status check_experts(const tern_graph *g, const tern_node *n, tern_error *err) {
@@ -537,7 +576,9 @@ static tern_status check_shapes(const tern_graph *g, const tern_node *n, tern_er
     case TERN_OP_MUL:
     case TERN_OP_GLU: return check_same(g, n, err);
     case TERN_OP_ATTENTION:
+    case TERN_OP_SSM:
     case TERN_OP_DELTA_NET: return check_heads(g, n, err);
+    case TERN_OP_SCALE_PIECES: return check_pieces(g, n, err);
     case TERN_OP_BIAS:
         if (g->values[n->in[1]].cols != x->cols || g->values[n->in[1]].rows != 1)
             return tern_fail(err, TERN_ERR_FORMAT, "graph: %s is no bias of %s",

@@ -163,6 +163,13 @@ typedef struct tern_delta_attrs {
     float eps;
 } tern_delta_attrs;
 
+// A selective state space (Mamba-2, arXiv:2405.21060). Per head, with S [n_state, head_dim] zero at
+// first: dt = softplus(raw + dt_bias); S = S e^(A dt) + B (dt x)^T; y = S^T C + D x. Heads of a
+// group share B and C.
+typedef struct tern_ssm_attrs {
+    int32_t n_heads, head_dim, n_groups, n_state;
+} tern_ssm_attrs;
+
 // Which experts a row goes to: those with the greatest score + bias, of equals the earlier one, in
 // falling order. Scores are softmax(x) over all experts, or sigmoid(x). A chosen one's weight is its
 // score, over (the sum of those chosen + eps) if normed, times scale.
@@ -175,6 +182,7 @@ typedef struct tern_route_attrs {
 
 typedef enum tern_pool_kind { TERN_POOL_MEAN, TERN_POOL_LAST, TERN_POOL_FIRST } tern_pool_kind;
 
+#define TERN_PIECES_MAX   5
 #define TERN_NODE_INPUTS  8
 #define TERN_NODE_OUTPUTS 4
 
@@ -197,6 +205,8 @@ typedef struct tern_node {
     int32_t v_dim;                // delta_net; n_heads are the values' heads there
     bool tiled;
     tern_pool_kind pool;
+    float factors[TERN_PIECES_MAX]; // scale_pieces, of widths[] columns each
+    int32_t widths[TERN_PIECES_MAX];
     int32_t n_chosen;     // route, experts, mix
     bool sigmoid, normed; // route
     bool decays; // adamw: weight decay applies
@@ -270,6 +280,14 @@ tern_vid tern_g_conv(tern_graph *g, tern_vid x, tern_vid w, tern_vid bias, tern_
 // head_dim, v_dim].
 tern_vid tern_g_delta_net(tern_graph *g, tern_vid qkv, tern_vid a, tern_vid b, tern_vid a_log,
                           tern_vid dt_bias, tern_vid state, const tern_delta_attrs *attrs);
+// xbc: [n_heads * head_dim | n_groups * n_state | the same]; dt: [n_heads]; a (the ready factor,
+// -exp of what Hugging Face stores), d and dt_bias: vectors; state: fixed, [n_heads * n_state,
+// head_dim].
+tern_vid tern_g_ssm(tern_graph *g, tern_vid xbc, tern_vid dt, tern_vid a, tern_vid d,
+                    tern_vid dt_bias, tern_vid state, const tern_ssm_attrs *attrs);
+// The widths add up to x's columns.
+tern_vid tern_g_scale_pieces(tern_graph *g, tern_vid x, const int64_t widths[TERN_PIECES_MAX],
+                             const double factors[TERN_PIECES_MAX]);
 // scores: [experts]; bias: a vector, or -1.
 tern_vid tern_g_route(tern_graph *g, tern_vid scores, tern_vid bias, const tern_route_attrs *attrs);
 // x: [n_in], or n_chosen times that, an expert's after the other's; result likewise.

@@ -63,6 +63,14 @@ static void print_attrs(const tern_graph *g, const tern_node *n, tern_strbuf *ou
     case TERN_OP_COLUMNS:
         tern_strbuf_printf(out, " %d+%d of %d", (int)n->first, (int)n->width, (int)n->group);
         break;
+    case TERN_OP_SSM:
+        tern_strbuf_printf(out, " heads=%d/%d dim=%d state=%d", (int)n->n_heads,
+                           (int)n->n_kv_heads, (int)n->v_dim, (int)n->head_dim);
+        break;
+    case TERN_OP_SCALE_PIECES:
+        for (int i = 0; i < TERN_PIECES_MAX; i++)
+            tern_strbuf_printf(out, " %d*%g", (int)n->widths[i], (double)n->factors[i]);
+        break;
     case TERN_OP_ROUTE:
         tern_strbuf_printf(out, " %d by %s%s scale=%g", (int)n->n_chosen,
                            n->sigmoid ? "sigmoid" : "softmax", n->normed ? " normed" : "",

@@ -216,9 +216,23 @@ static const char *const layer_names[TERN_LAYER_KINDS] = {
     [TERN_LAYER_WINDOW] = "sliding_attention",
     [TERN_LAYER_CONV] = "conv",
     [TERN_LAYER_DELTA] = "linear_attention",
+    [TERN_LAYER_MAMBA] = "mamba",
 };
 const char *tern_layer_kind_name(tern_layer_kind kind) {
     return layer_names[kind];
+}
+
+// A kind that is allowed by its name; TERN_LAYER_KINDS: none is. transformers renamed some.
+static int kind_of(tern_str name, unsigned allowed) {
+    static const struct {
+        const char *name;
+        int kind;
+    } also[] = {{"attention", TERN_LAYER_FULL}, {"linear_attention", TERN_LAYER_MAMBA}};
+    for (int kind = 0; kind < TERN_LAYER_KINDS; kind++)
+        if (allowed >> kind & 1 && tern_str_is(name, layer_names[kind])) return kind;
+    for (size_t i = 0; i < sizeof also / sizeof *also; i++)
+        if (allowed >> also[i].kind & 1 && tern_str_is(name, also[i].name)) return also[i].kind;
+    return TERN_LAYER_KINDS;
 }
 
 tern_status tern_config_layer_types(const tern_config_source *s, tern_config *c, unsigned allowed,
@@ -230,9 +244,8 @@ tern_status tern_config_layer_types(const tern_config_source *s, tern_config *c,
     if (!*found) return TERN_OK;
     for (const tern_json *e = tern_json_first(doc, list); e; e = tern_json_next(doc, list, e)) {
         tern_str name = tern_json_str(e);
-        int kind = 0;
-        while (kind < TERN_LAYER_KINDS && !tern_str_is(name, layer_names[kind])) kind++;
-        if (kind == TERN_LAYER_KINDS || !(allowed >> kind & 1))
+        int kind = kind_of(name, allowed);
+        if (kind == TERN_LAYER_KINDS)
             return tern_fail(err, TERN_ERR_UNSUPPORTED,
                              "config.json: layer_types has \"%.*s\", which a %s has not",
                              (int)(name.len < 40 ? name.len : 40), name.ptr ? name.ptr : "",

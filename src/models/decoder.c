@@ -118,6 +118,8 @@ tern_vid tern_block_attention(tern_graph *g, const tern_config *c, tern_vid x,
                               const tern_attention_block *block) {
     int64_t q_dim = c->n_heads * c->head_dim;
     projections p = project(g, c, x, block);
+    if (block->key_scale != 0 && block->key_scale != 1)
+        p.k = tern_g_scale(g, p.k, block->key_scale);
     if (!block->norms_after_rope) norm_heads(g, c, block, &p);
     p.q = rotate(g, c, p.q, c->n_heads, block->rope, false);
     p.k = rotate(g, c, p.k, c->n_kv_heads, block->rope, true);

@@ -146,7 +146,8 @@ static tern_status write_moe_gguf(tern_gguf_writer *w, const char *name, const t
 static void write_moe_json(const tern_config *c, tern_strbuf *out) {
     write_json(c, out);
     tern_config_write_experts_json(c, out);
-    tern_strbuf_printf(out, "  \"num_dense_layers\": %" PRId64 ",\n  \"use_expert_bias\": %s,\n",
+    tern_strbuf_printf(out,
+                       "  \"num_dense_layers\": %" PRId64 ",\n  \"use_expert_bias\": %s,\n",
                        c->n_dense_layers, c->experts_bias ? "true" : "false");
 }
 

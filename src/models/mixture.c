@@ -1,7 +1,7 @@
 // Mixtures of experts: a router sends each row to a few of many feed-forward parts.
 //
 //   s = softmax(x Wrouter) or sigmoid(x Wrouter);  e = those with the greatest s + bias
-//   y = sum over e of weight_e (act(x Wgate_e) * (x Wup_e)) Wdown_e,  weight_e = s_e, perhaps normed
+//   y = sum over e of w_e (act(x Wgate_e) * (x Wup_e)) Wdown_e,  w_e = s_e, perhaps normed
 #include <inttypes.h>
 #include <stdio.h>
 #include "models/family.h"

@@ -13,6 +13,7 @@ typedef enum tern_layer_kind {
     TERN_LAYER_WINDOW, // attention to the nearest `window` positions
     TERN_LAYER_CONV,   // a short convolution
     TERN_LAYER_DELTA,  // a gated delta net
+    TERN_LAYER_MAMBA,  // a selective state space (Mamba-2)
     TERN_LAYER_KINDS
 } tern_layer_kind;
 #define TERN_LAYERS_MAX 1000
@@ -23,6 +24,12 @@ typedef enum tern_pooling {
     TERN_POOLING_LAST,
     TERN_POOLING_FIRST,
 } tern_pooling;
+
+// Falcon-H1's: factors of what stands between its parts, 1 where a file has them in its weights.
+typedef struct tern_multipliers {
+    double ssm_in, ssm_out, ssm[5]; // of the gate, x, B, C and the steps
+    double attention_in, attention_out, key, gate, down;
+} tern_multipliers;
 
 // Hyperparameters, as the file states them, in the field's usual names.
 typedef struct tern_config {
@@ -57,6 +64,9 @@ typedef struct tern_config {
     int32_t conv_taps;
     bool conv_bias;         // biases in the convolution and the products around it
     tern_delta_attrs delta; // tiled: the order of the value heads in this file
+    tern_ssm_attrs ssm;
+    bool ssm_norm; // of what the state space makes, after its gate
+    tern_multipliers multipliers;
     // Mixtures of experts, in the feed-forward part of all layers but the first n_dense_layers
     int64_t n_experts, n_experts_used, n_ff_expert, n_dense_layers; // n_experts 0: there are none
     bool experts_sigmoid, experts_normed, experts_bias; // how rows are routed: tern_route_attrs
@@ -106,6 +116,7 @@ typedef struct tern_tensor_row {
     // Folders have `shares` tensors of GGUF as one, their rows one after the other; this is number
     // `share`. Rows of one folder's tensor follow each other here. shares 0: it is one in both.
     int share, shares;
+    bool gguf_column; // a vector that GGUF has as a matrix with one column
 } tern_tensor_row;
 
 // A tensor that files have and the graph does not read, by the beginning or the end of its name,
@@ -153,6 +164,9 @@ typedef struct tern_arch {
     tern_status (*read)(const tern_config_source *s, tern_config *c, tern_error *err);
     tern_status (*write_gguf)(tern_gguf_writer *w, const char *name, const tern_config *c);
     void (*write_json)(const tern_config *c, tern_strbuf *out);
+    // What a row of a folder's tensor is multiplied with to be GGUF's, whose weights have in them
+    // what config.json states as factors. NULL: always 1.
+    double (*folded)(const tern_config *c, const char *gguf_name, int64_t row);
     // Ends with one that has no name. The first that a model has is its main one: sessions run it,
     // training trains it.
     const tern_graph_row *graphs;

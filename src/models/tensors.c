@@ -203,6 +203,8 @@ static bool has_shape(const tern_tensor *t, const tern_value *v, const tern_tens
         n_rows = n_more;
         n_more = 1;
     }
+    if (row && row->gguf_column && t->ne[0] == 1) // a row here
+        return n_rows == v->cols && v->rows == 1 && n_more == 1 && t->ne[3] == 1;
     int64_t parts = v->parts ? v->parts : 1;
     return (int64_t)t->ne[0] == v->cols && n_rows * parts == v->rows && n_more == parts &&
            t->ne[3] == 1;

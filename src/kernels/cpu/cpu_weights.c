@@ -216,8 +216,9 @@ static tern_status bind_float(tern_device *d, tern_weight *w, tern_error *err) {
 static tern_status bind_in_parts(tern_weight *w, tern_error *err) {
     const tern_weight_source *s = &w->source;
     uint64_t n = (uint64_t)s->n_parts, rows = (uint64_t)s->n_rows / n, each;
-    bool apart = s->type == TERN_DTYPE_I2_S ? s->n_cols % 128 == 0 : s->type != TERN_DTYPE_HF_TERNARY;
-    if (!apart || !tern_dtype_bytes(s->type, rows * (uint64_t)s->n_cols, (uint64_t)s->n_cols, &each))
+    uint64_t n_cols = (uint64_t)s->n_cols;
+    bool apart = s->type == TERN_DTYPE_I2_S ? n_cols % 128 == 0 : s->type != TERN_DTYPE_HF_TERNARY;
+    if (!apart || !tern_dtype_bytes(s->type, rows * n_cols, n_cols, &each))
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: experts of type %s are not supported",
                          s->name, tern_dtype_name(s->type));
     w->type = s->type;

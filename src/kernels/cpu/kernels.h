@@ -96,6 +96,24 @@ typedef struct tern_delta_net_args {
     float *scratch; // 64: tern_delta_net_scratch_floats(dk) floats
 } tern_delta_net_args;
 
+// One head of a selective state space (Mamba-2, arXiv:2405.21060) over a run of rows of one
+// sequence. For each row
+//     dt = softplus(raw + dt_bias), decay = e^(A * dt),
+//     S = S * decay, d = dt * x, S = fma(b, d, S), y = fma(D, x, S^T c),
+// where S^T c is a chain of fmas that begins at 0 and goes up over the n_state rows of S, one chain
+// for each column. So it does not matter how a sequence was cut into runs, and columns may be
+// computed apart: x, out and state may begin at any column of a head.
+typedef struct tern_ssm_args {
+    float *out;               // row t at out + t * out_stride, n_cols floats
+    const float *x, *b, *c;   // row t at x + t * stride, n_cols floats; b and c, n_state each
+    const float *dt;          // row t's number at dt[t * dt_stride]
+    size_t out_stride, stride, dt_stride; // floats
+    size_t n_rows, n_state, n_cols;       // any; n_cols a multiple of 16 is fast
+    float A, D, dt_bias;                  // A is at most 0
+    float *state;                         // [n_state][state_stride], read and written
+    size_t state_stride;
+} tern_ssm_args;
+
 // A step of AdamW on a row: numbers that are the same for all of a weight (see kernels/train.h).
 typedef struct tern_adamw {
     float beta1, beta2, eps;
@@ -153,6 +171,7 @@ typedef struct tern_float_kernels {
     // gated delta net: see below.
     void (*conv)(const tern_conv_args *args);
     void (*delta_net)(const tern_delta_net_args *args);
+    void (*ssm)(const tern_ssm_args *args);
     // Index of the greatest (the first of equals), n > 0. NaN never wins unless all are NaN.
     size_t (*argmax)(const float *x, size_t n);
 

@@ -29,6 +29,12 @@ void tern_convert_note(const conversion *c, const char *format, ...) {
 static int output_shape(const item *it, uint64_t ne[4]) {
     const tern_tensor *t = it->from;
     memcpy(ne, t->ne, sizeof t->ne);
+    if (it->is_column) {
+        uint64_t length = t->ne[0] * t->ne[1];
+        ne[0] = it->to_gguf ? 1 : length;
+        ne[1] = it->to_gguf ? length : 1;
+        return it->to_gguf ? 2 : 1;
+    }
     if (it->change != TERN_CHANGE_SQUEEZE) return t->n_dims;
     uint64_t n = t->ne[1] * t->ne[2];
     ne[1] = it->to_gguf ? n : 1;
@@ -289,7 +295,7 @@ static void float_row(const item *it, tern_codes *codes, int64_t row, float *out
 static bool changes_numbers(const item *it) {
     return (it->kind.is_ternary && it->kind.mean > 0) || // masters come out rounded
            it->change == TERN_CHANGE_PLUS_ONE || it->change == TERN_CHANGE_MINUS_EXP ||
-           it->moves.columns.a != 0;
+           it->moves.columns.a != 0 || it->folded[0];
 }
 
 // floats: two rows.
@@ -309,6 +315,9 @@ static tern_status write_float_rows(conversion *c, const item *it, tern_codes *c
         float_row(it, codes, from, floats);
         tern_order_columns(&it->moves.columns, it->to_gguf, floats, v->n_cols, floats + v->n_cols);
         tern_change_apply(it->change, it->to_gguf, floats, (size_t)v->n_cols);
+        double factor = it->folded[0] ? c->arch->folded(&c->config, it->folded, from) : 1;
+        for (int64_t i = 0; factor != 1 && i < v->n_cols; i++)
+            floats[i] = (float)((double)floats[i] * factor);
         if (!tern_dtype_encode(it->type, floats, (size_t)v->n_cols, encoded))
             return tern_fail(err, TERN_ERR_UNSUPPORTED, "writing %s is not supported",
                              tern_dtype_name(it->type));
@@ -542,6 +551,18 @@ static tern_status to_folder(conversion *c, const char *in, const char *out, ter
 
 // ---- The whole ---------------------------------------------------------------------------------
 
+// GGUF's table has its factor in it, and its head another one: they are not the same matrix.
+static tern_status refuse_tied(const conversion *c, tern_error *err) {
+    bool folds = c->to_gguf && c->file->kind == TERN_FILE_HF && c->arch->folded;
+    if (!folds || !c->config.tied_head ||
+        c->arch->folded(&c->config, "token_embd.weight", 0) ==
+            c->arch->folded(&c->config, "output.weight", 0))
+        return TERN_OK;
+    return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                     "a %s whose head is its table cannot be written as GGUF: their factors differ",
+                     c->arch->name);
+}
+
 static tern_status run(conversion *c, const char *in, const char *out, tern_error *err) {
     size_t n = strlen(out);
     c->to_gguf = n > 5 && strcmp(out + n - 5, ".gguf") == 0;
@@ -555,6 +576,7 @@ static tern_status run(conversion *c, const char *in, const char *out, tern_erro
         TERN_TRY_GOTO(tern_adapters_add(&c->adapters, &c->desc->loras[i], c->file, c->arch,
                                         &c->config, err));
     TERN_TRY_GOTO(take_rope_factors(c, err));
+    TERN_TRY_GOTO(refuse_tied(c, err));
     TERN_TRY_GOTO(list_items(c, err));
     TERN_TRY_GOTO(add_rope_factors(c, err));
     TERN_TRY_GOTO(c->to_gguf ? to_gguf(c, out, err) : to_folder(c, in, out, err));

@@ -16,6 +16,7 @@
 #include "kernels/cpu/float/attention.inl"
 #include "kernels/cpu/float/conv.inl"
 #include "kernels/cpu/float/delta_net.inl"
+#include "kernels/cpu/float/ssm.inl"
 
 #define TEXT_(x) #x
 #define TEXT(x) TEXT_(x)
@@ -40,6 +41,7 @@ const tern_float_kernels JOIN(tern_float_kernels_, VEC_NAME) = {
     .attention = attention,
     .conv = conv,
     .delta_net = delta_net,
+    .ssm = ssm,
     .argmax = argmax,
     .dot = dot,
     .exp_sum = exp_sum,

@@ -11,3 +11,9 @@ tern_status gpu_op_EXPERTS(tern_plan *p, const tern_node *n, tern_error *err) {
 tern_status gpu_op_MIX(tern_plan *p, const tern_node *n, tern_error *err) {
     return gpu_op_ROUTE(p, n, err);
 }
+tern_status gpu_op_SSM(tern_plan *p, const tern_node *n, tern_error *err) {
+    return gpu_op_ROUTE(p, n, err);
+}
+tern_status gpu_op_SCALE_PIECES(tern_plan *p, const tern_node *n, tern_error *err) {
+    return gpu_op_ROUTE(p, n, err);
+}
