@@ -181,7 +181,7 @@ static const tern_config moe_sample = {TERN_SAMPLE,
                                        .experts_bias = true,
                                        .experts_scale = 1};
 
-#define ROWS                                                                                        \
+#define ROWS                                                                                       \
     TERN_ROWS_TABLE_AND_HEAD,                                                                      \
     TERN_ROW("token_embd_norm.weight", "model.embedding_norm.weight",                              \
              .gguf_also = "output_norm.weight"),                                                   \

@@ -211,8 +211,8 @@ static tern_status bind_float(tern_device *d, tern_weight *w, tern_error *err) {
     return wants_screen(w) ? build_screen(d, w, err) : TERN_OK;
 }
 
-// Each part is held by itself, since the file may have them apart. A token reads a few of them: which
-// pages of the file are in memory is left to the system.
+// Each part is held by itself, since the file may have them apart. A token reads a few of them:
+// which pages of the file are in memory is left to the system.
 static tern_status bind_in_parts(tern_weight *w, tern_error *err) {
     const tern_weight_source *s = &w->source;
     uint64_t n = (uint64_t)s->n_parts, rows = (uint64_t)s->n_rows / n, each;
