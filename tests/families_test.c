@@ -661,7 +661,7 @@ TEST(families_refuse_in_one_line) {
         {"{" QWEN3 ", \"num_experts\": 8}", "8 experts: mixtures of experts are not supported"},
         {"{" QWEN3 ", \"rope_scaling\": {\"rope_type\": \"longrope\", \"factor\": 2}}",
          "RoPE scaling \"longrope\" is not supported"},
-        {"{\"model_type\": \"qwen3_moe\"}", "this architecture is not supported"},
+        {"{\"model_type\": \"qwen4\"}", "this architecture is not supported"},
         {"{\"model_type\": \"qwen3_5_text\", " QWEN35_SIZES ", \"layer_types\": [\"conv\"]}",
          "layer_types has \"conv\", which a qwen35 has not"},
         {"{\"model_type\": \"qwen3_5_text\", " QWEN35_SIZES ", \"layer_types\": "

@@ -288,7 +288,7 @@ static const char *const transformers[] = {
     "qwen3",       "qwen3_5",    "qwen3_5_tied_mtp", "lfm2",    "gemma3",  "gemma3_4b_rope",
     "olmo2",       "qwen2",      "llama3_rope",      "llama",   "smollm3", "granite",
     "ministral3",  "exaone4",    "hunyuan_dense",    "qwen3_moe",
-    "lfm2_moe",    "granite_hybrid", "falcon_h1"};
+    "lfm2_moe",    "granite_hybrid", "falcon_h1",  "gemma4",  "gemma4_full"};
 #define N_TRANSFORMERS (sizeof transformers / sizeof *transformers)
 
 // Seen to fail: OLMo 2's feed-forward on the rows before attention.

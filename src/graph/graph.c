@@ -365,6 +365,24 @@ tern_vid tern_g_scale_pieces(tern_graph *g, tern_vid x, const int64_t widths[TER
     return y;
 }
 
+tern_vid tern_g_group_norm(tern_graph *g, tern_vid x, int64_t group, float eps) {
+    tern_vid y = op_node(g, TERN_OP_GROUP_NORM, x, -1, TERN_VALUE_F32, 0);
+    if (y < 0) return -1;
+    last_node(g)->group = (int32_t)group;
+    last_node(g)->eps = eps;
+    return y;
+}
+
+tern_vid tern_g_scale_by(tern_graph *g, tern_vid x, tern_vid s) {
+    return op_node(g, TERN_OP_SCALE_BY, x, s < 0 ? -2 : s, TERN_VALUE_F32, 0);
+}
+
+tern_vid tern_g_capped_linear(tern_graph *g, tern_vid x, tern_vid w, float cap) {
+    tern_vid y = tern_g_linear(g, x, w);
+    if (y >= 0) last_node(g)->soft_cap = cap;
+    return y;
+}
+
 tern_vid tern_g_route(tern_graph *g, tern_vid scores, tern_vid bias,
                       const tern_route_attrs *attrs) {
     tern_vid y = op_node(g, TERN_OP_ROUTE, scores, bias, TERN_VALUE_F32, 2 * attrs->n_chosen);
@@ -584,6 +602,14 @@ static tern_status check_shapes(const tern_graph *g, const tern_node *n, tern_er
             return tern_fail(err, TERN_ERR_FORMAT, "graph: %s is no bias of %s",
                              g->values[n->in[1]].name, x->name);
         return TERN_OK;
+    case TERN_OP_GROUP_NORM:
+        if (n->group > 0 && x->cols % n->group == 0) return TERN_OK;
+        return tern_fail(err, TERN_ERR_FORMAT, "graph: groups of %d of the columns of %s",
+                         (int)n->group, x->name);
+    case TERN_OP_SCALE_BY:
+        if (g->values[n->in[1]].cols == 1 && g->values[n->in[1]].rows == 1) return TERN_OK;
+        return tern_fail(err, TERN_ERR_FORMAT, "graph: %s is not one number",
+                         g->values[n->in[1]].name);
     case TERN_OP_ROUTE:
     case TERN_OP_EXPERTS:
     case TERN_OP_MIX: return check_experts(g, n, err);

@@ -118,7 +118,8 @@ typedef enum tern_rope_scaling {
     TERN_ROPE_LINEAR,
     TERN_ROPE_LLAMA3,
     TERN_ROPE_YARN,
-    TERN_ROPE_FACTORS
+    TERN_ROPE_FACTORS,
+    TERN_ROPE_PROPORTIONAL // only the first pairs turn, a share `factor` of all
 } tern_rope_scaling;
 
 #define TERN_ROPE_PAIRS_MAX 512
@@ -198,7 +199,7 @@ typedef struct tern_node {
     float scale;                           // attention, scale
     int32_t window;                        // attention
     bool bidirectional;
-    float soft_cap;
+    float soft_cap;                        // attention; linear and linear_top_k of scores
     tern_rope_attrs rope;
     bool inverse;                 // rope: turns back, which is its gradient
     int32_t group, first, width;  // columns and their gradient
@@ -288,6 +289,10 @@ tern_vid tern_g_ssm(tern_graph *g, tern_vid xbc, tern_vid dt, tern_vid a, tern_v
 // The widths add up to x's columns.
 tern_vid tern_g_scale_pieces(tern_graph *g, tern_vid x, const int64_t widths[TERN_PIECES_MAX],
                              const double factors[TERN_PIECES_MAX]);
+tern_vid tern_g_group_norm(tern_graph *g, tern_vid x, int64_t group, float eps);
+tern_vid tern_g_scale_by(tern_graph *g, tern_vid x, tern_vid s); // s: a vector [1]
+// Scores that are capped: cap * tanh(x W^T / cap).
+tern_vid tern_g_capped_linear(tern_graph *g, tern_vid x, tern_vid w, float cap);
 // scores: [experts]; bias: a vector, or -1.
 tern_vid tern_g_route(tern_graph *g, tern_vid scores, tern_vid bias, const tern_route_attrs *attrs);
 // x: [n_in], or n_chosen times that, an expert's after the other's; result likewise.

@@ -57,7 +57,7 @@ TEST(graph_rope_attributes_are_compared_by_member) {
         a->base = 10000;
         a->scaling = TERN_ROPE_NONE;
         a->factor = a->low_freq_factor = a->high_freq_factor = 1;
-        a->beta_fast = a->beta_slow = a->attn_factor = 0;
+        a->beta_fast = a->beta_slow = a->attn_factor = a->growth = 0;
         a->n_context_orig = 64;
         REQUIRE_OK(tern_rope_list_find(&list, &n[i], NULL, &index[i], &err), err);
     }

@@ -63,6 +63,13 @@ static void print_attrs(const tern_graph *g, const tern_node *n, tern_strbuf *ou
     case TERN_OP_COLUMNS:
         tern_strbuf_printf(out, " %d+%d of %d", (int)n->first, (int)n->width, (int)n->group);
         break;
+    case TERN_OP_LINEAR:
+    case TERN_OP_LINEAR_TOP_K:
+        if (n->soft_cap != 0) tern_strbuf_printf(out, " cap=%g", (double)n->soft_cap);
+        break;
+    case TERN_OP_GROUP_NORM:
+        tern_strbuf_printf(out, " group=%d eps=%g", (int)n->group, (double)n->eps);
+        break;
     case TERN_OP_SSM:
         tern_strbuf_printf(out, " heads=%d/%d dim=%d state=%d", (int)n->n_heads,
                            (int)n->n_kv_heads, (int)n->v_dim, (int)n->head_dim);

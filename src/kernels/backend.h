@@ -169,6 +169,9 @@ typedef struct tern_backend {
     // Any number of threads may use a device at once, each with its own instance. Else one at a
     // time, but for is_lost and memory.
     bool is_shared;
+    // The name of an op of the graph, as its architecture built it, that the backend has no kernel
+    // for; NULL: it has all. NULL itself: it always has.
+    const char *(*lacks)(const tern_graph *g);
     // Begins to open a device, which then can be polled and closed. desc stays until it is open.
     tern_status (*open)(tern_device **out, const tern_device_desc *desc, tern_error *err);
     // After a failure it can only be closed.

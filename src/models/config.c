@@ -60,10 +60,15 @@ bool tern_config_float(const tern_config_source *s, const char *gguf, const char
 
 // Some files give one value a layer, with 0 where a layer has no such thing; else they must be
 // equal here.
-static bool read_equal_elements(const tern_file *file, const char *key, int64_t *value) {
+static bool read_equal_elements(const tern_file *file, const char *key, bool first_counts,
+                                int64_t *value) {
     const tern_meta *meta = tern_file_meta(file, key);
     if (!meta || meta->type != TERN_META_ARRAY) return false;
     double found = 0, d;
+    if (first_counts && meta->n > 0 && tern_meta_element(meta, 0, &d) && fabs(d) < 0x1p53) {
+        *value = (int64_t)d;
+        return true;
+    }
     for (uint64_t i = 0; i < meta->n; i++) {
         if (!tern_meta_element(meta, i, &d) || (found != 0 && d != 0 && d != found)) return false;
         if (d != 0) found = d;
@@ -78,7 +83,9 @@ bool tern_config_int(const tern_config_source *s, const char *gguf, const char *
     if (is_gguf(s)) {
         if (!gguf) return false;
         gguf_key(s, gguf, key);
-        return tern_file_meta_int(s->file, key, out) || read_equal_elements(s->file, key, out);
+        bool first_counts = s->arch->ff_by_layer && strcmp(gguf, "feed_forward_length") == 0;
+        return tern_file_meta_int(s->file, key, out) ||
+               read_equal_elements(s->file, key, first_counts, out);
     }
     const tern_json *j = tern_config_json(s, hf);
     if (!tern_json_is(j, TERN_JSON_NUMBER)) return false;

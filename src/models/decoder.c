@@ -161,7 +161,9 @@ tern_vid tern_block_residual(tern_graph *g, const tern_config *c, tern_vid x, te
 static void add_logits(tern_graph *g, const tern_config *c, tern_vid x) {
     if (c->logit_divisor != 0) x = tern_g_scale(g, x, (float)(1 / c->logit_divisor));
     const char *head = c->tied_head ? "token_embd.weight" : "output.weight";
-    tern_vid logits = tern_g_linear(g, x, tern_g_matrix(g, head, c->n_vocab, c->n_embd));
+    tern_vid w = tern_g_matrix(g, head, c->n_vocab, c->n_embd);
+    tern_vid logits = c->score_cap != 0 ? tern_g_capped_linear(g, x, w, (float)c->score_cap)
+                                        : tern_g_linear(g, x, w);
     tern_g_output(g, tern_g_top_k(g, logits), "top_k");
     tern_g_output(g, logits, "logits");
 }

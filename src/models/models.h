@@ -67,6 +67,12 @@ typedef struct tern_config {
     tern_ssm_attrs ssm;
     bool ssm_norm; // of what the state space makes, after its gate
     tern_multipliers multipliers;
+    // Gemma 4's: heads of layers that see everything have dimensions of their own; the last layers
+    // read the keys and values of earlier ones, and may be twice as wide; each layer adds numbers of
+    // the token, n_per_layer of them; scores are capped. 0: none of it
+    int64_t full_head_dim, n_shared, n_per_layer;
+    bool wide_shared;
+    double score_cap;
     // Mixtures of experts, in the feed-forward part of all layers but the first n_dense_layers
     int64_t n_experts, n_experts_used, n_ff_expert, n_dense_layers; // n_experts 0: there are none
     bool experts_sigmoid, experts_normed, experts_bias; // how rows are routed: tern_route_attrs
@@ -164,6 +170,8 @@ typedef struct tern_arch {
     tern_status (*read)(const tern_config_source *s, tern_config *c, tern_error *err);
     tern_status (*write_gguf)(tern_gguf_writer *w, const char *name, const tern_config *c);
     void (*write_json)(const tern_config *c, tern_strbuf *out);
+    // Whether a tensor of a folder or GGUF is not read, by its GGUF name; NULL: no other is.
+    const char *(*ignores)(const tern_config *c, const char *gguf_name);
     // What a row of a folder's tensor is multiplied with to be GGUF's, whose weights have in them
     // what config.json states as factors. NULL: always 1.
     double (*folded)(const tern_config *c, const char *gguf_name, int64_t row);
@@ -182,6 +190,7 @@ typedef struct tern_arch {
     bool gguf_rope_neighbours;
     bool mixed_layers;      // config.json lists the kind of each layer
     bool windows_by_layer;  // its own reader reads them
+    bool ff_by_layer;       // GGUF's feed_forward_length is an array: the first one counts
     bool has_experts;       // its own reader reads them
     bool kv_heads_by_layer; // GGUF's head_count_kv is an array: 0 where a layer has no attention
     const tern_generation_defaults *generation;

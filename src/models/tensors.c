@@ -156,6 +156,9 @@ const char *tern_model_ignores(const tern_file *file, const tern_arch *arch, con
         return "moments of the optimizer, which only training uses";
     if (!gguf && is_packed_scale(file, name)) return "the scale of a packed weight, read with it";
     char other[128];
+    bool known = gguf || tern_model_name_to_gguf(arch, name, other, sizeof other);
+    if (known && arch->ignores) why = arch->ignores(c, gguf ? name : other);
+    if (why) return why;
     if (!gguf && c->tied_head && tern_model_name_to_gguf(arch, name, other, sizeof other) &&
         tern_model_role(arch, other) == TERN_ROLE_HEAD)
         return "config.json ties the head to the embedding table";

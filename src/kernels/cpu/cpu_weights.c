@@ -203,7 +203,7 @@ static tern_status bind_float(tern_device *d, tern_weight *w, tern_error *err) {
     w->rows = s->data.memory;
     w->row_bytes = s->bytes / (uint64_t)s->n_rows;
     if (s->type == TERN_DTYPE_I2_S) w->row_bytes = (size_t)s->n_cols / 4;
-    w->info.keeps_source = true;
+    w->info.keeps_source = s->is_matrix; // of a table single rows are read
     if (s->is_head && tern_head_type(s->head, &type)) TERN_TRY(convert_head(d, w, type, err));
     w->info.layout = tern_dtype_name(w->type);
     if (s->is_matrix) w->info.bytes_per_token = (uint64_t)w->row_bytes * (uint64_t)s->n_rows;

@@ -201,6 +201,8 @@ tern_status gpu_device_poll(tern_device *d, bool *done, tern_error *err);
 // Both, and waits.
 tern_status gpu_device_new(tern_device **out, const tern_webgpu_desc *desc, bool halves,
                            tern_error *err);
+// The name of an op that has no kernels here (ops/gpu_op_missing.c), or NULL.
+const char *gpu_lacks(const tern_graph *g);
 tern_status gpu_device_open(tern_device **out, const tern_device_desc *desc, tern_error *err);
 void gpu_device_close(tern_device *d);
 // Finds d->group, trying from the size with index `first` on: begin, then poll until *done or a

@@ -61,10 +61,13 @@ static tern_status take_rope_factors(conversion *c, tern_error *err) {
 
 static tern_status add_rope_factors(conversion *c, tern_error *err) {
     const tern_rope_attrs *a = &c->config.rope;
-    if (!c->to_gguf || a->scaling != TERN_ROPE_LLAMA3) return TERN_OK;
+    bool proportional = a->scaling == TERN_ROPE_PROPORTIONAL;
+    if (!c->to_gguf || (a->scaling != TERN_ROPE_LLAMA3 && !proportional)) return TERN_OK;
     c->rope_factors = tern_alloc_array(TERN_MEM_FILE, (size_t)a->n_rot / 2, sizeof(float));
     if (!c->rope_factors) return tern_fail_memory(err, (size_t)a->n_rot);
-    tern_rope_llama3_factors(a, c->rope_factors);
+    if (!proportional) tern_rope_llama3_factors(a, c->rope_factors);
+    for (int i = 0; proportional && i < a->n_rot / 2; i++) // as llama.cpp has them
+        c->rope_factors[i] = i < (int)((float)a->n_rot * a->factor) / 2 ? 1 : 1e30f;
     c->items[c->n_items++] = (item){.values = c->rope_factors,
                                     .n_values = (uint64_t)a->n_rot / 2,
                                     .name = ROPE_FACTORS,

@@ -53,3 +53,14 @@ static void step_scale_pieces(cpu_run *run, const cpu_step *step, const tern_tea
             }
 }
 const cpu_op cpu_op_SCALE_PIECES = {.step = step_scale_pieces};
+
+static void step_scale_by(cpu_run *run, const cpu_step *step, const tern_team *team) {
+    (void)team;
+    const tern_node *n = step->node;
+    size_t d = (size_t)cols(run, n->in[0]);
+    const float *x = cpu_value(run, n->in[0]);
+    float *y = cpu_value(run, n->out[0]), s = run->plan->weights[n->in[1]]->vector[0];
+    for (size_t t, last; claim_rows(run, step, cpu_rows(run, n->in[0]), ROW_BLOCK, &t, &last);)
+        kernels(run)->f->scale(y + t * d, x + t * d, s, (last - t) * d);
+}
+const cpu_op cpu_op_SCALE_BY = {.step = step_scale_by};
