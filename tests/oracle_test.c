@@ -265,7 +265,9 @@ static const char *const decoders[] = {OWN "qwen3", OWN "qwen35", OWN "qwen35_gr
                                        OWN "lfm2",  OWN "gemma3", OWN "gemma3_linear",
                                        OWN "qwen2", OWN "llama_scaled", OWN "ministral3",
                                        OWN "smollm3", OWN "granite", OWN "minicpm",
-                                       OWN "exaone4", OWN "hunyuan", OWN "olmo2"};
+                                       OWN "exaone4", OWN "hunyuan", OWN "olmo2",
+                                       OWN "qwen3moe", OWN "lfm2moe", OWN "granitehybrid",
+                                       OWN "falcon_h1", OWN "gemma4"};
 
 static const tern_model_desc ways[] = {
     {.cpu_features = "scalar", .n_threads = 1}, {.n_threads = 2}, {.n_threads = 1, .n_batch = 7}};

@@ -140,11 +140,11 @@ static tern_status read_layers(const tern_config_source *s, tern_config *c, tern
 // transformers writes the full layers' heads as a number, or layer by layer where they differ.
 static int64_t json_full_head_dim(const tern_config_source *s, const tern_config *c) {
     int64_t dim = c->head_dim;
-    char path[64];
+    char member[64];
     if (tern_config_int(s, NULL, "global_head_dim", &dim)) return dim;
     for (int64_t i = 0; i < c->n_layers; i++) {
-        snprintf(path, sizeof path, "per_layer_config.%d.head_dim", (int)i);
-        if (c->layers[i] == TERN_LAYER_FULL && tern_config_int(s, NULL, path, &dim)) return dim;
+        snprintf(member, sizeof member, "per_layer_config.%d.head_dim", (int)i);
+        if (c->layers[i] == TERN_LAYER_FULL && tern_config_int(s, NULL, member, &dim)) return dim;
     }
     return dim;
 }

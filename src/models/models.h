@@ -68,8 +68,8 @@ typedef struct tern_config {
     bool ssm_norm; // of what the state space makes, after its gate
     tern_multipliers multipliers;
     // Gemma 4's: heads of layers that see everything have dimensions of their own; the last layers
-    // read the keys and values of earlier ones, and may be twice as wide; each layer adds numbers of
-    // the token, n_per_layer of them; scores are capped. 0: none of it
+    // read the keys and values of earlier ones, and may be twice as wide; each layer adds
+    // n_per_layer numbers of the token; scores are capped. 0: none of it
     int64_t full_head_dim, n_shared, n_per_layer;
     bool wide_shared;
     double score_cap;
