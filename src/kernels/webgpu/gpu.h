@@ -51,6 +51,12 @@
     ROW(GPU_CONV_KEEP, "conv", "conv_keep", "rw-w")                                                \
     ROW(GPU_CONV_FEW, "conv", "conv_few", "rwrwwr")                                                \
     ROW(GPU_DELTA_NET, "delta_net", "delta_net", "rwwwrww")                                        \
+    ROW(GPU_SSM, "ssm", "ssm", "rwwrww")                                                           \
+    ROW(GPU_SCALE_PIECES, "pieces", "scale_pieces", "ww")                                          \
+    ROW(GPU_ROUTE, "route", "route", "w-w")                                                        \
+    ROW(GPU_ROUTE_BIASED, "route", "route_biased", "wrw")                                          \
+    ROW(GPU_MIX, "route", "mix", "w-ww")                                                           \
+    ROW(GPU_EXPERTS, "experts", "experts", "rwww")                                                 \
     ROW(GPU_ROPE, "rope", "rope", "rw--w")                                                         \
     ROW(GPU_KV_STORE, "rope", "kv_store", "--ww-ww")                                               \
     ROW(GPU_ROPE_STORE, "rope", "rope_store", "rwwwwww")                                           \

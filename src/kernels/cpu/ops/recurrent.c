@@ -1,6 +1,6 @@
 // Ops whose rows follow from the rows before them through a state of fixed size: a short
-// convolution, the gated delta rule and a selective state space. A unit of work is a sequence's rows
-// of the batch and some columns or a head; the rows go one after the other.
+// convolution, the gated delta rule and a selective state space. A unit of work is a sequence's
+// rows of the batch and some columns or a head; the rows go one after the other.
 #include <string.h>
 #include "kernels/cpu/ops/ops.h"
 

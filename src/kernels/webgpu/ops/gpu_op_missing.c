@@ -1,8 +1,7 @@
 // Ops that have no WGSL kernels: models that need one run on the CPU.
 #include "kernels/webgpu/ops/gpu_op.h"
 
-#define MISSING(ROW) ROW(ROUTE) ROW(EXPERTS) ROW(MIX) ROW(SSM) ROW(SCALE_PIECES) \
-    ROW(GROUP_NORM) ROW(SCALE_BY)
+#define MISSING(ROW) ROW(GROUP_NORM) ROW(SCALE_BY)
 
 const char *gpu_lacks(const tern_graph *g) {
 #define ROW(id) [TERN_OP_##id] = true,
