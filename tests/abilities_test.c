@@ -6,6 +6,7 @@
 #include "formats/formats.h"
 #include "harness.h"
 #include "runtime/runtime.h"
+#include "session/session.h"
 #include "tern_tools.h"
 
 #define OWN "tests/oracles/" // tests run in the repository's root
@@ -15,31 +16,33 @@ typedef struct family {
     int32_t window;     // of most layers, 0: none
     bool has_fixed;     // states that do not grow
     bool embeds;        // no next tokens
+    int32_t n_short;    // longer texts have other factors of RoPE, 0: they have not
 } family;
 
 static const family families[] = {
-    {"llama", OWN "llama", 0, false, false},
-    {"qwen3", OWN "qwen3", 0, false, false},
-    {"qwen35", OWN "qwen35", 0, true, false},
-    {"qwen35 grouped", OWN "qwen35_grouped", 0, true, false},
-    {"lfm2", OWN "lfm2", 0, true, false},
-    {"gemma3", OWN "gemma3", 8, false, false},
-    {"gemma3 linear", OWN "gemma3_linear", 8, false, false},
-    {"qwen2", OWN "qwen2", 0, false, false},
-    {"llama scaled", OWN "llama_scaled", 0, false, false},
-    {"ministral3", OWN "ministral3", 0, false, false},
-    {"smollm3", OWN "smollm3", 0, false, false},
-    {"granite", OWN "granite", 0, false, false},
-    {"minicpm", OWN "minicpm", 0, false, false},
-    {"exaone4", OWN "exaone4", 8, false, false},
-    {"hunyuan", OWN "hunyuan", 0, false, false},
-    {"olmo2", OWN "olmo2", 0, false, false},
-    {"qwen3 moe", OWN "qwen3moe", 0, false, false},
-    {"lfm2 moe", OWN "lfm2moe", 0, true, false},
-    {"granite hybrid", OWN "granitehybrid", 0, true, false},
-    {"falcon-h1", OWN "falcon_h1", 0, true, false},
-    {"gemma4", OWN "gemma4", 8, false, false},
-    {"embeddinggemma", OWN "embeddinggemma", 16, false, true},
+    {"llama", OWN "llama", 0, false, false, 0},
+    {"qwen3", OWN "qwen3", 0, false, false, 0},
+    {"qwen35", OWN "qwen35", 0, true, false, 0},
+    {"qwen35 grouped", OWN "qwen35_grouped", 0, true, false, 0},
+    {"lfm2", OWN "lfm2", 0, true, false, 0},
+    {"gemma3", OWN "gemma3", 8, false, false, 0},
+    {"gemma3 linear", OWN "gemma3_linear", 8, false, false, 0},
+    {"qwen2", OWN "qwen2", 0, false, false, 0},
+    {"llama scaled", OWN "llama_scaled", 0, false, false, 0},
+    {"ministral3", OWN "ministral3", 0, false, false, 0},
+    {"smollm3", OWN "smollm3", 0, false, false, 0},
+    {"granite", OWN "granite", 0, false, false, 0},
+    {"minicpm", OWN "minicpm", 0, false, false, 0},
+    {"exaone4", OWN "exaone4", 8, false, false, 0},
+    {"hunyuan", OWN "hunyuan", 0, false, false, 0},
+    {"olmo2", OWN "olmo2", 0, false, false, 0},
+    {"phi3", OWN "phi3", 0, false, false, 76},
+    {"qwen3 moe", OWN "qwen3moe", 0, false, false, 0},
+    {"lfm2 moe", OWN "lfm2moe", 0, true, false, 0},
+    {"granite hybrid", OWN "granitehybrid", 0, true, false, 0},
+    {"falcon-h1", OWN "falcon_h1", 0, true, false, 0},
+    {"gemma4", OWN "gemma4", 8, false, false, 0},
+    {"embeddinggemma", OWN "embeddinggemma", 16, false, true, 0},
 };
 #define N_FAMILIES (sizeof families / sizeof *families)
 #define EACH_FAMILY(f)                                                                             \
@@ -196,9 +199,11 @@ TEST(abilities_a_common_front_is_computed_once) {
             n_text = n + n_said;
             CHECK_MSG(n_said == n_want && memcmp(text + n, want, n_want * sizeof *want) == 0,
                       "%s, %s: another text", f->name, t->what);
-            CHECK_MSG(st.n_reused >= t->n_reused && st.n_reused < n,
+            // The text before had the factors of longer ones.
+            size_t least = f->n_short > 0 && n <= (size_t)f->n_short ? 0 : t->n_reused;
+            CHECK_MSG(st.n_reused >= least && st.n_reused < n,
                       "%s, %s: %zu of %zu tokens reused, not %zu", f->name, t->what, st.n_reused, n,
-                      t->n_reused);
+                      least);
         }
         finish(&r);
     }
@@ -520,7 +525,7 @@ TEST(abilities_adapters_beside_and_merged) {
         snprintf(adapter, sizeof adapter, "%s_lora", test_tmp(name));
         snprintf(gguf, sizeof gguf, "%s.gguf", test_tmp(name));
         int n_matrices = write_adapter(f->folder, adapter);
-        CHECK_MSG(n_matrices >= 10, "%s: adapters of %d matrices", f->name, n_matrices);
+        CHECK_MSG(n_matrices >= 8, "%s: adapters of %d matrices", f->name, n_matrices);
         const tern_lora lora = {.path = adapter};
         const tern_convert_desc plain = {.type = TERN_TYPE_F32}, with = {.type = TERN_TYPE_F32,
                                                                          .loras = &lora,
@@ -704,6 +709,67 @@ TEST(abilities_windows_reach_so_far_and_no_further) {
             finish(&r);
         }
         free(want);
+    }
+}
+
+// ---- Lengths -----------------------------------------------------------------------------------
+
+// How likely each token was that a session says over the length at which RoPE's factors change, and
+// the scores of one more; into `scores`.
+static size_t say_over(running *r, int32_t n_short, float *logprobs, float *scores) {
+    enum { N_OVER = 12 };
+    int32_t ids[200];
+    size_t n_each, n_said = 0;
+    const int32_t one = 7;
+    const tern_sampling greedy = {0};
+    const tern_generate_params p = {
+        .sampling = &greedy, .max_tokens = N_OVER, .ignore_end = true, .logprobs = true};
+    tern_error err = {0};
+    fill_ids(ids, (size_t)n_short - 4, r->n_vocab, 17);
+    CHECK(tern_generate_ids(r->session, ids, (size_t)n_short - 4, &p, NULL, NULL, NULL, &err) ==
+          TERN_OK);
+    const tern_token_logprob *each = tern_session_token_logprobs(r->session, &n_said, &n_each);
+    for (size_t i = 0; i < n_said; i++) logprobs[i] = each[i * n_each].logprob;
+    CHECK(tern_session_logits(r->session, &one, 1, scores, &err) == TERN_OK);
+    return n_said;
+}
+
+// A text that becomes longer than some factors are for is computed with the others from its
+// beginning, as if it had been so long at once; and drafts make no text longer than it is. Seen to
+// fail: states left as they were; drafts that go over the length.
+TEST(abilities_a_text_may_become_longer) {
+    EACH_FAMILY(f) {
+        float plain[16], drafted[16];
+        running r, by_drafts, fresh;
+        size_t n_ids, n;
+        tern_error err = {0};
+        if (!f->n_short || !start(&r, f->folder, NULL, NULL)) continue;
+        const tern_session_desc sd = {
+            .n_context = N_CONTEXT,
+            .kv_type = TERN_KV_F32,
+            .speculation = {.draft_model = r.model, .always = true, .max_length = 5}};
+        float *scores = calloc(3 * (size_t)r.n_vocab, sizeof *scores);
+        n = say_over(&r, f->n_short, plain, scores);
+        CHECK(n == 12);
+        if (start(&by_drafts, f->folder, NULL, &sd)) {
+            say_over(&by_drafts, f->n_short, drafted, scores + r.n_vocab);
+            CHECK_MSG(!memcmp(plain, drafted, n * sizeof *plain), "%s: other scores with drafts",
+                      f->name);
+            finish(&by_drafts);
+        }
+        if (start(&fresh, f->folder, NULL, NULL)) {
+            n_ids = tern_session_n_tokens(r.session);
+            CHECK(tern_session_sync(fresh.session, tern_session_tokens(r.session), n_ids - 1, NULL,
+                                    &err) == TERN_OK);
+            float *want = scores + 2 * r.n_vocab;
+            CHECK(tern_session_logits(fresh.session, tern_session_tokens(r.session) + n_ids - 1, 1,
+                                      want, &err) == TERN_OK);
+            CHECK_MSG(!memcmp(want, scores, (size_t)r.n_vocab * sizeof *want),
+                      "%s: other scores than of the whole text", f->name);
+            finish(&fresh);
+        }
+        free(scores);
+        finish(&r);
     }
 }
 

@@ -131,7 +131,7 @@ static bool make_folder(const char *folder, const char *config, int64_t n_embd, 
     ", \"num_attention_heads\": 2, \"num_key_value_heads\": 1, "                                   \
     "\"head_dim\": 8"
 #define SMALL(type)                                                                                \
-    "\"model_type\": \"" type "\", \"hidden_size\": 16, \"intermediate_size\": 24, "                \
+    "\"model_type\": \"" type "\", \"hidden_size\": 16, \"intermediate_size\": 24, "               \
     "\"num_hidden_layers\": 5, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, "           \
     "\"tie_word_embeddings\": true"
 #define NESTED(type, inside) "{\"model_type\": \"" type "\", \"text_config\": {" inside "}}"
@@ -342,7 +342,7 @@ static const char *const oracles[] = {
     "qwen3",          "qwen3_5",        "qwen3_5_tied_mtp",  "lfm2",           "gemma3",
     "gemma3_4b_rope", "embeddinggemma", "embeddinggemma_st", "qwen3_embedding", "olmo2", "qwen2",
     "llama3_rope",    "ministral3",     "smollm3",           "granite",         "exaone4",
-    "hunyuan_dense"};
+    "hunyuan_dense",  "phi3_longrope"};
 
 TEST(families_of_transformers_go_there_and_back) {
     for (size_t i = 0; i < sizeof oracles / sizeof *oracles; i++) {
@@ -565,6 +565,7 @@ typedef struct rewriting {
     const char *key; // whose number becomes another, if any
     int64_t value;
     const char *new_key;   // one more, of the value 1
+    const char *without;   // keys with this in them are left out
     const char *from, *to; // a tensor's name
     const char *new_tensor;
 } rewriting;
@@ -578,7 +579,8 @@ static bool rewrite_gguf(const char *in, const char *out, const rewriting *r) {
     bool ok = tern_file_open(&f, in, &err) == TERN_OK &&
               tern_gguf_writer_open(&w, out, 0, &err) == TERN_OK;
     for (size_t i = 0; ok && i < f->n_metas; i++)
-        if (r->key && !strcmp(f->metas[i].key, r->key))
+        if (r->without && strstr(f->metas[i].key, r->without)) continue;
+        else if (r->key && !strcmp(f->metas[i].key, r->key))
             ok = tern_gguf_put_int(w, r->key, TERN_META_U32, r->value) == TERN_OK;
         else
             ok = tern_gguf_put_meta(w, &f->metas[i]) == TERN_OK;
@@ -652,6 +654,69 @@ TEST(families_last_norm_has_two_names_in_gguf) {
     tern_file_close(o.file);
 }
 
+// Older files of MiniCPM do not say its factors, which are those of the first one. Seen to fail: a
+// GGUF's factors of 1; the divisor turned round.
+TEST(families_older_minicpm_has_its_factors) {
+    static const char json[] = "{" SMALL("minicpm") ", \"scale_emb\": 12, \"scale_depth\": 1.4, "
+                               "\"dim_model_base\": 256}";
+    char folder[600], gguf[700], old[700];
+    snprintf(folder, sizeof folder, "%s", test_tmp("family_minicpm"));
+    snprintf(gguf, sizeof gguf, "%s.gguf", folder);
+    snprintf(old, sizeof old, "%s_old.gguf", folder);
+    if (!make_folder(folder, json, 16, "model.", NULL)) return;
+    convert(folder, gguf);
+    const rewriting r = {.without = "_scale"};
+    REQUIRE(rewrite_gguf(gguf, old, &r));
+    opened o[2];
+    if (!open_model(&o[0], gguf) || !open_model(&o[1], old)) return;
+    CHECK(tern_file_meta(o[0].file, "minicpm.logit_scale"));
+    CHECK(!tern_file_meta(o[1].file, "minicpm.logit_scale"));
+    for (int i = 0; i < 2; i++) {
+        const tern_config *c = &o[i].c;
+        CHECK_MSG(c->embedding_scale == 12 && fabs(c->residual_scale - 1.4 / sqrt(5)) < 1e-6 &&
+                      c->logit_divisor == 0.0625,
+                  "%d: %g, %g, %g", i, c->embedding_scale, c->residual_scale, c->logit_divisor);
+        tern_file_close(o[i].file);
+    }
+}
+
+// RoPE's factors that are in a GGUF only come to config.json and back: Llama 3's as four numbers,
+// others as two sets of the same. Seen to fail: Llama 3's found for any factors.
+TEST(families_rope_factors_go_to_folders) {
+    static const char json[] =
+        "{" SMALL("llama") ", \"head_dim\": 8, \"rope_scaling\": {\"rope_type\": \"llama3\", "
+        "\"factor\": 8, \"low_freq_factor\": 1, \"high_freq_factor\": %d, "
+        "\"original_max_position_embeddings\": 64}}";
+    for (int high = 4; high <= 5; high++) {
+        char folder[600], gguf[700], back[700], again[700], config[900];
+        opened o;
+        float want[4], got[4];
+        tern_error err = {0};
+        snprintf(folder, sizeof folder, "%s%d", test_tmp("family_factors"), high);
+        snprintf(gguf, sizeof gguf, "%s.gguf", folder);
+        snprintf(back, sizeof back, "%s_back", folder);
+        snprintf(again, sizeof again, "%s_again.gguf", folder);
+        snprintf(config, sizeof config, json, high);
+        if (!make_folder(folder, config, 16, "model.", NULL)) return;
+        convert(folder, gguf);
+        convert(gguf, back);
+        if (!open_model(&o, back)) return;
+        CHECK(o.c.rope.scaling == (high == 4 ? TERN_ROPE_LLAMA3 : TERN_ROPE_LONG));
+        CHECK(high == 5 || (o.c.rope.n_context_orig == 64 && o.c.rope.factor == 8));
+        CHECK(high == 4 || (o.c.rope.attn_factor == 1 && o.c.rope.n_context_orig == 2048));
+        tern_file_close(o.file);
+        convert(back, again);
+        for (int i = 0; i < 2; i++) {
+            if (!open_model(&o, i ? again : gguf)) return;
+            const tern_tensor *t = tern_file_tensor(
+                o.file, i && high == 5 ? "rope_factors_long.weight" : "rope_freqs.weight");
+            CHECK(t && t->ne[0] == 4 && tern_tensor_decode(t, i ? got : want, &err) == TERN_OK);
+            tern_file_close(o.file);
+        }
+        CHECK(memcmp(want, got, sizeof want) == 0);
+    }
+}
+
 // ---- What is refused ---------------------------------------------------------------------------
 
 TEST(families_refuse_in_one_line) {
@@ -659,8 +724,23 @@ TEST(families_refuse_in_one_line) {
         const char *json, *says;
     } cases[] = {
         {"{" QWEN3 ", \"num_experts\": 8}", "8 experts: mixtures of experts are not supported"},
-        {"{" QWEN3 ", \"rope_scaling\": {\"rope_type\": \"longrope\", \"factor\": 2}}",
-         "RoPE scaling \"longrope\" is not supported"},
+        {"{" QWEN3 ", \"rope_scaling\": {\"rope_type\": \"spiral\", \"factor\": 2}}",
+         "RoPE scaling \"spiral\" is not supported"},
+        {"{" QWEN3 ", \"rope_scaling\": {\"rope_type\": \"dynamic\", \"factor\": 2}}",
+         "RoPE scaling \"dynamic\" is not supported"},
+        {"{" SMALL("smollm3") ", \"no_rope_layers\": [1, 0]}",
+         "no_rope_layers has 2 entries for 5 layers"},
+        {"{" SMALL("smollm3") ", \"no_rope_layer_interval\": 0}", "expected 1 or more"},
+        {"{" SMALL("granite") ", \"logits_scaling\": 0}", "logits_scaling is 0, expected"},
+        {"{" SMALL("minicpm") ", \"dim_model_base\": -1}", "dim_model_base is -1"},
+        {"{" SMALL("exaone4") ", \"sliding_window\": -6}", "sliding_window is -6"},
+        {"{" SMALL("ministral3") ", \"head_dim\": 8, \"partial_rotary_factor\": 0.5, "
+         "\"rope_parameters\": {\"rope_type\": \"yarn\", \"factor\": 2, "
+         "\"llama_4_scaling_beta\": 0.1}}",
+         "of which RoPE turns 4 of 8 dimensions"},
+        {"{" SMALL("phi3") ", \"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": [], "
+         "\"long_factor\": []}}",
+         "no numbers for rope_factors_short.weight"},
         {"{\"model_type\": \"qwen4\"}", "this architecture is not supported"},
         {"{\"model_type\": \"qwen3_5_text\", " QWEN35_SIZES ", \"layer_types\": [\"conv\"]}",
          "layer_types has \"conv\", which a qwen35 has not"},

@@ -44,12 +44,14 @@ static tern_status add_array(rig *r, tern_vid v) {
     return status;
 }
 
-static tern_status rig_open(rig *r, const char *family, const tern_train_backend *backend) {
+// in_order: from GGUF, where rows stand as in the folder and numbers are as the graph reads them.
+static tern_status rig_open(rig *r, const char *family, bool in_order,
+                            const tern_train_backend *backend) {
     char path[200];
     tern_config config;
     *r = (rig){.family = family, .backend = backend};
     tern_graph_init(&r->graph);
-    snprintf(path, sizeof path, "tests/oracles/%s/model.gguf", family);
+    snprintf(path, sizeof path, "tests/oracles/%s%s", family, in_order ? "/model.gguf" : "");
     TERN_TRY(tern_file_open(&r->file, path, &r->err));
     snprintf(path, sizeof path, "tests/oracles/%s/golden.safetensors", family);
     TERN_TRY(tern_file_open(&r->golden, path, &r->err));
@@ -155,7 +157,7 @@ static void check_gradients(rig *r, const tern_json_doc *doc, double bound) {
               want);
     for (size_t v = 0; v < r->graph.n_values; v++) {
         const tern_value *w = &r->graph.values[v];
-        if (w->kind != TERN_VALUE_WEIGHT) continue;
+        if (w->kind != TERN_VALUE_WEIGHT || strncmp(w->name, "rope_", 5) == 0) continue;
         compare(r, w, doc, slopes_of(r, doc, slopes, w->name), bound);
         n++;
     }
@@ -171,15 +173,22 @@ static bool read_golden(tern_json_doc *doc, char **text) {
     return ok;
 }
 
-static const char *const families[] = {"gemma3", "lfm2", "qwen3", "gemma3_linear"};
+static const struct {
+    const char *name;
+    bool in_order;
+} families[] = {{"gemma3", true},  {"lfm2", true},    {"qwen3", true},    {"gemma3_linear", true},
+                {"qwen2", true},   {"phi3", true},    {"hunyuan", true},  {"exaone4", true},
+                {"olmo2", true},   {"granite", false}, {"ministral3", false}};
+#define N_FAMILIES (sizeof families / sizeof *families)
 
+// Seen to fail: a bias's gradient of one row; queries' growth left out of RoPE's gradient.
 TEST(train_gradients_of_the_families_are_those_of_float64) {
     tern_json_doc doc;
     char *text;
     if (!read_golden(&doc, &text)) return;
-    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+    for (size_t i = 0; i < N_FAMILIES; i++) {
         rig r;
-        REQUIRE_OK(rig_open(&r, families[i], &tern_train_cpu), r.err);
+        REQUIRE_OK(rig_open(&r, families[i].name, families[i].in_order, &tern_train_cpu), r.err);
         check_gradients(&r, &doc, 3e-5);
         rig_close(&r);
     }
@@ -193,12 +202,13 @@ TEST(webgpu_train_gradients_of_the_families_are_those_of_float64) {
     char *text;
     if (!read_golden(&doc, &text)) return;
     bool absent = false;
-    for (size_t i = 0; i < (test_is_long() ? 4 : 1) && !absent; i++) {
+    for (size_t i = 0; i < (test_is_long() ? N_FAMILIES : 1) && !absent; i++) {
         rig r;
-        tern_status status = rig_open(&r, families[i], &tern_train_webgpu);
+        tern_status status =
+            rig_open(&r, families[i].name, families[i].in_order, &tern_train_webgpu);
         if (status == TERN_OK) check_gradients(&r, &doc, 1e-4);
         absent = status != TERN_OK && gpu_is_absent(r.err.message);
-        CHECK_MSG(status == TERN_OK || absent, "%s: %s", families[i], r.err.message);
+        CHECK_MSG(status == TERN_OK || absent, "%s: %s", families[i].name, r.err.message);
         rig_close(&r);
     }
     tern_json_free(&doc);

@@ -193,6 +193,42 @@ tern_status tern_hf_resolve_ternary(tern_file *file, tern_error *err) {
     return TERN_OK;
 }
 
+// ---- Arrays of config.json ---------------------------------------------------------------------
+
+// RoPE's factors, which are tensors in GGUF; there they have these names.
+static tern_status add_array(tern_file *file, const tern_json *list, const char *name,
+                             tern_error *err) {
+    const tern_json_doc *doc = &file->config;
+    size_t n = 0;
+    for (const tern_json *e = tern_json_first(doc, list); e; e = tern_json_next(doc, list, e)) n++;
+    if (n == 0) return tern_fail(err, TERN_ERR_FORMAT, "config.json: no numbers for %s", name);
+    tern_tensor *t = tern_file_add_tensor(file, err);
+    float *x = t ? tern_arena_take(&file->priv->pool, n * sizeof *x) : NULL;
+    if (!x) return tern_fail_memory(err, n * sizeof *x);
+    *t = (tern_tensor){.name = name, .type = TERN_DTYPE_F32, .n_dims = 1, .ne = {n, 1, 1, 1},
+                       .data = tern_blob_of(x, n * sizeof *x), .bytes = n * sizeof *x, .scale = 1};
+    for (const tern_json *e = tern_json_first(doc, list); e; e = tern_json_next(doc, list, e))
+        *x++ = (float)tern_json_number(e, NAN);
+    return TERN_OK;
+}
+
+static tern_status add_rope_factors(tern_file *file, tern_error *err) {
+    static const char *const groups[] = {"rope_parameters", "rope_scaling",
+                                         "text_config.rope_parameters", "text_config.rope_scaling"};
+    static const char *const names[][2] = {{"short_factor", "rope_factors_short.weight"},
+                                           {"long_factor", "rope_factors_long.weight"}};
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
+        const tern_json *group = tern_json_path(&file->config, groups[i]);
+        const tern_json *lists[2];
+        for (int k = 0; k < 2; k++) lists[k] = tern_json_get(&file->config, group, names[k][0]);
+        if (!tern_json_is(lists[0], TERN_JSON_ARRAY) || !tern_json_is(lists[1], TERN_JSON_ARRAY))
+            continue;
+        for (int k = 0; k < 2; k++) TERN_TRY(add_array(file, lists[k], names[k][1], err));
+        return TERN_OK;
+    }
+    return TERN_OK;
+}
+
 // ---- Folders -----------------------------------------------------------------------------------
 
 // Whether the index lists the file among its shards.
@@ -248,6 +284,7 @@ static tern_status read_folder(tern_file *file, const char *folder, const char *
     TERN_TRY(read_text(file, folder, "tokenizer.json", &file->tokenizer_json, err));
     TERN_TRY(read_text(file, folder, "chat_template.jinja", &file->chat_template, err));
     if (!only_file) TERN_TRY(tern_hf_open_modules(file, folder, err));
+    if (!is_adapter) TERN_TRY(add_rope_factors(file, err));
     TERN_TRY(open_weights(file, folder, only_file, err));
     if (file->n_tensors == 0 && !tern_json_root(&file->config) && !file->tokenizer_json.ptr)
         return tern_fail(err, TERN_ERR_FORMAT, "%s: no model here: neither %s nor %s nor "

@@ -271,8 +271,8 @@ static void columns_back(gradients *d, const tern_node *f, tern_vid dy) {
 }
 
 static void rope_back(gradients *d, const tern_node *f, tern_vid dy) {
-    tern_vid dx = tern_g_rope(d->g, dy, f->n_in > 1 ? f->in[1] : -1, f->n_heads, f->head_dim,
-                              &f->rope);
+    tern_vid dx = tern_g_long_rope(d->g, dy, f->n_in > 1 ? f->in[1] : -1,
+                                   f->n_in > 2 ? f->in[2] : -1, f->n_heads, f->head_dim, &f->rope);
     if (dx < 0) return;
     d->g->nodes[d->g->n_nodes - 1].inverse = !f->inverse;
     send(d, f->in[0], dx);

@@ -231,9 +231,15 @@ tern_vid tern_g_bitlinear(tern_graph *g, tern_vid x, tern_vid w) {
 
 tern_vid tern_g_rope(tern_graph *g, tern_vid x, tern_vid factors, int32_t n_heads, int32_t head_dim,
                      const tern_rope_attrs *attrs) {
+    return tern_g_long_rope(g, x, factors, -1, n_heads, head_dim, attrs);
+}
+
+tern_vid tern_g_long_rope(tern_graph *g, tern_vid x, tern_vid factors, tern_vid long_factors,
+                          int32_t n_heads, int32_t head_dim, const tern_rope_attrs *attrs) {
     tern_vid y = op_node(g, TERN_OP_ROPE, x, factors, TERN_VALUE_F32, 0);
     if (y < 0) return -1;
     tern_node *n = last_node(g);
+    if (long_factors >= 0) tern_g_in(g, n, long_factors);
     n->n_heads = n_heads;
     n->head_dim = head_dim;
     n->rope = *attrs;

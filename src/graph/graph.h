@@ -119,6 +119,7 @@ typedef enum tern_rope_scaling {
     TERN_ROPE_LLAMA3,
     TERN_ROPE_YARN,
     TERN_ROPE_FACTORS,
+    TERN_ROPE_LONG, // one set of factors up to n_context_orig, and another for longer texts
     TERN_ROPE_PROPORTIONAL // only the first pairs turn, a share `factor` of all
 } tern_rope_scaling;
 
@@ -130,7 +131,8 @@ typedef struct tern_rope_attrs {
     tern_rope_scaling scaling;
     float factor; // LINEAR, LLAMA3, YARN: how many times longer the context is than in training
     float low_freq_factor, high_freq_factor; // LLAMA3
-    float beta_fast, beta_slow, attn_factor; // YARN
+    float beta_fast, beta_slow; // YARN
+    float attn_factor;          // YARN, LONG: of cosine and sine; 0: YARN's own
     int32_t n_context_orig;
     // Of queries that grow with their position p, so that attention to long texts stays sharp:
     // times 1 + growth * ln(1 + floor(p / n_context_orig)); 0: they do not.
@@ -259,6 +261,9 @@ tern_vid tern_g_bitlinear(tern_graph *g, tern_vid x, tern_vid w);
 // factors: a vector [n_rot / 2] that divides the frequencies (scaling FACTORS), or -1.
 tern_vid tern_g_rope(tern_graph *g, tern_vid x, tern_vid factors, int32_t n_heads, int32_t head_dim,
                      const tern_rope_attrs *attrs);
+// The same with those of longer texts (scaling LONG), or -1.
+tern_vid tern_g_long_rope(tern_graph *g, tern_vid x, tern_vid factors, tern_vid long_factors,
+                          int32_t n_heads, int32_t head_dim, const tern_rope_attrs *attrs);
 void tern_g_kv_store(tern_graph *g, tern_vid k, tern_vid v, tern_vid k_state, tern_vid v_state,
                      int32_t n_kv_heads, int32_t head_dim);
 tern_vid tern_g_attention(tern_graph *g, tern_vid q, tern_vid k_state, tern_vid v_state,

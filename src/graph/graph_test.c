@@ -59,11 +59,11 @@ TEST(graph_rope_attributes_are_compared_by_member) {
         a->factor = a->low_freq_factor = a->high_freq_factor = 1;
         a->beta_fast = a->beta_slow = a->attn_factor = a->growth = 0;
         a->n_context_orig = 64;
-        REQUIRE_OK(tern_rope_list_find(&list, &n[i], NULL, &index[i], &err), err);
+        REQUIRE_OK(tern_rope_list_find(&list, &n[i], NULL, NULL, &index[i], &err), err);
     }
     CHECK(list.n == 1 && index[0] == 0 && index[1] == 0);
     n[1].rope.n_context_orig = 65;
-    REQUIRE_OK(tern_rope_list_find(&list, &n[1], NULL, &index[1], &err), err);
+    REQUIRE_OK(tern_rope_list_find(&list, &n[1], NULL, NULL, &index[1], &err), err);
     CHECK(list.n == 2 && index[1] == 1);
     tern_rope_list_free(&list);
 }

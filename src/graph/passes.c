@@ -205,7 +205,7 @@ static void fuse_rope_store(tern_graph *g, tern_node *store) {
     store->in[1] = rope_k->in[0];
     store->in[0] = rope_q->in[0];
     store->n_in = 5;
-    if (rope_q->n_in > 1) store->in[store->n_in++] = rope_q->in[1];
+    for (int k = 1; k < rope_q->n_in; k++) store->in[store->n_in++] = rope_q->in[k];
     store->out[0] = rope_q->out[0];
     store->n_out = 1;
     rope_q->op = rope_k->op = DEAD;

@@ -86,6 +86,7 @@ typedef struct tern_chunk {
     tern_sequence *sequence; // with room reserved for them
     int32_t n_tokens;        // at least 1
     int32_t first_pos;       // position of the first; the sequence holds those before it
+    bool is_long;            // of a text with RoPE's factors for longer ones (TERN_ROPE_LONG)
     // Where to put the fixed states as they are after the first kept_after tokens.
     bool keeps;
     int32_t kept_after;

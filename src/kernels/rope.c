@@ -21,6 +21,7 @@ static float set_frequencies(const tern_rope_attrs *a, const float *factors, flo
         high = fmin(n - 1, ceil(scale * log(a->n_context_orig / (a->beta_slow * 2 * pi))));
         magnitude = a->attn_factor > 0 ? a->attn_factor : (float)(0.1 * log(a->factor) + 1);
     }
+    if (a->scaling == TERN_ROPE_LONG && a->attn_factor > 0) magnitude = a->attn_factor;
     for (int i = 0; i < a->n_rot / 2; i++) {
         double f = 1 / (double)powf(a->base, (float)(2 * i) / (float)n);
         if (a->scaling == TERN_ROPE_LINEAR) f /= a->factor;
@@ -36,27 +37,28 @@ static float set_frequencies(const tern_rope_attrs *a, const float *factors, flo
     return magnitude;
 }
 
-void tern_rope_angles(const tern_rope *r, int32_t position, float *cos_to, float *sin_to,
-                      size_t stride) {
+void tern_rope_angles(const tern_rope *r, int32_t position, bool is_long, float *cos_to,
+                      float *sin_to, size_t stride) {
     const tern_rope_attrs *a = &r->attrs;
+    const float *inv_freq = is_long && r->long_inv_freq ? r->long_inv_freq : r->inv_freq;
     float factor = r->magnitude;
     if (a->growth != 0)
         factor *= (float)(1 + (double)a->growth * log1p(floor((double)position /
                                                               (double)a->n_context_orig)));
     for (size_t i = 0; i < (size_t)a->n_rot / 2; i++) {
-        float angle = (float)position * r->inv_freq[i];
+        float angle = (float)position * inv_freq[i];
         cos_to[i * stride] = (float)cos(angle) * factor;
         sin_to[i * stride] = (float)sin(angle) * factor;
     }
 }
 
-tern_vid tern_rope_factors_input(const tern_node *n) {
-    int at = n->op == TERN_OP_ROPE ? 1 : 5;
+tern_vid tern_rope_factors_input(const tern_node *n, int which) {
+    int at = (n->op == TERN_OP_ROPE ? 1 : 5) + which;
     return n->n_in > at ? n->in[at] : -1;
 }
 
 tern_status tern_rope_list_find(tern_rope_list *list, const tern_node *n, const float *factors,
-                                int *index, tern_error *err) {
+                                const float *long_factors, int *index, tern_error *err) {
     for (size_t i = 0; i < list->n; i++)
         if (tern_rope_same(&list->items[i].attrs, &n->rope)) {
             *index = (int)i;
@@ -67,10 +69,14 @@ tern_status tern_rope_list_find(tern_rope_list *list, const tern_node *n, const 
     list->items = grown;
     tern_rope *r = &list->items[list->n];
     *r = (tern_rope){.attrs = n->rope};
-    r->inv_freq = tern_alloc_array(TERN_MEM_GRAPH, (size_t)n->rope.n_rot / 2, sizeof(float));
+    size_t half = (size_t)n->rope.n_rot / 2, n_sets = long_factors ? 2 : 1;
+    r->inv_freq = tern_alloc_array(TERN_MEM_GRAPH, n_sets * half, sizeof(float));
     if (!r->inv_freq) return tern_fail_memory(err, (size_t)n->rope.n_rot);
     *index = (int)list->n++;
     r->magnitude = set_frequencies(&r->attrs, factors, r->inv_freq);
+    if (!long_factors) return TERN_OK;
+    r->long_inv_freq = r->inv_freq + half;
+    set_frequencies(&r->attrs, long_factors, r->long_inv_freq);
     return TERN_OK;
 }
 

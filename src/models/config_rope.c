@@ -53,7 +53,8 @@ static float number(rope_source *r, const char *gguf, const char *name, double o
 static tern_status read_original(rope_source *r, tern_rope_attrs *a, tern_error *err) {
     int64_t original = r->c->n_context;
     if (!tern_config_int(r->s, r->windowed ? NULL : "rope.scaling.original_context_length",
-                         in_group(r, "original_max_position_embeddings"), &original))
+                         in_group(r, "original_max_position_embeddings"), &original) &&
+        !tern_config_int(r->s, NULL, "original_max_position_embeddings", &original))
         original = r->c->n_context;
     if (original < 1 || original > INT32_MAX)
         return tern_fail(err, TERN_ERR_FORMAT,
@@ -77,6 +78,18 @@ static float yarn_magnitude(rope_source *r, const tern_rope_attrs *a) {
     return (float)(mscale((double)a->factor, m) / mscale((double)a->factor, all));
 }
 
+// Two sets of factors. What cosine and sine are multiplied by follows from how much longer texts
+// may be; GGUF states it.
+static void read_long(rope_source *r, tern_rope_attrs *a) {
+    double length = (double)r->c->n_context, trained = (double)a->n_context_orig;
+    bool gguf = r->s->file->kind == TERN_FILE_GGUF;
+    a->scaling = TERN_ROPE_LONG;
+    a->attn_factor = number(r, "rope.scaling.attn_factor", "attention_factor", 0);
+    if (a->attn_factor == 0 && !gguf && length > trained)
+        a->attn_factor = (float)sqrt(1 + log(length / trained) / log(trained));
+    if (a->attn_factor == 0) a->attn_factor = 1;
+}
+
 static tern_status read_type(rope_source *r, tern_str type, tern_rope_attrs *a, tern_error *err) {
     if (!type.ptr || tern_str_is(type, "default") || tern_str_is(type, "none")) return TERN_OK;
     if (tern_str_is(type, "linear")) {
@@ -93,6 +106,8 @@ static tern_status read_type(rope_source *r, tern_str type, tern_rope_attrs *a, 
         a->scaling = TERN_ROPE_LLAMA3;
         a->low_freq_factor = number(r, NULL, "low_freq_factor", 1);
         a->high_freq_factor = number(r, NULL, "high_freq_factor", 4);
+    } else if (tern_str_is(type, "longrope") || tern_str_is(type, "su")) {
+        read_long(r, a);
     } else if (tern_str_is(type, "yarn")) {
         a->scaling = TERN_ROPE_YARN;
         a->beta_fast = number(r, "rope.scaling.yarn_beta_fast", "beta_fast", 32);
@@ -115,6 +130,8 @@ static tern_status read_scaling(rope_source *r, tern_rope_attrs *a, tern_error *
         a->scaling = TERN_ROPE_FACTORS;
         return TERN_OK;
     }
+    if (gguf && !r->windowed && tern_file_tensor(r->s->file, "rope_factors_short.weight"))
+        type = TERN_STR("longrope");
     TERN_TRY(read_type(r, type, a, err));
     a->growth = number(r, "attention.temperature_scale", "llama_4_scaling_beta", 0);
     const float numbers[] = {a->factor,    a->low_freq_factor, a->high_freq_factor, a->beta_fast,

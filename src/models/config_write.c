@@ -78,6 +78,12 @@ tern_status tern_config_write_gguf(tern_gguf_writer *w, const tern_arch *arch,
     TERN_TRY(tern_gguf_put_str(w, KEY(TERN_GGUF_ACT),
                                (tern_str){tern_act_name(c->act), strlen(tern_act_name(c->act))}));
     const tern_rope_attrs *r = &c->rope;
+    if (r->scaling == TERN_ROPE_LONG) {
+        TERN_TRY(tern_gguf_put_str(w, KEY("rope.scaling.type"), TERN_STR("longrope")));
+        TERN_TRY(tern_gguf_put_int(w, KEY("rope.scaling.original_context_length"), TERN_META_U32,
+                                   r->n_context_orig));
+        TERN_TRY(tern_gguf_put_f32(w, KEY("rope.scaling.attn_factor"), r->attn_factor));
+    }
     if (r->scaling == TERN_ROPE_LINEAR || r->scaling == TERN_ROPE_YARN) {
         bool yarn = r->scaling == TERN_ROPE_YARN;
         TERN_TRY(tern_gguf_put_str(w, KEY("rope.scaling.type"),
@@ -147,7 +153,24 @@ double tern_config_rotary_factor(const tern_config *c) {
     return (double)c->head_dim * factor < c->rope.n_rot ? nextafter(factor, 2) : factor;
 }
 
-static void put_rope(const tern_config *c, tern_strbuf *out) {
+static void put_long_rope(const tern_rope_attrs *r, const tern_rope_factors *factors,
+                          tern_strbuf *out) {
+    static const char *const names[2] = {"short_factor", "long_factor"};
+    tern_strbuf_printf(out,
+                       "  \"original_max_position_embeddings\": %d,\n  \"rope_scaling\": "
+                       "{\"rope_type\": \"longrope\", \"original_max_position_embeddings\": %d, "
+                       "\"attention_factor\": %.9g",
+                       (int)r->n_context_orig, (int)r->n_context_orig, (double)r->attn_factor);
+    for (int k = 0; k < 2; k++) {
+        tern_strbuf_printf(out, ", \"%s\": [", names[k]);
+        for (int i = 0; i < r->n_rot / 2; i++)
+            tern_strbuf_printf(out, "%s%.9g", i ? ", " : "", (double)factors->of[k][i]);
+        tern_strbuf_puts(out, "]");
+    }
+    tern_strbuf_puts(out, "},\n");
+}
+
+static void put_rope(const tern_config *c, const tern_rope_factors *factors, tern_strbuf *out) {
     const tern_rope_attrs *r = &c->rope;
     tern_strbuf_printf(out, "  \"rope_theta\": %.9g,\n", (double)r->base);
     if (r->n_rot != c->head_dim && !c->full_head_dim)
@@ -157,6 +180,7 @@ static void put_rope(const tern_config *c, tern_strbuf *out) {
         tern_strbuf_printf(out,
                            "  \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": %.9g},\n",
                            (double)r->factor);
+    if (r->scaling == TERN_ROPE_LONG) put_long_rope(r, factors, out);
     if (r->scaling == TERN_ROPE_YARN) {
         tern_strbuf_printf(out,
                            "  \"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": %.9g, "
@@ -205,7 +229,8 @@ static void put_quantization(const tern_config *c, const char *mode, tern_strbuf
 }
 
 void tern_config_write_json(const tern_arch *arch, const tern_config *c, const char *dtype,
-                            const char *ternary_mode, tern_strbuf *out) {
+                            const char *ternary_mode, const tern_rope_factors *factors,
+                            tern_strbuf *out) {
     tern_strbuf_printf(out, "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\",\n",
                        arch->hf_class, arch->hf_types[0]);
     for (size_t i = 0; i < TERN_N_INT_FIELDS; i++)
@@ -219,7 +244,7 @@ void tern_config_write_json(const tern_arch *arch, const tern_config *c, const c
         tern_strbuf_printf(out, "  \"final_norm_eps\": %.9g,\n", c->final_rms_eps);
     tern_strbuf_printf(out, "  \"%s\": \"%s\",\n", arch->hf_act ? arch->hf_act : TERN_HF_ACT,
                        tern_act_name(c->act));
-    put_rope(c, out);
+    put_rope(c, factors, out);
     if (arch->mixed_layers) put_layer_types(c, out);
     if (arch->write_json) arch->write_json(c, out);
     if (ternary_mode) put_quantization(c, ternary_mode, out);

@@ -44,13 +44,17 @@ tern_vid tern_block_linear(tern_graph *g, const tern_config *c, tern_vid x, cons
 // Keys do not grow: the factor of a score is its query's.
 static tern_vid rotate(tern_graph *g, const tern_config *c, tern_vid x, int64_t n_heads,
                        const tern_rope_attrs *rope, bool is_key) {
-    tern_vid factors = -1;
+    tern_vid factors = -1, longer = -1;
     if (!rope) return x;
     tern_rope_attrs a = *rope;
     if (is_key) a.growth = 0;
     if (a.scaling == TERN_ROPE_FACTORS)
         factors = tern_g_vector(g, "rope_freqs.weight", a.n_rot / 2);
-    return tern_g_rope(g, x, factors, (int32_t)n_heads, (int32_t)c->head_dim, &a);
+    if (a.scaling == TERN_ROPE_LONG) {
+        factors = tern_g_vector(g, "rope_factors_short.weight", a.n_rot / 2);
+        longer = tern_g_vector(g, "rope_factors_long.weight", a.n_rot / 2);
+    }
+    return tern_g_long_rope(g, x, factors, longer, (int32_t)n_heads, (int32_t)c->head_dim, &a);
 }
 
 static tern_vid attend(tern_graph *g, const tern_config *c, tern_vid q, tern_vid k, tern_vid v,

@@ -86,7 +86,7 @@ static const tern_config sample = {TERN_SAMPLE,
 static const tern_tensor_row tensors[] = {
     TERN_ROWS_TABLE_AND_HEAD,
     TERN_NORM("output_norm", "model.norm", TERN_CHANGE_NONE),
-    {.gguf = "rope_freqs.weight"}, // computed from config.json's rope parameters there
+    TERN_ROWS_ROPE_FACTORS,
     TERN_ROWS_ATTENTION,
     TERN_LAYER_NORM("attn_q_norm", "self_attn.q_norm", TERN_CHANGE_NONE),
     TERN_LAYER_NORM("attn_k_norm", "self_attn.k_norm", TERN_CHANGE_NONE),

@@ -155,6 +155,12 @@ bool tern_config_pools(const tern_config *c);  // rows of a text to one vector
         TERN_LAYER_MATRIX("attn_v", "self_attn.v_proj", TERN_ROLE_V),                              \
         TERN_LAYER_MATRIX("attn_output", "self_attn.o_proj", TERN_ROLE_O)
 
+// RoPE's factors, which are numbers of config.json in folders.
+#define TERN_ROWS_ROPE_FACTORS                                                                     \
+    {.gguf = "rope_freqs.weight"},                                                                 \
+        TERN_ROW("rope_factors_short.weight", "rope_factors_short.weight"),                        \
+        TERN_ROW("rope_factors_long.weight", "rope_factors_long.weight")
+
 #define TERN_ROWS_FEED_FORWARD                                                                     \
     TERN_LAYER_MATRIX("ffn_gate", "mlp.gate_proj", TERN_ROLE_GATE),                                \
         TERN_LAYER_MATRIX("ffn_up", "mlp.up_proj", TERN_ROLE_UP),                                  \

@@ -58,6 +58,7 @@ static const tern_config sample = {TERN_SAMPLE,
 static const tern_tensor_row tensors[] = {
     TERN_ROWS_TABLE_AND_HEAD,
     TERN_NORM("output_norm", "model.norm", TERN_CHANGE_NONE),
+    TERN_ROWS_ROPE_FACTORS,
     TERN_LAYER_NORM("attn_norm", "input_layernorm", TERN_CHANGE_NONE),
     TERN_ROWS_ATTENTION_NEIGHBOURS,
     TERN_LAYER_NORM("ffn_norm", "post_attention_layernorm", TERN_CHANGE_NONE),

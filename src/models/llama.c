@@ -8,7 +8,7 @@ static const char *const hf_types[] = {"llama", "mistral", NULL};
 static const tern_tensor_row tensors[] = {
     TERN_ROWS_TABLE_AND_HEAD,
     TERN_NORM("output_norm", "model.norm", TERN_CHANGE_NONE),
-    {.gguf = "rope_freqs.weight"}, // computed from config.json's rope parameters there
+    TERN_ROWS_ROPE_FACTORS,
     TERN_LAYER_NORM("attn_norm", "input_layernorm", TERN_CHANGE_NONE),
     TERN_ROWS_ATTENTION_NEIGHBOURS,
     TERN_LAYER_NORM("ffn_norm", "post_attention_layernorm", TERN_CHANGE_NONE),

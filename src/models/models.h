@@ -282,9 +282,15 @@ bool tern_act_from_name(tern_str name, tern_act_kind *out);
 // Writes the config as GGUF keys under the prefix `arch_name`.
 tern_status tern_config_write_gguf(tern_gguf_writer *w, const tern_arch *arch,
                                    const char *arch_name, const tern_config *c);
-// config.json text for a Hugging Face folder; model_type and architectures by arch.
+// RoPE's factors of shorter texts and of longer ones (TERN_ROPE_LONG).
+typedef struct tern_rope_factors {
+    float of[2][TERN_ROPE_PAIRS_MAX];
+} tern_rope_factors;
+// config.json text for a Hugging Face folder; model_type and architectures by arch. factors: read
+// where c->rope.scaling is TERN_ROPE_LONG.
 void tern_config_write_json(const tern_arch *arch, const tern_config *c, const char *dtype,
-                            const char *ternary_mode, tern_strbuf *out);
+                            const char *ternary_mode, const tern_rope_factors *factors,
+                            tern_strbuf *out);
 // The config of the same model with its tensors in GGUF's order.
 void tern_config_order_as_gguf(const tern_arch *arch, tern_config *c);
 

@@ -120,7 +120,31 @@ const char *tern_model_notice(tern_lease *l) {
 
 // ---- Instances of its own ----------------------------------------------------------------------
 
+int32_t tern_model_short_texts(const tern_model *m) {
+    const tern_rope_attrs *r = &m->config.rope;
+    return r->scaling == TERN_ROPE_LONG ? r->n_context_orig : INT32_MAX;
+}
+
+tern_status tern_lease_expect(tern_lease *l, size_t n_positions, tern_error *err) {
+    bool is_long = n_positions > (size_t)tern_model_short_texts(l->model);
+    int32_t left;
+    if (is_long == l->is_long) return TERN_OK;
+    l->is_long = is_long;
+    if (!l->at) return TERN_OK;
+    tern_placement_begin_use(l->at);
+    tern_status status = tern_sequence_swap_in(l->sequence, err);
+    if (status == TERN_OK) status = tern_sequence_cut(l->sequence, 0, &left, err);
+    tern_placement_end_use(l->at);
+    return status;
+}
+
+int32_t tern_lease_same_length(const tern_lease *l, int32_t n_positions) {
+    int32_t most = tern_model_short_texts(l->model);
+    return l->is_long || n_positions < most ? n_positions : most;
+}
+
 bool tern_model_can_draft(const tern_lease *l) {
+    if (tern_model_short_texts(l->model) < INT32_MAX) return false;
     return l->at && l->at->backend->drafts_open && tern_sequence_cuts_freely(l->sequence);
 }
 
@@ -192,6 +216,7 @@ static tern_status share(tern_lease *l, int32_t n_positions, tern_lease *to, ter
     TERN_TRY(tern_sequence_fork(l->sequence, n_positions, &shared, err));
     tern_sequence_close(to->sequence);
     to->sequence = shared;
+    to->is_long = l->is_long;
     return TERN_OK;
 }
 

@@ -14,6 +14,7 @@ struct tern_lease {
     tern_kv_type kv_type;
     int32_t *ids; // [n_ids] what the states at each position were computed from
     size_t n_ids, capacity;
+    bool is_long; // its states were computed with RoPE's factors for longer texts
     // An instance of its own, where runs are timed or drafted; else they share the placement's.
     tern_placed_instance *own;
     bool profiled;

@@ -24,6 +24,16 @@ static tern_status go_to(const tern_work *w, int32_t *first, tern_error *err) {
     return tern_sequence_cut(s, w->first_pos, first, err);
 }
 
+// A text that becomes longer than its states were computed for is computed again from its start.
+static tern_status lengthen(const tern_work *w, tern_error *err) {
+    tern_lease *l = w->lease;
+    int32_t left;
+    if (l->is_long || w->first_pos + w->n_ids <= tern_model_short_texts(l->model)) return TERN_OK;
+    l->is_long = true;
+    TERN_TRY(tern_sequence_swap_in(l->sequence, err));
+    return tern_sequence_cut(l->sequence, 0, &left, err);
+}
+
 // ---- One submission ----------------------------------------------------------------------------
 
 // Room for the work, and for what its device may compute ahead while there is memory.
@@ -46,7 +56,10 @@ static tern_status add_chunk(tern_placed_instance *r, tern_batch *b, const tern_
     int32_t first, end = w->first_pos + w->n_ids;
     TERN_TRY(go_to(w, &first, err));
     TERN_TRY(reserve(b, w, end, err));
-    *c = (tern_chunk){.sequence = s, .n_tokens = end - first, .first_pos = first};
+    *c = (tern_chunk){.sequence = s,
+                      .n_tokens = end - first,
+                      .first_pos = first,
+                      .is_long = w->lease->is_long};
     if (w->snapshot_at > first && w->snapshot_at <= end) {
         c->kept_after = w->snapshot_at - first;
         TERN_TRY(tern_sequence_snapshot(s, w->snapshot_at, w->passing, &c->kept, &c->keeps, err));
@@ -122,6 +135,7 @@ static tern_status submit(tern_computation *c, tern_error *err) {
     tern_batch *b = &c->batch;
     tern_work part;
     *b = (tern_batch){0};
+    for (int32_t i = 0; i < c->n_work; i++) TERN_TRY(lengthen(&c->work[i], err));
     TERN_TRY(find_missing(c, &part, &c->is_part, err));
     if (!c->is_part) *b = batch_of(c->model, &c->wanted);
     tern_status status = c->is_part ? add_chunk(r, b, &part, err) : TERN_OK;

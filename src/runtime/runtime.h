@@ -190,6 +190,13 @@ typedef struct tern_lease tern_lease;
 tern_status tern_lease_open(tern_lease **out, tern_model *model, int32_t n_context,
                             tern_kv_type kv_type, tern_error *err);
 void tern_lease_close(tern_lease *lease); // NULL is allowed
+// The longest texts that have RoPE's factors for shorter ones (TERN_ROPE_LONG); INT32_MAX: all.
+int32_t tern_model_short_texts(const tern_model *m);
+// The text is going to have so many positions: computed once, with the factors that it needs. A
+// lease whose states have the others begins again. Without being told it does so when it is there.
+tern_status tern_lease_expect(tern_lease *lease, size_t n_positions, tern_error *err);
+// Up to which position, at most n_positions, the lease can go with the factors that it has.
+int32_t tern_lease_same_length(const tern_lease *lease, int32_t n_positions);
 // Takes the memory for positions up to n_positions, so that computing them allocates nothing.
 tern_status tern_lease_reserve(tern_lease *lease, int32_t n_positions, tern_error *err);
 // Another text begins with the first n_positions of this one. *n_left: how many of them need not be

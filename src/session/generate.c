@@ -178,6 +178,7 @@ static tern_status put_prompt(tern_generation *g, const tern_generation_desc *de
     TERN_TRY(tern_lease_reserve(s->lease, (int32_t)(room < most ? room : most), err));
     // The last one again: its scores are needed.
     size_t common = tern_session_keep_common(s, desc->ids, n, 1), n_reused;
+    TERN_TRY(tern_lease_expect(s->lease, n, err));
     TERN_TRY(tern_session_count_reused(s, &n_reused, err));
     TERN_TRY(tern_lease_put(s->lease, common, desc->ids + common, n - common, err));
     g->n_left = n - common;
@@ -275,7 +276,10 @@ static tern_status plan_step(tern_generation *g, tern_need *need, tern_error *er
     size_t room = (size_t)s->n_context - s->n_tokens;
     g->run[0] = g->id;
     if (sp) {
-        size_t n_max = (n_left < room ? n_left : room) - 1;
+        size_t n_max = (n_left < room ? n_left : room) - 1, next = s->n_tokens + 1;
+        // A draft that is refused must not have made the text one of the longer ones.
+        size_t end = (size_t)tern_lease_same_length(s->lease, (int32_t)(next + n_max));
+        if (end >= next) n_max = end - next;
         TERN_TRY(tern_lease_put(s->lease, s->n_tokens, &g->id, 1, err));
         TERN_TRY(tern_speculator_draft(sp, tern_session_tokens(s), s->n_tokens + 1,
                                        n_max < TERN_DRAFT_MAX ? (int32_t)n_max : TERN_DRAFT_MAX,
@@ -385,7 +389,7 @@ static bool is_sure(const tern_generation *g, const tern_scores *x, size_t row, 
 // Drops the oldest half after the first n_keep tokens. The rest gets new positions, so its keys and
 // values are computed again: slower than rotating the cached keys, but with the same numbers as if
 // the text had begun there.
-static void shift(tern_generation *g) {
+static tern_status shift(tern_generation *g, tern_error *err) {
     tern_session *s = g->s;
     size_t keep = (size_t)s->desc.n_keep;
     g->gap = (s->n_tokens - keep) / 2;
@@ -394,6 +398,7 @@ static void shift(tern_generation *g) {
     g->n_fed = 0;
     s->n_tokens = keep;
     tern_speculator_cut(s->speculator, keep);
+    return tern_lease_expect(s->lease, keep + g->n_left, err);
 }
 
 // The caller's own way to go on. The last chosen token is not in the timeline yet: the next step
@@ -406,6 +411,7 @@ static tern_status refit(tern_generation *g, tern_error *err) {
     if (status == TERN_OK) {
         size_t common = tern_session_keep_common(s, ids.ids, ids.n, 0);
         status = tern_lease_put(s->lease, common, ids.ids + common, ids.n - common, err);
+        if (status == TERN_OK) status = tern_lease_expect(s->lease, ids.n, err);
         g->gap = g->n_fed = 0;
         g->n_left = ids.n - common;
     }
@@ -418,8 +424,8 @@ static tern_status make_room(tern_generation *g, tern_error *err) {
     g->is_prompt = false;
     if (s->n_tokens < (size_t)s->n_context) return TERN_OK;
     if (g->refit.make_room) return refit(g, err);
-    if (s->desc.shift_context) shift(g);
-    else stop(g, TERN_STOP_CONTEXT);
+    if (s->desc.shift_context) return shift(g, err);
+    stop(g, TERN_STOP_CONTEXT);
     return TERN_OK;
 }
 

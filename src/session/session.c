@@ -157,6 +157,7 @@ static tern_status append(tern_session *s, const int32_t *ids, size_t n, const w
                          "%zu tokens do not fit into a context of %d, of which %zu are used", n,
                          (int)s->n_context, s->n_tokens);
     TERN_TRY(tern_session_check_ids(s, ids, n, err));
+    TERN_TRY(tern_lease_expect(s->lease, s->n_tokens + n, err));
     for (size_t done = 0; done < n;) {
         size_t left = n - done, batch_max = (size_t)s->model->n_batch;
         size_t take = left < batch_max ? left : batch_max;

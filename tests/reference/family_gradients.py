@@ -14,7 +14,8 @@ from families_np import family
 from safetensors_np import read_safetensors
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-FAMILIES = ("qwen3", "gemma3", "gemma3_linear", "lfm2")
+FAMILIES = ("qwen3", "gemma3", "gemma3_linear", "lfm2", "qwen2", "ministral3", "granite", "phi3", "hunyuan", "exaone4",
+            "olmo2")
 N_DIRECTIONS, N_SECOND = 4, 20
 
 

@@ -117,8 +117,9 @@ static void fill_rope_tables(const cpu_run *run) {
         float *cos_table = run->instance->rope_tables + i * run->instance->rope_stride;
         float *sin_table = cos_table + (size_t)p->n_batch * half;
         for (int32_t t = 0; t < run->batch->n_tokens; t++)
-            tern_rope_angles(r, run->instance->rows[t].position, cos_table + (size_t)t * half,
-                             sin_table + (size_t)t * half, 1);
+            tern_rope_angles(r, run->instance->rows[t].position,
+                             run->batch->chunks[run->instance->rows[t].chunk].is_long,
+                             cos_table + (size_t)t * half, sin_table + (size_t)t * half, 1);
     }
 }
 

@@ -31,9 +31,10 @@ static uint64_t value_bytes(const void *ctx, const tern_graph *g, tern_vid v) {
 // ---- Compiling ---------------------------------------------------------------------------------
 
 static tern_status add_rope(tern_plan *p, const tern_node *n, int *index, tern_error *err) {
-    tern_vid v = tern_rope_factors_input(n);
+    tern_vid v = tern_rope_factors_input(n, 0), more = tern_rope_factors_input(n, 1);
     const float *factors = v >= 0 ? p->weights[v]->vector : NULL;
-    return tern_rope_list_find(&p->ropes, n, factors, index, err);
+    const float *long_factors = more >= 0 ? p->weights[more]->vector : NULL;
+    return tern_rope_list_find(&p->ropes, n, factors, long_factors, index, err);
 }
 
 static tern_status add_step(tern_plan *p, const tern_node *n, tern_error *err) {

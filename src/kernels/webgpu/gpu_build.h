@@ -120,10 +120,11 @@ static inline bool is_apart(const tern_plan *p, tern_vid a, tern_vid b) {
 
 static inline tern_status rope_index(tern_plan *p, const tern_node *n, tern_vid *index,
                                      tern_error *err) {
-    tern_vid v = tern_rope_factors_input(n);
+    tern_vid v = tern_rope_factors_input(n, 0), more = tern_rope_factors_input(n, 1);
     int i;
     const float *factors = v >= 0 ? p->weights[v]->vector : NULL;
-    TERN_TRY(tern_rope_list_find(&p->ropes, n, factors, &i, err));
+    const float *long_factors = more >= 0 ? p->weights[more]->vector : NULL;
+    TERN_TRY(tern_rope_list_find(&p->ropes, n, factors, long_factors, &i, err));
     *index = (tern_vid)i;
     return TERN_OK;
 }

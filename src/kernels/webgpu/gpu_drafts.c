@@ -84,7 +84,8 @@ static tern_status open_angles(tern_instance *in, tern_error *err) {
     }
     for (int32_t pos = 0; pos < d->n_positions; pos += p->n_batch) {
         int32_t left = d->n_positions - pos;
-        gpu_send_angles(in, d->angles, pos, pos, left < p->n_batch ? left : p->n_batch);
+        gpu_send_angles(in, d->angles, pos, pos, left < p->n_batch ? left : p->n_batch,
+                        false);
     }
     return TERN_OK;
 }

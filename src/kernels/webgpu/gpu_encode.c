@@ -3,10 +3,11 @@
 #include <string.h>
 #include "kernels/webgpu/gpu_session.h"
 
-static void put_angles(tern_instance *in, const tern_rope *r, int32_t row, int32_t pos) {
+static void put_angles(tern_instance *in, const tern_rope *r, int32_t row, int32_t pos,
+                       bool is_long) {
     size_t half = (size_t)r->attrs.n_rot / 2;
     float *to = in->angles_host + 2 * (size_t)row * half;
-    tern_rope_angles(r, pos, to, to + 1, 2);
+    tern_rope_angles(r, pos, is_long, to, to + 1, 2);
 }
 
 static void send_angles(const tern_instance *in, size_t rope, wgpu_buffer to, int32_t to_row,
@@ -18,10 +19,10 @@ static void send_angles(const tern_instance *in, size_t rope, wgpu_buffer to, in
 }
 
 void gpu_send_angles(tern_instance *in, const wgpu_buffer *to, int32_t to_row, int32_t first_pos,
-                     int32_t n_tokens) {
+                     int32_t n_tokens, bool is_long) {
     for (size_t i = 0; i < in->plan->ropes.n; i++) {
         for (int32_t t = 0; t < n_tokens; t++)
-            put_angles(in, &in->plan->ropes.items[i], t, first_pos + t);
+            put_angles(in, &in->plan->ropes.items[i], t, first_pos + t, is_long);
         send_angles(in, i, to[i], to_row, n_tokens);
     }
 }
@@ -32,7 +33,8 @@ void gpu_send_row_angles(tern_instance *in) {
         int32_t row = 0;
         for (int32_t k = 0; k < b->n_chunks; k++)
             for (int32_t t = 0; t < b->chunks[k].n_tokens; t++, row++)
-                put_angles(in, &in->plan->ropes.items[i], row, b->chunks[k].first_pos + t);
+                put_angles(in, &in->plan->ropes.items[i], row, b->chunks[k].first_pos + t,
+                           b->chunks[k].is_long);
         send_angles(in, i, in->angles[i], 0, b->n_tokens);
     }
 }

@@ -71,6 +71,7 @@ TEST(gpu_activations_of_huge_values_are_finite) {
     }
 }
 
+// Seen to fail: a bias of the next four columns.
 TEST(gpu_sums_and_products_of_elements) {
     static const int64_t widths[] = {4, 260};
     for (int i = 0; i < 2; i++) {
@@ -78,7 +79,8 @@ TEST(gpu_sums_and_products_of_elements) {
         rig_open(&r, N_ROWS);
         tern_vid a = rig_rows(&r, widths[i], fill_kinds), b = rig_rows(&r, widths[i], fill_normal);
         tern_vid c = rig_rows(&r, widths[i], fill_kinds);
-        rig_show(&r, tern_g_add(&r.g, tern_g_mul(&r.g, a, b), c));
+        tern_vid bias = rig_vector(&r, widths[i], fill_normal);
+        rig_show(&r, tern_g_bias(&r.g, tern_g_add(&r.g, tern_g_mul(&r.g, a, b), c), bias));
         rig_compare(&r, rig_counts(), RIG_OF_ROW, 1e-6);
         rig_close(&r);
     }

@@ -81,6 +81,16 @@ static bool goes_ahead(const tern_instance *in) {
     return !in->uses_chunks;
 }
 
+// Steps from pos on that the factors of shorter texts are for, of n.
+static int32_t within_short(const tern_plan *p, int32_t pos, int32_t n) {
+    for (size_t i = 0; i < p->ropes.n; i++) {
+        const tern_rope *r = &p->ropes.items[i];
+        int32_t left = r->attrs.n_context_orig - pos;
+        if (r->long_inv_freq && n > left) n = left;
+    }
+    return n;
+}
+
 static tern_status start_ahead(tern_instance *in, tern_error *err) {
     gpu_steps *s = &in->steps;
     gpu_readback *to = &in->readbacks[1 - in->now];
@@ -90,6 +100,7 @@ static tern_status start_ahead(tern_instance *in, tern_error *err) {
     if (in->batch.few_ahead) n = 1;
     int32_t room = tern_sequence_room(in->batch.chunks->sequence, pos + n) - pos;
     if (n > room) n = room;
+    if (!in->batch.chunks->is_long) n = within_short(in->plan, pos, n);
     if (n <= 0 || gpu_is_pending(to) || in->profile) return TERN_OK;
     for (int32_t i = 1; i < n; i++) {
         tern_status status = gpu_instance_add_step(in, i, err);
@@ -98,7 +109,7 @@ static tern_status start_ahead(tern_instance *in, tern_error *err) {
     }
     gpu_readback_unmap(in->plan->device, to);
     s->n_ahead = n;
-    gpu_send_angles(in, in->angles, 0, pos, n);
+    gpu_send_angles(in, in->angles, 0, pos, n, in->batch.chunks->is_long);
     return launch(in, ahead, n, true, 0, to, err);
 }
 

@@ -176,7 +176,7 @@ void gpu_encode_copy(const tern_instance *in, gpu_encoding *e, wgpu_buffer from,
 void gpu_encoding_submit(const tern_instance *in, gpu_encoding *e);
 // Cosines and sines of consecutive positions, to the rows of `to` (by rope) from to_row on.
 void gpu_send_angles(tern_instance *in, const wgpu_buffer *to, int32_t to_row, int32_t first_pos,
-                     int32_t n_tokens);
+                     int32_t n_tokens, bool is_long);
 // Of the rows of the instance's batch.
 void gpu_send_row_angles(tern_instance *in);
 

@@ -44,19 +44,40 @@ static int output_shape(const item *it, uint64_t ne[4]) {
 
 // ---- RoPE's factors ----------------------------------------------------------------------------
 
-// Llama 3's scaling of RoPE is four numbers in config.json and a tensor in GGUF.
-#define ROPE_FACTORS "rope_freqs.weight"
+// What scales RoPE is numbers of config.json, and tensors in GGUF: Llama 3's four numbers are one
+// tensor of factors, and two sets of factors are two.
+static const char *const factor_names[] = {"rope_freqs.weight", "rope_factors_short.weight",
+                                           "rope_factors_long.weight"};
 
+static bool is_rope_factors(const char *name) {
+    for (size_t i = 0; i < sizeof factor_names / sizeof *factor_names; i++)
+        if (strcmp(name, factor_names[i]) == 0) return true;
+    return false;
+}
+
+static tern_status read_factors(const conversion *c, const char *name, float *out,
+                                tern_error *err) {
+    const tern_tensor *t = tern_file_tensor(c->file, name);
+    bool fits = t && t->ne[0] == (uint64_t)c->config.rope.n_rot / 2 && t->n_dims == 1 &&
+                t->ne[0] <= TERN_ROPE_PAIRS_MAX;
+    if (fits) return tern_tensor_decode(t, out, err);
+    return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                     "%s: not the factors of at most %d pairs, which config.json can have", name,
+                     TERN_ROPE_PAIRS_MAX);
+}
+
+// For config.json. Factors that are not Llama 3's are two sets that are the same.
 static tern_status take_rope_factors(conversion *c, tern_error *err) {
     tern_rope_attrs *a = &c->config.rope;
-    const tern_tensor *t = tern_file_tensor(c->file, ROPE_FACTORS);
-    float factors[TERN_ROPE_PAIRS_MAX];
-    if (c->to_gguf || a->scaling != TERN_ROPE_FACTORS || !t) return TERN_OK;
-    bool fits = t->ne[0] == (uint64_t)a->n_rot / 2 && t->ne[0] <= TERN_ROPE_PAIRS_MAX;
-    if (fits) TERN_TRY(tern_tensor_decode(t, factors, err));
-    if (fits && tern_rope_llama3_find(a, factors)) return TERN_OK;
-    return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                     "%s: these RoPE factors cannot be written to a Hugging Face config", t->name);
+    bool is_one = a->scaling == TERN_ROPE_FACTORS;
+    if (c->to_gguf || (!is_one && a->scaling != TERN_ROPE_LONG)) return TERN_OK;
+    for (int k = 0; k < 2; k++)
+        TERN_TRY(read_factors(c, factor_names[is_one ? 0 : 1 + k], c->factors.of[k], err));
+    if (!is_one || tern_rope_llama3_find(a, c->factors.of[0])) return TERN_OK;
+    a->scaling = TERN_ROPE_LONG;
+    a->n_context_orig = (int32_t)c->config.n_context;
+    a->attn_factor = 1;
+    return TERN_OK;
 }
 
 static tern_status add_rope_factors(conversion *c, tern_error *err) {
@@ -70,7 +91,7 @@ static tern_status add_rope_factors(conversion *c, tern_error *err) {
         c->rope_factors[i] = i < (int)((float)a->n_rot * a->factor) / 2 ? 1 : 1e30f;
     c->items[c->n_items++] = (item){.values = c->rope_factors,
                                     .n_values = (uint64_t)a->n_rot / 2,
-                                    .name = ROPE_FACTORS,
+                                    .name = "rope_freqs.weight",
                                     .type = TERN_DTYPE_F32};
     return TERN_OK;
 }
@@ -83,7 +104,8 @@ static tern_status map_name(const conversion *c, const tern_tensor *t, item *it,
     const char *name = t->name;
     size_t n = strlen(name);
     bool from_gguf = c->file->kind == TERN_FILE_GGUF, known;
-    *skip = tern_model_ignores(c->file, c->arch, &c->config, name) != NULL;
+    *skip = tern_model_ignores(c->file, c->arch, &c->config, name) != NULL ||
+            (!c->to_gguf && is_rope_factors(name));
     if (*skip) return TERN_OK;
     if (from_gguf == c->to_gguf) {
         known = n < sizeof it->name;
@@ -91,8 +113,6 @@ static tern_status map_name(const conversion *c, const tern_tensor *t, item *it,
     } else if (c->to_gguf) {
         known = tern_model_name_to_gguf(c->arch, name, it->name, sizeof it->name);
     } else {
-        *skip = strcmp(name, ROPE_FACTORS) == 0; // in config.json, see take_rope_factors
-        if (*skip) return TERN_OK;
         known = tern_model_name_to_hf(c->arch, name, it->name, sizeof it->name);
     }
     if (known) return TERN_OK;
@@ -537,7 +557,7 @@ static tern_status to_folder(conversion *c, const char *in, const char *out, ter
     }
     TERN_TRY(write_items(c, err));
     tern_strbuf config = {0};
-    tern_config_write_json(c->arch, &c->config, dtype, ternary_mode, &config);
+    tern_config_write_json(c->arch, &c->config, dtype, ternary_mode, &c->factors, &config);
     tern_status status = config.failed ? tern_fail_memory(err, config.len) : TERN_OK;
     if (status == TERN_OK)
         status = tern_st_put_file(c->st, "config.json", config.ptr, config.len, err);

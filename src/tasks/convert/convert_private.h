@@ -41,7 +41,8 @@ typedef struct conversion {
     tern_tensor *views;
     tern_blob *blobs;
     size_t n_views, n_blobs;
-    float *rope_factors;
+    float *rope_factors;       // for a GGUF
+    tern_rope_factors factors; // for config.json
     tern_gguf_writer *gguf;
     tern_st_writer *st;
     uint64_t bytes_done, bytes_all;

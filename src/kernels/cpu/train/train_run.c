@@ -15,8 +15,9 @@ void cpu_train_fill_ropes(tern_program *p) {
         const tern_rope *r = &p->ropes.items[i];
         size_t half = (size_t)r->attrs.n_rot / 2, n = (size_t)p->n_span * half;
         float *table = p->rope_tables + i * p->rope_stride;
+        bool is_long = p->n_span > r->attrs.n_context_orig; // of all documents alike
         for (size_t t = 0; t * half < n; t++)
-            tern_rope_angles(r, (int32_t)t, table + t * half, table + n + t * half, 1);
+            tern_rope_angles(r, (int32_t)t, is_long, table + t * half, table + n + t * half, 1);
         for (size_t k = 0; k < n; k++) table[2 * n + k] = -table[n + k];
     }
 }

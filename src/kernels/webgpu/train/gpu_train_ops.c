@@ -302,7 +302,7 @@ static void add_embed_gradient(tern_program *p, const tern_node *n) {
 
 static tern_status add_rope(tern_program *p, const tern_node *n, tern_error *err) {
     int index;
-    TERN_TRY(tern_rope_list_find(&p->ropes, n, NULL, &index, err));
+    TERN_TRY(tern_rope_list_find(&p->ropes, n, NULL, NULL, &index, err));
     uint64_t pairs = (uint64_t)cols(p, n->in[0]) / 2;
     gpu_train_step *s = add(p, GPU_TRAIN_ROPE, fixed(groups(16 * pairs, 256)), each(16));
     set(s, "HEAD_DIM", n->head_dim);

@@ -174,10 +174,13 @@ static tern_status angles_of(tern_program *p, size_t index, tern_error *err) {
     tern_device *gpu = p->device->gpu;
     const tern_rope *r = &p->ropes.items[index];
     size_t half = (size_t)r->attrs.n_rot / 2, n = (size_t)p->n_span * half * 2;
+    bool is_long = p->n_span > r->attrs.n_context_orig; // of all documents alike
     float *angles = tern_alloc_array(TERN_MEM_ACTIVATIONS, n + 1, sizeof *angles);
     if (!angles) return tern_fail_memory(err, n * sizeof *angles);
-    for (size_t t = 0; t < (size_t)p->n_span; t++)
-        tern_rope_angles(r, (int32_t)t, angles + 2 * t * half, angles + 2 * t * half + 1, 2);
+    for (size_t t = 0; t < (size_t)p->n_span; t++) {
+        float *row = angles + 2 * t * half;
+        tern_rope_angles(r, (int32_t)t, is_long, row, row + 1, 2);
+    }
     tern_status status =
         gpu_buffer_new(gpu, GPU_USE_WORK, n * 4, STORAGE, "angles", &p->angles[index], err);
     if (status == TERN_OK)
@@ -186,23 +189,34 @@ static tern_status angles_of(tern_program *p, size_t index, tern_error *err) {
     return status;
 }
 
+// One of a node's sets of factors, to be freed; NULL: it has none.
+static tern_status read_factors(const tern_program *p, tern_train_array *const *arrays,
+                                const tern_node *n, int which, float **out, tern_error *err) {
+    tern_vid v = tern_rope_factors_input(n, which);
+    *out = NULL;
+    if (v < 0) return TERN_OK;
+    size_t n_factors = (size_t)arrays[v]->n;
+    if (n_factors < (size_t)n->rope.n_rot / 2)
+        return tern_fail(err, TERN_ERR_FORMAT, "graph: %s has too few factors",
+                         p->g.values[v].name);
+    *out = tern_alloc_array(TERN_MEM_ACTIVATIONS, n_factors + 1, sizeof **out);
+    if (!*out) return tern_fail_memory(err, n_factors * sizeof **out);
+    return gpu_train_read(arrays[v], 0, n_factors, *out, err);
+}
+
 static tern_status make_ropes(tern_program *p, tern_train_array *const *arrays, tern_error *err) {
     for (size_t i = 0; i < p->g.n_nodes; i++) {
         const tern_node *n = &p->g.nodes[i];
         if (n->op != TERN_OP_ROPE) continue;
-        tern_vid v = tern_rope_factors_input(n);
-        size_t n_factors = v >= 0 ? (size_t)arrays[v]->n : 0;
-        if (v >= 0 && n_factors < (size_t)n->rope.n_rot / 2)
-            return tern_fail(err, TERN_ERR_FORMAT, "graph: %s has too few factors",
-                             p->g.values[v].name);
-        float *factors = tern_alloc_array(TERN_MEM_ACTIVATIONS, n_factors + 1, sizeof *factors);
-        if (!factors) return tern_fail_memory(err, n_factors * sizeof *factors);
+        float *factors[2] = {NULL, NULL};
         int index;
-        tern_status status =
-            v >= 0 ? gpu_train_read(arrays[v], 0, n_factors, factors, err) : TERN_OK;
+        tern_status status = TERN_OK;
+        for (int k = 0; k < 2 && status == TERN_OK; k++)
+            status = read_factors(p, arrays, n, k, &factors[k], err);
         if (status == TERN_OK)
-            status = tern_rope_list_find(&p->ropes, n, v >= 0 ? factors : NULL, &index, err);
-        tern_free(factors);
+            status = tern_rope_list_find(&p->ropes, n, factors[0], factors[1], &index, err);
+        tern_free(factors[0]);
+        tern_free(factors[1]);
         TERN_TRY(status);
     }
     p->angles = tern_alloc_array(TERN_MEM_ACTIVATIONS, p->ropes.n + 1, sizeof *p->angles);

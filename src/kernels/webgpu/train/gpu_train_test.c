@@ -251,13 +251,14 @@ static tern_config config_of(int64_t n_embd, int64_t n_ff, int64_t n_heads, int6
         .rope = {.n_rot = (int32_t)(head_dim / 4 * 2 + 2), .halves = halves, .base = 10000}};
 }
 
+// Seen to fail: a bias's gradient without the last row of each part.
 TEST(webgpu_trains_a_float_model_as_the_cpu_does) {
     model m = {.config = config_of(24, 44, 3, 1, true),
                .n_tokens = 61,
                .n_span = 30,
-               .tolerance = 2e-5,
+               .tolerance = 4e-5, // sums of keys' biases cancel
                .least = true};
-    m.config.tied_head = true;
+    m.config.tied_head = m.config.qkv_biases = true;
     m.config.act = TERN_ACTIVATION_GELU;
     check_model(&m);
     m.config.act = TERN_ACTIVATION_GELU_TANH;
