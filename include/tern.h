@@ -161,6 +161,9 @@ typedef struct tern_model_desc {
     int n_batch;        // prompt tokens computed at once, 0: 512; of a model that reads a text as a
                         // whole (an encoder) its context, at most 8192
     tern_ternary_layout ternary;
+    // Activations stay float where weights are codes with a scale for each group (Q2_0, Q1_0 ...);
+    // else they are rounded to int8 with a scale for each 64. Slower. BitNet's own rounding stays.
+    bool precise;
     tern_head_mode head;
     const char *chat_template; // Jinja text that replaces the file's
     tern_thinking thinking;    // whether models that can think before they answer do so

@@ -34,6 +34,11 @@ typedef enum tern_type { // element types to choose from
     TERN_TYPE_TQ1_0,
     TERN_TYPE_TQ2_0,
     TERN_TYPE_I2_S,
+    // Small numbers with a scale for each group: only of weights that they hold exactly.
+    TERN_TYPE_Q2_0,
+    TERN_TYPE_PQ2_0,
+    TERN_TYPE_PTQ1_0,
+    TERN_TYPE_Q1_0,
 } tern_type;
 // "q8_0" and so on, case ignored; TERN_TYPE_AUTO if the name is unknown.
 TERN_API tern_type tern_type_from_name(const char *name);

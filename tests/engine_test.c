@@ -81,6 +81,9 @@ TEST(engine_text_does_not_depend_on_threads_kernels_batches_or_layouts) {
          .n_kv_heads = 2}, // rows of 1.5 blocks
         {.seed = 5, .arch = "llama", .type = TERN_DTYPE_F16, .separate_head = true},
         {.seed = 6, .arch = "llama", .type = TERN_DTYPE_I2_S},
+        {.seed = 7, .arch = "qwen3", .type = TERN_DTYPE_Q2_0, .head_type = TERN_DTYPE_Q2_0},
+        {.seed = 8, .arch = "qwen3", .type = TERN_DTYPE_Q1_0, .head_type = TERN_DTYPE_PTQ1_0,
+         .separate_head = true},
     };
     for (size_t m = 0; m < sizeof models / sizeof *models; m++) {
         const char *path = tiny(&models[m], "variants.gguf");
@@ -341,8 +344,8 @@ TEST(engine_every_cache_type_is_close) {
     }
 }
 
-static void fail_each_allocation(void) {
-    const char *path = tiny(&(tiny_model_desc){.seed = 16, .n_layers = 1}, "oom.gguf");
+static void fail_each_allocation(const tiny_model_desc *desc) {
+    const char *path = tiny(desc, "oom.gguf");
     size_t before = tern_memory_get().heap_now;
     bool succeeded = false;
     for (uint64_t n = 1; n < 4000 && !succeeded; n++) {
@@ -371,10 +374,14 @@ static void fail_each_allocation(void) {
 
 // Of a mapped file, and of one that is read.
 TEST(engine_survives_failing_allocations) {
+    const tiny_model_desc bitnet = {.seed = 16, .n_layers = 1};
+    const tiny_model_desc groups = {.seed = 17, .n_layers = 1, .arch = "qwen3",
+                                    .type = TERN_DTYPE_Q2_0, .head_type = TERN_DTYPE_Q2_0};
     bool before = test_map_never(false);
-    fail_each_allocation();
+    fail_each_allocation(&bitnet);
+    fail_each_allocation(&groups);
     test_map_never(true);
-    fail_each_allocation();
+    fail_each_allocation(&bitnet);
     test_map_never(before);
 }
 

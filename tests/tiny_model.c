@@ -48,6 +48,28 @@ static tern_status write_ternary_piece(writer *t, tern_dtype type, size_t n, flo
     return tern_gguf_write(t->w, out, whole / block * tern_dtype_block_bytes(type), t->err);
 }
 
+// Codes with a scale for each block, near the one that is wanted; a byte decides each number.
+static tern_status write_grouped_piece(writer *t, tern_dtype type, size_t n, float scale, int8_t *q,
+                                       uint8_t *out) {
+    size_t block = tern_dtype_block_n(type), bytes = tern_dtype_block_bytes(type);
+    bool one_bit = type == TERN_DTYPE_Q1_0, two_bits = block == 64 || type == TERN_DTYPE_PQ2_0;
+    uint8_t *to = out;
+    for (size_t first = 0; first < n; first += block, to += bytes) {
+        float d = scale * (0.75f + (float)(next_random(&t->random) >> 40) * 0x1p-25f);
+        for (size_t i = 0; i < block;) {
+            uint64_t r = next_random(&t->random);
+            for (int k = 0; k < 8; k++, i++, r >>= 8)
+                q[i] = one_bit            ? (r & 1 ? 1 : -1)
+                       : (r & 255) < 74   ? -1
+                       : (r & 255) < 182  ? 0
+                       : (r & 255) < 254  ? 1
+                                          : 1 + two_bits;
+        }
+        tern_dtype_encode_group_codes(type, q, block, d, to);
+    }
+    return tern_gguf_write(t->w, out, n / block * bytes, t->err);
+}
+
 static tern_status write_float_piece(writer *t, tern_dtype type, size_t n, float mean,
                                      float deviation, float *x, uint8_t *out) {
     uint64_t bytes = 0;
@@ -61,12 +83,13 @@ static tern_status write_float_piece(writer *t, tern_dtype type, size_t n, float
 static tern_status write_data(writer *t, tern_dtype type, size_t n, float mean, float deviation) {
     float *x = tern_alloc_array(TERN_MEM_MISC, PIECE + 256, sizeof *x);
     uint8_t *out = tern_alloc_array(TERN_MEM_MISC, PIECE + 256, sizeof(float));
-    bool ternary = tern_dtype_is_ternary(type);
+    bool ternary = tern_dtype_is_ternary(type), grouped = !ternary && tern_dtype_group_n(type);
     tern_status status = x && out ? TERN_OK : tern_fail_memory(t->err, PIECE * sizeof *x);
     for (size_t left = n; status == TERN_OK && left > 0;) {
         size_t take = left < PIECE ? left : PIECE;
-        status = ternary ? write_ternary_piece(t, type, take, deviation * 1.3f, (int8_t *)x, out)
-                         : write_float_piece(t, type, take, mean, deviation, x, out);
+        status = grouped ? write_grouped_piece(t, type, take, deviation * 1.3f, (int8_t *)x, out)
+                 : ternary ? write_ternary_piece(t, type, take, deviation * 1.3f, (int8_t *)x, out)
+                           : write_float_piece(t, type, take, mean, deviation, x, out);
         left -= take;
     }
     if (status == TERN_OK && type == TERN_DTYPE_I2_S)
@@ -123,6 +146,36 @@ static tern_status convolution(writer *t, int i) {
     return matrix(t, NAME("shortconv.out_proj"), d->type, d->n_embd, d->n_embd, s);
 }
 
+// Of Qwen3.5 every fourth layer, the last one too, is attention; the others have 16 heads of a
+// delta net, for keys as for values.
+static bool is_delta(const writer *t, int i) { return is_arch(t, "qwen35") && i % 4 != 3; }
+
+#define DELTA_HEADS 16
+#define DELTA_TAPS  4
+static tern_status numbers(writer *t, const char *name, int n, float mean) {
+    uint64_t ne[1] = {(uint64_t)n};
+    if (t->declaring) return tern_gguf_declare(t->w, name, TERN_DTYPE_F32, 1, ne);
+    return write_data(t, TERN_DTYPE_F32, (size_t)n, mean, 0.1f);
+}
+
+static tern_status delta_net(writer *t, int i) {
+    const tiny_model_desc *d = &t->d;
+    const tern_dtype floats = TERN_DTYPE_F32;
+    float s = 1 / sqrtf((float)d->n_embd);
+    char name[64], plain[64];
+    TERN_TRY(matrix(t, NAME("attn_qkv"), d->type, 3 * d->n_embd, d->n_embd, s));
+    TERN_TRY(matrix(t, NAME("attn_gate"), d->type, d->n_embd, d->n_embd, s));
+    TERN_TRY(matrix(t, NAME("ssm_alpha"), floats, DELTA_HEADS, d->n_embd, s));
+    TERN_TRY(matrix(t, NAME("ssm_beta"), floats, DELTA_HEADS, d->n_embd, s));
+    TERN_TRY(matrix(t, NAME("ssm_conv1d"), floats, 3 * d->n_embd, DELTA_TAPS, 0.5f));
+    snprintf(plain, sizeof plain, "blk.%d.ssm_a", i);
+    TERN_TRY(numbers(t, plain, DELTA_HEADS, -1));
+    snprintf(plain, sizeof plain, "blk.%d.ssm_dt.bias", i);
+    TERN_TRY(numbers(t, plain, DELTA_HEADS, 0));
+    TERN_TRY(vector(t, NAME("ssm_norm"), d->n_embd / DELTA_HEADS));
+    return matrix(t, NAME("ssm_out"), d->type, d->n_embd, d->n_embd, s);
+}
+
 static tern_status attention(writer *t, int i) {
     const tiny_model_desc *d = &t->d;
     bool sub_norms = strncmp(d->arch, "bitnet", 6) == 0;
@@ -130,7 +183,8 @@ static tern_status attention(writer *t, int i) {
     int dim = d->n_embd / d->n_heads, kv = dim * d->n_kv_heads;
     float s = 1 / sqrtf((float)d->n_embd);
     char name[64];
-    TERN_TRY(matrix(t, NAME("attn_q"), d->type, d->n_embd, d->n_embd, s));
+    int q_rows = is_arch(t, "qwen35") ? 2 * d->n_embd : d->n_embd; // and gates
+    TERN_TRY(matrix(t, NAME("attn_q"), d->type, q_rows, d->n_embd, s));
     TERN_TRY(matrix(t, NAME("attn_k"), d->type, kv, d->n_embd, s));
     TERN_TRY(matrix(t, NAME("attn_v"), d->type, kv, d->n_embd, s));
     if (head_norms) TERN_TRY(vector(t, NAME("attn_q_norm"), dim));
@@ -142,12 +196,15 @@ static tern_status attention(writer *t, int i) {
 static tern_status layer(writer *t, int i) {
     const tiny_model_desc *d = &t->d;
     bool sub_norms = strncmp(d->arch, "bitnet", 6) == 0, gemma = is_arch(t, "gemma3");
+    bool qwen35 = is_arch(t, "qwen35");
     float s = 1 / sqrtf((float)d->n_embd), down = 1 / sqrtf((float)d->n_ff);
     char name[64];
     TERN_TRY(vector(t, NAME("attn_norm"), d->n_embd));
-    TERN_TRY(convolves(t, i) ? convolution(t, i) : attention(t, i));
-    if (gemma) TERN_TRY(vector(t, NAME("post_attention_norm"), d->n_embd));
-    TERN_TRY(vector(t, NAME("ffn_norm"), d->n_embd));
+    TERN_TRY(convolves(t, i)  ? convolution(t, i)
+             : is_delta(t, i) ? delta_net(t, i)
+                              : attention(t, i));
+    if (gemma || qwen35) TERN_TRY(vector(t, NAME("post_attention_norm"), d->n_embd));
+    if (!qwen35) TERN_TRY(vector(t, NAME("ffn_norm"), d->n_embd));
     TERN_TRY(matrix(t, NAME("ffn_gate"), d->type, d->n_ff, d->n_embd, s));
     TERN_TRY(matrix(t, NAME("ffn_up"), d->type, d->n_ff, d->n_embd, s));
     if (sub_norms) TERN_TRY(vector(t, NAME("ffn_sub_norm"), d->n_ff));
@@ -175,6 +232,74 @@ static tern_status put_u32(writer *t, const char *name, int64_t value) {
 
 // Layers of Gemma's see WINDOW positions, but for every other one, and have a RoPE of their own.
 #define WINDOW 12
+static tern_status put_delta(writer *t) {
+    const tiny_model_desc *d = &t->d;
+    TERN_TRY(put_u32(t, "attention.head_count_kv", d->n_kv_heads));
+    TERN_TRY(put_u32(t, "full_attention_interval", 4));
+    TERN_TRY(put_u32(t, "ssm.conv_kernel", DELTA_TAPS));
+    TERN_TRY(put_u32(t, "ssm.state_size", d->n_embd / DELTA_HEADS));
+    TERN_TRY(put_u32(t, "ssm.group_count", DELTA_HEADS));
+    TERN_TRY(put_u32(t, "ssm.time_step_rank", DELTA_HEADS));
+    return put_u32(t, "ssm.inner_size", d->n_embd);
+}
+
+// The names of all matrices but the table into list, or only their number.
+static size_t list_rotated(const writer *t, tern_str *list, char (*text)[32]) {
+    static const char *const usual[] = {"attn_q", "attn_k", "attn_v", "attn_output"};
+    static const char *const delta[] = {"attn_qkv", "attn_gate", "ssm_out"};
+    static const char *const forward[] = {"ffn_gate", "ffn_up", "ffn_down"};
+    size_t n = 0;
+    for (int i = 0; i < t->d.n_layers; i++)
+        for (int k = 0; k < 7; k++) {
+            bool in_delta = is_delta(t, i);
+            int n_mixer = in_delta ? 3 : 4;
+            if (k - n_mixer >= 3) continue;
+            const char *name = k >= n_mixer ? forward[k - n_mixer]
+                               : in_delta   ? delta[k]
+                                            : usual[k];
+            if (list) {
+                snprintf(text[n], sizeof text[n], "blk.%d.%s.weight", i, name);
+                list[n] = (tern_str){text[n], strlen(text[n])};
+            }
+            n++;
+        }
+    return n;
+}
+
+// Random weights are as good rotated as not: what counts is the work.
+static tern_status put_rotation(writer *t) {
+    const tiny_model_desc *d = &t->d;
+    size_t n = list_rotated(t, NULL, NULL), n_signs = (size_t)(d->n_embd + d->n_ff);
+    tern_str *names = tern_alloc_array(TERN_MEM_MISC, n, sizeof *names), table = TERN_STR("");
+    char(*text)[32] = tern_alloc_array(TERN_MEM_MISC, n, sizeof *text);
+    int8_t *signs = tern_alloc(TERN_MEM_MISC, n_signs);
+    const int32_t widths[2] = {d->n_embd, d->n_ff};
+    tern_status status = names && text && signs ? TERN_OK : tern_fail_memory(t->err, n * 32);
+    table = TERN_STR("token_embd.weight");
+    for (size_t i = 0; signs && i < n_signs; i++) signs[i] = next_random(&t->random) & 1 ? 1 : -1;
+    if (status == TERN_OK) list_rotated(t, names, text);
+    TERN_TRY_GOTO(status);
+    TERN_TRY_GOTO(tern_gguf_put_int(t->w, "prism.hadamard.version", TERN_META_U32, 2));
+    TERN_TRY_GOTO(tern_gguf_put_int(t->w, "prism.hadamard.block_size", TERN_META_U32, d->rotation));
+    TERN_TRY_GOTO(tern_gguf_put_str(t->w, "prism.hadamard.transform",
+                                    TERN_STR("normalized-sylvester-walsh-hadamard")));
+    TERN_TRY_GOTO(
+        tern_gguf_put_str(t->w, "prism.hadamard.axis", TERN_STR("input-last-dimension")));
+    TERN_TRY_GOTO(tern_gguf_put_str(t->w, "prism.hadamard.sign_mode", TERN_STR("explicit")));
+    TERN_TRY_GOTO(
+        tern_gguf_put_array(t->w, "prism.hadamard.sign_widths", TERN_META_I32, widths, 2));
+    TERN_TRY_GOTO(
+        tern_gguf_put_array(t->w, "prism.hadamard.sign_values", TERN_META_I8, signs, n_signs));
+    TERN_TRY_GOTO(tern_gguf_put_strings(t->w, "prism.hadamard.weight_names", names, n));
+    TERN_TRY_GOTO(tern_gguf_put_strings(t->w, "prism.hadamard.inverse_weight_names", &table, 1));
+    TERN_TRY_GOTO(tern_gguf_put_int(t->w, "prism.hadamard.gdn_v_grouped", TERN_META_BOOL, 1));
+fail:
+    tern_free(names);
+    tern_free(text);
+    tern_free(signs);
+    return status;
+}
+
 static tern_status put_family(writer *t) {
     const tiny_model_desc *d = &t->d;
     char key[96];
@@ -185,6 +310,7 @@ static tern_status put_family(writer *t) {
         heads[i] = convolves(t, i) ? 0 : d->n_kv_heads;
         windows[i] = i % 2 == 0;
     }
+    if (is_arch(t, "qwen35")) return put_delta(t);
     snprintf(key, sizeof key, "%s.attention.head_count_kv", d->arch);
     if (!is_arch(t, "lfm2")) TERN_TRY(put_u32(t, "attention.head_count_kv", d->n_kv_heads));
     else TERN_TRY(tern_gguf_put_array(t->w, key, TERN_META_I32, heads, n));
@@ -211,7 +337,9 @@ static tern_status put_config(writer *t) {
     TERN_TRY(put_u32(t, "attention.head_count", d->n_heads));
     TERN_TRY(put_family(t));
     TERN_TRY(put_u32(t, "attention.key_length", d->n_embd / d->n_heads));
-    TERN_TRY(put_u32(t, "rope.dimension_count", d->n_embd / d->n_heads));
+    int n_rot = d->n_embd / d->n_heads / (is_arch(t, "qwen35") ? 4 : 1);
+    TERN_TRY(put_u32(t, "rope.dimension_count", n_rot));
+    if (d->rotation) TERN_TRY(put_rotation(t));
     snprintf(key, sizeof key, "%s.attention.layer_norm_rms_epsilon", d->arch);
     TERN_TRY(tern_gguf_put_f32(t->w, key, 1e-5f));
     snprintf(key, sizeof key, "%s.rope.freq_base", d->arch);

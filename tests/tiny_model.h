@@ -7,13 +7,14 @@
 #include "base/status.h"
 
 typedef struct tiny_model_desc { // zero: the default in brackets
-    const char *arch;            // ["bitnet-b1.58"], or "llama", "qwen3", "gemma3", "lfm2"
+    const char *arch; // ["bitnet-b1.58"], or "llama", "qwen3", "qwen35", "gemma3", "lfm2"
     const char *name;            // ["tiny seeded model"]
     tern_dtype type;             // of the matrices; F32 (0) is I2_S for bitnet, BF16: masters
     tern_dtype head_type;        // of embedding and head [F32]; use F16 for the usual
     int n_layers, n_embd, n_ff, n_heads, n_kv_heads, n_context; // [2, 128, 384, 4, 2, 512]
     int n_vocab; // rows of the table [300], at least that many
     bool separate_head;
+    int rotation;  // > 0: says that the weights are rotated in blocks of so many columns
     bool readable; // the table favours letters, so that what is generated can be printed
     unsigned seed;
     uint64_t split_bytes;

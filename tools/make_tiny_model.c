@@ -1,7 +1,11 @@
-// usage: make_tiny_model OUT.gguf [tiny|mid|2b] [SEED]
-// Writes a BitNet with random weights: it runs like a real one, and its text means nothing. "2b"
-// has the shape of BitNet b1.58 2B-4T (1.2 GB), for measuring speed and memory; "mid" is a quarter
-// of that, for tests of memory that take seconds.
+// usage: make_tiny_model OUT.gguf [SHAPE] [SEED]
+// Writes a model with random weights: it runs like a real one, and its text means nothing. Shapes:
+//   tiny          a small BitNet, whose text can be printed
+//   2b            BitNet b1.58 2B-4T (1.2 GB), for measuring speed and memory
+//   mid           a quarter of that, for tests of memory that take seconds
+//   bonsai-1.7b   PrismML's Bonsai 1.7B: Qwen3 in Q2_0, embeddings and head too (0.48 GB); with
+//                 -q1_0 and -pq2_0 in those types
+//   bonsai-2-2b   PrismML's Bonsai 2 2B: Qwen3.5 in PQ2_0 (0.51 GB), said to be rotated
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,14 +28,51 @@ int main(int argc, char **argv) {
                              .n_kv_heads = 5,
                              .n_context = 4096,
                              .n_vocab = 128256};
+    tiny_model_desc bonsai = {.arch = "qwen3",
+                              .type = TERN_DTYPE_Q2_0,
+                              .n_layers = 28,
+                              .n_embd = 2048,
+                              .n_ff = 6144,
+                              .n_heads = 16,
+                              .n_kv_heads = 8,
+                              .n_context = 32768,
+                              .n_vocab = 151936};
+    tiny_model_desc bonsai2 = {.arch = "qwen35",
+                               .type = TERN_DTYPE_PQ2_0,
+                               .n_layers = 24,
+                               .n_embd = 2048,
+                               .n_ff = 6144,
+                               .n_heads = 8,
+                               .n_kv_heads = 2,
+                               .n_context = 262144,
+                               .n_vocab = 248320,
+                               .rotation = 512};
+    const struct {
+        const char *name;
+        const tiny_model_desc *desc;
+        tern_dtype type, head_type; // F32: the desc's
+    } shapes[] = {
+        {"tiny", &tiny, TERN_DTYPE_F32, TERN_DTYPE_F16},
+        {"mid", &mid, TERN_DTYPE_F32, TERN_DTYPE_F16},
+        {"2b", &large, TERN_DTYPE_F32, TERN_DTYPE_F16},
+        {"bonsai-1.7b", &bonsai, TERN_DTYPE_Q2_0, TERN_DTYPE_Q2_0},
+        {"bonsai-1.7b-pq2_0", &bonsai, TERN_DTYPE_PQ2_0, TERN_DTYPE_PQ2_0},
+        {"bonsai-1.7b-q1_0", &bonsai, TERN_DTYPE_Q1_0, TERN_DTYPE_Q1_0},
+        {"bonsai-2-2b", &bonsai2, TERN_DTYPE_PQ2_0, TERN_DTYPE_PQ2_0},
+    };
+    enum { N_SHAPES = sizeof shapes / sizeof *shapes };
     const char *shape = argc > 2 ? argv[2] : "tiny";
-    bool is_2b = strcmp(shape, "2b") == 0, is_mid = strcmp(shape, "mid") == 0;
-    if (argc < 2 || (!is_2b && !is_mid && strcmp(shape, "tiny") != 0)) {
-        fprintf(stderr, "usage: make_tiny_model OUT.gguf [tiny|mid|2b] [SEED]\n");
+    size_t which = 0;
+    while (which < N_SHAPES && strcmp(shape, shapes[which].name) != 0) which++;
+    if (argc < 2 || which == N_SHAPES) {
+        fprintf(stderr, "usage: make_tiny_model OUT.gguf [SHAPE] [SEED]; shapes:");
+        for (size_t i = 0; i < N_SHAPES; i++) fprintf(stderr, " %s", shapes[i].name);
+        fprintf(stderr, "\n");
         return 2;
     }
-    tiny_model_desc d = is_2b ? large : is_mid ? mid : tiny;
-    d.head_type = TERN_DTYPE_F16;
+    tiny_model_desc d = *shapes[which].desc;
+    if (shapes[which].type != TERN_DTYPE_F32) d.type = shapes[which].type;
+    d.head_type = shapes[which].head_type;
     d.seed = argc > 3 ? (unsigned)strtoul(argv[3], NULL, 10) : 1;
     if (tiny_model_write(argv[1], &d, &err) == TERN_OK) return 0;
     fprintf(stderr, "make_tiny_model: %s\n", err.message);

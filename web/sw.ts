@@ -38,9 +38,11 @@ self.addEventListener('activate', (event) => {
       for (const name of await caches.keys()) {
         if (name.startsWith(PREFIX) && name !== CACHE) await caches.delete(name);
       }
-      await self.clients.claim();
     })(),
   );
+  // Not waited for: Firefox asks every thread of a page, and those that compute or wait never answer, while
+  // all requests of the page wait for the end of this event.
+  void self.clients.claim();
 });
 
 self.addEventListener('message', (event) => {

@@ -104,7 +104,7 @@ typedef struct model_args {
     string_list loras;
     const char *path, *device, *template_file, *cpu_features;
     int n_threads, n_batch, ternary, head, thinking;
-    bool verbose, vocab_only;
+    bool verbose, vocab_only, precise;
 } model_args;
 #define MODEL_OPTIONS(m)                                                                           \
     MODEL_OPTIONS_BEGIN(m),                                                                        \
@@ -127,6 +127,8 @@ typedef struct model_args {
      65536},                                                                                       \
     {0, "ternary", OPTION_CHOICE, &(m).ternary, "auto|2bit|1.6bit",                                \
      "how ternary weights lie in memory"},                                                         \
+    {0, "precise", OPTION_FLAG, &(m).precise, NULL,                                                \
+     "float activations where weights have a scale for each group"},                               \
     {0, "head", OPTION_CHOICE, &(m).head, "auto|file|exact|q8_0|q6_k|q4_0",                        \
      "the output head; the last three change the logits"},                                         \
     LORA_OPTION((m).loras),                                                                        \

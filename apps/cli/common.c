@@ -191,6 +191,7 @@ tern_model *open_model(const command *self, const model_args *args, int *status)
         .n_threads = args->n_threads,
         .n_batch = args->n_batch,
         .ternary = (tern_ternary_layout)args->ternary,
+        .precise = args->precise,
         .head = (tern_head_mode)args->head,
         .chat_template = template.ptr,
         .thinking = (tern_thinking)args->thinking,

@@ -16,7 +16,7 @@ import re
 import subprocess
 import sys
 
-from corpus import plural
+from tales import plural
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 

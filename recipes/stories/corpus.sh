@@ -1,11 +1,11 @@
 #!/bin/sh
-# The corpus of the story model: permissively licensed text to a vocabulary of 4096 tokens and to
+# The corpus of the carried model: permissively licensed text to a vocabulary of 4096 tokens and to
 # shards.
 #
 #     recipes/stories/corpus.sh TEXT OUT [build/tern]
 #
 # TEXT is a folder as corpus.py wants it. OUT gets
-#     text/     what corpus.py made of it: stories in several forms, with requests, and explanations
+#     text/     what corpus.py made of it: stories in several forms, questions, summaries, explanations
 #     tok/      the vocabulary
 #     stories/  shards; all forms of one story in fifty are held out
 set -eu

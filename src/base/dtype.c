@@ -49,6 +49,19 @@ bool tern_dtype_is_ternary(tern_dtype type) {
            type == TERN_DTYPE_HF_TERNARY;
 }
 
+size_t tern_dtype_group_n(tern_dtype type) {
+    switch (type) {
+    case TERN_DTYPE_Q1_0:
+    case TERN_DTYPE_Q1_0_32:
+    case TERN_DTYPE_Q2_0:
+    case TERN_DTYPE_PQ2_0:
+    case TERN_DTYPE_PTQ1_0:
+    case TERN_DTYPE_TQ1_0:
+    case TERN_DTYPE_TQ2_0: return tern_dtype_block_n(type);
+    default: return 0;
+    }
+}
+
 bool tern_dtype_is_float(tern_dtype type) {
     return type == TERN_DTYPE_F32 || type == TERN_DTYPE_F16 || type == TERN_DTYPE_BF16;
 }

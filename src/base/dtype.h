@@ -24,6 +24,9 @@ bool tern_dtype_from_name(const char *name, tern_dtype *type); // case ignored
 size_t tern_dtype_block_n(tern_dtype type);
 size_t tern_dtype_block_bytes(tern_dtype type);
 bool tern_dtype_is_ternary(tern_dtype type);
+// Elements that share a scale, of types whose elements are small whole numbers times a scale for
+// each group of a row: tern_dtype_decode_groups reads them. 0: another type.
+size_t tern_dtype_group_n(tern_dtype type);
 bool tern_dtype_is_float(tern_dtype type); // F32, F16, BF16
 // Whether its numbers can be decoded; of other types only names and sizes are known.
 bool tern_dtype_is_readable(tern_dtype type);
@@ -39,11 +42,22 @@ bool tern_dtype_bytes(tern_dtype type, uint64_t n, uint64_t n_row, uint64_t *byt
 void tern_dtype_decode(tern_dtype type, const void *data, uint64_t first, size_t n, float scale,
                        float *out);
 // Encodes n elements (whole blocks) of x. Not for I2_S, TQ1_0 and TQ2_0 of arbitrary weights: those
-// are written by tern_dtype_encode_ternary. Returns false for types that cannot be written.
+// are written by tern_dtype_encode_ternary. Returns false for types that cannot be written, or that
+// cannot hold x (tern_dtype_encode_groups).
 bool tern_dtype_encode(tern_dtype type, const float *x, size_t n, void *out);
+// The same of types with a scale for each group (tern_dtype_group_n) but TQ1_0 and TQ2_0: false if
+// the type cannot hold x to the bit, or is no such type. And of numbers that the type has, with one
+// scale.
+bool tern_dtype_encode_groups(tern_dtype type, const float *x, size_t n, void *out);
+void tern_dtype_encode_group_codes(tern_dtype type, const int8_t *q, size_t n, float scale,
+                                   void *out);
 // Encodes ternary codes q (-1, 0, +1), n a multiple of the block, with one scale (as F16; I2_S's is
 // the caller's to write, after the codes). Every block type holds -s, 0 and s exactly.
 void tern_dtype_encode_ternary(tern_dtype type, const int8_t *q, size_t n, float scale, void *out);
+// The numbers of whole groups and their scales, as F16: value = q * scale. q is -1, 0 or +1, or +2
+// in types of two bits. `first` and n are multiples of the block. False: no such type.
+bool tern_dtype_decode_groups(tern_dtype type, const void *data, uint64_t first, size_t n,
+                              int8_t *q, uint16_t *scales);
 // Decodes to ternary codes; block scales go to scales[] (one for each 256 elements; unused for
 // I2_S). Returns false for other types.
 bool tern_dtype_decode_ternary(tern_dtype type, const void *data, uint64_t first, size_t n,

@@ -29,7 +29,15 @@
 //   I2_S  128 weights, 32 bytes  byte i holds weights i, 32 + i, 64 + i, 96 + i in bits 7:6, 5:4,
 //                                3:2, 1:0; blocks run through the whole tensor, whatever its rows:
 //                                                                            (code - 1) * scale
-// The fourth two-bit code does not occur in honest files; it decodes to 2 here.
+//   Q2_0  64 weights, 18 bytes   f16 d, 16 bytes; byte i holds weights 4i .. 4i + 3 in bits 1:0 ..
+//                                7:6:                                        (code - 1) * d
+//   PQ2_0 128 weights, 34 bytes  as Q2_0, with 32 bytes of codes
+//   PTQ1_0 128 weights, 28 bytes as TQ1_0: 16 bytes of five trits (weight i + 16t), 8 bytes of five
+//                                (80 + i + 8t), 2 bytes of four (120 + i + 2t), f16 d
+//   Q1_0  128 weights, 18 bytes  f16 d, 16 bytes; bit j of byte i is weight 8i + j: 1: d, 0: -d
+//   Q1_0_32 32 weights, 6 bytes  as Q1_0, with 4 bytes of bits
+// The fourth two-bit code does not occur in honest files but for Q2_0 and PQ2_0, where it is +2; so
+// it decodes in all.
 #include "base/dtype.h"
 #include "base/half.h"
 
@@ -100,25 +108,52 @@ static void codes_tq2_0(const uint8_t *b, int8_t *q) {
     }
 }
 
-static void codes_tq1_0(const uint8_t *b, int8_t *q) {
+// Bytes of five trits, twice, then bytes of four.
+static void codes_trits(const uint8_t *b, const int n_bytes[3], int8_t *q) {
     static const uint8_t pow3[5] = {1, 3, 9, 27, 81};
-    static const struct {
-        int n_bytes, n_trits;
-    } parts[3] = {{32, 5}, {16, 5}, {4, 4}};
     for (int part = 0; part < 3; part++) {
-        for (int t = 0; t < parts[part].n_trits; t++) {
-            for (int i = 0; i < parts[part].n_bytes; i++) {
+        for (int t = 0; t < (part < 2 ? 5 : 4); t++) {
+            for (int i = 0; i < n_bytes[part]; i++) {
                 uint8_t front = (uint8_t)(b[i] * pow3[t]);
                 *q++ = (int8_t)((front * 3 >> 8) - 1);
             }
         }
-        b += parts[part].n_bytes;
+        b += n_bytes[part];
     }
+}
+
+static void codes_tq1_0(const uint8_t *b, int8_t *q) {
+    codes_trits(b, (const int[3]){32, 16, 4}, q);
+}
+
+static void codes_ptq1_0(const uint8_t *b, int8_t *q) {
+    codes_trits(b, (const int[3]){16, 8, 2}, q);
+}
+
+static void codes_two_bits(const uint8_t *b, size_t n, int8_t *q) {
+    for (size_t i = 0; i < n; i++) q[i] = (int8_t)((b[i / 4] >> i % 4 * 2 & 3) - 1);
+}
+
+static void codes_one_bit(const uint8_t *b, size_t n, int8_t *q) {
+    for (size_t i = 0; i < n; i++) q[i] = b[i / 8] >> i % 8 & 1 ? 1 : -1;
 }
 
 static void codes_i2_s(const uint8_t *data, uint64_t first, size_t n, int8_t *q) {
     for (uint64_t i = first; i < first + n; i++) {
         *q++ = (int8_t)((data[i / 128 * 32 + i % 32] >> (6 - i % 128 / 32 * 2) & 3) - 1);
+    }
+}
+
+// One block; returns its scale's bits.
+static uint16_t codes_block(tern_dtype type, const uint8_t *b, int8_t *q) {
+    size_t n = tern_dtype_block_n(type);
+    switch (type) {
+    case TERN_DTYPE_TQ1_0: codes_tq1_0(b, q); return read_u16(b + 52);
+    case TERN_DTYPE_TQ2_0: codes_tq2_0(b, q); return read_u16(b + 64);
+    case TERN_DTYPE_PTQ1_0: codes_ptq1_0(b, q); return read_u16(b + 26);
+    case TERN_DTYPE_Q1_0:
+    case TERN_DTYPE_Q1_0_32: codes_one_bit(b + 2, n, q); return read_u16(b);
+    default: codes_two_bits(b + 2, n, q); return read_u16(b);
     }
 }
 
@@ -132,23 +167,29 @@ bool tern_dtype_decode_ternary(tern_dtype type, const void *data, uint64_t first
     if (type != TERN_DTYPE_TQ1_0 && type != TERN_DTYPE_TQ2_0) return false;
     size_t bytes = tern_dtype_block_bytes(type);
     b += first / 256 * bytes;
-    for (size_t i = 0; i < n / 256; i++, b += bytes, q += 256) {
-        if (type == TERN_DTYPE_TQ1_0) codes_tq1_0(b, q);
-        else codes_tq2_0(b, q);
-        scales[i] = read_f16(b + bytes - 2);
-    }
+    for (size_t i = 0; i < n / 256; i++, b += bytes, q += 256)
+        scales[i] = tern_f16_to_f32(codes_block(type, b, q));
     return true;
 }
 
-static void decode_tq(tern_dtype type, const uint8_t *b, float *y) {
-    int8_t q[256];
-    float d;
-    tern_dtype_decode_ternary(type, b, 0, 256, q, &d);
-    for (int i = 0; i < 256; i++) y[i] = (float)q[i] * d;
+bool tern_dtype_decode_groups(tern_dtype type, const void *data, uint64_t first, size_t n,
+                              int8_t *q, uint16_t *scales) {
+    size_t group = tern_dtype_group_n(type), bytes = tern_dtype_block_bytes(type);
+    if (group == 0) return false;
+    const uint8_t *b = (const uint8_t *)data + first / group * bytes;
+    for (size_t i = 0; i + group <= n; i += group, b += bytes)
+        *scales++ = codes_block(type, b, q + i);
+    return true;
 }
 
-static void decode_tq1_0(const uint8_t *b, float *y) { decode_tq(TERN_DTYPE_TQ1_0, b, y); }
-static void decode_tq2_0(const uint8_t *b, float *y) { decode_tq(TERN_DTYPE_TQ2_0, b, y); }
+static void decode_groups(tern_dtype type, const uint8_t *b, size_t n, float *y) {
+    size_t group = tern_dtype_group_n(type), bytes = tern_dtype_block_bytes(type);
+    for (size_t i = 0; i + group <= n; i += group, b += bytes) {
+        int8_t q[256];
+        float d = tern_f16_to_f32(codes_block(type, b, q));
+        for (size_t j = 0; j < group; j++) y[i + j] = (float)q[j] * d;
+    }
+}
 
 // ---- All types ---------------------------------------------------------------------------------
 
@@ -180,8 +221,7 @@ void tern_dtype_decode(tern_dtype type, const void *data, uint64_t first, size_t
     static void (*const decoders[TERN_DTYPE_COUNT])(const uint8_t *, float *) = {
         [TERN_DTYPE_Q4_0] = decode_q4_0,   [TERN_DTYPE_Q8_0] = decode_q8_0,
         [TERN_DTYPE_Q4_K] = decode_q4_k,   [TERN_DTYPE_Q5_K] = decode_q5_k,
-        [TERN_DTYPE_Q6_K] = decode_q6_k,   [TERN_DTYPE_TQ1_0] = decode_tq1_0,
-        [TERN_DTYPE_TQ2_0] = decode_tq2_0,
+        [TERN_DTYPE_Q6_K] = decode_q6_k,
     };
     if (type == TERN_DTYPE_I2_S) {
         int8_t q[128];
@@ -201,6 +241,8 @@ void tern_dtype_decode(tern_dtype type, const void *data, uint64_t first, size_t
     const uint8_t *b = (const uint8_t *)data + first / block_n * block_bytes;
     if (type == TERN_DTYPE_F32) {
         memcpy(out, b, n * sizeof *out);
+    } else if (tern_dtype_group_n(type)) {
+        decode_groups(type, b, n, out);
     } else if (decoders[type]) {
         for (size_t i = 0; i + block_n <= n; i += block_n, b += block_bytes) {
             decoders[type](b, out + i);

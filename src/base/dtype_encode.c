@@ -194,7 +194,7 @@ bool tern_dtype_encode(tern_dtype type, const float *x, size_t n, void *out) {
             encoders[type](finite, b);
         }
     } else {
-        return false;
+        return tern_dtype_encode_groups(type, x, n, out);
     }
     return true;
 }
@@ -276,6 +276,7 @@ void tern_dtype_encode_ternary(tern_dtype type, const int8_t *q, size_t n, float
     };
     uint8_t *b = out;
     size_t block_n = tern_dtype_block_n(type), block_bytes = tern_dtype_block_bytes(type);
+    tern_dtype_encode_group_codes(type, q, n, scale, out);
     for (size_t i = 0; i + block_n <= n; i += block_n, b += block_bytes) {
         if (type == TERN_DTYPE_I2_S) encode_i2_s(q + i, b);
         else if (type == TERN_DTYPE_TQ2_0) encode_tq2_0(q + i, b);

@@ -85,6 +85,10 @@ typedef struct tern_gguf_split {
 } tern_gguf_split;
 tern_status tern_gguf_parse(tern_file *file, int shard, const tern_blob *all,
                             tern_gguf_split *split, tern_error *err);
+// Types and bytes of tensors where the room that they have in the file must tell (gguf_sizes.c).
+// offsets: in the n_data bytes of the file's data.
+tern_status tern_gguf_settle_sizes(tern_tensor *tensors, const uint64_t *offsets, size_t n,
+                                   uint64_t n_data, uint64_t alignment, tern_error *err);
 // Opens path and, if it is the first of a split set, all the others.
 tern_status tern_gguf_open_files(tern_file *file, const char *path, tern_error *err);
 

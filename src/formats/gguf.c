@@ -219,44 +219,13 @@ static tern_status read_tensor(reader *r, tern_tensor *t, uint64_t *offset) {
     t->type_id = type;
     if (!tern_dtype_from_ggml_id(type, &t->type)) t->type = TERN_DTYPE_UNKNOWN;
     if (!tern_dtype_bytes(t->type, n_elements, t->ne[0], &t->bytes)) {
-        t->bytes = 0; // of a type that is only listed: see size_by_room
+        t->bytes = 0; // of a type that is only listed: see gguf_sizes.c
         if (!tern_dtype_is_readable(t->type)) return TERN_OK;
         return tern_fail(r->err, TERN_ERR_FORMAT,
                          "tensor '%s': rows of %llu elements are not whole blocks of %zu (%s)",
                          t->name, (unsigned long long)t->ne[0], tern_dtype_block_n(t->type),
                          tern_dtype_name(t->type));
     }
-    return TERN_OK;
-}
-
-static int by_value(const void *a, const void *b) {
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
-
-// Tensors of types whose blocks are not known take the room up to the next one.
-static tern_status size_by_room(reader *r, tern_tensor *tensors, const uint64_t *offsets, size_t n,
-                                uint64_t n_data) {
-    uint64_t *sorted = NULL;
-    for (size_t i = 0; i < n; i++) {
-        if (tensors[i].bytes || tern_dtype_is_readable(tensors[i].type)) continue;
-        if (!sorted) {
-            sorted = tern_alloc_array(TERN_MEM_MISC, n + 1, sizeof *sorted);
-            if (!sorted) return tern_fail_memory(r->err, (n + 1) * sizeof *sorted);
-            memcpy(sorted, offsets, n * sizeof *sorted);
-            sorted[n] = n_data;
-            qsort(sorted, n + 1, sizeof *sorted, by_value);
-        }
-        size_t low = 0, high = n + 1; // the first greater one
-        while (low < high) {
-            size_t middle = (low + high) / 2;
-            if (sorted[middle] > offsets[i]) high = middle;
-            else low = middle + 1;
-        }
-        uint64_t next = low <= n ? sorted[low] : offsets[i];
-        tensors[i].bytes = next - offsets[i];
-    }
-    tern_free(sorted);
     return TERN_OK;
 }
 
@@ -304,7 +273,8 @@ static tern_status read_tensors(reader *r, uint64_t n_tensors, int shard, uint64
     data_at -= data_at % alignment; // perhaps beyond the end: an error only if there are tensors
     tern_blob data = tern_blob_part(r->all, data_at, UINT64_MAX);
     tern_tensor *tensors = n_tensors ? f->tensors + first : NULL;
-    TERN_TRY_GOTO(size_by_room(r, tensors, offsets, (size_t)n_tensors, data.n));
+    TERN_TRY_GOTO(tern_gguf_settle_sizes(tensors, offsets, (size_t)n_tensors, data.n, alignment,
+                                         r->err));
     for (uint64_t i = 0; i < n_tensors; i++)
         TERN_TRY_GOTO(place_tensor(r, &f->tensors[first + i], offsets[i], &data, alignment));
     status = tern_file_check_layout(f, first, &data, false, r->err);

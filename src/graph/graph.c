@@ -294,6 +294,12 @@ tern_vid tern_g_scale(tern_graph *g, tern_vid x, float factor) {
     return y;
 }
 
+tern_vid tern_g_hadamard(tern_graph *g, tern_vid x, tern_vid signs, const tern_rotation *r) {
+    tern_vid y = op_node(g, TERN_OP_HADAMARD, x, r->has_signs ? signs : -1, TERN_VALUE_F32, 0);
+    if (y >= 0) last_node(g)->rotation = *r;
+    return y;
+}
+
 tern_vid tern_g_bias(tern_graph *g, tern_vid x, tern_vid b) {
     return op_node(g, TERN_OP_BIAS, x, b < 0 ? -2 : b, TERN_VALUE_F32, 0);
 }

@@ -32,7 +32,8 @@ typedef enum tern_value_kind {
 typedef enum tern_value_type {
     TERN_VALUE_F32,
     TERN_VALUE_I32,
-    TERN_VALUE_I8ROWS, // int8 with one scale a row: quantized activations
+    TERN_VALUE_I8ROWS,   // int8 with one scale a row: quantized activations
+    TERN_VALUE_I8GROUPS, // the same with a scale for each 64 columns
 } tern_value_type;
 
 // What a state is, and so how it goes back to an earlier position of its sequence.
@@ -185,6 +186,14 @@ typedef struct tern_route_attrs {
 
 typedef enum tern_pool_kind { TERN_POOL_MEAN, TERN_POOL_LAST, TERN_POOL_FIRST } tern_pool_kind;
 
+// H(s * P x), or with `inverse` s * H(x): H is Walsh-Hadamard of each `block` columns over
+// sqrt(block), s a vector of +1 and -1 (-1: none), and P, if `groups`, turns columns
+// [repeats][groups][each] into [groups][repeats][each].
+typedef struct tern_rotation {
+    int32_t block, repeats, groups, each;
+    bool has_signs, inverse;
+} tern_rotation;
+
 #define TERN_PIECES_MAX   5
 #define TERN_NODE_INPUTS  8
 #define TERN_NODE_OUTPUTS 4
@@ -206,6 +215,7 @@ typedef struct tern_node {
     bool inverse;                 // rope: turns back, which is its gradient
     int32_t group, first, width;  // columns and their gradient
     int32_t v_dim;                // delta_net; n_heads are the values' heads there
+    tern_rotation rotation;       // hadamard
     bool tiled;
     tern_pool_kind pool;
     float factors[TERN_PIECES_MAX]; // scale_pieces, of widths[] columns each
@@ -307,6 +317,7 @@ tern_vid tern_g_mix(tern_graph *g, tern_vid x, tern_vid route);
 tern_vid tern_g_take_rows(tern_graph *g, tern_vid x, tern_vid rows);
 tern_vid tern_g_pool(tern_graph *g, tern_vid x, tern_dim sequences, tern_pool_kind kind);
 tern_vid tern_g_top_k(tern_graph *g, tern_vid x);
+tern_vid tern_g_hadamard(tern_graph *g, tern_vid x, tern_vid signs, const tern_rotation *r);
 void tern_g_output(tern_graph *g, tern_vid v, const char *name);
 // Gives a value that a node makes a name of its own instead of its node's.
 void tern_g_call(tern_graph *g, tern_vid v, const char *name);
@@ -328,6 +339,14 @@ tern_status tern_graph_check(const tern_graph *g, tern_error *err);
 
 // ---- Passes: rewrite the graph in place --------------------------------------------------------
 
+// Puts rotations before the products, and after the tables, whose weights were rotated to match.
+// rotation_of: whether the weight of that name was (*is), and how; `after_table`: of a look-up in
+// it. Signs are vectors called "hadamard.sign.N" for N columns.
+typedef tern_status (*tern_rotation_fn)(void *ctx, const tern_value *weight, bool after_table,
+                                        bool *is, tern_rotation *out, tern_error *err);
+tern_status tern_pass_rotate(tern_graph *g, tern_rotation_fn rotation_of, void *ctx,
+                             tern_error *err);
+
 // The rank of the adapter of a weight; 0: it has none.
 typedef int64_t (*tern_rank_fn)(const void *ctx, const char *weight);
 // Adds B (A x) to W x for every weight that has an adapter; the new weights A and B are called W's
@@ -340,6 +359,7 @@ tern_status tern_pass_low_rank(tern_graph *g, tern_rank_fn rank_of, const void *
 typedef enum tern_weight_kind {
     TERN_WEIGHT_FLOAT,   // float or block-quantized: multiplied with float activations
     TERN_WEIGHT_TERNARY, // codes and one scale: multiplied with int8 activations
+    TERN_WEIGHT_GROUPED, // codes with a scale for each group: with int8 activations in groups
 } tern_weight_kind;
 // Chooses the arithmetic of every linear: if the weight is ternary its input is quantized (once for
 // all its readers), otherwise quantize and ternarize are dropped.

@@ -18,10 +18,15 @@ static const tern_value *weight_of(const tern_graph *g, const tern_node *linear)
     return rounded ? &g->values[g->nodes[w->producer].in[0]] : w;
 }
 
-// What it reads, before the op that quantizes it.
+// What it reads, before the ops that quantize and rotate it for the weight's sake.
 static tern_vid input_of(const tern_graph *g, const tern_node *linear) {
-    int32_t p = g->values[linear->in[0]].producer;
-    return p >= 0 && g->nodes[p].op == TERN_OP_QUANTIZE ? g->nodes[p].in[0] : linear->in[0];
+    tern_vid x = linear->in[0];
+    for (int32_t p = g->values[x].producer;
+         p >= 0 && (g->nodes[p].op == TERN_OP_QUANTIZE ||
+                    (g->nodes[p].op == TERN_OP_HADAMARD && !g->nodes[p].rotation.inverse));
+         p = g->values[x].producer)
+        x = g->nodes[p].in[0];
+    return x;
 }
 
 // Adds the path for linear i of g, which is already in `to`; y's readers find the sum in now[y].

@@ -68,9 +68,12 @@ static tern_node *insert_node(tern_graph *g, size_t i) {
 // ---- Lowering ----------------------------------------------------------------------------------
 
 // The quantized form of x, from an earlier quantize node or a new one before node i.
-static tern_vid quantized(tern_graph *g, tern_vid x, size_t *i, tern_error *err) {
+static tern_vid quantized(tern_graph *g, tern_vid x, tern_value_type type, size_t *i,
+                          tern_error *err) {
     for (size_t k = 0; k < *i; k++)
-        if (g->nodes[k].op == TERN_OP_QUANTIZE && g->nodes[k].in[0] == x) return g->nodes[k].out[0];
+        if (g->nodes[k].op == TERN_OP_QUANTIZE && g->nodes[k].in[0] == x &&
+            g->values[g->nodes[k].out[0]].type == type)
+            return g->nodes[k].out[0];
     tern_value like = g->values[x];
     int32_t layer = g->nodes[*i].layer;
     if (tern_array_reserve(TERN_MEM_GRAPH, &g->values, &g->values_capacity, g->n_values, 1) != 0 ||
@@ -80,7 +83,7 @@ static tern_vid quantized(tern_graph *g, tern_vid x, size_t *i, tern_error *err)
     }
     tern_vid q = (tern_vid)g->n_values++;
     like.kind = TERN_VALUE_TEMP;
-    like.type = TERN_VALUE_I8ROWS;
+    like.type = type;
     like.producer = (int32_t)*i;
     snprintf(like.name, sizeof like.name, "quantize.%d", (int)q);
     g->values[q] = like;
@@ -97,8 +100,9 @@ tern_status tern_pass_lower(tern_graph *g, const tern_weight_kind *kinds, tern_e
         const tern_node *made_w = producer(g, w), *made_x = producer(g, x);
         if (made_w && made_w->op == TERN_OP_TERNARIZE) w = made_w->in[0];
         if (made_x && made_x->op == TERN_OP_QUANTIZE) x = made_x->in[0];
-        if (kinds[w] == TERN_WEIGHT_TERNARY) {
-            x = quantized(g, x, &i, err);
+        if (kinds[w] != TERN_WEIGHT_FLOAT) {
+            bool rows = kinds[w] == TERN_WEIGHT_TERNARY;
+            x = quantized(g, x, rows ? TERN_VALUE_I8ROWS : TERN_VALUE_I8GROUPS, &i, err);
             if (x < 0) return TERN_ERR_MEMORY;
         }
         g->nodes[i].in[0] = x;

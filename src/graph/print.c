@@ -16,7 +16,7 @@ void tern_graph_print_rows(const tern_graph *g, tern_vid vid, tern_strbuf *out) 
 
 void tern_graph_print_shape(const tern_graph *g, tern_vid vid, tern_strbuf *out) {
     const tern_value *v = &g->values[vid];
-    static const char *const type_names[] = {"f32", "i32", "i8rows"};
+    static const char *const type_names[] = {"f32", "i32", "i8rows", "i8groups"};
     if (v->dim != TERN_DIM_NONE) {
         tern_strbuf_printf(out, "%s[", type_names[v->type]);
         tern_graph_print_rows(g, vid, out);
@@ -88,6 +88,11 @@ static void print_attrs(const tern_graph *g, const tern_node *n, tern_strbuf *ou
     case TERN_OP_DELTA_NET:
         tern_strbuf_printf(out, " heads=%d/%d dim=%d/%d%s", (int)n->n_heads, (int)n->n_kv_heads,
                            (int)n->head_dim, (int)n->v_dim, n->tiled ? " tiled" : "");
+        break;
+    case TERN_OP_HADAMARD:
+        tern_strbuf_printf(out, " block=%d%s%s", (int)n->rotation.block,
+                           n->rotation.groups ? " grouped" : "",
+                           n->rotation.inverse ? " inverse" : "");
         break;
     case TERN_OP_POOL:
         tern_strbuf_printf(out, " %s", (const char *[]){"mean", "last", "first"}[n->pool]);

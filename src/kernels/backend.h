@@ -29,6 +29,7 @@ typedef struct tern_device_desc {
     int n_threads;            // 0: one for each core
     const char *cpu_features; // see tern_model_desc
     tern_ternary_layout ternary;
+    bool precise; // products with codes in groups take float activations
     const tern_webgpu_desc *webgpu; // NULL: the defaults
 } tern_device_desc;
 

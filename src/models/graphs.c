@@ -22,7 +22,8 @@ tern_status tern_model_build_main(tern_graph *g, const tern_arch *arch, const te
 tern_status tern_model_build(tern_graph *g, const tern_file *file, const tern_arch *arch,
                              const tern_config *c, tern_error *err) {
     TERN_TRY(tern_model_check_layers(file, arch, c, err));
-    return tern_model_build_main(g, arch, c, err);
+    TERN_TRY(tern_model_build_main(g, arch, c, err));
+    return tern_model_rotate(g, file, arch, c, err);
 }
 
 // ---- What flows --------------------------------------------------------------------------------
@@ -85,7 +86,7 @@ tern_status tern_model_check(const tern_file *file, const tern_arch *arch, const
         const tern_graph *g = all[i] = &graphs[i];
         for (size_t v = 0; status == TERN_OK && v < g->n_values; v++) {
             tern_tensor t;
-            if (g->values[v].kind == TERN_VALUE_WEIGHT)
+            if (g->values[v].kind == TERN_VALUE_WEIGHT && !tern_model_is_sign(g->values[v].name))
                 status = tern_model_weight(file, arch, &g->values[v], &t, err);
         }
     }

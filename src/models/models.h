@@ -249,6 +249,13 @@ tern_tensor tern_tensor_share(const tern_tensor *t, int share, int shares);
 // tensor is not a small one. The caller frees them with tern_free.
 tern_status tern_model_numbers(const tern_file *file, const tern_arch *arch, const tern_tensor *t,
                                const char *gguf_name, float **out, tern_error *err);
+// Weights in a rotated basis (hadamard.c). Whether a file declares them; a graph that computes with
+// them; signs, which are weights of graphs and no tensors: the caller frees them with tern_free.
+bool tern_model_is_rotated(const tern_file *file);
+tern_status tern_model_rotate(tern_graph *g, const tern_file *file, const tern_arch *arch,
+                              const tern_config *c, tern_error *err);
+bool tern_model_is_sign(const char *name);
+tern_status tern_model_signs(const tern_file *file, int64_t width, float **out, tern_error *err);
 // The Hugging Face name of a GGUF one and the reverse, into a buffer of `size`; false: unknown.
 bool tern_model_name_to_hf(const tern_arch *arch, const char *gguf_name, char *out, size_t size);
 bool tern_model_name_to_gguf(const tern_arch *arch, const char *hf_name, char *out, size_t size);

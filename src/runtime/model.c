@@ -80,11 +80,24 @@ static tern_status look_at(const tern_weight_source *s, bool *damaged, tern_erro
     return TERN_OK;
 }
 
+static tern_status find_signs(const tern_model *m, const tern_value *v, tern_weight_source *s,
+                              float **numbers, tern_error *err) {
+    TERN_TRY(tern_model_signs(m->file, v->cols, numbers, err));
+    s->name = v->name;
+    s->type = TERN_DTYPE_F32;
+    s->n_rows = 1;
+    s->n_cols = v->cols;
+    s->bytes = (uint64_t)v->cols * sizeof **numbers;
+    s->data = tern_blob_of(*numbers, s->bytes);
+    return TERN_OK;
+}
+
 static tern_status find_source(tern_model *m, const tern_value *v, tern_weight_source *s,
                                float **numbers, tern_error *err) {
     if (find_adapter_source(m, v, s)) return TERN_OK;
     tern_tensor found;
     const tern_tensor *t = &found;
+    if (tern_model_is_sign(v->name)) return find_signs(m, v, s, numbers, err);
     TERN_TRY(tern_model_weight(m->file, m->arch, v, &found, err));
     TERN_TRY(tern_model_numbers(m->file, m->arch, t, v->name, numbers, err));
     s->name = t->name;
@@ -213,6 +226,8 @@ static tern_status run_passes_on(const tern_model *m, tern_model_graph *g, tern_
 
 static tern_status run_passes(tern_model *m, tern_error *err) {
     for (size_t w = 0; w < m->n_weights; w++) m->kinds[w] = tern_placement_kind(m->now, w);
+    // If the GPU is lost, the CPU must take weights in the forms that the graphs are lowered for.
+    if (m->now->backend != &tern_backend_cpu) m->device_desc.precise = true;
     for (int i = 0; i < m->n_graphs; i++) TERN_TRY(run_passes_on(m, &m->graphs[i], err));
     return TERN_OK;
 }
@@ -235,6 +250,7 @@ static tern_status keep_device_desc(tern_model *m, const tern_model_desc *desc, 
     m->device_desc = (tern_device_desc){.n_threads = desc->n_threads,
                                         .cpu_features = m->cpu_features,
                                         .ternary = desc->ternary,
+                                        .precise = desc->precise,
                                         .webgpu = &m->webgpu};
     return TERN_OK;
 }

@@ -90,7 +90,7 @@ static void take_weight(tern_placement *p, const tern_model *m) {
     p->bytes_per_token_logits += info.bytes_per_token;
     if (s->is_head)
         p->head = info.layout;
-    else if (info.kind == TERN_WEIGHT_TERNARY)
+    else if (info.kind != TERN_WEIGHT_FLOAT)
         p->ternary_layout = info.layout;
 }
 

@@ -7,7 +7,9 @@ static const tern_dtype dtypes[] = {
     [TERN_TYPE_Q4_0] = TERN_DTYPE_Q4_0,   [TERN_TYPE_Q4_K] = TERN_DTYPE_Q4_K,
     [TERN_TYPE_Q5_K] = TERN_DTYPE_Q5_K,   [TERN_TYPE_Q6_K] = TERN_DTYPE_Q6_K,
     [TERN_TYPE_TQ1_0] = TERN_DTYPE_TQ1_0, [TERN_TYPE_TQ2_0] = TERN_DTYPE_TQ2_0,
-    [TERN_TYPE_I2_S] = TERN_DTYPE_I2_S,
+    [TERN_TYPE_I2_S] = TERN_DTYPE_I2_S,   [TERN_TYPE_Q2_0] = TERN_DTYPE_Q2_0,
+    [TERN_TYPE_PQ2_0] = TERN_DTYPE_PQ2_0, [TERN_TYPE_PTQ1_0] = TERN_DTYPE_PTQ1_0,
+    [TERN_TYPE_Q1_0] = TERN_DTYPE_Q1_0,
 };
 #define N_TYPES ((int)(sizeof dtypes / sizeof *dtypes))
 

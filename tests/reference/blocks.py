@@ -75,6 +75,21 @@ def tq2_0(b):
     return half(b[64:66]) * (np.array(codes, f32) - 1)
 
 
+def two_bits_from_low(b):  # Q2_0 (64 values) and PQ2_0 (128)
+    return half(b[:2]) * (np.array([byte >> 2 * k & 3 for byte in b[2:] for k in range(4)], f32) - 1)
+
+
+def q1_0(b):
+    return half(b[:2]) * np.array([1 if byte >> k & 1 else -1 for byte in b[2:] for k in range(8)], f32)
+
+
+def ptq1_0(b):
+    codes = [digit(b[m], n) for n in range(5) for m in range(16)]
+    codes += [digit(b[16 + m], n) for n in range(5) for m in range(8)]
+    codes += [digit(b[24 + m], n) for n in range(4) for m in range(2)]
+    return half(b[26:28]) * (np.array(codes, f32) - 1)
+
+
 def i2_s(raw, n):  # 128 values in 32 bytes; one scale after all of them
     scale = f32(struct.unpack_from("<f", raw, n // 4)[0])
     codes = [raw[32 * block + m] >> 6 - 2 * l & 3 for block in range(n // 128) for l in range(4) for m in range(32)]
@@ -84,7 +99,9 @@ def i2_s(raw, n):  # 128 values in 32 bytes; one scale after all of them
 # id in GGUF, values and bytes of a block, where its halves are, how it is read
 TYPES = {"Q4_0": (2, 32, 18, (0,), q4_0), "Q8_0": (8, 32, 34, (0,), q8_0), "Q4_K": (12, 256, 144, (0, 2), q4_k),
          "Q5_K": (13, 256, 176, (0, 2), q5_k), "Q6_K": (14, 256, 210, (208,), q6_k),
-         "TQ1_0": (34, 256, 54, (52,), tq1_0), "TQ2_0": (35, 256, 66, (64,), tq2_0)}
+         "TQ1_0": (34, 256, 54, (52,), tq1_0), "TQ2_0": (35, 256, 66, (64,), tq2_0),
+         "Q1_0": (41, 128, 18, (0,), q1_0), "Q2_0": (42, 64, 18, (0,), two_bits_from_low),
+         "PQ2_0": (142, 128, 34, (0,), two_bits_from_low), "PTQ1_0": (143, 128, 28, (26,), ptq1_0)}
 
 
 def two_bits(random, n):

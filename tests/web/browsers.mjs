@@ -66,17 +66,15 @@ function firefoxOptions({ prefs = {}, flags = [] }) {
 }
 
 class Browser {
-  #pages;
-
   constructor(which, raw, pages) {
     this.which = which;
     this.raw = raw;
-    this.#pages = pages;
+    this.pages = pages;
   }
 
   async page() {
     const page = new Page(await this.raw.newPage(), this);
-    this.#pages.push(page);
+    this.pages.push(page);
     return page;
   }
 
@@ -123,7 +121,7 @@ class Page {
     return this.raw.evaluate(work, ...args);
   }
 
-  close() {
-    return this.raw.close();
+  async close() {
+    if (!this.raw.isClosed()) await this.raw.close();
   }
 }

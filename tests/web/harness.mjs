@@ -7,7 +7,8 @@
 //
 // Checks go on after a failure; what throws leaves the test. A test that reaches no check, and was
 // not skipped, has failed. Whatever `t` started is ended with the test, newest first. Tests of one
-// file run one after another in one process, files beside each other (run.mjs).
+// file run one after another in one process, files beside each other (run.mjs). A browser without
+// options of its own serves all tests of its file: their servers, and so what they store, differ.
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -33,6 +34,12 @@ export class Test {
   checks = 0;
   #pages = [];
   #cleanups = [];
+  #shared;
+
+  // shared: SharedBrowsers; without them every browser is the test's own.
+  constructor(shared) {
+    this.#shared = shared;
+  }
 
   check(ok, what) {
     this.checks++;
@@ -80,16 +87,34 @@ export class Test {
   }
 
   // which: 'chromium', 'firefox' or 'webkit'; skips the test where it is not installed, unless
-  // TERN_WEB_BROWSERS=all says that every one must be there.
+  // TERN_WEB_BROWSERS=all says that every one must be there. With options other than webgpu (own: true
+  // is one that says nothing else) the browser is new.
   async browser(which, options = {}) {
+    const plain = Object.keys(options).every((name) => name === 'webgpu');
+    if (this.#shared && plain && which !== 'webkit') // which begins in a second, and has one page
+      return this.#take(which, Boolean(options.webgpu));
     const profile = options.profile ?? (await this.folder());
     const browser = await openBrowser(which, { ...options, profile, pages: this.#pages });
-    if (browser.missing) {
-      if (process.env.TERN_WEB_BROWSERS === 'all') throw new Error(browser.missing);
-      this.skip(browser.missing);
-    }
+    this.#mustBeThere(browser);
     this.cleanup(() => browser.close());
     return browser;
+  }
+
+  // Of a shared browser the pages alone are the test's; after a failure nobody else gets it.
+  async #take(which, webgpu) {
+    const browser = await this.#shared.open(which, webgpu);
+    this.#mustBeThere(browser);
+    browser.pages = this.#pages;
+    this.cleanup(async () => {
+      if (this.failures.length) await this.#shared.giveUp(browser);
+      else for (const page of this.#pages) await page.close();
+    });
+    return browser;
+  }
+
+  #mustBeThere({ missing }) {
+    if (missing && process.env.TERN_WEB_BROWSERS === 'all') throw new Error(missing);
+    if (missing) this.skip(missing);
   }
 
   // What the pages wrote to their consoles: printed after a failure.
@@ -105,6 +130,31 @@ export class Test {
         this.failures.push(`cleaning up: ${e.stack ?? e}`);
       }
     }
+  }
+}
+
+// Browsers that serve one test after another.
+class SharedBrowsers {
+  #all = new Map(); // by name
+
+  async open(which, webgpu) {
+    const name = `${which} ${webgpu}`;
+    if (this.#all.has(name)) return this.#all.get(name);
+    const profile = await mkdtemp(path.join(tmpdir(), 'tern-web-'));
+    const browser = await openBrowser(which, { webgpu, profile });
+    browser.profile = profile;
+    this.#all.set(name, browser);
+    return browser;
+  }
+
+  async giveUp(browser) {
+    for (const [name, one] of this.#all) if (one === browser) this.#all.delete(name);
+    await browser.close?.();
+    await rm(browser.profile, { recursive: true, force: true, maxRetries: 5 });
+  }
+
+  async close() {
+    for (const browser of [...this.#all.values()]) await this.giveUp(browser);
   }
 }
 
@@ -131,8 +181,8 @@ function difference(a, b) {
   return `${piece(a)} instead of ${piece(b)} (from character ${at} on)`;
 }
 
-async function runOne({ name, seconds, long, run }) {
-  const t = new Test();
+async function runOne({ name, seconds, long, run }, shared) {
+  const t = new Test(shared);
   const began = performance.now();
   let skipped;
   if (long && !isLong) skipped = 'TERN_TEST_LONG is not set: takes minutes';
@@ -165,7 +215,9 @@ async function runOne({ name, seconds, long, run }) {
 // Runs the registered tests whose names match one of the patterns, and tells `report` each result.
 export async function runTests(patterns, report) {
   const wanted = patterns.map((pattern) => new RegExp(pattern));
+  const shared = new SharedBrowsers();
   for (const one of tests)
     if (!wanted.length || wanted.some((pattern) => pattern.test(one.name)))
-      report(await runOne(one));
+      report(await runOne(one, shared));
+  await shared.close();
 }

@@ -25,6 +25,7 @@ for (const which of ['chromium', 'firefox', 'webkit'])
   test(`package: in a worker by default, in ${which}`, { seconds: 90 }, async (t) => {
     const { page, loaded } = await openWith(t, which, {});
     t.equal(loaded.info.worker, true, 'in a worker');
+    t.equal(loaded.info.build, which === 'webkit' ? 'simd' : 'threads', 'module');
     const want = await nativeChat();
     const answer = await page.call('complete', params);
     t.equal(answer.choices?.[0].message.content, want.text, 'answer');

@@ -69,18 +69,18 @@ test(
 
 // What threads pack while a model is opened, and what they allocate, is done in another order each
 // time: one load in some fifty was seen to go wrong where the heap that they share had no lock.
-// Firefox is asked in the long tier: on a loaded machine it sometimes never starts an engine's threads.
-for (const [which, build, long] of [
-  ['chromium', 'threads', false],
-  ['firefox', 'threads', true],
-  ['webkit', 'simd', false],
+// Firefox hung in one load of some twenty where the engine's worker itself started threads.
+for (const [which, build] of [
+  ['chromium', 'threads'],
+  ['firefox', 'threads'],
+  ['webkit', 'simd'],
 ])
-  test(`text: forty engines in ${which} write the same`, { seconds: 180, long }, async (t) => {
+  test(`text: forty engines in ${which} write the same`, { seconds: 180 }, async (t) => {
     const { ask } = await enginePage(t, which);
     const [{ prompt }] = prompts;
-    const text = { prompt, maxTokens: 40 };
+    const text = { prompt, maxTokens: 12 };
     const question = { job: 'again', build, threads: 4, ...storiesFile, text, times: 40 };
     const { first, different } = await ask(question);
-    t.equal(first, (await greedy(stories, prompt, 40)).text, 'the first text');
+    t.equal(first, (await greedy(stories, prompt, 12)).text, 'the first text');
     t.equal(different, [], 'other texts');
   });

@@ -8,19 +8,34 @@ import { greedy, stories, webgpuLibrary } from './native.mjs';
 
 const prompt = 'Once upon a time';
 const gpu = { webgpu: true };
+const N_TOKENS = 8;
 
-test('webgpu: the text of native WebGPU on the same adapter', { seconds: 600 }, async (t) => {
-  if (!existsSync(webgpuLibrary)) t.skip('no native WebGPU library (`make webgpu-native`)');
-  const { ask } = await enginePage(t, 'chromium', gpu);
-  const texts = [{ prompt, maxTokens: 24 }];
-  const { info, results } = await ask({ job: 'greedy', device: 'webgpu', ...storiesFile, texts });
-  const want = await greedy(stories, prompt, 24, gpu);
-  t.check(/^webgpu/.test(info.device), `runs on ${info.device}`);
-  t.check(/^webgpu/.test(want.device), `native runs on ${want.device}`);
-  t.equal(results[0].ids, want.ids, 'tokens');
-  t.equal(results[0].text, want.text, 'text');
-  t.equal(results[0].notice, null, 'notice');
-});
+// Two texts of one model, whose pipelines are compiled once: one as native WebGPU writes it, and one in
+// whose middle the worker destroys the device.
+test(
+  'webgpu: the text of native WebGPU on the same adapter, and of a device that is destroyed',
+  { seconds: 600 },
+  async (t) => {
+    if (!existsSync(webgpuLibrary)) t.skip('no native WebGPU library (`make webgpu-native`)');
+    const { ask } = await enginePage(t, 'chromium', gpu);
+    const texts = [{ prompt, maxTokens: N_TOKENS }, { prompt, maxTokens: N_TOKENS, loseAfter: 3 }];
+    const { info, results } = await ask({ job: 'greedy', device: 'webgpu', ...storiesFile, texts });
+    const want = await greedy(stories, prompt, N_TOKENS, gpu);
+    const [whole, lost] = results;
+    t.check(/^webgpu/.test(whole.device), `runs on ${whole.device}`);
+    t.check(/^webgpu/.test(want.device), `native runs on ${want.device}`);
+    t.equal(whole.ids, want.ids, 'tokens');
+    t.equal(whole.text, want.text, 'text');
+    t.equal(whole.notice, null, 'notice');
+    await checkLost(t, lost, info);
+  },
+);
+
+async function checkLost(t, { text, notice }, info) {
+  t.equal(text, (await greedy(stories, prompt, N_TOKENS)).text, 'text of a lost device');
+  t.check(/lost/.test(notice ?? ''), `notice: ${notice}`);
+  t.check(/after a loss/.test(info.device), `goes on with ${info.device}`);
+}
 
 test(
   'webgpu: where there is none, WebAssembly writes, and says why',
@@ -40,32 +55,25 @@ test(
   },
 );
 
-// What may happen to a device in the middle of an answer.
-const losses = {
-  // As by a driver's crash: the browser may give another device, or none any more.
-  async crashed(browser, page) {
-    while (!page.log.some((line) => line.includes('wrote'))) await sleep(20);
-    const devtools = await browser.raw.target().createCDPSession();
-    await devtools.send('Browser.crashGpuProcess').catch(() => {}); // no answer comes from it
+// As by a driver's crash: the browser may give another device, or none any more.
+test(
+  'webgpu: after a device that is crashed the text goes on',
+  { seconds: 600, long: true },
+  async (t) => {
+    const { page, ask } = await enginePage(t, 'chromium', { ...gpu, own: true });
+    const texts = [{ prompt, maxTokens: N_TOKENS, tellAfter: 3 }];
+    const asking = ask({ job: 'greedy', device: 'webgpu', ...storiesFile, texts });
+    await Promise.race([asking, crash(page)]);
+    const { info, results } = await asking;
+    await checkLost(t, results[0], info);
   },
-  async destroyed() {}, // by the worker, after five pieces
-};
-for (const [how, lose] of Object.entries(losses))
-  test(
-    `webgpu: after a device that is ${how} the text goes on`,
-    { seconds: 600, long: how === 'crashed' },
-    async (t) => {
-      const { page, ask } = await enginePage(t, 'chromium', gpu);
-      const when = how === 'destroyed' ? 'loseAfter' : 'tellAfter';
-      const texts = [{ prompt, maxTokens: 40, [when]: 5 }];
-      const asking = ask({ job: 'greedy', device: 'webgpu', ...storiesFile, texts });
-      await Promise.race([asking, lose(page.browser, page)]);
-      const { info, results } = await asking;
-      t.equal(results[0].text, (await greedy(stories, prompt, 40)).text, 'text');
-      t.check(/lost/.test(results[0].notice ?? ''), `notice: ${results[0].notice}`);
-      t.check(/after a loss/.test(info.device), `goes on with ${info.device}`);
-    },
-  );
+);
+
+async function crash({ browser, log }) {
+  while (!log.some((line) => line.includes('wrote'))) await sleep(20);
+  const devtools = await browser.raw.target().createCDPSession();
+  await devtools.send('Browser.crashGpuProcess').catch(() => {}); // no answer comes from it
+}
 
 test('webgpu: the kernels in the browser', { seconds: 600, long: true }, async (t) => {
   const { ask } = await enginePage(t, 'chromium', gpu);

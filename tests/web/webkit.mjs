@@ -114,18 +114,17 @@ class WebKit {
   which = 'webkit';
   #session;
   #started;
-  #pages;
 
   constructor(session, started, pages) {
     this.#session = session;
     this.#started = started;
-    this.#pages = pages;
+    this.pages = pages;
   }
 
   async page() {
     const page = new WebKitPage(this.#session);
     await command('POST', `${this.#session}/timeouts`, { script: 900_000, pageLoad: 60_000 });
-    this.#pages.push(page);
+    this.pages.push(page);
     return page;
   }
 

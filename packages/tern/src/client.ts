@@ -1,5 +1,6 @@
 // The front door's end of the channel: calls that are answered, reported on and aborted.
 import type { EngineChoice } from './api.js';
+import { startWorker as startThread } from './engine/pool.js';
 import { TernError, aborted, fromPlain, throwIfAborted } from './errors.js';
 import { builtin, inNode } from './platform.js';
 import { localPorts, type Calls, type ClientPort, type FromHost, type Method } from './protocol.js';
@@ -14,6 +15,7 @@ interface Pending {
 export class Connection {
   #pending = new Map<number, Pending>();
   #next = 1;
+  #threads = new Map<number, { terminate(): unknown }>(); // that the worker asked for
   #dead: TernError | undefined;
   #listening = new AbortController(); // for the worker's end
   #held!: () => void;
@@ -61,6 +63,20 @@ export class Connection {
     else if ('done' in message) this.#take(message.done)?.resolve(message.value);
     else if ('failed' in message) this.#take(message.failed)?.reject(fromPlain(message.error));
     else if ('held' in message) this.#held();
+    else if ('thread' in message) this.#startThread(message);
+    else if ('endThread' in message) {
+      this.#threads.get(message.endThread)?.terminate();
+      this.#threads.delete(message.endThread);
+    }
+  }
+
+  #startThread({ thread, url, start }: { thread: number; url: string; start: unknown }): void {
+    const fail = (why: string) => this.port.post({ threadFailed: thread, why });
+    try {
+      this.#threads.set(thread, startThread(url, start, fail));
+    } catch (error) { // refused at once: another origin, say
+      fail((error as Error).message);
+    }
   }
 
   // Notices the end of a worker that says nothing, because it was terminated or ran out of memory: its
@@ -80,6 +96,8 @@ export class Connection {
     this.#dead ??= error;
     this.#listening.abort();
     for (const id of [...this.#pending.keys()]) this.#take(id)?.reject(error);
+    for (const thread of this.#threads.values()) thread.terminate();
+    this.#threads.clear();
   }
 
   close(): void {

@@ -1,6 +1,6 @@
 // Where the engine is: answers the front door's calls. One engine and one model.
 import type { Progress, TernInfo } from './api.js';
-import type { Device, Engine, EngineOptions, GenerateResult, Model, OpenOptions } from './engine/types.js';
+import type { Device, Engine, EngineOptions, GenerateResult, Model, OpenOptions, StartThread } from './engine/types.js';
 import { TernError, plain, throwIfAborted } from './errors.js';
 import type {
   Calls, FromHost, Handler, HostEngineOptions, HostLoadOptions, HostPort, Method, TextInput,
@@ -21,8 +21,9 @@ export class Host implements Handler {
   #loaded: { model: Model; sessions: Sessions; opened: Opened; info(): Omit<TernInfo, 'worker'> } | undefined;
   #closed = false;
 
-  // context: what stands in for network and storage in tests.
-  constructor(private loadEngine: LoadEngine, private context: Partial<OpenContext> = {}) {}
+  // context: what stands in for network and storage in tests. startThread: where the page is asked for threads.
+  constructor(private loadEngine: LoadEngine, private context: Partial<OpenContext> = {},
+    private startThread?: StartThread) {}
 
   call<M extends Method>(method: M, args: Args<M>, emit: Emit<M>, signal: AbortSignal): Result<M> {
     const methods: { [K in Method]: (args: Args<K>, emit: Emit<K>, signal: AbortSignal) => Result<K> } = {
@@ -56,7 +57,8 @@ export class Host implements Handler {
       this.#state = state;
       const base = wasmUrl === undefined ? undefined : wasmUrl.replace(/\/?$/, '/');
       return this.loadEngine({
-        ...options, signal, ...(state ? { state } : {}), ...(base ? { wasmUrl: file => base + file } : {}),
+        ...options, signal, ...(state ? { state } : {}), ...(this.startThread ? { startThread: this.startThread } : {}),
+        ...(base ? { wasmUrl: file => base + file } : {}),
       });
     })();
     this.#engine.catch(() => { this.#engine = undefined; });
@@ -190,12 +192,26 @@ class Meter {
   };
 }
 
+// The worker's end of EngineOptions.startThread.
+export class PageThreads {
+  #fails: ((why: string) => void)[] = [];
+  constructor(private port: HostPort) {}
+
+  start: StartThread = (url, start, fail) => {
+    const thread = this.#fails.push(fail) - 1;
+    this.port.post({ thread, url, start });
+    return { terminate: () => this.port.post({ endThread: thread }) };
+  };
+  failed(thread: number, why: string): void { this.#fails[thread]?.(why); }
+}
+
 // Answers what comes through the port; several calls at a time.
-export function serve(port: HostPort, handler: Handler): void {
+export function serve(port: HostPort, handler: Handler, threads?: PageThreads): void {
   const running = new Map<number, AbortController>();
   port.listen(message => {
     if ('hello' in message) return port.post({ ready: true });
     if ('hold' in message) return hold(message.hold, port);
+    if ('threadFailed' in message) return threads?.failed(message.threadFailed, message.why);
     if ('abort' in message) return running.get(message.abort)?.abort(
       new TernError('aborted', message.reason ?? 'aborted by the caller'));
     const { call, method, args } = message;

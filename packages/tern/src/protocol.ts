@@ -37,14 +37,17 @@ export type ToHost =
   | { call: number; method: Method; args: unknown }
   | { abort: number; reason?: string }
   | { hello: true } // asks for `ready`: the first one may have been said before anybody listened
-  | { hold: string }; // a web lock to hold while the worker lives
+  | { hold: string } // a web lock to hold while the worker lives
+  | { threadFailed: number; why: string };
 
 export type FromHost =
   | { ready: true }
   | { held: true }
   | { event: number; value: unknown }
   | { done: number; value: unknown }
-  | { failed: number; error: PlainError };
+  | { failed: number; error: PlainError }
+  | { thread: number; url: string; start: unknown } // wanted of the page's thread: EngineOptions.startThread
+  | { endThread: number };
 
 // One end of a channel.
 export interface Port<In, Out> {

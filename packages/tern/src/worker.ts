@@ -1,7 +1,7 @@
 // The worker: import this module in a worker of yours, or let the package start it. A plain module
 // file; nothing is made of text at run time, so a strict Content-Security-Policy is kept.
 import { loadEngine } from './engine/index.js';
-import { Host, serve } from './host.js';
+import { Host, PageThreads, serve } from './host.js';
 import { builtin, inNode } from './platform.js';
 import type { FromHost, HostPort, ToHost } from './protocol.js';
 
@@ -26,4 +26,6 @@ function port(): HostPort {
   };
 }
 
-serve(port(), new Host(loadEngine));
+const page = port();
+const threads = inNode() ? undefined : new PageThreads(page);
+serve(page, new Host(loadEngine, {}, threads?.start), threads);

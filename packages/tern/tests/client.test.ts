@@ -4,7 +4,7 @@ import { after, before, describe, test } from 'node:test';
 import { Worker as ThreadWorker } from 'node:worker_threads';
 import { Connection, connect } from '../src/client.js';
 import { TernError, fromPlain, plain, toTernError } from '../src/errors.js';
-import { Host, serve } from '../src/host.js';
+import { Host, PageThreads, serve } from '../src/host.js';
 import type { ClientPort, FromHost, ToHost } from '../src/protocol.js';
 import { localPorts } from '../src/protocol.js';
 import { Tern } from '../src/tern.js';
@@ -121,6 +121,42 @@ test('where no worker can be had the page does the work and says why; unless a w
     delete (globalThis as { document?: unknown }).document;
   }
   await assert.rejects(connect({ worker: true, gpu: {} as GPU }), { code: 'argument' });
+});
+
+// Seen to fail where the page leaves the threads of a closed connection, and where it does not tell why
+// there is none.
+test('the page starts the threads that its worker wants, ends them, and says what went wrong', async () => {
+  const workers: { url: string; got: unknown[]; ended: boolean; onerror?: (e: { message: string }) => void }[] = [];
+  Object.assign(globalThis, { Worker: class {
+    got: unknown[] = [];
+    ended = false;
+    constructor(readonly url: string) {
+      if (url === 'refused') throw new Error('another origin');
+      workers.push(this);
+    }
+    postMessage(message: unknown): void { this.got.push(message); }
+    terminate(): void { this.ended = true; }
+  } });
+  try {
+    const { client, host } = localPorts(), threads = new PageThreads(host), connection = new Connection(client);
+    const whys: string[] = [];
+    const run = (url: string, start: unknown) => threads.start(url, start, why => void whys.push(why));
+    serve(host, new Host(fakeEngine(newSeen()), {}, threads.start), threads);
+    const first = run('a.js', 1);
+    run('b.js', 2);
+    run('refused', 3);
+    await connection.call('memory', undefined).catch(() => undefined); // everything was heard
+    assert.deepEqual(workers.map(({ url, got }) => [url, got]), [['a.js', [1]], ['b.js', [2]]]);
+    workers[1]!.onerror!({ message: 'no such file' });
+    first.terminate();
+    await connection.call('memory', undefined).catch(() => undefined);
+    assert.deepEqual(whys, ['another origin', 'no such file']);
+    assert.deepEqual(workers.map(({ ended }) => ended), [true, false]);
+    connection.close();
+    assert.deepEqual(workers.map(({ ended }) => ended), [true, true]);
+  } finally {
+    delete (globalThis as { Worker?: unknown }).Worker;
+  }
 });
 
 test('the first `ready` may be missed', async () => {

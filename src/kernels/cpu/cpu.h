@@ -13,6 +13,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/rope.h"
+#include "kernels/cpu/grouped/grouped.h"
 #include "kernels/cpu/head/head.h"
 #include "kernels/cpu/kernels.h"
 #include "base/team.h"
@@ -36,6 +37,7 @@ struct tern_device {
     tern_cpu_kernels kernels;
     tern_ternary_layout ternary_wanted;
     tern_packing packing; // of ternary weights, decided by tune
+    bool precise;         // weights in groups are multiplied as floats
     char description[96];
 };
 
@@ -46,6 +48,7 @@ struct tern_weight {
     void *owned;               // repacked or converted copy, or NULL
     const float *vector;       // norms
     tern_ternary_matrix ternary;
+    tern_grouped_matrix grouped;
     // Float matrices and tables; the head may have another form than the table it is tied to.
     tern_dtype type;
     const uint8_t *rows;
@@ -145,6 +148,10 @@ const tern_page *cpu_state_pages(const cpu_run *run, const tern_chunk *c, tern_v
 // compute the size). Returns its bytes.
 uint64_t cpu_i8_layout(const tern_device *d, int64_t n_in, int32_t n_tokens, void *memory,
                        cpu_i8 *out);
+
+// The same of an I8GROUPS value.
+uint64_t cpu_groups_layout(const tern_device *d, int64_t n_in, int32_t n_tokens, void *memory,
+                           tern_grouped_rows *out);
 
 // The kernels that `features` allow, and threads to run them: the first step in opening a device,
 // for inference or training.

@@ -30,6 +30,7 @@ static tern_status cpu_open(tern_device **out, const tern_device_desc *desc, ter
         return status;
     }
     d->ternary_wanted = desc->ternary;
+    d->precise = desc->precise;
     d->packing = desc->ternary == TERN_TERNARY_1_6BIT ? TERN_PACK_1_6BIT : TERN_PACK_2BIT;
     int n = d->team->n_threads;
     snprintf(d->description, sizeof d->description, "cpu %s, %d thread%s", d->kernels.name, n,

@@ -25,6 +25,8 @@ static uint64_t value_bytes(const void *ctx, const tern_graph *g, tern_vid v) {
     int64_t rows = tern_graph_rows(g, v, most);
     if (value->type == TERN_VALUE_I8ROWS)
         return cpu_i8_layout(p->device, value->cols, (int32_t)rows, NULL, NULL);
+    if (value->type == TERN_VALUE_I8GROUPS)
+        return cpu_groups_layout(p->device, value->cols, (int32_t)rows, NULL, NULL);
     return (uint64_t)(rows * value->cols) * sizeof(float);
 }
 

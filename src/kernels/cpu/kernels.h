@@ -130,6 +130,13 @@ typedef struct tern_float_kernels {
     // BitNet's activation quantization, for one row: s = 127 / max(max|x|, 1e-5),
     // q[i] = rint(x[i] * s) (ties to even) in -128..127, *inv_scale = 1 / s, *sum = sum of q.
     void (*quantize_i8)(int8_t *q, float *inv_scale, int32_t *sum, const float *x, size_t n);
+    // In groups of 64, n a multiple: scale[g] = largest / 127, q[i] = rint(x[i] * (127 / largest))
+    // in -127..127, minus_sum[g] = -(sum of q). A group whose largest is up to 1e-30 is 0.
+    void (*quantize_groups)(int8_t *q, float *scale, int32_t *minus_sum, const float *x, size_t n);
+    // Walsh-Hadamard of each `block` (a power of two) of x * sign (NULL: x), which divides n:
+    // y[i] = sum over j of (-1)^(number of bits that i and j share) x[j], times 1 / sqrt(block).
+    // Stages of a + b, a - b go over strides 16, 32 .. block / 2, then 1, 2, 4, 8. y may be x.
+    void (*hadamard)(float *y, const float *x, const float *sign, size_t n, size_t block);
     void (*add)(float *y, const float *a, const float *b, size_t n); // y may be a or b
     void (*mul)(float *y, const float *a, const float *b, size_t n);
     void (*scale)(float *y, const float *x, float factor, size_t n);
@@ -294,6 +301,7 @@ typedef struct tern_cpu_kernels {
     const tern_float_kernels *f;
     const tern_ternary_kernels *t;
     const struct tern_head_kernels *h; // the exact head's: head/head_kernels.h
+    const struct tern_grouped_kernels *q; // codes in groups: grouped/grouped.h
     const struct tern_gemm_kernels *g; // training's products: gemm/gemm.h; NULL as above
 } tern_cpu_kernels;
 

@@ -3,6 +3,7 @@
 #include <string.h>
 #include "kernels/cpu/float/float_kernels.h"
 #include "kernels/cpu/gemm/gemm.h"
+#include "kernels/cpu/grouped/grouped_kernels.h"
 #include "kernels/cpu/head/head_kernels.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/ternary/ternary_kernels.h"
@@ -78,29 +79,34 @@ static const struct level {
     const tern_ternary_kernels *t;
     const tern_head_kernels *h;
     const tern_gemm_kernels *g;
+    const tern_grouped_kernels *q;
 } levels[] = {
 #if !defined(TERN_NO_SCALAR) // WebAssembly that pages load; what checks it has them
     {"scalar", "scalar", always, &tern_float_kernels_scalar, &tern_ternary_kernels_scalar,
-     &tern_head_kernels_scalar, GEMM(scalar)},
+     &tern_head_kernels_scalar, GEMM(scalar),
+     &tern_grouped_kernels_scalar},
 #endif
 #if defined(__x86_64__)
     {"avx2", "avx2", has_avx2, &tern_float_kernels_avx2, &tern_ternary_kernels_avx2,
-     &tern_head_kernels_avx2, GEMM(avx2)},
+     &tern_head_kernels_avx2, GEMM(avx2),
+     &tern_grouped_kernels_avx2},
     {"avx512", "avx512", has_avx512, &tern_float_kernels_avx512, &tern_ternary_kernels_avx512,
-     &tern_head_kernels_avx512, GEMM(avx512)},
+     &tern_head_kernels_avx512, GEMM(avx512),
+     &tern_grouped_kernels_avx512},
 #elif defined(__aarch64__)
     {"neon", "neon", always, &tern_float_kernels_neon, &tern_ternary_kernels_neon,
-     &tern_head_kernels_scalar, GEMM(neon)},
+     &tern_head_kernels_scalar, GEMM(neon), &tern_grouped_kernels_neon},
     {"dotprod", "neon dotprod", has_dotprod, &tern_float_kernels_neon,
-     &tern_ternary_kernels_dotprod, &tern_head_kernels_scalar, GEMM(neon)},
+     &tern_ternary_kernels_dotprod, &tern_head_kernels_scalar, GEMM(neon),
+     &tern_grouped_kernels_dotprod},
 #elif defined(__wasm_relaxed_simd__)
     {"relaxed", "wasm relaxed", always, &tern_float_kernels_wasm, &tern_ternary_kernels_wasm,
-     &tern_head_kernels_wasm, GEMM(wasm)},
+     &tern_head_kernels_wasm, GEMM(wasm), &tern_grouped_kernels_wasm},
     {"dot", "wasm relaxed dot", has_dot, &tern_float_kernels_wasm, &tern_ternary_kernels_wasm_dot,
-     &tern_head_kernels_wasm_dot, GEMM(wasm)},
+     &tern_head_kernels_wasm_dot, GEMM(wasm), &tern_grouped_kernels_wasm_dot},
 #elif defined(__wasm_simd128__)
     {"simd128", "wasm simd128", always, &tern_float_kernels_wasm, &tern_ternary_kernels_wasm,
-     &tern_head_kernels_wasm, GEMM(wasm)},
+     &tern_head_kernels_wasm, GEMM(wasm), &tern_grouped_kernels_wasm},
 #endif
 };
 enum { N_LEVELS = sizeof levels / sizeof *levels };
@@ -118,6 +124,7 @@ bool tern_cpu_kernels_select(const char *at_most, tern_cpu_kernels *out) {
     out->t = levels[limit].t;
     out->h = levels[limit].h;
     out->g = levels[limit].g;
+    out->q = levels[limit].q;
     return true;
 }
 

@@ -44,6 +44,11 @@ static inline v16 v16_from_i8(const int8_t *p) {
     __m256i hi = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(p + 8)));
     return (v16){_mm256_cvtepi32_ps(lo), _mm256_cvtepi32_ps(hi)};
 }
+static inline v16 v16_from_i32(const int32_t *p) {
+    const __m256i *v = (const __m256i *)p;
+    return (v16){_mm256_cvtepi32_ps(_mm256_loadu_si256(v)),
+                 _mm256_cvtepi32_ps(_mm256_loadu_si256(v + 1))};
+}
 static inline float vec_f16(uint16_t h) { return _cvtsh_ss(h); }
 
 static inline void v16_store(float *p, v16 a) {

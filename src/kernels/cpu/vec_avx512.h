@@ -27,6 +27,9 @@ static inline v16 v16_from_f16(const void *p) { return _mm512_cvtph_ps(_mm256_lo
 static inline v16 v16_from_i8(const int8_t *p) {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
 }
+static inline v16 v16_from_i32(const int32_t *p) {
+    return _mm512_cvtepi32_ps(_mm512_loadu_si512(p));
+}
 static inline float vec_f16(uint16_t h) { return _cvtsh_ss(h); }
 
 static inline void v16_store(float *p, v16 a) { _mm512_storeu_ps(p, a); }

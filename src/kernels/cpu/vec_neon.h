@@ -54,6 +54,10 @@ static inline v16 v16_from_i8(const int8_t *p) {
                  vcvtq_f32_s32(vmovl_s16(vget_low_s16(hi))),
                  vcvtq_f32_s32(vmovl_s16(vget_high_s16(hi)))};
 }
+static inline v16 v16_from_i32(const int32_t *p) {
+    return (v16){vcvtq_f32_s32(vld1q_s32(p)), vcvtq_f32_s32(vld1q_s32(p + 4)),
+                 vcvtq_f32_s32(vld1q_s32(p + 8)), vcvtq_f32_s32(vld1q_s32(p + 12))};
+}
 static inline float vec_f16(uint16_t h) {
     __fp16 f;
     memcpy(&f, &h, 2);

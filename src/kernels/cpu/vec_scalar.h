@@ -40,6 +40,7 @@ static inline v16 v16_from_f16(const void *p) {
     VEC_EACH(tern_f16_to_f32(h[i]));
 }
 static inline v16 v16_from_i8(const int8_t *p) { VEC_EACH((float)p[i]); }
+static inline v16 v16_from_i32(const int32_t *p) { VEC_EACH((float)p[i]); }
 static inline float vec_f16(uint16_t h) { return tern_f16_to_f32(h); }
 
 static inline void v16_store(float *p, v16 a) { memcpy(p, a.lane, sizeof a.lane); }

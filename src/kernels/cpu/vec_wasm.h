@@ -71,6 +71,12 @@ static inline v16 v16_from_i8(const int8_t *p) {
                  wasm_f32x4_convert_i32x4(wasm_i32x4_extend_low_i16x8(hi)),
                  wasm_f32x4_convert_i32x4(wasm_i32x4_extend_high_i16x8(hi))};
 }
+static inline v16 v16_from_i32(const int32_t *p) {
+    return (v16){wasm_f32x4_convert_i32x4(wasm_v128_load(p)),
+                 wasm_f32x4_convert_i32x4(wasm_v128_load(p + 4)),
+                 wasm_f32x4_convert_i32x4(wasm_v128_load(p + 8)),
+                 wasm_f32x4_convert_i32x4(wasm_v128_load(p + 12))};
+}
 static inline float vec_f16(uint16_t h) { return tern_f16_to_f32(h); }
 
 static inline void v16_store(float *p, v16 a) {

@@ -342,8 +342,11 @@ static tern_status write_float_rows(conversion *c, const item *it, tern_codes *c
         for (int64_t i = 0; factor != 1 && i < v->n_cols; i++)
             floats[i] = (float)((double)floats[i] * factor);
         if (!tern_dtype_encode(it->type, floats, (size_t)v->n_cols, encoded))
-            return tern_fail(err, TERN_ERR_UNSUPPORTED, "writing %s is not supported",
-                             tern_dtype_name(it->type));
+            return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                             "tensor %s (%s) cannot become %s: row %lld is no such numbers times a "
+                             "scale for each %zu", it->from->name, tern_dtype_name(v->type),
+                             tern_dtype_name(it->type), (long long)row,
+                             tern_dtype_block_n(it->type));
         TERN_TRY(write_bytes(c, encoded, row_bytes, err));
     }
     return TERN_OK;
@@ -386,7 +389,7 @@ static tern_status write_matrix(conversion *c, const item *it, const tern_matrix
         status = tern_fail_memory(err, n * sizeof *floats);
     else if (it->type == TERN_DTYPE_HF_TERNARY)
         status = write_hf_packed(c, it, &codes, g.packed, err);
-    else if (it->kind.is_ternary && !tern_dtype_is_float(it->type))
+    else if (it->kind.is_ternary && !tern_dtype_is_float(it->type) && it->type != TERN_DTYPE_Q1_0)
         status = write_ternary_rows(c, it, &codes, &g, err);
     else
         status = write_float_rows(c, it, &codes, floats, g.packed, err);
@@ -594,6 +597,11 @@ static tern_status run(conversion *c, const char *in, const char *out, tern_erro
     tern_status status = TERN_OK;
     TERN_TRY_GOTO(tern_model_read(c->file, &c->arch, &c->config, err));
     TERN_TRY_GOTO(tern_model_check(c->file, c->arch, &c->config, err));
+    if (tern_model_is_rotated(c->file) && (!c->to_gguf || c->desc->n_loras))
+        TERN_TRY_GOTO(tern_fail(err, TERN_ERR_UNSUPPORTED,
+                                "the weights are in a rotated basis (prism.hadamard.*), %s",
+                                c->to_gguf ? "into which no adapter can be merged"
+                                           : "which a folder cannot say: it stays GGUF"));
     TERN_TRY_GOTO(tern_convert_choose_arch(c, err));
     for (size_t i = 0; i < c->desc->n_loras; i++)
         TERN_TRY_GOTO(tern_adapters_add(&c->adapters, &c->desc->loras[i], c->file, c->arch,

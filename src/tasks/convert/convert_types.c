@@ -126,6 +126,8 @@ static tern_dtype fall_back(tern_dtype type) {
     case TERN_DTYPE_TQ1_0:
     case TERN_DTYPE_TQ2_0:
     case TERN_DTYPE_I2_S: return TERN_DTYPE_Q4_0;
+    case TERN_DTYPE_PQ2_0:
+    case TERN_DTYPE_PTQ1_0: return TERN_DTYPE_Q2_0;
     default: return TERN_DTYPE_F16;
     }
 }
@@ -158,6 +160,13 @@ static tern_status allow_merge(const conversion *c, item *it, tern_error *err) {
                      "(--lora), or have it rounded with --force", it->from->name);
 }
 
+// The type of floats that a folder has instead of quantized weights. F16 holds small numbers times
+// a group's scale, which is F16, exactly.
+static tern_dtype float_for(tern_dtype type) {
+    if (tern_dtype_is_float(type)) return type;
+    return tern_dtype_group_n(type) ? TERN_DTYPE_F16 : TERN_DTYPE_BF16;
+}
+
 // In a folder: floats, or ternary weights packed.
 static tern_status choose_for_folder(const conversion *c, item *it, tern_error *err) {
     bool to_float = c->has_matrix_type && tern_dtype_is_float(c->matrix_type);
@@ -167,7 +176,7 @@ static tern_status choose_for_folder(const conversion *c, item *it, tern_error *
         return refuse(it->from, it->type, "packing needs a multiple of four rows", err);
     }
     if (to_float) it->type = c->matrix_type;
-    else it->type = tern_dtype_is_float(it->from->type) ? it->from->type : TERN_DTYPE_BF16;
+    else it->type = float_for(it->from->type);
     return TERN_OK;
 }
 
@@ -195,14 +204,14 @@ static void choose_head_type(const conversion *c, item *it) {
     if (c->has_head_type) it->type = c->head_type;
     else if (c->has_matrix_type && tern_dtype_is_float(c->matrix_type)) it->type = c->matrix_type;
     else if (from_hf && c->to_gguf && !as_it_is) it->type = TERN_DTYPE_F16;
-    else if (!c->to_gguf && !tern_dtype_is_float(it->type)) it->type = TERN_DTYPE_BF16;
+    else if (!c->to_gguf) it->type = float_for(it->type);
 }
 
 // A matrix whose numbers are kept.
 static void choose_float_type(const conversion *c, item *it) {
     bool as_asked = c->has_matrix_type && tern_dtype_is_float(c->matrix_type);
     it->type = as_asked ? c->matrix_type : it->from->type;
-    if (!c->to_gguf && !tern_dtype_is_float(it->type)) it->type = TERN_DTYPE_BF16;
+    if (!c->to_gguf) it->type = float_for(it->type);
 }
 
 // A product with a factor has more digits than halves have: without a type that was asked for it
@@ -257,7 +266,8 @@ int64_t tern_convert_file_type(const conversion *c) {
         [TERN_DTYPE_F32] = 0,    [TERN_DTYPE_F16] = 1,    [TERN_DTYPE_Q4_0] = 2,
         [TERN_DTYPE_Q8_0] = 7,   [TERN_DTYPE_Q4_K] = 14,  [TERN_DTYPE_Q5_K] = 16,
         [TERN_DTYPE_Q6_K] = 18,  [TERN_DTYPE_BF16] = 32,  [TERN_DTYPE_TQ1_0] = 36,
-        [TERN_DTYPE_TQ2_0] = 37, [TERN_DTYPE_I2_S] = 40,
+        [TERN_DTYPE_TQ2_0] = 37, [TERN_DTYPE_I2_S] = 40,  [TERN_DTYPE_Q1_0] = 40,
+        [TERN_DTYPE_Q2_0] = 41,  [TERN_DTYPE_PQ2_0] = 41, [TERN_DTYPE_PTQ1_0] = 41,
     };
     uint64_t n_weights[TERN_DTYPE_COUNT] = {0};
     int most = TERN_DTYPE_F32;

@@ -58,18 +58,23 @@ static void count_bytes(const uint8_t *p, uint64_t n, uint64_t of_byte[256]) {
     for (uint64_t i = 0; i < n; i++) of_byte[p[i]]++;
 }
 
+static bool has_code_type(tern_dtype type) {
+    return tern_dtype_is_ternary(type) || tern_dtype_group_n(type);
+}
+
 static void add_byte_counts(const uint64_t of_byte[256], tern_code_counts *counts) {
     for (int byte = 0; byte < 256; byte++)
         for (int shift = 0; shift < 8; shift += 2) counts->n[byte >> shift & 3] += of_byte[byte];
 }
 
-static void count_tq1_0(const tern_tensor *t, const void *data, tern_code_counts *counts) {
+static void count_groups(const tern_tensor *t, const void *data, tern_code_counts *counts) {
     int8_t codes[256];
-    float scale;
+    uint16_t scale;
     uint64_t n = n_weights_of(t);
-    for (uint64_t first = 0; first < n; first += 256) {
-        if (!tern_dtype_decode_ternary(t->type, data, first, 256, codes, &scale)) return;
-        for (int i = 0; i < 256; i++) counts->n[codes[i] + 1]++;
+    size_t group = tern_dtype_group_n(t->type);
+    for (uint64_t first = 0; first < n; first += group) {
+        if (!tern_dtype_decode_groups(t->type, data, first, group, codes, &scale)) return;
+        for (size_t i = 0; i < group; i++) counts->n[codes[i] + 1]++;
     }
 }
 
@@ -85,8 +90,7 @@ static tern_status count_codes(const tern_tensor *t, tern_code_counts *counts, t
     case TERN_DTYPE_TQ2_0: // 64 bytes of codes, then a scale
         for (uint64_t at = 0; at < t->bytes; at += block) count_bytes(p + at, 64, of_byte);
         break;
-    case TERN_DTYPE_TQ1_0: count_tq1_0(t, p, counts); break;
-    default: break;
+    default: count_groups(t, p, counts); break;
     }
     add_byte_counts(of_byte, counts);
     tern_blob_release(&h);
@@ -129,7 +133,7 @@ static tern_status count_all_codes(tern_inspection *in, tern_error *err) {
     for (size_t i = 0; i < n; i++) {
         const tern_tensor *t = &in->file->tensors[i];
         bool master = is_master(in, t);
-        if (!tern_dtype_is_ternary(t->type) && !master) continue;
+        if (!has_code_type(t->type) && !master) continue;
         if (master) TERN_TRY(count_rounded(t, &in->codes_of[i], err));
         else TERN_TRY(count_codes(t, &in->codes_of[i], err));
         in->n_masters += master;
@@ -192,7 +196,7 @@ tern_status tern_inspection_make(tern_inspection *in, const tern_file *file, boo
         const tern_tensor *t = &file->tensors[i];
         count_in(&in->all, t);
         count_in(&in->of_type[t->type], t);
-        if (tern_dtype_is_ternary(t->type)) count_in(&in->ternary, t);
+        if (has_code_type(t->type)) count_in(&in->ternary, t);
         if ((size_t)t->shard + 1 > in->n_files) in->n_files = (size_t)t->shard + 1;
     }
     guess_token_bytes(in);

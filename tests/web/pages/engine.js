@@ -18,6 +18,14 @@ async function fetchSource({ name, url }) {
   return { name, size: bytes.length, read };
 }
 
+// Threads are the page's (ask.js).
+let nThreads = 0;
+function startThread(url, start) {
+  const thread = nThreads++;
+  self.postMessage({ thread, url, start });
+  return { terminate: () => self.postMessage({ endThread: thread }) };
+}
+
 const jobs = {
   // Every kernel variant of the module against the plain one.
   async check(engine, { device }) {
@@ -50,7 +58,8 @@ const jobs = {
         took,
       );
       session.close();
-      results.push({ ...result, ids: [...result.ids], text, logprobs });
+      const { device: now } = model.info;
+      results.push({ ...result, ids: [...result.ids], text, logprobs, device: now });
     }
     const info = model.info;
     model.close();
@@ -64,7 +73,7 @@ const jobs = {
     const different = [];
     let first;
     for (let i = 0; i < times; i++) {
-      const next = await loadEngine({ build, threads });
+      const next = await loadEngine({ build, threads, startThread });
       const model = await next.open(sources, path, { device: 'wasm' });
       let written = '';
       const { prompt, ...params } = text;
@@ -120,7 +129,8 @@ let engine; // loaded with the first question
 
 self.onmessage = async ({ data: { job, ...question } }) => {
   try {
-    engine ??= await loadEngine({ build: question.build, threads: question.threads });
+    const { build, threads } = question;
+    engine ??= await loadEngine({ build, threads, startThread });
     const answer = await jobs[job](engine, question);
     self.postMessage({ engine: { build: engine.build, threads: engine.threads }, ...answer });
   } catch (e) {

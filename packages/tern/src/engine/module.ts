@@ -72,7 +72,7 @@ export class Module {
 
   static async load(options: EngineOptions, heard: Heard): Promise<Module> {
     const working = workingBuilds();
-    const one = options.threads === 1 || (options.threads === undefined && isFirefox());
+    const one = options.threads === 1 || (options.threads === undefined && isFirefox() && !options.startThread);
     const build = options.build ?? (one && working[0] === 'threads' ? 'relaxed' : working[0]!);
     if (!working.includes(build)) throw new TernError('unsupported', refusal(build));
     const load = async (kind: Build): Promise<Module> =>
@@ -130,6 +130,7 @@ export class Module {
       module, memory: this.#memory, n,
       url: options.workerUrl ?? new URL('./pool-worker.js', import.meta.url),
       alloc: (bytes) => this.alloc(bytes), ready: () => this.exports.threads_ready(), signal: options.signal,
+      startThread: isFirefox() ? options.startThread : undefined,
     });
   }
 
@@ -177,8 +178,9 @@ export class Module {
   }
 }
 
-// Its workers that start at once now and then do not start at all, and nothing that could be seen says so:
-// 1 of 5 engines with four threads on a busy machine. So there it is for those who ask.
+// There a worker that starts a worker now and then hangs in `new Worker` for good: it and its child wait for
+// one condition, and the page's thread, which has registered the child, wakes only one of the two. A page's
+// thread registers its workers itself, and cannot hang: threads are its, or for those who ask.
 function isFirefox(): boolean {
   return /\bFirefox\//.test(globalThis.navigator?.userAgent ?? '');
 }

@@ -1,6 +1,7 @@
 // Threads of the module: workers on the same memory, started before any model is opened, since a
 // thread that is not there yet cannot be given work (src/base/os_wasm.c).
 import { TernError } from './error.js';
+import type { StartThread } from './types.js';
 
 const STACK = 256 << 10;
 const START_MS = 5_000; // then one thread is better: browsers free those of closed engines late, if at all
@@ -18,23 +19,27 @@ export interface PoolOptions {
   url: URL | string;
   alloc(bytes: number): number;
   ready(): number; // threads that wait for work
+  startThread?: StartThread | undefined; // instead of a worker of this worker's own
   signal?: AbortSignal | undefined;
 }
 
 async function start(o: PoolOptions, number: number, fail: (reason: unknown) => void): Promise<Thread> {
   const stackTop = o.alloc(STACK) + STACK;
   const data = { module: o.module, memory: o.memory, number, stackTop };
-  if (typeof Worker === 'function') {
-    const worker = new Worker(o.url, { type: 'module', name: `tern thread ${number + 1}` });
-    worker.onerror = (e) => fail(e.message || `${o.url} could not be loaded`);
-    worker.postMessage(data);
-    return worker;
-  }
+  const startThread = o.startThread ?? (typeof Worker === 'function' ? startWorker : undefined);
+  if (startThread) return startThread(String(o.url), data, fail);
   const name = 'node:worker_threads'; // a variable, so that bundlers leave it alone
   const { Worker: NodeWorker } = (await import(name)) as NodeThreads;
   const worker = new NodeWorker(new URL(o.url), { workerData: data });
   worker.on('error', fail);
   worker.unref(); // does not keep the process alive
+  return worker;
+}
+
+export function startWorker(url: string, start: unknown, fail: (why: string) => void): Worker {
+  const worker = new Worker(url, { type: 'module', name: 'tern thread' });
+  worker.onerror = (e) => fail(e.message || `${url} could not be loaded`);
+  worker.postMessage(start);
   return worker;
 }
 

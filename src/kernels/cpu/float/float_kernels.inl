@@ -8,6 +8,7 @@
 
 #include "kernels/cpu/float/vec_math.inl"
 #include "kernels/cpu/float/elementwise.inl"
+#include "kernels/cpu/float/groups.inl"
 #if !defined(TERN_NO_TRAINING)
 #include "kernels/cpu/float/gradients.inl"
 #endif
@@ -27,6 +28,8 @@ const tern_float_kernels JOIN(tern_float_kernels_, VEC_NAME) = {
     .name = TEXT(VEC_NAME),
     .rms_norm = rms_norm,
     .quantize_i8 = quantize_i8,
+    .quantize_groups = quantize_groups,
+    .hadamard = hadamard,
     .add = add,
     .mul = mul,
     .scale = scale_row,

@@ -30,6 +30,19 @@ static void ternary_linear(cpu_run *run, const cpu_step *step, const tern_team *
         k->gemm(m, first, last, &v.rows, v.panels, scratch(run, team), out, m->n_rows, accumulate);
 }
 
+void cpu_grouped_linear(cpu_run *run, const cpu_step *step, const tern_team *team, int which,
+                        const tern_weight *w, const tern_grouped_rows *x, float *out,
+                        bool accumulate) {
+    const tern_grouped_matrix *m = &w->grouped;
+    size_t first, last, row_bytes = m->block_bytes / TERN_GROUPED_ROWS;
+    size_t granule = 2 * TERN_GROUPED_ROWS, least = granule; // tiles of two blocks
+    if (x->n_tokens == 1 && LEAST_CLAIM_BYTES / row_bytes > granule)
+        least = LEAST_CLAIM_BYTES / row_bytes / granule * granule;
+    while (tern_team_claim_guided(team, counter(run, step, which), m->n_rows, granule, least,
+                                  &first, &last))
+        kernels(run)->q->multiply(m, first, last, x, out, m->n_rows, accumulate);
+}
+
 #define FLOAT_BLOCK_FLOATS 65536 // decoded weights that stay in the second-level cache: 256 KB
 static size_t float_block_rows(size_t n_in) {
     size_t rows = FLOAT_BLOCK_FLOATS / n_in / 16 * 16;
@@ -61,9 +74,14 @@ void cpu_float_linear(cpu_run *run, const cpu_step *step, const tern_team *team,
 static void linear(cpu_run *run, const cpu_step *step, const tern_team *team, int which, tern_vid x,
                    tern_vid wv, float *out, bool accumulate) {
     const tern_weight *w = run->plan->weights[wv];
-    if (w->info.kind == TERN_WEIGHT_TERNARY)
+    tern_grouped_rows groups;
+    if (w->info.kind == TERN_WEIGHT_TERNARY) {
         ternary_linear(run, step, team, which, w, x, out, accumulate);
-    else
+    } else if (w->info.kind == TERN_WEIGHT_GROUPED) {
+        cpu_groups_layout(run->plan->device, cols(run, x), cpu_rows(run, x), cpu_value(run, x),
+                          &groups);
+        cpu_grouped_linear(run, step, team, which, w, &groups, out, accumulate);
+    } else
         cpu_float_linear(run, step, team, which, w, cpu_value(run, x), cpu_rows(run, x), out,
                          accumulate);
 }
@@ -94,7 +112,7 @@ static size_t weight_scratch(const tern_plan *p, tern_vid wv) {
     const tern_weight *w = p->weights[wv];
     size_t n_in = (size_t)w->source.n_cols;
     if (w->info.kind == TERN_WEIGHT_TERNARY) return p->device->kernels.t->gemm_scratch_bytes(n_in);
-    return float_block_rows(n_in) * n_in * sizeof(float);
+    return w->info.kind == TERN_WEIGHT_GROUPED ? 0 : float_block_rows(n_in) * n_in * sizeof(float);
 }
 
 static size_t linear_scratch(const tern_plan *p, const tern_node *n) {

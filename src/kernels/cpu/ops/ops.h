@@ -48,5 +48,9 @@ static inline bool claim_rows(cpu_run *run, const cpu_step *step, int64_t n_rows
 void cpu_float_linear(cpu_run *run, const cpu_step *step, const tern_team *team, int which,
                       const tern_weight *w, const float *x, int32_t n_rows, float *out,
                       bool accumulate);
+// The same of a weight with codes in groups, on quantized rows.
+void cpu_grouped_linear(cpu_run *run, const cpu_step *step, const tern_team *team, int which,
+                        const tern_weight *w, const tern_grouped_rows *x, float *out,
+                        bool accumulate);
 
 #endif

@@ -59,6 +59,35 @@ static void step_l2_norm(cpu_run *run, const cpu_step *step, const tern_team *te
 }
 const cpu_op cpu_op_L2_NORM = {.step = step_l2_norm};
 
+static void permute_row(float *y, const float *x, const tern_rotation *r) {
+    size_t each = (size_t)r->each;
+    for (int32_t g = 0; g < r->groups; g++)
+        for (int32_t k = 0; k < r->repeats; k++, y += each)
+            memcpy(y, x + (size_t)(k * r->groups + g) * each, each * sizeof *y);
+}
+
+static void step_hadamard(cpu_run *run, const cpu_step *step, const tern_team *team) {
+    const tern_node *n = step->node;
+    const tern_float_kernels *f = kernels(run)->f;
+    const tern_rotation *r = &n->rotation;
+    const float *signs = r->has_signs ? run->plan->weights[n->in[1]]->vector : NULL;
+    size_t d = (size_t)cols(run, n->in[0]), block = (size_t)r->block, width = (size_t)r->each;
+    width *= (size_t)(r->groups * r->repeats);
+    for (size_t t, last; claim_rows(run, step, cpu_rows(run, n->in[0]), ROW_BLOCK, &t, &last);)
+        for (; t < last; t++) {
+            const float *x = (const float *)cpu_value(run, n->in[0]) + t * d;
+            float *y = (float *)cpu_value(run, n->out[0]) + t * d, *moved = scratch(run, team);
+            for (size_t at = 0; width && at < d; at += width) permute_row(moved + at, x + at, r);
+            f->hadamard(y, width ? moved : x, r->inverse ? NULL : signs, d, block);
+            if (r->inverse && signs) f->mul(y, y, signs, d);
+        }
+}
+
+static size_t hadamard_scratch(const tern_plan *p, const tern_node *n) {
+    return n->rotation.groups ? (size_t)p->g->values[n->in[0]].cols * sizeof(float) : 0;
+}
+const cpu_op cpu_op_HADAMARD = {.step = step_hadamard, .scratch = hadamard_scratch};
+
 // ---- Quantized rows ----------------------------------------------------------------------------
 
 // Makes rows [first, last) of a quantized value; `row` computes their floats into a buffer.
@@ -86,8 +115,30 @@ static const float *row_glu_norm(cpu_run *run, const tern_node *n, size_t t, flo
     return buffer;
 }
 
+// In groups: a row is quantized in scratch, after its floats, and put among those of its block.
+static void quantize_groups(cpu_run *run, const cpu_step *step, const tern_team *team,
+                            row_fn row) {
+    const tern_node *n = step->node;
+    size_t d = (size_t)cols(run, n->out[0]), n_groups = d / TERN_GROUP;
+    int32_t n_rows = cpu_rows(run, n->out[0]);
+    float *floats = scratch(run, team), *scale = floats + d;
+    int32_t *sum = (int32_t *)(scale + n_groups);
+    int8_t *q = (int8_t *)(sum + n_groups);
+    tern_grouped_rows v;
+    cpu_groups_layout(run->plan->device, (int64_t)d, n_rows, cpu_value(run, n->out[0]), &v);
+    for (size_t t, last; claim_rows(run, step, n_rows, v.block, &t, &last);)
+        for (; t < last; t++) {
+            kernels(run)->f->quantize_groups(q, scale, sum, row(run, n, t, floats), d);
+            tern_grouped_put_token(&v, d, t, q, scale, sum);
+        }
+}
+
 static void quantize_rows(cpu_run *run, const cpu_step *step, const tern_team *team, row_fn row) {
     const tern_node *n = step->node;
+    if (run->plan->g->values[n->out[0]].type == TERN_VALUE_I8GROUPS) {
+        quantize_groups(run, step, team, row);
+        return;
+    }
     const tern_ternary_kernels *k = kernels(run)->t;
     size_t d = (size_t)cols(run, n->out[0]);
     int32_t n_rows = cpu_rows(run, n->out[0]);
@@ -119,7 +170,9 @@ static void step_glu_norm_quantize(cpu_run *run, const cpu_step *step, const ter
 }
 
 static size_t row_scratch(const tern_plan *p, const tern_node *n) {
-    return (size_t)p->g->values[n->out[0]].cols * sizeof(float);
+    const tern_value *v = &p->g->values[n->out[0]];
+    size_t d = (size_t)v->cols, floats = d * sizeof(float);
+    return v->type == TERN_VALUE_I8GROUPS ? floats + d / TERN_GROUP * 8 + d : floats;
 }
 const cpu_op cpu_op_QUANTIZE = {.step = step_quantize, .scratch = row_scratch};
 const cpu_op cpu_op_NORM_QUANTIZE = {.step = step_norm_quantize, .scratch = row_scratch};

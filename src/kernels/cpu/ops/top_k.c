@@ -54,11 +54,34 @@ static void restart(cpu_run *run, const cpu_step *step, const tern_team *team) {
     tern_team_barrier(team);
 }
 
+// A row of an I8GROUPS value, alone, in scratch.
+static tern_grouped_rows row_in_groups(const cpu_run *run, tern_vid v, int32_t row, void *memory) {
+    tern_grouped_rows all, one;
+    int64_t n_in = cols(run, v);
+    cpu_groups_layout(run->plan->device, n_in, cpu_rows(run, v), cpu_value(run, v), &all);
+    cpu_groups_layout(run->plan->device, n_in, 1, memory, &one);
+    tern_grouped_take_token(&all, (size_t)n_in, (size_t)row, &one);
+    return one;
+}
+
+static size_t top_k_scratch(const tern_plan *p, const tern_node *n) {
+    const tern_value *x = &p->g->values[n->in[0]];
+    if (x->type != TERN_VALUE_I8GROUPS) return 0;
+    return cpu_groups_layout(p->device, x->cols, 1, NULL, NULL);
+}
+
 // All logits of a row into the instance's buffer, then the greatest of them.
 static void top_k_of_all(cpu_run *run, const cpu_step *step, const tern_team *team,
-                         const tern_weight *w, const float *x, int32_t *ids, float *values) {
+                         const tern_weight *w, int32_t row, int32_t *ids, float *values) {
     float *logits = run->instance->logits;
-    cpu_float_linear(run, step, team, 0, w, x, 1, logits, false);
+    const tern_vid x = step->node->in[0];
+    if (w->info.kind == TERN_WEIGHT_GROUPED) {
+        tern_grouped_rows one = row_in_groups(run, x, row, scratch(run, team));
+        cpu_grouped_linear(run, step, team, 0, w, &one, logits, false);
+    } else {
+        const float *floats = (const float *)cpu_value(run, x) + row * w->source.n_cols;
+        cpu_float_linear(run, step, team, 0, w, floats, 1, logits, false);
+    }
     tern_team_barrier(team);
     if (team->thread == 0) select_top_k(logits, w->source.n_rows, run->batch->top_k, ids, values);
 }
@@ -108,15 +131,16 @@ static void step_top_k(cpu_run *run, const cpu_step *step, const tern_team *team
                 select_top_k(all + row * n_vocab, n_vocab, b->top_k, ids, values);
             continue;
         }
-        const float *x = (const float *)cpu_value(run, n->in[0]) + row * w->source.n_cols;
         int32_t n_rows = b->n_outputs - row < at_once ? b->n_outputs - row : at_once;
         if (row > 0) restart(run, step, team);
         if (query)
-            top_k_screened(run, step, team, x, (size_t)n_rows, ids, values);
+            top_k_screened(run, step, team,
+                           (const float *)cpu_value(run, n->in[0]) + row * w->source.n_cols,
+                           (size_t)n_rows, ids, values);
         else
-            top_k_of_all(run, step, team, w, x, ids, values);
+            top_k_of_all(run, step, team, w, row, ids, values);
         if (n->soft_cap != 0) cap_values(run, n, team, values, n_rows);
     }
 }
 const cpu_op cpu_op_TOP_K = {.step = step_top_k};
-const cpu_op cpu_op_LINEAR_TOP_K = {.step = step_top_k};
+const cpu_op cpu_op_LINEAR_TOP_K = {.step = step_top_k, .scratch = top_k_scratch};

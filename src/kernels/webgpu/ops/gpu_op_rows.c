@@ -74,6 +74,14 @@ tern_status gpu_op_RMS_NORM(tern_plan *p, const tern_node *n, tern_error *err) {
     return TERN_OK;
 }
 
+tern_status gpu_op_HADAMARD(tern_plan *p, const tern_node *n, tern_error *err) {
+    (void)p;
+    (void)n;
+    return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                     "WebGPU has no Walsh-Hadamard transform yet, which this model needs: it runs "
+                     "with --device cpu");
+}
+
 tern_status gpu_op_L2_NORM(tern_plan *p, const tern_node *n, tern_error *err) {
     (void)err;
     add_rows(p, n, GPU_L2_NORM);

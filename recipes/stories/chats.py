@@ -1,0 +1,96 @@
+"""Chats of the corpus that are not stories: questions about a passage, summaries, short answers, continuations."""
+import re
+
+from tales import chat, exchange_names, exchange_subject
+from facts import short_chats
+from questions import exchange_colours, gist, passage_of, questions, sentences
+from worlds import summary, world
+
+N_PASSAGES = 3      # of a story, each time with other names, animals and colours
+N_WORLDS = 30000
+N_SHORT = 30000
+CONTINUED = 0.15    # of the stories
+
+ONE_SENTENCE = ["Summarise the following text in one sentence. Answer with the summary alone.", "Sum this up in one sentence.",
+                "Summarize this in one sentence:", "Summarize the text in one sentence.", "What is this about, in one sentence?",
+                "Write a summary of one sentence.", "Give me a one-sentence summary."]
+TWO_SENTENCES = ["Summarise the following text in 2 sentences. Answer with the summary alone.", "Summarize this.",
+                 "Summarize this paragraph:", "Summarise this text.", "Sum up this paragraph.", "Write a short summary.",
+                 "Summarize the following text:", "Give me a short summary of this:", "Sum this up, please.",
+                 "Can you summarize this?", "Summarize this story.", "What happens in this story?", "TL;DR"]
+QUESTION_FRAMES = ["{p}\n\n{q}", "{p}\n\n{q}", "{p} {q}", "{q}\n\n{p}", "Read this text and answer the question.\n\n{p}\n\n{q}",
+                   "Text: {p}\n\nQuestion: {q}", "Answer the question about the text.\n\n{p}\n\n{q}", "Here is a text: {p}\n\n{q}"]
+SUMMARY_FRAMES = ["{q}\n\n{p}", "{q}\n\n{p}", "{q} {p}", "{p}\n\n{q}"]
+CONTINUE = ["Continue this story:", "Go on with this story:", "Finish this story:", "How does this story go on?", "Continue the story."]
+
+
+def turns_of(turns):
+    return {"messages": [{"role": role, "content": text} for pair in turns for role, text in zip(("user", "assistant"), pair)]}
+
+
+def about_passage(passage, known, brief, rng):
+    """One chat about a passage: a summary, or questions, or questions and then a summary. None if there are none.
+
+    known: [(question, answer)]; brief: a function of the number of sentences that returns the summary, or None."""
+    n = rng.choice((1, 2, 2))
+    asked = (rng.choice(ONE_SENTENCE if n == 1 else TWO_SENTENCES), brief(n)) if brief else None
+    some = known[:rng.choice((1, 2, 3, 4, 5, 6))]
+    if asked and (rng.random() < 0.4 or not some):
+        first, *more = [asked] + some[:3]
+        frames = SUMMARY_FRAMES
+    elif some:
+        first, *more = some
+        if asked and rng.random() < 0.3:
+            more.append((rng.choice(("Now sum it up.", "Summarize it.", "Sum up the text.", asked[0])), asked[1]))
+        frames = QUESTION_FRAMES
+    else:
+        return None
+    opening = rng.choice(frames).format(p=passage, q=first[0])
+    return turns_of([(opening, first[1])] + more)
+
+
+def passages(text, pools, rng):
+    """Chats about the beginning of a story."""
+    for _ in range(N_PASSAGES):
+        version = exchange_colours(exchange_subject(exchange_names(text, pools, rng), rng), rng)
+        passage = passage_of(version, rng)
+        if not passage:
+            return
+        short = gist(passage, rng)
+        brief = short and (lambda n: short[0] if n == 1 or not short[1] else " ".join(short))
+        known = questions(passage, rng)
+        made = about_passage(passage, known, None if known else brief, rng)
+        if made:
+            yield made
+        if brief and known:
+            yield about_passage(passage, rng.sample(known, rng.randrange(3) % (len(known) + 1)), brief, rng)
+
+
+def continued(text, rng):
+    head, _, rest = text.partition("\n\n")
+    if rng.random() < CONTINUED and 80 < len(head) < 800 and 200 < len(rest) < 2200:
+        yield chat(f"{rng.choice(CONTINUE)}\n\n{head}", rest)
+
+
+def of_article(request, text, rng):
+    """Short answers from an explanation: what a thing is, and its beginning as its summary."""
+    subject = re.match(r"Write an? .* about (.*)\.$", request)
+    body = "\n\n".join(p for p in text.split("\n\n") if not re.match(r"\*\*|#|[*+-] |\d+\.", p.strip()))
+    lines = [s for s in sentences(body) if 20 < len(s) < 260 and s.endswith(".") and "*" not in s]
+    if not subject or len(lines) < 3 or not re.search(r"\b(?:is|are|was|were)\b", lines[0]):
+        return
+    what = re.sub(r" \(.*\)", "", subject.group(1))
+    ask = rng.choice(("What is {}?", "Tell me about {} in one sentence.", "Explain in one sentence: {}", "Who or what is {}?"))
+    yield chat(ask.format(what), lines[0])
+    if rng.random() < 0.7:
+        passage = body[:rng.choice((900, 1600, 2400))].rsplit(". ", 1)[0] + "."
+        yield chat(f"{rng.choice(TWO_SENTENCES)}\n\n{passage}", " ".join(lines[:2]))
+
+
+def made_up(held_out, rng):
+    """Passages from facts, and short questions from tables."""
+    for _ in range(N_WORLDS):
+        passage, known, (hero, deeds) = world(rng)
+        yield about_passage(passage, known, lambda n: summary(hero, deeds, n), rng)
+    for turns in short_chats(N_SHORT, held_out, rng):
+        yield turns_of(turns)

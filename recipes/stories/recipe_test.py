@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""Tests of the recipe: what is found in a passage, what is made up, and the rules by which answers are judged."""
+import os
+import random
+import subprocess
+import sys
+import unittest
+
+from chats import made_up
+from corpus import held_out_requests
+from facts import each_fact, short_chats
+from questions import gist, questions
+from score import is_accepted, is_story, is_summary, repeats
+from worlds import summary, world
+
+PASSAGE = """In a small village there lived a young fox named Rufus. He loved to sing. One day, Rufus found a red kite in
+the garden. "What a day!" said Rufus. His friend Ada had three apples. Rufus walked to the river with the kite.
+Rufus was happy because the kite was his."""
+
+
+class Passages(unittest.TestCase):
+    def test_questions_have_the_answers_of_the_passage(self): # seen to fail: with the answers of "found" dropped
+        asked = {}
+        for seed in range(40):
+            asked.update(questions(PASSAGE.replace("\n", " "), random.Random(seed)))
+        self.assertEqual(asked["What did Rufus find?"], "A red kite.")
+        self.assertEqual(asked["What is the fox called?"], "Rufus.")
+        self.assertEqual(asked["How many apples are there?"], "Three.")
+        self.assertEqual(asked["Where did Rufus live?"], "In a small village.")
+        self.assertEqual(asked["What colour is the kite?"], "Red.")
+
+    def test_a_question_with_two_answers_is_not_asked(self): # seen to fail: with `doubtful` ignored
+        two = PASSAGE.replace("\n", " ") + " There was an old fox named Tom."
+        for seed in range(20):
+            self.assertNotIn("What is the fox called?", dict(questions(two, random.Random(seed))))
+
+    def test_a_summary_names_the_hero_and_is_short(self): # seen to fail: with the hero's name left out
+        first, _ = gist(PASSAGE.replace("\n", " "), random.Random(1))
+        self.assertTrue(first.startswith("Rufus"), first)
+        self.assertLess(len(first.split()), 25)
+
+
+class Worlds(unittest.TestCase):
+    def test_answers_stand_in_the_passage(self): # seen to fail: with an answer of another scene
+        for seed in range(300):
+            passage, known, (hero, deeds) = world(random.Random(seed))
+            said = passage.lower()
+            for question, answer in known:
+                for word in answer.rstrip(".").lower().split():
+                    self.assertTrue(word in said or word in ("a", "an", "his", "her", "on", "to"), f"{passage}\n{question} {answer}")
+            self.assertIn(hero.split(",")[0], summary(hero, deeds, 1))
+
+    def test_the_same_seed_makes_the_same_chats(self): # seen to fail: with names drawn from a set of strings
+        code = "import random, chats; m = chats.made_up(set(), random.Random(4)); print([next(m) for _ in range(30)])"
+        made = {subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed},
+                               cwd=os.path.dirname(os.path.abspath(__file__)), capture_output=True, check=True).stdout for seed in "12"}
+        self.assertEqual(len(made), 1)
+
+    def test_a_question_has_at_most_two_right_answers(self): # seen to fail: with "light rough" among the opposites
+        answers = {}
+        for wordings, answer in each_fact():
+            for wording in wordings:
+                answers.setdefault(wording, set()).add(answer)
+        self.assertFalse([q for q, some in answers.items() if len(some) > 2])
+        self.assertLess(sum(len(some) > 1 for some in answers.values()), 40)
+
+    def test_what_is_asked_for_the_score_is_left_out(self): # seen to fail: with prompts.jsonl not read
+        held_out = held_out_requests()
+        self.assertGreaterEqual(len(held_out), 200)
+        asked = lambda without: {q for turns in short_chats(3000, without, random.Random(1)) for q, _ in turns}
+        self.assertTrue(held_out & asked(set()))
+        self.assertFalse(held_out & asked(held_out))
+
+
+class Rules(unittest.TestCase):
+    def test_accepted_answers(self): # seen to fail: with articles counted
+        one = {"accept": ["a red kite", "five"]}
+        self.assertTrue(is_accepted(one, "The red kite."))
+        self.assertTrue(is_accepted(one, "It is five"))
+        self.assertFalse(is_accepted(one, "A red kite and a dog."))
+        self.assertFalse(is_accepted(one, ""))
+
+    def test_stories(self): # seen to fail: with the title counted
+        one = {"names": ["fox", "key"]}
+        self.assertTrue(is_story(one, "**The Fox**\n\nA fox had a key. The fox lost the key. " + "So it went. " * 20))
+        self.assertFalse(is_story(one, "**The Fox and the Key**\n\nA fox had a key. The fox was sad. " + "So it went. " * 20))
+        self.assertFalse(is_story(one, "A fox had a key. The fox lost the key."))
+
+    def test_summaries(self): # seen to fail: without a bound on the words
+        one = {"names": ["Rufus"], "keys": ["kite"], "words": 60}
+        self.assertTrue(is_summary(one, "Rufus, a young fox, found a kite."))
+        self.assertFalse(is_summary(one, "Rufus was a fox."))
+        self.assertFalse(is_summary(one, "Rufus found a kite. " * 9))
+
+    def test_loops(self): # seen to fail: with runs of sixty words
+        self.assertTrue(repeats("and then he went to the sea " * 4))
+        self.assertFalse(repeats("Count to five: one, two, three, four, five, six, seven."))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,129 @@
+// Products with codes in groups for registers of 16 or 32 bytes. Included after a vec_<isa>.h by a
+// file that defines
+//   VECTORS           registers that hold 64 bytes of codes; each has 16 / VECTORS rows
+//   TOKENS            multiplied at once, at most 4
+//   codes, load_codes(p)               64 / VECTORS bytes of packed codes
+//   two_bits(c, s), one_bit(c, s)      field s of each byte; one bit is taken twice: 0 or 2
+//   sums, no_sums()                    of a row's products with 64 columns, of codes up to 3
+//   dot_add(sums, c, x)                adds four neighbouring products of each row; x: four
+//   store_sums(int32_t *to, sums)      16 / VECTORS whole sums
+//   KERNELS, NAME
+#include <string.h>
+#include "kernels/cpu/grouped/grouped_kernels.h"
+
+enum { FETCH = 12288, VECTOR_BYTES = 64 / VECTORS, VECTOR_ROWS = 16 / VECTORS };
+
+typedef struct tile_args {
+    const tern_grouped_matrix *w;
+    const uint8_t *block;
+    const int8_t *q;
+    const float *scale;
+    const int32_t *minus_sum;
+    size_t n_rows;
+    float *out; // of the first row and token
+    size_t out_stride;
+    bool accumulate;
+} tile_args;
+
+// A group of 64 columns: integer sums [n][16] of codes times activations, n a constant.
+GROUPED_INLINE void multiply_group(int32_t acc[TOKENS][16], const uint8_t *p, const int8_t *x,
+                                   int n, bool is_two) {
+#define EACH_SUM(X)                                                                                \
+    X(0, 0) X(0, 1) X(0, 2) X(0, 3) X(1, 0) X(1, 1) X(1, 2) X(1, 3)                                \
+    X(2, 0) X(2, 1) X(2, 2) X(2, 3) X(3, 0) X(3, 1) X(3, 2) X(3, 3)
+#define IS_USED(t, v) ((t) < n && (v) < VECTORS)
+#define DECLARE(t, v) sums s##t##v = no_sums();
+#define MULTIPLY(t, v)                                                                             \
+    if (IS_USED(t, v)) s##t##v = dot_add(s##t##v, w##v, x + 4 * (t));
+#define STORE(t, v)                                                                                \
+    if (IS_USED(t, v)) store_sums(&acc[(t) < TOKENS ? (t) : 0][((v) * VECTOR_ROWS) & 15], s##t##v);
+#define LOAD(v) codes c##v = load_codes(p + ((v) < VECTORS ? (v) : 0) * VECTOR_BYTES);
+#define FIELD(v) codes w##v = is_two ? two_bits(c##v, s) : one_bit(c##v, s);
+    EACH_SUM(DECLARE)
+    const int n_steps = is_two ? 4 : 8;
+    for (const uint8_t *end = p + (is_two ? 256 : 128); p < end; p += 64) {
+        LOAD(0) LOAD(1) LOAD(2) LOAD(3)
+        __builtin_prefetch(p + FETCH, 0, 2);
+#pragma GCC unroll 8
+        for (int s = 0; s < n_steps; s++, x += 4 * n) {
+            FIELD(0) FIELD(1) FIELD(2) FIELD(3)
+            EACH_SUM(MULTIPLY)
+        }
+    }
+    EACH_SUM(STORE)
+#undef DECLARE
+#undef MULTIPLY
+#undef STORE
+#undef LOAD
+#undef FIELD
+}
+
+GROUPED_INLINE void put_rows(float *y, v16 sum, size_t n_rows, bool accumulate) {
+    float all[16];
+    if (n_rows >= 16) {
+        v16_store(y, accumulate ? v16_add(v16_load(y), sum) : sum);
+        return;
+    }
+    v16_store(all, sum);
+    for (size_t r = 0; r < n_rows; r++) y[r] = accumulate ? y[r] + all[r] : all[r];
+}
+
+GROUPED_INLINE void tile(const tile_args *g, int n, bool is_two) {
+    const size_t n_groups = g->w->n_in / TERN_GROUP;
+    const uint8_t *codes_at = g->block, *scales = codes_at + tern_grouped_code_bytes(g->w);
+    v16 sum[TOKENS];
+    for (int t = 0; t < n; t++) sum[t] = v16_set1(0);
+    for (size_t k = 0; k < n_groups; k++, codes_at += is_two ? 256 : 128) {
+        int32_t acc[TOKENS][16];
+        multiply_group(acc, codes_at, g->q + k * TERN_GROUP * (size_t)n, n, is_two);
+        const uint8_t *at = scales + k * TERN_GROUP / g->w->group * 32;
+        __builtin_prefetch(at + FETCH, 0, 2);
+        v16 scale = v16_from_f16(at);
+        for (int t = 0; t < n; t++) {
+            int32_t minus = g->minus_sum[k * (size_t)n + (size_t)t];
+            for (int r = 0; r < 16; r++) acc[t][r] += minus;
+            v16 x_scale = v16_set1(g->scale[k * (size_t)n + (size_t)t]);
+            v16 product = v16_mul(v16_from_i32(acc[t]), x_scale);
+            sum[t] = v16_add(sum[t], v16_mul(scale, product));
+        }
+    }
+    for (int t = 0; t < n; t++)
+        put_rows(g->out + (size_t)t * g->out_stride, sum[t], g->n_rows, g->accumulate);
+}
+
+static void any_tile(const tile_args *g, size_t n) {
+    const bool is_two = g->w->bits == 2;
+    switch (n) {
+#define TILE(n)                                                                                    \
+    case n:                                                                                        \
+        if (is_two) tile(g, (n) <= TOKENS ? (n) : 1, true);                                        \
+        else tile(g, (n) <= TOKENS ? (n) : 1, false);                                              \
+        break;
+        TILE(1)
+        TILE(2)
+#if TOKENS_ > 2
+        TILE(3)
+        TILE(4)
+#endif
+#undef TILE
+    }
+}
+
+static void multiply(const tern_grouped_matrix *w, size_t first_row, size_t last_row,
+                     const tern_grouped_rows *x, float *out, size_t out_stride, bool accumulate) {
+    const size_t n_groups = w->n_in / TERN_GROUP;
+    tile_args g = {.w = w, .out_stride = out_stride, .accumulate = accumulate};
+    for (size_t row = first_row; row < last_row; row += TERN_GROUPED_ROWS) {
+        g.block = w->data + row / TERN_GROUPED_ROWS * w->block_bytes;
+        g.n_rows = tern_grouped_min(last_row - row, TERN_GROUPED_ROWS);
+        for (size_t t = 0; t < x->n_tokens; t += x->block) {
+            g.q = x->q + t * w->n_in;
+            g.scale = x->scale + t * n_groups;
+            g.minus_sum = x->minus_sum + t * n_groups;
+            g.out = out + t * out_stride + row;
+            any_tile(&g, tern_grouped_min(x->n_tokens - t, x->block));
+        }
+    }
+}
+
+const tern_grouped_kernels KERNELS = {.name = NAME, .block_tokens = TOKENS, .multiply = multiply};
