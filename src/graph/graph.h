@@ -175,8 +175,8 @@ typedef struct tern_ssm_attrs {
 } tern_ssm_attrs;
 
 // Which experts a row goes to: those with the greatest score + bias, of equals the earlier one, in
-// falling order. Scores are softmax(x) over all experts, or sigmoid(x). A chosen one's weight is its
-// score, over (the sum of those chosen + eps) if normed, times scale.
+// falling order. Scores are softmax(x) over all experts, or sigmoid(x). The weight of a chosen one
+// is its score, over (the sum of those chosen + eps) if normed, times scale.
 typedef struct tern_route_attrs {
     int32_t n_chosen;
     bool sigmoid, normed;

@@ -227,7 +227,7 @@ static void fold(conversion *c, item *it, const char *name) {
     if (asked || it->type == TERN_DTYPE_F32) return;
     it->type = TERN_DTYPE_F32;
     if (c->n_folded++ == 0)
-        tern_convert_note(c, "%s is F32: GGUF has factors of config.json in it; so it is with others",
+        tern_convert_note(c, "%s is F32: GGUF has factors of config.json in it; so are others",
                           it->name);
 }
 
