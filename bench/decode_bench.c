@@ -2,8 +2,10 @@
 // share of each kind of dispatch: how much shorter the same step is without that kind. That
 // includes the waiting between dispatches, and needs no timestamps.
 //
-//   decode_bench [-n STEPS] [-p POSITION] [-l LAYERS] [-t TOKENS] [-v VOCABULARY] [-s] [-k]
+//   decode_bench [-n STEPS] [-p POSITION] [-l LAYERS] [-t TOKENS] [-q SEQUENCES] [-v VOCABULARY]
+//                [-s] [-k]
 //
+// -q: that many sequences, a step of each together.
 // -s: steps of 1, 2, 4 and 8 tokens, as speculation verifies them; for several also the time when
 // the device drafts them, and when each token reads the ternary weights for itself.
 // -k: times by kernel from the GPU's own clock instead; each dispatch is then a separate pass,
@@ -17,6 +19,8 @@
 #include "kernels/webgpu/gpu.h"
 #include "models/models.h"
 
+enum { MOST_ROWS = 512 };
+
 typedef struct bench {
     tern_graph graph;
     tern_device *device;
@@ -24,6 +28,7 @@ typedef struct bench {
     uint8_t *codes;  // one matrix's, used by all
     uint8_t *floats; // likewise
     int n_steps, position, n_tokens;
+    int n_sequences; // of n_tokens each
     bool by_clock; // -k
 } bench;
 
@@ -71,10 +76,12 @@ static void bind_weights(bench *b) {
             .name = value->name, .n_rows = value->rows, .n_cols = value->cols, .scale = 0.02f,
             .is_matrix = value->is_matrix, .is_table = value->is_table, .is_head = value->is_table,
             .type = ternary ? TERN_DTYPE_I2_S : value->is_table ? TERN_DTYPE_F16 : TERN_DTYPE_F32,
-            .data = ternary ? (void *)b->codes : value->is_table ? (void *)b->floats : ones};
+        };
         if (!value->is_matrix && !value->is_table) sources[v].n_rows = 1;
         uint64_t n = (uint64_t)sources[v].n_rows * (uint64_t)value->cols;
         tern_dtype_bytes(sources[v].type, n, (uint64_t)value->cols, &sources[v].bytes);
+        const void *data = ternary ? (void *)b->codes : value->is_table ? (void *)b->floats : ones;
+        sources[v].data = tern_blob_of(data, sources[v].bytes);
     }
     need(tern_backend_webgpu.tune(b->device, sources, g->n_values, &err), &err);
     for (size_t v = 0; v < g->n_values; v++) {
@@ -107,46 +114,86 @@ static tern_single open_single(const bench *b, tern_plan *plan) {
     return s;
 }
 
+// Sequences of one length, of which each batch has the next tokens.
+typedef struct crowd {
+    tern_single first;
+    tern_sequence *rest[MOST_ROWS]; // [n - 1]
+    tern_chunk chunks[MOST_ROWS];
+    int32_t ids[MOST_ROWS], outputs[MOST_ROWS], top[MOST_ROWS];
+    float logits[MOST_ROWS];
+    tern_batch batch;
+} crowd;
+
+static void open_crowd(const bench *b, tern_plan *plan, crowd *c) {
+    tern_error err = {0};
+    *c = (crowd){.first = open_single(b, plan)};
+    for (int i = 0; i < b->n_sequences - 1; i++)
+        need(tern_sequence_open(&c->rest[i], c->first.cache, &err), &err);
+    int n = b->n_tokens * b->n_sequences;
+    for (int i = 0; i < n; i++) c->ids[i] = c->outputs[i] = i;
+    c->ids[0] = 1;
+    c->batch = (tern_batch){.ids = c->ids, .n_tokens = n, .outputs = c->outputs, .n_outputs = n,
+                            .top_k = 1, .top_ids = c->top, .top_logits = c->logits};
+}
+
+static void close_crowd(const bench *b, crowd *c) {
+    for (int i = 0; i < b->n_sequences - 1; i++) tern_sequence_close(c->rest[i]);
+    tern_single_close(&c->first);
+}
+
+static void place_crowd(const bench *b, crowd *c, int32_t position) {
+    tern_error err = {0};
+    for (int i = 0; i < b->n_sequences; i++) {
+        tern_single one = c->first;
+        tern_batch share = {.n_tokens = b->n_tokens};
+        if (i > 0) one.sequence = c->rest[i - 1];
+        need(tern_single_place(&one, &share, &c->chunks[i], position, &err), &err);
+    }
+    c->batch.chunks = c->chunks;
+    c->batch.n_chunks = b->n_sequences;
+}
+
 // host: the part spent in submitting, if not NULL.
 static double seconds_a_step(const bench *b, tern_plan *plan, bool profiled, double *host) {
-    enum { WARM = 8, MOST = 64 };
+    enum { WARM = 8 };
     tern_error err = {0};
-    tern_single single = open_single(b, plan);
-    tern_instance *in = single.instance;
-    tern_chunk chunk;
+    crowd c;
+    open_crowd(b, plan, &c);
+    tern_instance *in = c.first.instance;
     if (profiled) need(tern_backend_webgpu.profile_start(in, &err), &err);
-    int32_t ids[MOST] = {1}, top[MOST];
-    float logits[MOST];
     double start = 0, submitting = 0;
     for (int i = 0; i < b->n_steps + WARM; i++) {
         bool done = false;
         if (i == WARM) start = tern_seconds();
-        for (int k = 1; k < b->n_tokens; k++) ids[k] = k;
-        tern_batch batch = {.ids = ids, .n_tokens = b->n_tokens, .n_outputs = b->n_tokens,
-                            .top_k = 1, .top_ids = top, .top_logits = logits};
-        need(tern_single_place(&single, &batch, &chunk, b->position + i, &err), &err);
+        place_crowd(b, &c, b->position + i);
         double before = tern_seconds();
-        need(tern_backend_webgpu.submit(in, &batch, &err), &err);
+        need(tern_backend_webgpu.submit(in, &c.batch, &err), &err);
         if (i >= WARM) submitting += tern_seconds() - before;
         while (!done) need(tern_backend_webgpu.poll(in, &done, &err), &err);
-        ids[0] = top[0];
+        c.ids[0] = c.top[0];
     }
     double seconds = (tern_seconds() - start) / b->n_steps;
     if (profiled) print_profile(tern_backend_webgpu.profile_read(in));
     if (host) *host = submitting / b->n_steps;
-    tern_single_close(&single);
+    close_crowd(b, &c);
     return seconds;
 }
 
+// Whether it is one of the batch's, by what it is for.
 static bool takes_part(const bench *b, const gpu_dispatch *d) {
-    uint32_t n = (uint32_t)b->n_tokens; // all of them outputs
+    uint32_t n = (uint32_t)(b->n_tokens * b->n_sequences); // all of them outputs
+    gpu_kind kind = b->n_tokens > GPU_FEW ? GPU_PROMPTS
+                    : n > GPU_FEW         ? GPU_MANY_STEPS
+                                          : GPU_FEW_STEPS;
     bool rows = d->rows == GPU_ROWS_PARTS || (d->rows_min <= n && n <= d->rows_max);
-    return rows && d->tokens_min <= n && n <= d->tokens_max;
+    bool few = kind != GPU_FEW_STEPS || (d->tokens_min <= n && n <= d->tokens_max);
+    return rows && few && (d->kinds & kind) != 0;
 }
 
-#define LEFT_OUT (1u << 20) // added to tokens_min: more than a batch may have
-
 static void measure_kinds(const bench *b, tern_plan *plan, double whole) {
+    uint32_t *kinds = calloc(plan->n_dispatches, sizeof *kinds);
+    if (!kinds) exit(1);
+    for (size_t i = 0; i < plan->n_dispatches; i++) kinds[i] = plan->dispatches[i].kinds;
     for (int k = 0; k < GPU_KERNEL_COUNT; k++) {
         int n = 0;
         uint32_t x = 0;
@@ -155,15 +202,18 @@ static void measure_kinds(const bench *b, tern_plan *plan, double whole) {
             if ((int)d->what.kernel != k || !takes_part(b, d)) continue;
             n++;
             x = d->x;
-            d->tokens_min += LEFT_OUT;
+            d->kinds = 0;
         }
         if (n == 0) continue;
         double without = seconds_a_step(b, plan, false, NULL);
         printf("  %-20s %4d x %6.2f us  %7.1f us, groups %u\n", gpu_kernel_entry((gpu_kernel)k), n,
                (whole - without) * 1e6 / n, (whole - without) * 1e6, x);
-        for (size_t i = 0; i < plan->n_dispatches; i++) plan->dispatches[i].tokens_min %= LEFT_OUT;
+        for (size_t i = 0; i < plan->n_dispatches; i++) plan->dispatches[i].kinds = kinds[i];
     }
+    free(kinds);
 }
+
+#define LEFT_OUT (1u << 20) // added to tokens_min: more than a batch may have
 
 // Whether several tokens use the kernels of one, each with workgroups that read the weights.
 static void read_for_each(tern_plan *plan, bool each) {
@@ -249,28 +299,33 @@ static void measure_several(bench *b, tern_plan *plan) {
 
 static void measure(const bench *b, tern_plan *plan) {
     double host, whole = seconds_warm(b, plan, &host);
-    printf("step %8.1f us at %d; the host submits for %.1f us\n", whole * 1e6, b->position,
-           host * 1e6);
+    printf("step %8.1f us at %d, %.0f tokens/s; the host submits for %.1f us\n", whole * 1e6,
+           b->position, b->n_tokens * b->n_sequences / whole, host * 1e6);
     measure_parts(b, plan, whole);
 }
 
 int main(int argc, char **argv) {
-    bench b = {.n_steps = 100, .n_tokens = 1};
+    bench b = {.n_steps = 100, .n_tokens = 1, .n_sequences = 1};
     tern_error err = {0};
     tern_config c = {.n_vocab = 128256, .n_layers = 30, .n_embd = 2560, .n_ff = 6912, .n_heads = 20,
                      .n_kv_heads = 5, .head_dim = 128, .n_context = 4096, .rms_eps = 1e-5,
                      .final_rms_eps = 1e-5, .act = TERN_ACTIVATION_RELU2, .tied_head = true,
                      .rope = {.n_rot = 128, .halves = true, .base = 500000, .factor = 1}};
     bool several = false;
-    for (int o; (o = getopt(argc, argv, "n:p:l:t:v:sk")) != -1;) {
+    for (int o; (o = getopt(argc, argv, "n:p:l:t:q:v:sk")) != -1;) {
         if (o == 'n') b.n_steps = atoi(optarg);
         if (o == 'p') b.position = atoi(optarg);
         if (o == 'l') c.n_layers = atoi(optarg);
         if (o == 't') b.n_tokens = atoi(optarg);
+        if (o == 'q') b.n_sequences = atoi(optarg);
         if (o == 'v') c.n_vocab = atoi(optarg);
         if (o == 's') several = true;
         if (o == 'k') b.by_clock = true;
         if (o == '?') return 2;
+    }
+    if (b.n_tokens < 1 || b.n_sequences < 1 || b.n_tokens * b.n_sequences > MOST_ROWS) {
+        fprintf(stderr, "decode_bench: 1 to %d tokens of all sequences\n", MOST_ROWS);
+        return 2;
     }
     tern_graph_init(&b.graph);
     c.sub_norms = c.bitlinear = true;
@@ -284,7 +339,7 @@ int main(int argc, char **argv) {
     printf("%s, weights sent in %.1f s\n", tern_backend_webgpu.describe(b.device),
            tern_seconds() - start);
     tern_plan *plan = NULL;
-    need(tern_backend_webgpu.compile(b.device, &b.graph, b.weights, 64, &plan, &err), &err);
+    need(tern_backend_webgpu.compile(b.device, &b.graph, b.weights, MOST_ROWS, &plan, &err), &err);
     if (several)
         measure_several(&b, plan);
     else

@@ -56,7 +56,7 @@ static void write_again(const tern_arch *arch, const tern_config *c) {
     const tern_arch *arch_again;
     tern_config found;
     tern_error err;
-    tern_config_write_json(arch, c, "bfloat16", NULL, &text);
+    tern_config_write_json(arch, c, "bfloat16", NULL, NULL, &text);
     if (!text.failed) {
         tern_status status = open_file(&again, text.ptr, text.len, &err);
         if (status == TERN_OK) status = tern_model_read(again, &arch_again, &found, &err);

@@ -680,6 +680,29 @@ TEST(families_older_minicpm_has_its_factors) {
     }
 }
 
+// Seen to fail: a window that is as long as the context.
+TEST(families_windows_of_the_whole_context_are_none) {
+    static const struct {
+        const char *window;
+        int64_t want, n_context;
+    } cases[] = {{"40", 40, 40}, {"63", 63, 63}, {"64", 0, 64}, {"262144", 0, 64}};
+    const made_tensor table = {"model.embed_tokens.weight", {N_VOCAB, 16}, 2};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char folder[600], json[600];
+        opened o;
+        tern_error err = {0};
+        snprintf(folder, sizeof folder, "%s%zu", test_tmp("family_wide"), i);
+        snprintf(json, sizeof json,
+                 "{" SMALL("phi3") ", \"max_position_embeddings\": 64, \"sliding_window\": %s}",
+                 cases[i].window);
+        if (!write_tensors(folder, json, &table, 1)) return;
+        CHECK_MSG(open_config(&o, folder, &err), "%s", err.message);
+        CHECK_MSG(o.c.n_window == cases[i].want && o.c.n_context == cases[i].n_context,
+                  "a window of %s: %d", cases[i].window, (int)o.c.n_window);
+        tern_file_close(o.file);
+    }
+}
+
 // RoPE's factors that are in a GGUF only come to config.json and back: Llama 3's as four numbers,
 // others as two sets of the same. Seen to fail: Llama 3's found for any factors.
 TEST(families_rope_factors_go_to_folders) {

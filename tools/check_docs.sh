@@ -145,6 +145,10 @@ says README.md "a BitNet of $(million "$weights") million parameters in $(millio
 says models/README.md "a BitNet b1.58 of $(million "$weights") million parameters"
 says models/README.md "$(spell "$(field block_count)") layers of $(field embedding_length) dimensions"
 says models/README.md "a vocabulary of $(field vocab_size) tokens of its own, a context of $(field context_length)"
+says web/index.html "A model of $(million "$bytes") MB"
+says web/diagnose/steps.ts "the model that comes with these pages, $(million "$bytes") MB"
+says web/chat/models.ts "beside the pages: $(million "$bytes") MB"
+says web/chat/models.ts "size: $bytes,"
 says docs/images/chat.svg "(bitnet-b1.58, $(million "$weights")M weights)"
 says docs/images/chat.svg "context of $(field context_length) tokens" # else: tools/readme_picture.sh
 sed -n 's/^TERN_DTYPE_ROW([A-Z0-9_]*, "\(I2_S\|TQ[12]_0\)", \([0-9]*\), \([0-9]*\), \([0-9]*\)).*/\1 \2 \3 \4/p' \

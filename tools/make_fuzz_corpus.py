@@ -12,6 +12,7 @@ import sys
 import zlib
 
 F32, F16, Q8_0, TQ1_0, TQ2_0, I2_S = 0, 1, 8, 34, 35, 36
+Q1_0_32, Q1_0, Q2_0, PQ2_0, PTQ1_0 = 40, 41, 42, 142, 143  # the first is NVFP4, too
 META = {name: i for i, name in enumerate(
     "u8 i8 u16 i16 u32 i32 f32 bool str arr u64 i64 f64".split())}
 PACK = dict(u8="<B", i8="<b", u16="<H", i16="<h", u32="<I", i32="<i", f32="<f", bool="<B",
@@ -58,12 +59,17 @@ def gguf_seeds():
                ("output_norm.weight", F32, [4], bytes(16))]
     blocks = [("a", TQ1_0, [256, 1], bytes(54)), ("b", TQ2_0, [256, 1, 1], bytes(66)),
               ("c", Q8_0, [32, 1, 1, 1], bytes(34))]
+    groups = [("a", Q1_0, [128, 1], bytes(18)), ("b", Q2_0, [1024, 2], bytes(1024 * 2 // 64 * 18)),
+              ("c", PQ2_0, [128, 2], bytes(68)), ("d", PTQ1_0, [128], bytes(28)),
+              ("e", Q1_0_32, [256, 1], bytes(48))]
     split = [meta("split.no", "u16", 0), meta("split.count", "u16", 2),
              meta("split.tensors.count", "i32", 3)]
     nested = text("n") + struct.pack("<IIQIQ", META["arr"], META["arr"], 1, META["u8"], 0)
     yield "every_kind", gguf(every, tensors)
     yield "version_2", gguf(every[:3], tensors[:1], version=2)
     yield "blocks", gguf([], blocks)
+    yield "groups", gguf([], groups)
+    yield "groups_of_128", gguf([], [("b", Q2_0, [1024, 2], bytes(1024 * 2 // 128 * 34))])
     yield "aligned_64", gguf([meta("general.alignment", "u32", 64)], tensors, alignment=64)
     yield "split", gguf(split, tensors)
     yield "empty", gguf([], [])
@@ -184,7 +190,15 @@ def i2_s(n):
     return bytes((i * 57 + 3) % 256 & 0xAA for i in range(n // 4)) + struct.pack("<f", .5) + bytes(28)
 
 
+def q2_0(n):
+    blocks = [struct.pack("<e", .5) + bytes((i * 57 + k * 3) % 256 for k in range(16))
+              for i in range(n // 64)]
+    return b"".join(blocks)
+
+
 def matrix(rows, cols, kind):
+    if kind == Q2_0:
+        return q2_0(rows * cols)
     return i2_s(rows * cols) if kind == I2_S else floats(rows * cols, kind)
 
 
@@ -242,6 +256,15 @@ def model_seeds():
     yield "yarn", model("llama", 16, 1, F16, F16, byte_level_metas("gpt-2"), [
         meta("llama.rope.scaling.type", "str", "yarn"), meta("llama.rope.scaling.factor", "f32", 2),
         meta("llama.rope.scaling.original_context_length", "u32", 16)])
+    names = ["blk.0.%s.weight" % n for n in ("attn_q", "attn_k", "attn_v", "attn_output",
+                                             "ffn_gate", "ffn_up", "ffn_down")]
+    contract = dict(version=("u32", 2), block_size=("u32", 32),
+                    transform=("str", "normalized-sylvester-walsh-hadamard"),
+                    axis=("str", "input-last-dimension"), sign_mode=("str", "explicit"),
+                    sign_widths=("i32", [64]), sign_values=("i8", [1, -1] * 32),
+                    weight_names=("str", names), inverse_weight_names=("str", ["token_embd.weight"]))
+    yield "rotated", model("llama", 64, 2, Q2_0, Q2_0, sentencepiece_metas(),
+                           [meta("prism.hadamard." + k, *v) for k, v in contract.items()])
     yield "no_tokenizer", model("llama", 16, 2, F32, F16, [])
 
 

@@ -128,6 +128,10 @@ static bool make_model(const char *path, tiny_model_desc d) {
 GGUF_KIND(make_i2_s, .n_embd = 128, .head_type = TERN_DTYPE_F16)
 GGUF_KIND(make_tq1_0, .n_embd = 256, .type = TERN_DTYPE_TQ1_0, .head_type = TERN_DTYPE_F16)
 GGUF_KIND(make_tq2_0, .n_embd = 256, .type = TERN_DTYPE_TQ2_0, .head_type = TERN_DTYPE_F16)
+GGUF_KIND(make_groups, .arch = "qwen3", .n_embd = 128, .type = TERN_DTYPE_Q2_0,
+          .head_type = TERN_DTYPE_Q1_0)
+GGUF_KIND(make_rotated, .arch = "qwen35", .n_embd = 128, .type = TERN_DTYPE_PTQ1_0,
+          .head_type = TERN_DTYPE_PTQ1_0, .rotation = 32)
 GGUF_KIND(make_masters, .type = TERN_DTYPE_BF16)
 GGUF_KIND(make_llama, .arch = "llama", .type = TERN_DTYPE_F16, .separate_head = true)
 GGUF_KIND(make_q8_0, .arch = "llama", .type = TERN_DTYPE_Q8_0, .head_type = TERN_DTYPE_Q8_0)
@@ -379,6 +383,8 @@ const mutate_kind mutate_kinds[] = {
     {"i2_s", make_i2_s, use_gguf, NULL},
     {"tq1_0", make_tq1_0, use_gguf, NULL},
     {"tq2_0", make_tq2_0, use_gguf, NULL},
+    {"groups", make_groups, use_gguf, NULL},
+    {"rotated", make_rotated, use_gguf, NULL},
     {"masters", make_masters, use_gguf, NULL},
     {"llama", make_llama, use_gguf, NULL},
     {"q8_0", make_q8_0, use_gguf, NULL},

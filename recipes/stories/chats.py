@@ -1,14 +1,18 @@
 """Chats of the corpus that are not stories: questions about a passage, summaries, short answers, continuations."""
+import random
 import re
 
 from tales import chat, exchange_names, exchange_subject
+from fables import fable
 from facts import short_chats
 from questions import exchange_colours, gist, passage_of, questions, sentences
 from worlds import summary, world
 
 N_PASSAGES = 3      # of a story, each time with other names, animals and colours
-N_WORLDS = 30000
-N_SHORT = 30000
+N_WORLDS = 200000   # so many that each is read once or twice: what is new cannot be known by heart
+N_FABLES = 120000
+N_SHORT = 60000
+N_PARTS = 48        # of these three, each with a seed of its own
 CONTINUED = 0.15    # of the stories
 
 ONE_SENTENCE = ["Summarise the following text in one sentence. Answer with the summary alone.", "Sum this up in one sentence.",
@@ -87,10 +91,17 @@ def of_article(request, text, rng):
         yield chat(f"{rng.choice(TWO_SENTENCES)}\n\n{passage}", " ".join(lines[:2]))
 
 
-def made_up(held_out, rng):
-    """Passages from facts, and short questions from tables."""
-    for _ in range(N_WORLDS):
+def made_up(part, held_out):
+    """One of N_PARTS parts of what is put together: passages from facts, fables, and short questions from tables."""
+    rng = random.Random(1000 + part)
+    for _ in range(N_WORLDS // N_PARTS):
         passage, known, (hero, deeds) = world(rng)
         yield about_passage(passage, known, lambda n: summary(hero, deeds, n), rng)
-    for turns in short_chats(N_SHORT, held_out, rng):
+    for i in range(N_FABLES // N_PARTS):
+        request, title, story, brief = fable(rng)
+        if i % 2:
+            yield about_passage(story, questions(story, rng), brief, rng)
+        elif request not in held_out:
+            yield chat(request, f"**{title}**\n\n{story}")
+    for turns in short_chats(N_SHORT // N_PARTS, held_out, rng):
         yield turns_of(turns)

@@ -13,23 +13,25 @@ story and explanation once, a part of the rest). The same input gives the same f
 
     tales.py      stories in several forms, with requests that are made from what is in them
     questions.py  questions, answers and summaries about a passage of a story, found in its words
+    fables.py     short stories that are put together, each with what was asked for and its gist
     worlds.py     passages that are put together from facts, with questions, answers and a gist
     facts.py      short questions with short answers
     chats.py      the chats that are made of these
 What the model is judged by, requests.tsv (check.py) and prompts.jsonl (score.py), is left out.
 """
 import collections
+import concurrent.futures
 import json
 import os
 import random
 import sys
 
-from chats import continued, made_up, of_article, passages
+from chats import N_PARTS, continued, made_up, of_article, passages
 from tales import MAX_EXPLANATION, chat, forms, name_pools, synthetic, tiny_stories
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 VALID_EVERY = 50
-VOCABULARY_EVERY = 20 # of the documents that are neither stories nor explanations
+VOCABULARY_EVERY = 100 # of the documents that are neither stories nor explanations
 
 
 def held_out_requests():
@@ -49,7 +51,7 @@ class Corpus:
         self.held_out = held_out
 
     def add(self, part, document):
-        if "messages" in document and document["messages"][0]["content"] in self.held_out:
+        if document is None or "messages" in document and document["messages"][0]["content"] in self.held_out:
             return
         self.files[part].write(json.dumps(document) + "\n")
         self.n[part] += 1
@@ -59,26 +61,27 @@ class Corpus:
             file.close()
 
 
-def main():
-    if len(sys.argv) != 3:
-        sys.exit(__doc__.split("\n\n")[1].strip())
-    text_folder, out = sys.argv[1:]
-    rng = random.Random(1)
-    held_out = held_out_requests()
-    stories = list(synthetic(f"{text_folder}/snakes_synthetic", "stories"))
-    stories += [(None, t) for t in tiny_stories(f"{text_folder}/tinystories/tiny_stories_944k.txt")]
-    explanations = list(synthetic(f"{text_folder}/snakes_synthetic", "textbook"))
-    seen = set()
-    unique = [s for s in stories if not (s[1] in seen or seen.add(s[1]))]
-    pools = name_pools([t for _, t in unique])
-    corpus = Corpus(out, held_out)
-    for i, (request, text) in enumerate(unique):
-        part = "valid" if i % VALID_EVERY == 0 else "train"
+def of_story(job):
+    """All that is made of the i-th story."""
+    i, request, text, pools, held_out = job
+    rng = random.Random(i)
+    return [*forms(request, text, pools, held_out, rng), *passages(text, pools, rng), *continued(text, rng)]
+
+
+def of_part(part):
+    return list(made_up(part, held_out_requests()))
+
+
+def add_stories(corpus, stories, pools, pool):
+    jobs = [(i, request, text, pools, corpus.held_out) for i, (request, text) in enumerate(stories)]
+    for (i, _, text, *_), made in zip(jobs, pool.map(of_story, jobs, chunksize=64)):
         corpus.add("vocabulary", {"text": text})
-        for document in forms(request, text, pools, held_out, rng):
-            corpus.add(part, document)
-        for document in (*passages(text, pools, rng), *continued(text, rng)):
-            corpus.add(part, document)
+        for document in made:
+            corpus.add("valid" if i % VALID_EVERY == 0 else "train", document)
+
+
+def add_explanations(corpus, explanations):
+    rng = random.Random(1)
     for i, (request, text) in enumerate(explanations):
         part = "valid" if i % VALID_EVERY == 0 else "train"
         is_long = len(text.encode()) > MAX_EXPLANATION
@@ -87,10 +90,31 @@ def main():
         corpus.add(part, {"text": text} if is_long else chat(request, text))
         for document in of_article(request, text, rng):
             corpus.add(part, document)
-    for i, document in enumerate(made_up(held_out, rng)):
-        corpus.add("valid" if i % (2 * VALID_EVERY) == 0 else "train", document)
-        if i % VOCABULARY_EVERY == 0:
-            corpus.add("vocabulary", document)
+
+
+def add_made_up(corpus, pool):
+    for made in pool.map(of_part, range(N_PARTS)):
+        for i, document in enumerate(made):
+            corpus.add("valid" if i % (8 * VALID_EVERY) == 0 else "train", document)
+            if i % VOCABULARY_EVERY == 0:
+                corpus.add("vocabulary", document)
+
+
+def main():
+    if len(sys.argv) != 3:
+        sys.exit(__doc__.split("\n\n")[1].strip())
+    text_folder, out = sys.argv[1:]
+    stories = list(synthetic(f"{text_folder}/snakes_synthetic", "stories"))
+    stories += [(None, t) for t in tiny_stories(f"{text_folder}/tinystories/tiny_stories_944k.txt")]
+    explanations = list(synthetic(f"{text_folder}/snakes_synthetic", "textbook"))
+    seen = set()
+    unique = [s for s in stories if not (s[1] in seen or seen.add(s[1]))]
+    pools = name_pools([t for _, t in unique])
+    corpus = Corpus(out, held_out_requests())
+    with concurrent.futures.ProcessPoolExecutor() as pool:
+        add_stories(corpus, unique, pools, pool)
+        add_explanations(corpus, explanations)
+        add_made_up(corpus, pool)
     corpus.close()
     print(f"{len(unique)} stories, {len(explanations)} explanations, {len(pools['?'])} names: "
           f"{corpus.n['train']} documents to train on, {corpus.n['valid']} held out")

@@ -6,8 +6,8 @@ import subprocess
 import sys
 import unittest
 
-from chats import made_up
 from corpus import held_out_requests
+from fables import Fable, fable
 from facts import each_fact, short_chats
 from questions import gist, questions
 from score import is_accepted, is_story, is_summary, repeats
@@ -51,7 +51,7 @@ class Worlds(unittest.TestCase):
             self.assertIn(hero.split(",")[0], summary(hero, deeds, 1))
 
     def test_the_same_seed_makes_the_same_chats(self): # seen to fail: with names drawn from a set of strings
-        code = "import random, chats; m = chats.made_up(set(), random.Random(4)); print([next(m) for _ in range(30)])"
+        code = "import chats; chats.N_WORLDS = chats.N_FABLES = chats.N_SHORT = 48 * 9; print(list(chats.made_up(4, set())))"
         made = {subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed},
                                cwd=os.path.dirname(os.path.abspath(__file__)), capture_output=True, check=True).stdout for seed in "12"}
         self.assertEqual(len(made), 1)
@@ -70,6 +70,18 @@ class Worlds(unittest.TestCase):
         asked = lambda without: {q for turns in short_chats(3000, without, random.Random(1)) for q, _ in turns}
         self.assertTrue(held_out & asked(set()))
         self.assertFalse(held_out & asked(held_out))
+
+
+class Fables(unittest.TestCase):
+    def test_a_fable_has_what_was_asked_for(self): # seen to fail: with another thing in the request
+        for seed in range(300):
+            request, title, story, gist = fable(random.Random(seed))
+            one = Fable(random.Random(seed))
+            asked = [one.kind] + ([one.what] if one.what in request.split("story about")[-1].split("tale about")[-1] else [])
+            self.assertTrue(all(w in request for w in asked), request)
+            self.assertTrue(is_story({"names": asked}, story), f"{request}\n{story}")
+            self.assertIn(one.name, gist(1))
+            self.assertLess(len(gist(2).split()), 40)
 
 
 class Rules(unittest.TestCase):

@@ -16,9 +16,9 @@ MAX_EXPLANATION = 3300  # longer texts are read, but nobody asks for them
 FIRST = 170             # bytes of a first sentence: a story says there what it is about,
 EARLY = 300             # and here by what name
 N_NAMED = 0             # more forms with a request by name only,
-N_THING = 6             # of a story about a thing or a place,
-N_BECOME = 11           # of a girl's or boy's story that becomes an animal's or another person's,
-N_EXCHANGED = 11        # of a story about an animal or a person that others can replace
+N_THING = 4             # of a story about a thing or a place,
+N_BECOME = 5           # of a girl's or boy's story that becomes an animal's or another person's,
+N_EXCHANGED = 5        # of a story about an animal or a person that others can replace
 
 ANIMALS = """bear bee bird bunny butterfly camel cat chicken cow crab crow deer dog dolphin donkey dragon
     duck eagle elephant elk firefly fish fox frog giraffe goat goose hamster hare hedgehog horse kangaroo

@@ -78,8 +78,15 @@ class Hero:
         return word
 
     def who(self):
-        """The hero as the subject of a sentence: by name, or by a pronoun."""
-        return capital(self.he) if self.rng.random() < 0.4 else self.name
+        """The hero as the subject of a sentence: by name, by a pronoun, by kind."""
+        draw = self.rng.random()
+        return capital(self.he) if draw < 0.35 else f"The {self.kind}" if draw < 0.45 else \
+            f"The {self.adjective} {self.kind} {self.name}" if draw < 0.5 else self.name
+
+    def coloured(self):
+        """(a colour with or without what stands before it, the colour)"""
+        colour = self.one(COLOURS)
+        return (self.rng.choice(("small", "big", "old", "new", "little", "beautiful", "long", "tiny")) + " " if self.rng.random() < 0.35 else "") + colour, colour
 
 
 def intro(h):
@@ -98,20 +105,22 @@ def intro(h):
 
 
 def pet(h):
-    colour, beast, name = h.one(COLOURS), h.one([p for p in PETS if p != h.kind]), h.one(BEAST_NAMES)
-    says = h.rng.choice((f"{h.who()} had a {colour} {beast} called {name}.", f"{h.who()} had a {colour} {beast}. Its name was {name}.",
+    (look, colour), beast, name = h.coloured(), h.one([p for p in PETS if p != h.kind]), h.one(BEAST_NAMES)
+    says = h.rng.choice((f"{h.who()} had {a(look)} {beast} called {name}.", f"{h.who()} had {a(look)} {beast}. Its name was {name}.",
+                         f"{h.who()} has {a(look)} {beast} named {name}. Every day they go for a walk {h.rng.choice(SPOTS)}.",
                          f"{capital(h.his)} {beast} {name} was {colour}."))
     return says, [(f"What was the name of the {beast}?", name), (f"What is the {beast} called?", name), (f"What colour is the {beast}?", colour),
                   (f"What color was {name}?", colour), (f"What kind of animal was {name}?", a(beast)), (f"What pet did {h.name} have?", f"a {beast}")], None
 
 
 def find(h):
-    day, thing, colour, spot = h.one(DAYS), h.one(THINGS), h.one(COLOURS), h.one(SPOTS)
-    says = h.rng.choice((f"On {day} {h.name} found {a(colour)} {thing} {spot}.", f"On {day}, {h.he} found {a(colour)} {thing} {spot}.",
-                         f"One {day}, {h.name} saw {a(colour)} {thing} {spot} and took it home."))
+    day, thing, (look, colour), spot = h.one(DAYS), h.one(THINGS), h.coloured(), h.one(SPOTS)
+    says = h.rng.choice((f"On {day} {h.name} found {a(look)} {thing} {spot}.", f"On {day}, {h.he} found {a(look)} {thing} {spot}.",
+                         f"On {day} {h.his} way led {h.him} far. {h.who()} found {a(look)} {thing} {spot}.",
+                         f"One {day}, {h.name} saw {a(look)} {thing} {spot} and took it home."))
     verb = "find" if "found" in says else "see"
-    return says, [(f"What did {h.name} {verb}?", f"{a(colour)} {thing}"), (f"Where was the {thing}?", spot), (f"What colour was the {thing}?", colour),
-                  (f"When did {h.name} {verb} the {thing}?", f"on {day}"), (f"Who {'found' if verb == 'find' else 'saw'} the {thing}?", h.name)], f"found {a(colour)} {thing} {spot}"
+    return says, [(f"What did {h.name} {verb}?", f"{a(look)} {thing}"), (f"Where was the {thing}?", spot), (f"What colour was the {thing}?", colour),
+                  (f"When did {h.name} {verb} the {thing}?", f"on {day}"), (f"Who {'found' if verb == 'find' else 'saw'} the {thing}?", h.name)], f"found {a(look)} {thing} {spot}"
 
 
 def lose(h):
@@ -207,19 +216,63 @@ def build(h):
     return says, [(f"What did {h.name} build?", what), (f"What was {what.replace('a ', 'the ', 1)} made of?", stuff), ("How long did it take?", f"{NUMBERS[days]} days"), (f"Who built {what.replace('a ', 'the ', 1)}?", h.name)], f"built {what} of {stuff}"
 
 
-SCENES = [pet, find, lose, gift, meal, weather, count, trip, feeling, help_somebody, like, race, morning, build]
+VERBS = {"painted": ("paint", "a picture of a dragon|the door|a green dragon|a portrait|the fence|a blue whale"),
+         "baked": ("bake", "a cake|bread|an apple pie|twenty cookies|a pizza"), "wrote": ("write", "a letter|a song|a long story|a postcard"),
+         "bought": ("buy", "a ticket|new shoes|some flowers|a loaf of bread|two lemons|a newspaper"),
+         "broke": ("break", "a plate|the window|a vase|the chair"), "stole": ("steal", "a plum|the cheese|a fish|some cherries|a pie"),
+         "ate": ("eat", "a plum|some berries|an apple|a carrot|a cookie|the cheese"), "drew": ("draw", "a map|a house|a funny face|a horse"),
+         "made": ("make", "a paper boat|a crown|a wooden horse|some tea|a snow castle"), "sold": ("sell", "apples|a cow|old books|fresh fish|a carpet"),
+         "caught": ("catch", "a big fish|a butterfly|the ball|a cold|a thief"), "planted": ("plant", "a tree|a sunflower|some beans|roses"),
+         "heard": ("hear", "a soft meow|a strange noise|a song|a loud bang"), "carried": ("carry", "a heavy box|a ladder|the basket|a sack of flour")}
+
+
+def deed(h):
+    verb = h.rng.choice(sorted(VERBS))
+    base, things = VERBS[verb]
+    thing, spot = h.rng.choice(things.split("|")), h.one(SPOTS)
+    says = h.rng.choice((f"{h.who()} {verb} {thing}.", f"{h.who()} went out and {verb} {thing}.", f"Then {h.he} {verb} {thing}.",
+                         f"One evening {h.name} {verb} {thing} {spot}.", f"{h.who()} was alone all day and {verb} {thing}."))
+    return says, [(f"What did {h.name} {base}?", thing), (f"Who {verb} {thing}?", h.name)], f"{verb} {thing}"
+
+
+def family(h):
+    girl = h.rng.random() < 0.5
+    other = h.rng.choice([n for n in (GIRLS if girl else BOYS) if n not in h.taken])
+    h.taken.add(other)
+    relation = h.rng.choice(("sister", "mother", "aunt", "cousin", "friend") if girl else ("brother", "father", "uncle", "cousin", "friend"))
+    place, ride, n, beasts = h.one(PLACES), h.rng.choice(RIDES), h.rng.randrange(2, 13), h.rng.choice(("monkeys", "birds", "boats", "cows", "tigers", "stars", "horses", "trees", "frogs", "swans"))
+    when = "on " + h.rng.choice(DAYS)
+    says = h.rng.choice((f"{capital(when)}, {h.name} and {h.his} {relation} {other} went to {place} {ride}. They saw {NUMBERS[n]} {beasts}.",
+                         f"{h.who()} went {ride} to {place} with {h.his} {relation} {other}. There they counted {NUMBERS[n]} {beasts}.")) + \
+        h.rng.choice(("", f" {other} liked the {beasts} best.", f" {h.name} laughed all the way home."))
+    return says, [(f"Who is {h.name}'s {relation}?", other), (f"How many {beasts} did they see?", NUMBERS[n]), (f"How many {beasts} were there?", NUMBERS[n]),
+                  (f"Where did they go?", place), (f"How did they get to {place}?", ride), (f"How did they get there?", ride), (f"Who went with {h.name}?", h.his + " " + relation + " " + other)], \
+        f"went to {place} with {other}"
+
+
+def herd(h):
+    n, m = h.rng.sample(range(2, 13), 2)
+    some, others = h.rng.sample(("sheep", "cows", "goats", "hens", "horses", "pigs", "geese", "ducks"), 2)
+    (look, colour), one, name = h.coloured(), h.rng.choice(("goat", "dog", "cat", "donkey", "pony")), h.one(BEAST_NAMES)
+    says = h.rng.choice((f"{h.who()} keeps {NUMBERS[n]} {some} and one {look} {one} named {name}.", f"{h.who()} had {NUMBERS[n]} {some}, {NUMBERS[m]} {others} and {a(look)} {one} called {name}."))
+    asks = [(f"How many {some} does {h.name} have?", NUMBERS[n]), (f"How many {some} are there?", NUMBERS[n]), (f"What is the name of the {one}?", name), (f"What is the {one} called?", name),
+            (f"What colour is the {one}?", colour)]
+    return says, asks + ([(f"How many {others} does {h.name} have?", NUMBERS[m])] if NUMBERS[m] + " " + others in says else []), None
+
+
+SCENES = [pet, find, lose, gift, meal, weather, count, trip, feeling, help_somebody, like, race, morning, build, deed, deed, family, herd]
 
 
 def world(rng):
     """(passage, [(question, answer)], gist): the gist has one or two things that the hero did."""
     h = Hero(rng)
     said, asks, deeds = [], [], []
-    for scene in [intro] + rng.sample(SCENES, rng.choice((2, 2, 3, 3, 4, 5))):
+    for scene in ([intro] if rng.random() < 0.8 else []) + rng.sample(SCENES, rng.choice((2, 2, 3, 3, 4, 5))):
         says, questions, deed = scene(h)
         said.append(says)
         asks += questions
         deeds += [deed] if deed else []
-    if not deeds:
+    if not deeds or not any(h.name in line for line in said[:1]):
         return world(rng)
     said[-1] += rng.choice(("", "", f" {h.name} was very happy.", f" It was a day that {h.name} never forgot.", f" In the evening {h.he} fell asleep at once."))
     once = {}
@@ -228,7 +281,7 @@ def world(rng):
     known = [(q, capital(next(iter(answers))) + ".") for q, answers in once.items() if len(answers) == 1]
     known += [(q, h.name + ".") for q in rng.sample(("Who is the text about?", "Who is the story about?", "Who is the main character?"), 1)]
     rng.shuffle(known)
-    hero = f"{h.name}, {a(h.adjective)} {h.kind}," if rng.random() < 0.75 else f"{h.name}"
+    hero = f"{h.name}, {a(h.adjective)} {h.kind}," if h.kind in said[0] and rng.random() < 0.85 else f"{h.name}"
     return rng.choice((" ", " ", "\n\n")).join(said[:1]) + " " + " ".join(said[1:]), known, (hero, deeds)
 
 

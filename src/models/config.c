@@ -190,16 +190,15 @@ static tern_status read_sizes(const tern_config_source *s, tern_config *c, tern_
 }
 
 // One window for all layers. It is also how long a context is unless more is asked for: so much is
-// attention to everything.
+// attention to everything. One that the longest text fits into is none (Phi-4-mini states 262,144).
 static void read_window(const tern_config_source *s, tern_config *c) {
     int64_t window = 0;
     bool is_used = !s->arch->windows_by_layer &&
                    (is_gguf(s) || tern_json_bool(tern_config_json(s, "use_sliding_window"), true));
     if (!is_used || !tern_config_int(s, "attention.sliding_window", "sliding_window", &window))
         return;
-    if (window <= 0) return;
-    c->n_window = window;
-    if (c->n_context > window) c->n_context = window;
+    if (window <= 0 || window >= c->n_context) return;
+    c->n_window = c->n_context = window;
 }
 
 static tern_status settle_sizes(const tern_config_source *s, tern_config *c, tern_error *err) {

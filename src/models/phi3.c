@@ -29,10 +29,10 @@ static const tern_tensor_row tensors[] = {
     TERN_NORM("output_norm", "model.norm", TERN_CHANGE_NONE),
     TERN_ROWS_ROPE_FACTORS,
     TERN_LAYER_NORM("attn_norm", "input_layernorm", TERN_CHANGE_NONE),
-    TERN_LAYER_MATRIX("attn_qkv", "self_attn.qkv_proj", TERN_ROLE_MATRIX),
+    TERN_LAYER_MATRIX("attn_qkv", "self_attn.qkv_proj", TERN_ROLE_Q),
     TERN_LAYER_MATRIX("attn_output", "self_attn.o_proj", TERN_ROLE_O),
     TERN_LAYER_NORM("ffn_norm", "post_attention_layernorm", TERN_CHANGE_NONE),
-    TERN_LAYER_MATRIX("ffn_up", "mlp.gate_up_proj", TERN_ROLE_MATRIX),
+    TERN_LAYER_MATRIX("ffn_up", "mlp.gate_up_proj", TERN_ROLE_UP),
     TERN_LAYER_MATRIX("ffn_down", "mlp.down_proj", TERN_ROLE_DOWN),
     TERN_ROWS_END,
 };

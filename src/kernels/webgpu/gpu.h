@@ -63,7 +63,9 @@
     ROW(GPU_GEMV1, "ternary_gemv", "gemv1", "rrrw")                                                \
     ROW(GPU_GEMV2, "ternary_gemv", "gemv2", "rrrww")                                               \
     ROW(GPU_GEMV3, "ternary_gemv", "gemv3", "rrrwww")                                              \
-    ROW(GPU_GEMM, "ternary_gemm", "gemm", "rrrw")                                                  \
+    ROW(GPU_GEMM, "ternary_gemm_dot", "gemm", "rrrw")                                              \
+    ROW(GPU_GEMM_MATRIX, "ternary_gemm_matrix", "gemm", "rrrw")                                    \
+    ROW(GPU_GEMM_NARROW, "ternary_gemm_narrow", "gemm", "rrrw")                                    \
     ROW(GPU_FLOAT_GEMV, "float_linear", "gemv", "rww")                                             \
     ROW(GPU_FLOAT_GEMM, "float_linear", "gemm", "rww")                                             \
     ROW(GPU_NORM_LINEAR3, "ternary_token", "norm_linear3", "rrwwww")                               \
@@ -295,10 +297,9 @@ struct tern_weight {
 
 #define GPU_HEADER_BYTES 256 // in front of a ternary matrix: its scale
 #define GPU_TILE_ROWS    8
-// Of a tile of ternary_gemm.wgsl, by the units of the matrix or without.
-#define GPU_GEMM_TOKENS          128
-#define GPU_GEMM_ROWS            40
-#define GPU_GEMM_ROWS_MATRIX     128
+// Of a tile of ternary_gemm_matrix.wgsl; fewer tokens are for ternary_gemm_narrow.wgsl.
+#define GPU_GEMM_MATRIX_TOKENS   128
+#define GPU_GEMM_MATRIX_ROWS     128
 #define GPU_GEMM_MATRIX_THREADS  512
 #define GPU_GEMM_MATRIX_BYTES    36864
 // Of attention_prompt.wgsl.
@@ -419,6 +420,7 @@ struct tern_plan {
     size_t n_constants, constants_capacity;
     int64_t n_vocab;
     int32_t chunk_rows; // of logits at a time
+    int32_t read_rows;  // of those that the host reads at a time
     int32_t tile_rows;  // of attention_prompt.wgsl; 0: it is not used
     tern_page_layout layout;
     gpu_dispatch later; // of GPU_MANY_STEPS, that node `later.node` ends with; its x is 0: none

@@ -230,9 +230,6 @@ static tern_status module_of(tern_device *d, gpu_kernel k, wgpu_module *out, ter
     for (const char *const *base = gpu_shader_base(file); *base; base++)
         tern_strbuf_puts(&b, gpu_shader_text(*base));
     tern_strbuf_puts(&b, gpu_shader_text(file));
-    if (strcmp(file, "ternary_gemm") == 0)
-        tern_strbuf_puts(
-            &b, gpu_shader_text(d->matrix ? "ternary_gemm_matrix" : "ternary_gemm_dot"));
     if (b.failed) {
         tern_strbuf_free(&b);
         return tern_fail_memory(err, b.len);

@@ -3,11 +3,20 @@
 #include <string.h>
 #include "kernels/webgpu/gpu_session.h"
 
-static void put_angles(tern_instance *in, const tern_rope *r, int32_t row, int32_t pos,
-                       bool is_long) {
-    size_t half = (size_t)r->attrs.n_rot / 2;
-    float *to = in->angles_host + 2 * (size_t)row * half;
-    tern_rope_angles(r, pos, is_long, to, to + 1, 2);
+static const float *angles_of(const tern_instance *in, size_t rope, int32_t pos, bool is_long) {
+    const tern_rope *r = &in->plan->ropes.items[rope];
+    const gpu_angle_memo *m = &in->memos[rope];
+    size_t slot = (size_t)pos % GPU_ANGLES_KEPT;
+    int32_t key = 2 * pos + is_long + 1;
+    float *to = m->rows + (size_t)r->attrs.n_rot * slot;
+    if (m->keys[slot] != key) tern_rope_angles(r, pos, is_long, to, to + 1, 2);
+    m->keys[slot] = key;
+    return to;
+}
+
+static void put_angles(tern_instance *in, size_t rope, int32_t row, int32_t pos, bool is_long) {
+    size_t n = (size_t)in->plan->ropes.items[rope].attrs.n_rot;
+    memcpy(in->angles_host + n * (size_t)row, angles_of(in, rope, pos, is_long), n * sizeof(float));
 }
 
 static void send_angles(const tern_instance *in, size_t rope, wgpu_buffer to, int32_t to_row,
@@ -22,7 +31,7 @@ void gpu_send_angles(tern_instance *in, const wgpu_buffer *to, int32_t to_row, i
                      int32_t n_tokens, bool is_long) {
     for (size_t i = 0; i < in->plan->ropes.n; i++) {
         for (int32_t t = 0; t < n_tokens; t++)
-            put_angles(in, &in->plan->ropes.items[i], t, first_pos + t, is_long);
+            put_angles(in, i, t, first_pos + t, is_long);
         send_angles(in, i, to[i], to_row, n_tokens);
     }
 }
@@ -33,8 +42,7 @@ void gpu_send_row_angles(tern_instance *in) {
         int32_t row = 0;
         for (int32_t k = 0; k < b->n_chunks; k++)
             for (int32_t t = 0; t < b->chunks[k].n_tokens; t++, row++)
-                put_angles(in, &in->plan->ropes.items[i], row, b->chunks[k].first_pos + t,
-                           b->chunks[k].is_long);
+                put_angles(in, i, row, b->chunks[k].first_pos + t, b->chunks[k].is_long);
         send_angles(in, i, in->angles[i], 0, b->n_tokens);
     }
 }
@@ -42,8 +50,10 @@ void gpu_send_row_angles(tern_instance *in) {
 void gpu_set_chunk(tern_instance *in, int32_t first) {
     in->chunk_first = first;
     in->reads_rows = false;
+    bool reads_all = gpu_results_of(in) == GPU_RESULTS_LOGITS;
     int32_t left = in->batch.n_outputs - in->chunk_first;
-    in->chunk_rows = left < in->plan->chunk_rows ? left : in->plan->chunk_rows;
+    int32_t most = reads_all ? in->plan->read_rows : in->plan->chunk_rows;
+    in->chunk_rows = left < most ? left : most;
 }
 
 // The position after the request's last, over all its sequences.

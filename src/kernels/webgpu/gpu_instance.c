@@ -29,6 +29,30 @@ static tern_status open_order(tern_instance *in, tern_error *err) {
     return TERN_OK;
 }
 
+static tern_status open_memo(gpu_angle_memo *m, size_t n_rot, tern_error *err) {
+    m->keys = tern_alloc_array(TERN_MEM_SESSION, GPU_ANGLES_KEPT, sizeof *m->keys);
+    m->rows = tern_alloc_array(TERN_MEM_SESSION, GPU_ANGLES_KEPT, n_rot * sizeof *m->rows);
+    return m->keys && m->rows ? TERN_OK : tern_fail_memory(err, GPU_ANGLES_KEPT * n_rot * 4);
+}
+
+static tern_status open_angles(tern_instance *in, tern_error *err) {
+    const tern_plan *p = in->plan;
+    uint64_t most = 4;
+    in->angles = tern_alloc_array(TERN_MEM_SESSION, p->ropes.n + 1, sizeof *in->angles);
+    in->memos = tern_alloc_array(TERN_MEM_SESSION, p->ropes.n + 1, sizeof *in->memos);
+    if (!in->angles || !in->memos)
+        return tern_fail_memory(err, (p->ropes.n + 1) * sizeof *in->memos);
+    for (size_t i = 0; i < p->ropes.n; i++) {
+        uint64_t bytes = angle_bytes(p, i);
+        TERN_TRY(gpu_buffer_new(p->device, GPU_USE_WORK, bytes, STORAGE, "angles", &in->angles[i],
+                                err));
+        TERN_TRY(open_memo(&in->memos[i], (size_t)p->ropes.items[i].attrs.n_rot, err));
+        if (bytes > most) most = bytes;
+    }
+    in->angles_host = tern_alloc(TERN_MEM_SESSION, (size_t)most);
+    return in->angles_host ? TERN_OK : tern_fail_memory(err, (size_t)most);
+}
+
 static tern_status open_buffers(tern_instance *in, tern_error *err) {
     const tern_plan *p = in->plan;
     tern_device *d = p->device;
@@ -51,20 +75,13 @@ static tern_status open_buffers(tern_instance *in, tern_error *err) {
         TERN_TRY(gpu_buffer_new(d, GPU_USE_WORK, work[i].bytes, STORAGE, work[i].what, work[i].at,
                                 err));
     TERN_TRY(open_order(in, err));
-    uint64_t results = logits > GPU_DRAFTS_READ_BYTES ? logits : GPU_DRAFTS_READ_BYTES;
+    uint64_t results = (uint64_t)p->read_rows * (uint64_t)p->n_vocab * sizeof(float);
+    if (results < rows * sizeof(gpu_list)) results = rows * sizeof(gpu_list);
+    if (results < GPU_DRAFTS_READ_BYTES) results = GPU_DRAFTS_READ_BYTES;
     results = gpu_round(results, GPU_POOL_ALIGN) + gpu_outputs_bytes_max(p);
     for (int i = 0; i < 2; i++)
         TERN_TRY(gpu_readback_new(d, results, "results", &in->readbacks[i], err));
-    in->angles = tern_alloc_array(TERN_MEM_SESSION, p->ropes.n + 1, sizeof *in->angles);
-    uint64_t most = 4;
-    for (size_t i = 0; in->angles && i < p->ropes.n; i++) {
-        uint64_t bytes = angle_bytes(p, i);
-        TERN_TRY(gpu_buffer_new(d, GPU_USE_WORK, bytes, STORAGE, "angles", &in->angles[i], err));
-        if (bytes > most) most = bytes;
-    }
-    in->angles_host = tern_alloc(TERN_MEM_SESSION, (size_t)most);
-    if (!in->angles || !in->angles_host) return tern_fail_memory(err, (size_t)most);
-    return TERN_OK;
+    return open_angles(in, err);
 }
 
 static wgpu_group_entry entry_of(const tern_instance *in, int32_t step, const gpu_binding *b) {
@@ -245,6 +262,11 @@ void gpu_instance_close(tern_instance *in) {
     tern_free(in->order.outputs);
     tern_free(in->order.places);
     tern_free(in->tables);
+    for (size_t i = 0; in->memos && i < p->ropes.n; i++) {
+        tern_free(in->memos[i].keys);
+        tern_free(in->memos[i].rows);
+    }
+    tern_free(in->memos);
     tern_free(in->angles);
     tern_free(in->angles_host);
     tern_free(in);

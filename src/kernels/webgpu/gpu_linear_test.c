@@ -60,12 +60,13 @@ TEST(gpu_ternary_products_are_exact) {
         {4, 4, fill_codes},    {8, 64, fill_codes},   {12, 68, fill_minus},
         {68, 60, fill_plus},   {36, 6912, fill_codes}, {132, 320, fill_codes},
         {128, 2560, fill_codes}};
-    static const rig_batches few = {.n_tokens = {1, 3, 8, 9, 130}};
+    // Steps, and each tile of many rows.
+    static const rig_batches few = {.n_tokens = {1, 3, 8, 9, 20, 40, 130}};
     if (!rig_has_gpu()) return;
     size_t n = rig_cases(sizeof cases / sizeof *cases, 3);
     for (size_t i = 0; i < n; i++)
         check_ternary(cases[i].n_out, cases[i].n_in, cases[i].codes,
-                      test_is_long() ? rig_counts() : few, test_is_long() ? 192 : 151);
+                      test_is_long() ? rig_counts() : few, test_is_long() ? 192 : 211);
 }
 
 // ---- Groups and sums ---------------------------------------------------------------------------

@@ -244,7 +244,8 @@ static void close_opening(tern_device *d) {
 // The language of matrix units is experimental: with a library whose dialect differs from that of
 // the kernels, they are not used.
 static void finish(tern_device *d) {
-    gpu_try_module(d, GPU_GEMM, &d->matrix);
+    gpu_try_module(d, GPU_GEMM_MATRIX, &d->matrix);
+    gpu_try_module(d, GPU_GEMM_NARROW, &d->matrix);
     gpu_try_module(d, GPU_TRAIN_GEMM_MATRIX, &d->matrix_half);
     close_opening(d);
 }

@@ -76,7 +76,7 @@ static size_t n_head_parts(const tern_weight *w) {
 
 static tern_status reserve(tern_plan *p, const tern_node *n, tern_error *err) {
     // gemv and gemm of each product, top, fused dispatches
-    size_t most = 2 * TERN_NODE_OUTPUTS + 2 + 4 + GPU_FUSED_MAX;
+    size_t most = (1 + GPU_TILE_COUNTS) * TERN_NODE_OUTPUTS + 2 + 4 + GPU_FUSED_MAX;
     for (int i = 0; i < n->n_in; i++)
         if (p->g->values[n->in[i]].kind == TERN_VALUE_WEIGHT)
             most += (1 + GPU_ROW_COUNTS) *
@@ -87,6 +87,11 @@ static tern_status reserve(tern_plan *p, const tern_node *n, tern_error *err) {
     return TERN_OK;
 }
 
+static bool is_gemm(const gpu_dispatch *d) {
+    gpu_kernel k = d->what.kernel;
+    return k == GPU_GEMM || k == GPU_GEMM_MATRIX || k == GPU_GEMM_NARROW;
+}
+
 // Steps use the fused dispatches if there are any: a token's result must not depend on how many
 // came together. Many of them share the products of prompts, whose sums are integers. Dispatches
 // that are left without use are dropped.
@@ -94,7 +99,7 @@ static void leave_to_many(tern_plan *p, size_t first) {
     size_t kept = first;
     for (size_t k = first; k < p->n_dispatches; k++) {
         gpu_dispatch *d = &p->dispatches[k];
-        d->kinds &= d->what.kernel == GPU_GEMM ? GPU_PROMPTS | GPU_MANY_STEPS : GPU_PROMPTS;
+        d->kinds &= is_gemm(d) ? GPU_PROMPTS | GPU_MANY_STEPS : GPU_PROMPTS;
         if (d->kinds != 0) p->dispatches[kept++] = *d;
     }
     p->n_dispatches = kept;
@@ -146,13 +151,23 @@ static tern_status make_pipelines(tern_plan *p, tern_error *err) {
     return TERN_OK;
 }
 
-#define LOGITS_BYTES ((uint64_t)16 << 20) // at a time
+// Of the logits that are computed at a time, and of those that the host reads at a time: what is
+// greatest among them takes a few bytes.
+#define LOGITS_BYTES ((uint64_t)40 << 20)
+#define LOGITS_ROWS  64
+#define READ_BYTES   ((uint64_t)16 << 20)
+static int32_t rows_in(uint64_t bytes, int64_t n_vocab, int32_t most) {
+    uint64_t rows = bytes / ((uint64_t)(n_vocab ? n_vocab : 1) * sizeof(float));
+    return rows < 1 ? 1 : rows < (uint64_t)most ? (int32_t)rows : most;
+}
 static void find_outputs(tern_plan *p) {
     for (size_t v = 0; v < p->g->n_values; v++)
         if (gpu_is_logits(p->g, (tern_vid)v) && p->g->values[v].cols > p->n_vocab)
             p->n_vocab = p->g->values[v].cols;
-    uint64_t rows = LOGITS_BYTES / ((uint64_t)(p->n_vocab ? p->n_vocab : 1) * sizeof(float));
-    p->chunk_rows = rows < 1 ? 1 : rows < (uint64_t)p->n_batch ? (int32_t)rows : p->n_batch;
+    int32_t most = p->n_batch < LOGITS_ROWS ? p->n_batch : LOGITS_ROWS;
+    p->read_rows = rows_in(READ_BYTES, p->n_vocab, p->n_batch);
+    p->chunk_rows = rows_in(LOGITS_BYTES, p->n_vocab, most);
+    if (p->chunk_rows < p->read_rows) p->chunk_rows = p->read_rows;
 }
 
 tern_status gpu_compile(tern_device *d, const tern_graph *g, tern_weight *const *weights,

@@ -249,6 +249,11 @@ static tern_status take_results(tern_instance *in, const void *mapped, bool *don
         *done = true;
         return TERN_OK;
     }
+    if (in->reads_rows && in->chunk_rows > in->plan->read_rows) { // as many rows as can be read
+        in->busy = true;
+        in->chunk_rows = in->plan->read_rows;
+        return launch_again(in, r, err);
+    }
     if (in->reads_rows) {
         in->busy = true;
         gpu_readback_copy(d, in->logits, 0, r, gpu_results_bytes(in));
@@ -341,7 +346,7 @@ tern_status gpu_trace(tern_instance *in, const tern_batch *asked, tern_tap_fn on
     const gpu_request *batch = &in->batch;
     const tern_plan *p = in->plan;
     tern_device *d = p->device;
-    if (gpu_order_has_next(in) || batch->n_outputs > p->chunk_rows ||
+    if (gpu_order_has_next(in) || batch->n_outputs > p->read_rows ||
         (in->scores >= 0 && !batch->logits))
         return tern_fail(err, TERN_ERR_ARGUMENT, "this batch cannot be traced");
     float *rows = tern_alloc(TERN_MEM_MISC, (size_t)p->memory.bytes + 16);

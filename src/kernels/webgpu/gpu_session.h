@@ -104,6 +104,14 @@ bool gpu_order_next(tern_instance *in);
 // it, n_steps in all; makes the bind groups, if they must be.
 tern_status gpu_send_runs(tern_instance *in, int32_t ahead, int32_t n_steps, tern_error *err);
 
+// Cosines and sines of positions that were wanted lately, [position % GPU_ANGLES_KEPT][n_rot]:
+// other sequences come to the same ones.
+#define GPU_ANGLES_KEPT 1024
+typedef struct gpu_angle_memo {
+    int32_t *keys; // [GPU_ANGLES_KEPT], of a position and its factors; 0: none
+    float *rows;
+} gpu_angle_memo;
+
 struct tern_instance {
     tern_plan *plan;
     tern_store *store;
@@ -120,6 +128,7 @@ struct tern_instance {
     wgpu_buffer *angles; // by rope
     wgpu_group *groups[GPU_STEPS_MAX + 1]; // by step and dispatch; NULL: not needed yet
     float *angles_host;  // cosines and sines of a batch
+    gpu_angle_memo *memos; // by rope
     gpu_request batch;    // being computed
     int32_t chunk_first, chunk_rows;
     bool reads_rows; // of the chunk, since a list did not suffice

@@ -45,6 +45,9 @@ const char *const *gpu_shader_base(const char *file) {
         {"rows_gated", {"rows_base"}},
         {"quantize_few", {"ternary_row"}},
         {"ternary_few", {"ternary_tiles"}},
+        {"ternary_gemm_dot", {"ternary_gemm"}},
+        {"ternary_gemm_matrix", {"ternary_gemm"}},
+        {"ternary_gemm_narrow", {"ternary_gemm"}},
         {"ternary_token", {"ternary_row", "ternary_tiles"}},
     };
     static const char *const none[] = {NULL};

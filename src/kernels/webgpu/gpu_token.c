@@ -53,7 +53,6 @@ static bool is_add(const tern_plan *p, const tern_node *n) {
 
 // ---- Shapes ------------------------------------------------------------------------------------
 
-#define WORKGROUPS       128   // about one for each core of a large GPU: the row is made in each
 #define KEPT_X           8     // in ternary_row.wgsl
 #define KEPT_CODES       4     // tiles of a team, all loaded at once
 #define WORKGROUP_BYTES  16384 // that every device has
@@ -172,7 +171,8 @@ static bool find_product(const tern_plan *p, product *f) {
         tiles += groups(p->weights[linear->in[1 + i]]->n_rows, GPU_TILE_ROWS);
     f->work.n_cols = p->weights[linear->in[1]]->n_cols;
     f->alone = alone_max(p, tiles, f->work.n_cols);
-    f->work.tiles = f->work.pairs ? 2 * groups(tiles / 2, WORKGROUPS) : groups(tiles, WORKGROUPS);
+    uint32_t each = f->work.pairs ? 2 : 1;
+    f->work.tiles = each * groups(tiles / each, GPU_WORKGROUPS);
     return find_shape(p, &f->work, &f->one);
 }
 

@@ -3,9 +3,10 @@
 // One token is bound by memory: fields are not shifted down. A field k places up holds 2^k times
 // its code, which still fits a byte, and goes to a sum of its own that is divided by 2^k at the end
 // of the group. Several tokens share the unpacking, 32 rows at a time: a step of four columns takes
-// two registers of codes and broadcasts four activations of each of up to 12 tokens to 24 sums, so
-// that the products are the limit. Sums begin with minus the group's activations, since a code is
-// the number plus one; codes of one bit are taken twice.
+// two registers of codes and broadcasts four activations of each of up to 9 tokens to 18 sums. (Of
+// 24 sums gcc 12 moves some to memory and back in each step: 12 tokens were slower.) Sums begin
+// with minus the group's activations, since a code is the number plus one; codes of one bit are
+// taken twice.
 //
 // Codes and scales are fetched to the second-level cache AHEAD bytes ahead, no line left out: see
 // ternary/ternary_avx512.c.
@@ -13,7 +14,7 @@
 #include <string.h>
 #include "kernels/cpu/grouped/grouped_kernels.h"
 
-enum { TOKENS = 12, AHEAD = 12288 };
+enum { TOKENS = 9, AHEAD = 12288 };
 
 // In assembly for the reason given in ternary/ternary_avx512.h.
 GROUPED_INLINE __m512i dot_add(__m512i acc, __m512i codes, __m512i q) {
@@ -117,7 +118,7 @@ static void multiply_one(const tern_grouped_matrix *w, size_t row, size_t last_r
 
 // ---- Several tokens ----------------------------------------------------------------------------
 
-#define EACH_TOKEN(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
+#define EACH_TOKEN(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
 
 typedef struct tile_args {
     const tern_grouped_matrix *w;
@@ -199,10 +200,7 @@ GROUPED_INLINE void tile(const tile_args *g, int n, bool two_bits) {
     X(name, two_bits, 6)                                                                           \
     X(name, two_bits, 7)                                                                           \
     X(name, two_bits, 8)                                                                           \
-    X(name, two_bits, 9)                                                                           \
-    X(name, two_bits, 10)                                                                          \
-    X(name, two_bits, 11)                                                                          \
-    X(name, two_bits, 12)
+    X(name, two_bits, 9)
 EACH_COUNT(TILE_OF, tile_2bit, true)
 EACH_COUNT(TILE_OF, tile_1bit, false)
 #define POINTER(name, two_bits, n) name##_##n,

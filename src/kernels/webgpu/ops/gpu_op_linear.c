@@ -66,26 +66,104 @@ static void bind_results(const tern_plan *p, gpu_dispatch *d, const tern_vid *ou
     bind(d, (gpu_binding){.place = GPU_POOL, .offset = first, .bytes = end - first});
 }
 
-// For many rows, with the same bits; otherwise as add_gemv.
-static void add_gemm(tern_plan *p, const tern_node *n, int first, int count, size_t part,
-                     bool accumulate) {
+// ---- Many rows of ternary products -------------------------------------------------------------
+
+// A tile of ternary_gemm.wgsl, whose parameters are these.
+typedef struct tile {
+    gpu_kernel kernel;
+    uint32_t tokens, rows, tokens_each, teams;
+} tile;
+
+// How many tokens a tile has, by the number of rows of x. All variants give a row the same bits.
+static const struct {
+    uint32_t tokens, each, min, max;
+} tile_counts[] = {{16, 4, 1, 16}, {32, 4, 17, 32}, {64, 8, 33, 64}, {128, 8, 65, UINT32_MAX}};
+_Static_assert(sizeof tile_counts / sizeof *tile_counts == GPU_TILE_COUNTS, "room in the plan");
+#define TILE_THREADS 256
+#define TILE_LONE    128 // tokens, from which on there are tiles enough: one team does
+
+// About the time of the tiles of so many rows: a core has them one after the other, and each costs
+// what does not depend on its rows, too.
+static uint32_t tiles_time(const tern_plan *p, const tern_node *n, int first, int count,
+                           uint32_t rows, uint32_t more) {
+    uint32_t n_tiles = 0;
+    for (int i = 0; i < count; i++)
+        n_tiles += groups(p->weights[n->in[1 + first + i]]->n_rows, rows);
+    return groups(n_tiles, GPU_WORKGROUPS) * (rows + more);
+}
+
+// As many teams as have something to do and memory.
+static uint32_t teams_of(const tern_plan *p, const tile *t, int64_t blocks) {
+    uint32_t threads = 8 * t->tokens / t->tokens_each;
+    uint32_t bytes = 4 * (t->rows + t->tokens + 4) * 16, teams = TILE_THREADS / threads;
+    if (t->tokens >= TILE_LONE) return 1;
+    while (teams > 1 && (teams * bytes > p->device->workgroup_bytes_max || 2 * teams > blocks))
+        teams /= 2;
+    return teams;
+}
+
+// The number of rows that takes least time.
+static uint32_t rows_of_tile(const tern_plan *p, const tern_node *n, int first, int count,
+                             gpu_kernel kernel) {
+    static const uint32_t narrow[] = {32, 64, 128}, dot[] = {40, 32, 24, 16};
+    bool is_dot = kernel == GPU_GEMM;
+    uint32_t least = UINT32_MAX, best = 0;
+    size_t n_choices = is_dot ? sizeof dot / sizeof *dot : sizeof narrow / sizeof *narrow;
+    for (size_t i = 0; i < n_choices; i++) {
+        uint32_t rows = is_dot ? dot[i] : narrow[i];
+        uint32_t time = tiles_time(p, n, first, count, rows, is_dot ? 8 : 48);
+        if (time >= least) continue;
+        least = time;
+        best = rows;
+    }
+    return best;
+}
+
+static tile tile_of(const tern_plan *p, const tern_node *n, int first, int count, size_t variant) {
+    tile t = {.kernel = GPU_GEMM,
+              .tokens = tile_counts[variant].tokens,
+              .tokens_each = tile_counts[variant].each};
+    if (p->device->matrix)
+        t.kernel = t.tokens < GPU_GEMM_MATRIX_TOKENS ? GPU_GEMM_NARROW : GPU_GEMM_MATRIX;
+    t.rows = t.kernel == GPU_GEMM_MATRIX ? GPU_GEMM_MATRIX_ROWS
+                                         : rows_of_tile(p, n, first, count, t.kernel);
+    if (t.kernel == GPU_GEMM) t.teams = teams_of(p, &t, gpu_blocks(cols(p, n->in[0])));
+    return t;
+}
+
+static void set_tile(gpu_dispatch *d, const tile *t) {
+    d->rows_each = t->tokens;
+    if (t->kernel == GPU_GEMM_MATRIX) return;
+    set(d, "TOKENS", t->tokens);
+    if (t->kernel == GPU_GEMM_NARROW) {
+        set(d, "ROWS", t->rows);
+        set(d, "STEP_BLOCKS", t->rows == 128 ? 2 : 4); // as workgroup memory has room
+        return;
+    }
+    set(d, "TOKENS_EACH", t->tokens_each);
+    set(d, "ROWS_EACH", t->rows / 8);
+    set(d, "TEAMS", t->teams);
+}
+
+static void add_tiles(tern_plan *p, const tern_node *n, int first, int count, size_t part,
+                      bool accumulate, const tile *t) {
     static const char *const at[] = {"", "AT1", "AT2"};
     static const char *const rows[] = {"ROWS0", "ROWS1", "ROWS2"};
-    static const char *const tile[] = {"", "TILE1", "TILE2"};
-    gpu_dispatch *d = add(p, GPU_GEMM, 0, GPU_ROWS_TOKENS);
+    static const char *const begin[] = {"", "TILE1", "TILE2"};
+    gpu_dispatch *d = add(p, t->kernel, 0, GPU_ROWS_TOKENS);
     const tern_weight *w = p->weights[n->in[1 + first]];
     gpu_part span = w->parts[part];
-    d->rows_each = GPU_GEMM_TOKENS;
     d->kinds = GPU_MANY_STEPS | GPU_PROMPTS;
+    set_tile(d, t);
     set(d, "BLOCKS", (double)gpu_blocks(cols(p, n->in[0])));
     set(d, "ADD", accumulate);
     set(d, "Y_COLS", (double)w->n_rows);
     for (int i = 0; i < count; i++) {
         const gpu_part *at_i = &p->weights[n->in[1 + first + i]]->parts[part];
         if (i > 0) set(d, at[i], (double)((at_i->offset - span.offset) / 16));
-        if (i > 0) set(d, tile[i], d->x);
+        if (i > 0) set(d, begin[i], d->x);
         set(d, rows[i], (double)at_i->n_rows);
-        d->x += groups(at_i->n_rows, p->device->matrix ? GPU_GEMM_ROWS_MATRIX : GPU_GEMM_ROWS);
+        d->x += groups(at_i->n_rows, t->rows);
         span.bytes = at_i->offset + at_i->bytes - span.offset;
     }
     bind_part(d, &span);
@@ -99,6 +177,18 @@ static void add_gemm(tern_plan *p, const tern_node *n, int first, int count, siz
     set_phase(p, d, n->out[first]);
 }
 
+// For many rows, with the same bits; otherwise as add_gemv.
+static void add_gemm(tern_plan *p, const tern_node *n, int first, int count, size_t part,
+                     bool accumulate) {
+    for (size_t i = 0; i < GPU_TILE_COUNTS; i++) {
+        tile t = tile_of(p, n, first, count, i);
+        add_tiles(p, n, first, count, part, accumulate, &t);
+        gpu_dispatch *d = &p->dispatches[p->n_dispatches - 1];
+        d->rows_min = tile_counts[i].min;
+        d->rows_max = tile_counts[i].max;
+    }
+}
+
 // Whether the results of neighbours can be bound as one piece.
 static bool fit_one_binding(const tern_plan *p, const tern_node *n, int first, int count) {
     for (int i = first; i < first + count; i++)
@@ -106,11 +196,11 @@ static bool fit_one_binding(const tern_plan *p, const tern_node *n, int first, i
     return p->memory.bytes <= p->device->binding_bytes_max;
 }
 
-// How many rows of x a workgroup of float_linear.wgsl multiplies each weight with, by the number of
-// rows. All variants give a row the same bits.
+// How many rows of x a workgroup of float_linear.wgsl multiplies each weight with, and how many
+// rows of weights a thread has / 4, by the number of rows of x. All give a row the same bits.
 static const struct {
-    uint32_t each, min, max;
-} row_counts[] = {{1, 1, 1}, {2, 2, 2}, {4, 3, 4}, {GPU_FEW, 5, UINT32_MAX}};
+    uint32_t each, fours, min, max;
+} row_counts[] = {{1, 1, 1, 1}, {2, 1, 2, 2}, {4, 1, 3, 4}, {8, 1, 5, 8}, {16, 2, 9, UINT32_MAX}};
 _Static_assert(sizeof row_counts / sizeof *row_counts == GPU_ROW_COUNTS, "room in the plan");
 
 // vec4s of a row of x that a thread multiplies with 16 bytes of a row of weights.
@@ -159,7 +249,9 @@ static void add_float_gemvs(tern_plan *p, const product *f, const gpu_part *part
         gpu_dispatch *d = add_float_part(p, f, part, GPU_FLOAT_GEMV);
         if (by_token) d->kinds = GPU_STEPS;
         set(d, "ROWS", each);
+        set(d, "FOURS", row_counts[i].fours);
         set(d, "EACH", x_each(f->w));
+        d->x = groups(part->n_rows, 32 * row_counts[i].fours);
         d->rows_each = each;
         if (!by_token && !f->chunk) return; // row by row
         set(d, "CHUNK_ROWS", p->chunk_rows);

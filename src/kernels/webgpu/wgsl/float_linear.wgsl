@@ -7,7 +7,8 @@ override Y_COLS: u32;    // rows of the whole matrix
 override OUTPUTS: bool;  // rows of x are counted from run.first_output on, those of y from 0
 override CHUNK_ROWS: u32 = 1u; // of y at most, then
 override ROWS: u32 = 1u; // of x that a workgroup of gemv takes: each weight is read once for them
-const ROWS_MAX = 8u;
+override FOURS: u32 = 1u; // rows of weights / 4 that a thread of it has, 1 or 2
+const ROWS_MAX = 16u;
 
 @group(0) @binding(2) var<storage, read_write> x: array<vec4<f32>>;
 @group(0) @binding(3) var<storage, read_write> y: array<f32>;
@@ -18,8 +19,9 @@ fn write(to: u32, value: f32) {
 
 // ---- Few rows of x -----------------------------------------------------------------------------
 //
-// 32 threads share four rows of weights, and go through them in steps: each thread takes 16 bytes
-// of each of the four, which is EACH vec4s of columns. It loads the next step's before it uses this
+// 32 threads share four rows of weights, or eight if many rows of x are to be multiplied with them,
+// and go through them in steps: each thread takes 16 bytes
+// of each of them, which is EACH vec4s of columns. It loads the next step's before it uses this
 // one's, so that memory is always busy. A step's columns of all rows of x are in workgroup memory,
 // and the next step's are stored there meanwhile: reading them straight from memory would take
 // cache bandwidth that a head needs for itself.
@@ -32,7 +34,7 @@ override UNITS: u32 = COLS4 / EACH; // vec4<u32>s of a row of weights, without s
 override STEP: u32 = 32u * EACH;    // vec4s of a row of x
 override X_NOW: u32 = ROWS * STEP;
 override X_EACH: u32 = (X_NOW + 255u) / 256u; // of these, what a thread moves
-const X_EACH_MAX = 4u;
+const X_EACH_MAX = 4u; // 8 rows of int8, 16 of f16
 var<workgroup> x_now: array<vec4<f32>, 2u * X_NOW>; // [step % 2][row][of EACH][thread]
 
 fn ask_x(lane: u32, token: u32, count: u32, step: u32,
@@ -80,28 +82,68 @@ fn unpacked(c: vec4<u32>, scale: f32, k: u32) -> vec4<f32> {
     return bitcast<vec4<f32>>(c);
 }
 
-fn add_products(now: Weights, x_at: u32, sum: ptr<function, array<vec4<f32>, ROWS_MAX>>) {
+// Those of four rows, by column.
+fn columns4(w: Weights, k: u32) -> mat4x4<f32> {
+    return transpose(mat4x4(unpacked(w.a, w.scales.x, k), unpacked(w.b, w.scales.y, k),
+                            unpacked(w.c, w.scales.z, k), unpacked(w.d, w.scales.w, k)));
+}
+
+fn fma4(m: mat4x4<f32>, v: vec4<f32>, sum: vec4<f32>) -> vec4<f32> {
+    let s = fma(m[1], vec4(v.y), fma(m[0], vec4(v.x), sum));
+    return fma(m[3], vec4(v.w), fma(m[2], vec4(v.z), s));
+}
+
+alias Fours = array<Weights, 2>;
+alias Sums = array<array<vec4<f32>, ROWS_MAX>, 2>; // [four rows of weights][row of x]
+
+fn ask_fours(row: u32, unit: u32) -> Fours {
+    var w: Fours;
+    for (var f = 0u; f < FOURS; f++) {
+        let first = vec4(row + 4u * f) + vec4(0u, 1u, 2u, 3u);
+        w[f] = ask_weights(min(first, vec4(N_ROWS - 1u)), unit);
+    }
+    return w;
+}
+
+fn add_products(now: ptr<function, Fours>, x_at: u32, sums: ptr<function, Sums>) {
     for (var k = 0u; k < EACH; k++) {
-        let m = transpose(mat4x4(unpacked(now.a, now.scales.x, k), unpacked(now.b, now.scales.y, k),
-                                 unpacked(now.c, now.scales.z, k),
-                                 unpacked(now.d, now.scales.w, k)));
+        var m: array<mat4x4<f32>, 2>;
+        for (var f = 0u; f < FOURS; f++) { m[f] = columns4((*now)[f], k); }
         for (var t = 0u; t < ROWS; t++) {
             let v = x_now[x_at + t * STEP + k * 32u];
-            var s = fma(m[0], vec4(v.x), (*sum)[t]);
-            s = fma(m[1], vec4(v.y), s);
-            s = fma(m[2], vec4(v.z), s);
-            (*sum)[t] = fma(m[3], vec4(v.w), s);
+            for (var f = 0u; f < FOURS; f++) { (*sums)[f][t] = fma4(m[f], v, (*sums)[f][t]); }
         }
     }
 }
 
-// 32 rows of weights a workgroup. Grid: (rows / 32, rows of x / ROWS).
+// Of the sums of four rows of weights with at most eight rows of x each thread gets one, possibly the
+// same as its neighbours.
+override SUMMED = min(ROWS, 8u);
+fn write_sums(lane: u32, row: u32, y_row: u32, count: u32, sums: ptr<function, Sums>) {
+    let n = lane % 32u * SUMMED / 8u;
+    for (var f = 0u; f < FOURS; f++) {
+        for (var first = 0u; first < ROWS; first += SUMMED) {
+            var some: array<vec4<f32>, 8>;
+            for (var t = 0u; t < SUMMED; t++) { some[t] = (*sums)[f][first + t]; }
+            let s = sums_of_32(lane, SUMMED, &some);
+            let to = row + 4u * f + n % 4u;
+            let token = first + n / 4u;
+            if (lane % (8u / SUMMED) == 0u && token < count && to < N_ROWS) {
+                write((y_row + token) * Y_COLS + FIRST_ROW + to, s);
+            }
+        }
+    }
+}
+
+// 32 FOURS rows of weights a workgroup. Grid: (rows / (32 FOURS), rows of x / ROWS); those with the
+// same weights are neighbours in time, so that all but one find them in a cache.
 @compute @workgroup_size(256)
-fn gemv(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    let row = group.x * 32u + lane / 32u * 4u;
-    let rows = min(vec4(row, row + 1u, row + 2u, row + 3u), vec4(N_ROWS - 1u));
+fn gemv(@builtin(workgroup_id) id: vec3<u32>, @builtin(num_workgroups) n_groups: vec3<u32>,
+        @builtin(local_invocation_index) lane: u32) {
+    let number = id.y * n_groups.x + id.x;
+    let row = (number / n_groups.y * 8u + lane / 32u) * 4u * FOURS;
     let part = lane % 32u;
-    let y_row = group.y * ROWS;
+    let y_row = number % n_groups.y * ROWS;
     var token = y_row;
     var count = 1u; // how many of the ROWS exist
     if (OUTPUTS) { token += run.first_output; }
@@ -110,28 +152,23 @@ fn gemv(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         if (OUTPUTS) { count = min(run.n_outputs - run.first_output, CHUNK_ROWS); }
         count = min(count - y_row, ROWS);
     }
-    var sum: array<vec4<f32>, ROWS_MAX>;
+    var sums: Sums;
     var x_next: array<vec4<f32>, X_EACH_MAX>;
-    var weights = ask_weights(rows, part);
+    var weights = ask_fours(row, part);
     ask_x(lane, token, count, 0u, &x_next);
     keep_x(lane, 0u, &x_next);
     workgroupBarrier();
     for (var i = 0u; i * 32u < UNITS; i++) {
-        let now = weights;
+        var now = weights;
         if ((i + 1u) * 32u < UNITS) {
             ask_x(lane, token, count, i + 1u, &x_next);
-            weights = ask_weights(rows, (i + 1u) * 32u + part);
+            weights = ask_fours(row, (i + 1u) * 32u + part);
         }
-        if (i * 32u + part < UNITS) { add_products(now, i % 2u * X_NOW + part, &sum); }
+        if (i * 32u + part < UNITS) { add_products(&now, i % 2u * X_NOW + part, &sums); }
         keep_x(lane, i + 1u, &x_next);
         workgroupBarrier();
     }
-    // Of the 4 ROWS sums each thread gets one, possibly the same as its neighbours.
-    let s = sums_of_32(lane, ROWS, &sum);
-    let n = part * ROWS / 8u;
-    if (part % (8u / ROWS) == 0u && n / 4u < count && row + n % 4u < N_ROWS) {
-        write((y_row + n / 4u) * Y_COLS + FIRST_ROW + row + n % 4u, s);
-    }
+    write_sums(lane, row, y_row, count, &sums);
 }
 
 // ---- Many --------------------------------------------------------------------------------------

@@ -1,19 +1,34 @@
-// A tile by products of four bytes: 5 rows x 8 tokens a thread, from 64 columns at a time. The data
-// of the next step is loaded while this one is computed. The tile is no larger than keeps the
-// arithmetic busy: a few large tiles would leave some of the processors idle at the end. Workgroup
-// memory: 11 KB.
-const ROWS = 40u;
-const TOKENS = 128u;
-const GEMM_THREADS = 128u;
-const ROWS_EACH = 5u;
-const TOKENS_EACH = 8u;
+// A tile by products of four bytes, on every device. TEAMS teams of threads share the columns: each
+// takes every TEAMS-th block of 64, and at the end the first adds up what all have. So a product of
+// few tokens, or of a matrix with few rows, still keeps a whole processor busy. A thread computes
+// ROWS_EACH rows x TOKENS_EACH tokens; the data of the next block is loaded while this one is
+// computed.
+override TOKENS: u32;      // of a tile
+override TOKENS_EACH: u32; // 4 or 8
+override ROWS_EACH: u32;   // 2 to 5
+override TEAMS: u32;
+const TOKENS_EACH_MAX = 8u;
+const ROWS_EACH_MAX = 5u;
+const SUMS_MAX = TOKENS_EACH_MAX * ROWS_EACH_MAX;
+
+override ROWS = 8u * ROWS_EACH;
+override THREADS_Y = TOKENS / TOKENS_EACH; // at least 4
+override TEAM = 8u * THREADS_Y;            // threads of one
+override GEMM_THREADS = TEAM * TEAMS;
+// What a thread loads of a block: 16 columns each of some rows and tokens.
+override N_CODES = (4u * ROWS_EACH + THREADS_Y - 1u) / THREADS_Y;
+override N_TOKENS = TOKENS_EACH / 2u;
+const N_CODES_MAX = ROWS_EACH_MAX;
+const N_TOKENS_MAX = TOKENS_EACH_MAX / 2u;
+
 // From 16 columns to the next 16, in vec4s: two more, so that four threads that store the columns of
 // one row do so to other banks.
-const ROWS_NEXT = ROWS + 2u;
-const TOKENS_NEXT = TOKENS + 2u;
+override ROWS_NEXT = ROWS + 2u;
+override TOKENS_NEXT = TOKENS + 2u;
+override STAGE = 4u * (ROWS_NEXT + TOKENS_NEXT);
 
-var<workgroup> codes: array<vec4<u32>, 4u * ROWS_NEXT>;    // [16 columns of 64][row]
-var<workgroup> tokens: array<vec4<u32>, 4u * TOKENS_NEXT>; // [16 columns of 64][token]
+// Of each team [16 columns of 64][row], then the same of tokens; at the end its sums.
+var<workgroup> stage: array<vec4<u32>, STAGE * TEAMS>;
 
 fn unpack(c: u32) -> vec4<u32> {
     return vec4(c, c >> 2u, c >> 4u, c >> 6u) & vec4(0x03030303u);
@@ -24,46 +39,94 @@ fn dot16(sum: i32, c: vec4<u32>, x: vec4<u32>) -> i32 {
     return dot4(c.w, x.w) + (dot4(c.z, x.z) + (dot4(c.y, x.y) + (dot4(c.x, x.x) + sum)));
 }
 
-// What a thread loads into workgroup memory: 16 columns of a row, of an eighth row by the first 32
-// threads, and of four tokens.
-struct Load { codes: u32, more: u32, tokens: array<vec4<u32>, 4> }
+struct Load { codes: array<u32, N_CODES_MAX>, tokens: array<vec4<u32>, N_TOKENS_MAX> }
 
+// Loops have constant ends, so that they are unrolled and no index remains.
 fn load(t: Tile, lane: u32, b: u32) -> Load {
     var l: Load;
-    l.codes = codes_at(t, lane / 4u, b, lane % 4u);
-    if (lane < 32u) { l.more = codes_at(t, 32u + lane / 4u, b, lane % 4u); }
-    for (var i = 0u; i < 4u; i++) {
-        l.tokens[i] = activations_at(t, lane / 4u + 32u * i, b, lane % 4u);
+    for (var i = 0u; i < N_CODES; i++) {
+        l.codes[i] = codes_at(t, min((lane + TEAM * i) / 4u, ROWS - 1u), b, lane % 4u);
+    }
+    for (var i = 0u; i < N_TOKENS; i++) {
+        l.tokens[i] = activations_at(t, (lane + TEAM * i) / 4u, b, lane % 4u);
     }
     return l;
 }
 
-fn multiply(t: Tile, lane: u32) {
+fn store(at: u32, lane: u32, l: ptr<function, Load>) {
+    let codes_to = at + lane % 4u * ROWS_NEXT;
+    let tokens_to = at + 4u * ROWS_NEXT + lane % 4u * TOKENS_NEXT;
+    for (var i = 0u; i < N_CODES; i++) {
+        let row = (lane + TEAM * i) / 4u;
+        if (row < ROWS) { stage[codes_to + row] = unpack((*l).codes[i]); }
+    }
+    for (var i = 0u; i < N_TOKENS; i++) {
+        stage[tokens_to + (lane + TEAM * i) / 4u] = (*l).tokens[i];
+    }
+}
+
+alias Sums = array<i32, SUMS_MAX>; // [token][row]
+
+// Four sums of a thread are one vec4.
+override N_FOURS = TOKENS_EACH * ROWS_EACH / 4u;
+fn give_sums(team: u32, lane: u32, sums: ptr<function, Sums>) {
+    for (var i = 0u; i < N_FOURS; i++) {
+        stage[((team - 1u) * N_FOURS + i) * TEAM + lane] = bitcast<vec4<u32>>(
+            vec4((*sums)[4u * i], (*sums)[4u * i + 1u], (*sums)[4u * i + 2u], (*sums)[4u * i + 3u]));
+    }
+}
+
+fn take_sums(lane: u32, sums: ptr<function, Sums>) {
+    for (var team = 0u; team + 1u < TEAMS; team++) {
+        for (var i = 0u; i < N_FOURS; i++) {
+            let s = bitcast<vec4<i32>>(stage[(team * N_FOURS + i) * TEAM + lane]);
+            (*sums)[4u * i] += s.x;
+            (*sums)[4u * i + 1u] += s.y;
+            (*sums)[4u * i + 2u] += s.z;
+            (*sums)[4u * i + 3u] += s.w;
+        }
+    }
+}
+
+fn multiply(t: Tile, thread: u32) {
+    let team = thread / TEAM;
+    let lane = thread % TEAM;
+    let at = team * STAGE;
     let tx = lane % 8u;
     let ty = lane / 8u;
-    let codes_to = lane % 4u * ROWS_NEXT + lane / 4u;
-    let tokens_to = lane % 4u * TOKENS_NEXT + lane / 4u;
-    var sums: array<array<i32, ROWS_EACH>, TOKENS_EACH>;
-    var l = load(t, lane, 0u);
-    for (var b = 0u; b < BLOCKS; b++) {
+    var sums: Sums;
+    var l = load(t, lane, team);
+    for (var b = 0u; b < BLOCKS; b += TEAMS) {
         workgroupBarrier();
-        codes[codes_to] = unpack(l.codes);
-        if (lane < 32u) { codes[codes_to + 32u] = unpack(l.more); }
-        for (var i = 0u; i < 4u; i++) { tokens[tokens_to + 32u * i] = l.tokens[i]; }
+        store(at, lane, &l);
         workgroupBarrier();
-        if (b + 1u < BLOCKS) { l = load(t, lane, b + 1u); }
+        if (b + TEAMS < BLOCKS) { l = load(t, lane, b + TEAMS + team); }
         for (var k = 0u; k < 4u; k++) {
-            var c: array<vec4<u32>, ROWS_EACH>;
-            for (var r = 0u; r < ROWS_EACH; r++) { c[r] = codes[k * ROWS_NEXT + tx + 8u * r]; }
+            let codes = at + k * ROWS_NEXT + tx;
+            let tokens = at + 4u * ROWS_NEXT + k * TOKENS_NEXT + ty;
+            var c: array<vec4<u32>, ROWS_EACH_MAX>;
+            for (var r = 0u; r < ROWS_EACH; r++) { c[r] = stage[codes + 8u * r]; }
             for (var i = 0u; i < TOKENS_EACH; i++) {
-                let x = tokens[k * TOKENS_NEXT + ty + 16u * i];
-                for (var r = 0u; r < ROWS_EACH; r++) { sums[i][r] = dot16(sums[i][r], c[r], x); }
+                let x = stage[tokens + THREADS_Y * i];
+                for (var r = 0u; r < ROWS_EACH; r++) {
+                    let s = i * ROWS_EACH + r;
+                    sums[s] = dot16(sums[s], c[r], x);
+                }
             }
         }
     }
+    if (TEAMS > 1u) {
+        workgroupBarrier();
+        if (team > 0u) { give_sums(team, lane, &sums); }
+        workgroupBarrier();
+        if (team > 0u) { return; }
+        take_sums(lane, &sums);
+    }
     for (var i = 0u; i < TOKENS_EACH; i++) {
-        let token = ty + 16u * i;
+        let token = ty + THREADS_Y * i;
         let scale = scale_of(t, token);
-        for (var r = 0u; r < ROWS_EACH; r++) { write(t, tx + 8u * r, token, sums[i][r], scale); }
+        for (var r = 0u; r < ROWS_EACH; r++) {
+            write(t, tx + 8u * r, token, sums[i * ROWS_EACH + r], scale);
+        }
     }
 }
