@@ -273,7 +273,8 @@ static const tern_model_desc ways[] = {
     {.cpu_features = "scalar", .n_threads = 1}, {.n_threads = 2}, {.n_threads = 1, .n_batch = 7}};
 
 // Prompts of 72 tokens cross windows, histories of convolutions, and a chunk of 64. Seen to fail: a
-// window one wider; value heads of a GGUF in the order of a folder.
+// window one wider; value heads of a GGUF in the order of a folder; the
+// state of another head of Falcon-H1 after a cut.
 TEST(oracle_families_have_the_references_numbers) {
     for (size_t i = 0; i < sizeof decoders / sizeof *decoders; i++) {
         char gguf[64];
@@ -389,7 +390,7 @@ TEST(webgpu_families_have_the_references_numbers) {
 }
 
 // Gemma 4, the last of the list, has ops that WebGPU has not: that is said in one line before a
-// weight is sent, and "auto" computes on the CPU. Seen to fail: "auto" that fails, too.
+// weight is sent, and "auto" computes on the CPU.
 TEST(webgpu_says_which_ops_it_lacks) {
     const char *path = decoders[sizeof decoders / sizeof *decoders - 1];
     tern_model *m;

@@ -96,7 +96,7 @@ static void ssm_in_runs(const tern_float_kernels *k, const ssm_case *c, const ss
     }
 }
 
-// Seen to fail with: B and C exchanged; the decay of the row before.
+// Seen to fail with: B and C exchanged.
 TEST(float_ssm_does_not_depend_on_cuts) {
     const char *names[8];
     size_t n_names = tern_cpu_kernels_list(names);
