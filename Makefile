@@ -120,6 +120,7 @@ PYTHON ?= python3
 oracles: ## tests/oracles again, tiny models with what numpy computes for them (needs numpy)
 	$(PYTHON) tests/reference/oracles.py
 	$(PYTHON) tests/reference/family_oracles.py
+	$(PYTHON) tests/reference/mixed_oracles.py
 	$(PYTHON) tests/reference/family_gradients.py
 gradients: ## tests/reference/gradients.gguf again, what tests compare gradients with (needs torch)
 	$(PYTHON) tests/reference/gradients.py

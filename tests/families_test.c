@@ -234,7 +234,7 @@ static const spelling spellings[] = {
 #define N_SPELLINGS (sizeof spellings / sizeof *spellings)
 
 static char layer_letter(const tern_config *c, int64_t i) {
-    return "FWCD"[c->layers[i]];
+    return "FWCDM"[c->layers[i]];
 }
 
 // Whether the layer, if it attends, rotates: in what is computed.
@@ -764,7 +764,7 @@ TEST(families_refuse_in_one_line) {
         {"{" SMALL("phi3") ", \"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": [], "
          "\"long_factor\": []}}",
          "no numbers for rope_factors_short.weight"},
-        {"{\"model_type\": \"qwen3_moe\"}", "this architecture is not supported"},
+        {"{\"model_type\": \"qwen4\"}", "this architecture is not supported"},
         {"{\"model_type\": \"qwen3_5_text\", " QWEN35_SIZES ", \"layer_types\": [\"conv\"]}",
          "layer_types has \"conv\", which a qwen35 has not"},
         {"{\"model_type\": \"qwen3_5_text\", " QWEN35_SIZES ", \"layer_types\": "

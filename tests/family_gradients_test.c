@@ -32,13 +32,13 @@ typedef struct rig {
 static tern_status add_array(rig *r, tern_vid v) {
     const tern_value *value = &r->graph.values[v];
     uint64_t n = (uint64_t)(value->rows * value->cols);
-    const tern_tensor *t;
+    tern_tensor t;
     TERN_TRY(r->backend->array_new(r->device, n, &r->arrays[v], &r->err));
     if (value->kind != TERN_VALUE_WEIGHT) return TERN_OK;
     TERN_TRY(tern_model_weight(r->file, r->arch, value, &t, &r->err));
     float *data = tern_alloc_array(TERN_MEM_GRAPH, n, sizeof *data);
     if (!data) return tern_fail_memory(&r->err, n * sizeof *data);
-    tern_dtype_decode(t->type, test_bytes(&t->data), 0, n, t->scale, data);
+    tern_dtype_decode(t.type, test_bytes(&t.data), 0, n, t.scale, data);
     tern_status status = r->backend->write(r->arrays[v], 0, n, data, &r->err);
     tern_free(data);
     return status;

@@ -83,13 +83,20 @@ tern_blob tern_blob_of(const void *bytes, uint64_t n) {
     return (tern_blob){.n = n, .memory = bytes};
 }
 
+tern_blob tern_blob_join(const tern_blob *list, uint64_t n, uint64_t each) {
+    return (tern_blob){.n = n * each, .joined = list, .each = each};
+}
+
 tern_blob tern_blob_part(const tern_blob *b, uint64_t first, uint64_t n) {
     tern_blob part = *b;
     if (first > b->n) first = b->n;
     part.n = n < b->n - first ? n : b->n - first;
     part.at += first;
     if (part.memory) part.memory += first;
-    return part;
+    if (!part.joined || part.n == 0) return part;
+    uint64_t in = part.at % part.each;
+    if (part.n > part.each - in) return part;
+    return tern_blob_part(&part.joined[part.at / part.each], in, part.n);
 }
 
 // ---- Reading -----------------------------------------------------------------------------------
@@ -115,6 +122,18 @@ static tern_status read_file(const tern_blob_file *f, uint64_t at, uint64_t n, v
                      "changed while it was in use", f->path, first, end);
 }
 
+static tern_status read_joined(const tern_blob *b, uint64_t at, uint64_t n, uint8_t *to,
+                               tern_error *err) {
+    while (n > 0) {
+        uint64_t in = at % b->each, here = n < b->each - in ? n : b->each - in;
+        TERN_TRY(tern_blob_read(&b->joined[at / b->each], in, here, to, err));
+        at += here;
+        to += here;
+        n -= here;
+    }
+    return TERN_OK;
+}
+
 tern_status tern_blob_read(const tern_blob *b, uint64_t first, uint64_t n, void *to,
                            tern_error *err) {
     if (first > b->n || n > b->n - first || n > SIZE_MAX)
@@ -122,6 +141,7 @@ tern_status tern_blob_read(const tern_blob *b, uint64_t first, uint64_t n, void 
                          "many", b->file ? b->file->path : "memory", (unsigned long long)n,
                          (unsigned long long)first, (unsigned long long)b->n);
     if (n == 0) return TERN_OK;
+    if (b->joined) return read_joined(b, b->at + first, n, to, err);
     if (!b->memory) return read_file(b->file, b->at + first, n, to, err);
     memcpy(to, b->memory + first, (size_t)n);
     return TERN_OK;
@@ -157,6 +177,8 @@ void tern_blob_release(tern_hold *h) {
 
 // Bytes that are the caller's, or a copy, must never be dropped: nothing would bring them back.
 void tern_blob_drop(const tern_blob *b) {
+    for (uint64_t at = b->at; b->joined && at < b->at + b->n; at += b->each)
+        tern_blob_drop(&b->joined[at / b->each]);
     const uint8_t *map = b->file ? b->file->map : NULL;
     if (map && b->memory == map + b->at) tern_map_drop(b->memory, (size_t)b->n);
 }

@@ -20,6 +20,8 @@ typedef struct tern_blob {
     const uint8_t *memory;      // the bytes; NULL: they have to be read
     const tern_blob_file *file; // that they are of; NULL: only memory
     uint64_t at;                // where they begin in the whole that they are a part of
+    const struct tern_blob *joined; // or they are those of several blobs of `each` bytes
+    uint64_t each;
 } tern_blob;
 
 // All bytes of a regular file. The blob and its parts are valid until the file is closed.
@@ -29,6 +31,9 @@ tern_status tern_blob_open(tern_blob_file **file, const char *path, bool missing
 void tern_blob_close(tern_blob_file *file); // NULL is allowed
 
 tern_blob tern_blob_of(const void *bytes, uint64_t n); // of memory, which stays the caller's
+// The bytes of n blobs of `each` bytes, one after the other; the list stays the caller's. Holding
+// bytes of more than one of them copies.
+tern_blob tern_blob_join(const tern_blob *list, uint64_t n, uint64_t each);
 // Bytes [first, first + n); what is beyond the end is left out.
 tern_blob tern_blob_part(const tern_blob *b, uint64_t first, uint64_t n);
 

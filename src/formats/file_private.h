@@ -102,6 +102,10 @@ tern_status tern_safetensors_parse(tern_file *file, int shard, const tern_blob *
 // Turns packed ternary weights of a BitNet folder (see file->config) into HF_TERNARY tensors. After
 // tern_file_index_tensors.
 tern_status tern_hf_resolve_ternary(tern_file *file, tern_error *err);
+// A folder has a tensor for each expert, "...experts.0.w1.weight": where they are floats of one
+// type and shape they become one of three dimensions, "...experts.w1.weight", as GGUF has them.
+// After tern_file_index_tensors, which is done again.
+tern_status tern_hf_join_experts(tern_file *file, tern_error *err);
 // Opens a folder; only_file (may be NULL) restricts it to one safetensors file.
 tern_status tern_hf_open_folder(tern_file *file, const char *folder, const char *only_file,
                                 tern_error *err);

@@ -370,6 +370,7 @@ const char *tern_graph_untrainable(const tern_graph *g) {
         const tern_node *n = &g->nodes[i];
         bool partly = found && (found->op == TERN_OP_ATTENTION || found->op == TERN_OP_CONV);
         if (!gradient_of(n->op) && !is_replaced(n) && (!found || partly)) found = n;
+        if (n->op == TERN_OP_LINEAR && n->soft_cap != 0) return "linear with a cap";
     }
     if (!found) return NULL;
     if (found->op == TERN_OP_ATTENTION) return "attention to both sides";

@@ -168,6 +168,13 @@ tern_vid tern_g_vector(tern_graph *g, const char *name, int64_t n) {
     return tern_g_named(g, name, TERN_VALUE_WEIGHT, TERN_VALUE_F32, TERN_DIM_NONE, 1, n);
 }
 
+tern_vid tern_g_parts(tern_graph *g, const char *name, int32_t n_parts, int64_t n_out,
+                      int64_t n_in) {
+    tern_vid v = tern_g_matrix(g, name, n_parts * n_out, n_in);
+    if (v >= 0) g->values[v].parts = n_parts;
+    return v;
+}
+
 tern_vid tern_g_table(tern_graph *g, const char *name, int64_t n_rows, int64_t n_cols) {
     tern_vid v =
         tern_g_named(g, name, TERN_VALUE_WEIGHT, TERN_VALUE_F32, TERN_DIM_NONE, n_rows, n_cols);
@@ -343,6 +350,83 @@ tern_vid tern_g_delta_net(tern_graph *g, tern_vid qkv, tern_vid a, tern_vid b, t
     return y;
 }
 
+tern_vid tern_g_ssm(tern_graph *g, tern_vid xbc, tern_vid dt, tern_vid a, tern_vid d,
+                    tern_vid dt_bias, tern_vid state, const tern_ssm_attrs *attrs) {
+    tern_vid y = op_node(g, TERN_OP_SSM, xbc, dt < 0 ? -2 : dt, TERN_VALUE_F32,
+                         (int64_t)attrs->n_heads * attrs->head_dim);
+    if (y < 0) return -1;
+    tern_node *n = last_node(g);
+    tern_g_in(g, n, a);
+    tern_g_in(g, n, d);
+    tern_g_in(g, n, dt_bias);
+    tern_g_in(g, n, state);
+    n->n_heads = attrs->n_heads;
+    n->n_kv_heads = attrs->n_groups;
+    n->head_dim = attrs->n_state;
+    n->v_dim = attrs->head_dim;
+    return y;
+}
+
+tern_vid tern_g_scale_pieces(tern_graph *g, tern_vid x, const int64_t widths[TERN_PIECES_MAX],
+                             const double factors[TERN_PIECES_MAX]) {
+    tern_vid y = op_node(g, TERN_OP_SCALE_PIECES, x, -1, TERN_VALUE_F32, 0);
+    for (int i = 0; y >= 0 && i < TERN_PIECES_MAX; i++) {
+        last_node(g)->factors[i] = (float)factors[i];
+        last_node(g)->widths[i] = (int32_t)widths[i];
+    }
+    return y;
+}
+
+tern_vid tern_g_group_norm(tern_graph *g, tern_vid x, int64_t group, float eps) {
+    tern_vid y = op_node(g, TERN_OP_GROUP_NORM, x, -1, TERN_VALUE_F32, 0);
+    if (y < 0) return -1;
+    last_node(g)->group = (int32_t)group;
+    last_node(g)->eps = eps;
+    return y;
+}
+
+tern_vid tern_g_scale_by(tern_graph *g, tern_vid x, tern_vid s) {
+    return op_node(g, TERN_OP_SCALE_BY, x, s < 0 ? -2 : s, TERN_VALUE_F32, 0);
+}
+
+tern_vid tern_g_capped_linear(tern_graph *g, tern_vid x, tern_vid w, float cap) {
+    tern_vid y = tern_g_linear(g, x, w);
+    if (y >= 0) last_node(g)->soft_cap = cap;
+    return y;
+}
+
+tern_vid tern_g_route(tern_graph *g, tern_vid scores, tern_vid bias,
+                      const tern_route_attrs *attrs) {
+    tern_vid y = op_node(g, TERN_OP_ROUTE, scores, bias, TERN_VALUE_F32, 2 * attrs->n_chosen);
+    if (y < 0) return -1;
+    tern_node *n = last_node(g);
+    n->n_chosen = attrs->n_chosen;
+    n->sigmoid = attrs->sigmoid;
+    n->normed = attrs->normed;
+    n->eps = attrs->eps;
+    n->scale = attrs->scale;
+    return y;
+}
+
+tern_vid tern_g_experts(tern_graph *g, tern_vid x, tern_vid route, tern_vid w) {
+    if (route < 0 || w < 0 || g->values[w].parts < 1) return -1;
+    int32_t n_chosen = (int32_t)(g->values[route].cols / 2);
+    int64_t each = g->values[w].rows / g->values[w].parts;
+    tern_vid y = op_node(g, TERN_OP_EXPERTS, x, route, TERN_VALUE_F32, n_chosen * each);
+    if (y < 0) return -1;
+    tern_g_in(g, last_node(g), w);
+    last_node(g)->n_chosen = n_chosen;
+    return y;
+}
+
+tern_vid tern_g_mix(tern_graph *g, tern_vid x, tern_vid route) {
+    if (x < 0 || route < 0 || g->values[route].cols < 2) return -1;
+    int32_t n_chosen = (int32_t)(g->values[route].cols / 2);
+    tern_vid y = op_node(g, TERN_OP_MIX, x, route, TERN_VALUE_F32, g->values[x].cols / n_chosen);
+    if (y >= 0) last_node(g)->n_chosen = n_chosen;
+    return y;
+}
+
 // Gives the result the rows of a dimension instead of its input's.
 static tern_vid recounted(tern_graph *g, tern_vid y, tern_dim dim) {
     if (y < 0) return -1;
@@ -424,6 +508,12 @@ static int64_t columns_of(const tern_graph *g, const tern_node *n) {
     case TERN_COLUMNS_COLUMNS: return n->group > 0 ? x->cols / n->group * n->width : 0;
     case TERN_COLUMNS_SPREAD: return n->width > 0 ? x->cols / n->width * n->group : 0;
     case TERN_COLUMNS_HEADS: return (int64_t)n->n_heads * n->v_dim;
+    case TERN_COLUMNS_ROUTE: return 2 * (int64_t)n->n_chosen;
+    case TERN_COLUMNS_EXPERTS: {
+        const tern_value *w = &g->values[n->in[2]];
+        return w->parts > 0 ? n->n_chosen * (w->rows / w->parts) : 0;
+    }
+    case TERN_COLUMNS_MIX: return n->n_chosen > 0 ? x->cols / n->n_chosen : 0;
     case TERN_COLUMNS_FREE: break;
     }
     return -1;
@@ -465,11 +555,41 @@ static tern_status check_heads(const tern_graph *g, const tern_node *n, tern_err
     if (n->n_kv_heads <= 0 || n->n_heads % n->n_kv_heads != 0)
         return tern_fail(err, TERN_ERR_FORMAT, "graph: %d query heads over %d key heads",
                          (int)n->n_heads, (int)n->n_kv_heads);
-    if (n->op == TERN_OP_DELTA_NET &&
+    if (n->op != TERN_OP_ATTENTION &&
         (x->cols != 2 * key + value || state->rows != (int64_t)n->n_heads * n->head_dim ||
          state->cols != n->v_dim))
         return tern_fail(err, TERN_ERR_FORMAT, "graph: %s does not fit its heads", x->name);
     return TERN_OK;
+}
+
+static tern_status check_pieces(const tern_graph *g, const tern_node *n, tern_error *err) {
+    int64_t sum = 0;
+    bool fits = true;
+    for (int i = 0; i < TERN_PIECES_MAX; i++) {
+        sum += n->widths[i];
+        fits &= n->widths[i] >= 0;
+    }
+    if (fits && sum == g->values[n->in[0]].cols) return TERN_OK;
+    return tern_fail(err, TERN_ERR_FORMAT, "graph: the pieces of %s have %lld columns",
+                     g->values[n->in[0]].name, (long long)sum);
+}
+
+static tern_status check_experts(const tern_graph *g, const tern_node *n, tern_error *err) {
+    const tern_value *x = &g->values[n->in[0]];
+    int64_t k = n->n_chosen, route = n->op == TERN_OP_ROUTE ? 2 * k : g->values[n->in[1]].cols;
+    bool fits = k >= 1 && k <= TERN_CHOSEN_MAX && route == 2 * k;
+    if (n->op == TERN_OP_ROUTE) {
+        fits &= k <= x->cols && (n->n_in < 2 || g->values[n->in[1]].cols == x->cols);
+    } else if (n->op == TERN_OP_EXPERTS) {
+        const tern_value *w = &g->values[n->in[2]];
+        fits &= w->parts > 0 && w->rows % w->parts == 0 &&
+                (x->cols == w->cols || x->cols == k * w->cols);
+    } else {
+        fits &= x->cols % (k > 0 ? k : 1) == 0;
+    }
+    if (fits) return TERN_OK;
+    return tern_fail(err, TERN_ERR_FORMAT, "graph: %s does not fit %lld chosen experts", x->name,
+                     (long long)k);
 }
 
 static tern_status check_shapes(const tern_graph *g, const tern_node *n, tern_error *err) {
@@ -486,12 +606,25 @@ static tern_status check_shapes(const tern_graph *g, const tern_node *n, tern_er
     case TERN_OP_MUL:
     case TERN_OP_GLU: return check_same(g, n, err);
     case TERN_OP_ATTENTION:
+    case TERN_OP_SSM:
     case TERN_OP_DELTA_NET: return check_heads(g, n, err);
+    case TERN_OP_SCALE_PIECES: return check_pieces(g, n, err);
     case TERN_OP_BIAS:
         if (g->values[n->in[1]].cols != x->cols || g->values[n->in[1]].rows != 1)
             return tern_fail(err, TERN_ERR_FORMAT, "graph: %s is no bias of %s",
                              g->values[n->in[1]].name, x->name);
         return TERN_OK;
+    case TERN_OP_GROUP_NORM:
+        if (n->group > 0 && x->cols % n->group == 0) return TERN_OK;
+        return tern_fail(err, TERN_ERR_FORMAT, "graph: groups of %d of the columns of %s",
+                         (int)n->group, x->name);
+    case TERN_OP_SCALE_BY:
+        if (g->values[n->in[1]].cols == 1 && g->values[n->in[1]].rows == 1) return TERN_OK;
+        return tern_fail(err, TERN_ERR_FORMAT, "graph: %s is not one number",
+                         g->values[n->in[1]].name);
+    case TERN_OP_ROUTE:
+    case TERN_OP_EXPERTS:
+    case TERN_OP_MIX: return check_experts(g, n, err);
     case TERN_OP_RMS_NORM:
         if (g->values[n->in[1]].cols <= 0 || x->cols % g->values[n->in[1]].cols != 0)
             return tern_fail(err, TERN_ERR_FORMAT, "graph: %s does not divide the columns of %s",

@@ -61,6 +61,7 @@ typedef struct tern_value {
     // Weights
     bool is_table;  // rows are looked up by token (a tied head uses the same weight both ways)
     bool is_matrix; // multiplied from the right: [n_out, n_in] in rows and cols
+    int32_t parts;  // so many matrices one below the other, of which a row reads a few; 0: one
     // States
     tern_state_kind state;
     int32_t window; // positional: only that many positions back are ever read; 0: all
@@ -76,6 +77,9 @@ typedef enum tern_columns_rule {
     TERN_COLUMNS_COLUMNS, // attributes group and width
     TERN_COLUMNS_SPREAD,  // back from these
     TERN_COLUMNS_HEADS,   // n_v_heads * v_dim
+    TERN_COLUMNS_ROUTE,   // 2 * n_chosen
+    TERN_COLUMNS_EXPERTS, // n_chosen times the rows of a part of the third
+    TERN_COLUMNS_MIX,     // those of the first over n_chosen
     TERN_COLUMNS_FREE,    // it has no output
 } tern_columns_rule;
 
@@ -117,6 +121,7 @@ typedef enum tern_rope_scaling {
     TERN_ROPE_YARN,
     TERN_ROPE_FACTORS,
     TERN_ROPE_LONG, // one set of factors up to n_context_orig, and another for longer texts
+    TERN_ROPE_PROPORTIONAL // only the first pairs turn, a share `factor` of all
 } tern_rope_scaling;
 
 #define TERN_ROPE_PAIRS_MAX 512
@@ -162,6 +167,23 @@ typedef struct tern_delta_attrs {
     float eps;
 } tern_delta_attrs;
 
+// A selective state space (Mamba-2, arXiv:2405.21060). Per head, with S [n_state, head_dim] zero at
+// first: dt = softplus(raw + dt_bias); S = S e^(A dt) + B (dt x)^T; y = S^T C + D x. Heads of a
+// group share B and C.
+typedef struct tern_ssm_attrs {
+    int32_t n_heads, head_dim, n_groups, n_state;
+} tern_ssm_attrs;
+
+// Which experts a row goes to: those with the greatest score + bias, of equals the earlier one, in
+// falling order. Scores are softmax(x) over all experts, or sigmoid(x). The weight of a chosen one
+// is its score, over (the sum of those chosen + eps) if normed, times scale.
+typedef struct tern_route_attrs {
+    int32_t n_chosen;
+    bool sigmoid, normed;
+    float eps, scale;
+} tern_route_attrs;
+#define TERN_CHOSEN_MAX 64
+
 typedef enum tern_pool_kind { TERN_POOL_MEAN, TERN_POOL_LAST, TERN_POOL_FIRST } tern_pool_kind;
 
 // H(s * P x), or with `inverse` s * H(x): H is Walsh-Hadamard of each `block` columns over
@@ -172,6 +194,7 @@ typedef struct tern_rotation {
     bool has_signs, inverse;
 } tern_rotation;
 
+#define TERN_PIECES_MAX   5
 #define TERN_NODE_INPUTS  8
 #define TERN_NODE_OUTPUTS 4
 
@@ -187,7 +210,7 @@ typedef struct tern_node {
     float scale;                           // attention, scale
     int32_t window;                        // attention
     bool bidirectional;
-    float soft_cap;
+    float soft_cap;                        // attention; linear and linear_top_k of scores
     tern_rope_attrs rope;
     bool inverse;                 // rope: turns back, which is its gradient
     int32_t group, first, width;  // columns and their gradient
@@ -195,6 +218,10 @@ typedef struct tern_node {
     tern_rotation rotation;       // hadamard
     bool tiled;
     tern_pool_kind pool;
+    float factors[TERN_PIECES_MAX]; // scale_pieces, of widths[] columns each
+    int32_t widths[TERN_PIECES_MAX];
+    int32_t n_chosen;     // route, experts, mix
+    bool sigmoid, normed; // route
     bool decays; // adamw: weight decay applies
 } tern_node;
 
@@ -222,6 +249,9 @@ tern_vid tern_g_input(tern_graph *g, const char *name, tern_dim dim, int64_t col
                       tern_value_type type);
 // Names of weights and states are GGUF's: "blk.%d.attn_q.weight" with g->layer for %d.
 tern_vid tern_g_matrix(tern_graph *g, const char *name, int64_t n_out, int64_t n_in);
+// n_parts matrices [n_out, n_in] in one weight.
+tern_vid tern_g_parts(tern_graph *g, const char *name, int32_t n_parts, int64_t n_out,
+                      int64_t n_in);
 tern_vid tern_g_vector(tern_graph *g, const char *name, int64_t n);
 tern_vid tern_g_table(tern_graph *g, const char *name, int64_t n_rows, int64_t n_cols);
 // Small numbers that are read as they are, neither looked up nor multiplied from the right:
@@ -266,6 +296,23 @@ tern_vid tern_g_conv(tern_graph *g, tern_vid x, tern_vid w, tern_vid bias, tern_
 // head_dim, v_dim].
 tern_vid tern_g_delta_net(tern_graph *g, tern_vid qkv, tern_vid a, tern_vid b, tern_vid a_log,
                           tern_vid dt_bias, tern_vid state, const tern_delta_attrs *attrs);
+// xbc: [n_heads * head_dim | n_groups * n_state | the same]; dt: [n_heads]; a (the ready factor,
+// -exp of what Hugging Face stores), d and dt_bias: vectors; state: fixed, [n_heads * n_state,
+// head_dim].
+tern_vid tern_g_ssm(tern_graph *g, tern_vid xbc, tern_vid dt, tern_vid a, tern_vid d,
+                    tern_vid dt_bias, tern_vid state, const tern_ssm_attrs *attrs);
+// The widths add up to x's columns.
+tern_vid tern_g_scale_pieces(tern_graph *g, tern_vid x, const int64_t widths[TERN_PIECES_MAX],
+                             const double factors[TERN_PIECES_MAX]);
+tern_vid tern_g_group_norm(tern_graph *g, tern_vid x, int64_t group, float eps);
+tern_vid tern_g_scale_by(tern_graph *g, tern_vid x, tern_vid s); // s: a vector [1]
+// Scores that are capped: cap * tanh(x W^T / cap).
+tern_vid tern_g_capped_linear(tern_graph *g, tern_vid x, tern_vid w, float cap);
+// scores: [experts]; bias: a vector, or -1.
+tern_vid tern_g_route(tern_graph *g, tern_vid scores, tern_vid bias, const tern_route_attrs *attrs);
+// x: [n_in], or n_chosen times that, an expert's after the other's; result likewise.
+tern_vid tern_g_experts(tern_graph *g, tern_vid x, tern_vid route, tern_vid w);
+tern_vid tern_g_mix(tern_graph *g, tern_vid x, tern_vid route);
 // Rows of x by their indices, an input of the dimension that the result has.
 tern_vid tern_g_take_rows(tern_graph *g, tern_vid x, tern_vid rows);
 tern_vid tern_g_pool(tern_graph *g, tern_vid x, tern_dim sequences, tern_pool_kind kind);

@@ -219,6 +219,7 @@ static void fuse_top_k(tern_graph *g, tern_node *top_k) {
     tern_node *linear = producer(g, top_k->in[0]);
     if (!linear || linear->op != TERN_OP_LINEAR) return;
     top_k->op = TERN_OP_LINEAR_TOP_K;
+    top_k->soft_cap = linear->soft_cap;
     top_k->in[0] = linear->in[0];
     top_k->in[1] = linear->in[1];
     top_k->n_in = 2;

@@ -38,7 +38,7 @@ const char *tern_act_name(tern_act_kind act) {
     return names[act];
 }
 
-static void print_attrs(const tern_node *n, tern_strbuf *out) {
+static void print_attrs(const tern_graph *g, const tern_node *n, tern_strbuf *out) {
     switch (n->op) {
     case TERN_OP_RMS_NORM:
     case TERN_OP_NORM_QUANTIZE: tern_strbuf_printf(out, " eps=%g", (double)n->eps); break;
@@ -63,6 +63,27 @@ static void print_attrs(const tern_node *n, tern_strbuf *out) {
     case TERN_OP_COLUMNS:
         tern_strbuf_printf(out, " %d+%d of %d", (int)n->first, (int)n->width, (int)n->group);
         break;
+    case TERN_OP_LINEAR:
+    case TERN_OP_LINEAR_TOP_K:
+        if (n->soft_cap != 0) tern_strbuf_printf(out, " cap=%g", (double)n->soft_cap);
+        break;
+    case TERN_OP_GROUP_NORM:
+        tern_strbuf_printf(out, " group=%d eps=%g", (int)n->group, (double)n->eps);
+        break;
+    case TERN_OP_SSM:
+        tern_strbuf_printf(out, " heads=%d/%d dim=%d state=%d", (int)n->n_heads,
+                           (int)n->n_kv_heads, (int)n->v_dim, (int)n->head_dim);
+        break;
+    case TERN_OP_SCALE_PIECES:
+        for (int i = 0; i < TERN_PIECES_MAX; i++)
+            tern_strbuf_printf(out, " %d*%g", (int)n->widths[i], (double)n->factors[i]);
+        break;
+    case TERN_OP_ROUTE:
+        tern_strbuf_printf(out, " %d by %s%s scale=%g", (int)n->n_chosen,
+                           n->sigmoid ? "sigmoid" : "softmax", n->normed ? " normed" : "",
+                           (double)n->scale);
+        break;
+    case TERN_OP_EXPERTS: tern_strbuf_printf(out, " of=%d", (int)g->values[n->in[2]].parts); break;
     case TERN_OP_CONV: tern_strbuf_printf(out, " act=%s", tern_act_name(n->act)); break;
     case TERN_OP_DELTA_NET:
         tern_strbuf_printf(out, " heads=%d/%d dim=%d/%d%s", (int)n->n_heads, (int)n->n_kv_heads,
@@ -92,7 +113,7 @@ static void print_text(const tern_graph *g, const char *name, const char *pass,
         for (int k = 0; k < n->n_in; k++)
             tern_strbuf_printf(out, "%s%s", k ? ", " : "", g->values[n->in[k]].name);
         tern_strbuf_putc(out, ')');
-        print_attrs(n, out);
+        print_attrs(g, n, out);
         for (int k = 0; k < n->n_out; k++) {
             tern_strbuf_puts(out, k ? ", " : " : ");
             tern_graph_print_shape(g, n->out[k], out);

@@ -43,6 +43,9 @@ typedef struct tern_weight_source {
     float scale;    // I2_S, HF_TERNARY
     bool ternarize; // float master weights: round(w / mean|w|) in -1..1, times mean|w|
     bool is_matrix, is_table, is_head;
+    // A matrix of so many parts one below the other, of which a token reads n_parts_read: never
+    // ternary; 0: one.
+    int32_t n_parts, n_parts_read;
     tern_head_mode head; // for is_head
 } tern_weight_source;
 
@@ -168,6 +171,9 @@ typedef struct tern_backend {
     // Any number of threads may use a device at once, each with its own instance. Else one at a
     // time, but for is_lost and memory.
     bool is_shared;
+    // The name of an op of the graph, as its architecture built it, that the backend has no kernel
+    // for; NULL: it has all. NULL itself: it always has.
+    const char *(*lacks)(const tern_graph *g);
     // Begins to open a device, which then can be polled and closed. desc stays until it is open.
     tern_status (*open)(tern_device **out, const tern_device_desc *desc, tern_error *err);
     // After a failure it can only be closed.

@@ -115,6 +115,16 @@ static tern_status check_shapes(const reader *r, const tern_tensor *a, const ter
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "tensor %s: %s", a->name,
                          w ? "adapters of the embedding or the output head are not supported"
                            : "the model has no such matrix");
+    const tern_tensor_row *row = tern_model_row(r->arch, weight);
+    if (w->n_dims == 3 || (row && row->shares))
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "tensor %s: adapters of %s are not supported", a->name,
+                         w->n_dims == 3 ? "experts" : "a matrix that GGUF has in pieces");
+    if (r->base->kind == TERN_FILE_GGUF && r->file->kind == TERN_FILE_HF && r->arch->folded)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "tensor %s: a %s's GGUF has factors in its weights that the adapter was "
+                         "trained beside: use the model's folder",
+                         a->name, r->arch->name);
     if (w->n_dims < 2 || role == TERN_ROLE_VECTOR)
         return tern_fail(err, TERN_ERR_FORMAT, "tensor %s: %s is not a matrix", a->name, weight);
     if (!is_plain(a) || !is_plain(b))

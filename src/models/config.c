@@ -60,10 +60,15 @@ bool tern_config_float(const tern_config_source *s, const char *gguf, const char
 
 // Some files give one value a layer, with 0 where a layer has no such thing; else they must be
 // equal here.
-static bool read_equal_elements(const tern_file *file, const char *key, int64_t *value) {
+static bool read_equal_elements(const tern_file *file, const char *key, bool first_counts,
+                                int64_t *value) {
     const tern_meta *meta = tern_file_meta(file, key);
     if (!meta || meta->type != TERN_META_ARRAY) return false;
     double found = 0, d;
+    if (first_counts && meta->n > 0 && tern_meta_element(meta, 0, &d) && fabs(d) < 0x1p53) {
+        *value = (int64_t)d;
+        return true;
+    }
     for (uint64_t i = 0; i < meta->n; i++) {
         if (!tern_meta_element(meta, i, &d) || (found != 0 && d != 0 && d != found)) return false;
         if (d != 0) found = d;
@@ -78,7 +83,9 @@ bool tern_config_int(const tern_config_source *s, const char *gguf, const char *
     if (is_gguf(s)) {
         if (!gguf) return false;
         gguf_key(s, gguf, key);
-        return tern_file_meta_int(s->file, key, out) || read_equal_elements(s->file, key, out);
+        bool first_counts = s->arch->ff_by_layer && strcmp(gguf, "feed_forward_length") == 0;
+        return tern_file_meta_int(s->file, key, out) ||
+               read_equal_elements(s->file, key, first_counts, out);
     }
     const tern_json *j = tern_config_json(s, hf);
     if (!tern_json_is(j, TERN_JSON_NUMBER)) return false;
@@ -154,6 +161,7 @@ static tern_status check_epsilon(const char *name, double value, tern_error *err
 static tern_status refuse_experts(const tern_config_source *s, tern_error *err) {
     static const char *const names[] = {"num_experts", "num_local_experts"};
     int64_t n = 0;
+    if (s->arch->has_experts) return TERN_OK;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (tern_config_int(s, i ? NULL : "expert_count", names[i], &n) && n > 0)
             return tern_fail(err, TERN_ERR_UNSUPPORTED,
@@ -214,9 +222,23 @@ static const char *const layer_names[TERN_LAYER_KINDS] = {
     [TERN_LAYER_WINDOW] = "sliding_attention",
     [TERN_LAYER_CONV] = "conv",
     [TERN_LAYER_DELTA] = "linear_attention",
+    [TERN_LAYER_MAMBA] = "mamba",
 };
 const char *tern_layer_kind_name(tern_layer_kind kind) {
     return layer_names[kind];
+}
+
+// A kind that is allowed by its name; TERN_LAYER_KINDS: none is. transformers renamed some.
+static int kind_of(tern_str name, unsigned allowed) {
+    static const struct {
+        const char *name;
+        int kind;
+    } also[] = {{"attention", TERN_LAYER_FULL}, {"linear_attention", TERN_LAYER_MAMBA}};
+    for (int kind = 0; kind < TERN_LAYER_KINDS; kind++)
+        if (allowed >> kind & 1 && tern_str_is(name, layer_names[kind])) return kind;
+    for (size_t i = 0; i < sizeof also / sizeof *also; i++)
+        if (allowed >> also[i].kind & 1 && tern_str_is(name, also[i].name)) return also[i].kind;
+    return TERN_LAYER_KINDS;
 }
 
 tern_status tern_config_layer_types(const tern_config_source *s, tern_config *c, unsigned allowed,
@@ -228,9 +250,8 @@ tern_status tern_config_layer_types(const tern_config_source *s, tern_config *c,
     if (!*found) return TERN_OK;
     for (const tern_json *e = tern_json_first(doc, list); e; e = tern_json_next(doc, list, e)) {
         tern_str name = tern_json_str(e);
-        int kind = 0;
-        while (kind < TERN_LAYER_KINDS && !tern_str_is(name, layer_names[kind])) kind++;
-        if (kind == TERN_LAYER_KINDS || !(allowed >> kind & 1))
+        int kind = kind_of(name, allowed);
+        if (kind == TERN_LAYER_KINDS)
             return tern_fail(err, TERN_ERR_UNSUPPORTED,
                              "config.json: layer_types has \"%.*s\", which a %s has not",
                              (int)(name.len < 40 ? name.len : 40), name.ptr ? name.ptr : "",

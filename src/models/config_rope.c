@@ -98,6 +98,10 @@ static tern_status read_type(rope_source *r, tern_str type, tern_rope_attrs *a, 
         double dim = a->n_rot; // a greater base, once and for all
         a->base = (float)((double)a->base *
                           pow((double)number(r, NULL, "alpha", 0), dim / (dim - 2)));
+    } else if (tern_str_is(type, "proportional")) { // pairs of the whole head, of which some turn
+        a->scaling = TERN_ROPE_PROPORTIONAL;
+        a->factor = number(r, NULL, "partial_rotary_factor", 1);
+        a->n_rot = (int32_t)r->c->head_dim;
     } else if (tern_str_is(type, "llama3")) {
         a->scaling = TERN_ROPE_LLAMA3;
         a->low_freq_factor = number(r, NULL, "low_freq_factor", 1);
@@ -157,7 +161,8 @@ static int64_t read_rotated(rope_source *r) {
     int64_t n_rot = r->c->head_dim;
     double d;
     if (r->s->file->kind == TERN_FILE_GGUF) {
-        tern_config_int(r->s, "rope.dimension_count", NULL, &n_rot);
+        bool own = r->windowed && tern_config_int(r->s, "rope.dimension_count_swa", NULL, &n_rot);
+        if (!own) tern_config_int(r->s, "rope.dimension_count", NULL, &n_rot);
         return n_rot;
     }
     bool found = tern_config_float(r->s, NULL, in_group(r, "partial_rotary_factor"), &d) ||

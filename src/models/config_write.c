@@ -31,6 +31,16 @@ static tern_status put_kv_heads(tern_gguf_writer *w, const char *key, const tern
     return tern_gguf_put_array(w, key, TERN_META_U32, heads, (size_t)c->n_layers);
 }
 
+// The last layers may be twice as wide.
+static tern_status put_widths(tern_gguf_writer *w, const char *key, const tern_config *c) {
+    uint32_t widths[TERN_LAYERS_MAX];
+    for (int64_t i = 0; i < c->n_layers; i++) {
+        bool wide = c->wide_shared && i >= c->n_layers - c->n_shared;
+        widths[i] = (uint32_t)(wide ? 2 * c->n_ff : c->n_ff);
+    }
+    return tern_gguf_put_array(w, key, TERN_META_U32, widths, (size_t)c->n_layers);
+}
+
 static tern_status put_int_fields(tern_gguf_writer *w, const tern_arch *arch, const char *arch_name,
                                   const tern_config *c) {
     char key[160];
@@ -38,6 +48,11 @@ static tern_status put_int_fields(tern_gguf_writer *w, const tern_arch *arch, co
         const tern_int_field *f = &tern_int_fields[i];
         int64_t value = *(const int64_t *)((const char *)c + f->offset);
         snprintf(key, sizeof key, "%s.%s", arch_name, f->gguf);
+        if (c->full_head_dim && f->offset == AT(head_dim)) value = c->full_head_dim;
+        if (arch->ff_by_layer && f->offset == AT(n_ff)) {
+            TERN_TRY(put_widths(w, key, c));
+            continue;
+        }
         if (arch->kv_heads_by_layer && f->offset == AT(n_kv_heads))
             TERN_TRY(put_kv_heads(w, key, c));
         else
@@ -51,7 +66,8 @@ tern_status tern_config_write_gguf(tern_gguf_writer *w, const tern_arch *arch,
     char key[160];
 #define KEY(name) (snprintf(key, sizeof key, "%s.%s", arch_name, name), key)
     TERN_TRY(put_int_fields(w, arch, arch_name, c));
-    TERN_TRY(tern_gguf_put_int(w, KEY("attention.value_length"), TERN_META_U32, c->head_dim));
+    TERN_TRY(tern_gguf_put_int(w, KEY("attention.value_length"), TERN_META_U32,
+                               c->full_head_dim ? c->full_head_dim : c->head_dim));
     TERN_TRY(tern_gguf_put_f32(w, KEY(TERN_GGUF_EPS), (float)c->rms_eps));
     if (c->final_rms_eps != c->rms_eps)
         TERN_TRY(tern_gguf_put_f32(w, KEY("final_norm_rms_epsilon"), (float)c->final_rms_eps));
@@ -157,7 +173,7 @@ static void put_long_rope(const tern_rope_attrs *r, const tern_rope_factors *fac
 static void put_rope(const tern_config *c, const tern_rope_factors *factors, tern_strbuf *out) {
     const tern_rope_attrs *r = &c->rope;
     tern_strbuf_printf(out, "  \"rope_theta\": %.9g,\n", (double)r->base);
-    if (r->n_rot != c->head_dim)
+    if (r->n_rot != c->head_dim && !c->full_head_dim)
         tern_strbuf_printf(out, "  \"partial_rotary_factor\": %.17g,\n",
                            tern_config_rotary_factor(c));
     if (r->scaling == TERN_ROPE_LINEAR)

@@ -122,6 +122,8 @@ tern_vid tern_block_attention(tern_graph *g, const tern_config *c, tern_vid x,
                               const tern_attention_block *block) {
     int64_t q_dim = c->n_heads * c->head_dim;
     projections p = project(g, c, x, block);
+    if (block->key_scale != 0 && block->key_scale != 1)
+        p.k = tern_g_scale(g, p.k, block->key_scale);
     if (!block->norms_after_rope) norm_heads(g, c, block, &p);
     p.q = rotate(g, c, p.q, c->n_heads, block->rope, false);
     p.k = rotate(g, c, p.k, c->n_kv_heads, block->rope, true);
@@ -163,7 +165,9 @@ tern_vid tern_block_residual(tern_graph *g, const tern_config *c, tern_vid x, te
 static void add_logits(tern_graph *g, const tern_config *c, tern_vid x) {
     if (c->logit_divisor != 0) x = tern_g_scale(g, x, (float)(1 / c->logit_divisor));
     const char *head = c->tied_head ? "token_embd.weight" : "output.weight";
-    tern_vid logits = tern_g_linear(g, x, tern_g_matrix(g, head, c->n_vocab, c->n_embd));
+    tern_vid w = tern_g_matrix(g, head, c->n_vocab, c->n_embd);
+    tern_vid logits = c->score_cap != 0 ? tern_g_capped_linear(g, x, w, (float)c->score_cap)
+                                        : tern_g_linear(g, x, w);
     tern_g_output(g, tern_g_top_k(g, logits), "top_k");
     tern_g_output(g, logits, "logits");
 }

@@ -30,6 +30,10 @@ bool tern_config_flags(const tern_config_source *s, const char *gguf, int64_t n,
 // RoPE of the layers of one type, "full_attention" or "sliding_attention".
 tern_status tern_config_rope(const tern_config_source *s, const tern_config *c,
                              const char *layer_type, tern_rope_attrs *out, tern_error *err);
+// Experts: how many, how wide, how many a row goes to, whether their weights are normed.
+tern_status tern_config_experts(const tern_config_source *s, tern_config *c, tern_error *err);
+// The sizes of Mamba-2 layers (mamba.c).
+tern_status tern_config_mamba(const tern_config_source *s, tern_config *c, tern_error *err);
 // How an embedding model pools: GGUF's pooling_type, or what the folder's modules say.
 tern_status tern_config_pooling(const tern_config_source *s, tern_config *c, tern_error *err);
 // The factors that Granite's and MiniCPM's GGUFs state; those of c stand where a file says nothing.
@@ -45,6 +49,10 @@ tern_status tern_config_write_pooling(tern_gguf_writer *w, const char *name, con
 void tern_config_write_pooling_json(const tern_config *c, tern_strbuf *out);
 // "embedding_scale" and so on, those that are there.
 tern_status tern_config_write_scales(tern_gguf_writer *w, const char *name, const tern_config *c);
+tern_status tern_config_write_mamba(tern_gguf_writer *w, const char *name, const tern_config *c);
+void tern_config_write_mamba_json(const tern_config *c, tern_strbuf *out);
+tern_status tern_config_write_experts(tern_gguf_writer *w, const char *name, const tern_config *c);
+void tern_config_write_experts_json(const tern_config *c, tern_strbuf *out);
 // c->window, and which layers have it.
 tern_status tern_config_write_windows(tern_gguf_writer *w, const char *name, const tern_config *c);
 // The share of a head that is rotated, as a number that a reader's product with the head's
@@ -64,6 +72,7 @@ typedef struct tern_attention_block {
     bool gate;
     bool sub_norm; // "blk.%d.attn_sub_norm.weight": before the output projection
     bool bidirectional;
+    float key_scale;             // of keys before RoPE; 0: none
     int32_t window;              // 0: all
     const tern_rope_attrs *rope; // NULL: none
 } tern_attention_block;
@@ -78,6 +87,9 @@ tern_vid tern_block_feed_forward(tern_graph *g, const tern_config *c, tern_vid x
 tern_vid tern_block_fused_feed_forward(tern_graph *g, const tern_config *c, tern_vid x);
 // x and what a half of the layer adds to it, times c->residual_scale where there is one.
 tern_vid tern_block_residual(tern_graph *g, const tern_config *c, tern_vid x, tern_vid added);
+tern_vid tern_block_mamba(tern_graph *g, const tern_config *c, tern_vid x);
+// Experts where the layer has them, else the plain one.
+tern_vid tern_block_experts(tern_graph *g, const tern_config *c, tern_vid x);
 tern_vid tern_block_norm(tern_graph *g, tern_vid x, const char *name, int64_t n, double eps);
 // A layer's product: a BitLinear where the config says so.
 tern_vid tern_block_linear(tern_graph *g, const tern_config *c, tern_vid x, const char *name,
@@ -153,6 +165,24 @@ bool tern_config_pools(const tern_config *c);  // rows of a text to one vector
     TERN_LAYER_MATRIX("ffn_gate", "mlp.gate_proj", TERN_ROLE_GATE),                                \
         TERN_LAYER_MATRIX("ffn_up", "mlp.up_proj", TERN_ROLE_UP),                                  \
         TERN_LAYER_MATRIX("ffn_down", "mlp.down_proj", TERN_ROLE_DOWN)
+
+#define TERN_ROWS_MAMBA                                                                            \
+    TERN_LAYER_MATRIX("ssm_in", "mamba.in_proj", TERN_ROLE_MATRIX),                                \
+        TERN_LAYER_ROW("ssm_conv1d.weight", "mamba.conv1d.weight", .change = TERN_CHANGE_SQUEEZE), \
+        TERN_LAYER_ROW("ssm_conv1d.bias", "mamba.conv1d.bias"),                                    \
+        TERN_LAYER_ROW("ssm_dt.bias", "mamba.dt_bias"),                                            \
+        TERN_LAYER_ROW("ssm_a", "mamba.A_log", .change = TERN_CHANGE_MINUS_EXP,                    \
+                       .gguf_column = true),                                                       \
+        TERN_LAYER_ROW("ssm_d", "mamba.D", .gguf_column = true),                                   \
+        TERN_LAYER_NORM("ssm_norm", "mamba.norm", TERN_CHANGE_NONE),                               \
+        TERN_LAYER_MATRIX("ssm_out", "mamba.out_proj", TERN_ROLE_MATRIX)
+
+// Experts, which folders have apart (formats/hf_experts.c): the names of gate, up and down.
+#define TERN_ROWS_EXPERTS(module_, gate_, up_, down_)                                              \
+    TERN_LAYER_MATRIX("ffn_gate_inp", module_ ".gate", TERN_ROLE_FLOATS),                          \
+        TERN_LAYER_MATRIX("ffn_gate_exps", module_ ".experts." gate_, TERN_ROLE_MATRIX),           \
+        TERN_LAYER_MATRIX("ffn_up_exps", module_ ".experts." up_, TERN_ROLE_MATRIX),               \
+        TERN_LAYER_MATRIX("ffn_down_exps", module_ ".experts." down_, TERN_ROLE_MATRIX)
 
 // The norms in front of each projection, as transformers' BitNet quantizer puts them into any
 // model (use_rms_norm).

@@ -85,7 +85,7 @@ tern_status tern_model_check(const tern_file *file, const tern_arch *arch, const
     for (int i = 0; status == TERN_OK && i < n; i++) {
         const tern_graph *g = all[i] = &graphs[i];
         for (size_t v = 0; status == TERN_OK && v < g->n_values; v++) {
-            const tern_tensor *t;
+            tern_tensor t;
             if (g->values[v].kind == TERN_VALUE_WEIGHT && !tern_model_is_sign(g->values[v].name))
                 status = tern_model_weight(file, arch, &g->values[v], &t, err);
         }

@@ -1,5 +1,5 @@
 // LFM2 (Liquid AI, 2025): most layers mix positions by a short convolution between two gates, the
-// others by attention with normed heads.
+// others by attention with normed heads. LFM2 MoE has experts in all layers but the first ones.
 //
 //   per layer:  x = x + mixer(norm(x));  x = x + feed_forward(norm(x))
 //   short conv: B, C, X = norm(x) Win;  mixer = (C * conv(B * X)) Wout
@@ -31,7 +31,7 @@ static tern_vid layer(tern_graph *g, const tern_config *c, tern_vid x) {
                                                             : tern_block_attention(g, c, a, &block);
     x = tern_g_add(g, x, mixed);
     tern_vid f = tern_block_norm(g, x, "blk.%d.ffn_norm.weight", c->n_embd, c->rms_eps);
-    return tern_g_add(g, x, tern_block_feed_forward(g, c, f));
+    return tern_g_add(g, x, tern_block_experts(g, c, f));
 }
 
 // The last norm is called the embedding's in both worlds.
@@ -113,6 +113,44 @@ static void write_json(const tern_config *c, tern_strbuf *out) {
                        (int)c->conv_taps);
 }
 
+// In GGUF the number of the gating function: 2 is the sigmoid.
+static tern_status read_moe(const tern_config_source *s, tern_config *c, tern_error *err) {
+    bool gguf = s->file->kind == TERN_FILE_GGUF;
+    int64_t gating = 2;
+    TERN_TRY(read(s, c, err));
+    TERN_TRY(tern_config_experts(s, c, err));
+    if (tern_config_int(s, "expert_gating_func", NULL, &gating) && gating != 2)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "config: expert_gating_func %" PRId64 " is not supported (2 is: sigmoid)",
+                         gating);
+    TERN_TRY(tern_config_need(s, "leading_dense_block_count", "num_dense_layers", 0, c->n_layers,
+                              &c->n_dense_layers, err));
+    const tern_json *bias = tern_config_json(s, "use_expert_bias");
+    char name[64];
+    snprintf(name, sizeof name, "blk.%d.exp_probs_b.bias", (int)c->n_dense_layers);
+    c->experts_bias = gguf ? tern_file_tensor(s->file, name) != NULL : tern_json_bool(bias, true);
+    c->experts_sigmoid = true;
+    return TERN_OK;
+}
+
+static tern_status write_moe_gguf(tern_gguf_writer *w, const char *name, const tern_config *c) {
+    char key[160];
+    TERN_TRY(write_gguf(w, name, c));
+    TERN_TRY(tern_config_write_experts(w, name, c));
+    snprintf(key, sizeof key, "%s.expert_gating_func", name);
+    TERN_TRY(tern_gguf_put_int(w, key, TERN_META_U32, 2));
+    snprintf(key, sizeof key, "%s.leading_dense_block_count", name);
+    return tern_gguf_put_int(w, key, TERN_META_U32, c->n_dense_layers);
+}
+
+static void write_moe_json(const tern_config *c, tern_strbuf *out) {
+    write_json(c, out);
+    tern_config_write_experts_json(c, out);
+    tern_strbuf_printf(out,
+                       "  \"num_dense_layers\": %" PRId64 ",\n  \"use_expert_bias\": %s,\n",
+                       c->n_dense_layers, c->experts_bias ? "true" : "false");
+}
+
 // ---- Tables ------------------------------------------------------------------------------------
 
 static const char *const gguf_names[] = {"lfm2", NULL};
@@ -127,26 +165,45 @@ static const tern_config sample = {TERN_SAMPLE,
                                    .layers = {TERN_LAYER_CONV, TERN_LAYER_FULL},
                                    .conv_taps = 3};
 
-static const tern_tensor_row tensors[] = {
-    TERN_ROWS_TABLE_AND_HEAD,
-    TERN_ROW("token_embd_norm.weight", "model.embedding_norm.weight",
-             .gguf_also = "output_norm.weight"),
-    TERN_LAYER_NORM("attn_norm", "operator_norm", TERN_CHANGE_NONE),
-    TERN_LAYER_MATRIX("attn_q", "self_attn.q_proj", TERN_ROLE_Q),
-    TERN_LAYER_MATRIX("attn_k", "self_attn.k_proj", TERN_ROLE_K),
-    TERN_LAYER_MATRIX("attn_v", "self_attn.v_proj", TERN_ROLE_V),
-    TERN_LAYER_MATRIX("attn_output", "self_attn.out_proj", TERN_ROLE_O),
-    TERN_LAYER_NORM("attn_q_norm", "self_attn.q_layernorm", TERN_CHANGE_NONE),
-    TERN_LAYER_NORM("attn_k_norm", "self_attn.k_layernorm", TERN_CHANGE_NONE),
-    TERN_LAYER_MATRIX("shortconv.in_proj", "conv.in_proj", TERN_ROLE_MATRIX),
-    TERN_LAYER_ROW("shortconv.conv.weight", "conv.conv.weight", .change = TERN_CHANGE_SQUEEZE),
-    TERN_LAYER_MATRIX("shortconv.out_proj", "conv.out_proj", TERN_ROLE_MATRIX),
-    TERN_LAYER_NORM("ffn_norm", "ffn_norm", TERN_CHANGE_NONE),
-    TERN_LAYER_MATRIX("ffn_gate", "feed_forward.w1", TERN_ROLE_GATE),
-    TERN_LAYER_MATRIX("ffn_down", "feed_forward.w2", TERN_ROLE_DOWN),
-    TERN_LAYER_MATRIX("ffn_up", "feed_forward.w3", TERN_ROLE_UP),
-    TERN_ROWS_END,
-};
+static const char *const moe_gguf_names[] = {"lfm2moe", NULL};
+static const char *const moe_hf_types[] = {"lfm2_moe", NULL};
+static const tern_config moe_sample = {TERN_SAMPLE,
+                                       .rope = TERN_SAMPLE_ROPE(32),
+                                       .act = TERN_ACTIVATION_SILU,
+                                       .layers = {TERN_LAYER_CONV, TERN_LAYER_FULL},
+                                       .conv_taps = 3,
+                                       .n_experts = 6,
+                                       .n_experts_used = 2,
+                                       .n_ff_expert = 44,
+                                       .n_dense_layers = 1,
+                                       .experts_sigmoid = true,
+                                       .experts_normed = true,
+                                       .experts_bias = true,
+                                       .experts_scale = 1};
+
+#define ROWS                                                                                       \
+    TERN_ROWS_TABLE_AND_HEAD,                                                                      \
+    TERN_ROW("token_embd_norm.weight", "model.embedding_norm.weight",                              \
+             .gguf_also = "output_norm.weight"),                                                   \
+    TERN_LAYER_NORM("attn_norm", "operator_norm", TERN_CHANGE_NONE),                               \
+    TERN_LAYER_MATRIX("attn_q", "self_attn.q_proj", TERN_ROLE_Q),                                  \
+    TERN_LAYER_MATRIX("attn_k", "self_attn.k_proj", TERN_ROLE_K),                                  \
+    TERN_LAYER_MATRIX("attn_v", "self_attn.v_proj", TERN_ROLE_V),                                  \
+    TERN_LAYER_MATRIX("attn_output", "self_attn.out_proj", TERN_ROLE_O),                           \
+    TERN_LAYER_NORM("attn_q_norm", "self_attn.q_layernorm", TERN_CHANGE_NONE),                     \
+    TERN_LAYER_NORM("attn_k_norm", "self_attn.k_layernorm", TERN_CHANGE_NONE),                     \
+    TERN_LAYER_MATRIX("shortconv.in_proj", "conv.in_proj", TERN_ROLE_MATRIX),                      \
+    TERN_LAYER_ROW("shortconv.conv.weight", "conv.conv.weight", .change = TERN_CHANGE_SQUEEZE),    \
+    TERN_LAYER_MATRIX("shortconv.out_proj", "conv.out_proj", TERN_ROLE_MATRIX),                    \
+    TERN_LAYER_NORM("ffn_norm", "ffn_norm", TERN_CHANGE_NONE),                                     \
+    TERN_LAYER_MATRIX("ffn_gate", "feed_forward.w1", TERN_ROLE_GATE),                              \
+    TERN_LAYER_MATRIX("ffn_down", "feed_forward.w2", TERN_ROLE_DOWN),                              \
+    TERN_LAYER_MATRIX("ffn_up", "feed_forward.w3", TERN_ROLE_UP)
+
+static const tern_tensor_row tensors[] = {ROWS, TERN_ROWS_END};
+static const tern_tensor_row moe_tensors[] = {
+    ROWS, TERN_ROWS_EXPERTS("feed_forward", "w1", "w3", "w2"),
+    TERN_LAYER_ROW("exp_probs_b.bias", "feed_forward.expert_bias"), TERN_ROWS_END};
 
 const tern_arch tern_arch_lfm2 = {
     .name = "lfm2",
@@ -165,4 +222,24 @@ const tern_arch tern_arch_lfm2 = {
     .kv_heads_by_layer = true,
     .generation = &generation,
     .sample = &sample,
+};
+
+const tern_arch tern_arch_lfm2moe = {
+    .name = "lfm2moe",
+    .gguf_names = moe_gguf_names,
+    .hf_types = moe_hf_types,
+    .hf_class = "Lfm2MoeForCausalLM",
+    .hf_eps = "norm_eps",
+    .tensors = moe_tensors,
+    .ignored = tern_decoder_ignored,
+    .defaults = &defaults,
+    .read = read_moe,
+    .write_gguf = write_moe_gguf,
+    .write_json = write_moe_json,
+    .graphs = TERN_GRAPHS(TERN_DECODER(build)),
+    .mixed_layers = true,
+    .has_experts = true,
+    .kv_heads_by_layer = true,
+    .generation = &generation,
+    .sample = &moe_sample,
 };

@@ -13,6 +13,7 @@ typedef enum tern_layer_kind {
     TERN_LAYER_WINDOW, // attention to the nearest `window` positions
     TERN_LAYER_CONV,   // a short convolution
     TERN_LAYER_DELTA,  // a gated delta net
+    TERN_LAYER_MAMBA,  // a selective state space (Mamba-2)
     TERN_LAYER_KINDS
 } tern_layer_kind;
 #define TERN_LAYERS_MAX 1000
@@ -23,6 +24,12 @@ typedef enum tern_pooling {
     TERN_POOLING_LAST,
     TERN_POOLING_FIRST,
 } tern_pooling;
+
+// Falcon-H1's: factors of what stands between its parts, 1 where a file has them in its weights.
+typedef struct tern_multipliers {
+    double ssm_in, ssm_out, ssm[5]; // of the gate, x, B, C and the steps
+    double attention_in, attention_out, key, gate, down;
+} tern_multipliers;
 
 // Hyperparameters, as the file states them, in the field's usual names.
 typedef struct tern_config {
@@ -57,6 +64,19 @@ typedef struct tern_config {
     int32_t conv_taps;
     bool conv_bias;         // biases in the convolution and the products around it
     tern_delta_attrs delta; // tiled: the order of the value heads in this file
+    tern_ssm_attrs ssm;
+    bool ssm_norm; // of what the state space makes, after its gate
+    tern_multipliers multipliers;
+    // Gemma 4's: heads of layers that see everything have dimensions of their own; the last layers
+    // read the keys and values of earlier ones, and may be twice as wide; each layer adds
+    // n_per_layer numbers of the token; scores are capped. 0: none of it
+    int64_t full_head_dim, n_shared, n_per_layer;
+    bool wide_shared;
+    double score_cap;
+    // Mixtures of experts, in the feed-forward part of all layers but the first n_dense_layers
+    int64_t n_experts, n_experts_used, n_ff_expert, n_dense_layers; // n_experts 0: there are none
+    bool experts_sigmoid, experts_normed, experts_bias; // how rows are routed: tern_route_attrs
+    double experts_scale;
 } tern_config;
 
 // What a tensor is for.
@@ -99,6 +119,10 @@ typedef struct tern_tensor_row {
     tern_change change;
     tern_order_kind rows, columns;
     const char *gguf_also; // another name that files have for it
+    // Folders have `shares` tensors of GGUF as one, their rows one after the other; this is number
+    // `share`. Rows of one folder's tensor follow each other here. shares 0: it is one in both.
+    int share, shares;
+    bool gguf_column; // a vector that GGUF has as a matrix with one column
 } tern_tensor_row;
 
 // A tensor that files have and the graph does not read, by the beginning or the end of its name,
@@ -146,6 +170,11 @@ typedef struct tern_arch {
     tern_status (*read)(const tern_config_source *s, tern_config *c, tern_error *err);
     tern_status (*write_gguf)(tern_gguf_writer *w, const char *name, const tern_config *c);
     void (*write_json)(const tern_config *c, tern_strbuf *out);
+    // Whether a tensor of a folder or GGUF is not read, by its GGUF name; NULL: no other is.
+    const char *(*ignores)(const tern_config *c, const char *gguf_name);
+    // What a row of a folder's tensor is multiplied with to be GGUF's, whose weights have in them
+    // what config.json states as factors. NULL: always 1.
+    double (*folded)(const tern_config *c, const char *gguf_name, int64_t row);
     // Ends with one that has no name. The first that a model has is its main one: sessions run it,
     // training trains it.
     const tern_graph_row *graphs;
@@ -161,6 +190,8 @@ typedef struct tern_arch {
     bool gguf_rope_neighbours;
     bool mixed_layers;      // config.json lists the kind of each layer
     bool windows_by_layer;  // its own reader reads them
+    bool ff_by_layer;       // GGUF's feed_forward_length is an array: the first one counts
+    bool has_experts;       // its own reader reads them
     bool kv_heads_by_layer; // GGUF's head_count_kv is an array: 0 where a layer has no attention
     const tern_generation_defaults *generation;
     // A small model of this family: what checks of devices run. NULL: there is none.
@@ -209,8 +240,11 @@ const tern_arch *tern_arch_fresh(bool bitlinear);
 const tern_tensor *tern_model_tensor(const tern_file *file, const tern_arch *arch,
                                      const char *gguf_name);
 // The tensor of a graph's weight, its shape and type checked.
+// Where a folder has several as one, *out is its share of the rows.
 tern_status tern_model_weight(const tern_file *file, const tern_arch *arch, const tern_value *v,
-                              const tern_tensor **out, tern_error *err);
+                              tern_tensor *out, tern_error *err);
+// A share of a tensor's rows.
+tern_tensor tern_tensor_share(const tern_tensor *t, int share, int shares);
 // The numbers that the graph reads, where they are not those of the file; NULL: they are, or the
 // tensor is not a small one. The caller frees them with tern_free.
 tern_status tern_model_numbers(const tern_file *file, const tern_arch *arch, const tern_tensor *t,

@@ -1,6 +1,6 @@
 // Qwen3 (arXiv:2505.09388): Llama's decoder, with a norm of each query and key head before RoPE and
 // heads whose dimensions are stated. Qwen3-Embedding is the same decoder, of which the last row is
-// the embedding.
+// the embedding. Qwen3 MoE has experts in place of the feed-forward part.
 #include <inttypes.h>
 #include "models/family.h"
 
@@ -11,7 +11,7 @@ static tern_vid layer(tern_graph *g, const tern_config *c, tern_vid x) {
     tern_vid a = tern_block_norm(g, x, "blk.%d.attn_norm.weight", c->n_embd, c->rms_eps);
     x = tern_g_add(g, x, tern_block_attention(g, c, a, &block));
     tern_vid f = tern_block_norm(g, x, "blk.%d.ffn_norm.weight", c->n_embd, c->rms_eps);
-    return tern_g_add(g, x, tern_block_feed_forward(g, c, f));
+    return tern_g_add(g, x, tern_block_experts(g, c, f));
 }
 
 static tern_status build(tern_graph *g, const tern_config *c, tern_error *err) {
@@ -77,6 +77,29 @@ static void write_json(const tern_config *c, tern_strbuf *out) {
     tern_config_write_qwen_windows_json(c, out);
 }
 
+// Layers without experts among the others: no published file has them, and GGUF cannot say so.
+static tern_status read_moe(const tern_config_source *s, tern_config *c, tern_error *err) {
+    int64_t step = 1;
+    const tern_json *dense = tern_config_json(s, "mlp_only_layers");
+    tern_config_int(s, NULL, "decoder_sparse_step", &step);
+    if (step != 1 || (dense && tern_json_first(&s->file->config, dense)))
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "config.json: decoder_sparse_step and mlp_only_layers: layers without "
+                         "experts are not supported");
+    TERN_TRY(tern_config_experts(s, c, err));
+    return read(s, c, err);
+}
+
+static tern_status write_moe_gguf(tern_gguf_writer *w, const char *name, const tern_config *c) {
+    TERN_TRY(tern_config_write_experts(w, name, c));
+    return write_gguf(w, name, c);
+}
+
+static void write_moe_json(const tern_config *c, tern_strbuf *out) {
+    tern_config_write_experts_json(c, out);
+    write_json(c, out);
+}
+
 static const char *const gguf_names[] = {"qwen3", NULL};
 static const char *const hf_types[] = {"qwen3", NULL};
 static const tern_config defaults = {.rms_eps = 1e-6};
@@ -86,18 +109,29 @@ static const tern_generation_defaults generation = {
 static const tern_config sample = {
     TERN_SAMPLE, .rope = TERN_SAMPLE_ROPE(32), .act = TERN_ACTIVATION_SILU};
 
-static const tern_tensor_row tensors[] = {
-    TERN_ROWS_TABLE_AND_HEAD,
-    TERN_NORM("output_norm", "model.norm", TERN_CHANGE_NONE),
-    TERN_LAYER_NORM("attn_norm", "input_layernorm", TERN_CHANGE_NONE),
-    TERN_ROWS_ATTENTION,
-    TERN_LAYER_NORM("attn_q_norm", "self_attn.q_norm", TERN_CHANGE_NONE),
-    TERN_LAYER_NORM("attn_k_norm", "self_attn.k_norm", TERN_CHANGE_NONE),
-    TERN_LAYER_NORM("ffn_norm", "post_attention_layernorm", TERN_CHANGE_NONE),
-    TERN_ROWS_FEED_FORWARD,
-    TERN_ROWS_INPUT_NORMS,
-    TERN_ROWS_END,
-};
+static const char *const moe_gguf_names[] = {"qwen3moe", NULL};
+static const char *const moe_hf_types[] = {"qwen3_moe", NULL};
+static const tern_config moe_sample = {TERN_SAMPLE,
+                                       .rope = TERN_SAMPLE_ROPE(32),
+                                       .act = TERN_ACTIVATION_SILU,
+                                       .n_experts = 6,
+                                       .n_experts_used = 2,
+                                       .n_ff_expert = 44,
+                                       .experts_normed = true,
+                                       .experts_scale = 1};
+
+#define ROWS_BUT_FEED_FORWARD                                                                      \
+    TERN_ROWS_TABLE_AND_HEAD, TERN_NORM("output_norm", "model.norm", TERN_CHANGE_NONE),            \
+        TERN_LAYER_NORM("attn_norm", "input_layernorm", TERN_CHANGE_NONE), TERN_ROWS_ATTENTION,    \
+        TERN_LAYER_NORM("attn_q_norm", "self_attn.q_norm", TERN_CHANGE_NONE),                      \
+        TERN_LAYER_NORM("attn_k_norm", "self_attn.k_norm", TERN_CHANGE_NONE),                      \
+        TERN_LAYER_NORM("ffn_norm", "post_attention_layernorm", TERN_CHANGE_NONE)
+
+static const tern_tensor_row tensors[] = {ROWS_BUT_FEED_FORWARD, TERN_ROWS_FEED_FORWARD,
+                                          TERN_ROWS_INPUT_NORMS, TERN_ROWS_END};
+static const tern_tensor_row moe_tensors[] = {
+    ROWS_BUT_FEED_FORWARD, TERN_ROWS_EXPERTS("mlp", "gate_proj", "up_proj", "down_proj"),
+    TERN_ROWS_END};
 
 const tern_arch tern_arch_qwen3 = {
     .name = "qwen3",
@@ -115,4 +149,23 @@ const tern_arch tern_arch_qwen3 = {
     .windows_by_layer = true,
     .generation = &generation,
     .sample = &sample,
+};
+
+const tern_arch tern_arch_qwen3moe = {
+    .name = "qwen3moe",
+    .gguf_names = moe_gguf_names,
+    .hf_types = moe_hf_types,
+    .hf_class = "Qwen3MoeForCausalLM",
+    .tensors = moe_tensors,
+    .ignored = tern_decoder_ignored,
+    .defaults = &defaults,
+    .read = read_moe,
+    .write_gguf = write_moe_gguf,
+    .write_json = write_moe_json,
+    .graphs = TERN_GRAPHS(TERN_DECODER(build)),
+    .mixed_layers = true,
+    .windows_by_layer = true,
+    .has_experts = true,
+    .generation = &generation,
+    .sample = &moe_sample,
 };

@@ -156,6 +156,9 @@ const char *tern_model_ignores(const tern_file *file, const tern_arch *arch, con
         return "moments of the optimizer, which only training uses";
     if (!gguf && is_packed_scale(file, name)) return "the scale of a packed weight, read with it";
     char other[128];
+    bool known = gguf || tern_model_name_to_gguf(arch, name, other, sizeof other);
+    if (known && arch->ignores) why = arch->ignores(c, gguf ? name : other);
+    if (why) return why;
     if (!gguf && c->tied_head && tern_model_name_to_gguf(arch, name, other, sizeof other) &&
         tern_model_role(arch, other) == TERN_ROLE_HEAD)
         return "config.json ties the head to the embedding table";
@@ -203,17 +206,52 @@ static bool has_shape(const tern_tensor *t, const tern_value *v, const tern_tens
         n_rows = n_more;
         n_more = 1;
     }
-    return (int64_t)t->ne[0] == v->cols && n_rows == v->rows && n_more == 1 && t->ne[3] == 1;
+    if (row && row->gguf_column && t->ne[0] == 1) // a row here
+        return n_rows == v->cols && v->rows == 1 && n_more == 1 && t->ne[3] == 1;
+    int64_t parts = v->parts ? v->parts : 1;
+    return (int64_t)t->ne[0] == v->cols && n_rows * parts == v->rows && n_more == parts &&
+           t->ne[3] == 1;
+}
+
+tern_tensor tern_tensor_share(const tern_tensor *t, int share, int shares) {
+    tern_tensor part = *t;
+    uint64_t n = (uint64_t)shares;
+    if (t->n_dims == 3) {
+        part.n_dims = 2;
+        part.ne[2] /= n;
+    } else {
+        part.ne[1] /= n;
+    }
+    part.bytes /= n;
+    part.data = tern_blob_part(&t->data, (uint64_t)share * part.bytes, part.bytes);
+    return part;
+}
+
+// I2_S has one scale, packed weights have rows that are far apart.
+static bool can_share(const tern_tensor *t, int shares) {
+    return t->ne[1] % (uint64_t)shares == 0 && t->type != TERN_DTYPE_I2_S &&
+           t->type != TERN_DTYPE_HF_TERNARY;
 }
 
 tern_status tern_model_weight(const tern_file *file, const tern_arch *arch, const tern_value *v,
-                              const tern_tensor **out, tern_error *err) {
-    const tern_tensor *t = *out = tern_model_tensor(file, arch, v->name);
+                              tern_tensor *out, tern_error *err) {
+    const tern_tensor *t = tern_model_tensor(file, arch, v->name);
+    const tern_tensor_row *row = tern_model_row(arch, v->name);
     char hf[128];
     bool named = file->kind == TERN_FILE_HF && tern_model_name_to_hf(arch, v->name, hf, sizeof hf);
+    if (t) *out = *t;
+    if (named && t && row->shares) {
+        if (!can_share(t, row->shares))
+            return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                             "tensor %s has type %s and %llu rows, which are not those of %d "
+                             "matrices", t->name, tern_dtype_name(t->type),
+                             (unsigned long long)t->ne[1], row->shares);
+        *out = tern_tensor_share(t, row->share, row->shares);
+        t = out;
+    }
     if (!t) return tern_fail(err, TERN_ERR_FORMAT, "tensor %s is missing", named ? hf : v->name);
     bool vector = !v->is_matrix && !v->is_table;
-    if (!has_shape(t, v, tern_model_row(arch, v->name)))
+    if (!has_shape(t, v, row))
         return tern_fail(err, TERN_ERR_FORMAT,
                          "tensor %s is %llu x %llu, but the config makes it %lld x %lld", t->name,
                          (unsigned long long)t->ne[1], (unsigned long long)t->ne[0],

@@ -36,6 +36,11 @@ void tern_model_mark_uses(const tern_graph *g, const int32_t *weights,
             sources[weights ? weights[n->in[0]] : n->in[0]].ternarize = true;
         if (n->op == TERN_OP_LINEAR && g->values[n->out[0]].kind == TERN_VALUE_OUTPUT)
             sources[weights ? weights[n->in[1]] : n->in[1]].is_head = true;
+        if (n->op == TERN_OP_EXPERTS) {
+            tern_weight_source *s = &sources[weights ? weights[n->in[2]] : n->in[2]];
+            s->n_parts = g->values[n->in[2]].parts;
+            s->n_parts_read = n->n_chosen;
+        }
     }
 }
 
@@ -90,9 +95,10 @@ static tern_status find_signs(const tern_model *m, const tern_value *v, tern_wei
 static tern_status find_source(tern_model *m, const tern_value *v, tern_weight_source *s,
                                float **numbers, tern_error *err) {
     if (find_adapter_source(m, v, s)) return TERN_OK;
-    const tern_tensor *t;
+    tern_tensor found;
+    const tern_tensor *t = &found;
     if (tern_model_is_sign(v->name)) return find_signs(m, v, s, numbers, err);
-    TERN_TRY(tern_model_weight(m->file, m->arch, v, &t, err));
+    TERN_TRY(tern_model_weight(m->file, m->arch, v, &found, err));
     TERN_TRY(tern_model_numbers(m->file, m->arch, t, v->name, numbers, err));
     s->name = t->name;
     s->type = *numbers ? TERN_DTYPE_F32 : t->type;

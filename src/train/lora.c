@@ -144,7 +144,7 @@ static bool is_base(const tern_value *v) {
 static tern_status find_kinds(tern_trainer *t, const tern_graph *g, tern_weight_kind *lowered,
                               tern_error *err) {
     tern_lora_base *b = t->base;
-    const tern_tensor *x;
+    tern_tensor x;
     for (size_t i = 0; i < g->n_nodes; i++) {
         const tern_node *n = &g->nodes[i];
         if (n->op != TERN_OP_LINEAR) continue;
@@ -154,7 +154,7 @@ static tern_status find_kinds(tern_trainer *t, const tern_graph *g, tern_weight_
         tern_vid w = made ? made->in[0] : n->in[1];
         if (!is_base(&g->values[w])) continue;
         TERN_TRY(tern_model_weight(b->file, t->arch, &g->values[w], &x, err));
-        tern_matrix m = tern_tensor_matrix(x);
+        tern_matrix m = tern_tensor_matrix(&x);
         TERN_TRY(tern_ternary_find(&m, made != NULL, &b->kinds[w], err));
         bool head = g->values[n->out[0]].kind == TERN_VALUE_OUTPUT;
         if (b->kinds[w].is_ternary && !head) lowered[w] = TERN_WEIGHT_TERNARY;
@@ -233,9 +233,10 @@ static tern_status write_rows(tern_trainer *t, const tern_slot *s, rows *r, tern
 static tern_status load_weight(tern_trainer *t, const tern_value *v, const tern_ternary_kind *kind,
                                tern_error *err) {
     tern_lora_base *b = t->base;
-    rows r = {.is_ternary = kind->is_ternary, .scale = kind->scale};
-    TERN_TRY(tern_model_weight(b->file, t->arch, v, &r.tensor, err));
-    const tern_tensor *x = r.tensor;
+    tern_tensor found;
+    TERN_TRY(tern_model_weight(b->file, t->arch, v, &found, err));
+    const tern_tensor *x = &found;
+    rows r = {.tensor = x, .is_ternary = kind->is_ternary, .scale = kind->scale};
     const tern_tensor_row *facts = tern_model_row(t->arch, v->name);
     if (b->file->kind == TERN_FILE_HF && facts) {
         r.moves = tern_model_moves(t->arch, &t->config, v->name);

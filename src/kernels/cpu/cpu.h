@@ -54,6 +54,7 @@ struct tern_weight {
     const uint8_t *rows;
     size_t row_bytes;
     tern_head *screen; // of an exact head, or NULL
+    tern_hold *parts;  // of a matrix in parts: [n_parts], each part's own bytes
 };
 
 // Activations quantized for int8 kernels: one value of type I8ROWS.

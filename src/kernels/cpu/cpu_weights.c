@@ -279,12 +279,36 @@ static tern_status bind_float(tern_device *d, tern_weight *w, tern_error *err) {
     w->rows = s->data.memory;
     w->row_bytes = s->bytes / (uint64_t)s->n_rows;
     if (s->type == TERN_DTYPE_I2_S) w->row_bytes = (size_t)s->n_cols / 4;
-    w->info.keeps_source = true;
+    w->info.keeps_source = s->is_matrix; // of a table single rows are read
     if (s->is_head && tern_head_type(s->head, &type)) TERN_TRY(convert_head(d, w, type, err));
     w->info.layout = tern_dtype_name(w->type);
     if (s->is_matrix) w->info.bytes_per_token = (uint64_t)w->row_bytes * (uint64_t)s->n_rows;
     w->info.bytes_per_token_greedy = w->info.bytes_per_token;
     return wants_screen(w) ? build_screen(d, w, err) : TERN_OK;
+}
+
+// Each part is held by itself, since the file may have them apart. A token reads a few of them:
+// which pages of the file are in memory is left to the system.
+static tern_status bind_in_parts(tern_weight *w, tern_error *err) {
+    const tern_weight_source *s = &w->source;
+    uint64_t n = (uint64_t)s->n_parts, rows = (uint64_t)s->n_rows / n, each;
+    uint64_t n_cols = (uint64_t)s->n_cols;
+    bool apart = s->type == TERN_DTYPE_I2_S ? n_cols % 128 == 0 : s->type != TERN_DTYPE_HF_TERNARY;
+    if (!apart || !tern_dtype_bytes(s->type, rows * n_cols, n_cols, &each))
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: experts of type %s are not supported",
+                         s->name, tern_dtype_name(s->type));
+    w->type = s->type;
+    w->row_bytes = s->type == TERN_DTYPE_I2_S ? (size_t)s->n_cols / 4 : each / rows;
+    each = w->row_bytes * rows;
+    w->info.layout = tern_dtype_name(w->type);
+    w->info.bytes_per_token = each * (uint64_t)s->n_parts_read;
+    w->parts = tern_alloc_array(TERN_MEM_WEIGHTS, (size_t)n, sizeof *w->parts);
+    if (!w->parts) return tern_fail_memory(err, (size_t)n * sizeof *w->parts);
+    for (uint64_t i = 0; i < n; i++) {
+        tern_blob part = tern_blob_part(&s->data, i * each, each);
+        TERN_TRY(tern_blob_hold(&part, &w->parts[i], err));
+    }
+    return TERN_OK;
 }
 
 static tern_status bind_held(tern_device *d, tern_weight *w, tern_error *err) {
@@ -301,7 +325,7 @@ static tern_status bind_held(tern_device *d, tern_weight *w, tern_error *err) {
 // Whether kernels go on reading the file's own bytes.
 static bool reads_source(const tern_weight *w) {
     const uint8_t *data = w->source.data.memory;
-    return w->source.is_table || w->rows == data || w->ternary.data == data;
+    return w->parts || w->source.is_table || w->rows == data || w->ternary.data == data;
 }
 
 tern_status cpu_weight_bind(tern_device *d, const tern_weight_source *s, tern_weight **out,
@@ -310,9 +334,14 @@ tern_status cpu_weight_bind(tern_device *d, const tern_weight_source *s, tern_we
     tern_weight *w = tern_alloc(TERN_MEM_WEIGHTS, sizeof *w);
     if (!w) return tern_fail_memory(err, sizeof *w);
     w->source = *s;
-    tern_status status = tern_blob_hold(&s->data, &w->held, err);
-    w->source.data = tern_blob_of(w->held.data, s->data.n);
-    if (status == TERN_OK) status = bind_held(d, w, err);
+    tern_status status = TERN_OK;
+    if (s->n_parts > 0) {
+        status = bind_in_parts(w, err);
+    } else {
+        status = tern_blob_hold(&s->data, &w->held, err);
+        w->source.data = tern_blob_of(w->held.data, s->data.n);
+        if (status == TERN_OK) status = bind_held(d, w, err);
+    }
     if (status != TERN_OK) {
         cpu_weight_unbind(d, w);
         return status;
@@ -332,6 +361,8 @@ void cpu_weight_unbind(tern_device *d, tern_weight *w) {
     if (!w) return;
     tern_head_free(w->screen);
     tern_blob_release(&w->held);
+    for (int32_t i = 0; w->parts && i < w->source.n_parts; i++) tern_blob_release(&w->parts[i]);
+    tern_free(w->parts);
     tern_free(w->owned);
     tern_free(w);
 }

@@ -96,6 +96,24 @@ typedef struct tern_delta_net_args {
     float *scratch; // 64: tern_delta_net_scratch_floats(dk) floats
 } tern_delta_net_args;
 
+// One head of a selective state space (Mamba-2, arXiv:2405.21060) over a run of rows of one
+// sequence. For each row
+//     dt = softplus(raw + dt_bias), decay = e^(A * dt),
+//     S = S * decay, d = dt * x, S = fma(b, d, S), y = fma(D, x, S^T c),
+// where S^T c is a chain of fmas that begins at 0 and goes up over the n_state rows of S, one chain
+// for each column. So it does not matter how a sequence was cut into runs, and columns may be
+// computed apart: x, out and state may begin at any column of a head.
+typedef struct tern_ssm_args {
+    float *out;               // row t at out + t * out_stride, n_cols floats
+    const float *x, *b, *c;   // row t at x + t * stride, n_cols floats; b and c, n_state each
+    const float *dt;          // row t's number at dt[t * dt_stride]
+    size_t out_stride, stride, dt_stride; // floats
+    size_t n_rows, n_state, n_cols;       // any; n_cols a multiple of 16 is fast
+    float A, D, dt_bias;                  // A is at most 0
+    float *state;                         // [n_state][state_stride], read and written
+    size_t state_stride;
+} tern_ssm_args;
+
 // A step of AdamW on a row: numbers that are the same for all of a weight (see kernels/train.h).
 typedef struct tern_adamw {
     float beta1, beta2, eps;
@@ -160,10 +178,17 @@ typedef struct tern_float_kernels {
     // gated delta net: see below.
     void (*conv)(const tern_conv_args *args);
     void (*delta_net)(const tern_delta_net_args *args);
+    void (*ssm)(const tern_ssm_args *args);
     // Index of the greatest (the first of equals), n > 0. NaN never wins unless all are NaN.
     size_t (*argmax)(const float *x, size_t n);
 
     float (*dot)(const float *a, const float *b, size_t n); // by fma, as all sums in 16 lanes
+    // Sum of e^(x - m), m = the greatest of the row, into *largest. n > 0.
+    float (*exp_sum)(const float *x, size_t n, float *largest);
+    // y = e^(x - minus) * factor
+    void (*exp_scaled)(float *y, const float *x, float minus, float factor, size_t n);
+    // y = soft_cap * tanh(x / soft_cap), as attention caps its scores; y may be x.
+    void (*soft_cap)(float *y, const float *x, float soft_cap, size_t n);
 
     // ---- Training (gradients.inl); NULL if the library was compiled with TERN_NO_TRAINING ----
     float (*sum_abs)(const float *x, size_t n);
@@ -177,15 +202,10 @@ typedef struct tern_float_kernels {
     // dx = gradient of rms_norm for the row (plus residual, if not NULL); dw += (if not NULL).
     void (*rms_norm_grad)(float *dx, float *dw, const float *x, const float *w, const float *dy,
                           const float *residual, size_t n, float eps);
-    // Sum of e^(x - m), m = the greatest of the row, into *largest. n > 0.
-    float (*exp_sum)(const float *x, size_t n, float *largest);
-    void (*exp_scaled)(float *y, const float *x, float minus, float factor, size_t n);
     // ds = p (dp - minus) factor
     void (*softmax_grad)(float *ds, const float *p, const float *dp, float minus, float factor,
                          size_t n);
-    // y = soft_cap * tanh(x / soft_cap), as attention caps its scores; then ds = ds * (1 - (y /
-    // soft_cap)^2), by fma.
-    void (*soft_cap)(float *y, const float *x, float soft_cap, size_t n);
+    // ds = ds * (1 - (y / soft_cap)^2), by fma.
     void (*soft_cap_grad)(float *ds, const float *y, float soft_cap, size_t n);
     // Columns [first, last) of the gradients of a convolution of n_rows rows of one document,
     // x before which is 0 (tern_conv_args, without bias or activation). Rows of all are

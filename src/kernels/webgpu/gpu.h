@@ -51,6 +51,12 @@
     ROW(GPU_CONV_KEEP, "conv", "conv_keep", "rw-w")                                                \
     ROW(GPU_CONV_FEW, "conv", "conv_few", "rwrwwr")                                                \
     ROW(GPU_DELTA_NET, "delta_net", "delta_net", "rwwwrww")                                        \
+    ROW(GPU_SSM, "ssm", "ssm", "rwwrww")                                                           \
+    ROW(GPU_SCALE_PIECES, "pieces", "scale_pieces", "ww")                                          \
+    ROW(GPU_ROUTE, "route", "route", "w-w")                                                        \
+    ROW(GPU_ROUTE_BIASED, "route", "route_biased", "wrw")                                          \
+    ROW(GPU_MIX, "route", "mix", "w-ww")                                                           \
+    ROW(GPU_EXPERTS, "experts", "experts", "rwww")                                                 \
     ROW(GPU_ROPE, "rope", "rope", "rw--w")                                                         \
     ROW(GPU_KV_STORE, "rope", "kv_store", "--ww-ww")                                               \
     ROW(GPU_ROPE_STORE, "rope", "rope_store", "rwwwwww")                                           \
@@ -203,6 +209,8 @@ tern_status gpu_device_poll(tern_device *d, bool *done, tern_error *err);
 // Both, and waits.
 tern_status gpu_device_new(tern_device **out, const tern_webgpu_desc *desc, bool halves,
                            tern_error *err);
+// The name of an op that has no kernels here (ops/gpu_op_missing.c), or NULL.
+const char *gpu_lacks(const tern_graph *g);
 tern_status gpu_device_open(tern_device **out, const tern_device_desc *desc, tern_error *err);
 void gpu_device_close(tern_device *d);
 // Finds d->group, trying from the size with index `first` on: begin, then poll until *done or a

@@ -22,12 +22,17 @@ static uint64_t value_bytes(const void *ctx, const tern_graph *g, tern_vid v) {
 #define COLS_MAX    (1 << 22) // 64 to a workgroup, of which a dispatch has 65535
 
 // Most kernels go by four columns. Those that do not: what products write, the gates of a delta
-// net, and columns that are picked.
+// net, columns that are picked, a state space and routes to experts.
 static bool takes_any_columns(const tern_node *n, int i) {
     switch (n->op) {
     case TERN_OP_LINEAR:
     case TERN_OP_LINEAR_GROUP: return i >= n->n_in;
     case TERN_OP_DELTA_NET: return i == 1 || i == 2;
+    case TERN_OP_EXPERTS: return i > 0;
+    case TERN_OP_ROUTE:
+    case TERN_OP_MIX:
+    case TERN_OP_SSM:
+    case TERN_OP_SCALE_PIECES:
     case TERN_OP_COLUMNS: return true;
     default: return false;
     }

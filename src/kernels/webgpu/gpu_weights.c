@@ -40,12 +40,16 @@ static uint64_t ternary_bytes(const tern_device *d, const tern_weight_source *s)
            (uint64_t)(n - longer) * tiles_bytes(each, s->n_cols);
 }
 
+static bool may_be_ternary(const tern_weight_source *s) {
+    return s->is_matrix && !s->is_head && s->n_parts == 0;
+}
+
 // All matrices are known beforehand, so slabs are made exactly as large as needed.
 tern_status gpu_tune(tern_device *d, const tern_weight_source *sources, size_t n, tern_error *err) {
     (void)err;
     d->ternary_bytes_left = 0;
     for (size_t i = 0; i < n; i++)
-        if (sources[i].is_matrix && !sources[i].is_head)
+        if (may_be_ternary(&sources[i]))
             d->ternary_bytes_left += ternary_bytes(d, &sources[i]);
     return TERN_OK;
 }
@@ -240,6 +244,9 @@ static tern_status bind_parts(tern_device *d, tern_weight *w, const row_source *
     TERN_TRY(reserve_parts(w, (size_t)((w->n_rows + rows_max - 1) / rows_max), err));
     w->owns_buffers = true;
     if (r->s->is_matrix) w->info.bytes_per_token = row_bytes * (uint64_t)w->n_rows;
+    if (r->s->n_parts > 0)
+        w->info.bytes_per_token =
+            w->info.bytes_per_token / (uint64_t)r->s->n_parts * (uint64_t)r->s->n_parts_read;
     for (int64_t first = 0; first < w->n_rows; first += rows_max) {
         gpu_part *part = &w->parts[w->n_parts];
         *part = (gpu_part){.first_row = first};
@@ -323,7 +330,7 @@ static tern_status sending_open(gpu_sending **out, const tern_weight_source *s, 
     gpu_sending *x = tern_alloc(TERN_MEM_MISC, sizeof *x);
     if (!x) return tern_fail_memory(err, sizeof *x);
     x->s = s;
-    if (s->is_matrix && !s->is_head)
+    if (may_be_ternary(s))
         TERN_TRY_GOTO(tern_ternary_find(&m, s->ternarize, &x->kind, err));
     if (x->kind.is_ternary) {
         TERN_TRY_GOTO(tern_codes_open(&x->codes, &m, &x->kind, true, err));
@@ -500,7 +507,7 @@ static tern_status begin_head(tern_device *d, tern_weight *w, tern_error *err) {
 static void finish(tern_device *d, tern_weight *w) {
     const tern_weight_source *s = w->sending->s;
     if (w->head) w->info = w->head->info;
-    if (s->is_matrix && !s->is_head) d->ternary_bytes_left -= ternary_bytes(d, s);
+    if (may_be_ternary(s)) d->ternary_bytes_left -= ternary_bytes(d, s);
     w->info.bytes_per_token_greedy = w->info.bytes_per_token;
     sending_close(w->sending);
     w->sending = NULL;

@@ -29,6 +29,12 @@ void tern_convert_note(const conversion *c, const char *format, ...) {
 static int output_shape(const item *it, uint64_t ne[4]) {
     const tern_tensor *t = it->from;
     memcpy(ne, t->ne, sizeof t->ne);
+    if (it->is_column) {
+        uint64_t length = t->ne[0] * t->ne[1];
+        ne[0] = it->to_gguf ? 1 : length;
+        ne[1] = it->to_gguf ? length : 1;
+        return it->to_gguf ? 2 : 1;
+    }
     if (it->change != TERN_CHANGE_SQUEEZE) return t->n_dims;
     uint64_t n = t->ne[1] * t->ne[2];
     ne[1] = it->to_gguf ? n : 1;
@@ -76,10 +82,13 @@ static tern_status take_rope_factors(conversion *c, tern_error *err) {
 
 static tern_status add_rope_factors(conversion *c, tern_error *err) {
     const tern_rope_attrs *a = &c->config.rope;
-    if (!c->to_gguf || a->scaling != TERN_ROPE_LLAMA3) return TERN_OK;
+    bool proportional = a->scaling == TERN_ROPE_PROPORTIONAL;
+    if (!c->to_gguf || (a->scaling != TERN_ROPE_LLAMA3 && !proportional)) return TERN_OK;
     c->rope_factors = tern_alloc_array(TERN_MEM_FILE, (size_t)a->n_rot / 2, sizeof(float));
     if (!c->rope_factors) return tern_fail_memory(err, (size_t)a->n_rot);
-    tern_rope_llama3_factors(a, c->rope_factors);
+    if (!proportional) tern_rope_llama3_factors(a, c->rope_factors);
+    for (int i = 0; proportional && i < a->n_rot / 2; i++) // as llama.cpp has them
+        c->rope_factors[i] = i < (int)((float)a->n_rot * a->factor) / 2 ? 1 : 1e30f;
     c->items[c->n_items++] = (item){.values = c->rope_factors,
                                     .n_values = (uint64_t)a->n_rot / 2,
                                     .name = "rope_freqs.weight",
@@ -117,20 +126,116 @@ const char *tern_convert_gguf_name(const conversion *c, const tern_tensor *t, ch
     return tern_model_name_to_gguf(c->arch, t->name, buffer, n) ? buffer : t->name;
 }
 
-static tern_status list_items(conversion *c, tern_error *err) {
-    c->items = tern_alloc_array(TERN_MEM_FILE, c->file->n_tensors + 2, sizeof *c->items);
-    if (!c->items) return tern_fail_memory(err, c->file->n_tensors * sizeof *c->items);
-    for (size_t i = 0; i < c->file->n_tensors; i++) {
-        item *it = &c->items[c->n_items];
-        bool skip;
-        *it = (item){.from = &c->file->tensors[i]};
-        TERN_TRY(map_name(c, it->from, it, &skip, err));
-        if (skip) continue;
-        TERN_TRY(tern_convert_choose_type(c, it, err));
-        tern_blob_drop(&it->from->data);
-        c->bytes_all += it->from->bytes;
-        c->n_items++;
+// ---- Tensors that are one in one world and several in the other ---------------------------------
+
+static bool is_row_of(const tern_tensor_row *row, const char *hf) {
+    return row->gguf && row->hf && strcmp(row->hf, hf) == 0;
+}
+
+static tern_status add_item(conversion *c, const tern_tensor *from, const char *name,
+                            tern_error *err) {
+    item *it = &c->items[c->n_items];
+    *it = (item){.from = from};
+    snprintf(it->name, sizeof it->name, "%s", name);
+    TERN_TRY(tern_convert_choose_type(c, it, err));
+    tern_blob_drop(&from->data);
+    c->bytes_all += from->bytes;
+    c->n_items++;
+    return TERN_OK;
+}
+
+static const tern_tensor *keep_view(conversion *c, tern_tensor view) {
+    c->views[c->n_views] = view;
+    return &c->views[c->n_views++];
+}
+
+// A folder's tensor becomes several of a GGUF. Their rows of the table follow each other.
+static tern_status add_shares(conversion *c, const tern_tensor *t, const tern_tensor_row *row,
+                              tern_error *err) {
+    char layer_name[128], name[128];
+    tern_model_name_to_gguf(c->arch, t->name, layer_name, sizeof layer_name);
+    int layer = 0;
+    if (sscanf(layer_name, "blk.%d.", &layer) != 1) layer = 0;
+    for (const tern_tensor_row *r = row; is_row_of(r, row->hf); r++) {
+        tern_tensor view = tern_tensor_share(t, r->share, r->shares);
+        const char *hole = strstr(r->gguf, "%d");
+        int front = (int)(hole - r->gguf);
+        snprintf(name, sizeof name, "%.*s%d%s", front, r->gguf, layer, hole + 2);
+        TERN_TRY(add_item(c, keep_view(c, view), name, err));
     }
+    return TERN_OK;
+}
+
+// And the reverse, at the first of them.
+static tern_status add_joined(conversion *c, const tern_tensor *t, const tern_tensor_row *row,
+                              const char *name, tern_error *err) {
+    char other[128];
+    int layer = 0;
+    tern_tensor all = *t;
+    tern_blob *list = &c->blobs[c->n_blobs];
+    if (row->share > 0) return TERN_OK;
+    if (sscanf(t->name, "blk.%d.", &layer) != 1) layer = 0;
+    for (const tern_tensor_row *r = row; is_row_of(r, row->hf); r++) {
+        const char *hole = strstr(r->gguf, "%d");
+        snprintf(other, sizeof other, "%.*s%d%s", (int)(hole - r->gguf), r->gguf, layer, hole + 2);
+        const tern_tensor *part = tern_file_tensor(c->file, other);
+        if (!part || part->type != t->type || part->bytes != t->bytes ||
+            part->type == TERN_DTYPE_I2_S)
+            return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                             "tensor %s: %s has another type or size, and a folder has both as one",
+                             t->name, other);
+        c->blobs[c->n_blobs++] = part->data;
+    }
+    all.ne[1] *= (uint64_t)row->shares;
+    all.bytes *= (uint64_t)row->shares;
+    all.data = tern_blob_join(list, (uint64_t)row->shares, t->bytes);
+    return add_item(c, keep_view(c, all), name, err);
+}
+
+// A folder has each expert apart.
+static tern_status add_experts(conversion *c, const tern_tensor *t, const char *name,
+                               tern_error *err) {
+    static const char word[] = ".experts.";
+    const char *at = strstr(name, word) + sizeof word - 1;
+    char one[128];
+    if (t->type == TERN_DTYPE_I2_S)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "tensor %s: experts of type I2_S share a scale",
+                         t->name);
+    for (uint64_t i = 0, n = t->ne[2]; i < n; i++) {
+        snprintf(one, sizeof one, "%.*s%d.%s", (int)(at - name), name, (int)i, at);
+        TERN_TRY(add_item(c, keep_view(c, tern_tensor_share(t, (int)i, (int)n)), one, err));
+    }
+    return TERN_OK;
+}
+
+static tern_status add_tensor(conversion *c, const tern_tensor *t, tern_error *err) {
+    bool from_gguf = c->file->kind == TERN_FILE_GGUF, skip;
+    char buffer[128];
+    item it = {.from = t};
+    TERN_TRY(map_name(c, t, &it, &skip, err));
+    if (skip) return TERN_OK;
+    const tern_tensor_row *row =
+        tern_model_row(c->arch, tern_convert_gguf_name(c, t, buffer, sizeof buffer));
+    if (row && row->shares && from_gguf != c->to_gguf)
+        return c->to_gguf ? add_shares(c, t, row, err) : add_joined(c, t, row, it.name, err);
+    if (!c->to_gguf && t->n_dims == 3 && strstr(it.name, ".experts."))
+        return add_experts(c, t, it.name, err);
+    return add_item(c, t, it.name, err);
+}
+
+#define SHARES_MAX 8
+static tern_status list_items(conversion *c, tern_error *err) {
+    size_t n = 2;
+    for (size_t i = 0; i < c->file->n_tensors; i++) {
+        uint64_t parts = c->file->tensors[i].n_dims == 3 ? c->file->tensors[i].ne[2] : 0;
+        n += parts > SHARES_MAX && parts <= c->file->tensors[i].bytes ? (size_t)parts : SHARES_MAX;
+    }
+    c->items = tern_alloc_array(TERN_MEM_FILE, n, sizeof *c->items);
+    c->views = tern_alloc_array(TERN_MEM_FILE, n, sizeof *c->views);
+    c->blobs = tern_alloc_array(TERN_MEM_FILE, n, sizeof *c->blobs);
+    if (!c->items || !c->views || !c->blobs) return tern_fail_memory(err, n * sizeof *c->items);
+    for (size_t i = 0; i < c->file->n_tensors; i++)
+        TERN_TRY(add_tensor(c, &c->file->tensors[i], err));
     return TERN_OK;
 }
 
@@ -213,7 +318,7 @@ static void float_row(const item *it, tern_codes *codes, int64_t row, float *out
 static bool changes_numbers(const item *it) {
     return (it->kind.is_ternary && it->kind.mean > 0) || // masters come out rounded
            it->change == TERN_CHANGE_PLUS_ONE || it->change == TERN_CHANGE_MINUS_EXP ||
-           it->moves.columns.a != 0;
+           it->moves.columns.a != 0 || it->folded[0];
 }
 
 // floats: two rows.
@@ -233,6 +338,9 @@ static tern_status write_float_rows(conversion *c, const item *it, tern_codes *c
         float_row(it, codes, from, floats);
         tern_order_columns(&it->moves.columns, it->to_gguf, floats, v->n_cols, floats + v->n_cols);
         tern_change_apply(it->change, it->to_gguf, floats, (size_t)v->n_cols);
+        double factor = it->folded[0] ? c->arch->folded(&c->config, it->folded, from) : 1;
+        for (int64_t i = 0; factor != 1 && i < v->n_cols; i++)
+            floats[i] = (float)((double)floats[i] * factor);
         if (!tern_dtype_encode(it->type, floats, (size_t)v->n_cols, encoded))
             return tern_fail(err, TERN_ERR_UNSUPPORTED,
                              "tensor %s (%s) cannot become %s: row %lld is no such numbers times a "
@@ -469,6 +577,18 @@ static tern_status to_folder(conversion *c, const char *in, const char *out, ter
 
 // ---- The whole ---------------------------------------------------------------------------------
 
+// GGUF's table has its factor in it, and its head another one: they are not the same matrix.
+static tern_status refuse_tied(const conversion *c, tern_error *err) {
+    bool folds = c->to_gguf && c->file->kind == TERN_FILE_HF && c->arch->folded;
+    if (!folds || !c->config.tied_head ||
+        c->arch->folded(&c->config, "token_embd.weight", 0) ==
+            c->arch->folded(&c->config, "output.weight", 0))
+        return TERN_OK;
+    return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                     "a %s whose head is its table cannot be written as GGUF: their factors differ",
+                     c->arch->name);
+}
+
 static tern_status run(conversion *c, const char *in, const char *out, tern_error *err) {
     size_t n = strlen(out);
     c->to_gguf = n > 5 && strcmp(out + n - 5, ".gguf") == 0;
@@ -487,6 +607,7 @@ static tern_status run(conversion *c, const char *in, const char *out, tern_erro
         TERN_TRY_GOTO(tern_adapters_add(&c->adapters, &c->desc->loras[i], c->file, c->arch,
                                         &c->config, err));
     TERN_TRY_GOTO(take_rope_factors(c, err));
+    TERN_TRY_GOTO(refuse_tied(c, err));
     TERN_TRY_GOTO(list_items(c, err));
     TERN_TRY_GOTO(add_rope_factors(c, err));
     TERN_TRY_GOTO(c->to_gguf ? to_gguf(c, out, err) : to_folder(c, in, out, err));
@@ -510,6 +631,8 @@ tern_status tern_convert(const char *in, const char *out, const tern_convert_des
     tern_st_writer_free(c.st);
     tern_free(c.rope_factors);
     tern_free(c.items);
+    tern_free(c.views);
+    tern_free(c.blobs);
     tern_adapters_free(&c.adapters);
     tern_file_close(c.file);
     return status;

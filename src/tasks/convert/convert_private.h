@@ -18,7 +18,9 @@ typedef struct item {
     tern_ternary_kind kind;
     tern_moves moves;   // of rows and columns, between the two worlds
     tern_change change; // of numbers, the same
-    bool to_gguf;       // the direction of both
+    bool is_column;     // GGUF has a vector as a column
+    char folded[128];   // its GGUF name, if rows are multiplied with what that has in them
+    bool to_gguf;       // the direction of all of these
     bool is_layer;      // a matrix that is neither embedding nor head
     const tern_adapter *adapter; // to be merged, or NULL
 } item;
@@ -35,11 +37,16 @@ typedef struct conversion {
     bool has_matrix_type, has_head_type;
     item *items;
     size_t n_items;
+    // Tensors that are shares of the input's, or several of them joined, and what those are made of
+    tern_tensor *views;
+    tern_blob *blobs;
+    size_t n_views, n_blobs;
     float *rope_factors;       // for a GGUF
     tern_rope_factors factors; // for config.json
     tern_gguf_writer *gguf;
     tern_st_writer *st;
     uint64_t bytes_done, bytes_all;
+    size_t n_folded;    // tensors that have factors in them
     size_t n_fallbacks; // tensors whose rows did not fit the requested type
 } conversion;
 

@@ -10,6 +10,7 @@
 //   llama.cpp, to a type with smaller blocks.
 // - A type that cannot hold the values is refused, and so is a ternary type for other weights.
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
 #include "base/half.h"
@@ -213,6 +214,23 @@ static void choose_float_type(const conversion *c, item *it) {
     if (!c->to_gguf) it->type = float_for(it->type);
 }
 
+// A product with a factor has more digits than halves have: without a type that was asked for it
+// stays whole.
+static void fold(conversion *c, item *it, const char *name) {
+    bool is_folded = false;
+    for (int64_t row = 0; !is_folded && row < (int64_t)it->from->ne[1]; row++)
+        is_folded = c->arch->folded(&c->config, name, row) != 1;
+    if (!is_folded) return;
+    snprintf(it->folded, sizeof it->folded, "%s", name);
+    it->kind = (tern_ternary_kind){0};
+    bool head = !it->is_layer, asked = c->has_matrix_type || (head && c->has_head_type);
+    if (asked || it->type == TERN_DTYPE_F32) return;
+    it->type = TERN_DTYPE_F32;
+    if (c->n_folded++ == 0)
+        tern_convert_note(c, "%s is F32: GGUF has factors of config.json in it; so are others",
+                          it->name);
+}
+
 tern_status tern_convert_choose_type(conversion *c, item *it, tern_error *err) {
     char buffer[128];
     const tern_tensor *t = it->from;
@@ -224,6 +242,7 @@ tern_status tern_convert_choose_type(conversion *c, item *it, tern_error *err) {
     if ((c->file->kind == TERN_FILE_HF) == c->to_gguf && row) {
         it->moves = tern_model_moves(c->arch, &c->config, name);
         it->change = row->change;
+        it->is_column = row->gguf_column;
     }
     // Norms and other small numbers: exact, and what every loader expects.
     if (t->n_dims < 2 || (row && row->role == TERN_ROLE_VECTOR)) {
@@ -234,6 +253,7 @@ tern_status tern_convert_choose_type(conversion *c, item *it, tern_error *err) {
     if (row && row->role == TERN_ROLE_FLOATS) choose_float_type(c, it);
     else if (head) choose_head_type(c, it);
     else TERN_TRY(choose_matrix_type(c, it, err));
+    if (c->to_gguf && c->file->kind == TERN_FILE_HF && c->arch->folded) fold(c, it, name);
     fit_rows(c, it);
     TERN_TRY(check_range(c, it, head ? c->has_head_type || c->has_matrix_type : true, err));
     return TERN_OK;

@@ -161,6 +161,37 @@ static void rope(float *x, const float *cos, const float *sin, size_t n_rot, boo
     }
 }
 
+static float exp_sum(const float *x, size_t n, float *largest) {
+    v16 top = v16_set1(-INFINITY), sum = v16_set1(0);
+    float top_end = -INFINITY;
+    size_t i = 0;
+    for (; i + 16 <= n; i += 16) top = v16_max(v16_load(x + i), top);
+    for (; i < n; i++) top_end = x[i] > top_end ? x[i] : top_end;
+    float m = v16_top(top);
+    if (top_end > m) m = top_end;
+    for (i = 0; i + 16 <= n; i += 16)
+        sum = v16_add(sum, vec_exp(v16_sub(v16_load(x + i), v16_set1(m))));
+    if (i < n) {
+        float end[16];
+        v16_store(end, vec_exp(v16_sub(load_some(x + i, n - i), v16_set1(m))));
+        sum = v16_add(sum, load_some(end, n - i));
+    }
+    *largest = m;
+    return v16_sum(sum);
+}
+
+static void exp_scaled(float *y, const float *x, float minus, float factor, size_t n) {
+    v16 m = v16_set1(minus), f = v16_set1(factor);
+    for (size_t i = 0; i < n; i += 16)
+        store_some(y + i, v16_mul(vec_exp(v16_sub(load_some(x + i, n - i), m)), f), n - i);
+}
+
+static void soft_cap(float *y, const float *x, float cap, size_t n) {
+    v16 c = v16_set1(cap);
+    for (size_t i = 0; i < n; i += 16)
+        store_some(y + i, v16_mul(c, vec_tanh(v16_div(load_some(x + i, n - i), c))), n - i);
+}
+
 static size_t argmax(const float *x, size_t n) {
     v16 lowest = v16_set1(-INFINITY), top[4] = {lowest, lowest, lowest, lowest};
     size_t i = 0;

@@ -17,6 +17,7 @@
 #include "kernels/cpu/float/attention.inl"
 #include "kernels/cpu/float/conv.inl"
 #include "kernels/cpu/float/delta_net.inl"
+#include "kernels/cpu/float/ssm.inl"
 
 #define TEXT_(x) #x
 #define TEXT(x) TEXT_(x)
@@ -43,8 +44,12 @@ const tern_float_kernels JOIN(tern_float_kernels_, VEC_NAME) = {
     .attention = attention,
     .conv = conv,
     .delta_net = delta_net,
+    .ssm = ssm,
     .argmax = argmax,
     .dot = dot,
+    .exp_sum = exp_sum,
+    .exp_scaled = exp_scaled,
+    .soft_cap = soft_cap,
 #if !defined(TERN_NO_TRAINING)
     .sum_abs = sum_abs,
     .fake_quantize = fake_quantize,
@@ -52,10 +57,7 @@ const tern_float_kernels JOIN(tern_float_kernels_, VEC_NAME) = {
     .act_grad = act_grad,
     .glu_grad = glu_grad,
     .rms_norm_grad = rms_norm_grad,
-    .exp_sum = exp_sum,
-    .exp_scaled = exp_scaled,
     .softmax_grad = softmax_grad,
-    .soft_cap = soft_cap,
     .soft_cap_grad = soft_cap_grad,
     .conv_grad_x = conv_grad_x,
     .conv_grad_w = conv_grad_w,

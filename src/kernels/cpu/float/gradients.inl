@@ -102,31 +102,6 @@ static void rms_norm_grad(float *dx, float *dw, const float *x, const float *w, 
     }
 }
 
-static float exp_sum(const float *x, size_t n, float *largest) {
-    v16 top = v16_set1(-INFINITY), sum = v16_set1(0);
-    float top_end = -INFINITY;
-    size_t i = 0;
-    for (; i + 16 <= n; i += 16) top = v16_max(v16_load(x + i), top);
-    for (; i < n; i++) top_end = x[i] > top_end ? x[i] : top_end;
-    float m = v16_top(top);
-    if (top_end > m) m = top_end;
-    for (i = 0; i + 16 <= n; i += 16)
-        sum = v16_add(sum, vec_exp(v16_sub(v16_load(x + i), v16_set1(m))));
-    if (i < n) {
-        float end[16];
-        v16_store(end, vec_exp(v16_sub(load_some(x + i, n - i), v16_set1(m))));
-        sum = v16_add(sum, load_some(end, n - i));
-    }
-    *largest = m;
-    return v16_sum(sum);
-}
-
-static void exp_scaled(float *y, const float *x, float minus, float factor, size_t n) {
-    v16 m = v16_set1(minus), f = v16_set1(factor);
-    for (size_t i = 0; i < n; i += 16)
-        store_some(y + i, v16_mul(vec_exp(v16_sub(load_some(x + i, n - i), m)), f), n - i);
-}
-
 static void softmax_grad(float *ds, const float *p, const float *dp, float minus, float factor,
                          size_t n) {
     v16 m = v16_set1(minus), f = v16_set1(factor);
@@ -134,12 +109,6 @@ static void softmax_grad(float *ds, const float *p, const float *dp, float minus
         v16 d = v16_mul(v16_sub(load_some(dp + i, n - i), m), f);
         store_some(ds + i, v16_mul(d, load_some(p + i, n - i)), n - i);
     }
-}
-
-static void soft_cap(float *y, const float *x, float cap, size_t n) {
-    v16 c = v16_set1(cap);
-    for (size_t i = 0; i < n; i += 16)
-        store_some(y + i, v16_mul(c, vec_tanh(v16_div(load_some(x + i, n - i), c))), n - i);
 }
 
 static void soft_cap_grad(float *ds, const float *y, float cap, size_t n) {

@@ -38,3 +38,29 @@ const cpu_op cpu_op_MUL = {.step = step_elementwise};
 const cpu_op cpu_op_SCALE = {.step = step_elementwise};
 const cpu_op cpu_op_GLU = {.step = step_elementwise};
 const cpu_op cpu_op_ACT = {.step = step_elementwise};
+
+static void step_scale_pieces(cpu_run *run, const cpu_step *step, const tern_team *team) {
+    (void)team;
+    const tern_node *n = step->node;
+    size_t d = (size_t)cols(run, n->in[0]);
+    const float *x = cpu_value(run, n->in[0]);
+    float *y = cpu_value(run, n->out[0]);
+    for (size_t t, last; claim_rows(run, step, cpu_rows(run, n->in[0]), ROW_BLOCK, &t, &last);)
+        for (size_t at = t * d; t < last; t++)
+            for (int i = 0; i < TERN_PIECES_MAX; i++) {
+                kernels(run)->f->scale(y + at, x + at, n->factors[i], (size_t)n->widths[i]);
+                at += (size_t)n->widths[i];
+            }
+}
+const cpu_op cpu_op_SCALE_PIECES = {.step = step_scale_pieces};
+
+static void step_scale_by(cpu_run *run, const cpu_step *step, const tern_team *team) {
+    (void)team;
+    const tern_node *n = step->node;
+    size_t d = (size_t)cols(run, n->in[0]);
+    const float *x = cpu_value(run, n->in[0]);
+    float *y = cpu_value(run, n->out[0]), s = run->plan->weights[n->in[1]]->vector[0];
+    for (size_t t, last; claim_rows(run, step, cpu_rows(run, n->in[0]), ROW_BLOCK, &t, &last);)
+        kernels(run)->f->scale(y + t * d, x + t * d, s, (last - t) * d);
+}
+const cpu_op cpu_op_SCALE_BY = {.step = step_scale_by};

@@ -86,10 +86,21 @@ static void linear(cpu_run *run, const cpu_step *step, const tern_team *team, in
                          accumulate);
 }
 
+// A linear with a cap has one product: the second counter is free.
+static void cap_rows(cpu_run *run, const cpu_step *step, const tern_team *team) {
+    const tern_node *n = step->node;
+    size_t d = (size_t)cols(run, n->out[0]), n_rows = (size_t)cpu_rows(run, n->out[0]), t, end;
+    float *y = cpu_value(run, n->out[0]);
+    tern_team_barrier(team);
+    while (tern_team_claim(counter(run, step, 1), n_rows, 1, &t, &end))
+        kernels(run)->f->soft_cap(y + t * d, y + t * d, n->soft_cap, d);
+}
+
 static void step_linear(cpu_run *run, const cpu_step *step, const tern_team *team) {
     const tern_node *n = step->node;
     for (int i = 0; i < n->n_out; i++)
         linear(run, step, team, i, n->in[0], n->in[1 + i], cpu_value(run, n->out[i]), false);
+    if (n->soft_cap != 0) cap_rows(run, step, team);
 }
 
 static void step_linear_add(cpu_run *run, const cpu_step *step, const tern_team *team) {

@@ -1,6 +1,6 @@
 // Ops whose rows follow from the rows before them through a state of fixed size: a short
-// convolution and the gated delta rule. A unit of work is a sequence's rows of the batch and some
-// columns or a head; the rows go one after the other.
+// convolution, the gated delta rule and a selective state space. A unit of work is a sequence's
+// rows of the batch and some columns or a head; the rows go one after the other.
 #include <string.h>
 #include "kernels/cpu/ops/ops.h"
 
@@ -118,3 +118,48 @@ static size_t delta_scratch(const tern_plan *p, const tern_node *n) {
     return tern_delta_net_scratch_floats((size_t)n->head_dim) * sizeof(float);
 }
 const cpu_op cpu_op_DELTA_NET = {.step = step_delta_net, .scratch = delta_scratch};
+
+static void ssm_unit(const cpu_run *run, const tern_node *n, size_t chunk, size_t head) {
+    const tern_chunk *c = &run->batch->chunks[chunk];
+    size_t n_state = (size_t)n->head_dim, dim = (size_t)n->v_dim, n_heads = (size_t)n->n_heads;
+    size_t n_groups = (size_t)n->n_kv_heads, group = head / (n_heads / n_groups);
+    size_t stride = n_heads * dim + 2 * n_groups * n_state, row = first_row(run->batch, chunk);
+    size_t part = n_state * dim;
+    float *state = state_of(run, cpu_state_pages(run, c, n->in[5]), n->in[5]) + head * part;
+    rows_run runs[2];
+    int n_runs = runs_of(c, runs);
+    for (int i = 0; i < n_runs; i++) {
+        size_t first = row + runs[i].first;
+        const float *x = (const float *)cpu_value(run, n->in[0]) + first * stride;
+        const float *b = x + n_heads * dim + group * n_state;
+        const tern_ssm_args a = {
+            .out = (float *)cpu_value(run, n->out[0]) + (first * n_heads + head) * dim,
+            .x = x + head * dim,
+            .b = b,
+            .c = b + n_groups * n_state,
+            .dt = (const float *)cpu_value(run, n->in[1]) + first * n_heads + head,
+            .out_stride = n_heads * dim,
+            .stride = stride,
+            .dt_stride = n_heads,
+            .n_rows = runs[i].n,
+            .n_state = n_state,
+            .n_cols = dim,
+            .A = run->plan->weights[n->in[2]]->vector[head],
+            .D = run->plan->weights[n->in[3]]->vector[head],
+            .dt_bias = run->plan->weights[n->in[4]]->vector[head],
+            .state = state,
+            .state_stride = dim};
+        kernels(run)->f->ssm(&a);
+        if (runs[i].keeps)
+            memcpy(state_of(run, &c->kept, n->in[5]) + head * part, state, part * sizeof *state);
+    }
+}
+
+static void step_ssm(cpu_run *run, const cpu_step *step, const tern_team *team) {
+    (void)team;
+    const tern_node *n = step->node;
+    size_t heads = (size_t)n->n_heads, n_units = heads * (size_t)run->batch->n_chunks, unit, end;
+    while (tern_team_claim(counter(run, step, 0), n_units, 1, &unit, &end))
+        ssm_unit(run, n, unit / heads, unit % heads);
+}
+const cpu_op cpu_op_SSM = {.step = step_ssm};

@@ -30,6 +30,21 @@ static void step_rms_norm(cpu_run *run, const cpu_step *step, const tern_team *t
 }
 const cpu_op cpu_op_RMS_NORM = {.step = step_rms_norm};
 
+static void step_group_norm(cpu_run *run, const cpu_step *step, const tern_team *team) {
+    (void)team;
+    const tern_node *n = step->node;
+    const tern_float_kernels *f = kernels(run)->f;
+    size_t d = (size_t)cols(run, n->in[0]), group = (size_t)n->group;
+    const float *x = cpu_value(run, n->in[0]);
+    float *y = cpu_value(run, n->out[0]);
+    for (size_t t, last; claim_rows(run, step, cpu_rows(run, n->in[0]), ROW_BLOCK, &t, &last);)
+        for (size_t at = t * d; at < last * d; at += group) {
+            float mean = f->dot(x + at, x + at, group) / (float)group;
+            f->scale(y + at, x + at, 1 / sqrtf(mean + n->eps), group);
+        }
+}
+const cpu_op cpu_op_GROUP_NORM = {.step = step_group_norm};
+
 static void step_l2_norm(cpu_run *run, const cpu_step *step, const tern_team *team) {
     (void)team;
     const tern_node *n = step->node;

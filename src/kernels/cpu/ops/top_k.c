@@ -107,6 +107,13 @@ static void top_k_screened(cpu_run *run, const cpu_step *step, const tern_team *
     }
 }
 
+// The order of scores is that of the products.
+static void cap_values(const cpu_run *run, const tern_node *n, const tern_team *team, float *values,
+                       int32_t n_rows) {
+    size_t count = (size_t)n_rows * (size_t)run->batch->top_k;
+    if (team->thread == 0) kernels(run)->f->soft_cap(values, values, n->soft_cap, count);
+}
+
 static void step_top_k(cpu_run *run, const cpu_step *step, const tern_team *team) {
     const tern_node *n = step->node;
     const tern_batch *b = run->batch;
@@ -132,6 +139,7 @@ static void step_top_k(cpu_run *run, const cpu_step *step, const tern_team *team
                            (size_t)n_rows, ids, values);
         else
             top_k_of_all(run, step, team, w, row, ids, values);
+        if (n->soft_cap != 0) cap_values(run, n, team, values, n_rows);
     }
 }
 const cpu_op cpu_op_TOP_K = {.step = step_top_k};

@@ -1,10 +1,5 @@
-// y[t][row] = dot(x[t], W[row]) for weights of f16 pairs, of f32, or of int8 with an f16 scale for
-// each 32 columns (the integers of a row first, then its scales). A large matrix comes in parts of
-// whole rows, each with its own dispatch.
-override COLS4: u32;     // columns / 4
-override IS_F16: bool;
-override IS_Q8: bool;
-override ROW4: u32 = 1u; // vec4s of a row with scales
+// y[t][row] = dot(x[t], W[row]). A large matrix comes in parts of whole rows, each with its own
+// dispatch.
 override ADD: bool;
 override FIRST_ROW: u32; // of the part
 override N_ROWS: u32;
@@ -15,31 +10,11 @@ override ROWS: u32 = 1u; // of x that a workgroup of gemv takes: each weight is 
 override FOURS: u32 = 1u; // rows of weights / 4 that a thread of it has, 1 or 2
 const ROWS_MAX = 16u;
 
-@group(0) @binding(1) var<storage, read> w: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read_write> x: array<vec4<f32>>;
 @group(0) @binding(3) var<storage, read_write> y: array<f32>;
 
-fn halves(low: u32, high: u32) -> vec4<f32> {
-    return vec4(unpack2x16float(low), unpack2x16float(high));
-}
-
 fn write(to: u32, value: f32) {
     if (ADD) { y[to] = y[to] + value; } else { y[to] = value; }
-}
-
-fn scale(row: u32, block: u32) -> f32 {
-    let i = COLS4 + block / 2u;
-    return unpack2x16float(w[row * ROW4 + i / 4u][i % 4u])[block % 2u];
-}
-
-fn weights4(row: u32, i: u32) -> vec4<f32> {
-    if (IS_Q8) { return bytes4(w[row * ROW4 + i / 4u][i % 4u]) * scale(row, i / 8u); }
-    if (IS_F16) {
-        let v = w[(row * COLS4 + i) / 2u];
-        if (i % 2u == 0u) { return halves(v.x, v.y); }
-        return halves(v.z, v.w);
-    }
-    return bitcast<vec4<f32>>(w[row * COLS4 + i]);
 }
 
 // ---- Few rows of x -----------------------------------------------------------------------------
