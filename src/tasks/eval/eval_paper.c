@@ -63,15 +63,12 @@ static tern_status count_codes(paper *p, const tern_matrix *m, const tern_ternar
 // The matrix of value w, which is multiplied directly or (rounded) after a ternarize.
 static tern_status look_at_matrix(paper *p, tern_vid w, bool rounded, tern_error *err) {
     const tern_value *v = &p->built.values[w];
-    const tern_tensor *t = tern_model_tensor(p->file, p->arch, v->name);
-    if (!t) return tern_fail(err, TERN_ERR_FORMAT, "tensor %s is missing", v->name);
-    if ((int64_t)t->ne[0] != v->cols || (int64_t)t->ne[1] != v->rows || t->ne[2] * t->ne[3] != 1)
-        return tern_fail(err, TERN_ERR_FORMAT, "tensor %s has not the shape that the config makes",
-                         t->name);
+    tern_tensor t;
+    TERN_TRY(tern_model_weight(p->file, p->arch, v, &t, err));
     p->n_linears++;
-    p->n_bytes += t->bytes;
-    p->n_weights += t->ne[0] * t->ne[1];
-    tern_matrix m = tern_tensor_matrix(t);
+    p->n_bytes += t.bytes;
+    p->n_weights += t.ne[0] * t.ne[1];
+    tern_matrix m = tern_tensor_matrix(&t);
     tern_ternary_kind kind;
     TERN_TRY(tern_ternary_find(&m, rounded, &kind, err));
     if (!kind.is_ternary) return TERN_OK;

@@ -175,10 +175,10 @@ static tern_status measure_model(tern_inspection *in, tern_error *err) {
     in->bytes_per_token = 0;
     for (size_t v = 0; status == TERN_OK && v < g.n_values; v++) {
         const tern_value *x = &g.values[v];
-        const tern_tensor *t = x->kind == TERN_VALUE_WEIGHT
-                                   ? tern_model_tensor(in->file, in->arch, x->name)
-                                   : NULL;
-        if (t && (!x->is_table || in->is_tied)) in->bytes_per_token += t->bytes;
+        tern_tensor t;
+        if (x->kind != TERN_VALUE_WEIGHT || (x->is_table && !in->is_tied)) continue;
+        if (tern_model_weight(in->file, in->arch, x, &t, NULL) == TERN_OK)
+            in->bytes_per_token += t.bytes;
     }
     if (status == TERN_OK) in->states = tern_graph_state_bytes(&g);
     tern_graph_free(&g);
