@@ -64,18 +64,18 @@ static int by_bytes(const void *a, const void *b) {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
+tern_status tern_names_add_entry(tern_names *names, const char *name, const char *begin,
+                                 const char *end, tern_error *err) {
+    size_t n = strlen(name), n_begin = strlen(begin), n_end = strlen(end);
+    bool is_itself = strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+    bool is_asked = n >= n_begin + n_end && strncmp(name, begin, n_begin) == 0 &&
+                    strcmp(name + n - n_end, end) == 0;
+    return is_asked && !is_itself ? tern_names_add(names, name, err) : TERN_OK;
+}
+
 tern_status tern_folder_list(tern_names *names, const char *folder, const char *begin,
                              const char *end, tern_error *err) {
-    size_t n_begin = strlen(begin), n_end = strlen(end);
-    tern_names all = {0};
-    tern_status status = tern_folder_read(&all, folder, err);
-    for (size_t i = 0; status == TERN_OK && i < all.n; i++) {
-        size_t n = strlen(all.list[i]);
-        if (n >= n_begin + n_end && strncmp(all.list[i], begin, n_begin) == 0 &&
-            strcmp(all.list[i] + n - n_end, end) == 0)
-            status = tern_names_add(names, all.list[i], err);
-    }
-    tern_names_free(&all);
+    tern_status status = tern_folder_read(names, folder, begin, end, err);
     if (names->n) qsort(names->list, names->n, sizeof *names->list, by_bytes);
     return status;
 }

@@ -63,9 +63,13 @@ typedef struct tern_names { // zero-initialise
 // character is a wildcard.
 tern_status tern_folder_list(tern_names *names, const char *folder, const char *begin,
                              const char *end, tern_error *err);
-// All names in a folder, in no order.
-tern_status tern_folder_read(tern_names *names, const char *folder, tern_error *err);
+// The same in no order. Takes memory for the names that it gives, and for no other of the folder.
+tern_status tern_folder_read(tern_names *names, const char *folder, const char *begin,
+                             const char *end, tern_error *err);
 tern_status tern_names_add(tern_names *names, const char *name, tern_error *err); // at the end
+// An entry of a folder: if it is what tern_folder_list was asked for, and not "." or "..".
+tern_status tern_names_add_entry(tern_names *names, const char *name, const char *begin,
+                                 const char *end, tern_error *err);
 void tern_names_free(tern_names *names);
 
 // ---- Open folders and locks ---------------------------------------------------------------------

@@ -49,6 +49,9 @@ TEST(folders_are_listed_without_wildcards) {
     REQUIRE_OK(tern_folder_list(&names, folder, "", "", &err), err);
     CHECK(names.n == 5);
     tern_names_free(&names);
+    tern_mem_fail_at(1); // nobody else's names are remembered, however many there are
+    CHECK(tern_folder_list(&names, folder, "none", "", &err) == TERN_OK && names.n == 0);
+    tern_mem_fail_at(0);
     CHECK(tern_folder_list(&names, test_tmp("no such folder"), "", "", &err) == TERN_ERR_IO);
     touch(test_tmp("."), "a file");
     CHECK(tern_folder_make(test_tmp("a file"), &err) == TERN_ERR_IO);

@@ -52,7 +52,7 @@ bool tern_folder_rename(tern_folder *f, const char *from, const char *to) {
 }
 
 tern_status tern_folder_names(const tern_folder *f, tern_names *names, tern_error *err) {
-    return tern_folder_read(names, f->path, err);
+    return tern_folder_read(names, f->path, "", "", err);
 }
 
 bool tern_folder_has_folder(const tern_folder *f, const char *name) {

@@ -84,18 +84,19 @@ void tern_folder_sync(const char *path) {
 
 // ---- Folders -----------------------------------------------------------------------------------
 
-static tern_status read_names(DIR *dir, tern_names *names, tern_error *err) {
+static tern_status read_names(DIR *dir, tern_names *names, const char *begin, const char *end,
+                              tern_error *err) {
     tern_status status = TERN_OK;
     for (struct dirent *e; status == TERN_OK && (e = readdir(dir));)
-        if (strcmp(e->d_name, ".") && strcmp(e->d_name, ".."))
-            status = tern_names_add(names, e->d_name, err);
+        status = tern_names_add_entry(names, e->d_name, begin, end, err);
     closedir(dir);
     return status;
 }
 
-tern_status tern_folder_read(tern_names *names, const char *folder, tern_error *err) {
+tern_status tern_folder_read(tern_names *names, const char *folder, const char *begin,
+                             const char *end, tern_error *err) {
     DIR *dir = opendir(folder);
-    if (dir) return read_names(dir, names, err);
+    if (dir) return read_names(dir, names, begin, end, err);
     return tern_fail(err, TERN_ERR_IO, "%s: cannot be listed: %s", folder, strerror(errno));
 }
 
@@ -139,7 +140,7 @@ tern_status tern_folder_names(const tern_folder *f, tern_names *names, tern_erro
     // Opened again and not dup()ed, since a copy would share the place in the list.
     int fd = openat(f->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-    if (dir) return read_names(dir, names, err);
+    if (dir) return read_names(dir, names, "", "", err);
     tern_fail(err, TERN_ERR_IO, "a folder cannot be listed: %s", strerror(errno));
     if (fd >= 0) close(fd);
     return TERN_ERR_IO;

@@ -143,7 +143,8 @@ void tern_folder_sync(const char *path) { (void)path; } // renaming writes throu
 
 // ---- Folders -----------------------------------------------------------------------------------
 
-tern_status tern_folder_read(tern_names *names, const char *folder, tern_error *err) {
+tern_status tern_folder_read(tern_names *names, const char *folder, const char *begin,
+                             const char *end, tern_error *err) {
     WIN32_FIND_DATAA e;
     char *pattern = tern_path_join(folder, "*");
     if (!pattern) return tern_fail_memory(err, strlen(folder) + 3);
@@ -154,9 +155,7 @@ tern_status tern_folder_read(tern_names *names, const char *folder, tern_error *
         return tern_fail(err, TERN_ERR_IO, "%s: cannot be listed: %s", folder, strerror(errno));
     }
     tern_status status = TERN_OK;
-    do
-        if (strcmp(e.cFileName, ".") && strcmp(e.cFileName, ".."))
-            status = tern_names_add(names, e.cFileName, err);
+    do status = tern_names_add_entry(names, e.cFileName, begin, end, err);
     while (status == TERN_OK && FindNextFileA(h, &e));
     FindClose(h);
     return status;
