@@ -40,7 +40,7 @@ static void check_sessions(tern_model *m, tern_device_memory before) {
         uint64_t logits = (uint64_t)info.n_batch * (uint64_t)info.n_vocab * 4;
         CHECK(d.weights == before.weights && d.work > last.work + logits);
         uint64_t results = d.results - last.results;
-        // What is read back is rows of logits, or a list of the greatest for each: two such buffers.
+        // Two buffers for what is read back: rows of logits, or a list of the greatest of each.
         uint64_t lists = (uint64_t)info.n_batch * sizeof(gpu_list);
         uint64_t each = logits > lists ? logits : lists;
         CHECK_MSG(results >= 2 * each && results < 2 * each + 512, "%llu instead of 2 x %llu",
