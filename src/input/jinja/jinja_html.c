@@ -3,25 +3,27 @@
 #include "base/utf8.h"
 #include "input/jinja/jinja.h"
 
-static const struct entity {
-    const char *name, *text;
-} entities[] = {
+// One text and no array of pointers: a program that is loaded over a network has it, too.
+static const char entities[] =
 #include "input/jinja/html_entities.inl"
-};
+    ;
 
-static const char *find_entity(const char *name, size_t n) {
-    size_t low = 0, high = sizeof entities / sizeof *entities;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        int order = strncmp(entities[middle].name, name, n);
-        if (order == 0) order = entities[middle].name[n] != 0;
-        if (order == 0) return entities[middle].text;
-        if (order < 0)
-            low = middle + 1;
+// What the name s[0..n) stands for; no text: nothing.
+static tern_str find_entity(const char *s, size_t n) {
+    const char *low = entities, *high = entities + sizeof entities - 1;
+    while (low < high) { // both begin entries
+        const char *name = low + (high - low) / 2;
+        while (name > low && name[-1]) name--;
+        const char *space = strchr(name, ' '), *text = space + 1;
+        size_t length = (size_t)(space - name);
+        int order = memcmp(name, s, length < n ? length : n);
+        if (order == 0 && length == n) return (tern_str){text, strlen(text)};
+        if (order < 0 || (order == 0 && length < n))
+            low = text + strlen(text) + 1;
         else
-            high = middle;
+            high = name;
     }
-    return NULL;
+    return (tern_str){0};
 }
 
 // The numbers that HTML reads as Windows-1252, from 0x80 on.
@@ -74,10 +76,10 @@ static bool put_reference(jrun *r, const char *s, size_t n, size_t *used) {
     if (length < n && s[length] == ';') length++;
     if (!tern_jinja_work(r, 64 * length)) return false;
     for (size_t k = length; k > 1; k--) { // the longest name that it begins with
-        const char *found = find_entity(s, k);
-        if (!found) continue;
+        tern_str found = find_entity(s, k);
+        if (!found.len) continue;
         *used = k;
-        return tern_jinja_put(r, found, strlen(found));
+        return tern_jinja_put(r, found.ptr, found.len);
     }
     return true;
 }
