@@ -157,7 +157,8 @@ TEST(jinja_filters_and_tests) {
          "tojson(sort_keys=true) }}",
          "\"<\\u0001\\\"/\" {\"1\": 2.5} {\"Y\": 2, \"x\": 3, \"z\": 1}"},
         // The first and the last name, with and without a semicolon, one that begins like another.
-        {"{{ '&AElig;&AElig &zwnj;|&notin;&notit;&not|&zzz;&NJcy;&amp;lt; &#65;&#x80;' | striptags }}",
+        {"{{ '&AElig;&AElig &zwnj;|&notin;&notit;&not|&zzz;&NJcy;&amp;lt; &#65;&#x80;' "
+         "| striptags }}",
          "\u00c6\u00c6 \u200c|\u2209\u00acit;\u00ac|&zzz;\u040a&lt; A\u20ac"},
         {"{{ s is string }}{{ t is number }}{{ n is integer }}{{ d is mapping }}{{ d is sequence }}"
          "{{ l is iterable }}{{ no is none }}{{ t is true }}{{ n is divisibleby 7 }}{{ n is odd }}",
