@@ -1,6 +1,6 @@
 // The small models of every family (tests/oracles): their greedy tokens against the reference's, and
 // how likely each was against the native engine's logits, to the last bit of a float.
-import { readdirSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { enginePage } from './engine.mjs';
 import { test } from './harness.mjs';
@@ -43,6 +43,19 @@ function logprobsOf(row) {
 // double; a logit that differed in the last bit of a float would move these four times as far.
 const within = (a, b) => Math.abs(a - b) <= 1.2e-7 * Math.max(1, Math.abs(b));
 
+// The scores of each token of a text, as when it was the text's last one. LongRoPE turns all tokens
+// another way once the text is longer than the model's first training: both lengths are computed.
+async function scoresOf(model, ids) {
+  const { rope_parameters: rope } = JSON.parse(
+    readFileSync(path.join(folder, model.name, 'config.json'), 'utf8'),
+  );
+  const all = await logits(path.join(folder, model.path), ids);
+  const n = rope?.original_max_position_embeddings ?? 0;
+  if (rope?.rope_type !== 'longrope' || n >= ids.length) return all;
+  all.set(await logits(path.join(folder, model.path), ids.slice(0, n)));
+  return all;
+}
+
 async function compare(t, ask, model, build) {
   const golden = path.join(folder, model.name, 'golden.safetensors');
   const { input_ids: ids, greedy_ids: greedy } = await tensors(golden, 'input_ids', 'greedy_ids');
@@ -54,7 +67,7 @@ async function compare(t, ask, model, build) {
       info,
     },
   ] = await Promise.all([
-    logits(path.join(folder, model.path), [...greedy].slice(0, -1)),
+    scoresOf(model, [...greedy].slice(0, -1)),
     ask({
       job: 'greedy',
       build,
