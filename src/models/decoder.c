@@ -17,6 +17,18 @@
 #include <string.h>
 #include "models/family.h"
 
+const tern_tensor_row tern_decoder_tensors[] = {
+    TERN_ROWS_TABLE_AND_HEAD,
+    TERN_NORM("output_norm", "model.norm", TERN_CHANGE_NONE),
+    TERN_ROWS_ROPE_FACTORS,
+    TERN_LAYER_NORM("attn_norm", "input_layernorm", TERN_CHANGE_NONE),
+    TERN_ROWS_ATTENTION_NEIGHBOURS,
+    TERN_LAYER_NORM("ffn_norm", "post_attention_layernorm", TERN_CHANGE_NONE),
+    TERN_ROWS_FEED_FORWARD,
+    TERN_ROWS_INPUT_NORMS,
+    TERN_ROWS_END,
+};
+
 const tern_ignored tern_decoder_ignored[] = {TERN_IGNORED_ROPE, {NULL, NULL, NULL}};
 
 // ---- Blocks ------------------------------------------------------------------------------------
@@ -157,6 +169,16 @@ tern_vid tern_block_fused_feed_forward(tern_graph *g, const tern_config *c, tern
 tern_vid tern_block_residual(tern_graph *g, const tern_config *c, tern_vid x, tern_vid added) {
     if (c->residual_scale != 0) added = tern_g_scale(g, added, (float)c->residual_scale);
     return tern_g_add(g, x, added);
+}
+
+tern_vid tern_block_normed_after(tern_graph *g, const tern_config *c, tern_vid x,
+                                 const tern_attention_block *block) {
+    tern_vid a = tern_block_attention(g, c, x, block);
+    a = tern_block_norm(g, a, "blk.%d.post_attention_norm.weight", c->n_embd, c->rms_eps);
+    x = tern_g_add(g, x, a);
+    tern_vid f = tern_block_feed_forward(g, c, x);
+    f = tern_block_norm(g, f, "blk.%d.post_ffw_norm.weight", c->n_embd, c->rms_eps);
+    return tern_g_add(g, x, f);
 }
 
 // ---- Before and after the layers ---------------------------------------------------------------

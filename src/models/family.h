@@ -87,6 +87,9 @@ tern_vid tern_block_feed_forward(tern_graph *g, const tern_config *c, tern_vid x
 tern_vid tern_block_fused_feed_forward(tern_graph *g, const tern_config *c, tern_vid x);
 // x and what a half of the layer adds to it, times c->residual_scale where there is one.
 tern_vid tern_block_residual(tern_graph *g, const tern_config *c, tern_vid x, tern_vid added);
+// A whole layer with the norms after attention and feed-forward, and none before them.
+tern_vid tern_block_normed_after(tern_graph *g, const tern_config *c, tern_vid x,
+                                 const tern_attention_block *block);
 tern_vid tern_block_mamba(tern_graph *g, const tern_config *c, tern_vid x);
 // Experts where the layer has them, else the plain one.
 tern_vid tern_block_experts(tern_graph *g, const tern_config *c, tern_vid x);
@@ -212,6 +215,7 @@ bool tern_config_pools(const tern_config *c);  // rows of a text to one vector
         NULL, ".attn_rot_embd.weight", "RoPE's frequencies are computed from the config"           \
     }
 
+extern const tern_tensor_row tern_decoder_tensors[]; // Llama's
 extern const tern_ignored tern_decoder_ignored[]; // TERN_IGNORED_ROPE alone
 
 // ---- Samples -----------------------------------------------------------------------------------

@@ -55,24 +55,12 @@ static const tern_config sample = {TERN_SAMPLE,
                                    .logit_divisor = 8,
                                    .query_scalar = 256};
 
-static const tern_tensor_row tensors[] = {
-    TERN_ROWS_TABLE_AND_HEAD,
-    TERN_NORM("output_norm", "model.norm", TERN_CHANGE_NONE),
-    TERN_ROWS_ROPE_FACTORS,
-    TERN_LAYER_NORM("attn_norm", "input_layernorm", TERN_CHANGE_NONE),
-    TERN_ROWS_ATTENTION_NEIGHBOURS,
-    TERN_LAYER_NORM("ffn_norm", "post_attention_layernorm", TERN_CHANGE_NONE),
-    TERN_ROWS_FEED_FORWARD,
-    TERN_ROWS_INPUT_NORMS,
-    TERN_ROWS_END,
-};
-
 const tern_arch tern_arch_granite = {
     .name = "granite",
     .gguf_names = gguf_names,
     .hf_types = hf_types,
     .hf_class = "GraniteForCausalLM",
-    .tensors = tensors,
+    .tensors = tern_decoder_tensors,
     .ignored = tern_decoder_ignored,
     .defaults = &defaults,
     .read = read,

@@ -43,17 +43,6 @@ static const tern_config sample = {TERN_SAMPLE,
                                             .growth = 0.1f},
                                    .act = TERN_ACTIVATION_SILU};
 
-static const tern_tensor_row tensors[] = {
-    TERN_ROWS_TABLE_AND_HEAD,
-    TERN_NORM("output_norm", "model.norm", TERN_CHANGE_NONE),
-    TERN_LAYER_NORM("attn_norm", "input_layernorm", TERN_CHANGE_NONE),
-    TERN_ROWS_ATTENTION_NEIGHBOURS,
-    TERN_LAYER_NORM("ffn_norm", "post_attention_layernorm", TERN_CHANGE_NONE),
-    TERN_ROWS_FEED_FORWARD,
-    TERN_ROWS_INPUT_NORMS,
-    TERN_ROWS_END,
-};
-
 static const tern_ignored ignored[] = {
     TERN_IGNORED_ROPE, TERN_IGNORED_PICTURES, {NULL, NULL, NULL}};
 
@@ -62,7 +51,7 @@ const tern_arch tern_arch_ministral3 = {
     .gguf_names = gguf_names,
     .hf_types = hf_types,
     .hf_class = "Ministral3ForCausalLM",
-    .tensors = tensors,
+    .tensors = tern_decoder_tensors,
     .ignored = ignored,
     .defaults = &defaults,
     .read = read,

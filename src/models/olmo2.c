@@ -4,12 +4,7 @@
 
 static tern_vid layer(tern_graph *g, const tern_config *c, tern_vid x) {
     const tern_attention_block block = {.row_norms = true, .rope = &c->rope};
-    tern_vid a = tern_block_attention(g, c, x, &block);
-    a = tern_block_norm(g, a, "blk.%d.post_attention_norm.weight", c->n_embd, c->rms_eps);
-    x = tern_g_add(g, x, a);
-    tern_vid f = tern_block_feed_forward(g, c, x);
-    f = tern_block_norm(g, f, "blk.%d.post_ffw_norm.weight", c->n_embd, c->rms_eps);
-    return tern_g_add(g, x, f);
+    return tern_block_normed_after(g, c, x, &block);
 }
 
 static tern_status build(tern_graph *g, const tern_config *c, tern_error *err) {

@@ -64,23 +64,12 @@ static const tern_generation_defaults generation = {
 static const tern_config sample = {
     TERN_SAMPLE, .rope = TERN_SAMPLE_ROPE(32), .act = TERN_ACTIVATION_SILU, .unrotated = {0, 1}};
 
-static const tern_tensor_row tensors[] = {
-    TERN_ROWS_TABLE_AND_HEAD,
-    TERN_NORM("output_norm", "model.norm", TERN_CHANGE_NONE),
-    TERN_LAYER_NORM("attn_norm", "input_layernorm", TERN_CHANGE_NONE),
-    TERN_ROWS_ATTENTION_NEIGHBOURS,
-    TERN_LAYER_NORM("ffn_norm", "post_attention_layernorm", TERN_CHANGE_NONE),
-    TERN_ROWS_FEED_FORWARD,
-    TERN_ROWS_INPUT_NORMS,
-    TERN_ROWS_END,
-};
-
 const tern_arch tern_arch_smollm3 = {
     .name = "smollm3",
     .gguf_names = gguf_names,
     .hf_types = hf_types,
     .hf_class = "SmolLM3ForCausalLM",
-    .tensors = tensors,
+    .tensors = tern_decoder_tensors,
     .ignored = tern_decoder_ignored,
     .defaults = &defaults,
     .read = read,
