@@ -39,9 +39,11 @@ tern_status tern_config_pooling(const tern_config_source *s, tern_config *c, ter
 // The factors that Granite's and MiniCPM's GGUFs state; those of c stand where a file says nothing.
 tern_status tern_config_gguf_scales(const tern_config_source *s, tern_config *c, tern_error *err);
 tern_status tern_config_check_scale(const char *name, double value, tern_error *err);
-// Qwen2's and Qwen3's windows (qwen3.c).
+// Qwen2's and Qwen3's windows (qwen3.c), which are written with the way of pooling.
 tern_status tern_config_qwen_windows(const tern_config_source *s, tern_config *c, tern_error *err);
-void tern_config_write_qwen_windows_json(const tern_config *c, tern_strbuf *out);
+tern_status tern_config_write_qwen_gguf(tern_gguf_writer *w, const char *name,
+                                        const tern_config *c);
+void tern_config_write_qwen_json(const tern_config *c, tern_strbuf *out);
 
 // ---- Writing one (config_write.c) --------------------------------------------------------------
 

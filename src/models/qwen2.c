@@ -8,10 +8,6 @@ static tern_status read(const tern_config_source *s, tern_config *c, tern_error 
     return tern_config_qwen_windows(s, c, err);
 }
 
-static tern_status write_gguf(tern_gguf_writer *w, const char *name, const tern_config *c) {
-    return c->window ? tern_config_write_windows(w, name, c) : TERN_OK;
-}
-
 static const char *const gguf_names[] = {"qwen2", NULL};
 static const char *const hf_types[] = {"qwen2", NULL};
 static const tern_config defaults = {.rms_eps = 1e-6};
@@ -44,9 +40,9 @@ const tern_arch tern_arch_qwen2 = {
     .ignored = tern_decoder_ignored,
     .defaults = &defaults,
     .read = read,
-    .write_gguf = write_gguf,
-    .write_json = tern_config_write_qwen_windows_json,
-    .graphs = TERN_GRAPHS(TERN_DECODER(tern_build_decoder)),
+    .write_gguf = tern_config_write_qwen_gguf,
+    .write_json = tern_config_write_qwen_json,
+    .graphs = TERN_GRAPHS(TERN_DECODER(tern_build_decoder), TERN_ENCODER(tern_build_decoder)),
     .mixed_layers = true,
     .windows_by_layer = true,
     .generation = &generation,

@@ -52,7 +52,14 @@ tern_status tern_config_qwen_windows(const tern_config_source *s, tern_config *c
     return gguf ? read_gguf_windows(s, c, err) : read_json_windows(s, c, err);
 }
 
-void tern_config_write_qwen_windows_json(const tern_config *c, tern_strbuf *out) {
+tern_status tern_config_write_qwen_gguf(tern_gguf_writer *w, const char *name,
+                                        const tern_config *c) {
+    TERN_TRY(tern_config_write_pooling(w, name, c));
+    return c->window ? tern_config_write_windows(w, name, c) : TERN_OK;
+}
+
+void tern_config_write_qwen_json(const tern_config *c, tern_strbuf *out) {
+    tern_config_write_pooling_json(c, out);
     if (c->window)
         tern_strbuf_printf(out, "  \"use_sliding_window\": true,\n  \"sliding_window\": %d,\n",
                            (int)c->window);
@@ -65,16 +72,6 @@ static tern_status read(const tern_config_source *s, tern_config *c, tern_error 
     TERN_TRY(tern_config_pooling(s, c, err));
     c->appends_eos = c->pooling == TERN_POOLING_LAST;
     return TERN_OK;
-}
-
-static tern_status write_gguf(tern_gguf_writer *w, const char *name, const tern_config *c) {
-    TERN_TRY(tern_config_write_pooling(w, name, c));
-    return c->window ? tern_config_write_windows(w, name, c) : TERN_OK;
-}
-
-static void write_json(const tern_config *c, tern_strbuf *out) {
-    tern_config_write_pooling_json(c, out);
-    tern_config_write_qwen_windows_json(c, out);
 }
 
 // Layers without experts among the others: no published file has them, and GGUF cannot say so.
@@ -92,12 +89,12 @@ static tern_status read_moe(const tern_config_source *s, tern_config *c, tern_er
 
 static tern_status write_moe_gguf(tern_gguf_writer *w, const char *name, const tern_config *c) {
     TERN_TRY(tern_config_write_experts(w, name, c));
-    return write_gguf(w, name, c);
+    return tern_config_write_qwen_gguf(w, name, c);
 }
 
 static void write_moe_json(const tern_config *c, tern_strbuf *out) {
     tern_config_write_experts_json(c, out);
-    write_json(c, out);
+    tern_config_write_qwen_json(c, out);
 }
 
 static const char *const gguf_names[] = {"qwen3", NULL};
@@ -142,8 +139,8 @@ const tern_arch tern_arch_qwen3 = {
     .ignored = tern_decoder_ignored,
     .defaults = &defaults,
     .read = read,
-    .write_gguf = write_gguf,
-    .write_json = write_json,
+    .write_gguf = tern_config_write_qwen_gguf,
+    .write_json = tern_config_write_qwen_json,
     .graphs = TERN_GRAPHS(TERN_DECODER(build), TERN_ENCODER(build)),
     .mixed_layers = true,
     .windows_by_layer = true,
@@ -162,7 +159,7 @@ const tern_arch tern_arch_qwen3moe = {
     .read = read_moe,
     .write_gguf = write_moe_gguf,
     .write_json = write_moe_json,
-    .graphs = TERN_GRAPHS(TERN_DECODER(build)),
+    .graphs = TERN_GRAPHS(TERN_DECODER(build), TERN_ENCODER(build)),
     .mixed_layers = true,
     .windows_by_layer = true,
     .has_experts = true,
