@@ -3,6 +3,8 @@
 #
 #     make -j2 fuzz TIME=60      each target for TIME seconds, two at once (clang 14 or later)
 #     make fuzz-NAME TIME=600    one target
+#     ... SEED=1                 the same mutations each time, as CI has them: what a change breaks
+#                                is found there, and what others left by runs without it
 #     make fuzz-build            builds them all
 #     make fuzz-replay           all seeds once, then with failing allocations (any compiler)
 #     make mutate N=20000        mutated files of every kind through whole commands
@@ -52,7 +54,7 @@ $(FUZZ_NAMES:%=fuzz-link-%): fuzz-link-%: fuzz-library
 # -timeout-, -leak-, -oom-) there.
 $(FUZZ_NAMES:%=fuzz-%): fuzz-%: fuzz-link-%
 	@mkdir -p $(FUZZ_BUILD)/corpus/$*
-	@$(FUZZ_BUILD)/$*_fuzz -max_total_time=$(TIME) -timeout=20 -rss_limit_mb=2048 \
+	@$(FUZZ_BUILD)/$*_fuzz -max_total_time=$(TIME) $(if $(SEED),-seed=$(SEED)) -timeout=20 -rss_limit_mb=2048 \
 	  -artifact_prefix=$(FUZZ_BUILD)/$*- -print_final_stats=1 \
 	  $(FUZZ_BUILD)/corpus/$* fuzz/corpus/$* >$(FUZZ_BUILD)/$*.log 2>&1 || \
 	  { tail -n 60 $(FUZZ_BUILD)/$*.log; exit 1; }

@@ -148,9 +148,9 @@ tern_status tern_config_write_windows(tern_gguf_writer *w, const char *name, con
 
 // ---- config.json -----------------------------------------------------------------------------
 
-double tern_config_rotary_factor(const tern_config *c) {
-    double factor = (double)c->rope.n_rot / (double)c->head_dim;
-    return (double)c->head_dim * factor < c->rope.n_rot ? nextafter(factor, 2) : factor;
+double tern_config_rotary_factor(const tern_rope_attrs *r, int64_t head_dim) {
+    double factor = (double)r->n_rot / (double)head_dim;
+    return (double)head_dim * factor < r->n_rot ? nextafter(factor, 2) : factor;
 }
 
 static void put_long_rope(const tern_rope_attrs *r, const tern_rope_factors *factors,
@@ -175,7 +175,7 @@ static void put_rope(const tern_config *c, const tern_rope_factors *factors, ter
     tern_strbuf_printf(out, "  \"rope_theta\": %.9g,\n", (double)r->base);
     if (r->n_rot != c->head_dim && !c->full_head_dim)
         tern_strbuf_printf(out, "  \"partial_rotary_factor\": %.17g,\n",
-                           tern_config_rotary_factor(c));
+                           tern_config_rotary_factor(r, c->head_dim));
     if (r->scaling == TERN_ROPE_LINEAR)
         tern_strbuf_printf(out,
                            "  \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": %.9g},\n",

@@ -59,7 +59,7 @@ void tern_config_write_experts_json(const tern_config *c, tern_strbuf *out);
 tern_status tern_config_write_windows(tern_gguf_writer *w, const char *name, const tern_config *c);
 // The share of a head that is rotated, as a number that a reader's product with the head's
 // dimensions, cut to an integer, makes n_rot again.
-double tern_config_rotary_factor(const tern_config *c);
+double tern_config_rotary_factor(const tern_rope_attrs *r, int64_t head_dim);
 
 // ---- Building a graph (decoder.c) --------------------------------------------------------------
 

@@ -248,7 +248,7 @@ static tern_status write_gguf(tern_gguf_writer *w, const char *name, const tern_
 }
 
 static void write_json(const tern_config *c, tern_strbuf *out) {
-    bool turns_all = c->rope.scaling != TERN_ROPE_PROPORTIONAL;
+    bool is_share = c->rope.scaling == TERN_ROPE_PROPORTIONAL;
     tern_strbuf_printf(out,
                        "  \"sliding_window\": %d,\n  \"global_head_dim\": %" PRId64
                        ",\n  \"num_kv_shared_layers\": %" PRId64
@@ -261,11 +261,14 @@ static void write_json(const tern_config *c, tern_strbuf *out) {
         tern_strbuf_printf(out, "  \"final_logit_softcapping\": %.17g,\n", c->score_cap);
     tern_strbuf_printf(out,
                        "  \"rope_parameters\": {\"full_attention\": {\"rope_type\": \"%s\", "
-                       "\"rope_theta\": %.9g, \"partial_rotary_factor\": %.9g}, "
+                       "\"rope_theta\": %.9g, \"partial_rotary_factor\": %.17g}, "
                        "\"sliding_attention\": {\"rope_type\": \"default\", "
-                       "\"rope_theta\": %.9g}},\n",
-                       turns_all ? "default" : "proportional", (double)c->rope.base,
-                       turns_all ? 1 : (double)c->rope.factor, (double)c->window_rope.base);
+                       "\"rope_theta\": %.9g, \"partial_rotary_factor\": %.17g}},\n",
+                       is_share ? "proportional" : "default", (double)c->rope.base,
+                       is_share ? (double)c->rope.factor
+                                : tern_config_rotary_factor(&c->rope, c->full_head_dim),
+                       (double)c->window_rope.base,
+                       tern_config_rotary_factor(&c->window_rope, c->head_dim));
 }
 
 // ---- Tables ------------------------------------------------------------------------------------

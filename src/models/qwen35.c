@@ -203,8 +203,8 @@ static void write_json(const tern_config *c, tern_strbuf *out) {
                        "  \"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": %.9g, "
                        "\"partial_rotary_factor\": %.17g, \"mrope_interleaved\": true, "
                        "\"mrope_section\": [%d, %d, %d]},\n",
-                       (double)c->rope.base, tern_config_rotary_factor(c), (int)shares[0],
-                       (int)shares[1], (int)shares[2]);
+                       (double)c->rope.base, tern_config_rotary_factor(&c->rope, c->head_dim),
+                       (int)shares[0], (int)shares[1], (int)shares[2]);
 }
 
 // ---- Tables ------------------------------------------------------------------------------------
