@@ -381,10 +381,10 @@ static bool check_on_gpu(const char *folder, int n_batch, const close_bounds *bo
 // is not divided.
 TEST(webgpu_families_have_the_references_numbers) {
     static const close_bounds bounds = {.n_exact = SIZE_MAX, .exact = 1e-5}; // 1.8e-6 is measured
-    static const char *const few[] = {OWN "qwen35_grouped"};
+    static const char *const few[] = {OWN "qwen35_grouped", OWN "gemma4"};
     for (size_t i = 0; !test_is_long() && i < sizeof few / sizeof *few; i++)
         if (!check_on_gpu(few[i], 13, &bounds)) return;
-    for (size_t i = 0; test_is_long() && i + 1 < sizeof decoders / sizeof *decoders; i++)
+    for (size_t i = 0; test_is_long() && i < sizeof decoders / sizeof *decoders; i++)
         for (int n_batch = 13; n_batch <= 128; n_batch += 115)
             if (!check_on_gpu(decoders[i], n_batch, &bounds)) return;
 }
@@ -413,9 +413,9 @@ TEST(webgpu_families_of_transformers) {
     static const close_bounds bounds = {.n_exact = SIZE_MAX, .exact = 1e-5};
     for (size_t i = 0; i < N_TRANSFORMERS; i++) {
         char path[600];
-        bool few = i == 1 || strcmp(transformers[i], "falcon_h1") == 0;
-        bool lacks = strncmp(transformers[i], "gemma4", 6) == 0; // webgpu_says_which_ops_it_lacks
-        if (lacks || (!few && !test_is_long())) continue;
+        bool few = i == 1 || strcmp(transformers[i], "falcon_h1") == 0 ||
+                   strcmp(transformers[i], "gemma4_full") == 0;
+        if (!few && !test_is_long()) continue;
         if (!data_folder(transformers[i], path) || !check_on_gpu(path, 128, &bounds)) return;
     }
 }

@@ -218,6 +218,7 @@ typedef struct product {
     tern_vid x, out;
     const tern_weight *w;
     bool accumulate, chunk; // chunk: of the logits
+    float soft_cap;
 } product;
 
 static gpu_dispatch *add_float_part(tern_plan *p, const product *f, const gpu_part *part,
@@ -227,6 +228,7 @@ static gpu_dispatch *add_float_part(tern_plan *p, const product *f, const gpu_pa
                           f->chunk ? GPU_ROWS_CHUNK : rows_of(p, f->x));
     set_form(f->w, d);
     set(d, "ADD", f->accumulate);
+    if (f->soft_cap != 0) set(d, "SOFT_CAP", (double)f->soft_cap);
     set(d, "FIRST_ROW", (double)part->first_row);
     set(d, "N_ROWS", (double)part->n_rows);
     set(d, "Y_COLS", (double)f->w->n_rows);
@@ -261,30 +263,35 @@ static void add_float_gemvs(tern_plan *p, const product *f, const gpu_part *part
 }
 
 // x W^T for float weights; the logits of some outputs when `chunk`.
-static void add_float(tern_plan *p, tern_vid x, tern_vid wv, tern_vid out, bool accumulate,
-                      bool chunk) {
-    const tern_weight *w = p->weights[wv];
-    if (chunk && w->head) w = w->head;
-    const product f = {x, out, w, accumulate, chunk};
-    bool by_token = rows_of(p, x) == GPU_ROWS_TOKENS && !chunk;
+static void add_float(tern_plan *p, const product *f) {
+    const tern_weight *w = f->w;
+    bool by_token = rows_of(p, f->x) == GPU_ROWS_TOKENS && !f->chunk;
     for (size_t i = 0; i < w->n_parts; i++) {
-        add_float_gemvs(p, &f, &w->parts[i], by_token);
+        add_float_gemvs(p, f, &w->parts[i], by_token);
         if (!by_token) continue;
-        gpu_dispatch *d = add_float_part(p, &f, &w->parts[i], GPU_FLOAT_GEMM);
+        gpu_dispatch *d = add_float_part(p, f, &w->parts[i], GPU_FLOAT_GEMM);
         d->rows_each = 64;
         d->kinds = GPU_PROMPTS;
     }
 }
 
-void gpu_add_logits(tern_plan *p, tern_vid x, tern_vid w) {
-    add_float(p, x, w, -1, false, true);
+static const tern_weight *head_of(const tern_weight *w) {
+    return w->head ? w->head : w;
+}
+
+void gpu_add_logits(tern_plan *p, tern_vid x, tern_vid w, float soft_cap) {
+    const product f = {x, -1, head_of(p->weights[w]), false, true, soft_cap};
+    add_float(p, &f);
 }
 
 static void add_linear(tern_plan *p, const tern_node *n, bool accumulate) {
     for (int i = 0; i < n->n_out;) {
         bool chunk = gpu_is_logits(p->g, n->out[i]);
         if (!is_ternary(p, n->in[1 + i])) {
-            add_float(p, n->in[0], n->in[1 + i], n->out[i], accumulate, chunk);
+            const tern_weight *w = p->weights[n->in[1 + i]];
+            const product f = {n->in[0], n->out[i],  chunk ? head_of(w) : w,
+                               accumulate, chunk, n->soft_cap};
+            add_float(p, &f);
             i++;
             continue;
         }
@@ -310,7 +317,9 @@ static bool made_by_top_k(const tern_graph *g, const tern_node *linear) {
 }
 
 tern_status gpu_op_LINEAR(tern_plan *p, const tern_node *n, tern_error *err) {
-    (void)err;
+    if (n->soft_cap != 0 && is_ternary(p, n->in[1]))
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: webgpu caps no scores of a ternary matrix",
+                         p->g->values[n->in[1]].name);
     if (!made_by_top_k(p->g, n)) add_linear(p, n, false);
     return TERN_OK;
 }

@@ -10,6 +10,14 @@ fn bytes4(a: u32) -> vec4<f32> {
 // exp beyond these arguments is infinite or, on some devices, undefined.
 fn safe_exp(x: vec4<f32>) -> vec4<f32> { return exp(clamp(x, vec4(-87.0), vec4(87.0))); }
 
+// cap * tanh(s / cap), by tanh(u) = 1 - 2 / (exp(2u) + 1), which is 1 for more than 20; a cap of 0
+// is none.
+fn capped_by(cap: f32, s: vec4<f32>) -> vec4<f32> {
+    if (cap == 0.0) { return s; }
+    let u = clamp(s / cap, vec4(-20.0), vec4(20.0));
+    return cap * (1.0 - 2.0 / (exp(2.0 * u) + 1.0));
+}
+
 const SILU = 0u;
 const RELU2 = 1u;
 const GELU = 2u;
