@@ -357,7 +357,7 @@ TEST(gpu_capped_scores) {
     static const struct {
         float cap;
         tern_dtype type;
-    } cases[] = {{3, TERN_DTYPE_F16}, {0.1f, TERN_DTYPE_F32}, {1e5f, TERN_DTYPE_Q8_0}};
+    } cases[] = {{3, TERN_DTYPE_F16}, {1, TERN_DTYPE_F32}, {1e5f, TERN_DTYPE_Q8_0}};
     for (int i = 0; i < 3; i++) {
         enum { N_VOCAB = 77, N_TOKENS = 9 };
         rig_batches how = rig_counts();
