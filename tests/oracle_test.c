@@ -370,8 +370,8 @@ TEST(oracle_families_of_transformers_in_pieces) {
     }
 }
 
-// On a GPU rows of prompts and of steps are added up in other orders: pieces are near the reference,
-// not the same to the bit.
+// On a GPU rows of prompts and of steps are added up in other orders: pieces are near the
+// reference, not the same to the bit.
 static void check_pieces_near(const char *oracle, tern_model *model, const close_bounds *bounds) {
     static const size_t cuts[][2] = {{17, SIZE_MAX}, {1, SIZE_MAX}, {1, 1}};
     char path[700];
@@ -400,8 +400,8 @@ static bool check_on_gpu(const char *folder, int n_batch, const close_bounds *bo
 }
 
 // On a GPU: prompts whole, in several batches, cut at odd places and token by token, then a greedy
-// text. The short run has the families with most ops. Seen to fail: the norms of heads over whole rows; a delta net's query that
-// is not divided.
+// text. The short run has the families with most ops. Seen to fail: the norms of heads over whole
+// rows; a delta net's query that is not divided.
 TEST(webgpu_families_have_the_references_numbers) {
     static const close_bounds bounds = {.n_exact = SIZE_MAX, .exact = 1e-5}; // 1.8e-6 is measured
     static const char *const few[] = {OWN "qwen35_grouped", OWN "gemma4"};

@@ -157,13 +157,13 @@ static tern_status check_epsilon(const char *name, double value, tern_error *err
     return tern_fail(err, TERN_ERR_FORMAT, "config: %s is %g, expected 0 to 1", name, value);
 }
 
-// Experts are other matrices for other tokens.
+// Experts are other matrices for other tokens; a single one is a feed-forward part.
 static tern_status refuse_experts(const tern_config_source *s, tern_error *err) {
     static const char *const names[] = {"num_experts", "num_local_experts"};
     int64_t n = 0;
     if (s->arch->has_experts) return TERN_OK;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (tern_config_int(s, i ? NULL : "expert_count", names[i], &n) && n > 0)
+        if (tern_config_int(s, i ? NULL : "expert_count", names[i], &n) && n > 1)
             return tern_fail(err, TERN_ERR_UNSUPPORTED,
                              "config: %" PRId64 " experts: mixtures of experts are not supported",
                              n);
