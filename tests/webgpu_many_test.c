@@ -19,7 +19,8 @@ typedef struct line { // a timeline, and what the model says after each of its t
 static void begin(line *l, int number, int32_t n_vocab) {
     static const int32_t n_prompt[N_LEASES] = {20, 3, 33, 1};
     *l = (line){.n_ids = n_prompt[number]};
-    for (int32_t i = 0; i < l->n_ids; i++) l->ids[i] = 3 + (i * 37 + number * 11 + i / 3) % (n_vocab - 3);
+    for (int32_t i = 0; i < l->n_ids; i++)
+        l->ids[i] = 3 + (i * 37 + number * 11 + i / 3) % (n_vocab - 3);
 }
 
 // The next tokens of some lines in one batch: what of each was not computed.
