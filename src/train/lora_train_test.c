@@ -494,11 +494,16 @@ TEST(lora_training_refuses_what_does_not_fit) {
 TEST(lora_training_refuses_ops_without_a_gradient_by_name) {
     static const char *const models[][2] = {
         {"tests/oracles/qwen35", "qwen35 models cannot be trained: delta_net has no gradient"},
+        {"tests/oracles/qwen3moe", "qwen3moe models cannot be trained: route has no gradient"},
+        {"tests/oracles/lfm2moe", "lfm2moe models cannot be trained: route has no gradient"},
+        {"tests/oracles/granitehybrid", "granitehybrid models cannot be trained: ssm has no gradient"},
+        {"tests/oracles/falcon_h1", "falcon-h1 models cannot be trained: scale_pieces has no gradient"},
+        {"tests/oracles/gemma4", "gemma4 models cannot be trained: linear with a cap has no gradient"},
         {"tests/oracles/embeddinggemma/model.gguf",
          "embeddinggemma models cannot be trained: pool has no gradient"}};
     tern_error err;
     losses l;
-    for (int i = 0; i < 2; i++) {
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         tern_train_desc d = small_run(models[i][0], "nowhere", test_tmp("lora_never"), &l);
         CHECK(tern_train(&d, &err) == TERN_ERR_UNSUPPORTED);
         CHECK_MSG(strstr(err.message, models[i][1]), "%s", err.message);
