@@ -150,6 +150,18 @@ static void step_bias(cpu_train_run *run, cpu_train_step *s, const tern_team *te
             cpu_train_kernels(run)->add(o.out[0] + t * n, o.in[0] + t * n, o.in[1], n);
 }
 
+static void step_pieces(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
+    (void)team;
+    const tern_node *node = s->node;
+    operands o = values_of(run, node);
+    size_t n = cols(run, node->out[0]), first, last;
+    while (claim_rows(run, s, &first, &last))
+        for (size_t t = first; t < last; t++)
+            for (size_t i = 0, at = t * n; i < TERN_PIECES_MAX; at += (size_t)node->widths[i++])
+                cpu_train_kernels(run)->scale(o.out[0] + at, o.in[0] + at, node->factors[i],
+                                              (size_t)node->widths[i]);
+}
+
 // Each thread has a stretch of the columns, so that a sum has one order.
 static void step_bias_grad(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
     operands o = values_of(run, s->node);
@@ -384,6 +396,7 @@ cpu_train_fn cpu_train_fn_for(tern_op op) {
     case TERN_OP_GLU:
     case TERN_OP_ACT_GRAD:
     case TERN_OP_GLU_GRAD: return step_elementwise;
+    case TERN_OP_SCALE_PIECES: return step_pieces;
     case TERN_OP_BIAS: return step_bias;
     case TERN_OP_BIAS_GRAD: return step_bias_grad;
     case TERN_OP_COLUMNS:
@@ -393,6 +406,8 @@ cpu_train_fn cpu_train_fn_for(tern_op op) {
     case TERN_OP_CONV_GRAD_W: return step_conv;
     case TERN_OP_ATTENTION_SEQ:
     case TERN_OP_ATTENTION_GRAD: return cpu_train_attention;
+    case TERN_OP_SSM_SEQ:
+    case TERN_OP_SSM_GRAD: return cpu_train_ssm;
     case TERN_OP_CROSS_ENTROPY: return step_cross_entropy;
     case TERN_OP_CROSS_ENTROPY_GRAD: return step_cross_entropy_grad;
     case TERN_OP_SUM_INTO: return step_sum_into;
@@ -413,10 +428,13 @@ size_t cpu_train_scratch_floats(const tern_program *p, const tern_node *n) {
     case TERN_OP_CONV_SEQ: return (size_t)(p->g->values[n->in[0]].cols * TERN_CONV_TAPS);
     case TERN_OP_ATTENTION_SEQ:
     case TERN_OP_ATTENTION_GRAD: return cpu_train_attention_floats(p, n);
+    case TERN_OP_SSM_SEQ:
+    case TERN_OP_SSM_GRAD: return cpu_train_ssm_floats(p, n);
     default: return 0;
     }
 }
 
 size_t cpu_train_part_floats(const tern_program *p, const tern_node *n) {
+    if (n->op == TERN_OP_SSM_GRAD) return cpu_train_ssm_part_floats(p, n);
     return n->op == TERN_OP_RMS_NORM_GRAD ? (size_t)p->g->values[n->in[1]].cols : 0;
 }
