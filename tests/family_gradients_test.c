@@ -165,9 +165,10 @@ static void compare(const rig *r, const char *weight, const slopes *s, const ter
     const tern_json *slope = tern_json_first(doc, want);
     CHECK_MSG(slope != NULL, "%s: %s has no slopes", r->family, weight);
     for (int k = 0; slope && k < N_DIRECTIONS; k++) {
-        double error = fabs(s->along[k] - tern_json_number(slope, NAN)), unit = sqrt(s->squares / 2);
+        double right = tern_json_number(slope, NAN), unit = sqrt(s->squares / 2);
+        double error = fabs(s->along[k] - right);
         CHECK_MSG(error <= 4 * bound * unit, "%s: %s: slope %d is %.9g, not %.9g: off by %.2g",
-                  r->family, weight, k, s->along[k], tern_json_number(slope, NAN), error / unit);
+                  r->family, weight, k, s->along[k], right, error / unit);
         slope = tern_json_next(doc, want, slope);
     }
 }

@@ -9,7 +9,10 @@
 #include <string.h>
 #include "kernels/cpu/train/cpu_train.h"
 
-enum { CHUNK = 16 };
+enum {
+    CHUNK = 16,
+    HEADS_LEAST = 2, // of a part, though fewer threads may then have one
+};
 
 typedef struct shape {
     size_t n_heads, n_groups, n_state, dim;
@@ -170,6 +173,7 @@ static void step_backward(cpu_train_run *run, cpu_train_step *s, const tern_team
     operands o = operands_of(run, s->node);
     size_t n_tokens = (size_t)run->batch->n_tokens, wide = 2 * h.n_groups * h.n_state, part, end;
     size_t each = (h.n_heads + CPU_TRAIN_PARTS - 1) / CPU_TRAIN_PARTS;
+    if (each < HEADS_LEAST) each = HEADS_LEAST;
     size_t n_parts = (h.n_heads + each - 1) / each, first, last;
     const states m = states_in(&h, (size_t)p->n_span, cpu_train_scratch(run, team));
     while (tern_team_claim(&s->counter, n_parts, 1, &part, &end)) {
