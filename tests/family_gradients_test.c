@@ -159,7 +159,9 @@ static void add_slopes(rig *r, const tern_value *w, slopes *s) {
 }
 
 // An error of `bound` times the gradient's length, if it points anywhere, has bound / sqrt(n) of it
-// along a direction of length 1; four times as much is refused.
+// along a direction of length 1; four times as much is refused. A factor in front of a norm hardly
+// matters: what there is of its gradient is float32's rounding.
+#define NOTHING 1e-7
 static void compare(const rig *r, const char *weight, const slopes *s, const tern_json_doc *doc,
                     const tern_json *want, double bound) {
     const tern_json *slope = tern_json_first(doc, want);
@@ -167,8 +169,9 @@ static void compare(const rig *r, const char *weight, const slopes *s, const ter
     for (int k = 0; slope && k < N_DIRECTIONS; k++) {
         double right = tern_json_number(slope, NAN), unit = sqrt(s->squares / 2);
         double error = fabs(s->along[k] - right);
-        CHECK_MSG(error <= 4 * bound * unit, "%s: %s: slope %d is %.9g, not %.9g: off by %.2g",
-                  r->family, weight, k, s->along[k], right, error / unit);
+        CHECK_MSG(error <= 4 * bound * unit + NOTHING,
+                  "%s: %s: slope %d is %.9g, not %.9g: off by %.2g", r->family, weight, k,
+                  s->along[k], right, error / unit);
         slope = tern_json_next(doc, want, slope);
     }
 }
@@ -217,12 +220,13 @@ static const struct {
 } families[] = {{"gemma3", true},  {"lfm2", true},    {"qwen3", true},    {"gemma3_linear", true},
                 {"qwen2", true},   {"phi3", true},    {"hunyuan", true},  {"exaone4", true},
                 {"olmo2", true},   {"granite", false}, {"ministral3", false}, {"falcon_h1", false},
-                {"granitehybrid", false}};
+                {"granitehybrid", false}, {"gemma4", true}};
 #define N_FAMILIES (sizeof families / sizeof *families)
 
 // Seen to fail: a bias's gradient of one row; queries' growth left out of RoPE's gradient; a state
 // space's decay of the row before, states of the rows before instead of after, sums of a head's B
-// that its neighbour overwrites, D left out of dx.
+// that its neighbour overwrites, D left out of dx, a document that begins with the state of the one
+// before; a cap's gradient of the capped score; a norm of groups as one of the whole row.
 TEST(train_gradients_of_the_families_are_those_of_float64) {
     tern_json_doc doc;
     char *text;

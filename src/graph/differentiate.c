@@ -9,6 +9,9 @@
 //   linear        y = x W^T            dx = dy W               dW += dy^T x
 //   rms_norm      y = r x w            r = 1/sqrt(mean x^2 + eps), g = dy w, n columns of a group:
 //                                      dx = r (g - x r^2 (x . g) / n)     dw += sum_t dy r x
+//   group_norm    the same with w = 1
+//   scale_by      y = s x              dx = s dy               ds += sum dy x
+//   cap           y = c tanh(x / c)    dx = dy (1 - tanh(x / c)^2)
 //   rope          a rotation           dx = dy rotated back
 //   attention     P = softmax(s q K^T) dV = P^T dy, dP = dy V^T, dS = P (dP - rowsum(dy * y)),
 //                 y = P V              dq = s dS K, dK = s dS^T q
@@ -91,6 +94,14 @@ static tern_status without_tail(tern_graph *g, size_t *i, tern_error *err) {
     return TERN_OK;
 }
 
+// Scores are capped by a node of their own.
+static tern_status without_cap(tern_graph *g, size_t *i, tern_error *err) {
+    tern_node *n = &g->nodes[*i];
+    float cap = n->soft_cap;
+    n->soft_cap = 0;
+    return follow(g, i, (tern_node){.op = TERN_OP_CAP, .soft_cap = cap, .n_in = 1}, err);
+}
+
 // A state space, likewise, begins each document with zeros.
 static void without_state(tern_node *n) {
     n->op = TERN_OP_SSM_SEQ;
@@ -129,7 +140,8 @@ static void drop_unread(tern_graph *g) {
         size_t kept = 0;
         for (size_t i = 0; i < g->n_nodes; i++) {
             const tern_node *n = &g->nodes[i];
-            bool read = n->op == TERN_OP_LINEAR && g->values[n->out[0]].kind == TERN_VALUE_OUTPUT;
+            bool scores = n->op == TERN_OP_LINEAR || n->op == TERN_OP_CAP;
+            bool read = scores && g->values[n->out[0]].kind == TERN_VALUE_OUTPUT;
             for (size_t j = i + 1; j < g->n_nodes; j++)
                 for (int k = 0; k < g->nodes[j].n_in; k++)
                     for (int o = 0; o < n->n_out; o++) read |= g->nodes[j].in[k] == n->out[o];
@@ -171,7 +183,10 @@ tern_status tern_graph_train(tern_graph *g, tern_error *err) {
         if (n->op == TERN_OP_TAKE_ROWS) redirect(g, n->out[0], n->in[0]);
         if (n->op == TERN_OP_MUL) becomes_glu(g, n);
         if (n->op == TERN_OP_SSM) without_state(n);
-        if (n->op == TERN_OP_CONV) TERN_TRY(without_tail(g, &i, err));
+        if (n->op == TERN_OP_CONV)
+            TERN_TRY(without_tail(g, &i, err));
+        else if (n->op == TERN_OP_LINEAR && n->soft_cap != 0)
+            TERN_TRY(without_cap(g, &i, err));
     }
     drop_unread(g);
     for (size_t i = 0; i < g->n_nodes; i++)
@@ -368,6 +383,34 @@ static void add_back(gradients *d, const tern_node *f, tern_vid dy) {
     send(d, f->in[0], dy);
     send(d, f->in[1], dy);
 }
+// dx of an op whose gradient is made of x and dy alone, with the same attributes.
+static void plain_back(gradients *d, const tern_node *f, tern_vid dy, tern_op op) {
+    tern_vid x = f->in[0];
+    tern_node *n = begin(d, f, op);
+    inputs(d, n, (tern_vid[]){x, dy}, 2);
+    if (!n) return;
+    n->eps = f->eps;
+    n->group = f->group;
+    n->soft_cap = f->soft_cap;
+    send(d, x, tern_g_out(d->g, n, x, TERN_VALUE_F32, d->g->values[x].cols));
+}
+static void group_norm_back(gradients *d, const tern_node *f, tern_vid dy) {
+    plain_back(d, f, dy, TERN_OP_GROUP_NORM_GRAD);
+}
+static void cap_back(gradients *d, const tern_node *f, tern_vid dy) {
+    plain_back(d, f, dy, TERN_OP_CAP_GRAD);
+}
+
+static void scale_by_back(gradients *d, const tern_node *f, tern_vid dy) {
+    const tern_vid x = f->in[0], s = f->in[1];
+    tern_vid ds = sink(d, s);
+    if (ds >= 0) {
+        tern_vid products = tern_g_mul(d->g, dy, x);
+        inputs(d, begin(d, f, TERN_OP_SUM_INTO), (tern_vid[]){products, ds}, 2);
+    }
+    if (d->reaches[x]) send(d, x, tern_g_scale_by(d->g, dy, s));
+}
+
 static void pieces_back(gradients *d, const tern_node *f, tern_vid dy) {
     tern_node *n = begin(d, f, TERN_OP_SCALE_PIECES);
     inputs(d, n, &dy, 1);
@@ -449,7 +492,6 @@ const char *tern_graph_untrainable(const tern_graph *g) {
         const tern_node *n = &g->nodes[i];
         bool partly = found && found->op == TERN_OP_ATTENTION;
         if (!gradient_of(n->op) && !is_replaced(n) && (!found || partly)) found = n;
-        if (n->op == TERN_OP_LINEAR && n->soft_cap != 0) return "linear with a cap";
     }
     if (!found) return NULL;
     if (found->op == TERN_OP_ATTENTION) return "attention to both sides";
