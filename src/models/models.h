@@ -331,6 +331,10 @@ typedef struct tern_adapter { // of one matrix, all files together
     float *b;           // [n_out, room], times each file's scale
 } tern_adapter;
 
+// Of an adapter in a GGUF, for architectures with `folded` factors: that it was trained beside a
+// folder's weights. What other programs write is beside GGUF's.
+#define TERN_LORA_OF_FOLDER "tern.lora.of_folder"
+
 typedef struct tern_adapters {
     tern_adapter *list;
     size_t n, capacity;

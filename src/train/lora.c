@@ -316,5 +316,8 @@ tern_status tern_lora_put_meta(const tern_trainer *t, tern_gguf_writer *w) {
     TERN_TRY(tern_gguf_put_str(w, "general.name", TERN_STR("tern")));
     TERN_TRY(tern_gguf_put_int(w, "general.file_type", TERN_META_U32, 0));
     TERN_TRY(tern_gguf_put_str(w, "adapter.type", TERN_STR("lora")));
+    if (t->arch->folded)
+        TERN_TRY(tern_gguf_put_int(w, TERN_LORA_OF_FOLDER, TERN_META_BOOL,
+                                   t->base->file->kind == TERN_FILE_HF));
     return tern_gguf_put_f32(w, "adapter.lora.alpha", t->desc.lora_alpha);
 }
