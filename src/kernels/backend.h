@@ -48,6 +48,11 @@ typedef struct tern_weight_source {
     int32_t n_parts, n_parts_read;
     tern_head_mode head; // for is_head
 } tern_weight_source;
+// Whether products with it are those of codes in groups (TERN_WEIGHT_GROUPED) on a device that is
+// not `precise`, if it is not ternary: every backend that has such products says the same, since a
+// model moves from one to another with its graph. Heads that a mode converts are not; "exact" is
+// what they are, few bits.
+bool tern_weight_in_groups(const tern_weight_source *s, bool precise);
 
 static inline tern_matrix tern_weight_matrix(const tern_weight_source *s) {
     return (tern_matrix){s->type, s->data, s->n_rows, s->n_cols, s->scale};

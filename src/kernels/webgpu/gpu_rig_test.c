@@ -53,6 +53,8 @@ bool rig_has_gpu(void) {
     return false;
 }
 
+bool rig_rounds_quotients(void) { return device_of(RIG_GPU)->software; }
+
 // ---- Numbers -----------------------------------------------------------------------------------
 
 float rig_random(uint32_t *seed) {

@@ -55,10 +55,6 @@ fn ask(group: u32, l: Lane, block: u32) -> Codes {
     return codes;
 }
 
-fn unpack(c: u32) -> vec4<u32> {
-    return vec4(c, c >> 2u, c >> 4u, c >> 6u) & vec4(0x03030303u);
-}
-
 // Added one after the other, as the instruction does it.
 fn dot16(sum: i32, c: vec4<u32>, x: vec4<u32>) -> i32 {
     return dot4(c.w, x.w) + (dot4(c.z, x.z) + (dot4(c.y, x.y) + (dot4(c.x, x.x) + sum)));
