@@ -17,14 +17,15 @@ static void fill_blocks(float *x, int64_t n, int64_t row, uint32_t *seed) {
     }
 }
 
-// Numbers of the type that is being tested times a power of two for each group. +2 is rare: it would
-// hide the others in sums.
+// Numbers of the type that is being tested times a power of two for each group. +2 is rare: it
+// would hide the others in sums.
 static tern_dtype type;
 static void fill_groups(float *x, int64_t n, int64_t row, uint32_t *seed) {
     int64_t group = (int64_t)tern_dtype_group_n(type);
     bool has_two = type == TERN_DTYPE_Q2_0 || type == TERN_DTYPE_PQ2_0;
     for (int64_t i = 0; i < n; i++) {
-        float number = rintf(rig_random(seed) * 1.49f), d = ldexpf(1, (int)((row + i / group) % 4) - 2);
+        float number = rintf(rig_random(seed) * 1.49f);
+        float d = ldexpf(1, (int)((row + i / group) % 4) - 2);
         if (type == TERN_DTYPE_Q1_0) number = rig_random(seed) < 0 ? -1 : 1;
         else if (has_two && i % 29 == row % 29) number = 2;
         if (i % group == 0) number = 1; // else the scale might be another
@@ -69,8 +70,8 @@ static void check_sums(const rig *r, const float *got, const char *device, int32
 static void check_bits(const float *want, const float *got, int64_t n, const char *device) {
     int64_t n_other = 0;
     for (int64_t i = 0; i < n; i++) n_other += memcmp(want + i, got + i, sizeof *got) != 0;
-    CHECK_MSG(n_other == 0, "%s: %lld of %lld products of %s have other bits than the CPU's", device,
-              (long long)n_other, (long long)n, tern_dtype_name(type));
+    CHECK_MSG(n_other == 0, "%s: %lld of %lld products of %s have other bits than the CPU's",
+              device, (long long)n_other, (long long)n, tern_dtype_name(type));
 }
 
 static void check_products(int64_t n_out, int64_t n_in, bool added, rig_fill fill_x) {
@@ -173,7 +174,8 @@ TEST(gpu_hadamard_has_the_bits_of_the_cpu) {
         for (int d = RIG_GPU; want && d < RIG_DEVICES; d++) {
             float *got = rig_run(&r, (rig_device)d, how, true);
             size_t bytes = 10 * (size_t)r.n_shown * sizeof *got;
-            CHECK_MSG(got && memcmp(want, got, bytes) == 0, "device %d, case %zu: other bits", d, i);
+            bool same = got && memcmp(want, got, bytes) == 0;
+            CHECK_MSG(same, "device %d, case %zu: other bits", d, i);
             tern_free(got);
         }
         tern_free(want);

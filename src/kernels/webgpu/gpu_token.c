@@ -93,7 +93,7 @@ static uint32_t unused(const work *w, const shape *s) {
     return rest ? s->teams * s->tiles - rest : 0;
 }
 
-// In groups each block of a row has a product of its own, and the row's blocks have scales and sums.
+// In groups each block of a row has a product of its own; the blocks of x have scales and sums.
 static uint32_t product_bytes(const work *w, const shape *s) {
     return (uint32_t)gpu_blocks(w->n_cols) * (((s->teams * s->tiles) | 1) * GPU_TILE_ROWS * 4 + 8);
 }

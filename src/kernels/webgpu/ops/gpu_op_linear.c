@@ -140,7 +140,8 @@ static tile tile_of(const tern_plan *p, const tern_node *n, int first, int count
         t.kernel = t.tokens < GPU_GEMM_MATRIX_TOKENS ? GPU_GEMM_NARROW : GPU_GEMM_MATRIX;
     t.rows = t.kernel == GPU_GEMM_MATRIX ? GPU_GEMM_MATRIX_ROWS
                                          : rows_of_tile(p, n, first, count, t.kernel, in_groups);
-    if (t.kernel == GPU_GEMM && !in_groups) t.teams = teams_of(p, &t, gpu_blocks(cols(p, n->in[0])));
+    if (t.kernel == GPU_GEMM && !in_groups)
+        t.teams = teams_of(p, &t, gpu_blocks(cols(p, n->in[0])));
     return t;
 }
 
