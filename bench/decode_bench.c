@@ -1,6 +1,6 @@
 // Times a decode step on a GPU at the shape of BitNet b1.58 2B-4T, or of Bonsai 1.7B, with random
-// weights, and the share of each kind of dispatch: how much shorter the same step is without that kind. That
-// includes the waiting between dispatches, and needs no timestamps.
+// weights, and the share of each kind of dispatch: how much shorter the same step is without that
+// kind. That includes the waiting between dispatches, and needs no timestamps.
 //
 //   decode_bench [-n STEPS] [-p POSITION] [-l LAYERS] [-t TOKENS] [-q SEQUENCES] [-v VOCABULARY]
 //                [-b] [-s] [-k]
