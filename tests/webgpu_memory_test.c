@@ -51,8 +51,8 @@ static void check_sessions(tern_model *m, tern_device_memory before) {
     CHECK(after.cache == before.cache && after.weights == before.weights && after.most >= d.now);
 }
 
-// Codes in groups are as large as in the file, and a table that is also the head is there once. Seen
-// to fail with the table as F16.
+// Codes in groups are as large as in the file, and a table that is also the head is there once.
+// Seen to fail with the table as F16.
 TEST(webgpu_memory_of_codes_in_groups_is_the_files) {
     static const tern_dtype types[] = {TERN_DTYPE_Q2_0, TERN_DTYPE_Q1_0};
     tern_error err = {0};
