@@ -90,6 +90,13 @@ void fill_codes(float *x, int64_t n, int64_t row, uint32_t *seed) {
     x[row % n] = 0.5f; // some code is not zero
 }
 
+void fill_two_bits(float *x, int64_t n, int64_t row, uint32_t *seed) {
+    for (int64_t i = 0; i < n; i++) {
+        float number = i % 64 == 0 ? 1 : rintf(rig_random(seed) * 1.49f);
+        x[i] = number * ldexpf(1, (int)((row + i / 64) % 3) - 2);
+    }
+}
+
 void fill_plus(float *x, int64_t n, int64_t row, uint32_t *seed) {
     (void)row, (void)seed;
     for (int64_t i = 0; i < n; i++) x[i] = 0.5f;

@@ -48,6 +48,7 @@ void fill_kinds(float *x, int64_t n, int64_t row, uint32_t *seed);
 // Whole numbers up to 127, which is there, times a power of two: quantization is the identity.
 void fill_integers(float *x, int64_t n, int64_t row, uint32_t *seed);
 void fill_codes(float *x, int64_t n, int64_t row, uint32_t *seed); // -1, 0, 1 times 0.5
+void fill_two_bits(float *x, int64_t n, int64_t row, uint32_t *seed); // for Q2_0: scales differ
 void fill_plus(float *x, int64_t n, int64_t row, uint32_t *seed);  // 0.5
 void fill_minus(float *x, int64_t n, int64_t row, uint32_t *seed); // -0.5
 void fill_unit(float *x, int64_t n, int64_t row, uint32_t *seed);  // row of the identity, times 0.5
