@@ -45,7 +45,7 @@ const char *const *gpu_shader_base(const char *file) {
         {"rows", {"rows_base"}},
         {"rows_gated", {"rows_base"}},
         {"quantize_few", {"ternary_row"}},
-        {"ternary_few", {"codes", "ternary_tiles"}},
+        {"ternary_few", {"codes", "codes_vec", "ternary_tiles"}},
         {"ternary_gemm_dot", {"codes", "ternary_gemm"}},
         {"ternary_gemm_matrix", {"codes", "ternary_gemm"}},
         {"ternary_gemm_narrow", {"codes", "ternary_gemm"}},

@@ -127,25 +127,51 @@ static bool find_shape(const tern_plan *p, const work *w, shape *best) {
     return least != UINT32_MAX;
 }
 
+// Of n_tokens in ternary_few.wgsl; in groups the products of a step.
+static uint64_t few_bytes(const tern_plan *p, const work *w, const shape *s, uint32_t n_tokens) {
+    if (!w->codes.group) return n_tokens * (uint64_t)sum_bytes(p, s);
+    return n_tokens * (uint64_t)s->splits * ((s->teams * s->tiles) | 1) * GPU_TILE_ROWS * 4;
+}
+
+// What these may take: in groups half of the memory, where more is left for the rows.
+static uint64_t few_bytes_max(const tern_plan *p, const work *w) {
+    return w->codes.group ? p->device->workgroup_bytes_max / 2 : WORKGROUP_BYTES;
+}
+
+// As many threads for each row as there are, unless their products take too much memory.
+static void split_rows(const tern_plan *p, const work *w, shape *s, uint32_t n_tokens,
+                       uint32_t most) {
+    uint32_t blocks = (uint32_t)gpu_blocks(w->n_cols);
+    for (s->steps = groups(blocks, most);; s->steps++) {
+        s->splits = splits_of(blocks, s->steps);
+        if (s->splits <= 4 || few_bytes(p, w, s, n_tokens) <= few_bytes_max(p, w)) return;
+    }
+}
+
+// Whether there are threads for all results and memory for what they are added up from.
+static bool fits_few(const tern_plan *p, const work *w, const shape *s, uint32_t n_tokens) {
+    uint32_t results = n_tokens * 8 * s->teams * s->tiles / (w->pairs ? 2 : 1);
+    return results <= s->threads && few_bytes(p, w, s, n_tokens) <= few_bytes_max(p, w);
+}
+
 // For few tokens: all tiles in teams of two, or of another number if that wastes less, and then as
-// many threads for each row as fit. A team of one always fits.
+// many threads for each row as fit. A team of one always fits; in groups there are as many as do.
 static shape find_shape_few(const tern_plan *p, const work *w, uint32_t n_tokens) {
     static const uint32_t tiles[] = {2, 3, 4, 1};
     uint32_t shares = groups(n_tokens, FEW_EACH), least = UINT32_MAX;
-    uint32_t most = threads_max(p) / 8 / shares, blocks = (uint32_t)gpu_blocks(w->n_cols);
+    uint32_t most = threads_max(p) / 8 / shares;
     uint32_t teams_max = most / 8 * 2; // of four threads a row; even
     shape best = {0};
     for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
         shape s = {.tiles = tiles[i], .teams = groups(w->tiles, tiles[i])};
         if (s.teams > teams_max) s.teams = teams_max;
         if (w->pairs && s.teams * s.tiles % 2) s.teams++;
-        s.steps = groups(blocks, most / s.teams / 4 * 4);
-        s.splits = splits_of(blocks, s.steps);
-        s.threads = 8 * s.splits * s.teams * shares;
-        uint32_t results = n_tokens * 8 * s.teams * s.tiles / (w->pairs ? 2 : 1);
-        if (results > s.threads || n_tokens * sum_bytes(p, &s) > WORKGROUP_BYTES ||
-            unused(w, &s) >= least)
-            continue;
+        for (uint32_t fewer = w->pairs && s.tiles % 2 ? 2 : 1;; s.teams -= fewer) {
+            split_rows(p, w, &s, n_tokens, most / s.teams / 4 * 4);
+            s.threads = 8 * s.splits * s.teams * shares;
+            if (!w->codes.group || s.teams <= fewer || fits_few(p, w, &s, n_tokens)) break;
+        }
+        if (!fits_few(p, w, &s, n_tokens) || unused(w, &s) >= least) continue;
         least = unused(w, &s);
         best = s;
     }
@@ -169,7 +195,6 @@ typedef struct product {
 // that makes the rows first.
 static uint32_t alone_max(const tern_plan *p, uint32_t tiles, const work *w) {
     uint64_t bytes = (uint64_t)tiles * gpu_tile_bytes(w->codes, w->n_cols);
-    if (w->codes.group) return GPU_FEW; // ternary_few.wgsl has no scales of groups
     uint64_t n = p->device->alone_bytes / bytes;
     return n < 1 ? 1 : n > GPU_FEW ? GPU_FEW : (uint32_t)n;
 }
@@ -282,7 +307,7 @@ static const struct {
 // time.
 static bool has_room(const tern_plan *p, const work *w, const shape *s, uint32_t n_tokens) {
     uint64_t bytes = n_tokens * (uint64_t)gpu_blocks(w->n_cols) * GPU_BLOCK_COLS;
-    return bytes + n_tokens * sum_bytes(p, s) <= p->device->workgroup_bytes_max &&
+    return bytes + few_bytes(p, w, s, n_tokens) <= p->device->workgroup_bytes_max &&
            bytes / 16 <= STAGED_MAX * s->threads;
 }
 
