@@ -1,10 +1,11 @@
-// Times a decode step on a GPU at the shape of BitNet b1.58 2B-4T with random weights, and the
-// share of each kind of dispatch: how much shorter the same step is without that kind. That
-// includes the waiting between dispatches, and needs no timestamps.
+// Times a decode step on a GPU at the shape of BitNet b1.58 2B-4T, or of Bonsai 1.7B, with random
+// weights, and the share of each kind of dispatch: how much shorter the same step is without that
+// kind. That includes the waiting between dispatches, and needs no timestamps.
 //
 //   decode_bench [-n STEPS] [-p POSITION] [-l LAYERS] [-t TOKENS] [-q SEQUENCES] [-v VOCABULARY]
-//                [-s] [-k]
+//                [-b] [-s] [-k]
 //
+// -b: Bonsai 1.7B, Qwen3 with codes in groups (Q2_0), in the table and the head, too.
 // -q: that many sequences, a step of each together.
 // -s: steps of 1, 2, 4 and 8 tokens, as speculation verifies them; for several also the time when
 // the device drafts them, and when each token reads the ternary weights for itself.
@@ -30,6 +31,7 @@ typedef struct bench {
     int n_steps, position, n_tokens;
     int n_sequences; // of n_tokens each
     bool by_clock; // -k
+    bool in_groups; // -b
 } bench;
 
 static void need(tern_status status, const tern_error *err) {
@@ -44,8 +46,24 @@ static uint64_t random_bits(void) {
     return state;
 }
 
+// Q2_0: any codes, and a scale of about 0.02.
+static void fill_groups(bench *b, size_t n) {
+    size_t each = tern_dtype_block_bytes(TERN_DTYPE_Q2_0);
+    n /= tern_dtype_block_n(TERN_DTYPE_Q2_0);
+    b->codes = malloc(n * each);
+    if (!b->codes) exit(1);
+    for (size_t i = 0; i < n * each; i++)
+        b->codes[i] = (uint8_t)(i % each == 0   ? random_bits() >> 20
+                                : i % each == 1 ? 0x24
+                                                : random_bits() >> 24);
+}
+
 // I2_S: any byte whose four fields are at most 2. F16: numbers of about 0.02.
 static void fill(bench *b, size_t n_codes, size_t n_floats) {
+    if (b->in_groups) {
+        fill_groups(b, n_floats > n_codes ? n_floats : n_codes);
+        return;
+    }
     b->codes = calloc(n_codes, 1);
     b->floats = malloc(n_floats * 2);
     if (!b->codes || !b->floats) exit(1);
@@ -77,10 +95,14 @@ static void bind_weights(bench *b) {
             .is_matrix = value->is_matrix, .is_table = value->is_table, .is_head = value->is_table,
             .type = ternary ? TERN_DTYPE_I2_S : value->is_table ? TERN_DTYPE_F16 : TERN_DTYPE_F32,
         };
+        bool in_groups = b->in_groups && (ternary || value->is_table);
+        if (in_groups) sources[v].type = TERN_DTYPE_Q2_0;
         if (!value->is_matrix && !value->is_table) sources[v].n_rows = 1;
         uint64_t n = (uint64_t)sources[v].n_rows * (uint64_t)value->cols;
         tern_dtype_bytes(sources[v].type, n, (uint64_t)value->cols, &sources[v].bytes);
-        const void *data = ternary ? (void *)b->codes : value->is_table ? (void *)b->floats : ones;
+        const void *data = ternary || in_groups ? (void *)b->codes
+                           : value->is_table    ? (void *)b->floats
+                                                : ones;
         sources[v].data = tern_blob_of(data, sources[v].bytes);
     }
     need(tern_backend_webgpu.tune(b->device, sources, g->n_values, &err), &err);
@@ -304,6 +326,17 @@ static void measure(const bench *b, tern_plan *plan) {
     measure_parts(b, plan, whole);
 }
 
+static void build(bench *b, const tern_config *c) {
+    tern_error err = {0};
+    size_t n, i = 0;
+    const tern_arch *const *all = tern_arch_list(&n);
+    tern_graph_init(&b->graph);
+    while (i < n && strcmp(all[i]->name, "qwen3") != 0) i++;
+    need(b->in_groups ? tern_model_build_main(&b->graph, all[i], c, &err)
+                      : tern_build_decoder(&b->graph, c, &err),
+         &err);
+}
+
 int main(int argc, char **argv) {
     bench b = {.n_steps = 100, .n_tokens = 1, .n_sequences = 1};
     tern_error err = {0};
@@ -312,7 +345,16 @@ int main(int argc, char **argv) {
                      .final_rms_eps = 1e-5, .act = TERN_ACTIVATION_RELU2, .tied_head = true,
                      .rope = {.n_rot = 128, .halves = true, .base = 500000, .factor = 1}};
     bool several = false;
-    for (int o; (o = getopt(argc, argv, "n:p:l:t:q:v:sk")) != -1;) {
+    for (int o; (o = getopt(argc, argv, "n:p:l:t:q:v:bsk")) != -1;) {
+        if (o == 'b') {
+            const tern_config bonsai = {
+                .n_vocab = 151936, .n_layers = 28, .n_embd = 2048, .n_ff = 6144, .n_heads = 16,
+                .n_kv_heads = 8, .head_dim = 128, .n_context = 4096, .rms_eps = 1e-6,
+                .final_rms_eps = 1e-6, .act = TERN_ACTIVATION_SILU, .tied_head = true,
+                .rope = {.n_rot = 128, .halves = true, .base = 1e6, .factor = 1}};
+            c = bonsai;
+            b.in_groups = true;
+        }
         if (o == 'n') b.n_steps = atoi(optarg);
         if (o == 'p') b.position = atoi(optarg);
         if (o == 'l') c.n_layers = atoi(optarg);
@@ -327,9 +369,8 @@ int main(int argc, char **argv) {
         fprintf(stderr, "decode_bench: 1 to %d tokens of all sequences\n", MOST_ROWS);
         return 2;
     }
-    tern_graph_init(&b.graph);
-    c.sub_norms = c.bitlinear = true;
-    need(tern_build_decoder(&b.graph, &c, &err), &err);
+    c.sub_norms = c.bitlinear = !b.in_groups;
+    build(&b, &c);
     const tern_webgpu_desc webgpu = {.library = getenv("TERN_WEBGPU_LIB")};
     const tern_device_desc desc = {.webgpu = &webgpu};
     need(tern_backend_open(&tern_backend_webgpu, &b.device, &desc, &err), &err);

@@ -5,7 +5,6 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "formats/formats.h"
-#include "gpu_fixture.h"
 #include "harness.h"
 #include "kernels/cpu/kernels.h"
 #include "models/models.h"
@@ -197,30 +196,6 @@ TEST(rotated_models_that_are_not_understood_are_refused) {
         if (cases[i].words) CHECK_MSG(strstr(err.message, cases[i].words), "%s", err.message);
         tern_model_close(model);
     }
-}
-
-// WebGPU has no such transform: that is said in one line before a weight is sent, and "auto"
-// computes on the CPU. Seen to fail: an op that is not in the list of those that are missing.
-TEST(rotated_models_go_to_the_cpu_where_webgpu_lacks_the_op) {
-    const char *from = test_tmp("tied.gguf"), *out = test_tmp("rotated.gguf");
-    rotation r;
-    tern_model *m;
-    tern_model_info info;
-    tern_error err = {0};
-    tern_model_desc d = {.device = "webgpu", .webgpu = gpu_webgpu(NULL), .n_threads = 1};
-    REQUIRE_OK(tiny_model_write(from, &(tiny_model_desc){.arch = "qwen3"}, &err), err);
-    if (!open_rotation(&r, from, 64, true)) return;
-    tern_status status = write_rotated(&r, out, 1, NULL, &err);
-    tern_file_close(r.file);
-    REQUIRE_OK(status, err);
-    CHECK(tern_model_open(&m, out, &d, &err) == TERN_ERR_UNSUPPORTED);
-    CHECK_MSG(strstr(err.message, "webgpu has no hadamard") && !strchr(err.message, '\n'), "%s",
-              err.message);
-    d.device = "auto";
-    REQUIRE_OK(tern_model_open(&m, out, &d, &err), err);
-    tern_model_get_info(m, &info);
-    CHECK_MSG(strstr(info.device, "cpu") && strstr(info.device, "no hadamard"), "%s", info.device);
-    tern_model_close(m);
 }
 
 // Transforms, products and rows of tables of the makers' own program.

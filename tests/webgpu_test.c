@@ -142,13 +142,19 @@ static const tiny_model_desc models[] = {
     {.seed = 4, .n_layers = 1, .n_embd = 192, .n_ff = 320, .n_heads = 6, .n_kv_heads = 2},
     {.seed = 5, .arch = "llama", .type = TERN_DTYPE_F16, .separate_head = true, .n_layers = 1},
     {.seed = 6, .arch = "llama", .type = TERN_DTYPE_I2_S, .n_layers = 1},
+    // Codes in groups, in the table and the head, too; the second in a rotated basis.
+    {.seed = 7, .arch = "qwen3", .type = TERN_DTYPE_Q2_0, .head_type = TERN_DTYPE_Q2_0},
+    {.seed = 8, .arch = "qwen35", .type = TERN_DTYPE_PQ2_0, .head_type = TERN_DTYPE_PQ2_0,
+     .n_layers = 4, .rotation = 64},
+    {.seed = 9, .arch = "qwen3", .type = TERN_DTYPE_Q1_0, .head_type = TERN_DTYPE_Q1_0,
+     .n_layers = 1, .separate_head = true},
 };
 
 TEST(webgpu_tiny_models_give_the_text_of_the_cpu) {
     tern_error err = {0};
     size_t n = sizeof models / sizeof *models;
     for (size_t i = 0; i < n; i++) {
-        if (!test_is_long() && i != 1) continue; // other tests cover the others
+        if (!test_is_long() && i != 1 && i != 4 && i != 5) continue; // tests cover the others
         const char *path = test_tmp("webgpu.gguf");
         REQUIRE_OK(tiny_model_write(path, &models[i], &err), err);
         trial c = usual;

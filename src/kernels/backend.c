@@ -27,6 +27,18 @@ tern_status tern_backend_bind(const tern_backend *b, tern_device *d,
     return status;
 }
 
+// Columns that share a scale in the kernels: those of activations.
+#define GROUP 64
+
+bool tern_weight_in_groups(const tern_weight_source *s, bool precise) {
+    size_t group = tern_dtype_group_n(s->type);
+    tern_dtype other;
+    bool as_it_is = !s->is_head || !tern_head_type(s->head, &other);
+    bool may = !precise && !s->as_floats && as_it_is;
+    return may && s->is_matrix && s->n_parts == 0 && group >= GROUP &&
+           (size_t)s->n_cols % group == 0;
+}
+
 static tern_status check_chunks(const tern_batch *b, int32_t n_context, tern_error *err) {
     int64_t n_tokens = 0;
     for (int32_t i = 0; i < b->n_chunks; i++) {

@@ -44,11 +44,18 @@ typedef struct tern_weight_source {
     bool ternarize; // float master weights: round(w / mean|w|) in -1..1, times mean|w|
     bool is_matrix, is_table, is_head;
     bool on_host; // a table that stays in the file: a device is sent the rows of a batch's tokens
+    bool as_floats; // products with it take float activations, whatever is known to be faster
     // A matrix of so many parts one below the other, of which a token reads n_parts_read: never
     // ternary; 0: one.
     int32_t n_parts, n_parts_read;
     tern_head_mode head; // for is_head
 } tern_weight_source;
+// Whether products with codes of one or two bits are those in groups (TERN_WEIGHT_GROUPED), if they
+// are not ternary and the device is not `precise`: every backend says so, since a model moves from
+// one to another with its graph. Of other weights one may say so and another not: where the first
+// did not, they are bound as_floats. Heads that a mode converts are not in groups; "exact" is what
+// they are, few bits.
+bool tern_weight_in_groups(const tern_weight_source *s, bool precise);
 
 static inline tern_matrix tern_weight_matrix(const tern_weight_source *s) {
     return (tern_matrix){s->type, s->data, s->n_rows, s->n_cols, s->scale};
@@ -172,9 +179,6 @@ typedef struct tern_backend {
     // Any number of threads may use a device at once, each with its own instance. Else one at a
     // time, but for is_lost and memory.
     bool is_shared;
-    // The name of an op of the graph, as its architecture built it, that the backend has no kernel
-    // for; NULL: it has all. NULL itself: it always has.
-    const char *(*lacks)(const tern_graph *g);
     // Begins to open a device, which then can be polled and closed. desc stays until it is open.
     tern_status (*open)(tern_device **out, const tern_device_desc *desc, tern_error *err);
     // After a failure it can only be closed.

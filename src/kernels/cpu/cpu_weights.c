@@ -127,16 +127,6 @@ static void pack_groups(void *ctx, const tern_team *team) {
     tern_free(scales);
 }
 
-// Heads that the caller wants in another form are not. "Exact" is what they are: few bits are read
-// for all logits.
-static bool is_grouped(const tern_device *d, const tern_weight_source *s) {
-    size_t group = tern_dtype_group_n(s->type);
-    tern_dtype other;
-    bool as_it_is = !s->is_head || !tern_head_type(s->head, &other);
-    return !d->precise && s->is_matrix && as_it_is && group >= TERN_GROUP &&
-           (size_t)s->n_cols % group == 0;
-}
-
 static tern_status bind_grouped(tern_device *d, tern_weight *w, tern_error *err) {
     const tern_weight_source *s = &w->source;
     size_t group = tern_dtype_group_n(s->type), n_in = (size_t)s->n_cols;
@@ -318,7 +308,7 @@ static tern_status bind_held(tern_device *d, tern_weight *w, tern_error *err) {
     if (s->is_matrix && !s->is_head)
         TERN_TRY(tern_ternary_find(&m, s->ternarize, &kind, err));
     if (!s->is_matrix && !s->is_table) return bind_vector(w, err);
-    if (!kind.is_ternary && is_grouped(d, s)) return bind_grouped(d, w, err);
+    if (!kind.is_ternary && tern_weight_in_groups(s, d->precise)) return bind_grouped(d, w, err);
     return kind.is_ternary ? bind_ternary(d, w, &kind, err) : bind_float(d, w, err);
 }
 

@@ -48,6 +48,7 @@
     ROW(GPU_SCALE_BY, "elementwise", "scale_by", "w-wr")                                           \
     ROW(GPU_TAKE_ROWS, "elementwise", "take_rows", "w-w")                                          \
     ROW(GPU_COLUMNS, "columns", "columns", "ww")                                                   \
+    ROW(GPU_HADAMARD, "hadamard", "hadamard", "wrw")                                               \
     ROW(GPU_POOL_ROWS, "pool", "pool", "rww")                                                      \
     ROW(GPU_CONV, "conv", "conv", "rwrwwr")                                                        \
     ROW(GPU_CONV_KEEP, "conv", "conv_keep", "rw-w")                                                \
@@ -163,6 +164,7 @@ struct tern_device {
     uint64_t part_bytes_max; // weights are cut into parts no larger: a binding's bytes, or fewer
     uint32_t workgroup_size_max, workgroup_bytes_max;
     uint64_t alone_bytes; // GPU_ALONE_BYTES, except in tests
+    bool precise;    // products with codes in groups take float activations
     bool subgroups;  // of 32 threads
     bool packed_dot; // dot4I8Packed
     bool matrix;     // units that multiply int8 by 16 x 16 x 32
@@ -190,10 +192,10 @@ struct tern_device {
     tern_weight_check *compare; // not NULL: gpu_send compares instead
     // Of the buffers that there are; of all at most. Others may ask while one thread changes them.
     _Atomic uint64_t bytes[GPU_USES], bytes_max;
-    // Ternary matrices lie one after the other in slabs, so that neighbours can be one dispatch.
+    // Matrices in tiles lie one after the other in slabs, so that neighbours can be one dispatch.
     wgpu_buffer *slabs;
     size_t n_slabs, slabs_capacity;
-    uint64_t slab_bytes, slab_used, ternary_bytes_left;
+    uint64_t slab_bytes, slab_used, tiles_bytes_left;
 };
 
 // The library alone: what functions are looked up in, and never closed, since its threads may still
@@ -211,8 +213,6 @@ tern_status gpu_device_poll(tern_device *d, bool *done, tern_error *err);
 // Both, and waits.
 tern_status gpu_device_new(tern_device **out, const tern_webgpu_desc *desc, bool halves,
                            tern_error *err);
-// The name of an op that has no kernels here (ops/gpu_op_missing.c), or NULL.
-const char *gpu_lacks(const tern_graph *g);
 tern_status gpu_device_open(tern_device **out, const tern_device_desc *desc, tern_error *err);
 void gpu_device_close(tern_device *d);
 // Finds d->group, trying from the size with index `first` on: begin, then poll until *done or a
@@ -275,13 +275,20 @@ tern_status gpu_pipeline_get(tern_device *d, const gpu_pipeline *wanted, wgpu_pi
 // ---- Weights -----------------------------------------------------------------------------------
 
 typedef enum gpu_form {
-    GPU_FORM_TERNARY,
+    GPU_FORM_TILES, // codes, see wgsl/codes.wgsl
     GPU_FORM_F16,
     GPU_FORM_F32,
     GPU_FORM_Q8, // a row: int8s, then an f16 scale for 32 of them; 16-byte units
     GPU_FORM_VECTOR,
     GPU_FORM_HOST, // not on the device
 } gpu_form;
+
+// How codes lie in tiles: `bits` of each, and columns that share a scale (64 or 128); 0: the matrix
+// has one.
+typedef struct gpu_codes {
+    uint8_t bits;
+    uint16_t group;
+} gpu_codes;
 
 typedef struct gpu_part { // whole rows in one binding
     wgpu_buffer buffer;
@@ -293,9 +300,10 @@ struct tern_weight {
     int64_t n_rows, n_cols;
     tern_weight_info info;
     gpu_form form;
+    gpu_codes codes; // of GPU_FORM_TILES
     gpu_part *parts; // one, but for matrices larger than a binding
     size_t n_parts;
-    bool owns_buffers; // ternary matrices lie in the device's slabs
+    bool owns_buffers; // matrices in tiles lie in the device's slabs
     float *vector;     // host copy of a vector
     // GPU_FORM_HOST: the file's table, and room for a row of it as it is there and as floats.
     tern_matrix table;
@@ -305,7 +313,7 @@ struct tern_weight {
     struct gpu_sending *sending; // NULL: it is bound
 };
 
-#define GPU_HEADER_BYTES 256 // in front of a ternary matrix: its scale
+#define GPU_HEADER_BYTES 256 // in front of a matrix in tiles: its scale, if it has one
 #define GPU_TILE_ROWS    8
 // Of a tile of ternary_gemm_matrix.wgsl; fewer tokens are for ternary_gemm_narrow.wgsl.
 #define GPU_GEMM_MATRIX_TOKENS   128
@@ -320,6 +328,10 @@ struct tern_weight {
 #define GPU_BLOCK_COLS   64
 static inline int64_t gpu_blocks(int64_t n_cols) { return (n_cols + 63) / 64; }
 static inline uint64_t gpu_round(uint64_t n, uint64_t unit) { return (n + unit - 1) / unit * unit; }
+static inline uint64_t gpu_tile_bytes(gpu_codes c, int64_t n_cols) {
+    uint64_t n = (uint64_t)gpu_blocks(n_cols) * GPU_BLOCK_COLS * GPU_TILE_ROWS;
+    return n * c.bits / 8 + (c.group ? n / c.group * 2 : 0);
+}
 static inline uint64_t gpu_q8_row_bytes(int64_t n_cols) {
     return gpu_round((uint64_t)(n_cols + n_cols / 16), 16);
 }
@@ -463,7 +475,11 @@ tern_status gpu_plan_pipelines(tern_plan *p, gpu_cache cache, tern_error *err);
 #define GPU_FUSED_MAX 11 // dispatches that this adds
 tern_status gpu_token_add(tern_plan *p, size_t i, size_t *count, tern_error *err);
 #define GPU_POOL_ALIGN 256 // of memory bound at an offset
-// Bytes of the integers of a quantized value; the rows' scales and sums follow them.
+// Quantized values: int8 with a scale a row or a block of 64 columns. Bytes of the integers; the
+// scales and sums follow them.
+static inline bool gpu_is_i8(const tern_value *v) {
+    return v->type == TERN_VALUE_I8ROWS || v->type == TERN_VALUE_I8GROUPS;
+}
 static inline uint64_t gpu_i8_bytes(int64_t n_cols, int32_t n_rows) {
     return gpu_round((uint64_t)gpu_blocks(n_cols) * GPU_BLOCK_COLS * (uint64_t)n_rows,
                      GPU_POOL_ALIGN);

@@ -36,7 +36,7 @@ static inline void bind_value(const tern_plan *p, gpu_dispatch *d, tern_vid v) {
     const tern_span *s = &p->memory.spans[v];
     if (gpu_is_logits(p->g, v))
         bind_place(d, GPU_LOGITS, v);
-    else if (value->type == TERN_VALUE_I8ROWS) {
+    else if (gpu_is_i8(value)) {
         uint64_t bytes = gpu_i8_bytes(value->cols, p->n_batch);
         bind(d, (gpu_binding){.place = GPU_POOL_I8, .offset = s->offset, .bytes = bytes});
         bind(d, (gpu_binding){
@@ -89,8 +89,19 @@ static inline uint32_t threads_for(const tern_plan *p, int64_t n) {
     return threads;
 }
 
-static inline bool is_ternary(const tern_plan *p, tern_vid w) {
-    return p->weights[w]->form == GPU_FORM_TERNARY;
+// Whether products with it are those of codes and int8 activations.
+static inline bool has_codes(const tern_plan *p, tern_vid w) {
+    return p->weights[w]->info.kind != TERN_WEIGHT_FLOAT && !p->weights[w]->head;
+}
+
+static inline bool same_codes(const tern_weight *a, const tern_weight *b) {
+    return a->form == b->form && a->codes.bits == b->codes.bits && a->codes.group == b->codes.group;
+}
+
+// The parameters of codes.wgsl.
+static inline void set_codes(gpu_dispatch *d, const tern_weight *w) {
+    if (w->codes.group) set(d, "GROUP", w->codes.group);
+    if (w->codes.bits && w->codes.bits != 2) set(d, "BITS", w->codes.bits);
 }
 
 // How many matrices from `first` on can be one dispatch.
@@ -98,9 +109,10 @@ static inline int neighbours(const tern_plan *p, const tern_node *n, int first) 
     const gpu_part *a = &p->weights[n->in[1 + first]]->parts[0];
     int count = 1;
     for (; count < 3 && first + count < n->n_out; count++) {
-        const gpu_part *b = &p->weights[n->in[1 + first + count]]->parts[0];
-        if (!is_ternary(p, n->in[1 + first + count]) || b->buffer != a->buffer ||
-            b->offset < a->offset || p->weights[n->in[1 + first + count]]->n_parts > 1)
+        const tern_weight *w = p->weights[n->in[1 + first + count]];
+        const gpu_part *b = &w->parts[0];
+        if (!same_codes(w, p->weights[n->in[1 + first]]) || b->buffer != a->buffer ||
+            b->offset < a->offset || w->n_parts > 1)
             break;
     }
     return count;

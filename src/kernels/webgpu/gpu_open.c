@@ -347,7 +347,9 @@ tern_status gpu_device_new(tern_device **out, const tern_webgpu_desc *desc, bool
 }
 
 tern_status gpu_device_open(tern_device **out, const tern_device_desc *desc, tern_error *err) {
-    return gpu_device_begin(out, desc->webgpu, false, err);
+    TERN_TRY(gpu_device_begin(out, desc->webgpu, false, err));
+    (*out)->precise = desc->precise;
+    return TERN_OK;
 }
 
 void gpu_device_close(tern_device *d) {

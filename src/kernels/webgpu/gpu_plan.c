@@ -11,8 +11,10 @@ static uint64_t value_bytes(const void *ctx, const tern_graph *g, tern_vid v) {
     const tern_value *value = &g->values[v];
     uint64_t rows = (uint64_t)p->n_batch;
     if (gpu_is_logits(g, v)) return 0;
-    if (value->type == TERN_VALUE_I8ROWS)
-        return gpu_i8_bytes(value->cols, p->n_batch) + gpu_round(rows * 8, GPU_POOL_ALIGN);
+    uint64_t in_groups = value->type == TERN_VALUE_I8GROUPS;
+    uint64_t infos = rows * (in_groups ? (uint64_t)gpu_blocks(value->cols) : 1);
+    if (gpu_is_i8(value))
+        return gpu_i8_bytes(value->cols, p->n_batch) + gpu_round(infos * 8, GPU_POOL_ALIGN);
     return gpu_round(rows * (uint64_t)value->cols * sizeof(float), GPU_POOL_ALIGN);
 }
 
@@ -188,7 +190,7 @@ tern_status gpu_compile(tern_device *d, const tern_graph *g, tern_weight *const 
     TERN_TRY_GOTO(tern_graph_plan_memory(g, value_bytes, p, &p->memory, err));
     for (size_t v = 0; v < g->n_values; v++) {
         const tern_span *s = &p->memory.spans[v];
-        if (g->values[v].type == TERN_VALUE_I8ROWS && s->offset + s->bytes > p->i8_bytes)
+        if (gpu_is_i8(&g->values[v]) && s->offset + s->bytes > p->i8_bytes)
             p->i8_bytes = s->offset + s->bytes;
     }
     TERN_TRY_GOTO(gpu_check_graph(g, err));

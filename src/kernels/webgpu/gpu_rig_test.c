@@ -53,6 +53,8 @@ bool rig_has_gpu(void) {
     return false;
 }
 
+bool rig_rounds_quotients(void) { return device_of(RIG_GPU)->software; }
+
 // ---- Numbers -----------------------------------------------------------------------------------
 
 float rig_random(uint32_t *seed) {
@@ -86,6 +88,13 @@ void fill_integers(float *x, int64_t n, int64_t row, uint32_t *seed) {
 void fill_codes(float *x, int64_t n, int64_t row, uint32_t *seed) {
     for (int64_t i = 0; i < n; i++) x[i] = rintf(rig_random(seed) * 1.49f) * 0.5f;
     x[row % n] = 0.5f; // some code is not zero
+}
+
+void fill_two_bits(float *x, int64_t n, int64_t row, uint32_t *seed) {
+    for (int64_t i = 0; i < n; i++) {
+        float number = i % 64 == 0 ? 1 : rintf(rig_random(seed) * 1.49f);
+        x[i] = number * ldexpf(1, (int)((row + i / 64) % 3) - 2);
+    }
 }
 
 void fill_plus(float *x, int64_t n, int64_t row, uint32_t *seed) {

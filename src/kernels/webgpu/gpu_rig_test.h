@@ -48,6 +48,7 @@ void fill_kinds(float *x, int64_t n, int64_t row, uint32_t *seed);
 // Whole numbers up to 127, which is there, times a power of two: quantization is the identity.
 void fill_integers(float *x, int64_t n, int64_t row, uint32_t *seed);
 void fill_codes(float *x, int64_t n, int64_t row, uint32_t *seed); // -1, 0, 1 times 0.5
+void fill_two_bits(float *x, int64_t n, int64_t row, uint32_t *seed); // for Q2_0: scales differ
 void fill_plus(float *x, int64_t n, int64_t row, uint32_t *seed);  // 0.5
 void fill_minus(float *x, int64_t n, int64_t row, uint32_t *seed); // -0.5
 void fill_unit(float *x, int64_t n, int64_t row, uint32_t *seed);  // row of the identity, times 0.5
@@ -131,6 +132,8 @@ tern_status rig_set_up(rig_machine *m, const rig *r, rig_device which, bool fuse
 void rig_take_down(rig_machine *m); // even if it could not be set up
 float *rig_run(rig *r, rig_device device, rig_batches how, bool fused);
 // The k greatest of each of n tokens in one batch, and their logits.
+// Whether the GPU rounds quotients once, as the CPU does: what runs in software.
+bool rig_rounds_quotients(void);
 bool rig_run_top(rig *r, rig_device device, int32_t n, int32_t k, int32_t *ids, float *logits);
 
 // n greedy steps on a GPU, each on the token that the one before found, except that every 13th gets

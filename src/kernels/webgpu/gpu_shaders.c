@@ -27,7 +27,7 @@ const char *gpu_kernel_bindings(gpu_kernel k) {
 }
 
 const char *const *gpu_shader_base(const char *file) {
-    enum { MOST = 4 };
+    enum { MOST = 5 };
     static const struct {
         const char *file, *base[MOST];
     } bases[] = {
@@ -36,6 +36,7 @@ const char *const *gpu_shader_base(const char *file) {
         {"attention_token", {"cache", "cache_store", "attention_base"}},
         {"conv", {"chunks"}},
         {"delta_net", {"chunks", "softplus"}},
+        {"embed", {"codes"}},
         {"experts", {"float_rows"}},
         {"float_linear", {"float_rows"}},
         {"ssm", {"chunks", "softplus"}},
@@ -44,11 +45,12 @@ const char *const *gpu_shader_base(const char *file) {
         {"rows", {"rows_base"}},
         {"rows_gated", {"rows_base"}},
         {"quantize_few", {"ternary_row"}},
-        {"ternary_few", {"ternary_tiles"}},
-        {"ternary_gemm_dot", {"ternary_gemm"}},
-        {"ternary_gemm_matrix", {"ternary_gemm"}},
-        {"ternary_gemm_narrow", {"ternary_gemm"}},
-        {"ternary_token", {"ternary_row", "ternary_tiles"}},
+        {"ternary_few", {"codes", "codes_vec", "ternary_tiles"}},
+        {"ternary_gemm_dot", {"codes", "ternary_gemm"}},
+        {"ternary_gemm_matrix", {"codes", "ternary_gemm"}},
+        {"ternary_gemm_narrow", {"codes", "ternary_gemm"}},
+        {"ternary_gemv", {"codes", "codes_vec"}},
+        {"ternary_token", {"codes", "codes_vec", "ternary_row", "ternary_tiles"}},
     };
     static const char *const none[] = {NULL};
     for (size_t i = 0; i < sizeof bases / sizeof *bases; i++)

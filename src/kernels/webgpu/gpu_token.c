@@ -41,13 +41,13 @@ static bool find_row(const tern_plan *p, const tern_node *n, const tern_node *li
            rows_of(p, n->out[0]) == GPU_ROWS_TOKENS;
 }
 
-// All products of a group are ternary, whole, and neighbours in memory.
+// All products of a group are with codes, whole, and neighbours in memory.
 static bool is_group(const tern_plan *p, const tern_node *n, int count) {
-    return n->op == TERN_OP_LINEAR_GROUP && n->n_out == count && is_ternary(p, n->in[1]) &&
+    return n->op == TERN_OP_LINEAR_GROUP && n->n_out == count && has_codes(p, n->in[1]) &&
            p->weights[n->in[1]]->n_parts == 1 && neighbours(p, n, 0) == count;
 }
 static bool is_add(const tern_plan *p, const tern_node *n) {
-    return n->op == TERN_OP_LINEAR_ADD && is_ternary(p, n->in[1]) &&
+    return n->op == TERN_OP_LINEAR_ADD && has_codes(p, n->in[1]) &&
            p->weights[n->in[1]]->n_parts == 1;
 }
 
@@ -62,6 +62,7 @@ static bool is_add(const tern_plan *p, const tern_node *n) {
 
 // What a workgroup is to do.
 typedef struct work {
+    gpu_codes codes;
     int64_t n_cols;
     uint32_t tiles; // about this many
     bool pairs;     // half of them of each of two matrices
@@ -92,11 +93,19 @@ static uint32_t unused(const work *w, const shape *s) {
     return rest ? s->teams * s->tiles - rest : 0;
 }
 
+// In groups each block of a row has a product of its own; the blocks of x have scales and sums.
+static uint32_t product_bytes(const work *w, const shape *s) {
+    return (uint32_t)gpu_blocks(w->n_cols) * (((s->teams * s->tiles) | 1) * GPU_TILE_ROWS * 4 + 8);
+}
+
 static bool fits(const tern_plan *p, const shape *s, const work *w) {
+    bool in_groups = w->codes.group > 0;
     if (s->tiles == 0 || s->tiles > s->splits) return false;
-    uint32_t bytes = s->splits * s->steps * GPU_BLOCK_COLS + sum_bytes(p, s) + // row, sums
-                     s->threads * 12 / (p->device->subgroups ? 4 : 1) + 256;   // norm, packing
-    return bytes <= WORKGROUP_BYTES && w->n_cols / 4 <= KEPT_X * s->threads;
+    uint32_t bytes = s->splits * s->steps * GPU_BLOCK_COLS +                 // row
+                     s->threads * 16 / (p->device->subgroups ? 4 : 1) + 256; // norm, packing
+    bytes += in_groups ? product_bytes(w, s) : sum_bytes(p, s);
+    uint32_t most = in_groups ? p->device->workgroup_bytes_max : WORKGROUP_BYTES;
+    return bytes <= most && w->n_cols / 4 <= KEPT_X * s->threads;
 }
 
 // For one token. As many teams as there are threads for, unless some teams would have no work; an
@@ -118,25 +127,51 @@ static bool find_shape(const tern_plan *p, const work *w, shape *best) {
     return least != UINT32_MAX;
 }
 
+// Of n_tokens in ternary_few.wgsl; in groups the products of a step.
+static uint64_t few_bytes(const tern_plan *p, const work *w, const shape *s, uint32_t n_tokens) {
+    if (!w->codes.group) return n_tokens * (uint64_t)sum_bytes(p, s);
+    return n_tokens * (uint64_t)s->splits * ((s->teams * s->tiles) | 1) * GPU_TILE_ROWS * 4;
+}
+
+// What these may take: in groups half of the memory, where more is left for the rows.
+static uint64_t few_bytes_max(const tern_plan *p, const work *w) {
+    return w->codes.group ? p->device->workgroup_bytes_max / 2 : WORKGROUP_BYTES;
+}
+
+// As many threads for each row as there are, unless their products take too much memory.
+static void split_rows(const tern_plan *p, const work *w, shape *s, uint32_t n_tokens,
+                       uint32_t most) {
+    uint32_t blocks = (uint32_t)gpu_blocks(w->n_cols);
+    for (s->steps = groups(blocks, most);; s->steps++) {
+        s->splits = splits_of(blocks, s->steps);
+        if (s->splits <= 4 || few_bytes(p, w, s, n_tokens) <= few_bytes_max(p, w)) return;
+    }
+}
+
+// Whether there are threads for all results and memory for what they are added up from.
+static bool fits_few(const tern_plan *p, const work *w, const shape *s, uint32_t n_tokens) {
+    uint32_t results = n_tokens * 8 * s->teams * s->tiles / (w->pairs ? 2 : 1);
+    return results <= s->threads && few_bytes(p, w, s, n_tokens) <= few_bytes_max(p, w);
+}
+
 // For few tokens: all tiles in teams of two, or of another number if that wastes less, and then as
-// many threads for each row as fit. A team of one always fits.
+// many threads for each row as fit. A team of one always fits; in groups there are as many as do.
 static shape find_shape_few(const tern_plan *p, const work *w, uint32_t n_tokens) {
     static const uint32_t tiles[] = {2, 3, 4, 1};
     uint32_t shares = groups(n_tokens, FEW_EACH), least = UINT32_MAX;
-    uint32_t most = threads_max(p) / 8 / shares, blocks = (uint32_t)gpu_blocks(w->n_cols);
+    uint32_t most = threads_max(p) / 8 / shares;
     uint32_t teams_max = most / 8 * 2; // of four threads a row; even
     shape best = {0};
     for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
         shape s = {.tiles = tiles[i], .teams = groups(w->tiles, tiles[i])};
         if (s.teams > teams_max) s.teams = teams_max;
         if (w->pairs && s.teams * s.tiles % 2) s.teams++;
-        s.steps = groups(blocks, most / s.teams / 4 * 4);
-        s.splits = splits_of(blocks, s.steps);
-        s.threads = 8 * s.splits * s.teams * shares;
-        uint32_t results = n_tokens * 8 * s.teams * s.tiles / (w->pairs ? 2 : 1);
-        if (results > s.threads || n_tokens * sum_bytes(p, &s) > WORKGROUP_BYTES ||
-            unused(w, &s) >= least)
-            continue;
+        for (uint32_t fewer = w->pairs && s.tiles % 2 ? 2 : 1;; s.teams -= fewer) {
+            split_rows(p, w, &s, n_tokens, most / s.teams / 4 * 4);
+            s.threads = 8 * s.splits * s.teams * shares;
+            if (!w->codes.group || s.teams <= fewer || fits_few(p, w, &s, n_tokens)) break;
+        }
+        if (!fits_few(p, w, &s, n_tokens) || unused(w, &s) >= least) continue;
         least = unused(w, &s);
         best = s;
     }
@@ -158,8 +193,8 @@ typedef struct product {
 
 // If weights are few, reading and unpacking them for each token costs less than a separate dispatch
 // that makes the rows first.
-static uint32_t alone_max(const tern_plan *p, uint32_t tiles, int64_t n_cols) {
-    uint64_t bytes = (uint64_t)tiles * GPU_TILE_ROWS * (uint64_t)gpu_blocks(n_cols) * 16;
+static uint32_t alone_max(const tern_plan *p, uint32_t tiles, const work *w) {
+    uint64_t bytes = (uint64_t)tiles * gpu_tile_bytes(w->codes, w->n_cols);
     uint64_t n = p->device->alone_bytes / bytes;
     return n < 1 ? 1 : n > GPU_FEW ? GPU_FEW : (uint32_t)n;
 }
@@ -170,7 +205,8 @@ static bool find_product(const tern_plan *p, product *f) {
     for (int i = 0; i < f->count; i++)
         tiles += groups(p->weights[linear->in[1 + i]]->n_rows, GPU_TILE_ROWS);
     f->work.n_cols = p->weights[linear->in[1]]->n_cols;
-    f->alone = alone_max(p, tiles, f->work.n_cols);
+    f->work.codes = p->weights[linear->in[1]]->codes;
+    f->alone = alone_max(p, tiles, &f->work);
     uint32_t each = f->work.pairs ? 2 : 1;
     f->work.tiles = each * groups(tiles / each, GPU_WORKGROUPS);
     return find_shape(p, &f->work, &f->one);
@@ -199,6 +235,7 @@ static void set_tiles(const tern_plan *p, gpu_dispatch *d, const product *f, con
         span.bytes = part->offset + part->bytes - span.offset;
     }
     set(d, "N_TILES", n_tiles);
+    set_codes(d, p->weights[f->linear->in[1]]);
     if (f->work.pairs) set(d, "PAIRS", 1);
     d->x = groups(n_tiles, s->teams * s->tiles);
     bind_part(d, &span);
@@ -228,6 +265,7 @@ static gpu_dispatch *add_quantize(tern_plan *p, gpu_kernel kernel, const product
     d->tokens_min = f->alone + 1; // 9: many steps only
     d->tokens_max = GPU_FEW;
     set(d, "THREADS", f->one.threads);
+    if (f->work.codes.group) set(d, "GROUP", f->work.codes.group);
     set(d, "Q_VECS", (double)(gpu_blocks(f->work.n_cols) * GPU_BLOCK_COLS / 16));
     set_row(p, d, f);
     return d;
@@ -247,6 +285,7 @@ static void leave_glu_quantize(tern_plan *p, const product *f, tern_act_kind act
     gpu_dispatch *d = add(p, GPU_GLU_QUANTIZE, 1, GPU_ROWS_TOKENS);
     d->kinds = GPU_MANY_STEPS;
     set(d, "THREADS", f->one.threads);
+    if (f->work.codes.group) set(d, "GROUP", f->work.codes.group);
     set(d, "Q_VECS", (double)(gpu_blocks(f->work.n_cols) * GPU_BLOCK_COLS / 16));
     set(d, "ACT", act);
     bind_value(p, d, up);
@@ -268,7 +307,7 @@ static const struct {
 // time.
 static bool has_room(const tern_plan *p, const work *w, const shape *s, uint32_t n_tokens) {
     uint64_t bytes = n_tokens * (uint64_t)gpu_blocks(w->n_cols) * GPU_BLOCK_COLS;
-    return bytes + n_tokens * sum_bytes(p, s) <= p->device->workgroup_bytes_max &&
+    return bytes + few_bytes(p, w, s, n_tokens) <= p->device->workgroup_bytes_max &&
            bytes / 16 <= STAGED_MAX * s->threads;
 }
 

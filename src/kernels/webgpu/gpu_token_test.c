@@ -5,7 +5,11 @@
 
 #define N_ROWS 41
 
+static bool in_groups; // codes with a scale for each group, instead of one
 static tern_vid bitlinear(rig *r, tern_vid x, int64_t n_out, int64_t n_in) {
+    if (in_groups)
+        return tern_g_linear(&r->g, x,
+                             rig_matrix(r, n_out, n_in, TERN_DTYPE_Q2_0, false, fill_two_bits));
     tern_vid w = rig_matrix(r, n_out, n_in, TERN_DTYPE_F32, true, fill_codes);
     return tern_g_bitlinear(&r->g, x, w);
 }
@@ -174,17 +178,46 @@ TEST(gpu_greedy_steps_ahead) {
     }
 }
 
+// What GPUs with subgroups are sent; the last layer in groups.
 TEST(gpu_texts_for_subgroups_are_valid) {
+    static const layer grouped = {128, 384, 4, 2, 32, true, TERN_ACTIVATION_SILU, 0, 0};
+    enum { N = sizeof layers / sizeof *layers };
     if (!rig_has_gpu()) return;
-    for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
+    for (size_t i = 0; i <= N; i++) {
         rig r;
+        in_groups = i == N;
+        const layer *l = in_groups ? &grouped : &layers[i];
         rig_open(&r, N_ROWS);
-        tern_vid x = rig_rows(&r, layers[i].n_embd, fill_normal);
-        x = feed_forward_block(&r, &layers[i], attention_block(&r, &layers[i], x));
-        x = normed(&r, x, layers[i].n_embd, true);
-        tern_dtype type = layers[i].n_embd % 64 ? TERN_DTYPE_F16 : TERN_DTYPE_Q8_0;
-        rig_head(&r, x, 20000, type, fill_normal);
+        tern_vid x = rig_rows(&r, l->n_embd, fill_normal);
+        x = feed_forward_block(&r, l, attention_block(&r, l, x));
+        x = normed(&r, x, l->n_embd, true);
+        tern_dtype type = l->n_embd % 64 ? TERN_DTYPE_F16 : TERN_DTYPE_Q8_0;
+        rig_head(&r, x, 20000, in_groups ? TERN_DTYPE_Q2_0 : type,
+                 in_groups ? fill_two_bits : fill_normal);
         rig_translate(&r);
         rig_close(&r);
     }
+    in_groups = false;
+}
+
+// The fused dispatches in groups, against the CPU and against one token at a time; with several
+// steps of blocks to a thread. Seen to fail with the scale of the step before, and, in
+// ternary_few.wgsl, with those of the first step for all.
+TEST(gpu_token_layers_in_groups) {
+    static const rig_batches how = {.n_tokens = {1, 5, 2, 1, 11}};
+    static const layer cases[] = {{6144, 64, 2, 1, 32, true, TERN_ACTIVATION_SILU, 0, 0},
+                                  {192, 1664, 6, 2, 32, false, TERN_ACTIVATION_SILU, 0, 0},
+                                  {128, 2560, 4, 2, 32, true, TERN_ACTIVATION_SILU, 0, 0}};
+    in_groups = true;
+    for (size_t i = 0; i < rig_cases(3, 2); i++) {
+        rig r;
+        rig_open(&r, N_ROWS);
+        tern_vid x = rig_rows(&r, cases[i].n_embd, fill_normal);
+        rig_show(&r, feed_forward_block(&r, &cases[i], attention_block(&r, &cases[i], x)));
+        r.has_ternary = true;
+        rig_compare(&r, how, RIG_BEHIND_QUANTIZED, 5e-3);
+        rig_same_bits(&r, TERN_KV_F16, 0);
+        rig_close(&r);
+    }
+    in_groups = false;
 }

@@ -1,4 +1,4 @@
-// Weights as the kernels read them: ternary codes in tiles (ternary_gemv.wgsl) in slabs, float
+// Weights as the kernels read them: codes in tiles (codes.wgsl) in slabs, float
 // matrices and tables as rows of f16, f32 or int8 with scales (float_linear.wgsl), both in parts
 // that fit a binding, vectors as f32. Everything is read, converted and sent in pieces, so that the
 // host never holds a large matrix, nor a second copy of it where it is mapped; a poll sends a few,
@@ -12,55 +12,76 @@
 #define POLL_BYTES  ((uint64_t)16 << 20) // of the source, that a poll reads
 #define STORAGE     (WGPU_BUFFER_STORAGE | WGPU_BUFFER_COPY_DST | WGPU_BUFFER_COPY_SRC)
 
-// ---- Ternary -----------------------------------------------------------------------------------
+// ---- Tiles of codes ----------------------------------------------------------------------------
 
-static uint64_t tile_bytes(int64_t n_cols) {
-    return (uint64_t)gpu_blocks(n_cols) * 128;
+static const gpu_codes ternary = {.bits = 2};
+
+// Of a type with a scale for each group. Groups of 256 have their scale twice.
+static gpu_codes codes_of(const tern_weight_source *s) {
+    size_t group = tern_dtype_group_n(s->type);
+    return (gpu_codes){.bits = s->type == TERN_DTYPE_Q1_0 ? 1 : 2,
+                       .group = (uint16_t)(group > 128 ? 128 : group)};
+}
+
+// Tables are looked up in tiles, too, so that one that is also the head is there once.
+static bool in_groups(const tern_device *d, const tern_weight_source *s) {
+    tern_weight_source table = *s;
+    tern_dtype other;
+    bool is_apart = s->is_table && !(s->is_head && !tern_head_type(s->head, &other));
+    table.is_matrix = true;
+    table.is_head = table.as_floats = false;
+    return tern_weight_in_groups(s, d->precise) ||
+           (is_apart && tern_weight_in_groups(&table, false));
 }
 
 static int64_t n_tiles(int64_t n_rows) {
     return (n_rows + GPU_TILE_ROWS - 1) / GPU_TILE_ROWS;
 }
 
-static uint64_t tiles_bytes(int64_t tiles, int64_t n_cols) {
-    return gpu_round(GPU_HEADER_BYTES + (uint64_t)tiles * tile_bytes(n_cols), 256);
+static uint64_t tiles_bytes(int64_t tiles, gpu_codes c, int64_t n_cols) {
+    return gpu_round(GPU_HEADER_BYTES + (uint64_t)tiles * gpu_tile_bytes(c, n_cols), 256);
 }
 
 // Into how many parts of equal tiles a matrix is cut to fit the GPU's bindings; 0: a tile is too
 // large.
-static int64_t n_ternary_parts(const tern_device *d, const tern_weight_source *s) {
-    int64_t most = (int64_t)((d->part_bytes_max - GPU_HEADER_BYTES) / tile_bytes(s->n_cols));
+static int64_t n_tile_parts(const tern_device *d, gpu_codes c, const tern_weight_source *s) {
+    uint64_t each = gpu_tile_bytes(c, s->n_cols);
+    int64_t most = (int64_t)((d->part_bytes_max - GPU_HEADER_BYTES) / each);
     return most < 1 ? 0 : (n_tiles(s->n_rows) + most - 1) / most;
 }
 
-static uint64_t ternary_bytes(const tern_device *d, const tern_weight_source *s) {
-    int64_t n = n_ternary_parts(d, s), tiles = n_tiles(s->n_rows), each = n ? tiles / n : 0;
+static uint64_t matrix_bytes(const tern_device *d, gpu_codes c, const tern_weight_source *s) {
+    int64_t n = n_tile_parts(d, c, s), tiles = n_tiles(s->n_rows), each = n ? tiles / n : 0;
     int64_t longer = n ? tiles % n : 0;
-    return (uint64_t)longer * tiles_bytes(each + 1, s->n_cols) +
-           (uint64_t)(n - longer) * tiles_bytes(each, s->n_cols);
+    return (uint64_t)longer * tiles_bytes(each + 1, c, s->n_cols) +
+           (uint64_t)(n - longer) * tiles_bytes(each, c, s->n_cols);
 }
 
 static bool may_be_ternary(const tern_weight_source *s) {
     return s->is_matrix && !s->is_head && s->n_parts == 0;
 }
 
+// What a matrix may take of the slabs; those that are heads or tables are not in them.
+static uint64_t slab_bytes_of(const tern_device *d, const tern_weight_source *s) {
+    if (!may_be_ternary(s) || s->is_table) return 0;
+    return matrix_bytes(d, in_groups(d, s) ? codes_of(s) : ternary, s);
+}
+
 // All matrices are known beforehand, so slabs are made exactly as large as needed.
 tern_status gpu_tune(tern_device *d, const tern_weight_source *sources, size_t n, tern_error *err) {
     (void)err;
-    d->ternary_bytes_left = 0;
-    for (size_t i = 0; i < n; i++)
-        if (may_be_ternary(&sources[i]))
-            d->ternary_bytes_left += ternary_bytes(d, &sources[i]);
+    d->tiles_bytes_left = 0;
+    for (size_t i = 0; i < n; i++) d->tiles_bytes_left += slab_bytes_of(d, &sources[i]);
     return TERN_OK;
 }
 
 static tern_status slab_take(tern_device *d, uint64_t bytes, gpu_part *part, tern_error *err) {
     if (d->n_slabs == 0 || d->slab_used + bytes > d->slab_bytes) {
-        uint64_t size = d->ternary_bytes_left > bytes ? d->ternary_bytes_left : bytes;
+        uint64_t size = d->tiles_bytes_left > bytes ? d->tiles_bytes_left : bytes;
         if (size > d->part_bytes_max) size = d->part_bytes_max;
         if (tern_array_reserve(TERN_MEM_GRAPH, &d->slabs, &d->slabs_capacity, d->n_slabs, 1) != 0)
             return tern_fail_memory(err, sizeof *d->slabs);
-        TERN_TRY(gpu_buffer_new(d, GPU_USE_WEIGHTS, size, STORAGE, "ternary weights",
+        TERN_TRY(gpu_buffer_new(d, GPU_USE_WEIGHTS, size, STORAGE, "codes of weights",
                                 &d->slabs[d->n_slabs], err));
         d->n_slabs++;
         d->slab_bytes = size;
@@ -73,7 +94,8 @@ static tern_status slab_take(tern_device *d, uint64_t bytes, gpu_part *part, ter
     return TERN_OK;
 }
 
-// Codes -1, 0, 1 of 64 columns into four words; see ternary_gemv.wgsl.
+// Numbers of a row into the words of its tile that codes.wgsl says: -1, 0, 1 and 2 of 64 columns in
+// four words, or -1 and 1 of 128.
 static void pack_block(const int8_t *codes, uint32_t *out) {
     for (int i = 0; i < 4; i++) {
         uint32_t word = 0;
@@ -87,6 +109,22 @@ static void pack_block(const int8_t *codes, uint32_t *out) {
     }
 }
 
+static void pack_block_of_bits(const int8_t *codes, uint32_t *out) {
+    for (int i = 0; i < 4; i++) {
+        out[i] = 0;
+        for (int j = 0; j < 8; j++)
+            for (int b = 0; b < 4; b++)
+                out[i] |= (uint32_t)(codes[32 * i + 4 * j + b] > 0) << (8 * b + j);
+    }
+}
+
+static void pack_row(gpu_codes c, const int8_t *codes, int64_t blocks, uint32_t *to) {
+    for (int64_t b = 0; c.bits == 2 && b < blocks; b++)
+        pack_block(codes + b * GPU_BLOCK_COLS, to + b * 32);
+    for (int64_t b = 0; c.bits == 1 && b < blocks / 2; b++)
+        pack_block_of_bits(codes + b * 2 * GPU_BLOCK_COLS, to + b * 32);
+}
+
 static tern_status reserve_parts(tern_weight *w, size_t n, tern_error *err) {
     gpu_part *grown = tern_realloc(TERN_MEM_WEIGHTS, w->parts, n * sizeof *grown);
     if (!grown) return tern_fail_memory(err, n * sizeof *grown);
@@ -97,7 +135,8 @@ static tern_status reserve_parts(tern_weight *w, size_t n, tern_error *err) {
 // A matrix that is larger than a binding is cut into parts of whole tiles, each with its header.
 static tern_status take_parts(tern_device *d, tern_weight *w, const tern_weight_source *s,
                               tern_error *err) {
-    int64_t n_parts = n_ternary_parts(d, s), tiles = n_tiles(s->n_rows), first = 0;
+    int64_t n_parts = n_tile_parts(d, w->codes, s), tiles = n_tiles(s->n_rows), first = 0;
+    w->owns_buffers = slab_bytes_of(d, s) == 0;
     if (n_parts < 1)
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
                          "%s: eight rows are larger than a GPU's binding", s->name);
@@ -106,7 +145,10 @@ static tern_status take_parts(tern_device *d, tern_weight *w, const tern_weight_
         int64_t n = tiles / n_parts + (i < tiles % n_parts);
         gpu_part *part = &w->parts[w->n_parts];
         *part = (gpu_part){.first_row = first * GPU_TILE_ROWS};
-        TERN_TRY(slab_take(d, tiles_bytes(n, s->n_cols), part, err));
+        part->bytes = tiles_bytes(n, w->codes, s->n_cols);
+        TERN_TRY(w->owns_buffers ? gpu_buffer_new(d, GPU_USE_WEIGHTS, part->bytes, STORAGE,
+                                                  s->name, &part->buffer, err)
+                                 : slab_take(d, part->bytes, part, err));
         first += n;
         part->n_rows = (i + 1 < n_parts ? first * GPU_TILE_ROWS : s->n_rows) - part->first_row;
         w->n_parts++;
@@ -114,12 +156,16 @@ static tern_status take_parts(tern_device *d, tern_weight *w, const tern_weight_
     return TERN_OK;
 }
 
-static tern_status bind_ternary(tern_device *d, tern_weight *w, const tern_weight_source *s,
-                                tern_error *err) {
-    w->form = GPU_FORM_TERNARY;
-    w->info.kind = TERN_WEIGHT_TERNARY;
-    w->info.layout = "2-bit";
-    w->info.bytes_per_token = ternary_bytes(d, s);
+static tern_status bind_tiles(tern_device *d, tern_weight *w, gpu_codes c,
+                              const tern_weight_source *s, tern_error *err) {
+    bool is_product = !c.group || tern_weight_in_groups(s, d->precise);
+    w->form = GPU_FORM_TILES;
+    w->codes = c;
+    w->info.kind = !c.group       ? TERN_WEIGHT_TERNARY
+                   : is_product ? TERN_WEIGHT_GROUPED
+                                : TERN_WEIGHT_FLOAT;
+    w->info.layout = !c.group ? "2-bit" : c.bits == 1 ? "1-bit groups" : "2-bit groups";
+    if (is_product) w->info.bytes_per_token = matrix_bytes(d, c, s);
     return take_parts(d, w, s, err);
 }
 
@@ -314,8 +360,9 @@ typedef struct gpu_sending {
     const tern_weight_source *s;
     tern_weight_source head; // of a table: what its head is made of
     tern_ternary_kind kind;
-    tern_codes codes; // GPU_FORM_TERNARY
+    tern_codes codes; // of ternary matrices
     row_source rows;  // the other matrices
+    uint16_t *scales; // of a row of codes in groups
     void *piece;      // [per_piece] tiles or rows as the kernels read them
     int64_t per_piece;
     int8_t *codes_row;
@@ -331,6 +378,7 @@ static void sending_close(gpu_sending *x) {
     row_source_close(&x->rows);
     tern_free(x->piece);
     tern_free(x->codes_row);
+    tern_free(x->scales);
     tern_free(x);
 }
 
@@ -359,35 +407,56 @@ fail:
 // Room for a piece, once the form is known.
 static tern_status open_piece(gpu_sending *x, const tern_weight *w, tern_error *err) {
     if (w->form == GPU_FORM_VECTOR) return TERN_OK;
-    bool is_ternary = w->form == GPU_FORM_TERNARY;
-    uint64_t each = is_ternary ? tile_bytes(w->n_cols) : row_bytes_of(w->form, w->n_cols);
-    int64_t n = is_ternary ? n_tiles(w->n_rows) : w->n_rows;
+    bool in_tiles = w->form == GPU_FORM_TILES;
+    uint64_t each = in_tiles ? gpu_tile_bytes(w->codes, w->n_cols)
+                             : row_bytes_of(w->form, w->n_cols);
+    int64_t n = in_tiles ? n_tiles(w->n_rows) : w->n_rows;
     x->per_piece = (int64_t)(PIECE_BYTES / each) + 1;
     if (x->per_piece > n) x->per_piece = n;
     x->piece = tern_alloc_array(TERN_MEM_MISC, (size_t)x->per_piece, (size_t)each);
-    size_t n_codes = is_ternary ? (size_t)gpu_blocks(w->n_cols) * GPU_BLOCK_COLS : 0;
+    size_t n_codes = in_tiles ? (size_t)gpu_blocks(w->n_cols) * GPU_BLOCK_COLS : 0;
     x->codes_row = tern_alloc(TERN_MEM_MISC, n_codes);
-    return x->piece && x->codes_row ? TERN_OK : tern_fail_memory(err, (size_t)each);
+    x->scales = tern_alloc_array(TERN_MEM_MISC, n_codes / GPU_BLOCK_COLS, sizeof *x->scales);
+    return x->piece && x->codes_row && x->scales ? TERN_OK : tern_fail_memory(err, (size_t)each);
+}
+
+// A row's numbers go to codes_row, and its scales, if it has some of its own, to their places in a
+// tile.
+static tern_status read_codes(const tern_weight *w, gpu_sending *x, int64_t row, uint16_t *scales,
+                              tern_error *err) {
+    uint64_t first;
+    if (!w->codes.group) {
+        TERN_TRY(tern_rows_reach(&x->codes.rows, row, err));
+        memcpy(x->codes_row, tern_codes_row(&x->codes, row), (size_t)w->n_cols);
+        return TERN_OK;
+    }
+    TERN_TRY(tern_rows_reach(&x->rows.rows, row, err));
+    const void *data = tern_rows_data(&x->rows.rows, row, &first);
+    size_t n_cols = (size_t)w->n_cols, group = tern_dtype_group_n(x->s->type);
+    tern_dtype_decode_groups(x->s->type, data, first, n_cols, x->codes_row, x->scales);
+    for (size_t g = 0; g < n_cols / w->codes.group; g++)
+        scales[g * GPU_TILE_ROWS] = x->scales[g * w->codes.group / group];
+    return TERN_OK;
 }
 
 static tern_status send_tiles(tern_device *d, const tern_weight *w, gpu_sending *x, int64_t n,
                               tern_error *err) {
     const gpu_part *part = &w->parts[x->part];
     int64_t blocks = gpu_blocks(w->n_cols);
-    uint64_t each = tile_bytes(w->n_cols);
-    uint32_t *piece = x->piece;
+    uint64_t each = gpu_tile_bytes(w->codes, w->n_cols);
+    uint64_t scales_at = (uint64_t)blocks * 64 * w->codes.bits;
+    uint8_t *piece = x->piece;
     if (x->at == 0) {
         float header[GPU_HEADER_BYTES / 4] = {x->kind.scale};
         gpu_send(d, part->buffer, part->offset, header, sizeof header);
     }
     for (int64_t r = 0; r < n * GPU_TILE_ROWS; r++) {
         int64_t at = part->first_row + x->at * GPU_TILE_ROWS + r;
-        uint32_t *to = piece + (uint64_t)(r / 8) * (each / 4) + (uint64_t)(r % 8) * 4;
+        uint8_t *tile = piece + (uint64_t)(r / GPU_TILE_ROWS) * each;
+        size_t in_tile = (size_t)(r % GPU_TILE_ROWS);
         if (at >= w->n_rows) at = w->n_rows - 1; // past the end: nobody reads these sums
-        TERN_TRY(tern_rows_reach(&x->codes.rows, at, err));
-        memcpy(x->codes_row, tern_codes_row(&x->codes, at), (size_t)w->n_cols);
-        for (int64_t b = 0; b < blocks; b++)
-            pack_block(x->codes_row + b * GPU_BLOCK_COLS, to + b * 32);
+        TERN_TRY(read_codes(w, x, at, (uint16_t *)(tile + scales_at) + in_tile, err));
+        pack_row(w->codes, x->codes_row, blocks, (uint32_t *)tile + in_tile * 4);
     }
     gpu_send(d, part->buffer, part->offset + GPU_HEADER_BYTES + (uint64_t)x->at * each, piece,
              (uint64_t)n * each);
@@ -413,19 +482,19 @@ static tern_status send_rows(tern_device *d, const tern_weight *w, gpu_sending *
 static tern_status send_piece(tern_device *d, const tern_weight *w, gpu_sending *x,
                               int64_t *n_rows, tern_error *err) {
     const gpu_part *part = &w->parts[x->part];
-    bool is_ternary = w->form == GPU_FORM_TERNARY, is_vector = w->form == GPU_FORM_VECTOR;
-    int64_t all = is_ternary ? n_tiles(part->n_rows) : part->n_rows, n = all - x->at;
+    bool in_tiles = w->form == GPU_FORM_TILES, is_vector = w->form == GPU_FORM_VECTOR;
+    int64_t all = in_tiles ? n_tiles(part->n_rows) : part->n_rows, n = all - x->at;
     if (!is_vector && n > x->per_piece) n = x->per_piece;
     if (is_vector)
         gpu_send(d, part->buffer, 0, w->vector, (uint64_t)(w->n_rows * w->n_cols) * sizeof(float));
     else
-        TERN_TRY(is_ternary ? send_tiles(d, w, x, n, err) : send_rows(d, w, x, n, err));
+        TERN_TRY(in_tiles ? send_tiles(d, w, x, n, err) : send_rows(d, w, x, n, err));
     x->at += n;
     if (x->at == all) {
         x->at = 0;
         x->is_done = ++x->part == w->n_parts;
     }
-    *n_rows = is_ternary ? n * GPU_TILE_ROWS : n;
+    *n_rows = in_tiles ? n * GPU_TILE_ROWS : n;
     return TERN_OK;
 }
 
@@ -469,7 +538,9 @@ static tern_status begin(tern_device *d, tern_weight *w, const tern_weight_sourc
     if (!s->is_matrix && !s->is_table)
         TERN_TRY(bind_vector(d, w, s, err));
     else if (x->kind.is_ternary)
-        TERN_TRY(bind_ternary(d, w, s, err));
+        TERN_TRY(bind_tiles(d, w, ternary, s, err));
+    else if (in_groups(d, s))
+        TERN_TRY(bind_tiles(d, w, codes_of(s), s, err));
     else {
         gpu_form form = form_of(&x->rows);
         x->is_looking = form == GPU_FORM_F16 && s->type != TERN_DTYPE_F16;
@@ -523,7 +594,7 @@ static tern_status begin_head(tern_device *d, tern_weight *w, tern_error *err) {
 static void finish(tern_device *d, tern_weight *w) {
     const tern_weight_source *s = w->sending->s;
     if (w->head) w->info = w->head->info;
-    if (may_be_ternary(s)) d->ternary_bytes_left -= ternary_bytes(d, s);
+    d->tiles_bytes_left -= slab_bytes_of(d, s);
     w->info.bytes_per_token_greedy = w->info.bytes_per_token;
     sending_close(w->sending);
     w->sending = NULL;
@@ -542,7 +613,7 @@ tern_status gpu_weight_bind_poll(tern_device *d, tern_weight *w, uint64_t *left,
     TERN_TRY(gpu_check(d, "sending weights", err));
     if (!x->is_done) {
         int64_t done = x->is_looking ? 0 : w->parts[x->part].first_row;
-        if (!x->is_looking) done += w->form == GPU_FORM_TERNARY ? x->at * GPU_TILE_ROWS : x->at;
+        if (!x->is_looking) done += w->form == GPU_FORM_TILES ? x->at * GPU_TILE_ROWS : x->at;
         *left = (uint64_t)(w->n_rows - done) * row_bytes;
         return TERN_OK;
     }

@@ -15,8 +15,9 @@ static void set_part(const tern_weight *w, const gpu_part *part, gpu_dispatch *d
 }
 
 // One product, or up to three neighbours in a slab, which are then not cut into parts.
+// chunk: the logits.
 static void add_gemv(tern_plan *p, const tern_node *n, int first, int count, size_t part,
-                     bool accumulate) {
+                     bool accumulate, bool chunk) {
     static const char *const at[] = {"AT0", "AT1", "AT2"};
     static const char *const rows[] = {"ROWS0", "ROWS1", "ROWS2"};
     static const char *const tile[] = {"", "TILE1", "TILE2"};
@@ -32,8 +33,11 @@ static void add_gemv(tern_plan *p, const tern_node *n, int first, int count, siz
     set(d, "BLOCKS", (double)blocks);
     set(d, "SPLITS", splits);
     set(d, "THREADS", 8 * splits);
+    set_codes(d, p->weights[n->in[1 + first]]);
     if (count == 1) {
         set(d, "ADD", accumulate);
+        set(d, "OUTPUTS", chunk);
+        if (n->soft_cap != 0) set(d, "SOFT_CAP", (double)n->soft_cap);
         set_part(p->weights[n->in[1 + first]], &span, d);
     }
     for (int i = 0; i < count; i++) {
@@ -47,6 +51,12 @@ static void add_gemv(tern_plan *p, const tern_node *n, int first, int count, siz
     span.bytes = last->offset + last->bytes - span.offset;
     bind_part(d, &span);
     bind_value(p, d, n->in[0]);
+    if (chunk) {
+        bind_place(d, GPU_LOGITS, -1);
+        d->rows = GPU_ROWS_CHUNK;
+        d->phase = GPU_PHASE_HEAD;
+        return;
+    }
     for (int i = 0; i < count; i++) bind_value(p, d, n->out[first + i]);
     if (d->rows == GPU_ROWS_TOKENS) d->kinds = GPU_FEW_STEPS;
     set_phase(p, d, n->out[first]);
@@ -104,12 +114,12 @@ static uint32_t teams_of(const tern_plan *p, const tile *t, int64_t blocks) {
 
 // The number of rows that takes least time.
 static uint32_t rows_of_tile(const tern_plan *p, const tern_node *n, int first, int count,
-                             gpu_kernel kernel) {
+                             gpu_kernel kernel, bool in_groups) {
     static const uint32_t narrow[] = {32, 64, 128}, dot[] = {40, 32, 24, 16};
     bool is_dot = kernel == GPU_GEMM;
     uint32_t least = UINT32_MAX, best = 0;
     size_t n_choices = is_dot ? sizeof dot / sizeof *dot : sizeof narrow / sizeof *narrow;
-    for (size_t i = 0; i < n_choices; i++) {
+    for (size_t i = in_groups; i < n_choices; i++) { // 40 are more than all threads load scales of
         uint32_t rows = is_dot ? dot[i] : narrow[i];
         uint32_t time = tiles_time(p, n, first, count, rows, is_dot ? 8 : 48);
         if (time >= least) continue;
@@ -119,15 +129,20 @@ static uint32_t rows_of_tile(const tern_plan *p, const tern_node *n, int first, 
     return best;
 }
 
+// In groups each block of columns is scaled by itself, and after those before it: not what matrix
+// units and teams do.
 static tile tile_of(const tern_plan *p, const tern_node *n, int first, int count, size_t variant) {
     tile t = {.kernel = GPU_GEMM,
               .tokens = tile_counts[variant].tokens,
-              .tokens_each = tile_counts[variant].each};
-    if (p->device->matrix)
+              .tokens_each = tile_counts[variant].each,
+              .teams = 1};
+    bool in_groups = p->weights[n->in[1 + first]]->codes.group > 0;
+    if (p->device->matrix && !in_groups)
         t.kernel = t.tokens < GPU_GEMM_MATRIX_TOKENS ? GPU_GEMM_NARROW : GPU_GEMM_MATRIX;
     t.rows = t.kernel == GPU_GEMM_MATRIX ? GPU_GEMM_MATRIX_ROWS
-                                         : rows_of_tile(p, n, first, count, t.kernel);
-    if (t.kernel == GPU_GEMM) t.teams = teams_of(p, &t, gpu_blocks(cols(p, n->in[0])));
+                                         : rows_of_tile(p, n, first, count, t.kernel, in_groups);
+    if (t.kernel == GPU_GEMM && !in_groups)
+        t.teams = teams_of(p, &t, gpu_blocks(cols(p, n->in[0])));
     return t;
 }
 
@@ -158,6 +173,7 @@ static void add_tiles(tern_plan *p, const tern_node *n, int first, int count, si
     set(d, "BLOCKS", (double)gpu_blocks(cols(p, n->in[0])));
     set(d, "ADD", accumulate);
     set(d, "Y_COLS", (double)w->n_rows);
+    set_codes(d, w);
     for (int i = 0; i < count; i++) {
         const gpu_part *at_i = &p->weights[n->in[1 + first + i]]->parts[part];
         if (i > 0) set(d, at[i], (double)((at_i->offset - span.offset) / 16));
@@ -279,15 +295,24 @@ static const tern_weight *head_of(const tern_weight *w) {
     return w->head ? w->head : w;
 }
 
-void gpu_add_logits(tern_plan *p, tern_vid x, tern_vid w, float soft_cap) {
-    const product f = {x, -1, head_of(p->weights[w]), false, true, soft_cap};
-    add_float(p, &f);
+void gpu_add_logits(tern_plan *p, const tern_node *n) {
+    const tern_weight *w = p->weights[n->in[1]];
+    if (!has_codes(p, n->in[1])) {
+        const product f = {n->in[0], -1, head_of(w), false, true, n->soft_cap};
+        add_float(p, &f);
+        return;
+    }
+    for (size_t part = 0; part < w->n_parts; part++) add_gemv(p, n, 0, 1, part, false, true);
 }
 
 static void add_linear(tern_plan *p, const tern_node *n, bool accumulate) {
     for (int i = 0; i < n->n_out;) {
         bool chunk = gpu_is_logits(p->g, n->out[i]);
-        if (!is_ternary(p, n->in[1 + i])) {
+        if (chunk && n->n_out == 1 && !accumulate) {
+            gpu_add_logits(p, n);
+            return;
+        }
+        if (!has_codes(p, n->in[1 + i])) {
             const tern_weight *w = p->weights[n->in[1 + i]];
             const product f = {n->in[0], n->out[i],  chunk ? head_of(w) : w,
                                accumulate, chunk, n->soft_cap};
@@ -298,7 +323,7 @@ static void add_linear(tern_plan *p, const tern_node *n, bool accumulate) {
         size_t n_parts = p->weights[n->in[1 + i]]->n_parts;
         int count = accumulate || n_parts > 1 ? 1 : neighbours(p, n, i);
         for (size_t part = 0; part < n_parts; part++) {
-            add_gemv(p, n, i, count, part, accumulate);
+            add_gemv(p, n, i, count, part, accumulate, false);
             if (rows_of(p, n->in[0]) != GPU_ROWS_TOKENS) continue;
             int each = fit_one_binding(p, n, i, count) ? count : 1;
             for (int k = i; k < i + count; k += each) add_gemm(p, n, k, each, part, accumulate);
@@ -317,8 +342,9 @@ static bool made_by_top_k(const tern_graph *g, const tern_node *linear) {
 }
 
 tern_status gpu_op_LINEAR(tern_plan *p, const tern_node *n, tern_error *err) {
-    if (n->soft_cap != 0 && is_ternary(p, n->in[1]))
-        return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: webgpu caps no scores of a ternary matrix",
+    if (n->soft_cap != 0 && has_codes(p, n->in[1]) && !gpu_is_logits(p->g, n->out[0]))
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "%s: webgpu caps the scores of no matrix of codes but the head",
                          p->g->values[n->in[1]].name);
     if (!made_by_top_k(p->g, n)) add_linear(p, n, false);
     return TERN_OK;

@@ -1,4 +1,5 @@
 // Ops that make rows from rows, each by itself: looked up, normed, quantized, picked.
+#include <math.h>
 #include "kernels/webgpu/ops/gpu_op.h"
 
 // The host sends the rows in the order of the tokens (gpu_run.c).
@@ -25,6 +26,8 @@ static void add_embed(tern_plan *p, const tern_node *n) {
     for (size_t i = 0; i < w->n_parts; i++) {
         gpu_dispatch *d = add(p, GPU_EMBED, groups(w->n_cols / 4, 64), GPU_ROWS_TOKENS);
         set_form(w, d);
+        set(d, "IN_TILES", w->form == GPU_FORM_TILES);
+        set_codes(d, w);
         set(d, "FIRST_ROW", (double)w->parts[i].first_row);
         set(d, "N_ROWS", (double)w->parts[i].n_rows);
         bind_part(d, &w->parts[i]);
@@ -72,6 +75,7 @@ static void add_rows(tern_plan *p, const tern_node *n, gpu_kernel kernel) {
         set(d, "ACT", n->act);
         set(d, "TAKES", taker != NULL);
         if (in_row > 1) set(d, "GROUPS", (double)in_row);
+        if (p->g->values[n->out[0]].type == TERN_VALUE_I8GROUPS) set(d, "GROUPED", 1);
         for (int i = 0; i < n->n_in; i++) {
             if (p->g->values[n->in[i]].kind == TERN_VALUE_WEIGHT)
                 bind_part(d, &p->weights[n->in[i]]->parts[0]);
@@ -104,12 +108,41 @@ tern_status gpu_op_GROUP_NORM(tern_plan *p, const tern_node *n, tern_error *err)
     return TERN_OK;
 }
 
+static tern_vid any_weight(const tern_plan *p) {
+    for (size_t v = 0; v < p->g->n_values; v++)
+        if (p->g->values[v].kind == TERN_VALUE_WEIGHT && p->weights[v] &&
+            p->weights[v]->n_parts > 0)
+            return (tern_vid)v;
+    return 0;
+}
+
 tern_status gpu_op_HADAMARD(tern_plan *p, const tern_node *n, tern_error *err) {
-    (void)p;
-    (void)n;
-    return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                     "WebGPU has no Walsh-Hadamard transform yet, which this model needs: it runs "
-                     "with --device cpu");
+    const tern_rotation *r = &n->rotation;
+    int64_t n_blocks = cols(p, n->in[0]) / r->block;
+    uint64_t bytes = (uint64_t)r->block * sizeof(float);
+    if (bytes > p->device->workgroup_bytes_max)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "a Walsh-Hadamard transform of %d columns: a workgroup of this GPU has "
+                         "room for %u",
+                         (int)r->block, p->device->workgroup_bytes_max / 4);
+    gpu_dispatch *d = add(p, GPU_HADAMARD, (uint32_t)n_blocks, rows_of(p, n->out[0]));
+    set(d, "THREADS", threads_for(p, r->block / 2));
+    set(d, "BLOCK", r->block);
+    set(d, "BLOCKS", (double)n_blocks);
+    set(d, "FACTOR", (double)(1 / sqrtf((float)r->block)));
+    set(d, "SIGNS", r->has_signs);
+    set(d, "INVERSE", r->inverse);
+    if (r->groups) {
+        set(d, "EACH", r->each);
+        set(d, "REPEATS", r->repeats);
+        set(d, "GROUPS", r->groups);
+    }
+    bind_value(p, d, n->in[0]);
+    // The binding must exist: without signs, a weight that nobody reads.
+    bind_part(d, &p->weights[r->has_signs ? n->in[1] : any_weight(p)]->parts[0]);
+    bind_value(p, d, n->out[0]);
+    set_phase(p, d, n->out[0]);
+    return TERN_OK;
 }
 
 tern_status gpu_op_L2_NORM(tern_plan *p, const tern_node *n, tern_error *err) {

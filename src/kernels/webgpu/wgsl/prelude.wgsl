@@ -23,6 +23,23 @@ fn capped_by(cap: f32, s: vec4<f32>) -> vec4<f32> {
     return cap * (far * (1.0 - near) + v * series);
 }
 
+// The factor that makes numbers up to `most` integers up to 127, and the unit of these: the CPU's
+// quantize_64 (groups.inl). The unit is its quotient to the bit on every device: q = most / 127 is
+// off by a unit of the last place at most, and most - 128 q + q is what is left, without rounding.
+// WGSL lets the factor be 2.5 units off, so that an integer on the edge of rounding may be the next.
+// And a NaN, which the CPU makes 127, is anything.
+fn unit_of(most: f32) -> f32 {
+    let q = most * 0.007874015718698502;
+    return q + ((most - 128.0 * q) + q) * 0.007874015718698502;
+}
+fn factor_and_unit(most: f32) -> vec2<f32> {
+    if (most > 1e-30) { return vec2(127.0 / most, unit_of(most)); }
+    return vec2(0.0);
+}
+fn integers(v: vec4<f32>, factor: f32) -> vec4<i32> {
+    return vec4<i32>(clamp(round(v * factor), vec4(-127.0), vec4(127.0)));
+}
+
 const SILU = 0u;
 const RELU2 = 1u;
 const GELU = 2u;

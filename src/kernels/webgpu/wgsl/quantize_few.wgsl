@@ -3,14 +3,18 @@
 // Grid: (1, rows).
 override ACT: u32 = 0u;
 override Q_VECS: u32; // of a row, with the zeros after its end
+override GROUP: u32 = 0u; // as in codes.wgsl
 
 @group(0) @binding(1) var<storage, read_write> up: array<vec4<f32>>; // x is the gate
 @group(0) @binding(4) var<storage, read_write> q: array<vec4<u32>>;
 @group(0) @binding(5) var<storage, read_write> q_info: array<vec2<u32>>; // 1 / scale, sum
 
+fn set_info(i: u32, info: vec2<u32>) { q_info[i] = info; }
+
 fn write_row(token: u32, lane: u32, row: ptr<function, array<vec4<f32>, KEPT_X>>,
              weight: ptr<function, array<vec4<f32>, KEPT_X>>) {
     let unit = quantize(lane, token * Q_VECS, row, weight);
+    if (GROUP > 0u) { return; }
     let sum = int_sum(lane);
     if (lane == 0u) { q_info[token] = vec2(bitcast<u32>(unit), bitcast<u32>(sum)); }
 }

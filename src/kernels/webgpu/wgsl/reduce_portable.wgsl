@@ -57,6 +57,25 @@ fn max4_of_32(lane: u32, value: vec4<f32>) -> vec4<f32> {
 }
 fn max_of_32(lane: u32, value: f32) -> f32 { return max4_of_32(lane, vec4(value)).x; }
 
+// The greatest, or the sum, of 16 neighbouring threads.
+var<workgroup> of_16: array<f32, THREADS>;
+fn max_over_16(lane: u32, value: f32) -> f32 {
+    workgroupBarrier();
+    of_16[lane] = value;
+    workgroupBarrier();
+    var most = value;
+    for (var i = lane / 16u * 16u; i < lane / 16u * 16u + 16u; i++) { most = max(most, of_16[i]); }
+    return most;
+}
+fn sum_over_16(lane: u32, value: f32) -> f32 {
+    workgroupBarrier();
+    of_16[lane] = value;
+    workgroupBarrier();
+    var sum = 0.0;
+    for (var i = lane / 16u * 16u; i < lane / 16u * 16u + 16u; i++) { sum += of_16[i]; }
+    return sum;
+}
+
 // Threads whose numbers are equal modulo 8 may add up their values: here none do.
 const SHARE = 8u;
 fn sum_of_every_8th(value: i32) -> i32 { return value; }

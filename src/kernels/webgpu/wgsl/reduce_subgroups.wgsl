@@ -68,6 +68,18 @@ fn sums_of_32(lane: u32, n: u32, v: ptr<function, array<vec4<f32>, 8>>) -> f32 {
 fn max4_of_32(lane: u32, value: vec4<f32>) -> vec4<f32> { return subgroupMax(value); }
 fn max_of_32(lane: u32, value: f32) -> f32 { return subgroupMax(value); }
 
+// The greatest, or the sum, of 16 neighbouring threads.
+fn max_over_16(lane: u32, value: f32) -> f32 {
+    var v = value;
+    for (var step = 8u; step > 0u; step /= 2u) { v = max(v, subgroupShuffleXor(v, step)); }
+    return v;
+}
+fn sum_over_16(lane: u32, value: f32) -> f32 {
+    var v = value;
+    for (var step = 8u; step > 0u; step /= 2u) { v += subgroupShuffleXor(v, step); }
+    return v;
+}
+
 // The sum over the subgroup's threads whose numbers are equal modulo 8, in each of them: SHARE
 // threads have shared their sums.
 const SHARE = 32u;

@@ -44,6 +44,14 @@ fn l2_norm(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_in
 @compute @workgroup_size(THREADS)
 fn quantize(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let row = group.y * COLS4;
+    if (GROUPED) {
+        for (var begin = 0u; begin < COLS4; begin += THREADS) {
+            var v = vec4(0.0);
+            if (begin + lane < COLS4) { v = x[row + begin + lane]; }
+            write_group(group.y, lane, begin + lane, v);
+        }
+        return;
+    }
     var most = 0.0;
     for (var i = lane; i < COLS4; i += THREADS) { most = max(most, greatest(x[row + i])); }
     let scale = 127.0 / max(workgroup_sum_max(lane, 0.0, most).y, 1e-5);

@@ -39,6 +39,30 @@ fn write_info(lane: u32, row: u32, scale: f32, sum: i32) {
     if (lane == 0u) { q_info[row] = vec2(bitcast<u32>(1.0 / scale), bitcast<u32>(i32(s))); }
 }
 
+// In groups of 64 columns, which 16 neighbouring threads have: four of the row's elements become
+// integers, and each group gets its scale and its sum. All threads call this together, those after the
+// row's end with zeros.
+override GROUPED: bool = false;
+fn write_group(number: u32, lane: u32, i: u32, v: vec4<f32>) {
+    let f = factor_and_unit(max_over_16(lane, greatest(v)));
+    let n = integers(v, f.x);
+    let sum = sum_over_16(lane, f32(total(n)));
+    if (i >= COLS4) { return; }
+    q[number * Q_WORDS + i] = packed(n);
+    if (i % 16u == 0u) {
+        q_info[(number * COLS4 + i) / 16u] = vec2(bitcast<u32>(f.y), bitcast<u32>(i32(sum)));
+    }
+}
+
+fn norm_and_quantize_groups(number: u32, lane: u32, r: f32) {
+    for (var begin = 0u; begin < COLS4; begin += THREADS) {
+        let i = begin + lane;
+        var v = vec4(0.0);
+        if (i < COLS4) { v = value(number * COLS4, i) * r * weight[i]; }
+        write_group(number, lane, i, v);
+    }
+}
+
 // The greatest of the normed row is found before the norm's factor is known: the factor scales all
 // alike. A thread keeps its first products x * weight in registers, and computes the rest again.
 const KEPT = 4u;
@@ -65,6 +89,10 @@ fn norm_and_quantize(number: u32, lane: u32) {
     }
     let all = workgroup_sum_max(lane, squares, most);
     let r = inverse_rms(all.x);
+    if (GROUPED) {
+        norm_and_quantize_groups(number, lane, r);
+        return;
+    }
     let scale = 127.0 / max(all.y * r, 1e-5);
     var sum = 0;
     for (var k = 0u; k < KEPT; k++) {

@@ -1,10 +1,11 @@
-// Ternary products of two to eight tokens: their rows, made by quantize_few.wgsl, times weights
+// Products with codes of two to eight tokens: their rows, made by quantize_few.wgsl, times weights
 // that are read and unpacked once for up to EACH of them. Waiting for a dispatch that makes the
 // rows costs less than making each of them in every workgroup; for a single token it is the other
 // way round (ternary_token.wgsl).
 //
 // The sums are integers and their further treatment is the same as for a single token, so a token's
-// result does not depend, by a bit, on how many came with it. ternary_tiles.wgsl says which tiles
+// result does not depend, by a bit, on how many came with it. In groups the products of SPLITS blocks
+// are added up in order before the next ones are computed. ternary_tiles.wgsl says which tiles
 // belong to a thread; TOKENS / EACH copies of all teams, one after the other, each take their share
 // of the tokens and read the same weights through the near caches. The byte-product units mostly
 // wait for memory: so a workgroup has all of a core's threads, each loads codes before it
@@ -16,9 +17,13 @@ const EACH_MAX = 4u;
 const TILES_MAX = 4u;
 
 @group(0) @binding(2) var<storage, read> q: array<vec4<u32>>;      // [token][16 columns]
-@group(0) @binding(3) var<storage, read> q_info: array<vec2<u32>>; // 1 / scale, sum
+@group(0) @binding(3) var<storage, read> q_info: array<vec2<u32>>; // 1 / scale, sum; of each block
 
-var<workgroup> part: array<i32, TOKENS * GROUP_ROWS * ROW_PARTS>; // [token][tile][part][row of 8]
+// [token][tile][part][row of 8] of integers; in groups [token][split][row] of floats
+override PART_NEXT: u32 = ((GROUP_ROWS / 8u) | 1u) * 8u;
+override PARTS: u32 = u32(GROUP == 0u) * TOKENS * GROUP_ROWS * ROW_PARTS +
+                      u32(GROUP > 0u) * TOKENS * SPLITS * PART_NEXT;
+var<workgroup> part: array<i32, PARTS>;
 
 override ROW_VECS: u32 = BLOCKS * 4u;
 override X_VECS: u32 = TOKENS * ROW_VECS * u32(STAGED) + u32(!STAGED);
@@ -50,13 +55,18 @@ fn ask(group: u32, l: Lane, block: u32) -> Codes {
     var codes: Codes;
     let b = min(block, BLOCKS - 1u);
     for (var k = 0u; k < TILES; k++) {
-        codes[k] = w[tile_at(tile_number(group, l.team * TILES + k)) + b * 8u + l.row];
+        codes[k] = codes_of(tile_at(tile_number(group, l.team * TILES + k)), b, l.row);
     }
     return codes;
 }
-
-fn unpack(c: u32) -> vec4<u32> {
-    return vec4(c, c >> 2u, c >> 4u, c >> 6u) & vec4(0x03030303u);
+alias Scales = array<f32, TILES_MAX>;
+fn ask_scales(group: u32, l: Lane, block: u32) -> Scales {
+    var scales: Scales;
+    let b = min(block, BLOCKS - 1u);
+    for (var k = 0u; k < TILES; k++) {
+        scales[k] = scale_at(tile_at(tile_number(group, l.team * TILES + k)), b, l.row);
+    }
+    return scales;
 }
 
 // Added one after the other, as the instruction does it.
@@ -70,7 +80,7 @@ alias Sums = array<array<i32, TILES_MAX>, EACH_MAX>;
 fn add_block(sums: ptr<function, Sums>, codes: ptr<function, Codes>, token: u32, block: u32) {
     for (var i = 0u; i < 4u; i++) { // of 16 columns each
         var c: array<vec4<u32>, TILES_MAX>;
-        for (var k = 0u; k < TILES; k++) { c[k] = unpack((*codes)[k][i]); }
+        for (var k = 0u; k < TILES; k++) { c[k] = codes16((*codes)[k], i); }
         for (var t = 0u; t < EACH; t++) {
             let x = columns16(token + t, block * 4u + i);
             for (var k = 0u; k < TILES; k++) { (*sums)[t][k] = dot16((*sums)[t][k], c[k], x); }
@@ -108,6 +118,7 @@ fn multiply(group: u32, lane: u32) {
 struct Result { row: u32, token: u32, is_mine: bool, unit: f32, less: i32 }
 fn result_of(lane: u32, rows: u32) -> Result {
     let token = lane / rows;
+    if (GROUP > 0u) { return Result(lane % rows, token, token < run.n_tokens, 1.0, 0); }
     let info = q_info[min(token, run.n_tokens - 1u)];
     return Result(lane % rows, token, token < run.n_tokens, bitcast<f32>(info.x),
                   bitcast<i32>(info.y));
@@ -121,15 +132,65 @@ fn sum_of(r: Result, i: u32) -> f32 {
     return f32(s);
 }
 
+// Of a block, into `part`.
+fn keep_products(l: Lane, token: u32, block: u32, sums: ptr<function, Sums>, scales: Scales) {
+    var w_scale = scales;
+    for (var t = 0u; t < EACH; t++) {
+        let info = q_info[min(token + t, run.n_tokens - 1u) * BLOCKS + block];
+        for (var k = 0u; k < TILES; k++) {
+            let sum = sum_of_numbers((*sums)[t][k], bitcast<i32>(info.y));
+            part[((token + t) * SPLITS + l.block) * PART_NEXT + (l.team * TILES + k) * 8u + l.row] =
+                bitcast<i32>(scaled(sum, bitcast<f32>(info.x), w_scale[k]));
+        }
+    }
+}
+
+// Rows a and b of the workgroup's, of a token: the blocks in order, SPLITS at a time.
+fn products_in_groups(group: u32, lane: u32, r: Result, a: u32, b: u32) -> vec2<f32> {
+    var l = lane_of(lane);
+    let token = l.team / TEAMS * EACH;
+    l.team %= TEAMS;
+    var next = ask(group, l, l.block);
+    var next_scales = ask_scales(group, l, l.block);
+    if (STAGED) { stage_rows(lane); }
+    var all = vec2(0.0);
+    for (var begin = 0u; begin < BLOCKS; begin += SPLITS) {
+        let block = begin + l.block;
+        var codes = next;
+        let scales = next_scales;
+        next = ask(group, l, block + SPLITS);
+        next_scales = ask_scales(group, l, block + SPLITS);
+        if (block < BLOCKS) {
+            var sums = Sums(); // written out: declared alone they were seen to keep the last step's
+            add_block(&sums, &codes, token, block);
+            keep_products(l, token, block, &sums, scales);
+        }
+        workgroupBarrier();
+        for (var i = 0u; r.is_mine && i < min(SPLITS, BLOCKS - begin); i++) {
+            let at = (r.token * SPLITS + i) * PART_NEXT;
+            all.x = add_rounded(all.x, bitcast<f32>(part[at + a]));
+            all.y = add_rounded(all.y, bitcast<f32>(part[at + b]));
+        }
+        workgroupBarrier();
+    }
+    return all;
+}
+
+fn products(group: u32, lane: u32, r: Result, a: u32, b: u32) -> vec2<f32> {
+    if (GROUP > 0u) { return products_in_groups(group, lane, r, a, b); }
+    multiply(group, lane);
+    var sums = vec2(0.0);
+    if (r.is_mine) { sums = vec2(sum_of(r, a), sum_of(r, b)); }
+    return sums;
+}
+
 @compute @workgroup_size(THREADS)
 fn few_linear3(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let result = result_of(lane, GROUP_ROWS);
     let r = id.x * GROUP_ROWS + result.row;
     let scale = scale_of(r / 8u);
-    multiply(id.x, lane);
-    if (result.is_mine) {
-        write(result.token, r, sum_of(result, result.row) * (scale * result.unit));
-    }
+    let p = products(id.x, lane, result, result.row, result.row).x;
+    if (result.is_mine) { write(result.token, r, p * (scale * result.unit)); }
 }
 
 // act(gate) * up.
@@ -139,12 +200,8 @@ fn few_glu(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index
     let scales = vec2(scale_of(0u), scale_of(TILE1));
     let result = result_of(lane, half);
     let r = id.x * half + result.row;
-    multiply(id.x, lane);
-    if (result.is_mine && r < ROWS0) {
-        let gate = sum_of(result, result.row) * (scales.x * result.unit);
-        let up = sum_of(result, half + result.row) * (scales.y * result.unit);
-        y0[result.token * ROWS0 + r] = gated(gate, up);
-    }
+    let p = products(id.x, lane, result, result.row, half + result.row) * (scales * result.unit);
+    if (result.is_mine && r < ROWS0) { y0[result.token * ROWS0 + r] = gated(p.x, p.y); }
 }
 
 // The product added to what is in y0.
@@ -158,6 +215,6 @@ fn few_linear_add(@builtin(workgroup_id) id: vec3<u32>,
     let is_mine = result.is_mine && r < ROWS0;
     var residual = 0.0;
     if (is_mine) { residual = y0[to]; }
-    multiply(id.x, lane);
-    if (is_mine) { y0[to] = residual + sum_of(result, result.row) * (scale * result.unit); }
+    let p = products(id.x, lane, result, result.row, result.row).x;
+    if (is_mine) { y0[to] = residual + p * (scale * result.unit); }
 }

@@ -1,4 +1,4 @@
-// The product of ternary_gemv.wgsl for many tokens. A workgroup computes a tile, ROWS rows of
+// Matrices of codes (codes.wgsl) x the int8 rows of many tokens. A workgroup computes a tile, ROWS rows of
 // TOKENS tokens: codes are unpacked to int8 in workgroup memory once for all the tile's tokens. The
 // tile is multiplied by ternary_gemm_dot.wgsl, on every device, or ternary_gemm_matrix.wgsl, if
 // matrix units take int8; the sums are the same integers. Grid: (tiles of all matrices, tokens /
@@ -49,9 +49,26 @@ fn tile_of(group: vec3<u32>) -> Tile {
 // The word of 16 codes that starts `part` words into block b of a row of the tile. Past the last
 // row, the last eight rows repeat; past the last block there is nothing.
 fn codes_at(t: Tile, row: u32, b: u32, part: u32) -> u32 {
-    let eight = min((t.row0 + row) / 8u, (t.n_rows + 7u) / 8u - 1u);
     if (b >= BLOCKS) { return 0u; }
-    return w[t.codes + 64u + (eight * BLOCKS + b) * 32u + row % 8u * 4u + part];
+    let at = tile_at(t, row) + row % 8u * 4u;
+    if (BITS == 1u) {
+        return w[at + b / 2u * 32u + b % 2u * 2u + part / 2u] >> (4u * (part % 2u));
+    }
+    return w[at + b * 32u + part];
+}
+
+fn tile_at(t: Tile, row: u32) -> u32 {
+    let eight = min((t.row0 + row) / 8u, (t.n_rows + 7u) / 8u - 1u);
+    return t.codes + 64u + eight * TILE_VECS * 4u;
+}
+
+// In groups: a row's scale in a block, and a token's scale and sum.
+fn scale_in_block(t: Tile, row: u32, b: u32) -> f32 {
+    let i = TILE_VECS - TILE_SCALES + min(b, BLOCKS - 1u) * 64u / SCALE_COLS;
+    return unpack2x16float(w[tile_at(t, row) + i * 4u + row % 8u / 2u])[row % 2u];
+}
+fn info_of_block(t: Tile, token: u32, b: u32) -> vec2<u32> {
+    return q_info[min(t.token0 + token, run.n_tokens - 1u) * BLOCKS + min(b, BLOCKS - 1u)];
 }
 
 // The same of activations; past the last token, the last one repeats.
@@ -68,9 +85,12 @@ fn scale_of(t: Tile, token: u32) -> Scale {
 }
 
 fn write(t: Tile, row: u32, token: u32, sum: i32, scale: Scale) {
+    write_product(t, row, token, f32(sum - scale.less) * scale.factor);
+}
+
+fn write_product(t: Tile, row: u32, token: u32, p: f32) {
     if (t.row0 + row >= t.n_rows || t.token0 + token >= run.n_tokens) { return; }
     let to = t.y + (t.token0 + token) * t.y_cols + t.row0 + row;
-    let p = f32(sum - scale.less) * scale.factor;
     if (ADD) { y[to] = y[to] + p; } else { y[to] = p; }
 }
 

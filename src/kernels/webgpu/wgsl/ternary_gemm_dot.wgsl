@@ -30,16 +30,25 @@ override STAGE = 4u * (ROWS_NEXT + TOKENS_NEXT);
 // Of each team [16 columns of 64][row], then the same of tokens; at the end its sums.
 var<workgroup> stage: array<vec4<u32>, STAGE * TEAMS>;
 
-fn unpack(c: u32) -> vec4<u32> {
-    return vec4(c, c >> 2u, c >> 4u, c >> 6u) & vec4(0x03030303u);
-}
+// In groups there is one team, since blocks are added up in order; of a block also the scales of
+// the rows, and scales and sums of the tokens.
+override N_SCALES = ROWS * u32(GROUP > 0u) + u32(GROUP == 0u);
+override N_INFOS = TOKENS * u32(GROUP > 0u) + u32(GROUP == 0u);
+var<workgroup> scales: array<f32, N_SCALES>;
+var<workgroup> infos: array<vec2<u32>, N_INFOS>;
 
 // Added one after the other, as the instruction does it.
 fn dot16(sum: i32, c: vec4<u32>, x: vec4<u32>) -> i32 {
     return dot4(c.w, x.w) + (dot4(c.z, x.z) + (dot4(c.y, x.y) + (dot4(c.x, x.x) + sum)));
 }
 
-struct Load { codes: array<u32, N_CODES_MAX>, tokens: array<vec4<u32>, N_TOKENS_MAX> }
+// In groups it also loads one row's scale, and one token's, as far as there are so many.
+struct Load {
+    codes: array<u32, N_CODES_MAX>,
+    tokens: array<vec4<u32>, N_TOKENS_MAX>,
+    scale: f32,
+    info: vec2<u32>,
+}
 
 // Loops have constant ends, so that they are unrolled and no index remains.
 fn load(t: Tile, lane: u32, b: u32) -> Load {
@@ -49,6 +58,10 @@ fn load(t: Tile, lane: u32, b: u32) -> Load {
     }
     for (var i = 0u; i < N_TOKENS; i++) {
         l.tokens[i] = activations_at(t, (lane + TEAM * i) / 4u, b, lane % 4u);
+    }
+    if (GROUP > 0u) {
+        l.scale = scale_in_block(t, min(lane, ROWS - 1u), b);
+        l.info = info_of_block(t, min(lane, TOKENS - 1u), b);
     }
     return l;
 }
@@ -63,6 +76,8 @@ fn store(at: u32, lane: u32, l: ptr<function, Load>) {
     for (var i = 0u; i < N_TOKENS; i++) {
         stage[tokens_to + (lane + TEAM * i) / 4u] = (*l).tokens[i];
     }
+    if (GROUP > 0u && lane < ROWS) { scales[lane] = (*l).scale; }
+    if (GROUP > 0u && lane < TOKENS) { infos[lane] = (*l).info; }
 }
 
 alias Sums = array<i32, SUMS_MAX>; // [token][row]
@@ -88,6 +103,21 @@ fn take_sums(lane: u32, sums: ptr<function, Sums>) {
     }
 }
 
+// A block's integers, which begin anew, times its scales to the sums of those before.
+alias Products = array<f32, SUMS_MAX>;
+fn add_block(tx: u32, ty: u32, sums: ptr<function, Sums>, products: ptr<function, Products>) {
+    for (var i = 0u; i < TOKENS_EACH; i++) {
+        let info = infos[ty + THREADS_Y * i];
+        for (var r = 0u; r < ROWS_EACH; r++) {
+            let s = i * ROWS_EACH + r;
+            let sum = sum_of_numbers((*sums)[s], bitcast<i32>(info.y));
+            (*products)[s] = add_rounded((*products)[s], scaled(sum, bitcast<f32>(info.x),
+                                                                scales[tx + 8u * r]));
+            (*sums)[s] = 0;
+        }
+    }
+}
+
 fn multiply(t: Tile, thread: u32) {
     let team = thread / TEAM;
     let lane = thread % TEAM;
@@ -95,6 +125,7 @@ fn multiply(t: Tile, thread: u32) {
     let tx = lane % 8u;
     let ty = lane / 8u;
     var sums: Sums;
+    var products: Products;
     var l = load(t, lane, team);
     for (var b = 0u; b < BLOCKS; b += TEAMS) {
         workgroupBarrier();
@@ -114,6 +145,7 @@ fn multiply(t: Tile, thread: u32) {
                 }
             }
         }
+        if (GROUP > 0u) { add_block(tx, ty, &sums, &products); }
     }
     if (TEAMS > 1u) {
         workgroupBarrier();
@@ -126,7 +158,9 @@ fn multiply(t: Tile, thread: u32) {
         let token = ty + THREADS_Y * i;
         let scale = scale_of(t, token);
         for (var r = 0u; r < ROWS_EACH; r++) {
-            write(t, tx + 8u * r, token, sums[i * ROWS_EACH + r], scale);
+            let s = i * ROWS_EACH + r;
+            if (GROUP > 0u) { write_product(t, tx + 8u * r, token, products[s]); }
+            else { write(t, tx + 8u * r, token, sums[s], scale); }
         }
     }
 }

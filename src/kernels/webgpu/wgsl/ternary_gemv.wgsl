@@ -1,19 +1,15 @@
-// Ternary matrix x int8 vector: y[t][row] = sum of code * q, exact in integers, times the scales.
+// Matrix of codes x int8 vector: y[t][row] = sum of code * q, exact in integers, times the scales.
+// codes.wgsl says how they lie. SPLITS threads share a row of a tile, so THREADS is 8 * SPLITS. Grid:
+// (tiles of all matrices, tokens).
 //
-// A matrix is cut into tiles of 8 rows; a tile is [column block of 64][row of 8] of vec4<u32>, so
-// that neighbouring threads read neighbouring 16 bytes. Word i of such a vector has, in bits 2j and
-// 2j + 1 of byte b, code + 1 of column 16i + 4j + b: shifted and masked it lies byte by byte as
-// the int8 activations do. In front of a matrix stand 256 bytes, of which the first four are its
-// scale. SPLITS threads share a row, so THREADS is
-// 8 * SPLITS. Grid: (tiles of all matrices, tokens).
-//
-// Up to three matrices that read the same vector are one dispatch, if they lie in one buffer. A
-// matrix larger than a binding comes in parts of whole tiles, each with its own header and dispatch.
+// Up to three matrices that read the same vector are one dispatch, if they lie in one buffer.
 override BLOCKS: u32;   // of 64 columns
 override SPLITS: u32;
 override ADD: bool;     // to what is in y
 override FIRST_ROW: u32; // of a part (gemv1)
 override Y_COLS: u32;    // rows of the whole matrix
+override SOFT_CAP: f32 = 0.0;   // of scores; 0: none (gemv1)
+override OUTPUTS: bool = false; // rows of x are counted from run.first_output on (gemv1)
 // Of matrix i: where it begins (in vec4s), its first tile, its rows
 override AT0: u32;
 override AT1: u32;
@@ -26,7 +22,7 @@ override ROWS2: u32;
 
 @group(0) @binding(1) var<storage, read> w: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read> q: array<vec4<u32>>;
-@group(0) @binding(3) var<storage, read> q_info: array<vec2<u32>>;
+@group(0) @binding(3) var<storage, read> q_info: array<vec2<u32>>; // in groups: of each block
 @group(0) @binding(4) var<storage, read_write> y0: array<f32>;
 @group(0) @binding(5) var<storage, read_write> y1: array<f32>;
 @group(0) @binding(6) var<storage, read_write> y2: array<f32>;
@@ -34,20 +30,47 @@ override ROWS2: u32;
 var<workgroup> sums: array<i32, THREADS>;
 var<workgroup> row_sums: array<i32, 64>;
 
-fn dot16(codes: u32, x: vec4<u32>) -> i32 {
-    return dot4(codes & 0x03030303u, x.x) + dot4((codes >> 2u) & 0x03030303u, x.y) +
-           dot4((codes >> 4u) & 0x03030303u, x.z) + dot4((codes >> 6u) & 0x03030303u, x.w);
+fn dot16(c: vec4<u32>, x: vec4<u32>) -> i32 {
+    return dot4(c.x, x.x) + dot4(c.y, x.y) + dot4(c.z, x.z) + dot4(c.w, x.w);
+}
+
+// Codes times activations of a block.
+fn dot64(c: vec4<u32>, token: u32, b: u32) -> i32 {
+    let x = (token * BLOCKS + b) * 4u;
+    return dot16(codes16(c, 0u), q[x]) + dot16(codes16(c, 1u), q[x + 1u]) +
+           dot16(codes16(c, 2u), q[x + 2u]) + dot16(codes16(c, 3u), q[x + 3u]);
+}
+
+// Blocks are added up in order, as many at a time as there are threads for.
+fn product_in_groups(first: u32, token: u32, lane: u32) -> f32 {
+    let row = lane % 8u;
+    var sum = 0.0;
+    for (var begin = 0u; begin < BLOCKS; begin += SPLITS) {
+        let b = begin + lane / 8u;
+        var p = 0.0;
+        if (b < BLOCKS) {
+            let info = q_info[token * BLOCKS + b];
+            let s = dot64(codes_of(first, b, row), token, b);
+            p = scaled(sum_of_numbers(s, bitcast<i32>(info.y)), bitcast<f32>(info.x),
+                       scale_at(first, b, row));
+        }
+        workgroupBarrier();
+        sums[lane] = bitcast<i32>(p);
+        workgroupBarrier();
+        for (var i = 0u; i < min(SPLITS, BLOCKS - begin); i++) {
+            sum = add_rounded(sum, bitcast<f32>(sums[8u * i + row]));
+        }
+    }
+    return sum;
 }
 
 // The product for row lane % 8 of the tile; valid in the first 8 threads.
 fn product(at: u32, tile: u32, token: u32, lane: u32) -> f32 {
-    let first = at + 16u + tile * BLOCKS * 8u + lane % 8u;
+    let first = at + 16u + tile * TILE_VECS;
+    if (GROUP > 0u) { return product_in_groups(first, token, lane); }
     var sum = 0;
     for (var b = lane / 8u; b < BLOCKS; b += SPLITS) {
-        let c = w[first + b * 8u];
-        let x = (token * BLOCKS + b) * 4u;
-        sum += dot16(c.x, q[x]) + dot16(c.y, q[x + 1u]) + dot16(c.z, q[x + 2u]) +
-               dot16(c.w, q[x + 3u]);
+        sum += dot64(codes_of(first, b, lane % 8u), token, b);
     }
     sums[lane] = sum;
     workgroupBarrier();
@@ -65,11 +88,13 @@ fn product(at: u32, tile: u32, token: u32, lane: u32) -> f32 {
 
 @compute @workgroup_size(THREADS)
 fn gemv1(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    let p = product(AT0, group.x, group.y, lane);
+    var token = group.y;
+    if (OUTPUTS) { token += run.first_output; }
+    let p = product(AT0, group.x, token, lane);
     let row = group.x * 8u + lane;
     if (lane < 8u && row < ROWS0) {
         let to = group.y * Y_COLS + FIRST_ROW + row;
-        if (ADD) { y0[to] = y0[to] + p; } else { y0[to] = p; }
+        if (ADD) { y0[to] = y0[to] + p; } else { y0[to] = capped_by(SOFT_CAP, vec4(p)).x; }
     }
 }
 

@@ -32,6 +32,10 @@ fn greatest(v: vec4<f32>) -> f32 {
 // x * weight, which the norm's factor scales all alike.
 fn quantize(lane: u32, at: u32, row: ptr<function, array<vec4<f32>, KEPT_X>>,
             weight: ptr<function, array<vec4<f32>, KEPT_X>>) -> f32 {
+    if (GROUP > 0u) {
+        quantize_groups(lane, at, row, weight);
+        return 1.0;
+    }
     var squares = 0.0;
     var most = 0.0;
     for (var k = 0u; k < PER_THREAD; k++) {
@@ -64,6 +68,34 @@ fn quantize(lane: u32, at: u32, row: ptr<function, array<vec4<f32>, KEPT_X>>,
     add_to_int_sum(lane, sum);
     workgroupBarrier();
     return 1.0 / scale;
+}
+
+// The same in groups of 64 columns, which 16 neighbouring threads have: each group gets its scale
+// and the sum of its integers by set_info, which the next file declares.
+fn quantize_groups(lane: u32, at: u32, row: ptr<function, array<vec4<f32>, KEPT_X>>,
+                   weight: ptr<function, array<vec4<f32>, KEPT_X>>) {
+    var r = 1.0;
+    if (NORM) {
+        var squares = 0.0;
+        for (var k = 0u; k < PER_THREAD; k++) { squares += dot((*row)[k], (*row)[k]); }
+        r = 1.0 / sqrt(workgroup_sum_max(lane, squares, 0.0).x / f32(4u * COLS4) + EPS);
+    }
+    for (var k = 0u; k < PER_THREAD; k++) {
+        let i = lane + k * THREADS;
+        let y = (*row)[k] * r * (*weight)[k];
+        let f = factor_and_unit(max_over_16(lane, greatest(y)));
+        let v = integers(y, f.x);
+        let b = vec4<u32>(v) & vec4(255u);
+        let four = word_of_four(lane, b.x | (b.y << 8u) | (b.z << 16u) | (b.w << 24u));
+        let sum = sum_over_16(lane, f32(v.x + v.y + v.z + v.w));
+        if (i < COLS4) {
+            if (lane % 4u == 0u) { q[at + i / 4u] = four; }
+            if (lane % 16u == 0u) {
+                set_info((at * 4u + i) / 16u, vec2(bitcast<u32>(f.y), bitcast<u32>(i32(sum))));
+            }
+        }
+    }
+    workgroupBarrier();
 }
 
 fn load_row(first: u32, lane: u32, row: ptr<function, array<vec4<f32>, KEPT_X>>) {

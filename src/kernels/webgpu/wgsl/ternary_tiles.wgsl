@@ -1,6 +1,5 @@
-// How ternary_token.wgsl and ternary_few.wgsl share out the tiles of ternary matrices.
-//
-// Matrices lie in tiles of 8 rows as ternary_gemv.wgsl says. A workgroup has TEAMS teams of 8 *
+// How ternary_token.wgsl and ternary_few.wgsl share out the tiles of matrices of codes, which lie as
+// codes.wgsl says. A workgroup has TEAMS teams of 8 *
 // SPLITS threads. A team takes TILES tiles; SPLITS of its threads share a row, each with the blocks
 // of columns b, b + SPLITS ... (STEPS of them). Tiles are numbered across up to three matrices.
 // Grid, x: tiles / (TEAMS * TILES).
@@ -40,12 +39,13 @@ fn lane_of(lane: u32) -> Lane {
 fn tile_at(number: u32) -> u32 {
     let n = min(number, N_TILES - 1u);
     var at = 16u;
-    if (n >= TILE1) { at += AT1 - TILE1 * BLOCKS * 8u; }
-    if (n >= TILE2) { at += AT2 - AT1 - (TILE2 - TILE1) * BLOCKS * 8u; }
-    return at + n * (BLOCKS * 8u);
+    if (n >= TILE1) { at += AT1 - TILE1 * TILE_VECS; }
+    if (n >= TILE2) { at += AT2 - AT1 - (TILE2 - TILE1) * TILE_VECS; }
+    return at + n * TILE_VECS;
 }
 
 fn scale_of(tile: u32) -> f32 {
+    if (GROUP > 0u) { return 1.0; }
     if (tile >= TILE2) { return bitcast<f32>(w[AT2].x); }
     if (tile >= TILE1) { return bitcast<f32>(w[AT1].x); }
     return bitcast<f32>(w[0].x);

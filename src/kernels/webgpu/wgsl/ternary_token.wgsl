@@ -1,4 +1,4 @@
-// Norm, int8 quantization and ternary product of a token in one dispatch.
+// Norm, int8 quantization and product with codes of a token in one dispatch.
 //
 // A single token is little work: the time goes into dispatches that wait for each other, and inside
 // each the way to memory and back. So every workgroup makes the quantized row anew, in its own
@@ -7,23 +7,37 @@
 // which tiles belong to a thread. Grid: (see there, tokens).
 override Q_VECS: u32 = SPLITS * STEPS * 4u;
 var<workgroup> q: array<vec4<u32>, Q_VECS>;              // zeros past the row's end
-var<workgroup> part: array<i32, GROUP_ROWS * ROW_PARTS>; // [tile][part][row of 8]
+// [tile][part][row of 8] of integers; in groups [block][row], PART_NEXT apart to spread the banks, of
+// products that are added up in the order of the blocks
+override PART_NEXT: u32 = ((GROUP_ROWS / 8u) | 1u) * 8u;
+override PARTS: u32 =
+    u32(GROUP == 0u) * GROUP_ROWS * ROW_PARTS + u32(GROUP > 0u) * BLOCKS * PART_NEXT;
+var<workgroup> part: array<i32, PARTS>;
+override N_INFOS: u32 = u32(GROUP > 0u) * BLOCKS + u32(GROUP == 0u);
+var<workgroup> infos: array<vec2<u32>, N_INFOS>; // of each block of the row: scale, sum
+fn set_info(i: u32, info: vec2<u32>) { infos[i] = info; }
 
 // The weights that a thread multiplies are numbered by step and, within a step, by tile.
 override N_CODES: u32 = STEPS * TILES;
 fn codes_at(group: u32, l: Lane, k: u32) -> vec4<u32> {
     let block = min(l.block + k / TILES * SPLITS, BLOCKS - 1u);
-    return w[tile_at(tile_number(group, l.team * TILES + k % TILES)) + block * 8u + l.row];
+    return codes_of(tile_at(tile_number(group, l.team * TILES + k % TILES)), block, l.row);
+}
+// Their scale in groups.
+fn code_scale(group: u32, l: Lane, k: u32) -> f32 {
+    let block = min(l.block + k / TILES * SPLITS, BLOCKS - 1u);
+    return scale_at(tile_at(tile_number(group, l.team * TILES + k % TILES)), block, l.row);
 }
 
 // Four of them are in flight at a time.
-struct Codes { a: vec4<u32>, b: vec4<u32>, c: vec4<u32>, d: vec4<u32> }
+struct Codes { a: vec4<u32>, b: vec4<u32>, c: vec4<u32>, d: vec4<u32>, scales: vec4<f32> }
 fn ask(group: u32, l: Lane) -> Codes {
     var codes: Codes;
     codes.a = codes_at(group, l, 0u);
     if (N_CODES > 1u) { codes.b = codes_at(group, l, 1u); }
     if (N_CODES > 2u) { codes.c = codes_at(group, l, 2u); }
     if (N_CODES > 3u) { codes.d = codes_at(group, l, 3u); }
+    for (var k = 0u; k < min(N_CODES, 4u); k++) { codes.scales[k] = code_scale(group, l, k); }
     return codes;
 }
 
@@ -35,10 +49,28 @@ fn dot16(codes: u32, x: vec4<u32>) -> vec4<i32> {
 
 // Leaves weights k times their block of the row in `part`.
 struct Block { a: vec4<u32>, b: vec4<u32>, c: vec4<u32>, d: vec4<u32> }
-fn multiply_one(lane: u32, l: Lane, k: u32, codes: vec4<u32>, x: ptr<function, Block>) {
+fn dot_unpacked(c: vec4<u32>, x: vec4<u32>) -> i32 {
+    return dot4(c.x, x.x) + dot4(c.y, x.y) + dot4(c.z, x.z) + dot4(c.w, x.w);
+}
+fn multiply_block(l: Lane, k: u32, codes: vec4<u32>, scale: f32, x: ptr<function, Block>) {
+    let block = l.block + k / TILES * SPLITS;
+    if (block >= BLOCKS) { return; }
+    let sum = dot_unpacked(codes16(codes, 0u), (*x).a) + dot_unpacked(codes16(codes, 1u), (*x).b) +
+              dot_unpacked(codes16(codes, 2u), (*x).c) + dot_unpacked(codes16(codes, 3u), (*x).d);
+    let info = infos[block];
+    let p = scaled(sum_of_numbers(sum, bitcast<i32>(info.y)), bitcast<f32>(info.x), scale);
+    part[block * PART_NEXT + (l.team * TILES + k % TILES) * 8u + l.row] = bitcast<i32>(p);
+}
+
+fn multiply_one(lane: u32, l: Lane, k: u32, codes: vec4<u32>, scale: f32,
+                x: ptr<function, Block>) {
     if (k % TILES == 0u) { // a new step
         let at = (l.block + k / TILES * SPLITS) * 4u;
         *x = Block(q[at], q[at + 1u], q[at + 2u], q[at + 3u]);
+    }
+    if (GROUP > 0u) {
+        multiply_block(l, k, codes, scale, x);
+        return;
     }
     let sum = dot16(codes.x, (*x).a) + dot16(codes.y, (*x).b) + dot16(codes.z, (*x).c) +
               dot16(codes.w, (*x).d);
@@ -55,13 +87,17 @@ fn multiply(group: u32, lane: u32, l: Lane, asked: Codes) {
     var codes = asked;
     var x: Block;
     for (var k = 0u; k < N_CODES; k += 4u) {
-        multiply_one(lane, l, k, codes.a, &x);
+        let scales = codes.scales;
+        for (var i = 4u; i < 8u && k + i < N_CODES; i++) {
+            codes.scales[i - 4u] = code_scale(group, l, k + i);
+        }
+        multiply_one(lane, l, k, codes.a, scales.x, &x);
         if (k + 4u < N_CODES) { codes.a = codes_at(group, l, k + 4u); }
-        if (k + 1u < N_CODES) { multiply_one(lane, l, k + 1u, codes.b, &x); }
+        if (k + 1u < N_CODES) { multiply_one(lane, l, k + 1u, codes.b, scales.y, &x); }
         if (k + 5u < N_CODES) { codes.b = codes_at(group, l, k + 5u); }
-        if (k + 2u < N_CODES) { multiply_one(lane, l, k + 2u, codes.c, &x); }
+        if (k + 2u < N_CODES) { multiply_one(lane, l, k + 2u, codes.c, scales.z, &x); }
         if (k + 6u < N_CODES) { codes.c = codes_at(group, l, k + 6u); }
-        if (k + 3u < N_CODES) { multiply_one(lane, l, k + 3u, codes.d, &x); }
+        if (k + 3u < N_CODES) { multiply_one(lane, l, k + 3u, codes.d, scales.w, &x); }
         if (k + 7u < N_CODES) { codes.d = codes_at(group, l, k + 7u); }
     }
     workgroupBarrier();
@@ -70,9 +106,22 @@ fn multiply(group: u32, lane: u32, l: Lane, asked: Codes) {
 // The workgroup's row i, of its tile i / 8. Codes are one too large, so the row's sum is
 // subtracted.
 fn sum_of(i: u32, row_sum: i32) -> f32 {
+    if (GROUP > 0u) {
+        var sum = 0.0;
+        for (var b = 0u; b < BLOCKS; b++) {
+            sum = add_rounded(sum, bitcast<f32>(part[b * PART_NEXT + i]));
+        }
+        return sum;
+    }
     var s = -row_sum;
     for (var p = 0u; p < ROW_PARTS; p++) { s += part[(i / 8u * ROW_PARTS + p) * 8u + i % 8u]; }
     return f32(s);
+}
+
+// In groups it is taken out of each block instead.
+fn sum_of_row(lane: u32) -> i32 {
+    if (GROUP > 0u) { return 0; }
+    return int_sum(lane);
 }
 
 // Up to three products of one row.
@@ -88,7 +137,7 @@ fn norm_linear3(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_
     let scale = scale_of(tile);
     let unit = quantize(lane, 0u, &row, &weight);
     multiply(id.x, lane, l, codes);
-    let row_sum = int_sum(lane);
+    let row_sum = sum_of_row(lane);
     if (lane < GROUP_ROWS) {
         write(id.y, tile * 8u + lane % 8u, sum_of(lane, row_sum) * (scale * unit));
     }
@@ -106,7 +155,7 @@ fn norm_glu(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_inde
     let scales = vec2(scale_of(0u), scale_of(TILE1));
     let unit = quantize(lane, 0u, &row, &weight);
     multiply(id.x, lane, l, codes);
-    let row_sum = int_sum(lane);
+    let row_sum = sum_of_row(lane);
     let half = GROUP_ROWS / 2u; // rows of each
     let r = id.x * half + lane;
     if (lane < half && r < ROWS0) {
@@ -139,7 +188,7 @@ fn finish_add(id: vec3<u32>, lane: u32, l: Lane, row: ptr<function, array<vec4<f
     let scale = scale_of(0u);
     let unit = quantize(lane, 0u, row, weight);
     multiply(id.x, lane, l, codes);
-    let row_sum = int_sum(lane);
+    let row_sum = sum_of_row(lane);
     if (is_mine) { y0[to] = residual + sum_of(lane, row_sum) * (scale * unit); }
 }
 
