@@ -357,18 +357,23 @@ TEST(gpu_capped_scores) {
     static const struct {
         float cap;
         tern_dtype type;
-    } cases[] = {{3, TERN_DTYPE_F16}, {1, TERN_DTYPE_F32}, {1e5f, TERN_DTYPE_Q8_0}};
-    for (int i = 0; i < 3; i++) {
+        rig_fill fill;
+    } cases[] = {{3, TERN_DTYPE_F16, fill_normal},
+                 {1, TERN_DTYPE_F32, fill_normal},
+                 {1e5f, TERN_DTYPE_Q8_0, fill_normal},
+                 {2, TERN_DTYPE_Q2_0, fill_two_bits}};
+    for (int i = 0; i < 4; i++) {
         enum { N_VOCAB = 77, N_TOKENS = 9 };
+        bool codes = cases[i].type == TERN_DTYPE_Q2_0; // of rows that are rounded
         rig_batches how = rig_counts();
         int32_t ids[2][N_TOKENS];
         float logits[2][N_TOKENS];
         rig r;
         if (!rig_has_gpu()) return;
         rig_open(&r, N_ROWS);
-        rig_capped_head(&r, rig_rows(&r, 64, fill_normal), N_VOCAB, cases[i].type, fill_normal,
+        rig_capped_head(&r, rig_rows(&r, 64, fill_normal), N_VOCAB, cases[i].type, cases[i].fill,
                         cases[i].cap);
-        rig_compare(&r, how, RIG_OF_ROW, 2e-6);
+        rig_compare(&r, how, codes ? RIG_QUANTIZED : RIG_OF_ROW, codes ? 1e-4 : 2e-6);
         for (int d = RIG_CPU; i == 0 && d <= RIG_GPU; d++)
             if (!rig_run_top(&r, (rig_device)d, N_TOKENS, 1, ids[d], logits[d])) return;
         for (int t = 0; i == 0 && t < N_TOKENS; t++)
