@@ -34,7 +34,8 @@ bool tern_weight_in_groups(const tern_weight_source *s, bool precise) {
     size_t group = tern_dtype_group_n(s->type);
     tern_dtype other;
     bool as_it_is = !s->is_head || !tern_head_type(s->head, &other);
-    return !precise && s->is_matrix && s->n_parts == 0 && as_it_is && group >= GROUP &&
+    bool may = !precise && !s->as_floats && as_it_is;
+    return may && s->is_matrix && s->n_parts == 0 && group >= GROUP &&
            (size_t)s->n_cols % group == 0;
 }
 

@@ -43,15 +43,17 @@ typedef struct tern_weight_source {
     float scale;    // I2_S, HF_TERNARY
     bool ternarize; // float master weights: round(w / mean|w|) in -1..1, times mean|w|
     bool is_matrix, is_table, is_head;
+    bool as_floats; // products with it take float activations, whatever is known to be faster
     // A matrix of so many parts one below the other, of which a token reads n_parts_read: never
     // ternary; 0: one.
     int32_t n_parts, n_parts_read;
     tern_head_mode head; // for is_head
 } tern_weight_source;
-// Whether products with it are those of codes in groups (TERN_WEIGHT_GROUPED) on a device that is
-// not `precise`, if it is not ternary: every backend that has such products says the same, since a
-// model moves from one to another with its graph. Heads that a mode converts are not; "exact" is
-// what they are, few bits.
+// Whether products with codes of one or two bits are those in groups (TERN_WEIGHT_GROUPED), if they
+// are not ternary and the device is not `precise`: every backend says so, since a model moves from
+// one to another with its graph. Of other weights one may say so and another not: where the first
+// did not, they are bound as_floats. Heads that a mode converts are not in groups; "exact" is what
+// they are, few bits.
 bool tern_weight_in_groups(const tern_weight_source *s, bool precise);
 
 static inline tern_matrix tern_weight_matrix(const tern_weight_source *s) {

@@ -225,7 +225,11 @@ static tern_status run_passes_on(const tern_model *m, tern_model_graph *g, tern_
 }
 
 static tern_status run_passes(tern_model *m, tern_error *err) {
-    for (size_t w = 0; w < m->n_weights; w++) m->kinds[w] = tern_placement_kind(m->now, w);
+    for (size_t w = 0; w < m->n_weights; w++) {
+        m->kinds[w] = tern_placement_kind(m->now, w);
+        // If the GPU is lost, the CPU must take weights in the forms that graphs are lowered for.
+        m->sources[w].as_floats = m->kinds[w] == TERN_WEIGHT_FLOAT;
+    }
     for (int i = 0; i < m->n_graphs; i++) TERN_TRY(run_passes_on(m, &m->graphs[i], err));
     return TERN_OK;
 }

@@ -29,7 +29,7 @@ static bool in_groups(const tern_device *d, const tern_weight_source *s) {
     tern_dtype other;
     bool is_apart = s->is_table && !(s->is_head && !tern_head_type(s->head, &other));
     table.is_matrix = true;
-    table.is_head = false;
+    table.is_head = table.as_floats = false;
     return tern_weight_in_groups(s, d->precise) ||
            (is_apart && tern_weight_in_groups(&table, false));
 }
