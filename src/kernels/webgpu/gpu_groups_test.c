@@ -124,7 +124,8 @@ TEST(gpu_products_in_groups_have_the_bits_of_the_cpu) {
     }
 }
 
-// A table that is the head, too: looked up and multiplied in one form.
+// A table that is the head, too: looked up and multiplied in one form. Seen to fail with the scale
+// of the group before.
 TEST(gpu_tables_in_groups_are_heads) {
     static const tern_dtype types[] = {TERN_DTYPE_PQ2_0, TERN_DTYPE_Q1_0, TERN_DTYPE_Q2_0};
     for (size_t i = 0; i < rig_cases(3, 2); i++) {
