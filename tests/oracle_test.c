@@ -314,6 +314,32 @@ TEST(oracle_families_of_transformers_as_gguf) {
     }
 }
 
+// Quantized folders of other programs: see docs/formats.md for which each is.
+static const char *const quantized[] = {
+    "mlx_q4", "mlx_q8_f16_llama", "mlx_mixed", "mlx_q2_ternary", "mlx_mxfp4", "mlx_nvfp4",
+    "gptq_v1_sym", "gptq_v1_asym_desc", "gptq_v2_8bit", "gptq_3bit", "awq_gemm", "awq_gemv",
+    "ct_w4_sym", "ct_w4_asym_act", "ct_w8_channel"};
+#define N_QUANTIZED (sizeof quantized / sizeof *quantized)
+
+// With float activations: those of int8 for ternary groups have their own bounds below. Seen to
+// fail: GPTQ's stored zeros without the 1, columns in the order of their place instead of g_idx,
+// AWQ's eight rows in their own order.
+TEST(oracle_quantized_folders_have_the_references_numbers) {
+    static const tern_model_desc desc = {.precise = true};
+    for (size_t i = 0; i < N_QUANTIZED; i++) {
+        char path[600];
+        if (!data_folder(quantized[i], path)) return;
+        check_model(path, path, &desc, &transformers_bounds, false);
+    }
+}
+
+// Ternary codes are multiplied with activations of int8: 7.7e-3 is measured.
+TEST(oracle_ternary_mlx_folder_runs_as_groups) {
+    static const close_bounds bounds = {
+        .n_exact = 0, .median = 0.012, .p90 = 0.015, .most = 0.02};
+    check_family("mlx_q2_ternary", NULL, &bounds);
+}
+
 // Logits of n_ids tokens, the first piece of `first` and the others of `each`.
 static void logits_in_pieces(tern_model *model, const int32_t *ids, size_t n_ids, size_t first,
                              size_t each, float *out) {

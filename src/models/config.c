@@ -330,11 +330,14 @@ static tern_status read_act(const tern_config_source *s, tern_config *c, tern_er
 // "online": the weights are masters, rounded at each use; else they are packed codes.
 static tern_status read_quantization(const tern_config_source *s, tern_config *c, tern_error *err) {
     const tern_json *q = tern_config_json(s, "quantization_config");
-    if (!tern_json_is(q, TERN_JSON_OBJECT)) return TERN_OK;
+    if (s->file->cannot_unpack)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s", s->file->cannot_unpack);
+    if (!tern_json_is(q, TERN_JSON_OBJECT) || s->file->packing) return TERN_OK;
     tern_str method = tern_json_str(tern_config_json(s, "quantization_config.quant_method"));
     if (!tern_str_is(method, "bitnet"))
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                         "config.json: quant_method \"%.*s\" is not supported (bitnet is)",
+                         "config.json: quant_method \"%.*s\" is not supported (bitnet, gptq, "
+                         "awq, compressed-tensors, fp8 and MLX's are)",
                          (int)(method.len < 40 ? method.len : 40), method.ptr ? method.ptr : "");
     tern_str mode = tern_json_str(tern_config_json(s, "quantization_config.quantization_mode"));
     bool online = tern_str_is(mode, "online");
