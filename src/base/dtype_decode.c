@@ -201,17 +201,38 @@ static bool is_g4(tern_dtype t) { return t >= TERN_DTYPE_G4_32 && t <= TERN_DTYP
 static bool is_g8(tern_dtype t) { return t >= TERN_DTYPE_G8_32 && t <= TERN_DTYPE_G8_128; }
 static bool is_f8(tern_dtype t) { return t >= TERN_DTYPE_F8_32 && t <= TERN_DTYPE_F8_128; }
 
-// One block.
-static void decode_affine(tern_dtype type, const uint8_t *b, float *y) {
-    float scale, offset = 0;
-    bool has_offset = !is_f8(type);
-    memcpy(&scale, b, 4);
-    if (has_offset) memcpy(&offset, b + 4, 4);
-    const uint8_t *codes = b + (has_offset ? 8 : 4);
-    for (size_t i = 0; i < tern_dtype_block_n(type); i++) {
-        if (is_f8(type)) y[i] = scale * tern_e4m3_to_f32(codes[i]);
-        else if (is_g4(type)) y[i] = scale * (float)(codes[i / 2] >> i % 2 * 4 & 15) + offset;
-        else y[i] = scale * (float)codes[i] + offset;
+unsigned tern_dtype_code_max(tern_dtype type) { return is_g4(type) ? 15 : is_g8(type) ? 255 : 0; }
+
+bool tern_dtype_decode_codes(tern_dtype type, const void *data, uint64_t first, size_t n,
+                             uint8_t *codes, float *scales, float *offsets) {
+    size_t block = tern_dtype_block_n(type), bytes = tern_dtype_block_bytes(type);
+    if (!is_g4(type) && !is_g8(type)) return false;
+    const uint8_t *b = (const uint8_t *)data + first / block * bytes;
+    for (size_t i = 0; i + block <= n; i += block, b += bytes, codes += block) {
+        memcpy(scales++, b, 4);
+        memcpy(offsets++, b + 4, 4);
+        for (size_t j = 0; j < block; j++)
+            codes[j] = is_g4(type) ? b[8 + j / 2] >> j % 2 * 4 & 15 : b[8 + j];
+    }
+    return true;
+}
+
+static void decode_codes(tern_dtype type, const uint8_t *b, size_t n, float *y) {
+    size_t block = tern_dtype_block_n(type), bytes = tern_dtype_block_bytes(type);
+    for (size_t i = 0; i + block <= n; i += block, b += bytes) {
+        uint8_t codes[128];
+        float scale, offset;
+        tern_dtype_decode_codes(type, b, 0, block, codes, &scale, &offset);
+        for (size_t j = 0; j < block; j++) y[i + j] = scale * (float)codes[j] + offset;
+    }
+}
+
+static void decode_f8(tern_dtype type, const uint8_t *b, size_t n, float *y) {
+    size_t block = tern_dtype_block_n(type), bytes = tern_dtype_block_bytes(type);
+    for (size_t i = 0; i + block <= n; i += block, b += bytes) {
+        float scale;
+        memcpy(&scale, b, 4);
+        for (size_t j = 0; j < block; j++) y[i + j] = scale * tern_e4m3_to_f32(b[4 + j]);
     }
 }
 
@@ -271,9 +292,10 @@ void tern_dtype_decode(tern_dtype type, const void *data, uint64_t first, size_t
         for (size_t i = 0; i + block_n <= n; i += block_n, b += block_bytes) {
             decoders[type](b, out + i);
         }
-    } else if (is_g4(type) || is_g8(type) || is_f8(type)) {
-        for (size_t i = 0; i + block_n <= n; i += block_n, b += block_bytes)
-            decode_affine(type, b, out + i);
+    } else if (tern_dtype_code_max(type)) {
+        decode_codes(type, b, n, out);
+    } else if (is_f8(type)) {
+        decode_f8(type, b, n, out);
     } else {
         for (size_t i = 0; i < n; i++, b += block_bytes) out[i] = decode_one(type, b);
     }
