@@ -322,8 +322,7 @@ static const char *const quantized[] = {
 #define N_QUANTIZED (sizeof quantized / sizeof *quantized)
 
 // With float activations: those of int8 for ternary groups have their own bounds below. Seen to
-// fail: GPTQ's stored zeros without the 1, columns in the order of their place instead of g_idx,
-// AWQ's eight rows in their own order.
+// fail: groups of columns by their place instead of g_idx, AWQ's eight rows in their own order.
 TEST(oracle_quantized_folders_have_the_references_numbers) {
     static const tern_model_desc desc = {.precise = true};
     for (size_t i = 0; i < N_QUANTIZED; i++) {
@@ -335,15 +334,14 @@ TEST(oracle_quantized_folders_have_the_references_numbers) {
 
 // Ternary codes are multiplied with activations of int8: 7.7e-3 is measured.
 TEST(oracle_ternary_mlx_folder_runs_as_groups) {
-    static const close_bounds bounds = {
-        .n_exact = 0, .median = 0.012, .p90 = 0.015, .most = 0.02};
+    static const close_bounds bounds = {.median = 0.012, .p90 = 0.015, .most = 0.02};
     check_family("mlx_q2_ternary", NULL, &bounds);
 }
 
-// As GGUF: codes in blocks that hold them are the same numbers, others are rounded to F16 (3.2e-4 is
-// measured). Seen to fail: Q4_0's codes in the order of columns.
+// As GGUF: codes in blocks that hold them are the same numbers, others are rounded to F16 (5.8e-4
+// is measured). Seen to fail: Q4_0's codes in the order of columns; any offset taken for a middle.
 TEST(oracle_quantized_folders_as_gguf) {
-    static const close_bounds rounded = {.n_exact = SIZE_MAX, .exact = 6e-4};
+    static const close_bounds rounded = {.n_exact = SIZE_MAX, .exact = 9e-4};
     for (size_t i = 0; i < N_QUANTIZED; i++) {
         char path[600], name[80];
         bool exact = !strcmp(quantized[i], "gptq_v1_sym");

@@ -87,8 +87,8 @@ static void put_half(void *list, size_t i, float x) {
 // ---- What is written, and what must come out ---------------------------------------------------
 
 typedef enum written { MLX, MLX_TERNARY, MLX_ONE_BIT, MXFP4, NVFP4, MXFP8, GPTQ, GPTQ_ORDER, AWQ,
-                       AWQ_ROWS, PACKED, PACKED_ZERO, PACKED_ORDER, INT8, INT8_ZERO, FP8_ROW, FP8_ALL,
-                       FP8_BLOCKS } written;
+                       AWQ_ROWS, PACKED, PACKED_ZERO, PACKED_ORDER, INT8, INT8_ZERO, FP8_ROW,
+                       FP8_ALL, FP8_BLOCKS } written;
 
 typedef struct packing {
     const char *config;
@@ -331,7 +331,7 @@ static void check_numbers(const packing *p, size_t i, const tern_tensor *t) {
 }
 
 // All numbers here are exact in float32. Seen to fail: zeros of GPTQ's first version without the
-// mask, rows of a block of scales counted from 0 in each, a stream's code that straddles words.
+// mask or without the 1, another row of a block of scales, a code that straddles words cut off.
 TEST(packed_matrices_are_the_numbers_that_were_packed) {
     for (size_t i = 0; i < N_PACKINGS; i++) {
         const packing *p = &packings[i];
@@ -348,8 +348,9 @@ TEST(packed_matrices_are_the_numbers_that_were_packed) {
     }
 }
 
-// Pieces that begin and end anywhere are parts of the whole. Seen to fail: rows of a piece that are
-// counted from its beginning.
+// Pieces that begin and end anywhere are parts of the whole. Seen to fail: rows counted from the
+// matrix's first where only a piece's are held; a piece from inside of a row that is taken from the
+// row's beginning.
 TEST(packed_bytes_do_not_depend_on_where_they_are_taken) {
     static uint8_t whole[1 << 19], piece[5000];
     for (size_t i = 0; i < N_PACKINGS; i += 3) {
@@ -390,7 +391,8 @@ TEST(packed_matrices_are_refused_in_one_line) {
         {0, NULL, "m.x.scales", "[160,3]", "[80,6] ", "m.x.scales", false},
         {0, NULL, "m.x.biases", "biases", "biasis", "mode \"\"", true},
         {0, "{\"quantization\":{\"group_size\":64,\"bits\":7}}", NULL, "", "", "of 7 bits", true},
-        {9, "{\"quantization\":{\"group_size\":32,\"mode\":\"odd\"}}", NULL, "", "", "\"odd\"", true},
+        {9, "{\"quantization\":{\"group_size\":32,\"mode\":\"odd\"}}", NULL, "", "", "\"odd\"",
+         true},
         {12, NULL, "m.x.scales", "scales", "scalez", "no 'scales'", false},
         {12, NULL, "m.x.qzeros", "[3,20]", "[2,30]", "2, 3, 4 or 8", true},
         {12, QUANT(METHOD("gptq") ",\"checkpoint_format\":\"marlin\""), NULL, "", "", "\"marlin\"",

@@ -176,7 +176,7 @@ static tern_status name_in_memory(conversion *c, item *it, tern_error *err) {
     it->same_codes = it->type != TERN_DTYPE_F16 && !it->moves.columns.a && !it->adapter;
     if (!it->same_codes) it->type = TERN_DTYPE_F16;
     if (it->same_codes || c->n_rounded++ > 0) return TERN_OK;
-    tern_convert_note(c, "%s is F16, rounded: no type of GGUF has its %s groups; so it is with others",
+    tern_convert_note(c, "%s is F16, rounded: no GGUF type has these numbers (%s); so are others",
                       it->name, c->file->packing ? c->file->packing : "packed");
     return TERN_OK;
 }
