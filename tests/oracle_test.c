@@ -500,6 +500,26 @@ TEST(oracle_encoder_has_the_references_rows) {
     check_encoder(OWN "embeddinggemma", OWN "embeddinggemma/model.gguf", NULL, &family_bounds);
 }
 
+// BitNet's embedding models, as folders of masters, as GGUF in I2_S, and as what conversion makes of
+// either. Seen to fail: without the norm in front of each projection, with Gemma's 1 added to it, with
+// the mean of the rows.
+TEST(oracle_bitnet_embeddings_have_the_references_rows) {
+    static const char *const names[] = {OWN "bitnet_qwen3", OWN "bitnet_gemma3"};
+    for (int i = 0; i < 2; i++) {
+        char gguf[64], out[2][300];
+        tern_error err = {0};
+        snprintf(gguf, sizeof gguf, "%s/model.gguf", names[i]);
+        check_encoder(names[i], names[i], NULL, &family_bounds);
+        check_encoder(names[i], gguf, NULL, &family_bounds);
+        snprintf(out[0], sizeof out[0], "%s", test_tmp("bitnet_embedding.gguf"));
+        snprintf(out[1], sizeof out[1], "%s", test_tmp("bitnet_embedding"));
+        REQUIRE_OK(tern_convert(names[i], out[0], NULL, &err), err);
+        check_encoder(names[i], out[0], NULL, &family_bounds);
+        REQUIRE_OK(tern_convert(gguf, out[1], NULL, &err), err);
+        check_encoder(names[i], out[1], NULL, &family_bounds);
+    }
+}
+
 // On a GPU the rows and the vector come back with one readback. Seen to fail: no vector.
 TEST(webgpu_encoder_has_the_references_rows) {
     static const close_bounds bounds = {.n_exact = SIZE_MAX, .exact = 1e-5};

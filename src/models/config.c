@@ -363,8 +363,20 @@ static tern_status read_quantization(const tern_config_source *s, tern_config *c
     return TERN_OK;
 }
 
+// BitNet's embedding models say nothing in config.json: their tensors do, by names of their own.
+static bool has_own_input_norms(const tern_config_source *s) {
+    static const char end[] = "q_proj.norm.weight";
+    const tern_tensor *t = tern_model_tensor(s->file, s->arch, "blk.0.attn_q_norm_in.weight");
+    size_t n = t ? strlen(t->name) : 0;
+    return n >= sizeof end - 1 && strcmp(t->name + n - (sizeof end - 1), end) == 0;
+}
+
 static tern_status read_linears(const tern_config_source *s, tern_config *c, tern_error *err) {
-    c->input_norm_eps = 1e-6;
+    c->input_norm_eps = c->rms_eps;
+    if (!is_gguf(s) && !tern_config_json(s, "quantization_config") && has_own_input_norms(s)) {
+        c->bitlinear = c->input_norms = true;
+        return TERN_OK;
+    }
     if (!is_gguf(s)) return read_quantization(s, c, err);
     c->input_norms = tern_file_tensor(s->file, "blk.0.attn_q_norm_in.weight") != NULL;
     tern_config_float(s, "norm_in_rms_epsilon", NULL, &c->input_norm_eps);
