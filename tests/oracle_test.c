@@ -500,9 +500,9 @@ TEST(oracle_encoder_has_the_references_rows) {
     check_encoder(OWN "embeddinggemma", OWN "embeddinggemma/model.gguf", NULL, &family_bounds);
 }
 
-// BitNet's embedding models, as folders of masters, as GGUF in I2_S, and as what conversion makes of
-// either. Seen to fail: without the norm in front of each projection, with Gemma's 1 added to it, with
-// the mean of the rows.
+// BitNet's embedding models, as folders of masters, as GGUF in I2_S, and as what conversion makes
+// of either. Seen to fail: without the norm in front of each projection, with Gemma's 1 added to
+// it, with the mean of the rows.
 TEST(oracle_bitnet_embeddings_have_the_references_rows) {
     static const char *const names[] = {OWN "bitnet_qwen3", OWN "bitnet_gemma3"};
     for (int i = 0; i < 2; i++) {

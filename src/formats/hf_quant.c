@@ -13,6 +13,7 @@ typedef struct finder {
     const tern_json *settings;
     bool *gone;     // [n_tensors]: read with another one
     tern_strbuf name;
+    bool no_memory; // for a name: that it was not found means nothing
     uint32_t bits;  // those seen, a bit each
     uint64_t group_min, group_max;
     size_t n_found;
@@ -47,6 +48,7 @@ static tern_tensor *sibling(finder *f, const tern_tensor *t, const char *end, co
     tern_strbuf_clear(&f->name);
     tern_strbuf_append(&f->name, t->name, strlen(t->name) - strlen(end));
     tern_strbuf_printf(&f->name, "%s", other);
+    f->no_memory |= f->name.failed;
     if (f->name.failed) return NULL;
     const tern_tensor *found = tern_file_tensor(f->file, f->name.ptr);
     return found ? &f->file->tensors[found - f->file->tensors] : NULL;
@@ -67,7 +69,7 @@ static tern_status misfit(const finder *f, const tern_tensor *t, const char *wha
 }
 
 static tern_status missing(const finder *f, const tern_tensor *t, const char *what) {
-    if (f->name.failed) return tern_fail_memory(f->err, strlen(t->name));
+    if (f->no_memory) return tern_fail_memory(f->err, strlen(t->name));
     return tern_fail(f->err, TERN_ERR_FORMAT, "tensor '%s' is packed, but there is no '%s' of it",
                      t->name, what);
 }
@@ -141,6 +143,7 @@ static bool find_group(tern_packed *p, int64_t said, uint64_t n_groups) {
 static const tern_json *module_settings(finder *f, const tern_tensor *t, const char *end) {
     tern_strbuf_clear(&f->name);
     tern_strbuf_append(&f->name, t->name, strlen(t->name) - strlen(end));
+    f->no_memory |= f->name.failed;
     const tern_json *own = f->name.failed ? NULL : setting(f, f->name.ptr);
     return tern_json_is(own, TERN_JSON_OBJECT) ? own : f->settings;
 }
@@ -342,6 +345,29 @@ static tern_status set_zero_points(finder *f, tern_packed *p, const tern_tensor 
     return TERN_OK;
 }
 
+static bool fills(uint64_t n_cols, int64_t bits, uint64_t words) {
+    return bits >= 2 && bits <= 8 && (n_cols * (uint64_t)bits + 31) / 32 == words;
+}
+
+// Bits of a code: those of a group of config.json that fill a row's words, else the only ones that
+// do. 0: none, or several.
+static int find_bits(const finder *f, uint64_t n_cols, uint64_t words) {
+    const tern_json_doc *doc = &f->file->config;
+    const tern_json *groups = setting(f, "config_groups");
+    for (const tern_json *k = tern_json_first(doc, groups); k; k = tern_json_next(doc, groups, k)) {
+        const tern_json *weights = tern_json_get(doc, tern_json_value_of(doc, k), "weights");
+        int64_t bits = tern_json_int(tern_json_get(doc, weights, "num_bits"), 0);
+        if (fills(n_cols, bits, words)) return (int)bits;
+    }
+    int found = 0;
+    for (int bits = 2; bits <= 8; bits++) {
+        if (!fills(n_cols, bits, words)) continue;
+        if (found) return 0;
+        found = bits;
+    }
+    return found;
+}
+
 // x.weight_packed, with x.weight_shape.
 static tern_status take_words(finder *f, tern_tensor *t) {
     static const char end[] = ".weight_packed";
@@ -360,8 +386,8 @@ static tern_status take_words(finder *f, tern_tensor *t) {
         return misfit(f, t, "not what weight_shape says");
     tern_packed p = {.n_rows = (uint64_t)size[0], .n_cols = (uint64_t)size[1], .codes = t->data,
                      .row_words = t->ne[0]};
-    while (p.bits <= 8 && (p.n_cols * (uint64_t)p.bits + 31) / 32 != t->ne[0]) p.bits++;
-    if (p.bits < 2 || p.bits > 8) return misfit(f, t, "not what weight_shape says");
+    p.bits = find_bits(f, p.n_cols, t->ne[0]);
+    if (p.bits == 0) return misfit(f, t, "not what weight_shape and num_bits say");
     TERN_TRY(set_block_scales(f, &p, scales));
     if (p.rows_per_scale != 1 && p.rows_per_scale != p.n_rows)
         return misfit(f, scales, "not the scales of the weight's rows");
@@ -459,8 +485,12 @@ static tern_status take_all(finder *f, const method *m) {
     size_t n = f->file->n_tensors;
     f->gone = tern_alloc(TERN_MEM_MISC, n + 1);
     if (!f->gone) return tern_fail_memory(f->err, n);
-    for (size_t i = 0; i < n; i++)
-        if (!f->gone[i]) TERN_TRY(m->take(f, &f->file->tensors[i]));
+    for (size_t i = 0; i < n; i++) {
+        if (f->gone[i]) continue;
+        tern_status status = m->take(f, &f->file->tensors[i]);
+        if (f->no_memory) return tern_fail_memory(f->err, strlen(f->file->tensors[i].name));
+        TERN_TRY(status);
+    }
     if (f->n_found == 0) return TERN_OK;
     TERN_TRY(describe(f, m));
     close_gaps(f);
