@@ -447,7 +447,7 @@ TEST(packed_folders_survive_failing_memory) {
             CHECK_MSG(done || status == TERN_ERR_MEMORY, "%s", err.message);
             tern_file_close(f);
         }
-        CHECK_MSG((double)numbers[p->cols + 1] == number_of(p, 1, 1), "case %zu: %g, not %g", which[i],
-                  (double)numbers[p->cols + 1], number_of(p, 1, 1));
+        double got = (double)numbers[p->cols + 1], want = number_of(p, 1, 1);
+        CHECK_MSG(got == want, "case %zu: %g, not %g", which[i], got, want);
     }
 }
