@@ -106,6 +106,8 @@ tern_status tern_hf_resolve_ternary(tern_file *file, tern_error *err);
 // scales: MLX, GPTQ, AWQ, compressed-tensors, FP8 (hf_quant.c). What is not supported is noted in
 // the file, and its tensors stay. After tern_file_index_tensors, which is done again.
 tern_status tern_hf_resolve_packed(tern_file *file, tern_error *err);
+// Projections whose floats are ternary become codes in groups, if all are (hf_floats.c).
+tern_status tern_hf_resolve_ternary_floats(tern_file *file, tern_error *err);
 // A folder has a tensor for each expert, "...experts.0.w1.weight": where they are floats of one
 // type and shape they become one of three dimensions, "...experts.w1.weight", as GGUF has them.
 // After tern_file_index_tensors, which is done again.

@@ -336,7 +336,7 @@ void tern_inspection_text(const tern_inspection *in, bool tensors, tern_strbuf *
                        in->n_files == 1 ? "" : "s");
     put_plain(in->architecture.ptr, in->architecture.len, out);
     if (f->packing)
-        tern_strbuf_printf(out, "\n  packed by %s; as it is decoded in memory:", f->packing);
+        tern_strbuf_printf(out, "\n  weights in the files: %s; below, in memory", f->packing);
     if (in->config.guess) tern_strbuf_printf(out, "\n  not said by the file: %s", in->config.guess);
     if (in->refusal.message[0]) {
         tern_strbuf_puts(out, "\n  cannot be run: ");
