@@ -10,6 +10,8 @@
 
 typedef struct finder {
     tern_file *file;
+    const tern_json_doc *doc; // config.json, or an older program's own file
+    tern_json_doc side;
     const tern_json *settings;
     bool *gone;     // [n_tensors]: read with another one
     tern_strbuf name;
@@ -23,7 +25,7 @@ typedef struct finder {
 // ---- Settings ----------------------------------------------------------------------------------
 
 static const tern_json *setting(const finder *f, const char *key) {
-    return tern_json_get(&f->file->config, f->settings, key);
+    return tern_json_get(f->doc, f->settings, key);
 }
 
 static int64_t setting_int(const finder *f, const char *key, const char *or_key) {
@@ -150,7 +152,7 @@ static const tern_json *module_settings(finder *f, const tern_tensor *t, const c
 
 static tern_status set_mlx_mode(finder *f, tern_packed *p, const tern_json *of,
                                 const tern_tensor *scales, const tern_tensor *biases) {
-    tern_str mode = tern_json_str(tern_json_get(&f->file->config, of, "mode"));
+    tern_str mode = tern_json_str(tern_json_get(f->doc, of, "mode"));
     if (!mode.ptr) mode = tern_json_str(setting(f, "mode"));
     if (biases) {
         p->zero = TERN_ZERO_BIAS;
@@ -181,7 +183,7 @@ static tern_status take_mlx(finder *f, const tern_tensor *scales) {
     const tern_json *of = module_settings(f, scales, end);
     tern_packed p = {.codes = t->data, .n_rows = t->ne[1] * t->ne[2] * t->ne[3],
                      .row_words = t->ne[0]};
-    p.bits = (int)tern_json_int(tern_json_get(&f->file->config, of, "bits"),
+    p.bits = (int)tern_json_int(tern_json_get(f->doc, of, "bits"),
                                 setting_int(f, "bits", ""));
     set_scales(&p, scales, false, scales->ne[0]);
     TERN_TRY(set_mlx_mode(f, &p, of, scales, biases));
@@ -189,7 +191,7 @@ static tern_status take_mlx(finder *f, const tern_tensor *scales) {
         return tern_fail(f->err, TERN_ERR_UNSUPPORTED, "tensor '%s': codes of %d bits", t->name,
                          p.bits);
     p.n_cols = t->ne[0] * 32 / (uint64_t)p.bits;
-    int64_t said = tern_json_int(tern_json_get(&f->file->config, of, "group_size"),
+    int64_t said = tern_json_int(tern_json_get(f->doc, of, "group_size"),
                                  setting_int(f, "group_size", ""));
     bool same_rows = scales->ne[1] * scales->ne[2] * scales->ne[3] == p.n_rows;
     if (!same_rows || !find_group(&p, said, scales->ne[0]) || p.group * p.n_groups != p.n_cols)
@@ -290,8 +292,8 @@ static tern_status take_awq(finder *f, tern_tensor *t) {
 // A scale for all, for each row, for each group of each, or for blocks of rows and columns.
 static tern_status set_block_scales(finder *f, tern_packed *p, const tern_tensor *t) {
     const tern_json *block = setting(f, "weight_block_size");
-    const tern_json *first = tern_json_first(&f->file->config, block);
-    const tern_json *second = first ? tern_json_next(&f->file->config, block, first) : NULL;
+    const tern_json *first = tern_json_first(f->doc, block);
+    const tern_json *second = first ? tern_json_next(f->doc, block, first) : NULL;
     uint64_t n_rows = t->n_dims > 1 ? t->ne[1] : t->ne[0], n_groups = t->n_dims > 1 ? t->ne[0] : 1;
     int64_t rows = tern_json_int(first, 128);
     int64_t cols = tern_json_int(second, n_rows == p->n_rows ? 0 : 128);
@@ -352,7 +354,7 @@ static bool fills(uint64_t n_cols, int64_t bits, uint64_t words) {
 // Bits of a code: those of a group of config.json that fill a row's words, else the only ones that
 // do. 0: none, or several.
 static int find_bits(const finder *f, uint64_t n_cols, uint64_t words) {
-    const tern_json_doc *doc = &f->file->config;
+    const tern_json_doc *doc = f->doc;
     const tern_json *groups = setting(f, "config_groups");
     for (const tern_json *k = tern_json_first(doc, groups); k; k = tern_json_next(doc, groups, k)) {
         const tern_json *weights = tern_json_get(doc, tern_json_value_of(doc, k), "weights");
@@ -435,10 +437,32 @@ static tern_str layout_of(const finder *f, tern_str name) {
     return tern_str_is(packing, "auto_round:auto_awq") ? TERN_STR("awq") : name;
 }
 
+static bool has_columns(const tern_file *file) {
+    for (size_t i = 0; i < file->n_tensors; i++)
+        if (ends_with(file->tensors[i].name, ".qweight")) return true;
+    return false;
+}
+
+// Before 2024 the settings lay beside config.json.
+static tern_status find_side_file(finder *f, const char *folder, const method **out) {
+    static const char *const names[] = {"quantize_config.json", "quant_config.json"};
+    *out = NULL;
+    if (!has_columns(f->file)) return TERN_OK;
+    for (size_t i = 0; i < 2 && !*out; i++) {
+        TERN_TRY(tern_hf_read_json(f->file, folder, names[i], &f->side, f->err));
+        f->settings = tern_json_root(&f->side);
+        if (f->settings) *out = &methods[i];
+    }
+    f->doc = &f->side;
+    if (*out) return TERN_OK;
+    return tern_fail(f->err, TERN_ERR_UNSUPPORTED, "config.json does not say how the weights "
+                     "(.qweight) are packed");
+}
+
 static const method *find_method(finder *f) {
     static const char *const places[] = {"quantization_config", "text_config.quantization_config",
                                          "compression_config"};
-    const tern_json_doc *doc = &f->file->config;
+    const tern_json_doc *doc = f->doc;
     f->settings = tern_json_path(doc, "quantization");
     if (tern_json_is(f->settings, TERN_JSON_OBJECT)) return &methods[N_METHODS - 1];
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
@@ -498,12 +522,15 @@ static tern_status take_all(finder *f, const method *m) {
     return tern_file_index_tensors(f->file, f->err);
 }
 
-tern_status tern_hf_resolve_packed(tern_file *file, tern_error *err) {
+tern_status tern_hf_resolve_packed(tern_file *file, const char *folder, tern_error *err) {
     tern_error why = {0};
-    finder f = {.file = file, .err = &why};
+    finder f = {.file = file, .doc = &file->config, .err = &why};
+    tern_status status = TERN_OK;
     const method *m = find_method(&f);
-    if (!m) return TERN_OK;
-    tern_status status = take_all(&f, m);
+    if (!m && !tern_json_path(&file->config, "quantization_config"))
+        status = find_side_file(&f, folder, &m);
+    if (m) status = take_all(&f, m);
+    tern_json_free(&f.side);
     tern_free(f.gone);
     tern_strbuf_free(&f.name);
     if (status == TERN_ERR_UNSUPPORTED) { // it can still be listed

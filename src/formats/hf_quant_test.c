@@ -377,6 +377,32 @@ TEST(packed_bytes_do_not_depend_on_where_they_are_taken) {
     }
 }
 
+// Older folders have the settings in files of their own. Seen to fail: when these were not read.
+TEST(packed_settings_may_lie_beside_the_config) {
+    static const struct {
+        const char *name, *text;
+        size_t packing;
+    } cases[] = {{"quantize_config.json", "{\"bits\": 4, \"group_size\": 64}", 12},
+                 {"quant_config.json", "{\"w_bit\": 4, \"q_group_size\": 64}", 18},
+                 {"other.json", "{}", 12}};
+    for (size_t i = 0; i < 3; i++) {
+        const packing *p = &packings[cases[i].packing];
+        char side[440];
+        tern_file *f = NULL;
+        tern_error err = {0};
+        write_all(p);
+        const char *path = write_folder("{\"model_type\": \"llama\"}");
+        snprintf(side, sizeof side, "%s/%s", path, cases[i].name);
+        REQUIRE_OK(tern_file_write(side, cases[i].text, strlen(cases[i].text), &err), err);
+        REQUIRE_OK(tern_file_open(&f, path, &err), err);
+        const tern_tensor *t = tern_file_tensor(f, "m.x.weight");
+        CHECK((t != NULL) == (i < 2) && (f->cannot_unpack != NULL) == (i == 2));
+        if (t) check_numbers(p, i, t);
+        tern_file_close(f);
+        remove(side);
+    }
+}
+
 // ---- What is wrong -----------------------------------------------------------------------------
 
 static void damage(const char *tensor, const char *old, const char *other) {
