@@ -203,7 +203,7 @@ static bool is_f8(tern_dtype t) { return t >= TERN_DTYPE_F8_32 && t <= TERN_DTYP
 
 unsigned tern_dtype_code_max(tern_dtype type) { return is_g4(type) ? 15 : is_g8(type) ? 255 : 0; }
 
-bool tern_dtype_decode_codes(tern_dtype type, const void *data, uint64_t first, size_t n,
+bool tern_dtype_decode_affine(tern_dtype type, const void *data, uint64_t first, size_t n,
                              uint8_t *codes, float *scales, float *offsets) {
     size_t block = tern_dtype_block_n(type), bytes = tern_dtype_block_bytes(type);
     if (!is_g4(type) && !is_g8(type)) return false;
@@ -217,12 +217,12 @@ bool tern_dtype_decode_codes(tern_dtype type, const void *data, uint64_t first, 
     return true;
 }
 
-static void decode_codes(tern_dtype type, const uint8_t *b, size_t n, float *y) {
+static void decode_affine(tern_dtype type, const uint8_t *b, size_t n, float *y) {
     size_t block = tern_dtype_block_n(type), bytes = tern_dtype_block_bytes(type);
     for (size_t i = 0; i + block <= n; i += block, b += bytes) {
         uint8_t codes[128];
         float scale, offset;
-        tern_dtype_decode_codes(type, b, 0, block, codes, &scale, &offset);
+        tern_dtype_decode_affine(type, b, 0, block, codes, &scale, &offset);
         for (size_t j = 0; j < block; j++) y[i + j] = scale * (float)codes[j] + offset;
     }
 }
@@ -293,7 +293,7 @@ void tern_dtype_decode(tern_dtype type, const void *data, uint64_t first, size_t
             decoders[type](b, out + i);
         }
     } else if (tern_dtype_code_max(type)) {
-        decode_codes(type, b, n, out);
+        decode_affine(type, b, n, out);
     } else if (is_f8(type)) {
         decode_f8(type, b, n, out);
     } else {

@@ -67,7 +67,7 @@ void tern_convert_put_groups(tern_dtype from, const void *row, size_t n, tern_dt
     for (size_t i = 0; i < n; i += group) {
         uint8_t codes[128];
         float scale, offset;
-        tern_dtype_decode_codes(from, row, i, group, codes, &scale, &offset);
+        tern_dtype_decode_affine(from, row, i, group, codes, &scale, &offset);
         for (size_t k = 0; k < group; k += BLOCK, out += tern_dtype_block_bytes(to))
             put_block(to, codes + k, scale, offset, out);
     }
