@@ -317,6 +317,44 @@ TEST(oracle_families_of_transformers_as_gguf) {
     }
 }
 
+// Quantized folders of other programs: see docs/formats.md for which each is.
+static const char *const quantized[] = {
+    "mlx_q4", "mlx_q8_f16_llama", "mlx_mixed", "mlx_q2_ternary", "mlx_mxfp4", "mlx_nvfp4",
+    "gptq_v1_sym", "gptq_v1_asym_desc", "gptq_v2_8bit", "gptq_3bit", "awq_gemm", "awq_gemv",
+    "ct_w4_sym", "ct_w4_asym_act", "ct_w8_channel"};
+#define N_QUANTIZED (sizeof quantized / sizeof *quantized)
+
+// With float activations: those of int8 for ternary groups have their own bounds below. Seen to
+// fail: groups of columns by their place instead of g_idx, AWQ's eight rows in their own order.
+TEST(oracle_quantized_folders_have_the_references_numbers) {
+    static const tern_model_desc desc = {.precise = true};
+    for (size_t i = 0; i < N_QUANTIZED; i++) {
+        char path[600];
+        if (!data_folder(quantized[i], path)) return;
+        check_model(path, path, &desc, &transformers_bounds, false);
+    }
+}
+
+// Ternary codes are multiplied with activations of int8: 7.7e-3 is measured.
+TEST(oracle_ternary_mlx_folder_runs_as_groups) {
+    static const close_bounds bounds = {.median = 0.012, .p90 = 0.015, .most = 0.02};
+    check_family("mlx_q2_ternary", NULL, &bounds);
+}
+
+// As GGUF: codes in blocks that hold them are the same numbers, others are rounded to F16 (5.8e-4
+// is measured). Seen to fail: Q4_0's codes in the order of columns; any offset taken for a middle.
+TEST(oracle_quantized_folders_as_gguf) {
+    static const close_bounds rounded = {.n_exact = SIZE_MAX, .exact = 9e-4};
+    for (size_t i = 0; i < N_QUANTIZED; i++) {
+        char path[600], name[80];
+        bool exact = !strcmp(quantized[i], "gptq_v1_sym");
+        if (strstr(quantized[i], "ternary")) continue; // runs as groups
+        if (!data_folder(quantized[i], path)) return;
+        snprintf(name, sizeof name, "quantized_%s.gguf", quantized[i]);
+        check_conversion(path, name, TERN_TYPE_AUTO, exact ? &transformers_bounds : &rounded);
+    }
+}
+
 // Logits of n_ids tokens, the first piece of `first` and the others of `each`.
 static void logits_in_pieces(tern_model *model, const int32_t *ids, size_t n_ids, size_t first,
                              size_t each, float *out) {
@@ -464,6 +502,26 @@ static void check_encoder(const char *oracle, const char *model_path, const tern
 TEST(oracle_encoder_has_the_references_rows) {
     check_encoder(OWN "embeddinggemma", OWN "embeddinggemma", NULL, &family_bounds);
     check_encoder(OWN "embeddinggemma", OWN "embeddinggemma/model.gguf", NULL, &family_bounds);
+}
+
+// BitNet's embedding models, as folders of masters, as GGUF in I2_S, and as what conversion makes
+// of either. Seen to fail: without the norm in front of each projection, with Gemma's 1 added to
+// it, with the mean of the rows.
+TEST(oracle_bitnet_embeddings_have_the_references_rows) {
+    static const char *const names[] = {OWN "bitnet_qwen3", OWN "bitnet_gemma3"};
+    for (int i = 0; i < 2; i++) {
+        char gguf[64], out[2][300];
+        tern_error err = {0};
+        snprintf(gguf, sizeof gguf, "%s/model.gguf", names[i]);
+        check_encoder(names[i], names[i], NULL, &family_bounds);
+        check_encoder(names[i], gguf, NULL, &family_bounds);
+        snprintf(out[0], sizeof out[0], "%s", test_tmp("bitnet_embedding.gguf"));
+        snprintf(out[1], sizeof out[1], "%s", test_tmp("bitnet_embedding"));
+        REQUIRE_OK(tern_convert(names[i], out[0], NULL, &err), err);
+        check_encoder(names[i], out[0], NULL, &family_bounds);
+        REQUIRE_OK(tern_convert(gguf, out[1], NULL, &err), err);
+        check_encoder(names[i], out[1], NULL, &family_bounds);
+    }
 }
 
 // On a GPU the rows and the vector come back with one readback. Seen to fail: no vector.

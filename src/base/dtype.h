@@ -58,6 +58,12 @@ void tern_dtype_encode_ternary(tern_dtype type, const int8_t *q, size_t n, float
 // in types of two bits. `first` and n are multiples of the block. False: no such type.
 bool tern_dtype_decode_groups(tern_dtype type, const void *data, uint64_t first, size_t n,
                               int8_t *q, uint16_t *scales);
+// The codes of G4 and G8 types, one in a byte, and the scale and offset of each block:
+// value = scale * code + offset. `first` and n are multiples of the block. False: another type.
+bool tern_dtype_decode_affine(tern_dtype type, const void *data, uint64_t first, size_t n,
+                             uint8_t *codes, float *scales, float *offsets);
+// The greatest code of such a type; 0: another type.
+unsigned tern_dtype_code_max(tern_dtype type);
 // Decodes to ternary codes; block scales go to scales[] (one for each 256 elements; unused for
 // I2_S). Returns false for other types.
 bool tern_dtype_decode_ternary(tern_dtype type, const void *data, uint64_t first, size_t n,

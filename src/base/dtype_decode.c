@@ -36,6 +36,10 @@
 //                                (80 + i + 8t), 2 bytes of four (120 + i + 2t), f16 d
 //   Q1_0  128 weights, 18 bytes  f16 d, 16 bytes; bit j of byte i is weight 8i + j: 1: d, 0: -d
 //   Q1_0_32 32 weights, 6 bytes  as Q1_0, with 4 bytes of bits
+//   G4_n  n = 32, 64 or 128      f32 scale, f32 offset, n / 2 bytes of codes 0 .. 15: byte i holds
+//                                weights 2i (low bits) and 2i + 1:      scale * code + offset
+//   G8_n  the same               f32 scale, f32 offset, n bytes of codes 0 .. 255
+//   F8_n  the same               f32 scale, n bytes of E4M3:            scale * number
 // The fourth two-bit code does not occur in honest files but for Q2_0 and PQ2_0, where it is +2; so
 // it decodes in all.
 #include "base/dtype.h"
@@ -191,6 +195,47 @@ static void decode_groups(tern_dtype type, const uint8_t *b, size_t n, float *y)
     }
 }
 
+// ---- Groups with an offset ---------------------------------------------------------------------
+
+static bool is_g4(tern_dtype t) { return t >= TERN_DTYPE_G4_32 && t <= TERN_DTYPE_G4_128; }
+static bool is_g8(tern_dtype t) { return t >= TERN_DTYPE_G8_32 && t <= TERN_DTYPE_G8_128; }
+static bool is_f8(tern_dtype t) { return t >= TERN_DTYPE_F8_32 && t <= TERN_DTYPE_F8_128; }
+
+unsigned tern_dtype_code_max(tern_dtype type) { return is_g4(type) ? 15 : is_g8(type) ? 255 : 0; }
+
+bool tern_dtype_decode_affine(tern_dtype type, const void *data, uint64_t first, size_t n,
+                             uint8_t *codes, float *scales, float *offsets) {
+    size_t block = tern_dtype_block_n(type), bytes = tern_dtype_block_bytes(type);
+    if (!is_g4(type) && !is_g8(type)) return false;
+    const uint8_t *b = (const uint8_t *)data + first / block * bytes;
+    for (size_t i = 0; i + block <= n; i += block, b += bytes, codes += block) {
+        memcpy(scales++, b, 4);
+        memcpy(offsets++, b + 4, 4);
+        for (size_t j = 0; j < block; j++)
+            codes[j] = is_g4(type) ? b[8 + j / 2] >> j % 2 * 4 & 15 : b[8 + j];
+    }
+    return true;
+}
+
+static void decode_affine(tern_dtype type, const uint8_t *b, size_t n, float *y) {
+    size_t block = tern_dtype_block_n(type), bytes = tern_dtype_block_bytes(type);
+    for (size_t i = 0; i + block <= n; i += block, b += bytes) {
+        uint8_t codes[128];
+        float scale, offset;
+        tern_dtype_decode_affine(type, b, 0, block, codes, &scale, &offset);
+        for (size_t j = 0; j < block; j++) y[i + j] = scale * (float)codes[j] + offset;
+    }
+}
+
+static void decode_f8(tern_dtype type, const uint8_t *b, size_t n, float *y) {
+    size_t block = tern_dtype_block_n(type), bytes = tern_dtype_block_bytes(type);
+    for (size_t i = 0; i + block <= n; i += block, b += bytes) {
+        float scale;
+        memcpy(&scale, b, 4);
+        for (size_t j = 0; j < block; j++) y[i + j] = scale * tern_e4m3_to_f32(b[4 + j]);
+    }
+}
+
 // ---- All types ---------------------------------------------------------------------------------
 
 // Plain numbers. Files may put them at any address.
@@ -247,6 +292,10 @@ void tern_dtype_decode(tern_dtype type, const void *data, uint64_t first, size_t
         for (size_t i = 0; i + block_n <= n; i += block_n, b += block_bytes) {
             decoders[type](b, out + i);
         }
+    } else if (tern_dtype_code_max(type)) {
+        decode_affine(type, b, n, out);
+    } else if (is_f8(type)) {
+        decode_f8(type, b, n, out);
     } else {
         for (size_t i = 0; i < n; i++, b += block_bytes) out[i] = decode_one(type, b);
     }

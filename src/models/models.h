@@ -118,7 +118,7 @@ typedef struct tern_tensor_row {
     tern_role role;
     tern_change change;
     tern_order_kind rows, columns;
-    const char *gguf_also; // another name that files have for it
+    const char *gguf_also, *hf_also; // another name that files have for it
     // Folders have `shares` tensors of GGUF as one, their rows one after the other; this is number
     // `share`. Rows of one folder's tensor follow each other here. shares 0: it is one in both.
     int share, shares;
