@@ -46,6 +46,7 @@ void tern_grouped_pack(const tern_grouped_matrix *m, const int8_t *q, const uint
 }
 
 int tern_grouped_number(const tern_grouped_matrix *m, size_t row, size_t column) {
+    if (tern_grouped_is_wide(m)) return tern_grouped_wide_number(m, row, column);
     const uint8_t *block = m->data + row / TERN_GROUPED_ROWS * m->block_bytes;
     place p = place_of(m, row % TERN_GROUPED_ROWS, column);
     int code = block[p.byte] >> p.shift & (m->bits == 2 ? 3 : 1);
@@ -58,6 +59,12 @@ void tern_grouped_put_token(const tern_grouped_rows *x, size_t n_in, size_t toke
     size_t n = tern_grouped_min(x->n_tokens - first, x->block), n_groups = n_in / TERN_GROUP;
     int8_t *to = x->q + first * n_in + 4 * at;
     for (size_t i = 0; i < n_in; i += 4, to += 4 * n) memcpy(to, q + i, 4);
+    int32_t *part = x->minus_part + first * (n_in / TERN_GROUP_PART) + at;
+    for (size_t i = 0; i < n_in; i += TERN_GROUP_PART, part += n) {
+        int32_t sum = 0;
+        for (size_t j = i; j < i + TERN_GROUP_PART; j++) sum += q[j];
+        *part = -sum;
+    }
     for (size_t g = 0; g < n_groups; g++) {
         x->scale[first * n_groups + g * n + at] = scale[g];
         x->minus_sum[first * n_groups + g * n + at] = minus_sum[g];
@@ -70,6 +77,8 @@ void tern_grouped_take_token(const tern_grouped_rows *x, size_t n_in, size_t tok
     size_t n = tern_grouped_min(x->n_tokens - first, x->block), n_groups = n_in / TERN_GROUP;
     const int8_t *from = x->q + first * n_in + 4 * at;
     for (size_t i = 0; i < n_in; i += 4, from += 4 * n) memcpy(one->q + i, from, 4);
+    for (size_t i = 0; i < n_in / TERN_GROUP_PART; i++)
+        one->minus_part[i] = x->minus_part[first * (n_in / TERN_GROUP_PART) + i * n + at];
     for (size_t g = 0; g < n_groups; g++) {
         one->scale[g] = x->scale[first * n_groups + g * n + at];
         one->minus_sum[g] = x->minus_sum[first * n_groups + g * n + at];
