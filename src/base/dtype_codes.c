@@ -14,13 +14,13 @@
 //   MXFP4 32 weights, 17 bytes   a byte e, nibbles as Q4_0, numbers of the 16 values of e2m1 (here
 //                                doubled):                                   2^(e - 128) * value
 //   Q2_K  256 weights, 84 bytes  16 bytes of a 4-bit scale (low) and a 4-bit minimum for each 16
-//                                weights, 64 bytes, f16 d, f16 d_min; byte i of half h holds weights
-//                                128h + i + 32s in bits 2s:
+//                                weights, 64 bytes, f16 d, f16 d_min; byte i of half h holds
+//                                weights 128h + i + 32s in bits 2s:
 //                                                           (d * scale) * q - (d_min * min)
-//   Q3_K  256 weights, 110 bytes 32 bytes of third bits: bit s of byte i is weight 32s + i's; 64 bytes
-//                                as in Q2_K; 12 bytes of 16 scales of 6 bits, minus 32: the low
-//                                nibbles of scales i and 8 + i in byte i (i < 8), the other two bits
-//                                of scale 4k + i in bits 2k of byte 8 + i (i < 4); f16 d:
+//   Q3_K  256 weights, 110 bytes 32 bytes of third bits: bit s of byte i is weight 32s + i's; 64
+//                                bytes as in Q2_K; 12 bytes of 16 scales of 6 bits, minus 32: the
+//                                low nibbles of scales i and 8 + i in byte i (i < 8), the other two
+//                                bits of scale 4k + i in bits 2k of byte 8 + i (i < 4); f16 d:
 //                                                           (d * scale) * (q - 4)
 //   Q4_K  256 weights, 144 bytes f16 d, f16 d_min, 12 bytes of eight 6-bit scales and eight 6-bit
 //                                minima, 4 x 32 bytes; byte i of group g holds weight 64g + i (low
@@ -35,8 +35,8 @@
 //                                low[32 + i] (high nibbles), and bits 1:0, 3:2, 5:4, 7:6 of
 //                                high[i]; sixteen weights share a scale: (d * scale) * (q - 32)
 //   IQ4_XS 256 weights, 136 bytes f16 d, 2 bytes of the upper two bits of eight scales, 4 bytes of
-//                                their nibbles, 8 x 16 bytes of nibbles as IQ4_NL; a scale is 6 bits,
-//                                minus 32:                  (d * scale) * value
+//                                their nibbles, 8 x 16 bytes of nibbles as IQ4_NL; a scale is 6
+//                                bits, minus 32:            (d * scale) * value
 #include <string.h>
 #include "base/dtype.h"
 #include "base/half.h"

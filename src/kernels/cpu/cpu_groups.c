@@ -1,4 +1,4 @@
-// Weights of codes in groups (grouped/grouped.h), packed once by all threads from what the file has.
+// Weights of codes in groups (grouped/grouped.h), packed once by all threads.
 #include <string.h>
 #include "base/alloc.h"
 #include "kernels/cpu/cpu.h"

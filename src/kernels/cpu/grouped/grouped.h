@@ -7,8 +7,8 @@
 // block lacks have scales of 0.
 //
 // Narrow codes, one or two bits. A block is the codes, 64 bytes after 64 bytes, then the scales as
-// F16, [n_in / group][16], filled up to 64 bytes. In 64 bytes of codes, byte 4 r + j is row r's; its
-// bits hold, from the lowest field on, the columns j, 4 + j, 8 + j, 12 + j (two bits each) or
+// F16, [n_in / group][16], filled up to 64 bytes. In 64 bytes of codes, byte 4 r + j is row r's;
+// its bits hold, from the lowest field on, the columns j, 4 + j, 8 + j, 12 + j (two bits each) or
 // j, 4 + j, .. 28 + j (one bit each) of the 16 or 32 that the bytes stand for.
 //
 // Wide codes, four bits and more:
@@ -16,17 +16,17 @@
 //     value = scale * (code - zero) - minimum     (or scale * (table[code] - zero) - minimum)
 //
 // Scales and minima have 16 bits (F16 or BF16), or, where `super` is not 0, a signed byte times a
-// number of 16 bits for each `super` columns: both layers of GGUF's K types are kept, since they are
-// fewer bytes. A block is
+// number of 16 bits for each `super` columns: both layers of GGUF's K types are kept, since they
+// are fewer bytes. A block is
 //   - its front: for each `super` columns, or each group if that is 64 columns or more, 16 scales
 //     and, if there are minima, 16 minima of 16 bits; nothing if neither applies; filled up to 64
 //     bytes;
-//   - a unit for each 64 columns: if the group is less than 64, its 64 / group times 16 scales, then
-//     as many minima (bytes, or 16 bits if `super` is 0); then the codes. Of 8 bits these are 64
-//     bytes for each four columns, byte 4 r + j being row r's of column j. Of fewer bits the lowest
-//     four come first, 64 bytes for each eight columns, byte 4 r + j with column j in its low and
-//     4 + j in its high nibble; then the fifth bits (5 bits), as one-bit codes above, or the fifth
-//     and sixth (6 bits), as two-bit codes above.
+//   - a unit for each 64 columns: if the group is less than 64, its 64 / group times 16 scales,
+//     then as many minima (bytes, or 16 bits if `super` is 0); then the codes. Of 8 bits these are
+//     64 bytes for each four columns, byte 4 r + j being row r's of column j. Of fewer bits the
+//     lowest four come first, 64 bytes for each eight columns, byte 4 r + j with column j in its
+//     low and 4 + j in its high nibble; then the fifth bits (5 bits), as one-bit codes above, or
+//     the fifth and sixth (6 bits), as two-bit codes above.
 #ifndef TERN_KERNELS_CPU_GROUPED_H
 #define TERN_KERNELS_CPU_GROUPED_H
 
@@ -44,7 +44,7 @@ typedef struct tern_grouped_matrix {
     const uint8_t *data; // 64: block b at data + b * block_bytes
     size_t n_in, n_rows, block_bytes;
     uint32_t group; // columns with one scale: 64 or 128; of wide codes 16, 32 or a multiple of 64
-    uint8_t bits;   // 2: value = (code - 1) * scale; 1: (2 * code - 1) * scale; 4, 5, 6, 8: as above
+    uint8_t bits;   // 2: value = (code - 1) * scale; 1: (2 * code - 1) * scale; 4, 5, 6, 8: above
     // Of wide codes.
     uint16_t super;    // 0, or a multiple of 64
     uint8_t zero;      // what stands for 0

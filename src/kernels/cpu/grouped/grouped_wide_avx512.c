@@ -1,9 +1,9 @@
 // Products with wide codes for AVX-512 with VNNI.
 //
-// One token is bound by memory: codes are unpacked in registers. For several, two blocks of rows are
-// unpacked to a byte a code and their scales to floats, in scratch that stays in the second-level
-// cache, and multiplied with 9 tokens at a time: grouped_avx512.c says why 9, and why sums lie in
-// memory. A group's sums begin with -zero times the group's activations.
+// One token is bound by memory: codes are unpacked in registers. For several, two blocks of rows
+// are unpacked to a byte a code and their scales to floats, in scratch that stays in the
+// second-level cache, and multiplied with 9 tokens at a time: grouped_avx512.c says why 9, and why
+// sums lie in memory. A group's sums begin with -zero times the group's activations.
 #include <string.h>
 #include "kernels/cpu/vec_avx512.h"
 
@@ -207,7 +207,8 @@ GROUPED_INLINE void tile(const tile_args *t, int n) {
             int32_t minus[TOKENS];
             for (int i = 0; i < n; i++)
                 minus[i] = wide_minus(t->parts + i, u * 4 + g / 4, (size_t)n, t->n_steps);
-#define DECLARE(i) __m512i a##i = _mm512_set1_epi32(minus[(i) < n ? (i) : 0] * t->zero), b##i = a##i;
+#define DECLARE(i)                                                                                 \
+    __m512i a##i = _mm512_set1_epi32(minus[(i) < n ? (i) : 0] * t->zero), b##i = a##i;
 #define MULTIPLY(i)                                                                                \
     if ((i) < n) {                                                                                 \
         __m512i q = broadcast4(x + (i) * 4);                                                       \
