@@ -23,6 +23,9 @@ $(BUILD)/kernel_bench: $(KERNEL_OBJ) $(call obj,bench/kernel_bench.c)
 $(BUILD)/ternary_bench: $(KERNEL_OBJ) $(call obj,bench/ternary_bench.c)
 	@echo "  link  $@"
 	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ -lm -pthread
+$(BUILD)/grouped_bench: $(KERNEL_OBJ) $(call obj,bench/grouped_bench.c)
+	@echo "  link  $@"
+	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ -lm -pthread
 $(BUILD)/head_bench: $(KERNEL_OBJ) $(call obj,bench/head_bench.c)
 	@echo "  link  $@"
 	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ -lm -pthread

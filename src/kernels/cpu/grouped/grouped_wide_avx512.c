@@ -191,12 +191,33 @@ typedef struct tile_args {
     const int32_t *parts;
     float *out; // of the first row and token
     size_t out_stride;
+    float (*sums)[32]; // 64: the caller's, since gcc 12 would keep what is local in two places
 } tile_args;
+
+// What a group of n tokens begins with, and what its minima are multiplied with.
+typedef struct starts {
+    _Alignas(64) int32_t sums[16];
+    _Alignas(64) float minus[16];
+} starts;
+
+GROUPED_INLINE void start_group(const tile_args *t, size_t u, size_t g, int n, starts *to) {
+    const __mmask16 mask = (__mmask16)((1u << n) - 1);
+    const int32_t *p = t->parts + (u * 4 + g / 4) * (size_t)n;
+    __m512i minus = _mm512_maskz_loadu_epi32(mask, p);
+    for (size_t k = 4; k < t->n_steps; k += 4) {
+        p += n;
+        minus = _mm512_add_epi32(minus, _mm512_maskz_loadu_epi32(mask, p));
+    }
+    _mm512_store_si512(to->sums, _mm512_mullo_epi32(minus, _mm512_set1_epi32(t->zero)));
+    if (!t->has_minima) return;
+    __m512 scale = _mm512_maskz_loadu_ps(mask, t->scale + u * (size_t)n);
+    _mm512_store_ps(to->minus, _mm512_mul_ps(_mm512_cvtepi32_ps(minus), scale));
+}
 
 // n (a constant) tokens times 32 rows. Every sum has a name, since gcc 12 keeps arrays in memory.
 GROUPED_INLINE void tile(const tile_args *t, int n) {
     const int8_t *x = t->q;
-    _Alignas(64) float sums[TOKENS][32];
+    float(*const sums)[32] = t->sums;
     memset(sums, 0, sizeof sums[0] * (size_t)n);
     size_t at = 0; // of a group's scales
     for (size_t u = 0; u < t->n_units; u++) {
@@ -204,11 +225,9 @@ GROUPED_INLINE void tile(const tile_args *t, int n) {
         const uint8_t *b = t->b.codes + u * t->b.code_stride;
         const float *scale = t->scale + u * (size_t)n;
         for (size_t g = 0; g < 16; g += t->n_steps, at += 16) {
-            int32_t minus[TOKENS];
-            for (int i = 0; i < n; i++)
-                minus[i] = wide_minus(t->parts + i, u * 4 + g / 4, (size_t)n, t->n_steps);
-#define DECLARE(i)                                                                                 \
-    __m512i a##i = _mm512_set1_epi32(minus[(i) < n ? (i) : 0] * t->zero), b##i = a##i;
+            starts start;
+            start_group(t, u, g, n, &start);
+#define DECLARE(i) __m512i a##i = _mm512_set1_epi32(start.sums[(i) < n ? (i) : 0]), b##i = a##i;
 #define MULTIPLY(i)                                                                                \
     if ((i) < n) {                                                                                 \
         __m512i q = broadcast4(x + (i) * 4);                                                       \
@@ -223,7 +242,7 @@ GROUPED_INLINE void tile(const tile_args *t, int n) {
         pa = _mm512_add_ps(_mm512_load_ps(sums[i]), pa);                                           \
         pb = _mm512_add_ps(_mm512_load_ps(sums[i] + 16), pb);                                      \
         if (t->has_minima) {                                                                       \
-            s = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_set1_epi32(minus[i])), s);                 \
+            s = _mm512_set1_ps(start.minus[i]);                                                    \
             pa = _mm512_add_ps(pa, _mm512_mul_ps(min_a, s));                                       \
             pb = _mm512_add_ps(pb, _mm512_mul_ps(min_b, s));                                       \
         }                                                                                          \
@@ -262,7 +281,9 @@ static void multiply_many(const tern_grouped_matrix *w, size_t first_row, size_t
                           const tern_grouped_rows *x, uint8_t *scratch, float *out,
                           size_t out_stride, bool accumulate) {
     const wide_layout l = tern_grouped_wide_layout(w);
+    _Alignas(64) float sums[TOKENS][32];
     tile_args t = {.n_units = w->n_in / WIDE_UNIT,
+                   .sums = sums,
                    .n_steps = l.group / 4,
                    .zero = w->zero,
                    .has_minima = w->has_minima,
