@@ -1,4 +1,4 @@
-// Times products with codes of four bits and more in groups, on one thread: `make
+// Times products with codes in groups, on one thread: `make
 // build/grouped_bench`, then build/grouped_bench [VARIANT [COLUMNS]].
 //
 // One token from memory, in GB/s of the packed matrix and G weights/s; 2, 4, 8 and 512 tokens in G
@@ -38,9 +38,8 @@ static double peak(const tern_cpu_kernels *k) {
 }
 
 static tern_grouped_rows tokens_new(const tern_grouped_kernels *k, size_t n_in, size_t n) {
-    size_t n_blocks = (n + k->block_tokens - 1) / k->block_tokens;
     tern_grouped_rows x = {room(n_in * n), room(n_in / 64 * n * 4), room(n_in / 64 * n * 4),
-                           room(n_in / 16 * n * 4), n, (n + n_blocks - 1) / n_blocks};
+                           room(n_in / 64 * n * 7 * 4), n, tern_grouped_tokens(k, n)};
     for (size_t i = 0; i < n_in * n; i++) x.q[i] = (int8_t)(i * 7919 % 255 - 127);
     for (size_t i = 0; i < n_in / 64 * n; i++) x.scale[i] = 1e-3f;
     return x;
@@ -60,13 +59,14 @@ static double rate(const tern_grouped_kernels *k, const tern_grouped_matrix *m, 
             double took = now() - start;
             if (took < best) best = took;
         }
-    free(x.q), free(x.scale), free(x.minus_sum), free(x.minus_part), free(scratch), free(out);
+    free(x.q), free(x.scale), free(x.minus_sum), free(x.minus_parts), free(scratch), free(out);
     return (double)step * (double)m->n_in * (double)n / best * 1e-9;
 }
 
 static void measure(const char *name, const tern_cpu_kernels *k, tern_grouped_matrix m) {
     m.n_rows = ((size_t)96 << 20) / m.n_in / 32 * 32; // larger than caches
-    if (!tern_grouped_wide_fits(&m)) exit(1);
+    if (m.bits <= 2) m.block_bytes = tern_grouped_block_bytes(m.n_in, m.group, m.bits);
+    else if (!tern_grouped_wide_fits(&m)) exit(1);
     m.data = room(m.n_rows / 16 * m.block_bytes);
     double one = rate(k->q, &m, 1, 2048, 3), top = peak(k);
     printf("%-7s %5.3f bits  1: %6.2f GB/s %6.1f G/s ", name,
@@ -91,6 +91,8 @@ int main(int argc, char **argv) {
         const char *name;
         tern_grouped_matrix m;
     } forms[] = {
+        {"Q2_0", {.bits = 2, .group = 64}},
+        {"Q1_0", {.bits = 1, .group = 128}},
         {"Q4_0", {.bits = 4, .group = 32, .zero = 8}},
         {"Q4_K", {.bits = 4, .group = 32, .super = 256, .has_minima = true}},
         {"Q5_0", {.bits = 5, .group = 32, .zero = 16}},

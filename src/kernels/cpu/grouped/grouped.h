@@ -37,7 +37,7 @@
 enum {
     TERN_GROUP = 64,        // columns that activations share a scale
     TERN_GROUPED_ROWS = 16, // a block
-    TERN_GROUP_PART = 16,   // the smallest group
+    TERN_GROUP_PARTS = 7,   // sums of numbers for each 64 columns
 };
 
 typedef struct tern_grouped_matrix {
@@ -54,24 +54,27 @@ typedef struct tern_grouped_matrix {
 
 // Activations of a batch: tokens in blocks of `block` (the last may have fewer, n). Of the block
 // from token t on, at q + t * n_in: [n_in / 4][n][4]; at scale + t * n_in / 64, and minus_sum the
-// same: [n_in / 64][n]; at minus_part + t * n_in / 16: [n_in / 16][n].
+// same: [n_in / 64][n]; at minus_parts + 7 * t * n_in / 64: [n_in / 64][7][n].
 typedef struct tern_grouped_rows {
     int8_t *q; // 64
     float *scale;
     int32_t *minus_sum; // of the numbers
-    int32_t *minus_part; // of each 16 of them
+    int32_t *minus_parts; // of the four 16s of 64, its two 32s and all of it
     size_t n_tokens, block;
 } tern_grouped_rows;
 
 typedef struct tern_grouped_kernels {
     const char *name;
     size_t block_tokens; // in a block of activations, at most
+    size_t few_tokens;   // but so many are one block, if they are all; at least block_tokens
     // Of narrow codes out[t * out_stride + r] = sum over groups g of 64, in order, of
     //     w_scale[r][g] * ((float)(sum in g of value * q) * x_scale[t][g]),
     // each product and sum rounding by itself, the first sum being with 0; plus what is there, if
-    // accumulate. Integer sums are exact. Of wide codes the same over groups of the matrix, those
-    // above 64 taken as several of 64, value being code - zero; and if there are minima, after the
-    // product of each group the product w_minimum * ((float)(minus the sum of q in g) * x_scale).
+    // accumulate. Integer sums are exact. Of wide codes, over groups of the matrix,
+    //     sum = fma(w_scale[r][g], (float)(sum in g of (code - zero) * q) * x_scale[t][g], sum)
+    // and then, if there are minima,
+    //     sum = fma(w_minimum[r][g], (float)(minus the sum in g of q) * x_scale[t][g], sum);
+    // groups larger than 64 are taken as several.
     // first_row is a multiple of TERN_GROUPED_ROWS, and so is last_row or it is n_rows. scratch:
     // one thread's, 64, tern_grouped_scratch_bytes; not read for one token.
     void (*multiply)(const tern_grouped_matrix *w, size_t first_row, size_t last_row,
@@ -79,6 +82,8 @@ typedef struct tern_grouped_kernels {
                      bool accumulate);
 } tern_grouped_kernels;
 
+// How many tokens a block has where n are multiplied.
+size_t tern_grouped_tokens(const tern_grouped_kernels *k, size_t n);
 size_t tern_grouped_block_bytes(size_t n_in, size_t group, int bits);
 // A block of m from 16 rows of numbers, n_in apart (-1, 0, 1, 2; in one bit -1, 1), and scales, as
 // F16, n_in / group apart.

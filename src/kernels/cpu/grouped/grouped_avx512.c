@@ -243,4 +243,4 @@ static void multiply(const tern_grouped_matrix *w, size_t first_row, size_t last
 }
 
 const tern_grouped_kernels tern_grouped_kernels_avx512 = {
-    .name = "avx512", .block_tokens = TOKENS, .multiply = multiply};
+    .name = "avx512", .block_tokens = 6, .few_tokens = TOKENS, .multiply = multiply};

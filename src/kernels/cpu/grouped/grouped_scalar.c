@@ -1,5 +1,6 @@
 // Products with codes in groups, in plain C: the specification.
 #include <string.h>
+#include "base/fma.h"
 #include "base/half.h"
 #include "kernels/cpu/grouped/grouped_kernels.h"
 
@@ -38,7 +39,7 @@ static float dot(const tern_grouped_matrix *w, size_t r, const int8_t *q, const 
     return sum;
 }
 
-// The same of wide codes: of each group the scale's part, then the minimum's.
+// The same of wide codes.
 static float dot_wide(const tern_grouped_matrix *w, size_t r, const int8_t *q, const float *scale,
                       size_t at, size_t n) {
     const size_t group = tern_grouped_min(w->group, TERN_GROUP);
@@ -50,11 +51,10 @@ static float dot_wide(const tern_grouped_matrix *w, size_t r, const int8_t *q, c
             acc += tern_grouped_number(w, r, i) * x;
             minus_sum -= x;
         }
-        float x_scale = scale[first / TERN_GROUP * n + at], product = (float)acc * x_scale;
-        sum = sum + tern_grouped_scale(w, r, first) * product;
-        if (!w->has_minima) continue;
-        product = (float)minus_sum * x_scale;
-        sum = sum + tern_grouped_minimum(w, r, first) * product;
+        float x_scale = scale[first / TERN_GROUP * n + at];
+        sum = tern_fma(tern_grouped_scale(w, r, first), (float)acc * x_scale, sum);
+        if (w->has_minima)
+            sum = tern_fma(tern_grouped_minimum(w, r, first), (float)minus_sum * x_scale, sum);
     }
     return sum;
 }
@@ -77,4 +77,4 @@ static void multiply(const tern_grouped_matrix *w, size_t first_row, size_t last
 }
 
 const tern_grouped_kernels tern_grouped_kernels_scalar = {
-    .name = "scalar", .block_tokens = 1, .multiply = multiply};
+    .name = "scalar", .block_tokens = 1, .few_tokens = 1, .multiply = multiply};

@@ -97,7 +97,7 @@ static problem problem_new(size_t n_in, size_t group, int bits, size_t n_rows, s
 static void problem_free(problem *p) {
     tern_free(p->w), tern_free(p->scales), tern_free(p->q), tern_free(p->scale);
     tern_free(p->minus_sum), tern_free(p->x.q), tern_free(p->x.scale), tern_free(p->x.minus_sum);
-    tern_free(p->x.minus_part);
+    tern_free(p->x.minus_parts);
     tern_free(p->expected), tern_free(p->out);
     free(p->data);
 }
@@ -105,7 +105,7 @@ static void problem_free(problem *p) {
 // Rows [first, last), once and added to themselves; others must stay.
 static void check(const tern_grouped_kernels *k, problem *p, size_t first, size_t last) {
     size_t n_groups = p->m.n_in / 64;
-    p->x.block = k->block_tokens < p->n_tokens ? k->block_tokens : p->n_tokens;
+    p->x.block = tern_grouped_tokens(k, p->n_tokens);
     for (size_t t = 0; t < p->n_tokens; t++)
         tern_grouped_put_token(&p->x, p->m.n_in, t, p->q + t * p->m.n_in, p->scale + t * n_groups,
                                p->minus_sum + t * n_groups);

@@ -48,13 +48,9 @@ GROUPED_INLINE void wide_scales(const tern_grouped_matrix *w, const wide_layout 
     }
 }
 
-// Minus the sum of a token's numbers in a group (4, 8 or 16 steps of four columns) that begins at
-// part number `part`; the tokens of a block of n lie side by side.
-GROUPED_INLINE int32_t wide_minus(const int32_t *parts, size_t part, size_t n, size_t n_steps) {
-    const int32_t *p = parts + part * n;
-    if (n_steps == 4) return p[0];
-    if (n_steps == 8) return p[0] + p[n];
-    return p[0] + p[n] + p[2 * n] + p[3 * n];
+// Which of a unit's sums of numbers is that of its first group; the others follow.
+GROUPED_INLINE size_t wide_first_part(const wide_layout *l) {
+    return l->group == 16 ? 0 : l->group == 32 ? 4 : 6;
 }
 
 #endif

@@ -11,7 +11,7 @@ typedef struct wide_args {
     int32_t zero;                 // less WIDE_BIAS, if that applies
     const int8_t *q;              // of the unit, as are:
     const float *scale;           // [n]
-    const int32_t *parts;         // [4][n]
+    const int32_t *minus;         // [groups][n]
     float (*sums)[16];            // of each token
 } wide_args;
 
@@ -39,14 +39,14 @@ GROUPED_INLINE void wide_unit(const wide_args *a, int n, bool is_big) {
 #undef STORE
 #undef LOAD
         for (int t = 0; t < n; t++) {
-            int32_t minus = wide_minus(a->parts + t, g * a->n_steps / 4, (size_t)n, a->n_steps);
+            int32_t minus = a->minus[g * (size_t)n + (size_t)t];
             for (int r = 0; r < 16; r++) acc[t][r] += minus * a->zero;
-            v16 scale = v16_set1(a->scale[t]);
+            v16 scale = v16_set1(a->scale[t]), sum = v16_load(a->sums[t]);
             v16 product = v16_mul(v16_from_i32(acc[t]), scale);
-            v16 sum = v16_add(v16_load(a->sums[t]), v16_mul(v16_load(a->scales + 16 * g), product));
+            sum = v16_fma(v16_load(a->scales + 16 * g), product, sum);
             if (a->minima) {
                 product = v16_mul(v16_set1((float)minus), scale);
-                sum = v16_add(sum, v16_mul(v16_load(a->minima + 16 * g), product));
+                sum = v16_fma(v16_load(a->minima + 16 * g), product, sum);
             }
             v16_store(a->sums[t], sum);
         }
@@ -104,7 +104,8 @@ static void wide_times_tokens(const wide_job *j, wide_args *a, size_t u, size_t 
     const size_t n = tern_grouped_min(j->x->n_tokens - first, j->x->block), n_in = j->w->n_in;
     a->q = j->x->q + first * n_in + u * WIDE_UNIT * n;
     a->scale = j->x->scale + first * (n_in / WIDE_UNIT) + u * n;
-    a->parts = j->x->minus_part + first * (n_in / TERN_GROUP_PART) + u * 4 * n;
+    a->minus = j->x->minus_parts + first * (n_in / WIDE_UNIT) * TERN_GROUP_PARTS +
+               (u * TERN_GROUP_PARTS + wide_first_part(&j->l)) * n;
     any_wide_unit(a, n, j->is_big);
 }
 

@@ -1,15 +1,19 @@
 // Products with wide codes for AVX-512 with VNNI.
 //
 // One token is bound by memory: codes are unpacked in registers. For several, two blocks of rows
-// are unpacked to a byte a code and their scales to floats, in scratch that stays in the
-// second-level cache, and multiplied with 9 tokens at a time: grouped_avx512.c says why 9, and why
-// sums lie in memory. A group's sums begin with -zero times the group's activations.
+// are unpacked to a byte a code and their scales to floats, in scratch that stays in a cache, and
+// multiplied with up to 6 tokens at a time, whose integer sums and sums fit the registers. A
+// group's integer sums begin with -zero times the group's activations.
 #include <string.h>
 #include "kernels/cpu/vec_avx512.h"
 
 #include "kernels/cpu/grouped/grouped_wide.h"
 
-enum { TOKENS = 9, AHEAD = 12288 };
+enum {
+    TOKENS = 6, // of a tile of 32 rows
+    MOST = 9,   // of one of 16
+    AHEAD = 12288,
+};
 
 // How codes lie in a unit: of 4, 5, 6 or 8 bits, or of 4 that stand for others.
 typedef enum code_kind { CODES_4, CODES_TABLE, CODES_5, CODES_6, CODES_8 } code_kind;
@@ -91,7 +95,8 @@ GROUPED_INLINE __m512 block_times_one(const tern_grouped_matrix *w, const wide_l
     wide_walk at = wide_start(l, block);
     _Alignas(64) float scale[4 * 16], minimum[4 * 16] = {0};
     __m512 sum = _mm512_setzero_ps();
-    for (size_t u = 0; u < w->n_in / WIDE_UNIT; u++, wide_next(&at, l)) {
+    const int32_t *minus = x->minus_parts + wide_first_part(l);
+    for (size_t u = 0; u < w->n_in / WIDE_UNIT; u++, wide_next(&at, l), minus += TERN_GROUP_PARTS) {
         const uint8_t *codes = at.unit + l->sub_bytes;
         const int8_t *q = x->q + u * WIDE_UNIT;
         const __m512 x_scale = _mm512_set1_ps(x->scale[u]);
@@ -99,17 +104,15 @@ GROUPED_INLINE __m512 block_times_one(const tern_grouped_matrix *w, const wide_l
         wide_scales(w, l, &at, (size_t)n, scale, minimum);
 #pragma GCC unroll 4
         for (int g = 0; g < n; g++) {
-            int32_t minus = wide_minus(x->minus_part, u * 4 + (size_t)(g * n_steps / 4), 1,
-                                       (size_t)n_steps);
-            __m512i acc = _mm512_set1_epi32(minus * zero);
+            __m512i acc = _mm512_set1_epi32(minus[g] * zero);
 #pragma GCC unroll 16
             for (int s = g * n_steps; s < (g + 1) * n_steps; s++)
                 acc = dot_add(acc, step_codes(codes, s, kind, table), broadcast4(q + 4 * s));
             __m512 product = _mm512_mul_ps(_mm512_cvtepi32_ps(acc), x_scale);
-            sum = _mm512_add_ps(sum, _mm512_mul_ps(_mm512_load_ps(scale + 16 * g), product));
+            sum = _mm512_fmadd_ps(_mm512_load_ps(scale + 16 * g), product, sum);
             if (!w->has_minima) continue;
-            product = _mm512_mul_ps(_mm512_set1_ps((float)minus), x_scale);
-            sum = _mm512_add_ps(sum, _mm512_mul_ps(_mm512_load_ps(minimum + 16 * g), product));
+            product = _mm512_mul_ps(_mm512_set1_ps((float)minus[g]), x_scale);
+            sum = _mm512_fmadd_ps(_mm512_load_ps(minimum + 16 * g), product, sum);
         }
     }
     return sum;
@@ -140,7 +143,7 @@ static void multiply_one(const tern_grouped_matrix *w, size_t row, size_t last_r
 
 // ---- Several tokens ----------------------------------------------------------------------------
 
-// A block as the tile reads it.
+// Some units of a block as the tile reads them.
 typedef struct unpacked {
     const uint8_t *codes; // a byte each: [units][16 steps][16 rows][4], units code_stride apart
     size_t code_stride;
@@ -153,29 +156,34 @@ GROUPED_INLINE void unpack_codes(const uint8_t *codes, code_kind kind, __m512i t
         _mm512_store_si512(to + 64 * i, step_codes(codes, i, kind, table));
 }
 
-static unpacked unpack(const tern_grouped_matrix *w, const wide_layout *l, const uint8_t *block,
-                       uint8_t *scratch) {
-    const size_t n = WIDE_UNIT / l->group, n_units = w->n_in / WIDE_UNIT;
+// The next n_units of a block, into scratch for so many.
+GROUPED_INLINE unpacked unpack_kind(const tern_grouped_matrix *w, const wide_layout *l,
+                                    wide_walk *at, size_t n_units, code_kind kind,
+                                    uint8_t *scratch) {
+    const size_t n = WIDE_UNIT / l->group;
     const __m512i table = load_table(w);
-    const code_kind kind = kind_of(w);
-    float *scales = (float *)(scratch + w->n_in * 16), *minima = scales + n_units * n * 16;
-    wide_walk at = wide_start(l, block);
-    for (size_t u = 0; u < n_units; u++, wide_next(&at, l)) {
-        const uint8_t *codes = at.unit + l->sub_bytes;
-        uint8_t *to = scratch + u * WIDE_UNPACKED;
-        prefetch_unit(at.unit, l->unit_bytes);
-        wide_scales(w, l, &at, n, scales + u * n * 16, minima + u * n * 16);
-        switch (kind) {
-        case CODES_4: unpack_codes(codes, CODES_4, table, to); break;
-        case CODES_TABLE: unpack_codes(codes, CODES_TABLE, table, to); break;
-        case CODES_5: unpack_codes(codes, CODES_5, table, to); break;
-        case CODES_6: unpack_codes(codes, CODES_6, table, to); break;
-        case CODES_8: break; // read where they lie
-        }
+    float *scales = (float *)(scratch + n_units * WIDE_UNPACKED), *minima = scales + n_units * n * 16;
+    const uint8_t *first = at->unit + l->sub_bytes;
+    for (size_t u = 0; u < n_units; u++, wide_next(at, l)) {
+        prefetch_unit(at->unit, l->unit_bytes);
+        wide_scales(w, l, at, n, scales + u * n * 16, minima + u * n * 16);
+        if (kind != CODES_8)
+            unpack_codes(at->unit + l->sub_bytes, kind, table, scratch + u * WIDE_UNPACKED);
     }
-    bool lie = kind == CODES_8;
-    return (unpacked){lie ? block + l->front_bytes + l->sub_bytes : scratch,
-                      lie ? l->unit_bytes : (size_t)WIDE_UNPACKED, scales, minima};
+    bool lie = kind == CODES_8; // they are read where they lie
+    return (unpacked){lie ? first : scratch, lie ? l->unit_bytes : (size_t)WIDE_UNPACKED, scales,
+                      minima};
+}
+
+static unpacked unpack(const tern_grouped_matrix *w, const wide_layout *l, wide_walk *at,
+                       size_t n_units, uint8_t *scratch) {
+    switch (kind_of(w)) {
+    case CODES_4: return unpack_kind(w, l, at, n_units, CODES_4, scratch);
+    case CODES_TABLE: return unpack_kind(w, l, at, n_units, CODES_TABLE, scratch);
+    case CODES_5: return unpack_kind(w, l, at, n_units, CODES_5, scratch);
+    case CODES_6: return unpack_kind(w, l, at, n_units, CODES_6, scratch);
+    default: return unpack_kind(w, l, at, n_units, CODES_8, scratch);
+    }
 }
 
 #define EACH_TOKEN(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
@@ -183,133 +191,182 @@ static unpacked unpack(const tern_grouped_matrix *w, const wide_layout *l, const
 typedef struct tile_args {
     unpacked a, b; // blocks of rows
     __mmask16 mask_a, mask_b;
-    size_t n_units, n_steps; // of a row; of a group
+    size_t n_units, n_steps, first_part; // n_steps: of a group
     int32_t zero;
     bool has_minima, accumulate;
+    bool is_first, is_last; // units of the rows
+    // Of a block of tokens, from the first of the units on.
     const int8_t *q;
     const float *scale;
-    const int32_t *parts;
+    const int32_t *minus;
     float *out; // of the first row and token
     size_t out_stride;
-    float (*sums)[32]; // 64: the caller's, since gcc 12 would keep what is local in two places
+    float (*sums)[32]; // of each token, if the units are not all
 } tile_args;
 
-// What a group of n tokens begins with, and what its minima are multiplied with.
-typedef struct starts {
-    _Alignas(64) int32_t sums[16];
-    _Alignas(64) float minus[16];
-} starts;
-
-GROUPED_INLINE void start_group(const tile_args *t, size_t u, size_t g, int n, starts *to) {
-    const __mmask16 mask = (__mmask16)((1u << n) - 1);
-    const int32_t *p = t->parts + (u * 4 + g / 4) * (size_t)n;
-    __m512i minus = _mm512_maskz_loadu_epi32(mask, p);
-    for (size_t k = 4; k < t->n_steps; k += 4) {
-        p += n;
-        minus = _mm512_add_epi32(minus, _mm512_maskz_loadu_epi32(mask, p));
-    }
-    _mm512_store_si512(to->sums, _mm512_mullo_epi32(minus, _mm512_set1_epi32(t->zero)));
-    if (!t->has_minima) return;
-    __m512 scale = _mm512_maskz_loadu_ps(mask, t->scale + u * (size_t)n);
-    _mm512_store_ps(to->minus, _mm512_mul_ps(_mm512_cvtepi32_ps(minus), scale));
-}
-
-// n (a constant) tokens times 32 rows. Every sum has a name, since gcc 12 keeps arrays in memory.
-GROUPED_INLINE void tile(const tile_args *t, int n) {
+// n tokens times 32 rows, or 16 if there is no block b; n and
+// has_b are constants. All sums stay in registers, by name, since gcc 12 keeps arrays in memory: a
+// store takes as long as two products.
+GROUPED_INLINE void tile(const tile_args *t, int n, bool has_b) {
     const int8_t *x = t->q;
+    const __m512i zero = _mm512_set1_epi32(t->zero);
+    const __mmask16 goes_on = t->is_first ? 0 : 0xFFFF;
     float(*const sums)[32] = t->sums;
-    memset(sums, 0, sizeof sums[0] * (size_t)n);
     size_t at = 0; // of a group's scales
+#define BEGIN(i)                                                                                   \
+    __m512 sum_a##i = _mm512_maskz_load_ps((i) < n ? goes_on : 0, sums[(i) < n ? (i) : 0]);        \
+    __m512 sum_b##i = _mm512_maskz_load_ps((i) < n && has_b ? goes_on : 0,                         \
+                                           sums[(i) < n ? (i) : 0] + 16);
+    EACH_TOKEN(BEGIN)
     for (size_t u = 0; u < t->n_units; u++) {
         const uint8_t *a = t->a.codes + u * t->a.code_stride;
         const uint8_t *b = t->b.codes + u * t->b.code_stride;
         const float *scale = t->scale + u * (size_t)n;
-        for (size_t g = 0; g < 16; g += t->n_steps, at += 16) {
-            starts start;
-            start_group(t, u, g, n, &start);
-#define DECLARE(i) __m512i a##i = _mm512_set1_epi32(start.sums[(i) < n ? (i) : 0]), b##i = a##i;
+        const int32_t *minus = t->minus + u * TERN_GROUP_PARTS * (size_t)n;
+        for (size_t g = 0; g < 16; g += t->n_steps, at += 16, minus += n) {
+#define DECLARE(i)                                                                                 \
+    __m512i a##i = _mm512_mullo_epi32(_mm512_set1_epi32(minus[(i) < n ? (i) : 0]), zero);          \
+    __m512i b##i = a##i;
 #define MULTIPLY(i)                                                                                \
     if ((i) < n) {                                                                                 \
         __m512i q = broadcast4(x + (i) * 4);                                                       \
         a##i = dot_add(a##i, wa, q);                                                               \
-        b##i = dot_add(b##i, wb, q);                                                               \
+        if (has_b) b##i = dot_add(b##i, wb, q);                                                               \
     }
 #define ADD_UP(i)                                                                                  \
     if ((i) < n) {                                                                                 \
         __m512 s = _mm512_set1_ps(scale[i]);                                                       \
-        __m512 pa = _mm512_mul_ps(scale_a, _mm512_mul_ps(_mm512_cvtepi32_ps(a##i), s));            \
-        __m512 pb = _mm512_mul_ps(scale_b, _mm512_mul_ps(_mm512_cvtepi32_ps(b##i), s));            \
-        pa = _mm512_add_ps(_mm512_load_ps(sums[i]), pa);                                           \
-        pb = _mm512_add_ps(_mm512_load_ps(sums[i] + 16), pb);                                      \
-        if (t->has_minima) {                                                                       \
-            s = _mm512_set1_ps(start.minus[i]);                                                    \
-            pa = _mm512_add_ps(pa, _mm512_mul_ps(min_a, s));                                       \
-            pb = _mm512_add_ps(pb, _mm512_mul_ps(min_b, s));                                       \
+        __m512 pa = _mm512_mul_ps(_mm512_cvtepi32_ps(a##i), s);                                    \
+        sum_a##i = _mm512_fmadd_ps(factor_a, pa, sum_a##i);                                        \
+        if (has_b) {                                                                               \
+            pa = _mm512_mul_ps(_mm512_cvtepi32_ps(b##i), s);                                       \
+            sum_b##i = _mm512_fmadd_ps(factor_b, pa, sum_b##i);                                    \
         }                                                                                          \
-        _mm512_store_ps(sums[i], pa);                                                              \
-        _mm512_store_ps(sums[i] + 16, pb);                                                         \
+    }
+#define ADD_MINIMUM(i)                                                                             \
+    if ((i) < n) {                                                                                 \
+        __m512 m = _mm512_cvtepi32_ps(_mm512_set1_epi32(minus[i]));                                \
+        m = _mm512_mul_ps(m, _mm512_set1_ps(scale[i]));                                            \
+        sum_a##i = _mm512_fmadd_ps(factor_a, m, sum_a##i);                                         \
+        if (has_b) sum_b##i = _mm512_fmadd_ps(factor_b, m, sum_b##i);                                         \
     }
             EACH_TOKEN(DECLARE)
             for (size_t k = 0; k < t->n_steps; k += 4)
 #pragma GCC unroll 4
                 for (int s = 0; s < 4; s++, a += 64, b += 64, x += n * 4) {
-                    __m512i wa = _mm512_loadu_si512(a), wb = _mm512_loadu_si512(b);
+                    __m512i wa = _mm512_loadu_si512(a), wb = has_b ? _mm512_loadu_si512(b) : wa;
                     EACH_TOKEN(MULTIPLY)
                 }
-            __m512 scale_a = _mm512_loadu_ps(t->a.scales + at), min_a = scale_a;
-            __m512 scale_b = _mm512_loadu_ps(t->b.scales + at), min_b = scale_b;
-            if (t->has_minima) {
-                min_a = _mm512_loadu_ps(t->a.minima + at);
-                min_b = _mm512_loadu_ps(t->b.minima + at);
-            }
+            __m512 factor_a = _mm512_loadu_ps(t->a.scales + at);
+            __m512 factor_b = has_b ? _mm512_loadu_ps(t->b.scales + at) : factor_a;
             EACH_TOKEN(ADD_UP)
+            if (!t->has_minima) continue;
+            factor_a = _mm512_loadu_ps(t->a.minima + at);
+            if (has_b) factor_b = _mm512_loadu_ps(t->b.minima + at);
+            EACH_TOKEN(ADD_MINIMUM)
         }
     }
-    for (int i = 0; i < n; i++) {
-        float *y = t->out + (size_t)i * t->out_stride;
-        put_16(y, _mm512_load_ps(sums[i]), t->mask_a, t->accumulate);
-        if (t->mask_b) put_16(y + 16, _mm512_load_ps(sums[i] + 16), t->mask_b, t->accumulate);
+#define PUT(i)                                                                                     \
+    if ((i) < n && !t->is_last) {                                                                  \
+        _mm512_store_ps(sums[i], sum_a##i);                                                        \
+        if (has_b) _mm512_store_ps(sums[i] + 16, sum_b##i);                                                   \
+    } else if ((i) < n) {                                                                          \
+        float *y = t->out + (i) * t->out_stride;                                         \
+        put_16(y, sum_a##i, t->mask_a, t->accumulate);                                             \
+        if (has_b) put_16(y + 16, sum_b##i, t->mask_b, t->accumulate);                         \
+    }
+    EACH_TOKEN(PUT)
+}
+
+typedef void (*tile_fn)(const tile_args *t);
+#define TILE_OF(n, has_b)                                                                          \
+    static void tile_##n##_##has_b(const tile_args *t) { tile(t, n, has_b); }
+#define EACH_TILE(X, has_b)                                                                        \
+    X(1, has_b) X(2, has_b) X(3, has_b) X(4, has_b) X(5, has_b) X(6, has_b)
+#define POINTER(n, has_b) tile_##n##_##has_b,
+EACH_TILE(TILE_OF, 1)
+EACH_TILE(TILE_OF, 0)
+TILE_OF(7, 0) TILE_OF(8, 0) TILE_OF(9, 0)
+static const tile_fn tiles_32[TOKENS] = {EACH_TILE(POINTER, 1)};
+static const tile_fn tiles_16[MOST] = {EACH_TILE(POINTER, 0) tile_7_0, tile_8_0, tile_9_0};
+
+// What a block of tokens has for the units from `unit` on.
+static size_t set_tokens(const tern_grouped_matrix *w, const tern_grouped_rows *x, size_t token,
+                         size_t unit, tile_args *t) {
+    const size_t n = tern_grouped_min(x->n_tokens - token, x->block);
+    const size_t at = token * (w->n_in / WIDE_UNIT) + unit * n;
+    t->q = x->q + at * WIDE_UNIT;
+    t->scale = x->scale + at;
+    t->minus = x->minus_parts + at * TERN_GROUP_PARTS + t->first_part * n;
+    return n;
+}
+
+// A block of tokens at most: memory is the limit. 16 rows in their order, a few units at a time,
+// which are multiplied while they are in the first-level cache.
+static void multiply_few(const tern_grouped_matrix *w, size_t row, size_t last_row,
+                         const tern_grouped_rows *x, const wide_layout *l, uint8_t *scratch,
+                         tile_args *t) {
+    enum { SLAB = 4 };
+    float *const out = t->out;
+    const size_t n_units = w->n_in / WIDE_UNIT;
+    for (; row < last_row; row += 16) {
+        wide_walk at = wide_start(l, w->data + row / TERN_GROUPED_ROWS * w->block_bytes);
+        t->mask_a = rows_left(row, last_row);
+        t->out = out + row;
+        for (size_t u = 0; u < n_units; u += SLAB) {
+            t->n_units = tern_grouped_min(SLAB, n_units - u);
+            t->is_first = u == 0;
+            t->is_last = u + SLAB >= n_units;
+            t->a = unpack(w, l, &at, t->n_units, scratch);
+            size_t n = set_tokens(w, x, 0, u, t);
+            tiles_16[n - 1](t);
+        }
     }
 }
 
-#define TILE_OF(n) static void tile_##n(const tile_args *t) { tile(t, n); }
-TILE_OF(1) TILE_OF(2) TILE_OF(3) TILE_OF(4) TILE_OF(5) TILE_OF(6) TILE_OF(7) TILE_OF(8) TILE_OF(9)
-static void (*const tiles[TOKENS])(const tile_args *t) = {tile_1, tile_2, tile_3, tile_4, tile_5,
-                                                          tile_6, tile_7, tile_8, tile_9};
+static void multiply_many(const tern_grouped_matrix *w, size_t row, size_t last_row,
+                          const tern_grouped_rows *x, const wide_layout *l, uint8_t *scratch,
+                          tile_args *t) {
+    float *const out = t->out;
+    t->n_units = w->n_in / WIDE_UNIT;
+    t->is_first = t->is_last = true;
+    for (; row < last_row; row += 32) {
+        const uint8_t *block = w->data + row / TERN_GROUPED_ROWS * w->block_bytes;
+        wide_walk a = wide_start(l, block), b = wide_start(l, block + w->block_bytes);
+        t->mask_a = rows_left(row, last_row);
+        t->mask_b = rows_left(row + 16, last_row);
+        t->a = unpack(w, l, &a, t->n_units, scratch);
+        if (t->mask_b)
+            t->b = unpack(w, l, &b, t->n_units, scratch + tern_grouped_scratch_bytes(w) / 2);
+        for (size_t i = 0; i < x->n_tokens; i += x->block) {
+            size_t n = set_tokens(w, x, i, 0, t);
+            t->out = out + i * t->out_stride + row;
+            if (t->mask_b) tiles_32[n - 1](t);
+            else tiles_16[n - 1](t);
+        }
+    }
+}
 
-static void multiply_many(const tern_grouped_matrix *w, size_t first_row, size_t last_row,
-                          const tern_grouped_rows *x, uint8_t *scratch, float *out,
-                          size_t out_stride, bool accumulate) {
+static void multiply_several(const tern_grouped_matrix *w, size_t first_row, size_t last_row,
+                             const tern_grouped_rows *x, uint8_t *scratch, float *out,
+                             size_t out_stride, bool accumulate) {
     const wide_layout l = tern_grouped_wide_layout(w);
-    _Alignas(64) float sums[TOKENS][32];
-    tile_args t = {.n_units = w->n_in / WIDE_UNIT,
-                   .sums = sums,
-                   .n_steps = l.group / 4,
+    _Alignas(64) float sums[MOST][32];
+    tile_args t = {.n_steps = l.group / 4,
+                   .first_part = wide_first_part(&l),
                    .zero = w->zero,
                    .has_minima = w->has_minima,
                    .accumulate = accumulate,
-                   .out_stride = out_stride};
-    for (size_t row = first_row; row < last_row; row += 32) {
-        const uint8_t *a = w->data + row / TERN_GROUPED_ROWS * w->block_bytes;
-        t.mask_a = rows_left(row, last_row);
-        t.mask_b = rows_left(row + 16, last_row);
-        t.a = unpack(w, &l, a, scratch);
-        t.b = t.mask_b ? unpack(w, &l, a + w->block_bytes,
-                                scratch + tern_grouped_scratch_bytes(w) / 2)
-                       : t.a;
-        for (size_t i = 0; i < x->n_tokens; i += x->block) {
-            t.q = x->q + i * w->n_in;
-            t.scale = x->scale + i * t.n_units;
-            t.parts = x->minus_part + i * (w->n_in / TERN_GROUP_PART);
-            t.out = out + i * out_stride + row;
-            tiles[tern_grouped_min(x->n_tokens - i, x->block) - 1](&t);
-        }
-    }
+                   .out = out,
+                   .out_stride = out_stride,
+                   .sums = sums};
+    if (x->n_tokens <= x->block) multiply_few(w, first_row, last_row, x, &l, scratch, &t);
+    else multiply_many(w, first_row, last_row, x, &l, scratch, &t);
 }
 
 void tern_grouped_wide_avx512(const tern_grouped_matrix *w, size_t first_row, size_t last_row,
                               const tern_grouped_rows *x, void *scratch, float *out,
                               size_t out_stride, bool accumulate) {
     if (x->n_tokens == 1) multiply_one(w, first_row, last_row, x, out, accumulate);
-    else multiply_many(w, first_row, last_row, x, scratch, out, out_stride, accumulate);
+    else multiply_several(w, first_row, last_row, x, scratch, out, out_stride, accumulate);
 }

@@ -2,7 +2,7 @@
 // worst-case numbers, numbers of tokens up to two blocks, ranges of rows.
 #include <stdlib.h>
 #include <string.h>
-#include "base/alloc.h"
+#include "base/fma.h"
 #include "base/half.h"
 #include "kernels/cpu/grouped/grouped.h"
 #include "kernels/cpu/kernels.h"
@@ -67,11 +67,10 @@ static float expected(const problem *p, size_t t, size_t r) {
             minus -= p->q[t * n_in + i];
         }
         float x_scale = p->scale[t * (n_in / 64) + first / 64];
-        float product = (float)acc * x_scale;
-        sum = sum + factor(p, p->scales, p->sub_scales, r, first) * product;
-        if (!p->m.has_minima) continue;
-        product = (float)minus * x_scale;
-        sum = sum + factor(p, p->minima, p->sub_minima, r, first) * product;
+        sum = tern_fma(factor(p, p->scales, p->sub_scales, r, first), (float)acc * x_scale, sum);
+        if (p->m.has_minima)
+            sum = tern_fma(factor(p, p->minima, p->sub_minima, r, first), (float)minus * x_scale,
+                           sum);
     }
     return sum;
 }
@@ -120,7 +119,7 @@ static problem problem_new(tern_grouped_matrix m, size_t n_in, size_t n_tokens, 
     p.sub_scales = array(n / m.group, 1), p.sub_minima = array(n / m.group, 1);
     p.q = array(n_tokens, n_in), p.scale = array(n_groups, 4), p.minus_sum = array(n_groups, 4);
     p.x = (tern_grouped_rows){array(n_tokens, n_in), array(n_groups, 4), array(n_groups, 4),
-                              array(n_groups * 4, 4), n_tokens, 1};
+                              array(n_groups * 7, 4), n_tokens, 1};
     p.expected = array(n_tokens * (ROWS + 3), 4), p.out = array(n_tokens * (ROWS + 3), 4);
     p.scratch = array(tern_grouped_scratch_bytes(&p.m), 1);
     p.m.data = p.data = array(BLOCKS, p.m.block_bytes);
@@ -139,14 +138,14 @@ static problem problem_new(tern_grouped_matrix m, size_t n_in, size_t n_tokens, 
 static void problem_free(problem *p) {
     void *blocks[] = {p->codes, p->data, p->scales, p->minima, p->sub_scales, p->sub_minima, p->q,
                       p->scale, p->expected, p->out, p->minus_sum, p->scratch, p->x.q, p->x.scale,
-                      p->x.minus_sum, p->x.minus_part};
+                      p->x.minus_sum, p->x.minus_parts};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) free(blocks[i]);
 }
 
 // Rows [first, last), once and added to themselves; others must stay.
 static void check(const tern_grouped_kernels *k, problem *p, size_t first, size_t last) {
     const size_t n_in = p->m.n_in, stride = ROWS + 3;
-    p->x.block = k->block_tokens < p->n_tokens ? k->block_tokens : p->n_tokens;
+    p->x.block = tern_grouped_tokens(k, p->n_tokens);
     for (size_t t = 0; t < p->n_tokens; t++)
         tern_grouped_put_token(&p->x, n_in, t, p->q + t * n_in, p->scale + t * (n_in / 64),
                                p->minus_sum + t * (n_in / 64));
