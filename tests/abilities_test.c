@@ -354,7 +354,8 @@ TEST(abilities_a_full_context_is_shifted) {
 
 // Logits, or of an encoder the last rows and the text's vector: [n], to be freed.
 static float *numbers_of(const char *path, const tern_lora *lora, size_t *n) {
-    const tern_model_desc md = {.n_threads = 1, .loras = lora, .n_loras = lora != NULL};
+    const tern_model_desc md = {
+        .n_threads = 1, .precise = true, .loras = lora, .n_loras = lora != NULL};
     tern_model *m;
     tern_lease *lease = NULL;
     tern_error err = {0};

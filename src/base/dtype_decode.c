@@ -1,23 +1,9 @@
 // Decoders of every element type, and the description of the block layouts.
 //
 // All numbers are little-endian; f16 is IEEE binary16. d is a block's scale. The order of float
-// operations is the one of the published formulas, each product and difference rounding once.
+// operations is the one of the published formulas, each product and difference rounding once. Types
+// of four bits and more are read in dtype_codes.c.
 //
-//   Q8_0  32 weights, 34 bytes   f16 d, int8 q[32]:                          d * q
-//   Q4_0  32 weights, 18 bytes   f16 d, 16 bytes; byte i holds weight i in its low nibble and
-//                                weight 16 + i in its high one:              d * (nibble - 8)
-//   Q4_K  256 weights, 144 bytes f16 d, f16 d_min, 12 bytes of eight 6-bit scales and eight 6-bit
-//                                minima, 4 x 32 bytes; byte i of group g holds weight 64g + i (low
-//                                nibble) and 64g + 32 + i (high), of sub-blocks 2g and 2g + 1:
-//                                                           (d * scale) * nibble - (d_min * min)
-//   Q5_K  256 weights, 176 bytes as Q4_K with 32 more bytes before the nibbles: bit s of byte i is
-//                                the fifth bit of weight i of sub-block s
-//   Q6_K  256 weights, 210 bytes 128 bytes of low nibbles, 64 bytes of high bit pairs, int8
-//                                scales[16], f16 d. Each half (128 weights) takes 64 low bytes and
-//                                32 high ones: weights i, 32 + i, 64 + i, 96 + i (i < 32) have
-//                                their nibbles in low[i], low[32 + i] (low nibbles), low[i],
-//                                low[32 + i] (high nibbles), and bits 1:0, 3:2, 5:4, 7:6 of
-//                                high[i]; sixteen weights share a scale: (d * scale) * (q - 32)
 //   TQ2_0 256 weights, 66 bytes  64 bytes of codes, f16 d; byte i of half h holds weights
 //                                128h + i + 32s in bits 2s:                  (code - 1) * d
 //   TQ1_0 256 weights, 54 bytes  32 bytes of five trits (weight i + 32t is trit t of byte i), 16
@@ -46,63 +32,6 @@
 #include "base/half.h"
 
 static uint16_t read_u16(const uint8_t *p) { return (uint16_t)(p[0] | p[1] << 8); }
-static float read_f16(const uint8_t *p) { return tern_f16_to_f32(read_u16(p)); }
-
-static void decode_q8_0(const uint8_t *b, float *y) {
-    float d = read_f16(b);
-    for (int i = 0; i < 32; i++) y[i] = (float)(int8_t)b[2 + i] * d;
-}
-
-static void decode_q4_0(const uint8_t *b, float *y) {
-    float d = read_f16(b);
-    for (int i = 0; i < 16; i++) {
-        y[i] = (float)((b[2 + i] & 15) - 8) * d;
-        y[16 + i] = (float)((b[2 + i] >> 4) - 8) * d;
-    }
-}
-
-// The 12 bytes s of Q4_K and Q5_K: scales 0..3 and minima 0..3 in the low six bits of bytes 0..3
-// and 4..7; scale and minimum 4 + i in the nibbles of byte 8 + i, their upper two bits on top of
-// bytes i and 4 + i.
-static void unpack_scales(const uint8_t *s, float d, float d_min, float scale[8], float min[8]) {
-    for (int i = 0; i < 4; i++) {
-        scale[i] = d * (float)(s[i] & 63);
-        min[i] = d_min * (float)(s[4 + i] & 63);
-        scale[4 + i] = d * (float)((s[8 + i] & 15) | s[i] >> 6 << 4);
-        min[4 + i] = d_min * (float)(s[8 + i] >> 4 | s[4 + i] >> 6 << 4);
-    }
-}
-
-// high: the fifth bits of Q5_K, or NULL
-static void decode_q45_k(const uint8_t *b, const uint8_t *high, const uint8_t *low, float *y) {
-    float scale[8], min[8];
-    unpack_scales(b + 4, read_f16(b), read_f16(b + 2), scale, min);
-    for (int s = 0; s < 8; s++) {
-        for (int i = 0; i < 32; i++) {
-            int q = low[s / 2 * 32 + i] >> s % 2 * 4 & 15;
-            if (high) q |= (high[i] >> s & 1) << 4;
-            y[s * 32 + i] = scale[s] * (float)q - min[s];
-        }
-    }
-}
-
-static void decode_q4_k(const uint8_t *b, float *y) { decode_q45_k(b, NULL, b + 16, y); }
-static void decode_q5_k(const uint8_t *b, float *y) { decode_q45_k(b, b + 16, b + 48, y); }
-
-static void decode_q6_k(const uint8_t *b, float *y) {
-    const uint8_t *low = b, *high = b + 128;
-    const int8_t *scales = (const int8_t *)b + 192;
-    float d = read_f16(b + 208);
-    for (int half = 0; half < 2; half++, low += 64, high += 32) {
-        for (int s = 0; s < 4; s++) {
-            for (int i = 0; i < 32; i++) {
-                int q = (low[s % 2 * 32 + i] >> s / 2 * 4 & 15) | (high[i] >> s * 2 & 3) << 4;
-                float scale = d * (float)scales[half * 8 + s * 2 + i / 16];
-                *y++ = scale * (float)(q - 32);
-            }
-        }
-    }
-}
 
 // ---- Ternary -----------------------------------------------------------------------------------
 
@@ -263,11 +192,6 @@ static float decode_one(tern_dtype type, const uint8_t *p) {
 
 void tern_dtype_decode(tern_dtype type, const void *data, uint64_t first, size_t n, float scale,
                        float *out) {
-    static void (*const decoders[TERN_DTYPE_COUNT])(const uint8_t *, float *) = {
-        [TERN_DTYPE_Q4_0] = decode_q4_0,   [TERN_DTYPE_Q8_0] = decode_q8_0,
-        [TERN_DTYPE_Q4_K] = decode_q4_k,   [TERN_DTYPE_Q5_K] = decode_q5_k,
-        [TERN_DTYPE_Q6_K] = decode_q6_k,
-    };
     if (type == TERN_DTYPE_I2_S) {
         int8_t q[128];
         for (size_t done = 0, step; done < n; done += step) {
@@ -288,10 +212,8 @@ void tern_dtype_decode(tern_dtype type, const void *data, uint64_t first, size_t
         memcpy(out, b, n * sizeof *out);
     } else if (tern_dtype_group_n(type)) {
         decode_groups(type, b, n, out);
-    } else if (decoders[type]) {
-        for (size_t i = 0; i + block_n <= n; i += block_n, b += block_bytes) {
-            decoders[type](b, out + i);
-        }
+    } else if (tern_dtype_form_of(type)) {
+        tern_dtype_decode_form(type, data, first, n, out);
     } else if (tern_dtype_code_max(type)) {
         decode_affine(type, b, n, out);
     } else if (is_f8(type)) {

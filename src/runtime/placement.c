@@ -78,7 +78,9 @@ static void take_weight(tern_placement *p, const tern_model *m) {
     if (s->is_head)
         p->head = info.layout;
     else if (info.kind != TERN_WEIGHT_FLOAT)
-        p->ternary_layout = info.layout;
+        p->ternary_layout = !p->ternary_layout || !strcmp(p->ternary_layout, info.layout)
+                                ? info.layout
+                                : "mixed groups";
 }
 
 // Goes on with a weight. *n: bytes of it that were read.

@@ -35,7 +35,7 @@ static tern_device *device_of(rig_device which) {
                                           : which == RIG_GPU_NULL ? &null
                                                                   : NULL);
     if (which == RIG_GPU_NULL) webgpu.group = -1; // there is nothing to try out
-    tern_device_desc desc = {.cpu_features = "scalar", .webgpu = &webgpu};
+    tern_device_desc desc = {.cpu_features = "scalar", .precise = true, .webgpu = &webgpu};
     if (tern_backend_open(backend_of(which), &opened[which].device, &desc, &err) != TERN_OK)
         memcpy(opened[which].why_not, err.message, sizeof err.message);
     else if (n_opened++ == 0)
