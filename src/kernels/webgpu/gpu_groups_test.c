@@ -3,7 +3,9 @@
 #include <math.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "formats/formats.h"
 #include "kernels/webgpu/gpu_rig_test.h"
+#include "tests/blobs.h"
 
 #define N_ROWS 23
 
@@ -122,7 +124,8 @@ TEST(gpu_products_in_groups_have_the_bits_of_the_cpu) {
     }
 }
 
-// A table that is the head, too: looked up and multiplied in one form.
+// A table that is the head, too: looked up and multiplied in one form. Seen to fail with the scale
+// of the group before.
 TEST(gpu_tables_in_groups_are_heads) {
     static const tern_dtype types[] = {TERN_DTYPE_PQ2_0, TERN_DTYPE_Q1_0, TERN_DTYPE_Q2_0};
     for (size_t i = 0; i < rig_cases(3, 2); i++) {
@@ -181,4 +184,55 @@ TEST(gpu_hadamard_has_the_bits_of_the_cpu) {
         tern_free(want);
         rig_close(&r);
     }
+}
+
+// Real blocks, from what the makers' own program decodes them to.
+static const float *real_rows; // [6, 512]
+static void fill_real(float *x, int64_t n, int64_t row, uint32_t *seed) {
+    (void)seed;
+    memcpy(x, real_rows + row % 6 * n, (size_t)n * sizeof *x);
+}
+
+static void check_real(void) {
+    const rig_batches how = {.n_tokens = {1, 5}};
+    float *got[2] = {0};
+    for (int product = 0; product < 2; product++) {
+        rig r;
+        rig_open(&r, 6);
+        tern_vid x = rig_rows_of(&r, 512, type, fill_real);
+        if (product) x = tern_g_linear(&r.g, x, rig_matrix(&r, 8, 512, type, false, fill_real));
+        rig_show(&r, x);
+        for (int d = RIG_CPU; d <= RIG_GPU; d++) got[d] = rig_run(&r, (rig_device)d, how, true);
+        if (got[0] && got[1] && (!product || rig_rounds_quotients()))
+            check_bits(got[0], got[1], 6 * r.n_shown, product ? "product" : "table");
+        tern_free(got[0]);
+        tern_free(got[1]);
+        rig_close(&r);
+    }
+}
+
+// Rows looked up in them, and products with them; tests of formats have their values. Seen to fail
+// with the scale of the group before.
+TEST(gpu_real_blocks_in_groups) {
+    static const struct {
+        const char *name;
+        tern_dtype type;
+    } all[] = {{"q2_0_g64.values", TERN_DTYPE_Q2_0},
+               {"ptq1_0.values", TERN_DTYPE_PTQ1_0},
+               {"q1_0.values", TERN_DTYPE_Q1_0},
+               {"pq2_0.values", TERN_DTYPE_PQ2_0}};
+    const char *from = test_data("oracle/prism_blocks/golden.safetensors");
+    tern_file *f;
+    tern_error err = {0};
+    if (!from || !rig_has_gpu()) return;
+    REQUIRE_OK(tern_file_open(&f, from, &err), err);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        const tern_tensor *values = tern_file_tensor(f, all[i].name);
+        CHECK_MSG(values && values->bytes == 6 * 512 * sizeof(float), "%s", all[i].name);
+        if (!values) continue;
+        type = all[i].type;
+        real_rows = test_bytes(&values->data);
+        check_real();
+    }
+    tern_file_close(f);
 }

@@ -102,11 +102,13 @@ static uint32_t tiles_time(const tern_plan *p, const tern_node *n, int first, in
     return groups(n_tiles, GPU_WORKGROUPS) * (rows + more);
 }
 
-// As many teams as have something to do and memory.
-static uint32_t teams_of(const tern_plan *p, const tile *t, int64_t blocks) {
+// As many teams as have something to do and memory. In groups a team's products lie where its codes
+// and activations did.
+static uint32_t teams_of(const tern_plan *p, const tile *t, int64_t blocks, bool in_groups) {
     uint32_t threads = 8 * t->tokens / t->tokens_each;
     uint32_t bytes = 4 * (t->rows + t->tokens + 4) * 16, teams = TILE_THREADS / threads;
-    if (t->tokens >= TILE_LONE) return 1;
+    if (t->tokens >= TILE_LONE || (in_groups && t->rows * t->tokens * 4 > bytes)) return 1;
+    if (in_groups) bytes += 4 * t->rows + 8 * t->tokens;
     while (teams > 1 && (teams * bytes > p->device->workgroup_bytes_max || 2 * teams > blocks))
         teams /= 2;
     return teams;
@@ -129,20 +131,18 @@ static uint32_t rows_of_tile(const tern_plan *p, const tern_node *n, int first, 
     return best;
 }
 
-// In groups each block of columns is scaled by itself, and after those before it: not what matrix
-// units and teams do.
+// In groups each block of columns is scaled by itself, which matrix units do not.
 static tile tile_of(const tern_plan *p, const tern_node *n, int first, int count, size_t variant) {
     tile t = {.kernel = GPU_GEMM,
               .tokens = tile_counts[variant].tokens,
-              .tokens_each = tile_counts[variant].each,
-              .teams = 1};
+              .tokens_each = tile_counts[variant].each};
     bool in_groups = p->weights[n->in[1 + first]]->codes.group > 0;
     if (p->device->matrix && !in_groups)
         t.kernel = t.tokens < GPU_GEMM_MATRIX_TOKENS ? GPU_GEMM_NARROW : GPU_GEMM_MATRIX;
     t.rows = t.kernel == GPU_GEMM_MATRIX ? GPU_GEMM_MATRIX_ROWS
                                          : rows_of_tile(p, n, first, count, t.kernel, in_groups);
-    if (t.kernel == GPU_GEMM && !in_groups)
-        t.teams = teams_of(p, &t, gpu_blocks(cols(p, n->in[0])));
+    if (t.kernel == GPU_GEMM)
+        t.teams = teams_of(p, &t, gpu_blocks(cols(p, n->in[0])), in_groups);
     return t;
 }
 

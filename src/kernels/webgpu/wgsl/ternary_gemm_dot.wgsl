@@ -30,10 +30,9 @@ override STAGE = 4u * (ROWS_NEXT + TOKENS_NEXT);
 // Of each team [16 columns of 64][row], then the same of tokens; at the end its sums.
 var<workgroup> stage: array<vec4<u32>, STAGE * TEAMS>;
 
-// In groups there is one team, since blocks are added up in order; of a block also the scales of
-// the rows, and scales and sums of the tokens.
-override N_SCALES = ROWS * u32(GROUP > 0u) + u32(GROUP == 0u);
-override N_INFOS = TOKENS * u32(GROUP > 0u) + u32(GROUP == 0u);
+// In groups, of each team's block also the scales of the rows, and scales and sums of the tokens.
+override N_SCALES = TEAMS * ROWS * u32(GROUP > 0u) + u32(GROUP == 0u);
+override N_INFOS = TEAMS * TOKENS * u32(GROUP > 0u) + u32(GROUP == 0u);
 var<workgroup> scales: array<f32, N_SCALES>;
 var<workgroup> infos: array<vec2<u32>, N_INFOS>;
 
@@ -66,7 +65,8 @@ fn load(t: Tile, lane: u32, b: u32) -> Load {
     return l;
 }
 
-fn store(at: u32, lane: u32, l: ptr<function, Load>) {
+fn store(team: u32, lane: u32, l: ptr<function, Load>) {
+    let at = team * STAGE;
     let codes_to = at + lane % 4u * ROWS_NEXT;
     let tokens_to = at + 4u * ROWS_NEXT + lane % 4u * TOKENS_NEXT;
     for (var i = 0u; i < N_CODES; i++) {
@@ -76,8 +76,8 @@ fn store(at: u32, lane: u32, l: ptr<function, Load>) {
     for (var i = 0u; i < N_TOKENS; i++) {
         stage[tokens_to + (lane + TEAM * i) / 4u] = (*l).tokens[i];
     }
-    if (GROUP > 0u && lane < ROWS) { scales[lane] = (*l).scale; }
-    if (GROUP > 0u && lane < TOKENS) { infos[lane] = (*l).info; }
+    if (GROUP > 0u && lane < ROWS) { scales[team * ROWS + lane] = (*l).scale; }
+    if (GROUP > 0u && lane < TOKENS) { infos[team * TOKENS + lane] = (*l).info; }
 }
 
 alias Sums = array<i32, SUMS_MAX>; // [token][row]
@@ -103,17 +103,55 @@ fn take_sums(lane: u32, sums: ptr<function, Sums>) {
     }
 }
 
-// A block's integers, which begin anew, times its scales to the sums of those before.
+// A block's integers, which begin anew, times its scales; one team adds them to those of the blocks
+// before.
 alias Products = array<f32, SUMS_MAX>;
-fn add_block(tx: u32, ty: u32, sums: ptr<function, Sums>, products: ptr<function, Products>) {
+fn scale_block(team: u32, lane: u32, sums: ptr<function, Sums>,
+               products: ptr<function, Products>) {
     for (var i = 0u; i < TOKENS_EACH; i++) {
-        let info = infos[ty + THREADS_Y * i];
+        let info = infos[team * TOKENS + lane / 8u + THREADS_Y * i];
         for (var r = 0u; r < ROWS_EACH; r++) {
             let s = i * ROWS_EACH + r;
             let sum = sum_of_numbers((*sums)[s], bitcast<i32>(info.y));
-            (*products)[s] = add_rounded((*products)[s], scaled(sum, bitcast<f32>(info.x),
-                                                                scales[tx + 8u * r]));
+            let p = scaled(sum, bitcast<f32>(info.x), scales[team * ROWS + lane % 8u + 8u * r]);
+            if (TEAMS > 1u) { (*products)[s] = p; }
+            else { (*products)[s] = add_rounded((*products)[s], p); }
             (*sums)[s] = 0;
+        }
+    }
+}
+
+// Several teams' blocks are added up in order: all put their products where the codes were, four in
+// a vec4, and each thread of the workgroup has the sums of some of these fours.
+override N_SLOTS = N_FOURS * TEAM; // <= STAGE
+override N_OWN = (N_SLOTS + GEMM_THREADS - 1u) / GEMM_THREADS;
+const OWN_MAX = 4u;
+alias Own = array<vec4<f32>, OWN_MAX>;
+fn add_blocks(b: u32, thread: u32, products: ptr<function, Products>, own: ptr<function, Own>) {
+    workgroupBarrier();
+    for (var i = 0u; i < N_FOURS; i++) {
+        stage[thread / TEAM * N_SLOTS + i * TEAM + thread % TEAM] = bitcast<vec4<u32>>(
+            vec4((*products)[4u * i], (*products)[4u * i + 1u], (*products)[4u * i + 2u],
+                 (*products)[4u * i + 3u]));
+    }
+    workgroupBarrier();
+    for (var k = 0u; k < N_OWN; k++) {
+        let slot = min(thread + k * GEMM_THREADS, N_SLOTS - 1u);
+        for (var t = 0u; t < min(TEAMS, BLOCKS - b); t++) {
+            let p = bitcast<vec4<f32>>(stage[t * N_SLOTS + slot]);
+            (*own)[k] = vec4(add_rounded((*own)[k].x, p.x), add_rounded((*own)[k].y, p.y),
+                             add_rounded((*own)[k].z, p.z), add_rounded((*own)[k].w, p.w));
+        }
+    }
+}
+
+fn write_own(t: Tile, thread: u32, own: ptr<function, Own>) {
+    for (var k = 0u; k < N_OWN; k++) {
+        let slot = thread + k * GEMM_THREADS;
+        for (var c = 0u; c < 4u && slot < N_SLOTS; c++) {
+            let s = slot / TEAM * 4u + c;
+            write_product(t, slot % 8u + 8u * (s % ROWS_EACH),
+                          slot % TEAM / 8u + THREADS_Y * (s / ROWS_EACH), (*own)[k][c]);
         }
     }
 }
@@ -126,10 +164,11 @@ fn multiply(t: Tile, thread: u32) {
     let ty = lane / 8u;
     var sums: Sums;
     var products: Products;
+    var own: Own;
     var l = load(t, lane, team);
     for (var b = 0u; b < BLOCKS; b += TEAMS) {
         workgroupBarrier();
-        store(at, lane, &l);
+        store(team, lane, &l);
         workgroupBarrier();
         if (b + TEAMS < BLOCKS) { l = load(t, lane, b + TEAMS + team); }
         for (var k = 0u; k < 4u; k++) {
@@ -145,7 +184,12 @@ fn multiply(t: Tile, thread: u32) {
                 }
             }
         }
-        if (GROUP > 0u) { add_block(tx, ty, &sums, &products); }
+        if (GROUP > 0u) { scale_block(team, lane, &sums, &products); }
+        if (GROUP > 0u && TEAMS > 1u) { add_blocks(b, thread, &products, &own); }
+    }
+    if (GROUP > 0u && TEAMS > 1u) {
+        write_own(t, thread, &own);
+        return;
     }
     if (TEAMS > 1u) {
         workgroupBarrier();
