@@ -246,8 +246,8 @@ TEST(webgpu_unmapped_files_survive_failing_reads_and_allocations) {
 }
 
 // Gemma 4's table of numbers for each layer stays in the file: a batch reads the rows of its
-// tokens, and one that cannot be read fails that batch alone. Seen to fail: a read that fails and is
-// not asked for its status.
+// tokens, and one that cannot be read fails that batch alone. Seen to fail: the status of a read
+// that nobody looks at.
 TEST(webgpu_rows_of_an_unmapped_table_are_read_with_each_batch) {
     static const int32_t ids[] = {3, 17, 40};
     bool before = test_map_never(true);
