@@ -51,7 +51,8 @@ $(WEB_DEPS)/include/pcre2.h: $(WEB_DEPS)/versions
 	cp $(WEB_DEPS)/pcre2/src/pcre2_chartables.c.dist $(WEB_DEPS)/pcre2/src/pcre2_chartables.c
 	cp $(WEB_DEPS)/pcre2/src/pcre2.h.generic $@
 
-WEB_WGSL = $(filter-out src/kernels/webgpu/train/%,$(WGSL))
+# Browsers do not say which shapes matrix units have, so nothing asks for these kernels there.
+WEB_WGSL = $(filter-out src/kernels/webgpu/train/% %/ternary_gemm_matrix.wgsl %/ternary_gemm_narrow.wgsl,$(WGSL))
 $(WEB)/gen/webgpu_wgsl.inc: tools/embed_wgsl.sh $(WEB_WGSL)
 	@mkdir -p $(@D)
 	@echo "  embed $@"

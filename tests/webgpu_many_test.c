@@ -25,7 +25,7 @@ static void begin(line *l, int number, int32_t n_vocab) {
 
 // The next tokens of some lines in one batch: what of each was not computed.
 static tern_status step(tern_model *m, line *const *lines, int32_t n, tern_error *err) {
-    tern_work works[N_LEASES];
+    tern_work works[N_LEASES] = {{0}};
     int32_t ids[N_LEASES];
     float logits[N_LEASES];
     for (int32_t i = 0; i < n; i++)

@@ -370,7 +370,7 @@ TEST(gpu_schedules_of_ternary_layers) {
     if (rig_has_gpu()) check_shape(&h, TERN_KV_F16);
 }
 
-// Seen to fail with each team's blocks added up by themselves in tiles.
+// Seen to fail with the blocks of a step added up in reverse in tiles.
 TEST(gpu_schedules_of_layers_in_groups) {
     static const shape h = {128, 4, 2, 32, 9, 0, .in_groups = true};
     if (rig_has_gpu()) check_shape(&h, TERN_KV_F16);

@@ -35,7 +35,7 @@ static tern_status try_text(const tern_tokenizer *a, const tern_tokenizer *b, te
     tern_status status = encode(a, text, &x, err);
     if (status == TERN_OK) status = encode(b, text, &y, err);
     *differs = status == TERN_OK &&
-               (x.n != y.n || memcmp(x.ids, y.ids, x.n * sizeof *x.ids) != 0);
+               (x.n != y.n || (x.n > 0 && memcmp(x.ids, y.ids, x.n * sizeof *x.ids) != 0));
     tern_free(x.ids);
     tern_free(y.ids);
     return status;
