@@ -121,6 +121,7 @@ oracles: ## tests/oracles again, tiny models with what numpy computes for them (
 	$(PYTHON) tests/reference/oracles.py
 	$(PYTHON) tests/reference/family_oracles.py
 	$(PYTHON) tests/reference/mixed_oracles.py
+	$(PYTHON) tests/reference/bitnet_embedding_oracles.py
 	$(PYTHON) tests/reference/family_gradients.py
 gradients: ## tests/reference/gradients.gguf again, what tests compare gradients with (needs torch)
 	$(PYTHON) tests/reference/gradients.py

@@ -10,7 +10,7 @@ KERNEL_PARTS := src/base/% src/kernels/cpu/float/% src/kernels/cpu/ternary/% src
                 src/kernels/cpu/grouped/% \
                 src/kernels/cpu/pool.c src/kernels/cpu/select.c
 KERNEL_SRC := $(filter $(KERNEL_PARTS),$(LIB_SRC))
-KERNEL_TEST_SRC := tests/harness.c $(filter $(KERNEL_PARTS),$(TEST_SRC))
+KERNEL_TEST_SRC := tests/harness.c tests/blobs.c $(filter $(KERNEL_PARTS),$(TEST_SRC))
 KERNEL_OBJ := $(call obj,$(KERNEL_SRC))
 
 .PHONY: check-kernels check-kernels-arm bench-kernels
@@ -21,6 +21,9 @@ $(BUILD)/kernel_bench: $(KERNEL_OBJ) $(call obj,bench/kernel_bench.c)
 	@echo "  link  $@"
 	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ -lm -pthread
 $(BUILD)/ternary_bench: $(KERNEL_OBJ) $(call obj,bench/ternary_bench.c)
+	@echo "  link  $@"
+	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ -lm -pthread
+$(BUILD)/grouped_bench: $(KERNEL_OBJ) $(call obj,bench/grouped_bench.c)
 	@echo "  link  $@"
 	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ -lm -pthread
 $(BUILD)/head_bench: $(KERNEL_OBJ) $(call obj,bench/head_bench.c)

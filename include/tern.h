@@ -161,7 +161,7 @@ typedef struct tern_model_desc {
     int n_batch;        // prompt tokens computed at once, 0: 512; of a model that reads a text as a
                         // whole (an encoder) its context, at most 8192
     tern_ternary_layout ternary;
-    // Activations stay float where weights are codes with a scale for each group (Q2_0, Q1_0 ...);
+    // Activations stay float where weights are codes with a scale for each group (Q4_K, Q2_0 ...);
     // else they are rounded to int8 with a scale for each 64. Slower. BitNet's own rounding stays.
     bool precise;
     tern_head_mode head;
@@ -207,7 +207,8 @@ typedef struct tern_device_memory {
 typedef struct tern_model_info {
     const char *path, *architecture, *name; // live as long as the model
     const char *device;                     // where it runs, e.g. "cpu avx512vnni, 2 threads"
-    const char *ternary_layout;             // "2-bit", "1.6-bit" or "none"
+    const char *ternary_layout;             // "2-bit", "1.6-bit", "4-bit groups",
+                                            // "mixed groups" ... or "none"
     const char *head;                       // e.g. "exact f16"; "none": an encoder's
     int32_t n_vocab, n_layers, n_embd, n_context_train;
     int32_t n_threads, n_batch;

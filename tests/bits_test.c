@@ -59,6 +59,7 @@ typedef struct bits_case {
     int32_t n_prompt, n_more; // 0: 70 and 20
     bool odd_heads;           // of a width that no Q8_0 cache has
     bool large;               // F16 alone, to be quick
+    bool precise;             // float activations, which quantized weights take only if asked to
     tern_head_mode head;      // of those that change the logits
 } bits_case;
 
@@ -106,18 +107,21 @@ static const bits_case cases[] = {
               .n_ff = 200},
      .odd_heads = true},
     {.name = "llama-q8_0",
+     .precise = true,
      .tiny = {.seed = 44,
               .separate_head = true,
               .arch = "llama",
               .type = TERN_DTYPE_Q8_0,
               .head_type = TERN_DTYPE_Q8_0}},
     {.name = "llama-q4_0",
+     .precise = true,
      .tiny = {.seed = 45,
               .separate_head = true,
               .arch = "llama",
               .type = TERN_DTYPE_Q4_0,
               .n_kv_heads = 4}},
     {.name = "llama-q4_k",
+     .precise = true,
      .tiny = {.seed = 46,
               .separate_head = true,
               .arch = "llama",
@@ -125,6 +129,7 @@ static const bits_case cases[] = {
               .n_embd = 256,
               .n_ff = 512}},
     {.name = "llama-q6_k",
+     .precise = true,
      .tiny = {.seed = 47,
               .separate_head = true,
               .arch = "llama",
@@ -266,6 +271,7 @@ static void check_case(const bits_case *c) {
     for (size_t v = 0; v < N_VARIANTS; v++) {
         tern_model *m;
         tern_model_desc d = variants[v];
+        d.precise = c->precise;
         if (c->head) d.head = c->head;
         tern_status status = tern_model_open(&m, c->path ? c->path : file, &d, &err);
         if (status == TERN_ERR_ARGUMENT && d.cpu_features) continue; // another machine's

@@ -230,6 +230,8 @@ static const spelling spellings[] = {
      "\"factor\": 1}, \"head_dim\": 6}",
      "model.", NULL, "hunyuan", "FFFFF", 0, 270000, 0, 1, 0, 4, 6, 6,
      TERN_POOLING_NONE},
+    {"{" QWEN3 ", \"num_experts\": 1}", "model.", NULL, "qwen3", "FF", 0, 10000, 0, 1, 0, 4, 4, 4,
+     TERN_POOLING_NONE}, // a single expert is none
 };
 #define N_SPELLINGS (sizeof spellings / sizeof *spellings)
 

@@ -28,7 +28,7 @@ typedef struct rig {
 
 // ---- The model ---------------------------------------------------------------------------------
 
-// Numbers of a weight of model.gguf, which are floats and stand there as the graph reads them.
+// Numbers of a weight as the graph reads them: floats of a file, perhaps changed.
 static tern_status add_array(rig *r, tern_vid v) {
     const tern_value *value = &r->graph.values[v];
     uint64_t n = (uint64_t)(value->rows * value->cols);
@@ -36,9 +36,13 @@ static tern_status add_array(rig *r, tern_vid v) {
     TERN_TRY(r->backend->array_new(r->device, n, &r->arrays[v], &r->err));
     if (value->kind != TERN_VALUE_WEIGHT) return TERN_OK;
     TERN_TRY(tern_model_weight(r->file, r->arch, value, &t, &r->err));
-    float *data = tern_alloc_array(TERN_MEM_GRAPH, n, sizeof *data);
-    if (!data) return tern_fail_memory(&r->err, n * sizeof *data);
-    tern_dtype_decode(t.type, test_bytes(&t.data), 0, n, t.scale, data);
+    float *data = NULL;
+    TERN_TRY(tern_model_numbers(r->file, r->arch, &t, value->name, &data, &r->err));
+    if (!data) {
+        data = tern_alloc_array(TERN_MEM_GRAPH, n, sizeof *data);
+        if (!data) return tern_fail_memory(&r->err, n * sizeof *data);
+        tern_dtype_decode(t.type, test_bytes(&t.data), 0, n, t.scale, data);
+    }
     tern_status status = r->backend->write(r->arrays[v], 0, n, data, &r->err);
     tern_free(data);
     return status;
@@ -120,48 +124,85 @@ static const tern_json *slopes_of(const rig *r, const tern_json_doc *doc, const 
     return tern_json_get(doc, all, strncmp(hf, "model.", 6) == 0 ? hf + 6 : hf);
 }
 
-// An error of `bound` times the gradient's length, if it points anywhere, has bound / sqrt(n) of it
-// along a direction of length 1; four times as much is refused.
-static void compare(rig *r, const tern_value *w, const tern_json_doc *doc, const tern_json *want,
-                    double bound) {
+// Of -e^w the slopes in the file are those of w.
+static void undo_change(rig *r, const tern_value *w, float *grad, size_t n) {
+    const tern_tensor_row *row = tern_model_row(r->arch, w->name);
+    float numbers[64];
+    if (!row || row->change != TERN_CHANGE_MINUS_EXP || n > 64) return;
+    tern_vid v = tern_graph_find(&r->graph, w->name);
+    CHECK(r->backend->read(r->arrays[v], 0, n, numbers, &r->err) == TERN_OK);
+    for (size_t i = 0; i < n; i++) grad[i] *= numbers[i];
+}
+
+// Along each direction the slope of a weight, whose numbers in the file begin with `first`.
+typedef struct slopes {
+    double along[N_DIRECTIONS], squares;
+    size_t first;
+} slopes;
+
+static void add_slopes(rig *r, const tern_value *w, slopes *s) {
     char name[80];
     size_t n = (size_t)(w->rows * w->cols);
-    const tern_json *slope = tern_json_first(doc, want);
     snprintf(name, sizeof name, "grad.%s", w->name);
     tern_vid grad = tern_graph_find(&r->graph, name);
     float *got = tern_alloc_array(TERN_MEM_GRAPH, n, sizeof *got);
-    CHECK_MSG(slope && grad >= 0, "%s: %s has no slopes", r->family, w->name);
     CHECK(grad >= 0 && r->backend->read(r->arrays[grad], 0, n, got, &r->err) == TERN_OK);
+    undo_change(r, w, got, n);
+    for (size_t i = 0; i < n; i++) {
+        double at = (double)(s->first + i + 1) * 0.7390851;
+        for (int k = 0; k < N_DIRECTIONS; k++)
+            s->along[k] += (double)got[i] * sin((double)(k + 1) * at);
+        s->squares += (double)got[i] * (double)got[i];
+    }
+    s->first += n;
+    tern_free(got);
+}
+
+// An error of `bound` times the gradient's length, if it points anywhere, has bound / sqrt(n) of it
+// along a direction of length 1; four times as much is refused. A factor in front of a norm hardly
+// matters: what there is of its gradient is float32's rounding.
+#define NOTHING 1e-7
+static void compare(const rig *r, const char *weight, const slopes *s, const tern_json_doc *doc,
+                    const tern_json *want, double bound) {
+    const tern_json *slope = tern_json_first(doc, want);
+    CHECK_MSG(slope != NULL, "%s: %s has no slopes", r->family, weight);
     for (int k = 0; slope && k < N_DIRECTIONS; k++) {
-        double along = 0, length = 0;
-        for (size_t i = 0; i < n; i++) {
-            along += (double)got[i] * sin((double)(k + 1) * (double)(i + 1) * 0.7390851);
-            length += (double)got[i] * (double)got[i];
-        }
-        double error = fabs(along - tern_json_number(slope, NAN)), unit = sqrt(length / 2);
-        CHECK_MSG(error <= 4 * bound * unit, "%s: %s: slope %d is %.9g, not %.9g: off by %.2g",
-                  r->family, w->name, k, along, tern_json_number(slope, NAN), error / unit);
+        double right = tern_json_number(slope, NAN), unit = sqrt(s->squares / 2);
+        double error = fabs(s->along[k] - right);
+        CHECK_MSG(error <= 4 * bound * unit + NOTHING,
+                  "%s: %s: slope %d is %.9g, not %.9g: off by %.2g", r->family, weight, k,
+                  s->along[k], right, error / unit);
         slope = tern_json_next(doc, want, slope);
     }
-    tern_free(got);
 }
 
 static void check_gradients(rig *r, const tern_json_doc *doc, double bound) {
     const tern_json *golden = tern_json_get(doc, tern_json_root(doc), r->family);
-    const tern_json *slopes = tern_json_get(doc, golden, "slopes");
+    const tern_json *all = tern_json_get(doc, golden, "slopes");
     double want = tern_json_number(tern_json_get(doc, golden, "loss"), NAN);
     float loss = NAN;
     size_t n = 0;
     if (!run_batch(r, &loss)) return;
     CHECK_MSG(fabs((double)loss / want - 1) < 1e-5, "%s: loss %g, not %g", r->family, (double)loss,
               want);
-    for (size_t v = 0; v < r->graph.n_values; v++) {
+    // Several weights may be one tensor of the folder, one after the other.
+    for (size_t v = 0, next; v < r->graph.n_values; v = next) {
         const tern_value *w = &r->graph.values[v];
+        const tern_json *at = slopes_of(r, doc, all, w->name);
+        slopes sum = {.first = 0};
+        next = v + 1;
         if (w->kind != TERN_VALUE_WEIGHT || strncmp(w->name, "rope_", 5) == 0) continue;
-        compare(r, w, doc, slopes_of(r, doc, slopes, w->name), bound);
+        add_slopes(r, w, &sum);
+        for (; next < r->graph.n_values; next++) {
+            const tern_value *more = &r->graph.values[next];
+            if (more->kind != TERN_VALUE_WEIGHT) continue;
+            if (!at || slopes_of(r, doc, all, more->name) != at) break;
+            add_slopes(r, more, &sum);
+        }
+        compare(r, w->name, &sum, doc, at, bound);
         n++;
     }
-    CHECK_MSG(slopes && n == slopes->n, "%s: %zu weights", r->family, n);
+    CHECK_MSG(all && n == all->n, "%s: %zu weights", r->family, n);
 }
 
 static bool read_golden(tern_json_doc *doc, char **text) {
@@ -176,12 +217,27 @@ static bool read_golden(tern_json_doc *doc, char **text) {
 static const struct {
     const char *name;
     bool in_order;
-} families[] = {{"gemma3", true},  {"lfm2", true},    {"qwen3", true},    {"gemma3_linear", true},
-                {"qwen2", true},   {"phi3", true},    {"hunyuan", true},  {"exaone4", true},
-                {"olmo2", true},   {"granite", false}, {"ministral3", false}};
+    const char *not_on_gpu; // the op that training on a GPU has not
+} families[] = {{"gemma3", true, NULL},
+                {"lfm2", true, NULL},
+                {"qwen3", true, NULL},
+                {"gemma3_linear", true, NULL},
+                {"qwen2", true, NULL},
+                {"phi3", true, NULL},
+                {"hunyuan", true, NULL},
+                {"exaone4", true, NULL},
+                {"olmo2", true, NULL},
+                {"granite", false, NULL},
+                {"ministral3", false, NULL},
+                {"falcon_h1", false, "scale_pieces"},
+                {"granitehybrid", false, "ssm_seq"},
+                {"gemma4", true, "group_norm"}};
 #define N_FAMILIES (sizeof families / sizeof *families)
 
-// Seen to fail: a bias's gradient of one row; queries' growth left out of RoPE's gradient.
+// Seen to fail: a bias's gradient of one row; queries' growth left out of RoPE's gradient; a state
+// space's decay of the row before, states of the rows before instead of after, sums of a head's B
+// that its neighbour overwrites, D left out of dx, a document that begins with the state of the one
+// before; a cap's gradient of the capped score; a norm of groups as one of the whole row.
 TEST(train_gradients_of_the_families_are_those_of_float64) {
     tern_json_doc doc;
     char *text;
@@ -196,19 +252,24 @@ TEST(train_gradients_of_the_families_are_those_of_float64) {
     free(text);
 }
 
-// On SwiftShader most of the time goes into compiling, so one model must do.
+// On SwiftShader most of the time goes into compiling, so one model must do. Those that need ops
+// which training on a GPU has not say so.
 TEST(webgpu_train_gradients_of_the_families_are_those_of_float64) {
     tern_json_doc doc;
     char *text;
     if (!read_golden(&doc, &text)) return;
     bool absent = false;
-    for (size_t i = 0; i < (test_is_long() ? N_FAMILIES : 1) && !absent; i++) {
+    for (size_t i = 0; i < N_FAMILIES && !absent; i++) {
+        if (i > 0 && !test_is_long() && !families[i].not_on_gpu) continue;
         rig r;
         tern_status status =
             rig_open(&r, families[i].name, families[i].in_order, &tern_train_webgpu);
+        const char *lacks = families[i].not_on_gpu;
+        bool lacking = lacks && status == TERN_ERR_UNSUPPORTED && strstr(r.err.message, lacks);
         if (status == TERN_OK) check_gradients(&r, &doc, 1e-4);
-        absent = status != TERN_OK && gpu_is_absent(r.err.message);
-        CHECK_MSG(status == TERN_OK || absent, "%s: %s", families[i].name, r.err.message);
+        absent = status != TERN_OK && !lacking && gpu_is_absent(r.err.message);
+        CHECK_MSG((status == TERN_OK && !lacks) || lacking || absent, "%s: %s", families[i].name,
+                  r.err.message);
         rig_close(&r);
     }
     tern_json_free(&doc);

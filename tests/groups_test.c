@@ -116,6 +116,19 @@ TEST(groups_are_the_same_weights_as_floats) {
     }
 }
 
+// A folder of floats that are ternary, with several scales a matrix, is multiplied as the GGUF that
+// it was made of. Seen to fail: when such floats stayed floats.
+TEST(groups_are_found_in_a_folder_of_floats) {
+    static float want[N_IDS * TINY_N_VOCAB], got[N_IDS * TINY_N_VOCAB];
+    const char *path = test_tmp("groups.gguf"), *folder = test_tmp("groups_floats");
+    tern_error err = {0};
+    tern_convert_desc to_floats = {.type = TERN_TYPE_F16, .head_type = TERN_TYPE_F16};
+    if (!write_kind(path, N_KINDS - 1)) return; // TQ2_0, whose scales are varied; its head is F16
+    REQUIRE_OK(tern_convert(path, folder, &to_floats, &err), err);
+    if (!logits_of(path, false, N_IDS, want) || !logits_of(folder, false, N_IDS, got)) return;
+    CHECK(memcmp(want, got, sizeof want) == 0);
+}
+
 // There and back through every type that holds the weights, the model is the same.
 TEST(groups_survive_conversion) {
     static const tern_type trits[] = {TERN_TYPE_Q2_0, TERN_TYPE_PQ2_0, TERN_TYPE_PTQ1_0};

@@ -25,7 +25,9 @@ static const family families[] = {
     {"qwen3.5 grouped", "tests/oracles/qwen35_grouped/model.gguf", TERN_KV_F32},
     {"lfm2", "tests/oracles/lfm2/model.gguf", TERN_KV_F32},        // convolutions
     {"gemma3", "tests/oracles/gemma3/model.gguf", TERN_KV_F16},    // windows
-    {"lfm2 moe", "tests/oracles/lfm2moe/model.gguf", TERN_KV_F32}, // experts
+    {"qwen3 moe", "tests/oracles/qwen3moe/model.gguf", TERN_KV_F32}, // experts
+    {"lfm2 moe", "tests/oracles/lfm2moe/model.gguf", TERN_KV_F32},
+    {"granite hybrid", "tests/oracles/granitehybrid/model.gguf", TERN_KV_F16},
     {"falcon-h1", "tests/oracles/falcon_h1/model.gguf", TERN_KV_F32}, // state spaces
     {"gemma4", "tests/oracles/gemma4/model.gguf", TERN_KV_F16},    // shared keys and values
 };

@@ -16,10 +16,11 @@ typedef struct line { // a timeline, and what the model says after each of its t
     float logits[N_IDS];
 } line;
 
-static void begin(line *l, int number) {
+static void begin(line *l, int number, int32_t n_vocab) {
     static const int32_t n_prompt[N_LEASES] = {20, 3, 33, 1};
     *l = (line){.n_ids = n_prompt[number]};
-    for (int32_t i = 0; i < l->n_ids; i++) l->ids[i] = 3 + (i * 37 + number * 11 + i / 3) % 250;
+    for (int32_t i = 0; i < l->n_ids; i++)
+        l->ids[i] = 3 + (i * 37 + number * 11 + i / 3) % (n_vocab - 3);
 }
 
 // The next tokens of some lines in one batch: what of each was not computed.
@@ -52,12 +53,13 @@ static bool is_same(const line *a, const line *b) {
 
 // Each line alone, all at once, one after the other, some together; one is forked, one is swapped.
 static tern_status play(tern_model *m, line *alone, line *mixed, tern_error *err) {
+    int32_t n_vocab = (int32_t)m->config.n_vocab;
     line *all[N_LEASES];
     for (int i = 0; i < N_LEASES; i++) {
         line *one = &alone[i];
         all[i] = &mixed[i];
-        begin(&alone[i], i);
-        begin(&mixed[i], i);
+        begin(&alone[i], i, n_vocab);
+        begin(&mixed[i], i, n_vocab);
         TERN_TRY(tern_lease_open(&one->lease, m, 256, TERN_KV_F16, err));
         for (int k = 0; k < N_STEPS; k++) TERN_TRY(step(m, &one, 1, err));
         TERN_TRY(tern_lease_open(&mixed[i].lease, m, 256, TERN_KV_F16, err));
@@ -83,11 +85,9 @@ static tern_status play(tern_model *m, line *alone, line *mixed, tern_error *err
     return TERN_OK;
 }
 
-static void check_model(const tiny_model_desc *desc) {
+static void check_file(const char *path) {
     tern_error err = {0};
     line alone[N_LEASES] = {{0}}, mixed[N_LEASES] = {{0}};
-    const char *path = test_tmp("webgpu_many.gguf");
-    REQUIRE_OK(tiny_model_write(path, desc, &err), err);
     tern_model *m = gpu_open(path, 64);
     if (!m) return;
     CHECK(tern_model_works_max(m) >= N_LEASES);
@@ -99,6 +99,13 @@ static void check_model(const tiny_model_desc *desc) {
         tern_lease_close(mixed[i].lease);
     }
     tern_model_close(m);
+}
+
+static void check_model(const tiny_model_desc *desc) {
+    tern_error err = {0};
+    const char *path = test_tmp("webgpu_many.gguf");
+    REQUIRE_OK(tiny_model_write(path, desc, &err), err);
+    check_file(path);
 }
 
 // Seen to fail with the first row's pages for all.
@@ -115,6 +122,16 @@ TEST(webgpu_leases_of_a_float_model_say_what_each_says_alone) {
         .seed = 4, .arch = "llama", .type = TERN_DTYPE_F16, .head_type = TERN_DTYPE_F16});
 }
 
+// Of families with states of several kinds, and tables that stay on the host. Seen to fail: rows of
+// a host's table sent for the batch's first tokens alone.
+TEST(webgpu_leases_of_the_families_say_what_each_says_alone) {
+    static const char *const paths[] = {"tests/oracles/gemma4", "tests/oracles/granitehybrid",
+                                        "tests/oracles/falcon_h1", "tests/oracles/qwen3moe",
+                                        "tests/oracles/lfm2moe"};
+    for (size_t i = 0; i < (test_is_long() ? sizeof paths / sizeof *paths : 1); i++)
+        check_file(paths[i]);
+}
+
 // What was computed ahead for one timeline is not another's, though it asks for the same token at
 // the same position. Seen to fail without the comparison of versions in gpu_run.c.
 TEST(webgpu_steps_ahead_are_their_own_timelines) {
@@ -125,8 +142,8 @@ TEST(webgpu_steps_ahead_are_their_own_timelines) {
     tern_model *m = gpu_open(path, 64);
     if (!m) return;
     line a, b, other, *pa = &a, *pb = &b, *po = &other;
-    begin(&a, 0);
-    begin(&b, 2);
+    begin(&a, 0, 253);
+    begin(&b, 2, 253);
     tern_status status = tern_lease_open(&a.lease, m, 256, TERN_KV_F16, &err);
     if (status == TERN_OK) status = tern_lease_open(&b.lease, m, 256, TERN_KV_F16, &err);
     b.n_ids = 24; // a's length after four steps

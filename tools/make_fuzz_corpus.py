@@ -357,6 +357,34 @@ def folder_seeds():
               "model.layers.0.self_attn.q_proj.weight_scale": ("F32", [1], struct.pack("<f", 2))}
     ternary = config(quantization_config={"quant_method": "bitnet", "linear_class": "bitlinear"})
     yield "packed", parts((0, ternary), texts[1], (5, safetensors({**weights, **packed})))
+    yield from quantized_seeds(weights, texts[1])
+
+
+def quantized_seeds(weights, tokenizer):
+    """q_proj [16, 16] in four bits, as other programs pack it."""
+    name, words = "model.layers.0.self_attn.q_proj.", bytes(range(128))
+    rest = {key: x for key, x in weights.items() if not key.startswith(name)}
+
+    def folder(tensors, **more):
+        tensors = {name + key: x for key, x in tensors.items()}
+        return parts((0, config(**more)), tokenizer, (5, safetensors({**tensors, **rest})))
+
+    by_row = ("F16", [16, 1], floats(16, F16))
+    yield "mlx", folder({"weight": ("U32", [16, 2], words), "scales": by_row, "biases": by_row},
+                        quantization={"bits": 4, "group_size": 16})
+    columns = {"qzeros": ("I32", [1, 2], words[:8]), "scales": ("F16", [1, 16], floats(16, F16))}
+    order = ("I32", [16], struct.pack("<16i", *[0] * 16))
+    yield "gptq", folder({"qweight": ("I32", [2, 16], words), "g_idx": order, **columns},
+                         quantization_config={"quant_method": "gptq", "group_size": 16})
+    yield "awq", folder({"qweight": ("I32", [16, 2], words), **columns},
+                        quantization_config={"quant_method": "awq", "group_size": 16})
+    shape = ("I64", [2], struct.pack("<2q", 16, 16))
+    yield "compressed", folder({"weight_packed": ("I32", [16, 2], words), "weight_scale": by_row,
+                                "weight_shape": shape, "weight_zero_point": ("I32", [2, 1], words[:8])},
+                               quantization_config={"quant_method": "compressed-tensors",
+                                                    "config_groups": {"a": {"weights": {"num_bits": 4}}}})
+    yield "fp8", folder({"weight": ("F8_E4M3", [16, 16], words * 2), "weight_scale": by_row},
+                        quantization_config={"quant_method": "fp8"})
 
 
 def lora_seeds():

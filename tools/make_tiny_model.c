@@ -47,6 +47,14 @@ int main(int argc, char **argv) {
                                .n_context = 262144,
                                .n_vocab = 248320,
                                .rotation = 512};
+    tiny_model_desc llama = {.arch = "llama",
+                             .n_layers = 16,
+                             .n_embd = 2048,
+                             .n_ff = 8192,
+                             .n_heads = 32,
+                             .n_kv_heads = 8,
+                             .n_context = 8192,
+                             .n_vocab = 128256};
     const struct {
         const char *name;
         const tiny_model_desc *desc;
@@ -55,6 +63,7 @@ int main(int argc, char **argv) {
         {"tiny", &tiny, TERN_DTYPE_F32, TERN_DTYPE_F16},
         {"mid", &mid, TERN_DTYPE_F32, TERN_DTYPE_F16},
         {"2b", &large, TERN_DTYPE_F32, TERN_DTYPE_F16},
+        {"llama-1b", &llama, TERN_DTYPE_BF16, TERN_DTYPE_BF16},
         {"bonsai-1.7b", &bonsai, TERN_DTYPE_Q2_0, TERN_DTYPE_Q2_0},
         {"bonsai-1.7b-pq2_0", &bonsai, TERN_DTYPE_PQ2_0, TERN_DTYPE_PQ2_0},
         {"bonsai-1.7b-q1_0", &bonsai, TERN_DTYPE_Q1_0, TERN_DTYPE_Q1_0},

@@ -224,7 +224,7 @@ static void print_profiles(FILE *f, const table *t) {
 }
 
 static void print_md(const table *t) {
-    printf("%s: %.3f billion weights, ternary %s, head %s; %s; %.0f MB at most\n", t->model,
+    printf("%s: %.3f billion weights, products %s, head %s; %s; %.0f MB at most\n", t->model,
            (double)t->n_params * 1e-9, t->ternary, t->head, t->device,
            (double)t->peak_bytes * 1e-6);
     for (size_t i = 0; i < t->n_limits; i++) {

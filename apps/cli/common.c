@@ -212,7 +212,7 @@ tern_model *open_model(const command *self, const model_args *args, int *status)
     if (args->device && !strcmp(args->device, "auto") && !args->verbose)
         fprintf(stderr, "device: %s\n", info.device);
     if (args->verbose) {
-        fprintf(stderr, "%s: %s, %.2f billion weights, %s, ternary %s, head %s, %.2f s to load\n",
+        fprintf(stderr, "%s: %s, %.2f billion weights, %s, products %s, head %s, %.2f s to load\n",
                 info.path, info.architecture, (double)info.n_params * 1e-9, info.device,
                 info.ternary_layout, info.head, info.load_seconds);
     }

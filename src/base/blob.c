@@ -87,6 +87,10 @@ tern_blob tern_blob_join(const tern_blob *list, uint64_t n, uint64_t each) {
     return (tern_blob){.n = n * each, .joined = list, .each = each};
 }
 
+tern_blob tern_blob_made(const tern_blob_maker *maker, uint64_t n) {
+    return (tern_blob){.n = n, .maker = maker};
+}
+
 tern_blob tern_blob_part(const tern_blob *b, uint64_t first, uint64_t n) {
     tern_blob part = *b;
     if (first > b->n) first = b->n;
@@ -142,6 +146,7 @@ tern_status tern_blob_read(const tern_blob *b, uint64_t first, uint64_t n, void 
                          (unsigned long long)first, (unsigned long long)b->n);
     if (n == 0) return TERN_OK;
     if (b->joined) return read_joined(b, b->at + first, n, to, err);
+    if (b->maker) return b->maker->make(b->maker, b->at + first, n, to, err);
     if (!b->memory) return read_file(b->file, b->at + first, n, to, err);
     memcpy(to, b->memory + first, (size_t)n);
     return TERN_OK;
@@ -179,6 +184,7 @@ void tern_blob_release(tern_hold *h) {
 void tern_blob_drop(const tern_blob *b) {
     for (uint64_t at = b->at; b->joined && at < b->at + b->n; at += b->each)
         tern_blob_drop(&b->joined[at / b->each]);
+    if (b->maker) b->maker->drop(b->maker);
     const uint8_t *map = b->file ? b->file->map : NULL;
     if (map && b->memory == map + b->at) tern_map_drop(b->memory, (size_t)b->n);
 }

@@ -22,7 +22,17 @@ typedef struct tern_blob {
     uint64_t at;                // where they begin in the whole that they are a part of
     const struct tern_blob *joined; // or they are those of several blobs of `each` bytes
     uint64_t each;
+    const struct tern_blob_maker *maker; // or they are computed whenever they are held
 } tern_blob;
+
+// Bytes that are in no file, and follow from those of one. Both functions may be called by any
+// number of threads.
+typedef struct tern_blob_maker {
+    // Bytes [first, first + n) of the whole, to `to`. n > 0, and there are so many.
+    tern_status (*make)(const struct tern_blob_maker *m, uint64_t first, uint64_t n, void *to,
+                        tern_error *err);
+    void (*drop)(const struct tern_blob_maker *m); // what they are made of is not needed soon
+} tern_blob_maker;
 
 // All bytes of a regular file. The blob and its parts are valid until the file is closed.
 // missing_ok: a missing file gives TERN_OK and *file == NULL.
@@ -34,6 +44,7 @@ tern_blob tern_blob_of(const void *bytes, uint64_t n); // of memory, which stays
 // The bytes of n blobs of `each` bytes, one after the other; the list stays the caller's. Holding
 // bytes of more than one of them copies.
 tern_blob tern_blob_join(const tern_blob *list, uint64_t n, uint64_t each);
+tern_blob tern_blob_made(const tern_blob_maker *maker, uint64_t n); // the maker stays the caller's
 // Bytes [first, first + n); what is beyond the end is left out.
 tern_blob tern_blob_part(const tern_blob *b, uint64_t first, uint64_t n);
 

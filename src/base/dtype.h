@@ -58,6 +58,36 @@ void tern_dtype_encode_ternary(tern_dtype type, const int8_t *q, size_t n, float
 // in types of two bits. `first` and n are multiples of the block. False: no such type.
 bool tern_dtype_decode_groups(tern_dtype type, const void *data, uint64_t first, size_t n,
                               int8_t *q, uint16_t *scales);
+// The codes of G4 and G8 types, one in a byte, and the scale and offset of each block:
+// value = scale * code + offset. `first` and n are multiples of the block. False: another type.
+bool tern_dtype_decode_affine(tern_dtype type, const void *data, uint64_t first, size_t n,
+                             uint8_t *codes, float *scales, float *offsets);
+// The greatest code of such a type; 0: another type.
+unsigned tern_dtype_code_max(tern_dtype type);
+// What types of codes of four bits and more are, and those that are read as such:
+//     value = scale * (q - zero) - minimum, q being the code or what a table has for it
+// with scales of 16 bits or, where `super` is not 0, of a signed byte times a number of 16 bits for
+// each block of `super`; minima likewise.
+typedef struct tern_dtype_form {
+    uint8_t bits, zero;
+    uint16_t group, super; // elements
+    bool has_minima, has_table, is_bf16; // numbers of 16 bits are F16 or BF16
+    uint8_t table[16];
+} tern_dtype_form;
+const tern_dtype_form *tern_dtype_form_of(tern_dtype type); // NULL: no such type
+
+// Where the parts of n elements go; what a type does not have may be NULL.
+typedef struct tern_dtype_codes {
+    uint8_t *codes;                  // [n]
+    uint16_t *scales, *minima;       // [n / super], or [n / group]
+    int8_t *sub_scales, *sub_minima; // [n / group], if super is not 0
+} tern_dtype_codes;
+// `first` and n are multiples of the block. False: no such type.
+bool tern_dtype_decode_codes(tern_dtype type, const void *data, uint64_t first, size_t n,
+                             const tern_dtype_codes *out);
+// The same to float, for tern_dtype_decode; type has a form.
+void tern_dtype_decode_form(tern_dtype type, const void *data, uint64_t first, size_t n, float *y);
+
 // Decodes to ternary codes; block scales go to scales[] (one for each 256 elements; unused for
 // I2_S). Returns false for other types.
 bool tern_dtype_decode_ternary(tern_dtype type, const void *data, uint64_t first, size_t n,

@@ -1,23 +1,9 @@
 // Decoders of every element type, and the description of the block layouts.
 //
 // All numbers are little-endian; f16 is IEEE binary16. d is a block's scale. The order of float
-// operations is the one of the published formulas, each product and difference rounding once.
+// operations is the one of the published formulas, each product and difference rounding once. Types
+// of four bits and more are read in dtype_codes.c.
 //
-//   Q8_0  32 weights, 34 bytes   f16 d, int8 q[32]:                          d * q
-//   Q4_0  32 weights, 18 bytes   f16 d, 16 bytes; byte i holds weight i in its low nibble and
-//                                weight 16 + i in its high one:              d * (nibble - 8)
-//   Q4_K  256 weights, 144 bytes f16 d, f16 d_min, 12 bytes of eight 6-bit scales and eight 6-bit
-//                                minima, 4 x 32 bytes; byte i of group g holds weight 64g + i (low
-//                                nibble) and 64g + 32 + i (high), of sub-blocks 2g and 2g + 1:
-//                                                           (d * scale) * nibble - (d_min * min)
-//   Q5_K  256 weights, 176 bytes as Q4_K with 32 more bytes before the nibbles: bit s of byte i is
-//                                the fifth bit of weight i of sub-block s
-//   Q6_K  256 weights, 210 bytes 128 bytes of low nibbles, 64 bytes of high bit pairs, int8
-//                                scales[16], f16 d. Each half (128 weights) takes 64 low bytes and
-//                                32 high ones: weights i, 32 + i, 64 + i, 96 + i (i < 32) have
-//                                their nibbles in low[i], low[32 + i] (low nibbles), low[i],
-//                                low[32 + i] (high nibbles), and bits 1:0, 3:2, 5:4, 7:6 of
-//                                high[i]; sixteen weights share a scale: (d * scale) * (q - 32)
 //   TQ2_0 256 weights, 66 bytes  64 bytes of codes, f16 d; byte i of half h holds weights
 //                                128h + i + 32s in bits 2s:                  (code - 1) * d
 //   TQ1_0 256 weights, 54 bytes  32 bytes of five trits (weight i + 32t is trit t of byte i), 16
@@ -36,69 +22,16 @@
 //                                (80 + i + 8t), 2 bytes of four (120 + i + 2t), f16 d
 //   Q1_0  128 weights, 18 bytes  f16 d, 16 bytes; bit j of byte i is weight 8i + j: 1: d, 0: -d
 //   Q1_0_32 32 weights, 6 bytes  as Q1_0, with 4 bytes of bits
+//   G4_n  n = 32, 64 or 128      f32 scale, f32 offset, n / 2 bytes of codes 0 .. 15: byte i holds
+//                                weights 2i (low bits) and 2i + 1:      scale * code + offset
+//   G8_n  the same               f32 scale, f32 offset, n bytes of codes 0 .. 255
+//   F8_n  the same               f32 scale, n bytes of E4M3:            scale * number
 // The fourth two-bit code does not occur in honest files but for Q2_0 and PQ2_0, where it is +2; so
 // it decodes in all.
 #include "base/dtype.h"
 #include "base/half.h"
 
 static uint16_t read_u16(const uint8_t *p) { return (uint16_t)(p[0] | p[1] << 8); }
-static float read_f16(const uint8_t *p) { return tern_f16_to_f32(read_u16(p)); }
-
-static void decode_q8_0(const uint8_t *b, float *y) {
-    float d = read_f16(b);
-    for (int i = 0; i < 32; i++) y[i] = (float)(int8_t)b[2 + i] * d;
-}
-
-static void decode_q4_0(const uint8_t *b, float *y) {
-    float d = read_f16(b);
-    for (int i = 0; i < 16; i++) {
-        y[i] = (float)((b[2 + i] & 15) - 8) * d;
-        y[16 + i] = (float)((b[2 + i] >> 4) - 8) * d;
-    }
-}
-
-// The 12 bytes s of Q4_K and Q5_K: scales 0..3 and minima 0..3 in the low six bits of bytes 0..3
-// and 4..7; scale and minimum 4 + i in the nibbles of byte 8 + i, their upper two bits on top of
-// bytes i and 4 + i.
-static void unpack_scales(const uint8_t *s, float d, float d_min, float scale[8], float min[8]) {
-    for (int i = 0; i < 4; i++) {
-        scale[i] = d * (float)(s[i] & 63);
-        min[i] = d_min * (float)(s[4 + i] & 63);
-        scale[4 + i] = d * (float)((s[8 + i] & 15) | s[i] >> 6 << 4);
-        min[4 + i] = d_min * (float)(s[8 + i] >> 4 | s[4 + i] >> 6 << 4);
-    }
-}
-
-// high: the fifth bits of Q5_K, or NULL
-static void decode_q45_k(const uint8_t *b, const uint8_t *high, const uint8_t *low, float *y) {
-    float scale[8], min[8];
-    unpack_scales(b + 4, read_f16(b), read_f16(b + 2), scale, min);
-    for (int s = 0; s < 8; s++) {
-        for (int i = 0; i < 32; i++) {
-            int q = low[s / 2 * 32 + i] >> s % 2 * 4 & 15;
-            if (high) q |= (high[i] >> s & 1) << 4;
-            y[s * 32 + i] = scale[s] * (float)q - min[s];
-        }
-    }
-}
-
-static void decode_q4_k(const uint8_t *b, float *y) { decode_q45_k(b, NULL, b + 16, y); }
-static void decode_q5_k(const uint8_t *b, float *y) { decode_q45_k(b, b + 16, b + 48, y); }
-
-static void decode_q6_k(const uint8_t *b, float *y) {
-    const uint8_t *low = b, *high = b + 128;
-    const int8_t *scales = (const int8_t *)b + 192;
-    float d = read_f16(b + 208);
-    for (int half = 0; half < 2; half++, low += 64, high += 32) {
-        for (int s = 0; s < 4; s++) {
-            for (int i = 0; i < 32; i++) {
-                int q = (low[s % 2 * 32 + i] >> s / 2 * 4 & 15) | (high[i] >> s * 2 & 3) << 4;
-                float scale = d * (float)scales[half * 8 + s * 2 + i / 16];
-                *y++ = scale * (float)(q - 32);
-            }
-        }
-    }
-}
 
 // ---- Ternary -----------------------------------------------------------------------------------
 
@@ -191,6 +124,47 @@ static void decode_groups(tern_dtype type, const uint8_t *b, size_t n, float *y)
     }
 }
 
+// ---- Groups with an offset ---------------------------------------------------------------------
+
+static bool is_g4(tern_dtype t) { return t >= TERN_DTYPE_G4_32 && t <= TERN_DTYPE_G4_128; }
+static bool is_g8(tern_dtype t) { return t >= TERN_DTYPE_G8_32 && t <= TERN_DTYPE_G8_128; }
+static bool is_f8(tern_dtype t) { return t >= TERN_DTYPE_F8_32 && t <= TERN_DTYPE_F8_128; }
+
+unsigned tern_dtype_code_max(tern_dtype type) { return is_g4(type) ? 15 : is_g8(type) ? 255 : 0; }
+
+bool tern_dtype_decode_affine(tern_dtype type, const void *data, uint64_t first, size_t n,
+                             uint8_t *codes, float *scales, float *offsets) {
+    size_t block = tern_dtype_block_n(type), bytes = tern_dtype_block_bytes(type);
+    if (!is_g4(type) && !is_g8(type)) return false;
+    const uint8_t *b = (const uint8_t *)data + first / block * bytes;
+    for (size_t i = 0; i + block <= n; i += block, b += bytes, codes += block) {
+        memcpy(scales++, b, 4);
+        memcpy(offsets++, b + 4, 4);
+        for (size_t j = 0; j < block; j++)
+            codes[j] = is_g4(type) ? b[8 + j / 2] >> j % 2 * 4 & 15 : b[8 + j];
+    }
+    return true;
+}
+
+static void decode_affine(tern_dtype type, const uint8_t *b, size_t n, float *y) {
+    size_t block = tern_dtype_block_n(type), bytes = tern_dtype_block_bytes(type);
+    for (size_t i = 0; i + block <= n; i += block, b += bytes) {
+        uint8_t codes[128];
+        float scale, offset;
+        tern_dtype_decode_affine(type, b, 0, block, codes, &scale, &offset);
+        for (size_t j = 0; j < block; j++) y[i + j] = scale * (float)codes[j] + offset;
+    }
+}
+
+static void decode_f8(tern_dtype type, const uint8_t *b, size_t n, float *y) {
+    size_t block = tern_dtype_block_n(type), bytes = tern_dtype_block_bytes(type);
+    for (size_t i = 0; i + block <= n; i += block, b += bytes) {
+        float scale;
+        memcpy(&scale, b, 4);
+        for (size_t j = 0; j < block; j++) y[i + j] = scale * tern_e4m3_to_f32(b[4 + j]);
+    }
+}
+
 // ---- All types ---------------------------------------------------------------------------------
 
 // Plain numbers. Files may put them at any address.
@@ -218,11 +192,6 @@ static float decode_one(tern_dtype type, const uint8_t *p) {
 
 void tern_dtype_decode(tern_dtype type, const void *data, uint64_t first, size_t n, float scale,
                        float *out) {
-    static void (*const decoders[TERN_DTYPE_COUNT])(const uint8_t *, float *) = {
-        [TERN_DTYPE_Q4_0] = decode_q4_0,   [TERN_DTYPE_Q8_0] = decode_q8_0,
-        [TERN_DTYPE_Q4_K] = decode_q4_k,   [TERN_DTYPE_Q5_K] = decode_q5_k,
-        [TERN_DTYPE_Q6_K] = decode_q6_k,
-    };
     if (type == TERN_DTYPE_I2_S) {
         int8_t q[128];
         for (size_t done = 0, step; done < n; done += step) {
@@ -243,10 +212,12 @@ void tern_dtype_decode(tern_dtype type, const void *data, uint64_t first, size_t
         memcpy(out, b, n * sizeof *out);
     } else if (tern_dtype_group_n(type)) {
         decode_groups(type, b, n, out);
-    } else if (decoders[type]) {
-        for (size_t i = 0; i + block_n <= n; i += block_n, b += block_bytes) {
-            decoders[type](b, out + i);
-        }
+    } else if (tern_dtype_form_of(type)) {
+        tern_dtype_decode_form(type, data, first, n, out);
+    } else if (tern_dtype_code_max(type)) {
+        decode_affine(type, b, n, out);
+    } else if (is_f8(type)) {
+        decode_f8(type, b, n, out);
     } else {
         for (size_t i = 0; i < n; i++, b += block_bytes) out[i] = decode_one(type, b);
     }

@@ -47,4 +47,17 @@ static inline uint16_t tern_f32_to_bf16(float f) {
     return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
 }
 
+// Eight bits: E4M3 (no infinities, 0x7F is NaN), and a power of two, E8M0 (0xFF is NaN).
+static inline float tern_e4m3_to_f32(uint8_t b) {
+    uint32_t sign = (uint32_t)(b & 0x80) << 24, rest = b & 0x7F;
+    if (rest == 0x7F) return tern_bits_to_f32(sign | 0x7FC00000);
+    if (rest < 8) return tern_bits_to_f32(tern_f32_to_bits((float)rest * 0x1p-9f) | sign);
+    return tern_bits_to_f32(sign | ((rest << 20) + (120u << 23)));
+}
+
+static inline float tern_e8m0_to_f32(uint8_t b) {
+    if (b == 0xFF) return tern_bits_to_f32(0x7FC00000);
+    return tern_bits_to_f32(b ? (uint32_t)b << 23 : 0x00400000);
+}
+
 #endif

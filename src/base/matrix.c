@@ -74,6 +74,25 @@ void tern_rows_decode(const tern_rows *r, int64_t row, float *out) {
     tern_dtype_decode(r->m.type, data, first, (size_t)r->m.n_cols, r->m.scale, out);
 }
 
+// The blocks that have an element of the row: not whole ones at its ends, perhaps.
+uint64_t tern_matrix_row_bytes(const tern_matrix *m) {
+    uint64_t n = tern_dtype_block_n(m->type), cols = (uint64_t)m->n_cols;
+    if (m->type == TERN_DTYPE_HF_TERNARY) return 0;
+    uint64_t more = cols % n == 0 ? 0 : 2;
+    return (cols / n + more) * tern_dtype_block_bytes(m->type);
+}
+
+tern_status tern_matrix_decode_row(const tern_matrix *m, int64_t row, void *room, float *out,
+                                   tern_error *err) {
+    uint64_t n = tern_dtype_block_n(m->type), each = tern_dtype_block_bytes(m->type);
+    uint64_t first = (uint64_t)row * (uint64_t)m->n_cols, end = first + (uint64_t)m->n_cols;
+    uint64_t from = first / n * each, to = (end + n - 1) / n * each;
+    const void *data = m->data.memory ? m->data.memory + from : room;
+    if (!m->data.memory) TERN_TRY(tern_blob_read(&m->data, from, to - from, room, err));
+    tern_dtype_decode(m->type, data, first % n, (size_t)m->n_cols, m->scale, out);
+    return TERN_OK;
+}
+
 tern_status tern_matrix_decode(const tern_matrix *m, float *out, tern_error *err) {
     tern_hold h;
     TERN_TRY(tern_blob_hold(&m->data, &h, err));

@@ -33,6 +33,12 @@ void tern_rows_close(tern_rows *r); // a closed one is allowed
 const void *tern_rows_data(const tern_rows *r, int64_t row, uint64_t *first);
 void tern_rows_decode(const tern_rows *r, int64_t row, float *out); // [n_cols]
 
+// A row, decoded, of a matrix of which rows are wanted in any order: [n_cols]. room: for the row's
+// bytes, where they have to be read.
+uint64_t tern_matrix_row_bytes(const tern_matrix *m); // 0: HF_TERNARY has no rows of its own
+tern_status tern_matrix_decode_row(const tern_matrix *m, int64_t row, void *room, float *out,
+                                   tern_error *err);
+
 // All of a matrix, decoded: [n_rows * n_cols].
 tern_status tern_matrix_decode(const tern_matrix *m, float *out, tern_error *err);
 

@@ -102,6 +102,12 @@ tern_status tern_safetensors_parse(tern_file *file, int shard, const tern_blob *
 // Turns packed ternary weights of a BitNet folder (see file->config) into HF_TERNARY tensors. After
 // tern_file_index_tensors.
 tern_status tern_hf_resolve_ternary(tern_file *file, tern_error *err);
+// Puts one tensor "x.weight", of a type that is decoded, in the place of each packed matrix and its
+// scales: MLX, GPTQ, AWQ, compressed-tensors, FP8 (hf_quant.c). What is not supported is noted in
+// the file, and its tensors stay. After tern_file_index_tensors, which is done again.
+tern_status tern_hf_resolve_packed(tern_file *file, const char *folder, tern_error *err);
+// Projections whose floats are ternary become codes in groups, if all are (hf_floats.c).
+tern_status tern_hf_resolve_ternary_floats(tern_file *file, tern_error *err);
 // A folder has a tensor for each expert, "...experts.0.w1.weight": where they are floats of one
 // type and shape they become one of three dimensions, "...experts.w1.weight", as GGUF has them.
 // After tern_file_index_tensors, which is done again.

@@ -57,6 +57,9 @@ typedef struct tern_file {
     tern_json_doc pooling;     // of a sentence-transformers folder: its pooling module's config
     tern_str tokenizer_json;   // text of tokenizer.json, parsed on demand
     tern_str chat_template;    // text of chat_template.jinja
+    // How its matrices are packed ("GPTQ, 4 bits, groups of 128"), if they are and can be read; why
+    // they cannot. They appear as tensors of the types that they are decoded to.
+    const char *packing, *cannot_unpack;
     uint64_t tensor_bytes;     // of all tensors
     struct tern_file_private *priv; // open files, name index
 } tern_file;

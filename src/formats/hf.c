@@ -290,6 +290,8 @@ static tern_status read_folder(tern_file *file, const char *folder, const char *
         return tern_fail(err, TERN_ERR_FORMAT, "%s: no model here: neither %s nor %s nor "
                          "config.json nor tokenizer.json", folder, SINGLE, INDEX);
     tern_status status = tern_hf_resolve_ternary(file, err);
+    if (status == TERN_OK) status = tern_hf_resolve_packed(file, folder, err);
+    if (status == TERN_OK) status = tern_hf_resolve_ternary_floats(file, err);
     if (status == TERN_OK) status = tern_hf_join_experts(file, err);
     if (status == TERN_OK || status == TERN_ERR_IO) return status; // a failed read names the file
     return tern_fail_prefix(err, status, folder);

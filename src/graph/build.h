@@ -11,6 +11,8 @@ tern_vid tern_g_value(tern_graph *g, tern_value_kind kind, tern_value_type type,
 tern_vid tern_g_named(tern_graph *g, const char *name, tern_value_kind kind, tern_value_type type,
                       tern_dim dim, int64_t rows, int64_t cols);
 tern_node *tern_g_node(tern_graph *g, tern_op op);
+// Opens a gap for one node at index i; NULL: there is no memory, which the graph does not remember.
+tern_node *tern_g_insert(tern_graph *g, size_t i);
 void tern_g_in(tern_graph *g, tern_node *n, tern_vid v);
 // Adds a temp of `cols` columns, with the rows of `like`, as the node's next output.
 tern_vid tern_g_out(tern_graph *g, tern_node *n, tern_vid like, tern_value_type type, int64_t cols);

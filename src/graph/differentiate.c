@@ -9,6 +9,9 @@
 //   linear        y = x W^T            dx = dy W               dW += dy^T x
 //   rms_norm      y = r x w            r = 1/sqrt(mean x^2 + eps), g = dy w, n columns of a group:
 //                                      dx = r (g - x r^2 (x . g) / n)     dw += sum_t dy r x
+//   group_norm    the same with w = 1
+//   scale_by      y = s x              dx = s dy               ds += sum dy x
+//   cap           y = c tanh(x / c)    dx = dy (1 - tanh(x / c)^2)
 //   rope          a rotation           dx = dy rotated back
 //   attention     P = softmax(s q K^T) dV = P^T dy, dP = dy V^T, dS = P (dP - rowsum(dy * y)),
 //                 y = P V              dq = s dS K, dK = s dS^T q
@@ -18,6 +21,11 @@
 //                                      dw[j] += sum_t dy[t] x[t - last + j]
 //   cross entropy -log p[target]       dlogits = p - onehot(target)
 //   bias          y = x + b            dx = dy                 db += sum_t dy
+//   ssm           per head, u = dt x:  G_t = C_t dy_t^T + e^(A dt_(t+1)) G_(t+1), from the last on;
+//                 S_t = e^(A dt) S_(t-1) + B u^T,  y = S_t^T C + D x
+//                                      du = G^T B, dB = G u, dC = S dy, dx = dt du + D dy
+//                                      with q = e^(A dt) sum (G * S_(t-1)):
+//                                      ddt = du . x + A q,  dA += dt q,  dD += dy . x
 //   quantize, ternarize: dx = dy       (straight through)
 #include <stdio.h>
 #include <string.h>
@@ -50,10 +58,54 @@ static tern_status without_cache(tern_graph *g, tern_node *n, tern_error *err) {
     return TERN_OK;
 }
 
-// Convolution over the state becomes convolution among the rows.
-static void without_tail(tern_node *n) {
+// Lets node *i make a new value and `next` make node *i's result of that; *i is then next's.
+static tern_status follow(tern_graph *g, size_t *i, tern_node next, tern_error *err) {
+    tern_vid y = g->nodes[*i].out[0];
+    if (tern_array_reserve(TERN_MEM_GRAPH, &g->values, &g->values_capacity, g->n_values, 1) != 0 ||
+        !tern_g_insert(g, *i + 1))
+        return tern_fail_memory(err, sizeof *g->nodes);
+    tern_vid between = (tern_vid)g->n_values++;
+    tern_value *v = &g->values[between];
+    *v = g->values[y];
+    v->kind = TERN_VALUE_TEMP;
+    v->producer = (int32_t)*i;
+    snprintf(v->name, sizeof v->name, "%s.%d", tern_op_name(g->nodes[*i].op), (int)between);
+    g->nodes[*i].out[0] = next.in[0] = between;
+    next.layer = g->nodes[*i].layer;
+    next.out[0] = y;
+    next.n_out = 1;
+    g->nodes[++*i] = next;
+    g->values[y].producer = (int32_t)*i;
+    return TERN_OK;
+}
+
+// Convolution over the state becomes convolution among the rows, its bias and its activation nodes
+// of their own. *i: where it is, then the last of these.
+static tern_status without_tail(tern_graph *g, size_t *i, tern_error *err) {
+    tern_node *n = &g->nodes[*i];
+    tern_act_kind act = n->act;
+    tern_vid bias = n->n_in > 3 ? n->in[3] : -1;
     n->op = TERN_OP_CONV_SEQ;
     n->n_in = 2;
+    if (bias >= 0)
+        TERN_TRY(follow(g, i, (tern_node){.op = TERN_OP_BIAS, .in = {-1, bias}, .n_in = 2}, err));
+    if (act != TERN_ACTIVATION_NONE)
+        TERN_TRY(follow(g, i, (tern_node){.op = TERN_OP_ACT, .act = act, .n_in = 1}, err));
+    return TERN_OK;
+}
+
+// Scores are capped by a node of their own.
+static tern_status without_cap(tern_graph *g, size_t *i, tern_error *err) {
+    tern_node *n = &g->nodes[*i];
+    float cap = n->soft_cap;
+    n->soft_cap = 0;
+    return follow(g, i, (tern_node){.op = TERN_OP_CAP, .soft_cap = cap, .n_in = 1}, err);
+}
+
+// A state space, likewise, begins each document with zeros.
+static void without_state(tern_node *n) {
+    n->op = TERN_OP_SSM_SEQ;
+    n->n_in = 5;
 }
 
 // Replaces v by w wherever it is read.
@@ -88,7 +140,8 @@ static void drop_unread(tern_graph *g) {
         size_t kept = 0;
         for (size_t i = 0; i < g->n_nodes; i++) {
             const tern_node *n = &g->nodes[i];
-            bool read = n->op == TERN_OP_LINEAR && g->values[n->out[0]].kind == TERN_VALUE_OUTPUT;
+            bool scores = n->op == TERN_OP_LINEAR || n->op == TERN_OP_CAP;
+            bool read = scores && g->values[n->out[0]].kind == TERN_VALUE_OUTPUT;
             for (size_t j = i + 1; j < g->n_nodes; j++)
                 for (int k = 0; k < g->nodes[j].n_in; k++)
                     for (int o = 0; o < n->n_out; o++) read |= g->nodes[j].in[k] == n->out[o];
@@ -129,7 +182,11 @@ tern_status tern_graph_train(tern_graph *g, tern_error *err) {
         if (n->op == TERN_OP_ATTENTION) TERN_TRY(without_cache(g, n, err));
         if (n->op == TERN_OP_TAKE_ROWS) redirect(g, n->out[0], n->in[0]);
         if (n->op == TERN_OP_MUL) becomes_glu(g, n);
-        if (n->op == TERN_OP_CONV) without_tail(n);
+        if (n->op == TERN_OP_SSM) without_state(n);
+        if (n->op == TERN_OP_CONV)
+            TERN_TRY(without_tail(g, &i, err));
+        else if (n->op == TERN_OP_LINEAR && n->soft_cap != 0)
+            TERN_TRY(without_cap(g, &i, err));
     }
     drop_unread(g);
     for (size_t i = 0; i < g->n_nodes; i++)
@@ -326,6 +383,70 @@ static void add_back(gradients *d, const tern_node *f, tern_vid dy) {
     send(d, f->in[0], dy);
     send(d, f->in[1], dy);
 }
+// dx of an op whose gradient is made of x and dy alone, with the same attributes.
+static void plain_back(gradients *d, const tern_node *f, tern_vid dy, tern_op op) {
+    tern_vid x = f->in[0];
+    tern_node *n = begin(d, f, op);
+    inputs(d, n, (tern_vid[]){x, dy}, 2);
+    if (!n) return;
+    n->eps = f->eps;
+    n->group = f->group;
+    n->soft_cap = f->soft_cap;
+    send(d, x, tern_g_out(d->g, n, x, TERN_VALUE_F32, d->g->values[x].cols));
+}
+static void group_norm_back(gradients *d, const tern_node *f, tern_vid dy) {
+    plain_back(d, f, dy, TERN_OP_GROUP_NORM_GRAD);
+}
+static void cap_back(gradients *d, const tern_node *f, tern_vid dy) {
+    plain_back(d, f, dy, TERN_OP_CAP_GRAD);
+}
+
+static void scale_by_back(gradients *d, const tern_node *f, tern_vid dy) {
+    const tern_vid x = f->in[0], s = f->in[1];
+    tern_vid ds = sink(d, s);
+    if (ds >= 0) {
+        tern_vid products = tern_g_mul(d->g, dy, x);
+        inputs(d, begin(d, f, TERN_OP_SUM_INTO), (tern_vid[]){products, ds}, 2);
+    }
+    if (d->reaches[x]) send(d, x, tern_g_scale_by(d->g, dy, s));
+}
+
+static void pieces_back(gradients *d, const tern_node *f, tern_vid dy) {
+    tern_node *n = begin(d, f, TERN_OP_SCALE_PIECES);
+    inputs(d, n, &dy, 1);
+    if (!n) return;
+    memcpy(n->factors, f->factors, sizeof n->factors);
+    memcpy(n->widths, f->widths, sizeof n->widths);
+    send(d, f->in[0], tern_g_out(d->g, n, dy, TERN_VALUE_F32, d->g->values[dy].cols));
+}
+
+// Adds the sum of all rows to the gradient of a weight that is trained.
+static void sum_rows(gradients *d, const tern_node *f, tern_vid rows, tern_vid w) {
+    tern_vid dw = sink(d, w);
+    if (dw >= 0) inputs(d, begin(d, f, TERN_OP_BIAS_GRAD), (tern_vid[]){rows, dw}, 2);
+}
+
+static void ssm_back(gradients *d, const tern_node *f, tern_vid dy) {
+    const tern_vid xbc = f->in[0], dt = f->in[1];
+    bool rates = is_trained(d, f->in[2]) || is_trained(d, f->in[3]);
+    tern_node *n = begin(d, f, TERN_OP_SSM_GRAD);
+    inputs(d, n, f->in, 5);
+    tern_g_in(d->g, n, dy);
+    if (!n) return;
+    n->n_heads = f->n_heads;
+    n->n_kv_heads = f->n_kv_heads;
+    n->head_dim = f->head_dim;
+    n->v_dim = f->v_dim;
+    tern_vid dx = tern_g_out(d->g, n, xbc, TERN_VALUE_F32, d->g->values[xbc].cols);
+    tern_vid rows[3] = {tern_g_out(d->g, n, dt, TERN_VALUE_F32, f->n_heads)};
+    for (int i = 1; rates && i < 3; i++)
+        rows[i] = tern_g_out(d->g, n, dt, TERN_VALUE_F32, f->n_heads);
+    send(d, xbc, dx);
+    send(d, dt, rows[0]);
+    sum_rows(d, f, rows[0], f->in[4]);
+    for (int i = 1; rates && i < 3; i++) sum_rows(d, f, rows[i], f->in[1 + i]);
+}
+
 static void scale_back(gradients *d, const tern_node *f, tern_vid dy) {
     send(d, f->in[0], tern_g_scale(d->g, dy, f->scale));
 }
@@ -357,9 +478,10 @@ static bool is_replaced(const tern_node *n) {
     switch (n->op) {
     case TERN_OP_KV_STORE:
     case TERN_OP_TAKE_ROWS:
+    case TERN_OP_CONV:
+    case TERN_OP_SSM:
     case TERN_OP_TOP_K: return true;
     case TERN_OP_ATTENTION: return !n->bidirectional;
-    case TERN_OP_CONV: return n->n_in == 3 && n->act == TERN_ACTIVATION_NONE;
     default: return false;
     }
 }
@@ -368,13 +490,11 @@ const char *tern_graph_untrainable(const tern_graph *g) {
     const tern_node *found = NULL;
     for (size_t i = 0; i < g->n_nodes; i++) {
         const tern_node *n = &g->nodes[i];
-        bool partly = found && (found->op == TERN_OP_ATTENTION || found->op == TERN_OP_CONV);
+        bool partly = found && found->op == TERN_OP_ATTENTION;
         if (!gradient_of(n->op) && !is_replaced(n) && (!found || partly)) found = n;
-        if (n->op == TERN_OP_LINEAR && n->soft_cap != 0) return "linear with a cap";
     }
     if (!found) return NULL;
     if (found->op == TERN_OP_ATTENTION) return "attention to both sides";
-    if (found->op == TERN_OP_CONV) return "conv with a bias or an activation";
     return tern_op_name(found->op);
 }
 

@@ -182,6 +182,12 @@ tern_vid tern_g_table(tern_graph *g, const char *name, int64_t n_rows, int64_t n
     return v;
 }
 
+tern_vid tern_g_host_table(tern_graph *g, const char *name, int64_t n_rows, int64_t n_cols) {
+    tern_vid v = tern_g_table(g, name, n_rows, n_cols);
+    if (v >= 0) g->values[v].on_host = true;
+    return v;
+}
+
 tern_vid tern_g_array(tern_graph *g, const char *name, int64_t n_rows, int64_t n_cols) {
     return tern_g_named(g, name, TERN_VALUE_WEIGHT, TERN_VALUE_F32, TERN_DIM_NONE, n_rows, n_cols);
 }

@@ -60,6 +60,7 @@ typedef struct tern_value {
     int32_t producer; // node, or -1
     // Weights
     bool is_table;  // rows are looked up by token (a tied head uses the same weight both ways)
+    bool on_host;   // a table so large that a device with memory of its own is only sent rows of it
     bool is_matrix; // multiplied from the right: [n_out, n_in] in rows and cols
     int32_t parts;  // so many matrices one below the other, of which a row reads a few; 0: one
     // States
@@ -254,6 +255,7 @@ tern_vid tern_g_parts(tern_graph *g, const char *name, int32_t n_parts, int64_t 
                       int64_t n_in);
 tern_vid tern_g_vector(tern_graph *g, const char *name, int64_t n);
 tern_vid tern_g_table(tern_graph *g, const char *name, int64_t n_rows, int64_t n_cols);
+tern_vid tern_g_host_table(tern_graph *g, const char *name, int64_t n_rows, int64_t n_cols);
 // Small numbers that are read as they are, neither looked up nor multiplied from the right:
 // a convolution's taps.
 tern_vid tern_g_array(tern_graph *g, const char *name, int64_t n_rows, int64_t n_cols);

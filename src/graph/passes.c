@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "graph/graph.h"
+#include "graph/build.h"
 
 #define DEAD TERN_OP_COUNT
 
@@ -54,8 +54,7 @@ static void sweep(tern_graph *g) {
     g->n_nodes = kept;
 }
 
-// Opens a gap for one node at index i.
-static tern_node *insert_node(tern_graph *g, size_t i) {
+tern_node *tern_g_insert(tern_graph *g, size_t i) {
     if (tern_array_reserve(TERN_MEM_GRAPH, &g->nodes, &g->nodes_capacity, g->n_nodes, 1) != 0)
         return NULL;
     memmove(&g->nodes[i + 1], &g->nodes[i], (g->n_nodes - i) * sizeof *g->nodes);
@@ -77,7 +76,7 @@ static tern_vid quantized(tern_graph *g, tern_vid x, tern_value_type type, size_
     tern_value like = g->values[x];
     int32_t layer = g->nodes[*i].layer;
     if (tern_array_reserve(TERN_MEM_GRAPH, &g->values, &g->values_capacity, g->n_values, 1) != 0 ||
-        !insert_node(g, *i)) {
+        !tern_g_insert(g, *i)) {
         tern_fail_memory(err, sizeof *g->nodes);
         return -1;
     }

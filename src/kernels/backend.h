@@ -43,6 +43,7 @@ typedef struct tern_weight_source {
     float scale;    // I2_S, HF_TERNARY
     bool ternarize; // float master weights: round(w / mean|w|) in -1..1, times mean|w|
     bool is_matrix, is_table, is_head;
+    bool on_host; // a table that stays in the file: a device is sent the rows of a batch's tokens
     bool as_floats; // products with it take float activations, whatever is known to be faster
     // A matrix of so many parts one below the other, of which a token reads n_parts_read: never
     // ternary; 0: one.
@@ -178,9 +179,6 @@ typedef struct tern_backend {
     // Any number of threads may use a device at once, each with its own instance. Else one at a
     // time, but for is_lost and memory.
     bool is_shared;
-    // The name of an op of the graph, as its architecture built it, that the backend has no kernel
-    // for; NULL: it has all. NULL itself: it always has.
-    const char *(*lacks)(const tern_graph *g);
     // Begins to open a device, which then can be polled and closed. desc stays until it is open.
     tern_status (*open)(tern_device **out, const tern_device_desc *desc, tern_error *err);
     // After a failure it can only be closed.
@@ -196,7 +194,8 @@ typedef struct tern_backend {
     // Before the weights are bound, decides what only measurements on them can decide.
     tern_status (*tune)(tern_device *d, const tern_weight_source *sources, size_t n,
                         tern_error *err);
-    // Begins to bind a weight, one at a time. The source stays until it is bound.
+    // Begins to bind a weight, one at a time. The source stays until it is bound, its data (what
+    // the blob's bytes are read from) until it is unbound.
     tern_status (*bind)(tern_device *d, const tern_weight_source *source, tern_weight **out,
                         tern_error *err);
     // Some tens of megabytes more, as far as the device takes them now. *left: bytes of the source

@@ -27,6 +27,7 @@ typedef struct reader {
     float scale;
     double alpha;
     bool by_root; // use_rslora
+    bool of_folder; // trained beside a folder's weights
 } reader;
 
 // ---- One matrix --------------------------------------------------------------------------------
@@ -120,11 +121,12 @@ static tern_status check_shapes(const reader *r, const tern_tensor *a, const ter
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
                          "tensor %s: adapters of %s are not supported", a->name,
                          w->n_dims == 3 ? "experts" : "a matrix that GGUF has in pieces");
-    if (r->base->kind == TERN_FILE_GGUF && r->file->kind == TERN_FILE_HF && r->arch->folded)
+    bool folder = r->base->kind == TERN_FILE_HF;
+    if (r->arch->folded && r->of_folder != folder)
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                         "tensor %s: a %s's GGUF has factors in its weights that the adapter was "
-                         "trained beside: use the model's folder",
-                         a->name, r->arch->name);
+                         "tensor %s: a %s's GGUF has factors in its weights, its folder beside "
+                         "them: the adapter is one of the %s",
+                         a->name, r->arch->name, folder ? "GGUF" : "folder");
     if (w->n_dims < 2 || role == TERN_ROLE_VECTOR)
         return tern_fail(err, TERN_ERR_FORMAT, "tensor %s: %s is not a matrix", a->name, weight);
     if (!is_plain(a) || !is_plain(b))
@@ -191,6 +193,7 @@ static tern_status read_gguf(reader *r, tern_error *err) {
     char weight[64], other[80];
     TERN_TRY(check_gguf(r, err));
     tern_file_meta_float(r->file, "adapter.lora.alpha", &r->alpha);
+    tern_file_meta_bool(r->file, TERN_LORA_OF_FOLDER, &r->of_folder);
     for (size_t i = 0; i < r->file->n_tensors; i++) {
         const tern_tensor *t = &r->file->tensors[i];
         if (cut_end(t->name, ".lora_a", weight, sizeof weight)) {
@@ -274,6 +277,7 @@ static tern_status read_peft_pair(const reader *r, const tern_tensor *a, const c
 
 static tern_status read_peft(reader *r, tern_error *err) {
     char module[144], other[192];
+    r->of_folder = true;
     TERN_TRY(check_config(r, err));
     for (size_t i = 0; i < r->file->n_tensors; i++) {
         const tern_tensor *t = &r->file->tensors[i];
@@ -304,7 +308,7 @@ tern_status tern_adapters_read(tern_adapters *set, const char *path, float scale
                                       : tern_file_open(&file, inner.ptr, err);
     tern_strbuf_free(&inner);
     TERN_TRY(status);
-    reader r = {set, file, base, arch, c, scale, 0, false};
+    reader r = {set, file, base, arch, c, scale, 0, false, false};
     status = file->kind == TERN_FILE_GGUF ? read_gguf(&r, err) : read_peft(&r, err);
     if (status == TERN_OK && file->n_tensors == 0)
         status = tern_fail(err, TERN_ERR_FORMAT, "there are no tensors in it");

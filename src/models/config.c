@@ -157,13 +157,13 @@ static tern_status check_epsilon(const char *name, double value, tern_error *err
     return tern_fail(err, TERN_ERR_FORMAT, "config: %s is %g, expected 0 to 1", name, value);
 }
 
-// Experts are other matrices for other tokens.
+// Experts are other matrices for other tokens; a single one is a feed-forward part.
 static tern_status refuse_experts(const tern_config_source *s, tern_error *err) {
     static const char *const names[] = {"num_experts", "num_local_experts"};
     int64_t n = 0;
     if (s->arch->has_experts) return TERN_OK;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (tern_config_int(s, i ? NULL : "expert_count", names[i], &n) && n > 0)
+        if (tern_config_int(s, i ? NULL : "expert_count", names[i], &n) && n > 1)
             return tern_fail(err, TERN_ERR_UNSUPPORTED,
                              "config: %" PRId64 " experts: mixtures of experts are not supported",
                              n);
@@ -330,11 +330,14 @@ static tern_status read_act(const tern_config_source *s, tern_config *c, tern_er
 // "online": the weights are masters, rounded at each use; else they are packed codes.
 static tern_status read_quantization(const tern_config_source *s, tern_config *c, tern_error *err) {
     const tern_json *q = tern_config_json(s, "quantization_config");
-    if (!tern_json_is(q, TERN_JSON_OBJECT)) return TERN_OK;
+    if (s->file->cannot_unpack)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s", s->file->cannot_unpack);
+    if (!tern_json_is(q, TERN_JSON_OBJECT) || s->file->packing) return TERN_OK;
     tern_str method = tern_json_str(tern_config_json(s, "quantization_config.quant_method"));
     if (!tern_str_is(method, "bitnet"))
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                         "config.json: quant_method \"%.*s\" is not supported (bitnet is)",
+                         "config.json: quant_method \"%.*s\" is not supported (bitnet, gptq, "
+                         "awq, compressed-tensors, fp8 and MLX's are)",
                          (int)(method.len < 40 ? method.len : 40), method.ptr ? method.ptr : "");
     tern_str mode = tern_json_str(tern_config_json(s, "quantization_config.quantization_mode"));
     bool online = tern_str_is(mode, "online");
@@ -360,8 +363,20 @@ static tern_status read_quantization(const tern_config_source *s, tern_config *c
     return TERN_OK;
 }
 
+// BitNet's embedding models say nothing in config.json: their tensors do, by names of their own.
+static bool has_own_input_norms(const tern_config_source *s) {
+    static const char end[] = "q_proj.norm.weight";
+    const tern_tensor *t = tern_model_tensor(s->file, s->arch, "blk.0.attn_q_norm_in.weight");
+    size_t n = t ? strlen(t->name) : 0;
+    return n >= sizeof end - 1 && strcmp(t->name + n - (sizeof end - 1), end) == 0;
+}
+
 static tern_status read_linears(const tern_config_source *s, tern_config *c, tern_error *err) {
-    c->input_norm_eps = 1e-6;
+    c->input_norm_eps = c->rms_eps;
+    if (!is_gguf(s) && !tern_config_json(s, "quantization_config") && has_own_input_norms(s)) {
+        c->bitlinear = c->input_norms = true;
+        return TERN_OK;
+    }
     if (!is_gguf(s)) return read_quantization(s, c, err);
     c->input_norms = tern_file_tensor(s->file, "blk.0.attn_q_norm_in.weight") != NULL;
     tern_config_float(s, "norm_in_rms_epsilon", NULL, &c->input_norm_eps);

@@ -189,16 +189,17 @@ bool tern_config_pools(const tern_config *c);  // rows of a text to one vector
         TERN_LAYER_MATRIX("ffn_up_exps", module_ ".experts." up_, TERN_ROLE_MATRIX),               \
         TERN_LAYER_MATRIX("ffn_down_exps", module_ ".experts." down_, TERN_ROLE_MATRIX)
 
-// The norms in front of each projection, as transformers' BitNet quantizer puts them into any
-// model (use_rms_norm).
+// The norms in front of each projection: as transformers' BitNet quantizer puts them into any model
+// (use_rms_norm), and as BitNet's embedding models call them.
+#define TERN_INPUT_NORM(gguf_, hf_)                                                                \
+    TERN_LAYER_ROW(gguf_ "_norm_in.weight", hf_ ".rms_norm.weight",                                \
+                   .hf_also = "model.layers.%d." hf_ ".norm.weight")
 #define TERN_ROWS_INPUT_NORMS                                                                      \
-    TERN_LAYER_NORM("attn_q_norm_in", "self_attn.q_proj.rms_norm", TERN_CHANGE_NONE),              \
-        TERN_LAYER_NORM("attn_k_norm_in", "self_attn.k_proj.rms_norm", TERN_CHANGE_NONE),          \
-        TERN_LAYER_NORM("attn_v_norm_in", "self_attn.v_proj.rms_norm", TERN_CHANGE_NONE),          \
-        TERN_LAYER_NORM("attn_output_norm_in", "self_attn.o_proj.rms_norm", TERN_CHANGE_NONE),     \
-        TERN_LAYER_NORM("ffn_gate_norm_in", "mlp.gate_proj.rms_norm", TERN_CHANGE_NONE),           \
-        TERN_LAYER_NORM("ffn_up_norm_in", "mlp.up_proj.rms_norm", TERN_CHANGE_NONE),               \
-        TERN_LAYER_NORM("ffn_down_norm_in", "mlp.down_proj.rms_norm", TERN_CHANGE_NONE)
+    TERN_INPUT_NORM("attn_q", "self_attn.q_proj"), TERN_INPUT_NORM("attn_k", "self_attn.k_proj"),  \
+        TERN_INPUT_NORM("attn_v", "self_attn.v_proj"),                                             \
+        TERN_INPUT_NORM("attn_output", "self_attn.o_proj"),                                        \
+        TERN_INPUT_NORM("ffn_gate", "mlp.gate_proj"), TERN_INPUT_NORM("ffn_up", "mlp.up_proj"),    \
+        TERN_INPUT_NORM("ffn_down", "mlp.down_proj")
 
 // Tensors of whatever else is in a model's files, when only the text is computed.
 #define TERN_IGNORED_PICTURES                                                                      \

@@ -107,21 +107,40 @@ static tern_status read_window(const tern_config_source *s, tern_config *c, tern
     return tern_config_rope(s, c, "sliding_attention", &c->window_rope, err);
 }
 
+// BitNet's embedding model as GGUF has no windows, and one base of RoPE.
+static bool lacks_windows(const tern_config_source *s, const tern_config *c) {
+    int64_t window;
+    return s->file->kind == TERN_FILE_GGUF && c->input_norms &&
+           !tern_config_int(s, "attention.sliding_window", NULL, &window);
+}
+
 static tern_status read(const tern_config_source *s, tern_config *c, tern_error *err) {
     TERN_TRY(refuse_caps(s, err));
-    TERN_TRY(read_layers(s, c, err));
-    TERN_TRY(read_window(s, c, err));
+    if (!lacks_windows(s, c)) {
+        TERN_TRY(read_layers(s, c, err));
+        TERN_TRY(read_window(s, c, err));
+    }
     return read_scale(s, c, err);
+}
+
+// What is pooled is mostly the row of the token that ends a text, which not all files say is there.
+static tern_status read_decoder(const tern_config_source *s, tern_config *c, tern_error *err) {
+    TERN_TRY(read(s, c, err));
+    TERN_TRY(tern_config_pooling(s, c, err));
+    c->appends_eos = c->pooling == TERN_POOLING_LAST;
+    return TERN_OK;
 }
 
 static tern_status put_window(tern_gguf_writer *w, const char *name, const tern_config *c,
                               int64_t window) {
     char key[160];
     uint8_t flags[TERN_LAYERS_MAX];
-    snprintf(key, sizeof key, "%s.attention.sliding_window", name);
-    TERN_TRY(tern_gguf_put_int(w, key, TERN_META_U32, window));
-    snprintf(key, sizeof key, "%s.rope.freq_base_swa", name);
-    TERN_TRY(tern_gguf_put_f32(w, key, c->window_rope.base));
+    if (window > 0) {
+        snprintf(key, sizeof key, "%s.attention.sliding_window", name);
+        TERN_TRY(tern_gguf_put_int(w, key, TERN_META_U32, window));
+        snprintf(key, sizeof key, "%s.rope.freq_base_swa", name);
+        TERN_TRY(tern_gguf_put_f32(w, key, c->window_rope.base));
+    }
     if (c->query_scalar != (double)c->head_dim) {
         snprintf(key, sizeof key, "%s.attention.scale", name);
         TERN_TRY(tern_gguf_put_f32(w, key, (float)(1 / sqrt(c->query_scalar))));
@@ -131,23 +150,28 @@ static tern_status put_window(tern_gguf_writer *w, const char *name, const tern_
         flags[i] = c->layers[i] == TERN_LAYER_WINDOW;
         usual &= flags[i] == ((i + 1) % PATTERN != 0);
     }
-    if (usual) return TERN_OK;
+    if (usual || window == 0) return TERN_OK;
     snprintf(key, sizeof key, "%s.attention.sliding_window_pattern", name);
     return tern_gguf_put_array(w, key, TERN_META_BOOL, flags, (size_t)c->n_layers);
 }
 
 static tern_status write_gguf(tern_gguf_writer *w, const char *name, const tern_config *c) {
+    TERN_TRY(tern_config_write_pooling(w, name, c));
     return put_window(w, name, c, c->window);
 }
 
+// Where no layer has a window (layer_types says so), its numbers are there for programs that want
+// some.
 static void put_window_json(const tern_config *c, int64_t window, tern_strbuf *out) {
+    const tern_rope_attrs *rope = window > 0 ? &c->window_rope : &c->rope;
     tern_strbuf_printf(out,
                        "  \"sliding_window\": %" PRId64 ",\n  \"rope_local_base_freq\": %.9g,\n"
                        "  \"query_pre_attn_scalar\": %.17g,\n",
-                       window, (double)c->window_rope.base, c->query_scalar);
+                       window > 0 ? window : c->n_context, (double)rope->base, c->query_scalar);
 }
 
 static void write_json(const tern_config *c, tern_strbuf *out) {
+    tern_config_write_pooling_json(c, out);
     put_window_json(c, c->window, out);
 }
 
@@ -256,10 +280,10 @@ static const tern_ignored ignored[] = {
 const tern_arch tern_arch_gemma3 = {
     BOTH,
     .name = "gemma3",
-    .graphs = TERN_GRAPHS(TERN_DECODER(build)),
+    .graphs = TERN_GRAPHS(TERN_DECODER(build), TERN_ENCODER(build)),
     .gguf_names = gguf_names,
     .hf_class = "Gemma3ForCausalLM",
-    .read = read,
+    .read = read_decoder,
     .write_gguf = write_gguf,
     .write_json = write_json,
     .generation = &generation,

@@ -69,7 +69,7 @@ static tern_vid per_layer(tern_graph *g, const tern_config *c, tern_vid x) {
     tern_vid made = tern_graph_find(g, "per_layer");
     if (made >= 0) return made;
     g->layer = -1;
-    tern_vid table = tern_g_table(g, "per_layer_token_embd.weight", c->n_vocab, all);
+    tern_vid table = tern_g_host_table(g, "per_layer_token_embd.weight", c->n_vocab, all);
     tern_vid token = tern_g_embed(g, tern_graph_find(g, "ids"), table);
     token = tern_g_scale(g, token, sqrtf((float)n));
     tern_vid w = tern_g_matrix(g, "per_layer_model_proj.weight", all, c->n_embd);

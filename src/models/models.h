@@ -118,7 +118,7 @@ typedef struct tern_tensor_row {
     tern_role role;
     tern_change change;
     tern_order_kind rows, columns;
-    const char *gguf_also; // another name that files have for it
+    const char *gguf_also, *hf_also; // another name that files have for it
     // Folders have `shares` tensors of GGUF as one, their rows one after the other; this is number
     // `share`. Rows of one folder's tensor follow each other here. shares 0: it is one in both.
     int share, shares;
@@ -330,6 +330,10 @@ typedef struct tern_adapter { // of one matrix, all files together
     float *a;           // [room, n_in]
     float *b;           // [n_out, room], times each file's scale
 } tern_adapter;
+
+// Of an adapter in a GGUF, for architectures with `folded` factors: that it was trained beside a
+// folder's weights. What other programs write is beside GGUF's.
+#define TERN_LORA_OF_FOLDER "tern.lora.of_folder"
 
 typedef struct tern_adapters {
     tern_adapter *list;

@@ -89,21 +89,32 @@ bool tern_model_name_to_gguf(const tern_arch *arch, const char *hf_name, char *o
     int layer;
     const char *name = without_prefix(hf_name);
     for (const tern_tensor_row *row = arch->tensors; row->gguf; row++)
-        if (row->hf && match(without_prefix(row->hf), name, &layer))
+        if ((row->hf && match(without_prefix(row->hf), name, &layer)) ||
+            (row->hf_also && match(without_prefix(row->hf_also), name, &layer)))
             return fill(row->gguf, layer, out, size);
     return false;
 }
 
-static const tern_tensor *find_in_folder(const tern_file *file, const tern_arch *arch,
-                                         const char *gguf_name) {
-    char hf[128], full[160];
-    if (!tern_model_name_to_hf(arch, gguf_name, hf, sizeof hf)) return NULL;
+// Under this name, after whichever prefix.
+static const tern_tensor *find_name(const tern_file *file, const char *hf) {
+    char full[160];
     const tern_tensor *t = tern_file_tensor(file, hf);
     for (size_t i = 0; !t && i < N_PREFIXES; i++) {
         snprintf(full, sizeof full, "%s%s", prefixes[i], without_prefix(hf));
         t = tern_file_tensor(file, full);
     }
     return t;
+}
+
+static const tern_tensor *find_in_folder(const tern_file *file, const tern_arch *arch,
+                                         const char *gguf_name) {
+    char hf[128];
+    if (!tern_model_name_to_hf(arch, gguf_name, hf, sizeof hf)) return NULL;
+    const tern_tensor *t = find_name(file, hf);
+    const tern_tensor_row *row = t ? NULL : tern_model_row(arch, gguf_name);
+    int layer;
+    if (!row || !row->hf_also || !match_gguf(row, gguf_name, &layer)) return t;
+    return fill(row->hf_also, layer, hf, sizeof hf) ? find_name(file, hf) : NULL;
 }
 
 const tern_tensor *tern_model_tensor(const tern_file *file, const tern_arch *arch,

@@ -109,6 +109,7 @@ static tern_status find_source(tern_model *m, const tern_value *v, tern_weight_s
     s->scale = t->scale;
     s->is_matrix = v->is_matrix;
     s->is_table = v->is_table;
+    s->on_host = v->on_host;
     bool damaged = false;
     if (!m->damaged && !v->is_matrix && !v->is_table) TERN_TRY(look_at(s, &damaged, err));
     if (damaged) m->damaged = t->name;
@@ -130,6 +131,7 @@ static tern_status add_use(tern_weight_source *s, const tern_value *v, tern_erro
         return tern_fail(err, TERN_ERR_FORMAT, "graph: %s has two shapes in two graphs", v->name);
     s->is_matrix |= v->is_matrix;
     s->is_table |= v->is_table;
+    s->on_host &= v->on_host;
     return TERN_OK;
 }
 

@@ -14,22 +14,9 @@
 
 // ---- Opening -----------------------------------------------------------------------------------
 
-// Before a device is opened and sent weights, which takes long.
-static tern_status check_ops(const tern_model *m, const tern_backend *backend, tern_error *err) {
-    for (int i = 0; backend->lacks && i < m->n_graphs; i++) {
-        const char *op = backend->lacks(&m->graphs[i].built);
-        if (op)
-            return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                             "%s has no %s, which a %s needs: it runs on the CPU", backend->name,
-                             op, m->arch ? m->arch->name : "model");
-    }
-    return TERN_OK;
-}
-
 static tern_status open_on(tern_placement *p, const tern_model *m, const tern_backend *backend,
                            tern_error *err) {
     p->backend = backend;
-    TERN_TRY(check_ops(m, backend, err));
     return backend->open(&p->device, &m->device_desc, err);
 }
 
@@ -91,7 +78,9 @@ static void take_weight(tern_placement *p, const tern_model *m) {
     if (s->is_head)
         p->head = info.layout;
     else if (info.kind != TERN_WEIGHT_FLOAT)
-        p->ternary_layout = info.layout;
+        p->ternary_layout = !p->ternary_layout || !strcmp(p->ternary_layout, info.layout)
+                                ? info.layout
+                                : "mixed groups";
 }
 
 // Goes on with a weight. *n: bytes of it that were read.

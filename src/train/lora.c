@@ -125,8 +125,11 @@ void tern_lora_put_targets(const tern_lora_base *b, tern_strbuf *out) {
 
 // ---- The graph ---------------------------------------------------------------------------------
 
+// Matrices that folders have as one get none: no program would load adapters of their pieces.
 static int64_t rank_of(const void *ctx, const char *weight) {
     const tern_trainer *t = ctx;
+    const tern_tensor_row *row = tern_model_row(t->arch, weight);
+    if (row && row->shares) return 0;
     bool is_target = t->base->targets & bit_of(tern_model_role(t->arch, weight));
     return is_target ? t->desc.lora_rank : 0;
 }
@@ -168,6 +171,12 @@ tern_status tern_lora_build(tern_trainer *t, tern_graph *g, tern_error *err) {
     TERN_TRY(tern_model_refuse_unread(t->base->file, t->arch, &t->config,
                                       &(const tern_graph *){g}, 1, err));
     TERN_TRY(tern_pass_low_rank(g, rank_of, t, SCALE_NAME, err));
+    bool any = false;
+    for (size_t v = 0; v < g->n_values; v++) any |= tern_lora_is_trained(&g->values[v]);
+    if (!any)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "train: a %s has no matrix of '%s' that can have an adapter",
+                         t->arch->name, t->desc.lora_targets ? t->desc.lora_targets : "all");
     b->n_kinds = g->n_values;
     b->kinds = tern_alloc_array(TERN_MEM_GRAPH, g->n_values + 1, sizeof *b->kinds);
     tern_weight_kind *lowered =
@@ -235,6 +244,11 @@ static tern_status load_weight(tern_trainer *t, const tern_value *v, const tern_
     tern_lora_base *b = t->base;
     tern_tensor found;
     TERN_TRY(tern_model_weight(b->file, t->arch, v, &found, err));
+    if (!v->is_matrix && !v->is_table) { // files have vectors as columns, too
+        found.ne[0] = (uint64_t)v->cols;
+        found.ne[1] = (uint64_t)v->rows;
+        found.ne[2] = 1;
+    }
     const tern_tensor *x = &found;
     rows r = {.tensor = x, .is_ternary = kind->is_ternary, .scale = kind->scale};
     const tern_tensor_row *facts = tern_model_row(t->arch, v->name);
@@ -302,5 +316,8 @@ tern_status tern_lora_put_meta(const tern_trainer *t, tern_gguf_writer *w) {
     TERN_TRY(tern_gguf_put_str(w, "general.name", TERN_STR("tern")));
     TERN_TRY(tern_gguf_put_int(w, "general.file_type", TERN_META_U32, 0));
     TERN_TRY(tern_gguf_put_str(w, "adapter.type", TERN_STR("lora")));
+    if (t->arch->folded)
+        TERN_TRY(tern_gguf_put_int(w, TERN_LORA_OF_FOLDER, TERN_META_BOOL,
+                                   t->base->file->kind == TERN_FILE_HF));
     return tern_gguf_put_f32(w, "adapter.lora.alpha", t->desc.lora_alpha);
 }

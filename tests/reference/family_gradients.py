@@ -10,12 +10,13 @@ sin((k + 1) (i + 1) 0.7390851): no random numbers, so that any language has the 
 """
 import json, os
 import numpy as np
+import mixed_oracles
 from families_np import family
 from safetensors_np import read_safetensors
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 FAMILIES = ("qwen3", "gemma3", "gemma3_linear", "lfm2", "qwen2", "ministral3", "granite", "phi3", "hunyuan", "exaone4",
-            "olmo2")
+            "olmo2", "granitehybrid", "falcon_h1", "gemma4")
 N_DIRECTIONS, N_SECOND = 4, 20
 
 
@@ -59,7 +60,7 @@ def main():
     out = {}
     for case in FAMILIES:
         folder = os.path.join(HERE, "..", "oracles", case)
-        model = family(folder)
+        model = mixed_oracles.CLASSES[case](folder) if case in mixed_oracles.CLASSES else family(folder)
         ids = read_safetensors(os.path.join(folder, "golden.safetensors"))["input_ids"].reshape(-1)
         documents = [ids, ids[:N_SECOND][::-1]]
         slopes = {name: [slope(model, documents, name, direction(x.shape, k)) for k in range(N_DIRECTIONS)]

@@ -26,9 +26,9 @@ def value(x):
     return ARRAY, struct.pack("<IQ", kinds[0], len(x)) + b"".join(parts)
 
 
-def write_gguf(path, meta, tensors, bf16=()):
+def write_gguf(path, meta, tensors, bf16=(), raw_types={}):
     """meta: values by key, in order. tensors: float32 arrays, the first dimension is the slowest.
-    `bf16`: names of those that hold such numbers and are written so."""
+    `bf16`: names of those that hold such numbers and are written so; raw_types: type and bytes of others."""
     head, data = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(meta)), b""
     for key, x in meta.items():
         kind, raw = value(x)
@@ -36,6 +36,7 @@ def write_gguf(path, meta, tensors, bf16=()):
     for name, x in tensors.items():
         x = np.ascontiguousarray(x, "<f4")
         kind, raw = (30, (x.view(np.uint32) >> 16).astype("<u2").tobytes()) if name in bf16 else (0, x.tobytes())
+        kind, raw = raw_types.get(name, (kind, raw))
         head += text(name) + struct.pack("<I%dQIQ" % x.ndim, x.ndim, *x.shape[::-1], kind, len(data))
         data += raw + bytes(-len(raw) % 32)
     with open(path, "wb") as f:

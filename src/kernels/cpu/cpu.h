@@ -160,6 +160,9 @@ tern_status cpu_team_open(const char *features, int n_threads, tern_cpu_kernels 
 
 tern_status cpu_weight_bind(tern_device *d, const tern_weight_source *source, tern_weight **out,
                             tern_error *err);
+// Whether the weight is multiplied as codes in groups, with int8 activations; packs it.
+bool cpu_is_grouped(const tern_device *d, const tern_weight_source *s);
+tern_status cpu_bind_grouped(tern_device *d, tern_weight *w, tern_error *err);
 void cpu_weight_unbind(tern_device *d, tern_weight *w);
 void cpu_weight_info(const tern_weight *w, tern_weight_info *info);
 // Measures both packings on the model's own matrices.

@@ -31,14 +31,15 @@ uint64_t cpu_i8_layout(const tern_device *d, int64_t n_in, int32_t n_tokens, voi
 uint64_t cpu_groups_layout(const tern_device *d, int64_t n_in, int32_t n_tokens, void *memory,
                            tern_grouped_rows *out) {
     size_t n = (size_t)n_tokens, n_groups = (size_t)n_in / TERN_GROUP;
-    size_t most = d->kernels.q->block_tokens, n_blocks = (n + most - 1) / most;
     uint64_t at_scale = round_64((uint64_t)n_in * n);
     uint64_t at_sum = at_scale + round_64(n_groups * n * 4);
+    uint64_t at_part = at_sum + round_64(n_groups * n * 4);
     if (memory)
         *out = (tern_grouped_rows){.q = memory,
                                    .scale = (float *)((uint8_t *)memory + at_scale),
                                    .minus_sum = (int32_t *)((uint8_t *)memory + at_sum),
+                                   .minus_parts = (int32_t *)((uint8_t *)memory + at_part),
                                    .n_tokens = n,
-                                   .block = n_blocks ? (n + n_blocks - 1) / n_blocks : 1};
-    return at_sum + round_64(n_groups * n * 4);
+                                   .block = tern_grouped_tokens(d->kernels.q, n)};
+    return at_part + round_64(n_groups * n * TERN_GROUP_PARTS * 4);
 }

@@ -84,72 +84,6 @@ static tern_status bind_ternary(tern_device *d, tern_weight *w,
     return TERN_OK;
 }
 
-// ---- Codes in groups ---------------------------------------------------------------------------
-
-typedef struct group_job {
-    const tern_weight_source *s;
-    const tern_grouped_matrix *m;
-    uint8_t *out;
-    atomic_size_t counter;
-    atomic_int status;
-} group_job;
-
-// Numbers and scales of 16 rows; those after the last row are 0. Blocks of 256 have their scale
-// twice.
-static void read_group_rows(const group_job *job, size_t row, int8_t *q, uint16_t *scales) {
-    const tern_weight_source *s = job->s;
-    size_t n_in = job->m->n_in, n_groups = n_in / job->m->group, n = (size_t)s->n_rows;
-    size_t repeats = tern_dtype_group_n(s->type) / job->m->group;
-    memset(scales, 0, TERN_GROUPED_ROWS * n_groups * sizeof *scales);
-    for (size_t r = 0; r < TERN_GROUPED_ROWS && row + r < n; r++) {
-        uint16_t *to = scales + r * n_groups;
-        tern_dtype_decode_groups(s->type, s->data.memory, (row + r) * n_in, n_in, q + r * n_in, to);
-        for (size_t g = n_groups; repeats > 1 && g-- > 0;) to[g] = to[g / repeats];
-    }
-}
-
-static void pack_groups(void *ctx, const tern_team *team) {
-    group_job *job = ctx;
-    const tern_grouped_matrix *m = job->m;
-    size_t n_blocks = (m->n_rows + TERN_GROUPED_ROWS - 1) / TERN_GROUPED_ROWS;
-    (void)team;
-    int8_t *q = tern_alloc(TERN_MEM_MISC, TERN_GROUPED_ROWS * m->n_in);
-    uint16_t *scales = tern_alloc_array(TERN_MEM_MISC, TERN_GROUPED_ROWS,
-                                        m->n_in / m->group * sizeof *scales);
-    if (!q || !scales) atomic_store(&job->status, TERN_ERR_MEMORY);
-    for (size_t b, last;
-         q && scales && tern_team_claim(&job->counter, n_blocks, 4, &b, &last);)
-        for (; b < last; b++) {
-            read_group_rows(job, b * TERN_GROUPED_ROWS, q, scales);
-            tern_grouped_pack(m, q, scales, job->out + b * m->block_bytes);
-        }
-    tern_free(q);
-    tern_free(scales);
-}
-
-static tern_status bind_grouped(tern_device *d, tern_weight *w, tern_error *err) {
-    const tern_weight_source *s = &w->source;
-    size_t group = tern_dtype_group_n(s->type), n_in = (size_t)s->n_cols;
-    int bits = s->type == TERN_DTYPE_Q1_0 ? 1 : 2;
-    if (group > 128) group = 128;
-    w->grouped = (tern_grouped_matrix){.n_in = n_in,
-                                       .n_rows = (size_t)s->n_rows,
-                                       .block_bytes = tern_grouped_block_bytes(n_in, group, bits),
-                                       .group = (uint16_t)group,
-                                       .bits = (uint8_t)bits};
-    size_t n_blocks = (w->grouped.n_rows + TERN_GROUPED_ROWS - 1) / TERN_GROUPED_ROWS;
-    size_t bytes = n_blocks * w->grouped.block_bytes;
-    w->owned = tern_alloc(TERN_MEM_WEIGHTS, bytes + 64);
-    if (!w->owned) return tern_fail_memory(err, bytes);
-    group_job job = {.s = s, .m = &w->grouped, .out = w->owned};
-    tern_team_run(d->team, pack_groups, &job);
-    w->grouped.data = w->owned;
-    w->info.kind = TERN_WEIGHT_GROUPED;
-    w->info.layout = bits == 1 ? "1-bit groups" : "2-bit groups";
-    w->info.bytes_per_token = bytes;
-    return atomic_load(&job.status) == TERN_OK ? TERN_OK : tern_fail_memory(err, bytes);
-}
-
 // ---- Heads -------------------------------------------------------------------------------------
 
 typedef struct convert_job {
@@ -234,15 +168,13 @@ static tern_status build_screen(tern_device *d, tern_weight *w, tern_error *err)
 }
 
 // Worth it for all but the smallest heads: even when a head fits in a cache, screening multiplies
-// fewer bits, and reads them once for up to eight tokens.
+// fewer bits or fewer floats, and reads them once for up to eight tokens.
 #define SCREEN_BYTES_MIN ((uint64_t)1 << 20)
-static bool wants_screen(const tern_weight *w) {
-    const tern_weight_source *s = &w->source;
+static bool wants_screen(const tern_weight_source *s) {
     if (!s->is_head || s->head == TERN_HEAD_FILE) return false;
     if (s->head == TERN_HEAD_EXACT) return true;
-    bool wide = w->type == TERN_DTYPE_F32 || w->type == TERN_DTYPE_F16 ||
-                w->type == TERN_DTYPE_BF16;
-    return s->head == TERN_HEAD_AUTO && wide && w->info.bytes_per_token >= SCREEN_BYTES_MIN;
+    bool wide = tern_dtype_is_float(s->type) || tern_dtype_form_of(s->type);
+    return s->head == TERN_HEAD_AUTO && wide && s->bytes >= SCREEN_BYTES_MIN;
 }
 
 // ---- Binding -----------------------------------------------------------------------------------
@@ -274,7 +206,7 @@ static tern_status bind_float(tern_device *d, tern_weight *w, tern_error *err) {
     w->info.layout = tern_dtype_name(w->type);
     if (s->is_matrix) w->info.bytes_per_token = (uint64_t)w->row_bytes * (uint64_t)s->n_rows;
     w->info.bytes_per_token_greedy = w->info.bytes_per_token;
-    return wants_screen(w) ? build_screen(d, w, err) : TERN_OK;
+    return wants_screen(s) ? build_screen(d, w, err) : TERN_OK;
 }
 
 // Each part is held by itself, since the file may have them apart. A token reads a few of them:
@@ -308,7 +240,7 @@ static tern_status bind_held(tern_device *d, tern_weight *w, tern_error *err) {
     if (s->is_matrix && !s->is_head)
         TERN_TRY(tern_ternary_find(&m, s->ternarize, &kind, err));
     if (!s->is_matrix && !s->is_table) return bind_vector(w, err);
-    if (!kind.is_ternary && tern_weight_in_groups(s, d->precise)) return bind_grouped(d, w, err);
+    if (!kind.is_ternary && cpu_is_grouped(d, s)) return cpu_bind_grouped(d, w, err);
     return kind.is_ternary ? bind_ternary(d, w, &kind, err) : bind_float(d, w, err);
 }
 

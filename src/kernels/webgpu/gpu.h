@@ -35,6 +35,7 @@
     ROW(GPU_EMBED, "embed", "embed", "rrw")                                                        \
     ROW(GPU_RMS_NORM, "rows", "rms_norm", "w-rw")                                                  \
     ROW(GPU_L2_NORM, "rows", "l2_norm", "w--w")                                                    \
+    ROW(GPU_GROUP_NORM, "rows", "group_norm", "w--w")                                              \
     ROW(GPU_QUANTIZE, "rows", "quantize", "w---ww")                                                \
     ROW(GPU_NORM_QUANTIZE, "rows", "norm_quantize", "w-r-ww")                                      \
     ROW(GPU_GLU_NORM_QUANTIZE, "rows_gated", "glu_norm_quantize", "wwr-ww")                        \
@@ -44,6 +45,7 @@
     ROW(GPU_ACT, "elementwise", "act", "w-w")                                                      \
     ROW(GPU_SCALE, "elementwise", "scale", "w-w")                                                  \
     ROW(GPU_BIAS, "elementwise", "bias", "w-wr")                                                   \
+    ROW(GPU_SCALE_BY, "elementwise", "scale_by", "w-wr")                                           \
     ROW(GPU_TAKE_ROWS, "elementwise", "take_rows", "w-w")                                          \
     ROW(GPU_COLUMNS, "columns", "columns", "ww")                                                   \
     ROW(GPU_HADAMARD, "hadamard", "hadamard", "wrw")                                               \
@@ -211,8 +213,6 @@ tern_status gpu_device_poll(tern_device *d, bool *done, tern_error *err);
 // Both, and waits.
 tern_status gpu_device_new(tern_device **out, const tern_webgpu_desc *desc, bool halves,
                            tern_error *err);
-// The name of an op that has no kernels here (ops/gpu_op_missing.c), or NULL.
-const char *gpu_lacks(const tern_graph *g);
 tern_status gpu_device_open(tern_device **out, const tern_device_desc *desc, tern_error *err);
 void gpu_device_close(tern_device *d);
 // Finds d->group, trying from the size with index `first` on: begin, then poll until *done or a
@@ -280,6 +280,7 @@ typedef enum gpu_form {
     GPU_FORM_F32,
     GPU_FORM_Q8, // a row: int8s, then an f16 scale for 32 of them; 16-byte units
     GPU_FORM_VECTOR,
+    GPU_FORM_HOST, // not on the device
 } gpu_form;
 
 // How codes lie in tiles: `bits` of each, and columns that share a scale (64 or 128); 0: the matrix
@@ -304,6 +305,10 @@ struct tern_weight {
     size_t n_parts;
     bool owns_buffers; // matrices in tiles lie in the device's slabs
     float *vector;     // host copy of a vector
+    // GPU_FORM_HOST: the file's table, and room for a row of it as it is there and as floats.
+    tern_matrix table;
+    void *table_row;
+    float *row;
     tern_weight *head; // of a table that is also the head: the head's own rows, if any
     struct gpu_sending *sending; // NULL: it is bound
 };
@@ -351,6 +356,7 @@ typedef enum gpu_place {
     GPU_STATE,  // value `v`
     GPU_ANGLES, // of rope `v`
     GPU_IDS,
+    GPU_SENT,   // rows of host table `v` for the request's tokens
     GPU_LOGITS,
     GPU_TOP_PARTS_MEMORY,
     GPU_TOP_MEMORY,
@@ -419,6 +425,7 @@ typedef struct gpu_dispatch {
 #define GPU_TOP_PARTS_N 64
 #define GPU_TOP_THREADS 256
 #define GPU_PARTS_MAX   8   // of a token's attention
+#define GPU_HOST_TABLES_MAX 4
 
 struct tern_plan {
     tern_device *device;
@@ -428,6 +435,8 @@ struct tern_plan {
     gpu_dispatch *dispatches;
     size_t n_dispatches, dispatches_capacity;
     tern_rope_list ropes;
+    tern_weight *host_tables[GPU_HOST_TABLES_MAX];
+    int n_host_tables;
     tern_memory_plan memory;
     // Quantized values lie at their offsets in a buffer of their own, since a product that reads
     // its activations as read-only, through the near caches, may not write to the same buffer.

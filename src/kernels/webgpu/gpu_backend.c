@@ -73,7 +73,6 @@ static const tern_memory_plan *gpu_plan_memory(const tern_plan *p) {
 const tern_backend tern_backend_webgpu = {
     .name = "webgpu",
     .n_same_bits = GPU_FEW, // of one sequence; more are added up in another order (gpu_order.c)
-    .lacks = gpu_lacks,
     .open = gpu_device_open,
     .open_poll = gpu_device_poll,
     .close = gpu_device_close,

@@ -189,6 +189,7 @@ void gpu_drafts_close(tern_instance *in) {
 bool gpu_drafts_can(const tern_instance *in, const gpu_request *b) {
     const tern_drafting *q = b->drafting;
     if (gpu_store_layout(in->store)->fixed >= 0) return false; // wrong drafts would change them
+    if (in->plan->n_host_tables > 0) return false; // whose rows the host sends
     return in->drafts && !in->profile && b->version != 0 && b->n_tokens == 1 &&
            b->n_outputs == 1 && b->top_k == 1 &&
            !b->logits && q->n_before > 0 && q->n_each >= 2 && q->n_each <= GPU_FEW &&

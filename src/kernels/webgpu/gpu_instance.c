@@ -53,6 +53,16 @@ static tern_status open_angles(tern_instance *in, tern_error *err) {
     return in->angles_host ? TERN_OK : tern_fail_memory(err, (size_t)most);
 }
 
+static tern_status open_sent(tern_instance *in, tern_error *err) {
+    const tern_plan *p = in->plan;
+    for (int i = 0; i < p->n_host_tables; i++) {
+        uint64_t bytes = (uint64_t)p->n_batch * (uint64_t)p->host_tables[i]->n_cols * sizeof(float);
+        TERN_TRY(gpu_buffer_new(p->device, GPU_USE_WORK, bytes, STORAGE, "rows of a table",
+                                &in->sent[i], err));
+    }
+    return TERN_OK;
+}
+
 static tern_status open_buffers(tern_instance *in, tern_error *err) {
     const tern_plan *p = in->plan;
     tern_device *d = p->device;
@@ -74,6 +84,7 @@ static tern_status open_buffers(tern_instance *in, tern_error *err) {
     for (size_t i = 0; i < sizeof work / sizeof *work; i++)
         TERN_TRY(gpu_buffer_new(d, GPU_USE_WORK, work[i].bytes, STORAGE, work[i].what, work[i].at,
                                 err));
+    TERN_TRY(open_sent(in, err));
     TERN_TRY(open_order(in, err));
     uint64_t results = (uint64_t)p->read_rows * (uint64_t)p->n_vocab * sizeof(float);
     if (results < rows * sizeof(gpu_list)) results = rows * sizeof(gpu_list);
@@ -95,6 +106,7 @@ static wgpu_group_entry entry_of(const tern_instance *in, int32_t step, const gp
     case GPU_STATE: e.buffer = gpu_store_buffer(in->store, b->v); break;
     case GPU_ANGLES: e.buffer = in->angles[b->v]; break;
     case GPU_IDS: e.buffer = in->ids; break;
+    case GPU_SENT: e.buffer = in->sent[b->v]; break;
     case GPU_LOGITS: e.buffer = in->logits; break;
     case GPU_TOP_PARTS_MEMORY: e.buffer = in->top_parts; break;
     case GPU_TOP_MEMORY: e.buffer = in->top; break;
@@ -254,6 +266,7 @@ void gpu_instance_close(tern_instance *in) {
                              in->parts};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         gpu_buffer_free(d, GPU_USE_WORK, buffers[i]);
+    for (int i = 0; i < p->n_host_tables; i++) gpu_buffer_free(d, GPU_USE_WORK, in->sent[i]);
     for (int i = 0; i < 2; i++) gpu_readback_free(d, &in->readbacks[i]);
     tern_free(in->order.chunks);
     tern_free(in->order.origins);

@@ -94,6 +94,32 @@ TEST(gpu_scaled_elements) {
     rig_close(&r);
 }
 
+// Factors of pieces of a row, of which some are empty. Seen to fail: a piece's end that is counted
+// from its own beginning; the next piece's factor.
+TEST(gpu_scaled_pieces) {
+    static const int64_t widths[][TERN_PIECES_MAX] = {{68, 68, 33, 33, 6}, {7, 0, 1, 0, 20}};
+    static const double factors[TERN_PIECES_MAX] = {0.5, 3, -1.25, 7, 0.0625};
+    for (int i = 0; i < 2; i++) {
+        int64_t n = 0;
+        rig r;
+        rig_open(&r, N_ROWS);
+        for (int k = 0; k < TERN_PIECES_MAX; k++) n += widths[i][k];
+        rig_show(&r, tern_g_scale_pieces(&r.g, rig_rows(&r, n, fill_kinds), widths[i], factors));
+        rig_compare(&r, rig_counts(), RIG_OF_ELEMENT, 1e-7);
+        rig_close(&r);
+    }
+}
+
+// A factor that was learnt. Seen to fail: the factor of the column's number.
+TEST(gpu_rows_times_a_number) {
+    rig r;
+    rig_open(&r, N_ROWS);
+    tern_vid x = rig_rows(&r, 132, fill_kinds), s = rig_vector(&r, 1, fill_normal);
+    rig_show(&r, tern_g_scale_by(&r.g, x, s));
+    rig_compare(&r, rig_counts(), RIG_OF_ELEMENT, 0);
+    rig_close(&r);
+}
+
 // Interleaved heads, three parts one after the other, and groups that are no multiple of a vec4.
 TEST(gpu_columns_of_groups) {
     static const struct {
@@ -143,6 +169,41 @@ TEST(gpu_embedded_rows_are_the_tables) {
     }
 }
 
+// The host reads the rows of a batch's tokens and sends them. Seen to fail: rows by the tokens'
+// numbers instead of by their order; rows of the batch before.
+TEST(gpu_rows_of_a_host_table) {
+    static const tern_dtype types[] = {TERN_DTYPE_Q8_0, TERN_DTYPE_F32, TERN_DTYPE_BF16};
+    for (size_t i = 0; i < rig_cases(3, 1); i++) {
+        rig r;
+        rig_open(&r, N_ROWS);
+        tern_vid a = rig_host_rows(&r, 64, types[i], fill_normal);
+        tern_vid b = rig_host_rows(&r, 64, TERN_DTYPE_F16, fill_normal);
+        rig_show(&r, tern_g_add(&r.g, a, b));
+        rig_compare(&r, rig_counts(), RIG_OF_ROW, 0);
+        rig_close(&r);
+    }
+}
+
+// A device cannot find the next token's row itself, so there are no steps ahead. Seen to fail: with
+// steps ahead, on the rows of the token before.
+TEST(gpu_greedy_steps_with_a_host_table) {
+    enum { N = 34 };
+    static const double seconds[] = {-1, INFINITY};
+    rig_step steps[2][N];
+    rig r;
+    if (!rig_has_gpu()) return;
+    rig_open(&r, 200);
+    tern_vid x = rig_host_rows(&r, 64, TERN_DTYPE_F16, fill_normal);
+    rig_head(&r, tern_g_add(&r.g, x, rig_rows(&r, 64, fill_normal)), 200, TERN_DTYPE_F16,
+             fill_normal);
+    for (int i = 0; i < 2; i++) {
+        if (!rig_walk(&r, RIG_GPU, seconds[i], steps[i], N)) break;
+        CHECK_MSG(memcmp(steps[i], steps[0], sizeof steps[0]) == 0, "way %d", i);
+    }
+    rig_fail_allocations(&r);
+    rig_close(&r);
+}
+
 // ---- Norms and quantization --------------------------------------------------------------------
 
 static const int64_t norm_widths[] = {60, 2560, 132, 4, 6912};
@@ -178,6 +239,20 @@ TEST(gpu_norms_of_groups_of_columns) {
             r.n_shown = 24;
             tern_g_output(&r.g, tern_g_linear(&r.g, y, head), "logits");
         }
+        rig_compare(&r, rig_counts(), RIG_OF_ROW, 5e-6);
+        rig_close(&r);
+    }
+}
+
+// Without a weight: values of attention. Seen to fail: the norm of the whole row.
+TEST(gpu_norms_of_groups_without_a_weight) {
+    static const int64_t heads[][2] = {{3, 128}, {16, 8}, {1, 60}, {2, 512}};
+    for (size_t i = 0; i < rig_cases(4, 2); i++) {
+        int64_t n_heads = heads[i][0], dim = heads[i][1];
+        rig r;
+        rig_open(&r, N_ROWS);
+        tern_vid x = rig_rows(&r, n_heads * dim, i % 2 ? fill_normal : fill_kinds);
+        rig_show(&r, tern_g_group_norm(&r.g, x, dim, i % 2 ? 1e-6f : 1e-2f));
         rig_compare(&r, rig_counts(), RIG_OF_ROW, 5e-6);
         rig_close(&r);
     }
@@ -274,6 +349,39 @@ TEST(gpu_widest_rows) {
 static void fill_ties(float *x, int64_t n, int64_t row, uint32_t *seed) {
     (void)row;
     for (int64_t i = 0; i < n; i++) x[i] = rintf(rig_random(seed) * 2);
+}
+
+// Scores around a cap, far below it and far beyond; the greatest are capped, too. Seen to fail: no
+// cap where only the greatest are wanted; 1 - 2 / (e^2u + 1) of small scores; no cap.
+TEST(gpu_capped_scores) {
+    static const struct {
+        float cap;
+        tern_dtype type;
+        rig_fill fill;
+    } cases[] = {{3, TERN_DTYPE_F16, fill_normal},
+                 {1, TERN_DTYPE_F32, fill_normal},
+                 {1e5f, TERN_DTYPE_Q8_0, fill_normal},
+                 {2, TERN_DTYPE_Q2_0, fill_two_bits}};
+    for (int i = 0; i < 4; i++) {
+        enum { N_VOCAB = 77, N_TOKENS = 9 };
+        bool codes = cases[i].type == TERN_DTYPE_Q2_0; // of rows that are rounded
+        rig_batches how = rig_counts();
+        int32_t ids[2][N_TOKENS];
+        float logits[2][N_TOKENS];
+        rig r;
+        if (!rig_has_gpu()) return;
+        rig_open(&r, N_ROWS);
+        rig_capped_head(&r, rig_rows(&r, 64, fill_normal), N_VOCAB, cases[i].type, cases[i].fill,
+                        cases[i].cap);
+        rig_compare(&r, how, codes ? RIG_QUANTIZED : RIG_OF_ROW, codes ? 1e-4 : 2e-6);
+        for (int d = RIG_CPU; i == 0 && d <= RIG_GPU; d++)
+            if (!rig_run_top(&r, (rig_device)d, N_TOKENS, 1, ids[d], logits[d])) return;
+        for (int t = 0; i == 0 && t < N_TOKENS; t++)
+            CHECK_MSG(ids[0][t] == ids[1][t] && fabsf(logits[1][t] - logits[0][t]) < 1e-5f,
+                      "row %d: token %d with %g, not %d with %g", t, ids[1][t],
+                      (double)logits[1][t], ids[0][t], (double)logits[0][t]);
+        rig_close(&r);
+    }
 }
 
 static void open_top(rig *r, int64_t n_vocab, tern_dtype type, rig_fill fill_x,

@@ -92,6 +92,37 @@ TEST(gpu_delta_nets) {
     }
 }
 
+static tern_vid state_space(rig *r, const tern_ssm_attrs *s) {
+    int64_t dim = (int64_t)s->n_heads * s->head_dim, group = (int64_t)s->n_groups * s->n_state;
+    tern_vid xbc = rig_odd_rows(r, dim + 2 * group, fill_normal);
+    tern_vid dt = rig_odd_rows(r, s->n_heads, fill_normal);
+    tern_vid a = rig_vector(r, s->n_heads, fill_decay), d = rig_vector(r, s->n_heads, fill_normal);
+    tern_vid bias = rig_vector(r, s->n_heads, fill_bias);
+    tern_vid state =
+        tern_g_fixed_state(&r->g, "ssm", (int64_t)s->n_heads * s->n_state, s->head_dim);
+    return tern_g_ssm(&r->g, xbc, dt, a, d, bias, state, s);
+}
+
+// Heads wider and narrower than a block of a workgroup, states with more rows than it has memory
+// for at 32 columns. Seen to catch: B of the head's number where groups share it; the state before
+// the row's own B x; D left out; a block's columns counted from the head's first.
+TEST(gpu_state_spaces) {
+    static const tern_ssm_attrs cases[] = {
+        {.n_heads = 4, .head_dim = 8, .n_groups = 2, .n_state = 16},
+        {.n_heads = 6, .head_dim = 36, .n_groups = 1, .n_state = 10},
+        {.n_heads = 3, .head_dim = 20, .n_groups = 3, .n_state = 7},
+        {.n_heads = 2, .head_dim = 64, .n_groups = 1, .n_state = 256},
+    };
+    for (size_t i = 0; i < rig_cases(4, 3); i++) {
+        rig r;
+        rig_open(&r, N_ROWS);
+        rig_show(&r, state_space(&r, &cases[i]));
+        rig_compare(&r, cuts(), RIG_OF_ROW, 1e-5);
+        check_cuts(&r, cuts());
+        rig_close(&r);
+    }
+}
+
 // ---- Going back, going on ----------------------------------------------------------------------
 
 static const tern_delta_attrs small = {
@@ -112,6 +143,19 @@ TEST(gpu_fixed_states_go_back_fork_and_swap) {
         rig r;
         rig_open(&r, N_ROWS);
         rig_show(&r, recurrent_block(&r));
+        rig_replay(&r, RIG_GPU, n[i], kept[i]);
+        rig_close(&r);
+    }
+}
+
+// Seen to catch: snapshots of a state space at the end of the batch.
+TEST(gpu_state_spaces_go_back_fork_and_swap) {
+    static const tern_ssm_attrs s = {.n_heads = 4, .head_dim = 8, .n_groups = 2, .n_state = 16};
+    static const int32_t n[] = {30, 8}, kept[] = {13, 3};
+    for (size_t i = 0; i < rig_cases(2, 1); i++) {
+        rig r;
+        rig_open(&r, N_ROWS);
+        rig_show(&r, state_space(&r, &s));
         rig_replay(&r, RIG_GPU, n[i], kept[i]);
         rig_close(&r);
     }

@@ -35,7 +35,7 @@ static tern_device *device_of(rig_device which) {
                                           : which == RIG_GPU_NULL ? &null
                                                                   : NULL);
     if (which == RIG_GPU_NULL) webgpu.group = -1; // there is nothing to try out
-    tern_device_desc desc = {.cpu_features = "scalar", .webgpu = &webgpu};
+    tern_device_desc desc = {.cpu_features = "scalar", .precise = true, .webgpu = &webgpu};
     if (tern_backend_open(backend_of(which), &opened[which].device, &desc, &err) != TERN_OK)
         memcpy(opened[which].why_not, err.message, sizeof err.message);
     else if (n_opened++ == 0)
@@ -163,8 +163,33 @@ tern_vid rig_rows_of(rig *r, int64_t n_cols, tern_dtype type, rig_fill fill) {
     return tern_g_embed(&r->g, r->ids, v);
 }
 
+tern_vid rig_host_rows(rig *r, int64_t n_cols, tern_dtype type, rig_fill fill) {
+    char name[32];
+    tern_vid v = tern_g_host_table(&r->g, new_name(r, name), r->n_rows, n_cols);
+    tern_weight_source *s = add_source(r, v, type, r->n_rows, n_cols, fill);
+    s->is_table = s->on_host = true;
+    return tern_g_embed(&r->g, r->ids, v);
+}
+
+tern_vid rig_parts(rig *r, int32_t n_parts, int32_t n_read, int64_t n_out, int64_t n_in,
+                   tern_dtype type, rig_fill fill) {
+    char name[32];
+    tern_vid v = tern_g_parts(&r->g, new_name(r, name), n_parts, n_out, n_in);
+    tern_weight_source *s = add_source(r, v, type, n_parts * n_out, n_in, fill);
+    s->is_matrix = true;
+    s->n_parts = n_parts;
+    s->n_parts_read = n_read;
+    return v;
+}
+
 tern_vid rig_rows(rig *r, int64_t n_cols, rig_fill fill) {
     return rig_rows_of(r, n_cols, TERN_DTYPE_F32, fill);
+}
+
+tern_vid rig_odd_rows(rig *r, int64_t n_cols, rig_fill fill) {
+    int64_t n = (n_cols + 3) / 4 * 4;
+    tern_vid x = rig_rows(r, n, fill);
+    return n == n_cols ? x : tern_g_columns(&r->g, x, n, 0, n_cols);
 }
 
 tern_vid rig_vector(rig *r, int64_t n, rig_fill fill) {
@@ -222,10 +247,15 @@ void rig_output(rig *r, tern_vid x) {
 }
 
 void rig_head(rig *r, tern_vid x, int64_t n_vocab, tern_dtype type, rig_fill fill) {
+    rig_capped_head(r, x, n_vocab, type, fill, 0);
+}
+
+void rig_capped_head(rig *r, tern_vid x, int64_t n_vocab, tern_dtype type, rig_fill fill,
+                     float cap) {
     tern_vid head = rig_matrix(r, n_vocab, r->g.values[x].cols, type, false, fill);
     r->sources[r->n_sources - 1].is_head = true;
     r->n_shown = n_vocab;
-    tern_vid logits = tern_g_linear(&r->g, rig_take_rows(r, x), head);
+    tern_vid logits = tern_g_capped_linear(&r->g, rig_take_rows(r, x), head, cap);
     tern_g_output(&r->g, logits, "logits");
     tern_g_output(&r->g, tern_g_top_k(&r->g, logits), "top_k");
 }

@@ -58,6 +58,13 @@ float rig_random(uint32_t *seed); // -1 .. 1
 // written; a ternary one where `ternary` (then `type` is F32, the codes are the fill's signs).
 tern_vid rig_rows(rig *r, int64_t n_cols, rig_fill fill);
 tern_vid rig_rows_of(rig *r, int64_t n_cols, tern_dtype type, rig_fill fill);
+// Any number of columns: picked from a table with some more.
+tern_vid rig_odd_rows(rig *r, int64_t n_cols, rig_fill fill);
+// Of a table that stays on the host.
+tern_vid rig_host_rows(rig *r, int64_t n_cols, tern_dtype type, rig_fill fill);
+// n_parts matrices in one weight, of which a row reads n_read.
+tern_vid rig_parts(rig *r, int32_t n_parts, int32_t n_read, int64_t n_out, int64_t n_in,
+                   tern_dtype type, rig_fill fill);
 tern_vid rig_vector(rig *r, int64_t n, rig_fill fill);
 tern_vid rig_matrix(rig *r, int64_t n_out, int64_t n_in, tern_dtype type, bool ternary,
                     rig_fill fill);
@@ -71,6 +78,9 @@ void rig_show(rig *r, tern_vid x);
 void rig_output(rig *r, tern_vid x);
 // Instead of that a head of n_vocab rows, whose greatest logits can be asked for.
 void rig_head(rig *r, tern_vid x, int64_t n_vocab, tern_dtype type, rig_fill fill);
+// The same with capped scores; 0: they are not.
+void rig_capped_head(rig *r, tern_vid x, int64_t n_vocab, tern_dtype type, rig_fill fill,
+                     float cap);
 
 // How the tokens come, from position 0 on; ends with 0.
 #define RIG_BATCHES 40

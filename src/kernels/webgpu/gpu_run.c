@@ -24,18 +24,38 @@ static gpu_chunk chunk_of(const tern_instance *in, const tern_chunk *c, int32_t 
                        .kept_after = keeps ? (uint32_t)after : 0};
 }
 
+// Rows of the tables that stay on the host, for the request's tokens.
+static tern_status send_table_rows(tern_instance *in, tern_error *err) {
+    const gpu_request *b = &in->batch;
+    const tern_device *d = in->plan->device;
+    for (int i = 0; i < in->plan->n_host_tables; i++) {
+        const tern_weight *w = in->plan->host_tables[i];
+        size_t bytes = (size_t)w->n_cols * sizeof *w->row;
+        for (int32_t t = 0; t < b->n_tokens; t++) {
+            if (b->ids[t] < 0 || b->ids[t] >= w->n_rows)
+                return tern_fail(err, TERN_ERR_ARGUMENT, "token %d of a table of %lld",
+                                 (int)b->ids[t], (long long)w->n_rows);
+            TERN_TRY(tern_matrix_decode_row(&w->table, b->ids[t], w->table_row, w->row, err));
+            d->api.QueueWriteBuffer(d->queue, in->sent[i], (size_t)t * bytes, w->row, bytes);
+        }
+    }
+    return TERN_OK;
+}
+
 // Tokens, angles and chunks of the request.
-static void send_rows(tern_instance *in) {
+static tern_status send_rows(tern_instance *in, tern_error *err) {
     const gpu_request *b = &in->batch;
     const tern_device *d = in->plan->device;
     d->api.QueueWriteBuffer(d->queue, in->ids, 0, b->ids, (size_t)b->n_tokens * sizeof *b->ids);
     gpu_send_row_angles(in);
-    if (!in->uses_chunks) return;
+    TERN_TRY(send_table_rows(in, err));
+    if (!in->uses_chunks) return TERN_OK;
     int32_t row = 0;
     for (int32_t i = 0; i < b->n_chunks; row += b->chunks[i++].n_tokens)
         in->order.sent[i] = chunk_of(in, &b->chunks[i], row);
     d->api.QueueWriteBuffer(d->queue, in->chunks, gpu_chunks_at(in, 0), in->order.sent,
                             (size_t)b->n_chunks * sizeof *in->order.sent);
+    return TERN_OK;
 }
 
 // Encodes and submits the dispatches of the request, or only its head, `ahead` positions further on
@@ -69,7 +89,8 @@ static tern_status launch(tern_instance *in, int32_t ahead, int32_t n_steps, boo
 // their number doubles while the caller goes on, up to some milliseconds of work. If the next batch
 // is a different one, only these steps are lost: they wrote only positions that were reserved and
 // that nobody shares, which are rewritten before anything reads them. Fixed states cannot be
-// rewritten, so sequences with such states take one step at a time.
+// rewritten, so sequences with such states take one step at a time; nor does the device have the
+// rows of tables that stay on the host.
 
 static bool is_greedy_step(const gpu_request *b) {
     return b->version != 0 && b->n_tokens == 1 && b->n_outputs == 1 && !b->logits &&
@@ -78,7 +99,7 @@ static bool is_greedy_step(const gpu_request *b) {
 
 // Only the first step has a table of chunks, since fixed states cannot go ahead anyway.
 static bool goes_ahead(const tern_instance *in) {
-    return !in->uses_chunks;
+    return !in->uses_chunks && in->plan->n_host_tables == 0;
 }
 
 // Steps from pos on that the factors of shorter texts are for, of n.
@@ -126,7 +147,7 @@ static tern_status start(tern_instance *in, tern_error *err) {
         gpu_set_chunk(in, 0);
         gpu_expect_steps(&in->steps, is_greedy_step(&in->batch));
         in->steps.started = tern_seconds();
-        send_rows(in);
+        TERN_TRY(send_rows(in, err));
         waits = gpu_results_of(in) != GPU_RESULTS_NONE || in->batch.n_others > 0 || in->profile ||
                 !gpu_order_has_next(in);
         TERN_TRY(launch(in, 0, 1, true, GPU_FIRST_DISPATCHES,
@@ -354,8 +375,8 @@ tern_status gpu_trace(tern_instance *in, const tern_batch *asked, tern_tap_fn on
     gpu_expect_steps(&in->steps, 0);
     gpu_drafts_forget(in);
     gpu_set_chunk(in, 0);
-    send_rows(in);
-    tern_status status = gpu_send_runs(in, 0, 1, err);
+    tern_status status = send_rows(in, err);
+    if (status == TERN_OK) status = gpu_send_runs(in, 0, 1, err);
     for (size_t i = 0; status == TERN_OK && i < p->g->n_nodes; i++) {
         gpu_encoding e = {0};
         uint32_t n = gpu_encode_dispatches(in, &e, 0, true, (int32_t)i);

@@ -366,7 +366,7 @@ static void check_shape(const shape *h, tern_kv_type kv) {
 // for steps, with the first row's pages for all, with the other group's pages, and with another
 // number of threads for the rows act(gate) * up of many steps.
 TEST(gpu_schedules_of_ternary_layers) {
-    static const shape h = {128, 4, 2, 32, 9, 0, true, false};
+    static const shape h = {128, 4, 2, 32, 9, 0, true, false, false};
     if (rig_has_gpu()) check_shape(&h, TERN_KV_F16);
 }
 
@@ -377,13 +377,13 @@ TEST(gpu_schedules_of_layers_in_groups) {
 }
 
 TEST(gpu_schedules_of_float_layers) {
-    static const shape h = {96, 3, 1, 48, 17, 5, false, false};
+    static const shape h = {96, 3, 1, 48, 17, 5, false, false, false};
     if (rig_has_gpu()) check_shape(&h, TERN_KV_F32);
 }
 
 // With snapshots in the middle of chunks, which cuts and forks go back to. Seen to fail with a
 // prompt's rows as if they were the first chunk's, and with the first slot for all.
 TEST(gpu_schedules_of_recurrent_layers) {
-    static const shape h = {96, 3, 1, 48, 0, 0, false, true};
+    static const shape h = {96, 3, 1, 48, 0, 0, false, true, false};
     if (rig_has_gpu()) check_shape(&h, TERN_KV_F16);
 }

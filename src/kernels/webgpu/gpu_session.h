@@ -125,6 +125,7 @@ struct tern_instance {
     gpu_order order;
     wgpu_buffer runs, chunks, ids, pool, pool_i8, logits, top_parts, top, lists, parts;
     gpu_readback readbacks[2];
+    wgpu_buffer sent[GPU_HOST_TABLES_MAX]; // rows of tables, by number of the plan's
     wgpu_buffer *angles; // by rope
     wgpu_group *groups[GPU_STEPS_MAX + 1]; // by step and dispatch; NULL: not needed yet
     float *angles_host;  // cosines and sines of a batch

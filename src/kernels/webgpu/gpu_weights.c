@@ -323,6 +323,17 @@ static tern_status check_rows(const tern_weight_source *s, tern_error *err) {
     return TERN_OK;
 }
 
+// A table of which a batch needs a few rows: they are read and sent with it.
+static tern_status bind_host(tern_weight *w, const tern_weight_source *s, tern_error *err) {
+    w->form = GPU_FORM_HOST;
+    w->info.layout = "on the host";
+    w->table = tern_weight_matrix(s);
+    uint64_t bytes = tern_matrix_row_bytes(&w->table);
+    w->table_row = tern_alloc(TERN_MEM_WEIGHTS, (size_t)bytes + 1);
+    w->row = tern_alloc_array(TERN_MEM_WEIGHTS, (size_t)s->n_cols, sizeof *w->row);
+    return w->table_row && w->row ? TERN_OK : tern_fail_memory(err, (size_t)bytes);
+}
+
 // A vector, or an array of few numbers.
 static tern_status bind_vector(tern_device *d, tern_weight *w, const tern_weight_source *s,
                                tern_error *err) {
@@ -502,6 +513,7 @@ static tern_status compare_all(tern_device *d, const tern_weight *w, const tern_
 tern_status gpu_weight_verify(tern_device *d, const tern_weight *w, const tern_weight_source *s,
                               tern_weight_check *out, tern_error *err) {
     *out = (tern_weight_check){0};
+    if (w->form == GPU_FORM_HOST) return TERN_OK;
     d->compare = out;
     tern_status status = compare_all(d, w, s, err);
     if (status == TERN_OK && w->head) {
@@ -519,6 +531,10 @@ static tern_status begin(tern_device *d, tern_weight *w, const tern_weight_sourc
                          tern_error *err) {
     TERN_TRY(sending_open(&w->sending, s, err));
     gpu_sending *x = w->sending;
+    if (s->on_host && !s->is_matrix) {
+        x->is_done = true;
+        return bind_host(w, s, err);
+    }
     if (!s->is_matrix && !s->is_table)
         TERN_TRY(bind_vector(d, w, s, err));
     else if (x->kind.is_ternary)
@@ -616,6 +632,8 @@ void gpu_weight_unbind(tern_device *d, tern_weight *w) {
         gpu_buffer_free(d, GPU_USE_WEIGHTS, w->parts[i].buffer);
     tern_free(w->parts);
     tern_free(w->vector);
+    tern_free(w->table_row);
+    tern_free(w->row);
     tern_free(w);
 }
 

@@ -335,6 +335,14 @@ static tern_status write_float_rows(conversion *c, const item *it, tern_codes *c
             TERN_TRY(write_bytes(c, at, row_bytes, err));
             continue;
         }
+        if (it->same_codes) {
+            uint64_t first;
+            const uint8_t *at = tern_rows_data(&codes->rows, from, &first);
+            at += first / tern_dtype_block_n(v->type) * tern_dtype_block_bytes(v->type);
+            tern_convert_put_groups(v->type, at, (size_t)v->n_cols, it->type, encoded);
+            TERN_TRY(write_bytes(c, encoded, row_bytes, err));
+            continue;
+        }
         float_row(it, codes, from, floats);
         tern_order_columns(&it->moves.columns, it->to_gguf, floats, v->n_cols, floats + v->n_cols);
         tern_change_apply(it->change, it->to_gguf, floats, (size_t)v->n_cols);

@@ -21,6 +21,7 @@ typedef struct item {
     bool is_column;     // GGUF has a vector as a column
     char folded[128];   // its GGUF name, if rows are multiplied with what that has in them
     bool to_gguf;       // the direction of all of these
+    bool same_codes;    // groups of codes are put into the type's blocks as they are
     bool is_layer;      // a matrix that is neither embedding nor head
     const tern_adapter *adapter; // to be merged, or NULL
 } item;
@@ -47,6 +48,7 @@ typedef struct conversion {
     tern_st_writer *st;
     uint64_t bytes_done, bytes_all;
     size_t n_folded;    // tensors that have factors in them
+    size_t n_rounded;   // tensors of codes that became F16
     size_t n_fallbacks; // tensors whose rows did not fit the requested type
 } conversion;
 
@@ -65,6 +67,12 @@ tern_status tern_convert_choose_type(conversion *c, item *it, tern_error *err);
 tern_status tern_convert_check_types(conversion *c, tern_error *err);
 // The number of general.file_type: llama.cpp's and bitnet.cpp's name for the type of most weights.
 int64_t tern_convert_file_type(const conversion *c);
+// The GGUF type of a folder's groups of codes (convert_groups.c): one whose blocks hold them to the
+// bit, else F16.
+tern_status tern_convert_find_group_type(const tern_tensor *t, tern_dtype *type, tern_error *err);
+// A row of n such codes, whose bytes are given, as blocks of a type that was found.
+void tern_convert_put_groups(tern_dtype from, const void *row, size_t n, tern_dtype to,
+                             uint8_t *out);
 // Chooses c->arch_name, or refuses the requested one.
 tern_status tern_convert_choose_arch(conversion *c, tern_error *err);
 

@@ -164,7 +164,21 @@ static tern_status allow_merge(const conversion *c, item *it, tern_error *err) {
 // a group's scale, which is F16, exactly.
 static tern_dtype float_for(tern_dtype type) {
     if (tern_dtype_is_float(type)) return type;
-    return tern_dtype_group_n(type) ? TERN_DTYPE_F16 : TERN_DTYPE_BF16;
+    bool in_memory = tern_dtype_ggml_id(type) < 0;
+    return tern_dtype_group_n(type) || in_memory ? TERN_DTYPE_F16 : TERN_DTYPE_BF16;
+}
+
+// Types that are only in memory stand for what a folder has, and no file can have them.
+static tern_status name_in_memory(conversion *c, item *it, tern_error *err) {
+    tern_dtype type = it->type;
+    if (!c->to_gguf || tern_dtype_ggml_id(type) >= 0) return TERN_OK;
+    TERN_TRY(tern_convert_find_group_type(it->from, &it->type, err));
+    it->same_codes = it->type != TERN_DTYPE_F16 && !it->moves.columns.a && !it->adapter;
+    if (!it->same_codes) it->type = TERN_DTYPE_F16;
+    if (it->same_codes || c->n_rounded++ > 0) return TERN_OK;
+    tern_convert_note(c, "%s is F16, rounded: no GGUF type has these numbers (%s); so are others",
+                      it->name, c->file->packing ? c->file->packing : "packed");
+    return TERN_OK;
 }
 
 // In a folder: floats, or ternary weights packed.
@@ -223,6 +237,7 @@ static void fold(conversion *c, item *it, const char *name) {
     if (!is_folded) return;
     snprintf(it->folded, sizeof it->folded, "%s", name);
     it->kind = (tern_ternary_kind){0};
+    it->same_codes = false;
     bool head = !it->is_layer, asked = c->has_matrix_type || (head && c->has_head_type);
     if (asked || it->type == TERN_DTYPE_F32) return;
     it->type = TERN_DTYPE_F32;
@@ -253,6 +268,7 @@ tern_status tern_convert_choose_type(conversion *c, item *it, tern_error *err) {
     if (row && row->role == TERN_ROLE_FLOATS) choose_float_type(c, it);
     else if (head) choose_head_type(c, it);
     else TERN_TRY(choose_matrix_type(c, it, err));
+    TERN_TRY(name_in_memory(c, it, err));
     if (c->to_gguf && c->file->kind == TERN_FILE_HF && c->arch->folded) fold(c, it, name);
     fit_rows(c, it);
     TERN_TRY(check_range(c, it, head ? c->has_head_type || c->has_matrix_type : true, err));

@@ -77,6 +77,7 @@ static tern_status fill_source(subject *s, const tern_arch *arch, size_t v, tern
     to->n_cols = value->cols;
     to->is_matrix = value->is_matrix;
     to->is_table = value->is_table;
+    to->on_host = value->on_host;
     to->head = TERN_HEAD_FILE;
     return TERN_OK;
 }

@@ -165,6 +165,17 @@ static bool find_whether_it_runs(tern_inspection *in) {
     return status == TERN_OK;
 }
 
+// What a decode step reads of a weight: of a table that is only looked up next to nothing, of many
+// experts those that a token goes to.
+static uint64_t bytes_read(const tern_graph *g, tern_vid v, uint64_t bytes) {
+    const tern_value *x = &g->values[v];
+    if (x->is_table && !x->is_matrix) return 0;
+    for (size_t i = 0; x->parts > 0 && i < g->n_nodes; i++)
+        if (g->nodes[i].op == TERN_OP_EXPERTS && g->nodes[i].in[2] == v)
+            return bytes / (uint64_t)x->parts * (uint64_t)g->nodes[i].n_chosen;
+    return bytes;
+}
+
 // What the main graph of a model that runs says.
 static tern_status measure_model(tern_inspection *in, tern_error *err) {
     const tern_config *c = &in->config;
@@ -176,9 +187,9 @@ static tern_status measure_model(tern_inspection *in, tern_error *err) {
     for (size_t v = 0; status == TERN_OK && v < g.n_values; v++) {
         const tern_value *x = &g.values[v];
         tern_tensor t;
-        if (x->kind != TERN_VALUE_WEIGHT || (x->is_table && !in->is_tied)) continue;
+        if (x->kind != TERN_VALUE_WEIGHT) continue;
         if (tern_model_weight(in->file, in->arch, x, &t, NULL) == TERN_OK)
-            in->bytes_per_token += t.bytes;
+            in->bytes_per_token += bytes_read(&g, (tern_vid)v, t.bytes);
     }
     if (status == TERN_OK) in->states = tern_graph_state_bytes(&g);
     tern_graph_free(&g);

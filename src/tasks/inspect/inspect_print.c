@@ -167,6 +167,7 @@ void tern_inspection_json(const tern_inspection *in, bool tensors, tern_strbuf *
     tern_strbuf_printf(out, ",\"format\":\"%s\",\"n_files\":%zu,\"architecture\":",
                        f->kind == TERN_FILE_GGUF ? "gguf" : "huggingface", in->n_files);
     tern_strbuf_json(out, in->architecture.ptr, in->architecture.len);
+    if (f->packing) tern_strbuf_printf(out, ",\"packing\":\"%s\"", f->packing);
     tern_strbuf_printf(out, ",\n\"runs\":%s,\"refusal\":",
                        in->refusal.message[0] ? "false" : "true");
     tern_strbuf_json(out, in->refusal.message, strlen(in->refusal.message));
@@ -334,6 +335,8 @@ void tern_inspection_text(const tern_inspection *in, bool tensors, tern_strbuf *
                        f->kind == TERN_FILE_GGUF ? "GGUF" : "Hugging Face folder", in->n_files,
                        in->n_files == 1 ? "" : "s");
     put_plain(in->architecture.ptr, in->architecture.len, out);
+    if (f->packing)
+        tern_strbuf_printf(out, "\n  weights in the files: %s; below, in memory", f->packing);
     if (in->config.guess) tern_strbuf_printf(out, "\n  not said by the file: %s", in->config.guess);
     if (in->refusal.message[0]) {
         tern_strbuf_puts(out, "\n  cannot be run: ");

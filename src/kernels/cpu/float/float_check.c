@@ -185,7 +185,9 @@ TEST(float_argmax_takes_the_first_and_no_nan) {
 static const tern_dtype types[] = {TERN_DTYPE_F32,  TERN_DTYPE_F16,   TERN_DTYPE_BF16,
                                    TERN_DTYPE_Q4_0, TERN_DTYPE_Q8_0,  TERN_DTYPE_Q4_K,
                                    TERN_DTYPE_Q5_K, TERN_DTYPE_Q6_K,  TERN_DTYPE_TQ1_0,
-                                   TERN_DTYPE_TQ2_0, TERN_DTYPE_I2_S, TERN_DTYPE_I8};
+                                   TERN_DTYPE_TQ2_0, TERN_DTYPE_I2_S, TERN_DTYPE_I8,
+                                   TERN_DTYPE_G4_32, TERN_DTYPE_G4_128, TERN_DTYPE_G8_32,
+                                   TERN_DTYPE_G8_128, TERN_DTYPE_F8_64};
 enum { N_TYPES = sizeof types / sizeof *types };
 
 static bool is_plain(tern_dtype type) { return tern_dtype_block_n(type) == 1; }
@@ -205,6 +207,13 @@ static void fill_blocks(uint8_t *b, tern_dtype type, size_t n, bool tame, uint32
     for (size_t i = 0; !is_plain(type) && i + block <= bytes; i += block) {
         bool at_end = type == TERN_DTYPE_Q6_K || tern_dtype_is_ternary(type);
         uint8_t *scale = b + i + (at_end ? block - 2 : 0);
+        bool is_float = tern_dtype_code_max(type) || type == TERN_DTYPE_F8_64;
+        for (int k = 0; is_float && k < (type == TERN_DTYPE_F8_64 ? 4 : 8); k += 4) {
+            number = next_float(&seed) / 64;
+            memcpy(scale + k, &number, 4);
+        }
+        for (size_t k = 4; type == TERN_DTYPE_F8_64 && k < block; k++) scale[k] &= 0xBF; // no NaN
+        if (is_float) continue;
         scale[1] = (uint8_t)((scale[1] & 0x83) | 0x20); // exponent -7 .. -6
         if (type == TERN_DTYPE_Q4_K || type == TERN_DTYPE_Q5_K) scale[3] = 0x20;
     }

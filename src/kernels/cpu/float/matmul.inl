@@ -128,7 +128,7 @@ VEC_INLINE void matvec_blocks(const matvec_args *m, tern_dtype type, size_t bloc
             next += VEC_MATVEC_ROWS * block_bytes;
 #pragma GCC unroll 8
             for (int j = 0; j < VEC_MATVEC_ROWS; j++) {
-                unpack(&u[j], type, row[j]);
+                unpack(&u[j], type, row[j], block_n);
                 row[j] += block_bytes;
             }
             for (size_t g = 0; g < block_n / 16; g++) {
@@ -166,6 +166,7 @@ static void matvec_by_pieces(const matvec_args *m, tern_dtype type) {
 static void matvec(float *y, const float *x, tern_dtype type, const void *w, size_t row_bytes,
                    size_t n_rows, size_t n_in, float scale, bool accumulate) {
     matvec_args m = {y, x, w, row_bytes, n_rows, n_in, scale, accumulate};
+    size_t block_n = tern_dtype_block_n(type), block_bytes = tern_dtype_block_bytes(type);
     switch (type) {
     case TERN_DTYPE_F32: matvec_plain(&m, TERN_DTYPE_F32); break;
     case TERN_DTYPE_F16: matvec_plain(&m, TERN_DTYPE_F16); break;
@@ -175,6 +176,12 @@ static void matvec(float *y, const float *x, tern_dtype type, const void *w, siz
     case TERN_DTYPE_Q4_K: matvec_blocks(&m, TERN_DTYPE_Q4_K, 256, 144); break;
     case TERN_DTYPE_Q5_K: matvec_blocks(&m, TERN_DTYPE_Q5_K, 256, 176); break;
     case TERN_DTYPE_Q6_K: matvec_blocks(&m, TERN_DTYPE_Q6_K, 256, 210); break;
+    case TERN_DTYPE_G4_32:
+    case TERN_DTYPE_G4_64:
+    case TERN_DTYPE_G4_128: matvec_blocks(&m, TERN_DTYPE_G4_32, block_n, block_bytes); break;
+    case TERN_DTYPE_G8_32:
+    case TERN_DTYPE_G8_64:
+    case TERN_DTYPE_G8_128: matvec_blocks(&m, TERN_DTYPE_G8_32, block_n, block_bytes); break;
     default: matvec_by_pieces(&m, type); break;
     }
 }

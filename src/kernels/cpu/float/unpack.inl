@@ -97,8 +97,35 @@ VEC_INLINE void unpack_q6_k(unpacked *u, const uint8_t *b) {
     }
 }
 
-VEC_INLINE void unpack(unpacked *u, tern_dtype type, const uint8_t *b) {
+// Codes with a scale and an offset. `type` stands for all of its number of bits: n is the block's.
+VEC_INLINE void unpack_codes(unpacked *u, bool nibbles, const uint8_t *b, size_t n) {
+    float scale, offset;
+    memcpy(&scale, b, 4);
+    memcpy(&offset, b + 4, 4);
+    for (size_t g = 0; g < n / 16; g++) {
+        u->scale[g] = scale;
+        u->min[g] = -offset;
+    }
+    for (size_t i = 0; nibbles && i < n; i += 32) {
+        bytes16 v;
+        memcpy(&v, b + 8 + i / 2, 16);
+        bytes16 even = v & 15, odd = (bytes16)((words16)v >> 4) & 15;
+        for (int k = 0; k < 16; k++) {
+            u->q[i + 2 * (size_t)k] = (int8_t)even[k];
+            u->q[i + 2 * (size_t)k + 1] = (int8_t)odd[k];
+        }
+    }
+    for (size_t i = 0; !nibbles && i < n; i += 32) {
+        bytes32 v;
+        memcpy(&v, b + 8 + i, 32);
+        STORE32(u->q + i, v ^ 128); // less 128: unpacked_group adds it
+    }
+}
+
+VEC_INLINE void unpack(unpacked *u, tern_dtype type, const uint8_t *b, size_t n) {
     switch (type) {
+    case TERN_DTYPE_G4_32: unpack_codes(u, true, b, n); break;
+    case TERN_DTYPE_G8_32: unpack_codes(u, false, b, n); break;
     case TERN_DTYPE_Q8_0: unpack_q8_0(u, b); break;
     case TERN_DTYPE_Q4_0: unpack_q4_0(u, b); break;
     case TERN_DTYPE_Q4_K: unpack_q4_k(u, b); break;
@@ -109,8 +136,11 @@ VEC_INLINE void unpack(unpacked *u, tern_dtype type, const uint8_t *b) {
 }
 
 VEC_INLINE v16 unpacked_group(const unpacked *u, tern_dtype type, size_t group) {
-    v16 w = v16_mul(v16_set1(u->scale[group]), v16_from_i8(u->q + 16 * group));
-    if (type == TERN_DTYPE_Q4_K || type == TERN_DTYPE_Q5_K) {
+    v16 q = v16_from_i8(u->q + 16 * group);
+    if (type == TERN_DTYPE_G8_32) q = v16_add(q, v16_set1(128));
+    v16 w = v16_mul(v16_set1(u->scale[group]), q);
+    if (type == TERN_DTYPE_Q4_K || type == TERN_DTYPE_Q5_K || type == TERN_DTYPE_G4_32 ||
+        type == TERN_DTYPE_G8_32) {
         w = v16_sub(w, v16_set1(u->min[group]));
     }
     return w;
@@ -137,7 +167,7 @@ VEC_INLINE void decode_blocks(tern_dtype type, const uint8_t *b, size_t n, size_
                               size_t block_bytes, float *out) {
     unpacked u;
     for (size_t i = 0; i + block_n <= n; i += block_n, b += block_bytes) {
-        unpack(&u, type, b);
+        unpack(&u, type, b, block_n);
         for (size_t g = 0; g < block_n / 16; g++) {
             v16_store(out + i + 16 * g, unpacked_group(&u, type, g));
         }
@@ -146,8 +176,8 @@ VEC_INLINE void decode_blocks(tern_dtype type, const uint8_t *b, size_t n, size_
 
 static void decode(tern_dtype type, const void *data, uint64_t first, size_t n, float scale,
                    float *out) {
-    const uint8_t *b =
-        (const uint8_t *)data + first / tern_dtype_block_n(type) * tern_dtype_block_bytes(type);
+    size_t block_n = tern_dtype_block_n(type), block_bytes = tern_dtype_block_bytes(type);
+    const uint8_t *b = (const uint8_t *)data + first / block_n * block_bytes;
     switch (type) {
     case TERN_DTYPE_F16: decode_plain(TERN_DTYPE_F16, b, n, out); break;
     case TERN_DTYPE_BF16: decode_plain(TERN_DTYPE_BF16, b, n, out); break;
@@ -156,6 +186,16 @@ static void decode(tern_dtype type, const void *data, uint64_t first, size_t n, 
     case TERN_DTYPE_Q4_K: decode_blocks(TERN_DTYPE_Q4_K, b, n, 256, 144, out); break;
     case TERN_DTYPE_Q5_K: decode_blocks(TERN_DTYPE_Q5_K, b, n, 256, 176, out); break;
     case TERN_DTYPE_Q6_K: decode_blocks(TERN_DTYPE_Q6_K, b, n, 256, 210, out); break;
+    case TERN_DTYPE_G4_32:
+    case TERN_DTYPE_G4_64:
+    case TERN_DTYPE_G4_128:
+        decode_blocks(TERN_DTYPE_G4_32, b, n, block_n, block_bytes, out);
+        break;
+    case TERN_DTYPE_G8_32:
+    case TERN_DTYPE_G8_64:
+    case TERN_DTYPE_G8_128:
+        decode_blocks(TERN_DTYPE_G8_32, b, n, block_n, block_bytes, out);
+        break;
     default: tern_dtype_decode(type, data, first, n, scale, out); break;
     }
 }

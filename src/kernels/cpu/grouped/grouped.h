@@ -1,13 +1,32 @@
-// Matrices of codes of one or two bits with a scale for each group of 64 or 128 columns, times int8
+// Matrices of codes of one to eight bits with a scale for each group of columns, times int8
 // activations with a scale for each 64: contract, layout, and a table of kernels per instruction
-// set. Nothing is padded: n_in is a multiple of the group.
+// set. Nothing is padded: n_in is a multiple of 64 and of the group.
 //
 // Sixteen rows are one block, so that a row is a lane: an instruction multiplies four neighbouring
-// columns of all of them with four activations, and no sum runs across lanes. A block is the codes,
-// 64 bytes after 64 bytes, then the scales as F16, [n_in / group][16], filled up to 64 bytes. In 64
-// bytes of codes, byte 4 r + j is row r's; its bits hold, from the lowest field on, the columns
-// j, 4 + j, 8 + j, 12 + j (two bits each) or j, 4 + j, .. 28 + j (one bit each) of the 16 or 32
-// that the bytes stand for. Rows that a last block lacks have scales of 0.
+// columns of all of them with four activations, and no sum runs across lanes. Rows that a last
+// block lacks have scales of 0.
+//
+// Narrow codes, one or two bits. A block is the codes, 64 bytes after 64 bytes, then the scales as
+// F16, [n_in / group][16], filled up to 64 bytes. In 64 bytes of codes, byte 4 r + j is row r's;
+// its bits hold, from the lowest field on, the columns j, 4 + j, 8 + j, 12 + j (two bits each) or
+// j, 4 + j, .. 28 + j (one bit each) of the 16 or 32 that the bytes stand for.
+//
+// Wide codes, four bits and more:
+//
+//     value = scale * (code - zero) - minimum     (or scale * (table[code] - zero) - minimum)
+//
+// Scales and minima have 16 bits (F16 or BF16), or, where `super` is not 0, a signed byte times a
+// number of 16 bits for each `super` columns: both layers of GGUF's K types are kept, since they
+// are fewer bytes. A block is
+//   - its front: for each `super` columns, or each group if that is 64 columns or more, 16 scales
+//     and, if there are minima, 16 minima of 16 bits; nothing if neither applies; filled up to 64
+//     bytes;
+//   - a unit for each 64 columns: if the group is less than 64, its 64 / group times 16 scales,
+//     then as many minima (bytes, or 16 bits if `super` is 0); then the codes. Of 8 bits these are
+//     64 bytes for each four columns, byte 4 r + j being row r's of column j. Of fewer bits the
+//     lowest four come first, 64 bytes for each eight columns, byte 4 r + j with column j in its
+//     low and 4 + j in its high nibble; then the fifth bits (5 bits), as one-bit codes above, or
+//     the fifth and sixth (6 bits), as two-bit codes above.
 #ifndef TERN_KERNELS_CPU_GROUPED_H
 #define TERN_KERNELS_CPU_GROUPED_H
 
@@ -15,44 +34,85 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { TERN_GROUP = 64, TERN_GROUPED_ROWS = 16 }; // columns that activations share a scale; a block
+enum {
+    TERN_GROUP = 64,        // columns that activations share a scale
+    TERN_GROUPED_ROWS = 16, // a block
+    TERN_GROUP_PARTS = 7,   // sums of numbers for each 64 columns
+};
 
 typedef struct tern_grouped_matrix {
     const uint8_t *data; // 64: block b at data + b * block_bytes
     size_t n_in, n_rows, block_bytes;
-    uint16_t group; // columns with one scale: 64 or 128
-    uint8_t bits;   // 2: value = (code - 1) * scale; 1: (2 * code - 1) * scale
+    uint32_t group; // columns with one scale: 64 or 128; of wide codes 16, 32 or a multiple of 64
+    uint8_t bits;   // 2: value = (code - 1) * scale; 1: (2 * code - 1) * scale; 4, 5, 6, 8: above
+    // Of wide codes.
+    uint16_t super;    // 0, or a multiple of 64
+    uint8_t zero;      // what stands for 0
+    bool has_minima, is_bf16, has_table;
+    uint8_t table[16]; // of 4 bits
 } tern_grouped_matrix;
 
 // Activations of a batch: tokens in blocks of `block` (the last may have fewer, n). Of the block
 // from token t on, at q + t * n_in: [n_in / 4][n][4]; at scale + t * n_in / 64, and minus_sum the
-// same: [n_in / 64][n].
+// same: [n_in / 64][n]; at minus_parts + 7 * t * n_in / 64: [n_in / 64][7][n].
 typedef struct tern_grouped_rows {
     int8_t *q; // 64
     float *scale;
     int32_t *minus_sum; // of the numbers
+    int32_t *minus_parts; // of the four 16s of 64, its two 32s and all of it
     size_t n_tokens, block;
 } tern_grouped_rows;
 
 typedef struct tern_grouped_kernels {
     const char *name;
     size_t block_tokens; // in a block of activations, at most
-    // out[t * out_stride + r] = sum over groups g of 64, in order, of
+    size_t few_tokens;   // but so many are one block, if they are all; at least block_tokens
+    // Of narrow codes out[t * out_stride + r] = sum over groups g of 64, in order, of
     //     w_scale[r][g] * ((float)(sum in g of value * q) * x_scale[t][g]),
     // each product and sum rounding by itself, the first sum being with 0; plus what is there, if
-    // accumulate. Integer sums are exact. first_row is a multiple of TERN_GROUPED_ROWS, and so is
-    // last_row or it is n_rows.
+    // accumulate. Integer sums are exact. Of wide codes, over groups of the matrix,
+    //     sum = fma(w_scale[r][g], (float)(sum in g of (code - zero) * q) * x_scale[t][g], sum)
+    // and then, if there are minima,
+    //     sum = fma(w_minimum[r][g], (float)(minus the sum in g of q) * x_scale[t][g], sum);
+    // groups larger than 64 are taken as several.
+    // first_row is a multiple of TERN_GROUPED_ROWS, and so is last_row or it is n_rows. scratch:
+    // one thread's, 64, tern_grouped_scratch_bytes; not read for one token.
     void (*multiply)(const tern_grouped_matrix *w, size_t first_row, size_t last_row,
-                     const tern_grouped_rows *x, float *out, size_t out_stride, bool accumulate);
+                     const tern_grouped_rows *x, void *scratch, float *out, size_t out_stride,
+                     bool accumulate);
 } tern_grouped_kernels;
 
+// How many tokens a block has where n are multiplied.
+size_t tern_grouped_tokens(const tern_grouped_kernels *k, size_t n);
 size_t tern_grouped_block_bytes(size_t n_in, size_t group, int bits);
 // A block of m from 16 rows of numbers, n_in apart (-1, 0, 1, 2; in one bit -1, 1), and scales, as
 // F16, n_in / group apart.
 void tern_grouped_pack(const tern_grouped_matrix *m, const int8_t *q, const uint16_t *scales,
                        uint8_t *block);
-// The number in a row and a column.
+// The number in a row and a column; of wide codes, code - zero, the code looked up in the table.
 int tern_grouped_number(const tern_grouped_matrix *m, size_t row, size_t column);
+
+// ---- Wide codes --------------------------------------------------------------------------------
+
+// Up to 16 rows, one after the other. NULL where the matrix has none.
+typedef struct tern_grouped_wide {
+    const uint8_t *codes;            // [n_in] a row
+    const uint16_t *scales, *minima; // as F16 or BF16: [n_in / super], or [n_in / group]
+    const int8_t *sub_scales, *sub_minima; // [n_in / group] if super is not 0
+} tern_grouped_wide;
+
+// Whether kernels take a matrix of this form, all but its data and block_bytes being set; then sets
+// block_bytes.
+bool tern_grouped_wide_fits(tern_grouped_matrix *m);
+void tern_grouped_pack_wide(const tern_grouped_matrix *m, const tern_grouped_wide *rows,
+                            size_t n_rows, uint8_t *block);
+// The scale and the minimum of a row's group that a column is in; exact.
+float tern_grouped_scale(const tern_grouped_matrix *m, size_t row, size_t column);
+float tern_grouped_minimum(const tern_grouped_matrix *m, size_t row, size_t column);
+size_t tern_grouped_scratch_bytes(const tern_grouped_matrix *m);
+
+// ---- Activations -------------------------------------------------------------------------------
+
 // Puts a token's numbers, scales and sums, which are in order, into their place.
 void tern_grouped_put_token(const tern_grouped_rows *x, size_t n_in, size_t token, const int8_t *q,
                             const float *scale, const int32_t *minus_sum);

@@ -234,10 +234,13 @@ static void multiply_many(const tern_grouped_matrix *w, size_t first_row, size_t
 }
 
 static void multiply(const tern_grouped_matrix *w, size_t first_row, size_t last_row,
-                     const tern_grouped_rows *x, float *out, size_t out_stride, bool accumulate) {
-    if (x->n_tokens == 1) multiply_one(w, first_row, last_row, x, out, accumulate);
+                     const tern_grouped_rows *x, void *scratch, float *out, size_t out_stride,
+                     bool accumulate) {
+    if (tern_grouped_is_wide(w))
+        tern_grouped_wide_avx512(w, first_row, last_row, x, scratch, out, out_stride, accumulate);
+    else if (x->n_tokens == 1) multiply_one(w, first_row, last_row, x, out, accumulate);
     else multiply_many(w, first_row, last_row, x, out, out_stride, accumulate);
 }
 
 const tern_grouped_kernels tern_grouped_kernels_avx512 = {
-    .name = "avx512", .block_tokens = TOKENS, .multiply = multiply};
+    .name = "avx512", .block_tokens = 6, .few_tokens = TOKENS, .multiply = multiply};

@@ -14,4 +14,8 @@ static inline sums dot_add(sums s, codes c, const int8_t *x) {
 }
 static inline void store_sums(int32_t *to, sums s) { vst1q_s32(to, s); }
 
+static inline sums_32 add_products(sums_32 s, codes c, const int8_t *x, bool is_big) {
+    return vdotq_s32(s, wide_factors(c, is_big), broadcast4(x));
+}
+
 #include "kernels/cpu/grouped/grouped_narrow.inl"

@@ -7,6 +7,10 @@
 //   sums, no_sums()                    of a row's products with 64 columns, of codes up to 3
 //   dot_add(sums, c, x)                adds four neighbouring products of each row; x: four
 //   store_sums(int32_t *to, sums)      16 / VECTORS whole sums
+//   add_products(acc, c, x)            of wide codes (VECTORS as above): 16 / VECTORS int32 sums
+//                                      plus the products of bytes c with four numbers; a sums_32
+//   WIDE_BIAS                          what add_products takes off of codes of 8 bits
+//   look_up(p, table)                  replaces 64 indices by what a table of 16 has for them
 //   KERNELS, NAME
 #include <string.h>
 #include "kernels/cpu/grouped/grouped_kernels.h"
@@ -109,8 +113,15 @@ static void any_tile(const tile_args *g, size_t n) {
     }
 }
 
+#include "kernels/cpu/grouped/grouped_wide.inl"
+
 static void multiply(const tern_grouped_matrix *w, size_t first_row, size_t last_row,
-                     const tern_grouped_rows *x, float *out, size_t out_stride, bool accumulate) {
+                     const tern_grouped_rows *x, void *scratch, float *out, size_t out_stride,
+                     bool accumulate) {
+    if (tern_grouped_is_wide(w)) {
+        multiply_wide(w, first_row, last_row, x, scratch, out, out_stride, accumulate);
+        return;
+    }
     const size_t n_groups = w->n_in / TERN_GROUP;
     tile_args g = {.w = w, .out_stride = out_stride, .accumulate = accumulate};
     for (size_t row = first_row; row < last_row; row += TERN_GROUPED_ROWS) {
@@ -126,4 +137,4 @@ static void multiply(const tern_grouped_matrix *w, size_t first_row, size_t last
     }
 }
 
-const tern_grouped_kernels KERNELS = {.name = NAME, .block_tokens = TOKENS, .multiply = multiply};
+const tern_grouped_kernels KERNELS = {.name = NAME, .block_tokens = TOKENS, .few_tokens = TOKENS, .multiply = multiply};

@@ -20,4 +20,11 @@ static inline void store_sums(int32_t *to, sums s) {
     vst1q_s32(to, vpaddq_s32(vpaddlq_s16(s.low), vpaddlq_s16(s.high)));
 }
 
+// Two products of 128 * 127 fit an int16.
+static inline sums_32 add_products(sums_32 s, codes c, const int8_t *x, bool is_big) {
+    int8x16_t w = wide_factors(c, is_big), q = broadcast4(x);
+    int16x8_t low = vmull_s8(vget_low_s8(w), vget_low_s8(q)), high = vmull_high_s8(w, q);
+    return vaddq_s32(s, vpaddq_s32(vpaddlq_s16(low), vpaddlq_s16(high)));
+}
+
 #include "kernels/cpu/grouped/grouped_narrow.inl"

@@ -2,6 +2,12 @@
 #include <string.h>
 #include "kernels/cpu/grouped/grouped_kernels.h"
 
+// Blocks of about one size, since the last takes as long as the others.
+size_t tern_grouped_tokens(const tern_grouped_kernels *k, size_t n) {
+    size_t n_blocks = n <= k->few_tokens ? 1 : (n + k->block_tokens - 1) / k->block_tokens;
+    return n > 0 ? (n + n_blocks - 1) / n_blocks : 1;
+}
+
 size_t tern_grouped_block_bytes(size_t n_in, size_t group, int bits) {
     size_t codes = n_in * TERN_GROUPED_ROWS * (size_t)bits / 8;
     return (codes + n_in / group * TERN_GROUPED_ROWS * sizeof(uint16_t) + 63) / 64 * 64;
@@ -46,6 +52,7 @@ void tern_grouped_pack(const tern_grouped_matrix *m, const int8_t *q, const uint
 }
 
 int tern_grouped_number(const tern_grouped_matrix *m, size_t row, size_t column) {
+    if (tern_grouped_is_wide(m)) return tern_grouped_wide_number(m, row, column);
     const uint8_t *block = m->data + row / TERN_GROUPED_ROWS * m->block_bytes;
     place p = place_of(m, row % TERN_GROUPED_ROWS, column);
     int code = block[p.byte] >> p.shift & (m->bits == 2 ? 3 : 1);
@@ -58,6 +65,17 @@ void tern_grouped_put_token(const tern_grouped_rows *x, size_t n_in, size_t toke
     size_t n = tern_grouped_min(x->n_tokens - first, x->block), n_groups = n_in / TERN_GROUP;
     int8_t *to = x->q + first * n_in + 4 * at;
     for (size_t i = 0; i < n_in; i += 4, to += 4 * n) memcpy(to, q + i, 4);
+    for (size_t g = 0; g < n_groups; g++) {
+        int32_t *parts = x->minus_parts + (first * n_groups + g * n) * TERN_GROUP_PARTS + at;
+        for (size_t i = 0; i < 4; i++) {
+            int32_t sum = 0;
+            for (size_t j = 0; j < 16; j++) sum += q[g * TERN_GROUP + 16 * i + j];
+            parts[i * n] = -sum;
+        }
+        parts[4 * n] = parts[0] + parts[n];
+        parts[5 * n] = parts[2 * n] + parts[3 * n];
+        parts[6 * n] = minus_sum[g];
+    }
     for (size_t g = 0; g < n_groups; g++) {
         x->scale[first * n_groups + g * n + at] = scale[g];
         x->minus_sum[first * n_groups + g * n + at] = minus_sum[g];
@@ -73,5 +91,8 @@ void tern_grouped_take_token(const tern_grouped_rows *x, size_t n_in, size_t tok
     for (size_t g = 0; g < n_groups; g++) {
         one->scale[g] = x->scale[first * n_groups + g * n + at];
         one->minus_sum[g] = x->minus_sum[first * n_groups + g * n + at];
+        const int32_t *parts = x->minus_parts + (first * n_groups + g * n) * TERN_GROUP_PARTS + at;
+        for (size_t i = 0; i < TERN_GROUP_PARTS; i++)
+            one->minus_parts[g * TERN_GROUP_PARTS + i] = parts[i * n];
     }
 }

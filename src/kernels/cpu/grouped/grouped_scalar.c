@@ -1,5 +1,6 @@
 // Products with codes in groups, in plain C: the specification.
 #include <string.h>
+#include "base/fma.h"
 #include "base/half.h"
 #include "kernels/cpu/grouped/grouped_kernels.h"
 
@@ -38,18 +39,42 @@ static float dot(const tern_grouped_matrix *w, size_t r, const int8_t *q, const 
     return sum;
 }
 
+// The same of wide codes.
+static float dot_wide(const tern_grouped_matrix *w, size_t r, const int8_t *q, const float *scale,
+                      size_t at, size_t n) {
+    const size_t group = tern_grouped_min(w->group, TERN_GROUP);
+    float sum = 0;
+    for (size_t first = 0; first < w->n_in; first += group) {
+        int32_t acc = 0, minus_sum = 0;
+        for (size_t i = first; i < first + group; i++) {
+            int x = q[i / 4 * 4 * n + 4 * at + i % 4];
+            acc += tern_grouped_number(w, r, i) * x;
+            minus_sum -= x;
+        }
+        float x_scale = scale[first / TERN_GROUP * n + at];
+        sum = tern_fma(tern_grouped_scale(w, r, first), (float)acc * x_scale, sum);
+        if (w->has_minima)
+            sum = tern_fma(tern_grouped_minimum(w, r, first), (float)minus_sum * x_scale, sum);
+    }
+    return sum;
+}
+
 static void multiply(const tern_grouped_matrix *w, size_t first_row, size_t last_row,
-                     const tern_grouped_rows *x, float *out, size_t out_stride, bool accumulate) {
+                     const tern_grouped_rows *x, void *scratch, float *out, size_t out_stride,
+                     bool accumulate) {
+    (void)scratch;
     for (size_t t = 0; t < x->n_tokens; t++) {
         size_t first = t / x->block * x->block, n = tern_grouped_min(x->n_tokens - first, x->block);
         const int8_t *q = x->q + first * w->n_in;
         const float *scale = x->scale + first * (w->n_in / TERN_GROUP);
         for (size_t r = first_row; r < last_row; r++) {
-            float *y = out + t * out_stride + r, sum = dot(w, r, q, scale, t - first, n);
+            float *y = out + t * out_stride + r;
+            float sum = tern_grouped_is_wide(w) ? dot_wide(w, r, q, scale, t - first, n)
+                                                : dot(w, r, q, scale, t - first, n);
             *y = accumulate ? *y + sum : sum;
         }
     }
 }
 
 const tern_grouped_kernels tern_grouped_kernels_scalar = {
-    .name = "scalar", .block_tokens = 1, .multiply = multiply};
+    .name = "scalar", .block_tokens = 1, .few_tokens = 1, .multiply = multiply};

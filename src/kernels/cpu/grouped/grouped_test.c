@@ -80,7 +80,7 @@ static problem problem_new(size_t n_in, size_t group, int bits, size_t n_rows, s
     p.scale = array(n_tokens, n_groups * 4);
     p.minus_sum = array(n_tokens, n_groups * 4);
     p.x = (tern_grouped_rows){array(n_tokens, n_in), array(n_tokens, n_groups * 4),
-                              array(n_tokens, n_groups * 4), n_tokens, 1};
+                              array(n_tokens, n_groups * 4), array(n_tokens, n_in), n_tokens, 1};
     p.expected = array(n_tokens, p.out_stride * 4);
     p.out = array(n_tokens, p.out_stride * 4);
     if (posix_memalign((void **)&p.data, 64, n_blocks * p.m.block_bytes)) abort();
@@ -97,6 +97,7 @@ static problem problem_new(size_t n_in, size_t group, int bits, size_t n_rows, s
 static void problem_free(problem *p) {
     tern_free(p->w), tern_free(p->scales), tern_free(p->q), tern_free(p->scale);
     tern_free(p->minus_sum), tern_free(p->x.q), tern_free(p->x.scale), tern_free(p->x.minus_sum);
+    tern_free(p->x.minus_parts);
     tern_free(p->expected), tern_free(p->out);
     free(p->data);
 }
@@ -104,13 +105,13 @@ static void problem_free(problem *p) {
 // Rows [first, last), once and added to themselves; others must stay.
 static void check(const tern_grouped_kernels *k, problem *p, size_t first, size_t last) {
     size_t n_groups = p->m.n_in / 64;
-    p->x.block = k->block_tokens < p->n_tokens ? k->block_tokens : p->n_tokens;
+    p->x.block = tern_grouped_tokens(k, p->n_tokens);
     for (size_t t = 0; t < p->n_tokens; t++)
         tern_grouped_put_token(&p->x, p->m.n_in, t, p->q + t * p->m.n_in, p->scale + t * n_groups,
                                p->minus_sum + t * n_groups);
     for (size_t i = 0; i < p->n_tokens * p->out_stride; i++) p->out[i] = -7;
     for (int twice = 0; twice < 2; twice++) {
-        k->multiply(&p->m, first, last, &p->x, p->out, p->out_stride, twice);
+        k->multiply(&p->m, first, last, &p->x, NULL, p->out, p->out_stride, twice);
         for (size_t t = 0; t < p->n_tokens; t++)
             for (size_t r = 0; r < p->out_stride; r++) {
                 float want = p->expected[t * p->out_stride + r];

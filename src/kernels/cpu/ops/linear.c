@@ -40,7 +40,8 @@ void cpu_grouped_linear(cpu_run *run, const cpu_step *step, const tern_team *tea
         least = LEAST_CLAIM_BYTES / row_bytes / granule * granule;
     while (tern_team_claim_guided(team, counter(run, step, which), m->n_rows, granule, least,
                                   &first, &last))
-        kernels(run)->q->multiply(m, first, last, x, out, m->n_rows, accumulate);
+        kernels(run)->q->multiply(m, first, last, x, scratch(run, team), out, m->n_rows,
+                                  accumulate);
 }
 
 #define FLOAT_BLOCK_FLOATS 65536 // decoded weights that stay in the second-level cache: 256 KB
@@ -112,7 +113,8 @@ static size_t weight_scratch(const tern_plan *p, tern_vid wv) {
     const tern_weight *w = p->weights[wv];
     size_t n_in = (size_t)w->source.n_cols;
     if (w->info.kind == TERN_WEIGHT_TERNARY) return p->device->kernels.t->gemm_scratch_bytes(n_in);
-    return w->info.kind == TERN_WEIGHT_GROUPED ? 0 : float_block_rows(n_in) * n_in * sizeof(float);
+    if (w->info.kind == TERN_WEIGHT_GROUPED) return tern_grouped_scratch_bytes(&w->grouped);
+    return float_block_rows(n_in) * n_in * sizeof(float);
 }
 
 static size_t linear_scratch(const tern_plan *p, const tern_node *n) {

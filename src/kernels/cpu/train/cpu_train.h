@@ -4,6 +4,7 @@
 //   train_run.c      one run: walking the steps with the team, sequences, rope's tables
 //   train_steps.c    one function per op
 //   train_attention.c  attention among the rows of a document, and its gradient
+//   train_ssm.c        the same of a state space
 #ifndef TERN_KERNELS_CPU_TRAIN_H
 #define TERN_KERNELS_CPU_TRAIN_H
 
@@ -91,5 +92,8 @@ size_t cpu_train_part_floats(const tern_program *p, const tern_node *n);
 // Forward and backward.
 void cpu_train_attention(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
 size_t cpu_train_attention_floats(const tern_program *p, const tern_node *n);
+void cpu_train_ssm(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
+size_t cpu_train_ssm_floats(const tern_program *p, const tern_node *n);
+size_t cpu_train_ssm_part_floats(const tern_program *p, const tern_node *n);
 
 #endif

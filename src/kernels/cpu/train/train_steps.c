@@ -103,6 +103,7 @@ static void step_elementwise(cpu_train_run *run, cpu_train_step *s, const tern_t
         case TERN_OP_ADD: k->add(y, a, b, n); break;
         case TERN_OP_MUL: k->mul(y, a, b, n); break;
         case TERN_OP_SCALE: k->scale(y, a, node->scale, n); break;
+        case TERN_OP_SCALE_BY: k->scale(y, a, o.in[1][0], n); break;
         case TERN_OP_ACT: k->act(y, a, n, act); break;
         case TERN_OP_GLU: k->glu(y, a, b, n, act); break;
         case TERN_OP_ACT_GRAD: k->act_grad(y, a, b, n, act); break;
@@ -148,6 +149,53 @@ static void step_bias(cpu_train_run *run, cpu_train_step *s, const tern_team *te
     while (claim_rows(run, s, &first, &last))
         for (size_t t = first; t < last; t++)
             cpu_train_kernels(run)->add(o.out[0] + t * n, o.in[0] + t * n, o.in[1], n);
+}
+
+// Of inference's op, and its gradient: that of a norm with a weight of ones.
+static void step_group_norm(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
+    const tern_float_kernels *k = cpu_train_kernels(run);
+    const tern_node *node = s->node;
+    operands o = values_of(run, node);
+    float *ones = cpu_train_scratch(run, team);
+    size_t row = cols(run, node->out[0]), n = (size_t)node->group, first, last;
+    for (size_t i = 0; i < n; i++) ones[i] = 1;
+    while (claim_rows(run, s, &first, &last))
+        for (size_t at = first * row; at < last * row; at += n)
+            if (node->op == TERN_OP_GROUP_NORM)
+                k->rms_norm(o.out[0] + at, o.in[0] + at, ones, n, node->eps);
+            else
+                k->rms_norm_grad(o.out[0] + at, NULL, o.in[0] + at, ones, o.in[1] + at, NULL, n,
+                                 node->eps);
+}
+
+static void step_cap(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
+    const tern_float_kernels *k = cpu_train_kernels(run);
+    const tern_node *node = s->node;
+    operands o = values_of(run, node);
+    float *capped = cpu_train_scratch(run, team);
+    size_t n = cols(run, node->out[0]), first, last;
+    while (claim_rows(run, s, &first, &last))
+        for (size_t at = first * n; at < last * n; at += n) {
+            if (node->op == TERN_OP_CAP) {
+                k->soft_cap(o.out[0] + at, o.in[0] + at, node->soft_cap, n);
+                continue;
+            }
+            k->soft_cap(capped, o.in[0] + at, node->soft_cap, n);
+            memcpy(o.out[0] + at, o.in[1] + at, n * sizeof *capped);
+            k->soft_cap_grad(o.out[0] + at, capped, node->soft_cap, n);
+        }
+}
+
+static void step_pieces(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
+    (void)team;
+    const tern_node *node = s->node;
+    operands o = values_of(run, node);
+    size_t n = cols(run, node->out[0]), first, last;
+    while (claim_rows(run, s, &first, &last))
+        for (size_t t = first; t < last; t++)
+            for (size_t i = 0, at = t * n; i < TERN_PIECES_MAX; at += (size_t)node->widths[i++])
+                cpu_train_kernels(run)->scale(o.out[0] + at, o.in[0] + at, node->factors[i],
+                                              (size_t)node->widths[i]);
 }
 
 // Each thread has a stretch of the columns, so that a sum has one order.
@@ -380,10 +428,16 @@ cpu_train_fn cpu_train_fn_for(tern_op op) {
     case TERN_OP_ADD:
     case TERN_OP_MUL:
     case TERN_OP_SCALE:
+    case TERN_OP_SCALE_BY:
     case TERN_OP_ACT:
     case TERN_OP_GLU:
     case TERN_OP_ACT_GRAD:
     case TERN_OP_GLU_GRAD: return step_elementwise;
+    case TERN_OP_SCALE_PIECES: return step_pieces;
+    case TERN_OP_GROUP_NORM:
+    case TERN_OP_GROUP_NORM_GRAD: return step_group_norm;
+    case TERN_OP_CAP:
+    case TERN_OP_CAP_GRAD: return step_cap;
     case TERN_OP_BIAS: return step_bias;
     case TERN_OP_BIAS_GRAD: return step_bias_grad;
     case TERN_OP_COLUMNS:
@@ -393,6 +447,8 @@ cpu_train_fn cpu_train_fn_for(tern_op op) {
     case TERN_OP_CONV_GRAD_W: return step_conv;
     case TERN_OP_ATTENTION_SEQ:
     case TERN_OP_ATTENTION_GRAD: return cpu_train_attention;
+    case TERN_OP_SSM_SEQ:
+    case TERN_OP_SSM_GRAD: return cpu_train_ssm;
     case TERN_OP_CROSS_ENTROPY: return step_cross_entropy;
     case TERN_OP_CROSS_ENTROPY_GRAD: return step_cross_entropy_grad;
     case TERN_OP_SUM_INTO: return step_sum_into;
@@ -413,10 +469,16 @@ size_t cpu_train_scratch_floats(const tern_program *p, const tern_node *n) {
     case TERN_OP_CONV_SEQ: return (size_t)(p->g->values[n->in[0]].cols * TERN_CONV_TAPS);
     case TERN_OP_ATTENTION_SEQ:
     case TERN_OP_ATTENTION_GRAD: return cpu_train_attention_floats(p, n);
+    case TERN_OP_SSM_SEQ:
+    case TERN_OP_SSM_GRAD: return cpu_train_ssm_floats(p, n);
+    case TERN_OP_GROUP_NORM:
+    case TERN_OP_GROUP_NORM_GRAD: return (size_t)n->group;
+    case TERN_OP_CAP_GRAD: return (size_t)p->g->values[n->in[0]].cols;
     default: return 0;
     }
 }
 
 size_t cpu_train_part_floats(const tern_program *p, const tern_node *n) {
+    if (n->op == TERN_OP_SSM_GRAD) return cpu_train_ssm_part_floats(p, n);
     return n->op == TERN_OP_RMS_NORM_GRAD ? (size_t)p->g->values[n->in[1]].cols : 0;
 }

@@ -19,8 +19,8 @@ static inline void set_form(const tern_weight *w, gpu_dispatch *d) {
     if (w->form == GPU_FORM_Q8) set(d, "ROW4", (double)(gpu_q8_row_bytes(w->n_cols) / 16));
 }
 
-// The logits of the outputs that a pass over the head computes: x W^T, the node's first two inputs
-// (gpu_op_linear.c).
+// The logits of the outputs that a pass over the head computes: x W^T, the node's first two inputs,
+// capped if the node says so (gpu_op_linear.c).
 void gpu_add_logits(tern_plan *p, const tern_node *n);
 
 #endif

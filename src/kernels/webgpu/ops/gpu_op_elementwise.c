@@ -18,15 +18,26 @@ tern_status gpu_op_ADD(tern_plan *p, const tern_node *n, tern_error *err) {
     return TERN_OK;
 }
 
-tern_status gpu_op_BIAS(tern_plan *p, const tern_node *n, tern_error *err) {
-    (void)err;
+// With a vector, of which each row reads the same.
+static void add_with_vector(tern_plan *p, const tern_node *n, gpu_kernel kernel) {
     int64_t n_cols = cols(p, n->out[0]);
-    gpu_dispatch *d = add(p, GPU_BIAS, groups(n_cols / 4, 64), rows_of(p, n->out[0]));
+    gpu_dispatch *d = add(p, kernel, groups(n_cols / 4, 64), rows_of(p, n->out[0]));
     set(d, "COLS4", (double)(n_cols / 4));
     bind_value(p, d, n->in[0]);
     bind_value(p, d, n->out[0]);
     bind_part(d, &p->weights[n->in[1]]->parts[0]);
     set_phase(p, d, n->out[0]);
+}
+
+tern_status gpu_op_BIAS(tern_plan *p, const tern_node *n, tern_error *err) {
+    (void)err;
+    add_with_vector(p, n, GPU_BIAS);
+    return TERN_OK;
+}
+
+tern_status gpu_op_SCALE_BY(tern_plan *p, const tern_node *n, tern_error *err) {
+    (void)err;
+    add_with_vector(p, n, GPU_SCALE_BY);
     return TERN_OK;
 }
 

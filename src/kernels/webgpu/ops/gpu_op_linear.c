@@ -37,6 +37,7 @@ static void add_gemv(tern_plan *p, const tern_node *n, int first, int count, siz
     if (count == 1) {
         set(d, "ADD", accumulate);
         set(d, "OUTPUTS", chunk);
+        if (n->soft_cap != 0) set(d, "SOFT_CAP", (double)n->soft_cap);
         set_part(p->weights[n->in[1 + first]], &span, d);
     }
     for (int i = 0; i < count; i++) {
@@ -233,6 +234,7 @@ typedef struct product {
     tern_vid x, out;
     const tern_weight *w;
     bool accumulate, chunk; // chunk: of the logits
+    float soft_cap;
 } product;
 
 static gpu_dispatch *add_float_part(tern_plan *p, const product *f, const gpu_part *part,
@@ -242,6 +244,7 @@ static gpu_dispatch *add_float_part(tern_plan *p, const product *f, const gpu_pa
                           f->chunk ? GPU_ROWS_CHUNK : rows_of(p, f->x));
     set_form(f->w, d);
     set(d, "ADD", f->accumulate);
+    if (f->soft_cap != 0) set(d, "SOFT_CAP", (double)f->soft_cap);
     set(d, "FIRST_ROW", (double)part->first_row);
     set(d, "N_ROWS", (double)part->n_rows);
     set(d, "Y_COLS", (double)f->w->n_rows);
@@ -276,28 +279,30 @@ static void add_float_gemvs(tern_plan *p, const product *f, const gpu_part *part
 }
 
 // x W^T for float weights; the logits of some outputs when `chunk`.
-static void add_float(tern_plan *p, tern_vid x, tern_vid wv, tern_vid out, bool accumulate,
-                      bool chunk) {
-    const tern_weight *w = p->weights[wv];
-    if (chunk && w->head) w = w->head;
-    const product f = {x, out, w, accumulate, chunk};
-    bool by_token = rows_of(p, x) == GPU_ROWS_TOKENS && !chunk;
+static void add_float(tern_plan *p, const product *f) {
+    const tern_weight *w = f->w;
+    bool by_token = rows_of(p, f->x) == GPU_ROWS_TOKENS && !f->chunk;
     for (size_t i = 0; i < w->n_parts; i++) {
-        add_float_gemvs(p, &f, &w->parts[i], by_token);
+        add_float_gemvs(p, f, &w->parts[i], by_token);
         if (!by_token) continue;
-        gpu_dispatch *d = add_float_part(p, &f, &w->parts[i], GPU_FLOAT_GEMM);
+        gpu_dispatch *d = add_float_part(p, f, &w->parts[i], GPU_FLOAT_GEMM);
         d->rows_each = 64;
         d->kinds = GPU_PROMPTS;
     }
 }
 
+static const tern_weight *head_of(const tern_weight *w) {
+    return w->head ? w->head : w;
+}
+
 void gpu_add_logits(tern_plan *p, const tern_node *n) {
+    const tern_weight *w = p->weights[n->in[1]];
     if (!has_codes(p, n->in[1])) {
-        add_float(p, n->in[0], n->in[1], -1, false, true);
+        const product f = {n->in[0], -1, head_of(w), false, true, n->soft_cap};
+        add_float(p, &f);
         return;
     }
-    for (size_t part = 0; part < p->weights[n->in[1]]->n_parts; part++)
-        add_gemv(p, n, 0, 1, part, false, true);
+    for (size_t part = 0; part < w->n_parts; part++) add_gemv(p, n, 0, 1, part, false, true);
 }
 
 static void add_linear(tern_plan *p, const tern_node *n, bool accumulate) {
@@ -308,7 +313,10 @@ static void add_linear(tern_plan *p, const tern_node *n, bool accumulate) {
             return;
         }
         if (!has_codes(p, n->in[1 + i])) {
-            add_float(p, n->in[0], n->in[1 + i], n->out[i], accumulate, chunk);
+            const tern_weight *w = p->weights[n->in[1 + i]];
+            const product f = {n->in[0], n->out[i],  chunk ? head_of(w) : w,
+                               accumulate, chunk, n->soft_cap};
+            add_float(p, &f);
             i++;
             continue;
         }
@@ -334,7 +342,10 @@ static bool made_by_top_k(const tern_graph *g, const tern_node *linear) {
 }
 
 tern_status gpu_op_LINEAR(tern_plan *p, const tern_node *n, tern_error *err) {
-    (void)err;
+    if (n->soft_cap != 0 && has_codes(p, n->in[1]) && !gpu_is_logits(p->g, n->out[0]))
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "%s: webgpu caps the scores of no matrix of codes but the head",
+                         p->g->values[n->in[1]].name);
     if (!made_by_top_k(p->g, n)) add_linear(p, n, false);
     return TERN_OK;
 }

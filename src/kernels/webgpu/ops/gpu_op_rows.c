@@ -2,6 +2,25 @@
 #include <math.h>
 #include "kernels/webgpu/ops/gpu_op.h"
 
+// The host sends the rows in the order of the tokens (gpu_run.c).
+static tern_status add_sent(tern_plan *p, const tern_node *n, tern_error *err) {
+    tern_weight *w = p->weights[n->in[1]];
+    if (p->n_host_tables == GPU_HOST_TABLES_MAX)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "more than %d tables that stay on the host",
+                         GPU_HOST_TABLES_MAX);
+    gpu_dispatch *d = add(p, GPU_EMBED, groups(w->n_cols / 4, 64), GPU_ROWS_TOKENS);
+    set_form(w, d);
+    set(d, "IN_ORDER", true);
+    set(d, "FIRST_ROW", 0);
+    set(d, "N_ROWS", p->n_batch);
+    bind_place(d, GPU_SENT, p->n_host_tables);
+    bind_place(d, GPU_IDS, -1);
+    bind_value(p, d, n->out[0]);
+    set_phase(p, d, n->out[0]);
+    p->host_tables[p->n_host_tables++] = w;
+    return TERN_OK;
+}
+
 static void add_embed(tern_plan *p, const tern_node *n) {
     const tern_weight *w = p->weights[n->in[1]];
     for (size_t i = 0; i < w->n_parts; i++) {
@@ -18,8 +37,10 @@ static void add_embed(tern_plan *p, const tern_node *n) {
     }
 }
 
-// Groups of columns that are normed by themselves: as many columns as the norm's weight has.
+// Groups of columns that are normed by themselves: as many columns as the norm's weight has, or as
+// it says.
 static int64_t n_groups(const tern_plan *p, const tern_node *n) {
+    if (n->op == TERN_OP_GROUP_NORM) return cols(p, n->in[0]) / n->group;
     return n->op == TERN_OP_RMS_NORM ? cols(p, n->in[0]) / cols(p, n->in[1]) : 1;
 }
 
@@ -67,7 +88,7 @@ static void add_rows(tern_plan *p, const tern_node *n, gpu_kernel kernel) {
 }
 
 tern_status gpu_op_EMBED(tern_plan *p, const tern_node *n, tern_error *err) {
-    (void)err;
+    if (p->weights[n->in[1]]->form == GPU_FORM_HOST) return add_sent(p, n, err);
     add_embed(p, n);
     return TERN_OK;
 }
@@ -78,9 +99,20 @@ tern_status gpu_op_RMS_NORM(tern_plan *p, const tern_node *n, tern_error *err) {
     return TERN_OK;
 }
 
+tern_status gpu_op_GROUP_NORM(tern_plan *p, const tern_node *n, tern_error *err) {
+    if (n->group % 4 != 0)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "the GPU's norms have groups of a multiple of 4 columns, not %d",
+                         (int)n->group);
+    add_rows(p, n, GPU_GROUP_NORM);
+    return TERN_OK;
+}
+
 static tern_vid any_weight(const tern_plan *p) {
     for (size_t v = 0; v < p->g->n_values; v++)
-        if (p->g->values[v].kind == TERN_VALUE_WEIGHT && p->weights[v]) return (tern_vid)v;
+        if (p->g->values[v].kind == TERN_VALUE_WEIGHT && p->weights[v] &&
+            p->weights[v]->n_parts > 0)
+            return (tern_vid)v;
     return 0;
 }
 

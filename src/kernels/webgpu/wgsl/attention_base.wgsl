@@ -18,9 +18,4 @@ fn end_seen(position: u32, n_positions: u32) -> u32 {
 // Positions that a row's sequence has with this batch.
 fn n_positions_of(row: u32) -> u32 { return position_of(row) + chunk_end(row) - row; }
 
-// cap * tanh(s / cap), by tanh(u) = 1 - 2 / (exp(2u) + 1), which is 1 for more than 20.
-fn capped(s: vec4<f32>) -> vec4<f32> {
-    if (SOFT_CAP == 0.0) { return s; }
-    let u = clamp(s / SOFT_CAP, vec4(-20.0), vec4(20.0));
-    return SOFT_CAP * (1.0 - 2.0 / (exp(2.0 * u) + 1.0));
-}
+fn capped(s: vec4<f32>) -> vec4<f32> { return capped_by(SOFT_CAP, s); }

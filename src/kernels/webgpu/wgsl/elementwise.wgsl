@@ -45,6 +45,12 @@ fn bias(@builtin(global_invocation_id) id: vec3<u32>) {
 }
 
 @compute @workgroup_size(64)
+fn scale_by(@builtin(global_invocation_id) id: vec3<u32>) {
+    let i = id.y * COLS4 + id.x;
+    if (id.x < COLS4) { y[i] = a[i] * weight[0].x; }
+}
+
+@compute @workgroup_size(64)
 fn take_rows(@builtin(global_invocation_id) id: vec3<u32>) {
     let source = output_row(id.y) * COLS4 + id.x;
     if (id.x < COLS4) { y[id.y * COLS4 + id.x] = a[source]; }

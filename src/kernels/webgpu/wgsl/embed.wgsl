@@ -1,5 +1,6 @@
 // y[t] = W[ids[t]]. A table larger than a binding comes in parts, each with its own dispatch, which
-// writes the rows of its own tokens only. Grid: (columns / 4 / 64, tokens).
+// writes the rows of its own tokens only. Of a table that stays on the host there are the rows of
+// the batch's tokens alone, in their order. Grid: (columns / 4 / 64, tokens).
 override COLS4: u32;     // columns / 4
 override IS_F16: bool;
 override IS_Q8: bool;    // int8s and scales as in float_linear.wgsl; else f32
@@ -7,6 +8,7 @@ override ROW4: u32 = 1u; // vec4s of such a row
 override IN_TILES: bool = false; // codes in groups, as codes.wgsl says
 override FIRST_ROW: u32; // of the table's part
 override N_ROWS: u32;
+override IN_ORDER: bool = false;
 
 @group(0) @binding(1) var<storage, read> table: array<u32>;
 @group(0) @binding(2) var<storage, read> ids: array<u32>;
@@ -28,7 +30,8 @@ fn in_tile(row: u32, i: u32) -> vec4<f32> {
 
 @compute @workgroup_size(64)
 fn embed(@builtin(global_invocation_id) id: vec3<u32>) {
-    let row = ids[id.y] - FIRST_ROW; // wraps around for rows in front
+    var row = ids[id.y] - FIRST_ROW; // wraps around for rows in front
+    if (IN_ORDER) { row = id.y; }
     if (id.x >= COLS4 || row >= N_ROWS) { return; }
     let at = row * COLS4 + id.x;
     var v: vec4<f32>;

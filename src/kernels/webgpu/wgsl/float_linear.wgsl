@@ -1,6 +1,7 @@
 // y[t][row] = dot(x[t], W[row]). A large matrix comes in parts of whole rows, each with its own
 // dispatch.
 override ADD: bool;
+override SOFT_CAP: f32 = 0.0; // of scores; 0: none
 override FIRST_ROW: u32; // of the part
 override N_ROWS: u32;
 override Y_COLS: u32;    // rows of the whole matrix
@@ -14,7 +15,7 @@ const ROWS_MAX = 16u;
 @group(0) @binding(3) var<storage, read_write> y: array<f32>;
 
 fn write(to: u32, value: f32) {
-    if (ADD) { y[to] = y[to] + value; } else { y[to] = value; }
+    if (ADD) { y[to] = y[to] + value; } else { y[to] = capped_by(SOFT_CAP, vec4(value)).x; }
 }
 
 // ---- Few rows of x -----------------------------------------------------------------------------

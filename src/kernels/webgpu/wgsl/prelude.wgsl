@@ -10,6 +10,19 @@ fn bytes4(a: u32) -> vec4<f32> {
 // exp beyond these arguments is infinite or, on some devices, undefined.
 fn safe_exp(x: vec4<f32>) -> vec4<f32> { return exp(clamp(x, vec4(-87.0), vec4(87.0))); }
 
+// cap * tanh(s / cap), by tanh(u) = 1 - 2 / (exp(2u) + 1), which is 1 for more than 20, and near 0,
+// where that leaves few bits, by its series; a cap of 0 is none.
+fn capped_by(cap: f32, s: vec4<f32>) -> vec4<f32> {
+    if (cap == 0.0) { return s; }
+    let u = clamp(s / cap, vec4(-20.0), vec4(20.0));
+    let near = vec4<f32>(abs(u) < vec4(0.25));
+    let v = u * near;
+    let w = v * v;
+    let series = 1.0 + w * (-0.33333333 + w * (0.13333333 + w * (-0.053968254 + w * 0.021869489)));
+    let far = 1.0 - 2.0 / (exp(2.0 * u) + 1.0);
+    return cap * (far * (1.0 - near) + v * series);
+}
+
 // The factor that makes numbers up to `most` integers up to 127, and the unit of these: the CPU's
 // quantize_64 (groups.inl). The unit is its quotient to the bit on every device: q = most / 127 is
 // off by a unit of the last place at most, and most - 128 q + q is what is left, without rounding.

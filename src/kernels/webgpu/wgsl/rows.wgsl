@@ -24,6 +24,15 @@ fn rms_norm(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_i
 }
 
 @compute @workgroup_size(THREADS)
+fn group_norm(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    let row = (group.y * GROUPS + group.x) * COLS4;
+    var squares = 0.0;
+    for (var i = lane; i < COLS4; i += THREADS) { squares += dot(x[row + i], x[row + i]); }
+    let r = inverse_rms(workgroup_sum_max(lane, squares, 0.0).x);
+    for (var i = lane; i < COLS4; i += THREADS) { y[row + i] = x[row + i] * r; }
+}
+
+@compute @workgroup_size(THREADS)
 fn l2_norm(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let row = group.y * COLS4;
     var squares = 0.0;

@@ -8,6 +8,7 @@ override SPLITS: u32;
 override ADD: bool;     // to what is in y
 override FIRST_ROW: u32; // of a part (gemv1)
 override Y_COLS: u32;    // rows of the whole matrix
+override SOFT_CAP: f32 = 0.0;   // of scores; 0: none (gemv1)
 override OUTPUTS: bool = false; // rows of x are counted from run.first_output on (gemv1)
 // Of matrix i: where it begins (in vec4s), its first tile, its rows
 override AT0: u32;
@@ -93,7 +94,7 @@ fn gemv1(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_inde
     let row = group.x * 8u + lane;
     if (lane < 8u && row < ROWS0) {
         let to = group.y * Y_COLS + FIRST_ROW + row;
-        if (ADD) { y0[to] = y0[to] + p; } else { y0[to] = p; }
+        if (ADD) { y0[to] = y0[to] + p; } else { y0[to] = capped_by(SOFT_CAP, vec4(p)).x; }
     }
 }
 

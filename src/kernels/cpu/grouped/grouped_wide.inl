@@ -1,0 +1,183 @@
+// Products with wide codes for registers of 16 or 32 bytes: part of grouped_narrow.inl, whose head
+// says what the instruction set defines. A unit is unpacked to a byte a code before it is
+// multiplied: for up to TOKENS of them into memory of its own, for more a whole block of rows at
+// once into scratch.
+#include "kernels/cpu/grouped/grouped_wide.h"
+
+typedef struct wide_args {
+    const uint8_t *codes;
+    const float *scales, *minima; // of the unit: [groups][16]; minima NULL: none
+    size_t n_steps;               // of a group
+    int32_t zero;                 // less WIDE_BIAS, if that applies
+    const int8_t *q;              // of the unit, as are:
+    const float *scale;           // [n]
+    const int32_t *minus;         // [groups][n]
+    float (*sums)[16];            // of each token
+} wide_args;
+
+// A unit times n tokens. n and is_big (codes of 8 bits) are constants.
+GROUPED_INLINE void wide_unit(const wide_args *a, int n, bool is_big) {
+    const uint8_t *p = a->codes;
+    const int8_t *x = a->q;
+    for (size_t g = 0; g < 16 / a->n_steps; g++) {
+        int32_t acc[TOKENS][16];
+#define DECLARE(t, v) sums_32 s##t##v = no_sums_32();
+#define MULTIPLY(t, v)                                                                             \
+    if (IS_USED(t, v)) s##t##v = add_products(s##t##v, c##v, x + 4 * (t), is_big);
+#define STORE(t, v)                                                                                \
+    if (IS_USED(t, v))                                                                             \
+        store_sums_32(&acc[(t) < TOKENS ? (t) : 0][((v) * VECTOR_ROWS) & 15], s##t##v);
+#define LOAD(v) codes c##v = load_codes(p + ((v) < VECTORS ? (v) : 0) * VECTOR_BYTES);
+        EACH_SUM(DECLARE)
+        for (size_t s = 0; s < a->n_steps; s++, p += 64, x += 4 * n) {
+            LOAD(0) LOAD(1) LOAD(2) LOAD(3)
+            EACH_SUM(MULTIPLY)
+        }
+        EACH_SUM(STORE)
+#undef DECLARE
+#undef MULTIPLY
+#undef STORE
+#undef LOAD
+        for (int t = 0; t < n; t++) {
+            int32_t minus = a->minus[g * (size_t)n + (size_t)t];
+            for (int r = 0; r < 16; r++) acc[t][r] += minus * a->zero;
+            v16 scale = v16_set1(a->scale[t]), sum = v16_load(a->sums[t]);
+            v16 product = v16_mul(v16_from_i32(acc[t]), scale);
+            sum = v16_fma(v16_load(a->scales + 16 * g), product, sum);
+            if (a->minima) {
+                product = v16_mul(v16_set1((float)minus), scale);
+                sum = v16_fma(v16_load(a->minima + 16 * g), product, sum);
+            }
+            v16_store(a->sums[t], sum);
+        }
+    }
+}
+
+static void any_wide_unit(const wide_args *a, size_t n, bool is_big) {
+    switch (n) {
+#define UNIT(n)                                                                                    \
+    case n:                                                                                        \
+        if (is_big) wide_unit(a, (n) <= TOKENS ? (n) : 1, true);                                   \
+        else wide_unit(a, (n) <= TOKENS ? (n) : 1, false);                                         \
+        break;
+        UNIT(1)
+        UNIT(2)
+#if TOKENS_ > 2
+        UNIT(3)
+        UNIT(4)
+#endif
+#undef UNIT
+    }
+}
+
+// Codes of a unit, a byte each. (The compiler makes vectors of these loops.)
+static void unpack_unit(const tern_grouped_matrix *w, const uint8_t *low, uint8_t *to) {
+    const uint8_t *high = low + WIDE_UNPACKED / 2;
+    for (size_t k = 0; k < 8; k++, low += 64)
+        for (size_t i = 0; i < 64; i++) {
+            to[128 * k + i] = low[i] & 15;
+            to[128 * k + 64 + i] = low[i] >> 4;
+        }
+    if (w->has_table) {
+        for (size_t k = 0; k < 16; k++) look_up(to + 64 * k, w->table);
+    } else if (w->bits > 4) {
+        const int bits = w->bits - 4, mask = bits == 2 ? 48 : 16, each = 8 / bits;
+        for (int k = 0; k < 16; k++) {
+            const uint8_t *from = high + 64 * (k / each);
+            uint8_t *row = to + 64 * k;
+            const int down = k % each * bits;
+            for (size_t i = 0; i < 64; i++) row[i] |= (uint8_t)((from[i] << 4 >> down) & mask);
+        }
+    }
+}
+
+typedef struct wide_job {
+    const tern_grouped_matrix *w;
+    wide_layout l;
+    const tern_grouped_rows *x;
+    size_t n_groups; // of a unit
+    bool is_big;
+} wide_job;
+
+// Unit u of the tokens of a block that begins at token `first`.
+static void wide_times_tokens(const wide_job *j, wide_args *a, size_t u, size_t first) {
+    const size_t n = tern_grouped_min(j->x->n_tokens - first, j->x->block), n_in = j->w->n_in;
+    a->q = j->x->q + first * n_in + u * WIDE_UNIT * n;
+    a->scale = j->x->scale + first * (n_in / WIDE_UNIT) + u * n;
+    a->minus = j->x->minus_parts + first * (n_in / WIDE_UNIT) * TERN_GROUP_PARTS +
+               (u * TERN_GROUP_PARTS + wide_first_part(&j->l)) * n;
+    any_wide_unit(a, n, j->is_big);
+}
+
+static const uint8_t *wide_codes(const wide_job *j, const wide_walk *at, uint8_t *to) {
+    const uint8_t *packed = at->unit + j->l.sub_bytes;
+    if (j->w->bits == 8) return packed;
+    unpack_unit(j->w, packed, to);
+    return to;
+}
+
+// Tokens of one block, TOKENS at most.
+static void wide_few(const wide_job *j, wide_args *a, const uint8_t *block) {
+    _Alignas(64) uint8_t unpacked[WIDE_UNPACKED];
+    float scales[4 * 16], minima[4 * 16] = {0};
+    wide_walk at = wide_start(&j->l, block);
+    a->scales = scales;
+    a->minima = j->w->has_minima ? minima : NULL;
+    for (size_t u = 0; u < j->w->n_in / WIDE_UNIT; u++, wide_next(&at, &j->l)) {
+        for (size_t i = 0; i < j->l.unit_bytes; i += 64)
+            __builtin_prefetch(at.unit + FETCH + i, 0, 2);
+        wide_scales(j->w, &j->l, &at, j->n_groups, scales, minima);
+        a->codes = wide_codes(j, &at, unpacked);
+        wide_times_tokens(j, a, u, 0);
+    }
+}
+
+// As many units at a time as are unpacked, all of a row.
+static void wide_unpack(const wide_job *j, const uint8_t *block, uint8_t *to, float *scales,
+                        float *minima) {
+    const size_t each = j->n_groups * 16;
+    wide_walk at = wide_start(&j->l, block);
+    for (size_t u = 0; u < j->w->n_in / WIDE_UNIT; u++, wide_next(&at, &j->l)) {
+        wide_scales(j->w, &j->l, &at, j->n_groups, scales + u * each, minima + u * each);
+        wide_codes(j, &at, to + u * WIDE_UNPACKED);
+    }
+}
+
+static void wide_many(const wide_job *j, wide_args *a, const uint8_t *block, uint8_t *scratch,
+                      size_t first) {
+    const size_t n_units = j->w->n_in / WIDE_UNIT, each = j->n_groups * 16;
+    const bool lie = j->w->bits == 8;
+    float *scales = (float *)(scratch + j->w->n_in * 16), *minima = scales + n_units * each;
+    if (first == 0) wide_unpack(j, block, scratch, scales, minima);
+    for (size_t u = 0; u < n_units; u++) {
+        a->codes = lie ? block + j->l.front_bytes + u * j->l.unit_bytes + j->l.sub_bytes
+                       : scratch + u * WIDE_UNPACKED;
+        a->scales = scales + u * each;
+        a->minima = j->w->has_minima ? minima + u * each : NULL;
+        wide_times_tokens(j, a, u, first);
+    }
+}
+
+static void multiply_wide(const tern_grouped_matrix *w, size_t first_row, size_t last_row,
+                          const tern_grouped_rows *x, void *scratch, float *out, size_t out_stride,
+                          bool accumulate) {
+    wide_job j = {.w = w, .l = tern_grouped_wide_layout(w), .x = x};
+    j.n_groups = WIDE_UNIT / j.l.group;
+    j.is_big = w->bits == 8 || w->has_table;
+    float totals[TOKENS][16];
+    wide_args a = {.n_steps = j.l.group / 4,
+                   .zero = w->zero - (j.is_big ? WIDE_BIAS : 0),
+                   .sums = totals};
+    for (size_t row = first_row; row < last_row; row += TERN_GROUPED_ROWS) {
+        const uint8_t *block = w->data + row / TERN_GROUPED_ROWS * w->block_bytes;
+        for (size_t t = 0; t < x->n_tokens; t += x->block) {
+            const size_t n = tern_grouped_min(x->n_tokens - t, x->block);
+            memset(totals, 0, sizeof totals);
+            if (x->n_tokens <= x->block) wide_few(&j, &a, block);
+            else wide_many(&j, &a, block, scratch, t);
+            for (size_t i = 0; i < n; i++)
+                put_rows(out + (t + i) * out_stride + row, v16_load(totals[i]),
+                         tern_grouped_min(last_row - row, TERN_GROUPED_ROWS), accumulate);
+        }
+    }
+}

@@ -1,0 +1,379 @@
+// Products with wide codes for AVX-512 with VNNI.
+//
+// One token is bound by memory: codes are unpacked in registers. For several, two blocks of rows
+// are unpacked to a byte a code and their scales to floats, in scratch that stays in a cache, and
+// multiplied with up to 6 tokens at a time, whose integer sums and sums fit the registers. A
+// group's integer sums begin with -zero times the group's activations.
+#include <string.h>
+#include "kernels/cpu/vec_avx512.h"
+
+#include "kernels/cpu/grouped/grouped_wide.h"
+
+enum {
+    TOKENS = 6, // of a tile of 32 rows
+    MOST = 9,   // of one of 16
+    AHEAD = 12288,
+};
+
+// How codes lie in a unit: of 4, 5, 6 or 8 bits, or of 4 that stand for others.
+typedef enum code_kind { CODES_4, CODES_TABLE, CODES_5, CODES_6, CODES_8 } code_kind;
+
+static code_kind kind_of(const tern_grouped_matrix *w) {
+    return w->has_table   ? CODES_TABLE
+           : w->bits == 4 ? CODES_4
+           : w->bits == 5 ? CODES_5
+           : w->bits == 6 ? CODES_6
+                          : CODES_8;
+}
+
+// In assembly for the reason given in ternary/ternary_avx512.h.
+GROUPED_INLINE __m512i dot_add(__m512i acc, __m512i codes, __m512i q) {
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(acc) : "v"(codes), "v"(q));
+    return acc;
+}
+
+GROUPED_INLINE __m512i broadcast4(const int8_t *x) {
+    int32_t four;
+    memcpy(&four, x, 4);
+    return _mm512_set1_epi32(four);
+}
+
+// (a & 15) | (b & mask)
+GROUPED_INLINE __m512i join(__m512i a, __m512i b, int mask) {
+    a = _mm512_and_si512(a, _mm512_set1_epi8(15));
+    return _mm512_ternarylogic_epi32(a, b, _mm512_set1_epi8((char)mask), 0xF8);
+}
+
+// Bytes shifted up (minus: down) by a constant; bits of neighbours come in.
+GROUPED_INLINE __m512i shift(__m512i v, int up) {
+    return up > 0   ? _mm512_slli_epi16(v, (unsigned)up)
+           : up < 0 ? _mm512_srli_epi16(v, (unsigned)-up)
+                    : v;
+}
+
+// The codes of step i, a constant: four columns of 16 rows.
+GROUPED_INLINE __m512i step_codes(const uint8_t *codes, int i, code_kind kind, __m512i table) {
+    if (kind == CODES_8) return _mm512_loadu_si512(codes + 64 * i);
+    const uint8_t *high = codes + WIDE_UNPACKED / 2;
+    __m512i v = shift(_mm512_loadu_si512(codes + 64 * (i / 2)), i % 2 * -4);
+    if (kind == CODES_5)
+        return join(v, shift(_mm512_loadu_si512(high + 64 * (i / 8)), 4 - i % 8), 16);
+    if (kind == CODES_6)
+        return join(v, shift(_mm512_loadu_si512(high + 64 * (i / 4)), 4 - 2 * (i % 4)), 48);
+    v = _mm512_and_si512(v, _mm512_set1_epi8(15));
+    return kind == CODES_TABLE ? _mm512_shuffle_epi8(table, v) : v;
+}
+
+GROUPED_INLINE __m512i load_table(const tern_grouped_matrix *w) {
+    return _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)w->table));
+}
+
+static __mmask16 rows_left(size_t row, size_t last_row) {
+    size_t n = row < last_row ? last_row - row : 0;
+    return (__mmask16)(n >= 16 ? 0xFFFF : (1u << n) - 1);
+}
+
+GROUPED_INLINE void put_16(float *y, __m512 sum, __mmask16 mask, bool accumulate) {
+    if (accumulate) sum = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, y), sum);
+    _mm512_mask_storeu_ps(y, mask, sum);
+}
+
+// ---- One token ---------------------------------------------------------------------------------
+
+GROUPED_INLINE void prefetch_unit(const uint8_t *unit, size_t bytes) {
+    for (size_t i = 0; i < bytes; i += 64)
+        _mm_prefetch((const char *)unit + AHEAD + i, _MM_HINT_T1);
+}
+
+// kind and n_steps, of a group, are constants.
+GROUPED_INLINE __m512 block_times_one(const tern_grouped_matrix *w, const wide_layout *l,
+                                      const uint8_t *block, const tern_grouped_rows *x,
+                                      code_kind kind, int n_steps) {
+    const __m512i table = load_table(w);
+    const int32_t zero = w->zero;
+    const int n = 16 / n_steps;
+    wide_walk at = wide_start(l, block);
+    _Alignas(64) float scale[4 * 16], minimum[4 * 16] = {0};
+    __m512 sum = _mm512_setzero_ps();
+    const int32_t *minus = x->minus_parts + wide_first_part(l);
+    for (size_t u = 0; u < w->n_in / WIDE_UNIT; u++, wide_next(&at, l), minus += TERN_GROUP_PARTS) {
+        const uint8_t *codes = at.unit + l->sub_bytes;
+        const int8_t *q = x->q + u * WIDE_UNIT;
+        const __m512 x_scale = _mm512_set1_ps(x->scale[u]);
+        prefetch_unit(at.unit, l->unit_bytes);
+        wide_scales(w, l, &at, (size_t)n, scale, minimum);
+#pragma GCC unroll 4
+        for (int g = 0; g < n; g++) {
+            __m512i acc = _mm512_set1_epi32(minus[g] * zero);
+#pragma GCC unroll 16
+            for (int s = g * n_steps; s < (g + 1) * n_steps; s++)
+                acc = dot_add(acc, step_codes(codes, s, kind, table), broadcast4(q + 4 * s));
+            __m512 product = _mm512_mul_ps(_mm512_cvtepi32_ps(acc), x_scale);
+            sum = _mm512_fmadd_ps(_mm512_load_ps(scale + 16 * g), product, sum);
+            if (!w->has_minima) continue;
+            product = _mm512_mul_ps(_mm512_set1_ps((float)minus[g]), x_scale);
+            sum = _mm512_fmadd_ps(_mm512_load_ps(minimum + 16 * g), product, sum);
+        }
+    }
+    return sum;
+}
+
+typedef __m512 (*one_fn)(const tern_grouped_matrix *w, const wide_layout *l, const uint8_t *block,
+                         const tern_grouped_rows *x);
+#define EACH_KIND(X) X(CODES_4) X(CODES_TABLE) X(CODES_5) X(CODES_6) X(CODES_8)
+#define ONE_OF(kind, n_steps)                                                                      \
+    static __m512 one_##kind##_##n_steps(const tern_grouped_matrix *w, const wide_layout *l,       \
+                                         const uint8_t *block, const tern_grouped_rows *x) {       \
+        return block_times_one(w, l, block, x, kind, n_steps);                                     \
+    }
+#define THREE(kind) ONE_OF(kind, 4) ONE_OF(kind, 8) ONE_OF(kind, 16)
+EACH_KIND(THREE)
+#define POINTERS(kind) {one_##kind##_4, one_##kind##_8, one_##kind##_16},
+static const one_fn ones[][3] = {EACH_KIND(POINTERS)};
+
+static void multiply_one(const tern_grouped_matrix *w, size_t row, size_t last_row,
+                         const tern_grouped_rows *x, float *out, bool accumulate) {
+    const wide_layout l = tern_grouped_wide_layout(w);
+    const one_fn one = ones[kind_of(w)][l.group == 16 ? 0 : l.group == 32 ? 1 : 2];
+    for (; row < last_row; row += TERN_GROUPED_ROWS) {
+        __m512 sum = one(w, &l, w->data + row / TERN_GROUPED_ROWS * w->block_bytes, x);
+        put_16(out + row, sum, rows_left(row, last_row), accumulate);
+    }
+}
+
+// ---- Several tokens ----------------------------------------------------------------------------
+
+// Some units of a block as the tile reads them.
+typedef struct unpacked {
+    const uint8_t *codes; // a byte each: [units][16 steps][16 rows][4], units code_stride apart
+    size_t code_stride;
+    const float *scales, *minima; // [groups][16]
+} unpacked;
+
+GROUPED_INLINE void unpack_codes(const uint8_t *codes, code_kind kind, __m512i table, uint8_t *to) {
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; i++) _mm512_store_si512(to + 64 * i, step_codes(codes, i, kind, table));
+}
+
+// The next n_units of a block, into scratch for so many.
+GROUPED_INLINE unpacked unpack_kind(const tern_grouped_matrix *w, const wide_layout *l,
+                                    wide_walk *at, size_t n_units, code_kind kind,
+                                    uint8_t *scratch) {
+    const size_t n = WIDE_UNIT / l->group;
+    const __m512i table = load_table(w);
+    float *scales = (float *)(scratch + n_units * WIDE_UNPACKED),
+          *minima = scales + n_units * n * 16;
+    const uint8_t *first = at->unit + l->sub_bytes;
+    for (size_t u = 0; u < n_units; u++, wide_next(at, l)) {
+        prefetch_unit(at->unit, l->unit_bytes);
+        wide_scales(w, l, at, n, scales + u * n * 16, minima + u * n * 16);
+        if (kind != CODES_8)
+            unpack_codes(at->unit + l->sub_bytes, kind, table, scratch + u * WIDE_UNPACKED);
+    }
+    bool lie = kind == CODES_8; // they are read where they lie
+    return (unpacked){lie ? first : scratch, lie ? l->unit_bytes : (size_t)WIDE_UNPACKED, scales,
+                      minima};
+}
+
+static unpacked unpack(const tern_grouped_matrix *w, const wide_layout *l, wide_walk *at,
+                       size_t n_units, uint8_t *scratch) {
+    switch (kind_of(w)) {
+    case CODES_4: return unpack_kind(w, l, at, n_units, CODES_4, scratch);
+    case CODES_TABLE: return unpack_kind(w, l, at, n_units, CODES_TABLE, scratch);
+    case CODES_5: return unpack_kind(w, l, at, n_units, CODES_5, scratch);
+    case CODES_6: return unpack_kind(w, l, at, n_units, CODES_6, scratch);
+    default: return unpack_kind(w, l, at, n_units, CODES_8, scratch);
+    }
+}
+
+#define EACH_TOKEN(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
+
+typedef struct tile_args {
+    unpacked a, b; // blocks of rows
+    __mmask16 mask_a, mask_b;
+    size_t n_units, n_steps, first_part; // n_steps: of a group
+    int32_t zero;
+    bool has_minima, accumulate;
+    bool is_first, is_last; // units of the rows
+    // Of a block of tokens, from the first of the units on.
+    const int8_t *q;
+    const float *scale;
+    const int32_t *minus;
+    float *out; // of the first row and token
+    size_t out_stride;
+    float (*sums)[32]; // of each token, if the units are not all
+} tile_args;
+
+// n tokens times 32 rows, or 16 if there is no block b; n and
+// has_b are constants. All sums stay in registers, by name, since gcc 12 keeps arrays in memory: a
+// store takes as long as two products.
+GROUPED_INLINE void tile(const tile_args *t, int n, bool has_b) {
+    const int8_t *x = t->q;
+    const __m512i zero = _mm512_set1_epi32(t->zero);
+    const __mmask16 goes_on = t->is_first ? 0 : 0xFFFF;
+    float(*const sums)[32] = t->sums;
+    size_t at = 0; // of a group's scales
+#define BEGIN(i)                                                                                   \
+    __m512 sum_a##i = _mm512_maskz_load_ps((i) < n ? goes_on : 0, sums[(i) < n ? (i) : 0]);        \
+    __m512 sum_b##i =                                                                              \
+        _mm512_maskz_load_ps((i) < n && has_b ? goes_on : 0, sums[(i) < n ? (i) : 0] + 16);
+    EACH_TOKEN(BEGIN)
+    for (size_t u = 0; u < t->n_units; u++) {
+        const uint8_t *a = t->a.codes + u * t->a.code_stride;
+        const uint8_t *b = t->b.codes + u * t->b.code_stride;
+        const float *scale = t->scale + u * (size_t)n;
+        const int32_t *minus = t->minus + u * TERN_GROUP_PARTS * (size_t)n;
+        for (size_t g = 0; g < 16; g += t->n_steps, at += 16, minus += n) {
+#define DECLARE(i)                                                                                 \
+    __m512i a##i = _mm512_mullo_epi32(_mm512_set1_epi32(minus[(i) < n ? (i) : 0]), zero);          \
+    __m512i b##i = a##i;
+#define MULTIPLY(i)                                                                                \
+    if ((i) < n) {                                                                                 \
+        __m512i q = broadcast4(x + (i)*4);                                                         \
+        a##i = dot_add(a##i, wa, q);                                                               \
+        if (has_b) b##i = dot_add(b##i, wb, q);                                                    \
+    }
+#define ADD_UP(i)                                                                                  \
+    if ((i) < n) {                                                                                 \
+        __m512 s = _mm512_set1_ps(scale[i]);                                                       \
+        __m512 pa = _mm512_mul_ps(_mm512_cvtepi32_ps(a##i), s);                                    \
+        sum_a##i = _mm512_fmadd_ps(factor_a, pa, sum_a##i);                                        \
+        if (has_b) {                                                                               \
+            pa = _mm512_mul_ps(_mm512_cvtepi32_ps(b##i), s);                                       \
+            sum_b##i = _mm512_fmadd_ps(factor_b, pa, sum_b##i);                                    \
+        }                                                                                          \
+    }
+#define ADD_MINIMUM(i)                                                                             \
+    if ((i) < n) {                                                                                 \
+        __m512 m = _mm512_cvtepi32_ps(_mm512_set1_epi32(minus[i]));                                \
+        m = _mm512_mul_ps(m, _mm512_set1_ps(scale[i]));                                            \
+        sum_a##i = _mm512_fmadd_ps(factor_a, m, sum_a##i);                                         \
+        if (has_b) sum_b##i = _mm512_fmadd_ps(factor_b, m, sum_b##i);                              \
+    }
+            EACH_TOKEN(DECLARE)
+            for (size_t k = 0; k < t->n_steps; k += 4)
+#pragma GCC unroll 4
+                for (int s = 0; s < 4; s++, a += 64, b += 64, x += n * 4) {
+                    __m512i wa = _mm512_loadu_si512(a), wb = has_b ? _mm512_loadu_si512(b) : wa;
+                    EACH_TOKEN(MULTIPLY)
+                }
+            __m512 factor_a = _mm512_loadu_ps(t->a.scales + at);
+            __m512 factor_b = has_b ? _mm512_loadu_ps(t->b.scales + at) : factor_a;
+            EACH_TOKEN(ADD_UP)
+            if (!t->has_minima) continue;
+            factor_a = _mm512_loadu_ps(t->a.minima + at);
+            if (has_b) factor_b = _mm512_loadu_ps(t->b.minima + at);
+            EACH_TOKEN(ADD_MINIMUM)
+        }
+    }
+#define PUT(i)                                                                                     \
+    if ((i) < n && !t->is_last) {                                                                  \
+        _mm512_store_ps(sums[i], sum_a##i);                                                        \
+        if (has_b) _mm512_store_ps(sums[i] + 16, sum_b##i);                                        \
+    } else if ((i) < n) {                                                                          \
+        float *y = t->out + (i)*t->out_stride;                                                     \
+        put_16(y, sum_a##i, t->mask_a, t->accumulate);                                             \
+        if (has_b) put_16(y + 16, sum_b##i, t->mask_b, t->accumulate);                             \
+    }
+    EACH_TOKEN(PUT)
+}
+
+typedef void (*tile_fn)(const tile_args *t);
+#define TILE_OF(n, has_b)                                                                          \
+    static void tile_##n##_##has_b(const tile_args *t) {                                           \
+        tile(t, n, has_b);                                                                         \
+    }
+#define EACH_TILE(X, has_b) X(1, has_b) X(2, has_b) X(3, has_b) X(4, has_b) X(5, has_b) X(6, has_b)
+#define POINTER(n, has_b)   tile_##n##_##has_b,
+EACH_TILE(TILE_OF, 1)
+EACH_TILE(TILE_OF, 0)
+TILE_OF(7, 0)
+TILE_OF(8, 0) TILE_OF(9, 0) static const tile_fn tiles_32[TOKENS] = {EACH_TILE(POINTER, 1)};
+static const tile_fn tiles_16[MOST] = {EACH_TILE(POINTER, 0) tile_7_0, tile_8_0, tile_9_0};
+
+// What a block of tokens has for the units from `unit` on.
+static size_t set_tokens(const tern_grouped_matrix *w, const tern_grouped_rows *x, size_t token,
+                         size_t unit, tile_args *t) {
+    const size_t n = tern_grouped_min(x->n_tokens - token, x->block);
+    const size_t at = token * (w->n_in / WIDE_UNIT) + unit * n;
+    t->q = x->q + at * WIDE_UNIT;
+    t->scale = x->scale + at;
+    t->minus = x->minus_parts + at * TERN_GROUP_PARTS + t->first_part * n;
+    return n;
+}
+
+// A block of tokens at most: memory is the limit. 16 rows in their order, a few units at a time,
+// which are multiplied while they are in the first-level cache.
+static void multiply_few(const tern_grouped_matrix *w, size_t row, size_t last_row,
+                         const tern_grouped_rows *x, const wide_layout *l, uint8_t *scratch,
+                         tile_args *t) {
+    enum { SLAB = 4 };
+    float *const out = t->out;
+    const size_t n_units = w->n_in / WIDE_UNIT;
+    for (; row < last_row; row += 16) {
+        wide_walk at = wide_start(l, w->data + row / TERN_GROUPED_ROWS * w->block_bytes);
+        t->mask_a = rows_left(row, last_row);
+        t->out = out + row;
+        for (size_t u = 0; u < n_units; u += SLAB) {
+            t->n_units = tern_grouped_min(SLAB, n_units - u);
+            t->is_first = u == 0;
+            t->is_last = u + SLAB >= n_units;
+            t->a = unpack(w, l, &at, t->n_units, scratch);
+            size_t n = set_tokens(w, x, 0, u, t);
+            tiles_16[n - 1](t);
+        }
+    }
+}
+
+static void multiply_many(const tern_grouped_matrix *w, size_t row, size_t last_row,
+                          const tern_grouped_rows *x, const wide_layout *l, uint8_t *scratch,
+                          tile_args *t) {
+    float *const out = t->out;
+    t->n_units = w->n_in / WIDE_UNIT;
+    t->is_first = t->is_last = true;
+    for (; row < last_row; row += 32) {
+        const uint8_t *block = w->data + row / TERN_GROUPED_ROWS * w->block_bytes;
+        wide_walk a = wide_start(l, block), b = wide_start(l, block + w->block_bytes);
+        t->mask_a = rows_left(row, last_row);
+        t->mask_b = rows_left(row + 16, last_row);
+        t->a = unpack(w, l, &a, t->n_units, scratch);
+        if (t->mask_b)
+            t->b = unpack(w, l, &b, t->n_units, scratch + tern_grouped_scratch_bytes(w) / 2);
+        for (size_t i = 0; i < x->n_tokens; i += x->block) {
+            size_t n = set_tokens(w, x, i, 0, t);
+            t->out = out + i * t->out_stride + row;
+            if (t->mask_b)
+                tiles_32[n - 1](t);
+            else
+                tiles_16[n - 1](t);
+        }
+    }
+}
+
+static void multiply_several(const tern_grouped_matrix *w, size_t first_row, size_t last_row,
+                             const tern_grouped_rows *x, uint8_t *scratch, float *out,
+                             size_t out_stride, bool accumulate) {
+    const wide_layout l = tern_grouped_wide_layout(w);
+    _Alignas(64) float sums[MOST][32];
+    tile_args t = {.n_steps = l.group / 4,
+                   .first_part = wide_first_part(&l),
+                   .zero = w->zero,
+                   .has_minima = w->has_minima,
+                   .accumulate = accumulate,
+                   .out = out,
+                   .out_stride = out_stride,
+                   .sums = sums};
+    if (x->n_tokens <= x->block)
+        multiply_few(w, first_row, last_row, x, &l, scratch, &t);
+    else
+        multiply_many(w, first_row, last_row, x, &l, scratch, &t);
+}
+
+void tern_grouped_wide_avx512(const tern_grouped_matrix *w, size_t first_row, size_t last_row,
+                              const tern_grouped_rows *x, void *scratch, float *out,
+                              size_t out_stride, bool accumulate) {
+    if (x->n_tokens == 1)
+        multiply_one(w, first_row, last_row, x, out, accumulate);
+    else
+        multiply_several(w, first_row, last_row, x, scratch, out, out_stride, accumulate);
+}
