@@ -35,7 +35,7 @@ static tern_device *device_of(rig_device which) {
                                           : which == RIG_GPU_NULL ? &null
                                                                   : NULL);
     if (which == RIG_GPU_NULL) webgpu.group = -1; // there is nothing to try out
-    tern_device_desc desc = {.cpu_features = "scalar", .precise = true, .webgpu = &webgpu};
+    tern_device_desc desc = {.cpu_features = "scalar", .webgpu = &webgpu};
     if (tern_backend_open(backend_of(which), &opened[which].device, &desc, &err) != TERN_OK)
         memcpy(opened[which].why_not, err.message, sizeof err.message);
     else if (n_opened++ == 0)
@@ -212,6 +212,7 @@ tern_vid rig_matrix(rig *r, int64_t n_out, int64_t n_in, tern_dtype type, bool t
     tern_vid v = tern_g_matrix(&r->g, new_name(r, name), n_out, n_in);
     tern_weight_source *s = add_source(r, v, type, n_out, n_in, fill);
     s->is_matrix = true;
+    s->as_floats = tern_dtype_group_n(type) == 0; // the CPU may have int8 where the GPU has floats
     s->ternarize = ternary;
     r->has_ternary = r->has_ternary || ternary;
     return v;
