@@ -154,7 +154,7 @@ static void matvec_by_pieces(const matvec_args *m, tern_dtype type) {
         v16 acc = v16_set1(0);
         for (size_t i = 0; i < m->n_in; i += 256) {
             size_t n = m->n_in - i < 256 ? m->n_in - i : 256;
-            tern_dtype_decode(type, m->w + r * m->row_bytes, i, n, m->scale, piece);
+            decode(type, m->w + r * m->row_bytes, i, n, m->scale, piece);
             for (size_t k = 0; k < n; k += 16) {
                 acc = v16_fma(load_some(m->x + i + k, n - k), load_some(piece + k, n - k), acc);
             }
@@ -166,7 +166,6 @@ static void matvec_by_pieces(const matvec_args *m, tern_dtype type) {
 static void matvec(float *y, const float *x, tern_dtype type, const void *w, size_t row_bytes,
                    size_t n_rows, size_t n_in, float scale, bool accumulate) {
     matvec_args m = {y, x, w, row_bytes, n_rows, n_in, scale, accumulate};
-    size_t block_n = tern_dtype_block_n(type), block_bytes = tern_dtype_block_bytes(type);
     switch (type) {
     case TERN_DTYPE_F32: matvec_plain(&m, TERN_DTYPE_F32); break;
     case TERN_DTYPE_F16: matvec_plain(&m, TERN_DTYPE_F16); break;
@@ -176,12 +175,6 @@ static void matvec(float *y, const float *x, tern_dtype type, const void *w, siz
     case TERN_DTYPE_Q4_K: matvec_blocks(&m, TERN_DTYPE_Q4_K, 256, 144); break;
     case TERN_DTYPE_Q5_K: matvec_blocks(&m, TERN_DTYPE_Q5_K, 256, 176); break;
     case TERN_DTYPE_Q6_K: matvec_blocks(&m, TERN_DTYPE_Q6_K, 256, 210); break;
-    case TERN_DTYPE_G4_32:
-    case TERN_DTYPE_G4_64:
-    case TERN_DTYPE_G4_128: matvec_blocks(&m, TERN_DTYPE_G4_32, block_n, block_bytes); break;
-    case TERN_DTYPE_G8_32:
-    case TERN_DTYPE_G8_64:
-    case TERN_DTYPE_G8_128: matvec_blocks(&m, TERN_DTYPE_G8_32, block_n, block_bytes); break;
     default: matvec_by_pieces(&m, type); break;
     }
 }
