@@ -11,6 +11,7 @@
 //                                      plus the products of bytes c with four numbers; a sums_32
 //   WIDE_BIAS                          what add_products takes off of codes of 8 bits
 //   look_up(p, table)                  replaces 64 indices by what a table of 16 has for them
+//   SMALL                              if there may be no code for 4-bit codes of its own
 //   KERNELS, NAME
 #include <string.h>
 #include "kernels/cpu/grouped/grouped_kernels.h"
