@@ -12,6 +12,7 @@ typedef struct wide_args {
     const int8_t *q;              // of the unit, as are:
     const float *scale;           // [n]
     const int32_t *minus;         // [groups][n]
+    const float *minus_scaled;    // the same
     float (*sums)[16];            // of each token
 } wide_args;
 
@@ -54,16 +55,14 @@ GROUPED_INLINE void wide_unit(const wide_args *a, int n, wide_kind kind) {
 #undef STORE
 #undef LOAD
         for (int t = 0; t < n; t++) {
-            int32_t minus = a->minus[g * (size_t)n + (size_t)t];
-            for (int r = 0; r < 16; r++) acc[0][t][r] += minus * a->zero;
+            const size_t at = g * (size_t)n + (size_t)t;
+            const int32_t minus = a->minus[at] * a->zero;
+            for (int r = 0; r < 16; r++) acc[0][t][r] += minus;
             for (int r = 0; n_parts == 2 && r < 16; r++) acc[0][t][r] += acc[1][t][r];
-            v16 scale = v16_set1(a->scale[t]), sum = v16_load(a->sums[t]);
-            v16 product = v16_mul(v16_from_i32(acc[0][t]), scale);
-            sum = v16_fma(v16_load(a->scales + 16 * g), product, sum);
-            if (a->minima) {
-                product = v16_mul(v16_set1((float)minus), scale);
-                sum = v16_fma(v16_load(a->minima + 16 * g), product, sum);
-            }
+            v16 product = v16_mul(v16_from_i32(acc[0][t]), v16_set1(a->scale[t]));
+            v16 sum = v16_fma(v16_load(a->scales + 16 * g), product, v16_load(a->sums[t]));
+            if (a->minima)
+                sum = v16_fma(v16_load(a->minima + 16 * g), v16_set1(a->minus_scaled[at]), sum);
             v16_store(a->sums[t], sum);
         }
     }
@@ -133,8 +132,10 @@ static void wide_times_tokens(const wide_job *j, wide_args *a, size_t u, size_t 
     const size_t n = tern_grouped_min(j->x->n_tokens - first, j->x->block), n_in = j->w->n_in;
     a->q = j->x->q + first * n_in + u * WIDE_UNIT * n;
     a->scale = j->x->scale + first * (n_in / WIDE_UNIT) + u * n;
-    a->minus = j->x->minus_parts + first * (n_in / WIDE_UNIT) * TERN_GROUP_PARTS +
-               (u * TERN_GROUP_PARTS + wide_first_part(&j->l)) * n;
+    const size_t part = first * (n_in / WIDE_UNIT) * TERN_GROUP_PARTS +
+                        (u * TERN_GROUP_PARTS + wide_first_part(&j->l)) * n;
+    a->minus = j->x->minus + part;
+    a->minus_scaled = j->x->minus_scaled + part;
     any_wide_unit(a, n, j->kind);
 }
 

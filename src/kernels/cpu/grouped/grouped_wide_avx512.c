@@ -95,8 +95,8 @@ GROUPED_INLINE __m512 block_times_one(const tern_grouped_matrix *w, const wide_l
     wide_walk at = wide_start(l, block);
     _Alignas(64) float scale[4 * 16], minimum[4 * 16] = {0};
     __m512 sum = _mm512_setzero_ps();
-    const int32_t *minus = x->minus_parts + wide_first_part(l);
-    for (size_t u = 0; u < w->n_in / WIDE_UNIT; u++, wide_next(&at, l), minus += TERN_GROUP_PARTS) {
+    size_t part = wide_first_part(l);
+    for (size_t u = 0; u < w->n_in / WIDE_UNIT; u++, wide_next(&at, l), part += TERN_GROUP_PARTS) {
         const uint8_t *codes = at.unit + l->sub_bytes;
         const int8_t *q = x->q + u * WIDE_UNIT;
         const __m512 x_scale = _mm512_set1_ps(x->scale[u]);
@@ -104,15 +104,15 @@ GROUPED_INLINE __m512 block_times_one(const tern_grouped_matrix *w, const wide_l
         wide_scales(w, l, &at, (size_t)n, scale, minimum);
 #pragma GCC unroll 4
         for (int g = 0; g < n; g++) {
-            __m512i acc = _mm512_set1_epi32(minus[g] * zero);
+            __m512i acc = _mm512_set1_epi32(x->minus[part + (size_t)g] * zero);
 #pragma GCC unroll 16
             for (int s = g * n_steps; s < (g + 1) * n_steps; s++)
                 acc = dot_add(acc, step_codes(codes, s, kind, table), broadcast4(q + 4 * s));
             __m512 product = _mm512_mul_ps(_mm512_cvtepi32_ps(acc), x_scale);
             sum = _mm512_fmadd_ps(_mm512_load_ps(scale + 16 * g), product, sum);
             if (!w->has_minima) continue;
-            product = _mm512_mul_ps(_mm512_set1_ps((float)minus[g]), x_scale);
-            sum = _mm512_fmadd_ps(_mm512_load_ps(minimum + 16 * g), product, sum);
+            sum = _mm512_fmadd_ps(_mm512_load_ps(minimum + 16 * g),
+                                  _mm512_set1_ps(x->minus_scaled[part + (size_t)g]), sum);
         }
     }
     return sum;
@@ -198,7 +198,8 @@ typedef struct tile_args {
     // Of a block of tokens, from the first of the units on.
     const int8_t *q;
     const float *scale;
-    const int32_t *minus;
+    const int32_t *minus; // of the first group
+    const float *minus_scaled;
     float *out; // of the first row and token
     size_t out_stride;
     float (*sums)[32]; // of each token, if the units are not all
@@ -223,10 +224,11 @@ GROUPED_INLINE void tile(const tile_args *t, int n, bool has_b) {
         const uint8_t *b = t->b.codes + u * t->b.code_stride;
         const float *scale = t->scale + u * (size_t)n;
         const int32_t *minus = t->minus + u * TERN_GROUP_PARTS * (size_t)n;
-        for (size_t g = 0; g < 16; g += t->n_steps, at += 16, minus += n) {
-#define DECLARE(i)                                                                                 \
-    __m512i a##i = _mm512_mullo_epi32(_mm512_set1_epi32(minus[(i) < n ? (i) : 0]), zero);          \
-    __m512i b##i = a##i;
+        const float *minus_scaled = t->minus_scaled + u * TERN_GROUP_PARTS * (size_t)n;
+        for (size_t g = 0; g < 16; g += t->n_steps, at += 16, minus += n, minus_scaled += n) {
+#define DECLARE(i) __m512i a##i = _mm512_setzero_si512(), b##i = a##i;
+#define TAKE_ZERO(i)                                                                               \
+    if ((i) < n) a##i = b##i = _mm512_mullo_epi32(_mm512_set1_epi32(minus[i]), zero);
 #define MULTIPLY(i)                                                                                \
     if ((i) < n) {                                                                                 \
         __m512i q = broadcast4(x + (i) * 4);                                                       \
@@ -245,12 +247,14 @@ GROUPED_INLINE void tile(const tile_args *t, int n, bool has_b) {
     }
 #define ADD_MINIMUM(i)                                                                             \
     if ((i) < n) {                                                                                 \
-        __m512 m = _mm512_cvtepi32_ps(_mm512_set1_epi32(minus[i]));                                \
-        m = _mm512_mul_ps(m, _mm512_set1_ps(scale[i]));                                            \
+        __m512 m = _mm512_set1_ps(minus_scaled[i]);                                                \
         sum_a##i = _mm512_fmadd_ps(factor_a, m, sum_a##i);                                         \
         if (has_b) sum_b##i = _mm512_fmadd_ps(factor_b, m, sum_b##i);                                         \
     }
             EACH_TOKEN(DECLARE)
+            if (t->zero) {
+                EACH_TOKEN(TAKE_ZERO)
+            }
             for (size_t k = 0; k < t->n_steps; k += 4)
 #pragma GCC unroll 4
                 for (int s = 0; s < 4; s++, a += 64, b += 64, x += n * 4) {
@@ -297,7 +301,8 @@ static size_t set_tokens(const tern_grouped_matrix *w, const tern_grouped_rows *
     const size_t at = token * (w->n_in / WIDE_UNIT) + unit * n;
     t->q = x->q + at * WIDE_UNIT;
     t->scale = x->scale + at;
-    t->minus = x->minus_parts + at * TERN_GROUP_PARTS + t->first_part * n;
+    t->minus = x->minus + at * TERN_GROUP_PARTS + t->first_part * n;
+    t->minus_scaled = x->minus_scaled + (t->minus - x->minus);
     return n;
 }
 
