@@ -139,4 +139,5 @@ static void multiply(const tern_grouped_matrix *w, size_t first_row, size_t last
     }
 }
 
-const tern_grouped_kernels KERNELS = {.name = NAME, .block_tokens = TOKENS, .few_tokens = TOKENS, .multiply = multiply};
+const tern_grouped_kernels KERNELS = {
+    .name = NAME, .block_tokens = TOKENS, .few_tokens = TOKENS, .multiply = multiply};

@@ -80,8 +80,8 @@ static problem problem_new(size_t n_in, size_t group, int bits, size_t n_rows, s
     p.scale = array(n_tokens, n_groups * 4);
     p.minus = array(n_tokens, n_groups * 28);
     p.x = (tern_grouped_rows){array(n_tokens, n_in), array(n_tokens, n_groups * 4),
-                              array(n_tokens, n_groups * 28), array(n_tokens, n_groups * 28), n_tokens,
-                              1};
+                              array(n_tokens, n_groups * 28),
+                              array(n_tokens, n_groups * 28), n_tokens, 1};
     p.expected = array(n_tokens, p.out_stride * 4);
     p.out = array(n_tokens, p.out_stride * 4);
     if (posix_memalign((void **)&p.data, 64, n_blocks * p.m.block_bytes)) abort();

@@ -162,7 +162,8 @@ GROUPED_INLINE unpacked unpack_kind(const tern_grouped_matrix *w, const wide_lay
                                     uint8_t *scratch) {
     const size_t n = WIDE_UNIT / l->group;
     const __m512i table = load_table(w);
-    float *scales = (float *)(scratch + n_units * WIDE_UNPACKED), *minima = scales + n_units * n * 16;
+    float *scales = (float *)(scratch + n_units * WIDE_UNPACKED);
+    float *minima = scales + n_units * n * 16;
     const uint8_t *first = at->unit + l->sub_bytes;
     for (size_t u = 0; u < n_units; u++, wide_next(at, l)) {
         prefetch_unit(at->unit, l->unit_bytes);
@@ -233,7 +234,7 @@ GROUPED_INLINE void tile(const tile_args *t, int n, bool has_b) {
     if ((i) < n) {                                                                                 \
         __m512i q = broadcast4(x + (i) * 4);                                                       \
         a##i = dot_add(a##i, wa, q);                                                               \
-        if (has_b) b##i = dot_add(b##i, wb, q);                                                               \
+        if (has_b) b##i = dot_add(b##i, wb, q);                                                    \
     }
 #define ADD_UP(i)                                                                                  \
     if ((i) < n) {                                                                                 \
@@ -249,7 +250,7 @@ GROUPED_INLINE void tile(const tile_args *t, int n, bool has_b) {
     if ((i) < n) {                                                                                 \
         __m512 m = _mm512_set1_ps(minus_scaled[i]);                                                \
         sum_a##i = _mm512_fmadd_ps(factor_a, m, sum_a##i);                                         \
-        if (has_b) sum_b##i = _mm512_fmadd_ps(factor_b, m, sum_b##i);                                         \
+        if (has_b) sum_b##i = _mm512_fmadd_ps(factor_b, m, sum_b##i);                              \
     }
             EACH_TOKEN(DECLARE)
             if (t->zero) {
@@ -273,7 +274,7 @@ GROUPED_INLINE void tile(const tile_args *t, int n, bool has_b) {
 #define PUT(i)                                                                                     \
     if ((i) < n && !t->is_last) {                                                                  \
         _mm512_store_ps(sums[i], sum_a##i);                                                        \
-        if (has_b) _mm512_store_ps(sums[i] + 16, sum_b##i);                                                   \
+        if (has_b) _mm512_store_ps(sums[i] + 16, sum_b##i);                                        \
     } else if ((i) < n) {                                                                          \
         float *y = t->out + (i) * t->out_stride;                                         \
         put_16(y, sum_a##i, t->mask_a, t->accumulate);                                             \
