@@ -38,8 +38,8 @@ static double peak(const tern_cpu_kernels *k) {
 }
 
 static tern_grouped_rows tokens_new(const tern_grouped_kernels *k, size_t n_in, size_t n) {
-    tern_grouped_rows x = {room(n_in * n), room(n_in / 64 * n * 4), room(n_in / 64 * n * 4),
-                           room(n_in / 64 * n * 7 * 4), n, tern_grouped_tokens(k, n)};
+    tern_grouped_rows x = {room(n_in * n), room(n_in / 64 * n * 4), room(n_in / 64 * n * 28),
+                           room(n_in / 64 * n * 28), n, tern_grouped_tokens(k, n)};
     for (size_t i = 0; i < n_in * n; i++) x.q[i] = (int8_t)(i * 7919 % 255 - 127);
     for (size_t i = 0; i < n_in / 64 * n; i++) x.scale[i] = 1e-3f;
     return x;
@@ -59,7 +59,7 @@ static double rate(const tern_grouped_kernels *k, const tern_grouped_matrix *m, 
             double took = now() - start;
             if (took < best) best = took;
         }
-    free(x.q), free(x.scale), free(x.minus_sum), free(x.minus_parts), free(scratch), free(out);
+    free(x.q), free(x.scale), free(x.minus), free(x.minus_scaled), free(scratch), free(out);
     return (double)step * (double)m->n_in * (double)n / best * 1e-9;
 }
 

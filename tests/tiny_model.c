@@ -176,21 +176,26 @@ static tern_status delta_net(writer *t, int i) {
     return matrix(t, NAME("ssm_out"), d->type, d->n_embd, d->n_embd, s);
 }
 
+static int head_dim(const writer *t) {
+    return t->d.head_dim ? t->d.head_dim : t->d.n_embd / t->d.n_heads;
+}
+
 static tern_status attention(writer *t, int i) {
     const tiny_model_desc *d = &t->d;
     bool sub_norms = strncmp(d->arch, "bitnet", 6) == 0;
     bool head_norms = !sub_norms && !is_arch(t, "llama");
-    int dim = d->n_embd / d->n_heads, kv = dim * d->n_kv_heads;
+    int dim = head_dim(t), kv = dim * d->n_kv_heads;
+    int all = d->head_dim ? dim * d->n_heads : d->n_embd;
     float s = 1 / sqrtf((float)d->n_embd);
     char name[64];
-    int q_rows = is_arch(t, "qwen35") ? 2 * d->n_embd : d->n_embd; // and gates
+    int q_rows = is_arch(t, "qwen35") ? 2 * all : all; // and gates
     TERN_TRY(matrix(t, NAME("attn_q"), d->type, q_rows, d->n_embd, s));
     TERN_TRY(matrix(t, NAME("attn_k"), d->type, kv, d->n_embd, s));
     TERN_TRY(matrix(t, NAME("attn_v"), d->type, kv, d->n_embd, s));
     if (head_norms) TERN_TRY(vector(t, NAME("attn_q_norm"), dim));
     if (head_norms) TERN_TRY(vector(t, NAME("attn_k_norm"), dim));
-    if (sub_norms) TERN_TRY(vector(t, NAME("attn_sub_norm"), d->n_embd));
-    return matrix(t, NAME("attn_output"), d->type, d->n_embd, d->n_embd, s);
+    if (sub_norms) TERN_TRY(vector(t, NAME("attn_sub_norm"), all));
+    return matrix(t, NAME("attn_output"), d->type, d->n_embd, all, s);
 }
 
 static tern_status layer(writer *t, int i) {
@@ -336,8 +341,9 @@ static tern_status put_config(writer *t) {
     TERN_TRY(put_u32(t, "feed_forward_length", d->n_ff));
     TERN_TRY(put_u32(t, "attention.head_count", d->n_heads));
     TERN_TRY(put_family(t));
-    TERN_TRY(put_u32(t, "attention.key_length", d->n_embd / d->n_heads));
-    int n_rot = d->n_embd / d->n_heads / (is_arch(t, "qwen35") ? 4 : 1);
+    TERN_TRY(put_u32(t, "attention.key_length", head_dim(t)));
+    if (d->head_dim) TERN_TRY(put_u32(t, "attention.value_length", head_dim(t)));
+    int n_rot = head_dim(t) / (is_arch(t, "qwen35") ? 4 : 1);
     TERN_TRY(put_u32(t, "rope.dimension_count", n_rot));
     if (d->rotation) TERN_TRY(put_rotation(t));
     snprintf(key, sizeof key, "%s.attention.layer_norm_rms_epsilon", d->arch);

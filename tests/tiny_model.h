@@ -12,6 +12,7 @@ typedef struct tiny_model_desc { // zero: the default in brackets
     tern_dtype type;             // of the matrices; F32 (0) is I2_S for bitnet, BF16: masters
     tern_dtype head_type;        // of embedding and head [F32]; use F16 for the usual
     int n_layers, n_embd, n_ff, n_heads, n_kv_heads, n_context; // [2, 128, 384, 4, 2, 512]
+    int head_dim; // [n_embd / n_heads]
     int n_vocab; // rows of the table [300], at least that many
     bool separate_head;
     int rotation;  // > 0: says that the weights are rotated in blocks of so many columns

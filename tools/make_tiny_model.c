@@ -55,6 +55,24 @@ int main(int argc, char **argv) {
                              .n_kv_heads = 8,
                              .n_context = 8192,
                              .n_vocab = 128256};
+    tiny_model_desc qwen = {.arch = "qwen3",
+                            .n_layers = 28,
+                            .n_embd = 1024,
+                            .n_ff = 3072,
+                            .n_heads = 16,
+                            .n_kv_heads = 8,
+                            .head_dim = 128,
+                            .n_context = 8192,
+                            .n_vocab = 151936};
+    tiny_model_desc gemma = {.arch = "gemma3",
+                             .n_layers = 26,
+                             .n_embd = 1152,
+                             .n_ff = 6912,
+                             .n_heads = 4,
+                             .n_kv_heads = 1,
+                             .head_dim = 256,
+                             .n_context = 8192,
+                             .n_vocab = 262144};
     const struct {
         const char *name;
         const tiny_model_desc *desc;
@@ -64,6 +82,8 @@ int main(int argc, char **argv) {
         {"mid", &mid, TERN_DTYPE_F32, TERN_DTYPE_F16},
         {"2b", &large, TERN_DTYPE_F32, TERN_DTYPE_F16},
         {"llama-1b", &llama, TERN_DTYPE_BF16, TERN_DTYPE_BF16},
+        {"qwen-0.6b", &qwen, TERN_DTYPE_BF16, TERN_DTYPE_BF16},
+        {"gemma-1b", &gemma, TERN_DTYPE_BF16, TERN_DTYPE_BF16},
         {"bonsai-1.7b", &bonsai, TERN_DTYPE_Q2_0, TERN_DTYPE_Q2_0},
         {"bonsai-1.7b-pq2_0", &bonsai, TERN_DTYPE_PQ2_0, TERN_DTYPE_PQ2_0},
         {"bonsai-1.7b-q1_0", &bonsai, TERN_DTYPE_Q1_0, TERN_DTYPE_Q1_0},

@@ -32,14 +32,15 @@ uint64_t cpu_groups_layout(const tern_device *d, int64_t n_in, int32_t n_tokens,
                            tern_grouped_rows *out) {
     size_t n = (size_t)n_tokens, n_groups = (size_t)n_in / TERN_GROUP;
     uint64_t at_scale = round_64((uint64_t)n_in * n);
-    uint64_t at_sum = at_scale + round_64(n_groups * n * 4);
-    uint64_t at_part = at_sum + round_64(n_groups * n * 4);
-    if (memory)
+    uint64_t at_minus = at_scale + round_64(n_groups * n * 4);
+    uint64_t each = round_64(n_groups * n * TERN_GROUP_PARTS * 4);
+    uint8_t *m = memory;
+    if (m)
         *out = (tern_grouped_rows){.q = memory,
-                                   .scale = (float *)((uint8_t *)memory + at_scale),
-                                   .minus_sum = (int32_t *)((uint8_t *)memory + at_sum),
-                                   .minus_parts = (int32_t *)((uint8_t *)memory + at_part),
+                                   .scale = (float *)(m + at_scale),
+                                   .minus = (int32_t *)(m + at_minus),
+                                   .minus_scaled = (float *)(m + at_minus + each),
                                    .n_tokens = n,
                                    .block = tern_grouped_tokens(d->kernels.q, n)};
-    return at_part + round_64(n_groups * n * TERN_GROUP_PARTS * 4);
+    return at_minus + 2 * each;
 }

@@ -131,8 +131,9 @@ typedef struct tern_float_kernels {
     // q[i] = rint(x[i] * s) (ties to even) in -128..127, *inv_scale = 1 / s, *sum = sum of q.
     void (*quantize_i8)(int8_t *q, float *inv_scale, int32_t *sum, const float *x, size_t n);
     // In groups of 64, n a multiple: scale[g] = largest / 127, q[i] = rint(x[i] * (127 / largest))
-    // in -127..127, minus_sum[g] = -(sum of q). A group whose largest is up to 1e-30 is 0.
-    void (*quantize_groups)(int8_t *q, float *scale, int32_t *minus_sum, const float *x, size_t n);
+    // in -127..127, and of each 64 seven numbers of minus: -(sum of q) of its four 16s, its two 32s
+    // and all of it. A group whose largest is up to 1e-30 is 0.
+    void (*quantize_groups)(int8_t *q, float *scale, int32_t *minus, const float *x, size_t n);
     // Walsh-Hadamard of each `block` (a power of two) of x * sign (NULL: x), which divides n:
     // y[i] = sum over j of (-1)^(number of bits that i and j share) x[j], times 1 / sqrt(block).
     // Stages of a + b, a - b go over strides 16, 32 .. block / 2, then 1, 2, 4, 8. y may be x.

@@ -1,23 +1,24 @@
 // What products with codes in groups (grouped/grouped.h) are given: int8 activations with a scale
 // for each 64, and Walsh-Hadamard transforms.
 
-static void quantize_64(int8_t *q, float *scale, int32_t *minus_sum, const float *x) {
+static void quantize_64(int8_t *q, float *scale, int32_t *minus, const float *x) {
     v16 top = v16_set1(0); // a NaN never gets into it: the second operand of max wins
     for (size_t i = 0; i < 64; i += 16) top = v16_max(v16_abs(v16_load(x + i)), top);
     float largest = v16_top(top), inverse = largest > 1e-30f ? 127 / largest : 0;
     for (size_t i = 0; i < 64; i += 16) {
         v16 a = vec_rint(v16_mul(v16_load(x + i), v16_set1(inverse)));
-        v16_store_i8(q + i, v16_max(v16_min(a, v16_set1(127)), v16_set1(-127))); // NaN is 127
+        a = v16_max(v16_min(a, v16_set1(127)), v16_set1(-127)); // NaN is 127
+        v16_store_i8(q + i, a);
+        minus[i / 16] = -(int32_t)v16_sum(a); // exact
     }
-    int32_t total = 0;
-    for (size_t i = 0; i < 64; i++) total += q[i];
-    *minus_sum = -total;
+    minus[4] = minus[0] + minus[1];
+    minus[5] = minus[2] + minus[3];
+    minus[6] = minus[4] + minus[5];
     *scale = largest > 1e-30f ? largest / 127 : 0;
 }
 
-static void quantize_groups(int8_t *q, float *scale, int32_t *minus_sum, const float *x,
-                            size_t n) {
-    for (size_t i = 0; i < n; i += 64) quantize_64(q + i, scale++, minus_sum++, x + i);
+static void quantize_groups(int8_t *q, float *scale, int32_t *minus, const float *x, size_t n) {
+    for (size_t i = 0; i < n; i += 64, minus += 7) quantize_64(q + i, scale++, minus, x + i);
 }
 
 // ---- Walsh-Hadamard ----------------------------------------------------------------------------

@@ -53,13 +53,13 @@ typedef struct tern_grouped_matrix {
 } tern_grouped_matrix;
 
 // Activations of a batch: tokens in blocks of `block` (the last may have fewer, n). Of the block
-// from token t on, at q + t * n_in: [n_in / 4][n][4]; at scale + t * n_in / 64, and minus_sum the
-// same: [n_in / 64][n]; at minus_parts + 7 * t * n_in / 64: [n_in / 64][7][n].
+// from token t on, at q + t * n_in: [n_in / 4][n][4]; at scale + t * n_in / 64: [n_in / 64][n]; at
+// minus + 7 * t * n_in / 64, and minus_scaled the same: [n_in / 64][7][n].
 typedef struct tern_grouped_rows {
     int8_t *q; // 64
     float *scale;
-    int32_t *minus_sum; // of the numbers
-    int32_t *minus_parts; // of the four 16s of 64, its two 32s and all of it
+    int32_t *minus;      // minus the sums of numbers: of the four 16s of 64, its two 32s, all of it
+    float *minus_scaled; // times the scale
     size_t n_tokens, block;
 } tern_grouped_rows;
 
@@ -113,9 +113,9 @@ size_t tern_grouped_scratch_bytes(const tern_grouped_matrix *m);
 
 // ---- Activations -------------------------------------------------------------------------------
 
-// Puts a token's numbers, scales and sums, which are in order, into their place.
+// Puts a token's numbers, scales and sums ([n_in / 64][7]), which are in order, into their place.
 void tern_grouped_put_token(const tern_grouped_rows *x, size_t n_in, size_t token, const int8_t *q,
-                            const float *scale, const int32_t *minus_sum);
+                            const float *scale, const int32_t *minus);
 // The reverse: into one token alone.
 void tern_grouped_take_token(const tern_grouped_rows *x, size_t n_in, size_t token,
                              const tern_grouped_rows *one);

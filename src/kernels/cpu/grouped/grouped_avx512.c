@@ -97,8 +97,8 @@ GROUPED_INLINE __m512 block_times_one(const tern_grouped_matrix *w, const uint8_
             scales += 32;
         }
         const int8_t *q = x->q + g * TERN_GROUP;
-        __m512i acc = two_bits ? group_2bit(block, q, x->minus_sum[g])
-                               : group_1bit(block, q, x->minus_sum[g]);
+        __m512i acc = two_bits ? group_2bit(block, q, x->minus[g * TERN_GROUP_PARTS + 6])
+                               : group_1bit(block, q, x->minus[g * TERN_GROUP_PARTS + 6]);
         __m512 product = _mm512_mul_ps(_mm512_cvtepi32_ps(acc), _mm512_set1_ps(x->scale[g]));
         sum = _mm512_add_ps(sum, _mm512_mul_ps(scale, product));
     }
@@ -126,7 +126,7 @@ typedef struct tile_args {
     __mmask16 mask_a, mask_b;
     const int8_t *q;
     const float *scale;
-    const int32_t *minus_sum;
+    const int32_t *minus; // of the first 64
     float *out; // of the first row and token
     size_t out_stride;
     bool accumulate, fetches;
@@ -151,7 +151,7 @@ GROUPED_INLINE void tile(const tile_args *g, int n, bool two_bits) {
     memset(sums, 0, sizeof sums[0] * (size_t)n);
     for (size_t k = 0; k < n_groups; k++) {
         const float *scale = g->scale + k * (size_t)n;
-        const int32_t *minus = g->minus_sum + k * (size_t)n;
+        const int32_t *minus = g->minus + k * TERN_GROUP_PARTS * (size_t)n;
         size_t at = k * TERN_GROUP / g->w->group * 32;
 #define DECLARE(t) __m512i a##t = _mm512_set1_epi32(minus[(t) < n ? (t) : 0]), b##t = a##t;
 #define MULTIPLY(t)                                                                                \
@@ -225,10 +225,11 @@ static void multiply_many(const tern_grouped_matrix *w, size_t first_row, size_t
         for (size_t t = 0; t < x->n_tokens; t += x->block) {
             g.q = x->q + t * w->n_in;
             g.scale = x->scale + t * n_groups;
-            g.minus_sum = x->minus_sum + t * n_groups;
+            const size_t n = tern_grouped_min(x->n_tokens - t, x->block);
+            g.minus = x->minus + t * n_groups * TERN_GROUP_PARTS + 6 * n;
             g.out = out + t * out_stride + row;
             g.fetches = t == 0;
-            tiles[w->bits - 1][tern_grouped_min(x->n_tokens - t, x->block) - 1](&g);
+            tiles[w->bits - 1][n - 1](&g);
         }
     }
 }

@@ -11,6 +11,7 @@
 //                                      plus the products of bytes c with four numbers; a sums_32
 //   WIDE_BIAS                          what add_products takes off of codes of 8 bits
 //   look_up(p, table)                  replaces 64 indices by what a table of 16 has for them
+//   SMALL                              if there may be no code for 4-bit codes of its own
 //   KERNELS, NAME
 #include <string.h>
 #include "kernels/cpu/grouped/grouped_kernels.h"
@@ -22,7 +23,7 @@ typedef struct tile_args {
     const uint8_t *block;
     const int8_t *q;
     const float *scale;
-    const int32_t *minus_sum;
+    const int32_t *minus; // of the first 64
     size_t n_rows;
     float *out; // of the first row and token
     size_t out_stride;
@@ -84,7 +85,7 @@ GROUPED_INLINE void tile(const tile_args *g, int n, bool is_two) {
         __builtin_prefetch(at + FETCH, 0, 2);
         v16 scale = v16_from_f16(at);
         for (int t = 0; t < n; t++) {
-            int32_t minus = g->minus_sum[k * (size_t)n + (size_t)t];
+            int32_t minus = g->minus[k * TERN_GROUP_PARTS * (size_t)n + (size_t)t];
             for (int r = 0; r < 16; r++) acc[t][r] += minus;
             v16 x_scale = v16_set1(g->scale[k * (size_t)n + (size_t)t]);
             v16 product = v16_mul(v16_from_i32(acc[t]), x_scale);
@@ -130,11 +131,13 @@ static void multiply(const tern_grouped_matrix *w, size_t first_row, size_t last
         for (size_t t = 0; t < x->n_tokens; t += x->block) {
             g.q = x->q + t * w->n_in;
             g.scale = x->scale + t * n_groups;
-            g.minus_sum = x->minus_sum + t * n_groups;
+            const size_t n = tern_grouped_min(x->n_tokens - t, x->block);
+            g.minus = x->minus + t * n_groups * TERN_GROUP_PARTS + 6 * n;
             g.out = out + t * out_stride + row;
-            any_tile(&g, tern_grouped_min(x->n_tokens - t, x->block));
+            any_tile(&g, n);
         }
     }
 }
 
-const tern_grouped_kernels KERNELS = {.name = NAME, .block_tokens = TOKENS, .few_tokens = TOKENS, .multiply = multiply};
+const tern_grouped_kernels KERNELS = {
+    .name = NAME, .block_tokens = TOKENS, .few_tokens = TOKENS, .multiply = multiply};

@@ -60,25 +60,18 @@ int tern_grouped_number(const tern_grouped_matrix *m, size_t row, size_t column)
 }
 
 void tern_grouped_put_token(const tern_grouped_rows *x, size_t n_in, size_t token, const int8_t *q,
-                            const float *scale, const int32_t *minus_sum) {
+                            const float *scale, const int32_t *minus) {
     size_t first = token / x->block * x->block, at = token - first;
     size_t n = tern_grouped_min(x->n_tokens - first, x->block), n_groups = n_in / TERN_GROUP;
     int8_t *to = x->q + first * n_in + 4 * at;
     for (size_t i = 0; i < n_in; i += 4, to += 4 * n) memcpy(to, q + i, 4);
-    for (size_t g = 0; g < n_groups; g++) {
-        int32_t *parts = x->minus_parts + (first * n_groups + g * n) * TERN_GROUP_PARTS + at;
-        for (size_t i = 0; i < 4; i++) {
-            int32_t sum = 0;
-            for (size_t j = 0; j < 16; j++) sum += q[g * TERN_GROUP + 16 * i + j];
-            parts[i * n] = -sum;
-        }
-        parts[4 * n] = parts[0] + parts[n];
-        parts[5 * n] = parts[2 * n] + parts[3 * n];
-        parts[6 * n] = minus_sum[g];
-    }
+    size_t part = first * n_groups * TERN_GROUP_PARTS + at;
     for (size_t g = 0; g < n_groups; g++) {
         x->scale[first * n_groups + g * n + at] = scale[g];
-        x->minus_sum[first * n_groups + g * n + at] = minus_sum[g];
+        for (size_t i = 0; i < TERN_GROUP_PARTS; i++, part += n, minus++) {
+            x->minus[part] = *minus;
+            x->minus_scaled[part] = (float)*minus * scale[g];
+        }
     }
 }
 
@@ -88,11 +81,9 @@ void tern_grouped_take_token(const tern_grouped_rows *x, size_t n_in, size_t tok
     size_t n = tern_grouped_min(x->n_tokens - first, x->block), n_groups = n_in / TERN_GROUP;
     const int8_t *from = x->q + first * n_in + 4 * at;
     for (size_t i = 0; i < n_in; i += 4, from += 4 * n) memcpy(one->q + i, from, 4);
-    for (size_t g = 0; g < n_groups; g++) {
-        one->scale[g] = x->scale[first * n_groups + g * n + at];
-        one->minus_sum[g] = x->minus_sum[first * n_groups + g * n + at];
-        const int32_t *parts = x->minus_parts + (first * n_groups + g * n) * TERN_GROUP_PARTS + at;
-        for (size_t i = 0; i < TERN_GROUP_PARTS; i++)
-            one->minus_parts[g * TERN_GROUP_PARTS + i] = parts[i * n];
+    for (size_t g = 0; g < n_groups; g++) one->scale[g] = x->scale[first * n_groups + g * n + at];
+    for (size_t i = 0; i < n_groups * TERN_GROUP_PARTS; i++) {
+        one->minus[i] = x->minus[first * n_groups * TERN_GROUP_PARTS + i * n + at];
+        one->minus_scaled[i] = x->minus_scaled[first * n_groups * TERN_GROUP_PARTS + i * n + at];
     }
 }

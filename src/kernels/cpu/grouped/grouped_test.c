@@ -23,7 +23,7 @@ typedef struct problem {
     uint8_t *data;
     int8_t *q;          // [n_tokens][n_in]
     float *scale;       // [n_tokens][n_in / 64]
-    int32_t *minus_sum; // the same
+    int32_t *minus;     // [n_tokens][n_in / 64][7]: the last of seven is read
     tern_grouped_rows x;
     float *expected, *out; // [n_tokens][out_stride]
 } problem;
@@ -42,11 +42,11 @@ static void fill_numbers(problem *p, bool worst) {
     }
     for (size_t i = 0; i < n_rows * (n_in / p->m.group); i++)
         p->scales[i] = tern_f32_to_f16(((float)(random_u32() % 2001) - 1000) * 1e-4f);
-    memset(p->minus_sum, 0, p->n_tokens * n_groups * sizeof *p->minus_sum);
+    memset(p->minus, 0, p->n_tokens * n_groups * 7 * sizeof *p->minus);
     for (size_t t = 0; t < p->n_tokens; t++)
         for (size_t i = 0; i < n_in; i++) {
             p->q[t * n_in + i] = worst ? (t & 1 ? -127 : 127) : (int8_t)(random_u32() % 255 - 127);
-            p->minus_sum[t * n_groups + i / 64] -= p->q[t * n_in + i];
+            p->minus[(t * n_groups + i / 64) * 7 + 6] -= p->q[t * n_in + i];
         }
     for (size_t i = 0; i < p->n_tokens * n_groups; i++)
         p->scale[i] = (float)(random_u32() % 1000) * 1e-5f;
@@ -78,9 +78,10 @@ static problem problem_new(size_t n_in, size_t group, int bits, size_t n_rows, s
     p.scales = array(n_blocks * 16, n_in / group * 2);
     p.q = array(n_tokens, n_in);
     p.scale = array(n_tokens, n_groups * 4);
-    p.minus_sum = array(n_tokens, n_groups * 4);
+    p.minus = array(n_tokens, n_groups * 28);
     p.x = (tern_grouped_rows){array(n_tokens, n_in), array(n_tokens, n_groups * 4),
-                              array(n_tokens, n_groups * 4), array(n_tokens, n_in), n_tokens, 1};
+                              array(n_tokens, n_groups * 28),
+                              array(n_tokens, n_groups * 28), n_tokens, 1};
     p.expected = array(n_tokens, p.out_stride * 4);
     p.out = array(n_tokens, p.out_stride * 4);
     if (posix_memalign((void **)&p.data, 64, n_blocks * p.m.block_bytes)) abort();
@@ -96,8 +97,8 @@ static problem problem_new(size_t n_in, size_t group, int bits, size_t n_rows, s
 
 static void problem_free(problem *p) {
     tern_free(p->w), tern_free(p->scales), tern_free(p->q), tern_free(p->scale);
-    tern_free(p->minus_sum), tern_free(p->x.q), tern_free(p->x.scale), tern_free(p->x.minus_sum);
-    tern_free(p->x.minus_parts);
+    tern_free(p->minus), tern_free(p->x.q), tern_free(p->x.scale), tern_free(p->x.minus);
+    tern_free(p->x.minus_scaled);
     tern_free(p->expected), tern_free(p->out);
     free(p->data);
 }
@@ -108,7 +109,7 @@ static void check(const tern_grouped_kernels *k, problem *p, size_t first, size_
     p->x.block = tern_grouped_tokens(k, p->n_tokens);
     for (size_t t = 0; t < p->n_tokens; t++)
         tern_grouped_put_token(&p->x, p->m.n_in, t, p->q + t * p->m.n_in, p->scale + t * n_groups,
-                               p->minus_sum + t * n_groups);
+                               p->minus + t * n_groups * 7);
     for (size_t i = 0; i < p->n_tokens * p->out_stride; i++) p->out[i] = -7;
     for (int twice = 0; twice < 2; twice++) {
         k->multiply(&p->m, first, last, &p->x, NULL, p->out, p->out_stride, twice);

@@ -2,6 +2,7 @@
 #include <stdbool.h>
 #include "kernels/cpu/vec_wasm.h"
 
+#define SMALL
 #define TOKENS_ 2 // x86 has 16 registers, and pages wait for the module to arrive
 enum { VECTORS = 4, TOKENS = TOKENS_ };
 

@@ -12,53 +12,69 @@ typedef struct wide_args {
     const int8_t *q;              // of the unit, as are:
     const float *scale;           // [n]
     const int32_t *minus;         // [groups][n]
+    const float *minus_scaled;    // the same
     float (*sums)[16];            // of each token
 } wide_args;
 
-// A unit times n tokens. n and is_big (codes of 8 bits) are constants.
-GROUPED_INLINE void wide_unit(const wide_args *a, int n, bool is_big) {
+// Codes of up to 4 bits, whose sums of 32 columns are those of narrow codes; of up to 6; of 8.
+typedef enum wide_kind { WIDE_FOUR, WIDE_SIX, WIDE_EIGHT } wide_kind;
+
+// A unit times n tokens. n and kind are constants.
+GROUPED_INLINE void wide_unit(const wide_args *a, int n, wide_kind kind) {
     const uint8_t *p = a->codes;
     const int8_t *x = a->q;
+    const size_t most = kind == WIDE_FOUR ? 8 : 16; // steps that sums hold
     for (size_t g = 0; g < 16 / a->n_steps; g++) {
-        int32_t acc[TOKENS][16];
-#define DECLARE(t, v) sums_32 s##t##v = no_sums_32();
+        int32_t acc[2][TOKENS][16];
+        size_t n_parts = 0;
+#define DECLARE(t, v)                                                                              \
+    sums four##t##v = no_sums();                                                                   \
+    sums_32 s##t##v = no_sums_32();
 #define MULTIPLY(t, v)                                                                             \
-    if (IS_USED(t, v)) s##t##v = add_products(s##t##v, c##v, x + 4 * (t), is_big);
+    if (IS_USED(t, v)) {                                                                           \
+        if (kind == WIDE_FOUR) four##t##v = dot_add(four##t##v, c##v, x + 4 * (t));                \
+        else s##t##v = add_products(s##t##v, c##v, x + 4 * (t), kind == WIDE_EIGHT);               \
+    }
 #define STORE(t, v)                                                                                \
-    if (IS_USED(t, v))                                                                             \
-        store_sums_32(&acc[(t) < TOKENS ? (t) : 0][((v) * VECTOR_ROWS) & 15], s##t##v);
+    if (IS_USED(t, v)) {                                                                           \
+        int32_t *to = &acc[n_parts][(t) < TOKENS ? (t) : 0][((v) * VECTOR_ROWS) & 15];             \
+        if (kind == WIDE_FOUR) store_sums(to, four##t##v);                                         \
+        else store_sums_32(to, s##t##v);                                                           \
+    }
 #define LOAD(v) codes c##v = load_codes(p + ((v) < VECTORS ? (v) : 0) * VECTOR_BYTES);
-        EACH_SUM(DECLARE)
-        for (size_t s = 0; s < a->n_steps; s++, p += 64, x += 4 * n) {
-            LOAD(0) LOAD(1) LOAD(2) LOAD(3)
-            EACH_SUM(MULTIPLY)
+        for (size_t first = 0; first < a->n_steps; first += most, n_parts++) {
+            EACH_SUM(DECLARE)
+            for (size_t s = 0; s < tern_grouped_min(most, a->n_steps); s++, p += 64, x += 4 * n) {
+                LOAD(0) LOAD(1) LOAD(2) LOAD(3)
+                EACH_SUM(MULTIPLY)
+            }
+            EACH_SUM(STORE)
         }
-        EACH_SUM(STORE)
 #undef DECLARE
 #undef MULTIPLY
 #undef STORE
 #undef LOAD
         for (int t = 0; t < n; t++) {
-            int32_t minus = a->minus[g * (size_t)n + (size_t)t];
-            for (int r = 0; r < 16; r++) acc[t][r] += minus * a->zero;
-            v16 scale = v16_set1(a->scale[t]), sum = v16_load(a->sums[t]);
-            v16 product = v16_mul(v16_from_i32(acc[t]), scale);
-            sum = v16_fma(v16_load(a->scales + 16 * g), product, sum);
-            if (a->minima) {
-                product = v16_mul(v16_set1((float)minus), scale);
-                sum = v16_fma(v16_load(a->minima + 16 * g), product, sum);
-            }
+            const size_t at = g * (size_t)n + (size_t)t;
+            const int32_t minus = a->minus[at] * a->zero;
+            for (int r = 0; r < 16; r++) acc[0][t][r] += minus;
+            for (int r = 0; n_parts == 2 && r < 16; r++) acc[0][t][r] += acc[1][t][r];
+            v16 product = v16_mul(v16_from_i32(acc[0][t]), v16_set1(a->scale[t]));
+            v16 sum = v16_fma(v16_load(a->scales + 16 * g), product, v16_load(a->sums[t]));
+            if (a->minima)
+                sum = v16_fma(v16_load(a->minima + 16 * g), v16_set1(a->minus_scaled[at]), sum);
             v16_store(a->sums[t], sum);
         }
     }
 }
 
-static void any_wide_unit(const wide_args *a, size_t n, bool is_big) {
+static void any_wide_unit(const wide_args *a, size_t n, wide_kind kind) {
     switch (n) {
 #define UNIT(n)                                                                                    \
     case n:                                                                                        \
-        if (is_big) wide_unit(a, (n) <= TOKENS ? (n) : 1, true);                                   \
-        else wide_unit(a, (n) <= TOKENS ? (n) : 1, false);                                         \
+        if (kind == WIDE_EIGHT) wide_unit(a, (n) <= TOKENS ? (n) : 1, WIDE_EIGHT);                 \
+        else if (kind == WIDE_SIX) wide_unit(a, (n) <= TOKENS ? (n) : 1, WIDE_SIX);                \
+        else wide_unit(a, (n) <= TOKENS ? (n) : 1, WIDE_FOUR);                                     \
         break;
         UNIT(1)
         UNIT(2)
@@ -70,7 +86,16 @@ static void any_wide_unit(const wide_args *a, size_t n, bool is_big) {
     }
 }
 
-// Codes of a unit, a byte each. (The compiler makes vectors of these loops.)
+static wide_kind wide_kind_of(const tern_grouped_matrix *w) {
+    if (w->bits == 8 || w->has_table) return WIDE_EIGHT;
+#ifdef SMALL // pages wait for the module to arrive
+    return WIDE_SIX;
+#else
+    return w->bits == 4 ? WIDE_FOUR : WIDE_SIX;
+#endif
+}
+
+// Codes of a unit, a byte each. (The compiler makes vectors of the nibbles' loops.)
 static void unpack_unit(const tern_grouped_matrix *w, const uint8_t *low, uint8_t *to) {
     const uint8_t *high = low + WIDE_UNPACKED / 2;
     for (size_t k = 0; k < 8; k++, low += 64)
@@ -81,13 +106,16 @@ static void unpack_unit(const tern_grouped_matrix *w, const uint8_t *low, uint8_
     if (w->has_table) {
         for (size_t k = 0; k < 16; k++) look_up(to + 64 * k, w->table);
     } else if (w->bits > 4) {
-        const int bits = w->bits - 4, mask = bits == 2 ? 48 : 16, each = 8 / bits;
-        for (int k = 0; k < 16; k++) {
-            const uint8_t *from = high + 64 * (k / each);
-            uint8_t *row = to + 64 * k;
-            const int down = k % each * bits;
-            for (size_t i = 0; i < 64; i++) row[i] |= (uint8_t)((from[i] << 4 >> down) & mask);
-        }
+        const size_t each = w->bits == 6 ? 4 : 8; // steps of four columns in 64 bytes
+        for (size_t k = 0; k < 16; k++)
+            for (size_t i = 0; i < 64; i += VECTOR_BYTES) {
+                uint8_t *at = to + 64 * k + i;
+                codes c = load_codes(high + 64 * (k / each) + i);
+                codes up = each == 4 ? two_bits(c, (int)(k % 4)) << 4
+                                     : one_bit(c, (int)(k % 8)) << 3;
+                up |= load_codes(at);
+                memcpy(at, &up, VECTOR_BYTES);
+            }
     }
 }
 
@@ -96,7 +124,7 @@ typedef struct wide_job {
     wide_layout l;
     const tern_grouped_rows *x;
     size_t n_groups; // of a unit
-    bool is_big;
+    wide_kind kind;
 } wide_job;
 
 // Unit u of the tokens of a block that begins at token `first`.
@@ -104,9 +132,11 @@ static void wide_times_tokens(const wide_job *j, wide_args *a, size_t u, size_t 
     const size_t n = tern_grouped_min(j->x->n_tokens - first, j->x->block), n_in = j->w->n_in;
     a->q = j->x->q + first * n_in + u * WIDE_UNIT * n;
     a->scale = j->x->scale + first * (n_in / WIDE_UNIT) + u * n;
-    a->minus = j->x->minus_parts + first * (n_in / WIDE_UNIT) * TERN_GROUP_PARTS +
-               (u * TERN_GROUP_PARTS + wide_first_part(&j->l)) * n;
-    any_wide_unit(a, n, j->is_big);
+    const size_t part = first * (n_in / WIDE_UNIT) * TERN_GROUP_PARTS +
+                        (u * TERN_GROUP_PARTS + wide_first_part(&j->l)) * n;
+    a->minus = j->x->minus + part;
+    a->minus_scaled = j->x->minus_scaled + part;
+    any_wide_unit(a, n, j->kind);
 }
 
 static const uint8_t *wide_codes(const wide_job *j, const wide_walk *at, uint8_t *to) {
@@ -163,10 +193,10 @@ static void multiply_wide(const tern_grouped_matrix *w, size_t first_row, size_t
                           bool accumulate) {
     wide_job j = {.w = w, .l = tern_grouped_wide_layout(w), .x = x};
     j.n_groups = WIDE_UNIT / j.l.group;
-    j.is_big = w->bits == 8 || w->has_table;
+    j.kind = wide_kind_of(w);
     float totals[TOKENS][16];
     wide_args a = {.n_steps = j.l.group / 4,
-                   .zero = w->zero - (j.is_big ? WIDE_BIAS : 0),
+                   .zero = w->zero - (j.kind == WIDE_EIGHT ? WIDE_BIAS : 0),
                    .sums = totals};
     for (size_t row = first_row; row < last_row; row += TERN_GROUPED_ROWS) {
         const uint8_t *block = w->data + row / TERN_GROUPED_ROWS * w->block_bytes;

@@ -19,7 +19,7 @@ enum {
 typedef enum code_kind { CODES_4, CODES_TABLE, CODES_5, CODES_6, CODES_8 } code_kind;
 
 static code_kind kind_of(const tern_grouped_matrix *w) {
-    return w->has_table   ? CODES_TABLE
+    return w->has_table ? CODES_TABLE
            : w->bits == 4 ? CODES_4
            : w->bits == 5 ? CODES_5
            : w->bits == 6 ? CODES_6
@@ -95,8 +95,8 @@ GROUPED_INLINE __m512 block_times_one(const tern_grouped_matrix *w, const wide_l
     wide_walk at = wide_start(l, block);
     _Alignas(64) float scale[4 * 16], minimum[4 * 16] = {0};
     __m512 sum = _mm512_setzero_ps();
-    const int32_t *minus = x->minus_parts + wide_first_part(l);
-    for (size_t u = 0; u < w->n_in / WIDE_UNIT; u++, wide_next(&at, l), minus += TERN_GROUP_PARTS) {
+    size_t part = wide_first_part(l);
+    for (size_t u = 0; u < w->n_in / WIDE_UNIT; u++, wide_next(&at, l), part += TERN_GROUP_PARTS) {
         const uint8_t *codes = at.unit + l->sub_bytes;
         const int8_t *q = x->q + u * WIDE_UNIT;
         const __m512 x_scale = _mm512_set1_ps(x->scale[u]);
@@ -104,15 +104,15 @@ GROUPED_INLINE __m512 block_times_one(const tern_grouped_matrix *w, const wide_l
         wide_scales(w, l, &at, (size_t)n, scale, minimum);
 #pragma GCC unroll 4
         for (int g = 0; g < n; g++) {
-            __m512i acc = _mm512_set1_epi32(minus[g] * zero);
+            __m512i acc = _mm512_set1_epi32(x->minus[part + (size_t)g] * zero);
 #pragma GCC unroll 16
             for (int s = g * n_steps; s < (g + 1) * n_steps; s++)
                 acc = dot_add(acc, step_codes(codes, s, kind, table), broadcast4(q + 4 * s));
             __m512 product = _mm512_mul_ps(_mm512_cvtepi32_ps(acc), x_scale);
             sum = _mm512_fmadd_ps(_mm512_load_ps(scale + 16 * g), product, sum);
             if (!w->has_minima) continue;
-            product = _mm512_mul_ps(_mm512_set1_ps((float)minus[g]), x_scale);
-            sum = _mm512_fmadd_ps(_mm512_load_ps(minimum + 16 * g), product, sum);
+            sum = _mm512_fmadd_ps(_mm512_load_ps(minimum + 16 * g),
+                                  _mm512_set1_ps(x->minus_scaled[part + (size_t)g]), sum);
         }
     }
     return sum;
@@ -152,7 +152,8 @@ typedef struct unpacked {
 
 GROUPED_INLINE void unpack_codes(const uint8_t *codes, code_kind kind, __m512i table, uint8_t *to) {
 #pragma GCC unroll 16
-    for (int i = 0; i < 16; i++) _mm512_store_si512(to + 64 * i, step_codes(codes, i, kind, table));
+    for (int i = 0; i < 16; i++)
+        _mm512_store_si512(to + 64 * i, step_codes(codes, i, kind, table));
 }
 
 // The next n_units of a block, into scratch for so many.
@@ -161,8 +162,8 @@ GROUPED_INLINE unpacked unpack_kind(const tern_grouped_matrix *w, const wide_lay
                                     uint8_t *scratch) {
     const size_t n = WIDE_UNIT / l->group;
     const __m512i table = load_table(w);
-    float *scales = (float *)(scratch + n_units * WIDE_UNPACKED),
-          *minima = scales + n_units * n * 16;
+    float *scales = (float *)(scratch + n_units * WIDE_UNPACKED);
+    float *minima = scales + n_units * n * 16;
     const uint8_t *first = at->unit + l->sub_bytes;
     for (size_t u = 0; u < n_units; u++, wide_next(at, l)) {
         prefetch_unit(at->unit, l->unit_bytes);
@@ -198,7 +199,8 @@ typedef struct tile_args {
     // Of a block of tokens, from the first of the units on.
     const int8_t *q;
     const float *scale;
-    const int32_t *minus;
+    const int32_t *minus; // of the first group
+    const float *minus_scaled;
     float *out; // of the first row and token
     size_t out_stride;
     float (*sums)[32]; // of each token, if the units are not all
@@ -215,21 +217,22 @@ GROUPED_INLINE void tile(const tile_args *t, int n, bool has_b) {
     size_t at = 0; // of a group's scales
 #define BEGIN(i)                                                                                   \
     __m512 sum_a##i = _mm512_maskz_load_ps((i) < n ? goes_on : 0, sums[(i) < n ? (i) : 0]);        \
-    __m512 sum_b##i =                                                                              \
-        _mm512_maskz_load_ps((i) < n && has_b ? goes_on : 0, sums[(i) < n ? (i) : 0] + 16);
+    __m512 sum_b##i = _mm512_maskz_load_ps((i) < n && has_b ? goes_on : 0,                         \
+                                           sums[(i) < n ? (i) : 0] + 16);
     EACH_TOKEN(BEGIN)
     for (size_t u = 0; u < t->n_units; u++) {
         const uint8_t *a = t->a.codes + u * t->a.code_stride;
         const uint8_t *b = t->b.codes + u * t->b.code_stride;
         const float *scale = t->scale + u * (size_t)n;
         const int32_t *minus = t->minus + u * TERN_GROUP_PARTS * (size_t)n;
-        for (size_t g = 0; g < 16; g += t->n_steps, at += 16, minus += n) {
-#define DECLARE(i)                                                                                 \
-    __m512i a##i = _mm512_mullo_epi32(_mm512_set1_epi32(minus[(i) < n ? (i) : 0]), zero);          \
-    __m512i b##i = a##i;
+        const float *minus_scaled = t->minus_scaled + u * TERN_GROUP_PARTS * (size_t)n;
+        for (size_t g = 0; g < 16; g += t->n_steps, at += 16, minus += n, minus_scaled += n) {
+#define DECLARE(i) __m512i a##i = _mm512_setzero_si512(), b##i = a##i;
+#define TAKE_ZERO(i)                                                                               \
+    if ((i) < n) a##i = b##i = _mm512_mullo_epi32(_mm512_set1_epi32(minus[i]), zero);
 #define MULTIPLY(i)                                                                                \
     if ((i) < n) {                                                                                 \
-        __m512i q = broadcast4(x + (i)*4);                                                         \
+        __m512i q = broadcast4(x + (i) * 4);                                                       \
         a##i = dot_add(a##i, wa, q);                                                               \
         if (has_b) b##i = dot_add(b##i, wb, q);                                                    \
     }
@@ -245,12 +248,14 @@ GROUPED_INLINE void tile(const tile_args *t, int n, bool has_b) {
     }
 #define ADD_MINIMUM(i)                                                                             \
     if ((i) < n) {                                                                                 \
-        __m512 m = _mm512_cvtepi32_ps(_mm512_set1_epi32(minus[i]));                                \
-        m = _mm512_mul_ps(m, _mm512_set1_ps(scale[i]));                                            \
+        __m512 m = _mm512_set1_ps(minus_scaled[i]);                                                \
         sum_a##i = _mm512_fmadd_ps(factor_a, m, sum_a##i);                                         \
         if (has_b) sum_b##i = _mm512_fmadd_ps(factor_b, m, sum_b##i);                              \
     }
             EACH_TOKEN(DECLARE)
+            if (t->zero) {
+                EACH_TOKEN(TAKE_ZERO)
+            }
             for (size_t k = 0; k < t->n_steps; k += 4)
 #pragma GCC unroll 4
                 for (int s = 0; s < 4; s++, a += 64, b += 64, x += n * 4) {
@@ -271,24 +276,23 @@ GROUPED_INLINE void tile(const tile_args *t, int n, bool has_b) {
         _mm512_store_ps(sums[i], sum_a##i);                                                        \
         if (has_b) _mm512_store_ps(sums[i] + 16, sum_b##i);                                        \
     } else if ((i) < n) {                                                                          \
-        float *y = t->out + (i)*t->out_stride;                                                     \
+        float *y = t->out + (i) * t->out_stride;                                         \
         put_16(y, sum_a##i, t->mask_a, t->accumulate);                                             \
-        if (has_b) put_16(y + 16, sum_b##i, t->mask_b, t->accumulate);                             \
+        if (has_b) put_16(y + 16, sum_b##i, t->mask_b, t->accumulate);                         \
     }
     EACH_TOKEN(PUT)
 }
 
 typedef void (*tile_fn)(const tile_args *t);
 #define TILE_OF(n, has_b)                                                                          \
-    static void tile_##n##_##has_b(const tile_args *t) {                                           \
-        tile(t, n, has_b);                                                                         \
-    }
-#define EACH_TILE(X, has_b) X(1, has_b) X(2, has_b) X(3, has_b) X(4, has_b) X(5, has_b) X(6, has_b)
-#define POINTER(n, has_b)   tile_##n##_##has_b,
+    static void tile_##n##_##has_b(const tile_args *t) { tile(t, n, has_b); }
+#define EACH_TILE(X, has_b)                                                                        \
+    X(1, has_b) X(2, has_b) X(3, has_b) X(4, has_b) X(5, has_b) X(6, has_b)
+#define POINTER(n, has_b) tile_##n##_##has_b,
 EACH_TILE(TILE_OF, 1)
 EACH_TILE(TILE_OF, 0)
-TILE_OF(7, 0)
-TILE_OF(8, 0) TILE_OF(9, 0) static const tile_fn tiles_32[TOKENS] = {EACH_TILE(POINTER, 1)};
+TILE_OF(7, 0) TILE_OF(8, 0) TILE_OF(9, 0)
+static const tile_fn tiles_32[TOKENS] = {EACH_TILE(POINTER, 1)};
 static const tile_fn tiles_16[MOST] = {EACH_TILE(POINTER, 0) tile_7_0, tile_8_0, tile_9_0};
 
 // What a block of tokens has for the units from `unit` on.
@@ -298,7 +302,8 @@ static size_t set_tokens(const tern_grouped_matrix *w, const tern_grouped_rows *
     const size_t at = token * (w->n_in / WIDE_UNIT) + unit * n;
     t->q = x->q + at * WIDE_UNIT;
     t->scale = x->scale + at;
-    t->minus = x->minus_parts + at * TERN_GROUP_PARTS + t->first_part * n;
+    t->minus = x->minus + at * TERN_GROUP_PARTS + t->first_part * n;
+    t->minus_scaled = x->minus_scaled + (t->minus - x->minus);
     return n;
 }
 
@@ -342,10 +347,8 @@ static void multiply_many(const tern_grouped_matrix *w, size_t row, size_t last_
         for (size_t i = 0; i < x->n_tokens; i += x->block) {
             size_t n = set_tokens(w, x, i, 0, t);
             t->out = out + i * t->out_stride + row;
-            if (t->mask_b)
-                tiles_32[n - 1](t);
-            else
-                tiles_16[n - 1](t);
+            if (t->mask_b) tiles_32[n - 1](t);
+            else tiles_16[n - 1](t);
         }
     }
 }
@@ -363,17 +366,13 @@ static void multiply_several(const tern_grouped_matrix *w, size_t first_row, siz
                    .out = out,
                    .out_stride = out_stride,
                    .sums = sums};
-    if (x->n_tokens <= x->block)
-        multiply_few(w, first_row, last_row, x, &l, scratch, &t);
-    else
-        multiply_many(w, first_row, last_row, x, &l, scratch, &t);
+    if (x->n_tokens <= x->block) multiply_few(w, first_row, last_row, x, &l, scratch, &t);
+    else multiply_many(w, first_row, last_row, x, &l, scratch, &t);
 }
 
 void tern_grouped_wide_avx512(const tern_grouped_matrix *w, size_t first_row, size_t last_row,
                               const tern_grouped_rows *x, void *scratch, float *out,
                               size_t out_stride, bool accumulate) {
-    if (x->n_tokens == 1)
-        multiply_one(w, first_row, last_row, x, out, accumulate);
-    else
-        multiply_several(w, first_row, last_row, x, scratch, out, out_stride, accumulate);
+    if (x->n_tokens == 1) multiply_one(w, first_row, last_row, x, out, accumulate);
+    else multiply_several(w, first_row, last_row, x, scratch, out, out_stride, accumulate);
 }

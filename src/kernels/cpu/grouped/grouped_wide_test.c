@@ -25,7 +25,7 @@ typedef struct problem {
     int8_t *sub_scales, *sub_minima;
     int8_t *q;
     float *scale, *expected, *out;
-    int32_t *minus_sum;
+    int32_t *minus;
     tern_grouped_rows x;
     void *scratch;
 } problem;
@@ -97,7 +97,9 @@ static void fill_tokens(problem *p, bool worst) {
     const size_t n_in = p->m.n_in;
     for (size_t i = 0; i < p->n_tokens * n_in; i++) {
         p->q[i] = worst ? (i / n_in & 1 ? -127 : 127) : (int8_t)(random_u32() % 255 - 127);
-        p->minus_sum[i / 64] -= p->q[i];
+        p->minus[i / 64 * 7 + i % 64 / 16] -= p->q[i];
+        p->minus[i / 64 * 7 + 4 + i % 64 / 32] -= p->q[i];
+        p->minus[i / 64 * 7 + 6] -= p->q[i];
     }
     for (size_t i = 0; i < p->n_tokens * n_in / 64; i++)
         p->scale[i] = (float)(random_u32() % 1000) * 1e-5f;
@@ -117,12 +119,13 @@ static problem problem_new(tern_grouped_matrix m, size_t n_in, size_t n_tokens, 
     CHECK(tern_grouped_wide_fits(&p.m));
     p.codes = array(n, 1), p.scales = array(n / m.group, 2), p.minima = array(n / m.group, 2);
     p.sub_scales = array(n / m.group, 1), p.sub_minima = array(n / m.group, 1);
-    p.q = array(n_tokens, n_in), p.scale = array(n_groups, 4), p.minus_sum = array(n_groups, 4);
-    p.x = (tern_grouped_rows){array(n_tokens, n_in), array(n_groups, 4), array(n_groups, 4),
-                              array(n_groups * 7, 4), n_tokens, 1};
+    p.q = array(n_tokens, n_in), p.scale = array(n_groups, 4), p.minus = array(n_groups, 28);
+    p.x = (tern_grouped_rows){array(n_tokens, n_in), array(n_groups, 4), array(n_groups, 28),
+                              array(n_groups, 28), n_tokens, 1};
     p.expected = array(n_tokens * (ROWS + 3), 4), p.out = array(n_tokens * (ROWS + 3), 4);
     p.scratch = array(tern_grouped_scratch_bytes(&p.m), 1);
     p.m.data = p.data = array(BLOCKS, p.m.block_bytes);
+    memset(p.data, 255, BLOCKS * p.m.block_bytes);
     fill_weights(&p, worst);
     fill_tokens(&p, worst);
     for (size_t r = 0; r < ROWS; r += 16) {
@@ -137,8 +140,8 @@ static problem problem_new(tern_grouped_matrix m, size_t n_in, size_t n_tokens, 
 
 static void problem_free(problem *p) {
     void *blocks[] = {p->codes, p->data, p->scales, p->minima, p->sub_scales, p->sub_minima, p->q,
-                      p->scale, p->expected, p->out, p->minus_sum, p->scratch, p->x.q, p->x.scale,
-                      p->x.minus_sum, p->x.minus_parts};
+                      p->scale, p->expected, p->out, p->minus, p->scratch, p->x.q, p->x.scale,
+                      p->x.minus, p->x.minus_scaled};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) free(blocks[i]);
 }
 
@@ -148,7 +151,7 @@ static void check(const tern_grouped_kernels *k, problem *p, size_t first, size_
     p->x.block = tern_grouped_tokens(k, p->n_tokens);
     for (size_t t = 0; t < p->n_tokens; t++)
         tern_grouped_put_token(&p->x, n_in, t, p->q + t * n_in, p->scale + t * (n_in / 64),
-                               p->minus_sum + t * (n_in / 64));
+                               p->minus + t * (n_in / 64) * 7);
     for (size_t i = 0; i < p->n_tokens * stride; i++) p->out[i] = -7;
     for (int twice = 0; twice < 2; twice++) {
         k->multiply(&p->m, first, last, &p->x, p->scratch, p->out, stride, twice);
@@ -208,6 +211,10 @@ static void check_all(size_t n_in, size_t n_tokens, bool worst) {
     }
 }
 
+// Seen to fail: when AVX-512 took one of six bits too few, left -zero out, took block a's minima for
+// b or ended a row a few units early; when an entry of the front was left too soon; when BF16 was
+// read as F16; when AVX2 forgot a sign; when the second half of 64 columns of four bits was left
+// out; when the fifth bits were shifted too far, in the kernels and in packing.
 TEST(wide_products_are_exact) {
     for (size_t n_tokens = 1; n_tokens <= 11; n_tokens++) check_all(512, n_tokens, false);
     check_all(64, 3, false);
@@ -219,7 +226,8 @@ TEST(wide_products_of_the_greatest_numbers) {
     check_all(1024, 3, true);
 }
 
-// What was packed comes back, and forms that kernels do not take are refused.
+// What was packed comes back, and forms that kernels do not take are refused. Seen to fail: when the
+// rows that a last block lacks were left as they were.
 TEST(wide_blocks_are_as_documented) {
     for (int f = 0; f < N_FORMS; f++) {
         problem p = problem_new(forms[f], 256, 1, false);
@@ -230,6 +238,7 @@ TEST(wide_blocks_are_as_documented) {
                 CHECK(tern_grouped_minimum(&p.m, r, i) ==
                       (p.m.has_minima ? factor(&p, p.minima, p.sub_minima, r, i) : 0));
             }
+        CHECK(tern_grouped_scale(&p.m, ROWS, 0) == 0 && tern_grouped_scale(&p.m, 79, 255) == 0);
         problem_free(&p);
     }
     static const struct {

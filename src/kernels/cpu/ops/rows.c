@@ -122,14 +122,14 @@ static void quantize_groups(cpu_run *run, const cpu_step *step, const tern_team 
     size_t d = (size_t)cols(run, n->out[0]), n_groups = d / TERN_GROUP;
     int32_t n_rows = cpu_rows(run, n->out[0]);
     float *floats = scratch(run, team), *scale = floats + d;
-    int32_t *sum = (int32_t *)(scale + n_groups);
-    int8_t *q = (int8_t *)(sum + n_groups);
+    int32_t *minus = (int32_t *)(scale + n_groups);
+    int8_t *q = (int8_t *)(minus + n_groups * TERN_GROUP_PARTS);
     tern_grouped_rows v;
     cpu_groups_layout(run->plan->device, (int64_t)d, n_rows, cpu_value(run, n->out[0]), &v);
     for (size_t t, last; claim_rows(run, step, n_rows, v.block, &t, &last);)
         for (; t < last; t++) {
-            kernels(run)->f->quantize_groups(q, scale, sum, row(run, n, t, floats), d);
-            tern_grouped_put_token(&v, d, t, q, scale, sum);
+            kernels(run)->f->quantize_groups(q, scale, minus, row(run, n, t, floats), d);
+            tern_grouped_put_token(&v, d, t, q, scale, minus);
         }
 }
 
@@ -172,7 +172,7 @@ static void step_glu_norm_quantize(cpu_run *run, const cpu_step *step, const ter
 static size_t row_scratch(const tern_plan *p, const tern_node *n) {
     const tern_value *v = &p->g->values[n->out[0]];
     size_t d = (size_t)v->cols, floats = d * sizeof(float);
-    return v->type == TERN_VALUE_I8GROUPS ? floats + d / TERN_GROUP * 8 + d : floats;
+    return v->type == TERN_VALUE_I8GROUPS ? floats + d / TERN_GROUP * (1 + TERN_GROUP_PARTS) * 4 + d : floats;
 }
 const cpu_op cpu_op_QUANTIZE = {.step = step_quantize, .scratch = row_scratch};
 const cpu_op cpu_op_NORM_QUANTIZE = {.step = step_norm_quantize, .scratch = row_scratch};
