@@ -211,10 +211,10 @@ static void check_all(size_t n_in, size_t n_tokens, bool worst) {
     }
 }
 
-// Seen to fail: when AVX-512 took one of six bits too few, left -zero out, took block a's minima for
-// b or ended a row a few units early; when an entry of the front was left too soon; when BF16 was
-// read as F16; when AVX2 forgot a sign; when the second half of 64 columns of four bits was left
-// out; when the fifth bits were shifted too far, in the kernels and in packing.
+// Seen to fail: when AVX-512 took one of six bits too few, left -zero out, took block a's minima
+// for b or ended a row a few units early; when an entry of the front was left too soon; when BF16
+// was read as F16; when AVX2 forgot a sign; when the second half of 64 columns of four bits was
+// left out; when the fifth bits were shifted too far, in the kernels and in packing.
 TEST(wide_products_are_exact) {
     for (size_t n_tokens = 1; n_tokens <= 11; n_tokens++) check_all(512, n_tokens, false);
     check_all(64, 3, false);
@@ -226,8 +226,8 @@ TEST(wide_products_of_the_greatest_numbers) {
     check_all(1024, 3, true);
 }
 
-// What was packed comes back, and forms that kernels do not take are refused. Seen to fail: when the
-// rows that a last block lacks were left as they were.
+// What was packed comes back, and forms that kernels do not take are refused. Seen to fail: when
+// the rows that a last block lacks were left as they were.
 TEST(wide_blocks_are_as_documented) {
     for (int f = 0; f < N_FORMS; f++) {
         problem p = problem_new(forms[f], 256, 1, false);

@@ -172,7 +172,8 @@ static void step_glu_norm_quantize(cpu_run *run, const cpu_step *step, const ter
 static size_t row_scratch(const tern_plan *p, const tern_node *n) {
     const tern_value *v = &p->g->values[n->out[0]];
     size_t d = (size_t)v->cols, floats = d * sizeof(float);
-    return v->type == TERN_VALUE_I8GROUPS ? floats + d / TERN_GROUP * (1 + TERN_GROUP_PARTS) * 4 + d : floats;
+    size_t groups = d / TERN_GROUP * (1 + TERN_GROUP_PARTS) * sizeof(float);
+    return v->type == TERN_VALUE_I8GROUPS ? floats + groups + d : floats;
 }
 const cpu_op cpu_op_QUANTIZE = {.step = step_quantize, .scratch = row_scratch};
 const cpu_op cpu_op_NORM_QUANTIZE = {.step = step_norm_quantize, .scratch = row_scratch};
