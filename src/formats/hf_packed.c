@@ -57,7 +57,8 @@ static void read_row(const source *s, uint64_t row, uint8_t *out) {
         case TERN_PACKED_INT8: code = bytes[c] ^ 128u; break;
         case TERN_PACKED_E4M3: code = bytes[c]; break;
         }
-        out[c] = p->is_e2m1 ? e2m1_code(code) : (uint8_t)code;
+        bool number = p->is_e2m1 && p->type != TERN_DTYPE_MXFP4; // which has the same bits
+        out[c] = number ? e2m1_code(code) : (uint8_t)code;
     }
 }
 
@@ -150,11 +151,21 @@ static void make_floats(const source *s, uint64_t row, const uint8_t *codes, uin
     }
 }
 
+// A byte of scale, then the codes i and 16 + i in a byte.
+static void make_mxfp4(const source *s, uint64_t row, const uint8_t *codes, uint8_t *out) {
+    const tern_packed *p = s->p;
+    const uint8_t *scales = (const uint8_t *)s->scales.data + row * p->scale_row;
+    for (uint64_t g = 0; g < p->n_groups; g++, codes += 32, out += 17) {
+        out[0] = scales[g];
+        for (int i = 0; i < 16; i++) out[1 + i] = (uint8_t)(codes[i] | codes[16 + i] << 4);
+    }
+}
+
 static void make_row(const source *s, uint64_t row, const uint8_t *codes, uint8_t *out) {
     const tern_packed *p = s->p;
     size_t n = tern_dtype_block_n(p->type);
-    if (n == 1) {
-        make_floats(s, row, codes, out);
+    if (n == 1 || p->type == TERN_DTYPE_MXFP4) {
+        (n == 1 ? make_floats : make_mxfp4)(s, row, codes, out);
         return;
     }
     for (uint64_t c = 0; c < p->n_cols; c += n, out += tern_dtype_block_bytes(p->type)) {
@@ -249,6 +260,7 @@ static tern_dtype group_type(const tern_packed *p) {
         {TERN_DTYPE_G8_128, TERN_DTYPE_G8_64, TERN_DTYPE_G8_32},
         {TERN_DTYPE_F8_128, TERN_DTYPE_F8_64, TERN_DTYPE_F8_32},
     };
+    if (p->is_e2m1 && p->scale_type == TERN_DTYPE_U8 && p->group == 32) return TERN_DTYPE_MXFP4;
     const tern_dtype *of = types[p->layout == TERN_PACKED_E4M3 ? 2 : p->bits > 4 || p->is_e2m1];
     for (int i = 0; i < 3 && !p->group_of; i++)
         if (p->group % tern_dtype_block_n(of[i]) == 0 && p->n_cols % tern_dtype_block_n(of[i]) == 0)

@@ -287,7 +287,7 @@ static const packing packings[] = {
     {"{\"quantization\":{\"group_size\":128,\"bits\":1}}", MLX_ONE_BIT, 1, 256, 128,
      TERN_DTYPE_Q1_0},
     {"{\"quantization\":{\"group_size\":32,\"bits\":4,\"mode\":\"mxfp4\"}}", MXFP4, 8, 192, 32,
-     TERN_DTYPE_G8_32},
+     TERN_DTYPE_MXFP4},
     {"{\"quantization\":{\"group_size\":16,\"bits\":4,\"mode\":\"nvfp4\"}}", NVFP4, 8, 192, 16,
      TERN_DTYPE_F16},
     {"{\"quantization\":{\"group_size\":32,\"bits\":8,\"mode\":\"mxfp8\"}}", MXFP8, 8, 192, 32,

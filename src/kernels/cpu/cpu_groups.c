@@ -57,7 +57,7 @@ static void narrow_form(const tern_weight_source *s, tern_grouped_matrix *m) {
 
 static bool wide_form(const tern_weight_source *s, tern_grouped_matrix *m) {
     const tern_dtype_form *f = tern_dtype_form_of(s->type);
-    if (!f) return false;
+    if (!f) return cpu_affine_form(s, m);
     m->bits = f->bits;
     m->group = f->group;
     m->super = f->super;
@@ -96,7 +96,9 @@ static void pack_wide(void *ctx, const tern_team *team) {
         for (; b < last; b++) {
             size_t row = b * TERN_GROUPED_ROWS, n = m->n_rows - row;
             if (n > TERN_GROUPED_ROWS) n = TERN_GROUPED_ROWS;
-            tern_dtype_decode_codes(s->type, s->data.memory, row * m->n_in, n * m->n_in, &to);
+            if (tern_dtype_form_of(s->type))
+                tern_dtype_decode_codes(s->type, s->data.memory, row * m->n_in, n * m->n_in, &to);
+            else cpu_affine_rows(s, m, row, n, &to);
             tern_grouped_pack_wide(m, &rows, n, job->out + b * m->block_bytes);
         }
     tern_free(room);

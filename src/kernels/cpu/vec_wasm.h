@@ -15,6 +15,9 @@
 #define VEC_FUNCTION static __attribute__((noinline, unused))
 // Engines have 16 registers of 16 bytes on x86, so that a tile may hold two or three v16.
 enum { VEC_MATMUL_TOKENS = 2, VEC_MATMUL_ROWS = 1, VEC_MATVEC_ROWS = 2 };
+// Modules are small, and weights in blocks are mostly multiplied as integers: one loop unpacks all
+// types of them.
+#define VEC_ONE_LOOP 1
 enum { VEC_TILE_ROWS = 2, VEC_TILE_COLS = 1, VEC_TILE_4_COLS = 1, VEC_TILE_1_COLS = 2 };
 enum { VEC_GEMM_ROWS = 3, VEC_GEMM_VECTORS = 1 };
 enum { VEC_DELTA_GROUPS = 1 };

@@ -20,9 +20,8 @@ VEC_INLINE void conv_weights(float (*w)[CONV_BLOCK], const tern_conv_args *a, si
     }
 }
 
-// Columns [first, first + n_cols), n_cols <= CONV_BLOCK; n_taps and act are constants in each use.
-VEC_INLINE void conv_block(const tern_conv_args *a, size_t first, size_t n_cols, size_t n_taps,
-                           tern_cpu_act act) {
+// Columns [first, first + n_cols), n_cols <= CONV_BLOCK; n_taps is a constant in each use.
+VEC_INLINE void conv_block(const tern_conv_args *a, size_t first, size_t n_cols, size_t n_taps) {
     float w[TERN_CONV_TAPS][CONV_BLOCK];
     conv_weights(w, a, first, n_cols, n_taps);
     for (size_t t = 0; t < a->n_rows; t++) {
@@ -36,8 +35,9 @@ VEC_INLINE void conv_block(const tern_conv_args *a, size_t first, size_t n_cols,
                 v16 tap = load_some(w[j] + i, n_cols - i);
                 sum = v16_fma(tap, load_some(rows[j] + i, n_cols - i), sum);
             }
-            store_some(y + i, activate(sum, act), n_cols - i);
+            store_some(y + i, sum, n_cols - i);
         }
+        if (a->act != TERN_ACT_NONE) act_row(y, y, n_cols, a->act);
     }
 }
 
@@ -50,24 +50,19 @@ static void conv_keep(const tern_conv_args *a) {
     }
 }
 
-VEC_INLINE void conv_columns(const tern_conv_args *a, size_t n_taps, tern_cpu_act act) {
+VEC_INLINE void conv_columns(const tern_conv_args *a, size_t n_taps) {
     for (size_t first = a->first; first < a->last; first += CONV_BLOCK) {
         size_t left = a->last - first;
-        conv_block(a, first, left < CONV_BLOCK ? left : CONV_BLOCK, n_taps, act);
-    }
-}
-
-VEC_INLINE void conv_taps(const tern_conv_args *a, tern_cpu_act act) {
-    switch (a->n_taps) {
-    case 3: conv_columns(a, 3, act); break;
-    case 4: conv_columns(a, 4, act); break;
-    default: conv_columns(a, a->n_taps, act); break;
+        conv_block(a, first, left < CONV_BLOCK ? left : CONV_BLOCK, n_taps);
     }
 }
 
 static void conv(const tern_conv_args *a) {
     if (!a->n_rows) return;
-    if (a->act == TERN_ACT_NONE) conv_taps(a, TERN_ACT_NONE);
-    else conv_taps(a, TERN_ACT_SILU);
+    switch (a->n_taps) {
+    case 3: conv_columns(a, 3); break;
+    case 4: conv_columns(a, 4); break;
+    default: conv_columns(a, a->n_taps); break;
+    }
     conv_keep(a);
 }

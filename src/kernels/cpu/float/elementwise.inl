@@ -104,24 +104,13 @@ VEC_INLINE v16 activate(v16 x, tern_cpu_act act) {
     return x;
 }
 
-// y = act(x), times `up` where there is one; act is a constant in each use.
+// y = act(x), times `up` if that is not NULL; act is a constant in each use.
 VEC_INLINE void activate_row(float *y, const float *x, const float *up, size_t n,
                              tern_cpu_act act) {
     for (size_t i = 0; i < n; i += 16) {
         v16 a = activate(load_some(x + i, n - i), act);
         if (up) a = v16_mul(a, load_some(up + i, n - i));
         store_some(y + i, a, n - i);
-    }
-}
-
-static void act_row(float *y, const float *x, size_t n, tern_cpu_act act) {
-    switch (act) {
-    case TERN_ACT_SILU: activate_row(y, x, NULL, n, TERN_ACT_SILU); break;
-    case TERN_ACT_RELU2: activate_row(y, x, NULL, n, TERN_ACT_RELU2); break;
-    case TERN_ACT_GELU: activate_row(y, x, NULL, n, TERN_ACT_GELU); break;
-    case TERN_ACT_GELU_TANH: activate_row(y, x, NULL, n, TERN_ACT_GELU_TANH); break;
-    case TERN_ACT_SIGMOID: activate_row(y, x, NULL, n, TERN_ACT_SIGMOID); break;
-    case TERN_ACT_NONE: activate_row(y, x, NULL, n, TERN_ACT_NONE); break;
     }
 }
 
@@ -134,6 +123,10 @@ static void glu(float *y, const float *gate, const float *up, size_t n, tern_cpu
     case TERN_ACT_SIGMOID: activate_row(y, gate, up, n, TERN_ACT_SIGMOID); break;
     case TERN_ACT_NONE: activate_row(y, gate, up, n, TERN_ACT_NONE); break;
     }
+}
+
+static void act_row(float *y, const float *x, size_t n, tern_cpu_act act) {
+    glu(y, x, NULL, n, act);
 }
 
 static void softplus(float *y, const float *x, size_t n) {

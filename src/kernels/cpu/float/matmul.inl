@@ -170,11 +170,13 @@ static void matvec(float *y, const float *x, tern_dtype type, const void *w, siz
     case TERN_DTYPE_F32: matvec_plain(&m, TERN_DTYPE_F32); break;
     case TERN_DTYPE_F16: matvec_plain(&m, TERN_DTYPE_F16); break;
     case TERN_DTYPE_BF16: matvec_plain(&m, TERN_DTYPE_BF16); break;
+#ifndef VEC_ONE_LOOP
     case TERN_DTYPE_Q8_0: matvec_blocks(&m, TERN_DTYPE_Q8_0, 32, 34); break;
     case TERN_DTYPE_Q4_0: matvec_blocks(&m, TERN_DTYPE_Q4_0, 32, 18); break;
     case TERN_DTYPE_Q4_K: matvec_blocks(&m, TERN_DTYPE_Q4_K, 256, 144); break;
     case TERN_DTYPE_Q5_K: matvec_blocks(&m, TERN_DTYPE_Q5_K, 256, 176); break;
     case TERN_DTYPE_Q6_K: matvec_blocks(&m, TERN_DTYPE_Q6_K, 256, 210); break;
+#endif
     default: matvec_by_pieces(&m, type); break;
     }
 }

@@ -181,6 +181,13 @@ static void decode(tern_dtype type, const void *data, uint64_t first, size_t n, 
     switch (type) {
     case TERN_DTYPE_F16: decode_plain(TERN_DTYPE_F16, b, n, out); break;
     case TERN_DTYPE_BF16: decode_plain(TERN_DTYPE_BF16, b, n, out); break;
+#ifdef VEC_ONE_LOOP
+    case TERN_DTYPE_Q8_0:
+    case TERN_DTYPE_Q4_0:
+    case TERN_DTYPE_Q4_K:
+    case TERN_DTYPE_Q5_K:
+    case TERN_DTYPE_Q6_K: decode_blocks(type, b, n, block_n, block_bytes, out); break;
+#else
     case TERN_DTYPE_Q8_0: decode_blocks(TERN_DTYPE_Q8_0, b, n, 32, 34, out); break;
     case TERN_DTYPE_Q4_0: decode_blocks(TERN_DTYPE_Q4_0, b, n, 32, 18, out); break;
     case TERN_DTYPE_Q4_K: decode_blocks(TERN_DTYPE_Q4_K, b, n, 256, 144, out); break;
@@ -196,6 +203,7 @@ static void decode(tern_dtype type, const void *data, uint64_t first, size_t n, 
     case TERN_DTYPE_G8_128:
         decode_blocks(TERN_DTYPE_G8_32, b, n, block_n, block_bytes, out);
         break;
+#endif
     default: tern_dtype_decode(type, data, first, n, scale, out); break;
     }
 }
