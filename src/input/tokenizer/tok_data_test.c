@@ -367,6 +367,10 @@ static void check_work(const char *vocabulary) {
 // Eight times the text is about eight times the work. Seen to fail when for each piece those before
 // it were counted.
 TEST(tok_work_grows_with_the_text_alone) {
+#ifdef __SANITIZE_ADDRESS__ // its memmem looks over all of the text that is left, whatever it finds
+    test_skip("the address sanitizer's own work grows faster than the text");
+    return;
+#endif
     check_work("tokenizers/gguf/vocab-llama3_1.gguf");
     check_work("tokenizers/gguf/vocab-qwen3.gguf");
     check_work("tokenizers/gguf/ggml-vocab-gpt-2.gguf");
