@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/json.h"
+#include "blobs.h"
 #include "closeness.h"
 #include "gpu_fixture.h"
 #include "harness.h"
@@ -390,6 +391,69 @@ TEST(oracle_quantized_folders_as_gguf) {
     }
 }
 
+// A tensor of a folder as MLX has it: norms ready, the taps of convolutions before their 1.
+static tern_status put_as_mlx(tern_st_writer *w, const tern_arch *arch, bool declare,
+                              const tern_tensor *t, tern_error *err) {
+    char gguf[128];
+    const tern_tensor_row *row = tern_model_name_to_gguf(arch, t->name, gguf, sizeof gguf)
+                                     ? tern_model_row(arch, gguf)
+                                     : NULL;
+    bool norm = row && row->change == TERN_CHANGE_PLUS_ONE;
+    bool conv = row && row->change == TERN_CHANGE_SQUEEZE;
+    uint64_t shape[3] = {t->ne[2], t->ne[1], t->ne[0]}, n = t->ne[0];
+    if (conv) shape[1] = t->ne[0], shape[2] = 1;
+    if (declare)
+        return tern_st_declare(w, t->name, norm ? TERN_DTYPE_F32 : t->type, t->n_dims,
+                               shape + 3 - t->n_dims);
+    if (!norm) return tern_st_write(w, test_bytes(&t->data), t->bytes, err);
+    float *x = malloc(n * sizeof *x);
+    tern_status status = tern_tensor_decode(t, x, err);
+    for (uint64_t i = 0; i < n; i++) x[i] += 1;
+    if (status == TERN_OK) status = tern_st_write(w, x, n * sizeof *x, err);
+    free(x);
+    return status;
+}
+
+static bool write_as_mlx(const char *from, const char *to, tern_error *err) {
+    tern_file *f = NULL;
+    tern_st_writer *w = NULL;
+    const tern_arch *arch;
+    tern_config c;
+    bool ok = tern_file_open(&f, from, err) == TERN_OK &&
+              tern_model_read(f, &arch, &c, err) == TERN_OK &&
+              tern_st_writer_open(&w, to, 0, err) == TERN_OK;
+    for (int pass = 0; ok && pass < 2; pass++)
+        for (size_t i = 0; ok && i < f->n_tensors; i++)
+            ok = put_as_mlx(w, arch, pass == 0, &f->tensors[i], err) == TERN_OK;
+    ok = ok && tern_st_copy_file(w, from, "config.json", err) == TERN_OK &&
+         tern_st_writer_finish(w, err) == TERN_OK;
+    tern_st_writer_free(w);
+    tern_file_close(f);
+    return ok;
+}
+
+// MLX turns convolutions and adds 1 to norms that are stored around 0; conversion makes the usual
+// folder and GGUF of it. Seen to fail: 1 added again, when a model is opened and when it is
+// converted; 1 not taken away for a folder.
+TEST(oracle_folders_as_mlx_has_them) {
+    static const char *const names[] = {OWN "qwen35", OWN "qwen35_grouped", OWN "lfm2"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char folder[300], out[2][300];
+        tern_error err = {0};
+        snprintf(folder, sizeof folder, "%s", test_tmp("as_mlx"));
+        snprintf(out[0], sizeof out[0], "%s", test_tmp("as_mlx.gguf"));
+        snprintf(out[1], sizeof out[1], "%s", test_tmp("as_mlx_not"));
+        bool ok = write_as_mlx(names[i], folder, &err);
+        CHECK_MSG(ok, "%s", err.message);
+        if (!ok) return;
+        check_model(names[i], folder, NULL, &family_bounds, false);
+        for (int k = 0; k < 2; k++) {
+            REQUIRE_OK(tern_convert(folder, out[k], NULL, &err), err);
+            check_model(names[i], out[k], NULL, &family_bounds, false);
+        }
+    }
+}
+
 // Logits of n_ids tokens, the first piece of `first` and the others of `each`.
 static void logits_in_pieces(tern_model *model, const int32_t *ids, size_t n_ids, size_t first,
                              size_t each, float *out) {
@@ -483,6 +547,13 @@ TEST(webgpu_families_have_the_references_numbers) {
     for (size_t i = 0; test_is_long() && i < sizeof decoders / sizeof *decoders; i++)
         for (int n_batch = 13; n_batch <= 128; n_batch += 115)
             if (!check_on_gpu(decoders[i], n_batch, &bounds)) return;
+}
+
+// On a GPU codes of folders are F16: 1.1e-5 is measured. Seen to fail: with the offset left out.
+TEST(webgpu_quantized_folder_is_near_the_reference) {
+    static const close_bounds bounds = {.n_exact = SIZE_MAX, .exact = 2e-5};
+    char path[600];
+    if (data_folder("mlx_q4", path)) check_on_gpu(path, 64, &bounds);
 }
 
 // The same of transformers' own: in the short run those with most ops.

@@ -60,6 +60,9 @@ typedef struct tern_file {
     // How its matrices are packed ("GPTQ, 4 bits, groups of 128"), if they are and can be read; why
     // they cannot. They appear as tensors of the types that they are decoded to.
     const char *packing, *cannot_unpack;
+    // MLX writes convolutions as [n, taps, 1], which are turned here; then norms that others store
+    // around 0 have their 1 already.
+    bool norms_are_ready;
     uint64_t tensor_bytes;     // of all tensors
     struct tern_file_private *priv; // open files, name index
 } tern_file;

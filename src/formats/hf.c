@@ -229,6 +229,23 @@ static tern_status add_rope_factors(tern_file *file, tern_error *err) {
     return TERN_OK;
 }
 
+// ---- MLX's convolutions ------------------------------------------------------------------------
+
+#define TAPS_MAX 16
+
+// [n, taps, 1] instead of [n, 1, taps]: the same numbers in the same order.
+static void turn_convolutions(tern_file *file) {
+    for (size_t i = 0; i < file->n_tensors; i++) {
+        tern_tensor *t = &file->tensors[i];
+        if (t->n_dims != 3 || t->ne[0] != 1 || t->ne[1] < 2 || t->ne[1] > TAPS_MAX ||
+            !strstr(t->name, "conv"))
+            continue;
+        t->ne[0] = t->ne[1];
+        t->ne[1] = 1;
+        file->norms_are_ready = true;
+    }
+}
+
 // ---- Folders -----------------------------------------------------------------------------------
 
 // Whether the index lists the file among its shards.
@@ -289,6 +306,7 @@ static tern_status read_folder(tern_file *file, const char *folder, const char *
     if (file->n_tensors == 0 && !tern_json_root(&file->config) && !file->tokenizer_json.ptr)
         return tern_fail(err, TERN_ERR_FORMAT, "%s: no model here: neither %s nor %s nor "
                          "config.json nor tokenizer.json", folder, SINGLE, INDEX);
+    turn_convolutions(file);
     tern_status status = tern_hf_resolve_ternary(file, err);
     if (status == TERN_OK) status = tern_hf_resolve_packed(file, folder, err);
     if (status == TERN_OK) status = tern_hf_resolve_ternary_floats(file, err);

@@ -31,6 +31,22 @@ static uint32_t stream_code(const uint32_t *words, uint64_t stride, uint64_t i, 
     return v & ((1u << bits) - 1);
 }
 
+// All n codes of one.
+static void read_stream(const uint32_t *words, uint64_t stride, uint64_t n, int bits,
+                        uint8_t *out) {
+    uint64_t per = 32 / (uint64_t)bits;
+    uint32_t mask = (1u << bits) - 1;
+    if (32 % bits != 0) { // codes that lie in two words
+        for (uint64_t i = 0; i < n; i++) out[i] = (uint8_t)stream_code(words, stride, i, bits);
+        return;
+    }
+    for (uint64_t i = 0; i < n; i += per, words += stride) {
+        uint64_t here = n - i < per ? n - i : per;
+        uint32_t word = *words;
+        for (uint64_t k = 0; k < here; k++, word >>= bits) out[i + k] = (uint8_t)(word & mask);
+    }
+}
+
 static uint64_t stream_words(uint64_t n, int bits) { return (n * (uint64_t)bits + 31) / 32; }
 
 // Twice the number of four bits, plus 12: 0, 1/2, 1, 3/2, 2, 3, 4, 6 and their negatives.
@@ -43,23 +59,26 @@ static uint8_t e2m1_code(uint32_t bits) {
 static void read_row(const source *s, uint64_t row, uint8_t *out) {
     const tern_packed *p = s->p;
     const uint32_t *words = s->codes.data;
-    const uint8_t *bytes = (const uint8_t *)s->codes.data + (row - s->first_row) * p->n_cols;
-    for (uint64_t c = 0; c < p->n_cols; c++) {
-        uint32_t code = 0;
-        switch (p->layout) {
-        case TERN_PACKED_ROWS:
-            code = stream_code(words + (row - s->first_row) * p->row_words, 1, c, p->bits);
-            break;
-        case TERN_PACKED_COLUMNS: code = stream_code(words + row, p->n_rows, c, p->bits); break;
-        case TERN_PACKED_AWQ:
-            code = words[c * (p->n_rows / 8) + row / 8] >> awq_shift[row % 8] & 15;
-            break;
-        case TERN_PACKED_INT8: code = bytes[c] ^ 128u; break;
-        case TERN_PACKED_E4M3: code = bytes[c]; break;
-        }
-        bool number = p->is_e2m1 && p->type != TERN_DTYPE_MXFP4; // which has the same bits
-        out[c] = number ? e2m1_code(code) : (uint8_t)code;
+    const uint8_t *bytes = s->codes.data;
+    uint64_t in = row - s->first_row;
+    switch (p->layout) {
+    case TERN_PACKED_ROWS:
+        read_stream(words + in * p->row_words, 1, p->n_cols, p->bits, out);
+        break;
+    case TERN_PACKED_COLUMNS:
+        read_stream(words + row, p->n_rows, p->n_cols, p->bits, out);
+        break;
+    case TERN_PACKED_AWQ:
+        for (uint64_t c = 0; c < p->n_cols; c++)
+            out[c] = words[c * (p->n_rows / 8) + row / 8] >> awq_shift[row % 8] & 15;
+        break;
+    case TERN_PACKED_INT8:
+        for (uint64_t c = 0; c < p->n_cols; c++) out[c] = bytes[in * p->n_cols + c] ^ 128u;
+        break;
+    case TERN_PACKED_E4M3: memcpy(out, bytes + in * p->n_cols, (size_t)p->n_cols); break;
     }
+    bool numbers = p->is_e2m1 && p->type != TERN_DTYPE_MXFP4; // which has the same bits
+    for (uint64_t c = 0; numbers && c < p->n_cols; c++) out[c] = e2m1_code(out[c]);
 }
 
 // ---- Scales and zeros --------------------------------------------------------------------------

@@ -318,6 +318,8 @@ int64_t tern_order_source(const tern_order *order, int64_t row, bool to_gguf);
 // Puts the columns of a row in the other world's order; `scratch` is of the same length.
 void tern_order_columns(const tern_order *order, bool to_gguf, float *row, int64_t n,
                         float *scratch);
+// What GGUF has instead of a file's numbers of this row.
+tern_change tern_model_change(const tern_file *file, const tern_tensor_row *row);
 // Changes numbers from one world's to the other's, in place.
 void tern_change_apply(tern_change change, bool to_gguf, float *x, size_t n);
 

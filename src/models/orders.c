@@ -45,6 +45,11 @@ void tern_order_columns(const tern_order *o, bool to_gguf, float *row, int64_t n
 
 // ---- Numbers -----------------------------------------------------------------------------------
 
+tern_change tern_model_change(const tern_file *file, const tern_tensor_row *row) {
+    bool is_done = file->norms_are_ready && row->change == TERN_CHANGE_PLUS_ONE;
+    return is_done ? TERN_CHANGE_NONE : row->change;
+}
+
 // A logarithm is the nearest float to that of a float's exponential, and so that float again.
 void tern_change_apply(tern_change change, bool to_gguf, float *x, size_t n) {
     for (size_t i = 0; i < n; i++) {
@@ -58,7 +63,7 @@ tern_status tern_model_numbers(const tern_file *file, const tern_arch *arch, con
                                const char *gguf_name, float **out, tern_error *err) {
     const tern_tensor_row *row = tern_model_row(arch, gguf_name);
     *out = NULL;
-    if (!row || row->change == TERN_CHANGE_NONE) return TERN_OK;
+    if (!row || tern_model_change(file, row) == TERN_CHANGE_NONE) return TERN_OK;
     bool hf = file->kind == TERN_FILE_HF;
     if (!hf && t->type == TERN_DTYPE_F32) return TERN_OK;
     size_t n = (size_t)(t->ne[0] * t->ne[1] * t->ne[2]);

@@ -254,7 +254,7 @@ static tern_status load_weight(tern_trainer *t, const tern_value *v, const tern_
     const tern_tensor_row *facts = tern_model_row(t->arch, v->name);
     if (b->file->kind == TERN_FILE_HF && facts) {
         r.moves = tern_model_moves(t->arch, &t->config, v->name);
-        r.change = facts->change;
+        r.change = tern_model_change(b->file, facts);
     }
     r.scratch = tern_alloc_array(TERN_MEM_MISC, (size_t)x->ne[0], sizeof *r.scratch);
     if (!r.scratch) return tern_fail_memory(err, (size_t)x->ne[0] * sizeof *r.scratch);

@@ -173,7 +173,8 @@ static tern_status build_screen(tern_device *d, tern_weight *w, tern_error *err)
 static bool wants_screen(const tern_weight_source *s) {
     if (!s->is_head || s->head == TERN_HEAD_FILE) return false;
     if (s->head == TERN_HEAD_EXACT) return true;
-    bool wide = tern_dtype_is_float(s->type) || tern_dtype_form_of(s->type);
+    bool wide = tern_dtype_is_float(s->type) || tern_dtype_form_of(s->type) ||
+                tern_dtype_code_max(s->type);
     return s->head == TERN_HEAD_AUTO && wide && s->bytes >= SCREEN_BYTES_MIN;
 }
 

@@ -256,8 +256,10 @@ tern_status tern_convert_choose_type(conversion *c, item *it, tern_error *err) {
     it->to_gguf = c->to_gguf;
     if ((c->file->kind == TERN_FILE_HF) == c->to_gguf && row) {
         it->moves = tern_model_moves(c->arch, &c->config, name);
-        it->change = row->change;
+        it->change = tern_model_change(c->file, row);
         it->is_column = row->gguf_column;
+    } else if (row && row->change != tern_model_change(c->file, row)) {
+        it->change = row->change; // a folder's, made of one that has it done
     }
     // Norms and other small numbers: exact, and what every loader expects.
     if (t->n_dims < 2 || (row && row->role == TERN_ROLE_VECTOR)) {

@@ -166,6 +166,9 @@ static void matvec_by_pieces(const matvec_args *m, tern_dtype type) {
 static void matvec(float *y, const float *x, tern_dtype type, const void *w, size_t row_bytes,
                    size_t n_rows, size_t n_in, float scale, bool accumulate) {
     matvec_args m = {y, x, w, row_bytes, n_rows, n_in, scale, accumulate};
+#ifndef VEC_ONE_LOOP
+    size_t block_n = tern_dtype_block_n(type), block_bytes = tern_dtype_block_bytes(type);
+#endif
     switch (type) {
     case TERN_DTYPE_F32: matvec_plain(&m, TERN_DTYPE_F32); break;
     case TERN_DTYPE_F16: matvec_plain(&m, TERN_DTYPE_F16); break;
@@ -176,6 +179,12 @@ static void matvec(float *y, const float *x, tern_dtype type, const void *w, siz
     case TERN_DTYPE_Q4_K: matvec_blocks(&m, TERN_DTYPE_Q4_K, 256, 144); break;
     case TERN_DTYPE_Q5_K: matvec_blocks(&m, TERN_DTYPE_Q5_K, 256, 176); break;
     case TERN_DTYPE_Q6_K: matvec_blocks(&m, TERN_DTYPE_Q6_K, 256, 210); break;
+    case TERN_DTYPE_G4_32:
+    case TERN_DTYPE_G4_64:
+    case TERN_DTYPE_G4_128: matvec_blocks(&m, TERN_DTYPE_G4_32, block_n, block_bytes); break;
+    case TERN_DTYPE_G8_32:
+    case TERN_DTYPE_G8_64:
+    case TERN_DTYPE_G8_128: matvec_blocks(&m, TERN_DTYPE_G8_32, block_n, block_bytes); break;
 #endif
     default: matvec_by_pieces(&m, type); break;
     }
