@@ -170,6 +170,10 @@ static const uint8_t *wide_codes(const wide_job *j, const wide_walk *at, uint8_t
     return to;
 }
 
+static void wide_fetch(const uint8_t *p, size_t bytes) {
+    for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(p + FETCH + i, 0, 2);
+}
+
 // Tokens of one block, TOKENS at most.
 static void wide_few(const wide_job *j, wide_args *a, const uint8_t *block) {
     _Alignas(64) uint8_t unpacked[WIDE_UNPACKED];
@@ -177,9 +181,9 @@ static void wide_few(const wide_job *j, wide_args *a, const uint8_t *block) {
     wide_walk at = wide_start(&j->l, block);
     a->scales = scales;
     a->minima = j->w->has_minima ? minima : NULL;
+    wide_fetch(block, j->l.front_bytes);
     for (size_t u = 0; u < j->w->n_in / WIDE_UNIT; u++, wide_next(&at, &j->l)) {
-        for (size_t i = 0; i < j->l.unit_bytes; i += 64)
-            __builtin_prefetch(at.unit + FETCH + i, 0, 2);
+        wide_fetch(at.unit, j->l.unit_bytes);
         wide_scales(j->w, &j->l, &at, j->n_groups, scales, minima);
         a->codes = wide_codes(j, &at, unpacked);
         wide_times_tokens(j, a, u, 0);
