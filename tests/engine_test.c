@@ -372,14 +372,18 @@ static void fail_each_allocation(const tiny_model_desc *desc) {
     CHECK(succeeded);
 }
 
-// Of a mapped file, and of one that is read.
+// Of a mapped file, and of one that is read. Seen to fail: when packing codes of 8 bits kept its
+// room.
 TEST(engine_survives_failing_allocations) {
     const tiny_model_desc bitnet = {.seed = 16, .n_layers = 1};
     const tiny_model_desc groups = {.seed = 17, .n_layers = 1, .arch = "qwen3",
                                     .type = TERN_DTYPE_Q2_0, .head_type = TERN_DTYPE_Q2_0};
+    const tiny_model_desc wide = {.seed = 18, .n_layers = 1, .arch = "llama",
+                                  .type = TERN_DTYPE_Q8_0, .head_type = TERN_DTYPE_Q8_0};
     bool before = test_map_never(false);
     fail_each_allocation(&bitnet);
     fail_each_allocation(&groups);
+    fail_each_allocation(&wide);
     test_map_never(true);
     fail_each_allocation(&bitnet);
     test_map_never(before);

@@ -38,7 +38,9 @@ static const struct {
 } kinds[] = {
     {TERN_DTYPE_Q2_0, TERN_DTYPE_Q2_0},     {TERN_DTYPE_PQ2_0, TERN_DTYPE_F16},
     {TERN_DTYPE_PTQ1_0, TERN_DTYPE_PTQ1_0}, {TERN_DTYPE_Q1_0, TERN_DTYPE_Q1_0},
-    {TERN_DTYPE_TQ2_0, TERN_DTYPE_F16},
+    {TERN_DTYPE_TQ2_0, TERN_DTYPE_F16},     {TERN_DTYPE_Q8_0, TERN_DTYPE_Q8_0},
+    {TERN_DTYPE_Q4_0, TERN_DTYPE_F16},      {TERN_DTYPE_Q4_K, TERN_DTYPE_Q6_K},
+    {TERN_DTYPE_Q5_K, TERN_DTYPE_Q4_K},     {TERN_DTYPE_Q6_K, TERN_DTYPE_Q6_K},
 };
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
 
@@ -95,10 +97,10 @@ TEST(groups_rows_have_the_bits_of_single_steps) {
 TEST(groups_are_the_same_weights_as_floats) {
     static float precise[N_IDS * TINY_N_VOCAB], floats[N_IDS * TINY_N_VOCAB];
     static float rounded[N_IDS * TINY_N_VOCAB];
-    const char *path = test_tmp("groups.gguf"), *as_floats = test_tmp("groups_f16.gguf");
+    const char *path = test_tmp("groups.gguf"), *as_floats = test_tmp("groups_f32.gguf");
     for (size_t i = 0; i < N_KINDS; i++) {
         tern_error err = {0};
-        tern_convert_desc to_floats = {.type = TERN_TYPE_F16, .head_type = TERN_TYPE_F16};
+        tern_convert_desc to_floats = {.type = TERN_TYPE_F32, .head_type = TERN_TYPE_F32};
         if (!write_kind(path, i)) return;
         REQUIRE_OK(tern_convert(path, as_floats, &to_floats, &err), err);
         if (!logits_of(path, true, N_IDS, precise) || !logits_of(as_floats, false, N_IDS, floats) ||
@@ -123,7 +125,7 @@ TEST(groups_are_found_in_a_folder_of_floats) {
     const char *path = test_tmp("groups.gguf"), *folder = test_tmp("groups_floats");
     tern_error err = {0};
     tern_convert_desc to_floats = {.type = TERN_TYPE_F16, .head_type = TERN_TYPE_F16};
-    if (!write_kind(path, N_KINDS - 1)) return; // TQ2_0, whose scales are varied; its head is F16
+    if (!write_kind(path, 4)) return; // TQ2_0, whose scales are varied; its head is F16
     REQUIRE_OK(tern_convert(path, folder, &to_floats, &err), err);
     if (!logits_of(path, false, N_IDS, want) || !logits_of(folder, false, N_IDS, got)) return;
     CHECK(memcmp(want, got, sizeof want) == 0);

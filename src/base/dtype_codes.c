@@ -131,34 +131,41 @@ static void read_q3_k(const uint8_t *b, const tern_dtype_codes *to) {
     for (int i = 0; i < 256; i++) to->codes[i] |= (uint8_t)((b[i % 32] >> i / 32 & 1) << 2);
 }
 
-// The 12 bytes s of Q4_K and Q5_K: scales 0..3 and minima 0..3 in the low six bits of bytes 0..3
+// The 12 bytes k of Q4_K and Q5_K: scales 0..3 and minima 0..3 in the low six bits of bytes 0..3
 // and 4..7; scale and minimum 4 + i in the nibbles of byte 8 + i, their upper two bits on top of
 // bytes i and 4 + i.
 static void read_q45_k(const uint8_t *b, bool fifth, const tern_dtype_codes *to) {
-    const uint8_t *s = b + 4, *high = b + 16, *low = fifth ? b + 48 : b + 16;
+    const uint8_t *k = b + 4, *high = b + 16, *low = fifth ? b + 48 : b + 16;
     *to->scales = read_u16(b);
     *to->minima = read_u16(b + 2);
     for (int i = 0; i < 4; i++) {
-        to->sub_scales[i] = (int8_t)(s[i] & 63);
-        to->sub_minima[i] = (int8_t)(s[4 + i] & 63);
-        to->sub_scales[4 + i] = (int8_t)((s[8 + i] & 15) | s[i] >> 6 << 4);
-        to->sub_minima[4 + i] = (int8_t)(s[8 + i] >> 4 | s[4 + i] >> 6 << 4);
+        to->sub_scales[i] = (int8_t)(k[i] & 63);
+        to->sub_minima[i] = (int8_t)(k[4 + i] & 63);
+        to->sub_scales[4 + i] = (int8_t)((k[8 + i] & 15) | k[i] >> 6 << 4);
+        to->sub_minima[4 + i] = (int8_t)(k[8 + i] >> 4 | k[4 + i] >> 6 << 4);
     }
-    for (int i = 0; i < 256; i++) {
-        int q = low[i / 64 * 32 + i % 32] >> i / 32 % 2 * 4 & 15;
-        if (fifth) q |= (high[i % 32] >> i / 32 & 1) << 4;
-        to->codes[i] = (uint8_t)q;
+    for (int s = 0; s < 8; s += 2) {
+        uint8_t *codes = to->codes + 32 * s;
+        for (int i = 0; i < 32; i++) {
+            codes[i] = low[16 * s + i] & 15;
+            codes[32 + i] = low[16 * s + i] >> 4;
+        }
+        for (int i = 0; fifth && i < 32; i++) {
+            codes[i] |= (uint8_t)((high[i] >> s & 1) << 4);
+            codes[32 + i] |= (uint8_t)((high[i] >> s & 2) << 3);
+        }
     }
 }
 
 static void read_q6_k(const uint8_t *b, const tern_dtype_codes *to) {
     *to->scales = read_u16(b + 208);
     memcpy(to->sub_scales, b + 192, 16);
-    for (int i = 0; i < 256; i++) {
-        const uint8_t *low = b + i / 128 * 64, *high = b + 128 + i / 128 * 32;
-        int s = i % 128 / 32;
-        to->codes[i] = (uint8_t)((low[s % 2 * 32 + i % 32] >> s / 2 * 4 & 15) |
-                                 (high[i % 32] >> s * 2 & 3) << 4);
+    for (int s = 0; s < 8; s++) { // four in each half
+        const uint8_t *low = b + s / 4 * 64 + s % 2 * 32, *high = b + 128 + s / 4 * 32;
+        const int down = s % 4 / 2 * 4, at = s % 4 * 2;
+        uint8_t *codes = to->codes + 32 * s;
+        for (int i = 0; i < 32; i++)
+            codes[i] = (uint8_t)((low[i] >> down & 15) | (high[i] >> at & 3) << 4);
     }
 }
 

@@ -11,10 +11,5 @@ static inline sums dot_add(sums s, codes c, const int8_t *x) {
 }
 static inline void store_sums(int32_t *to, sums s) { wasm_v128_store(to, s); }
 
-static inline sums_32 add_products(sums_32 s, codes c, const int8_t *x, bool is_big) {
-    if (is_big) return add_any_products(s, c, x);
-    return wasm_i32x4_relaxed_dot_i8x16_i7x16_add(wasm_v128_load32_splat(x), c, s);
-}
-
 #include "kernels/cpu/grouped/grouped_narrow.inl"
 #endif

@@ -34,9 +34,13 @@ typedef struct wide_layout {
 wide_layout tern_grouped_wide_layout(const tern_grouped_matrix *m);
 int tern_grouped_wide_number(const tern_grouped_matrix *m, size_t row, size_t column);
 
+// tern_grouped_kernels.multiply of wide codes alone.
 void tern_grouped_wide_avx512(const tern_grouped_matrix *w, size_t first_row, size_t last_row,
                               const tern_grouped_rows *x, void *scratch, float *out,
                               size_t out_stride, bool accumulate);
+void tern_grouped_wide_wasm(const tern_grouped_matrix *w, size_t first_row, size_t last_row,
+                            const tern_grouped_rows *x, void *scratch, float *out,
+                            size_t out_stride, bool accumulate);
 
 static inline size_t tern_grouped_min(size_t a, size_t b) { return a < b ? a : b; }
 

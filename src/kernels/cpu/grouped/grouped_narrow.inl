@@ -7,16 +7,9 @@
 //   sums, no_sums()                    of a row's products with 64 columns, of codes up to 3
 //   dot_add(sums, c, x)                adds four neighbouring products of each row; x: four
 //   store_sums(int32_t *to, sums)      16 / VECTORS whole sums
-//   add_products(acc, c, x)            of wide codes (VECTORS as above): 16 / VECTORS int32 sums
-//                                      plus the products of bytes c with four numbers; a sums_32
-//   WIDE_BIAS                          what add_products takes off of codes of 8 bits
-//   look_up(p, table)                  replaces 64 indices by what a table of 16 has for them
-//   SMALL                              if there may be no code for 4-bit codes of its own
+//   WIDE                               multiplies wide codes; else what grouped_wide.inl asks for
 //   KERNELS, NAME
-#include <string.h>
-#include "kernels/cpu/grouped/grouped_kernels.h"
-
-enum { FETCH = 12288, VECTOR_BYTES = 64 / VECTORS, VECTOR_ROWS = 16 / VECTORS };
+#include "kernels/cpu/grouped/grouped_lanes.inl"
 
 typedef struct tile_args {
     const tern_grouped_matrix *w;
@@ -33,10 +26,6 @@ typedef struct tile_args {
 // A group of 64 columns: integer sums [n][16] of codes times activations, n a constant.
 GROUPED_INLINE void multiply_group(int32_t acc[TOKENS][16], const uint8_t *p, const int8_t *x,
                                    int n, bool is_two) {
-#define EACH_SUM(X)                                                                                \
-    X(0, 0) X(0, 1) X(0, 2) X(0, 3) X(1, 0) X(1, 1) X(1, 2) X(1, 3)                                \
-    X(2, 0) X(2, 1) X(2, 2) X(2, 3) X(3, 0) X(3, 1) X(3, 2) X(3, 3)
-#define IS_USED(t, v) ((t) < n && (v) < VECTORS)
 #define DECLARE(t, v) sums s##t##v = no_sums();
 #define MULTIPLY(t, v)                                                                             \
     if (IS_USED(t, v)) s##t##v = dot_add(s##t##v, w##v, x + 4 * (t));
@@ -61,16 +50,6 @@ GROUPED_INLINE void multiply_group(int32_t acc[TOKENS][16], const uint8_t *p, co
 #undef STORE
 #undef LOAD
 #undef FIELD
-}
-
-GROUPED_INLINE void put_rows(float *y, v16 sum, size_t n_rows, bool accumulate) {
-    float all[16];
-    if (n_rows >= 16) {
-        v16_store(y, accumulate ? v16_add(v16_load(y), sum) : sum);
-        return;
-    }
-    v16_store(all, sum);
-    for (size_t r = 0; r < n_rows; r++) y[r] = accumulate ? y[r] + all[r] : all[r];
 }
 
 GROUPED_INLINE void tile(const tile_args *g, int n, bool is_two) {
@@ -114,13 +93,16 @@ static void any_tile(const tile_args *g, size_t n) {
     }
 }
 
+#ifndef WIDE
+#define WIDE multiply_wide
 #include "kernels/cpu/grouped/grouped_wide.inl"
+#endif
 
 static void multiply(const tern_grouped_matrix *w, size_t first_row, size_t last_row,
                      const tern_grouped_rows *x, void *scratch, float *out, size_t out_stride,
                      bool accumulate) {
     if (tern_grouped_is_wide(w)) {
-        multiply_wide(w, first_row, last_row, x, scratch, out, out_stride, accumulate);
+        WIDE(w, first_row, last_row, x, scratch, out, out_stride, accumulate);
         return;
     }
     const size_t n_groups = w->n_in / TERN_GROUP;

@@ -19,16 +19,4 @@ static inline void store_sums(int32_t *to, sums s) {
     wasm_v128_store(to, wasm_i32x4_dot_i16x8(s, wasm_i16x8_splat(1)));
 }
 
-static inline sums_32 add_products(sums_32 s, codes c, const int8_t *x, bool is_big) {
-#if defined(__wasm_relaxed_simd__)
-    if (!is_big) {
-        v128_t q = wasm_v128_load32_splat(x);
-        v128_t pairs = wasm_i16x8_relaxed_dot_i8x16_i7x16(q, c);
-        return wasm_i32x4_add(s, wasm_i32x4_extadd_pairwise_i16x8(pairs));
-    }
-#endif
-    (void)is_big;
-    return add_any_products(s, c, x);
-}
-
 #include "kernels/cpu/grouped/grouped_narrow.inl"

@@ -1,8 +1,20 @@
-// Products with wide codes for registers of 16 or 32 bytes: part of grouped_narrow.inl, whose head
-// says what the instruction set defines. A unit is unpacked to a byte a code before it is
-// multiplied: for up to TOKENS of them into memory of its own, for more a whole block of rows at
-// once into scratch.
+// Products with wide codes for registers of 16 or 32 bytes. A unit is unpacked to a byte a code
+// before it is multiplied: for up to TOKENS of them into memory of its own, for more a whole block
+// of rows at once into scratch. Included after grouped_lanes.inl and what grouped_narrow.inl asks
+// for, by a file that defines besides
+//   sums_32, no_sums_32(), store_sums_32(to, sums)   16 / VECTORS sums of 32 bits
+//   add_products(sums_32, c, x, is_big)  adds the products of bytes c, of 8 bits if is_big, else of
+//                                        up to 6, with four numbers
+//   WIDE_BIAS                            what add_products takes off of codes of 8 bits
+//   look_up(p, table)                    replaces 64 indices by what a table of 16 has for them
+//   SMALL                                if 4-bit codes are to have no code of their own: then
+//                                        sums is a sums_32, and dot_add is not wanted
+//   WIDE                                 a name
 #include "kernels/cpu/grouped/grouped_wide.h"
+
+#ifndef WIDE_LINKAGE
+#define WIDE_LINKAGE static
+#endif
 
 typedef struct wide_args {
     const uint8_t *codes;
@@ -18,6 +30,12 @@ typedef struct wide_args {
 
 // Codes of up to 4 bits, whose sums of 32 columns are those of narrow codes; of up to 6; of 8.
 typedef enum wide_kind { WIDE_FOUR, WIDE_SIX, WIDE_EIGHT } wide_kind;
+
+#ifdef SMALL
+#define no_sums          no_sums_32
+#define store_sums       store_sums_32
+#define dot_add(s, c, x) add_products(s, c, x, false)
+#endif
 
 // A unit times n tokens. n and kind are constants.
 GROUPED_INLINE void wide_unit(const wide_args *a, int n, wide_kind kind) {
@@ -70,11 +88,16 @@ GROUPED_INLINE void wide_unit(const wide_args *a, int n, wide_kind kind) {
 
 static void any_wide_unit(const wide_args *a, size_t n, wide_kind kind) {
     switch (n) {
+#ifdef SMALL
+#define FOUR(n)
+#else
+#define FOUR(n) else wide_unit(a, (n) <= TOKENS ? (n) : 1, WIDE_FOUR);
+#endif
 #define UNIT(n)                                                                                    \
     case n:                                                                                        \
         if (kind == WIDE_EIGHT) wide_unit(a, (n) <= TOKENS ? (n) : 1, WIDE_EIGHT);                 \
         else if (kind == WIDE_SIX) wide_unit(a, (n) <= TOKENS ? (n) : 1, WIDE_SIX);                \
-        else wide_unit(a, (n) <= TOKENS ? (n) : 1, WIDE_FOUR);                                     \
+        FOUR(n)                                                                                    \
         break;
         UNIT(1)
         UNIT(2)
@@ -83,12 +106,13 @@ static void any_wide_unit(const wide_args *a, size_t n, wide_kind kind) {
         UNIT(4)
 #endif
 #undef UNIT
+#undef FOUR
     }
 }
 
 static wide_kind wide_kind_of(const tern_grouped_matrix *w) {
     if (w->bits == 8 || w->has_table) return WIDE_EIGHT;
-#ifdef SMALL // pages wait for the module to arrive
+#ifdef SMALL
     return WIDE_SIX;
 #else
     return w->bits == 4 ? WIDE_FOUR : WIDE_SIX;
@@ -146,6 +170,10 @@ static const uint8_t *wide_codes(const wide_job *j, const wide_walk *at, uint8_t
     return to;
 }
 
+static void wide_fetch(const uint8_t *p, size_t bytes) {
+    for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(p + FETCH + i, 0, 2);
+}
+
 // Tokens of one block, TOKENS at most.
 static void wide_few(const wide_job *j, wide_args *a, const uint8_t *block) {
     _Alignas(64) uint8_t unpacked[WIDE_UNPACKED];
@@ -153,9 +181,9 @@ static void wide_few(const wide_job *j, wide_args *a, const uint8_t *block) {
     wide_walk at = wide_start(&j->l, block);
     a->scales = scales;
     a->minima = j->w->has_minima ? minima : NULL;
+    wide_fetch(block, j->l.front_bytes);
     for (size_t u = 0; u < j->w->n_in / WIDE_UNIT; u++, wide_next(&at, &j->l)) {
-        for (size_t i = 0; i < j->l.unit_bytes; i += 64)
-            __builtin_prefetch(at.unit + FETCH + i, 0, 2);
+        wide_fetch(at.unit, j->l.unit_bytes);
         wide_scales(j->w, &j->l, &at, j->n_groups, scales, minima);
         a->codes = wide_codes(j, &at, unpacked);
         wide_times_tokens(j, a, u, 0);
@@ -188,9 +216,9 @@ static void wide_many(const wide_job *j, wide_args *a, const uint8_t *block, uin
     }
 }
 
-static void multiply_wide(const tern_grouped_matrix *w, size_t first_row, size_t last_row,
-                          const tern_grouped_rows *x, void *scratch, float *out, size_t out_stride,
-                          bool accumulate) {
+WIDE_LINKAGE void WIDE(const tern_grouped_matrix *w, size_t first_row, size_t last_row,
+                       const tern_grouped_rows *x, void *scratch, float *out, size_t out_stride,
+                       bool accumulate) {
     wide_job j = {.w = w, .l = tern_grouped_wide_layout(w), .x = x};
     j.n_groups = WIDE_UNIT / j.l.group;
     j.kind = wide_kind_of(w);

@@ -80,9 +80,9 @@ GROUPED_INLINE void put_16(float *y, __m512 sum, __mmask16 mask, bool accumulate
 
 // ---- One token ---------------------------------------------------------------------------------
 
-GROUPED_INLINE void prefetch_unit(const uint8_t *unit, size_t bytes) {
-    for (size_t i = 0; i < bytes; i += 64)
-        _mm_prefetch((const char *)unit + AHEAD + i, _MM_HINT_T1);
+// No line is left out: a front, then units.
+GROUPED_INLINE void fetch(const uint8_t *p, size_t bytes) {
+    for (size_t i = 0; i < bytes; i += 64) _mm_prefetch((const char *)p + AHEAD + i, _MM_HINT_T1);
 }
 
 // kind and n_steps, of a group, are constants.
@@ -96,11 +96,12 @@ GROUPED_INLINE __m512 block_times_one(const tern_grouped_matrix *w, const wide_l
     _Alignas(64) float scale[4 * 16], minimum[4 * 16] = {0};
     __m512 sum = _mm512_setzero_ps();
     size_t part = wide_first_part(l);
+    fetch(block, l->front_bytes);
     for (size_t u = 0; u < w->n_in / WIDE_UNIT; u++, wide_next(&at, l), part += TERN_GROUP_PARTS) {
         const uint8_t *codes = at.unit + l->sub_bytes;
         const int8_t *q = x->q + u * WIDE_UNIT;
         const __m512 x_scale = _mm512_set1_ps(x->scale[u]);
-        prefetch_unit(at.unit, l->unit_bytes);
+        fetch(at.unit, l->unit_bytes);
         wide_scales(w, l, &at, (size_t)n, scale, minimum);
 #pragma GCC unroll 4
         for (int g = 0; g < n; g++) {
@@ -166,7 +167,7 @@ GROUPED_INLINE unpacked unpack_kind(const tern_grouped_matrix *w, const wide_lay
     float *minima = scales + n_units * n * 16;
     const uint8_t *first = at->unit + l->sub_bytes;
     for (size_t u = 0; u < n_units; u++, wide_next(at, l)) {
-        prefetch_unit(at->unit, l->unit_bytes);
+        fetch(at->unit, l->unit_bytes);
         wide_scales(w, l, at, n, scales + u * n * 16, minima + u * n * 16);
         if (kind != CODES_8)
             unpack_codes(at->unit + l->sub_bytes, kind, table, scratch + u * WIDE_UNPACKED);
@@ -317,6 +318,7 @@ static void multiply_few(const tern_grouped_matrix *w, size_t row, size_t last_r
     const size_t n_units = w->n_in / WIDE_UNIT;
     for (; row < last_row; row += 16) {
         wide_walk at = wide_start(l, w->data + row / TERN_GROUPED_ROWS * w->block_bytes);
+        fetch(at.front, l->front_bytes);
         t->mask_a = rows_left(row, last_row);
         t->out = out + row;
         for (size_t u = 0; u < n_units; u += SLAB) {
@@ -339,6 +341,8 @@ static void multiply_many(const tern_grouped_matrix *w, size_t row, size_t last_
     for (; row < last_row; row += 32) {
         const uint8_t *block = w->data + row / TERN_GROUPED_ROWS * w->block_bytes;
         wide_walk a = wide_start(l, block), b = wide_start(l, block + w->block_bytes);
+        fetch(block, l->front_bytes);
+        fetch(block + w->block_bytes, l->front_bytes);
         t->mask_a = rows_left(row, last_row);
         t->mask_b = rows_left(row + 16, last_row);
         t->a = unpack(w, l, &a, t->n_units, scratch);
