@@ -53,7 +53,7 @@ $(WEB_DEPS)/include/pcre2.h: $(WEB_DEPS)/versions
 
 # Browsers do not say which shapes matrix units have, so nothing asks for these kernels there.
 WEB_WGSL = $(filter-out src/kernels/webgpu/train/% %/ternary_gemm_matrix.wgsl %/ternary_gemm_narrow.wgsl,$(WGSL))
-$(WEB)/gen/webgpu_wgsl.inc: tools/embed_wgsl.sh $(WEB_WGSL)
+$(WEB)/gen/webgpu_wgsl.inc: tools/embed_wgsl.sh $(WEB_WGSL) web.mk
 	@mkdir -p $(@D)
 	@echo "  embed $@"
 	$(Q)tools/embed_wgsl.sh -s $(WEB_WGSL) > $@.tmp && mv $@.tmp $@
@@ -83,8 +83,9 @@ $(WEB)/obj/$(1)/apps/web/unicode/%.o: WEB_MORE = -O2
 $(WEB)/obj/$(1)/apps/web/unicode/web_unicode.o: $(WEB)/gen/unicode_tables.inc
 endef
 
-# $(1): a file, $(2): its objects, $(3): a flavour
+# $(1): a file, $(2): its objects, which this file's flags make, $(3): a flavour
 define web_link
+$(2): web.mk
 $(1): $(2) web.mk
 	@echo "  link  $$@"
 	$$(Q)$$(WASM_LD) -o $$@.tmp --no-entry $$(WASM_LIB)/crt1-reactor.o $$(filter %.o,$$^) -L$$(WASM_LIB) -lc \
