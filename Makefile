@@ -54,7 +54,8 @@ TEST_PATTERN := %_test.c %_check.c
 LIB_SRC  := $(filter-out $(TEST_PATTERN) $(call isa_files,$(filter-out $(ISAS),$(ALL_ISAS))),\
             $(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c))
 TEST_SRC := $(filter $(TEST_PATTERN),$(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c tests/*.c)) \
-            tests/harness.c tests/blobs.c tests/tiny_model.c tests/closeness.c tests/gpu_fixture.c apps/web/web_args.c
+            tests/harness.c tests/blobs.c tests/tiny_model.c tests/closeness.c tests/gpu_fixture.c tests/unicode_web.c \
+            apps/web/web_args.c
 CLI_SRC  := $(wildcard apps/cli/*.c)
 
 obj = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
@@ -227,6 +228,16 @@ $(BUILD)/make_tiny_model: $(call obj,tools/make_tiny_model.c tests/tiny_model.c)
 	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ $(LIBS)
 $(BUILD)/tiny.gguf: $(BUILD)/make_tiny_model
 	$< $@
+
+# What the modules for browsers have in the place of utf8proc (web.mk), to be compared with it.
+$(BUILD)/make_unicode_tables: $(call obj,tools/make_unicode_tables.c)
+	@echo "  link  $@"
+	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ $(LIBS)
+$(BUILD)/gen/unicode_tables.inc: $(BUILD)/make_unicode_tables
+	@mkdir -p $(@D)
+	@echo "  write $@"
+	$(Q)$< > $@.tmp && mv $@.tmp $@
+$(BUILD)/obj/tests/unicode_web.o: $(BUILD)/gen/unicode_tables.inc
 
 $(BUILD)/2b.gguf: $(BUILD)/make_tiny_model
 	$< $@ 2b

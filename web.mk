@@ -31,12 +31,12 @@ WEB_GZIP_MAX = 500000
 
 # Kernels are compiled for speed, the rest for size. No dates, no names of folders: nothing that
 # differs from one build to the next.
-WEB_SRC   = $(sort $(filter-out %_scalar.c,$(OTHER_SRC)) $(call isa_files,wasm)) $(sort $(filter-out %_test.c,$(wildcard apps/web/*.c)))
+WEB_SRC   = $(sort $(filter-out %_scalar.c,$(OTHER_SRC)) $(call isa_files,wasm)) $(sort $(filter-out %_test.c,$(wildcard apps/web/*.c apps/web/unicode/*.c)))
 WEB_PCRE2 = $(addprefix $(WEB_DEPS)/pcre2/src/pcre2_,auto_possess.c compile.c jit_compile.c pattern_info.c config.c context.c error.c \
             extuni.c find_bracket.c match.c match_data.c newline.c ord2utf.c script_run.c string_utils.c \
             study.c tables.c ucd.c valid_utf.c xclass.c)
-WEB_OTHERS = $(WEB_PCRE2) $(WEB_DEPS)/pcre2/src/pcre2_chartables.c $(WEB_DEPS)/utf8proc/utf8proc.c
-WEB_CFLAGS = -iquote $(WEB)/gen -Oz -fvisibility=hidden -DTERN_NO_TRAINING -I$(WEB_DEPS)/include -I$(WEB_DEPS)/utf8proc \
+WEB_OTHERS = $(WEB_PCRE2) $(WEB_DEPS)/pcre2/src/pcre2_chartables.c
+WEB_CFLAGS = -iquote $(WEB)/gen -Oz -fvisibility=hidden -DTERN_NO_TRAINING -I$(WEB_DEPS)/include -Iapps/web/unicode \
              -ffile-prefix-map=$(CURDIR)=. -Wno-builtin-macro-redefined
 WEB_PCRE2_CFLAGS = -w -DHAVE_CONFIG_H -DSUPPORT_UNICODE -DSUPPORT_PCRE2_8 -DPCRE2_CODE_UNIT_WIDTH=8 \
                    -I$(WEB_DEPS)/pcre2/src
@@ -53,10 +53,19 @@ $(WEB_DEPS)/include/pcre2.h: $(WEB_DEPS)/versions
 
 # Browsers do not say which shapes matrix units have, so nothing asks for these kernels there.
 WEB_WGSL = $(filter-out src/kernels/webgpu/train/% %/ternary_gemm_matrix.wgsl %/ternary_gemm_narrow.wgsl,$(WGSL))
-$(WEB)/gen/webgpu_wgsl.inc: tools/embed_wgsl.sh $(WEB_WGSL)
+$(WEB)/gen/webgpu_wgsl.inc: tools/embed_wgsl.sh $(WEB_WGSL) web.mk
 	@mkdir -p $(@D)
 	@echo "  embed $@"
 	$(Q)tools/embed_wgsl.sh -s $(WEB_WGSL) > $@.tmp && mv $@.tmp $@
+
+# utf8proc itself would be 75 KB of a module (with gzip): apps/web/unicode has its answers in 20.
+$(WEB)/make_unicode_tables: tools/make_unicode_tables.c $(WEB_DEPS)/include/pcre2.h
+	@echo "  link  $@"
+	$(Q)$(CC) -std=c11 -O1 -DUTF8PROC_STATIC -I$(WEB_DEPS)/utf8proc -o $@ $< $(WEB_DEPS)/utf8proc/utf8proc.c
+$(WEB)/gen/unicode_tables.inc: $(WEB)/make_unicode_tables
+	@mkdir -p $(@D)
+	@echo "  write $@"
+	$(Q)$< > $@.tmp && mv $@.tmp $@
 
 WEB_CHECK_SRC = $(sort $(wildcard src/kernels/cpu/*/*_scalar.c) src/kernels/cpu/float/float_wasm.c \
                 src/kernels/cpu/select.c $(wildcard apps/web/checks/*.c) $(filter src/kernels/%,$(KERNEL_TEST_SRC)))
@@ -70,12 +79,14 @@ $(WEB)/obj/$(1)/src/kernels/cpu/%_wasm.o: WEB_MORE = $(if $(filter simd,$(1)),-O
 $(WEB)/obj/$(1)/src/kernels/cpu/%wide_wasm.o: WEB_MORE = -Os
 $(WEB)/obj/$(1)/src/kernels/cpu/%_scalar.o: WEB_MORE = -Oz
 $(WEB)/obj/$(1)/$(WEB_DEPS)/pcre2/%.o: WEB_MORE = $$(WEB_PCRE2_CFLAGS)
-$(WEB)/obj/$(1)/$(WEB_DEPS)/utf8proc/%.o: WEB_MORE = -w
 $(WEB)/obj/$(1)/src/kernels/webgpu/gpu_shaders.o: $(WEB)/gen/webgpu_wgsl.inc
+$(WEB)/obj/$(1)/apps/web/unicode/%.o: WEB_MORE = -O2
+$(WEB)/obj/$(1)/apps/web/unicode/web_unicode.o: $(WEB)/gen/unicode_tables.inc
 endef
 
-# $(1): a file, $(2): its objects, $(3): a flavour
+# $(1): a file, $(2): its objects, which this file's flags make, $(3): a flavour
 define web_link
+$(2): web.mk
 $(1): $(2) web.mk
 	@echo "  link  $$@"
 	$$(Q)$$(WASM_LD) -o $$@.tmp --no-entry $$(WASM_LIB)/crt1-reactor.o $$(filter %.o,$$^) -L$$(WASM_LIB) -lc \

@@ -1,7 +1,8 @@
 #!/bin/sh
-# The sources of PCRE2 and utf8proc, which the WebAssembly modules contain, unpacked into FOLDER as
-# pcre2/ and utf8proc/: Debian's source packages, fetched with apt-get by a list of sources of its
-# own, so that it works without root and changes nothing of the system.
+# The sources of PCRE2, which the WebAssembly modules contain, and of utf8proc, of which their tables
+# of Unicode are made, unpacked into FOLDER as pcre2/ and utf8proc/: Debian's source packages, fetched
+# with apt-get by a list of sources of its own, so that it works without root and changes nothing of
+# the system.
 #
 #     tools/fetch_web_sources.sh FOLDER
 #
