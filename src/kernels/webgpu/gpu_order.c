@@ -176,7 +176,19 @@ static void put_step(uint32_t *to, const uint32_t *first, uint32_t step, size_t 
     for (uint32_t i = 0; i < run.n_tokens; i++) rows[4 * i + 1] += step * (uint32_t)words_each;
 }
 
-tern_status gpu_send_runs(tern_instance *in, int32_t ahead, int32_t n_steps, tern_error *err) {
+// Binding may replace what all steps are bound to, so it comes first.
+static tern_status bind_steps(tern_instance *in, size_t n_words, int32_t *n_steps,
+                              tern_error *err) {
+    TERN_TRY(gpu_instance_bind(in, n_words * sizeof *in->tables, err));
+    for (int32_t i = 1; i < *n_steps; i++) {
+        tern_status status = gpu_instance_add_step(in, i, err);
+        if (status == TERN_ERR_MEMORY) *n_steps = i;
+        else TERN_TRY(status);
+    }
+    return TERN_OK;
+}
+
+tern_status gpu_send_runs(tern_instance *in, int32_t ahead, int32_t *n_steps, tern_error *err) {
     const gpu_request *b = &in->batch;
     const tern_device *d = in->plan->device;
     enum { STEP = GPU_RUN_BYTES / sizeof(uint32_t), HEADER = sizeof(gpu_run) / sizeof(uint32_t) };
@@ -186,15 +198,16 @@ tern_status gpu_send_runs(tern_instance *in, int32_t ahead, int32_t n_steps, ter
                    .first_output = (uint32_t)in->chunk_first,
                    .top_k = (uint32_t)b->top_k,
                    .n_chunks = (uint32_t)b->n_chunks};
-    size_t first = (size_t)(n_steps - 1) * STEP, n;
+    const int32_t n_wanted = *n_steps;
+    size_t first = (size_t)(n_wanted - 1) * STEP, n;
     TERN_TRY(reserve(in, 0, first + HEADER, err));
-    TERN_TRY(put_request(in, first + HEADER, ahead + n_steps - 1, &n, &run, err));
+    TERN_TRY(put_request(in, first + HEADER, ahead + n_wanted - 1, &n, &run, err));
     memcpy(in->tables + first, &run, sizeof run);
-    for (int32_t i = 1; i < n_steps; i++)
-        put_step(in->tables + (size_t)(n_steps - 1 - i) * STEP, in->tables + first, (uint32_t)i,
-                 STEP);
-    TERN_TRY(gpu_instance_bind(in, (n - first) * sizeof *in->tables, err));
-    d->api.QueueWriteBuffer(d->queue, in->runs, gpu_run_at(n_steps - 1), in->tables,
-                            n * sizeof *in->tables);
+    TERN_TRY(bind_steps(in, n - first, n_steps, err));
+    size_t begin = (size_t)(n_wanted - *n_steps) * STEP; // the last step is the first here
+    for (int32_t i = 1; i < *n_steps; i++)
+        put_step(in->tables + first - (size_t)i * STEP, in->tables + first, (uint32_t)i, STEP);
+    d->api.QueueWriteBuffer(d->queue, in->runs, gpu_run_at(*n_steps - 1), in->tables + begin,
+                            (n - begin) * sizeof *in->tables);
     return TERN_OK;
 }

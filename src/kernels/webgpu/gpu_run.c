@@ -59,17 +59,17 @@ static tern_status send_rows(tern_instance *in, tern_error *err) {
 }
 
 // Encodes and submits the dispatches of the request, or only its head, `ahead` positions further on
-// than it says, and of the greedy steps after it, n_steps in all, each on the token that the one
-// before has found (top.wgsl). The wanted results are copied to a readback; NULL: there are none.
+// than it says, and of the greedy steps after it, *n_steps in all or as many as there is memory
+// for, each on the tokens that the one before has found (top.wgsl). The wanted results are copied to a readback; NULL: there are none.
 // e may have begun.
-static tern_status launch(tern_instance *in, gpu_encoding *e, int32_t ahead, int32_t n_steps,
+static tern_status launch(tern_instance *in, gpu_encoding *e, int32_t ahead, int32_t *n_steps,
                           bool body, gpu_readback *to, tern_error *err) {
     tern_device *d = in->plan->device;
     d->n_launches++;
     TERN_TRY(gpu_send_runs(in, ahead, n_steps, err));
-    for (; e->step < (uint32_t)n_steps; e->step++)
+    for (; e->step < (uint32_t)*n_steps; e->step++)
         gpu_encode_dispatches(in, e, ahead + (int32_t)e->step, body, GPU_ALL_NODES);
-    uint64_t bytes = gpu_results_bytes(in) * (uint64_t)n_steps;
+    uint64_t bytes = gpu_results_bytes(in) * (uint64_t)*n_steps;
     if (to) gpu_encode_copy(in, e, gpu_results_buffer(in), 0, to->buffer, 0, bytes);
     if (to && body) gpu_outputs_encode(in, e, to->buffer, bytes);
     if (body) bytes += gpu_outputs_bytes(in);
@@ -199,18 +199,13 @@ static tern_status start_ahead(tern_instance *in, tern_error *err) {
     if (in->batch.few_ahead) n = 1;
     n = steps_with_room(in, ahead, n);
     if (n <= 0 || gpu_is_pending(to)) return TERN_OK;
-    for (int32_t i = 1; i < n; i++) {
-        tern_status status = gpu_instance_add_step(in, i, err);
-        if (status == TERN_ERR_MEMORY) n = i; // fewer will do
-        else TERN_TRY(status);
-    }
     gpu_readback_unmap(in->plan->device, to);
     gpu_encoding e = {0};
     gather_ids(in, &e);
     s->ahead = (gpu_burst){.n = n, .n_rows = in->batch.n_tokens};
     for (int32_t i = 0; i < s->ahead.n_rows; i++) s->ahead.rows[i] = i;
     gpu_send_row_angles(in, ahead, n);
-    return launch(in, &e, ahead, n, true, to, err);
+    return launch(in, &e, ahead, &s->ahead.n, true, to, err);
 }
 
 // Begins with the request; one without results is not waited for where another follows.
@@ -223,7 +218,7 @@ static tern_status start(tern_instance *in, tern_error *err) {
         TERN_TRY(send_rows(in, err));
         waits = gpu_results_of(in) != GPU_RESULTS_NONE || in->batch.n_others > 0 || in->profile ||
                 !gpu_order_has_next(in);
-        TERN_TRY(launch(in, &e, 0, 1, true, waits ? &in->readbacks[in->now] : NULL, err));
+        TERN_TRY(launch(in, &e, 0, &(int32_t){1}, true, waits ? &in->readbacks[in->now] : NULL, err));
         if (!waits) gpu_order_next(in);
     }
     return TERN_OK;
@@ -298,7 +293,7 @@ static void read_steps(gpu_steps *s, const void *mapped) {
 
 // The head for the next outputs; then the batch's next request. A failure ends the batch.
 static tern_status launch_again(tern_instance *in, gpu_readback *to, tern_error *err) {
-    tern_status status = launch(in, &(gpu_encoding){0}, 0, 1, false, to, err);
+    tern_status status = launch(in, &(gpu_encoding){0}, 0, &(int32_t){1}, false, to, err);
     if (status == TERN_OK) status = gpu_check(in->plan->device, "submitting", err);
     if (status != TERN_OK) gpu_cancel(in);
     return status;
@@ -454,7 +449,7 @@ tern_status gpu_trace(tern_instance *in, const tern_batch *asked, tern_tap_fn on
     gpu_drafts_forget(in);
     gpu_set_chunk(in, 0);
     tern_status status = send_rows(in, err);
-    if (status == TERN_OK) status = gpu_send_runs(in, 0, 1, err);
+    if (status == TERN_OK) status = gpu_send_runs(in, 0, &(int32_t){1}, err);
     for (size_t i = 0; status == TERN_OK && i < p->g->n_nodes; i++) {
         gpu_encoding e = {0};
         uint32_t n = gpu_encode_dispatches(in, &e, 0, true, (int32_t)i);

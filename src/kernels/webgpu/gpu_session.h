@@ -112,8 +112,9 @@ tern_status gpu_order_fill(tern_instance *in, const tern_batch *b, tern_error *e
 bool gpu_order_has_next(const tern_instance *in);
 bool gpu_order_next(tern_instance *in);
 // Sends the parameters of the request, `ahead` positions further on, and of the greedy steps after
-// it, n_steps in all; makes the bind groups, if they must be.
-tern_status gpu_send_runs(tern_instance *in, int32_t ahead, int32_t n_steps, tern_error *err);
+// it, *n_steps in all; makes the bind groups, if they must be. With memory for those of fewer steps
+// *n_steps is how many.
+tern_status gpu_send_runs(tern_instance *in, int32_t ahead, int32_t *n_steps, tern_error *err);
 
 // Cosines and sines of positions that were wanted lately, [position % GPU_ANGLES_KEPT][n_rot]:
 // other sequences come to the same ones.
