@@ -278,8 +278,8 @@ TEST(gpu_steps_of_many_sequences_ahead) {
     free(x);
 }
 
-// Memory runs out at each allocation in turn: fewer steps go ahead, or a step is tried again. Seen to
-// fail where groups that could not be made are not noticed.
+// Memory runs out at each allocation in turn: fewer steps go ahead, or a step is tried again. Seen
+// to fail where groups that could not be made are not noticed.
 TEST(gpu_steps_ahead_survive_failing_allocations) {
     crowd *c = calloc(1, sizeof *c);
     rows *x = calloc(1, sizeof *x);

@@ -60,8 +60,8 @@ static tern_status send_rows(tern_instance *in, tern_error *err) {
 
 // Encodes and submits the dispatches of the request, or only its head, `ahead` positions further on
 // than it says, and of the greedy steps after it, *n_steps in all or as many as there is memory
-// for, each on the tokens that the one before has found (top.wgsl). The wanted results are copied to a readback; NULL: there are none.
-// e may have begun.
+// for, each on the tokens that the one before has found (top.wgsl). The wanted results are copied
+// to a readback; NULL: there are none. e may have begun.
 static tern_status launch(tern_instance *in, gpu_encoding *e, int32_t ahead, int32_t *n_steps,
                           bool body, gpu_readback *to, tern_error *err) {
     tern_device *d = in->plan->device;
@@ -134,7 +134,8 @@ static bool follow(tern_instance *in) {
     for (int32_t i = 0; i < b->n_chunks; i++, k++) {
         const tern_chunk *c = &b->chunks[i];
         uint64_t version = tern_sequence_version(c->sequence);
-        while (k < s->n_last && (s->versions[k] + 1 != version || s->positions[k] + 1 != c->first_pos))
+        while (k < s->n_last &&
+               (s->versions[k] + 1 != version || s->positions[k] + 1 != c->first_pos))
             k++;
         if (k == s->n_last) return false;
         s->now.rows[i] = s->now.rows[k];
@@ -218,7 +219,8 @@ static tern_status start(tern_instance *in, tern_error *err) {
         TERN_TRY(send_rows(in, err));
         waits = gpu_results_of(in) != GPU_RESULTS_NONE || in->batch.n_others > 0 || in->profile ||
                 !gpu_order_has_next(in);
-        TERN_TRY(launch(in, &e, 0, &(int32_t){1}, true, waits ? &in->readbacks[in->now] : NULL, err));
+        gpu_readback *to = waits ? &in->readbacks[in->now] : NULL;
+        TERN_TRY(launch(in, &e, 0, &(int32_t){1}, true, to, err));
         if (!waits) gpu_order_next(in);
     }
     return TERN_OK;

@@ -170,7 +170,8 @@ static inline uint64_t gpu_run_at(int32_t step) {
 tern_status gpu_table_pages(tern_instance *in, const tern_sequence *s, int32_t n_positions,
                             size_t *n, tern_error *err);
 // Makes the bind groups that the request needs in that step of a submission, unless they exist
-// (gpu_instance.c). Those of GPU_STEP_DRAFTS bind the memory of in->drafts where others bind the instance's.
+// (gpu_instance.c). Those of GPU_STEP_DRAFTS bind the memory of in->drafts where others bind the
+// instance's.
 #define GPU_STEP_DRAFTS GPU_STEPS_MAX
 tern_status gpu_instance_add_step(tern_instance *in, int32_t step, tern_error *err);
 
@@ -200,7 +201,7 @@ void gpu_encoding_submit(const tern_instance *in, gpu_encoding *e);
 // Cosines and sines of consecutive positions, to the rows of `to` (by rope) from to_row on.
 void gpu_send_angles(tern_instance *in, const wgpu_buffer *to, int32_t to_row, int32_t first_pos,
                      int32_t n_tokens, bool is_long);
-// Of the rows of the instance's batch, `ahead` positions further on, and of n_steps - 1 steps after.
+// Of the rows of the instance's batch, `ahead` positions further on, and of the steps after it.
 void gpu_send_row_angles(tern_instance *in, int32_t ahead, int32_t n_steps);
 
 // ---- Drafts (gpu_drafts.c) ---------------------------------------------------------------------
