@@ -205,13 +205,13 @@ static void check_together(tern_model *m, const char *name, uint32_t seed, int32
     answer *answers = calloc(N_ANSWERS, sizeof *answers);
     tern_session_desc descs[N_ANSWERS];
     uint32_t random = seed;
-    size_t n_added = 0, n_running = 0, n_all = greedy ? 8 : N_ANSWERS;
+    size_t n_added = 0, n_running = 0, n_all = !greedy ? N_ANSWERS : test_is_long() ? 8 : 5;
     tern_model_info info;
     tern_model_get_info(m, &info);
     tern_group *g = open_group(m, &(tern_group_desc){.n_piece = n_piece, .n_reserve = 4});
     while (n_added < n_all || n_running > 0) {
         uint32_t once_in = greedy ? 10 : 3;
-        bool few = n_running < (greedy ? 4 : 1);
+        bool few = n_running < (greedy ? 3 : 1);
         if (n_added < n_all && (few || draw(&random, once_in) == 0)) {
             answer *a = &answers[n_added];
             make(a, &random, info.n_vocab);
