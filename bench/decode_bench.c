@@ -3,7 +3,7 @@
 // kind. That includes the waiting between dispatches, and needs no timestamps.
 //
 //   decode_bench [-n STEPS] [-p POSITION] [-l LAYERS] [-t TOKENS] [-q SEQUENCES] [-v VOCABULARY]
-//                [-b] [-s] [-k]
+//                [-b] [-s] [-k] [-0]
 //
 // -b: Bonsai 1.7B, Qwen3 with codes in groups (Q2_0), in the table and the head, too.
 // -q: that many sequences, a step of each together.
@@ -11,6 +11,9 @@
 // the device drafts them, and when each token reads the ternary weights for itself.
 // -k: times by kernel from the GPU's own clock instead; each dispatch is then a separate pass,
 // which costs some microseconds.
+// -0: on the library's null device, which computes nothing: what remains is the host's part.
+#include <dlfcn.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -136,7 +139,16 @@ static tern_single open_single(const bench *b, tern_plan *plan) {
     return s;
 }
 
-// Sequences of one length, of which each batch has the next tokens.
+// Room for all steps at once, as a session has it for its answer, and for what is computed ahead.
+enum { WARM = 8, AHEAD = 16 };
+static void reserve(const bench *b, tern_sequence *s) {
+    tern_error err = {0};
+    int n_steps = b->n_steps + WARM + AHEAD;
+    need(tern_sequence_reserve(s, b->position + n_steps * b->n_tokens, &err), &err);
+}
+
+// Sequences of one length, of which each batch has the next tokens; one token of each is the one
+// that was found last.
 typedef struct crowd {
     tern_single first;
     tern_sequence *rest[MOST_ROWS]; // [n - 1]
@@ -151,6 +163,8 @@ static void open_crowd(const bench *b, tern_plan *plan, crowd *c) {
     *c = (crowd){.first = open_single(b, plan)};
     for (int i = 0; i < b->n_sequences - 1; i++)
         need(tern_sequence_open(&c->rest[i], c->first.cache, &err), &err);
+    reserve(b, c->first.sequence);
+    for (int i = 0; i < b->n_sequences - 1; i++) reserve(b, c->rest[i]);
     int n = b->n_tokens * b->n_sequences;
     for (int i = 0; i < n; i++) c->ids[i] = c->outputs[i] = i;
     c->ids[0] = 1;
@@ -177,7 +191,6 @@ static void place_crowd(const bench *b, crowd *c, int32_t position) {
 
 // host: the part spent in submitting, if not NULL.
 static double seconds_a_step(const bench *b, tern_plan *plan, bool profiled, double *host) {
-    enum { WARM = 8 };
     tern_error err = {0};
     crowd c;
     open_crowd(b, plan, &c);
@@ -192,7 +205,7 @@ static double seconds_a_step(const bench *b, tern_plan *plan, bool profiled, dou
         need(tern_backend_webgpu.submit(in, &c.batch, &err), &err);
         if (i >= WARM) submitting += tern_seconds() - before;
         while (!done) need(tern_backend_webgpu.poll(in, &done, &err), &err);
-        c.ids[0] = c.top[0];
+        for (int k = 0; k < (b->n_tokens == 1 ? b->n_sequences : 1); k++) c.ids[k] = c.top[k];
     }
     double seconds = (tern_seconds() - start) / b->n_steps;
     if (profiled) print_profile(tern_backend_webgpu.profile_read(in));
@@ -277,7 +290,6 @@ static double seconds_drafting(const bench *b, tern_plan *plan) {
     double start = 0;
     int n_runs = 0;
     for (int i = 0; n_runs < b->n_steps; i++) {
-        enum { WARM = 8 };
         bool done = false;
         if (i == WARM) start = tern_seconds();
         need(tern_single_place(&single, &batch, &chunk, pos, &err), &err);
@@ -337,6 +349,52 @@ static void build(bench *b, const tern_config *c) {
          &err);
 }
 
+// ---- The null device ---------------------------------------------------------------------------
+
+static struct {
+    void *library;
+    wgpu_future (*request)(wgpu_instance, const wgpu_adapter_options *, wgpu_adapter_callback);
+    uint32_t (*info)(wgpu_adapter, wgpu_adapter_info *);
+} real;
+
+static wgpu_future request_null(wgpu_instance i, const wgpu_adapter_options *o,
+                                wgpu_adapter_callback callback) {
+    wgpu_adapter_options options = *o;
+    options.backend = WGPU_BACKEND_NULL;
+    return real.request(i, &options, callback);
+}
+
+// Else it would be refused, and be given time to compute.
+static uint32_t call_it_a_gpu(wgpu_adapter a, wgpu_adapter_info *info) {
+    uint32_t status = real.info(a, info);
+    info->backend = 6; // Vulkan
+    info->type = 1;
+    info->subgroup_min = info->subgroup_max = 32;
+    return status;
+}
+
+static void *symbol_of_null(void *library, const char *name) {
+    static const struct {
+        const char *name;
+        void (*function)(void);
+    } own[] = {{"wgpuInstanceRequestAdapter", (void (*)(void))request_null},
+               {"wgpuAdapterGetInfo", (void (*)(void))call_it_a_gpu}};
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (strcmp(name, own[i].name) == 0) return *(void **)(uintptr_t)&own[i].function;
+    return dlsym(library, name);
+}
+
+static tern_webgpu_desc desc_of_null(void) {
+    tern_webgpu_desc desc = {.library = getenv("TERN_WEBGPU_LIB"), .group = -1};
+    tern_error err = {0};
+    need(gpu_library_load(&desc, &real.library, &err), &err);
+    *(void **)&real.request = dlsym(real.library, "wgpuInstanceRequestAdapter");
+    *(void **)&real.info = dlsym(real.library, "wgpuAdapterGetInfo");
+    desc.symbol = symbol_of_null;
+    desc.symbol_user = real.library;
+    return desc;
+}
+
 int main(int argc, char **argv) {
     bench b = {.n_steps = 100, .n_tokens = 1, .n_sequences = 1};
     tern_error err = {0};
@@ -344,8 +402,8 @@ int main(int argc, char **argv) {
                      .n_kv_heads = 5, .head_dim = 128, .n_context = 4096, .rms_eps = 1e-5,
                      .final_rms_eps = 1e-5, .act = TERN_ACTIVATION_RELU2, .tied_head = true,
                      .rope = {.n_rot = 128, .halves = true, .base = 500000, .factor = 1}};
-    bool several = false;
-    for (int o; (o = getopt(argc, argv, "n:p:l:t:q:v:bsk")) != -1;) {
+    bool several = false, null = false;
+    for (int o; (o = getopt(argc, argv, "n:p:l:t:q:v:bsk0")) != -1;) {
         if (o == 'b') {
             const tern_config bonsai = {
                 .n_vocab = 151936, .n_layers = 28, .n_embd = 2048, .n_ff = 6144, .n_heads = 16,
@@ -363,6 +421,7 @@ int main(int argc, char **argv) {
         if (o == 'v') c.n_vocab = atoi(optarg);
         if (o == 's') several = true;
         if (o == 'k') b.by_clock = true;
+        if (o == '0') null = true;
         if (o == '?') return 2;
     }
     if (b.n_tokens < 1 || b.n_sequences < 1 || b.n_tokens * b.n_sequences > MOST_ROWS) {
@@ -371,7 +430,8 @@ int main(int argc, char **argv) {
     }
     c.sub_norms = c.bitlinear = !b.in_groups;
     build(&b, &c);
-    const tern_webgpu_desc webgpu = {.library = getenv("TERN_WEBGPU_LIB")};
+    const tern_webgpu_desc webgpu =
+        null ? desc_of_null() : (tern_webgpu_desc){.library = getenv("TERN_WEBGPU_LIB")};
     const tern_device_desc desc = {.webgpu = &webgpu};
     need(tern_backend_open(&tern_backend_webgpu, &b.device, &desc, &err), &err);
     fill(&b, (size_t)(c.n_embd * c.n_ff), (size_t)(c.n_vocab * c.n_embd));

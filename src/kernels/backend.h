@@ -174,7 +174,8 @@ typedef struct tern_backend {
     // may compute together. Rows of longer chunks have the same bits whatever their lengths are.
     int32_t n_same_bits;
     int32_t n_chunks_max; // of a batch
-    // A batch of one greedy token is computed faster if this many positions more are reserved.
+    // A batch of one greedy token of each of its sequences is computed faster if these have so many
+    // positions more reserved.
     int32_t n_ahead;
     // Any number of threads may use a device at once, each with its own instance. Else one at a
     // time, but for is_lost and memory.

@@ -195,6 +195,14 @@ tern_status tern_lease_reserve(tern_lease *l, int32_t n_positions, tern_error *e
     return status;
 }
 
+tern_status tern_lease_reserve_ahead(tern_lease *l, int32_t n_positions, tern_error *err) {
+    TERN_TRY(tern_lease_reserve(l, n_positions, err));
+    int32_t ahead = l->at ? l->at->backend->n_ahead : 0;
+    if (ahead > 0 && n_positions < l->n_context - ahead)
+        tern_lease_reserve(l, n_positions + ahead, NULL);
+    return TERN_OK;
+}
+
 tern_status tern_lease_go_on_from(tern_lease *l, int32_t n_positions, int32_t *n_left,
                                   tern_error *err) {
     *n_left = 0;

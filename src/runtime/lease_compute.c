@@ -37,11 +37,9 @@ static tern_status lengthen(const tern_work *w, tern_error *err) {
 // ---- One submission ----------------------------------------------------------------------------
 
 // Room for the work, and for what its device may compute ahead while there is memory.
-static tern_status reserve(const tern_batch *b, const tern_work *w, int32_t end, tern_error *err) {
+static tern_status reserve(const tern_work *w, int32_t end, int32_t ahead, tern_error *err) {
     tern_lease *l = w->lease;
-    int32_t ahead = l->at->backend->n_ahead, room = l->n_context - end;
-    if (b->drafting) ahead *= TERN_DRAFTING_MAX;
-    else if (b->top_k != 1 || b->n_tokens > 0 || w->n_ids > 1) ahead = 0;
+    int32_t room = l->n_context - end;
     if (ahead > room) ahead = room;
     if (ahead > 0 && tern_sequence_reserve(l->sequence, end + ahead, NULL) == TERN_OK)
         return TERN_OK;
@@ -50,12 +48,12 @@ static tern_status reserve(const tern_batch *b, const tern_work *w, int32_t end,
 
 // The work's tokens, and those before them that are missing, as the next chunk of the batch.
 static tern_status add_chunk(tern_placed_instance *r, tern_batch *b, const tern_work *w,
-                             tern_error *err) {
+                             int32_t ahead, tern_error *err) {
     tern_sequence *s = w->lease->sequence;
     tern_chunk *c = &r->chunks[b->n_chunks];
     int32_t first, end = w->first_pos + w->n_ids;
     TERN_TRY(go_to(w, &first, err));
-    TERN_TRY(reserve(b, w, end, err));
+    TERN_TRY(reserve(w, end, ahead, err));
     *c = (tern_chunk){.sequence = s,
                       .n_tokens = end - first,
                       .first_pos = first,
@@ -124,6 +122,16 @@ static tern_batch batch_of(const tern_model *m, const tern_wanted *w) {
     return b;
 }
 
+// How many positions the device may compute ahead: of greedy steps.
+static int32_t positions_ahead(const tern_computation *c) {
+    int32_t n = c->at->backend->n_ahead;
+    if (c->wanted.drafting) return n * TERN_DRAFTING_MAX;
+    if (c->wanted.top_k != 1) return 0;
+    for (int32_t i = 0; i < c->n_work; i++)
+        if (c->work[i].n_ids > 1) return 0;
+    return n;
+}
+
 // The sequences of a batch that was not computed: what it changed is not known.
 static void abandon(const tern_computation *c) {
     for (int32_t i = 0; i < c->batch.n_chunks; i++)
@@ -138,9 +146,10 @@ static tern_status submit(tern_computation *c, tern_error *err) {
     for (int32_t i = 0; i < c->n_work; i++) TERN_TRY(lengthen(&c->work[i], err));
     TERN_TRY(find_missing(c, &part, &c->is_part, err));
     if (!c->is_part) *b = batch_of(c->model, &c->wanted);
-    tern_status status = c->is_part ? add_chunk(r, b, &part, err) : TERN_OK;
+    int32_t ahead = positions_ahead(c);
+    tern_status status = c->is_part ? add_chunk(r, b, &part, 0, err) : TERN_OK;
     for (int32_t i = 0; status == TERN_OK && !c->is_part && i < c->n_work; i++)
-        status = add_chunk(r, b, &c->work[i], err);
+        status = add_chunk(r, b, &c->work[i], ahead, err);
     b->ids = r->ids;
     b->chunks = r->chunks;
     b->outputs = r->outputs;

@@ -199,6 +199,8 @@ tern_status tern_lease_expect(tern_lease *lease, size_t n_positions, tern_error 
 int32_t tern_lease_same_length(const tern_lease *lease, int32_t n_positions);
 // Takes the memory for positions up to n_positions, so that computing them allocates nothing.
 tern_status tern_lease_reserve(tern_lease *lease, int32_t n_positions, tern_error *err);
+// The same, and if there is memory also for what its device may compute ahead of the caller.
+tern_status tern_lease_reserve_ahead(tern_lease *lease, int32_t n_positions, tern_error *err);
 // Another text begins with the first n_positions of this one. *n_left: how many of them need not be
 // computed again. If all, further texts can go on from there, too.
 tern_status tern_lease_go_on_from(tern_lease *lease, int32_t n_positions, int32_t *n_left,

@@ -175,7 +175,7 @@ static tern_status put_prompt(tern_generation *g, const tern_generation_desc *de
     int32_t answer = desc->n_reserve < 0 || desc->n_reserve > g->max_tokens ? g->max_tokens
                                                                             : desc->n_reserve;
     size_t n = desc->n_ids, room = n + (size_t)answer, most = (size_t)s->n_context;
-    TERN_TRY(tern_lease_reserve(s->lease, (int32_t)(room < most ? room : most), err));
+    TERN_TRY(tern_lease_reserve_ahead(s->lease, (int32_t)(room < most ? room : most), err));
     // The last one again: its scores are needed.
     size_t common = tern_session_keep_common(s, desc->ids, n, 1), n_reused;
     TERN_TRY(tern_lease_expect(s->lease, n, err));

@@ -291,7 +291,7 @@ static void want(tern_group *group) {
         if (need->n_rows == 0) continue;
         all |= need->top_k == 0;
         if (need->top_k > w->top_k) w->top_k = need->top_k;
-        w->few_ahead |= need->few_ahead || group->n_now > 1;
+        w->few_ahead |= need->few_ahead;
         if (need->drafting) w->drafting = need->drafting;
     }
     w->data[0] = all ? x->logits : NULL;

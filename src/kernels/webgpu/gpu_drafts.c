@@ -190,7 +190,7 @@ bool gpu_drafts_can(const tern_instance *in, const gpu_request *b) {
     const tern_drafting *q = b->drafting;
     if (gpu_store_layout(in->store)->fixed >= 0) return false; // wrong drafts would change them
     if (in->plan->n_host_tables > 0) return false; // whose rows the host sends
-    return in->drafts && !in->profile && b->version != 0 && b->n_tokens == 1 &&
+    return in->drafts && !in->profile && in->order.n_chunks == 1 && b->n_tokens == 1 &&
            b->n_outputs == 1 && b->top_k == 1 &&
            !b->logits && q->n_before > 0 && q->n_each >= 2 && q->n_each <= GPU_FEW &&
            q->n_each <= in->plan->n_batch && q->n_each <= in->plan->chunk_rows &&
@@ -229,7 +229,7 @@ static void send_state(const tern_instance *in) {
                 .n_outputs = (uint32_t)q->n_each,
                 .top_k = 1,
                 .n_chunks = 1,
-                .step = (uint32_t)b->first_pos,
+                .rows_before = (uint32_t)b->first_pos,
                 .outputs_at = GPU_TABLE_AT(offsetof(gpu_draft_state, outputs))},
         .begins = 1,
         .first_known = (uint32_t)first};
@@ -304,14 +304,15 @@ tern_status gpu_drafts_submit(tern_instance *in, tern_error *err) {
     gpu_drafts *d = in->drafts;
     const gpu_request asked = in->batch, *b = &asked;
     int32_t n_each = b->drafting->n_each, most = b->first_pos + 2 * RUNS_MAX * GPU_FEW;
+    uint64_t version = tern_sequence_version(b->chunks->sequence);
     most = tern_sequence_room(b->chunks->sequence, most);
     TERN_TRY(make_positions(in, most, err));
     TERN_TRY(gpu_instance_bind(in, 0, err));
     TERN_TRY(gpu_instance_add_step(in, GPU_STEP_DRAFTS, err));
     bool goes_on = d->pos == b->first_pos && d->id == b->ids[0] && d->n_each == n_each &&
-                   d->version + 1 == b->version;
+                   d->version + 1 == version;
     d->request = *b;
-    d->version = b->version;
+    d->version = version;
     d->room = most;
     d->n_each = n_each;
     TERN_TRY(send_pages(in, err));
@@ -322,7 +323,7 @@ tern_status gpu_drafts_submit(tern_instance *in, tern_error *err) {
                              .n_outputs = d->n_each,
                              .top_k = 1,
                              .first_pos = b->first_pos};
-    gpu_expect_steps(&in->steps, 0);
+    gpu_expect_step(&in->steps, 0);
     gpu_set_chunk(in, 0);
     if (goes_on && d->ahead.n_runs > 0) {
         in->now = 1 - in->now;

@@ -36,14 +36,20 @@ void gpu_send_angles(tern_instance *in, const wgpu_buffer *to, int32_t to_row, i
     }
 }
 
-void gpu_send_row_angles(tern_instance *in) {
+static void put_batch(tern_instance *in, size_t rope, int32_t row, int32_t ahead) {
     const gpu_request *b = &in->batch;
+    for (int32_t k = 0; k < b->n_chunks; k++) {
+        const tern_chunk *c = &b->chunks[k];
+        for (int32_t t = 0; t < c->n_tokens; t++, row++)
+            put_angles(in, rope, row, c->first_pos + ahead + t, c->is_long);
+    }
+}
+
+void gpu_send_row_angles(tern_instance *in, int32_t ahead, int32_t n_steps) {
+    int32_t n = in->batch.n_tokens;
     for (size_t i = 0; i < in->plan->ropes.n; i++) {
-        int32_t row = 0;
-        for (int32_t k = 0; k < b->n_chunks; k++)
-            for (int32_t t = 0; t < b->chunks[k].n_tokens; t++, row++)
-                put_angles(in, i, row, b->chunks[k].first_pos + t, b->chunks[k].is_long);
-        send_angles(in, i, in->angles[i], 0, b->n_tokens);
+        for (int32_t step = 0; step < n_steps; step++) put_batch(in, i, step * n, ahead + step);
+        send_angles(in, i, in->angles[i], 0, n * n_steps);
     }
 }
 

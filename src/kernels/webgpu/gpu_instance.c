@@ -4,9 +4,14 @@
 
 #define STORAGE (WGPU_BUFFER_STORAGE | WGPU_BUFFER_COPY_DST | WGPU_BUFFER_COPY_SRC)
 
+// The rows of all steps of a submission of greedy steps, at most, of so many each.
+static uint64_t gpu_ahead_rows(int32_t most) {
+    return (uint64_t)GPU_STEPS_MAX * (uint64_t)(most < GPU_STEPS_ROWS ? most : GPU_STEPS_ROWS);
+}
+
 static uint64_t angle_bytes(const tern_plan *p, size_t rope) {
-    uint64_t rows = p->n_batch > GPU_STEPS_MAX ? (uint64_t)p->n_batch : GPU_STEPS_MAX;
-    return rows * (uint64_t)p->ropes.items[rope].attrs.n_rot * sizeof(float);
+    uint64_t n = (uint64_t)p->n_batch, ahead = gpu_ahead_rows(p->n_batch);
+    return (n > ahead ? n : ahead) * (uint64_t)p->ropes.items[rope].attrs.n_rot * sizeof(float);
 }
 
 // Chunks of a batch, at most one a token; then one of each greedy step after it.
@@ -67,7 +72,7 @@ static tern_status open_buffers(tern_instance *in, tern_error *err) {
     const tern_plan *p = in->plan;
     tern_device *d = p->device;
     uint64_t logits = (uint64_t)in->plan->chunk_rows * (uint64_t)p->n_vocab * sizeof(float);
-    uint64_t rows = (uint64_t)p->chunk_rows;
+    uint64_t rows = (uint64_t)p->chunk_rows, ahead = gpu_ahead_rows(p->chunk_rows);
     const struct {
         wgpu_buffer *at;
         uint64_t bytes;
@@ -79,7 +84,7 @@ static tern_status open_buffers(tern_instance *in, tern_error *err) {
                 {&in->parts, p->parts_bytes, "attention"},
                 {&in->logits, logits, "logits"},
                 {&in->top_parts, rows * GPU_TOP_PARTS_N * 8, "logits"},
-                {&in->top, (rows > GPU_STEPS_MAX ? rows : GPU_STEPS_MAX) * 8, "logits"},
+                {&in->top, (rows > ahead ? rows : ahead) * 8, "logits"},
                 {&in->lists, p->makes_lists ? rows * sizeof(gpu_list) : 0, "logits"}};
     for (size_t i = 0; i < sizeof work / sizeof *work; i++)
         TERN_TRY(gpu_buffer_new(d, GPU_USE_WORK, work[i].bytes, STORAGE, work[i].what, work[i].at,
@@ -89,6 +94,7 @@ static tern_status open_buffers(tern_instance *in, tern_error *err) {
     uint64_t results = (uint64_t)p->read_rows * (uint64_t)p->n_vocab * sizeof(float);
     if (results < rows * sizeof(gpu_list)) results = rows * sizeof(gpu_list);
     if (results < GPU_DRAFTS_READ_BYTES) results = GPU_DRAFTS_READ_BYTES;
+    if (results < ahead * 8) results = ahead * 8;
     results = gpu_round(results, GPU_POOL_ALIGN) + gpu_outputs_bytes_max(p);
     for (int i = 0; i < 2; i++)
         TERN_TRY(gpu_readback_new(d, results, "results", &in->readbacks[i], err));
@@ -155,28 +161,47 @@ static void close_groups(tern_instance *in, int32_t step) {
     const tern_plan *p = in->plan;
     wgpu_group *groups = in->groups[step];
     in->groups[step] = NULL;
+    in->made[step] = 0;
     for (size_t i = 0; groups && i < p->n_dispatches; i++)
         if (groups[i]) p->device->api.BindGroupRelease(groups[i]);
     tern_free(groups);
 }
 
-static bool is_of_step(const gpu_dispatch *d, int32_t step) {
-    if (step > 0 && !(d->kinds & GPU_FEW_STEPS)) return false;
-    if (step == GPU_STEP_DRAFTS) return d->tokens_max > 1;
-    return step == 0 || d->tokens_min <= 1;
+// What bind groups are made for together: steps of one row are most sessions' only ones.
+enum { FOR_ONE = 1, FOR_FEW = 2, FOR_MANY = 4, FOR_PROMPTS = 8 };
+static uint32_t made_for(const tern_instance *in, int32_t step) {
+    const gpu_request *b = &in->batch;
+    if (step == GPU_STEP_DRAFTS) return FOR_FEW;
+    return b->kind == GPU_PROMPTS      ? FOR_PROMPTS
+           : b->kind == GPU_MANY_STEPS ? FOR_MANY
+           : b->n_tokens > 1           ? FOR_FEW
+                                       : FOR_ONE;
+}
+static bool is_made_for(const gpu_dispatch *d, uint32_t what) {
+    switch (what) {
+    case FOR_ONE: return (d->kinds & GPU_FEW_STEPS) && d->tokens_min <= 1;
+    case FOR_FEW: return (d->kinds & GPU_FEW_STEPS) && d->tokens_max > 1;
+    case FOR_MANY: return d->kinds & GPU_MANY_STEPS;
+    default: return d->kinds & GPU_PROMPTS;
+    }
 }
 
 // Separate groups, though they differ only in an offset: with dynamic offsets each dispatch takes
 // 0.25 us more on an NVIDIA H200.
 tern_status gpu_instance_add_step(tern_instance *in, int32_t step, tern_error *err) {
     const tern_plan *p = in->plan;
-    if (in->groups[step]) return TERN_OK;
-    in->groups[step] = tern_alloc_array(TERN_MEM_SESSION, p->n_dispatches + 1, sizeof **in->groups);
+    uint32_t what = made_for(in, step);
+    if (in->made[step] & what) return TERN_OK;
+    if (!in->groups[step])
+        in->groups[step] =
+            tern_alloc_array(TERN_MEM_SESSION, p->n_dispatches + 1, sizeof **in->groups);
     if (!in->groups[step]) return tern_fail_memory(err, p->n_dispatches * sizeof **in->groups);
     tern_status status = TERN_OK;
     for (size_t i = 0; status == TERN_OK && i < p->n_dispatches; i++)
-        if (is_of_step(&p->dispatches[i], step)) status = open_group(in, step, i, err);
-    if (status != TERN_OK) close_groups(in, step);
+        if (is_made_for(&p->dispatches[i], what) && !in->groups[step][i])
+            status = open_group(in, step, i, err);
+    if (status == TERN_OK) in->made[step] |= what;
+    else close_groups(in, step);
     return status;
 }
 

@@ -87,7 +87,6 @@ bool gpu_order_next(tern_instance *in) {
     r->n_chunks = n;
     r->kind = prompts ? GPU_PROMPTS : r->n_tokens <= GPU_FEW ? GPU_FEW_STEPS : GPU_MANY_STEPS;
     r->first_pos = c->first_pos;
-    r->version = o->n_chunks == 1 ? tern_sequence_version(c->sequence) : 0;
     r->outputs = o->outputs + o->output;
     r->places = o->places + o->output;
     for (; o->output < o->n_outputs && o->outputs[o->output] < o->id + r->n_tokens; o->output++) {
@@ -164,19 +163,32 @@ static tern_status put_request(tern_instance *in, size_t begin, int32_t ahead, s
     return TERN_OK;
 }
 
-// Greedy steps after the first are one row each, and share its pages.
-static void put_step(uint32_t *to, const gpu_run *of, int32_t step, uint32_t pages_at) {
-    gpu_run run = *of;
-    run.first_pos = (uint32_t)step;
-    run.step = (uint32_t)step;
-    run.outputs_at = 4;
-    const gpu_row row = {0, pages_at, 0, 1};
-    memset(to, 0, GPU_RUN_BYTES);
+// Greedy steps after the first have its rows and outputs one position later, and share its pages,
+// which lie so many words further from a step that is earlier in the buffer.
+static void put_step(uint32_t *to, const uint32_t *first, uint32_t step, size_t words_each) {
+    gpu_run run;
+    memcpy(&run, first, sizeof run);
+    run.first_pos += step;
+    run.rows_before = step * run.n_tokens;
     memcpy(to, &run, sizeof run);
-    memcpy(to + sizeof run / sizeof *to, &row, sizeof row);
+    uint32_t *rows = to + sizeof run / sizeof *to;
+    memcpy(rows, first + sizeof run / sizeof *to, 5 * (size_t)run.n_tokens * sizeof *to);
+    for (uint32_t i = 0; i < run.n_tokens; i++) rows[4 * i + 1] += step * (uint32_t)words_each;
 }
 
-tern_status gpu_send_runs(tern_instance *in, int32_t ahead, int32_t n_steps, tern_error *err) {
+// Binding may replace what all steps are bound to, so it comes first.
+static tern_status bind_steps(tern_instance *in, size_t n_words, int32_t *n_steps,
+                              tern_error *err) {
+    TERN_TRY(gpu_instance_bind(in, n_words * sizeof *in->tables, err));
+    for (int32_t i = 1; i < *n_steps; i++) {
+        tern_status status = gpu_instance_add_step(in, i, err);
+        if (status == TERN_ERR_MEMORY) *n_steps = i;
+        else TERN_TRY(status);
+    }
+    return TERN_OK;
+}
+
+tern_status gpu_send_runs(tern_instance *in, int32_t ahead, int32_t *n_steps, tern_error *err) {
     const gpu_request *b = &in->batch;
     const tern_device *d = in->plan->device;
     enum { STEP = GPU_RUN_BYTES / sizeof(uint32_t), HEADER = sizeof(gpu_run) / sizeof(uint32_t) };
@@ -186,20 +198,16 @@ tern_status gpu_send_runs(tern_instance *in, int32_t ahead, int32_t n_steps, ter
                    .first_output = (uint32_t)in->chunk_first,
                    .top_k = (uint32_t)b->top_k,
                    .n_chunks = (uint32_t)b->n_chunks};
-    size_t first = (size_t)(n_steps - 1) * STEP, n;
+    const int32_t n_wanted = *n_steps;
+    size_t first = (size_t)(n_wanted - 1) * STEP, n;
     TERN_TRY(reserve(in, 0, first + HEADER, err));
-    TERN_TRY(put_request(in, first + HEADER, ahead + n_steps - 1, &n, &run, err));
+    TERN_TRY(put_request(in, first + HEADER, ahead + n_wanted - 1, &n, &run, err));
     memcpy(in->tables + first, &run, sizeof run);
-    const uint32_t *row = in->tables + first + HEADER;
-    for (int32_t i = 1; i < n_steps; i++) {
-        uint32_t *to = in->tables + (size_t)(n_steps - 1 - i) * STEP;
-        put_step(to, &run, i, row[1] + (uint32_t)i * STEP);
-        // From the first step's position on.
-        const uint32_t position = row[0] + (uint32_t)ahead;
-        memcpy(to + HEADER, &position, sizeof position);
-    }
-    TERN_TRY(gpu_instance_bind(in, (n - first) * sizeof *in->tables, err));
-    d->api.QueueWriteBuffer(d->queue, in->runs, gpu_run_at(n_steps - 1), in->tables,
-                            n * sizeof *in->tables);
+    TERN_TRY(bind_steps(in, n - first, n_steps, err));
+    size_t begin = (size_t)(n_wanted - *n_steps) * STEP; // the last step is the first here
+    for (int32_t i = 1; i < *n_steps; i++)
+        put_step(in->tables + first - (size_t)i * STEP, in->tables + first, (uint32_t)i, STEP);
+    d->api.QueueWriteBuffer(d->queue, in->runs, gpu_run_at(*n_steps - 1), in->tables + begin,
+                            (n - begin) * sizeof *in->tables);
     return TERN_OK;
 }

@@ -47,7 +47,7 @@ static tern_status send_rows(tern_instance *in, tern_error *err) {
     const gpu_request *b = &in->batch;
     const tern_device *d = in->plan->device;
     d->api.QueueWriteBuffer(d->queue, in->ids, 0, b->ids, (size_t)b->n_tokens * sizeof *b->ids);
-    gpu_send_row_angles(in);
+    gpu_send_row_angles(in, 0, 1);
     TERN_TRY(send_table_rows(in, err));
     if (!in->uses_chunks) return TERN_OK;
     int32_t row = 0;
@@ -59,23 +59,22 @@ static tern_status send_rows(tern_instance *in, tern_error *err) {
 }
 
 // Encodes and submits the dispatches of the request, or only its head, `ahead` positions further on
-// than it says, and of the greedy steps after it, n_steps in all, each on the token that the one
-// before has found (top.wgsl). The wanted results are copied to a readback; NULL: there are none.
-// at_most: dispatches of the first submission, see gpu_encoding.
-static tern_status launch(tern_instance *in, int32_t ahead, int32_t n_steps, bool body,
-                          uint32_t at_most, gpu_readback *to, tern_error *err) {
+// than it says, and of the greedy steps after it, *n_steps in all or as many as there is memory
+// for, each on the tokens that the one before has found (top.wgsl). The wanted results are copied
+// to a readback; NULL: there are none. e may have begun.
+static tern_status launch(tern_instance *in, gpu_encoding *e, int32_t ahead, int32_t *n_steps,
+                          bool body, gpu_readback *to, tern_error *err) {
     tern_device *d = in->plan->device;
     d->n_launches++;
     TERN_TRY(gpu_send_runs(in, ahead, n_steps, err));
-    gpu_encoding e = {.at_most = at_most};
-    for (; e.step < (uint32_t)n_steps; e.step++)
-        gpu_encode_dispatches(in, &e, ahead + (int32_t)e.step, body, GPU_ALL_NODES);
-    uint64_t bytes = gpu_results_bytes(in) * (uint64_t)n_steps;
-    if (to) gpu_encode_copy(in, &e, gpu_results_buffer(in), 0, to->buffer, 0, bytes);
-    if (to && body) gpu_outputs_encode(in, &e, to->buffer, bytes);
+    for (; e->step < (uint32_t)*n_steps; e->step++)
+        gpu_encode_dispatches(in, e, ahead + (int32_t)e->step, body, GPU_ALL_NODES);
+    uint64_t bytes = gpu_results_bytes(in) * (uint64_t)*n_steps;
+    if (to) gpu_encode_copy(in, e, gpu_results_buffer(in), 0, to->buffer, 0, bytes);
+    if (to && body) gpu_outputs_encode(in, e, to->buffer, bytes);
     if (body) bytes += gpu_outputs_bytes(in);
-    if (in->profile) gpu_profile_encode(in->profile, e.encoder);
-    if (e.encoder) gpu_encoding_submit(in, &e);
+    if (in->profile) gpu_profile_encode(in->profile, e->encoder);
+    if (e->encoder) gpu_encoding_submit(in, e);
     if (in->profile) gpu_profile_submitted(in->profile);
     if (to) gpu_readback_map(d, to, bytes);
     return TERN_OK;
@@ -83,23 +82,77 @@ static tern_status launch(tern_instance *in, int32_t ahead, int32_t n_steps, boo
 
 // ---- Running ahead -----------------------------------------------------------------------------
 //
-// A caller who asks for the greatest token after one token, and then again at the next position,
-// will go on. So the next steps are submitted at once, on tokens that the device has found itself,
-// and the device never waits for the host. Steps of one submission do not wait for each other, so
-// their number doubles while the caller goes on, up to some milliseconds of work. If the next batch
-// is a different one, only these steps are lost: they wrote only positions that were reserved and
-// that nobody shares, which are rewritten before anything reads them. Fixed states cannot be
-// rewritten, so sequences with such states take one step at a time; nor does the device have the
-// rows of tables that stay on the host.
+// A caller who asks for the greatest token after one token of some sequences, and then again at
+// their next positions, will go on. So the next steps are submitted at once, on tokens that the
+// device has found itself, and the device never waits for the host. Steps of one submission do not
+// wait for each other, so their number doubles while the caller goes on, up to some milliseconds of
+// work. If the next batch is a different one, only these steps are lost: they wrote only positions
+// that were reserved and that nobody shares, which are rewritten before anything reads them. Fixed
+// states cannot be rewritten, so sequences with such states take one step at a time; nor does the
+// device have the rows of tables that stay on the host.
+//
+// Sequences may leave: a row's bits do not depend on the others, so the rows of those that stay are
+// what they would be. Their tokens move together on the device before the next submission.
 
-static bool is_greedy_step(const gpu_request *b) {
-    return b->version != 0 && b->n_tokens == 1 && b->n_outputs == 1 && !b->logits &&
-           b->top_k == 1 && b->n_others == 0;
+// Whether it is all of its batch: one row of each of some sequences, whose greatest logits are
+// wanted.
+static bool is_greedy_step(const tern_instance *in) {
+    const gpu_request *b = &in->batch;
+    return b->n_chunks > 0 && b->n_chunks == in->order.n_chunks && b->n_tokens == b->n_chunks &&
+           b->n_outputs == b->n_chunks && b->n_chunks <= in->plan->chunk_rows &&
+           b->kind != GPU_PROMPTS && !b->logits && b->top_k == 1 && b->n_others == 0;
 }
 
 // Only the first step has a table of chunks, since fixed states cannot go ahead anyway.
 static bool goes_ahead(const tern_instance *in) {
-    return !in->uses_chunks && in->plan->n_host_tables == 0;
+    return !in->uses_chunks && in->plan->n_host_tables == 0 && !in->profile;
+}
+
+void gpu_expect_step(gpu_steps *s, int32_t n_rows) {
+    s->now = s->ahead = (gpu_burst){0};
+    s->n_read = s->n_taken = s->n_last = 0;
+    s->now.n = n_rows > 0;
+    s->now.n_rows = n_rows;
+    for (int32_t i = 0; i < n_rows; i++) s->now.rows[i] = i;
+}
+
+static void remember_step(tern_instance *in) {
+    gpu_steps *s = &in->steps;
+    s->n_last = in->batch.n_chunks;
+    for (int32_t i = 0; i < s->n_last; i++) {
+        s->versions[i] = tern_sequence_version(in->batch.chunks[i].sequence);
+        s->positions[i] = in->batch.chunks[i].first_pos;
+    }
+}
+
+// Whether a greedy step is the next one of sequences that the last batch had, all or some of them;
+// then the rows of what was submitted become theirs.
+static bool follow(tern_instance *in) {
+    const gpu_request *b = &in->batch;
+    gpu_steps *s = &in->steps;
+    int32_t k = 0;
+    for (int32_t i = 0; i < b->n_chunks; i++, k++) {
+        const tern_chunk *c = &b->chunks[i];
+        uint64_t version = tern_sequence_version(c->sequence);
+        while (k < s->n_last &&
+               (s->versions[k] + 1 != version || s->positions[k] + 1 != c->first_pos))
+            k++;
+        if (k == s->n_last) return false;
+        s->now.rows[i] = s->now.rows[k];
+        s->ahead.rows[i] = s->ahead.rows[k];
+    }
+    return true;
+}
+
+// Whether the batch's result is here already, or on its way.
+static bool is_ahead(const tern_instance *in) {
+    const gpu_request *b = &in->batch;
+    const gpu_steps *s = &in->steps;
+    if (s->n_taken == 0 || (s->n_taken == s->n_read && s->ahead.n == 0)) return false;
+    const int32_t *said = s->ids + (s->n_taken - 1) * s->now.n_rows;
+    for (int32_t i = 0; i < b->n_tokens; i++)
+        if (b->ids[i] != said[s->now.rows[i]]) return false;
+    return true;
 }
 
 // Steps from pos on that the factors of shorter texts are for, of n.
@@ -112,46 +165,62 @@ static int32_t within_short(const tern_plan *p, int32_t pos, int32_t n) {
     return n;
 }
 
+// Of n steps, `ahead` positions further on, those that every sequence has room for.
+static int32_t steps_with_room(const tern_instance *in, int32_t ahead, int32_t n) {
+    const gpu_request *b = &in->batch;
+    for (int32_t i = 0; n > 0 && i < b->n_chunks; i++) {
+        const tern_chunk *c = &b->chunks[i];
+        int32_t pos = c->first_pos + ahead, room = tern_sequence_room(c->sequence, pos + n) - pos;
+        if (n > room) n = room;
+        if (!c->is_long) n = within_short(in->plan, pos, n);
+    }
+    return n;
+}
+
+// The tokens of sequences that left drop out: `in->ids` has the rows of the last submission. WebGPU
+// copies nothing within a buffer; the memory between is a step's own.
+static void gather_ids(tern_instance *in, gpu_encoding *e) {
+    const gpu_burst *last = &in->steps.now;
+    int32_t n = in->batch.n_tokens;
+    if (n == last->n_rows) return;
+    for (int32_t i = 0, end; i < n; i = end) {
+        end = i + 1;
+        while (end < n && last->rows[end] == last->rows[end - 1] + 1) end++;
+        gpu_encode_copy(in, e, in->ids, (uint64_t)last->rows[i] * 4, in->top_parts, (uint64_t)i * 4,
+                        (uint64_t)(end - i) * 4);
+    }
+    gpu_encode_copy(in, e, in->top_parts, 0, in->ids, 0, (uint64_t)n * 4);
+}
+
 static tern_status start_ahead(tern_instance *in, tern_error *err) {
     gpu_steps *s = &in->steps;
     gpu_readback *to = &in->readbacks[1 - in->now];
-    int32_t ahead = s->n - s->n_taken, pos = in->batch.first_pos + ahead; // after the last step
-    int32_t n = 2 * s->n;
+    int32_t ahead = s->now.n - s->n_taken, n = 2 * s->now.n;
     while (n > 1 && (n > GPU_STEPS_MAX || n * s->seconds > s->seconds_max)) n /= 2;
     if (in->batch.few_ahead) n = 1;
-    int32_t room = tern_sequence_room(in->batch.chunks->sequence, pos + n) - pos;
-    if (n > room) n = room;
-    if (!in->batch.chunks->is_long) n = within_short(in->plan, pos, n);
-    if (n <= 0 || gpu_is_pending(to) || in->profile) return TERN_OK;
-    for (int32_t i = 1; i < n; i++) {
-        tern_status status = gpu_instance_add_step(in, i, err);
-        if (status == TERN_ERR_MEMORY) n = i; // fewer will do
-        else TERN_TRY(status);
-    }
+    n = steps_with_room(in, ahead, n);
+    if (n <= 0 || gpu_is_pending(to)) return TERN_OK;
     gpu_readback_unmap(in->plan->device, to);
-    s->n_ahead = n;
-    gpu_send_angles(in, in->angles, 0, pos, n, in->batch.chunks->is_long);
-    return launch(in, ahead, n, true, 0, to, err);
-}
-
-// Whether the batch's result is here already, or on its way.
-static bool is_ahead(const tern_instance *in, const gpu_request *b) {
-    const gpu_steps *s = &in->steps;
-    return s->n_taken > 0 && b->ids[0] == s->ids[s->n_taken - 1] &&
-           (s->n_taken < s->n_read || s->n_ahead > 0);
+    gpu_encoding e = {0};
+    gather_ids(in, &e);
+    s->ahead = (gpu_burst){.n = n, .n_rows = in->batch.n_tokens};
+    for (int32_t i = 0; i < s->ahead.n_rows; i++) s->ahead.rows[i] = i;
+    gpu_send_row_angles(in, ahead, n);
+    return launch(in, &e, ahead, &s->ahead.n, true, to, err);
 }
 
 // Begins with the request; one without results is not waited for where another follows.
 static tern_status start(tern_instance *in, tern_error *err) {
     for (bool waits = false; !waits;) {
         gpu_set_chunk(in, 0);
-        gpu_expect_steps(&in->steps, is_greedy_step(&in->batch));
+        gpu_expect_step(&in->steps, is_greedy_step(in) ? in->batch.n_tokens : 0);
+        gpu_encoding e = {.at_most = GPU_FIRST_DISPATCHES};
         in->steps.started = tern_seconds();
         TERN_TRY(send_rows(in, err));
         waits = gpu_results_of(in) != GPU_RESULTS_NONE || in->batch.n_others > 0 || in->profile ||
                 !gpu_order_has_next(in);
-        TERN_TRY(launch(in, 0, 1, true, GPU_FIRST_DISPATCHES,
-                        waits ? &in->readbacks[in->now] : NULL, err));
+        gpu_readback *to = waits ? &in->readbacks[in->now] : NULL;
+        TERN_TRY(launch(in, &e, 0, &(int32_t){1}, true, to, err));
         if (!waits) gpu_order_next(in);
     }
     return TERN_OK;
@@ -166,9 +235,9 @@ static bool find_readback(tern_instance *in) {
     return true;
 }
 
-// Submits the request, or leaves that to a poll. before: the last one.
-static tern_status begin(tern_instance *in, const gpu_request *last, tern_error *err) {
-    const gpu_request before = *last, *batch = &in->batch;
+// Submits the request, or leaves that to a poll.
+static tern_status begin(tern_instance *in, tern_error *err) {
+    const gpu_request *batch = &in->batch;
     tern_device *d = in->plan->device;
     gpu_steps *s = &in->steps;
     in->is_held = in->was_cancelled && !find_readback(in);
@@ -177,28 +246,27 @@ static tern_status begin(tern_instance *in, const gpu_request *last, tern_error 
     in->was_cancelled = false;
     if (batch->drafting && gpu_drafts_can(in, batch)) return gpu_drafts_submit(in, err);
     gpu_drafts_forget(in);
-    bool goes_on = is_greedy_step(batch) && is_greedy_step(&before) &&
-                   batch->first_pos == before.first_pos + 1 && batch->version == before.version + 1;
-    bool was_ahead = goes_on && is_ahead(in, batch);
-    if (!was_ahead) {
+    bool is_step = is_greedy_step(in), goes_on = is_step && follow(in);
+    if (!goes_on || !is_ahead(in)) {
         TERN_TRY(start(in, err)); // the steps ahead keep their readback
     } else {
         gpu_set_chunk(in, 0);
         if (s->n_taken == s->n_read) {
             in->now = 1 - in->now;
-            gpu_expect_steps(s, s->n_ahead);
+            s->now = s->ahead;
+            s->ahead.n = s->n_read = s->n_taken = 0;
         }
     }
-    if (goes_on && s->n_ahead == 0 && goes_ahead(in)) TERN_TRY(start_ahead(in, err));
+    if (is_step) remember_step(in);
+    if (goes_on && s->ahead.n == 0 && goes_ahead(in)) TERN_TRY(start_ahead(in, err));
     return gpu_check(d, "submitting", err);
 }
 
 tern_status gpu_submit(tern_instance *in, const tern_batch *batch, tern_error *err) {
     if (in->busy) return tern_fail(err, TERN_ERR_ARGUMENT, "the last batch is not done yet");
-    const gpu_request before = in->batch;
     TERN_TRY(gpu_order_fill(in, batch, err));
     gpu_order_next(in);
-    tern_status status = begin(in, &before, err);
+    tern_status status = begin(in, err);
     if (status != TERN_OK) gpu_cancel(in); // others may be lent the instance
     return status;
 }
@@ -209,8 +277,8 @@ void gpu_cancel(tern_instance *in) {
     in->was_cancelled |= in->busy;
     in->busy = in->is_held = in->reads_rows = false;
     in->unread = 0;
-    in->batch = (gpu_request){0}; // nothing goes on from it
-    gpu_expect_steps(&in->steps, 0);
+    in->batch = (gpu_request){0};
+    gpu_expect_step(&in->steps, 0); // nothing goes on from it
     gpu_drafts_forget(in);
 }
 
@@ -218,16 +286,16 @@ void gpu_cancel(tern_instance *in) {
 
 static void read_steps(gpu_steps *s, const void *mapped) {
     double now = tern_seconds();
-    s->seconds = (now - s->started) / s->n;
+    s->seconds = (now - s->started) / s->now.n;
     s->started = now; // of the next one
-    for (int32_t i = 0; i < s->n; i++)
+    for (int32_t i = 0; i < s->now.n * s->now.n_rows; i++)
         gpu_results_greatest(mapped, (size_t)i, &s->ids[i], &s->logits[i]);
-    s->n_read = s->n;
+    s->n_read = s->now.n;
 }
 
 // The head for the next outputs; then the batch's next request. A failure ends the batch.
 static tern_status launch_again(tern_instance *in, gpu_readback *to, tern_error *err) {
-    tern_status status = launch(in, 0, 1, false, 0, to, err);
+    tern_status status = launch(in, &(gpu_encoding){0}, 0, &(int32_t){1}, false, to, err);
     if (status == TERN_OK) status = gpu_check(in->plan->device, "submitting", err);
     if (status != TERN_OK) gpu_cancel(in);
     return status;
@@ -241,8 +309,13 @@ static tern_status start_next(tern_instance *in, tern_error *err) {
 
 static void take_step(tern_instance *in) {
     gpu_steps *s = &in->steps;
-    in->batch.top_ids[0] = s->ids[s->n_taken];
-    in->batch.top_logits[0] = s->logits[s->n_taken++];
+    const gpu_request *b = &in->batch;
+    for (int32_t i = 0; i < b->n_outputs; i++) {
+        int32_t from = s->n_taken * s->now.n_rows + s->now.rows[i];
+        b->top_ids[b->places[i]] = s->ids[from];
+        b->top_logits[b->places[i]] = s->logits[from];
+    }
+    s->n_taken++;
     in->busy = false;
 }
 
@@ -260,12 +333,12 @@ static tern_status take_results(tern_instance *in, const void *mapped, bool *don
                                 tern_error *err) {
     tern_device *d = in->plan->device;
     gpu_readback *r = &in->readbacks[in->now];
-    if (in->steps.n > 0)
+    if (in->steps.now.n > 0)
         read_steps(&in->steps, mapped);
     else
         in->reads_rows = !gpu_results_take(in, mapped);
     gpu_readback_unmap(d, r);
-    if (in->steps.n > 0) {
+    if (in->steps.now.n > 0) {
         take_step(in);
         *done = true;
         return TERN_OK;
@@ -305,7 +378,7 @@ tern_status gpu_poll(tern_instance *in, bool *done, tern_error *err) {
         return gpu_check(d, "computing", err);
     }
     if (in->is_held) {
-        tern_status status = begin(in, &(gpu_request){0}, err);
+        tern_status status = begin(in, err);
         if (status != TERN_OK) gpu_cancel(in);
         return status;
     }
@@ -317,7 +390,9 @@ tern_status gpu_poll(tern_instance *in, bool *done, tern_error *err) {
         return TERN_OK;
     }
     bool drafts = gpu_drafts_busy(in), of_body = in->chunk_first == 0 && !in->reads_rows;
-    size_t others_at = (size_t)gpu_results_bytes(in) * (in->steps.n > 1 ? (size_t)in->steps.n : 1);
+    const gpu_burst *steps = &in->steps.now;
+    size_t others_at = steps->n > 0 ? (size_t)steps->n * (size_t)steps->n_rows * 8
+                                    : (size_t)gpu_results_bytes(in);
     size_t bytes = others_at + (of_body ? (size_t)gpu_outputs_bytes(in) : 0);
     const void *mapped = gpu_readback_bytes(d, r, drafts ? gpu_drafts_bytes(in) : bytes);
     if (!mapped) return wait_for_loss(in, err);
@@ -372,11 +447,11 @@ tern_status gpu_trace(tern_instance *in, const tern_batch *asked, tern_tap_fn on
         return tern_fail(err, TERN_ERR_ARGUMENT, "this batch cannot be traced");
     float *rows = tern_alloc(TERN_MEM_MISC, (size_t)p->memory.bytes + 16);
     if (!rows) return tern_fail_memory(err, (size_t)p->memory.bytes);
-    gpu_expect_steps(&in->steps, 0);
+    gpu_expect_step(&in->steps, 0);
     gpu_drafts_forget(in);
     gpu_set_chunk(in, 0);
     tern_status status = send_rows(in, err);
-    if (status == TERN_OK) status = gpu_send_runs(in, 0, 1, err);
+    if (status == TERN_OK) status = gpu_send_runs(in, 0, &(int32_t){1}, err);
     for (size_t i = 0; status == TERN_OK && i < p->g->n_nodes; i++) {
         gpu_encoding e = {0};
         uint32_t n = gpu_encode_dispatches(in, &e, 0, true, (int32_t)i);

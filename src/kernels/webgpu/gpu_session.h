@@ -20,15 +20,19 @@ typedef struct gpu_list { // struct List of top.wgsl
 #define GPU_STEPS_SECONDS 4e-3
 
 // From one step's run to the next, in the buffer of parameters. The first step is last there: its
-// tables have any size, and the pages at their end are those of all steps.
-#define GPU_RUN_BYTES 256
+// tables have any size, and the pages at their end are those of all steps. The others have room for
+// the rows of as many sequences as go ahead.
+#define GPU_RUN_BYTES 2816
 typedef struct gpu_run { // struct Run of run.wgsl, without the tables
-    uint32_t n_tokens, first_pos, n_outputs, first_output, top_k, n_chunks, step;
+    uint32_t n_tokens, first_pos, n_outputs, first_output, top_k, n_chunks, rows_before;
     uint32_t outputs_at, tiles_at;
 } gpu_run;
 typedef struct gpu_row { // of the tables, one for each token
     uint32_t position, pages_at, chunk_begin, chunk_end;
 } gpu_row;
+_Static_assert(sizeof(gpu_run) + GPU_STEPS_ROWS * (sizeof(gpu_row) + sizeof(uint32_t)) <=
+                       GPU_RUN_BYTES && GPU_RUN_BYTES % 256 == 0,
+               "a step has no room for its rows");
 // The number in the tables of what is at an offset in a run.
 #define GPU_TABLE_AT(bytes) ((uint32_t)(((bytes) - sizeof(gpu_run)) / sizeof(uint32_t)))
 
@@ -40,21 +44,29 @@ typedef struct gpu_chunk { // struct Chunk of chunks.wgsl
     uint32_t pages_at, unused;
 } gpu_chunk;
 
+// A submission of greedy steps, each of one row of some sequences.
+typedef struct gpu_burst {
+    int32_t n;      // steps; 0: there is none
+    int32_t n_rows; // of each step
+    int32_t rows[GPU_STEPS_ROWS]; // ascending: which of them are those of the batch
+} gpu_burst;
+
 // Greedy steps on tokens that the device itself finds.
 typedef struct gpu_steps {
-    int32_t n;       // of the submission being waited for, or last read
-    int32_t n_ahead; // of the next one, which uses the other readback; 0: none
-    int32_t n_read, n_taken; // of n: read back, and handed out
-    int32_t ids[GPU_STEPS_MAX];
-    float logits[GPU_STEPS_MAX];
+    gpu_burst now;   // being waited for, or last read
+    gpu_burst ahead; // the next one, which uses the other readback
+    int32_t n_read, n_taken; // of now: steps read back, and handed out
+    int32_t ids[GPU_STEPS_MAX * GPU_STEPS_ROWS]; // [step][row] of now
+    float logits[GPU_STEPS_MAX * GPU_STEPS_ROWS];
+    // The last batch, if it was such a step: its sequences and where they were.
+    int32_t n_last;
+    uint64_t versions[GPU_STEPS_ROWS];
+    int32_t positions[GPU_STEPS_ROWS];
     double started, seconds; // when the submission could begin; what a step took
     double seconds_max;      // of a submission: GPU_STEPS_SECONDS, except in tests
 } gpu_steps;
-// A submission of n such steps is being waited for, with none after it; 0: of something else.
-static inline void gpu_expect_steps(gpu_steps *s, int32_t n) {
-    s->n = n;
-    s->n_ahead = s->n_read = s->n_taken = 0;
-}
+// One such step of so many rows is being waited for, with none after it; 0: something else.
+void gpu_expect_step(gpu_steps *s, int32_t n_rows);
 
 typedef struct gpu_drafts gpu_drafts; // gpu_drafts.c
 
@@ -73,7 +85,6 @@ typedef struct gpu_request {
     const int32_t *places;  // of each output among the batch's
     const gpu_origin *origins; // of each chunk
     int32_t n_outputs;
-    uint64_t version;  // of its sequence, where there is only one
     int32_t first_pos; // of its first row
     float *logits;     // or NULL; like the next ones, of the whole batch
     int32_t top_k;
@@ -101,8 +112,9 @@ tern_status gpu_order_fill(tern_instance *in, const tern_batch *b, tern_error *e
 bool gpu_order_has_next(const tern_instance *in);
 bool gpu_order_next(tern_instance *in);
 // Sends the parameters of the request, `ahead` positions further on, and of the greedy steps after
-// it, n_steps in all; makes the bind groups, if they must be.
-tern_status gpu_send_runs(tern_instance *in, int32_t ahead, int32_t n_steps, tern_error *err);
+// it, *n_steps in all; makes the bind groups, if they must be. With memory for those of fewer steps
+// *n_steps is how many.
+tern_status gpu_send_runs(tern_instance *in, int32_t ahead, int32_t *n_steps, tern_error *err);
 
 // Cosines and sines of positions that were wanted lately, [position % GPU_ANGLES_KEPT][n_rot]:
 // other sequences come to the same ones.
@@ -128,6 +140,7 @@ struct tern_instance {
     wgpu_buffer sent[GPU_HOST_TABLES_MAX]; // rows of tables, by number of the plan's
     wgpu_buffer *angles; // by rope
     wgpu_group *groups[GPU_STEPS_MAX + 1]; // by step and dispatch; NULL: not needed yet
+    uint32_t made[GPU_STEPS_MAX + 1]; // by step: for which batches (gpu_instance.c) it has groups
     float *angles_host;  // cosines and sines of a batch
     gpu_angle_memo *memos; // by rope
     gpu_request batch;    // being computed
@@ -156,8 +169,9 @@ static inline uint64_t gpu_run_at(int32_t step) {
 // Appends the pages of the first n_positions of a sequence to a table; *n words are there.
 tern_status gpu_table_pages(tern_instance *in, const tern_sequence *s, int32_t n_positions,
                             size_t *n, tern_error *err);
-// Makes the bind groups of that step of a submission, unless they exist (gpu_instance.c). Those of
-// GPU_STEP_DRAFTS bind the memory of in->drafts where others bind the instance's.
+// Makes the bind groups that the request needs in that step of a submission, unless they exist
+// (gpu_instance.c). Those of GPU_STEP_DRAFTS bind the memory of in->drafts where others bind the
+// instance's.
 #define GPU_STEP_DRAFTS GPU_STEPS_MAX
 tern_status gpu_instance_add_step(tern_instance *in, int32_t step, tern_error *err);
 
@@ -187,8 +201,8 @@ void gpu_encoding_submit(const tern_instance *in, gpu_encoding *e);
 // Cosines and sines of consecutive positions, to the rows of `to` (by rope) from to_row on.
 void gpu_send_angles(tern_instance *in, const wgpu_buffer *to, int32_t to_row, int32_t first_pos,
                      int32_t n_tokens, bool is_long);
-// Of the rows of the instance's batch.
-void gpu_send_row_angles(tern_instance *in);
+// Of the rows of the instance's batch, `ahead` positions further on, and of the steps after it.
+void gpu_send_row_angles(tern_instance *in, int32_t ahead, int32_t n_steps);
 
 // ---- Drafts (gpu_drafts.c) ---------------------------------------------------------------------
 

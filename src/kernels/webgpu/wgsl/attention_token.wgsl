@@ -70,7 +70,7 @@ fn rotated(row: u32, of_key: bool, first: u32, d: u32) -> f32 {
         pair = d - back;
         other = d + rot - 2u * back;
     }
-    let a = angles[(run.step + row) * rot + pair];
+    let a = angles[(run.rows_before + row) * rot + pair];
     var turned = element(of_key, first + other) * a.y;
     if (!is_second) { turned = -turned; }
     return here * a.x + turned;

@@ -15,7 +15,7 @@ struct Drafting { // gpu_draft_state of gpu_drafts.c
     first_output: u32,
     top_k: u32,
     n_chunks: u32,
-    step: u32,
+    rows_before: u32,
     outputs_at: u32,
     tiles_at: u32,
     tables: array<u32, 5u * TOKENS_MAX>,
@@ -132,6 +132,6 @@ fn judge_and_draft() {
     }
     state.begins = 0u;
     state.first_pos = first + n_new;
-    state.step = first + n_new;
+    state.rows_before = first + n_new;
     state.n_drafted = draft(n, &recent);
 }

@@ -35,7 +35,7 @@ fn rotated_q(token: u32, column: u32) -> f32 {
     let d = column % HEAD_DIM;
     if (d >= N_ROT) { return q[row + column]; }
     let p = partner(d);
-    let a = angles[(run.step + token) * (N_ROT / 2u) + p.pair];
+    let a = angles[(run.rows_before + token) * (N_ROT / 2u) + p.pair];
     return q[row + column] * a.x + p.sign * q[row + column - d + p.d] * a.y;
 }
 
@@ -44,7 +44,7 @@ fn rotated_k(token: u32, column: u32) -> f32 {
     let d = column % HEAD_DIM;
     if (d >= N_ROT) { return k[row + column]; }
     let p = partner(d);
-    let a = angles[(run.step + token) * (N_ROT / 2u) + p.pair];
+    let a = angles[(run.rows_before + token) * (N_ROT / 2u) + p.pair];
     return k[row + column] * a.x + p.sign * k[row + column - d + p.d] * a.y;
 }
 

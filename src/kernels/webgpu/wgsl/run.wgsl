@@ -10,7 +10,7 @@ struct Run { // gpu_run of gpu_session.h
     first_output: u32, // of those that this pass over the head computes
     top_k: u32,        // how many of the greatest logits are wanted
     n_chunks: u32,
-    step: u32,         // which of the submission's greedy steps; each has angles and a result
+    rows_before: u32,  // of the submission's earlier greedy steps: each has its angles and results
     outputs_at: u32,   // in the tables: the row of each output
     tiles_at: u32,     // the rows of each tile of attention_prompt.wgsl: the first and how many
     // First of each row: its position, where its sequence's pages are listed in here, the first row

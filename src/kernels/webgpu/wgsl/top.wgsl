@@ -18,7 +18,7 @@ struct List { // gpu_list of gpu_session.h
     items: array<vec2<u32>, LIST_ITEMS>, // index, logit; in any order
 }
 @group(0) @binding(4) var<storage, read_write> lists: array<List>;
-@group(0) @binding(5) var<storage, read_write> ids: array<u32>; // of the run: a next step's token
+@group(0) @binding(5) var<storage, read_write> ids: array<u32>; // of the run: a next step's tokens
 
 var<workgroup> best_value: array<f32, 256>;
 var<workgroup> best_index: array<u32, 256>;
@@ -70,8 +70,9 @@ fn top_row(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_in
     }
     reduce(lane, value, index);
     if (lane == 0u) {
-        y[run.step + group.y] = vec2(best_index[0], bitcast<u32>(best_value[0]));
-        if (group.y == 0u) { ids[0] = best_index[0]; }
+        y[run.rows_before + group.y] = vec2(best_index[0], bitcast<u32>(best_value[0]));
+        // Where each sequence has one row; of a run of one, others are drafts.
+        if (group.y == 0u || run.n_chunks == run.n_tokens) { ids[group.y] = best_index[0]; }
     }
 }
 
