@@ -3,7 +3,6 @@
 
 #include <math.h>
 #include <string.h>
-#include <utf8proc.h>
 #include "base/utf8.h"
 #include "input/unicode.h"
 
