@@ -30,8 +30,6 @@ async function buildPackage() {
   tsc('--noEmit', '-p', 'tests');
   tsc('-p', '.', '--emitDeclarationOnly', '--outDir', 'dist/types');
   const entry = { index: 'src/index.ts', worker: 'src/worker.ts', react: 'src/react.ts', engine: 'src/engine/index.ts' };
-  const pool = 'src/engine/pool-worker.ts';
-  if (existsSync(join(here, pool))) entry['pool-worker'] = pool;
   await build({
     ...shared, entryPoints: entry, outdir: 'dist', splitting: true, minify: true, sourcemap: true,
     chunkNames: 'chunk-[hash]',

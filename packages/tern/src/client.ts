@@ -1,6 +1,7 @@
 // The front door's end of the channel: calls that are answered, reported on and aborted.
 import type { EngineChoice } from './api.js';
 import { startWorker as startThread } from './engine/pool.js';
+import type { ThreadScript } from './engine/types.js';
 import { TernError, aborted, fromPlain, throwIfAborted } from './errors.js';
 import { builtin, inNode } from './platform.js';
 import { localPorts, type Calls, type ClientPort, type FromHost, type Method } from './protocol.js';
@@ -70,10 +71,10 @@ export class Connection {
     }
   }
 
-  #startThread({ thread, url, start }: { thread: number; url: string; start: unknown }): void {
+  #startThread({ thread, script, start }: { thread: number; script: ThreadScript; start: unknown }): void {
     const fail = (why: string) => this.port.post({ threadFailed: thread, why });
     try {
-      this.#threads.set(thread, startThread(url, start, fail));
+      this.#threads.set(thread, startThread(script, start, fail));
     } catch (error) { // refused at once: another origin, say
       fail((error as Error).message);
     }
@@ -175,12 +176,12 @@ function webPort(worker: Worker): ClientPort {
 // What the option `worker` asks for. The literal form is what bundlers look for.
 function startWorker(worker: Exclude<EngineChoice['worker'], false>): ClientPort {
   if (inNode() && (worker === true || worker === undefined))
-    return nodePort(new URL('./worker.js', import.meta.url));
+    return nodePort(new URL(import.meta.url.replace(/[^/]*$/, 'worker.js'))); // no business of bundlers
   if (typeof Worker === 'undefined') throw new TernError('worker', 'there are no workers here');
   if (typeof worker === 'function') return webPort(worker());
   if (worker instanceof Worker) return webPort(worker);
   if (typeof worker === 'string' || worker instanceof URL) return webPort(new Worker(worker, { type: 'module' }));
-  return webPort(new Worker(new URL('./worker.js', import.meta.url), { type: 'module' }));
+  return webPort(new Worker(new URL('./worker.js', import.meta.url), { type: 'module' })); // bundlers look for these very words
 }
 
 // A connection to an engine's host, in a worker if one is wanted and can be had. notes: why not.

@@ -21,9 +21,9 @@ export class Host implements Handler {
   #loaded: { model: Model; sessions: Sessions; opened: Opened; info(): Omit<TernInfo, 'worker'> } | undefined;
   #closed = false;
 
-  // context: what stands in for network and storage in tests. startThread: where the page is asked for threads.
+  // context: what stands in for network and storage in tests. threads: how an engine's threads are started.
   constructor(private loadEngine: LoadEngine, private context: Partial<OpenContext> = {},
-    private startThread?: StartThread) {}
+    private threads: Pick<EngineOptions, 'startThread' | 'threadScript'> = {}) {}
 
   call<M extends Method>(method: M, args: Args<M>, emit: Emit<M>, signal: AbortSignal): Result<M> {
     const methods: { [K in Method]: (args: Args<K>, emit: Emit<K>, signal: AbortSignal) => Result<K> } = {
@@ -57,7 +57,7 @@ export class Host implements Handler {
       this.#state = state;
       const base = wasmUrl === undefined ? undefined : wasmUrl.replace(/\/?$/, '/');
       return this.loadEngine({
-        ...options, signal, ...(state ? { state } : {}), ...(this.startThread ? { startThread: this.startThread } : {}),
+        ...options, ...this.threads, signal, ...(state ? { state } : {}),
         ...(base ? { wasmUrl: file => base + file } : {}),
       });
     })();
@@ -197,9 +197,9 @@ export class PageThreads {
   #fails: ((why: string) => void)[] = [];
   constructor(private port: HostPort) {}
 
-  start: StartThread = (url, start, fail) => {
+  start: StartThread = (script, start, fail) => {
     const thread = this.#fails.push(fail) - 1;
-    this.port.post({ thread, url, start });
+    this.port.post({ thread, script, start });
     return { terminate: () => this.port.post({ endThread: thread }) };
   };
   failed(thread: number, why: string): void { this.#fails[thread]?.(why); }

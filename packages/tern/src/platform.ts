@@ -16,6 +16,13 @@ const nodeProcess = (): NodeProcess | undefined => (globalThis as { process?: No
 export const inNode = (): boolean =>
   !!nodeProcess()?.versions?.node && !!nodeProcess()?.getBuiltinModule && !('document' in globalThis);
 
+// In Firefox a worker that starts a worker now and then hangs in `new Worker` for good: it and its child wait for
+// one condition, and the page's thread, which has registered the child, wakes only one of the two. A page's
+// thread registers its workers itself, and cannot hang: threads are its, or for those who ask.
+export function isFirefox(): boolean {
+  return /\bFirefox\//.test(globalThis.navigator?.userAgent ?? '');
+}
+
 export const node = (): NodeProcess => nodeProcess()!;
 
 // Bundlers never see these modules: no import of them stands anywhere.

@@ -2,7 +2,7 @@
 import type { LoadOptions, ModelSource, Progress, TernInfo } from './api.js';
 import type {
   CheckOptions, CheckReport, DeviceMemory, EngineOptions, GenerateParams, GenerateResult, LadderItem, MemoryInfo,
-  Message, TokenLogprobs,
+  Message, ThreadScript, TokenLogprobs,
 } from './engine/types.js';
 import type { PlainError } from './errors.js';
 
@@ -46,7 +46,7 @@ export type FromHost =
   | { event: number; value: unknown }
   | { done: number; value: unknown }
   | { failed: number; error: PlainError }
-  | { thread: number; url: string; start: unknown } // wanted of the page's thread: EngineOptions.startThread
+  | { thread: number; script: ThreadScript; start: unknown } // wanted of the page's thread: EngineOptions.startThread
   | { endThread: number };
 
 // One end of a channel.

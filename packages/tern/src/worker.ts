@@ -1,6 +1,9 @@
-// The worker: import this module in a worker of yours, or let the package start it. A plain module
-// file; nothing is made of text at run time, so a strict Content-Security-Policy is kept.
+// The worker: import this module in a worker of yours, or let the package start it. It hosts an engine, or is
+// a thread of one. A plain module file; nothing is made of text at run time, so a strict
+// Content-Security-Policy is kept.
 import { loadEngine } from './engine/index.js';
+import { isThreadStart, runThread, type ThreadStart } from './engine/thread.js';
+import type { ThreadScript } from './engine/types.js';
 import { Host, PageThreads, serve } from './host.js';
 import { builtin, inNode } from './platform.js';
 import type { FromHost, HostPort, ToHost } from './protocol.js';
@@ -12,20 +15,33 @@ interface NodePort {
 
 function port(): HostPort {
   if (inNode()) {
-    const { parentPort } = builtin<{ parentPort: NodePort | null }>('node:worker_threads');
+    const { parentPort, workerData } = builtin<{ parentPort: NodePort | null; workerData: unknown }>('node:worker_threads');
+    if (isThreadStart(workerData)) runThread(workerData);
     if (!parentPort) throw new Error('tern-engine/worker is for workers: import tern-engine instead');
     return { post: message => parentPort.postMessage(message), listen: on => parentPort.on('message', on) };
   }
   const scope = globalThis as unknown as {
     postMessage(message: FromHost): void;
-    addEventListener(type: 'message', on: (event: MessageEvent<ToHost>) => void): void;
+    addEventListener(type: 'message', on: (event: MessageEvent<ToHost | ThreadStart>) => void): void;
   };
   return {
     post: message => scope.postMessage(message),
-    listen: on => scope.addEventListener('message', event => on(event.data)),
+    listen: on => scope.addEventListener('message', ({ data }) => isThreadStart(data) ? runThread(data) : on(data)),
   };
+}
+
+// This very script, wherever a bundler has put it. Some bundlers make classic workers, and a file of the one
+// kind does not run as the other.
+function ownScript(): ThreadScript {
+  let type: WorkerType = 'classic';
+  try {
+    (globalThis as unknown as { importScripts(): void }).importScripts(); // throws in a module
+  } catch {
+    type = 'module';
+  }
+  return { url: globalThis.location.href, type };
 }
 
 const page = port();
 const threads = inNode() ? undefined : new PageThreads(page);
-serve(page, new Host(loadEngine, {}, threads?.start), threads);
+serve(page, new Host(loadEngine, {}, threads && { startThread: threads.start, threadScript: ownScript() }), threads);

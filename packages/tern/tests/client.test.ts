@@ -130,7 +130,8 @@ test('the page starts the threads that its worker wants, ends them, and says wha
   Object.assign(globalThis, { Worker: class {
     got: unknown[] = [];
     ended = false;
-    constructor(readonly url: string) {
+    constructor(readonly url: string, { type }: { type: string }) {
+      assert.equal(type, 'classic'); // as its worker is
       if (url === 'refused') throw new Error('another origin');
       workers.push(this);
     }
@@ -140,8 +141,8 @@ test('the page starts the threads that its worker wants, ends them, and says wha
   try {
     const { client, host } = localPorts(), threads = new PageThreads(host), connection = new Connection(client);
     const whys: string[] = [];
-    const run = (url: string, start: unknown) => threads.start(url, start, why => void whys.push(why));
-    serve(host, new Host(fakeEngine(newSeen()), {}, threads.start), threads);
+    const run = (url: string, start: unknown) => threads.start({ url, type: 'classic' }, start, why => void whys.push(why));
+    serve(host, new Host(fakeEngine(newSeen()), {}, { startThread: threads.start }), threads);
     const first = run('a.js', 1);
     run('b.js', 2);
     run('refused', 3);

@@ -1,14 +1,14 @@
 // Asks a module worker of this folder: ask('/tests/probe.js', {...}) -> its answer to one question.
 // start(url) gives a worker that answers one question after another: { ask, end }. An answer
 // { error } fails.
-// A worker that asks { thread, url, start } gets a worker of the page's thread, and ends it with
+// A worker that asks { thread, script, start } gets a worker of the page's thread, and ends it with
 // { endThread }.
 export function start(url) {
   const worker = new Worker(url, { type: 'module' });
   const threads = new Map();
-  const isForThreads = ({ thread, endThread, url, start }) => {
+  const isForThreads = ({ thread, endThread, script, start }) => {
     if (thread !== undefined) {
-      threads.set(thread, new Worker(url, { type: 'module' }));
+      threads.set(thread, new Worker(script.url, { type: script.type }));
       threads.get(thread).postMessage(start);
     } else if (endThread !== undefined) threads.get(endThread).terminate();
     return thread !== undefined || endThread !== undefined;

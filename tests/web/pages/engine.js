@@ -20,9 +20,9 @@ async function fetchSource({ name, url }) {
 
 // Threads are the page's (ask.js).
 let nThreads = 0;
-function startThread(url, start) {
+function startThread(script, start) {
   const thread = nThreads++;
-  self.postMessage({ thread, url, start });
+  self.postMessage({ thread, script, start });
   return { terminate: () => self.postMessage({ endThread: thread }) };
 }
 

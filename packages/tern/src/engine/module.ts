@@ -1,4 +1,5 @@
 // The module: which of the three, how it is loaded, and calls into it with text and JSON.
+import { builtin, isFirefox } from '../platform.js';
 import { TernError, type ErrorCode } from './error.js';
 import { Gpu } from './gpu.js';
 import { startPool, type Pool } from './pool.js';
@@ -128,7 +129,7 @@ export class Module {
     const n = Math.min(options.threads || cores, THREADS_MAX) - 1;
     this.pool = await startPool({
       module, memory: this.#memory, n,
-      url: options.workerUrl ?? new URL('./pool-worker.js', import.meta.url),
+      script: options.threadScript ?? { url: import.meta.url.replace(/[^/]*$/, 'worker.js'), type: 'module' },
       alloc: (bytes) => this.alloc(bytes), ready: () => this.exports.threads_ready(), signal: options.signal,
       startThread: isFirefox() ? options.startThread : undefined,
     });
@@ -176,13 +177,6 @@ export class Module {
     this.pool?.stop();
     this.gpu.close();
   }
-}
-
-// There a worker that starts a worker now and then hangs in `new Worker` for good: it and its child wait for
-// one condition, and the page's thread, which has registered the child, wakes only one of the two. A page's
-// thread registers its workers itself, and cannot hang: threads are its, or for those who ask.
-function isFirefox(): boolean {
-  return /\bFirefox\//.test(globalThis.navigator?.userAgent ?? '');
 }
 
 function refusal(build: Build): string {
@@ -233,8 +227,7 @@ async function compile(file: WasmFile, { wasmUrl, signal }: EngineOptions): Prom
   }
 }
 async function compileFile(url: URL): Promise<WebAssembly.Module> {
-  const name = 'node:fs/promises'; // a variable, so that bundlers leave it alone
-  const { readFile } = (await import(name)) as { readFile(url: URL): Promise<Uint8Array<ArrayBuffer>> };
+  const { readFile } = builtin<{ readFile(url: URL): Promise<Uint8Array<ArrayBuffer>> }>('node:fs/promises');
   return WebAssembly.compile(await readFile(url));
 }
 

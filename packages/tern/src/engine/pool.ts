@@ -1,7 +1,8 @@
 // Threads of the module: workers on the same memory, started before any model is opened, since a
 // thread that is not there yet cannot be given work (src/base/os_wasm.c).
+import { builtin } from '../platform.js';
 import { TernError } from './error.js';
-import type { StartThread } from './types.js';
+import type { StartThread, ThreadScript } from './types.js';
 
 const STACK = 256 << 10;
 const START_MS = 5_000; // then one thread is better: browsers free those of closed engines late, if at all
@@ -16,7 +17,7 @@ export interface PoolOptions {
   module: WebAssembly.Module;
   memory: WebAssembly.Memory;
   n: number;
-  url: URL | string;
+  script: ThreadScript;
   alloc(bytes: number): number;
   ready(): number; // threads that wait for work
   startThread?: StartThread | undefined; // instead of a worker of this worker's own
@@ -27,21 +28,20 @@ async function start(o: PoolOptions, number: number, fail: (reason: unknown) => 
   const stackTop = o.alloc(STACK) + STACK;
   const data = { module: o.module, memory: o.memory, number, stackTop };
   const startThread = o.startThread ?? (typeof Worker === 'function' ? startWorker : undefined);
-  if (startThread) return startThread(String(o.url), data, fail);
-  const name = 'node:worker_threads'; // a variable, so that bundlers leave it alone
-  const { Worker: NodeWorker } = (await import(name)) as NodeThreads;
-  const worker = new NodeWorker(new URL(o.url), { workerData: data });
+  if (startThread) return startThread(o.script, data, fail);
+  const { Worker: NodeWorker } = builtin<NodeThreads>('node:worker_threads');
+  const worker = new NodeWorker(new URL(o.script.url), { workerData: data });
   worker.on('error', fail);
   worker.unref(); // does not keep the process alive
   return worker;
 }
 
-export function startWorker(url: string, start: unknown, fail: (why: string) => void): Worker {
-  const worker = new Worker(url, { type: 'module', name: 'tern thread' });
+export const startWorker: StartThread = ({ url, type }, start, fail) => {
+  const worker = new Worker(url, { type, name: 'tern thread' });
   worker.onerror = (e) => fail(e.message || `${url} could not be loaded`);
   worker.postMessage(start);
   return worker;
-}
+};
 
 export async function startPool(o: PoolOptions): Promise<Pool> {
   let failure: unknown;

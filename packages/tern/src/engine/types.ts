@@ -31,17 +31,19 @@ export interface EngineOptions {
   build?: Build; // instead of the best one that works here; fails if it does not
   wasmUrl?: (file: string) => URL | string; // where tern.wasm and its kin lie; else beside this module
   wasmModule?: WebAssembly.Module; // compiled already: the one that `build` names
-  workerUrl?: URL | string; // of the plain file that threads run: pool-worker.js beside this module
-  // Starts such a worker on the page's own thread, for engines in a worker: Firefox needs it for threads.
+  threadScript?: ThreadScript; // what threads run; else worker.js beside this module, which no bundler finds there
+  // Starts a thread on the page's own thread, for engines in a worker: Firefox needs it for threads.
   startThread?: StartThread;
   gpu?: GPU; // instead of navigator.gpu: in Node, npm's webgpu
   state?: StateStore;
   signal?: AbortSignal;
 }
 
-// A module worker of the file, to which `start` is posted; fail is told why there is none. Both may
-// happen after the call.
-export type StartThread = (url: string, start: unknown, fail: (why: string) => void) => { terminate(): unknown };
+// A script that takes a ThreadStart (thread.ts) as the package's worker does.
+export interface ThreadScript { url: string; type: WorkerType }
+// A worker of the script, to which `start` is posted; fail is told why there is none. Both may happen
+// after the call.
+export type StartThread = (script: ThreadScript, start: unknown, fail: (why: string) => void) => { terminate(): unknown };
 
 // phase: a short word such as "load". fraction: 0..1.
 export type OnProgress = (phase: string, fraction: number) => void;
