@@ -95,8 +95,8 @@ async function writeServiceWorker(esbuild, out) {
   const wanted = (name) =>
     /\.(html|js|css|wasm|svg|png|webmanifest)$/.test(name) &&
     !name.startsWith('models/') &&
-    name !== 'sw.js' &&
-    !name.endsWith('-check.wasm'); // those are of a diagnosis alone
+    name !== 'sw.js';
+  const isOfDiagnosis = (name) => name.endsWith('-check.wasm'); // who makes none need not fetch them
   const files = (await listFiles(out)).filter(wanted);
   const hash = createHash('sha256');
   for (const name of files)
@@ -105,11 +105,15 @@ async function writeServiceWorker(esbuild, out) {
       .update(await readFile(path.join(out, name)))
       .update('\0');
   // "chat/index.html" is asked for as "chat/".
-  const urls = files.map((name) => './' + name.replace(/(^|\/)index\.html$/, '$1'));
+  const urls = (names) => names.map((name) => './' + name.replace(/(^|\/)index\.html$/, '$1'));
   await bundle(esbuild, out, {
     entryPoints: { sw: path.join(here, 'sw.ts') },
     format: 'iife',
-    define: { FILES: JSON.stringify(urls), VERSION: JSON.stringify(hash.digest('hex').slice(0, 12)) },
+    define: {
+      FILES: JSON.stringify(urls(files.filter((name) => !isOfDiagnosis(name)))),
+      LATER: JSON.stringify(urls(files.filter(isOfDiagnosis))),
+      VERSION: JSON.stringify(hash.digest('hex').slice(0, 12)),
+    },
   });
 }
 

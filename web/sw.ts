@@ -2,6 +2,7 @@
 // scripts and the modules are always of one version. A new version waits until the page says so, or until
 // no page is open. Models are not kept here: the package does, in the browser's file system.
 declare const FILES: string[];
+declare const LATER: string[]; // kept from when they are first asked for
 declare const VERSION: string;
 
 // What is used of a service worker's world: TypeScript has it only in place of the page's.
@@ -24,11 +25,13 @@ declare const self: Scope;
 
 const PREFIX = 'tern-pages-';
 const CACHE = PREFIX + VERSION;
-const urls = new Map(FILES.map((name) => [new URL(name, self.location.href).href, name]));
+const here = (name: string): string => new URL(name, self.location.href).href;
+const urls = new Set(FILES.map(here));
+const later = new Set(LATER.map(here));
 
 self.addEventListener('install', (event) => {
   // Past the browser's own cache: what it keeps may be of an older version.
-  const requests = [...urls.keys()].map((url) => new Request(url, { cache: 'no-cache' }));
+  const requests = [...urls].map((url) => new Request(url, { cache: 'no-cache' }));
   event.waitUntil(caches.open(CACHE).then((cache) => cache.addAll(requests)));
 });
 
@@ -55,13 +58,17 @@ self.addEventListener('fetch', (event) => {
   const url = new URL(request.url);
   url.search = url.hash = '';
   if (url.pathname.endsWith('/index.html')) url.pathname = url.pathname.slice(0, -'index.html'.length);
-  if (!urls.has(url.href)) return;
-  event.respondWith(
-    caches
-      .open(CACHE)
-      .then((cache) => cache.match(url.href))
-      .then((kept) => kept ?? fetch(request)),
-  );
+  if (urls.has(url.href) || later.has(url.href)) event.respondWith(answer(url.href, request));
 });
+
+async function answer(url: string, request: Request): Promise<Response> {
+  const cache = await caches.open(CACHE);
+  const kept = await cache.match(url);
+  if (kept) return kept;
+  const response = await fetch(request);
+  // Without room it is fetched again next time.
+  if (later.has(url) && response.ok) await cache.put(url, response.clone()).catch(() => undefined);
+  return response;
+}
 
 export {};

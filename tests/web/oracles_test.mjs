@@ -20,7 +20,7 @@ function models() {
     } catch {
       continue; // a file
     }
-    if (!files.includes('golden.safetensors') || name === 'embeddinggemma') continue;
+    if (!files.includes('golden.safetensors') || files.includes('modules.json')) continue; // these embed
     const file = (one) => ({ name: `${name}/${one}`, url: `/oracles/${name}/${one}` });
     const ofFolder = files.filter((one) => !one.startsWith('golden') && !one.endsWith('.gguf'));
     found.push({ name, path: name, files: ofFolder.map(file) });

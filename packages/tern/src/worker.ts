@@ -31,13 +31,13 @@ function port(): HostPort {
 }
 
 // This very script, wherever a bundler has put it. Some bundlers make classic workers, and a file of the one
-// kind does not run as the other.
+// kind does not run as the other. A module may not import so, which is a TypeError; a policy's refusal is not.
 function ownScript(): ThreadScript {
   let type: WorkerType = 'classic';
   try {
-    (globalThis as unknown as { importScripts(): void }).importScripts(); // throws in a module
-  } catch {
-    type = 'module';
+    (globalThis as unknown as { importScripts(url: string): void }).importScripts('data:text/javascript,');
+  } catch (error) {
+    if (error instanceof TypeError) type = 'module';
   }
   return { url: globalThis.location.href, type };
 }
