@@ -75,7 +75,7 @@ define web_flavour
 web_obj_$(1) = $$(patsubst %.c,$(WEB)/obj/$(1)/%.o,$$(1))
 $(call wasm_objects,$(WEB)/obj/$(1),$(WEB_CFLAGS) $(WEB_FLAGS_$(1)) $$(WEB_MORE),$(1),$(WEB_DEPS)/include/pcre2.h)
 $(WEB)/obj/$(1)/src/kernels/cpu/%.o: WEB_MORE = -Os
-$(WEB)/obj/$(1)/src/kernels/cpu/%_wasm.o: WEB_MORE = $(if $(filter simd,$(1)),-Os,-O2)
+$(WEB)/obj/$(1)/src/kernels/cpu/%_wasm.o: WEB_MORE = -O2
 $(WEB)/obj/$(1)/src/kernels/cpu/%wide_wasm.o: WEB_MORE = -Os
 $(WEB)/obj/$(1)/src/kernels/cpu/%_scalar.o: WEB_MORE = -Oz
 $(WEB)/obj/$(1)/$(WEB_DEPS)/pcre2/%.o: WEB_MORE = $$(WEB_PCRE2_CFLAGS)
