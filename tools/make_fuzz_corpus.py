@@ -317,6 +317,8 @@ def config_seeds():
                "full_attention": {"rope_theta": 1e6, "rope_type": "linear", "factor": 8.0}}
     yield "gemma3", config(model_type="gemma3_text", sliding_window=8, rope_parameters=windows,
                            hidden_activation="gelu_pytorch_tanh", query_pre_attn_scalar=6)
+    windows = {"sliding_attention": {}, "full_attention": {"partial_rotary_factor": 0.25}}
+    yield "gemma3_part", config(model_type="gemma3_text", sliding_window=8, rope_parameters=windows)
     yield "encoder", nested("gemma3", sliding_window=9, use_bidirectional_attention=True,
                             sliding_window_pattern=2)
     yield "wide_head", config(hidden_size=10 ** 6, partial_rotary_factor=0.3)

@@ -104,7 +104,12 @@ static tern_status read_window(const tern_config_source *s, tern_config *c, tern
     TERN_TRY(tern_config_need(s, "attention.sliding_window", "sliding_window", 1, WINDOW_MAX,
                               &window, err));
     c->window = (int32_t)window;
-    return tern_config_rope(s, c, "sliding_attention", &c->window_rope, err);
+    TERN_TRY(tern_config_rope(s, c, "sliding_attention", &c->window_rope, err));
+    if (c->window_rope.n_rot == c->rope.n_rot) return TERN_OK;
+    return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                     "config: RoPE turns %d numbers of a head in layers with a window, and %d in "
+                     "the others: no file of Gemma 3 can say so",
+                     (int)c->window_rope.n_rot, (int)c->rope.n_rot);
 }
 
 // BitNet's embedding model as GGUF has no windows, and one base of RoPE.
