@@ -3,7 +3,7 @@ import type { EngineChoice } from './api.js';
 import { startWorker as startThread } from './engine/pool.js';
 import type { ThreadScript } from './engine/types.js';
 import { TernError, aborted, fromPlain, throwIfAborted } from './errors.js';
-import { builtin, inNode } from './platform.js';
+import { builtin, inNode, workerFile } from './platform.js';
 import { localPorts, type Calls, type ClientPort, type FromHost, type Method } from './protocol.js';
 
 interface Pending {
@@ -176,12 +176,12 @@ function webPort(worker: Worker): ClientPort {
 // What the option `worker` asks for. The literal form is what bundlers look for.
 function startWorker(worker: Exclude<EngineChoice['worker'], false>): ClientPort {
   if (inNode() && (worker === true || worker === undefined))
-    return nodePort(new URL(import.meta.url.replace(/[^/]*$/, 'worker.js'))); // no business of bundlers
+    return nodePort(new URL(workerFile()));
   if (typeof Worker === 'undefined') throw new TernError('worker', 'there are no workers here');
   if (typeof worker === 'function') return webPort(worker());
   if (worker instanceof Worker) return webPort(worker);
   if (typeof worker === 'string' || worker instanceof URL) return webPort(new Worker(worker, { type: 'module' }));
-  return webPort(new Worker(new URL('./worker.js', import.meta.url), { type: 'module' })); // bundlers look for these very words
+  return webPort(new Worker(new URL('./worker.js', import.meta.url), { type: 'module' }));
 }
 
 // A connection to an engine's host, in a worker if one is wanted and can be had. notes: why not.

@@ -23,6 +23,10 @@ export function isFirefox(): boolean {
   return /\bFirefox\//.test(globalThis.navigator?.userAgent ?? '');
 }
 
+// The worker's file beside the package's others, in words that bundlers do not look for: they find it where
+// client.ts starts it.
+export const workerFile = (): string => import.meta.url.replace(/[^/]*$/, 'worker.js');
+
 export const node = (): NodeProcess => nodeProcess()!;
 
 // Bundlers never see these modules: no import of them stands anywhere.

@@ -1,5 +1,5 @@
 // The module: which of the three, how it is loaded, and calls into it with text and JSON.
-import { builtin, isFirefox } from '../platform.js';
+import { builtin, isFirefox, workerFile } from '../platform.js';
 import { TernError, type ErrorCode } from './error.js';
 import { Gpu } from './gpu.js';
 import { startPool, type Pool } from './pool.js';
@@ -129,7 +129,7 @@ export class Module {
     const n = Math.min(options.threads || cores, THREADS_MAX) - 1;
     this.pool = await startPool({
       module, memory: this.#memory, n,
-      script: options.threadScript ?? { url: import.meta.url.replace(/[^/]*$/, 'worker.js'), type: 'module' },
+      script: options.threadScript ?? { url: workerFile(), type: 'module' },
       alloc: (bytes) => this.alloc(bytes), ready: () => this.exports.threads_ready(), signal: options.signal,
       startThread: isFirefox() ? options.startThread : undefined,
     });
