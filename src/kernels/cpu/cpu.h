@@ -160,8 +160,9 @@ tern_status cpu_team_open(const char *features, int n_threads, tern_cpu_kernels 
 
 tern_status cpu_weight_bind(tern_device *d, const tern_weight_source *source, tern_weight **out,
                             tern_error *err);
-// Whether the weight is multiplied as codes in groups, with int8 activations; packs it.
-bool cpu_is_grouped(const tern_device *d, const tern_weight_source *s);
+// Whether the weight is multiplied as codes in groups, with int8 activations; sets all of m but its
+// data. Packs the weight in the form that w->grouped has from there.
+bool cpu_grouped_form(const tern_device *d, const tern_weight_source *s, tern_grouped_matrix *m);
 tern_status cpu_bind_grouped(tern_device *d, tern_weight *w, tern_error *err);
 // Sets m to the form of wide codes that holds a folder's groups of codes, whose bytes are in
 // memory, to the bit; false: none does. The parts of n_rows of its rows (cpu_affine.c).

@@ -109,11 +109,14 @@ static void pack_wide(void *ctx, const tern_team *team) {
 // Heads that the caller wants in another form are not. Those of one and two bits are whatever else
 // the caller wants: few bits are read for all logits. Those of more are multiplied with floats, for
 // exact greatest logits are found faster without most of the head (cpu_weights.c).
-bool cpu_is_grouped(const tern_device *d, const tern_weight_source *s) {
-    tern_grouped_matrix m = {.n_in = (size_t)s->n_cols};
-    if (tern_weight_in_groups(s, d->precise)) return true;
+bool cpu_grouped_form(const tern_device *d, const tern_weight_source *s, tern_grouped_matrix *m) {
+    *m = (tern_grouped_matrix){.n_in = (size_t)s->n_cols, .n_rows = (size_t)s->n_rows};
+    if (tern_weight_in_groups(s, d->precise)) {
+        narrow_form(s, m);
+        return true;
+    }
     bool may = !d->precise && !s->as_floats && s->n_parts == 0;
-    return may && s->is_matrix && !s->is_head && wide_form(s, &m);
+    return may && s->is_matrix && !s->is_head && wide_form(s, m);
 }
 
 static const char *layout_name(const tern_grouped_matrix *m) {
@@ -130,14 +133,11 @@ static const char *layout_name(const tern_grouped_matrix *m) {
 tern_status cpu_bind_grouped(tern_device *d, tern_weight *w, tern_error *err) {
     const tern_weight_source *s = &w->source;
     tern_grouped_matrix *m = &w->grouped;
-    *m = (tern_grouped_matrix){.n_in = (size_t)s->n_cols, .n_rows = (size_t)s->n_rows};
-    bool is_wide = wide_form(s, m);
-    if (!is_wide) narrow_form(s, m);
     size_t bytes = (m->n_rows + TERN_GROUPED_ROWS - 1) / TERN_GROUPED_ROWS * m->block_bytes;
     w->owned = tern_alloc(TERN_MEM_WEIGHTS, bytes + 64);
     if (!w->owned) return tern_fail_memory(err, bytes);
     group_job job = {.s = s, .m = m, .out = w->owned};
-    tern_team_run(d->team, is_wide ? pack_wide : pack_groups, &job);
+    tern_team_run(d->team, m->bits < 4 ? pack_groups : pack_wide, &job);
     m->data = w->owned;
     w->info.kind = TERN_WEIGHT_GROUPED;
     w->info.layout = layout_name(m);

@@ -241,7 +241,8 @@ static tern_status bind_held(tern_device *d, tern_weight *w, tern_error *err) {
     if (s->is_matrix && !s->is_head)
         TERN_TRY(tern_ternary_find(&m, s->ternarize, &kind, err));
     if (!s->is_matrix && !s->is_table) return bind_vector(w, err);
-    if (!kind.is_ternary && cpu_is_grouped(d, s)) return cpu_bind_grouped(d, w, err);
+    if (!kind.is_ternary && cpu_grouped_form(d, s, &w->grouped))
+        return cpu_bind_grouped(d, w, err);
     return kind.is_ternary ? bind_ternary(d, w, &kind, err) : bind_float(d, w, err);
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 #include "kernels/cpu/vec_avx512.h"
 
+#include "kernels/cpu/grouped/grouped_avx512.h"
 #include "kernels/cpu/grouped/grouped_wide.h"
 
 enum {
@@ -24,18 +25,6 @@ static code_kind kind_of(const tern_grouped_matrix *w) {
            : w->bits == 5 ? CODES_5
            : w->bits == 6 ? CODES_6
                           : CODES_8;
-}
-
-// In assembly for the reason given in ternary/ternary_avx512.h.
-GROUPED_INLINE __m512i dot_add(__m512i acc, __m512i codes, __m512i q) {
-    __asm__("vpdpbusd %2, %1, %0" : "+v"(acc) : "v"(codes), "v"(q));
-    return acc;
-}
-
-GROUPED_INLINE __m512i broadcast4(const int8_t *x) {
-    int32_t four;
-    memcpy(&four, x, 4);
-    return _mm512_set1_epi32(four);
 }
 
 // (a & 15) | (b & mask)
@@ -66,16 +55,6 @@ GROUPED_INLINE __m512i step_codes(const uint8_t *codes, int i, code_kind kind, _
 
 GROUPED_INLINE __m512i load_table(const tern_grouped_matrix *w) {
     return _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)w->table));
-}
-
-static __mmask16 rows_left(size_t row, size_t last_row) {
-    size_t n = row < last_row ? last_row - row : 0;
-    return (__mmask16)(n >= 16 ? 0xFFFF : (1u << n) - 1);
-}
-
-GROUPED_INLINE void put_16(float *y, __m512 sum, __mmask16 mask, bool accumulate) {
-    if (accumulate) sum = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, y), sum);
-    _mm512_mask_storeu_ps(y, mask, sum);
 }
 
 // ---- One token ---------------------------------------------------------------------------------

@@ -4,18 +4,12 @@
 #include <string.h>
 #include "base/fma.h"
 #include "base/half.h"
+#include "kernels/cpu/check_random.h"
 #include "kernels/cpu/grouped/grouped.h"
 #include "kernels/cpu/kernels.h"
 #include "tests/harness.h"
 
 enum { ROWS = 71, BLOCKS = 5 };
-
-static uint64_t random_state = 1;
-
-static uint32_t random_u32(void) {
-    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(random_state >> 33);
-}
 
 typedef struct problem {
     tern_grouped_matrix m;

@@ -2,17 +2,11 @@
 // of rows that begin anywhere.
 #include "kernels/cpu/ternary/ternary_kernels.h"
 #include "base/alloc.h"
+#include "kernels/cpu/check_random.h"
 #include "tests/harness.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-static uint64_t random_state = 1;
-
-static uint32_t random_u32(void) {
-    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(random_state >> 33);
-}
 
 static size_t variants(const tern_ternary_kernels *list[8]) {
     const char *names[8];
